@@ -1,0 +1,14 @@
+#pragma once
+
+// The door of the engine: order and devices; no bytes, no shapes.
+#include <sluice/engine/closure.h>
+#include <sluice/engine/device.h>
+#include <sluice/engine/engine.h>
+#include <sluice/engine/error.h>
+#include <sluice/engine/export.h>
+#include <sluice/engine/parallel.h>
+#include <sluice/engine/position.h>
+#include <sluice/engine/queue.h>
+#include <sluice/engine/source_location.h>
+#include <sluice/engine/task.h>
+#include <sluice/engine/var.h>

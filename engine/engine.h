@@ -1,0 +1,174 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sluice/engine/closure.h>
+#include <sluice/engine/error.h>
+#include <sluice/engine/export.h>
+#include <sluice/engine/queue.h>
+#include <sluice/engine/source_location.h>
+#include <sluice/engine/task.h>
+#include <sluice/engine/var.h>
+
+namespace sluice {
+
+namespace detail {
+class Core;
+struct TaskNode;
+}  // namespace detail
+
+/// Names a pushed task. May be dropped: the task runs all the same.
+class SLUICE_API TaskHandle {
+ public:
+  TaskHandle() = default;
+  TaskHandle(const TaskHandle&) = delete;
+  TaskHandle& operator=(const TaskHandle&) = delete;
+  TaskHandle(TaskHandle&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
+  TaskHandle& operator=(TaskHandle&& other) noexcept {
+    std::swap(node_, other.node_);
+    return *this;
+  }
+  ~TaskHandle();
+
+  /// Asks that the body not be run. True if that will be so; false if it has started or finished. What the task
+  /// should have written then holds Cancelled (`write` Vars keep their value, one update missing).
+  bool cancel();
+  /// Blocks until the task has finished (GPU: until its work is done). Rethrows what its body threw.
+  void wait();
+
+ private:
+  friend class detail::Core;
+  explicit TaskHandle(detail::TaskNode* adopted) noexcept : node_(adopted) {}
+  detail::TaskNode* node_ = nullptr;
+};
+
+struct EngineOptions {
+  /// CPU workers; 0 = as many as the process may use.
+  int workers = 0;
+  /// "pool": CPU tasks on the workers. "serial": the pushing thread runs everything, in push order, before the
+  /// outermost push returns.
+  std::string cpu_policy = "pool";
+  /// "stream": tasks are enqueued on CUDA streams, ordered by events, never by the host. "serial": the host waits
+  /// for each task.
+  std::string gpu_policy = "stream";
+  /// Seed of the engine's random number generator.
+  std::uint64_t seed = 0;
+  /// Names the worker threads, with a number behind it.
+  std::string name = "sluice";
+};
+
+/// A block of random numbers handed out at push: counter-based, so the numbers depend on the order of pushes alone,
+/// never on threads or device (Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+struct RandomBlock {
+  std::uint64_t seed = 0;
+  std::uint64_t offset = 0;  // first counter of the block
+};
+
+/// Counts of what an engine has done so far.
+struct EngineCounters {
+  std::uint64_t pushed = 0;
+  std::uint64_t retired = 0;
+  std::uint64_t skipped = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t stream_waits = 0;  // cudaStreamWaitEvent calls
+};
+
+/// Runs tasks in an order that no program can tell from the order of their pushes. Reads of a Var share, writes
+/// exclude. Any thread may push. The host blocks in wait(), wait_all() and TaskHandle::wait() only.
+class SLUICE_API Engine {
+ public:
+  Engine() : Engine(EngineOptions{}) {}
+  /// Throws ValueError for an unknown policy name or a negative number of workers.
+  explicit Engine(EngineOptions options);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  /// Drains: waits for every task, then stops. Failures nobody asked about are dropped.
+  ~Engine();
+
+  /// The engine of the innermost EngineScope of this thread, of the task that runs here, or the default engine
+  /// (made at first use, never destroyed).
+  static Engine& current();
+
+  Var new_var(const VarOptions& options = {});
+
+  /// Gives the engine a task: returns at once, the body runs when every access is granted. A CPU body runs on a
+  /// worker; a GPU body may run inside push and only enqueues. Throws ValueError for a Var of another engine or an
+  /// empty one, DeviceError for a device that is not there, EngineStopped after stop().
+  template <class Body>
+    requires std::invocable<std::decay_t<Body>&, Queue> || std::invocable<std::decay_t<Body>&>
+  TaskHandle push(Task task, Body&& body, SourceLocation site = SourceLocation::current()) {
+    return push_closure(task, Closure(std::forward<Body>(body)), site);
+  }
+
+  /// Blocks until everything pushed before this call that writes `var` has finished, GPU work included. Rethrows
+  /// the error that `var` carries: an Error as itself, anything else nested in TaskFailed.
+  void wait(const Var& var) { wait(read(var)); }
+  /// As above; `write(var)` waits for earlier readers too.
+  void wait(Access access);
+  /// Blocks until every task pushed before this call has finished, GPU work included. Throws the earliest failure
+  /// that no wait has reported yet; each failure is reported once.
+  void wait_all();
+
+  /// Declares the failure behind `error` dealt with: Vars that merely miss an update because of it are clean again.
+  /// Vars whose value was lost stay failed until they are overwritten. True if the error came from a task.
+  bool forgive(const Error& error) noexcept;
+  /// Makes `var` clean, whatever value it holds. Waits for its earlier tasks.
+  void clear_error(const Var& var);
+
+  /// Drains and refuses further pushes (EngineStopped). Vars may still be dropped at any time.
+  void stop();
+
+  int workers() const noexcept;
+  EngineCounters counters() const noexcept;
+
+  /// Restarts the random numbers: same seed and same pushes, same numbers.
+  void seed(std::uint64_t seed) noexcept;
+  /// Takes `counters` Philox counters (four 32-bit numbers each).
+  RandomBlock take_random(std::uint64_t counters) noexcept;
+
+  /// Storage registers what to do when memory of a device runs out: give back what is cached.
+  void on_memory_pressure(std::function<void(Device)> relieve);
+  void relieve_memory(Device device);
+
+  /// Positions of GPU work, for storage: true once the stream has passed it (a hint: never asks the driver).
+  bool passed(const PositionSet& positions) const noexcept;
+  /// The last rung before OutOfMemory: blocks until the GPU has passed `positions`.
+  void wait_passed(const PositionSet& positions);
+
+  /// A room's own object beside this engine, made as T(engine) at first use and destroyed with the engine's core,
+  /// that is after the last Var. The engine knows nothing of T.
+  template <class T>
+  T& extension() {
+    return *static_cast<T*>(extension_at(detail::slot_id<T>, [](Engine& engine) {
+      return std::shared_ptr<void>(std::make_shared<T>(engine));
+    }));
+  }
+
+  detail::Core& core() noexcept { return *core_; }
+
+ private:
+  TaskHandle push_closure(const Task& task, Closure&& body, SourceLocation site);
+  void* extension_at(int id, std::shared_ptr<void> (*make)(Engine&));
+
+  detail::Core* core_;
+};
+
+/// Makes `engine` the current engine of this thread while it lives.
+class SLUICE_API EngineScope {
+ public:
+  explicit EngineScope(Engine& engine) noexcept;
+  EngineScope(const EngineScope&) = delete;
+  EngineScope& operator=(const EngineScope&) = delete;
+  ~EngineScope();
+
+ private:
+  Engine* before_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <sluice/engine/device.h>
+#include <sluice/engine/export.h>
+#include <sluice/engine/position.h>
+
+namespace sluice {
+
+class Engine;
+class Queue;
+
+namespace detail {
+class Stream;
+
+SLUICE_API int next_slot_id() noexcept;
+template <class T>
+inline const int slot_id = next_slot_id();
+}  // namespace detail
+
+/// Where a kernel reports bad data (an index out of range) without ending the CUDA context. Mapped host memory; the
+/// engine throws it as IndexError at the next wait that covers the stream.
+struct ErrorWord {
+  int code = 0;  // 0 = nothing to report; set last, by the first thread that finds a fault
+  int reserved = 0;
+  long long value = 0;
+  long long bound = 0;
+};
+
+/// What a task body gets: the place to enqueue its work. Valid during the body only. On a GPU the body enqueues on
+/// stream() and returns; it never synchronises.
+class SLUICE_API Queue {
+ public:
+  Queue(Engine& engine, Device device, int threads, detail::Stream* stream) noexcept
+      : engine_(&engine), device_(device), threads_(threads), stream_(stream) {}
+
+  Engine& engine() const noexcept { return *engine_; }
+  Device device() const noexcept { return device_; }
+  /// CPU: threads granted to a library's own team (1 unless the task asked for more).
+  int threads() const noexcept { return threads_; }
+
+  /// GPU: the cudaStream_t, untyped so that no header outside engine/cuda names CUDA. Null on a CPU.
+  void* stream() const noexcept;
+  /// GPU: the position that this task will have; memory used by the body is free for others once it has passed.
+  Position position() const noexcept;
+  /// GPU: makes the stream wait for `positions` before what is enqueued next. The host does not wait.
+  void wait_for(const PositionSet& positions) const;
+  /// GPU: where kernels of this stream report bad data. Null on a CPU.
+  ErrorWord* error_word() const noexcept;
+
+  /// GPU: the stream's own T (a library handle with its stream set), made as T(queue) at first use and destroyed
+  /// before the stream. Only the task that holds the stream may use it.
+  template <class T>
+  T& slot() const {
+    std::shared_ptr<void>& held = slot_at(detail::slot_id<T>);
+    if (held == nullptr) held = std::make_shared<T>(*this);
+    return *static_cast<T*>(held.get());
+  }
+
+ private:
+  std::shared_ptr<void>& slot_at(int id) const;
+
+  Engine* engine_;
+  Device device_;
+  int threads_;
+  detail::Stream* stream_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,17 @@
+#pragma once
+
+namespace sluice {
+
+/// Where in the user's source something was written. `current()` as a default argument names the caller's line;
+/// std::source_location is missing from clang 14, so this is our own.
+struct SourceLocation {
+  const char* file = "";
+  int line = 0;
+
+  static constexpr SourceLocation current(
+      const char* file = __builtin_FILE(), int line = __builtin_LINE()) noexcept {
+    return {file, line};
+  }
+};
+
+}  // namespace sluice

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include <boost/container/small_vector.hpp>
+
+#include <sluice/engine/var.h>
+#include <sluice/storage/chunk.h>
+
+namespace sluice::detail {
+
+/// Memory and the Vars that name it: one Var a disjoint region (one to begin with). Counted by the arrays that see
+/// it; when the last array goes, the Vars retire, and when the last Var has retired the chunk goes back to its pool
+/// with what is pending on it.
+class Buffer final : public RetireHook {
+ public:
+  struct Region {
+    std::size_t begin = 0;  // bytes from the start of the chunk
+    std::size_t end = 0;
+    Var var;
+  };
+
+  /// Takes a chunk; its Var starts with what the chunk has pending.
+  static Buffer* create(Engine& engine, Chunk chunk);
+
+  void retain() noexcept { arrays_.fetch_add(1, std::memory_order_relaxed); }
+  void release() noexcept;
+  int use_count() const noexcept { return arrays_.load(std::memory_order_relaxed); }
+
+  std::byte* data() const noexcept { return static_cast<std::byte*>(chunk_.data); }
+  const Chunk& chunk() const noexcept { return chunk_; }
+  Engine& engine() const { return regions_.front().var.engine(); }
+  const auto& regions() const noexcept { return regions_; }
+  /// The Var of a buffer that has one region.
+  const Var& var() const noexcept { return regions_.front().var; }
+
+  /// Raised at push by everything that writes; backward compares it with what it saw when it saved.
+  std::uint64_t version() const noexcept { return version_.load(std::memory_order_relaxed); }
+  void raise_version() noexcept { version_.fetch_add(1, std::memory_order_relaxed); }
+
+  void on_retire(const PositionSet& pending) noexcept override;
+
+ private:
+  Buffer() = default;
+
+  Chunk chunk_;
+  boost::container::small_vector<Region, 1> regions_;
+  std::atomic<int> arrays_{1};
+  std::atomic<int> live_regions_{1};
+  std::atomic<std::uint64_t> version_{0};
+};
+
+}  // namespace sluice::detail

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include <sluice/ndarray/ndarray.h>
+
+namespace sluice {
+
+/// Writes named arrays as NumPy's .npz (an uncompressed zip of .npy files), through a temporary file that is renamed
+/// when complete. The host waits for the values. bfloat16 is written as uint16 with an extra entry that names its
+/// type. Throws FileError.
+SLUICE_API void save(const std::filesystem::path& path, const std::map<std::string, NDArray>& arrays);
+
+/// Reads what save() or numpy.savez wrote, onto `device`. Stored and deflated members, C and Fortran order, little
+/// and big endian. Throws FileError naming the file and what is wrong with it (truncated, foreign, bad checksum).
+SLUICE_API std::map<std::string, NDArray> load(const std::filesystem::path& path, Device device = cpu());
+
+}  // namespace sluice

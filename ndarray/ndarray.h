@@ -1,0 +1,180 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sluice/engine/engine.h>
+#include <sluice/ndarray/dtype.h>
+#include <sluice/ndarray/scalar.h>
+#include <sluice/ndarray/shape.h>
+
+namespace sluice {
+
+class NDArray;
+class Operand;
+
+namespace detail {
+struct ArrayObject;  // ndarray/detail/array_object.h
+SLUICE_API void retain(ArrayObject* array) noexcept;
+SLUICE_API void release(ArrayObject* array) noexcept;
+}  // namespace detail
+
+/// What backward does with the gradient of a variable: write over, add to, or not compute it.
+enum class GradReq : std::uint8_t { null, write, add };
+
+/// How backward runs.
+struct BackwardOptions {
+  bool retain_graph = false;  // keep the tape for another backward
+  bool create_graph = false;  // record the backward pass itself
+  bool train_mode = true;
+};
+
+/// A shared handle on an n-dimensional array. Copies of the handle name the same array; views (reshape, slice,
+/// transpose, broadcast_to) are new arrays on the same memory. Operations return at once; their work runs on the
+/// engine in the order that reads and writes demand. Only item(), to_vector(), to_string(), printing and the
+/// wait_* members block the host, and they rethrow what the work threw.
+class SLUICE_API NDArray {
+ public:
+  /// Names no array: defined() is false, everything else throws ValueError.
+  NDArray() = default;
+  explicit NDArray(detail::ArrayObject* adopted) noexcept : object_(adopted) {}
+  NDArray(const NDArray& other) noexcept : object_(other.object_) {
+    if (object_ != nullptr) detail::retain(object_);
+  }
+  NDArray(NDArray&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  /// Rebinds the handle. On an lvalue only: `a.slice(..) = b` would rebind a temporary; write `assign` for values.
+  NDArray& operator=(NDArray other) & noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~NDArray() {
+    if (object_ != nullptr) detail::release(object_);
+  }
+
+  bool defined() const noexcept { return object_ != nullptr; }
+  explicit operator bool() const = delete;  // use defined(), or item<bool>() for a value
+  /// True when both handles name the same array object.
+  bool same(const NDArray& other) const noexcept { return object_ == other.object_; }
+
+  const Shape& shape() const;
+  /// In elements, not bytes.
+  const Shape& strides() const;
+  int ndim() const { return shape().ndim(); }
+  std::int64_t size() const;
+  DType dtype() const;
+  Device device() const;
+  Engine& engine() const;
+  /// Row-major without gaps.
+  bool is_contiguous() const;
+
+  // -- Views: same memory, recorded on the tape -----------------------------------------------------------------
+  /// One extent may be -1. A view where strides allow, otherwise a copy, as in NumPy.
+  NDArray reshape(const Shape& shape, SourceLocation site = SourceLocation::current()) const;
+  /// Axes reversed, or in the order given.
+  NDArray transpose(const Shape& axes = {}, SourceLocation site = SourceLocation::current()) const;
+  NDArray T() const { return transpose(); }
+  NDArray swapaxes(int a, int b, SourceLocation site = SourceLocation::current()) const;
+  /// Elements begin, begin + step, ... < end along `axis`; negative begin and end count from the back, out-of-range
+  /// ones are clipped; step > 0.
+  NDArray slice(int axis, std::int64_t begin, std::int64_t end, std::int64_t step = 1,
+                SourceLocation site = SourceLocation::current()) const;
+  /// Entry `index` of the first axis, which disappears. Throws IndexError.
+  NDArray operator[](std::int64_t index) const;
+  NDArray expand_dims(int axis, SourceLocation site = SourceLocation::current()) const;
+  /// Drops axis `axis`, which must be 1.
+  NDArray squeeze(int axis, SourceLocation site = SourceLocation::current()) const;
+  /// (n, rest): the first axis kept, the others joined (Gluon's Flatten).
+  NDArray flatten(SourceLocation site = SourceLocation::current()) const;
+  NDArray broadcast_to(const Shape& shape, SourceLocation site = SourceLocation::current()) const;
+
+  // -- Copies: recorded on the tape -----------------------------------------------------------------------------
+  /// This array if it has that type already.
+  NDArray astype(DType dtype, SourceLocation site = SourceLocation::current()) const;
+  /// This array if it lives there already.
+  NDArray to(Device device, SourceLocation site = SourceLocation::current()) const;
+  NDArray copy(SourceLocation site = SourceLocation::current()) const;
+  /// This array if it is contiguous already.
+  NDArray contiguous(SourceLocation site = SourceLocation::current()) const;
+
+  // -- In place -------------------------------------------------------------------------------------------------
+  /// Writes `value`, broadcast and cast, into this array; the other device's arrays are copied over. Throws
+  /// ValueError for a view that names an element twice (broadcast_to).
+  const NDArray& assign(const NDArray& value, SourceLocation site = SourceLocation::current()) const;
+  const NDArray& assign(Scalar value, SourceLocation site = SourceLocation::current()) const;
+  NDArray& operator+=(const Operand& other);
+  NDArray& operator-=(const Operand& other);
+  NDArray& operator*=(const Operand& other);
+  NDArray& operator/=(const Operand& other);
+  NDArray& operator+=(Scalar other);
+  NDArray& operator-=(Scalar other);
+  NDArray& operator*=(Scalar other);
+  NDArray& operator/=(Scalar other);
+
+  // -- Reading values: the host waits ---------------------------------------------------------------------------
+  /// The one element of an array of size 1, as T. Throws ShapeError for another size.
+  template <class T>
+  T item() const {
+    T value;
+    read_out(&value, dtype_of<T>, 1);
+    return value;
+  }
+  /// All elements in row-major order, as T.
+  template <class T>
+  std::vector<T> to_vector() const;
+  /// Copies all elements, cast to `dtype`, in row-major order to host memory. Throws ShapeError unless size() == n.
+  void read_out(void* to, DType dtype, std::int64_t n) const;
+  void wait_to_read() const;
+  void wait_to_write() const;
+  /// As NumPy prints an array.
+  std::string to_string() const;
+
+  // -- Autograd -------------------------------------------------------------------------------------------------
+  /// Makes this array a variable: recorded operations on it compute its gradient. Zeroes the gradient.
+  void attach_grad(GradReq req = GradReq::write);
+  /// The gradient of a variable; undefined where there is none.
+  NDArray grad() const;
+  void zero_grad() const;
+  bool requires_grad() const noexcept;
+  /// Same memory, off the tape.
+  NDArray detach() const;
+  /// Gradients of this array (weighted by `head`; ones by default) with respect to all variables it was computed
+  /// from. Throws AutogradError if nothing was recorded.
+  void backward() const;
+  void backward(const NDArray& head, const BackwardOptions& options = {}) const;
+
+  detail::ArrayObject* object() const noexcept { return object_; }
+
+ private:
+  detail::ArrayObject* object_ = nullptr;
+};
+
+template <>
+std::vector<bool> NDArray::to_vector<bool>() const;
+template <class T>
+std::vector<T> NDArray::to_vector() const {
+  std::vector<T> values(static_cast<std::size_t>(size()));
+  read_out(values.data(), dtype_of<T>, size());
+  return values;
+}
+
+SLUICE_API std::ostream& operator<<(std::ostream& out, const NDArray& array);
+
+/// An operand of an overloaded operator: an array and the line where it stands, which becomes the task's push site.
+class Operand {
+ public:
+  Operand(const NDArray& array, SourceLocation site = SourceLocation::current()) noexcept  // NOLINT
+      : array_(&array), site_(site) {}
+  const NDArray& array() const noexcept { return *array_; }
+  SourceLocation site() const noexcept { return site_; }
+
+ private:
+  const NDArray* array_;
+  SourceLocation site_;
+};
+
+}  // namespace sluice

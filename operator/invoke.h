@@ -1,0 +1,22 @@
+#pragma once
+
+#include <span>
+
+#include <sluice/operator/operator.h>
+
+namespace sluice {
+
+/// Runs `op` on `inputs`: checks devices and engines, infers, allocates outputs, records on the tape, pushes one
+/// task. Every operator goes through here. `destinations`, if given, are written instead of new arrays (in-place and
+/// `out=` forms): cast and copied where they do not match, inputs that overlap them otherwise than elementwise are
+/// copied first. Throws ShapeError, DTypeError, DeviceError, UnsupportedError, OutOfMemory; errors of the work itself
+/// appear at a wait. Does not block.
+SLUICE_API Arrays invoke(
+    const Operator& op, std::span<const NDArray> inputs, Attributes attributes, SourceLocation site,
+    std::span<const NDArray> destinations = {});
+
+/// invoke() for operators with one output.
+SLUICE_API NDArray invoke_one(
+    const Operator& op, std::initializer_list<NDArray> inputs, Attributes attributes, SourceLocation site);
+
+}  // namespace sluice

@@ -1,0 +1,6 @@
+#pragma once
+
+// The door of storage: bytes; no shapes.
+#include <sluice/storage/chunk.h>
+#include <sluice/storage/pool.h>
+#include <sluice/storage/storage.h>

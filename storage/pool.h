@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <sluice/engine/export.h>
+#include <sluice/storage/chunk.h>
+
+namespace sluice {
+
+/// Bytes and counts of one pool, as users of other frameworks know them.
+struct MemoryStats {
+  std::uint64_t allocated = 0;       // bytes asked for by live chunks
+  std::uint64_t active = 0;          // bytes of live chunks after rounding
+  std::uint64_t reserved = 0;        // bytes held from the system: active + cached
+  std::uint64_t peak_allocated = 0;
+  std::uint64_t peak_reserved = 0;
+  std::uint64_t allocations = 0;     // chunks handed out so far
+  std::uint64_t releases = 0;        // chunks taken back so far
+  std::uint64_t source_allocations = 0;  // calls to the system so far
+  std::uint64_t trims = 0;               // times the cache was given back because memory ran out
+};
+
+/// Hands out chunks of one kind of memory on one device. Thread-safe; no call blocks but the last rung of acquire().
+class SLUICE_API Pool {
+ public:
+  virtual ~Pool() = default;
+
+  /// At least `bytes` bytes, aligned to 64 on a host and 256 on a GPU; 0 bytes gives an empty chunk with null data.
+  /// `stream`, if given, is the position of the work that will use it: memory last used on that stream is preferred.
+  /// When memory runs out: trims caches, waits for pending holders, tries once more, then throws OutOfMemory with
+  /// what was asked, held and cached.
+  virtual Chunk acquire(std::size_t bytes, std::optional<std::uint16_t> stream = {}) = 0;
+  /// Takes a chunk back with its pending positions. Never waits, never throws.
+  virtual void release(Chunk&& chunk) noexcept = 0;
+  /// Gives cached memory back to the system (what GPU work still uses stays); returns the bytes given back.
+  virtual std::size_t trim() = 0;
+  virtual MemoryStats stats() const = 0;
+  virtual void reset_peaks() = 0;
+  /// A hard limit on reserved bytes; 0 = none.
+  virtual void set_limit(std::size_t bytes) = 0;
+  virtual std::string_view name() const noexcept = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,30 @@
+#pragma once
+
+// Catch2 of either generation, and a skip that is counted: 2.13 has none of its own.
+#if __has_include(<catch2/catch_all.hpp>)
+#include <catch2/catch_all.hpp>
+#else
+#include <catch2/catch.hpp>
+#endif
+
+#include <string>
+
+#include <sluice/engine/device.h>
+
+namespace sluice::test {
+/// Counts the running test case as skipped, with the reason.
+void note_skip(const std::string& reason);
+}  // namespace sluice::test
+
+/// Leaves the running test case and counts it as skipped.
+#define SLUICE_SKIP(reason)            \
+  do {                                 \
+    ::sluice::test::note_skip(reason); \
+    return;                            \
+  } while (false)
+
+/// The rest of the test case needs `n` GPUs.
+#define SLUICE_NEEDS_GPUS(n)                                                            \
+  do {                                                                                  \
+    if (::sluice::num_gpus() < (n)) SLUICE_SKIP("needs " + std::to_string(n) + " GPU(s)"); \
+  } while (false)
