@@ -17,12 +17,10 @@ class Closure {
 
   Closure() = default;
   template <class F>
-    requires(!std::same_as<std::remove_cvref_t<F>, Closure>)
-  explicit Closure(F&& body) {
+  requires(!std::same_as<std::remove_cvref_t<F>, Closure>) explicit Closure(F&& body) {
     using Body = std::decay_t<F>;
     static_assert(
-        std::invocable<Body&, Queue> || std::invocable<Body&>,
-        "a task body is called as body(Queue) or as body()");
+        std::invocable<Body&, Queue> || std::invocable<Body&>, "a task body is called as body(Queue) or as body()");
     if constexpr (fits<Body>) {
       ::new (static_cast<void*>(bytes_)) Body(std::forward<F>(body));
       table_ = &inline_table<Body>;
@@ -32,13 +30,16 @@ class Closure {
     }
   }
   Closure(Closure&& other) noexcept : table_(std::exchange(other.table_, nullptr)) {
-    if (table_ != nullptr) table_->move(bytes_, other.bytes_);
+    if (table_ != nullptr)
+      table_->move(bytes_, other.bytes_);
   }
   Closure& operator=(Closure&& other) noexcept {
-    if (this == &other) return *this;
+    if (this == &other)
+      return *this;
     reset();
     table_ = std::exchange(other.table_, nullptr);
-    if (table_ != nullptr) table_->move(bytes_, other.bytes_);
+    if (table_ != nullptr)
+      table_->move(bytes_, other.bytes_);
     return *this;
   }
   ~Closure() { reset(); }
@@ -46,7 +47,8 @@ class Closure {
   explicit operator bool() const noexcept { return table_ != nullptr; }
   void operator()(Queue queue) { table_->call(bytes_, queue); }
   void reset() noexcept {
-    if (table_ != nullptr) std::exchange(table_, nullptr)->destroy(bytes_);
+    if (table_ != nullptr)
+      std::exchange(table_, nullptr)->destroy(bytes_);
   }
 
  private:
@@ -57,8 +59,7 @@ class Closure {
   };
   template <class Body>
   static constexpr bool fits = sizeof(Body) <= k_inline_bytes &&
-                               alignof(Body) <= alignof(std::max_align_t) &&
-                               std::is_nothrow_move_constructible_v<Body>;
+                               alignof(Body) <= alignof(std::max_align_t) && std::is_nothrow_move_constructible_v<Body>;
   template <class Body>
   static void invoke(Body& body, Queue queue) {
     if constexpr (std::invocable<Body&, Queue>) {

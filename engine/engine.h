@@ -101,8 +101,9 @@ class SLUICE_API Engine {
   /// worker; a GPU body may run inside push and only enqueues. Throws ValueError for a Var of another engine or an
   /// empty one, DeviceError for a device that is not there, EngineStopped after stop().
   template <class Body>
-    requires std::invocable<std::decay_t<Body>&, Queue> || std::invocable<std::decay_t<Body>&>
-  TaskHandle push(Task task, Body&& body, SourceLocation site = SourceLocation::current()) {
+  requires std::invocable < std::decay_t<Body>
+  &, Queue > || std::invocable<std::decay_t<Body>&> TaskHandle
+                push(Task task, Body&& body, SourceLocation site = SourceLocation::current()) {
     return push_closure(task, Closure(std::forward<Body>(body)), site);
   }
 
@@ -145,9 +146,8 @@ class SLUICE_API Engine {
   /// that is after the last Var. The engine knows nothing of T.
   template <class T>
   T& extension() {
-    return *static_cast<T*>(extension_at(detail::slot_id<T>, [](Engine& engine) {
-      return std::shared_ptr<void>(std::make_shared<T>(engine));
-    }));
+    return *static_cast<T*>(extension_at(
+        detail::slot_id<T>, [](Engine& engine) { return std::shared_ptr<void>(std::make_shared<T>(engine)); }));
   }
 
   detail::Core& core() noexcept { return *core_; }

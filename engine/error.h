@@ -45,33 +45,54 @@ class SLUICE_API Error : public std::exception {
 };
 
 /// Shapes that do not fit each other or the operator.
-class SLUICE_API ShapeError : public Error { using Error::Error; };
+class SLUICE_API ShapeError : public Error {
+  using Error::Error;
+};
 /// Element types that the operator does not take.
-class SLUICE_API DTypeError : public Error { using Error::Error; };
+class SLUICE_API DTypeError : public Error {
+  using Error::Error;
+};
 /// Operands on different devices, or a device that is not there.
-class SLUICE_API DeviceError : public Error { using Error::Error; };
+class SLUICE_API DeviceError : public Error {
+  using Error::Error;
+};
 /// An argument outside its range, an unknown name, an uninitialised parameter.
-class SLUICE_API ValueError : public Error { using Error::Error; };
+class SLUICE_API ValueError : public Error {
+  using Error::Error;
+};
 /// An index outside an axis.
-class SLUICE_API IndexError : public Error { using Error::Error; };
+class SLUICE_API IndexError : public Error {
+  using Error::Error;
+};
 /// A missing, truncated or foreign file.
-class SLUICE_API FileError : public Error { using Error::Error; };
+class SLUICE_API FileError : public Error {
+  using Error::Error;
+};
 /// An operator without a kernel for this device and element type.
-class SLUICE_API UnsupportedError : public Error { using Error::Error; };
+class SLUICE_API UnsupportedError : public Error {
+  using Error::Error;
+};
 /// Misuse of the tape: backward without a recording, a value changed between forward and backward.
-class SLUICE_API AutogradError : public Error { using Error::Error; };
+class SLUICE_API AutogradError : public Error {
+  using Error::Error;
+};
 /// A push after the engine stopped, or on an engine that is gone.
-class SLUICE_API EngineStopped : public Error { using Error::Error; };
+class SLUICE_API EngineStopped : public Error {
+  using Error::Error;
+};
 /// A cancelled task, as seen by those who wait for what it should have written.
-class SLUICE_API Cancelled : public Error { using Error::Error; };
+class SLUICE_API Cancelled : public Error {
+  using Error::Error;
+};
 /// A task whose body threw something that is not an Error; the original is nested (std::rethrow_if_nested).
-class SLUICE_API TaskFailed : public Error, public std::nested_exception { using Error::Error; };
+class SLUICE_API TaskFailed : public Error, public std::nested_exception {
+  using Error::Error;
+};
 
 /// Memory could not be had, even after caches were trimmed and pending work was waited for.
 class SLUICE_API OutOfMemory : public Error {
  public:
-  OutOfMemory(std::string message, std::size_t requested)
-      : Error(std::move(message)), requested_(requested) {}
+  OutOfMemory(std::string message, std::size_t requested) : Error(std::move(message)), requested_(requested) {}
   /// Bytes that were asked for.
   std::size_t requested() const noexcept { return requested_; }
 
@@ -100,7 +121,8 @@ std::string message(const Parts&... parts) {
 /// Throws E(text()) unless `holds`; `text` is called on failure only.
 template <class E = ValueError, class Text>
 inline void require(bool holds, Text&& text) {
-  if (!holds) [[unlikely]] throw E(std::forward<Text>(text)());
+  if (!holds) [[unlikely]]
+    throw E(std::forward<Text>(text)());
 }
 
 }  // namespace sluice

@@ -18,15 +18,14 @@ SLUICE_API void parallel_ranges(std::int64_t n, std::int64_t grain, void* contex
 /// Called outside a task it uses the current engine's workers. Nested calls run on the calling thread alone.
 template <class Body>
 void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
-  if (n <= 0) return;
+  if (n <= 0)
+    return;
   using Plain = std::remove_reference_t<Body>;
   detail::parallel_ranges(
       n,
       grain,
       const_cast<void*>(static_cast<const void*>(&body)),
-      [](void* context, std::int64_t begin, std::int64_t end) {
-        (*static_cast<Plain*>(context))(begin, end);
-      });
+      [](void* context, std::int64_t begin, std::int64_t end) { (*static_cast<Plain*>(context))(begin, end); });
 }
 
 }  // namespace sluice

@@ -33,16 +33,20 @@ class PositionSet {
   std::size_t size() const noexcept { return items_.size(); }
 
   void add(Position position) {
-    if (!position) return;
+    if (!position)
+      return;
     for (Position& held : items_) {
-      if (held.stream() != position.stream()) continue;
-      if (held.sequence() < position.sequence()) held = position;
+      if (held.stream() != position.stream())
+        continue;
+      if (held.sequence() < position.sequence())
+        held = position;
       return;
     }
     items_.push_back(position);
   }
   void add(const PositionSet& other) {
-    for (Position position : other) add(position);
+    for (Position position : other)
+      add(position);
   }
 
  private:

@@ -56,7 +56,8 @@ class SLUICE_API Queue {
   template <class T>
   T& slot() const {
     std::shared_ptr<void>& held = slot_at(detail::slot_id<T>);
-    if (held == nullptr) held = std::make_shared<T>(*this);
+    if (held == nullptr)
+      held = std::make_shared<T>(*this);
     return *static_cast<T*>(held.get());
   }
 

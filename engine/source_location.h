@@ -8,8 +8,7 @@ struct SourceLocation {
   const char* file = "";
   int line = 0;
 
-  static constexpr SourceLocation current(
-      const char* file = __builtin_FILE(), int line = __builtin_LINE()) noexcept {
+  static constexpr SourceLocation current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) noexcept {
     return {file, line};
   }
 };

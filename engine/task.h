@@ -20,9 +20,15 @@ struct Access {
   AccessMode mode = AccessMode::read;
 };
 
-inline Access read(const Var& var) noexcept { return {var.core(), AccessMode::read}; }
-inline Access write(const Var& var) noexcept { return {var.core(), AccessMode::write}; }
-inline Access out(const Var& var) noexcept { return {var.core(), AccessMode::out}; }
+inline Access read(const Var& var) noexcept {
+  return {var.core(), AccessMode::read};
+}
+inline Access write(const Var& var) noexcept {
+  return {var.core(), AccessMode::write};
+}
+inline Access out(const Var& var) noexcept {
+  return {var.core(), AccessMode::out};
+}
 Access read(Var&&) = delete;  // would dangle
 Access write(Var&&) = delete;
 Access out(Var&&) = delete;
@@ -42,7 +48,7 @@ enum class StreamKind : std::uint8_t { compute, copy_in, copy_out, collective };
 class SLUICE_API TaskName {
  public:
   constexpr TaskName(const char* literal = "task") noexcept : text_(literal) {}  // NOLINT: by design
-  TaskName(const std::string& text);                                            // NOLINT: by design
+  TaskName(const std::string& text);                                             // NOLINT: by design
   constexpr const char* c_str() const noexcept { return text_; }
 
  private:

@@ -29,7 +29,7 @@ class RetireHook {
 /// How a Var is made. `home` is where the data behind it lives: an opaque word for the engine's placement.
 struct VarOptions {
   Device home = cpu();
-  RetireHook* on_retire = nullptr;  // must live until it was called
+  RetireHook* on_retire = nullptr;       // must live until it was called
   const PositionSet* pending = nullptr;  // what earlier owners of the memory left on GPU streams; copied
 };
 
@@ -40,7 +40,8 @@ class SLUICE_API Var {
   Var() = default;
   explicit Var(detail::VarCore* adopted) noexcept : core_(adopted) {}
   Var(const Var& other) noexcept : core_(other.core_) {
-    if (core_ != nullptr) detail::retain(core_);
+    if (core_ != nullptr)
+      detail::retain(core_);
   }
   Var(Var&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
   Var& operator=(Var other) noexcept {
@@ -48,7 +49,8 @@ class SLUICE_API Var {
     return *this;
   }
   ~Var() {
-    if (core_ != nullptr) detail::release(core_);
+    if (core_ != nullptr)
+      detail::release(core_);
   }
 
   explicit operator bool() const noexcept { return core_ != nullptr; }

@@ -143,8 +143,10 @@ SLUICE_API void backward(
     std::span<const NDArray> heads, std::span<const NDArray> head_grads = {}, const BackwardOptions& options = {});
 /// Gradients of `heads` with respect to `variables`, returned instead of stored (MXNet autograd.grad).
 SLUICE_API std::vector<NDArray> grad(
-    std::span<const NDArray> heads, std::span<const NDArray> variables,
-    std::span<const NDArray> head_grads = {}, const BackwardOptions& options = {});
+    std::span<const NDArray> heads,
+    std::span<const NDArray> variables,
+    std::span<const NDArray> head_grads = {},
+    const BackwardOptions& options = {});
 
 }  // namespace sluice::autograd
 

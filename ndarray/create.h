@@ -18,51 +18,75 @@ struct ArrayOptions {
 
 /// An array whose elements are not set. Throws OutOfMemory, ShapeError for a negative extent, DeviceError.
 SLUICE_API NDArray empty(const Shape& shape, const ArrayOptions& options = {});
-SLUICE_API NDArray full(const Shape& shape, Scalar value, const ArrayOptions& options = {},
-                        SourceLocation site = SourceLocation::current());
-SLUICE_API NDArray zeros(const Shape& shape, const ArrayOptions& options = {},
-                         SourceLocation site = SourceLocation::current());
-SLUICE_API NDArray ones(const Shape& shape, const ArrayOptions& options = {},
-                        SourceLocation site = SourceLocation::current());
+SLUICE_API NDArray full(
+    const Shape& shape,
+    Scalar value,
+    const ArrayOptions& options = {},
+    SourceLocation site = SourceLocation::current());
+SLUICE_API NDArray
+zeros(const Shape& shape, const ArrayOptions& options = {}, SourceLocation site = SourceLocation::current());
+SLUICE_API NDArray
+ones(const Shape& shape, const ArrayOptions& options = {}, SourceLocation site = SourceLocation::current());
 SLUICE_API NDArray empty_like(const NDArray& array);
 SLUICE_API NDArray zeros_like(const NDArray& array, SourceLocation site = SourceLocation::current());
 SLUICE_API NDArray ones_like(const NDArray& array, SourceLocation site = SourceLocation::current());
 /// start, start + step, ... < stop (numpy.arange).
-SLUICE_API NDArray arange(double start, double stop, double step = 1, const ArrayOptions& options = {},
-                          SourceLocation site = SourceLocation::current());
+SLUICE_API NDArray arange(
+    double start,
+    double stop,
+    double step = 1,
+    const ArrayOptions& options = {},
+    SourceLocation site = SourceLocation::current());
 
 /// Copies host values of type `from` (row-major) into a new array, cast to options.dtype. The values may go as soon
 /// as the call returns. Throws ShapeError unless shape.size() == n.
-SLUICE_API NDArray from_values(const void* values, DType from, std::int64_t n, const Shape& shape,
-                               const ArrayOptions& options, SourceLocation site = SourceLocation::current());
+SLUICE_API NDArray from_values(
+    const void* values,
+    DType from,
+    std::int64_t n,
+    const Shape& shape,
+    const ArrayOptions& options,
+    SourceLocation site = SourceLocation::current());
 
 /// An array of T from C++ values.
 template <class T>
-NDArray array(std::span<const T> values, const Shape& shape, Device device = cpu(),
-              SourceLocation site = SourceLocation::current()) {
-  return from_values(values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()), shape,
-                     {.dtype = dtype_of<T>, .device = device}, site);
+NDArray array(
+    std::span<const T> values,
+    const Shape& shape,
+    Device device = cpu(),
+    SourceLocation site = SourceLocation::current()) {
+  return from_values(
+      values.data(),
+      dtype_of<T>,
+      static_cast<std::int64_t>(values.size()),
+      shape,
+      {.dtype = dtype_of<T>, .device = device},
+      site);
 }
 template <class T>
-NDArray array(const std::vector<T>& values, const Shape& shape, Device device = cpu(),
-              SourceLocation site = SourceLocation::current()) {
+NDArray array(
+    const std::vector<T>& values,
+    const Shape& shape,
+    Device device = cpu(),
+    SourceLocation site = SourceLocation::current()) {
   return array(std::span<const T>(values), shape, device, site);
 }
 template <class T>
-NDArray array(std::initializer_list<T> values, const Shape& shape, Device device = cpu(),
-              SourceLocation site = SourceLocation::current()) {
+NDArray array(
+    std::initializer_list<T> values,
+    const Shape& shape,
+    Device device = cpu(),
+    SourceLocation site = SourceLocation::current()) {
   return array(std::span<const T>(values.begin(), values.size()), shape, device, site);
 }
 /// One-dimensional.
 template <class T>
-NDArray array(std::initializer_list<T> values, Device device = cpu(),
-              SourceLocation site = SourceLocation::current()) {
+NDArray array(std::initializer_list<T> values, Device device = cpu(), SourceLocation site = SourceLocation::current()) {
   return array(values, {static_cast<std::int64_t>(values.size())}, device, site);
 }
 
 /// Unrecorded copy of `from` into `to`: same shape, any strides, types and devices. The basis of assign() and to().
-SLUICE_API void copy_into(const NDArray& from, const NDArray& to,
-                          SourceLocation site = SourceLocation::current());
+SLUICE_API void copy_into(const NDArray& from, const NDArray& to, SourceLocation site = SourceLocation::current());
 /// Unrecorded fill.
 SLUICE_API void fill(const NDArray& array, Scalar value, SourceLocation site = SourceLocation::current());
 

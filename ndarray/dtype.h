@@ -53,8 +53,12 @@ SLUICE_API std::string_view name_of(DType dtype) noexcept;
 SLUICE_API DType parse_dtype(std::string_view name);
 SLUICE_API std::ostream& operator<<(std::ostream& out, DType dtype);
 
-constexpr bool is_floating(DType t) noexcept { return t >= DType::float16 && t <= DType::float64; }
-constexpr bool is_integer(DType t) noexcept { return t >= DType::uint8 && t <= DType::int64; }
+constexpr bool is_floating(DType t) noexcept {
+  return t >= DType::float16 && t <= DType::float64;
+}
+constexpr bool is_integer(DType t) noexcept {
+  return t >= DType::uint8 && t <= DType::int64;
+}
 
 /// The type of an operation between arrays of types `a` and `b`: the smallest that holds both kinds. An integer with
 /// a floating type gives that floating type, as in PyTorch and unlike NumPy; float16 with bfloat16 gives float32.

@@ -44,7 +44,8 @@ class SLUICE_API NDArray {
   NDArray() = default;
   explicit NDArray(detail::ArrayObject* adopted) noexcept : object_(adopted) {}
   NDArray(const NDArray& other) noexcept : object_(other.object_) {
-    if (object_ != nullptr) detail::retain(object_);
+    if (object_ != nullptr)
+      detail::retain(object_);
   }
   NDArray(NDArray&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
   /// Rebinds the handle. On an lvalue only: `a.slice(..) = b` would rebind a temporary; write `assign` for values.
@@ -53,7 +54,8 @@ class SLUICE_API NDArray {
     return *this;
   }
   ~NDArray() {
-    if (object_ != nullptr) detail::release(object_);
+    if (object_ != nullptr)
+      detail::release(object_);
   }
 
   bool defined() const noexcept { return object_ != nullptr; }
@@ -81,8 +83,12 @@ class SLUICE_API NDArray {
   NDArray swapaxes(int a, int b, SourceLocation site = SourceLocation::current()) const;
   /// Elements begin, begin + step, ... < end along `axis`; negative begin and end count from the back, out-of-range
   /// ones are clipped; step > 0.
-  NDArray slice(int axis, std::int64_t begin, std::int64_t end, std::int64_t step = 1,
-                SourceLocation site = SourceLocation::current()) const;
+  NDArray slice(
+      int axis,
+      std::int64_t begin,
+      std::int64_t end,
+      std::int64_t step = 1,
+      SourceLocation site = SourceLocation::current()) const;
   /// Entry `index` of the first axis, which disappears. Throws IndexError.
   NDArray operator[](std::int64_t index) const;
   NDArray expand_dims(int axis, SourceLocation site = SourceLocation::current()) const;

@@ -14,8 +14,7 @@ class Scalar {
   enum class Kind : std::uint8_t { boolean, integer, real };
 
   template <class T>
-    requires std::integral<T> || std::floating_point<T> || std::same_as<T, Half> ||
-             std::same_as<T, BFloat16>
+  requires std::integral<T> || std::floating_point<T> || std::same_as<T, Half> || std::same_as<T, BFloat16>
   constexpr Scalar(T value) noexcept {  // NOLINT: converts by design
     if constexpr (std::same_as<T, bool>) {
       kind_ = Kind::boolean;
@@ -30,17 +29,17 @@ class Scalar {
   }
 
   constexpr Kind kind() const noexcept { return kind_; }
-  constexpr double as_double() const noexcept {
-    return kind_ == Kind::real ? real_ : static_cast<double>(integer_);
-  }
+  constexpr double as_double() const noexcept { return kind_ == Kind::real ? real_ : static_cast<double>(integer_); }
   constexpr std::int64_t as_int64() const noexcept {
     return kind_ == Kind::real ? static_cast<std::int64_t>(real_) : integer_;
   }
 
   /// The type that an array of `array` takes beside this scalar.
   constexpr DType beside(DType array) const noexcept {
-    if (kind_ == Kind::real) return is_floating(array) ? array : DType::float32;
-    if (kind_ == Kind::integer) return array == DType::bool_ ? DType::int64 : array;
+    if (kind_ == Kind::real)
+      return is_floating(array) ? array : DType::float32;
+    if (kind_ == Kind::integer)
+      return array == DType::bool_ ? DType::int64 : array;
     return array;
   }
 

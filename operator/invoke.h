@@ -12,11 +12,14 @@ namespace sluice {
 /// copied first. Throws ShapeError, DTypeError, DeviceError, UnsupportedError, OutOfMemory; errors of the work itself
 /// appear at a wait. Does not block.
 SLUICE_API Arrays invoke(
-    const Operator& op, std::span<const NDArray> inputs, Attributes attributes, SourceLocation site,
+    const Operator& op,
+    std::span<const NDArray> inputs,
+    Attributes attributes,
+    SourceLocation site,
     std::span<const NDArray> destinations = {});
 
 /// invoke() for operators with one output.
-SLUICE_API NDArray invoke_one(
-    const Operator& op, std::initializer_list<NDArray> inputs, Attributes attributes, SourceLocation site);
+SLUICE_API NDArray
+invoke_one(const Operator& op, std::initializer_list<NDArray> inputs, Attributes attributes, SourceLocation site);
 
 }  // namespace sluice

@@ -65,7 +65,8 @@ class Attributes {
     return static_cast<const BoxOf<A>&>(*box_).value;
   }
   void visit(AttributeVisitor& visitor) const {
-    if (box_ != nullptr) box_->visit(visitor);
+    if (box_ != nullptr)
+      box_->visit(visitor);
   }
   bool empty() const noexcept { return box_ == nullptr; }
 
@@ -108,8 +109,8 @@ struct GradientCall {
   std::span<const NDArray> outputs;
   std::span<const NDArray> output_grads;  // undefined = zero
   const Attributes& attributes;
-  RandomBlock random;                // what forward used
-  std::span<const bool> wanted;      // per input
+  RandomBlock random;                      // what forward used
+  std::span<const bool> wanted;            // per input
   std::span<const ArraySpec> input_specs;  // known even where the input was not saved
 };
 
@@ -139,15 +140,15 @@ struct Operator {
   Kernel cpu = nullptr;
   Kernel gpu = nullptr;
   Composition composition = nullptr;
-  ViewOf view = nullptr;  // set: the operator is a view, nothing else of the above is used
+  ViewOf view = nullptr;        // set: the operator is a view, nothing else of the above is used
   Gradient gradient = nullptr;  // null: not differentiable, results are off the tape
   Mask saved_inputs = k_none;   // what gradient reads
   Mask saved_outputs = k_none;
-  Mask mutated_inputs = k_none;  // inputs that the kernel also writes (running statistics, weights of an update)
-  Mask strided_inputs = k_none;  // inputs the kernel takes with any strides; others are made contiguous first
-  bool strided_outputs = false;  // the kernel writes outputs with any strides
-  bool library_team = false;     // CPU kernel calls a library that brings its own threads
-  bool capturable = true;        // GPU kernel has no host side effects
+  Mask mutated_inputs = k_none;     // inputs that the kernel also writes (running statistics, weights of an update)
+  Mask strided_inputs = k_none;     // inputs the kernel takes with any strides; others are made contiguous first
+  bool strided_outputs = false;     // the kernel writes outputs with any strides
+  bool library_team = false;        // CPU kernel calls a library that brings its own threads
+  bool capturable = true;           // GPU kernel has no host side effects
   RandomCounters random = nullptr;  // set: the kernel takes that many random counters
 
   Kernel kernel(DeviceKind kind) const noexcept { return kind == DeviceKind::gpu ? gpu : cpu; }

@@ -15,13 +15,13 @@ namespace sluice {
 
 /// Bytes and counts of one pool, as users of other frameworks know them.
 struct MemoryStats {
-  std::uint64_t allocated = 0;       // bytes asked for by live chunks
-  std::uint64_t active = 0;          // bytes of live chunks after rounding
-  std::uint64_t reserved = 0;        // bytes held from the system: active + cached
+  std::uint64_t allocated = 0;  // bytes asked for by live chunks
+  std::uint64_t active = 0;     // bytes of live chunks after rounding
+  std::uint64_t reserved = 0;   // bytes held from the system: active + cached
   std::uint64_t peak_allocated = 0;
   std::uint64_t peak_reserved = 0;
-  std::uint64_t allocations = 0;     // chunks handed out so far
-  std::uint64_t releases = 0;        // chunks taken back so far
+  std::uint64_t allocations = 0;         // chunks handed out so far
+  std::uint64_t releases = 0;            // chunks taken back so far
   std::uint64_t source_allocations = 0;  // calls to the system so far
   std::uint64_t trims = 0;               // times the cache was given back because memory ran out
 };

@@ -40,9 +40,7 @@ class SLUICE_API Storage {
   /// not there, ValueError for a kind that does not fit the device.
   Pool& pool(Device device, MemoryKind kind);
   /// The pool that arrays of `device` live in: host memory or device memory.
-  Pool& pool(Device device) {
-    return pool(device, device.is_gpu() ? MemoryKind::device : MemoryKind::host);
-  }
+  Pool& pool(Device device) { return pool(device, device.is_gpu() ? MemoryKind::device : MemoryKind::host); }
 
   /// Gives back cached memory of all pools of `device`; returns the bytes.
   std::size_t empty_cache(Device device);

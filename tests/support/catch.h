@@ -24,7 +24,8 @@ void note_skip(const std::string& reason);
   } while (false)
 
 /// The rest of the test case needs `n` GPUs.
-#define SLUICE_NEEDS_GPUS(n)                                                            \
-  do {                                                                                  \
-    if (::sluice::num_gpus() < (n)) SLUICE_SKIP("needs " + std::to_string(n) + " GPU(s)"); \
+#define SLUICE_NEEDS_GPUS(n)                                 \
+  do {                                                       \
+    if (::sluice::num_gpus() < (n))                          \
+      SLUICE_SKIP("needs " + std::to_string(n) + " GPU(s)"); \
   } while (false)

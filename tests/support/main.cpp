@@ -49,7 +49,9 @@ int main(int argc, char** argv) {
   const int catch_result = Catch::Session().run(argc, argv);
   const int skipped = static_cast<int>(skipped_cases.size());
   std::printf("test cases: %d passed, %d failed, %d skipped\n", passed, failed, skipped);
-  if (failed > 0 || (catch_result != 0 && passed + skipped > 0)) return 1;
-  if (catch_result != 0) return 1;
+  if (failed > 0 || (catch_result != 0 && passed + skipped > 0))
+    return 1;
+  if (catch_result != 0)
+    return 1;
   return passed == 0 && skipped > 0 ? 77 : 0;
 }
