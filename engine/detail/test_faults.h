@@ -1,0 +1,17 @@
+#pragma once
+
+#include <atomic>
+
+#include <sluice/engine/export.h>
+
+namespace sluice::detail {
+
+/// Faults that tests plant to show that they would notice a broken engine. All zero: no fault.
+struct TestFaults {
+  /// Every n-th access that would have to wait for an earlier task is granted at once.
+  std::atomic<int> drop_every_nth_edge{0};
+};
+
+SLUICE_API TestFaults& test_faults() noexcept;
+
+}  // namespace sluice::detail
