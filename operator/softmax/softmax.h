@@ -1,0 +1,23 @@
+#pragma once
+
+#include <sluice/ndarray/ndarray.h>
+
+namespace sluice {
+
+// All of these take float16, bfloat16, float32 and float64 (half types compute in float), give x's type, and throw
+// DTypeError for other types, IndexError for an axis out of range, ShapeError for labels that do not fit.
+
+/// exp(x) / sum(exp(x)) along `axis`, shifted by the maximum so that nothing overflows.
+SLUICE_API NDArray softmax(const NDArray& x, int axis = -1, SourceLocation site = SourceLocation::current());
+/// log(softmax(x)), without the rounding of taking it apart.
+SLUICE_API NDArray log_softmax(const NDArray& x, int axis = -1, SourceLocation site = SourceLocation::current());
+/// -log(softmax(logits))[label], one per row: the shape of `logits` without `axis`. `labels` holds class indices of
+/// any integer type and has that shape too. A label outside [0, classes) is an IndexError at the wait.
+SLUICE_API NDArray softmax_cross_entropy(
+    const NDArray& logits, const NDArray& labels, int axis = -1, SourceLocation site = SourceLocation::current());
+/// -log_probs[label], one per row (torch.nn.functional.nll_loss without the mean). Shapes and labels as in
+/// softmax_cross_entropy().
+SLUICE_API NDArray negative_log_likelihood(
+    const NDArray& log_probs, const NDArray& labels, int axis = -1, SourceLocation site = SourceLocation::current());
+
+}  // namespace sluice

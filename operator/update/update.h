@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <sluice/ndarray/ndarray.h>
+
+namespace sluice {
+
+// Optimizer steps over all parameters in one task. The arrays of one parameter have one shape and are contiguous;
+// weights are floating, gradients have the weight's type, states are float32 (float64 for float64 weights) or the
+// weight's type; everything computes in float (double for float64). All arrays live on one device. Nothing is
+// recorded. All throw ShapeError, DTypeError, DeviceError or ValueError naming the parameter's number.
+
+/// `learning_rate_multipliers` and `weight_decay_multipliers`, if not empty, hold one factor a parameter.
+struct SgdUpdate {
+  double learning_rate = 0.01;
+  double momentum = 0;
+  double weight_decay = 0;
+  double rescale_grad = 1;
+  double clip_gradient = -1;  // negative: no clipping; else gradients are cut to [-c, c] after rescaling
+  std::vector<double> learning_rate_multipliers = {};
+  std::vector<double> weight_decay_multipliers = {};
+};
+
+/// MXNet's sgd_mom_update: g = clip(rescale * grad) + wd * w;  m = momentum * m - lr * g;  w += m.
+/// `momenta` may be empty when momentum is 0: w -= lr * g.
+SLUICE_API void sgd_update(
+    std::span<const NDArray> weights,
+    std::span<const NDArray> grads,
+    std::span<const NDArray> momenta,
+    const SgdUpdate& options,
+    SourceLocation site = SourceLocation::current());
+
+struct AdamUpdate {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  double rescale_grad = 1;
+  double clip_gradient = -1;
+  std::int64_t step = 1;  // t, counted from 1
+  std::vector<double> learning_rate_multipliers = {};
+  std::vector<double> weight_decay_multipliers = {};
+};
+
+/// MXNet's adam_update (Kingma and Ba, 2014, the form before section 2.1):
+///   g = clip(rescale * grad) + wd * w;  m = b1 * m + (1 - b1) * g;  v = b2 * v + (1 - b2) * g * g;
+///   w -= lr * sqrt(1 - b2^t) / (1 - b1^t) * m / (sqrt(v) + epsilon).
+/// Epsilon stands beside the uncorrected sqrt(v), as in MXNet; PyTorch adds it to sqrt(v / (1 - b2^t)).
+SLUICE_API void adam_update(
+    std::span<const NDArray> weights,
+    std::span<const NDArray> grads,
+    std::span<const NDArray> means,
+    std::span<const NDArray> variances,
+    const AdamUpdate& options,
+    SourceLocation site = SourceLocation::current());
+
+}  // namespace sluice
