@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+
+#include <sluice/ndarray/ndarray.h>
+#include <sluice/operator/operator.h>
+
+namespace sluice {
+
+/// Matrix product by NumPy's rules (numpy.matmul): (m, k) x (k, n) gives (m, n); leading axes are a batch and
+/// broadcast; a 1-D operand is a row (left) or a column (right) whose axis the result drops. Transposed views cost no
+/// copy. Operands of one type: float32, float64, float16, bfloat16 (sums in float32), and integers on the CPU (sums
+/// wrap). Throws ShapeError, DTypeError, UnsupportedError for an integer type on a GPU.
+SLUICE_API NDArray matmul(const NDArray& a, const NDArray& b, SourceLocation site = SourceLocation::current());
+
+struct DenseOptions {
+  bool flatten = true;     // join all axes of x but the first; otherwise only the last axis is multiplied
+  std::string activation;  // "" or "relu", fused into the product
+};
+
+/// activation(x W^T + bias): x (batch, ...) or (..., in), weight (units, in), bias (units,) or undefined; gives
+/// (batch, units), or (..., units) without flatten (MXNet FullyConnected). Throws ShapeError, DTypeError, ValueError
+/// for another activation.
+SLUICE_API NDArray dense(
+    const NDArray& x,
+    const NDArray& weight,
+    const NDArray& bias,
+    const DenseOptions& options = {},
+    SourceLocation site = SourceLocation::current());
+
+namespace detail {
+extern const Operator matmul_op;
+extern const Operator dense_op;
+extern const Operator dense_backward_weights_op;
+extern const Operator relu_backward_op;
+}  // namespace detail
+
+}  // namespace sluice

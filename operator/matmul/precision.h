@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string_view>
+
+#include <sluice/engine/export.h>
+
+namespace sluice {
+
+/// How matrix products and convolutions of float32 arrays treat their inputs on a GPU.
+enum class Float32Precision : unsigned char {
+  highest,  // all 24 bits of significand
+  high,     // TF32: tensor cores that see 11 bits of significand, sums in float32
+};
+
+/// "highest" (the default) or "high", for the whole process, from the next operation on. Throws ValueError.
+/// Source: torch.set_float32_matmul_precision.
+SLUICE_API void set_float32_precision(std::string_view name);
+SLUICE_API std::string_view float32_precision() noexcept;
+
+namespace detail {
+SLUICE_API Float32Precision current_float32_precision() noexcept;
+}  // namespace detail
+
+}  // namespace sluice

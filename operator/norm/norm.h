@@ -1,0 +1,37 @@
+#pragma once
+
+#include <sluice/ndarray/ndarray.h>
+#include <sluice/operator/operator.h>
+
+namespace sluice {
+
+struct BatchNormOptions {
+  double eps = 1e-5;
+  double momentum = 0.9;
+  int axis = 1;                   // of the channels; may be negative
+  bool use_global_stats = false;  // running statistics in training too
+  bool fix_gamma = false;         // gamma counts as ones and gets a zero gradient
+};
+
+/// Normalises x, any rank, to mean 0 and variance 1 over all axes but `axis`, then scales by gamma and adds beta
+/// (MXNet BatchNorm; Ioffe and Szegedy, 2015). gamma, beta, running_mean, running_var: (channels,). In training
+/// (autograd::is_training()) the statistics are the batch's (biased variance), and the running ones are updated in
+/// place: running = momentum * running + (1 - momentum) * batch. Otherwise the running ones are used. Parameters
+/// have x's type, or float32 beside a 16-bit x; statistics are computed in float32 (float64 for float64). Throws
+/// ShapeError, DTypeError, IndexError for the axis, UnsupportedError.
+SLUICE_API NDArray batch_norm(
+    const NDArray& x,
+    const NDArray& gamma,
+    const NDArray& beta,
+    const NDArray& running_mean,
+    const NDArray& running_var,
+    const BatchNormOptions& options = {},
+    SourceLocation site = SourceLocation::current());
+
+namespace detail {
+extern const Operator batch_norm_op;
+extern const Operator batch_norm_predict_op;
+extern const Operator batch_norm_backward_op;
+}  // namespace detail
+
+}  // namespace sluice
