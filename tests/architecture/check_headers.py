@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Every header compiles alone, and twice: check_headers.py ROOT COMPILER [flags]. `.cuh` files need nvcc: left out.
+
+Headers of engine/cuda are measured where the flags define SLUICE_CUDA.
+"""
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+
+import checker
+
+
+def headers(root, with_cuda):
+    for name in checker.files(root, {".h"}):
+        top = name.split("/")[0]
+        if top in [*checker.ROOMS, "samples", "tests"] and (with_cuda or not checker.is_cuda_file(name)):
+            yield name
+
+
+def written(name):
+    """How the header is included: rooms through <sluice/...>, the others from the root."""
+    if name == "gluon/sluice.h":
+        return "<sluice/sluice.h>"
+    return f"<sluice/{name}>" if name.split("/")[0] in checker.ROOMS else f'"{name}"'
+
+
+def compile_alone(root, name, compiler):
+    line = f"#include {written(name)}\n"
+    command = [*compiler, f"-I{root}", "-fsyntax-only", "-x", "c++", "-"]
+    run = subprocess.run(command, input=line + line, capture_output=True, text=True)
+    if run.returncode == 0:
+        return None
+    lines = run.stderr.splitlines()
+    return f"{name}: " + next((text for text in lines if "error" in text), "failed")
+
+
+def check_with(root, compiler):
+    names = list(headers(root, "-DSLUICE_CUDA=1" in compiler))
+    with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 2)) as pool:
+        return [found for found in pool.map(lambda name: compile_alone(root, name, compiler), names) if found]
+
+
+def check(root):
+    """For the self test: links to the planted rooms, as the build folder has them."""
+    root = pathlib.Path(root)
+    (root / "include/sluice").mkdir(parents=True, exist_ok=True)
+    for room in checker.ROOMS:
+        link = root / "include/sluice" / room
+        if (root / room).is_dir() and not link.exists():
+            link.symlink_to(root / room)
+    return check_with(root, ["c++", "-std=c++20", f"-I{root}/include"])
+
+
+CLEAN = {"engine/a.h": "#pragma once\n#include <vector>\nstruct A {\n  std::vector<int> x;\n};\n",
+         "storage/a.h": "#pragma once\n#include <sluice/engine/a.h>\ninline A a;\n"}
+PLANTS = [
+    ("a header that leans on another's includes", {"engine/b.h": "#pragma once\ninline std::vector<int> x;\n"}, "engine/b.h"),
+    ("a header without a guard", {"engine/b.h": "struct B {};\n"}, "engine/b.h"),
+]
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        found = check_with(sys.argv[1], sys.argv[2:])
+        print("\n".join([*found, f"{len(found)} offences"]))
+        sys.exit(1 if found else 0)
+    checker.main(check, PLANTS, CLEAN)

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Rooms stand in one line: a room includes itself and rooms to its left, through <sluice/room/file.h>.
+
+Also: detail/ only from its own room (tests may look inside), CUDA headers only in device files, Asio only in its door.
+"""
+import re
+
+import checker
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
+CUDA = re.compile(r"^(cuda|cublas|cudnn|curand|cusolver|cusparse|cufft|nvrtc|nvtx|nvToolsExt|nccl|cub/|thrust/|"
+                  r"cooperative_groups|device_launch_parameters|driver_types|mma\.h|sluice/engine/cuda/)")
+ASIO_DOOR = "engine/asio.h"
+
+
+def without_device_parts(code):
+    """The code with what only nvcc sees (#if ... __CUDACC__ to its #else or #endif) blanked."""
+    lines, hidden = [], []
+    for line in code.split("\n"):
+        directive = re.match(r"[ \t]*#[ \t]*(if|else|elif|endif)", line)
+        word = directive.group(1) if directive else ""
+        if word == "if":
+            hidden.append(re.match(r"[ \t]*#[ \t]*if(def[ \t]+|[ \t]+defined\(?[ \t]*)__CUDACC__", line) is not None)
+        elif word in ("else", "elif") and hidden:
+            hidden[-1] = False
+        elif word == "endif" and hidden:
+            hidden.pop()
+        lines.append("" if any(hidden) else line)
+    return "\n".join(lines)
+
+
+def offences_of(root, name, text):
+    room = name.split("/")[0]
+    in_room = room in checker.ROOMS
+    code = without_device_parts(checker.code_only(text, keep_directives=True))
+    for match in INCLUDE.finditer(code):
+        line = code.count("\n", 0, match.start(1)) + 1
+        quote, target = match.groups()
+        where = f"{name}:{line}: "
+        first = target.split("/")[0]
+        if in_room and quote == '"':
+            yield where + f'"{target}" is not written as <sluice/room/file.h>'
+        if quote == "<" and first in checker.ROOMS:
+            yield where + f"<{target}> must be written <sluice/{target}>"
+        if CUDA.match(target) and not checker.is_cuda_file(name):
+            yield where + f"<{target}> outside engine/cuda, *_cuda.* and device files"
+        if target.startswith("boost/asio") and name != ASIO_DOOR and in_room and not name.endswith(".cpp"):
+            yield where + f"<{target}> outside {ASIO_DOOR}"
+        parts = target.split("/")
+        if parts[0] != "sluice":
+            continue
+        yield from room_offences(root, name, where, room, target, parts)
+
+
+def room_offences(root, name, where, room, target, parts):
+    if parts == ["sluice", "sluice.h"]:
+        if room in checker.ROOMS and room != "gluon":
+            yield where + "<sluice/sluice.h> is gluon's door to everything"
+        return
+    other = parts[1]
+    if other not in checker.ROOMS:
+        yield where + f"<{target}> names no room"
+        return
+    if not (checker.pathlib.Path(root) / "/".join(parts[1:])).is_file():
+        yield where + f"<{target}> does not exist"
+    if room in checker.ROOMS and checker.ROOMS.index(other) > checker.ROOMS.index(room):
+        yield where + f"room {room} includes <{target}> to its right"
+    if "detail" in parts and room != other and room != "tests":
+        yield where + f"<{target}> is inside the wall of room {other}"
+
+
+def check(root):
+    found = []
+    for name in checker.files(root, checker.CODE):
+        if name.split("/")[0] in [*checker.ROOMS, "samples", "tests"]:
+            found += offences_of(root, name, checker.read(root, name))
+    return found
+
+
+CLEAN = {
+    "engine/api.h": "#pragma once\n#include <vector>\n",
+    "engine/detail/x.h": "#pragma once\n",
+    "storage/api.h": "// #include <sluice/gluon/api.h>\n#include <sluice/engine/api.h>\n",
+    "operator/add_cuda.cu": "#include <cuda_runtime.h>\n#include <sluice/storage/api.h>\n",
+    "ndarray/half.h": "#ifdef __CUDACC__\n#include <cuda_fp16.h>\n#endif\n",
+    "gluon/api.h": "#include <sluice/engine/api.h>\n",
+    "tests/engine/test_x.cpp": "#include <sluice/engine/detail/x.h>\n",
+}
+PLANTS = [
+    ("a room to the right", {"engine/a.cpp": "#include <sluice/storage/api.h>\n"}, "to its right"),
+    ("a detail header of another room", {"gluon/a.cpp": "#include <sluice/engine/detail/x.h>\n"}, "inside the wall"),
+    ("detail from a sample", {"samples/a.cpp": "#include <sluice/engine/detail/x.h>\n"}, "inside the wall"),
+    ("a quoted include", {"engine/a.cpp": '  #  include "engine/api.h"\n'}, "is not written as"),
+    ("a bare room path", {"samples/a.cpp": "#include <engine/api.h>\n"}, "must be written"),
+    ("CUDA in a host header", {"operator/a.h": "#include <cuda_runtime.h>\n"}, "outside engine/cuda"),
+    ("CUDA for the host's half", {"operator/a.h": "#ifdef __CUDACC__\n#else\n#include <cuda_fp16.h>\n#endif\n"}, "outside"),
+    ("engine/cuda in a host file", {"operator/a.cpp": "#include <sluice/engine/cuda/handle.h>\n"}, "outside engine/cuda"),
+    ("Asio in another door", {"engine/b.h": "#include <boost/asio.hpp>\n"}, "outside engine/asio.h"),
+    ("a header that is not there", {"gluon/a.cpp": "#include <sluice/engine/none.h>\n"}, "does not exist"),
+    ("a room that is not there", {"gluon/a.cpp": "#include <sluice/attic/a.h>\n"}, "names no room"),
+    ("the great door from the left", {"ndarray/a.cpp": "#include <sluice/sluice.h>\n"}, "gluon's door"),
+]
+
+if __name__ == "__main__":
+    checker.main(check, PLANTS, CLEAN)

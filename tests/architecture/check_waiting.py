@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""The host blocks in the places of ALLOWED and nowhere else in the rooms and samples (tests may wait as they like).
+
+What counts as blocking: CUDA's synchronising calls, waits on condition variables, latches, barriers, futures and
+atomics, sleeps and joins. `queue.wait_for(positions)` makes a stream wait, not the host. A mutex held over a few instructions does not.
+"""
+import fnmatch
+import re
+
+import checker
+
+# File pattern, what it may call, why.
+ALLOWED = [
+    ("storage/source_cuda.cpp", "cudaFree cudaFreeHost", "memory goes back to the driver: trimming, exhaustion, the end"),
+]
+
+BLOCKING = re.compile(
+    r"\b(cuda(?:Stream|Device|Event|Context|Thread)Synchronize|cuCtxSynchronize|cuStreamSynchronize|cudaMemcpy(?:2D|3D)?"
+    r"|cudaMemset|cudaFree|cudaFreeHost|cudaDeviceReset)\s*\("
+    r"|(?:(?<!\bqueue)\.|->)\s*(wait|wait_for|wait_until|arrive_and_wait|join|timed_join|timed_wait)\s*\("
+    r"|\b(sleep_for|sleep_until|usleep|nanosleep|sleep|pause|select|poll|epoll_wait|sem_wait|pthread_join|async_wait_blocking)\s*\(")
+
+
+def calls(code):
+    """(line, call) of each blocking call in C++ text."""
+    for match in BLOCKING.finditer(code):
+        yield code.count("\n", 0, match.start()) + 1, next(g for g in match.groups() if g)
+
+
+def is_allowed(name, call):
+    return any(fnmatch.fnmatch(name, pattern) and call in calls_allowed.split() for pattern, calls_allowed, _ in ALLOWED)
+
+
+def check(root):
+    found = []
+    for name in checker.files(root, checker.CODE):
+        if name.split("/")[0] not in [*checker.ROOMS, "samples"]:
+            continue
+        for line, call in calls(checker.code_only(checker.read(root, name))):
+            if not is_allowed(name, call):
+                found.append(f"{name}:{line}: {call} blocks the host; allowed places stand in check_waiting.py")
+    return found
+
+
+CLEAN = {
+    "operator/a.cpp": "void f(Queue queue) { queue.wait_for(p); }\n",
+    "engine/engine.h": "// cudaDeviceSynchronize()\nvoid wait(Var v);\nint n = cudaMemcpyAsync(a, b, c, s);\n",
+    "tests/engine/test_x.cpp": "void f() { latch.wait(); }\n",
+}
+PLANTS = [
+    ("a device synchronisation", {"operator/a.cu": "void f() { cudaDeviceSynchronize(); }\n"}, "cudaDeviceSynchronize"),
+    ("a stream synchronisation", {"engine/a.cpp": "void f() { check(cudaStreamSynchronize (s)); }\n"}, "cudaStreamSynchronize"),
+    ("a blocking copy", {"ndarray/a_cuda.cpp": "void f() { cudaMemcpy(a, b, n, k); }\n"}, "cudaMemcpy "),
+    ("a condition variable", {"gluon/a.cpp": "void f() { ready.wait(lock); }\n"}, "a.cpp:1: wait "),
+    ("a timed wait", {"gluon/a.cpp": "void f() { ready->wait_for(lock, 1ms); }\n"}, "wait_for"),
+    ("a sleep", {"samples/a.cpp": "\nvoid f() { std::this_thread::sleep_for(1ms); }\n"}, "a.cpp:2: sleep_for"),
+    ("a join", {"storage/a.cpp": "void f() { thread.join(); }\n"}, "join"),
+]
+
+if __name__ == "__main__":
+    checker.main(check, PLANTS, CLEAN)
