@@ -128,10 +128,14 @@ using Mask = std::uint32_t;
 inline constexpr Mask k_all = ~Mask{0};
 inline constexpr Mask k_none = 0;
 
+/// Which inputs the gradients of the `wanted` inputs (bit i = input i) read.
+using SavedFor = Mask (*)(Mask wanted, const Attributes& attributes);
+
 /// Everything known of one operator. A constant per operator, listed in operator/registry.cpp by name: no string
 /// look-up on the way of a call, no registration at start-up.
 ///
-/// invoke() looks for the kernel of the arrays' device kind, then for a composition, then throws UnsupportedError.
+/// invoke() looks for the kernel of the arrays' device kind, then for a composition, then throws UnsupportedError. A
+/// composition records its own operators, unless the operator has a gradient: then it is one node on the tape.
 struct Operator {
   const char* name;
   int inputs = 1;   // -1: any number
@@ -150,6 +154,8 @@ struct Operator {
   bool library_team = false;        // CPU kernel calls a library that brings its own threads
   bool capturable = true;           // GPU kernel has no host side effects
   RandomCounters random = nullptr;  // set: the kernel takes that many random counters
+  bool elementwise = false;         // the kernel may write an output over an input of the same geometry
+  SavedFor saved_for = nullptr;     // set: saves these of saved_inputs only
 
   Kernel kernel(DeviceKind kind) const noexcept { return kind == DeviceKind::gpu ? gpu : cpu; }
 };

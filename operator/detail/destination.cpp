@@ -1,0 +1,136 @@
+#include <algorithm>
+
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/detail/destination.h>
+
+namespace sluice::detail {
+
+namespace {
+
+struct Bytes {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+// The bytes of the buffer that a view reaches, gaps included.
+Bytes reach_of(const ArrayObject& object) noexcept {
+  if (object.size == 0)
+    return {};
+  std::int64_t first = object.offset, last = object.offset;
+  for (int axis = 0; axis < object.shape.ndim(); ++axis) {
+    const std::int64_t span = (object.shape[axis] - 1) * object.strides[axis];
+    (span < 0 ? first : last) += span;
+  }
+  const auto bytes = static_cast<std::int64_t>(size_of(object.dtype));
+  return {first * bytes, (last + 1) * bytes};
+}
+
+bool same_geometry(const NDArray& a, const NDArray& b) noexcept {
+  const ArrayObject &x = *a.object(), &y = *b.object();
+  return x.buffer == y.buffer && x.offset == y.offset && x.dtype == y.dtype && x.shape == y.shape &&
+         x.strides == y.strides;
+}
+
+// bool < integer < floating: a value may move up, not down.
+int rank_of(DType dtype) noexcept {
+  return is_floating(dtype) ? 2 : is_integer(dtype) ? 1 : 0;
+}
+
+}  // namespace
+
+void check_inputs(const Operator& op, std::span<const NDArray> inputs) {
+  require<ValueError>(op.inputs < 0 || inputs.size() == static_cast<std::size_t>(op.inputs), [&] {
+    return message(op.name, ": takes ", op.inputs, " inputs, was given ", inputs.size());
+  });
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    require<ValueError>(
+        inputs[i].defined(), [&] { return message(op.name, ": input ", i, " is an undefined NDArray"); });
+    require<DeviceError>(inputs[i].device() == inputs[0].device(), [&] {
+      return message(
+          op.name, ": inputs are on ", inputs[0].device(), " and ", inputs[i].device(), "; move one with to(device)");
+    });
+    require<ValueError>(i == 0 || &inputs[i].engine() == &inputs[0].engine(), [&] {
+      return message(op.name, ": inputs 0 and ", i, " belong to different engines");
+    });
+  }
+}
+
+void check_in_place(const char* op, const NDArray& array, bool recorded) {
+  if (!autograd::is_recording())
+    return;
+  const ArrayObject& object = *array.object();
+  require<AutogradError>(object.variable == nullptr || object.variable->req == GradReq::null, [&] {
+    return message(op, ": writes in place to a variable that requires a gradient while recording");
+  });
+  require<AutogradError>(!(recorded || autograd::on_tape(array)) || object.buffer->use_count() == 1, [&] {
+    return message(
+        op,
+        ": writes in place to an array of shape ",
+        object.shape,
+        " whose memory other arrays see (views, or values kept for backward) while recording");
+  });
+}
+
+void check_writable(const char* op, const NDArray& array) {
+  const ArrayObject& object = *array.object();
+  for (int axis = 0; axis < object.shape.ndim(); ++axis) {
+    require<ValueError>(object.strides[axis] != 0 || object.shape[axis] <= 1, [&] {
+      return message(
+          op, ": cannot write to a broadcast view of shape ", object.shape, ", whose elements share memory; copy() it");
+    });
+  }
+}
+
+void check_takes(const char* op, const NDArray& destination, const ArraySpec& spec) {
+  require<ShapeError>(destination.shape() == spec.shape, [&] {
+    return message(
+        op, ": a result of shape ", spec.shape, " does not fit a destination of shape ", destination.shape());
+  });
+  require<DTypeError>(rank_of(spec.dtype) <= rank_of(destination.dtype()), [&] {
+    return message(op, ": a ", spec.dtype, " result cannot be written to a ", destination.dtype(), " array");
+  });
+}
+
+bool overlaps(const NDArray& a, const NDArray& b) noexcept {
+  const ArrayObject &x = *a.object(), &y = *b.object();
+  if (x.buffer != y.buffer)
+    return false;
+  const Bytes first = reach_of(x), second = reach_of(y);
+  return first.begin < second.end && second.begin < first.end;
+}
+
+bool is_direct(
+    const Operator& op, const NDArray& destination, const ArraySpec& spec, std::span<const NDArray> inputs) noexcept {
+  if (destination.dtype() != spec.dtype || destination.device() != spec.device)
+    return false;
+  if (!op.strided_outputs && !destination.is_contiguous())
+    return false;
+  return std::all_of(inputs.begin(), inputs.end(), [&](const NDArray& input) {
+    return !overlaps(destination, input) || (op.elementwise && same_geometry(destination, input));
+  });
+}
+
+void add_access(AccessList& list, const NDArray& array, AccessMode mode) {
+  const ArrayObject& object = *array.object();
+  const auto& regions = object.buffer->regions();
+  if (regions.size() == 1) {
+    list.push_back({regions.front().var.core(), mode});
+    return;
+  }
+  const Bytes reach = reach_of(object);
+  for (const auto& region : regions) {
+    if (reach.begin < static_cast<std::int64_t>(region.end) && static_cast<std::int64_t>(region.begin) < reach.end)
+      list.push_back({region.var.core(), mode});
+  }
+}
+
+AccessMode write_mode(const NDArray& array, std::span<const NDArray> inputs) noexcept {
+  const ArrayObject& object = *array.object();
+  const auto bytes = static_cast<std::size_t>(object.size) * size_of(object.dtype);
+  const bool covers = object.offset == 0 && array.is_contiguous() && bytes >= object.buffer->chunk().requested;
+  const bool is_read = std::any_of(
+      inputs.begin(), inputs.end(), [&](const NDArray& input) { return input.object()->buffer == object.buffer; });
+  return covers && !is_read ? AccessMode::out : AccessMode::write;
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <span>
+
+#include <sluice/operator/operator.h>
+
+namespace sluice::detail {
+
+/// Throws ValueError, DeviceError: an input that is not there, inputs on several devices or engines.
+void check_inputs(const Operator& op, std::span<const NDArray> inputs);
+
+/// Throws AutogradError where writing in place would make gradients wrong: `array` is a variable, or other arrays
+/// see its memory while it is, or becomes, part of the tape. `recorded`: the call goes on the tape.
+void check_in_place(const char* op, const NDArray& array, bool recorded);
+
+/// Throws ValueError if `array` names an element of its memory twice.
+void check_writable(const char* op, const NDArray& array);
+
+/// Throws ShapeError, DTypeError: `destination` cannot take a result of `spec`.
+void check_takes(const char* op, const NDArray& destination, const ArraySpec& spec);
+
+/// Might the two arrays share bytes?
+bool overlaps(const NDArray& a, const NDArray& b) noexcept;
+
+/// Can the kernel of `op` write `destination` directly, given what it reads?
+bool is_direct(
+    const Operator& op, const NDArray& destination, const ArraySpec& spec, std::span<const NDArray> inputs) noexcept;
+
+/// Adds the Vars of the regions that `array` touches.
+void add_access(AccessList& list, const NDArray& array, AccessMode mode);
+/// How a task names an array that it writes: `out` where it overwrites everything, `write` where something is kept.
+AccessMode write_mode(const NDArray& array, std::span<const NDArray> inputs) noexcept;
+
+}  // namespace sluice::detail

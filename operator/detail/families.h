@@ -1,0 +1,15 @@
+#pragma once
+
+#include <span>
+
+#include <sluice/operator/operator.h>
+
+// Every family of operators lists its own; operator/registry.cpp joins the lists. A new family adds a line to each.
+namespace sluice::detail {
+
+using OperatorList = std::span<const Operator* const>;
+
+OperatorList elementwise_operators() noexcept;
+OperatorList view_operators() noexcept;
+
+}  // namespace sluice::detail

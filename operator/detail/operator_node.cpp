@@ -1,0 +1,142 @@
+#include <algorithm>
+
+#include <sluice/operator/detail/operator_node.h>
+
+namespace sluice::detail {
+
+namespace {
+
+bool takes_gradient(const NDArray& input) noexcept {
+  return is_floating(input.dtype()) && autograd::on_tape(input);
+}
+
+bool has(Mask mask, std::size_t i) noexcept {
+  return (mask >> std::min<std::size_t>(i, 31) & 1) != 0;
+}
+
+// A counted pointer to a node that is counted already.
+autograd::NodeRef reference_to(autograd::Node* node) noexcept {
+  union Held {
+    autograd::NodeRef ref;
+    explicit Held(autograd::Node* held) noexcept : ref(held) {}
+    ~Held() {}  // the count is not ours to drop
+  } held(node);
+  return held.ref;
+}
+
+}  // namespace
+
+ArraySpec spec_of(const NDArray& array) {
+  return {array.shape(), array.dtype(), array.device()};
+}
+
+Specs specs_of(std::span<const NDArray> arrays) {
+  Specs specs;
+  for (const NDArray& array : arrays)
+    specs.push_back(spec_of(array));
+  return specs;
+}
+
+bool is_recorded(const Operator& op, std::span<const NDArray> inputs) noexcept {
+  return op.gradient != nullptr && autograd::is_recording() &&
+         std::any_of(inputs.begin(), inputs.end(), takes_gradient);
+}
+
+OperatorNode::OperatorNode(
+    const Operator& op, std::span<const NDArray> from, Attributes attributes, RandomBlock random, SourceLocation site)
+    : Node(op.name, site), op_(op), attributes_(std::move(attributes)), random_(random), input_specs_(specs_of(from)) {
+  Mask wanted = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const bool wants = takes_gradient(from[i]);
+    wanted_.push_back(wants);
+    inputs.push_back(wants ? autograd::entry_of(from[i]) : autograd::Entry{});
+    if (wants)
+      wanted |= Mask{1} << std::min<std::size_t>(i, 31);
+  }
+  Mask saved = op.saved_inputs;
+  if (op.saved_for != nullptr)
+    saved &= op.saved_for(wanted, attributes_);
+  for (std::size_t i = 0; i < from.size(); ++i)
+    saved_inputs_.push_back(has(saved, i) ? autograd::Saved(from[i]) : autograd::Saved());
+}
+
+void OperatorNode::keep_outputs(std::span<const NDArray> made) {
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    outputs.push_back({made[i].shape(), made[i].dtype(), made[i].device()});
+    saved_outputs_.push_back(has(op_.saved_outputs, i) ? autograd::Saved(made[i]) : autograd::Saved());
+  }
+}
+
+// While the backward pass is itself recorded, saved arrays stand on the tape again where they stood in forward. Fresh
+// handles carry that: a saved array that named its own node would keep it alive for ever.
+Arrays OperatorNode::restored_inputs() const {
+  Arrays restored;
+  for (std::size_t i = 0; i < saved_inputs_.size(); ++i) {
+    if (!saved_inputs_[i].defined()) {
+      restored.push_back({});
+      continue;
+    }
+    restored.push_back(saved_inputs_[i].get(name()));
+    if (autograd::is_recording() && wanted_[i]) {
+      restored.back() = restored.back().detach();
+      autograd::set_entry(restored.back(), inputs[i].node, inputs[i].index);
+    }
+  }
+  return restored;
+}
+
+Arrays OperatorNode::restored_outputs() {
+  Arrays restored;
+  for (std::size_t i = 0; i < saved_outputs_.size(); ++i) {
+    if (!saved_outputs_[i].defined()) {
+      restored.push_back({});
+      continue;
+    }
+    restored.push_back(saved_outputs_[i].get(name()));
+    if (autograd::is_recording()) {
+      restored.back() = restored.back().detach();
+      autograd::set_entry(restored.back(), reference_to(this), static_cast<int>(i));
+    }
+  }
+  return restored;
+}
+
+std::vector<NDArray> OperatorNode::pull(std::span<const NDArray> output_grads) {
+  require<AutogradError>(!released_, [&] {
+    return message(name(), ": its saved arrays were dropped by an earlier backward (retain_graph keeps them)");
+  });
+  const Arrays from = restored_inputs();
+  const Arrays made = restored_outputs();
+  const Arrays grads = op_.gradient(
+      {.inputs = from,
+       .outputs = made,
+       .output_grads = output_grads,
+       .attributes = attributes_,
+       .random = random_,
+       .wanted = std::span<const bool>(wanted_.data(), wanted_.size()),
+       .input_specs = input_specs_});
+  require<AutogradError>(grads.size() == wanted_.size(), [&] {
+    return message(name(), ": its gradient returned ", grads.size(), " arrays for ", wanted_.size(), " inputs");
+  });
+  std::vector<NDArray> result(wanted_.size());
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    if (!wanted_[i] || !grads[i].defined())
+      continue;
+    require<AutogradError>(grads[i].shape() == input_specs_[i].shape, [&] {
+      return message(
+          name(), ": gradient of input ", i, " has shape ", grads[i].shape(), ", the input ", input_specs_[i].shape);
+    });
+    result[i] = grads[i];
+  }
+  return result;
+}
+
+void OperatorNode::release_saved() noexcept {
+  released_ = true;
+  for (auto& saved : saved_inputs_)
+    saved.release();
+  for (auto& saved : saved_outputs_)
+    saved.release();
+}
+
+}  // namespace sluice::detail

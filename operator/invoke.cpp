@@ -1,0 +1,248 @@
+#include <algorithm>
+#include <optional>
+
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/detail/call_record.h>
+#include <sluice/operator/detail/destination.h>
+#include <sluice/operator/detail/operator_node.h>
+#include <sluice/operator/invoke.h>
+
+namespace sluice {
+
+namespace {
+
+using detail::OperatorNode;
+
+bool has(Mask mask, std::size_t i) noexcept {
+  return (mask >> std::min<std::size_t>(i, 31) & 1) != 0;
+}
+
+// One call on its way through invoke().
+struct Call {
+  const Operator& op;
+  std::span<const NDArray> inputs;
+  const Attributes& attributes;
+  SourceLocation site;
+  std::span<const NDArray> destinations;
+  bool recorded = false;
+  RandomBlock random;
+};
+
+// The node is made before anything is written: an input that the call overwrites is then known to be stale.
+autograd::NodeRef make_node(const Call& call) {
+  if (!call.recorded)
+    return {};
+  return autograd::NodeRef(new OperatorNode(call.op, call.inputs, call.attributes, call.random, call.site));
+}
+
+// Results of a recorded call name its node.
+void put_on_tape(const autograd::NodeRef& node, std::span<const NDArray> results) {
+  if (!node)
+    return;
+  static_cast<OperatorNode*>(node.get())->keep_outputs(results);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (is_floating(results[i].dtype()))
+      autograd::set_entry(results[i], node, static_cast<int>(i));
+  }
+}
+
+void check_destinations(const Call& call, std::size_t outputs) {
+  if (call.destinations.empty())
+    return;
+  require<ValueError>(call.destinations.size() == outputs, [&] {
+    return message(call.op.name, ": has ", outputs, " outputs, was given ", call.destinations.size(), " destinations");
+  });
+  for (const NDArray& destination : call.destinations) {
+    require<ValueError>(
+        destination.defined(), [&] { return message(call.op.name, ": a destination is an undefined NDArray"); });
+    detail::check_writable(call.op.name, destination);
+    detail::check_in_place(call.op.name, destination, call.recorded);
+  }
+}
+
+// Results that could not be written where the caller wants them are copied there, and take their place on the tape.
+Arrays deliver(const Call& call, const Arrays& results, const autograd::NodeRef& node) {
+  for (std::size_t i = 0; i < call.destinations.size(); ++i) {
+    const NDArray& destination = call.destinations[i];
+    if (!results[i].same(destination))
+      copy_into(results[i], destination, call.site);
+    if (node || !autograd::is_recording())
+      continue;
+    const autograd::Entry entry = results[i].same(destination) ? autograd::Entry{} : autograd::entry_of(results[i]);
+    if (entry.node || autograd::on_tape(destination))
+      autograd::set_entry(destination, entry.node, entry.index);
+  }
+  put_on_tape(node, call.destinations);
+  return Arrays(call.destinations.begin(), call.destinations.end());
+}
+
+NDArray invoke_view(const Call& call) {
+  const NDArray result = call.op.view(call.inputs[0], call.attributes);
+  const autograd::NodeRef node = make_node(call);
+  put_on_tape(node, std::span(&result, 1));
+  return result;
+}
+
+Arrays invoke_composition(Call& call) {
+  const Operator& op = call.op;
+  const autograd::NodeRef node = make_node(call);
+  Arrays results;
+  {
+    // A composition with a gradient of its own is one node.
+    const autograd::ModeScope mode(autograd::is_recording() && op.gradient == nullptr, autograd::is_training());
+    results = op.composition(call.inputs, call.attributes, call.site);
+  }
+  if (call.destinations.empty()) {
+    put_on_tape(node, results);
+    return results;
+  }
+  call.recorded = call.recorded || std::any_of(results.begin(), results.end(), autograd::on_tape);
+  check_destinations(call, results.size());
+  for (std::size_t i = 0; i < results.size(); ++i)
+    detail::check_takes(op.name, call.destinations[i], detail::spec_of(results[i]));
+  return deliver(call, results, node);
+}
+
+// Inputs as the kernel takes them. Those that it also writes must come back, so their originals are noted.
+struct KernelInputs {
+  Arrays arrays;
+  boost::container::small_vector<std::size_t, 2> copied_mutables;
+};
+
+KernelInputs kernel_inputs(const Call& call) {
+  KernelInputs made;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const NDArray& input = call.inputs[i];
+    if (has(call.op.strided_inputs, i) || input.is_contiguous()) {
+      made.arrays.push_back(input);
+      continue;
+    }
+    made.arrays.push_back(empty(input.shape(), {.dtype = input.dtype(), .device = input.device()}));
+    copy_into(input, made.arrays.back(), call.site);
+    if (has(call.op.mutated_inputs, i))
+      made.copied_mutables.push_back(i);
+  }
+  return made;
+}
+
+// Where the kernel writes: destinations where it can, otherwise new arrays.
+Arrays kernel_outputs(const Call& call, const Specs& specs) {
+  Arrays outputs;
+  Arrays touched(call.inputs.begin(), call.inputs.end());
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (!call.destinations.empty() && detail::is_direct(call.op, call.destinations[i], specs[i], touched)) {
+      outputs.push_back(call.destinations[i]);
+      touched.push_back(call.destinations[i]);
+    } else {
+      outputs.push_back(empty(specs[i].shape, {.dtype = specs[i].dtype, .device = specs[i].device}));
+    }
+  }
+  return outputs;
+}
+
+void push_kernel(const Call& call, Kernel kernel, const Arrays& inputs, const Arrays& outputs, Device device) {
+  const Operator& op = call.op;
+  const bool writes_nothing =
+      op.mutated_inputs == k_none &&
+      std::all_of(outputs.begin(), outputs.end(), [](const NDArray& output) { return output.size() == 0; });
+  if (writes_nothing && !outputs.empty())
+    return;
+  Engine& engine = !inputs.empty() ? inputs[0].engine() : outputs[0].engine();
+  Task task{.name = op.name, .device = device};
+  task.capturable = op.capturable;
+  if (op.library_team && device.is_cpu())
+    task.threads = engine.workers();
+  detail::CallBody body(detail::CallRecord::take());
+  detail::CallRecord& record = body.record();
+  record.kernel = kernel;
+  record.attributes = call.attributes;
+  record.random = call.random;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool mutated = has(op.mutated_inputs, i);
+    detail::add_access(task.access, inputs[i], mutated ? AccessMode::write : AccessMode::read);
+    record.inputs.push_back(detail::view_of(inputs[i]));
+    if (mutated)
+      inputs[i].object()->buffer->raise_version();
+  }
+  for (const NDArray& output : outputs) {
+    detail::add_access(task.access, output, detail::write_mode(output, inputs));
+    record.outputs.push_back(detail::view_of(output));
+    output.object()->buffer->raise_version();
+  }
+  engine.push(std::move(task), std::move(body), call.site);
+}
+
+Arrays invoke_kernel(Call& call, Kernel kernel, const Specs& specs, Device device) {
+  const Operator& op = call.op;
+  for (std::size_t i = 0; i < call.destinations.size(); ++i)
+    detail::check_takes(op.name, call.destinations[i], specs[i]);
+  for (std::size_t i = 0; op.mutated_inputs != k_none && i < call.inputs.size(); ++i) {
+    if (!has(op.mutated_inputs, i))
+      continue;
+    detail::check_writable(op.name, call.inputs[i]);
+    detail::check_in_place(op.name, call.inputs[i], false);
+  }
+  const KernelInputs inputs = kernel_inputs(call);
+  const Arrays outputs = kernel_outputs(call, specs);
+  if (op.random != nullptr) {
+    Engine& engine = !inputs.arrays.empty() ? inputs.arrays[0].engine() : outputs[0].engine();
+    call.random = engine.take_random(op.random(specs, call.attributes));
+  }
+  const autograd::NodeRef node = make_node(call);
+  push_kernel(call, kernel, inputs.arrays, outputs, device);
+  for (const std::size_t i : inputs.copied_mutables)
+    copy_into(inputs.arrays[i], call.inputs[i], call.site);
+  if (call.destinations.empty()) {
+    put_on_tape(node, outputs);
+    return outputs;
+  }
+  return deliver(call, outputs, node);
+}
+
+}  // namespace
+
+Arrays invoke(
+    const Operator& op,
+    std::span<const NDArray> inputs,
+    Attributes attributes,
+    SourceLocation site,
+    std::span<const NDArray> destinations) {
+  detail::check_inputs(op, inputs);
+  std::optional<EngineScope> scope;  // new arrays belong to the engine of the inputs
+  if (!inputs.empty())
+    scope.emplace(inputs[0].engine());
+  Call call{op, inputs, attributes, site, destinations, detail::is_recorded(op, inputs), {}};
+  if (op.view != nullptr) {
+    require<ValueError>(destinations.empty(), [&] { return message(op.name, ": a view has no destination"); });
+    return {invoke_view(call)};
+  }
+  if (op.cpu == nullptr && op.gpu == nullptr && op.composition != nullptr)
+    return invoke_composition(call);
+
+  const Specs input_specs = detail::specs_of(inputs);
+  Specs specs = op.infer(input_specs, attributes);
+  if (!inputs.empty()) {
+    for (ArraySpec& spec : specs)
+      spec.device = inputs[0].device();
+  }
+  check_destinations(call, specs.size());
+  const Device device = !inputs.empty() ? inputs[0].device() : specs.at(0).device;
+  if (const Kernel kernel = op.kernel(device.kind))
+    return invoke_kernel(call, kernel, specs, device);
+  if (op.composition != nullptr)
+    return invoke_composition(call);
+  throw UnsupportedError([&] {
+    std::string types;
+    for (const NDArray& input : inputs)
+      types += message(types.empty() ? "" : ", ", input.dtype());
+    return message(op.name, ": no kernel for ", device.is_gpu() ? "gpu" : "cpu", " arrays (", types, ")");
+  }());
+}
+
+NDArray invoke_one(
+    const Operator& op, std::initializer_list<NDArray> inputs, Attributes attributes, SourceLocation site) {
+  return invoke(op, std::span(inputs.begin(), inputs.size()), std::move(attributes), site).at(0);
+}
+
+}  // namespace sluice
