@@ -80,6 +80,10 @@ class SLUICE_API AutogradError : public Error {
 class SLUICE_API EngineStopped : public Error {
   using Error::Error;
 };
+/// A wait that could never end: a task waiting for what it holds itself.
+class SLUICE_API Deadlock : public Error {
+  using Error::Error;
+};
 /// A cancelled task, as seen by those who wait for what it should have written.
 class SLUICE_API Cancelled : public Error {
   using Error::Error;

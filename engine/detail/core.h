@@ -1,0 +1,152 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <sluice/engine/detail/policy.h>
+#include <sluice/engine/detail/stream.h>
+#include <sluice/engine/detail/task_node.h>
+#include <sluice/engine/engine.h>
+
+namespace sluice::detail {
+
+/// The engine behind its facade. It lives until the facade is gone and the last Var has retired, so that Vars may be
+/// dropped at any time.
+class Core {
+ public:
+  Core(Engine* facade, const EngineOptions& options);
+  ~Core();
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  void retain() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
+  void release() noexcept;
+
+  // -- Vars (var.cpp) ------------------------------------------------------------------------------------------------
+  VarCore* new_var(const VarOptions& options);
+  /// Drops a handle's count.
+  void release_var(VarCore* var) noexcept;
+
+  // -- The protocol (protocol.cpp) -----------------------------------------------------------------------------------
+  /// Fills a node from what the user wrote; checks Vars, devices and that the engine takes pushes.
+  TaskNode* make_task(const Task& task, TaskKind kind, Closure&& body, SourceLocation site);
+  /// Queues the task in all its Vars at once and starts what is ready. Consumes one reference of the node.
+  void push(TaskNode* task);
+  /// Counts the task among the live ones. Throws EngineStopped (and drops the run reference) if the engine takes none.
+  void admit(TaskNode* task);
+  /// Ends all accesses, publishes the outcome, starts successors, drops the running reference.
+  void finish(TaskNode* task, FailureRef failure, bool ran, Position position);
+
+  // -- Running (run.cpp) ---------------------------------------------------------------------------------------------
+  /// All accesses are granted.
+  void ready(TaskNode* task);
+  /// A CPU task whose GPU needs are met. A failed fence is the task's failure.
+  void run_fenced(TaskNode* task, FailureRef failure);
+  /// Runs a CPU task's body on this thread and finishes it.
+  void run_on_cpu(TaskNode* task, int threads);
+  /// Claims the task: null if its body is to run, otherwise why it is skipped. `cancelled` tells the reason.
+  FailureRef start(TaskNode* task);
+  /// GPU positions that `task` has to follow.
+  PositionSet needs(const TaskNode* task) const;
+  std::shared_ptr<FailureRecord> record_of(const TaskNode* task) const;
+
+  // -- Waiting (wait.cpp) --------------------------------------------------------------------------------------------
+  void wait(Access access);
+  void wait_all();
+  void wait_task(TaskNode* task);
+  void clear_error(const Var& var);
+  void wait_positions(const PositionSet& positions);
+  void stop(bool limited);
+
+  void release_task(TaskNode* task) noexcept;
+  bool passed(const PositionSet& positions) const noexcept;
+  /// A handle keeps the core alive, as Vars do.
+  TaskHandle handle_of(TaskNode* task) noexcept {
+    retain();
+    return TaskHandle(task);
+  }
+
+  Engine* facade() const noexcept { return facade_.load(std::memory_order_acquire); }
+  void clear_facade() noexcept { facade_.store(nullptr, std::memory_order_release); }
+  CpuPolicy& cpu() noexcept { return *cpu_; }
+  GpuPolicy* gpu() noexcept { return gpu_.get(); }
+  const EngineOptions& options() const noexcept { return options_; }
+  void* extension_at(int id, Engine& engine, std::shared_ptr<void> (*make)(Engine&));
+  void on_memory_pressure(std::function<void(Device)> relieve);
+  void relieve_memory(Device device);
+
+  struct Counters {
+    std::atomic<std::uint64_t> pushed{0}, retired{0}, skipped{0}, failed{0};
+  } counters;
+  std::atomic<std::uint64_t> random_seed{0}, random_offset{0};
+
+ private:
+  void set_idle(VarCore* var);         // with the lock held; gives it up
+  void retire(VarCore* var) noexcept;  // no lock held
+  void advance(VarCore* var);
+  void finish_read(VarCore* var);
+  void grant(AccessNode* access);
+  static bool append(AccessNode* access);
+  void settle(TaskNode* task, AccessNode& access, const FailureRef& failure, bool ran, Position position);
+  void process(TaskNode* task);
+  void enter_epoch(TaskNode* task);
+  void leave_epoch(int epoch);
+  void drain_epoch();
+  void block_until(TaskNode* task);
+  void refuse_self_wait(Access access) const;
+  void note_failure(FailureRef failure);
+
+  const EngineOptions options_;
+  std::atomic<Engine*> facade_;
+  std::atomic<int> references_{1};
+  std::atomic<bool> stopped_{false};
+  std::atomic<std::uint64_t> next_var_id_{1};
+
+  SpinLock free_lock_;
+  VarCore* free_vars_ = nullptr;
+  TaskNode* free_tasks_ = nullptr;
+  std::vector<std::unique_ptr<VarCore[]>> var_slabs_;
+  std::vector<std::unique_ptr<TaskNode[]>> task_slabs_;
+
+  // wait_all: pushes count into the current epoch; a wait flips epochs twice and drains the old one each time.
+  std::atomic<std::uint8_t> epoch_{0};
+  std::array<std::atomic<std::int64_t>, 2> live_{};
+  std::mutex wait_all_mutex_;
+  std::mutex drained_mutex_;
+  std::condition_variable drained_;
+  std::atomic<int> drain_waiters_{0};
+
+  std::mutex failures_mutex_;
+  std::vector<FailureRef> failures_;
+
+  std::mutex extensions_mutex_;
+  std::array<std::atomic<void*>, k_max_slots> extension_pointers_{};
+  std::array<std::shared_ptr<void>, k_max_slots> extensions_;
+  std::mutex pressure_mutex_;
+  std::vector<std::function<void(Device)>> pressure_hooks_;
+
+  std::unique_ptr<GpuPolicy> gpu_;
+  std::unique_ptr<CpuPolicy> cpu_;
+};
+
+/// What runs on this thread.
+struct ThisThread {
+  Engine* scope = nullptr;         // innermost EngineScope
+  Core* core = nullptr;            // engine of the running task
+  TaskNode* task = nullptr;        // running task
+  TaskNode* ready_head = nullptr;  // ready tasks put off until the outermost grant on this thread returns
+  TaskNode* ready_tail = nullptr;
+  bool draining = false;
+  int push_depth = 0;
+  bool in_parallel = false;
+  bool is_worker = false;
+};
+ThisThread& this_thread() noexcept;
+
+}  // namespace sluice::detail

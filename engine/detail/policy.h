@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <sluice/engine/parallel.h>
+#include <sluice/engine/position.h>
+
+namespace sluice::detail {
+
+class Core;
+struct TaskNode;
+
+/// Where CPU tasks run. It gets tasks that may run now, and decides where, never when.
+class CpuPolicy {
+ public:
+  virtual ~CpuPolicy() = default;
+  /// Takes a ready task. May run it, if the policy runs tasks on pushing threads.
+  virtual void submit(TaskNode* task) = 0;
+  /// Called at the end of every outermost push on a thread.
+  virtual void after_push() {}
+  /// See parallel_for.
+  virtual void parallel(std::int64_t n, std::int64_t grain, void* context, RangeFunction run) = 0;
+  /// A task's body on this thread is about to block, and has ceased to: another thread may take its place.
+  virtual void before_block() {}
+  virtual void after_block() {}
+  /// Called once everything has retired; no submit follows.
+  virtual void stop() = 0;
+  virtual int workers() const noexcept = 0;
+};
+
+/// Where GPU tasks run, and all that the engine asks of GPUs. Absent in a build without CUDA or without a GPU.
+class GpuPolicy {
+ public:
+  virtual ~GpuPolicy() = default;
+  /// Issues a ready task on a stream of its device, from this thread or from the one that holds the stream.
+  virtual void submit(TaskNode* task) = 0;
+  /// Calls core.run_fenced(task) once the GPU has passed `positions`. No thread of the CPU policy waits.
+  virtual void fence(TaskNode* task, const PositionSet& positions) = 0;
+  virtual bool passed(Position position) const noexcept = 0;
+  /// The host blocks until the GPU has passed `positions`. Throws CudaError, and what kernels reported meanwhile.
+  virtual void wait(const PositionSet& positions) = 0;
+  /// wait() for everything issued so far.
+  virtual void wait_all() = 0;
+  virtual std::uint64_t stream_waits() const noexcept = 0;
+  /// Called once everything has retired.
+  virtual void stop() = 0;
+};
+
+/// Throws ValueError for an unknown name.
+std::unique_ptr<CpuPolicy> make_cpu_policy(
+    Core& core, std::string_view name, int workers, const std::string& thread_name);
+/// Null where there is no GPU. Throws ValueError for an unknown name.
+std::unique_ptr<GpuPolicy> make_gpu_policy(Core& core, std::string_view name);
+
+}  // namespace sluice::detail

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <mutex>
+
+#include <sluice/engine/detail/policy.h>
+
+namespace sluice::detail {
+
+/// Runs every task on the thread that pushes, one at a time, first come, first served, before the outermost push
+/// returns. For debugging and as the oracle of tests. With several pushing threads, one of them runs for all.
+class SerialPolicy final : public CpuPolicy {
+ public:
+  explicit SerialPolicy(Core& core) : core_(core) {}
+
+  void submit(TaskNode* task) override;
+  void after_push() override;
+  void parallel(std::int64_t n, std::int64_t, void* context, RangeFunction run) override { run(context, 0, n); }
+  void before_block() override { drain(); }
+  void stop() override {}
+  int workers() const noexcept override { return 1; }
+
+ private:
+  void drain();
+  TaskNode* take();
+
+  Core& core_;
+  std::mutex mutex_;
+  TaskNode* head_ = nullptr;
+  TaskNode* tail_ = nullptr;
+  bool draining_ = false;
+};
+
+}  // namespace sluice::detail

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+namespace sluice::detail {
+
+inline void pause_briefly() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/// A lock of one byte for a few instructions of work; never held over user code or a CUDA call. After 64 failed
+/// looks it yields, so that a holder that lost its core gets it back.
+class SpinLock {
+ public:
+  void lock() noexcept {
+    for (int looks = 0; locked_.exchange(true, std::memory_order_acquire);) {
+      while (locked_.load(std::memory_order_relaxed)) {
+        if (++looks < 64) {
+          pause_briefly();
+        } else {
+          std::this_thread::yield();
+        }
+      }
+    }
+  }
+  void unlock() noexcept { locked_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> locked_{false};
+};
+
+}  // namespace sluice::detail

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include <sluice/engine/queue.h>
+
+namespace sluice::detail {
+
+inline constexpr int k_max_slots = 16;
+
+/// What a Queue sees of a GPU stream; engine/cuda holds the one that works.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual void* native() const noexcept = 0;
+  virtual Position current_position() const noexcept = 0;
+  virtual void wait_for(const PositionSet& positions) = 0;
+  virtual ErrorWord* error_word() const noexcept = 0;
+
+  /// Library handles, each used only by the task that holds the stream.
+  std::array<std::shared_ptr<void>, k_max_slots> slots;
+};
+
+}  // namespace sluice::detail

@@ -1,0 +1,215 @@
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include <sluice/engine/detail/core.h>
+#include <sluice/engine/engine.h>
+
+namespace sluice {
+
+namespace detail {
+
+int next_slot_id() noexcept {
+  static std::atomic<int> next{0};
+  const int id = next.fetch_add(1);
+  if (id >= k_max_slots)
+    std::abort();  // a bug of ours: k_max_slots is too small for the program's own types
+  return id;
+}
+
+Core::Core(Engine* facade, const EngineOptions& options) : options_(options), facade_(facade) {
+  random_seed.store(options.seed);
+  gpu_ = make_gpu_policy(*this, options.gpu_policy);
+  cpu_ = make_cpu_policy(*this, options.cpu_policy, options.workers, options.name);
+}
+
+Core::~Core() {
+  // Rooms first: what they hold of the GPU goes before its streams.
+  for (auto& extension : extensions_)
+    extension.reset();
+}
+
+void Core::release() noexcept {
+  if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    delete this;
+}
+
+bool Core::passed(const PositionSet& positions) const noexcept {
+  for (Position position : positions) {
+    if (gpu_ != nullptr && !gpu_->passed(position))
+      return false;
+  }
+  return true;
+}
+
+void* Core::extension_at(int id, Engine& engine, std::shared_ptr<void> (*make)(Engine&)) {
+  auto& pointer = extension_pointers_[static_cast<std::size_t>(id)];
+  if (void* made = pointer.load(std::memory_order_acquire))
+    return made;
+  const std::lock_guard hold(extensions_mutex_);
+  auto& owner = extensions_[static_cast<std::size_t>(id)];
+  if (owner == nullptr) {
+    owner = make(engine);
+    pointer.store(owner.get(), std::memory_order_release);
+  }
+  return owner.get();
+}
+
+void Core::on_memory_pressure(std::function<void(Device)> relieve) {
+  const std::lock_guard hold(pressure_mutex_);
+  pressure_hooks_.push_back(std::move(relieve));
+}
+
+void Core::relieve_memory(Device device) {
+  std::vector<std::function<void(Device)>> hooks;
+  {
+    const std::lock_guard hold(pressure_mutex_);
+    hooks = pressure_hooks_;
+  }
+  for (const auto& relieve : hooks)
+    relieve(device);
+}
+
+}  // namespace detail
+
+TaskName::TaskName(const std::string& text) {
+  static std::mutex mutex;
+  static auto* names = new std::set<std::string>;  // leaked: names outlive everything
+  const std::lock_guard hold(mutex);
+  text_ = names->insert(text).first->c_str();
+}
+
+// -- Engine
+// ------------------------------------------------------------------------------------------------------------
+
+Engine::Engine(EngineOptions options) {
+  require(options.workers >= 0, [&] { return message("Engine: workers = ", options.workers, " is negative"); });
+  core_ = new detail::Core(this, options);
+}
+
+Engine::~Engine() {
+  core_->stop(false);
+  core_->clear_facade();
+  core_->release();
+}
+
+Engine& Engine::current() {
+  const detail::ThisThread& here = detail::this_thread();
+  if (here.scope != nullptr)
+    return *here.scope;
+  if (here.core != nullptr)
+    return *here.core->facade();
+  static Engine* standard = [] {
+    auto* engine = new Engine;  // leaked: arrays with static life may outlive every destructor
+    static detail::Core* core = &engine->core();
+    std::atexit([] { core->stop(true); });
+    return engine;
+  }();
+  return *standard;
+}
+
+Var Engine::new_var(const VarOptions& options) {
+  return Var(core_->new_var(options));
+}
+
+TaskHandle Engine::push_closure(const Task& task, Closure&& body, SourceLocation site) {
+  detail::TaskNode* node = core_->make_task(task, detail::TaskKind::body, std::move(body), site);
+  TaskHandle handle = core_->handle_of(node);
+  core_->admit(node);
+  core_->push(node);
+  core_->cpu().after_push();
+  return handle;
+}
+
+void Engine::wait(Access access) {
+  core_->wait(access);
+}
+void Engine::wait_all() {
+  core_->wait_all();
+}
+
+bool Engine::forgive(const Error& error) noexcept {
+  if (error.record() == nullptr)
+    return false;
+  error.record()->forgiven.store(true);
+  return true;
+}
+
+void Engine::clear_error(const Var& var) {
+  core_->clear_error(var);
+}
+void Engine::stop() {
+  core_->stop(false);
+}
+int Engine::workers() const noexcept {
+  return core_->cpu().workers();
+}
+
+EngineCounters Engine::counters() const noexcept {
+  const auto& counts = core_->counters;
+  return {
+      .pushed = counts.pushed.load(),
+      .retired = counts.retired.load(),
+      .skipped = counts.skipped.load(),
+      .failed = counts.failed.load(),
+      .stream_waits = core_->gpu() == nullptr ? 0 : core_->gpu()->stream_waits()};
+}
+
+void Engine::seed(std::uint64_t seed) noexcept {
+  core_->random_seed.store(seed);
+  core_->random_offset.store(0);
+}
+
+RandomBlock Engine::take_random(std::uint64_t counters) noexcept {
+  return {core_->random_seed.load(), core_->random_offset.fetch_add(counters)};
+}
+
+void Engine::on_memory_pressure(std::function<void(Device)> relieve) {
+  core_->on_memory_pressure(std::move(relieve));
+}
+void Engine::relieve_memory(Device device) {
+  core_->relieve_memory(device);
+}
+bool Engine::passed(const PositionSet& positions) const noexcept {
+  return core_->passed(positions);
+}
+void Engine::wait_passed(const PositionSet& positions) {
+  core_->wait_positions(positions);
+}
+
+void* Engine::extension_at(int id, std::shared_ptr<void> (*make)(Engine&)) {
+  return core_->extension_at(id, *this, make);
+}
+
+EngineScope::EngineScope(Engine& engine) noexcept : before_(std::exchange(detail::this_thread().scope, &engine)) {}
+EngineScope::~EngineScope() {
+  detail::this_thread().scope = before_;
+}
+
+// -- TaskHandle
+// --------------------------------------------------------------------------------------------------------
+
+TaskHandle::~TaskHandle() {
+  if (node_ == nullptr)
+    return;
+  detail::Core* core = node_->core;
+  core->release_task(node_);
+  core->release();
+}
+
+bool TaskHandle::cancel() {
+  require(node_ != nullptr, [] { return std::string("cancel: an empty TaskHandle"); });
+  auto expected = detail::TaskState::queued;
+  const bool now = node_->state.compare_exchange_strong(expected, detail::TaskState::cancelled);
+  if (now)
+    node_->state.notify_all();
+  return now || expected == detail::TaskState::cancelled;
+}
+
+void TaskHandle::wait() {
+  require(node_ != nullptr, [] { return std::string("wait: an empty TaskHandle"); });
+  node_->core->wait_task(node_);
+}
+
+}  // namespace sluice

@@ -1,0 +1,25 @@
+#include <sluice/engine/detail/stream.h>
+#include <sluice/engine/queue.h>
+
+namespace sluice {
+
+void* Queue::stream() const noexcept {
+  return stream_ == nullptr ? nullptr : stream_->native();
+}
+Position Queue::position() const noexcept {
+  return stream_ == nullptr ? Position() : stream_->current_position();
+}
+ErrorWord* Queue::error_word() const noexcept {
+  return stream_ == nullptr ? nullptr : stream_->error_word();
+}
+
+void Queue::wait_for(const PositionSet& positions) const {
+  if (stream_ != nullptr)
+    stream_->wait_for(positions);
+}
+
+std::shared_ptr<void>& Queue::slot_at(int id) const {
+  return stream_->slots[static_cast<std::size_t>(id)];
+}
+
+}  // namespace sluice
