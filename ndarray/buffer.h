@@ -12,7 +12,8 @@ namespace sluice::detail {
 
 /// Memory and the Vars that name it: one Var a disjoint region (one to begin with). Counted by the arrays that see
 /// it; when the last array goes, the Vars retire, and when the last Var has retired the chunk goes back to its pool
-/// with what is pending on it.
+/// with what is pending on it. Memory thus outlives every task that names its Var: a task's body takes data pointers
+/// at push and needs no handle on the array.
 class Buffer final : public RetireHook {
  public:
   struct Region {
@@ -30,6 +31,7 @@ class Buffer final : public RetireHook {
 
   std::byte* data() const noexcept { return static_cast<std::byte*>(chunk_.data); }
   const Chunk& chunk() const noexcept { return chunk_; }
+  /// Throws EngineStopped when that engine is gone.
   Engine& engine() const { return regions_.front().var.engine(); }
   const auto& regions() const noexcept { return regions_; }
   /// The Var of a buffer that has one region.
@@ -49,6 +51,7 @@ class Buffer final : public RetireHook {
   std::atomic<int> arrays_{1};
   std::atomic<int> live_regions_{1};
   std::atomic<std::uint64_t> version_{0};
+  std::atomic_flag merging_;  // held while a retiring Var adds what it left pending
 };
 
 }  // namespace sluice::detail

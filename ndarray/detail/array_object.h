@@ -12,7 +12,8 @@
 namespace sluice::detail {
 
 /// What an NDArray handle points to. Shape, strides, offset, type and device never change; the buffer and the tape
-/// entry may be exchanged by the thread that owns the recording.
+/// entry may be exchanged by the thread that owns the recording: so a task's body never looks at an ArrayObject; it
+/// gets data() and geometry copied at push (the buffer's Var keeps the memory until the task is done).
 struct ArrayObject {
   std::atomic<int> references{1};
   DType dtype = DType::float32;
@@ -23,7 +24,7 @@ struct ArrayObject {
   std::int64_t size = 0;
   Buffer* buffer = nullptr;                      // counted; null while tracing
   autograd::Entry entry;                         // which node made it, if recorded
-  std::unique_ptr<autograd::Variable> variable;  // attach_grad's state
+  std::shared_ptr<autograd::Variable> variable;  // attach_grad's state; its leaf node shares it
 
   std::byte* data() const noexcept { return buffer->data() + offset * static_cast<std::int64_t>(size_of(dtype)); }
 };
@@ -33,5 +34,14 @@ SLUICE_API NDArray
 make_array(Buffer* buffer, DType dtype, Device device, const Shape& shape, const Shape& strides, std::int64_t offset);
 /// A view of `base` with other geometry: shares the buffer, not recorded.
 SLUICE_API NDArray make_view(const NDArray& base, const Shape& shape, const Shape& strides, std::int64_t offset);
+
+/// The object of a defined array. Throws ValueError naming `op` for an undefined one.
+SLUICE_API ArrayObject& object_of(const NDArray& array, const char* op);
+/// True if two elements of the array are one in memory (a stretched view): such arrays are not written.
+SLUICE_API bool overlaps_itself(const ArrayObject& array) noexcept;
+/// The array is all of its buffer, so writing it leaves nothing of the old value.
+SLUICE_API bool covers_buffer(const ArrayObject& array) noexcept;
+/// What a task that writes the array says: out() where nothing of the old value is left, write() otherwise.
+SLUICE_API Access access_to_write(const ArrayObject& array) noexcept;
 
 }  // namespace sluice::detail

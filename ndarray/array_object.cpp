@@ -1,0 +1,80 @@
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/free_list.h>
+
+namespace sluice::detail {
+namespace {
+
+using ArrayMemory = FreeList<ArrayObject>;
+
+ArrayObject* new_object() {
+  return ::new (ArrayMemory::take()) ArrayObject;
+}
+
+}  // namespace
+
+void retain(ArrayObject* array) noexcept {
+  array->references.fetch_add(1, std::memory_order_relaxed);
+}
+
+void release(ArrayObject* array) noexcept {
+  if (array->references.fetch_sub(1, std::memory_order_acq_rel) != 1)
+    return;
+  if (array->buffer != nullptr)
+    array->buffer->release();
+  array->~ArrayObject();
+  ArrayMemory::give(array);
+}
+
+NDArray make_array(
+    Buffer* buffer, DType dtype, Device device, const Shape& shape, const Shape& strides, std::int64_t offset) {
+  ArrayObject* object = nullptr;
+  try {
+    object = new_object();
+  } catch (...) {
+    if (buffer != nullptr)
+      buffer->release();
+    throw;
+  }
+  NDArray array(object);
+  object->buffer = buffer;
+  object->dtype = dtype;
+  object->device = device;
+  object->shape = shape;
+  object->strides = strides;
+  object->offset = offset;
+  object->size = shape.size();
+  return array;
+}
+
+NDArray make_view(const NDArray& base, const Shape& shape, const Shape& strides, std::int64_t offset) {
+  const ArrayObject& of = object_of(base, "view");
+  if (of.buffer != nullptr)
+    of.buffer->retain();
+  return make_array(of.buffer, of.dtype, of.device, shape, strides, offset);
+}
+
+ArrayObject& object_of(const NDArray& array, const char* op) {
+  require<ValueError>(array.defined(), [&] { return message(op, ": the array is undefined"); });
+  return *array.object();
+}
+
+bool overlaps_itself(const ArrayObject& array) noexcept {
+  if (array.size == 0)
+    return false;
+  for (int axis = 0; axis < array.shape.ndim(); ++axis) {
+    if (array.shape[axis] > 1 && array.strides[axis] == 0)
+      return true;
+  }
+  return false;
+}
+
+bool covers_buffer(const ArrayObject& array) noexcept {
+  return !overlaps_itself(array) &&
+         static_cast<std::size_t>(array.size) * size_of(array.dtype) == array.buffer->chunk().requested;
+}
+
+Access access_to_write(const ArrayObject& array) noexcept {
+  return covers_buffer(array) ? out(array.buffer->var()) : write(array.buffer->var());
+}
+
+}  // namespace sluice::detail

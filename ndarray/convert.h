@@ -1,0 +1,52 @@
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+#include <sluice/ndarray/half.h>
+
+namespace sluice::detail {
+
+template <class T>
+inline constexpr bool is_small_float = std::same_as<T, Half> || std::same_as<T, BFloat16>;
+
+/// A double as the float next to it that is odd where inexact, so that a second rounding to fewer bits is right.
+SLUICE_HD inline float round_to_odd(double value) noexcept {
+  const float nearest = static_cast<float>(value);
+  const double back = static_cast<double>(nearest);
+  if (back == value || value != value)
+    return nearest;
+  std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
+  const bool too_large = (back > value) == (value > 0);
+  if (too_large)
+    --bits;
+  return std::bit_cast<float>(bits | 1u);
+}
+
+/// One element from type to type, the same on CPU and GPU: floating to floating rounds to nearest even, floating to
+/// integer cuts off the fraction (a value outside the target's range gives an unspecified one, as in C), anything to
+/// bool is `!= 0`, integers wrap.
+template <class To, class From>
+SLUICE_HD inline To convert(From value) noexcept {
+  if constexpr (std::same_as<To, From>) {
+    return value;
+  } else if constexpr (is_small_float<From>) {
+    return convert<To>(static_cast<float>(value));
+  } else if constexpr (std::same_as<To, bool>) {
+    return value != From(0);
+  } else if constexpr (is_small_float<To>) {
+    if constexpr (std::same_as<From, double>) {
+      return To(round_to_odd(value));
+    } else {
+      return To(static_cast<float>(value));
+    }
+  } else if constexpr (std::floating_point<From> && std::integral<To> && sizeof(To) < 4) {
+    return static_cast<To>(static_cast<std::int32_t>(value));
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,65 @@
+#include <array>
+#include <ostream>
+#include <string>
+
+#include <sluice/engine/error.h>
+#include <sluice/ndarray/dtype.h>
+
+namespace sluice {
+namespace {
+
+struct Row {
+  std::string_view name;
+  std::size_t bytes;
+};
+
+constexpr std::array k_rows{
+#define SLUICE_ROW(name, type, text) Row{text, sizeof(type)},
+    SLUICE_DTYPES(SLUICE_ROW)
+#undef SLUICE_ROW
+};
+
+}  // namespace
+
+std::size_t size_of(DType dtype) noexcept {
+  return k_rows[static_cast<std::size_t>(dtype)].bytes;
+}
+
+std::string_view name_of(DType dtype) noexcept {
+  return k_rows[static_cast<std::size_t>(dtype)].name;
+}
+
+DType parse_dtype(std::string_view name) {
+  for (std::size_t i = 0; i < k_rows.size(); ++i) {
+    if (k_rows[i].name == name)
+      return static_cast<DType>(i);
+  }
+  std::string known;
+  for (const Row& row : k_rows)
+    known += (known.empty() ? "" : ", ") + std::string(row.name);
+  throw DTypeError(message("parse_dtype: \"", name, "\" is none of ", known));
+}
+
+std::ostream& operator<<(std::ostream& out, DType dtype) {
+  return out << name_of(dtype);
+}
+
+DType promote(DType a, DType b) noexcept {
+  if (a == b)
+    return a;
+  if (is_floating(a) != is_floating(b))
+    return is_floating(a) ? a : b;
+  if (is_floating(a)) {
+    const DType wider = a < b ? b : a;  // the table lists them by width
+    return wider == DType::bfloat16 ? DType::float32 : wider;
+  }
+  if (a == DType::bool_)
+    return b;
+  if (b == DType::bool_)
+    return a;
+  if (size_of(a) != size_of(b))
+    return size_of(a) < size_of(b) ? b : a;
+  return DType::int32;  // uint8 with int8: the table has no int16
+}
+
+}  // namespace sluice
