@@ -13,9 +13,19 @@
 #include <cstdint>
 #include <limits>
 
+#include <cuda_runtime.h>
+
+#include <sluice/engine/error.h>
 #include <sluice/ndarray/iterate.h>
 
 namespace sluice::detail {
+
+/// Throws CudaError naming `kernel` if its launch was refused; to be called right after the launch.
+inline void check_launch(const char* kernel) {
+  const cudaError_t result = cudaGetLastError();
+  if (result != cudaSuccess)
+    throw CudaError(message("launch of ", kernel, ": ", cudaGetErrorString(result)), static_cast<int>(result));
+}
 
 /// Threads of a block in elementwise kernels.
 inline constexpr int k_block = 256;

@@ -77,10 +77,11 @@ void StreamPolicy::submit(TaskNode* task) {
     stream = &choose(*task, core_.needs(task));
   } catch (...) {  // the device's streams could not be made
     FailureRef failure = core_.start(task);
-    if (failure == nullptr)
+    const bool runs = failure == nullptr;
+    if (runs)
       failure = capture_failure(core_.record_of(task));
     task->body.reset();
-    return core_.finish(task, std::move(failure), true, {});
+    return core_.finish(task, std::move(failure), runs, {});
   }
   if (!stream->lease_or_leave(task))
     return;
