@@ -20,7 +20,9 @@ int next_slot_id() noexcept {
 
 Core::Core(Engine* facade, const EngineOptions& options) : options_(options), facade_(facade) {
   random_seed.store(options.seed);
-  gpu_ = make_gpu_policy(*this, options.gpu_policy);
+  require(options.gpu_policy == "stream" || options.gpu_policy == "serial", [&] {
+    return message("Engine: gpu_policy \"", options.gpu_policy, "\" is not one of stream, serial");
+  });
   cpu_ = make_cpu_policy(*this, options.cpu_policy, options.workers, options.name);
 }
 
@@ -30,6 +32,17 @@ Core::~Core() {
     extension.reset();
 }
 
+GpuPolicy* Core::need_gpu() {
+  if (GpuPolicy* made = gpu())
+    return made;
+  const std::lock_guard hold(extensions_mutex_);
+  if (gpu_owner_ == nullptr && num_gpus() > 0) {
+    gpu_owner_ = make_gpu_policy(*this, options_.gpu_policy);
+    gpu_.store(gpu_owner_.get(), std::memory_order_release);
+  }
+  return gpu_owner_.get();
+}
+
 void Core::release() noexcept {
   if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1)
     delete this;
@@ -37,7 +50,7 @@ void Core::release() noexcept {
 
 bool Core::passed(const PositionSet& positions) const noexcept {
   for (Position position : positions) {
-    if (gpu_ != nullptr && !gpu_->passed(position))
+    if (gpu() != nullptr && !gpu()->passed(position))
       return false;
   }
   return true;

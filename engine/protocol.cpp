@@ -41,10 +41,10 @@ void drop_planted_edges(TaskNode& task) {
     task.accesses.pop_back();
 }
 
-void check_device(const Task& task, GpuPolicy* gpu) {
+void check_device(const Task& task, Core& core) {
   if (task.device.is_cpu())
     return;
-  const int there = gpu == nullptr ? 0 : num_gpus();
+  const int there = core.need_gpu() == nullptr ? 0 : num_gpus();
   require<DeviceError>(task.device.index >= 0 && task.device.index < there, [&] {
     return message("push: task \"", task.name.c_str(), "\" wants ", task.device, ", there are ", there, " GPU(s)");
   });
@@ -60,7 +60,7 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
       return message("push: task \"", task.name.c_str(), "\" names a Var of another engine");
     });
   }
-  check_device(task, gpu_.get());
+  check_device(task, *this);
   constexpr std::size_t k_slab = 64;
   TaskNode* node = nullptr;
   {

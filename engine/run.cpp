@@ -38,15 +38,15 @@ void Core::process(TaskNode* task) {
     return;
   }
   if (task->device.is_gpu())
-    return gpu_->submit(task);
-  if (gpu_ != nullptr) {
+    return gpu()->submit(task);
+  if (GpuPolicy* gpu_policy = gpu()) {
     PositionSet pending;
     for (Position position : needs(task)) {
-      if (!gpu_->passed(position))
+      if (!gpu_policy->passed(position))
         pending.add(position);
     }
     if (!pending.empty())
-      return gpu_->fence(task, pending);
+      return gpu_policy->fence(task, pending);
   }
   cpu_->submit(task);
 }

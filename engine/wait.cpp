@@ -115,8 +115,8 @@ void Core::wait(Access access) {
 }
 
 void Core::wait_positions(const PositionSet& positions) {
-  if (gpu_ != nullptr && !positions.empty())
-    gpu_->wait(positions);
+  if (gpu() != nullptr && !positions.empty())
+    gpu()->wait(positions);
 }
 
 void Core::wait_task(TaskNode* task) {
@@ -140,8 +140,8 @@ void Core::wait_all() {
     drain_epoch();  // twice: a pusher may have counted into the epoch that it read before an earlier flip
     drain_epoch();
   }
-  if (gpu_ != nullptr)
-    gpu_->wait_all();
+  if (gpu() != nullptr)
+    gpu()->wait_all();
   FailureRef first;
   {
     const std::lock_guard hold(failures_mutex_);
@@ -189,15 +189,15 @@ void Core::stop(bool limited) {
     drain_epoch();
     drain_epoch();
   }
-  if (gpu_ != nullptr) {
+  if (gpu() != nullptr) {
     try {
-      gpu_->wait_all();
+      gpu()->wait_all();
     } catch (const Error&) {  // nobody is left to hear it
     }
   }
   cpu_->stop();
-  if (gpu_ != nullptr)
-    gpu_->stop();
+  if (gpu() != nullptr)
+    gpu()->stop();
 }
 
 }  // namespace sluice::detail

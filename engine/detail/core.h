@@ -75,7 +75,10 @@ class Core {
   Engine* facade() const noexcept { return facade_.load(std::memory_order_acquire); }
   void clear_facade() noexcept { facade_.store(nullptr, std::memory_order_release); }
   CpuPolicy& cpu() noexcept { return *cpu_; }
-  GpuPolicy* gpu() noexcept { return gpu_.get(); }
+  /// Null until the first task for a GPU: a program that uses none never wakes the driver.
+  GpuPolicy* gpu() const noexcept { return gpu_.load(std::memory_order_acquire); }
+  /// Made at need; null where there is no GPU. Throws CudaError.
+  GpuPolicy* need_gpu();
   const EngineOptions& options() const noexcept { return options_; }
   void* extension_at(int id, Engine& engine, std::shared_ptr<void> (*make)(Engine&));
   void on_memory_pressure(std::function<void(Device)> relieve);
@@ -131,7 +134,8 @@ class Core {
   std::mutex pressure_mutex_;
   std::vector<std::function<void(Device)>> pressure_hooks_;
 
-  std::unique_ptr<GpuPolicy> gpu_;
+  std::atomic<GpuPolicy*> gpu_{nullptr};
+  std::unique_ptr<GpuPolicy> gpu_owner_;
   std::unique_ptr<CpuPolicy> cpu_;
 };
 

@@ -52,7 +52,7 @@ class GpuPolicy {
 /// Throws ValueError for an unknown name.
 std::unique_ptr<CpuPolicy> make_cpu_policy(
     Core& core, std::string_view name, int workers, const std::string& thread_name);
-/// Null where there is no GPU. Throws ValueError for an unknown name.
+/// Null in a build without CUDA. `name` is stream or serial. Throws CudaError.
 std::unique_ptr<GpuPolicy> make_gpu_policy(Core& core, std::string_view name);
 
 }  // namespace sluice::detail
