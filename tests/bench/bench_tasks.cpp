@@ -1,0 +1,121 @@
+// What a CPU task costs: five task graphs of nearly empty tasks, pushed and awaited, results compared with a serial
+// run.
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sluice/engine/api.h>
+
+#include "tests/bench/support/bench.h"
+#include "tests/bench/support/patterns.h"
+
+namespace {
+
+using namespace sluice;
+using bench::Pattern;
+using bench::Step;
+
+// What the serial run must give, so that a change of the patterns does not go unseen.
+struct Pinned {
+  int tasks;
+  const char* pattern;
+  std::uint64_t checksum;
+};
+constexpr Pinned k_pinned[] = {
+    {200000, "independent", 0x0e24234cfa7dd940ULL},
+    {200000, "chain", 0x15128576bb4fff48ULL},
+    {200000, "stencil", 0x540e5f0461af56f3ULL},
+    {200000, "fan-out", 0xe83f208c3f334f03ULL},
+    {200000, "random", 0x1b4bf47edc917d8fULL},
+    {3300, "independent", 0x65b2bbb48eff5b00ULL},
+    {3300, "chain", 0x143a0dc9f6980913ULL},
+    {3300, "stencil", 0x71b695df3e62b129ULL},
+    {3300, "fan-out", 0xcbbcc080a29e25c7ULL},
+    {3300, "random", 0xd907ec69729f6939ULL},
+};
+
+// One pattern's data, and the Vars that stand for them. Each pushing thread has its own.
+struct Board {
+  Board(Engine& engine, const Pattern& pattern) : items(pattern.items, 1) {
+    for (int i = 0; i < pattern.items; ++i)
+      vars.push_back(engine.new_var());
+  }
+  std::vector<std::uint64_t> items;
+  std::vector<Var> vars;
+};
+
+void push_all(Engine& engine, const Pattern& pattern, Board& board, int spin) {
+  std::uint64_t* items = board.items.data();
+  for (const Step& step : pattern.steps) {
+    Task task{.name = "step", .access = {write(board.vars[step.target])}};
+    for (int source : step.sources)
+      task.access.push_back(read(board.vars[source]));
+    engine.push(task, [&step, items, spin] { bench::run_step(step, items, spin); });
+  }
+}
+
+void run_pattern(
+    bench::Report& report, Engine& engine, const std::string& variant, const Pattern& pattern, int pushers, int spin) {
+  if (!report.wants(pattern.name, variant))
+    return;
+  std::deque<Board> boards;
+  const bench::Timing timing = report.time(
+      1,
+      1,
+      [&] {
+        boards.clear();
+        for (int i = 0; i < pushers; ++i)
+          boards.emplace_back(engine, pattern);
+        std::vector<std::thread> threads;
+        for (int i = 1; i < pushers; ++i)
+          threads.emplace_back([&, i] { push_all(engine, pattern, boards[i], spin); });
+        push_all(engine, pattern, boards[0], spin);
+        for (std::thread& thread : threads)
+          thread.join();
+      },
+      [&] { engine.wait_all(); });
+  const double tasks = static_cast<double>(pattern.steps.size()) * pushers;
+  const std::uint64_t expected = bench::serial_checksum(pattern);
+  for (const Board& board : boards)
+    report.expect(bench::checksum(board.items) == expected, "tasks " + pattern.name + " " + variant);
+  report.add(pattern.name, variant, "task", timing.median / tasks * 1e9, "ns", timing.min / tasks * 1e9);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bench::Report report("bench_tasks", "Cost of a CPU task on five task graphs");
+  int tasks = 200000, spin = 0, workers = 0, pushers = 1;
+  report.flags().add_option("--tasks", tasks, "Tasks in a graph, about")->check(CLI::Range(33, 100000000));
+  report.flags().add_option("--spin", spin, "Turns of a loop inside each task")->check(CLI::NonNegativeNumber);
+  report.flags().add_option("--workers", workers, "CPU workers of the engine; 0 = as many as there are cores");
+  report.flags()
+      .add_option("--pushers", pushers, "Pushing threads, each with data of its own")
+      ->check(CLI::Range(1, 256));
+  if (!report.parse(argc, argv))
+    return report.exit_code();
+  if (report.options().smoke)
+    tasks = 3300;
+
+  const std::vector<Pattern> patterns = bench::all_patterns(tasks);
+  for (const Pinned& pinned : k_pinned) {
+    for (const Pattern& pattern : patterns) {
+      if (pinned.tasks == tasks && pattern.name == pinned.pattern)
+        report.expect(bench::serial_checksum(pattern) == pinned.checksum, "serial run of " + pattern.name);
+    }
+  }
+  for (const char* policy : {"serial", "pool"}) {
+    Engine engine({.workers = workers, .cpu_policy = policy});
+    std::string variant = policy;
+    if (variant == "pool")
+      variant += "-" + std::to_string(engine.workers()) + "w";
+    if (pushers > 1)
+      variant += "-" + std::to_string(pushers) + "p";
+    for (const Pattern& pattern : patterns)
+      run_pattern(report, engine, variant, pattern, pushers, spin);
+  }
+  return report.finish();
+}

@@ -1,0 +1,105 @@
+#include "tests/bench/support/bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include <sluice/engine/error.h>
+
+namespace sluice::bench {
+
+Report::Report(std::string name, std::string about) : name_(std::move(name)), app_(std::move(about)) {
+  app_.add_option("--json", options_.json, "Write the measurements to this file too");
+  app_.add_option("--filter", options_.filter, "Only workloads and variants that contain this");
+  app_.add_option("--repeats", options_.repeats, "Timed blocks; the median is reported")->check(CLI::Range(1, 1000));
+  app_.add_option("--device", options_.device_name, "cpu, gpu or gpu:N");
+  app_.add_flag("--smoke", options_.smoke, "Tiny sizes: checks results, times mean nothing");
+}
+
+bool Report::parse(int argc, char** argv) {
+  try {
+    app_.parse(argc, argv);
+    options_.device = parse_device(options_.device_name);
+    return true;
+  } catch (const CLI::ParseError& error) {
+    exit_code_ = app_.exit(error);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s: %s\n", name_.c_str(), error.what());
+    exit_code_ = 2;
+  }
+  return false;
+}
+
+bool Report::wants(std::string_view workload, std::string_view variant) const {
+  return std::string(workload).append(" ").append(variant).find(options_.filter) != std::string::npos;
+}
+
+Timing Report::time(
+    int steps, int warmup, const std::function<void()>& step, const std::function<void()>& finish) const {
+  using Clock = std::chrono::steady_clock;
+  const int repeats = options_.smoke ? 2 : options_.repeats;
+  if (options_.smoke)
+    steps = warmup = 1;
+  for (int i = 0; i < warmup; ++i)
+    step();
+  finish();
+  std::vector<double> seconds;
+  for (int r = 0; r < repeats; ++r) {
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < steps; ++i)
+      step();
+    finish();
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count() / steps);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return {seconds[seconds.size() / 2], seconds.front()};
+}
+
+void Report::add(
+    const std::string& workload,
+    const std::string& variant,
+    const std::string& metric,
+    double value,
+    const std::string& unit,
+    double best) {
+  std::printf("%-16s %-28s %-18s %12.4f %s\n", workload.c_str(), variant.c_str(), metric.c_str(), value, unit.c_str());
+  std::fflush(stdout);
+  lines_.push_back({workload, variant, metric, value, unit, best});
+}
+
+void Report::expect(bool good, const std::string& what) {
+  if (good)
+    return;
+  std::fprintf(stderr, "%s: WRONG RESULT: %s\n", name_.c_str(), what.c_str());
+  exit_code_ = 1;
+}
+
+int Report::finish() {
+  if (options_.json.empty())
+    return exit_code_;
+  nlohmann::json measurements = nlohmann::json::array();
+  for (const Line& line : lines_) {
+    nlohmann::json entry = {
+        {"workload", line.workload},
+        {"variant", line.variant},
+        {"metric", line.metric},
+        {"value", line.value},
+        {"unit", line.unit}};
+    if (line.best != 0)
+      entry["best"] = line.best;
+    measurements.push_back(std::move(entry));
+  }
+  std::ofstream file(options_.json);
+  file << nlohmann::json{{"benchmark", name_}, {"device", options_.device_name}, {"measurements", measurements}}.dump(2)
+       << "\n";
+  if (!file.flush()) {
+    std::fprintf(stderr, "%s: cannot write '%s'\n", name_.c_str(), options_.json.c_str());
+    exit_code_ = 2;
+  }
+  return exit_code_;
+}
+
+}  // namespace sluice::bench

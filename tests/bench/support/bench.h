@@ -1,0 +1,79 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include <sluice/engine/device.h>
+
+namespace sluice::bench {
+
+/// What every benchmark takes on its command line.
+struct Options {
+  std::string json;    // file that gets the measurements too
+  std::string filter;  // only workloads and variants that contain it
+  std::string device_name = "cpu";
+  int repeats = 7;
+  bool smoke = false;  // tiny sizes: results are checked, times mean nothing
+  Device device;       // from device_name
+};
+
+/// Seconds for one step.
+struct Timing {
+  double median = 0;
+  double min = 0;
+};
+
+/// Parses the command line, prints a line a measurement, `workload variant metric value unit`, and writes JSON at the
+/// end. A result that is not what it should be makes the benchmark fail.
+class Report {
+ public:
+  /// `about` is what --help says.
+  Report(std::string name, std::string about);
+
+  /// For flags of the benchmark's own, before parse().
+  CLI::App& flags() noexcept { return app_; }
+  /// Reads the command line. True if the benchmark is to run; otherwise exit_code() says how to end.
+  bool parse(int argc, char** argv);
+  const Options& options() const noexcept { return options_; }
+
+  bool wants(std::string_view workload, std::string_view variant = "") const;
+
+  /// Times `repeats` blocks of `steps` calls of `step`; each block ends with `finish`, which waits for the work.
+  /// A warm-up of `warmup` steps goes before. Smoke runs take two blocks of one step.
+  Timing time(int steps, int warmup, const std::function<void()>& step, const std::function<void()>& finish) const;
+
+  /// `value` as measured; `best` is the same figure of the best block (0 = there is none).
+  void add(
+      const std::string& workload,
+      const std::string& variant,
+      const std::string& metric,
+      double value,
+      const std::string& unit,
+      double best = 0);
+  /// Counts a wrong result, and says so.
+  void expect(bool good, const std::string& what);
+
+  /// Writes the JSON file; the exit code of the benchmark.
+  int finish();
+  int exit_code() const noexcept { return exit_code_; }
+
+ private:
+  struct Line {
+    std::string workload, variant, metric;
+    double value;
+    std::string unit;
+    double best;
+  };
+
+  std::string name_;
+  CLI::App app_;
+  Options options_;
+  std::vector<Line> lines_;
+  int exit_code_ = 0;
+};
+
+}  // namespace sluice::bench
