@@ -128,7 +128,7 @@ class Core {
   std::mutex failures_mutex_;
   std::vector<FailureRef> failures_;
 
-  std::mutex extensions_mutex_;
+  std::recursive_mutex extensions_mutex_;  // an extension may need another one
   std::array<std::atomic<void*>, k_max_slots> extension_pointers_{};
   std::array<std::shared_ptr<void>, k_max_slots> extensions_;
   std::mutex pressure_mutex_;

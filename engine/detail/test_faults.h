@@ -8,7 +8,7 @@ namespace sluice::detail {
 
 /// Faults that tests plant to show that they would notice a broken engine. All zero: no fault.
 struct TestFaults {
-  /// Every n-th access that would have to wait for an earlier task is granted at once.
+  /// Every n-th task is queued without the last of its accesses, so nothing orders it there.
   std::atomic<int> drop_every_nth_edge{0};
 };
 
