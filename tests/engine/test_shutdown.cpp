@@ -1,0 +1,158 @@
+// Stopping under load, and long runs.
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/engine/expect.h"
+#include "tests/support/gate.h"
+#include "tests/support/scale.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+double processor_seconds() {
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
+}  // namespace
+
+TEST_CASE("T31: stop under load from 8 pushers: what was accepted runs, what was refused throws, nothing is lost") {
+  for (const char* policy : {"pool", "serial"}) {
+    for (int round = 0; round < scaled(40); ++round) {
+      Engine engine({.workers = 2, .cpu_policy = policy});
+      std::atomic<int> accepted{0}, refused{0}, runs{0};
+      std::vector<std::thread> pushers;
+      for (int t = 0; t < 8; ++t) {
+        pushers.emplace_back([&, t] {
+          Var own = engine.new_var();
+          try {
+            for (;;) {
+              engine.push({.name = "work", .access = {t % 2 == 0 ? write(own) : read(own)}}, [&] { ++runs; });
+              ++accepted;
+            }
+          } catch (const EngineStopped&) {
+            ++refused;
+          }
+        });
+      }
+      eventually([&] { return accepted > 200; });
+      engine.stop();
+      const int runs_at_stop = runs;
+      for (std::thread& pusher : pushers)
+        pusher.join();
+      CHECK(refused == 8);
+      CHECK(runs == accepted);
+      CHECK(runs_at_stop <= accepted);
+    }
+  }
+}
+
+TEST_CASE("The destructor drains: everything pushed has run, nested pushes included") {
+  for (const char* policy : {"serial", "pool"}) {
+    for (int round = 0; round < 20; ++round) {
+      std::atomic<int> runs{0};
+      {
+        Engine engine({.workers = 2, .cpu_policy = policy});
+        Var x = engine.new_var();
+        for (int i = 0; i < 50; ++i) {
+          engine.push({.name = "outer", .access = {read(x)}}, [&engine, &runs, x] {
+            ++runs;
+            engine.push({.name = "inner", .access = {write(x)}}, [&engine, &runs, x] {
+              ++runs;
+              engine.push({.name = "innermost", .access = {write(x)}}, [&runs] { ++runs; });
+            });
+          });
+        }
+      }
+      CHECK(runs == 150);
+    }
+  }
+}
+
+TEST_CASE("stop drains a long chain of nested pushes that was under way") {
+  Engine engine({.workers = 2});
+  Var x = engine.new_var(), y = engine.new_var();
+  std::atomic<int> runs{0};
+  std::function<void()> next = [&] {
+    if (++runs < 500)
+      engine.push({.name = "next", .access = {write(runs % 2 == 0 ? x : y), read(runs % 2 == 0 ? y : x)}}, next);
+  };
+  Gate gate;
+  OpensAtEnd opens(gate);
+  engine.push({.name = "first", .access = {write(x)}}, [&, gate] {
+    gate.wait();
+    next();
+  });
+  std::thread opener([&] {
+    gate.reached();
+    gate.open();
+  });
+  engine.stop();
+  CHECK(runs == 500);
+  opener.join();
+}
+
+TEST_CASE("A destructor drops failures that nobody asked about") {
+  for (int i = 0; i < 20; ++i) {
+    Engine engine({.workers = 2});
+    Var x = engine.new_var();
+    engine.push({.name = "fails", .access = {write(x)}}, [] { throw ValueError("unheard"); });
+    engine.push({.name = "fails"}, [] { throw 1; });
+  }
+  SUCCEED("no exception left the destructor");
+}
+
+TEST_CASE("A million tasks run, and what their bodies held is freed") {
+  Engine engine({.workers = 2});
+  auto held = std::make_shared<int>(0);
+  std::atomic<int> runs{0};
+  const int tasks = scaled(1'000'000);
+  std::vector<Var> vars;
+  for (int i = 0; i < 16; ++i)
+    vars.push_back(engine.new_var());
+  for (int i = 0; i < tasks; ++i) {
+    engine.push({.name = "light", .access = {read(vars[i % 16]), write(vars[(i * 7 + 3) % 16])}}, [held, &runs] {
+      runs.fetch_add(1, std::memory_order_relaxed);
+    });
+  }
+  engine.wait_all();
+  CHECK(runs == tasks);
+  CHECK(engine.counters().pushed == static_cast<std::uint64_t>(tasks));
+  CHECK(engine.counters().retired == static_cast<std::uint64_t>(tasks));
+  CHECK(engine.counters().skipped == 0);
+  CHECK(engine.counters().failed == 0);
+  CHECK(held.use_count() == 1);
+}
+
+TEST_CASE("A million tasks queue up behind a closed gate, and run when it opens") {
+  Engine engine({.workers = 2});
+  Var x = engine.new_var();
+  Gate gate;
+  OpensAtEnd opens(gate);
+  const int tasks = scaled(1'000'000);
+  int runs = 0;
+  engine.push({.name = "hold", .access = {write(x)}}, [gate] { gate.wait(); });
+  for (int i = 0; i < tasks; ++i)
+    engine.push({.name = "queued", .access = {write(x)}}, [&runs] { ++runs; });
+  CHECK(x.version() == 0);
+  gate.open();
+  engine.wait(x);
+  CHECK(runs == tasks);
+  CHECK(x.version() == static_cast<std::uint64_t>(tasks) + 1);
+}
+
+TEST_CASE("T47: an idle engine burns next to no processor time") {
+  Engine engine({.workers = 4});
+  Var x = engine.new_var();
+  for (int i = 0; i < 1000; ++i)
+    engine.push({.name = "burst", .access = {write(x)}}, [] {});
+  engine.wait_all();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const double before = processor_seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  CHECK(processor_seconds() - before < 0.1);  // one spinning worker would burn 0.5 s
+}
