@@ -8,12 +8,14 @@
 
 namespace sluice {
 
-// Optimizer steps over all parameters in one task. The arrays of one parameter have one shape and are contiguous;
-// weights are floating, gradients have the weight's type, states are float32 (float64 for float64 weights) or the
-// weight's type; everything computes in float (double for float64). All arrays live on one device. Nothing is
-// recorded. All throw ShapeError, DTypeError, DeviceError or ValueError naming the parameter's number.
+// Optimizer steps over all parameters in one task, weights and states in place. The arrays of one parameter have one
+// shape; weights are of a floating type, gradients of the weight's, states float32 (float64 beside float64 weights);
+// everything computes in the states' type. All arrays live on one device; weights and states are contiguous. Nothing
+// is recorded: AutogradError while recording. ShapeError, DTypeError, DeviceError and ValueError name the parameter by
+// its number.
 
-/// `learning_rate_multipliers` and `weight_decay_multipliers`, if not empty, hold one factor a parameter.
+/// Settings of sgd_update(). `learning_rate_multipliers` and `weight_decay_multipliers`, if not empty, hold one factor
+/// a parameter.
 struct SgdUpdate {
   double learning_rate = 0.01;
   double momentum = 0;
@@ -33,6 +35,7 @@ SLUICE_API void sgd_update(
     const SgdUpdate& options,
     SourceLocation site = SourceLocation::current());
 
+/// Settings of adam_update(); multipliers as in SgdUpdate.
 struct AdamUpdate {
   double learning_rate = 1e-3;
   double beta1 = 0.9;

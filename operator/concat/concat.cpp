@@ -1,0 +1,126 @@
+#include <sluice/operator/concat/concat.h>
+#include <sluice/operator/concat/kernels.h>
+#include <sluice/operator/detail/families.h>
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/invoke.h>
+
+namespace sluice {
+
+namespace {
+
+using detail::ConcatAttributes;
+
+int axis_of(const Attributes& attributes) {
+  return static_cast<int>(attributes.as<ConcatAttributes>().axis);
+}
+
+Specs infer_concat(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const int axis = axis_of(attributes);
+  ArraySpec spec = inputs[0];
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    Shape expected = spec.shape;
+    if (inputs[i].shape.ndim() == expected.ndim())
+      expected[axis] = inputs[i].shape[axis];
+    require<ShapeError>(inputs[i].shape == expected, [&] {
+      return message(
+          "concat: array ", i, " of shape ", inputs[i].shape, " does not fit ", inputs[0].shape, " along axis ", axis);
+    });
+    spec.shape[axis] += inputs[i].shape[axis];
+  }
+  return {spec};
+}
+
+Arrays gradient_concat(const GradientCall& call) {
+  const int axis = axis_of(call.attributes);
+  Arrays grads(call.wanted.size());
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    const std::int64_t end = begin + call.input_specs[i].shape[axis];
+    if (call.wanted[i])
+      grads[i] = call.output_grads[0].slice(axis, begin, end);
+    begin = end;
+  }
+  return grads;
+}
+
+// All of one type, the smallest that holds them all.
+std::vector<NDArray> promoted(const char* op, std::span<const NDArray> arrays, SourceLocation site) {
+  require<ValueError>(!arrays.empty(), [&] { return message(op, ": no arrays"); });
+  DType dtype = arrays[0].dtype();
+  for (const NDArray& array : arrays)
+    dtype = promote(dtype, array.dtype());
+  std::vector<NDArray> cast;
+  cast.reserve(arrays.size());
+  for (const NDArray& array : arrays)
+    cast.push_back(array.astype(dtype, site));
+  return cast;
+}
+
+}  // namespace
+
+constinit const Operator k_concat = {
+    .name = "concat",
+    .inputs = -1,
+    .infer = infer_concat,
+    .cpu = detail::concat_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::concat_gpu),
+    .gradient = gradient_concat,
+};
+
+NDArray concat(std::span<const NDArray> arrays, int axis, SourceLocation site) {
+  const std::vector<NDArray> inputs = promoted("concat", arrays, site);
+  const ConcatAttributes attributes{normal_axis(axis, inputs[0].ndim(), "concat")};
+  return invoke(k_concat, inputs, Attributes::of(attributes), site)[0];
+}
+
+NDArray concat(std::initializer_list<NDArray> arrays, int axis, SourceLocation site) {
+  return concat(std::span(arrays.begin(), arrays.size()), axis, site);
+}
+
+NDArray stack(std::span<const NDArray> arrays, int axis, SourceLocation site) {
+  std::vector<NDArray> rows = promoted("stack", arrays, site);
+  const int normal = normal_axis(axis, rows[0].ndim() + 1, "stack");
+  const Shape shape = rows[0].shape();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    require<ShapeError>(rows[i].shape() == shape, [&] {
+      return message("stack: array ", i, " has shape ", rows[i].shape(), ", the first one ", shape);
+    });
+    rows[i] = rows[i].expand_dims(normal, site);
+  }
+  return concat(rows, normal, site);
+}
+
+NDArray stack(std::initializer_list<NDArray> arrays, int axis, SourceLocation site) {
+  return stack(std::span(arrays.begin(), arrays.size()), axis, site);
+}
+
+std::vector<NDArray> split(const NDArray& x, std::int64_t parts, int axis, SourceLocation site) {
+  const int normal = normal_axis(axis, x.ndim(), "split");
+  const std::int64_t extent = x.shape()[normal];
+  require<ValueError>(parts > 0 && extent % parts == 0, [&] {
+    return message("split: axis ", normal, " of shape ", x.shape(), " does not divide into ", parts, " equal parts");
+  });
+  std::vector<NDArray> pieces;
+  for (std::int64_t i = 0; i < parts; ++i)
+    pieces.push_back(x.slice(normal, i * (extent / parts), (i + 1) * (extent / parts), 1, site));
+  return pieces;
+}
+
+std::vector<NDArray> split(const NDArray& x, const std::vector<std::int64_t>& indices, int axis, SourceLocation site) {
+  const int normal = normal_axis(axis, x.ndim(), "split");
+  std::vector<NDArray> pieces;
+  std::int64_t begin = 0;
+  for (std::int64_t end : indices) {
+    pieces.push_back(x.slice(normal, begin, end, 1, site));
+    begin = end;
+  }
+  pieces.push_back(x.slice(normal, begin, x.shape()[normal], 1, site));
+  return pieces;
+}
+
+detail::OperatorList detail::concat_operators() noexcept {
+  static constexpr const Operator* list[] = {&k_concat};
+  return list;
+}
+
+}  // namespace sluice

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+#include <sluice/ndarray/half.h>
+#include <sluice/operator/gather/gather.h>
+
+namespace sluice::detail {
+
+/// The entry that `index` names on an axis of extent n > 0, or -1 if it names none (mode raise).
+SLUICE_HD inline std::int64_t resolve_index(std::int64_t index, std::int64_t n, IndexMode mode) noexcept {
+  if (mode == IndexMode::raise) {
+    if (index < -n || index >= n)
+      return -1;
+    return index < 0 ? index + n : index;
+  }
+  if (mode == IndexMode::clip)
+    return index < 0 ? 0 : index >= n ? n - 1 : index;
+  const std::int64_t rest = index % n;
+  return rest < 0 ? rest + n : rest;
+}
+
+}  // namespace sluice::detail

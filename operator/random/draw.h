@@ -1,0 +1,130 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include <sluice/operator/floating.h>
+#include <sluice/operator/random/philox.h>
+
+// How the words of a Philox block become numbers: one arithmetic for CPU and GPU. Every `Draw` makes `k_count`
+// neighbouring elements from one block, so element i depends on block i / k_count alone.
+namespace sluice::detail {
+
+// Not contracted to a fused multiply-add, which the GPU's compiler would do and the CPU's would not.
+SLUICE_HD inline float times_plus(float a, float b, float c) noexcept {
+#ifdef __CUDA_ARCH__
+  return __fadd_rn(__fmul_rn(a, b), c);
+#else
+  return a * b + c;
+#endif
+}
+SLUICE_HD inline double times_plus(double a, double b, double c) noexcept {
+#ifdef __CUDA_ARCH__
+  return __dadd_rn(__dmul_rn(a, b), c);
+#else
+  return a * b + c;
+#endif
+}
+
+SLUICE_HD inline std::uint64_t join_words(std::uint32_t low, std::uint32_t high) noexcept {
+  return std::uint64_t{high} << 32 | low;
+}
+
+/// Elements of T that one block makes: four of 32 bits, two of 64.
+template <class T>
+inline constexpr int k_per_block = sizeof(T) == 8 ? 2 : 4;
+
+/// [0, 1), all multiples of 2^-24 (float) or 2^-53 (double).
+template <class C>
+SLUICE_HD inline C unit_number(const PhiloxBlock& block, int i) noexcept {
+  if constexpr (sizeof(C) == 8) {
+    return static_cast<C>(join_words(block.word[2 * i], block.word[2 * i + 1]) >> 11) * C{0x1p-53};
+  } else {
+    return static_cast<C>(block.word[i] >> 8) * C{0x1p-24};
+  }
+}
+
+template <class T>
+struct UniformDraw {
+  using C = Compute<T>;
+  using Element = T;
+  static constexpr int k_count = k_per_block<C>;
+  C low, high, span;
+
+  UniformDraw(double from, double to)
+      : low(static_cast<C>(from)), high(static_cast<C>(to)), span(static_cast<C>(to - from)) {}
+  SLUICE_HD void operator()(const PhiloxBlock& block, T* to) const noexcept {
+    for (int i = 0; i < k_count; ++i) {
+      // Rounding, to T above all, may reach the open end.
+      const T value = static_cast<T>(times_plus(unit_number<C>(block, i), span, low));
+      to[i] = static_cast<C>(value) < high ? value : static_cast<T>(low);
+    }
+  }
+};
+
+/// Box and Muller, "A note on the generation of random normal deviates", 1958: two numbers from two.
+template <class T>
+struct NormalDraw {
+  using C = Compute<T>;
+  using Element = T;
+  static constexpr int k_count = k_per_block<C>;
+  C mean, deviation;
+
+  NormalDraw(double center, double width) : mean(static_cast<C>(center)), deviation(static_cast<C>(width)) {}
+  SLUICE_HD void operator()(const PhiloxBlock& block, T* to) const noexcept {
+    for (int i = 0; i < k_count; i += 2) {
+      const C radius = std::sqrt(C{-2} * std::log(positive_number(block, i)));
+      const C angle = static_cast<C>(6.283185307179586) * unit_number<C>(block, i + 1);
+      to[i] = static_cast<T>(times_plus(radius * std::cos(angle), deviation, mean));
+      to[i + 1] = static_cast<T>(times_plus(radius * std::sin(angle), deviation, mean));
+    }
+  }
+
+ private:
+  // (0, 1], with all bits of the words near 0, where the logarithm needs them.
+  SLUICE_HD static C positive_number(const PhiloxBlock& block, int i) noexcept {
+    if constexpr (sizeof(C) == 8) {
+      return static_cast<C>((join_words(block.word[2 * i], block.word[2 * i + 1]) >> 11) + 1) * C{0x1p-53};
+    } else {
+      return static_cast<C>(block.word[i]) * C{0x1p-32} + C{0x1p-33};
+    }
+  }
+};
+
+/// 64 random bits modulo the range: uneven by at most range / 2^64.
+template <class T>
+struct IntegerDraw {
+  using Element = T;
+  static constexpr int k_count = 2;
+  std::int64_t low;
+  std::uint64_t range;
+
+  IntegerDraw(std::int64_t from, std::int64_t to)
+      : low(from), range(static_cast<std::uint64_t>(to) - static_cast<std::uint64_t>(from)) {}
+  SLUICE_HD void operator()(const PhiloxBlock& block, T* to) const noexcept {
+    for (int i = 0; i < k_count; ++i) {
+      const std::uint64_t bits = join_words(block.word[2 * i], block.word[2 * i + 1]);
+      to[i] = static_cast<T>(static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + bits % range));
+    }
+  }
+};
+
+/// A 32-bit word is below this with probability p.
+inline std::uint64_t probability_threshold(double p) noexcept {
+  return static_cast<std::uint64_t>(std::llround(p * 0x1p32));
+}
+
+template <class T>
+struct BernoulliDraw {
+  using Element = T;
+  static constexpr int k_count = 4;
+  std::uint64_t threshold;
+
+  explicit BernoulliDraw(double p) : threshold(probability_threshold(p)) {}
+  SLUICE_HD void operator()(const PhiloxBlock& block, T* to) const noexcept {
+    for (int i = 0; i < k_count; ++i)
+      to[i] = static_cast<T>(block.word[i] < threshold ? 1.0f : 0.0f);
+  }
+};
+
+}  // namespace sluice::detail

@@ -1,0 +1,120 @@
+#include <algorithm>
+
+#include <sluice/engine/parallel.h>
+#include <sluice/ndarray/autograd.h>
+#include <sluice/operator/detail/families.h>
+#include <sluice/operator/floating.h>
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/random/draw.h>
+#include <sluice/operator/random/dropout.h>
+#include <sluice/operator/random/kernels.h>
+
+namespace sluice {
+
+namespace detail {
+
+DropoutMask dropout_mask(double rate, const RandomBlock& random) {
+  return {probability_threshold(rate), rate < 1 ? 1 / (1 - rate) : 0, random};
+}
+
+DropoutMask dropout_mask(const DropoutBackwardAttributes& a) {
+  return dropout_mask(a.rate, {static_cast<std::uint64_t>(a.seed), static_cast<std::uint64_t>(a.offset)});
+}
+
+namespace {
+
+template <class T>
+void apply_mask(const TensorView& input, const TensorView& output, const DropoutMask& mask) {
+  using C = Compute<T>;
+  const T* x = input.as<const T>();
+  T* y = output.as<T>();
+  const std::int64_t size = output.size;
+  const C scale = static_cast<C>(mask.scale);
+  parallel_for((size + 3) / 4, 2048, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      const PhiloxBlock words = philox(mask.random, static_cast<std::uint64_t>(block));
+      const std::int64_t first = block * 4;
+      for (std::int64_t i = first; i < std::min(first + 4, size); ++i)
+        y[i] = static_cast<T>(words.word[i - first] < mask.threshold ? C{0} : static_cast<C>(x[i]) * scale);
+    }
+  });
+}
+
+}  // namespace
+
+void dropout_cpu(const KernelCall& call) {
+  const DropoutMask mask = dropout_mask(call.attributes.as<DropoutAttributes>().rate, call.random);
+  by_floating(call.inputs[0].dtype, [&]<class T>() { apply_mask<T>(call.inputs[0], call.outputs[0], mask); });
+}
+
+void dropout_backward_cpu(const KernelCall& call) {
+  const DropoutMask mask = dropout_mask(call.attributes.as<DropoutBackwardAttributes>());
+  by_floating(call.inputs[0].dtype, [&]<class T>() { apply_mask<T>(call.inputs[0], call.outputs[0], mask); });
+}
+
+}  // namespace detail
+
+namespace {
+
+Specs infer_same(std::span<const ArraySpec> inputs, const Attributes&) {
+  return {inputs[0]};
+}
+
+std::uint64_t blocks_of(std::span<const ArraySpec> outputs, const Attributes&) {
+  return (static_cast<std::uint64_t>(outputs[0].shape.size()) + 3) / 4;
+}
+
+Arrays gradient_dropout(const GradientCall& call) {
+  const detail::DropoutBackwardAttributes attributes{
+      call.attributes.as<detail::DropoutAttributes>().rate,
+      static_cast<std::int64_t>(call.random.seed),
+      static_cast<std::int64_t>(call.random.offset)};
+  return {invoke_one(k_dropout_backward, {call.output_grads[0]}, Attributes::of(attributes), {})};
+}
+
+// Linear in dy: its gradient is itself.
+Arrays gradient_dropout_backward(const GradientCall& call) {
+  return {invoke_one(k_dropout_backward, {call.output_grads[0]}, call.attributes, {})};
+}
+
+}  // namespace
+
+constinit const Operator k_dropout = {
+    .name = "dropout",
+    .infer = infer_same,
+    .cpu = detail::dropout_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::dropout_gpu),
+    .gradient = gradient_dropout,
+    .random = blocks_of,
+};
+constinit const Operator k_dropout_backward = {
+    .name = "dropout_backward",
+    .infer = infer_same,
+    .cpu = detail::dropout_backward_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::dropout_backward_gpu),
+    .gradient = gradient_dropout_backward,
+};
+
+NDArray dropout(const NDArray& x, double rate, SourceLocation site) {
+  require<ValueError>(rate >= 0 && rate <= 1, [&] { return message("dropout: ", rate, " is no probability"); });
+  require<DTypeError>(
+      is_floating(x.dtype()), [&] { return message("dropout: takes floating types, not ", x.dtype()); });
+  if (!autograd::is_training() || rate == 0)
+    return x;
+  return invoke_one(k_dropout, {x}, Attributes::of(detail::DropoutAttributes{rate}), site);
+}
+
+detail::OperatorList detail::random_operators() noexcept {
+  static constexpr const Operator* list[] = {
+      &k_random_uniform,
+      &k_random_normal,
+      &k_random_randint,
+      &k_random_bernoulli,
+      &k_random_permutation,
+      &k_dropout,
+      &k_dropout_backward};
+  return list;
+}
+
+}  // namespace sluice

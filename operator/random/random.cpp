@@ -1,0 +1,142 @@
+#include <cmath>
+#include <limits>
+
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/random/kernels.h>
+#include <sluice/operator/random/random.h>
+
+namespace sluice {
+
+namespace {
+
+using detail::IntegerAttributes;
+using detail::RealAttributes;
+
+template <class A>
+Specs infer_random(std::span<const ArraySpec>, const Attributes& attributes) {
+  const A& a = attributes.as<A>();
+  const auto index = static_cast<int>(a.device_index);
+  return {{a.shape, a.dtype, a.on_gpu ? gpu(index) : cpu(index)}};
+}
+
+// Enough for two elements a block, which every distribution makes at least.
+std::uint64_t blocks_of(std::span<const ArraySpec> outputs, const Attributes&) {
+  return (static_cast<std::uint64_t>(outputs[0].shape.size()) + 1) / 2;
+}
+
+template <class N>
+NDArray make(
+    const Operator& op, N first, N second, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
+  for (std::int64_t extent : shape)
+    require<ShapeError>(extent >= 0, [&] { return message(op.name, ": shape ", shape, " has a negative extent"); });
+  const detail::RandomAttributes<N> attributes{
+      shape, options.dtype, options.device.is_gpu(), options.device.index, first, second};
+  if (!options.pinned)
+    return invoke_one(op, {}, Attributes::of(attributes), site);
+  const NDArray to = empty(shape, options);
+  return invoke(op, {}, Attributes::of(attributes), site, std::span(&to, 1))[0];
+}
+
+void check_floating(const char* op, DType dtype) {
+  require<DTypeError>(is_floating(dtype), [&] { return message(op, ": makes floating types, not ", dtype); });
+}
+
+// [smallest, largest] of an integer type.
+std::pair<std::int64_t, std::int64_t> limits_of(DType dtype) {
+  return by_dtype(dtype, []<class T>() -> std::pair<std::int64_t, std::int64_t> {
+    if constexpr (std::is_integral_v<T>) {
+      return {std::numeric_limits<T>::min(), std::numeric_limits<T>::max()};
+    } else {
+      return {0, 0};
+    }
+  });
+}
+
+}  // namespace
+
+constinit const Operator k_random_uniform = {
+    .name = "random_uniform",
+    .inputs = 0,
+    .infer = infer_random<RealAttributes>,
+    .cpu = detail::random_uniform_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::random_uniform_gpu),
+    .random = blocks_of,
+};
+constinit const Operator k_random_normal = {
+    .name = "random_normal",
+    .inputs = 0,
+    .infer = infer_random<RealAttributes>,
+    .cpu = detail::random_normal_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::random_normal_gpu),
+    .random = blocks_of,
+};
+constinit const Operator k_random_randint = {
+    .name = "random_randint",
+    .inputs = 0,
+    .infer = infer_random<IntegerAttributes>,
+    .cpu = detail::random_randint_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::random_randint_gpu),
+    .random = blocks_of,
+};
+constinit const Operator k_random_bernoulli = {
+    .name = "random_bernoulli",
+    .inputs = 0,
+    .infer = infer_random<RealAttributes>,
+    .cpu = detail::random_bernoulli_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::random_bernoulli_gpu),
+    .random = blocks_of,
+};
+constinit const Operator k_random_permutation = {
+    .name = "random_permutation",
+    .inputs = 0,
+    .infer = infer_random<IntegerAttributes>,
+    .cpu = detail::random_permutation_cpu,
+    .random = blocks_of,
+};
+
+namespace random {
+
+void seed(std::uint64_t value) {
+  Engine::current().seed(value);
+}
+
+NDArray uniform(double low, double high, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
+  check_floating("random::uniform", options.dtype);
+  require<ValueError>(std::isfinite(low) && std::isfinite(high) && low <= high, [&] {
+    return message("random::uniform: low ", low, " and high ", high, " are no range");
+  });
+  return make(k_random_uniform, low, high, shape, options, site);
+}
+
+NDArray normal(double mean, double std, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
+  check_floating("random::normal", options.dtype);
+  require<ValueError>(std::isfinite(mean) && std::isfinite(std) && std >= 0, [&] {
+    return message("random::normal: mean ", mean, " and standard deviation ", std, " are no distribution");
+  });
+  return make(k_random_normal, mean, std, shape, options, site);
+}
+
+NDArray randint(
+    std::int64_t low, std::int64_t high, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
+  require<DTypeError>(
+      is_integer(options.dtype), [&] { return message("random::randint: makes integers, not ", options.dtype); });
+  const auto [smallest, largest] = limits_of(options.dtype);
+  require<ValueError>(low < high && low >= smallest && high - 1 <= largest, [&] {
+    return message("random::randint: [", low, ", ", high, ") is not a range of ", options.dtype);
+  });
+  return make(k_random_randint, low, high, shape, options, site);
+}
+
+NDArray bernoulli(double p, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
+  require<ValueError>(p >= 0 && p <= 1, [&] { return message("random::bernoulli: ", p, " is no probability"); });
+  return make(k_random_bernoulli, p, 0.0, shape, options, site);
+}
+
+NDArray permutation(std::int64_t n, SourceLocation site) {
+  require<ValueError>(n >= 0, [&] { return message("random::permutation: ", n, " is negative"); });
+  return make<std::int64_t>(k_random_permutation, 0, n, {n}, {.dtype = int64}, site);
+}
+
+}  // namespace random
+}  // namespace sluice

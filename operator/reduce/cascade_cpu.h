@@ -1,0 +1,158 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <sluice/ndarray/iterate.h>
+#include <sluice/operator/reduce/arithmetic.h>
+
+// Sums in blocks, and blocks in pairs of equal size: the rounding error grows with the logarithm of the number of
+// terms (Higham, "The accuracy of floating point summation", 1993; NumPy's pairwise sum), in one pass over any runs.
+namespace sluice::detail {
+
+/// Blocks joined like the digits of a binary counter: level l holds 2^l of them.
+template <class Op>
+class Cascade {
+ public:
+  using Acc = typename Op::Acc;
+  explicit Cascade(const Op& op) noexcept : op_(op) {}
+
+  void add(Acc block) noexcept {
+    int level = 0;
+    for (std::uint64_t rest = blocks_; rest & 1; rest >>= 1)
+      block = op_.join(levels_[level++], block);
+    levels_[level] = block;
+    ++blocks_;
+  }
+  Acc total() const noexcept {
+    Acc result = Op::identity();
+    bool first = true;
+    for (int level = 0; blocks_ >> level != 0; ++level) {
+      if ((blocks_ >> level & 1) == 0)
+        continue;
+      result = first ? levels_[level] : op_.join(levels_[level], result);
+      first = false;
+    }
+    return result;
+  }
+
+ private:
+  const Op& op_;
+  std::uint64_t blocks_ = 0;
+  Acc levels_[64];
+};
+
+inline constexpr std::int64_t k_block_terms = 256;
+inline constexpr int k_lanes = 16;
+
+/// At most k_block_terms terms, `step` apart, in k_lanes independent sums that the compiler keeps in vectors.
+template <class Op, class T>
+typename Op::Acc reduce_block(const Op& op, const T* x, std::int64_t n, std::int64_t step) noexcept {
+  using Acc = typename Op::Acc;
+  if (n < k_lanes) {
+    Acc sum = n > 0 ? to_accumulator(x[0]) : Op::identity();
+    for (std::int64_t i = 1; i < n; ++i)
+      sum = op.join(sum, to_accumulator(x[i * step]));
+    return sum;
+  }
+  Acc lane[k_lanes];
+  std::int64_t i = k_lanes;
+  if (step == 1) {
+    for (int j = 0; j < k_lanes; ++j)
+      lane[j] = to_accumulator(x[j]);
+    for (; i + k_lanes <= n; i += k_lanes) {
+      for (int j = 0; j < k_lanes; ++j)
+        lane[j] = op.join(lane[j], to_accumulator(x[i + j]));
+    }
+  } else {
+    for (int j = 0; j < k_lanes; ++j)
+      lane[j] = to_accumulator(x[j * step]);
+    for (; i + k_lanes <= n; i += k_lanes) {
+      for (int j = 0; j < k_lanes; ++j)
+        lane[j] = op.join(lane[j], to_accumulator(x[(i + j) * step]));
+    }
+  }
+  for (int j = 0; i < n; ++i, ++j)
+    lane[j] = op.join(lane[j], to_accumulator(x[i * step]));
+  for (int width = k_lanes / 2; width > 0; width /= 2) {
+    for (int j = 0; j < width; ++j)
+      lane[j] = op.join(lane[j], lane[j + width]);
+  }
+  return lane[0];
+}
+
+/// Terms [begin, end) of one output.
+template <class Op, class T>
+typename Op::Acc reduce_row(
+    const Op& op, const T* x, const StridedPlan<1>& terms, std::int64_t begin, std::int64_t end) noexcept {
+  if (terms.ndim == 1 && end - begin <= k_block_terms) {
+    const std::int64_t step = terms.inner_stride(0);
+    return reduce_block(op, x + begin * step, end - begin, step);
+  }
+  Cascade<Op> blocks(op);
+  walk_runs(terms, begin, end, [&](const StridedRun<1>& run) {
+    const T* from = x + run.offset[0];
+    for (std::int64_t i = 0; i < run.count; i += k_block_terms)
+      blocks.add(reduce_block(op, from + i * run.step[0], std::min(k_block_terms, run.count - i), run.step[0]));
+  });
+  return blocks.total();
+}
+
+/// The same for `width` neighbouring outputs at a time: blocks of rows, joined in pairs.
+template <class Op>
+class TileCascade {
+ public:
+  using Acc = typename Op::Acc;
+  static constexpr int k_width = 64;
+  static constexpr int k_block_rows = 64;
+
+  TileCascade(const Op& op, int width) noexcept : op_(op), width_(width) {}
+
+  template <class T>
+  void add_row(const T* __restrict x) noexcept {
+    Acc* __restrict block = block_;
+    if (rows_ == 0) {
+      for (int j = 0; j < width_; ++j)
+        block[j] = to_accumulator(x[j]);
+    } else {
+      for (int j = 0; j < width_; ++j)
+        block[j] = op_.join(block[j], to_accumulator(x[j]));
+    }
+    if (++rows_ == k_block_rows)
+      close_block();
+  }
+  /// Joins all rows into `to`.
+  void total(Acc* to) noexcept {
+    if (rows_ > 0)
+      close_block();
+    bool first = true;
+    for (int level = 0; blocks_ >> level != 0; ++level) {
+      if ((blocks_ >> level & 1) == 0)
+        continue;
+      for (int j = 0; j < width_; ++j)
+        to[j] = first ? levels_[level][j] : op_.join(levels_[level][j], to[j]);
+      first = false;
+    }
+  }
+
+ private:
+  void close_block() noexcept {
+    int level = 0;
+    for (std::uint64_t rest = blocks_; rest & 1; rest >>= 1, ++level) {
+      for (int j = 0; j < width_; ++j)
+        block_[j] = op_.join(levels_[level][j], block_[j]);
+    }
+    std::copy(block_, block_ + width_, levels_[level]);
+    ++blocks_;
+    rows_ = 0;
+  }
+
+  const Op& op_;
+  int width_;
+  int rows_ = 0;
+  std::uint64_t blocks_ = 0;
+  Acc block_[k_width];
+  Acc levels_[48][k_width];
+};
+
+}  // namespace sluice::detail

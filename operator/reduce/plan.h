@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+
+#include <sluice/ndarray/iterate.h>
+#include <sluice/operator/operator.h>
+
+namespace sluice::detail {
+
+/// Attributes of all reductions. `axes` are sorted, not negative, and at least one unless x has none.
+struct ReduceAttributes {
+  Shape axes;
+  bool keepdims = false;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("axes", axes);
+    v.field("keepdims", keepdims);
+  }
+};
+
+/// One reduction as loops: for each kept element, over all reduced ones. Operand 0 of `kept` is the (contiguous)
+/// output, operand 1 and the operand of `reduced` the input.
+struct ReducePlan {
+  StridedPlan<2> kept;
+  StridedPlan<1> reduced;
+
+  std::int64_t outputs() const noexcept { return kept.size; }
+  std::int64_t terms() const noexcept { return reduced.size; }
+  /// Neighbouring outputs read neighbouring inputs, and the terms of one output are apart.
+  bool columns() const noexcept {
+    return kept.inner() > 1 && kept.inner_stride(1) == 1 && (reduced.ndim > 1 || reduced.inner_stride(0) != 1);
+  }
+};
+
+/// Splits x by `axes`.
+ReducePlan plan_reduce(const TensorView& x, const Shape& axes);
+
+/// The number of terms of each output: what a mean divides by.
+double mean_divisor(const KernelCall& call);
+
+/// What is left of `shape`: without `axes`, or with them as 1.
+Shape reduced_shape(const Shape& shape, const Shape& axes, bool keepdims);
+
+/// How the terms of one output are cut so that few outputs still keep every core busy. Depends on sizes alone, never
+/// on threads: the order of additions is part of the result.
+struct Split {
+  std::int64_t chunk = 0;   // terms a piece
+  std::int64_t pieces = 1;  // pieces an output
+};
+Split split_terms(std::int64_t units, std::int64_t terms, std::int64_t enough_units, std::int64_t smallest_chunk);
+
+}  // namespace sluice::detail

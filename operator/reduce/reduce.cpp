@@ -1,0 +1,233 @@
+#include <algorithm>
+#include <vector>
+
+#include <sluice/operator/detail/families.h>
+#include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/reduce/kernels.h>
+#include <sluice/operator/reduce/reduce.h>
+
+namespace sluice {
+
+namespace {
+
+using detail::ReduceAttributes;
+
+// -- Shape rules ------------------------------------------------------------------------------------------------
+
+ArraySpec reduced_spec(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const auto& a = attributes.as<ReduceAttributes>();
+  return {detail::reduced_shape(inputs[0].shape, a.axes, a.keepdims), inputs[0].dtype, inputs[0].device};
+}
+
+Specs infer_sum(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  ArraySpec spec = reduced_spec(inputs, attributes);
+  if (!is_floating(spec.dtype))
+    spec.dtype = int64;
+  return {spec};
+}
+
+Specs infer_mean(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  require<DTypeError>(
+      is_floating(inputs[0].dtype), [&] { return message("mean: takes floating types, not ", inputs[0].dtype); });
+  return {reduced_spec(inputs, attributes)};
+}
+
+void check_not_empty(const char* op, const ArraySpec& input, const Shape& axes) {
+  for (std::int64_t axis : axes) {
+    require<ValueError>(input.shape[static_cast<int>(axis)] > 0, [&] {
+      return message(op, ": nothing to reduce along axis ", axis, " of shape ", input.shape);
+    });
+  }
+}
+
+template <bool Largest>
+Specs infer_extreme(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  check_not_empty(Largest ? "max" : "min", inputs[0], attributes.as<ReduceAttributes>().axes);
+  return {reduced_spec(inputs, attributes)};
+}
+
+template <bool Largest>
+Specs infer_arg(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  check_not_empty(Largest ? "argmax" : "argmin", inputs[0], attributes.as<ReduceAttributes>().axes);
+  ArraySpec spec = reduced_spec(inputs, attributes);
+  spec.dtype = int64;
+  return {spec};
+}
+
+// -- Gradients --------------------------------------------------------------------------------------------------
+
+// Something of the result's shape, stretched back over the input.
+NDArray stretch(const NDArray& reduced, const GradientCall& call) {
+  const Shape& shape = call.input_specs[0].shape;
+  const Shape& axes = call.attributes.as<ReduceAttributes>().axes;
+  return reduced.reshape(detail::reduced_shape(shape, axes, true)).broadcast_to(shape);
+}
+
+double terms_of(const GradientCall& call) {
+  double terms = 1;
+  for (std::int64_t axis : call.attributes.as<ReduceAttributes>().axes)
+    terms *= static_cast<double>(call.input_specs[0].shape[static_cast<int>(axis)]);
+  return terms;
+}
+
+Arrays gradient_sum(const GradientCall& call) {
+  return {stretch(call.output_grads[0], call)};
+}
+
+Arrays gradient_mean(const GradientCall& call) {
+  return {stretch(call.output_grads[0] / terms_of(call), call)};
+}
+
+// The product of the other factors, exact where factors are zero: with one zero only that factor has a gradient,
+// with two none has.
+Arrays gradient_prod(const GradientCall& call) {
+  const NDArray& x = call.inputs[0];
+  const auto& a = call.attributes.as<ReduceAttributes>();
+  const NDArray zero = (x == 0).astype(x.dtype());
+  const NDArray zeros = sum(zero, a.axes, true);
+  const NDArray safe = x + zero;
+  const NDArray others = prod(safe, a.axes, true) / safe;
+  const NDArray none = (zeros == 0).astype(x.dtype());
+  const NDArray one = (zeros == 1).astype(x.dtype());
+  return {stretch(call.output_grads[0], call) * others * (zero * one + (1 - zero) * none)};
+}
+
+Arrays gradient_extreme(const GradientCall& call) {
+  const NDArray& x = call.inputs[0];
+  const auto& a = call.attributes.as<ReduceAttributes>();
+  const Shape kept = detail::reduced_shape(x.shape(), a.axes, true);
+  const NDArray ties = (x == call.outputs[0].reshape(kept)).astype(x.dtype());
+  // Counted in float: float16 would stop at 2048.
+  const NDArray count = sum(x.dtype() == float64 ? ties : ties.astype(float32), a.axes, true);
+  const NDArray share = (call.output_grads[0].reshape(kept) / count).astype(x.dtype());
+  return {ties * share};
+}
+
+// -- Calls ------------------------------------------------------------------------------------------------------
+
+Attributes attributes_of(const char* op, const NDArray& x, const Shape& axes, bool keepdims) {
+  ReduceAttributes attributes{{}, keepdims};
+  std::vector<std::int64_t> sorted;
+  for (std::int64_t axis : axes)
+    sorted.push_back(normal_axis(static_cast<int>(axis), x.ndim(), op));
+  for (int axis = 0; axes.empty() && axis < x.ndim(); ++axis)
+    sorted.push_back(axis);
+  std::sort(sorted.begin(), sorted.end());
+  require<ValueError>(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(), [&] {
+    return message(op, ": axes ", axes, " name an axis of shape ", x.shape(), " twice");
+  });
+  attributes.axes = Shape(sorted);
+  return Attributes::of(attributes);
+}
+
+NDArray reduce(const Operator& op, const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {
+  return invoke_one(op, {x}, attributes_of(op.name, x, axes, keepdims), site);
+}
+
+NDArray reduce_one(const Operator& op, const NDArray& x, int axis, bool keepdims, SourceLocation site) {
+  return reduce(op, x, {normal_axis(axis, x.ndim(), op.name)}, keepdims, site);
+}
+
+}  // namespace
+
+constinit const Operator k_sum = {
+    .name = "sum",
+    .infer = infer_sum,
+    .cpu = detail::sum_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::sum_gpu),
+    .gradient = gradient_sum,
+    .strided_inputs = k_all,
+};
+constinit const Operator k_mean = {
+    .name = "mean",
+    .infer = infer_mean,
+    .cpu = detail::mean_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::mean_gpu),
+    .gradient = gradient_mean,
+    .strided_inputs = k_all,
+};
+constinit const Operator k_prod = {
+    .name = "prod",
+    .infer = infer_sum,
+    .cpu = detail::prod_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::prod_gpu),
+    .gradient = gradient_prod,
+    .saved_inputs = k_all,
+    .strided_inputs = k_all,
+};
+constinit const Operator k_max = {
+    .name = "max",
+    .infer = infer_extreme<true>,
+    .cpu = detail::max_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::max_gpu),
+    .gradient = gradient_extreme,
+    .saved_inputs = k_all,
+    .saved_outputs = k_all,
+    .strided_inputs = k_all,
+};
+constinit const Operator k_min = {
+    .name = "min",
+    .infer = infer_extreme<false>,
+    .cpu = detail::min_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::min_gpu),
+    .gradient = gradient_extreme,
+    .saved_inputs = k_all,
+    .saved_outputs = k_all,
+    .strided_inputs = k_all,
+};
+constinit const Operator k_argmax = {
+    .name = "argmax",
+    .infer = infer_arg<true>,
+    .cpu = detail::argmax_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::argmax_gpu),
+    .strided_inputs = k_all,
+};
+constinit const Operator k_argmin = {
+    .name = "argmin",
+    .infer = infer_arg<false>,
+    .cpu = detail::argmin_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::argmin_gpu),
+    .strided_inputs = k_all,
+};
+
+NDArray sum(const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {
+  return reduce(k_sum, x, axes, keepdims, site);
+}
+
+NDArray mean(const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {
+  if (is_floating(x.dtype()))
+    return reduce(k_mean, x, axes, keepdims, site);
+  // Added up exactly, rounded once.
+  const NDArray total = sum(x, axes, keepdims, site);
+  const double terms = total.size() == 0 ? 1 : static_cast<double>(x.size()) / static_cast<double>(total.size());
+  return total.astype(float32, site) / terms;
+}
+
+NDArray prod(const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {
+  return reduce(k_prod, x, axes, keepdims, site);
+}
+
+NDArray max(const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {
+  return reduce(k_max, x, axes, keepdims, site);
+}
+
+NDArray min(const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {
+  return reduce(k_min, x, axes, keepdims, site);
+}
+
+NDArray argmax(const NDArray& x, int axis, bool keepdims, SourceLocation site) {
+  return reduce_one(k_argmax, x, axis, keepdims, site);
+}
+
+NDArray argmin(const NDArray& x, int axis, bool keepdims, SourceLocation site) {
+  return reduce_one(k_argmin, x, axis, keepdims, site);
+}
+
+detail::OperatorList detail::reduce_operators() noexcept {
+  static constexpr const Operator* list[] = {&k_sum, &k_mean, &k_prod, &k_max, &k_min, &k_argmax, &k_argmin};
+  return list;
+}
+
+}  // namespace sluice

@@ -1,0 +1,172 @@
+#include <sluice/operator/detail/families.h>
+#include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/gather/gather.h>
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/reduce/reduce.h>
+#include <sluice/operator/softmax/kernels.h>
+#include <sluice/operator/softmax/softmax.h>
+
+namespace sluice {
+
+namespace {
+
+using detail::LikelihoodAttributes;
+using detail::SoftmaxAttributes;
+
+int axis_of(const Attributes& attributes) {
+  return static_cast<int>(attributes.as<SoftmaxAttributes>().axis);
+}
+
+DType compute_type(DType dtype) {
+  return dtype == float64 ? float64 : float32;
+}
+
+Specs infer_cross_entropy(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  ArraySpec loss = inputs[0];
+  loss.shape = detail::without_axis(loss.shape, axis_of(attributes));
+  ArraySpec log_sum = loss;
+  log_sum.dtype = compute_type(loss.dtype);
+  return {loss, log_sum};
+}
+
+Specs infer_first(std::span<const ArraySpec> inputs, const Attributes&) {
+  return {inputs[0]};
+}
+
+Specs infer_likelihood(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  ArraySpec loss = inputs[0];
+  loss.shape = detail::without_axis(loss.shape, axis_of(attributes));
+  return {loss};
+}
+
+// labels, dy: dy's type, with the class axis back.
+Specs infer_likelihood_backward(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const auto& a = attributes.as<LikelihoodAttributes>();
+  ArraySpec spec = inputs[1];
+  spec.shape.insert(static_cast<int>(a.axis), a.classes);
+  return {spec};
+}
+
+Arrays gradient_cross_entropy(const GradientCall& call) {
+  Arrays grads(2);
+  if (call.output_grads[0].defined()) {
+    grads[0] = invoke_one(
+        k_softmax_cross_entropy_backward,
+        {call.inputs[0], call.inputs[1], call.outputs[1].detach(), call.output_grads[0]},
+        call.attributes,
+        {});
+  }
+  return grads;
+}
+
+// Of (softmax(logits) - onehot(labels)) * dy, with respect to logits and dy. The saved log of the sum is a function of
+// the logits; what depends on the logits through it is in the first of the two.
+Arrays gradient_cross_entropy_backward(const GradientCall& call) {
+  const NDArray &logits = call.inputs[0], &labels = call.inputs[1], &dy = call.inputs[3], &g = call.output_grads[0];
+  const int axis = axis_of(call.attributes);
+  const NDArray p = softmax(logits, axis);
+  const NDArray mean_g = sum(p * g, {axis}, true);
+  Arrays grads(4);
+  if (call.wanted[0])
+    grads[0] = dy.expand_dims(axis) * p * (g - mean_g);
+  if (call.wanted[3])
+    grads[3] = mean_g.squeeze(axis) - pick(g, labels, axis);
+  return grads;
+}
+
+Arrays gradient_likelihood(const GradientCall& call) {
+  Arrays grads(2);
+  const std::int64_t axis = call.attributes.as<SoftmaxAttributes>().axis;
+  const LikelihoodAttributes attributes{axis, call.input_specs[0].shape[static_cast<int>(axis)]};
+  grads[0] = invoke_one(
+      k_negative_log_likelihood_backward, {call.inputs[1], call.output_grads[0]}, Attributes::of(attributes), {});
+  return grads;
+}
+
+Arrays gradient_likelihood_backward(const GradientCall& call) {
+  Arrays grads(2);
+  const SoftmaxAttributes attributes{call.attributes.as<LikelihoodAttributes>().axis};
+  grads[1] =
+      invoke_one(k_negative_log_likelihood, {call.output_grads[0], call.inputs[0]}, Attributes::of(attributes), {});
+  return grads;
+}
+
+void check_labels(const char* op, const NDArray& x, const NDArray& labels, int axis) {
+  require<DTypeError>(is_floating(x.dtype()), [&] { return message(op, ": takes floating types, not ", x.dtype()); });
+  require<DTypeError>(is_integer(labels.dtype()), [&] {
+    return message(op, ": labels are class indices of an integer type, not ", labels.dtype());
+  });
+  require<ShapeError>(labels.shape() == detail::without_axis(x.shape(), axis), [&] {
+    return message(op, ": labels of shape ", labels.shape(), " do not fit ", x.shape(), " without axis ", axis);
+  });
+}
+
+}  // namespace
+
+constinit const Operator k_softmax_cross_entropy = {
+    .name = "softmax_cross_entropy",
+    .inputs = 2,
+    .outputs = 2,
+    .infer = infer_cross_entropy,
+    .cpu = detail::softmax_cross_entropy_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::softmax_cross_entropy_gpu),
+    .gradient = gradient_cross_entropy,
+    .saved_inputs = k_all,
+    .saved_outputs = 0b10,
+};
+constinit const Operator k_softmax_cross_entropy_backward = {
+    .name = "softmax_cross_entropy_backward",
+    .inputs = 4,
+    .infer = infer_first,
+    .cpu = detail::softmax_cross_entropy_backward_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::softmax_cross_entropy_backward_gpu),
+    .gradient = gradient_cross_entropy_backward,
+    .saved_inputs = 0b1011,
+};
+constinit const Operator k_negative_log_likelihood = {
+    .name = "negative_log_likelihood",
+    .inputs = 2,
+    .infer = infer_likelihood,
+    .cpu = detail::negative_log_likelihood_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::negative_log_likelihood_gpu),
+    .gradient = gradient_likelihood,
+    .saved_inputs = 0b10,
+};
+constinit const Operator k_negative_log_likelihood_backward = {
+    .name = "negative_log_likelihood_backward",
+    .inputs = 2,
+    .infer = infer_likelihood_backward,
+    .cpu = detail::negative_log_likelihood_backward_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::negative_log_likelihood_backward_gpu),
+    .gradient = gradient_likelihood_backward,
+    .saved_inputs = 0b01,
+};
+
+NDArray softmax_cross_entropy(const NDArray& logits, const NDArray& labels, int axis, SourceLocation site) {
+  const int normal = normal_axis(axis, logits.ndim(), "softmax_cross_entropy");
+  check_labels("softmax_cross_entropy", logits, labels, normal);
+  const NDArray inputs[] = {logits, labels};
+  return invoke(k_softmax_cross_entropy, inputs, Attributes::of(SoftmaxAttributes{normal}), site)[0];
+}
+
+NDArray negative_log_likelihood(const NDArray& log_probs, const NDArray& labels, int axis, SourceLocation site) {
+  const int normal = normal_axis(axis, log_probs.ndim(), "negative_log_likelihood");
+  check_labels("negative_log_likelihood", log_probs, labels, normal);
+  return invoke_one(k_negative_log_likelihood, {log_probs, labels}, Attributes::of(SoftmaxAttributes{normal}), site);
+}
+
+detail::OperatorList detail::softmax_operators() noexcept {
+  static constexpr const Operator* list[] = {
+      &k_softmax,
+      &k_softmax_backward,
+      &k_log_softmax,
+      &k_log_softmax_backward,
+      &k_softmax_cross_entropy,
+      &k_softmax_cross_entropy_backward,
+      &k_negative_log_likelihood,
+      &k_negative_log_likelihood_backward};
+  return list;
+}
+
+}  // namespace sluice

@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <sluice/engine/parallel.h>
+#include <sluice/operator/floating.h>
+#include <sluice/operator/index_value.h>
+#include <sluice/operator/softmax/kernels.h>
+
+namespace sluice::detail {
+
+namespace {
+
+constexpr std::int64_t k_grain = 8192;
+
+std::int64_t label_at(const char* op, const TensorView& labels, std::int64_t row, std::int64_t classes) {
+  const std::int64_t label = load_index(labels.data, labels.dtype, row);
+  require<IndexError>(label >= 0 && label < classes, [&] {
+    return message(op, ": label ", label, " of row ", row, " is outside [0, ", classes, ")");
+  });
+  return label;
+}
+
+// Calls body(row, offset of the row's first element) in parallel.
+template <class Body>
+void for_rows(const AxisLayout& at, const Body& body) {
+  parallel_for(
+      at.outer * at.inner,
+      std::max<std::int64_t>(1, k_grain / std::max<std::int64_t>(1, at.n)),
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row)
+          body(row, row / at.inner * at.n * at.inner + row % at.inner);
+      });
+}
+
+template <class T>
+void cross_entropy(const KernelCall& call) {
+  using C = Compute<T>;
+  const AxisLayout at = softmax_layout(call);
+  const T* logits = call.inputs[0].as<const T>();
+  T* loss = call.outputs[0].as<T>();
+  C* log_sum = call.outputs[1].as<C>();
+  for_rows(at, [&](std::int64_t row, std::int64_t offset) {
+    const std::int64_t label = label_at("softmax_cross_entropy", call.inputs[1], row, at.n);
+    const T* x = logits + offset;
+    C largest = -std::numeric_limits<C>::infinity();
+    for (std::int64_t i = 0; i < at.n; ++i)
+      largest = std::max(largest, static_cast<C>(x[i * at.inner]));
+    double sum = 0;
+    for (std::int64_t i = 0; i < at.n; ++i)
+      sum += std::exp(static_cast<C>(x[i * at.inner]) - largest);
+    const C log_of_sum = static_cast<C>(std::log(sum));
+    log_sum[row] = largest + log_of_sum;
+    // In this order a large common offset of the logits does not eat the digits of the loss.
+    loss[row] = static_cast<T>(log_of_sum - (static_cast<C>(x[label * at.inner]) - largest));
+  });
+}
+
+template <class T>
+void cross_entropy_backward(const KernelCall& call) {
+  using C = Compute<T>;
+  const AxisLayout at = softmax_layout(call);
+  const T* logits = call.inputs[0].as<const T>();
+  const C* log_sum = call.inputs[2].as<const C>();
+  const T* dy = call.inputs[3].as<const T>();
+  T* dx = call.outputs[0].as<T>();
+  for_rows(at, [&](std::int64_t row, std::int64_t offset) {
+    const std::int64_t label = label_at("softmax_cross_entropy", call.inputs[1], row, at.n);
+    const C scale = static_cast<C>(dy[row]), shift = log_sum[row];
+    for (std::int64_t i = 0; i < at.n; ++i) {
+      const std::int64_t element = offset + i * at.inner;
+      const C probability = std::exp(static_cast<C>(logits[element]) - shift);
+      dx[element] = static_cast<T>((probability - (i == label ? C{1} : C{0})) * scale);
+    }
+  });
+}
+
+template <class T>
+void likelihood(const KernelCall& call) {
+  const AxisLayout at = softmax_layout(call);
+  const T* log_probs = call.inputs[0].as<const T>();
+  T* loss = call.outputs[0].as<T>();
+  for_rows({at.outer, 1, at.inner}, [&](std::int64_t row, std::int64_t) {
+    const std::int64_t label = label_at("negative_log_likelihood", call.inputs[1], row, at.n);
+    const std::int64_t element = (row / at.inner * at.n + label) * at.inner + row % at.inner;
+    loss[row] = static_cast<T>(-static_cast<Compute<T>>(log_probs[element]));
+  });
+}
+
+template <class T>
+void likelihood_backward(const KernelCall& call) {
+  const auto& a = call.attributes.as<LikelihoodAttributes>();
+  const AxisLayout at = axis_layout(call.outputs[0].shape, static_cast<int>(a.axis));
+  const T* dy = call.inputs[1].as<const T>();
+  T* dx = call.outputs[0].as<T>();
+  for_rows(at, [&](std::int64_t row, std::int64_t offset) {
+    const std::int64_t label = label_at("negative_log_likelihood", call.inputs[0], row, at.n);
+    for (std::int64_t i = 0; i < at.n; ++i)
+      dx[offset + i * at.inner] = static_cast<T>(i == label ? -static_cast<Compute<T>>(dy[row]) : Compute<T>{0});
+  });
+}
+
+}  // namespace
+
+void softmax_cross_entropy_cpu(const KernelCall& call) {
+  by_floating(call.inputs[0].dtype, [&]<class T>() { cross_entropy<T>(call); });
+}
+
+void softmax_cross_entropy_backward_cpu(const KernelCall& call) {
+  by_floating(call.inputs[0].dtype, [&]<class T>() { cross_entropy_backward<T>(call); });
+}
+
+void negative_log_likelihood_cpu(const KernelCall& call) {
+  by_floating(call.inputs[0].dtype, [&]<class T>() { likelihood<T>(call); });
+}
+
+void negative_log_likelihood_backward_cpu(const KernelCall& call) {
+  by_floating(call.outputs[0].dtype, [&]<class T>() { likelihood_backward<T>(call); });
+}
+
+}  // namespace sluice::detail

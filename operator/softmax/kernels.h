@@ -1,0 +1,65 @@
+#pragma once
+
+#include <sluice/operator/axis_layout.h>
+#include <sluice/operator/operator.h>
+
+// The kernels and constants of this family; the registry lists the constants.
+namespace sluice {
+
+extern const Operator k_softmax, k_log_softmax, k_softmax_backward, k_log_softmax_backward;
+extern const Operator k_softmax_cross_entropy, k_softmax_cross_entropy_backward;
+extern const Operator k_negative_log_likelihood, k_negative_log_likelihood_backward;
+
+namespace detail {
+
+/// Attributes of all of them; `axis` is not negative.
+struct SoftmaxAttributes {
+  std::int64_t axis = 0;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("axis", axis);
+  }
+};
+
+inline AxisLayout softmax_layout(const KernelCall& call) noexcept {
+  return axis_layout(call.inputs[0].shape, static_cast<int>(call.attributes.as<SoftmaxAttributes>().axis));
+}
+
+/// Attributes of the gradient of negative_log_likelihood, whose input it does not see.
+struct LikelihoodAttributes {
+  std::int64_t axis = 0;
+  std::int64_t classes = 0;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("axis", axis);
+    v.field("classes", classes);
+  }
+};
+
+// x -> y
+void softmax_cpu(const KernelCall& call);
+void softmax_gpu(const KernelCall& call);
+void log_softmax_cpu(const KernelCall& call);
+void log_softmax_gpu(const KernelCall& call);
+// y, dy -> dx
+void softmax_backward_cpu(const KernelCall& call);
+void softmax_backward_gpu(const KernelCall& call);
+void log_softmax_backward_cpu(const KernelCall& call);
+void log_softmax_backward_gpu(const KernelCall& call);
+// logits, labels -> loss, log of the sum of exponentials
+void softmax_cross_entropy_cpu(const KernelCall& call);
+void softmax_cross_entropy_gpu(const KernelCall& call);
+// logits, labels, log of the sum, dy -> dlogits
+void softmax_cross_entropy_backward_cpu(const KernelCall& call);
+void softmax_cross_entropy_backward_gpu(const KernelCall& call);
+// log_probs, labels -> loss
+void negative_log_likelihood_cpu(const KernelCall& call);
+void negative_log_likelihood_gpu(const KernelCall& call);
+// labels, dy -> dlog_probs
+void negative_log_likelihood_backward_cpu(const KernelCall& call);
+void negative_log_likelihood_backward_gpu(const KernelCall& call);
+
+}  // namespace detail
+}  // namespace sluice

@@ -1,0 +1,106 @@
+#include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/reduce/reduce.h>
+#include <sluice/operator/softmax/kernels.h>
+#include <sluice/operator/softmax/softmax.h>
+
+namespace sluice {
+
+namespace {
+
+using detail::SoftmaxAttributes;
+
+Specs infer_same(std::span<const ArraySpec> inputs, const Attributes&) {
+  return {inputs[0]};
+}
+
+Shape axis_of(const GradientCall& call) {
+  return {call.attributes.as<SoftmaxAttributes>().axis};
+}
+
+Arrays gradient_softmax(const GradientCall& call) {
+  return {invoke_one(k_softmax_backward, {call.outputs[0], call.output_grads[0]}, call.attributes, {})};
+}
+
+Arrays gradient_log_softmax(const GradientCall& call) {
+  return {invoke_one(k_log_softmax_backward, {call.outputs[0], call.output_grads[0]}, call.attributes, {})};
+}
+
+// Of dx = y * (dy - sum(y * dy)).
+Arrays gradient_softmax_backward(const GradientCall& call) {
+  const NDArray &y = call.inputs[0], &dy = call.inputs[1], &g = call.output_grads[0];
+  const Shape axis = axis_of(call);
+  Arrays grads(2);
+  if (call.wanted[0])
+    grads[0] = g * (dy - sum(y * dy, axis, true)) - dy * sum(g * y, axis, true);
+  if (call.wanted[1])
+    grads[1] = invoke_one(k_softmax_backward, {y, g}, call.attributes, {});
+  return grads;
+}
+
+// Of dx = dy - exp(y) * sum(dy).
+Arrays gradient_log_softmax_backward(const GradientCall& call) {
+  const NDArray &y = call.inputs[0], &dy = call.inputs[1], &g = call.output_grads[0];
+  const Shape axis = axis_of(call);
+  const NDArray weighted = g * exp(y);
+  Arrays grads(2);
+  if (call.wanted[0])
+    grads[0] = -(weighted * sum(dy, axis, true));
+  if (call.wanted[1])
+    grads[1] = g - sum(weighted, axis, true);
+  return grads;
+}
+
+NDArray along_axis(const Operator& op, const NDArray& x, int axis, SourceLocation site) {
+  require<DTypeError>(
+      is_floating(x.dtype()), [&] { return message(op.name, ": takes floating types, not ", x.dtype()); });
+  return invoke_one(op, {x}, Attributes::of(SoftmaxAttributes{normal_axis(axis, x.ndim(), op.name)}), site);
+}
+
+}  // namespace
+
+constinit const Operator k_softmax = {
+    .name = "softmax",
+    .infer = infer_same,
+    .cpu = detail::softmax_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::softmax_gpu),
+    .gradient = gradient_softmax,
+    .saved_outputs = k_all,
+};
+constinit const Operator k_softmax_backward = {
+    .name = "softmax_backward",
+    .inputs = 2,
+    .infer = infer_same,
+    .cpu = detail::softmax_backward_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::softmax_backward_gpu),
+    .gradient = gradient_softmax_backward,
+    .saved_inputs = k_all,
+};
+constinit const Operator k_log_softmax = {
+    .name = "log_softmax",
+    .infer = infer_same,
+    .cpu = detail::log_softmax_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::log_softmax_gpu),
+    .gradient = gradient_log_softmax,
+    .saved_outputs = k_all,
+};
+constinit const Operator k_log_softmax_backward = {
+    .name = "log_softmax_backward",
+    .inputs = 2,
+    .infer = infer_same,
+    .cpu = detail::log_softmax_backward_cpu,
+    .gpu = SLUICE_GPU_KERNEL(detail::log_softmax_backward_gpu),
+    .gradient = gradient_log_softmax_backward,
+    .saved_inputs = k_all,
+};
+
+NDArray softmax(const NDArray& x, int axis, SourceLocation site) {
+  return along_axis(k_softmax, x, axis, site);
+}
+
+NDArray log_softmax(const NDArray& x, int axis, SourceLocation site) {
+  return along_axis(k_log_softmax, x, axis, site);
+}
+
+}  // namespace sluice
