@@ -12,6 +12,12 @@ namespace {
 constexpr detail::OperatorList (*k_families[])() noexcept = {
     detail::elementwise_operators,
     detail::view_operators,
+    detail::matmul_operators,
+    detail::reduce_operators,
+    detail::softmax_operators,
+    detail::gather_operators,
+    detail::concat_operators,
+    detail::random_operators,
 };
 
 std::vector<const Operator*> all_operators() {

@@ -11,5 +11,11 @@ using OperatorList = std::span<const Operator* const>;
 
 OperatorList elementwise_operators() noexcept;
 OperatorList view_operators() noexcept;
+OperatorList matmul_operators() noexcept;
+OperatorList reduce_operators() noexcept;
+OperatorList softmax_operators() noexcept;
+OperatorList gather_operators() noexcept;
+OperatorList concat_operators() noexcept;
+OperatorList random_operators() noexcept;
 
 }  // namespace sluice::detail

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+#include <sluice/engine/queue.h>
+#include <sluice/ndarray/dtype.h>
+
+namespace sluice::detail {
+
+/// A contiguous array seen as (outer, channels, inner).
+struct ChannelView {
+  std::int64_t outer = 0, channels = 0, inner = 0;
+  DType dtype = DType::float32;
+
+  std::int64_t size() const noexcept { return outer * channels * inner; }
+};
+
+/// sums[c] = sum of x[:, c, :], in a fixed order. Floating types; float64 sums on a CPU, float (float64 for float64)
+/// on a GPU. Zero for no elements.
+void channel_sum_cpu(const ChannelView& view, const void* x, void* sums);
+void channel_sum_gpu(const Queue& queue, const ChannelView& view, const void* x, void* sums);
+
+/// y[:, c, :] += bias[c], then relu if asked for.
+void channel_add_cpu(const ChannelView& view, void* y, const void* bias, bool relu);
+void channel_add_gpu(const Queue& queue, const ChannelView& view, void* y, const void* bias, bool relu);
+
+}  // namespace sluice::detail

@@ -1,0 +1,128 @@
+#pragma once
+
+// Reductions of (outer, channels, inner) to one partial result a channel, in an order that depends on the shape alone:
+// blocks reduce chunks, then one warp a channel joins them. A Partial has `kind v[n]`, starts with zeros, and merges
+// with merge(const Partial&).
+#include <algorithm>
+#include <cstdint>
+
+#include <sluice/ndarray/strided.cuh>
+#include <sluice/operator/library/channel.h>
+#include <sluice/operator/library/launch.cuh>
+#include <sluice/operator/workspace.h>
+
+namespace sluice::detail {
+
+inline constexpr int k_channel_block = 256;
+
+/// How a block of k_channel_block threads lies over the data (powers of two), and how the data is cut.
+struct ChannelCut {
+  std::int64_t outer, channels, inner;
+  int lanes_inner, lanes_channel, lanes_outer;
+  int chunks_outer, chunks_inner;
+
+  int chunks() const { return chunks_outer * chunks_inner; }
+};
+
+inline ChannelCut channel_cut(const ChannelView& view) {
+  ChannelCut cut{view.outer, view.channels, view.inner, 1, 1, 1, 1, 1};
+  // Lanes along memory: the plane first, neighbouring channels where planes are short.
+  while (cut.lanes_inner < k_channel_block && cut.lanes_inner * 2 <= view.inner)
+    cut.lanes_inner *= 2;
+  while (cut.lanes_inner * cut.lanes_channel < 32 && cut.lanes_channel < view.channels)
+    cut.lanes_channel *= 2;
+  cut.lanes_outer = k_channel_block / (cut.lanes_inner * cut.lanes_channel);
+  // Enough blocks for a large GPU, each with at least 8 elements a thread.
+  constexpr std::int64_t blocks_wanted = 1024;
+  const std::int64_t groups = (view.channels + cut.lanes_channel - 1) / cut.lanes_channel;
+  std::int64_t chunks = std::max<std::int64_t>(1, blocks_wanted / std::max<std::int64_t>(1, groups));
+  const std::int64_t per_outer = std::max<std::int64_t>(1, view.outer / cut.lanes_outer);
+  const std::int64_t per_inner = std::max<std::int64_t>(1, view.inner / cut.lanes_inner);
+  chunks = std::min(chunks, std::max<std::int64_t>(1, per_outer * per_inner / 8));
+  cut.chunks_outer = static_cast<int>(std::min(chunks, per_outer));
+  cut.chunks_inner = static_cast<int>(std::min(std::max<std::int64_t>(1, chunks / cut.chunks_outer), per_inner));
+  return cut;
+}
+
+template <class Partial, class Body>
+__global__ void channel_partials(ChannelCut cut, Body body, Partial* partials) {
+  __shared__ Partial shared[k_channel_block];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int inner_lane = thread % cut.lanes_inner;
+  const int channel_lane = thread / cut.lanes_inner % cut.lanes_channel;
+  const int outer_lane = thread / (cut.lanes_inner * cut.lanes_channel);
+  const int chunk = static_cast<int>(blockIdx.y);
+  const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * cut.lanes_channel + channel_lane;
+  const int chunk_outer = chunk / cut.chunks_inner;
+  const int chunk_inner = chunk % cut.chunks_inner;
+
+  Partial mine{};
+  if (channel < cut.channels) {
+    const std::int64_t outer_step = static_cast<std::int64_t>(cut.lanes_outer) * cut.chunks_outer;
+    const std::int64_t inner_step = static_cast<std::int64_t>(cut.lanes_inner) * cut.chunks_inner;
+    const std::int64_t first_inner = static_cast<std::int64_t>(chunk_inner) * cut.lanes_inner + inner_lane;
+    std::int64_t o = static_cast<std::int64_t>(chunk_outer) * cut.lanes_outer + outer_lane;
+    for (; o < cut.outer; o += outer_step) {
+      const std::int64_t row = (o * cut.channels + channel) * cut.inner;
+      for (std::int64_t i = first_inner; i < cut.inner; i += inner_step)
+        body(mine, row + i, channel);
+    }
+  }
+  shared[thread] = mine;
+  __syncthreads();
+  const int below_outer = cut.lanes_inner * cut.lanes_channel;
+  for (int half = cut.lanes_outer / 2; half > 0; half /= 2) {
+    if (outer_lane < half)
+      shared[thread].merge(shared[thread + half * below_outer]);
+    __syncthreads();
+  }
+  for (int half = cut.lanes_inner / 2; half > 0; half /= 2) {
+    if (outer_lane == 0 && inner_lane < half)
+      shared[thread].merge(shared[thread + half]);
+    __syncthreads();
+  }
+  if (outer_lane == 0 && inner_lane == 0 && channel < cut.channels)
+    partials[channel * gridDim.y + chunk] = shared[thread];
+}
+
+/// One warp a channel joins its chunks; finish(channel, partial) takes the result.
+template <class Partial, class Finish>
+__global__ void channel_finish(std::int64_t channels, int chunks, const Partial* partials, Finish finish) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const std::int64_t warps = static_cast<std::int64_t>(blockDim.x / 32);
+  const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * warps + threadIdx.x / 32;
+  if (channel >= channels)
+    return;
+  Partial joined{};
+  for (int chunk = lane; chunk < chunks; chunk += 32)
+    joined.merge(partials[channel * chunks + chunk]);
+  for (int distance = 16; distance > 0; distance /= 2) {
+    Partial other;
+    for (int k = 0; k < Partial::n; ++k)
+      other.v[k] = __shfl_down_sync(0xffffffffu, joined.v[k], distance);
+    joined.merge(other);
+  }
+  if (lane == 0)
+    finish(channel, joined);
+}
+
+/// body(partial, offset, channel) takes in one element, finish(channel, partial) writes a channel's result. Both run
+/// on the device. No channels: nothing is launched; no elements: finish gets zeros.
+template <class Partial, class Body, class Finish>
+void channel_reduce(const Queue& queue, const ChannelView& view, const char* name, Body body, Finish finish) {
+  if (view.channels == 0)
+    return;
+  const ChannelCut cut = channel_cut(view);
+  const Workspace workspace(queue, sizeof(Partial) * static_cast<std::size_t>(view.channels * cut.chunks()));
+  const cudaStream_t stream = stream_of(queue);
+  const auto groups = static_cast<unsigned>((view.channels + cut.lanes_channel - 1) / cut.lanes_channel);
+  channel_partials<Partial><<<dim3(groups, static_cast<unsigned>(cut.chunks())), k_channel_block, 0, stream>>>(
+      cut, body, workspace.as<Partial>());
+  check_launch(name);
+  constexpr int warps = 4;
+  channel_finish<Partial><<<static_cast<unsigned>((view.channels + warps - 1) / warps), warps * 32, 0, stream>>>(
+      view.channels, cut.chunks(), workspace.as<Partial>(), finish);
+  check_launch(name);
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+
+#include <cublasLt.h>
+
+#include <sluice/engine/queue.h>
+#include <sluice/operator/library/cache.h>
+
+namespace sluice::detail {
+
+/// Throws CudaError naming `call` and cuBLAS's text for it unless `status` is success.
+void cublas_check(cublasStatus_t status, const char* call);
+
+/// Owns an object of cuBLASLt.
+template <class Raw, cublasStatus_t (*Destroy)(Raw)>
+struct CublasDeleter {
+  using pointer = Raw;
+  void operator()(Raw raw) const noexcept { Destroy(raw); }
+};
+template <class Raw, cublasStatus_t (*Destroy)(Raw)>
+using CublasOwned = std::unique_ptr<std::remove_pointer_t<Raw>, CublasDeleter<Raw, Destroy>>;
+
+using CublasHandle = CublasOwned<cublasLtHandle_t, cublasLtDestroy>;
+using CublasProduct = CublasOwned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using CublasLayout = CublasOwned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using CublasPreference = CublasOwned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+/// A product that cuBLASLt has chosen an algorithm for.
+struct CublasPlan {
+  CublasProduct product;
+  CublasLayout a, b, c;
+  cublasLtMatmulAlgo_t algorithm{};
+  std::size_t workspace = 0;
+  bool fused = false;  // the epilogue is part of it; otherwise kernels of ours follow
+};
+
+/// cuBLASLt for one stream: a slot of its Queue. Plans carry the pointer of the bias, so they are the stream's own.
+class Cublas {
+ public:
+  explicit Cublas(const Queue&);
+  static Cublas& of(const Queue& queue) { return queue.slot<Cublas>(); }
+
+  cublasLtHandle_t handle() const noexcept { return handle_.get(); }
+  LibraryCache<CublasPlan>& plans() noexcept { return plans_; }
+
+ private:
+  CublasHandle handle_;
+  LibraryCache<CublasPlan> plans_{256};
+};
+
+}  // namespace sluice::detail

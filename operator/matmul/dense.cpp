@@ -1,0 +1,191 @@
+#include <sluice/operator/detail/families.h>
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/matmul/dense_attributes.h>
+#include <sluice/operator/matmul/matmul.h>
+#include <sluice/operator/matmul/product.h>
+
+namespace sluice {
+namespace detail {
+namespace {
+
+void check_floating(const char* op, const ArraySpec& spec) {
+  require<UnsupportedError>(
+      is_floating(spec.dtype), [&] { return message(op, ": no kernel for ", spec.dtype, " on ", spec.device); });
+}
+
+Specs dense_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const ArraySpec& x = inputs[0];
+  const ArraySpec& weight = inputs[1];
+  check_floating("dense", x);
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    require<DTypeError>(inputs[i].dtype == x.dtype, [&] {
+      return message("dense: x is ", x.dtype, ", ", i == 1 ? "weight" : "bias", " is ", inputs[i].dtype);
+    });
+  }
+  require<ShapeError>(x.shape.ndim() > 0, [&] { return message("dense: x needs at least one axis"); });
+  const bool flatten = attributes.as<DenseAttributes>().flatten;
+  const std::int64_t first = x.shape[0];
+  std::int64_t width = x.shape.back();
+  if (flatten) {
+    Shape rest = x.shape;
+    rest.erase(0);
+    width = rest.size();
+  }
+  require<ShapeError>(weight.shape.ndim() == 2 && weight.shape[1] == width, [&] {
+    return message("dense: x of shape ", x.shape, " needs a weight of shape (units, ", width, "), not ", weight.shape);
+  });
+  const std::int64_t units = weight.shape[0];
+  require<ShapeError>(inputs.size() < 3 || inputs[2].shape == Shape{units}, [&] {
+    return message(
+        "dense: weight of shape ", weight.shape, " needs a bias of shape (", units, ",), not ", inputs[2].shape);
+  });
+  Shape shape = x.shape;
+  if (flatten) {
+    shape = {first, units};
+  } else {
+    shape[shape.ndim() - 1] = units;
+  }
+  return {{shape, x.dtype, x.device}};
+}
+
+Specs dense_backward_weights_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const ArraySpec& dy = inputs[0];
+  const ArraySpec& x = inputs[1];
+  check_floating("dense_backward_weights", x);
+  require<ShapeError>(dy.shape.ndim() == 2 && x.shape.ndim() == 2 && dy.shape[0] == x.shape[0], [&] {
+    return message("dense_backward_weights: gradient of shape ", dy.shape, " does not fit x of shape ", x.shape);
+  });
+  Specs specs{{{dy.shape[1], x.shape[1]}, x.dtype, x.device}};
+  if (attributes.as<DenseWeightsAttributes>().bias)
+    specs.push_back({{dy.shape[1]}, x.dtype, x.device});
+  return specs;
+}
+
+Specs relu_backward_infer(std::span<const ArraySpec> inputs, const Attributes&) {
+  check_floating("relu_backward", inputs[0]);
+  require<ShapeError>(inputs[0].shape == inputs[1].shape && inputs[0].dtype == inputs[1].dtype, [&] {
+    return message("relu_backward: gradient of shape ", inputs[0].shape, " does not fit ", inputs[1].shape);
+  });
+  return {inputs[0]};
+}
+
+NDArray mask_by_relu(const NDArray& dy, const NDArray& y, SourceLocation site) {
+  return invoke_one(relu_backward_op, {dy, y}, Attributes(), site);
+}
+
+NDArray plain_product(const NDArray& a, const NDArray& b, SourceLocation site) {
+  return invoke_one(matmul_op, {a, b}, Attributes::of(MatmulAttributes{}), site);
+}
+
+Arrays dense_gradient(const GradientCall& call) {
+  const SourceLocation site = SourceLocation::current();
+  Arrays grads(call.input_specs.size());
+  const NDArray& dy = call.output_grads[0];
+  if (!dy.defined())
+    return grads;
+  const NDArray& x = call.inputs[0];
+  const NDArray& weight = call.inputs[1];
+  const std::int64_t units = weight.shape()[0], width = weight.shape()[1];
+  const std::int64_t rows =
+      call.attributes.as<DenseAttributes>().flatten ? x.shape()[0] : (width == 0 ? 0 : x.size() / width);
+  const NDArray dz = (call.attributes.as<DenseAttributes>().relu ? mask_by_relu(dy, call.outputs[0], site) : dy)
+                         .reshape({rows, units}, site);
+  if (call.wanted[0])
+    grads[0] = plain_product(dz, weight, site).reshape(x.shape(), site);
+  const bool bias = grads.size() > 2 && call.wanted[2];
+  if (!call.wanted[1] && !bias)
+    return grads;
+  const std::array<NDArray, 2> inputs{dz, x.reshape({rows, width}, site)};
+  const Arrays both =
+      invoke(dense_backward_weights_op, inputs, Attributes::of(DenseWeightsAttributes{.bias = bias}), site);
+  grads[1] = both[0];
+  if (bias)
+    grads[2] = both[1];
+  return grads;
+}
+
+// dW = dy^T x and db = sum of dy, so their gradients are a dense layer and a product.
+Arrays dense_backward_weights_gradient(const GradientCall& call) {
+  const SourceLocation site = SourceLocation::current();
+  Arrays grads(2);
+  const NDArray& weight_grad = call.output_grads[0];
+  const NDArray bias_grad = call.output_grads.size() > 1 ? call.output_grads[1] : NDArray();
+  const Shape& dy_shape = call.input_specs[0].shape;
+  if (call.wanted[0] && weight_grad.defined())
+    grads[0] = dense(call.inputs[1], weight_grad, bias_grad, {}, site);
+  if (call.wanted[0] && !weight_grad.defined() && bias_grad.defined())
+    grads[0] = bias_grad.broadcast_to(dy_shape, site);
+  if (call.wanted[1] && weight_grad.defined())
+    grads[1] = plain_product(call.inputs[0], weight_grad, site);
+  return grads;
+}
+
+Arrays relu_backward_gradient(const GradientCall& call) {
+  Arrays grads(2);
+  if (call.wanted[0] && call.output_grads[0].defined())
+    grads[0] = mask_by_relu(call.output_grads[0], call.inputs[1], SourceLocation::current());
+  return grads;
+}
+
+constexpr Operator dense_with(const char* name, Mask saved_outputs) {
+  return {
+      .name = name,
+      .inputs = -1,
+      .infer = dense_infer,
+      .cpu = dense_cpu,
+      .gpu = SLUICE_GPU_KERNEL(dense_gpu),
+      .gradient = dense_gradient,
+      .saved_inputs = 0b11,
+      .saved_outputs = saved_outputs,
+      .library_team = true,
+  };
+}
+
+}  // namespace
+
+const Operator dense_op = dense_with("dense", k_none);
+const Operator dense_relu_op = dense_with("dense_relu", k_all);
+const Operator dense_backward_weights_op{
+    .name = "dense_backward_weights",
+    .inputs = 2,
+    .outputs = -1,
+    .infer = dense_backward_weights_infer,
+    .cpu = dense_backward_weights_cpu,
+    .gpu = SLUICE_GPU_KERNEL(dense_backward_weights_gpu),
+    .gradient = dense_backward_weights_gradient,
+    .saved_inputs = k_all,
+    .library_team = true,
+};
+const Operator relu_backward_op{
+    .name = "relu_backward",
+    .inputs = 2,
+    .infer = relu_backward_infer,
+    .cpu = relu_backward_cpu,
+    .gpu = SLUICE_GPU_KERNEL(relu_backward_gpu),
+    .gradient = relu_backward_gradient,
+    .saved_inputs = 0b10,
+};
+
+OperatorList matmul_operators() noexcept {
+  static constexpr const Operator* list[] = {
+      &matmul_op, &dense_op, &dense_relu_op, &dense_backward_weights_op, &relu_backward_op};
+  return list;
+}
+
+}  // namespace detail
+
+NDArray dense(
+    const NDArray& x, const NDArray& weight, const NDArray& bias, const DenseOptions& options, SourceLocation site) {
+  const bool relu = options.activation == "relu";
+  require<ValueError>(relu || options.activation.empty(), [&] {
+    return message("dense: activation \"", options.activation, "\" is neither \"\" nor \"relu\"");
+  });
+  const Operator& op = relu ? detail::dense_relu_op : detail::dense_op;
+  auto attributes = Attributes::of(detail::DenseAttributes{.flatten = options.flatten, .relu = relu});
+  if (bias.defined())
+    return invoke_one(op, {x, weight, bias}, std::move(attributes), site);
+  return invoke_one(op, {x, weight}, std::move(attributes), site);
+}
+
+}  // namespace sluice

@@ -1,0 +1,129 @@
+#include <sluice/operator/detail/families.h>
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/matmul/matmul.h>
+#include <sluice/operator/matmul/product.h>
+#include <sluice/operator/reduce/reduce.h>
+
+namespace sluice {
+namespace detail {
+namespace {
+
+Specs matmul_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const auto& how = attributes.as<MatmulAttributes>();
+  const ArraySpec& a = inputs[0];
+  const ArraySpec& b = inputs[1];
+  const auto says = [&](const char* what) {
+    return [&a, &b, what] { return message("matmul: ", what, ": ", a.shape, " and ", b.shape); };
+  };
+  require<DTypeError>(a.dtype == b.dtype, [&] { return message("matmul: operands of ", a.dtype, " and ", b.dtype); });
+  const bool has_kernel = is_floating(a.dtype) || (is_integer(a.dtype) && a.device.is_cpu());
+  require<UnsupportedError>(has_kernel, [&] { return message("matmul: no kernel for ", a.dtype, " on ", a.device); });
+  const int a_ndim = a.shape.ndim();
+  const int b_ndim = b.shape.ndim();
+  require<ShapeError>(a_ndim > 0 && b_ndim > 0, says("operands need at least one axis"));
+  const std::int64_t m = a_ndim == 1 ? 1 : a.shape[how.transpose_a ? a_ndim - 1 : a_ndim - 2];
+  const std::int64_t a_depth = a_ndim == 1 ? a.shape[0] : a.shape[how.transpose_a ? a_ndim - 2 : a_ndim - 1];
+  const std::int64_t b_depth = b_ndim == 1 ? b.shape[0] : b.shape[how.transpose_b ? b_ndim - 1 : b_ndim - 2];
+  const std::int64_t n = b_ndim == 1 ? 1 : b.shape[how.transpose_b ? b_ndim - 2 : b_ndim - 1];
+  require<ShapeError>(a_depth == b_depth, says("the summed axes differ"));
+
+  Shape a_batch, b_batch;
+  for (int axis = 0; axis + 2 < a_ndim; ++axis)
+    a_batch.push_back(a.shape[axis]);
+  for (int axis = 0; axis + 2 < b_ndim; ++axis)
+    b_batch.push_back(b.shape[axis]);
+  Shape shape = broadcast_shape(a_batch, b_batch, "matmul");
+  if (a_ndim > 1)
+    shape.push_back(m);
+  if (b_ndim > 1)
+    shape.push_back(n);
+  return {{shape, a.dtype, a.device}};
+}
+
+// A library wants rows or columns of neighbours; other views are copied, on the tape.
+NDArray with_unit_stride(const NDArray& array, SourceLocation site) {
+  const int ndim = array.ndim();
+  const auto fits = [&](int axis) { return array.strides()[axis] == 1 || array.shape()[axis] <= 1; };
+  if (ndim == 0 || fits(ndim - 1) || (ndim > 1 && fits(ndim - 2)))
+    return array;
+  return array.contiguous(site);
+}
+
+NDArray product(const NDArray& a, const NDArray& b, bool transpose_a, bool transpose_b, SourceLocation site) {
+  const auto attributes = Attributes::of(MatmulAttributes{.transpose_a = transpose_a, .transpose_b = transpose_b});
+  if (!a.defined() || !b.defined())
+    return invoke_one(matmul_op, {a, b}, attributes, site);  // says what is wrong
+  return invoke_one(matmul_op, {with_unit_stride(a, site), with_unit_stride(b, site)}, attributes, site);
+}
+
+// The transpose of broadcasting: sums over the axes that were stretched.
+NDArray sum_to(const NDArray& array, const Shape& shape, SourceLocation site) {
+  if (array.shape() == shape)
+    return array;
+  Shape axes;
+  const int extra = array.ndim() - shape.ndim();
+  for (int axis = 0; axis < array.ndim(); ++axis) {
+    if (axis < extra || (shape[axis - extra] == 1 && array.shape()[axis] != 1))
+      axes.push_back(axis);
+  }
+  return axes.empty() ? array.reshape(shape, site) : sum(array, axes, false, site).reshape(shape, site);
+}
+
+Arrays matmul_gradient(const GradientCall& call) {
+  const SourceLocation site = SourceLocation::current();
+  const auto& how = call.attributes.as<MatmulAttributes>();
+  Arrays grads(2);
+  NDArray dc = call.output_grads[0];
+  if (!dc.defined())
+    return grads;
+  // 1-D operands as a row and a column, so that only matrices are left.
+  const Shape& a_shape = call.input_specs[0].shape;
+  const Shape& b_shape = call.input_specs[1].shape;
+  const bool row = a_shape.ndim() == 1;
+  const bool column = b_shape.ndim() == 1;
+  const bool ta = how.transpose_a && !row;
+  const bool tb = how.transpose_b && !column;
+  if (row)
+    dc = dc.expand_dims(column ? dc.ndim() : dc.ndim() - 1, site);
+  if (column)
+    dc = dc.expand_dims(dc.ndim(), site);
+  const NDArray a = row ? call.inputs[0].expand_dims(0, site) : call.inputs[0];
+  const NDArray b = column ? call.inputs[1].expand_dims(1, site) : call.inputs[1];
+  if (call.wanted[0]) {
+    const NDArray da = ta ? product(b, dc, tb, true, site) : product(dc, b, false, !tb, site);
+    grads[0] = row ? sum_to(da, {1, a_shape[0]}, site).reshape(a_shape, site) : sum_to(da, a_shape, site);
+  }
+  if (call.wanted[1] && !ta && !tb && b.ndim() == 2 && a.ndim() > 2 && a.is_contiguous()) {
+    // One matrix for the whole batch: its rows joined, one product instead of a sum of many.
+    const std::int64_t k = b.shape()[0], n = b.shape()[1], rows = k == 0 ? 0 : a.size() / k;
+    const NDArray db = product(a.reshape({rows, k}, site), dc.reshape({rows, n}, site), true, false, site);
+    grads[1] = db.reshape(b_shape, site);
+  } else if (call.wanted[1]) {
+    const NDArray db = tb ? product(dc, a, true, ta, site) : product(a, dc, !ta, false, site);
+    grads[1] = column ? sum_to(db, {b_shape[0], 1}, site).reshape(b_shape, site) : sum_to(db, b_shape, site);
+  }
+  return grads;
+}
+
+}  // namespace
+
+const Operator matmul_op{
+    .name = "matmul",
+    .inputs = 2,
+    .infer = matmul_infer,
+    .cpu = matmul_cpu,
+    .gpu = SLUICE_GPU_KERNEL(matmul_gpu),
+    .gradient = matmul_gradient,
+    .saved_inputs = k_all,
+    .strided_inputs = k_all,
+    .library_team = true,
+};
+
+}  // namespace detail
+
+NDArray matmul(const NDArray& a, const NDArray& b, SourceLocation site) {
+  return detail::product(a, b, false, false, site);
+}
+
+}  // namespace sluice

@@ -1,0 +1,46 @@
+#include <sluice/engine/parallel.h>
+#include <sluice/operator/floating.h>
+#include <sluice/operator/library/channel.h>
+#include <sluice/operator/matmul/product.h>
+
+namespace sluice::detail {
+
+void product_cpu(const Queue& queue, const GemmProblem& problem, void* row_sums) {
+  if (!product_onednn(queue, problem))
+    gemm(problem);
+  // The gradient of a bias: a is the transpose of a contiguous (k, m).
+  if (row_sums != nullptr)
+    channel_sum_cpu({problem.k, problem.m, 1, problem.dtype}, problem.a.data, row_sums);
+}
+
+void matmul_cpu(const KernelCall& call) {
+  if (call.outputs[0].size == 0)
+    return;
+  const auto product =
+      batched_product(call.inputs[0], call.inputs[1], call.outputs[0], call.attributes.as<MatmulAttributes>());
+  for_each_product(product, [&](const GemmProblem& problem) { product_cpu(call.queue, problem); });
+}
+
+void dense_cpu(const KernelCall& call) {
+  product_cpu(call.queue, dense_problem(call));
+}
+
+void dense_backward_weights_cpu(const KernelCall& call) {
+  void* bias = call.outputs.size() > 1 ? call.outputs[1].data : nullptr;
+  product_cpu(call.queue, dense_backward_weights_problem(call), bias);
+}
+
+void relu_backward_cpu(const KernelCall& call) {
+  constexpr std::int64_t grain = 16 * 1024;
+  by_floating(call.inputs[0].dtype, [&]<class T>() {
+    const T* dy = call.inputs[0].as<T>();
+    const T* y = call.inputs[1].as<T>();
+    T* dx = call.outputs[0].as<T>();
+    parallel_for(call.outputs[0].size, grain, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        dx[i] = static_cast<Compute<T>>(y[i]) > 0 ? dy[i] : T(0.0f);
+    });
+  });
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,96 @@
+#include <sluice/operator/library/onednn.h>
+#include <sluice/operator/library/team.h>
+#include <sluice/operator/matmul/product.h>
+
+namespace sluice::detail {
+
+#ifdef SLUICE_ONEDNN
+namespace {
+
+using Dims = dnnl::memory::dims;
+
+dnnl::memory::desc describe(const Matrix& matrix, std::int64_t batch, std::int64_t rows, std::int64_t columns) {
+  // A batch stride of 0 repeats one matrix: an extent of 1, which oneDNN broadcasts.
+  const std::int64_t extent = batch > 1 && matrix.batch == 0 ? 1 : batch;
+  const std::int64_t stride = extent == 1 ? rows * columns : matrix.batch;
+  return {Dims{extent, rows, columns}, dnnl::memory::data_type::f32, Dims{stride, matrix.row, matrix.column}};
+}
+
+OnednnPlan make_plan(const dnnl::engine& engine, const GemmProblem& p) {
+  OnednnPlan plan;
+  plan.source = describe(p.a, p.batch, p.m, p.k);
+  plan.weights = describe(p.b, p.batch, p.k, p.n);
+  plan.destination = describe(p.c, p.batch, p.m, p.n);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (p.relu) {
+    dnnl::post_ops after;
+    after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+    attributes.set_post_ops(after);
+  }
+  const auto make = [&](const dnnl::matmul::desc& description) {
+    const dnnl::matmul::primitive_desc chosen(description, attributes, engine);
+    plan.scratch = chosen.scratchpad_desc();
+    plan.primitive = dnnl::matmul(chosen);
+  };
+  if (p.column_bias != nullptr) {
+    plan.bias = {Dims{1, 1, p.n}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::abc};
+    make({plan.source, plan.weights, plan.bias, plan.destination});
+  } else {
+    make({plan.source, plan.weights, plan.destination});
+  }
+  return plan;
+}
+
+bool takes(const GemmProblem& p) {
+  const auto plain = [](const Matrix& matrix, std::int64_t rows, std::int64_t columns) {
+    return is_row_major(matrix, rows, columns) || is_column_major(matrix, rows, columns);
+  };
+  return p.dtype == DType::float32 && p.batch > 0 && p.m > 0 && p.n > 0 && p.k > 0 && p.row_bias == nullptr &&
+         !p.accumulate && plain(p.a, p.m, p.k) && plain(p.b, p.k, p.n) && is_row_major(p.c, p.m, p.n);
+}
+
+}  // namespace
+
+bool product_onednn(const Queue& queue, const GemmProblem& p) {
+  if (!takes(p))
+    return false;
+  const TeamScope team(queue.threads());
+  Onednn& library = Onednn::of(queue);
+  constexpr std::int64_t kind = 1;  // apart from other primitives in the cache
+  const auto key = CacheKey::of(
+      kind,
+      queue.threads(),
+      p.batch,
+      p.m,
+      p.n,
+      p.k,
+      p.a.row,
+      p.a.column,
+      p.a.batch,
+      p.b.row,
+      p.b.column,
+      p.b.batch,
+      p.c.row,
+      p.c.batch,
+      p.column_bias != nullptr,
+      p.relu);
+  const auto plan =
+      library.plans.get(key, [&] { return std::make_shared<const OnednnPlan>(make_plan(library.engine, p)); });
+  std::unordered_map<int, dnnl::memory> arguments{
+      {DNNL_ARG_SRC, dnnl::memory(plan->source, library.engine, p.a.data)},
+      {DNNL_ARG_WEIGHTS, dnnl::memory(plan->weights, library.engine, p.b.data)},
+      {DNNL_ARG_DST, dnnl::memory(plan->destination, library.engine, p.c.data)}};
+  if (p.column_bias != nullptr)
+    arguments.emplace(DNNL_ARG_BIAS, dnnl::memory(plan->bias, library.engine, const_cast<void*>(p.column_bias)));
+  run_onednn("matmul", queue, *plan, std::move(arguments));
+  return true;
+}
+
+#else
+bool product_onednn(const Queue&, const GemmProblem&) {
+  return false;
+}
+#endif
+
+}  // namespace sluice::detail
