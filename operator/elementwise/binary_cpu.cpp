@@ -1,0 +1,36 @@
+#include <sluice/operator/elementwise/kernels.h>
+#include <sluice/operator/elementwise/loop.h>
+
+namespace sluice::detail {
+
+namespace {
+
+template <Binary row, class T>
+constexpr PointwiseLoop loop_of() {
+  using Row = math::BinaryRow<row>;
+  using C = math::Compute<T>;
+  if constexpr (!k_takes<Row::kind, T>) {
+    return nullptr;
+  } else {
+    using Out = std::conditional_t<gives_bool(Row::kind), bool, C>;
+    return &Loop<typename Row::Value, Out, C, C>::run;
+  }
+}
+
+template <class T>
+PointwiseLoop loop_at(Binary row) {
+  static constexpr PointwiseLoop k_loops[] = {
+#define BINARY(name, ...) loop_of<Binary::name, T>(),
+#include <sluice/operator/elementwise/binary.def>
+#undef BINARY
+  };
+  return k_loops[static_cast<std::size_t>(row)];
+}
+
+}  // namespace
+
+PointwiseLoop binary_loop(Binary row, DType dtype) {
+  return by_dtype(dtype, [&]<class T>() { return loop_at<T>(row); });
+}
+
+}  // namespace sluice::detail

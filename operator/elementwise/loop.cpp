@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <cstring>
+
+#include <sluice/operator/elementwise/loop.h>
+
+namespace sluice::detail {
+
+namespace {
+
+constexpr std::int64_t k_chunk = 256;  // elements of a buffer: five of them fit the nearest cache
+using Buffer = std::byte[k_chunk * sizeof(double)];
+
+bool is_half(DType dtype) noexcept {
+  return dtype == DType::float16 || dtype == DType::bfloat16;
+}
+
+template <class To, class From>
+void gather_as(const std::byte* from, std::int64_t step, void* to, std::int64_t n) {
+  const From* source = reinterpret_cast<const From*>(from);
+  To* target = static_cast<To*>(to);
+  if (step == 1) {
+    for (std::int64_t i = 0; i < n; ++i)
+      target[i] = static_cast<To>(source[i]);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i)
+      target[i] = static_cast<To>(source[i * step]);
+  }
+}
+
+// Elements of type `dtype`, `step` apart, become neighbours of the compute type.
+void gather(DType dtype, const std::byte* from, std::int64_t step, void* to, std::int64_t n) {
+  by_dtype(dtype, [&]<class T>() { gather_as<math::Compute<T>, T>(from, step, to, n); });
+}
+
+void scatter(DType dtype, const void* from, std::byte* to, std::int64_t step, std::int64_t n) {
+  by_dtype(dtype, [&]<class T>() {
+    const auto* source = static_cast<const math::Compute<T>*>(from);
+    T* target = reinterpret_cast<T*>(to);
+    for (std::int64_t i = 0; i < n; ++i)
+      target[i * step] = static_cast<T>(source[i]);
+  });
+}
+
+void fill_constant(DType dtype, std::uint64_t bits, void* to) {
+  by_dtype(dtype, [&]<class T>() {
+    math::Compute<T> value;
+    std::memcpy(&value, &bits, sizeof(value));
+    std::fill_n(static_cast<math::Compute<T>*>(to), k_chunk, value);
+  });
+}
+
+std::int64_t bytes_of(DType dtype) noexcept {
+  return static_cast<std::int64_t>(size_of(dtype));
+}
+
+template <int K>
+class Runner {
+ public:
+  Runner(const PointwiseArgs<K>& args, PointwiseLoop loop) : args_(args), loop_(loop) {
+    for (int k = 0; k < K; ++k) {
+      const bool unit = args.plan.inner_stride(k) == 1 && !is_half(args.dtypes[k]) && !args.is_constant[k];
+      buffered_[k] = !unit;
+      any_buffered_ = any_buffered_ || !unit;
+      if (args.is_constant[k])
+        fill_constant(args.dtypes[k], args.constants[k], buffers_[k]);
+    }
+  }
+
+  void run(const StridedRun<K>& run) {
+    const std::int64_t chunk = any_buffered_ ? k_chunk : run.count;
+    for (std::int64_t done = 0; done < run.count; done += chunk)
+      run_chunk(run, done, std::min(chunk, run.count - done));
+  }
+
+ private:
+  std::byte* address(const StridedRun<K>& run, int k, std::int64_t done) const noexcept {
+    return args_.data[k] + (run.offset[k] + done * run.step[k]) * bytes_of(args_.dtypes[k]);
+  }
+
+  void run_chunk(const StridedRun<K>& run, std::int64_t done, std::int64_t n) {
+    const void* in[K - 1];
+    for (int k = 1; k < K; ++k) {
+      in[k - 1] = buffers_[k];
+      if (args_.is_constant[k])
+        continue;
+      const std::byte* from = address(run, k, done);
+      if (!buffered_[k]) {
+        in[k - 1] = from;
+      } else {
+        gather(args_.dtypes[k], from, run.step[k], buffers_[k], n);
+      }
+    }
+    std::byte* to = address(run, 0, done);
+    loop_(buffered_[0] ? static_cast<void*>(buffers_[0]) : to, in, n);
+    if (buffered_[0])
+      scatter(args_.dtypes[0], buffers_[0], to, run.step[0], n);
+  }
+
+  const PointwiseArgs<K>& args_;
+  PointwiseLoop loop_;
+  bool buffered_[K] = {};
+  bool any_buffered_ = false;
+  alignas(64) Buffer buffers_[K];
+};
+
+}  // namespace
+
+template <int K>
+void run_loop(const PointwiseArgs<K>& args, PointwiseLoop loop, std::int64_t grain) {
+  parallel_for(args.plan.size, grain, [&](std::int64_t begin, std::int64_t end) {
+    Runner<K> runner(args, loop);
+    walk_runs(args.plan, begin, end, [&](const StridedRun<K>& run) { runner.run(run); });
+  });
+}
+
+template void run_loop<2>(const PointwiseArgs<2>&, PointwiseLoop, std::int64_t);
+template void run_loop<3>(const PointwiseArgs<3>&, PointwiseLoop, std::int64_t);
+template void run_loop<4>(const PointwiseArgs<4>&, PointwiseLoop, std::int64_t);
+template void run_loop<5>(const PointwiseArgs<5>&, PointwiseLoop, std::int64_t);
+
+}  // namespace sluice::detail

@@ -1,0 +1,256 @@
+#pragma once
+
+// The functions that the formulas of unary.def and binary.def are written with, for numbers. The same formulas are
+// instantiated with arrays, where argument-dependent look-up finds the array functions of the same names.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <sluice/ndarray/half.h>
+
+namespace sluice::math {
+
+using std::abs;
+using std::acos;
+using std::asin;
+using std::atan;
+using std::atan2;
+using std::cbrt;
+using std::ceil;
+using std::cos;
+using std::cosh;
+using std::erf;
+using std::exp;
+using std::expm1;
+using std::floor;
+using std::fmod;
+using std::hypot;
+using std::log;
+using std::log10;
+using std::log1p;
+using std::log2;
+using std::pow;
+using std::rint;
+using std::sin;
+using std::sinh;
+using std::sqrt;
+using std::tan;
+using std::tanh;
+using std::trunc;
+
+/// What arithmetic on elements of type T happens in.
+template <class T>
+struct ComputeOf {
+  using type = T;
+};
+template <>
+struct ComputeOf<Half> {
+  using type = float;
+};
+template <>
+struct ComputeOf<BFloat16> {
+  using type = float;
+};
+template <class T>
+using Compute = typename ComputeOf<T>::type;
+
+/// A constant in a formula: `K(0.5)` is of the formula's own type, or a Scalar beside arrays.
+template <class T>
+struct ConstantOf {
+  using type = T;
+};
+
+template <class A, class B>
+SLUICE_HD inline auto select(bool condition, A a, B b) {
+  using Common = std::common_type_t<A, B>;
+  return condition ? static_cast<Common>(a) : static_cast<Common>(b);
+}
+
+template <class T>
+SLUICE_HD inline T zero_like(T) {
+  return T(0);
+}
+
+// Integers wrap around, as in NumPy; in C++ only unsigned ones may.
+template <class T>
+SLUICE_HD inline T wrapping_add(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+  } else {
+    return a + b;
+  }
+}
+
+template <class T>
+SLUICE_HD inline T wrapping_subtract(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<U>(a) - static_cast<U>(b));
+  } else {
+    return a - b;
+  }
+}
+
+template <class T>
+SLUICE_HD inline T wrapping_multiply(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));
+  } else {
+    return a * b;
+  }
+}
+
+template <class T>
+SLUICE_HD inline T wrapping_negative(T x) {
+  if constexpr (std::is_integral_v<T>) {
+    return wrapping_subtract(T(0), x);
+  } else {
+    return -x;
+  }
+}
+
+template <class T>
+SLUICE_HD inline T magnitude(T x) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return abs(x);
+  } else if constexpr (std::is_unsigned_v<T>) {
+    return x;
+  } else {
+    return x < 0 ? wrapping_negative(x) : x;
+  }
+}
+
+/// -1, 0 or 1; NaN stays.
+template <class T>
+SLUICE_HD inline T sign(T x) {
+  if constexpr (std::is_unsigned_v<T>) {
+    return x > 0 ? T(1) : T(0);
+  } else {
+    return x > 0 ? T(1) : x < 0 ? T(-1) : x;
+  }
+}
+
+template <class T>
+SLUICE_HD inline T square(T x) {
+  return wrapping_multiply(x, x);
+}
+
+template <class T>
+SLUICE_HD inline T round_down(T x) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return floor(x);
+  } else {
+    return x;
+  }
+}
+template <class T>
+SLUICE_HD inline T round_up(T x) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return ceil(x);
+  } else {
+    return x;
+  }
+}
+/// Halves go to the even neighbour, as in NumPy.
+template <class T>
+SLUICE_HD inline T round_nearest(T x) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return rint(x);
+  } else {
+    return x;
+  }
+}
+template <class T>
+SLUICE_HD inline T round_to_zero(T x) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return trunc(x);
+  } else {
+    return x;
+  }
+}
+
+template <class T>
+SLUICE_HD inline bool is_nan(T x) {
+  return x != x;
+}
+template <class T>
+SLUICE_HD inline bool is_infinite(T x) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return x == std::numeric_limits<T>::infinity() || x == -std::numeric_limits<T>::infinity();
+  } else {
+    return false;
+  }
+}
+
+/// 1 / (1 + e^-x), without overflow for large negative x.
+template <class T>
+SLUICE_HD inline T sigmoid(T x) {
+  const T e = exp(-abs(x));
+  return (x < 0 ? e : T(1)) / (T(1) + e);
+}
+
+/// log(1 + e^x), without overflow.
+template <class T>
+SLUICE_HD inline T softplus(T x) {
+  return (x < 0 ? T(0) : x) + log1p(exp(-abs(x)));
+}
+
+/// NaN wins, as in NumPy.
+template <class T>
+SLUICE_HD inline T maximum(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+template <class T>
+SLUICE_HD inline T minimum(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+
+/// Integers: by squaring, wrapping around; a negative exponent gives 0 unless the base is 1 or -1.
+template <class T>
+SLUICE_HD inline T power(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return b == T(2) ? a * a : pow(a, b);
+  } else {
+    if (b < 0)
+      return a == 1 ? T(1) : a == T(-1) ? ((b & 1) != 0 ? T(-1) : T(1)) : T(0);
+    T result = 1;
+    for (T base = a, left = b; left > 0; left = static_cast<T>(left >> 1), base = wrapping_multiply(base, base)) {
+      if ((left & 1) != 0)
+        result = wrapping_multiply(result, base);
+    }
+    return result;
+  }
+}
+
+/// Remainder with the sign of the divisor (numpy.mod). An integer modulo 0 is 0; a floating one is NaN.
+template <class T>
+SLUICE_HD inline T floor_mod(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    const T rest = fmod(a, b);
+    return rest != T(0) && (rest < T(0)) != (b < T(0)) ? rest + b : rest;
+  } else {
+    if (b == 0 || b == static_cast<T>(-1))
+      return b == 0 || std::is_signed_v<T> ? T(0) : static_cast<T>(a % b);
+    const T rest = static_cast<T>(a % b);
+    return rest != 0 && (rest < 0) != (b < 0) ? static_cast<T>(rest + b) : rest;
+  }
+}
+
+/// log(e^a + e^b), without overflow.
+template <class T>
+SLUICE_HD inline T logaddexp(T a, T b) {
+  if (a == b)
+    return a + static_cast<T>(0.693147180559945309417232121458);
+  return maximum(a, b) + log1p(exp(-abs(a - b)));
+}
+
+/// x kept between low and high; NaN stays.
+template <class T>
+SLUICE_HD inline T clamp(T x, T low, T high) {
+  return x < low ? low : high < x ? high : x;
+}
+
+}  // namespace sluice::math

@@ -1,0 +1,189 @@
+#pragma once
+
+// The CUDA side of elementwise operators: one kernel template, compiled for vectors of 16 bytes and for single
+// elements. The vector form takes operands whose innermost axis is a run of neighbours or one repeated value
+// (contiguous arrays, an array with a scalar, broadcast rows and columns); the other takes any strides.
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <cuda_runtime.h>
+
+#include <sluice/engine/error.h>
+#include <sluice/ndarray/strided.cuh>
+#include <sluice/operator/elementwise/math.h>
+#include <sluice/operator/elementwise/pointwise.h>
+
+namespace sluice::detail {
+
+template <class T, int V>
+struct alignas(sizeof(T) * V) Pack {
+  T at[V];
+};
+
+/// How a thread reads its V elements of an operand.
+enum class ReadMode : std::uint8_t { constant, repeated, neighbours };
+
+/// One operand that a kernel reads.
+template <class T>
+struct Source {
+  const T* data = nullptr;
+  math::Compute<T> constant{};
+  ReadMode mode = ReadMode::constant;
+
+  template <int V>
+  __device__ Pack<math::Compute<T>, V> read(std::int32_t offset) const {
+    using C = math::Compute<T>;
+    Pack<C, V> values;
+    if (mode == ReadMode::neighbours) {
+      const Pack<T, V> raw = *reinterpret_cast<const Pack<T, V>*>(data + offset);
+#pragma unroll
+      for (int j = 0; j < V; ++j)
+        values.at[j] = static_cast<C>(raw.at[j]);
+    } else {
+      const C value = mode == ReadMode::repeated ? static_cast<C>(data[offset]) : constant;
+#pragma unroll
+      for (int j = 0; j < V; ++j)
+        values.at[j] = value;
+    }
+    return values;
+  }
+};
+
+template <class F, int V, class Out, class... C>
+__device__ void apply_pack(Out* to, const Pack<C, V>&... values) {
+  Pack<Out, V> result;
+#pragma unroll
+  for (int j = 0; j < V; ++j)
+    result.at[j] = static_cast<Out>(F::of(values.at[j]...));
+  *reinterpret_cast<Pack<Out, V>*>(to) = result;
+}
+
+template <class F, int V, class Out, class G, class... In, std::size_t... I>
+__device__ void apply_at(
+    const G& at, std::int32_t index, Out* out, std::index_sequence<I...>, const Source<In>&... in) {
+  const auto offsets = at.offsets(index);
+  apply_pack<F, V>(out + offsets[0], in.template read<V>(offsets[static_cast<int>(I) + 1])...);
+}
+
+/// `at` walks vectors: its innermost extent counts them, its innermost strides step over them.
+template <class F, int V, class Out, class... In>
+__global__ void __launch_bounds__(k_block)
+    pointwise_kernel(Geometry<1 + static_cast<int>(sizeof...(In)), std::int32_t> at, Out* out, Source<In>... in) {
+  for (std::int32_t i = first_index(at); i < at.size; i += index_step(at))
+    apply_at<F, V>(at, i, out, std::index_sequence_for<In...>{}, in...);
+}
+
+/// Elements a thread handles at once: 16 bytes of the widest operand, at most 8.
+template <class... T>
+inline constexpr int k_pack = [] {
+  std::size_t widest = 1;
+  ((widest = sizeof(T) > widest ? sizeof(T) : widest), ...);
+  const std::size_t fit = 16 / widest;
+  return static_cast<int>(fit > 8 ? 8 : fit);
+}();
+
+/// The plan in vectors of `V`, if every operand allows it.
+template <int K>
+bool pack_plan(const PointwiseArgs<K>& args, int V, StridedPlan<K>& packed) noexcept {
+  packed = args.plan;
+  const int inner = packed.ndim - 1;
+  if (packed.extents[inner] % V != 0 || args.plan.inner_stride(0) != 1)
+    return false;
+  for (int k = 0; k < K; ++k) {
+    if (args.is_constant[k])
+      continue;
+    const std::int64_t step = packed.strides[k][inner];
+    if (step != 0 && step != 1)
+      return false;
+    if (step == 0)
+      continue;
+    const std::size_t bytes = size_of(args.dtypes[k]) * static_cast<std::size_t>(V);
+    if (reinterpret_cast<std::uintptr_t>(args.data[k]) % bytes != 0)
+      return false;
+    for (int axis = 0; axis < inner; ++axis) {
+      if (packed.strides[k][axis] % V != 0)
+        return false;
+    }
+    packed.strides[k][inner] = V;
+  }
+  packed.extents[inner] /= V;
+  packed.size /= V;
+  return true;
+}
+
+template <class F, class Out, class... In>
+struct PointwiseKernel {
+  static constexpr int K = 1 + static_cast<int>(sizeof...(In));
+  static constexpr int V = k_pack<Out, In...>;
+  using Args = PointwiseArgs<K>;
+  // Below this a run whose length is no multiple of V goes element by element instead.
+  static constexpr std::int64_t k_worth_two_launches = 1 << 16;
+
+  static void launch(const Args& args, void* stream) { split(args, static_cast<cudaStream_t>(stream)); }
+
+ private:
+  // Kernels count in 32 bits: larger work goes in halves of its longest axis, a contiguous rest in elements of its own.
+  static void split(Args args, cudaStream_t stream) {
+    if (args.plan.size == 0)
+      return;
+    StridedPlan<K>& plan = args.plan;
+    int axis = 0;
+    for (int candidate = 1; candidate < plan.ndim; ++candidate) {
+      if (plan.extents[candidate] > plan.extents[axis])
+        axis = candidate;
+    }
+    std::int64_t head = plan.extents[axis];
+    if (!fits_32_bits(plan)) {
+      head = head / 2 > V ? head / 2 / V * V : head / 2;
+    } else if (plan.ndim == 1 && plan.size > k_worth_two_launches) {
+      head -= head % V;
+    }
+    if (head < plan.extents[axis] && head > 0) {
+      Args first = args, rest = args;
+      cut(first, axis, 0, head);
+      cut(rest, axis, head, plan.extents[axis] - head);
+      split(first, stream);
+      split(rest, stream);
+      return;
+    }
+    launch_whole(args, stream, std::index_sequence_for<In...>{});
+  }
+
+  static void cut(Args& args, int axis, std::int64_t begin, std::int64_t count) {
+    args.plan.size = args.plan.size / args.plan.extents[axis] * count;
+    args.plan.extents[axis] = count;
+    for (int k = 0; k < K; ++k) {
+      if (!args.is_constant[k])
+        args.data[k] += begin * args.plan.strides[k][axis] * static_cast<std::int64_t>(size_of(args.dtypes[k]));
+    }
+  }
+
+  template <std::size_t... I>
+  static void launch_whole(const Args& args, cudaStream_t stream, std::index_sequence<I...>) {
+    Out* out = reinterpret_cast<Out*>(args.data[0]);
+    StridedPlan<K> packed;
+    if (pack_plan(args, V, packed)) {
+      const Geometry<K, std::int32_t> at(packed);
+      pointwise_kernel<F, V, Out, In...>
+          <<<blocks_for(packed.size), k_block, 0, stream>>>(at, out, source<In>(args, I + 1, true)...);
+    } else {
+      const Geometry<K, std::int32_t> at(args.plan);
+      pointwise_kernel<F, 1, Out, In...>
+          <<<blocks_for(args.plan.size), k_block, 0, stream>>>(at, out, source<In>(args, I + 1, false)...);
+    }
+    if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess)
+      throw CudaError(message("elementwise kernel: ", cudaGetErrorString(error)), static_cast<int>(error));
+  }
+
+  template <class T>
+  static Source<T> source(const Args& args, std::size_t k, bool packed) {
+    const int operand = static_cast<int>(k);
+    if (args.is_constant[k])
+      return {nullptr, args.template constant<math::Compute<T>>(operand), ReadMode::constant};
+    const bool repeated = packed && args.plan.inner_stride(operand) == 0;
+    return {reinterpret_cast<const T*>(args.data[k]), {}, repeated ? ReadMode::repeated : ReadMode::neighbours};
+  }
+};
+
+}  // namespace sluice::detail

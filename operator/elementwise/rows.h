@@ -1,0 +1,107 @@
+#pragma once
+
+// The rows of unary.def and binary.def as C++: an enumerator and a function object each.
+#include <cstddef>
+#include <cstdint>
+
+#include <sluice/operator/elementwise/math.h>
+
+namespace sluice {
+
+enum class Unary : std::uint8_t {
+#define UNARY(name, ...) name,
+#include <sluice/operator/elementwise/unary.def>
+#undef UNARY
+};
+
+enum class Binary : std::uint8_t {
+#define BINARY(name, ...) name,
+#include <sluice/operator/elementwise/binary.def>
+#undef BINARY
+};
+
+#define UNARY(...) +1
+inline constexpr std::size_t k_unary_rows = 0
+#include <sluice/operator/elementwise/unary.def>
+    ;
+#undef UNARY
+#define BINARY(...) +1
+inline constexpr std::size_t k_binary_rows = 0
+#include <sluice/operator/elementwise/binary.def>
+    ;
+#undef BINARY
+
+/// Which types a row takes and gives; see the heads of the .def files.
+enum class RowKind : std::uint8_t { arithmetic, real, test, comparison, logical };
+
+/// What a gradient formula reads.
+using Uses = unsigned;
+inline constexpr Uses nothing_ = 0, x_ = 1, y_ = 4, a_ = 1, b_ = 2;
+
+constexpr bool gives_bool(RowKind kind) noexcept {
+  return kind == RowKind::test || kind == RowKind::comparison || kind == RowKind::logical;
+}
+
+}  // namespace sluice
+
+// The formulas stand in sluice::math, where unqualified names mean functions of numbers; array functions are found by
+// their arguments.
+namespace sluice::math {
+
+template <Unary row>
+struct UnaryRow;
+template <Binary row>
+struct BinaryRow;
+
+#define UNARY(row, row_kind, formula, derivative, row_uses, ...)                   \
+  template <>                                                                      \
+  struct UnaryRow<Unary::row> {                                                    \
+    static constexpr const char* name = #row;                                      \
+    static constexpr RowKind kind = RowKind::row_kind;                             \
+    static constexpr Uses uses = row_uses;                                         \
+    struct Value {                                                                 \
+      template <class T>                                                           \
+      SLUICE_HD static auto of(T x) {                                              \
+        using K [[maybe_unused]] = T;                                              \
+        return formula;                                                            \
+      }                                                                            \
+    };                                                                             \
+    struct Gradient {                                                              \
+      template <class T>                                                           \
+      SLUICE_HD static auto of(T dy, [[maybe_unused]] T x, [[maybe_unused]] T y) { \
+        using K [[maybe_unused]] = typename ConstantOf<T>::type;                   \
+        return derivative;                                                         \
+      }                                                                            \
+    };                                                                             \
+  };
+#include <sluice/operator/elementwise/unary.def>
+#undef UNARY
+
+#define SLUICE_GRADIENT(title, derivative)                                                             \
+  struct title {                                                                                       \
+    template <class T>                                                                                 \
+    SLUICE_HD static auto of(T dy, [[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T y) { \
+      return derivative;                                                                               \
+    }                                                                                                  \
+  };
+#define BINARY(row, row_kind, formula, derivative_a, row_uses_a, derivative_b, row_uses_b, ...) \
+  template <>                                                                                   \
+  struct BinaryRow<Binary::row> {                                                               \
+    static constexpr const char* name = #row;                                                   \
+    static constexpr RowKind kind = RowKind::row_kind;                                          \
+    static constexpr Uses uses_a = row_uses_a;                                                  \
+    static constexpr Uses uses_b = row_uses_b;                                                  \
+    struct Value {                                                                              \
+      template <class T>                                                                        \
+      SLUICE_HD static auto of(T a, T b) {                                                      \
+        return formula;                                                                         \
+      }                                                                                         \
+    };                                                                                          \
+    SLUICE_GRADIENT(GradientA, derivative_a)                                                    \
+    SLUICE_GRADIENT(GradientB, derivative_b)                                                    \
+  };
+#include <sluice/operator/elementwise/binary.def>
+#undef BINARY
+#undef SLUICE_GRADIENT
+
+}  // namespace sluice::math

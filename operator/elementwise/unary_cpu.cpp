@@ -1,0 +1,36 @@
+#include <sluice/operator/elementwise/kernels.h>
+#include <sluice/operator/elementwise/loop.h>
+
+namespace sluice::detail {
+
+namespace {
+
+template <Unary row, class T>
+constexpr PointwiseLoop loop_of() {
+  using Row = math::UnaryRow<row>;
+  using C = math::Compute<T>;
+  if constexpr (!k_takes<Row::kind, T>) {
+    return nullptr;
+  } else {
+    using Out = std::conditional_t<gives_bool(Row::kind), bool, C>;
+    return &Loop<typename Row::Value, Out, C>::run;
+  }
+}
+
+template <class T>
+PointwiseLoop loop_at(Unary row) {
+  static constexpr PointwiseLoop k_loops[] = {
+#define UNARY(name, ...) loop_of<Unary::name, T>(),
+#include <sluice/operator/elementwise/unary.def>
+#undef UNARY
+  };
+  return k_loops[static_cast<std::size_t>(row)];
+}
+
+}  // namespace
+
+PointwiseLoop unary_loop(Unary row, DType dtype) {
+  return by_dtype(dtype, [&]<class T>() { return loop_at<T>(row); });
+}
+
+}  // namespace sluice::detail
