@@ -57,6 +57,8 @@ class SLUICE_API NodeRef {
  public:
   NodeRef() = default;
   explicit NodeRef(Node* adopted) noexcept : node_(adopted) {}
+  /// A further reference to a node that is referred to already (a node that hands itself out in pull()).
+  static NodeRef share(Node* node) noexcept;
   NodeRef(const NodeRef& other) noexcept;
   NodeRef(NodeRef&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
   NodeRef& operator=(NodeRef other) noexcept {
@@ -108,6 +110,8 @@ class SLUICE_API Node {
   /// Where the gradient of each input goes; an Entry without node where none is wanted.
   boost::container::small_vector<Entry, 3> inputs;
   boost::container::small_vector<OutputSpec, 1> outputs;
+  /// Used by a backward that did not retain the tape.
+  bool spent = false;
 
  private:
   friend class NodeRef;
@@ -116,7 +120,8 @@ class SLUICE_API Node {
   SourceLocation site_;
 };
 
-/// An array that a node keeps for its gradient: off the tape, with the version of its buffer when it was kept.
+/// An array that a node keeps for its gradient: off the tape, with the version of its buffer when it was kept. For
+/// create_graph a node puts it back on the tape itself, on a view, in pull().
 class SLUICE_API Saved {
  public:
   Saved() = default;

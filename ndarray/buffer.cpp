@@ -11,6 +11,7 @@ Buffer* Buffer::create(Engine& engine, Chunk chunk) {
   buffer->chunk_ = std::move(chunk);
   try {
     const PositionSet pending = std::exchange(buffer->chunk_.pending, {});
+    buffer->fresh_ = pending.empty();
     Var var = engine.new_var({.home = buffer->chunk_.device, .on_retire = buffer, .pending = &pending});
     buffer->regions_.push_back({0, buffer->chunk_.requested, std::move(var)});
   } catch (...) {

@@ -31,6 +31,8 @@ class Buffer final : public RetireHook {
 
   std::byte* data() const noexcept { return static_cast<std::byte*>(chunk_.data); }
   const Chunk& chunk() const noexcept { return chunk_; }
+  /// The memory came with nothing pending on a GPU: as long as no task was pushed on it, its maker may write it.
+  bool fresh() const noexcept { return fresh_; }
   /// Throws EngineStopped when that engine is gone.
   Engine& engine() const { return regions_.front().var.engine(); }
   const auto& regions() const noexcept { return regions_; }
@@ -48,6 +50,7 @@ class Buffer final : public RetireHook {
 
   Chunk chunk_;
   boost::container::small_vector<Region, 1> regions_;
+  bool fresh_ = true;
   std::atomic<int> arrays_{1};
   std::atomic<int> live_regions_{1};
   std::atomic<std::uint64_t> version_{0};

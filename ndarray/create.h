@@ -9,14 +9,16 @@
 
 namespace sluice {
 
-/// Where and of what type a new array is. `pinned` asks for page-locked host memory (CPU arrays only).
+/// Where and of what type a new array is. `pinned` asks for page-locked host memory (CPU arrays only), from and to
+/// which GPUs copy while the host goes on; without a GPU there is no such memory, and the array is an ordinary one.
 struct ArrayOptions {
   DType dtype = float32;
   Device device = cpu();
   bool pinned = false;
 };
 
-/// An array whose elements are not set. Throws OutOfMemory, ShapeError for a negative extent, DeviceError.
+/// An array whose elements are not set, in the current engine. Throws OutOfMemory, ShapeError for a negative extent,
+/// DeviceError for a device that is not there, ValueError for pinned memory of a GPU.
 SLUICE_API NDArray empty(const Shape& shape, const ArrayOptions& options = {});
 SLUICE_API NDArray full(
     const Shape& shape,
@@ -30,7 +32,8 @@ ones(const Shape& shape, const ArrayOptions& options = {}, SourceLocation site =
 SLUICE_API NDArray empty_like(const NDArray& array);
 SLUICE_API NDArray zeros_like(const NDArray& array, SourceLocation site = SourceLocation::current());
 SLUICE_API NDArray ones_like(const NDArray& array, SourceLocation site = SourceLocation::current());
-/// start, start + step, ... < stop (numpy.arange).
+/// start, start + step, ... < stop (numpy.arange). Throws ValueError for a step of zero and for values that are not
+/// finite.
 SLUICE_API NDArray arange(
     double start,
     double stop,
@@ -79,15 +82,31 @@ NDArray array(
     SourceLocation site = SourceLocation::current()) {
   return array(std::span<const T>(values.begin(), values.size()), shape, device, site);
 }
+/// std::vector<bool> has no bools to point at.
+inline NDArray array(
+    const std::vector<bool>& values,
+    const Shape& shape,
+    Device device = cpu(),
+    SourceLocation site = SourceLocation::current()) {
+  const std::vector<std::uint8_t> bytes(values.begin(), values.end());
+  return from_values(
+      bytes.data(),
+      DType::uint8,
+      static_cast<std::int64_t>(bytes.size()),
+      shape,
+      {.dtype = DType::bool_, .device = device},
+      site);
+}
 /// One-dimensional.
 template <class T>
 NDArray array(std::initializer_list<T> values, Device device = cpu(), SourceLocation site = SourceLocation::current()) {
   return array(values, {static_cast<std::int64_t>(values.size())}, device, site);
 }
 
-/// Unrecorded copy of `from` into `to`: same shape, any strides, types and devices. The basis of assign() and to().
+/// Unrecorded copy of `from` into `to`: same shape, any strides, types and devices, also where the two overlap. The
+/// basis of assign() and to(). Throws ShapeError for other shapes, ValueError for a `to` that names an element twice.
 SLUICE_API void copy_into(const NDArray& from, const NDArray& to, SourceLocation site = SourceLocation::current());
-/// Unrecorded fill.
+/// Unrecorded fill. Throws ValueError for an array that names an element twice.
 SLUICE_API void fill(const NDArray& array, Scalar value, SourceLocation site = SourceLocation::current());
 
 }  // namespace sluice

@@ -15,16 +15,14 @@
 
 #include <cuda_runtime.h>
 
-#include <sluice/engine/error.h>
+#include <sluice/engine/cuda/check.h>
 #include <sluice/ndarray/iterate.h>
 
 namespace sluice::detail {
 
 /// Throws CudaError naming `kernel` if its launch was refused; to be called right after the launch.
 inline void check_launch(const char* kernel) {
-  const cudaError_t result = cudaGetLastError();
-  if (result != cudaSuccess)
-    throw CudaError(message("launch of ", kernel, ": ", cudaGetErrorString(result)), static_cast<int>(result));
+  cuda::cuda_check(cudaGetLastError(), kernel);
 }
 
 /// Threads of a block in elementwise kernels.

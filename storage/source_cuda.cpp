@@ -1,5 +1,6 @@
 #include <cuda_runtime_api.h>
 
+#include <sluice/engine/cuda/handle.h>
 #include <sluice/engine/error.h>
 #include <sluice/storage/detail/source.h>
 
@@ -19,28 +20,6 @@ void* checked(cudaError_t result, void* data, const char* call, std::size_t byte
   throw CudaError(message(call, " of ", bytes, " bytes: ", cudaGetErrorString(result)), static_cast<int>(result));
 }
 
-/// Makes a GPU current for this thread, and restores what was.
-class CurrentGpu {
- public:
-  explicit CurrentGpu(int index) noexcept {
-    if (cudaGetDevice(&before_) != cudaSuccess)
-      before_ = index;
-    if (before_ != index)
-      cudaSetDevice(index);
-    index_ = index;
-  }
-  CurrentGpu(const CurrentGpu&) = delete;
-  CurrentGpu& operator=(const CurrentGpu&) = delete;
-  ~CurrentGpu() {
-    if (before_ != index_)
-      cudaSetDevice(before_);
-  }
-
- private:
-  int before_ = 0;
-  int index_ = 0;
-};
-
 class PinnedSource final : public Source {
  public:
   PinnedSource() noexcept : Source(cpu(), MemoryKind::pinned, k_pinned_alignment) {}
@@ -56,15 +35,12 @@ class GpuSource final : public Source {
  public:
   explicit GpuSource(int index) noexcept : Source(gpu(index), MemoryKind::device, k_gpu_alignment) {}
   void* allocate(std::size_t bytes) override {
-    const CurrentGpu scope(device().index);
+    const cuda::DeviceScope scope(device().index);
     void* data = nullptr;
     const cudaError_t result = cudaMalloc(&data, bytes);
     return checked(result, data, "cudaMalloc", bytes);
   }
-  void deallocate(void* data) noexcept override {
-    const CurrentGpu scope(device().index);
-    cudaFree(data);
-  }
+  void deallocate(void* data) noexcept override { cudaFree(data); }  // knows its GPU by the address
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/buffer.h>
+#include <sluice/ndarray/create.h>
 #include <sluice/ndarray/ndarray.h>
 
 namespace sluice::detail {
@@ -35,8 +36,12 @@ make_array(Buffer* buffer, DType dtype, Device device, const Shape& shape, const
 /// A view of `base` with other geometry: shares the buffer, not recorded.
 SLUICE_API NDArray make_view(const NDArray& base, const Shape& shape, const Shape& strides, std::int64_t offset);
 
+/// empty() on an engine of choice: what is made beside an array belongs to that array's engine.
+SLUICE_API NDArray make_empty(Engine& engine, const Shape& shape, const ArrayOptions& options);
 /// The object of a defined array. Throws ValueError naming `op` for an undefined one.
 SLUICE_API ArrayObject& object_of(const NDArray& array, const char* op);
+/// Row-major without gaps.
+SLUICE_API bool is_contiguous(const ArrayObject& array) noexcept;
 /// True if two elements of the array are one in memory (a stretched view): such arrays are not written.
 SLUICE_API bool overlaps_itself(const ArrayObject& array) noexcept;
 /// The array is all of its buffer, so writing it leaves nothing of the old value.

@@ -1,0 +1,141 @@
+// The modes of a thread, and the tape's own objects: nodes, entries, variables, saved arrays.
+#include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/leaf_node.h>
+
+namespace sluice::autograd {
+namespace {
+
+thread_local bool recording = false;
+thread_local bool training = false;
+
+// Nodes whose last reference is gone. The outermost release drops them one by one: a chain of any length is
+// dropped without recursion.
+thread_local std::vector<Node*>* dying = nullptr;
+
+}  // namespace
+
+bool is_recording() noexcept {
+  return recording;
+}
+bool is_training() noexcept {
+  return training;
+}
+
+ModeScope::ModeScope(bool record, bool train) noexcept : recording_before_(recording), training_before_(training) {
+  recording = record;
+  training = train;
+}
+ModeScope::~ModeScope() {
+  recording = recording_before_;
+  training = training_before_;
+}
+
+Node::~Node() = default;
+
+NodeRef NodeRef::share(Node* node) noexcept {
+  if (node != nullptr)
+    node->references_.fetch_add(1, std::memory_order_relaxed);
+  return NodeRef(node);
+}
+
+NodeRef::NodeRef(const NodeRef& other) noexcept : NodeRef(share(other.node_)) {}
+
+NodeRef::~NodeRef() {
+  if (node_ == nullptr || node_->references_.fetch_sub(1, std::memory_order_acq_rel) != 1)
+    return;
+  if (dying != nullptr) {
+    dying->push_back(node_);
+    return;
+  }
+  std::vector<Node*> list{node_};
+  dying = &list;
+  while (!list.empty()) {
+    Node* const next = list.back();
+    list.pop_back();
+    delete next;
+  }
+  dying = nullptr;
+}
+
+Saved::Saved(const NDArray& array) : array_(array.detach()) {
+  const detail::Buffer* buffer = array_.object()->buffer;
+  version_ = buffer != nullptr ? buffer->version() : 0;
+}
+
+const NDArray& Saved::get(const char* op) const {
+  require<AutogradError>(array_.defined(), [&] {
+    return message(op, ": what forward kept was released by an earlier backward; ask for retain_graph");
+  });
+  const detail::Buffer* buffer = array_.object()->buffer;
+  require<AutogradError>(buffer == nullptr || buffer->version() == version_, [&] {
+    return message(
+        op,
+        ": an array of shape ",
+        array_.shape(),
+        " that backward needs was written after forward (version ",
+        buffer->version(),
+        ", kept at ",
+        version_,
+        ")");
+  });
+  return array_;
+}
+
+bool on_tape(const NDArray& array) noexcept {
+  return array.defined() && static_cast<bool>(array.object()->entry.node);
+}
+
+void set_entry(const NDArray& array, NodeRef node, int index) {
+  detail::object_of(array, "set_entry").entry = {std::move(node), index};
+}
+
+Entry entry_of(const NDArray& array) noexcept {
+  return array.defined() ? array.object()->entry : Entry{};
+}
+
+}  // namespace sluice::autograd
+
+namespace sluice {
+
+void NDArray::attach_grad(GradReq req) {
+  detail::ArrayObject& object = detail::object_of(*this, "attach_grad");
+  require<DTypeError>(is_floating(object.dtype) || req == GradReq::null, [&] {
+    return message("attach_grad: an array of ", object.dtype, " has no gradient; make it a floating one");
+  });
+  auto variable = std::make_shared<autograd::Variable>();
+  variable->req = req;
+  autograd::Entry entry;
+  if (req != GradReq::null) {
+    variable->grad = zeros_like(*this);
+    entry.node = autograd::NodeRef(new detail::LeafNode(object, variable));
+  }
+  object.entry = std::move(entry);
+  object.variable = std::move(variable);
+}
+
+NDArray NDArray::grad() const {
+  const detail::ArrayObject& object = detail::object_of(*this, "grad");
+  return object.variable != nullptr ? object.variable->grad : NDArray();
+}
+
+void NDArray::zero_grad() const {
+  const NDArray held = grad();
+  if (held.defined())
+    fill(held, 0);
+}
+
+bool NDArray::requires_grad() const noexcept {
+  return defined() && object()->variable != nullptr && object()->variable->req != GradReq::null;
+}
+
+void NDArray::backward() const {
+  autograd::backward({this, 1});
+}
+
+void NDArray::backward(const NDArray& head, const BackwardOptions& options) const {
+  autograd::backward({this, 1}, {&head, 1}, options);
+}
+
+}  // namespace sluice

@@ -1,0 +1,202 @@
+// Unrecorded copies and fills: which tasks, on which device, over which intermediate arrays.
+#include <sluice/engine/engine.h>
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/copy_kernels.h>
+
+namespace sluice {
+namespace {
+
+using detail::ArrayObject;
+
+/// Elements of two arrays of one shape, as a task's body takes them along: small where both are contiguous.
+struct Ends {
+  void* to;
+  const void* from;
+  DType to_type, from_type;
+};
+
+void run_cast(Queue queue, const detail::CopyPlan& plan, const Ends& ends) {
+#ifdef SLUICE_CUDA
+  if (queue.device().is_gpu())
+    return detail::cast_on_gpu(queue.stream(), plan, ends.to, ends.to_type, ends.from, ends.from_type);
+#endif
+  detail::cast_on_cpu(plan, ends.to, ends.to_type, ends.from, ends.from_type);
+}
+
+void run_fill(Queue queue, const detail::FillPlan& plan, void* to, DType type, Scalar value) {
+#ifdef SLUICE_CUDA
+  if (queue.device().is_gpu())
+    return detail::fill_on_gpu(queue.stream(), plan, to, type, value);
+#endif
+  detail::fill_on_cpu(plan, to, type, value);
+}
+
+template <int K>
+detail::StridedPlan<K> contiguous_plan(std::int64_t size) {
+  detail::StridedPlan<K> plan;
+  plan.size = plan.extents[0] = size;
+  for (auto& strides : plan.strides)
+    strides[0] = 1;
+  return plan;
+}
+
+bool same_place(Device a, Device b) noexcept {
+  return a == b || (a.is_cpu() && b.is_cpu());
+}
+
+std::uint64_t bytes_in(const ArrayObject& array) noexcept {
+  return static_cast<std::uint64_t>(array.size) * size_of(array.dtype);
+}
+
+/// Both arrays on one device.
+void push_cast(const NDArray& from, const NDArray& to, SourceLocation site) {
+  const ArrayObject& source = *from.object();
+  const ArrayObject& target = *to.object();
+  const Ends ends{target.data(), source.data(), target.dtype, source.dtype};
+  const auto plan = detail::plan_strided<2>(target.shape, {&target.strides, &source.strides}, detail::AxisOrder::free);
+  const Task task{
+      .name = source.dtype == target.dtype ? "copy" : "cast",
+      .device = target.device,
+      .access = {read(source.buffer->var()), detail::access_to_write(target)},
+      .capturable = true,
+      .bytes = bytes_in(source) + bytes_in(target)};
+  if (plan.contiguous()) {
+    to.engine().push(
+        task, [ends, size = plan.size](Queue queue) { run_cast(queue, contiguous_plan<2>(size), ends); }, site);
+  } else {
+    to.engine().push(
+        task, [ends, plan](Queue queue) { run_cast(queue, plan, ends); }, site);
+  }
+  target.buffer->raise_version();
+}
+
+#ifdef SLUICE_CUDA
+/// Between two devices: same type, both contiguous; a CPU side is pinned, so the host does not wait for the copy.
+void push_transfer(const NDArray& from, const NDArray& to, SourceLocation site) {
+  const ArrayObject& source = *from.object();
+  const ArrayObject& target = *to.object();
+  const bool out = target.device.is_cpu();
+  const Task task{
+      .name = out ? "copy_out" : "copy_in",
+      .device = out ? source.device : target.device,
+      .access = {read(source.buffer->var()), detail::access_to_write(target)},
+      .stream = out ? StreamKind::copy_out : StreamKind::copy_in,
+      .capturable = true,
+      .bytes = 2 * bytes_in(target)};
+  const std::size_t bytes = bytes_in(target);
+  if (source.device.is_gpu() && target.device.is_gpu()) {
+    to.engine().push(
+        task,
+        [a = source.data(), b = target.data(), x = source.device.index, y = target.device.index, bytes](Queue queue) {
+          detail::copy_bytes_between_gpus(queue.stream(), b, y, a, x, bytes);
+        },
+        site);
+  } else {
+    to.engine().push(
+        task,
+        [a = source.data(), b = target.data(), bytes](Queue queue) { detail::copy_bytes(queue.stream(), b, a, bytes); },
+        site);
+  }
+  target.buffer->raise_version();
+}
+
+/// Can the array be one end of a transfer of elements of type `wire`?
+bool is_transferable(const ArrayObject& array, DType wire) noexcept {
+  return array.dtype == wire && detail::is_contiguous(array) &&
+         (array.device.is_gpu() || array.buffer->chunk().kind == MemoryKind::pinned);
+}
+
+/// The type with the smaller elements goes over the bus; arrays that cannot be an end get one beside them.
+void copy_between(const NDArray& from, const NDArray& to, SourceLocation site) {
+  const ArrayObject& source = *from.object();
+  const ArrayObject& target = *to.object();
+  const DType wire = size_of(target.dtype) <= size_of(source.dtype) ? target.dtype : source.dtype;
+  NDArray sent = from;
+  if (!is_transferable(source, wire)) {
+    sent = detail::make_empty(
+        to.engine(), source.shape, {.dtype = wire, .device = source.device, .pinned = source.device.is_cpu()});
+    push_cast(from, sent, site);
+  }
+  if (is_transferable(target, wire))
+    return push_transfer(sent, to, site);
+  const NDArray landed = detail::make_empty(
+      to.engine(), target.shape, {.dtype = wire, .device = target.device, .pinned = target.device.is_cpu()});
+  push_transfer(sent, landed, site);
+  push_cast(landed, to, site);
+}
+#endif
+
+/// First and last element's places in the buffer; strides are not negative.
+bool ranges_meet(const ArrayObject& a, const ArrayObject& b) noexcept {
+  const auto last = [](const ArrayObject& array) {
+    std::int64_t at = array.offset;
+    for (int axis = 0; axis < array.shape.ndim(); ++axis)
+      at += (array.shape[axis] - 1) * array.strides[axis];
+    return at;
+  };
+  return a.offset <= last(b) && b.offset <= last(a);
+}
+
+const ArrayObject& writable(const NDArray& to, const char* op) {
+  const ArrayObject& target = detail::object_of(to, op);
+  require<ValueError>(!detail::overlaps_itself(target), [&] {
+    return message(op, ": a stretched view of shape ", target.shape, " names elements twice and is not written");
+  });
+  return target;
+}
+
+}  // namespace
+
+void copy_into(const NDArray& from, const NDArray& to, SourceLocation site) {
+  const ArrayObject& source = detail::object_of(from, "copy");
+  const ArrayObject& target = writable(to, "copy");
+  require<ShapeError>(source.shape == target.shape, [&] {
+    return message("copy: shape ", source.shape, " into shape ", target.shape);
+  });
+  if (target.size == 0)
+    return;
+  if (source.buffer == target.buffer) {
+    if (source.offset == target.offset && source.strides == target.strides && source.dtype == target.dtype)
+      return;
+    if (ranges_meet(source, target)) {
+      const NDArray between = empty_like(from);
+      push_cast(from, between, site);
+      return push_cast(between, to, site);
+    }
+  }
+  if (same_place(source.device, target.device))
+    return push_cast(from, to, site);
+#ifdef SLUICE_CUDA
+  copy_between(from, to, site);
+#endif
+}
+
+void fill(const NDArray& array, Scalar value, SourceLocation site) {
+  const ArrayObject& target = writable(array, "fill");
+  if (target.size == 0)
+    return;
+  const auto plan = detail::plan_strided<1>(target.shape, {&target.strides}, detail::AxisOrder::free);
+  const Task task{
+      .name = "fill",
+      .device = target.device,
+      .access = {detail::access_to_write(target)},
+      .capturable = true,
+      .bytes = bytes_in(target)};
+  void* const to = target.data();
+  const DType type = target.dtype;
+  if (plan.contiguous()) {
+    array.engine().push(
+        task,
+        [to, type, value, size = plan.size](Queue queue) {
+          run_fill(queue, contiguous_plan<1>(size), to, type, value);
+        },
+        site);
+  } else {
+    array.engine().push(
+        task, [=](Queue queue) { run_fill(queue, plan, to, type, value); }, site);
+  }
+  target.buffer->raise_version();
+}
+
+}  // namespace sluice

@@ -1,0 +1,153 @@
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include <sluice/ndarray/convert.h>
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/storage/storage.h>
+
+namespace sluice {
+namespace {
+
+std::size_t bytes_of(const Shape& shape, DType dtype) {
+  for (std::int64_t extent : shape) {
+    require<ShapeError>(extent >= 0, [&] { return message("empty: shape ", shape, " has a negative extent"); });
+  }
+  std::size_t bytes = 0;
+  const auto size = static_cast<std::size_t>(shape.size());
+  require<ShapeError>(!__builtin_mul_overflow(size, size_of(dtype), &bytes), [&] {
+    return message("empty: shape ", shape, " of ", dtype, " has more bytes than can be counted");
+  });
+  return bytes;
+}
+
+/// Host values as a contiguous array: pinned if a GPU is to read them and such memory is free, so that they are
+/// copied once. They are copied before this returns, or by a task from a copy of their own.
+NDArray take_values(Engine& engine, const void* values, DType from, const Shape& shape, bool pinned, SourceLocation s) {
+  NDArray taken = detail::make_empty(engine, shape, {.dtype = from, .pinned = pinned});
+  const detail::ArrayObject& object = *taken.object();
+  const std::size_t bytes = bytes_of(shape, from);
+  if (object.buffer->fresh()) {
+    std::memcpy(object.data(), values, bytes);
+    return taken;
+  }
+  // A GPU may still use the memory: only a task may write there.
+  auto copied = std::make_unique<std::byte[]>(bytes);
+  std::memcpy(copied.get(), values, bytes);
+  engine.push(
+      {.name = "from_values", .access = {detail::access_to_write(object)}, .bytes = 2 * bytes},
+      [to = object.data(), bytes, held = std::move(copied)] { std::memcpy(to, held.get(), bytes); },
+      s);
+  return taken;
+}
+
+}  // namespace
+
+namespace detail {
+
+NDArray make_empty(Engine& engine, const Shape& shape, const ArrayOptions& options) {
+  const std::size_t bytes = bytes_of(shape, options.dtype);
+  require<ValueError>(!options.pinned || options.device.is_cpu(), [&] {
+    return message("empty: pinned memory belongs to the CPU, not to ", options.device);
+  });
+  require<DeviceError>(options.device.is_gpu() || options.device.index == 0, [&] {
+    return message("empty: there is no ", options.device, "; the one CPU device is ", cpu());
+  });
+  const bool pinned = options.pinned && num_gpus() > 0;
+  const MemoryKind kind = options.device.is_gpu() ? MemoryKind::device : pinned ? MemoryKind::pinned : MemoryKind::host;
+  Pool& pool = Storage::of(engine).pool(options.device, kind);
+  Buffer* buffer = Buffer::create(engine, pool.acquire(bytes));
+  return make_array(buffer, options.dtype, options.device, shape, contiguous_strides(shape), 0);
+}
+
+}  // namespace detail
+
+NDArray empty(const Shape& shape, const ArrayOptions& options) {
+  return detail::make_empty(Engine::current(), shape, options);
+}
+
+NDArray full(const Shape& shape, Scalar value, const ArrayOptions& options, SourceLocation site) {
+  NDArray made = empty(shape, options);
+  fill(made, value, site);
+  return made;
+}
+
+NDArray zeros(const Shape& shape, const ArrayOptions& options, SourceLocation site) {
+  return full(shape, 0, options, site);
+}
+
+NDArray ones(const Shape& shape, const ArrayOptions& options, SourceLocation site) {
+  return full(shape, 1, options, site);
+}
+
+NDArray empty_like(const NDArray& array) {
+  const detail::ArrayObject& like = detail::object_of(array, "empty_like");
+  return detail::make_empty(array.engine(), like.shape, {.dtype = like.dtype, .device = like.device});
+}
+
+NDArray zeros_like(const NDArray& array, SourceLocation site) {
+  NDArray made = empty_like(array);
+  fill(made, 0, site);
+  return made;
+}
+
+NDArray ones_like(const NDArray& array, SourceLocation site) {
+  NDArray made = empty_like(array);
+  fill(made, 1, site);
+  return made;
+}
+
+NDArray arange(double start, double stop, double step, const ArrayOptions& options, SourceLocation site) {
+  require<ValueError>(std::isfinite(start) && std::isfinite(stop) && std::isfinite(step) && step != 0, [&] {
+    return message("arange: from ", start, " to ", stop, " in steps of ", step, " is not a finite range");
+  });
+  const double count = std::max(0.0, std::ceil((stop - start) / step));
+  require<ValueError>(
+      count < 0x1p62, [&] { return message("arange: ", count, " elements are more than can be counted"); });
+  const Shape shape{static_cast<std::int64_t>(count)};
+  NDArray host = empty(shape, {.dtype = options.dtype, .pinned = options.pinned || options.device.is_gpu()});
+  const detail::ArrayObject& object = *host.object();
+  if (object.size > 0) {
+    host.engine().push(
+        {.name = "arange", .access = {detail::access_to_write(object)}},
+        [to = object.data(), type = object.dtype, n = object.size, start, step] {
+          by_dtype(type, [&]<class T>() {
+            parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
+              for (std::int64_t i = begin; i < end; ++i)
+                reinterpret_cast<T*>(to)[i] = detail::convert<T>(start + static_cast<double>(i) * step);
+            });
+          });
+        },
+        site);
+  }
+  if (options.device.is_cpu())
+    return host;
+  NDArray made = empty(shape, options);
+  copy_into(host, made, site);
+  return made;
+}
+
+NDArray from_values(
+    const void* values,
+    DType from,
+    std::int64_t n,
+    const Shape& shape,
+    const ArrayOptions& options,
+    SourceLocation site) {
+  require<ShapeError>(
+      n >= 0 && shape.size() == n, [&] { return message("array: ", n, " values do not fill shape ", shape); });
+  if (n == 0)
+    return empty(shape, options);
+  const bool whole = from == options.dtype && options.device.is_cpu();
+  NDArray taken =
+      take_values(Engine::current(), values, from, shape, whole ? options.pinned : options.device.is_gpu(), site);
+  if (whole)
+    return taken;
+  NDArray made = empty(shape, options);
+  copy_into(taken, made, site);
+  return made;
+}
+
+}  // namespace sluice

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstring>
+
+#include <sluice/ndarray/convert.h>
+#include <sluice/ndarray/detail/copy_kernels.h>
+
+namespace sluice::detail {
+
+/// Elements that a thread takes at least.
+inline constexpr std::int64_t k_copy_grain = 32768;
+
+template <class To, class From>
+void cast_run(To* to, std::int64_t to_step, const From* from, std::int64_t from_step, std::int64_t count) {
+  if (to_step == 1 && from_step == 1) {
+    if constexpr (std::same_as<To, From>) {
+      std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(To));
+    } else {
+      for (std::int64_t i = 0; i < count; ++i)
+        to[i] = convert<To>(from[i]);
+    }
+  } else if (to_step == 1 && from_step == 0) {
+    const To value = convert<To>(from[0]);
+    for (std::int64_t i = 0; i < count; ++i)
+      to[i] = value;
+  } else {
+    for (std::int64_t i = 0; i < count; ++i)
+      to[i * to_step] = convert<To>(from[i * from_step]);
+  }
+}
+
+template <class To, class From>
+void cast_plan(const CopyPlan& plan, void* to, const void* from) {
+  To* const target = static_cast<To*>(to);
+  const From* const source = static_cast<const From*>(from);
+  for_each_run(plan, k_copy_grain, [=](const StridedRun<2>& run) {
+    cast_run(target + run.offset[0], run.step[0], source + run.offset[1], run.step[1], run.count);
+  });
+}
+
+template <class To>
+CpuCast cast_from(DType from) noexcept {
+  return by_source_type(from, []<class From>() -> CpuCast { return &cast_plan<To, From>; });
+}
+
+}  // namespace sluice::detail

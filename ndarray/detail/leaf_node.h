@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/detail/array_object.h>
+
+namespace sluice::detail {
+
+/// Where the tape ends: a variable. Shares the variable's state, not the array, so that neither owns itself.
+class LeafNode final : public autograd::Node {
+ public:
+  LeafNode(const ArrayObject& array, std::shared_ptr<autograd::Variable> variable)
+      : Node("variable", {}), variable_(std::move(variable)) {
+    outputs.push_back({array.shape, array.dtype, array.device});
+  }
+  std::vector<NDArray> pull(std::span<const NDArray>) override { return {}; }
+  void release_saved() noexcept override {}
+
+  /// Takes the gradient as the variable's request says. `keep_graph`: it was recorded and stays on the tape.
+  void deposit(NDArray gradient, bool keep_graph);
+
+ private:
+  std::shared_ptr<autograd::Variable> variable_;
+};
+
+}  // namespace sluice::detail

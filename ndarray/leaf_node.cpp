@@ -1,0 +1,40 @@
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/leaf_node.h>
+
+namespace sluice::detail {
+namespace {
+
+/// Nobody else sees the gradient, and it looks as the array that is to hold it: its buffer can change owner.
+bool can_move(const ArrayObject& gradient, const ArrayObject& held) noexcept {
+  return gradient.references.load(std::memory_order_acquire) == 1 && gradient.buffer->use_count() == 1 &&
+         gradient.buffer != held.buffer && covers_buffer(gradient) && covers_buffer(held) && is_contiguous(gradient) &&
+         gradient.dtype == held.dtype && gradient.device == held.device;
+}
+
+}  // namespace
+
+void LeafNode::deposit(NDArray gradient, bool keep_graph) {
+  autograd::Variable& variable = *variable_;
+  if (variable.req == GradReq::add) {
+    if (keep_graph) {
+      variable.grad = add_gradients(variable.grad, gradient);
+    } else {
+      accumulate_gradient(variable.grad, gradient);
+    }
+    return;
+  }
+  if (keep_graph) {
+    variable.grad = std::move(gradient);
+    return;
+  }
+  ArrayObject& from = *gradient.object();
+  ArrayObject& held = *variable.grad.object();
+  if (can_move(from, held)) {
+    std::swap(from.buffer, held.buffer);
+    std::swap(from.offset, held.offset);
+  } else {
+    copy_into(gradient, variable.grad);
+  }
+}
+
+}  // namespace sluice::detail

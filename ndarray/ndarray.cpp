@@ -1,0 +1,99 @@
+// What an array knows of itself, and reading its values.
+#include <memory>
+
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/ndarray/ndarray.h>
+
+namespace sluice {
+
+namespace detail {
+
+bool is_contiguous(const ArrayObject& array) noexcept {
+  if (array.size <= 1)
+    return true;
+  std::int64_t expected = 1;
+  for (int axis = array.shape.ndim() - 1; axis >= 0; --axis) {
+    if (array.shape[axis] == 1)
+      continue;
+    if (array.strides[axis] != expected)
+      return false;
+    expected *= array.shape[axis];
+  }
+  return true;
+}
+
+}  // namespace detail
+
+using detail::object_of;
+
+const Shape& NDArray::shape() const {
+  return object_of(*this, "shape").shape;
+}
+const Shape& NDArray::strides() const {
+  return object_of(*this, "strides").strides;
+}
+std::int64_t NDArray::size() const {
+  return object_of(*this, "size").size;
+}
+DType NDArray::dtype() const {
+  return object_of(*this, "dtype").dtype;
+}
+Device NDArray::device() const {
+  return object_of(*this, "device").device;
+}
+Engine& NDArray::engine() const {
+  const detail::ArrayObject& object = object_of(*this, "engine");
+  return object.buffer != nullptr ? object.buffer->engine() : Engine::current();
+}
+bool NDArray::is_contiguous() const {
+  return detail::is_contiguous(object_of(*this, "is_contiguous"));
+}
+
+void NDArray::wait_to_read() const {
+  const detail::ArrayObject& object = object_of(*this, "wait_to_read");
+  engine().wait(read(object.buffer->var()));
+}
+
+void NDArray::wait_to_write() const {
+  const detail::ArrayObject& object = object_of(*this, "wait_to_write");
+  engine().wait(write(object.buffer->var()));
+}
+
+void NDArray::read_out(void* to, DType dtype, std::int64_t n) const {
+  const detail::ArrayObject& object = object_of(*this, "read_out");
+  require<ShapeError>(object.size == n, [&] {
+    return message("read_out: an array of shape ", object.shape, " has ", object.size, " elements, not ", n);
+  });
+  Engine& mine = engine();
+  const EngineScope scope(mine);
+  NDArray host = *this;
+  if (object.device.is_gpu() && n > 0) {
+    const DType wire = size_of(dtype) <= size_of(object.dtype) ? dtype : object.dtype;
+    host = detail::make_empty(mine, object.shape, {.dtype = wire, .pinned = true});
+    copy_into(*this, host);
+  }
+  const detail::ArrayObject& source = *host.object();
+  mine.wait(read(source.buffer->var()));
+  if (n == 0)
+    return;
+  const Shape packed = contiguous_strides(source.shape);
+  const auto plan = detail::plan_strided<2>(source.shape, {&packed, &source.strides});
+  detail::cast_on_cpu(plan, to, dtype, source.data(), source.dtype);
+}
+
+template <>
+SLUICE_API std::vector<bool> NDArray::to_vector<bool>() const {
+  const auto n = static_cast<std::size_t>(size());
+  const auto values = std::make_unique<bool[]>(n);
+  read_out(values.get(), DType::bool_, size());
+  return std::vector<bool>(values.get(), values.get() + n);
+}
+
+NDArray NDArray::detach() const {
+  const detail::ArrayObject& object = object_of(*this, "detach");
+  return detail::make_view(*this, object.shape, object.strides, object.offset);
+}
+
+}  // namespace sluice
