@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""The C++ examples of README.md compile: check_readme.py ROOT COMPILER [flags]."""
+import re
+import subprocess
+import sys
+
+import checker
+
+
+def examples(text):
+    """(line, source) of each ```cpp block."""
+    for match in re.finditer(r"^```cpp\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        yield text.count("\n", 0, match.start()) + 2, match.group(1)
+
+
+def check_with(root, compiler):
+    found, number = [], 0
+    for line, source in examples(checker.read(root, "README.md")):
+        number += 1
+        run = subprocess.run([*compiler, "-fsyntax-only", "-x", "c++", "-"], input=source, capture_output=True, text=True)
+        if run.returncode != 0:
+            found.append(f"README.md:{line}: {run.stderr}")
+    return found if number > 0 else ["README.md has no C++ example"]
+
+
+PLANTS = [
+    ("an example that does not compile", {"README.md": "```cpp\nint main() { return nothing; }\n```\n"}, "README.md:2"),
+    ("no example", {"README.md": "Nothing here.\n"}, "no C++ example"),
+]
+CLEAN = {"README.md": "# A\n```cpp\n#include <vector>\nint main() {}\n```\n"}
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        offences = check_with(sys.argv[1], sys.argv[2:])
+        print("\n".join([*offences, f"{len(offences)} offences"]))
+        sys.exit(1 if offences else 0)
+    checker.main(lambda root: check_with(root, ["c++", "-std=c++20"]), PLANTS, CLEAN)
