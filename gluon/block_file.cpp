@@ -1,0 +1,82 @@
+#include <map>
+
+#include <sluice/engine/error.h>
+#include <sluice/gluon/block.h>
+#include <sluice/ndarray/file.h>
+
+namespace sluice::gluon {
+
+namespace {
+
+using Arrays = std::map<std::string, NDArray>;
+
+void check_value(
+    const std::string& file,
+    const std::string& name,
+    const Parameter& parameter,
+    const NDArray& value,
+    const LoadOptions& options) {
+  const Shape& shape = parameter.shape();
+  bool fits = shape.ndim() == value.ndim();
+  for (int axis = 0; fits && axis < shape.ndim(); ++axis)
+    fits = shape[axis] == 0 || shape[axis] == value.shape()[axis];
+  require<ShapeError>(
+      fits, [&] { return message(file, ": '", name, "' has shape ", value.shape(), ", the network's has ", shape); });
+  require<DTypeError>(options.cast_dtype || value.dtype() == parameter.dtype(), [&] {
+    return message(
+        file, ": '", name, "' is ", value.dtype(), ", the network's is ", parameter.dtype(), "; cast_dtype casts it");
+  });
+}
+
+void check_names(
+    const std::string& file, const Arrays& arrays, const ParameterDict& parameters, const LoadOptions& options) {
+  for (const auto& [name, parameter] : parameters) {
+    require(options.allow_missing || arrays.contains(name), [&] {
+      return message(file, ": has no parameter '", name, "', which the network has (allow_missing lets it be)");
+    });
+  }
+  for (const auto& [name, array] : arrays) {
+    require(options.ignore_extra || parameters.contains(name), [&] {
+      return message(
+          file,
+          ": has a parameter '",
+          name,
+          "', which the network lacks (ignore_extra skips it); it has ",
+          parameters.names());
+    });
+  }
+}
+
+}  // namespace
+
+void Block::save_parameters(const std::filesystem::path& path) const {
+  Arrays arrays;
+  for (const auto& [name, parameter] : collect_params()) {
+    require(parameter.is_initialized(), [&] {
+      return message("save_parameters: parameter '", name, "' has no value yet");
+    });
+    arrays.emplace(name, parameter.data());
+  }
+  save(path, arrays);
+}
+
+void Block::load_parameters(const std::filesystem::path& path, const LoadOptions& options) {
+  const std::string file = path.string();
+  const Arrays arrays = load(path);
+  const ParameterDict parameters = collect_params();
+  check_names(file, arrays, parameters, options);
+  for (const auto& [name, parameter] : parameters) {
+    if (const auto found = arrays.find(name); found != arrays.end())
+      check_value(file, name, parameter, found->second, options);
+  }
+  for (const auto& [name, parameter] : parameters) {
+    const auto found = arrays.find(name);
+    if (found == arrays.end())
+      continue;
+    parameter.set_data(found->second);
+    if (options.device)
+      parameter.to(*options.device);
+  }
+}
+
+}  // namespace sluice::gluon

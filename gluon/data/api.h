@@ -1,0 +1,7 @@
+#pragma once
+
+#include <sluice/gluon/data/dataset.h>
+#include <sluice/gluon/data/idx.h>
+#include <sluice/gluon/data/loader.h>
+#include <sluice/gluon/data/transform.h>
+#include <sluice/gluon/data/vision.h>

@@ -1,0 +1,161 @@
+#include <deque>
+#include <span>
+
+#include <sluice/engine/engine.h>
+#include <sluice/engine/error.h>
+#include <sluice/gluon/data/loader.h>
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/array_object.h>
+
+namespace sluice::gluon::data {
+
+namespace {
+
+// SplitMix64 (Steele, Lea and Flood, 2014): spreads any seed well enough to shuffle by.
+class Shuffler {
+ public:
+  explicit Shuffler(std::uint64_t seed, std::uint64_t stream) : state_(seed) { state_ = next() ^ stream; }
+
+  void shuffle(std::vector<std::int64_t>& items) {
+    for (std::size_t i = items.size(); i > 1; --i)
+      std::swap(items[i - 1], items[below(i)]);
+  }
+
+ private:
+  std::uint64_t next() {
+    std::uint64_t z = state_ += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  // The high half of a 64 x 64 bit product: even to within n / 2^64.
+  std::size_t below(std::uint64_t n) {
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<std::size_t>((static_cast<Wide>(next()) * n) >> 64);
+  }
+
+  std::uint64_t state_;
+};
+
+NDArray empty_batch(std::size_t samples, const ArraySpec& spec, Device device) {
+  Shape shape = spec.shape;
+  shape.insert(0, static_cast<std::int64_t>(samples));
+  return empty(shape, {.dtype = spec.dtype, .device = cpu(), .pinned = device.is_gpu()});
+}
+
+NDArray moved(const NDArray& host, Device device) {
+  if (device.is_cpu())
+    return host;
+  NDArray there = empty(host.shape(), {.dtype = host.dtype(), .device = device});
+  copy_into(host, there);
+  return there;
+}
+
+}  // namespace
+
+struct DataLoader::Iterator::Epoch {
+  std::shared_ptr<const detail::AnyDataset> dataset;
+  DataLoaderOptions options;
+  std::shared_ptr<const std::vector<std::int64_t>> order;
+  std::size_t next = 0;  // the first index of `order` that no batch was made of yet
+  std::deque<Batch> ready;
+
+  void prepare();
+  void fill() {
+    while (next < order->size() && ready.size() <= static_cast<std::size_t>(options.prefetch))
+      prepare();
+  }
+};
+
+// Pushes the task that makes the next batch, and its way to the device.
+void DataLoader::Iterator::Epoch::prepare() {
+  const std::size_t n = std::min(order->size() - next, static_cast<std::size_t>(options.batch_size));
+  const NDArray data = empty_batch(n, dataset->data_spec(), options.device);
+  const NDArray label = empty_batch(n, dataset->label_spec(), options.device);
+  const std::vector<NDArray> sources = dataset->sources();
+  Task task{.name = "DataLoader"};
+  for (const NDArray* made : {&data, &label}) {
+    sluice::detail::Buffer* buffer = made->object()->buffer;
+    task.access.push_back(out(buffer->var()));
+    buffer->raise_version();
+  }
+  for (const NDArray& source : sources) {
+    for (const auto& region : source.object()->buffer->regions())
+      task.access.push_back(read(region.var));
+  }
+  // The arrays' memory outlives the task by their Vars; the body keeps only addresses of them.
+  std::byte *data_to = data.object()->data(), *label_to = label.object()->data();
+  Engine::current().push(task, [dataset = dataset, order = order, first = next, n, data_to, label_to] {
+    dataset->read(
+        std::span(*order).subspan(first, n),
+        detail::batch_view(data_to, n, dataset->data_spec()),
+        detail::batch_view(label_to, n, dataset->label_spec()));
+  });
+  ready.push_back({moved(data, options.device), moved(label, options.device)});
+  next += n;
+}
+
+const Batch& DataLoader::Iterator::operator*() const {
+  return epoch_->ready.front();
+}
+
+DataLoader::Iterator& DataLoader::Iterator::operator++() {
+  epoch_->ready.pop_front();
+  epoch_->fill();
+  return *this;
+}
+
+bool DataLoader::Iterator::operator==(std::default_sentinel_t) const noexcept {
+  return epoch_->ready.empty();
+}
+
+DataLoader::DataLoader(std::shared_ptr<const detail::AnyDataset> dataset, DataLoaderOptions options)
+    : dataset_(std::move(dataset)), options_(std::move(options)) {
+  require(dataset_ != nullptr, [] { return "DataLoader: the dataset is null"; });
+  num_samples_ = dataset_->size();
+  require(num_samples_ >= 1, [] { return "DataLoader: the dataset is empty"; });
+  require(options_.batch_size >= 1, [&] { return message("DataLoader: batch_size is ", options_.batch_size); });
+  require(options_.prefetch >= 0, [&] { return message("DataLoader: prefetch is ", options_.prefetch); });
+  const std::string& last = options_.last_batch;
+  require(last == "keep" || last == "discard" || last == "rollover", [&] {
+    return message("DataLoader: last_batch is '", last, "', it can be 'keep', 'discard' or 'rollover'");
+  });
+}
+
+std::int64_t DataLoader::size() const noexcept {
+  const std::int64_t samples = num_samples_ + static_cast<std::int64_t>(carried_.size());
+  const bool keep = options_.last_batch == "keep";
+  return (samples + (keep ? options_.batch_size - 1 : 0)) / options_.batch_size;
+}
+
+std::vector<std::int64_t> DataLoader::next_order() {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(num_samples_));
+  for (std::size_t i = 0; i < order.size(); ++i)
+    order[i] = static_cast<std::int64_t>(i);
+  if (options_.shuffle) {
+    RandomBlock random{.seed = options_.seed.value_or(0), .offset = static_cast<std::uint64_t>(epochs_)};
+    if (!options_.seed)
+      random = Engine::current().take_random(1);
+    Shuffler(random.seed, random.offset).shuffle(order);
+  }
+  ++epochs_;
+  if (options_.last_batch == "keep")
+    return order;
+  order.insert(order.begin(), carried_.begin(), carried_.end());
+  const std::size_t full = order.size() - order.size() % static_cast<std::size_t>(options_.batch_size);
+  if (options_.last_batch == "rollover")
+    carried_.assign(order.begin() + static_cast<std::ptrdiff_t>(full), order.end());
+  order.resize(full);
+  return order;
+}
+
+DataLoader::Iterator DataLoader::begin() {
+  auto epoch = std::make_shared<Iterator::Epoch>();
+  epoch->dataset = dataset_;
+  epoch->options = options_;
+  epoch->order = std::make_shared<const std::vector<std::int64_t>>(next_order());
+  epoch->fill();
+  return Iterator(std::move(epoch));
+}
+
+}  // namespace sluice::gluon::data

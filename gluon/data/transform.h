@@ -1,0 +1,138 @@
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <sluice/engine/export.h>
+#include <sluice/engine/parallel.h>
+#include <sluice/ndarray/dtype.h>
+#include <sluice/operator/operator.h>
+
+namespace sluice::gluon::data {
+
+/// A function of one sample in host memory, run on worker threads:
+///  - `output_spec(in)`: shape and type of the result for a sample of shape and type `in`; throws ShapeError or
+///    DTypeError for samples it does not take;
+///  - `transform(in, out)`: reads one contiguous sample and writes one; const, callable from several threads.
+/// It may also have `apply_batch(rows, in, out)`: the same for a batch whose samples stand at the addresses `rows`.
+template <class T>
+concept SampleTransform = std::copy_constructible<T> &&
+    requires(const T& transform, const ArraySpec& spec, const TensorView& view) {
+  { transform.output_spec(spec) } -> std::convertible_to<ArraySpec>;
+  transform(view, view);
+};
+
+namespace detail {
+
+inline std::size_t bytes_of(const ArraySpec& spec) {
+  return static_cast<std::size_t>(spec.shape.size()) * size_of(spec.dtype);
+}
+/// One sample at `data`.
+SLUICE_API TensorView sample_view(const void* data, const ArraySpec& spec);
+/// `samples` samples one after the other.
+SLUICE_API TensorView batch_view(void* data, std::size_t samples, const ArraySpec& spec);
+/// The samples of a batch: shape without the first axis.
+SLUICE_API ArraySpec spec_of_sample(const TensorView& batch);
+/// Below that many bytes a sample group is not worth another thread.
+inline constexpr std::int64_t k_bytes_a_thread = 1 << 17;
+
+/// Calls one(row, destination) for every sample of a batch, large batches on several workers.
+template <class One>
+void for_each_sample(std::span<const void* const> rows, const TensorView& out, const One& one) {
+  const ArraySpec spec = spec_of_sample(out);
+  const std::size_t stride = bytes_of(spec);
+  const auto grain = std::max<std::int64_t>(1, k_bytes_a_thread / static_cast<std::int64_t>(stride + 1));
+  parallel_for(static_cast<std::int64_t>(rows.size()), grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      one(rows[static_cast<std::size_t>(i)], static_cast<std::byte*>(out.data) + static_cast<std::size_t>(i) * stride);
+  });
+}
+
+}  // namespace detail
+
+/// Transforms the samples at `rows`, of shape and type `in`, into the batch `out`.
+template <SampleTransform T>
+void apply_to_batch(const T& transform, std::span<const void* const> rows, const ArraySpec& in, const TensorView& out) {
+  if constexpr (requires { transform.apply_batch(rows, in, out); }) {
+    transform.apply_batch(rows, in, out);
+  } else {
+    const ArraySpec result = detail::spec_of_sample(out);
+    detail::for_each_sample(rows, out, [&](const void* row, void* to) {
+      transform(detail::sample_view(row, in), detail::sample_view(to, result));
+    });
+  }
+}
+
+/// One transform after another (Gluon's transforms.Compose). A sample passes through all of them while it is in the
+/// cache: a batch is read once and written once.
+template <SampleTransform... Ts>
+class Compose {
+ public:
+  static_assert(sizeof...(Ts) > 0, "Compose needs a transform");
+  explicit Compose(Ts... transforms) : transforms_(std::move(transforms)...) {}
+
+  ArraySpec output_spec(const ArraySpec& in) const { return spec_after<sizeof...(Ts)>(in); }
+  void operator()(const TensorView& in, const TensorView& out) const { run<0>(in, out); }
+
+ private:
+  template <std::size_t N>
+  ArraySpec spec_after(const ArraySpec& in) const {
+    if constexpr (N == 0) {
+      return in;
+    } else {
+      return std::get<N - 1>(transforms_).output_spec(spec_after<N - 1>(in));
+    }
+  }
+  template <std::size_t I>
+  void run(const TensorView& in, const TensorView& out) const {
+    if constexpr (I + 1 == sizeof...(Ts)) {
+      std::get<I>(transforms_)(in, out);
+    } else {
+      const ArraySpec spec = std::get<I>(transforms_).output_spec({.shape = in.shape, .dtype = in.dtype});
+      static thread_local std::vector<std::byte> scratch;  // one a step of the chain
+      scratch.resize(detail::bytes_of(spec));
+      const TensorView between = detail::sample_view(scratch.data(), spec);
+      std::get<I>(transforms_)(in, between);
+      run<I + 1>(between, out);
+    }
+  }
+
+  std::tuple<Ts...> transforms_;
+};
+
+}  // namespace sluice::gluon::data
+
+namespace sluice::gluon::data::vision {
+
+/// Images (H, W, C) of uint8 to (C, H, W) of float32, divided by 255 (Gluon's transforms.ToTensor).
+class SLUICE_API ToTensor {
+ public:
+  /// Throws DTypeError unless `in` is uint8, ShapeError unless it has three axes.
+  ArraySpec output_spec(const ArraySpec& in) const;
+  void operator()(const TensorView& in, const TensorView& out) const;
+  void apply_batch(std::span<const void* const> rows, const ArraySpec& in, const TensorView& out) const;
+};
+
+/// (x - mean[c]) / std[c] for images (C, H, W) of float32 (Gluon's transforms.Normalize); one value serves all
+/// channels.
+class SLUICE_API Normalize {
+ public:
+  /// Throws ValueError unless the lists have one length, at least 1, and every std is positive.
+  Normalize(std::vector<double> mean, std::vector<double> std);
+  Normalize(double mean, double std) : Normalize(std::vector<double>{mean}, std::vector<double>{std}) {}
+  /// Throws DTypeError unless `in` is float32, ShapeError unless it is (C, H, W) with as many channels.
+  ArraySpec output_spec(const ArraySpec& in) const;
+  void operator()(const TensorView& in, const TensorView& out) const;
+
+ private:
+  std::vector<float> mean_, std_;
+};
+
+}  // namespace sluice::gluon::data::vision

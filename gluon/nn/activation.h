@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <sluice/gluon/block.h>
+
+namespace sluice::gluon::nn {
+
+namespace detail {
+using ActivationFunction = NDArray (*)(const NDArray& x, SourceLocation site);
+/// The function of that name, null for "". Throws ValueError that lists the names.
+SLUICE_API ActivationFunction activation_function(std::string_view name);
+}  // namespace detail
+
+/// An elementwise function by name: "relu", "sigmoid", "tanh", "softrelu" (log(1 + exp(x))), "softsign", "gelu",
+/// "silu" (Gluon's nn.Activation).
+class SLUICE_API Activation : public Block {
+ public:
+  /// Throws ValueError for an unknown name.
+  explicit Activation(std::string_view name);
+  NDArray forward(const NDArray& x) override;
+
+ private:
+  detail::ActivationFunction function_;
+};
+
+}  // namespace sluice::gluon::nn

@@ -1,0 +1,16 @@
+#include <utility>
+
+#include <sluice/engine/error.h>
+#include <sluice/gluon/nn/basic.h>
+
+namespace sluice::gluon::nn {
+
+Dropout::Dropout(double rate) : rate_(rate) {
+  require(rate >= 0 && rate <= 1, [&] { return message("nn::Dropout: rate ", rate, " is not within [0, 1]"); });
+}
+
+Lambda::Lambda(std::function<NDArray(const NDArray&)> function) : function_(std::move(function)) {
+  require(static_cast<bool>(function_), [] { return "nn::Lambda: the function is empty"; });
+}
+
+}  // namespace sluice::gluon::nn

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+
+#include <sluice/gluon/block.h>
+#include <sluice/operator/random/dropout.h>
+
+namespace sluice::gluon::nn {
+
+/// In training (autograd::is_training()): zero with probability `rate`, else x / (1 - rate). Otherwise x itself.
+class SLUICE_API Dropout : public Block {
+ public:
+  /// Throws ValueError unless 0 <= rate <= 1.
+  explicit Dropout(double rate);
+  NDArray forward(const NDArray& x) override { return dropout(x, rate_); }
+
+ private:
+  double rate_;
+};
+
+/// (N, ...) to (N, rest): a view where strides allow.
+class SLUICE_API Flatten : public Block {
+ public:
+  NDArray forward(const NDArray& x) override { return x.flatten(); }
+};
+
+/// Any function of one array as a layer (Gluon's nn.Lambda): `nn::Lambda([](const NDArray& x) { return exp(x); })`.
+class SLUICE_API Lambda : public Block {
+ public:
+  /// Throws ValueError for an empty function.
+  explicit Lambda(std::function<NDArray(const NDArray&)> function);
+  NDArray forward(const NDArray& x) override { return function_(x); }
+
+ private:
+  std::function<NDArray(const NDArray&)> function_;
+};
+
+}  // namespace sluice::gluon::nn

@@ -1,0 +1,72 @@
+#include <sluice/engine/error.h>
+#include <sluice/gluon/nn/conv.h>
+
+namespace sluice::gluon::nn {
+
+namespace {
+
+// Checked before the parameters are declared: their shapes are divided by the groups.
+std::int64_t channels_a_group(std::int64_t channels, const Size2D& kernel, const Conv2DOptions& options) {
+  const std::int64_t groups = options.groups, in = options.in_channels;
+  require(groups >= 1 && channels >= 1 && channels % groups == 0 && in >= 0 && in % groups == 0, [&] {
+    return message(
+        "nn::Conv2D: ", channels, " channels and ", in, " in_channels do not divide into ", groups, " groups");
+  });
+  require(kernel.height >= 1 && kernel.width >= 1, [&] {
+    return message("nn::Conv2D: kernel_size is (", kernel.height, ", ", kernel.width, ")");
+  });
+  const Size2D &stride = options.strides, &pad = options.padding, &dilation = options.dilation;
+  require(stride.height >= 1 && stride.width >= 1 && dilation.height >= 1 && dilation.width >= 1, [&] {
+    return message(
+        "nn::Conv2D: strides (",
+        stride.height,
+        ", ",
+        stride.width,
+        ") and dilation (",
+        dilation.height,
+        ", ",
+        dilation.width,
+        ") must be >= 1");
+  });
+  require(pad.height >= 0 && pad.width >= 0, [&] {
+    return message("nn::Conv2D: padding is (", pad.height, ", ", pad.width, ")");
+  });
+  return in / groups;
+}
+
+}  // namespace
+
+Conv2D::Conv2D(std::int64_t channels, Size2D kernel_size, Conv2DOptions options)
+    : window_{
+          .stride = options.strides.shape(),
+          .pad = options.padding.shape(),
+          .dilation = options.dilation.shape(),
+          .groups = options.groups},
+      activation_(detail::activation_function(options.activation)),
+      weight_(parameter(
+          "weight",
+          {.shape = {channels, channels_a_group(channels, kernel_size, options), kernel_size.height, kernel_size.width},
+           .dtype = options.dtype,
+           .init = options.weight_initializer})),
+      bias_(
+          options.use_bias
+              ? &parameter("bias", {.shape = {channels}, .dtype = options.dtype, .init = options.bias_initializer})
+              : nullptr) {}
+
+NDArray Conv2D::forward(const NDArray& x) {
+  if (!weight_.is_initialized()) [[unlikely]] {
+    require<ShapeError>(
+        x.ndim() == 4, [&] { return message("nn::Conv2D: the input has shape ", x.shape(), ", not (N, C, H, W)"); });
+    const std::int64_t in = x.shape()[1];
+    require<ShapeError>(in >= 1 && in % window_.groups == 0, [&] {
+      return message("nn::Conv2D: ", in, " channels do not divide into ", window_.groups, " groups");
+    });
+    Shape shape = weight_.shape();
+    shape[1] = in / window_.groups;
+    weight_.complete(shape);
+  }
+  const NDArray y = convolution(x, weight_.data(), bias_ == nullptr ? NDArray() : bias_->data(), window_);
+  return activation_ == nullptr ? y : activation_(y, SourceLocation::current());
+}
+
+}  // namespace sluice::gluon::nn

@@ -1,0 +1,34 @@
+#include <sluice/engine/error.h>
+#include <sluice/gluon/nn/dense.h>
+#include <sluice/operator/matmul/matmul.h>
+
+namespace sluice::gluon::nn {
+
+Dense::Dense(std::int64_t units, DenseOptions options)
+    : units_(units),
+      flatten_(options.flatten),
+      fused_relu_(options.activation == "relu"),
+      activation_(fused_relu_ ? nullptr : detail::activation_function(options.activation)),
+      weight_(parameter(
+          "weight", {.shape = {units, options.in_units}, .dtype = options.dtype, .init = options.weight_initializer})),
+      bias_(
+          options.use_bias
+              ? &parameter("bias", {.shape = {units}, .dtype = options.dtype, .init = options.bias_initializer})
+              : nullptr) {
+  require(units >= 1 && options.in_units >= 0, [&] {
+    return message("nn::Dense: units = ", units, " and in_units = ", options.in_units, " must be >= 1 and >= 0");
+  });
+}
+
+NDArray Dense::forward(const NDArray& x) {
+  if (!weight_.is_initialized()) [[unlikely]] {
+    require<ShapeError>(x.ndim() >= 1, [&] { return message("nn::Dense: the input has shape ", x.shape()); });
+    const std::int64_t in = !flatten_ ? x.shape().back() : x.shape()[0] == 0 ? 0 : x.size() / x.shape()[0];
+    weight_.complete({units_, in});
+  }
+  const NDArray bias = bias_ == nullptr ? NDArray() : bias_->data();
+  const NDArray y = dense(x, weight_.data(), bias, {.flatten = flatten_, .activation = fused_relu_ ? "relu" : ""});
+  return activation_ == nullptr ? y : activation_(y, SourceLocation::current());
+}
+
+}  // namespace sluice::gluon::nn

@@ -1,0 +1,18 @@
+#include <string>
+
+#include <sluice/gluon/nn/sequential.h>
+
+namespace sluice::gluon::nn {
+
+void Sequential::add(std::shared_ptr<Block> block) {
+  child(std::to_string(size()), std::move(block));
+}
+
+NDArray Sequential::forward(const NDArray& x) {
+  NDArray y = x;
+  for (std::size_t i = 0; i < size(); ++i)
+    y = child_at(i)(y);
+  return y;
+}
+
+}  // namespace sluice::gluon::nn

@@ -1,0 +1,258 @@
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include <sluice/engine/error.h>
+#include <sluice/gluon/parameter.h>
+#include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/array_object.h>
+
+namespace sluice::gluon {
+
+namespace {
+
+bool is_complete(const Shape& shape) {
+  return std::find(shape.begin(), shape.end(), 0) == shape.end();
+}
+
+struct Waiting {
+  init::Initializer init;
+  Device device;
+};
+
+}  // namespace
+
+struct Parameter::State {
+  std::string name;
+  ParameterOptions options;
+  NDArray data;
+  std::optional<Waiting> waiting;       // initialize() was called, the shape is missing
+  std::uint64_t used_grad_version = 0;  // of the gradient's buffer, when it was last used or made
+  const void* used_grad_buffer = nullptr;
+
+  [[noreturn]] void refuse(const char* call) const {
+    throw ValueError(
+        waiting ? message(
+                      call,
+                      ": the shape ",
+                      options.shape,
+                      " of parameter '",
+                      name,
+                      "' is not known yet; run the network forward once, or give the layer its input size")
+                : message(call, ": parameter '", name, "' is not initialised; call initialize() first"));
+  }
+  void check_shape(const Shape& shape) const {
+    bool fits = shape.ndim() == options.shape.ndim();
+    for (int axis = 0; fits && axis < shape.ndim(); ++axis)
+      fits = options.shape[axis] == 0 || options.shape[axis] == shape[axis];
+    require<ShapeError>(fits, [&] {
+      return message("parameter '", name, "' has shape ", options.shape, ", which ", shape, " does not fit");
+    });
+  }
+};
+
+Parameter::Parameter(std::string name, ParameterOptions options) : state_(std::make_shared<State>()) {
+  require(!name.empty(), [] { return "a parameter needs a name"; });
+  state_->name = std::move(name);
+  state_->options = std::move(options);
+}
+
+const std::string& Parameter::name() const noexcept {
+  return state_->name;
+}
+const Shape& Parameter::shape() const noexcept {
+  return state_->options.shape;
+}
+DType Parameter::dtype() const noexcept {
+  return state_->options.dtype;
+}
+GradReq Parameter::grad_req() const noexcept {
+  return state_->options.grad_req;
+}
+double Parameter::lr_mult() const noexcept {
+  return state_->options.lr_mult;
+}
+double Parameter::wd_mult() const noexcept {
+  return state_->options.wd_mult;
+}
+void Parameter::set_lr_mult(double factor) const {
+  state_->options.lr_mult = factor;
+}
+void Parameter::set_wd_mult(double factor) const {
+  state_->options.wd_mult = factor;
+}
+
+void Parameter::set_grad_req(GradReq req) const {
+  if (req == state_->options.grad_req)
+    return;
+  state_->options.grad_req = req;
+  if (is_initialized())
+    adopt(state_->data.detach());
+}
+
+// Makes `data` the parameter's array, a variable of its own if it is trained.
+void Parameter::adopt(NDArray data) const {
+  State& state = *state_;
+  state.data = std::move(data);
+  state.waiting.reset();
+  if (state.options.grad_req == GradReq::null)
+    return;
+  state.data.attach_grad(state.options.grad_req);
+  mark_grad_used();
+}
+
+void Parameter::initialize(const init::Initializer& fallback, Device device, bool force_reinit) const {
+  State& state = *state_;
+  if (is_initialized() && !force_reinit)
+    return;
+  const init::Initializer& init = state.options.init ? state.options.init : fallback;
+  require(static_cast<bool>(init), [&] { return message("parameter '", state.name, "' has no initialiser"); });
+  if (!is_complete(state.options.shape)) {
+    state.waiting = Waiting{init, device};
+    return;
+  }
+  autograd::PauseScope pause;
+  NDArray data = empty(state.options.shape, {.dtype = state.options.dtype, .device = device});
+  init(data);
+  adopt(std::move(data));
+}
+
+bool Parameter::is_initialized() const noexcept {
+  return state_->data.defined();
+}
+bool Parameter::is_deferred() const noexcept {
+  return state_->waiting.has_value();
+}
+
+void Parameter::complete(const Shape& shape) const {
+  State& state = *state_;
+  state.check_shape(shape);
+  state.options.shape = shape;
+  if (state.waiting && is_complete(shape)) {
+    const Waiting waiting = *state.waiting;
+    initialize(waiting.init, waiting.device);
+  }
+}
+
+const NDArray& Parameter::data() const {
+  if (!is_initialized()) [[unlikely]]
+    state_->refuse("data()");
+  return state_->data;
+}
+
+NDArray Parameter::grad() const {
+  if (!is_initialized())
+    state_->refuse("grad()");
+  require(grad_req() != GradReq::null, [&] {
+    return message("grad(): parameter '", name(), "' is not trained (its grad_req is null)");
+  });
+  return state_->data.grad();
+}
+
+Device Parameter::device() const {
+  if (is_initialized())
+    return state_->data.device();
+  if (!is_deferred())
+    state_->refuse("device()");
+  return state_->waiting->device;
+}
+
+void Parameter::set_data(const NDArray& value) const {
+  State& state = *state_;
+  state.check_shape(value.shape());
+  autograd::PauseScope pause;
+  if (is_initialized()) {
+    copy_into(value, state.data);
+    return;
+  }
+  const Device device = is_deferred() ? state.waiting->device : value.device();
+  NDArray data = empty(value.shape(), {.dtype = state.options.dtype, .device = device});
+  copy_into(value, data);
+  state.options.shape = value.shape();
+  adopt(std::move(data));
+}
+
+void Parameter::zero_grad() const {
+  if (grad_req() == GradReq::null || !is_initialized())
+    return;
+  state_->data.zero_grad();
+  mark_grad_used();  // zeros are no gradient
+}
+
+void Parameter::cast(DType dtype) const {
+  State& state = *state_;
+  if (dtype == state.options.dtype)
+    return;
+  require<DTypeError>(is_floating(dtype) || grad_req() == GradReq::null, [&] {
+    return message("cast: parameter '", name(), "' is trained and cannot be ", dtype);
+  });
+  state.options.dtype = dtype;
+  if (!is_initialized())
+    return;
+  autograd::PauseScope pause;
+  adopt(state.data.astype(dtype));
+}
+
+void Parameter::to(Device device) const {
+  State& state = *state_;
+  if (is_deferred()) {
+    state.waiting->device = device;
+    return;
+  }
+  if (data().device() == device)
+    return;
+  autograd::PauseScope pause;
+  adopt(state.data.to(device));
+}
+
+void Parameter::check_shared(const Parameter& other) const {
+  const Shape &mine = shape(), &theirs = other.shape();
+  bool fits = mine.ndim() == theirs.ndim();
+  for (int axis = 0; fits && axis < mine.ndim(); ++axis)
+    fits = mine[axis] == theirs[axis] || mine[axis] == 0 || theirs[axis] == 0;
+  require<ShapeError>(fits, [&] {
+    return message("parameter '", name(), "' of shape ", mine, " cannot share the one of shape ", theirs);
+  });
+}
+
+bool Parameter::grad_is_fresh() const {
+  const NDArray gradient = grad();
+  const detail::Buffer* buffer = gradient.object()->buffer;
+  return buffer != state_->used_grad_buffer || buffer->version() != state_->used_grad_version;
+}
+
+void Parameter::mark_grad_used() const {
+  const NDArray gradient = grad();
+  const detail::Buffer* buffer = gradient.object()->buffer;
+  state_->used_grad_buffer = buffer;
+  state_->used_grad_version = buffer->version();
+}
+
+void ParameterDict::insert(std::string name, Parameter parameter) {
+  require(!contains(name), [&] { return message("two parameters are called '", name, "'"); });
+  entries_.emplace_back(std::move(name), std::move(parameter));
+}
+
+const Parameter* ParameterDict::find(std::string_view name) const noexcept {
+  for (const Entry& entry : entries_) {
+    if (entry.first == name)
+      return &entry.second;
+  }
+  return nullptr;
+}
+
+const Parameter& ParameterDict::operator[](std::string_view name) const {
+  const Parameter* found = find(name);
+  require(found != nullptr, [&] { return message("no parameter is called '", name, "'; there are ", names()); });
+  return *found;
+}
+
+std::string ParameterDict::names() const {
+  std::string joined;
+  for (const Entry& entry : entries_)
+    joined += (joined.empty() ? "" : ", ") + entry.first;
+  return joined.empty() ? "none" : joined;
+}
+
+}  // namespace sluice::gluon

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <sluice/engine/export.h>
+#include <sluice/gluon/init.h>
+#include <sluice/ndarray/ndarray.h>
+
+namespace sluice::gluon {
+
+/// What a layer says of a parameter when it declares it.
+struct ParameterOptions {
+  Shape shape;  // an extent of 0 is not known yet: the first forward completes it
+  DType dtype = float32;
+  GradReq grad_req = GradReq::write;  // null: not trained (running statistics)
+  init::Initializer init = {};        // empty: the one that initialize() is given
+  double lr_mult = 1;                 // factors on the optimizer's learning rate and weight decay
+  double wd_mult = 1;
+};
+
+/// A weight of a layer: a name, an array and its gradient. A handle: copies name the same parameter, which is how
+/// layers share weights. Nothing here blocks; one thread at a time may change a parameter.
+class SLUICE_API Parameter {
+ public:
+  /// Throws ValueError for an empty name.
+  Parameter(std::string name, ParameterOptions options);
+
+  /// The name inside its layer ("weight").
+  const std::string& name() const noexcept;
+  /// Extents that are not known yet are 0.
+  const Shape& shape() const noexcept;
+  DType dtype() const noexcept;
+  GradReq grad_req() const noexcept;
+  void set_grad_req(GradReq req) const;
+  double lr_mult() const noexcept;
+  double wd_mult() const noexcept;
+  void set_lr_mult(double factor) const;
+  void set_wd_mult(double factor) const;
+
+  /// Makes the array on `device` and fills it: by the parameter's own initialiser, else by `fallback` (may be
+  /// empty only if it has its own). With a shape that is not known yet this happens in complete(). A parameter that
+  /// is initialised already stays as it is unless `force_reinit`.
+  void initialize(const init::Initializer& fallback, Device device, bool force_reinit = false) const;
+  bool is_initialized() const noexcept;
+  /// initialize() was called and waits for the shape.
+  bool is_deferred() const noexcept;
+  /// Fills in the extents that were not known, and initialises what waited for them. Throws ShapeError if a known
+  /// extent differs.
+  void complete(const Shape& shape) const;
+
+  /// The array. Throws ValueError if it is not initialised, saying what to do.
+  const NDArray& data() const;
+  /// Its gradient. Throws ValueError if not initialised or not trained.
+  NDArray grad() const;
+  /// Where the array lives, or will. Throws ValueError if initialize() was not called.
+  Device device() const;
+
+  /// Copies `value` in, cast and moved as needed; initialises the parameter if it was not (on the device that
+  /// initialize() named, else on the value's). Throws ShapeError.
+  void set_data(const NDArray& value) const;
+  void zero_grad() const;
+  /// Changes the type; the gradient starts anew.
+  void cast(DType dtype) const;
+  /// Moves the array; the gradient starts anew.
+  void to(Device device) const;
+
+  /// True if backward wrote the gradient since the last mark_grad_used() (or since it was made).
+  bool grad_is_fresh() const;
+  void mark_grad_used() const;
+
+  /// Throws ShapeError if `other` cannot stand in for this parameter.
+  void check_shared(const Parameter& other) const;
+  /// True when both handles name the same parameter.
+  bool same(const Parameter& other) const noexcept { return state_ == other.state_; }
+
+ private:
+  struct State;
+  void adopt(NDArray data) const;
+
+  std::shared_ptr<State> state_;
+};
+
+/// Parameters by their full names ("0.weight"), in the order of the layers.
+class SLUICE_API ParameterDict {
+ public:
+  using Entry = std::pair<std::string, Parameter>;
+
+  /// Throws ValueError if the name is taken.
+  void insert(std::string name, Parameter parameter);
+  /// Null if there is none.
+  const Parameter* find(std::string_view name) const noexcept;
+  bool contains(std::string_view name) const noexcept { return find(name) != nullptr; }
+  /// Throws ValueError that lists the names there are.
+  const Parameter& operator[](std::string_view name) const;
+  /// "a, b, c", for messages.
+  std::string names() const;
+
+  auto begin() const noexcept { return entries_.begin(); }
+  auto end() const noexcept { return entries_.end(); }
+  std::size_t size() const noexcept { return entries_.size(); }
+  bool empty() const noexcept { return entries_.empty(); }
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+}  // namespace sluice::gluon

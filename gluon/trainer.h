@@ -1,0 +1,47 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <sluice/engine/export.h>
+#include <sluice/gluon/optimizer.h>
+#include <sluice/gluon/parameter.h>
+
+namespace sluice::gluon {
+
+/// Parameters plus an optimizer (Gluon's Trainer). A parameter that stands under several names is updated once.
+/// Parameters with grad_req null are not touched.
+class SLUICE_API Trainer {
+ public:
+  template <std::derived_from<optimizer::Optimizer> O>
+  Trainer(ParameterDict parameters, O optimizer)
+      : Trainer(std::move(parameters), std::make_unique<O>(std::move(optimizer))) {}
+  /// Throws ValueError if there is no parameter at all.
+  Trainer(ParameterDict parameters, std::unique_ptr<optimizer::Optimizer> optimizer);
+
+  /// One update: gradients are divided by `batch_size`, since losses give one value per sample and backward() adds
+  /// them up. One task; the host does not wait. Throws ValueError for batch_size < 1, for a parameter that is not
+  /// initialised, and for one whose gradient no backward computed since the last step; `ignore_stale_grad` leaves
+  /// the last two as they are.
+  void step(std::int64_t batch_size, bool ignore_stale_grad = false);
+
+  double learning_rate() const noexcept { return optimizer_->learning_rate(); }
+  void set_learning_rate(double learning_rate) { optimizer_->set_learning_rate(learning_rate); }
+  optimizer::Optimizer& optimizer() const noexcept { return *optimizer_; }
+
+  /// Writes the optimizer's state as .npz; the host waits for it. Throws FileError.
+  void save_states(const std::filesystem::path& path) const;
+  /// Goes on from save_states(). Throws FileError, and ValueError or ShapeError for a state that none of the
+  /// parameters has.
+  void load_states(const std::filesystem::path& path);
+
+ private:
+  std::vector<ParameterDict::Entry> parameters_;  // each once
+  std::unique_ptr<optimizer::Optimizer> optimizer_;
+};
+
+}  // namespace sluice::gluon

@@ -1,0 +1,50 @@
+// Trains one of two convolutional networks on Fashion-MNIST: those of PyTorch's and TensorFlow's MNIST walk-throughs.
+#include <string>
+
+#include "samples/support/training.h"
+
+namespace {
+
+using namespace sluice;
+namespace nn = gluon::nn;
+
+// 32 and 64 windows of 3x3, pooled, two dense layers, dropout before each; ends in log-probabilities.
+nn::Sequential torch_network() {
+  nn::Sequential net;
+  net.add(
+      nn::Conv2D(32, 3, {.activation = "relu"}),
+      nn::Conv2D(64, 3, {.activation = "relu"}),
+      nn::MaxPool2D(2),
+      nn::Dropout(0.25),
+      nn::Dense(128, {.activation = "relu"}),
+      nn::Dropout(0.5),
+      nn::Dense(10),
+      nn::Lambda([](const NDArray& x) { return log_softmax(x); }));
+  return net;
+}
+
+nn::Sequential tf_network() {
+  nn::Sequential net;
+  net.add(
+      nn::Conv2D(32, 3, {.activation = "relu"}),
+      nn::MaxPool2D(2),
+      nn::Dense(64, {.activation = "relu"}),
+      nn::Dense(10));
+  return net;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  samples::TrainingOptions options{.batch_size = 64};
+  std::string model = "torch";
+  CLI::App app("Trains a convolutional network on Fashion-MNIST.");
+  app.add_option("--model", model, "torch or tf: the network of PyTorch's or of TensorFlow's MNIST walk-through")
+      ->check(CLI::IsMember({"torch", "tf"}));
+  options.add_to(app);
+  return samples::run_main(app, argc, argv, [&] {
+    if (model == "tf")
+      return samples::train(options, tf_network, gluon::loss::SoftmaxCrossEntropyLoss());
+    return samples::train(options, torch_network, gluon::loss::SoftmaxCrossEntropyLoss({.from_logits = true}));
+  });
+}

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace samples {
+
+/// Pixels of 8 bits a channel, rows one after the other, channels of a pixel together: 1 grey, 2 grey and alpha,
+/// 3 RGB, 4 RGB and alpha.
+struct Image {
+  std::int64_t height = 0, width = 0, channels = 0;
+  std::vector<std::uint8_t> pixels;
+};
+
+/// Reads a PNG; 16-bit channels become 8-bit, palettes RGB. Throws sluice::FileError naming the file: missing, not a
+/// PNG, truncated, damaged, or of more than 2^28 pixels.
+Image read_png(const std::filesystem::path& path);
+/// Throws sluice::FileError.
+void write_png(const std::filesystem::path& path, const Image& image);
+
+}  // namespace samples
