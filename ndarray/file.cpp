@@ -1,0 +1,177 @@
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <unistd.h>
+#include <vector>
+
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/bytes.h>
+#include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/ndarray/detail/npy.h>
+#include <sluice/ndarray/detail/zip.h>
+#include <sluice/ndarray/file.h>
+
+namespace sluice {
+namespace {
+
+using detail::NpyHeader;
+
+constexpr std::string_view k_suffix = ".npy";
+/// Entry "x.dtype" holds the name of the type of entry "x" where NumPy has no such type.
+constexpr std::string_view k_type_suffix = ".dtype";
+
+/// A file beside `path`, renamed to it when complete and removed when not.
+class NewFile {
+ public:
+  explicit NewFile(const std::filesystem::path& path) : path_(path), draft_(path) {
+    static std::atomic<unsigned> number{0};
+    draft_ += ".part-" + std::to_string(::getpid()) + "-" + std::to_string(number.fetch_add(1));
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  ~NewFile() {
+    std::error_code ignored;
+    std::filesystem::remove(draft_, ignored);
+  }
+  const std::filesystem::path& draft() const noexcept { return draft_; }
+  void publish() {
+    std::error_code error;
+    std::filesystem::rename(draft_, path_, error);
+    require<FileError>(!error, [&] { return message(path_.string(), ": cannot be written: ", error.message()); });
+  }
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path draft_;
+};
+
+void add_array(detail::ZipWriter& zip, const std::string& name, const NDArray& array) {
+  const DType dtype = array.dtype();
+  std::vector<std::byte> values(static_cast<std::size_t>(array.size()) * size_of(dtype));
+  array.read_out(values.data(), dtype, array.size());
+  const std::string header = detail::format_npy_header(detail::descr_of(dtype), array.shape());
+  zip.add(name + std::string(k_suffix), detail::bytes_of(header), values);
+  if (dtype != DType::bfloat16)
+    return;
+  const std::string type(name_of(dtype));
+  zip.add(
+      name + std::string(k_type_suffix) + std::string(k_suffix),
+      detail::bytes_of(detail::format_npy_header("|S" + std::to_string(type.size()), {})),
+      detail::bytes_of(type));
+}
+
+void swap_bytes(std::span<std::byte> values, std::size_t item) {
+  for (std::size_t at = 0; at < values.size(); at += item)
+    std::reverse(
+        values.begin() + static_cast<std::ptrdiff_t>(at), values.begin() + static_cast<std::ptrdiff_t>(at + item));
+}
+
+/// Values of a file as an array. `values` may be changed.
+NDArray array_of(std::vector<std::byte> values, const NpyHeader& header, DType dtype, Device device) {
+  if (header.big_endian)
+    swap_bytes(values, header.item);
+  if (dtype == DType::bool_) {
+    for (std::byte& value : values)
+      value = value == std::byte{0} ? std::byte{0} : std::byte{1};
+  }
+  const std::int64_t n = header.shape.size();
+  if (header.fortran_order && header.shape.ndim() > 1 && n > 0) {
+    Shape strides = Shape::filled(header.shape.ndim(), 1);
+    for (int axis = 1; axis < strides.ndim(); ++axis)
+      strides[axis] = strides[axis - 1] * header.shape[axis - 1];
+    const Shape packed = contiguous_strides(header.shape);
+    std::vector<std::byte> rows(values.size());
+    detail::cast_on_cpu(
+        detail::plan_strided<2>(header.shape, {&packed, &strides}), rows.data(), dtype, values.data(), dtype);
+    values = std::move(rows);
+  }
+  return from_values(values.data(), dtype, n, header.shape, {.dtype = dtype, .device = device});
+}
+
+/// One member, its header read and checked against its size.
+struct Entry {
+  NpyHeader header;
+  std::vector<std::byte> values;
+};
+
+Entry read_entry(detail::ZipReader& zip, const detail::ZipMember& member) {
+  const std::vector<std::byte> file = zip.read(member);
+  Entry entry;
+  entry.header = detail::parse_npy_header(file);
+  const std::size_t held = file.size() - entry.header.data_offset;
+  const std::size_t due = entry.header.data_size();
+  require<FileError>(held == due, [&] {
+    return message("its shape ", entry.header.shape, " asks for ", due, " bytes of values, it has ", held);
+  });
+  entry.values.assign(file.begin() + static_cast<std::ptrdiff_t>(entry.header.data_offset), file.end());
+  return entry;
+}
+
+bool names_a_type(const NpyHeader& header, std::string_view name) {
+  return header.kind == 'S' && header.shape.ndim() == 0 && name.ends_with(k_type_suffix);
+}
+
+DType type_of(const NpyHeader& header, const std::string* named) {
+  if (named == nullptr)
+    return detail::dtype_of_header(header);
+  const DType dtype = parse_dtype(*named);
+  require<FileError>(dtype == DType::bfloat16 && header.kind == 'u' && header.item == 2, [&] {
+    return message("its values of ", header.kind, header.item, " cannot be ", *named);
+  });
+  return dtype;
+}
+
+}  // namespace
+
+void save(const std::filesystem::path& path, const std::map<std::string, NDArray>& arrays) {
+  for (const auto& [name, array] : arrays) {
+    require<ValueError>(array.defined(), [&] { return message("save: the array \"", name, "\" is undefined"); });
+    require<ValueError>(array.dtype() != DType::bfloat16 || !arrays.contains(name + std::string(k_type_suffix)), [&] {
+      return message("save: the type of \"", name, "\" is kept under the name of another array");
+    });
+  }
+  NewFile file(path);
+  detail::ZipWriter zip(file.draft());
+  for (const auto& [name, array] : arrays)
+    add_array(zip, name, array);
+  zip.finish();
+  file.publish();
+}
+
+std::map<std::string, NDArray> load(const std::filesystem::path& path, Device device) {
+  detail::ZipReader zip(path);
+  std::map<std::string, Entry> entries;
+  std::map<std::string, std::string> types;
+  std::map<std::string, NDArray> arrays;
+  std::string about;
+  try {
+    for (const detail::ZipMember& member : zip.members()) {
+      about = member.name;
+      require<FileError>(member.name.ends_with(k_suffix), [] { return "it is no .npy file; this is not a .npz"; });
+      const std::string name = member.name.substr(0, member.name.size() - k_suffix.size());
+      Entry entry = read_entry(zip, member);
+      if (names_a_type(entry.header, name)) {
+        types[name.substr(0, name.size() - k_type_suffix.size())].assign(
+            reinterpret_cast<const char*>(entry.values.data()), entry.values.size());
+        continue;
+      }
+      require<FileError>(entries.emplace(name, std::move(entry)).second, [] { return "its name is there twice"; });
+    }
+    for (auto& [name, entry] : entries) {
+      about = name;
+      const auto named = types.find(name);
+      const DType dtype = type_of(entry.header, named == types.end() ? nullptr : &named->second);
+      arrays.emplace(name, array_of(std::move(entry.values), entry.header, dtype, device));
+    }
+  } catch (const FileError& error) {
+    if (error.message().starts_with(path.string()))
+      throw;
+    zip.fail("member \"" + about + "\": " + error.message());
+  } catch (const DTypeError& error) {
+    zip.fail("member \"" + about + "\": " + error.message());
+  }
+  return arrays;
+}
+
+}  // namespace sluice
