@@ -1,0 +1,181 @@
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+
+#include "tests/gluon/support.h"
+
+using namespace sluice;
+using namespace sluice::test;
+using namespace gluon::data;
+
+namespace {
+
+// n samples: data (i), label i.
+ArrayDataset counting(std::int64_t n) {
+  return ArrayDataset(
+      arange(0, static_cast<double>(n)).reshape({n, 1}), arange(0, static_cast<double>(n), 1, {.dtype = int32}));
+}
+
+using Labels = std::vector<std::vector<std::int32_t>>;
+
+Labels epoch(DataLoader& loader) {
+  Labels batches;
+  for (auto [x, y] : loader) {
+    batches.push_back(y.to_vector<std::int32_t>());
+    const std::vector<float> data = values(x);
+    REQUIRE(std::equal(data.begin(), data.end(), batches.back().begin(), batches.back().end()));
+  }
+  return batches;
+}
+
+std::vector<std::int32_t> joined(const Labels& batches) {
+  std::vector<std::int32_t> all;
+  for (const auto& batch : batches)
+    all.insert(all.end(), batch.begin(), batch.end());
+  return all;
+}
+
+std::vector<std::int32_t> sorted(std::vector<std::int32_t> labels) {
+  std::sort(labels.begin(), labels.end());
+  return labels;
+}
+
+std::vector<std::int32_t> up_to(std::int32_t n) {
+  std::vector<std::int32_t> all(static_cast<std::size_t>(n));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+// A transform that throws at one sample.
+struct Faulty {
+  float at;
+  ArraySpec output_spec(const ArraySpec& in) const { return in; }
+  void operator()(const TensorView& in, const TensorView& out) const {
+    if (*in.as<float>() == at)
+      throw ValueError("sample " + std::to_string(static_cast<int>(at)) + " is bad");
+    *out.as<float>() = *in.as<float>();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the last batch is kept, discarded, or rolls over", "[gluon][data]") {
+  DataLoader keep(counting(5), {.batch_size = 2});
+  CHECK(keep.size() == 3);
+  CHECK(epoch(keep) == Labels{{0, 1}, {2, 3}, {4}});
+  CHECK(epoch(keep) == Labels{{0, 1}, {2, 3}, {4}});
+  DataLoader discard(counting(5), {.batch_size = 2, .last_batch = "discard"});
+  CHECK(discard.size() == 2);
+  CHECK(epoch(discard) == Labels{{0, 1}, {2, 3}});
+  CHECK(epoch(discard) == Labels{{0, 1}, {2, 3}});
+  DataLoader rollover(counting(5), {.batch_size = 2, .last_batch = "rollover"});
+  CHECK(rollover.size() == 2);
+  CHECK(epoch(rollover) == Labels{{0, 1}, {2, 3}});
+  CHECK(rollover.size() == 3);
+  CHECK(epoch(rollover) == Labels{{4, 0}, {1, 2}, {3, 4}});
+  DataLoader none(counting(2), {.batch_size = 3, .last_batch = "discard"});
+  CHECK(epoch(none).empty());
+}
+
+TEST_CASE("shuffling visits every sample once, by seed", "[gluon][data]") {
+  const auto two_epochs = [](std::uint64_t seed) {
+    DataLoader loader(counting(101), {.batch_size = 8, .shuffle = true, .seed = seed});
+    const auto first = joined(epoch(loader)), second = joined(epoch(loader));
+    CHECK(sorted(first) == up_to(101));
+    CHECK(sorted(second) == up_to(101));
+    CHECK(first != second);
+    CHECK(first != up_to(101));
+    return std::pair(first, second);
+  };
+  CHECK(two_epochs(1) == two_epochs(1));
+  CHECK(two_epochs(1) != two_epochs(2));
+}
+
+TEST_CASE("without a seed of its own shuffling follows the engine's", "[gluon][data]") {
+  const auto order = [](std::uint64_t seed) {
+    Engine engine({.workers = 2, .seed = seed});
+    EngineScope scope(engine);
+    DataLoader loader(counting(50), {.batch_size = 7, .shuffle = true});
+    return joined(epoch(loader));
+  };
+  CHECK(order(5) == order(5));
+  CHECK(order(5) != order(6));
+}
+
+TEST_CASE("what a transform throws surfaces where its batch is used", "[gluon][data]") {
+  DataLoader loader(counting(6).transform_first(Faulty{3}), {.batch_size = 2});
+  int batch = 0;
+  for (auto [x, y] : loader) {
+    if (batch++ == 1) {
+      CHECK_THROWS_WITH(x.wait_to_read(), Catch::Contains("sample 3 is bad"));
+      CHECK_THROWS_AS((x + 1).wait_to_read(), ValueError);
+      CHECK_THROWS_AS(y.wait_to_read(), ValueError);
+    } else {
+      CHECK_NOTHROW(x.wait_to_read());
+    }
+  }
+  CHECK(batch == 3);
+}
+
+TEST_CASE("an epoch may be left early, and its batches outlive it", "[gluon][data]") {
+  NDArray kept;
+  {
+    DataLoader loader(counting(1000), {.batch_size = 10, .prefetch = 5});
+    for (auto [x, y] : loader) {
+      kept = y;
+      break;
+    }
+    for (auto [x, y] : loader) {
+      CHECK(y.to_vector<std::int32_t>() == kept.to_vector<std::int32_t>());
+      break;
+    }
+  }
+  CHECK(kept.to_vector<std::int32_t>() == up_to(10));
+}
+
+TEST_CASE("batches are made ahead, as many as prefetch says", "[gluon][data]") {
+  // Counts samples as they are read.
+  struct Counting {
+    std::shared_ptr<std::atomic<int>> read;
+    ArraySpec output_spec(const ArraySpec& in) const { return in; }
+    void operator()(const TensorView& in, const TensorView& out) const {
+      ++*read;
+      *out.as<float>() = *in.as<float>();
+    }
+  };
+  for (int prefetch : {0, 1, 3}) {
+    const auto read = std::make_shared<std::atomic<int>>(0);
+    DataLoader loader(counting(10).transform_first(Counting{read}), {.batch_size = 1, .prefetch = prefetch});
+    auto batches = loader.begin();
+    Engine::current().wait_all();
+    CHECK(*read == 1 + prefetch);
+    ++batches;
+    Engine::current().wait_all();
+    CHECK(*read == 2 + prefetch);
+  }
+}
+
+TEST_CASE("a dataset's arrays are read in order with what is written to them", "[gluon][data]") {
+  NDArray x = zeros({4, 1});
+  DataLoader loader(ArrayDataset(x, zeros({4})), {.batch_size = 4});
+  x.assign(1);
+  auto batches = loader.begin();
+  const Batch before = *batches;
+  x.assign(2);
+  CHECK(values(before.data) == std::vector<float>(4, 1));
+  CHECK(values((*loader.begin()).data) == std::vector<float>(4, 2));
+}
+
+TEST_CASE("a loader works on the serial engine and inside others' scopes", "[gluon][data]") {
+  Engine engine({.cpu_policy = "serial"});
+  EngineScope scope(engine);
+  DataLoader loader(counting(5), {.batch_size = 2});
+  CHECK(joined(epoch(loader)) == up_to(5));
+}
+
+TEST_CASE("a loader refuses nonsense", "[gluon][data]") {
+  CHECK_THROWS_AS(DataLoader(counting(5), {.batch_size = 0}), ValueError);
+  CHECK_THROWS_AS(DataLoader(counting(5), {.prefetch = -1}), ValueError);
+  CHECK_THROWS_WITH(DataLoader(counting(5), {.last_batch = "drop"}), Catch::Contains("drop"));
+  CHECK_THROWS_AS(DataLoader(ArrayDataset(zeros({0, 2}), zeros({0}))), ValueError);
+}
