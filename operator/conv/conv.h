@@ -30,7 +30,6 @@ namespace detail {
 extern const Operator convolution_op;
 extern const Operator convolution_backward_data_op;
 extern const Operator convolution_backward_weights_op;
-extern const Operator convolution_backward_bias_op;
 }  // namespace detail
 
 }  // namespace sluice

@@ -5,23 +5,61 @@
 
 namespace sluice::detail {
 
-void run_onednn(
-    const char* op, const Queue& queue, const OnednnPlan& plan, std::unordered_map<int, dnnl::memory> args) {
-  Onednn& library = Onednn::of(queue);
-  const Workspace scratch(queue, plan.scratch.get_size());
-  if (scratch.data() != nullptr)
-    args.insert_or_assign(DNNL_ARG_SCRATCHPAD, dnnl::memory(plan.scratch, library.engine, scratch.data()));
-  dnnl::stream stream(library.engine);
-  try {
-    plan.primitive.execute(stream, args);
-  } catch (const dnnl::error& error) {
-    throw Error(message(op, ": oneDNN says ", error.what()));
-  }
+using dnnl::memory;
+
+OnednnLayout::OnednnLayout(const dnnl::engine& engine, memory::desc ours, memory::desc wanted, bool is_output)
+    : ours(std::move(ours)), wanted(std::move(wanted)), same(this->ours == this->wanted) {
+  if (same)
+    return;
+  const memory::desc& from = is_output ? this->wanted : this->ours;
+  const memory::desc& to = is_output ? this->ours : this->wanted;
+  copy = dnnl::reorder(dnnl::reorder::primitive_desc(engine, from, engine, to));
 }
 
-void reorder_onednn(const Queue& queue, dnnl::memory from, dnnl::memory to) {
-  dnnl::stream stream(Onednn::of(queue).engine);
-  dnnl::reorder(from, to).execute(stream, from, to);
+OnednnCall::OnednnCall(const char* op, const Queue& queue, const OnednnPlan& plan)
+    : op_(op), queue_(queue), plan_(plan), library_(Onednn::of(queue)), stream_(library_.engine) {
+  if (plan.scratch.get_size() > 0)
+    arguments_.emplace(DNNL_ARG_SCRATCHPAD, scratch_memory(plan.scratch));
+}
+
+memory OnednnCall::scratch_memory(const memory::desc& description) {
+  return memory(description, library_.engine, scratch_.emplace_back(queue_, description.get_size()).data());
+}
+
+void OnednnCall::plain(int argument, const memory::desc& description, void* data) {
+  arguments_.emplace(argument, memory(description, library_.engine, data));
+}
+
+void OnednnCall::input(int argument, const OnednnLayout& layout, void* data) {
+  memory ours(layout.ours, library_.engine, data);
+  if (layout.same) {
+    arguments_.emplace(argument, std::move(ours));
+    return;
+  }
+  memory wanted = scratch_memory(layout.wanted);
+  layout.copy.execute(stream_, ours, wanted);
+  arguments_.emplace(argument, std::move(wanted));
+}
+
+void OnednnCall::output(int argument, const OnednnLayout& layout, void* data) {
+  memory ours(layout.ours, library_.engine, data);
+  if (layout.same) {
+    arguments_.emplace(argument, std::move(ours));
+    return;
+  }
+  memory wanted = scratch_memory(layout.wanted);
+  copies_.push_back({&layout, wanted, std::move(ours)});
+  arguments_.emplace(argument, std::move(wanted));
+}
+
+void OnednnCall::run() {
+  try {
+    plan_.primitive.execute(stream_, arguments_);
+    for (CopyBack& back : copies_)
+      back.layout->copy.execute(stream_, back.from, back.to);
+  } catch (const dnnl::error& error) {
+    throw Error(message(op_, ": oneDNN says ", error.what()));
+  }
 }
 
 }  // namespace sluice::detail

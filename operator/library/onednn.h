@@ -1,9 +1,10 @@
 #pragma once
 
 #ifdef SLUICE_ONEDNN
+#include <deque>
 #include <memory>
-#include <type_traits>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <dnnl.hpp>
@@ -14,12 +15,37 @@
 
 namespace sluice::detail {
 
-/// A oneDNN primitive, how its arguments lie in memory, and the scratch it needs.
+/// How a tensor lies in our memory and in the layout that a primitive wants, and the copy between the two.
+struct OnednnLayout {
+  OnednnLayout() = default;
+  OnednnLayout(const dnnl::engine& engine, dnnl::memory::desc ours, dnnl::memory::desc wanted, bool is_output);
+
+  dnnl::memory::desc ours, wanted;
+  dnnl::reorder copy;  // empty if both are the same
+  bool same = true;
+};
+
+/// A oneDNN primitive, the layouts of its tensors and the scratch it needs.
 struct OnednnPlan {
   dnnl::primitive primitive;
-  dnnl::memory::desc source, weights, bias, destination;  // what the primitive wants, by its role
+  OnednnLayout x, weight, y;
+  dnnl::memory::desc bias;
   dnnl::memory::desc scratch;
+  bool usable = true;  // false: oneDNN has no implementation, our own takes the call
 };
+
+/// make()'s plan, or one that is not usable where oneDNN refuses.
+template <class Make>
+std::shared_ptr<const OnednnPlan> onednn_plan(Make&& make) {
+  OnednnPlan plan;
+  try {
+    plan = make();
+  } catch (const dnnl::error&) {
+    plan = {};
+    plan.usable = false;
+  }
+  return std::make_shared<const OnednnPlan>(std::move(plan));
+}
 
 /// oneDNN's engine and the primitives of one of our engines. Primitives remember their number of threads, so it is
 /// part of every key.
@@ -32,11 +58,32 @@ class Onednn {
   LibraryCache<OnednnPlan> plans;
 };
 
-/// Runs a oneDNN call on the threads that the task was granted; its exceptions become our Error naming `op`.
-void run_onednn(const char* op, const Queue& queue, const OnednnPlan& plan, std::unordered_map<int, dnnl::memory> args);
+/// One execution of a plan inside a task, on the calling thread's team. Tensors whose layout differs pass through
+/// scratch memory. Errors of oneDNN become our Error, naming `op`.
+class OnednnCall {
+ public:
+  OnednnCall(const char* op, const Queue& queue, const OnednnPlan& plan);
+  void input(int argument, const OnednnLayout& layout, void* data);
+  void output(int argument, const OnednnLayout& layout, void* data);
+  void plain(int argument, const dnnl::memory::desc& description, void* data);
+  void run();
 
-/// Copies between layouts of one tensor.
-void reorder_onednn(const Queue& queue, dnnl::memory from, dnnl::memory to);
+ private:
+  struct CopyBack {
+    const OnednnLayout* layout;
+    dnnl::memory from, to;
+  };
+  dnnl::memory scratch_memory(const dnnl::memory::desc& description);
+
+  const char* op_;
+  const Queue& queue_;
+  const OnednnPlan& plan_;
+  Onednn& library_;
+  dnnl::stream stream_;
+  std::unordered_map<int, dnnl::memory> arguments_;
+  std::vector<CopyBack> copies_;
+  std::deque<Workspace> scratch_;
+};
 
 }  // namespace sluice::detail
 #endif

@@ -84,19 +84,17 @@ Arrays dense_gradient(const GradientCall& call) {
   const NDArray& dy = call.output_grads[0];
   if (!dy.defined())
     return grads;
-  const NDArray& x = call.inputs[0];
-  const NDArray& weight = call.inputs[1];
-  const std::int64_t units = weight.shape()[0], width = weight.shape()[1];
-  const std::int64_t rows =
-      call.attributes.as<DenseAttributes>().flatten ? x.shape()[0] : (width == 0 ? 0 : x.size() / width);
+  const Shape& x = call.input_specs[0].shape;
+  const std::int64_t units = call.input_specs[1].shape[0], width = call.input_specs[1].shape[1];
+  const std::int64_t rows = call.attributes.as<DenseAttributes>().flatten ? x[0] : (width == 0 ? 0 : x.size() / width);
   const NDArray dz = (call.attributes.as<DenseAttributes>().relu ? mask_by_relu(dy, call.outputs[0], site) : dy)
                          .reshape({rows, units}, site);
   if (call.wanted[0])
-    grads[0] = plain_product(dz, weight, site).reshape(x.shape(), site);
+    grads[0] = plain_product(dz, call.inputs[1], site).reshape(x, site);
   const bool bias = grads.size() > 2 && call.wanted[2];
   if (!call.wanted[1] && !bias)
     return grads;
-  const std::array<NDArray, 2> inputs{dz, x.reshape({rows, width}, site)};
+  const std::array<NDArray, 2> inputs{dz, call.inputs[0].reshape({rows, width}, site)};
   const Arrays both =
       invoke(dense_backward_weights_op, inputs, Attributes::of(DenseWeightsAttributes{.bias = bias}), site);
   grads[1] = both[0];
@@ -128,6 +126,11 @@ Arrays relu_backward_gradient(const GradientCall& call) {
   return grads;
 }
 
+// The gradient of x reads the weight, those of weight and bias read x.
+Mask dense_saved_for(Mask wanted, const Attributes&) {
+  return (wanted & 0b001 ? 0b10 : 0) | (wanted & 0b110 ? 0b01 : 0);
+}
+
 constexpr Operator dense_with(const char* name, Mask saved_outputs) {
   return {
       .name = name,
@@ -139,6 +142,7 @@ constexpr Operator dense_with(const char* name, Mask saved_outputs) {
       .saved_inputs = 0b11,
       .saved_outputs = saved_outputs,
       .library_team = true,
+      .saved_for = dense_saved_for,
   };
 }
 

@@ -1,9 +1,9 @@
 #include <sluice/operator/detail/families.h>
+#include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/matmul/product.h>
-#include <sluice/operator/reduce/reduce.h>
 
 namespace sluice {
 namespace detail {
@@ -57,19 +57,6 @@ NDArray product(const NDArray& a, const NDArray& b, bool transpose_a, bool trans
   return invoke_one(matmul_op, {with_unit_stride(a, site), with_unit_stride(b, site)}, attributes, site);
 }
 
-// The transpose of broadcasting: sums over the axes that were stretched.
-NDArray sum_to(const NDArray& array, const Shape& shape, SourceLocation site) {
-  if (array.shape() == shape)
-    return array;
-  Shape axes;
-  const int extra = array.ndim() - shape.ndim();
-  for (int axis = 0; axis < array.ndim(); ++axis) {
-    if (axis < extra || (shape[axis - extra] == 1 && array.shape()[axis] != 1))
-      axes.push_back(axis);
-  }
-  return axes.empty() ? array.reshape(shape, site) : sum(array, axes, false, site).reshape(shape, site);
-}
-
 Arrays matmul_gradient(const GradientCall& call) {
   const SourceLocation site = SourceLocation::current();
   const auto& how = call.attributes.as<MatmulAttributes>();
@@ -88,22 +75,30 @@ Arrays matmul_gradient(const GradientCall& call) {
     dc = dc.expand_dims(column ? dc.ndim() : dc.ndim() - 1, site);
   if (column)
     dc = dc.expand_dims(dc.ndim(), site);
-  const NDArray a = row ? call.inputs[0].expand_dims(0, site) : call.inputs[0];
-  const NDArray b = column ? call.inputs[1].expand_dims(1, site) : call.inputs[1];
   if (call.wanted[0]) {
+    const NDArray b = column ? call.inputs[1].expand_dims(1, site) : call.inputs[1];
     const NDArray da = ta ? product(b, dc, tb, true, site) : product(dc, b, false, !tb, site);
-    grads[0] = row ? sum_to(da, {1, a_shape[0]}, site).reshape(a_shape, site) : sum_to(da, a_shape, site);
+    grads[0] = row ? sum_to_shape(da, {1, a_shape[0]}, site).reshape(a_shape, site) : sum_to_shape(da, a_shape, site);
   }
-  if (call.wanted[1] && !ta && !tb && b.ndim() == 2 && a.ndim() > 2 && a.is_contiguous()) {
+  if (!call.wanted[1])
+    return grads;
+  const NDArray a = row ? call.inputs[0].expand_dims(0, site) : call.inputs[0];
+  if (!ta && !tb && b_shape.ndim() <= 2 && a.ndim() > 2 && a.is_contiguous()) {
     // One matrix for the whole batch: its rows joined, one product instead of a sum of many.
-    const std::int64_t k = b.shape()[0], n = b.shape()[1], rows = k == 0 ? 0 : a.size() / k;
+    const std::int64_t k = b_shape[0], n = dc.shape().back(), rows = k == 0 ? 0 : a.size() / k;
     const NDArray db = product(a.reshape({rows, k}, site), dc.reshape({rows, n}, site), true, false, site);
     grads[1] = db.reshape(b_shape, site);
-  } else if (call.wanted[1]) {
+  } else {
     const NDArray db = tb ? product(dc, a, true, ta, site) : product(a, dc, !ta, false, site);
-    grads[1] = column ? sum_to(db, {b_shape[0], 1}, site).reshape(b_shape, site) : sum_to(db, b_shape, site);
+    grads[1] =
+        column ? sum_to_shape(db, {b_shape[0], 1}, site).reshape(b_shape, site) : sum_to_shape(db, b_shape, site);
   }
   return grads;
+}
+
+// Each operand's gradient reads the other operand.
+Mask matmul_saved_for(Mask wanted, const Attributes&) {
+  return (wanted & 1 ? 0b10 : 0) | (wanted & 2 ? 0b01 : 0);
 }
 
 }  // namespace
@@ -118,6 +113,7 @@ const Operator matmul_op{
     .saved_inputs = k_all,
     .strided_inputs = k_all,
     .library_team = true,
+    .saved_for = matmul_saved_for,
 };
 
 }  // namespace detail

@@ -18,9 +18,12 @@ dnnl::memory::desc describe(const Matrix& matrix, std::int64_t batch, std::int64
 
 OnednnPlan make_plan(const dnnl::engine& engine, const GemmProblem& p) {
   OnednnPlan plan;
-  plan.source = describe(p.a, p.batch, p.m, p.k);
-  plan.weights = describe(p.b, p.batch, p.k, p.n);
-  plan.destination = describe(p.c, p.batch, p.m, p.n);
+  const dnnl::memory::desc a = describe(p.a, p.batch, p.m, p.k);
+  const dnnl::memory::desc b = describe(p.b, p.batch, p.k, p.n);
+  const dnnl::memory::desc c = describe(p.c, p.batch, p.m, p.n);
+  plan.x = OnednnLayout(engine, a, a, false);
+  plan.weight = OnednnLayout(engine, b, b, false);
+  plan.y = OnednnLayout(engine, c, c, true);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (p.relu) {
@@ -35,9 +38,9 @@ OnednnPlan make_plan(const dnnl::engine& engine, const GemmProblem& p) {
   };
   if (p.column_bias != nullptr) {
     plan.bias = {Dims{1, 1, p.n}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::abc};
-    make({plan.source, plan.weights, plan.bias, plan.destination});
+    make({a, b, plan.bias, c});
   } else {
-    make({plan.source, plan.weights, plan.destination});
+    make({a, b, c});
   }
   return plan;
 }
@@ -75,15 +78,16 @@ bool product_onednn(const Queue& queue, const GemmProblem& p) {
       p.c.batch,
       p.column_bias != nullptr,
       p.relu);
-  const auto plan =
-      library.plans.get(key, [&] { return std::make_shared<const OnednnPlan>(make_plan(library.engine, p)); });
-  std::unordered_map<int, dnnl::memory> arguments{
-      {DNNL_ARG_SRC, dnnl::memory(plan->source, library.engine, p.a.data)},
-      {DNNL_ARG_WEIGHTS, dnnl::memory(plan->weights, library.engine, p.b.data)},
-      {DNNL_ARG_DST, dnnl::memory(plan->destination, library.engine, p.c.data)}};
+  const auto plan = library.plans.get(key, [&] { return onednn_plan([&] { return make_plan(library.engine, p); }); });
+  if (!plan->usable)
+    return false;
+  OnednnCall call("matmul", queue, *plan);
+  call.input(DNNL_ARG_SRC, plan->x, p.a.data);
+  call.input(DNNL_ARG_WEIGHTS, plan->weight, p.b.data);
   if (p.column_bias != nullptr)
-    arguments.emplace(DNNL_ARG_BIAS, dnnl::memory(plan->bias, library.engine, const_cast<void*>(p.column_bias)));
-  run_onednn("matmul", queue, *plan, std::move(arguments));
+    call.plain(DNNL_ARG_BIAS, plan->bias, const_cast<void*>(p.column_bias));
+  call.output(DNNL_ARG_DST, plan->y, p.c.data);
+  call.run();
   return true;
 }
 

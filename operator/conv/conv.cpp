@@ -1,0 +1,208 @@
+#include <array>
+
+#include <sluice/operator/conv/conv.h>
+#include <sluice/operator/conv/geometry.h>
+#include <sluice/operator/detail/families.h>
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/invoke.h>
+
+namespace sluice {
+namespace detail {
+namespace {
+
+void check_types(const char* op, std::span<const ArraySpec> inputs) {
+  require<UnsupportedError>(is_floating(inputs[0].dtype), [&] {
+    return message(op, ": no kernel for ", inputs[0].dtype, " on ", inputs[0].device);
+  });
+  for (const ArraySpec& input : inputs) {
+    require<DTypeError>(input.dtype == inputs[0].dtype, [&] {
+      return message(op, ": operands of ", inputs[0].dtype, " and ", input.dtype);
+    });
+  }
+}
+
+Specs convolution_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  check_types("convolution", inputs);
+  const ConvolutionGeometry g = convolution_geometry(
+      "convolution", inputs[0].shape, inputs[1].shape, inputs[0].dtype, attributes.as<ConvolutionAttributes>());
+  require<ShapeError>(inputs.size() < 3 || inputs[2].shape == Shape{g.outputs}, [&] {
+    return message(
+        "convolution: weight of shape ",
+        inputs[1].shape,
+        " needs a bias of shape (",
+        g.outputs,
+        ",), not ",
+        inputs[2].shape);
+  });
+  return {{g.y_shape(), inputs[0].dtype, inputs[0].device}};
+}
+
+void check_result(const char* op, const ConvolutionGeometry& g, const Shape& dy) {
+  require<ShapeError>(dy == g.y_shape(), [&] {
+    return message(op, ": gradient of shape ", dy, " is not that of a result of shape ", g.y_shape());
+  });
+}
+
+// Inputs dy, weight.
+Specs backward_data_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  constexpr const char* op = "convolution_backward_data";
+  const auto& how = attributes.as<ConvolutionAttributes>();
+  check_types(op, inputs);
+  const Shape& dy = inputs[0].shape;
+  const Shape& weight = inputs[1].shape;
+  require<ShapeError>(dy.ndim() == 4 && weight.ndim() == 4 && how.size.ndim() == 2, [&] {
+    return message(op, ": no gradient of shape ", dy, " for a weight of shape ", weight);
+  });
+  const Shape x{dy[0], weight[1] * how.groups, how.size[0], how.size[1]};
+  check_result(op, convolution_geometry(op, x, weight, inputs[0].dtype, how), dy);
+  return {{x, inputs[0].dtype, inputs[0].device}};
+}
+
+// Inputs x, dy.
+Specs backward_weights_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  constexpr const char* op = "convolution_backward_weights";
+  const auto& how = attributes.as<ConvolutionAttributes>();
+  check_types(op, inputs);
+  const Shape& x = inputs[0].shape;
+  const Shape& dy = inputs[1].shape;
+  require<ShapeError>(x.ndim() == 4 && dy.ndim() == 4 && how.size.ndim() == 2 && how.groups > 0, [&] {
+    return message(op, ": no gradient of shape ", dy, " for x of shape ", x);
+  });
+  const Shape weight{dy[1], x[1] / how.groups, how.size[0], how.size[1]};
+  check_result(op, convolution_geometry(op, x, weight, inputs[0].dtype, how), dy);
+  Specs specs{{weight, inputs[0].dtype, inputs[0].device}};
+  if (how.bias)
+    specs.push_back({{dy[1]}, inputs[0].dtype, inputs[0].device});
+  return specs;
+}
+
+NDArray forward(const NDArray& x, const NDArray& weight, const NDArray& bias, const ConvolutionAttributes& how) {
+  const SourceLocation site = SourceLocation::current();
+  if (bias.defined())
+    return invoke_one(convolution_op, {x, weight, bias}, Attributes::of(how), site);
+  return invoke_one(convolution_op, {x, weight}, Attributes::of(how), site);
+}
+
+NDArray backward_data(const NDArray& dy, const NDArray& weight, ConvolutionAttributes how, const Shape& x) {
+  how.size = {x[2], x[3]};
+  how.bias = false;
+  return invoke_one(convolution_backward_data_op, {dy, weight}, Attributes::of(how), SourceLocation::current());
+}
+
+Arrays backward_weights(
+    const NDArray& x, const NDArray& dy, ConvolutionAttributes how, const Shape& weight, bool bias) {
+  how.size = {weight[2], weight[3]};
+  how.bias = bias;
+  const std::array<NDArray, 2> inputs{x, dy};
+  return invoke(convolution_backward_weights_op, inputs, Attributes::of(how), SourceLocation::current());
+}
+
+Arrays convolution_gradient(const GradientCall& call) {
+  const auto& how = call.attributes.as<ConvolutionAttributes>();
+  Arrays grads(call.input_specs.size());
+  const NDArray& dy = call.output_grads[0];
+  if (!dy.defined())
+    return grads;
+  if (call.wanted[0])
+    grads[0] = backward_data(dy, call.inputs[1], how, call.input_specs[0].shape);
+  const bool bias = grads.size() > 2 && call.wanted[2];
+  if (call.wanted[1] || bias) {
+    const Arrays both = backward_weights(call.inputs[0], dy, how, call.input_specs[1].shape, bias);
+    grads[1] = both[0];
+    if (bias)
+      grads[2] = both[1];
+  }
+  return grads;
+}
+
+// Each pass is linear in both of its inputs, so that their gradients are the other passes.
+Arrays backward_data_gradient(const GradientCall& call) {
+  const auto& how = call.attributes.as<ConvolutionAttributes>();
+  Arrays grads(2);
+  const NDArray& dx = call.output_grads[0];
+  if (!dx.defined())
+    return grads;
+  if (call.wanted[0])
+    grads[0] = forward(dx, call.inputs[1], {}, how);
+  if (call.wanted[1])
+    grads[1] = backward_weights(dx, call.inputs[0], how, call.input_specs[1].shape, false)[0];
+  return grads;
+}
+
+Arrays backward_weights_gradient(const GradientCall& call) {
+  const auto& how = call.attributes.as<ConvolutionAttributes>();
+  Arrays grads(2);
+  const NDArray& weight = call.output_grads[0];
+  const NDArray bias = call.output_grads.size() > 1 ? call.output_grads[1] : NDArray();
+  const Shape& dy = call.input_specs[1].shape;
+  if (weight.defined() && call.wanted[0])
+    grads[0] = backward_data(call.inputs[1], weight, how, call.input_specs[0].shape);
+  if (weight.defined() && call.wanted[1])
+    grads[1] = forward(call.inputs[0], weight, bias, how);
+  if (!weight.defined() && bias.defined() && call.wanted[1])
+    grads[1] = bias.reshape({1, dy[1], 1, 1}).broadcast_to(dy);
+  return grads;
+}
+
+// The gradient of x reads the weight, those of weight and bias read x.
+Mask saved_for(Mask wanted, const Attributes&) {
+  return (wanted & 0b001 ? 0b10 : 0) | (wanted & 0b110 ? 0b01 : 0);
+}
+
+}  // namespace
+
+const Operator convolution_op{
+    .name = "convolution",
+    .inputs = -1,
+    .infer = convolution_infer,
+    .cpu = convolution_cpu,
+    .gpu = SLUICE_GPU_KERNEL(convolution_gpu),
+    .gradient = convolution_gradient,
+    .saved_inputs = 0b11,
+    .library_team = true,
+    .saved_for = saved_for,
+};
+const Operator convolution_backward_data_op{
+    .name = "convolution_backward_data",
+    .inputs = 2,
+    .infer = backward_data_infer,
+    .cpu = convolution_backward_data_cpu,
+    .gpu = SLUICE_GPU_KERNEL(convolution_backward_data_gpu),
+    .gradient = backward_data_gradient,
+    .saved_inputs = k_all,
+    .library_team = true,
+};
+const Operator convolution_backward_weights_op{
+    .name = "convolution_backward_weights",
+    .inputs = 2,
+    .outputs = -1,
+    .infer = backward_weights_infer,
+    .cpu = convolution_backward_weights_cpu,
+    .gpu = SLUICE_GPU_KERNEL(convolution_backward_weights_gpu),
+    .gradient = backward_weights_gradient,
+    .saved_inputs = k_all,
+    .library_team = true,
+};
+
+OperatorList conv_operators() noexcept {
+  static constexpr const Operator* list[] = {
+      &convolution_op, &convolution_backward_data_op, &convolution_backward_weights_op};
+  return list;
+}
+
+}  // namespace detail
+
+NDArray convolution(
+    const NDArray& x,
+    const NDArray& weight,
+    const NDArray& bias,
+    const ConvolutionOptions& options,
+    SourceLocation site) {
+  auto attributes = Attributes::of(detail::ConvolutionAttributes{
+      .stride = options.stride, .pad = options.pad, .dilation = options.dilation, .groups = options.groups});
+  if (bias.defined())
+    return invoke_one(detail::convolution_op, {x, weight, bias}, std::move(attributes), site);
+  return invoke_one(detail::convolution_op, {x, weight}, std::move(attributes), site);
+}
+
+}  // namespace sluice

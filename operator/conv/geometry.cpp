@@ -1,0 +1,97 @@
+#include <sluice/operator/conv/geometry.h>
+
+namespace sluice::detail {
+namespace {
+
+void check_attributes(const char* op, const ConvolutionAttributes& a) {
+  const auto pair = [op](const Shape& values, std::int64_t least, const char* name) {
+    const bool good = values.ndim() == 2 && values[0] >= least && values[1] >= least;
+    require<ValueError>(
+        good, [&] { return message(op, ": ", name, " must be a pair of numbers >= ", least, ", not ", values); });
+  };
+  pair(a.stride, 1, "stride");
+  pair(a.pad, 0, "pad");
+  pair(a.dilation, 1, "dilation");
+  require<ValueError>(a.groups >= 1, [&] { return message(op, ": groups must be at least 1, not ", a.groups); });
+}
+
+}  // namespace
+
+ConvolutionGeometry convolution_geometry(
+    const char* op, const Shape& x, const Shape& weight, DType dtype, const ConvolutionAttributes& a) {
+  check_attributes(op, a);
+  require<ShapeError>(x.ndim() == 4, [&] { return message(op, ": x must be (N, C, H, W), not ", x); });
+  require<ShapeError>(
+      weight.ndim() == 4, [&] { return message(op, ": weight must be (O, C / groups, KH, KW), not ", weight); });
+  require<ShapeError>(x[1] % a.groups == 0 && weight[0] % a.groups == 0, [&] {
+    return message(op, ": ", a.groups, " groups do not divide ", x[1], " input and ", weight[0], " output channels");
+  });
+  require<ShapeError>(weight[1] == x[1] / a.groups, [&] {
+    return message(
+        op,
+        ": x of shape ",
+        x,
+        " in ",
+        a.groups,
+        " groups needs a weight of shape (O, ",
+        x[1] / a.groups,
+        ", KH, KW), not ",
+        weight);
+  });
+  ConvolutionGeometry g;
+  g.dtype = dtype;
+  g.images = x[0];
+  g.inputs = x[1];
+  g.outputs = weight[0];
+  g.groups = a.groups;
+  for (int axis = 0; axis < 2; ++axis) {
+    g.in[axis] = x[axis + 2];
+    g.kernel[axis] = weight[axis + 2];
+    g.stride[axis] = a.stride[axis];
+    g.pad[axis] = a.pad[axis];
+    g.dilation[axis] = a.dilation[axis];
+    const std::int64_t reach = g.dilation[axis] * (g.kernel[axis] - 1) + 1;
+    const std::int64_t room = g.in[axis] + 2 * g.pad[axis] - reach;
+    require<ShapeError>(g.kernel[axis] >= 1 && room >= 0, [&] {
+      return message(
+          op,
+          ": kernel of shape ",
+          weight,
+          " with dilation ",
+          a.dilation,
+          " does not fit into x of shape ",
+          x,
+          " with pad ",
+          a.pad);
+    });
+    g.out[axis] = room / g.stride[axis] + 1;
+  }
+  return g;
+}
+
+ConvolutionGeometry forward_geometry(const KernelCall& call) {
+  return convolution_geometry(
+      "convolution",
+      call.inputs[0].shape,
+      call.inputs[1].shape,
+      call.inputs[0].dtype,
+      call.attributes.as<ConvolutionAttributes>());
+}
+ConvolutionGeometry backward_data_geometry(const KernelCall& call) {
+  return convolution_geometry(
+      "convolution_backward_data",
+      call.outputs[0].shape,
+      call.inputs[1].shape,
+      call.inputs[0].dtype,
+      call.attributes.as<ConvolutionAttributes>());
+}
+ConvolutionGeometry backward_weights_geometry(const KernelCall& call) {
+  return convolution_geometry(
+      "convolution_backward_weights",
+      call.inputs[0].shape,
+      call.outputs[0].shape,
+      call.inputs[0].dtype,
+      call.attributes.as<ConvolutionAttributes>());
+}
+
+}  // namespace sluice::detail

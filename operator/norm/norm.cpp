@@ -1,0 +1,187 @@
+#include <array>
+
+#include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/create.h>
+#include <sluice/operator/detail/families.h>
+#include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/norm/kernels.h>
+#include <sluice/operator/norm/norm.h>
+#include <sluice/operator/reduce/reduce.h>
+
+namespace sluice {
+namespace detail {
+namespace {
+
+constexpr std::array<const char*, 5> k_names{"x", "gamma", "beta", "running_mean", "running_var"};
+
+DType statistics_type(DType x) {
+  return x == DType::float64 ? DType::float64 : DType::float32;
+}
+
+// y, and the mean and 1 / std of each channel for backward.
+Specs batch_norm_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const auto& how = attributes.as<BatchNormAttributes>();
+  const ArraySpec& x = inputs[0];
+  require<UnsupportedError>(
+      is_floating(x.dtype), [&] { return message("batch_norm: no kernel for ", x.dtype, " on ", x.device); });
+  require<IndexError>(how.axis >= 0 && how.axis < x.shape.ndim(), [&] {
+    return message("batch_norm: axis ", how.axis, " is outside x of shape ", x.shape);
+  });
+  const std::int64_t channels = x.shape[static_cast<int>(how.axis)];
+  const DType parameters = inputs[1].dtype;
+  require<DTypeError>(parameters == x.dtype || parameters == statistics_type(x.dtype), [&] {
+    return message("batch_norm: gamma of ", parameters, " does not go with x of ", x.dtype);
+  });
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    require<ShapeError>(inputs[i].shape == Shape{channels}, [&] {
+      return message(
+          "batch_norm: x of shape ",
+          x.shape,
+          " on axis ",
+          how.axis,
+          " needs ",
+          k_names[i],
+          " of shape (",
+          channels,
+          ",), not ",
+          inputs[i].shape);
+    });
+    require<DTypeError>(inputs[i].dtype == parameters, [&] {
+      return message("batch_norm: gamma is ", parameters, ", ", k_names[i], " is ", inputs[i].dtype);
+    });
+  }
+  const ArraySpec statistics{{channels}, statistics_type(x.dtype), x.device};
+  return {x, statistics, statistics};
+}
+
+// Inputs dy, x, gamma, mean, 1 / std; gradients of x, gamma, beta.
+Specs batch_norm_backward_infer(std::span<const ArraySpec> inputs, const Attributes&) {
+  require<ShapeError>(inputs[0].shape == inputs[1].shape && inputs[0].dtype == inputs[1].dtype, [&] {
+    return message(
+        "batch_norm_backward: gradient of shape ", inputs[0].shape, " does not fit x of shape ", inputs[1].shape);
+  });
+  return {inputs[1], inputs[2], inputs[2]};
+}
+
+// The gradient in operators that can themselves be differentiated, for a backward that is recorded.
+Arrays recorded_gradient(const GradientCall& call, const BatchNormAttributes& how) {
+  const NDArray& x = call.inputs[0];
+  const DType wide = statistics_type(x.dtype());
+  Shape others, along = Shape::filled(x.ndim(), 1);
+  for (int axis = 0; axis < x.ndim(); ++axis) {
+    if (axis != how.axis)
+      others.push_back(axis);
+  }
+  const std::int64_t channels = x.shape()[static_cast<int>(how.axis)];
+  along[static_cast<int>(how.axis)] = channels;
+  const auto mean_of = [&](const NDArray& a) { return others.empty() ? a : mean(a, others, true); };
+  const auto sum_of = [&](const NDArray& a) { return (others.empty() ? a : sum(a, others)).reshape({channels}); };
+
+  const NDArray dy = call.output_grads[0].astype(wide);
+  const NDArray wide_x = x.astype(wide);
+  const NDArray gamma = call.inputs[1].astype(wide).reshape(along);
+  NDArray centred, inv_std;
+  if (how.batch_stats) {
+    centred = wide_x - mean_of(wide_x);
+    inv_std = rsqrt(mean_of(centred * centred) + how.eps);
+  } else {
+    centred = wide_x - call.outputs[1].detach().reshape(along);
+    inv_std = call.outputs[2].detach().reshape(along);
+  }
+  const NDArray normal = centred * inv_std;
+  NDArray dx = dy;
+  if (how.batch_stats)
+    dx = dy - mean_of(dy) - normal * mean_of(dy * normal);
+  dx = dx * inv_std;
+  const DType parameters = call.inputs[1].dtype();
+  Arrays grads(5);
+  grads[0] = (how.fix_gamma ? dx : dx * gamma).astype(x.dtype());
+  grads[1] = how.fix_gamma ? zeros_like(call.inputs[1]) : sum_of(dy * normal).astype(parameters);
+  grads[2] = sum_of(dy).astype(parameters);
+  return grads;
+}
+
+Arrays batch_norm_gradient(const GradientCall& call) {
+  const auto& how = call.attributes.as<BatchNormAttributes>();
+  const NDArray& dy = call.output_grads[0];
+  if (!dy.defined())
+    return Arrays(5);
+  if (autograd::is_recording())
+    return recorded_gradient(call, how);
+  const std::array<NDArray, 5> inputs{dy, call.inputs[0], call.inputs[1], call.outputs[1], call.outputs[2]};
+  Arrays grads = invoke(batch_norm_backward_op, inputs, call.attributes, SourceLocation::current());
+  grads.resize(5);
+  return grads;
+}
+
+}  // namespace
+
+const Operator batch_norm_op{
+    .name = "batch_norm",
+    .inputs = 5,
+    .outputs = 3,
+    .infer = batch_norm_infer,
+    .cpu = batch_norm_cpu,
+    .gpu = SLUICE_GPU_KERNEL(batch_norm_gpu),
+    .gradient = batch_norm_gradient,
+    .saved_inputs = 0b11,
+    .saved_outputs = 0b110,
+    .mutated_inputs = 0b11000,
+};
+const Operator batch_norm_predict_op{
+    .name = "batch_norm_predict",
+    .inputs = 5,
+    .outputs = 3,
+    .infer = batch_norm_infer,
+    .cpu = batch_norm_cpu,
+    .gpu = SLUICE_GPU_KERNEL(batch_norm_gpu),
+    .gradient = batch_norm_gradient,
+    .saved_inputs = 0b11,
+    .saved_outputs = 0b110,
+};
+const Operator batch_norm_backward_op{
+    .name = "batch_norm_backward",
+    .inputs = 5,
+    .outputs = 3,
+    .infer = batch_norm_backward_infer,
+    .cpu = batch_norm_backward_cpu,
+    .gpu = SLUICE_GPU_KERNEL(batch_norm_backward_gpu),
+};
+
+OperatorList norm_operators() noexcept {
+  static constexpr const Operator* list[] = {&batch_norm_op, &batch_norm_predict_op, &batch_norm_backward_op};
+  return list;
+}
+
+}  // namespace detail
+
+NDArray batch_norm(
+    const NDArray& x,
+    const NDArray& gamma,
+    const NDArray& beta,
+    const NDArray& running_mean,
+    const NDArray& running_var,
+    const BatchNormOptions& options,
+    SourceLocation site) {
+  require<ValueError>(options.eps > 0 && options.momentum >= 0 && options.momentum <= 1, [&] {
+    return message(
+        "batch_norm: needs eps > 0 and momentum in [0, 1], not eps = ", options.eps, ", momentum = ", options.momentum);
+  });
+  const bool batch_stats = autograd::is_training() && !options.use_global_stats;
+  const int axis = x.defined() ? normal_axis(options.axis, x.ndim(), "batch_norm") : 0;
+  const std::array<NDArray, 5> inputs{x, gamma, beta, running_mean, running_var};
+  return invoke(
+      batch_stats ? detail::batch_norm_op : detail::batch_norm_predict_op,
+      inputs,
+      Attributes::of(detail::BatchNormAttributes{
+          .eps = options.eps,
+          .momentum = options.momentum,
+          .axis = axis,
+          .fix_gamma = options.fix_gamma,
+          .batch_stats = batch_stats}),
+      site)[0];
+}
+
+}  // namespace sluice

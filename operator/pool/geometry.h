@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+
+#include <sluice/operator/operator.h>
+
+namespace sluice::detail {
+
+/// Attributes of pooling and of its gradients; pairs are (height, width).
+struct PoolAttributes {
+  Shape kernel{2, 2}, stride, pad{0, 0};
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+  bool global = false;
+  bool index = false;  // max: a second output, where in its plane each maximum was (int32)
+  Shape size;          // gradients: of the input
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("kernel", kernel);
+    v.field("stride", stride);
+    v.field("pad", pad);
+    v.field("ceil_mode", ceil_mode);
+    v.field("count_include_pad", count_include_pad);
+    v.field("global", global);
+    v.field("index", index);
+    v.field("size", size);
+  }
+};
+
+/// Every extent of one pooling; index 0 is height, 1 is width. A kernel parameter on a GPU.
+struct PoolGeometry {
+  std::int64_t planes = 0;  // images x channels
+  std::int64_t in[2] = {}, out[2] = {}, kernel[2] = {}, stride[2] = {}, pad[2] = {};
+  bool count_include_pad = true;
+};
+
+/// For an input of shape (N, C, H, W). Throws ShapeError and ValueError naming `op` and the values.
+PoolGeometry pool_geometry(const char* op, const Shape& x, const PoolAttributes& attributes);
+
+/// (N, C, H, W) -> (N, C, OH, OW).
+Shape pooled_shape(const Shape& x, const PoolGeometry& g);
+
+// Kernels of the operators.
+void max_pool2d_cpu(const KernelCall& call);
+void max_pool2d_backward_cpu(const KernelCall& call);
+void max_pool2d_gather_cpu(const KernelCall& call);
+void avg_pool2d_cpu(const KernelCall& call);
+void avg_pool2d_backward_cpu(const KernelCall& call);
+void max_pool2d_gpu(const KernelCall& call);
+void max_pool2d_backward_gpu(const KernelCall& call);
+void max_pool2d_gather_gpu(const KernelCall& call);
+void avg_pool2d_gpu(const KernelCall& call);
+void avg_pool2d_backward_gpu(const KernelCall& call);
+
+}  // namespace sluice::detail

@@ -1,0 +1,229 @@
+#include <limits>
+
+#include <sluice/ndarray/autograd.h>
+#include <sluice/operator/detail/families.h>
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/pool/geometry.h>
+#include <sluice/operator/pool/pool.h>
+
+namespace sluice {
+namespace detail {
+
+PoolGeometry pool_geometry(const char* op, const Shape& x, const PoolAttributes& a) {
+  require<ShapeError>(x.ndim() == 4, [&] { return message(op, ": x must be (N, C, H, W), not ", x); });
+  PoolGeometry g;
+  g.planes = x[0] * x[1];
+  g.count_include_pad = a.count_include_pad;
+  const auto pair = [op](const Shape& values, std::int64_t least, const char* name) {
+    const bool good = values.ndim() == 2 && values[0] >= least && values[1] >= least;
+    require<ValueError>(
+        good, [&] { return message(op, ": ", name, " must be a pair of numbers >= ", least, ", not ", values); });
+  };
+  const Shape image{x[2], x[3]};
+  const Shape kernel = a.global ? image : a.kernel;
+  const Shape stride = a.global || a.stride.empty() ? kernel : a.stride;
+  const Shape pad = a.global ? Shape{0, 0} : a.pad;
+  require<ShapeError>(
+      image[0] > 0 && image[1] > 0 && image[0] <= std::numeric_limits<std::int32_t>::max() / image[1],
+      [&] { return message(op, ": planes of x of shape ", x, " must have 1 to 2^31 - 1 elements"); });
+  pair(kernel, 1, "kernel");
+  pair(stride, 1, "stride");
+  pair(pad, 0, "pad");
+  for (int axis = 0; axis < 2; ++axis) {
+    require<ValueError>(
+        pad[axis] < kernel[axis], [&] { return message(op, ": pad ", pad, " must be smaller than kernel ", kernel); });
+    g.in[axis] = image[axis];
+    g.kernel[axis] = kernel[axis];
+    g.stride[axis] = stride[axis];
+    g.pad[axis] = pad[axis];
+    const std::int64_t room = g.in[axis] + 2 * g.pad[axis] - g.kernel[axis];
+    const bool fits = room >= 0 || (a.ceil_mode && room > -g.stride[axis]);
+    require<ShapeError>(
+        fits, [&] { return message(op, ": kernel ", kernel, " does not fit into x of shape ", x, " with pad ", pad); });
+    g.out[axis] = (room + (a.ceil_mode ? g.stride[axis] - 1 : 0)) / g.stride[axis] + 1;
+    // The last window has to start on the image or the padding before it.
+    if (a.ceil_mode && (g.out[axis] - 1) * g.stride[axis] >= g.in[axis] + g.pad[axis])
+      --g.out[axis];
+  }
+  return g;
+}
+
+Shape pooled_shape(const Shape& x, const PoolGeometry& g) {
+  return {x[0], x[1], g.out[0], g.out[1]};
+}
+
+namespace {
+
+void check_floating(const char* op, const ArraySpec& spec) {
+  require<UnsupportedError>(
+      is_floating(spec.dtype), [&] { return message(op, ": no kernel for ", spec.dtype, " on ", spec.device); });
+}
+
+template <bool IsMax>
+Specs pool_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  constexpr const char* op = IsMax ? "max_pool2d" : "avg_pool2d";
+  const auto& how = attributes.as<PoolAttributes>();
+  const ArraySpec& x = inputs[0];
+  check_floating(op, x);
+  const Shape shape = pooled_shape(x.shape, pool_geometry(op, x.shape, how));
+  Specs specs{{shape, x.dtype, x.device}};
+  if (IsMax && how.index)
+    specs.push_back({shape, DType::int32, x.device});
+  return specs;
+}
+
+// From the gradient of the result, and for max where the maxima were, to the gradient of x.
+template <bool IsMax>
+Specs pool_backward_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  constexpr const char* op = IsMax ? "max_pool2d_backward" : "avg_pool2d_backward";
+  const auto& how = attributes.as<PoolAttributes>();
+  const ArraySpec& dy = inputs[0];
+  check_floating(op, dy);
+  require<ShapeError>(
+      dy.shape.ndim() == 4 && how.size.ndim() == 2, [&] { return message(op, ": no gradient of shape ", dy.shape); });
+  const Shape x{dy.shape[0], dy.shape[1], how.size[0], how.size[1]};
+  const Shape y = pooled_shape(x, pool_geometry(op, x, how));
+  require<ShapeError>(dy.shape == y && (!IsMax || inputs[1].shape == y), [&] {
+    return message(op, ": gradient of shape ", dy.shape, " is not that of a result of shape ", y);
+  });
+  return {{x, dy.dtype, dy.device}};
+}
+
+// Inputs: a gradient of x's shape, and where the maxima were.
+Specs gather_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  constexpr const char* op = "max_pool2d_gather";
+  const ArraySpec& x = inputs[0];
+  check_floating(op, x);
+  const Shape y = pooled_shape(x.shape, pool_geometry(op, x.shape, attributes.as<PoolAttributes>()));
+  require<ShapeError>(inputs[1].shape == y && inputs[1].dtype == DType::int32, [&] {
+    return message(op, ": index of shape ", inputs[1].shape, " does not belong to x of shape ", x.shape);
+  });
+  return {{y, x.dtype, x.device}};
+}
+
+PoolAttributes sized(const PoolAttributes& how, const Shape& x) {
+  PoolAttributes result = how;
+  result.size = {x[2], x[3]};
+  result.index = false;
+  return result;
+}
+
+Arrays max_pool_gradient(const GradientCall& call) {
+  Arrays grads(1);
+  const NDArray& dy = call.output_grads[0];
+  if (!dy.defined())
+    return grads;
+  require<AutogradError>(
+      call.outputs.size() > 1, [] { return message("max_pool2d: recorded without the positions of its maxima"); });
+  const auto how = sized(call.attributes.as<PoolAttributes>(), call.input_specs[0].shape);
+  grads[0] = invoke_one(max_pool2d_backward_op, {dy, call.outputs[1]}, Attributes::of(how), SourceLocation::current());
+  return grads;
+}
+
+Arrays max_pool_backward_gradient(const GradientCall& call) {
+  Arrays grads(2);
+  if (call.wanted[0] && call.output_grads[0].defined())
+    grads[0] = invoke_one(
+        max_pool2d_gather_op, {call.output_grads[0], call.inputs[1]}, call.attributes, SourceLocation::current());
+  return grads;
+}
+
+Arrays gather_gradient(const GradientCall& call) {
+  Arrays grads(2);
+  const auto how = sized(call.attributes.as<PoolAttributes>(), call.input_specs[0].shape);
+  if (call.wanted[0] && call.output_grads[0].defined())
+    grads[0] = invoke_one(
+        max_pool2d_backward_op, {call.output_grads[0], call.inputs[1]}, Attributes::of(how), SourceLocation::current());
+  return grads;
+}
+
+Arrays avg_pool_gradient(const GradientCall& call) {
+  Arrays grads(1);
+  const auto how = sized(call.attributes.as<PoolAttributes>(), call.input_specs[0].shape);
+  if (call.output_grads[0].defined())
+    grads[0] =
+        invoke_one(avg_pool2d_backward_op, {call.output_grads[0]}, Attributes::of(how), SourceLocation::current());
+  return grads;
+}
+
+Arrays avg_pool_backward_gradient(const GradientCall& call) {
+  Arrays grads(1);
+  if (call.output_grads[0].defined())
+    grads[0] = invoke_one(avg_pool2d_op, {call.output_grads[0]}, call.attributes, SourceLocation::current());
+  return grads;
+}
+
+Attributes attributes_of(const PoolOptions& options, bool index) {
+  return Attributes::of(PoolAttributes{
+      .kernel = options.kernel,
+      .stride = options.stride,
+      .pad = options.pad,
+      .ceil_mode = options.ceil_mode,
+      .count_include_pad = options.count_include_pad,
+      .global = options.global,
+      .index = index});
+}
+
+}  // namespace
+
+const Operator max_pool2d_op{
+    .name = "max_pool2d",
+    .outputs = -1,
+    .infer = pool_infer<true>,
+    .cpu = max_pool2d_cpu,
+    .gpu = SLUICE_GPU_KERNEL(max_pool2d_gpu),
+    .gradient = max_pool_gradient,
+    .saved_outputs = 0b10,
+};
+const Operator max_pool2d_backward_op{
+    .name = "max_pool2d_backward",
+    .inputs = 2,
+    .infer = pool_backward_infer<true>,
+    .cpu = max_pool2d_backward_cpu,
+    .gpu = SLUICE_GPU_KERNEL(max_pool2d_backward_gpu),
+    .gradient = max_pool_backward_gradient,
+    .saved_inputs = 0b10,
+};
+const Operator max_pool2d_gather_op{
+    .name = "max_pool2d_gather",
+    .inputs = 2,
+    .infer = gather_infer,
+    .cpu = max_pool2d_gather_cpu,
+    .gpu = SLUICE_GPU_KERNEL(max_pool2d_gather_gpu),
+    .gradient = gather_gradient,
+    .saved_inputs = 0b10,
+};
+const Operator avg_pool2d_op{
+    .name = "avg_pool2d",
+    .infer = pool_infer<false>,
+    .cpu = avg_pool2d_cpu,
+    .gpu = SLUICE_GPU_KERNEL(avg_pool2d_gpu),
+    .gradient = avg_pool_gradient,
+};
+const Operator avg_pool2d_backward_op{
+    .name = "avg_pool2d_backward",
+    .infer = pool_backward_infer<false>,
+    .cpu = avg_pool2d_backward_cpu,
+    .gpu = SLUICE_GPU_KERNEL(avg_pool2d_backward_gpu),
+    .gradient = avg_pool_backward_gradient,
+};
+
+OperatorList pool_operators() noexcept {
+  static constexpr const Operator* list[] = {
+      &max_pool2d_op, &max_pool2d_backward_op, &max_pool2d_gather_op, &avg_pool2d_op, &avg_pool2d_backward_op};
+  return list;
+}
+
+}  // namespace detail
+
+NDArray max_pool2d(const NDArray& x, const PoolOptions& options, SourceLocation site) {
+  const bool recorded = autograd::is_recording() && x.defined() && autograd::on_tape(x);
+  return invoke(detail::max_pool2d_op, std::span(&x, 1), detail::attributes_of(options, recorded), site)[0];
+}
+
+NDArray avg_pool2d(const NDArray& x, const PoolOptions& options, SourceLocation site) {
+  return invoke_one(detail::avg_pool2d_op, {x}, detail::attributes_of(options, false), site);
+}
+
+}  // namespace sluice
