@@ -190,18 +190,18 @@ TEST_CASE("parallel_for from several threads outside adds at most those threads"
 }
 
 TEST_CASE("A task that asks for a team on an idle engine gets it, up to the number of workers") {
-  Engine engine({.workers = 4});
-  for (int asked : {1, 2, 3, 4, 9}) {
-    int granted = 0;
-    engine.push({.name = "team", .threads = asked}, [&](Queue queue) { granted = queue.threads(); });
+  auto granted = [](Engine& engine, int asked) {
+    int threads = 0;
+    engine.push({.name = "team", .threads = asked}, [&](Queue queue) { threads = queue.threads(); });
     engine.wait_all();
-    CHECK(granted == std::min(asked, 4));
+    return threads;
+  };
+  Engine four({.workers = 4}), single({.workers = 1});
+  for (int asked : {1, 2, 3, 4, 9}) {
+    // The worker of the task before may not have come to rest yet: then the engine is not idle, and we ask again.
+    CHECK(eventually([&] { return granted(four, asked) == std::min(asked, 4); }));
+    CHECK(granted(single, asked) == 1);
   }
-  Engine single({.workers = 1});
-  int granted = 0;
-  single.push({.name = "team", .threads = 4}, [&](Queue queue) { granted = queue.threads(); });
-  single.wait_all();
-  CHECK(granted == 1);
 }
 
 TEST_CASE("Teams: one at a time, on one thread, and never more running threads than workers") {

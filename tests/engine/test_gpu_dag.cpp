@@ -1,0 +1,141 @@
+// The random-graph oracle on CUDA streams: the same arithmetic in one-thread kernels, some of which dawdle.
+#include <sluice/engine/detail/test_faults.h>
+
+#include "tests/engine/dag.h"
+#include "tests/engine/expect.h"
+#include "tests/engine/gpu_work.h"
+#include "tests/support/gate.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+/// One task in sixteen dawdles, so that a missing edge lets others overtake it.
+unsigned delay_of(std::size_t task) {
+  return mix(task) % 16 == 0 ? 20 : 0;
+}
+
+std::vector<Var> make_vars(Engine& engine, const Program& program) {
+  std::vector<Var> vars(program.cells);
+  for (Var& var : vars)
+    var = engine.new_var();
+  return vars;
+}
+
+/// Where the cells are: in GPU memory, or in pinned memory that CPU tasks reach too.
+struct GpuRun {
+  explicit GpuRun(const Program& program) : program(program), cells(program.cells), seen(program.steps.size()) {}
+
+  void push(Engine& engine, const std::vector<Var>& vars, std::size_t i) {
+    engine.push(
+        {.name = "step", .device = gpu(0), .access = access_of(program.steps[i], vars)}, [this, i](Queue queue) {
+          enqueue_step(queue.stream(), program.steps[i], i, cells.data(), seen.data() + i, delay_of(i));
+        });
+  }
+  History history() const {
+    History result(program);
+    result.cells = cells.values();
+    result.seen = seen.values();
+    return result;
+  }
+
+  const Program& program;
+  GpuArray<Cell> cells;
+  GpuArray<Seen> seen;
+};
+
+History run_on_gpu(const EngineOptions& options, const Program& program) {
+  GpuRun run(program);
+  Engine engine(options);
+  const std::vector<Var> vars = make_vars(engine, program);
+  from_pushers(program, [&](std::size_t i) { run.push(engine, vars, i); });
+  engine.wait_all();
+  return run.history();
+}
+
+}  // namespace
+
+TEST_CASE("T1, T36: a random graph of 100,000 GPU tasks on many streams gives what a serial loop gives", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  prepare_gpus();
+  for (std::uint32_t cells : {8u, 64u, 1000u}) {
+    const Program program = random_program(7 + cells, 100'000, cells, 1);
+    CHECK(differs_from_serial(program, run_on_gpu({.workers = 2}, program)) == "");
+  }
+}
+
+TEST_CASE("T1: the serial policies of CPU and GPU give what a serial loop gives", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  prepare_gpus();
+  const Program program = random_program(77, 10'000, 64, 1);
+  CHECK(differs_from_serial(program, run_on_gpu({.workers = 2, .gpu_policy = "serial"}, program)) == "");
+  CHECK(differs_from_serial(program, run_on_gpu({.cpu_policy = "serial"}, program)) == "");
+}
+
+TEST_CASE("T2, T36: a random graph of 100,000 GPU tasks from 8 pushing threads is serialisable", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  prepare_gpus();
+  for (std::uint32_t cells : {8u, 200u}) {
+    const Program program = random_program(8 + cells, 100'000, cells, 8);
+    CHECK(not_serialisable(program, run_on_gpu({.workers = 2}, program)) == "");
+  }
+}
+
+TEST_CASE("T1, T2: a random graph of tasks on CPU and GPU, over memory that both see, is serialisable", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  prepare_gpus();
+  for (int pushers : {1, 8}) {
+    const Program program = random_program(99, 20'000, 32, pushers);
+    PinnedArray<Cell> cells(program.cells);
+    PinnedArray<Seen> seen(program.steps.size());
+    {
+      Engine engine({.workers = 4});
+      const std::vector<Var> vars = make_vars(engine, program);
+      from_pushers(program, [&](std::size_t i) {
+        const AccessList access = access_of(program.steps[i], vars);
+        const Step& step = program.steps[i];
+        if (mix(i) % 3 == 0) {
+          engine.push({.name = "on CPU", .access = access}, [&step, &seen, &cells, i] {
+            run_step(step, i, cells.data(), seen[i]);
+          });
+        } else {
+          engine.push({.name = "on GPU", .device = gpu(0), .access = access}, [&step, &seen, &cells, i](Queue queue) {
+            enqueue_step(queue.stream(), step, i, cells.data(), &seen[i], 0);
+          });
+        }
+      });
+      engine.wait_all();
+    }
+    History history(program);
+    history.cells.assign(cells.data(), cells.data() + program.cells);
+    history.seen.assign(seen.data(), seen.data() + program.steps.size());
+    if (pushers == 1)
+      CHECK(differs_from_serial(program, history) == "");
+    CHECK(not_serialisable(program, history) == "");
+  }
+}
+
+TEST_CASE("T37: the oracle notices when the engine drops an edge between GPU tasks", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  prepare_gpus();
+  const Program program = random_program(42, 20'000, 64, 1);
+  GpuRun run(program);
+  {
+    Engine engine({.workers = 2});
+    const std::vector<Var> vars = make_vars(engine, program);
+    AccessList all;
+    for (const Var& var : vars)
+      all.push_back(write(var));
+    Gate gate;
+    OpensAtEnd opens(gate);
+    engine.push({.name = "gate", .access = all}, [gate] { gate.wait(); });
+    detail::test_faults().drop_every_nth_edge = 50;
+    for (std::size_t i = 0; i < program.steps.size(); ++i)
+      run.push(engine, vars, i);
+    detail::test_faults().drop_every_nth_edge = 0;
+    gate.open();
+    engine.wait_all();
+  }
+  CHECK(differs_from_serial(program, run.history()) != "");
+}
