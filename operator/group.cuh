@@ -1,0 +1,74 @@
+#pragma once
+
+// Threads that work on one result together: a group of 1, of 32 (a warp) or of a whole block.
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+namespace sluice::detail {
+
+inline constexpr int k_warp = 32;
+inline constexpr int k_group_block = 256;  // threads of a block in the kernels that work in groups
+
+/// V neighbours in one load.
+template <class T, int V>
+struct alignas(sizeof(T) * V) Neighbours {
+  T at[V];
+};
+template <class T>
+inline constexpr int k_neighbours = static_cast<int>(16 / sizeof(T));
+
+template <class A>
+__device__ inline A shuffle_xor(A value, int lanes) {
+  return __shfl_xor_sync(0xffffffffu, value, lanes);
+}
+
+/// Joins `value` of all threads of a group; every thread gets the result, with the same bits. All threads of a group
+/// of 32 call together, all threads of the block where the group is one. `join` is associative up to rounding and
+/// symmetric; the order is fixed.
+template <class A, class Join>
+__device__ A join_group(A value, int width, const Join& join) {
+  if (width == 1)
+    return value;
+#pragma unroll
+  for (int lanes = k_warp / 2; lanes > 0; lanes /= 2)
+    value = join(value, shuffle_xor(value, lanes));
+  if (width == k_warp)
+    return value;
+  __shared__ A totals[k_group_block / k_warp];
+  if (threadIdx.x % k_warp == 0)
+    totals[threadIdx.x / k_warp] = value;
+  __syncthreads();
+  value = totals[0];
+#pragma unroll
+  for (int warp = 1; warp < k_group_block / k_warp; ++warp)
+    value = join(value, totals[warp]);
+  __syncthreads();  // the next call writes again
+  return value;
+}
+
+/// Which group this thread is in, out of how many, and its place there.
+struct Group {
+  std::int64_t index;
+  std::int64_t count;
+  int lane;
+
+  __device__ explicit Group(int width)
+      : index((static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / width),
+        count(static_cast<std::int64_t>(gridDim.x) * blockDim.x / width),
+        lane(static_cast<int>(threadIdx.x) % width) {}
+};
+
+/// Blocks for `groups` groups of `width` threads; kernels loop for what is beyond the cap.
+inline unsigned blocks_for_groups(std::int64_t groups, int width) noexcept {
+  const std::int64_t per_block = k_group_block / width;
+  const std::int64_t blocks = (groups + per_block - 1) / per_block;
+  return static_cast<unsigned>(blocks < 1 ? 1 : blocks > (1 << 20) ? (1 << 20) : blocks);
+}
+
+/// Threads for a group whose members share `terms` terms.
+inline int group_width(std::int64_t terms) noexcept {
+  return terms < 64 ? 1 : terms <= 1024 ? k_warp : k_group_block;
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,71 @@
+#include <cuda_runtime.h>
+
+#include <sluice/engine/cuda/check.h>
+#include <sluice/operator/floating.h>
+#include <sluice/operator/group.cuh>
+#include <sluice/operator/random/kernels.h>
+#include <sluice/operator/random/philox.h>
+
+namespace sluice::detail {
+
+namespace {
+
+// A thread handles the four elements of one Philox block. `packed`: addresses allow to move them at once.
+template <class T>
+__global__ void __launch_bounds__(k_group_block)
+    dropout_kernel(const T* x, T* y, std::int64_t size, DropoutMask mask, Compute<T> scale, bool packed) {
+  using C = Compute<T>;
+  using Pack = Neighbours<T, 4>;
+  const Group group(1);
+  for (std::int64_t block = group.index; block * 4 < size; block += group.count) {
+    const PhiloxBlock words = philox(mask.random, static_cast<std::uint64_t>(block));
+    const std::int64_t first = block * 4;
+    const auto masked = [&](T value, int i) {
+      return static_cast<T>(words.word[i] < mask.threshold ? C{0} : static_cast<C>(value) * scale);
+    };
+    if (packed && first + 4 <= size) {
+      Pack values = reinterpret_cast<const Pack*>(x)[block];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        values.at[i] = masked(values.at[i], i);
+      reinterpret_cast<Pack*>(y)[block] = values;
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (first + i < size)
+          y[first + i] = masked(x[first + i], i);
+      }
+    }
+  }
+}
+
+void apply_mask(const KernelCall& call, const DropoutMask& mask) {
+  const std::int64_t size = call.outputs[0].size;
+  if (size == 0)
+    return;
+  by_floating(call.inputs[0].dtype, [&]<class T>() {
+    const T* x = call.inputs[0].as<const T>();
+    T* y = call.outputs[0].as<T>();
+    const auto bits = reinterpret_cast<std::uintptr_t>(x) | reinterpret_cast<std::uintptr_t>(y);
+    const bool packed = bits % sizeof(Neighbours<T, 4>) == 0;
+    dropout_kernel<<<
+        blocks_for_groups((size + 3) / 4, 1),
+        k_group_block,
+        0,
+        static_cast<cudaStream_t>(call.queue.stream())>>>(
+        x, y, size, mask, static_cast<Compute<T>>(mask.scale), packed);
+  });
+  cuda::cuda_check(cudaGetLastError(), "dropout");
+}
+
+}  // namespace
+
+void dropout_gpu(const KernelCall& call) {
+  apply_mask(call, dropout_mask(call.attributes.as<DropoutAttributes>().rate, call.random));
+}
+
+void dropout_backward_gpu(const KernelCall& call) {
+  apply_mask(call, dropout_mask(call.attributes.as<DropoutBackwardAttributes>()));
+}
+
+}  // namespace sluice::detail
