@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include <sluice/operator/detail/operator_node.h>
 
@@ -12,16 +13,6 @@ bool takes_gradient(const NDArray& input) noexcept {
 
 bool has(Mask mask, std::size_t i) noexcept {
   return (mask >> std::min<std::size_t>(i, 31) & 1) != 0;
-}
-
-// A counted pointer to a node that is counted already.
-autograd::NodeRef reference_to(autograd::Node* node) noexcept {
-  union Held {
-    autograd::NodeRef ref;
-    explicit Held(autograd::Node* held) noexcept : ref(held) {}
-    ~Held() {}  // the count is not ours to drop
-  } held(node);
-  return held.ref;
 }
 
 }  // namespace
@@ -67,35 +58,22 @@ void OperatorNode::keep_outputs(std::span<const NDArray> made) {
   }
 }
 
-// While the backward pass is itself recorded, saved arrays stand on the tape again where they stood in forward. Fresh
-// handles carry that: a saved array that named its own node would keep it alive for ever.
 Arrays OperatorNode::restored_inputs() const {
   Arrays restored;
-  for (std::size_t i = 0; i < saved_inputs_.size(); ++i) {
-    if (!saved_inputs_[i].defined()) {
-      restored.push_back({});
-      continue;
-    }
-    restored.push_back(saved_inputs_[i].get(name()));
-    if (autograd::is_recording() && wanted_[i]) {
-      restored.back() = restored.back().detach();
-      autograd::set_entry(restored.back(), inputs[i].node, inputs[i].index);
-    }
-  }
+  for (const autograd::Saved& saved : saved_inputs_)
+    restored.push_back(saved.defined() ? saved.get(name()) : NDArray());
   return restored;
 }
 
+// While the backward pass is itself recorded, saved outputs stand on the tape again. Fresh handles carry that: a saved
+// array that named its own node would keep it alive for ever.
 Arrays OperatorNode::restored_outputs() {
   Arrays restored;
   for (std::size_t i = 0; i < saved_outputs_.size(); ++i) {
-    if (!saved_outputs_[i].defined()) {
-      restored.push_back({});
-      continue;
-    }
-    restored.push_back(saved_outputs_[i].get(name()));
-    if (autograd::is_recording()) {
+    restored.push_back(saved_outputs_[i].defined() ? saved_outputs_[i].get(name()) : NDArray());
+    if (restored.back().defined() && autograd::is_recording()) {
       restored.back() = restored.back().detach();
-      autograd::set_entry(restored.back(), reference_to(this), static_cast<int>(i));
+      autograd::set_entry(restored.back(), autograd::NodeRef::share(this), static_cast<int>(i));
     }
   }
   return restored;
@@ -105,6 +83,11 @@ std::vector<NDArray> OperatorNode::pull(std::span<const NDArray> output_grads) {
   require<AutogradError>(!released_, [&] {
     return message(name(), ": its saved arrays were dropped by an earlier backward (retain_graph keeps them)");
   });
+  std::optional<EngineScope> scope;  // arrays that the gradient makes belong to the engine of those it was given
+  for (const NDArray& grad : output_grads) {
+    if (grad.defined() && !scope)
+      scope.emplace(grad.engine());
+  }
   const Arrays from = restored_inputs();
   const Arrays made = restored_outputs();
   const Arrays grads = op_.gradient(

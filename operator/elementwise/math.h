@@ -72,6 +72,16 @@ SLUICE_HD inline T zero_like(T) {
   return T(0);
 }
 
+/// x < 0; never for unsigned types.
+template <class T>
+SLUICE_HD inline bool is_negative(T x) {
+  if constexpr (std::is_unsigned_v<T>) {
+    return false;
+  } else {
+    return x < 0;
+  }
+}
+
 // Integers wrap around, as in NumPy; in C++ only unsigned ones may.
 template <class T>
 SLUICE_HD inline T wrapping_add(T a, T b) {
@@ -214,7 +224,7 @@ SLUICE_HD inline T power(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
     return b == T(2) ? a * a : pow(a, b);
   } else {
-    if (b < 0)
+    if (is_negative(b))
       return a == 1 ? T(1) : a == T(-1) ? ((b & 1) != 0 ? T(-1) : T(1)) : T(0);
     T result = 1;
     for (T base = a, left = b; left > 0; left = static_cast<T>(left >> 1), base = wrapping_multiply(base, base)) {
@@ -235,7 +245,7 @@ SLUICE_HD inline T floor_mod(T a, T b) {
     if (b == 0 || b == static_cast<T>(-1))
       return b == 0 || std::is_signed_v<T> ? T(0) : static_cast<T>(a % b);
     const T rest = static_cast<T>(a % b);
-    return rest != 0 && (rest < 0) != (b < 0) ? static_cast<T>(rest + b) : rest;
+    return rest != 0 && is_negative(rest) != is_negative(b) ? static_cast<T>(rest + b) : rest;
   }
 }
 

@@ -57,6 +57,7 @@ struct BinaryRow;
   template <>                                                                      \
   struct UnaryRow<Unary::row> {                                                    \
     static constexpr const char* name = #row;                                      \
+    static constexpr const char* backward_name = #row "_backward";                 \
     static constexpr RowKind kind = RowKind::row_kind;                             \
     static constexpr Uses uses = row_uses;                                         \
     struct Value {                                                                 \
@@ -88,6 +89,10 @@ struct BinaryRow;
   template <>                                                                                   \
   struct BinaryRow<Binary::row> {                                                               \
     static constexpr const char* name = #row;                                                   \
+    static constexpr const char* right_scalar_name = #row "_scalar";                            \
+    static constexpr const char* left_scalar_name = "scalar_" #row;                             \
+    static constexpr const char* backward_a_name = #row "_backward_a";                          \
+    static constexpr const char* backward_b_name = #row "_backward_b";                          \
     static constexpr RowKind kind = RowKind::row_kind;                                          \
     static constexpr Uses uses_a = row_uses_a;                                                  \
     static constexpr Uses uses_b = row_uses_b;                                                  \

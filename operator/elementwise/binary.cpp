@@ -1,0 +1,71 @@
+// The operators of binary.def and their gradients. Each row has three forms: two arrays, an array and a number, a
+// number and an array.
+#include <sluice/operator/elementwise/binary_forms.h>
+#include <sluice/operator/elementwise/families.h>
+#include <sluice/operator/elementwise/in_place.h>
+
+namespace sluice {
+
+namespace {
+
+template <Binary row>
+void list(std::vector<const Operator*>& all) {
+  all.push_back(&detail::BinaryForms<row>::arrays);
+  all.push_back(&detail::BinaryForms<row>::right_scalar);
+  all.push_back(&detail::BinaryForms<row>::left_scalar);
+  if constexpr (detail::BinaryForms<row>::fused_a)
+    all.push_back(&detail::BinaryBackward<row, 0>::op);
+  if constexpr (detail::BinaryForms<row>::fused_b)
+    all.push_back(&detail::BinaryBackward<row, 1>::op);
+}
+
+// A number beside an array takes the array's type; see operand_type_beside().
+template <Binary row>
+NDArray with_scalar(const Operator& op, const NDArray& array, Scalar scalar, SourceLocation site) {
+  using Row = math::BinaryRow<row>;
+  require<ValueError>(array.defined(), [] { return message(Row::name, ": the operand is an undefined NDArray"); });
+  const DType dtype = detail::operand_type_beside(Row::name, Row::kind, array.dtype(), scalar);
+  return invoke_one(op, {array.astype(dtype, site)}, Attributes::of(detail::ScalarValue(scalar)), site);
+}
+
+template <Binary row>
+NDArray with_array(const NDArray& a, const NDArray& b, SourceLocation site) {
+  using Row = math::BinaryRow<row>;
+  require<ValueError>(
+      a.defined() && b.defined(), [] { return message(Row::name, ": an operand is an undefined NDArray"); });
+  const DType dtype = detail::operand_type(Row::kind, promote(a.dtype(), b.dtype()));
+  return invoke_one(detail::BinaryForms<row>::arrays, {a.astype(dtype, site), b.astype(dtype, site)}, {}, site);
+}
+
+}  // namespace
+
+void detail::list_binary(std::vector<const Operator*>& all) {
+#define BINARY(name, ...) list<Binary::name>(all);
+#include <sluice/operator/elementwise/binary.def>
+#undef BINARY
+}
+
+detail::InPlace detail::in_place(Binary row) noexcept {
+  static constexpr InPlace k_forms[] = {
+#define BINARY(name, ...) \
+  {&BinaryForms<Binary::name>::arrays, &BinaryForms<Binary::name>::right_scalar, math::BinaryRow<Binary::name>::kind},
+#include <sluice/operator/elementwise/binary.def>
+#undef BINARY
+  };
+  return k_forms[static_cast<std::size_t>(row)];
+}
+
+#define BINARY(name, ...)                                                                          \
+  NDArray name(const NDArray& a, const NDArray& b, SourceLocation site) {                          \
+    return with_array<Binary::name>(a, b, site);                                                   \
+  }                                                                                                \
+  NDArray name(const NDArray& a, Scalar b, SourceLocation site) {                                  \
+    return with_scalar<Binary::name>(detail::BinaryForms<Binary::name>::right_scalar, a, b, site); \
+  }                                                                                                \
+  NDArray name(Scalar a, const NDArray& b, SourceLocation site) {                                  \
+    return with_scalar<Binary::name>(detail::BinaryForms<Binary::name>::left_scalar, b, a, site);  \
+  }
+#include <sluice/operator/elementwise/binary.def>
+#undef BINARY
+
+}  // namespace sluice

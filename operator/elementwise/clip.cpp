@@ -1,0 +1,117 @@
+#include <sluice/operator/elementwise/arrays.h>
+#include <sluice/operator/elementwise/families.h>
+#include <sluice/operator/elementwise/kernels.h>
+#include <sluice/operator/elementwise/run.h>
+#include <sluice/operator/elementwise/types.h>
+#include <sluice/operator/gpu_kernel.h>
+
+namespace sluice {
+
+namespace {
+
+struct ClipAttributes {
+  detail::ScalarValue low, high;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("low_kind", low.kind);
+    v.field("low_integer", low.integer);
+    v.field("low", low.real);
+    v.field("high_kind", high.kind);
+    v.field("high_integer", high.integer);
+    v.field("high", high.real);
+  }
+};
+
+Specs infer(std::span<const ArraySpec> inputs, const Attributes&) {
+  return detail::infer_elementwise("clip", RowKind::arithmetic, inputs.first(1));
+}
+
+detail::PointwiseArgs<4> forward_args(const KernelCall& call) {
+  const auto& a = call.attributes.as<ClipAttributes>();
+  return detail::pointwise_args<4>(
+      "clip", call.outputs[0], {call.inputs[0], a.low.scalar(), a.high.scalar()}, call.inputs[0].dtype);
+}
+detail::PointwiseArgs<5> backward_args(const KernelCall& call) {
+  const auto& a = call.attributes.as<ClipAttributes>();
+  return detail::pointwise_args<5>(
+      "clip_backward",
+      call.outputs[0],
+      {call.inputs[0], call.inputs[1], a.low.scalar(), a.high.scalar()},
+      call.inputs[0].dtype);
+}
+
+void forward_cpu(const KernelCall& call) {
+  const DType dtype = call.inputs[0].dtype;
+  detail::run_on_cpu("clip", forward_args(call), detail::clip_loop(dtype), dtype);
+}
+void backward_cpu(const KernelCall& call) {
+  const DType dtype = call.inputs[0].dtype;
+  detail::run_on_cpu("clip_backward", backward_args(call), detail::clip_gradient_loop(dtype), dtype);
+}
+#if SLUICE_CUDA
+void forward_gpu(const KernelCall& call) {
+  const DType dtype = call.inputs[0].dtype;
+  detail::run_on_gpu("clip", forward_args(call), detail::clip_launch(dtype), dtype, call.queue);
+}
+void backward_gpu(const KernelCall& call) {
+  const DType dtype = call.inputs[0].dtype;
+  detail::run_on_gpu("clip_backward", backward_args(call), detail::clip_gradient_launch(dtype), dtype, call.queue);
+}
+#endif
+
+// dy, x.
+constexpr Operator k_backward{
+    .name = "clip_backward",
+    .inputs = 2,
+    .infer = infer,
+    .cpu = backward_cpu,
+    .gpu = SLUICE_GPU_KERNEL(backward_gpu),
+    .strided_inputs = k_all,
+    .strided_outputs = true,
+    .elementwise = true,
+};
+
+Arrays gradient(const GradientCall& call) {
+  const NDArray &dy = call.output_grads[0], &x = call.inputs[0];
+  if (!dy.defined())
+    return {NDArray()};
+  const auto& a = call.attributes.as<ClipAttributes>();
+  if (autograd::is_recording())
+    return {where(logical_and(x >= a.low.scalar(), x <= a.high.scalar()), dy, 0)};
+  const NDArray inputs[] = {dy, x};
+  return invoke(k_backward, inputs, call.attributes, SourceLocation::current());
+}
+
+constexpr Operator k_forward{
+    .name = "clip",
+    .infer = infer,
+    .cpu = forward_cpu,
+    .gpu = SLUICE_GPU_KERNEL(forward_gpu),
+    .gradient = gradient,
+    .saved_inputs = Mask{1},
+    .strided_inputs = k_all,
+    .strided_outputs = true,
+    .elementwise = true,
+};
+
+}  // namespace
+
+void detail::list_clip(std::vector<const Operator*>& all) {
+  all.push_back(&k_forward);
+  all.push_back(&k_backward);
+}
+
+NDArray clip(const NDArray& x, Scalar low, Scalar high, SourceLocation site) {
+  require<ValueError>(x.defined(), [] { return "clip: input 0 is an undefined NDArray"; });
+  require<ValueError>(low.as_double() <= high.as_double(), [&] {
+    return message("clip: low ", low.as_double(), " is not below high ", high.as_double());
+  });
+  const DType dtype = detail::operand_type(RowKind::arithmetic, high.beside(low.beside(x.dtype())));
+  // A bound beyond what the type holds is the type's own.
+  const ClipAttributes bounds{
+      detail::ScalarValue(detail::scalar_within(low, dtype)), detail::ScalarValue(detail::scalar_within(high, dtype))};
+  return invoke_one(k_forward, {x.astype(dtype, site)}, Attributes::of(bounds), site);
+}
+
+}  // namespace sluice

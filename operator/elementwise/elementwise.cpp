@@ -1,0 +1,91 @@
+// The list of the family, writing in place, and the gradient of broadcasting.
+#include <sluice/ndarray/autograd.h>
+#include <sluice/operator/detail/families.h>
+#include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/elementwise/families.h>
+#include <sluice/operator/elementwise/in_place.h>
+#include <sluice/operator/elementwise/types.h>
+#include <sluice/operator/reduce/reduce.h>
+
+namespace sluice {
+
+namespace detail {
+
+OperatorList elementwise_operators() noexcept {
+  static const auto* const all = [] {
+    auto* made = new std::vector<const Operator*>;
+    list_unary(*made);
+    list_binary(*made);
+    list_where(*made);
+    list_clip(*made);
+    return made;
+  }();
+  return *all;
+}
+
+namespace {
+
+// The operator runs in the type of the operands; invoke() casts the result back, or refuses to.
+void write_in_place(const InPlace& op, const NDArray& into, const NDArray& other, SourceLocation site) {
+  require<ValueError>(into.defined() && other.defined(), [&] {
+    return message(op.arrays->name, " in place: an operand is an undefined NDArray");
+  });
+  const DType dtype = operand_type(op.kind, promote(into.dtype(), other.dtype()));
+  const NDArray inputs[] = {into.astype(dtype, site), other.astype(dtype, site)};
+  invoke(*op.arrays, inputs, {}, site, std::span(&into, 1));
+}
+
+void write_in_place(const InPlace& op, const NDArray& into, Scalar number, SourceLocation site) {
+  require<ValueError>(
+      into.defined(), [&] { return message(op.arrays->name, " in place: the operand is an undefined NDArray"); });
+  const DType dtype = operand_type_beside(op.arrays->name, op.kind, into.dtype(), number);
+  const NDArray inputs[] = {into.astype(dtype, site)};
+  invoke(*op.right_scalar, inputs, Attributes::of(ScalarValue(number)), site, std::span(&into, 1));
+}
+
+}  // namespace
+
+NDArray add_gradients(const NDArray& a, const NDArray& b) {
+  return add(a, b);
+}
+
+void accumulate_gradient(const NDArray& into, const NDArray& value) {
+  const autograd::ModeScope unrecorded(false, autograd::is_training());
+  write_in_place(in_place(Binary::add), into, value, SourceLocation::current());
+}
+
+}  // namespace detail
+
+#define SLUICE_IN_PLACE(symbol, name)                                                           \
+  NDArray& NDArray::operator symbol(const Operand& other) {                                     \
+    detail::write_in_place(detail::in_place(Binary::name), *this, other.array(), other.site()); \
+    return *this;                                                                               \
+  }                                                                                             \
+  NDArray& NDArray::operator symbol(Scalar other) {                                             \
+    detail::write_in_place(detail::in_place(Binary::name), *this, other, {});                   \
+    return *this;                                                                               \
+  }
+SLUICE_IN_PLACE(+=, add)
+SLUICE_IN_PLACE(-=, subtract)
+SLUICE_IN_PLACE(*=, multiply)
+SLUICE_IN_PLACE(/=, divide)
+#undef SLUICE_IN_PLACE
+
+NDArray sum_to_shape(const NDArray& array, const Shape& shape, SourceLocation site) {
+  if (array.shape() == shape)
+    return array;
+  const int extra = array.ndim() - shape.ndim();
+  require<ShapeError>(extra >= 0 && broadcast_shape(shape, array.shape(), "sum_to_shape") == array.shape(), [&] {
+    return message("sum_to_shape: ", shape, " does not stretch to ", array.shape());
+  });
+  Shape axes;
+  for (int axis = 0; axis < array.ndim(); ++axis) {
+    if (axis < extra || (shape[axis - extra] == 1 && array.shape()[axis] != 1))
+      axes.push_back(axis);
+  }
+  // With no axis to add up (only leading extents of 1 to drop) sum() would take all of them.
+  const NDArray added = axes.empty() ? array : sum(array, axes, true, site);
+  return added.reshape(shape, site);
+}
+
+}  // namespace sluice

@@ -1,0 +1,26 @@
+#include <sluice/operator/elementwise/run.h>
+
+namespace sluice::detail {
+
+std::uint64_t constant_bits(Scalar scalar, DType dtype) noexcept {
+  return by_dtype(dtype, [&]<class T>() {
+    using C = math::Compute<T>;
+    C value;
+    if constexpr (std::is_same_v<C, bool>) {
+      value = scalar.as_double() != 0;
+    } else if constexpr (std::is_floating_point_v<C>) {
+      value = static_cast<C>(scalar.as_double());
+    } else {
+      value = static_cast<C>(scalar.as_int64());
+    }
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof(value));
+    return bits;
+  });
+}
+
+void check_found(bool found, const char* op, DType dtype) {
+  require<DTypeError>(found, [&] { return message(op, ": does not take ", dtype); });
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,64 @@
+#include <algorithm>
+#include <limits>
+
+#include <sluice/operator/elementwise/types.h>
+
+namespace sluice::detail {
+
+DType operand_type(RowKind kind, DType dtype) noexcept {
+  switch (kind) {
+    case RowKind::real:
+      return is_floating(dtype) ? dtype : DType::float32;
+    case RowKind::arithmetic:
+      return dtype == DType::bool_ ? DType::int64 : dtype;
+    case RowKind::logical:
+      return DType::bool_;
+    default:
+      return dtype;
+  }
+}
+
+Scalar scalar_within(Scalar scalar, DType dtype) noexcept {
+  if (scalar.kind() != Scalar::Kind::integer || !is_integer(dtype))
+    return scalar;
+  return by_dtype(dtype, [&]<class T>() {
+    if constexpr (std::is_integral_v<T>) {
+      return Scalar(std::clamp(
+          scalar.as_int64(),
+          static_cast<std::int64_t>(std::numeric_limits<T>::min()),
+          static_cast<std::int64_t>(std::numeric_limits<T>::max())));
+    } else {
+      return scalar;
+    }
+  });
+}
+
+bool scalar_fits(Scalar scalar, DType dtype) noexcept {
+  return scalar_within(scalar, dtype).as_int64() == scalar.as_int64();
+}
+
+DType operand_type_beside(const char* op, RowKind kind, DType array, Scalar scalar) {
+  const DType dtype = operand_type(kind, scalar.beside(array));
+  if (scalar_fits(scalar, dtype))
+    return dtype;
+  if (kind == RowKind::comparison)
+    return DType::int64;
+  throw ValueError(message(op, ": the number ", scalar.as_int64(), " does not fit ", dtype));
+}
+
+Specs infer_elementwise(const char* op, RowKind kind, std::span<const ArraySpec> inputs) {
+  ArraySpec spec = inputs[0];
+  for (const ArraySpec& input : inputs.subspan(1)) {
+    require<DTypeError>(input.dtype == spec.dtype, [&] {
+      return message(op, ": operands are ", spec.dtype, " and ", input.dtype, "; promote them first");
+    });
+    spec.shape = broadcast_shape(spec.shape, input.shape, op);
+  }
+  require<DTypeError>(
+      operand_type(kind, spec.dtype) == spec.dtype, [&] { return message(op, ": does not take ", spec.dtype); });
+  if (gives_bool(kind))
+    spec.dtype = DType::bool_;
+  return {spec};
+}
+
+}  // namespace sluice::detail

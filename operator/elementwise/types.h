@@ -1,0 +1,22 @@
+#pragma once
+
+// Which type an elementwise operator computes in, and arrays brought to it.
+#include <sluice/operator/elementwise/rows.h>
+#include <sluice/operator/invoke.h>
+
+namespace sluice::detail {
+
+/// The type that operands of promoted type `dtype` take for an operator of this kind.
+DType operand_type(RowKind kind, DType dtype) noexcept;
+/// True if an integer scalar can be written in that type (others always can).
+bool scalar_fits(Scalar scalar, DType dtype) noexcept;
+/// The nearest number to `scalar` that the type holds.
+Scalar scalar_within(Scalar scalar, DType dtype) noexcept;
+/// The type an array takes beside a scalar. Throws ValueError if the scalar does not fit it; comparisons then happen
+/// in int64 instead.
+DType operand_type_beside(const char* op, RowKind kind, DType array, Scalar scalar);
+
+/// Shape rules of elementwise operators: operands broadcast and have one type.
+Specs infer_elementwise(const char* op, RowKind kind, std::span<const ArraySpec> inputs);
+
+}  // namespace sluice::detail
