@@ -81,9 +81,9 @@ CacheKey key_of(const Queue& queue, ConvolutionPass pass, const ConvolutionGeome
   constexpr std::int64_t kind = 2;  // apart from other primitives in the cache
   CacheKey key =
       CacheKey::of(kind, queue.threads(), static_cast<int>(pass), bias, g.images, g.inputs, g.outputs, g.groups);
-  for (const auto& values : {g.in, g.kernel, g.stride, g.pad, g.dilation}) {
-    key.add(values[0]);
-    key.add(values[1]);
+  for (const auto* values : {&g.in, &g.kernel, &g.stride, &g.pad, &g.dilation}) {
+    key.add((*values)[0]);
+    key.add((*values)[1]);
   }
   return key;
 }
@@ -92,7 +92,7 @@ CacheKey key_of(const Queue& queue, ConvolutionPass pass, const ConvolutionGeome
 
 bool convolution_onednn(
     const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data) {
-  if (g.dtype != DType::float32 || g.images == 0 || g.inputs == 0 || g.outputs == 0)
+  if (g.dtype != DType::float32 || g.x_shape().size() == 0 || g.weight_shape().size() == 0)
     return false;
   const TeamScope team(queue.threads());
   Onednn& library = Onednn::of(queue);

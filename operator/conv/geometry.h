@@ -71,6 +71,10 @@ void convolution_own(
 bool convolution_onednn(
     const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data);
 
+/// On a GPU where cuDNN has no engine: unfolding and cuBLASLt. No extent is 0.
+void convolution_unfolded_gpu(
+    const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data);
+
 // Kernels of the operators.
 void convolution_cpu(const KernelCall& call);
 void convolution_backward_data_cpu(const KernelCall& call);

@@ -217,7 +217,8 @@ void run_cublas(const Queue& queue, const GemmProblem& p, void* row_sums) {
   const double wide_one = 1.0, wide_zero = 0.0;
   const bool wide = p.dtype == DType::float64;
   const void* alpha = wide ? static_cast<const void*>(&wide_one) : &one;
-  const void* beta = wide ? static_cast<const void*>(&wide_zero) : &zero;
+  const void* beta =
+      wide ? static_cast<const void*>(p.accumulate ? &wide_one : &wide_zero) : (p.accumulate ? &one : &zero);
   cublas_check(
       cublasLtMatmul(
           library.handle(),

@@ -1,0 +1,90 @@
+#include <sluice/engine/error.h>
+#include <sluice/operator/library/cudnn_cuda.h>
+#include <sluice/operator/workspace.h>
+
+namespace sluice::detail {
+
+void cudnn_check(cudnnStatus_t status, const char* call) {
+  if (status != CUDNN_STATUS_SUCCESS) [[unlikely]]
+    throw CudaError(message(call, ": ", cudnnGetErrorString(status)), static_cast<int>(status));
+}
+
+CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type) {
+  cudnn_check(cudnnBackendCreateDescriptor(type, &raw_), "cudnnBackendCreateDescriptor");
+}
+
+CudnnDescriptor::~CudnnDescriptor() {
+  if (raw_ != nullptr)
+    cudnnBackendDestroyDescriptor(raw_);
+}
+
+void CudnnDescriptor::set_raw(
+    cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* values) {
+  cudnn_check(cudnnBackendSetAttribute(raw_, name, type, count, values), "cudnnBackendSetAttribute");
+}
+
+void CudnnDescriptor::set(cudnnBackendAttributeName_t name, std::span<const std::int64_t> values) {
+  set_raw(name, CUDNN_TYPE_INT64, static_cast<std::int64_t>(values.size()), values.data());
+}
+void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnDataType_t value) {
+  set_raw(name, CUDNN_TYPE_DATA_TYPE, 1, &value);
+}
+void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnConvolutionMode_t value) {
+  set_raw(name, CUDNN_TYPE_CONVOLUTION_MODE, 1, &value);
+}
+void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnBackendHeurMode_t value) {
+  set_raw(name, CUDNN_TYPE_HEUR_MODE, 1, &value);
+}
+void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnHandle_t value) {
+  set_raw(name, CUDNN_TYPE_HANDLE, 1, &value);
+}
+void CudnnDescriptor::set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value) {
+  set_raw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.raw_);
+}
+void CudnnDescriptor::set(cudnnBackendAttributeName_t name, std::span<void* const> pointers) {
+  set_raw(name, CUDNN_TYPE_VOID_PTR, static_cast<std::int64_t>(pointers.size()), pointers.data());
+}
+void CudnnDescriptor::set_scale(cudnnBackendAttributeName_t name, double value, bool wide) {
+  const auto narrow = static_cast<float>(value);
+  set_raw(
+      name,
+      wide ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT,
+      1,
+      wide ? static_cast<const void*>(&value) : static_cast<const void*>(&narrow));
+}
+
+void CudnnDescriptor::finalize(const char* what) {
+  cudnn_check(try_finalize(), what);
+}
+
+std::int64_t CudnnDescriptor::int64(cudnnBackendAttributeName_t name) const {
+  std::int64_t value = 0, count = 0;
+  cudnn_check(cudnnBackendGetAttribute(raw_, name, CUDNN_TYPE_INT64, 1, &count, &value), "cudnnBackendGetAttribute");
+  return value;
+}
+
+Cudnn::Cudnn(const Queue& queue) {
+  cudnn_check(cudnnCreate(&handle_), "cudnnCreate");
+  const cudnnStatus_t status = cudnnSetStream(handle_, static_cast<cudaStream_t>(queue.stream()));
+  if (status != CUDNN_STATUS_SUCCESS)
+    cudnnDestroy(handle_);
+  cudnn_check(status, "cudnnSetStream");
+}
+
+Cudnn::~Cudnn() {
+  cudnnDestroy(handle_);
+}
+
+void cudnn_run(
+    const Queue& queue, const CudnnPlan& plan, std::span<const std::int64_t> ids, std::span<void* const> pointers) {
+  const Workspace workspace(queue, plan.workspace);
+  CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  void* const scratch = workspace.data();
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, pointers);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, std::span<void* const>(&scratch, 1));
+  pack.finalize("cudnnBackendFinalize (variant pack)");
+  cudnn_check(cudnnBackendExecute(Cudnn::of(queue).handle(), plan.plan->get(), pack.get()), "cudnnBackendExecute");
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <cudnn_backend.h>
+
+#include <sluice/engine/engine.h>
+#include <sluice/ndarray/dtype.h>
+#include <sluice/operator/library/cache.h>
+
+namespace sluice::detail {
+
+/// Throws CudaError naming `call` and cuDNN's text for it unless `status` is success.
+void cudnn_check(cudnnStatus_t status, const char* call);
+
+/// Owns a descriptor of cuDNN's backend API: attributes are set, then it is finalized and does not change.
+class CudnnDescriptor {
+ public:
+  explicit CudnnDescriptor(cudnnBackendDescriptorType_t type);
+  CudnnDescriptor(CudnnDescriptor&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  CudnnDescriptor& operator=(CudnnDescriptor other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  ~CudnnDescriptor();
+
+  cudnnBackendDescriptor_t get() const noexcept { return raw_; }
+
+  void set(cudnnBackendAttributeName_t name, std::span<const std::int64_t> values);
+  void set(cudnnBackendAttributeName_t name, std::int64_t value) { set(name, std::span(&value, 1)); }
+  void set(cudnnBackendAttributeName_t name, cudnnDataType_t value);
+  void set(cudnnBackendAttributeName_t name, cudnnConvolutionMode_t value);
+  void set(cudnnBackendAttributeName_t name, cudnnBackendHeurMode_t value);
+  void set(cudnnBackendAttributeName_t name, cudnnHandle_t value);
+  void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value);
+  void set(cudnnBackendAttributeName_t name, std::span<void* const> pointers);
+  /// A factor of the sum, in the type that the operation computes in.
+  void set_scale(cudnnBackendAttributeName_t name, double value, bool wide);
+
+  void finalize(const char* what);
+  cudnnStatus_t try_finalize() noexcept { return cudnnBackendFinalize(raw_); }
+  std::int64_t int64(cudnnBackendAttributeName_t name) const;
+
+ private:
+  void set_raw(cudnnBackendAttributeName_t, cudnnBackendAttributeType_t, std::int64_t count, const void* values);
+
+  cudnnBackendDescriptor_t raw_ = nullptr;
+};
+
+/// cuDNN's handle of one stream: a slot of its Queue.
+class Cudnn {
+ public:
+  explicit Cudnn(const Queue& queue);
+  Cudnn(const Cudnn&) = delete;
+  ~Cudnn();
+  static Cudnn& of(const Queue& queue) { return queue.slot<Cudnn>(); }
+  cudnnHandle_t handle() const noexcept { return handle_; }
+
+ private:
+  cudnnHandle_t handle_ = nullptr;
+};
+
+/// An execution plan with everything it was made from; none where cuDNN has no engine that we accept.
+struct CudnnPlan {
+  std::vector<CudnnDescriptor> parts;
+  std::unique_ptr<CudnnDescriptor> plan;
+  std::size_t workspace = 0;
+};
+
+/// The plans of one engine's devices.
+struct CudnnPlans {
+  explicit CudnnPlans(Engine&) {}
+  static LibraryCache<CudnnPlan>& of(const Queue& queue) { return queue.engine().extension<CudnnPlans>().plans; }
+  LibraryCache<CudnnPlan> plans{512};
+};
+
+/// Which numerics an engine may have.
+struct CudnnLimits {
+  bool tensor_cores = true;  // false for float32 without TF32
+};
+
+/// A tensor for the graph; alignment in bytes.
+CudnnDescriptor cudnn_tensor(
+    std::int64_t id,
+    DType dtype,
+    std::span<const std::int64_t> extents,
+    std::span<const std::int64_t> strides,
+    std::int64_t alignment);
+cudnnDataType_t cudnn_type(DType dtype);
+
+/// Chooses an engine for one operation by cuDNN's heuristics: deterministic, no down-converted inputs, sums not below
+/// the computing type, within `limits`. The parts are kept by the plan. result.plan is null if there is none.
+CudnnPlan cudnn_plan(
+    cudnnHandle_t handle, std::vector<CudnnDescriptor> parts, const CudnnDescriptor& operation, CudnnLimits limits);
+
+/// Enqueues a plan on the queue's stream: `pointers` in the order of `ids`.
+void cudnn_run(
+    const Queue& queue, const CudnnPlan& plan, std::span<const std::int64_t> ids, std::span<void* const> pointers);
+
+}  // namespace sluice::detail
