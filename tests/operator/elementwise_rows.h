@@ -1,0 +1,163 @@
+#pragma once
+
+// The rows of unary.def and binary.def as tables that tests walk: a new row is tested without an edit here.
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <sluice/operator/api.h>
+#include <sluice/operator/elementwise/rows.h>
+
+namespace sluice::test {
+
+inline const std::vector<DType> k_all_dtypes = {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64};
+inline const std::vector<DType> k_floating_dtypes = {float16, bfloat16, float32, float64};
+
+struct UnaryCase {
+  const char* name;
+  RowKind kind;
+  NDArray (*call)(const NDArray&, SourceLocation);
+  double (*formula)(double);  // the row's own formula, for rows without a reference below
+  double low, high;           // where tests draw x
+
+  NDArray operator()(const NDArray& x) const { return call(x, SourceLocation::current()); }
+  bool has_gradient() const { return !gives_bool(kind); }
+};
+
+inline const std::vector<UnaryCase>& unary_cases() {
+  static const std::vector<UnaryCase> cases = {
+#define UNARY(name, kind, value, gradient, uses, low, high, doc)                            \
+  {#name,                                                                                   \
+   RowKind::kind,                                                                           \
+   &sluice::name,                                                                           \
+   [](double x) { return static_cast<double>(math::UnaryRow<Unary::name>::Value::of(x)); }, \
+   low,                                                                                     \
+   high},
+#include <sluice/operator/elementwise/unary.def>
+#undef UNARY
+  };
+  return cases;
+}
+
+struct BinaryCase {
+  const char* name;
+  RowKind kind;
+  NDArray (*arrays)(const NDArray&, const NDArray&, SourceLocation);
+  NDArray (*right)(const NDArray&, Scalar, SourceLocation);
+  NDArray (*left)(Scalar, const NDArray&, SourceLocation);
+  double (*formula)(double, double);
+  double low, high;
+
+  NDArray operator()(const NDArray& a, const NDArray& b) const { return arrays(a, b, SourceLocation::current()); }
+  NDArray operator()(const NDArray& a, Scalar b) const { return right(a, b, SourceLocation::current()); }
+  NDArray operator()(Scalar a, const NDArray& b) const { return left(a, b, SourceLocation::current()); }
+  bool has_gradient() const { return !gives_bool(kind); }
+};
+
+inline const std::vector<BinaryCase>& binary_cases() {
+  static const std::vector<BinaryCase> cases = {
+#define BINARY(name, kind, value, gradient_a, uses_a, gradient_b, uses_b, low, high, doc)                  \
+  {#name,                                                                                                  \
+   RowKind::kind,                                                                                          \
+   &sluice::name,                                                                                          \
+   &sluice::name,                                                                                          \
+   &sluice::name,                                                                                          \
+   [](double a, double b) { return static_cast<double>(math::BinaryRow<Binary::name>::Value::of(a, b)); }, \
+   low,                                                                                                    \
+   high},
+#include <sluice/operator/elementwise/binary.def>
+#undef BINARY
+  };
+  return cases;
+}
+
+/// What a unary row should give, by the C++ library or by definition.
+inline double unary_reference(const UnaryCase& row, double x) {
+  static const std::map<std::string, std::function<double(double)>> table = {
+      {"negative", [](double v) { return -v; }},
+      {"abs", [](double v) { return std::fabs(v); }},
+      {"sign", [](double v) { return (v > 0) - (v < 0); }},
+      {"square", [](double v) { return v * v; }},
+      {"floor", [](double v) { return std::floor(v); }},
+      {"ceil", [](double v) { return std::ceil(v); }},
+      {"round", [](double v) { return std::nearbyint(v); }},
+      {"trunc", [](double v) { return std::trunc(v); }},
+      {"relu", [](double v) { return std::fmax(v, 0); }},
+      {"exp", [](double v) { return std::exp(v); }},
+      {"expm1", [](double v) { return std::expm1(v); }},
+      {"log", [](double v) { return std::log(v); }},
+      {"log1p", [](double v) { return std::log1p(v); }},
+      {"log2", [](double v) { return std::log2(v); }},
+      {"log10", [](double v) { return std::log10(v); }},
+      {"sqrt", [](double v) { return std::sqrt(v); }},
+      {"rsqrt", [](double v) { return std::pow(v, -0.5); }},
+      {"cbrt", [](double v) { return std::cbrt(v); }},
+      {"reciprocal", [](double v) { return std::pow(v, -1); }},
+      {"sin", [](double v) { return std::sin(v); }},
+      {"cos", [](double v) { return std::cos(v); }},
+      {"tan", [](double v) { return std::tan(v); }},
+      {"arcsin", [](double v) { return std::asin(v); }},
+      {"arccos", [](double v) { return std::acos(v); }},
+      {"arctan", [](double v) { return std::atan(v); }},
+      {"sinh", [](double v) { return std::sinh(v); }},
+      {"cosh", [](double v) { return std::cosh(v); }},
+      {"tanh", [](double v) { return std::tanh(v); }},
+      {"sigmoid", [](double v) { return 0.5 * (1 + std::tanh(0.5 * v)); }},
+      {"softplus", [](double v) { return std::log(1 + std::exp(v)); }},
+      {"softsign", [](double v) { return v / (1 + std::fabs(v)); }},
+      {"gelu", [](double v) { return 0.5 * v * std::erfc(-v / std::sqrt(2.0)); }},
+      {"silu", [](double v) { return v / (1 + std::exp(-v)); }},
+      {"erf", [](double v) { return 1 - std::erfc(v); }},
+      {"logical_not", [](double v) { return v == 0; }},
+      {"isnan", [](double v) { return std::isnan(v); }},
+      {"isinf", [](double v) { return std::isinf(v); }},
+      {"isfinite", [](double v) { return std::isfinite(v); }},
+  };
+  const auto at = table.find(row.name);
+  return at == table.end() ? row.formula(x) : at->second(x);
+}
+
+inline double binary_reference(const BinaryCase& row, double a, double b) {
+  static const std::map<std::string, std::function<double(double, double)>> table = {
+      {"add", [](double u, double v) { return u + v; }},
+      {"subtract", [](double u, double v) { return u - v; }},
+      {"multiply", [](double u, double v) { return u * v; }},
+      {"divide", [](double u, double v) { return u / v; }},
+      {"power", [](double u, double v) { return std::pow(u, v); }},
+      {"maximum", [](double u, double v) { return std::fmax(u, v); }},
+      {"minimum", [](double u, double v) { return std::fmin(u, v); }},
+      {"mod", [](double u, double v) { return u - std::floor(u / v) * v; }},
+      {"hypot", [](double u, double v) { return std::sqrt(u * u + v * v); }},
+      {"arctan2", [](double u, double v) { return std::atan2(u, v); }},
+      {"logaddexp", [](double u, double v) { return std::log(std::exp(u) + std::exp(v)); }},
+      {"equal", [](double u, double v) { return u == v; }},
+      {"not_equal", [](double u, double v) { return u != v; }},
+      {"less", [](double u, double v) { return u < v; }},
+      {"less_equal", [](double u, double v) { return u <= v; }},
+      {"greater", [](double u, double v) { return u > v; }},
+      {"greater_equal", [](double u, double v) { return u >= v; }},
+      {"logical_and", [](double u, double v) { return u != 0 && v != 0; }},
+      {"logical_or", [](double u, double v) { return u != 0 || v != 0; }},
+      {"logical_xor", [](double u, double v) { return (u != 0) != (v != 0); }},
+  };
+  const auto at = table.find(row.name);
+  return at == table.end() ? row.formula(a, b) : at->second(a, b);
+}
+
+/// The type that a row gives for operands of type `dtype`.
+inline DType result_type(RowKind kind, DType dtype) {
+  if (gives_bool(kind))
+    return bool_;
+  if (kind == RowKind::real)
+    return is_floating(dtype) ? dtype : float32;
+  return dtype == bool_ ? int64 : dtype;
+}
+
+/// A value as an element of `dtype` holds it: unsigned bytes wrap around.
+inline double wrapped(DType dtype, double value) {
+  return dtype == uint8 ? value - 256 * std::floor(value / 256) : value;
+}
+
+}  // namespace sluice::test
