@@ -93,8 +93,7 @@ TaskName::TaskName(const std::string& text) {
   text_ = names->insert(text).first->c_str();
 }
 
-// -- Engine
-// ------------------------------------------------------------------------------------------------------------
+// -- Engine --
 
 Engine::Engine(EngineOptions options) {
   require(options.workers >= 0, [&] { return message("Engine: workers = ", options.workers, " is negative"); });
@@ -160,13 +159,7 @@ int Engine::workers() const noexcept {
 }
 
 EngineCounters Engine::counters() const noexcept {
-  const auto& counts = core_->counters;
-  return {
-      .pushed = counts.pushed.load(),
-      .retired = counts.retired.load(),
-      .skipped = counts.skipped.load(),
-      .failed = counts.failed.load(),
-      .stream_waits = core_->gpu() == nullptr ? 0 : core_->gpu()->stream_waits()};
+  return core_->counters();
 }
 
 void Engine::seed(std::uint64_t seed) noexcept {
@@ -200,15 +193,11 @@ EngineScope::~EngineScope() {
   detail::this_thread().scope = before_;
 }
 
-// -- TaskHandle
-// --------------------------------------------------------------------------------------------------------
+// -- TaskHandle --
 
 TaskHandle::~TaskHandle() {
-  if (node_ == nullptr)
-    return;
-  detail::Core* core = node_->core;
-  core->release_task(node_);
-  core->release();
+  if (node_ != nullptr)
+    detail::Core::release_task(node_);
 }
 
 bool TaskHandle::cancel() {

@@ -1,6 +1,6 @@
+// The pool, seen from outside its workers: tasks come in, bodies block, libraries bring teams, loops ask for help.
 #include <algorithm>
 #include <chrono>
-#include <pthread.h>
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/policy_pool.h>
@@ -9,149 +9,114 @@
 namespace sluice::detail {
 
 namespace {
-constexpr int k_spin_looks = 2000;           // some 20 to 50 us: a hand-off to a parked thread costs as much
-constexpr std::uint64_t k_ageing_pick = 64;  // every so many picks serve the lowest class first
+
 constexpr auto k_rest_limit = std::chrono::milliseconds(1);
+
 }  // namespace
 
 PoolPolicy::PoolPolicy(Core& core, int workers, std::string thread_name)
-    : core_(core), workers_(workers), thread_name_(std::move(thread_name)) {}
+    : core_(core), workers_(workers), thread_name_(std::move(thread_name)) {
+  sleepers_.store(workers_);  // workers that are not made yet count as asleep
+}
 
 PoolPolicy::~PoolPolicy() {
   stop();
 }
 
 void PoolPolicy::stop() {
-  std::vector<boost::thread> threads;
   {
     const std::lock_guard hold(mutex_);
     stopping_ = true;
-    threads.swap(threads_);
+    attention_.fetch_add(1);
     wake_.notify_all();
+    rested_.notify_all();
   }
-  for (auto& thread : threads)
-    thread.join();
+  for (int i = 0; i < threads(); ++i) {
+    if (all_[static_cast<std::size_t>(i)]->thread.joinable())
+      all_[static_cast<std::size_t>(i)]->thread.join();
+  }
 }
 
-// -- Work comes in
-// -----------------------------------------------------------------------------------------------------
+// -- Work comes in --
 
-void PoolPolicy::submit(TaskNode* task) {
-  const std::lock_guard hold(mutex_);
-  List& list = ready_[static_cast<std::size_t>(task->priority)];
+PoolPolicy::Worker* PoolPolicy::mine() const noexcept {
+  const ThisThread& here = this_thread();
+  return here.pool == this ? static_cast<Worker*>(here.pool_worker) : nullptr;
+}
+
+void PoolPolicy::append(List& list, TaskNode* task) {
   task->next = nullptr;
+  const std::lock_guard hold(list.lock);
   (list.tail == nullptr ? list.head : list.tail->next) = task;
   list.tail = task;
-  work_signal_.fetch_add(1, std::memory_order_relaxed);
+  list.size.store(list.size.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+TaskNode* PoolPolicy::take_from(List& list) {
+  if (list.size.load(std::memory_order_acquire) == 0)
+    return nullptr;
+  const std::lock_guard hold(list.lock);
+  TaskNode* task = list.head;
+  if (task == nullptr)
+    return nullptr;
+  list.head = task->next;
+  if (list.head == nullptr)
+    list.tail = nullptr;
+  list.size.store(list.size.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  return task;
+}
+
+void PoolPolicy::submit(TaskNode* task) {
+  Worker* me = task->priority == Priority::normal ? mine() : nullptr;
+  const ThisThread& here = this_thread();
+  if (me != nullptr && me->next == nullptr && here.task == nullptr && !here.in_parallel) {
+    me->next = task;  // this worker has just finished a task and comes to it at once: nobody need be told
+    return;
+  }
+  if (me == nullptr || !me->ring.append(task))
+    append(lists_[static_cast<std::size_t>(task->priority)], task);
+  announce();
+}
+
+// A searcher will find the work, and wakes another when it does; only when nobody searches is a sleeper woken here.
+void PoolPolicy::announce() {
+  full_fence(sleepers_);
+  if (sleepers_.load(std::memory_order_relaxed) == 0 || searching_.load(std::memory_order_relaxed) > 0)
+    return;
+  const std::lock_guard hold(mutex_);
   wake(1);
 }
 
 void PoolPolicy::wake(int count) {
-  const int parked = idle_ - spinners_.load(std::memory_order_relaxed);
-  for (int i = 0; i < std::min(count, parked); ++i)
-    wake_.notify_one();
-  // A blocked body's thread is replaced, so there may be more threads than workers; never more that run.
-  const int allowed = std::min(count - idle_, workers_ + blocked_ - static_cast<int>(threads_.size()));
-  for (int i = 0; i < allowed && !stopping_; ++i) {
-    const int index = static_cast<int>(threads_.size());
+  for (int i = 0; i < count && may_run() && !stopping_; ++i) {
+    if (parked_ > wake_tokens_) {
+      ++wake_tokens_;
+      searching_.fetch_add(1);  // on behalf of the one that wakes, so that nobody wakes more meanwhile
+      wake_.notify_one();
+      continue;
+    }
+    const int index = threads();
+    if (index >= std::min(workers_ + blocked_, k_max_threads))
+      return;
+    // A blocked body's thread is replaced, so there may be more threads than workers; never more that run.
+    auto worker = std::make_unique<Worker>();
+    worker->random = static_cast<std::uint64_t>(index) * 7919 + 1;
+    worker->searching = true;
+    worker->index = index;
+    Worker& made = *worker;
+    all_[static_cast<std::size_t>(index)] = std::move(worker);
     try {
-      threads_.emplace_back([this, index] { work(index); });
+      made.thread = boost::thread([this, &made] { live(made); });
     } catch (const boost::thread_resource_error&) {
+      all_[static_cast<std::size_t>(index)].reset();
       return;  // the threads that there are do the work; the next submit tries again
     }
-    ++idle_;  // counted at once, so that the next submit does not make another
+    ++running_;  // it starts with a permit, as a searcher
+    searching_.fetch_add(1);
+    if (index < workers_)
+      sleepers_.fetch_sub(1);
+    threads_.store(index + 1, std::memory_order_release);
   }
-}
-
-TaskNode* PoolPolicy::pick() {
-  const bool lowest_first = ++picks_ % k_ageing_pick == 0;
-  for (std::size_t i = 0; i < ready_.size(); ++i) {
-    List& list = ready_[lowest_first ? ready_.size() - 1 - i : i];
-    if (list.head == nullptr)
-      continue;
-    TaskNode* task = list.head;
-    list.head = task->next;
-    if (list.head == nullptr)
-      list.tail = nullptr;
-    return task;
-  }
-  return nullptr;
-}
-
-bool PoolPolicy::has_work() const noexcept {
-  return std::any_of(ready_.begin(), ready_.end(), [](const List& list) { return list.head != nullptr; });
-}
-
-PoolPolicy::Job* PoolPolicy::pick_job() {
-  for (Job* job = jobs_; job != nullptr; job = job->next_job) {
-    if (job->helpers < job->wanted && !job->finished())
-      return job;
-  }
-  return nullptr;
-}
-
-// -- A worker's life
-// ---------------------------------------------------------------------------------------------------
-
-void PoolPolicy::work(int index) {
-  pthread_setname_np(pthread_self(), (thread_name_.substr(0, 11) + "-" + std::to_string(index)).c_str());
-  this_thread().is_worker = true;
-  std::unique_lock hold(mutex_);
-  --idle_;
-  for (;;) {
-    if (may_run()) {
-      if (TaskNode* task = pick()) {
-        ++running_;
-        if (has_work())
-          wake(1);  // a submit may have counted on this worker for two tasks
-        hold.unlock();
-        run(task);
-        hold.lock();
-        leave(hold);
-        continue;
-      }
-      if (Job* job = pick_job()) {
-        ++running_;
-        ++job->helpers;
-        hold.unlock();
-        job->work();
-        hold.lock();
-        if (--job->helpers == 0)
-          job_done_.notify_all();
-        leave(hold);
-        continue;
-      }
-    }
-    if (stopping_)
-      return;
-    look_for_work(hold);
-  }
-}
-
-void PoolPolicy::leave(std::unique_lock<std::mutex>&) {
-  --running_;
-  if (waiting_to_run_ > 0)
-    rested_.notify_all();
-}
-
-void PoolPolicy::look_for_work(std::unique_lock<std::mutex>& hold) {
-  ++idle_;
-  // One worker in eight looks a little longer before it parks: waking a parked thread costs microseconds.
-  if (may_run() && spinners_.load() < std::max(1, workers_ / 8)) {
-    spinners_.fetch_add(1);
-    const std::uint32_t seen = work_signal_.load();
-    hold.unlock();
-    for (int i = 0; i < k_spin_looks && work_signal_.load(std::memory_order_relaxed) == seen; ++i)
-      pause_briefly();
-    hold.lock();
-    spinners_.fetch_sub(1);
-    if (work_signal_.load() != seen || stopping_) {
-      --idle_;
-      return;
-    }
-  }
-  wake_.wait(hold);
-  --idle_;
 }
 
 void PoolPolicy::run(TaskNode* task) {
@@ -169,18 +134,20 @@ void PoolPolicy::run(TaskNode* task) {
   team->release();
   const std::lock_guard hold(mutex_);
   reserved_ -= granted - 1;
-  wake(granted - 1);
   rested_.notify_all();
+  wake(granted - 1);
 }
 
-// Asks other workers to rest after what they run now, for a moment; takes the cores that are free by then.
+// Asks other workers to rest after what they run now, for a moment; takes the permits that are free by then.
 int PoolPolicy::reserve_team(int threads) {
   std::unique_lock hold(mutex_);
   const int wanted = std::min(threads, workers_) - 1;
   reserved_ += wanted;
-  ++waiting_to_run_;
+  ++resting_waiters_;
+  attention_.fetch_add(1);
   rested_.wait_for(hold, k_rest_limit, [&] { return running_ + reserved_ <= workers_; });
-  --waiting_to_run_;
+  attention_.fetch_sub(1);
+  --resting_waiters_;
   const int got = std::clamp(workers_ - running_ - (reserved_ - wanted), 0, wanted);
   reserved_ -= wanted - got;
   if (got < wanted)
@@ -188,31 +155,33 @@ int PoolPolicy::reserve_team(int threads) {
   return got + 1;
 }
 
-// -- Blocking bodies
-// ---------------------------------------------------------------------------------------------------
+// -- Blocking bodies --
 
 void PoolPolicy::before_block() {
   const std::lock_guard hold(mutex_);
   ++blocked_;
+  sleepers_.fetch_add(1);  // a replacement may be made
   --running_;
-  if (waiting_to_run_ > 0)
+  if (resting_waiters_ > 0)
     rested_.notify_all();
   wake(1);
 }
 
 void PoolPolicy::after_block() {
   std::unique_lock hold(mutex_);
-  ++waiting_to_run_;
+  ++resting_waiters_;
   ++resuming_;
+  attention_.fetch_add(1);
   rested_.wait(hold, [&] { return running_ + reserved_ < workers_; });
+  attention_.fetch_sub(1);
   --resuming_;
-  --waiting_to_run_;
+  --resting_waiters_;
   --blocked_;
+  sleepers_.fetch_sub(1);
   ++running_;
 }
 
-// -- parallel_for
-// ------------------------------------------------------------------------------------------------------
+// -- parallel_for --
 
 void PoolPolicy::Job::work() noexcept {
   ThisThread& here = this_thread();
@@ -246,11 +215,12 @@ void PoolPolicy::parallel(std::int64_t n, std::int64_t grain, void* context, Ran
     const std::lock_guard hold(mutex_);
     job.next_job = jobs_;
     jobs_ = &job;
-    work_signal_.fetch_add(1, std::memory_order_relaxed);
-    wake(job.wanted);
+    job_count_.fetch_add(1);
+    wake(job.wanted - std::min(job.wanted, searching_.load()));
   }
   job.work();
   std::unique_lock hold(mutex_);
+  job_count_.fetch_sub(1);
   Job** link = &jobs_;
   while (*link != &job)
     link = &(*link)->next_job;

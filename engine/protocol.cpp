@@ -2,6 +2,7 @@
 // appended, so all queues agree with one total order of pushes and nothing can wait in a circle; leaving needs one
 // lock at a time. Reads of a Var share, writes exclude, both first come, first served.
 #include <algorithm>
+#include <chrono>
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/test_faults.h>
@@ -14,6 +15,15 @@ TestFaults& test_faults() noexcept {
 }
 
 namespace {
+
+// Numbers pushes in order of time without a shared counter: a clock that all cores agree on.
+std::uint64_t moment() noexcept {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#else
+  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+#endif
+}
 
 // Sorted by Var, each Var once: write includes read, and out beside a read is a write (the old value is used).
 template <class Accesses>
@@ -34,10 +44,11 @@ void sort_and_merge(Accesses& accesses) {
 }
 
 void drop_planted_edges(TaskNode& task) {
+  static std::atomic<int> pushes{1};
   const int every = test_faults().drop_every_nth_edge.load(std::memory_order_relaxed);
   if (every <= 0 || task.kind != TaskKind::body)
     return;
-  if (!task.accesses.empty() && task.push_number % static_cast<std::uint64_t>(every) == 0)
+  if (!task.accesses.empty() && pushes.fetch_add(1) % every == 0)
     task.accesses.pop_back();
 }
 
@@ -61,19 +72,7 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
     });
   }
   check_device(task, *this);
-  constexpr std::size_t k_slab = 64;
-  TaskNode* node = nullptr;
-  {
-    const std::lock_guard hold(free_lock_);
-    if (free_tasks_ == nullptr) {
-      auto slab = std::make_unique<TaskNode[]>(k_slab);
-      for (std::size_t i = 0; i < k_slab; ++i)
-        slab[i].next = i + 1 < k_slab ? &slab[i + 1] : nullptr;
-      free_tasks_ = slab.get();
-      task_slabs_.push_back(std::move(slab));
-    }
-    node = std::exchange(free_tasks_, free_tasks_->next);
-  }
+  TaskNode* node = NodePool<TaskNode, &TaskNode::next>::take();
   node->next = nullptr;
   node->references.store(2, std::memory_order_relaxed);  // the run and the handle
   node->state.store(TaskState::queued, std::memory_order_relaxed);
@@ -118,7 +117,7 @@ bool Core::append(AccessNode* access) {
 
 void Core::push(TaskNode* task) {
   if (task->kind == TaskKind::body)
-    task->push_number = counters.pushed.fetch_add(1, std::memory_order_relaxed) + 1;
+    task->push_number = moment();
   drop_planted_edges(*task);
   auto& accesses = task->accesses;
   for (AccessNode& access : accesses)

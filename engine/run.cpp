@@ -3,11 +3,6 @@
 
 namespace sluice::detail {
 
-ThisThread& this_thread() noexcept {
-  static thread_local ThisThread state;
-  return state;
-}
-
 void Core::ready(TaskNode* task) {
   // Successors of successors would recurse; only the outermost call on a thread works, the others leave their task.
   ThisThread& here = this_thread();
@@ -149,11 +144,10 @@ void Core::settle(TaskNode* task, AccessNode& access, const FailureRef& failure,
 
 void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position position) {
   const bool counted = task->kind == TaskKind::body;
-  if (counted) {
-    counters.retired.fetch_add(1, std::memory_order_relaxed);
-    if (!ran)
-      counters.skipped.fetch_add(1, std::memory_order_relaxed);
-    if (ran && failure != nullptr)
+  if (counted && failure != nullptr) {
+    CountShard& counts = counts_[static_cast<std::size_t>(this_shard())];
+    (ran ? counts.failed : counts.skipped).fetch_add(1, std::memory_order_relaxed);
+    if (ran)
       note_failure(failure);
   }
   for (AccessNode& access : task->accesses)
@@ -176,7 +170,6 @@ void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position positio
 }
 
 void Core::note_failure(FailureRef failure) {
-  counters.failed.fetch_add(1, std::memory_order_relaxed);
   const std::lock_guard hold(failures_mutex_);
   // What a wait has reported meanwhile need not be kept.
   if (failures_.size() >= 64)
@@ -190,9 +183,7 @@ void Core::release_task(TaskNode* task) noexcept {
   task->failure = nullptr;
   task->positions.clear();
   task->accesses.clear();
-  const std::lock_guard hold(free_lock_);
-  task->next = free_tasks_;
-  free_tasks_ = task;
+  NodePool<TaskNode, &TaskNode::next>::give(task);
 }
 
 }  // namespace sluice::detail

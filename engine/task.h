@@ -58,10 +58,10 @@ class SLUICE_API TaskName {
 /// What a task is, apart from its body. Written with designated initialisers:
 /// `{.name = "axpy", .device = gpu(0), .access = {read(x), write(y)}}`.
 struct Task {
-  TaskName name;
+  TaskName name = {};
   Device device = cpu();
   /// Every Var the body touches. Naming a Var twice is allowed; the stronger mode wins.
-  AccessList access;
+  AccessList access = {};
   Priority priority = Priority::normal;
   OnFailedInput on_failed_input = OnFailedInput::skip;
   StreamKind stream = StreamKind::compute;

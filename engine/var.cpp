@@ -30,21 +30,7 @@ void release(VarCore* var) noexcept {
 }
 
 VarCore* Core::new_var(const VarOptions& options) {
-  constexpr std::size_t k_slab = 256;
-  VarCore* var = nullptr;
-  {
-    const std::lock_guard hold(free_lock_);
-    if (free_vars_ == nullptr) {
-      // Slabs stay until the engine goes, so that a late look at a retired Var never meets freed memory.
-      auto slab = std::make_unique<VarCore[]>(k_slab);
-      for (std::size_t i = 0; i < k_slab; ++i)
-        slab[i].next_free = i + 1 < k_slab ? &slab[i + 1] : nullptr;
-      free_vars_ = slab.get();
-      var_slabs_.push_back(std::move(slab));
-    }
-    var = free_vars_;
-    free_vars_ = var->next_free;
-  }
+  VarCore* var = NodePool<VarCore, &VarCore::next_free>::take();
   retain();
   const std::lock_guard hold(var->lock);
   var->orphan = false;
@@ -97,11 +83,7 @@ void Core::retire(VarCore* var) noexcept {
   var->read_at.clear();
   if (hook != nullptr)
     hook->on_retire(pending);
-  {
-    const std::lock_guard hold(free_lock_);
-    var->next_free = free_vars_;
-    free_vars_ = var;
-  }
+  NodePool<VarCore, &VarCore::next_free>::give(var);
   release();
 }
 

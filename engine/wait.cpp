@@ -14,12 +14,17 @@ namespace {
 
 }  // namespace
 
-// -- wait_all's books
-// --------------------------------------------------------------------------------------------------
+// -- wait_all's books --
+
+int this_shard() noexcept {
+  static std::atomic<int> next{0};
+  static thread_local const int mine = next.fetch_add(1, std::memory_order_relaxed) % k_shards;
+  return mine;
+}
 
 void Core::enter_epoch(TaskNode* task) {
   task->epoch = epoch_.load();
-  live_[task->epoch].fetch_add(1);
+  counts_[static_cast<std::size_t>(this_shard())].entered[task->epoch].fetch_add(1);
 }
 
 void Core::admit(TaskNode* task) {
@@ -36,11 +41,44 @@ void Core::admit(TaskNode* task) {
 }
 
 void Core::leave_epoch(int epoch) {
-  // Counting down and looking for a waiter pairs with announcing and looking at the count: one of the two sees.
-  if (live_[epoch].fetch_sub(1) != 1 || drain_waiters_.load() == 0)
+  // Counting and looking for a waiter pairs with announcing the wait and looking at the counts: one of the two sees.
+  counts_[static_cast<std::size_t>(this_shard())].left[static_cast<std::size_t>(epoch)].fetch_add(1);
+  if (drain_waiters_.load() == 0)
+    return;
+  // A worker looks again when it runs out of work; until then now and then is enough.
+  ThisThread& here = this_thread();
+  if (here.pool == nullptr || ++here.leaves % 64 == 0)
+    let_waiters_look();
+}
+
+void Core::let_waiters_look() {
+  if (drain_waiters_.load() == 0)
     return;
   const std::lock_guard hold(drained_mutex_);
   drained_.notify_all();
+}
+
+// Those who left are summed first: if as many had entered by the time those are summed, nobody was inside between.
+bool Core::epoch_empty(std::uint8_t epoch) const noexcept {
+  std::uint64_t left = 0;
+  std::uint64_t entered = 0;
+  for (const CountShard& shard : counts_)
+    left += shard.left[epoch].load();
+  for (const CountShard& shard : counts_)
+    entered += shard.entered[epoch].load();
+  return left == entered;
+}
+
+EngineCounters Core::counters() const noexcept {
+  EngineCounters sum;
+  for (const CountShard& shard : counts_) {
+    sum.pushed += shard.entered[0].load() + shard.entered[1].load();
+    sum.retired += shard.left[0].load() + shard.left[1].load();
+    sum.skipped += shard.skipped.load();
+    sum.failed += shard.failed.load();
+  }
+  sum.stream_waits = gpu() == nullptr ? 0 : gpu()->stream_waits();
+  return sum;
 }
 
 void Core::drain_epoch() {
@@ -48,12 +86,11 @@ void Core::drain_epoch() {
   epoch_.store(old ^ 1);
   std::unique_lock hold(drained_mutex_);
   drain_waiters_.fetch_add(1);
-  drained_.wait(hold, [&] { return live_[old].load() == 0; });
+  drained_.wait(hold, [&] { return epoch_empty(old); });
   drain_waiters_.fetch_sub(1);
 }
 
-// -- Waits
-// -------------------------------------------------------------------------------------------------------------
+// -- Waits --
 
 void Core::refuse_self_wait(Access access) const {
   const ThisThread& here = this_thread();
@@ -145,13 +182,11 @@ void Core::wait_all() {
   FailureRef first;
   {
     const std::lock_guard hold(failures_mutex_);
+    std::erase_if(failures_, [](const FailureRef& failure) { return failure->record->reported.load(); });
     for (const FailureRef& failure : failures_) {
-      if (failure->record->reported.exchange(true))
-        continue;
       if (first == nullptr || failure->record->push_number < first->record->push_number)
         first = failure;
     }
-    failures_.clear();
   }
   if (first != nullptr)
     rethrow(first);
@@ -170,8 +205,7 @@ void Core::clear_error(const Var& var) {
   release_task(clear);
 }
 
-// -- The end
-// -----------------------------------------------------------------------------------------------------------
+// -- The end --
 
 void Core::stop(bool limited) {
   if (stopped_.exchange(true) && !limited)
@@ -179,7 +213,7 @@ void Core::stop(bool limited) {
   if (limited) {  // at exit of the process: whoever still runs is left behind after a while
     std::unique_lock hold(drained_mutex_);
     drain_waiters_.fetch_add(1);
-    drained_.wait_for(hold, std::chrono::seconds(5), [&] { return live_[0].load() + live_[1].load() == 0; });
+    drained_.wait_for(hold, std::chrono::seconds(5), [&] { return epoch_empty(0) && epoch_empty(1); });
     drain_waiters_.fetch_sub(1);
     return;
   }

@@ -156,8 +156,7 @@ void StreamPolicy::run_body(CudaStream& stream, TaskNode* task) {
     order_streams(cudaStreamLegacy, native);
 }
 
-// -- CPU tasks after GPU work
-// ------------------------------------------------------------------------------------------
+// -- CPU tasks after GPU work --
 
 void StreamPolicy::fence(TaskNode* task, const PositionSet& positions) {
   const std::lock_guard hold(fence_mutex_);
@@ -204,8 +203,7 @@ void StreamPolicy::watch_fences() {
   }
 }
 
-// -- The host waits
-// ----------------------------------------------------------------------------------------------------
+// -- The host waits --
 
 bool StreamPolicy::passed(Position position) const noexcept {
   return table_.at(position.stream()).done() >= position.sequence();

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include <sluice/engine/detail/node_pool.h>
 #include <sluice/engine/detail/policy.h>
+#include <sluice/engine/detail/shards.h>
 #include <sluice/engine/detail/stream.h>
 #include <sluice/engine/detail/task_node.h>
 #include <sluice/engine/engine.h>
@@ -28,12 +30,12 @@ class Core {
   void retain() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept;
 
-  // -- Vars (var.cpp) ------------------------------------------------------------------------------------------------
+  // -- Vars (var.cpp) --
   VarCore* new_var(const VarOptions& options);
   /// Drops a handle's count.
   void release_var(VarCore* var) noexcept;
 
-  // -- The protocol (protocol.cpp) -----------------------------------------------------------------------------------
+  // -- The protocol (protocol.cpp) --
   /// Fills a node from what the user wrote; checks Vars, devices and that the engine takes pushes.
   TaskNode* make_task(const Task& task, TaskKind kind, Closure&& body, SourceLocation site);
   /// Queues the task in all its Vars at once and starts what is ready. Consumes one reference of the node.
@@ -43,7 +45,7 @@ class Core {
   /// Ends all accesses, publishes the outcome, starts successors, drops the running reference.
   void finish(TaskNode* task, FailureRef failure, bool ran, Position position);
 
-  // -- Running (run.cpp) ---------------------------------------------------------------------------------------------
+  // -- Running (run.cpp) --
   /// All accesses are granted.
   void ready(TaskNode* task);
   /// A CPU task whose GPU needs are met. A failed fence is the task's failure.
@@ -56,7 +58,7 @@ class Core {
   PositionSet needs(const TaskNode* task) const;
   std::shared_ptr<FailureRecord> record_of(const TaskNode* task) const;
 
-  // -- Waiting (wait.cpp) --------------------------------------------------------------------------------------------
+  // -- Waiting (wait.cpp) --
   void wait(Access access);
   void wait_all();
   void wait_task(TaskNode* task);
@@ -64,13 +66,9 @@ class Core {
   void wait_positions(const PositionSet& positions);
   void stop(bool limited);
 
-  void release_task(TaskNode* task) noexcept;
+  static void release_task(TaskNode* task) noexcept;
   bool passed(const PositionSet& positions) const noexcept;
-  /// A handle keeps the core alive, as Vars do.
-  TaskHandle handle_of(TaskNode* task) noexcept {
-    retain();
-    return TaskHandle(task);
-  }
+  TaskHandle handle_of(TaskNode* task) noexcept { return TaskHandle(task); }
 
   Engine* facade() const noexcept { return facade_.load(std::memory_order_acquire); }
   void clear_facade() noexcept { facade_.store(nullptr, std::memory_order_release); }
@@ -84,9 +82,9 @@ class Core {
   void on_memory_pressure(std::function<void(Device)> relieve);
   void relieve_memory(Device device);
 
-  struct Counters {
-    std::atomic<std::uint64_t> pushed{0}, retired{0}, skipped{0}, failed{0};
-  } counters;
+  /// If somebody waits for the engine to drain: lets them look again. Idle workers call it.
+  void let_waiters_look();
+  EngineCounters counters() const noexcept;
   std::atomic<std::uint64_t> random_seed{0}, random_offset{0};
 
  private:
@@ -101,6 +99,7 @@ class Core {
   void enter_epoch(TaskNode* task);
   void leave_epoch(int epoch);
   void drain_epoch();
+  bool epoch_empty(std::uint8_t epoch) const noexcept;
   void block_until(TaskNode* task);
   void refuse_self_wait(Access access) const;
   void note_failure(FailureRef failure);
@@ -111,15 +110,9 @@ class Core {
   std::atomic<bool> stopped_{false};
   std::atomic<std::uint64_t> next_var_id_{1};
 
-  SpinLock free_lock_;
-  VarCore* free_vars_ = nullptr;
-  TaskNode* free_tasks_ = nullptr;
-  std::vector<std::unique_ptr<VarCore[]>> var_slabs_;
-  std::vector<std::unique_ptr<TaskNode[]>> task_slabs_;
-
   // wait_all: pushes count into the current epoch; a wait flips epochs twice and drains the old one each time.
   std::atomic<std::uint8_t> epoch_{0};
-  std::array<std::atomic<std::int64_t>, 2> live_{};
+  Counts counts_;
   std::mutex wait_all_mutex_;
   std::mutex drained_mutex_;
   std::condition_variable drained_;
@@ -149,8 +142,13 @@ struct ThisThread {
   bool draining = false;
   int push_depth = 0;
   bool in_parallel = false;
-  bool is_worker = false;
+  void* pool_worker = nullptr;  // PoolPolicy's record of this thread
+  CpuPolicy* pool = nullptr;    // whose worker it is
+  int leaves = 0;
 };
-ThisThread& this_thread() noexcept;
+inline thread_local ThisThread this_thread_state;
+inline ThisThread& this_thread() noexcept {
+  return this_thread_state;
+}
 
 }  // namespace sluice::detail

@@ -4,19 +4,23 @@
 #include <atomic>
 #include <condition_variable>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include <boost/thread/thread.hpp>
 
 #include <sluice/engine/detail/policy.h>
+#include <sluice/engine/detail/ring.h>
+#include <sluice/engine/detail/spin_lock.h>
 #include <sluice/engine/detail/task_node.h>
 
 namespace sluice::detail {
 
-/// CPU tasks on worker threads. Threads are made when there is work for them. At most `workers` of them run at any
-/// time: a task inside parallel_for, a helper of it, and each thread of a library's team count as one.
+/// CPU tasks on worker threads, which are made when there is work for them. Ready tasks of the normal class lie in
+/// the ring of the worker that made them ready, everything else in one list a class; idle workers steal. At most
+/// `workers` threads run at any time: a worker that is not parked, a body that is not blocked and each thread of a
+/// library's team hold one permit each.
 class PoolPolicy final : public CpuPolicy {
  public:
   PoolPolicy(Core& core, int workers, std::string thread_name);
@@ -30,6 +34,26 @@ class PoolPolicy final : public CpuPolicy {
   int workers() const noexcept override { return workers_; }
 
  private:
+  static constexpr int k_classes = 4;
+  static constexpr int k_max_threads = 1024;
+
+  /// Ready tasks of one class that are in no ring.
+  struct alignas(64) List {
+    SpinLock lock;
+    TaskNode* head = nullptr;
+    TaskNode* tail = nullptr;
+    std::atomic<int> size{0};
+  };
+  struct alignas(64) Worker {
+    Ring ring;
+    TaskNode* next = nullptr;  // a successor of the task just finished: runs next, on warm data
+    int next_in_a_row = 0;
+    std::uint64_t picks = 0;
+    std::uint64_t random = 1;
+    bool searching = false;
+    int index = 0;
+    boost::thread thread;
+  };
   /// One parallel_for, on its caller's stack. Ranges are handed out by a counter.
   struct Job {
     Core* core = nullptr;
@@ -46,43 +70,57 @@ class PoolPolicy final : public CpuPolicy {
     bool finished() const noexcept { return next.load(std::memory_order_relaxed) >= n; }
     void work() noexcept;
   };
-  struct List {
-    TaskNode* head = nullptr;
-    TaskNode* tail = nullptr;
-  };
 
-  void work(int index);
-  void look_for_work(std::unique_lock<std::mutex>& hold);
-  TaskNode* pick();
-  Job* pick_job();
+  // Work comes in (policy_pool.cpp)
+  void append(List& list, TaskNode* task);
+  TaskNode* take_from(List& list);
+  void announce();
   void wake(int count);  // with the mutex held
-  bool may_run() const noexcept { return running_ + reserved_ + resuming_ < workers_; }
-  bool has_work() const noexcept;
   void run(TaskNode* task);
   int reserve_team(int threads);
-  void leave(std::unique_lock<std::mutex>& hold);
+  Worker* mine() const noexcept;
+
+  // A worker's life (pool_worker.cpp)
+  void live(Worker& me);
+  void work(Worker& me);
+  TaskNode* pick(Worker& me);
+  TaskNode* pick_aged();
+  TaskNode* take_shared(Worker& me);
+  TaskNode* steal(Worker& me);
+  bool help(Worker& me);
+  bool search(Worker& me);
+  void stop_searching(Worker& me, bool found);
+  bool work_in_sight() const noexcept;
+  void park(std::unique_lock<std::mutex>& hold, Worker& me);
+
+  bool may_run() const noexcept { return running_ + reserved_ + resuming_ < workers_; }
+  int threads() const noexcept { return threads_.load(std::memory_order_acquire); }
 
   Core& core_;
   const int workers_;
   const std::string thread_name_;
+  std::array<List, k_classes> lists_;
+  std::array<std::unique_ptr<Worker>, k_max_threads> all_;
+  std::atomic<int> threads_{0};
 
-  std::mutex mutex_;
-  std::condition_variable wake_;               // idle workers
-  std::condition_variable rested_;             // who waits for others to stop running
-  std::condition_variable job_done_;           // callers of parallel()
-  std::atomic<std::uint32_t> work_signal_{0};  // raised with every submit: what a spinning worker looks at
-  std::array<List, 4> ready_;
-  std::uint64_t picks_ = 0;
+  alignas(64) std::atomic<int> searching_{0};  // workers that look for work
+  std::atomic<int> sleepers_{0};               // parked, or not made yet
+  std::atomic<int> attention_{0};              // > 0: workers come to the mutex between two tasks
+  std::atomic<int> job_count_{0};
+
+  alignas(64) std::mutex mutex_;
+  std::condition_variable wake_;      // parked workers
+  std::condition_variable rested_;    // who waits for others to stop running
+  std::condition_variable job_done_;  // callers of parallel()
   Job* jobs_ = nullptr;
-  int running_ = 0;   // threads that run a body or a range
-  int reserved_ = 0;  // cores lent to a library's team
-  int idle_ = 0;
+  int running_ = 0;   // permits held
+  int reserved_ = 0;  // permits lent to a library's team
+  int resuming_ = 0;  // bodies that were blocked and want a permit back
+  int resting_waiters_ = 0;
   int blocked_ = 0;
-  int resuming_ = 0;  // bodies that were blocked and go first
-  int waiting_to_run_ = 0;
+  int parked_ = 0;
+  int wake_tokens_ = 0;  // workers woken that have not come yet
   bool stopping_ = false;
-  std::vector<boost::thread> threads_;
-  std::atomic<int> spinners_{0};
 };
 
 }  // namespace sluice::detail

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <sluice/engine/detail/spin_lock.h>
+
+namespace sluice::detail {
+
+/// Recycled objects of one type for the whole process. Each thread keeps a magazine; full magazines' halves go through
+/// a shared stack, so a thread that only takes and one that only gives meet once in k_batch objects. Memory is never
+/// returned: a late look at a recycled object never meets freed memory. `Next` links objects while they are here.
+template <class T, T* T::*Next>
+class NodePool {
+ public:
+  static T* take() {
+    Magazine& mine = magazine;
+    if (mine.head == nullptr) [[unlikely]]
+      refill(mine);
+    T* node = mine.head;
+    mine.head = node->*Next;
+    --mine.count;
+    return node;
+  }
+
+  static void give(T* node) noexcept {
+    Magazine& mine = magazine;
+    if (mine.state != State::open) [[unlikely]]
+      open(mine);
+    node->*Next = mine.head;
+    mine.head = node;
+    if (++mine.count >= 2 * k_batch || mine.state == State::closed) [[unlikely]]
+      spill(mine);
+  }
+
+ private:
+  static constexpr int k_batch = 64;
+  enum class State : unsigned char { fresh, open, closed };
+  struct Magazine {  // trivially destructible: usable to the very end of its thread
+    T* head = nullptr;
+    int count = 0;
+    State state = State::fresh;
+  };
+  struct Batch {
+    T* head;
+    int count;
+  };
+  struct Shared {
+    SpinLock lock;
+    std::vector<Batch> batches;
+    std::vector<std::unique_ptr<T[]>> slabs;
+  };
+  struct Closer {  // gives the magazine back when its thread ends
+    ~Closer() {
+      magazine.state = State::closed;
+      spill(magazine);
+    }
+  };
+
+  static Shared& shared() {
+    static auto* all = new Shared;  // leaked: threads may outlive static objects
+    return *all;
+  }
+
+  static void open(Magazine& mine) {
+    if (mine.state == State::closed)
+      return;
+    static thread_local Closer closer;
+    (void)closer;
+    mine.state = State::open;
+  }
+
+  static void refill(Magazine& mine) {
+    open(mine);
+    Shared& all = shared();
+    const std::lock_guard hold(all.lock);
+    if (all.batches.empty()) {
+      auto slab = std::make_unique<T[]>(k_batch);
+      for (int i = 0; i < k_batch; ++i)
+        slab[i].*Next = i + 1 < k_batch ? &slab[i + 1] : nullptr;
+      all.batches.push_back({slab.get(), k_batch});
+      all.slabs.push_back(std::move(slab));
+    }
+    mine.head = all.batches.back().head;
+    mine.count = all.batches.back().count;
+    all.batches.pop_back();
+  }
+
+  // Hands over half of a full magazine, or all of a closed one.
+  static void spill(Magazine& mine) noexcept {
+    if (mine.head == nullptr)
+      return;
+    const int given = mine.state == State::closed ? mine.count : k_batch;
+    T* first = mine.head;
+    T* last = first;
+    for (int i = 1; i < given; ++i)
+      last = last->*Next;
+    mine.head = last->*Next;
+    mine.count -= given;
+    last->*Next = nullptr;
+    Shared& all = shared();
+    const std::lock_guard hold(all.lock);
+    all.batches.push_back({first, given});
+  }
+
+  static inline thread_local Magazine magazine;
+};
+
+}  // namespace sluice::detail
