@@ -56,7 +56,18 @@ History run_on_gpu(const EngineOptions& options, const Program& program) {
 
 }  // namespace
 
-TEST_CASE("T1, T36: a random graph of 100,000 GPU tasks on many streams gives what a serial loop gives", "[gpu]") {
+// Short enough for compute-sanitizer; the others carry the tag [long].
+TEST_CASE("T36: a random graph of 2,000 GPU tasks gives what a serial loop gives, under both GPU policies", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  prepare_gpus();
+  for (const char* policy : {"stream", "serial"}) {
+    const Program program = random_program(3, 2'000, 24, 1);
+    CHECK(differs_from_serial(program, run_on_gpu({.workers = 2, .gpu_policy = policy}, program)) == "");
+  }
+}
+
+TEST_CASE(
+    "T1, T36: a random graph of 100,000 GPU tasks on many streams gives what a serial loop gives", "[gpu][long]") {
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
   for (std::uint32_t cells : {8u, 64u, 1000u}) {
@@ -65,7 +76,7 @@ TEST_CASE("T1, T36: a random graph of 100,000 GPU tasks on many streams gives wh
   }
 }
 
-TEST_CASE("T1: the serial policies of CPU and GPU give what a serial loop gives", "[gpu]") {
+TEST_CASE("T1: the serial policies of CPU and GPU give what a serial loop gives", "[gpu][long]") {
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
   const Program program = random_program(77, 10'000, 64, 1);
@@ -73,7 +84,7 @@ TEST_CASE("T1: the serial policies of CPU and GPU give what a serial loop gives"
   CHECK(differs_from_serial(program, run_on_gpu({.cpu_policy = "serial"}, program)) == "");
 }
 
-TEST_CASE("T2, T36: a random graph of 100,000 GPU tasks from 8 pushing threads is serialisable", "[gpu]") {
+TEST_CASE("T2, T36: a random graph of 100,000 GPU tasks from 8 pushing threads is serialisable", "[gpu][long]") {
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
   for (std::uint32_t cells : {8u, 200u}) {
@@ -82,7 +93,7 @@ TEST_CASE("T2, T36: a random graph of 100,000 GPU tasks from 8 pushing threads i
   }
 }
 
-TEST_CASE("T1, T2: a random graph of tasks on CPU and GPU, over memory that both see, is serialisable", "[gpu]") {
+TEST_CASE("T1, T2: a random graph of tasks on CPU and GPU, over memory that both see, is serialisable", "[gpu][long]") {
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
   for (int pushers : {1, 8}) {
@@ -116,7 +127,7 @@ TEST_CASE("T1, T2: a random graph of tasks on CPU and GPU, over memory that both
   }
 }
 
-TEST_CASE("T37: the oracle notices when the engine drops an edge between GPU tasks", "[gpu]") {
+TEST_CASE("T37: the oracle notices when the engine drops an edge between GPU tasks", "[gpu][long]") {
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
   const Program program = random_program(42, 20'000, 64, 1);

@@ -1,6 +1,7 @@
 // Between CPU and GPU: waits, and tasks of one kind after tasks of the other.
+#include <chrono>
+#include <ctime>
 #include <thread>
-#include <vector>
 
 #include "tests/engine/expect.h"
 #include "tests/engine/gpu_work.h"
@@ -213,4 +214,23 @@ TEST_CASE("Engines with GPU work come and go, some with work under way", "[gpu]"
     }
   }
   CHECK(word[0] == expected);
+}
+
+TEST_CASE("T47: an engine that is idle after a GPU burst burns next to no processor time", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  prepare_gpus();
+  PinnedWords word(1);
+  Engine engine({.workers = 2});
+  Var x = engine.new_var();
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    engine.push({.name = "append", .device = gpu(0), .access = {write(x)}}, [&, i](Queue queue) {
+      enqueue_append(queue.stream(), word.data(), i);
+    });
+    engine.push({.name = "CPU reader", .access = {read(x)}}, [] {});
+  }
+  engine.wait_all();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const std::clock_t before = std::clock();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  CHECK(std::clock() - before < CLOCKS_PER_SEC / 10);  // one spinning thread would burn half a second
 }

@@ -236,6 +236,16 @@ TEST_CASE("EngineScope and a running task say which engine is the current one") 
   CHECK(in_thread == &standard);
 }
 
+TEST_CASE("The default engine is there without being asked for, and runs tasks") {
+  Engine& standard = Engine::current();
+  Var x = standard.new_var();
+  int value = 0;
+  standard.push({.name = "work", .access = {write(x)}}, [&] { value = 2; });
+  standard.wait(x);
+  CHECK(value == 2);
+  CHECK(&x.engine() == &standard);
+}
+
 TEST_CASE("A room's extension is made once and destroyed after the engine and its last Var") {
   struct Extension {
     explicit Extension(Engine& engine) : owner(&engine) { ++made(); }

@@ -1,6 +1,7 @@
 // Pushes and waits from inside tasks.
 #include <algorithm>
 #include <cstdint>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -248,4 +249,26 @@ TEST_CASE("wait_all from several threads at once") {
   for (std::thread& thread : threads)
     thread.join();
   CHECK(short_counts == 0);
+}
+
+TEST_CASE("T34: pushers may hold a mutex across push that bodies take") {
+  Engine engine({.workers = 2});
+  Var x = engine.new_var();
+  std::mutex mutex;
+  int pushed = 0, run = 0;
+  auto pusher = [&] {
+    for (int i = 0; i < scaled(10'000); ++i) {
+      const std::lock_guard hold(mutex);
+      ++pushed;
+      engine.push({.name = "locks", .access = {i % 2 == 0 ? read(x) : write(x)}}, [&] {
+        const std::lock_guard hold(mutex);
+        ++run;
+      });
+    }
+  };
+  std::thread other(pusher);
+  pusher();
+  other.join();
+  engine.wait_all();
+  CHECK(run == pushed);
 }
