@@ -41,9 +41,19 @@ void Core::process(TaskNode* task) {
         pending.add(position);
     }
     if (!pending.empty())
-      return gpu_policy->fence(task, pending);
+      return cpu_->waits_for_gpu() ? wait_here(task, pending) : gpu_policy->fence(task, pending);
   }
   cpu_->submit(task);
+}
+
+void Core::wait_here(TaskNode* task, const PositionSet& positions) {
+  FailureRef failure;
+  try {
+    gpu()->wait(positions);
+  } catch (...) {
+    failure = capture_failure(record_of(task));
+  }
+  run_fenced(task, std::move(failure));
 }
 
 void Core::run_fenced(TaskNode* task, FailureRef failure) {

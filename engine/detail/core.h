@@ -96,6 +96,7 @@ class Core {
   static bool append(AccessNode* access);
   void settle(TaskNode* task, AccessNode& access, const FailureRef& failure, bool ran, Position position);
   void process(TaskNode* task);
+  void wait_here(TaskNode* task, const PositionSet& positions);
   void enter_epoch(TaskNode* task);
   void leave_epoch(int epoch);
   void drain_epoch();

@@ -21,6 +21,8 @@ class CpuPolicy {
   virtual void submit(TaskNode* task) = 0;
   /// Called at the end of every outermost push on a thread.
   virtual void after_push() {}
+  /// True if the pushing thread waits for GPU work that a CPU task needs; false if that is left to a fence.
+  virtual bool waits_for_gpu() const noexcept { return false; }
   /// See parallel_for.
   virtual void parallel(std::int64_t n, std::int64_t grain, void* context, RangeFunction run) = 0;
   /// A task's body on this thread is about to block, and has ceased to: another thread may take its place.

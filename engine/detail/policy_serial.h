@@ -17,6 +17,7 @@ class SerialPolicy final : public CpuPolicy {
   void parallel(std::int64_t n, std::int64_t, void* context, RangeFunction run) override { run(context, 0, n); }
   void before_block() override { drain(); }
   void stop() override {}
+  bool waits_for_gpu() const noexcept override { return true; }
   int workers() const noexcept override { return 1; }
 
  private:
