@@ -177,17 +177,17 @@ TEST_CASE("Our own product and oneDNN's give the same") {
     CAPTURE(m, n, k);
     const NDArray a = draw({m, k}, 1, float32), b = draw({n, k}, 2, float32), bias = draw({n}, 3, float32);
     const NDArray ours = zeros({m, n}), theirs = zeros({m, n});
-    detail::GemmProblem p{.m = m, .n = n, .k = k, .relu = true};
+    sluice::detail::GemmProblem p{.m = m, .n = n, .k = k, .relu = true};
     p.a = {data_of(a), k, 1, 0};
     p.b = {data_of(b), 1, k, 0};
     p.column_bias = data_of(bias);
     p.c = {data_of(ours), n, 1, 0};
-    run_kernel({a, b, bias, ours}, [p](const Queue&) { detail::gemm(p); });
-    detail::GemmProblem q = p;
+    run_kernel({a, b, bias, ours}, [p](const Queue&) { sluice::detail::gemm(p); });
+    sluice::detail::GemmProblem q = p;
     q.c.data = data_of(theirs);
     run_kernel({a, b, bias, theirs}, [q](const Queue& queue) {
-      if (!detail::product_onednn(queue, q))
-        detail::gemm(q);
+      if (!sluice::detail::product_onednn(queue, q))
+        sluice::detail::gemm(q);
     });
     const NDArray want = maximum(reference_matmul(a, b.T()) + bias.astype(float64), 0.0);
     CHECK(differences(ours, want, sum_tolerance(float32)) == "");

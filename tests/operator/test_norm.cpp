@@ -1,0 +1,164 @@
+#include "tests/operator/heavy_reference.h"
+#include "tests/support/catch.h"
+#include "tests/support/gradient.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+// x and its parameters; the statistics as plain operators compute them in float64.
+struct Setup {
+  NDArray x, gamma, beta, running_mean, running_var;
+  Shape others, along;
+
+  Setup(const Shape& shape, int axis, DType dtype, DType parameters) {
+    const std::int64_t channels = shape[axis];
+    x = random_array(shape, 1, -1, 3, dtype);
+    gamma = random_array({channels}, 2, 0.5, 2, parameters);
+    beta = random_array({channels}, 3, -1, 1, parameters);
+    running_mean = random_array({channels}, 4, -1, 1, parameters);
+    running_var = random_array({channels}, 5, 0.5, 2, parameters);
+    along = Shape::filled(shape.ndim(), 1);
+    along[axis] = channels;
+    for (int i = 0; i < shape.ndim(); ++i) {
+      if (i != axis)
+        others.push_back(i);
+    }
+  }
+
+  NDArray normalised(const NDArray& mean, const NDArray& var, double eps) const {
+    const auto wide = [&](const NDArray& a) { return a.astype(float64).reshape(along); };
+    return (x.astype(float64) - wide(mean)) * rsqrt(wide(var) + eps) * wide(gamma) + wide(beta);
+  }
+  NDArray batch_mean() const { return mean(x.astype(float64), others); }
+  NDArray batch_var() const {
+    const NDArray distance = x.astype(float64) - batch_mean().reshape(along);
+    return mean(distance * distance, others);
+  }
+  NDArray run(const BatchNormOptions& options) const {
+    return batch_norm(x, gamma, beta, running_mean, running_var, options);
+  }
+};
+
+Tolerance tolerance(DType dtype) {
+  return dtype == float64 ? Tolerance{1e-10, 1e-10} : dtype == float32 ? Tolerance{1e-5, 1e-5} : sum_tolerance(dtype);
+}
+
+}  // namespace
+
+TEST_CASE("batch_norm in training uses the batch's statistics and moves the running ones") {
+  for (const auto& [shape, axis] : std::vector<std::pair<Shape, int>>{
+           {{4, 3, 5, 6}, 1}, {{17, 9}, 1}, {{2, 3, 4, 5}, 3}, {{5, 40}, 0}, {{2, 3, 2, 3, 2}, 2}, {{300, 7, 3}, 1}}) {
+    for (const DType dtype : k_heavy_dtypes) {
+      for (const DType parameters : {dtype, dtype == float64 ? float64 : float32}) {
+        CAPTURE(to_string(shape), axis, name_of(dtype), name_of(parameters));
+        const Setup s(shape, axis, dtype, parameters);
+        const NDArray mean = s.batch_mean(), var = s.batch_var();
+        const NDArray new_mean = s.running_mean.astype(float64) * 0.8 + mean * 0.2;
+        const NDArray new_var = s.running_var.astype(float64) * 0.8 + var * 0.2;
+        const NDArray want = s.normalised(mean, var, 1e-3);
+        const autograd::TrainScope train;
+        CHECK(differences(s.run({.eps = 1e-3, .momentum = 0.8, .axis = axis}), want, tolerance(dtype)) == "");
+        CHECK(differences(s.running_mean, new_mean, tolerance(parameters)) == "");
+        CHECK(differences(s.running_var, new_var, tolerance(parameters)) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("batch_norm in prediction, or with global statistics, uses the running ones and leaves them") {
+  const Setup s({4, 3, 5, 6}, 1, float32, float32);
+  const auto mean = s.running_mean.to_vector<float>(), var = s.running_var.to_vector<float>();
+  const NDArray want = s.normalised(s.running_mean, s.running_var, 1e-5);
+  CHECK(differences(s.run({}), want, tolerance(float32)) == "");
+  const autograd::TrainScope train;
+  CHECK(differences(s.run({.axis = -3, .use_global_stats = true}), want, tolerance(float32)) == "");
+  CHECK(s.running_mean.to_vector<float>() == mean);
+  CHECK(s.running_var.to_vector<float>() == var);
+}
+
+TEST_CASE("batch_norm keeps its precision where the mean is far from zero") {
+  Setup s({64, 2, 8, 8}, 1, float32, float32);
+  s.x = s.x + 10000.0;
+  const NDArray want = s.normalised(s.batch_mean(), s.batch_var(), 1e-5);
+  const autograd::TrainScope train;
+  CHECK(differences(s.run({}), want, {2e-3, 2e-3}) == "");
+}
+
+TEST_CASE("The gradients of batch_norm agree with finite differences") {
+  for (const auto& [shape, axis] : std::vector<std::pair<Shape, int>>{{{3, 2, 2, 3}, 1}, {{6, 4}, 1}, {{2, 3, 2}, 2}}) {
+    for (const bool fix_gamma : {false, true}) {
+      for (const bool global : {false, true}) {
+        CAPTURE(to_string(shape), axis, fix_gamma, global);
+        const Setup s(shape, axis, float64, float64);
+        const auto f = [&](const std::vector<NDArray>& v) {
+          return batch_norm(
+              v[0],
+              v[1],
+              v[2],
+              s.running_mean.copy(),
+              s.running_var.copy(),
+              {.eps = 1e-2, .axis = axis, .use_global_stats = global, .fix_gamma = fix_gamma});
+        };
+        if (!fix_gamma)
+          CHECK(gradient_differences(f, {s.x, s.gamma, s.beta}) == "");
+        // A fixed gamma counts as ones.
+        const NDArray gamma = ones_like(s.gamma).astype(float32).astype(float64);
+        const auto fixed = [&](const std::vector<NDArray>& v) { return f({v[0], gamma, v[1]}); };
+        CHECK(gradient_differences(fixed, {s.x, s.beta}) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("A fixed gamma counts as ones and has a zero gradient") {
+  Setup s({4, 3}, 1, float32, float32);
+  s.gamma.attach_grad();
+  NDArray y;
+  {
+    const autograd::RecordScope record;
+    y = s.run({.fix_gamma = true});
+  }
+  y.backward();
+  CHECK(differences(s.gamma.grad(), zeros({3})) == "");
+  s.gamma = ones({3});
+  CHECK(differences(y, s.normalised(s.batch_mean(), s.batch_var(), 1e-5), tolerance(float32)) == "");
+}
+
+TEST_CASE("The gradient of batch_norm's gradient agrees with finite differences") {
+  for (const bool global : {false, true}) {
+    const Setup s({4, 2, 3}, 1, float64, float64);
+    const auto f = [&](const std::vector<NDArray>& v) {
+      const NDArray x = v[0].requires_grad() ? v[0] : v[0].detach();
+      NDArray gamma = s.gamma.detach();
+      gamma.attach_grad();
+      const autograd::RecordScope record;
+      const NDArray y = batch_norm(
+          x, gamma, s.beta, s.running_mean.copy(), s.running_var.copy(), {.eps = 1e-2, .use_global_stats = global});
+      const std::vector<NDArray> heads{y * y}, variables{gamma};
+      return autograd::grad(heads, variables, {}, {.create_graph = true})[0];
+    };
+    CHECK(gradient_differences(f, {s.x}) == "");
+  }
+}
+
+TEST_CASE("batch_norm of nothing leaves the running statistics alone") {
+  const NDArray mean = full({3}, 2), var = full({3}, 4), one = ones({3}), zero = zeros({3});
+  const autograd::TrainScope train;
+  CHECK(batch_norm(zeros({0, 3, 2}), one, zero, mean, var).shape() == Shape{0, 3, 2});
+  CHECK(mean.to_vector<float>() == std::vector<float>{2, 2, 2});
+  CHECK(var.to_vector<float>() == std::vector<float>{4, 4, 4});
+}
+
+TEST_CASE("batch_norm refuses what does not fit, by name") {
+  const NDArray x = zeros({2, 3}), p = ones({3});
+  CHECK_THROWS_AS(batch_norm(x, p, p, p, ones({2})), ShapeError);
+  CHECK_THROWS_AS(batch_norm(x, p, p, p, p, {.axis = 2}), IndexError);
+  CHECK_THROWS_AS(batch_norm(x, p, p.astype(float64), p, p), DTypeError);
+  CHECK_THROWS_AS(batch_norm(x, p.astype(float16), p, p, p), DTypeError);
+  CHECK_THROWS_AS(batch_norm(x, p, p, p, p, {.eps = 0}), ValueError);
+  CHECK_THROWS_AS(batch_norm(x, p, p, p, p, {.momentum = 1.5}), ValueError);
+  CHECK_THROWS_AS(batch_norm(x.astype(int32), p, p, p, p), UnsupportedError);
+  CHECK_THROWS_WITH(batch_norm(x, p, p, p, ones({2})), Catch::Contains("running_var") && Catch::Contains("(2,)"));
+}
