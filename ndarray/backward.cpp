@@ -17,6 +17,7 @@ struct Visit {
   NodeRef node;
   int consumers = 0;       // edges into it that have not delivered yet
   bool needed = false;     // a gradient that was asked for lies at it or behind it
+  bool pulls = false;      // ... behind it
   bool is_target = false;  // its gradients are asked for themselves (grad())
   Gradients gradients;     // one an output, undefined = zero so far
 };
@@ -42,7 +43,7 @@ class Walk {
   void discover();
   void mark_needed();
   void process(std::size_t at);
-  void collect(Visit& visit);
+  void collect(const Visit& visit);
   std::vector<NDArray> pull(Node& node, const Gradients& gradients);
   void deliver(const Entry& to, NDArray gradient, const Node& from);
   void add_to(Visit& visit, int output, NDArray gradient);
@@ -116,7 +117,7 @@ void Walk::discover() {
 void Walk::mark_needed() {
   if (targets_.empty()) {
     for (Visit& visit : visits_)
-      visit.needed = true;
+      visit.needed = visit.pulls = true;
     return;
   }
   for (const Target& target : targets_) {
@@ -145,7 +146,7 @@ void Walk::mark_needed() {
     Visit& visit = visits_[order[i]];
     for (const Entry& input : visit.node->inputs) {
       if (input.node && visits_[index_.find(input.node.get())->second].needed)
-        visit.needed = true;
+        visit.needed = visit.pulls = true;
     }
   }
 }
@@ -166,8 +167,8 @@ void Walk::run() {
 }
 
 void Walk::process(std::size_t at) {
-  const NodeRef node = std::move(visits_[at].node);
   collect(visits_[at]);
+  const NodeRef node = std::move(visits_[at].node);
   Gradients gradients = std::move(visits_[at].gradients);
   visits_[at].gradients.clear();
   bool any = false;
@@ -184,7 +185,7 @@ void Walk::process(std::size_t at) {
   }
   const auto inputs = node->inputs;
   std::vector<NDArray> pulled(inputs.size());
-  if (any && visits_[at].needed)
+  if (any && visits_[at].pulls)
     pulled = pull(*node.get(), gradients);
   gradients.clear();
   if (!options_.retain_graph && !options_.create_graph) {
@@ -198,11 +199,11 @@ void Walk::process(std::size_t at) {
   }
 }
 
-void Walk::collect(Visit& visit) {
+void Walk::collect(const Visit& visit) {
   if (!visit.is_target)
     return;
   for (Target& target : targets_) {
-    if (index_.find(target.entry.node.get())->second == static_cast<std::size_t>(&visit - visits_.data()))
+    if (target.entry.node.get() == visit.node.get())
       target.gradient = visit.gradients[static_cast<std::size_t>(target.entry.index)];
   }
 }

@@ -16,7 +16,7 @@ struct Ends {
   DType to_type, from_type;
 };
 
-void run_cast(Queue queue, const detail::CopyPlan& plan, const Ends& ends) {
+void run_cast([[maybe_unused]] Queue queue, const detail::CopyPlan& plan, const Ends& ends) {
 #ifdef SLUICE_CUDA
   if (queue.device().is_gpu())
     return detail::cast_on_gpu(queue.stream(), plan, ends.to, ends.to_type, ends.from, ends.from_type);
@@ -24,7 +24,7 @@ void run_cast(Queue queue, const detail::CopyPlan& plan, const Ends& ends) {
   detail::cast_on_cpu(plan, ends.to, ends.to_type, ends.from, ends.from_type);
 }
 
-void run_fill(Queue queue, const detail::FillPlan& plan, void* to, DType type, Scalar value) {
+void run_fill([[maybe_unused]] Queue queue, const detail::FillPlan& plan, void* to, DType type, Scalar value) {
 #ifdef SLUICE_CUDA
   if (queue.device().is_gpu())
     return detail::fill_on_gpu(queue.stream(), plan, to, type, value);

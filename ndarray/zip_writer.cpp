@@ -50,9 +50,11 @@ void ZipWriter::add(const std::string& name, std::span<const std::byte> head, st
   });
   ZipMember member{.name = name, .offset = at_};
   member.size = member.packed_size = head.size() + body.size();
-  auto crc = crc32_z(0, reinterpret_cast<const Bytef*>(head.data()), head.size());
-  crc = crc32_z(crc, reinterpret_cast<const Bytef*>(body.data()), body.size());
-  member.crc = static_cast<std::uint32_t>(crc);
+  for (const auto part : {head, body}) {
+    if (!part.empty())  // a null pointer would start zlib's sum anew
+      member.crc =
+          static_cast<std::uint32_t>(crc32_z(member.crc, reinterpret_cast<const Bytef*>(part.data()), part.size()));
+  }
 
   const bool zip64 = member.size >= zip64_from_;
   std::string local;

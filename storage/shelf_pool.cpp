@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <limits>
 
-#include <sluice/engine/engine.h>
 #include <sluice/storage/detail/shelf_pool.h>
 
 namespace sluice::detail {
@@ -18,8 +17,8 @@ bool only_on(const PositionSet& pending, std::optional<std::uint16_t> stream) no
 }  // namespace
 
 ShelfPool::ShelfPool(
-    Engine& engine, std::string_view name, SizeRule rule, Keep keep, std::unique_ptr<Source> source) noexcept
-    : engine_(engine), name_(name), rule_(rule), keep_(keep), source_(std::move(source)) {}
+    Passage& passage, std::string_view name, SizeRule rule, Keep keep, std::unique_ptr<Source> source) noexcept
+    : passage_(passage), name_(name), rule_(rule), keep_(keep), source_(std::move(source)) {}
 
 ShelfPool::~ShelfPool() {
   give_back(true);  // the engine drained its streams before it ended
@@ -76,7 +75,7 @@ bool ShelfPool::take_kept(std::size_t size, std::optional<std::uint16_t> stream,
   found = std::move(shelf.kept.back());
   shelf.kept.pop_back();
   --parked_;
-  if (!found.pending.empty() && engine_.passed(found.pending))
+  if (!found.pending.empty() && passage_.passed(found.pending))
     found.pending.clear();
   ++shelf.live;
   stats_.active += size;
@@ -91,7 +90,7 @@ std::size_t ShelfPool::best_of(const std::vector<Kept>& kept, std::optional<std:
       return i;
   }
   for (std::size_t i = kept.size(); i-- > end;) {
-    if (engine_.passed(kept[i].pending))
+    if (passage_.passed(kept[i].pending))
       return i;
   }
   return end;
@@ -175,7 +174,7 @@ std::size_t ShelfPool::give_back(bool everything) noexcept {
     }
     for (auto& [size, shelf] : shelves_) {
       std::erase_if(shelf.kept, [&, chunk_size = size](const Kept& kept) {
-        if (!everything && !kept.pending.empty() && !engine_.passed(kept.pending))
+        if (!everything && !kept.pending.empty() && !passage_.passed(kept.pending))
           return false;
         freed.push_back(kept.data);
         bytes += chunk_size;
@@ -196,7 +195,7 @@ void ShelfPool::relieve() {
     ++stats_.trims;
   }
   trim();
-  engine_.relieve_memory(source_->device());
+  passage_.relieve(source_->device());
 }
 
 // The last rung: chunks that came back but that a GPU may still use are worth waiting for.
@@ -210,7 +209,7 @@ void ShelfPool::wait_for_kept() {
     }
   }
   if (!pending.empty())
-    engine_.wait_passed(pending);
+    passage_.wait_passed(pending);
   relieve();
 }
 

@@ -36,6 +36,17 @@ std::unique_ptr<detail::Source> make_source([[maybe_unused]] Device device, Memo
   throw DeviceError(message("storage: there is no ", device, "; this process has ", num_gpus(), " GPU(s)"));
 }
 
+class EnginePassage final : public detail::Passage {
+ public:
+  explicit EnginePassage(Engine& engine) noexcept : engine_(engine) {}
+  bool passed(const PositionSet& positions) const noexcept override { return engine_.passed(positions); }
+  void wait_passed(const PositionSet& positions) override { engine_.wait_passed(positions); }
+  void relieve(Device device) override { engine_.relieve_memory(device); }
+
+ private:
+  Engine& engine_;
+};
+
 }  // namespace
 
 struct Storage::Pools {
@@ -45,7 +56,7 @@ struct Storage::Pools {
     std::unique_ptr<Pool> pool;
   };
 
-  explicit Pools(Engine& e) : engine(e) {
+  explicit Pools(Engine& engine) : passage(engine) {
     if (const char* chosen = std::getenv("SLUICE_POOL"); chosen != nullptr && *chosen != '\0')
       host = pinned = device = known_name(chosen);
   }
@@ -71,13 +82,13 @@ struct Storage::Pools {
       const auto rule =
           cached ? detail::bucket_rule(source->alignment(), where.is_gpu()) : detail::exact_rule(source->alignment());
       at.pool = std::make_unique<detail::ShelfPool>(
-          engine, name, rule, cached ? detail::Keep::cached : detail::Keep::until_passed, std::move(source));
+          passage, name, rule, cached ? detail::Keep::cached : detail::Keep::until_passed, std::move(source));
       at.ready.store(at.pool.get(), std::memory_order_release);
     }
     return *at.pool;
   }
 
-  Engine& engine;
+  EnginePassage passage;
   std::mutex mutex;
   std::string_view host = k_names[0], pinned = k_names[0], device = k_names[0];
   std::array<Place, 2> host_places;  // host, pinned

@@ -6,13 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include <sluice/storage/detail/passage.h>
 #include <sluice/storage/detail/size_rule.h>
 #include <sluice/storage/detail/source.h>
 #include <sluice/storage/pool.h>
-
-namespace sluice {
-class Engine;
-}
 
 namespace sluice::detail {
 
@@ -23,11 +20,11 @@ enum class Keep : std::uint8_t {
 };
 
 /// A pool = a size rule, shelves of returned chunks by size, and a source of new ones. release() touches neither the
-/// engine nor the source's driver where it keeps the chunk, so it works after the engine has gone; acquire() and
-/// trim() need the engine.
+/// passage nor the source's driver where it keeps the chunk, so it works after the engine has gone; acquire() and
+/// trim() need the passage.
 class ShelfPool final : public Pool {
  public:
-  ShelfPool(Engine& engine, std::string_view name, SizeRule rule, Keep keep, std::unique_ptr<Source> source) noexcept;
+  ShelfPool(Passage& passage, std::string_view name, SizeRule rule, Keep keep, std::unique_ptr<Source> source) noexcept;
   ~ShelfPool() override;
 
   Chunk acquire(std::size_t bytes, std::optional<std::uint16_t> stream = {}) override;
@@ -59,7 +56,7 @@ class ShelfPool final : public Pool {
   std::size_t give_back(bool everything) noexcept;
   [[noreturn]] void throw_out_of_memory(std::size_t bytes, std::size_t size) const;
 
-  Engine& engine_;
+  Passage& passage_;
   const std::string_view name_;
   const SizeRule rule_;
   const Keep keep_;

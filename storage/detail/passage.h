@@ -1,0 +1,20 @@
+#pragma once
+
+#include <sluice/engine/device.h>
+#include <sluice/engine/position.h>
+
+namespace sluice::detail {
+
+/// What a pool asks of the engine: how far GPU streams have come, and help when memory runs out.
+class Passage {
+ public:
+  virtual ~Passage() = default;
+  /// A hint that never asks the driver.
+  virtual bool passed(const PositionSet& positions) const noexcept = 0;
+  /// Blocks until the GPU has passed `positions`.
+  virtual void wait_passed(const PositionSet& positions) = 0;
+  /// Asks everybody to give cached memory of `device` back.
+  virtual void relieve(Device device) = 0;
+};
+
+}  // namespace sluice::detail

@@ -1,0 +1,243 @@
+// .npz files: round trips, files of NumPy's, and files that are damaged or meant to do harm.
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include <sluice/ndarray/api.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/bytes.h>
+#include <sluice/ndarray/detail/npy.h>
+#include <sluice/ndarray/detail/zip.h>
+
+#include "tests/ndarray/npz_fixtures.h"
+#include "tests/support/catch.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+/// A folder of the test's own, removed at its end.
+struct Folder {
+  std::filesystem::path path = std::filesystem::temp_directory_path() / ("sluice-npz-" + std::to_string(::getpid()));
+  Folder() { std::filesystem::create_directories(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::filesystem::path operator/(const char* name) const { return path / name; }
+  std::size_t files() const {
+    std::size_t count = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(path))
+      ++count;
+    return count;
+  }
+};
+
+void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+}
+
+std::vector<std::byte> read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<std::byte> bytes(std::filesystem::file_size(path));
+  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  return bytes;
+}
+
+std::map<std::string, NDArray> load_hex(const Folder& folder, std::string_view hex) {
+  write_file(folder / "fixture.npz", bytes_of_hex(hex));
+  return load(folder / "fixture.npz");
+}
+
+/// A .npz of one member with a header of the caller's making.
+void write_member(const std::filesystem::path& path, const std::string& dict, std::size_t data) {
+  std::string npy = "\x93NUMPY";
+  npy += '\1';
+  npy += '\0';
+  detail::append_little<std::uint16_t>(npy, static_cast<std::uint16_t>(dict.size()));
+  npy += dict + std::string(data, '\0');
+  detail::ZipWriter zip(path);
+  zip.add("x.npy", detail::bytes_of(npy), {});
+  zip.finish();
+}
+
+}  // namespace
+
+TEST_CASE("Arrays of every type and shape come back from a file as they were") {
+  const Folder folder;
+  std::map<std::string, NDArray> arrays;
+  for (const DType type : {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64})
+    arrays.emplace(
+        "layer." + std::string(name_of(type)),
+        from_values(std::vector<double>{0, 1, 2.5, 100, 0.1, 7}.data(), float64, 6, {2, 3}, {.dtype = type}));
+  arrays.emplace("scalar", full({}, 3));
+  arrays.emplace("empty", zeros({0, 4}));
+  arrays.emplace(
+      "gr\xc3\xb6\xc3\x9f"
+      "e",
+      ones({1}));
+  save(folder / "a.npz", arrays);
+  REQUIRE(folder.files() == 1);
+  const auto loaded = load(folder / "a.npz");
+  REQUIRE(loaded.size() == arrays.size());
+  for (const auto& [name, array] : arrays) {
+    CAPTURE(name);
+    const NDArray& back = loaded.at(name);
+    REQUIRE(back.dtype() == array.dtype());
+    REQUIRE(back.shape() == array.shape());
+    REQUIRE(back.to_vector<double>() == array.to_vector<double>());
+  }
+  save(folder / "b.npz", {});
+  REQUIRE(load(folder / "b.npz").empty());
+}
+
+TEST_CASE("Files of NumPy are read: stored, deflated, Fortran order, big endian, header versions 1 to 3") {
+  const Folder folder;
+  auto stored = load_hex(folder, k_numpy_stored);
+  REQUIRE(stored.size() == 2);
+  REQUIRE(stored.at("a").shape() == Shape{2, 3});
+  REQUIRE(stored.at("a").to_vector<float>() == std::vector<float>{0, 1, 2, 3, 4, 5});
+  REQUIRE(stored.at("flag").to_vector<bool>() == std::vector<bool>{true, false});
+
+  auto deflated = load_hex(folder, k_numpy_deflated);
+  REQUIRE(deflated.at("a").dtype() == int32);
+  REQUIRE(deflated.at("a").to_vector<int>() == arange(0, 600).to_vector<int>());
+  REQUIRE(deflated.at("b").shape() == Shape{});
+  REQUIRE(deflated.at("b").item<double>() == 2.5);
+
+  auto odd = load_hex(folder, k_numpy_odd);
+  REQUIRE(odd.at("fortran").shape() == Shape{2, 3, 4});
+  REQUIRE(odd.at("fortran").to_vector<int>() == arange(0, 24).to_vector<int>());
+  REQUIRE(odd.at("big").to_vector<double>() == std::vector<double>{1.5, -2, 3});
+  REQUIRE(odd.at("half").dtype() == float16);
+  REQUIRE(odd.at("half").to_vector<float>() == std::vector<float>{0.5, 1});
+  REQUIRE(odd.at("two").to_vector<int>() == std::vector<int>{1, 2});
+  REQUIRE(odd.at("three").to_vector<int>() == std::vector<int>{-1, 2});
+  REQUIRE(odd.at("empty").shape() == Shape{0, 3});
+}
+
+TEST_CASE("Foreign files are refused, and the error names the file and what is wrong with it") {
+  const Folder folder;
+  REQUIRE_THROWS_WITH(load(folder / "none.npz"), Catch::Contains("none.npz: there is no such file"));
+  REQUIRE_THROWS_WITH(load(folder.path), Catch::Contains("not a regular file"));
+  REQUIRE_THROWS_WITH(load_hex(folder, k_numpy_int16), Catch::Contains("\"x\": its type i2"));
+  REQUIRE_THROWS_WITH(load_hex(folder, k_no_npy), Catch::Contains("readme.txt"));
+  REQUIRE_THROWS_WITH(load_hex(folder, ""), Catch::Contains("not a zip archive"));
+  REQUIRE_THROWS_AS(load_hex(folder, "89504e470d0a1a0a0000000d49484452"), FileError);
+  REQUIRE_THROWS_AS(save(folder / "no/such/folder.npz", {{"x", ones({1})}}), FileError);
+  REQUIRE_THROWS_AS(save(folder / "x.npz", {{"x", NDArray()}}), ValueError);
+  REQUIRE_THROWS_AS(
+      save(folder / "x.npz", {{"x", ones({1}, {.dtype = bfloat16})}, {"x.dtype", ones({1})}}), ValueError);
+}
+
+TEST_CASE("A save that fails leaves the old file and nothing else") {
+  const Folder folder;
+  save(folder / "x.npz", {{"x", ones({3})}});
+  const auto before = read_file(folder / "x.npz");
+  const NDArray spoilt = ones({2});
+  spoilt.engine().push(
+      {.name = "spoil", .access = {write(spoilt.object()->buffer->var())}}, [] { throw ValueError("spoilt"); });
+  REQUIRE_THROWS_AS(save(folder / "x.npz", {{"a", ones({1})}, {"x", spoilt}}), ValueError);
+  REQUIRE(read_file(folder / "x.npz") == before);
+  REQUIRE(folder.files() == 1);
+}
+
+TEST_CASE("A file cut anywhere is refused") {
+  const Folder folder;
+  for (const std::string_view fixture : {k_numpy_stored, k_numpy_odd}) {
+    const auto whole = bytes_of_hex(fixture);
+    for (std::size_t length = 0; length < whole.size(); ++length) {
+      CAPTURE(length);
+      write_file(folder / "cut.npz", std::span(whole).first(length));
+      REQUIRE_THROWS_AS(load(folder / "cut.npz"), FileError);
+    }
+  }
+}
+
+TEST_CASE("A file with any byte changed is refused or read, and never harms") {
+  const Folder folder;
+  for (const std::string_view fixture : {k_numpy_stored, k_numpy_odd}) {
+    const auto whole = bytes_of_hex(fixture);
+    std::size_t refused = 0;
+    for (std::size_t at = 0; at < whole.size(); ++at) {
+      for (const unsigned mask : {0x01u, 0x80u, 0xffu}) {
+        auto changed = whole;
+        changed[at] ^= static_cast<std::byte>(mask);
+        write_file(folder / "changed.npz", changed);
+        try {
+          load(folder / "changed.npz");
+        } catch (const FileError&) {
+          ++refused;
+        }
+      }
+    }
+    REQUIRE(refused > whole.size());
+  }
+}
+
+TEST_CASE("Headers that lie about shapes and types are refused before memory is asked for") {
+  const Folder folder;
+  const auto check = [&](const std::string& dict, std::size_t data) {
+    CAPTURE(dict);
+    write_member(folder / "x.npz", dict, data);
+    REQUIRE_THROWS_AS(load(folder / "x.npz"), FileError);
+  };
+  check("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }", 16);
+  check("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }", 16);
+  check("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", 16);
+  check("{'descr': '<f4', 'fortran_order': False, 'shape': (-4,), }", 16);
+  check("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }", 16);
+  check("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }", 4);
+  check("{'descr': '<f4', 'fortran_order': False, 'shape': (4,), 'x': 1}", 16);
+  check("{'descr': '<f4', 'fortran_order': Falsch, 'shape': (4,), }", 16);
+  check("{'descr': '<f4', 'fortran_order': False, }", 16);
+  check("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (4,), }", 16);
+  check("{'descr': '<f4, 'fortran_order': False, 'shape': (4,), }", 16);
+  check("{'descr': '|O8', 'fortran_order': False, 'shape': (2,), }", 16);
+  check("{'descr': '|S4', 'fortran_order': False, 'shape': (), }", 4);
+  check("{'descr': '<u2', 'fortran_order': False, 'shape': (2,), }", 4);
+  check("", 0);
+  write_member(folder / "x.npz", "{\"shape\": ( 4 , ), \"descr\": '<f4', 'fortran_order': True}  \n", 16);
+  REQUIRE(load(folder / "x.npz").at("x").to_vector<float>() == std::vector<float>(4, 0));
+}
+
+TEST_CASE("Sizes beyond 32 bits take the zip64 form, which is read back") {
+  const Folder folder;
+  const std::string head = detail::format_npy_header("<f4", {3});
+  const std::vector<float> values{1, 2, 3};
+  {
+    detail::ZipWriter zip(folder / "z.npz", 0);
+    for (const char* name : {"a.npy", "b.npy"})
+      zip.add(name, detail::bytes_of(head), std::as_bytes(std::span(values)));
+    zip.finish();
+  }
+  const auto loaded = load(folder / "z.npz");
+  REQUIRE(loaded.at("a").to_vector<float>() == values);
+  REQUIRE(loaded.at("b").to_vector<float>() == values);
+  const auto whole = read_file(folder / "z.npz");
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    write_file(folder / "cut.npz", std::span(whole).first(length));
+    REQUIRE_THROWS_AS(load(folder / "cut.npz"), FileError);
+  }
+}
+
+TEST_CASE("Names that occur twice are refused") {
+  const Folder folder;
+  const std::string head = detail::format_npy_header("|u1", {0});
+  detail::ZipWriter zip(folder / "twice.npz");
+  zip.add("x.npy", detail::bytes_of(head), {});
+  zip.add("x.npy", detail::bytes_of(head), {});
+  zip.finish();
+  REQUIRE_THROWS_WITH(load(folder / "twice.npz"), Catch::Contains("there twice"));
+}
+
+TEST_CASE("Arrays are saved from a GPU and loaded onto it", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const Folder folder;
+  const NDArray a = arange(0, 1000, 1, {.device = gpu(0)});
+  save(folder / "g.npz", {{"a", a}});
+  const auto loaded = load(folder / "g.npz", gpu(0));
+  REQUIRE(loaded.at("a").device() == gpu(0));
+  REQUIRE(loaded.at("a").to_vector<float>() == a.to_vector<float>());
+}

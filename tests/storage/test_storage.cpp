@@ -1,0 +1,120 @@
+// The pools of an engine: choice of strategy, devices, kinds of memory.
+#include <cstring>
+#include <optional>
+
+#include <sluice/engine/api.h>
+#include <sluice/storage/api.h>
+
+#include "tests/support/catch.h"
+
+using namespace sluice;
+
+TEST_CASE("Every strategy hands out memory that can be written, and takes it back") {
+  for (const std::string& name : pool_names()) {
+    Engine engine;
+    Storage& storage = Storage::of(engine);
+    storage.configure({.host = name, .pinned = name, .device = name});
+    Pool& pool = storage.pool(cpu());
+    REQUIRE(pool.name() == name);
+    for (const std::size_t bytes : {1u, 64u, 65u, 4096u, 100'000u, 3'000'000u}) {
+      Chunk chunk = pool.acquire(bytes);
+      REQUIRE(chunk.bytes >= bytes);
+      REQUIRE(chunk.kind == MemoryKind::host);
+      std::memset(chunk.data, 0x5a, bytes);
+      pool.release(std::move(chunk));
+    }
+    REQUIRE(pool.stats().active == 0);
+    storage.empty_cache(cpu());
+    REQUIRE(pool.stats().reserved == 0);
+  }
+}
+
+TEST_CASE("A strategy is chosen before its pool is used") {
+  Engine engine;
+  Storage& storage = Storage::of(engine);
+  REQUIRE(&storage == &Storage::of(engine));
+  REQUIRE_THROWS_AS(storage.configure({.host = "buckets"}), ValueError);
+  storage.configure({.host = "direct"});
+  REQUIRE(storage.pool(cpu()).name() == "direct");
+  REQUIRE_THROWS_AS(storage.configure({.host = "bucket"}), ValueError);
+  storage.configure({.host = "direct", .device = "direct"});  // no change of what is in use
+  REQUIRE(&storage.pool(cpu()) == &storage.pool(cpu(), MemoryKind::host));
+}
+
+TEST_CASE("A kind of memory belongs to a kind of device, and the device is there") {
+  Engine engine;
+  Storage& storage = Storage::of(engine);
+  REQUIRE_THROWS_AS(storage.pool(cpu(), MemoryKind::device), ValueError);
+  REQUIRE_THROWS_AS(storage.pool(gpu(0), MemoryKind::host), ValueError);
+  REQUIRE_THROWS_AS(storage.pool(gpu(1000)), DeviceError);
+  REQUIRE_THROWS_AS(storage.pool(gpu(num_gpus())), DeviceError);
+  if (num_gpus() == 0) {
+    REQUIRE_THROWS_AS(storage.pool(cpu(), MemoryKind::pinned), DeviceError);
+  }
+}
+
+TEST_CASE("Memory pressure gives back what is cached") {
+  Engine engine;
+  Pool& pool = Storage::of(engine).pool(cpu());
+  pool.release(pool.acquire(1 << 20));
+  REQUIRE(pool.stats().reserved == 1 << 20);
+  engine.relieve_memory(cpu());
+  REQUIRE(pool.stats().reserved == 0);
+}
+
+TEST_CASE("Statistics speak of the current engine") {
+  Engine engine;
+  const EngineScope scope(engine);
+  Chunk chunk = Storage::of(engine).pool(cpu()).acquire(5000);
+  REQUIRE(memory_stats(cpu()).allocated == 5000);
+  chunk.pool->release(std::move(chunk));
+  REQUIRE(empty_cache(cpu()) == memory_stats(cpu()).peak_reserved);
+}
+
+TEST_CASE("A chunk may come back after its engine has gone") {
+  auto engine = std::make_optional<Engine>();
+  const Var keeps_core = engine->new_var();
+  Chunk chunk = Storage::of(*engine).pool(cpu()).acquire(1000);
+  engine.reset();
+  chunk.pool->release(std::move(chunk));
+  REQUIRE_FALSE(chunk);  // NOLINT: a released chunk is empty
+}
+
+TEST_CASE("GPU and pinned memory come from their own pools", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const std::string& name : pool_names()) {
+    Engine engine;
+    Storage& storage = Storage::of(engine);
+    storage.configure({.host = name, .pinned = name, .device = name});
+    Pool& device = storage.pool(gpu(0));
+    Chunk a = device.acquire(1000);
+    REQUIRE(a.device == gpu(0));
+    REQUIRE(a.kind == MemoryKind::device);
+    REQUIRE(reinterpret_cast<std::uintptr_t>(a.data) % 256 == 0);
+    Chunk large = device.acquire((2u << 20) + 1);
+    REQUIRE(large.bytes % 256 == 0);
+    Pool& pinned = storage.pool(cpu(), MemoryKind::pinned);
+    Chunk b = pinned.acquire(1000);
+    REQUIRE(b.kind == MemoryKind::pinned);
+    std::memset(b.data, 1, 1000);
+    device.release(std::move(a));
+    device.release(std::move(large));
+    pinned.release(std::move(b));
+    storage.empty_cache(gpu(0));
+    storage.empty_cache(cpu());
+    REQUIRE(device.stats().reserved == 0);
+    REQUIRE(pinned.stats().reserved == 0);
+  }
+}
+
+TEST_CASE("More memory than a GPU has is out of memory, and the next request is served", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  Engine engine;
+  Pool& pool = Storage::of(engine).pool(gpu(0));
+  pool.release(pool.acquire(64 << 20));
+  REQUIRE_THROWS_AS(pool.acquire(std::size_t{1} << 50), OutOfMemory);
+  REQUIRE(pool.stats().trims >= 1);
+  Chunk chunk = pool.acquire(4096);
+  REQUIRE(chunk.data != nullptr);
+  pool.release(std::move(chunk));
+}
