@@ -29,7 +29,7 @@ struct Parameter::State {
   NDArray data;
   std::optional<Waiting> waiting;       // initialize() was called, the shape is missing
   std::uint64_t used_grad_version = 0;  // of the gradient's buffer, when it was last used or made
-  const void* used_grad_buffer = nullptr;
+  std::uint64_t used_grad_buffer = 0;   // its Var's number: backward may put another buffer there
 
   [[noreturn]] void refuse(const char* call) const {
     throw ValueError(
@@ -127,6 +127,8 @@ bool Parameter::is_deferred() const noexcept {
 
 void Parameter::complete(const Shape& shape) const {
   State& state = *state_;
+  if (!is_initialized() && !is_deferred())
+    state.refuse("forward");
   state.check_shape(shape);
   state.options.shape = shape;
   if (state.waiting && is_complete(shape)) {
@@ -219,13 +221,13 @@ void Parameter::check_shared(const Parameter& other) const {
 bool Parameter::grad_is_fresh() const {
   const NDArray gradient = grad();
   const detail::Buffer* buffer = gradient.object()->buffer;
-  return buffer != state_->used_grad_buffer || buffer->version() != state_->used_grad_version;
+  return buffer->var().id() != state_->used_grad_buffer || buffer->version() != state_->used_grad_version;
 }
 
 void Parameter::mark_grad_used() const {
   const NDArray gradient = grad();
   const detail::Buffer* buffer = gradient.object()->buffer;
-  state_->used_grad_buffer = buffer;
+  state_->used_grad_buffer = buffer->var().id();
   state_->used_grad_version = buffer->version();
 }
 

@@ -50,7 +50,7 @@ class SLUICE_API Parameter {
   /// initialize() was called and waits for the shape.
   bool is_deferred() const noexcept;
   /// Fills in the extents that were not known, and initialises what waited for them. Throws ShapeError if a known
-  /// extent differs.
+  /// extent differs, ValueError if initialize() was not called.
   void complete(const Shape& shape) const;
 
   /// The array. Throws ValueError if it is not initialised, saying what to do.

@@ -26,8 +26,9 @@ NDArray Dense::forward(const NDArray& x) {
     const std::int64_t in = !flatten_ ? x.shape().back() : x.shape()[0] == 0 ? 0 : x.size() / x.shape()[0];
     weight_.complete({units_, in});
   }
+  const NDArray& weight = weight_.data();
   const NDArray bias = bias_ == nullptr ? NDArray() : bias_->data();
-  const NDArray y = dense(x, weight_.data(), bias, {.flatten = flatten_, .activation = fused_relu_ ? "relu" : ""});
+  const NDArray y = dense(x, weight, bias, {.flatten = flatten_, .activation = fused_relu_ ? "relu" : ""});
   return activation_ == nullptr ? y : activation_(y, SourceLocation::current());
 }
 

@@ -9,7 +9,7 @@ namespace nn = gluon::nn;
 TEST_CASE("a loss falls on a toy problem", "[gluon][training]") {
   for (const char* network : {"mlp", "tf", "torch"}) {
     INFO(network);
-    const std::vector<float> losses = training_losses(network, cpu(), 25, 32, 14);
+    const std::vector<float> losses = training_losses(network, cpu(), 40, 32, 14);
     CHECK(losses.front() > 1.5f);
     CHECK(losses.back() < losses.front() / 2);
   }

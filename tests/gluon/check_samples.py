@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""Runs the samples on small files made here: what they print, write, and return.
+
+Usage: check_samples.py [--device DEVICE] CHECK NAME=PROGRAM ..., where CHECK is one of the functions below or "all".
+"""
+import gzip
+import os
+import pathlib
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+
+PROGRAMS = {}
+DEVICE = "cpu"
+
+
+def run(name, *arguments, **options):
+    return subprocess.run(
+        [PROGRAMS[name], *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False, **options)
+
+
+def expect(holds, what, result=None):
+    if not holds:
+        shown = f"\nexit {result.returncode}\n{result.stdout}\n{result.stderr}" if result is not None else ""
+        raise AssertionError(what + shown)
+
+
+def idx(extents, values):
+    return struct.pack(">HBB", 0, 8, len(extents)) + struct.pack(f">{len(extents)}I", *extents) + bytes(values)
+
+
+def write_dataset(folder):
+    """Ten classes: a bright bar at the height of the class."""
+    for stem, count in (("train", 512), ("t10k", 100)):
+        labels = [(i * 7 + i // 10) % 10 for i in range(count)]
+        pixels = bytearray()
+        for i, label in enumerate(labels):
+            for row in range(28):
+                value = 220 if row // 2 - 2 == label else 10
+                pixels += bytes(value + (i * 13 + row * 5 + column * 3) % 30 for column in range(28))
+        (folder / f"{stem}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx([count, 28, 28], pixels)))
+        (folder / f"{stem}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx([count], labels)))
+
+
+def png(width, height, colour_type, rows):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, colour_type, 0, 0, 0)
+    data = zlib.compress(b"".join(b"\0" + bytes(row) for row in rows))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+def read_png(path, channels):
+    """Rows of a PNG of 8-bit channels, any filters."""
+    content, at, data = path.read_bytes(), 8, b""
+    while at < len(content):
+        length, kind = struct.unpack(">I4s", content[at:at + 8])
+        if kind == b"IHDR":
+            width, height = struct.unpack(">II", content[at + 8:at + 16])
+        if kind == b"IDAT":
+            data += content[at + 8:at + 8 + length]
+        at += length + 12
+    data, stride, before, rows = zlib.decompress(data), width * channels, bytes(width * channels), []
+    for y in range(height):
+        kind, row = data[y * (stride + 1)], bytearray(data[y * (stride + 1) + 1:(y + 1) * (stride + 1)])
+        for x in range(stride):
+            a, b, c = (row[x - channels] if x >= channels else 0, before[x], before[x - channels] if x >= channels else 0)
+            nearest = min((a, b, c), key=lambda v, p=a + b - c: abs(p - v))
+            row[x] = (row[x] + (0, a, b, (a + b) // 2, nearest)[kind]) & 255
+        rows.append(list(row))
+        before = bytes(row)
+    return rows
+
+
+def sharpened(rows, channels, keep_last):
+    height, width = len(rows), len(rows[0]) // channels
+
+    def at(y, x, c):
+        return rows[min(max(y, 0), height - 1)][min(max(x, 0), width - 1) * channels + c]
+
+    def one(y, x, c):
+        if keep_last and c == channels - 1:
+            return at(y, x, c)
+        value = 5 * at(y, x, c) - at(y - 1, x, c) - at(y + 1, x, c) - at(y, x - 1, c) - at(y, x + 1, c)
+        return min(max(value, 0), 255)
+
+    return [[one(y, x, c) for x in range(width) for c in range(channels)] for y in range(height)]
+
+
+def check_sharpen(folder):
+    for colour_type, channels in ((0, 1), (4, 2), (2, 3), (6, 4)):
+        rows = [[(y * 31 + x * 7 + x * x) % 256 for x in range(9 * channels)] for y in range(7)]
+        (folder / "in.png").write_bytes(png(9, 7, colour_type, rows))
+        result = run("sharpen", folder / "in.png", folder / "out.png", "--device", DEVICE)
+        expect(result.returncode == 0, f"sharpen of {channels} channels", result)
+        expect(read_png(folder / "out.png", channels) == sharpened(rows, channels, channels % 2 == 0),
+               f"pixels of {channels} channels")
+    good = (folder / "in.png").read_bytes()
+    for name, content in (("foreign", b"GIF89a" + bytes(100)), ("empty", b""), ("truncated", good[:len(good) // 2]),
+                          ("cut", good[:40]), ("damaged", good[:60] + b"\xff\xff\xff" + good[63:])):
+        (folder / f"{name}.png").write_bytes(content)
+        result = run("sharpen", folder / f"{name}.png", folder / "out2.png", "--device", DEVICE)
+        expect(result.returncode == 1 and f"{name}.png" in result.stderr, f"a {name} PNG", result)
+        expect(not (folder / "out2.png").exists(), f"a {name} PNG gives no output")
+    result = run("sharpen", folder / "absent.png", folder / "out2.png")
+    expect(result.returncode == 1 and "no such file" in result.stderr, "a missing PNG", result)
+    result = run("sharpen", folder / "in.png", folder / "nowhere" / "out.png")
+    expect(result.returncode == 1 and "nowhere" in result.stderr, "a folder that is not there", result)
+    expect(run("sharpen", folder / "in.png").returncode == 2, "a missing argument")
+
+
+def check_engine_only(_):
+    result = run("engine_only", "--threads", 2, "--rounds", 20)
+    expect(result.returncode == 0 and "60 tasks" in result.stdout, "engine_only", result)
+    expect("never runs" not in result.stdout and "reader" in result.stdout, "the failure names its task", result)
+
+
+def train(name, folder, *arguments):
+    return run(name, "--data", folder, "--device", DEVICE, *arguments)
+
+
+def check_training(folder):
+    write_dataset(folder)
+    for name, arguments in (("mlp", ["--epochs", 6, "--batch-size", 64]),
+                            ("cnn", ["--model", "tf", "--epochs", 2]),
+                            ("cnn", ["--model", "torch", "--epochs", 1, "--optimizer", "sgd", "--lr", "0.02"])):
+        result = train(name, folder, *arguments, "--losses", 3)
+        last = result.stdout.strip().split("\n")[-1]
+        expect(result.returncode == 0 and re.fullmatch(r"test accuracy: \d\.\d{4}", last), f"{name} {arguments}", result)
+        losses = re.findall(r"^loss (\d+) ([0-9.e+-]+)$", result.stdout, re.MULTILINE)
+        expect([step for step, _ in losses] == ["0", "1", "2"], "the first losses", result)
+        expect("\033" not in result.stdout, "plain lines when not on a terminal", result)
+        if name == "mlp":
+            expect(float(last.split()[-1]) > 0.9, "the network learns", result)
+            again = train(name, folder, *arguments, "--losses", 3)
+            expect(losses == re.findall(r"^loss (\d+) ([0-9.e+-]+)$", again.stdout, re.MULTILINE), "one seed", again)
+
+
+def check_save_and_load(folder):
+    write_dataset(folder)
+    saved = folder / "net.npz"
+    result = train("mlp", folder, "--epochs", 5, "--batch-size", 32, "--save", saved)
+    expect(result.returncode == 0 and saved.exists(), "saving", result)
+    result = train("mlp", folder, "--epochs", 1, "--batch-size", 32, "--losses", 1, "--load", saved)
+    loss = float(re.search(r"^loss 0 (.*)$", result.stdout, re.MULTILINE).group(1))
+    expect(result.returncode == 0 and loss < 0.7, "training goes on where it stopped", result)
+    result = train("cnn", folder, "--epochs", 1, "--load", saved)
+    expect(result.returncode == 1 and "net.npz" in result.stderr, "parameters of another network", result)
+    saved.write_bytes(saved.read_bytes()[:1000])
+    result = train("mlp", folder, "--load", saved)
+    expect(result.returncode == 1 and "net.npz" in result.stderr, "truncated parameters", result)
+
+
+def check_interrupt(folder):
+    write_dataset(folder)
+    for save in ([], ["--save", folder / "stopped.npz"]):
+        command = [PROGRAMS["mlp"], "--data", folder, "--device", DEVICE, "--epochs", "100000", "--batch-size", "32", *save]
+        with subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True) as process:
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if line.startswith("epoch 2/"):
+                    process.send_signal(signal.SIGINT)
+            expect(process.wait(timeout=60) == 130, "the exit code after Ctrl-C: " + "".join(lines[-3:]))
+        expect("interrupted" in lines[-1], "Ctrl-C is acknowledged: " + lines[-1])
+        expect((folder / "stopped.npz").exists() == bool(save), "Ctrl-C saves what --save names")
+    expect("saved to" in lines[-2], "saving is said: " + lines[-2])
+
+
+def check_terminal(folder):
+    write_dataset(folder)
+    shown = b""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(PROGRAMS["cnn"], [PROGRAMS["cnn"], "--data", str(folder), "--device", DEVICE, "--epochs", "1"])
+    try:
+        while True:
+            shown += os.read(terminal, 4096)
+    except OSError:
+        pass  # the child closed its end
+    _, status = os.waitpid(child, 0)
+    expect(os.waitstatus_to_exitcode(status) == 0, "a run on a terminal")
+    expect(b"\r" in shown and b"images/s" in shown and b"test accuracy:" in shown, f"a progress bar: {shown[-500:]}")
+
+
+def check_bad_input(folder):
+    for name in PROGRAMS:
+        result = run(name, "--help")
+        expect(result.returncode == 0 and "Usage" in result.stdout, f"{name} --help", result)
+        result = run(name, "--no-such-flag")
+        expect(result.returncode == 2 and "no-such-flag" in result.stderr, f"{name}: an unknown flag", result)
+    for flag, value in (("--device", "tpu"), ("--device", "gpu:99"), ("--epochs", "0"), ("--epochs", "many"),
+                        ("--batch-size", "-1"), ("--lr", "-1"), ("--optimizer", "lbfgs"), ("--model", "vgg"),
+                        ("--seed", "x"), ("--threads", "0"), ("--losses", "-1"), ("--precision", "low")):
+        result = run("cnn", flag, value)
+        expect(result.returncode == 2 and flag in result.stderr, f"cnn {flag} {value}", result)
+    result = train("mlp", folder / "nowhere")
+    expect(result.returncode == 1 and "nowhere" in result.stderr, "a data folder that is not there", result)
+    result = train("mlp", folder, "--save", folder / "nowhere" / "net.npz")
+    expect(result.returncode == 1 and "nowhere" in result.stderr, "a folder for saving that is not there", result)
+    write_dataset(folder)
+    images = folder / "train-images-idx3-ubyte.gz"
+    images.write_bytes(images.read_bytes()[:2000])
+    result = train("mlp", folder)
+    expect(result.returncode == 1 and "train-images" in result.stderr and "truncated" in result.stderr, "truncated", result)
+    result = train("mlp", folder, "--load", folder / "absent.npz")
+    expect(result.returncode == 1, "parameters that are not there", result)
+
+
+CHECKS = (check_engine_only, check_sharpen, check_bad_input, check_training, check_save_and_load, check_interrupt,
+          check_terminal)
+
+
+def main():
+    global DEVICE
+    arguments = sys.argv[1:]
+    if arguments[0] == "--device":
+        DEVICE, arguments = arguments[1], arguments[2:]
+    chosen, *programs = arguments
+    PROGRAMS.update(argument.split("=", 1) for argument in programs)
+    os.environ.pop("SLUICE_DATA", None)
+    for check in CHECKS:
+        if chosen in ("all", check.__name__):
+            with tempfile.TemporaryDirectory() as folder:
+                check(pathlib.Path(folder))
+            print("passed:", check.__name__)
+
+
+main()
