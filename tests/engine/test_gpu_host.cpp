@@ -104,7 +104,7 @@ TEST_CASE("A GPU task waits for the CPU task before it, and push does not", "[gp
     words[0] = 21;
   });
   engine.push({.name = "GPU copy", .device = gpu(0), .access = {write(x)}}, [&](Queue queue) {
-    enqueue_copy(queue.stream(), &words[1], &words[0], sizeof(std::uint64_t));
+    enqueue_combine(queue.stream(), &words[1], &words[0]);
   });
   REQUIRE(gate.reached());
   gate.open();

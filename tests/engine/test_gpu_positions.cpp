@@ -83,7 +83,7 @@ TEST_CASE("T39: a new Var over used memory waits for its earlier owners, on GPU 
     if (on_gpu) {
       engine.push(
           {.name = "second owner", .device = gpu(0), .access = {out(second)}, .stream = StreamKind::copy_in},
-          [&](Queue queue) { enqueue_copy(queue.stream(), &words[1], &words[0], sizeof(std::uint64_t)); });
+          [&](Queue queue) { enqueue_combine(queue.stream(), &words[1], &words[0]); });
     } else {
       engine.push({.name = "second owner", .access = {out(second)}}, [&] { words[1] = words[0]; });
     }
@@ -111,7 +111,7 @@ TEST_CASE("A body can make its stream wait for positions; the host does not wait
   engine.push(
       {.name = "second", .device = gpu(0), .access = {write(y)}, .stream = StreamKind::copy_out}, [&](Queue queue) {
         queue.wait_for(before);
-        enqueue_copy(queue.stream(), &words[1], &words[0], sizeof(std::uint64_t));
+        enqueue_combine(queue.stream(), &words[1], &words[0]);
       });
   CHECK_FALSE(gate.gave_up());
   gate.open();
