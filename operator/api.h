@@ -2,6 +2,7 @@
 
 // The door of the operator room: the maths. Arithmetic, comparisons and in-place forms of arrays are in here.
 #include <sluice/ndarray/api.h>
+#include <sluice/operator/attributes.h>
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/elementwise/elementwise.h>

@@ -58,15 +58,20 @@ void OperatorNode::keep_outputs(std::span<const NDArray> made) {
   }
 }
 
+// While the backward pass is itself recorded, saved arrays stand on the tape where they stood in forward. Fresh handles
+// carry that: a saved array that named its own node would keep it alive for ever.
 Arrays OperatorNode::restored_inputs() const {
   Arrays restored;
-  for (const autograd::Saved& saved : saved_inputs_)
-    restored.push_back(saved.defined() ? saved.get(name()) : NDArray());
+  for (std::size_t i = 0; i < saved_inputs_.size(); ++i) {
+    restored.push_back(saved_inputs_[i].defined() ? saved_inputs_[i].get(name()) : NDArray());
+    if (restored.back().defined() && wanted_[i] && autograd::is_recording()) {
+      restored.back() = restored.back().detach();
+      autograd::set_entry(restored.back(), inputs[i].node, inputs[i].index);
+    }
+  }
   return restored;
 }
 
-// While the backward pass is itself recorded, saved outputs stand on the tape again. Fresh handles carry that: a saved
-// array that named its own node would keep it alive for ever.
 Arrays OperatorNode::restored_outputs() {
   Arrays restored;
   for (std::size_t i = 0; i < saved_outputs_.size(); ++i) {

@@ -57,7 +57,7 @@ struct BinaryRow;
   template <>                                                                      \
   struct UnaryRow<Unary::row> {                                                    \
     static constexpr const char* name = #row;                                      \
-    static constexpr const char* backward_name = #row "_backward";                 \
+    static constexpr const char* backward_name = #row "_gradient";                 \
     static constexpr RowKind kind = RowKind::row_kind;                             \
     static constexpr Uses uses = row_uses;                                         \
     struct Value {                                                                 \
@@ -91,8 +91,8 @@ struct BinaryRow;
     static constexpr const char* name = #row;                                                   \
     static constexpr const char* right_scalar_name = #row "_scalar";                            \
     static constexpr const char* left_scalar_name = "scalar_" #row;                             \
-    static constexpr const char* backward_a_name = #row "_backward_a";                          \
-    static constexpr const char* backward_b_name = #row "_backward_b";                          \
+    static constexpr const char* backward_a_name = #row "_gradient_a";                          \
+    static constexpr const char* backward_b_name = #row "_gradient_b";                          \
     static constexpr RowKind kind = RowKind::row_kind;                                          \
     static constexpr Uses uses_a = row_uses_a;                                                  \
     static constexpr Uses uses_b = row_uses_b;                                                  \

@@ -29,6 +29,10 @@ NDArray expected_binary(const BinaryCase& row, const NDArray& a, const NDArray& 
   std::vector<double> values(u.size());
   for (std::size_t i = 0; i < u.size(); ++i)
     values[i] = wrapped(type, binary_reference(row, u[i], v[i]));
+  if (std::string(row.name) == "mod" && !is_floating(type)) {
+    for (std::size_t i = 0; i < u.size(); ++i)
+      values[i] = v[i] == 0 ? 0 : values[i];
+  }
   return array(values, a.shape());
 }
 

@@ -85,14 +85,13 @@ TEST_CASE("an index out of bounds is an IndexError at the wait") {
   }
   CHECK_THROWS_AS(one_hot(array<int>({0, 3}), 3).wait_to_read(), IndexError);
   CHECK_THROWS_AS(one_hot(array<int>({-1}), 3).wait_to_read(), IndexError);
-  CHECK_THROWS_AS(one_hot(array<int>({0}), 0).wait_to_read(), IndexError);
 }
 
 TEST_CASE("gather operators refuse what does not fit and name themselves") {
   const NDArray x = zeros({2, 3});
   CHECK_THROWS_WITH(take(x, zeros({2})), Catch::Contains("take") && Catch::Contains("float32"));
   CHECK_THROWS_AS(take(x, array<int>({0}), 2), IndexError);
-  CHECK_THROWS_AS(one_hot(array<int>({0}), -1), ValueError);
+  CHECK_THROWS_AS(one_hot(array<int>({0}), 0), ValueError);
   CHECK_THROWS_AS(one_hot(array<float>({0}), 3), DTypeError);
   CHECK_THROWS_WITH(pick(x, array<int>({0, 1, 2})), Catch::Contains("pick") && Catch::Contains("(3,)"));
   CHECK_THROWS_AS(pick(zeros({2, 0}), array<int>({0, 0})), ValueError);
@@ -230,7 +229,6 @@ TEST_CASE("an index out of bounds on a GPU is an IndexError at the wait, and the
   CHECK_THROWS_AS(take(x, array<int>({0, 3}, gpu())).wait_to_read(), IndexError);
   CHECK_THROWS_AS(pick(x, array<int>({0, 4, 1}, gpu())).wait_to_read(), IndexError);
   CHECK_THROWS_AS(one_hot(array<int>({5}, gpu()), 5).wait_to_read(), IndexError);
-  CHECK_THROWS_AS(one_hot(array<int>({0}, gpu()), 0).wait_to_read(), IndexError);
   CHECK(sum(take(x, array<int>({2, -3}, gpu()))).item<float>() == 8);
 }
 

@@ -1,0 +1,406 @@
+// invoke(): checks, destinations, the tape, compositions, many threads.
+#include <atomic>
+#include <thread>
+
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/api.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/compare.h"
+#include "tests/support/gradient.h"
+
+using namespace sluice;
+using namespace sluice::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Specs same_spec(std::span<const ArraySpec> inputs, const Attributes&) {
+  return {inputs[0]};
+}
+
+// y[i] = x[n - 1 - i]: not elementwise, and contiguous operands only.
+void reverse_cpu(const KernelCall& call) {
+  const TensorView &x = call.inputs[0], &y = call.outputs[0];
+  if (!x.contiguous || !y.contiguous)
+    throw ValueError("reverse: the kernel was given strided operands");
+  for (std::int64_t i = 0; i < x.size; ++i)
+    y.as<float>()[i] = x.as<float>()[x.size - 1 - i];
+}
+Arrays reverse_gradient(const GradientCall& call);
+const Operator k_reverse{.name = "reverse", .infer = same_spec, .cpu = reverse_cpu, .gradient = reverse_gradient};
+Arrays reverse_gradient(const GradientCall& call) {
+  return {invoke_one(k_reverse, {call.output_grads[0]}, {}, {})};
+}
+
+// counts[0] += number of elements of x; y = x.
+void counting_cpu(const KernelCall& call) {
+  for (std::int64_t i = 0; i < call.inputs[0].size; ++i)
+    call.outputs[0].as<float>()[i] = call.inputs[0].as<float>()[i];
+  for (std::int64_t i = 0; i < call.inputs[1].size; ++i)
+    call.inputs[1].as<float>()[i] += static_cast<float>(call.inputs[0].size);
+}
+const Operator k_counting{
+    .name = "counting", .inputs = 2, .infer = same_spec, .cpu = counting_cpu, .mutated_inputs = Mask{2}};
+
+Arrays cube(std::span<const NDArray> inputs, const Attributes&, SourceLocation) {
+  return {inputs[0] * inputs[0] * inputs[0]};
+}
+const Operator k_cube{.name = "cube", .composition = cube};
+
+Arrays opposite_gradient(const GradientCall& call) {
+  return {-call.output_grads[0]};
+}
+// A composition with a gradient of its own, deliberately another one.
+const Operator k_reversal{.name = "reversal", .composition = cube, .gradient = opposite_gradient};
+
+// y = the first 32 bits of each element's counter.
+std::uint64_t counters(std::span<const ArraySpec> outputs, const Attributes&) {
+  return static_cast<std::uint64_t>(outputs[0].shape.size());
+}
+void offsets_cpu(const KernelCall& call) {
+  for (std::int64_t i = 0; i < call.outputs[0].size; ++i)
+    call.outputs[0].as<float>()[i] = static_cast<float>(call.random.offset) + static_cast<float>(i);
+}
+const Operator k_offsets{.name = "offsets", .infer = same_spec, .cpu = offsets_cpu, .random = counters};
+
+void failing_cpu(const KernelCall&) {
+  throw ValueError("failing: on purpose");
+}
+const Operator k_failing{.name = "failing", .infer = same_spec, .cpu = failing_cpu};
+const Operator k_gpu_only{.name = "gpu_only", .infer = same_spec};
+
+void write_to(const Operator& op, const NDArray& x, const NDArray& into) {
+  invoke(op, {&x, 1}, {}, {}, {&into, 1});
+}
+
+}  // namespace
+
+TEST_CASE("an operator without a kernel for the device says so", "[operator][invoke][errors]") {
+  const NDArray x = ones({2});
+  CHECK_THROWS_AS(invoke_one(k_gpu_only, {x}, {}, {}), UnsupportedError);
+  CHECK_THROWS_WITH(
+      invoke_one(k_gpu_only, {x}, {}, {}), Contains("gpu_only") && Contains("cpu") && Contains("float32"));
+}
+
+TEST_CASE("inputs that cannot be are refused by name", "[operator][invoke][errors]") {
+  const NDArray x = ones({2});
+  CHECK_THROWS_AS(invoke_one(k_reverse, {NDArray()}, {}, {}), ValueError);
+  CHECK_THROWS_WITH(invoke_one(k_reverse, {NDArray()}, {}, {}), Contains("reverse") && Contains("input 0"));
+  CHECK_THROWS_WITH(invoke_one(k_reverse, {x, x}, {}, {}), Contains("reverse") && Contains("takes 1"));
+  Engine other;
+  NDArray elsewhere;
+  {
+    const EngineScope scope(other);
+    elsewhere = ones({2});
+  }
+  CHECK_THROWS_AS(x + elsewhere, ValueError);
+  CHECK_THROWS_WITH(x + elsewhere, Contains("add") && Contains("engine"));
+  // Work on another engine's arrays stays there.
+  const NDArray sum = elsewhere + elsewhere;
+  CHECK(&sum.engine() == &other);
+  CHECK(sum.to_vector<float>() == std::vector<float>{2, 2});
+}
+
+TEST_CASE("a kernel that wants contiguous operands gets them", "[operator][invoke]") {
+  const NDArray x = arange(0, 6).reshape({2, 3}).T();
+  CHECK(invoke_one(k_reverse, {x}, {}, {}).to_vector<float>() == std::vector<float>{5, 2, 4, 1, 3, 0});
+  const NDArray into = zeros({2, 3});
+  write_to(k_reverse, x, into.T());
+  CHECK(into.T().to_vector<float>() == std::vector<float>{5, 2, 4, 1, 3, 0});
+}
+
+TEST_CASE("a destination that overlaps an input of a kernel that is not elementwise is safe", "[operator][invoke]") {
+  const NDArray x = arange(0, 6);
+  write_to(k_reverse, x, x);
+  CHECK(x.to_vector<float>() == std::vector<float>{5, 4, 3, 2, 1, 0});
+  write_to(k_reverse, x.slice(0, 0, 4), x.slice(0, 1, 5));
+  CHECK(x.to_vector<float>() == std::vector<float>{5, 2, 3, 4, 5, 0});
+}
+
+TEST_CASE("destinations are cast to, and refused where they do not fit", "[operator][invoke]") {
+  const NDArray x = arange(0, 3);
+  const NDArray wide = zeros({3}, {.dtype = float64}), whole = zeros({3}, {.dtype = int32});
+  write_to(k_reverse, x, wide);
+  CHECK(wide.to_vector<double>() == std::vector<double>{2, 1, 0});
+  CHECK_THROWS_AS(write_to(k_reverse, x, whole), DTypeError);
+  CHECK_THROWS_AS(write_to(k_reverse, x, zeros({4})), ShapeError);
+  CHECK_THROWS_AS(write_to(k_reverse, x, NDArray()), ValueError);
+  CHECK_THROWS_AS(write_to(k_reverse, x, zeros({1}).broadcast_to({3})), ValueError);
+}
+
+TEST_CASE("inputs that a kernel writes are written, through copies where they are strided", "[operator][invoke]") {
+  const NDArray x = ones({5}), counts = zeros({2, 2});
+  invoke_one(k_counting, {x, counts}, {}, {});
+  CHECK(counts.to_vector<float>() == std::vector<float>(4, 5));
+  invoke_one(k_counting, {x, counts.slice(1, 0, 1)}, {}, {});
+  CHECK(counts.to_vector<float>() == std::vector<float>{10, 5, 10, 5});
+  CHECK_THROWS_AS(invoke_one(k_counting, {x, zeros({1}).broadcast_to({3})}, {}, {}), ValueError);
+}
+
+TEST_CASE("random counters are taken in the order of pushes", "[operator][invoke]") {
+  Engine engine;
+  const EngineScope scope(engine);
+  engine.seed(3);
+  const NDArray x = zeros({4});
+  const auto first = invoke_one(k_offsets, {x}, {}, {}).to_vector<float>();
+  const auto second = invoke_one(k_offsets, {x}, {}, {}).to_vector<float>();
+  CHECK(second[0] == first[0] + 4);
+}
+
+TEST_CASE("an error in a kernel surfaces at the wait with the operator's name", "[operator][invoke][errors]") {
+  const NDArray y = invoke_one(k_failing, {ones({2})}, {}, SourceLocation::current());
+  const NDArray z = y + 1;
+  CHECK_THROWS_AS(z.wait_to_read(), ValueError);
+  try {
+    z.to_vector<float>();
+    FAIL("nothing was thrown");
+  } catch (const ValueError& error) {
+    REQUIRE(error.record() != nullptr);
+    CHECK(error.record()->task == "failing");
+    CHECK_THAT(error.record()->site.file, Catch::Matchers::EndsWith("test_invoke.cpp"));
+  }
+}
+
+TEST_CASE("the push site of an overloaded operator is the line where it stands", "[operator][invoke][errors]") {
+  NDArray x = ones({2});
+  x.attach_grad();
+  const autograd::RecordScope record;
+  const NDArray y = x * 2;
+  const int line = __LINE__ - 1;
+  const autograd::Entry entry = autograd::entry_of(y);
+  REQUIRE(entry.node);
+  CHECK(std::string(entry.node->name()) == "multiply_scalar");
+  CHECK(entry.node->site().line == line);
+}
+
+TEST_CASE(
+    "compositions record their own operators, or one node if they have a gradient", "[operator][invoke][gradient]") {
+  const auto gradient_at_2 = [](const Operator& op) {
+    NDArray x = full({}, 2.0);
+    x.attach_grad();
+    {
+      const autograd::RecordScope record;
+      invoke_one(op, {x}, {}, {}).backward();
+    }
+    return x.grad().item<float>();
+  };
+  CHECK(gradient_at_2(k_cube) == 12);
+  CHECK(gradient_at_2(k_reversal) == -1);
+  const NDArray into = zeros({2}), x = array<float>({2, 3});
+  write_to(k_cube, x, into);
+  CHECK(into.to_vector<float>() == std::vector<float>{8, 27});
+}
+
+TEST_CASE("results written to a destination are on the tape", "[operator][invoke][gradient]") {
+  for (const Operator* op : {&k_cube, &k_reverse}) {
+    CAPTURE(op->name);
+    NDArray x = array<float>({1, 2});
+    x.attach_grad();
+    const NDArray into = zeros({2}), wide = zeros({2}, {.dtype = float64});
+    {
+      const autograd::RecordScope record;
+      write_to(*op, x, into);
+      (into * array<float>({1, 10})).backward();
+    }
+    CHECK(x.grad().to_vector<float>() == (op == &k_cube ? std::vector<float>{3, 120} : std::vector<float>{10, 1}));
+  }
+}
+
+TEST_CASE(
+    "nothing is recorded outside a recording, nor for operators without a gradient", "[operator][invoke][gradient]") {
+  NDArray x = ones({2});
+  x.attach_grad();
+  CHECK_FALSE(autograd::on_tape(x * 2));
+  const autograd::RecordScope record;
+  CHECK(autograd::on_tape(x * 2));
+  CHECK_FALSE(autograd::on_tape(x > 0));
+  CHECK_FALSE(autograd::on_tape(x.astype(int32)));
+  CHECK_FALSE(autograd::on_tape(ones({2}) * 2));
+  CHECK_FALSE(autograd::on_tape(x.detach() * 2));
+  {
+    const autograd::PauseScope pause;
+    CHECK_FALSE(autograd::on_tape(x * 2));
+  }
+}
+
+TEST_CASE(
+    "writing in place while recording is refused where gradients would be wrong", "[operator][invoke][gradient]") {
+  NDArray x = ones({2});
+  x.attach_grad();
+  NDArray constant = ones({2});
+  {
+    const autograd::RecordScope record;
+    CHECK_THROWS_AS(x += 1, AutogradError);
+    CHECK_THROWS_AS(x.assign(0), AutogradError);
+    CHECK_THROWS_WITH(x *= 2, Contains("multiply") && Contains("variable"));
+    NDArray y = x * 2;
+    const NDArray seen = y.slice(0, 0, 1);
+    CHECK_THROWS_AS(y += 1, AutogradError);
+    constant += 1;  // not on the tape
+  }
+  x += 1;  // not recorded
+  CHECK(x.to_vector<float>() == std::vector<float>{2, 2});
+}
+
+TEST_CASE("results may be written in place while recording if nobody else sees them", "[operator][invoke][gradient]") {
+  NDArray x = array<float>({1, 2});
+  x.attach_grad();
+  {
+    const autograd::RecordScope record;
+    NDArray y = x * 3;
+    y += 1;
+    y *= -2;
+    y += x * x;  // -6x - 2 + x^2
+    y.backward();
+  }
+  CHECK(x.grad().to_vector<float>() == std::vector<float>{-4, -2});
+  {
+    const autograd::RecordScope record;
+    NDArray y = x * 3;
+    y.assign(5);  // overwritten by a constant: off the tape
+    CHECK_FALSE(autograd::on_tape(y));
+  }
+}
+
+TEST_CASE("a value that was overwritten after forward is not used by backward", "[operator][invoke][gradient]") {
+  NDArray x = array<float>({1, 2});
+  x.attach_grad();
+  const NDArray weight = array<float>({3, 4});
+  NDArray y;
+  {
+    const autograd::RecordScope record;
+    y = x * weight;
+  }
+  weight.assign(0);
+  CHECK_THROWS_AS(y.backward(), AutogradError);
+  // Only what the wanted gradient reads is kept: x itself may change.
+  NDArray v = array<float>({1, 2});
+  v.attach_grad();
+  const NDArray other = array<float>({3, 4});
+  {
+    const autograd::RecordScope record;
+    y = v * other;
+  }
+  v.assign(7);
+  y.backward();
+  CHECK(v.grad().to_vector<float>() == std::vector<float>{3, 4});
+}
+
+TEST_CASE("second derivatives by create_graph", "[operator][invoke][gradient]") {
+  NDArray x = array<double>({0.3, -0.7});
+  x.attach_grad();
+  const auto second = [&](const std::function<NDArray(const NDArray&)>& f) {
+    const autograd::RecordScope record;
+    const NDArray y = f(x);
+    const NDArray first = autograd::grad({&y, 1}, {&x, 1}, {}, {.create_graph = true})[0];
+    return autograd::grad({&first, 1}, {&x, 1})[0];
+  };
+  const NDArray t = tanh(x);
+  CHECK(all_close(second([](const NDArray& v) { return tanh(v); }), -2 * t * (1 - t * t)));
+  CHECK(all_close(second([](const NDArray& v) { return v * v * v; }), 6 * x));
+  CHECK(all_close(second([](const NDArray& v) { return exp(v) * v; }), exp(x) * (x + 2)));
+}
+
+TEST_CASE("the tape and what it kept are freed after backward", "[operator][invoke][gradient]") {
+  Engine engine;
+  const EngineScope scope(engine);
+  NDArray x = ones({1000});
+  x.attach_grad();
+  engine.wait_all();
+  const auto before = memory_stats(cpu()).allocated;
+  for (int round = 0; round < 3; ++round) {
+    NDArray y;
+    {
+      const autograd::RecordScope record;
+      y = tanh(x) * sigmoid(x) + exp(tanh(x));
+    }
+    y.backward();
+  }
+  {
+    // A tape that is dropped without backward is freed too: no node holds itself.
+    const autograd::RecordScope record;
+    NDArray y = tanh(exp(tanh(x)));
+    for (int i = 0; i < 100; ++i)
+      y = tanh(y);
+  }
+  {
+    const autograd::RecordScope record;
+    const NDArray y = tanh(x);
+    const NDArray first = autograd::grad({&y, 1}, {&x, 1}, {}, {.create_graph = true})[0];
+    CHECK(autograd::on_tape(first));
+  }
+  engine.wait_all();
+  CHECK(memory_stats(cpu()).allocated == before);
+}
+
+TEST_CASE("any number of threads may invoke operators", "[operator][invoke][threads]") {
+  const NDArray shared = arange(0, 1000);
+  std::atomic<int> right{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      NDArray x = full({1000}, t);
+      x.attach_grad();
+      NDArray y;
+      for (int i = 0; i < 50; ++i) {
+        {
+          const autograd::RecordScope record;
+          y = (x * shared + 1) * x;
+        }
+        y.backward();
+      }
+      const auto grad = x.grad().to_vector<float>();
+      bool good = true;
+      for (std::size_t i = 0; i < grad.size(); ++i)
+        good = good && grad[i] == static_cast<float>(2 * t) * static_cast<float>(i) + 1;
+      right += good ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+  CHECK(right == 8);
+}
+
+TEST_CASE("every operator is listed once, by its name", "[operator][invoke]") {
+  std::vector<std::string> names;
+  for (const Operator* op : operators()) {
+    REQUIRE(op != nullptr);
+    names.emplace_back(op->name);
+    CHECK((op->cpu != nullptr || op->gpu != nullptr || op->composition != nullptr || op->view != nullptr));
+  }
+  CHECK(std::is_sorted(names.begin(), names.end()));
+  CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
+  for (const char* name : {"add", "add_scalar", "tanh", "tanh_gradient", "where", "clip", "reshape", "astype", "slice"})
+    CHECK(std::binary_search(names.begin(), names.end(), name));
+}
+
+namespace {
+
+struct EveryKind {
+  bool flag = true;
+  std::int64_t count = -3;
+  double rate = 0.1;
+  std::string mode = "a, b";
+  Shape shape{2, 3};
+  DType dtype = float16;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("flag", flag);
+    v.field("count", count);
+    v.field("rate", rate);
+    v.field("mode", mode);
+    v.field("shape", shape);
+    v.field("dtype", dtype);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("attributes print by name with all their digits", "[operator][invoke]") {
+  CHECK(to_string(Attributes()) == "");
+  CHECK(
+      to_string(Attributes::of(EveryKind{})) ==
+      "flag=true, count=-3, rate=0.10000000000000001, mode=\"a, b\", shape=(2, 3), dtype=float16");
+}
