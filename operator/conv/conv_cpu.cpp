@@ -28,9 +28,14 @@ void convolution_backward_data_cpu(const KernelCall& call) {
 
 void convolution_backward_weights_cpu(const KernelCall& call) {
   const ConvolutionGeometry g = backward_weights_geometry(call);
-  run(call, ConvolutionPass::backward_weights, g, {call.inputs[0].data, call.outputs[0].data, call.inputs[1].data});
-  if (call.outputs.size() > 1)
-    channel_sum_cpu({g.images, g.outputs, g.out_plane(), g.dtype}, call.inputs[1].data, call.outputs[1].data);
+  void* bias = call.outputs.size() > 1 ? call.outputs[1].data : nullptr;
+  const ConvolutionData data{
+      .x = call.inputs[0].data, .weight = call.outputs[0].data, .y = call.inputs[1].data, .bias_grad = bias};
+  if (convolution_onednn(call.queue, ConvolutionPass::backward_weights, g, data))
+    return;
+  convolution_own(call.queue, ConvolutionPass::backward_weights, g, data);
+  if (bias != nullptr)
+    channel_sum_cpu({g.images, g.outputs, g.out_plane(), g.dtype}, data.y, bias);
 }
 
 }  // namespace sluice::detail

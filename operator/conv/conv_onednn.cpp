@@ -69,8 +69,10 @@ OnednnPlan make_plan(const dnnl::engine& engine, ConvolutionPass pass, const Con
     keep(chosen, chosen.diff_src_desc(), chosen.weights_desc(), chosen.diff_dst_desc());
   } else {
     using Backward = dnnl::convolution_backward_weights;
-    const Backward::primitive_desc chosen(
-        Backward::desc(direct, any.x, any.weight, any.y, stride, dilation, pad, pad), attributes, engine, hint);
+    const Backward::desc backward =
+        bias ? Backward::desc(direct, any.x, any.weight, any.bias, any.y, stride, dilation, pad, pad)
+             : Backward::desc(direct, any.x, any.weight, any.y, stride, dilation, pad, pad);
+    const Backward::primitive_desc chosen(backward, attributes, engine, hint);
     plan.primitive = Backward(chosen);
     keep(chosen, chosen.src_desc(), chosen.diff_weights_desc(), chosen.diff_dst_desc());
   }
@@ -96,7 +98,7 @@ bool convolution_onednn(
     return false;
   const TeamScope team(queue.threads());
   Onednn& library = Onednn::of(queue);
-  const bool bias = data.bias != nullptr;
+  const bool bias = data.bias != nullptr || data.bias_grad != nullptr;
   const auto plan = library.plans.get(key_of(queue, pass, g, bias), [&] {
     return onednn_plan([&] { return make_plan(library.engine, pass, g, bias); });
   });
@@ -116,6 +118,8 @@ bool convolution_onednn(
   } else {
     call.input(DNNL_ARG_SRC, plan->x, data.x);
     call.input(DNNL_ARG_DIFF_DST, plan->y, data.y);
+    if (bias)
+      call.plain(DNNL_ARG_DIFF_BIAS, plan->bias, data.bias_grad);
     call.output(DNNL_ARG_DIFF_WEIGHTS, plan->weight, data.weight);
   }
   call.run();

@@ -60,6 +60,7 @@ struct ConvolutionData {
   void* weight = nullptr;
   void* y = nullptr;
   const void* bias = nullptr;  // forward
+  void* bias_grad = nullptr;   // backward weights, oneDNN only
 };
 
 enum class ConvolutionPass : std::uint8_t { forward, backward_data, backward_weights };

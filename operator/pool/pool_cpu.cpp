@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <vector>
 
 #include <sluice/engine/parallel.h>
 #include <sluice/operator/floating.h>
@@ -36,6 +37,37 @@ void for_each_output(const PoolGeometry& g, Body&& body) {
   }
 }
 
+// The outputs along the width whose input at kernel column `tap` is inside.
+Span1D columns_inside(const PoolGeometry& g, std::int64_t tap) {
+  const std::int64_t shift = tap - g.pad[1], stride = g.stride[1];
+  const std::int64_t first = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
+  const std::int64_t room = g.in[1] - shift;
+  const std::int64_t last = room <= 0 ? 0 : (room + stride - 1) / stride;
+  return {smaller(first, g.out[1]), smaller(last, g.out[1])};
+}
+
+// One row of maxima, tap by tap over the whole row and without branches; otherwise as max_of_window().
+template <class T>
+void max_row(const PoolGeometry& g, const T* plane, std::int64_t oy, Compute<T>* largest, std::int32_t* index) {
+  using Acc = Compute<T>;
+  std::fill_n(largest, g.out[1], Acc(0));
+  std::fill_n(index, g.out[1], -1);
+  const Span1D ys = window_inside(g, 0, oy);
+  for (std::int64_t y = ys.begin; y < ys.end; ++y) {
+    for (std::int64_t tap = 0; tap < g.kernel[1]; ++tap) {
+      const Span1D columns = columns_inside(g, tap);
+      const std::int64_t first = y * g.in[1] + tap - g.pad[1];
+      for (std::int64_t o = columns.begin; o < columns.end; ++o) {
+        const std::int64_t at = first + o * g.stride[1];
+        const Acc value = static_cast<Acc>(plane[at]), before = largest[o];
+        const bool wins = (index[o] < 0) | (value > before) | ((value != value) & (before == before));
+        largest[o] = wins ? value : before;
+        index[o] = wins ? static_cast<std::int32_t>(at) : index[o];
+      }
+    }
+  }
+}
+
 const PoolAttributes& attributes_of(const KernelCall& call) {
   return call.attributes.as<PoolAttributes>();
 }
@@ -50,12 +82,14 @@ void max_pool2d_cpu(const KernelCall& call) {
       T* y = call.outputs[0].as<T>() + plane * out_plane(g);
       std::int32_t* index =
           call.outputs.size() > 1 ? call.outputs[1].as<std::int32_t>() + plane * out_plane(g) : nullptr;
-      for_each_output(g, [&](std::int64_t oy, std::int64_t ox, std::int64_t o) {
-        const std::int32_t best = max_of_window<Compute<T>>(g, x, oy, ox);
-        y[o] = x[best];
-        if (index != nullptr)
-          index[o] = best;
-      });
+      std::vector<Compute<T>> largest(g.out[1]);
+      std::vector<std::int32_t> row(index == nullptr ? g.out[1] : 0);
+      for (std::int64_t oy = 0; oy < g.out[0]; ++oy) {
+        std::int32_t* best = index == nullptr ? row.data() : index + oy * g.out[1];
+        max_row(g, x, oy, largest.data(), best);
+        for (std::int64_t ox = 0; ox < g.out[1]; ++ox)
+          y[oy * g.out[1] + ox] = x[best[ox]];
+      }
     });
   });
 }
