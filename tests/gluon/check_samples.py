@@ -193,7 +193,7 @@ def check_bad_input(folder):
     for name in PROGRAMS:
         result = run(name, "--help")
         expect(result.returncode == 0 and "Usage" in result.stdout, f"{name} --help", result)
-        result = run(name, "--no-such-flag")
+        result = run(name, *(["in.png", "out.png"] if name == "sharpen" else []), "--no-such-flag")
         expect(result.returncode == 2 and "no-such-flag" in result.stderr, f"{name}: an unknown flag", result)
     for flag, value in (("--device", "tpu"), ("--device", "gpu:99"), ("--epochs", "0"), ("--epochs", "many"),
                         ("--batch-size", "-1"), ("--lr", "-1"), ("--optimizer", "lbfgs"), ("--model", "vgg"),
