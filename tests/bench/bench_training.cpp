@@ -56,8 +56,8 @@ class Session {
   Session(const Workload& workload, Device device)
       : net_(workload.make()), loss_({.from_logits = workload.log_probs}), batch_(workload.batch) {
     Engine::current().seed(7);
-    images_ = normal(0, 1, {batch_, 1, 28, 28}, {.device = device});
-    labels_ = randint(0, 10, {batch_}, {.dtype = int64, .device = device});
+    images_ = random::normal(0, 1, {batch_, 1, 28, 28}, {.device = device});
+    labels_ = random::randint(0, 10, {batch_}, {.dtype = int64, .device = device});
     net_.initialize(gluon::init::Xavier(), device);
     net_(images_);  // completes the shapes
     if (workload.sgd)
