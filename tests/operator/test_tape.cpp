@@ -1,0 +1,136 @@
+// The tape as operators write it: what is recorded, writing in place, second derivatives, what is freed.
+#include <sluice/operator/api.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/compare.h"
+
+using namespace sluice;
+using namespace sluice::test;
+using Catch::Matchers::Contains;
+
+TEST_CASE(
+    "nothing is recorded outside a recording, nor for operators without a gradient", "[operator][invoke][gradient]") {
+  NDArray x = ones({2});
+  x.attach_grad();
+  CHECK_FALSE(autograd::on_tape(x * 2));
+  const autograd::RecordScope record;
+  CHECK(autograd::on_tape(x * 2));
+  CHECK_FALSE(autograd::on_tape(x > 0));
+  CHECK_FALSE(autograd::on_tape(x.astype(int32)));
+  CHECK_FALSE(autograd::on_tape(ones({2}) * 2));
+  CHECK_FALSE(autograd::on_tape(x.detach() * 2));
+  {
+    const autograd::PauseScope pause;
+    CHECK_FALSE(autograd::on_tape(x * 2));
+  }
+}
+
+TEST_CASE(
+    "writing in place while recording is refused where gradients would be wrong", "[operator][invoke][gradient]") {
+  NDArray x = ones({2});
+  x.attach_grad();
+  NDArray constant = ones({2});
+  {
+    const autograd::RecordScope record;
+    CHECK_THROWS_AS(x += 1, AutogradError);
+    CHECK_THROWS_AS(x.assign(0), AutogradError);
+    CHECK_THROWS_WITH(x *= 2, Contains("multiply") && Contains("variable"));
+    NDArray y = x * 2;
+    const NDArray seen = y.slice(0, 0, 1);
+    CHECK_THROWS_AS(y += 1, AutogradError);
+    constant += 1;  // not on the tape
+  }
+  x += 1;  // not recorded
+  CHECK(x.to_vector<float>() == std::vector<float>{2, 2});
+}
+
+TEST_CASE("results may be written in place while recording if nobody else sees them", "[operator][invoke][gradient]") {
+  NDArray x = array<float>({1, 2});
+  x.attach_grad();
+  {
+    const autograd::RecordScope record;
+    NDArray y = x * 3;
+    y += 1;
+    y *= -2;
+    y += x * x;  // -6x - 2 + x^2
+    y.backward();
+  }
+  CHECK(x.grad().to_vector<float>() == std::vector<float>{-4, -2});
+  {
+    const autograd::RecordScope record;
+    NDArray y = x * 3;
+    y.assign(5);  // overwritten by a constant: off the tape
+    CHECK_FALSE(autograd::on_tape(y));
+  }
+}
+
+TEST_CASE("a value that was overwritten after forward is not used by backward", "[operator][invoke][gradient]") {
+  NDArray x = array<float>({1, 2});
+  x.attach_grad();
+  const NDArray weight = array<float>({3, 4});
+  NDArray y;
+  {
+    const autograd::RecordScope record;
+    y = x * weight;
+  }
+  weight.assign(0);
+  CHECK_THROWS_AS(y.backward(), AutogradError);
+  // Only what the wanted gradient reads is kept: x itself may change.
+  NDArray v = array<float>({1, 2});
+  v.attach_grad();
+  const NDArray other = array<float>({3, 4});
+  {
+    const autograd::RecordScope record;
+    y = v * other;
+  }
+  v.assign(7);
+  y.backward();
+  CHECK(v.grad().to_vector<float>() == std::vector<float>{3, 4});
+}
+
+TEST_CASE("second derivatives by create_graph", "[operator][invoke][gradient]") {
+  NDArray x = array<double>({0.3, -0.7});
+  x.attach_grad();
+  const auto second = [&](const std::function<NDArray(const NDArray&)>& f) {
+    const autograd::RecordScope record;
+    const NDArray y = f(x);
+    const NDArray first = autograd::grad({&y, 1}, {&x, 1}, {}, {.create_graph = true})[0];
+    return autograd::grad({&first, 1}, {&x, 1})[0];
+  };
+  const NDArray t = tanh(x);
+  CHECK(all_close(second([](const NDArray& v) { return tanh(v); }), -2 * t * (1 - t * t)));
+  CHECK(all_close(second([](const NDArray& v) { return v * v * v; }), 6 * x));
+  CHECK(all_close(second([](const NDArray& v) { return exp(v) * v; }), exp(x) * (x + 2)));
+}
+
+TEST_CASE("the tape and what it kept are freed after backward", "[operator][invoke][gradient]") {
+  Engine engine;
+  const EngineScope scope(engine);
+  NDArray x = ones({1000});
+  x.attach_grad();
+  engine.wait_all();
+  const auto before = memory_stats(cpu()).allocated;
+  for (int round = 0; round < 3; ++round) {
+    NDArray y;
+    {
+      const autograd::RecordScope record;
+      y = tanh(x) * sigmoid(x) + exp(tanh(x));
+    }
+    y.backward();
+  }
+  {
+    // A tape that is dropped without backward is freed too: no node holds itself.
+    const autograd::RecordScope record;
+    NDArray y = tanh(exp(tanh(x)));
+    for (int i = 0; i < 100; ++i)
+      y = tanh(y);
+  }
+  {
+    const autograd::RecordScope record;
+    const NDArray y = tanh(x);
+    const NDArray first = autograd::grad({&y, 1}, {&x, 1}, {}, {.create_graph = true})[0];
+    CHECK(autograd::on_tape(first));
+  }
+  engine.wait_all();
+  CHECK(memory_stats(cpu()).allocated == before);
+}
