@@ -158,7 +158,7 @@ NDArray take(const NDArray& x, const NDArray& indices, int axis, IndexMode mode,
 
 NDArray one_hot(const NDArray& indices, std::int64_t depth, DType dtype, SourceLocation site) {
   check_indices("one_hot", indices);
-  require<ValueError>(depth >= 0, [&] { return message("one_hot: depth ", depth, " is negative"); });
+  require<ValueError>(depth > 0, [&] { return message("one_hot: depth ", depth, " is not positive"); });
   return invoke_one(k_one_hot, {indices}, Attributes::of(OneHotAttributes{depth, dtype}), site);
 }
 

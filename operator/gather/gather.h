@@ -22,7 +22,7 @@ SLUICE_API NDArray take(
     SourceLocation site = SourceLocation::current());
 
 /// 1 where the last axis (extent `depth`) equals the index, 0 elsewhere: shape indices.shape + (depth,). An index
-/// outside [0, depth) is an IndexError at the wait. Not differentiable.
+/// outside [0, depth) is an IndexError at the wait. Not differentiable. Throws ValueError unless depth > 0.
 SLUICE_API NDArray one_hot(
     const NDArray& indices, std::int64_t depth, DType dtype = float32, SourceLocation site = SourceLocation::current());
 

@@ -54,11 +54,6 @@ __global__ void __launch_bounds__(k_group_block) one_hot_kernel(
   }
 }
 
-// Depth 0 has no element that could report; every index is then outside.
-__global__ void report_all_kernel(const void* indices, DType dtype, ErrorWord* errors) {
-  report_index(errors, load_index(indices, dtype, 0), 0);
-}
-
 cudaStream_t stream_of(const KernelCall& call) {
   return static_cast<cudaStream_t>(call.queue.stream());
 }
@@ -95,19 +90,15 @@ void one_hot_gpu(const KernelCall& call) {
   ErrorWord* errors = call.queue.error_word();
   if (indices.size == 0)
     return;
-  if (depth == 0) {
-    report_all_kernel<<<1, 1, 0, stream_of(call)>>>(indices.data, indices.dtype, errors);
-  } else {
-    std::uint64_t one = 0;
-    by_dtype(call.outputs[0].dtype, [&]<class T>() {
-      const T value = static_cast<T>(1.0f);
-      std::memcpy(&one, &value, sizeof value);
-    });
-    by_element_size(size_of(call.outputs[0].dtype), [&]<class U>() {
-      one_hot_kernel<<<blocks_for_groups(indices.size * depth, 1), k_group_block, 0, stream_of(call)>>>(
-          indices.data, indices.dtype, indices.size, depth, static_cast<U>(one), errors, call.outputs[0].as<U>());
-    });
-  }
+  std::uint64_t one = 0;
+  by_dtype(call.outputs[0].dtype, [&]<class T>() {
+    const T value = static_cast<T>(1.0f);
+    std::memcpy(&one, &value, sizeof value);
+  });
+  by_element_size(size_of(call.outputs[0].dtype), [&]<class U>() {
+    one_hot_kernel<<<blocks_for_groups(indices.size * depth, 1), k_group_block, 0, stream_of(call)>>>(
+        indices.data, indices.dtype, indices.size, depth, static_cast<U>(one), errors, call.outputs[0].as<U>());
+  });
   cuda::cuda_check(cudaGetLastError(), "one_hot");
 }
 

@@ -71,8 +71,9 @@ struct ExtremeOf {
     }
   }
   SLUICE_HD Acc join(Acc a, Acc b) const noexcept {
-    const bool second = (Largest ? b > a : b < a) || is_nan(b);
-    return second && !is_nan(a) ? b : a;
+    // A NaN in b fails the comparison and is taken, one in a stays. Without branches, so that loops become vectors.
+    const bool keeps = (Largest ? a >= b : a <= b) | is_nan(a);
+    return keeps ? a : b;
   }
   SLUICE_HD Out finish(Acc a) const noexcept { return static_cast<Out>(a); }
 };

@@ -103,7 +103,7 @@ template <class Op>
 class TileCascade {
  public:
   using Acc = typename Op::Acc;
-  static constexpr int k_width = 64;
+  static constexpr int k_width = 256;
   static constexpr int k_block_rows = 64;
 
   TileCascade(const Op& op, int width) noexcept : op_(op), width_(width) {}
@@ -152,7 +152,7 @@ class TileCascade {
   int rows_ = 0;
   std::uint64_t blocks_ = 0;
   Acc block_[k_width];
-  Acc levels_[48][k_width];
+  Acc levels_[32][k_width];  // 2^32 blocks of 64 rows: more than any memory
 };
 
 }  // namespace sluice::detail
