@@ -163,6 +163,12 @@ TEST_CASE("More than a thousand elements are summarised by their edges") {
       "  [1996 1997]\n"
       "  [1998 1999]]]");
   REQUIRE(
+      detail::make_view(arange(0, 3000, 1, {.dtype = int32}), {1500}, {2}, 1).to_string() ==
+      "[   1    3    5 ... 2995 2997 2999]");
+}
+
+TEST_CASE("Three axes are summarised at every depth") {
+  REQUIRE(
       shaped(arange(0, 1200, 1, {.dtype = int32}), {10, 10, 12}).to_string() ==
       "[[[   0    1    2 ...    9   10   11]\n"
       "  [  12   13   14 ...   21   22   23]\n"
@@ -213,9 +219,6 @@ TEST_CASE("More than a thousand elements are summarised by their edges") {
       "  [1164 1165 1166 ... 1173 1174 1175]\n"
       "  [1176 1177 1178 ... 1185 1186 1187]\n"
       "  [1188 1189 1190 ... 1197 1198 1199]]]");
-  REQUIRE(
-      detail::make_view(arange(0, 3000, 1, {.dtype = int32}), {1500}, {2}, 1).to_string() ==
-      "[   1    3    5 ... 2995 2997 2999]");
 }
 
 TEST_CASE("Undefined arrays and streams print") {
