@@ -115,6 +115,20 @@ void Core::refuse_self_wait(Access access) const {
   }
 }
 
+// What conflicts with a running task and has not finished comes after it.
+void Core::refuse_child_wait(const TaskNode& child) const {
+  const ThisThread& here = this_thread();
+  if (here.task == nullptr || child.state.load(std::memory_order_acquire) == TaskState::finished)
+    return;
+  for (const AccessNode& held : here.task->accesses) {
+    for (const AccessNode& wanted : child.accesses) {
+      require<Deadlock>(held.var != wanted.var || !(held.exclusive() || wanted.exclusive()), [&] {
+        return message("wait: task \"", here.task->name, "\" waits for \"", child.name, "\", which waits for it");
+      });
+    }
+  }
+}
+
 void Core::block_until(TaskNode* task) {
   auto finished = [&] { return task->state.load(std::memory_order_acquire) == TaskState::finished; };
   for (int looks = 0; looks < 256 && !finished(); ++looks)
@@ -159,6 +173,7 @@ void Core::wait_positions(const PositionSet& positions) {
 void Core::wait_task(TaskNode* task) {
   require<Deadlock>(
       this_thread().task != task, [&] { return message("wait: task \"", task->name, "\" waits for itself"); });
+  refuse_child_wait(*task);
   block_until(task);
   const FailureRef failure = task->failure;
   wait_positions(task->positions);
@@ -208,6 +223,10 @@ void Core::clear_error(const Var& var) {
 // -- The end --
 
 void Core::stop(bool limited) {
+  const ThisThread& here = this_thread();
+  require<Deadlock>(limited || here.task == nullptr || here.core != this, [&] {
+    return message("stop: task \"", here.task->name, "\" would wait for itself");
+  });
   if (stopped_.exchange(true) && !limited)
     return;
   if (limited) {  // at exit of the process: whoever still runs is left behind after a while

@@ -212,8 +212,13 @@ bool StreamPolicy::passed(Position position) const noexcept {
 void StreamPolicy::wait(const PositionSet& positions) {
   for (Position position : positions)
     table_.at(position.stream()).synchronize(position.sequence());
-  for (Position position : positions)
-    table_.at(position.stream()).throw_reported();
+  throw_reported();
+}
+
+// Of every stream: what a kernel wrote for a bad index may have travelled to others.
+void StreamPolicy::throw_reported() {
+  for (int i = 1; i < table_.count(); ++i)
+    table_.at(static_cast<std::uint16_t>(i)).throw_reported();
 }
 
 void StreamPolicy::wait_all() {
@@ -222,8 +227,7 @@ void StreamPolicy::wait_all() {
     if (stream.issued() > 0)
       stream.synchronize(stream.issued());
   }
-  for (int i = 1; i < table_.count(); ++i)
-    table_.at(static_cast<std::uint16_t>(i)).throw_reported();
+  throw_reported();
 }
 
 }  // namespace sluice::detail

@@ -50,6 +50,7 @@ class StreamPolicy final : public GpuPolicy {
   CudaStream& choose(const TaskNode& task, const PositionSet& needs);
   void issue(CudaStream& stream, TaskNode* task);
   void run_body(CudaStream& stream, TaskNode* task);
+  void throw_reported();
   void watch_fences();
   bool try_open(Fenced& fenced);
 

@@ -103,6 +103,7 @@ class Core {
   bool epoch_empty(std::uint8_t epoch) const noexcept;
   void block_until(TaskNode* task);
   void refuse_self_wait(Access access) const;
+  void refuse_child_wait(const TaskNode& child) const;
   void note_failure(FailureRef failure);
 
   const EngineOptions options_;
