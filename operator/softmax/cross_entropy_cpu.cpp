@@ -6,6 +6,7 @@
 #include <sluice/operator/floating.h>
 #include <sluice/operator/index_value.h>
 #include <sluice/operator/softmax/kernels.h>
+#include <sluice/operator/softmax/row_cpu.h>
 
 namespace sluice::detail {
 
@@ -48,7 +49,7 @@ void cross_entropy(const KernelCall& call) {
       largest = std::max(largest, static_cast<C>(x[i * at.inner]));
     double sum = 0;
     for (std::int64_t i = 0; i < at.n; ++i)
-      sum += std::exp(static_cast<C>(x[i * at.inner]) - largest);
+      sum += vector_exp(static_cast<C>(x[i * at.inner]) - largest);
     const C log_of_sum = static_cast<C>(std::log(sum));
     log_sum[row] = largest + log_of_sum;
     // In this order a large common offset of the logits does not eat the digits of the loss.
@@ -69,7 +70,7 @@ void cross_entropy_backward(const KernelCall& call) {
     const C scale = static_cast<C>(dy[row]), shift = log_sum[row];
     for (std::int64_t i = 0; i < at.n; ++i) {
       const std::int64_t element = offset + i * at.inner;
-      const C probability = std::exp(static_cast<C>(logits[element]) - shift);
+      const C probability = vector_exp(static_cast<C>(logits[element]) - shift);
       dx[element] = static_cast<T>((probability - (i == label ? C{1} : C{0})) * scale);
     }
   });

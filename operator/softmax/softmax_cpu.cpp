@@ -6,6 +6,7 @@
 #include <sluice/engine/parallel.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/softmax/kernels.h>
+#include <sluice/operator/softmax/row_cpu.h>
 
 namespace sluice::detail {
 
@@ -17,20 +18,14 @@ constexpr std::int64_t k_tile = 64;
 
 // One row of neighbours; `scratch` holds n numbers.
 template <bool Log, class T, class C>
-void softmax_row(const T* x, T* y, std::int64_t n, C* scratch) {
-  C largest = -std::numeric_limits<C>::infinity();
+void softmax_row(const T* x, T* y, std::int64_t n, C* __restrict scratch) {
+  const C largest = largest_of<C>(x, n);
   for (std::int64_t i = 0; i < n; ++i)
-    largest = std::max(largest, static_cast<C>(x[i]));
-  double sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const C shifted = static_cast<C>(x[i]) - largest;
-    const C power = std::exp(shifted);
-    scratch[i] = Log ? shifted : power;
-    sum += power;
-  }
+    scratch[i] = vector_exp(static_cast<C>(x[i]) - largest);
+  const double sum = sum_of(scratch, n);
   const C last = static_cast<C>(Log ? std::log(sum) : 1 / sum);
   for (std::int64_t i = 0; i < n; ++i)
-    y[i] = static_cast<T>(Log ? scratch[i] - last : scratch[i] * last);
+    y[i] = static_cast<T>(Log ? (static_cast<C>(x[i]) - largest) - last : scratch[i] * last);
 }
 
 // `width` columns, `inner` apart from row to row.
@@ -45,7 +40,7 @@ void softmax_columns(const T* x, T* y, std::int64_t n, std::int64_t inner, int w
   }
   for (std::int64_t i = 0; i < n; ++i) {
     for (int j = 0; j < width; ++j)
-      sum[j] += std::exp(static_cast<C>(x[i * inner + j]) - largest[j]);
+      sum[j] += vector_exp(static_cast<C>(x[i * inner + j]) - largest[j]);
   }
   C last[k_tile];
   for (int j = 0; j < width; ++j)
@@ -53,7 +48,7 @@ void softmax_columns(const T* x, T* y, std::int64_t n, std::int64_t inner, int w
   for (std::int64_t i = 0; i < n; ++i) {
     for (int j = 0; j < width; ++j) {
       const C shifted = static_cast<C>(x[i * inner + j]) - largest[j];
-      y[i * inner + j] = static_cast<T>(Log ? shifted - last[j] : std::exp(shifted) * last[j]);
+      y[i * inner + j] = static_cast<T>(Log ? shifted - last[j] : vector_exp(shifted) * last[j]);
     }
   }
 }
@@ -96,7 +91,7 @@ void backward_row(const T* y, const T* dy, T* dx, std::int64_t n, std::int64_t s
   const C total = static_cast<C>(sum);
   for (std::int64_t i = 0; i < n; ++i) {
     const C result = static_cast<C>(y[i * step]), grad = static_cast<C>(dy[i * step]);
-    dx[i * step] = static_cast<T>(Log ? grad - std::exp(result) * total : result * (grad - total));
+    dx[i * step] = static_cast<T>(Log ? grad - vector_exp(result) * total : result * (grad - total));
   }
 }
 
