@@ -12,7 +12,8 @@ enum class Float32Precision : unsigned char {
   high,     // TF32: tensor cores that see 11 bits of significand, sums in float32
 };
 
-/// "highest" (the default) or "high", for the whole process, from the next operation on. Throws ValueError.
+/// "highest" (the default) or "high", for the whole process and every operation that starts after this call, those
+/// still waiting in an engine included. Throws ValueError for another name.
 /// Source: torch.set_float32_matmul_precision.
 SLUICE_API void set_float32_precision(std::string_view name);
 SLUICE_API std::string_view float32_precision() noexcept;
