@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a benchmark in tiny sizes and checks what it says: smoke.py BENCHMARK.
 
-It must end well (it checks its own results), print `workload variant metric value unit` lines and nothing else, write
+It must end well (it checks its own results, and may leave tasks running when main returns), print `workload variant metric value unit` lines and nothing else, write
 the same lines as JSON, and refuse flags and devices that are not there.
 """
 import json
@@ -12,7 +12,7 @@ import tempfile
 
 
 def say(*command):
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120)
 
 
 def printed(text):

@@ -15,7 +15,7 @@ EXPECTED = "embedded: [0. 2. 4.]"
 
 
 def run(*command, **kwargs):
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **kwargs)
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120, **kwargs)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}")
     return done.stdout
