@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs a benchmark in tiny sizes and checks what it says: smoke.py BENCHMARK.
 
-It must end well (it checks its own results, and may leave tasks running when main returns), print `workload variant metric value unit` lines and nothing else, write
-the same lines as JSON, and refuse flags and devices that are not there.
+It must end well (it checks its own results, and may leave tasks running when main returns), print `workload variant
+metric value unit` lines and nothing else, write the same lines as JSON, and refuse flags and devices that are not there.
 """
 import json
 import pathlib
