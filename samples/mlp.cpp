@@ -3,7 +3,7 @@
 
 int main(int argc, char** argv) {
   using namespace sluice;
-  samples::TrainingOptions options{.batch_size = 256};
+  samples::TrainingOptions options{.batch_size = 256, .adam_rate = 3e-3, .final_rate = 0.1};
   CLI::App app("Trains a multilayer perceptron, 784-256-10, on Fashion-MNIST.");
   options.add_to(app);
   return samples::run_main(app, argc, argv, [&] {

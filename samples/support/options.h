@@ -18,7 +18,9 @@ struct TrainingOptions {
   sluice::Device device = sluice::num_gpus() > 0 ? sluice::gpu(0) : sluice::cpu();
   int epochs = 5;
   std::int64_t batch_size = 64;
-  double learning_rate = 0;  // 0: the optimizer's usual one
+  double learning_rate = 0;  // 0: the sample's for adam, 0.05 for sgd
+  double adam_rate = 1e-3;   // the sample's
+  double final_rate = 1;     // the last step's learning rate as a share of the first one's
   std::string optimizer = "adam";
   double momentum = 0.9;  // of sgd
   double weight_decay = 0;

@@ -1,5 +1,6 @@
 #include "samples/support/training.h"
 
+#include <algorithm>
 #include <deque>
 
 #include <fmt/format.h>
@@ -43,12 +44,28 @@ double validate(gluon::Block& net, DataLoader& loader) {
   return accuracy.get().second;
 }
 
+// The learning rate falls evenly over all steps.
+class Schedule {
+ public:
+  Schedule(const TrainingOptions& options, const gluon::Trainer& trainer, std::int64_t steps)
+      : first_(trainer.learning_rate()), share_(options.final_rate), steps_(steps) {}
+  void step(gluon::Trainer& trainer) {
+    const double passed = static_cast<double>(step_++) / static_cast<double>(std::max<std::int64_t>(steps_ - 1, 1));
+    trainer.set_learning_rate(first_ * (1 - (1 - share_) * passed));
+  }
+
+ private:
+  double first_, share_;
+  std::int64_t steps_, step_ = 0;
+};
+
 // False if it was interrupted.
 bool train_epoch(
     gluon::Block& net,
     const Loss& loss,
     DataLoader& loader,
     gluon::Trainer& trainer,
+    Schedule& schedule,
     LossWatch& watch,
     Progress& progress) {
   watch.begin_epoch(loader.size());
@@ -60,6 +77,7 @@ bool train_epoch(
       losses = loss(predictions, y);
     }
     losses.backward();
+    schedule.step(trainer);
     trainer.step(x.shape()[0]);
     watch.step(losses.detach(), y, predictions.detach(), progress);
     progress.step(x.shape()[0]);
@@ -117,11 +135,12 @@ int train(const TrainingOptions& options, const std::function<gluon::nn::Sequent
   fmt::print("{} training and {} test images, on {}\n", training.size(), testing.size(), to_string(options.device));
 
   catch_interrupts();
+  Schedule schedule(options, trainer, options.epochs * train_loader.size());
   LossWatch watch(options.device, options.losses);
   double accuracy = 0;
   for (int epoch = 1; epoch <= options.epochs && !interrupted(); ++epoch) {
     Progress progress(epoch, options.epochs, train_loader.size());
-    const bool complete = train_epoch(net, loss, train_loader, trainer, watch, progress);
+    const bool complete = train_epoch(net, loss, train_loader, trainer, schedule, watch, progress);
     if (complete)
       accuracy = validate(net, test_loader);
     progress.finish(complete && !interrupted() ? accuracy : -1);
