@@ -12,10 +12,12 @@ namespace detail {
 
 int next_slot_id() noexcept {
   static std::atomic<int> next{0};
-  const int id = next.fetch_add(1);
-  if (id >= k_max_slots)
-    std::abort();  // a bug of ours: k_max_slots is too small for the program's own types
-  return id;
+  return next.fetch_add(1);
+}
+
+void check_slot(int id) {
+  require(
+      id < k_max_slots, [&] { return message("engine: more than ", k_max_slots, " types in slots and extensions"); });
 }
 
 Core::Core(Engine* facade, const EngineOptions& options) : options_(options), facade_(facade) {
@@ -57,6 +59,7 @@ bool Core::passed(const PositionSet& positions) const noexcept {
 }
 
 void* Core::extension_at(int id, Engine& engine, std::shared_ptr<void> (*make)(Engine&)) {
+  check_slot(id);
   auto& pointer = extension_pointers_[static_cast<std::size_t>(id)];
   if (void* made = pointer.load(std::memory_order_acquire))
     return made;

@@ -1,4 +1,5 @@
 #include <sluice/engine/detail/stream.h>
+#include <sluice/engine/error.h>
 #include <sluice/engine/queue.h>
 
 namespace sluice {
@@ -19,6 +20,8 @@ void Queue::wait_for(const PositionSet& positions) const {
 }
 
 std::shared_ptr<void>& Queue::slot_at(int id) const {
+  require(stream_ != nullptr, [] { return std::string("slot: only GPU tasks have a stream with slots"); });
+  detail::check_slot(id);
   return stream_->slots[static_cast<std::size_t>(id)];
 }
 

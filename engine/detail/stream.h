@@ -7,7 +7,10 @@
 
 namespace sluice::detail {
 
-inline constexpr int k_max_slots = 16;
+inline constexpr int k_max_slots = 64;
+
+/// Throws ValueError for a number beyond the slots that there are.
+void check_slot(int id);
 
 /// What a Queue sees of a GPU stream; engine/cuda holds the one that works.
 class Stream {
