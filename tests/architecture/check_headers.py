@@ -42,7 +42,7 @@ def check_with(root, compiler):
         return [found for found in pool.map(lambda name: compile_alone(root, name, compiler), names) if found]
 
 
-def check(root):
+def check_planted(root):
     """For the self test: links to the planted rooms, as the build folder has them."""
     root = pathlib.Path(root)
     (root / "include/sluice").mkdir(parents=True, exist_ok=True)
@@ -65,4 +65,6 @@ if __name__ == "__main__":
         found = check_with(sys.argv[1], sys.argv[2:])
         print("\n".join([*found, f"{len(found)} offences"]))
         sys.exit(1 if found else 0)
-    checker.main(check, PLANTS, CLEAN)
+    if sys.argv[1:] != ["--self-test"]:
+        sys.exit("usage: check_headers.py ROOT COMPILER [flags] | --self-test")
+    checker.main(check_planted, PLANTS, CLEAN)

@@ -34,4 +34,6 @@ if __name__ == "__main__":
         offences = check_with(sys.argv[1], sys.argv[2:])
         print("\n".join([*offences, f"{len(offences)} offences"]))
         sys.exit(1 if offences else 0)
+    if sys.argv[1:] != ["--self-test"]:
+        sys.exit("usage: check_readme.py ROOT COMPILER [flags] | --self-test")
     checker.main(lambda root: check_with(root, ["c++", "-std=c++20"]), PLANTS, CLEAN)

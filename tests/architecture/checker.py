@@ -85,7 +85,7 @@ def self_test(check, plants, clean):
 def main(check, plants, clean):
     if sys.argv[1:2] == ["--self-test"]:
         sys.exit(self_test(check, plants, clean))
-    if len(sys.argv) < 2:
+    if len(sys.argv) != 2 or not pathlib.Path(sys.argv[1]).is_dir():
         sys.exit(f"usage: {sys.argv[0]} ROOT | --self-test")
     offences = check(sys.argv[1])
     for offence in offences:
