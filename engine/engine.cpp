@@ -2,6 +2,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <unistd.h>
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/engine.h>
@@ -109,6 +110,27 @@ Engine::~Engine() {
   core_->release();
 }
 
+namespace {
+
+// Tasks that still run when the process ends call into libraries whose static objects are destroyed by then, unless
+// the engine drains before. A thread-local of the main thread goes before every static object; where another thread
+// made the engine, an exit handler is the best there is.
+void drain_at_exit(detail::Core& standard) {
+  static detail::Core* core = nullptr;
+  core = &standard;
+  struct AtEnd {
+    ~AtEnd() { core->stop(true); }
+  };
+  if (getpid() == gettid()) {
+    static thread_local AtEnd at_end;
+    (void)at_end;
+  } else {
+    std::atexit([] { core->stop(true); });
+  }
+}
+
+}  // namespace
+
 Engine& Engine::current() {
   const detail::ThisThread& here = detail::this_thread();
   if (here.scope != nullptr)
@@ -117,8 +139,7 @@ Engine& Engine::current() {
     return *here.core->facade();
   static Engine* standard = [] {
     auto* engine = new Engine;  // leaked: arrays with static life may outlive every destructor
-    static detail::Core* core = &engine->core();
-    std::atexit([] { core->stop(true); });
+    drain_at_exit(engine->core());
     return engine;
   }();
   return *standard;
