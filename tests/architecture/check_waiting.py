@@ -21,6 +21,7 @@ ALLOWED = [
     ("engine/cuda/policy_stream.cpp", "wait sleep_for join", "the thread that releases CPU tasks behind GPU work"),
     ("engine/cuda/stream.cpp", "cudaEventSynchronize cudaFree cudaFreeHost", "waits that wait.cpp asked for; the stream's end"),
     ("ndarray/ndarray.cpp", "wait", "wait_to_read, wait_to_write, read_out"),
+    ("operator/library/team.cpp", "pause", "a thread that only keeps OpenMP's own threads from spinning"),
     ("storage/source_cuda.cpp", "cudaFree cudaFreeHost", "memory goes back to the driver: trimming, exhaustion, the end"),
 ]
 
