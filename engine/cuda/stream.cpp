@@ -45,8 +45,8 @@ CudaStream::CudaStream(StreamTable& table, Device device, StreamKind kind, std::
   error_word_ = ::new (word) ErrorWord();
   for (Mark& mark : ring_) {
     cudaEvent_t event = nullptr;
-    cuda_check(
-        cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync), "cudaEventCreateWithFlags");
+    // Not blocking-sync events: with some 55 of those outstanding on a stream, the next launch makes the host wait.
+    cuda_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
     mark.event = cuda::EventHandle(event);
   }
 }
@@ -133,7 +133,7 @@ void CudaStream::synchronize(std::uint64_t sequence) {
     if (query(sequence))
       return;
   } while (std::chrono::steady_clock::now() < limit);
-  cuda_check(cudaEventSynchronize(mark_at(sequence).event.get()), "cudaEventSynchronize");
+  table_.sleep_until(device_, mark_at(sequence).event.get());
   raise_done(sequence);
 }
 
@@ -164,6 +164,34 @@ CudaStream& StreamTable::add(Device device, StreamKind kind) {
   streams_[static_cast<std::size_t>(index)].store(stream, std::memory_order_release);
   count_.store(index + 1, std::memory_order_release);
   return *stream;
+}
+
+// On a stream of the waiter's own, a blocking-sync event behind the one waited for: the thread sleeps in the driver.
+void StreamTable::sleep_until(Device device, cudaEvent_t event) {
+  const DeviceScope on(device.index);
+  Sleeper sleeper;
+  {
+    const std::lock_guard hold(mutex_);
+    auto& idle = sleepers_[static_cast<std::size_t>(device.index)];
+    if (!idle.empty()) {
+      sleeper = std::move(idle.back());
+      idle.pop_back();
+    }
+  }
+  if (sleeper.stream.get() == nullptr) {
+    cudaStream_t stream = nullptr;
+    cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    sleeper.stream = cuda::StreamHandle(stream);
+    cudaEvent_t wake = nullptr;
+    cuda_check(
+        cudaEventCreateWithFlags(&wake, cudaEventDisableTiming | cudaEventBlockingSync), "cudaEventCreateWithFlags");
+    sleeper.wake = cuda::EventHandle(wake);
+  }
+  cuda_check(cudaStreamWaitEvent(sleeper.stream.get(), event, 0), "cudaStreamWaitEvent");
+  cuda_check(cudaEventRecord(sleeper.wake.get(), sleeper.stream.get()), "cudaEventRecord");
+  cuda_check(cudaEventSynchronize(sleeper.wake.get()), "cudaEventSynchronize");
+  const std::lock_guard hold(mutex_);
+  sleepers_[static_cast<std::size_t>(device.index)].push_back(std::move(sleeper));
 }
 
 void StreamTable::clear() noexcept {

@@ -3,8 +3,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include <cuda_runtime_api.h>
 
@@ -92,14 +94,22 @@ class StreamTable {
   CudaStream& at(std::uint16_t index) const noexcept { return *streams_[index].load(std::memory_order_acquire); }
   int count() const noexcept { return count_.load(std::memory_order_acquire); }
   CudaStream& add(Device device, StreamKind kind);
+  /// Blocks the host, asleep, until `event` of `device` has passed. Throws CudaError.
+  void sleep_until(Device device, cudaEvent_t event);
   void clear() noexcept;
   ~StreamTable() { clear(); }
 
   std::atomic<std::uint64_t> waits{0};
 
  private:
+  struct Sleeper {
+    cuda::StreamHandle stream;
+    cuda::EventHandle wake;
+  };
+
   std::mutex mutex_;
-  std::atomic<int> count_{1};  // number 0 is no stream: an empty Position is all zero
+  std::map<std::size_t, std::vector<Sleeper>> sleepers_;  // by device: not in use
+  std::atomic<int> count_{1};                             // number 0 is no stream: an empty Position is all zero
   std::array<std::atomic<CudaStream*>, CudaStream::k_max_streams> streams_{};
 };
 
