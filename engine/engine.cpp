@@ -221,7 +221,7 @@ EngineScope::~EngineScope() {
 
 TaskHandle::~TaskHandle() {
   if (node_ != nullptr)
-    detail::Core::release_task(node_);
+    detail::Core::drop_handle(node_);
 }
 
 bool TaskHandle::cancel() {
@@ -235,6 +235,9 @@ bool TaskHandle::cancel() {
 
 void TaskHandle::wait() {
   require(node_ != nullptr, [] { return std::string("wait: an empty TaskHandle"); });
+  const bool finished = node_->state.load(std::memory_order_acquire) == detail::TaskState::finished;
+  if (finished && node_->device.is_cpu())
+    return detail::Core::rethrow_failure_of(*node_);  // the engine may be gone
   node_->core->wait_task(node_);
 }
 

@@ -166,7 +166,7 @@ void Core::wait(Access access) {
 }
 
 void Core::wait_positions(const PositionSet& positions) {
-  if (gpu() != nullptr && !positions.empty())
+  if (!positions.empty() && gpu() != nullptr)
     gpu()->wait(positions);
 }
 
@@ -175,10 +175,13 @@ void Core::wait_task(TaskNode* task) {
       this_thread().task != task, [&] { return message("wait: task \"", task->name, "\" waits for itself"); });
   refuse_child_wait(*task);
   block_until(task);
-  const FailureRef failure = task->failure;
   wait_positions(task->positions);
-  if (failure != nullptr)
-    rethrow(failure);
+  rethrow_failure_of(*task);
+}
+
+void Core::rethrow_failure_of(const TaskNode& task) {
+  if (task.failure != nullptr)
+    rethrow(task.failure);
 }
 
 void Core::wait_all() {

@@ -68,7 +68,21 @@ class Core {
 
   static void release_task(TaskNode* task) noexcept;
   bool passed(const PositionSet& positions) const noexcept;
-  TaskHandle handle_of(TaskNode* task) noexcept { return TaskHandle(task); }
+  /// A handle may outlive the engine. A finished CPU task needs it no more; of a GPU task it keeps the core, whose
+  /// streams know the task's position.
+  TaskHandle handle_of(TaskNode* task) noexcept {
+    if (task->device.is_gpu())
+      retain();
+    return TaskHandle(task);
+  }
+  static void drop_handle(TaskNode* task) noexcept {
+    Core* kept = task->device.is_gpu() ? task->core : nullptr;
+    release_task(task);
+    if (kept != nullptr)
+      kept->release();
+  }
+  /// Throws what the body of a finished task threw.
+  static void rethrow_failure_of(const TaskNode& task);
 
   Engine* facade() const noexcept { return facade_.load(std::memory_order_acquire); }
   void clear_facade() noexcept { facade_.store(nullptr, std::memory_order_release); }
