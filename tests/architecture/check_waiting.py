@@ -19,7 +19,7 @@ ALLOWED = [
     ("engine/run.cpp", "wait", "the serial policy of GPUs, which is asked to wait for each task"),
     ("engine/team.cpp", "wait join", "the thread of library teams, idle or taking its next job"),
     ("engine/cuda/policy_stream.cpp", "wait sleep_for join", "the thread that releases CPU tasks behind GPU work"),
-    ("engine/cuda/stream.cpp", "cudaEventSynchronize cudaFree cudaFreeHost", "waits that wait.cpp asked for; the stream's end"),
+    ("engine/cuda/stream.*", "cudaEventSynchronize cudaFree cudaFreeHost sleep_until", "waits that wait.cpp asked for; the stream's end"),
     ("ndarray/ndarray.cpp", "wait", "wait_to_read, wait_to_write, read_out"),
     ("operator/library/team.cpp", "pause", "a thread that only keeps OpenMP's own threads from spinning"),
     ("storage/source_cuda.cpp", "cudaFree cudaFreeHost", "memory goes back to the driver: trimming, exhaustion, the end"),
