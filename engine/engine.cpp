@@ -22,6 +22,7 @@ void check_slot(int id) {
 }
 
 Core::Core(Engine* facade, const EngineOptions& options) : options_(options), facade_(facade) {
+  prepare_fences();
   random_seed.store(options.seed);
   require(options.gpu_policy == "stream" || options.gpu_policy == "serial", [&] {
     return message("Engine: gpu_policy \"", options.gpu_policy, "\" is not one of stream, serial");
@@ -175,6 +176,12 @@ bool Engine::forgive(const Error& error) noexcept {
 void Engine::clear_error(const Var& var) {
   core_->clear_error(var);
 }
+void Engine::freeze(const Var& var) {
+  core_->freeze(var, true);
+}
+void Engine::unfreeze(const Var& var) {
+  core_->freeze(var, false);
+}
 void Engine::stop() {
   core_->stop(false);
 }
@@ -226,17 +233,17 @@ TaskHandle::~TaskHandle() {
 
 bool TaskHandle::cancel() {
   require(node_ != nullptr, [] { return std::string("cancel: an empty TaskHandle"); });
-  auto expected = detail::TaskState::queued;
-  const bool now = node_->state.compare_exchange_strong(expected, detail::TaskState::cancelled);
-  if (now)
-    node_->state.notify_all();
-  return now || expected == detail::TaskState::cancelled;
+  std::uint32_t seen = node_->state.load(std::memory_order_acquire);
+  while ((seen & (detail::TaskNode::k_started | detail::TaskNode::k_cancelled)) == 0) {
+    if (node_->state.compare_exchange_weak(seen, seen | detail::TaskNode::k_cancelled, std::memory_order_acq_rel))
+      return true;
+  }
+  return (seen & detail::TaskNode::k_cancelled) != 0 && (seen & detail::TaskNode::k_finished) == 0;
 }
 
 void TaskHandle::wait() {
   require(node_ != nullptr, [] { return std::string("wait: an empty TaskHandle"); });
-  const bool finished = node_->state.load(std::memory_order_acquire) == detail::TaskState::finished;
-  if (finished && node_->device.is_cpu())
+  if (node_->finished() && node_->device.is_cpu())
     return detail::Core::rethrow_failure_of(*node_);  // the engine may be gone
   node_->core->wait_task(node_);
 }

@@ -122,6 +122,11 @@ class SLUICE_API Engine {
   /// Makes `var` clean, whatever value it holds. Waits for its earlier tasks.
   void clear_error(const Var& var);
 
+  /// Makes `var` read-only for all later pushes, until unfreeze(): pushing a task that writes it throws ValueError.
+  /// Earlier writers still run. Reads of a frozen Var never meet at a lock: for weights and constants.
+  void freeze(const Var& var);
+  void unfreeze(const Var& var);
+
   /// Drains and refuses further pushes (EngineStopped). Vars may still be dropped at any time.
   void stop();
 

@@ -67,20 +67,20 @@ TaskNode* PoolPolicy::take_from(List& list) {
 }
 
 void PoolPolicy::submit(TaskNode* task) {
-  Worker* me = task->priority == Priority::normal ? mine() : nullptr;
+  Worker* me = task->priority.load(std::memory_order_relaxed) == Priority::normal ? mine() : nullptr;
   const ThisThread& here = this_thread();
   if (me != nullptr && me->next == nullptr && here.task == nullptr && !here.in_parallel) {
     me->next = task;  // this worker has just finished a task and comes to it at once: nobody need be told
     return;
   }
   if (me == nullptr || !me->ring.append(task))
-    append(lists_[static_cast<std::size_t>(task->priority)], task);
+    append(lists_[static_cast<std::size_t>(task->priority.load(std::memory_order_relaxed))], task);
   announce();
 }
 
 // A searcher will find the work, and wakes another when it does; only when nobody searches is a sleeper woken here.
 void PoolPolicy::announce() {
-  full_fence(sleepers_);
+  light_fence(sleepers_);
   if (sleepers_.load(std::memory_order_relaxed) == 0 || searching_.load(std::memory_order_relaxed) > 0)
     return;
   const std::lock_guard hold(mutex_);
@@ -120,6 +120,8 @@ void PoolPolicy::wake(int count) {
 }
 
 void PoolPolicy::run(TaskNode* task) {
+  if (!Core::claim(task))
+    return;
   TeamThread* team = nullptr;
   if (task->threads > 1 && workers_ > 1 && TeamThread::instance().try_acquire())
     team = &TeamThread::instance();

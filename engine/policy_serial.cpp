@@ -22,8 +22,10 @@ TaskNode* SerialPolicy::take() {
 
 // A task that waits for one it pushed itself can only be served on its own stack here.
 void SerialPolicy::drain() {
-  while (TaskNode* task = take())
-    core_.run_on_cpu(task, 1);
+  while (TaskNode* task = take()) {
+    if (Core::claim(task))
+      core_.run_on_cpu(task, 1);
+  }
 }
 
 void SerialPolicy::after_push() {

@@ -40,7 +40,7 @@ void PoolPolicy::live(Worker& me) {
 // Returns with a permit free to take, or when the pool stops.
 void PoolPolicy::park(std::unique_lock<std::mutex>& hold, Worker& me) {
   sleepers_.fetch_add(1);
-  full_fence(sleepers_);
+  heavy_fence();
   for (;;) {
     // Announced first, looked second: a submit that saw no sleeper has its task seen here.
     if (stopping_ || (may_run() && (work_in_sight() || me.searching)))

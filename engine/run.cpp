@@ -26,12 +26,8 @@ void Core::ready(TaskNode* task) {
 }
 
 void Core::process(TaskNode* task) {
-  if (task->kind != TaskKind::body) {
-    task->positions = needs(task);
-    const Poison& poison = task->accesses.front().var->poison;
-    finish(task, task->kind == TaskKind::look && poison.holds() ? poison.failure : nullptr, false, {});
-    return;
-  }
+  if (task->kind != TaskKind::body) [[unlikely]]
+    return note_and_finish(task);
   if (task->device.is_gpu())
     return gpu()->submit(task);
   if (GpuPolicy* gpu_policy = gpu()) {
@@ -44,6 +40,16 @@ void Core::process(TaskNode* task) {
       return cpu_->waits_for_gpu() ? wait_here(task, pending) : gpu_policy->fence(task, pending);
   }
   cpu_->submit(task);
+}
+
+// A task without a body: what its Var says is noted for whoever waits.
+void Core::note_and_finish(TaskNode* task) {
+  PositionSet positions = needs(task);
+  if (!positions.empty())
+    task->need_result().positions = std::move(positions);
+  const VarCore& var = *task->accesses().front().var;
+  claim(task);
+  finish(task, task->kind == TaskKind::look && var.poisoned() ? var.poison->failure : nullptr, false, {});
 }
 
 void Core::wait_here(TaskNode* task, const PositionSet& positions) {
@@ -59,15 +65,14 @@ void Core::wait_here(TaskNode* task, const PositionSet& positions) {
 void Core::run_fenced(TaskNode* task, FailureRef failure) {
   if (failure == nullptr)
     return cpu_->submit(task);
-  auto expected = TaskState::queued;
-  task->state.compare_exchange_strong(expected, TaskState::started);
+  claim(task);
   task->body.reset();
   finish(task, std::move(failure), true, {});
 }
 
 PositionSet Core::needs(const TaskNode* task) const {
   PositionSet positions;
-  for (const AccessNode& access : task->accesses) {
+  for (const AccessNode& access : task->accesses()) {
     positions.add(access.var->written_at);
     if (access.exclusive())
       positions.add(access.var->read_at);
@@ -78,14 +83,22 @@ PositionSet Core::needs(const TaskNode* task) const {
 std::shared_ptr<FailureRecord> Core::record_of(const TaskNode* task) const {
   auto record = std::make_shared<FailureRecord>();
   record->task = task->name;
-  record->site = task->site;
+  record->site = task->site();
   record->push_number = task->push_number;
   return record;
 }
 
+bool Core::claim(TaskNode* task) noexcept {
+  const std::uint32_t seen = task->state.fetch_or(TaskNode::k_started, std::memory_order_acq_rel);
+  if ((seen & TaskNode::k_started) == 0) [[likely]]
+    return true;
+  drop(task, TaskNode::k_twice);
+  return false;
+}
+
 FailureRef Core::start(TaskNode* task) {
-  auto expected = TaskState::queued;
-  if (!task->state.compare_exchange_strong(expected, TaskState::started, std::memory_order_acq_rel)) {
+  const std::uint32_t state = task->state.load(std::memory_order_acquire);
+  if ((state & TaskNode::k_cancelled) != 0) [[unlikely]] {
     try {
       throw Cancelled(message("task \"", task->name, "\" was cancelled"));
     } catch (...) {
@@ -94,9 +107,10 @@ FailureRef Core::start(TaskNode* task) {
   }
   if (task->on_failed_input == OnFailedInput::run)
     return nullptr;
-  for (const AccessNode& access : task->accesses) {
-    if (access.mode != AccessMode::out && access.var->poison.holds())
-      return access.var->poison.failure;
+  for (const AccessNode& access : task->accesses()) {
+    const VarCore& var = *access.var;
+    if (var.poison != nullptr && access.mode() != AccessMode::out && var.poisoned()) [[unlikely]]
+      return var.poison->failure;
   }
   return nullptr;
 }
@@ -105,10 +119,9 @@ void Core::run_on_cpu(TaskNode* task, int threads) {
   FailureRef failure = start(task);
   const bool runs = failure == nullptr;
   ThisThread& here = this_thread();
-  const ThisThread before = here;
-  here.core = this;
-  here.task = task;
-  here.scope = nullptr;
+  Core* const core_before = std::exchange(here.core, this);
+  TaskNode* const task_before = std::exchange(here.task, task);
+  Engine* const scope_before = std::exchange(here.scope, nullptr);
   if (runs) {
     try {
       task->body(Queue(*facade(), task->device, threads, nullptr));
@@ -117,66 +130,75 @@ void Core::run_on_cpu(TaskNode* task, int threads) {
     }
   }
   task->body.reset();
-  here.core = before.core;
-  here.task = before.task;
-  here.scope = before.scope;
+  here.core = core_before;
+  here.task = task_before;
+  here.scope = scope_before;
   finish(task, std::move(failure), runs, {});
 }
 
-void Core::settle(TaskNode* task, AccessNode& access, const FailureRef& failure, bool ran, Position position) {
+void Core::settle_write(TaskNode* task, AccessNode& access, const FailureRef& failure, bool ran, Position position) {
   VarCore* var = access.var;
-  if (!access.exclusive()) {
-    if (!position)
-      return;
-    const std::lock_guard hold(var->lock);
-    var->read_at.add(position);
-    return;
-  }
   if (task->kind == TaskKind::clear)
-    var->poison = {};
+    var->poison = nullptr;
   if (task->kind != TaskKind::body)
     return;
-  if (ran) {  // what came before is done (CPU) or before `position` on its stream
+  if (ran && gpu() != nullptr) {  // what came before is done (CPU) or before `position` on its stream
     var->written_at = position;
     var->read_at.clear();
   }
-  const bool out = access.mode == AccessMode::out;
+  const bool out = access.mode() == AccessMode::out;
   if (ran && failure == nullptr) {
-    if (out || !var->poison.holds())
-      var->poison = {};
-    var->version.fetch_add(1, std::memory_order_release);
+    if (var->poison != nullptr && (out || !var->poisoned()))
+      var->poison = nullptr;
+    var->version.store(var->version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   } else if (ran || out) {
-    var->poison = {failure, true};
-  } else if (!var->poison.holds()) {
-    var->poison = {failure, false};
+    var->poison = std::make_unique<Poison>(Poison{failure, true});
+  } else if (!var->poisoned()) {
+    var->poison = std::make_unique<Poison>(Poison{failure, false});
   }
 }
 
 void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position position) {
   const bool counted = task->kind == TaskKind::body;
-  if (counted && failure != nullptr) {
-    CountShard& counts = counts_[static_cast<std::size_t>(this_shard())];
-    (ran ? counts.failed : counts.skipped).fetch_add(1, std::memory_order_relaxed);
-    if (ran)
+  if (failure != nullptr) [[unlikely]] {
+    const ThisThread& here = this_thread();
+    if (counted)
+      (ran ? counts(here).failed : counts(here).skipped).add(here.owns_slot());
+    if (counted && ran)
       note_failure(failure);
+    task->need_result().failure = failure;
   }
-  for (AccessNode& access : task->accesses)
-    settle(task, access, failure, ran, position);
-  task->failure = std::move(failure);
-  task->positions.add(position);
-  for (AccessNode& access : task->accesses) {
+  task->position = position;
+  for (AccessNode& access : task->accesses()) {
     if (access.exclusive()) {
-      advance(access.var);
-    } else {
-      finish_read(access.var);
+      settle_write(task, access, failure, ran, position);
+    } else if (position) {
+      const std::lock_guard hold(access.var->lock);
+      access.var->read_at.add(position);
     }
+    leave(access);
   }
   const int epoch = task->epoch;
-  task->state.store(TaskState::finished, std::memory_order_release);
-  task->state.notify_all();
-  release_task(task);
+  close_task(task);
   if (counted)
     leave_epoch(epoch);
+}
+
+void Core::close_task(TaskNode* task) noexcept {
+  const std::uint32_t seen = task->state.load(std::memory_order_acquire);
+  if ((seen & (TaskNode::k_handle | TaskNode::k_twice)) == 0)  // neither comes again
+    return recycle(task);
+  const std::uint32_t before = task->state.fetch_or(TaskNode::k_finished, std::memory_order_acq_rel);
+  if ((before & (TaskNode::k_handle | TaskNode::k_twice)) == 0)
+    return recycle(task);
+  if ((before & TaskNode::k_waiter) != 0)
+    task->state.notify_all();
+}
+
+void Core::drop(TaskNode* task, std::uint32_t bit) noexcept {
+  const std::uint32_t left = task->state.fetch_and(~bit, std::memory_order_acq_rel) & ~bit;
+  if ((left & TaskNode::k_finished) != 0 && (left & (TaskNode::k_handle | TaskNode::k_twice)) == 0)
+    recycle(task);
 }
 
 void Core::note_failure(FailureRef failure) {
@@ -185,15 +207,6 @@ void Core::note_failure(FailureRef failure) {
   if (failures_.size() >= 64)
     std::erase_if(failures_, [](const FailureRef& f) { return f->record->reported.load(); });
   failures_.push_back(std::move(failure));
-}
-
-void Core::release_task(TaskNode* task) noexcept {
-  if (task->references.fetch_sub(1, std::memory_order_acq_rel) != 1)
-    return;
-  task->failure = nullptr;
-  task->positions.clear();
-  task->accesses.clear();
-  NodePool<TaskNode, &TaskNode::next>::give(task);
 }
 
 }  // namespace sluice::detail

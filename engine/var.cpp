@@ -29,10 +29,20 @@ void release(VarCore* var) noexcept {
   var->core->release_var(var);
 }
 
+namespace {
+
+using Protocol = VarProtocol<Core, VarCore, AccessNode>;
+using VarPool = NodePool<VarCore, &VarCore::next_free>;
+using Gate = ReadGate<std::atomic<std::uint64_t>>;
+
+constexpr int k_hot_reads = 256;  // reads in a row that make a Var count its readers in several places
+
+}  // namespace
+
 VarCore* Core::new_var(const VarOptions& options) {
-  VarCore* var = NodePool<VarCore, &VarCore::next_free>::take();
+  VarCore* var = VarPool::take();
   retain();
-  const std::lock_guard hold(var->lock);
+  const std::lock_guard hold(var->lock);  // a late reader of the Var that was here before may still look
   var->orphan = false;
   var->version.store(0, std::memory_order_relaxed);
   var->handles.store(1, std::memory_order_relaxed);
@@ -40,6 +50,8 @@ VarCore* Core::new_var(const VarOptions& options) {
   var->core = this;
   var->home = options.home;
   var->on_retire = options.on_retire;
+  var->frozen.store(false, std::memory_order_relaxed);
+  var->reads_in_a_row = 0;
   if (options.pending != nullptr)
     var->read_at = *options.pending;
   return var;
@@ -57,33 +69,79 @@ void Core::release_var(VarCore* var) noexcept {
     var->lock.unlock();
     return;
   }
-  var->orphan = true;
-  const bool idle = var->mode == VarMode::idle;
-  if (idle)
-    var->orphan = false;
-  var->lock.unlock();
-  if (idle)
-    retire(var);
-}
-
-void Core::set_idle(VarCore* var) {
-  var->mode = VarMode::idle;
-  const bool last = std::exchange(var->orphan, false);
+  const VarMode mode = var->mode.load(std::memory_order_relaxed);
+  const bool last = mode == VarMode::idle || (mode == VarMode::reading_open && Protocol::close(var));
+  if (last)
+    var->mode.store(VarMode::idle, std::memory_order_relaxed);
+  var->orphan = !last;
   var->lock.unlock();
   if (last)
     retire(var);
+}
+
+void Core::idle(VarCore* var) {
+  const bool last = std::exchange(var->orphan, false);
+  if (!last && var->frozen.load(std::memory_order_relaxed)) {
+    var->readers.store(0, std::memory_order_relaxed);
+    var->mode.store(VarMode::reading_open, std::memory_order_relaxed);
+    open_gate(var);
+  } else {
+    var->mode.store(VarMode::idle, std::memory_order_relaxed);
+  }
+  var->lock.unlock();
+  if (last)
+    retire(var);
+}
+
+void Core::hold(VarCore* var, AccessNode& access) noexcept {
+  const TaskNode* task = access.task();
+  const std::uint64_t generation = TaskNode::generation(task->state.load(std::memory_order_relaxed));
+  var->holder.store((generation << 48) | reinterpret_cast<std::uintptr_t>(task), std::memory_order_relaxed);
+  var->reads_in_a_row = 0;
+}
+
+void Core::joined(VarCore* var) {
+  if (var->orphan || var->gate_open.load(std::memory_order_relaxed))
+    return;
+  if (++var->reads_in_a_row >= k_hot_reads || var->frozen.load(std::memory_order_relaxed))
+    open_gate(var);
+}
+
+void Core::open_gate(VarCore* var) {
+  if (var->gate == nullptr)
+    var->gate = ::new (take_block(sizeof(Gate))) Gate;
+  var->gate_open.store(true, std::memory_order_release);
+}
+
+void Core::freeze(const Var& handle, bool frozen) {
+  VarCore* var = handle.core();
+  require(var != nullptr && var->core == this, [] {
+    return std::string("freeze: an empty Var, or one of another engine");
+  });
+  const std::lock_guard hold(var->lock);
+  var->frozen.store(frozen, std::memory_order_relaxed);
+  if (!frozen)
+    return;
+  if (var->mode.load(std::memory_order_relaxed) == VarMode::idle) {
+    var->readers.store(0, std::memory_order_relaxed);
+    var->mode.store(VarMode::reading_open, std::memory_order_relaxed);
+  }
+  if (var->mode.load(std::memory_order_relaxed) == VarMode::reading_open)
+    open_gate(var);
 }
 
 void Core::retire(VarCore* var) noexcept {
   PositionSet pending = var->read_at;
   pending.add(var->written_at);
   RetireHook* hook = std::exchange(var->on_retire, nullptr);
-  var->poison = {};
+  var->poison = nullptr;
   var->written_at = {};
   var->read_at.clear();
+  if (var->gate != nullptr)
+    give_block(std::exchange(var->gate, nullptr), sizeof(Gate));
   if (hook != nullptr)
     hook->on_retire(pending);
-  NodePool<VarCore, &VarCore::next_free>::give(var);
+  VarPool::give(var);
   release();
 }
 

@@ -16,37 +16,39 @@ namespace {
 
 // -- wait_all's books --
 
-int this_shard() noexcept {
-  static std::atomic<int> next{0};
-  static thread_local const int mine = next.fetch_add(1, std::memory_order_relaxed) % k_shards;
-  return mine;
-}
-
+// The books of wait_all and back-pressure: each thread counts what it pushes and finishes for itself.
 void Core::enter_epoch(TaskNode* task) {
-  task->epoch = epoch_.load();
-  counts_[static_cast<std::size_t>(this_shard())].entered[task->epoch].fetch_add(1);
+  const ThisThread& here = this_thread();
+  task->epoch = epoch_.load(std::memory_order_relaxed);
+  counts(here).entered[task->epoch].add(here.owns_slot());
 }
 
 void Core::admit(TaskNode* task) {
   enter_epoch(task);
   // Counted first, asked second: stop() sets the flag first and counts second, so no task slips between.
-  if (!stopped_.load() || this_thread().core == this)
+  light_fence(stopped_);
+  if (stopped_.load(std::memory_order_relaxed) == 0 || this_thread().core == this) [[likely]]
     return;
   const int epoch = task->epoch;
   const std::string name = task->name;
-  task->body.reset();
-  release_task(task);
+  discard(task);
   leave_epoch(epoch);
   throw EngineStopped("push: task \"" + name + "\" came after the engine stopped");
 }
 
+void Core::discard(TaskNode* task) noexcept {
+  task->body.reset();
+  task->state.fetch_or(TaskNode::k_started | TaskNode::k_finished, std::memory_order_acq_rel);  // its handle is left
+}
+
 void Core::leave_epoch(int epoch) {
   // Counting and looking for a waiter pairs with announcing the wait and looking at the counts: one of the two sees.
-  counts_[static_cast<std::size_t>(this_shard())].left[static_cast<std::size_t>(epoch)].fetch_add(1);
-  if (drain_waiters_.load() == 0)
+  ThisThread& here = this_thread();
+  counts(here).left[static_cast<std::size_t>(epoch)].add(here.owns_slot());
+  light_fence(drain_waiters_);
+  if (drain_waiters_.load(std::memory_order_relaxed) == 0) [[likely]]
     return;
   // A worker looks again when it runs out of work; until then now and then is enough.
-  ThisThread& here = this_thread();
   if (here.pool == nullptr || ++here.leaves % 64 == 0)
     let_waiters_look();
 }
@@ -63,19 +65,19 @@ bool Core::epoch_empty(std::uint8_t epoch) const noexcept {
   std::uint64_t left = 0;
   std::uint64_t entered = 0;
   for (const CountShard& shard : counts_)
-    left += shard.left[epoch].load();
+    left += shard.left[epoch].get();
   for (const CountShard& shard : counts_)
-    entered += shard.entered[epoch].load();
+    entered += shard.entered[epoch].get();
   return left == entered;
 }
 
 EngineCounters Core::counters() const noexcept {
   EngineCounters sum;
   for (const CountShard& shard : counts_) {
-    sum.pushed += shard.entered[0].load() + shard.entered[1].load();
-    sum.retired += shard.left[0].load() + shard.left[1].load();
-    sum.skipped += shard.skipped.load();
-    sum.failed += shard.failed.load();
+    sum.retired += shard.left[0].get() + shard.left[1].get();
+    sum.pushed += shard.entered[0].get() + shard.entered[1].get();
+    sum.skipped += shard.skipped.get();
+    sum.failed += shard.failed.get();
   }
   sum.stream_waits = gpu() == nullptr ? 0 : gpu()->stream_waits();
   return sum;
@@ -86,6 +88,7 @@ void Core::drain_epoch() {
   epoch_.store(old ^ 1);
   std::unique_lock hold(drained_mutex_);
   drain_waiters_.fetch_add(1);
+  heavy_fence();
   drained_.wait(hold, [&] { return epoch_empty(old); });
   drain_waiters_.fetch_sub(1);
 }
@@ -96,21 +99,20 @@ void Core::refuse_self_wait(Access access) const {
   const ThisThread& here = this_thread();
   if (here.task == nullptr || here.core != this)
     return;
-  for (const AccessNode& held : here.task->accesses) {
+  for (const AccessNode& held : here.task->accesses()) {
     if (held.var != access.var)
       continue;
     if (!held.exclusive() && access.mode == AccessMode::read) {
-      const std::lock_guard hold(access.var->lock);
-      if (access.var->mode == VarMode::reading_open)
+      if (access.var->mode.load() == VarMode::reading_open)
         return;
     }
     throw Deadlock(message(
         "wait: task \"",
         here.task->name,
         "\" pushed at ",
-        here.task->site.file,
+        here.task->file,
         ":",
-        here.task->site.line,
+        here.task->line,
         " waits for a Var that it holds itself"));
   }
 }
@@ -118,10 +120,10 @@ void Core::refuse_self_wait(Access access) const {
 // What conflicts with a running task and has not finished comes after it.
 void Core::refuse_child_wait(const TaskNode& child) const {
   const ThisThread& here = this_thread();
-  if (here.task == nullptr || child.state.load(std::memory_order_acquire) == TaskState::finished)
+  if (here.task == nullptr || child.finished())
     return;
-  for (const AccessNode& held : here.task->accesses) {
-    for (const AccessNode& wanted : child.accesses) {
+  for (const AccessNode& held : here.task->accesses()) {
+    for (const AccessNode& wanted : child.accesses()) {
       require<Deadlock>(held.var != wanted.var || !(held.exclusive() || wanted.exclusive()), [&] {
         return message("wait: task \"", here.task->name, "\" waits for \"", child.name, "\", which waits for it");
       });
@@ -130,18 +132,19 @@ void Core::refuse_child_wait(const TaskNode& child) const {
 }
 
 void Core::block_until(TaskNode* task) {
-  auto finished = [&] { return task->state.load(std::memory_order_acquire) == TaskState::finished; };
-  for (int looks = 0; looks < 256 && !finished(); ++looks)
+  for (int looks = 0; looks < 256 && !task->finished(); ++looks)
     pause_briefly();
-  if (finished())
+  if (task->finished())
     return;
   const ThisThread& here = this_thread();
   const bool in_task = here.core == this && here.task != nullptr && here.task->device.is_cpu();
   if (in_task)
     cpu_->before_block();
-  for (TaskState seen = task->state.load(std::memory_order_acquire); seen != TaskState::finished;
-       seen = task->state.load(std::memory_order_acquire)) {
-    task->state.wait(seen, std::memory_order_acquire);
+  for (;;) {
+    const std::uint32_t seen = task->state.fetch_or(TaskNode::k_waiter, std::memory_order_acq_rel);
+    if ((seen & TaskNode::k_finished) != 0)
+      break;
+    task->state.wait(seen | TaskNode::k_waiter, std::memory_order_acquire);
   }
   if (in_task)
     cpu_->after_block();
@@ -153,16 +156,19 @@ void Core::wait(Access access) {
   refuse_self_wait(access);
   if (access.mode == AccessMode::out)
     access.mode = AccessMode::write;
-  TaskNode* look = make_task({.name = "wait", .access = {access}}, TaskKind::look, Closure(), {});
+  TaskNode* look = make_look(access, TaskKind::look, "wait");
   push(look);
   cpu_->after_push();
   block_until(look);
-  const PositionSet positions = look->positions;
-  const FailureRef failure = look->failure;
-  release_task(look);
-  wait_positions(positions);
-  if (failure != nullptr)
-    rethrow(failure);
+  const TaskResult result = look->result == nullptr ? TaskResult{} : *look->result;
+  drop(look, TaskNode::k_handle);
+  wait_positions(result.positions);
+  if (result.failure != nullptr)
+    rethrow(result.failure);
+}
+
+TaskNode* Core::make_look(Access access, TaskKind kind, const char* name) {
+  return make_task({.name = name, .access = {access}}, kind, Closure(), {});
 }
 
 void Core::wait_positions(const PositionSet& positions) {
@@ -175,13 +181,15 @@ void Core::wait_task(TaskNode* task) {
       this_thread().task != task, [&] { return message("wait: task \"", task->name, "\" waits for itself"); });
   refuse_child_wait(*task);
   block_until(task);
-  wait_positions(task->positions);
+  PositionSet positions;
+  positions.add(task->position);
+  wait_positions(positions);
   rethrow_failure_of(*task);
 }
 
 void Core::rethrow_failure_of(const TaskNode& task) {
-  if (task.failure != nullptr)
-    rethrow(task.failure);
+  if (const FailureRef failure = task.failure())
+    rethrow(failure);
 }
 
 void Core::wait_all() {
@@ -216,11 +224,11 @@ void Core::clear_error(const Var& var) {
     return std::string("clear_error: an empty Var, or one of another engine");
   });
   refuse_self_wait(access);
-  TaskNode* clear = make_task({.name = "clear_error", .access = {access}}, TaskKind::clear, Closure(), {});
+  TaskNode* clear = make_look(access, TaskKind::clear, "clear_error");
   push(clear);
   cpu_->after_push();
   block_until(clear);
-  release_task(clear);
+  drop(clear, TaskNode::k_handle);
 }
 
 // -- The end --
@@ -230,11 +238,12 @@ void Core::stop(bool limited) {
   require<Deadlock>(limited || here.task == nullptr || here.core != this, [&] {
     return message("stop: task \"", here.task->name, "\" would wait for itself");
   });
-  if (stopped_.exchange(true) && !limited)
+  if (stopped_.exchange(1) != 0 && !limited)
     return;
   if (limited) {  // at exit of the process: whoever still runs is left behind after a while
     std::unique_lock hold(drained_mutex_);
     drain_waiters_.fetch_add(1);
+    heavy_fence();
     drained_.wait_for(hold, std::chrono::seconds(5), [&] { return epoch_empty(0) && epoch_empty(1); });
     drain_waiters_.fetch_sub(1);
     return;

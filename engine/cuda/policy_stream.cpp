@@ -76,6 +76,7 @@ void StreamPolicy::submit(TaskNode* task) {
   try {
     stream = &choose(*task, core_.needs(task));
   } catch (...) {  // the device's streams could not be made
+    Core::claim(task);
     FailureRef failure = core_.start(task);
     const bool runs = failure == nullptr;
     if (runs)
@@ -90,6 +91,7 @@ void StreamPolicy::submit(TaskNode* task) {
 }
 
 void StreamPolicy::issue(CudaStream& stream, TaskNode* task) {
+  Core::claim(task);
   FailureRef failure = core_.start(task);
   if (failure != nullptr) {
     task->body.reset();

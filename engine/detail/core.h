@@ -9,14 +9,43 @@
 #include <string>
 #include <vector>
 
+#include <sluice/engine/detail/fence.h>
 #include <sluice/engine/detail/node_pool.h>
 #include <sluice/engine/detail/policy.h>
 #include <sluice/engine/detail/shards.h>
 #include <sluice/engine/detail/stream.h>
 #include <sluice/engine/detail/task_node.h>
+#include <sluice/engine/detail/thread_slot.h>
 #include <sluice/engine/engine.h>
 
 namespace sluice::detail {
+
+class Core;
+
+/// What runs on this thread.
+struct ThisThread {
+  Engine* scope = nullptr;         // innermost EngineScope
+  Core* core = nullptr;            // engine of the running task
+  TaskNode* task = nullptr;        // running task
+  TaskNode* ready_head = nullptr;  // ready tasks put off until the outermost grant on this thread returns
+  TaskNode* ready_tail = nullptr;
+  bool draining = false;
+  int push_depth = 0;
+  bool in_parallel = false;
+  void* pool_worker = nullptr;  // PoolPolicy's record of this thread
+  CpuPolicy* pool = nullptr;    // whose worker it is
+  int leaves = 0;
+  int slot = -1;  // see thread_slot.h
+
+  /// True if nobody else counts in this thread's slot.
+  bool owns_slot() const noexcept { return slot != k_shared_slot; }
+};
+inline thread_local constinit ThisThread this_thread_state;
+inline ThisThread& this_thread() noexcept {
+  if (this_thread_state.slot < 0) [[unlikely]]
+    this_thread_state.slot = take_thread_slot();
+  return this_thread_state;
+}
 
 /// The engine behind its facade. It lives until the facade is gone and the last Var has retired, so that Vars may be
 /// dropped at any time.
@@ -34,14 +63,16 @@ class Core {
   VarCore* new_var(const VarOptions& options);
   /// Drops a handle's count.
   void release_var(VarCore* var) noexcept;
+  void freeze(const Var& var, bool frozen);
 
   // -- The protocol (protocol.cpp) --
-  /// Fills a node from what the user wrote; checks Vars, devices and that the engine takes pushes.
+  /// Fills a node from what the user wrote; checks Vars and devices. It belongs to a handle until that is dropped, and
+  /// to the engine from admit() to its end.
   TaskNode* make_task(const Task& task, TaskKind kind, Closure&& body, SourceLocation site);
-  /// Queues the task in all its Vars at once and starts what is ready. Consumes one reference of the node.
-  void push(TaskNode* task);
-  /// Counts the task among the live ones. Throws EngineStopped (and drops the run reference) if the engine takes none.
+  /// Counts the task among the live ones. Throws EngineStopped (and gives the node back) if the engine takes none.
   void admit(TaskNode* task);
+  /// Queues the task in all its Vars at once and starts what is ready.
+  void push(TaskNode* task);
   /// Ends all accesses, publishes the outcome, starts successors, drops the running reference.
   void finish(TaskNode* task, FailureRef failure, bool ran, Position position);
 
@@ -54,6 +85,8 @@ class Core {
   void run_on_cpu(TaskNode* task, int threads);
   /// Claims the task: null if its body is to run, otherwise why it is skipped. `cancelled` tells the reason.
   FailureRef start(TaskNode* task);
+  /// For whoever takes a task from a ready queue: false if another has taken it (it lay in two queues).
+  static bool claim(TaskNode* task) noexcept;
   /// GPU positions that `task` has to follow.
   PositionSet needs(const TaskNode* task) const;
   std::shared_ptr<FailureRecord> record_of(const TaskNode* task) const;
@@ -66,7 +99,13 @@ class Core {
   void wait_positions(const PositionSet& positions);
   void stop(bool limited);
 
-  static void release_task(TaskNode* task) noexcept;
+  /// Drops what `bit` stands for (k_handle, k_twice), perhaps the last that keeps a finished node.
+  static void drop(TaskNode* task, std::uint32_t bit) noexcept;
+  /// Ends the protocol for a node: finished, and given back unless something still names it.
+  static void close_task(TaskNode* task) noexcept;
+  static void recycle(TaskNode* task) noexcept;
+  /// For a task that was never pushed: its handle alone keeps it.
+  static void discard(TaskNode* task) noexcept;
   bool passed(const PositionSet& positions) const noexcept;
   /// A handle may outlive the engine. A finished CPU task needs it no more; of a GPU task it keeps the core, whose
   /// streams know the task's position.
@@ -77,7 +116,7 @@ class Core {
   }
   static void drop_handle(TaskNode* task) noexcept {
     Core* kept = task->device.is_gpu() ? task->core : nullptr;
-    release_task(task);
+    drop(task, TaskNode::k_handle);
     if (kept != nullptr)
       kept->release();
   }
@@ -101,21 +140,28 @@ class Core {
   EngineCounters counters() const noexcept;
   std::atomic<std::uint64_t> random_seed{0}, random_offset{0};
 
+  /// Ends one granted access.
+  void leave(AccessNode& access);
+  // What the protocol tells (protocol.cpp, var.cpp)
+  void grant(AccessNode& access);
+  void hold(VarCore* var, AccessNode& access) noexcept;
+  void joined(VarCore* var);
+  void idle(VarCore* var);  // with the lock held; gives it up
+
  private:
-  void set_idle(VarCore* var);         // with the lock held; gives it up
   void retire(VarCore* var) noexcept;  // no lock held
-  void advance(VarCore* var);
-  void finish_read(VarCore* var);
-  void grant(AccessNode* access);
-  static bool append(AccessNode* access);
-  void settle(TaskNode* task, AccessNode& access, const FailureRef& failure, bool ran, Position position);
+  void open_gate(VarCore* var);
+  void settle_write(TaskNode* task, AccessNode& access, const FailureRef& failure, bool ran, Position position);
   void process(TaskNode* task);
+  void note_and_finish(TaskNode* task);
   void wait_here(TaskNode* task, const PositionSet& positions);
   void enter_epoch(TaskNode* task);
   void leave_epoch(int epoch);
+  CountShard& counts(const ThisThread& here) noexcept { return counts_[static_cast<std::size_t>(here.slot)]; }
   void drain_epoch();
   bool epoch_empty(std::uint8_t epoch) const noexcept;
   void block_until(TaskNode* task);
+  TaskNode* make_look(Access access, TaskKind kind, const char* name);
   void refuse_self_wait(Access access) const;
   void refuse_child_wait(const TaskNode& child) const;
   void note_failure(FailureRef failure);
@@ -123,7 +169,7 @@ class Core {
   const EngineOptions options_;
   std::atomic<Engine*> facade_;
   std::atomic<int> references_{1};
-  std::atomic<bool> stopped_{false};
+  std::atomic<int> stopped_{0};
   std::atomic<std::uint64_t> next_var_id_{1};
 
   // wait_all: pushes count into the current epoch; a wait flips epochs twice and drains the old one each time.
@@ -147,24 +193,5 @@ class Core {
   std::unique_ptr<GpuPolicy> gpu_owner_;
   std::unique_ptr<CpuPolicy> cpu_;
 };
-
-/// What runs on this thread.
-struct ThisThread {
-  Engine* scope = nullptr;         // innermost EngineScope
-  Core* core = nullptr;            // engine of the running task
-  TaskNode* task = nullptr;        // running task
-  TaskNode* ready_head = nullptr;  // ready tasks put off until the outermost grant on this thread returns
-  TaskNode* ready_tail = nullptr;
-  bool draining = false;
-  int push_depth = 0;
-  bool in_parallel = false;
-  void* pool_worker = nullptr;  // PoolPolicy's record of this thread
-  CpuPolicy* pool = nullptr;    // whose worker it is
-  int leaves = 0;
-};
-inline thread_local ThisThread this_thread_state;
-inline ThisThread& this_thread() noexcept {
-  return this_thread_state;
-}
 
 }  // namespace sluice::detail

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -9,12 +8,14 @@
 
 namespace sluice::detail {
 
-/// Recycled objects of one type for the whole process. Each thread keeps a magazine; full magazines' halves go through
-/// a shared stack, so a thread that only takes and one that only gives meet once in k_batch objects. Memory is never
-/// returned: a late look at a recycled object never meets freed memory. `Next` links objects while they are here.
+/// Recycled objects of one type for the whole process (magazines and a depot: Bonwick and Adams, 2001). Each thread
+/// keeps a magazine; halves of full ones go through the depot, so a thread that only takes and one that only gives
+/// meet once in k_batch objects. Memory is never returned: a late look at a recycled object never meets freed memory.
+/// `Next` links objects while they are here.
 template <class T, T* T::*Next>
 class NodePool {
  public:
+  /// Throws std::bad_alloc.
   static T* take() {
     Magazine& mine = magazine;
     if (mine.head == nullptr) [[unlikely]]
@@ -35,6 +36,13 @@ class NodePool {
       spill(mine);
   }
 
+  /// Objects ever made: what tests bound.
+  static std::size_t made() {
+    Depot& all = depot();
+    const std::lock_guard hold(all.lock);
+    return all.slabs.size() * k_batch;
+  }
+
  private:
   static constexpr int k_batch = 64;
   enum class State : unsigned char { fresh, open, closed };
@@ -47,7 +55,7 @@ class NodePool {
     T* head;
     int count;
   };
-  struct Shared {
+  struct Depot {
     SpinLock lock;
     std::vector<Batch> batches;
     std::vector<std::unique_ptr<T[]>> slabs;
@@ -59,8 +67,8 @@ class NodePool {
     }
   };
 
-  static Shared& shared() {
-    static auto* all = new Shared;  // leaked: threads may outlive static objects
+  static Depot& depot() {
+    static auto* all = new Depot;  // leaked: threads may outlive static objects
     return *all;
   }
 
@@ -74,14 +82,18 @@ class NodePool {
 
   static void refill(Magazine& mine) {
     open(mine);
-    Shared& all = shared();
+    Depot& all = depot();
     const std::lock_guard hold(all.lock);
     if (all.batches.empty()) {
       auto slab = std::make_unique<T[]>(k_batch);
       for (int i = 0; i < k_batch; ++i)
         slab[i].*Next = i + 1 < k_batch ? &slab[i + 1] : nullptr;
-      all.batches.push_back({slab.get(), k_batch});
       all.slabs.push_back(std::move(slab));
+      // Room for one batch a slab and one a thread at its end: giving back never calls the heap.
+      all.batches.reserve(2 * all.slabs.size() + 64);
+      mine.head = all.slabs.back().get();
+      mine.count = k_batch;
+      return;
     }
     mine.head = all.batches.back().head;
     mine.count = all.batches.back().count;
@@ -100,12 +112,12 @@ class NodePool {
     mine.head = last->*Next;
     mine.count -= given;
     last->*Next = nullptr;
-    Shared& all = shared();
+    Depot& all = depot();
     const std::lock_guard hold(all.lock);
     all.batches.push_back({first, given});
   }
 
-  static inline thread_local Magazine magazine;
+  static inline thread_local constinit Magazine magazine;
 };
 
 }  // namespace sluice::detail

@@ -4,20 +4,42 @@
 #include <atomic>
 #include <cstdint>
 
+#include <sluice/engine/detail/fence.h>
+#include <sluice/engine/detail/thread_slot.h>
+
 namespace sluice::detail {
 
-inline constexpr int k_shards = 32;
+/// A number that grows. In a slot that one thread owns it is stored, not added to: no locked instruction.
+class Count {
+ public:
+  void add(bool owned, std::uint64_t by = 1) noexcept {
+#if defined(__SANITIZE_THREAD__)
+    owned = false;
+#endif
+    if (owned) [[likely]] {
+      value_.store(value_.load(std::memory_order_relaxed) + by, std::memory_order_release);
+    } else {
+      value_.fetch_add(by, std::memory_order_seq_cst);
+    }
+  }
+  std::uint64_t get() const noexcept {
+    return value_.load(std::memory_order_seq_cst);
+  }
+  std::atomic<std::uint64_t>& word() noexcept {
+    return value_;
+  }
 
-/// A number in [0, k_shards) that seldom is another running thread's.
-int this_shard() noexcept;
-
-/// What an engine counts, spread over cache lines so that threads do not meet. Counts only grow.
-struct alignas(64) CountShard {
-  std::array<std::atomic<std::uint64_t>, 2> entered{};  // tasks pushed, by epoch
-  std::array<std::atomic<std::uint64_t>, 2> left{};     // tasks finished, by epoch
-  std::atomic<std::uint64_t> skipped{0};
-  std::atomic<std::uint64_t> failed{0};
+ private:
+  std::atomic<std::uint64_t> value_{0};
 };
-using Counts = std::array<CountShard, k_shards>;
+
+/// What an engine counts, one line a thread slot. Counts only grow.
+struct alignas(64) CountShard {
+  std::array<Count, 2> entered;  // tasks pushed, by epoch
+  std::array<Count, 2> left;     // tasks finished, by epoch
+  Count skipped;
+  Count failed;
+};
+using Counts = std::array<CountShard, k_slots>;
 
 }  // namespace sluice::detail

@@ -11,15 +11,6 @@ inline void pause_briefly() noexcept {
 #endif
 }
 
-/// Orders what was published before with what is looked at after, against a thread that does the reverse.
-inline void full_fence([[maybe_unused]] std::atomic<int>& looked_at) noexcept {
-#if defined(__SANITIZE_THREAD__)
-  looked_at.fetch_add(0, std::memory_order_seq_cst);  // the sanitizer does not know fences
-#else
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-#endif
-}
-
 /// A lock of one byte for a few instructions of work; never held over user code or a CUDA call. After 64 failed
 /// looks it yields, so that a holder that lost its core gets it back.
 class SpinLock {

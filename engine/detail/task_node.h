@@ -2,8 +2,9 @@
 
 #include <atomic>
 #include <cstdint>
-
-#include <boost/container/small_vector.hpp>
+#include <memory>
+#include <span>
+#include <stop_token>
 
 #include <sluice/engine/closure.h>
 #include <sluice/engine/detail/failure.h>
@@ -13,36 +14,79 @@
 
 namespace sluice::detail {
 
-enum class TaskState : std::uint32_t { queued, started, cancelled, finished };
-
-/// body: a user's task. look: no body; notes the error and the positions of its Var for a waiting host thread.
+/// body: a user's task. look: no body; notes the error and the positions of its Var for whoever waits.
 /// clear: makes its Vars clean.
 enum class TaskKind : std::uint8_t { body, look, clear };
 
-/// A pushed task from push to retirement, and as long as a handle names it.
-struct TaskNode {
+/// What a task leaves to those who wait for it, where there is something to leave.
+struct TaskResult {
+  FailureRef failure;
+  PositionSet positions;
+};
+
+/// A pushed task from push to retirement, and as long as a handle names it. Five cache lines with up to four Vars and
+/// a body of up to 64 bytes, which holds for nearly all tasks.
+struct alignas(64) TaskNode {
+  static constexpr int k_inline_accesses = 4;
+
+  // Bits of `state`; above them the generation, which tells the tasks that use this node one after the other apart.
+  static constexpr std::uint32_t k_started = 1;    // somebody has taken it to run or to skip it
+  static constexpr std::uint32_t k_cancelled = 2;  // before it started
+  static constexpr std::uint32_t k_finished = 4;
+  static constexpr std::uint32_t k_handle = 8;   // a handle names it
+  static constexpr std::uint32_t k_waiter = 16;  // a thread sleeps on `state`
+  static constexpr std::uint32_t k_twice = 32;   // lies in a second queue too, because it became more urgent
+  static constexpr std::uint32_t k_stop = 64;    // asked to stop while it runs
+  static constexpr int k_generation_shift = 8;
+
+  std::atomic<std::uint32_t> state{0};
   std::atomic<int> waiting{0};  // accesses not granted yet, plus one while pushing
-  std::atomic<int> references{1};
-  std::atomic<TaskState> state{TaskState::queued};
+  TaskNode* next = nullptr;     // in a ready queue, a stream's list or the free list
+  Core* core = nullptr;
+  const char* name = "";
+  const char* file = "";
+  int line = 0;
+  Device device;
+  std::uint16_t access_count = 0;
+  std::uint16_t access_room = 0;  // of the block
+  std::uint16_t threads = 1;
   TaskKind kind = TaskKind::body;
-  Priority priority = Priority::normal;
+  std::atomic<Priority> priority{Priority::normal};
   OnFailedInput on_failed_input = OnFailedInput::skip;
   StreamKind stream = StreamKind::compute;
   bool legacy_stream = false;
   std::uint8_t epoch = 0;
-  int threads = 1;
-  Device device;
-  Core* core = nullptr;
-  TaskNode* next = nullptr;  // in a ready queue, a stream's list or the free list
-  const char* name = "";
-  SourceLocation site;
-  std::uint64_t push_number = 0;
-  boost::container::small_vector<AccessNode, 4> accesses;
-  Closure body;
+  std::atomic<bool> submitted{false};  // lies ready in a queue of the CPU policy
+  std::uint8_t era = 0;                // of the engine, which a fork moves on
 
-  // Results, written before `state` becomes finished.
-  FailureRef failure;
-  PositionSet positions;  // GPU work that a waiting host thread must still wait for
+  alignas(64) std::uint64_t push_number = 0;
+  AccessNode* access_block = nullptr;  // null: they are in place
+  std::unique_ptr<TaskResult> result;
+  TaskNode* next_boosted = nullptr;
+  Position position;
+  std::stop_token stop;
+  void* trace = nullptr;
+  void* spare = nullptr;
+
+  Closure body;
+  AccessNode accesses_in_place[k_inline_accesses];
+
+  std::span<AccessNode> accesses() noexcept {
+    return {access_block == nullptr ? accesses_in_place : access_block, access_count};
+  }
+  std::span<const AccessNode> accesses() const noexcept {
+    return {access_block == nullptr ? accesses_in_place : access_block, access_count};
+  }
+  SourceLocation site() const noexcept { return {file, line}; }
+  bool finished() const noexcept { return (state.load(std::memory_order_acquire) & k_finished) != 0; }
+  FailureRef failure() const noexcept { return result == nullptr ? nullptr : result->failure; }
+  TaskResult& need_result() {
+    if (result == nullptr)
+      result = std::make_unique<TaskResult>();
+    return *result;
+  }
+  static std::uint32_t generation(std::uint32_t state) noexcept { return state >> k_generation_shift; }
 };
+static_assert(sizeof(TaskNode) <= 320);
 
 }  // namespace sluice::detail

@@ -2,9 +2,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include <sluice/engine/detail/failure.h>
+#include <sluice/engine/detail/read_gate.h>
 #include <sluice/engine/detail/spin_lock.h>
+#include <sluice/engine/detail/var_protocol.h>
 #include <sluice/engine/task.h>
 #include <sluice/engine/var.h>
 
@@ -12,49 +15,63 @@ namespace sluice::detail {
 
 class Core;
 struct TaskNode;
-struct VarCore;
 
-/// One access of one task, queued in its Var until it is granted.
-struct AccessNode {
+/// One access of one task, queued in its Var until it is granted. The low bits of the task's address, which is a
+/// multiple of 64, hold what else there is to say.
+class AccessNode {
+ public:
   VarCore* var = nullptr;
   AccessNode* next = nullptr;
-  TaskNode* task = nullptr;
-  AccessMode mode = AccessMode::read;
 
-  bool exclusive() const noexcept { return mode != AccessMode::read; }
+  void set(VarCore* of_var, TaskNode* task, AccessMode mode) noexcept {
+    var = of_var;
+    bits_ = reinterpret_cast<std::uintptr_t>(task) | static_cast<std::uintptr_t>(mode);
+  }
+  TaskNode* task() const noexcept { return reinterpret_cast<TaskNode*>(bits_ & ~k_flags); }
+  AccessMode mode() const noexcept { return static_cast<AccessMode>(bits_ & k_mode); }
+  void set_mode(AccessMode mode) noexcept { bits_ = (bits_ & ~k_mode) | static_cast<std::uintptr_t>(mode); }
+  bool exclusive() const noexcept { return mode() != AccessMode::read; }
+  /// Granted by the Var's read gate.
+  bool gated() const noexcept { return (bits_ & k_gated) != 0; }
+  void set_gated(bool gated) noexcept { bits_ = gated ? bits_ | k_gated : bits_ & ~k_gated; }
+
+ private:
+  static constexpr std::uintptr_t k_flags = 63, k_mode = 3, k_gated = 4;
+  std::uintptr_t bits_ = 0;
 };
 
-/// How a Var stands; changed under its lock only.
-enum class VarMode : std::uint8_t {
-  idle,            // nothing granted, nothing queued
-  reading_open,    // readers active, nothing queued: a further read joins
-  reading_closed,  // readers active, something queued: everything queues
-  writing,         // a writer, or a thread that holds the right to advance
-};
-
-/// The two-list protocol. Pushers append to the inbox under the lock; whoever holds the right to advance owns `run`,
-/// a private list that it fills from the inbox. A node is in no list once it was granted.
-struct VarCore {
+/// What stands behind a Var. The first line is all that tasks touch that wait for nobody.
+struct alignas(64) VarCore {
   SpinLock lock;
-  VarMode mode = VarMode::idle;
+  std::atomic<VarMode> mode{VarMode::idle};
+  std::atomic<bool> gate_open{false};
   bool orphan = false;  // no handle is left: whoever makes it idle retires it
+  std::atomic<int> readers{0};
   AccessNode* inbox_head = nullptr;
   AccessNode* inbox_tail = nullptr;
-  std::atomic<int> readers{0};
-
   // Owned by the holder of the right to advance (a granted writer has it); read by granted readers.
   AccessNode* run = nullptr;
-  Poison poison;
+  std::unique_ptr<Poison> poison;
   Position written_at;
-  PositionSet read_at;  // merged under the lock by readers that finish
-
   std::atomic<std::uint64_t> version{0};
-  std::atomic<int> handles{1};
+  /// The writer that holds the Var, with a tag of its generation: whom an urgent task behind it makes urgent.
+  std::atomic<std::uint64_t> holder{0};
+
+  alignas(64) Core* core = nullptr;
+  ReadGate<std::atomic<std::uint64_t>>* gate = nullptr;
   std::uint64_t id = 0;
-  Core* core = nullptr;
-  Device home;
   RetireHook* on_retire = nullptr;
   VarCore* next_free = nullptr;
+  std::atomic<int> handles{1};
+  Device home;
+  std::atomic<bool> frozen{false};
+  std::atomic<std::uint8_t> urgency{255};  // the most urgent class that waits here; under the lock
+  std::uint16_t reads_in_a_row = 0;        // under the lock
+
+  PositionSet read_at;  // merged under the lock by readers that finish
+
+  bool poisoned() const noexcept { return poison != nullptr && poison->holds(); }
 };
+static_assert(sizeof(VarCore) <= 192);
 
 }  // namespace sluice::detail

@@ -1,0 +1,47 @@
+#include <mutex>
+
+#include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/thread_slot.h>
+
+namespace sluice::detail {
+
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  bool taken[k_slots] = {};
+};
+
+Registry& registry() {
+  static auto* all = new Registry;  // leaked: threads may outlive static objects
+  return *all;
+}
+
+struct Lease {
+  int slot = k_shared_slot;
+  ~Lease() {
+    this_thread().slot = k_shared_slot;  // for what other thread-local objects still do
+    if (slot == k_shared_slot)
+      return;
+    const std::lock_guard hold(registry().mutex);
+    registry().taken[slot] = false;
+  }
+};
+
+}  // namespace
+
+int take_thread_slot() noexcept {
+  static thread_local Lease lease;
+  Registry& all = registry();
+  const std::lock_guard hold(all.mutex);
+  for (int slot = 0; slot < k_shared_slot; ++slot) {
+    if (all.taken[slot])
+      continue;
+    all.taken[slot] = true;
+    lease.slot = slot;
+    break;
+  }
+  return lease.slot;
+}
+
+}  // namespace sluice::detail
