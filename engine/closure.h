@@ -68,9 +68,12 @@ class Closure {
     void (*call)(void*, Queue);
     void (*move)(void* to, void* from) noexcept;  // null: copying the bytes does it
     void (*destroy)(void*) noexcept;              // null: nothing to do
+    bool small;                                   // the first 16 bytes hold it
   };
   void take_bytes(Closure& other) noexcept {
-    if (table_->move == nullptr) {
+    if (table_->small) {
+      std::memcpy(bytes_, other.bytes_, 16);
+    } else if (table_->move == nullptr) {
       std::memcpy(bytes_, other.bytes_, k_inline_bytes);
     } else {
       table_->move(bytes_, other.bytes_);
@@ -100,7 +103,8 @@ class Closure {
   static constexpr Table inline_table = {
       [](void* self, Queue queue) { invoke(*static_cast<Body*>(self), queue); },
       std::is_trivially_copyable_v<Body> ? nullptr : &move_inline<Body>,
-      std::is_trivially_destructible_v<Body> ? nullptr : &destroy_inline<Body>};
+      std::is_trivially_destructible_v<Body> ? nullptr : &destroy_inline<Body>,
+      sizeof(Body) <= 16 && std::is_trivially_copyable_v<Body>};
   template <class Body>
   static constexpr Table block_table = {
       [](void* self, Queue queue) { invoke(**static_cast<Body**>(self), queue); },
@@ -109,7 +113,8 @@ class Closure {
         Body* body = *static_cast<Body**>(self);
         body->~Body();
         detail::give_block(body, sizeof(Body));
-      }};
+      },
+      true};
 
   const Table* table_ = nullptr;
   alignas(std::max_align_t) std::byte bytes_[k_inline_bytes];

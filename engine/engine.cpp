@@ -219,6 +219,12 @@ void* Engine::extension_at(int id, std::shared_ptr<void> (*make)(Engine&)) {
   return core_->extension_at(id, *this, make);
 }
 
+AttachScope::AttachScope(Engine& engine) : engine_(engine.core().cpu().attach() ? &engine : nullptr) {}
+AttachScope::~AttachScope() {
+  if (engine_ != nullptr)
+    engine_->core().cpu().detach();
+}
+
 EngineScope::EngineScope(Engine& engine) noexcept : before_(std::exchange(detail::this_thread().scope, &engine)) {}
 EngineScope::~EngineScope() {
   detail::this_thread().scope = before_;

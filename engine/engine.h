@@ -164,6 +164,20 @@ class SLUICE_API Engine {
   detail::Core* core_;
 };
 
+/// While it lives, the calling thread works for `engine`: when it waits outside tasks, and when it has pushed 256 tasks
+/// that nobody has begun, it runs ready CPU tasks. No other thread of the user's ever runs tasks inside push. Do not
+/// push while holding a lock that tasks take. One engine at a time; does nothing under the serial policy.
+class SLUICE_API AttachScope {
+ public:
+  explicit AttachScope(Engine& engine);
+  AttachScope(const AttachScope&) = delete;
+  AttachScope& operator=(const AttachScope&) = delete;
+  ~AttachScope();
+
+ private:
+  Engine* engine_ = nullptr;
+};
+
 /// Makes `engine` the current engine of this thread while it lives.
 class SLUICE_API EngineScope {
  public:

@@ -11,6 +11,8 @@ namespace sluice::detail {
 namespace {
 
 constexpr auto k_rest_limit = std::chrono::milliseconds(1);
+constexpr std::uint64_t k_long_task = 600;  // clock ticks: about what it costs to run a task away from its data
+constexpr int k_attached_backlog = 128;     // what an attached thread leaves in its ring when that was full
 
 }  // namespace
 
@@ -21,6 +23,8 @@ PoolPolicy::PoolPolicy(Core& core, int workers, std::string thread_name)
 
 PoolPolicy::~PoolPolicy() {
   stop();
+  for (auto& lane : outside_)
+    delete lane.load();
 }
 
 void PoolPolicy::stop() {
@@ -67,24 +71,59 @@ TaskNode* PoolPolicy::take_from(List& list) {
 }
 
 void PoolPolicy::submit(TaskNode* task) {
-  Worker* me = task->priority.load(std::memory_order_relaxed) == Priority::normal ? mine() : nullptr;
+  task->submitted.store(true, std::memory_order_release);
+  const Priority priority = task->priority.load(std::memory_order_relaxed);
+  if (priority != Priority::normal) {
+    append(lists_[static_cast<std::size_t>(priority)], task);
+    return announce(nullptr);
+  }
   const ThisThread& here = this_thread();
-  if (me != nullptr && me->next == nullptr && here.task == nullptr && !here.in_parallel) {
+  Worker* me = here.pool == this ? static_cast<Worker*>(here.pool_worker) : nullptr;
+  if (me != nullptr && me->next == nullptr && me->running && here.task == nullptr && !here.in_parallel) {
     me->next = task;  // this worker has just finished a task and comes to it at once: nobody need be told
     return;
   }
-  if (me == nullptr || !me->ring.append(task))
-    append(lists_[static_cast<std::size_t>(task->priority.load(std::memory_order_relaxed))], task);
-  announce();
+  Lane* lane = me != nullptr ? me->lane : outside_lane();
+  if (lane != nullptr && lane->ring.append(task))
+    return announce(lane);
+  append(lists_[static_cast<std::size_t>(Priority::normal)], task);
+  announce(nullptr);
+}
+
+// A thread that is none of ours and has a slot for itself owns a lane in every pool that it pushes to.
+PoolPolicy::Lane* PoolPolicy::outside_lane() noexcept {
+  const ThisThread& here = this_thread();
+  if (!here.owns_slot())
+    return nullptr;
+  auto& place = outside_[static_cast<std::size_t>(here.slot)];
+  Lane* lane = place.load(std::memory_order_acquire);
+  if (lane != nullptr) [[likely]]
+    return lane;
+  lane = new (std::nothrow) Lane;
+  place.store(lane, std::memory_order_release);
+  int count = outside_count_.load();
+  while (count <= here.slot && !outside_count_.compare_exchange_weak(count, here.slot + 1)) {
+  }
+  return lane;
 }
 
 // A searcher will find the work, and wakes another when it does; only when nobody searches is a sleeper woken here.
-void PoolPolicy::announce() {
+void PoolPolicy::announce(const Lane* lane) {
   light_fence(sleepers_);
-  if (sleepers_.load(std::memory_order_relaxed) == 0 || searching_.load(std::memory_order_relaxed) > 0)
+  if (sleepers_.load(std::memory_order_relaxed) == 0 || searching_.load(std::memory_order_relaxed) > 0) [[likely]]
+    return;
+  // Waking takes microseconds, and tasks of a few hundred nanoseconds are best left to the thread that has them in
+  // its cache, as long as somebody looks now and then whether it still runs them.
+  const bool cared_for = lane != nullptr && lane->owner_runs.load(std::memory_order_relaxed);
+  if ((cared_for || running_.load(std::memory_order_relaxed) > 0) && watched_.load(std::memory_order_relaxed) &&
+      !long_tasks())
     return;
   const std::lock_guard hold(mutex_);
   wake(1);
+}
+
+bool PoolPolicy::long_tasks() const noexcept {
+  return pace_.load(std::memory_order_relaxed) >= k_long_task;
 }
 
 void PoolPolicy::wake(int count) {
@@ -103,6 +142,9 @@ void PoolPolicy::wake(int count) {
     worker->random = static_cast<std::uint64_t>(index) * 7919 + 1;
     worker->searching = true;
     worker->index = index;
+    worker->own_lane = std::make_unique<Lane>();
+    worker->lane = worker->own_lane.get();
+    worker->lane->owner_runs.store(true);
     Worker& made = *worker;
     all_[static_cast<std::size_t>(index)] = std::move(worker);
     try {
@@ -160,6 +202,8 @@ int PoolPolicy::reserve_team(int threads) {
 // -- Blocking bodies --
 
 void PoolPolicy::before_block() {
+  if (const Worker* me = mine(); me != nullptr && me->attached)
+    return;  // holds no permit
   const std::lock_guard hold(mutex_);
   ++blocked_;
   sleepers_.fetch_add(1);  // a replacement may be made
@@ -170,6 +214,8 @@ void PoolPolicy::before_block() {
 }
 
 void PoolPolicy::after_block() {
+  if (const Worker* me = mine(); me != nullptr && me->attached)
+    return;
   std::unique_lock hold(mutex_);
   ++resting_waiters_;
   ++resuming_;
@@ -181,6 +227,60 @@ void PoolPolicy::after_block() {
   --blocked_;
   sleepers_.fetch_sub(1);
   ++running_;
+}
+
+// -- Attached threads --
+
+bool PoolPolicy::attach() {
+  ThisThread& here = this_thread();
+  Lane* lane = here.pool == nullptr ? outside_lane() : nullptr;
+  if (lane == nullptr)
+    return false;
+  auto* me = new Worker;
+  me->lane = lane;
+  lane->owner_runs.store(true);
+  me->attached = true;
+  me->random = static_cast<std::uint64_t>(here.slot) * 104729 + 1;
+  here.pool = this;
+  here.pool_worker = me;
+  return true;
+}
+
+void PoolPolicy::detach() {
+  ThisThread& here = this_thread();
+  auto* me = static_cast<Worker*>(here.pool_worker);
+  me->lane->owner_runs.store(false);
+  delete me;
+  here.pool = nullptr;
+  here.pool_worker = nullptr;
+}
+
+void PoolPolicy::after_push() {
+  const ThisThread& here = this_thread();
+  if (here.pool != this || here.task != nullptr)
+    return;
+  Worker& me = *static_cast<Worker*>(here.pool_worker);
+  if (me.attached && me.lane->ring.full())
+    help(static_cast<int>(Ring::k_size) - k_attached_backlog);
+}
+
+int PoolPolicy::help(int limit) {
+  Worker* me = mine();
+  if (me == nullptr || !me->attached)
+    return 0;
+  int done = 0;
+  for (; done < limit; ++done) {
+    TaskNode* task = pick(*me);
+    if (task == nullptr)
+      break;
+    run_for(*me, task);
+  }
+  if (TaskNode* left = std::exchange(me->next, nullptr)) {
+    if (!me->lane->ring.append(left))
+      append(lists_[static_cast<std::size_t>(Priority::normal)], left);
+    announce(me->lane);
+  }
+  return done;
 }
 
 // -- parallel_for --

@@ -1,17 +1,19 @@
+#include <mutex>
+
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/policy_serial.h>
 
 namespace sluice::detail {
 
 void SerialPolicy::submit(TaskNode* task) {
-  const std::lock_guard hold(mutex_);
+  const std::lock_guard hold(lock_);
   task->next = nullptr;
   (tail_ == nullptr ? head_ : tail_->next) = task;
   tail_ = task;
 }
 
 TaskNode* SerialPolicy::take() {
-  const std::lock_guard hold(mutex_);
+  const std::lock_guard hold(lock_);
   TaskNode* task = head_;
   if (task != nullptr)
     head_ = task->next;
@@ -33,13 +35,13 @@ void SerialPolicy::after_push() {
     return;  // inside a task: the outermost push drains
   for (;;) {
     {
-      const std::lock_guard hold(mutex_);
+      const std::lock_guard hold(lock_);
       if (draining_ || head_ == nullptr)
         return;
       draining_ = true;
     }
     drain();
-    const std::lock_guard hold(mutex_);
+    const std::lock_guard hold(lock_);
     draining_ = false;
   }
 }

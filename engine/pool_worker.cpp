@@ -1,7 +1,9 @@
 // A worker of the pool: where it looks for tasks, in which order, and when it parks.
 #include <algorithm>
+#include <chrono>
 #include <pthread.h>
 
+#include <sluice/engine/detail/clock.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/policy_pool.h>
 
@@ -12,6 +14,10 @@ constexpr int k_search_rounds = 400;         // some 20 to 50 us: waking a parke
 constexpr std::uint64_t k_ageing_pick = 64;  // every so many picks the lowest class comes first
 constexpr int k_next_limit = 16;             // run-next picks in a row, so that the ring is not starved
 constexpr int k_batch = 32;
+constexpr std::uint64_t k_sample = 8;       // every so many bodies are timed
+constexpr std::uint64_t k_overhead = 3000;  // clock ticks of a task without its body, at most
+constexpr std::uint64_t k_stuck = 60000;    // clock ticks, 20 to 30 us
+constexpr auto k_watch = std::chrono::milliseconds(1);
 constexpr std::size_t k_normal = static_cast<std::size_t>(Priority::normal);
 }  // namespace
 
@@ -24,8 +30,11 @@ void PoolPolicy::live(Worker& me) {
   for (;;) {
     hold.unlock();
     work(me);
+    sleepers_.fetch_add(1);
+    heavy_fence();
     hold.lock();
-    --running_;
+    if (--running_ == 0)
+      pace_.store(k_pace_unknown, std::memory_order_relaxed);
     if (resting_waiters_ > 0)
       rested_.notify_all();
     if (stopping_)
@@ -39,16 +48,19 @@ void PoolPolicy::live(Worker& me) {
 
 // Returns with a permit free to take, or when the pool stops.
 void PoolPolicy::park(std::unique_lock<std::mutex>& hold, Worker& me) {
-  sleepers_.fetch_add(1);
-  heavy_fence();
   for (;;) {
-    // Announced first, looked second: a submit that saw no sleeper has its task seen here.
-    if (stopping_ || (may_run() && (work_in_sight() || me.searching)))
+    // Announced first (by the caller), looked second: a submit that saw no sleeper has its task seen here.
+    if (stopping_ || (may_run() && (work_in_sight() || job_in_sight() || me.searching)))
       break;
     if (std::exchange(me.searching, false))
       searching_.fetch_sub(1);
     ++parked_;
-    wake_.wait(hold);
+    if ((running_ > 0 || anything_left()) && !watched_.exchange(true)) {
+      wake_.wait_for(hold, k_watch);
+      watched_.store(false);
+    } else {
+      wake_.wait(hold);
+    }
     --parked_;
     if (wake_tokens_ > 0) {
       --wake_tokens_;
@@ -56,6 +68,8 @@ void PoolPolicy::park(std::unique_lock<std::mutex>& hold, Worker& me) {
     }
   }
   sleepers_.fetch_sub(1);
+  if (!std::exchange(me.searching, true))
+    searching_.fetch_add(1);
 }
 
 void PoolPolicy::work(Worker& me) {
@@ -65,11 +79,45 @@ void PoolPolicy::work(Worker& me) {
     if (TaskNode* task = pick(me)) {
       if (me.searching)
         stop_searching(me, true);
-      run(task);
-    } else if (!help(me) && !search(me)) {
-      return;
+      if (me.picks - me.batch_picks >= k_batch || me.batch_began == 0)
+        end_batch(me);
+      run_for(me, task);
+      continue;
     }
+    me.batch_began = 0;
+    if (!help_job(me) && !search(me))
+      return;
   }
+}
+
+void PoolPolicy::run_for(Worker& me, TaskNode* task) {
+  ThisThread& here = this_thread();
+  here.body_ticks = me.picks % k_sample == 0 ? 1 : 0;
+  me.running = true;
+  run(task);
+  me.running = false;
+  if (here.body_ticks > 1)
+    take_pace(here.body_ticks);
+}
+
+// How long bodies are lately. A longer one counts at once, a shorter one by and by.
+void PoolPolicy::take_pace(std::uint64_t ticks) noexcept {
+  const std::uint64_t before = pace_.load(std::memory_order_relaxed);
+  const std::uint64_t after = before == k_pace_unknown ? ticks : std::max(ticks, before - before / 8);
+  if (after != before)
+    pace_.store(after, std::memory_order_relaxed);
+}
+
+// Over a batch, so that no long body escapes: what is beyond the cost of a task's own way through the engine.
+void PoolPolicy::end_batch(Worker& me) {
+  const std::uint64_t now = clock_ticks();
+  if (me.batch_began != 0) {
+    const std::uint64_t each = (now - me.batch_began) / std::max<std::uint64_t>(1, me.picks - me.batch_picks);
+    if (each > k_overhead)
+      take_pace(each - k_overhead);
+  }
+  me.batch_began = now;
+  me.batch_picks = me.picks;
 }
 
 // The last searcher to find work wakes the next one: there may be more where this came from.
@@ -78,9 +126,11 @@ void PoolPolicy::stop_searching(Worker& me, bool found) {
   const bool last = searching_.fetch_sub(1) == 1;
   if (!found || !last || sleepers_.load() == 0)
     return;
+  // Work that is left wants another worker; short tasks at least one that watches.
+  if (!anything_left() || (watched_.load(std::memory_order_relaxed) && !long_tasks()))
+    return;
   const std::lock_guard hold(mutex_);
-  if (work_in_sight())
-    wake(1);
+  wake(1);
 }
 
 TaskNode* PoolPolicy::pick(Worker& me) {
@@ -92,17 +142,26 @@ TaskNode* PoolPolicy::pick(Worker& me) {
     if (TaskNode* task = take_from(lists_[static_cast<std::size_t>(above)]))
       return task;
   }
-  if (me.next != nullptr && (++me.next_in_a_row < k_next_limit || me.ring.size() == 0))
+  if (me.next != nullptr && (++me.next_in_a_row < k_next_limit || me.lane->ring.size() == 0))
     return std::exchange(me.next, nullptr);
   me.next_in_a_row = 0;
-  if (TaskNode* task = me.ring.take())
+  if (TaskNode* task = me.lane->ring.take()) {
+    for (std::uint64_t ahead = 0; ahead < 2; ++ahead) {  // pushed elsewhere, perhaps: fetched while this one runs
+      if (const char* later = reinterpret_cast<const char*>(me.lane->ring.peek(ahead))) {
+        for (int line = 0; line < 3; ++line)
+          __builtin_prefetch(later + 64 * line, 1);
+      }
+    }
     return task;
+  }
   if (me.next != nullptr)
     return std::exchange(me.next, nullptr);
-  if (TaskNode* task = take_shared(me))
-    return task;
-  if (TaskNode* task = steal(me))
-    return task;
+  // Turn and turn about, so that neither starves: what did not fit into a ring, and rings.
+  const bool list_first = (me.picks & 1) != 0;
+  for (const bool from_list : {list_first, !list_first}) {
+    if (TaskNode* task = from_list ? take_shared(me) : steal(me))
+      return task;
+  }
   return take_from(lists_[static_cast<std::size_t>(Priority::background)]);
 }
 
@@ -140,32 +199,69 @@ TaskNode* PoolPolicy::take_shared(Worker& me) {
   }
   while (rest != nullptr) {
     TaskNode* next = rest->next;
-    me.ring.append(rest);  // the ring is empty here, and longer than a batch
+    me.lane->ring.append(rest);  // the ring is empty here, and longer than a batch
     rest = next;
   }
   return first;
 }
 
+template <class Visit>
+bool PoolPolicy::any_lane(Visit visit) const {
+  for (int i = 0; i < threads(); ++i) {
+    if (visit(*all_[static_cast<std::size_t>(i)]->lane))
+      return true;
+  }
+  for (int i = 0; i < outside_count_.load(std::memory_order_acquire); ++i) {
+    Lane* lane = outside_[static_cast<std::size_t>(i)].load(std::memory_order_acquire);
+    if (lane != nullptr && visit(*lane))
+      return true;
+  }
+  return false;
+}
+
 TaskNode* PoolPolicy::steal(Worker& me) {
-  const int count = threads();
+  const int workers = threads();
+  const int count = workers + outside_count_.load(std::memory_order_acquire);
   me.random = me.random * 6364136223846793005ull + 1442695040888963407ull;
   const int start = static_cast<int>((me.random >> 33) % static_cast<std::uint64_t>(std::max(count, 1)));
   for (int i = 0; i < count; ++i) {
-    Worker& victim = *all_[static_cast<std::size_t>((start + i) % count)];
-    if (&victim == &me)
+    const int at = (start + i) % count;
+    Lane* victim = at < workers ? all_[static_cast<std::size_t>(at)]->lane
+                                : outside_[static_cast<std::size_t>(at - workers)].load(std::memory_order_acquire);
+    if (victim == nullptr || victim == me.lane)
       continue;
-    TaskNode* stolen[k_batch];
-    const int got = victim.ring.steal(stolen, k_batch);
-    if (got == 0)
-      continue;
-    for (int k = 1; k < got; ++k)
-      me.ring.append(stolen[k]);
-    return stolen[0];
+    if (TaskNode* task = steal_from(me, *victim))
+      return task;
   }
   return nullptr;
 }
 
-bool PoolPolicy::help(Worker& me) {
+// One to run, the rest for the own ring, which is empty.
+TaskNode* PoolPolicy::steal_from(Worker& me, Lane& victim) {
+  if (!worth_stealing(victim))
+    return nullptr;
+  TaskNode* stolen[k_batch];
+  const int got = victim.ring.steal(stolen, k_batch);
+  for (int i = 1; i < got; ++i)
+    me.lane->ring.append(stolen[i]);
+  return got == 0 ? nullptr : stolen[0];
+}
+
+// Short tasks stay with a thread that runs them itself, unless it has not come to any for a while.
+bool PoolPolicy::worth_stealing(Lane& victim) const noexcept {
+  if (victim.ring.size() == 0)
+    return false;
+  if (!victim.owner_runs.load(std::memory_order_relaxed) || long_tasks())
+    return true;
+  const std::uint64_t head = victim.ring.head();
+  const std::uint64_t now = clock_ticks();
+  if (victim.seen_head.exchange(head, std::memory_order_relaxed) == head)
+    return now - victim.seen_at.load(std::memory_order_relaxed) > k_stuck;
+  victim.seen_at.store(now, std::memory_order_relaxed);
+  return false;
+}
+
+bool PoolPolicy::help_job(Worker& me) {
   if (job_count_.load(std::memory_order_acquire) == 0)
     return false;
   std::unique_lock hold(mutex_);
@@ -185,15 +281,24 @@ bool PoolPolicy::help(Worker& me) {
   return true;
 }
 
-bool PoolPolicy::work_in_sight() const noexcept {
+bool PoolPolicy::anything_left() const noexcept {
   for (const List& list : lists_) {
     if (list.size.load(std::memory_order_acquire) > 0)
       return true;
   }
-  for (int i = 0; i < threads(); ++i) {
-    if (all_[static_cast<std::size_t>(i)]->ring.size() > 0)
+  return any_lane([](const Lane& lane) { return lane.ring.size() > 0; });
+}
+
+// Whether a worker that looks would take something.
+bool PoolPolicy::work_in_sight() noexcept {
+  for (const List& list : lists_) {
+    if (list.size.load(std::memory_order_acquire) > 0)
       return true;
   }
+  return any_lane([&](Lane& lane) { return worth_stealing(lane); });
+}
+
+bool PoolPolicy::job_in_sight() const noexcept {
   for (const Job* job = jobs_; job != nullptr && job_count_.load() > 0; job = job->next_job) {
     if (job->helpers < job->wanted && !job->finished())
       return true;
@@ -213,14 +318,8 @@ bool PoolPolicy::search(Worker& me) {
   for (int round = 0; round < k_search_rounds; ++round) {
     if (attention_.load(std::memory_order_relaxed) > 0)
       break;
-    for (const List& list : lists_) {
-      if (list.size.load(std::memory_order_relaxed) > 0)
-        return true;
-    }
-    for (int i = 0; i < threads(); ++i) {
-      if (all_[static_cast<std::size_t>(i)]->ring.size() > 0)
-        return true;
-    }
+    if (work_in_sight())
+      return true;
     if (job_count_.load(std::memory_order_relaxed) > 0)
       return true;
     for (int i = 0; i < std::min(4 << std::min(round, 4), 64); ++i)

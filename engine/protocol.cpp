@@ -1,7 +1,7 @@
 // How a task is made from what the user wrote, enters its Vars, and what the protocol (detail/var_protocol.h) tells.
 #include <algorithm>
-#include <chrono>
 
+#include <sluice/engine/detail/clock.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/test_faults.h>
 
@@ -16,15 +16,6 @@ namespace {
 
 using Protocol = VarProtocol<Core, VarCore, AccessNode>;
 using TaskPool = NodePool<TaskNode, &TaskNode::next>;
-
-// Numbers pushes in order of time without a shared counter: a clock that all cores agree on.
-std::uint64_t moment() noexcept {
-#if defined(__x86_64__)
-  return __builtin_ia32_rdtsc();
-#else
-  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-#endif
-}
 
 // Sorted by address, each Var once: write includes read, and out beside a read is a write (the old value is used).
 int sort_and_merge(AccessNode* accesses, int count) {
@@ -94,7 +85,7 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   check_device(task, *this);
   const auto count = task.access.size();
   AccessNode* block = nullptr;
-  if (count > TaskNode::k_inline_accesses)
+  if (count > TaskNode::k_inline_accesses) [[unlikely]]
     block = static_cast<AccessNode*>(take_block(count * sizeof(AccessNode)));
   TaskNode* node = TaskPool::take();
   const std::uint32_t generation = TaskNode::generation(node->state.load(std::memory_order_relaxed)) + 1;
@@ -111,8 +102,10 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   node->stream = task.stream;
   node->legacy_stream = task.legacy_stream;
   node->submitted.store(false, std::memory_order_relaxed);
-  node->access_block = block;
-  node->access_room = static_cast<std::uint16_t>(count);
+  node->access_room = static_cast<std::uint16_t>(block == nullptr ? 0 : count);
+  if (block != nullptr)
+    node->access_block = block;
+  node->extras = task.device.is_gpu();
   node->body = std::move(body);
   AccessNode* accesses = block == nullptr ? node->accesses_in_place : block;
   for (std::size_t i = 0; i < count; ++i)
@@ -124,7 +117,7 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
 
 void Core::push(TaskNode* task) {
   if (task->kind == TaskKind::body)
-    task->push_number = moment();
+    task->push_number = clock_ticks();  // numbers pushes without a shared counter
   if (const int every = test_faults().drop_every_nth_edge.load(std::memory_order_relaxed); every > 0) [[unlikely]]
     drop_planted_edges(*task, every);
   const int count = task->access_count;
@@ -146,9 +139,12 @@ void Core::grant(AccessNode& access) {
 }
 
 void Core::recycle(TaskNode* task) noexcept {
-  task->result = nullptr;
-  task->stop = {};
-  if (task->access_block != nullptr)
+  if (task->extras) [[unlikely]] {
+    task->result = nullptr;
+    task->position = {};
+    task->stop = {};
+  }
+  if (task->access_room > 0) [[unlikely]]
     give_block(task->access_block, task->access_room * sizeof(AccessNode));
   TaskPool::give(task);
 }

@@ -1,4 +1,5 @@
 // From "all accesses granted" to "finished": where a task goes, whether its body runs, what its Vars say afterwards.
+#include <sluice/engine/detail/clock.h>
 #include <sluice/engine/detail/core.h>
 
 namespace sluice::detail {
@@ -116,6 +117,10 @@ FailureRef Core::start(TaskNode* task) {
 }
 
 void Core::run_on_cpu(TaskNode* task, int threads) {
+  for (const AccessNode& access : task->accesses()) {  // the body may find them when it ends
+    __builtin_prefetch(access.var, 1);
+    __builtin_prefetch(&access.var->run, 1);
+  }
   FailureRef failure = start(task);
   const bool runs = failure == nullptr;
   ThisThread& here = this_thread();
@@ -123,8 +128,11 @@ void Core::run_on_cpu(TaskNode* task, int threads) {
   TaskNode* const task_before = std::exchange(here.task, task);
   Engine* const scope_before = std::exchange(here.scope, nullptr);
   if (runs) {
+    const std::uint64_t began = here.body_ticks == 0 ? 0 : clock_ticks();
     try {
       task->body(Queue(*facade(), task->device, threads, nullptr));
+      if (began != 0)
+        here.body_ticks = clock_ticks() - began;
     } catch (...) {
       failure = capture_failure(record_of(task));
     }
@@ -168,7 +176,10 @@ void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position positio
       note_failure(failure);
     task->need_result().failure = failure;
   }
-  task->position = position;
+  if (position) {
+    task->extras = true;
+    task->position = position;
+  }
   for (AccessNode& access : task->accesses()) {
     if (access.exclusive()) {
       settle_write(task, access, failure, ran, position);

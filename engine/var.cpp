@@ -35,6 +35,12 @@ using Protocol = VarProtocol<Core, VarCore, AccessNode>;
 using VarPool = NodePool<VarCore, &VarCore::next_free>;
 using Gate = ReadGate<std::atomic<std::uint64_t>>;
 
+// A task and the low bits of its generation in one word.
+std::uint64_t tagged(const TaskNode* task) noexcept {
+  const std::uint64_t generation = TaskNode::generation(task->state.load(std::memory_order_relaxed));
+  return (generation << 48) | reinterpret_cast<std::uintptr_t>(task);
+}
+
 constexpr int k_hot_reads = 256;  // reads in a row that make a Var count its readers in several places
 
 }  // namespace
@@ -93,17 +99,22 @@ void Core::idle(VarCore* var) {
     retire(var);
 }
 
-void Core::hold(VarCore* var, AccessNode& access) noexcept {
-  const TaskNode* task = access.task();
-  const std::uint64_t generation = TaskNode::generation(task->state.load(std::memory_order_relaxed));
-  var->holder.store((generation << 48) | reinterpret_cast<std::uintptr_t>(task), std::memory_order_relaxed);
+void Core::came_in(VarCore* var, const AccessNode& access) noexcept {
+  var->first_holder.store(tagged(access.task()), std::memory_order_relaxed);
   var->reads_in_a_row = 0;
+}
+
+void Core::came_next(VarCore* var, const AccessNode& access) noexcept {
+  var->next_holder.store(tagged(access.task()), std::memory_order_relaxed);
+  if (access.next != nullptr)  // its turn comes soon, and its lines are still where they were written
+    __builtin_prefetch(access.next, 1);
 }
 
 void Core::joined(VarCore* var) {
   if (var->orphan || var->gate_open.load(std::memory_order_relaxed))
     return;
-  if (++var->reads_in_a_row >= k_hot_reads || var->frozen.load(std::memory_order_relaxed))
+  if ((var->reads_in_a_row < k_hot_reads && ++var->reads_in_a_row == k_hot_reads) ||
+      var->frozen.load(std::memory_order_relaxed))
     open_gate(var);
 }
 

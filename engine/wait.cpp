@@ -132,11 +132,15 @@ void Core::refuse_child_wait(const TaskNode& child) const {
 }
 
 void Core::block_until(TaskNode* task) {
-  for (int looks = 0; looks < 256 && !task->finished(); ++looks)
+  const ThisThread& here = this_thread();
+  for (int looks = 0; looks < 256 && !task->finished(); ++looks) {
+    // A thread that attached itself works instead; inside a task it must not: what it ran might wait for that task.
+    if (here.task == nullptr && cpu_->help(32) > 0)
+      looks = 0;
     pause_briefly();
+  }
   if (task->finished())
     return;
-  const ThisThread& here = this_thread();
   const bool in_task = here.core == this && here.task != nullptr && here.task->device.is_cpu();
   if (in_task)
     cpu_->before_block();
@@ -198,6 +202,8 @@ void Core::wait_all() {
     return message("wait_all: task \"", here.task->name, "\" would wait for itself");
   });
   cpu_->after_push();
+  while (cpu_->help(32) > 0) {
+  }
   {
     const std::lock_guard one_at_a_time(wait_all_mutex_);
     drain_epoch();  // twice: a pusher may have counted into the epoch that it read before an earlier flip

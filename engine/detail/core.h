@@ -35,7 +35,8 @@ struct ThisThread {
   void* pool_worker = nullptr;  // PoolPolicy's record of this thread
   CpuPolicy* pool = nullptr;    // whose worker it is
   int leaves = 0;
-  int slot = -1;  // see thread_slot.h
+  std::uint64_t body_ticks = 0;  // not 0: the next body is to be timed; then how long it took
+  int slot = -1;                 // see thread_slot.h
 
   /// True if nobody else counts in this thread's slot.
   bool owns_slot() const noexcept { return slot != k_shared_slot; }
@@ -144,7 +145,8 @@ class Core {
   void leave(AccessNode& access);
   // What the protocol tells (protocol.cpp, var.cpp)
   void grant(AccessNode& access);
-  void hold(VarCore* var, AccessNode& access) noexcept;
+  void came_in(VarCore* var, const AccessNode& access) noexcept;
+  void came_next(VarCore* var, const AccessNode& access) noexcept;
   void joined(VarCore* var);
   void idle(VarCore* var);  // with the lock held; gives it up
 

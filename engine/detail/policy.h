@@ -28,6 +28,15 @@ class CpuPolicy {
   /// A task's body on this thread is about to block, and has ceased to: another thread may take its place.
   virtual void before_block() {}
   virtual void after_block() {}
+  /// The calling thread runs tasks too from now on: while it waits, and when it has pushed more than its share.
+  /// False if the policy knows no such thing, or the thread is one of its own.
+  virtual bool attach() { return false; }
+  virtual void detach() {}
+  /// An attached thread runs up to `limit` tasks. How many it ran: 0 if there are none, or it is not attached.
+  virtual int help(int limit) {
+    (void)limit;
+    return 0;
+  }
   /// Called once everything has retired; no submit follows.
   virtual void stop() = 0;
   virtual int workers() const noexcept = 0;

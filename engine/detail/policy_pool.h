@@ -14,13 +14,14 @@
 #include <sluice/engine/detail/ring.h>
 #include <sluice/engine/detail/spin_lock.h>
 #include <sluice/engine/detail/task_node.h>
+#include <sluice/engine/detail/thread_slot.h>
 
 namespace sluice::detail {
 
 /// CPU tasks on worker threads, which are made when there is work for them. Ready tasks of the normal class lie in
-/// the ring of the worker that made them ready, everything else in one list a class; idle workers steal. At most
+/// the ring of the thread that made them ready, everything else in one list a class; idle workers steal. At most
 /// `workers` threads run at any time: a worker that is not parked, a body that is not blocked and each thread of a
-/// library's team hold one permit each.
+/// library's team hold one permit each. A user's thread that attached itself runs tasks without one.
 class PoolPolicy final : public CpuPolicy {
  public:
   PoolPolicy(Core& core, int workers, std::string thread_name);
@@ -32,10 +33,15 @@ class PoolPolicy final : public CpuPolicy {
   void after_block() override;
   void stop() override;
   int workers() const noexcept override { return workers_; }
+  void after_push() override;
+  bool attach() override;
+  void detach() override;
+  int help(int limit) override;
 
  private:
   static constexpr int k_classes = 4;
   static constexpr int k_max_threads = 1024;
+  static constexpr std::uint64_t k_pace_unknown = ~std::uint64_t{0};
 
   /// Ready tasks of one class that are in no ring.
   struct alignas(64) List {
@@ -44,14 +50,26 @@ class PoolPolicy final : public CpuPolicy {
     TaskNode* tail = nullptr;
     std::atomic<int> size{0};
   };
-  struct alignas(64) Worker {
+  /// A thread's ready tasks, open to thieves.
+  struct Lane {
     Ring ring;
+    std::atomic<bool> owner_runs{false};  // the owner takes tasks too: not a thread that only pushes
+    // When a thief last saw the head move; for tasks too short to be worth stealing from an owner that runs them.
+    std::atomic<std::uint64_t> seen_head{0}, seen_at{0};
+  };
+  struct alignas(64) Worker {
+    Lane* lane = nullptr;
     TaskNode* next = nullptr;  // a successor of the task just finished: runs next, on warm data
     int next_in_a_row = 0;
+    bool running = false;  // inside run(), the body's end included
+    bool searching = false;
+    bool attached = false;  // a user's thread
     std::uint64_t picks = 0;
     std::uint64_t random = 1;
-    bool searching = false;
+    std::uint64_t batch_began = 0;  // clock and picks when the pace was last taken
+    std::uint64_t batch_picks = 0;
     int index = 0;
+    std::unique_ptr<Lane> own_lane;
     boost::thread thread;
   };
   /// One parallel_for, on its caller's stack. Ranges are handed out by a counter.
@@ -74,7 +92,9 @@ class PoolPolicy final : public CpuPolicy {
   // Work comes in (policy_pool.cpp)
   void append(List& list, TaskNode* task);
   TaskNode* take_from(List& list);
-  void announce();
+  Lane* outside_lane() noexcept;
+  void announce(const Lane* lane);
+  bool long_tasks() const noexcept;
   void wake(int count);  // with the mutex held
   void run(TaskNode* task);
   int reserve_team(int threads);
@@ -87,10 +107,19 @@ class PoolPolicy final : public CpuPolicy {
   TaskNode* pick_aged();
   TaskNode* take_shared(Worker& me);
   TaskNode* steal(Worker& me);
-  bool help(Worker& me);
+  TaskNode* steal_from(Worker& me, Lane& victim);
+  bool worth_stealing(Lane& victim) const noexcept;
+  template <class Visit>
+  bool any_lane(Visit visit) const;
+  void take_pace(std::uint64_t ticks) noexcept;
+  void end_batch(Worker& me);
+  bool help_job(Worker& me);
+  void run_for(Worker& me, TaskNode* task);
   bool search(Worker& me);
   void stop_searching(Worker& me, bool found);
-  bool work_in_sight() const noexcept;
+  bool work_in_sight() noexcept;
+  bool anything_left() const noexcept;
+  bool job_in_sight() const noexcept;
   void park(std::unique_lock<std::mutex>& hold, Worker& me);
 
   bool may_run() const noexcept { return running_ + reserved_ + resuming_ < workers_; }
@@ -102,20 +131,25 @@ class PoolPolicy final : public CpuPolicy {
   std::array<List, k_classes> lists_;
   std::array<std::unique_ptr<Worker>, k_max_threads> all_;
   std::atomic<int> threads_{0};
+  /// Lanes of user threads that push, by thread slot; made at the first push, kept.
+  std::array<std::atomic<Lane*>, k_slots> outside_{};
+  std::atomic<int> outside_count_{0};
 
   alignas(64) std::atomic<int> searching_{0};  // workers that look for work
   std::atomic<int> sleepers_{0};               // parked, or not made yet
   std::atomic<int> attention_{0};              // > 0: workers come to the mutex between two tasks
   std::atomic<int> job_count_{0};
+  std::atomic<bool> watched_{false};                 // a parked worker looks by itself every millisecond
+  std::atomic<std::uint64_t> pace_{k_pace_unknown};  // clock ticks that a body took lately
 
   alignas(64) std::mutex mutex_;
   std::condition_variable wake_;      // parked workers
   std::condition_variable rested_;    // who waits for others to stop running
   std::condition_variable job_done_;  // callers of parallel()
   Job* jobs_ = nullptr;
-  int running_ = 0;   // permits held
-  int reserved_ = 0;  // permits lent to a library's team
-  int resuming_ = 0;  // bodies that were blocked and want a permit back
+  std::atomic<int> running_{0};  // permits held; changed under the mutex
+  int reserved_ = 0;             // permits lent to a library's team
+  int resuming_ = 0;             // bodies that were blocked and want a permit back
   int resting_waiters_ = 0;
   int blocked_ = 0;
   int parked_ = 0;

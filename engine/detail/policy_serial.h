@@ -1,8 +1,7 @@
 #pragma once
 
-#include <mutex>
-
 #include <sluice/engine/detail/policy.h>
+#include <sluice/engine/detail/spin_lock.h>
 
 namespace sluice::detail {
 
@@ -25,7 +24,7 @@ class SerialPolicy final : public CpuPolicy {
   TaskNode* take();
 
   Core& core_;
-  std::mutex mutex_;
+  SpinLock lock_;
   TaskNode* head_ = nullptr;
   TaskNode* tail_ = nullptr;
   bool draining_ = false;

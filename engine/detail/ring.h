@@ -39,6 +39,17 @@ class Ring {
     return there == 0 ? 0 : take_some(out, std::min<int>(limit, static_cast<int>((there + 1) / 2)));
   }
 
+  /// What the owner will take `ahead` takes later, if nobody steals it: a hint, perhaps null or gone.
+  TaskNode* peek(std::uint64_t ahead) const noexcept {
+    const std::uint64_t at = head_.load(std::memory_order_relaxed) + ahead;
+    return at < tail_.load(std::memory_order_relaxed) ? slots_[at % k_size].load(std::memory_order_relaxed) : nullptr;
+  }
+
+  /// Owner only.
+  bool full() const noexcept { return size() >= k_size; }
+
+  std::uint64_t head() const noexcept { return head_.load(std::memory_order_relaxed); }
+
   std::uint64_t size() const noexcept {
     const std::uint64_t head = head_.load(std::memory_order_acquire);
     const std::uint64_t tail = tail_.load(std::memory_order_acquire);

@@ -39,6 +39,7 @@ struct alignas(64) TaskNode {
   static constexpr std::uint32_t k_stop = 64;    // asked to stop while it runs
   static constexpr int k_generation_shift = 8;
 
+  // The first three lines are all that a task with up to four Vars and a small body needs.
   std::atomic<std::uint32_t> state{0};
   std::atomic<int> waiting{0};  // accesses not granted yet, plus one while pushing
   TaskNode* next = nullptr;     // in a ready queue, a stream's list or the free list
@@ -57,30 +58,31 @@ struct alignas(64) TaskNode {
   bool legacy_stream = false;
   std::uint8_t epoch = 0;
   std::atomic<bool> submitted{false};  // lies ready in a queue of the CPU policy
-  std::uint8_t era = 0;                // of the engine, which a fork moves on
+  bool extras = false;                 // something below the body is in use
 
-  alignas(64) std::uint64_t push_number = 0;
-  AccessNode* access_block = nullptr;  // null: they are in place
+  alignas(64) AccessNode accesses_in_place[k_inline_accesses];
+  Closure body;
+
+  std::uint64_t push_number = 0;
+  AccessNode* access_block = nullptr;  // used when access_room says so
   std::unique_ptr<TaskResult> result;
-  TaskNode* next_boosted = nullptr;
   Position position;
   std::stop_token stop;
+  TaskNode* next_boosted = nullptr;
   void* trace = nullptr;
-  void* spare = nullptr;
-
-  Closure body;
-  AccessNode accesses_in_place[k_inline_accesses];
+  std::uint8_t era = 0;  // of the engine, which a fork moves on
 
   std::span<AccessNode> accesses() noexcept {
-    return {access_block == nullptr ? accesses_in_place : access_block, access_count};
+    return {access_room == 0 ? accesses_in_place : access_block, access_count};
   }
   std::span<const AccessNode> accesses() const noexcept {
-    return {access_block == nullptr ? accesses_in_place : access_block, access_count};
+    return {access_room == 0 ? accesses_in_place : access_block, access_count};
   }
   SourceLocation site() const noexcept { return {file, line}; }
   bool finished() const noexcept { return (state.load(std::memory_order_acquire) & k_finished) != 0; }
   FailureRef failure() const noexcept { return result == nullptr ? nullptr : result->failure; }
   TaskResult& need_result() {
+    extras = true;
     if (result == nullptr)
       result = std::make_unique<TaskResult>();
     return *result;

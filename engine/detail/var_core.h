@@ -40,7 +40,8 @@ class AccessNode {
   std::uintptr_t bits_ = 0;
 };
 
-/// What stands behind a Var. The first line is all that tasks touch that wait for nobody.
+/// What stands behind a Var. Pushers need the first line, tasks that end mostly the second: a chain of writers runs
+/// while it is pushed without both sides meeting at every task.
 struct alignas(64) VarCore {
   SpinLock lock;
   std::atomic<VarMode> mode{VarMode::idle};
@@ -49,26 +50,28 @@ struct alignas(64) VarCore {
   std::atomic<int> readers{0};
   AccessNode* inbox_head = nullptr;
   AccessNode* inbox_tail = nullptr;
-  // Owned by the holder of the right to advance (a granted writer has it); read by granted readers.
-  AccessNode* run = nullptr;
-  std::unique_ptr<Poison> poison;
-  Position written_at;
-  std::atomic<std::uint64_t> version{0};
-  /// The writer that holds the Var, with a tag of its generation: whom an urgent task behind it makes urgent.
-  std::atomic<std::uint64_t> holder{0};
-
-  alignas(64) Core* core = nullptr;
-  ReadGate<std::atomic<std::uint64_t>>* gate = nullptr;
-  std::uint64_t id = 0;
-  RetireHook* on_retire = nullptr;
-  VarCore* next_free = nullptr;
-  std::atomic<int> handles{1};
-  Device home;
+  Core* core = nullptr;
+  /// The writer that came in when nobody else was there, with a tag of its generation.
+  std::atomic<std::uint64_t> first_holder{0};
   std::atomic<bool> frozen{false};
   std::atomic<std::uint8_t> urgency{255};  // the most urgent class that waits here; under the lock
   std::uint16_t reads_in_a_row = 0;        // under the lock
+  ReadGate<std::atomic<std::uint64_t>>* gate = nullptr;
 
+  // Owned by the holder of the right to advance (a granted writer has it); read by granted readers.
+  alignas(64) AccessNode* run = nullptr;
+  std::unique_ptr<Poison> poison;
+  Position written_at;
+  std::atomic<std::uint64_t> version{0};
+  /// The writer that came in when others had left.
+  std::atomic<std::uint64_t> next_holder{0};
+
+  std::uint64_t id = 0;
+  VarCore* next_free = nullptr;
+  RetireHook* on_retire = nullptr;
   PositionSet read_at;  // merged under the lock by readers that finish
+  std::atomic<int> handles{1};
+  Device home;
 
   bool poisoned() const noexcept { return poison != nullptr && poison->holds(); }
 };

@@ -22,7 +22,8 @@ enum class VarMode : std::uint8_t {
 /// exclude, first come, first served.
 ///
 /// `Host` is told what comes of it: grant(access); with the lock held joined(var) when readers may join, and idle(var),
-/// which gives the lock up; hold(var, access) when a writer comes in. `Var` and `Access` may be a checker's own.
+/// which gives the lock up; came_in(var, access) with the lock held and came_next(var, access) for a writer that gets
+/// in. `Var` and `Access` may be a checker's own.
 template <class Host, class Var, class Access>
 struct VarProtocol {
   /// Queues `count` accesses, sorted by Var, each Var once. Returns how many were granted on the spot.
@@ -118,7 +119,7 @@ struct VarProtocol {
     if (access.exclusive()) {
       if (mode == VarMode::idle || (mode == VarMode::reading_open && close(var))) {
         var->mode.store(VarMode::writing, std::memory_order_relaxed);
-        host.hold(var, access);
+        host.came_in(var, access);
         return true;
       }
     } else if (mode == VarMode::idle || mode == VarMode::reading_open) {
@@ -170,7 +171,7 @@ struct VarProtocol {
       Access* head = var->run;
       if (head->exclusive()) {  // the right to advance passes to the writer
         var->run = head->next;
-        host.hold(var, *head);
+        host.came_next(var, *head);
         return host.grant(*head);
       }
       if (grant_readers(host, var, head))
