@@ -4,6 +4,8 @@
 #include <string>
 #include <unistd.h>
 
+#include <boost/thread/thread.hpp>
+
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/engine.h>
 
@@ -27,7 +29,7 @@ Core::Core(Engine* facade, const EngineOptions& options) : options_(options), fa
   require(options.gpu_policy == "stream" || options.gpu_policy == "serial", [&] {
     return message("Engine: gpu_policy \"", options.gpu_policy, "\" is not one of stream, serial");
   });
-  cpu_ = make_cpu_policy(*this, options.cpu_policy, options.workers, options.name);
+  cpu_ = make_cpu_policy(*this, options_);
 }
 
 Core::~Core() {
@@ -105,10 +107,21 @@ Engine::Engine(EngineOptions options) {
   core_ = new detail::Core(this, options);
 }
 
+Engine::Engine(detail::Core* adopted) noexcept : core_(adopted) {}
+
 Engine::~Engine() {
-  core_->stop(false);
-  core_->clear_facade();
-  core_->release();
+  const detail::ThisThread& here = detail::this_thread();
+  if (here.task == nullptr || here.core != core_) {
+    core_->stop(Stop::drain);
+    core_->clear_facade();
+    core_->release();
+    return;
+  }
+  // Its tasks go on with another facade; the thread that stops it must be none of its own.
+  detail::Core* core = core_;
+  auto* shell = new Engine(core);
+  core->move_facade(shell);
+  boost::thread([shell] { delete shell; }).detach();
 }
 
 namespace {
@@ -120,13 +133,13 @@ void drain_at_exit(detail::Core& standard) {
   static detail::Core* core = nullptr;
   core = &standard;
   struct AtEnd {
-    ~AtEnd() { core->stop(true); }
+    ~AtEnd() { core->stop_at_exit(); }
   };
   if (getpid() == gettid()) {
     static thread_local AtEnd at_end;
     (void)at_end;
   } else {
-    std::atexit([] { core->stop(true); });
+    std::atexit([] { core->stop_at_exit(); });
   }
 }
 
@@ -151,6 +164,8 @@ Var Engine::new_var(const VarOptions& options) {
 }
 
 TaskHandle Engine::push_closure(const Task& task, Closure&& body, SourceLocation site) {
+  if ((++detail::this_thread().pushes & 63) == 0)
+    core_->hold_back();
   detail::TaskNode* node = core_->make_task(task, detail::TaskKind::body, std::move(body), site);
   TaskHandle handle = core_->handle_of(node);
   core_->admit(node);
@@ -182,8 +197,8 @@ void Engine::freeze(const Var& var) {
 void Engine::unfreeze(const Var& var) {
   core_->freeze(var, false);
 }
-void Engine::stop() {
-  core_->stop(false);
+void Engine::stop(Stop how) {
+  core_->stop(how);
 }
 int Engine::workers() const noexcept {
   return core_->cpu().workers();
@@ -239,12 +254,16 @@ TaskHandle::~TaskHandle() {
 
 bool TaskHandle::cancel() {
   require(node_ != nullptr, [] { return std::string("cancel: an empty TaskHandle"); });
+  using Node = detail::TaskNode;
   std::uint32_t seen = node_->state.load(std::memory_order_acquire);
-  while ((seen & (detail::TaskNode::k_started | detail::TaskNode::k_cancelled)) == 0) {
-    if (node_->state.compare_exchange_weak(seen, seen | detail::TaskNode::k_cancelled, std::memory_order_acq_rel))
-      return true;
+  for (;;) {
+    if ((seen & (Node::k_cancelled | Node::k_finished)) != 0)
+      return (seen & Node::k_finished) == 0;
+    const bool started = (seen & Node::k_started) != 0;
+    if (node_->state.compare_exchange_weak(
+            seen, seen | (started ? Node::k_stop : Node::k_cancelled), std::memory_order_acq_rel))
+      return !started;
   }
-  return (seen & detail::TaskNode::k_cancelled) != 0 && (seen & detail::TaskNode::k_finished) == 0;
 }
 
 void TaskHandle::wait() {

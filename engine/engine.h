@@ -36,8 +36,9 @@ class SLUICE_API TaskHandle {
   }
   ~TaskHandle();
 
-  /// Asks that the body not be run. True if that will be so; false if it has started or finished. What the task
-  /// should have written then holds Cancelled (`write` Vars keep their value, one update missing).
+  /// Asks that the body not be run. True if that will be so; what the task should have written then holds Cancelled
+  /// (`write` Vars keep their value, one update missing). False if it has started, and is told by
+  /// Queue::stop_requested(), or has finished.
   bool cancel();
   /// Blocks until the task has finished (GPU: until its work is done). Rethrows what its body threw.
   void wait();
@@ -52,16 +53,31 @@ struct EngineOptions {
   /// CPU workers; 0 = as many as the process may use.
   int workers = 0;
   /// "pool": CPU tasks on the workers. "serial": the pushing thread runs everything, in push order, before the
-  /// outermost push returns.
+  /// outermost push returns. For tests: "chaos" runs them on the threads that push and wait, in an order drawn from
+  /// chaos_seed, the same for the same seed if one thread pushes; "chaos-pool" makes workers dawdle and stray.
   std::string cpu_policy = "pool";
   /// "stream": tasks are enqueued on CUDA streams, ordered by events, never by the host. "serial": the host waits
   /// for each task.
   std::string gpu_policy = "stream";
+  std::uint64_t chaos_seed = 1;
   /// Seed of the engine's random number generator.
   std::uint64_t seed = 0;
   /// Names the worker threads, with a number behind it.
   std::string name = "sluice";
+  /// Cores for the workers, one each, in turn; empty: the system places them.
+  std::vector<int> cores = {};
+  /// Back-pressure: with so many tasks pushed and not finished, a push from outside tasks rests until an eighth of
+  /// them has gone (an attached thread works meanwhile). It goes on after 10 ms in which nothing finished: what the
+  /// others wait for may be in its hands. 0: no limit.
+  std::uint64_t max_live_tasks = 65536;
+  /// After so many reads without a write between, a Var counts its readers in several places, so that threads that
+  /// only read it do not meet; the next write ends that. 0: only frozen Vars do.
+  int hot_reads = 256;
 };
+
+/// How an engine stops. drain: every task runs. cancel: bodies not begun are skipped (Cancelled), except of tasks with
+/// OnFailedInput::run; running ones are asked to end (Queue::stop_requested).
+enum class Stop : std::uint8_t { drain, cancel };
 
 /// A block of random numbers handed out at push: counter-based, so the numbers depend on the order of pushes alone,
 /// never on threads or device (Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
@@ -88,7 +104,8 @@ class SLUICE_API Engine {
   explicit Engine(EngineOptions options);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
-  /// Drains: waits for every task, then stops. Failures nobody asked about are dropped.
+  /// Drains: waits for every task, then stops. Failures nobody asked about are dropped. Inside a task of this engine,
+  /// which it cannot wait for, a thread in the background does so: the engine takes no pushes from then on.
   ~Engine();
 
   /// The engine of the innermost EngineScope of this thread, of the task that runs here, or the default engine
@@ -127,8 +144,9 @@ class SLUICE_API Engine {
   void freeze(const Var& var);
   void unfreeze(const Var& var);
 
-  /// Drains and refuses further pushes (EngineStopped). Vars may still be dropped at any time.
-  void stop();
+  /// Waits for all tasks, or cancels them, and refuses further pushes (EngineStopped); what running tasks push is
+  /// still taken. Vars may be dropped at any time. Throws Deadlock inside a task of this engine.
+  void stop(Stop how = Stop::drain);
 
   int workers() const noexcept;
   EngineCounters counters() const noexcept;
@@ -158,6 +176,7 @@ class SLUICE_API Engine {
   detail::Core& core() noexcept { return *core_; }
 
  private:
+  explicit Engine(detail::Core* adopted) noexcept;
   TaskHandle push_closure(const Task& task, Closure&& body, SourceLocation site);
   void* extension_at(int id, std::shared_ptr<void> (*make)(Engine&));
 

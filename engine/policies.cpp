@@ -2,9 +2,11 @@
 #include <sched.h>
 
 #include <sluice/engine/detail/policy.h>
+#include <sluice/engine/detail/policy_chaos.h>
 #include <sluice/engine/detail/policy_pool.h>
 #include <sluice/engine/detail/policy_serial.h>
 #include <sluice/engine/device.h>
+#include <sluice/engine/engine.h>
 #include <sluice/engine/error.h>
 #if SLUICE_CUDA
 #include <sluice/engine/cuda/policy_stream.h>
@@ -24,13 +26,17 @@ int usable_cores() {
 
 }  // namespace
 
-std::unique_ptr<CpuPolicy> make_cpu_policy(
-    Core& core, std::string_view name, int workers, const std::string& thread_name) {
-  if (name == "pool")
-    return std::make_unique<PoolPolicy>(core, workers == 0 ? usable_cores() : workers, thread_name);
+std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& options) {
+  const std::string& name = options.cpu_policy;
+  if (name == "pool" || name == "chaos-pool") {
+    const int workers = options.workers == 0 ? usable_cores() : options.workers;
+    return std::make_unique<PoolPolicy>(core, options, workers, name == "chaos-pool");
+  }
   if (name == "serial")
     return std::make_unique<SerialPolicy>(core);
-  throw ValueError(message("Engine: cpu_policy \"", name, "\" is not one of pool, serial"));
+  if (name == "chaos")
+    return std::make_unique<ChaosPolicy>(core, options.chaos_seed);
+  throw ValueError(message("Engine: cpu_policy \"", name, "\" is not one of pool, serial, chaos, chaos-pool"));
 }
 
 std::unique_ptr<GpuPolicy> make_gpu_policy([[maybe_unused]] Core& core, [[maybe_unused]] std::string_view name) {

@@ -16,8 +16,13 @@ constexpr int k_attached_backlog = 128;     // what an attached thread leaves in
 
 }  // namespace
 
-PoolPolicy::PoolPolicy(Core& core, int workers, std::string thread_name)
-    : core_(core), workers_(workers), thread_name_(std::move(thread_name)) {
+PoolPolicy::PoolPolicy(Core& core, const EngineOptions& options, int workers, bool chaos)
+    : core_(core),
+      workers_(workers),
+      thread_name_(options.name),
+      cores_(options.cores),
+      chaos_(chaos),
+      chaos_seed_(options.chaos_seed) {
   sleepers_.store(workers_);  // workers that are not made yet count as asleep
 }
 
@@ -79,6 +84,10 @@ void PoolPolicy::submit(TaskNode* task) {
   }
   const ThisThread& here = this_thread();
   Worker* me = here.pool == this ? static_cast<Worker*>(here.pool_worker) : nullptr;
+  if (chaos_ && me != nullptr && me->random.below(4) == 0) [[unlikely]] {
+    append(lists_[static_cast<std::size_t>(priority)], task);
+    return announce(nullptr);
+  }
   if (me != nullptr && me->next == nullptr && me->running && here.task == nullptr && !here.in_parallel) {
     me->next = task;  // this worker has just finished a task and comes to it at once: nobody need be told
     return;
@@ -139,7 +148,7 @@ void PoolPolicy::wake(int count) {
       return;
     // A blocked body's thread is replaced, so there may be more threads than workers; never more that run.
     auto worker = std::make_unique<Worker>();
-    worker->random = static_cast<std::uint64_t>(index) * 7919 + 1;
+    worker->random = Random(chaos_seed_ * 1000 + static_cast<std::uint64_t>(index));
     worker->searching = true;
     worker->index = index;
     worker->own_lane = std::make_unique<Lane>();
@@ -240,7 +249,7 @@ bool PoolPolicy::attach() {
   me->lane = lane;
   lane->owner_runs.store(true);
   me->attached = true;
-  me->random = static_cast<std::uint64_t>(here.slot) * 104729 + 1;
+  me->random = Random(chaos_seed_ * 1000 + 500 + static_cast<std::uint64_t>(here.slot));
   here.pool = this;
   here.pool_worker = me;
   return true;

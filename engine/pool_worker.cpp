@@ -21,12 +21,22 @@ constexpr auto k_watch = std::chrono::milliseconds(1);
 constexpr std::size_t k_normal = static_cast<std::size_t>(Priority::normal);
 }  // namespace
 
+void PoolPolicy::name_and_place(const Worker& me) const {
+  pthread_setname_np(pthread_self(), (thread_name_.substr(0, 11) + "-" + std::to_string(me.index)).c_str());
+  if (cores_.empty())
+    return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<std::size_t>(cores_[static_cast<std::size_t>(me.index) % cores_.size()]), &set);
+  pthread_setaffinity_np(pthread_self(), sizeof set, &set);  // a core that is not there: the system places it
+}
+
 void PoolPolicy::live(Worker& me) {
   ThisThread& here = this_thread();
   here.pool = this;
   here.pool_worker = &me;
   std::unique_lock hold(mutex_);
-  pthread_setname_np(pthread_self(), (thread_name_.substr(0, 11) + "-" + std::to_string(me.index)).c_str());
+  name_and_place(me);
   for (;;) {
     hold.unlock();
     work(me);
@@ -93,6 +103,12 @@ void PoolPolicy::work(Worker& me) {
 void PoolPolicy::run_for(Worker& me, TaskNode* task) {
   ThisThread& here = this_thread();
   here.body_ticks = me.picks % k_sample == 0 ? 1 : 0;
+  if (chaos_) [[unlikely]] {
+    for (std::uint64_t pauses = me.random.below(8) == 0 ? me.random.below(2000) : 0; pauses > 0; --pauses)
+      pause_briefly();
+    if (me.random.below(8) == 0)
+      std::this_thread::yield();
+  }
   me.running = true;
   run(task);
   me.running = false;
@@ -222,8 +238,7 @@ bool PoolPolicy::any_lane(Visit visit) const {
 TaskNode* PoolPolicy::steal(Worker& me) {
   const int workers = threads();
   const int count = workers + outside_count_.load(std::memory_order_acquire);
-  me.random = me.random * 6364136223846793005ull + 1442695040888963407ull;
-  const int start = static_cast<int>((me.random >> 33) % static_cast<std::uint64_t>(std::max(count, 1)));
+  const int start = static_cast<int>(me.random.below(static_cast<std::uint64_t>(std::max(count, 1))));
   for (int i = 0; i < count; ++i) {
     const int at = (start + i) % count;
     Lane* victim = at < workers ? all_[static_cast<std::size_t>(at)]->lane

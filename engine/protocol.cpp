@@ -17,18 +17,18 @@ namespace {
 using Protocol = VarProtocol<Core, VarCore, AccessNode>;
 using TaskPool = NodePool<TaskNode, &TaskNode::next>;
 
-// Sorted by address, each Var once: write includes read, and out beside a read is a write (the old value is used).
+// Sorted by age, each Var once: write includes read, and out beside a read is a write (the old value is used).
 int sort_and_merge(AccessNode* accesses, int count) {
   if (count <= 8) {
     for (int i = 1; i < count; ++i) {
       const AccessNode moved = accesses[i];
       int at = i;
-      for (; at > 0 && accesses[at - 1].var > moved.var; --at)
+      for (; at > 0 && moved.var->comes_before(*accesses[at - 1].var); --at)
         accesses[at] = accesses[at - 1];
       accesses[at] = moved;
     }
   } else {
-    std::sort(accesses, accesses + count, [](const AccessNode& a, const AccessNode& b) { return a.var < b.var; });
+    std::sort(accesses, accesses + count, [](const AccessNode& a, const AccessNode& b) { return a.var->comes_before(*b.var); });
   }
   int kept = 0;
   for (int i = 0; i < count; ++i) {
@@ -76,6 +76,16 @@ void check_accesses(const Task& task, const Core& core) {
   });
 }
 
+// Its own token, or that of the task that pushes it.
+void inherit_stop(const Task& task, TaskNode& node) {
+  const TaskNode* parent = this_thread().task;
+  const bool own = task.stop.stop_possible();
+  if (!own && (parent == nullptr || !parent->extras || parent->core != node.core)) [[likely]]
+    return;
+  node.stop = own ? task.stop : parent->stop;
+  node.extras = node.extras || node.stop.stop_possible();
+}
+
 }  // namespace
 
 TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, SourceLocation site) {
@@ -106,6 +116,7 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   if (block != nullptr)
     node->access_block = block;
   node->extras = task.device.is_gpu();
+  inherit_stop(task, *node);
   node->body = std::move(body);
   AccessNode* accesses = block == nullptr ? node->accesses_in_place : block;
   for (std::size_t i = 0; i < count; ++i)

@@ -1,3 +1,4 @@
+#include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/stream.h>
 #include <sluice/engine/error.h>
 #include <sluice/engine/queue.h>
@@ -17,6 +18,10 @@ ErrorWord* Queue::error_word() const noexcept {
 void Queue::wait_for(const PositionSet& positions) const {
   if (stream_ != nullptr)
     stream_->wait_for(positions);
+}
+
+bool Queue::stop_requested() const noexcept {
+  return task_ != nullptr && task_->core->stop_requested(*task_);
 }
 
 std::shared_ptr<void>& Queue::slot_at(int id) const {

@@ -15,6 +15,7 @@ class Queue;
 
 namespace detail {
 class Stream;
+struct TaskNode;
 
 SLUICE_API int next_slot_id() noexcept;
 template <class T>
@@ -34,13 +35,18 @@ struct ErrorWord {
 /// stream() and returns; it never synchronises.
 class SLUICE_API Queue {
  public:
-  Queue(Engine& engine, Device device, int threads, detail::Stream* stream) noexcept
-      : engine_(&engine), device_(device), threads_(threads), stream_(stream) {}
+  Queue(
+      Engine& engine, Device device, int threads, detail::Stream* stream,
+      const detail::TaskNode* task = nullptr) noexcept
+      : engine_(&engine), device_(device), threads_(threads), stream_(stream), task_(task) {}
 
   Engine& engine() const noexcept { return *engine_; }
   Device device() const noexcept { return device_; }
   /// CPU: threads granted to a library's own team (1 unless the task asked for more).
   int threads() const noexcept { return threads_; }
+  /// True once the task's stop token, TaskHandle::cancel() or Engine::stop(Stop::cancel) asks the body to end early. A
+  /// body that heeds it throws Cancelled, or leaves its Vars as they should be. Any thread may ask, during the body.
+  bool stop_requested() const noexcept;
 
   /// GPU: the cudaStream_t, untyped so that no header outside engine/cuda names CUDA. Null on a CPU.
   void* stream() const noexcept;
@@ -68,6 +74,7 @@ class SLUICE_API Queue {
   Device device_;
   int threads_;
   detail::Stream* stream_;
+  const detail::TaskNode* task_;
 };
 
 }  // namespace sluice

@@ -1,6 +1,7 @@
 // From "all accesses granted" to "finished": where a task goes, whether its body runs, what its Vars say afterwards.
 #include <sluice/engine/detail/clock.h>
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/futex.h>
 
 namespace sluice::detail {
 
@@ -97,14 +98,28 @@ bool Core::claim(TaskNode* task) noexcept {
   return false;
 }
 
+bool Core::stop_requested(const TaskNode& task) const noexcept {
+  constexpr std::uint32_t asked = TaskNode::k_cancelled | TaskNode::k_stop;
+  return (task.state.load(std::memory_order_acquire) & asked) != 0 || (task.extras && task.stop.stop_requested()) ||
+         cancelling_.load(std::memory_order_relaxed);
+}
+
+// Why a task whose Vars are free is not begun all the same.
+FailureRef Core::cancelled(const TaskNode& task) const {
+  const bool whole_engine = cancelling_.load(std::memory_order_relaxed);
+  if (task.on_failed_input == OnFailedInput::run && whole_engine)  // cleaning up is what it is for
+    return nullptr;
+  try {
+    throw Cancelled(message("task \"", task.name, "\" was cancelled", whole_engine ? " with its engine" : ""));
+  } catch (...) {
+    return capture_failure(record_of(&task));
+  }
+}
+
 FailureRef Core::start(TaskNode* task) {
-  const std::uint32_t state = task->state.load(std::memory_order_acquire);
-  if ((state & TaskNode::k_cancelled) != 0) [[unlikely]] {
-    try {
-      throw Cancelled(message("task \"", task->name, "\" was cancelled"));
-    } catch (...) {
-      return capture_failure(record_of(task));
-    }
+  if (stop_requested(*task)) [[unlikely]] {
+    if (FailureRef failure = cancelled(*task))
+      return failure;
   }
   if (task->on_failed_input == OnFailedInput::run)
     return nullptr;
@@ -130,7 +145,7 @@ void Core::run_on_cpu(TaskNode* task, int threads) {
   if (runs) {
     const std::uint64_t began = here.body_ticks == 0 ? 0 : clock_ticks();
     try {
-      task->body(Queue(*facade(), task->device, threads, nullptr));
+      task->body(Queue(*facade(), task->device, threads, nullptr, task));
       if (began != 0)
         here.body_ticks = clock_ticks() - began;
     } catch (...) {
@@ -168,8 +183,8 @@ void Core::settle_write(TaskNode* task, AccessNode& access, const FailureRef& fa
 
 void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position position) {
   const bool counted = task->kind == TaskKind::body;
+  const ThisThread& here = this_thread();
   if (failure != nullptr) [[unlikely]] {
-    const ThisThread& here = this_thread();
     if (counted)
       (ran ? counts(here).failed : counts(here).skipped).add(here.owns_slot());
     if (counted && ran)
@@ -180,6 +195,7 @@ void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position positio
     task->extras = true;
     task->position = position;
   }
+  enter_lists(here);
   for (AccessNode& access : task->accesses()) {
     if (access.exclusive()) {
       settle_write(task, access, failure, ran, position);
@@ -189,6 +205,7 @@ void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position positio
     }
     leave(access);
   }
+  leave_lists(here);
   const int epoch = task->epoch;
   close_task(task);
   if (counted)
@@ -203,7 +220,7 @@ void Core::close_task(TaskNode* task) noexcept {
   if ((before & (TaskNode::k_handle | TaskNode::k_twice)) == 0)
     return recycle(task);
   if ((before & TaskNode::k_waiter) != 0)
-    task->state.notify_all();
+    futex_wake_all(task->state);
 }
 
 void Core::drop(TaskNode* task, std::uint32_t bit) noexcept {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <stop_token>
 #include <string>
 
 #include <boost/container/small_vector.hpp>
@@ -64,6 +65,9 @@ struct Task {
   AccessList access = {};
   Priority priority = Priority::normal;
   OnFailedInput on_failed_input = OnFailedInput::skip;
+  /// Once a stop is requested, the body is not begun (its Vars then hold Cancelled) and a running one is told by
+  /// Queue::stop_requested(): one std::stop_source is a scope of tasks. Tasks that a body pushes inherit its token.
+  std::stop_token stop = {};
   StreamKind stream = StreamKind::compute;
   /// CPU: how many threads a library inside the body (OpenMP and its like) would use. The engine rests as many
   /// workers meanwhile; Queue::threads() says how many were granted.

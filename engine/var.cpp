@@ -41,7 +41,6 @@ std::uint64_t tagged(const TaskNode* task) noexcept {
   return (generation << 48) | reinterpret_cast<std::uintptr_t>(task);
 }
 
-constexpr int k_hot_reads = 256;  // reads in a row that make a Var count its readers in several places
 
 }  // namespace
 
@@ -53,6 +52,7 @@ VarCore* Core::new_var(const VarOptions& options) {
   var->version.store(0, std::memory_order_relaxed);
   var->handles.store(1, std::memory_order_relaxed);
   var->id = next_var_id_.fetch_add(1, std::memory_order_relaxed);
+  var->order = static_cast<std::uint32_t>(var->id);
   var->core = this;
   var->home = options.home;
   var->on_retire = options.on_retire;
@@ -113,8 +113,9 @@ void Core::came_next(VarCore* var, const AccessNode& access) noexcept {
 void Core::joined(VarCore* var) {
   if (var->orphan || var->gate_open.load(std::memory_order_relaxed))
     return;
-  if ((var->reads_in_a_row < k_hot_reads && ++var->reads_in_a_row == k_hot_reads) ||
-      var->frozen.load(std::memory_order_relaxed))
+  if (var->reads_in_a_row < 0xffff)
+    ++var->reads_in_a_row;
+  if (var->reads_in_a_row == options_.hot_reads || var->frozen.load(std::memory_order_relaxed))
     open_gate(var);
 }
 

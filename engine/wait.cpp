@@ -2,15 +2,24 @@
 #include <chrono>
 
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/futex.h>
 
 namespace sluice::detail {
 
 namespace {
 
+constexpr std::chrono::nanoseconds k_for_ever = std::chrono::seconds(10);
+constexpr std::chrono::nanoseconds k_cycle_check = std::chrono::milliseconds(10);
+
 [[noreturn]] void rethrow(const FailureRef& failure) {
   failure->record->reported.store(true);
   std::rethrow_exception(failure->exception);
 }
+
+struct HandleGuard {
+  TaskNode* task;
+  ~HandleGuard() { Core::drop(task, TaskNode::k_handle); }
+};
 
 }  // namespace
 
@@ -141,17 +150,43 @@ void Core::block_until(TaskNode* task) {
   }
   if (task->finished())
     return;
-  const bool in_task = here.core == this && here.task != nullptr && here.task->device.is_cpu();
-  if (in_task)
-    cpu_->before_block();
-  for (;;) {
-    const std::uint32_t seen = task->state.fetch_or(TaskNode::k_waiter, std::memory_order_acq_rel);
-    if ((seen & TaskNode::k_finished) != 0)
-      break;
-    task->state.wait(seen | TaskNode::k_waiter, std::memory_order_acquire);
+  if (here.core == this && here.task != nullptr && here.task->device.is_cpu())
+    return block_in_task(here.task, task);
+  while (!sleep_on(task, k_for_ever)) {
   }
-  if (in_task)
-    cpu_->after_block();
+}
+
+// True once the task has finished.
+bool Core::sleep_on(TaskNode* task, std::chrono::nanoseconds limit) noexcept {
+  const std::uint32_t seen = task->state.fetch_or(TaskNode::k_waiter, std::memory_order_acq_rel);
+  if ((seen & TaskNode::k_finished) == 0)
+    futex_wait(task->state, seen | TaskNode::k_waiter, limit);
+  return task->finished();
+}
+
+// A deadlock lasts, so it is looked for only after a while; the last one to close a circle finds it.
+void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
+  {
+    const std::lock_guard hold(blocked_mutex_);
+    blocked_.push_back({task, awaited});
+  }
+  cpu_->before_block();
+  std::exception_ptr cycle;
+  for (auto limit = k_cycle_check; !sleep_on(awaited, limit); limit = std::min(2 * limit, k_for_ever)) {
+    try {
+      check_cycle(task);
+    } catch (...) {
+      cycle = std::current_exception();
+      break;
+    }
+  }
+  cpu_->after_block();
+  {
+    const std::lock_guard hold(blocked_mutex_);
+    std::erase_if(blocked_, [&](const Blocked& blocked) { return blocked.task == task; });
+  }
+  if (cycle != nullptr)
+    std::rethrow_exception(cycle);
 }
 
 void Core::wait(Access access) {
@@ -162,10 +197,10 @@ void Core::wait(Access access) {
     access.mode = AccessMode::write;
   TaskNode* look = make_look(access, TaskKind::look, "wait");
   push(look);
-  cpu_->after_push();
+  cpu_->before_wait();
+  const HandleGuard guard{look};
   block_until(look);
   const TaskResult result = look->result == nullptr ? TaskResult{} : *look->result;
-  drop(look, TaskNode::k_handle);
   wait_positions(result.positions);
   if (result.failure != nullptr)
     rethrow(result.failure);
@@ -184,6 +219,7 @@ void Core::wait_task(TaskNode* task) {
   require<Deadlock>(
       this_thread().task != task, [&] { return message("wait: task \"", task->name, "\" waits for itself"); });
   refuse_child_wait(*task);
+  cpu_->before_wait();
   block_until(task);
   PositionSet positions;
   positions.add(task->position);
@@ -201,7 +237,7 @@ void Core::wait_all() {
   require<Deadlock>(here.task == nullptr || here.core != this, [&] {
     return message("wait_all: task \"", here.task->name, "\" would wait for itself");
   });
-  cpu_->after_push();
+  cpu_->before_wait();
   while (cpu_->help(32) > 0) {
   }
   {
@@ -232,43 +268,9 @@ void Core::clear_error(const Var& var) {
   refuse_self_wait(access);
   TaskNode* clear = make_look(access, TaskKind::clear, "clear_error");
   push(clear);
-  cpu_->after_push();
+  cpu_->before_wait();
+  const HandleGuard guard{clear};
   block_until(clear);
-  drop(clear, TaskNode::k_handle);
-}
-
-// -- The end --
-
-void Core::stop(bool limited) {
-  const ThisThread& here = this_thread();
-  require<Deadlock>(limited || here.task == nullptr || here.core != this, [&] {
-    return message("stop: task \"", here.task->name, "\" would wait for itself");
-  });
-  if (stopped_.exchange(1) != 0 && !limited)
-    return;
-  if (limited) {  // at exit of the process: whoever still runs is left behind after a while
-    std::unique_lock hold(drained_mutex_);
-    drain_waiters_.fetch_add(1);
-    heavy_fence();
-    drained_.wait_for(hold, std::chrono::seconds(5), [&] { return epoch_empty(0) && epoch_empty(1); });
-    drain_waiters_.fetch_sub(1);
-    return;
-  }
-  cpu_->after_push();
-  {
-    const std::lock_guard one_at_a_time(wait_all_mutex_);
-    drain_epoch();
-    drain_epoch();
-  }
-  if (gpu() != nullptr) {
-    try {
-      gpu()->wait_all();
-    } catch (const Error&) {  // nobody is left to hear it
-    }
-  }
-  cpu_->stop();
-  if (gpu() != nullptr)
-    gpu()->stop();
 }
 
 }  // namespace sluice::detail

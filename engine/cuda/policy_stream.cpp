@@ -151,7 +151,7 @@ void StreamPolicy::run_body(CudaStream& stream, TaskNode* task) {
   const auto native = static_cast<cudaStream_t>(stream.native());
   if (task->legacy_stream)
     order_streams(native, cudaStreamLegacy);
-  task->body(Queue(*core_.facade(), task->device, 1, &stream));
+  task->body(Queue(*core_.facade(), task->device, 1, &stream, task));
   // Launches report nothing themselves; a bad one is found here, so that it blames this task and no other.
   cuda_check(cudaGetLastError(), "kernel launch");
   if (task->legacy_stream)

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -35,8 +36,10 @@ struct ThisThread {
   void* pool_worker = nullptr;  // PoolPolicy's record of this thread
   CpuPolicy* pool = nullptr;    // whose worker it is
   int leaves = 0;
+  unsigned pushes = 0;
   std::uint64_t body_ticks = 0;  // not 0: the next body is to be timed; then how long it took
-  int slot = -1;                 // see thread_slot.h
+  int slot = -1;               // see thread_slot.h
+  mutable int lists_depth = 0;  // calls of enter_lists() not left yet
 
   /// True if nobody else counts in this thread's slot.
   bool owns_slot() const noexcept { return slot != k_shared_slot; }
@@ -88,6 +91,8 @@ class Core {
   FailureRef start(TaskNode* task);
   /// For whoever takes a task from a ready queue: false if another has taken it (it lay in two queues).
   static bool claim(TaskNode* task) noexcept;
+  bool stop_requested(const TaskNode& task) const noexcept;
+  FailureRef cancelled(const TaskNode& task) const;
   /// GPU positions that `task` has to follow.
   PositionSet needs(const TaskNode* task) const;
   std::shared_ptr<FailureRecord> record_of(const TaskNode* task) const;
@@ -98,7 +103,11 @@ class Core {
   void wait_task(TaskNode* task);
   void clear_error(const Var& var);
   void wait_positions(const PositionSet& positions);
-  void stop(bool limited);
+  void stop(Stop how);
+  /// At exit of the process: waits for what runs, but not for ever.
+  void stop_at_exit();
+  /// For pushes from outside tasks: rests while too many tasks are alive (options().max_live_tasks).
+  void hold_back();
 
   /// Drops what `bit` stands for (k_handle, k_twice), perhaps the last that keeps a finished node.
   static void drop(TaskNode* task, std::uint32_t bit) noexcept;
@@ -125,6 +134,7 @@ class Core {
   static void rethrow_failure_of(const TaskNode& task);
 
   Engine* facade() const noexcept { return facade_.load(std::memory_order_acquire); }
+  void move_facade(Engine* facade) noexcept { facade_.store(facade, std::memory_order_release); }
   void clear_facade() noexcept { facade_.store(nullptr, std::memory_order_release); }
   CpuPolicy& cpu() noexcept { return *cpu_; }
   /// Null until the first task for a GPU: a program that uses none never wakes the driver.
@@ -150,6 +160,14 @@ class Core {
   void joined(VarCore* var);
   void idle(VarCore* var);  // with the lock held; gives it up
 
+  // -- All lists of Vars at rest, for whoever has to read them whole (pause.cpp) --
+  void enter_lists(const ThisThread& here) noexcept;
+  void leave_lists(const ThisThread& here) noexcept;
+  void pause();
+  void resume();
+  /// How often waits in tasks were searched for a circle so far.
+  std::uint64_t cycle_checks() const noexcept { return cycle_checks_.load(); }
+
  private:
   void retire(VarCore* var) noexcept;  // no lock held
   void open_gate(VarCore* var);
@@ -162,16 +180,24 @@ class Core {
   CountShard& counts(const ThisThread& here) noexcept { return counts_[static_cast<std::size_t>(here.slot)]; }
   void drain_epoch();
   bool epoch_empty(std::uint8_t epoch) const noexcept;
+  std::uint64_t left() const noexcept;
+  std::uint64_t live() const noexcept;
   void block_until(TaskNode* task);
   TaskNode* make_look(Access access, TaskKind kind, const char* name);
   void refuse_self_wait(Access access) const;
   void refuse_child_wait(const TaskNode& child) const;
+  static bool sleep_on(TaskNode* task, std::chrono::nanoseconds limit) noexcept;
+  void block_in_task(TaskNode* task, TaskNode* awaited);
+  /// Throws Deadlock if what `task` waits for can only come after it.
+  void check_cycle(TaskNode* task);
   void note_failure(FailureRef failure);
 
   const EngineOptions options_;
   std::atomic<Engine*> facade_;
   std::atomic<int> references_{1};
   std::atomic<int> stopped_{0};
+  std::atomic<bool> cancelling_{false};
+  std::atomic<std::uint64_t> stuck_at_{~std::uint64_t{0}};  // tasks finished when back-pressure last gave up
   std::atomic<std::uint64_t> next_var_id_{1};
 
   // wait_all: pushes count into the current epoch; a wait flips epochs twice and drains the old one each time.
@@ -181,6 +207,18 @@ class Core {
   std::mutex drained_mutex_;
   std::condition_variable drained_;
   std::atomic<int> drain_waiters_{0};
+
+  // Tasks whose bodies wait, and for what. Changed while nobody checks for a cycle.
+  struct Blocked {
+    TaskNode* task;
+    TaskNode* awaited;
+  };
+  friend class CycleSearch;
+  std::mutex blocked_mutex_;
+  std::vector<Blocked> blocked_;
+  std::atomic<std::uint64_t> cycle_checks_{0};
+  std::mutex pause_mutex_;
+  std::atomic<std::uint32_t> paused_{0};
 
   std::mutex failures_mutex_;
   std::vector<FailureRef> failures_;

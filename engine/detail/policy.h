@@ -8,6 +8,10 @@
 #include <sluice/engine/parallel.h>
 #include <sluice/engine/position.h>
 
+namespace sluice {
+struct EngineOptions;
+}
+
 namespace sluice::detail {
 
 class Core;
@@ -21,6 +25,8 @@ class CpuPolicy {
   virtual void submit(TaskNode* task) = 0;
   /// Called at the end of every outermost push on a thread.
   virtual void after_push() {}
+  /// Called before a thread outside tasks waits: whatever this policy put off must run.
+  virtual void before_wait() { after_push(); }
   /// True if the pushing thread waits for GPU work that a CPU task needs; false if that is left to a fence.
   virtual bool waits_for_gpu() const noexcept { return false; }
   /// See parallel_for.
@@ -61,8 +67,7 @@ class GpuPolicy {
 };
 
 /// Throws ValueError for an unknown name.
-std::unique_ptr<CpuPolicy> make_cpu_policy(
-    Core& core, std::string_view name, int workers, const std::string& thread_name);
+std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& options);
 /// Null in a build without CUDA. `name` is stream or serial. Throws CudaError.
 std::unique_ptr<GpuPolicy> make_gpu_policy(Core& core, std::string_view name);
 

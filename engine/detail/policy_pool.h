@@ -7,10 +7,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include <boost/thread/thread.hpp>
 
 #include <sluice/engine/detail/policy.h>
+#include <sluice/engine/detail/random.h>
 #include <sluice/engine/detail/ring.h>
 #include <sluice/engine/detail/spin_lock.h>
 #include <sluice/engine/detail/task_node.h>
@@ -24,7 +26,7 @@ namespace sluice::detail {
 /// library's team hold one permit each. A user's thread that attached itself runs tasks without one.
 class PoolPolicy final : public CpuPolicy {
  public:
-  PoolPolicy(Core& core, int workers, std::string thread_name);
+  PoolPolicy(Core& core, const EngineOptions& options, int workers, bool chaos);
   ~PoolPolicy() override;
 
   void submit(TaskNode* task) override;
@@ -65,7 +67,7 @@ class PoolPolicy final : public CpuPolicy {
     bool searching = false;
     bool attached = false;  // a user's thread
     std::uint64_t picks = 0;
-    std::uint64_t random = 1;
+    Random random{1};
     std::uint64_t batch_began = 0;  // clock and picks when the pace was last taken
     std::uint64_t batch_picks = 0;
     int index = 0;
@@ -101,6 +103,7 @@ class PoolPolicy final : public CpuPolicy {
   Worker* mine() const noexcept;
 
   // A worker's life (pool_worker.cpp)
+  void name_and_place(const Worker& me) const;
   void live(Worker& me);
   void work(Worker& me);
   TaskNode* pick(Worker& me);
@@ -128,6 +131,9 @@ class PoolPolicy final : public CpuPolicy {
   Core& core_;
   const int workers_;
   const std::string thread_name_;
+  const std::vector<int> cores_;
+  const bool chaos_;  // each worker dawdles and strays, by a seed of its own
+  const std::uint64_t chaos_seed_;
   std::array<List, k_classes> lists_;
   std::array<std::unique_ptr<Worker>, k_max_threads> all_;
   std::atomic<int> threads_{0};

@@ -39,6 +39,7 @@ struct alignas(64) CountShard {
   std::array<Count, 2> left;     // tasks finished, by epoch
   Count skipped;
   Count failed;
+  std::atomic<int> inside{0};  // threads (one, in an owned slot) that change lists of Vars now; nested calls count too
 };
 using Counts = std::array<CountShard, k_slots>;
 

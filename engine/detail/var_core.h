@@ -56,6 +56,7 @@ struct alignas(64) VarCore {
   std::atomic<bool> frozen{false};
   std::atomic<std::uint8_t> urgency{255};  // the most urgent class that waits here; under the lock
   std::uint16_t reads_in_a_row = 0;        // under the lock
+  std::uint32_t order = 0;                 // in which tasks lock their Vars: the low half of `id`
   ReadGate<std::atomic<std::uint64_t>>* gate = nullptr;
 
   // Owned by the holder of the right to advance (a granted writer has it); read by granted readers.
@@ -73,6 +74,10 @@ struct alignas(64) VarCore {
   std::atomic<int> handles{1};
   Device home;
 
+  /// By age, not by address: the same program locks, and wakes, in the same order again. Ages repeat after 2^32 Vars.
+  bool comes_before(const VarCore& other) const noexcept {
+    return order != other.order ? order < other.order : this < &other;
+  }
   bool poisoned() const noexcept { return poison != nullptr && poison->holds(); }
 };
 static_assert(sizeof(VarCore) <= 192);

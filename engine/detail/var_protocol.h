@@ -15,7 +15,7 @@ enum class VarMode : std::uint8_t {
   writing,         // a writer, or a thread that holds the right to advance
 };
 
-/// How accesses enter Vars and leave them. A task's Vars are locked together, in order of address, while its accesses
+/// How accesses enter Vars and leave them. A task's Vars are locked together, in one order, while its accesses
 /// are queued, so all queues agree with one total order of pushes and nothing can wait in a circle; leaving needs one
 /// lock at a time. Pushers append to a Var's inbox under its lock; whoever holds the right to advance owns `run`, a
 /// private list that it fills from the inbox. A node is in no list once it was granted. Reads of a Var share, writes

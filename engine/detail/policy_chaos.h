@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <sluice/engine/detail/policy.h>
+#include <sluice/engine/detail/random.h>
+#include <sluice/engine/detail/spin_lock.h>
+
+namespace sluice::detail {
+
+/// Runs ready tasks on the threads that push and wait, as "serial" does, but in an order and at times drawn from a
+/// seed: now and then some of those that are ready, all of them when somebody waits. With one pushing thread the same
+/// seed gives the same schedule. For tests: whatever order it picks, a program must not be able to tell.
+class ChaosPolicy final : public CpuPolicy {
+ public:
+  ChaosPolicy(Core& core, std::uint64_t seed) : core_(core), random_(seed) {}
+
+  void submit(TaskNode* task) override;
+  void after_push() override;
+  void before_wait() override;
+  void before_block() override;
+  void parallel(std::int64_t n, std::int64_t grain, void* context, RangeFunction run) override;
+  void stop() override {}
+  bool waits_for_gpu() const noexcept override { return true; }
+  int workers() const noexcept override { return 1; }
+
+ private:
+  TaskNode* take();
+  bool take_turn(bool everything);
+  void run_some(std::uint64_t limit);
+
+  Core& core_;
+  SpinLock lock_;
+  Random random_;                // under the lock
+  std::vector<TaskNode*> ready_;  // under the lock
+  bool running_ = false;         // one thread runs for all
+  bool everything_ = false;      // somebody waits: whoever runs goes on until nothing is ready
+};
+
+}  // namespace sluice::detail

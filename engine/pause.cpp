@@ -1,0 +1,62 @@
+// Holding all lists of Vars still. Whoever changes them says so in its own slot and looks whether a pause is wanted;
+// whoever wants one says so, makes every thread pass a fence, and waits until no slot says "inside".
+#include <thread>
+
+#include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/futex.h>
+
+namespace sluice::detail {
+
+namespace {
+
+#if defined(__SANITIZE_THREAD__)
+constexpr bool k_plain_stores = false;
+#else
+constexpr bool k_plain_stores = true;
+#endif
+
+void add(std::atomic<int>& inside, bool owned, int by) noexcept {
+  if (owned && k_plain_stores) [[likely]] {
+    inside.store(inside.load(std::memory_order_relaxed) + by, std::memory_order_release);
+  } else {
+    inside.fetch_add(by, std::memory_order_seq_cst);
+  }
+}
+
+}  // namespace
+
+void Core::enter_lists(const ThisThread& here) noexcept {
+  std::atomic<int>& inside = counts(here).inside;
+  for (;;) {
+    add(inside, here.owns_slot(), 1);
+    light_fence(paused_);
+    if (paused_.load(std::memory_order_relaxed) == 0 || here.lists_depth > 0) [[likely]]
+      break;
+    add(inside, here.owns_slot(), -1);
+    futex_wait(paused_, 1, std::chrono::milliseconds(100));
+  }
+  ++here.lists_depth;
+}
+
+void Core::leave_lists(const ThisThread& here) noexcept {
+  --here.lists_depth;
+  add(counts(here).inside, here.owns_slot(), -1);
+}
+
+void Core::pause() {
+  pause_mutex_.lock();
+  paused_.store(1, std::memory_order_seq_cst);
+  heavy_fence();
+  for (CountShard& shard : counts_) {
+    while (shard.inside.load(std::memory_order_acquire) != 0)
+      std::this_thread::yield();
+  }
+}
+
+void Core::resume() {
+  paused_.store(0, std::memory_order_seq_cst);
+  futex_wake_all(paused_);
+  pause_mutex_.unlock();
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <mutex>
+
+#include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/policy_chaos.h>
+
+namespace sluice::detail {
+
+void ChaosPolicy::submit(TaskNode* task) {
+  const std::lock_guard hold(lock_);
+  ready_.push_back(task);
+}
+
+TaskNode* ChaosPolicy::take() {
+  const std::lock_guard hold(lock_);
+  if (ready_.empty())
+    return nullptr;
+  const auto at = static_cast<std::ptrdiff_t>(random_.below(ready_.size()));
+  TaskNode* task = ready_[static_cast<std::size_t>(at)];
+  ready_.erase(ready_.begin() + at);  // the order of the rest is part of the schedule
+  return task;
+}
+
+void ChaosPolicy::run_some(std::uint64_t limit) {
+  for (; limit > 0; --limit) {
+    TaskNode* task = take();
+    if (task == nullptr)
+      return;
+    if (Core::claim(task))
+      core_.run_on_cpu(task, 1);
+  }
+}
+
+// True if this thread is the one that runs now.
+bool ChaosPolicy::take_turn(bool everything) {
+  const std::lock_guard hold(lock_);
+  everything_ = everything_ || everything;
+  if (running_ || ready_.empty())
+    return false;
+  running_ = true;
+  return true;
+}
+
+void ChaosPolicy::after_push() {
+  if (this_thread().core == &core_ || !take_turn(false))
+    return;  // inside a task: the outermost push runs
+  std::uint64_t some = 0;
+  {
+    const std::lock_guard hold(lock_);
+    some = random_.below(2) == 0 ? 0 : random_.below(ready_.size() + 1);
+  }
+  run_some(some);
+  for (;;) {
+    {
+      const std::lock_guard hold(lock_);
+      if (!everything_ || ready_.empty()) {
+        everything_ = everything_ && !ready_.empty();
+        running_ = false;
+        return;
+      }
+    }
+    run_some(~std::uint64_t{0});
+  }
+}
+
+void ChaosPolicy::before_wait() {
+  if (this_thread().core == &core_ || !take_turn(true))
+    return;
+  for (;;) {
+    run_some(~std::uint64_t{0});
+    const std::lock_guard hold(lock_);
+    if (!ready_.empty())
+      continue;
+    everything_ = false;
+    running_ = false;
+    return;
+  }
+}
+
+// A task that waits for one it pushed itself can only be served on its own stack here.
+void ChaosPolicy::before_block() {
+  run_some(~std::uint64_t{0});
+}
+
+void ChaosPolicy::parallel(std::int64_t n, std::int64_t grain, void* context, RangeFunction run) {
+  std::vector<std::int64_t> starts;
+  const std::int64_t chunk = std::max(grain, (n + 7) / 8);
+  for (std::int64_t begin = 0; begin < n; begin += chunk)
+    starts.push_back(begin);
+  ThisThread& here = this_thread();
+  while (!starts.empty()) {
+    std::uint64_t at = 0;
+    {
+      const std::lock_guard hold(lock_);
+      at = random_.below(starts.size());
+    }
+    const std::int64_t begin = starts[at];
+    starts.erase(starts.begin() + static_cast<std::ptrdiff_t>(at));
+    const bool before = std::exchange(here.in_parallel, true);
+    try {
+      run(context, begin, std::min(begin + chunk, n));
+    } catch (...) {
+      here.in_parallel = before;
+      throw;
+    }
+    here.in_parallel = before;
+  }
+}
+
+}  // namespace sluice::detail

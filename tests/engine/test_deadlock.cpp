@@ -1,0 +1,106 @@
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include <sluice/engine/api.h>
+#include <sluice/engine/detail/core.h>
+
+#include "tests/engine/expect.h"
+#include "tests/support/catch.h"
+#include "tests/support/gate.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+// Two bodies that have both begun, each holding its Var, before either waits for the other's.
+struct Pair {
+  Engine engine{EngineOptions{.workers = 2}};
+  Var a = engine.new_var(), b = engine.new_var();
+  std::atomic<int> begun{0};
+
+  void meet() {
+    begun.fetch_add(1);
+    while (begun.load() < 2)
+      std::this_thread::yield();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("T28: two bodies that wait for each other's Var get a Deadlock that names both") {
+  Pair pair;
+  std::atomic<int> deadlocks{0};
+  std::string text;
+  std::mutex text_mutex;
+  auto body = [&](const Var& other) {
+    pair.meet();
+    try {
+      pair.engine.wait(other);
+    } catch (const Deadlock& error) {
+      deadlocks.fetch_add(1);
+      const std::lock_guard hold(text_mutex);
+      text += error.what();
+      throw;
+    }
+  };
+  pair.engine.push({.name = "left", .access = {write(pair.a)}}, [&] { body(pair.b); });
+  pair.engine.push({.name = "right", .access = {write(pair.b)}}, [&] { body(pair.a); });
+  CHECK_THROWS_AS(pair.engine.wait(pair.a), Deadlock);
+  CHECK_THROWS_AS(pair.engine.wait(pair.b), Deadlock);
+  CHECK(deadlocks >= 1);
+  CHECK_THAT(text, contains("left"));
+  CHECK_THAT(text, contains("right"));
+}
+
+TEST_CASE("T28: a circle through tasks that only lie queued is found, and names them") {
+  Engine engine({.workers = 2});
+  Var a = engine.new_var(), b = engine.new_var(), c = engine.new_var();
+  Gate pushed;
+  OpensAtEnd opens(pushed);
+  std::string text;
+  engine.push({.name = "outer", .access = {write(a)}}, [&, pushed] {
+    pushed.wait();
+    text = text_of_error([&] { engine.wait(c); });
+  });
+  engine.push({.name = "middle", .access = {read(a), write(b)}}, [] {});
+  engine.push({.name = "last", .access = {read(b), write(c)}}, [] {});
+  pushed.open();
+  engine.wait_all();
+  for (const char* name : {"outer", "middle", "last"})
+    CHECK_THAT(text, contains(name));
+  CHECK_NOTHROW(engine.wait(c));
+}
+
+TEST_CASE("T28: waits that only take long are left alone") {
+  Engine engine({.workers = 2});
+  Var a = engine.new_var(), b = engine.new_var(), c = engine.new_var();
+  Gate gate;
+  OpensAtEnd opens(gate);
+  std::atomic<bool> waited{false};
+  engine.push({.name = "slow", .access = {write(b)}}, [gate] { gate.wait(); });
+  engine.push({.name = "behind", .access = {read(b), write(c)}}, [] {});
+  engine.push({.name = "waits", .access = {write(a)}}, [&] {
+    engine.wait(c);
+    waited = true;
+  });
+  engine.push({.name = "after", .access = {read(a)}}, [] {});
+  CHECK(eventually([&] { return engine.core().cycle_checks() >= 2; }));
+  gate.open();
+  CHECK_NOTHROW(engine.wait_all());
+  CHECK(waited);
+}
+
+TEST_CASE("T28: readers that share a Var do not wait for each other") {
+  Engine engine({.workers = 2});
+  Var shared = engine.new_var(), done = engine.new_var();
+  Gate gate;
+  OpensAtEnd opens(gate);
+  engine.push({.name = "reads and waits", .access = {read(shared)}}, [&] { engine.wait(done); });
+  engine.push({.name = "reads too", .access = {read(shared), write(done)}}, [gate] { gate.wait(); });
+  CHECK(eventually([&] { return engine.core().cycle_checks() >= 2; }));
+  gate.open();
+  CHECK_NOTHROW(engine.wait_all());
+}

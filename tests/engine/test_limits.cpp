@@ -1,0 +1,136 @@
+// Back-pressure, threads that attach themselves, and engines that end in odd places.
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include <sluice/engine/api.h>
+
+#include "tests/engine/expect.h"
+#include "tests/support/gate.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+TEST_CASE("T34: a pusher outside rests at the limit and goes on as tasks finish") {
+  constexpr std::uint64_t k_limit = 1000;
+  Engine engine({.workers = 1, .max_live_tasks = k_limit});
+  Var x = engine.new_var();
+  std::atomic<std::uint64_t> pushed{0}, done{0}, most{0};
+  for (int i = 0; i < 20000; ++i) {
+    engine.push({.name = "step", .access = {write(x)}}, [&] { done.fetch_add(1); });
+    pushed.fetch_add(1);
+    const std::uint64_t alive = pushed.load() - done.load();
+    if (alive > most.load())
+      most.store(alive);
+  }
+  engine.wait(x);
+  CHECK(done == 20000);
+  CHECK(most <= k_limit + 64);  // asked every 64 pushes
+}
+
+TEST_CASE("T34: a pusher that holds the gate itself is let through") {
+  Engine engine({.workers = 1, .max_live_tasks = 100});
+  Var x = engine.new_var();
+  Gate gate;
+  OpensAtEnd opens(gate);
+  std::atomic<int> done{0};
+  engine.push({.name = "gate", .access = {write(x)}}, [gate] { gate.wait(); });
+  for (int i = 0; i < 2000; ++i)
+    engine.push({.name = "behind", .access = {write(x)}}, [&] { ++done; });
+  CHECK(done == 0);
+  gate.open();
+  engine.wait(x);
+  CHECK(done == 2000);
+}
+
+TEST_CASE("T34: nested pushes never rest, whatever the limit") {
+  Engine engine({.workers = 1, .max_live_tasks = 10});
+  Var x = engine.new_var();
+  std::atomic<int> done{0};
+  engine.push({.name = "parent", .access = {write(x)}}, [&] {
+    for (int i = 0; i < 5000; ++i)
+      engine.push({.name = "child", .access = {write(x)}}, [&] { ++done; });
+    CHECK(done == 0);  // they all come after this body, so a rest would have been for ever
+  });
+  engine.wait_all();
+  CHECK(done == 5000);
+}
+
+TEST_CASE("an attached thread runs tasks while it waits, and when it has pushed more than others run") {
+  Engine engine({.workers = 1});
+  Var gated = engine.new_var(), x = engine.new_var();
+  Gate gate;
+  OpensAtEnd opens(gate);
+  const std::thread::id me = std::this_thread::get_id();
+  std::atomic<int> by_me{0}, done{0};
+  engine.push({.name = "keeps the worker", .access = {write(gated)}}, [gate] { gate.wait(); });
+  CHECK(gate.reached());
+  {
+    AttachScope attached(engine);
+    for (int i = 0; i < 1000; ++i) {
+      engine.push({.name = "step"}, [&] {
+        by_me += std::this_thread::get_id() == me ? 1 : 0;
+        ++done;
+      });
+    }
+    CHECK(by_me > 0);  // the only worker stands at the gate
+    for (int i = 0; i < 100; ++i)
+      engine.push({.name = "chain", .access = {write(x)}}, [&] { ++done; });
+    engine.wait(x);
+  }
+  CHECK(done >= 100);
+  gate.open();
+  engine.wait_all();
+  CHECK(done == 1100);
+}
+
+TEST_CASE("a thread that is not attached never runs a task inside push or wait") {
+  Engine engine({.workers = 1});
+  const std::thread::id me = std::this_thread::get_id();
+  std::atomic<int> by_me{0};
+  for (int i = 0; i < 5000; ++i)
+    engine.push({.name = "step"}, [&] { by_me += std::this_thread::get_id() == me ? 1 : 0; });
+  engine.wait_all();
+  CHECK(by_me == 0);
+}
+
+TEST_CASE("an attached thread's task may wait, push and be waited for like any other") {
+  Engine engine({.workers = 1});
+  AttachScope attached(engine);
+  Var a = engine.new_var(), b = engine.new_var();
+  std::atomic<int> done{0};
+  for (int i = 0; i < 600; ++i) {
+    engine.push({.name = "outer", .access = {write(a)}}, [&] {
+      engine.push({.name = "inner", .access = {write(b)}}, [&] { ++done; });
+      engine.wait(b);
+    });
+  }
+  engine.wait(a);
+  CHECK(done == 600);
+}
+
+TEST_CASE("T32: an engine destroyed by one of its own tasks stops behind it") {
+  std::atomic<int> done{0};
+  Gate destroyed;
+  auto* engine = new Engine({.workers = 2});
+  Var x = engine->new_var();
+  engine->push({.name = "destroys", .access = {write(x)}}, [&, destroyed] {
+    delete engine;
+    destroyed.open();
+  });
+  try {
+    for (int i = 0; i < 100; ++i)
+      x.engine().push({.name = "after", .access = {write(x)}}, [&] { ++done; });
+  } catch (const EngineStopped&) {  // it may have been quicker
+  }
+  CHECK(eventually([&] { return destroyed.is_open(); }));
+  // What was accepted runs; afterwards nothing is.
+  CHECK(eventually([&] {
+    try {
+      x.engine().push({.name = "late"}, [] {});
+      return false;
+    } catch (const EngineStopped&) {
+      return true;
+    }
+  }));
+}
