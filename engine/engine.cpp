@@ -30,15 +30,18 @@ Core::Core(Engine* facade, const EngineOptions& options) : options_(options), fa
     return message("Engine: gpu_policy \"", options.gpu_policy, "\" is not one of stream, serial");
   });
   cpu_ = make_cpu_policy(*this, options_);
+  watch_forks(this, true);
 }
 
 Core::~Core() {
+  watch_forks(this, false);
   // Rooms first: what they hold of the GPU goes before its streams.
   for (auto& extension : extensions_)
     extension.reset();
 }
 
 GpuPolicy* Core::need_gpu() {
+  require<Forked>(era_ == 0, [] { return std::string("a GPU cannot be used in a forked child; exec first"); });
   if (GpuPolicy* made = gpu())
     return made;
   const std::lock_guard hold(extensions_mutex_);

@@ -88,6 +88,10 @@ class SLUICE_API Deadlock : public Error {
 class SLUICE_API Cancelled : public Error {
   using Error::Error;
 };
+/// In a child process: what was under way in the parent when it forked, a GPU, or an engine whose own task forked.
+class SLUICE_API Forked : public Error {
+  using Error::Error;
+};
 /// A task whose body threw something that is not an Error; the original is nested (std::rethrow_if_nested).
 class SLUICE_API TaskFailed : public Error, public std::nested_exception {
   using Error::Error;

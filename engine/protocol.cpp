@@ -91,6 +91,8 @@ void inherit_stop(const Task& task, TaskNode& node) {
 TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, SourceLocation site) {
   for (const Access& access : task.access)
     __builtin_prefetch(access.var, 1);
+  if (era_ != 0) [[unlikely]]
+    enter_era(task);
   check_accesses(task, *this);
   check_device(task, *this);
   const auto count = task.access.size();
@@ -107,6 +109,7 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   node->device = task.device;
   node->threads = static_cast<std::uint16_t>(std::clamp(task.threads, 1, 0xffff));
   node->kind = kind;
+  node->era = era_;
   node->priority.store(task.priority, std::memory_order_relaxed);
   node->on_failed_input = task.on_failed_input;
   node->stream = task.stream;

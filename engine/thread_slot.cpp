@@ -1,4 +1,5 @@
 #include <mutex>
+#include <new>
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/thread_slot.h>
@@ -29,6 +30,13 @@ struct Lease {
 };
 
 }  // namespace
+
+void keep_only_slot(int mine) noexcept {
+  Registry& all = registry();
+  ::new (&all.mutex) std::mutex;  // its holder is not in this process
+  for (int slot = 0; slot < k_slots; ++slot)
+    all.taken[slot] = slot == mine;
+}
 
 int take_thread_slot() noexcept {
   static thread_local Lease lease;

@@ -54,6 +54,7 @@ VarCore* Core::new_var(const VarOptions& options) {
   var->id = next_var_id_.fetch_add(1, std::memory_order_relaxed);
   var->order = static_cast<std::uint32_t>(var->id);
   var->core = this;
+  var->era = era_;
   var->home = options.home;
   var->on_retire = options.on_retire;
   var->frozen.store(false, std::memory_order_relaxed);
@@ -64,6 +65,8 @@ VarCore* Core::new_var(const VarOptions& options) {
 }
 
 void Core::release_var(VarCore* var) noexcept {
+  if (era_ != 0) [[unlikely]]
+    renew(var);
   int handles = var->handles.load(std::memory_order_relaxed);
   while (handles > 1) {
     if (var->handles.compare_exchange_weak(handles, handles - 1, std::memory_order_acq_rel))
@@ -130,6 +133,8 @@ void Core::freeze(const Var& handle, bool frozen) {
   require(var != nullptr && var->core == this, [] {
     return std::string("freeze: an empty Var, or one of another engine");
   });
+  if (era_ != 0) [[unlikely]]
+    renew(var);
   const std::lock_guard hold(var->lock);
   var->frozen.store(frozen, std::memory_order_relaxed);
   if (!frozen)

@@ -219,6 +219,9 @@ void Core::wait_task(TaskNode* task) {
   require<Deadlock>(
       this_thread().task != task, [&] { return message("wait: task \"", task->name, "\" waits for itself"); });
   refuse_child_wait(*task);
+  require<Forked>(task->finished() || task->era == era_, [&] {
+    return message("wait: task \"", task->name, "\" was under way when the process forked; it ends in the parent alone");
+  });
   cpu_->before_wait();
   block_until(task);
   PositionSet positions;

@@ -160,6 +160,15 @@ class Core {
   void joined(VarCore* var);
   void idle(VarCore* var);  // with the lock held; gives it up
 
+  // -- Forks (fork.cpp) --
+  static void watch_forks(Core* core, bool alive);
+  void before_fork();
+  void after_fork_in_parent();
+  void after_fork_in_child(bool inside_task);
+  /// In a forked child: makes a Var that the parent left in use free and, unless it was only read, failed.
+  void renew(VarCore* var) noexcept;
+  void enter_era(const Task& task);
+
   // -- All lists of Vars at rest, for whoever has to read them whole (pause.cpp) --
   void enter_lists(const ThisThread& here) noexcept;
   void leave_lists(const ThisThread& here) noexcept;
@@ -196,6 +205,8 @@ class Core {
   std::atomic<Engine*> facade_;
   std::atomic<int> references_{1};
   std::atomic<int> stopped_{0};
+  std::uint8_t era_ = 0;         // moved on in a forked child, while it has one thread
+  bool forked_in_task_ = false;  // the child may only exec
   std::atomic<bool> cancelling_{false};
   std::atomic<std::uint64_t> stuck_at_{~std::uint64_t{0}};  // tasks finished when back-pressure last gave up
   std::atomic<std::uint64_t> next_var_id_{1};

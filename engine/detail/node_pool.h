@@ -8,6 +8,9 @@
 
 namespace sluice::detail {
 
+/// Taken before a fork and given back after it, so that the child finds nothing half done.
+void hold_over_forks(SpinLock& lock);
+
 /// Recycled objects of one type for the whole process (magazines and a depot: Bonwick and Adams, 2001). Each thread
 /// keeps a magazine; halves of full ones go through the depot, so a thread that only takes and one that only gives
 /// meet once in k_batch objects. Memory is never returned: a late look at a recycled object never meets freed memory.
@@ -69,7 +72,11 @@ class NodePool {
   };
 
   static Depot& depot() {
-    static auto* all = new Depot;  // leaked: threads may outlive static objects
+    static Depot* all = [] {
+      auto* made = new Depot;  // leaked: threads may outlive static objects
+      hold_over_forks(made->lock);
+      return made;
+    }();
     return *all;
   }
 

@@ -59,6 +59,7 @@ struct alignas(64) TaskNode {
   std::uint8_t epoch = 0;
   std::atomic<bool> submitted{false};  // lies ready in a queue of the CPU policy
   bool extras = false;                 // something below the body is in use
+  std::uint8_t era = 0;                // of the engine, which a fork moves on
 
   alignas(64) AccessNode accesses_in_place[k_inline_accesses];
   Closure body;
@@ -70,7 +71,6 @@ struct alignas(64) TaskNode {
   std::stop_token stop;
   TaskNode* next_boosted = nullptr;
   void* trace = nullptr;
-  std::uint8_t era = 0;  // of the engine, which a fork moves on
 
   std::span<AccessNode> accesses() noexcept {
     return {access_room == 0 ? accesses_in_place : access_block, access_count};

@@ -58,6 +58,7 @@ struct alignas(64) VarCore {
   std::uint16_t reads_in_a_row = 0;        // under the lock
   std::uint32_t order = 0;                 // in which tasks lock their Vars: the low half of `id`
   ReadGate<std::atomic<std::uint64_t>>* gate = nullptr;
+  std::uint8_t era = 0;  // of the engine, which a fork moves on; under the lock
 
   // Owned by the holder of the right to advance (a granted writer has it); read by granted readers.
   alignas(64) AccessNode* run = nullptr;

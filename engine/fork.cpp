@@ -1,0 +1,169 @@
+// What fork() does to engines. The child has one thread and a copy of everything: lists are at rest and locks free, as
+// the parent sees to before. What was pushed and not finished ends in the parent alone: in the child its Vars are free
+// again, and failed (Forked) if they were to be written. Workers are made anew when there is work.
+#include <algorithm>
+#include <mutex>
+#include <new>
+#include <pthread.h>
+#include <vector>
+
+#include <sluice/engine/detail/core.h>
+
+namespace sluice::detail {
+
+namespace {
+
+struct Watched {
+  std::mutex mutex;
+  std::vector<Core*> cores;
+  SpinLock lock;
+  std::vector<SpinLock*> locks;
+  bool inside_task = false;
+};
+
+void before_any();
+void after_in_parent();
+void after_in_child();
+
+Watched& watched() {
+  static Watched* all = [] {
+    auto* made = new Watched;  // leaked: engines may outlive static objects
+    pthread_atfork(&before_any, &after_in_parent, &after_in_child);
+    return made;
+  }();
+  return *all;
+}
+
+void before_any() {
+  Watched& all = watched();
+  all.mutex.lock();
+  all.inside_task = this_thread().task != nullptr || this_thread().lists_depth > 0;
+  for (Core* core : all.cores)
+    core->before_fork();
+  all.lock.lock();
+  for (SpinLock* lock : all.locks)
+    lock->lock();
+}
+
+void free_locks(Watched& all) {
+  for (SpinLock* lock : all.locks)
+    lock->unlock();
+  all.lock.unlock();
+}
+
+void after_in_parent() {
+  Watched& all = watched();
+  free_locks(all);
+  for (Core* core : all.cores)
+    core->after_fork_in_parent();
+  all.mutex.unlock();
+}
+
+void after_in_child() {
+  Watched& all = watched();
+  free_locks(all);
+  prepare_fences();
+  keep_only_slot(this_thread().slot);
+  for (Core* core : all.cores)
+    core->after_fork_in_child(all.inside_task);
+  all.mutex.unlock();
+}
+
+// A fresh one in place of one that threads of the parent may hold or sleep on.
+template <class T>
+void make_anew(T& object) {
+  ::new (static_cast<void*>(&object)) T;
+}
+
+}  // namespace
+
+void hold_over_forks(SpinLock& lock) {
+  Watched& all = watched();
+  const std::lock_guard hold(all.lock);
+  all.locks.push_back(&lock);
+}
+
+void Core::watch_forks(Core* core, bool alive) {
+  Watched& all = watched();
+  const std::lock_guard hold(all.mutex);
+  if (alive) {
+    all.cores.push_back(core);
+  } else {
+    std::erase(all.cores, core);
+  }
+}
+
+void Core::before_fork() {
+  blocked_mutex_.lock();
+  failures_mutex_.lock();
+  if (this_thread().lists_depth == 0)  // inside, on this very thread, nothing can be made to rest
+    pause();
+}
+
+void Core::after_fork_in_parent() {
+  if (this_thread().lists_depth == 0)
+    resume();
+  failures_mutex_.unlock();
+  blocked_mutex_.unlock();
+}
+
+void Core::after_fork_in_child(bool inside_task) {
+  after_fork_in_parent();
+  ++era_;
+  forked_in_task_ = forked_in_task_ || inside_task;
+  make_anew(wait_all_mutex_);
+  make_anew(drained_mutex_);
+  make_anew(drained_);
+  make_anew(pressure_mutex_);
+  make_anew(extensions_mutex_);
+  drain_waiters_.store(0);
+  blocked_.clear();
+  counts_[k_shared_slot].inside.store(0);
+  for (CountShard& shard : counts_) {
+    shard.inside.store(0);
+    for (std::size_t epoch = 0; epoch < 2; ++epoch)
+      shard.left[epoch].word().store(shard.entered[epoch].get());  // none of them is in this process
+  }
+  // Threads, CUDA contexts and all that stands in their memory stayed behind. Their objects are left where they are.
+  static_cast<void>(cpu_.release());
+  static_cast<void>(gpu_owner_.release());
+  gpu_.store(nullptr);
+  cpu_ = make_cpu_policy(*this, options_);
+}
+
+void Core::renew(VarCore* var) noexcept {
+  const std::lock_guard hold(var->lock);
+  if (var->era == era_)
+    return;
+  var->era = era_;
+  const VarMode mode = var->mode.load();
+  const bool to_be_written = mode == VarMode::writing || mode == VarMode::reading_closed;
+  if (to_be_written || var->written_at) {
+    try {
+      throw Forked("the Var was in use when the process forked; its value is the parent's alone");
+    } catch (...) {
+      auto record = std::make_shared<FailureRecord>();
+      record->task = "fork";
+      var->poison = std::make_unique<Poison>(Poison{capture_failure(std::move(record)), true});
+    }
+  }
+  var->mode.store(VarMode::idle);
+  var->gate_open.store(false);
+  var->gate = nullptr;  // what parent's readers counted in; left
+  var->readers.store(0);
+  var->inbox_head = var->inbox_tail = var->run = nullptr;
+  var->written_at = {};
+  var->read_at.clear();
+}
+
+void Core::enter_era(const Task& task) {
+  require<Forked>(!forked_in_task_, [&] {
+    return message("push: task \"", task.name.c_str(), "\" in a child forked inside a task, which may only exec");
+  });
+  for (const Access& access : task.access) {
+    if (access.var != nullptr && access.var->core == this)
+      renew(access.var);
+  }
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,134 @@
+// What a forked child may do with an engine of its parent. Children report by their exit code.
+#include <atomic>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sluice/engine/api.h>
+
+#include "tests/engine/expect.h"
+#include "tests/support/gate.h"
+
+#if !defined(__SANITIZE_THREAD__)  // which does not follow a fork of a process with threads
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+/// Exit code of a child that runs `body`; its steps are numbered, so that the code says which one failed. 0 = all held.
+template <class Body>
+int in_child(Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    int code = 99;
+    try {
+      alarm(50);
+      code = body();
+    } catch (...) {
+    }
+    _exit(code);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+template <class E, class Act>
+bool throws(Act act) {
+  try {
+    act();
+  } catch (const E&) {
+    return true;
+  }
+  return false;
+}
+
+int push_and_wait(Engine& engine) {
+  Var x = engine.new_var(), y = engine.new_var();
+  std::atomic<int> sum{0};
+  for (int i = 1; i <= 100; ++i) {
+    engine.push({.name = "child", .access = {write(x)}}, [&, i] { sum += i; });
+    engine.push({.name = "beside", .access = {read(x), write(y)}}, [] {});
+  }
+  engine.wait_all();
+  return sum == 5050 ? 0 : 1;
+}
+
+}  // namespace
+
+TEST_CASE("T33: a child forked from an idle engine runs CPU tasks, with values of the parent intact") {
+  for (const char* policy : {"pool", "serial"}) {
+    Engine engine({.workers = 2, .cpu_policy = policy});
+    Var x = engine.new_var();
+    int value = 0;
+    engine.push({.name = "parent", .access = {write(x)}}, [&] { value = 5; });
+    engine.wait_all();
+    const int code = in_child([&] {
+      engine.wait(x);
+      if (value != 5 || x.version() != 1)
+        return 2;
+      engine.push({.name = "child", .access = {write(x)}}, [&] { value += 1; });
+      engine.wait(x);
+      return value == 6 ? push_and_wait(engine) : 3;
+    });
+    CHECK(code == 0);
+    engine.wait(x);
+    CHECK(value == 5);
+    CHECK(push_and_wait(engine) == 0);
+  }
+}
+
+TEST_CASE("T33: forked under load, a child finds what was under way failed, and goes on; the parent notices nothing") {
+  Engine engine({.workers = 2});
+  Var held = engine.new_var(), behind = engine.new_var(), only_read = engine.new_var();
+  Gate gate;
+  OpensAtEnd opens(gate);
+  std::atomic<int> done{0};
+  engine.push({.name = "held", .access = {write(held), read(only_read)}}, [gate] { gate.wait(); });
+  TaskHandle pending = engine.push({.name = "behind", .access = {read(held), write(behind)}}, [&] { ++done; });
+  CHECK(gate.reached());
+  std::atomic<bool> enough{false};
+  std::thread pusher([&] {
+    Var own = engine.new_var();
+    while (!enough)
+      engine.push({.name = "load", .access = {write(own)}}, [] {});
+  });
+  for (int round = 0; round < 10; ++round) {
+    const int code = in_child([&] {
+      if (!throws<Forked>([&] { engine.wait(held); }))
+        return 2;
+      if (!throws<Forked>([&] { engine.wait(behind); }))
+        return 3;
+      if (!throws<Forked>([&] { pending.wait(); }))
+        return 4;
+      engine.wait(only_read);
+      engine.push({.name = "anew", .access = {out(behind)}}, [&] { done = 77; });
+      engine.wait(behind);
+      if (done != 77)
+        return 5;
+      if (!throws<Error>([&] { engine.push({.name = "gpu", .device = gpu(0)}, [] {}); }))
+        return 6;
+      return push_and_wait(engine);
+    });
+    CHECK(code == 0);
+  }
+  enough = true;
+  pusher.join();
+  gate.open();
+  engine.wait_all();
+  CHECK(done == 1);
+}
+
+TEST_CASE("T33: a child forked inside a task may only exec: its pushes are refused") {
+  Engine engine({.workers = 2});
+  Var x = engine.new_var();
+  int code = -1;
+  engine.push({.name = "forks", .access = {write(x)}}, [&] {
+    code = in_child([&] { return throws<Forked>([&] { engine.push({.name = "child"}, [] {}); }) ? 0 : 2; });
+  });
+  engine.wait(x);
+  CHECK(code == 0);
+  CHECK(push_and_wait(engine) == 0);
+}
+
+#endif
