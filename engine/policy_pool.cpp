@@ -23,6 +23,8 @@ PoolPolicy::PoolPolicy(Core& core, const EngineOptions& options, int workers, bo
       cores_(options.cores),
       chaos_(chaos),
       chaos_seed_(options.chaos_seed) {
+  for (List& list : raised_)
+    list.link = &TaskNode::next_boosted;
   sleepers_.store(workers_);  // workers that are not made yet count as asleep
 }
 
@@ -54,9 +56,9 @@ PoolPolicy::Worker* PoolPolicy::mine() const noexcept {
 }
 
 void PoolPolicy::append(List& list, TaskNode* task) {
-  task->next = nullptr;
+  task->*list.link = nullptr;
   const std::lock_guard hold(list.lock);
-  (list.tail == nullptr ? list.head : list.tail->next) = task;
+  (list.tail == nullptr ? list.head : list.tail->*list.link) = task;
   list.tail = task;
   list.size.store(list.size.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
@@ -68,15 +70,37 @@ TaskNode* PoolPolicy::take_from(List& list) {
   TaskNode* task = list.head;
   if (task == nullptr)
     return nullptr;
-  list.head = task->next;
+  list.head = task->*list.link;
   if (list.head == nullptr)
     list.tail = nullptr;
   list.size.store(list.size.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   return task;
 }
 
+bool PoolPolicy::submit_again(TaskNode* task) {
+  append(raised_[static_cast<std::size_t>(task->priority.load(std::memory_order_relaxed))], task);
+  announce(nullptr);
+  return true;
+}
+
+// Rings are left out: what lies there is not held by a lock while we look, and they are short.
+void PoolPolicy::visit_readers(const VarCore* var, Priority wanted, const std::function<void(TaskNode*)>& visit) {
+  constexpr int k_limit = 256;
+  for (std::size_t i = static_cast<std::size_t>(wanted) + 1; i < k_classes; ++i) {
+    const std::lock_guard hold(lists_[i].lock);
+    int looks = 0;
+    for (TaskNode* task = lists_[i].head; task != nullptr && looks < k_limit; task = task->next, ++looks) {
+      for (const AccessNode& access : task->accesses()) {
+        if (access.var == var)
+          visit(task);
+      }
+    }
+  }
+}
+
 void PoolPolicy::submit(TaskNode* task) {
   task->submitted.store(true, std::memory_order_release);
+  light_fence(task->submitted_fence());  // against raise(): one of the two sees the other
   const Priority priority = task->priority.load(std::memory_order_relaxed);
   if (priority != Priority::normal) {
     append(lists_[static_cast<std::size_t>(priority)], task);
@@ -211,7 +235,10 @@ int PoolPolicy::reserve_team(int threads) {
 // -- Blocking bodies --
 
 void PoolPolicy::before_block() {
-  if (const Worker* me = mine(); me != nullptr && me->attached)
+  Worker* me = mine();
+  if (me != nullptr)
+    give_away_next(*me);  // nobody else sees it there
+  if (me != nullptr && me->attached)
     return;  // holds no permit
   const std::lock_guard hold(mutex_);
   ++blocked_;
@@ -284,12 +311,16 @@ int PoolPolicy::help(int limit) {
       break;
     run_for(*me, task);
   }
-  if (TaskNode* left = std::exchange(me->next, nullptr)) {
-    if (!me->lane->ring.append(left))
-      append(lists_[static_cast<std::size_t>(Priority::normal)], left);
-    announce(me->lane);
-  }
+  give_away_next(*me);
   return done;
+}
+
+void PoolPolicy::give_away_next(Worker& me) {
+  TaskNode* task = std::exchange(me.next, nullptr);
+  if (task == nullptr)
+    return;
+  append(lists_[static_cast<std::size_t>(Priority::normal)], task);
+  announce(nullptr);
 }
 
 // -- parallel_for --

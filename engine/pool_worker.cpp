@@ -109,6 +109,9 @@ void PoolPolicy::run_for(Worker& me, TaskNode* task) {
     if (me.random.below(8) == 0)
       std::this_thread::yield();
   }
+  if (me.next != nullptr && !me.lane->ring.append(me.next))  // something more urgent came before: others may have it
+    give_away_next(me);
+  me.next = nullptr;
   me.running = true;
   run(task);
   me.running = false;
@@ -155,9 +158,11 @@ TaskNode* PoolPolicy::pick(Worker& me) {
       return task;
   }
   for (const Priority above : {Priority::urgent, Priority::high}) {
-    if (TaskNode* task = take_from(lists_[static_cast<std::size_t>(above)]))
+    if (TaskNode* task = take_class(above))
       return task;
   }
+  if (TaskNode* task = take_from(raised_[k_normal]))
+    return task;
   if (me.next != nullptr && (++me.next_in_a_row < k_next_limit || me.lane->ring.size() == 0))
     return std::exchange(me.next, nullptr);
   me.next_in_a_row = 0;
@@ -179,6 +184,12 @@ TaskNode* PoolPolicy::pick(Worker& me) {
       return task;
   }
   return take_from(lists_[static_cast<std::size_t>(Priority::background)]);
+}
+
+TaskNode* PoolPolicy::take_class(Priority priority) {
+  const auto index = static_cast<std::size_t>(priority);
+  TaskNode* task = take_from(raised_[index]);
+  return task != nullptr ? task : take_from(lists_[index]);
 }
 
 TaskNode* PoolPolicy::pick_aged() {
@@ -297,18 +308,22 @@ bool PoolPolicy::help_job(Worker& me) {
 }
 
 bool PoolPolicy::anything_left() const noexcept {
-  for (const List& list : lists_) {
-    if (list.size.load(std::memory_order_acquire) > 0)
-      return true;
+  for (const auto* lists : {&lists_, &raised_}) {
+    for (const List& list : *lists) {
+      if (list.size.load(std::memory_order_acquire) > 0)
+        return true;
+    }
   }
   return any_lane([](const Lane& lane) { return lane.ring.size() > 0; });
 }
 
 // Whether a worker that looks would take something.
 bool PoolPolicy::work_in_sight() noexcept {
-  for (const List& list : lists_) {
-    if (list.size.load(std::memory_order_acquire) > 0)
-      return true;
+  for (const auto* lists : {&lists_, &raised_}) {
+    for (const List& list : *lists) {
+      if (list.size.load(std::memory_order_acquire) > 0)
+        return true;
+    }
   }
   return any_lane([&](Lane& lane) { return worth_stealing(lane); });
 }

@@ -28,7 +28,9 @@ int sort_and_merge(AccessNode* accesses, int count) {
       accesses[at] = moved;
     }
   } else {
-    std::sort(accesses, accesses + count, [](const AccessNode& a, const AccessNode& b) { return a.var->comes_before(*b.var); });
+    std::sort(accesses, accesses + count, [](const AccessNode& a, const AccessNode& b) {
+      return a.var->comes_before(*b.var);
+    });
   }
   int kept = 0;
   for (int i = 0; i < count; ++i) {
@@ -138,8 +140,17 @@ void Core::push(TaskNode* task) {
   task->waiting.store(count + 1, std::memory_order_relaxed);
   const int granted = Protocol::enter(*this, task->accesses().data(), count, static_cast<unsigned>(this_thread().slot));
   // With all of them granted here nobody else counts them.
+  if (task->priority.load(std::memory_order_relaxed) != Priority::normal) [[unlikely]]
+    priorities_.store(true, std::memory_order_relaxed);
+  if (granted < count && priorities_.load(std::memory_order_relaxed)) [[unlikely]]
+    hurry(task);
   if (granted == count || task->waiting.fetch_sub(granted + 1, std::memory_order_acq_rel) == granted + 1)
     ready(task);
+}
+
+void Core::came_together(VarCore* var, AccessNode* first) noexcept {
+  if (priorities_.load(std::memory_order_relaxed)) [[unlikely]]
+    inherit(var, first, nullptr);
 }
 
 void Core::leave(AccessNode& access) {

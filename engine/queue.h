@@ -36,7 +36,10 @@ struct ErrorWord {
 class SLUICE_API Queue {
  public:
   Queue(
-      Engine& engine, Device device, int threads, detail::Stream* stream,
+      Engine& engine,
+      Device device,
+      int threads,
+      detail::Stream* stream,
       const detail::TaskNode* task = nullptr) noexcept
       : engine_(&engine), device_(device), threads_(threads), stream_(stream), task_(task) {}
 

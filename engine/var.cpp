@@ -35,13 +35,6 @@ using Protocol = VarProtocol<Core, VarCore, AccessNode>;
 using VarPool = NodePool<VarCore, &VarCore::next_free>;
 using Gate = ReadGate<std::atomic<std::uint64_t>>;
 
-// A task and the low bits of its generation in one word.
-std::uint64_t tagged(const TaskNode* task) noexcept {
-  const std::uint64_t generation = TaskNode::generation(task->state.load(std::memory_order_relaxed));
-  return (generation << 48) | reinterpret_cast<std::uintptr_t>(task);
-}
-
-
 }  // namespace
 
 VarCore* Core::new_var(const VarOptions& options) {
@@ -59,6 +52,7 @@ VarCore* Core::new_var(const VarOptions& options) {
   var->on_retire = options.on_retire;
   var->frozen.store(false, std::memory_order_relaxed);
   var->reads_in_a_row = 0;
+  var->urgency.store(Priority::background, std::memory_order_relaxed);
   if (options.pending != nullptr)
     var->read_at = *options.pending;
   return var;
@@ -102,15 +96,15 @@ void Core::idle(VarCore* var) {
     retire(var);
 }
 
+// A task and the low bits of its generation in one word.
+std::uint64_t Core::tagged(const TaskNode* task) noexcept {
+  const std::uint64_t generation = TaskNode::generation(task->state.load(std::memory_order_relaxed));
+  return (generation << 48) | reinterpret_cast<std::uintptr_t>(task);
+}
+
 void Core::came_in(VarCore* var, const AccessNode& access) noexcept {
   var->first_holder.store(tagged(access.task()), std::memory_order_relaxed);
   var->reads_in_a_row = 0;
-}
-
-void Core::came_next(VarCore* var, const AccessNode& access) noexcept {
-  var->next_holder.store(tagged(access.task()), std::memory_order_relaxed);
-  if (access.next != nullptr)  // its turn comes soon, and its lines are still where they were written
-    __builtin_prefetch(access.next, 1);
 }
 
 void Core::joined(VarCore* var) {

@@ -126,10 +126,10 @@ void Core::refuse_self_wait(Access access) const {
   }
 }
 
-// What conflicts with a running task and has not finished comes after it.
+// What conflicts with a running task and has not begun comes after it.
 void Core::refuse_child_wait(const TaskNode& child) const {
   const ThisThread& here = this_thread();
-  if (here.task == nullptr || child.finished())
+  if (here.task == nullptr || (child.state.load(std::memory_order_acquire) & TaskNode::k_started) != 0)
     return;
   for (const AccessNode& held : here.task->accesses()) {
     for (const AccessNode& wanted : child.accesses()) {
@@ -220,7 +220,8 @@ void Core::wait_task(TaskNode* task) {
       this_thread().task != task, [&] { return message("wait: task \"", task->name, "\" waits for itself"); });
   refuse_child_wait(*task);
   require<Forked>(task->finished() || task->era == era_, [&] {
-    return message("wait: task \"", task->name, "\" was under way when the process forked; it ends in the parent alone");
+    return message(
+        "wait: task \"", task->name, "\" was under way when the process forked; it ends in the parent alone");
   });
   cpu_->before_wait();
   block_until(task);

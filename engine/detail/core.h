@@ -38,8 +38,8 @@ struct ThisThread {
   int leaves = 0;
   unsigned pushes = 0;
   std::uint64_t body_ticks = 0;  // not 0: the next body is to be timed; then how long it took
-  int slot = -1;               // see thread_slot.h
-  mutable int lists_depth = 0;  // calls of enter_lists() not left yet
+  int slot = -1;                 // see thread_slot.h
+  mutable int lists_depth = 0;   // calls of enter_lists() not left yet
 
   /// True if nobody else counts in this thread's slot.
   bool owns_slot() const noexcept { return slot != k_shared_slot; }
@@ -156,9 +156,14 @@ class Core {
   // What the protocol tells (protocol.cpp, var.cpp)
   void grant(AccessNode& access);
   void came_in(VarCore* var, const AccessNode& access) noexcept;
-  void came_next(VarCore* var, const AccessNode& access) noexcept;
+  void came_next(VarCore* var, AccessNode& access) noexcept;
+  void came_together(VarCore* var, AccessNode* first) noexcept;
   void joined(VarCore* var);
   void idle(VarCore* var);  // with the lock held; gives it up
+
+  // -- Urgency (priority.cpp) --
+  /// Makes what a queued task waits for as urgent as itself.
+  void hurry(TaskNode* task);
 
   // -- Forks (fork.cpp) --
   static void watch_forks(Core* core, bool alive);
@@ -178,6 +183,11 @@ class Core {
   std::uint64_t cycle_checks() const noexcept { return cycle_checks_.load(); }
 
  private:
+  void hurry_var(AccessNode& access, Priority wanted, int& budget);
+  void raise(TaskNode* task, Priority wanted, int& budget);
+  void raise_holder(std::uint64_t tag, Priority wanted, int& budget);
+  void inherit(VarCore* var, AccessNode* first, const AccessNode* end) noexcept;
+  static std::uint64_t tagged(const TaskNode* task) noexcept;
   void retire(VarCore* var) noexcept;  // no lock held
   void open_gate(VarCore* var);
   void settle_write(TaskNode* task, AccessNode& access, const FailureRef& failure, bool ran, Position position);
@@ -205,8 +215,9 @@ class Core {
   std::atomic<Engine*> facade_;
   std::atomic<int> references_{1};
   std::atomic<int> stopped_{0};
-  std::uint8_t era_ = 0;         // moved on in a forked child, while it has one thread
-  bool forked_in_task_ = false;  // the child may only exec
+  std::atomic<bool> priorities_{false};  // a task of another class than normal was pushed
+  std::uint8_t era_ = 0;                 // moved on in a forked child, while it has one thread
+  bool forked_in_task_ = false;          // the child may only exec
   std::atomic<bool> cancelling_{false};
   std::atomic<std::uint64_t> stuck_at_{~std::uint64_t{0}};  // tasks finished when back-pressure last gave up
   std::atomic<std::uint64_t> next_var_id_{1};

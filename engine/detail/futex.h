@@ -2,12 +2,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <climits>
 #include <cstdint>
 #include <ctime>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <climits>
 
 namespace sluice::detail {
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include <sluice/engine/parallel.h>
 #include <sluice/engine/position.h>
+#include <sluice/engine/task.h>
 
 namespace sluice {
 struct EngineOptions;
@@ -16,6 +18,7 @@ namespace sluice::detail {
 
 class Core;
 struct TaskNode;
+struct VarCore;
 
 /// Where CPU tasks run. It gets tasks that may run now, and decides where, never when.
 class CpuPolicy {
@@ -23,6 +26,16 @@ class CpuPolicy {
   virtual ~CpuPolicy() = default;
   /// Takes a ready task. May run it, if the policy runs tasks on pushing threads.
   virtual void submit(TaskNode* task) = 0;
+  /// Puts a ready task, which lies in a queue already, into that of its new class too (it is marked k_twice). False if
+  /// the policy knows no classes.
+  virtual bool submit_again(TaskNode* task) {
+    (void)task;
+    return false;
+  }
+  /// Calls visit(task) for ready readers of `var` in classes below `wanted`, some hundred at most.
+  virtual void visit_readers(const VarCore* var, Priority wanted, const std::function<void(TaskNode*)>& visit) {
+    (void)var, (void)wanted, (void)visit;
+  }
   /// Called at the end of every outermost push on a thread.
   virtual void after_push() {}
   /// Called before a thread outside tasks waits: whatever this policy put off must run.

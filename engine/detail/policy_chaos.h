@@ -32,10 +32,10 @@ class ChaosPolicy final : public CpuPolicy {
 
   Core& core_;
   SpinLock lock_;
-  Random random_;                // under the lock
+  Random random_;                 // under the lock
   std::vector<TaskNode*> ready_;  // under the lock
-  bool running_ = false;         // one thread runs for all
-  bool everything_ = false;      // somebody waits: whoever runs goes on until nothing is ready
+  bool running_ = false;          // one thread runs for all
+  bool everything_ = false;       // somebody waits: whoever runs goes on until nothing is ready
 };
 
 }  // namespace sluice::detail

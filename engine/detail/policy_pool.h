@@ -30,6 +30,8 @@ class PoolPolicy final : public CpuPolicy {
   ~PoolPolicy() override;
 
   void submit(TaskNode* task) override;
+  bool submit_again(TaskNode* task) override;
+  void visit_readers(const VarCore* var, Priority wanted, const std::function<void(TaskNode*)>& visit) override;
   void parallel(std::int64_t n, std::int64_t grain, void* context, RangeFunction run) override;
   void before_block() override;
   void after_block() override;
@@ -47,6 +49,7 @@ class PoolPolicy final : public CpuPolicy {
 
   /// Ready tasks of one class that are in no ring.
   struct alignas(64) List {
+    TaskNode* TaskNode::*link = &TaskNode::next;
     SpinLock lock;
     TaskNode* head = nullptr;
     TaskNode* tail = nullptr;
@@ -94,6 +97,8 @@ class PoolPolicy final : public CpuPolicy {
   // Work comes in (policy_pool.cpp)
   void append(List& list, TaskNode* task);
   TaskNode* take_from(List& list);
+  TaskNode* take_class(Priority priority);
+  void give_away_next(Worker& me);
   Lane* outside_lane() noexcept;
   void announce(const Lane* lane);
   bool long_tasks() const noexcept;
@@ -135,6 +140,7 @@ class PoolPolicy final : public CpuPolicy {
   const bool chaos_;  // each worker dawdles and strays, by a seed of its own
   const std::uint64_t chaos_seed_;
   std::array<List, k_classes> lists_;
+  std::array<List, k_classes> raised_;  // tasks that became more urgent, which lie somewhere else too
   std::array<std::unique_ptr<Worker>, k_max_threads> all_;
   std::atomic<int> threads_{0};
   /// Lanes of user threads that push, by thread slot; made at the first push, kept.

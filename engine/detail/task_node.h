@@ -87,6 +87,7 @@ struct alignas(64) TaskNode {
       result = std::make_unique<TaskResult>();
     return *result;
   }
+  std::atomic<int>& submitted_fence() noexcept { return waiting; }
   static std::uint32_t generation(std::uint32_t state) noexcept { return state >> k_generation_shift; }
 };
 static_assert(sizeof(TaskNode) <= 320);

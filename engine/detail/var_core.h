@@ -54,9 +54,9 @@ struct alignas(64) VarCore {
   /// The writer that came in when nobody else was there, with a tag of its generation.
   std::atomic<std::uint64_t> first_holder{0};
   std::atomic<bool> frozen{false};
-  std::atomic<std::uint8_t> urgency{255};  // the most urgent class that waits here; under the lock
-  std::uint16_t reads_in_a_row = 0;        // under the lock
-  std::uint32_t order = 0;                 // in which tasks lock their Vars: the low half of `id`
+  std::atomic<Priority> urgency{Priority::background};  // of the most urgent task that waits here
+  std::uint16_t reads_in_a_row = 0;                     // under the lock
+  std::uint32_t order = 0;                              // in which tasks lock their Vars: the low half of `id`
   ReadGate<std::atomic<std::uint64_t>>* gate = nullptr;
   std::uint8_t era = 0;  // of the engine, which a fork moves on; under the lock
 

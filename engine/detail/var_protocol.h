@@ -203,6 +203,7 @@ struct VarProtocol {
     if (open)
       host.joined(var);
     var->lock.unlock();
+    host.came_together(var, head);
     while (head != nullptr) {
       Access* next = head->next;  // a granted node may be gone at once
       host.grant(*head);

@@ -20,9 +20,9 @@ TEST_CASE("T30: a scope cancels what has not begun, and nothing outside it") {
     std::atomic<int> ran_inside{0}, ran_outside{0};
     engine.push({.name = "hold", .access = {write(gated)}}, [gate] { gate.wait(); });
     for (int i = 0; i < 100; ++i) {
-      engine.push(
-          {.name = "in scope", .access = {read(gated), write(inside)}, .stop = scope.get_token()},
-          [&] { ++ran_inside; });
+      engine.push({.name = "in scope", .access = {read(gated), write(inside)}, .stop = scope.get_token()}, [&] {
+        ++ran_inside;
+      });
       engine.push({.name = "beside", .access = {read(gated), write(outside)}}, [&] { ++ran_outside; });
     }
     scope.request_stop();
@@ -98,8 +98,7 @@ TEST_CASE("T31: an engine that stops by cancelling skips bodies, but not those t
     });
     for (int i = 0; i < 50; ++i) {
       engine.push({.name = "work", .access = {read(gated), write(x)}}, [&] { ++ran; });
-      engine.push(
-          {.name = "clean up", .access = {read(x)}, .on_failed_input = OnFailedInput::run}, [&] { ++cleaned; });
+      engine.push({.name = "clean up", .access = {read(x)}, .on_failed_input = OnFailedInput::run}, [&] { ++cleaned; });
     }
     CHECK(eventually([&] { return begun.is_open(); }));
     engine.stop(Stop::cancel);

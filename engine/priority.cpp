@@ -1,0 +1,124 @@
+// Urgency is passed on: what an urgent task waits for becomes as urgent (priority inheritance: Sha, Rajkumar and
+// Lehoczky, 1990). Queued tasks ahead of it at once, some of them; the others when they are granted; a task that lies
+// ready is put into a second queue, and runs from whichever is emptied first.
+#include <mutex>
+
+#include <sluice/engine/detail/core.h>
+
+namespace sluice::detail {
+
+namespace {
+
+constexpr int k_budget = 32;  // tasks raised by one push
+
+bool more_urgent(Priority a, Priority b) noexcept {
+  return static_cast<int>(a) < static_cast<int>(b);
+}
+
+// True if that made it more urgent.
+bool lower_to(std::atomic<Priority>& priority, Priority wanted) noexcept {
+  Priority held = priority.load(std::memory_order_relaxed);
+  while (more_urgent(wanted, held)) {
+    if (priority.compare_exchange_weak(held, wanted, std::memory_order_seq_cst))
+      return true;
+  }
+  return false;
+}
+
+TaskNode* holder_in(std::uint64_t tag) noexcept {
+  return reinterpret_cast<TaskNode*>(tag & 0xffff'ffff'ffffull);
+}
+
+}  // namespace
+
+void Core::hurry(TaskNode* task) {
+  int budget = k_budget;
+  const Priority wanted = task->priority.load(std::memory_order_relaxed);
+  for (AccessNode& access : task->accesses()) {
+    if (access.gated())
+      continue;
+    const std::lock_guard hold(access.var->lock);
+    hurry_var(access, wanted, budget);
+  }
+}
+
+// What `access` waits for in its Var, whose lock is held: what lies in the inbox cannot be granted meanwhile.
+void Core::hurry_var(AccessNode& access, Priority wanted, int& budget) {
+  VarCore* var = access.var;
+  const VarMode mode = var->mode.load(std::memory_order_relaxed);
+  if (mode == VarMode::idle || mode == VarMode::reading_open || budget <= 0)
+    return;
+  const std::uint64_t first = var->first_holder.load(std::memory_order_relaxed);
+  const std::uint64_t next = var->next_holder.load(std::memory_order_relaxed);
+  const bool writing = mode == VarMode::writing;
+  if (writing && (holder_in(first) == access.task() || holder_in(next) == access.task()))
+    return;
+  // Readers do not wait for readers beside them: only for what stands before the last writer ahead.
+  bool found = false;
+  AccessNode* end = nullptr;
+  for (AccessNode* node = var->inbox_head; node != nullptr && !found; node = node->next) {
+    found = node == &access;
+    if (!found && (access.exclusive() || node->exclusive()))
+      end = node->next;
+  }
+  if (writing) {
+    raise_holder(first, wanted, budget);
+    raise_holder(next, wanted, budget);
+  } else if (found) {
+    cpu_->visit_readers(var, wanted, [&](TaskNode* reader) { raise(reader, wanted, budget); });
+  }
+  if (!found)
+    return;
+  lower_to(var->urgency, wanted);
+  for (AccessNode* ahead = end == nullptr ? nullptr : var->inbox_head; ahead != end && budget > 0; ahead = ahead->next)
+    raise(ahead->task(), wanted, budget);
+}
+
+// Of a task that may be over and its node another's by now, the tag tells.
+void Core::raise_holder(std::uint64_t tag, Priority wanted, int& budget) {
+  TaskNode* task = holder_in(tag);
+  if (task != nullptr && (TaskNode::generation(task->state.load(std::memory_order_acquire)) & 0xffff) == tag >> 48)
+    raise(task, wanted, budget);
+}
+
+void Core::raise(TaskNode* task, Priority wanted, int& budget) {
+  std::uint32_t state = task->state.load(std::memory_order_acquire);
+  constexpr std::uint32_t k_too_late = TaskNode::k_started | TaskNode::k_finished | TaskNode::k_twice;
+  if (--budget < 0 || (state & k_too_late) != 0 || !lower_to(task->priority, wanted))
+    return;
+  // Marked so, it is kept. The exchange fails if the node has changed hands since, for then its generation has.
+  if (!task->state.compare_exchange_strong(state, state | TaskNode::k_twice, std::memory_order_acq_rel))
+    return;
+  heavy_fence();  // against submit(): it sees the new class, or we see that it was there
+  if (task->submitted.load(std::memory_order_acquire) && cpu_->submit_again(task))
+    return;
+  for (AccessNode& other : task->accesses()) {  // it waits elsewhere too; never blocks for a lock, holding one
+    if (other.gated() || !other.var->lock.try_lock())
+      continue;
+    hurry_var(other, wanted, budget);
+    other.var->lock.unlock();
+  }
+  drop(task, TaskNode::k_twice);
+}
+
+void Core::came_next(VarCore* var, AccessNode& access) noexcept {
+  var->next_holder.store(tagged(access.task()), std::memory_order_relaxed);
+  if (access.next != nullptr)  // its turn comes soon, and its lines are still where they were written
+    __builtin_prefetch(access.next, 1);
+  if (priorities_.load(std::memory_order_relaxed)) [[unlikely]]
+    inherit(var, &access, access.next);
+}
+
+// Those who come in take over the urgency of who waits behind them, unless it was one of them that wanted it.
+void Core::inherit(VarCore* var, AccessNode* first, const AccessNode* end) noexcept {
+  const Priority wanted = var->urgency.load(std::memory_order_relaxed);
+  bool met = false;
+  for (const AccessNode* node = first; node != end; node = node->next)
+    met = met || !more_urgent(wanted, node->task()->priority.load(std::memory_order_relaxed));
+  if (met)
+    return var->urgency.store(Priority::background, std::memory_order_relaxed);
+  for (const AccessNode* node = first; node != end; node = node->next)
+    lower_to(node->task()->priority, wanted);
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,130 @@
+// T16: what an urgent task waits for becomes as urgent as it is.
+#include <algorithm>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include <sluice/engine/api.h>
+
+#include "tests/engine/expect.h"
+#include "tests/support/gate.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+// One worker, held at a gate while a test pushes; what then runs says its name.
+struct Bench {
+  Engine engine{EngineOptions{.workers = 1}};
+  Gate gate;
+  OpensAtEnd opens{gate};
+  std::mutex mutex;
+  std::vector<std::string> order;
+
+  Bench() {
+    engine.push({.name = "holds the worker"}, [gate = gate] { gate.wait(); });
+    CHECK(gate.reached());
+  }
+  auto says(const std::string& name) {
+    return [this, name] {
+      const std::lock_guard hold(mutex);
+      order.push_back(name);
+    };
+  }
+  void noise(Priority priority, int count) {
+    for (int i = 0; i < count; ++i)
+      engine.push({.name = "noise", .priority = priority}, says("noise"));
+  }
+  void run() {
+    gate.open();
+    engine.wait_all();
+  }
+  std::ptrdiff_t place(const std::string& name) const {
+    return std::find(order.begin(), order.end(), name) - order.begin();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("T16: an urgent task lifts the background writer that holds its Var over normal tasks") {
+  Bench bench;
+  Var x = bench.engine.new_var();
+  bench.noise(Priority::normal, 100);
+  bench.engine.push({.name = "holder", .access = {write(x)}, .priority = Priority::background}, bench.says("holder"));
+  bench.engine.push({.name = "urgent", .access = {read(x)}, .priority = Priority::urgent}, bench.says("urgent"));
+  bench.run();
+  CHECK(bench.order.size() == 102);
+  CHECK(bench.place("holder") <= 2);
+  CHECK(bench.place("urgent") == bench.place("holder") + 1);
+}
+
+TEST_CASE("T16: a whole chain of background tasks in front of an urgent one is lifted") {
+  Bench bench;
+  Var x = bench.engine.new_var();
+  bench.noise(Priority::normal, 100);
+  for (int i = 0; i < 20; ++i)
+    bench.engine.push({.name = "link", .access = {write(x)}, .priority = Priority::background}, bench.says("link"));
+  bench.engine.push({.name = "urgent", .access = {write(x)}, .priority = Priority::urgent}, bench.says("urgent"));
+  bench.run();
+  CHECK(bench.order.size() == 121);
+  CHECK(bench.place("urgent") <= 22);  // every 64th pick takes the lowest class first
+}
+
+TEST_CASE("T16: a group of background readers in front of an urgent writer is lifted") {
+  Bench bench;
+  Var x = bench.engine.new_var();
+  bench.noise(Priority::high, 50);
+  for (int i = 0; i < 10; ++i)
+    bench.engine.push({.name = "reader", .access = {read(x)}, .priority = Priority::background}, bench.says("reader"));
+  bench.engine.push({.name = "urgent", .access = {write(x)}, .priority = Priority::urgent}, bench.says("urgent"));
+  bench.run();
+  CHECK(bench.order.size() == 61);
+  CHECK(bench.place("urgent") <= 12);
+}
+
+TEST_CASE("T16: urgency goes on through the other Vars of the tasks that it lifts") {
+  Bench bench;
+  Var a = bench.engine.new_var(), b = bench.engine.new_var(), c = bench.engine.new_var();
+  bench.noise(Priority::normal, 100);
+  for (const auto& [name, from, to] : {std::tuple{"first", &a, &a}, std::tuple{"second", &a, &b}, {"third", &b, &c}}) {
+    AccessList access{write(*to)};
+    if (from != to)
+      access.push_back(read(*from));
+    bench.engine.push({.name = name, .access = access, .priority = Priority::background}, bench.says(name));
+  }
+  bench.engine.push({.name = "urgent", .access = {read(c)}, .priority = Priority::urgent}, bench.says("urgent"));
+  bench.run();
+  CHECK(bench.order.size() == 104);
+  CHECK(bench.place("urgent") <= 5);
+  CHECK(bench.place("first") < bench.place("second"));
+  CHECK(bench.place("second") < bench.place("third"));
+}
+
+TEST_CASE("T16: under load, with many urgent tasks behind others, each task runs once") {
+  for (const char* policy : {"pool", "chaos-pool", "chaos", "serial"}) {
+    Engine engine({.workers = 3, .cpu_policy = policy});
+    std::vector<Var> vars(8);
+    for (Var& var : vars)
+      var = engine.new_var();
+    std::vector<int> runs(20000, 0);
+    std::vector<std::thread> pushers;
+    for (int p = 0; p < 2; ++p) {
+      pushers.emplace_back([&, p] {
+        for (int i = p; i < 20000; i += 2) {
+          const auto priority = static_cast<Priority>(i * 7 % 11 % 4);
+          const auto one = static_cast<std::size_t>(i * 31 % 8), two = static_cast<std::size_t>(i * 17 % 8);
+          engine.push(
+              {.name = "task", .access = {write(vars[one]), read(vars[two])}, .priority = priority},
+              [&runs, i] { ++runs[static_cast<std::size_t>(i)]; });
+        }
+      });
+    }
+    for (std::thread& pusher : pushers)
+      pusher.join();
+    engine.wait_all();
+    CHECK((runs == std::vector<int>(20000, 1)));
+  }
+}
