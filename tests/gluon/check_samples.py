@@ -137,6 +137,24 @@ def check_cholesky(_):
            "a matrix without a factor", result)
 
 
+def check_stress(_):
+    small = ["--steps", 40, "--seed", 1, "--threads", 3, "--workers", 2]
+    for policy in ("pool", "serial"):
+        result = run("stress", *small, "--rounds", 20, "--policy", policy)
+        expect(result.returncode == 0 and "20 rounds" in result.stdout and "all as in a serial run" in result.stdout,
+               f"stress on {policy}", result)
+    for plant in ("access", "error"):
+        result = run("stress", *small, "--rounds", 20, "--plant", plant)
+        failed = re.search(r"^FAILED with seed (\d+): ", result.stdout, re.MULTILINE)
+        again = re.search(r"^replay: stress (.*)$", result.stdout, re.MULTILINE)
+        expect(result.returncode == 1 and failed and again, f"the planted fault '{plant}' is found", result)
+        if plant == "error":  # does not hang on the timing
+            result = run("stress", *again.group(1).split())
+            expect(result.returncode == 1 and failed.group(0) in result.stdout, "the replay finds it again", result)
+    result = run("stress", "--policy", "none-such")
+    expect(result.returncode == 1 and "none-such" in result.stderr, "an unknown policy", result)
+
+
 def train(name, folder, *arguments):
     return run(name, "--data", folder, "--device", DEVICE, *arguments)
 
@@ -229,8 +247,8 @@ def check_bad_input(folder):
     expect(result.returncode == 1, "parameters that are not there", result)
 
 
-CHECKS = (check_engine_only, check_cholesky, check_sharpen, check_bad_input, check_training, check_save_and_load,
-          check_interrupt, check_terminal)
+CHECKS = (check_engine_only, check_cholesky, check_stress, check_sharpen, check_bad_input, check_training,
+          check_save_and_load, check_interrupt, check_terminal)
 
 
 def main():
