@@ -10,13 +10,13 @@
 #include <sluice/engine/api.h>
 
 #include "tests/bench/support/bench.h"
-#include "tests/bench/support/patterns.h"
+#include "tests/bench/support/board.h"
 
 namespace {
 
 using namespace sluice;
+using bench::Board;
 using bench::Pattern;
-using bench::Step;
 
 // What the serial run must give, so that a change of the patterns does not go unseen.
 struct Pinned {
@@ -36,26 +36,6 @@ constexpr Pinned k_pinned[] = {
     {3300, "fan-out", 0xcbbcc080a29e25c7ULL},
     {3300, "random", 0xd907ec69729f6939ULL},
 };
-
-// One pattern's data, and the Vars that stand for them. Each pushing thread has its own.
-struct Board {
-  Board(Engine& engine, const Pattern& pattern) : items(pattern.items, 1) {
-    for (int i = 0; i < pattern.items; ++i)
-      vars.push_back(engine.new_var());
-  }
-  std::vector<std::uint64_t> items;
-  std::vector<Var> vars;
-};
-
-void push_all(Engine& engine, const Pattern& pattern, Board& board, int spin) {
-  std::uint64_t* items = board.items.data();
-  for (const Step& step : pattern.steps) {
-    Task task{.name = "step", .access = {write(board.vars[step.target])}};
-    for (int source : step.sources)
-      task.access.push_back(read(board.vars[source]));
-    engine.push(task, [&step, items, spin] { bench::run_step(step, items, spin); });
-  }
-}
 
 void run_pattern(
     bench::Report& report, Engine& engine, const std::string& variant, const Pattern& pattern, int pushers, int spin) {

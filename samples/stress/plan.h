@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include <sluice/engine/task.h>
+
+// What a round does, drawn from a seed before anything runs. Cells are plain numbers, each behind a Var.
+//
+// Shared cells are used by all threads at once; who comes first is seen in what the bodies wrote down. All other cells
+// have an order that the plan fixes: the cells of a group belong to one pushing thread in each phase, the cells of a
+// nest to the bodies of one task's children. Failures live on those cells only, so that the plan and the answers of
+// cancel() tell exactly which tasks must run.
+namespace samples::stress {
+
+enum class Touch : std::uint8_t { read, write, out };
+
+struct Use {
+  std::uint32_t cell = 0;
+  Touch touch = Touch::read;
+};
+
+/// How a body ends: well, with an Error, with another exception, or with something that is no exception at all.
+enum class Fault : std::uint8_t { none, error, foreign, number };
+
+enum class Act : std::uint8_t {
+  push,        // target: a task
+  cancel,      // target: a task pushed just before
+  wait_read,   // target: a cell
+  wait_write,  // target: a cell
+  wait_task,   // target: a task pushed before
+  clear,       // target: a cell, made clean
+  open,        // target: a gate task that may end now
+};
+
+/// Something that a pushing thread or a body does. `slot` is where a wait writes down what it saw.
+struct Step {
+  Act act = Act::push;
+  std::uint32_t target = 0;
+  std::uint32_t slot = 0;
+};
+
+struct TaskPlan {
+  std::uint32_t number = 0;
+  std::vector<Use> uses;
+  std::vector<Step> inside;         // what the body does between reading and writing
+  std::vector<std::uint32_t> nest;  // cells of its children
+  sluice::Priority priority = sluice::Priority::normal;
+  Fault fault = Fault::none;
+  bool runs_on_failed_input = false;
+  bool names_twice = false;  // names its first Var a second time
+  bool big = false;          // a body too big to live in place
+  bool gate = false;         // waits until its step `open`
+  bool cancelled = false;    // somebody will try
+  int spin = 0;
+};
+
+using Script = std::vector<Step>;
+
+struct Phase {
+  std::vector<Script> scripts;  // one a thread
+  bool quiet = false;           // ends with wait_all, and with some failures forgiven
+};
+
+struct Plan {
+  std::uint32_t shared = 0;  // cells [0, shared) are shared
+  std::uint32_t cells = 0;
+  std::uint32_t slots = 0;
+  std::deque<TaskPlan> tasks;
+  std::vector<Phase> phases;
+};
+
+struct Shape {
+  std::uint64_t seed = 1;
+  int threads = 2;
+  int steps = 100;                // of a thread in a phase, about
+  bool gates = true;              // tasks that hold up all others until everything is pushed
+  bool waits_for_earlier = true;  // bodies that wait for tasks pushed before them
+};
+
+/// The same shape gives the same plan.
+Plan make_plan(const Shape& shape);
+
+}  // namespace samples::stress

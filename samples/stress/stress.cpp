@@ -1,0 +1,167 @@
+// Tries to break the engine: random programs from several threads, with pushes and waits inside tasks, bodies that
+// throw, cancellations, priorities and backlogs, each compared with what a serial run of the same program must give.
+// Exit code 0: everything agreed. 1: it did not; the last line says how to run the same program again. The program and
+// its serial result depend on the seed alone, the timing of the threads does not: a failure may need several rounds.
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <sluice/engine/api.h>
+
+#include "samples/stress/judge.h"
+#include "samples/stress/plan.h"
+#include "samples/stress/run.h"
+#include "samples/support/run_main.h"
+
+namespace {
+
+using namespace sluice;
+using namespace samples::stress;
+
+struct Flags {
+  double seconds = 10;
+  int rounds = 0, threads = 0, workers = 0, steps = 100, patience = 120;
+  std::uint64_t seed = 0;
+  std::string policy = "pool", plant;
+};
+
+std::string replay(const Flags& flags, std::uint64_t seed) {
+  std::string line = fmt::format(
+      "stress --seed {} --rounds 1 --threads {} --workers {} --policy {} --steps {}",
+      seed,
+      flags.threads,
+      flags.workers,
+      flags.policy,
+      flags.steps);
+  return flags.plant.empty() ? line : line + " --plant " + flags.plant;
+}
+
+[[nodiscard]] int report_failure(const Flags& flags, std::uint64_t seed, const std::string& fault) {
+  fmt::print("FAILED with seed {}: {}\nreplay: {}\n", seed, fault, replay(flags, seed));
+  std::fflush(stdout);
+  return 1;
+}
+
+/// Ends the process when no body runs for long: a program that hangs reports its seed too.
+class Watchdog {
+ public:
+  explicit Watchdog(const Flags& flags) : flags_(flags), thread_([this] { watch(); }) {}
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+  ~Watchdog() {
+    {
+      const std::lock_guard hold(mutex_);
+      over_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+  std::atomic<std::uint64_t> seed{0};
+
+ private:
+  void watch() {
+    std::unique_lock hold(mutex_);
+    for (std::uint64_t last = ~std::uint64_t{0}; !over_;) {
+      const std::uint64_t now = bodies_run().load() + seed.load();
+      if (now == last)
+        std::_Exit(report_failure(
+            flags_, seed.load(), fmt::format("no task has run for {} s: the engine hangs", flags_.patience)));
+      last = now;
+      wake_.wait_for(hold, std::chrono::seconds(flags_.patience), [this] { return over_; });
+    }
+  }
+
+  const Flags& flags_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+Plant plant_of(const std::string& name) {
+  return name == "access" ? Plant::access : name == "error" ? Plant::error : Plant::none;
+}
+
+/// One program. Empty if all went as it must.
+std::string run_round(const Flags& flags, std::uint64_t seed, Tally& all) {
+  // The serial policy runs bodies inside push: nobody is left to open a gate, and a body that waits keeps those below
+  // it on its stack from ending.
+  const bool threaded = flags.policy != "serial";
+  const Plan plan = make_plan({
+      .seed = seed,
+      .threads = flags.threads,
+      .steps = flags.steps,
+      .gates = threaded,
+      .waits_for_earlier = threaded,
+  });
+  std::optional<Engine> engine;
+  engine.emplace(EngineOptions{.workers = flags.workers, .cpu_policy = flags.policy, .seed = seed});
+  Run run(plan, *engine, plant_of(flags.plant));
+  run.execute();
+  if (seed % 2 == 0)
+    engine.reset();  // Vars and handles may outlive their engine
+  std::string fault = run.fault();
+  Tally tally;
+  if (fault.empty())
+    fault = judge_outcomes(run, tally);
+  all.add(tally);
+  return fault.empty() ? judge_values(run) : fault;
+}
+
+int stress(Flags flags) {
+  if (flags.threads == 0)
+    flags.threads = Engine({.workers = flags.workers}).workers() + 1;
+  fmt::print("first seed {}, {} pushing thread(s), policy {}\n", flags.seed, flags.threads, flags.policy);
+  std::fflush(stdout);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(flags.seconds);
+  Watchdog watchdog(flags);
+  Tally tally;
+  int rounds = 0;
+  for (; flags.rounds > 0 ? rounds < flags.rounds : std::chrono::steady_clock::now() < end || rounds == 0; ++rounds) {
+    const std::uint64_t seed = flags.seed + static_cast<std::uint64_t>(rounds);
+    watchdog.seed = seed;
+    if (const std::string fault = run_round(flags, seed, tally); !fault.empty())
+      return report_failure(flags, seed, fault);
+  }
+  fmt::print(
+      "{} rounds, {} tasks: {} ran ({} of them threw), {} were skipped ({} of them cancelled); {} waits; all as in a "
+      "serial run\n",
+      rounds,
+      tally.tasks,
+      tally.ran,
+      tally.failed,
+      tally.skipped,
+      tally.cancelled,
+      tally.waits);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags flags;
+  flags.seed = std::random_device{}();
+  CLI::App app("Random programs on the engine, from many threads, compared with what a serial run gives.");
+  app.add_option("--seconds", flags.seconds, "How long")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--rounds", flags.rounds, "So many programs instead")->check(CLI::Range(0, 1000000000));
+  app.add_option("--threads", flags.threads, "Pushing threads (default: workers + 1)")->check(CLI::Range(1, 256));
+  app.add_option("--seed", flags.seed, "Seed of the first program; the next ones count up (default: random)");
+  app.add_option("--workers", flags.workers, "CPU workers (0 = all)")->check(CLI::Range(0, 1024));
+  app.add_option("--policy", flags.policy, "The engine's CPU policy: pool, serial, ...")->capture_default_str();
+  app.add_option("--steps", flags.steps, "Steps of a thread in a phase, about")->check(CLI::Range(1, 100000));
+  app.add_option("--patience", flags.patience, "Seconds without a task before a hang is declared")
+      ->check(CLI::Range(1, 100000));
+  app.add_option("--plant", flags.plant, "Make a mistake on purpose, which must be found: access or error")
+      ->check(CLI::IsMember({"access", "error"}));
+  return samples::run_main(app, argc, argv, [&] { return stress(flags); });
+}
