@@ -2,6 +2,7 @@
 
 // The door of the engine: order and devices; no bytes, no shapes.
 #include <sluice/engine/closure.h>
+#include <sluice/engine/counters.h>
 #include <sluice/engine/device.h>
 #include <sluice/engine/engine.h>
 #include <sluice/engine/error.h>

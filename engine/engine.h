@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <sluice/engine/closure.h>
+#include <sluice/engine/counters.h>
 #include <sluice/engine/error.h>
 #include <sluice/engine/export.h>
 #include <sluice/engine/queue.h>
@@ -68,15 +69,6 @@ struct EngineOptions {
 struct RandomBlock {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;  // first counter of the block
-};
-
-/// Counts of what an engine has done so far.
-struct EngineCounters {
-  std::uint64_t pushed = 0;
-  std::uint64_t retired = 0;
-  std::uint64_t skipped = 0;
-  std::uint64_t failed = 0;
-  std::uint64_t stream_waits = 0;  // cudaStreamWaitEvent calls
 };
 
 /// Runs tasks in an order that no program can tell from the order of their pushes. Reads of a Var share, writes

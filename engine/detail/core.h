@@ -160,7 +160,8 @@ class Core {
   void enter_epoch(TaskNode* task);
   void leave_epoch(int epoch);
   CountShard& counts(const ThisThread& here) noexcept { return counts_[static_cast<std::size_t>(here.slot)]; }
-  void drain_epoch();
+  bool drain_epoch();  // false if there was nothing to wait for
+  void count_wait() noexcept;
   bool epoch_empty(std::uint8_t epoch) const noexcept;
   void block_until(TaskNode* task);
   TaskNode* make_look(Access access, TaskKind kind, const char* name);

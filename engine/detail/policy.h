@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include <sluice/engine/counters.h>
 #include <sluice/engine/parallel.h>
 #include <sluice/engine/position.h>
 
@@ -40,6 +41,8 @@ class CpuPolicy {
   /// Called once everything has retired; no submit follows.
   virtual void stop() = 0;
   virtual int workers() const noexcept = 0;
+  /// Adds what the policy itself counts.
+  virtual void add_counters(EngineCounters&) const noexcept {}
 };
 
 /// Where GPU tasks run, and all that the engine asks of GPUs. Absent in a build without CUDA or without a GPU.

@@ -39,6 +39,8 @@ struct alignas(64) CountShard {
   std::array<Count, 2> left;     // tasks finished, by epoch
   Count skipped;
   Count failed;
+  Count refused;  // entered and left without ever being pushed
+  Count waits;
 };
 using Counts = std::array<CountShard, k_slots>;
 
