@@ -12,4 +12,5 @@
 #include <sluice/engine/queue.h>
 #include <sluice/engine/source_location.h>
 #include <sluice/engine/task.h>
+#include <sluice/engine/trace.h>
 #include <sluice/engine/var.h>

@@ -23,6 +23,7 @@ namespace detail {
 class Core;
 struct TaskNode;
 }  // namespace detail
+class Trace;
 
 /// Names a pushed task. May be dropped: the task runs all the same.
 class SLUICE_API TaskHandle {
@@ -124,6 +125,14 @@ class SLUICE_API Engine {
 
   int workers() const noexcept;
   EngineCounters counters() const noexcept;
+
+  /// From here on every push is recorded, until stop_trace(): some 200 bytes a task. Any thread may call it at any
+  /// time. Throws ValueError if a trace is running already.
+  void start_trace();
+  /// Ends the recording and returns the tasks pushed meanwhile, each as far as it has got: call wait_all() before to
+  /// see them to their end. Does not wait. Throws ValueError if no trace is running.
+  Trace stop_trace();
+  bool tracing() const noexcept;
 
   /// Restarts the random numbers: same seed and same pushes, same numbers.
   void seed(std::uint64_t seed) noexcept;

@@ -5,6 +5,8 @@
 namespace sluice::detail {
 
 void Core::ready(TaskNode* task) {
+  if (task->traced) [[unlikely]]
+    Tracer::ready(*task);
   // Successors of successors would recurse; only the outermost call on a thread works, the others leave their task.
   ThisThread& here = this_thread();
   task->next = nullptr;
@@ -98,6 +100,8 @@ bool Core::claim(TaskNode* task) noexcept {
 }
 
 FailureRef Core::start(TaskNode* task) {
+  if (task->traced) [[unlikely]]
+    Tracer::started(*task);
   const std::uint32_t state = task->state.load(std::memory_order_acquire);
   if ((state & TaskNode::k_cancelled) != 0) [[unlikely]] {
     try {
@@ -167,6 +171,8 @@ void Core::settle_write(TaskNode* task, AccessNode& access, const FailureRef& fa
 }
 
 void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position position) {
+  if (task->traced) [[unlikely]]
+    Tracer::finished(*task, failure, ran);
   const bool counted = task->kind == TaskKind::body;
   if (failure != nullptr) [[unlikely]] {
     const ThisThread& here = this_thread();

@@ -16,6 +16,7 @@
 #include <sluice/engine/detail/stream.h>
 #include <sluice/engine/detail/task_node.h>
 #include <sluice/engine/detail/thread_slot.h>
+#include <sluice/engine/detail/tracer.h>
 #include <sluice/engine/engine.h>
 
 namespace sluice::detail {
@@ -139,6 +140,13 @@ class Core {
   /// If somebody waits for the engine to drain: lets them look again. Idle workers call it.
   void let_waiters_look();
   EngineCounters counters() const noexcept;
+
+  // -- Tracing (tracer.cpp) --
+  void start_trace();
+  Trace stop_trace();
+  /// Null while no trace runs: the one branch that a push then pays.
+  Tracer* tracing() const noexcept { return tracing_.load(std::memory_order_acquire); }
+
   std::atomic<std::uint64_t> random_seed{0}, random_offset{0};
 
   /// Ends one granted access.
@@ -191,6 +199,9 @@ class Core {
   std::array<std::shared_ptr<void>, k_max_slots> extensions_;
   std::mutex pressure_mutex_;
   std::vector<std::function<void(Device)>> pressure_hooks_;
+
+  std::atomic<Tracer*> tracing_{nullptr};
+  std::unique_ptr<Tracer> tracer_;
 
   std::atomic<GpuPolicy*> gpu_{nullptr};
   std::unique_ptr<GpuPolicy> gpu_owner_;

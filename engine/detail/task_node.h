@@ -18,6 +18,8 @@ namespace sluice::detail {
 /// clear: makes its Vars clean.
 enum class TaskKind : std::uint8_t { body, look, clear };
 
+struct TraceRecord;
+
 /// What a task leaves to those who wait for it, where there is something to leave.
 struct TaskResult {
   FailureRef failure;
@@ -59,6 +61,7 @@ struct alignas(64) TaskNode {
   std::uint8_t epoch = 0;
   std::atomic<bool> submitted{false};  // lies ready in a queue of the CPU policy
   bool extras = false;                 // something below the body is in use
+  bool traced = false;
 
   alignas(64) AccessNode accesses_in_place[k_inline_accesses];
   Closure body;
@@ -69,8 +72,8 @@ struct alignas(64) TaskNode {
   Position position;
   std::stop_token stop;
   TaskNode* next_boosted = nullptr;
-  void* trace = nullptr;
-  std::uint8_t era = 0;  // of the engine, which a fork moves on
+  TraceRecord* trace = nullptr;  // where `traced`
+  std::uint8_t era = 0;          // of the engine, which a fork moves on
 
   std::span<AccessNode> accesses() noexcept {
     return {access_room == 0 ? accesses_in_place : access_block, access_count};
