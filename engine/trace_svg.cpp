@@ -5,6 +5,7 @@
 #include <map>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sluice/engine/detail/trace_text.h>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr std::array<const char*, 10> k_colours = {
     "#8ecae6", "#ffd166", "#a8dadc", "#cdb4db", "#b5e48c", "#f4a261", "#90be6d", "#e5989b", "#bde0fe", "#e9c46a"};
-constexpr int k_row = 44, k_box = 26, k_top = 34, k_letter = 7;  // pixels; a letter of 11 px text at its widest
+constexpr int k_row = 50, k_box = 26, k_top = 34, k_letter = 7;  // pixels; a letter of 11 px text is seldom wider
 
 std::string number(double value) {
   const auto tenths = static_cast<long long>(std::llround(value * 10));
@@ -73,7 +74,7 @@ class Picture {
         << R"(" viewBox="0 0 )" << width_ << ' ' << legend_ + 28
         << R"(" font-family="Helvetica, Arial, sans-serif" font-size="11">)" << '\n'
         << R"(<defs><marker id="arrow" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="5" markerHeight="5" orient="auto">)"
-        << R"(<path d="M0 0L6 3L0 6z" fill="#444"/></marker></defs>)" << '\n'
+        << R"(<path d="M0 0L6 3L0 6z" fill="#444" fill-opacity="0.6"/></marker></defs>)" << '\n'
         << R"(<rect width="100%" height="100%" fill="#ffffff"/>)" << '\n';
     for (int row = 0; row < rows; ++row) {
       if (row % 2 == 0)
@@ -97,8 +98,10 @@ class Picture {
       if (trace_.events()[i].started >= 0 && trace_.events()[i].worker >= 0)
         order.push_back(i);
     }
+    // What did not run takes no time: drawn last, so that it is seen at all.
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      return trace_.events()[a].started < trace_.events()[b].started;
+      const TraceEvent &left = trace_.events()[a], &right = trace_.events()[b];
+      return std::pair(left_out(left.outcome), left.started) < std::pair(left_out(right.outcome), right.started);
     });
     std::vector<std::vector<std::int64_t>> open(trace_.threads().size());
     for (std::size_t i : order) {
@@ -124,12 +127,15 @@ class Picture {
       const TraceEvent &from = trace_.events()[edge.from], &to = trace_.events()[edge.to];
       if (from.ended < 0 || to.started < 0 || from.worker < 0 || to.worker < 0)
         continue;
-      const double x1 = x_of(from.ended), x2 = x_of(to.started), bend = std::max(12.0, (x2 - x1) / 2);
-      const int y1 = middle_of(from.worker), y2 = middle_of(to.worker);
-      if (y1 == y2 && x2 - x1 < 3)
+      const double x1 = x_of(from.ended), x2 = x_of(to.started), bend = std::max(4.0, (x2 - x1) / 2);
+      const bool down = to.worker > from.worker, same = to.worker == from.worker;
+      if (same && x2 - x1 < 3)
         continue;  // side by side: an arrow would hide more than it says
-      out_ << R"(<path d="M)" << number(x1) << ' ' << y1 << 'C' << number(x1 + bend) << ' ' << y1 << ' '
-           << number(x2 - bend) << ' ' << y2 << ' ' << number(x2) << ' ' << y2
+      const int y1 = top_of(from.worker) + 6 + (down || same ? k_box : 0);
+      const int y2 = top_of(to.worker) + 6 + (down ? 0 : k_box);
+      const int arc = same ? 9 : 0;  // below its row, so that names stay readable
+      out_ << R"(<path d="M)" << number(x1) << ' ' << y1 << 'C' << number(x1 + bend) << ' ' << y1 + arc << ' '
+           << number(x2 - bend) << ' ' << y2 + arc << ' ' << number(x2) << ' ' << y2
            << R"(" fill="none" stroke="#444" stroke-opacity="0.45" )"
            << "marker-end=\"url(#arrow)\"/>\n";
     }
@@ -158,23 +164,25 @@ class Picture {
     return left_ + (width_ - left_ - 30) * (static_cast<double>(time - begin_) / static_cast<double>(end_ - begin_));
   }
   static int top_of(int row) { return k_top + row * k_row; }
-  static int middle_of(int row) { return top_of(row) + 6 + k_box / 2; }
   static const char* colour(std::size_t name) { return k_colours[name % k_colours.size()]; }
 
+  static bool left_out(TaskOutcome outcome) {
+    return outcome == TaskOutcome::skipped || outcome == TaskOutcome::cancelled;
+  }
+
   static std::string style_of(TaskOutcome outcome, const std::string& fill) {
-    const bool left_out = outcome == TaskOutcome::skipped || outcome == TaskOutcome::cancelled;
-    std::string style = R"(fill=")" + (left_out ? std::string("#ffffff") : fill) + R"(" stroke=")";
+    std::string style = R"(fill=")" + (left_out(outcome) ? std::string("#ffffff") : fill) + R"(" stroke=")";
     style += outcome == TaskOutcome::failed ? R"(#cf222e" stroke-width="2)" : "#57606a";
-    return style + (left_out || outcome == TaskOutcome::unfinished ? R"(" stroke-dasharray="3 2")" : R"(")");
+    return style + (left_out(outcome) || outcome == TaskOutcome::unfinished ? R"(" stroke-dasharray="3 2")" : R"(")");
   }
 
   void box(std::size_t index, const TraceEvent& event, int depth) {
     const double x = x_of(event.started), right = x_of(event.ended < 0 ? end_ : event.ended);
-    const double width = std::max(right - x, 1.5);
+    const double width = std::max(right - x, left_out(event.outcome) ? 5.0 : 1.5);
     const int y = top_of(event.worker) + 6 + 3 * depth, height = k_box - 6 * depth;
     out_ << R"(<g><rect x=")" << number(x) << R"(" y=")" << y << R"(" width=")" << number(width) << R"(" height=")"
          << height << R"(" rx="2" )" << style_of(event.outcome, colour(styles_.at(event.name))) << "/>";
-    const auto room = static_cast<std::size_t>(std::max(0.0, width - 6) / k_letter);
+    const auto room = static_cast<std::size_t>(std::max(0.0, width - 2) / (k_letter - 0.5));
     if (room >= event.name.size() && depth == 0)
       out_ << R"(<text x=")" << number(x + width / 2) << R"(" y=")" << y + height / 2 + 4
            << R"(" text-anchor="middle">)" << xml_text(event.name) << "</text>";
