@@ -122,7 +122,7 @@ TEST_CASE("Trace: every task of a random graph stands in it once, in order of it
 
 TEST_CASE("Trace: tasks of many pushing threads stand in an order that every Var agrees with") {
   Engine engine({.workers = 4});
-  const Program program = random_program(11, scaled(20'000), 16, 6);
+  const Program program = random_program(11, scaled(40'000), 4, 6);
   std::vector<Var> vars(program.cells);
   for (Var& var : vars)
     var = engine.new_var();
