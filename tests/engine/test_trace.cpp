@@ -126,6 +126,10 @@ TEST_CASE("Trace: tasks of many pushing threads stand in an order that every Var
   std::vector<Var> vars(program.cells);
   for (Var& var : vars)
     var = engine.new_var();
+  for (int i = 0; i < 300; ++i) {  // read so often that readers have a way in of their own
+    for (const Var& var : vars)
+      engine.push({.name = "reader", .access = {read(var)}}, [] {});
+  }
   engine.start_trace();
   from_pushers(program, [&](std::size_t i) {
     engine.push({.name = std::to_string(i), .access = access_of(program.steps[i], vars)}, [] {});
