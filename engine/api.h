@@ -2,6 +2,7 @@
 
 // The door of the engine: order and devices; no bytes, no shapes.
 #include <sluice/engine/closure.h>
+#include <sluice/engine/counters.h>
 #include <sluice/engine/device.h>
 #include <sluice/engine/engine.h>
 #include <sluice/engine/error.h>
@@ -11,4 +12,5 @@
 #include <sluice/engine/queue.h>
 #include <sluice/engine/source_location.h>
 #include <sluice/engine/task.h>
+#include <sluice/engine/trace.h>
 #include <sluice/engine/var.h>

@@ -211,6 +211,16 @@ EngineCounters Engine::counters() const noexcept {
   return core_->counters();
 }
 
+void Engine::start_trace() {
+  core_->start_trace();
+}
+Trace Engine::stop_trace() {
+  return core_->stop_trace();
+}
+bool Engine::tracing() const noexcept {
+  return core_->tracing() != nullptr;
+}
+
 void Engine::seed(std::uint64_t seed) noexcept {
   core_->random_seed.store(seed);
   core_->random_offset.store(0);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <sluice/engine/closure.h>
+#include <sluice/engine/counters.h>
 #include <sluice/engine/error.h>
 #include <sluice/engine/export.h>
 #include <sluice/engine/queue.h>
@@ -22,6 +23,7 @@ namespace detail {
 class Core;
 struct TaskNode;
 }  // namespace detail
+class Trace;
 
 /// Names a pushed task. May be dropped: the task runs all the same.
 class SLUICE_API TaskHandle {
@@ -86,15 +88,6 @@ struct RandomBlock {
   std::uint64_t offset = 0;  // first counter of the block
 };
 
-/// Counts of what an engine has done so far.
-struct EngineCounters {
-  std::uint64_t pushed = 0;
-  std::uint64_t retired = 0;
-  std::uint64_t skipped = 0;
-  std::uint64_t failed = 0;
-  std::uint64_t stream_waits = 0;  // cudaStreamWaitEvent calls
-};
-
 /// Runs tasks in an order that no program can tell from the order of their pushes. Reads of a Var share, writes
 /// exclude. Any thread may push. The host blocks in wait(), wait_all() and TaskHandle::wait() only.
 class SLUICE_API Engine {
@@ -150,6 +143,14 @@ class SLUICE_API Engine {
 
   int workers() const noexcept;
   EngineCounters counters() const noexcept;
+
+  /// From here on every push is recorded, until stop_trace(): some 200 bytes a task. Any thread may call it at any
+  /// time. Throws ValueError if a trace is running already.
+  void start_trace();
+  /// Ends the recording and returns the tasks pushed meanwhile, each as far as it has got: call wait_all() before to
+  /// see them to their end. Does not wait. Throws ValueError if no trace is running.
+  Trace stop_trace();
+  bool tracing() const noexcept;
 
   /// Restarts the random numbers: same seed and same pushes, same numbers.
   void seed(std::uint64_t seed) noexcept;

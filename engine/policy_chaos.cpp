@@ -77,6 +77,10 @@ void ChaosPolicy::before_wait() {
   }
 }
 
+void ChaosPolicy::while_waiting() {
+  return this_thread().core == &core_ ? before_block() : before_wait();
+}
+
 // A task that waits for one it pushed itself can only be served on its own stack here.
 void ChaosPolicy::before_block() {
   run_some(~std::uint64_t{0});

@@ -48,6 +48,20 @@ void PoolPolicy::stop() {
   }
 }
 
+void PoolPolicy::count(Count Counters::*what, std::uint64_t by) noexcept {
+  const ThisThread& here = this_thread();
+  (counters_[static_cast<std::size_t>(here.slot)].*what).add(here.owns_slot(), by);
+}
+
+void PoolPolicy::add_counters(EngineCounters& sum) const noexcept {
+  for (const Counters& counters : counters_) {
+    sum.run_next += counters.run_next.get();
+    sum.stolen += counters.stolen.get();
+    sum.overflowed += counters.overflowed.get();
+    sum.parked += counters.parked.get();
+  }
+}
+
 // -- Work comes in --
 
 PoolPolicy::Worker* PoolPolicy::mine() const noexcept {
@@ -114,11 +128,14 @@ void PoolPolicy::submit(TaskNode* task) {
   }
   if (me != nullptr && me->next == nullptr && me->running && here.task == nullptr && !here.in_parallel) {
     me->next = task;  // this worker has just finished a task and comes to it at once: nobody need be told
+    count(&Counters::run_next);
     return;
   }
   Lane* lane = me != nullptr ? me->lane : outside_lane();
   if (lane != nullptr && lane->ring.append(task))
     return announce(lane);
+  if (lane != nullptr)
+    count(&Counters::overflowed);
   append(lists_[static_cast<std::size_t>(Priority::normal)], task);
   announce(nullptr);
 }

@@ -30,6 +30,10 @@ void SerialPolicy::drain() {
   }
 }
 
+void SerialPolicy::while_waiting() {
+  return this_thread().core == &core_ ? drain() : after_push();
+}
+
 void SerialPolicy::after_push() {
   if (this_thread().core == &core_)
     return;  // inside a task: the outermost push drains

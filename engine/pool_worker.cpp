@@ -58,13 +58,15 @@ void PoolPolicy::live(Worker& me) {
 
 // Returns with a permit free to take, or when the pool stops.
 void PoolPolicy::park(std::unique_lock<std::mutex>& hold, Worker& me) {
-  for (;;) {
+  for (bool counted = false;;) {
     // Announced first (by the caller), looked second: a submit that saw no sleeper has its task seen here.
     if (stopping_ || (may_run() && (work_in_sight() || job_in_sight() || me.searching)))
       break;
     if (std::exchange(me.searching, false))
       searching_.fetch_sub(1);
     ++parked_;
+    if (!std::exchange(counted, true))
+      count(&Counters::parked);
     if ((running_ > 0 || anything_left()) && !watched_.exchange(true)) {
       wake_.wait_for(hold, k_watch);
       watched_.store(false);
@@ -270,6 +272,8 @@ TaskNode* PoolPolicy::steal_from(Worker& me, Lane& victim) {
   const int got = victim.ring.steal(stolen, k_batch);
   for (int i = 1; i < got; ++i)
     me.lane->ring.append(stolen[i]);
+  if (victim.owner_runs.load(std::memory_order_relaxed))  // others push for us to take
+    count(&Counters::stolen, static_cast<std::uint64_t>(got));
   return got == 0 ? nullptr : stolen[0];
 }
 

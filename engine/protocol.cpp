@@ -134,11 +134,15 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
 void Core::push(TaskNode* task) {
   if (task->kind == TaskKind::body)
     task->push_number = clock_ticks();  // numbers pushes without a shared counter
+  if (Tracer* tracer = tracing()) [[unlikely]]
+    tracer->pushed(*task);
   if (const int every = test_faults().drop_every_nth_edge.load(std::memory_order_relaxed); every > 0) [[unlikely]]
     drop_planted_edges(*task, every);
   const int count = task->access_count;
   task->waiting.store(count + 1, std::memory_order_relaxed);
-  const int granted = Protocol::enter(*this, task->accesses().data(), count, static_cast<unsigned>(this_thread().slot));
+  AccessNode* accesses = task->accesses().data();
+  const int granted = task->traced ? Protocol::enter_locked(*this, accesses, count, [task] { Tracer::queued(*task); })
+                                   : Protocol::enter(*this, accesses, count, static_cast<unsigned>(this_thread().slot));
   // With all of them granted here nobody else counts them.
   if (task->priority.load(std::memory_order_relaxed) != Priority::normal) [[unlikely]]
     priorities_.store(true, std::memory_order_relaxed);

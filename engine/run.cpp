@@ -6,6 +6,8 @@
 namespace sluice::detail {
 
 void Core::ready(TaskNode* task) {
+  if (task->traced) [[unlikely]]
+    Tracer::ready(*task);
   // Successors of successors would recurse; only the outermost call on a thread works, the others leave their task.
   ThisThread& here = this_thread();
   task->next = nullptr;
@@ -99,9 +101,13 @@ bool Core::claim(TaskNode* task) noexcept {
 }
 
 bool Core::stop_requested(const TaskNode& task) const noexcept {
-  constexpr std::uint32_t asked = TaskNode::k_cancelled | TaskNode::k_stop;
-  return (task.state.load(std::memory_order_acquire) & asked) != 0 || (task.extras && task.stop.stop_requested()) ||
-         cancelling_.load(std::memory_order_relaxed);
+  return (task.state.load(std::memory_order_acquire) & TaskNode::k_stop) != 0 || not_wanted(task);
+}
+
+// For a task that is taken to run: whether its body is to be left out.
+bool Core::not_wanted(const TaskNode& task) const noexcept {
+  return (task.state.load(std::memory_order_acquire) & TaskNode::k_cancelled) != 0 ||
+         (task.extras && task.stop.stop_requested()) || cancelling_.load(std::memory_order_relaxed);
 }
 
 // Why a task whose Vars are free is not begun all the same.
@@ -117,7 +123,9 @@ FailureRef Core::cancelled(const TaskNode& task) const {
 }
 
 FailureRef Core::start(TaskNode* task) {
-  if (stop_requested(*task)) [[unlikely]] {
+  if (task->traced) [[unlikely]]
+    Tracer::started(*task);
+  if (not_wanted(*task)) [[unlikely]] {
     if (FailureRef failure = cancelled(*task))
       return failure;
   }
@@ -182,6 +190,8 @@ void Core::settle_write(TaskNode* task, AccessNode& access, const FailureRef& fa
 }
 
 void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position position) {
+  if (task->traced) [[unlikely]]
+    Tracer::finished(*task, failure, ran);
   const bool counted = task->kind == TaskKind::body;
   const ThisThread& here = this_thread();
   if (failure != nullptr) [[unlikely]] {

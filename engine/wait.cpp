@@ -41,6 +41,8 @@ void Core::admit(TaskNode* task) {
   const int epoch = task->epoch;
   const std::string name = task->name;
   discard(task);
+  const ThisThread& here = this_thread();
+  counts(here).refused.add(here.owns_slot());
   leave_epoch(epoch);
   throw EngineStopped("push: task \"" + name + "\" came after the engine stopped");
 }
@@ -82,24 +84,51 @@ bool Core::epoch_empty(std::uint8_t epoch) const noexcept {
 
 EngineCounters Core::counters() const noexcept {
   EngineCounters sum;
+  std::uint64_t refused = 0;
+  // Pushes are summed last, so that no task is seen to retire that was not pushed.
   for (const CountShard& shard : counts_) {
-    sum.retired += shard.left[0].get() + shard.left[1].get();
-    sum.pushed += shard.entered[0].get() + shard.entered[1].get();
     sum.skipped += shard.skipped.get();
     sum.failed += shard.failed.get();
+    sum.waits += shard.waits.get();
+    refused += shard.refused.get();
   }
+  for (const CountShard& shard : counts_)
+    sum.retired += shard.left[0].get() + shard.left[1].get();
+  for (const CountShard& shard : counts_)
+    sum.pushed += shard.entered[0].get() + shard.entered[1].get();
+  auto without = [](std::uint64_t all, std::uint64_t part) { return all > part ? all - part : 0; };
+  sum.retired = without(sum.retired, refused);  // a task is counted skipped or refused just before it retires
+  sum.pushed -= refused;
+  sum.run = without(sum.retired, sum.skipped);
+  cpu_->add_counters(sum);
   sum.stream_waits = gpu() == nullptr ? 0 : gpu()->stream_waits();
   return sum;
 }
 
-void Core::drain_epoch() {
+void Core::count_wait() noexcept {
+  const ThisThread& here = this_thread();
+  counts(here).waits.add(here.owns_slot());
+}
+
+bool Core::drain_epoch() {
   const std::uint8_t old = epoch_.load();
   epoch_.store(old ^ 1);
+  bool waited = false;
   std::unique_lock hold(drained_mutex_);
   drain_waiters_.fetch_add(1);
   heavy_fence();
-  drained_.wait(hold, [&] { return epoch_empty(old); });
+  const auto drained = [&] {
+    const bool empty = epoch_empty(old);
+    waited |= !empty;
+    return empty;
+  };
+  while (!drained_.wait_for(hold, cpu_->slice(), drained)) {
+    hold.unlock();
+    cpu_->while_waiting();
+    hold.lock();
+  }
   drain_waiters_.fetch_sub(1);
+  return waited;
 }
 
 // -- Waits --
@@ -150,10 +179,11 @@ void Core::block_until(TaskNode* task) {
   }
   if (task->finished())
     return;
+  count_wait();
   if (here.core == this && here.task != nullptr && here.task->device.is_cpu())
     return block_in_task(here.task, task);
-  while (!sleep_on(task, k_for_ever)) {
-  }
+  while (!sleep_on(task, cpu_->slice()))
+    cpu_->while_waiting();
 }
 
 // True once the task has finished.
@@ -172,7 +202,9 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
   }
   cpu_->before_block();
   std::exception_ptr cycle;
-  for (auto limit = k_cycle_check; !sleep_on(awaited, limit); limit = std::min(2 * limit, k_for_ever)) {
+  for (auto limit = k_cycle_check; !sleep_on(awaited, std::min(limit, cpu_->slice()));
+       limit = std::min(2 * limit, k_for_ever)) {
+    cpu_->while_waiting();
     try {
       check_cycle(task);
     } catch (...) {
@@ -211,8 +243,11 @@ TaskNode* Core::make_look(Access access, TaskKind kind, const char* name) {
 }
 
 void Core::wait_positions(const PositionSet& positions) {
-  if (!positions.empty() && gpu() != nullptr)
-    gpu()->wait(positions);
+  if (positions.empty() || gpu() == nullptr)
+    return;
+  if (!passed(positions))
+    count_wait();
+  gpu()->wait(positions);
 }
 
 void Core::wait_task(TaskNode* task) {
@@ -246,8 +281,10 @@ void Core::wait_all() {
   }
   {
     const std::lock_guard one_at_a_time(wait_all_mutex_);
-    drain_epoch();  // twice: a pusher may have counted into the epoch that it read before an earlier flip
-    drain_epoch();
+    bool waited = drain_epoch();
+    waited |= drain_epoch();  // again: a pusher may have counted into the epoch that it read before an earlier flip
+    if (waited)
+      count_wait();
   }
   if (gpu() != nullptr)
     gpu()->wait_all();

@@ -17,6 +17,7 @@
 #include <sluice/engine/detail/stream.h>
 #include <sluice/engine/detail/task_node.h>
 #include <sluice/engine/detail/thread_slot.h>
+#include <sluice/engine/detail/tracer.h>
 #include <sluice/engine/engine.h>
 
 namespace sluice::detail {
@@ -92,6 +93,7 @@ class Core {
   /// For whoever takes a task from a ready queue: false if another has taken it (it lay in two queues).
   static bool claim(TaskNode* task) noexcept;
   bool stop_requested(const TaskNode& task) const noexcept;
+  bool not_wanted(const TaskNode& task) const noexcept;
   FailureRef cancelled(const TaskNode& task) const;
   /// GPU positions that `task` has to follow.
   PositionSet needs(const TaskNode* task) const;
@@ -149,6 +151,13 @@ class Core {
   /// If somebody waits for the engine to drain: lets them look again. Idle workers call it.
   void let_waiters_look();
   EngineCounters counters() const noexcept;
+
+  // -- Tracing (tracer.cpp) --
+  void start_trace();
+  Trace stop_trace();
+  /// Null while no trace runs: the one branch that a push then pays.
+  Tracer* tracing() const noexcept { return tracing_.load(std::memory_order_acquire); }
+
   std::atomic<std::uint64_t> random_seed{0}, random_offset{0};
 
   /// Ends one granted access.
@@ -197,7 +206,8 @@ class Core {
   void enter_epoch(TaskNode* task);
   void leave_epoch(int epoch);
   CountShard& counts(const ThisThread& here) noexcept { return counts_[static_cast<std::size_t>(here.slot)]; }
-  void drain_epoch();
+  bool drain_epoch();  // false if there was nothing to wait for
+  void count_wait() noexcept;
   bool epoch_empty(std::uint8_t epoch) const noexcept;
   std::uint64_t left() const noexcept;
   std::uint64_t live() const noexcept;
@@ -250,6 +260,9 @@ class Core {
   std::array<std::shared_ptr<void>, k_max_slots> extensions_;
   std::mutex pressure_mutex_;
   std::vector<std::function<void(Device)>> pressure_hooks_;
+
+  std::atomic<Tracer*> tracing_{nullptr};
+  std::unique_ptr<Tracer> tracer_;
 
   std::atomic<GpuPolicy*> gpu_{nullptr};
   std::unique_ptr<GpuPolicy> gpu_owner_;

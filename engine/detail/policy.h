@@ -1,11 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include <sluice/engine/counters.h>
 #include <sluice/engine/parallel.h>
 #include <sluice/engine/position.h>
 #include <sluice/engine/task.h>
@@ -40,6 +42,10 @@ class CpuPolicy {
   virtual void after_push() {}
   /// Called before a thread outside tasks waits: whatever this policy put off must run.
   virtual void before_wait() { after_push(); }
+  /// Called again and again, every slice(), on a thread that waits, in a task or outside: where no workers run, what
+  /// others left to be run is for it to run.
+  virtual void while_waiting() {}
+  virtual std::chrono::nanoseconds slice() const noexcept { return std::chrono::seconds(10); }
   /// True if the pushing thread waits for GPU work that a CPU task needs; false if that is left to a fence.
   virtual bool waits_for_gpu() const noexcept { return false; }
   /// See parallel_for.
@@ -59,6 +65,8 @@ class CpuPolicy {
   /// Called once everything has retired; no submit follows.
   virtual void stop() = 0;
   virtual int workers() const noexcept = 0;
+  /// Adds what the policy itself counts.
+  virtual void add_counters(EngineCounters&) const noexcept {}
 };
 
 /// Where GPU tasks run, and all that the engine asks of GPUs. Absent in a build without CUDA or without a GPU.

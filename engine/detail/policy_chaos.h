@@ -19,6 +19,8 @@ class ChaosPolicy final : public CpuPolicy {
   void submit(TaskNode* task) override;
   void after_push() override;
   void before_wait() override;
+  void while_waiting() override;
+  std::chrono::nanoseconds slice() const noexcept override { return std::chrono::milliseconds(1); }
   void before_block() override;
   void parallel(std::int64_t n, std::int64_t grain, void* context, RangeFunction run) override;
   void stop() override {}

@@ -14,6 +14,7 @@
 #include <sluice/engine/detail/policy.h>
 #include <sluice/engine/detail/random.h>
 #include <sluice/engine/detail/ring.h>
+#include <sluice/engine/detail/shards.h>
 #include <sluice/engine/detail/spin_lock.h>
 #include <sluice/engine/detail/task_node.h>
 #include <sluice/engine/detail/thread_slot.h>
@@ -41,6 +42,7 @@ class PoolPolicy final : public CpuPolicy {
   bool attach() override;
   void detach() override;
   int help(int limit) override;
+  void add_counters(EngineCounters& sum) const noexcept override;
 
  private:
   static constexpr int k_classes = 4;
@@ -94,6 +96,12 @@ class PoolPolicy final : public CpuPolicy {
     void work() noexcept;
   };
 
+  /// What each thread counts in its slot.
+  struct alignas(64) Counters {
+    Count run_next, stolen, overflowed, parked;
+  };
+  void count(Count Counters::*what, std::uint64_t by = 1) noexcept;
+
   // Work comes in (policy_pool.cpp)
   void append(List& list, TaskNode* task);
   TaskNode* take_from(List& list);
@@ -141,6 +149,7 @@ class PoolPolicy final : public CpuPolicy {
   const std::uint64_t chaos_seed_;
   std::array<List, k_classes> lists_;
   std::array<List, k_classes> raised_;  // tasks that became more urgent, which lie somewhere else too
+  std::array<Counters, k_slots> counters_;
   std::array<std::unique_ptr<Worker>, k_max_threads> all_;
   std::atomic<int> threads_{0};
   /// Lanes of user threads that push, by thread slot; made at the first push, kept.

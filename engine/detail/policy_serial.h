@@ -14,6 +14,8 @@ class SerialPolicy final : public CpuPolicy {
   void submit(TaskNode* task) override;
   void after_push() override;
   void parallel(std::int64_t n, std::int64_t, void* context, RangeFunction run) override { run(context, 0, n); }
+  void while_waiting() override;
+  std::chrono::nanoseconds slice() const noexcept override { return std::chrono::milliseconds(1); }
   void before_block() override { drain(); }
   void stop() override {}
   bool waits_for_gpu() const noexcept override { return true; }

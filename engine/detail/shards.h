@@ -40,6 +40,8 @@ struct alignas(64) CountShard {
   Count skipped;
   Count failed;
   std::atomic<int> inside{0};  // threads (one, in an owned slot) that change lists of Vars now; nested calls count too
+  Count refused;               // entered and left without ever being pushed
+  Count waits;
 };
 using Counts = std::array<CountShard, k_slots>;
 

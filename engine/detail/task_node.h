@@ -18,6 +18,8 @@ namespace sluice::detail {
 /// clear: makes its Vars clean.
 enum class TaskKind : std::uint8_t { body, look, clear };
 
+struct TraceRecord;
+
 /// What a task leaves to those who wait for it, where there is something to leave.
 struct TaskResult {
   FailureRef failure;
@@ -60,6 +62,7 @@ struct alignas(64) TaskNode {
   std::atomic<bool> submitted{false};  // lies ready in a queue of the CPU policy
   bool extras = false;                 // something below the body is in use
   std::uint8_t era = 0;                // of the engine, which a fork moves on
+  bool traced = false;
 
   alignas(64) AccessNode accesses_in_place[k_inline_accesses];
   Closure body;
@@ -70,7 +73,7 @@ struct alignas(64) TaskNode {
   Position position;
   std::stop_token stop;
   TaskNode* next_boosted = nullptr;
-  void* trace = nullptr;
+  TraceRecord* trace = nullptr;  // where `traced`
 
   std::span<AccessNode> accesses() noexcept {
     return {access_room == 0 ? accesses_in_place : access_block, access_count};

@@ -35,12 +35,20 @@ struct VarProtocol {
       unlock(accesses, count);
       return granted;
     }
-    // A writer has closed a gate meanwhile. Through no gate then: all Vars are locked, in order.
+    // A writer has closed a gate meanwhile.
+    return enter_locked(host, accesses, count, [] {});
+  }
+
+  /// The same through no gate: all Vars are locked, in order. Calls entered() before it unlocks them: at that moment
+  /// the task has its place in the total order of pushes, and nobody can have come after it.
+  template <class Entered>
+  static int enter_locked(Host& host, Access* accesses, int count, Entered&& entered) {
     for (int i = 0; i < count; ++i)
       accesses[i].var->lock.lock();
     int granted = 0;
     for (int i = 0; i < count; ++i)
       granted += append(host, accesses[i]) ? 1 : 0;
+    entered();
     unlock(accesses, count);
     return granted;
   }

@@ -305,8 +305,11 @@ void Run::note_unended(std::size_t phase) {
 void Run::drain(std::size_t phase) {
   QuietLog& log = quiet[phase];
   log.in_order = phase % 2 == 1;
-  while (log.in_order && !is_quiet())
+  const Var nothing = engine_.new_var();
+  while (log.in_order && !is_quiet()) {
+    engine_.wait(nothing);  // where no workers run, who waits runs what is left
     std::this_thread::yield();
+  }
   bool first = true;
   for (bool threw = true; threw || !is_quiet(); first = false) {
     Seen seen = seen_by([&] {

@@ -96,7 +96,7 @@ Plant plant_of(const std::string& name) {
 std::string run_round(const Flags& flags, std::uint64_t seed, Tally& all) {
   // The serial policy runs bodies inside push: nobody is left to open a gate, and a body that waits keeps those below
   // it on its stack from ending.
-  const bool threaded = flags.policy != "serial";
+  const bool threaded = flags.policy != "serial" && flags.policy != "chaos";
   const Plan plan = make_plan({
       .seed = seed,
       .threads = flags.threads,
@@ -105,7 +105,7 @@ std::string run_round(const Flags& flags, std::uint64_t seed, Tally& all) {
       .waits_for_earlier = threaded,
   });
   std::optional<Engine> engine;
-  engine.emplace(EngineOptions{.workers = flags.workers, .cpu_policy = flags.policy, .seed = seed});
+  engine.emplace(EngineOptions{.workers = flags.workers, .cpu_policy = flags.policy, .chaos_seed = seed, .seed = seed});
   Run run(plan, *engine, plant_of(flags.plant));
   run.execute();
   if (seed % 2 == 0)
@@ -157,7 +157,8 @@ int main(int argc, char** argv) {
   app.add_option("--threads", flags.threads, "Pushing threads (default: workers + 1)")->check(CLI::Range(1, 256));
   app.add_option("--seed", flags.seed, "Seed of the first program; the next ones count up (default: random)");
   app.add_option("--workers", flags.workers, "CPU workers (0 = all)")->check(CLI::Range(0, 1024));
-  app.add_option("--policy", flags.policy, "The engine's CPU policy: pool, serial, ...")->capture_default_str();
+  app.add_option("--policy", flags.policy, "The engine's CPU policy: pool, serial, chaos or chaos-pool")
+      ->capture_default_str();
   app.add_option("--steps", flags.steps, "Steps of a thread in a phase, about")->check(CLI::Range(1, 100000));
   app.add_option("--patience", flags.patience, "Seconds without a task before a hang is declared")
       ->check(CLI::Range(1, 100000));

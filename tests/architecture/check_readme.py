@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The C++ examples of README.md compile: check_readme.py ROOT COMPILER [flags]."""
+"""The C++ examples of README.md compile, and the files that it links to are there: check_readme.py ROOT COMPILER [flags]."""
+import pathlib
 import re
 import subprocess
 import sys
@@ -13,18 +14,26 @@ def examples(text):
         yield text.count("\n", 0, match.start()) + 2, match.group(1)
 
 
+def missing_links(root, text):
+    for match in re.finditer(r"\]\((?!https?:)([^)#]+)", text):
+        if not (pathlib.Path(root) / match.group(1)).is_file():
+            yield f"README.md:{text.count(chr(10), 0, match.start()) + 1}: {match.group(1)} does not exist"
+
+
 def check_with(root, compiler):
-    found, number = [], 0
-    for line, source in examples(checker.read(root, "README.md")):
+    text = checker.read(root, "README.md")
+    found, number = list(missing_links(root, text)), 0
+    for line, source in examples(text):
         number += 1
         run = subprocess.run([*compiler, "-fsyntax-only", "-x", "c++", "-"], input=source, capture_output=True, text=True)
         if run.returncode != 0:
             found.append(f"README.md:{line}: {run.stderr}")
-    return found if number > 0 else ["README.md has no C++ example"]
+    return found if number > 0 else [*found, "README.md has no C++ example"]
 
 
 PLANTS = [
     ("an example that does not compile", {"README.md": "```cpp\nint main() { return nothing; }\n```\n"}, "README.md:2"),
+    ("a picture that is not there", {"README.md": "![a](docs/a.svg)\n"}, "docs/a.svg does not exist"),
     ("no example", {"README.md": "Nothing here.\n"}, "no C++ example"),
 ]
 CLEAN = {"README.md": "# A\n```cpp\n#include <vector>\nint main() {}\n```\n"}

@@ -3,7 +3,7 @@
 import checker
 
 ALLOWED = {
-    *checker.ROOMS, "samples", "tests", ".ci", "meson.build", "meson.options", "meson_options.txt", "README.md", "AGENTS.md",
+    *checker.ROOMS, "samples", "tests", "docs", ".ci", "meson.build", "meson.options", "meson_options.txt", "README.md", "AGENTS.md",
     "LICENSE", ".clang-format", ".gitignore", "bootstrap",
 }
 

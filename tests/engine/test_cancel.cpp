@@ -134,6 +134,6 @@ TEST_CASE("T31: cancelling under load from 8 pushers: every push either counts o
     pusher.join();
   const EngineCounters counters = engine.counters();
   CHECK(counters.pushed == counters.retired);
-  CHECK(accepted + refused == counters.pushed);
+  CHECK(accepted == counters.pushed);
   CHECK(ran + counters.skipped == accepted);
 }

@@ -3,7 +3,9 @@
 
 Usage: check_samples.py [--device DEVICE] CHECK NAME=PROGRAM ..., where CHECK is one of the functions below or "all".
 """
+import collections
 import gzip
+import json
 import os
 import pathlib
 import pty
@@ -13,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 import zlib
 
 PROGRAMS = {}
@@ -139,7 +142,7 @@ def check_cholesky(_):
 
 def check_stress(_):
     small = ["--steps", 40, "--seed", 1, "--threads", 3, "--workers", 2]
-    for policy in ("pool", "serial"):
+    for policy in ("pool", "serial", "chaos", "chaos-pool"):
         result = run("stress", *small, "--rounds", 20, "--policy", policy)
         expect(result.returncode == 0 and "20 rounds" in result.stdout and "all as in a serial run" in result.stdout,
                f"stress on {policy}", result)
@@ -153,6 +156,23 @@ def check_stress(_):
             expect(result.returncode == 1 and failed.group(0) in result.stdout, "the replay finds it again", result)
     result = run("stress", "--policy", "none-such")
     expect(result.returncode == 1 and "none-such" in result.stderr, "an unknown policy", result)
+def check_trace(folder):
+    out = folder / "new" / "trace"
+    result = run("trace", "--threads", 3, "--frames", 4, "--out", out)
+    expect(result.returncode == 0 and "24 tasks" in result.stdout, "trace", result)
+    expect("pushed 24, retired 24, run 22, skipped 2, failed 1" in result.stdout, "the counters", result)
+    expect("frame 1 is damaged" in result.stdout and "frame 3: median" in result.stdout, "one frame fails", result)
+    events = json.loads((out / "trace.json").read_text())["traceEvents"]
+    outcomes = collections.Counter(event["args"]["outcome"] for event in events if event.get("cat") == "task")
+    expect(outcomes == {"ok": 21, "failed": 1, "skipped": 2}, f"tasks of trace.json: {outcomes}")
+    edges = len(re.findall(r"^  t\d+ -> t\d+ ", (out / "trace.dot").read_text(), re.MULTILINE))
+    expect(f"{edges} dependencies" in result.stdout and edges > 24, "edges of trace.dot", result)
+    picture = xml.etree.ElementTree.parse(out / "trace.svg").getroot()
+    boxes = picture.findall("{http://www.w3.org/2000/svg}g")
+    expect(len(boxes) == 24, f"boxes of trace.svg: {len(boxes)}")
+    (folder / "file").write_text("")
+    result = run("trace", "--out", folder / "file")
+    expect(result.returncode == 1 and "file" in result.stderr, "a folder that is a file", result)
 
 
 def train(name, folder, *arguments):
@@ -247,7 +267,7 @@ def check_bad_input(folder):
     expect(result.returncode == 1, "parameters that are not there", result)
 
 
-CHECKS = (check_engine_only, check_cholesky, check_stress, check_sharpen, check_bad_input, check_training,
+CHECKS = (check_engine_only, check_trace, check_cholesky, check_stress, check_sharpen, check_bad_input, check_training,
           check_save_and_load, check_interrupt, check_terminal)
 
 

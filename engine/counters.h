@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+
+#include <sluice/engine/export.h>
+
+namespace sluice {
+
+/// Counts of what an engine has done so far. Read while tasks run, they are some tasks apart from one another; after
+/// wait_all() `pushed == retired == run + skipped`.
+struct EngineCounters {
+  std::uint64_t pushed = 0;
+  std::uint64_t retired = 0;
+  std::uint64_t run = 0;      // retired tasks that reached their body, well or not
+  std::uint64_t skipped = 0;  // retired without: cancelled, or an input had failed
+  std::uint64_t failed = 0;   // of `run`: threw
+  std::uint64_t waits = 0;    // times that a host thread had to wait, for tasks or for a GPU
+
+  // The pool of CPU workers
+  std::uint64_t run_next = 0;    // tasks run at once by the worker that made them ready
+  std::uint64_t stolen = 0;      // tasks that a worker took from another one
+  std::uint64_t overflowed = 0;  // tasks that found their thread's ring full
+  std::uint64_t parked = 0;      // times that a worker went to sleep
+
+  std::uint64_t stream_waits = 0;  // cudaStreamWaitEvent calls
+};
+
+/// "pushed 12, retired 12, run 10, ..." in one line, every counter with its name.
+SLUICE_API std::string to_string(const EngineCounters& counters);
+SLUICE_API std::ostream& operator<<(std::ostream& out, const EngineCounters& counters);
+
+}  // namespace sluice
