@@ -159,6 +159,7 @@ void CoroutineControl::complete(std::exception_ptr error) noexcept {
     phase_ = Phase::running;
     over.swap(awaited_);
   }
+  task_->submitted.store(false, std::memory_order_relaxed);  // in no queue, whoever wants to make it more urgent
   task_->state.fetch_and(~TaskNode::k_started, std::memory_order_acq_rel);  // who takes it next claims it again
   task_->core->cpu().submit(task_);
 }
