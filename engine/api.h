@@ -2,10 +2,13 @@
 
 // The door of the engine: order and devices; no bytes, no shapes.
 #include <sluice/engine/closure.h>
+#include <sluice/engine/completion.h>
+#include <sluice/engine/coroutine.h>
 #include <sluice/engine/counters.h>
 #include <sluice/engine/device.h>
 #include <sluice/engine/engine.h>
 #include <sluice/engine/error.h>
+#include <sluice/engine/executor.h>
 #include <sluice/engine/export.h>
 #include <sluice/engine/parallel.h>
 #include <sluice/engine/position.h>

@@ -8,12 +8,18 @@
 #include <utility>
 
 #include <sluice/engine/detail/block_pool.h>
+#include <sluice/engine/export.h>
 #include <sluice/engine/queue.h>
 
 namespace sluice {
 
-/// A move-only task body of signature void(Queue) or void(). Up to 64 bytes live in place, larger ones in a recycled
-/// block (beyond 16 KiB on the heap).
+class Coroutine;
+namespace detail {
+SLUICE_API void adopt_coroutine(Coroutine&& made);
+}
+
+/// A move-only task body, called with a Queue or with nothing, which returns void or a Coroutine. Up to 64 bytes live
+/// in place, larger ones in a recycled block (beyond 16 KiB on the heap).
 class Closure {
  public:
   static constexpr std::size_t k_inline_bytes = 64;
@@ -84,10 +90,17 @@ class Closure {
                                alignof(Body) <= alignof(std::max_align_t) && std::is_nothrow_move_constructible_v<Body>;
   template <class Body>
   static void invoke(Body& body, Queue queue) {
-    if constexpr (std::invocable<Body&, Queue>) {
-      body(queue);
+    auto call = [&]() -> decltype(auto) {
+      if constexpr (std::invocable<Body&, Queue>) {
+        return body(queue);
+      } else {
+        return body();
+      }
+    };
+    if constexpr (std::same_as<decltype(call()), Coroutine>) {
+      detail::adopt_coroutine(call());
     } else {
-      body();
+      call();
     }
   }
   template <class Body>

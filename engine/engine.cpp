@@ -7,6 +7,7 @@
 #include <boost/thread/thread.hpp>
 
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/coroutine_control.h>
 #include <sluice/engine/engine.h>
 
 namespace sluice {
@@ -268,6 +269,8 @@ TaskHandle::~TaskHandle() {
 bool TaskHandle::cancel() {
   require(node_ != nullptr, [] { return std::string("cancel: an empty TaskHandle"); });
   using Node = detail::TaskNode;
+  if (detail::CoroutineControl* coroutine = node_->coroutine.load(std::memory_order_acquire))
+    return coroutine->cancel();
   std::uint32_t seen = node_->state.load(std::memory_order_acquire);
   for (;;) {
     if ((seen & (Node::k_cancelled | Node::k_finished)) != 0)

@@ -11,6 +11,7 @@
 #include <sluice/engine/closure.h>
 #include <sluice/engine/counters.h>
 #include <sluice/engine/error.h>
+#include <sluice/engine/executor.h>
 #include <sluice/engine/export.h>
 #include <sluice/engine/queue.h>
 #include <sluice/engine/source_location.h>
@@ -19,6 +20,7 @@
 
 namespace sluice {
 
+class AsyncWait;
 namespace detail {
 class Core;
 struct TaskNode;
@@ -41,6 +43,8 @@ class SLUICE_API TaskHandle {
   /// Asks that the body not be run. True if that will be so; what the task should have written then holds Cancelled
   /// (`write` Vars keep their value, one update missing). False if it has started, and is told by
   /// Queue::stop_requested(), or has finished.
+  /// A coroutine body that has started: true if it is suspended, then its co_await throws Cancelled; false if it runs,
+  /// then its next co_await throws, if it comes to one. What it does with Cancelled is its own affair.
   bool cancel();
   /// Blocks until the task has finished (GPU: until its work is done). Rethrows what its body threw.
   void wait();
@@ -75,6 +79,9 @@ struct EngineOptions {
   /// After so many reads without a write between, a Var counts its readers in several places, so that threads that
   /// only read it do not meet; the next write ends that. 0: only frozen Vars do.
   int hot_reads = 256;
+  /// If set, CPU tasks run on the application's own threads: `{.executor = run_on(io_context)}`, see asio.h. Then
+  /// `workers` and `cpu_policy` stay as they are.
+  ExternalExecutor executor = {};
 };
 
 /// How an engine stops. drain: every task runs. cancel: bodies not begun are skipped (Cancelled), except of tasks with
@@ -122,6 +129,17 @@ class SLUICE_API Engine {
   void wait(const Var& var) { wait(read(var)); }
   /// As above; `write(var)` waits for earlier readers too.
   void wait(Access access);
+  /// Waits like wait() without a thread, in a coroutine body: `co_await engine.async_wait(var)` (coroutine.h). Throws
+  /// ValueError for an empty Var or one of another engine.
+  AsyncWait async_wait(const Var& var) const;
+  AsyncWait async_wait(Access access) const;
+  /// Waits like wait() without a thread, for any Asio completion token of signature void(std::exception_ptr):
+  /// `co_await engine.async_wait(var, boost::asio::use_awaitable)`. Defined in <sluice/engine/asio.h>; see there.
+  template <class Token>
+  auto async_wait(const Var& var, Token&& token);
+  template <class Token>
+  auto async_wait(Access access, Token&& token);
+
   /// Blocks until every task pushed before this call has finished, GPU work included. Throws the earliest failure
   /// that no wait has reported yet; each failure is reported once.
   void wait_all();
@@ -179,6 +197,7 @@ class SLUICE_API Engine {
  private:
   explicit Engine(detail::Core* adopted) noexcept;
   TaskHandle push_closure(const Task& task, Closure&& body, SourceLocation site);
+  void check_awaited(Access access) const;
   void* extension_at(int id, std::shared_ptr<void> (*make)(Engine&));
 
   detail::Core* core_;

@@ -28,6 +28,12 @@ int usable_cores() {
 
 std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& options) {
   const std::string& name = options.cpu_policy;
+  if (options.executor) {
+    require(name == "pool" && options.workers == 0, [] {
+      return std::string("Engine: with an executor of the application there are neither workers nor a cpu_policy");
+    });
+    return make_executor_policy(core, options.executor);
+  }
   if (name == "pool" || name == "chaos-pool") {
     const int workers = options.workers == 0 ? usable_cores() : options.workers;
     return std::make_unique<PoolPolicy>(core, options, workers, name == "chaos-pool");

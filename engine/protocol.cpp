@@ -172,6 +172,8 @@ void Core::recycle(TaskNode* task) noexcept {
     task->result = nullptr;
     task->position = {};
     task->stop = {};
+    if (task->has_coroutine())
+      drop_coroutine(task);
   }
   if (task->access_room > 0) [[unlikely]]
     give_block(task->access_block, task->access_room * sizeof(AccessNode));

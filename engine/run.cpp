@@ -53,7 +53,7 @@ void Core::note_and_finish(TaskNode* task) {
     task->need_result().positions = std::move(positions);
   const VarCore& var = *task->accesses().front().var;
   claim(task);
-  finish(task, task->kind == TaskKind::look && var.poisoned() ? var.poison->failure : nullptr, false, {});
+  finish(task, task->kind != TaskKind::clear && var.poisoned() ? var.poison->failure : nullptr, false, {});
 }
 
 void Core::wait_here(TaskNode* task, const PositionSet& positions) {
@@ -67,6 +67,8 @@ void Core::wait_here(TaskNode* task, const PositionSet& positions) {
 }
 
 void Core::run_fenced(TaskNode* task, FailureRef failure) {
+  if (task->kind == TaskKind::tell)
+    return tell(task, std::move(failure));
   if (failure == nullptr)
     return cpu_->submit(task);
   claim(task);
@@ -140,6 +142,8 @@ FailureRef Core::start(TaskNode* task) {
 }
 
 void Core::run_on_cpu(TaskNode* task, int threads) {
+  if (task->has_coroutine()) [[unlikely]]
+    return run_coroutine(task);
   for (const AccessNode& access : task->accesses()) {  // the body may find them when it ends
     __builtin_prefetch(access.var, 1);
     __builtin_prefetch(&access.var->run, 1);
@@ -160,10 +164,14 @@ void Core::run_on_cpu(TaskNode* task, int threads) {
       failure = capture_failure(record_of(task));
     }
   }
-  task->body.reset();
+  const bool goes_on = task->has_coroutine();  // which the body has just made
+  if (!goes_on) [[likely]]
+    task->body.reset();
   here.core = core_before;
   here.task = task_before;
   here.scope = scope_before;
+  if (goes_on) [[unlikely]]
+    return run_coroutine(task);
   finish(task, std::move(failure), runs, {});
 }
 
@@ -216,6 +224,8 @@ void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position positio
     leave(access);
   }
   leave_lists(here);
+  if (task->kind == TaskKind::tell) [[unlikely]]
+    return conclude(task);
   const int epoch = task->epoch;
   close_task(task);
   if (counted)

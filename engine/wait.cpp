@@ -114,14 +114,18 @@ bool Core::drain_epoch() {
   const std::uint8_t old = epoch_.load();
   epoch_.store(old ^ 1);
   bool waited = false;
-  std::unique_lock hold(drained_mutex_);
-  drain_waiters_.fetch_add(1);
-  heavy_fence();
   const auto drained = [&] {
     const bool empty = epoch_empty(old);
     waited |= !empty;
     return empty;
   };
+  while (cpu_->help_until(drained, k_for_ever)) {
+    if (drained())
+      return waited;
+  }
+  std::unique_lock hold(drained_mutex_);
+  drain_waiters_.fetch_add(1);
+  heavy_fence();
   while (!drained_.wait_for(hold, cpu_->slice(), drained)) {
     hold.unlock();
     cpu_->while_waiting();
@@ -187,7 +191,9 @@ void Core::block_until(TaskNode* task) {
 }
 
 // True once the task has finished.
-bool Core::sleep_on(TaskNode* task, std::chrono::nanoseconds limit) noexcept {
+bool Core::sleep_on(TaskNode* task, std::chrono::nanoseconds limit) {
+  if (cpu_->help_until([task] { return task->finished(); }, limit))
+    return task->finished();
   const std::uint32_t seen = task->state.fetch_or(TaskNode::k_waiter, std::memory_order_acq_rel);
   if ((seen & TaskNode::k_finished) == 0)
     futex_wait(task->state, seen | TaskNode::k_waiter, limit);
@@ -199,6 +205,10 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
   {
     const std::lock_guard hold(blocked_mutex_);
     blocked_.push_back({task, awaited});
+    for (const TaskBelow* below = this_thread().below; below != nullptr; below = below->next) {
+      if (below->task != nullptr && below->task->core == this)
+        blocked_.push_back({below->task, task});  // it goes on when this one has ended
+    }
   }
   cpu_->before_block();
   std::exception_ptr cycle;
@@ -215,7 +225,7 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
   cpu_->after_block();
   {
     const std::lock_guard hold(blocked_mutex_);
-    std::erase_if(blocked_, [&](const Blocked& blocked) { return blocked.task == task; });
+    std::erase_if(blocked_, [&](const Blocked& blocked) { return blocked.task == task || blocked.awaited == task; });
   }
   if (cycle != nullptr)
     std::rethrow_exception(cycle);

@@ -24,6 +24,12 @@ namespace sluice::detail {
 
 class Core;
 
+/// A task that waits on this thread while another one runs on top of it.
+struct TaskBelow {
+  TaskNode* task = nullptr;
+  const TaskBelow* next = nullptr;
+};
+
 /// What runs on this thread.
 struct ThisThread {
   Engine* scope = nullptr;         // innermost EngineScope
@@ -38,6 +44,7 @@ struct ThisThread {
   CpuPolicy* pool = nullptr;    // whose worker it is
   int leaves = 0;
   unsigned pushes = 0;
+  TaskBelow* below = nullptr;    // innermost first
   std::uint64_t body_ticks = 0;  // not 0: the next body is to be timed; then how long it took
   int slot = -1;                 // see thread_slot.h
   mutable int lists_depth = 0;   // calls of enter_lists() not left yet
@@ -94,10 +101,23 @@ class Core {
   static bool claim(TaskNode* task) noexcept;
   bool stop_requested(const TaskNode& task) const noexcept;
   bool not_wanted(const TaskNode& task) const noexcept;
+  /// True once the whole engine is being cancelled.
+  bool cancelling() const noexcept { return cancelling_.load(std::memory_order_relaxed); }
   FailureRef cancelled(const TaskNode& task) const;
   /// GPU positions that `task` has to follow.
   PositionSet needs(const TaskNode* task) const;
   std::shared_ptr<FailureRecord> record_of(const TaskNode* task) const;
+
+  // -- Coroutine bodies (coroutine.cpp) --
+  /// Runs a coroutine body on this thread until it waits or ends; finishes the task in the second case.
+  void run_coroutine(TaskNode* task);
+  static void drop_coroutine(TaskNode* task) noexcept;
+
+  // -- Waiting without a thread (async_wait.cpp) --
+  /// A tell task's accesses have ended: tells its Completion once the GPU has passed what came before.
+  void conclude(TaskNode* task);
+  /// Tells it now, unless the wait was cancelled, and ends the node.
+  void tell(TaskNode* task, FailureRef failure) noexcept;
 
   // -- Waiting (wait.cpp) --
   void wait(Access access);
@@ -110,6 +130,10 @@ class Core {
   void stop_at_exit();
   /// For pushes from outside tasks: rests while too many tasks are alive (options().max_live_tasks).
   void hold_back();
+
+  TaskNode* make_look(Access access, TaskKind kind, const char* name);
+  /// Throws Deadlock if the task that runs on this thread holds what it is about to wait for.
+  void refuse_self_wait(Access access) const;
 
   /// Drops what `bit` stands for (k_handle, k_twice), perhaps the last that keeps a finished node.
   static void drop(TaskNode* task, std::uint32_t bit) noexcept;
@@ -212,10 +236,8 @@ class Core {
   std::uint64_t left() const noexcept;
   std::uint64_t live() const noexcept;
   void block_until(TaskNode* task);
-  TaskNode* make_look(Access access, TaskKind kind, const char* name);
-  void refuse_self_wait(Access access) const;
   void refuse_child_wait(const TaskNode& child) const;
-  static bool sleep_on(TaskNode* task, std::chrono::nanoseconds limit) noexcept;
+  bool sleep_on(TaskNode* task, std::chrono::nanoseconds limit);
   void block_in_task(TaskNode* task, TaskNode* awaited);
   /// Throws Deadlock if what `task` waits for can only come after it.
   void check_cycle(TaskNode* task);

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <sluice/engine/counters.h>
+#include <sluice/engine/executor.h>
 #include <sluice/engine/parallel.h>
 #include <sluice/engine/position.h>
 #include <sluice/engine/task.h>
@@ -62,6 +63,12 @@ class CpuPolicy {
     (void)limit;
     return 0;
   }
+  /// A thread is about to block until `done()`: true if the policy has blocked it instead, running tasks meanwhile,
+  /// until then or for `limit`.
+  virtual bool help_until(const std::function<bool()>& done, std::chrono::nanoseconds limit) {
+    (void)done, (void)limit;
+    return false;
+  }
   /// Called once everything has retired; no submit follows.
   virtual void stop() = 0;
   virtual int workers() const noexcept = 0;
@@ -89,6 +96,8 @@ class GpuPolicy {
 
 /// Throws ValueError for an unknown name.
 std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& options);
+/// CPU tasks on the application's threads. Throws ValueError for a concurrency below 1.
+std::unique_ptr<CpuPolicy> make_executor_policy(Core& core, const ExternalExecutor& executor);
 /// Null in a build without CUDA. `name` is stream or serial. Throws CudaError.
 std::unique_ptr<GpuPolicy> make_gpu_policy(Core& core, std::string_view name);
 

@@ -14,9 +14,12 @@
 
 namespace sluice::detail {
 
+class CoroutineControl;
+struct WaitRecord;
+
 /// body: a user's task. look: no body; notes the error and the positions of its Var for whoever waits.
-/// clear: makes its Vars clean.
-enum class TaskKind : std::uint8_t { body, look, clear };
+/// tell: a look that tells a Completion. clear: makes its Vars clean.
+enum class TaskKind : std::uint8_t { body, look, tell, clear };
 
 struct TraceRecord;
 
@@ -73,7 +76,9 @@ struct alignas(64) TaskNode {
   Position position;
   std::stop_token stop;
   TaskNode* next_boosted = nullptr;
-  TraceRecord* trace = nullptr;  // where `traced`
+  TraceRecord* trace = nullptr;                       // where `traced`
+  WaitRecord* told = nullptr;                         // of a tell
+  std::atomic<CoroutineControl*> coroutine{nullptr};  // of a body that has made one
 
   std::span<AccessNode> accesses() noexcept {
     return {access_room == 0 ? accesses_in_place : access_block, access_count};
@@ -83,6 +88,7 @@ struct alignas(64) TaskNode {
   }
   SourceLocation site() const noexcept { return {file, line}; }
   bool finished() const noexcept { return (state.load(std::memory_order_acquire) & k_finished) != 0; }
+  bool has_coroutine() const noexcept { return extras && coroutine.load(std::memory_order_relaxed) != nullptr; }
   FailureRef failure() const noexcept { return result == nullptr ? nullptr : result->failure; }
   TaskResult& need_result() {
     extras = true;

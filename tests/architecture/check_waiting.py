@@ -15,6 +15,7 @@ ALLOWED = [
     ("engine/wait.cpp", "wait wait_for", "Engine::wait, wait_all, TaskHandle::wait and the drain before an engine ends"),
     ("engine/engine.cpp", "wait", "Engine::wait hands over to wait.cpp"),
     ("engine/policy_pool.cpp", "wait wait_for join", "idle workers; a team's thread until workers rest; parallel_for's end"),
+    ("engine/policy_executor.cpp", "wait wait_for", "waits asked for on the application's threads; parallel_for's end; stop"),
     ("engine/pool_worker.cpp", "wait", "idle workers"),
     ("engine/run.cpp", "wait", "the serial policy of GPUs, which is asked to wait for each task"),
     ("engine/team.cpp", "wait join", "the thread of library teams, idle or taking its next job"),

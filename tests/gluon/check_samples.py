@@ -175,6 +175,24 @@ def check_trace(folder):
     expect(result.returncode == 1 and "file" in result.stderr, "a folder that is a file", result)
 
 
+def check_async_server(_):
+    for arguments in (["--threads", 1], ["--threads", 3, "--workers", 2], ["--shared"], ["--shared", "--threads", 3]):
+        result = run("async_server", "--connections", 5, "--requests", 120, "--features", 20, *arguments)
+        expect(result.returncode == 0, f"async_server {arguments}", result)
+        counts = re.search(r"all answers right: (\d+) scores, (\d+) updates, (\d+) refusals", result.stdout)
+        expect(counts and sum(map(int, counts.groups())) == 600 and int(counts.group(3)) == 10, "its answers", result)
+        expect(re.search(r"^ +5 +600( +\d+){4}$", result.stdout, re.MULTILINE), "its table", result)
+    command = [str(PROGRAMS["async_server"]), "--serve", "--features", "20"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        port = re.search(r":(\d+)$", server.stdout.readline()).group(1)
+        result = run("async_server", "--client", "--port", port, "--connections", 2, "--requests", 60, "--features", 20)
+        expect(result.returncode == 0, "a client of its own", result)
+        result = run("async_server", "--client", "--port", port, "--features", 21)
+        expect(result.returncode == 1 and "20 wanted" in result.stderr, "a client with other numbers", result)
+        server.send_signal(signal.SIGINT)
+        expect(server.wait(timeout=60) == 0, "Ctrl-C ends the server")
+
+
 def train(name, folder, *arguments):
     return run(name, "--data", folder, "--device", DEVICE, *arguments)
 
@@ -267,8 +285,8 @@ def check_bad_input(folder):
     expect(result.returncode == 1, "parameters that are not there", result)
 
 
-CHECKS = (check_engine_only, check_trace, check_cholesky, check_stress, check_sharpen, check_bad_input, check_training,
-          check_save_and_load, check_interrupt, check_terminal)
+CHECKS = (check_engine_only, check_trace, check_async_server, check_cholesky, check_stress, check_sharpen, check_bad_input,
+          check_training, check_save_and_load, check_interrupt, check_terminal)
 
 
 def main():

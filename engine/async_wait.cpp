@@ -1,0 +1,103 @@
+// Waits that occupy no thread: a look at a Var that tells a Completion. Its access ends at once, so that GPU tasks
+// after it may be issued; the GPU work before it is then waited for by the thread that watches fences.
+#include <new>
+
+#include <sluice/engine/completion.h>
+#include <sluice/engine/detail/block_pool.h>
+#include <sluice/engine/detail/core.h>
+
+namespace sluice {
+
+namespace detail {
+
+/// A wait, as its PendingWaits and its node share it. Who takes it tells the Completion, and nobody else.
+struct WaitRecord {
+  std::atomic<int> references{1};
+  std::atomic<bool> taken{false};
+  Completion* completion = nullptr;
+  TaskNode* node = nullptr;  // until it is started
+
+  bool take() noexcept { return !taken.exchange(true, std::memory_order_acq_rel); }
+  void drop() noexcept {
+    if (references.fetch_sub(1, std::memory_order_acq_rel) != 1)
+      return;
+    if (node != nullptr) {
+      Core::discard(node);
+      Core::drop(node, TaskNode::k_handle);
+    }
+    this->~WaitRecord();
+    give_block(this, sizeof(WaitRecord));
+  }
+};
+
+void Core::conclude(TaskNode* task) {
+  if (task->result == nullptr || passed(task->result->positions) || cpu_->waits_for_gpu())
+    return tell(task, nullptr);
+  gpu()->fence(task, task->result->positions);
+}
+
+void Core::tell(TaskNode* task, FailureRef failure) noexcept {
+  WaitRecord* record = task->told;
+  if (record->take()) {
+    std::exception_ptr error;
+    try {
+      if (failure != nullptr) {
+        failure->record->reported.store(true);
+        std::rethrow_exception(failure->exception);
+      }
+      if (task->result != nullptr)
+        wait_positions(task->result->positions);  // passed, but for the serial policy: throws what kernels reported
+      rethrow_failure_of(*task);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    record->completion->complete(std::move(error));
+  }
+  record->drop();
+  close_task(task);
+}
+
+}  // namespace detail
+
+PendingWait::PendingWait(Access access, Completion& completion) {
+  require(access.var != nullptr, [] { return std::string("async_wait: an empty Var"); });
+  if (access.mode == AccessMode::out)
+    access.mode = AccessMode::write;
+  record_ = ::new (detail::take_block(sizeof(detail::WaitRecord))) detail::WaitRecord;
+  record_->completion = &completion;
+  try {
+    record_->node = access.var->core->make_look(access, detail::TaskKind::tell, "async_wait");
+  } catch (...) {
+    record_->drop();
+    throw;
+  }
+  record_->node->told = record_;
+}
+
+PendingWait::PendingWait(const PendingWait& other) noexcept : record_(other.record_) {
+  record_->references.fetch_add(1, std::memory_order_relaxed);
+}
+
+PendingWait::~PendingWait() {
+  record_->drop();
+}
+
+void PendingWait::start() const {
+  record_->references.fetch_add(1, std::memory_order_relaxed);  // the node's
+  detail::TaskNode* node = std::exchange(record_->node, nullptr);
+  detail::Core* core = node->core;
+  core->retain();  // whom the completion reaches may end the engine before this returns
+  core->push(node);
+  detail::Core::drop(node, detail::TaskNode::k_handle);
+  core->cpu().before_wait();
+  core->release();
+}
+
+bool PendingWait::cancel(std::exception_ptr error) const noexcept {
+  if (!record_->take())
+    return false;
+  record_->completion->complete(std::move(error));
+  return true;
+}
+
+}  // namespace sluice

@@ -1,0 +1,128 @@
+// A TCP server whose connections await the engine's tasks: no thread is blocked, however many requests are open. With
+// a client in the same program that checks every answer and measures.
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <fmt/format.h>
+
+#include <sluice/engine/asio.h>
+
+#include "samples/async_server/load.h"
+#include "samples/async_server/server.h"
+#include "samples/support/run_main.h"
+
+namespace {
+
+namespace asio = boost::asio;
+using namespace sluice;
+
+struct Options {
+  samples::LoadOptions load;
+  int threads = 1, workers = 0;
+  bool shared = false, serve = false, client = false;
+};
+
+void print(const samples::LoadOptions& options, const samples::LoadReport& report) {
+  auto percentile = [&](std::size_t percent) {
+    const std::size_t count = report.latencies.size();
+    return 1e6 * report.latencies[std::min(count - 1, count * percent / 100)];
+  };
+  const std::size_t count = report.latencies.size();
+  fmt::print(
+      "{:>11} {:>8} {:>10} {:>8} {:>8} {:>8}\n", "connections", "requests", "requests/s", "p50 us", "p90 us", "p99 us");
+  fmt::print(
+      "{:>11} {:>8} {:>10.0f} {:>8.0f} {:>8.0f} {:>8.0f}\n",
+      options.connections,
+      count,
+      static_cast<double>(count) / report.seconds,
+      percentile(50),
+      percentile(90),
+      percentile(99));
+  fmt::print("all answers right: {} scores, {} updates, {} refusals\n", report.scores, report.updates, report.refusals);
+}
+
+/// Serves on `threads` threads, of which this is one. Ctrl-C ends it, and so does `meanwhile`, which runs on a thread
+/// of its own and returns true for that.
+void serve(const Options& options, const std::function<bool(std::uint16_t port)>& meanwhile) {
+  asio::io_context io;
+  EngineOptions engine_options{.workers = options.workers};
+  if (options.shared)
+    engine_options = {.executor = run_on(io, options.threads)};
+  Engine engine(engine_options);
+  samples::Server server(io, engine, options.load.features, options.load.port);
+  server.start();
+  asio::signal_set interrupt(io, SIGINT, SIGTERM);
+  interrupt.async_wait([&](boost::system::error_code, int) { server.stop(); });
+  std::vector<std::thread> threads;
+  for (int i = 1; i < options.threads; ++i)
+    threads.emplace_back([&] { io.run(); });
+  std::exception_ptr failure;
+  threads.emplace_back([&] {
+    bool over = true;
+    try {
+      over = meanwhile(server.port());
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    if (over)
+      asio::post(io, [&] { interrupt.cancel(); });
+  });
+  io.run();
+  for (std::thread& thread : threads)
+    thread.join();
+  if (failure != nullptr)
+    std::rethrow_exception(failure);
+}
+
+int run(Options options) {
+  if (options.client) {
+    print(options.load, samples::run_load(options.load));
+    return 0;
+  }
+  serve(options, [&](std::uint16_t port) {
+    fmt::print("serving on 127.0.0.1:{}\n", port);
+    std::fflush(stdout);
+    if (options.serve)
+      return false;
+    options.load.port = port;
+    print(options.load, samples::run_load(options.load));
+    return true;
+  });
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("A TCP server whose answers are the engine's tasks, and a client that checks and measures it.");
+  app.add_flag("--serve", options.serve, "Only serve, until Ctrl-C");
+  app.add_flag("--client", options.client, "Only send requests, to a server at --port")->excludes("--serve");
+  app.add_option("--port", options.load.port, "Port on 127.0.0.1 (default: any free one)");
+  app.add_option("--threads", options.threads, "Threads that serve")->check(CLI::Range(1, 256))->capture_default_str();
+  app.add_option("--workers", options.workers, "Workers of the engine (default: all cores)")
+      ->check(CLI::Range(1, 1024));
+  app.add_flag("--shared", options.shared, "The engine has no workers: tasks run on the threads that serve")
+      ->excludes("--workers");
+  app.add_option("--connections", options.load.connections, "Connections of the client")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  app.add_option("--requests", options.load.requests, "Requests of each connection")
+      ->check(CLI::Range(1, 10'000'000))
+      ->capture_default_str();
+  app.add_option("--features", options.load.features, "Numbers in a request")
+      ->check(CLI::Range(1, 20000))
+      ->capture_default_str();
+  return samples::run_main(app, argc, argv, [&] { return run(options); });
+}
