@@ -148,7 +148,7 @@ MUTATIONS = [
      "      last->next = take_inbox(var);\n      var->lock.unlock();\n      return false;\n    }",
      "    if (last->next == nullptr && var->inbox_head != nullptr) {\n"
      "      last->next = take_inbox(var);\n      return false;\n    }", "and",
-     "    if (open)\n      host.joined(var);\n    var->lock.unlock();\n    while", "    if (open)\n      host.joined(var);\n    while"),
+     "    if (open)\n      host.joined(var);\n    var->lock.unlock();\n    host.came", "    if (open)\n      host.joined(var);\n    host.came"),
     ("what waits behind readers is dropped", PROTOCOL,
      "    var->run = std::exchange(last->next, nullptr);", "    last->next = nullptr;\n    var->run = nullptr;"),
     ("the readers' list runs on into the writer behind them", PROTOCOL,
@@ -165,7 +165,7 @@ MUTATIONS = [
     ("the lock is given up before the mode is set", PROTOCOL,
      "    const bool open = var->run == nullptr && !var->orphan;",
      "    var->lock.unlock();\n    const bool open = var->run == nullptr && !var->orphan;", "and",
-     "      host.joined(var);\n    var->lock.unlock();\n    while", "      host.joined(var);\n    while"),
+     "      host.joined(var);\n    var->lock.unlock();\n    host.came", "      host.joined(var);\n    host.came"),
     # -- A Var's life --
     ("the last handle goes without the lock", LIFE,
      "    while (handles > 1) {", "    while (handles >= 1) {"),
