@@ -1,4 +1,5 @@
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/var_life.h>
 #include <sluice/engine/var.h>
 
 namespace sluice {
@@ -31,7 +32,7 @@ void release(VarCore* var) noexcept {
 
 namespace {
 
-using Protocol = VarProtocol<Core, VarCore, AccessNode>;
+using Life = VarLife<Core, VarCore, AccessNode>;
 using VarPool = NodePool<VarCore, &VarCore::next_free>;
 using Gate = ReadGate<std::atomic<std::uint64_t>>;
 
@@ -61,39 +62,11 @@ VarCore* Core::new_var(const VarOptions& options) {
 void Core::release_var(VarCore* var) noexcept {
   if (era_ != 0) [[unlikely]]
     renew(var);
-  int handles = var->handles.load(std::memory_order_relaxed);
-  while (handles > 1) {
-    if (var->handles.compare_exchange_weak(handles, handles - 1, std::memory_order_acq_rel))
-      return;
-  }
-  // Perhaps the last handle: decided under the lock, so that exactly one of us and a finishing task retires the Var.
-  var->lock.lock();
-  if (var->handles.fetch_sub(1, std::memory_order_acq_rel) != 1) {
-    var->lock.unlock();
-    return;
-  }
-  const VarMode mode = var->mode.load(std::memory_order_relaxed);
-  const bool last = mode == VarMode::idle || (mode == VarMode::reading_open && Protocol::close(var));
-  if (last)
-    var->mode.store(VarMode::idle, std::memory_order_relaxed);
-  var->orphan = !last;
-  var->lock.unlock();
-  if (last)
-    retire(var);
+  Life::release(*this, var);
 }
 
 void Core::idle(VarCore* var) {
-  const bool last = std::exchange(var->orphan, false);
-  if (!last && var->frozen.load(std::memory_order_relaxed)) {
-    var->readers.store(0, std::memory_order_relaxed);
-    var->mode.store(VarMode::reading_open, std::memory_order_relaxed);
-    open_gate(var);
-  } else {
-    var->mode.store(VarMode::idle, std::memory_order_relaxed);
-  }
-  var->lock.unlock();
-  if (last)
-    retire(var);
+  Life::idle(*this, var);
 }
 
 // A task and the low bits of its generation in one word.
@@ -104,22 +77,18 @@ std::uint64_t Core::tagged(const TaskNode* task) noexcept {
 
 void Core::came_in(VarCore* var, const AccessNode& access) noexcept {
   var->first_holder.store(tagged(access.task()), std::memory_order_relaxed);
-  var->reads_in_a_row = 0;
 }
 
 void Core::joined(VarCore* var) {
-  if (var->orphan || var->gate_open.load(std::memory_order_relaxed))
-    return;
-  if (var->reads_in_a_row < 0xffff)
-    ++var->reads_in_a_row;
-  if (var->reads_in_a_row == options_.hot_reads || var->frozen.load(std::memory_order_relaxed))
-    open_gate(var);
+  Life::joined(*this, var);
 }
 
-void Core::open_gate(VarCore* var) {
-  if (var->gate == nullptr)
-    var->gate = ::new (take_block(sizeof(Gate))) Gate;
-  var->gate_open.store(true, std::memory_order_release);
+ReadGate<std::atomic<std::uint64_t>>* Core::new_gate() noexcept {
+  try {
+    return ::new (take_block(sizeof(Gate))) Gate;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 
 void Core::freeze(const Var& handle, bool frozen) {
@@ -129,19 +98,11 @@ void Core::freeze(const Var& handle, bool frozen) {
   });
   if (era_ != 0) [[unlikely]]
     renew(var);
-  const std::lock_guard hold(var->lock);
-  var->frozen.store(frozen, std::memory_order_relaxed);
-  if (!frozen)
-    return;
-  if (var->mode.load(std::memory_order_relaxed) == VarMode::idle) {
-    var->readers.store(0, std::memory_order_relaxed);
-    var->mode.store(VarMode::reading_open, std::memory_order_relaxed);
-  }
-  if (var->mode.load(std::memory_order_relaxed) == VarMode::reading_open)
-    open_gate(var);
+  Life::freeze(*this, var, frozen);
 }
 
 void Core::retire(VarCore* var) noexcept {
+  Core* const owner = var->core;  // not `this`, if a late reader of the Var that was here before found it
   PositionSet pending = var->read_at;
   pending.add(var->written_at);
   RetireHook* hook = std::exchange(var->on_retire, nullptr);
@@ -153,7 +114,7 @@ void Core::retire(VarCore* var) noexcept {
   if (hook != nullptr)
     hook->on_retire(pending);
   VarPool::give(var);
-  release();
+  owner->release();
 }
 
 }  // namespace detail

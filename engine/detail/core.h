@@ -193,6 +193,10 @@ class Core {
   void came_together(VarCore* var, AccessNode* first) noexcept;
   void joined(VarCore* var);
   void idle(VarCore* var);  // with the lock held; gives it up
+  // What a Var's life needs (var.cpp)
+  void retire(VarCore* var) noexcept;  // no lock held
+  static ReadGate<std::atomic<std::uint64_t>>* new_gate() noexcept;
+  int hot_reads() const noexcept { return options_.hot_reads; }
 
   // -- Urgency (priority.cpp) --
   /// Makes what a queued task waits for as urgent as itself.
@@ -221,8 +225,6 @@ class Core {
   void raise_holder(std::uint64_t tag, Priority wanted, int& budget);
   void inherit(VarCore* var, AccessNode* first, const AccessNode* end) noexcept;
   static std::uint64_t tagged(const TaskNode* task) noexcept;
-  void retire(VarCore* var) noexcept;  // no lock held
-  void open_gate(VarCore* var);
   void settle_write(TaskNode* task, AccessNode& access, const FailureRef& failure, bool ran, Position position);
   void process(TaskNode* task);
   void note_and_finish(TaskNode* task);

@@ -7,9 +7,9 @@ namespace sluice::detail {
 
 /// Counts the readers of a hot Var in several places, so that threads that only read it do not meet. `Word` is an
 /// atomic 64-bit number (a checker brings its own). Counts only grow; nobody reads when as many left as entered.
-template <class Word>
+template <class Word, unsigned Shards = 8>
 struct ReadGate {
-  static constexpr unsigned k_shards = 8;
+  static constexpr unsigned k_shards = Shards;
   struct alignas(64) Shard {
     Word entered{0};
     Word left{0};

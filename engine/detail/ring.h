@@ -10,13 +10,15 @@ namespace sluice::detail {
 struct TaskNode;
 
 /// A worker's ready tasks, first in, first out. The owner appends; owner and thieves take from the head. Short on
-/// purpose: a backlog that leaves the cache costs three times as much. 64-bit counters never wrap.
-class Ring {
+/// purpose: a backlog that leaves the cache costs three times as much. 64-bit counters never wrap. A checker brings its
+/// own `Task` and `Atomic`.
+template <class Task, std::uint64_t Size, template <class> class Atomic>
+class BasicRing {
  public:
-  static constexpr std::uint64_t k_size = 256;
+  static constexpr std::uint64_t k_size = Size;
 
   /// Owner only. False if full.
-  bool append(TaskNode* task) noexcept {
+  bool append(Task* task) noexcept {
     const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
     if (tail - head_seen_ >= k_size) {
       head_seen_ = head_.load(std::memory_order_acquire);
@@ -28,13 +30,13 @@ class Ring {
     return true;
   }
 
-  TaskNode* take() noexcept {
-    TaskNode* task = nullptr;
+  Task* take() noexcept {
+    Task* task = nullptr;
     return take_some(&task, 1) == 1 ? task : nullptr;
   }
 
   /// At most half of what there is, and at most `limit`, into `out`.
-  int steal(TaskNode** out, int limit) noexcept {
+  int steal(Task** out, int limit) noexcept {
     const std::uint64_t there = size();
     return there == 0 ? 0 : take_some(out, std::min<int>(limit, static_cast<int>((there + 1) / 2)));
   }
@@ -57,7 +59,7 @@ class Ring {
   }
 
  private:
-  int take_some(TaskNode** out, int limit) noexcept {
+  int take_some(Task** out, int limit) noexcept {
     std::uint64_t head = head_.load(std::memory_order_acquire);
     for (;;) {
       const std::uint64_t tail = tail_.load(std::memory_order_acquire);
@@ -72,10 +74,12 @@ class Ring {
     }
   }
 
-  alignas(64) std::atomic<std::uint64_t> head_{0};
-  alignas(64) std::atomic<std::uint64_t> tail_{0};
+  alignas(64) Atomic<std::uint64_t> head_{0};
+  alignas(64) Atomic<std::uint64_t> tail_{0};
   std::uint64_t head_seen_ = 0;
-  alignas(64) std::array<std::atomic<TaskNode*>, k_size> slots_{};
+  alignas(64) std::array<Atomic<Task*>, k_size> slots_{};
 };
+
+using Ring = BasicRing<TaskNode, 256, std::atomic>;
 
 }  // namespace sluice::detail

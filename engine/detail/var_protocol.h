@@ -68,8 +68,7 @@ struct VarProtocol {
 
   /// With the lock held, in mode reading_open: nobody joins from now on. True if nobody reads any more.
   static bool close(Var* var) {
-    if (var->gate_open.load(std::memory_order_relaxed))
-      var->gate_open.store(false, std::memory_order_seq_cst);
+    shut_gate(var);
     // Closing and counting pair with leaving and looking at the mode: one of the two sees the other.
     var->mode.store(VarMode::reading_closed, std::memory_order_seq_cst);
     return readers_gone(var);
@@ -80,6 +79,11 @@ struct VarProtocol {
   }
 
  private:
+  static void shut_gate(Var* var) {
+    if (var->gate_open.load(std::memory_order_relaxed))
+      var->gate_open.store(false, std::memory_order_seq_cst);
+  }
+
   static void unlock(Access* accesses, int count) {
     for (int i = 0; i < count; ++i) {
       if (!accesses[i].gated())
@@ -89,6 +93,8 @@ struct VarProtocol {
 
   // Reads of hot Vars enter by the gate, while every other Var of the task is locked: a gate passed is a shared lock
   // kept to the end of the task, so that pushes stay atomic. False if one has closed: nothing is held then.
+  // The gates of Vars to be written close before any is passed: of two tasks that read each other's output one sees it,
+  // otherwise each would pass, queue behind the other and wait for ever.
   static bool try_gates(Host& host, Access* accesses, int count, unsigned shard) {
     int gates = 0;
     for (int i = 0; i < count; ++i) {
@@ -100,6 +106,10 @@ struct VarProtocol {
     }
     if (gates == 0) [[likely]]
       return true;
+    for (int i = 0; i < count; ++i) {
+      if (accesses[i].exclusive())
+        shut_gate(accesses[i].var);
+    }
     int passed = 0;
     for (; passed < count; ++passed) {
       if (!accesses[passed].gated())
@@ -137,8 +147,10 @@ struct VarProtocol {
       } else {
         var->readers.fetch_add(1, std::memory_order_relaxed);
       }
-      if (mode == VarMode::idle)
+      if (mode == VarMode::idle) {
+        var->reads_in_a_row = 0;  // a write has come between, if anything has
         var->mode.store(VarMode::reading_open, std::memory_order_relaxed);
+      }
       host.joined(var);
       return true;
     }
@@ -206,6 +218,7 @@ struct VarProtocol {
     }
     var->run = std::exchange(last->next, nullptr);
     var->readers.store(count, std::memory_order_relaxed);
+    var->reads_in_a_row = 0;
     const bool open = var->run == nullptr && !var->orphan;  // an orphan's last reader has to see to it
     var->mode.store(open ? VarMode::reading_open : VarMode::reading_closed, std::memory_order_relaxed);
     if (open)

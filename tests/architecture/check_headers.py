@@ -15,6 +15,8 @@ import checker
 def headers(root, with_cuda):
     for name in checker.files(root, {".h"}):
         top = name.split("/")[0]
+        if name.startswith("tests/engine/model/weak/") and not pathlib.Path("/usr/include/relacy").is_dir():
+            continue  # the test that includes them is skipped there
         if top in [*checker.ROOMS, "samples", "tests"] and (with_cuda or not checker.is_cuda_file(name)):
             yield name
 

@@ -1,0 +1,22 @@
+#pragma once
+
+// The engine's own headers, and copies of them with one memory order weakened (made by weaken.py).
+#include <sluice/engine/detail/read_gate.h>
+#include <sluice/engine/detail/ring.h>
+#include <sluice/engine/detail/var_life.h>
+#include <sluice/engine/detail/var_protocol.h>
+
+namespace sluice::weak {
+
+struct AsItIs {
+  template <class Host, class Var, class Access>
+  using Protocol = detail::VarProtocol<Host, Var, Access>;
+  template <class Host, class Var, class Access>
+  using Life = detail::VarLife<Host, Var, Access>;
+  template <class Word, unsigned Shards>
+  using Gate = detail::ReadGate<Word, Shards>;
+  template <class Task, std::uint64_t Size, template <class> class Atomic>
+  using Ring = detail::BasicRing<Task, Size, Atomic>;
+};
+
+}  // namespace sluice::weak

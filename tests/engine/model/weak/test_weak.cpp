@@ -1,0 +1,60 @@
+// T6: the Var protocol, its read gate, the ring and falling asleep with weak memory, by Relacy, which runs each many
+// times and chooses at random who goes on and what a load sees. Usage: test_weak [rounds]
+//
+// No main of Catch here: Relacy watches the heap of the whole program. The node pool's depot is not among them: all of
+// it is used under one lock, which ThreadSanitizer sees to (test_memory.cpp).
+#include <cstdlib>
+
+#include "tests/engine/model/weak/kits.h"
+#include "tests/engine/model/weak/ring_suite.h"
+#include "tests/engine/model/weak/scripts.h"
+#include "tests/engine/model/weak/wake_suite.h"
+#include "tests/engine/model/weakened.h"
+
+namespace {
+
+using namespace sluice::weak;
+
+unsigned rounds = 150'000;
+int passed = 0, failed = 0;
+
+void report(bool good, const char* what) {
+  ++(good ? passed : failed);
+  std::printf("%s: %s\n", good ? "passed" : "FAILED", what);
+}
+
+void must_hold(const char* what, bool (*explore)(unsigned, bool)) {
+  report(explore(rounds, false), what);
+}
+
+void must_be_found(const char* fault, bool (*explore)(unsigned, bool)) {
+  bool found = false;
+  for (unsigned tried = 1000; !found && tried <= 10 * rounds; tried *= 10)
+    found = !explore(tried, true);
+  report(found, (std::string("found: ") + fault).c_str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1)
+    rounds = static_cast<unsigned>(std::atoi(argv[1]));
+  must_hold("T6: Var, counted readers and writers", explore<VarSuite<AsItIs, k_counted>>);
+  must_hold("T6: Var, two readers and a writer", explore<VarSuite<AsItIs, k_readers_and_writer>>);
+  must_hold("T6: Var, a reader after a reader", explore<VarSuite<AsItIs, k_reader_after_reader>>);
+  must_hold("T6: Var, readers through the gate and a writer", explore<VarSuite<AsItIs, k_gated>>);
+  must_hold("T6: Var, two tasks that read each other's output", explore<VarSuite<AsItIs, k_crossing>>);
+  must_hold("T6: Var, the last handle goes", explore<VarSuite<AsItIs, k_dropped>>);
+  must_hold("T6: Var, the last handle goes behind a gate", explore<VarSuite<AsItIs, k_dropped_gated>>);
+  must_hold("T6: ring", explore<RingSuite<AsItIs>>);
+  must_hold("T6: falling asleep", explore<WakeSuite<WakeFault::none>>);
+
+  SLUICE_FOR_ALL_WEAKENED(must_be_found);
+  must_be_found("no light fence", explore<WakeSuite<WakeFault::no_light_fence>>);
+  must_be_found("no heavy fence", explore<WakeSuite<WakeFault::no_heavy_fence>>);
+  must_be_found("looking before announcing", explore<WakeSuite<WakeFault::looks_before_announcing>>);
+  for (const char* name : std::initializer_list<const char*> SLUICE_UNAPPLIED_WEAKENINGS)
+    report(false, (std::string("weaken.py no longer fits: ") + name).c_str());
+  std::printf("test cases: %d passed, %d failed, 0 skipped\n", passed, failed);
+  return failed > 0 ? 1 : 0;
+}

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Copies of the engine's headers with one memory order weakened each: weaken.py SOURCE_ROOT OUTPUT.h.
+
+Each becomes a kit like AsItIs in kits.h, and the test that must fail with it.
+"""
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import mutate  # noqa: E402
+
+RING = "engine/detail/ring.h"
+P, L, G, R = mutate.PROTOCOL, mutate.LIFE, mutate.GATE, RING
+
+# (name, file, old, new, suite that must find it). Two orders of the ring are not here: that a claim releases and that
+# the owner acquires it before it uses a slot again. Together they keep the taker's read of the slot before the owner's
+# next write; weakened, the read would have to see a later write, and Relacy's loads never do.
+WEAKENED = [
+    ("a reader leaves by acq_rel", P, "readers.fetch_sub(1, std::memory_order_seq_cst)",
+     "readers.fetch_sub(1, std::memory_order_acq_rel)", "Var:k_readers_and_writer"),
+    ("a reader leaves without release", P, "readers.fetch_sub(1, std::memory_order_seq_cst)",
+     "readers.fetch_sub(1, std::memory_order_relaxed)", "Var:k_readers_and_writer"),
+    ("who has left looks at the mode by acquire", P, "if (var->mode.load(std::memory_order_seq_cst) !=",
+     "if (var->mode.load(std::memory_order_acquire) !=", "Var:k_readers_and_writer"),
+    ("closing by release", P, "var->mode.store(VarMode::reading_closed, std::memory_order_seq_cst);",
+     "var->mode.store(VarMode::reading_closed, std::memory_order_release);", "Var:k_readers_and_writer"),
+    ("readers are counted by acquire", P, "var->readers.load(std::memory_order_seq_cst) == 0 &&",
+     "var->readers.load(std::memory_order_acquire) == 0 &&", "Var:k_readers_and_writer"),
+    ("a reader that finds none counts anew without acquire", P, "var->readers.load(std::memory_order_acquire) == 0",
+     "var->readers.load(std::memory_order_relaxed) == 0", "Var:k_reader_after_reader"),
+    ("the gate is looked at by acquire", P, "gate_open.load(std::memory_order_seq_cst)",
+     "gate_open.load(std::memory_order_acquire)", "Var:k_gated"),
+    ("the gate closes by release", P, "gate_open.store(false, std::memory_order_seq_cst)",
+     "gate_open.store(false, std::memory_order_release)", "Var:k_crossing"),
+    ("an open gate is seen without acquire", P, "gate_open.load(std::memory_order_acquire)",
+     "gate_open.load(std::memory_order_relaxed)", "Var:k_gated"),
+    ("the gate opens without release", L, "gate_open.store(true, std::memory_order_release)",
+     "gate_open.store(true, std::memory_order_relaxed)", "Var:k_gated"),
+    ("a reader enters the gate by acq_rel", G, "entered.fetch_add(1, std::memory_order_seq_cst)",
+     "entered.fetch_add(1, std::memory_order_acq_rel)", "Var:k_gated"),
+    ("a reader leaves the gate without release", G, "left.fetch_add(1, std::memory_order_seq_cst)",
+     "left.fetch_add(1, std::memory_order_relaxed)", "Var:k_gated"),
+    ("a reader leaves the gate by acq_rel", G, "left.fetch_add(1, std::memory_order_seq_cst)",
+     "left.fetch_add(1, std::memory_order_acq_rel)", "Var:k_gated"),
+    ("who entered is summed by acquire", G, "shard.entered.load(std::memory_order_seq_cst)",
+     "shard.entered.load(std::memory_order_acquire)", "Var:k_gated"),
+    ("a task is put into the ring without release", R, "tail_.store(tail + 1, std::memory_order_release)",
+     "tail_.store(tail + 1, std::memory_order_relaxed)", "Ring"),
+    ("the ring's end is read without acquire", R,
+     "const std::uint64_t tail = tail_.load(std::memory_order_acquire);\n      if (head >= tail)",
+     "const std::uint64_t tail = tail_.load(std::memory_order_relaxed);\n      if (head >= tail)", "Ring"),
+]
+
+KIT = """struct Kit {
+  template <class H, class V, class A>
+  using Protocol = VarProtocol<H, V, A>;
+  template <class H, class V, class A>
+  using Life = VarLife<H, V, A>;
+  template <class W, unsigned S>
+  using Gate = ReadGate<W, S>;
+  template <class T, std::uint64_t S, template <class> class A>
+  using Ring = BasicRing<T, S, A>;
+};
+"""
+
+
+def named_whole(code):
+    """Relacy's macros stand over the short names of memory orders."""
+    return re.sub(r"std::memory_order_(\w+)", r"std::memory_order::\1", code)
+
+
+def main():
+    root, output = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    sources = {name: (root / name).read_text() for name in (P, L, G, R)}
+    parts, rows, unapplied = [], [], []
+    for number, (name, file, old, new, suite) in enumerate(WEAKENED):
+        texts, good, _ = mutate.mutated(sources, (name, file, old, new))
+        if not good:
+            unapplied.append(name)
+            continue
+        space = f"weakened_{number}"
+        code = "".join(named_whole(mutate.bare(texts[f])) for f in (G, P, L, R))
+        parts.append(f"namespace sluice::weak::{space} {{\n{code}{KIT}}}\n")
+        kind, _, script = suite.partition(":")
+        made = f"VarSuite<{space}::Kit, {script}>" if kind == "Var" else f"RingSuite<{space}::Kit>"
+        rows.append(f"  run({mutate.quoted(name)}, explore<{made}>); \\\n")
+    output.write_text("// Made by tests/engine/model/weak/weaken.py.\n#pragma once\n#include <algorithm>\n#include <array>\n" +
+                      "".join(parts) + "#define SLUICE_FOR_ALL_WEAKENED(run) \\\n" + "".join(rows) +
+                      "  static_cast<void>(0)\n#define SLUICE_UNAPPLIED_WEAKENINGS {" +
+                      ", ".join(map(mutate.quoted, unapplied)) + "}\n")
+
+
+if __name__ == "__main__":
+    main()
