@@ -92,7 +92,7 @@ void Core::check_cycle(TaskNode* task) {
       awaited = blocked.awaited;
   }
   std::vector<TaskNode*> way;
-  pause();
+  halt_lists();
   try {
     if (awaited != nullptr && !awaited->finished())
       way = CycleSearch(blocked_, task).run(awaited);
@@ -104,7 +104,7 @@ void Core::check_cycle(TaskNode* task) {
     if (step->kind == TaskKind::body)
       text += message(text.empty() ? "" : ", before ", quoted(*step));
   }
-  resume();
+  resume_lists();
   cycle_checks_.fetch_add(1);
   if (way.empty())
     return;

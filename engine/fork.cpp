@@ -97,12 +97,12 @@ void Core::before_fork() {
   blocked_mutex_.lock();
   failures_mutex_.lock();
   if (this_thread().lists_depth == 0)  // inside, on this very thread, nothing can be made to rest
-    pause();
+    halt_lists();
 }
 
 void Core::after_fork_in_parent() {
   if (this_thread().lists_depth == 0)
-    resume();
+    resume_lists();
   failures_mutex_.unlock();
   blocked_mutex_.unlock();
 }

@@ -43,7 +43,7 @@ void Core::leave_lists(const ThisThread& here) noexcept {
   add(counts(here).inside, here.owns_slot(), -1);
 }
 
-void Core::pause() {
+void Core::halt_lists() {
   pause_mutex_.lock();
   paused_.store(1, std::memory_order_seq_cst);
   heavy_fence();
@@ -53,7 +53,7 @@ void Core::pause() {
   }
 }
 
-void Core::resume() {
+void Core::resume_lists() {
   paused_.store(0, std::memory_order_seq_cst);
   futex_wake_all(paused_);
   pause_mutex_.unlock();

@@ -11,8 +11,6 @@ namespace sluice::detail {
 namespace {
 
 constexpr auto k_rest_limit = std::chrono::milliseconds(1);
-constexpr std::uint64_t k_long_task = 600;  // clock ticks: about what it costs to run a task away from its data
-constexpr int k_attached_backlog = 128;     // what an attached thread leaves in its ring when that was full
 
 }  // namespace
 
@@ -280,56 +278,6 @@ void PoolPolicy::after_block() {
   --blocked_;
   sleepers_.fetch_sub(1);
   ++running_;
-}
-
-// -- Attached threads --
-
-bool PoolPolicy::attach() {
-  ThisThread& here = this_thread();
-  Lane* lane = here.pool == nullptr ? outside_lane() : nullptr;
-  if (lane == nullptr)
-    return false;
-  auto* me = new Worker;
-  me->lane = lane;
-  lane->owner_runs.store(true);
-  me->attached = true;
-  me->random = Random(chaos_seed_ * 1000 + 500 + static_cast<std::uint64_t>(here.slot));
-  here.pool = this;
-  here.pool_worker = me;
-  return true;
-}
-
-void PoolPolicy::detach() {
-  ThisThread& here = this_thread();
-  auto* me = static_cast<Worker*>(here.pool_worker);
-  me->lane->owner_runs.store(false);
-  delete me;
-  here.pool = nullptr;
-  here.pool_worker = nullptr;
-}
-
-void PoolPolicy::after_push() {
-  const ThisThread& here = this_thread();
-  if (here.pool != this || here.task != nullptr)
-    return;
-  Worker& me = *static_cast<Worker*>(here.pool_worker);
-  if (me.attached && me.lane->ring.full())
-    help(static_cast<int>(Ring::k_size) - k_attached_backlog);
-}
-
-int PoolPolicy::help(int limit) {
-  Worker* me = mine();
-  if (me == nullptr || !me->attached)
-    return 0;
-  int done = 0;
-  for (; done < limit; ++done) {
-    TaskNode* task = pick(*me);
-    if (task == nullptr)
-      break;
-    run_for(*me, task);
-  }
-  give_away_next(*me);
-  return done;
 }
 
 void PoolPolicy::give_away_next(Worker& me) {

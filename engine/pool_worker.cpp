@@ -1,5 +1,6 @@
 // A worker of the pool: where it looks for tasks, in which order, and when it parks.
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <pthread.h>
 
@@ -16,7 +17,7 @@ constexpr int k_next_limit = 16;             // run-next picks in a row, so that
 constexpr int k_batch = 32;
 constexpr std::uint64_t k_sample = 8;       // every so many bodies are timed
 constexpr std::uint64_t k_overhead = 3000;  // clock ticks of a task without its body, at most
-constexpr std::uint64_t k_stuck = 60000;    // clock ticks, 20 to 30 us
+constexpr std::uint64_t k_stuck = 300000;   // clock ticks, some 100 us
 constexpr auto k_watch = std::chrono::milliseconds(1);
 constexpr std::size_t k_normal = static_cast<std::size_t>(Priority::normal);
 }  // namespace
@@ -118,15 +119,12 @@ void PoolPolicy::run_for(Worker& me, TaskNode* task) {
   run(task);
   me.running = false;
   if (here.body_ticks > 1)
-    take_pace(here.body_ticks);
+    take_pace(me, here.body_ticks);
 }
 
 // How long bodies are lately. A longer one counts at once, a shorter one by and by.
-void PoolPolicy::take_pace(std::uint64_t ticks) noexcept {
-  const std::uint64_t before = pace_.load(std::memory_order_relaxed);
-  const std::uint64_t after = before == k_pace_unknown ? ticks : std::max(ticks, before - before / 8);
-  if (after != before)
-    pace_.store(after, std::memory_order_relaxed);
+void PoolPolicy::take_pace(Worker& me, std::uint64_t ticks) noexcept {
+  me.pace = std::max(ticks, me.pace - me.pace / 8);
 }
 
 // Over a batch, so that no long body escapes: what is beyond the cost of a task's own way through the engine.
@@ -135,7 +133,10 @@ void PoolPolicy::end_batch(Worker& me) {
   if (me.batch_began != 0) {
     const std::uint64_t each = (now - me.batch_began) / std::max<std::uint64_t>(1, me.picks - me.batch_picks);
     if (each > k_overhead)
-      take_pace(each - k_overhead);
+      take_pace(me, each - k_overhead);
+    // Others are told of what is news to them only: they all look there.
+    if (std::bit_width(pace_.load(std::memory_order_relaxed)) != std::bit_width(me.pace))
+      pace_.store(me.pace, std::memory_order_relaxed);
   }
   me.batch_began = now;
   me.batch_picks = me.picks;

@@ -9,6 +9,7 @@ namespace sluice::detail {
 namespace {
 
 constexpr std::chrono::nanoseconds k_for_ever = std::chrono::seconds(10);
+constexpr std::chrono::nanoseconds k_look_again = std::chrono::milliseconds(1);
 constexpr std::chrono::nanoseconds k_cycle_check = std::chrono::milliseconds(10);
 
 [[noreturn]] void rethrow(const FailureRef& failure) {
@@ -59,8 +60,8 @@ void Core::leave_epoch(int epoch) {
   light_fence(drain_waiters_);
   if (drain_waiters_.load(std::memory_order_relaxed) == 0) [[likely]]
     return;
-  // A worker looks again when it runs out of work; until then now and then is enough.
-  if (here.pool == nullptr || ++here.leaves % 64 == 0)
+  // A worker tells them when it runs out of work; until then they look by themselves.
+  if (here.pool == nullptr)
     let_waiters_look();
 }
 
@@ -126,7 +127,7 @@ bool Core::drain_epoch() {
   std::unique_lock hold(drained_mutex_);
   drain_waiters_.fetch_add(1);
   heavy_fence();
-  while (!drained_.wait_for(hold, cpu_->slice(), drained)) {
+  while (!drained_.wait_for(hold, std::min<std::chrono::nanoseconds>(cpu_->slice(), k_look_again), drained)) {
     hold.unlock();
     cpu_->while_waiting();
     hold.lock();

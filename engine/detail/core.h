@@ -214,8 +214,8 @@ class Core {
   // -- All lists of Vars at rest, for whoever has to read them whole (pause.cpp) --
   void enter_lists(const ThisThread& here) noexcept;
   void leave_lists(const ThisThread& here) noexcept;
-  void pause();
-  void resume();
+  void halt_lists();
+  void resume_lists();
   /// How often waits in tasks were searched for a circle so far.
   std::uint64_t cycle_checks() const noexcept { return cycle_checks_.load(); }
 
@@ -235,6 +235,7 @@ class Core {
   bool drain_epoch();  // false if there was nothing to wait for
   void count_wait() noexcept;
   bool epoch_empty(std::uint8_t epoch) const noexcept;
+  void keep_pace();
   std::uint64_t left() const noexcept;
   std::uint64_t live() const noexcept;
   void block_until(TaskNode* task);

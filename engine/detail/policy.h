@@ -69,6 +69,8 @@ class CpuPolicy {
     (void)done, (void)limit;
     return false;
   }
+  /// True if bodies are so short lately that what lies waiting should stay within the cache.
+  virtual bool short_tasks() const noexcept { return false; }
   /// Called once everything has retired; no submit follows.
   virtual void stop() = 0;
   virtual int workers() const noexcept = 0;

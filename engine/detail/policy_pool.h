@@ -37,6 +37,7 @@ class PoolPolicy final : public CpuPolicy {
   void before_block() override;
   void after_block() override;
   void stop() override;
+  bool short_tasks() const noexcept override { return !long_tasks(); }
   int workers() const noexcept override { return workers_; }
   void after_push() override;
   bool attach() override;
@@ -47,6 +48,8 @@ class PoolPolicy final : public CpuPolicy {
  private:
   static constexpr int k_classes = 4;
   static constexpr int k_max_threads = 1024;
+  /// Clock ticks: about what it costs to run a task away from its data.
+  static constexpr std::uint64_t k_long_task = 600;
   static constexpr std::uint64_t k_pace_unknown = ~std::uint64_t{0};
 
   /// Ready tasks of one class that are in no ring.
@@ -71,8 +74,10 @@ class PoolPolicy final : public CpuPolicy {
     bool running = false;  // inside run(), the body's end included
     bool searching = false;
     bool attached = false;  // a user's thread
+    int pushes = 0;         // attached: since it last ran some itself
     std::uint64_t picks = 0;
     Random random{1};
+    std::uint64_t pace = 0;         // of the workers, about, here
     std::uint64_t batch_began = 0;  // clock and picks when the pace was last taken
     std::uint64_t batch_picks = 0;
     int index = 0;
@@ -127,7 +132,7 @@ class PoolPolicy final : public CpuPolicy {
   bool worth_stealing(Lane& victim) const noexcept;
   template <class Visit>
   bool any_lane(Visit visit) const;
-  void take_pace(std::uint64_t ticks) noexcept;
+  static void take_pace(Worker& me, std::uint64_t ticks) noexcept;
   void end_batch(Worker& me);
   bool help_job(Worker& me);
   void run_for(Worker& me, TaskNode* task);

@@ -9,8 +9,8 @@ namespace sluice::detail {
 
 struct TaskNode;
 
-/// A worker's ready tasks, first in, first out. The owner appends; owner and thieves take from the head. Short on
-/// purpose: a backlog that leaves the cache costs three times as much. 64-bit counters never wrap. A checker brings its
+/// A worker's ready tasks, first in, first out. The owner appends; owner and thieves take from the head. 64-bit
+/// counters never wrap. A checker brings its
 /// own `Task` and `Atomic`.
 template <class Task, std::uint64_t Size, template <class> class Atomic>
 class BasicRing {
@@ -80,6 +80,6 @@ class BasicRing {
   alignas(64) std::array<Atomic<Task*>, k_size> slots_{};
 };
 
-using Ring = BasicRing<TaskNode, 256, std::atomic>;
+using Ring = BasicRing<TaskNode, 2048, std::atomic>;
 
 }  // namespace sluice::detail

@@ -78,6 +78,12 @@ struct VarProtocol {
     return var->readers.load(std::memory_order_seq_cst) == 0 && (var->gate == nullptr || var->gate->empty());
   }
 
+  /// With the lock held, in mode reading_open: true if readers have come and gone, and none can come by a gate. Then
+  /// nobody is left who would have to see the mode change.
+  static bool nobody_reads(const Var* var) {
+    return var->gate == nullptr && var->readers.load(std::memory_order_acquire) == 0;
+  }
+
  private:
   static void shut_gate(Var* var) {
     if (var->gate_open.load(std::memory_order_relaxed))
@@ -135,7 +141,7 @@ struct VarProtocol {
     Var* var = access.var;
     const VarMode mode = var->mode.load(std::memory_order_relaxed);
     if (access.exclusive()) {
-      if (mode == VarMode::idle || (mode == VarMode::reading_open && close(var))) {
+      if (mode == VarMode::idle || (mode == VarMode::reading_open && (nobody_reads(var) || close(var)))) {
         var->mode.store(VarMode::writing, std::memory_order_relaxed);
         host.came_in(var, access);
         return true;

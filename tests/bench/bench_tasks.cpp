@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <deque>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,9 +38,24 @@ constexpr Pinned k_pinned[] = {
     {3300, "random", 0xd907ec69729f6939ULL},
 };
 
-void run_pattern(
-    bench::Report& report, Engine& engine, const std::string& variant, const Pattern& pattern, int pushers, int spin) {
-  if (!report.wants(pattern.name, variant))
+struct Variant {
+  std::string name;
+  int pushers = 1;
+  int spin = 0;
+  bool attached = false;
+};
+
+void push_part(Engine& engine, const Variant& variant, const Pattern& pattern, bench::Board& board) {
+  std::optional<AttachScope> attached;
+  if (variant.attached)
+    attached.emplace(engine);
+  push_all(engine, pattern, board, variant.spin);
+  if (variant.attached)
+    engine.wait_all();
+}
+
+void run_pattern(bench::Report& report, Engine& engine, const Variant& variant, const Pattern& pattern) {
+  if (!report.wants(pattern.name, variant.name))
     return;
   std::deque<Board> boards;
   const bench::Timing timing = report.time(
@@ -47,21 +63,21 @@ void run_pattern(
       1,
       [&] {
         boards.clear();
-        for (int i = 0; i < pushers; ++i)
+        for (int i = 0; i < variant.pushers; ++i)
           boards.emplace_back(engine, pattern);
         std::vector<std::thread> threads;
-        for (int i = 1; i < pushers; ++i)
-          threads.emplace_back([&, i] { push_all(engine, pattern, boards[i], spin); });
-        push_all(engine, pattern, boards[0], spin);
+        for (int i = 1; i < variant.pushers; ++i)
+          threads.emplace_back([&, i] { push_part(engine, variant, pattern, boards[i]); });
+        push_part(engine, variant, pattern, boards[0]);
         for (std::thread& thread : threads)
           thread.join();
       },
       [&] { engine.wait_all(); });
-  const double tasks = static_cast<double>(pattern.steps.size()) * pushers;
+  const double tasks = static_cast<double>(pattern.steps.size()) * variant.pushers;
   const std::uint64_t expected = bench::serial_checksum(pattern);
   for (const Board& board : boards)
-    report.expect(bench::checksum(board.items) == expected, "tasks " + pattern.name + " " + variant);
-  report.add(pattern.name, variant, "task", timing.median / tasks * 1e9, "ns", timing.min / tasks * 1e9);
+    report.expect(bench::checksum(board.items) == expected, "tasks " + pattern.name + " " + variant.name);
+  report.add(pattern.name, variant.name, "task", timing.median / tasks * 1e9, "ns", timing.min / tasks * 1e9);
 }
 
 }  // namespace
@@ -87,15 +103,16 @@ int main(int argc, char** argv) {
         report.expect(bench::serial_checksum(pattern) == pinned.checksum, "serial run of " + pattern.name);
     }
   }
-  for (const char* policy : {"serial", "pool"}) {
-    Engine engine({.workers = workers, .cpu_policy = policy});
-    std::string variant = policy;
-    if (variant == "pool")
-      variant += "-" + std::to_string(engine.workers()) + "w";
+  for (const char* kind : {"serial", "pool", "attached"}) {
+    const bool serial = std::string(kind) == "serial";
+    Engine engine({.workers = workers, .cpu_policy = serial ? "serial" : "pool"});
+    Variant variant{.name = kind, .pushers = pushers, .spin = spin, .attached = std::string(kind) == "attached"};
+    if (!serial)
+      variant.name += "-" + std::to_string(engine.workers()) + "w";
     if (pushers > 1)
-      variant += "-" + std::to_string(pushers) + "p";
+      variant.name += "-" + std::to_string(pushers) + "p";
     for (const Pattern& pattern : patterns)
-      run_pattern(report, engine, variant, pattern, pushers, spin);
+      run_pattern(report, engine, variant, pattern);
   }
   return report.finish();
 }

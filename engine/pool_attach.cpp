@@ -1,0 +1,78 @@
+// Users' threads that work for the pool: while they wait, and in turns with pushing.
+#include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/policy_pool.h>
+
+namespace sluice::detail {
+
+namespace {
+constexpr int k_attached_batch = 64;   // short tasks that an attached thread pushes before it runs as many
+constexpr int k_attached_share = 256;  // long ones that it leaves to others
+}  // namespace
+
+bool PoolPolicy::attach() {
+  ThisThread& here = this_thread();
+  Lane* lane = here.pool == nullptr ? outside_lane() : nullptr;
+  if (lane == nullptr)
+    return false;
+  auto* me = new Worker;
+  me->lane = lane;
+  lane->owner_runs.store(true);
+  me->attached = true;
+  me->random = Random(chaos_seed_ * 1000 + 500 + static_cast<std::uint64_t>(here.slot));
+  here.pool = this;
+  here.pool_worker = me;
+  return true;
+}
+
+void PoolPolicy::detach() {
+  ThisThread& here = this_thread();
+  auto* me = static_cast<Worker*>(here.pool_worker);
+  me->lane->owner_runs.store(false);
+  delete me;
+  here.pool = nullptr;
+  here.pool_worker = nullptr;
+}
+
+// Short tasks are run in turns with pushing them, while they and their data are in the innermost cache. Long ones are
+// for the workers: then it is better to go on pushing, as long as there is room.
+void PoolPolicy::after_push() {
+  const ThisThread& here = this_thread();
+  if (here.pool != this || here.task != nullptr)
+    return;
+  Worker& me = *static_cast<Worker*>(here.pool_worker);
+  if (!me.attached || ++me.pushes < k_attached_batch)
+    return;
+  if (me.pace >= k_long_task || long_tasks()) {
+    if (me.lane->ring.size() >= k_attached_share)
+      help(1);
+    return;
+  }
+  me.pushes = 0;
+  help(k_attached_batch);
+}
+
+int PoolPolicy::help(int limit) {
+  Worker* me = mine();
+  if (me == nullptr || !me->attached)
+    return 0;
+  int done = 0;
+  while (done < limit) {
+    TaskNode* task = pick(*me);
+    if (task == nullptr)
+      break;
+    run_for(*me, task);
+    ++done;
+    if (me->pace >= k_long_task)
+      break;
+  }
+  TaskNode* left = std::exchange(me->next, nullptr);
+  if (left != nullptr && me->lane->ring.append(left)) {
+    announce(me->lane);
+  } else if (left != nullptr) {
+    me->next = left;
+    give_away_next(*me);
+  }
+  return done;
+}
+
+}  // namespace sluice::detail
