@@ -28,8 +28,7 @@ void Core::stop(Stop how) {
   }
   {
     const std::lock_guard one_at_a_time(wait_all_mutex_);
-    drain_epoch();
-    drain_epoch();
+    drain([&] { return live() == 0; });  // not by epochs: what tasks push now has to run too, however long that goes on
   }
   if (gpu() != nullptr) {
     try {
@@ -47,7 +46,7 @@ void Core::stop_at_exit() {
   std::unique_lock hold(drained_mutex_);
   drain_waiters_.fetch_add(1);
   heavy_fence();
-  drained_.wait_for(hold, k_exit_limit, [&] { return epoch_empty(0) && epoch_empty(1); });
+  drained_.wait_for(hold, k_exit_limit, [&] { return live() == 0; });
   drain_waiters_.fetch_sub(1);
 }
 

@@ -111,14 +111,13 @@ void Core::count_wait() noexcept {
   counts(here).waits.add(here.owns_slot());
 }
 
-bool Core::drain_epoch() {
-  const std::uint8_t old = epoch_.load();
-  epoch_.store(old ^ 1);
+// False if it was so at once.
+bool Core::drain(const std::function<bool()>& is_done) {
   bool waited = false;
   const auto drained = [&] {
-    const bool empty = epoch_empty(old);
-    waited |= !empty;
-    return empty;
+    const bool done = is_done();
+    waited |= !done;
+    return done;
   };
   while (cpu_->help_until(drained, k_for_ever)) {
     if (drained())
@@ -134,6 +133,12 @@ bool Core::drain_epoch() {
   }
   drain_waiters_.fetch_sub(1);
   return waited;
+}
+
+bool Core::drain_epoch() {
+  const std::uint8_t old = epoch_.load();
+  epoch_.store(old ^ 1);
+  return drain([&] { return epoch_empty(old); });
 }
 
 // -- Waits --

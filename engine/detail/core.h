@@ -232,6 +232,7 @@ class Core {
   void enter_epoch(TaskNode* task);
   void leave_epoch(int epoch);
   CountShard& counts(const ThisThread& here) noexcept { return counts_[static_cast<std::size_t>(here.slot)]; }
+  bool drain(const std::function<bool()>& is_done);
   bool drain_epoch();  // false if there was nothing to wait for
   void count_wait() noexcept;
   bool epoch_empty(std::uint8_t epoch) const noexcept;

@@ -1,4 +1,5 @@
 // Stopping under load, and long runs.
+#include <chrono>
 #include <ctime>
 #include <functional>
 #include <memory>
@@ -94,6 +95,23 @@ TEST_CASE("stop drains a long chain of nested pushes that was under way") {
   engine.stop();
   CHECK(runs == 500);
   opener.join();
+}
+
+TEST_CASE("stop runs a long chain of slow tasks, each pushed by the one before, to its end") {
+  for (const char* policy : {"pool", "serial"}) {
+    std::atomic<int> runs{0};
+    Engine engine({.workers = 2, .cpu_policy = policy});
+    std::function<void()> next = [&] {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
+      while (std::chrono::steady_clock::now() < end) {
+      }
+      if (++runs < 20)
+        engine.push({.name = "next"}, next);
+    };
+    engine.push({.name = "first"}, next);
+    engine.stop();
+    CHECK(runs == 20);
+  }
 }
 
 TEST_CASE("A destructor drops failures that nobody asked about") {
