@@ -104,7 +104,7 @@ struct Frame {
 
 std::string trace_of(const std::vector<std::unique_ptr<Frame>>& path, std::size_t depth) {
   std::string text;
-  for (std::size_t i = 0; i < depth; ++i) {
+  for (std::size_t i = 0; i < depth && path[i]->tried > 0; ++i) {
     std::memcpy(static_cast<void*>(&now), path[i]->state, sizeof now);
     text += describe(path[i]->choice[path[i]->tried - 1]) + "\n";
   }
