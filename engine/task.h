@@ -34,7 +34,7 @@ Access read(Var&&) = delete;  // would dangle
 Access write(Var&&) = delete;
 Access out(Var&&) = delete;
 
-using AccessList = boost::container::small_vector<Access, 6>;
+using AccessList = boost::container::small_vector<Access, 8>;
 
 /// Classes of urgency; a worker does not start a lower class while a higher one has been ready for long.
 enum class Priority : std::uint8_t { urgent, high, normal, background };

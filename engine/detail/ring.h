@@ -35,7 +35,7 @@ class BasicRing {
     return take_some(&task, 1) == 1 ? task : nullptr;
   }
 
-  /// At most half of what there is, and at most `limit`, into `out`.
+  /// At most half of what there was at a look, and at most `limit`, into `out`.
   int steal(Task** out, int limit) noexcept {
     const std::uint64_t there = size();
     return there == 0 ? 0 : take_some(out, std::min<int>(limit, static_cast<int>((there + 1) / 2)));
