@@ -15,9 +15,11 @@ constexpr int k_search_rounds = 400;         // some 20 to 50 us: waking a parke
 constexpr std::uint64_t k_ageing_pick = 64;  // every so many picks the lowest class comes first
 constexpr int k_next_limit = 16;             // run-next picks in a row, so that the ring is not starved
 constexpr int k_batch = 32;
-constexpr std::uint64_t k_sample = 8;       // every so many bodies are timed
-constexpr std::uint64_t k_overhead = 3000;  // clock ticks of a task without its body, at most
-constexpr std::uint64_t k_stuck = 300000;   // clock ticks, some 100 us
+constexpr std::uint64_t k_sample = 8;        // every so many bodies are timed
+constexpr std::uint64_t k_overhead = 3000;   // clock ticks of a task without its body, at most
+constexpr std::uint64_t k_many = 256;        // ready tasks that are worth sharing out, however short
+constexpr std::uint64_t k_unserved = 50000;  // clock ticks, some 20 us
+constexpr std::uint64_t k_stuck = 300000;    // clock ticks, some 100 us
 constexpr auto k_watch = std::chrono::milliseconds(1);
 constexpr std::size_t k_normal = static_cast<std::size_t>(Priority::normal);
 }  // namespace
@@ -61,7 +63,7 @@ void PoolPolicy::live(Worker& me) {
 void PoolPolicy::park(std::unique_lock<std::mutex>& hold, Worker& me) {
   for (bool counted = false;;) {
     // Announced first (by the caller), looked second: a submit that saw no sleeper has its task seen here.
-    if (stopping_ || (may_run() && (work_in_sight() || job_in_sight() || me.searching)))
+    if (stopping_ || (may_run() && (work_in_sight(me) || job_in_sight() || me.searching)))
       break;
     if (std::exchange(me.searching, false))
       searching_.fetch_sub(1);
@@ -267,10 +269,14 @@ TaskNode* PoolPolicy::steal(Worker& me) {
 
 // One to run, the rest for the own ring, which is empty.
 TaskNode* PoolPolicy::steal_from(Worker& me, Lane& victim) {
-  if (!worth_stealing(victim))
+  if (!worth_stealing(me, victim))
     return nullptr;
   TaskNode* stolen[k_batch];
   const int got = victim.ring.steal(stolen, k_batch);
+  if (got > 0 && !victim.owner_runs.load(std::memory_order_relaxed)) {
+    victim.server.store(&me, std::memory_order_relaxed);
+    victim.served_at.store(clock_ticks(), std::memory_order_relaxed);
+  }
   for (int i = 1; i < got; ++i)
     me.lane->ring.append(stolen[i]);
   if (victim.owner_runs.load(std::memory_order_relaxed))  // others push for us to take
@@ -278,14 +284,20 @@ TaskNode* PoolPolicy::steal_from(Worker& me, Lane& victim) {
   return got == 0 ? nullptr : stolen[0];
 }
 
-// Short tasks stay with a thread that runs them itself, unless it has not come to any for a while.
-bool PoolPolicy::worth_stealing(Lane& victim) const noexcept {
-  if (victim.ring.size() == 0)
+// Short tasks stay with the thread that runs them, their owner or one worker, unless they are many or it has not come
+// to any for a while: run elsewhere they would cost more than they take.
+bool PoolPolicy::worth_stealing(const Worker& me, Lane& victim) const noexcept {
+  const std::uint64_t size = victim.ring.size();
+  if (size == 0)
     return false;
-  if (!victim.owner_runs.load(std::memory_order_relaxed) || long_tasks())
+  if (size >= k_many || long_tasks())
     return true;
-  const std::uint64_t head = victim.ring.head();
   const std::uint64_t now = clock_ticks();
+  if (!victim.owner_runs.load(std::memory_order_relaxed)) {
+    const Worker* server = victim.server.load(std::memory_order_relaxed);
+    return server == &me || now - victim.served_at.load(std::memory_order_relaxed) > k_unserved;
+  }
+  const std::uint64_t head = victim.ring.head();
   if (victim.seen_head.exchange(head, std::memory_order_relaxed) == head)
     return now - victim.seen_at.load(std::memory_order_relaxed) > k_stuck;
   victim.seen_at.store(now, std::memory_order_relaxed);
@@ -323,14 +335,14 @@ bool PoolPolicy::anything_left() const noexcept {
 }
 
 // Whether a worker that looks would take something.
-bool PoolPolicy::work_in_sight() noexcept {
+bool PoolPolicy::work_in_sight(const Worker& me) noexcept {
   for (const auto* lists : {&lists_, &raised_}) {
     for (const List& list : *lists) {
       if (list.size.load(std::memory_order_acquire) > 0)
         return true;
     }
   }
-  return any_lane([&](Lane& lane) { return worth_stealing(lane); });
+  return any_lane([&](Lane& lane) { return worth_stealing(me, lane); });
 }
 
 bool PoolPolicy::job_in_sight() const noexcept {
@@ -353,7 +365,7 @@ bool PoolPolicy::search(Worker& me) {
   for (int round = 0; round < k_search_rounds; ++round) {
     if (attention_.load(std::memory_order_relaxed) > 0)
       break;
-    if (work_in_sight())
+    if (work_in_sight(me))
       return true;
     if (job_count_.load(std::memory_order_relaxed) > 0)
       return true;

@@ -60,12 +60,16 @@ class PoolPolicy final : public CpuPolicy {
     TaskNode* tail = nullptr;
     std::atomic<int> size{0};
   };
+  struct Worker;
   /// A thread's ready tasks, open to thieves.
   struct Lane {
     Ring ring;
     std::atomic<bool> owner_runs{false};  // the owner takes tasks too: not a thread that only pushes
     // When a thief last saw the head move; for tasks too short to be worth stealing from an owner that runs them.
     std::atomic<std::uint64_t> seen_head{0}, seen_at{0};
+    // Who took from it last, and when: short tasks of a thread that only pushes are for one worker.
+    std::atomic<const Worker*> server{nullptr};
+    std::atomic<std::uint64_t> served_at{0};
   };
   struct alignas(64) Worker {
     Lane* lane = nullptr;
@@ -129,7 +133,7 @@ class PoolPolicy final : public CpuPolicy {
   TaskNode* take_shared(Worker& me);
   TaskNode* steal(Worker& me);
   TaskNode* steal_from(Worker& me, Lane& victim);
-  bool worth_stealing(Lane& victim) const noexcept;
+  bool worth_stealing(const Worker& me, Lane& victim) const noexcept;
   template <class Visit>
   bool any_lane(Visit visit) const;
   static void take_pace(Worker& me, std::uint64_t ticks) noexcept;
@@ -138,7 +142,7 @@ class PoolPolicy final : public CpuPolicy {
   void run_for(Worker& me, TaskNode* task);
   bool search(Worker& me);
   void stop_searching(Worker& me, bool found);
-  bool work_in_sight() noexcept;
+  bool work_in_sight(const Worker& me) noexcept;
   bool anything_left() const noexcept;
   bool job_in_sight() const noexcept;
   void park(std::unique_lock<std::mutex>& hold, Worker& me);
