@@ -141,8 +141,10 @@ void Core::push(TaskNode* task) {
   const int count = task->access_count;
   task->waiting.store(count + 1, std::memory_order_relaxed);
   AccessNode* accesses = task->accesses().data();
+  const ThisThread& here = this_thread();
+  enter_lists(here);
   const int granted = task->traced ? Protocol::enter_locked(*this, accesses, count, [task] { Tracer::queued(*task); })
-                                   : Protocol::enter(*this, accesses, count, static_cast<unsigned>(this_thread().slot));
+                                   : Protocol::enter(*this, accesses, count, static_cast<unsigned>(here.slot));
   // With all of them granted here nobody else counts them.
   if (task->priority.load(std::memory_order_relaxed) != Priority::normal) [[unlikely]]
     priorities_.store(true, std::memory_order_relaxed);
@@ -150,6 +152,7 @@ void Core::push(TaskNode* task) {
     hurry(task);
   if (granted == count || task->waiting.fetch_sub(granted + 1, std::memory_order_acq_rel) == granted + 1)
     ready(task);
+  leave_lists(here);
 }
 
 void Core::came_together(VarCore* var, AccessNode* first) noexcept {

@@ -53,13 +53,15 @@ TEST_CASE("T30: a running body learns that its scope, or its handle, asks it to 
   CHECK_THAT(text_of_error([&] { engine.wait(x); }), contains("gave up half way"));
 
   Gate again;
-  TaskHandle handle = engine.push({.name = "by handle", .access = {out(x)}}, [again](Queue queue) {
+  std::atomic<bool> told{false};
+  TaskHandle handle = engine.push({.name = "by handle", .access = {out(x)}}, [again, &told](Queue queue) {
     again.open();
-    CHECK(eventually([&] { return queue.stop_requested(); }));
+    told = eventually([&] { return queue.stop_requested(); });
   });
   CHECK(eventually([&] { return again.is_open(); }));
   CHECK_FALSE(handle.cancel());  // too late to keep it from starting
   CHECK_NOTHROW(engine.wait(x));
+  CHECK(told);
 }
 
 TEST_CASE("T30: what a body pushes belongs to its scope") {
