@@ -108,6 +108,7 @@ TaskName::TaskName(const std::string& text) {
 
 Engine::Engine(EngineOptions options) {
   require(options.workers >= 0, [&] { return message("Engine: workers = ", options.workers, " is negative"); });
+  require(options.hot_reads >= 0, [&] { return message("Engine: hot_reads = ", options.hot_reads, " is negative"); });
   core_ = new detail::Core(this, options);
 }
 

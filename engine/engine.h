@@ -65,16 +65,18 @@ struct EngineOptions {
   /// "stream": tasks are enqueued on CUDA streams, ordered by events, never by the host. "serial": the host waits
   /// for each task.
   std::string gpu_policy = "stream";
+  /// Of the two chaos policies.
   std::uint64_t chaos_seed = 1;
   /// Seed of the engine's random number generator.
   std::uint64_t seed = 0;
   /// Names the worker threads, with a number behind it.
   std::string name = "sluice";
-  /// Cores for the workers, one each, in turn; empty: the system places them.
+  /// Cores for the workers, by the system's numbers, one each, in turn; empty: the system places them.
   std::vector<int> cores = {};
   /// Back-pressure: with so many tasks pushed and not finished, a push from outside tasks rests until an eighth of
   /// them has gone (an attached thread works meanwhile). It goes on after 10 ms in which nothing finished: what the
-  /// others wait for may be in its hands. 0: no limit.
+  /// others wait for may be in its hands. While bodies take some hundred nanoseconds, pushes also keep within 2048
+  /// tasks of what has run, resting at most some 30 us every 64 pushes, so that tasks stay in the cache. 0: neither.
   std::uint64_t max_live_tasks = 65536;
   /// After so many reads without a write between, a Var counts its readers in several places, so that threads that
   /// only read it do not meet; the next write ends that. 0: only frozen Vars do.
@@ -96,11 +98,12 @@ struct RandomBlock {
 };
 
 /// Runs tasks in an order that no program can tell from the order of their pushes. Reads of a Var share, writes
-/// exclude. Any thread may push. The host blocks in wait(), wait_all() and TaskHandle::wait() only.
+/// exclude. Any thread may push, but not while another destroys the engine. The host blocks in wait(), wait_all() and
+/// TaskHandle::wait(), and in push() where EngineOptions::max_live_tasks says so.
 class SLUICE_API Engine {
  public:
   Engine() : Engine(EngineOptions{}) {}
-  /// Throws ValueError for an unknown policy name or a negative number of workers.
+  /// Throws ValueError for an unknown policy name, a negative number, or a core that the process may not use.
   explicit Engine(EngineOptions options);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -114,9 +117,10 @@ class SLUICE_API Engine {
 
   Var new_var(const VarOptions& options = {});
 
-  /// Gives the engine a task: returns at once, the body runs when every access is granted. A CPU body runs on a
-  /// worker; a GPU body may run inside push and only enqueues. Throws ValueError for a Var of another engine or an
-  /// empty one, DeviceError for a device that is not there, EngineStopped after stop().
+  /// Gives the engine a task: returns without waiting for it; the body runs when every access is granted. A CPU body
+  /// runs on a worker; a GPU body may run inside push and only enqueues. From outside tasks it may rest first
+  /// (EngineOptions::max_live_tasks). Throws ValueError for a Var of another engine, an empty one, or a frozen one to
+  /// be written, DeviceError for a device that is not there, EngineStopped after stop(), Forked where a child may not.
   template <class Body>
   requires std::invocable < std::decay_t<Body>
   &, Queue > || std::invocable<std::decay_t<Body>&> TaskHandle
@@ -140,8 +144,8 @@ class SLUICE_API Engine {
   template <class Token>
   auto async_wait(Access access, Token&& token);
 
-  /// Blocks until every task pushed before this call has finished, GPU work included. Throws the earliest failure
-  /// that no wait has reported yet; each failure is reported once.
+  /// Blocks until every task pushed before this call has finished, GPU work included; it may wait for some pushed
+  /// meanwhile too. Throws the earliest failure that no wait has reported yet; each failure is reported once.
   void wait_all();
 
   /// Declares the failure behind `error` dealt with: Vars that merely miss an update because of it are clean again.
@@ -203,9 +207,11 @@ class SLUICE_API Engine {
   detail::Core* core_;
 };
 
-/// While it lives, the calling thread works for `engine`: when it waits outside tasks, and when it has pushed 256 tasks
-/// that nobody has begun, it runs ready CPU tasks. No other thread of the user's ever runs tasks inside push. Do not
-/// push while holding a lock that tasks take. One engine at a time; does nothing under the serial policy.
+/// While it lives, the calling thread works for `engine`: it runs ready CPU tasks when it waits outside tasks, and
+/// inside push: 64 after every 64 while bodies take some hundred nanoseconds, otherwise one whenever 256 lie ready. No
+/// other thread of the user's ever runs tasks inside push. Do not push while holding a lock that tasks take. Short
+/// tasks are left to it: if it neither pushes on nor waits, workers take them after a millisecond or two. One engine at
+/// a time: a second scope on the thread does nothing, nor does one under a policy without workers of its own.
 class SLUICE_API AttachScope {
  public:
   explicit AttachScope(Engine& engine);

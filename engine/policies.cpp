@@ -24,6 +24,17 @@ int usable_cores() {
   return CPU_COUNT(&set) < 1 ? 1 : CPU_COUNT(&set);
 }
 
+void check_cores(const std::vector<int>& cores) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0)
+    return;
+  for (int core : cores) {
+    require(core >= 0 && core < CPU_SETSIZE && CPU_ISSET(static_cast<std::size_t>(core), &set), [&] {
+      return message("Engine: core ", core, " is not one of the ", CPU_COUNT(&set), " that the process may use");
+    });
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& options) {
@@ -35,6 +46,7 @@ std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& opti
     return make_executor_policy(core, options.executor);
   }
   if (name == "pool" || name == "chaos-pool") {
+    check_cores(options.cores);
     const int workers = options.workers == 0 ? usable_cores() : options.workers;
     return std::make_unique<PoolPolicy>(core, options, workers, name == "chaos-pool");
   }

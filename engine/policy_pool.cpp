@@ -280,6 +280,17 @@ void PoolPolicy::after_block() {
   ++running_;
 }
 
+// Puts what was to run next where thieves find it; it may well come back here.
+void PoolPolicy::share_next(Worker& me) {
+  if (me.next == nullptr)
+    return;
+  if (!me.lane->ring.append(me.next))
+    return give_away_next(me);
+  me.next = nullptr;
+  announce(me.lane);
+}
+
+// The same where this thread will not come back to its ring for long.
 void PoolPolicy::give_away_next(Worker& me) {
   TaskNode* task = std::exchange(me.next, nullptr);
   if (task == nullptr)

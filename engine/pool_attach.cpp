@@ -28,6 +28,8 @@ void PoolPolicy::detach() {
   ThisThread& here = this_thread();
   auto* me = static_cast<Worker*>(here.pool_worker);
   me->lane->owner_runs.store(false);
+  if (me->lane->ring.size() > 0)
+    announce(me->lane);  // what it would have run is for the workers now
   delete me;
   here.pool = nullptr;
   here.pool_worker = nullptr;
@@ -65,13 +67,7 @@ int PoolPolicy::help(int limit) {
     if (me->pace >= k_long_task)
       break;
   }
-  TaskNode* left = std::exchange(me->next, nullptr);
-  if (left != nullptr && me->lane->ring.append(left)) {
-    announce(me->lane);
-  } else if (left != nullptr) {
-    me->next = left;
-    give_away_next(*me);
-  }
+  share_next(*me);
   return done;
 }
 

@@ -31,7 +31,7 @@ void PoolPolicy::name_and_place(const Worker& me) const {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(static_cast<std::size_t>(cores_[static_cast<std::size_t>(me.index) % cores_.size()]), &set);
-  pthread_setaffinity_np(pthread_self(), sizeof set, &set);  // a core that is not there: the system places it
+  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
 void PoolPolicy::live(Worker& me) {
@@ -114,9 +114,7 @@ void PoolPolicy::run_for(Worker& me, TaskNode* task) {
     if (me.random.below(8) == 0)
       std::this_thread::yield();
   }
-  if (me.next != nullptr && !me.lane->ring.append(me.next))  // something more urgent came before: others may have it
-    give_away_next(me);
-  me.next = nullptr;
+  share_next(me);  // where something more urgent came before it
   me.running = true;
   run(task);
   me.running = false;
@@ -324,25 +322,23 @@ bool PoolPolicy::help_job(Worker& me) {
   return true;
 }
 
-bool PoolPolicy::anything_left() const noexcept {
+bool PoolPolicy::anything_listed() const noexcept {
   for (const auto* lists : {&lists_, &raised_}) {
     for (const List& list : *lists) {
       if (list.size.load(std::memory_order_acquire) > 0)
         return true;
     }
   }
-  return any_lane([](const Lane& lane) { return lane.ring.size() > 0; });
+  return false;
+}
+
+bool PoolPolicy::anything_left() const noexcept {
+  return anything_listed() || any_lane([](const Lane& lane) { return lane.ring.size() > 0; });
 }
 
 // Whether a worker that looks would take something.
 bool PoolPolicy::work_in_sight(const Worker& me) noexcept {
-  for (const auto* lists : {&lists_, &raised_}) {
-    for (const List& list : *lists) {
-      if (list.size.load(std::memory_order_acquire) > 0)
-        return true;
-    }
-  }
-  return any_lane([&](Lane& lane) { return worth_stealing(me, lane); });
+  return anything_listed() || any_lane([&](Lane& lane) { return worth_stealing(me, lane); });
 }
 
 bool PoolPolicy::job_in_sight() const noexcept {
@@ -365,9 +361,7 @@ bool PoolPolicy::search(Worker& me) {
   for (int round = 0; round < k_search_rounds; ++round) {
     if (attention_.load(std::memory_order_relaxed) > 0)
       break;
-    if (work_in_sight(me))
-      return true;
-    if (job_count_.load(std::memory_order_relaxed) > 0)
+    if (work_in_sight(me) || job_count_.load(std::memory_order_relaxed) > 0)
       return true;
     for (int i = 0; i < std::min(4 << std::min(round, 4), 64); ++i)
       pause_briefly();

@@ -43,11 +43,9 @@ void Core::stop(Stop how) {
 
 void Core::stop_at_exit() {
   stopped_.store(1);
+  const DrainWaiter waiter(*this);
   std::unique_lock hold(drained_mutex_);
-  drain_waiters_.fetch_add(1);
-  heavy_fence();
   drained_.wait_for(hold, k_exit_limit, [&] { return live() == 0; });
-  drain_waiters_.fetch_sub(1);
 }
 
 std::uint64_t Core::left() const noexcept {
@@ -90,9 +88,8 @@ void Core::hold_back() {
     if (live() <= enough)
       return;
   }
+  const DrainWaiter waiter(*this);
   std::unique_lock hold(drained_mutex_);
-  drain_waiters_.fetch_add(1);
-  heavy_fence();
   std::uint64_t before = left();
   for (int still = 0; live() > enough && still < k_patience; ++still) {
     drained_.wait_for(hold, std::chrono::milliseconds(1), [&] { return live() <= enough; });
@@ -103,7 +100,6 @@ void Core::hold_back() {
   }
   if (live() > enough)  // perhaps this thread holds what they wait for
     stuck_at_.store(before, std::memory_order_relaxed);
-  drain_waiters_.fetch_sub(1);
 }
 
 }  // namespace sluice::detail

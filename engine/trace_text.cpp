@@ -46,19 +46,17 @@ std::string each_character(std::string_view text, Ascii&& ascii) {
   return written;
 }
 
-}  // namespace
-
-std::string json_string(std::string_view text) {
+// In quotes, with those and backslashes escaped; characters without a glyph through `control`.
+template <class Control>
+std::string quoted(std::string_view text, Control&& control) {
   return '"' +
          each_character(
              text,
-             [](std::string& out, char c) {
+             [&](std::string& out, char c) {
                if (c == '"' || c == '\\') {
                  out += {'\\', c};
                } else if (static_cast<unsigned char>(c) < 0x20) {
-                 std::array<char, 8> code{};
-                 std::snprintf(code.data(), code.size(), "\\u%04x", static_cast<unsigned>(c));
-                 out += code.data();
+                 control(out, c);
                } else {
                  out += c;
                }
@@ -66,20 +64,18 @@ std::string json_string(std::string_view text) {
          '"';
 }
 
+}  // namespace
+
+std::string json_string(std::string_view text) {
+  return quoted(text, [](std::string& out, char c) {
+    std::array<char, 8> code{};
+    std::snprintf(code.data(), code.size(), "\\u%04x", static_cast<unsigned>(c));
+    out += code.data();
+  });
+}
+
 std::string dot_string(std::string_view text) {
-  return '"' +
-         each_character(
-             text,
-             [](std::string& out, char c) {
-               if (c == '"' || c == '\\') {
-                 out += {'\\', c};
-               } else if (c == '\n') {
-                 out += "\\n";
-               } else {
-                 out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-               }
-             }) +
-         '"';
+  return quoted(text, [](std::string& out, char c) { out += c == '\n' ? "\\n" : " "; });
 }
 
 std::string xml_text(std::string_view text) {

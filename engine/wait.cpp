@@ -1,4 +1,4 @@
-// Where the host blocks: for a Var, a task, everything, the GPU. And how the engine stops.
+// Where the host blocks: for a Var, a task, everything, the GPU.
 #include <chrono>
 
 #include <sluice/engine/detail/core.h>
@@ -24,9 +24,8 @@ struct HandleGuard {
 
 }  // namespace
 
-// -- wait_all's books --
+// -- The books of wait_all and back-pressure: each thread counts what it pushes and finishes for itself --
 
-// The books of wait_all and back-pressure: each thread counts what it pushes and finishes for itself.
 void Core::enter_epoch(TaskNode* task) {
   const ThisThread& here = this_thread();
   task->epoch = epoch_.load(std::memory_order_relaxed);
@@ -123,15 +122,13 @@ bool Core::drain(const std::function<bool()>& is_done) {
     if (drained())
       return waited;
   }
+  const DrainWaiter waiter(*this);
   std::unique_lock hold(drained_mutex_);
-  drain_waiters_.fetch_add(1);
-  heavy_fence();
   while (!drained_.wait_for(hold, std::min<std::chrono::nanoseconds>(cpu_->slice(), k_look_again), drained)) {
     hold.unlock();
     cpu_->while_waiting();
     hold.lock();
   }
-  drain_waiters_.fetch_sub(1);
   return waited;
 }
 

@@ -38,11 +38,9 @@ struct ThisThread {
   TaskNode* ready_head = nullptr;  // ready tasks put off until the outermost grant on this thread returns
   TaskNode* ready_tail = nullptr;
   bool draining = false;
-  int push_depth = 0;
   bool in_parallel = false;
   void* pool_worker = nullptr;  // PoolPolicy's record of this thread
   CpuPolicy* pool = nullptr;    // whose worker it is
-  int leaves = 0;
   unsigned pushes = 0;
   TaskBelow* below = nullptr;    // innermost first
   std::uint64_t body_ticks = 0;  // not 0: the next body is to be timed; then how long it took
@@ -85,7 +83,7 @@ class Core {
   void admit(TaskNode* task);
   /// Queues the task in all its Vars at once and starts what is ready.
   void push(TaskNode* task);
-  /// Ends all accesses, publishes the outcome, starts successors, drops the running reference.
+  /// Ends all accesses, publishes the outcome, starts successors, gives the node back unless something names it.
   void finish(TaskNode* task, FailureRef failure, bool ran, Position position);
 
   // -- Running (run.cpp) --
@@ -95,7 +93,7 @@ class Core {
   void run_fenced(TaskNode* task, FailureRef failure);
   /// Runs a CPU task's body on this thread and finishes it.
   void run_on_cpu(TaskNode* task, int threads);
-  /// Claims the task: null if its body is to run, otherwise why it is skipped. `cancelled` tells the reason.
+  /// For a claimed task: null if its body is to run, otherwise why it is skipped.
   FailureRef start(TaskNode* task);
   /// For whoever takes a task from a ready queue: false if another has taken it (it lay in two queues).
   static bool claim(TaskNode* task) noexcept;
@@ -265,6 +263,17 @@ class Core {
   std::mutex drained_mutex_;
   std::condition_variable drained_;
   std::atomic<int> drain_waiters_{0};
+  /// While it lives, whoever finishes a task tells `drained_`; what finished before is seen by looking once more.
+  struct DrainWaiter {
+    explicit DrainWaiter(Core& waited_for) : core(waited_for) {
+      core.drain_waiters_.fetch_add(1);
+      heavy_fence();
+    }
+    ~DrainWaiter() { core.drain_waiters_.fetch_sub(1); }
+    DrainWaiter(const DrainWaiter&) = delete;
+    DrainWaiter& operator=(const DrainWaiter&) = delete;
+    Core& core;
+  };
 
   // Tasks whose bodies wait, and for what. Changed while nobody checks for a cycle.
   struct Blocked {

@@ -115,6 +115,7 @@ class PoolPolicy final : public CpuPolicy {
   void append(List& list, TaskNode* task);
   TaskNode* take_from(List& list);
   TaskNode* take_class(Priority priority);
+  void share_next(Worker& me);
   void give_away_next(Worker& me);
   Lane* outside_lane() noexcept;
   void announce(const Lane* lane);
@@ -143,6 +144,7 @@ class PoolPolicy final : public CpuPolicy {
   bool search(Worker& me);
   void stop_searching(Worker& me, bool found);
   bool work_in_sight(const Worker& me) noexcept;
+  bool anything_listed() const noexcept;
   bool anything_left() const noexcept;
   bool job_in_sight() const noexcept;
   void park(std::unique_lock<std::mutex>& hold, Worker& me);

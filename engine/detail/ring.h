@@ -47,9 +47,6 @@ class BasicRing {
     return at < tail_.load(std::memory_order_relaxed) ? slots_[at % k_size].load(std::memory_order_relaxed) : nullptr;
   }
 
-  /// Owner only.
-  bool full() const noexcept { return size() >= k_size; }
-
   std::uint64_t head() const noexcept { return head_.load(std::memory_order_relaxed); }
 
   std::uint64_t size() const noexcept {

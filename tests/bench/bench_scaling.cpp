@@ -103,21 +103,12 @@ void own_vars(bench::Report& report, const std::string& workload, const Pattern&
     return;
   Engine engine({.workers = setting.workers});
   std::deque<Board> boards;
-  const bench::Timing timing = report.time(
-      1,
-      1,
-      [&] {
-        boards.clear();
-        for (int i = 0; i < setting.pushers; ++i)
-          boards.emplace_back(engine, pattern);
-        from_pushers(engine, setting, pattern.steps.size(), [&](int i, std::size_t begin, std::size_t end) {
-          bench::push_steps(engine, pattern, boards[static_cast<std::size_t>(i)], 0, begin, end);
-        });
-      },
-      [&] { engine.wait_all(); });
-  const std::uint64_t expected = bench::serial_checksum(pattern);
-  for (const Board& board : boards)
-    report.expect(bench::checksum(board.items) == expected, workload + " " + setting.variant());
+  const bench::Timing timing = bench::time_on_boards(report, engine, pattern, setting.pushers, boards, [&](auto& all) {
+    from_pushers(engine, setting, pattern.steps.size(), [&](int i, std::size_t begin, std::size_t end) {
+      bench::push_steps(engine, pattern, all[static_cast<std::size_t>(i)], 0, begin, end);
+    });
+  });
+  bench::expect_serial(report, pattern, boards, workload + " " + setting.variant());
   report_rate(report, workload, setting, timing, static_cast<double>(pattern.steps.size()) * setting.pushers);
 }
 
@@ -131,25 +122,17 @@ void hot_read(bench::Report& report, int tasks, const Setting& setting) {
   const std::uint64_t step = 3;
   const Pattern own{"own", static_cast<int>(k_vars), {}};
   std::deque<Board> boards;
-  const bench::Timing timing = report.time(
-      1,
-      1,
-      [&] {
-        boards.clear();
-        for (int i = 0; i < setting.pushers; ++i)
-          boards.emplace_back(engine, own);
-        from_pushers(
-            engine, setting, static_cast<std::size_t>(tasks), [&](int pusher, std::size_t begin, std::size_t end) {
-              Board& board = boards[static_cast<std::size_t>(pusher)];
-              for (std::size_t i = begin; i < end; ++i) {
-                std::uint64_t* item = &board.items[i % k_vars];
-                engine.push({.name = "reader", .access = {read(hot), write(board.vars[i % k_vars])}}, [item, &step] {
-                  *item += step;
-                });
-              }
-            });
-      },
-      [&] { engine.wait_all(); });
+  const bench::Timing timing = bench::time_on_boards(report, engine, own, setting.pushers, boards, [&](auto& all) {
+    const auto steps = static_cast<std::size_t>(tasks);
+    from_pushers(engine, setting, steps, [&](int pusher, std::size_t begin, std::size_t end) {
+      Board& board = all[static_cast<std::size_t>(pusher)];
+      for (std::size_t i = begin; i < end; ++i) {
+        std::uint64_t* item = &board.items[i % k_vars];
+        const Var& var = board.vars[i % k_vars];
+        engine.push({.name = "reader", .access = {read(hot), write(var)}}, [item, &step] { *item += step; });
+      }
+    });
+  });
   for (const Board& board : boards) {
     std::uint64_t sum = 0;
     for (std::uint64_t item : board.items)

@@ -58,25 +58,16 @@ void run_pattern(bench::Report& report, Engine& engine, const Variant& variant, 
   if (!report.wants(pattern.name, variant.name))
     return;
   std::deque<Board> boards;
-  const bench::Timing timing = report.time(
-      1,
-      1,
-      [&] {
-        boards.clear();
-        for (int i = 0; i < variant.pushers; ++i)
-          boards.emplace_back(engine, pattern);
-        std::vector<std::thread> threads;
-        for (int i = 1; i < variant.pushers; ++i)
-          threads.emplace_back([&, i] { push_part(engine, variant, pattern, boards[i]); });
-        push_part(engine, variant, pattern, boards[0]);
-        for (std::thread& thread : threads)
-          thread.join();
-      },
-      [&] { engine.wait_all(); });
+  const bench::Timing timing = bench::time_on_boards(report, engine, pattern, variant.pushers, boards, [&](auto& all) {
+    std::vector<std::thread> threads;
+    for (int i = 1; i < variant.pushers; ++i)
+      threads.emplace_back([&, i] { push_part(engine, variant, pattern, all[i]); });
+    push_part(engine, variant, pattern, all[0]);
+    for (std::thread& thread : threads)
+      thread.join();
+  });
   const double tasks = static_cast<double>(pattern.steps.size()) * variant.pushers;
-  const std::uint64_t expected = bench::serial_checksum(pattern);
-  for (const Board& board : boards)
-    report.expect(bench::checksum(board.items) == expected, "tasks " + pattern.name + " " + variant.name);
+  bench::expect_serial(report, pattern, boards, "tasks " + pattern.name + " " + variant.name);
   report.add(pattern.name, variant.name, "task", timing.median / tasks * 1e9, "ns", timing.min / tasks * 1e9);
 }
 

@@ -1,7 +1,11 @@
 // Back-pressure, threads that attach themselves, and engines that end in odd places.
 #include <atomic>
-#include <memory>
 #include <mutex>
+#include <pthread.h>
+#include <sched.h>
+#include <set>
+#include <string>
+#include <thread>
 
 #include <sluice/engine/api.h>
 
@@ -93,6 +97,52 @@ TEST_CASE("a thread that is not attached never runs a task inside push or wait")
     engine.push({.name = "step"}, [&] { by_me += std::this_thread::get_id() == me ? 1 : 0; });
   engine.wait_all();
   CHECK(by_me == 0);
+}
+
+TEST_CASE("what an attached thread leaves behind when it detaches is run by workers") {
+  Engine engine({.workers = 1});
+  std::atomic<int> done{0};
+  for (int round = 0; round < 50; ++round) {
+    {
+      AttachScope attached(engine);
+      for (int i = 0; i < 10; ++i)
+        engine.push({.name = "left behind"}, [&] { ++done; });
+    }
+    CHECK(eventually([&] { return done == 10 * (round + 1); }));  // without a wait, which would run them
+  }
+}
+
+TEST_CASE("workers carry the engine's name and stay on the cores that the options name") {
+  cpu_set_t usable;
+  REQUIRE(sched_getaffinity(0, sizeof usable, &usable) == 0);
+  int core = 0;
+  while (!CPU_ISSET(core, &usable))
+    ++core;
+  Engine engine({.workers = 2, .name = "mixer", .cores = {core}});
+  Meeting both(2);
+  std::mutex mutex;
+  std::set<std::string> names;
+  std::atomic<int> misplaced{0};
+  for (int i = 0; i < 2; ++i) {
+    engine.push({.name = "looks"}, [&, both, core] {
+      char name[16] = {};
+      pthread_getname_np(pthread_self(), name, sizeof name);
+      cpu_set_t allowed;
+      const bool there = sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == 1;
+      misplaced += there && CPU_ISSET(core, &allowed) && sched_getcpu() == core ? 0 : 1;
+      {
+        const std::lock_guard hold(mutex);
+        names.insert(name);
+      }
+      both.join();
+    });
+  }
+  engine.wait_all();
+  CHECK(misplaced == 0);
+  CHECK((names == std::set<std::string>{"mixer-0", "mixer-1"}));
+  CHECK_THAT(text_of_error([] { Engine({.cores = {-3}}); }), contains("core -3"));
+  CHECK_THROWS_AS(Engine({.cores = {100000}}), ValueError);
+  CHECK_THROWS_AS(Engine({.hot_reads = -1}), ValueError);
 }
 
 TEST_CASE("an attached thread's task may wait, push and be waited for like any other") {

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <string>
 #include <vector>
 
 #include <sluice/engine/api.h>
 
+#include "tests/bench/support/bench.h"
 #include "tests/bench/support/patterns.h"
 
 namespace sluice::bench {
@@ -30,6 +33,30 @@ inline void push_steps(
       task.access.push_back(read(board.vars[source]));
     engine.push(task, [&step, items, spin] { run_step(step, items, spin); });
   }
+}
+
+/// Times push(boards) and all that it starts, on fresh boards for so many pushers, which are left in `boards`.
+template <class Push>
+Timing time_on_boards(
+    const Report& report, Engine& engine, const Pattern& pattern, int pushers, std::deque<Board>& boards, Push push) {
+  return report.time(
+      1,
+      1,
+      [&] {
+        boards.clear();
+        for (int i = 0; i < pushers; ++i)
+          boards.emplace_back(engine, pattern);
+        push(boards);
+      },
+      [&] { engine.wait_all(); });
+}
+
+/// Every board holds what a serial run of the pattern gives.
+inline void expect_serial(
+    Report& report, const Pattern& pattern, const std::deque<Board>& boards, const std::string& what) {
+  const std::uint64_t expected = serial_checksum(pattern);
+  for (const Board& board : boards)
+    report.expect(checksum(board.items) == expected, what);
 }
 
 /// Pushes every step of the pattern.
