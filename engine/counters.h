@@ -24,7 +24,12 @@ struct EngineCounters {
   std::uint64_t overflowed = 0;  // tasks that found their thread's ring full
   std::uint64_t parked = 0;      // times that a worker went to sleep
 
+  // GPUs
   std::uint64_t stream_waits = 0;  // cudaStreamWaitEvent calls
+  std::uint64_t batches = 0;       // CUDA graphs launched
+  std::uint64_t batched = 0;       // tasks in them
+  std::uint64_t graphs_made = 0;   // of `batches`: for which an executable had to be made
+  std::uint64_t reissued = 0;      // tasks that were captured in vain and launched by themselves
 };
 
 /// "pushed 12, retired 12, run 10, ..." in one line, every counter with its name.

@@ -30,6 +30,12 @@ Core::Core(Engine* facade, const EngineOptions& options) : options_(options), fa
   require(options.gpu_policy == "stream" || options.gpu_policy == "serial", [&] {
     return message("Engine: gpu_policy \"", options.gpu_policy, "\" is not one of stream, serial");
   });
+  require(options.launch == "batch" || options.launch == "direct", [&] {
+    return message("Engine: launch \"", options.launch, "\" is not one of batch, direct");
+  });
+  require(options.gpu_check == "end" || options.gpu_check == "each", [&] {
+    return message("Engine: gpu_check \"", options.gpu_check, "\" is not one of end, each");
+  });
   cpu_ = make_cpu_policy(*this, options_);
   watch_forks(this, true);
 }
@@ -47,7 +53,7 @@ GpuPolicy* Core::need_gpu() {
     return made;
   const std::lock_guard hold(extensions_mutex_);
   if (gpu_owner_ == nullptr && num_gpus() > 0) {
-    gpu_owner_ = make_gpu_policy(*this, options_.gpu_policy);
+    gpu_owner_ = make_gpu_policy(*this, options_);
     gpu_.store(gpu_owner_.get(), std::memory_order_release);
   }
   return gpu_owner_.get();

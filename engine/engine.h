@@ -65,6 +65,12 @@ struct EngineOptions {
   /// "stream": tasks are enqueued on CUDA streams, ordered by events, never by the host. "serial": the host waits
   /// for each task.
   std::string gpu_policy = "stream";
+  /// How GPU tasks are given to the GPU. "batch": while they come quickly, those that say `capturable` are gathered and
+  /// launched as CUDA graphs. "direct": each by itself.
+  std::string launch = "batch";
+  /// When errors of kernels are found. "end": at a wait. "each": the host waits for each task, so that the error is
+  /// that task's.
+  std::string gpu_check = "end";
   /// Of the two chaos policies.
   std::uint64_t chaos_seed = 1;
   /// Seed of the engine's random number generator.

@@ -24,6 +24,11 @@ FailureRef nested_failure(std::shared_ptr<FailureRecord> record, const std::stri
 
 }  // namespace
 
+void rethrow(const FailureRef& failure) {
+  failure->record->reported.store(true);
+  std::rethrow_exception(failure->exception);
+}
+
 FailureRef capture_failure(std::shared_ptr<FailureRecord> record) {
   try {
     throw;

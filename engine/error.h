@@ -118,6 +118,12 @@ class SLUICE_API CudaError : public Error {
   int code_;
 };
 
+/// A GPU that has failed for good (an illegal address in a kernel, an uncorrectable memory error). The message names
+/// the tasks that it may have been. Whatever uses that GPU in this process fails; CPUs and other GPUs go on.
+class SLUICE_API DeviceLost : public CudaError {
+  using CudaError::CudaError;
+};
+
 /// Joins its arguments as `<<` prints them; for error texts, which are built on failure only.
 template <class... Parts>
 std::string message(const Parts&... parts) {

@@ -57,10 +57,15 @@ std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& opti
   throw ValueError(message("Engine: cpu_policy \"", name, "\" is not one of pool, serial, chaos, chaos-pool"));
 }
 
-std::unique_ptr<GpuPolicy> make_gpu_policy([[maybe_unused]] Core& core, [[maybe_unused]] std::string_view name) {
+std::unique_ptr<GpuPolicy> make_gpu_policy([[maybe_unused]] Core& core, [[maybe_unused]] const EngineOptions& options) {
 #if SLUICE_CUDA
-  if (num_gpus() > 0)
-    return std::make_unique<StreamPolicy>(core, name == "serial");
+  if (num_gpus() > 0) {
+    const LaunchOptions launch{
+        .batches = options.launch == "batch" && options.gpu_policy == "stream" && options.gpu_check == "end",
+        .one_stream = options.gpu_policy == "serial",
+        .waits = options.gpu_policy == "serial" || options.gpu_check == "each"};
+    return std::make_unique<StreamPolicy>(core, launch);
+  }
 #endif
   return nullptr;
 }

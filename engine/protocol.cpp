@@ -116,6 +116,7 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   node->on_failed_input = task.on_failed_input;
   node->stream = task.stream;
   node->legacy_stream = task.legacy_stream;
+  node->capturable = task.capturable;
   node->submitted.store(false, std::memory_order_relaxed);
   node->access_room = static_cast<std::uint16_t>(block == nullptr ? 0 : count);
   if (block != nullptr)

@@ -27,7 +27,7 @@ bool Queue::stop_requested() const noexcept {
 std::shared_ptr<void>& Queue::slot_at(int id) const {
   require(stream_ != nullptr, [] { return std::string("slot: only GPU tasks have a stream with slots"); });
   detail::check_slot(id);
-  return stream_->slots[static_cast<std::size_t>(id)];
+  return stream_->slot(static_cast<std::size_t>(id));
 }
 
 }  // namespace sluice

@@ -17,14 +17,17 @@ void Core::ready(TaskNode* task) {
     return;
   }
   here.draining = true;
-  for (TaskNode* next = task; next != nullptr;) {
-    next->next = nullptr;
-    next->core->process(next);
-    next = here.ready_head;
-    if (next != nullptr)
-      here.ready_head = next->next;
+  task->core->process(task);
+  run_ready(here);
+}
+
+void Core::run_ready(ThisThread& here) {
+  while (TaskNode* next = here.ready_head) {
+    here.ready_head = next->next;
     if (here.ready_head == nullptr)
       here.ready_tail = nullptr;
+    next->next = nullptr;
+    next->core->process(next);
   }
   here.draining = false;
 }
@@ -181,7 +184,8 @@ void Core::settle_write(TaskNode* task, AccessNode& access, const FailureRef& fa
     var->poison = nullptr;
   if (task->kind != TaskKind::body)
     return;
-  if (ran && gpu() != nullptr) {  // what came before is done (CPU) or before `position` on its stream
+  // What came before is done (CPU) or before `position` on its stream; a GPU task without one had nothing to do.
+  if (ran && gpu() != nullptr && (position || task->device.is_cpu())) {
     var->written_at = position;
     var->read_at.clear();
   }

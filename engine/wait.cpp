@@ -12,11 +12,6 @@ constexpr std::chrono::nanoseconds k_for_ever = std::chrono::seconds(10);
 constexpr std::chrono::nanoseconds k_look_again = std::chrono::milliseconds(1);
 constexpr std::chrono::nanoseconds k_cycle_check = std::chrono::milliseconds(10);
 
-[[noreturn]] void rethrow(const FailureRef& failure) {
-  failure->record->reported.store(true);
-  std::rethrow_exception(failure->exception);
-}
-
 struct HandleGuard {
   TaskNode* task;
   ~HandleGuard() { Core::drop(task, TaskNode::k_handle); }
@@ -101,7 +96,8 @@ EngineCounters Core::counters() const noexcept {
   sum.pushed -= refused;
   sum.run = without(sum.retired, sum.skipped);
   cpu_->add_counters(sum);
-  sum.stream_waits = gpu() == nullptr ? 0 : gpu()->stream_waits();
+  if (gpu() != nullptr)
+    gpu()->add_counters(sum);
   return sum;
 }
 

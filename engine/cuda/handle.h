@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <sluice/engine/cuda/check.h>
+#include <sluice/engine/device.h>
 
 namespace sluice::cuda {
 
@@ -36,10 +37,12 @@ using EventHandle = Handle<cudaEvent_t, cudaEventDestroy>;
 class DeviceScope {
  public:
   explicit DeviceScope(int index) {
-    cuda_check(cudaGetDevice(&before_), "cudaGetDevice");
-    if (before_ != index)
+    if (num_gpus() < 2)
+      return;
+    const bool known = cudaGetDevice(&before_) == cudaSuccess;  // else it is lost, and need not be current again
+    if (!known || before_ != index)
       cuda_check(cudaSetDevice(index), "cudaSetDevice");
-    changed_ = before_ != index;
+    changed_ = known && before_ != index;
   }
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;

@@ -1,25 +1,23 @@
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <vector>
 
-#include <boost/thread/thread.hpp>
-
-#include <sluice/engine/cuda/stream.h>
+#include <sluice/engine/cuda/attendant.h>
+#include <sluice/engine/cuda/issuer.h>
+#include <sluice/engine/cuda/sleepers.h>
 #include <sluice/engine/detail/policy.h>
 
 namespace sluice::detail {
 
-/// GPU tasks on streams that it chooses: a task continues the stream whose tail it needs, so a chain stays on one
+/// GPU tasks on streams that it chooses: a task continues where what it needs is the latest, so a chain stays on one
 /// stream without events; a fork takes another; copies have streams of their own per direction. Tasks are ordered by
-/// stream order or by events, never by the host.
+/// stream order, by events or by the edges of a graph, never by the host.
 class StreamPolicy final : public GpuPolicy {
  public:
-  StreamPolicy(Core& core, bool serial);
+  StreamPolicy(Core& core, LaunchOptions options);
   ~StreamPolicy() override;
 
   void submit(TaskNode* task) override;
@@ -27,43 +25,44 @@ class StreamPolicy final : public GpuPolicy {
   bool passed(Position position) const noexcept override;
   void wait(const PositionSet& positions) override;
   void wait_all() override;
-  std::uint64_t stream_waits() const noexcept override { return table_.waits.load(); }
+  void add_counters(EngineCounters& counters) const noexcept override;
   void stop() override;
 
+  // -- For issuers ---------------------------------------------------------------------------------------------------
+  void wake_attendant() { attendant_.wake(); }
+  /// Blocks the host until the work at `sequence`, which has been launched, is done. Throws CudaError.
+  void synchronize(Lane& lane, std::uint64_t sequence);
+  /// A failure of a task whose Vars say that all is well: the next wait throws it.
+  void report_late(FailureRef failure) noexcept;
+
  private:
-  static constexpr int k_compute_streams = 4;
-  struct DeviceStreams {
-    std::mutex mutex;
-    std::atomic<bool> made{false};
-    std::array<CudaStream*, k_compute_streams> compute{};
-    CudaStream* copy_in = nullptr;
-    CudaStream* copy_out = nullptr;
-    CudaStream* collective = nullptr;
-    std::atomic<unsigned> turn{0};
-  };
   struct Fenced {
     TaskNode* task;
     PositionSet positions;
   };
 
-  DeviceStreams& streams_of(Device device);
-  CudaStream& choose(const TaskNode& task, const PositionSet& needs);
-  void issue(CudaStream& stream, TaskNode* task);
-  void run_body(CudaStream& stream, TaskNode* task);
-  void throw_reported();
-  void watch_fences();
+  Attendant::Seen look();
+  Attendant::Seen open_fences();
   bool try_open(Fenced& fenced);
+  Issuer* issuing_here() const noexcept;
+  void see_launched(const Lane& lane, std::uint64_t sequence);
+  void wait_for(Lane& lane, std::uint64_t sequence);
+  void throw_reported();
 
   Core& core_;
-  const bool serial_;
-  StreamTable table_;
-  std::vector<std::unique_ptr<DeviceStreams>> devices_;
+  LaneTable lanes_;
+  Sleepers sleepers_;
+  std::vector<std::unique_ptr<Issuer>> issuers_;  // by device
 
   std::mutex fence_mutex_;
-  std::condition_variable fence_changed_;
-  std::vector<Fenced> fenced_;
-  bool stopping_ = false;
-  boost::thread fence_thread_;
+  std::vector<Fenced> fenced_;   // new
+  std::vector<Fenced> watched_;  // the attendant's
+
+  std::atomic<bool> any_late_{false};
+  std::mutex late_mutex_;
+  std::vector<FailureRef> late_;
+
+  Attendant attendant_;  // last: it goes first
 };
 
 }  // namespace sluice::detail

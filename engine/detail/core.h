@@ -89,6 +89,8 @@ class Core {
   // -- Running (run.cpp) --
   /// All accesses are granted.
   void ready(TaskNode* task);
+  /// Processes the tasks that became ready on this thread meanwhile; the next ones are processed as they come.
+  static void run_ready(ThisThread& here);
   /// A CPU task whose GPU needs are met. A failed fence is the task's failure.
   void run_fenced(TaskNode* task, FailureRef failure);
   /// Runs a CPU task's body on this thread and finishes it.

@@ -26,5 +26,7 @@ struct Poison {
 /// Wraps the exception being handled: an Error gets `record` attached (unless it has one from an earlier task),
 /// anything else is nested in TaskFailed. Call inside a catch block, before publishing.
 FailureRef capture_failure(std::shared_ptr<FailureRecord> record);
+/// Throws it at a wait, and notes that somebody knows now.
+[[noreturn]] void rethrow(const FailureRef& failure);
 
 }  // namespace sluice::detail

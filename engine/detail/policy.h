@@ -91,7 +91,8 @@ class GpuPolicy {
   virtual void wait(const PositionSet& positions) = 0;
   /// wait() for everything issued so far.
   virtual void wait_all() = 0;
-  virtual std::uint64_t stream_waits() const noexcept = 0;
+  /// Adds what the policy itself counts.
+  virtual void add_counters(EngineCounters&) const noexcept {}
   /// Called once everything has retired.
   virtual void stop() = 0;
 };
@@ -100,7 +101,7 @@ class GpuPolicy {
 std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& options);
 /// CPU tasks on the application's threads. Throws ValueError for a concurrency below 1.
 std::unique_ptr<CpuPolicy> make_executor_policy(Core& core, const ExternalExecutor& executor);
-/// Null in a build without CUDA. `name` is stream or serial. Throws CudaError.
-std::unique_ptr<GpuPolicy> make_gpu_policy(Core& core, std::string_view name);
+/// Null in a build without CUDA.
+std::unique_ptr<GpuPolicy> make_gpu_policy(Core& core, const EngineOptions& options);
 
 }  // namespace sluice::detail

@@ -12,17 +12,17 @@ inline constexpr int k_max_slots = 64;
 /// Throws ValueError for a number beyond the slots that there are.
 void check_slot(int id);
 
-/// What a Queue sees of a GPU stream; engine/cuda holds the one that works.
+/// What a Queue sees of a GPU stream; engine/cuda holds the one that works. A body that calls none of these has given
+/// the GPU nothing to do.
 class Stream {
  public:
   virtual ~Stream() = default;
-  virtual void* native() const noexcept = 0;
-  virtual Position current_position() const noexcept = 0;
+  virtual void* native() noexcept = 0;
+  virtual Position current_position() noexcept = 0;
   virtual void wait_for(const PositionSet& positions) = 0;
-  virtual ErrorWord* error_word() const noexcept = 0;
-
+  virtual ErrorWord* error_word() noexcept = 0;
   /// Library handles, each used only by the task that holds the stream.
-  std::array<std::shared_ptr<void>, k_max_slots> slots;
+  virtual std::shared_ptr<void>& slot(std::size_t id) noexcept = 0;
 };
 
 }  // namespace sluice::detail

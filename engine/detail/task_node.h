@@ -60,7 +60,8 @@ struct alignas(64) TaskNode {
   std::atomic<Priority> priority{Priority::normal};
   OnFailedInput on_failed_input = OnFailedInput::skip;
   StreamKind stream = StreamKind::compute;
-  bool legacy_stream = false;
+  bool legacy_stream : 1 = false;
+  bool capturable : 1 = false;
   std::uint8_t epoch = 0;
   std::atomic<bool> submitted{false};  // lies ready in a queue of the CPU policy
   bool extras = false;                 // something below the body is in use

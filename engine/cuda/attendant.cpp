@@ -1,0 +1,65 @@
+#include <chrono>
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <thread>
+
+#include <sluice/engine/cuda/attendant.h>
+
+namespace sluice::detail {
+
+namespace {
+
+// The driver is asked every 5 us, and less often while nothing happens; after a millisecond of that the thread sleeps.
+constexpr std::chrono::microseconds k_soon(5), k_later(50);
+constexpr int k_quick_looks = 20, k_idle_looks = 20;
+
+}  // namespace
+
+void Attendant::wake() {
+  // The thread says that it sleeps before it looks for the last time, so one of the two sees the other.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (awake_.load(std::memory_order_seq_cst))
+    return;
+  const std::lock_guard hold(mutex_);
+  if (stopping_)
+    return;
+  awake_.store(true);
+  if (!thread_.joinable())
+    thread_ = boost::thread([this] { live(); });
+  changed_.notify_all();
+}
+
+void Attendant::stop() {
+  {
+    const std::lock_guard hold(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable())
+    thread_.join();
+}
+
+void Attendant::live() {
+  pthread_setname_np(pthread_self(), "sluice-gpu");
+  prctl(PR_SET_TIMERSLACK, 1000UL);  // otherwise every sleep lasts 50 us longer
+  int quiet = 0, idle = 0;           // looks without progress, without work
+  for (;;) {
+    const Seen seen = look_();
+    quiet = seen == Seen::progress ? 0 : quiet + 1;
+    idle = seen == Seen::nothing ? idle + 1 : 0;
+    if (idle > k_idle_looks) {
+      awake_.store(false);
+      if (look_() == Seen::nothing) {  // else somebody came while this thread still seemed to be awake
+        std::unique_lock hold(mutex_);
+        changed_.wait(hold, [this] { return stopping_ || awake_.load(); });
+        if (stopping_)
+          return;
+      }
+      awake_.store(true);
+      quiet = idle = 0;
+    }
+    std::this_thread::sleep_for(quiet < k_quick_looks ? k_soon : k_later);
+  }
+}
+
+}  // namespace sluice::detail

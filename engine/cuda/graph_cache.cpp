@@ -1,0 +1,56 @@
+#include <algorithm>
+
+#include <sluice/engine/cuda/graph_cache.h>
+
+namespace sluice::detail {
+
+using cuda::cuda_check;
+
+// One last launched on the same stream follows itself there anyway; otherwise another, as long as they may be made.
+GraphCache::Instance* GraphCache::choose(Shape& shape, const CudaStream& stream) {
+  for (Instance& instance : shape.instances) {
+    if (instance.stream == &stream)
+      return &instance;
+  }
+  return shape.instances.size() < k_a_shape ? nullptr : &shape.instances[shape.used % k_a_shape];
+}
+
+cudaGraphExec_t GraphCache::prepare(std::uint64_t key, cudaGraph_t graph, const CudaStream& stream) {
+  Shape& shape = shapes_[key];
+  shape.used = ++turn_;
+  Instance* instance = choose(shape, stream);
+  if (instance != nullptr) {
+    instance->stream = &stream;
+    cudaGraphExecUpdateResultInfo info{};
+    if (cudaGraphExecUpdate(instance->executable.get(), graph, &info) == cudaSuccess) {
+      ++updated_;
+      misses_ = 0;
+      return instance->executable.get();
+    }
+    cudaGetLastError();  // the same names in the same order, but other kernels inside
+  }
+  misses_ = instance == nullptr && !shape.instances.empty() ? 0 : misses_ + 1;
+  cudaGraphExec_t made = nullptr;
+  cuda_check(cudaGraphInstantiate(&made, graph, 0), "cudaGraphInstantiate");
+  ++made_;
+  GraphExecutable executable(made);
+  if (instance != nullptr) {
+    instance->executable = std::move(executable);
+    return made;
+  }
+  shape.instances.push_back({std::move(executable), &stream});
+  ++size_;
+  if (size_ > k_most)
+    make_room();
+  return made;
+}
+
+// The shape that was used longest ago goes; launches of it that are under way end as if it were there.
+void GraphCache::make_room() {
+  const auto oldest = std::min_element(
+      shapes_.begin(), shapes_.end(), [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
+  size_ -= oldest->second.instances.size();
+  shapes_.erase(oldest);
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,243 @@
+// Many GPU tasks as one CUDA graph: which belong together, when they are launched, and what happens if they cannot be.
+#include <algorithm>
+
+#include <sluice/engine/cuda/issuer.h>
+#include <sluice/engine/cuda/policy_stream.h>
+#include <sluice/engine/detail/core.h>
+
+namespace sluice::detail {
+
+using cuda::cuda_check;
+
+namespace {
+
+constexpr int k_direct_first = 4;  // tasks after a pause of the host: the GPU has nothing to do yet
+constexpr int k_sizes[] = {5, 10, 20, Batch::k_most};
+constexpr int k_breakable = 32;  // from here on a batch ends where the program seems to begin anew
+constexpr int k_misses = 8;      // batches in a row that had to be made anew: then tasks are launched directly
+constexpr int k_off_at_most = 1 << 16;
+
+struct CaptureAbandoned {};
+
+}  // namespace
+
+void Issuer::abandon_capture() {
+  abandon_ = true;
+  throw CaptureAbandoned();
+}
+
+void Issuer::reset_pace() noexcept {
+  in_a_row_ = 0;
+  level_ = 0;
+}
+
+bool Issuer::belongs_in_batch(const TaskNode& task) {
+  if (!options_.batches || !task.capturable || task.legacy_stream || class_of(task) != normal)
+    return false;
+  if (batches_off_ > 0) {
+    --batches_off_;
+    return false;
+  }
+  if (batch_.empty() && ++in_a_row_ <= k_direct_first)
+    return false;
+  return uncapturable_.empty() || !uncapturable_.contains(task.name);
+}
+
+// A batch waits as a whole, so it ends before a task that waits for something that may take long.
+bool Issuer::waits_for_others(const PositionSet& needs) const {
+  return std::any_of(needs.begin(), needs.end(), [this](Position need) {
+    const Lane& lane = lanes_.at(need.stream());
+    if (lane.device() == device_ && lane.kind() == StreamKind::compute)
+      return false;
+    const bool known = std::any_of(compute_.begin(), compute_.end(), [&](const Route& route) {
+      return route.stream->knows(lane, need.sequence());
+    });
+    return !known && std::find(batch_.outside().begin(), batch_.outside().end(), need) == batch_.outside().end();
+  });
+}
+
+// Where the program repeats itself, batches should repeat too: a large one ends behind certain pairs of tasks, wherever
+// it began.
+bool Issuer::is_full() const noexcept {
+  if (batch_.size() >= k_sizes[level_])
+    return true;
+  const std::uint64_t pair = (last_ ^ (before_last_ << 7)) * 0x9e3779b97f4a7c15u;
+  return batch_.size() >= k_breakable && pair >> 60 == 0;
+}
+
+// The first of the route's lanes on which nothing of the batch lies: a batch finds its lanes in the same order as the
+// batch before it that was like it.
+Lane* Issuer::free_lane() {
+  for (Lane*& lane : batch_route_->captured) {
+    if (lane == nullptr) {
+      lane = &add_lane(StreamKind::compute, *batch_route_->stream);
+      lane->captured.enqueue_on(capture_stream_.get());
+    }
+    if (batch_.last_on(*lane) < 0)
+      return lane;
+  }
+  return nullptr;
+}
+
+// Continue the lane whose end is needed; otherwise one on which nothing of the batch lies, so that none waits in vain.
+Lane& Issuer::choose_lane(const PositionSet& needs) {
+  Lane* chosen = nullptr;
+  int latest = -1;
+  for (Position need : needs) {
+    const int step = batch_.step_of(need);
+    if (step > latest && batch_.last_on(lanes_.at(need.stream())) == step) {
+      chosen = &lanes_.at(need.stream());
+      latest = step;
+    }
+  }
+  if (chosen == nullptr)
+    chosen = free_lane();
+  if (chosen != nullptr)
+    return *chosen;
+  const auto& all = batch_route_->captured;
+  return **std::min_element(
+      all.begin(), all.end(), [this](const Lane* a, const Lane* b) { return batch_.last_on(*a) < batch_.last_on(*b); });
+}
+
+void Issuer::prepare_batch(const PositionSet& needs) {
+  if (!batch_.empty())
+    return;
+  if (capture_stream_.get() == nullptr) {
+    cudaStream_t stream = nullptr;
+    cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    capture_stream_ = cuda::StreamHandle(stream);
+  }
+  batch_route_ = &choose_batch_route(needs);
+}
+
+void Issuer::issue_captured(TaskNode* task, const PositionSet& needs) {
+  const bool elsewhere = batch_.size() >= k_breakable && !batch_.continues(needs);
+  if (!batch_.empty() && (elsewhere || waits_for_others(needs)))
+    launch_batch();
+  prepare_batch(needs);
+  Lane& lane = choose_lane(needs);
+  FailureRef failure;
+  if (!run_body({.route = batch_route_, .lane = &lane, .needs = &needs, .captured = true}, task, failure))
+    return;
+  const bool intact = batch_.settle();
+  if (abandon_ || !intact) {
+    if (!abandon_)
+      uncapturable_.insert(task->name);
+    launch_one_by_one();
+    return issue_direct(task, needs);
+  }
+  before_last_ = std::exchange(last_, reinterpret_cast<std::uintptr_t>(task->name) * 31 + needs.size());
+  const bool first = batch_.empty();
+  const Position position = lane.issue(*task);
+  batch_.end_step(*task, lane, position, needs, failure != nullptr);
+  core_.finish(task, std::move(failure), true, position);
+  captured_.store(++steps_captured_, std::memory_order_relaxed);
+  if (is_full()) {
+    level_ = std::min(level_ + 1, static_cast<int>(std::size(k_sizes)) - 1);
+    launch_batch();
+  } else if (first) {
+    policy_.wake_attendant();
+  }
+}
+
+// A stream that comes after all that the batch needs; else one that ends with something of it; else in turn.
+Issuer::Route& Issuer::choose_batch_route(const PositionSet& needs) {
+  if (!needs.empty()) {
+    for (Route& route : compute_) {
+      const bool after_all = std::all_of(needs.begin(), needs.end(), [&](Position need) {
+        return route.stream->knows(lanes_.at(need.stream()), need.sequence());
+      });
+      if (after_all)
+        return route;
+    }
+  }
+  return pick_of(compute_.data(), k_compute, needs);
+}
+
+void Issuer::launch_graph(const GraphHandle& graph, Route& route) {
+  std::size_t nodes = 0;
+  cuda_check(cudaGraphGetNodes(graph.get(), nullptr, &nodes), "cudaGraphGetNodes");
+  if (nodes == 0)
+    return;
+  cudaGraphExec_t executable =
+      graphs_.prepare(batch_.shape() ^ (nodes * 0xff51afd7ed558ccdu), graph.get(), *route.stream);
+  cuda_check(cudaGraphLaunch(executable, route.stream->native()), "cudaGraphLaunch");
+  if (graphs_.misses() == 0)
+    off_for_ = k_off_at_first;
+  if (graphs_.misses() >= k_misses) {
+    graphs_.forget_misses();
+    batches_off_ = off_for_;
+    off_for_ = std::min(2 * off_for_, k_off_at_most);
+  }
+}
+
+void Issuer::mark_batch(Route& route) noexcept {
+  for (const Batch::Step& step : batch_.steps())
+    route.stream->learn(*step.lane, step.sequence);
+  Milestone* const milestone = record(route);
+  for (int i = 0; i < batch_.size(); ++i) {
+    const Batch::Step& step = batch_.step(i);
+    if (batch_.last_on(*step.lane) == i)
+      mark(route, *step.lane, step.sequence, milestone);
+  }
+  if (std::exchange(route.unmarked, 0) > 0)
+    mark(route, *route.lane, route.lane->issued(), milestone);
+}
+
+void Issuer::launch_batch() noexcept {
+  if (batch_.empty())
+    return;
+  try {
+    const cuda::DeviceScope on(device_.index);
+    const GraphHandle graph = batch_.close();
+    if (graph.get() == nullptr)
+      return launch_one_by_one();
+    Route& route = *batch_route_;
+    order(route, batch_.outside());
+    launch_graph(graph, route);
+    captured_.store(0, std::memory_order_relaxed);
+    mark_batch(route);
+    counts_.batches.fetch_add(1, std::memory_order_relaxed);
+    counts_.batched.fetch_add(static_cast<std::uint64_t>(batch_.size()), std::memory_order_relaxed);
+    counts_.graphs_made.store(graphs_.made(), std::memory_order_relaxed);
+    batch_.clear();
+    look_behind(route);
+  } catch (...) {
+    launch_one_by_one();
+  }
+}
+
+// The capture is of no use: what it held is launched by itself, in the order and at the places that it has.
+void Issuer::launch_one_by_one() noexcept {
+  batch_.abandon();
+  captured_.store(0, std::memory_order_relaxed);
+  std::vector<Batch::Step> steps = batch_.take();
+  for (Batch::Step& step : steps)
+    launch_again(step);
+}
+
+void Issuer::launch_again(Batch::Step& step) noexcept {
+  Route* route = compute_.data();
+  while (route->stream->native() != step.lane->direct.enqueued_on())
+    ++route;
+  step.lane->direct.take_place({step.lane->number(), step.sequence});
+  const Call before = std::exchange(call_, {.route = route, .lane = step.lane, .needs = &step.needs, .touched = true});
+  try {
+    PositionSet needs = step.needs;
+    if (step.lane->launched() > 0)
+      needs.add(Position(step.lane->number(), step.lane->launched()));
+    order(*route, needs);
+    if (!step.failed && !lost())
+      call_body(call_, step.body, nullptr);
+    counts_.reissued.fetch_add(1, std::memory_order_relaxed);
+  } catch (...) {  // its Vars are published: the next wait reports it
+    policy_.report_late(caught(record_named(step.name, {step.file, step.line}, step.push_number)));
+  }
+  call_ = before;
+  step.lane->direct.take_place({});
+  step.body.reset();
+  route->stream->learn(*step.lane, step.sequence);
+  mark(*route, *step.lane, step.sequence, record(*route));
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,202 @@
+// Who issues on a device: one thread at a time, for all that push.
+#include <sluice/engine/cuda/issuer.h>
+#include <sluice/engine/cuda/policy_stream.h>
+#include <sluice/engine/detail/core.h>
+
+namespace sluice::detail {
+
+namespace {
+
+constexpr std::int64_t k_stale = 30000;  // nanoseconds
+
+// Tasks that become ready meanwhile wait until the lease is given up: they may belong to another device.
+class ReadyAfter {
+ public:
+  explicit ReadyAfter(ThisThread& here) noexcept : here_(here), outermost_(!here.draining) { here.draining = true; }
+  ReadyAfter(const ReadyAfter&) = delete;
+  ReadyAfter& operator=(const ReadyAfter&) = delete;
+  ~ReadyAfter() {
+    if (outermost_)
+      Core::run_ready(here_);
+  }
+
+ private:
+  ThisThread& here_;
+  const bool outermost_;
+};
+
+}  // namespace
+
+void Issuer::List::append(TaskNode* task) noexcept {
+  task->next = nullptr;
+  (tail == nullptr ? head : tail->next) = task;
+  tail = task;
+}
+
+TaskNode* Issuer::List::take() noexcept {
+  TaskNode* task = head;
+  if (task != nullptr) {
+    head = task->next;
+    if (head == nullptr)
+      tail = nullptr;
+  }
+  return task;
+}
+
+Issuer::Issuer(Core& core, StreamPolicy& policy, LaneTable& lanes, Device device, LaunchOptions options)
+    : core_(core), policy_(policy), lanes_(lanes), device_(device), options_(options), batch_(lanes, device) {}
+
+Issuer::~Issuer() {
+  if (error_words_ != nullptr)
+    cudaFreeHost(error_words_);
+}
+
+bool Issuer::issuing_here() const noexcept {
+  return issuing_.load(std::memory_order_relaxed) == &this_thread();
+}
+
+// What other devices have captured must be launched before anything here can wait for it. Done before this thread
+// holds a lease: two devices never wait for each other.
+void Issuer::launch_far_needs(const TaskNode& task) {
+  for (const AccessNode& access : task.accesses()) {
+    const auto launch = [this](Position position) {
+      const Lane& lane = lanes_.at(position.stream());
+      if (lane.device() != device_ && lane.launched() < position.sequence())
+        lane.issuer().await_launch(lane, position.sequence());
+    };
+    if (access.var->written_at)
+      launch(access.var->written_at);
+    if (access.exclusive()) {
+      for (Position position : access.var->read_at)
+        launch(position);
+    }
+  }
+}
+
+void Issuer::submit(TaskNode* task) {
+  if (num_gpus() > 1)
+    launch_far_needs(*task);
+  const Class of = class_of(*task);
+  {
+    const std::lock_guard hold(lock_);
+    if (leased_ || (of != urgent && put_off_.load(std::memory_order_relaxed))) {
+      left_[of == urgent ? 0 : of == background ? 2 : 1].append(task);
+      return;
+    }
+    leased_ = true;
+  }
+  drain(task);
+}
+
+// The caller holds the lease.
+void Issuer::drain(TaskNode* first) {
+  const ReadyAfter ready_after(this_thread());
+  issuing_.store(&this_thread(), std::memory_order_relaxed);
+  if (first != nullptr)
+    issue(first);
+  while (TaskNode* task = next_or_give_up())
+    issue(task);
+}
+
+TaskNode* Issuer::next_or_give_up() {
+  for (;;) {
+    bool launch = false;
+    {
+      const std::lock_guard hold(lock_);
+      for (List& list : left_) {
+        if (&list != left_.data() && put_off_.load(std::memory_order_relaxed))
+          break;
+        if (TaskNode* task = list.take())
+          return task;
+      }
+      launch = std::exchange(launch_wanted_, false);
+      if (!launch) {
+        issuing_.store(nullptr, std::memory_order_relaxed);
+        leased_ = false;
+        return nullptr;
+      }
+    }
+    reset_pace();
+    launch_batch();
+    mark_all();
+  }
+}
+
+void Issuer::nudge() {
+  {
+    const std::lock_guard hold(lock_);
+    launch_wanted_ = true;
+    if (leased_)
+      return;
+    leased_ = true;
+  }
+  drain(nullptr);
+}
+
+void Issuer::await_launch(const Lane& lane, std::uint64_t sequence) {
+  nudge();
+  for (int looks = 0; lane.launched() < sequence; ++looks) {
+    if (looks < 256) {
+      pause_briefly();
+    } else {
+      std::this_thread::yield();
+      nudge();
+    }
+  }
+}
+
+// While tasks are still being added the batch is left to grow.
+bool Issuer::launch_stale() {
+  const std::uint64_t steps = captured_.load(std::memory_order_relaxed);
+  if (steps == 0)
+    return false;
+  const std::int64_t now = steady_nanoseconds();
+  if (steps != seen_captured_) {
+    seen_captured_ = steps;
+    seen_at_ = now;
+  } else if (now - seen_at_ > k_stale) {
+    nudge();
+  }
+  return true;
+}
+
+bool Issuer::attend() {
+  const bool open = launch_stale();
+  if (put_off_.load(std::memory_order_relaxed)) {
+    {
+      const std::lock_guard hold(lock_);
+      if (leased_)
+        return true;
+      leased_ = true;
+    }
+    look_at_backlog();
+    drain(nullptr);
+  }
+  return open || put_off_.load(std::memory_order_relaxed);
+}
+
+void Issuer::refuse(TaskNode* task, FailureRef failure, bool ran) {
+  task->body.reset();
+  core_.finish(task, std::move(failure), ran, {});
+}
+
+void Issuer::issue(TaskNode* task) {
+  Core::claim(task);
+  FailureRef failure = core_.start(task);
+  if (failure != nullptr)
+    return refuse(task, std::move(failure), false);
+  if (lost())
+    return refuse(task, lost_failure(core_.record_of(task)), true);
+  try {
+    const cuda::DeviceScope on(device_.index);
+    make_routes();
+    const PositionSet needs = core_.needs(task);
+    if (belongs_in_batch(*task))
+      return issue_captured(task, needs);
+    issue_direct(task, needs);
+  } catch (...) {  // before the body was called
+    refuse(task, caught(core_.record_of(task)), true);
+  }
+}
+
+}  // namespace sluice::detail

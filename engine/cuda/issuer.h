@@ -1,0 +1,207 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include <sluice/engine/cuda/batch.h>
+#include <sluice/engine/cuda/cuda_stream.h>
+#include <sluice/engine/cuda/lane.h>
+#include <sluice/engine/detail/spin_lock.h>
+#include <sluice/engine/detail/task_node.h>
+
+namespace sluice::detail {
+
+class Core;
+class StreamPolicy;
+
+/// How GPU tasks are launched; see EngineOptions.
+struct LaunchOptions {
+  bool batches = true;
+  bool one_stream = false;  // for computation
+  bool waits = false;       // the host does, for each task
+};
+
+inline std::int64_t steady_nanoseconds() noexcept {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+/// Counts of one device's issuing, for any thread.
+struct IssueCounts {
+  std::atomic<std::uint64_t> stream_waits{0};
+  std::atomic<std::uint64_t> batches{0};
+  std::atomic<std::uint64_t> batched{0};
+  std::atomic<std::uint64_t> graphs_made{0};
+  std::atomic<std::uint64_t> reissued{0};
+};
+
+/// Gives the tasks of one GPU to its CUDA streams. One thread at a time issues: whoever pushes first; what others push
+/// meanwhile is left in a list, which that thread empties before it goes. Under backlog capturable tasks are gathered
+/// in a batch, which is launched as one CUDA graph: when it is full, when somebody waits for it, or after 30 us.
+class Issuer {
+ public:
+  Issuer(Core& core, StreamPolicy& policy, LaneTable& lanes, Device device, LaunchOptions options);
+  Issuer(const Issuer&) = delete;
+  Issuer& operator=(const Issuer&) = delete;
+  ~Issuer();
+
+  // -- Any thread ----------------------------------------------------------------------------------------------------
+  void submit(TaskNode* task);
+  /// Has the batch that is open launched, now or as soon as the thread that issues is through with its task.
+  void nudge();
+  /// Returns once `sequence` of `lane` has been launched. Must not be called by the thread that issues.
+  void await_launch(const Lane& lane, std::uint64_t sequence);
+  /// For the attendant, again and again: launches a batch that has waited long, goes on with tasks that were put off.
+  /// True while there is something to attend to.
+  bool attend();
+  /// Throws what is wrong with the device, if it is lost.
+  void check_alive();
+  bool lost() const noexcept { return lost_.load(std::memory_order_acquire); }
+  /// Is the calling thread in a body that this issuer called?
+  bool issuing_here() const noexcept;
+  /// To be called in a handler: if the exception says that the device is lost, notes that and throws DeviceLost.
+  void rethrow_if_lost();
+
+  const IssueCounts& counts() const noexcept { return counts_; }
+  Device device() const noexcept { return device_; }
+
+  // -- A body that is being called -----------------------------------------------------------------------------------
+  /// It is about to enqueue something: what it depends on comes first. What goes wrong there is the task's failure.
+  void touch() noexcept;
+  void wait_in_body(const PositionSet& positions, bool captured);
+  /// A body is about to block until the GPU has passed what is being captured with it: the batch is given up and its
+  /// tasks, the one that runs among them, are launched one by one. Always throws; what, nobody sees.
+  [[noreturn]] void abandon_capture();
+  /// A body of this issuer's is about to wait for what may not have been launched yet.
+  void launch_in_body(const Lane& lane, std::uint64_t sequence);
+
+ private:
+  static constexpr int k_compute = 4, k_urgent = 2, k_width = 8, k_off_at_first = 1000, k_unmarked = 32;
+  enum Class : std::uint8_t { urgent, normal, background, copy_in, copy_out, collective, k_classes };
+  struct Route {  // a CUDA stream, the lane of what is launched on it directly, those of what is captured for it
+    std::unique_ptr<CudaStream> stream;
+    Lane* lane = nullptr;
+    std::array<Lane*, k_width> captured{};
+    int unmarked = 0;  // tasks launched directly since the latest milestone
+    bool in_use = false;
+  };
+  struct Call {  // the body that is being called
+    Route* route = nullptr;
+    Lane* lane = nullptr;
+    const PositionSet* needs = nullptr;
+    bool captured = false;
+    bool touched = false;
+    std::exception_ptr failure = {};  // of what should have come before
+  };
+  struct List {
+    TaskNode* head = nullptr;
+    TaskNode* tail = nullptr;
+    void append(TaskNode* task) noexcept;
+    TaskNode* take() noexcept;
+  };
+
+  // issuer.cpp: who issues
+  void launch_far_needs(const TaskNode& task);
+  void drain(TaskNode* first);
+  TaskNode* next_or_give_up();
+  void issue(TaskNode* task);
+  void refuse(TaskNode* task, FailureRef failure, bool ran);
+  bool launch_stale();
+
+  // issue_direct.cpp: one task by itself
+  void make_routes();
+  void issue_direct(TaskNode* task, const PositionSet& needs);
+  Lane& add_lane(StreamKind kind, const CudaStream& stream);
+  void call_body(const Call& call, Closure& body, TaskNode* task);
+  Route& choose_route(const TaskNode& task, const PositionSet& needs);
+  Route& pick_of(Route* routes, int count, const PositionSet& needs);
+  void look_behind(Route& route) noexcept;
+  void look_at_backlog();
+  void await_far_launch(const Lane& lane, std::uint64_t sequence);
+  void order(Route& route, const PositionSet& needs);
+  Milestone* record(Route& route) noexcept;
+  void mark(Route& route, Lane& lane, std::uint64_t sequence, Milestone* milestone) noexcept;
+  void settle(const Route& route, const PositionSet& needs);
+  bool run_body(const Call& call, TaskNode* task, FailureRef& failure);
+  Position place(Route& route, const TaskNode& task) noexcept;
+  void mark(Route& route) noexcept;
+  void mark_all() noexcept;
+  static Class class_of(const TaskNode& task) noexcept;
+
+  // issue_batch.cpp: many as one graph
+  bool belongs_in_batch(const TaskNode& task);
+  void issue_captured(TaskNode* task, const PositionSet& needs);
+  Lane& choose_lane(const PositionSet& needs);
+  Lane* free_lane();
+  void prepare_batch(const PositionSet& needs);
+  bool waits_for_others(const PositionSet& needs) const;
+  bool is_full() const noexcept;
+  void launch_batch() noexcept;
+  void launch_graph(const GraphHandle& graph, Route& route);
+  Route& choose_batch_route(const PositionSet& needs);
+  void mark_batch(Route& route) noexcept;
+  void launch_one_by_one() noexcept;
+  void launch_again(Batch::Step& step) noexcept;
+  void reset_pace() noexcept;
+
+  // device_loss.cpp
+  static std::shared_ptr<FailureRecord> record_named(const char* name, SourceLocation, std::uint64_t push_number);
+  FailureRef caught(std::shared_ptr<FailureRecord> record);
+  FailureRef lost_failure(std::shared_ptr<FailureRecord> record);
+  void lose(const CudaError& error);
+
+  Core& core_;
+  StreamPolicy& policy_;
+  LaneTable& lanes_;
+  const Device device_;
+  const LaunchOptions options_;
+  IssueCounts counts_;
+
+  SpinLock lock_;  // guards what follows, up to the blank line
+  bool leased_ = false;
+  bool launch_wanted_ = false;
+  std::array<List, 3> left_;  // by class: urgent, normal and copies, background
+
+  std::atomic<const void*> issuing_{nullptr};  // the thread that issues
+  std::atomic<bool> put_off_{false};           // a stream is far behind: normal tasks stay in their list
+  std::atomic<std::uint64_t> captured_{0};     // number of the latest step; 0: no batch is open
+  std::atomic<bool> lost_{false};
+  std::mutex lost_mutex_;
+  std::exception_ptr lost_error_;
+  std::string lost_text_;
+  int lost_code_ = 0;
+
+  // The attendant's: what it saw last.
+  std::uint64_t seen_captured_ = 0;
+  std::int64_t seen_at_ = 0;
+
+  // The rest is the issuing thread's.
+  bool made_ = false;
+  std::array<Route, k_compute> compute_;
+  std::array<Route, k_urgent> urgent_;
+  std::array<Route, 4> others_;  // background, copy_in, copy_out, collective
+  unsigned turn_ = 0;
+  Route* behind_ = nullptr;
+  Call call_;
+  ErrorWord* error_words_ = nullptr;
+  int lane_count_ = 0;
+  cuda::StreamHandle capture_stream_;
+  Route* batch_route_ = nullptr;
+  int in_use_ = 0;  // CUDA streams
+  Batch batch_;
+  GraphCache graphs_;
+  bool abandon_ = false;  // the body that is being captured must not be
+  int in_a_row_ = 0;      // tasks since a host waited
+  std::uint64_t steps_captured_ = 0;
+  int level_ = 0;                             // how large batches may be by now
+  std::uint64_t before_last_ = 0, last_ = 0;  // what the latest captured tasks were
+  int batches_off_ = 0;                       // tasks for which batching is left alone, because it did not pay
+  int off_for_ = k_off_at_first;
+  std::set<const char*> uncapturable_;
+};
+
+}  // namespace sluice::detail

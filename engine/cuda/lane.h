@@ -1,0 +1,138 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <sluice/engine/cuda/cuda_stream.h>
+#include <sluice/engine/detail/stream.h>
+#include <sluice/engine/task.h>
+
+namespace sluice::detail {
+
+class Issuer;
+class Lane;
+
+/// What a task's Queue sees of its lane: the CUDA stream to enqueue on. A lane has one for tasks that are launched and
+/// one for tasks that are captured: library handles are bound to a stream, so each has slots of its own.
+class LaneView final : public Stream {
+ public:
+  LaneView(Issuer& issuer, Lane& lane, bool captures) noexcept : issuer_(issuer), lane_(lane), captures_(captures) {}
+  void* native() noexcept override;
+  Position current_position() noexcept override;
+  void wait_for(const PositionSet& positions) override;
+  ErrorWord* error_word() noexcept override;
+  std::shared_ptr<void>& slot(std::size_t id) noexcept override;
+
+  void enqueue_on(cudaStream_t native) noexcept { native_ = native; }
+  cudaStream_t enqueued_on() const noexcept { return native_; }
+  void drop_slots() noexcept { slots_ = {}; }
+  /// The body that is called next has this place; none: the lane's next one.
+  void take_place(Position place) noexcept { place_ = place; }
+
+ private:
+  Issuer& issuer_;
+  Lane& lane_;
+  const bool captures_;
+  cudaStream_t native_ = nullptr;
+  Position place_;
+  std::array<std::shared_ptr<void>, k_max_slots> slots_;
+};
+
+/// A stream number that positions carry. Tasks on one lane follow each other; which CUDA stream does the work may
+/// change from batch to batch. Three counts say how far it is: issued (the order is settled), launched (given to the
+/// GPU, alone or as part of a batch), done (as far as the host knows).
+class Lane {
+ public:
+  static constexpr int k_marks = 512;
+
+  Lane(Issuer& issuer, Device device, StreamKind kind, std::uint16_t number, int local, ErrorWord* error_word);
+  ~Lane();
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  // -- The device's issuing thread only ------------------------------------------------------------------------------
+  Position next_position() const noexcept { return {number_, issued_.load(std::memory_order_relaxed) + 1}; }
+  /// Settles the next task's place; its name is kept for the case that the device fails.
+  Position issue(const TaskNode& task) noexcept;
+  /// All up to `sequence` was launched, and is done when `milestone` is.
+  void launched(std::uint64_t sequence, Milestone& milestone) noexcept;
+
+  // -- Any thread ----------------------------------------------------------------------------------------------------
+  std::uint64_t issued() const noexcept { return issued_.load(std::memory_order_acquire); }
+  std::uint64_t launched() const noexcept { return launched_.load(std::memory_order_acquire); }
+  std::uint64_t done() const noexcept { return done_.load(std::memory_order_acquire); }
+  Position tail() const noexcept { return issued() == 0 ? Position() : Position(number_, issued()); }
+
+  /// A milestone behind `sequence`, which has been launched: the oldest one still known, and how far it reaches. It may
+  /// stand for later work by now: whoever waits for it waits longer, never less.
+  struct Reach {
+    Milestone* milestone;
+    std::uint64_t sequence;
+  };
+  Reach reach(std::uint64_t sequence) const noexcept;
+  /// Asks the driver about work that has been launched. Throws CudaError.
+  bool query(std::uint64_t sequence);
+  void raise_done(std::uint64_t sequence) noexcept;
+  /// Throws what kernels of this lane reported, once.
+  void throw_reported();
+  /// "name (file:line)" of the tasks that the host does not know to be done, the oldest first, `most` at most.
+  void list_unfinished(std::vector<std::string>& names, std::size_t most) const;
+
+  Issuer& issuer() const noexcept { return issuer_; }
+  Device device() const noexcept { return device_; }
+  StreamKind kind() const noexcept { return kind_; }
+  std::uint16_t number() const noexcept { return number_; }
+  int local() const noexcept { return local_; }
+  ErrorWord* error_word() const noexcept { return error_word_; }
+
+  LaneView direct;
+  LaneView captured;
+
+ private:
+  struct Mark {
+    std::atomic<Milestone*> milestone{nullptr};
+    std::atomic<std::uint64_t> sequence{0};
+  };
+  struct Note {
+    std::atomic<const char*> name{""};
+    std::atomic<const char*> file{""};
+    std::atomic<int> line{0};
+  };
+
+  Issuer& issuer_;
+  const Device device_;
+  const StreamKind kind_;
+  const std::uint16_t number_;
+  const int local_;  // index in the clocks of its device
+  ErrorWord* const error_word_;
+  std::mutex reported_mutex_;
+  std::atomic<std::uint64_t> issued_{0};
+  std::atomic<std::uint64_t> launched_{0};
+  std::atomic<std::uint64_t> done_{0};
+  std::atomic<std::uint64_t> marked_{0};  // marks made so far
+  std::array<Mark, k_marks> marks_;
+  std::array<Note, k_marks> notes_;
+};
+
+/// All lanes of one engine, by the number that positions carry.
+class LaneTable {
+ public:
+  /// The lane of that number; positions name only lanes that exist.
+  Lane& at(std::uint16_t number) const noexcept { return *lanes_[number].load(std::memory_order_acquire); }
+  int count() const noexcept { return count_.load(std::memory_order_acquire); }
+  /// Throws ValueError when the numbers have run out.
+  Lane& add(Issuer& issuer, Device device, StreamKind kind, int local, ErrorWord* error_word);
+  void clear() noexcept;
+  ~LaneTable() { clear(); }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<int> count_{1};  // number 0 is no lane: an empty Position is all zero
+  std::array<std::atomic<Lane*>, k_max_lanes> lanes_{};
+};
+
+}  // namespace sluice::detail
