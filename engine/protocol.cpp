@@ -105,21 +105,22 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   TaskNode* node = TaskPool::take();
   const std::uint32_t generation = TaskNode::generation(node->state.load(std::memory_order_relaxed)) + 1;
   node->state.store((generation << TaskNode::k_generation_shift) | TaskNode::k_handle, std::memory_order_release);
+  TaskMarks marks{
+      .blocked_accesses = block != nullptr,
+      .kind = kind,
+      .on_failed_input = task.on_failed_input,
+      .stream = task.stream,
+      .legacy_stream = task.legacy_stream};
+  marks.line = std::min(site.line, TaskMarks::k_last_line);
+  static_cast<TaskMarks&>(*node) = marks;
   node->core = this;
   node->name = task.name.c_str();
   node->file = site.file;
-  node->line = std::min(site.line, TaskNode::k_last_line);
   node->device = task.device;
   node->threads = static_cast<std::uint16_t>(std::clamp(task.threads, 1, 0xffff));
-  node->kind = kind;
-  node->traced = false;
   node->era = era_;
   node->priority.store(task.priority, std::memory_order_relaxed);
-  node->on_failed_input = task.on_failed_input;
-  node->stream = task.stream;
-  node->legacy_stream = task.legacy_stream;
   node->submitted.store(false, std::memory_order_relaxed);
-  node->blocked_accesses = block != nullptr;
   if (block != nullptr)
     node->access_block = {block, count};
   try {

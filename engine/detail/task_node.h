@@ -42,11 +42,24 @@ struct TaskExtras {
 };
 static_assert(sizeof(TaskExtras) <= 128);  // the smallest block
 
+/// What a task is, in one word: written whole when the task is made, and not once others know it.
+struct TaskMarks {
+  static constexpr int k_last_line = (1 << 22) - 1;
+  int line : 23 = 0;
+  bool blocked_accesses : 1 = false;  // `access_block` holds
+  TaskKind kind : 2 = TaskKind::body;
+  OnFailedInput on_failed_input : 1 = OnFailedInput::skip;
+  StreamKind stream : 2 = StreamKind::compute;
+  bool legacy_stream : 1 = false;
+  bool traced : 1 = false;
+  std::uint8_t epoch : 1 = 0;
+};
+static_assert(sizeof(TaskMarks) == 4);
+
 /// A pushed task from push to retirement, and as long as a handle names it. Four cache lines with up to four Vars and
 /// a body of up to 64 bytes, which holds for nearly all tasks; the first three are enough where the body has up to 16.
-struct alignas(64) TaskNode {
+struct alignas(64) TaskNode : TaskMarks {
   static constexpr int k_inline_accesses = 4;
-  static constexpr int k_last_line = (1 << 22) - 1;
 
   // Bits of `state`; above them the generation, which tells the tasks that use this node one after the other apart.
   static constexpr std::uint32_t k_started = 1;    // somebody has taken it to run or to skip it
@@ -65,8 +78,7 @@ struct alignas(64) TaskNode {
   };
 
   std::atomic<std::uint32_t> state{0};
-  std::atomic<int> waiting{0};  // accesses not granted yet, plus one while pushing
-  TaskNode* next = nullptr;     // in a ready queue, a stream's list or the free list
+  TaskNode* next = nullptr;  // in a ready queue, a stream's list or the free list
   Core* core = nullptr;
   const char* name = "";
   const char* file = "";
@@ -74,15 +86,7 @@ struct alignas(64) TaskNode {
     std::uint64_t push_number;
     Position position = {};  // of a GPU task that has finished
   };
-  // These bits are written before anybody else knows the task.
-  int line : 23 = 0;
-  bool blocked_accesses : 1 = false;  // `access_block` holds
-  TaskKind kind : 2 = TaskKind::body;
-  OnFailedInput on_failed_input : 1 = OnFailedInput::skip;
-  StreamKind stream : 2 = StreamKind::compute;
-  bool legacy_stream : 1 = false;
-  std::uint8_t epoch : 1 = 0;
-  bool traced : 1 = false;
+  std::atomic<int> waiting{0};  // accesses not granted yet, plus one while pushing
   Device device;
   std::uint16_t access_count = 0;
   std::uint16_t threads = 1;
