@@ -31,13 +31,14 @@ struct WaitRecord {
 };
 
 void Core::conclude(TaskNode* task) {
-  if (task->result == nullptr || passed(task->result->positions) || cpu_->waits_for_gpu())
+  const PositionSet& positions = task->extras()->result.positions;
+  if (positions.empty() || passed(positions) || cpu_->waits_for_gpu())
     return tell(task, nullptr);
-  gpu()->fence(task, task->result->positions);
+  gpu()->fence(task, positions);
 }
 
 void Core::tell(TaskNode* task, FailureRef failure) noexcept {
-  WaitRecord* record = task->told;
+  WaitRecord* record = task->extras()->told;
   if (record->take()) {
     std::exception_ptr error;
     try {
@@ -45,8 +46,8 @@ void Core::tell(TaskNode* task, FailureRef failure) noexcept {
         failure->record->reported.store(true);
         std::rethrow_exception(failure->exception);
       }
-      if (task->result != nullptr)
-        wait_positions(task->result->positions);  // passed, but for the serial policy: throws what kernels reported
+      wait_positions(
+          task->extras()->result.positions);  // passed, but for the serial policy: throws what kernels reported
       rethrow_failure_of(*task);
     } catch (...) {
       error = std::current_exception();
@@ -67,11 +68,11 @@ PendingWait::PendingWait(Access access, Completion& completion) {
   record_->completion = &completion;
   try {
     record_->node = access.var->core->make_look(access, detail::TaskKind::tell, "async_wait");
+    record_->node->need_extras().told = record_;
   } catch (...) {
     record_->drop();
     throw;
   }
-  record_->node->told = record_;
 }
 
 PendingWait::PendingWait(const PendingWait& other) noexcept : record_(other.record_) {

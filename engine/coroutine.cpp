@@ -48,8 +48,7 @@ void adopt_coroutine(Coroutine&& made) {
         task->threads,
         " thread(s): a coroutine body runs on one CPU thread");
   });
-  task->extras = true;
-  task->coroutine.store(new CoroutineControl(std::move(made), task), std::memory_order_release);
+  task->need_extras().coroutine.store(new CoroutineControl(std::move(made), task), std::memory_order_release);
 }
 
 // -- CoroutineControl --
@@ -57,8 +56,9 @@ void adopt_coroutine(Coroutine&& made) {
 CoroutineControl::CoroutineControl(Coroutine&& made, TaskNode* task) noexcept
     : task_(task), frame_(std::exchange(made.frame_, nullptr)) {
   frame_.promise().control_ = this;
-  if (task->extras && task->stop.stop_possible())
-    stop_.emplace(task->stop, Cancels{this});
+  const std::stop_token& stop = task->extras()->stop;
+  if (stop.stop_possible())
+    stop_.emplace(stop, Cancels{this});
 }
 
 CoroutineControl::~CoroutineControl() {
@@ -191,7 +191,7 @@ bool CoroutineControl::cancel() {
 // -- Core --
 
 void Core::run_coroutine(TaskNode* task) {
-  CoroutineControl& control = *task->coroutine.load(std::memory_order_acquire);
+  CoroutineControl& control = *task->coroutine();
   ThisThread& here = this_thread();
   Core* const core_before = std::exchange(here.core, this);
   TaskNode* const task_before = std::exchange(here.task, task);
@@ -210,7 +210,7 @@ void Core::run_coroutine(TaskNode* task) {
 }
 
 void Core::drop_coroutine(TaskNode* task) noexcept {
-  delete task->coroutine.exchange(nullptr, std::memory_order_relaxed);
+  delete task->extras()->coroutine.exchange(nullptr, std::memory_order_relaxed);
 }
 
 }  // namespace detail

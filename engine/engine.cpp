@@ -276,7 +276,7 @@ TaskHandle::~TaskHandle() {
 bool TaskHandle::cancel() {
   require(node_ != nullptr, [] { return std::string("cancel: an empty TaskHandle"); });
   using Node = detail::TaskNode;
-  if (detail::CoroutineControl* coroutine = node_->coroutine.load(std::memory_order_acquire))
+  if (detail::CoroutineControl* coroutine = node_->coroutine())
     return coroutine->cancel();
   std::uint32_t seen = node_->state.load(std::memory_order_acquire);
   for (;;) {

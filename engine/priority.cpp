@@ -1,6 +1,7 @@
 // Urgency is passed on: what an urgent task waits for becomes as urgent (priority inheritance: Sha, Rajkumar and
 // Lehoczky, 1990). Queued tasks ahead of it at once, some of them; the others when they are granted; a task that lies
 // ready is put into a second queue, and runs from whichever is emptied first.
+#include <functional>
 #include <mutex>
 
 #include <sluice/engine/detail/core.h>
@@ -65,7 +66,8 @@ void Core::hurry_var(AccessNode& access, Priority wanted, int& budget) {
     raise_holder(first, wanted, budget);
     raise_holder(next, wanted, budget);
   } else if (found) {
-    cpu_->visit_readers(var, wanted, [&](TaskNode* reader) { raise(reader, wanted, budget); });
+    const auto raise_reader = [&](TaskNode* reader) { raise(reader, wanted, budget); };
+    cpu_->visit_readers(var, wanted, std::cref(raise_reader));  // by reference: no call of the heap
   }
   if (!found)
     return;

@@ -1,5 +1,6 @@
 // How a task is made from what the user wrote, enters its Vars, and what the protocol (detail/var_protocol.h) tells.
 #include <algorithm>
+#include <memory>
 
 #include <sluice/engine/detail/clock.h>
 #include <sluice/engine/detail/core.h>
@@ -82,10 +83,10 @@ void check_accesses(const Task& task, const Core& core) {
 void inherit_stop(const Task& task, TaskNode& node) {
   const TaskNode* parent = this_thread().task;
   const bool own = task.stop.stop_possible();
-  if (!own && (parent == nullptr || !parent->extras || parent->core != node.core)) [[likely]]
+  const TaskExtras* const above = parent == nullptr || parent->core != node.core ? nullptr : parent->extras();
+  if (!own && (above == nullptr || !above->stop.stop_possible())) [[likely]]
     return;
-  node.stop = own ? task.stop : parent->stop;
-  node.extras = node.extras || node.stop.stop_possible();
+  node.need_extras().stop = own ? task.stop : above->stop;
 }
 
 }  // namespace
@@ -104,25 +105,31 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   TaskNode* node = TaskPool::take();
   const std::uint32_t generation = TaskNode::generation(node->state.load(std::memory_order_relaxed)) + 1;
   node->state.store((generation << TaskNode::k_generation_shift) | TaskNode::k_handle, std::memory_order_release);
+  TaskMarks marks{
+      .blocked_accesses = block != nullptr,
+      .kind = kind,
+      .on_failed_input = task.on_failed_input,
+      .stream = task.stream,
+      .legacy_stream = task.legacy_stream,
+      .capturable = task.capturable};
+  marks.line = std::min(site.line, TaskMarks::k_last_line);
+  static_cast<TaskMarks&>(*node) = marks;
   node->core = this;
   node->name = task.name.c_str();
   node->file = site.file;
-  node->line = site.line;
   node->device = task.device;
   node->threads = static_cast<std::uint16_t>(std::clamp(task.threads, 1, 0xffff));
-  node->kind = kind;
   node->era = era_;
   node->priority.store(task.priority, std::memory_order_relaxed);
-  node->on_failed_input = task.on_failed_input;
-  node->stream = task.stream;
-  node->legacy_stream = task.legacy_stream;
-  node->capturable = task.capturable;
   node->submitted.store(false, std::memory_order_relaxed);
-  node->access_room = static_cast<std::uint16_t>(block == nullptr ? 0 : count);
   if (block != nullptr)
-    node->access_block = block;
-  node->extras = task.device.is_gpu();
-  inherit_stop(task, *node);
+    node->access_block = {block, count};
+  try {
+    inherit_stop(task, *node);
+  } catch (...) {  // out of memory
+    recycle(node);
+    throw;
+  }
   node->body = std::move(body);
   AccessNode* accesses = block == nullptr ? node->accesses_in_place : block;
   for (std::size_t i = 0; i < count; ++i)
@@ -172,15 +179,16 @@ void Core::grant(AccessNode& access) {
 }
 
 void Core::recycle(TaskNode* task) noexcept {
-  if (task->extras) [[unlikely]] {
-    task->result = nullptr;
-    task->position = {};
-    task->stop = {};
-    if (task->has_coroutine())
-      drop_coroutine(task);
+  if (TaskExtras* extras = task->extras()) [[unlikely]] {
+    drop_coroutine(task);
+    extras->~TaskExtras();
+    task->has_extras.store(false, std::memory_order_relaxed);
+    give_block(extras, sizeof(TaskExtras));
   }
-  if (task->access_room > 0) [[unlikely]]
-    give_block(task->access_block, task->access_room * sizeof(AccessNode));
+  if (task->blocked_accesses) [[unlikely]] {
+    give_block(task->access_block.first, task->access_block.room * sizeof(AccessNode));
+    std::uninitialized_value_construct_n(task->accesses_in_place, TaskNode::k_inline_accesses);
+  }
   TaskPool::give(task);
 }
 

@@ -53,7 +53,7 @@ void Core::process(TaskNode* task) {
 void Core::note_and_finish(TaskNode* task) {
   PositionSet positions = needs(task);
   if (!positions.empty())
-    task->need_result().positions = std::move(positions);
+    task->need_extras().result.positions = std::move(positions);
   const VarCore& var = *task->accesses().front().var;
   claim(task);
   finish(task, task->kind != TaskKind::clear && var.poisoned() ? var.poison->failure : nullptr, false, {});
@@ -111,8 +111,8 @@ bool Core::stop_requested(const TaskNode& task) const noexcept {
 
 // For a task that is taken to run: whether its body is to be left out.
 bool Core::not_wanted(const TaskNode& task) const noexcept {
-  return (task.state.load(std::memory_order_acquire) & TaskNode::k_cancelled) != 0 ||
-         (task.extras && task.stop.stop_requested()) || cancelling_.load(std::memory_order_relaxed);
+  return (task.state.load(std::memory_order_acquire) & TaskNode::k_cancelled) != 0 || task.token_says_stop() ||
+         cancelling_.load(std::memory_order_relaxed);
 }
 
 // Why a task whose Vars are free is not begun all the same.
@@ -145,7 +145,7 @@ FailureRef Core::start(TaskNode* task) {
 }
 
 void Core::run_on_cpu(TaskNode* task, int threads) {
-  if (task->has_coroutine()) [[unlikely]]
+  if (task->coroutine() != nullptr) [[unlikely]]
     return run_coroutine(task);
   for (const AccessNode& access : task->accesses()) {  // the body may find them when it ends
     __builtin_prefetch(access.var, 1);
@@ -167,7 +167,7 @@ void Core::run_on_cpu(TaskNode* task, int threads) {
       failure = capture_failure(record_of(task));
     }
   }
-  const bool goes_on = task->has_coroutine();  // which the body has just made
+  const bool goes_on = task->coroutine() != nullptr;  // which the body has just made
   if (!goes_on) [[likely]]
     task->body.reset();
   here.core = core_before;
@@ -211,12 +211,10 @@ void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position positio
       (ran ? counts(here).failed : counts(here).skipped).add(here.owns_slot());
     if (counted && ran)
       note_failure(failure);
-    task->need_result().failure = failure;
+    task->need_extras().result.failure = failure;
   }
-  if (position) {
-    task->extras = true;
-    task->position = position;
-  }
+  if (task->device.is_gpu())
+    ::new (&task->position) Position(position);
   enter_lists(here);
   for (AccessNode& access : task->accesses()) {
     if (access.exclusive()) {

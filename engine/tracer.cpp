@@ -226,6 +226,7 @@ void Tracer::pushed(TaskNode& task) noexcept {
 }
 
 void Tracer::note(TaskNode& task, TraceBuffer& buffer) {
+  TaskExtras& extras = task.need_extras();
   TraceRecord& record = buffer.next();
   record.vars.clear();
   for (const AccessNode& access : task.accesses())
@@ -238,32 +239,31 @@ void Tracer::note(TaskNode& task, TraceBuffer& buffer) {
   record.priority = task.priority.load(std::memory_order_relaxed);
   record.pusher = buffer.row();
   record.pushed = now();
-  task.trace = &record;
+  extras.trace = &record;
   task.traced = true;
   buffer.publish();
 }
 
 void Tracer::queued(TaskNode& task) noexcept {
-  TraceRecord& record = *task.trace;
+  TraceRecord& record = *task.extras()->trace;
   record.order.store(record.tracer->order_.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
 void Tracer::ready(TaskNode& task) noexcept {
-  task.trace->ready.store(now(), std::memory_order_relaxed);
+  task.extras()->trace->ready.store(now(), std::memory_order_relaxed);
 }
 
 void Tracer::started(TaskNode& task) noexcept {
-  TraceRecord& record = *task.trace;
+  TraceRecord& record = *task.extras()->trace;
   const TraceBuffer* buffer = record.tracer->buffer_of_this_thread();
   record.worker.store(buffer == nullptr ? -1 : buffer->row(), std::memory_order_relaxed);
   record.started.store(now(), std::memory_order_release);
 }
 
 void Tracer::finished(TaskNode& task, const FailureRef& failure, bool ran) noexcept {
-  if (task.trace->started.load(std::memory_order_relaxed) < 0)
+  TraceRecord& record = *task.extras()->trace;
+  if (record.started.load(std::memory_order_relaxed) < 0)
     started(task);  // a task whose way to its body failed
-  TraceRecord& record = *task.trace;
-  task.traced = false;
   const bool cancelled = !ran && (task.state.load(std::memory_order_relaxed) & TaskNode::k_cancelled) != 0;
   record.outcome.store(
       cancelled            ? TaskOutcome::cancelled

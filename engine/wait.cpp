@@ -23,7 +23,7 @@ struct HandleGuard {
 
 void Core::enter_epoch(TaskNode* task) {
   const ThisThread& here = this_thread();
-  task->epoch = epoch_.load(std::memory_order_relaxed);
+  task->epoch = epoch_.load(std::memory_order_relaxed) & 1;
   counts(here).entered[task->epoch].add(here.owns_slot());
 }
 
@@ -241,10 +241,10 @@ void Core::wait(Access access) {
   cpu_->before_wait();
   const HandleGuard guard{look};
   block_until(look);
-  const TaskResult result = look->result == nullptr ? TaskResult{} : *look->result;
-  wait_positions(result.positions);
-  if (result.failure != nullptr)
-    rethrow(result.failure);
+  if (const TaskExtras* extras = look->extras()) {
+    wait_positions(extras->result.positions);
+    rethrow_failure_of(*look);
+  }
 }
 
 TaskNode* Core::make_look(Access access, TaskKind kind, const char* name) {
@@ -269,9 +269,11 @@ void Core::wait_task(TaskNode* task) {
   });
   cpu_->before_wait();
   block_until(task);
-  PositionSet positions;
-  positions.add(task->position);
-  wait_positions(positions);
+  if (task->device.is_gpu()) {
+    PositionSet positions;
+    positions.add(task->position);
+    wait_positions(positions);
+  }
   rethrow_failure_of(*task);
 }
 

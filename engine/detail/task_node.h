@@ -1,12 +1,14 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <new>
 #include <span>
 #include <stop_token>
 
 #include <sluice/engine/closure.h>
+#include <sluice/engine/detail/block_pool.h>
 #include <sluice/engine/detail/failure.h>
 #include <sluice/engine/detail/var_core.h>
 #include <sluice/engine/source_location.h>
@@ -29,9 +31,35 @@ struct TaskResult {
   PositionSet positions;
 };
 
-/// A pushed task from push to retirement, and as long as a handle names it. Five cache lines with up to four Vars and
-/// a body of up to 64 bytes, which holds for nearly all tasks.
-struct alignas(64) TaskNode {
+/// What few tasks have, in a recycled block of its own. The thread that has the task makes it: who pushes it, runs it,
+/// finishes it.
+struct TaskExtras {
+  TaskResult result;
+  std::stop_token stop;
+  TraceRecord* trace = nullptr;                       // where `traced`
+  WaitRecord* told = nullptr;                         // of a tell
+  std::atomic<CoroutineControl*> coroutine{nullptr};  // of a body that has made one
+};
+static_assert(sizeof(TaskExtras) <= 128);  // the smallest block
+
+/// What a task is, in one word: written whole when the task is made, and not once others know it.
+struct TaskMarks {
+  static constexpr int k_last_line = (1 << 21) - 1;
+  int line : 22 = 0;
+  bool blocked_accesses : 1 = false;  // `access_block` holds
+  TaskKind kind : 2 = TaskKind::body;
+  OnFailedInput on_failed_input : 1 = OnFailedInput::skip;
+  StreamKind stream : 2 = StreamKind::compute;
+  bool legacy_stream : 1 = false;
+  bool capturable : 1 = false;
+  bool traced : 1 = false;
+  std::uint8_t epoch : 1 = 0;
+};
+static_assert(sizeof(TaskMarks) == 4);
+
+/// A pushed task from push to retirement, and as long as a handle names it. Four cache lines with up to four Vars and
+/// a body of up to 64 bytes, which holds for nearly all tasks; the first three are enough where the body has up to 16.
+struct alignas(64) TaskNode : TaskMarks {
   static constexpr int k_inline_accesses = 4;
 
   // Bits of `state`; above them the generation, which tells the tasks that use this node one after the other apart.
@@ -44,62 +72,65 @@ struct alignas(64) TaskNode {
   static constexpr std::uint32_t k_stop = 64;    // asked to stop while it runs
   static constexpr int k_generation_shift = 8;
 
-  // The first three lines are all that a task with up to four Vars and a small body needs.
+  /// Accesses that do not fit in place.
+  struct AccessBlock {
+    AccessNode* first;
+    std::size_t room;
+  };
+
   std::atomic<std::uint32_t> state{0};
-  std::atomic<int> waiting{0};  // accesses not granted yet, plus one while pushing
-  TaskNode* next = nullptr;     // in a ready queue, a stream's list or the free list
+  TaskNode* next = nullptr;  // in a ready queue, a stream's list or the free list
   Core* core = nullptr;
   const char* name = "";
   const char* file = "";
-  int line = 0;
+  union {
+    std::uint64_t push_number;
+    Position position = {};  // of a GPU task that has finished
+  };
+  std::atomic<int> waiting{0};  // accesses not granted yet, plus one while pushing
   Device device;
   std::uint16_t access_count = 0;
-  std::uint16_t access_room = 0;  // of the block
   std::uint16_t threads = 1;
-  TaskKind kind = TaskKind::body;
   std::atomic<Priority> priority{Priority::normal};
-  OnFailedInput on_failed_input = OnFailedInput::skip;
-  StreamKind stream = StreamKind::compute;
-  bool legacy_stream : 1 = false;
-  bool capturable : 1 = false;
-  std::uint8_t epoch = 0;
-  std::atomic<bool> submitted{false};  // lies ready in a queue of the CPU policy
-  bool extras = false;                 // something below the body is in use
-  std::uint8_t era = 0;                // of the engine, which a fork moves on
-  bool traced = false;
+  std::atomic<bool> submitted{false};   // lies ready in a queue of the CPU policy
+  std::uint8_t era = 0;                 // of the engine, which a fork moves on
+  std::atomic<bool> has_extras{false};  // `extras_there` holds
 
-  alignas(64) AccessNode accesses_in_place[k_inline_accesses];
+  union {
+    AccessNode accesses_in_place[k_inline_accesses] = {};
+    AccessBlock access_block;
+  };
   Closure body;
-
-  std::uint64_t push_number = 0;
-  AccessNode* access_block = nullptr;  // used when access_room says so
-  std::unique_ptr<TaskResult> result;
-  Position position;
-  std::stop_token stop;
+  TaskExtras* extras_there = nullptr;
   TaskNode* next_boosted = nullptr;
-  TraceRecord* trace = nullptr;                       // where `traced`
-  WaitRecord* told = nullptr;                         // of a tell
-  std::atomic<CoroutineControl*> coroutine{nullptr};  // of a body that has made one
 
   std::span<AccessNode> accesses() noexcept {
-    return {access_room == 0 ? accesses_in_place : access_block, access_count};
+    return {blocked_accesses ? access_block.first : accesses_in_place, access_count};
   }
   std::span<const AccessNode> accesses() const noexcept {
-    return {access_room == 0 ? accesses_in_place : access_block, access_count};
+    return {blocked_accesses ? access_block.first : accesses_in_place, access_count};
   }
   SourceLocation site() const noexcept { return {file, line}; }
   bool finished() const noexcept { return (state.load(std::memory_order_acquire) & k_finished) != 0; }
-  bool has_coroutine() const noexcept { return extras && coroutine.load(std::memory_order_relaxed) != nullptr; }
-  FailureRef failure() const noexcept { return result == nullptr ? nullptr : result->failure; }
-  TaskResult& need_result() {
-    extras = true;
-    if (result == nullptr)
-      result = std::make_unique<TaskResult>();
-    return *result;
+  /// Null if there are none. Anybody may ask who may look at the task.
+  TaskExtras* extras() const noexcept { return has_extras.load(std::memory_order_acquire) ? extras_there : nullptr; }
+  /// Only for the thread that has the task. Throws std::bad_alloc.
+  TaskExtras& need_extras() {
+    if (!has_extras.load(std::memory_order_relaxed)) {
+      extras_there = ::new (take_block(sizeof(TaskExtras))) TaskExtras;
+      has_extras.store(true, std::memory_order_release);
+    }
+    return *extras_there;
   }
+  CoroutineControl* coroutine() const noexcept {
+    const TaskExtras* there = extras();
+    return there == nullptr ? nullptr : there->coroutine.load(std::memory_order_acquire);
+  }
+  FailureRef failure() const noexcept { return extras() == nullptr ? nullptr : extras()->result.failure; }
+  bool token_says_stop() const noexcept { return extras() != nullptr && extras()->stop.stop_requested(); }
   std::atomic<int>& submitted_fence() noexcept { return waiting; }
   static std::uint32_t generation(std::uint32_t state) noexcept { return state >> k_generation_shift; }
 };
-static_assert(sizeof(TaskNode) <= 320);
+static_assert(sizeof(TaskNode) == 256);
 
 }  // namespace sluice::detail

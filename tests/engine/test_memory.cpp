@@ -1,9 +1,12 @@
 // What the engine asks of the heap: nothing once it is warm, and no more nodes than tasks are alive.
 #include <array>
 #include <cstdlib>
+#include <stop_token>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include <sluice/engine/completion.h>
 #include <sluice/engine/detail/node_pool.h>
 #include <sluice/engine/detail/task_node.h>
 
@@ -65,13 +68,14 @@ struct Load {
 
   Engine engine;
   std::vector<Var> vars;
+  Task like{.name = "steady"};  // all that is pushed, but for its Vars
   std::atomic<std::uint64_t> runs{0};
 
   // Tasks with `accesses` Vars, every third of which is written; a body of so many bytes.
   template <std::size_t Bytes>
   void push(int accesses, int tasks) {
     for (int i = 0; i < tasks; ++i) {
-      Task task{.name = "steady"};
+      Task task = like;
       for (int k = 0; k < accesses; ++k) {
         const Var& var = vars[static_cast<std::size_t>((i + k) % (2 * k_most_accesses))];
         task.access.push_back((i + k) % 3 == 0 ? write(var) : read(var));
@@ -151,6 +155,64 @@ TEST_CASE("T44: steady pushes and waits never call the heap") {
     }
     CHECK(load.runs - runs_before == 9 * 2 * 28'000);
   }
+}
+
+TEST_CASE("T44: what few tasks have besides is recycled: stop tokens, other classes, traces") {
+  if (!k_counts_heap)
+    SLUICE_SKIP("a sanitizer has the heap");
+  constexpr int k_tasks = 28'000;
+  for (const char* policy : {"pool", "serial"}) {
+    const bool pool = std::string(policy) == "pool";
+    std::stop_source stop;
+    Load load({.workers = 2, .cpu_policy = policy});
+    load.like.stop = stop.get_token();
+    load.like.priority = Priority::high;
+    INFO(policy);
+    warm_up(load, pool);
+    const std::uint64_t before = heap_calls;
+    load.steady<8>(4, k_tasks);
+    CHECK(heap_calls - before == 0);
+    // A trace keeps what it notes, in chunks of 128.
+    load.engine.start_trace();
+    load.like = {.name = "traced"};
+    warm_up(load, pool);
+    const std::uint64_t untraced = heap_calls;
+    load.steady<8>(4, k_tasks);
+    CHECK(heap_calls - untraced <= k_tasks / 128 + 1);
+    CHECK(load.engine.stop_trace().events().size() >= k_tasks);
+  }
+}
+
+namespace {
+struct CountsEnds final : Completion {
+  std::atomic<int> ends{0};
+  void complete(std::exception_ptr error) noexcept override { ends += error == nullptr ? 1 : 0; }
+};
+}  // namespace
+
+TEST_CASE("T44: waits that occupy no thread never call the heap") {
+  if (!k_counts_heap)
+    SLUICE_SKIP("a sanitizer has the heap");
+  Load load({.workers = 2});
+  CountsEnds counts;
+  int started = 0;
+  auto wait_often = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      load.push<8>(2, 1);
+      PendingWait(read(load.vars[0]), counts).start();
+      ++started;
+      while (started - counts.ends.load() > 100)
+        std::this_thread::yield();
+    }
+    load.engine.wait_all();
+    while (counts.ends.load() < started)
+      std::this_thread::yield();
+  };
+  warm_up(load, true);
+  wait_often(20'000);
+  const std::uint64_t before = heap_calls;
+  wait_often(20'000);
+  CHECK(heap_calls - before == 0);
 }
 
 TEST_CASE("T44: the counter sees calls of the heap") {
