@@ -1,6 +1,9 @@
 #pragma once
 
 // Test cases on the simulated CUDA runtime.
+#include <mutex>
+#include <vector>
+
 #include "tests/engine/expect.h"
 #include "tests/support/cuda_sim/sim.h"
 #include "tests/support/gate.h"
@@ -49,6 +52,23 @@ struct SimEvent {
   ~SimEvent() { CHECK(cudaEventDestroy(handle) == cudaSuccess); }
   operator cudaEvent_t() const { return handle; }
   cudaEvent_t handle = nullptr;
+};
+
+/// Numbers in the order in which they came.
+class Log {
+ public:
+  void add(int number) {
+    const std::lock_guard hold(mutex_);
+    numbers_.push_back(number);
+  }
+  std::vector<int> numbers() const {
+    const std::lock_guard hold(mutex_);
+    return numbers_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<int> numbers_;
 };
 
 }  // namespace sluice::test

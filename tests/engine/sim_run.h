@@ -1,6 +1,7 @@
 #pragma once
 
 // Random graphs of tasks whose GPU half runs on the simulated CUDA runtime.
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,10 @@ namespace sluice::test {
 template <class Body>
 void sim_launch(const Queue& queue, Body body) {
   const cudaError_t status = sim::launch(static_cast<cudaStream_t>(queue.stream()), std::move(body));
-  if (status != cudaSuccess)
-    throw CudaError("a test's launch failed", static_cast<int>(status));
+  if (status == cudaSuccess)
+    return;
+  cudaGetLastError();
+  throw CudaError("a test's launch failed", static_cast<int>(status));
 }
 
 /// Which steps of a program run where.
@@ -23,7 +26,6 @@ enum class Where : std::uint8_t { gpu, two_gpus, cpu_and_gpu, everywhere };
 struct SimRun {
   Where where = Where::gpu;
   EngineOptions options = {.workers = 2};
-  bool capturable = false;
 };
 
 /// Where step `i` runs: drawn from its number, so that every run agrees.
@@ -39,7 +41,8 @@ inline Device device_of(Where where, std::size_t i) {
 
 /// Runs `program` on an engine over the simulated runtime.
 inline History run_on_sim(const Program& program, const SimRun& run) {
-  History history(program);
+  // Shared: should the engine fail to wait, kernels outlive it.
+  const auto history = std::make_shared<History>(program);
   Engine engine(run.options);
   std::vector<Var> vars(program.cells);
   for (Var& var : vars)
@@ -49,7 +52,7 @@ inline History run_on_sim(const Program& program, const SimRun& run) {
     const Device device = device_of(run.where, i);
     Task task{.name = "step", .device = device, .access = access_of(step, vars)};
     if (device.is_cpu()) {
-      engine.push(task, [&history, &step, i] { run_step(step, i, history.cells.data(), history.seen[i]); });
+      engine.push(task, [history, step, i] { run_step(step, i, history->cells.data(), history->seen[i]); });
       return;
     }
     const std::uint64_t die = mix(i) % 16;
@@ -57,12 +60,12 @@ inline History run_on_sim(const Program& program, const SimRun& run) {
                   : die == 1 ? StreamKind::copy_out
                   : die == 2 ? StreamKind::collective
                              : StreamKind::compute;
-    engine.push(task, [&history, &step, i](Queue queue) {
-      sim_launch(queue, [&history, &step, i] { run_step(step, i, history.cells.data(), history.seen[i]); });
+    engine.push(task, [history, step, i](Queue queue) {
+      sim_launch(queue, [history, step, i] { run_step(step, i, history->cells.data(), history->seen[i]); });
     });
   });
   engine.wait_all();
-  return history;
+  return *history;
 }
 
 /// "" if `history` is what the program may leave behind.

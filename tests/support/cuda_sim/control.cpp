@@ -66,6 +66,7 @@ int run_all() {
 void set_manual(bool manual) {
   ask([&](World& all, Lock&) {
     all.options.manual = manual;
+    all.start_executors();
     all.wake();
     return 0;
   });

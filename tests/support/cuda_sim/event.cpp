@@ -132,7 +132,6 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
       return cudaSuccess;
     if (!event.latest->done)
       return cudaErrorNotReady;
-    const Seen seen;
     event.latest->ended.follow();
     return cudaSuccess;
   });

@@ -36,6 +36,7 @@ struct Op {
   std::vector<std::shared_ptr<Op>> parts;  // of a launched graph
   std::size_t parts_left = 0;
   bool begun = false;
+  bool opened = false;  // of a graph: its parts may begin
   bool done = false;
   std::chrono::steady_clock::time_point ended_at{};
   Point enqueued, ended;

@@ -3,9 +3,12 @@
 // What ThreadSanitizer is to know of the simulator: nothing of its locks, only the order that CUDA promises. Without
 // this, the lock under which work is handed out would order everything, and no missing wait would show.
 #include <cstdint>
+#include <functional>
+#include <memory>
 
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
+#include <ucontext.h>
 
 extern "C" {
 void AnnotateIgnoreSyncBegin(const char* file, int line);
@@ -18,25 +21,6 @@ void AnnotateIgnoreWritesEnd(const char* file, int line);
 #endif
 
 namespace sluice::test::sim {
-
-/// A point in time that others may come after. `reached` happens before every later `follow`.
-class Point {
- public:
-#if defined(__SANITIZE_THREAD__)
-  void reached() noexcept {
-    __tsan_release(&word_);
-  }
-  void follow() noexcept {
-    __tsan_acquire(&word_);
-  }
-#else
-  void reached() noexcept {}
-  void follow() noexcept {}
-#endif
-
- private:
-  alignas(8) std::uint64_t word_ = 0;
-};
 
 inline void look_away() noexcept {
 #if defined(__SANITIZE_THREAD__)
@@ -72,34 +56,52 @@ class Seen {
   ~Seen() { look_away(); }
 };
 
-/// A line of execution of its own: bodies run on few threads, but two of different streams are in no order for it.
+/// A point in time that others may come after: `reached` happens before every later `follow`. Both within Unseen.
+class Point {
+ public:
+#if defined(__SANITIZE_THREAD__)
+  void reached() noexcept {
+    const Seen seen;
+    __tsan_release(&word_);
+  }
+  void follow() noexcept {
+    const Seen seen;
+    __tsan_acquire(&word_);
+  }
+#else
+  void reached() noexcept {}
+  void follow() noexcept {}
+#endif
+
+ private:
+  alignas(8) std::uint64_t word_ = 0;
+};
+
+/// A line of execution of its own: bodies run on few threads, but two of different streams are in no order for
+/// ThreadSanitizer. There each has a stack of its own too, or what two of them left on one stack would seem to race.
 class Strand {
  public:
 #if defined(__SANITIZE_THREAD__)
-  Strand() : fiber_(__tsan_create_fiber(0)) {}
-  ~Strand() {
-    __tsan_destroy_fiber(fiber_);
-  }
-  template <class Act>
-  void run(Act&& act) {
-    void* const before = __tsan_get_current_fiber();
-    __tsan_switch_to_fiber(fiber_, __tsan_switch_to_fiber_no_sync);
-    act();
-    __tsan_switch_to_fiber(before, __tsan_switch_to_fiber_no_sync);
-  }
+  Strand();
+  ~Strand();
 #else
   Strand() = default;
-  template <class Act>
-  void run(Act&& act) {
-    act();
-  }
 #endif
   Strand(const Strand&) = delete;
   Strand& operator=(const Strand&) = delete;
 
- private:
+  /// Runs `act` on this thread. It must not refer to anything on the caller's stack.
+  void run(std::function<void()> act);
+
 #if defined(__SANITIZE_THREAD__)
+ private:
+  static void loop(unsigned high, unsigned low);
+
   void* fiber_;
+  void* caller_ = nullptr;
+  std::unique_ptr<char[]> stack_;
+  ucontext_t own_{}, back_{};
+  std::function<void()> act_;
 #endif
 };
 

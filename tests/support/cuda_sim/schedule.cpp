@@ -11,6 +11,21 @@ constexpr std::chrono::microseconds k_nap{20};
 constexpr std::size_t k_free_strands = 32;
 
 thread_local bool body_is_illegal = false;
+thread_local bool body_is_running = false;
+
+// The closure and what ends with it, for all to see; if its device is lost, its end alone. False if it threw.
+bool run_seen(Work& work, bool lost) {
+  const Seen seen;
+  bool returned = true;
+  try {
+    if (!lost)
+      (*work)();
+  } catch (...) {
+    returned = false;
+  }
+  work.reset();
+  return returned;
+}
 
 bool may_begin(const Op& op) {
   return !op.begun && std::all_of(op.needs.begin(), op.needs.end(), [](const OpRef& need) { return need->done; });
@@ -18,31 +33,30 @@ bool may_begin(const Op& op) {
 
 }  // namespace
 
-bool& inside_body() noexcept {
-  static thread_local bool inside = false;
-  return inside;
+bool inside_body() noexcept {
+  return body_is_running;
 }
 
 void illegal_address() noexcept {
+  const Unseen unseen;
   body_is_illegal = true;
 }
 
 void World::enqueue(CUstream_st& stream, OpRef op) {
-  {
-    const Seen seen;
-    op->enqueued.reached();
-  }
+  op->enqueued.reached();
   if (stream.queue.empty()) {
     busy_.push_back(&stream);
     maybe_drowse(stream, 4);
   }
   stream.last = op;
   stream.queue.push_back(std::move(op));
-  if (options.manual)
-    return;
-  while (executors_.size() < static_cast<std::size_t>(options.executors))
-    executors_.emplace_back([this] { execute(); });
+  start_executors();
   work_.notify_one();
+}
+
+void World::start_executors() {
+  while (!options.manual && executors_.size() < static_cast<std::size_t>(options.executors))
+    executors_.emplace_back([this] { execute(); });
 }
 
 // A stream that is passed over for a while, as if its work took long or its launches travelled slowly.
@@ -63,7 +77,7 @@ void World::collect() {
       continue;
     }
     for (const OpRef& part : head.parts) {
-      if (may_begin(*part))
+      if (head.opened && may_begin(*part))
         ready_.push_back({stream, part.get()});
     }
   }
@@ -94,28 +108,28 @@ std::unique_ptr<Strand> World::take_strand() {
   return strand;
 }
 
-void World::run_body(const Pick& pick, Op& op, const Work& work, const OpRef& previous, bool lost) {
+// On a strand, without the lock.
+void World::run_body(Op& op, Op* whole, Work work, const OpRef& previous, bool lost) {
+  const Unseen unseen;
   for (const OpRef& need : op.needs)
     need->ended.follow();
   if (previous != nullptr)
     previous->ended.follow();
   op.enqueued.follow();
-  if (work != nullptr && !lost) {
-    inside_body() = true;
-    try {
-      (*work)();
-    } catch (...) {
-      const Unseen unseen;
+  if (work != nullptr) {
+    body_is_running = true;
+    const bool threw = !run_seen(work, lost);
+    body_is_running = false;
+    if (threw) {
       const Lock hold(mutex);
       violation("a kernel threw an exception");
     }
-    inside_body() = false;
   }
   for (const OpRef& part : op.parts)
     part->enqueued.reached();
   op.ended.reached();
-  if (&op != pick.op)
-    pick.op->ended.reached();
+  if (whole != nullptr)
+    whole->ended.reached();
 }
 
 void World::run(Pick pick, Lock& hold) {
@@ -137,13 +151,13 @@ void World::run(Pick pick, Lock& hold) {
   Strand& strand = is_part ? *own : pick.stream->strand;
   Work work = std::move(op->work);
   const OpRef previous = is_part ? nullptr : pick.stream->previous;
+  std::function<void()> act = [this, op, head, is_part, work = std::move(work), previous, lost]() mutable {
+    run_body(*op, is_part ? head.get() : nullptr, std::move(work), previous, lost);
+  };
   hold.unlock();
   {
     const Seen seen;
-    strand.run([&] {
-      run_body(Pick{pick.stream, head.get()}, *op, work, previous, lost);
-      work.reset();  // what the closure held may call back
-    });
+    strand.run(std::move(act));
   }
   hold.lock();
   if (body_is_illegal) {
@@ -159,8 +173,10 @@ void World::run(Pick pick, Lock& hold) {
 
 void World::finish(CUstream_st& stream, const OpRef& op, bool part) {
   op->needs.clear();
-  if (!part && !op->parts.empty())
-    return;  // a graph has begun; it ends with its last part
+  if (!part && !op->parts.empty()) {  // a graph has begun; it ends with its last part
+    op->opened = true;
+    return;
+  }
   op->done = true;
   op->ended_at = std::chrono::steady_clock::now();
   const OpRef head = stream.queue.front();
@@ -202,7 +218,9 @@ bool World::drain_one(Lock& hold) {
       return false;
     if (choice == Choice::asleep)
       continue;
+    const OpRef head = pick.stream->queue.front();
     run(pick, hold);
+    head->ended.follow();  // the test may look at once
     return true;
   }
 }
@@ -222,7 +240,6 @@ void World::wait(Lock& hold, const OpRef& op) {
   --hosts_waiting_;
   if (const cudaError_t lost = devices[static_cast<std::size_t>(op->device)].lost; lost != cudaSuccess)
     throw Refusal{lost};
-  const Seen seen;
   op->ended.follow();
 }
 

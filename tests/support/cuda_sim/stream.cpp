@@ -119,7 +119,6 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
       return cudaSuccess;
     if (!stream.last->done)
       return cudaErrorNotReady;
-    const Seen seen;
     stream.last->ended.follow();
     return cudaSuccess;
   });

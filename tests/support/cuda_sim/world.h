@@ -115,6 +115,7 @@ class World {
   bool drain_one(Lock& hold);
   bool quiet() const { return busy_.empty() && running_ == 0; }
   void wake();
+  void start_executors();
 
   // -- Captures -------------------------------------------------------------------------------------------------------
   /// Throws Refusal if `stream` captures: what the call asks of it cannot be captured.
@@ -175,7 +176,7 @@ class World {
   void collect();
   Choice choose(Pick& pick);
   void run(Pick pick, Lock& hold);
-  void run_body(const Pick& pick, Op& op, const Work& work, const OpRef& previous, bool lost);
+  void run_body(Op& op, Op* whole, Work work, const OpRef& previous, bool lost);
   void finish(CUstream_st& stream, const OpRef& op, bool part);
   void execute();
   void maybe_drowse(CUstream_st& stream, int one_in);
@@ -198,7 +199,7 @@ class World {
 World& world();
 
 /// True while this thread runs a kernel's body or a host function.
-bool& inside_body() noexcept;
+bool inside_body() noexcept;
 
 /// A call of the runtime: `act(world, lock)` returns its status or throws Refusal.
 template <class Act>
