@@ -1,0 +1,190 @@
+// Graphs, made by capture alone.
+#include <algorithm>
+
+#include "tests/support/cuda_sim/world.h"
+
+using namespace sluice::test::sim;
+
+namespace {
+
+std::vector<Node> copy_nodes(const CUgraph_st& graph) {
+  std::vector<Node> nodes;
+  nodes.reserve(graph.nodes.size());
+  for (const auto& node : graph.nodes)
+    nodes.push_back(node->node);
+  return nodes;
+}
+
+cudaError_t instantiate(World& all, cudaGraphExec_t* made, cudaGraph_t handle) {
+  const CUgraph_st& graph = all.graph(handle);
+  const int device = all.current_device();
+  if (made == nullptr)
+    return cudaErrorInvalidValue;
+  for (const CaptureRef& capture : all.captures) {
+    if (capture->graph == handle)
+      return cudaErrorInvalidValue;  // still under capture
+  }
+  CUgraphExec_st* const exec = all.execs.make();
+  exec->device = device;
+  exec->nodes = copy_nodes(graph);
+  *made = exec;
+  return cudaSuccess;
+}
+
+OpRef make_launch(World& all, const CUgraphExec_st& exec, int device) {
+  auto whole = std::make_shared<Op>();
+  whole->kind = Kind::graph;
+  whole->device = device;
+  whole->parts_left = exec.nodes.size();
+  for (const Node& node : exec.nodes) {
+    auto part = std::make_shared<Op>();
+    part->kind = node.kind;
+    part->device = node.device;
+    part->work = node.work;
+    part->touches = node.touches;
+    for (std::size_t before : node.before)
+      part->needs.push_back(whole->parts[before]);
+    if (node.event != nullptr) {
+      CUevent_st& event = all.event(node.event);
+      if (node.kind == Kind::record) {
+        event.latest = part;
+        event.capture.reset();
+      } else if (event.latest != nullptr) {
+        part->needs.push_back(event.latest);
+      }
+    }
+    whole->parts.push_back(std::move(part));
+  }
+  if (exec.last != nullptr)
+    whole->needs.push_back(exec.last);
+  return whole;
+}
+
+cudaGraphExecUpdateResult compare(const std::vector<Node>& have, const std::vector<Node>& want) {
+  if (have.size() != want.size())
+    return cudaGraphExecUpdateErrorTopologyChanged;
+  for (std::size_t i = 0; i < have.size(); ++i) {
+    if (have[i].kind != want[i].kind)
+      return cudaGraphExecUpdateErrorNodeTypeChanged;
+    if (have[i].before != want[i].before || have[i].device != want[i].device)
+      return cudaGraphExecUpdateErrorTopologyChanged;
+  }
+  return cudaGraphExecUpdateSuccess;
+}
+
+}  // namespace
+
+cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, size_t* count) {
+  return call("cudaGraphGetNodes", [&](World& all, Lock&) {
+    const CUgraph_st& graph = all.graph(handle);
+    if (count == nullptr)
+      return cudaErrorInvalidValue;
+    for (size_t i = 0; nodes != nullptr && i < *count; ++i)
+      nodes[i] = i < graph.nodes.size() ? graph.nodes[i].get() : nullptr;
+    *count = nodes == nullptr ? graph.nodes.size() : std::min(*count, graph.nodes.size());
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphGetEdges(
+    cudaGraph_t handle, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* data, size_t* count) {
+  return call("cudaGraphGetEdges", [&](World& all, Lock&) {
+    const CUgraph_st& graph = all.graph(handle);
+    if (count == nullptr || (from == nullptr) != (to == nullptr))
+      return cudaErrorInvalidValue;
+    size_t total = 0;
+    for (const auto& node : graph.nodes) {
+      for (std::size_t before : node->node.before) {
+        if (from != nullptr && total < *count) {
+          from[total] = graph.nodes[before].get();
+          to[total] = node.get();
+          if (data != nullptr)
+            data[total] = cudaGraphEdgeData{};
+        }
+        ++total;
+      }
+    }
+    *count = from == nullptr ? total : std::min(*count, total);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
+  return call("cudaGraphInstantiate", [&](World& all, Lock&) { return instantiate(all, made, graph); });
+}
+
+cudaError_t cudaGraphInstantiateWithParams(
+    cudaGraphExec_t* made, cudaGraph_t graph, cudaGraphInstantiateParams* parameters) {
+  return call("cudaGraphInstantiateWithParams", [&](World& all, Lock&) {
+    parameters->result_out = cudaGraphInstantiateError;
+    parameters->errNode_out = nullptr;
+    const cudaError_t status = instantiate(all, made, graph);
+    if (status == cudaSuccess)
+      parameters->result_out = cudaGraphInstantiateSuccess;
+    return status;
+  });
+}
+
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t handle, cudaGraph_t source, cudaGraphExecUpdateResultInfo* info) {
+  return call("cudaGraphExecUpdate", [&](World& all, Lock&) {
+    CUgraphExec_st& exec = all.exec(handle);
+    std::vector<Node> wanted = copy_nodes(all.graph(source));
+    const cudaGraphExecUpdateResult result = compare(exec.nodes, wanted);
+    if (info != nullptr)
+      *info = {.result = result, .errorNode = nullptr, .errorFromNode = nullptr};
+    if (result != cudaGraphExecUpdateSuccess)
+      return cudaErrorGraphExecUpdateFailure;
+    std::swap(exec.nodes, wanted);  // launches under way keep what they were launched with
+    all.dropped.push_back(std::move(wanted));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t where) {
+  return call("cudaGraphLaunch", [&](World& all, Lock&) {
+    CUgraphExec_st& exec = all.exec(handle);
+    CUstream_st& stream = all.stream(where);
+    all.refuse_capture(stream);
+    OpRef launched = make_launch(all, exec, stream.device);
+    exec.last = launched;
+    all.enqueue(stream, std::move(launched));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphUpload(cudaGraphExec_t handle, cudaStream_t where) {
+  return call("cudaGraphUpload", [&](World& all, Lock&) {
+    all.exec(handle);
+    CUstream_st& stream = all.stream(where);
+    all.refuse_capture(stream);
+    all.add(stream, {.kind = Kind::empty});
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t handle) {
+  return call("cudaGraphExecDestroy", [&](World& all, Lock&) {
+    CUgraphExec_st& exec = all.alive(all.execs, handle, "an executable graph");
+    exec.alive = false;
+    exec.last.reset();
+    all.dropped.push_back(std::move(exec.nodes));
+    all.check_device(exec.device);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t handle) {
+  return call("cudaGraphDestroy", [&](World& all, Lock&) {
+    CUgraph_st& graph = all.alive(all.graphs, handle, "a graph");
+    for (const CaptureRef& capture : all.captures) {
+      if (capture->graph == handle) {
+        all.violation("a graph was destroyed while its capture was under way");
+        return cudaErrorInvalidValue;
+      }
+    }
+    graph.alive = false;
+    all.dropped.push_back(copy_nodes(graph));
+    graph.nodes.clear();
+    return cudaSuccess;
+  });
+}
