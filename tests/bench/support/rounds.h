@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,8 @@ inline std::vector<Rounds> take_turns(const Report& report, const std::vector<Co
 }
 
 /// Takes turns, and reports for each contender the host's time and the whole time of one of `count` items, in us.
-inline void compare(
+/// Returns the whole times, by variant; those that --filter leaves out are not there.
+inline std::map<std::string, double> compare(
     Report& report,
     const std::string& workload,
     double count,
@@ -64,15 +66,17 @@ inline void compare(
     std::vector<Contender> contenders) {
   std::erase_if(contenders, [&](const Contender& one) { return !report.wants(workload, one.variant); });
   const std::vector<Rounds> readings = take_turns(report, contenders);
+  std::map<std::string, double> walls;
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     const auto add = [&](const std::string& what, const std::vector<double>& seconds) {
-      const double scale = 1e6 / count;
-      report.add(
-          workload, contenders[i].variant, what + item, Rounds::median(seconds) * scale, "us", seconds[0] * scale);
+      const double scale = 1e6 / count, median = Rounds::median(seconds) * scale;
+      report.add(workload, contenders[i].variant, what + item, median, "us", seconds[0] * scale);
+      return median;
     };
     add("host-per-", readings[i].host);
-    add("wall-per-", readings[i].wall);
+    walls[contenders[i].variant] = add("wall-per-", readings[i].wall);
   }
+  return walls;
 }
 
 }  // namespace sluice::bench
