@@ -94,6 +94,13 @@ struct Shift {
   __device__ float operator()(float x) const { return x + summand; }
 };
 
+__global__ void fill_symmetric_kernel(double* matrix, int n) {
+  const int row = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  const int column = static_cast<int>(blockIdx.y);
+  if (row < n)
+    matrix[static_cast<std::int64_t>(column) * n + row] = 1.0 / (1.0 + abs(row - column)) + (row == column ? 1.0 : 0.0);
+}
+
 cudaStream_t native(void* stream) {
   return static_cast<cudaStream_t>(stream);
 }
@@ -147,6 +154,11 @@ void launch_scale(void* stream, float* y, const float* x, float factor, std::int
 
 void launch_shift(void* stream, float* y, const float* x, float summand, std::int64_t n) {
   launch_map(stream, y, x, n, Shift{summand});
+}
+
+void launch_fill_symmetric(void* stream, double* matrix, int n) {
+  const dim3 blocks(static_cast<unsigned>((n + 255) / 256), static_cast<unsigned>(n));
+  fill_symmetric_kernel<<<blocks, 256, 0, native(stream)>>>(matrix, n);
 }
 
 }  // namespace sluice::bench

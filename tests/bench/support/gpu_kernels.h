@@ -34,4 +34,7 @@ void launch_relu(void* stream, float* x, int n);
 void launch_scale(void* stream, float* y, const float* x, float factor, std::int64_t n);
 void launch_shift(void* stream, float* y, const float* x, float summand, std::int64_t n);
 
+/// A symmetric, positive definite matrix of n rows, well conditioned: 1 / (1 + |row - column|), and 1 on the diagonal.
+void launch_fill_symmetric(void* stream, double* matrix, int n);
+
 }  // namespace sluice::bench

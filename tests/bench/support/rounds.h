@@ -14,8 +14,9 @@ namespace sluice::bench {
 /// One way to do the work that several ways are compared on.
 struct Contender {
   std::string variant;
-  std::function<void()> push;    // the host's part
-  std::function<void()> finish;  // returns when the work is done
+  std::function<void()> push;             // the host's part
+  std::function<void()> finish;           // returns when the work is done
+  std::function<void()> prepare = [] {};  // before each round, not timed
 };
 
 /// Readings of one contender, in seconds, sorted.
@@ -38,6 +39,7 @@ inline std::vector<Rounds> take_turns(const Report& report, const std::vector<Co
   for (int round = -k_warmup; round < rounds; ++round) {
     for (std::size_t k = 0; k < contenders.size(); ++k) {
       const std::size_t who = (k + static_cast<std::size_t>(round + k_warmup)) % contenders.size();
+      contenders[who].prepare();
       const Clock::time_point start = Clock::now();
       contenders[who].push();
       const double host = since(start);
