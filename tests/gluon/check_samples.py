@@ -141,6 +141,21 @@ def check_cholesky(_):
            "a matrix without a factor", result)
 
 
+def check_streams(folder):
+    if "streams" not in PROGRAMS:
+        raise Skipped("streams was left out of this build: no CUDA")
+    expect(run("streams", "--repeats", 0).returncode == 2, "streams without a run")
+    small = ["--repeats", 2, "--turns", 200, "--rounds", 3, "--batches", 7, "--batch", 10000]
+    result = run("streams", *small, "--trace", folder / "trace.svg")
+    if result.returncode == 77 and "skipped" in result.stdout:
+        raise Skipped("streams needs a GPU")
+    expect(result.returncode == 0 and result.stdout.count("times as fast") == 3, "streams", result)
+    drawn = xml.etree.ElementTree.parse(folder / "trace.svg").getroot()
+    expect(drawn.tag.endswith("svg") and len(drawn) > 0, "the picture of the trace")
+    result = run("streams", *small, "--device", "cpu")
+    expect(result.returncode == 1 and "GPU" in result.stderr, "streams on a CPU", result)
+
+
 def check_stress(_):
     small = ["--steps", 40, "--seed", 1, "--threads", 3, "--workers", 2]
     for policy in ("pool", "serial", "chaos", "chaos-pool"):
@@ -286,8 +301,8 @@ def check_bad_input(folder):
     expect(result.returncode == 1, "parameters that are not there", result)
 
 
-CHECKS = (check_engine_only, check_trace, check_async_server, check_cholesky, check_stress, check_sharpen, check_bad_input,
-          check_training, check_save_and_load, check_interrupt, check_terminal)
+CHECKS = (check_engine_only, check_trace, check_async_server, check_cholesky, check_streams, check_stress, check_sharpen,
+          check_bad_input, check_training, check_save_and_load, check_interrupt, check_terminal)
 
 
 def main():
