@@ -9,7 +9,7 @@
 
 #include <sluice/operator/api.h>
 
-#include "tests/bench/support/gpu.h"
+#include "tests/bench/support/gpu_cuda.h"
 #include "tests/bench/support/gpu_kernels.h"
 #include "tests/bench/support/rounds.h"
 
@@ -118,8 +118,11 @@ class ByHand final : public Way {
       streams_.push_back(bench::new_stream());
       events_.push_back(bench::new_event());
     }
-    if (graph)
-      exec_ = bench::captured(main(), [this] { launch(); });
+    if (!graph)
+      return;
+    launch();  // loads the kernels, which a capture might not
+    finish();
+    exec_ = bench::captured(main(), [this] { launch(); });
   }
   std::string name() const override {
     const char* plural = streams_.size() == 1 ? "-stream" : "-streams";

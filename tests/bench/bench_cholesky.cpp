@@ -8,7 +8,7 @@
 
 #include "samples/cholesky/factor_cuda.h"
 #include "samples/cholesky/library_cuda.h"
-#include "tests/bench/support/gpu.h"
+#include "tests/bench/support/gpu_cuda.h"
 #include "tests/bench/support/gpu_kernels.h"
 #include "tests/bench/support/rounds.h"
 
@@ -75,15 +75,17 @@ class Residual {
 
 /// One way of tiling on an engine of its own.
 struct Tiled {
+  static std::string name(const samples::Tiling& tiling) {
+    return message("engine-tile-", tiling.tile, "-rows-", tiling.rows, tiling.priority ? "" : "-no-priority");
+  }
+
   std::string variant;
   Engine engine;
   samples::GpuCholesky factor;
   int tasks = 0;
 
   Tiled(const std::string& launch, Device device, int n, const samples::Tiling& tiling)
-      : variant(message("engine-tile-", tiling.tile, "-rows-", tiling.rows, tiling.priority ? "" : "-no-priority")),
-        engine(bench::launched(launch)),
-        factor(engine, device, n, tiling) {}
+      : variant(name(tiling)), engine(bench::launched(launch)), factor(engine, device, n, tiling) {}
 };
 
 /// Sizes of which all fits: three matrices and some scratch memory.
@@ -99,7 +101,13 @@ bool fits(bench::Report& report, int n) {
 
 void factor(bench::Report& report, const bench::GpuBench& bench, const Settings& settings, int n) {
   const std::string workload = message("cholesky-", n);
-  if (!report.wants(workload, "engine cusolver") || !fits(report, n))
+  std::vector<samples::Tiling> tilings;
+  for (int tile : settings.tiles) {
+    for (int rows : settings.rows)
+      tilings.push_back({tile, rows, !settings.no_priority});
+  }
+  std::erase_if(tilings, [&](const samples::Tiling& one) { return !report.wants(workload, Tiled::name(one)); });
+  if ((tilings.empty() && !report.wants(workload, "cusolver-whole")) || !fits(report, n))
     return;
   const samples::GpuMatrix original(bench.device(), n), work(bench.device(), n);
   const auto refill = [&](const samples::GpuMatrix& matrix) {
@@ -112,17 +120,14 @@ void factor(bench::Report& report, const bench::GpuBench& bench, const Settings&
   std::deque<Tiled> ways;
   std::vector<Contender> contenders{
       {"cusolver-whole", [&] { whole.start(work.data()); }, [&] { whole.wait(); }, [&] { refill(work); }}};
-  for (int tile : settings.tiles) {
-    for (int rows : settings.rows) {
-      // Its tasks are not capturable, so that the way of launching hardly matters.
-      Tiled& way = ways.emplace_back(
-          bench.launches().back(), bench.device(), n, samples::Tiling{tile, rows, !settings.no_priority});
-      contenders.push_back(
-          {way.variant,
-           [&] { way.tasks = way.factor.push(work.data()); },
-           [&] { way.engine.wait_all(); },
-           [&] { refill(work); }});
-    }
+  for (const samples::Tiling& tiling : tilings) {
+    // Its tasks are not capturable, so that the way of launching hardly matters.
+    Tiled& way = ways.emplace_back(bench.launches().back(), bench.device(), n, tiling);
+    contenders.push_back(
+        {way.variant,
+         [&] { way.tasks = way.factor.push(work.data()); },
+         [&] { way.engine.wait_all(); },
+         [&] { refill(work); }});
   }
   std::erase_if(contenders, [&](const Contender& one) { return !report.wants(workload, one.variant); });
   const auto walls = bench::compare(report, workload, 1, "factor", contenders);

@@ -9,7 +9,7 @@
 
 #include <sluice/operator/api.h>
 
-#include "tests/bench/support/gpu.h"
+#include "tests/bench/support/gpu_cuda.h"
 #include "tests/bench/support/gpu_kernels.h"
 #include "tests/bench/support/rounds.h"
 

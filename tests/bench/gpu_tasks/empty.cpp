@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/bench/gpu_tasks/gpu_tasks.h"
+#include "tests/bench/gpu_tasks/gpu_tasks_cuda.h"
 #include "tests/bench/support/gpu_kernels.h"
 #include "tests/bench/support/rounds.h"
 #include "tests/bench/support/stf_patterns.h"
@@ -54,8 +54,6 @@ void check_versions(bench::Report& report, const Board& board, const stf_pattern
 void empty_tasks(bench::Report& report, const bench::GpuBench& bench, const Settings& settings) {
   for (const char* name : stf_patterns::k_names) {
     const std::string workload = std::string("empty-") + name;
-    if (!report.wants(workload, "engine"))
-      continue;
     const stf_patterns::Graph graph = stf_patterns::make_graph(name, settings.width, settings.steps);
     std::deque<Board> boards;
     std::vector<Contender> contenders;
@@ -100,8 +98,6 @@ void push_exchange(Board& board, const Pair& pair, Device device) {
 }  // namespace
 
 void kernel_chain(bench::Report& report, const bench::GpuBench& bench, const Settings& settings) {
-  if (!report.wants("stf-kernel-chain", "raw engine"))
-    return;
   const int kernels = 2 * settings.tasks;
   const bench::StreamOwner stream = bench::new_stream();
   const Pair by_hand;

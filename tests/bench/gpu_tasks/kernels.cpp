@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/bench/gpu_tasks/gpu_tasks.h"
+#include "tests/bench/gpu_tasks/gpu_tasks_cuda.h"
 #include "tests/bench/support/gpu_kernels.h"
 #include "tests/bench/support/patterns.h"
 #include "tests/bench/support/rounds.h"
@@ -181,8 +181,6 @@ void kernels(bench::Report& report, const bench::GpuBench& bench, const Settings
            bench::fan_out(n / 9, 8),
            bench::random_graph(n)}) {
     const std::string workload = "kernels-" + pattern.name;
-    if (!report.wants(workload, "raw engine"))
-      continue;
     const Graph graph(std::move(pattern));
     std::vector<std::unique_ptr<Way>> ways;
     ways.push_back(std::make_unique<OneStream>(graph));

@@ -7,7 +7,7 @@
 
 #include <sluice/operator/api.h>
 
-#include "tests/bench/gpu_tasks/gpu_tasks.h"
+#include "tests/bench/gpu_tasks/gpu_tasks_cuda.h"
 #include "tests/bench/support/gpu_kernels.h"
 
 namespace gpu_tasks {
@@ -156,8 +156,6 @@ class ByEngine {
 }  // namespace
 
 void scalar_read(bench::Report& report, const bench::GpuBench& bench, const Settings& settings) {
-  if (!report.wants("scalar-read", "raw engine"))
-    return;
   ByHand by_hand(report);
   std::vector<Probe> probes{
       {"raw-kernel-wait-only", [&] { return by_hand.only_wait(); }},
@@ -257,8 +255,6 @@ class UrgentTasks {
 }  // namespace
 
 void urgent(bench::Report& report, const bench::GpuBench& bench, const Settings& settings) {
-  if (!report.wants("urgent-under-load", "raw engine"))
-    return;
   UrgentByHand by_hand(bench.device());
   std::vector<Probe> probes{{"raw-stream-priorities", [&] { return by_hand.read(); }}};
   std::deque<UrgentTasks> engines;

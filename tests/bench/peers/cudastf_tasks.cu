@@ -130,7 +130,8 @@ Settings parse(int argc, char** argv) {
       value = std::atoi(argv[++i]);
       return true;
     };
-    int tasks = 0, samples = 0;  // of latencies, which are not measured here
+    int tasks = 0;
+    [[maybe_unused]] int samples = 0;  // of latencies, which are not measured here
     if (flag == "--filter" && i + 1 < argc) {
       settings.filter = argv[++i];
     } else if (flag == "--smoke") {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "tests/bench/support/bench.h"
-#include "tests/bench/support/gpu.h"
+#include "tests/bench/support/gpu_cuda.h"
 
 // The parts of bench_gpu_tasks.
 namespace gpu_tasks {
