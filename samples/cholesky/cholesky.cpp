@@ -1,11 +1,11 @@
 // Tiled Cholesky factorisation: some thousand tasks, each one BLAS or LAPACK call on tiles, ordered by the tiles that
-// they name. LAPACK's factorisation of the whole matrix, with as many threads, is the measure of result and time.
+// they name. The library's factorisation of the whole matrix, with as many threads, is the measure of result and time.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -13,19 +13,30 @@
 
 #include <sluice/engine/api.h>
 
-#include "samples/cholesky/factor.h"
+#include "samples/cholesky/place.h"
+#include "samples/support/options.h"
 #include "samples/support/run_main.h"
 
 namespace {
 
 using namespace sluice;
-using samples::Matrix;
+using samples::Place;
+using Settings = samples::CholeskySettings;
 
-struct Settings {
-  int size = 4000, tile = 256, workers = 0, repeats = 3;
-  bool priority = false, indefinite = false;
-  unsigned seed = 1;
-};
+#ifdef SLUICE_GPU_LAPACK
+constexpr bool k_with_gpu = true;
+#else
+constexpr bool k_with_gpu = false;
+#endif
+
+std::unique_ptr<Place> make_place(Engine& engine, const Settings& settings) {
+#ifdef SLUICE_GPU_LAPACK
+  if (settings.device.is_gpu())
+    return samples::make_gpu_place(engine, settings);
+#endif
+  require<DeviceError>(settings.device.is_cpu(), [] { return "this build has no CUDA, cuBLAS or cuSOLVER"; });
+  return samples::make_cpu_place(engine, settings);
+}
 
 // Random and symmetric, with a heavy diagonal; only the lower triangle is filled.
 std::vector<double> random_matrix(const Settings& settings) {
@@ -65,52 +76,56 @@ double difference(const std::vector<double>& a, const std::vector<double>& b, st
   return most / scale;
 }
 
-int run(const Settings& settings) {
+int run(Settings settings) {
+  if (settings.size == 0)
+    settings.size = settings.device.is_gpu() ? 8192 : 4000;
+  if (settings.tile == 0)
+    settings.tile = settings.device.is_gpu() ? 1024 : 256;
   Engine engine({.workers = settings.workers});
+  const std::unique_ptr<Place> place = make_place(engine, settings);
   const std::vector<double> original = random_matrix(settings);
   std::vector<double> tiled, whole;
   std::vector<double> tiled_seconds, whole_seconds;
   for (int i = 0; i < settings.repeats; ++i) {
-    tiled = original;
-    // OpenBLAS's own threads spin for a while after a call; then they would compete with the tasks.
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    samples::set_blas_threads(1);
-    tiled_seconds.push_back(seconds_of([&] {
-      samples::push_cholesky(engine, {tiled.data(), settings.size}, settings.tile, settings.priority);
-      engine.wait_all();
-    }));
-    whole = original;
-    samples::set_blas_threads(engine.workers());
-    whole_seconds.push_back(seconds_of([&] { samples::whole_cholesky({whole.data(), settings.size}); }));
+    place->load(original);
+    tiled_seconds.push_back(seconds_of([&] { place->factor_tiled(); }));
+    tiled = place->result();
+    place->load(original);
+    whole_seconds.push_back(seconds_of([&] { place->factor_whole(); }));
+    whole = place->result();
   }
   const auto n = static_cast<double>(settings.size);
   const double operations = n * n * n / 3;
   const double ours = median(tiled_seconds), theirs = median(whole_seconds);
   fmt::print(
-      "matrix {0} x {0}, tiles {1} x {1}, {2} tasks, {3} worker(s){4}\n",
+      "matrix {0} x {0} on {5}, tiles {1} x {1}, {2} tasks, {3} worker(s){4}\n",
       settings.size,
       settings.tile,
       engine.counters().pushed / static_cast<unsigned>(settings.repeats),
       engine.workers(),
-      settings.priority ? ", critical path first" : "");
+      settings.priority ? ", critical path first" : "",
+      to_string(settings.device));
   fmt::print("tiled  {:.4f} s, {:.1f} GFlop/s\n", ours, operations / ours * 1e-9);
-  fmt::print("whole  {:.4f} s, {:.1f} GFlop/s (OpenBLAS dpotrf)\n", theirs, operations / theirs * 1e-9);
+  fmt::print("whole  {:.4f} s, {:.1f} GFlop/s ({})\n", theirs, operations / theirs * 1e-9, place->library());
   fmt::print("speed-up over the whole matrix: {:.2f}\n", theirs / ours);
   const double apart = difference(tiled, whole, static_cast<std::size_t>(settings.size));
   fmt::print("largest difference: {:.2e} of the largest value\n", apart);
-  require<Error>(apart < 1e-15 * n + 1e-13, [] { return "the tiled factor is not LAPACK's"; });
+  require<Error>(apart < 1e-15 * n + 1e-13, [] { return "the tiled factor is not the library's"; });
   return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  Settings settings;
-  CLI::App app("Cholesky factorisation in tiles (float64), beside LAPACK's of the whole matrix with as many threads.");
-  app.add_option("--size", settings.size, "Rows and columns")->check(CLI::Range(1, 40000))->capture_default_str();
-  app.add_option("--tile", settings.tile, "Rows and columns of a tile")
-      ->check(CLI::Range(1, 40000))
-      ->capture_default_str();
+  Settings settings{.device = k_with_gpu && num_gpus() > 0 ? gpu(0) : cpu()};
+  CLI::App app("Cholesky factorisation in tiles (float64), beside LAPACK's or cuSOLVER's of the whole matrix.");
+  samples::add_device_flag(app, settings.device);
+  app.add_option("--size", settings.size, "Rows and columns (default: 4000, on a GPU 8192)")
+      ->check(CLI::Range(1, 40000));
+  app.add_option("--tile", settings.tile, "Rows and columns of a tile (default: 256, on a GPU 1024)")
+      ->check(CLI::Range(1, 40000));
+  app.add_option("--rows", settings.rows, "On a GPU: tiles that one product works on (default: a whole column)")
+      ->check(CLI::Range(0, 40000));
   app.add_option("--workers", settings.workers, "CPU workers (default: all)")->check(CLI::Range(1, 1024));
   app.add_option("--repeats", settings.repeats, "Runs of each; medians are printed")->check(CLI::Range(1, 1000));
   app.add_option("--seed", settings.seed, "Seed of the matrix");

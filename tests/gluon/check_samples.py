@@ -133,11 +133,27 @@ def check_cholesky(_):
         raise Skipped("cholesky was left out of this build: no OpenBLAS and LAPACKE")
     for arguments in (["--size", 300, "--tile", 64], ["--size", 257, "--tile", 40, "--workers", 3, "--priority"],
                       ["--size", 50, "--tile", 80], ["--size", 40, "--tile", 1, "--workers", 2]):
-        result = run("cholesky", *arguments, "--repeats", 2)
+        result = run("cholesky", "--device", DEVICE, *arguments, "--repeats", 2)
         expect(result.returncode == 0 and "speed-up" in result.stdout, f"cholesky {arguments}", result)
-    result = run("cholesky", "--size", 100, "--tile", 30, "--indefinite")
-    expect(result.returncode == 1 and "not positive definite: see row 99" in result.stderr and "potrf" in result.stderr,
+    result = run("cholesky", "--device", DEVICE, "--size", 100, "--tile", 30, "--indefinite")
+    task = "potrf" if DEVICE == "cpu" else "check pivots"  # what a GPU finds out fails the task that looks at it
+    expect(result.returncode == 1 and "not positive definite: see row 99" in result.stderr and task in result.stderr,
            "a matrix without a factor", result)
+
+
+def check_streams(folder):
+    if "streams" not in PROGRAMS:
+        raise Skipped("streams was left out of this build: no CUDA")
+    expect(run("streams", "--repeats", 0).returncode == 2, "streams without a run")
+    small = ["--repeats", 2, "--turns", 200, "--rounds", 3, "--batches", 7, "--batch", 10000]
+    result = run("streams", *small, "--trace", folder / "trace.svg")
+    if result.returncode == 77 and "skipped" in result.stdout:
+        raise Skipped("streams needs a GPU")
+    expect(result.returncode == 0 and result.stdout.count("times as fast") == 3, "streams", result)
+    drawn = xml.etree.ElementTree.parse(folder / "trace.svg").getroot()
+    expect(drawn.tag.endswith("svg") and len(drawn) > 0, "the picture of the trace")
+    result = run("streams", *small, "--device", "cpu")
+    expect(result.returncode == 1 and "GPU" in result.stderr, "streams on a CPU", result)
 
 
 def check_stress(_):
@@ -285,8 +301,8 @@ def check_bad_input(folder):
     expect(result.returncode == 1, "parameters that are not there", result)
 
 
-CHECKS = (check_engine_only, check_trace, check_async_server, check_cholesky, check_stress, check_sharpen, check_bad_input,
-          check_training, check_save_and_load, check_interrupt, check_terminal)
+CHECKS = (check_engine_only, check_trace, check_async_server, check_cholesky, check_streams, check_stress, check_sharpen,
+          check_bad_input, check_training, check_save_and_load, check_interrupt, check_terminal)
 
 
 def main():

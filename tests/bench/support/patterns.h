@@ -80,8 +80,8 @@ inline std::vector<Pattern> all_patterns(int n) {
   return {independent(n), chain(n), stencil(n / 16), fan_out(n / 33), random_graph(n)};
 }
 
-/// Order-sensitive: a lost, doubled or reordered step changes every later value.
-inline std::uint64_t mixed(std::uint64_t value, std::uint64_t other) {
+/// Order-sensitive: a lost, doubled or reordered step changes every later value. Device code calls it too.
+constexpr std::uint64_t mixed(std::uint64_t value, std::uint64_t other) {
   return (value * 6364136223846793005ULL + 1442695040888963407ULL) ^ (other >> 7);
 }
 
