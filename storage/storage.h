@@ -14,7 +14,7 @@ namespace sluice {
 class Engine;
 
 /// Which strategy each kind of memory uses:
-///   bucket      rounded sizes; what comes back waits for a request of its size (the default)
+///   bucket      rounded sizes; what comes back waits for a request of its size
 ///   split       large segments, cut to what is asked for; free neighbours become one again
 ///   direct      nothing is kept; for memory checkers
 ///   cuda_async  device memory from the driver's own pool
@@ -23,7 +23,7 @@ class Engine;
 struct StorageOptions {
   std::string host = "bucket";
   std::string pinned = "bucket";
-  std::string device = "bucket";
+  std::string device = "split";
   /// Hard limits on the bytes held from the system; 0 = none. `device_limit` is for each GPU.
   std::size_t host_limit = 0;
   std::size_t pinned_limit = 0;
