@@ -44,6 +44,7 @@ MemoryStats BasePool::stats_now() const {
   stats.allocations = stats.small.allocations + stats.large.allocations;
   stats.releases = stats.small.releases + stats.large.releases;
   stats.reserved += source_->kept();
+  stats.peak_reserved = std::max(stats.peak_reserved, stats.reserved);
   for (const Segment* segment = segments_.head(); segment != nullptr; segment = segment->next) {
     for (const Piece* piece = segment->first; segment->live > 0 && piece != nullptr; piece = piece->right) {
       if (!piece->live)
