@@ -25,6 +25,10 @@ void* operator new(std::size_t bytes) {
     return data;
   throw std::bad_alloc();
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  ++calls_of_new;
+  return std::malloc(bytes != 0 ? bytes : 1);
+}
 void operator delete(void* data) noexcept {
   std::free(data);
 }
