@@ -3,4 +3,5 @@
 // The door of storage: bytes; no shapes.
 #include <sluice/storage/chunk.h>
 #include <sluice/storage/pool.h>
+#include <sluice/storage/snapshot.h>
 #include <sluice/storage/storage.h>

@@ -23,6 +23,7 @@ struct Chunk {
   MemoryKind kind = MemoryKind::host;
   Pool* pool = nullptr;
   PositionSet pending;
+  void* token = nullptr;  // the pool's own
 
   explicit operator bool() const noexcept { return pool != nullptr; }
 };

@@ -13,6 +13,17 @@
 
 namespace sluice {
 
+struct MemorySnapshot;
+
+/// The part of a pool's figures that small chunks (up to 1 MiB) or large ones make.
+struct MemoryClassStats {
+  std::uint64_t allocated = 0;  // bytes asked for by live chunks
+  std::uint64_t active = 0;     // bytes of live chunks after rounding
+  std::uint64_t live = 0;       // chunks on loan
+  std::uint64_t allocations = 0;
+  std::uint64_t releases = 0;
+};
+
 /// Bytes and counts of one pool, as users of other frameworks know them.
 struct MemoryStats {
   std::uint64_t allocated = 0;  // bytes asked for by live chunks
@@ -24,6 +35,12 @@ struct MemoryStats {
   std::uint64_t releases = 0;            // chunks taken back so far
   std::uint64_t source_allocations = 0;  // calls to the system so far
   std::uint64_t trims = 0;               // times the cache was given back because memory ran out
+  std::uint64_t peak_active = 0;
+  std::uint64_t inactive_split = 0;  // free bytes of segments that live chunks keep from going back to the system
+  std::uint64_t segments = 0;        // what the system gave and has not got back
+  std::uint64_t retries = 0;         // requests that were served only after caches were given back or work waited for
+  std::uint64_t out_of_memory = 0;   // requests that were not served
+  MemoryClassStats small, large;
 };
 
 /// Hands out chunks of one kind of memory on one device. Thread-safe; no call blocks but the last rung of acquire().
@@ -33,8 +50,8 @@ class SLUICE_API Pool {
 
   /// At least `bytes` bytes, aligned to 64 on a host and 256 on a GPU; 0 bytes gives an empty chunk with null data.
   /// `stream`, if given, is the position of the work that will use it: memory last used on that stream is preferred.
-  /// When memory runs out: trims caches, waits for pending holders, tries once more, then throws OutOfMemory with
-  /// what was asked, held and cached.
+  /// When memory runs out: gives caches back, then waits for the work that has been pending on cached memory for
+  /// longest, again and again while that is of use, then throws OutOfMemory with a table of what is held and cached.
   virtual Chunk acquire(std::size_t bytes, std::optional<std::uint16_t> stream = {}) = 0;
   /// Takes a chunk back with its pending positions. Never waits, never throws.
   virtual void release(Chunk&& chunk) noexcept = 0;
@@ -45,6 +62,10 @@ class SLUICE_API Pool {
   /// A hard limit on reserved bytes; 0 = none.
   virtual void set_limit(std::size_t bytes) = 0;
   virtual std::string_view name() const noexcept = 0;
+  /// All segments with their chunks as they are now, and the recorded history.
+  virtual MemorySnapshot snapshot() const = 0;
+  /// Keeps the last `events` events (40 bytes each) from now on; 0 ends it. What was recorded before is forgotten.
+  virtual void record_history(std::size_t events) = 0;
 };
 
 }  // namespace sluice

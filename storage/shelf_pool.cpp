@@ -1,232 +1,98 @@
-#include <algorithm>
+#include <bit>
 #include <limits>
 
+#include <sluice/storage/detail/pending.h>
 #include <sluice/storage/detail/shelf_pool.h>
 
 namespace sluice::detail {
 namespace {
 
-// A shelf is searched from its newest chunk, this far: beyond it, any chunk will do.
-constexpr std::size_t k_search = 16;
+// A shelf is searched from its newest piece, this far: beyond it, any piece will do.
+constexpr int k_search = 16;
+constexpr std::size_t k_never = std::numeric_limits<std::size_t>::max();  // idle segments stay until memory runs out
 
-bool only_on(const PositionSet& pending, std::optional<std::uint16_t> stream) noexcept {
-  return std::all_of(
-      pending.begin(), pending.end(), [&](Position position) { return stream && position.stream() == *stream; });
+// Sizes of four steps a doubling, counted.
+std::size_t step_of(std::size_t granules) noexcept {
+  const std::size_t doubling = granules < 8 ? 0 : static_cast<std::size_t>(std::bit_width(granules)) - 3;
+  return doubling * 4 + (granules >> doubling);
 }
 
 }  // namespace
 
-ShelfPool::ShelfPool(
-    Passage& passage, std::string_view name, SizeRule rule, Keep keep, std::unique_ptr<Source> source) noexcept
-    : passage_(passage), name_(name), rule_(rule), keep_(keep), source_(std::move(source)) {}
+ShelfPool::ShelfPool(Passage& passage, SizeRule rule, std::unique_ptr<Source> source) noexcept
+    : BasePool(passage, "bucket", std::move(source), k_never),
+      rule_(rule),
+      first_large_(step_of(rule.large_from / rule.smallest)) {}
 
-ShelfPool::~ShelfPool() {
-  give_back(true);  // the engine drained its streams before it ended
+std::size_t ShelfPool::index_of(std::size_t bytes) const noexcept {
+  return bytes <= rule_.large_from ? step_of(bytes / rule_.smallest) : first_large_ + bytes / rule_.large_step;
 }
 
-Chunk ShelfPool::acquire(std::size_t bytes, std::optional<std::uint16_t> stream) {
-  Chunk chunk{.device = source_->device(), .kind = source_->kind(), .pool = this};
-  if (bytes == 0)
-    return chunk;
-  constexpr std::size_t most = std::numeric_limits<std::size_t>::max() / 4;
-  const std::size_t size = bytes > most ? bytes : rule_.round(bytes);
-  if (bytes > most)
-    throw_out_of_memory(bytes, size);
-
-  Kept found;
-  bool got = try_acquire(size, stream, found);
-  if (!got) {
-    relieve();
-    got = try_acquire(size, stream, found);
-  }
-  if (!got) {
-    wait_for_kept();
-    got = try_acquire(size, stream, found);
-  }
-  if (!got)
-    throw_out_of_memory(bytes, size);
-
-  chunk.data = found.data;
-  chunk.bytes = size;
-  chunk.requested = bytes;
-  chunk.pending = std::move(found.pending);
-  const std::lock_guard lock(mutex_);
-  ++stats_.allocations;
-  stats_.allocated += bytes;
-  stats_.peak_allocated = std::max(stats_.peak_allocated, stats_.allocated);
-  return chunk;
+/// Null for a far size that never had a segment.
+ShelfPool::Shelf* ShelfPool::shelf_of(std::size_t bytes) noexcept {
+  const std::size_t index = index_of(bytes);
+  if (index < k_near) [[likely]]
+    return &near_[index];
+  const auto at = far_.find(bytes);
+  return at == far_.end() ? nullptr : &at->second;
 }
 
-bool ShelfPool::try_acquire(std::size_t size, std::optional<std::uint16_t> stream, Kept& found) {
-  if (keep_ == Keep::cached)
-    return take_kept(size, stream, found) || take_new(size, found);
-  give_back(false);
-  return take_new(size, found);
-}
-
-bool ShelfPool::take_kept(std::size_t size, std::optional<std::uint16_t> stream, Kept& found) {
-  const std::lock_guard lock(mutex_);
-  const auto at = shelves_.find(size);
-  if (at == shelves_.end() || at->second.kept.empty())
-    return false;
-  Shelf& shelf = at->second;
-  const std::size_t best = best_of(shelf.kept, stream);
-  std::swap(shelf.kept[best], shelf.kept.back());
-  found = std::move(shelf.kept.back());
-  shelf.kept.pop_back();
-  --parked_;
-  if (!found.pending.empty() && passage_.passed(found.pending))
-    found.pending.clear();
-  ++shelf.live;
-  stats_.active += size;
-  return true;
+Piece* ShelfPool::take(std::size_t bytes, std::optional<std::uint16_t> stream) {
+  Shelf* shelf = shelf_of(bytes);
+  if (shelf == nullptr)
+    shelf = &far_[bytes];  // room for what comes back: release() must not call the heap
+  if (shelf->empty())
+    return nullptr;
+  Piece* piece = best_of(*shelf, stream);
+  shelf->erase(piece);
+  return piece;
 }
 
 // Nothing pending, or only on the stream that asks; else passed; else the one whose work is the oldest.
-std::size_t ShelfPool::best_of(const std::vector<Kept>& kept, std::optional<std::uint16_t> stream) const {
-  const std::size_t end = kept.size() - std::min(kept.size(), k_search);
-  for (std::size_t i = kept.size(); i-- > end;) {
-    if (only_on(kept[i].pending, stream))
-      return i;
+Piece* ShelfPool::best_of(const Shelf& shelf, std::optional<std::uint16_t> stream) const noexcept {
+  Piece* last = shelf.head();
+  int left = k_search;
+  for (Piece* piece = shelf.head(); piece != nullptr && left > 0; piece = piece->next, --left) {
+    if (only_on(piece->pending, stream))
+      return piece;
+    last = piece;
   }
-  for (std::size_t i = kept.size(); i-- > end;) {
-    if (passage_.passed(kept[i].pending))
-      return i;
+  left = k_search;
+  for (Piece* piece = shelf.head(); piece != nullptr && left > 0; piece = piece->next, --left) {
+    if (passage_.passed(piece->pending))
+      return piece;
   }
-  return end;
+  return last;
 }
 
-bool ShelfPool::take_new(std::size_t size, Kept& found) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (limit_ != 0 && (size > limit_ || stats_.reserved > limit_ - size))
-      return false;
-    Shelf& shelf = shelves_[size];
-    // Room for every chunk of this size to come back: release() must not allocate.
-    if (shelf.kept.capacity() <= shelf.live + shelf.kept.size())
-      shelf.kept.reserve(2 * (shelf.live + shelf.kept.size() + 1));
-    ++shelf.live;
-    stats_.active += size;
-    stats_.reserved += size;
-    ++stats_.source_allocations;
-  }
-  const auto undo = [&] {
-    const std::lock_guard lock(mutex_);
-    --shelves_[size].live;
-    stats_.active -= size;
-    stats_.reserved -= size;
-    --stats_.source_allocations;
-  };
-  try {
-    found.data = source_->allocate(size);
-  } catch (...) {
-    undo();
-    throw;
-  }
-  if (found.data == nullptr) {
-    undo();
-    return false;
-  }
-  found.pending.clear();
-  const std::lock_guard lock(mutex_);
-  stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
+bool ShelfPool::keep(Piece* piece) noexcept {
+  shelf_of(piece->bytes)->push_front(piece);
   return true;
 }
 
-void ShelfPool::release(Chunk&& chunk) noexcept {
-  Chunk mine = std::move(chunk);
-  chunk = Chunk{};
-  if (mine.data == nullptr)
-    return;
-  const bool keeps = keep_ == Keep::cached || !mine.pending.empty();
-  {
-    const std::lock_guard lock(mutex_);
-    Shelf& shelf = shelves_.find(mine.bytes)->second;
-    --shelf.live;
-    stats_.active -= mine.bytes;
-    stats_.allocated -= mine.requested;
-    ++stats_.releases;
-    if (keeps) {
-      shelf.kept.push_back({mine.data, std::move(mine.pending)});
-      ++parked_;
-      return;
-    }
-    stats_.reserved -= mine.bytes;
+void ShelfPool::unlink(Piece* piece) noexcept {
+  shelf_of(piece->bytes)->erase(piece);
+}
+
+DirectPool::DirectPool(Passage& passage, std::string_view name, SizeRule rule, std::unique_ptr<Source> source) noexcept
+    : BasePool(passage, name, std::move(source), k_never), rule_(rule) {}
+
+bool DirectPool::keep(Piece* piece) noexcept {
+  if (piece->pending.empty())
+    return false;
+  parked_.push_back(piece);
+  return true;
+}
+
+// From the oldest to the first that a GPU may still touch.
+Segment* DirectPool::due() noexcept {
+  Segment* chain = nullptr;
+  while (!parked_.empty() && passage_.passed(parked_.head()->pending)) {
+    Piece* piece = parked_.head();
+    parked_.erase(piece);
+    chain = remove(piece->segment, chain);
   }
-  source_->deallocate(mine.data);
-}
-
-std::size_t ShelfPool::trim() {
-  return give_back(false);
-}
-
-std::size_t ShelfPool::give_back(bool everything) noexcept {
-  std::vector<void*> freed;
-  std::size_t bytes = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    if (parked_ == 0)
-      return 0;
-    try {
-      freed.reserve(parked_);
-    } catch (const std::bad_alloc&) {
-      return 0;  // no memory even for the list: what is kept stays kept
-    }
-    for (auto& [size, shelf] : shelves_) {
-      std::erase_if(shelf.kept, [&, chunk_size = size](const Kept& kept) {
-        if (!everything && !kept.pending.empty() && !passage_.passed(kept.pending))
-          return false;
-        freed.push_back(kept.data);
-        bytes += chunk_size;
-        return true;
-      });
-    }
-    parked_ -= freed.size();
-    stats_.reserved -= bytes;
-  }
-  for (void* data : freed)
-    source_->deallocate(data);
-  return bytes;
-}
-
-void ShelfPool::relieve() {
-  {
-    const std::lock_guard lock(mutex_);
-    ++stats_.trims;
-  }
-  trim();
-  passage_.relieve(source_->device());
-}
-
-// The last rung: chunks that came back but that a GPU may still use are worth waiting for.
-void ShelfPool::wait_for_kept() {
-  PositionSet pending;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [size, shelf] : shelves_) {
-      for (const Kept& kept : shelf.kept)
-        pending.add(kept.pending);
-    }
-  }
-  if (!pending.empty())
-    passage_.wait_passed(pending);
-  relieve();
-}
-
-MemoryStats ShelfPool::stats() const {
-  const std::lock_guard lock(mutex_);
-  return stats_;
-}
-
-void ShelfPool::reset_peaks() {
-  const std::lock_guard lock(mutex_);
-  stats_.peak_allocated = stats_.allocated;
-  stats_.peak_reserved = stats_.reserved;
-}
-
-void ShelfPool::set_limit(std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  limit_ = bytes;
+  return chain;
 }
 
 }  // namespace sluice::detail

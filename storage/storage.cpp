@@ -1,40 +1,21 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <fstream>
 #include <mutex>
+#include <utility>
 
 #include <sluice/engine/engine.h>
-#include <sluice/storage/detail/shelf_pool.h>
+#include <sluice/engine/error.h>
+#include <sluice/storage/detail/make_pool.h>
+#include <sluice/storage/detail/text.h>
+#include <sluice/storage/snapshot.h>
 #include <sluice/storage/storage.h>
 
 namespace sluice {
 namespace {
 
-constexpr std::array k_names{std::string_view("bucket"), std::string_view("direct")};
 constexpr int k_max_gpus = 64;
-
-/// The strategy's own copy of its name. Throws ValueError.
-std::string_view known_name(const std::string& name) {
-  for (std::string_view known : k_names) {
-    if (known == name)
-      return known;
-  }
-  throw ValueError(message("storage: there is no pool named \"", name, "\"; there are bucket and direct"));
-}
-
-std::unique_ptr<detail::Source> make_source([[maybe_unused]] Device device, MemoryKind kind) {
-  if (kind == MemoryKind::host)
-    return detail::make_host_source();
-#ifdef SLUICE_CUDA
-  if (kind == MemoryKind::pinned && num_gpus() > 0)
-    return detail::make_pinned_source();
-  if (kind == MemoryKind::device && device.index >= 0 && device.index < num_gpus())
-    return detail::make_gpu_source(device.index);
-#endif
-  if (kind == MemoryKind::pinned)
-    throw DeviceError("storage: pinned memory needs a GPU, and this process has none");
-  throw DeviceError(message("storage: there is no ", device, "; this process has ", num_gpus(), " GPU(s)"));
-}
 
 class EnginePassage final : public detail::Passage {
  public:
@@ -57,8 +38,12 @@ struct Storage::Pools {
   };
 
   explicit Pools(Engine& engine) : passage(engine) {
-    if (const char* chosen = std::getenv("SLUICE_POOL"); chosen != nullptr && *chosen != '\0')
-      host = pinned = device = known_name(chosen);
+    const char* chosen = std::getenv("SLUICE_POOL");
+    if (chosen == nullptr || *chosen == '\0')
+      return;
+    options.device = detail::known_pool(chosen, MemoryKind::device);
+    if (options.device != "cuda_async")
+      options.host = options.pinned = options.device;
   }
 
   Place& place(Device where, MemoryKind kind) {
@@ -76,21 +61,36 @@ struct Storage::Pools {
   Pool& make(Place& at, Device where, MemoryKind kind) {
     const std::lock_guard lock(mutex);
     if (at.pool == nullptr) {
-      const std::string_view name = kind == MemoryKind::host ? host : kind == MemoryKind::pinned ? pinned : device;
-      auto source = make_source(where.is_gpu() ? where : cpu(), kind);
-      const bool cached = name == "bucket";
-      const auto rule =
-          cached ? detail::bucket_rule(source->alignment(), where.is_gpu()) : detail::exact_rule(source->alignment());
-      at.pool = std::make_unique<detail::ShelfPool>(
-          passage, name, rule, cached ? detail::Keep::cached : detail::Keep::until_passed, std::move(source));
+      at.pool = detail::make_pool(passage, choice(options, kind), where.is_gpu() ? where : cpu(), kind, options);
+      at.pool->set_limit(limit(options, kind));
       at.ready.store(at.pool.get(), std::memory_order_release);
     }
     return *at.pool;
   }
 
+  static std::string_view choice(const StorageOptions& from, MemoryKind kind) {
+    const std::string& name = kind == MemoryKind::host     ? from.host
+                              : kind == MemoryKind::pinned ? from.pinned
+                                                           : from.device;
+    return detail::known_pool(name, kind);
+  }
+  static std::size_t limit(const StorageOptions& from, MemoryKind kind) noexcept {
+    return kind == MemoryKind::host     ? from.host_limit
+           : kind == MemoryKind::pinned ? from.pinned_limit
+                                        : from.device_limit;
+  }
+  /// visit(place, kind) for every pool that there may be.
+  template <class Visit>
+  void each(Visit&& visit) {
+    visit(host_places[0], MemoryKind::host);
+    visit(host_places[1], MemoryKind::pinned);
+    for (Place& at : gpu_places)
+      visit(at, MemoryKind::device);
+  }
+
   EnginePassage passage;
   std::mutex mutex;
-  std::string_view host = k_names[0], pinned = k_names[0], device = k_names[0];
+  StorageOptions options;
   std::array<Place, 2> host_places;  // host, pinned
   std::array<Place, k_max_gpus> gpu_places;
 };
@@ -106,22 +106,27 @@ Storage& Storage::of(Engine& engine) {
 }
 
 void Storage::configure(const StorageOptions& options) {
-  const std::string_view host = known_name(options.host);
-  const std::string_view pinned = known_name(options.pinned);
-  const std::string_view device = known_name(options.device);
+  for (const MemoryKind kind : {MemoryKind::host, MemoryKind::pinned, MemoryKind::device})
+    Pools::choice(options, kind);
+  require<ValueError>(options.segment_bytes > 0, [] { return std::string("storage: segment_bytes is 0"); });
   const std::lock_guard lock(pools_->mutex);
-  const auto check = [](const Pools::Place& at, std::string_view name, const char* what) {
-    require<ValueError>(at.pool == nullptr || at.pool->name() == name, [&] {
-      return message("storage: the ", what, " pool is in use as ", at.pool->name(), "; choose before the first array");
+  const bool same_sizes = options.segment_bytes == pools_->options.segment_bytes &&
+                          options.release_threshold == pools_->options.release_threshold;
+  pools_->each([&](const Pools::Place& at, MemoryKind kind) {
+    if (at.pool == nullptr)
+      return;
+    const std::string_view name = at.pool->name();
+    const bool sized = name == "split";
+    require<ValueError>(name == Pools::choice(options, kind) && (same_sizes || !sized), [&] {
+      return message(
+          "storage: the pool of ", detail::word_of(kind), " is in use as ", name, "; choose before the first array");
     });
-  };
-  check(pools_->host_places[0], host, "host");
-  check(pools_->host_places[1], pinned, "pinned");
-  for (const Pools::Place& at : pools_->gpu_places)
-    check(at, device, "device");
-  pools_->host = host;
-  pools_->pinned = pinned;
-  pools_->device = device;
+  });
+  const StorageOptions before = std::exchange(pools_->options, options);
+  pools_->each([&](const Pools::Place& at, MemoryKind kind) {
+    if (at.pool != nullptr && Pools::limit(options, kind) != Pools::limit(before, kind))
+      at.pool->set_limit(Pools::limit(options, kind));
+  });
 }
 
 Pool& Storage::pool(Device device, MemoryKind kind) {
@@ -146,16 +151,32 @@ std::size_t Storage::empty_cache(Device device) {
   return bytes;
 }
 
-std::vector<std::string> pool_names() {
-  return {k_names.begin(), k_names.end()};
-}
-
 MemoryStats memory_stats(Device device) {
   return Storage::of(Engine::current()).pool(device).stats();
 }
 
 std::size_t empty_cache(Device device) {
   return Storage::of(Engine::current()).empty_cache(device);
+}
+
+std::string memory_snapshot(Device device) {
+  return to_json(Storage::of(Engine::current()).pool(device).snapshot());
+}
+
+std::string memory_summary(Device device) {
+  return to_text(Storage::of(Engine::current()).pool(device).snapshot());
+}
+
+void save_memory_picture(Device device, const std::string& path) {
+  std::ofstream file(path, std::ios::binary);
+  require<FileError>(file.is_open(), [&] { return message("storage: ", path, " cannot be written"); });
+  file << to_html(Storage::of(Engine::current()).pool(device).snapshot());
+  file.close();
+  require<FileError>(!file.fail(), [&] { return message("storage: writing ", path, " failed"); });
+}
+
+void record_memory_history(Device device, std::size_t events) {
+  Storage::of(Engine::current()).pool(device).record_history(events);
 }
 
 }  // namespace sluice

@@ -13,12 +13,25 @@ namespace sluice {
 
 class Engine;
 
-/// Which strategy each kind of memory uses: "bucket" (rounded sizes, cached; the default) or "direct" (no cache; for
-/// memory checkers). The environment variable SLUICE_POOL sets all three for programs that do not choose.
+/// Which strategy each kind of memory uses:
+///   bucket      rounded sizes; what comes back waits for a request of its size
+///   split       large segments, cut to what is asked for; free neighbours become one again
+///   direct      nothing is kept; for memory checkers
+///   cuda_async  device memory from the driver's own pool
+/// The environment variable SLUICE_POOL sets all three for programs that do not choose (host and pinned memory stay
+/// bucket for cuda_async).
 struct StorageOptions {
   std::string host = "bucket";
   std::string pinned = "bucket";
-  std::string device = "bucket";
+  std::string device = "split";
+  /// Hard limits on the bytes held from the system; 0 = none. `device_limit` is for each GPU.
+  std::size_t host_limit = 0;
+  std::size_t pinned_limit = 0;
+  std::size_t device_limit = 0;
+  /// split: segments for requests above 1 MiB have at least so many bytes; rounded up to 2 MiB.
+  std::size_t segment_bytes = std::size_t{20} << 20;
+  /// split: a pool that must grow beyond its peak and so many bytes gives idle segments back to the system first.
+  std::size_t release_threshold = 0;
 };
 
 /// The pools of one engine, made at first use. Pools live as long as the engine's last Var.
@@ -32,8 +45,8 @@ class SLUICE_API Storage {
   /// The storage that belongs to `engine`.
   static Storage& of(Engine& engine);
 
-  /// Chooses strategies for pools that are not made yet. Throws ValueError for an unknown name and when a pool that
-  /// the choice would change is in use.
+  /// Chooses strategies for pools that are not made yet; limits are for pools in use too. Throws ValueError for an
+  /// unknown name and when a pool is in use with another strategy or other sizes than chosen.
   void configure(const StorageOptions& options);
 
   /// The pool of host memory (kind host or pinned) or of a GPU (kind device). Throws DeviceError for a GPU that is
@@ -50,8 +63,8 @@ class SLUICE_API Storage {
   std::unique_ptr<Pools> pools_;
 };
 
-/// Names of the strategies.
-SLUICE_API std::vector<std::string> pool_names();
+/// Names of the strategies for a kind of memory.
+SLUICE_API std::vector<std::string> pool_names(MemoryKind kind = MemoryKind::host);
 
 /// Statistics of the memory that arrays of `device` live in, in the current engine.
 SLUICE_API MemoryStats memory_stats(Device device);

@@ -1,72 +1,53 @@
 #pragma once
 
+#include <array>
 #include <map>
-#include <memory>
-#include <mutex>
-#include <string_view>
-#include <vector>
 
-#include <sluice/storage/detail/passage.h>
+#include <sluice/storage/detail/base_pool.h>
 #include <sluice/storage/detail/size_rule.h>
-#include <sluice/storage/detail/source.h>
-#include <sluice/storage/pool.h>
 
 namespace sluice::detail {
 
-/// Does a pool keep what comes back?
-enum class Keep : std::uint8_t {
-  cached,        // for the next owner
-  until_passed,  // only as long as a GPU may still touch it; then it goes back to the system
-};
-
-/// A pool = a size rule, shelves of returned chunks by size, and a source of new ones. release() touches neither the
-/// passage nor the source's driver where it keeps the chunk, so it works after the engine has gone; acquire() and
-/// trim() need the passage.
-class ShelfPool final : public Pool {
+/// Rounded sizes, a shelf of returned pieces for each. A piece is a segment of its own and stays whole.
+class ShelfPool final : public BasePool {
  public:
-  ShelfPool(Passage& passage, std::string_view name, SizeRule rule, Keep keep, std::unique_ptr<Source> source) noexcept;
-  ~ShelfPool() override;
-
-  Chunk acquire(std::size_t bytes, std::optional<std::uint16_t> stream = {}) override;
-  void release(Chunk&& chunk) noexcept override;
-  std::size_t trim() override;
-  MemoryStats stats() const override;
-  void reset_peaks() override;
-  void set_limit(std::size_t bytes) override;
-  std::string_view name() const noexcept override { return name_; }
+  ShelfPool(Passage& passage, SizeRule rule, std::unique_ptr<Source> source) noexcept;
 
  private:
-  struct Kept {
-    void* data = nullptr;
-    PositionSet pending;
-  };
-  /// All chunks of one size.
-  struct Shelf {
-    std::vector<Kept> kept;  // the last one came back last
-    std::size_t live = 0;    // chunks on loan
-  };
-  using Shelves = std::map<std::size_t, Shelf>;
+  using Shelf = Linked<Piece>;  // the first one came back last
 
-  bool try_acquire(std::size_t size, std::optional<std::uint16_t> stream, Kept& found);
-  bool take_kept(std::size_t size, std::optional<std::uint16_t> stream, Kept& found);
-  bool take_new(std::size_t size, Kept& found);
-  std::size_t best_of(const std::vector<Kept>& kept, std::optional<std::uint16_t> stream) const;
-  void relieve();
-  void wait_for_kept();
-  std::size_t give_back(bool everything) noexcept;
-  [[noreturn]] void throw_out_of_memory(std::size_t bytes, std::size_t size) const;
+  std::size_t round(std::size_t bytes) const noexcept override { return rule_.round(bytes); }
+  Piece* take(std::size_t bytes, std::optional<std::uint16_t> stream) override;
+  bool keep(Piece* piece) noexcept override;
+  void unlink(Piece* piece) noexcept override;
 
-  Passage& passage_;
-  const std::string_view name_;
+  Piece* best_of(const Shelf& shelf, std::optional<std::uint16_t> stream) const noexcept;
+  std::size_t index_of(std::size_t bytes) const noexcept;
+  Shelf* shelf_of(std::size_t bytes) noexcept;
+
+  static constexpr std::size_t k_near = 640;  // shelves found by arithmetic
+
   const SizeRule rule_;
-  const Keep keep_;
-  const std::unique_ptr<Source> source_;
+  const std::size_t first_large_;  // the shelf of the first multiple of the rule's large step
+  std::array<Shelf, k_near> near_{};
+  std::map<std::size_t, Shelf> far_;  // by size: a gibibyte and more
+};
 
-  mutable std::mutex mutex_;  // short: no call of the driver happens under it
-  Shelves shelves_;
-  MemoryStats stats_;
-  std::size_t limit_ = 0;
-  std::size_t parked_ = 0;  // chunks on all shelves
+/// Nothing is kept, but what a GPU may still touch as long as it may. Over an ordinary source for memory checkers; over
+/// the driver's own pool that one does the keeping.
+class DirectPool final : public BasePool {
+ public:
+  DirectPool(Passage& passage, std::string_view name, SizeRule rule, std::unique_ptr<Source> source) noexcept;
+
+ private:
+  std::size_t round(std::size_t bytes) const noexcept override { return rule_.round(bytes); }
+  Piece* take(std::size_t, std::optional<std::uint16_t>) override { return nullptr; }
+  bool keep(Piece* piece) noexcept override;
+  void unlink(Piece* piece) noexcept override { parked_.erase(piece); }
+  Segment* due() noexcept override;
+
+  const SizeRule rule_;
+  Linked<Piece> parked_;  // oldest first
 };
 
 }  // namespace sluice::detail

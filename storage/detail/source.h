@@ -21,6 +21,11 @@ class Source {
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void deallocate(void* data) noexcept = 0;
 
+  /// Bytes that the source itself keeps beside what it gave out.
+  virtual std::size_t kept() const noexcept { return 0; }
+  /// Gives these back to the system; returns how many.
+  virtual std::size_t trim() noexcept { return 0; }
+
   Device device() const noexcept { return device_; }
   MemoryKind kind() const noexcept { return kind_; }
   std::size_t alignment() const noexcept { return alignment_; }
@@ -36,6 +41,8 @@ std::unique_ptr<Source> make_host_source();
 /// Page-locked, mapped, usable from every GPU.
 std::unique_ptr<Source> make_pinned_source();
 std::unique_ptr<Source> make_gpu_source(int index);
+/// The driver's own pool: cudaMallocFromPoolAsync. It keeps what it has until trimmed. Throws CudaError.
+std::unique_ptr<Source> make_async_source(int index);
 #endif
 
 }  // namespace sluice::detail

@@ -28,6 +28,7 @@ ALLOWED = [
     ("engine/cuda/sleepers.*", "cudaEventSynchronize sleep_until", "waits that wait.cpp asked for"),
     ("ndarray/ndarray.cpp", "wait", "wait_to_read, wait_to_write, read_out"),
     ("operator/library/team.cpp", "pause", "a thread that only keeps OpenMP's own threads from spinning"),
+    ("storage/source_async_cuda.cpp", "cudaStreamSynchronize", "an allocation of the driver's pool, on a stream without work"),
     ("storage/source_cuda.cpp", "cudaFree cudaFreeHost", "memory goes back to the driver: trimming, exhaustion, the end"),
 ]
 

@@ -6,66 +6,13 @@
 
 #include <sluice/engine/api.h>
 #include <sluice/storage/api.h>
-#include <sluice/storage/detail/shelf_pool.h>
 
+#include "tests/storage/fakes.h"
 #include "tests/support/catch.h"
 
 using namespace sluice;
-using detail::Keep;
-using detail::ShelfPool;
-
-namespace {
-
-/// Host memory with a bound on what it gives out; counts what is out.
-class BoundedSource final : public detail::Source {
- public:
-  BoundedSource(std::size_t most, std::atomic<std::size_t>& out)
-      : Source(cpu(), MemoryKind::host, 64), most_(most), out_(out) {}
-  void* allocate(std::size_t bytes) override {
-    if (out_ + bytes > most_)
-      return nullptr;
-    out_ += bytes;
-    auto* data = static_cast<std::byte*>(std::aligned_alloc(64, bytes + 64));
-    *reinterpret_cast<std::size_t*>(data) = bytes;
-    return data + 64;
-  }
-  void deallocate(void* data) noexcept override {
-    auto* start = static_cast<std::byte*>(data) - 64;
-    out_ -= *reinterpret_cast<std::size_t*>(start);
-    std::free(start);
-  }
-
- private:
-  std::size_t most_;
-  std::atomic<std::size_t>& out_;
-};
-
-/// Streams whose progress the test decides.
-struct Clock final : detail::Passage {
-  bool passed(const PositionSet& positions) const noexcept override {
-    for (const Position position : positions) {
-      if (position.sequence() > now)
-        return false;
-    }
-    return true;
-  }
-  void wait_passed(const PositionSet& positions) override {
-    ++waits;
-    for (const Position position : positions)
-      now = std::max(now, position.sequence());
-  }
-  void relieve(Device) override { ++relieved; }
-
-  std::uint64_t now = 0;
-  int waits = 0, relieved = 0;
-};
-
-ShelfPool make_pool(Clock& clock, std::size_t most, std::atomic<std::size_t>& out, Keep keep = Keep::cached) {
-  const auto rule = keep == Keep::cached ? detail::bucket_rule(64, false) : detail::exact_rule(64);
-  return {clock, keep == Keep::cached ? "bucket" : "direct", rule, keep, std::make_unique<BoundedSource>(most, out)};
-}
-
-}  // namespace
+using test::Clock;
+using test::make_pool;
 
 TEST_CASE("The bucket rule wastes a quarter at most below a mebibyte and rounds to its step above") {
   for (const bool gpu : {false, true}) {
@@ -90,7 +37,8 @@ TEST_CASE("The bucket rule wastes a quarter at most below a mebibyte and rounds 
 TEST_CASE("A chunk that came back is handed out again") {
   Clock clock;
   std::atomic<std::size_t> out{0};
-  ShelfPool pool = make_pool(clock, 1 << 20, out);
+  const auto owner = make_pool(clock, 1 << 20, out);
+  Pool& pool = *owner;
   Chunk first = pool.acquire(1000);
   REQUIRE(first.bytes == 1024);
   REQUIRE(first.requested == 1000);
@@ -108,7 +56,8 @@ TEST_CASE("A chunk that came back is handed out again") {
 TEST_CASE("Pending positions come out with the chunk, and idle memory is preferred") {
   Clock clock;
   std::atomic<std::size_t> out{0};
-  ShelfPool pool = make_pool(clock, 1 << 20, out);
+  const auto owner = make_pool(clock, 1 << 20, out);
+  Pool& pool = *owner;
   Chunk a = pool.acquire(100), b = pool.acquire(100), c = pool.acquire(100);
   void* const on_seven = a.data;
   void* const on_eight = b.data;
@@ -137,7 +86,8 @@ TEST_CASE("Pending positions come out with the chunk, and idle memory is preferr
 TEST_CASE("What a GPU has passed comes out with nothing pending, before what it has not") {
   Clock clock;
   std::atomic<std::size_t> out{0};
-  ShelfPool pool = make_pool(clock, 1 << 20, out);
+  const auto owner = make_pool(clock, 1 << 20, out);
+  Pool& pool = *owner;
   Chunk a = pool.acquire(100), b = pool.acquire(100);
   void* const early = a.data;
   a.pending.add(Position(1, 10));
@@ -154,7 +104,8 @@ TEST_CASE("What a GPU has passed comes out with nothing pending, before what it 
 TEST_CASE("A trim leaves what a GPU may still use; the last rung waits for it") {
   Clock clock;
   std::atomic<std::size_t> out{0};
-  ShelfPool pool = make_pool(clock, 8192, out);
+  const auto owner = make_pool(clock, 8192, out);
+  Pool& pool = *owner;
   Chunk a = pool.acquire(4096);
   a.pending.add(Position(1, 10));
   pool.release(std::move(a));
@@ -170,7 +121,8 @@ TEST_CASE("A trim leaves what a GPU may still use; the last rung waits for it") 
 TEST_CASE("Statistics follow what is held, cached and given back") {
   Clock clock;
   std::atomic<std::size_t> out{0};
-  ShelfPool pool = make_pool(clock, 1 << 20, out);
+  const auto owner = make_pool(clock, 1 << 20, out);
+  Pool& pool = *owner;
   Chunk a = pool.acquire(100), b = pool.acquire(1000);
   MemoryStats stats = pool.stats();
   REQUIRE(stats.allocated == 1100);
@@ -198,7 +150,8 @@ TEST_CASE("Statistics follow what is held, cached and given back") {
 TEST_CASE("When memory runs out the cache is given back and the request tried again") {
   Clock clock;
   std::atomic<std::size_t> out{0};
-  ShelfPool pool = make_pool(clock, 8192, out);
+  const auto owner = make_pool(clock, 8192, out);
+  Pool& pool = *owner;
   pool.release(pool.acquire(4096));
   pool.release(pool.acquire(2048));
   REQUIRE(pool.stats().reserved == 6144);
@@ -212,7 +165,8 @@ TEST_CASE("When memory runs out the cache is given back and the request tried ag
 TEST_CASE("Out of memory says what was asked, held, cached and by which sizes, and the pool goes on") {
   Clock clock;
   std::atomic<std::size_t> out{0};
-  ShelfPool pool = make_pool(clock, 1 << 20, out);
+  const auto owner = make_pool(clock, 1 << 20, out);
+  Pool& pool = *owner;
   pool.set_limit(8192);
   Chunk a = pool.acquire(2048), b = pool.acquire(2000);
   std::string text;
@@ -226,8 +180,9 @@ TEST_CASE("Out of memory says what was asked, held, cached and by which sizes, a
   REQUIRE(text.find("host memory on cpu(0)") != std::string::npos);
   REQUIRE(text.find("pool bucket") != std::string::npos);
   REQUIRE(text.find("asked 5.86 KiB (chunk of 6.00 KiB)") != std::string::npos);
-  REQUIRE(text.find("held 4.00 KiB, cached 0 B, limit 8.00 KiB") != std::string::npos);
-  REQUIRE(text.find("2.00 KiB x 2 held") != std::string::npos);
+  REQUIRE(text.find("held 4.00 KiB, cached 0 B (largest 0 B), limit 8.00 KiB") != std::string::npos);
+  REQUIRE(text.find("  sizes up to        held             cached\n") != std::string::npos);
+  REQUIRE(text.find("     2.00 KiB     2    4.00 KiB     0         0 B") != std::string::npos);
   pool.release(std::move(b));
   Chunk c = pool.acquire(6000);  // the released one makes room
   REQUIRE(c);
@@ -243,7 +198,8 @@ TEST_CASE("A direct pool keeps nothing that no GPU may touch") {
   Clock clock;
   std::atomic<std::size_t> out{0};
   {
-    ShelfPool pool = make_pool(clock, 1 << 20, out, Keep::until_passed);
+    const auto owner = make_pool(clock, 1 << 20, out, "direct");
+    Pool& pool = *owner;
     Chunk a = pool.acquire(100);
     REQUIRE(a.bytes == 128);
     pool.release(std::move(a));
@@ -263,11 +219,12 @@ TEST_CASE("A direct pool keeps nothing that no GPU may touch") {
 
 TEST_CASE("Several threads share a pool without sharing a chunk") {
   Clock clock;
-  for (const Keep keep : {Keep::cached, Keep::until_passed}) {
+  for (const char* name : {"bucket", "direct", "split"}) {
     std::atomic<std::size_t> out{0};
     std::atomic<bool> clash{false};
     {
-      ShelfPool pool = make_pool(clock, 1 << 24, out, keep);
+      const auto owner = make_pool(clock, 1 << 24, out, name);
+      Pool& pool = *owner;
       std::vector<std::thread> threads;
       for (int t = 0; t < 4; ++t) {
         threads.emplace_back([&, t] {
@@ -297,6 +254,8 @@ TEST_CASE("Several threads share a pool without sharing a chunk") {
       REQUIRE(pool.stats().allocated == 0);
       REQUIRE(pool.stats().allocations == 12000);
       REQUIRE(pool.stats().releases == 12000);
+      pool.trim();
+      REQUIRE(pool.stats().reserved == 0);
     }
     REQUIRE(out == 0);
   }

@@ -1,0 +1,198 @@
+// What all pools share. The way up when memory runs out stands in climb.cpp, what people read in out_of_memory.cpp and
+// snapshot.cpp.
+#include <algorithm>
+#include <limits>
+
+#include <sluice/storage/detail/base_pool.h>
+#include <sluice/storage/detail/pending.h>
+
+namespace sluice::detail {
+
+BasePool::BasePool(
+    Passage& passage, std::string_view name, std::unique_ptr<Source> source, std::size_t release_threshold) noexcept
+    : passage_(passage), name_(name), source_(std::move(source)), release_threshold_(release_threshold) {}
+
+BasePool::~BasePool() {
+  // The engine drained its streams before it ended; what is still on loan stays usable.
+  for (const Segment* segment = segments_.head(); segment != nullptr; segment = segment->next) {
+    if (segment->live == 0)
+      source_->deallocate(segment->data);
+  }
+}
+
+Chunk BasePool::acquire(std::size_t bytes, std::optional<std::uint16_t> stream) {
+  Chunk chunk{.device = source_->device(), .kind = source_->kind(), .pool = this};
+  if (bytes == 0)
+    return chunk;
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max() / 4;
+  const std::size_t size = bytes > most ? bytes : round(bytes);
+  Lock lock(mutex_);
+  Piece* piece = bytes > most ? nullptr : take(size, stream);
+  if (piece == nullptr) [[unlikely]]
+    piece = climb(lock, bytes, size, stream);
+  book(piece, bytes);
+  chunk.data = piece->data;
+  chunk.bytes = piece->bytes;
+  chunk.requested = bytes;
+  chunk.token = piece;
+  if (!piece->pending.empty()) {
+    if (passage_.passed(piece->pending))
+      piece->pending.clear();
+    else
+      take_pending(chunk.pending, piece->pending);
+  }
+  return chunk;
+}
+
+void BasePool::book(Piece* piece, std::size_t bytes) noexcept {
+  piece->live = true;
+  piece->requested = bytes;
+  ++piece->segment->live;
+  MemoryClassStats& part = piece->bytes <= k_small_most ? stats_.small : stats_.large;
+  part.allocated += bytes;
+  part.active += piece->bytes;
+  ++part.allocations;
+  stats_.allocated += bytes;
+  stats_.active += piece->bytes;
+  stats_.peak_allocated = std::max(stats_.peak_allocated, stats_.allocated);
+  stats_.peak_active = std::max(stats_.peak_active, stats_.active);
+  if (history_.on()) [[unlikely]]
+    history_.note(MemoryEvent::Kind::acquire, piece->data, piece->bytes, bytes);
+}
+
+void BasePool::release(Chunk&& chunk) noexcept {
+  Piece* piece = static_cast<Piece*>(chunk.token);
+  chunk.data = nullptr;
+  chunk.bytes = chunk.requested = 0;
+  chunk.pool = nullptr;
+  chunk.token = nullptr;
+  if (piece == nullptr)
+    return;
+  Lock lock(mutex_);
+  if (history_.on()) [[unlikely]]
+    history_.note(MemoryEvent::Kind::release, piece->data, piece->bytes, piece->requested);
+  MemoryClassStats& part = piece->bytes <= k_small_most ? stats_.small : stats_.large;
+  part.allocated -= piece->requested;
+  part.active -= piece->bytes;
+  ++part.releases;
+  stats_.allocated -= piece->requested;
+  stats_.active -= piece->bytes;
+  piece->live = false;
+  piece->requested = 0;
+  if (!chunk.pending.empty())
+    keep_pending(piece->pending, chunk.pending);
+  piece->stamp = ++stamp_;
+  Segment* segment = piece->segment;
+  --segment->live;
+  if (keep(piece))
+    return;
+  give_back(lock, remove(segment, nullptr));
+}
+
+std::size_t BasePool::trim() {
+  Lock lock(mutex_);
+  tidy();
+  const std::size_t bytes = give_back(lock, collect_idle(std::numeric_limits<std::size_t>::max()));
+  lock.unlock();
+  return bytes + source_->trim();
+}
+
+// -- Segments --
+
+bool BasePool::is_idle(const Segment& segment) const noexcept {
+  if (segment.live != 0)
+    return false;
+  for (const Piece* piece = segment.first; piece != nullptr; piece = piece->right) {
+    if (!piece->pending.empty() && !passage_.passed(piece->pending))
+      return false;
+  }
+  return true;
+}
+
+/// Idle segments of `wanted` bytes or a little more, oldest first, as a chain that belongs to nobody any more.
+Segment* BasePool::collect_idle(std::size_t wanted) noexcept {
+  Segment* chain = nullptr;
+  for (Segment* segment = segments_.head(); segment != nullptr && wanted > 0;) {
+    Segment* const next = segment->next;
+    if (is_idle(*segment)) {
+      wanted -= std::min(wanted, segment->bytes);
+      for (Piece* piece = segment->first; piece != nullptr; piece = piece->right)
+        unlink(piece);
+      chain = remove(segment, chain);
+    }
+    segment = next;
+  }
+  return chain;
+}
+
+Segment* BasePool::remove(Segment* segment, Segment* chain) noexcept {
+  segments_.erase(segment);
+  --stats_.segments;
+  if (history_.on()) [[unlikely]]
+    history_.note(MemoryEvent::Kind::segment_out, segment->data, segment->bytes, 0);
+  segment->next = chain;
+  return segment;
+}
+
+/// Returns the chain's bytes. They count as reserved until the system has them.
+std::size_t BasePool::give_back(Lock& lock, Segment* segments) noexcept {
+  if (segments == nullptr)
+    return 0;
+  lock.unlock();
+  for (const Segment* segment = segments; segment != nullptr; segment = segment->next)
+    source_->deallocate(segment->data);
+  lock.lock();
+  std::size_t bytes = 0;
+  while (segments != nullptr) {
+    Segment* const next = segments->next;
+    bytes += segments->bytes;
+    for (Piece* piece = segments->first; piece != nullptr;) {
+      Piece* const right = piece->right;
+      pieces_.give(piece);
+      piece = right;
+    }
+    segment_nodes_.give(segments);
+    segments = next;
+  }
+  stats_.reserved -= bytes;
+  return bytes;
+}
+
+void BasePool::add_segment(Segment* segment, Piece* piece, void* data) noexcept {
+  segment->data = static_cast<std::byte*>(data);
+  segment->first = piece;
+  segment->live = 0;
+  piece->data = segment->data;
+  piece->bytes = segment->bytes;
+  piece->segment = segment;
+  piece->left = piece->right = nullptr;
+  piece->pending.clear();
+  piece->live = false;
+  piece->stamp = 0;
+  segments_.push_back(segment);
+  ++stats_.segments;
+  stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
+  if (history_.on()) [[unlikely]]
+    history_.note(MemoryEvent::Kind::segment_in, data, segment->bytes, 0);
+}
+
+// -- Settings --
+
+void BasePool::reset_peaks() {
+  const std::lock_guard lock(mutex_);
+  stats_.peak_allocated = stats_.allocated;
+  stats_.peak_active = stats_.active;
+  stats_.peak_reserved = stats_.reserved;
+}
+
+void BasePool::set_limit(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  limit_ = bytes;
+}
+
+void BasePool::record_history(std::size_t events) {
+  const std::lock_guard lock(mutex_);
+  history_.resize(events);
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,130 @@
+// What happens when no free piece fits: a new segment, and the ladder when there is none to be had.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <sluice/storage/detail/base_pool.h>
+#include <sluice/storage/detail/pending.h>
+
+namespace sluice::detail {
+
+/// Never returns null: throws OutOfMemory on the last rung.
+Piece* BasePool::climb(Lock& lock, std::size_t bytes, std::size_t size, std::optional<std::uint16_t> stream) {
+  constexpr std::size_t k_all = std::numeric_limits<std::size_t>::max();
+  if (size < k_all / 4) {
+    const auto attempt = [&] {
+      tidy();
+      give_back(lock, due());
+      Piece* piece = take(size, stream);
+      return piece != nullptr ? piece : grow(lock, size);
+    };
+    if (Piece* piece = attempt())
+      return piece;
+    // Everybody's caches, then the work that has been pending for longest, one after another.
+    ++stats_.trims;
+    do {
+      give_back(lock, collect_idle(k_all));
+      lock.unlock();
+      source_->trim();
+      passage_.relieve(source_->device());
+      lock.lock();
+      if (Piece* piece = attempt()) {
+        ++stats_.retries;
+        return piece;
+      }
+    } while (wait_for_oldest(lock));
+  }
+  ++stats_.out_of_memory;
+  if (history_.on())
+    history_.note(MemoryEvent::Kind::out_of_memory, nullptr, size, bytes);
+  lock.unlock();
+  throw_out_of_memory(bytes, size);
+}
+
+/// False if nothing is pending that waiting could free.
+bool BasePool::wait_for_oldest(Lock& lock) {
+  const Piece* oldest = oldest_pending();
+  if (oldest == nullptr)
+    return false;
+  const PositionSet waited = oldest->pending;
+  lock.unlock();
+  passage_.wait_passed(waited);
+  lock.lock();
+  forget_waited(waited);  // whatever the hint says
+  return true;
+}
+
+const Piece* BasePool::oldest_pending() const noexcept {
+  const Piece* oldest = nullptr;
+  for (const Segment* segment = segments_.head(); segment != nullptr; segment = segment->next) {
+    for (const Piece* piece = segment->first; piece != nullptr; piece = piece->right) {
+      if (!piece->live && !piece->pending.empty() && (oldest == nullptr || piece->stamp < oldest->stamp))
+        oldest = piece;
+    }
+  }
+  return oldest;
+}
+
+void BasePool::forget_waited(const PositionSet& waited) noexcept {
+  for (const Segment* segment = segments_.head(); segment != nullptr; segment = segment->next) {
+    for (Piece* piece = segment->first; piece != nullptr; piece = piece->right) {
+      if (!piece->live)
+        drop_waited(piece->pending, waited);
+    }
+  }
+}
+
+/// A piece of a new segment; null if the system or the limit says no.
+Piece* BasePool::grow(Lock& lock, std::size_t size) {
+  const std::size_t best = segment_bytes(size, false), least = segment_bytes(size, true);
+  const auto beyond = [&](std::size_t segment) -> std::size_t {
+    const std::size_t most = std::max<std::size_t>(stats_.peak_reserved, release_threshold_);
+    return stats_.reserved + segment > most ? stats_.reserved + segment - most : 0;
+  };
+  // Rather than reach a new peak, idle segments go: they were too small for this request, or in pieces.
+  if (const std::size_t wanted = beyond(best); wanted > 0)
+    give_back(lock, collect_idle(wanted));
+  Piece* piece = grow_to(lock, size, best);
+  return piece != nullptr || least == best ? piece : grow_to(lock, size, least);
+}
+
+Piece* BasePool::grow_to(Lock& lock, std::size_t size, std::size_t bytes) {
+  if (limit_ != 0 && (bytes > limit_ || stats_.reserved > limit_ - bytes))
+    return nullptr;
+  Segment* segment = segment_nodes_.take();
+  Piece* piece = nullptr;
+  void* data = nullptr;
+  stats_.reserved += bytes;
+  ++stats_.source_allocations;
+  try {
+    piece = pieces_.take();
+    lock.unlock();
+    data = source_->allocate(bytes);
+    lock.lock();
+    pieces_.ensure();  // for cut()
+  } catch (...) {
+    if (!lock.owns_lock())
+      lock.lock();
+    if (data != nullptr)
+      source_->deallocate(data);
+    stats_.reserved -= bytes;
+    --stats_.source_allocations;
+    segment_nodes_.give(segment);
+    if (piece != nullptr)
+      pieces_.give(piece);
+    throw;
+  }
+  if (data == nullptr) {
+    stats_.reserved -= bytes;
+    --stats_.source_allocations;
+    segment_nodes_.give(segment);
+    pieces_.give(piece);
+    return nullptr;
+  }
+  segment->bytes = bytes;
+  segment->small = apart(size);
+  add_segment(segment, piece, data);
+  return cut(piece, size);
+}
+
+}  // namespace sluice::detail

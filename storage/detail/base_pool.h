@@ -1,0 +1,99 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string_view>
+
+#include <sluice/storage/detail/history.h>
+#include <sluice/storage/detail/passage.h>
+#include <sluice/storage/detail/piece.h>
+#include <sluice/storage/detail/source.h>
+#include <sluice/storage/pool.h>
+
+namespace sluice::detail {
+
+/// Up to here chunks are small: in statistics, and for pools that keep them apart.
+inline constexpr std::size_t k_small_most = std::size_t{1} << 20;
+
+/// What all pools share: segments and pieces, the way up when memory runs out, limits, statistics and history. A
+/// strategy says how sizes are rounded, how large segments are, and where free pieces wait.
+///
+/// release() asks neither the passage nor the source where it keeps the chunk, so it works after the engine has gone;
+/// it never calls the heap. One short lock; no call of the driver happens under it.
+class BasePool : public Pool {
+ public:
+  Chunk acquire(std::size_t bytes, std::optional<std::uint16_t> stream = {}) final;
+  void release(Chunk&& chunk) noexcept final;
+  std::size_t trim() final;
+  MemoryStats stats() const final;
+  void reset_peaks() final;
+  void set_limit(std::size_t bytes) final;
+  std::string_view name() const noexcept final { return name_; }
+  MemorySnapshot snapshot() const final;
+  void record_history(std::size_t events) final;
+
+ protected:
+  using Lock = std::unique_lock<std::mutex>;
+
+  BasePool(
+      Passage& passage, std::string_view name, std::unique_ptr<Source> source, std::size_t release_threshold) noexcept;
+  ~BasePool() override;
+
+  /// The size of the piece for a request below 2^62. Without the lock.
+  virtual std::size_t round(std::size_t bytes) const noexcept = 0;
+  // Under the lock:
+  /// A free piece of at least `bytes`, out of its list and cut to size; null if there is none.
+  virtual Piece* take(std::size_t bytes, std::optional<std::uint16_t> stream) = 0;
+  /// A segment for a piece of `bytes`: the size that would be best, or the least that will do.
+  virtual std::size_t segment_bytes(std::size_t bytes, bool /*least*/) const noexcept { return bytes; }
+  /// True if pieces of `bytes` have segments of their own.
+  virtual bool apart(std::size_t /*bytes*/) const noexcept { return false; }
+  /// The only piece of a new segment: the part of it for a request of `bytes`. Keeps the rest.
+  virtual Piece* cut(Piece* piece, std::size_t /*bytes*/) { return piece; }
+  /// Keeps a piece that came back. False if it should go back to the source at once (nothing is pending on it then).
+  virtual bool keep(Piece* piece) noexcept = 0;
+  /// A kept piece is about to go: out of its list.
+  virtual void unlink(Piece* piece) noexcept = 0;
+  /// What was put off: forgets what has passed, merges. Called before the source is asked.
+  virtual void tidy() noexcept {}
+
+  /// Segments that nobody needs any more, as a chain made by remove(): they go back before the source is asked.
+  virtual Segment* due() noexcept { return nullptr; }
+
+  std::size_t alignment() const noexcept { return source_->alignment(); }
+  Linked<Segment>& segments() noexcept { return segments_; }
+  /// Takes a segment, whose pieces lie in no list, out of the pool and puts it before `chain`.
+  Segment* remove(Segment* segment, Segment* chain) noexcept;
+
+  Passage& passage_;
+  NodeStore<Piece> pieces_;
+
+ private:
+  Piece* climb(Lock& lock, std::size_t bytes, std::size_t size, std::optional<std::uint16_t> stream);
+  Piece* grow(Lock& lock, std::size_t size);
+  Piece* grow_to(Lock& lock, std::size_t size, std::size_t segment);
+  void add_segment(Segment* segment, Piece* piece, void* data) noexcept;
+  Segment* collect_idle(std::size_t wanted) noexcept;
+  bool is_idle(const Segment& segment) const noexcept;
+  std::size_t give_back(Lock& lock, Segment* segments) noexcept;
+  const Piece* oldest_pending() const noexcept;
+  void forget_waited(const PositionSet& waited) noexcept;
+  bool wait_for_oldest(Lock& lock);
+  void book(Piece* piece, std::size_t bytes) noexcept;
+  MemoryStats stats_now() const;
+  [[noreturn]] void throw_out_of_memory(std::size_t bytes, std::size_t size) const;
+
+  const std::string_view name_;
+  const std::unique_ptr<Source> source_;
+  const std::size_t release_threshold_;
+
+  mutable std::mutex mutex_;
+  NodeStore<Segment> segment_nodes_;
+  Linked<Segment> segments_;  // oldest first
+  MemoryStats stats_;
+  std::size_t limit_ = 0;
+  std::uint64_t stamp_ = 0;
+  History history_;
+};
+
+}  // namespace sluice::detail

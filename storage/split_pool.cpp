@@ -1,0 +1,180 @@
+#include <algorithm>
+
+#include <sluice/storage/detail/pending.h>
+#include <sluice/storage/detail/split_pool.h>
+
+namespace sluice::detail {
+namespace {
+
+constexpr int k_look = 8;  // pieces of a list that are looked at: a list holds sizes that differ by a sixteenth
+
+std::size_t up(std::size_t bytes, std::size_t step) noexcept {
+  return (bytes + step - 1) / step * step;
+}
+
+/// Sparing the work that an empty one needs none of.
+void copy_pending(PositionSet& to, const PositionSet& from) {
+  if (!from.empty())
+    to = from;
+  else if (!to.empty())
+    to.clear();
+}
+
+/// The best of the first pieces of a list: one that may be used at once; of these the smallest.
+struct Choice {
+  Piece* piece = nullptr;
+  bool ready = false;
+
+  void look(Piece* head, std::size_t bytes, std::optional<std::uint16_t> stream, const Passage& passage) noexcept {
+    int left = k_look;
+    for (Piece* each = head; each != nullptr && left > 0; each = each->next, --left) {
+      if (each->bytes < bytes)
+        continue;
+      const bool fits_better =
+          piece == nullptr || each->bytes < piece->bytes || (each->bytes == piece->bytes && each->data < piece->data);
+      if (ready && !fits_better)
+        continue;
+      const bool now = only_on(each->pending, stream) || passage.passed(each->pending);
+      if (now == ready ? fits_better : now) {
+        piece = each;
+        ready = now;
+      }
+    }
+  }
+};
+
+}  // namespace
+
+SplitPool::SplitPool(Passage& passage, std::unique_ptr<Source> source, const SplitOptions& options)
+    : BasePool(passage, "split", std::move(source), options.release_threshold),
+      options_(options),
+      granule_(std::max<std::size_t>(alignment(), 256)),
+      small_(granule_),
+      large_(granule_) {}
+
+std::size_t SplitPool::round(std::size_t bytes) const noexcept {
+  return up(bytes, granule_);
+}
+
+std::size_t SplitPool::segment_bytes(std::size_t bytes, bool least) const noexcept {
+  if (apart(bytes))
+    return std::max(up(bytes, options_.page), options_.small_segment);
+  return least ? up(bytes, options_.page) : std::max(up(bytes, options_.page), options_.large_segment);
+}
+
+Piece* SplitPool::take(std::size_t bytes, std::optional<std::uint16_t> stream) {
+  Bins& bins = apart(bytes) ? small_ : large_;
+  Piece* piece = find(bins, bytes, stream);
+  if (piece == nullptr)
+    return nullptr;
+  if (piece->bytes == bytes) {
+    bins.erase(piece);
+    return piece;
+  }
+  Piece* rest = pieces_.take();
+  try {
+    copy_pending(rest->pending, piece->pending);
+  } catch (...) {
+    pieces_.give(rest);
+    throw;  // nothing has changed yet
+  }
+  bins.erase(piece);
+  return split(piece, bytes, rest);
+}
+
+Piece* SplitPool::find(const Bins& bins, std::size_t bytes, std::optional<std::uint16_t> stream) const noexcept {
+  Choice choice;
+  const std::uint32_t own = bins.bin_of(bytes);
+  choice.look(bins.head(own), bytes, stream, passage_);
+  if (choice.ready)
+    return choice.piece;
+  // Larger ones; two lists, lest a piece that needs a stream wait is taken where the next would not.
+  std::uint32_t bin = bins.next_after(own);
+  for (int lists = 0; lists < 2 && bin != Bins::k_none && !choice.ready; ++lists, bin = bins.next_after(bin))
+    choice.look(bins.head(bin), bytes, stream, passage_);
+  return choice.piece;
+}
+
+Piece* SplitPool::cut(Piece* piece, std::size_t bytes) {
+  if (piece->bytes == bytes)
+    return piece;
+  Piece* rest = pieces_.take();
+  rest->pending.clear();
+  return split(piece, bytes, rest);
+}
+
+Piece* SplitPool::split(Piece* piece, std::size_t bytes, Piece* rest) noexcept {
+  rest->data = piece->data + bytes;
+  rest->bytes = piece->bytes - bytes;
+  rest->segment = piece->segment;
+  rest->stamp = piece->stamp;
+  rest->requested = 0;
+  rest->live = false;
+  rest->left = piece;
+  rest->right = piece->right;
+  if (rest->right != nullptr)
+    rest->right->left = rest;
+  piece->right = rest;
+  piece->bytes = bytes;
+  bins_of(*rest).insert(rest);
+  return piece;
+}
+
+bool SplitPool::keep(Piece* piece) noexcept {
+  piece = merge(piece);
+  bins_of(*piece).insert(piece);
+  return true;
+}
+
+void SplitPool::unlink(Piece* piece) noexcept {
+  bins_of(*piece).erase(piece);
+}
+
+/// `piece`, in no list, with its free neighbours, which leave theirs.
+Piece* SplitPool::merge(Piece* piece) noexcept {
+  Bins& bins = bins_of(*piece);
+  if (Piece* right = piece->right; right != nullptr && !right->live && mergeable(piece->pending, right->pending)) {
+    bins.erase(right);
+    absorb(piece, right);
+  }
+  if (Piece* left = piece->left; left != nullptr && !left->live && mergeable(left->pending, piece->pending)) {
+    bins.erase(left);
+    absorb(left, piece);
+    piece = left;
+  }
+  return piece;
+}
+
+void SplitPool::absorb(Piece* piece, Piece* right) noexcept {
+  piece->bytes += right->bytes;
+  piece->right = right->right;
+  if (piece->right != nullptr)
+    piece->right->left = piece;
+  if (!right->pending.empty())
+    piece->pending.add(right->pending);  // within what it holds without the heap
+  piece->stamp = std::min(piece->stamp, right->stamp);
+  pieces_.give(right);
+}
+
+void SplitPool::tidy() noexcept {
+  for (Segment* segment = segments().head(); segment != nullptr; segment = segment->next) {
+    for (Piece* piece = segment->first; piece != nullptr; piece = piece->right) {
+      if (!piece->live)
+        drop_passed(piece->pending, passage_);
+    }
+    for (Piece* piece = segment->first; piece != nullptr;) {
+      Piece* const right = piece->right;
+      if (piece->live || right == nullptr || right->live || !mergeable(piece->pending, right->pending)) {
+        piece = right;
+        continue;
+      }
+      Bins& bins = bins_of(*piece);
+      bins.erase(right);
+      bins.erase(piece);
+      absorb(piece, right);
+      bins.insert(piece);
+    }
+  }
+}
+
+}  // namespace sluice::detail
