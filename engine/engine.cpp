@@ -232,6 +232,13 @@ RandomBlock Engine::take_random(std::uint64_t counters) noexcept {
   return {core_->random_seed.load(), core_->random_offset.fetch_add(counters)};
 }
 
+void Engine::flush() {
+  core_->flush();
+}
+void Engine::saw_passed(Position position) {
+  core_->saw_passed(position);
+}
+
 void Engine::on_memory_pressure(std::function<void(Device)> relieve) {
   core_->on_memory_pressure(std::move(relieve));
 }

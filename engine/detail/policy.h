@@ -89,6 +89,14 @@ class GpuPolicy {
   virtual bool passed(Position position) const noexcept = 0;
   /// The host blocks until the GPU has passed `positions`. Throws CudaError, and what kernels reported meanwhile.
   virtual void wait(const PositionSet& positions) = 0;
+  /// Launches what is held back to be launched together: somebody is about to wait for it without calling wait().
+  virtual void flush() {}
+  /// wait() for a position that the GPU is known to have passed, though nobody has asked the driver.
+  virtual void saw_passed(Position position) {
+    PositionSet positions;
+    positions.add(position);
+    wait(positions);
+  }
   /// wait() for everything issued so far.
   virtual void wait_all() = 0;
   virtual std::uint64_t stream_waits() const noexcept = 0;
