@@ -8,6 +8,7 @@
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/coroutine_control.h>
+#include <sluice/engine/detail/named_range.h>
 #include <sluice/engine/engine.h>
 
 namespace sluice {
@@ -169,6 +170,7 @@ Var Engine::new_var(const VarOptions& options) {
 }
 
 TaskHandle Engine::push_closure(const Task& task, Closure&& body, SourceLocation site) {
+  const detail::NamedRange range(detail::NamedRange::k_push, task.name.c_str());
   if ((++detail::this_thread().pushes & 63) == 0)
     core_->hold_back();
   detail::TaskNode* node = core_->make_task(task, detail::TaskKind::body, std::move(body), site);

@@ -9,6 +9,7 @@
 #include <sluice/engine/engine.h>
 #include <sluice/engine/error.h>
 #if SLUICE_CUDA
+#include <sluice/engine/cuda/nvtx.h>
 #include <sluice/engine/cuda/policy_stream.h>
 #endif
 
@@ -59,8 +60,10 @@ std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& opti
 
 std::unique_ptr<GpuPolicy> make_gpu_policy([[maybe_unused]] Core& core, [[maybe_unused]] std::string_view name) {
 #if SLUICE_CUDA
-  if (num_gpus() > 0)
+  if (num_gpus() > 0) {
+    tell_profilers();
     return std::make_unique<StreamPolicy>(core, name == "serial");
+  }
 #endif
   return nullptr;
 }

@@ -6,8 +6,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <sluice/engine/counters.h>
+#include <sluice/engine/detail/gpu_span.h>
 #include <sluice/engine/executor.h>
 #include <sluice/engine/parallel.h>
 #include <sluice/engine/position.h>
@@ -100,6 +102,12 @@ class GpuPolicy {
   /// wait() for everything issued so far.
   virtual void wait_all() = 0;
   virtual std::uint64_t stream_waits() const noexcept = 0;
+  /// What the GPUs did for the tasks of that recording (TraceRecord::recording), as far as they have got. Does not
+  /// wait.
+  virtual std::vector<GpuSpan> take_trace(std::uint64_t recording) {
+    (void)recording;
+    return {};
+  }
   /// Called once everything has retired.
   virtual void stop() = 0;
 };
