@@ -6,8 +6,8 @@
 #include <sluice/ndarray/detail/read_slots.h>
 
 // Values of small GPU arrays on the host without a copy engine: a kernel writes them into mapped memory and sets a flag
-// that the host looks at. (A prototype on an H200: 64 bytes behind a tiny kernel after 10.3 us, with cudaMemcpyAsync and
-// a wait after 17.)
+// that the host looks at. (A prototype on an H200: 64 bytes behind a tiny kernel after 10.3 us, with cudaMemcpyAsync
+// and a wait after 17.)
 namespace sluice::detail {
 
 /// The array may be read so: it lies on a GPU and fits a slot.
