@@ -250,6 +250,9 @@ void Engine::relieve_memory(Device device) {
 bool Engine::passed(const PositionSet& positions) const noexcept {
   return core_->passed(positions);
 }
+bool Engine::on_copy_stream(Position position) const noexcept {
+  return core_->gpu() != nullptr && core_->gpu()->on_copy_stream(position);
+}
 void Engine::wait_passed(const PositionSet& positions) {
   core_->wait_positions(positions);
 }

@@ -192,6 +192,8 @@ class SLUICE_API Engine {
 
   /// Positions of GPU work, for storage: true once the stream has passed it (a hint: never asks the driver).
   bool passed(const PositionSet& positions) const noexcept;
+  /// True for a position of a stream that copies between host and GPU.
+  bool on_copy_stream(Position position) const noexcept;
   /// The last rung before OutOfMemory: blocks until the GPU has passed `positions`.
   void wait_passed(const PositionSet& positions);
 

@@ -133,13 +133,16 @@ void copy_between(const NDArray& from, const NDArray& to, SourceLocation site) {
   std::optional<detail::Slicing> slicing;
   if (outward != source.device.is_cpu())
     slicing = slicing_for(outward ? target : source, wire);
-  const auto end_beside = [&](const ArrayObject& array, bool cut) {
+  const auto end_beside = [&](const ArrayObject& array, bool cut, bool lands) {
     if (cut || is_transferable(array, wire))
       return NDArray();
     return detail::make_empty(
-        to.engine(), array.shape, {.dtype = wire, .device = array.device, .pinned = array.device.is_cpu()});
+        to.engine(),
+        array.shape,
+        {.dtype = wire, .device = array.device, .pinned = array.device.is_cpu(), .copied_into = lands});
   };
-  NDArray sent = end_beside(source, slicing && !outward), landed = end_beside(target, slicing && outward);
+  NDArray sent = end_beside(source, slicing && !outward, false);
+  NDArray landed = end_beside(target, slicing && outward, true);
   if (sent.defined()) {
     push_cast(from, sent, site);
   } else {

@@ -26,6 +26,10 @@ struct MemoryStats {
   std::uint64_t trims = 0;               // times the cache was given back because memory ran out
 };
 
+/// Who writes a chunk first, which decides what unfinished work on it is worth avoiding: a computation should not wait
+/// for a copy to another memory that still reads the chunk, nor a copy into it for computations.
+enum class ChunkUse : std::uint8_t { compute, copy_target };
+
 /// Hands out chunks of one kind of memory on one device. Thread-safe; no call blocks but the last rung of acquire().
 class SLUICE_API Pool {
  public:
@@ -33,9 +37,11 @@ class SLUICE_API Pool {
 
   /// At least `bytes` bytes, aligned to 64 on a host and 256 on a GPU; 0 bytes gives an empty chunk with null data.
   /// `stream`, if given, is the position of the work that will use it: memory last used on that stream is preferred.
+  /// Where all that is cached would hold up `use`, new memory is taken first, up to a few chunks of a size.
   /// When memory runs out: trims caches, waits for pending holders, tries once more, then throws OutOfMemory with
   /// what was asked, held and cached.
-  virtual Chunk acquire(std::size_t bytes, std::optional<std::uint16_t> stream = {}) = 0;
+  virtual Chunk acquire(
+      std::size_t bytes, std::optional<std::uint16_t> stream = {}, ChunkUse use = ChunkUse::compute) = 0;
   /// Takes a chunk back with its pending positions. Never waits, never throws.
   virtual void release(Chunk&& chunk) noexcept = 0;
   /// Gives cached memory back to the system (what GPU work still uses stays); returns the bytes given back.

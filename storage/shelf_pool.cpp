@@ -9,6 +9,10 @@ namespace {
 // A shelf is searched from its newest chunk, this far: beyond it, any chunk will do.
 constexpr std::size_t k_search = 16;
 
+// So many chunks of a size lie cached, all of them holding up who asks, before one is taken all the same: enough for a
+// copy in, a computation and a copy out to go on side by side.
+constexpr std::size_t k_spares = 3;
+
 bool only_on(const PositionSet& pending, std::optional<std::uint16_t> stream) noexcept {
   return std::all_of(
       pending.begin(), pending.end(), [&](Position position) { return stream && position.stream() == *stream; });
@@ -24,7 +28,7 @@ ShelfPool::~ShelfPool() {
   give_back(true);  // the engine drained its streams before it ended
 }
 
-Chunk ShelfPool::acquire(std::size_t bytes, std::optional<std::uint16_t> stream) {
+Chunk ShelfPool::acquire(std::size_t bytes, std::optional<std::uint16_t> stream, ChunkUse use) {
   Chunk chunk{.device = source_->device(), .kind = source_->kind(), .pool = this};
   if (bytes == 0)
     return chunk;
@@ -33,15 +37,16 @@ Chunk ShelfPool::acquire(std::size_t bytes, std::optional<std::uint16_t> stream)
   if (bytes > most)
     throw_out_of_memory(bytes, size);
 
+  const User user{stream, use};
   Kept found;
-  bool got = try_acquire(size, stream, found);
+  bool got = try_acquire(size, user, found);
   if (!got) {
     relieve();
-    got = try_acquire(size, stream, found);
+    got = try_acquire(size, user, found);
   }
   if (!got) {
     wait_for_kept();
-    got = try_acquire(size, stream, found);
+    got = try_acquire(size, user, found);
   }
   if (!got)
     throw_out_of_memory(bytes, size);
@@ -57,20 +62,22 @@ Chunk ShelfPool::acquire(std::size_t bytes, std::optional<std::uint16_t> stream)
   return chunk;
 }
 
-bool ShelfPool::try_acquire(std::size_t size, std::optional<std::uint16_t> stream, Kept& found) {
+bool ShelfPool::try_acquire(std::size_t size, const User& user, Kept& found) {
   if (keep_ == Keep::cached)
-    return take_kept(size, stream, found) || take_new(size, found);
+    return take_kept(size, user, false, found) || take_new(size, found) || take_kept(size, user, true, found);
   give_back(false);
   return take_new(size, found);
 }
 
-bool ShelfPool::take_kept(std::size_t size, std::optional<std::uint16_t> stream, Kept& found) {
+bool ShelfPool::take_kept(std::size_t size, const User& user, bool held_up, Kept& found) {
   const std::lock_guard lock(mutex_);
   const auto at = shelves_.find(size);
   if (at == shelves_.end() || at->second.kept.empty())
     return false;
   Shelf& shelf = at->second;
-  const std::size_t best = best_of(shelf.kept, stream);
+  const std::size_t best = best_of(shelf.kept, user);
+  if (!held_up && shelf.kept.size() < k_spares && holds_up(shelf.kept[best].pending, user))
+    return false;
   std::swap(shelf.kept[best], shelf.kept.back());
   found = std::move(shelf.kept.back());
   shelf.kept.pop_back();
@@ -82,18 +89,33 @@ bool ShelfPool::take_kept(std::size_t size, std::optional<std::uint16_t> stream,
   return true;
 }
 
-// Nothing pending, or only on the stream that asks; else passed; else the one whose work is the oldest.
-std::size_t ShelfPool::best_of(const std::vector<Kept>& kept, std::optional<std::uint16_t> stream) const {
+// Nothing pending, or only on the stream that asks; else passed; else what holds nobody up; else the one whose work is
+// the oldest.
+std::size_t ShelfPool::best_of(const std::vector<Kept>& kept, const User& user) const {
   const std::size_t end = kept.size() - std::min(kept.size(), k_search);
   for (std::size_t i = kept.size(); i-- > end;) {
-    if (only_on(kept[i].pending, stream))
+    if (only_on(kept[i].pending, user.stream))
       return i;
   }
   for (std::size_t i = kept.size(); i-- > end;) {
     if (passage_.passed(kept[i].pending))
       return i;
   }
+  for (std::size_t i = end; i < kept.size(); ++i) {
+    if (!holds_up(kept[i].pending, user))
+      return i;
+  }
   return end;
+}
+
+bool ShelfPool::holds_up(const PositionSet& pending, const User& user) const {
+  if (only_on(pending, user.stream) || passage_.passed(pending))
+    return false;
+  return user.use == ChunkUse::copy_target || std::any_of(pending.begin(), pending.end(), [&](Position position) {
+           PositionSet one;
+           one.add(position);
+           return passage_.copies(position) && !passage_.passed(one);
+         });
 }
 
 bool ShelfPool::take_new(std::size_t size, Kept& found) {

@@ -89,6 +89,11 @@ class GpuPolicy {
   /// Calls core.run_fenced(task) once the GPU has passed `positions`. No thread of the CPU policy waits.
   virtual void fence(TaskNode* task, const PositionSet& positions) = 0;
   virtual bool passed(Position position) const noexcept = 0;
+  /// Does the position lie on a stream of kind copy_in or copy_out? A policy that cannot tell says no.
+  virtual bool on_copy_stream(Position position) const noexcept {
+    (void)position;
+    return false;
+  }
   /// The host blocks until the GPU has passed `positions`. Throws CudaError, and what kernels reported meanwhile.
   virtual void wait(const PositionSet& positions) = 0;
   /// Launches what is held back to be launched together: somebody is about to wait for it without calling wait().

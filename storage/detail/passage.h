@@ -11,6 +11,8 @@ class Passage {
   virtual ~Passage() = default;
   /// A hint that never asks the driver.
   virtual bool passed(const PositionSet& positions) const noexcept = 0;
+  /// True for a stream that copies between memories.
+  virtual bool copies(Position position) const noexcept = 0;
   /// Blocks until the GPU has passed `positions`.
   virtual void wait_passed(const PositionSet& positions) = 0;
   /// Asks everybody to give cached memory of `device` back.

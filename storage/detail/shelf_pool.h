@@ -27,7 +27,7 @@ class ShelfPool final : public Pool {
   ShelfPool(Passage& passage, std::string_view name, SizeRule rule, Keep keep, std::unique_ptr<Source> source) noexcept;
   ~ShelfPool() override;
 
-  Chunk acquire(std::size_t bytes, std::optional<std::uint16_t> stream = {}) override;
+  Chunk acquire(std::size_t bytes, std::optional<std::uint16_t> stream = {}, ChunkUse use = ChunkUse::compute) override;
   void release(Chunk&& chunk) noexcept override;
   std::size_t trim() override;
   MemoryStats stats() const override;
@@ -47,10 +47,17 @@ class ShelfPool final : public Pool {
   };
   using Shelves = std::map<std::size_t, Shelf>;
 
-  bool try_acquire(std::size_t size, std::optional<std::uint16_t> stream, Kept& found);
-  bool take_kept(std::size_t size, std::optional<std::uint16_t> stream, Kept& found);
+  struct User {
+    std::optional<std::uint16_t> stream;
+    ChunkUse use = ChunkUse::compute;
+  };
+
+  bool try_acquire(std::size_t size, const User& user, Kept& found);
+  /// `held_up`: also a chunk that holds its user up, though there are few of its size.
+  bool take_kept(std::size_t size, const User& user, bool held_up, Kept& found);
   bool take_new(std::size_t size, Kept& found);
-  std::size_t best_of(const std::vector<Kept>& kept, std::optional<std::uint16_t> stream) const;
+  std::size_t best_of(const std::vector<Kept>& kept, const User& user) const;
+  bool holds_up(const PositionSet& pending, const User& user) const;
   void relieve();
   void wait_for_kept();
   std::size_t give_back(bool everything) noexcept;
