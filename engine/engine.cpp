@@ -8,6 +8,7 @@
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/coroutine_control.h>
+#include <sluice/engine/detail/named_range.h>
 #include <sluice/engine/engine.h>
 
 namespace sluice {
@@ -175,6 +176,7 @@ Var Engine::new_var(const VarOptions& options) {
 }
 
 TaskHandle Engine::push_closure(const Task& task, Closure&& body, SourceLocation site) {
+  const detail::NamedRange range(detail::NamedRange::k_push, task.name.c_str());
   if ((++detail::this_thread().pushes & 63) == 0)
     core_->hold_back();
   detail::TaskNode* node = core_->make_task(task, detail::TaskKind::body, std::move(body), site);
@@ -238,6 +240,13 @@ RandomBlock Engine::take_random(std::uint64_t counters) noexcept {
   return {core_->random_seed.load(), core_->random_offset.fetch_add(counters)};
 }
 
+void Engine::flush() {
+  core_->flush();
+}
+void Engine::saw_passed(Position position) {
+  core_->saw_passed(position);
+}
+
 void Engine::on_memory_pressure(std::function<void(Device)> relieve) {
   core_->on_memory_pressure(std::move(relieve));
 }
@@ -246,6 +255,9 @@ void Engine::relieve_memory(Device device) {
 }
 bool Engine::passed(const PositionSet& positions) const noexcept {
   return core_->passed(positions);
+}
+bool Engine::on_copy_stream(Position position) const noexcept {
+  return core_->gpu() != nullptr && core_->gpu()->on_copy_stream(position);
 }
 void Engine::wait_passed(const PositionSet& positions) {
   core_->wait_positions(positions);

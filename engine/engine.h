@@ -189,8 +189,17 @@ class SLUICE_API Engine {
   void on_memory_pressure(std::function<void(Device)> relieve);
   void relieve_memory(Device device);
 
+  /// Begins what was put off: CPU tasks left for this thread to run, GPU work held back to be launched together. Does
+  /// not wait. For those who wait by other means than this class.
+  void flush();
+  /// Told by who has learnt it from a kernel itself: the GPU has passed `position`. Throws what kernels reported
+  /// meanwhile, as a wait for it would.
+  void saw_passed(Position position);
+
   /// Positions of GPU work, for storage: true once the stream has passed it (a hint: never asks the driver).
   bool passed(const PositionSet& positions) const noexcept;
+  /// True for a position of a stream that copies between host and GPU.
+  bool on_copy_stream(Position position) const noexcept;
   /// The last rung before OutOfMemory: blocks until the GPU has passed `positions`.
   void wait_passed(const PositionSet& positions);
 

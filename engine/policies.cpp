@@ -9,6 +9,7 @@
 #include <sluice/engine/engine.h>
 #include <sluice/engine/error.h>
 #if SLUICE_CUDA
+#include <sluice/engine/cuda/nvtx.h>
 #include <sluice/engine/cuda/policy_stream.h>
 #endif
 
@@ -60,6 +61,7 @@ std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& opti
 std::unique_ptr<GpuPolicy> make_gpu_policy([[maybe_unused]] Core& core, [[maybe_unused]] const EngineOptions& options) {
 #if SLUICE_CUDA
   if (num_gpus() > 0) {
+    tell_profilers();
     const LaunchOptions launch{
         .batches = options.launch == "batch" && options.gpu_policy == "stream" && options.gpu_check == "end",
         .one_stream = options.gpu_policy == "serial",

@@ -107,11 +107,11 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   node->state.store((generation << TaskNode::k_generation_shift) | TaskNode::k_handle, std::memory_order_release);
   TaskMarks marks{
       .blocked_accesses = block != nullptr,
+      .capturable = task.capturable,
       .kind = kind,
       .on_failed_input = task.on_failed_input,
       .stream = task.stream,
-      .legacy_stream = task.legacy_stream,
-      .capturable = task.capturable};
+      .legacy_stream = task.legacy_stream};
   marks.line = std::min(site.line, TaskMarks::k_last_line);
   static_cast<TaskMarks&>(*node) = marks;
   node->core = this;

@@ -2,6 +2,7 @@
 #include <sluice/engine/detail/clock.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/futex.h>
+#include <sluice/engine/detail/named_range.h>
 
 namespace sluice::detail {
 
@@ -160,6 +161,7 @@ void Core::run_on_cpu(TaskNode* task, int threads) {
   if (runs) {
     const std::uint64_t began = here.body_ticks == 0 ? 0 : clock_ticks();
     try {
+      const NamedRange range(NamedRange::k_body, task->name);
       task->body(Queue(*facade(), task->device, threads, nullptr, task));
       if (began != 0)
         here.body_ticks = clock_ticks() - began;

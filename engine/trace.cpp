@@ -13,15 +13,26 @@ const char* to_string(TaskOutcome outcome) noexcept {
   return k_names[static_cast<std::size_t>(outcome)];
 }
 
-Trace::Trace(std::vector<TraceEvent> events, std::vector<TraceThread> threads, std::int64_t duration)
-    : events_(std::move(events)), duration_(duration) {
-  std::vector<int> used(threads.size(), 0);
-  for (const TraceEvent& event : events_) {
-    for (int row : {event.pusher, event.worker}) {
-      if (row >= 0)
-        used.at(static_cast<std::size_t>(row)) = 1;
+Trace::Trace(
+    std::vector<TraceEvent> events,
+    std::vector<TraceThread> threads,
+    std::int64_t duration,
+    std::vector<TraceBatch> batches)
+    : events_(std::move(events)), batches_(std::move(batches)), duration_(duration) {
+  const auto each_row = [this](auto&& visit) {
+    for (TraceEvent& event : events_) {
+      for (int* row : {&event.pusher, &event.worker, &event.issuer}) {
+        if (*row >= 0)
+          visit(*row);
+      }
     }
-  }
+    for (TraceBatch& batch : batches_) {
+      if (batch.worker >= 0)
+        visit(batch.worker);
+    }
+  };
+  std::vector<int> used(threads.size(), 0);
+  each_row([&](int row) { used.at(static_cast<std::size_t>(row)) = 1; });
   std::vector<std::size_t> order;
   for (std::size_t row = 0; row < threads.size(); ++row) {
     if (used[row] != 0)
@@ -29,8 +40,9 @@ Trace::Trace(std::vector<TraceEvent> events, std::vector<TraceThread> threads, s
   }
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     const TraceThread &left = threads[a], &right = threads[b];
-    if (left.worker != right.worker || !left.worker)
-      return left.worker < right.worker;
+    const auto kind = [](const TraceThread& thread) { return thread.stream ? 2 : thread.worker ? 1 : 0; };
+    if (kind(left) != kind(right) || kind(left) != 1)
+      return kind(left) < kind(right);
     return std::pair(left.name.size(), left.name) < std::pair(right.name.size(), right.name);  // 9 before 10
   });
   std::vector<int> row_of(threads.size(), -1);
@@ -38,12 +50,7 @@ Trace::Trace(std::vector<TraceEvent> events, std::vector<TraceThread> threads, s
     row_of[order[i]] = static_cast<int>(i);
     threads_.push_back(std::move(threads[order[i]]));
   }
-  for (TraceEvent& event : events_) {
-    for (int* row : {&event.pusher, &event.worker}) {
-      if (*row >= 0)
-        *row = row_of[static_cast<std::size_t>(*row)];
-    }
-  }
+  each_row([&](int& row) { row = row_of[static_cast<std::size_t>(row)]; });
 }
 
 std::vector<TraceEdge> Trace::edges() const {

@@ -26,8 +26,10 @@ struct TraceVar {
 };
 
 /// One task of a trace. Times are nanoseconds since the trace began, -1 for what had not happened when it was stopped:
-/// pushed <= ready (every access granted) <= started <= ended. On a GPU the task starts and ends when the host issues
-/// its work.
+/// pushed <= ready (every access granted) <= started <= ended. A GPU task starts when the stream comes to it and ends
+/// when its work is done there; the host issued it from `issued` to `issue_ended`. Device times are the host's clock to
+/// some microseconds; on one GPU their order is exact. Where a GPU task has no `issued`, the host's times of issue
+/// stand for it (skipped, failed before its body, or the driver gave no times).
 struct TraceEvent {
   std::string name;
   SourceLocation site;
@@ -35,18 +37,34 @@ struct TraceEvent {
   Priority priority = Priority::normal;
   TaskOutcome outcome = TaskOutcome::unfinished;
   int pusher = -1;  // Trace::threads()
-  int worker = -1;  // the thread that ran, issued or skipped it
+  int worker = -1;  // the thread that ran or skipped it, or the GPU's stream
   std::int64_t pushed = -1;
   std::int64_t ready = -1;
   std::int64_t started = -1;
   std::int64_t ended = -1;
   std::vector<TraceVar> vars;
+  int issuer = -1;  // GPU: the thread that issued it
+  std::int64_t issued = -1;
+  std::int64_t issue_ended = -1;
+  int batch = -1;  // GPU: index in Trace::batches(), whose times stand for those of the task
 };
 
-/// A thread that pushed or ran traced tasks.
+/// A thread that pushed or ran traced tasks, or a stream of a GPU: "gpu(0) compute 2", "gpu(0) copy in".
 struct TraceThread {
   std::string name;
   bool worker = false;  // of the traced engine's pool, or attached to it
+  bool stream = false;
+};
+
+/// GPU tasks that were launched together, as one graph: the GPU tells when all of them began and ended.
+struct TraceBatch {
+  int worker = -1;  // Trace::threads(): the stream
+  std::int64_t started = -1;
+  std::int64_t ended = -1;
+  std::vector<std::size_t> tasks;  // Trace::events(), in order of push
+
+  /// "batch of 12".
+  std::string name() const { return "batch of " + std::to_string(tasks.size()); }
 };
 
 /// A task that had to wait for another one: indices of Trace::events(), and the Vars because of which.
@@ -67,11 +85,16 @@ struct TraceSvgOptions {
 class SLUICE_API Trace {
  public:
   Trace() = default;
-  /// Takes what was recorded; sorts threads: pushers first, then workers by number.
-  Trace(std::vector<TraceEvent> events, std::vector<TraceThread> threads, std::int64_t duration);
+  /// Takes what was recorded; sorts threads: pushers first, then workers by number, then streams.
+  Trace(
+      std::vector<TraceEvent> events,
+      std::vector<TraceThread> threads,
+      std::int64_t duration,
+      std::vector<TraceBatch> batches = {});
 
   const std::vector<TraceEvent>& events() const noexcept { return events_; }
   const std::vector<TraceThread>& threads() const noexcept { return threads_; }
+  const std::vector<TraceBatch>& batches() const noexcept { return batches_; }
   /// Nanoseconds from start_trace() to stop_trace().
   std::int64_t duration() const noexcept { return duration_; }
 
@@ -79,8 +102,8 @@ class SLUICE_API Trace {
   /// before the next writer, a writer before the next one if nobody read in between. Once a pair, sorted.
   std::vector<TraceEdge> edges() const;
 
-  /// Chrome's trace event format, for ui.perfetto.dev and chrome://tracing: a row a thread, tasks with their Vars, push
-  /// site and outcome, arrows for dependencies.
+  /// Chrome's trace event format, for ui.perfetto.dev and chrome://tracing: a row a thread and a row a GPU stream,
+  /// tasks with their Vars, push site and outcome, arrows for dependencies. A batch is one box that lists its tasks.
   void write_chrome(const std::filesystem::path& path) const;
   void write_chrome(std::ostream& out) const;
   /// The graph of tasks for Graphviz: `dot -Tsvg trace.dot`. Edges carry the Vars.
@@ -93,6 +116,7 @@ class SLUICE_API Trace {
  private:
   std::vector<TraceEvent> events_;
   std::vector<TraceThread> threads_;
+  std::vector<TraceBatch> batches_;
   std::int64_t duration_ = 0;
 };
 

@@ -58,8 +58,13 @@ class Picture {
       begin_ = std::min(begin_, event.pushed);
       end_ = std::max({end_, event.pushed, event.ended});
       unfinished |= event.outcome == TaskOutcome::unfinished;
-      if (event.started >= 0 && styles_.emplace(event.name, names_.size()).second)
+      if (event.started >= 0 && event.batch < 0 && styles_.emplace(event.name, names_.size()).second)
         names_.push_back(event.name);
+    }
+    for (const TraceBatch& batch : trace.batches()) {
+      if (batch.started >= 0 && styles_.emplace(batch.name(), names_.size()).second)
+        names_.push_back(batch.name());
+      end_ = std::max(end_, batch.ended);
     }
     if (unfinished)
       end_ = std::max(end_, trace.duration());
@@ -95,7 +100,7 @@ class Picture {
   void boxes() {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < trace_.events().size(); ++i) {
-      if (trace_.events()[i].started >= 0 && trace_.events()[i].worker >= 0)
+      if (trace_.events()[i].started >= 0 && trace_.events()[i].worker >= 0 && trace_.events()[i].batch < 0)
         order.push_back(i);
     }
     // What did not run takes no time: drawn last, so that it is seen at all.
@@ -108,8 +113,12 @@ class Picture {
       const TraceEvent& event = trace_.events()[i];
       auto& ends = open[static_cast<std::size_t>(event.worker)];
       std::erase_if(ends, [&](std::int64_t end) { return end <= event.started; });
-      box(i, event, std::min(static_cast<int>(ends.size()), 4));
+      box(event, title(i, event), std::min(static_cast<int>(ends.size()), 4));
       ends.push_back(event.ended < 0 ? end_ : event.ended);
+    }
+    for (const TraceBatch& batch : trace_.batches()) {
+      if (batch.started >= 0)
+        batch_box(batch);
     }
   }
 
@@ -126,6 +135,8 @@ class Picture {
     for (const TraceEdge& edge : trace_.edges()) {
       const TraceEvent &from = trace_.events()[edge.from], &to = trace_.events()[edge.to];
       if (from.ended < 0 || to.started < 0 || from.worker < 0 || to.worker < 0)
+        continue;
+      if (from.batch >= 0 && from.batch == to.batch)
         continue;
       const double x1 = x_of(from.ended), x2 = x_of(to.started), bend = std::max(4.0, (x2 - x1) / 2);
       const bool down = to.worker > from.worker, same = to.worker == from.worker;
@@ -176,7 +187,20 @@ class Picture {
     return style + (left_out(outcome) || outcome == TaskOutcome::unfinished ? R"(" stroke-dasharray="3 2")" : R"(")");
   }
 
-  void box(std::size_t index, const TraceEvent& event, int depth) {
+  void batch_box(const TraceBatch& batch) {
+    TraceEvent like;
+    like.name = batch.name();
+    like.worker = batch.worker;
+    like.started = batch.started;
+    like.ended = batch.ended;
+    like.outcome = batch.ended < 0 ? TaskOutcome::unfinished : TaskOutcome::ok;
+    std::string text = batch.name();
+    for (std::size_t task : batch.tasks)
+      text += "\n" + trace_.events()[task].name + " #" + std::to_string(task);
+    box(like, text, 0);
+  }
+
+  void box(const TraceEvent& event, const std::string& text, int depth) {
     const double x = x_of(event.started), right = x_of(event.ended < 0 ? end_ : event.ended);
     const double width = std::max(right - x, left_out(event.outcome) ? 5.0 : 1.5);
     const int y = top_of(event.worker) + 6 + 3 * depth, height = k_box - 6 * depth;
@@ -186,7 +210,7 @@ class Picture {
     if (room >= event.name.size() && depth == 0)
       out_ << R"(<text x=")" << number(x + width / 2) << R"(" y=")" << y + height / 2 + 4
            << R"(" text-anchor="middle">)" << xml_text(event.name) << "</text>";
-    out_ << "<title>" << xml_text(title(index, event)) << "</title></g>\n";
+    out_ << "<title>" << xml_text(text) << "</title></g>\n";
   }
 
   static std::string title(std::size_t index, const TraceEvent& event) {
@@ -195,6 +219,7 @@ class Picture {
     const std::pair<const char*, std::int64_t> times[] = {
         {"\npushed ", event.pushed},
         {"\nready ", event.ready},
+        {"\nissued ", event.issued},
         {"\nstarted ", event.started},
         {"\nended ", event.ended}};
     for (const auto& [what, time] : times)

@@ -33,30 +33,44 @@ class ChromeWriter {
     }
   }
 
-  // A finished task is a slice, a running one a slice without an end, any other a mark in the row of its pusher.
+  // A finished task is a slice, a running one a slice without an end, any other a mark in the row of its pusher. Tasks
+  // of a batch lie in the slice of that.
   void task(std::size_t number) {
     const TraceEvent& event = trace_.events()[number];
-    if (event.started >= 0) {
+    if (event.started >= 0 || event.issued >= 0) {
       open("i", event.pusher) << R"(,"s":"t","cat":"push","name":)" << json_string("push " + event.name) << R"(,"ts":)"
                               << microseconds(event.pushed) << R"(,"args":{"task":)" << number << "}}";
     }
-    if (has_run(event)) {
-      open("X", event.worker) << R"(,"dur":)" << microseconds(std::max<std::int64_t>(event.ended - event.started, 1));
-    } else if (event.started >= 0) {
-      open("B", event.worker);
-    } else {
-      open("i", event.pusher) << R"(,"s":"t")";
+    if (event.issued >= 0) {
+      slice(event.issuer, event.issued, event.issue_ended)
+          << R"(,"cat":"issue","name":)" << json_string("issue " + event.name) << R"(,"args":{"task":)" << number
+          << "}}";
     }
-    out_ << R"(,"ts":)" << microseconds(event.started >= 0 ? event.started : event.pushed) << R"(,"cat":"task","name":)"
-         << json_string(event.name);
+    const bool alone = event.started >= 0 && event.batch < 0;
+    if (alone) {
+      slice(event.worker, event.started, event.ended);
+    } else {
+      open("i", event.pusher) << R"(,"s":"t","ts":)" << microseconds(event.pushed);
+    }
+    out_ << R"(,"cat":"task","name":)" << json_string(event.name);
     arguments(number, event);
     out_ << "}";
+  }
+
+  void batch(const TraceBatch& batch) {
+    if (batch.started < 0)
+      return;
+    slice(batch.worker, batch.started, batch.ended)
+        << R"(,"cat":"batch","name":)" << json_string(batch.name()) << R"(,"args":{"tasks":{)";
+    for (std::size_t i = 0; i < batch.tasks.size(); ++i)
+      out_ << (i == 0 ? "\"" : ",\"") << batch.tasks[i] << R"(":)" << json_string(trace_.events()[batch.tasks[i]].name);
+    out_ << "}}}";
   }
 
   // Both ends lie inside the slices that they join; a slice is at least 1 ns long.
   void flow(std::size_t number, const TraceEdge& edge) {
     const TraceEvent &from = trace_.events()[edge.from], &to = trace_.events()[edge.to];
-    if (!has_run(from) || to.started < 0)
+    if (!has_run(from) || to.started < 0 || (from.batch >= 0 && from.batch == to.batch))
       return;
     const char* rest = R"(,"cat":"dependency","name":"dependency","id":)";
     open("s", from.worker) << rest << number << R"(,"ts":)" << microseconds(std::max(from.started, from.ended - 1))
@@ -65,6 +79,14 @@ class ChromeWriter {
   }
 
  private:
+  // At least 1 ns long; without an end where that is not known.
+  std::ostream& slice(int row, std::int64_t started, std::int64_t ended) {
+    if (ended < 0)
+      return open("B", row) << R"(,"ts":)" << microseconds(started);
+    return open("X", row) << R"(,"dur":)" << microseconds(std::max<std::int64_t>(ended - started, 1)) << R"(,"ts":)"
+                          << microseconds(started);
+  }
+
   std::ostream& open(const char* kind, int row) {
     out_ << (std::exchange(first_, false) ? "\n" : ",\n") << R"({"ph":")" << kind << R"(","pid":1,"tid":)" << row + 1;
     return out_;
@@ -77,6 +99,10 @@ class ChromeWriter {
          << microseconds(event.pushed);
     if (event.ready >= 0)
       out_ << R"(,"ready":)" << microseconds(event.ready);
+    if (event.issued >= 0)
+      out_ << R"(,"issued":)" << microseconds(event.issued);
+    if (event.batch >= 0)
+      out_ << R"(,"batch":)" << event.batch;
     out_ << R"(,"vars":{)";
     for (std::size_t i = 0; i < event.vars.size(); ++i)
       out_ << (i == 0 ? "\"" : ",\"") << event.vars[i].id << R"(":")" << name_of(event.vars[i].mode) << '"';
@@ -111,6 +137,8 @@ void Trace::write_chrome(std::ostream& out) const {
   writer.metadata();
   for (std::size_t i = 0; i < events_.size(); ++i)
     writer.task(i);
+  for (const TraceBatch& batch : batches_)
+    writer.batch(batch);
   std::size_t number = 0;
   for (const TraceEdge& edge : edges())
     writer.flow(number++, edge);

@@ -120,25 +120,26 @@ Trace Tracer::stop(std::atomic<Tracer*>& hooks) {
   require(hooks.load() != nullptr, [] { return std::string("stop_trace: no trace is running"); });
   hooks.store(nullptr, std::memory_order_release);
   const std::int64_t duration = now() - began_;
-  std::vector<std::pair<std::uint64_t, TraceEvent>> found;
+  TraceParts parts;
   for (auto& buffer : buffers_) {
     buffer->read([&](const TraceRecord& record) {
       const std::uint64_t order = record.order.load(std::memory_order_acquire);
       if (record.recording == recording_.load() && order != 0)
-        found.emplace_back(order, event_of(record));
+        parts.events.emplace_back(order, event_of(record));
     });
   }
   // Of threads that have ended, nothing is left to come.
   std::erase_if(buffers_, [](const auto& buffer) { return buffer.use_count() == 1 && buffer->all_ended(); });
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<TraceEvent> events;
-  events.reserve(found.size());
-  for (auto& [order, event] : found)
-    events.push_back(std::move(event));
-  std::vector<TraceThread> threads;
+  std::sort(parts.events.begin(), parts.events.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const Seat& seat : seats_)
-    threads.push_back(seat.shown);
-  return Trace(std::move(events), std::move(threads), duration);
+    parts.threads.push_back(seat.shown);
+  if (GpuPolicy* gpu_policy = core_.gpu())
+    add_gpu_spans(parts, gpu_policy->take_trace(recording_.load()), began_);
+  std::vector<TraceEvent> events;
+  events.reserve(parts.events.size());
+  for (auto& [order, event] : parts.events)
+    events.push_back(std::move(event));
+  return Trace(std::move(events), std::move(parts.threads), duration, std::move(parts.batches));
 }
 
 // Later stages are read first: what is seen of a running task is a stage that it has been in.

@@ -259,6 +259,19 @@ void Core::wait_positions(const PositionSet& positions) {
   gpu()->wait(positions);
 }
 
+void Core::flush() {
+  cpu_->before_wait();
+  if (gpu() != nullptr)
+    gpu()->flush();
+}
+
+void Core::saw_passed(Position position) {
+  if (!position || gpu() == nullptr)
+    return;
+  count_wait();
+  gpu()->saw_passed(position);
+}
+
 void Core::wait_task(TaskNode* task) {
   require<Deadlock>(
       this_thread().task != task, [&] { return message("wait: task \"", task->name, "\" waits for itself"); });

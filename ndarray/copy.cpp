@@ -3,6 +3,7 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/ndarray/detail/pipeline.h>
 
 namespace sluice {
 namespace {
@@ -107,23 +108,54 @@ bool is_transferable(const ArrayObject& array, DType wire) noexcept {
          (array.device.is_gpu() || array.buffer->chunk().kind == MemoryKind::pinned);
 }
 
+/// How the transfer is cut where the host's end is none that GPUs copy from or to.
+std::optional<detail::Slicing> slicing_for(const ArrayObject& host, DType wire) {
+  return is_transferable(host, wire) ? std::nullopt : detail::slicing_of(host.shape, host.strides, host.dtype, wire);
+}
+
+void push_in_slices(
+    const NDArray& from, const NDArray& to, DType wire, const detail::Slicing& slicing, SourceLocation site) {
+  const ArrayObject& source = *from.object();
+  const ArrayObject& target = *to.object();
+  const bool outward = target.device.is_cpu();
+  const ArrayObject &host = outward ? target : source, &far = outward ? source : target;
+  const detail::SlicedCopy copy{outward, wire, host.data(), host.dtype, far.data(), far.device, slicing};
+  detail::push_sliced(to.engine(), copy, read(source.buffer->var()), detail::access_to_write(target), site);
+  target.buffer->raise_version();
+}
+
 /// The type with the smaller elements goes over the bus; arrays that cannot be an end get one beside them.
 void copy_between(const NDArray& from, const NDArray& to, SourceLocation site) {
   const ArrayObject& source = *from.object();
   const ArrayObject& target = *to.object();
   const DType wire = size_of(target.dtype) <= size_of(source.dtype) ? target.dtype : source.dtype;
-  NDArray sent = from;
-  if (!is_transferable(source, wire)) {
-    sent = detail::make_empty(
-        to.engine(), source.shape, {.dtype = wire, .device = source.device, .pinned = source.device.is_cpu()});
+  const bool outward = target.device.is_cpu();
+  std::optional<detail::Slicing> slicing;
+  if (outward != source.device.is_cpu())
+    slicing = slicing_for(outward ? target : source, wire);
+  const auto end_beside = [&](const ArrayObject& array, bool cut, bool lands) {
+    if (cut || is_transferable(array, wire))
+      return NDArray();
+    return detail::make_empty(
+        to.engine(),
+        array.shape,
+        {.dtype = wire, .device = array.device, .pinned = array.device.is_cpu(), .copied_into = lands});
+  };
+  NDArray sent = end_beside(source, slicing && !outward, false);
+  NDArray landed = end_beside(target, slicing && outward, true);
+  if (sent.defined()) {
     push_cast(from, sent, site);
+  } else {
+    sent = from;
   }
-  if (is_transferable(target, wire))
-    return push_transfer(sent, to, site);
-  const NDArray landed = detail::make_empty(
-      to.engine(), target.shape, {.dtype = wire, .device = target.device, .pinned = target.device.is_cpu()});
-  push_transfer(sent, landed, site);
-  push_cast(landed, to, site);
+  const NDArray& arrived = landed.defined() ? landed : to;
+  if (slicing) {
+    push_in_slices(sent, arrived, wire, *slicing, site);
+  } else {
+    push_transfer(sent, arrived, site);
+  }
+  if (landed.defined())
+    push_cast(landed, to, site);
 }
 #endif
 

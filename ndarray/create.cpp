@@ -58,7 +58,8 @@ NDArray make_empty(Engine& engine, const Shape& shape, const ArrayOptions& optio
   const bool pinned = options.pinned && num_gpus() > 0;
   const MemoryKind kind = options.device.is_gpu() ? MemoryKind::device : pinned ? MemoryKind::pinned : MemoryKind::host;
   Pool& pool = Storage::of(engine).pool(options.device, kind);
-  Buffer* buffer = Buffer::create(engine, pool.acquire(bytes));
+  const ChunkUse use = options.copied_into ? ChunkUse::copy_target : ChunkUse::compute;
+  Buffer* buffer = Buffer::create(engine, pool.acquire(bytes, {}, use));
   return make_array(buffer, options.dtype, options.device, shape, contiguous_strides(shape), 0);
 }
 
@@ -145,7 +146,9 @@ NDArray from_values(
       take_values(Engine::current(), values, from, shape, whole ? options.pinned : options.device.is_gpu(), site);
   if (whole)
     return taken;
-  NDArray made = empty(shape, options);
+  ArrayOptions landing = options;
+  landing.copied_into = options.device.is_gpu();
+  NDArray made = empty(shape, landing);
   copy_into(taken, made, site);
   return made;
 }

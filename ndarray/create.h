@@ -11,10 +11,13 @@ namespace sluice {
 
 /// Where and of what type a new array is. `pinned` asks for page-locked host memory (CPU arrays only), from and to
 /// which GPUs copy while the host goes on; without a GPU there is no such memory, and the array is an ordinary one.
+/// `copied_into` says that a copy from another device writes the array first: a hint for the choice of its memory, so
+/// that the copy does not wait for computations.
 struct ArrayOptions {
   DType dtype = float32;
   Device device = cpu();
   bool pinned = false;
+  bool copied_into = false;
 };
 
 /// An array whose elements are not set, in the current engine. Throws OutOfMemory, ShapeError for a negative extent,

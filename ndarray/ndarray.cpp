@@ -4,6 +4,8 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/ndarray/detail/pipeline.h>
+#include <sluice/ndarray/detail/small_read.h>
 #include <sluice/ndarray/ndarray.h>
 
 namespace sluice {
@@ -66,6 +68,12 @@ void NDArray::read_out(void* to, DType dtype, std::int64_t n) const {
   require<ShapeError>(object.size == n, [&] {
     return message("read_out: an array of shape ", object.shape, " has ", object.size, " elements, not ", n);
   });
+#ifdef SLUICE_CUDA
+  if (detail::is_small_read(object))
+    return detail::read_small(*this, to, dtype);
+  if (object.device.is_gpu() && detail::read_sliced(*this, to, dtype))
+    return;
+#endif
   Engine& mine = engine();
   const EngineScope scope(mine);
   NDArray host = *this;

@@ -20,16 +20,24 @@ BasePool::~BasePool() {
   }
 }
 
-Chunk BasePool::acquire(std::size_t bytes, std::optional<std::uint16_t> stream) {
+Chunk BasePool::acquire(std::size_t bytes, std::optional<std::uint16_t> stream, ChunkUse use) {
   Chunk chunk{.device = source_->device(), .kind = source_->kind(), .pool = this};
   if (bytes == 0)
     return chunk;
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max() / 4;
   const std::size_t size = bytes > most ? bytes : round(bytes);
   Lock lock(mutex_);
-  Piece* piece = bytes > most ? nullptr : take(size, stream);
-  if (piece == nullptr) [[unlikely]]
-    piece = climb(lock, bytes, size, stream);
+  User user{stream, use};
+  Piece* piece = bytes > most ? nullptr : take(size, user);
+  if (piece == nullptr) [[unlikely]] {
+    if (bytes <= most)
+      piece = spare(lock, size);
+    user.patient = true;
+    if (piece == nullptr && bytes <= most)
+      piece = take(size, user);
+    if (piece == nullptr)
+      piece = climb(lock, bytes, size, user);
+  }
   book(piece, bytes);
   chunk.data = piece->data;
   chunk.bytes = piece->bytes;

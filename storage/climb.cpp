@@ -8,14 +8,24 @@
 
 namespace sluice::detail {
 
+// As much more than is in use may be reserved for users that would be held up: three chunks of the size asked for, a
+// copy in, a computation and a copy out beside each other, or an eighth of everything.
+Piece* BasePool::spare(Lock& lock, std::size_t size) {
+  const std::size_t room = std::max<std::size_t>(3 * size, stats_.active / 8);
+  if (stats_.reserved + size > stats_.active + size + room)
+    return nullptr;
+  tidy();
+  return grow(lock, size);
+}
+
 /// Never returns null: throws OutOfMemory on the last rung.
-Piece* BasePool::climb(Lock& lock, std::size_t bytes, std::size_t size, std::optional<std::uint16_t> stream) {
+Piece* BasePool::climb(Lock& lock, std::size_t bytes, std::size_t size, const User& user) {
   constexpr std::size_t k_all = std::numeric_limits<std::size_t>::max();
   if (size < k_all / 4) {
     const auto attempt = [&] {
       tidy();
       give_back(lock, due());
-      Piece* piece = take(size, stream);
+      Piece* piece = take(size, user);
       return piece != nullptr ? piece : grow(lock, size);
     };
     if (Piece* piece = attempt())

@@ -43,6 +43,10 @@ struct MemoryStats {
   MemoryClassStats small, large;
 };
 
+/// Who writes a chunk first, which decides what unfinished work on it is worth avoiding: a computation should not wait
+/// for a copy to another memory that still reads the chunk, nor a copy into it for computations.
+enum class ChunkUse : std::uint8_t { compute, copy_target };
+
 /// Hands out chunks of one kind of memory on one device. Thread-safe; no call blocks but the last rung of acquire().
 class SLUICE_API Pool {
  public:
@@ -52,7 +56,8 @@ class SLUICE_API Pool {
   /// `stream`, if given, is the position of the work that will use it: memory last used on that stream is preferred.
   /// When memory runs out: gives caches back, then waits for the work that has been pending on cached memory for
   /// longest, again and again while that is of use, then throws OutOfMemory with a table of what is held and cached.
-  virtual Chunk acquire(std::size_t bytes, std::optional<std::uint16_t> stream = {}) = 0;
+  virtual Chunk acquire(
+      std::size_t bytes, std::optional<std::uint16_t> stream = {}, ChunkUse use = ChunkUse::compute) = 0;
   /// Takes a chunk back with its pending positions. Never waits, never throws.
   virtual void release(Chunk&& chunk) noexcept = 0;
   /// Gives cached memory back to the system (what GPU work still uses stays); returns the bytes given back.

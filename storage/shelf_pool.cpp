@@ -37,25 +37,27 @@ ShelfPool::Shelf* ShelfPool::shelf_of(std::size_t bytes) noexcept {
   return at == far_.end() ? nullptr : &at->second;
 }
 
-Piece* ShelfPool::take(std::size_t bytes, std::optional<std::uint16_t> stream) {
+Piece* ShelfPool::take(std::size_t bytes, const User& user) {
   Shelf* shelf = shelf_of(bytes);
   if (shelf == nullptr)
     shelf = &far_[bytes];  // room for what comes back: release() must not call the heap
   if (shelf->empty())
     return nullptr;
-  Piece* piece = best_of(*shelf, stream);
-  shelf->erase(piece);
+  Piece* piece = best_of(*shelf, user);
+  if (piece != nullptr)
+    shelf->erase(piece);
   return piece;
 }
 
-// Nothing pending, or only on the stream that asks; else passed; else the one whose work is the oldest.
-Piece* ShelfPool::best_of(const Shelf& shelf, std::optional<std::uint16_t> stream) const noexcept {
-  Piece* last = shelf.head();
+// Nothing pending, or only on the stream that asks; else passed; else the oldest work that does not hold the user up.
+Piece* ShelfPool::best_of(const Shelf& shelf, const User& user) const noexcept {
+  Piece* last = nullptr;
   int left = k_search;
   for (Piece* piece = shelf.head(); piece != nullptr && left > 0; piece = piece->next, --left) {
-    if (only_on(piece->pending, stream))
+    if (only_on(piece->pending, user.stream))
       return piece;
-    last = piece;
+    if (!user.is_held_up(piece->pending, passage_))
+      last = piece;
   }
   left = k_search;
   for (Piece* piece = shelf.head(); piece != nullptr && left > 0; piece = piece->next, --left) {

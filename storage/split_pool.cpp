@@ -25,7 +25,7 @@ struct Choice {
   Piece* piece = nullptr;
   bool ready = false;
 
-  void look(Piece* head, std::size_t bytes, std::optional<std::uint16_t> stream, const Passage& passage) noexcept {
+  void look(Piece* head, std::size_t bytes, const User& user, const Passage& passage) noexcept {
     int left = k_look;
     for (Piece* each = head; each != nullptr && left > 0; each = each->next, --left) {
       if (each->bytes < bytes)
@@ -34,7 +34,9 @@ struct Choice {
           piece == nullptr || each->bytes < piece->bytes || (each->bytes == piece->bytes && each->data < piece->data);
       if (ready && !fits_better)
         continue;
-      const bool now = only_on(each->pending, stream) || passage.passed(each->pending);
+      const bool now = only_on(each->pending, user.stream) || passage.passed(each->pending);
+      if (!now && user.is_held_up(each->pending, passage))
+        continue;
       if (now == ready ? fits_better : now) {
         piece = each;
         ready = now;
@@ -62,9 +64,9 @@ std::size_t SplitPool::segment_bytes(std::size_t bytes, bool least) const noexce
   return least ? up(bytes, options_.page) : std::max(up(bytes, options_.page), options_.large_segment);
 }
 
-Piece* SplitPool::take(std::size_t bytes, std::optional<std::uint16_t> stream) {
+Piece* SplitPool::take(std::size_t bytes, const User& user) {
   Bins& bins = apart(bytes) ? small_ : large_;
-  Piece* piece = find(bins, bytes, stream);
+  Piece* piece = find(bins, bytes, user);
   if (piece == nullptr)
     return nullptr;
   if (piece->bytes == bytes) {
@@ -82,16 +84,16 @@ Piece* SplitPool::take(std::size_t bytes, std::optional<std::uint16_t> stream) {
   return split(piece, bytes, rest);
 }
 
-Piece* SplitPool::find(const Bins& bins, std::size_t bytes, std::optional<std::uint16_t> stream) const noexcept {
+Piece* SplitPool::find(const Bins& bins, std::size_t bytes, const User& user) const noexcept {
   Choice choice;
   const std::uint32_t own = bins.bin_of(bytes);
-  choice.look(bins.head(own), bytes, stream, passage_);
+  choice.look(bins.head(own), bytes, user, passage_);
   if (choice.ready)
     return choice.piece;
   // Larger ones; two lists, lest a piece that needs a stream wait is taken where the next would not.
   std::uint32_t bin = bins.next_after(own);
   for (int lists = 0; lists < 2 && bin != Bins::k_none && !choice.ready; ++lists, bin = bins.next_after(bin))
-    choice.look(bins.head(bin), bytes, stream, passage_);
+    choice.look(bins.head(bin), bytes, user, passage_);
   return choice.piece;
 }
 

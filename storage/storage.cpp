@@ -21,6 +21,7 @@ class EnginePassage final : public detail::Passage {
  public:
   explicit EnginePassage(Engine& engine) noexcept : engine_(engine) {}
   bool passed(const PositionSet& positions) const noexcept override { return engine_.passed(positions); }
+  bool copies(Position position) const noexcept override { return engine_.on_copy_stream(position); }
   void wait_passed(const PositionSet& positions) override { engine_.wait_passed(positions); }
   void relieve(Device device) override { engine_.relieve_memory(device); }
 

@@ -117,7 +117,7 @@ void Issuer::issue_captured(TaskNode* task, const PositionSet& needs) {
   prepare_batch(needs);
   Lane& lane = choose_lane(needs);
   FailureRef failure;
-  if (!run_body({.route = batch_route_, .lane = &lane, .needs = &needs, .captured = true}, task, failure))
+  if (!run_body({.route = batch_route_, .lane = &lane, .needs = &needs, .task = task, .captured = true}, failure))
     return;
   const bool intact = batch_.settle();
   if (abandon_ || !intact) {
@@ -130,6 +130,8 @@ void Issuer::issue_captured(TaskNode* task, const PositionSet& needs) {
   const bool first = batch_.empty();
   const Position position = lane.issue(*task);
   batch_.end_step(*task, lane, position, needs, failure != nullptr);
+  if (task->traced) [[unlikely]]
+    traced_.add(*task);
   core_.finish(task, std::move(failure), true, position);
   captured_.store(++steps_captured_, std::memory_order_relaxed);
   if (is_full()) {
@@ -194,7 +196,10 @@ void Issuer::launch_batch() noexcept {
       return launch_one_by_one();
     Route& route = *batch_route_;
     order(route, batch_.outside());
+    GpuTrace::Span* const span = policy_.trace().before_batch(traced_on(route), std::move(traced_));
+    traced_.clear();
     launch_graph(graph, route);
+    policy_.trace().after(traced_on(route), span);
     captured_.store(0, std::memory_order_relaxed);
     mark_batch(route);
     counts_.batches.fetch_add(1, std::memory_order_relaxed);
@@ -210,6 +215,7 @@ void Issuer::launch_batch() noexcept {
 // The capture is of no use: what it held is launched by itself, in the order and at the places that it has.
 void Issuer::launch_one_by_one() noexcept {
   batch_.abandon();
+  traced_.clear();
   captured_.store(0, std::memory_order_relaxed);
   std::vector<Batch::Step> steps = batch_.take();
   for (Batch::Step& step : steps)
@@ -228,7 +234,7 @@ void Issuer::launch_again(Batch::Step& step) noexcept {
       needs.add(Position(step.lane->number(), step.lane->launched()));
     order(*route, needs);
     if (!step.failed && !lost())
-      call_body(call_, step.body, nullptr);
+      call_body(call_, step.body);
     counts_.reissued.fetch_add(1, std::memory_order_relaxed);
   } catch (...) {  // its Vars are published: the next wait reports it
     policy_.report_late(caught(record_named(step.name, {step.file, step.line}, step.push_number)));

@@ -2,6 +2,7 @@
 #include <sluice/engine/cuda/issuer.h>
 #include <sluice/engine/cuda/policy_stream.h>
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/named_range.h>
 
 namespace sluice::detail {
 
@@ -178,13 +179,20 @@ void order_streams(cudaStream_t before, cudaStream_t after) {
 
 }  // namespace
 
+TracedStream Issuer::traced_on(const Route& route) const noexcept {
+  return {device_, route.lane->kind(), route.lane->number(), route.stream->native()};
+}
+
 void Issuer::touch() noexcept {
   if (call_.touched)
     return;
   call_.touched = true;
   try {
-    if (!call_.captured)
-      return order(*call_.route, *call_.needs);
+    if (!call_.captured) {
+      order(*call_.route, *call_.needs);
+      call_.span = policy_.trace().before_body(traced_on(*call_.route), *call_.task);
+      return;
+    }
     if (!batch_.is_open())
       batch_.open(capture_stream_.get());
     batch_.begin_step(*call_.lane, *call_.needs);
@@ -194,7 +202,8 @@ void Issuer::touch() noexcept {
   }
 }
 
-void Issuer::call_body(const Call& call, Closure& body, TaskNode* task) {
+void Issuer::call_body(const Call& call, Closure& body) {
+  TaskNode* const task = call.task;
   ThisThread& here = this_thread();
   struct Restore {
     ThisThread& here;
@@ -210,6 +219,7 @@ void Issuer::call_body(const Call& call, Closure& body, TaskNode* task) {
   here.core = &core_;
   here.task = task;
   here.scope = nullptr;
+  const NamedRange range(NamedRange::k_body, task == nullptr ? "launched again" : task->name);
   body(Queue(*core_.facade(), device_, 1, call.captured ? &call.lane->captured : &call.lane->direct, task));
   // Launches report nothing themselves; a bad one is found here, so that it blames this task and no other.
   if (call_.touched)
@@ -217,7 +227,8 @@ void Issuer::call_body(const Call& call, Closure& body, TaskNode* task) {
 }
 
 // False if the task is over: it has enqueued nothing, so it is done when the one task before it is.
-bool Issuer::run_body(const Call& call, TaskNode* task, FailureRef& failure) {
+bool Issuer::run_body(const Call& call, FailureRef& failure) {
+  TaskNode* const task = call.task;
   const Call before = std::exchange(call_, call);
   abandon_ = false;
   const auto native = call.captured ? nullptr : call.route->stream->native();
@@ -226,7 +237,7 @@ bool Issuer::run_body(const Call& call, TaskNode* task, FailureRef& failure) {
       touch();
       order_streams(native, cudaStreamLegacy);
     }
-    call_body(call, task->body, task);
+    call_body(call, task->body);
     if (task->legacy_stream)
       order_streams(cudaStreamLegacy, native);
   } catch (...) {
@@ -236,6 +247,7 @@ bool Issuer::run_body(const Call& call, TaskNode* task, FailureRef& failure) {
   if (call.needs->size() > 1)
     touch();
   const Call after = std::exchange(call_, before);
+  policy_.trace().after(traced_on(*call.route), after.span);
   if (after.failure != nullptr) {
     try {
       std::rethrow_exception(after.failure);
@@ -253,7 +265,7 @@ bool Issuer::run_body(const Call& call, TaskNode* task, FailureRef& failure) {
 void Issuer::issue_direct(TaskNode* task, const PositionSet& needs) {
   Route& route = choose_route(*task, needs);
   FailureRef failure;
-  if (!run_body({.route = &route, .lane = route.lane, .needs = &needs}, task, failure))
+  if (!run_body({.route = &route, .lane = route.lane, .needs = &needs, .task = task}, failure))
     return;
   const Position position = place(route, *task);  // also after a throw: kernels may have been launched before it
   if (options_.waits) {

@@ -10,6 +10,7 @@
 
 #include <sluice/engine/cuda/batch.h>
 #include <sluice/engine/cuda/cuda_stream.h>
+#include <sluice/engine/cuda/gpu_trace.h>
 #include <sluice/engine/cuda/lane.h>
 #include <sluice/engine/detail/spin_lock.h>
 #include <sluice/engine/detail/task_node.h>
@@ -93,8 +94,10 @@ class Issuer {
     Route* route = nullptr;
     Lane* lane = nullptr;
     const PositionSet* needs = nullptr;
+    TaskNode* task = nullptr;
     bool captured = false;
     bool touched = false;
+    GpuTrace::Span* span = nullptr;
     std::exception_ptr failure = {};  // of what should have come before
   };
   struct List {
@@ -116,9 +119,10 @@ class Issuer {
   void make_routes();
   void issue_direct(TaskNode* task, const PositionSet& needs);
   Lane& add_lane(StreamKind kind, const CudaStream& stream);
-  void call_body(const Call& call, Closure& body, TaskNode* task);
+  void call_body(const Call& call, Closure& body);
   Route& choose_route(const TaskNode& task, const PositionSet& needs);
   Route& pick_of(Route* routes, int count, const PositionSet& needs);
+  TracedStream traced_on(const Route& route) const noexcept;
   void look_behind(Route& route) noexcept;
   void look_at_backlog();
   void await_far_launch(const Lane& lane, std::uint64_t sequence);
@@ -126,7 +130,7 @@ class Issuer {
   Milestone* record(Route& route) noexcept;
   void mark(Route& route, Lane& lane, std::uint64_t sequence, Milestone* milestone) noexcept;
   void settle(const Route& route, const PositionSet& needs);
-  bool run_body(const Call& call, TaskNode* task, FailureRef& failure);
+  bool run_body(const Call& call, FailureRef& failure);
   Position place(Route& route, const TaskNode& task) noexcept;
   void mark(Route& route) noexcept;
   void mark_all() noexcept;
@@ -193,6 +197,7 @@ class Issuer {
   Route* batch_route_ = nullptr;
   int in_use_ = 0;  // CUDA streams
   Batch batch_;
+  TracedBatch traced_;
   GraphCache graphs_;
   bool abandon_ = false;  // the body that is being captured must not be
   int in_a_row_ = 0;      // tasks since a host waited

@@ -56,6 +56,16 @@ void StreamPolicy::add_counters(EngineCounters& counters) const noexcept {
   }
 }
 
+void StreamPolicy::flush() {
+  for (const auto& issuer : issuers_)
+    issuer->nudge();
+}
+
+bool StreamPolicy::on_copy_stream(Position position) const noexcept {
+  const StreamKind kind = lanes_.at(position.stream()).kind();
+  return kind == StreamKind::copy_in || kind == StreamKind::copy_out;
+}
+
 // -- CPU tasks after GPU work --
 
 void StreamPolicy::fence(TaskNode* task, const PositionSet& positions) {
@@ -121,6 +131,11 @@ Attendant::Seen StreamPolicy::look() {
 bool StreamPolicy::passed(Position position) const noexcept {
   const Lane& lane = lanes_.at(position.stream());
   return lane.done() >= position.sequence() || lane.issuer().lost();
+}
+
+void StreamPolicy::saw_passed(Position position) {
+  lanes_.at(position.stream()).raise_done(position.sequence());
+  throw_reported();
 }
 
 Issuer* StreamPolicy::issuing_here() const noexcept {

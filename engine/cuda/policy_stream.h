@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <sluice/engine/cuda/attendant.h>
+#include <sluice/engine/cuda/gpu_trace.h>
 #include <sluice/engine/cuda/issuer.h>
 #include <sluice/engine/cuda/sleepers.h>
 #include <sluice/engine/detail/policy.h>
@@ -26,10 +27,15 @@ class StreamPolicy final : public GpuPolicy {
   void wait(const PositionSet& positions) override;
   void wait_all() override;
   void add_counters(EngineCounters& counters) const noexcept override;
+  void flush() override;
+  void saw_passed(Position position) override;
+  bool on_copy_stream(Position position) const noexcept override;
+  std::vector<GpuSpan> take_trace(std::uint64_t recording) override { return trace_.take(recording); }
   void stop() override;
 
   // -- For issuers ---------------------------------------------------------------------------------------------------
   void wake_attendant() { attendant_.wake(); }
+  GpuTrace& trace() noexcept { return trace_; }
   /// Blocks the host until the work at `sequence`, which has been launched, is done. Throws CudaError.
   void synchronize(Lane& lane, std::uint64_t sequence);
   /// A failure of a task whose Vars say that all is well: the next wait throws it.
@@ -50,6 +56,7 @@ class StreamPolicy final : public GpuPolicy {
   void throw_reported();
 
   Core& core_;
+  GpuTrace trace_;
   LaneTable lanes_;
   Sleepers sleepers_;
   std::vector<std::unique_ptr<Issuer>> issuers_;  // by device

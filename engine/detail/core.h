@@ -125,6 +125,8 @@ class Core {
   void wait_task(TaskNode* task);
   void clear_error(const Var& var);
   void wait_positions(const PositionSet& positions);
+  void flush();
+  void saw_passed(Position position);
   void stop(Stop how);
   /// At exit of the process: waits for what runs, but not for ever.
   void stop_at_exit();

@@ -6,8 +6,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <sluice/engine/counters.h>
+#include <sluice/engine/detail/gpu_span.h>
 #include <sluice/engine/executor.h>
 #include <sluice/engine/parallel.h>
 #include <sluice/engine/position.h>
@@ -87,12 +89,31 @@ class GpuPolicy {
   /// Calls core.run_fenced(task) once the GPU has passed `positions`. No thread of the CPU policy waits.
   virtual void fence(TaskNode* task, const PositionSet& positions) = 0;
   virtual bool passed(Position position) const noexcept = 0;
+  /// Does the position lie on a stream of kind copy_in or copy_out? A policy that cannot tell says no.
+  virtual bool on_copy_stream(Position position) const noexcept {
+    (void)position;
+    return false;
+  }
   /// The host blocks until the GPU has passed `positions`. Throws CudaError, and what kernels reported meanwhile.
   virtual void wait(const PositionSet& positions) = 0;
+  /// Launches what is held back to be launched together: somebody is about to wait for it without calling wait().
+  virtual void flush() {}
+  /// wait() for a position that the GPU is known to have passed, though nobody has asked the driver.
+  virtual void saw_passed(Position position) {
+    PositionSet positions;
+    positions.add(position);
+    wait(positions);
+  }
   /// wait() for everything issued so far.
   virtual void wait_all() = 0;
   /// Adds what the policy itself counts.
   virtual void add_counters(EngineCounters&) const noexcept {}
+  /// What the GPUs did for the tasks of that recording (TraceRecord::recording), as far as they have got. Does not
+  /// wait.
+  virtual std::vector<GpuSpan> take_trace(std::uint64_t recording) {
+    (void)recording;
+    return {};
+  }
   /// Called once everything has retired.
   virtual void stop() = 0;
 };

@@ -47,11 +47,11 @@ struct TaskMarks {
   static constexpr int k_last_line = (1 << 21) - 1;
   int line : 22 = 0;
   bool blocked_accesses : 1 = false;  // `access_block` holds
+  bool capturable : 1 = false;
   TaskKind kind : 2 = TaskKind::body;
   OnFailedInput on_failed_input : 1 = OnFailedInput::skip;
   StreamKind stream : 2 = StreamKind::compute;
   bool legacy_stream : 1 = false;
-  bool capturable : 1 = false;
   bool traced : 1 = false;
   std::uint8_t epoch : 1 = 0;
 };

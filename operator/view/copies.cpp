@@ -15,7 +15,8 @@ using detail::DeviceAttribute;
 using detail::TypeAttribute;
 
 NDArray copied_to(const NDArray& from, DType dtype, Device device, SourceLocation site) {
-  const NDArray result = detail::make_empty(from.engine(), from.shape(), {.dtype = dtype, .device = device});
+  const NDArray result = detail::make_empty(
+      from.engine(), from.shape(), {.dtype = dtype, .device = device, .copied_into = device != from.device()});
   copy_into(from, result, site);
   return result;
 }

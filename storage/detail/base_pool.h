@@ -6,6 +6,7 @@
 
 #include <sluice/storage/detail/history.h>
 #include <sluice/storage/detail/passage.h>
+#include <sluice/storage/detail/pending.h>
 #include <sluice/storage/detail/piece.h>
 #include <sluice/storage/detail/source.h>
 #include <sluice/storage/pool.h>
@@ -22,7 +23,7 @@ inline constexpr std::size_t k_small_most = std::size_t{1} << 20;
 /// it never calls the heap. One short lock; no call of the driver happens under it.
 class BasePool : public Pool {
  public:
-  Chunk acquire(std::size_t bytes, std::optional<std::uint16_t> stream = {}) final;
+  Chunk acquire(std::size_t bytes, std::optional<std::uint16_t> stream = {}, ChunkUse use = ChunkUse::compute) final;
   void release(Chunk&& chunk) noexcept final;
   std::size_t trim() final;
   MemoryStats stats() const final;
@@ -42,8 +43,8 @@ class BasePool : public Pool {
   /// The size of the piece for a request below 2^62. Without the lock.
   virtual std::size_t round(std::size_t bytes) const noexcept = 0;
   // Under the lock:
-  /// A free piece of at least `bytes`, out of its list and cut to size; null if there is none.
-  virtual Piece* take(std::size_t bytes, std::optional<std::uint16_t> stream) = 0;
+  /// A free piece of at least `bytes` that suits `user`, out of its list and cut to size; null if there is none.
+  virtual Piece* take(std::size_t bytes, const User& user) = 0;
   /// A segment for a piece of `bytes`: the size that would be best, or the least that will do.
   virtual std::size_t segment_bytes(std::size_t bytes, bool /*least*/) const noexcept { return bytes; }
   /// True if pieces of `bytes` have segments of their own.
@@ -69,7 +70,8 @@ class BasePool : public Pool {
   NodeStore<Piece> pieces_;
 
  private:
-  Piece* climb(Lock& lock, std::size_t bytes, std::size_t size, std::optional<std::uint16_t> stream);
+  Piece* spare(Lock& lock, std::size_t size);
+  Piece* climb(Lock& lock, std::size_t bytes, std::size_t size, const User& user);
   Piece* grow(Lock& lock, std::size_t size);
   Piece* grow_to(Lock& lock, std::size_t size, std::size_t segment);
   void add_segment(Segment* segment, Piece* piece, void* data) noexcept;

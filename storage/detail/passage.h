@@ -11,6 +11,13 @@ class Passage {
   virtual ~Passage() = default;
   /// A hint that never asks the driver.
   virtual bool passed(const PositionSet& positions) const noexcept = 0;
+  bool passed(Position position) const noexcept {
+    PositionSet one;
+    one.add(position);
+    return passed(one);
+  }
+  /// True for a stream that copies between memories.
+  virtual bool copies(Position) const noexcept { return false; }
   /// Blocks until the GPU has passed `positions`.
   virtual void wait_passed(const PositionSet& positions) = 0;
   /// Asks everybody to give cached memory of `device` back.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <sluice/storage/detail/passage.h>
+#include <sluice/storage/pool.h>
 
 namespace sluice::detail {
 
@@ -18,6 +19,22 @@ inline bool only_on(const PositionSet& pending, std::optional<std::uint16_t> str
   return std::all_of(
       pending.begin(), pending.end(), [&](Position position) { return stream && position.stream() == *stream; });
 }
+
+/// Who asks for a piece, and what of it holds them up.
+struct User {
+  std::optional<std::uint16_t> stream;
+  ChunkUse use = ChunkUse::compute;
+  bool patient = false;  // takes what holds it up too
+
+  /// Work that may last long beside this user's is still to be done with the piece.
+  bool is_held_up(const PositionSet& pending, const Passage& passage) const noexcept {
+    if (patient || only_on(pending, stream) || passage.passed(pending))
+      return false;
+    return use == ChunkUse::copy_target || std::any_of(pending.begin(), pending.end(), [&](Position position) {
+             return passage.copies(position) && !passage.passed(position);
+           });
+  }
+};
 
 /// Positions of `a` and `b` together, one a stream.
 inline std::size_t union_size(const PositionSet& a, const PositionSet& b) noexcept {
@@ -67,9 +84,7 @@ inline void drop_passed(PositionSet& pending, const Passage& passage) noexcept {
     return;  // the rest would need the heap
   PositionSet left;
   for (const Position position : pending) {
-    PositionSet one;
-    one.add(position);
-    if (!passage.passed(one))
+    if (!passage.passed(position))
       left.add(position);
   }
   pending = left;

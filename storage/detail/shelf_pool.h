@@ -17,11 +17,11 @@ class ShelfPool final : public BasePool {
   using Shelf = Linked<Piece>;  // the first one came back last
 
   std::size_t round(std::size_t bytes) const noexcept override { return rule_.round(bytes); }
-  Piece* take(std::size_t bytes, std::optional<std::uint16_t> stream) override;
+  Piece* take(std::size_t bytes, const User& user) override;
   bool keep(Piece* piece) noexcept override;
   void unlink(Piece* piece) noexcept override;
 
-  Piece* best_of(const Shelf& shelf, std::optional<std::uint16_t> stream) const noexcept;
+  Piece* best_of(const Shelf& shelf, const User& user) const noexcept;
   std::size_t index_of(std::size_t bytes) const noexcept;
   Shelf* shelf_of(std::size_t bytes) noexcept;
 
@@ -41,7 +41,7 @@ class DirectPool final : public BasePool {
 
  private:
   std::size_t round(std::size_t bytes) const noexcept override { return rule_.round(bytes); }
-  Piece* take(std::size_t, std::optional<std::uint16_t>) override { return nullptr; }
+  Piece* take(std::size_t, const User&) override { return nullptr; }
   bool keep(Piece* piece) noexcept override;
   void unlink(Piece* piece) noexcept override { parked_.erase(piece); }
   Segment* due() noexcept override;

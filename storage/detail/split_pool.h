@@ -21,7 +21,7 @@ class SplitPool final : public BasePool {
 
  private:
   std::size_t round(std::size_t bytes) const noexcept override;
-  Piece* take(std::size_t bytes, std::optional<std::uint16_t> stream) override;
+  Piece* take(std::size_t bytes, const User& user) override;
   std::size_t segment_bytes(std::size_t bytes, bool least) const noexcept override;
   bool apart(std::size_t bytes) const noexcept override { return bytes <= options_.small_most; }
   Piece* cut(Piece* piece, std::size_t bytes) override;
@@ -29,7 +29,7 @@ class SplitPool final : public BasePool {
   void unlink(Piece* piece) noexcept override;
   void tidy() noexcept override;
 
-  Piece* find(const Bins& bins, std::size_t bytes, std::optional<std::uint16_t> stream) const noexcept;
+  Piece* find(const Bins& bins, std::size_t bytes, const User& user) const noexcept;
   Bins& bins_of(const Piece& piece) noexcept { return piece.segment->small ? small_ : large_; }
   Piece* split(Piece* piece, std::size_t bytes, Piece* rest) noexcept;
   void absorb(Piece* piece, Piece* right) noexcept;

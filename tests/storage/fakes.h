@@ -39,6 +39,9 @@ class BoundedSource final : public detail::Source {
 
 /// Streams whose progress the test decides: all have come as far as `now`.
 struct Clock final : detail::Passage {
+  static constexpr std::uint16_t k_first_copy_stream = 100;
+
+  bool copies(Position position) const noexcept override { return position.stream() >= k_first_copy_stream; }
   bool passed(const PositionSet& positions) const noexcept override {
     for (const Position position : positions) {
       if (position.sequence() > now)

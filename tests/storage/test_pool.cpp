@@ -101,6 +101,61 @@ TEST_CASE("What a GPU has passed comes out with nothing pending, before what it 
   pool.release(std::move(first));
 }
 
+TEST_CASE(
+    "Memory that a copy still reads is not for computations, nor what they use for copies, while there is other") {
+  Clock clock;
+  std::atomic<std::size_t> out{0};
+  const auto owner = make_pool(clock, 6 * 128, out);
+  Pool& pool = *owner;
+  const auto leave = [&](Chunk chunk, std::uint16_t stream, std::uint64_t sequence) {
+    chunk.pending.add(Position(stream, sequence));
+    pool.release(std::move(chunk));
+  };
+  Chunk a = pool.acquire(100), b = pool.acquire(100);
+  void* const computed = a.data;
+  void* const copied = b.data;
+  leave(std::move(a), 1, 10);
+  leave(std::move(b), Clock::k_first_copy_stream, 10);
+  // A computation follows a computation and leaves the copy alone; a copy takes new memory.
+  Chunk c = pool.acquire(100);
+  CHECK(c.data == computed);
+  Chunk d = pool.acquire(100);
+  CHECK((d.data != computed && d.data != copied));
+  leave(std::move(c), 1, 11);
+  Chunk e = pool.acquire(100, {}, ChunkUse::copy_target);
+  CHECK((e.data != computed && e.data != copied && e.data != d.data));
+  // With enough of a size cached, the one that came back first is taken all the same.
+  leave(std::move(d), Clock::k_first_copy_stream, 12);
+  REQUIRE(pool.stats().source_allocations == 4);
+  Chunk f = pool.acquire(100, {}, ChunkUse::copy_target);
+  CHECK(f.data == copied);
+  CHECK(pool.stats().source_allocations == 4);
+  // What has passed holds up nobody.
+  clock.now = 12;
+  Chunk g = pool.acquire(100, {}, ChunkUse::copy_target);
+  CHECK(g.pending.empty());
+  CHECK(pool.stats().source_allocations == 4);
+  for (Chunk* chunk : {&e, &f, &g})
+    pool.release(std::move(*chunk));
+}
+
+TEST_CASE("Memory that holds up is taken before memory runs out, and nobody waits") {
+  Clock clock;
+  std::atomic<std::size_t> out{0};
+  const auto owner = make_pool(clock, 128, out);
+  Pool& pool = *owner;
+  Chunk a = pool.acquire(128);
+  void* const only = a.data;
+  a.pending.add(Position(Clock::k_first_copy_stream, 5));
+  pool.release(std::move(a));
+  Chunk b = pool.acquire(128);
+  CHECK(b.data == only);
+  CHECK(b.pending.size() == 1);
+  CHECK(clock.waits == 0);
+  CHECK(clock.relieved == 0);
+  pool.release(std::move(b));
+}
+
 TEST_CASE("A trim leaves what a GPU may still use; the last rung waits for it") {
   Clock clock;
   std::atomic<std::size_t> out{0};
