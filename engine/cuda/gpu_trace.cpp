@@ -141,7 +141,7 @@ struct GpuTrace::PerDevice {
 void TracedBatch::add(const TaskNode& task) {
   if (!task.traced)
     return;
-  const TraceRecord& record = *task.extras().trace;
+  const TraceRecord& record = *task.extras()->trace;
   if (record.recording != recording_)
     tasks_.clear();
   recording_ = record.recording;
@@ -154,8 +154,8 @@ GpuTrace::~GpuTrace() = default;
 GpuTrace::Span* GpuTrace::before(const TracedStream& stream, const TaskNode& task) noexcept {
   try {
     GpuSpan what;
-    what.tasks.push_back(task.extras().trace->order.load(std::memory_order_relaxed));
-    return begin(stream, task.extras().trace->recording, std::move(what));
+    what.tasks.push_back(task.extras()->trace->order.load(std::memory_order_relaxed));
+    return begin(stream, task.extras()->trace->recording, std::move(what));
   } catch (...) {
     return nullptr;
   }
