@@ -60,6 +60,7 @@ inline History run_on_sim(const Program& program, const SimRun& run) {
                   : die == 1 ? StreamKind::copy_out
                   : die == 2 ? StreamKind::collective
                              : StreamKind::compute;
+    task.capturable = run.capturable;
     engine.push(task, [history, step, i](Queue queue) {
       sim_launch(queue, [history, step, i] { run_step(step, i, history->cells.data(), history->seen[i]); });
     });

@@ -1,0 +1,76 @@
+#include <future>
+#include <memory>
+
+#include <sluice/engine/detail/core.h>
+#include <sluice/engine/error.h>
+#include <sluice/engine/interop.h>
+
+#if SLUICE_CUDA
+#include <sluice/engine/cuda/handle.h>
+#endif
+
+namespace sluice {
+namespace {
+
+#if SLUICE_CUDA
+void check_stream(const char* what, Device device, void* stream) {
+  require<DeviceError>(device.is_gpu() && device.index < num_gpus(), [&] {
+    return message(what, ": ", device, " has no streams; there are ", num_gpus(), " GPU(s)");
+  });
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cuda::cuda_check(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status), "cudaStreamIsCapturing");
+  require(status == cudaStreamCaptureStatusNone, [&] {
+    return message(what, ": the stream is being captured; the engine's own work cannot become part of that graph");
+  });
+}
+
+/// `later` waits for what `earlier` holds now.
+void order(void* earlier, void* later) {
+  cudaEvent_t raw = nullptr;
+  cuda::cuda_check(cudaEventCreateWithFlags(&raw, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  const cuda::EventHandle event(raw);
+  cuda::cuda_check(cudaEventRecord(raw, static_cast<cudaStream_t>(earlier)), "cudaEventRecord");
+  cuda::cuda_check(cudaStreamWaitEvent(static_cast<cudaStream_t>(later), raw, 0), "cudaStreamWaitEvent");
+}
+#else
+void check_stream(const char* what, Device device, void*) {
+  throw DeviceError(message(what, ": ", device, " has no streams; this build is without CUDA"));
+}
+void order(void*, void*) {}
+#endif
+
+}  // namespace
+
+TaskHandle import_stream(Engine& engine, Device device, void* stream, const AccessList& access) {
+  check_stream("import_stream", device, stream);
+  return engine.push({.name = "import stream", .device = device, .access = access}, [stream](Queue queue) {
+    order(stream, queue.stream());
+  });
+}
+
+void export_stream(Engine& engine, Device device, void* stream, const AccessList& access) {
+  check_stream("export_stream", device, stream);
+  require<Deadlock>(detail::this_thread().task == nullptr, [] {
+    return std::string("export_stream: a task cannot wait for tasks to be issued; push a task that uses the stream");
+  });
+  // Whoever ends the body's life without a call breaks the promise.
+  auto issued = std::make_shared<std::promise<void>>();
+  std::future<void> is_issued = issued->get_future();
+  engine.push(
+      {.name = "export stream", .device = device, .access = access, .on_failed_input = OnFailedInput::run},
+      [stream, issued = std::move(issued)](Queue queue) {
+        try {
+          order(queue.stream(), stream);
+          issued->set_value();
+        } catch (...) {
+          issued->set_exception(std::current_exception());
+        }
+      });
+  try {
+    is_issued.get();
+  } catch (const std::future_error&) {
+    throw Cancelled("export_stream: the engine was stopped before the stream's turn came");
+  }
+}
+
+}  // namespace sluice

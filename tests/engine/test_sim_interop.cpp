@@ -1,0 +1,81 @@
+// Streams of other libraries beside the engine's, on the simulated CUDA runtime.
+#include <sluice/engine/interop.h>
+
+#include "tests/engine/sim_run.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+TEST_CASE("T56: what lies on a foreign stream comes before tasks that are pushed after its import", "[sim]") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Sim sim(seeded(seed));
+    std::uint64_t value = 0, seen = 0;
+    SimStream foreign;
+    {
+      Engine engine({.workers = 1});
+      Var x = engine.new_var();
+      for (int i = 0; i < 5; ++i)
+        REQUIRE(sim::launch(foreign, [&value] { value = 3 * value + 1; }) == cudaSuccess);
+      import_stream(engine, gpu(0), foreign.handle, {write(x)});
+      engine.push({.name = "look", .device = gpu(0), .access = {read(x)}}, [&](Queue queue) {
+        sim_launch(queue, [&] { seen = value; });
+      });
+      engine.wait_all();
+    }
+    CHECK(seen == 121);
+  }
+}
+
+TEST_CASE(
+    "T56: work on a foreign stream comes after the tasks before its export, and the host waits for no GPU", "[sim]") {
+  Sim sim({.devices = 2, .manual = true});
+  std::uint64_t value = 0, seen = 0;
+  SimStream foreign;
+  Engine engine({.workers = 1});
+  Var x = engine.new_var();
+  for (int i = 0; i < 40; ++i) {
+    engine.push({.name = "append", .device = gpu(0), .access = {write(x)}, .capturable = true}, [&](Queue queue) {
+      sim_launch(queue, [&] { value = value * 3 + 1; });
+    });
+  }
+  export_stream(engine, gpu(0), foreign.handle, {write(x)});
+  CHECK(value == 0);
+  REQUIRE(sim::launch(foreign, [&] { seen = value; }) == cudaSuccess);
+  import_stream(engine, gpu(0), foreign.handle, {write(x)});
+  engine.push({.name = "after", .device = gpu(0), .access = {write(x)}}, [&](Queue queue) {
+    sim_launch(queue, [&] { value = 0; });
+  });
+  sim::set_manual(false);
+  engine.wait(x);
+  std::uint64_t expected = 0;
+  for (int i = 0; i < 40; ++i)
+    expected = expected * 3 + 1;
+  CHECK(seen == expected);
+  CHECK(value == 0);
+}
+
+TEST_CASE("T56: a stream under capture is refused by name, and the capture goes on", "[sim]") {
+  Sim sim;
+  SimStream foreign;
+  Engine engine({.workers = 1});
+  Var x = engine.new_var();
+  REQUIRE(cudaStreamBeginCapture(foreign, cudaStreamCaptureModeRelaxed) == cudaSuccess);
+  CHECK_THAT(
+      text_of_error([&] { import_stream(engine, gpu(0), foreign.handle, {write(x)}); }), contains("import_stream"));
+  CHECK_THROWS_AS(export_stream(engine, gpu(0), foreign.handle, {write(x)}), ValueError);
+  cudaGraph_t graph = nullptr;
+  REQUIRE(cudaStreamEndCapture(foreign, &graph) == cudaSuccess);
+  REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
+  CHECK_THROWS_AS(import_stream(engine, gpu(7), foreign.handle, {write(x)}), DeviceError);
+}
+
+TEST_CASE("An export inside a task is refused; one of a stopped engine does not hang", "[sim]") {
+  Sim sim;
+  SimStream foreign;
+  Engine engine({.workers = 1});
+  Var x = engine.new_var();
+  engine.push({.name = "inside", .access = {write(x)}}, [&] { export_stream(engine, gpu(0), foreign.handle, {}); });
+  CHECK_THROWS_AS(engine.wait(x), Deadlock);
+  engine.stop();
+  CHECK_THROWS_AS(export_stream(engine, gpu(0), foreign.handle, {read(x)}), EngineStopped);
+}
