@@ -26,6 +26,7 @@ enum class Where : std::uint8_t { gpu, two_gpus, cpu_and_gpu, everywhere };
 struct SimRun {
   Where where = Where::gpu;
   EngineOptions options = {.workers = 2};
+  bool capturable = false;
 };
 
 /// Where step `i` runs: drawn from its number, so that every run agrees.
