@@ -159,13 +159,17 @@ std::vector<Batch::Step> Batch::take() noexcept {
 GraphHandle Batch::close() noexcept {
   open_ = false;
   cudaGraph_t graph = nullptr;
-  if (cudaStreamEndCapture(stream_, &graph) != cudaSuccess) {
-    cudaGetLastError();
-    if (graph != nullptr)
-      cudaGraphDestroy(graph);
-    return {};
+  const bool ended = cudaStreamEndCapture(stream_, &graph) == cudaSuccess;
+  GraphHandle made(graph);
+  if (ended)
+    return made;
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(stream_, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone) {
+    cudaStreamEndCapture(stream_, &graph);
+    made = GraphHandle(graph);
   }
-  return GraphHandle(graph);
+  cudaGetLastError();
+  return {};
 }
 
 void Batch::clear() noexcept {

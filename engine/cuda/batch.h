@@ -34,6 +34,8 @@ class Batch {
   };
 
   Batch(LaneTable& lanes, Device device) : lanes_(lanes), device_(device) {}
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
 
   bool is_open() const noexcept { return open_; }
   bool empty() const noexcept { return steps_.empty(); }

@@ -99,22 +99,28 @@ Lane& Issuer::choose_lane(const PositionSet& needs) {
       all.begin(), all.end(), [this](const Lane* a, const Lane* b) { return batch_.last_on(*a) < batch_.last_on(*b); });
 }
 
-void Issuer::prepare_batch(const PositionSet& needs) {
+bool Issuer::prepare_batch(const PositionSet& needs) noexcept try {
   if (!batch_.empty())
-    return;
+    return true;
   if (capture_stream_.get() == nullptr) {
     cudaStream_t stream = nullptr;
     cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     capture_stream_ = cuda::StreamHandle(stream);
   }
   batch_route_ = &choose_batch_route(needs);
+  if (!batch_.is_open())
+    batch_.open(capture_stream_.get());
+  return true;
+} catch (...) {
+  return false;
 }
 
 void Issuer::issue_captured(TaskNode* task, const PositionSet& needs) {
   const bool elsewhere = batch_.size() >= k_breakable && !batch_.continues(needs);
   if (!batch_.empty() && (elsewhere || waits_for_others(needs)))
     launch_batch();
-  prepare_batch(needs);
+  if (!prepare_batch(needs))
+    return issue_direct(task, needs);
   Lane& lane = choose_lane(needs);
   FailureRef failure;
   if (!run_body({.route = batch_route_, .lane = &lane, .needs = &needs, .task = task, .captured = true}, failure))

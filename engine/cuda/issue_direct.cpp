@@ -193,8 +193,6 @@ void Issuer::touch() noexcept {
       call_.span = policy_.trace().before_body(traced_on(*call_.route), *call_.task);
       return;
     }
-    if (!batch_.is_open())
-      batch_.open(capture_stream_.get());
     batch_.begin_step(*call_.lane, *call_.needs);
   } catch (...) {
     abandon_ = call_.captured;

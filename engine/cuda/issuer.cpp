@@ -47,6 +47,7 @@ Issuer::Issuer(Core& core, StreamPolicy& policy, LaneTable& lanes, Device device
     : core_(core), policy_(policy), lanes_(lanes), device_(device), options_(options), batch_(lanes, device) {}
 
 Issuer::~Issuer() {
+  batch_.abandon();
   if (error_words_ != nullptr)
     cudaFreeHost(error_words_);
 }

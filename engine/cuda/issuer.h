@@ -141,7 +141,7 @@ class Issuer {
   void issue_captured(TaskNode* task, const PositionSet& needs);
   Lane& choose_lane(const PositionSet& needs);
   Lane* free_lane();
-  void prepare_batch(const PositionSet& needs);
+  bool prepare_batch(const PositionSet& needs) noexcept;
   bool waits_for_others(const PositionSet& needs) const;
   bool is_full() const noexcept;
   void launch_batch() noexcept;

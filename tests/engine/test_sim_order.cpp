@@ -154,7 +154,8 @@ TEST_CASE("T41: tasks without a common Var spread over streams; none waits for a
   CHECK(held_ran);
 }
 
-TEST_CASE("The host waits for nothing: pushes return, and tasks retire, while the GPU stands still", "[sim]") {
+// Beyond some hundred launches a stream the driver would make the host wait; the rest is issued when there is room.
+TEST_CASE("The host waits for nothing: pushes return while the GPU stands still, and all is done in the end", "[sim]") {
   Sim sim(k_by_hand);
   constexpr int k_tasks = 5000;
   Word words[6] = {}, expected[6] = {};
@@ -166,7 +167,9 @@ TEST_CASE("The host waits for nothing: pushes return, and tasks retire, while th
     push_append(engine, vars[which], words[which], static_cast<Word>(i), kinds[i / 7 % 3]);
     expected[which] = 3 * expected[which] + static_cast<Word>(i);
   }
-  CHECK(engine.counters().retired == k_tasks);
+  CHECK(engine.counters().pushed == k_tasks);
+  CHECK(engine.counters().retired >= 256);
+  CHECK(engine.counters().retired < 6 * 512);
   CHECK(sim::blocking_calls() == 0);
   sim::set_manual(false);
   engine.wait_all();
