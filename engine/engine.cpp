@@ -100,6 +100,7 @@ void Core::relieve_memory(Device device) {
   }
   for (const auto& relieve : hooks)
     relieve(device);
+  await_retirement();
 }
 
 }  // namespace detail

@@ -1,4 +1,5 @@
 // The list of policies by name: the one place.
+#include <cstdlib>
 #include <sched.h>
 
 #include <sluice/engine/detail/policy.h>
@@ -62,8 +63,10 @@ std::unique_ptr<GpuPolicy> make_gpu_policy([[maybe_unused]] Core& core, [[maybe_
 #if SLUICE_CUDA
   if (num_gpus() > 0) {
     tell_profilers();
+    const char* forced = std::getenv("SLUICE_LAUNCH");
+    const std::string_view way = forced == nullptr ? std::string_view(options.launch) : forced;
     const LaunchOptions launch{
-        .batches = options.launch == "batch" && options.gpu_policy == "stream" && options.gpu_check == "end",
+        .batches = way == "batch" && options.gpu_policy == "stream" && options.gpu_check == "end",
         .one_stream = options.gpu_policy == "serial",
         .waits = options.gpu_policy == "serial" || options.gpu_check == "each"};
     return std::make_unique<StreamPolicy>(core, launch);

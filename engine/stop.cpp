@@ -102,4 +102,16 @@ void Core::hold_back() {
     stuck_at_.store(before, std::memory_order_relaxed);
 }
 
+void Core::await_retirement() {
+  if (this_thread().task != nullptr || live() == 0)
+    return;
+  if (gpu() != nullptr)
+    gpu()->flush();
+  const DrainWaiter waiter(*this);
+  std::unique_lock hold(drained_mutex_);
+  const std::uint64_t before = left();
+  for (int looks = 0; looks < 100 && live() > 0 && left() == before; ++looks)
+    drained_.wait_for(hold, std::chrono::milliseconds(1));
+}
+
 }  // namespace sluice::detail

@@ -31,7 +31,7 @@ Chunk BasePool::acquire(std::size_t bytes, std::optional<std::uint16_t> stream, 
   Piece* piece = bytes > most ? nullptr : take(size, user);
   if (piece == nullptr) [[unlikely]] {
     if (bytes <= most)
-      piece = spare(lock, size);
+      piece = spare(lock, size, user);
     user.patient = true;
     if (piece == nullptr && bytes <= most)
       piece = take(size, user);

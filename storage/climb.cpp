@@ -10,12 +10,13 @@ namespace sluice::detail {
 
 // As much more than is in use may be reserved for users that would be held up: three chunks of the size asked for, a
 // copy in, a computation and a copy out beside each other, or an eighth of everything.
-Piece* BasePool::spare(Lock& lock, std::size_t size) {
-  const std::size_t room = std::max<std::size_t>(3 * size, stats_.active / 8);
-  if (stats_.reserved + size > stats_.active + size + room)
-    return nullptr;
+Piece* BasePool::spare(Lock& lock, std::size_t size, const User& user) {
   tidy();
-  return grow(lock, size);
+  give_back(lock, due());
+  if (Piece* piece = take(size, user))
+    return piece;
+  const std::size_t room = std::max<std::size_t>(3 * size, stats_.active / 8);
+  return stats_.reserved <= stats_.active + room ? grow(lock, size) : nullptr;
 }
 
 /// Never returns null: throws OutOfMemory on the last rung.
@@ -32,17 +33,18 @@ Piece* BasePool::climb(Lock& lock, std::size_t bytes, std::size_t size, const Us
       return piece;
     // Everybody's caches, then the work that has been pending for longest, one after another.
     ++stats_.trims;
+    bool progress = false;
     do {
       give_back(lock, collect_idle(k_all));
       lock.unlock();
       source_->trim();
-      passage_.relieve(source_->device());
+      progress = passage_.relieve(source_->device());
       lock.lock();
       if (Piece* piece = attempt()) {
         ++stats_.retries;
         return piece;
       }
-    } while (wait_for_oldest(lock));
+    } while (progress || wait_for_oldest(lock));
   }
   ++stats_.out_of_memory;
   if (history_.on())

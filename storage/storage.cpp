@@ -23,7 +23,11 @@ class EnginePassage final : public detail::Passage {
   bool passed(const PositionSet& positions) const noexcept override { return engine_.passed(positions); }
   bool copies(Position position) const noexcept override { return engine_.on_copy_stream(position); }
   void wait_passed(const PositionSet& positions) override { engine_.wait_passed(positions); }
-  void relieve(Device device) override { engine_.relieve_memory(device); }
+  bool relieve(Device device) override {
+    const std::uint64_t before = engine_.counters().retired;
+    engine_.relieve_memory(device);
+    return engine_.counters().retired != before;
+  }
 
  private:
   Engine& engine_;

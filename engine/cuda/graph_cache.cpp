@@ -31,7 +31,7 @@ cudaGraphExec_t GraphCache::prepare(std::uint64_t key, cudaGraph_t graph, const 
   }
   misses_ = instance == nullptr && !shape.instances.empty() ? 0 : misses_ + 1;
   cudaGraphExec_t made = nullptr;
-  cuda_check(cudaGraphInstantiate(&made, graph, 0), "cudaGraphInstantiate");
+  cuda_check(cudaGraphInstantiate(&made, graph, cudaGraphInstantiateFlagUseNodePriority), "cudaGraphInstantiate");
   ++made_;
   GraphExecutable executable(made);
   if (instance != nullptr) {

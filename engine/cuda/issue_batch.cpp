@@ -104,7 +104,9 @@ bool Issuer::prepare_batch(const PositionSet& needs) noexcept try {
     return true;
   if (capture_stream_.get() == nullptr) {
     cudaStream_t stream = nullptr;
-    cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    int urgency = 0;  // which the nodes of the graph have from here
+    cuda_check(cudaStreamGetPriority(compute_[0].stream->native(), &urgency), "cudaStreamGetPriority");
+    cuda_check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgency), "cudaStreamCreateWithPriority");
     capture_stream_ = cuda::StreamHandle(stream);
   }
   batch_route_ = &choose_batch_route(needs);
@@ -129,7 +131,10 @@ void Issuer::issue_captured(TaskNode* task, const PositionSet& needs) {
   if (abandon_ || !intact) {
     if (!abandon_)
       uncapturable_.insert(task->name);
+    const Position promised = lane.issue(*task);  // the body may have told others of its place
     launch_one_by_one();
+    batch_route_->stream->learn(lane, promised.sequence());
+    mark(*batch_route_, lane, promised.sequence(), record(*batch_route_));
     return issue_direct(task, needs);
   }
   before_last_ = std::exchange(last_, reinterpret_cast<std::uintptr_t>(task->name) * 31 + needs.size());

@@ -103,8 +103,10 @@ void Issuer::settle(const Route& route, const PositionSet& needs) {
     const Lane& lane = lanes_.at(need.stream());
     if (lane.launched() >= need.sequence() || route.stream->knows(lane, need.sequence()))
       continue;
-    launch_batch();
-    mark_all();
+    if (batch_.step_of(need) >= 0)
+      launch_batch();
+    else
+      mark_all();
   }
 }
 

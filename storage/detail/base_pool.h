@@ -70,7 +70,7 @@ class BasePool : public Pool {
   NodeStore<Piece> pieces_;
 
  private:
-  Piece* spare(Lock& lock, std::size_t size);
+  Piece* spare(Lock& lock, std::size_t size, const User& user);
   Piece* climb(Lock& lock, std::size_t bytes, std::size_t size, const User& user);
   Piece* grow(Lock& lock, std::size_t size);
   Piece* grow_to(Lock& lock, std::size_t size, std::size_t segment);

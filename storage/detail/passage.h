@@ -21,7 +21,8 @@ class Passage {
   /// Blocks until the GPU has passed `positions`.
   virtual void wait_passed(const PositionSet& positions) = 0;
   /// Asks everybody to give cached memory of `device` back.
-  virtual void relieve(Device device) = 0;
+  /// True if that may have helped: a task that held some has finished.
+  virtual bool relieve(Device device) = 0;
 };
 
 }  // namespace sluice::detail

@@ -57,7 +57,10 @@ struct Clock final : detail::Passage {
       waited.push_back(position);
     }
   }
-  void relieve(Device) override { ++relieved; }
+  bool relieve(Device) override {
+    ++relieved;
+    return false;
+  }
 
   std::atomic<std::uint64_t> now{0};
   int waits = 0, relieved = 0;
@@ -79,7 +82,7 @@ struct Streams final : detail::Passage {
     for (const Position position : positions)
       reach(position.stream(), position.sequence());
   }
-  void relieve(Device) override {}
+  bool relieve(Device) override { return false; }
   /// Stream `stream` has passed `sequence`.
   void reach(std::uint16_t stream, std::uint64_t sequence) noexcept {
     std::uint64_t before = done[stream].load();
