@@ -103,13 +103,13 @@ TaskNode* Issuer::next_or_give_up() {
     bool launch = false;
     {
       const std::lock_guard hold(lock_);
+      launch = std::exchange(launch_wanted_, false);  // first: others may push without end
       for (List& list : left_) {
-        if (&list != left_.data() && put_off_.load(std::memory_order_relaxed))
+        if (launch || (&list != left_.data() && put_off_.load(std::memory_order_relaxed)))
           break;
         if (TaskNode* task = list.take())
           return task;
       }
-      launch = std::exchange(launch_wanted_, false);
       if (!launch) {
         issuing_.store(nullptr, std::memory_order_relaxed);
         leased_ = false;
