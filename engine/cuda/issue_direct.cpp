@@ -202,6 +202,12 @@ void Issuer::touch() noexcept {
   }
 }
 
+void Issuer::touch_or_throw() {
+  touch();
+  if (call_.failure != nullptr)
+    std::rethrow_exception(call_.failure);
+}
+
 void Issuer::call_body(const Call& call, Closure& body) {
   TaskNode* const task = call.task;
   ThisThread& here = this_thread();

@@ -73,6 +73,8 @@ class Issuer {
   // -- A body that is being called -----------------------------------------------------------------------------------
   /// It is about to enqueue something: what it depends on comes first. What goes wrong there is the task's failure.
   void touch() noexcept;
+  /// The same; throws what went wrong, so that the body enqueues nothing out of order.
+  void touch_or_throw();
   void wait_in_body(const PositionSet& positions, bool captured);
   /// A body is about to block until the GPU has passed what is being captured with it: the batch is given up and its
   /// tasks, the one that runs among them, are launched one by one. Always throws; what, nobody sees.
