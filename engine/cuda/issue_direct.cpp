@@ -261,7 +261,7 @@ bool Issuer::run_body(const Call& call, FailureRef& failure) {
       failure = caught(core_.record_of(task));
     }
   }
-  if (after.touched)
+  if (after.touched || abandon_)
     return true;
   task->body.reset();
   core_.finish(task, std::move(failure), true, call.needs->empty() ? Position() : *call.needs->begin());
@@ -335,7 +335,21 @@ void Issuer::launch_in_body(const Lane& lane, std::uint64_t sequence) {
   mark_all();
 }
 
-void Issuer::wait_in_body(const PositionSet& positions, bool captured) {
+void Issuer::wait_for_own() {
+  const cuda::DeviceScope on(device_.index);
+  try {
+    call_.route->stream->wait_until_idle();
+  } catch (...) {
+    rethrow_if_lost();
+  }
+}
+
+void Issuer::wait_in_body(const PositionSet& all, bool captured) {
+  PositionSet positions;  // the rest of the task's own lane comes before it anyway, or is itself
+  for (Position position : all) {
+    if (position.stream() != call_.lane->number())
+      positions.add(position);
+  }
   for (Position position : positions) {
     const Lane& lane = lanes_.at(position.stream());
     if (lane.launched() >= position.sequence())

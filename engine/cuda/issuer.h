@@ -81,6 +81,8 @@ class Issuer {
   [[noreturn]] void abandon_capture();
   /// A body of this issuer's is about to wait for what may not have been launched yet.
   void launch_in_body(const Lane& lane, std::uint64_t sequence);
+  /// A body waits for what it has itself enqueued so far. Throws CudaError.
+  void wait_for_own();
 
  private:
   static constexpr int k_compute = 4, k_urgent = 2, k_width = 8, k_off_at_first = 1000, k_unmarked = 32;
@@ -143,6 +145,7 @@ class Issuer {
   void issue_captured(TaskNode* task, const PositionSet& needs);
   Lane& choose_lane(const PositionSet& needs);
   Lane* free_lane();
+  void void_place(Lane& lane, const TaskNode& task) noexcept;
   void prepare_batch(const PositionSet& needs);
   bool waits_for_others(const PositionSet& needs) const;
   bool is_full() const noexcept;

@@ -176,6 +176,8 @@ void StreamPolicy::wait_for(Lane& lane, std::uint64_t sequence) {
   if (lane.done() >= sequence)
     return;
   see_launched(lane, sequence);
+  if (lane.launched() < sequence)  // the place of the very body that waits
+    return issuing_here()->wait_for_own();
   synchronize(lane, sequence);
 }
 
