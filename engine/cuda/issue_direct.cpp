@@ -226,6 +226,7 @@ void Issuer::call_body(const Call& call, Closure& body) {
   here.task = task;
   here.scope = nullptr;
   const NamedRange range(NamedRange::k_body, task == nullptr ? "launched again" : task->name);
+  cudaGetLastError();  // what the thread brought along is not this task's: its own calls, or another GPU that is lost
   body(Queue(*core_.facade(), device_, 1, call.captured ? &call.lane->captured : &call.lane->direct, task));
   // Launches report nothing themselves; a bad one is found here, so that it blames this task and no other.
   if (call_.touched)
