@@ -137,7 +137,7 @@ Milestone* Issuer::record(Route& route) noexcept {
 }
 
 void Issuer::mark(Route& route, Lane& lane, std::uint64_t sequence, Milestone* milestone) noexcept {
-  if (milestone == nullptr)
+  if (milestone == nullptr && !lost())
     lane.raise_done(sequence);
   lane.launched(sequence, milestone == nullptr ? route.stream->latest() : *milestone);
 }

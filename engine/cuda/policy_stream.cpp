@@ -133,6 +133,10 @@ bool StreamPolicy::passed(Position position) const noexcept {
   return lane.done() >= position.sequence() || lane.issuer().lost();
 }
 
+bool StreamPolicy::arrived(Position position) const noexcept {
+  return lanes_.at(position.stream()).done() >= position.sequence();
+}
+
 void StreamPolicy::saw_passed(Position position) {
   lanes_.at(position.stream()).raise_done(position.sequence());
   throw_reported();
