@@ -192,10 +192,18 @@ void StreamPolicy::wait(const PositionSet& positions) {
 }
 
 void StreamPolicy::wait_all() {
+  std::exception_ptr first;  // of one GPU; the others' work is waited for all the same
   for (int i = 1; i < lanes_.count(); ++i) {
     Lane& lane = lanes_.at(static_cast<std::uint16_t>(i));
-    wait_for(lane, lane.issued());
+    try {
+      wait_for(lane, lane.issued());
+    } catch (...) {
+      if (first == nullptr)
+        first = std::current_exception();
+    }
   }
+  if (first != nullptr)
+    std::rethrow_exception(first);
   throw_reported();
 }
 
