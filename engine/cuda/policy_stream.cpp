@@ -30,6 +30,7 @@ namespace detail {
 StreamPolicy::StreamPolicy(Core& core, LaunchOptions options) : core_(core), attendant_([this] { return look(); }) {
   for (int i = 0; i < num_gpus(); ++i)
     issuers_.push_back(std::make_unique<Issuer>(core, *this, lanes_, gpu(i), options));
+  attendant_.wake();  // makes the thread: later nobody could be told that there is none
 }
 
 StreamPolicy::~StreamPolicy() {
