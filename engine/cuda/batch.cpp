@@ -159,7 +159,8 @@ std::vector<Batch::Step> Batch::take() noexcept {
 GraphHandle Batch::close() noexcept {
   open_ = false;
   cudaGraph_t graph = nullptr;
-  if (cudaStreamEndCapture(stream_, &graph) != cudaSuccess) {
+  // Once more if it did nothing: the stream would capture for ever.
+  if (cudaStreamEndCapture(stream_, &graph) != cudaSuccess && cudaStreamEndCapture(stream_, &graph) != cudaSuccess) {
     cudaGetLastError();
     if (graph != nullptr)
       cudaGraphDestroy(graph);
