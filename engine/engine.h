@@ -66,7 +66,7 @@ struct EngineOptions {
   /// for each task.
   std::string gpu_policy = "stream";
   /// How GPU tasks are given to the GPU. "batch": while they come quickly, those that say `capturable` are gathered and
-  /// launched as CUDA graphs. "direct": each by itself.
+  /// launched as CUDA graphs. "direct": each by itself. SLUICE_LAUNCH in the environment, where set, decides instead.
   std::string launch = "batch";
   /// When errors of kernels are found. "end": at a wait. "each": the host waits for each task, so that the error is
   /// that task's.

@@ -15,8 +15,9 @@ SLUICE_API TaskHandle import_stream(Engine& engine, Device device, void* stream,
 
 /// The other way: what the caller enqueues on `stream` from now on comes after all tasks pushed so far that conflict
 /// with `access`. Blocks until those have been given to the GPU, or have run where they are CPU tasks, never for the
-/// GPU. Give the Vars back with import_stream() before tasks touch them again. Throws ValueError for a stream that is
-/// being captured, Deadlock inside a task, Cancelled if the engine is stopped meanwhile, CudaError.
+/// GPU (unless that is some hundred launches behind, when the engine launches no more). Give the Vars back with
+/// import_stream() before tasks touch them again. Throws ValueError for a stream that is being captured, Deadlock
+/// inside a task, Cancelled if the engine is stopped meanwhile, CudaError.
 SLUICE_API void export_stream(Engine& engine, Device device, void* stream, const AccessList& access);
 
 }  // namespace sluice

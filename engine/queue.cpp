@@ -5,13 +5,13 @@
 
 namespace sluice {
 
-void* Queue::stream() const noexcept {
+void* Queue::stream() const {
   return stream_ == nullptr ? nullptr : stream_->native();
 }
-Position Queue::position() const noexcept {
+Position Queue::position() const {
   return stream_ == nullptr ? Position() : stream_->current_position();
 }
-ErrorWord* Queue::error_word() const noexcept {
+ErrorWord* Queue::error_word() const {
   return stream_ == nullptr ? nullptr : stream_->error_word();
 }
 

@@ -52,13 +52,14 @@ class SLUICE_API Queue {
   bool stop_requested() const noexcept;
 
   /// GPU: the cudaStream_t, untyped so that no header outside engine/cuda names CUDA. Null on a CPU.
-  void* stream() const noexcept;
+  /// Throws CudaError if what the task depends on cannot be put before it, as the others do.
+  void* stream() const;
   /// GPU: the position that this task will have; memory used by the body is free for others once it has passed.
-  Position position() const noexcept;
+  Position position() const;
   /// GPU: makes the stream wait for `positions` before what is enqueued next. The host does not wait.
   void wait_for(const PositionSet& positions) const;
   /// GPU: where kernels of this stream report bad data. Null on a CPU.
-  ErrorWord* error_word() const noexcept;
+  ErrorWord* error_word() const;
 
   /// GPU: the stream's own T (a library handle with its stream set), made as T(queue) at first use and destroyed
   /// before the stream. Only the task that holds the stream may use it.

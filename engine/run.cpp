@@ -41,7 +41,7 @@ void Core::process(TaskNode* task) {
   if (GpuPolicy* gpu_policy = gpu()) {
     PositionSet pending;
     for (Position position : needs(task)) {
-      if (!gpu_policy->passed(position))
+      if (!gpu_policy->arrived(position))
         pending.add(position);
     }
     if (!pending.empty())
@@ -187,7 +187,11 @@ void Core::settle_write(TaskNode* task, AccessNode& access, const FailureRef& fa
   if (task->kind != TaskKind::body)
     return;
   // What came before is done (CPU) or before `position` on its stream; a GPU task without one had nothing to do.
-  if (ran && gpu() != nullptr && (position || task->device.is_cpu())) {
+  // A CPU task that failed may not have waited.
+  const auto waited = [&] {
+    return failure == nullptr || (passed(var->read_at) && (!var->written_at || gpu()->passed(var->written_at)));
+  };
+  if (ran && gpu() != nullptr && (position || (task->device.is_cpu() && waited()))) {
     var->written_at = position;
     var->read_at.clear();
   }

@@ -140,6 +140,9 @@ void Core::refuse_self_wait(Access access) const {
   const ThisThread& here = this_thread();
   if (here.task == nullptr || here.core != this)
     return;
+  require<Deadlock>(here.task->device.is_cpu(), [&] {
+    return message("wait: task \"", here.task->name, "\" issues GPU work, and nothing else is begun meanwhile");
+  });
   for (const AccessNode& held : here.task->accesses()) {
     if (held.var != access.var)
       continue;

@@ -127,14 +127,11 @@ void Issuer::issue_captured(TaskNode* task, const PositionSet& needs) {
   FailureRef failure;
   if (!run_body({.route = batch_route_, .lane = &lane, .needs = &needs, .task = task, .captured = true}, failure))
     return;
-  const bool intact = batch_.settle();
-  if (abandon_ || !intact) {
+  if (abandon_ || !batch_.settle()) {
     if (!abandon_)
       uncapturable_.insert(task->name);
-    const Position promised = lane.issue(*task);  // the body may have told others of its place
     launch_one_by_one();
-    batch_route_->stream->learn(lane, promised.sequence());
-    mark(*batch_route_, lane, promised.sequence(), record(*batch_route_));
+    void_place(lane, *task);
     return issue_direct(task, needs);
   }
   before_last_ = std::exchange(last_, reinterpret_cast<std::uintptr_t>(task->name) * 31 + needs.size());
@@ -151,6 +148,13 @@ void Issuer::issue_captured(TaskNode* task, const PositionSet& needs) {
   } else if (first) {
     policy_.wake_attendant();
   }
+}
+
+// The body that was not captured after all may have given memory back with the place that it was to have.
+void Issuer::void_place(Lane& lane, const TaskNode& task) noexcept {
+  const Position position = lane.issue(task);
+  batch_route_->stream->learn(lane, position.sequence());
+  mark(*batch_route_, lane, position.sequence(), record(*batch_route_));
 }
 
 // A stream that comes after all that the batch needs; else one that ends with something of it; else in turn.

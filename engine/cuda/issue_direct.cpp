@@ -139,7 +139,7 @@ Milestone* Issuer::record(Route& route) noexcept {
 }
 
 void Issuer::mark(Route& route, Lane& lane, std::uint64_t sequence, Milestone* milestone) noexcept {
-  if (milestone == nullptr)
+  if (milestone == nullptr && !lost())
     lane.raise_done(sequence);
   lane.launched(sequence, milestone == nullptr ? route.stream->latest() : *milestone);
 }
@@ -202,6 +202,12 @@ void Issuer::touch() noexcept {
   }
 }
 
+void Issuer::touch_or_throw() {
+  touch();
+  if (call_.failure != nullptr)
+    std::rethrow_exception(call_.failure);
+}
+
 void Issuer::call_body(const Call& call, Closure& body) {
   TaskNode* const task = call.task;
   ThisThread& here = this_thread();
@@ -220,6 +226,7 @@ void Issuer::call_body(const Call& call, Closure& body) {
   here.task = task;
   here.scope = nullptr;
   const NamedRange range(NamedRange::k_body, task == nullptr ? "launched again" : task->name);
+  cudaGetLastError();  // what the thread brought along is not this task's: its own calls, or another GPU that is lost
   body(Queue(*core_.facade(), device_, 1, call.captured ? &call.lane->captured : &call.lane->direct, task));
   // Launches report nothing themselves; a bad one is found here, so that it blames this task and no other.
   if (call_.touched)
@@ -255,7 +262,7 @@ bool Issuer::run_body(const Call& call, FailureRef& failure) {
       failure = caught(core_.record_of(task));
     }
   }
-  if (after.touched)
+  if (after.touched || abandon_)
     return true;
   task->body.reset();
   core_.finish(task, std::move(failure), true, call.needs->empty() ? Position() : *call.needs->begin());
@@ -329,7 +336,21 @@ void Issuer::launch_in_body(const Lane& lane, std::uint64_t sequence) {
   mark_all();
 }
 
-void Issuer::wait_in_body(const PositionSet& positions, bool captured) {
+void Issuer::wait_for_own() {
+  const cuda::DeviceScope on(device_.index);
+  try {
+    call_.route->stream->wait_until_idle();
+  } catch (...) {
+    rethrow_if_lost();
+  }
+}
+
+void Issuer::wait_in_body(const PositionSet& all, bool captured) {
+  PositionSet positions;  // the rest of the task's own lane comes before it anyway, or is itself
+  for (Position position : all) {
+    if (position.stream() != call_.lane->number())
+      positions.add(position);
+  }
   for (Position position : positions) {
     const Lane& lane = lanes_.at(position.stream());
     if (lane.launched() >= position.sequence())

@@ -8,6 +8,7 @@ namespace sluice::detail {
 namespace {
 
 constexpr std::int64_t k_stale = 30000;  // nanoseconds
+constexpr int k_turn = 256;              // tasks that a thread issues for others at one go
 
 // Tasks that become ready meanwhile wait until the lease is given up: they may belong to another device.
 class ReadyAfter {
@@ -95,27 +96,36 @@ void Issuer::drain(TaskNode* first) {
   issuing_.store(&this_thread(), std::memory_order_relaxed);
   if (first != nullptr)
     issue(first);
-  while (TaskNode* task = next_or_give_up())
+  for (int turn = 0; TaskNode* task = next_or_give_up(turn >= k_turn); ++turn)
     issue(task);
 }
 
-TaskNode* Issuer::next_or_give_up() {
+// `tired`: others push without end; the attendant goes on, so that this thread may.
+TaskNode* Issuer::next_or_give_up(bool tired) {
   for (;;) {
     bool launch = false;
     {
       const std::lock_guard hold(lock_);
+      launch = std::exchange(launch_wanted_, false);  // first: others may push without end
       for (List& list : left_) {
-        if (&list != left_.data() && put_off_.load(std::memory_order_relaxed))
+        if (launch || (&list != left_.data() && put_off_.load(std::memory_order_relaxed)))
           break;
+        if (list.head != nullptr && tired) {
+          handed_over_.store(true, std::memory_order_relaxed);
+          break;
+        }
         if (TaskNode* task = list.take())
           return task;
       }
-      launch = std::exchange(launch_wanted_, false);
       if (!launch) {
         issuing_.store(nullptr, std::memory_order_relaxed);
         leased_ = false;
-        return nullptr;
       }
+    }
+    if (!launch) {
+      if (tired)
+        policy_.wake_attendant();
+      return nullptr;
     }
     reset_pace();
     launch_batch();
@@ -163,17 +173,19 @@ bool Issuer::launch_stale() {
 
 bool Issuer::attend() {
   const bool open = launch_stale();
-  if (put_off_.load(std::memory_order_relaxed)) {
+  const bool put_off = put_off_.load(std::memory_order_relaxed);
+  if (put_off || handed_over_.exchange(false, std::memory_order_relaxed)) {
     {
       const std::lock_guard hold(lock_);
       if (leased_)
         return true;
       leased_ = true;
     }
-    look_at_backlog();
+    if (put_off)
+      look_at_backlog();
     drain(nullptr);
   }
-  return open || put_off_.load(std::memory_order_relaxed);
+  return open || put_off_.load(std::memory_order_relaxed) || handed_over_.load(std::memory_order_relaxed);
 }
 
 void Issuer::refuse(TaskNode* task, FailureRef failure, bool ran) {

@@ -73,12 +73,16 @@ class Issuer {
   // -- A body that is being called -----------------------------------------------------------------------------------
   /// It is about to enqueue something: what it depends on comes first. What goes wrong there is the task's failure.
   void touch() noexcept;
+  /// The same; throws what went wrong, so that the body enqueues nothing out of order.
+  void touch_or_throw();
   void wait_in_body(const PositionSet& positions, bool captured);
   /// A body is about to block until the GPU has passed what is being captured with it: the batch is given up and its
   /// tasks, the one that runs among them, are launched one by one. Always throws; what, nobody sees.
   [[noreturn]] void abandon_capture();
   /// A body of this issuer's is about to wait for what may not have been launched yet.
   void launch_in_body(const Lane& lane, std::uint64_t sequence);
+  /// A body waits for what it has itself enqueued so far. Throws CudaError.
+  void wait_for_own();
 
  private:
   static constexpr int k_compute = 4, k_urgent = 2, k_width = 8, k_off_at_first = 1000, k_unmarked = 32;
@@ -110,7 +114,7 @@ class Issuer {
   // issuer.cpp: who issues
   void launch_far_needs(const TaskNode& task);
   void drain(TaskNode* first);
-  TaskNode* next_or_give_up();
+  TaskNode* next_or_give_up(bool tired);
   void issue(TaskNode* task);
   void refuse(TaskNode* task, FailureRef failure, bool ran);
   bool launch_stale();
@@ -142,6 +146,7 @@ class Issuer {
   Lane& choose_lane(const PositionSet& needs);
   Lane* free_lane();
   bool prepare_batch(const PositionSet& needs) noexcept;
+  void void_place(Lane& lane, const TaskNode& task) noexcept;
   bool waits_for_others(const PositionSet& needs) const;
   bool is_full() const noexcept;
   void launch_batch() noexcept;
@@ -172,6 +177,7 @@ class Issuer {
 
   std::atomic<const void*> issuing_{nullptr};  // the thread that issues
   std::atomic<bool> put_off_{false};           // a stream is far behind: normal tasks stay in their list
+  std::atomic<bool> handed_over_{false};       // the attendant goes on with what others have left
   std::atomic<std::uint64_t> captured_{0};     // number of the latest step; 0: no batch is open
   std::atomic<bool> lost_{false};
   std::mutex lost_mutex_;

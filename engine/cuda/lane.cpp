@@ -8,24 +8,24 @@ namespace sluice::detail {
 
 using cuda::cuda_check;
 
-void* LaneView::native() noexcept {
-  issuer_.touch();
+void* LaneView::native() {
+  issuer_.touch_or_throw();
   return native_;
 }
-Position LaneView::current_position() noexcept {
-  issuer_.touch();
+Position LaneView::current_position() {
+  issuer_.touch_or_throw();
   return place_ ? place_ : lane_.next_position();
 }
-std::shared_ptr<void>& LaneView::slot(std::size_t id) noexcept {
-  issuer_.touch();
+std::shared_ptr<void>& LaneView::slot(std::size_t id) {
+  issuer_.touch_or_throw();
   return slots_[id];
 }
-ErrorWord* LaneView::error_word() noexcept {
-  issuer_.touch();
+ErrorWord* LaneView::error_word() {
+  issuer_.touch_or_throw();
   return lane_.error_word();
 }
 void LaneView::wait_for(const PositionSet& positions) {
-  issuer_.touch();
+  issuer_.touch_or_throw();
   issuer_.wait_in_body(positions, captures_);
 }
 

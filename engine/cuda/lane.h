@@ -21,11 +21,11 @@ class Lane;
 class LaneView final : public Stream {
  public:
   LaneView(Issuer& issuer, Lane& lane, bool captures) noexcept : issuer_(issuer), lane_(lane), captures_(captures) {}
-  void* native() noexcept override;
-  Position current_position() noexcept override;
+  void* native() override;
+  Position current_position() override;
   void wait_for(const PositionSet& positions) override;
-  ErrorWord* error_word() noexcept override;
-  std::shared_ptr<void>& slot(std::size_t id) noexcept override;
+  ErrorWord* error_word() override;
+  std::shared_ptr<void>& slot(std::size_t id) override;
 
   void enqueue_on(cudaStream_t native) noexcept { native_ = native; }
   cudaStream_t enqueued_on() const noexcept { return native_; }

@@ -30,6 +30,7 @@ namespace detail {
 StreamPolicy::StreamPolicy(Core& core, LaunchOptions options) : core_(core), attendant_([this] { return look(); }) {
   for (int i = 0; i < num_gpus(); ++i)
     issuers_.push_back(std::make_unique<Issuer>(core, *this, lanes_, gpu(i), options));
+  attendant_.wake();  // makes the thread: later nobody could be told that there is none
 }
 
 StreamPolicy::~StreamPolicy() {
@@ -133,6 +134,10 @@ bool StreamPolicy::passed(Position position) const noexcept {
   return lane.done() >= position.sequence() || lane.issuer().lost();
 }
 
+bool StreamPolicy::arrived(Position position) const noexcept {
+  return lanes_.at(position.stream()).done() >= position.sequence();
+}
+
 void StreamPolicy::saw_passed(Position position) {
   lanes_.at(position.stream()).raise_done(position.sequence());
   throw_reported();
@@ -176,6 +181,8 @@ void StreamPolicy::wait_for(Lane& lane, std::uint64_t sequence) {
   if (lane.done() >= sequence)
     return;
   see_launched(lane, sequence);
+  if (lane.launched() < sequence)  // the place of the very body that waits
+    return issuing_here()->wait_for_own();
   synchronize(lane, sequence);
 }
 
@@ -186,10 +193,18 @@ void StreamPolicy::wait(const PositionSet& positions) {
 }
 
 void StreamPolicy::wait_all() {
+  std::exception_ptr first;  // of one GPU; the others' work is waited for all the same
   for (int i = 1; i < lanes_.count(); ++i) {
     Lane& lane = lanes_.at(static_cast<std::uint16_t>(i));
-    wait_for(lane, lane.issued());
+    try {
+      wait_for(lane, lane.issued());
+    } catch (...) {
+      if (first == nullptr)
+        first = std::current_exception();
+    }
   }
+  if (first != nullptr)
+    std::rethrow_exception(first);
   throw_reported();
 }
 

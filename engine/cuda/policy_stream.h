@@ -24,6 +24,7 @@ class StreamPolicy final : public GpuPolicy {
   void submit(TaskNode* task) override;
   void fence(TaskNode* task, const PositionSet& positions) override;
   bool passed(Position position) const noexcept override;
+  bool arrived(Position position) const noexcept override;
   void wait(const PositionSet& positions) override;
   void wait_all() override;
   void add_counters(EngineCounters& counters) const noexcept override;

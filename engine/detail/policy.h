@@ -89,6 +89,8 @@ class GpuPolicy {
   /// Calls core.run_fenced(task) once the GPU has passed `positions`. No thread of the CPU policy waits.
   virtual void fence(TaskNode* task, const PositionSet& positions) = 0;
   virtual bool passed(Position position) const noexcept = 0;
+  /// The same, but false for ever where the GPU was lost before it got there.
+  virtual bool arrived(Position position) const noexcept { return passed(position); }
   /// Does the position lie on a stream of kind copy_in or copy_out? A policy that cannot tell says no.
   virtual bool on_copy_stream(Position position) const noexcept {
     (void)position;

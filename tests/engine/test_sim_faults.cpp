@@ -63,8 +63,8 @@ std::string undefined_error(bool& failed, Act&& act) {
 std::string run_with_failure(int n) {
   Sim sim;
   bool failed = false, failed_later = false;
-  std::string name;
-  std::string trouble = undefined_error(failed, [&] {
+  std::string name, trouble;
+  const std::string around = undefined_error(failed, [&] {
     sim::fail_nth(n, cudaErrorUnknown);
     Engine engine({.workers = 1});
     Attempt first(engine);
@@ -88,7 +88,7 @@ std::string run_with_failure(int n) {
     if (!failed_later)
       CHECK(second.result() == second.expected);
   });
-  CHECK(trouble == "");
+  CHECK(around == "");
   name = sim::failed_call();
   if (name.find("Destroy") != std::string::npos || name.find("Free") != std::string::npos)
     sim.tolerate_leftovers();
