@@ -6,13 +6,18 @@ namespace sluice::detail {
 
 using cuda::cuda_check;
 
-// One last launched on the same stream follows itself there anyway; otherwise another, as long as they may be made.
-GraphCache::Instance* GraphCache::choose(Shape& shape, const CudaStream& stream) {
+// One last launched on the same stream follows itself there anyway, and one not launched for long holds nobody up;
+// otherwise another, as long as more may be made.
+GraphCache::Instance* GraphCache::choose(Shape& shape, const CudaStream& stream) const {
+  Instance* oldest = nullptr;
   for (Instance& instance : shape.instances) {
     if (instance.stream == &stream)
       return &instance;
+    if (oldest == nullptr || instance.used < oldest->used)
+      oldest = &instance;
   }
-  return shape.instances.size() < k_a_shape ? nullptr : &shape.instances[shape.used % k_a_shape];
+  const bool may_make = shape.instances.size() < k_a_shape;
+  return oldest != nullptr && (!may_make || turn_ - oldest->used >= k_long_ago) ? oldest : nullptr;
 }
 
 cudaGraphExec_t GraphCache::prepare(std::uint64_t key, cudaGraph_t graph, const CudaStream& stream) {
@@ -21,6 +26,7 @@ cudaGraphExec_t GraphCache::prepare(std::uint64_t key, cudaGraph_t graph, const 
   Instance* instance = choose(shape, stream);
   if (instance != nullptr) {
     instance->stream = &stream;
+    instance->used = turn_;
     cudaGraphExecUpdateResultInfo info{};
     if (cudaGraphExecUpdate(instance->executable.get(), graph, &info) == cudaSuccess) {
       ++updated_;
@@ -38,7 +44,7 @@ cudaGraphExec_t GraphCache::prepare(std::uint64_t key, cudaGraph_t graph, const 
     instance->executable = std::move(executable);
     return made;
   }
-  shape.instances.push_back({std::move(executable), &stream});
+  shape.instances.push_back({std::move(executable), &stream, turn_});
   ++size_;
   if (size_ > k_most)
     make_room();

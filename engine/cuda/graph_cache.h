@@ -20,6 +20,7 @@ class GraphCache {
  public:
   static constexpr std::size_t k_most = 256;  // executables
   static constexpr std::size_t k_a_shape = 4;
+  static constexpr std::uint64_t k_long_ago = 8;  // launches: it is through, or nearly
 
   /// An executable that does what `graph` does, to be launched on `stream`. Throws CudaError.
   cudaGraphExec_t prepare(std::uint64_t shape, cudaGraph_t graph, const CudaStream& stream);
@@ -35,13 +36,14 @@ class GraphCache {
   struct Instance {
     GraphExecutable executable;
     const CudaStream* stream = nullptr;
+    std::uint64_t used = 0;
   };
   struct Shape {
     std::vector<Instance> instances;
     std::uint64_t used = 0;
   };
 
-  static Instance* choose(Shape& shape, const CudaStream& stream);
+  Instance* choose(Shape& shape, const CudaStream& stream) const;
   void make_room();
 
   std::unordered_map<std::uint64_t, Shape> shapes_;

@@ -134,7 +134,7 @@ void Issuer::issue_captured(TaskNode* task, const PositionSet& needs) {
     void_place(lane, *task);
     return issue_direct(task, needs);
   }
-  before_last_ = std::exchange(last_, reinterpret_cast<std::uintptr_t>(task->name) * 31 + needs.size());
+  before_last_ = std::exchange(last_, reinterpret_cast<std::uintptr_t>(task->name) * 31 + task->access_count);
   const bool first = batch_.empty();
   const Position position = lane.issue(*task);
   batch_.end_step(*task, lane, position, needs, failure != nullptr);

@@ -60,22 +60,34 @@ Lane& Issuer::add_lane(StreamKind kind, const CudaStream& stream) {
   return lane;
 }
 
-// Continue where something needed is the latest; else a stream that has nothing to do, as far as known; else in turn.
+// The stream that `need` is the latest of, or that it lies on and that nobody has followed it on yet.
+Issuer::Route* Issuer::continued(Route* routes, int count, Position need) {
+  Lane& lane = lanes_.at(need.stream());
+  if (lane.device() != device_)
+    return nullptr;
+  const bool launched = lane.launched() >= need.sequence();
+  const Milestone* milestone = launched ? lane.reach(need.sequence()).milestone : nullptr;
+  const bool in_batch = !launched && batch_.step_of(need) >= 0;
+  Route* found = nullptr;
+  for (Route* route = routes; route != routes + count; ++route) {
+    const bool is_end = launched   ? route->stream->ends_with(*milestone) && route->unmarked == 0
+                        : in_batch ? route == batch_route_
+                                   : route->lane == &lane && lane.tail() == need;
+    if (is_end) {
+      lane.follow_first(need.sequence());
+      return route;
+    }
+    if (lane.direct.enqueued_on() == route->stream->native() && lane.done() < need.sequence())
+      found = route;
+  }
+  return found != nullptr && lane.follow_first(need.sequence()) ? found : nullptr;
+}
+
+// Else a stream that has nothing to do, as far as known; else in turn.
 Issuer::Route& Issuer::pick_of(Route* routes, int count, const PositionSet& needs) {
   for (Position need : needs) {
-    const Lane& lane = lanes_.at(need.stream());
-    if (lane.device() != device_)
-      continue;
-    const bool launched = lane.launched() >= need.sequence();
-    const Milestone* milestone = launched ? lane.reach(need.sequence()).milestone : nullptr;
-    const bool in_batch = !launched && batch_.step_of(need) >= 0;
-    for (int i = 0; i < count; ++i) {
-      const bool is_end = launched   ? routes[i].stream->ends_with(*milestone) && routes[i].unmarked == 0
-                          : in_batch ? &routes[i] == batch_route_
-                                     : routes[i].lane == &lane && lane.tail() == need;
-      if (is_end)
-        return routes[i];
-    }
+    if (Route* route = continued(routes, count, need))
+      return *route;
   }
   ++turn_;
   for (int i = 0; i < count; ++i) {

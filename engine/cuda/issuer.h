@@ -125,6 +125,7 @@ class Issuer {
   Lane& add_lane(StreamKind kind, const CudaStream& stream);
   void call_body(const Call& call, Closure& body);
   Route& choose_route(const TaskNode& task, const PositionSet& needs);
+  Route* continued(Route* routes, int count, Position need);
   Route& pick_of(Route* routes, int count, const PositionSet& needs);
   TracedStream traced_on(const Route& route) const noexcept;
   void look_behind(Route& route) noexcept;

@@ -51,6 +51,7 @@ Position Lane::issue(const TaskNode& task) noexcept {
   note.name.store(task.name, std::memory_order_relaxed);
   note.file.store(task.file, std::memory_order_relaxed);
   note.line.store(task.line, std::memory_order_relaxed);
+  followed_[sequence % k_marks] = false;
   issued_.store(sequence, std::memory_order_release);
   return {number_, sequence};
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sluice/engine/cuda/cuda_stream.h>
@@ -56,6 +57,8 @@ class Lane {
 
   // -- The device's issuing thread only ------------------------------------------------------------------------------
   Position next_position() const noexcept { return {number_, issued_.load(std::memory_order_relaxed) + 1}; }
+  /// True for the first that asks, who follows `sequence` on its stream; those that follow it too may go elsewhere.
+  bool follow_first(std::uint64_t sequence) noexcept { return !std::exchange(followed_[sequence % k_marks], true); }
   /// Settles the next task's place; its name is kept for the case that the device fails.
   Position issue(const TaskNode& task) noexcept;
   /// All up to `sequence` was launched, and is done when `milestone` is.
@@ -116,6 +119,7 @@ class Lane {
   std::atomic<std::uint64_t> marked_{0};  // marks made so far
   std::array<Mark, k_marks> marks_;
   std::array<Note, k_marks> notes_;
+  std::array<bool, k_marks> followed_{};
 };
 
 /// All lanes of one engine, by the number that positions carry.
