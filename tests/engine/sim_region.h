@@ -1,6 +1,11 @@
 #pragma once
 
 // What the tests of regions share.
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
 #include <sluice/engine/region.h>
 
 #include "tests/engine/sim_run.h"
@@ -50,5 +55,28 @@ struct Chain {
   Var x;
   Word word = 0;
 };
+
+using Edges = std::set<std::pair<std::size_t, std::size_t>>;
+
+/// The edges of the graph that is being captured on `stream`, by the order in which the nodes came.
+inline Edges captured_edges(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+  std::size_t nodes = 0, count = 0;
+  cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph, nullptr, nullptr, nullptr);
+  cudaGraphGetNodes(graph, nullptr, &nodes);
+  std::vector<cudaGraphNode_t> order(nodes);
+  cudaGraphGetNodes(graph, order.data(), &nodes);
+  cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &count);
+  std::vector<cudaGraphNode_t> from(count), to(count);
+  cudaGraphGetEdges(graph, from.data(), to.data(), nullptr, &count);
+  const auto number = [&order](cudaGraphNode_t node) {
+    return static_cast<std::size_t>(std::find(order.begin(), order.end(), node) - order.begin());
+  };
+  Edges edges;
+  for (std::size_t i = 0; i < count; ++i)
+    edges.insert({number(from[i]), number(to[i])});
+  return edges;
+}
 
 }  // namespace sluice::test
