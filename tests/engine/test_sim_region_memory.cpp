@@ -1,6 +1,7 @@
 // What the bodies of a region use besides their Vars: library handles, memory of others, scratch memory.
 #include <atomic>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "tests/engine/sim_region.h"
@@ -50,6 +51,8 @@ TEST_CASE("Tasks of regions that may run side by side share no library handle", 
               auto& users = queue.slot<Handle>().users;
               sim_launch(queue, [&users, &shared, &ran] {
                 shared += reinterpret_cast<std::atomic<int>&>(users)++ != 0;
+                for (int i = 0; i < 50; ++i)
+                  std::this_thread::yield();  // so that others come in, if they may
                 --reinterpret_cast<std::atomic<int>&>(users);
                 ++ran;
               });
