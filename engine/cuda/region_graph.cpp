@@ -104,8 +104,12 @@ void CudaRegionVariant::run(const Queue& queue) {
     return;
   State now = state();
   if (now == State::fresh || now == State::failed) {
-    become(State::failed);  // unless we come to the end of it
-    now = capture(queue);
+    try {
+      now = capture(queue);
+    } catch (...) {
+      become(State::failed);
+      throw;
+    }
     become(now);
   }
   if (now == State::spoilt || !launch(queue))
