@@ -42,10 +42,10 @@ class RegionCapture final : public Stream {
 
   bool used_slots() const noexcept { return used_slots_; }
 
-  void* native() noexcept override { return where_.stream.get(); }
-  Position current_position() noexcept override { return outer_.position(); }
+  void* native() override { return where_.stream.get(); }
+  Position current_position() override { return outer_.position(); }
   void wait_for(const PositionSet& positions) override;
-  ErrorWord* error_word() noexcept override { return outer_.error_word(); }
+  ErrorWord* error_word() override { return outer_.error_word(); }
   std::shared_ptr<void>& slot(std::size_t id) noexcept override;
 
  private:

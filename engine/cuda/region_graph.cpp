@@ -166,11 +166,11 @@ std::uint64_t CudaRegionVariant::shape(cudaGraph_t graph) const {
 // Scratch memory of a capture that has come to nothing goes back behind what it had to wait for.
 void CudaRegionVariant::undo(const Queue& queue) noexcept {
   try {
+    keeps_.pending.add(queue.position());
     queue.wait_for(outside_);
   } catch (...) {  // the device is lost, and with it what lies there
   }
   outside_.clear();
-  keeps_.pending.add(queue.position());
   keeps_.give_back();
   keeps_.pending.clear();
 }
