@@ -29,6 +29,7 @@ AsyncWait Engine::async_wait(Access access) const {
 }
 
 void Engine::check_awaited(Access access) const {
+  detail::refuse_while_recording("async_wait");
   require(access.var != nullptr, [] { return std::string("async_wait: an empty Var"); });
   require(access.var->core == core_, [] { return std::string("async_wait: a Var of another engine"); });
 }

@@ -9,6 +9,7 @@
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/coroutine_control.h>
 #include <sluice/engine/detail/named_range.h>
+#include <sluice/engine/detail/region.h>
 #include <sluice/engine/engine.h>
 
 namespace sluice {
@@ -178,7 +179,12 @@ Var Engine::new_var(const VarOptions& options) {
 
 TaskHandle Engine::push_closure(const Task& task, Closure&& body, SourceLocation site) {
   const detail::NamedRange range(detail::NamedRange::k_push, task.name.c_str());
-  if ((++detail::this_thread().pushes & 63) == 0)
+  detail::ThisThread& here = detail::this_thread();
+  if (here.recording != nullptr) [[unlikely]] {
+    here.recording->add(*core_, task, std::move(body), site);
+    return {};
+  }
+  if ((++here.pushes & 63) == 0)
     core_->hold_back();
   detail::TaskNode* node = core_->make_task(task, detail::TaskKind::body, std::move(body), site);
   TaskHandle handle = core_->handle_of(node);
@@ -212,6 +218,7 @@ void Engine::unfreeze(const Var& var) {
   core_->freeze(var, false);
 }
 void Engine::stop(Stop how) {
+  detail::refuse_while_recording("stop");
   core_->stop(how);
 }
 int Engine::workers() const noexcept {
@@ -304,6 +311,7 @@ bool TaskHandle::cancel() {
 
 void TaskHandle::wait() {
   require(node_ != nullptr, [] { return std::string("wait: an empty TaskHandle"); });
+  detail::refuse_while_recording("wait");
   if (node_->finished() && node_->device.is_cpu())
     return detail::Core::rethrow_failure_of(*node_);  // the engine may be gone
   node_->core->wait_task(node_);

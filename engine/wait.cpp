@@ -234,6 +234,7 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
 }
 
 void Core::wait(Access access) {
+  refuse_while_recording("wait");
   require(access.var != nullptr, [] { return std::string("wait: an empty Var"); });
   require(access.var->core == this, [] { return std::string("wait: a Var of another engine"); });
   refuse_self_wait(access);
@@ -263,6 +264,7 @@ void Core::wait_positions(const PositionSet& positions) {
 }
 
 void Core::flush() {
+  refuse_while_recording("flush");
   cpu_->before_wait();
   if (gpu() != nullptr)
     gpu()->flush();
@@ -299,6 +301,7 @@ void Core::rethrow_failure_of(const TaskNode& task) {
 }
 
 void Core::wait_all() {
+  refuse_while_recording("wait_all");
   const ThisThread& here = this_thread();
   require<Deadlock>(here.task == nullptr || here.core != this, [&] {
     return message("wait_all: task \"", here.task->name, "\" would wait for itself");
@@ -329,6 +332,7 @@ void Core::wait_all() {
 }
 
 void Core::clear_error(const Var& var) {
+  refuse_while_recording("clear_error");
   const Access access = sluice::write(var);
   require(access.var != nullptr && access.var->core == this, [] {
     return std::string("clear_error: an empty Var, or one of another engine");

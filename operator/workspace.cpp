@@ -1,11 +1,38 @@
+#include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 
 #include <sluice/engine/engine.h>
+#include <sluice/engine/region.h>
 #include <sluice/operator/workspace.h>
 #include <sluice/storage/storage.h>
 
 namespace sluice {
+
+namespace {
+
+/// Scratch memory of a captured body: replays use it as long as there are any.
+struct KeptChunk final : RetireHook {
+  explicit KeptChunk(Chunk&& held) : chunk(std::move(held)) {}
+  void on_retire(const PositionSet& pending) noexcept override {
+    const std::unique_ptr<KeptChunk> ends(this);
+    chunk.pending.add(pending);
+    chunk.pool->release(std::move(chunk));
+  }
+  Chunk chunk;
+};
+
+void keep(Chunk&& chunk) noexcept {
+  try {
+    auto kept = std::make_unique<KeptChunk>(std::move(chunk));
+    if (region_keeps(*kept))
+      kept.release();
+  } catch (const std::bad_alloc&) {  // then it is lost: given to others, replays would write into it
+  }
+}
+
+}  // namespace
 
 Workspace::Workspace(const Queue& queue, std::size_t bytes) {
   std::optional<std::uint16_t> stream;
@@ -21,7 +48,11 @@ Workspace::Workspace(const Queue& queue, std::size_t bytes) {
 }
 
 Workspace::~Workspace() {
-  if (chunk_)
+  if (!chunk_)
+    return;
+  if (region_captures())
+    keep(std::move(chunk_));
+  else
     chunk_.pool->release(std::move(chunk_));
 }
 

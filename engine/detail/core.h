@@ -23,6 +23,7 @@
 namespace sluice::detail {
 
 class Core;
+class RegionRecording;
 
 /// A task that waits on this thread while another one runs on top of it.
 struct TaskBelow {
@@ -46,6 +47,8 @@ struct ThisThread {
   std::uint64_t body_ticks = 0;  // not 0: the next body is to be timed; then how long it took
   int slot = -1;                 // see thread_slot.h
   mutable int lists_depth = 0;   // calls of enter_lists() not left yet
+  /// Not null: what this thread pushes is collected for a region.
+  RegionRecording* recording = nullptr;
 
   /// True if nobody else counts in this thread's slot.
   bool owns_slot() const noexcept { return slot != k_shared_slot; }
@@ -55,6 +58,13 @@ inline ThisThread& this_thread() noexcept {
   if (this_thread_state.slot < 0) [[unlikely]]
     this_thread_state.slot = take_thread_slot();
   return this_thread_state;
+}
+
+[[noreturn]] void throw_recording(const char* what);
+/// Throws ValueError if this thread records a region: what it would wait for has not been pushed.
+inline void refuse_while_recording(const char* what) {
+  if (this_thread().recording != nullptr) [[unlikely]]
+    throw_recording(what);
 }
 
 /// The engine behind its facade. It lives until the facade is gone and the last Var has retired, so that Vars may be

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/engine/region.h>
 #include <sluice/operator/api.h>
 
 #include "tests/bench/support/gpu_cuda.h"
@@ -192,6 +193,7 @@ class Tasks final : public Way {
   }
   void finish() override { engine_.wait_all(); }
   std::vector<float> result(int chain) const override { return arrays_.result(chain); }
+  Engine& engine() noexcept { return engine_; }
 
  private:
   const Var& var(int chain, int step) const { return vars_[static_cast<std::size_t>(2 * chain + step % 2)]; }
@@ -203,6 +205,23 @@ class Tasks final : public Way {
   Arrays arrays_;
   Engine engine_;
   std::vector<Var> vars_;
+};
+
+/// The tasks again, pushed once and then replayed as a region.
+class Traced final : public Way {
+ public:
+  Traced(const Problem& problem, Device device)
+      : tasks_(problem, device, "direct", false), region_(tasks_.engine(), device, "branches") {}
+  std::string name() const override { return "engine-traced"; }
+  void push() override {
+    region_.run(0, [this] { tasks_.push(); });
+  }
+  void finish() override { tasks_.finish(); }
+  std::vector<float> result(int chain) const override { return tasks_.result(chain); }
+
+ private:
+  Tasks tasks_;
+  Region region_;
 };
 
 /// What a user writes: arrays and operators.
@@ -254,6 +273,7 @@ void branches(bench::Report& report, const bench::GpuBench& bench, const Problem
       ways.push_back(std::make_unique<Eager>(problem, bench.device(), launch, interleaved));
     }
   }
+  ways.push_back(std::make_unique<Traced>(problem, bench.device()));
   std::vector<Contender> contenders;
   for (const auto& way : ways)
     contenders.push_back({way->name(), [&way] { way->push(); }, [&way] { way->finish(); }});

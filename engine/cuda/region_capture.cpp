@@ -1,0 +1,160 @@
+// The bodies of a region become the nodes of one graph, with the edges that their Vars say.
+#include <algorithm>
+
+#include <sluice/engine/cuda/region_capture.h>
+
+namespace sluice::detail {
+
+using cuda::cuda_check;
+
+RegionCapture::RegionCapture(RegionStream& where, const Queue& outer, PositionSet& outside)
+    : where_(where), outer_(outer), outside_(outside) {
+  if (where.stream.get() == nullptr) {
+    cudaStream_t made = nullptr;
+    cuda_check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    where.stream = cuda::StreamHandle(made);
+  }
+  // Relaxed: what other threads do, and what bodies ask of the driver besides, is none of the capture's business.
+  cuda_check(cudaStreamBeginCapture(where.stream.get(), cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+  open_ = true;
+}
+
+RegionCapture::~RegionCapture() {
+  if (open_)
+    close();
+}
+
+bool RegionCapture::look(
+    const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges, std::size_t* count) const noexcept {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaError_t result =
+      cudaStreamGetCaptureInfo(where_.stream.get(), &status, nullptr, nullptr, nodes, edges, count);
+  if (result == cudaSuccess && status == cudaStreamCaptureStatusActive)
+    return true;
+  cudaGetLastError();
+  return false;
+}
+
+bool RegionCapture::intact() const noexcept {
+  const cudaGraphNode_t* nodes = nullptr;
+  const cudaGraphEdgeData* edges = nullptr;
+  std::size_t count = 0;
+  return open_ && !failed_ && look(&nodes, &edges, &count);
+}
+
+// The ends of that step, each node once.
+void RegionCapture::gather(const Step& step) {
+  for (std::uint32_t i = step.begin; i < step.end; ++i) {
+    if (std::find(before_.begin(), before_.end(), nodes_[i]) != before_.end())
+      continue;
+    before_.push_back(nodes_[i]);
+    before_edges_.push_back(edges_[i]);
+  }
+}
+
+void RegionCapture::depend_on_gathered(unsigned how) {
+  cuda_check(
+      cudaStreamUpdateCaptureDependencies(
+          where_.stream.get(), before_.data(), before_edges_.data(), before_.size(), how),
+      "cudaStreamUpdateCaptureDependencies");
+}
+
+void RegionCapture::merge(const Clock& other) noexcept {
+  for (std::size_t i = 0; i < clock_.size(); ++i)
+    clock_[i] = std::max(clock_[i], other[i]);
+}
+
+void RegionCapture::begin_step(const std::vector<int>& after) {
+  before_.clear();
+  before_edges_.clear();
+  clock_ = {};
+  table_ = -1;
+  for (int earlier : after) {
+    const Step& step = steps_[static_cast<std::size_t>(earlier)];
+    gather(step);
+    merge(step.clock);
+  }
+  depend_on_gathered(cudaStreamSetCaptureDependencies);
+}
+
+// A body that has enqueued nothing ends where it began: what comes after it comes after those before it.
+bool RegionCapture::end_step() {
+  const cudaGraphNode_t* nodes = nullptr;
+  const cudaGraphEdgeData* edges = nullptr;
+  std::size_t count = 0;
+  if (failed_ || !look(&nodes, &edges, &count))
+    return false;
+  const auto begin = static_cast<std::uint32_t>(nodes_.size());
+  nodes_.insert(nodes_.end(), nodes, nodes + count);
+  if (edges != nullptr)
+    edges_.insert(edges_.end(), edges, edges + count);
+  else
+    edges_.resize(nodes_.size());
+  steps_.push_back({begin, static_cast<std::uint32_t>(nodes_.size()), clock_});
+  return true;
+}
+
+// Tried twice: where the call itself fails, the stream would stay as it is, and no other capture could begin.
+GraphHandle RegionCapture::close() noexcept {
+  open_ = false;
+  for (int tries = 0; tries < 2; ++tries) {
+    cudaGraph_t graph = nullptr;
+    const cudaError_t status = cudaStreamEndCapture(where_.stream.get(), &graph);
+    GraphHandle closed(graph);
+    if (status == cudaSuccess)
+      return failed_ ? GraphHandle() : std::move(closed);
+    cudaGetLastError();
+  }
+  return {};
+}
+
+// What the region's own task leaves is no reason to wait: it comes after that anyway.
+void RegionCapture::wait_for(const PositionSet& positions) {
+  const Position own = outer_.position();
+  for (Position position : positions) {
+    if (position.stream() != own.stream() || position.sequence() < own.sequence())
+      outside_.add(position);
+  }
+}
+
+// One whose users all come before the step under way; where there is none, the step has to follow the last of one.
+std::size_t RegionCapture::choose_table() {
+  auto& tables = where_.tables;
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    if (latest_[i] == clock_[i])
+      return i;
+  }
+  if (tables.size() < RegionStream::k_most_tables) {
+    tables.push_back(std::make_unique<RegionStream::Table>());
+    return tables.size() - 1;
+  }
+  const auto oldest = std::min_element(latest_.begin(), latest_.end());
+  const Step& user = steps_[*oldest - 1];
+  before_.clear();
+  before_edges_.clear();
+  gather(user);
+  merge(user.clock);
+  depend_on_gathered(cudaStreamAddCaptureDependencies);
+  return static_cast<std::size_t>(oldest - latest_.begin());
+}
+
+std::shared_ptr<void>& RegionCapture::slot(std::size_t id) noexcept {
+  used_slots_ = true;
+  if (table_ < 0) {
+    try {
+      const std::size_t chosen = choose_table();
+      table_ = static_cast<int>(chosen);
+      latest_[chosen] = clock_[chosen] = static_cast<std::uint32_t>(steps_.size() + 1);
+    } catch (...) {  // the capture is given up; until its end the body has some table
+      failed_ = true;
+      if (where_.tables.empty()) {
+        static thread_local RegionStream::Table spare;
+        return spare[id];
+      }
+      table_ = 0;
+    }
+  }
+  return (*where_.tables[static_cast<std::size_t>(table_)])[id];
+}
+
+}  // namespace sluice::detail

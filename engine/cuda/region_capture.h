@@ -1,0 +1,79 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include <sluice/engine/cuda/graph_cache.h>
+#include <sluice/engine/detail/stream.h>
+
+namespace sluice::detail {
+
+/// A region's own stream for captures, and the library handles that are bound to it. Tasks that may run side by side
+/// have different tables of handles: a handle may own memory that its calls use.
+struct RegionStream {
+  static constexpr std::size_t k_most_tables = 32;
+  using Table = std::array<std::shared_ptr<void>, k_max_slots>;
+
+  cuda::StreamHandle stream;
+  std::vector<std::unique_ptr<Table>> tables;  // destroyed before the stream
+};
+
+/// A capture under way: the stream of the bodies that are being captured. Ended with the object.
+class RegionCapture final : public Stream {
+ public:
+  /// Begins on `where`; `outer` is the Queue of the region's own task. What bodies wait for, and the launch then has
+  /// to, is added to `outside`. Throws CudaError.
+  RegionCapture(RegionStream& where, const Queue& outer, PositionSet& outside);
+  RegionCapture(const RegionCapture&) = delete;
+  RegionCapture& operator=(const RegionCapture&) = delete;
+  ~RegionCapture() override;
+
+  /// What is enqueued next comes after those steps, and nothing else. Throws CudaError.
+  void begin_step(const std::vector<int>& after);
+  /// False if something has spoilt the capture.
+  bool end_step();
+  bool intact() const noexcept;
+  /// Null if it was spoilt.
+  GraphHandle close() noexcept;
+
+  bool used_slots() const noexcept { return used_slots_; }
+
+  void* native() override { return where_.stream.get(); }
+  Position current_position() override { return outer_.position(); }
+  void wait_for(const PositionSet& positions) override;
+  ErrorWord* error_word() override { return outer_.error_word(); }
+  std::shared_ptr<void>& slot(std::size_t id) noexcept override;
+
+ private:
+  /// Of each table: the step, from 1, that used it last among those that something comes after.
+  using Clock = std::array<std::uint32_t, RegionStream::k_most_tables>;
+  struct Step {
+    std::uint32_t begin, end;  // its last nodes, in `nodes_`
+    Clock clock;
+  };
+
+  bool look(const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges, std::size_t* count) const noexcept;
+  void gather(const Step& step);
+  void depend_on_gathered(unsigned how);
+  void merge(const Clock& other) noexcept;
+  std::size_t choose_table();
+
+  RegionStream& where_;
+  const Queue outer_;
+  PositionSet& outside_;
+  bool open_ = false;
+  bool failed_ = false;
+  bool used_slots_ = false;
+  std::vector<Step> steps_;
+  std::vector<cudaGraphNode_t> nodes_, before_;
+  std::vector<cudaGraphEdgeData> edges_, before_edges_;
+  Clock clock_{};  // of the step under way
+  Clock latest_{};
+  int table_ = -1;  // of the step under way
+};
+
+}  // namespace sluice::detail

@@ -1,0 +1,241 @@
+// What a region's task does: capture its tasks and launch them as a graph; launch the graph again; or, where that is
+// not to be had, call them one after the other.
+#include <algorithm>
+#include <utility>
+
+#include <sluice/engine/cuda/region_graph.h>
+#include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/failure.h>
+#include <sluice/engine/detail/named_range.h>
+
+namespace sluice::detail {
+
+using cuda::cuda_check;
+
+namespace {
+
+void count(std::atomic<std::uint64_t>& counter) noexcept {
+  counter.fetch_add(1, std::memory_order_relaxed);
+}
+
+/// In a handler: throws the same, as the failure of a task inside that of its region.
+[[noreturn]] void rethrow_as_of(const RegionTask& task) {
+  const TaskNode& whole = *this_thread().task;
+  auto record = std::make_shared<FailureRecord>();
+  record->task = message(task.name, "\" of region \"", whole.name);
+  record->site = task.site;
+  record->push_number = whole.push_number;
+  std::rethrow_exception(capture_failure(std::move(record))->exception);
+}
+
+}  // namespace
+
+CoreRef::CoreRef(Core& core) noexcept : core_(core) {
+  core.retain();
+}
+CoreRef::~CoreRef() {
+  core_.release();
+}
+
+std::shared_ptr<RegionGraphs> make_region_graphs(Core& core) {
+  core.need_gpu();
+  return std::make_shared<CudaRegionGraphs>(core);
+}
+
+// -- What the variants share --
+
+std::shared_ptr<RegionVariant> CudaRegionGraphs::make(RegionProgram program, bool in_order) {
+  return std::make_shared<CudaRegionVariant>(std::move(program), in_order, shared_from_this());
+}
+
+RegionCounts CudaRegionGraphs::counts() const noexcept {
+  return {
+      .captured = counted.captured.load(),
+      .instantiated = counted.instantiated.load(),
+      .updated = counted.updated.load(),
+      .launched = counted.launched.load(),
+      .in_order = counted.in_order.load()};
+}
+
+GraphExecutable CudaRegionGraphs::prepare(std::uint64_t shape, cudaGraph_t graph) {
+  Spare spare;
+  {
+    const std::lock_guard hold(mutex_);
+    const auto like = std::find_if(spare_.begin(), spare_.end(), [&](const Spare& s) { return s.shape == shape; });
+    if (like != spare_.end()) {
+      spare = std::move(*like);
+      spare_.erase(like);
+    }
+  }
+  if (spare.executable.get() != nullptr) {
+    cudaGraphExecUpdateResultInfo info{};
+    if (cudaGraphExecUpdate(spare.executable.get(), graph, &info) == cudaSuccess) {
+      count(counted.updated);
+      return std::move(spare.executable);
+    }
+    cudaGetLastError();  // the same names in the same order, but other kernels inside
+  }
+  cudaGraphExec_t made = nullptr;
+  cuda_check(cudaGraphInstantiate(&made, graph, 0), "cudaGraphInstantiate");
+  count(counted.instantiated);
+  return GraphExecutable(made);
+}
+
+void CudaRegionGraphs::give(std::uint64_t shape, GraphExecutable executable) noexcept {
+  if (executable.get() == nullptr)
+    return;
+  const std::lock_guard hold(mutex_);
+  try {
+    spare_.push_back({shape, std::move(executable)});
+  } catch (const std::bad_alloc&) {  // made anew, then
+  }
+  if (spare_.size() > k_most_spare)
+    spare_.erase(spare_.begin());
+}
+
+// -- One variant --
+
+CudaRegionVariant::~CudaRegionVariant() {
+  graphs_->give(shape_, std::move(executable_));
+}
+
+void CudaRegionVariant::run(const Queue& queue) {
+  if (program.tasks.empty())
+    return;
+  State now = state();
+  if (now == State::fresh || now == State::failed) {
+    try {
+      now = capture(queue);
+    } catch (...) {
+      become(State::failed);
+      throw;
+    }
+    become(now);
+  }
+  if (now == State::spoilt || !launch(queue))
+    run_in_order(queue);
+}
+
+void CudaRegionVariant::call(RegionTask& task, const Queue& queue) {
+  const NamedRange range(NamedRange::k_body, task.name);
+  task.body(queue);
+  // Launches report nothing themselves; a bad one is found here, so that it blames this task and no other.
+  cuda_check(cudaGetLastError(), "kernel launch");
+}
+
+// False if the capture is spoilt. Throws what a body throws, and nothing else.
+bool CudaRegionVariant::capture_all(RegionCapture& capture, const Queue& queue) {
+  const Queue inner(queue.engine(), queue.device(), 1, &capture, this_thread().task);
+  for (RegionTask& task : program.tasks) {
+    try {
+      capture.begin_step(task.after);
+    } catch (const Error&) {
+      return false;
+    }
+    try {
+      const RegionKeepsScope scope(keeps_);
+      call(task, inner);
+    } catch (...) {
+      cudaGetLastError();
+      if (!capture.intact())
+        return false;
+      rethrow_as_of(task);
+    }
+    if (!capture.end_step())
+      return false;
+  }
+  return true;
+}
+
+std::uint64_t CudaRegionVariant::shape(cudaGraph_t graph) const {
+  std::size_t nodes = 0;
+  cuda_check(cudaGraphGetNodes(graph, nullptr, &nodes), "cudaGraphGetNodes");
+  std::uint64_t mixed = nodes;
+  const auto mix = [&mixed](std::uint64_t word) {
+    mixed = (mixed ^ word) * 0x9e3779b97f4a7c15u;
+    mixed ^= mixed >> 29;
+  };
+  for (const RegionTask& task : program.tasks) {
+    mix(reinterpret_cast<std::uintptr_t>(task.name));
+    for (int earlier : task.after)
+      mix(static_cast<std::uint64_t>(earlier));
+  }
+  return nodes == 0 ? 0 : mixed | 1;
+}
+
+// Scratch memory of a capture that has come to nothing goes back behind what it had to wait for.
+void CudaRegionVariant::undo(const Queue& queue) noexcept {
+  try {
+    keeps_.pending.add(queue.position());
+    queue.wait_for(outside_);
+  } catch (...) {  // the device is lost, and with it what lies there
+  }
+  outside_.clear();
+  keeps_.give_back();
+  keeps_.pending.clear();
+}
+
+CudaRegionVariant::State CudaRegionVariant::capture(const Queue& queue) {
+  struct Attempt {
+    CudaRegionVariant& variant;
+    const Queue& queue;
+    bool failed = true;
+    ~Attempt() {
+      if (failed)
+        variant.undo(queue);
+    }
+  } attempt{*this, queue};
+  try {
+    RegionCapture capture(graphs_->stream, queue, outside_);
+    if (!capture_all(capture, queue))
+      return State::spoilt;
+    const GraphHandle graph = capture.close();
+    if (graph.get() == nullptr)
+      return State::spoilt;
+    uses_handles_ = capture.used_slots();
+    shape_ = shape(graph.get());
+    if (shape_ != 0)
+      executable_ = graphs_->prepare(shape_, graph.get());
+  } catch (const Error& error) {
+    if (error.record() != nullptr)  // a body's
+      throw;
+    return State::spoilt;
+  }
+  attempt.failed = false;
+  count(graphs_->counted.captured);
+  return State::captured;
+}
+
+// False if CUDA refuses it.
+bool CudaRegionVariant::launch(const Queue& queue) {
+  queue.wait_for(outside_);
+  if (executable_.get() == nullptr)
+    return true;
+  if (uses_handles_)
+    queue.wait_for(graphs_->after_handles);
+  keeps_.pending.add(queue.position());
+  if (cudaGraphLaunch(executable_.get(), static_cast<cudaStream_t>(queue.stream())) != cudaSuccess) {
+    cudaGetLastError();
+    return false;
+  }
+  count(graphs_->counted.launched);
+  if (uses_handles_) {
+    graphs_->after_handles.clear();
+    graphs_->after_handles.add(queue.position());
+  }
+  return true;
+}
+
+void CudaRegionVariant::run_in_order(const Queue& queue) {
+  count(graphs_->counted.in_order);
+  for (RegionTask& task : program.tasks) {
+    try {
+      call(task, queue);
+    } catch (...) {
+      cudaGetLastError();
+      rethrow_as_of(task);
+    }
+  }
+}
+
+}  // namespace sluice::detail

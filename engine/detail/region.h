@@ -1,0 +1,122 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <sluice/engine/closure.h>
+#include <sluice/engine/region.h>
+#include <sluice/engine/task.h>
+
+namespace sluice::detail {
+
+class Core;
+
+/// A task that was pushed while a region recorded.
+struct RegionTask {
+  Closure body;
+  const char* name = "";
+  SourceLocation site;
+  std::vector<int> after;  // earlier tasks that it has to follow; what follows from those is left out
+};
+
+/// What a region recorded for one key.
+struct RegionProgram {
+  std::vector<RegionTask> tasks;
+  std::vector<Var> vars;  // those of `access`, kept
+  AccessList access;      // of all tasks together
+  Priority priority = Priority::background;
+};
+
+/// Collects what one thread pushes while it lives.
+class RegionRecording {
+ public:
+  RegionRecording(Core& core, Device device, const char* region);
+  RegionRecording(const RegionRecording&) = delete;
+  RegionRecording& operator=(const RegionRecording&) = delete;
+  ~RegionRecording();
+
+  /// Throws ValueError for a task that cannot be part of a region.
+  void add(const Core& core, const Task& task, Closure&& body, SourceLocation site);
+  /// Throws ValueError, again in finish(): push_tasks may have caught it, and the tasks are incomplete.
+  [[noreturn]] void refuse(const std::string& text);
+  const char* region() const noexcept { return region_; }
+  RegionProgram finish();
+
+ private:
+  struct Use {
+    std::size_t access = 0;
+    int writer = -1;
+    std::vector<int> readers;  // since then
+  };
+  void check(const Core& core, const Task& task);
+  void use(Access access, RegionTask& task);
+  Use& use_of(Access access);
+
+  Core& core_;
+  const Device device_;
+  const char* const region_;
+  RegionProgram program_;
+  std::unordered_map<VarCore*, Use> uses_;
+  std::exception_ptr refused_;
+};
+
+/// A program as the GPU runs it. run() is called in bodies of the device's tasks, hence by one thread at a time.
+class RegionVariant {
+ public:
+  enum class State : std::uint8_t { fresh, captured, failed, spoilt };
+  RegionVariant(RegionProgram program, State state) : program(std::move(program)), state_(state) {}
+  virtual ~RegionVariant() = default;
+  virtual void run(const Queue& queue) = 0;
+  State state() const noexcept { return state_.load(std::memory_order_acquire); }
+
+  // Kept until the last task that runs it is over.
+  RegionProgram program;
+
+ protected:
+  void become(State state) noexcept { state_.store(state, std::memory_order_release); }
+
+ private:
+  std::atomic<State> state_;
+};
+
+/// What the variants of one region share.
+class RegionGraphs {
+ public:
+  virtual ~RegionGraphs() = default;
+  /// `in_order`: the program is known not to let itself be captured.
+  virtual std::shared_ptr<RegionVariant> make(RegionProgram program, bool in_order) = 0;
+  virtual RegionCounts counts() const noexcept = 0;
+};
+std::shared_ptr<RegionGraphs> make_region_graphs(Core& core);
+
+/// Memory that a captured graph uses: told when it goes.
+struct RegionKeeps {
+  std::vector<RetireHook*> hooks;
+  PositionSet pending;
+
+  RegionKeeps() = default;
+  RegionKeeps(const RegionKeeps&) = delete;
+  RegionKeeps& operator=(const RegionKeeps&) = delete;
+  ~RegionKeeps() { give_back(); }
+  void give_back() noexcept {
+    for (RetireHook* hook : hooks)
+      hook->on_retire(pending);
+    hooks.clear();
+  }
+};
+
+/// While it lives, region_keeps() of this thread adds to `keeps`.
+class RegionKeepsScope {
+ public:
+  explicit RegionKeepsScope(RegionKeeps& keeps) noexcept;
+  RegionKeepsScope(const RegionKeepsScope&) = delete;
+  RegionKeepsScope& operator=(const RegionKeepsScope&) = delete;
+  ~RegionKeepsScope();
+};
+
+}  // namespace sluice::detail

@@ -1,0 +1,130 @@
+// Regions as the rest of the engine sees them: which programs are known, and the one task that stands for many.
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/region.h>
+#include <sluice/engine/region.h>
+
+namespace sluice {
+
+namespace detail {
+
+namespace {
+
+constexpr std::size_t k_variants = 8;
+
+thread_local RegionKeeps* keeps_here = nullptr;
+
+}  // namespace
+
+RegionKeepsScope::RegionKeepsScope(RegionKeeps& keeps) noexcept {
+  keeps_here = &keeps;
+}
+RegionKeepsScope::~RegionKeepsScope() {
+  keeps_here = nullptr;
+}
+
+#if !SLUICE_CUDA
+std::shared_ptr<RegionGraphs> make_region_graphs(Core&) {
+  throw DeviceError("Region: this build is without CUDA");
+}
+#endif
+
+}  // namespace detail
+
+bool region_captures() noexcept {
+  return detail::keeps_here != nullptr;
+}
+
+bool region_keeps(RetireHook& hook) {
+  if (detail::keeps_here == nullptr)
+    return false;
+  detail::keeps_here->hooks.push_back(&hook);
+  return true;
+}
+
+struct Region::State {
+  using VariantRef = std::shared_ptr<detail::RegionVariant>;
+  struct Known {
+    std::uint64_t key;
+    VariantRef variant;
+  };
+
+  Engine& engine;
+  const Device device;
+  const TaskName name;
+  const std::shared_ptr<detail::RegionGraphs> graphs;
+  std::mutex mutex = {};
+  std::vector<Known> known = {};  // the one used last comes first
+
+  VariantRef find(std::uint64_t key) {
+    const std::lock_guard hold(mutex);
+    const auto at = std::find_if(known.begin(), known.end(), [key](const Known& one) { return one.key == key; });
+    if (at == known.end())
+      return nullptr;
+    std::rotate(known.begin(), at, at + 1);
+    return known.front().variant;
+  }
+
+  void keep(std::uint64_t key, VariantRef variant) {
+    std::vector<Known> gone;  // dropped without the lock: bodies own what they like
+    const std::lock_guard hold(mutex);
+    gone.reserve(1);
+    known.reserve(detail::k_variants);
+    const auto same = std::find_if(known.begin(), known.end(), [key](const Known& one) { return one.key == key; });
+    const auto leaves = same != known.end() || known.size() < detail::k_variants ? same : known.end() - 1;
+    if (leaves != known.end()) {
+      gone.push_back(std::move(*leaves));
+      known.erase(leaves);
+    }
+    known.insert(known.begin(), Known{key, std::move(variant)});
+  }
+};
+
+Region::Region(Engine& engine, Device gpu, const std::string& name) {
+  require<DeviceError>(gpu.is_gpu() && gpu.index >= 0 && gpu.index < num_gpus(), [&] {
+    return message("Region: \"", name, "\" is for a GPU, not ", gpu, "; there are ", num_gpus());
+  });
+  state_.reset(new State{engine, gpu, TaskName(name), detail::make_region_graphs(engine.core())});
+}
+
+Region::~Region() = default;
+
+void Region::run_recorded(std::uint64_t key, void (*push_tasks)(void*), void* context, SourceLocation site) {
+  using Variant = detail::RegionVariant;
+  const char* const name = state_->name.c_str();
+  if (detail::RegionRecording* outer = detail::this_thread().recording)
+    outer->refuse(message("Region: \"", name, "\" cannot run inside region \"", outer->region(), "\""));
+  std::shared_ptr<Variant> variant = state_->find(key);
+  const Variant::State found = variant == nullptr ? Variant::State::failed : variant->state();
+  const bool again = found == Variant::State::failed || found == Variant::State::spoilt;
+  if (again) {
+    detail::RegionProgram program;
+    {
+      detail::RegionRecording recording(state_->engine.core(), state_->device, name);
+      push_tasks(context);
+      program = recording.finish();
+    }
+    variant = state_->graphs->make(std::move(program), found == Variant::State::spoilt);
+  }
+  Task task{.name = state_->name, .device = state_->device, .access = variant->program.access};
+  task.priority = variant->program.priority;
+  state_->engine.push(
+      task, [variant](Queue queue) { variant->run(queue); }, site);
+  if (again)
+    state_->keep(key, std::move(variant));
+}
+
+void Region::forget() {
+  std::vector<State::Known> gone;
+  const std::lock_guard hold(state_->mutex);
+  gone.swap(state_->known);
+}
+
+RegionCounts Region::counts() const noexcept {
+  return state_->graphs->counts();
+}
+
+}  // namespace sluice

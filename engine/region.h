@@ -1,0 +1,78 @@
+#pragma once
+
+// A door of its own: tasks that a program pushes again and again, launched as one.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+#include <sluice/engine/engine.h>
+#include <sluice/engine/export.h>
+#include <sluice/engine/source_location.h>
+#include <sluice/engine/var.h>
+
+namespace sluice {
+
+/// What a region did so far. Work that the GPU has not been given yet is not counted yet.
+struct RegionCounts {
+  std::uint64_t captured = 0;      // graphs made of the tasks' bodies
+  std::uint64_t instantiated = 0;  // executables made for them
+  std::uint64_t updated = 0;       // executables that served a dropped graph and were brought up to date instead
+  std::uint64_t launched = 0;
+  std::uint64_t in_order = 0;  // runs whose tasks could not be captured: launched one after the other
+};
+
+/// GPU tasks that are pushed together and often: recorded once, then replayed as one task that launches one CUDA graph.
+/// In the graph a task waits for those that its Vars say, and for no other. To the rest of the engine a region is one
+/// task, which reads and writes what its tasks do: it begins when all that is there, and fails as a whole.
+///
+/// The memory that the tasks use must stay where it is until forget() or the region's end. The region keeps the Vars
+/// that it names, the tasks' bodies with what they own, and scratch memory (region_keeps).
+class SLUICE_API Region {
+ public:
+  /// Throws DeviceError for a device that is not a GPU or is not there, in a build without CUDA always. The engine must
+  /// outlive every run(); the region itself may go at any time, before its work is done, and after the engine.
+  Region(Engine& engine, Device gpu, const std::string& name);
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+  ~Region();
+
+  /// Does what push_tasks() would: at the first run of `key` by calling it, with the calling thread's pushes collected
+  /// instead of pushed; afterwards by replaying what it pushed then, without a call. So the key stands for all that the
+  /// tasks depend on: Vars, shapes, addresses, scalars, and the random numbers drawn at the push, which a replay
+  /// repeats. The eight keys used last are known; more cost a recording each time. Never waits for the GPU.
+  ///
+  /// The tasks must be `capturable`, of this engine and this GPU; they carry no stop token, OnFailedInput::run or
+  /// legacy_stream, and begin with the most urgent of their priorities. Their handles are empty. Throws ValueError for
+  /// other tasks, for a wait and for a run() inside push_tasks, also if that hides the error; and what push_tasks and
+  /// Engine::push throw. Then nothing was pushed.
+  ///
+  /// A body that throws fails the whole region, with its own name in the error, and the next run records again. Where a
+  /// body does what cannot be captured, the bodies are called again, one after the other on one stream; such a key is
+  /// recorded each time. Any thread may call it, also several at once.
+  template <class Push>
+  void run(std::uint64_t key, Push&& push_tasks, SourceLocation site = SourceLocation::current()) {
+    using Held = std::remove_reference_t<Push>;
+    auto* held = std::addressof(push_tasks);
+    run_recorded(
+        key, [](void* context) { (**static_cast<Held**>(context))(); }, &held, site);
+  }
+
+  /// Drops all that was recorded. What is under way ends as if it were there.
+  void forget();
+  RegionCounts counts() const noexcept;
+
+ private:
+  struct State;
+  void run_recorded(std::uint64_t key, void (*push_tasks)(void*), void* context, SourceLocation site);
+  std::unique_ptr<State> state_;
+};
+
+/// For bodies that use memory which others may have once the body has ended. Outside a region's capture: false, and the
+/// memory is given back as always. Inside: true, since replays use it too; then hook->on_retire() is called, on some
+/// thread, when there are no more replays, and told what streams may still do. Throws std::bad_alloc.
+SLUICE_API bool region_keeps(RetireHook& hook);
+/// True in a body that a region captures.
+SLUICE_API bool region_captures() noexcept;
+
+}  // namespace sluice

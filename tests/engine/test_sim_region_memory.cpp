@@ -1,0 +1,170 @@
+// What the bodies of a region use besides their Vars: library handles, memory of others, scratch memory.
+#include <atomic>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "tests/engine/sim_region.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+/// A slot of a Queue.
+struct Handle {
+  explicit Handle(const Queue&) { ++made; }
+  int users = 0;  // kernels that use it now
+  static inline int made = 0;
+};
+
+struct Hook final : RetireHook {
+  void on_retire(const PositionSet& still_pending) noexcept override {
+    ++told;
+    pending = still_pending;
+  }
+  std::atomic<int> told{0};
+  PositionSet pending;
+};
+
+}  // namespace
+
+TEST_CASE("Tasks of regions that may run side by side share no library handle", "[sim][region]") {
+  for (const int chains : {3, 40}) {
+    CAPTURE(chains);
+    Handle::made = 0;
+    Sim sim;
+    Engine engine({.workers = 1});
+    std::vector<Var> vars(static_cast<std::size_t>(chains));
+    for (Var& var : vars)
+      var = engine.new_var();
+    std::atomic<int> shared{0}, ran{0};
+    Region region(engine, gpu(0), "region");
+    for (std::uint64_t run = 0; run < 6; ++run) {  // keys of other Vars: their launches may overlap too
+      region.run(run % 2, [&] {
+        for (int step = 0; step < 4; ++step) {
+          for (const Var& var : vars) {
+            Task task{.name = "step", .device = gpu(0), .access = {write(var)}, .capturable = true};
+            if (run % 2 == 1)
+              task.access.clear();
+            engine.push(task, [&](Queue queue) {
+              auto& users = queue.slot<Handle>().users;
+              sim_launch(queue, [&users, &shared, &ran] {
+                shared += reinterpret_cast<std::atomic<int>&>(users)++ != 0;
+                for (int i = 0; i < 50; ++i)
+                  std::this_thread::yield();  // so that others come in, if they may
+                --reinterpret_cast<std::atomic<int>&>(users);
+                ++ran;
+              });
+            });
+          }
+        }
+      });
+    }
+    engine.wait_all();
+    CHECK(shared == 0);
+    CHECK(ran == 6 * 4 * chains);
+    CHECK(Handle::made <= 32);
+    CHECK(Handle::made >= 3);
+  }
+}
+
+TEST_CASE("Where a region has no library handle left, a task follows one that has", "[sim][region]") {
+  Sim sim;
+  Engine engine({.workers = 1});
+  Edges edges;
+  Region region(engine, gpu(0), "region");
+  region.run(1, [&] {
+    for (int i = 0; i < 40; ++i) {
+      engine.push({.name = "step", .device = gpu(0), .capturable = true}, [&edges](Queue queue) {
+        queue.slot<Handle>();
+        sim_launch(queue, [] {});
+        edges = captured_edges(static_cast<cudaStream_t>(queue.stream()));
+      });
+    }
+  });
+  engine.wait_all();
+  Edges expected;
+  for (std::size_t i = 0; i < 8; ++i)
+    expected.insert({i, i + 32});
+  CHECK(edges == expected);
+}
+
+TEST_CASE("What bodies of a region wait for, every launch waits for", "[sim][region]") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Sim sim(seeded(seed));
+    Engine engine({.workers = 1});
+    Var x = engine.new_var(), y = engine.new_var();
+    std::atomic<int> state{0};
+    int seen = 0;
+    Position position;
+    engine.push(
+        {.name = "first", .device = gpu(0), .access = {out(y)}, .stream = StreamKind::copy_in}, [&](Queue queue) {
+          position = queue.position();
+          sim_launch(queue, [&] { state = 1; });
+        });
+    Region region(engine, gpu(0), "region");
+    region.run(1, [&] {
+      engine.push({.name = "waits", .device = gpu(0), .access = {out(x)}, .capturable = true}, [&](Queue queue) {
+        PositionSet positions;
+        positions.add(position);
+        queue.wait_for(positions);
+        sim_launch(queue, [&] { seen = state; });
+      });
+    });
+    engine.wait(x);
+    CHECK(seen == 1);
+  }
+}
+
+TEST_CASE("Memory that a region keeps is given back when no replay uses it, not before", "[sim][region]") {
+  Sim sim;
+  Chain chain;
+  Hook hook, spoilt, failed;
+  int asked = 0;
+  const auto keep = [&asked](Hook& which) {
+    return [&asked, &which](Queue) {
+      ++asked;
+      if (region_captures())
+        CHECK(region_keeps(which));
+    };
+  };
+  CHECK_FALSE(region_captures());
+  CHECK_FALSE(region_keeps(hook));
+  push_append(chain.engine, chain.x, chain.word, 0, keep(hook));  // no region
+  Region region(chain.engine, gpu(0), "region");
+  for (int i = 0; i < 3; ++i)
+    region.run(1, [&] { push_append(chain.engine, chain.x, chain.word, 0, keep(hook)); });
+  chain.engine.wait(chain.x);
+  CHECK(asked == 2);
+  CHECK(hook.told == 0);
+  const auto all_issued = [&chain] {
+    return eventually([&chain] {
+      const EngineCounters now = chain.engine.counters();
+      return now.retired == now.pushed;
+    });
+  };
+  sim::set_manual(true);
+  region.run(1, [] {});
+  CHECK(all_issued());
+  region.forget();
+  CHECK(hook.told == 1);
+  CHECK_FALSE(hook.pending.empty());
+  CHECK_FALSE(chain.engine.passed(hook.pending));
+  sim::set_manual(false);
+  chain.engine.wait_passed(hook.pending);
+  region.run(2, [&] {
+    push_append(chain.engine, chain.x, chain.word, 0, keep(spoilt));
+    push_append(chain.engine, chain.x, chain.word, 0, spoil);
+  });
+  CHECK(all_issued());
+  CHECK(spoilt.told == 1);
+  CHECK_FALSE(spoilt.pending.empty());
+  region.run(3, [&] {
+    push_append(chain.engine, chain.x, chain.word, 0, keep(failed));
+    push_append(chain.engine, chain.x, chain.word, 0, [](Queue) { throw ValueError("on purpose"); });
+  });
+  CHECK(all_issued());
+  CHECK(failed.told == 1);
+  CHECK_THROWS_AS(chain.engine.wait(chain.x), ValueError);
+}
