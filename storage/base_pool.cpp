@@ -35,6 +35,12 @@ Chunk BasePool::acquire(std::size_t bytes, std::optional<std::uint16_t> stream, 
     user.patient = true;
     if (piece == nullptr && bytes <= most)
       piece = take(size, user);
+    if (piece == nullptr && wants_patience(size)) {
+      lock.unlock();
+      passage_.await_task();
+      lock.lock();
+      piece = take(size, user);
+    }
     if (piece == nullptr)
       piece = climb(lock, bytes, size, user);
   }

@@ -8,6 +8,13 @@
 
 namespace sluice::detail {
 
+// A program that pushes far ahead holds memory for all that is still to run: beyond this much, growing waits a little
+// for what is under way.
+bool BasePool::wants_patience(std::size_t size) const noexcept {
+  constexpr std::uint64_t k_much = std::uint64_t{8} << 30;
+  return source_->kind() == MemoryKind::device && stats_.reserved + size > std::max(k_much, stats_.peak_reserved / 2);
+}
+
 // As much more than is in use may be reserved for users that would be held up: three chunks of the size asked for, a
 // copy in, a computation and a copy out beside each other, or an eighth of everything.
 Piece* BasePool::spare(Lock& lock, std::size_t size, const User& user) {

@@ -13,6 +13,10 @@ namespace sluice::detail {
 using GraphHandle = cuda::Handle<cudaGraph_t, cudaGraphDestroy>;
 using GraphExecutable = cuda::Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
 
+/// `shape` and which kernels the graph's nodes call: an executable that is brought up to date with other kernels than
+/// it was made with may compute nonsense, and the driver does not always say so. Throws CudaError.
+std::uint64_t graph_shape(std::uint64_t shape, cudaGraph_t graph, std::size_t nodes);
+
 /// Executables of the graphs that batches were, by shape: making one costs ten times what bringing one up to date
 /// does. Several of one shape where batches of that shape run side by side, since the driver runs an executable once
 /// at a time.

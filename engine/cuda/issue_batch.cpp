@@ -79,13 +79,15 @@ Lane* Issuer::free_lane() {
   return nullptr;
 }
 
-// Continue the lane whose end is needed; otherwise one on which nothing of the batch lies, so that none waits in vain.
+// What begins anew gets a lane on which nothing of the batch lies, so that it waits for nobody in vain. What continues
+// something stays on its lane, even behind others that do: a graph with few branches is launched, and found again, for
+// less.
 Lane& Issuer::choose_lane(const PositionSet& needs) {
   Lane* chosen = nullptr;
   int latest = -1;
   for (Position need : needs) {
     const int step = batch_.step_of(need);
-    if (step > latest && batch_.last_on(lanes_.at(need.stream())) == step) {
+    if (step > latest) {
       chosen = &lanes_.at(need.stream());
       latest = step;
     }
@@ -109,7 +111,7 @@ bool Issuer::prepare_batch(const PositionSet& needs) noexcept try {
     cuda_check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgency), "cudaStreamCreateWithPriority");
     capture_stream_ = cuda::StreamHandle(stream);
   }
-  batch_route_ = &choose_batch_route(needs);
+  batch_route_ = &pick_of(compute_.data(), k_compute, needs);
   if (!batch_.is_open())
     batch_.open(capture_stream_.get());
   return true;
@@ -157,27 +159,13 @@ void Issuer::void_place(Lane& lane, const TaskNode& task) noexcept {
   mark(*batch_route_, lane, position.sequence(), record(*batch_route_));
 }
 
-// A stream that comes after all that the batch needs; else one that ends with something of it; else in turn.
-Issuer::Route& Issuer::choose_batch_route(const PositionSet& needs) {
-  if (!needs.empty()) {
-    for (Route& route : compute_) {
-      const bool after_all = std::all_of(needs.begin(), needs.end(), [&](Position need) {
-        return route.stream->knows(lanes_.at(need.stream()), need.sequence());
-      });
-      if (after_all)
-        return route;
-    }
-  }
-  return pick_of(compute_.data(), k_compute, needs);
-}
-
 void Issuer::launch_graph(const GraphHandle& graph, Route& route) {
   std::size_t nodes = 0;
   cuda_check(cudaGraphGetNodes(graph.get(), nullptr, &nodes), "cudaGraphGetNodes");
   if (nodes == 0)
     return;
-  cudaGraphExec_t executable =
-      graphs_.prepare(batch_.shape() ^ (nodes * 0xff51afd7ed558ccdu), graph.get(), *route.stream);
+  const std::uint64_t shape = graph_shape(batch_.shape(), graph.get(), nodes);
+  cudaGraphExec_t executable = graphs_.prepare(shape, graph.get(), *route.stream);
   cuda_check(cudaGraphLaunch(executable, route.stream->native()), "cudaGraphLaunch");
   if (graphs_.misses() == 0)
     off_for_ = k_off_at_first;

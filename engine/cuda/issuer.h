@@ -152,7 +152,6 @@ class Issuer {
   bool is_full() const noexcept;
   void launch_batch() noexcept;
   void launch_graph(const GraphHandle& graph, Route& route);
-  Route& choose_batch_route(const PositionSet& needs);
   void mark_batch(Route& route) noexcept;
   void launch_one_by_one() noexcept;
   void launch_again(Batch::Step& step) noexcept;

@@ -57,7 +57,10 @@ RegionCounts CudaRegionGraphs::counts() const noexcept {
       .in_order = counted.in_order.load()};
 }
 
-GraphExecutable CudaRegionGraphs::prepare(std::uint64_t shape, cudaGraph_t graph) {
+GraphExecutable CudaRegionGraphs::prepare(std::uint64_t& shape, cudaGraph_t graph) {
+  std::size_t nodes = 0;
+  cuda_check(cudaGraphGetNodes(graph, nullptr, &nodes), "cudaGraphGetNodes");
+  shape = graph_shape(shape, graph, nodes);
   Spare spare;
   {
     const std::lock_guard hold(mutex_);

@@ -70,6 +70,7 @@ class BasePool : public Pool {
   NodeStore<Piece> pieces_;
 
  private:
+  bool wants_patience(std::size_t size) const noexcept;
   Piece* spare(Lock& lock, std::size_t size, const User& user);
   Piece* climb(Lock& lock, std::size_t bytes, std::size_t size, const User& user);
   Piece* grow(Lock& lock, std::size_t size);

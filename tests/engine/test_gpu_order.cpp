@@ -92,10 +92,10 @@ TEST_CASE("T36: what was forked over several streams is joined by events", "[gpu
   CHECK(engine.counters().stream_waits > 0);
 }
 
-TEST_CASE("The host waits for nothing: 1000 pushes return while the gate before them is closed", "[gpu]") {
+TEST_CASE("The host waits for nothing: 400 pushes return while the gate before them is closed", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
-  constexpr int k_chains = 4;  // the driver itself blocks once it holds a thousand launches of a stream
+  constexpr int k_chains = 4;  // some hundred launches of a stream are the most that the driver is given
   Words words(k_chains);
   Engine engine({.workers = 2});
   Var held = engine.new_var();
@@ -106,7 +106,7 @@ TEST_CASE("The host waits for nothing: 1000 pushes return while the gate before 
   GpuGateOpensAtEnd opens(gate);
   engine.push({.name = "hold", .device = gpu(0), .access = {write(held)}}, [gate](Queue q) { gate.hold(q.stream()); });
   std::uint64_t expected[k_chains] = {};
-  for (std::uint64_t i = 0; i < 1000; ++i) {
+  for (std::uint64_t i = 0; i < 400; ++i) {
     const std::size_t chain = i % k_chains;
     engine.push(
         {.name = "append", .device = gpu(0), .access = {read(held), write(chains[chain])}},
@@ -115,7 +115,7 @@ TEST_CASE("The host waits for nothing: 1000 pushes return while the gate before 
   }
   CHECK_FALSE(gate.gave_up());
   CHECK_FALSE(gate.gave_up());
-  CHECK(engine.counters().retired == 1001);
+  CHECK(engine.counters().retired == 401);
   gate.open();
   engine.wait_all();
   CHECK_FALSE(gate.gave_up());
