@@ -8,6 +8,12 @@
 
 namespace sluice::detail {
 
+namespace {
+
+constexpr int k_patience = 256;  // tasks that may finish before a large pool grows all the same
+
+}  // namespace
+
 BasePool::BasePool(
     Passage& passage, std::string_view name, std::unique_ptr<Source> source, std::size_t release_threshold) noexcept
     : passage_(passage), name_(name), source_(std::move(source)), release_threshold_(release_threshold) {}
@@ -35,11 +41,13 @@ Chunk BasePool::acquire(std::size_t bytes, std::optional<std::uint16_t> stream, 
     user.patient = true;
     if (piece == nullptr && bytes <= most)
       piece = take(size, user);
-    if (piece == nullptr && wants_patience(size)) {
+    for (int looks = 0; piece == nullptr && looks < k_patience && wants_patience(size); ++looks) {
       lock.unlock();
-      passage_.await_task();
+      const bool progress = passage_.await_task();
       lock.lock();
       piece = take(size, user);
+      if (!progress)
+        break;
     }
     if (piece == nullptr)
       piece = climb(lock, bytes, size, user);

@@ -79,9 +79,10 @@ Lane* Issuer::free_lane() {
   return nullptr;
 }
 
-// What begins anew gets a lane on which nothing of the batch lies, so that it waits for nobody in vain. What continues
-// something stays on its lane, even behind others that do: a graph with few branches is launched, and found again, for
-// less.
+// What continues something stays on its lane, even behind others that do; what begins anew gets a lane on which nothing
+// of the batch lies, as far as there are any (k_width). One lane a batch is what measures best: a graph without
+// branches is launched, and found again, for less; batches that have nothing to do with each other run side by side all
+// the same.
 Lane& Issuer::choose_lane(const PositionSet& needs) {
   Lane* chosen = nullptr;
   int latest = -1;

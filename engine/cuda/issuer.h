@@ -85,7 +85,7 @@ class Issuer {
   void wait_for_own();
 
  private:
-  static constexpr int k_compute = 4, k_urgent = 2, k_width = 8, k_off_at_first = 1000, k_unmarked = 32;
+  static constexpr int k_compute = 4, k_urgent = 2, k_width = 1, k_off_at_first = 1000, k_unmarked = 32;
   enum Class : std::uint8_t { urgent, normal, background, copy_in, copy_out, collective, k_classes };
   struct Route {  // a CUDA stream, the lane of what is launched on it directly, those of what is captured for it
     std::unique_ptr<CudaStream> stream;

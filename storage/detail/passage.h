@@ -21,8 +21,8 @@ class Passage {
   /// Blocks until the GPU has passed `positions`.
   virtual void wait_passed(const PositionSet& positions) = 0;
   /// Asks everybody to give cached memory of `device` back.
-  /// Waits a little for a task to finish, if any are under way, and asks nobody for anything.
-  virtual void await_task() {}
+  /// Waits a little for a task to finish, if any are under way. True if one did.
+  virtual bool await_task() { return false; }
   /// True if that may have helped: a task that held some has finished.
   virtual bool relieve(Device device) = 0;
 };
