@@ -102,6 +102,21 @@ Lane& Issuer::choose_lane(const PositionSet& needs) {
       all.begin(), all.end(), [this](const Lane* a, const Lane* b) { return batch_.last_on(*a) < batch_.last_on(*b); });
 }
 
+// A batch that goes on with computations stays on a stream that comes after them: its executables are there.
+Issuer::Route& Issuer::choose_batch_route(const PositionSet& needs) {
+  const bool goes_on = std::any_of(needs.begin(), needs.end(), [this](Position need) {
+    return lanes_.at(need.stream()).kind() == StreamKind::compute;
+  });
+  for (Route& route : compute_) {
+    const bool after_all = goes_on && std::all_of(needs.begin(), needs.end(), [&](Position need) {
+                             return route.stream->knows(lanes_.at(need.stream()), need.sequence());
+                           });
+    if (after_all)
+      return route;
+  }
+  return pick_of(compute_.data(), k_compute, needs);
+}
+
 bool Issuer::prepare_batch(const PositionSet& needs) noexcept try {
   if (!batch_.empty())
     return true;
@@ -112,7 +127,7 @@ bool Issuer::prepare_batch(const PositionSet& needs) noexcept try {
     cuda_check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgency), "cudaStreamCreateWithPriority");
     capture_stream_ = cuda::StreamHandle(stream);
   }
-  batch_route_ = &pick_of(compute_.data(), k_compute, needs);
+  batch_route_ = &choose_batch_route(needs);
   if (!batch_.is_open())
     batch_.open(capture_stream_.get());
   return true;

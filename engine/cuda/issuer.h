@@ -146,6 +146,7 @@ class Issuer {
   void issue_captured(TaskNode* task, const PositionSet& needs);
   Lane& choose_lane(const PositionSet& needs);
   Lane* free_lane();
+  Route& choose_batch_route(const PositionSet& needs);
   bool prepare_batch(const PositionSet& needs) noexcept;
   void void_place(Lane& lane, const TaskNode& task) noexcept;
   bool waits_for_others(const PositionSet& needs) const;
