@@ -101,7 +101,6 @@ void Core::relieve_memory(Device device) {
   }
   for (const auto& relieve : hooks)
     relieve(device);
-  await_retirement();
 }
 
 }  // namespace detail
@@ -260,6 +259,9 @@ void Engine::on_memory_pressure(std::function<void(Device)> relieve) {
 }
 void Engine::relieve_memory(Device device) {
   core_->relieve_memory(device);
+}
+bool Engine::await_task() {
+  return core_->await_retirement();
 }
 bool Engine::passed(const PositionSet& positions) const noexcept {
   return core_->passed(positions);

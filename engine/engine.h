@@ -188,6 +188,9 @@ class SLUICE_API Engine {
   /// Storage registers what to do when memory of a device runs out: give back what is cached.
   void on_memory_pressure(std::function<void(Device)> relieve);
   void relieve_memory(Device device);
+  /// For a thread that is short of what tasks hold, memory say: blocks until some task has finished, 100 ms at most.
+  /// True if one did. Inside tasks, which might be waited for themselves, it returns false at once.
+  bool await_task();
 
   /// Begins what was put off: CPU tasks left for this thread to run, GPU work held back to be launched together. Does
   /// not wait. For those who wait by other means than this class.

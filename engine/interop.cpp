@@ -24,13 +24,8 @@ void check_stream(const char* what, Device device, void* stream) {
   });
 }
 
-/// `later` waits for what `earlier` holds now.
 void order(void* earlier, void* later) {
-  cudaEvent_t raw = nullptr;
-  cuda::cuda_check(cudaEventCreateWithFlags(&raw, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-  const cuda::EventHandle event(raw);
-  cuda::cuda_check(cudaEventRecord(raw, static_cast<cudaStream_t>(earlier)), "cudaEventRecord");
-  cuda::cuda_check(cudaStreamWaitEvent(static_cast<cudaStream_t>(later), raw, 0), "cudaStreamWaitEvent");
+  cuda::order_streams(static_cast<cudaStream_t>(earlier), static_cast<cudaStream_t>(later));
 }
 #else
 void check_stream(const char* what, Device device, void*) {

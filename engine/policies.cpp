@@ -65,6 +65,9 @@ std::unique_ptr<GpuPolicy> make_gpu_policy([[maybe_unused]] Core& core, [[maybe_
     tell_profilers();
     const char* forced = std::getenv("SLUICE_LAUNCH");
     const std::string_view way = forced == nullptr ? std::string_view(options.launch) : forced;
+    require(way == "batch" || way == "direct", [&] {
+      return message("Engine: SLUICE_LAUNCH=", way, " is not one of batch, direct");
+    });
     const LaunchOptions launch{
         .batches = way == "batch" && options.gpu_policy == "stream" && options.gpu_check == "end",
         .one_stream = options.gpu_policy == "serial",

@@ -76,7 +76,7 @@ void Core::keep_pace() {
 // Only threads outside tasks rest: a body that rested would hold what the others wait for.
 void Core::hold_back() {
   const std::uint64_t limit = options_.max_live_tasks;
-  if (limit == 0 || this_thread().task != nullptr)
+  if (limit == 0 || this_thread().task != nullptr || this_thread().draining)
     return;
   const std::uint64_t now = live();
   if (now > k_cached_tasks)
@@ -102,9 +102,9 @@ void Core::hold_back() {
     stuck_at_.store(before, std::memory_order_relaxed);
 }
 
-void Core::await_retirement() {
-  if (this_thread().task != nullptr || live() == 0)
-    return;
+bool Core::await_retirement() {
+  if (this_thread().task != nullptr || this_thread().draining || live() == 0)
+    return false;
   if (gpu() != nullptr)
     gpu()->flush();
   const DrainWaiter waiter(*this);
@@ -112,6 +112,7 @@ void Core::await_retirement() {
   const std::uint64_t before = left();
   for (int looks = 0; looks < 100 && live() > 0 && left() == before; ++looks)
     drained_.wait_for(hold, std::chrono::milliseconds(1));
+  return left() != before;
 }
 
 }  // namespace sluice::detail

@@ -8,12 +8,6 @@
 
 namespace sluice::detail {
 
-namespace {
-
-constexpr int k_patience = 256;  // tasks that may finish before a large pool grows all the same
-
-}  // namespace
-
 BasePool::BasePool(
     Passage& passage, std::string_view name, std::unique_ptr<Source> source, std::size_t release_threshold) noexcept
     : passage_(passage), name_(name), source_(std::move(source)), release_threshold_(release_threshold) {}
@@ -33,25 +27,10 @@ Chunk BasePool::acquire(std::size_t bytes, std::optional<std::uint16_t> stream, 
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max() / 4;
   const std::size_t size = bytes > most ? bytes : round(bytes);
   Lock lock(mutex_);
-  User user{stream, use};
+  const User user{stream, use};
   Piece* piece = bytes > most ? nullptr : take(size, user);
-  if (piece == nullptr) [[unlikely]] {
-    if (bytes <= most)
-      piece = spare(lock, size, user);
-    user.patient = true;
-    if (piece == nullptr && bytes <= most)
-      piece = take(size, user);
-    for (int looks = 0; piece == nullptr && looks < k_patience && wants_patience(size); ++looks) {
-      lock.unlock();
-      const bool progress = passage_.await_task();
-      lock.lock();
-      piece = take(size, user);
-      if (!progress)
-        break;
-    }
-    if (piece == nullptr)
-      piece = climb(lock, bytes, size, user);
-  }
+  if (piece == nullptr) [[unlikely]]
+    piece = bytes > most ? climb(lock, bytes, size, user) : find(lock, bytes, size, user);
   book(piece, bytes);
   chunk.data = piece->data;
   chunk.bytes = piece->bytes;

@@ -15,6 +15,27 @@ bool BasePool::wants_patience(std::size_t size) const noexcept {
   return source_->kind() == MemoryKind::device && stats_.reserved + size > std::max(k_much, stats_.peak_reserved / 2);
 }
 
+/// Nothing is free for `user` as it stands.
+Piece* BasePool::find(Lock& lock, std::size_t bytes, std::size_t size, User user) {
+  constexpr int k_patience = 256;  // tasks that may finish before a large pool grows all the same
+  if (!wants_patience(size)) {
+    if (Piece* piece = spare(lock, size, user))
+      return piece;
+  }
+  user.patient = true;
+  tidy();
+  Piece* piece = take(size, user);
+  bool progress = true;
+  for (int looks = 0; piece == nullptr && progress && looks < k_patience && wants_patience(size); ++looks) {
+    lock.unlock();
+    progress = passage_.await_task();
+    lock.lock();
+    tidy();
+    piece = take(size, user);
+  }
+  return piece != nullptr ? piece : climb(lock, bytes, size, user);
+}
+
 // As much more than is in use may be reserved for users that would be held up: three chunks of the size asked for, a
 // copy in, a computation and a copy out beside each other, or an eighth of everything.
 Piece* BasePool::spare(Lock& lock, std::size_t size, const User& user) {
@@ -45,7 +66,8 @@ Piece* BasePool::climb(Lock& lock, std::size_t bytes, std::size_t size, const Us
       give_back(lock, collect_idle(k_all));
       lock.unlock();
       source_->trim();
-      progress = passage_.relieve(source_->device());
+      passage_.relieve(source_->device());
+      progress = passage_.await_task();
       lock.lock();
       if (Piece* piece = attempt()) {
         ++stats_.retries;

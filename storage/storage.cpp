@@ -23,12 +23,8 @@ class EnginePassage final : public detail::Passage {
   bool passed(const PositionSet& positions) const noexcept override { return engine_.passed(positions); }
   bool copies(Position position) const noexcept override { return engine_.on_copy_stream(position); }
   void wait_passed(const PositionSet& positions) override { engine_.wait_passed(positions); }
-  bool await_task() override { return relieve(gpu(-1)); }  // no pool is that device's: only the waiting is left
-  bool relieve(Device device) override {
-    const std::uint64_t before = engine_.counters().retired;
-    engine_.relieve_memory(device);
-    return engine_.counters().retired != before;
-  }
+  bool await_task() override { return engine_.await_task(); }
+  void relieve(Device device) override { engine_.relieve_memory(device); }
 
  private:
   Engine& engine_;

@@ -49,6 +49,7 @@ void Attendant::live() {
     idle = seen == Seen::nothing ? idle + 1 : 0;
     if (idle > k_idle_looks) {
       awake_.store(false);
+      std::atomic_thread_fence(std::memory_order_seq_cst);
       if (look_() == Seen::nothing) {  // else somebody came while this thread still seemed to be awake
         std::unique_lock hold(mutex_);
         changed_.wait(hold, [this] { return stopping_ || awake_.load(); });

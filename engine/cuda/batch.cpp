@@ -20,7 +20,8 @@ int Batch::step_of(Position position) const noexcept {
   const OnLane& there = lanes_of_steps_[index(lane)];
   if (there.last < 0 || position.sequence() < there.first)
     return -1;
-  return there.steps[position.sequence() - there.first];
+  const std::uint64_t at = position.sequence() - there.first;
+  return at < there.steps.size() ? there.steps[at] : -1;
 }
 
 bool Batch::continues(const PositionSet& needs) const noexcept {
@@ -35,37 +36,47 @@ void Batch::open(cudaStream_t stream) {
   open_ = true;
 }
 
-void Batch::collect(const PositionSet& needs, Steps& after) {
+// The other lanes that `needs` name, each once.
+void Batch::collect(const PositionSet& needs, const Lane& lane, Others& others) {
   for (Position position : needs) {
-    const int step = step_of(position);
-    if (step < 0) {
-      if (lanes_.at(position.stream()).done() < position.sequence())
+    const Lane& there = lanes_.at(position.stream());
+    if (step_of(position) < 0) {
+      if (there.done() < position.sequence())
         outside_.add(position);
-    } else if (std::find(after.begin(), after.end(), step) == after.end()) {
-      after.push_back(step);
+    } else if (&there != &lane) {
+      others.push_back(&lanes_of_steps_[index(there)]);  // a PositionSet names a lane once
     }
   }
 }
 
-// The ends of those steps, each node once.
-void Batch::gather(const Steps& after) {
-  before_.clear();
-  before_edges_.clear();
-  for (int at : after) {
-    const Step& earlier = step(at);
-    for (std::uint32_t i = earlier.nodes_begin; i < earlier.nodes_end; ++i) {
-      if (std::find(before_.begin(), before_.end(), nodes_[i]) != before_.end())
-        continue;
-      before_.push_back(nodes_[i]);
-      before_edges_.push_back(edges_[i]);
-    }
-  }
+// Notes where the capture stands: at the end of the current lane.
+void Batch::leave_lane() {
+  if (current_ == nullptr)
+    return;
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaGraphNode_t* nodes = nullptr;
+  const cudaGraphEdgeData* edges = nullptr;
+  std::size_t count = 0;
+  cuda_check(
+      cudaStreamGetCaptureInfo(stream_, &status, nullptr, nullptr, &nodes, &edges, &count), "cudaStreamGetCaptureInfo");
+  if (status != cudaStreamCaptureStatusActive)
+    cuda_check(cudaErrorStreamCaptureInvalidated, "cudaStreamGetCaptureInfo");
+  current_->ends.assign(nodes, nodes + count);
+  current_->edges.assign(count, cudaGraphEdgeData());
+  if (edges != nullptr)
+    std::copy(edges, edges + count, current_->edges.begin());
+  current_ = nullptr;
 }
 
-// Where the capture stands: after the step settled last.
-bool Batch::stands_there() const noexcept {
-  const std::uint32_t begin = empty() ? 0 : steps_.back().nodes_begin;
-  return std::equal(before_.begin(), before_.end(), nodes_.begin() + begin, nodes_.end());
+// The ends of that lane, each node once.
+void Batch::gather(const OnLane& lane) {
+  mix(static_cast<std::uint64_t>(size() - lane.last));
+  for (std::size_t i = 0; i < lane.ends.size(); ++i) {
+    if (std::find(before_.begin(), before_.end(), lane.ends[i]) != before_.end())
+      continue;
+    before_.push_back(lane.ends[i]);
+    before_edges_.push_back(lane.edges[i]);
+  }
 }
 
 void Batch::depend_on_gathered(unsigned how) {
@@ -75,51 +86,45 @@ void Batch::depend_on_gathered(unsigned how) {
 }
 
 void Batch::begin_step(Lane& lane, const PositionSet& needs) {
-  Steps after;
-  collect(needs, after);
-  const int before = last_on(lane);
-  if (before < 0) {
-    if (const Position tail = lane.tail(); tail && lane.done() < tail.sequence())
-      outside_.add(tail);
-  } else if (std::find(after.begin(), after.end(), before) == after.end()) {
-    after.push_back(before);
-  }
-  for (int step : after)
-    mix(static_cast<std::uint64_t>(size() - step));
-  gather(after);
-  if (!stands_there())
+  Others others;
+  collect(needs, lane, others);
+  OnLane& own = lanes_of_steps_[index(lane)];
+  if (const Position tail = lane.tail(); own.last < 0 && tail && lane.done() < tail.sequence())
+    outside_.add(tail);
+  const bool goes_on = empty() || (current_ == &own && own.last >= 0);
+  if (!goes_on || !others.empty()) {
+    leave_lane();
+    before_.clear();
+    before_edges_.clear();
+    mix(others.size() + 1);
+    if (own.last >= 0)
+      gather(own);
+    for (const OnLane* other : others)
+      gather(*other);
     depend_on_gathered(cudaStreamSetCaptureDependencies);
+  }
+  current_ = &own;
 }
 
-void Batch::add_needs(const PositionSet& needs) {
-  Steps after;
-  collect(needs, after);
-  for (int step : after)
-    mix(static_cast<std::uint64_t>(size() - step) << 32);
-  if (after.empty())
+void Batch::add_needs(const Lane& lane, const PositionSet& needs) {
+  Others others;
+  collect(needs, lane, others);
+  if (others.empty())
     return;
-  gather(after);
+  before_.clear();
+  before_edges_.clear();
+  for (const OnLane* other : others)
+    gather(*other);
+  mix(others.size());
   depend_on_gathered(cudaStreamAddCaptureDependencies);
 }
 
-bool Batch::settle() noexcept {
+bool Batch::intact() const noexcept {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  const cudaGraphNode_t* nodes = nullptr;
-  const cudaGraphEdgeData* edges = nullptr;
-  std::size_t count = 0;
-  const cudaError_t result = cudaStreamGetCaptureInfo(stream_, &status, nullptr, nullptr, &nodes, &edges, &count);
-  if (result != cudaSuccess || status != cudaStreamCaptureStatusActive) {
+  const bool asked = cudaStreamIsCapturing(stream_, &status) == cudaSuccess;
+  if (!asked)
     cudaGetLastError();
-    return false;
-  }
-  settled_ = static_cast<std::uint32_t>(nodes_.size());
-  nodes_.insert(nodes_.end(), nodes, nodes + count);
-  if (edges != nullptr) {
-    edges_.insert(edges_.end(), edges, edges + count);
-  } else {
-    edges_.resize(nodes_.size());
-  }
-  return true;
+  return asked && status == cudaStreamCaptureStatusActive;
 }
 
 void Batch::end_step(TaskNode& task, Lane& lane, Position position, const PositionSet& needs, bool failed) {
@@ -139,8 +144,6 @@ void Batch::end_step(TaskNode& task, Lane& lane, Position position, const Positi
   step.sequence = position.sequence();
   step.needs = needs;
   step.failed = failed;
-  step.nodes_begin = settled_;
-  step.nodes_end = static_cast<std::uint32_t>(nodes_.size());
 }
 
 void Batch::abandon() noexcept {
@@ -149,8 +152,7 @@ void Batch::abandon() noexcept {
 }
 
 std::vector<Batch::Step> Batch::take() noexcept {
-  for (const Step& step : steps_)
-    lanes_of_steps_[index(*step.lane)] = OnLane();
+  forget_steps();
   std::vector<Step> taken = std::exchange(steps_, std::vector<Step>());
   clear();
   return taken;
@@ -172,12 +174,20 @@ GraphHandle Batch::close() noexcept {
   return {};
 }
 
+void Batch::forget_steps() noexcept {
+  for (const Step& step : steps_) {
+    OnLane& there = lanes_of_steps_[index(*step.lane)];
+    there.last = -1;
+    there.steps.clear();
+    there.ends.clear();
+    there.edges.clear();
+  }
+  current_ = nullptr;
+}
+
 void Batch::clear() noexcept {
-  for (const Step& step : steps_)
-    lanes_of_steps_[index(*step.lane)] = OnLane();
+  forget_steps();
   steps_.clear();
-  nodes_.clear();
-  edges_.clear();
   outside_.clear();
   shape_ = 0;
 }

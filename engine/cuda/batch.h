@@ -13,8 +13,9 @@
 
 namespace sluice::detail {
 
-/// Tasks that were captured and wait to be launched as one CUDA graph. Each depends on those that its Vars say and on
-/// the one before it on its lane. For the issuing thread of its device only.
+/// Tasks that were captured and wait to be launched as one CUDA graph. Each comes after the one before it on its lane,
+/// and after all that stands so far on the other lanes that its Vars name: the capture is asked where it stands only
+/// when it goes on elsewhere, which in a chain is never. For the issuing thread of its device only.
 class Batch {
  public:
   static constexpr int k_most = 64;
@@ -30,7 +31,6 @@ class Batch {
     std::uint64_t sequence = 0;
     PositionSet needs;
     bool failed = false;
-    std::uint32_t nodes_begin = 0, nodes_end = 0;  // what comes after it comes after these
   };
 
   Batch(LaneTable& lanes, Device device) : lanes_(lanes), device_(device) {}
@@ -49,7 +49,7 @@ class Batch {
   bool continues(const PositionSet& needs) const noexcept;
   /// The step that is the lane's last, or -1.
   int last_on(const Lane& lane) const noexcept { return lanes_of_steps_[index(lane)].last; }
-  /// The step that issued `position`, or -1.
+  /// The step that has `position`, or -1.
   int step_of(Position position) const noexcept;
   const Step& step(int at) const noexcept { return steps_[static_cast<std::size_t>(at)]; }
 
@@ -57,11 +57,11 @@ class Batch {
   void open(cudaStream_t stream);
   /// What is enqueued next depends on `needs` and on what the lane did before. Throws CudaError.
   void begin_step(Lane& lane, const PositionSet& needs);
-  /// In the middle of a step: more that it depends on.
-  void add_needs(const PositionSet& needs);
-  /// After the step's body: notes where the capture stands. False if something has spoilt it.
-  bool settle() noexcept;
-  /// The settled step belongs to `task` from now on, which has its place on the lane; takes its body.
+  /// In the middle of a step: more that it depends on. Throws CudaError.
+  void add_needs(const Lane& lane, const PositionSet& needs);
+  /// False if something has spoilt the capture.
+  bool intact() const noexcept;
+  /// The step that was begun last belongs to `task`, which has its place on the lane; takes its body.
   void end_step(TaskNode& task, Lane& lane, Position position, const PositionSet& needs, bool failed);
   /// Ends the capture; null if it was spoilt. The steps stay until clear().
   GraphHandle close() noexcept;
@@ -72,30 +72,32 @@ class Batch {
   std::vector<Step> take() noexcept;
 
  private:
-  using Steps = boost::container::small_vector<int, 8>;
   struct OnLane {
     std::uint64_t first = 0;  // sequence
     int last = -1;
     boost::container::small_vector<std::uint8_t, 8> steps;
+    // What comes after the lane comes after these; known while the capture stands elsewhere.
+    boost::container::small_vector<cudaGraphNode_t, 4> ends;
+    boost::container::small_vector<cudaGraphEdgeData, 4> edges;
   };
+  using Others = boost::container::small_vector<const OnLane*, 8>;
 
   static std::size_t index(const Lane& lane) noexcept { return static_cast<std::size_t>(lane.local()); }
-  void collect(const PositionSet& needs, Steps& after);
-  void gather(const Steps& after);
-  bool stands_there() const noexcept;
+  void collect(const PositionSet& needs, const Lane& lane, Others& others);
+  void leave_lane();
+  void gather(const OnLane& lane);
   void depend_on_gathered(unsigned how);
   void mix(std::uint64_t word) noexcept;
+  void forget_steps() noexcept;
 
   LaneTable& lanes_;
   const Device device_;
   cudaStream_t stream_ = nullptr;
   std::vector<Step> steps_;
-  std::vector<cudaGraphNode_t> nodes_;  // ends of steps, one after the other
-  std::vector<cudaGraphEdgeData> edges_;
-  std::uint32_t settled_ = 0;            // where the ends of the step under way begin
   std::vector<cudaGraphNode_t> before_;  // scratch
   std::vector<cudaGraphEdgeData> before_edges_;
   std::array<OnLane, k_local_lanes> lanes_of_steps_;
+  OnLane* current_ = nullptr;  // where the capture stands
   PositionSet outside_;
   std::uint64_t shape_ = 0;
   bool open_ = false;

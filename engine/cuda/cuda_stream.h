@@ -17,7 +17,7 @@ class CudaStream;
 class Lane;
 class LaneTable;
 
-inline constexpr int k_max_lanes = 512;   // of an engine
+inline constexpr int k_max_lanes = 1024;  // of an engine
 inline constexpr int k_local_lanes = 48;  // of a device
 
 /// Of each lane of one device: how far something has got.

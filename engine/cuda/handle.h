@@ -33,6 +33,15 @@ class Handle {
 using StreamHandle = Handle<cudaStream_t, cudaStreamDestroy>;
 using EventHandle = Handle<cudaEvent_t, cudaEventDestroy>;
 
+/// What is enqueued on `later` from now on comes after what `earlier` holds now. Throws CudaError.
+inline void order_streams(cudaStream_t earlier, cudaStream_t later) {
+  cudaEvent_t raw = nullptr;
+  cuda_check(cudaEventCreateWithFlags(&raw, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  const EventHandle event(raw);
+  cuda_check(cudaEventRecord(raw, earlier), "cudaEventRecord");
+  cuda_check(cudaStreamWaitEvent(later, raw, 0), "cudaStreamWaitEvent");
+}
+
 /// Makes a device current while it lives. Does not throw on leaving.
 class DeviceScope {
  public:

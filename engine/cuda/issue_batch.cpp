@@ -65,10 +65,45 @@ bool Issuer::is_full() const noexcept {
   return batch_.size() >= k_breakable && pair >> 60 == 0;
 }
 
+// Is the GPU busy with what was launched before the last batch?
+bool Issuer::is_behind() noexcept {
+  const BatchEnd& end = ends_[0];
+  if (end.milestone == nullptr || end.milestone->number != end.number)
+    return false;
+  const bool behind = cudaEventQuery(end.milestone->event.get()) == cudaErrorNotReady;
+  cudaGetLastError();
+  return behind;
+}
+
+// While the GPU keeps up, branches in a graph gain nothing and cost a little; when it is behind, they may run side by
+// side. Not in programs whose graphs do not repeat then: where tasks reuse each other's memory, which task waits for
+// which can be different each time.
+int Issuer::choose_width() noexcept {
+  if (narrow_ > 0) {
+    --narrow_;
+    return 1;
+  }
+  return is_behind() ? k_width : 1;
+}
+
+void Issuer::learn_from(bool made) noexcept {
+  constexpr int k_price = 8, k_patience = 128, k_narrow_at_most = 1 << 14;  // more than one graph in nine is new
+  if (width_ == 1)
+    return;
+  graphs_.forget_misses();  // that there are branches is to blame
+  lost_shapes_ = made ? lost_shapes_ + k_price : std::max(0, lost_shapes_ - 1);
+  if (lost_shapes_ < k_patience)
+    return;
+  lost_shapes_ = 0;
+  narrow_ = narrow_for_;
+  narrow_for_ = std::min(2 * narrow_for_, k_narrow_at_most);
+}
+
 // The first of the route's lanes on which nothing of the batch lies: a batch finds its lanes in the same order as the
 // batch before it that was like it.
 Lane* Issuer::free_lane() {
-  for (Lane*& lane : batch_route_->captured) {
+  for (int i = 0; i < width_; ++i) {
+    Lane*& lane = batch_route_->captured[static_cast<std::size_t>(i)];
     if (lane == nullptr) {
       lane = &add_lane(StreamKind::compute, *batch_route_->stream);
       lane->captured.enqueue_on(capture_stream_.get());
@@ -80,9 +115,7 @@ Lane* Issuer::free_lane() {
 }
 
 // What continues something stays on its lane, even behind others that do; what begins anew gets a lane on which nothing
-// of the batch lies, as far as there are any (k_width). One lane a batch is what measures best: a graph without
-// branches is launched, and found again, for less; batches that have nothing to do with each other run side by side all
-// the same.
+// of the batch lies, as far as there are any.
 Lane& Issuer::choose_lane(const PositionSet& needs) {
   Lane* chosen = nullptr;
   int latest = -1;
@@ -98,8 +131,9 @@ Lane& Issuer::choose_lane(const PositionSet& needs) {
   if (chosen != nullptr)
     return *chosen;
   const auto& all = batch_route_->captured;
-  return **std::min_element(
-      all.begin(), all.end(), [this](const Lane* a, const Lane* b) { return batch_.last_on(*a) < batch_.last_on(*b); });
+  return **std::min_element(all.begin(), all.begin() + width_, [this](const Lane* a, const Lane* b) {
+    return batch_.last_on(*a) < batch_.last_on(*b);
+  });
 }
 
 // A batch that goes on with computations stays on a stream that comes after them: its executables are there.
@@ -127,6 +161,7 @@ bool Issuer::prepare_batch(const PositionSet& needs) noexcept try {
     cuda_check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgency), "cudaStreamCreateWithPriority");
     capture_stream_ = cuda::StreamHandle(stream);
   }
+  width_ = choose_width();
   batch_route_ = &choose_batch_route(needs);
   if (!batch_.is_open())
     batch_.open(capture_stream_.get());
@@ -145,9 +180,7 @@ void Issuer::issue_captured(TaskNode* task, const PositionSet& needs) {
   FailureRef failure;
   if (!run_body({.route = batch_route_, .lane = &lane, .needs = &needs, .task = task, .captured = true}, failure))
     return;
-  if (abandon_ || !batch_.settle()) {
-    if (!abandon_)
-      uncapturable_.insert(task->name);
+  if (abandon_ || !is_intact(*task, failure != nullptr)) {
     launch_one_by_one();
     void_place(lane, *task);
     return issue_direct(task, needs);
@@ -168,6 +201,20 @@ void Issuer::issue_captured(TaskNode* task, const PositionSet& needs) {
   }
 }
 
+// Whether the task left the capture intact: asked for tasks of whose name that is not known, and when something failed.
+bool Issuer::is_intact(const TaskNode& task, bool failed) noexcept {
+  const auto place = reinterpret_cast<std::uintptr_t>(task.name) * 0x9e3779b97f4a7c15u >> 58;
+  if (!failed && harmless_[place] == task.name)
+    return true;
+  if (batch_.intact()) {
+    harmless_[place] = task.name;
+    return true;
+  }
+  if (harmless_[place] != task.name)  // else it was one before it
+    uncapturable_.insert(task.name);
+  return false;
+}
+
 // The body that was not captured after all may have given memory back with the place that it was to have.
 void Issuer::void_place(Lane& lane, const TaskNode& task) noexcept {
   const Position position = lane.issue(task);
@@ -181,8 +228,10 @@ void Issuer::launch_graph(const GraphHandle& graph, Route& route) {
   if (nodes == 0)
     return;
   const std::uint64_t shape = graph_shape(batch_.shape(), graph.get(), nodes);
+  const std::uint64_t made_before = graphs_.made();
   cudaGraphExec_t executable = graphs_.prepare(shape, graph.get(), *route.stream);
   cuda_check(cudaGraphLaunch(executable, route.stream->native()), "cudaGraphLaunch");
+  learn_from(graphs_.made() != made_before);
   if (graphs_.misses() == 0)
     off_for_ = k_off_at_first;
   if (graphs_.misses() >= k_misses) {
@@ -196,6 +245,8 @@ void Issuer::mark_batch(Route& route) noexcept {
   for (const Batch::Step& step : batch_.steps())
     route.stream->learn(*step.lane, step.sequence);
   Milestone* const milestone = record(route);
+  ends_[0] = ends_[1];
+  ends_[1] = milestone == nullptr ? BatchEnd() : BatchEnd{milestone, milestone->number};
   for (int i = 0; i < batch_.size(); ++i) {
     const Batch::Step& step = batch_.step(i);
     if (batch_.last_on(*step.lane) == i)
@@ -208,6 +259,7 @@ void Issuer::mark_batch(Route& route) noexcept {
 void Issuer::launch_batch() noexcept {
   if (batch_.empty())
     return;
+  captured_.store(0, std::memory_order_relaxed);  // from now on it waits for nobody
   try {
     const cuda::DeviceScope on(device_.index);
     const GraphHandle graph = batch_.close();
@@ -219,7 +271,6 @@ void Issuer::launch_batch() noexcept {
     traced_.clear();
     launch_graph(graph, route);
     policy_.trace().after(traced_on(route), span);
-    captured_.store(0, std::memory_order_relaxed);
     mark_batch(route);
     counts_.batches.fetch_add(1, std::memory_order_relaxed);
     counts_.batched.fetch_add(static_cast<std::uint64_t>(batch_.size()), std::memory_order_relaxed);
@@ -235,6 +286,7 @@ void Issuer::launch_batch() noexcept {
 void Issuer::launch_one_by_one() noexcept {
   batch_.abandon();
   traced_.clear();
+  harmless_ = {};  // one of those was not
   captured_.store(0, std::memory_order_relaxed);
   std::vector<Batch::Step> steps = batch_.take();
   for (Batch::Step& step : steps)

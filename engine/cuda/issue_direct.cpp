@@ -2,7 +2,6 @@
 #include <sluice/engine/cuda/issuer.h>
 #include <sluice/engine/cuda/policy_stream.h>
 #include <sluice/engine/detail/core.h>
-#include <sluice/engine/detail/named_range.h>
 
 namespace sluice::detail {
 
@@ -180,107 +179,6 @@ Position Issuer::place(Route& route, const TaskNode& task) noexcept {
   return position;
 }
 
-namespace {
-
-// One side of the fence around a body that uses the legacy stream: `after` waits for all that `before` holds.
-void order_streams(cudaStream_t before, cudaStream_t after) {
-  cudaEvent_t raw = nullptr;
-  cuda_check(cudaEventCreateWithFlags(&raw, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-  const cuda::EventHandle event(raw);
-  cuda_check(cudaEventRecord(raw, before), "cudaEventRecord");
-  cuda_check(cudaStreamWaitEvent(after, raw, 0), "cudaStreamWaitEvent");
-}
-
-}  // namespace
-
-TracedStream Issuer::traced_on(const Route& route) const noexcept {
-  return {device_, route.lane->kind(), route.lane->number(), route.stream->native()};
-}
-
-void Issuer::touch() noexcept {
-  if (call_.touched)
-    return;
-  call_.touched = true;
-  try {
-    if (!call_.captured) {
-      order(*call_.route, *call_.needs);
-      call_.span = policy_.trace().before_body(traced_on(*call_.route), *call_.task);
-      return;
-    }
-    batch_.begin_step(*call_.lane, *call_.needs);
-  } catch (...) {
-    abandon_ = call_.captured;
-    call_.failure = std::current_exception();
-  }
-}
-
-void Issuer::touch_or_throw() {
-  touch();
-  if (call_.failure != nullptr)
-    std::rethrow_exception(call_.failure);
-}
-
-void Issuer::call_body(const Call& call, Closure& body) {
-  TaskNode* const task = call.task;
-  ThisThread& here = this_thread();
-  struct Restore {
-    ThisThread& here;
-    Core* core;
-    TaskNode* task;
-    Engine* scope;
-    ~Restore() {
-      here.core = core;
-      here.task = task;
-      here.scope = scope;
-    }
-  } restore{here, here.core, here.task, here.scope};
-  here.core = &core_;
-  here.task = task;
-  here.scope = nullptr;
-  const NamedRange range(NamedRange::k_body, task == nullptr ? "launched again" : task->name);
-  cudaGetLastError();  // what the thread brought along is not this task's: its own calls, or another GPU that is lost
-  body(Queue(*core_.facade(), device_, 1, call.captured ? &call.lane->captured : &call.lane->direct, task));
-  // Launches report nothing themselves; a bad one is found here, so that it blames this task and no other.
-  if (call_.touched)
-    cuda_check(cudaGetLastError(), "kernel launch");
-}
-
-// False if the task is over: it has enqueued nothing, so it is done when the one task before it is.
-bool Issuer::run_body(const Call& call, FailureRef& failure) {
-  TaskNode* const task = call.task;
-  const Call before = std::exchange(call_, call);
-  abandon_ = false;
-  const auto native = call.captured ? nullptr : call.route->stream->native();
-  try {
-    if (task->legacy_stream) {
-      touch();
-      order_streams(native, cudaStreamLegacy);
-    }
-    call_body(call, task->body);
-    if (task->legacy_stream)
-      order_streams(cudaStreamLegacy, native);
-  } catch (...) {
-    failure = caught(core_.record_of(task));
-    cudaGetLastError();  // which CUDA keeps, if it was its error, for the next task to find
-  }
-  if (call.needs->size() > 1)
-    touch();
-  const Call after = std::exchange(call_, before);
-  policy_.trace().after(traced_on(*call.route), after.span);
-  if (after.failure != nullptr) {
-    try {
-      std::rethrow_exception(after.failure);
-    } catch (...) {
-      failure = caught(core_.record_of(task));
-    }
-  }
-  if (after.touched || abandon_)
-    return true;
-  task->body.reset();
-  core_.finish(task, std::move(failure), true, call.needs->empty() ? Position() : *call.needs->begin());
-  return false;
-}
-
 void Issuer::issue_direct(TaskNode* task, const PositionSet& needs) {
   Route& route = choose_route(*task, needs);
   FailureRef failure;
@@ -321,65 +219,6 @@ void Issuer::look_at_backlog() {
   } catch (...) {
   }
   put_off_.store(false, std::memory_order_relaxed);
-}
-
-// While this thread waits for another device, that one may be waiting for a batch of this one.
-void Issuer::await_far_launch(const Lane& lane, std::uint64_t sequence) {
-  for (lane.issuer().nudge(); lane.launched() < sequence; lane.issuer().nudge()) {
-    std::this_thread::yield();
-    {
-      const std::lock_guard hold(lock_);
-      if (!std::exchange(launch_wanted_, false))
-        continue;
-    }
-    if (call_.captured)
-      abandon_capture();
-    launch_batch();
-    mark_all();
-  }
-}
-
-void Issuer::launch_in_body(const Lane& lane, std::uint64_t sequence) {
-  if (&lane.issuer() != this)
-    return await_far_launch(lane, sequence);
-  if (call_.captured)
-    abandon_capture();
-  launch_batch();
-  mark_all();
-}
-
-void Issuer::wait_for_own() {
-  const cuda::DeviceScope on(device_.index);
-  try {
-    call_.route->stream->wait_until_idle();
-  } catch (...) {
-    rethrow_if_lost();
-  }
-}
-
-void Issuer::wait_in_body(const PositionSet& all, bool captured) {
-  PositionSet positions;  // the rest of the task's own lane comes before it anyway, or is itself
-  for (Position position : all) {
-    if (position.stream() != call_.lane->number())
-      positions.add(position);
-  }
-  for (Position position : positions) {
-    const Lane& lane = lanes_.at(position.stream());
-    if (lane.launched() >= position.sequence())
-      continue;
-    if (lane.device() != device_) {
-      await_far_launch(lane, position.sequence());
-    } else if (batch_.step_of(position) < 0) {
-      mark_all();
-    } else if (!captured) {
-      launch_batch();
-    }
-  }
-  if (captured) {
-    batch_.add_needs(positions);
-  } else {
-    call_.route->stream->wait_for(positions);
-  }
 }
 
 }  // namespace sluice::detail

@@ -42,7 +42,8 @@ struct IssueCounts {
 
 /// Gives the tasks of one GPU to its CUDA streams. One thread at a time issues: whoever pushes first; what others push
 /// meanwhile is left in a list, which that thread empties before it goes. Under backlog capturable tasks are gathered
-/// in a batch, which is launched as one CUDA graph: when it is full, when somebody waits for it, or after 30 us.
+/// in a batch, which is launched as one CUDA graph: when it is full, when somebody waits for it, or when nothing has
+/// been added to it for 30 us.
 class Issuer {
  public:
   Issuer(Core& core, StreamPolicy& policy, LaneTable& lanes, Device device, LaunchOptions options);
@@ -85,13 +86,14 @@ class Issuer {
   void wait_for_own();
 
  private:
-  static constexpr int k_compute = 4, k_urgent = 2, k_width = 1, k_off_at_first = 1000, k_unmarked = 32;
-  enum Class : std::uint8_t { urgent, normal, background, copy_in, copy_out, collective, k_classes };
+  static constexpr int k_compute = 4, k_urgent = 2, k_width = 8, k_unmarked = 32;
+  static constexpr int k_off_at_first = 1000, k_narrow_at_first = 64;
+  enum Class : std::uint8_t { urgent, normal, background, copy_in, copy_out, collective };
   struct Route {  // a CUDA stream, the lane of what is launched on it directly, those of what is captured for it
     std::unique_ptr<CudaStream> stream;
     Lane* lane = nullptr;
-    std::array<Lane*, k_width> captured{};
-    int unmarked = 0;  // tasks launched directly since the latest milestone
+    std::array<Lane*, k_width> captured{};  // made as they are needed
+    int unmarked = 0;                       // tasks launched directly since the latest milestone
     bool in_use = false;
   };
   struct Call {  // the body that is being called
@@ -103,6 +105,10 @@ class Issuer {
     bool touched = false;
     GpuTrace::Span* span = nullptr;
     std::exception_ptr failure = {};  // of what should have come before
+  };
+  struct BatchEnd {
+    const Milestone* milestone = nullptr;
+    std::uint64_t number = 0;
   };
   struct List {
     TaskNode* head = nullptr;
@@ -119,40 +125,46 @@ class Issuer {
   void refuse(TaskNode* task, FailureRef failure, bool ran);
   bool launch_stale();
 
-  // issue_direct.cpp: one task by itself
-  void make_routes();
-  void issue_direct(TaskNode* task, const PositionSet& needs);
-  Lane& add_lane(StreamKind kind, const CudaStream& stream);
+  // issue_body.cpp: the body is called
+  TracedStream traced_on(const Route& route) const noexcept;
   void call_body(const Call& call, Closure& body);
-  Route& choose_route(const TaskNode& task, const PositionSet& needs);
+  bool run_body(const Call& call, FailureRef& failure);
+  void await_far_launch(const Lane& lane, std::uint64_t sequence);
+
+  // issue_direct.cpp: one task by itself
+  static Class class_of(const TaskNode& task) noexcept;
+  void make_routes();
+  Lane& add_lane(StreamKind kind, const CudaStream& stream);
   Route* continued(Route* routes, int count, Position need);
   Route& pick_of(Route* routes, int count, const PositionSet& needs);
-  TracedStream traced_on(const Route& route) const noexcept;
-  void look_behind(Route& route) noexcept;
-  void look_at_backlog();
-  void await_far_launch(const Lane& lane, std::uint64_t sequence);
+  Route& choose_route(const TaskNode& task, const PositionSet& needs);
+  void settle(const Route& route, const PositionSet& needs);
   void order(Route& route, const PositionSet& needs);
   Milestone* record(Route& route) noexcept;
   void mark(Route& route, Lane& lane, std::uint64_t sequence, Milestone* milestone) noexcept;
-  void settle(const Route& route, const PositionSet& needs);
-  bool run_body(const Call& call, FailureRef& failure);
-  Position place(Route& route, const TaskNode& task) noexcept;
   void mark(Route& route) noexcept;
   void mark_all() noexcept;
-  static Class class_of(const TaskNode& task) noexcept;
+  Position place(Route& route, const TaskNode& task) noexcept;
+  void issue_direct(TaskNode* task, const PositionSet& needs);
+  void look_behind(Route& route) noexcept;
+  void look_at_backlog();
 
   // issue_batch.cpp: many as one graph
   bool belongs_in_batch(const TaskNode& task);
   void issue_captured(TaskNode* task, const PositionSet& needs);
   Lane& choose_lane(const PositionSet& needs);
   Lane* free_lane();
+  int choose_width() noexcept;
   Route& choose_batch_route(const PositionSet& needs);
   bool prepare_batch(const PositionSet& needs) noexcept;
   void void_place(Lane& lane, const TaskNode& task) noexcept;
+  bool is_behind() noexcept;
   bool waits_for_others(const PositionSet& needs) const;
   bool is_full() const noexcept;
   void launch_batch() noexcept;
+  bool is_intact(const TaskNode& task, bool failed) noexcept;
   void launch_graph(const GraphHandle& graph, Route& route);
+  void learn_from(bool made) noexcept;
   void mark_batch(Route& route) noexcept;
   void launch_one_by_one() noexcept;
   void launch_again(Batch::Step& step) noexcept;
@@ -213,7 +225,13 @@ class Issuer {
   std::uint64_t before_last_ = 0, last_ = 0;  // what the latest captured tasks were
   int batches_off_ = 0;                       // tasks for which batching is left alone, because it did not pay
   int off_for_ = k_off_at_first;
+  int width_ = 1;   // lanes that the batch may have
+  int narrow_ = 0;  // batches that get one lane, because graphs of several were not found again
+  int narrow_for_ = k_narrow_at_first;
+  int lost_shapes_ = 0;           // how often, of late
+  std::array<BatchEnd, 2> ends_;  // of the last two batches, the older one first
   std::set<const char*> uncapturable_;
+  std::array<const char*, 64> harmless_{};  // names of tasks that have been seen to leave a capture intact
 };
 
 }  // namespace sluice::detail

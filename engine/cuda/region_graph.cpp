@@ -57,10 +57,7 @@ RegionCounts CudaRegionGraphs::counts() const noexcept {
       .in_order = counted.in_order.load()};
 }
 
-GraphExecutable CudaRegionGraphs::prepare(std::uint64_t& shape, cudaGraph_t graph) {
-  std::size_t nodes = 0;
-  cuda_check(cudaGraphGetNodes(graph, nullptr, &nodes), "cudaGraphGetNodes");
-  shape = graph_shape(shape, graph, nodes);
+GraphExecutable CudaRegionGraphs::prepare(std::uint64_t shape, cudaGraph_t graph) {
   Spare spare;
   {
     const std::lock_guard hold(mutex_);
@@ -163,7 +160,7 @@ std::uint64_t CudaRegionVariant::shape(cudaGraph_t graph) const {
     for (int earlier : task.after)
       mix(static_cast<std::uint64_t>(earlier));
   }
-  return nodes == 0 ? 0 : mixed | 1;
+  return nodes == 0 ? 0 : graph_shape(mixed | 1, graph, nodes);
 }
 
 // Scratch memory of a capture that has come to nothing goes back behind what it had to wait for.

@@ -31,7 +31,7 @@ class CudaRegionGraphs final : public RegionGraphs, public std::enable_shared_fr
   RegionCounts counts() const noexcept override;
 
   /// An executable that does what `graph` does. Throws CudaError.
-  GraphExecutable prepare(std::uint64_t& shape, cudaGraph_t graph);
+  GraphExecutable prepare(std::uint64_t shape, cudaGraph_t graph);
   /// One that nobody needs any more, for the next graph of that shape.
   void give(std::uint64_t shape, GraphExecutable executable) noexcept;
 

@@ -135,8 +135,8 @@ class Core {
   void wait_task(TaskNode* task);
   void clear_error(const Var& var);
   void wait_positions(const PositionSet& positions);
-  /// Memory is short: outside tasks, waits until some task has finished, if there are any and they do; 100 ms at most.
-  void await_retirement();
+  /// See Engine::await_task.
+  bool await_retirement();
   void flush();
   void saw_passed(Position position);
   void stop(Stop how);

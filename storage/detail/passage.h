@@ -20,11 +20,10 @@ class Passage {
   virtual bool copies(Position) const noexcept { return false; }
   /// Blocks until the GPU has passed `positions`.
   virtual void wait_passed(const PositionSet& positions) = 0;
-  /// Asks everybody to give cached memory of `device` back.
-  /// Waits a little for a task to finish, if any are under way. True if one did.
+  /// Waits a little for a task to finish, if any are under way. True if one did, which may have held memory.
   virtual bool await_task() { return false; }
-  /// True if that may have helped: a task that held some has finished.
-  virtual bool relieve(Device device) = 0;
+  /// Asks everybody to give cached memory of `device` back.
+  virtual void relieve(Device device) = 0;
 };
 
 }  // namespace sluice::detail

@@ -127,10 +127,10 @@ class ByHand final : public Way {
   }
   std::string name() const override {
     const char* plural = streams_.size() == 1 ? "-stream" : "-streams";
-    return message(exec_ != nullptr ? "raw-graph-" : "raw-", streams_.size(), plural);
+    return message(exec_.get() != nullptr ? "raw-graph-" : "raw-", streams_.size(), plural);
   }
   void push() override {
-    if (exec_ != nullptr)
+    if (exec_.get() != nullptr)
       bench::check(cudaGraphLaunch(exec_.get(), main()), "cudaGraphLaunch");
     else
       launch();

@@ -113,6 +113,30 @@ void append_on_legacy_stream(std::uint64_t* word, std::uint64_t value, unsigned 
   append_kernel<<<1, 1>>>(word, value, delay_us);
 }
 
+ForeignStream::ForeignStream() {
+  cudaStream_t made = nullptr;
+  check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  stream_ = made;
+}
+
+ForeignStream::~ForeignStream() {
+  cudaStreamDestroy(native(stream_));
+}
+
+void ForeignStream::begin_capture() {
+  check(cudaStreamBeginCapture(native(stream_), cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+}
+
+void ForeignStream::launch_captured() {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  check(cudaStreamEndCapture(native(stream_), &graph), "cudaStreamEndCapture");
+  check(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+  check(cudaGraphLaunch(executable, native(stream_)), "cudaGraphLaunch");
+  check(cudaGraphExecDestroy(executable), "cudaGraphExecDestroy");
+  check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+}
+
 void* gpu_allocate(std::size_t bytes, int device) {
   int before = 0;
   void* memory = nullptr;

@@ -31,6 +31,23 @@ void enqueue_refused_launch(void* stream);
 /// As enqueue_append, but on the legacy default stream, as pasted code does it.
 void append_on_legacy_stream(std::uint64_t* word, std::uint64_t value, unsigned delay_us = 0);
 
+/// A stream that the engine knows nothing of. Members throw CudaError.
+class ForeignStream {
+ public:
+  ForeignStream();
+  ForeignStream(const ForeignStream&) = delete;
+  ForeignStream& operator=(const ForeignStream&) = delete;
+  ~ForeignStream();
+
+  void* get() const noexcept { return stream_; }
+  void begin_capture();
+  /// Ends the capture and launches what it holds.
+  void launch_captured();
+
+ private:
+  void* stream_ = nullptr;
+};
+
 // -- Memory. These block; they throw CudaError.
 // ------------------------------------------------------------------------
 void* gpu_allocate(std::size_t bytes, int device);

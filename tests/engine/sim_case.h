@@ -14,7 +14,11 @@ namespace sluice::test {
 /// nothing undefined may have been done, and every handle must be destroyed.
 class Sim {
  public:
-  explicit Sim(sim::Options options = {.devices = 2}) { sim::reset(options); }
+  explicit Sim(sim::Options options = {.devices = 2}) {
+    sim::reset({.devices = 2});
+    REQUIRE(num_gpus() == 2);  // which stays the answer: it is asked here, where no call fails
+    sim::reset(options);
+  }
   Sim(const Sim&) = delete;
   Sim& operator=(const Sim&) = delete;
   ~Sim() {

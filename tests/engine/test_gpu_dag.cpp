@@ -1,4 +1,6 @@
 // The random-graph oracle on CUDA streams: the same arithmetic in one-thread kernels, some of which dawdle.
+#include <functional>
+
 #include <sluice/engine/detail/test_faults.h>
 
 #include "tests/engine/dag.h"
@@ -16,6 +18,11 @@ unsigned delay_of(std::size_t task) {
   return mix(task) % 16 == 0 ? 20 : 0;
 }
 
+/// Most tasks may be part of a batch; now and then one may not.
+bool is_capturable(std::size_t task) {
+  return mix(task + 1) % 64 != 0;
+}
+
 std::vector<Var> make_vars(Engine& engine, const Program& program) {
   std::vector<Var> vars(program.cells);
   for (Var& var : vars)
@@ -28,10 +35,11 @@ struct GpuRun {
   explicit GpuRun(const Program& program) : program(program), cells(program.cells), seen(program.steps.size()) {}
 
   void push(Engine& engine, const std::vector<Var>& vars, std::size_t i) {
-    engine.push(
-        {.name = "step", .device = gpu(0), .access = access_of(program.steps[i], vars)}, [this, i](Queue queue) {
-          enqueue_step(queue.stream(), program.steps[i], i, cells.data(), seen.data() + i, delay_of(i));
-        });
+    const Task task{
+        .name = "step", .device = gpu(0), .access = access_of(program.steps[i], vars), .capturable = is_capturable(i)};
+    engine.push(task, [this, i](Queue queue) {
+      enqueue_step(queue.stream(), program.steps[i], i, cells.data(), seen.data() + i, delay_of(i));
+    });
   }
   History history() const {
     History result(program);
@@ -93,38 +101,60 @@ TEST_CASE("T2, T36: a random graph of 100,000 GPU tasks from 8 pushing threads i
   }
 }
 
-TEST_CASE("T1, T2: a random graph of tasks on CPU and GPU, over memory that both see, is serialisable", "[gpu][long]") {
-  SLUICE_NEEDS_GPUS(1);
-  prepare_gpus();
-  for (int pushers : {1, 8}) {
-    const Program program = random_program(99, 20'000, 32, pushers);
-    PinnedArray<Cell> cells(program.cells);
-    PinnedArray<Seen> seen(program.steps.size());
-    {
-      Engine engine({.workers = 4});
-      const std::vector<Var> vars = make_vars(engine, program);
-      from_pushers(program, [&](std::size_t i) {
-        const AccessList access = access_of(program.steps[i], vars);
-        const Step& step = program.steps[i];
-        if (mix(i) % 3 == 0) {
-          engine.push({.name = "on CPU", .access = access}, [&step, &seen, &cells, i] {
-            run_step(step, i, cells.data(), seen[i]);
-          });
-        } else {
-          engine.push({.name = "on GPU", .device = gpu(0), .access = access}, [&step, &seen, &cells, i](Queue queue) {
-            enqueue_step(queue.stream(), step, i, cells.data(), &seen[i], 0);
-          });
-        }
+namespace {
+
+/// Over memory that all devices see: device_of(i) runs task i.
+History run_on_all(const Program& program, const std::function<Device(std::size_t)>& device_of) {
+  PinnedArray<Cell> cells(program.cells);
+  PinnedArray<Seen> seen(program.steps.size());
+  {
+    Engine engine({.workers = 4});
+    const std::vector<Var> vars = make_vars(engine, program);
+    from_pushers(program, [&](std::size_t i) {
+      const Step& step = program.steps[i];
+      const Device device = device_of(i);
+      const Task task{
+          .name = "step", .device = device, .access = access_of(step, vars), .capturable = is_capturable(i)};
+      engine.push(task, [&step, &seen, &cells, device, i](Queue queue) {
+        if (device.is_cpu())
+          run_step(step, i, cells.data(), seen[i]);
+        else
+          enqueue_step(queue.stream(), step, i, cells.data(), &seen[i], 0);
       });
-      engine.wait_all();
-    }
-    History history(program);
-    history.cells.assign(cells.data(), cells.data() + program.cells);
-    history.seen.assign(seen.data(), seen.data() + program.steps.size());
+    });
+    engine.wait_all();
+  }
+  History history(program);
+  history.cells.assign(cells.data(), cells.data() + program.cells);
+  history.seen.assign(seen.data(), seen.data() + program.steps.size());
+  return history;
+}
+
+void check_on_all(std::uint64_t seed, std::size_t steps, const std::function<Device(std::size_t)>& device_of) {
+  for (int pushers : {1, 8}) {
+    const Program program = random_program(seed, steps, 32, pushers);
+    const History history = run_on_all(program, device_of);
     if (pushers == 1)
       CHECK(differs_from_serial(program, history) == "");
     CHECK(not_serialisable(program, history) == "");
   }
+}
+
+}  // namespace
+
+TEST_CASE("T1, T2: a random graph of tasks on CPU and GPU, over memory that both see, is serialisable", "[gpu][long]") {
+  SLUICE_NEEDS_GPUS(1);
+  prepare_gpus();
+  check_on_all(99, 20'000, [](std::size_t i) { return mix(i) % 3 == 0 ? cpu() : gpu(0); });
+}
+
+TEST_CASE("T57: a random graph of tasks on two GPUs and the CPU is serialisable", "[gpu][long]") {
+  SLUICE_NEEDS_GPUS(2);
+  prepare_gpus();
+  check_on_all(57, 20'000, [](std::size_t i) {
+    const std::size_t on = mix(i) % 5;
+    return on == 0 ? cpu() : gpu(static_cast<int>(on % 2));
+  });
 }
 
 TEST_CASE("T37: the oracle notices when the engine drops an edge between GPU tasks", "[gpu][long]") {

@@ -1,8 +1,10 @@
 // Batches of GPU tasks, launched as CUDA graphs, on the simulated CUDA runtime.
 #include <atomic>
 #include <stdexcept>
+#include <vector>
 
 #include "tests/engine/sim_run.h"
+#include "tests/support/gate.h"
 #include "tests/support/scale.h"
 
 using namespace sluice;
@@ -85,6 +87,79 @@ TEST_CASE("Tasks that come quickly are launched together; the same again finds i
   // Where the pushing thread loses its core, a batch ends early, and is another one.
   CHECK(2 * sim::calls("cudaGraphInstantiate") < sim::calls("cudaGraphExecUpdate"));
   CHECK(sim::calls("cudaGraphExecUpdate") >= 5);
+}
+
+namespace {
+
+/// So many, on a GPU that does nothing yet, that batches are as large as they get.
+void push_until_behind(Engine& engine, const Var& var, Word& word) {
+  for (int i = 0; i < 4 + 5 + 10 + 20; ++i)
+    push_append(engine, var, word, 1);
+}
+
+}  // namespace
+
+TEST_CASE("Independent chains in one batch run side by side when the GPU is behind", "[sim]") {
+  constexpr int k_chains = 4;
+  Sim sim({.devices = 2, .executors = 8, .manual = true});
+  Word before = 0, words[k_chains] = {};
+  const Meeting meeting(k_chains);
+  std::atomic<bool> met{true};
+  Engine engine({.workers = 1});
+  Var x = engine.new_var();
+  std::vector<Var> chains;
+  for (int i = 0; i < k_chains; ++i)
+    chains.push_back(engine.new_var());
+  push_until_behind(engine, x, before);
+  const int launched = sim::calls("cudaGraphLaunch");
+  for (int i = 0; i < 32; ++i) {
+    Word& word = words[i % k_chains];
+    const Task task{
+        .name = "chain",
+        .device = gpu(0),
+        .access = {write(chains[static_cast<std::size_t>(i % k_chains)])},
+        .capturable = true};
+    engine.push(task, [&, i](Queue queue) {
+      sim_launch(queue, [&, i] {
+        if (i < k_chains && met && !meeting.join())
+          met = false;
+        word = 3 * word + static_cast<Word>(i / k_chains);
+      });
+    });
+  }
+  engine.flush();
+  CHECK(sim::calls("cudaGraphLaunch") == launched + 1);
+  sim::set_manual(false);
+  engine.wait_all();
+  CHECK(met);
+  for (Word word : words)
+    CHECK(word == after(0, 8));
+}
+
+TEST_CASE("Graphs with branches that are different each time are given up for such without", "[sim]") {
+  constexpr int k_chains = 5;
+  Sim sim({.devices = 2, .manual = true});
+  Word before = 0, words[k_chains] = {};
+  Engine engine({.workers = 1});
+  Var x = engine.new_var();
+  std::vector<Var> chains;
+  for (int i = 0; i < k_chains; ++i)
+    chains.push_back(engine.new_var());
+  push_until_behind(engine, x, before);
+  const auto branches_of_batch = [&](int batch) {
+    const int branches = sim::calls("cudaStreamUpdateCaptureDependencies"), graphs = sim::calls("cudaGraphLaunch");
+    for (int i = 0; sim::calls("cudaGraphLaunch") == graphs; ++i) {
+      const auto chain = mix(static_cast<std::uint64_t>(1000 * batch + i)) % k_chains;
+      push_append(engine, chains[chain], words[chain], 1);
+    }
+    return sim::calls("cudaStreamUpdateCaptureDependencies") - branches;
+  };
+  CHECK(branches_of_batch(0) > 0);
+  for (int batch = 1; batch < 40; ++batch)
+    branches_of_batch(batch);
+  CHECK(branches_of_batch(40) == 0);
+  sim::set_manual(false);
+  engine.wait_all();
 }
 
 TEST_CASE("launch = direct makes no graph", "[sim]") {

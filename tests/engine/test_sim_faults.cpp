@@ -97,9 +97,7 @@ std::string run_with_failure(int n) {
 
 }  // namespace
 
-// Fails so far: a cudaEventRecord that failed is forgotten, and a stream that could not be made leaks its error word.
-TEST_CASE(
-    "T49: each CUDA call fails once, in turn: one defined error, no hang, and the engine goes on", "[.todo][sim]") {
+TEST_CASE("T49: each CUDA call fails once, in turn: one defined error, no hang, and the engine goes on", "[sim]") {
   std::map<std::string, int> failures;
   const int stride = scaled(k_thread_sanitizer ? 260 : 1);
   for (int n = 1;; n += stride) {
@@ -113,8 +111,7 @@ TEST_CASE(
   CHECK(failures["cudaEventRecord"] > 0);
 }
 
-// Fails so far, now and then: a cudaEventRecord that failed is forgotten.
-TEST_CASE("T49: each kind of call fails once at its busiest: in the middle of a random graph", "[.todo][sim]") {
+TEST_CASE("T49: each kind of call fails once at its busiest: in the middle of a random graph", "[sim]") {
   for (const char* name :
        {"cudaEventRecord",
         "cudaStreamWaitEvent",
@@ -137,8 +134,7 @@ TEST_CASE("T49: each kind of call fails once at its busiest: in the middle of a 
   }
 }
 
-// Fails so far: after cudaGetDevice has failed, nothing is issued to any GPU from a thread whose device is lost.
-TEST_CASE("T50: a kernel's illegal address takes its GPU; CPU tasks and the other GPU go on", "[.todo][sim]") {
+TEST_CASE("T50: a kernel's illegal address takes its GPU; CPU tasks and the other GPU go on", "[sim]") {
   Sim sim;
   sim.tolerate_leftovers();
   int on_cpu = 0, on_other = 0, after = 0;
@@ -167,8 +163,7 @@ TEST_CASE("T50: a kernel's illegal address takes its GPU; CPU tasks and the othe
   CHECK(after == 0);
 }
 
-// Fails so far: CUDA keeps the error for its thread, and the next task is blamed for it.
-TEST_CASE("T51: a body that throws because a CUDA call failed is blamed alone", "[.todo][sim]") {
+TEST_CASE("T51: a body that throws because a CUDA call failed is blamed alone", "[sim]") {
   Sim sim;
   Engine engine({.workers = 1});
   Var bad = engine.new_var(), good = engine.new_var();

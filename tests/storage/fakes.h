@@ -57,10 +57,7 @@ struct Clock final : detail::Passage {
       waited.push_back(position);
     }
   }
-  bool relieve(Device) override {
-    ++relieved;
-    return false;
-  }
+  void relieve(Device) override { ++relieved; }
 
   std::atomic<std::uint64_t> now{0};
   int waits = 0, relieved = 0;
@@ -82,7 +79,7 @@ struct Streams final : detail::Passage {
     for (const Position position : positions)
       reach(position.stream(), position.sequence());
   }
-  bool relieve(Device) override { return false; }
+  void relieve(Device) override {}
   /// Stream `stream` has passed `sequence`.
   void reach(std::uint16_t stream, std::uint64_t sequence) noexcept {
     std::uint64_t before = done[stream].load();

@@ -136,3 +136,62 @@ TEST_CASE("An unknown strategy is refused with the names that there are") {
   REQUIRE(pool_names() == std::vector<std::string>{"bucket", "direct", "split"});
   REQUIRE(pool_names(MemoryKind::device).back() == "cuda_async");
 }
+
+namespace {
+
+/// Device memory that is only numbers: nobody writes there.
+class Numbers final : public detail::Source {
+ public:
+  Numbers() : Source(gpu(0), MemoryKind::device, 512) {}
+  void* allocate(std::size_t bytes) override {
+    next_ += bytes;
+    return reinterpret_cast<void*>(next_ - bytes);
+  }
+  void deallocate(void*) noexcept override {}
+
+ private:
+  std::uintptr_t next_ = std::uintptr_t{1} << 40;
+};
+
+/// Tasks that hold a chunk each; the oldest finishes when somebody waits for one.
+struct Backlog final : detail::Passage {
+  bool passed(const PositionSet&) const noexcept override { return true; }
+  void wait_passed(const PositionSet&) override {}
+  void relieve(Device) override {}
+  bool await_task() override {
+    ++waits;
+    if (held.empty())
+      return false;
+    pool->release(std::move(held.front()));
+    held.erase(held.begin());
+    return true;
+  }
+
+  Pool* pool = nullptr;
+  std::vector<Chunk> held;
+  int waits = 0;
+};
+
+}  // namespace
+
+TEST_CASE("A program that pushes far ahead reuses what its first tasks held, instead of filling the GPU's memory") {
+  constexpr std::size_t k_chunk = std::size_t{1} << 30;
+  Backlog backlog;
+  detail::SplitPool pool(backlog, std::make_unique<Numbers>(), {});
+  backlog.pool = &pool;
+  for (int i = 0; i < 100; ++i)
+    backlog.held.push_back(pool.acquire(k_chunk));
+  CHECK(pool.stats().peak_reserved == 8 * k_chunk);
+  CHECK(backlog.waits == 92);
+
+  // Without tasks there is nothing to wait for: arrays that are there to stay get what they ask for.
+  std::vector<Chunk> kept;
+  for (Chunk& chunk : backlog.held)
+    kept.push_back(std::move(chunk));
+  backlog.held.clear();
+  kept.push_back(pool.acquire(k_chunk));
+  CHECK(backlog.waits == 93);
+  CHECK(pool.stats().reserved == 9 * k_chunk);
+  for (Chunk& chunk : kept)
+    pool.release(std::move(chunk));
+}

@@ -130,10 +130,10 @@ class CapturedByHand final : public OneStream {
 
  private:
   void launch(const bench::GraphOwner& graph, bench::GraphExecOwner& exec) {
-    if (exec == nullptr) {
+    if (exec.get() == nullptr) {
       cudaGraphExec_t raw = nullptr;
       bench::check(cudaGraphInstantiate(&raw, graph.get(), 0), "cudaGraphInstantiate");
-      exec.reset(raw);
+      exec = bench::GraphExecOwner(raw);
     } else {
       cudaGraphExecUpdateResultInfo info{};
       bench::check(cudaGraphExecUpdate(exec.get(), graph.get(), &info), "cudaGraphExecUpdate");

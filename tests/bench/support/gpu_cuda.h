@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include <cuda_runtime_api.h>
 
 #include <sluice/engine/api.h>
+#include <sluice/engine/cuda/handle.h>
 
 #include "tests/bench/support/bench.h"
 
@@ -18,22 +18,13 @@ namespace sluice::bench {
 
 /// Throws CudaError naming `call`.
 inline void check(cudaError_t status, const char* call) {
-  if (status != cudaSuccess)
-    throw CudaError(message(call, ": ", cudaGetErrorString(status)), static_cast<int>(status));
+  cuda::cuda_check(status, call);
 }
 
-template <class Raw, cudaError_t (*Destroy)(Raw)>
-struct Destroyer {
-  using pointer = Raw;
-  void operator()(Raw raw) const noexcept { Destroy(raw); }
-};
-template <class Raw, cudaError_t (*Destroy)(Raw)>
-using Owned = std::unique_ptr<std::remove_pointer_t<Raw>, Destroyer<Raw, Destroy>>;
-
-using StreamOwner = Owned<cudaStream_t, cudaStreamDestroy>;
-using EventOwner = Owned<cudaEvent_t, cudaEventDestroy>;
-using GraphOwner = Owned<cudaGraph_t, cudaGraphDestroy>;
-using GraphExecOwner = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
+using StreamOwner = cuda::StreamHandle;
+using EventOwner = cuda::EventHandle;
+using GraphOwner = cuda::Handle<cudaGraph_t, cudaGraphDestroy>;
+using GraphExecOwner = cuda::Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
 
 inline StreamOwner new_stream(int priority = 0) {
   cudaStream_t stream = nullptr;
@@ -124,16 +115,9 @@ class PinnedArray {
   std::unique_ptr<T, Free> data_;
 };
 
-template <class Options>
-concept ChoosesLaunch = requires(Options options) {
-  options.launch;
-};
-
 /// An engine's options with GPU tasks launched so.
-template <class Options = EngineOptions>
-Options launched(const std::string& launch, Options options = {}) {
-  if constexpr (ChoosesLaunch<Options>)
-    options.launch = launch;
+inline EngineOptions launched(const std::string& launch, EngineOptions options = {}) {
+  options.launch = launch;
   return options;
 }
 
@@ -168,8 +152,6 @@ class GpuBench {
 
   /// The engine's ways of launching that were asked for.
   std::vector<std::string> launches() const {
-    if (!ChoosesLaunch<EngineOptions>)
-      return {"default"};
     if (launch_ == "both")
       return {"direct", "batch"};
     return {launch_};

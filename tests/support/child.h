@@ -1,0 +1,32 @@
+#pragma once
+
+#include <spawn.h>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char** environ;  // NOLINT: the name that POSIX gives it
+
+namespace sluice::test {
+
+/// Runs the test cases that `filter` selects in a new process of this program, which writes to standard error, and
+/// waits for it. Its exit status: 0 if there are such cases and they passed; 128 and a signal's number if it was
+/// killed; -1 if it could not be started.
+inline int run_case_alone(std::string filter) {
+  std::string program = "/proc/self/exe", warn = "--warn", no_tests = "NoTests";
+  char* arguments[] = {program.data(), filter.data(), warn.data(), no_tests.data(), nullptr};
+  posix_spawn_file_actions_t actions;
+  if (posix_spawn_file_actions_init(&actions) != 0)
+    return -1;
+  pid_t child = 0;
+  int status = 0;
+  const bool ran = posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO) == 0 &&
+                   posix_spawn(&child, program.c_str(), &actions, nullptr, arguments, environ) == 0 &&
+                   waitpid(child, &status, 0) == child;
+  posix_spawn_file_actions_destroy(&actions);
+  if (!ran)
+    return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace sluice::test
