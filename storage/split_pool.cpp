@@ -6,7 +6,8 @@
 namespace sluice::detail {
 namespace {
 
-constexpr int k_look = 8;  // pieces of a list that are looked at: a list holds sizes that differ by a sixteenth
+// Pieces of a list that are looked at: a list holds sizes that differ by a sixteenth.
+constexpr int k_look = 8, k_look_patiently = 256;
 
 std::size_t up(std::size_t bytes, std::size_t step) noexcept {
   return (bytes + step - 1) / step * step;
@@ -20,18 +21,23 @@ void copy_pending(PositionSet& to, const PositionSet& from) {
     to.clear();
 }
 
+bool is_smaller(const Piece& a, const Piece& b) noexcept {
+  return a.bytes < b.bytes || (a.bytes == b.bytes && a.data < b.data);
+}
+
 /// The best of the first pieces of a list: one that may be used at once; of these the smallest.
 struct Choice {
   Piece* piece = nullptr;
   bool ready = false;
 
-  void look(Piece* head, std::size_t bytes, const User& user, const Passage& passage) noexcept {
-    int left = k_look;
+  /// `by_age`: of those that have to be waited for the one that came back first, whose work is done first.
+  void look(Piece* head, std::size_t bytes, const User& user, const Passage& passage, bool by_age) noexcept {
+    int left = by_age ? k_look_patiently : k_look;
     for (Piece* each = head; each != nullptr && left > 0; each = each->next, --left) {
       if (each->bytes < bytes)
         continue;
       const bool fits_better =
-          piece == nullptr || each->bytes < piece->bytes || (each->bytes == piece->bytes && each->data < piece->data);
+          piece == nullptr || (by_age && !ready ? each->stamp < piece->stamp : is_smaller(*each, *piece));
       if (ready && !fits_better)
         continue;
       const bool now = only_on(each->pending, user.stream) || passage.passed(each->pending);
@@ -87,13 +93,13 @@ Piece* SplitPool::take(std::size_t bytes, const User& user) {
 Piece* SplitPool::find(const Bins& bins, std::size_t bytes, const User& user) const noexcept {
   Choice choice;
   const std::uint32_t own = bins.bin_of(bytes);
-  choice.look(bins.head(own), bytes, user, passage_);
+  choice.look(bins.head(own), bytes, user, passage_, user.patient);
   if (choice.ready)
     return choice.piece;
   // Larger ones; two lists, lest a piece that needs a stream wait is taken where the next would not.
   std::uint32_t bin = bins.next_after(own);
   for (int lists = 0; lists < 2 && bin != Bins::k_none && !choice.ready; ++lists, bin = bins.next_after(bin))
-    choice.look(bins.head(bin), bytes, user, passage_);
+    choice.look(bins.head(bin), bytes, user, passage_, false);
   return choice.piece;
 }
 
@@ -154,7 +160,7 @@ void SplitPool::absorb(Piece* piece, Piece* right) noexcept {
     piece->right->left = piece;
   if (!right->pending.empty())
     piece->pending.add(right->pending);  // within what it holds without the heap
-  piece->stamp = std::min(piece->stamp, right->stamp);
+  piece->stamp = std::max(piece->stamp, right->stamp);
   pieces_.give(right);
 }
 

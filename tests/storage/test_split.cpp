@@ -174,6 +174,31 @@ TEST_CASE("A piece of the stream that asks is handed out at once, another's afte
     pool->release(std::move(*chunk));
 }
 
+TEST_CASE("Who has to wait for a piece gets the one whose work began first") {
+  Clock clock;
+  std::atomic<std::size_t> out{0};
+  const auto pool = make_pool(clock, 1 << 20, out, "split");
+  pool->set_limit(3 << 16);
+  std::vector<Chunk> chunks;
+  std::vector<void*> places;
+  for (int i = 0; i < 3; ++i) {
+    chunks.push_back(pool->acquire(1 << 16));  // a segment each
+    places.push_back(chunks.back().data);
+  }
+  const std::size_t order[] = {1, 2, 0};
+  for (std::size_t i = 0; i < 3; ++i) {
+    chunks[order[i]].pending.add(Position(7, 100 + i));
+    pool->release(std::move(chunks[order[i]]));
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    Chunk next = pool->acquire(1 << 16, {}, ChunkUse::copy_target);
+    CHECK(next.data == places[order[i]]);
+    chunks[order[i]] = std::move(next);
+  }
+  for (Chunk& chunk : chunks)
+    pool->release(std::move(chunk));
+}
+
 TEST_CASE("After any program the pieces cover their segments and no free neighbours are left apart") {
   for (std::uint32_t seed = 0; seed < 20; ++seed) {
     Clock clock;
