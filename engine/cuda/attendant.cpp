@@ -4,6 +4,7 @@
 #include <thread>
 
 #include <sluice/engine/cuda/attendant.h>
+#include <sluice/engine/detail/spin_lock.h>
 
 namespace sluice::detail {
 
@@ -23,9 +24,9 @@ void Attendant::wake() {
   const std::lock_guard hold(mutex_);
   if (stopping_)
     return;
-  awake_.store(true);
   if (!thread_.joinable())
     thread_ = boost::thread([this] { live(); });
+  awake_.store(true);
   changed_.notify_all();
 }
 
@@ -46,7 +47,7 @@ void Attendant::live() {
   for (;;) {
     const Seen seen = look_();
     quiet = seen == Seen::progress ? 0 : quiet + 1;
-    idle = seen == Seen::nothing ? idle + 1 : 0;
+    idle = seen == Seen::nothing && quiet >= eager_ ? idle + 1 : 0;
     if (idle > k_idle_looks) {
       awake_.store(false);
       std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -59,7 +60,11 @@ void Attendant::live() {
       awake_.store(true);
       quiet = idle = 0;
     }
-    std::this_thread::sleep_for(quiet < k_quick_looks ? k_soon : k_later);
+    if (quiet < eager_) {
+      pause_briefly();
+      continue;
+    }
+    std::this_thread::sleep_for(quiet < eager_ + k_quick_looks ? k_soon : k_later);
   }
 }
 

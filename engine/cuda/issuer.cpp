@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::int64_t k_stale = 30000;  // nanoseconds
 constexpr int k_turn = 256;              // tasks that a thread issues for others at one go
+constexpr int k_eager = 1000;            // looks, some 10 us
 
 // Tasks that become ready meanwhile wait until the lease is given up: they may belong to another device.
 class ReadyAfter {
@@ -45,7 +46,13 @@ TaskNode* Issuer::List::take() noexcept {
 }
 
 Issuer::Issuer(Core& core, StreamPolicy& policy, LaneTable& lanes, Device device, LaunchOptions options)
-    : core_(core), policy_(policy), lanes_(lanes), device_(device), options_(options), batch_(lanes, device) {}
+    : core_(core),
+      policy_(policy),
+      lanes_(lanes),
+      device_(device),
+      options_(options),
+      batch_(lanes, device),
+      launcher_([this] { return issue_left(); }, k_eager) {}
 
 Issuer::~Issuer() {
   batch_.abandon();
@@ -75,19 +82,54 @@ void Issuer::launch_far_needs(const TaskNode& task) {
   }
 }
 
+bool Issuer::has_launcher() {
+  if (!used_.load(std::memory_order_relaxed) && !used_.exchange(true))
+    policy_.note_use();
+  return options_.launcher == Launcher::thread || (options_.launcher == Launcher::chosen && policy_.uses_several());
+}
+
 void Issuer::submit(TaskNode* task) {
   if (num_gpus() > 1)
     launch_far_needs(*task);
+  const bool leaves = has_launcher();
   const Class of = class_of(*task);
   {
     const std::lock_guard hold(lock_);
-    if (leased_ || (of != urgent && put_off_.load(std::memory_order_relaxed))) {
+    if (leaves || leased_ || (of != urgent && put_off_.load(std::memory_order_relaxed))) {
       left_[of == urgent ? 0 : of == background ? 2 : 1].append(task);
-      return;
+      left_count_.store(left_count_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      if (leased_ || !leaves)
+        return;
+    } else {
+      leased_ = true;
     }
+  }
+  if (leaves)
+    wake_launcher();
+  else
+    drain(task);
+}
+
+void Issuer::wake_launcher() {
+  try {
+    launcher_.wake();
+  } catch (...) {  // the system has no thread to give
+    nudge();
+  }
+}
+
+// The launcher's.
+Attendant::Seen Issuer::issue_left() {
+  if (left_count_.load(std::memory_order_relaxed) == 0)
+    return Attendant::Seen::nothing;
+  {
+    const std::lock_guard hold(lock_);
+    if (leased_ || (left_[0].head == nullptr && put_off_.load(std::memory_order_relaxed)))
+      return Attendant::Seen::nothing;
     leased_ = true;
   }
-  drain(task);
+  drain(nullptr);
+  return Attendant::Seen::progress;
 }
 
 // The caller holds the lease.
@@ -100,33 +142,37 @@ void Issuer::drain(TaskNode* first) {
     issue(task);
 }
 
-// `tired`: others push without end; the attendant goes on, so that this thread may.
+// `tired`: others push without end; the launcher or the attendant goes on, so that this thread may.
 TaskNode* Issuer::next_or_give_up(bool tired) {
   for (;;) {
-    bool launch = false;
+    bool launch = false, hand_over = false;
     {
       const std::lock_guard hold(lock_);
       launch = std::exchange(launch_wanted_, false);  // first: others may push without end
       for (List& list : left_) {
         if (launch || (&list != left_.data() && put_off_.load(std::memory_order_relaxed)))
           break;
-        if (list.head != nullptr && tired) {
-          handed_over_.store(true, std::memory_order_relaxed);
+        hand_over = list.head != nullptr && tired;
+        if (hand_over)
           break;
-        }
-        if (TaskNode* task = list.take())
+        if (TaskNode* task = list.take()) {
+          left_count_.store(left_count_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
           return task;
+        }
       }
       if (!launch) {
         issuing_.store(nullptr, std::memory_order_relaxed);
         leased_ = false;
       }
     }
-    if (!launch) {
-      if (tired)
-        policy_.wake_attendant();
-      return nullptr;
+    if (hand_over && has_launcher()) {
+      wake_launcher();
+    } else if (hand_over) {
+      handed_over_.store(true, std::memory_order_relaxed);
+      policy_.wake_attendant();
     }
+    if (!launch)
+      return nullptr;
     reset_pace();
     launch_batch();
     mark_all();

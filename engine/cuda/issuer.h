@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include <sluice/engine/cuda/attendant.h>
 #include <sluice/engine/cuda/batch.h>
 #include <sluice/engine/cuda/cuda_stream.h>
 #include <sluice/engine/cuda/gpu_trace.h>
@@ -20,11 +21,14 @@ namespace sluice::detail {
 class Core;
 class StreamPolicy;
 
+enum class Launcher : std::uint8_t { chosen, caller, thread };
+
 /// How GPU tasks are launched; see EngineOptions.
 struct LaunchOptions {
   bool batches = true;
   bool one_stream = false;  // for computation
   bool waits = false;       // the host does, for each task
+  Launcher launcher = Launcher::chosen;
 };
 
 inline std::int64_t steady_nanoseconds() noexcept {
@@ -40,8 +44,9 @@ struct IssueCounts {
   std::atomic<std::uint64_t> reissued{0};
 };
 
-/// Gives the tasks of one GPU to its CUDA streams. One thread at a time issues: whoever pushes first; what others push
-/// meanwhile is left in a list, which that thread empties before it goes. Under backlog capturable tasks are gathered
+/// Gives the tasks of one GPU to its CUDA streams. One thread at a time issues: whoever pushes first, or a thread that
+/// does nothing else; what others push meanwhile is left in a list, which that thread empties before it goes. Under
+/// backlog capturable tasks are gathered
 /// in a batch, which is launched as one CUDA graph: when it is full, when somebody waits for it, or when nothing has
 /// been added to it for 30 us.
 class Issuer {
@@ -60,6 +65,8 @@ class Issuer {
   /// For the attendant, again and again: launches a batch that has waited long, goes on with tasks that were put off.
   /// True while there is something to attend to.
   bool attend();
+  /// No other thread comes back to this issuer's thread of its own, if it has one.
+  void stop() { launcher_.stop(); }
   /// Throws what is wrong with the device, if it is lost.
   void check_alive();
   bool lost() const noexcept { return lost_.load(std::memory_order_acquire); }
@@ -119,6 +126,9 @@ class Issuer {
 
   // issuer.cpp: who issues
   void launch_far_needs(const TaskNode& task);
+  bool has_launcher();
+  void wake_launcher();
+  Attendant::Seen issue_left();
   void drain(TaskNode* first);
   TaskNode* next_or_give_up(bool tired);
   void issue(TaskNode* task);
@@ -187,11 +197,13 @@ class Issuer {
   bool leased_ = false;
   bool launch_wanted_ = false;
   std::array<List, 3> left_;  // by class: urgent, normal and copies, background
+  std::atomic<int> left_count_{0};
 
   std::atomic<const void*> issuing_{nullptr};  // the thread that issues
   std::atomic<bool> put_off_{false};           // a stream is far behind: normal tasks stay in their list
   std::atomic<bool> handed_over_{false};       // the attendant goes on with what others have left
-  std::atomic<std::uint64_t> captured_{0};     // number of the latest step; 0: no batch is open
+  std::atomic<bool> used_{false};
+  std::atomic<std::uint64_t> captured_{0};  // number of the latest step; 0: no batch is open
   std::atomic<bool> lost_{false};
   std::mutex lost_mutex_;
   std::exception_ptr lost_error_;
@@ -232,6 +244,8 @@ class Issuer {
   std::array<BatchEnd, 2> ends_;  // of the last two batches, the older one first
   std::set<const char*> uncapturable_;
   std::array<const char*, 64> harmless_{};  // names of tasks that have been seen to leave a capture intact
+
+  Attendant launcher_;  // last: it goes first
 };
 
 }  // namespace sluice::detail

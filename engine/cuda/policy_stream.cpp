@@ -40,6 +40,8 @@ StreamPolicy::~StreamPolicy() {
 
 void StreamPolicy::stop() {
   attendant_.stop();
+  for (const auto& issuer : issuers_)
+    issuer->stop();
 }
 
 void StreamPolicy::submit(TaskNode* task) {

@@ -123,10 +123,10 @@ void add_ratios(
 }
 
 template <class Allocator>
-void random_sizes(bench::Report& report, const std::string& variant, Allocator& allocator, bool slow) {
+void random_sizes(bench::Report& report, const std::string& variant, Allocator& allocator, bool slow, unsigned seed) {
   if (!report.wants("random", variant))
     return;
-  std::mt19937 random(0);
+  std::mt19937 random(seed);
   std::vector<std::size_t> sizes;
   for (int i = 0; i < 4096; ++i)
     sizes.push_back(random() % 2 ? std::size_t{1} << (9 + random() % 18) : 1 + random() % (1u << 24));
@@ -200,10 +200,10 @@ void resnet50(bench::Report& report, const std::string& variant, Allocator& allo
 
 /// Each workload on an allocator of its own, made by `make`.
 template <class Make>
-void both(bench::Report& report, const std::string& variant, bool slow, Make&& make) {
+void both(bench::Report& report, const std::string& variant, bool slow, unsigned seed, Make&& make) {
   {
     auto allocator = make();
-    random_sizes(report, variant, *allocator, slow);
+    random_sizes(report, variant, *allocator, slow, seed);
   }
   auto allocator = make();
   resnet50(report, variant, *allocator, slow);
@@ -213,15 +213,17 @@ void both(bench::Report& report, const std::string& variant, bool slow, Make&& m
 
 int main(int argc, char** argv) {
   bench::Report report("bench_alloc", "Memory: time for a chunk, and what the pool holds for it");
+  unsigned seed = 0;
+  report.flags().add_option("--seed", seed, "Of the random sizes")->capture_default_str();
   if (!report.parse(argc, argv))
     return report.exit_code();
   const Device device = report.options().device;
   for (const std::string& name : pool_names(device.is_gpu() ? MemoryKind::device : MemoryKind::host))
-    both(report, name, name == "direct", [&] { return std::make_unique<Pooled>(name, device); });
+    both(report, name, name == "direct", seed, [&] { return std::make_unique<Pooled>(name, device); });
 #ifdef SLUICE_CUDA
   if (device.is_gpu()) {
-    both(report, "cudaMalloc", true, [&] { return std::make_unique<Plain>(false, device); });
-    both(report, "cudaMallocAsync", false, [&] { return std::make_unique<Plain>(true, device); });
+    both(report, "cudaMalloc", true, seed, [&] { return std::make_unique<Plain>(false, device); });
+    both(report, "cudaMallocAsync", false, seed, [&] { return std::make_unique<Plain>(true, device); });
   }
 #endif
   return report.finish();

@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
     gpu_tasks::kernel_chain(report, gpu_bench, settings);
     gpu_tasks::scalar_read(report, gpu_bench, settings);
     gpu_tasks::urgent(report, gpu_bench, settings);
+    gpu_tasks::two_gpus(report, gpu_bench, settings);
   } catch (const Error& error) {
     report.expect(false, error.what());
   }

@@ -1,7 +1,7 @@
 // Streams that the engine chooses and waits that it makes, counted; and who holds whom up. In manual mode the simulated
 // GPU does nothing until it is told to, so what the host does meanwhile cannot depend on it.
-#include <atomic>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "tests/engine/sim_run.h"
@@ -50,6 +50,38 @@ TEST_CASE("T40, T41: on the simulator, a chain of GPU tasks stays on one stream 
   sim::set_manual(false);
   engine.wait(x);
   CHECK(word == expected);
+}
+
+namespace {
+
+/// True if this thread calls the body of a task that it pushes for that GPU.
+bool launches_itself(Engine& engine, int device) {
+  std::thread::id by;
+  engine.push({.name = "who", .device = gpu(device)}, [&by](Queue) { by = std::this_thread::get_id(); }).wait();
+  return by == std::this_thread::get_id();
+}
+
+}  // namespace
+
+TEST_CASE("Who pushes launches, unless there is a thread for it: when asked for, or with tasks for two GPUs", "[sim]") {
+  Sim sim;
+  {
+    Engine engine({.workers = 1, .launcher = "thread"});
+    CHECK_FALSE(launches_itself(engine, 0));
+  }
+  {
+    Engine engine({.workers = 1, .launcher = "caller"});
+    CHECK((launches_itself(engine, 0) && launches_itself(engine, 1) && launches_itself(engine, 0)));
+  }
+  {
+    Engine engine({.workers = 1});
+    CHECK(launches_itself(engine, 0));
+    CHECK_FALSE(launches_itself(engine, 1));
+    CHECK_FALSE(launches_itself(engine, 0));
+  }
+  Engine serial({.cpu_policy = "serial", .launcher = "thread"});
+  CHECK(launches_itself(serial, 0));
+  CHECK_THROWS_AS(Engine({.launcher = "nobody"}), ValueError);
 }
 
 TEST_CASE("T40: a diamond costs two waits, however many follow each other", "[sim]") {

@@ -21,5 +21,7 @@ void kernel_chain(sluice::bench::Report& report, const sluice::bench::GpuBench& 
 void scalar_read(sluice::bench::Report& report, const sluice::bench::GpuBench& bench, const Settings& settings);
 /// How long an urgent kernel waits behind kernels that fill the GPU.
 void urgent(sluice::bench::Report& report, const sluice::bench::GpuBench& bench, const Settings& settings);
+/// Kernels for two GPUs, pushed by one thread; nothing where there is only one.
+void two_gpus(sluice::bench::Report& report, const sluice::bench::GpuBench& bench, const Settings& settings);
 
 }  // namespace gpu_tasks
