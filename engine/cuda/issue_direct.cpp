@@ -134,8 +134,10 @@ void Issuer::order(Route& route, const PositionSet& needs) {
   route.stream->wait_for(all);
 }
 
-// Null if no event can be recorded: then the host has waited, unless the device is lost, which is reported.
+// Null if no event can be recorded: then the host has waited, unless the device is lost.
 Milestone* Issuer::record(Route& route) noexcept {
+  if (lost())
+    return nullptr;
   try {
     const cuda::DeviceScope on(device_.index);
     try {
@@ -144,7 +146,9 @@ Milestone* Issuer::record(Route& route) noexcept {
       route.stream->wait_until_idle();
     }
   } catch (...) {
-    policy_.report_late(caught(record_named("event", {}, 0)));
+    FailureRef failure = caught(record_named("event", {}, 0));
+    if (!lost())  // else every wait for the device says so
+      policy_.report_late(std::move(failure));
   }
   return nullptr;
 }

@@ -2,6 +2,7 @@
 #include <sluice/engine/cuda/issuer.h>
 #include <sluice/engine/cuda/policy_stream.h>
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/test_faults.h>
 
 namespace sluice::detail {
 
@@ -205,7 +206,7 @@ void Issuer::await_launch(const Lane& lane, std::uint64_t sequence) {
 // While tasks are still being added the batch is left to grow.
 bool Issuer::launch_stale() {
   const std::uint64_t steps = captured_.load(std::memory_order_relaxed);
-  if (steps == 0)
+  if (steps == 0 || test_faults().keep_batches_open.load(std::memory_order_relaxed))
     return false;
   const std::int64_t now = steady_nanoseconds();
   if (steps != seen_captured_) {

@@ -93,7 +93,7 @@ class Issuer {
   void wait_for_own();
 
  private:
-  static constexpr int k_compute = 4, k_urgent = 2, k_width = 8, k_unmarked = 32;
+  static constexpr int k_compute = 4, k_urgent = 2, k_width = 4, k_unmarked = 32;
   static constexpr int k_off_at_first = 1000, k_narrow_at_first = 64;
   enum Class : std::uint8_t { urgent, normal, background, copy_in, copy_out, collective };
   struct Route {  // a CUDA stream, the lane of what is launched on it directly, those of what is captured for it
@@ -168,7 +168,7 @@ class Issuer {
   Route& choose_batch_route(const PositionSet& needs);
   bool prepare_batch(const PositionSet& needs) noexcept;
   void void_place(Lane& lane, const TaskNode& task) noexcept;
-  bool is_behind() noexcept;
+  static bool is_running(const BatchEnd& end) noexcept;
   bool waits_for_others(const PositionSet& needs) const;
   bool is_full() const noexcept;
   void launch_batch() noexcept;

@@ -10,6 +10,9 @@ namespace sluice::detail {
 struct TestFaults {
   /// Every n-th task is queued without the last of its accesses, so nothing orders it there.
   std::atomic<int> drop_every_nth_edge{0};
+  /// No batch of GPU tasks is launched because nobody adds to it: for tests that must know what a batch holds, however
+  /// slow the machine is.
+  std::atomic<bool> keep_batches_open{false};
 };
 
 SLUICE_API TestFaults& test_faults() noexcept;

@@ -4,6 +4,8 @@
 #include <mutex>
 #include <vector>
 
+#include <sluice/engine/detail/test_faults.h>
+
 #include "tests/engine/expect.h"
 #include "tests/support/cuda_sim/sim.h"
 #include "tests/support/gate.h"
@@ -22,10 +24,13 @@ class Sim {
   Sim(const Sim&) = delete;
   Sim& operator=(const Sim&) = delete;
   ~Sim() {
+    detail::test_faults().keep_batches_open = false;
     CHECK(sim::violations() == "");
     if (checks_leftovers_)
       CHECK(sim::leftovers() == "");
   }
+  /// Batches are launched when they are full or somebody waits, not because this machine is slow.
+  void keep_batches_open() { detail::test_faults().keep_batches_open = true; }
   /// For cases in which destroying itself fails.
   void tolerate_leftovers() { checks_leftovers_ = false; }
 

@@ -73,6 +73,7 @@ TEST_CASE("The host that waits for the place of the body that it is in waits for
 
 TEST_CASE("A body that waits for what is being captured before it enqueues anything is called again", "[sim]") {
   Sim sim;
+  sim.keep_batches_open();
   std::atomic<int> ran{0}, after{0};
   std::atomic<Position> last{};
   Engine engine({.workers = 1});
@@ -89,6 +90,7 @@ TEST_CASE("A body that waits for what is being captured before it enqueues anyth
 
 TEST_CASE("The place of a capture that was given up can be waited for", "[sim]") {
   Sim sim;
+  sim.keep_batches_open();
   std::atomic<int> ran{0}, after{0}, calls{0};
   std::atomic<Position> last{}, never{};
   Engine engine({.workers = 1});
