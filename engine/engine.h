@@ -69,10 +69,9 @@ struct EngineOptions {
   /// launched as CUDA graphs. "direct": each by itself. SLUICE_LAUNCH in the environment, where set, decides instead.
   std::string launch = "batch";
   /// Who does that. "caller": the thread that pushes, or whose task made the GPU task ready. "thread": a thread for
-  /// each GPU, which leaves the pushing thread free and drives several GPUs side by side, and takes some microseconds
-  /// more until a lone task is launched. "auto": threads from the moment on that tasks of a second GPU are pushed. With
-  /// the cpu_policy serial or chaos always the caller.
-  std::string launcher = "auto";
+  /// each GPU. Then the pushing thread is free sooner; whether the GPUs get more to do depends on the driver, which
+  /// lets few things be done beside each other. With the cpu_policy serial or chaos always the caller.
+  std::string launcher = "caller";
   /// When errors of kernels are found. "end": at a wait. "each": the host waits for each task, so that the error is
   /// that task's.
   std::string gpu_check = "end";

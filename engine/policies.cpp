@@ -37,15 +37,6 @@ void check_cores(const std::vector<int>& cores) {
   }
 }
 
-#if SLUICE_CUDA
-// Where all CPU tasks run on the threads that push, GPU tasks are launched there too.
-Launcher launcher_of(const EngineOptions& options) {
-  if (options.launcher == "caller" || options.cpu_policy == "serial" || options.cpu_policy == "chaos")
-    return Launcher::caller;
-  return options.launcher == "thread" ? Launcher::thread : Launcher::chosen;
-}
-#endif
-
 }  // namespace
 
 std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& options) {
@@ -81,7 +72,8 @@ std::unique_ptr<GpuPolicy> make_gpu_policy([[maybe_unused]] Core& core, [[maybe_
         .batches = way == "batch" && options.gpu_policy == "stream" && options.gpu_check == "end",
         .one_stream = options.gpu_policy == "serial",
         .waits = options.gpu_policy == "serial" || options.gpu_check == "each",
-        .launcher = launcher_of(options)};
+        // Where all CPU tasks run on the threads that push, GPU tasks are launched there too.
+        .has_thread = options.launcher == "thread" && options.cpu_policy != "serial" && options.cpu_policy != "chaos"};
     return std::make_unique<StreamPolicy>(core, launch);
   }
 #endif

@@ -83,29 +83,22 @@ void Issuer::launch_far_needs(const TaskNode& task) {
   }
 }
 
-bool Issuer::has_launcher() {
-  if (!used_.load(std::memory_order_relaxed) && !used_.exchange(true))
-    policy_.note_use();
-  return options_.launcher == Launcher::thread || (options_.launcher == Launcher::chosen && policy_.uses_several());
-}
-
 void Issuer::submit(TaskNode* task) {
   if (num_gpus() > 1)
     launch_far_needs(*task);
-  const bool leaves = has_launcher();
   const Class of = class_of(*task);
   {
     const std::lock_guard hold(lock_);
-    if (leaves || leased_ || (of != urgent && put_off_.load(std::memory_order_relaxed))) {
+    if (options_.has_thread || leased_ || (of != urgent && put_off_.load(std::memory_order_relaxed))) {
       left_[of == urgent ? 0 : of == background ? 2 : 1].append(task);
       left_count_.store(left_count_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-      if (leased_ || !leaves)
+      if (leased_ || !options_.has_thread)
         return;
     } else {
       leased_ = true;
     }
   }
-  if (leaves)
+  if (options_.has_thread)
     wake_launcher();
   else
     drain(task);
@@ -166,7 +159,7 @@ TaskNode* Issuer::next_or_give_up(bool tired) {
         leased_ = false;
       }
     }
-    if (hand_over && has_launcher()) {
+    if (hand_over && options_.has_thread) {
       wake_launcher();
     } else if (hand_over) {
       handed_over_.store(true, std::memory_order_relaxed);

@@ -21,14 +21,12 @@ namespace sluice::detail {
 class Core;
 class StreamPolicy;
 
-enum class Launcher : std::uint8_t { chosen, caller, thread };
-
 /// How GPU tasks are launched; see EngineOptions.
 struct LaunchOptions {
   bool batches = true;
   bool one_stream = false;  // for computation
   bool waits = false;       // the host does, for each task
-  Launcher launcher = Launcher::chosen;
+  bool has_thread = false;  // which does nothing else
 };
 
 inline std::int64_t steady_nanoseconds() noexcept {
@@ -126,7 +124,6 @@ class Issuer {
 
   // issuer.cpp: who issues
   void launch_far_needs(const TaskNode& task);
-  bool has_launcher();
   void wake_launcher();
   Attendant::Seen issue_left();
   void drain(TaskNode* first);
@@ -202,8 +199,7 @@ class Issuer {
   std::atomic<const void*> issuing_{nullptr};  // the thread that issues
   std::atomic<bool> put_off_{false};           // a stream is far behind: normal tasks stay in their list
   std::atomic<bool> handed_over_{false};       // the attendant goes on with what others have left
-  std::atomic<bool> used_{false};
-  std::atomic<std::uint64_t> captured_{0};  // number of the latest step; 0: no batch is open
+  std::atomic<std::uint64_t> captured_{0};     // number of the latest step; 0: no batch is open
   std::atomic<bool> lost_{false};
   std::mutex lost_mutex_;
   std::exception_ptr lost_error_;

@@ -36,9 +36,6 @@ class StreamPolicy final : public GpuPolicy {
 
   // -- For issuers ---------------------------------------------------------------------------------------------------
   void wake_attendant() { attendant_.wake(); }
-  /// Another GPU is used from now on.
-  void note_use() noexcept { used_.fetch_add(1, std::memory_order_relaxed); }
-  bool uses_several() const noexcept { return used_.load(std::memory_order_relaxed) > 1; }
   GpuTrace& trace() noexcept { return trace_; }
   /// Blocks the host until the work at `sequence`, which has been launched, is done. Throws CudaError.
   void synchronize(Lane& lane, std::uint64_t sequence);
@@ -64,8 +61,6 @@ class StreamPolicy final : public GpuPolicy {
   LaneTable lanes_;
   Sleepers sleepers_;
   std::vector<std::unique_ptr<Issuer>> issuers_;  // by device
-
-  std::atomic<int> used_{0};  // GPUs
 
   std::mutex fence_mutex_;
   std::vector<Fenced> fenced_;   // new

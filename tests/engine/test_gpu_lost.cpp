@@ -20,7 +20,7 @@ std::uint64_t* nowhere() {
 
 }  // namespace
 
-TEST_CASE("T50: a kernel's illegal address loses the GPU for GPU tasks, and nothing else", "[gpu]") {
+TEST_CASE("T50: a kernel's illegal address loses the GPU for GPU tasks, and nothing else", "[gpu][lost]") {
   SLUICE_NEEDS_GPUS(1);
   CHECK(run_case_alone("[lost-by-address]") == 0);
 }
@@ -54,7 +54,7 @@ TEST_CASE("In a process of its own: an illegal address", "[.child][lost-by-addre
   CHECK_FALSE(on_cpu);
 }
 
-TEST_CASE("T50: gpu_check = each names the one task whose kernel failed", "[gpu]") {
+TEST_CASE("T50: gpu_check = each names the one task whose kernel failed", "[gpu][lost]") {
   SLUICE_NEEDS_GPUS(1);
   CHECK(run_case_alone("[lost-with-check-each]") == 0);
 }
