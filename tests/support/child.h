@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdlib>
 #include <spawn.h>
 #include <string>
 #include <sys/wait.h>
@@ -8,6 +9,11 @@
 extern char** environ;  // NOLINT: the name that POSIX gives it
 
 namespace sluice::test {
+
+/// True in a process that run_case_alone() made.
+inline bool runs_alone() noexcept {
+  return std::getenv("SLUICE_TEST_ALONE") != nullptr;
+}
 
 /// Runs the test cases that `filter` selects in a new process of this program, which writes to standard error, and
 /// waits for it. Its exit status: 0 if there are such cases and they passed; 128 and a signal's number if it was
@@ -18,11 +24,13 @@ inline int run_case_alone(std::string filter) {
   posix_spawn_file_actions_t actions;
   if (posix_spawn_file_actions_init(&actions) != 0)
     return -1;
+  setenv("SLUICE_TEST_ALONE", "1", 1);
   pid_t child = 0;
   int status = 0;
   const bool ran = posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO) == 0 &&
                    posix_spawn(&child, program.c_str(), &actions, nullptr, arguments, environ) == 0 &&
                    waitpid(child, &status, 0) == child;
+  unsetenv("SLUICE_TEST_ALONE");
   posix_spawn_file_actions_destroy(&actions);
   if (!ran)
     return -1;
