@@ -51,38 +51,13 @@ void Batch::collect(const PositionSet& needs, const Lane& lane, Others& others) 
 
 // Notes where the capture stands: at the end of the current lane.
 void Batch::leave_lane() {
-  if (current_ == nullptr)
-    return;
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  const cudaGraphNode_t* nodes = nullptr;
-  const cudaGraphEdgeData* edges = nullptr;
-  std::size_t count = 0;
-  cuda_check(
-      cudaStreamGetCaptureInfo(stream_, &status, nullptr, nullptr, &nodes, &edges, &count), "cudaStreamGetCaptureInfo");
-  if (status != cudaStreamCaptureStatusActive)
+  if (OnLane* const left = std::exchange(current_, nullptr); left != nullptr && !left->ends.read(stream_))
     cuda_check(cudaErrorStreamCaptureInvalidated, "cudaStreamGetCaptureInfo");
-  current_->ends.assign(nodes, nodes + count);
-  current_->edges.assign(count, cudaGraphEdgeData());
-  if (edges != nullptr)
-    std::copy(edges, edges + count, current_->edges.begin());
-  current_ = nullptr;
 }
 
-// The ends of that lane, each node once.
-void Batch::gather(const OnLane& lane) {
+void Batch::gather(const OnLane& lane, CaptureEnds& before) {
   mix(static_cast<std::uint64_t>(size() - lane.last));
-  for (std::size_t i = 0; i < lane.ends.size(); ++i) {
-    if (std::find(before_.begin(), before_.end(), lane.ends[i]) != before_.end())
-      continue;
-    before_.push_back(lane.ends[i]);
-    before_edges_.push_back(lane.edges[i]);
-  }
-}
-
-void Batch::depend_on_gathered(unsigned how) {
-  cuda_check(
-      cudaStreamUpdateCaptureDependencies(stream_, before_.data(), before_edges_.data(), before_.size(), how),
-      "cudaStreamUpdateCaptureDependencies");
+  before.add(lane.ends);
 }
 
 void Batch::begin_step(Lane& lane, const PositionSet& needs) {
@@ -94,14 +69,13 @@ void Batch::begin_step(Lane& lane, const PositionSet& needs) {
   const bool goes_on = empty() || (current_ == &own && own.last >= 0);
   if (!goes_on || !others.empty()) {
     leave_lane();
-    before_.clear();
-    before_edges_.clear();
+    CaptureEnds before;
     mix(others.size() + 1);
     if (own.last >= 0)
-      gather(own);
+      gather(own, before);
     for (const OnLane* other : others)
-      gather(*other);
-    depend_on_gathered(cudaStreamSetCaptureDependencies);
+      gather(*other, before);
+    before.come_before(stream_, cudaStreamSetCaptureDependencies);
   }
   current_ = &own;
 }
@@ -111,20 +85,11 @@ void Batch::add_needs(const Lane& lane, const PositionSet& needs) {
   collect(needs, lane, others);
   if (others.empty())
     return;
-  before_.clear();
-  before_edges_.clear();
+  CaptureEnds before;
   for (const OnLane* other : others)
-    gather(*other);
+    gather(*other, before);
   mix(others.size());
-  depend_on_gathered(cudaStreamAddCaptureDependencies);
-}
-
-bool Batch::intact() const noexcept {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  const bool asked = cudaStreamIsCapturing(stream_, &status) == cudaSuccess;
-  if (!asked)
-    cudaGetLastError();
-  return asked && status == cudaStreamCaptureStatusActive;
+  before.come_before(stream_, cudaStreamAddCaptureDependencies);
 }
 
 void Batch::end_step(TaskNode& task, Lane& lane, Position position, const PositionSet& needs, bool failed) {
@@ -180,7 +145,6 @@ void Batch::forget_steps() noexcept {
     there.last = -1;
     there.steps.clear();
     there.ends.clear();
-    there.edges.clear();
   }
   current_ = nullptr;
 }

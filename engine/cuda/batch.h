@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include <sluice/engine/closure.h>
+#include <sluice/engine/cuda/capture_ends.h>
 #include <sluice/engine/cuda/graph_cache.h>
 #include <sluice/engine/cuda/lane.h>
 
@@ -60,7 +61,7 @@ class Batch {
   /// In the middle of a step: more that it depends on. Throws CudaError.
   void add_needs(const Lane& lane, const PositionSet& needs);
   /// False if something has spoilt the capture.
-  bool intact() const noexcept;
+  bool intact() const noexcept { return is_capturing(stream_); }
   /// The step that was begun last belongs to `task`, which has its place on the lane; takes its body.
   void end_step(TaskNode& task, Lane& lane, Position position, const PositionSet& needs, bool failed);
   /// Ends the capture; null if it was spoilt. The steps stay until clear().
@@ -76,17 +77,14 @@ class Batch {
     std::uint64_t first = 0;  // sequence
     int last = -1;
     boost::container::small_vector<std::uint8_t, 8> steps;
-    // What comes after the lane comes after these; known while the capture stands elsewhere.
-    boost::container::small_vector<cudaGraphNode_t, 4> ends;
-    boost::container::small_vector<cudaGraphEdgeData, 4> edges;
+    CaptureEnds ends;  // known while the capture stands elsewhere
   };
   using Others = boost::container::small_vector<const OnLane*, 8>;
 
   static std::size_t index(const Lane& lane) noexcept { return static_cast<std::size_t>(lane.local()); }
   void collect(const PositionSet& needs, const Lane& lane, Others& others);
   void leave_lane();
-  void gather(const OnLane& lane);
-  void depend_on_gathered(unsigned how);
+  void gather(const OnLane& lane, CaptureEnds& before);
   void mix(std::uint64_t word) noexcept;
   void forget_steps() noexcept;
 
@@ -94,8 +92,6 @@ class Batch {
   const Device device_;
   cudaStream_t stream_ = nullptr;
   std::vector<Step> steps_;
-  std::vector<cudaGraphNode_t> before_;  // scratch
-  std::vector<cudaGraphEdgeData> before_edges_;
   std::array<OnLane, k_local_lanes> lanes_of_steps_;
   OnLane* current_ = nullptr;  // where the capture stands
   PositionSet outside_;

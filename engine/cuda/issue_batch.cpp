@@ -65,11 +65,15 @@ bool Issuer::is_full() const noexcept {
   return batch_.size() >= k_breakable && pair >> 60 == 0;
 }
 
-bool Issuer::is_running(const BatchEnd& end) noexcept {
-  if (end.milestone == nullptr || end.milestone->number != end.number)
+// Once it is not, the driver is not asked again.
+bool Issuer::is_running(BatchEnd& end) noexcept {
+  if (end.milestone == nullptr)
     return false;
-  const bool running = cudaEventQuery(end.milestone->event.get()) == cudaErrorNotReady;
+  const bool reused = end.milestone->number != end.number;
+  const bool running = !reused && cudaEventQuery(end.milestone->event.get()) == cudaErrorNotReady;
   cudaGetLastError();
+  if (!running)
+    end = {};
   return running;
 }
 
@@ -167,10 +171,11 @@ bool Issuer::prepare_batch(const PositionSet& needs) noexcept try {
     cuda_check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgency), "cudaStreamCreateWithPriority");
     capture_stream_ = cuda::StreamHandle(stream);
   }
-  width_ = choose_width();
   batch_route_ = &choose_batch_route(needs);
-  if (!batch_.is_open())
+  if (!batch_.is_open()) {
+    width_ = choose_width();
     batch_.open(capture_stream_.get());
+  }
   return true;
 } catch (...) {
   return false;

@@ -165,7 +165,7 @@ class Issuer {
   Route& choose_batch_route(const PositionSet& needs);
   bool prepare_batch(const PositionSet& needs) noexcept;
   void void_place(Lane& lane, const TaskNode& task) noexcept;
-  static bool is_running(const BatchEnd& end) noexcept;
+  static bool is_running(BatchEnd& end) noexcept;
   bool waits_for_others(const PositionSet& needs) const;
   bool is_full() const noexcept;
   void launch_batch() noexcept;

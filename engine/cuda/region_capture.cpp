@@ -24,74 +24,28 @@ RegionCapture::~RegionCapture() {
     close();
 }
 
-bool RegionCapture::look(
-    const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges, std::size_t* count) const noexcept {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  const cudaError_t result =
-      cudaStreamGetCaptureInfo(where_.stream.get(), &status, nullptr, nullptr, nodes, edges, count);
-  if (result == cudaSuccess && status == cudaStreamCaptureStatusActive)
-    return true;
-  cudaGetLastError();
-  return false;
-}
-
-bool RegionCapture::intact() const noexcept {
-  const cudaGraphNode_t* nodes = nullptr;
-  const cudaGraphEdgeData* edges = nullptr;
-  std::size_t count = 0;
-  return open_ && !failed_ && look(&nodes, &edges, &count);
-}
-
-// The ends of that step, each node once.
-void RegionCapture::gather(const Step& step) {
-  for (std::uint32_t i = step.begin; i < step.end; ++i) {
-    if (std::find(before_.begin(), before_.end(), nodes_[i]) != before_.end())
-      continue;
-    before_.push_back(nodes_[i]);
-    before_edges_.push_back(edges_[i]);
-  }
-}
-
-void RegionCapture::depend_on_gathered(unsigned how) {
-  cuda_check(
-      cudaStreamUpdateCaptureDependencies(
-          where_.stream.get(), before_.data(), before_edges_.data(), before_.size(), how),
-      "cudaStreamUpdateCaptureDependencies");
-}
-
 void RegionCapture::merge(const Clock& other) noexcept {
   for (std::size_t i = 0; i < clock_.size(); ++i)
     clock_[i] = std::max(clock_[i], other[i]);
 }
 
 void RegionCapture::begin_step(const std::vector<int>& after) {
-  before_.clear();
-  before_edges_.clear();
+  CaptureEnds before;
   clock_ = {};
   table_ = -1;
   for (int earlier : after) {
     const Step& step = steps_[static_cast<std::size_t>(earlier)];
-    gather(step);
+    before.add(step.ends);
     merge(step.clock);
   }
-  depend_on_gathered(cudaStreamSetCaptureDependencies);
+  before.come_before(where_.stream.get(), cudaStreamSetCaptureDependencies);
 }
 
 // A body that has enqueued nothing ends where it began: what comes after it comes after those before it.
 bool RegionCapture::end_step() {
-  const cudaGraphNode_t* nodes = nullptr;
-  const cudaGraphEdgeData* edges = nullptr;
-  std::size_t count = 0;
-  if (failed_ || !look(&nodes, &edges, &count))
-    return false;
-  const auto begin = static_cast<std::uint32_t>(nodes_.size());
-  nodes_.insert(nodes_.end(), nodes, nodes + count);
-  if (edges != nullptr)
-    edges_.insert(edges_.end(), edges, edges + count);
-  else
-    edges_.resize(nodes_.size());
-  steps_.push_back({begin, static_cast<std::uint32_t>(nodes_.size()), clock_});
-  return true;
+  Step& step = steps_.emplace_back();
+  step.clock = clock_;
+  return !failed_ && step.ends.read(where_.stream.get());
 }
 
 // Tried twice: where the call itself fails, the stream would stay as it is, and no other capture could begin.
@@ -129,12 +83,9 @@ std::size_t RegionCapture::choose_table() {
     return tables.size() - 1;
   }
   const auto oldest = std::min_element(latest_.begin(), latest_.end());
-  const Step& user = steps_[*oldest - 1];
-  before_.clear();
-  before_edges_.clear();
-  gather(user);
+  Step& user = steps_[*oldest - 1];
   merge(user.clock);
-  depend_on_gathered(cudaStreamAddCaptureDependencies);
+  user.ends.come_before(where_.stream.get(), cudaStreamAddCaptureDependencies);
   return static_cast<std::size_t>(oldest - latest_.begin());
 }
 

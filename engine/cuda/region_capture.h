@@ -7,6 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <sluice/engine/cuda/capture_ends.h>
 #include <sluice/engine/cuda/graph_cache.h>
 #include <sluice/engine/detail/stream.h>
 
@@ -36,7 +37,7 @@ class RegionCapture final : public Stream {
   void begin_step(const std::vector<int>& after);
   /// False if something has spoilt the capture.
   bool end_step();
-  bool intact() const noexcept;
+  bool intact() const noexcept { return open_ && !failed_ && is_capturing(where_.stream.get()); }
   /// Null if it was spoilt.
   GraphHandle close() noexcept;
 
@@ -52,13 +53,10 @@ class RegionCapture final : public Stream {
   /// Of each table: the step, from 1, that used it last among those that something comes after.
   using Clock = std::array<std::uint32_t, RegionStream::k_most_tables>;
   struct Step {
-    std::uint32_t begin, end;  // its last nodes, in `nodes_`
+    CaptureEnds ends;
     Clock clock;
   };
 
-  bool look(const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges, std::size_t* count) const noexcept;
-  void gather(const Step& step);
-  void depend_on_gathered(unsigned how);
   void merge(const Clock& other) noexcept;
   std::size_t choose_table();
 
@@ -69,8 +67,6 @@ class RegionCapture final : public Stream {
   bool failed_ = false;
   bool used_slots_ = false;
   std::vector<Step> steps_;
-  std::vector<cudaGraphNode_t> nodes_, before_;
-  std::vector<cudaGraphEdgeData> edges_, before_edges_;
   Clock clock_{};  // of the step under way
   Clock latest_{};
   int table_ = -1;  // of the step under way

@@ -27,66 +27,67 @@ std::uint64_t appended(int count) {
   return word;
 }
 
+/// A foreign stream beside an engine, and a gate for either.
+struct Beside {
+  PinnedWords words{2};
+  Engine engine{{.workers = 1}};
+  Var x = engine.new_var();
+  ForeignStream foreign;
+  GpuGate gate;
+  GpuGateOpensAtEnd opens{gate};
+
+  void open_and_wait() {
+    gate.open();
+    engine.wait(x);
+    CHECK_FALSE(gate.gave_up());
+  }
+};
+
 }  // namespace
 
 TEST_CASE("T56: tasks pushed after an import come after what lay on the foreign stream; nobody waits", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
-  PinnedWords word(1);
-  Engine engine({.workers = 1});
-  Var x = engine.new_var();
-  const ForeignStream foreign;
-  GpuGate gate;
-  GpuGateOpensAtEnd opens(gate);
-  gate.hold(foreign.get());
+  Beside b;
+  b.gate.hold(b.foreign.get());
   for (int i = 0; i < 5; ++i)
-    enqueue_append(foreign.get(), word.data(), 1);
-  import_stream(engine, gpu(0), foreign.get(), {write(x)});
-  push_appends(engine, x, word.data(), 20);
-  CHECK(word[0] == 0);
-  gate.open();
-  engine.wait(x);
-  CHECK_FALSE(gate.gave_up());
-  CHECK(word[0] == appended(25));
+    enqueue_append(b.foreign.get(), b.words.data(), 1);
+  import_stream(b.engine, gpu(0), b.foreign.get(), {write(b.x)});
+  push_appends(b.engine, b.x, b.words.data(), 20);
+  CHECK(b.words[0] == 0);
+  b.open_and_wait();
+  CHECK(b.words[0] == appended(25));
 }
 
 TEST_CASE("T56: what is enqueued after an export comes after the tasks; nobody waits for the GPU", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
-  PinnedWords words(2);
-  Engine engine({.workers = 1});
-  Var x = engine.new_var();
-  const ForeignStream foreign;
-  GpuGate gate;
-  GpuGateOpensAtEnd opens(gate);
-  engine.push(
-      {.name = "gated", .device = gpu(0), .access = {write(x)}}, [gate](Queue queue) { gate.hold(queue.stream()); });
-  push_appends(engine, x, words.data(), 60);  // some of them in batches
-  export_stream(engine, gpu(0), foreign.get(), {write(x)});
-  enqueue_combine(foreign.get(), &words[1], &words[0]);
-  import_stream(engine, gpu(0), foreign.get(), {write(x)});
-  push_appends(engine, x, words.data(), 1);
-  CHECK(words[1] == 0);
-  gate.open();
-  engine.wait(x);
-  CHECK_FALSE(gate.gave_up());
-  CHECK(words[1] == appended(60));
-  CHECK(words[0] == appended(61));
+  Beside b;
+  b.engine.push({.name = "gated", .device = gpu(0), .access = {write(b.x)}}, [gate = b.gate](Queue queue) {
+    gate.hold(queue.stream());
+  });
+  push_appends(b.engine, b.x, b.words.data(), 60);  // some of them in batches
+  export_stream(b.engine, gpu(0), b.foreign.get(), {write(b.x)});
+  enqueue_combine(b.foreign.get(), &b.words[1], &b.words[0]);
+  import_stream(b.engine, gpu(0), b.foreign.get(), {write(b.x)});
+  push_appends(b.engine, b.x, b.words.data(), 1);
+  CHECK(b.words[1] == 0);
+  b.open_and_wait();
+  CHECK(b.words[1] == appended(60));
+  CHECK(b.words[0] == appended(61));
 }
 
 TEST_CASE("T56: a stream under capture is refused, and its capture goes on", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
-  PinnedWords word(1);
-  Engine engine({.workers = 1});
-  Var x = engine.new_var();
-  ForeignStream foreign;
-  foreign.begin_capture();
-  enqueue_append(foreign.get(), word.data(), 1);
-  CHECK_THAT(text_of_error([&] { import_stream(engine, gpu(0), foreign.get(), {write(x)}); }), contains("captur"));
-  CHECK_THROWS_AS(export_stream(engine, gpu(0), foreign.get(), {write(x)}), ValueError);
-  foreign.launch_captured();
-  import_stream(engine, gpu(0), foreign.get(), {write(x)});
-  engine.wait(x);
-  CHECK(word[0] == 1);
+  Beside b;
+  b.foreign.begin_capture();
+  enqueue_append(b.foreign.get(), b.words.data(), 1);
+  const auto import = [&] { import_stream(b.engine, gpu(0), b.foreign.get(), {write(b.x)}); };
+  CHECK_THAT(text_of_error(import), contains("captur"));
+  CHECK_THROWS_AS(export_stream(b.engine, gpu(0), b.foreign.get(), {write(b.x)}), ValueError);
+  b.foreign.launch_captured();
+  import();
+  b.engine.wait(b.x);
+  CHECK(b.words[0] == 1);
 }

@@ -18,28 +18,13 @@ namespace {
 
 constexpr int k_gpus = 2, k_chains = 4;  // on each GPU
 
-/// Makes a GPU current until it goes.
-class OnGpu {
- public:
-  explicit OnGpu(int gpu) {
-    bench::check(cudaGetDevice(&before_), "cudaGetDevice");
-    bench::check(cudaSetDevice(gpu), "cudaSetDevice");
-  }
-  OnGpu(const OnGpu&) = delete;
-  OnGpu& operator=(const OnGpu&) = delete;
-  ~OnGpu() { cudaSetDevice(before_); }
-
- private:
-  int before_ = 0;
-};
-
 /// A number for each chain on each GPU, counted up by every kernel.
 struct Counts {
   std::array<std::vector<bench::GpuArray<float>>, k_gpus> words;
 
   Counts() {
     for (int gpu = 0; gpu < k_gpus; ++gpu) {
-      const OnGpu on(gpu);
+      const cuda::DeviceScope on(gpu);
       for (int chain = 0; chain < k_chains; ++chain)
         words[static_cast<std::size_t>(gpu)].emplace_back(std::vector<float>{0});
     }
@@ -65,13 +50,13 @@ struct ByHand {
 
   ByHand() {
     for (int gpu = 0; gpu < k_gpus; ++gpu) {
-      const OnGpu on(gpu);
+      const cuda::DeviceScope on(gpu);
       streams[static_cast<std::size_t>(gpu)] = bench::new_stream();
     }
   }
   cudaStream_t stream(int gpu) const { return streams[static_cast<std::size_t>(gpu)].get(); }
   void launch_on(int gpu, int kernels) const {
-    const OnGpu on(gpu);
+    const cuda::DeviceScope on(gpu);
     for (int i = 0; i < kernels; ++i)
       bench::launch_increment(stream(gpu), counts.at(gpu, i % k_chains));
   }
@@ -81,7 +66,7 @@ struct ByHand {
     other.join();
   }
   void launch_in_turn(int kernels) const {
-    const OnGpu on(0);
+    const cuda::DeviceScope on(0);
     for (int i = 0; i < kernels; ++i) {
       for (int gpu = 0; gpu < k_gpus; ++gpu) {
         bench::check(cudaSetDevice(gpu), "cudaSetDevice");
