@@ -15,7 +15,7 @@ BasePool::BasePool(
 BasePool::~BasePool() {
   // The engine drained its streams before it ended; what is still on loan stays usable.
   for (const Segment* segment = segments_.head(); segment != nullptr; segment = segment->next) {
-    if (segment->live == 0)
+    if (segment->live == 0 && !segment->paged)
       source_->deallocate(segment->data);
   }
 }
@@ -46,7 +46,7 @@ Chunk BasePool::acquire(std::size_t bytes, std::optional<std::uint16_t> stream, 
 }
 
 void BasePool::book(Piece* piece, std::size_t bytes) noexcept {
-  piece->live = true;
+  piece->state = Piece::State::live;
   piece->requested = bytes;
   ++piece->segment->live;
   MemoryClassStats& part = piece->bytes <= k_small_most ? stats_.small : stats_.large;
@@ -57,8 +57,7 @@ void BasePool::book(Piece* piece, std::size_t bytes) noexcept {
   stats_.active += piece->bytes;
   stats_.peak_allocated = std::max(stats_.peak_allocated, stats_.allocated);
   stats_.peak_active = std::max(stats_.peak_active, stats_.active);
-  if (history_.on()) [[unlikely]]
-    history_.note(MemoryEvent::Kind::acquire, piece->data, piece->bytes, bytes);
+  note(MemoryEvent::Kind::acquire, piece->data, piece->bytes, bytes);
 }
 
 void BasePool::release(Chunk&& chunk) noexcept {
@@ -70,15 +69,14 @@ void BasePool::release(Chunk&& chunk) noexcept {
   if (piece == nullptr)
     return;
   Lock lock(mutex_);
-  if (history_.on()) [[unlikely]]
-    history_.note(MemoryEvent::Kind::release, piece->data, piece->bytes, piece->requested);
+  note(MemoryEvent::Kind::release, piece->data, piece->bytes, piece->requested);
   MemoryClassStats& part = piece->bytes <= k_small_most ? stats_.small : stats_.large;
   part.allocated -= piece->requested;
   part.active -= piece->bytes;
   ++part.releases;
   stats_.allocated -= piece->requested;
   stats_.active -= piece->bytes;
-  piece->live = false;
+  piece->state = Piece::State::free;
   piece->requested = 0;
   if (!chunk.pending.empty())
     keep_pending(piece->pending, chunk.pending);
@@ -92,8 +90,8 @@ void BasePool::release(Chunk&& chunk) noexcept {
 
 std::size_t BasePool::trim() {
   Lock lock(mutex_);
-  tidy();
-  const std::size_t bytes = give_back(lock, collect_idle(std::numeric_limits<std::size_t>::max()));
+  tidy(Merging::idle, {});
+  const std::size_t bytes = shrink(lock, std::numeric_limits<std::size_t>::max());
   lock.unlock();
   return bytes + source_->trim();
 }
@@ -101,7 +99,7 @@ std::size_t BasePool::trim() {
 // -- Segments --
 
 bool BasePool::is_idle(const Segment& segment) const noexcept {
-  if (segment.live != 0)
+  if (segment.live != 0 || segment.paged)
     return false;
   for (const Piece* piece = segment.first; piece != nullptr; piece = piece->right) {
     if (!piece->pending.empty() && !passage_.passed(piece->pending))
@@ -126,11 +124,13 @@ Segment* BasePool::collect_idle(std::size_t wanted) noexcept {
   return chain;
 }
 
+std::size_t BasePool::shrink(Lock& lock, std::size_t wanted) {
+  return give_back(lock, collect_idle(wanted));
+}
+
 Segment* BasePool::remove(Segment* segment, Segment* chain) noexcept {
   segments_.erase(segment);
-  --stats_.segments;
-  if (history_.on()) [[unlikely]]
-    history_.note(MemoryEvent::Kind::segment_out, segment->data, segment->bytes, 0);
+  note(MemoryEvent::Kind::segment_out, segment->data, segment->bytes);
   segment->next = chain;
   return segment;
 }
@@ -155,7 +155,7 @@ std::size_t BasePool::give_back(Lock& lock, Segment* segments) noexcept {
     segment_nodes_.give(segments);
     segments = next;
   }
-  stats_.reserved -= bytes;
+  drop_reserved(bytes);
   return bytes;
 }
 
@@ -168,13 +168,23 @@ void BasePool::add_segment(Segment* segment, Piece* piece, void* data) noexcept 
   piece->segment = segment;
   piece->left = piece->right = nullptr;
   piece->pending.clear();
-  piece->live = false;
+  piece->state = Piece::State::free;
   piece->stamp = 0;
   segments_.push_back(segment);
-  ++stats_.segments;
+  confirm_reserved();
+  note(MemoryEvent::Kind::segment_in, data, segment->bytes);
+}
+
+bool BasePool::add_reserved(std::size_t bytes, std::size_t calls) noexcept {
+  if (limit_ != 0 && (bytes > limit_ || stats_.reserved > limit_ - bytes))
+    return false;
+  stats_.reserved += bytes;
+  stats_.source_allocations += calls;
+  return true;
+}
+
+void BasePool::confirm_reserved() noexcept {
   stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
-  if (history_.on()) [[unlikely]]
-    history_.note(MemoryEvent::Kind::segment_in, data, segment->bytes, 0);
 }
 
 // -- Settings --

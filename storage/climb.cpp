@@ -23,14 +23,14 @@ Piece* BasePool::find(Lock& lock, std::size_t bytes, std::size_t size, User user
       return piece;
   }
   user.patient = true;
-  tidy();
+  tidy(Merging::own, user);
   Piece* piece = take(size, user);
   bool progress = true;
   for (int looks = 0; piece == nullptr && progress && looks < k_patience && wants_patience(size); ++looks) {
     lock.unlock();
     progress = passage_.await_task();
     lock.lock();
-    tidy();
+    tidy(Merging::own, user);
     piece = take(size, user);
   }
   return piece != nullptr ? piece : climb(lock, bytes, size, user);
@@ -39,7 +39,7 @@ Piece* BasePool::find(Lock& lock, std::size_t bytes, std::size_t size, User user
 // As much more than is in use may be reserved for users that would be held up: three chunks of the size asked for, a
 // copy in, a computation and a copy out beside each other, or an eighth of everything.
 Piece* BasePool::spare(Lock& lock, std::size_t size, const User& user) {
-  tidy();
+  tidy(Merging::own, user);
   give_back(lock, due());
   if (Piece* piece = take(size, user))
     return piece;
@@ -52,7 +52,7 @@ Piece* BasePool::climb(Lock& lock, std::size_t bytes, std::size_t size, const Us
   constexpr std::size_t k_all = std::numeric_limits<std::size_t>::max();
   if (size < k_all / 4) {
     const auto attempt = [&] {
-      tidy();
+      tidy(Merging::all, user);
       give_back(lock, due());
       Piece* piece = take(size, user);
       return piece != nullptr ? piece : grow(lock, size);
@@ -63,7 +63,7 @@ Piece* BasePool::climb(Lock& lock, std::size_t bytes, std::size_t size, const Us
     ++stats_.trims;
     bool progress = false;
     do {
-      give_back(lock, collect_idle(k_all));
+      shrink(lock, k_all);
       lock.unlock();
       source_->trim();
       passage_.relieve(source_->device());
@@ -76,8 +76,7 @@ Piece* BasePool::climb(Lock& lock, std::size_t bytes, std::size_t size, const Us
     } while (progress || wait_for_oldest(lock));
   }
   ++stats_.out_of_memory;
-  if (history_.on())
-    history_.note(MemoryEvent::Kind::out_of_memory, nullptr, size, bytes);
+  note(MemoryEvent::Kind::out_of_memory, nullptr, size, bytes);
   lock.unlock();
   throw_out_of_memory(bytes, size);
 }
@@ -99,7 +98,7 @@ const Piece* BasePool::oldest_pending() const noexcept {
   const Piece* oldest = nullptr;
   for (const Segment* segment = segments_.head(); segment != nullptr; segment = segment->next) {
     for (const Piece* piece = segment->first; piece != nullptr; piece = piece->right) {
-      if (!piece->live && !piece->pending.empty() && (oldest == nullptr || piece->stamp < oldest->stamp))
+      if (piece->is_free() && !piece->pending.empty() && (oldest == nullptr || piece->stamp < oldest->stamp))
         oldest = piece;
     }
   }
@@ -109,7 +108,7 @@ const Piece* BasePool::oldest_pending() const noexcept {
 void BasePool::forget_waited(const PositionSet& waited) noexcept {
   for (const Segment* segment = segments_.head(); segment != nullptr; segment = segment->next) {
     for (Piece* piece = segment->first; piece != nullptr; piece = piece->right) {
-      if (!piece->live)
+      if (piece->is_free())
         drop_waited(piece->pending, waited);
     }
   }
@@ -130,25 +129,25 @@ Piece* BasePool::grow(Lock& lock, std::size_t size) {
 }
 
 Piece* BasePool::grow_to(Lock& lock, std::size_t size, std::size_t bytes) {
-  if (limit_ != 0 && (bytes > limit_ || stats_.reserved > limit_ - bytes))
-    return nullptr;
   Segment* segment = segment_nodes_.take();
+  if (!add_reserved(bytes, 1)) {
+    segment_nodes_.give(segment);
+    return nullptr;
+  }
   Piece* piece = nullptr;
   void* data = nullptr;
-  stats_.reserved += bytes;
-  ++stats_.source_allocations;
   try {
     piece = pieces_.take();
     lock.unlock();
     data = source_->allocate(bytes);
     lock.lock();
-    pieces_.ensure();  // for cut()
+    pieces_.ensure(1);  // for cut()
   } catch (...) {
     if (!lock.owns_lock())
       lock.lock();
     if (data != nullptr)
       source_->deallocate(data);
-    stats_.reserved -= bytes;
+    drop_reserved(bytes);
     --stats_.source_allocations;
     segment_nodes_.give(segment);
     if (piece != nullptr)
@@ -156,7 +155,7 @@ Piece* BasePool::grow_to(Lock& lock, std::size_t size, std::size_t bytes) {
     throw;
   }
   if (data == nullptr) {
-    stats_.reserved -= bytes;
+    drop_reserved(bytes);
     --stats_.source_allocations;
     segment_nodes_.give(segment);
     pieces_.give(piece);

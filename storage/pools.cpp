@@ -3,16 +3,17 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/storage/detail/make_pool.h>
+#include <sluice/storage/detail/paged_pool.h>
 #include <sluice/storage/detail/shelf_pool.h>
 #include <sluice/storage/detail/split_pool.h>
 
 namespace sluice::detail {
 namespace {
 
-constexpr std::array<std::string_view, 4> k_names{"bucket", "direct", "split", "cuda_async"};
+constexpr std::array<std::string_view, 5> k_names{"bucket", "direct", "split", "paged", "cuda_async"};
 
 bool fits(std::string_view name, MemoryKind kind) noexcept {
-  return name != "cuda_async" || kind == MemoryKind::device;
+  return (name != "cuda_async" && name != "paged") || kind == MemoryKind::device;
 }
 
 std::unique_ptr<Source> make_source([[maybe_unused]] Device device, MemoryKind kind) {
@@ -60,9 +61,18 @@ std::unique_ptr<Pool> make_pool(
     return std::make_unique<DirectPool>(passage, "cuda_async", rule, std::move(source));
   }
 #endif
+#ifdef SLUICE_CUDA
+  if (name == "paged" && device.index >= 0 && device.index < num_gpus()) {
+    const SplitOptions paged{.release_threshold = options.release_threshold, .merge_pending = false};
+    if (auto pages = make_page_source(device.index)) {
+      const std::size_t line = pages->addresses();
+      return std::make_unique<PagedPool>(passage, std::move(pages), line, paged);
+    }
+  }
+#endif
   auto source = make_source(device, kind);
   const std::size_t alignment = source->alignment();
-  if (name == "split") {
+  if (name == "split" || name == "paged") {
     const SplitOptions split{.large_segment = options.segment_bytes, .release_threshold = options.release_threshold};
     return std::make_unique<SplitPool>(passage, std::move(source), split);
   }

@@ -15,7 +15,7 @@ namespace {
 MemoryBlock block_of(const Piece& piece, const Passage& passage) {
   MemoryBlock block{
       .address = reinterpret_cast<std::uintptr_t>(piece.data), .bytes = piece.bytes, .requested = piece.requested};
-  if (piece.live) {
+  if (piece.is_live()) {
     block.state = MemoryBlock::State::live;
     return block;
   }
@@ -24,6 +24,17 @@ MemoryBlock block_of(const Piece& piece, const Passage& passage) {
     block.pending.assign(piece.pending.begin(), piece.pending.end());
   }
   return block;
+}
+
+bool has_memory(const Piece* piece) noexcept {
+  return piece != nullptr && piece->state != Piece::State::absent;
+}
+
+/// `piece` or the first one on its right that has memory: a segment of pages has gaps.
+const Piece* begin_of_stretch(const Piece* piece) noexcept {
+  while (piece != nullptr && !has_memory(piece))
+    piece = piece->right;
+  return piece;
 }
 
 struct Row {
@@ -46,9 +57,15 @@ MemoryStats BasePool::stats_now() const {
   stats.reserved += source_->kept();
   stats.peak_reserved = std::max(stats.peak_reserved, stats.reserved);
   for (const Segment* segment = segments_.head(); segment != nullptr; segment = segment->next) {
-    for (const Piece* piece = segment->first; segment->live > 0 && piece != nullptr; piece = piece->right) {
-      if (!piece->live)
-        stats.inactive_split += piece->bytes;
+    for (const Piece* piece = begin_of_stretch(segment->first); piece != nullptr; piece = begin_of_stretch(piece)) {
+      ++stats.segments;
+      std::size_t unused = 0;
+      bool used = false;
+      for (; has_memory(piece); piece = piece->right) {
+        used |= piece->is_live();
+        unused += piece->is_live() ? 0 : piece->bytes;
+      }
+      stats.inactive_split += used ? unused : 0;
     }
   }
   return stats;
@@ -59,12 +76,16 @@ MemorySnapshot BasePool::snapshot() const {
   const Lock lock(mutex_);
   snapshot.stats = stats_now();
   for (const Segment* segment = segments_.head(); segment != nullptr; segment = segment->next) {
-    MemorySegment& copy = snapshot.segments.emplace_back();
-    copy.address = reinterpret_cast<std::uintptr_t>(segment->data);
-    copy.bytes = segment->bytes;
-    copy.small = segment->small;
-    for (const Piece* piece = segment->first; piece != nullptr; piece = piece->right)
-      copy.blocks.push_back(block_of(*piece, passage_));
+    for (const Piece* piece = begin_of_stretch(segment->first); piece != nullptr;) {
+      MemorySegment& copy = snapshot.segments.emplace_back();
+      copy.address = reinterpret_cast<std::uintptr_t>(piece->data);
+      copy.small = segment->small;
+      for (; has_memory(piece); piece = piece->right) {
+        copy.bytes += piece->bytes;
+        copy.blocks.push_back(block_of(*piece, passage_));
+      }
+      piece = begin_of_stretch(piece);
+    }
   }
   snapshot.history = history_.events();
   snapshot.events_lost = history_.lost();
@@ -81,10 +102,12 @@ void BasePool::throw_out_of_memory(std::size_t bytes, std::size_t size) const {
     limit = limit_;
     for (const Segment* segment = segments_.head(); segment != nullptr; segment = segment->next) {
       for (const Piece* piece = segment->first; piece != nullptr; piece = piece->right) {
+        if (piece->state == Piece::State::absent)
+          continue;
         Row& row = rows[static_cast<std::size_t>(std::bit_width(piece->bytes - 1))];
-        (piece->live ? row.held : row.cached) += 1;
-        (piece->live ? row.held_bytes : row.cached_bytes) += piece->bytes;
-        if (!piece->live)
+        (piece->is_live() ? row.held : row.cached) += 1;
+        (piece->is_live() ? row.held_bytes : row.cached_bytes) += piece->bytes;
+        if (piece->is_free())
           largest = std::max(largest, piece->bytes);
       }
     }

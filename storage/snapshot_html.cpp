@@ -32,7 +32,24 @@ struct Story {
   std::vector<Life> lives;
   std::vector<std::uint64_t> active, reserved;  // after each event
   std::vector<std::size_t> out_of_memory;
-  std::map<std::uintptr_t, std::size_t> segments;  // every one that was there
+  std::map<std::uintptr_t, std::size_t> segments;  // all addresses that had memory, as stretches
+
+  void add_segment(std::uintptr_t address, std::size_t bytes) {
+    std::size_t& held = segments[address];
+    held = std::max(held, bytes);
+  }
+  /// Segments that overlap, because pages or addresses were used again, become one.
+  void join_segments() {
+    for (auto at = segments.begin(); at != segments.end();) {
+      const auto next = std::next(at);
+      if (next == segments.end() || at->first + at->second < next->first) {
+        at = next;
+        continue;
+      }
+      at->second = std::max(at->first + at->second, next->first + next->second) - at->first;
+      segments.erase(next);
+    }
+  }
 };
 
 Story tell(const MemorySnapshot& snapshot) {
@@ -41,7 +58,7 @@ Story tell(const MemorySnapshot& snapshot) {
   story.active.resize(events.size());
   story.reserved.resize(events.size());
   for (const MemorySegment& segment : snapshot.segments)
-    story.segments[segment.address] = segment.bytes;
+    story.add_segment(segment.address, segment.bytes);
   std::map<std::uintptr_t, Life> open;
   for (const MemorySegment& segment : snapshot.segments) {
     for (const MemoryBlock& block : segment.blocks) {
@@ -72,7 +89,7 @@ Story tell(const MemorySnapshot& snapshot) {
         break;
       case MemoryEvent::Kind::segment_out:
         reserved += event.bytes;
-        story.segments[event.address] = event.bytes;
+        story.add_segment(event.address, event.bytes);
         break;
       case MemoryEvent::Kind::out_of_memory:
         story.out_of_memory.push_back(i);
@@ -81,6 +98,7 @@ Story tell(const MemorySnapshot& snapshot) {
   }
   for (const auto& [address, life] : open)
     story.lives.push_back(life);
+  story.join_segments();
   return story;
 }
 

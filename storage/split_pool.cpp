@@ -54,7 +54,11 @@ struct Choice {
 }  // namespace
 
 SplitPool::SplitPool(Passage& passage, std::unique_ptr<Source> source, const SplitOptions& options)
-    : BasePool(passage, "split", std::move(source), options.release_threshold),
+    : SplitPool(passage, "split", std::move(source), options) {}
+
+SplitPool::SplitPool(
+    Passage& passage, std::string_view name, std::unique_ptr<Source> source, const SplitOptions& options) noexcept
+    : BasePool(passage, name, std::move(source), options.release_threshold),
       options_(options),
       granule_(std::max<std::size_t>(alignment(), 256)),
       small_(granule_),
@@ -112,20 +116,24 @@ Piece* SplitPool::cut(Piece* piece, std::size_t bytes) {
 }
 
 Piece* SplitPool::split(Piece* piece, std::size_t bytes, Piece* rest) noexcept {
+  part(piece, bytes, rest);
+  bins_of(*rest).insert(rest);
+  return piece;
+}
+
+void SplitPool::part(Piece* piece, std::size_t bytes, Piece* rest) noexcept {
   rest->data = piece->data + bytes;
   rest->bytes = piece->bytes - bytes;
   rest->segment = piece->segment;
   rest->stamp = piece->stamp;
   rest->requested = 0;
-  rest->live = false;
+  rest->state = Piece::State::free;
   rest->left = piece;
   rest->right = piece->right;
   if (rest->right != nullptr)
     rest->right->left = rest;
   piece->right = rest;
   piece->bytes = bytes;
-  bins_of(*rest).insert(rest);
-  return piece;
 }
 
 bool SplitPool::keep(Piece* piece) noexcept {
@@ -141,16 +149,25 @@ void SplitPool::unlink(Piece* piece) noexcept {
 /// `piece`, in no list, with its free neighbours, which leave theirs.
 Piece* SplitPool::merge(Piece* piece) noexcept {
   Bins& bins = bins_of(*piece);
-  if (Piece* right = piece->right; right != nullptr && !right->live && mergeable(piece->pending, right->pending)) {
+  if (Piece* right = piece->right;
+      right != nullptr && right->is_free() && may_merge(*piece, *right, Merging::idle, {})) {
     bins.erase(right);
     absorb(piece, right);
   }
-  if (Piece* left = piece->left; left != nullptr && !left->live && mergeable(left->pending, piece->pending)) {
+  if (Piece* left = piece->left; left != nullptr && left->is_free() && may_merge(*left, *piece, Merging::idle, {})) {
     bins.erase(left);
     absorb(left, piece);
     piece = left;
   }
   return piece;
+}
+
+bool SplitPool::may_merge(const Piece& a, const Piece& b, Merging what, const User& user) const noexcept {
+  if (options_.merge_pending || what == Merging::all)
+    return mergeable(a.pending, b.pending);
+  if (what == Merging::own)
+    return only_on(a.pending, user.stream) && only_on(b.pending, user.stream);
+  return a.pending.empty() && b.pending.empty();
 }
 
 void SplitPool::absorb(Piece* piece, Piece* right) noexcept {
@@ -164,15 +181,15 @@ void SplitPool::absorb(Piece* piece, Piece* right) noexcept {
   pieces_.give(right);
 }
 
-void SplitPool::tidy() noexcept {
+void SplitPool::tidy(Merging what, const User& user) noexcept {
   for (Segment* segment = segments().head(); segment != nullptr; segment = segment->next) {
     for (Piece* piece = segment->first; piece != nullptr; piece = piece->right) {
-      if (!piece->live)
+      if (piece->is_free())
         drop_passed(piece->pending, passage_);
     }
     for (Piece* piece = segment->first; piece != nullptr;) {
       Piece* const right = piece->right;
-      if (piece->live || right == nullptr || right->live || !mergeable(piece->pending, right->pending)) {
+      if (!piece->is_free() || right == nullptr || !right->is_free() || !may_merge(*piece, *right, what, user)) {
         piece = right;
         continue;
       }

@@ -37,6 +37,7 @@ struct Storage::Pools {
   struct Place {
     std::atomic<Pool*> ready{nullptr};
     std::unique_ptr<Pool> pool;
+    std::string_view chosen;  // strategy
   };
 
   explicit Pools(Engine& engine) : passage(engine) {
@@ -44,7 +45,7 @@ struct Storage::Pools {
     if (chosen == nullptr || *chosen == '\0')
       return;
     options.device = detail::known_pool(chosen, MemoryKind::device);
-    if (options.device != "cuda_async")
+    if (options.device != "cuda_async" && options.device != "paged")
       options.host = options.pinned = options.device;
   }
 
@@ -63,7 +64,8 @@ struct Storage::Pools {
   Pool& make(Place& at, Device where, MemoryKind kind) {
     const std::lock_guard lock(mutex);
     if (at.pool == nullptr) {
-      at.pool = detail::make_pool(passage, choice(options, kind), where.is_gpu() ? where : cpu(), kind, options);
+      at.chosen = choice(options, kind);
+      at.pool = detail::make_pool(passage, at.chosen, where.is_gpu() ? where : cpu(), kind, options);
       at.pool->set_limit(limit(options, kind));
       at.ready.store(at.pool.get(), std::memory_order_release);
     }
@@ -117,11 +119,14 @@ void Storage::configure(const StorageOptions& options) {
   pools_->each([&](const Pools::Place& at, MemoryKind kind) {
     if (at.pool == nullptr)
       return;
-    const std::string_view name = at.pool->name();
-    const bool sized = name == "split";
-    require<ValueError>(name == Pools::choice(options, kind) && (same_sizes || !sized), [&] {
+    const bool sized = at.chosen == "split" || at.chosen == "paged";
+    require<ValueError>(at.chosen == Pools::choice(options, kind) && (same_sizes || !sized), [&] {
       return message(
-          "storage: the pool of ", detail::word_of(kind), " is in use as ", name, "; choose before the first array");
+          "storage: the pool of ",
+          detail::word_of(kind),
+          " is in use as ",
+          at.chosen,
+          "; choose before the first array");
     });
   });
   const StorageOptions before = std::exchange(pools_->options, options);

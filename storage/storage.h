@@ -16,6 +16,9 @@ class Engine;
 /// Which strategy each kind of memory uses:
 ///   bucket      rounded sizes; what comes back waits for a request of its size
 ///   split       large segments, cut to what is asked for; free neighbours become one again
+///   paged       the same over 8 MiB pages that move to where a long stretch is wanted; where a GPU's driver has no
+///               virtual memory management: split. Its memory is not for cudaIpcGetMemHandle, nor for kernels of
+///               other GPUs
 ///   direct      nothing is kept; for memory checkers
 ///   cuda_async  device memory from the driver's own pool
 /// The environment variable SLUICE_POOL sets all three for programs that do not choose (host and pinned memory stay
@@ -23,14 +26,15 @@ class Engine;
 struct StorageOptions {
   std::string host = "bucket";
   std::string pinned = "bucket";
-  std::string device = "split";
+  std::string device = "paged";
   /// Hard limits on the bytes held from the system; 0 = none. `device_limit` is for each GPU.
   std::size_t host_limit = 0;
   std::size_t pinned_limit = 0;
   std::size_t device_limit = 0;
   /// split: segments for requests above 1 MiB have at least so many bytes; rounded up to 2 MiB.
   std::size_t segment_bytes = std::size_t{20} << 20;
-  /// split: a pool that must grow beyond its peak and so many bytes gives idle segments back to the system first.
+  /// split, and small chunks of paged: a pool that must grow beyond its peak and so many bytes gives idle segments back
+  /// to the system first.
   std::size_t release_threshold = 0;
 };
 

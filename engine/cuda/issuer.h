@@ -44,9 +44,8 @@ struct IssueCounts {
 
 /// Gives the tasks of one GPU to its CUDA streams. One thread at a time issues: whoever pushes first, or a thread that
 /// does nothing else; what others push meanwhile is left in a list, which that thread empties before it goes. Under
-/// backlog capturable tasks are gathered
-/// in a batch, which is launched as one CUDA graph: when it is full, when somebody waits for it, or when nothing has
-/// been added to it for 30 us.
+/// backlog capturable tasks are gathered in a batch, which is launched as one CUDA graph: when it is full, when
+/// somebody waits for it, or when nothing has been added to it for 30 us.
 class Issuer {
  public:
   Issuer(Core& core, StreamPolicy& policy, LaneTable& lanes, Device device, LaunchOptions options);

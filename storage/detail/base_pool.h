@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -55,13 +56,32 @@ class BasePool : public Pool {
   virtual bool keep(Piece* piece) noexcept = 0;
   /// A kept piece is about to go: out of its list.
   virtual void unlink(Piece* piece) noexcept = 0;
+  /// Which free neighbours may become one: those that nothing is pending on; those that `user` need not wait for; or
+  /// all, so that somebody may have to wait for more than their own place.
+  enum class Merging : std::uint8_t { idle, own, all };
   /// What was put off: forgets what has passed, merges. Called before the source is asked.
-  virtual void tidy() noexcept {}
+  virtual void tidy(Merging, const User& /*user*/) noexcept {}
+
+  /// A piece of `size` from memory that the pool did not hold; null if the system or the limit says no. Lets the lock
+  /// go meanwhile.
+  virtual Piece* grow(Lock& lock, std::size_t size);
+  /// Gives at least `wanted` bytes of idle memory back to the system, if there are so many; returns how many.
+  virtual std::size_t shrink(Lock& lock, std::size_t wanted);
 
   /// Segments that nobody needs any more, as a chain made by remove(): they go back before the source is asked.
   virtual Segment* due() noexcept { return nullptr; }
 
+  Source& source() const noexcept { return *source_; }
   std::size_t alignment() const noexcept { return source_->alignment(); }
+  /// Counts `bytes` that `calls` calls of the source are about to give; false if the limit says no.
+  bool add_reserved(std::size_t bytes, std::size_t calls) noexcept;
+  /// The source gave them.
+  void confirm_reserved() noexcept;
+  void drop_reserved(std::size_t bytes) noexcept { stats_.reserved -= bytes; }
+  void note(MemoryEvent::Kind kind, const void* data, std::size_t bytes, std::size_t requested = 0) noexcept {
+    if (history_.on()) [[unlikely]]
+      history_.note(kind, data, bytes, requested);
+  }
   Linked<Segment>& segments() noexcept { return segments_; }
   /// Takes a segment, whose pieces lie in no list, out of the pool and puts it before `chain`.
   Segment* remove(Segment* segment, Segment* chain) noexcept;
@@ -74,7 +94,6 @@ class BasePool : public Pool {
   Piece* find(Lock& lock, std::size_t bytes, std::size_t size, User user);
   Piece* spare(Lock& lock, std::size_t size, const User& user);
   Piece* climb(Lock& lock, std::size_t bytes, std::size_t size, const User& user);
-  Piece* grow(Lock& lock, std::size_t size);
   Piece* grow_to(Lock& lock, std::size_t size, std::size_t segment);
   void add_segment(Segment* segment, Piece* piece, void* data) noexcept;
   Segment* collect_idle(std::size_t wanted) noexcept;

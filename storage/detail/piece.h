@@ -11,9 +11,14 @@ namespace sluice::detail {
 
 struct Segment;
 
-/// A stretch of a segment: on loan, or free. Neighbours by address are linked; a free piece also lies in a list of its
-/// pool's choice.
+/// A stretch of a segment. Neighbours by address are linked; a free piece also lies in a list of its pool's choice.
 struct Piece {
+  enum class State : std::uint8_t {
+    free,
+    live,    // on loan, or being changed by somebody
+    absent,  // addresses without memory: in segments of pages
+  };
+
   std::byte* data = nullptr;
   std::size_t bytes = 0;
   std::size_t requested = 0;  // what was asked for; 0 when free
@@ -25,10 +30,13 @@ struct Piece {
   std::uint64_t stamp = 0;  // when it came back: counts releases of the pool
   PositionSet pending;      // of a free piece: what may still use it
   std::uint32_t bin = 0;    // which list
-  bool live = false;
+  State state = State::free;
+
+  bool is_free() const noexcept { return state == State::free; }
+  bool is_live() const noexcept { return state == State::live; }
 };
 
-/// What one call of the source gave. Its pieces cover it without gaps.
+/// What one call of the source gave, or addresses that pages come to and go from. Its pieces cover it without gaps.
 struct Segment {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
@@ -37,6 +45,7 @@ struct Segment {
   Segment* next = nullptr;
   std::size_t live = 0;  // pieces on loan
   bool small = false;    // holds small pieces alone
+  bool paged = false;    // addresses for pages
 };
 
 /// A doubly linked list through `before` and `next`.
@@ -81,9 +90,12 @@ class NodeStore {
     spare_ = node->next;
     return node;
   }
-  /// The next take() will not throw.
-  void ensure() {
-    if (spare_ == nullptr)
+  /// The next `count` calls of take() will not throw.
+  void ensure(std::size_t count) {
+    std::size_t have = 0;
+    for (const Node* node = spare_; node != nullptr && have < count; node = node->next)
+      ++have;
+    for (; have < count; have += k_slab)
       grow();
   }
   /// What it holds stays as it is: who takes it sets it.

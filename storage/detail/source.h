@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 
 #include <sluice/engine/device.h>
 #include <sluice/storage/chunk.h>
@@ -36,11 +39,41 @@ class Source {
   std::size_t alignment_;
 };
 
+/// Physical memory in pages of one size, which are put at addresses and taken from there; and ordinary memory. All
+/// calls but the noexcept ones throw CudaError for what is not just "out of memory".
+class PageSource : public Source {
+ public:
+  using Page = std::uint64_t;
+
+  PageSource(Device device, MemoryKind kind, std::size_t alignment, std::size_t page_bytes) noexcept
+      : Source(device, kind, alignment), page_bytes_(page_bytes) {}
+
+  /// How many bytes of addresses are enough, free stretches of addresses included.
+  virtual std::size_t addresses() const = 0;
+  /// Addresses without memory, aligned to a page; null if there are none left.
+  virtual std::byte* reserve(std::size_t bytes) = 0;
+  virtual void unreserve(std::byte* data, std::size_t bytes) noexcept = 0;
+  /// A page that is nowhere yet; nothing when memory has run out.
+  virtual std::optional<Page> make() = 0;
+  virtual void destroy(Page page) noexcept = 0;
+  /// Puts pages side by side, from `data` on. When it throws, all or none of them may be there.
+  virtual void map(std::byte* data, std::span<const Page> pages) = 0;
+  /// Takes `pages` pages from their addresses: no work may use them any more. Where none is, nothing happens.
+  virtual void unmap(std::byte* data, std::size_t pages) noexcept = 0;
+
+  std::size_t page_bytes() const noexcept { return page_bytes_; }
+
+ private:
+  std::size_t page_bytes_;
+};
+
 std::unique_ptr<Source> make_host_source();
 #ifdef SLUICE_CUDA
 /// Page-locked, mapped, usable from every GPU.
 std::unique_ptr<Source> make_pinned_source();
 std::unique_ptr<Source> make_gpu_source(int index);
+/// The driver's virtual memory management; null where it has none. Throws CudaError.
+std::unique_ptr<PageSource> make_page_source(int index);
 /// The driver's own pool: cudaMallocFromPoolAsync. It keeps what it has until trimmed. Throws CudaError.
 std::unique_ptr<Source> make_async_source(int index);
 #endif

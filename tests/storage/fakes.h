@@ -11,6 +11,8 @@
 #include <sluice/storage/detail/shelf_pool.h>
 #include <sluice/storage/detail/split_pool.h>
 
+#include "tests/storage/fake_pages.h"
+
 namespace sluice::test {
 
 /// Host memory with a bound on what it gives out; counts what is out.
@@ -22,15 +24,9 @@ class BoundedSource final : public detail::Source {
     if (out_ + bytes > most_)
       return nullptr;
     out_ += bytes;
-    auto* data = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64));
-    *reinterpret_cast<std::size_t*>(data) = bytes;
-    return data + 64;
+    return take_sized(bytes);
   }
-  void deallocate(void* data) noexcept override {
-    auto* start = static_cast<std::byte*>(data) - 64;
-    out_ -= *reinterpret_cast<std::size_t*>(start);
-    std::free(start);
-  }
+  void deallocate(void* data) noexcept override { out_ -= give_sized(data); }
 
  private:
   std::size_t most_;
@@ -93,6 +89,8 @@ struct Streams final : detail::Passage {
 /// A pool by name over memory of `most` bytes. split: small figures, so that tests see many segments.
 inline std::unique_ptr<Pool> make_pool(
     detail::Passage& passage, std::size_t most, std::atomic<std::size_t>& out, std::string_view name = "bucket") {
+  if (name == "paged")
+    return std::move(PagedMemory(passage, most, out).pool);
   auto source = std::make_unique<BoundedSource>(most, out);
   if (name == "split") {
     const detail::SplitOptions options{

@@ -42,7 +42,7 @@ TEST_CASE("The work that has been pending for longest is waited for, and no more
 }
 
 TEST_CASE("Caches go before anybody waits, and everybody is asked for theirs") {
-  for (const char* name : {"bucket", "split"}) {
+  for (const char* name : {"bucket", "split", "paged"}) {
     Clock clock;
     std::atomic<std::size_t> out{0};
     const auto pool = make_pool(clock, 1 << 20, out, name);
@@ -60,8 +60,10 @@ TEST_CASE("Caches go before anybody waits, and everybody is asked for theirs") {
     pool->release(std::move(next));
     pool->release(std::move(all));
     Chunk whole = pool->acquire(128 << 10);  // needs all that there is
-    REQUIRE(pool->stats().retries >= 1);
-    REQUIRE(clock.relieved >= 1);
+    if (name != std::string("paged")) {      // whose idle pages come together
+      REQUIRE(pool->stats().retries >= 1);
+      REQUIRE(clock.relieved >= 1);
+    }
     REQUIRE_THROWS_AS(pool->acquire(1), OutOfMemory);
     REQUIRE(pool->stats().out_of_memory == 1);
     pool->release(std::move(whole));
@@ -131,7 +133,7 @@ TEST_CASE("An unknown strategy is refused with the names that there are") {
   };
   REQUIRE(
       text_of({.host = "cuda_async"}).find("for host memory; there are bucket, direct, split") != std::string::npos);
-  REQUIRE(text_of({.device = "arena"}).find("bucket, direct, split, cuda_async") != std::string::npos);
+  REQUIRE(text_of({.device = "arena"}).find("bucket, direct, split, paged, cuda_async") != std::string::npos);
   storage.configure({.device = "cuda_async"});
   REQUIRE(pool_names() == std::vector<std::string>{"bucket", "direct", "split"});
   REQUIRE(pool_names(MemoryKind::device).back() == "cuda_async");

@@ -273,7 +273,7 @@ TEST_CASE("A direct pool keeps nothing that no GPU may touch") {
 
 TEST_CASE("Several threads share a pool without sharing a chunk") {
   Clock clock;
-  for (const char* name : {"bucket", "direct", "split"}) {
+  for (const char* name : {"bucket", "direct", "split", "paged"}) {
     std::atomic<std::size_t> out{0};
     std::atomic<bool> clash{false};
     {

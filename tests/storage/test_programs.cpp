@@ -201,14 +201,14 @@ void run_programs(const char* name, std::size_t limit, unsigned seed, int steps)
 }  // namespace
 
 TEST_CASE("No two owners share a byte, and no position is lost, whatever threads and streams do") {
-  for (const char* name : {"bucket", "direct", "split"}) {
+  for (const char* name : {"bucket", "direct", "split", "paged"}) {
     for (unsigned seed = 1; seed <= 3; ++seed)
       run_programs(name, 0, seed, 3000);
   }
 }
 
 TEST_CASE("The same under a limit that is always reached") {
-  for (const char* name : {"bucket", "direct", "split"}) {
+  for (const char* name : {"bucket", "direct", "split", "paged"}) {
     for (unsigned seed = 1; seed <= 3; ++seed)
       run_programs(name, 300'000, seed, 2000);
   }

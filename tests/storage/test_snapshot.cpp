@@ -17,7 +17,7 @@ using test::Clock;
 using test::make_pool;
 
 TEST_CASE("A snapshot is JSON that adds up") {
-  for (const char* name : {"bucket", "direct", "split"}) {
+  for (const char* name : {"bucket", "direct", "split", "paged"}) {
     Clock clock;
     std::atomic<std::size_t> out{0};
     const auto pool = make_pool(clock, 1 << 22, out, name);

@@ -262,7 +262,7 @@ TEST_CASE("Random sizes leave little unused") {
 }
 
 TEST_CASE("Taking memory back never calls the heap, nor does a steady program") {
-  for (const char* name : {"bucket", "split"}) {
+  for (const char* name : {"bucket", "split", "paged"}) {
     Clock clock;
     std::atomic<std::size_t> out{0};
     INFO(name);
