@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -26,8 +28,9 @@ inline std::size_t give_sized(void* data) noexcept {
   return bytes;
 }
 
-/// Pages of host memory that really move: of a file without a name, put at addresses and taken from there. A read or
-/// write where no page is ends the program. Counts what is out; thread-safe.
+/// Pages of host memory that really move: of a file without a name, put at addresses and taken from there. Ends the
+/// program at a read or write where no page is, and when a page is put where one is, or goes back twice or while it is
+/// somewhere. Counts what is out; thread-safe.
 class HostPages final : public detail::PageSource {
  public:
   static constexpr std::size_t k_page = 4096;  // the system's
@@ -38,6 +41,7 @@ class HostPages final : public detail::PageSource {
       std::abort();
     for (std::size_t i = most / k_page; i > 0; --i)
       unused_.push_back(i);
+    out_of_store_.resize(most / k_page + 1);
   }
   ~HostPages() override { close(file_); }
 
@@ -56,18 +60,25 @@ class HostPages final : public detail::PageSource {
       return std::nullopt;
     const Page page = unused_.back();
     unused_.pop_back();
+    out_of_store_[page] = true;
     ++made;
     return page;
   }
   void destroy(Page page) noexcept override {
     const std::lock_guard lock(mutex_);
+    demand(out_of_store_[page], "a page goes back twice");
+    for (const auto& [address, there] : mapped_)
+      demand(there != page, "a page goes back that is still at an address");
+    out_of_store_[page] = false;
     unused_.push_back(page);
     out_ -= k_page;
   }
   void map(std::byte* data, std::span<const Page> pages) override {
+    const std::lock_guard lock(mutex_);
     for (const Page page : pages) {
       if (maps_left.fetch_sub(1) <= 0)
         throw CudaError("no page can be put there", 2);
+      demand(out_of_store_[page] && mapped_.emplace(data, page).second, "a page is put where one is");
       const auto offset = static_cast<off_t>((page - 1) * k_page);
       if (mmap(data, k_page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file_, offset) == MAP_FAILED)
         std::abort();
@@ -75,6 +86,9 @@ class HostPages final : public detail::PageSource {
     }
   }
   void unmap(std::byte* data, std::size_t pages) noexcept override {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < pages; ++i)
+      mapped_.erase(data + i * k_page);
     mmap(data, pages * k_page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   }
 
@@ -82,6 +96,12 @@ class HostPages final : public detail::PageSource {
   std::atomic<std::size_t> made{0};
 
  private:
+  static void demand(bool holds, const char* what) noexcept {
+    if (holds)
+      return;
+    std::fprintf(stderr, "HostPages: %s\n", what);
+    std::abort();
+  }
   bool count(std::size_t bytes) noexcept {
     if (out_ + bytes > most_)
       return false;
@@ -94,6 +114,8 @@ class HostPages final : public detail::PageSource {
   int file_;
   std::mutex mutex_;
   std::vector<Page> unused_;
+  std::vector<bool> out_of_store_;  // by page
+  std::map<std::byte*, Page> mapped_;
 };
 
 inline constexpr detail::SplitOptions k_small_pages{
