@@ -64,6 +64,9 @@ class SLUICE_API Pool {
   virtual std::size_t trim() = 0;
   virtual MemoryStats stats() const = 0;
   virtual void reset_peaks() = 0;
+  /// Lets another GPU's kernels and copies reach this GPU's memory: what the pool has and what it will get. Nothing for
+  /// host memory. See Storage::connect, which does it both ways. Throws CudaError.
+  virtual void share(Device peer) = 0;
   /// A hard limit on reserved bytes; 0 = none.
   virtual void set_limit(std::size_t bytes) = 0;
   virtual std::string_view name() const noexcept = 0;

@@ -50,6 +50,13 @@ class AsyncSource final : public Source {
     cuda::cuda_check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
     return data;
   }
+  void share(int peer) override {
+    cudaMemAccessDesc access{};
+    access.location.type = cudaMemLocationTypeDevice;
+    access.location.id = peer;
+    access.flags = cudaMemAccessFlagsProtReadWrite;
+    cuda::cuda_check(cudaMemPoolSetAccess(pool_.get(), &access, 1), "cudaMemPoolSetAccess");
+  }
   void deallocate(void* data) noexcept override { cudaFreeAsync(data, stream_.get()); }
 
   std::size_t kept() const noexcept override {

@@ -43,7 +43,28 @@ class GpuSource final : public Source {
   void deallocate(void* data) noexcept override { cudaFree(data); }  // knows its GPU by the address
 };
 
+/// `from` may reach what `to` allocates with cudaMalloc.
+bool enable_access(int from, int to) {
+  int can = 0;
+  cuda::cuda_check(cudaDeviceCanAccessPeer(&can, from, to), "cudaDeviceCanAccessPeer");
+  if (can == 0)
+    return false;
+  const cuda::DeviceScope scope(from);
+  const cudaError_t result = cudaDeviceEnablePeerAccess(to, 0);
+  if (result == cudaErrorPeerAccessAlreadyEnabled || result == cudaErrorTooManyPeers) {
+    cudaGetLastError();
+    return result == cudaErrorPeerAccessAlreadyEnabled;
+  }
+  cuda::cuda_check(result, "cudaDeviceEnablePeerAccess");
+  return true;
+}
+
 }  // namespace
+
+bool connect_gpus(int a, int b) {
+  const bool there = enable_access(a, b), back = enable_access(b, a);
+  return there && back;
+}
 
 std::unique_ptr<Source> make_pinned_source() {
   return std::make_unique<PinnedSource>();

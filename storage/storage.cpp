@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -8,6 +9,7 @@
 #include <sluice/engine/engine.h>
 #include <sluice/engine/error.h>
 #include <sluice/storage/detail/make_pool.h>
+#include <sluice/storage/detail/source.h>
 #include <sluice/storage/detail/text.h>
 #include <sluice/storage/snapshot.h>
 #include <sluice/storage/storage.h>
@@ -67,9 +69,30 @@ struct Storage::Pools {
       at.chosen = choice(options, kind);
       at.pool = detail::make_pool(passage, at.chosen, where.is_gpu() ? where : cpu(), kind, options);
       at.pool->set_limit(limit(options, kind));
+      for (int peer = 0; where.is_gpu() && peer < k_max_gpus; ++peer) {
+        if ((connected[where.index].load(std::memory_order_relaxed) >> peer & 1) != 0)
+          at.pool->share(gpu(peer));
+      }
       at.ready.store(at.pool.get(), std::memory_order_release);
     }
     return *at.pool;
+  }
+
+  /// For the first time.
+  bool connect([[maybe_unused]] int a, [[maybe_unused]] int b) {
+    const std::lock_guard lock(mutex);
+    bool can = false;
+#ifdef SLUICE_CUDA
+    can = detail::connect_gpus(a, b);
+#endif
+    for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
+      if (can && gpu_places[from].pool != nullptr)
+        gpu_places[from].pool->share(gpu(to));
+      const std::uint64_t bit = std::uint64_t{1} << to;
+      connected[from].fetch_or(can ? bit : 0, std::memory_order_relaxed);
+      asked[from].fetch_or(bit, std::memory_order_release);
+    }
+    return can;
   }
 
   static std::string_view choice(const StorageOptions& from, MemoryKind kind) {
@@ -97,6 +120,7 @@ struct Storage::Pools {
   StorageOptions options;
   std::array<Place, 2> host_places;  // host, pinned
   std::array<Place, k_max_gpus> gpu_places;
+  std::array<std::atomic<std::uint64_t>, k_max_gpus> asked{}, connected{};  // a bit for each other GPU
 };
 
 Storage::Storage(Engine& engine) : pools_(std::make_unique<Pools>(engine)) {
@@ -141,6 +165,21 @@ Pool& Storage::pool(Device device, MemoryKind kind) {
   if (Pool* ready = at.ready.load(std::memory_order_acquire))
     return *ready;
   return pools_->make(at, device, kind);
+}
+
+bool Storage::connect(Device a, Device b) {
+  for (const Device each : {a, b}) {
+    require<DeviceError>(each.is_gpu() && each.index >= 0 && each.index < std::min(num_gpus(), k_max_gpus), [&] {
+      return message(
+          "storage: connect(", a, ", ", b, "): there is no ", each, "; this process has ", num_gpus(), " GPU(s)");
+    });
+  }
+  const std::uint64_t bit = std::uint64_t{1} << b.index;
+  if (a.index == b.index)
+    return true;
+  if ((pools_->asked[a.index].load(std::memory_order_acquire) & bit) != 0)
+    return (pools_->connected[a.index].load(std::memory_order_relaxed) & bit) != 0;
+  return pools_->connect(a.index, b.index);
 }
 
 std::size_t Storage::empty_cache(Device device) {

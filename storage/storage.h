@@ -17,8 +17,7 @@ class Engine;
 ///   bucket      rounded sizes; what comes back waits for a request of its size
 ///   split       large segments, cut to what is asked for; free neighbours become one again
 ///   paged       the same over 8 MiB pages that move to where a long stretch is wanted; where a GPU's driver has no
-///               virtual memory management: split. Its memory is not for cudaIpcGetMemHandle, nor for kernels of
-///               other GPUs
+///               virtual memory management: split. Its memory is not for cudaIpcGetMemHandle
 ///   direct      nothing is kept; for memory checkers
 ///   cuda_async  device memory from the driver's own pool
 /// The environment variable SLUICE_POOL sets all three for programs that do not choose (host and pinned memory stay
@@ -58,6 +57,12 @@ class SLUICE_API Storage {
   Pool& pool(Device device, MemoryKind kind);
   /// The pool that arrays of `device` live in: host memory or device memory.
   Pool& pool(Device device) { return pool(device, device.is_gpu() ? MemoryKind::device : MemoryKind::host); }
+
+  /// Lets two GPUs reach each other's memory, so that copies between them go directly and kernels of one may read what
+  /// the other has; at the first call, which takes 0.1 ms and as much again for each 8 MiB that the pools hold. False
+  /// where the hardware cannot: then copies go by way of the host. Copies of arrays call it themselves. Throws
+  /// DeviceError for a GPU that is not there, CudaError.
+  bool connect(Device a, Device b);
 
   /// Gives back cached memory of all pools of `device`; returns the bytes.
   std::size_t empty_cache(Device device);

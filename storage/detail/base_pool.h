@@ -30,6 +30,7 @@ class BasePool : public Pool {
   MemoryStats stats() const final;
   void reset_peaks() final;
   void set_limit(std::size_t bytes) final;
+  void share(Device peer) final { source_->share(peer.index); }
   std::string_view name() const noexcept final { return name_; }
   MemorySnapshot snapshot() const final;
   void record_history(std::size_t events) final;

@@ -24,6 +24,10 @@ class Source {
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void deallocate(void* data) noexcept = 0;
 
+  /// What it gave and will give is reachable from the GPU `peer` too, which ordinary GPU memory is once the driver has
+  /// connected the two.
+  virtual void share(int /*peer*/) {}
+
   /// Bytes that the source itself keeps beside what it gave out.
   virtual std::size_t kept() const noexcept { return 0; }
   /// Gives these back to the system; returns how many.
@@ -76,6 +80,8 @@ std::unique_ptr<Source> make_gpu_source(int index);
 std::unique_ptr<PageSource> make_page_source(int index);
 /// The driver's own pool: cudaMallocFromPoolAsync. It keeps what it has until trimmed. Throws CudaError.
 std::unique_ptr<Source> make_async_source(int index);
+/// Both may reach what the other has allocated in the ordinary way. False if the hardware cannot. Throws CudaError.
+bool connect_gpus(int a, int b);
 #endif
 
 }  // namespace sluice::detail

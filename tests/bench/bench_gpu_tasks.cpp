@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
   if (report.options().smoke) {
     settings.tasks = 330;
     settings.samples = 5;
+    settings.peer_bytes = 1 << 20;
   }
   try {
     gpu_tasks::kernels(report, gpu_bench, settings);
@@ -30,6 +31,7 @@ int main(int argc, char** argv) {
     gpu_tasks::scalar_read(report, gpu_bench, settings);
     gpu_tasks::urgent(report, gpu_bench, settings);
     gpu_tasks::two_gpus(report, gpu_bench, settings);
+    gpu_tasks::peer_copy(report, gpu_bench, settings);
   } catch (const Error& error) {
     report.expect(false, error.what());
   }

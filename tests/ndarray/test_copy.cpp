@@ -216,6 +216,12 @@ TEST_CASE("Every type is copied into every type on a GPU, to it and from it", "[
 TEST_CASE("Copies between two GPUs", "[gpu]") {
   SLUICE_NEEDS_GPUS(2);
   check_all_pairs(gpu(0), gpu(1));
+  const NDArray far = arange(0, 10'000'019, 1, {.dtype = int32, .device = gpu(1)});
+  const NDArray here = empty(far.shape(), {.dtype = int32, .device = gpu(0)});
+  copy_into(far, here);
+  const NDArray back = empty(far.shape(), {.dtype = int32, .device = gpu(1)});
+  copy_into(here, back);
+  REQUIRE(back.to_vector<int>() == arange(0, 10'000'019, 1, {.dtype = int32}).to_vector<int>());
 }
 
 TEST_CASE("Large copies, strided copies and fills on a GPU agree with the CPU", "[gpu]") {

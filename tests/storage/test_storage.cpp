@@ -80,6 +80,14 @@ TEST_CASE("A chunk may come back after its engine has gone") {
   REQUIRE_FALSE(chunk);  // NOLINT: a released chunk is empty
 }
 
+TEST_CASE("Only GPUs that are there can be connected") {
+  Engine engine;
+  Storage& storage = Storage::of(engine);
+  REQUIRE_THROWS_AS(storage.connect(gpu(0), gpu(num_gpus())), DeviceError);
+  REQUIRE_THROWS_AS(storage.connect(cpu(), gpu(num_gpus())), DeviceError);
+  REQUIRE_THROWS_AS(storage.connect(gpu(-1), gpu(0)), DeviceError);
+}
+
 TEST_CASE("GPU and pinned memory come from their own pools", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   for (const std::string& name : pool_names(MemoryKind::device)) {

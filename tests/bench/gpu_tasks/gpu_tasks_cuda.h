@@ -10,6 +10,7 @@ struct Settings {
   int tasks = 5000;                      // of each graph with kernels, about
   int width = 8, steps = 8, turns = 10;  // of the graphs without kernels, as CUDASTF's program has them
   int samples = 200;                     // of latencies
+  int peer_bytes = 256 << 20;            // of a copy between GPUs
 };
 
 /// Tiny kernels in five graphs, each a task: direct and batched, beside the same kernels launched by hand.
@@ -23,5 +24,7 @@ void scalar_read(sluice::bench::Report& report, const sluice::bench::GpuBench& b
 void urgent(sluice::bench::Report& report, const sluice::bench::GpuBench& bench, const Settings& settings);
 /// Kernels for two GPUs, pushed by one thread; nothing where there is only one.
 void two_gpus(sluice::bench::Report& report, const sluice::bench::GpuBench& bench, const Settings& settings);
+/// Large copies between them.
+void peer_copy(sluice::bench::Report& report, const sluice::bench::GpuBench& bench, const Settings& settings);
 
 }  // namespace gpu_tasks
