@@ -139,14 +139,16 @@ Segment* BasePool::remove(Segment* segment, Segment* chain) noexcept {
 std::size_t BasePool::give_back(Lock& lock, Segment* segments) noexcept {
   if (segments == nullptr)
     return 0;
+  std::size_t bytes = 0;
+  for (const Segment* segment = segments; segment != nullptr; segment = segment->next)
+    bytes += segment->bytes;
+  begin_return(bytes);
   lock.unlock();
   for (const Segment* segment = segments; segment != nullptr; segment = segment->next)
     source_->deallocate(segment->data);
   lock.lock();
-  std::size_t bytes = 0;
   while (segments != nullptr) {
     Segment* const next = segments->next;
-    bytes += segments->bytes;
     for (Piece* piece = segments->first; piece != nullptr;) {
       Piece* const right = piece->right;
       pieces_.give(piece);
@@ -155,7 +157,7 @@ std::size_t BasePool::give_back(Lock& lock, Segment* segments) noexcept {
     segment_nodes_.give(segments);
     segments = next;
   }
-  drop_reserved(bytes);
+  end_return(bytes);
   return bytes;
 }
 
@@ -171,20 +173,33 @@ void BasePool::add_segment(Segment* segment, Piece* piece, void* data) noexcept 
   piece->state = Piece::State::free;
   piece->stamp = 0;
   segments_.push_back(segment);
-  confirm_reserved();
+  confirm(segment->bytes, 1);
   note(MemoryEvent::Kind::segment_in, data, segment->bytes);
 }
 
-bool BasePool::add_reserved(std::size_t bytes, std::size_t calls) noexcept {
+bool BasePool::expect(std::size_t bytes) noexcept {
   if (limit_ != 0 && (bytes > limit_ || stats_.reserved > limit_ - bytes))
     return false;
   stats_.reserved += bytes;
-  stats_.source_allocations += calls;
+  expected_ += bytes;
   return true;
 }
 
-void BasePool::confirm_reserved() noexcept {
-  stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
+void BasePool::confirm(std::size_t bytes, std::size_t calls) noexcept {
+  expected_ -= bytes;
+  stats_.source_allocations += calls;
+  stats_.peak_reserved = std::max<std::uint64_t>(stats_.peak_reserved, stats_.reserved - expected_);
+}
+
+void BasePool::give_up(std::size_t bytes) noexcept {
+  stats_.reserved -= bytes;
+  expected_ -= bytes;
+}
+
+void BasePool::end_return(std::size_t bytes) noexcept {
+  stats_.reserved -= bytes;
+  returning_ -= bytes;
+  returned_.notify_all();
 }
 
 // -- Settings --

@@ -73,7 +73,7 @@ Piece* BasePool::climb(Lock& lock, std::size_t bytes, std::size_t size, const Us
         ++stats_.retries;
         return piece;
       }
-    } while (progress || wait_for_oldest(lock));
+    } while (progress || wait_for_oldest(lock) || wait_for_return(lock));
   }
   ++stats_.out_of_memory;
   note(MemoryEvent::Kind::out_of_memory, nullptr, size, bytes);
@@ -92,6 +92,13 @@ bool BasePool::wait_for_oldest(Lock& lock) {
   lock.lock();
   forget_waited(waited);  // whatever the hint says
   return true;
+}
+
+/// False if nobody is giving memory back.
+bool BasePool::wait_for_return(Lock& lock) {
+  const std::size_t before = returning_;
+  returned_.wait(lock, [&] { return before == 0 || returning_ != before; });
+  return before != 0;
 }
 
 const Piece* BasePool::oldest_pending() const noexcept {
@@ -130,7 +137,7 @@ Piece* BasePool::grow(Lock& lock, std::size_t size) {
 
 Piece* BasePool::grow_to(Lock& lock, std::size_t size, std::size_t bytes) {
   Segment* segment = segment_nodes_.take();
-  if (!add_reserved(bytes, 1)) {
+  if (!expect(bytes)) {
     segment_nodes_.give(segment);
     return nullptr;
   }
@@ -147,16 +154,14 @@ Piece* BasePool::grow_to(Lock& lock, std::size_t size, std::size_t bytes) {
       lock.lock();
     if (data != nullptr)
       source_->deallocate(data);
-    drop_reserved(bytes);
-    --stats_.source_allocations;
+    give_up(bytes);
     segment_nodes_.give(segment);
     if (piece != nullptr)
       pieces_.give(piece);
     throw;
   }
   if (data == nullptr) {
-    drop_reserved(bytes);
-    --stats_.source_allocations;
+    give_up(bytes);
     segment_nodes_.give(segment);
     pieces_.give(piece);
     return nullptr;

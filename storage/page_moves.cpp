@@ -1,6 +1,7 @@
 // How pages move. Under the lock pieces are set apart and count as live; without it the driver moves the memory; under
 // it again the pieces become what they are now. Nodes and room in vectors are there before anything changes.
 #include <algorithm>
+#include <exception>
 #include <span>
 #include <utility>
 
@@ -9,22 +10,21 @@
 
 namespace sluice::detail {
 
-/// A piece of `size` at `place`, with memory from `idle` idle pages and for the rest from spare_.
+/// A piece of `size` at `place`, with memory from `idle` idle pages and for the rest from spare_; null if there is no
+/// memory to put them there.
 Piece* PagedPool::move_in(Lock& lock, const Place& place, std::size_t size, std::size_t idle) {
   Move move;
   move.from.reserve(idle);
   move.pages.reserve(place.missing);
   std::size_t parts = 0;
-  for (const Piece* piece = place.first; piece != nullptr && piece->data < place.first->data + size;
-       piece = piece->right)
+  for (const Piece* piece = place.first; piece != nullptr && piece->data < place.begin() + size; piece = piece->right)
     ++parts;
   move.parts.reserve(parts);
   move.gaps.reserve(parts);
-  pieces_.ensure(2 * idle + 2);
+  pieces_.ensure(2 * idle + 4);
 
-  const std::byte* const low = place.first->data;
-  set_apart(move, idle, low, size);
-  claim(move, place.first, size);
+  set_apart(move, idle, place.begin(), size);
+  claim(move, place, size);
   take_from_table(move);
   const auto fresh = static_cast<std::ptrdiff_t>(place.missing - idle);
   move.pages.insert(move.pages.end(), spare_.end() - fresh, spare_.end());
@@ -32,19 +32,25 @@ Piece* PagedPool::move_in(Lock& lock, const Place& place, std::size_t size, std:
 
   lock.unlock();
   unmap(move.from);
+  bool there = false;
+  std::exception_ptr error;
   try {
-    map(move);
+    there = map(move);
   } catch (...) {
-    unmap(move.gaps);
-    lock.lock();
-    undo(lock, move);
-    throw;
+    error = std::current_exception();
   }
+  if (!there)
+    unmap(move.gaps);
   lock.lock();
-  return join(move, size);
+  if (there)
+    return join(move, size);
+  undo(lock, move);
+  if (error != nullptr)
+    std::rethrow_exception(error);
+  return nullptr;
 }
 
-/// `pages` pages of idle pieces that do not begin in the `except` bytes from `low` on.
+/// `pages` pages of idle pieces, but for the `except` bytes from `low` on.
 void PagedPool::set_apart(Move& move, std::size_t pages, const std::byte* low, std::size_t except) noexcept {
   each_idle_stretch(low, except, [&](Piece* piece, std::byte* data, std::size_t bytes) {
     if (pages == 0)
@@ -76,19 +82,30 @@ Piece* PagedPool::cut_off(Piece* piece, std::size_t bytes) noexcept {
   return rest;
 }
 
-/// The pieces of the place, the last gap cut to what is needed.
-void PagedPool::claim(Move& move, Piece* first, std::size_t size) noexcept {
+/// The pieces of the place, the first and the last cut to what is needed.
+void PagedPool::claim(Move& move, const Place& place, std::size_t size) noexcept {
   std::size_t covered = 0;
-  for (Piece* piece = first; covered < size; piece = piece->right) {
-    if (piece->is_free()) {
+  Piece* piece = place.first;
+  if (place.skip > 0) {
+    piece = cut_off(piece, place.skip);
+    piece->state = Piece::State::absent;
+  }
+  for (; covered < size; piece = piece->right) {
+    const bool in_gap = piece->state == Piece::State::absent;
+    const std::size_t needed = in_gap ? pages_in(size - covered) * page_ : size - covered;
+    if (!in_gap) {
       unlink(piece);
       piece->pending.clear();
-    } else {
-      const std::size_t needed = pages_in(size - covered) * page_;
-      if (piece->bytes > needed)
-        cut_off(piece, needed)->state = Piece::State::absent;
-      move.gaps.push_back(piece);
     }
+    if (piece->bytes > needed) {
+      Piece* rest = cut_off(piece, needed);
+      if (in_gap)
+        rest->state = Piece::State::absent;
+      else
+        bins_of(*rest).insert(rest);
+    }
+    if (in_gap)
+      move.gaps.push_back(piece);
     piece->state = Piece::State::live;
     move.parts.push_back(piece);
     covered += piece->bytes;
@@ -151,13 +168,16 @@ void PagedPool::unmap(const std::vector<Piece*>& pieces) noexcept {
     pages_.unmap(piece->data, piece->bytes / page_);
 }
 
-void PagedPool::map(const Move& move) {
+/// False when memory for it has run out.
+bool PagedPool::map(const Move& move) {
   std::span<const Page> pages(move.pages);
   for (const Piece* gap : move.gaps) {
     const std::size_t count = gap->bytes / page_;
-    pages_.map(gap->data, pages.first(count));
+    if (!pages_.map(gap->data, pages.first(count)))
+      return false;
     pages = pages.subspan(count);
   }
+  return true;
 }
 
 /// Addresses without memory, one piece with such neighbours.

@@ -34,17 +34,22 @@ PagedPool::PagedPool(
 
 PagedPool::~PagedPool() {
   // As in ~BasePool: what is still on loan stays usable.
-  std::vector<bool> used(table_.size());
+  std::size_t next = 0;
+  const auto drop_to = [&](std::size_t end) {
+    for (; next < end; ++next) {
+      if (table_[next] == k_no_page)
+        continue;
+      pages_.unmap(line_.data + next * page_, 1);
+      pages_.destroy(table_[next]);
+    }
+  };
   for (const Piece* piece = line_.first; piece != nullptr; piece = piece->right) {
-    for (std::size_t i = index_of(piece->data); piece->is_live() && i <= index_of(piece->data + piece->bytes - 1); ++i)
-      used[i] = true;
-  }
-  for (std::size_t i = 0; i < table_.size(); ++i) {
-    if (table_[i] == k_no_page || used[i])
+    if (!piece->is_live())
       continue;
-    pages_.unmap(line_.data + i * page_, 1);
-    pages_.destroy(table_[i]);
+    drop_to(index_of(piece->data));
+    next = index_of(piece->data + piece->bytes - 1) + 1;
   }
+  drop_to(table_.size());
   for (const Page page : spare_)
     pages_.destroy(page);
   if (line_.live == 0)
@@ -55,34 +60,51 @@ PagedPool::~PagedPool() {
 Piece* PagedPool::grow(Lock& lock, std::size_t size) {
   if (apart(size))
     return SplitPool::grow(lock, size);
+  std::unique_lock making(making_, std::defer_lock);  // one at a time: what one makes in vain another may need
   for (;;) {
     const Place place = find_place(size);
     if (place.first == nullptr)
       return nullptr;  // no addresses
-    const std::size_t idle = count_idle(place.first->data, size, place.missing);
+    const std::size_t idle = count_idle(place.begin(), size, place.missing);
     const std::size_t fresh = place.missing - idle;
     if (fresh <= spare_.size())
       return move_in(lock, place, size, idle);
-    if (!make_pages(lock, fresh - spare_.size()))
+    if (!making.owns_lock()) {
+      lock.unlock();
+      making.lock();
+      lock.lock();
+    } else if (!make_pages(lock, fresh - spare_.size())) {
       return nullptr;
+    }
   }
 }
 
 /// The one that lacks the fewest pages; of these the first. Only idle pieces and addresses without memory count.
 PagedPool::Place PagedPool::find_place(std::size_t size) noexcept {
-  Place best{nullptr, std::numeric_limits<std::size_t>::max()};
+  Place best{nullptr, 0, std::numeric_limits<std::size_t>::max()};
   for (Piece* first = line_.first; first != nullptr && best.missing > 0; first = first->right) {
-    std::size_t covered = 0, missing = 0;
-    for (const Piece* piece = first; piece != nullptr && covered < size && missing < best.missing;
-         piece = piece->right) {
+    const bool in_gap = first->state == Piece::State::absent;
+    if (!in_gap && !is_idle(*first))
+      continue;
+    Place place{first, 0, 0};
+    std::size_t covered = in_gap ? 0 : first->bytes;
+    for (const Piece* piece = first->right; piece != nullptr && covered < size; piece = piece->right) {
       if (piece->state == Piece::State::absent)
-        missing += pages_in(std::min(piece->bytes, size - covered));
+        place.missing += pages_in(std::min(piece->bytes, size - covered));
       else if (!is_idle(*piece))
         break;
       covered += piece->bytes;
     }
-    if (covered >= size && missing < best.missing)
-      best = {first, missing};
+    if (in_gap && covered < size) {  // as late in it as what lies behind allows
+      const std::size_t needed = std::min(pages_in(size - covered) * page_, first->bytes);
+      place.skip = covered > 0 ? first->bytes - needed : 0;
+      place.missing += needed / page_;
+      covered += needed;
+    } else if (in_gap) {
+      continue;  // the next piece does without it
+    }
+    if (covered >= size && place.missing < best.missing)
+      best = place;
   }
   return best;
 }
@@ -100,11 +122,11 @@ std::size_t PagedPool::count_idle(const std::byte* low, std::size_t except, std:
 bool PagedPool::make_pages(Lock& lock, std::size_t count) {
   std::vector<Page> made;
   made.reserve(count);
-  if (!add_reserved(count * page_, count))
+  if (!expect(count * page_))
     return false;
   lock.unlock();
   try {
-    for (bool more = true; more && made.size() < count;) {
+    for (bool more = pages_.has(count); more && made.size() < count;) {
       const std::optional<Page> page = pages_.make();
       more = page.has_value();
       if (more)
@@ -118,14 +140,13 @@ bool PagedPool::make_pages(Lock& lock, std::size_t count) {
     for (const Page page : made)
       pages_.destroy(page);
     lock.lock();
-    drop_reserved(count * page_);
+    give_up(count * page_);
     throw;
   }
-  drop_reserved((count - made.size()) * page_);
-  if (made.size() == count) {
-    confirm_reserved();
+  give_up((count - made.size()) * page_);
+  confirm(made.size() * page_, made.size());
+  if (made.size() == count)
     return true;
-  }
   drop_spare(lock);
   return false;
 }
@@ -138,12 +159,18 @@ std::size_t PagedPool::drop_spare(Lock& lock) noexcept {
 
 /// Pages that are nowhere go back to the system; returns their bytes.
 std::size_t PagedPool::destroy(Lock& lock, const std::vector<Page>& pages) noexcept {
+  const std::size_t bytes = pages.size() * page_;
+  begin_return(bytes);
   lock.unlock();
   for (const Page page : pages)
     pages_.destroy(page);
   lock.lock();
-  drop_reserved(pages.size() * page_);
-  return pages.size() * page_;
+  end_return(bytes);
+  return bytes;
+}
+
+std::size_t PagedPool::returnable(const Piece& piece) const noexcept {
+  return piece.segment->paged ? whole_pages(piece, nullptr, 0).bytes : 0;
 }
 
 /// Idle pages, whatever lies beside them, after idle segments of small pieces.
@@ -161,12 +188,16 @@ std::size_t PagedPool::shrink(Lock& lock, std::size_t wanted) {
   pieces_.ensure(2 * pages);
   set_apart(move, pages, nullptr, 0);
   take_from_table(move);
+  begin_return(pages * page_);
   lock.unlock();
   unmap(move.from);
+  for (const Page page : move.pages)
+    pages_.destroy(page);
   lock.lock();
   for (Piece* piece : move.from)
     make_absent(piece);
-  return bytes + destroy(lock, move.pages);
+  end_return(pages * page_);
+  return bytes + pages * page_;
 }
 
 }  // namespace sluice::detail

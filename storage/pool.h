@@ -36,8 +36,8 @@ struct MemoryStats {
   std::uint64_t source_allocations = 0;  // calls to the system so far
   std::uint64_t trims = 0;               // times the cache was given back because memory ran out
   std::uint64_t peak_active = 0;
-  std::uint64_t inactive_split = 0;  // free bytes of segments that live chunks keep from going back to the system
-  std::uint64_t segments = 0;        // what the system gave and has not got back
+  std::uint64_t inactive_split = 0;  // free bytes that live chunks beside them keep from going back to the system
+  std::uint64_t segments = 0;        // stretches of memory: what the system gave at once, or pages side by side
   std::uint64_t retries = 0;         // requests that were served only after caches were given back or work waited for
   std::uint64_t out_of_memory = 0;   // requests that were not served
   MemoryClassStats small, large;

@@ -63,7 +63,7 @@ MemoryStats BasePool::stats_now() const {
       bool used = false;
       for (; has_memory(piece); piece = piece->right) {
         used |= piece->is_live();
-        unused += piece->is_live() ? 0 : piece->bytes;
+        unused += piece->is_live() ? 0 : piece->bytes - returnable(*piece);
       }
       stats.inactive_split += used ? unused : 0;
     }

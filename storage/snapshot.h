@@ -36,7 +36,7 @@ struct MemoryBlock {
   std::vector<Position> pending;
 };
 
-/// What one call of the system gave.
+/// What one call of the system gave, or pages side by side.
 struct MemorySegment {
   std::uintptr_t address = 0;
   std::size_t bytes = 0;

@@ -51,7 +51,8 @@ bool enable_access(int from, int to) {
     return false;
   const cuda::DeviceScope scope(from);
   const cudaError_t result = cudaDeviceEnablePeerAccess(to, 0);
-  if (result == cudaErrorPeerAccessAlreadyEnabled || result == cudaErrorTooManyPeers) {
+  if (result == cudaErrorPeerAccessAlreadyEnabled || result == cudaErrorTooManyPeers ||
+      result == cudaErrorPeerAccessUnsupported) {
     cudaGetLastError();
     return result == cudaErrorPeerAccessAlreadyEnabled;
   }

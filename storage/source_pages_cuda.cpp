@@ -1,5 +1,6 @@
 // Pages of GPU memory by the driver's virtual memory management. Measured on an H200, a page: 9 us to make, 25 to put
 // at an address, 16 to take from there, whatever its size up to 64 MiB; no call waits for kernels that run.
+#include <algorithm>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -113,6 +114,11 @@ class GpuPages final : public PageSource {
   void unreserve(std::byte* data, std::size_t bytes) noexcept override {
     Driver::get().unreserve(address_of(data), bytes);
   }
+  bool has(std::size_t pages) const override {
+    const cuda::DeviceScope scope(device().index);
+    std::size_t free = 0, total = 0;
+    return cudaMemGetInfo(&free, &total) != cudaSuccess || free / page_bytes() >= pages;
+  }
   std::optional<Page> make() override {
     const Bound bound(device().index);
     const CUmemAllocationProp properties = properties_of(device().index);
@@ -125,16 +131,19 @@ class GpuPages final : public PageSource {
   }
   void destroy(Page page) noexcept override { Driver::get().release(page); }
 
-  void map(std::byte* data, std::span<const Page> pages) override {
+  bool map(std::byte* data, std::span<const Page> pages) override {
     const Bound bound(device().index);
     const std::lock_guard hold(mutex_);
     std::byte* at = data;
     for (const Page page : pages) {
-      Driver::get().check("cuMemMap", Driver::get().map(address_of(at), page_bytes(), std::size_t{0}, page, 0ULL));
+      const CUresult result = Driver::get().map(address_of(at), page_bytes(), std::size_t{0}, page, 0ULL);
+      if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return false;
+      Driver::get().check("cuMemMap", result);
       mapped_.insert(at);
       at += page_bytes();
     }
-    give_access(data, pages.size(), users_);
+    return give_access(data, pages.size() * page_bytes(), users_);
   }
   void unmap(std::byte* data, std::size_t pages) noexcept override {
     const std::lock_guard hold(mutex_);
@@ -146,9 +155,16 @@ class GpuPages final : public PageSource {
   void share(int peer) override {
     const Bound bound(device().index);
     const std::lock_guard hold(mutex_);
+    const bool known = std::any_of(
+        users_.begin(), users_.end(), [peer](const CUmemAccessDesc& user) { return user.location.id == peer; });
+    if (known)
+      return;
     const std::vector<CUmemAccessDesc> one{access_of(peer)};
-    for (std::byte* page : mapped_)
-      give_access(page, 1, one);
+    users_.reserve(users_.size() + 1);
+    for (std::byte* page : mapped_) {
+      if (!give_access(page, page_bytes(), one))
+        Driver::get().fail("cuMemSetAccess", CUDA_ERROR_OUT_OF_MEMORY);
+    }
     users_.push_back(one[0]);
   }
 
@@ -159,13 +175,16 @@ class GpuPages final : public PageSource {
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     return access;
   }
-  void give_access(std::byte* data, std::size_t pages, const std::vector<CUmemAccessDesc>& users) const {
-    const CUresult result =
-        Driver::get().set_access(address_of(data), pages * page_bytes(), users.data(), users.size());
+  /// False when memory for it has run out.
+  static bool give_access(std::byte* data, std::size_t bytes, const std::vector<CUmemAccessDesc>& users) {
+    const CUresult result = Driver::get().set_access(address_of(data), bytes, users.data(), users.size());
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+      return false;
     Driver::get().check("cuMemSetAccess", result);
+    return true;
   }
 
-  /// The driver's calls need a context of the calling thread; the runtime makes one when it is told the device.
+  /// The runtime makes a GPU's context when it is told the device: the calls that may come first need one.
   class Bound {
    public:
     explicit Bound(int index) : scope_(index) { cuda::cuda_check(cudaSetDevice(index), "cudaSetDevice"); }

@@ -67,32 +67,49 @@ struct Storage::Pools {
     const std::lock_guard lock(mutex);
     if (at.pool == nullptr) {
       at.chosen = choice(options, kind);
-      at.pool = detail::make_pool(passage, at.chosen, where.is_gpu() ? where : cpu(), kind, options);
-      at.pool->set_limit(limit(options, kind));
+      auto pool = detail::make_pool(passage, at.chosen, where.is_gpu() ? where : cpu(), kind, options);
+      pool->set_limit(limit(options, kind));
       for (int peer = 0; where.is_gpu() && peer < k_max_gpus; ++peer) {
-        if ((connected[where.index].load(std::memory_order_relaxed) >> peer & 1) != 0)
-          at.pool->share(gpu(peer));
+        if (are_connected(where.index, peer))
+          pool->share(gpu(peer));
       }
+      at.pool = std::move(pool);
       at.ready.store(at.pool.get(), std::memory_order_release);
     }
     return *at.pool;
   }
 
-  /// For the first time.
-  bool connect([[maybe_unused]] int a, [[maybe_unused]] int b) {
+  static std::uint64_t bit(int gpu) noexcept { return std::uint64_t{1} << gpu; }
+  bool was_asked(int a, int b) const noexcept { return (asked[a].load(std::memory_order_acquire) & bit(b)) != 0; }
+  bool are_connected(int a, int b) const noexcept {
+    return (connected[a].load(std::memory_order_relaxed) & bit(b)) != 0;
+  }
+  /// Said to be so only when both pools are shared.
+  bool connect(int a, int b) {
     const std::lock_guard lock(mutex);
-    bool can = false;
-#ifdef SLUICE_CUDA
-    can = detail::connect_gpus(a, b);
-#endif
+    if (was_asked(a, b))
+      return are_connected(a, b);  // somebody else did meanwhile
+    const bool can = try_to_connect(a, b);
     for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
-      if (can && gpu_places[from].pool != nullptr)
-        gpu_places[from].pool->share(gpu(to));
-      const std::uint64_t bit = std::uint64_t{1} << to;
-      connected[from].fetch_or(can ? bit : 0, std::memory_order_relaxed);
-      asked[from].fetch_or(bit, std::memory_order_release);
+      connected[from].fetch_or(can ? bit(to) : 0, std::memory_order_relaxed);
+      asked[from].fetch_or(bit(to), std::memory_order_release);
     }
     return can;
+  }
+  bool try_to_connect([[maybe_unused]] int a, [[maybe_unused]] int b) {
+#ifdef SLUICE_CUDA
+    try {
+      if (!detail::connect_gpus(a, b))
+        return false;
+      for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
+        if (gpu_places[from].pool != nullptr)
+          gpu_places[from].pool->share(gpu(to));
+      }
+      return true;
+    } catch (const CudaError&) {  // copies go by way of the host, as before
+    }
+#endif
+    return false;
   }
 
   static std::string_view choice(const StorageOptions& from, MemoryKind kind) {
@@ -174,11 +191,10 @@ bool Storage::connect(Device a, Device b) {
           "storage: connect(", a, ", ", b, "): there is no ", each, "; this process has ", num_gpus(), " GPU(s)");
     });
   }
-  const std::uint64_t bit = std::uint64_t{1} << b.index;
   if (a.index == b.index)
     return true;
-  if ((pools_->asked[a.index].load(std::memory_order_acquire) & bit) != 0)
-    return (pools_->connected[a.index].load(std::memory_order_relaxed) & bit) != 0;
+  if (pools_->was_asked(a.index, b.index))
+    return pools_->are_connected(a.index, b.index);
   return pools_->connect(a.index, b.index);
 }
 

@@ -21,7 +21,7 @@ class Engine;
 ///   direct      nothing is kept; for memory checkers
 ///   cuda_async  device memory from the driver's own pool
 /// The environment variable SLUICE_POOL sets all three for programs that do not choose (host and pinned memory stay
-/// bucket for cuda_async).
+/// bucket for paged and cuda_async).
 struct StorageOptions {
   std::string host = "bucket";
   std::string pinned = "bucket";

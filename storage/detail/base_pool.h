@@ -1,5 +1,6 @@
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -69,16 +70,23 @@ class BasePool : public Pool {
   /// Gives at least `wanted` bytes of idle memory back to the system, if there are so many; returns how many.
   virtual std::size_t shrink(Lock& lock, std::size_t wanted);
 
+  /// Bytes of a free piece that can go back to the system while others of its segment are live.
+  virtual std::size_t returnable(const Piece& /*piece*/) const noexcept { return 0; }
+
   /// Segments that nobody needs any more, as a chain made by remove(): they go back before the source is asked.
   virtual Segment* due() noexcept { return nullptr; }
 
   Source& source() const noexcept { return *source_; }
   std::size_t alignment() const noexcept { return source_->alignment(); }
-  /// Counts `bytes` that `calls` calls of the source are about to give; false if the limit says no.
-  bool add_reserved(std::size_t bytes, std::size_t calls) noexcept;
-  /// The source gave them.
-  void confirm_reserved() noexcept;
-  void drop_reserved(std::size_t bytes) noexcept { stats_.reserved -= bytes; }
+  /// Counts `bytes` that the source is about to give; false if the limit says no.
+  bool expect(std::size_t bytes) noexcept;
+  /// The source gave them, in so many calls.
+  void confirm(std::size_t bytes, std::size_t calls) noexcept;
+  /// The source did not.
+  void give_up(std::size_t bytes) noexcept;
+  /// `bytes` are on their way back to the system, and are there: until then whoever runs out of memory waits.
+  void begin_return(std::size_t bytes) noexcept { returning_ += bytes; }
+  void end_return(std::size_t bytes) noexcept;
   void note(MemoryEvent::Kind kind, const void* data, std::size_t bytes, std::size_t requested = 0) noexcept {
     if (history_.on()) [[unlikely]]
       history_.note(kind, data, bytes, requested);
@@ -103,6 +111,7 @@ class BasePool : public Pool {
   const Piece* oldest_pending() const noexcept;
   void forget_waited(const PositionSet& waited) noexcept;
   bool wait_for_oldest(Lock& lock);
+  bool wait_for_return(Lock& lock);
   void book(Piece* piece, std::size_t bytes) noexcept;
   MemoryStats stats_now() const;
   [[noreturn]] void throw_out_of_memory(std::size_t bytes, std::size_t size) const;
@@ -117,6 +126,9 @@ class BasePool : public Pool {
   MemoryStats stats_;
   std::size_t limit_ = 0;
   std::uint64_t stamp_ = 0;
+  std::size_t expected_ = 0;   // bytes: reserved already, and not there yet
+  std::size_t returning_ = 0;  // bytes: reserved still, and nobody's
+  std::condition_variable returned_;
   History history_;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <mutex>
 #include <vector>
 
 #include <sluice/storage/detail/split_pool.h>
@@ -21,10 +22,18 @@ class PagedPool final : public SplitPool {
  private:
   using Page = PageSource::Page;
 
-  /// Where a request could lie: from `first` on. `missing` pages would have to be put there.
+  /// Where a request could lie: from `skip` bytes behind the beginning of `first` on, whole pages. `missing` pages
+  /// would have to be put there.
   struct Place {
     Piece* first = nullptr;
+    std::size_t skip = 0;
     std::size_t missing = 0;
+
+    std::byte* begin() const noexcept { return first->data + skip; }
+  };
+  struct Range {
+    std::byte* begin = nullptr;
+    std::size_t bytes = 0;
   };
   /// Pages on their way. While they are, the pieces are nobody else's: they count as live.
   struct Move {
@@ -37,6 +46,7 @@ class PagedPool final : public SplitPool {
 
   Piece* grow(Lock& lock, std::size_t size) override;
   std::size_t shrink(Lock& lock, std::size_t wanted) override;
+  std::size_t returnable(const Piece& piece) const noexcept override;
 
   Place find_place(std::size_t size) noexcept;
   template <class Visit>
@@ -49,15 +59,16 @@ class PagedPool final : public SplitPool {
   Piece* move_in(Lock& lock, const Place& place, std::size_t size, std::size_t idle);
   void set_apart(Move& move, std::size_t pages, const std::byte* low, std::size_t except) noexcept;
   Piece* cut_off(Piece* piece, std::size_t bytes) noexcept;
-  void claim(Move& move, Piece* first, std::size_t size) noexcept;
+  void claim(Move& move, const Place& place, std::size_t size) noexcept;
   Piece* join(Move& move, std::size_t size) noexcept;
   void undo(Lock& lock, Move& move) noexcept;
   void take_from_table(Move& move) noexcept;
   void unmap(const std::vector<Piece*>& pieces) noexcept;
-  void map(const Move& move);
+  bool map(const Move& move);
   void make_absent(Piece* piece) noexcept;
 
   bool is_idle(const Piece& piece) const noexcept;
+  Range whole_pages(const Piece& piece, const std::byte* low, std::size_t except) const noexcept;
   std::size_t pages_in(std::size_t bytes) const noexcept { return (bytes + page_ - 1) / page_; }
   std::size_t index_of(const std::byte* data) const noexcept {
     return static_cast<std::size_t>(data - line_.data) / page_;
@@ -68,6 +79,7 @@ class PagedPool final : public SplitPool {
   Segment line_;
   std::vector<Page> table_;  // by place on the line; k_no_page where there is no memory
   std::vector<Page> spare_;  // made, and put nowhere yet
+  std::mutex making_;        // before the pool's own
 };
 
 }  // namespace sluice::detail

@@ -57,11 +57,14 @@ class PageSource : public Source {
   /// Addresses without memory, aligned to a page; null if there are none left.
   virtual std::byte* reserve(std::size_t bytes) = 0;
   virtual void unreserve(std::byte* data, std::size_t bytes) noexcept = 0;
+  /// There seems to be memory for so many.
+  virtual bool has(std::size_t pages) const = 0;
   /// A page that is nowhere yet; nothing when memory has run out.
   virtual std::optional<Page> make() = 0;
   virtual void destroy(Page page) noexcept = 0;
-  /// Puts pages side by side, from `data` on. When it throws, all or none of them may be there.
-  virtual void map(std::byte* data, std::span<const Page> pages) = 0;
+  /// Puts pages side by side, from `data` on. False when memory for it has run out. Then, and when it throws, some of
+  /// them may be there.
+  virtual bool map(std::byte* data, std::span<const Page> pages) = 0;
   /// Takes `pages` pages from their addresses: no work may use them any more. Where none is, nothing happens.
   virtual void unmap(std::byte* data, std::size_t pages) noexcept = 0;
 

@@ -31,6 +31,7 @@ ALLOWED = [
     ("ndarray/small_read_cuda.cu", "cudaFreeHost", "the slots' memory, when their engine ends"),
     ("ndarray/ndarray.cpp", "wait", "wait_to_read, wait_to_write, read_out"),
     ("operator/library/team.cpp", "pause", "a thread that only keeps OpenMP's own threads from spinning"),
+    ("storage/climb.cpp", "wait", "out of memory while another thread is giving memory back to the system"),
     ("storage/source_async_cuda.cpp", "cudaStreamSynchronize", "an allocation of the driver's pool, on a stream without work"),
     ("storage/source_cuda.cpp", "cudaFree cudaFreeHost", "memory goes back to the driver: trimming, exhaustion, the end"),
 ]

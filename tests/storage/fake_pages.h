@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <sys/mman.h>
@@ -54,6 +55,10 @@ class HostPages final : public detail::PageSource {
     return data == MAP_FAILED ? nullptr : static_cast<std::byte*>(data);
   }
   void unreserve(std::byte* data, std::size_t bytes) noexcept override { munmap(data, bytes); }
+  bool has(std::size_t pages) const override {
+    const std::lock_guard lock(mutex_);
+    return unused_.size() >= pages;
+  }
   std::optional<Page> make() override {
     const std::lock_guard lock(mutex_);
     if (unused_.empty() || !count(k_page))
@@ -65,6 +70,7 @@ class HostPages final : public detail::PageSource {
     return page;
   }
   void destroy(Page page) noexcept override {
+    on_destroy();
     const std::lock_guard lock(mutex_);
     demand(out_of_store_[page], "a page goes back twice");
     for (const auto& [address, there] : mapped_)
@@ -73,17 +79,21 @@ class HostPages final : public detail::PageSource {
     unused_.push_back(page);
     out_ -= k_page;
   }
-  void map(std::byte* data, std::span<const Page> pages) override {
+  bool map(std::byte* data, std::span<const Page> pages) override {
     const std::lock_guard lock(mutex_);
     for (const Page page : pages) {
-      if (maps_left.fetch_sub(1) <= 0)
+      if (maps_left.fetch_sub(1) <= 0) {
+        if (refuses)
+          return false;
         throw CudaError("no page can be put there", 2);
+      }
       demand(out_of_store_[page] && mapped_.emplace(data, page).second, "a page is put where one is");
       const auto offset = static_cast<off_t>((page - 1) * k_page);
       if (mmap(data, k_page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file_, offset) == MAP_FAILED)
         std::abort();
       data += k_page;
     }
+    return true;
   }
   void unmap(std::byte* data, std::size_t pages) noexcept override {
     const std::lock_guard lock(mutex_);
@@ -92,7 +102,9 @@ class HostPages final : public detail::PageSource {
     mmap(data, pages * k_page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   }
 
-  std::atomic<long> maps_left{1L << 40};  // calls that succeed
+  std::atomic<long> maps_left{1L << 40};  // pages that can be put somewhere
+  std::atomic<bool> refuses{false};       // the next, rather than throw
+  std::function<void()> on_destroy = [] {};
   std::atomic<std::size_t> made{0};
 
  private:
@@ -112,7 +124,7 @@ class HostPages final : public detail::PageSource {
   std::size_t most_;
   std::atomic<std::size_t>& out_;
   int file_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<Page> unused_;
   std::vector<bool> out_of_store_;  // by page
   std::map<std::byte*, Page> mapped_;

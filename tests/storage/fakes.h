@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -18,19 +19,24 @@ namespace sluice::test {
 /// Host memory with a bound on what it gives out; counts what is out.
 class BoundedSource final : public detail::Source {
  public:
-  BoundedSource(std::size_t most, std::atomic<std::size_t>& out)
-      : Source(cpu(), MemoryKind::host, 64), most_(most), out_(out) {}
+  BoundedSource(
+      std::size_t most, std::atomic<std::size_t>& out, std::function<void()> on_deallocate = [] {})
+      : Source(cpu(), MemoryKind::host, 64), most_(most), out_(out), on_deallocate_(std::move(on_deallocate)) {}
   void* allocate(std::size_t bytes) override {
     if (out_ + bytes > most_)
       return nullptr;
     out_ += bytes;
     return take_sized(bytes);
   }
-  void deallocate(void* data) noexcept override { out_ -= give_sized(data); }
+  void deallocate(void* data) noexcept override {
+    on_deallocate_();
+    out_ -= give_sized(data);
+  }
 
  private:
   std::size_t most_;
   std::atomic<std::size_t>& out_;
+  const std::function<void()> on_deallocate_;
 };
 
 /// Streams whose progress the test decides: all have come as far as `now`.
@@ -88,10 +94,14 @@ struct Streams final : detail::Passage {
 
 /// A pool by name over memory of `most` bytes. split: small figures, so that tests see many segments.
 inline std::unique_ptr<Pool> make_pool(
-    detail::Passage& passage, std::size_t most, std::atomic<std::size_t>& out, std::string_view name = "bucket") {
+    detail::Passage& passage,
+    std::size_t most,
+    std::atomic<std::size_t>& out,
+    std::string_view name = "bucket",
+    std::function<void()> on_deallocate = [] {}) {
   if (name == "paged")
     return std::move(PagedMemory(passage, most, out).pool);
-  auto source = std::make_unique<BoundedSource>(most, out);
+  auto source = std::make_unique<BoundedSource>(most, out, std::move(on_deallocate));
   if (name == "split") {
     const detail::SplitOptions options{
         .small_most = 1024, .small_segment = 8192, .large_segment = 65536, .page = 4096, .release_threshold = 0};

@@ -1,6 +1,9 @@
 // Pages that move: on memory that really does, so that a wrong move shows in what the chunks hold.
 #include <cstring>
+#include <memory>
 #include <random>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include <sluice/engine/api.h>
@@ -8,6 +11,7 @@
 
 #include "tests/storage/fakes.h"
 #include "tests/support/catch.h"
+#include "tests/support/gate.h"
 
 using namespace sluice;
 using test::Clock;
@@ -59,6 +63,13 @@ std::vector<Chunk> comb(Pool& pool, int count, std::optional<Position> position 
     pool.release(std::move(chunks[i]));
   }
   return chunks;
+}
+
+std::size_t bytes_of(const MemorySnapshot& snapshot) {
+  std::size_t bytes = 0;
+  for (const MemorySegment& segment : snapshot.segments)
+    bytes += segment.bytes;
+  return bytes;
 }
 
 void release_all(Pool& pool, std::vector<Chunk>& chunks) {
@@ -174,6 +185,25 @@ TEST_CASE("A gap is filled where the fewest pages are missing, next to what is f
     pool.release(std::move(*chunk));
 }
 
+TEST_CASE("What is free behind a gap is made longer to the front, and what is too long lends its end") {
+  Setup here;
+  Pool& pool = here.pool;
+  Chunk gone = pool.acquire(10 * k_page), idle = pool.acquire(9 * k_page), wall = pool.acquire(k_page);
+  auto* const start = static_cast<std::byte*>(idle.data);
+  pool.release(std::move(gone));
+  REQUIRE(pool.trim() == 10 * k_page);
+  pool.release(std::move(idle));
+  Chunk twelve = pool.acquire(12 * k_page);
+  REQUIRE(static_cast<std::byte*>(twelve.data) == start - 3 * k_page);
+  REQUIRE(here.memory.pages->made == 23);
+  fill(twelve, 12);
+  Chunk rest = pool.acquire(7 * k_page);  // the gap that is left
+  fill(rest, 7);
+  REQUIRE(holds(twelve, 12));
+  for (Chunk* chunk : {&twelve, &rest, &wall})
+    pool.release(std::move(*chunk));
+}
+
 TEST_CASE("Whole idle pages go back to the system, whatever lies beside them") {
   Setup here;
   Pool& pool = here.pool;
@@ -203,12 +233,9 @@ TEST_CASE("When a page can be put nowhere, the request fails and everything is a
     here.memory.pages->maps_left = 1L << 40;
     for (std::size_t i = 1; i < 7; i += 2)
       REQUIRE(holds(chunks[i], static_cast<int>(i)));
-    std::size_t reserved = 0;
-    for (const MemorySegment& segment : pool.snapshot().segments)
-      reserved += segment.bytes;
     INFO("after " << maps << " pages");
-    REQUIRE(pool.stats().reserved == reserved);
-    REQUIRE(here.out == reserved);
+    REQUIRE(pool.stats().reserved == bytes_of(pool.snapshot()));
+    REQUIRE(here.out == bytes_of(pool.snapshot()));
     const std::size_t made = here.memory.pages->made;
     Chunk same = pool.acquire(2 * k_page);  // the place that was to grow
     REQUIRE(here.memory.pages->made == made);
@@ -219,6 +246,71 @@ TEST_CASE("When a page can be put nowhere, the request fails and everything is a
     release_all(pool, chunks);
     pool.trim();
     REQUIRE(here.out == 0);
+  }
+}
+
+TEST_CASE("When there is no memory to put pages somewhere, the ladder is climbed") {
+  Setup here;
+  Pool& pool = here.pool;
+  std::vector<Chunk> chunks = comb(pool, 7);
+  here.memory.pages->refuses = true;
+  here.memory.pages->maps_left = 3;  // enough for neither attempt
+  REQUIRE_THROWS_AS(pool.acquire(8 * k_page), OutOfMemory);
+  REQUIRE(here.clock.relieved > 0);
+  REQUIRE(here.out == bytes_of(pool.snapshot()));
+  here.memory.pages->maps_left = 9;  // for the attempt after the caches have gone back
+  Chunk large = pool.acquire(8 * k_page);
+  fill(large, 9);
+  for (std::size_t i = 1; i < 7; i += 2)
+    REQUIRE(holds(chunks[i], static_cast<int>(i)));
+  pool.release(std::move(large));
+  release_all(pool, chunks);
+}
+
+TEST_CASE("What is asked in vain takes no page from others") {
+  Setup here;
+  Pool& pool = here.pool;
+  REQUIRE_THROWS_AS(pool.acquire(std::size_t{1} << 25), OutOfMemory);
+  REQUIRE(here.memory.pages->made == 0);
+  REQUIRE(pool.stats().peak_reserved == 0);
+  REQUIRE(pool.stats().source_allocations == 0);
+}
+
+TEST_CASE("Memory on its way back to the system is waited for") {
+  struct OpensWhenAsked final : detail::Passage {
+    bool passed(const PositionSet&) const noexcept override { return true; }
+    void wait_passed(const PositionSet&) override {}
+    void relieve(Device) override { gate.open(); }
+    test::Gate gate;
+  } passage;
+  for (const char* name : {"split", "paged"}) {
+    std::atomic<std::size_t> out{0};
+    passage.gate = test::Gate();
+    const test::Gate gate = passage.gate;
+    std::unique_ptr<Pool> pool;
+    if (name == std::string("paged")) {
+      PagedMemory memory(passage, 1 << 20, out);
+      memory.pages->on_destroy = [gate] { gate.wait(); };
+      pool = std::move(memory.pool);
+    } else {
+      pool = test::make_pool(passage, 1 << 20, out, name, [gate] { gate.wait(); });
+    }
+    pool->set_limit(16 * k_page);
+    pool->release(pool->acquire(16 * k_page));
+    std::thread trimming([&] { pool->trim(); });
+    const bool under_way = gate.reached();
+    bool served = false;
+    try {
+      Chunk chunk = pool->acquire(16 * k_page);  // asks everybody for memory, which opens the gate
+      served = chunk.data != nullptr;
+      pool->release(std::move(chunk));
+    } catch (const OutOfMemory&) {
+    }
+    gate.open();
+    trimming.join();
+    INFO(name);
+    CHECK(under_way);
+    CHECK(served);
   }
 }
 
