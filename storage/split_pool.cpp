@@ -83,6 +83,8 @@ Piece* SplitPool::take(std::size_t bytes, const User& user) {
     bins.erase(piece);
     return piece;
   }
+  if (!piece->pending.empty() && passage_.passed(piece->pending))
+    piece->pending.clear();  // rather than copy it
   Piece* rest = pieces_.take();
   try {
     copy_pending(rest->pending, piece->pending);
