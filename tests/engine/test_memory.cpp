@@ -70,6 +70,7 @@ struct Load {
   std::vector<Var> vars;
   Task like{.name = "steady"};  // all that is pushed, but for its Vars
   std::atomic<std::uint64_t> runs{0};
+  Gate together;
 
   // Tasks with `accesses` Vars, every third of which is written; a body of so many bytes.
   template <std::size_t Bytes>
@@ -86,6 +87,21 @@ struct Load {
         runs.fetch_add(static_cast<std::uint64_t>(payload[0]), std::memory_order_relaxed);
       });
     }
+  }
+  // One such task for each worker: none ends before all run, so each thread gives back a node of this kind.
+  template <std::size_t Bytes>
+  void meet(int accesses) {
+    together = Gate();
+    Task task = like;
+    for (int k = 0; k < accesses; ++k)
+      task.access.push_back(read(vars[static_cast<std::size_t>(k)]));
+    for (int i = 0; i < engine.workers(); ++i) {
+      std::array<char, Bytes> payload{};
+      engine.push(task, [this, payload] { together.wait(); });
+    }
+    CHECK(together.reached(engine.workers()));
+    together.open();
+    engine.wait_all();
   }
   template <std::size_t Bytes>
   void steady(int accesses, int tasks) {
@@ -113,6 +129,10 @@ void warm_up(Load& load, bool pool) {
     }
     gate.open();
     load.engine.wait_all();
+  }
+  for (int accesses = 0; pool && accesses <= k_most_accesses; ++accesses) {
+    load.meet<8>(accesses);
+    load.meet<200>(accesses);
   }
 }
 
