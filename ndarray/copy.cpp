@@ -88,15 +88,11 @@ void push_transfer(const NDArray& from, const NDArray& to, SourceLocation site) 
       .bytes = 2 * bytes_in(target)};
   const std::size_t bytes = bytes_in(target);
   if (source.device.is_gpu() && target.device.is_gpu()) {
-    const bool direct = Storage::of(to.engine()).connect(source.device, target.device);
+    Storage::of(to.engine()).connect(source.device, target.device);
     to.engine().push(
         task,
-        [a = source.data(), b = target.data(), x = source.device.index, y = target.device.index, bytes, direct](
-            Queue queue) {
-          if (direct)
-            detail::copy_bytes(queue.stream(), b, a, bytes);
-          else
-            detail::copy_bytes_between_gpus(queue.stream(), b, y, a, x, bytes);
+        [a = source.data(), b = target.data(), x = source.device.index, y = target.device.index, bytes](Queue queue) {
+          detail::copy_bytes_between_gpus(queue.stream(), b, y, a, x, bytes);
         },
         site);
   } else {
