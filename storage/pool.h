@@ -55,7 +55,8 @@ class SLUICE_API Pool {
   /// At least `bytes` bytes, aligned to 64 on a host and 256 on a GPU; 0 bytes gives an empty chunk with null data.
   /// `stream`, if given, is the position of the work that will use it: memory last used on that stream is preferred.
   /// When memory runs out: gives caches back, then waits for the work that has been pending on cached memory for
-  /// longest, again and again while that is of use, then throws OutOfMemory with a table of what is held and cached.
+  /// longest and for what others are giving back, again and again while that is of use, then throws OutOfMemory with a
+  /// table of what is held and cached.
   virtual Chunk acquire(
       std::size_t bytes, std::optional<std::uint16_t> stream = {}, ChunkUse use = ChunkUse::compute) = 0;
   /// Takes a chunk back with its pending positions. Never waits, never throws.

@@ -60,8 +60,6 @@ std::unique_ptr<Pool> make_pool(
     const SizeRule rule = exact_rule(source->alignment());
     return std::make_unique<DirectPool>(passage, "cuda_async", rule, std::move(source));
   }
-#endif
-#ifdef SLUICE_CUDA
   if (name == "paged" && device.index >= 0 && device.index < num_gpus()) {
     const SplitOptions paged{.release_threshold = options.release_threshold, .merge_pending = false};
     if (auto pages = make_page_source(device.index)) {

@@ -60,8 +60,8 @@ class SLUICE_API Storage {
 
   /// Lets two GPUs reach each other's memory, so that copies between them go directly and kernels of one may read what
   /// the other has; at the first call, which takes 0.1 ms and as much again for each 8 MiB that the pools hold. False
-  /// where the hardware cannot: then copies go by way of the host. Copies of arrays call it themselves. Throws
-  /// DeviceError for a GPU that is not there, CudaError.
+  /// where the hardware or the driver cannot: then copies go by way of the host. Copies of arrays call it themselves.
+  /// Throws DeviceError for a GPU that is not there.
   bool connect(Device a, Device b);
 
   /// Gives back cached memory of all pools of `device`; returns the bytes.
