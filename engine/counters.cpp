@@ -10,8 +10,8 @@ std::ostream& operator<<(std::ostream& out, const EngineCounters& counters) {
              << ", skipped " << counters.skipped << ", failed " << counters.failed << ", waits " << counters.waits
              << ", run_next " << counters.run_next << ", stolen " << counters.stolen << ", overflowed "
              << counters.overflowed << ", parked " << counters.parked << ", stream_waits " << counters.stream_waits
-             << ", batches " << counters.batches << ", batched " << counters.batched << ", graphs_made "
-             << counters.graphs_made << ", reissued " << counters.reissued;
+             << ", batches " << counters.batches << ", batched " << counters.batched << ", repeated "
+             << counters.repeated << ", graphs_made " << counters.graphs_made << ", reissued " << counters.reissued;
 }
 
 std::string to_string(const EngineCounters& counters) {

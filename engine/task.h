@@ -72,7 +72,8 @@ struct Task {
   /// CPU: how many threads a library inside the body (OpenMP and its like) would use. The engine rests as many
   /// workers meanwhile; Queue::threads() says how many were granted.
   int threads = 1;
-  /// GPU: the body may run more than once (graph capture), so it has no host side effects.
+  /// GPU: the body may run more than once (graph capture), so it has no host side effects. If it is also `repeatable`
+  /// (repeatable.h), it need not run each time.
   bool capturable = false;
   /// GPU: the body uses the legacy default stream; it is fenced on both sides.
   bool legacy_stream = false;

@@ -35,6 +35,8 @@ void keep(Chunk&& chunk) noexcept {
 }  // namespace
 
 Workspace::Workspace(const Queue& queue, std::size_t bytes) {
+  if (bytes == 0)
+    return;
   std::optional<std::uint16_t> stream;
   if (queue.device().is_gpu())
     stream = queue.position().stream();

@@ -8,9 +8,17 @@ namespace sluice::detail {
 
 using cuda::cuda_check;
 
+namespace {
+
+std::uint64_t mixed(std::uint64_t word, std::uint64_t with) noexcept {
+  word = (word ^ with) * 0x9e3779b97f4a7c15u;
+  return word ^ (word >> 29);
+}
+
+}  // namespace
+
 void Batch::mix(std::uint64_t word) noexcept {
-  shape_ = (shape_ ^ word) * 0x9e3779b97f4a7c15u;
-  shape_ ^= shape_ >> 29;
+  shape_ = mixed(shape_, word);
 }
 
 int Batch::step_of(Position position) const noexcept {
@@ -36,17 +44,39 @@ void Batch::open(cudaStream_t stream) {
   open_ = true;
 }
 
-// The other lanes that `needs` name, each once.
-void Batch::collect(const PositionSet& needs, const Lane& lane, Others& others) {
+void Batch::open_again(cudaStream_t stream, const PositionSet& outside) {
+  open(stream);
+  outside_ = outside;
+  again_ = true;
+}
+
+// The other lanes that `needs` name, each once; `known`: what lies outside has been noted.
+Batch::Others Batch::collect(const PositionSet& needs, const Lane& lane, bool known) {
+  Others others;
   for (Position position : needs) {
     const Lane& there = lanes_.at(position.stream());
     if (step_of(position) < 0) {
-      if (there.done() < position.sequence())
+      if (!known && there.done() < position.sequence())
         outside_.add(position);
     } else if (&there != &lane) {
       others.push_back(&lanes_of_steps_[index(there)]);  // a PositionSet names a lane once
     }
   }
+  return others;
+}
+
+// The same for the step that comes next, which goes into the script.
+Batch::Others Batch::enter(const PositionSet& needs, const Lane& lane) {
+  Others others = collect(needs, lane, again_);
+  OnLane& own = lanes_of_steps_[index(lane)];
+  if (const Position tail = lane.tail(); !again_ && own.last < 0 && tail && lane.done() < tail.sequence())
+    outside_.add(tail);
+  if (own.last < 0)
+    own.turn = ++lanes_used_;
+  script_.push_back(own.turn << 32 | others.size());
+  for (const OnLane* other : others)
+    script_.push_back(other->turn);
+  return others;
 }
 
 // Notes where the capture stands: at the end of the current lane.
@@ -61,11 +91,8 @@ void Batch::gather(const OnLane& lane, CaptureEnds& before) {
 }
 
 void Batch::begin_step(Lane& lane, const PositionSet& needs) {
-  Others others;
-  collect(needs, lane, others);
+  const Others others = enter(needs, lane);
   OnLane& own = lanes_of_steps_[index(lane)];
-  if (const Position tail = lane.tail(); own.last < 0 && tail && lane.done() < tail.sequence())
-    outside_.add(tail);
   const bool goes_on = empty() || (current_ == &own && own.last >= 0);
   if (!goes_on || !others.empty()) {
     leave_lane();
@@ -81,8 +108,8 @@ void Batch::begin_step(Lane& lane, const PositionSet& needs) {
 }
 
 void Batch::add_needs(const Lane& lane, const PositionSet& needs) {
-  Others others;
-  collect(needs, lane, others);
+  lose_script();
+  const Others others = collect(needs, lane, false);
   if (others.empty())
     return;
   CaptureEnds before;
@@ -92,23 +119,36 @@ void Batch::add_needs(const Lane& lane, const PositionSet& needs) {
   before.come_before(stream_, cudaStreamAddCaptureDependencies);
 }
 
-void Batch::end_step(TaskNode& task, Lane& lane, Position position, const PositionSet& needs, bool failed) {
-  mix(reinterpret_cast<std::uintptr_t>(task.name));
-  OnLane& there = lanes_of_steps_[index(lane)];
+std::uint64_t Batch::describe(const Closure& body) {
+  described_.clear();
+  bound_ = false;
+  Content content(described_);
+  if (!body.describe(content))
+    return 0;
+  std::uint64_t hash = 1;
+  for (std::uint64_t word : described_)
+    hash = mixed(hash, word);
+  return hash | 2;  // never none
+}
+
+void Batch::end_step(Step&& step) {
+  mix(reinterpret_cast<std::uintptr_t>(step.name));
+  OnLane& there = lanes_of_steps_[index(*step.lane)];
   if (there.last < 0)
-    there.first = position.sequence();
+    there.first = step.sequence;
   there.last = size();
   there.steps.push_back(static_cast<std::uint8_t>(size()));
-  Step& step = steps_.emplace_back();
-  step.body = std::move(task.body);
-  step.name = task.name;
-  step.file = task.file;
-  step.line = task.line;
-  step.push_number = task.push_number;
-  step.lane = &lane;
-  step.sequence = position.sequence();
-  step.needs = needs;
-  step.failed = failed;
+  scripted_ = scripted_ && !described_.empty() && !step.failed;
+  if (scripted_) {
+    script_.push_back(described_.size() << 1 | static_cast<std::uint64_t>(bound_));
+    script_.insert(script_.end(), described_.begin(), described_.end());
+    if (bound_)
+      script_.push_back(step.lane->number());
+  } else {
+    script_.clear();
+  }
+  described_.clear();
+  steps_.push_back(std::move(step));
 }
 
 void Batch::abandon() noexcept {
@@ -153,6 +193,10 @@ void Batch::clear() noexcept {
   forget_steps();
   steps_.clear();
   outside_.clear();
+  script_.clear();
+  scripted_ = true;
+  again_ = false;
+  lanes_used_ = 0;
   shape_ = 0;
 }
 

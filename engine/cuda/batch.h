@@ -14,14 +14,16 @@
 
 namespace sluice::detail {
 
-/// Tasks that were captured and wait to be launched as one CUDA graph. Each comes after the one before it on its lane,
-/// and after all that stands so far on the other lanes that its Vars name: the capture is asked where it stands only
-/// when it goes on elsewhere, which in a chain is never. For the issuing thread of its device only.
+/// Tasks that wait to be launched as one CUDA graph. Each comes after the one before it on its lane, and after all that
+/// stands so far on the other lanes that its Vars name: the capture is asked where it stands only when it goes on
+/// elsewhere, which in a chain is never. Tasks that say what they enqueue may be put off instead of captured: should
+/// the batch as a whole be known by its script, it needs no capture. For the issuing thread of its device only.
 class Batch {
  public:
-  static constexpr int k_most = 64;
+  static constexpr int k_most = 128;
+  using Script = std::vector<std::uint64_t>;
 
-  /// A captured task: enough to do it again, should the capture fail.
+  /// A task: enough to capture it, or to do it again, should the capture fail.
   struct Step {
     Closure body;
     const char* name = "";
@@ -40,12 +42,16 @@ class Batch {
 
   bool is_open() const noexcept { return open_; }
   bool empty() const noexcept { return steps_.empty(); }
+  /// There are steps, and none of them is captured.
+  bool is_put_off() const noexcept { return !open_ && !steps_.empty(); }
   int size() const noexcept { return static_cast<int>(steps_.size()); }
   std::vector<Step>& steps() noexcept { return steps_; }
   /// What the batch as a whole must wait for.
   const PositionSet& outside() const noexcept { return outside_; }
   /// Tells batches of different tasks or edges apart.
   std::uint64_t shape() const noexcept { return shape_; }
+  /// What the steps enqueue, and in which order: batches with the same script do the same. Empty: nobody knows.
+  const Script& script() const noexcept { return script_; }
   /// True if a task with these needs continues something in the batch.
   bool continues(const PositionSet& needs) const noexcept;
   /// The step that is the lane's last, or -1.
@@ -58,12 +64,22 @@ class Batch {
   void open(cudaStream_t stream);
   /// What is enqueued next depends on `needs` and on what the lane did before. Throws CudaError.
   void begin_step(Lane& lane, const PositionSet& needs);
+  /// The same without a capture, for now.
+  void put_off_step(const Lane& lane, const PositionSet& needs) { enter(needs, lane); }
   /// In the middle of a step: more that it depends on. Throws CudaError.
   void add_needs(const Lane& lane, const PositionSet& needs);
   /// False if something has spoilt the capture.
   bool intact() const noexcept { return is_capturing(stream_); }
-  /// The step that was begun last belongs to `task`, which has its place on the lane; takes its body.
-  void end_step(TaskNode& task, Lane& lane, Position position, const PositionSet& needs, bool failed);
+  /// The step that was begun last.
+  void end_step(Step&& step);
+  /// What a body says of itself belongs to the step that is added next. A hash of it; 0 if it says nothing.
+  std::uint64_t describe(const Closure& body);
+  /// The body of that step wanted to know which lane it is on.
+  void bind_to_lane() noexcept { bound_ = true; }
+  bool is_bound() const noexcept { return bound_; }
+  /// What that step enqueues depends on more than it says.
+  void lose_script() noexcept { described_.clear(); }
+  bool says_all() const noexcept { return !described_.empty(); }
   /// Ends the capture; null if it was spoilt. The steps stay until clear().
   GraphHandle close() noexcept;
   /// Ends a capture whose graph nobody wants.
@@ -71,18 +87,24 @@ class Batch {
   void clear() noexcept;
   /// The steps; the batch is empty then.
   std::vector<Step> take() noexcept;
+  /// The same for steps that were put off, which have been added already: `outside` is what they wait for. Until
+  /// end_again().
+  void open_again(cudaStream_t stream, const PositionSet& outside);
+  void end_again() noexcept { again_ = false; }
 
  private:
   struct OnLane {
     std::uint64_t first = 0;  // sequence
     int last = -1;
+    std::uint64_t turn = 0;  // among the lanes of the batch, from 1
     boost::container::small_vector<std::uint8_t, 8> steps;
     CaptureEnds ends;  // known while the capture stands elsewhere
   };
   using Others = boost::container::small_vector<const OnLane*, 8>;
 
   static std::size_t index(const Lane& lane) noexcept { return static_cast<std::size_t>(lane.local()); }
-  void collect(const PositionSet& needs, const Lane& lane, Others& others);
+  Others collect(const PositionSet& needs, const Lane& lane, bool known);
+  Others enter(const PositionSet& needs, const Lane& lane);
   void leave_lane();
   void gather(const OnLane& lane, CaptureEnds& before);
   void mix(std::uint64_t word) noexcept;
@@ -97,6 +119,13 @@ class Batch {
   PositionSet outside_;
   std::uint64_t shape_ = 0;
   bool open_ = false;
+  bool again_ = false;
+
+  Script script_;
+  std::vector<std::uint64_t> described_;  // of the step under way; empty: it says nothing
+  std::uint64_t lanes_used_ = 0;
+  bool bound_ = false;    // that step, to its lane
+  bool scripted_ = true;  // all steps so far say what they enqueue
 };
 
 }  // namespace sluice::detail

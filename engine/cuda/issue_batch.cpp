@@ -12,10 +12,8 @@ using cuda::cuda_check;
 namespace {
 
 constexpr int k_direct_first = 4;  // tasks after a pause of the host: the GPU has nothing to do yet
-constexpr int k_sizes[] = {5, 10, 20, Batch::k_most};
+constexpr int k_sizes[] = {5, 10, 20, 64};
 constexpr int k_breakable = 32;  // from here on a batch ends where the program seems to begin anew
-constexpr int k_misses = 8;      // batches in a row that had to be made anew: then tasks are launched directly
-constexpr int k_off_at_most = 1 << 16;
 
 struct CaptureAbandoned {};
 
@@ -59,10 +57,16 @@ bool Issuer::waits_for_others(const PositionSet& needs) const {
 // Where the program repeats itself, batches should repeat too: a large one ends behind certain pairs of tasks, wherever
 // it began.
 bool Issuer::is_full() const noexcept {
-  if (batch_.size() >= k_sizes[level_])
+  const int factor = level_ + 1 == static_cast<int>(std::size(k_sizes)) ? growth() : 1;
+  if (batch_.size() >= factor * k_sizes[level_])
     return true;
   const std::uint64_t pair = (last_ ^ (before_last_ << 7)) * 0x9e3779b97f4a7c15u;
-  return batch_.size() >= k_breakable && pair >> 60 == 0;
+  return batch_.size() >= factor * k_breakable && pair >> 60 == 0;
+}
+
+// What is put off costs little, so that there may be more of it before the GPU has run out of work.
+int Issuer::growth() const noexcept {
+  return batch_.is_put_off() ? Batch::k_most / k_sizes[std::size(k_sizes) - 1] : 1;
 }
 
 // Once it is not, the driver is not asked again.
@@ -161,7 +165,7 @@ Issuer::Route& Issuer::choose_batch_route(const PositionSet& needs) {
   return pick_of(compute_.data(), k_compute, needs);
 }
 
-bool Issuer::prepare_batch(const PositionSet& needs) noexcept try {
+bool Issuer::prepare_batch(const PositionSet& needs, bool capture) noexcept try {
   if (!batch_.empty())
     return true;
   if (capture_stream_.get() == nullptr) {
@@ -172,7 +176,10 @@ bool Issuer::prepare_batch(const PositionSet& needs) noexcept try {
     capture_stream_ = cuda::StreamHandle(stream);
   }
   batch_route_ = &choose_batch_route(needs);
-  if (!batch_.is_open()) {
+  if (!capture) {
+    batch_.abandon();  // bodies that enqueued nothing may have left it open
+    width_ = k_width;  // always the same, or the same tasks would not be the same batch
+  } else if (!batch_.is_open()) {
     width_ = choose_width();
     batch_.open(capture_stream_.get());
   }
@@ -181,25 +188,56 @@ bool Issuer::prepare_batch(const PositionSet& needs) noexcept try {
   return false;
 }
 
-void Issuer::issue_captured(TaskNode* task, const PositionSet& needs) {
-  const bool elsewhere = batch_.size() >= k_breakable && !batch_.continues(needs);
+void Issuer::issue_in_batch(TaskNode* task, const PositionSet& needs) {
+  const bool elsewhere = batch_.size() >= growth() * k_breakable && !batch_.continues(needs);
   if (!batch_.empty() && (elsewhere || waits_for_others(needs)))
     launch_batch();
-  if (!prepare_batch(needs))
+  const std::uint64_t description = batch_.describe(task->body);
+  const Repeats::Body known = repeats_.find(description);
+  const bool captures = batch_.is_open() && !batch_.empty();
+  const bool puts_off = known != Repeats::Body::unknown && !captures && may_put_off();
+  const bool goes_over = batch_.is_put_off() && !puts_off;
+  if ((goes_over && !capture_put_off()) || !prepare_batch(needs, !puts_off))
     return issue_direct(task, needs);
+  if (!puts_off)
+    return issue_captured(task, needs, goes_over ? batch_.describe(task->body) : description);
+  if (known == Repeats::Body::bound)
+    batch_.bind_to_lane();
+  Lane& lane = choose_lane(needs);
+  batch_.put_off_step(lane, needs);
+  join_batch(task, lane, needs, {});
+}
+
+void Issuer::issue_captured(TaskNode* task, const PositionSet& needs, std::uint64_t description) {
   Lane& lane = choose_lane(needs);
   FailureRef failure;
   if (!run_body({.route = batch_route_, .lane = &lane, .needs = &needs, .task = task, .captured = true}, failure))
     return;
-  if (abandon_ || !is_intact(*task, failure != nullptr)) {
+  if (abandon_ || !is_intact(task->name, failure != nullptr)) {
     launch_one_by_one();
     void_place(lane, *task);
     return issue_direct(task, needs);
   }
+  if (failure == nullptr && batch_.says_all())
+    repeats_.learn(description, batch_.is_bound());
+  join_batch(task, lane, needs, std::move(failure));
+}
+
+void Issuer::join_batch(TaskNode* task, Lane& lane, const PositionSet& needs, FailureRef failure) {
   before_last_ = std::exchange(last_, reinterpret_cast<std::uintptr_t>(task->name) * 31 + task->access_count);
   const bool first = batch_.empty();
   const Position position = lane.issue(*task);
-  batch_.end_step(*task, lane, position, needs, failure != nullptr);
+  Batch::Step step{
+      .body = std::move(task->body),
+      .name = task->name,
+      .file = task->file,
+      .line = task->line,
+      .push_number = task->push_number,
+      .lane = &lane,
+      .sequence = position.sequence(),
+      .needs = needs,
+      .failed = failure != nullptr};
+  batch_.end_step(std::move(step));
   if (task->traced) [[unlikely]]
     traced_.add(*task);
   core_.finish(task, std::move(failure), true, position);
@@ -213,16 +251,16 @@ void Issuer::issue_captured(TaskNode* task, const PositionSet& needs) {
 }
 
 // Whether the task left the capture intact: asked for tasks of whose name that is not known, and when something failed.
-bool Issuer::is_intact(const TaskNode& task, bool failed) noexcept {
-  const auto place = reinterpret_cast<std::uintptr_t>(task.name) * 0x9e3779b97f4a7c15u >> 58;
-  if (!failed && harmless_[place] == task.name)
+bool Issuer::is_intact(const char* name, bool failed) noexcept {
+  const auto place = reinterpret_cast<std::uintptr_t>(name) * 0x9e3779b97f4a7c15u >> 58;
+  if (!failed && harmless_[place] == name)
     return true;
   if (batch_.intact()) {
-    harmless_[place] = task.name;
+    harmless_[place] = name;
     return true;
   }
-  if (harmless_[place] != task.name)  // else it was one before it
-    uncapturable_.insert(task.name);
+  if (harmless_[place] != name)  // else it was one before it
+    uncapturable_.insert(name);
   return false;
 }
 
@@ -231,25 +269,6 @@ void Issuer::void_place(Lane& lane, const TaskNode& task) noexcept {
   const Position position = lane.issue(task);
   batch_route_->stream->learn(lane, position.sequence());
   mark(*batch_route_, lane, position.sequence(), record(*batch_route_));
-}
-
-void Issuer::launch_graph(const GraphHandle& graph, Route& route) {
-  std::size_t nodes = 0;
-  cuda_check(cudaGraphGetNodes(graph.get(), nullptr, &nodes), "cudaGraphGetNodes");
-  if (nodes == 0)
-    return;
-  const std::uint64_t shape = graph_shape(batch_.shape(), graph.get(), nodes);
-  const std::uint64_t made_before = graphs_.made();
-  cudaGraphExec_t executable = graphs_.prepare(shape, graph.get(), *route.stream);
-  cuda_check(cudaGraphLaunch(executable, route.stream->native()), "cudaGraphLaunch");
-  learn_from(graphs_.made() != made_before);
-  if (graphs_.misses() == 0)
-    off_for_ = k_off_at_first;
-  if (graphs_.misses() >= k_misses) {
-    graphs_.forget_misses();
-    batches_off_ = off_for_;
-    off_for_ = std::min(2 * off_for_, k_off_at_most);
-  }
 }
 
 void Issuer::mark_batch(Route& route) noexcept {
@@ -273,19 +292,29 @@ void Issuer::launch_batch() noexcept {
   captured_.store(0, std::memory_order_relaxed);  // from now on it waits for nobody
   try {
     const cuda::DeviceScope on(device_.index);
-    const GraphHandle graph = batch_.close();
-    if (graph.get() == nullptr)
+    cudaGraphExec_t executable = batch_.is_put_off() ? repeats_.find(batch_.script()) : nullptr;
+    const bool repeated = executable != nullptr, again = batch_.is_put_off() && !repeated;
+    if (again && !capture_put_off())
+      return;
+    const GraphHandle graph = repeated ? GraphHandle() : batch_.close();
+    if (!repeated && graph.get() == nullptr)
       return launch_one_by_one();
     Route& route = *batch_route_;
     order(route, batch_.outside());
     GpuTrace::Span* const span = policy_.trace().before_batch(traced_on(route), std::move(traced_));
     traced_.clear();
-    launch_graph(graph, route);
+    if (repeated)
+      learn_repeated(true);
+    else
+      executable = executable_of(graph, route, again);
+    if (executable != nullptr)
+      cuda_check(cudaGraphLaunch(executable, route.stream->native()), "cudaGraphLaunch");
     policy_.trace().after(traced_on(route), span);
     mark_batch(route);
     counts_.batches.fetch_add(1, std::memory_order_relaxed);
     counts_.batched.fetch_add(static_cast<std::uint64_t>(batch_.size()), std::memory_order_relaxed);
-    counts_.graphs_made.store(graphs_.made(), std::memory_order_relaxed);
+    counts_.repeated.fetch_add(repeated ? 1 : 0, std::memory_order_relaxed);
+    counts_.graphs_made.store(graphs_.made() + repeats_.made(), std::memory_order_relaxed);
     batch_.clear();
     look_behind(route);
   } catch (...) {
@@ -296,10 +325,14 @@ void Issuer::launch_batch() noexcept {
 // The capture is of no use: what it held is launched by itself, in the order and at the places that it has.
 void Issuer::launch_one_by_one() noexcept {
   batch_.abandon();
+  std::vector<Batch::Step> steps = batch_.take();
+  launch_again(steps);
+}
+
+void Issuer::launch_again(std::span<Batch::Step> steps) noexcept {
   traced_.clear();
   harmless_ = {};  // one of those was not
   captured_.store(0, std::memory_order_relaxed);
-  std::vector<Batch::Step> steps = batch_.take();
   for (Batch::Step& step : steps)
     launch_again(step);
 }

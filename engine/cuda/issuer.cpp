@@ -245,7 +245,7 @@ void Issuer::issue(TaskNode* task) {
     make_routes();
     const PositionSet needs = core_.needs(task);
     if (belongs_in_batch(*task))
-      return issue_captured(task, needs);
+      return issue_in_batch(task, needs);
     issue_direct(task, needs);
   } catch (...) {  // before the body was called
     refuse(task, caught(core_.record_of(task)), true);

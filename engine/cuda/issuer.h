@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <vector>
 
 #include <sluice/engine/cuda/attendant.h>
@@ -13,6 +14,7 @@
 #include <sluice/engine/cuda/cuda_stream.h>
 #include <sluice/engine/cuda/gpu_trace.h>
 #include <sluice/engine/cuda/lane.h>
+#include <sluice/engine/cuda/repeats.h>
 #include <sluice/engine/detail/spin_lock.h>
 #include <sluice/engine/detail/task_node.h>
 
@@ -38,6 +40,7 @@ struct IssueCounts {
   std::atomic<std::uint64_t> stream_waits{0};
   std::atomic<std::uint64_t> batches{0};
   std::atomic<std::uint64_t> batched{0};
+  std::atomic<std::uint64_t> repeated{0};
   std::atomic<std::uint64_t> graphs_made{0};
   std::atomic<std::uint64_t> reissued{0};
 };
@@ -81,6 +84,9 @@ class Issuer {
   /// The same; throws what went wrong, so that the body enqueues nothing out of order.
   void touch_or_throw();
   void wait_in_body(const PositionSet& positions, bool captured);
+  /// It asks where it is: what it enqueues may depend on that.
+  void note_place_asked() noexcept { batch_.lose_script(); }
+  void note_lane_asked() noexcept { batch_.bind_to_lane(); }
   /// A body is about to block until the GPU has passed what is being captured with it: the batch is given up and its
   /// tasks, the one that runs among them, are launched one by one. Always throws; what, nobody sees.
   [[noreturn]] void abandon_capture();
@@ -91,7 +97,7 @@ class Issuer {
 
  private:
   static constexpr int k_compute = 4, k_urgent = 2, k_width = 4, k_unmarked = 32;
-  static constexpr int k_off_at_first = 1000, k_narrow_at_first = 64;
+  static constexpr int k_off_at_first = 1000, k_narrow_at_first = 64, k_rest_at_first = 1 << 15;
   enum Class : std::uint8_t { urgent, normal, background, copy_in, copy_out, collective };
   struct Route {  // a CUDA stream, the lane of what is launched on it directly, those of what is captured for it
     std::unique_ptr<CudaStream> stream;
@@ -157,24 +163,34 @@ class Issuer {
 
   // issue_batch.cpp: many as one graph
   bool belongs_in_batch(const TaskNode& task);
-  void issue_captured(TaskNode* task, const PositionSet& needs);
+  void issue_in_batch(TaskNode* task, const PositionSet& needs);
+  void issue_captured(TaskNode* task, const PositionSet& needs, std::uint64_t description);
+  void join_batch(TaskNode* task, Lane& lane, const PositionSet& needs, FailureRef failure);
   Lane& choose_lane(const PositionSet& needs);
   Lane* free_lane();
   int choose_width() noexcept;
   Route& choose_batch_route(const PositionSet& needs);
-  bool prepare_batch(const PositionSet& needs) noexcept;
+  bool prepare_batch(const PositionSet& needs, bool capture) noexcept;
   void void_place(Lane& lane, const TaskNode& task) noexcept;
   static bool is_running(BatchEnd& end) noexcept;
   bool waits_for_others(const PositionSet& needs) const;
   bool is_full() const noexcept;
+  int growth() const noexcept;
   void launch_batch() noexcept;
-  bool is_intact(const TaskNode& task, bool failed) noexcept;
-  void launch_graph(const GraphHandle& graph, Route& route);
+  bool is_intact(const char* name, bool failed) noexcept;
   void learn_from(bool made) noexcept;
   void mark_batch(Route& route) noexcept;
   void launch_one_by_one() noexcept;
+  void launch_again(std::span<Batch::Step> steps) noexcept;
   void launch_again(Batch::Step& step) noexcept;
   void reset_pace() noexcept;
+
+  // issue_repeat.cpp: what was captured before is not captured again
+  bool capture_put_off() noexcept;
+  bool capture_again(Batch::Step& step);
+  bool may_put_off() noexcept;
+  void learn_repeated(bool found) noexcept;
+  cudaGraphExec_t executable_of(const GraphHandle& graph, const Route& route, bool again);
 
   // device_loss.cpp
   static std::shared_ptr<FailureRecord> record_named(const char* name, SourceLocation, std::uint64_t push_number);
@@ -225,6 +241,7 @@ class Issuer {
   Batch batch_;
   TracedBatch traced_;
   GraphCache graphs_;
+  Repeats repeats_;
   bool abandon_ = false;  // the body that is being captured must not be
   int in_a_row_ = 0;      // tasks since a host waited
   std::uint64_t steps_captured_ = 0;
@@ -232,6 +249,9 @@ class Issuer {
   std::uint64_t before_last_ = 0, last_ = 0;  // what the latest captured tasks were
   int batches_off_ = 0;                       // tasks for which batching is left alone, because it did not pay
   int off_for_ = k_off_at_first;
+  int strangers_ = 0;     // batches in a row that were put off in vain
+  int put_off_rest_ = 0;  // tasks that are not put off, because that did not pay
+  int put_off_rests_ = k_rest_at_first;
   int width_ = 1;   // lanes that the batch may have
   int narrow_ = 0;  // batches that get one lane, because graphs of several were not found again
   int narrow_for_ = k_narrow_at_first;

@@ -54,6 +54,7 @@ void StreamPolicy::add_counters(EngineCounters& counters) const noexcept {
     counters.stream_waits += counts.stream_waits.load(std::memory_order_relaxed);
     counters.batches += counts.batches.load(std::memory_order_relaxed);
     counters.batched += counts.batched.load(std::memory_order_relaxed);
+    counters.repeated += counts.repeated.load(std::memory_order_relaxed);
     counters.graphs_made += counts.graphs_made.load(std::memory_order_relaxed);
     counters.reissued += counts.reissued.load(std::memory_order_relaxed);
   }

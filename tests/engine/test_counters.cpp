@@ -150,13 +150,14 @@ TEST_CASE("Counters print with their names") {
   counters.stream_waits = 11;
   counters.batches = 12;
   counters.batched = 13;
-  counters.graphs_made = 14;
-  counters.reissued = 15;
+  counters.repeated = 14;
+  counters.graphs_made = 15;
+  counters.reissued = 16;
   const std::string text = to_string(counters);
   CHECK(
       text ==
       "pushed 1, retired 2, run 3, skipped 4, failed 5, waits 6, run_next 7, stolen 8, overflowed 9, parked 10, "
-      "stream_waits 11, batches 12, batched 13, graphs_made 14, reissued 15");
+      "stream_waits 11, batches 12, batched 13, repeated 14, graphs_made 15, reissued 16");
   std::ostringstream out;
   out << counters;
   CHECK(out.str() == text);

@@ -1,5 +1,6 @@
 // Graphs, made by capture alone.
 #include <algorithm>
+#include <map>
 
 #include "tests/support/cuda_sim/world.h"
 
@@ -82,6 +83,25 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, size_t
     for (size_t i = 0; nodes != nullptr && i < *count; ++i)
       nodes[i] = i < graph.nodes.size() ? graph.nodes[i].get() : nullptr;
     *count = nodes == nullptr ? graph.nodes.size() : std::min(*count, graph.nodes.size());
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+  return call("cudaGraphNodeGetType", [&](World&, Lock&) {
+    if (node == nullptr || type == nullptr)
+      return cudaErrorInvalidValue;
+    const std::map<Kind, cudaGraphNodeType> types{
+        {Kind::kernel, cudaGraphNodeTypeKernel},
+        {Kind::copy, cudaGraphNodeTypeMemcpy},
+        {Kind::fill, cudaGraphNodeTypeMemset},
+        {Kind::host, cudaGraphNodeTypeHost},
+        {Kind::record, cudaGraphNodeTypeEventRecord},
+        {Kind::wait, cudaGraphNodeTypeWaitEvent},
+        {Kind::graph, cudaGraphNodeTypeGraph},
+        {Kind::empty, cudaGraphNodeTypeEmpty},
+        {Kind::free, cudaGraphNodeTypeMemFree}};
+    *type = types.at(node->node.kind);
     return cudaSuccess;
   });
 }
