@@ -1,7 +1,5 @@
 // Tasks that come again in the same batches, launched as before without a call of their bodies.
-#include <atomic>
 #include <stdexcept>
-#include <type_traits>
 #include <vector>
 
 #include "tests/engine/sim_run.h"
@@ -109,98 +107,6 @@ TEST_CASE("A body that holds something else is called, in a batch whose other ta
   }
 }
 
-TEST_CASE("The same tasks with other edges are another batch", "[sim]") {
-  Sim sim;
-  sim.keep_batches_open();
-  constexpr int k_cells = 3, k_tasks = 120;
-  Written there[k_cells];
-  Engine engine({.workers = 1});
-  std::vector<Var> vars;
-  for (int i = 0; i < k_cells; ++i)
-    vars.push_back(engine.new_var());
-  // Each task copies a word and appends to it; in odd rounds all are ordered, in even ones only as the words need it.
-  for (int round = 0; round < 2 * k_learning; ++round) {
-    Word expected[k_cells] = {};
-    for (Written& each : there)
-      each.word = 0;
-    for (int i = 0; i < k_tasks; ++i) {
-      const std::size_t to = mix(static_cast<Word>(i)) % k_cells, from = mix(static_cast<Word>(i + 500)) % k_cells;
-      Task task = k_append;
-      task.access = {read(vars[from]), write(vars[to])};
-      if (round % 2 == 1)
-        task.access.push_back(write(vars[0]));
-      engine.push(task, repeatable([to = there + to, from = there + from](Queue queue) {
-                    sim_launch(queue, [to, from] { to->word = 3 * to->word + from->word + 1; });
-                  }));
-      expected[to] = 3 * expected[to] + expected[from] + 1;
-    }
-    engine.wait_all();
-    for (int cell = 0; cell < k_cells; ++cell)
-      CHECK(there[cell].word == expected[cell]);
-  }
-  CHECK(engine.counters().repeated > 0);
-}
-
-namespace {
-
-/// Pushes the program's steps as tasks of which most, but not all, are repeatable.
-void push_steps(const Program& program, Engine& engine, const std::vector<Var>& vars, History& history) {
-  from_pushers(program, [&](std::size_t i) {
-    const Step& step = program.steps[i];
-    const Task task{.name = "step", .device = gpu(0), .access = access_of(step, vars), .capturable = true};
-    const auto body = [step = &step, history = &history, i](Queue queue) {
-      sim_launch(queue, [=] { run_step(*step, i, history->cells.data(), history->seen[i]); });
-    };
-    if (mix(i) % 200 == 0)
-      engine.push(task, body);
-    else
-      engine.push(task, repeatable(body));
-  });
-}
-
-/// Two programs in turn, for many rounds, on one engine. "" if all of them went as they had to.
-std::string repeat_programs(std::uint64_t seed, int pushers, std::uint64_t& repeated) {
-  const std::uint32_t cells[] = {3, 12, 60};
-  const Program programs[] = {
-      random_program(seed, 300, cells[seed % 3], pushers), random_program(seed + 1, 200, cells[seed % 3], pushers)};
-  History histories[] = {History(programs[0]), History(programs[1])};
-  Engine engine({.workers = 2});
-  std::vector<Var> vars(programs[0].cells);
-  for (Var& var : vars)
-    var = engine.new_var();
-  for (std::size_t round = 0; round < 16; ++round) {
-    const std::size_t which = round % 5 == 4 ? 1 : 0;
-    histories[which].cells.assign(programs[which].cells, Cell());
-    push_steps(programs[which], engine, vars, histories[which]);
-    engine.wait_all();
-    const std::string wrong = judge(programs[which], histories[which]);
-    if (!wrong.empty())
-      return wrong;
-  }
-  repeated += engine.counters().repeated;
-  return "";
-}
-
-void check_repeated(std::uint64_t first_seed, int pushers) {
-  std::uint64_t repeated = 0;
-  for (std::uint64_t seed = first_seed; seed < first_seed + 12; ++seed) {
-    CAPTURE(seed);
-    Sim sim(seeded(seed));
-    REQUIRE(repeat_programs(seed, pushers, repeated) == "");
-  }
-  CHECK(repeated > 0);
-}
-
-}  // namespace
-
-TEST_CASE("T52: random graphs that come again give what a serial loop gives, each time", "[sim]") {
-  check_repeated(3000, 1);
-}
-
-TEST_CASE("T52: random graphs that come again from several threads are serialisable, each time", "[sim]") {
-  check_repeated(3100, 3);
-}
-
 TEST_CASE("A body that asks for its position, or waits for one, is called each time", "[sim]") {
   for (const bool waits : {false, true}) {
     CAPTURE(waits);
@@ -252,35 +158,6 @@ TEST_CASE(
   CHECK(cudaFree(memory) == cudaSuccess);
 }
 
-TEST_CASE("A body that asks for what belongs to its lane has it again", "[sim]") {
-  Sim sim;
-  Engine engine({.workers = 1});
-  std::vector<Var> vars;
-  constexpr int k_vars = 6, k_rounds = 40;
-  for (int i = 0; i < k_vars; ++i)
-    vars.push_back(engine.new_var());
-  struct Scratch {  // of a lane: two tasks that share one must not run beside each other
-    explicit Scratch(Queue) {}
-    Word word = 0;
-  };
-  Word words[k_vars] = {};
-  for (int round = 0; round < k_rounds; ++round) {
-    for (int i = 0; i < 20 * k_vars; ++i) {
-      Word* const word = words + i % k_vars;
-      engine.push(on(vars[static_cast<std::size_t>(i % k_vars)]), repeatable([word](Queue queue) {
-                    Word* const scratch = &queue.slot<Scratch>().word;
-                    sim_launch(queue, [word, scratch] {
-                      *scratch = *word;
-                      *word = *scratch + 1;
-                    });
-                  }));
-    }
-    engine.wait_all();
-  }
-  for (Word word : words)
-    CHECK(word == 20 * k_rounds);
-}
-
 TEST_CASE("T49: what comes again and cannot be launched, captured or kept is launched task by task", "[sim]") {
   for (const char* call :
        {"cudaGraphLaunch",
@@ -299,6 +176,31 @@ TEST_CASE("T49: what comes again and cannot be launched, captured or kept is lau
       chain.round(i % 8 == 7 ? 5000 : 0);
     }
     CHECK(chain.engine.counters().failed == 0);
+  }
+}
+
+TEST_CASE("A body that fails is called each time, and its Vars fail with it", "[sim]") {
+  Sim sim;
+  sim.keep_batches_open();
+  Chain chain;
+  Var failed = chain.engine.new_var();
+  int calls = 0;
+  for (int round = 1; round <= 8; ++round) {
+    for (int i = 0; i < 30; ++i) {
+      push_append(chain.engine, chain.x, chain.there, static_cast<Word>(i));
+      if (i != 15)
+        continue;
+      Task task = k_append;
+      task.access = {out(failed)};
+      chain.engine.push(task, repeatable([calls = &calls](Queue queue) {
+                          ++*calls;
+                          (void)queue.stream();
+                          throw std::runtime_error("on purpose");
+                        }));
+    }
+    chain.engine.wait(chain.x);
+    CHECK_THROWS_AS(chain.engine.wait(failed), TaskFailed);
+    CHECK(calls == round);
   }
 }
 
