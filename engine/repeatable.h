@@ -38,9 +38,12 @@ concept DescribesContent = requires(const Body& body, Content& content) {
 /// The body of a GPU task that does nothing but enqueue kernels, and always the same ones with the same arguments if
 /// what `F` holds is the same, byte for byte (of a reference: the address): it reads nothing else that changes. Where
 /// such a task is capturable and comes again, in a batch of tasks that come again, the engine launches what was
-/// captured before and does not call it. It does call it each time if it asks for Queue::position() or waits for
-/// positions, and if something in the batch copies or fills memory. An exception of a body that was called later than
-/// its task finished is thrown by the next wait; its Vars are as if there had been none.
+/// captured before and does not call it.
+///
+/// It is called each time if it asks its Queue for more than stream(), holds more than 512 bytes, or if something in
+/// the batch copies or fills memory. It may be called after the task has finished, though before a wait for the task
+/// returns: what it points to on the host must live until then, and an exception that it throws then is thrown by the
+/// next wait, its Vars being as if there had been none.
 template <class F>
 class Repeatable {
   static_assert(std::is_trivially_copyable_v<F>, "a repeatable body holds numbers and addresses only");
@@ -49,7 +52,10 @@ class Repeatable {
   explicit Repeatable(F body) noexcept : body_(body) {}
   template <class... Queues>
   requires std::invocable<F&, Queues...>
-  void operator()(Queues... queue) { body_(queue...); }
+  void operator()(Queues... queue) {
+    static_assert(std::is_void_v<std::invoke_result_t<F&, Queues...>>, "a repeatable body returns nothing");
+    body_(queue...);
+  }
   void describe(Content& content) const {
     if constexpr (!std::is_empty_v<F>) {
       alignas(F) std::byte bytes[sizeof(F)];

@@ -41,7 +41,7 @@ void Batch::open(cudaStream_t stream) {
   stream_ = stream;
   // Relaxed: what other threads do, and what bodies ask of the driver besides, is none of the capture's business.
   cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
-  open_ = true;
+  open_ = captured_ = true;
 }
 
 void Batch::open_again(cudaStream_t stream, const PositionSet& outside) {
@@ -121,14 +121,24 @@ void Batch::add_needs(const Lane& lane, const PositionSet& needs) {
 
 std::uint64_t Batch::describe(const Closure& body) {
   described_.clear();
-  bound_ = false;
   Content content(described_);
   if (!body.describe(content))
     return 0;
+  if (described_.size() > k_most_said) {
+    described_.clear();
+    return 0;
+  }
   std::uint64_t hash = 1;
   for (std::uint64_t word : described_)
     hash = mixed(hash, word);
   return hash | 2;  // never none
+}
+
+void Batch::make_room() {
+  steps_.reserve(k_most);
+  const std::size_t words = script_.size() + described_.size() + 2 + k_local_lanes;
+  if (words > script_.capacity())
+    script_.reserve(2 * words);
 }
 
 void Batch::end_step(Step&& step) {
@@ -140,10 +150,8 @@ void Batch::end_step(Step&& step) {
   there.steps.push_back(static_cast<std::uint8_t>(size()));
   scripted_ = scripted_ && !described_.empty() && !step.failed;
   if (scripted_) {
-    script_.push_back(described_.size() << 1 | static_cast<std::uint64_t>(bound_));
+    script_.push_back(described_.size());
     script_.insert(script_.end(), described_.begin(), described_.end());
-    if (bound_)
-      script_.push_back(step.lane->number());
   } else {
     script_.clear();
   }
@@ -195,7 +203,7 @@ void Batch::clear() noexcept {
   outside_.clear();
   script_.clear();
   scripted_ = true;
-  again_ = false;
+  captured_ = again_ = false;
   lanes_used_ = 0;
   shape_ = 0;
 }

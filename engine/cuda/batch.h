@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <boost/container/small_vector.hpp>
+#include <boost/container/static_vector.hpp>
 #include <cuda_runtime_api.h>
 
 #include <sluice/engine/closure.h>
@@ -21,6 +22,7 @@ namespace sluice::detail {
 class Batch {
  public:
   static constexpr int k_most = 128;
+  static constexpr std::size_t k_most_said = 64;  // words of a body: what says more is not put off
   using Script = std::vector<std::uint64_t>;
 
   /// A task: enough to capture it, or to do it again, should the capture fail.
@@ -42,8 +44,8 @@ class Batch {
 
   bool is_open() const noexcept { return open_; }
   bool empty() const noexcept { return steps_.empty(); }
-  /// There are steps, and none of them is captured.
-  bool is_put_off() const noexcept { return !open_ && !steps_.empty(); }
+  /// There are steps, and none of them has been captured.
+  bool is_put_off() const noexcept { return !captured_ && !steps_.empty(); }
   int size() const noexcept { return static_cast<int>(steps_.size()); }
   std::vector<Step>& steps() noexcept { return steps_; }
   /// What the batch as a whole must wait for.
@@ -74,12 +76,15 @@ class Batch {
   void end_step(Step&& step);
   /// What a body says of itself belongs to the step that is added next. A hash of it; 0 if it says nothing.
   std::uint64_t describe(const Closure& body);
-  /// The body of that step wanted to know which lane it is on.
-  void bind_to_lane() noexcept { bound_ = true; }
-  bool is_bound() const noexcept { return bound_; }
+  std::uint64_t say_nothing() noexcept {
+    described_.clear();
+    return 0;
+  }
   /// What that step enqueues depends on more than it says.
   void lose_script() noexcept { described_.clear(); }
   bool says_all() const noexcept { return !described_.empty(); }
+  /// The step that is added next finds room. Throws std::bad_alloc.
+  void make_room();
   /// Ends the capture; null if it was spoilt. The steps stay until clear().
   GraphHandle close() noexcept;
   /// Ends a capture whose graph nobody wants.
@@ -97,7 +102,7 @@ class Batch {
     std::uint64_t first = 0;  // sequence
     int last = -1;
     std::uint64_t turn = 0;  // among the lanes of the batch, from 1
-    boost::container::small_vector<std::uint8_t, 8> steps;
+    boost::container::static_vector<std::uint8_t, k_most> steps;
     CaptureEnds ends;  // known while the capture stands elsewhere
   };
   using Others = boost::container::small_vector<const OnLane*, 8>;
@@ -118,13 +123,13 @@ class Batch {
   OnLane* current_ = nullptr;  // where the capture stands
   PositionSet outside_;
   std::uint64_t shape_ = 0;
-  bool open_ = false;
+  bool open_ = false;      // a capture is under way
+  bool captured_ = false;  // the steps are, or were, in one
   bool again_ = false;
 
   Script script_;
   std::vector<std::uint64_t> described_;  // of the step under way; empty: it says nothing
   std::uint64_t lanes_used_ = 0;
-  bool bound_ = false;    // that step, to its lane
   bool scripted_ = true;  // all steps so far say what they enqueue
 };
 

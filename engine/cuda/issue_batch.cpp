@@ -178,6 +178,7 @@ bool Issuer::prepare_batch(const PositionSet& needs, bool capture) noexcept try 
   batch_route_ = &choose_batch_route(needs);
   if (!capture) {
     batch_.abandon();  // bodies that enqueued nothing may have left it open
+    batch_.clear();
     width_ = k_width;  // always the same, or the same tasks would not be the same batch
   } else if (!batch_.is_open()) {
     width_ = choose_width();
@@ -192,17 +193,21 @@ void Issuer::issue_in_batch(TaskNode* task, const PositionSet& needs) {
   const bool elsewhere = batch_.size() >= growth() * k_breakable && !batch_.continues(needs);
   if (!batch_.empty() && (elsewhere || waits_for_others(needs)))
     launch_batch();
-  const std::uint64_t description = batch_.describe(task->body);
-  const Repeats::Body known = repeats_.find(description);
-  const bool captures = batch_.is_open() && !batch_.empty();
-  const bool puts_off = known != Repeats::Body::unknown && !captures && may_put_off();
-  const bool goes_over = batch_.is_put_off() && !puts_off;
-  if ((goes_over && !capture_put_off()) || !prepare_batch(needs, !puts_off))
+  const bool rests = put_off_rest_ > 0 && put_off_rest_-- > 0;
+  const auto describe = [&] { return rests ? batch_.say_nothing() : batch_.describe(task->body); };
+  std::uint64_t description = describe();
+  batch_.make_room();
+  const bool captures = !batch_.empty() && !batch_.is_put_off();
+  const bool puts_off = description != 0 && repeats_.knows(description) && !captures;
+  if (batch_.is_put_off() && !puts_off) {
+    if (!capture_put_off())
+      return issue_direct(task, needs);
+    description = describe();
+  }
+  if (!prepare_batch(needs, !puts_off))
     return issue_direct(task, needs);
   if (!puts_off)
-    return issue_captured(task, needs, goes_over ? batch_.describe(task->body) : description);
-  if (known == Repeats::Body::bound)
-    batch_.bind_to_lane();
+    return issue_captured(task, needs, description);
   Lane& lane = choose_lane(needs);
   batch_.put_off_step(lane, needs);
   join_batch(task, lane, needs, {});
@@ -219,7 +224,7 @@ void Issuer::issue_captured(TaskNode* task, const PositionSet& needs, std::uint6
     return issue_direct(task, needs);
   }
   if (failure == nullptr && batch_.says_all())
-    repeats_.learn(description, batch_.is_bound());
+    repeats_.learn(description);
   join_batch(task, lane, needs, std::move(failure));
 }
 
@@ -290,11 +295,13 @@ void Issuer::launch_batch() noexcept {
   if (batch_.empty())
     return;
   captured_.store(0, std::memory_order_relaxed);  // from now on it waits for nobody
+  if (call_.lane != nullptr)
+    keep_error();
   try {
     const cuda::DeviceScope on(device_.index);
     cudaGraphExec_t executable = batch_.is_put_off() ? repeats_.find(batch_.script()) : nullptr;
-    const bool repeated = executable != nullptr, again = batch_.is_put_off() && !repeated;
-    if (again && !capture_put_off())
+    const bool repeated = executable != nullptr;
+    if (batch_.is_put_off() && !repeated && !capture_put_off())
       return;
     const GraphHandle graph = repeated ? GraphHandle() : batch_.close();
     if (!repeated && graph.get() == nullptr)
@@ -306,7 +313,7 @@ void Issuer::launch_batch() noexcept {
     if (repeated)
       learn_repeated(true);
     else
-      executable = executable_of(graph, route, again);
+      executable = executable_of(graph, route);
     if (executable != nullptr)
       cuda_check(cudaGraphLaunch(executable, route.stream->native()), "cudaGraphLaunch");
     policy_.trace().after(traced_on(route), span);

@@ -56,8 +56,17 @@ void Issuer::call_body(const Call& call, Closure& body) {
   cudaGetLastError();  // what the thread brought along is not this task's: its own calls, or another GPU that is lost
   body(Queue(*core_.facade(), device_, 1, call.captured ? &call.lane->captured : &call.lane->direct, task));
   // Launches report nothing themselves; a bad one is found here, so that it blames this task and no other.
-  if (call_.touched)
-    cuda_check(cudaGetLastError(), "kernel launch");
+  if (!call_.touched)
+    return;
+  keep_error();
+  cuda_check(call_.error, "kernel launch");
+}
+
+// Before other bodies are called inside this one: what it has left is its own.
+void Issuer::keep_error() noexcept {
+  const cudaError_t left = cudaGetLastError();
+  if (call_.error == cudaSuccess)
+    call_.error = left;
 }
 
 // False if the task is over: it has enqueued nothing, so it is done when the one task before it is.
@@ -89,7 +98,7 @@ bool Issuer::run_body(const Call& call, FailureRef& failure) {
       failure = caught(core_.record_of(task));
     }
   }
-  if (after.touched || abandon_)
+  if (after.touched || (after.captured && abandon_))
     return true;
   task->body.reset();
   core_.finish(task, std::move(failure), true, call.needs->empty() ? Position() : *call.needs->begin());
@@ -147,6 +156,12 @@ void Issuer::wait_in_body(const PositionSet& all, bool captured) {
     } else if (!captured) {
       launch_batch();
     }
+  }
+  for (Position position : positions) {
+    const bool there = lanes_.at(position.stream()).launched() >= position.sequence();
+    require<ValueError>(there || (captured && batch_.step_of(position) >= 0), [] {
+      return std::string("wait_for: a body that is called late waits for what comes after it");
+    });
   }
   if (captured) {
     batch_.add_needs(*call_.lane, positions);

@@ -18,23 +18,35 @@ constexpr int k_rest_at_most = 1 << 22;
 
 // The body was called before with the same content and did not fail: what goes wrong now is not its Vars' business.
 bool Issuer::capture_again(Batch::Step& step) {
-  batch_.describe(step.body);
-  step.lane->captured.take_place({step.lane->number(), step.sequence});
-  const Call before =
-      std::exchange(call_, {.route = batch_route_, .lane = step.lane, .needs = &step.needs, .captured = true});
-  abandon_ = false;
+  const std::uint64_t description = batch_.describe(step.body);
+  batch_.make_room();
+  struct Restore {
+    Call& call;
+    const Call before;
+    LaneView& view;
+    ~Restore() {
+      call = before;
+      view.take_place({});
+    }
+  };
   FailureRef failure;
-  try {
-    call_body(call_, step.body);
-  } catch (...) {
-    failure = caught(record_named(step.name, {step.file, step.line}, step.push_number));
-    cudaGetLastError();
+  {
+    const Call here{.route = batch_route_, .lane = step.lane, .needs = &step.needs, .captured = true};
+    const Restore restore{call_, std::exchange(call_, here), step.lane->captured};
+    step.lane->captured.take_place({step.lane->number(), step.sequence});
+    abandon_ = false;
+    try {
+      call_body(call_, step.body);
+    } catch (...) {
+      failure = caught(record_named(step.name, {step.file, step.line}, step.push_number));
+      cudaGetLastError();
+    }
+    touch();
+    if (call_.failure != nullptr || abandon_ || !is_intact(step.name, failure != nullptr))
+      return false;
   }
-  touch();
-  const Call after = std::exchange(call_, before);
-  step.lane->captured.take_place({});
-  if (after.failure != nullptr || abandon_ || !is_intact(step.name, failure != nullptr))
-    return false;
+  if (failure != nullptr || !batch_.says_all())
+    repeats_.unlearn(description);
   step.failed = failure != nullptr;
   if (failure != nullptr)
     policy_.report_late(std::move(failure));
@@ -47,6 +59,8 @@ bool Issuer::capture_put_off() noexcept {
   std::vector<Batch::Step> steps;
   std::size_t captured = 0;
   bool all = false;
+  const bool abandoned = abandon_;  // the body that is being called, if one is
+  learn_repeated(false);
   try {
     const cuda::DeviceScope on(device_.index);
     const PositionSet outside = batch_.outside();
@@ -55,24 +69,18 @@ bool Issuer::capture_put_off() noexcept {
     while (captured < steps.size() && capture_again(steps[captured]))
       ++captured;
     all = captured == steps.size();
-  } catch (...) {
+  } catch (...) {  // they are whole, and launched below
   }
   batch_.end_again();
-  if (all)
-    return true;
-  launch_one_by_one();
-  launch_again(std::span(steps).subspan(captured));
-  return false;
+  if (!all) {
+    launch_one_by_one();
+    launch_again(std::span(steps).subspan(captured));
+  }
+  abandon_ = abandoned;
+  return all;
 }
 
 // Those that come again one by one but not together cost more than if they were captured at once.
-bool Issuer::may_put_off() noexcept {
-  if (put_off_rest_ == 0)
-    return true;
-  --put_off_rest_;
-  return false;
-}
-
 void Issuer::learn_repeated(bool found) noexcept {
   if (found) {
     graphs_.forget_misses();
@@ -85,15 +93,13 @@ void Issuer::learn_repeated(bool found) noexcept {
   }
 }
 
-// Null if the graph is empty; `again`: its tasks had been put off. Throws CudaError.
-cudaGraphExec_t Issuer::executable_of(const GraphHandle& graph, const Route& route, bool again) {
+// Null if the graph is empty. Throws CudaError.
+cudaGraphExec_t Issuer::executable_of(const GraphHandle& graph, const Route& route) {
   std::size_t nodes = 0;
   cuda_check(cudaGraphGetNodes(graph.get(), nullptr, &nodes), "cudaGraphGetNodes");
   if (nodes == 0)
     return nullptr;
-  if (again)
-    learn_repeated(false);
-  if (cudaGraphExec_t kept = repeats_.keep(batch_.script(), graph.get(), again))
+  if (cudaGraphExec_t kept = repeats_.keep(batch_.script(), graph.get()))
     return kept;
   const std::uint64_t made_before = graphs_.made();
   cudaGraphExec_t executable =

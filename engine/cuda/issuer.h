@@ -84,9 +84,8 @@ class Issuer {
   /// The same; throws what went wrong, so that the body enqueues nothing out of order.
   void touch_or_throw();
   void wait_in_body(const PositionSet& positions, bool captured);
-  /// It asks where it is: what it enqueues may depend on that.
-  void note_place_asked() noexcept { batch_.lose_script(); }
-  void note_lane_asked() noexcept { batch_.bind_to_lane(); }
+  /// It asks for more than its stream: what it enqueues may depend on that.
+  void note_question() noexcept { batch_.lose_script(); }
   /// A body is about to block until the GPU has passed what is being captured with it: the batch is given up and its
   /// tasks, the one that runs among them, are launched one by one. Always throws; what, nobody sees.
   [[noreturn]] void abandon_capture();
@@ -115,6 +114,7 @@ class Issuer {
     bool touched = false;
     GpuTrace::Span* span = nullptr;
     std::exception_ptr failure = {};  // of what should have come before
+    cudaError_t error = cudaSuccess;  // that the body has left, seen before its end
   };
   struct BatchEnd {
     const Milestone* milestone = nullptr;
@@ -140,6 +140,7 @@ class Issuer {
   // issue_body.cpp: the body is called
   TracedStream traced_on(const Route& route) const noexcept;
   void call_body(const Call& call, Closure& body);
+  void keep_error() noexcept;
   bool run_body(const Call& call, FailureRef& failure);
   void await_far_launch(const Lane& lane, std::uint64_t sequence);
 
@@ -188,9 +189,8 @@ class Issuer {
   // issue_repeat.cpp: what was captured before is not captured again
   bool capture_put_off() noexcept;
   bool capture_again(Batch::Step& step);
-  bool may_put_off() noexcept;
   void learn_repeated(bool found) noexcept;
-  cudaGraphExec_t executable_of(const GraphHandle& graph, const Route& route, bool again);
+  cudaGraphExec_t executable_of(const GraphHandle& graph, const Route& route);
 
   // device_loss.cpp
   static std::shared_ptr<FailureRecord> record_named(const char* name, SourceLocation, std::uint64_t push_number);

@@ -14,17 +14,17 @@ void* LaneView::native() {
 }
 Position LaneView::current_position() {
   issuer_.touch_or_throw();
-  issuer_.note_place_asked();
+  issuer_.note_question();
   return place_ ? place_ : lane_.next_position();
 }
 std::shared_ptr<void>& LaneView::slot(std::size_t id) {
   issuer_.touch_or_throw();
-  issuer_.note_lane_asked();
+  issuer_.note_question();
   return slots_[id];
 }
 ErrorWord* LaneView::error_word() {
   issuer_.touch_or_throw();
-  issuer_.note_lane_asked();
+  issuer_.note_question();
   return lane_.error_word();
 }
 void LaneView::wait_for(const PositionSet& positions) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <new>
 
 #include <boost/container/small_vector.hpp>
 
@@ -35,17 +36,11 @@ bool has_kernels_only(cudaGraph_t graph) {
 
 }  // namespace
 
-Repeats::Body Repeats::find(std::uint64_t description) const noexcept {
-  const auto found = bodies_.find(description);
-  return found == bodies_.end() ? Body::unknown : found->second;
-}
-
-void Repeats::learn(std::uint64_t description, bool bound) {
-  if (description == 0)
-    return;
+void Repeats::learn(std::uint64_t description) noexcept try {
   if (bodies_.size() >= k_most_bodies)
     bodies_.clear();
-  bodies_[description] = bound ? Body::bound : Body::free;
+  bodies_.insert(description);
+} catch (const std::bad_alloc&) {  // it is captured again next time
 }
 
 cudaGraphExec_t Repeats::find(const Batch::Script& script) noexcept {
@@ -75,24 +70,28 @@ bool Repeats::make_room() {
   return true;
 }
 
-cudaGraphExec_t Repeats::keep(const Batch::Script& script, cudaGraph_t graph, bool at_once) {
+cudaGraphExec_t Repeats::keep(const Batch::Script& script, cudaGraph_t graph) {
+  ++turn_;
   if (script.empty())
     return nullptr;
   const std::uint64_t hash = hash_of(script);
-  if (!known_.contains(hash)) {
+  const auto found = known_.find(hash);
+  if (found == known_.end()) {
     if (known_.size() - executables_ >= k_most_seen)
       std::erase_if(known_, [](const auto& each) { return each.second.executable.get() == nullptr; });
     known_[hash];
-    if (!at_once)
-      return nullptr;
+    return nullptr;
   }
-  if (const Known& there = known_[hash]; there.executable.get() != nullptr)
-    return there.script == script ? there.executable.get() : nullptr;
-  if (!has_kernels_only(graph) || !make_room())
+  if (found->second.executable.get() != nullptr)
+    return found->second.script == script ? found->second.executable.get() : nullptr;
+  if (found->second.refused || !make_room())
+    return nullptr;
+  found->second.refused = !has_kernels_only(graph);
+  if (found->second.refused)
     return nullptr;
   cudaGraphExec_t made = nullptr;
   cuda_check(cudaGraphInstantiate(&made, graph, cudaGraphInstantiateFlagUseNodePriority), "cudaGraphInstantiate");
-  Known& known = known_[hash];
+  Known& known = found->second;
   known.executable = GraphExecutable(made);
   known.script = script;
   known.used = turn_;

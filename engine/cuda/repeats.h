@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include <boost/unordered/unordered_flat_map.hpp>
+#include <boost/unordered/unordered_flat_set.hpp>
 
 #include <sluice/engine/cuda/batch.h>
 #include <sluice/engine/cuda/graph_cache.h>
@@ -20,18 +20,17 @@ class Repeats {
   static constexpr std::size_t k_most_seen = 4096;   // scripts of which no executable is kept
   static constexpr std::uint64_t k_long_ago = 2048;  // scripts
 
-  enum class Body : std::uint8_t { unknown, free, bound };
-
-  /// Has a body with this description been captured, and does what it enqueues belong to its lane? Two descriptions may
+  /// Has a body with this description been captured, and has it asked for nothing but its stream? Two descriptions may
   /// be taken for one another: then a body is called later than it would have been.
-  Body find(std::uint64_t description) const noexcept;
-  void learn(std::uint64_t description, bool bound);
+  bool knows(std::uint64_t description) const noexcept { return bodies_.contains(description); }
+  void learn(std::uint64_t description) noexcept;
+  void unlearn(std::uint64_t description) noexcept { bodies_.erase(description); }
 
   /// The executable of a batch with this script; null if none is kept. Compares all of it.
   cudaGraphExec_t find(const Batch::Script& script) noexcept;
-  /// Keeps an executable of the graph if there are only kernels in it, and if the script came before or `at_once`. Null
-  /// if none is kept. Throws CudaError.
-  cudaGraphExec_t keep(const Batch::Script& script, cudaGraph_t graph, bool at_once);
+  /// Keeps an executable of the graph if the script came before and there are only kernels in it. Null if none is kept.
+  /// Throws CudaError.
+  cudaGraphExec_t keep(const Batch::Script& script, cudaGraph_t graph);
   std::uint64_t made() const noexcept { return made_; }
 
  private:
@@ -39,10 +38,11 @@ class Repeats {
     Batch::Script script;  // empty: it came once
     GraphExecutable executable;
     std::uint64_t used = 0;
+    bool refused = false;  // not only kernels
   };
   bool make_room();
 
-  boost::unordered_flat_map<std::uint64_t, Body> bodies_;
+  boost::unordered_flat_set<std::uint64_t> bodies_;
   std::unordered_map<std::uint64_t, Known> known_;
   std::size_t executables_ = 0;
   std::uint64_t turn_ = 0;

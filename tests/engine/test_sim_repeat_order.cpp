@@ -1,9 +1,7 @@
-// In which order tasks run that come again, and with what of their lanes.
+// In which order tasks run that come again.
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/engine/sim_run.h"
@@ -183,50 +181,4 @@ TEST_CASE("T52: random graphs that come again give what a serial loop gives, eac
 
 TEST_CASE("T52: random graphs that come again from several threads are serialisable, each time", "[sim]") {
   check_repeated(3100, 3);
-}
-
-namespace {
-
-/// What a lane has once: two tasks that are given the same one must not run beside each other.
-struct Scratch {
-  explicit Scratch(Queue) {}
-  std::atomic<bool> used{false};
-};
-
-void use(Scratch& scratch, std::atomic<int>& clashes) {
-  if (scratch.used.exchange(true))
-    ++clashes;
-  for (int i = 0; i < 20; ++i)
-    std::this_thread::yield();
-  scratch.used = false;
-}
-
-}  // namespace
-
-TEST_CASE("A body that asks for what belongs to its lane is not repeated on another one", "[sim]") {
-  constexpr std::size_t k_chains = 6;
-  constexpr int k_length = 40, k_rounds = 40;
-  Sim sim({.devices = 2, .executors = 4});
-  std::atomic<int> clashes{0}, done{0};
-  Engine engine({.workers = 1});
-  std::vector<Var> vars;
-  for (std::size_t i = 0; i < k_chains; ++i)
-    vars.push_back(engine.new_var());
-  for (int round = 0; round < k_rounds; ++round) {
-    for (std::size_t i = 0; i < k_chains * k_length; ++i) {
-      const std::size_t chain = (i / k_length + mix(static_cast<std::uint64_t>(round)) % k_chains) % k_chains;
-      const Task task{.name = "use", .device = gpu(0), .access = {write(vars[chain])}, .capturable = true};
-      engine.push(task, repeatable([chain, clashes = &clashes, done = &done](Queue queue) {
-                    Scratch* const scratch = &queue.slot<Scratch>();
-                    sim_launch(queue, [scratch, clashes, done] {
-                      use(*scratch, *clashes);
-                      ++*done;
-                    });
-                  }));
-    }
-    engine.wait_all();
-  }
-  CHECK(clashes == 0);
-  CHECK(done == static_cast<int>(k_chains) * k_length * k_rounds);
-  CHECK(engine.counters().repeated > 0);
 }
