@@ -59,7 +59,6 @@ bool Issuer::capture_put_off() noexcept {
   std::vector<Batch::Step> steps;
   std::size_t captured = 0;
   bool all = false;
-  const bool abandoned = abandon_;  // the body that is being called, if one is
   learn_repeated(false);
   try {
     const cuda::DeviceScope on(device_.index);
@@ -76,7 +75,6 @@ bool Issuer::capture_put_off() noexcept {
     launch_one_by_one();
     launch_again(std::span(steps).subspan(captured));
   }
-  abandon_ = abandoned;
   return all;
 }
 

@@ -37,10 +37,13 @@ struct GpuRun {
   void push(Engine& engine, const std::vector<Var>& vars, std::size_t i) {
     const Task task{
         .name = "step", .device = gpu(0), .access = access_of(program.steps[i], vars), .capturable = is_capturable(i)};
-    engine.push(task, [this, i](Queue queue) {
-      enqueue_step(queue.stream(), program.steps[i], i, cells.data(), seen.data() + i, delay_of(i));
-    });
+    engine.push(task, repeatable([this, i](Queue queue) {
+                  enqueue_step(queue.stream(), program.steps[i], i, cells.data(), seen.data() + i, delay_of(i));
+                }));
   }
+  /// As before the first step.
+  void begin_again() const { copy_and_wait(cells.data(), std::vector<Cell>(program.cells).data(), cells_bytes()); }
+  std::size_t cells_bytes() const noexcept { return program.cells * sizeof(Cell); }
   History history() const {
     History result(program);
     result.cells = cells.values();
@@ -83,6 +86,27 @@ TEST_CASE("T36: a random graph launched directly, in batches, and by a thread fo
       const EngineOptions options{.workers = 2, .launch = launch, .launcher = launcher};
       CHECK(differs_from_serial(program, run_on_gpu(options, program)) == "");
     }
+  }
+}
+
+TEST_CASE("T52: random graphs that come again give what a serial loop gives, each time, on a GPU", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  prepare_gpus();
+  for (const std::uint32_t cells : {4u, 24u}) {
+    const Program programs[] = {random_program(cells, 1'000, cells, 1), random_program(cells + 1, 700, cells, 1)};
+    GpuRun runs[] = {GpuRun(programs[0]), GpuRun(programs[1])};
+    Engine engine({.workers = 2});
+    const std::vector<Var> vars = make_vars(engine, programs[0]);
+    for (int round = 0; round < 20; ++round) {
+      CAPTURE(cells, round);
+      const std::size_t which = round % 5 == 4 ? 1 : 0;
+      runs[which].begin_again();
+      for (std::size_t i = 0; i < programs[which].steps.size(); ++i)
+        runs[which].push(engine, vars, i);
+      engine.wait_all();
+      CHECK(differs_from_serial(programs[which], runs[which].history()) == "");
+    }
+    CHECK(engine.counters().repeated > 0);
   }
 }
 

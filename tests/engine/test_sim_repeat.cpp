@@ -253,6 +253,7 @@ TEST_CASE("A body that came again and fails when it is called after all is repor
   };
   for (int i = 0; i < k_learning; ++i)
     push_all(0);
+  push_all(1);  // seen once: the next time its last batch would be kept
   fails = true;
   CHECK_THROWS_AS(push_all(1), TaskFailed);
   for (int i = 0; i < 2; ++i)  // each once

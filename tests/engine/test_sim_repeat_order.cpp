@@ -83,8 +83,8 @@ TEST_CASE("A task that comes after another chain than before is another batch", 
     for (std::uint64_t round = 0; round < 16; ++round) {
       CAPTURE(seed, round);
       Log log;
-      const auto log_number = [&log, logs = &log_of_round](int number) {
-        *logs = &log;
+      log_of_round = &log;
+      const auto log_number = [logs = &log_of_round](int number) {
         return repeatable([logs, number](Queue queue) { sim_launch(queue, [logs, number] { (*logs)->add(number); }); });
       };
       for (int i = 0; i < k_last; ++i) {
