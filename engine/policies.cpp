@@ -59,6 +59,18 @@ std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& opti
   throw ValueError(message("Engine: cpu_policy \"", name, "\" is not one of pool, serial, chaos, chaos-pool"));
 }
 
+#if SLUICE_CUDA
+namespace {
+
+// The driver's own default where nothing is said.
+int hardware_queues() noexcept {
+  const char* said = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  return said == nullptr ? 8 : std::atoi(said);
+}
+
+}  // namespace
+#endif
+
 std::unique_ptr<GpuPolicy> make_gpu_policy([[maybe_unused]] Core& core, [[maybe_unused]] const EngineOptions& options) {
 #if SLUICE_CUDA
   if (num_gpus() > 0) {
@@ -73,7 +85,8 @@ std::unique_ptr<GpuPolicy> make_gpu_policy([[maybe_unused]] Core& core, [[maybe_
         .one_stream = options.gpu_policy == "serial",
         .waits = options.gpu_policy == "serial" || options.gpu_check == "each",
         // Where all CPU tasks run on the threads that push, GPU tasks are launched there too.
-        .has_thread = options.launcher == "thread" && options.cpu_policy != "serial" && options.cpu_policy != "chaos"};
+        .has_thread = options.launcher == "thread" && options.cpu_policy != "serial" && options.cpu_policy != "chaos",
+        .queues = hardware_queues()};
     return std::make_unique<StreamPolicy>(core, launch);
   }
 #endif

@@ -83,14 +83,19 @@ bool Issuer::is_running(BatchEnd& end) noexcept {
 
 // While the GPU keeps up, branches in a graph gain nothing and cost a little; when it is behind, they may run side by
 // side. Not in programs whose graphs do not repeat then: where tasks reuse each other's memory, which task waits for
-// which can be different each time. Not eight lanes a batch: with four such batches on their streams an urgent kernel
-// had to wait 750 us for its turn on an H200, with four lanes 18 us.
+// which can be different each time.
 int Issuer::choose_width() noexcept {
   if (narrow_ > 0) {
     --narrow_;
     return 1;
   }
   return is_running(ends_[0]) ? k_width : 1;  // with what was launched before the last batch
+}
+
+// With the driver's eight hardware queues and four batches of eight lanes on their streams an urgent kernel had to wait
+// 790 us for its turn on an H200, behind a branch in the same queue; with sixteen queues, or four lanes, 22 us.
+int Issuer::repeat_width() const noexcept {
+  return options_.queues >= 2 * k_wide ? k_wide : k_width;
 }
 
 void Issuer::learn_from(bool made) noexcept {
@@ -179,7 +184,7 @@ bool Issuer::prepare_batch(const PositionSet& needs, bool capture) noexcept try 
   if (!capture) {
     batch_.abandon();  // bodies that enqueued nothing may have left it open
     batch_.clear();
-    width_ = k_width;  // always the same, or the same tasks would not be the same batch
+    width_ = repeat_width();  // always the same, or the same tasks would not be the same batch
   } else if (!batch_.is_open()) {
     width_ = choose_width();
     batch_.open(capture_stream_.get());

@@ -29,6 +29,7 @@ struct LaunchOptions {
   bool one_stream = false;  // for computation
   bool waits = false;       // the host does, for each task
   bool has_thread = false;  // which does nothing else
+  int queues = 8;           // of the hardware, between which the driver shares out streams and branches of graphs
 };
 
 inline std::int64_t steady_nanoseconds() noexcept {
@@ -95,14 +96,14 @@ class Issuer {
   void wait_for_own();
 
  private:
-  static constexpr int k_compute = 4, k_urgent = 2, k_width = 4, k_unmarked = 32;
+  static constexpr int k_compute = 4, k_urgent = 2, k_width = 4, k_wide = 8, k_unmarked = 32;
   static constexpr int k_off_at_first = 1000, k_narrow_at_first = 64, k_rest_at_first = 1 << 15;
   enum Class : std::uint8_t { urgent, normal, background, copy_in, copy_out, collective };
   struct Route {  // a CUDA stream, the lane of what is launched on it directly, those of what is captured for it
     std::unique_ptr<CudaStream> stream;
     Lane* lane = nullptr;
-    std::array<Lane*, k_width> captured{};  // made as they are needed
-    int unmarked = 0;                       // tasks launched directly since the latest milestone
+    std::array<Lane*, k_wide> captured{};  // made as they are needed
+    int unmarked = 0;                      // tasks launched directly since the latest milestone
     bool in_use = false;
   };
   struct Call {  // the body that is being called
@@ -170,6 +171,7 @@ class Issuer {
   Lane& choose_lane(const PositionSet& needs);
   Lane* free_lane();
   int choose_width() noexcept;
+  int repeat_width() const noexcept;
   Route& choose_batch_route(const PositionSet& needs);
   bool prepare_batch(const PositionSet& needs, bool capture) noexcept;
   void void_place(Lane& lane, const TaskNode& task) noexcept;

@@ -1,15 +1,26 @@
 // In which order tasks run that come again.
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tests/engine/sim_run.h"
+#include "tests/support/gate.h"
 
 using namespace sluice;
 using namespace sluice::test;
 
 namespace {
+
+/// For engines made meanwhile.
+struct ManyQueues {
+  ManyQueues() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "16", 1); }
+  ManyQueues(const ManyQueues&) = delete;
+  ManyQueues& operator=(const ManyQueues&) = delete;
+  ~ManyQueues() { unsetenv("CUDA_DEVICE_MAX_CONNECTIONS"); }
+};
 
 Log* log_of_round = nullptr;
 
@@ -174,6 +185,48 @@ void check_repeated(std::uint64_t first_seed, int pushers) {
 }
 
 }  // namespace
+
+TEST_CASE("Chains that come again run side by side, eight of them if the driver has queues for more", "[sim]") {
+  const ManyQueues queues;
+  static constexpr int k_chains = 8, k_length = 20;
+  Sim sim({.devices = 2, .executors = 16});
+  sim.keep_batches_open();
+  const Meeting meeting(k_chains);
+  std::atomic<bool> meets{false}, met{true};
+  Engine engine({.workers = 1});
+  std::vector<Var> vars;
+  for (int i = 0; i < k_chains; ++i)
+    vars.push_back(engine.new_var());
+  const auto round = [&] {
+    for (int i = 0; i < k_chains * k_length; ++i) {
+      const int link = i / k_chains;
+      const Task task{
+          .name = "link",
+          .device = gpu(0),
+          .access = {write(vars[static_cast<std::size_t>(i % k_chains)])},
+          .capturable = true};
+      engine.push(task, repeatable([link, meets = &meets, met = &met, meeting = &meeting](Queue queue) {
+                    sim_launch(queue, [=] {
+                      if (*meets && link == k_length - 4 && !meeting->join())
+                        *met = false;
+                    });
+                  }));
+    }
+    engine.wait_all();
+  };
+  for (int i = 0; i < 8; ++i)
+    round();
+  const std::uint64_t repeated = engine.counters().repeated;
+  meets = true;
+  round();
+  CHECK(met);
+  CHECK(engine.counters().repeated > repeated);
+}
+
+TEST_CASE("T52: random graphs that come again in wide batches give what a serial loop gives, each time", "[sim]") {
+  const ManyQueues queues;
+  check_repeated(3200, 1);
+}
 
 TEST_CASE("T52: random graphs that come again give what a serial loop gives, each time", "[sim]") {
   check_repeated(3000, 1);
