@@ -236,7 +236,7 @@ void Issuer::issue_captured(TaskNode* task, const PositionSet& needs, std::uint6
 void Issuer::join_batch(TaskNode* task, Lane& lane, const PositionSet& needs, FailureRef failure) {
   before_last_ = std::exchange(last_, reinterpret_cast<std::uintptr_t>(task->name) * 31 + task->access_count);
   const bool first = batch_.empty();
-  const Position position = lane.issue(*task);
+  // Which may find no memory: the task has no place yet.
   Batch::Step step{
       .body = std::move(task->body),
       .name = task->name,
@@ -244,9 +244,10 @@ void Issuer::join_batch(TaskNode* task, Lane& lane, const PositionSet& needs, Fa
       .line = task->line,
       .push_number = task->push_number,
       .lane = &lane,
-      .sequence = position.sequence(),
       .needs = needs,
       .failed = failure != nullptr};
+  const Position position = lane.issue(*task);
+  step.sequence = position.sequence();
   batch_.end_step(std::move(step));
   if (task->traced) [[unlikely]]
     traced_.add(*task);
