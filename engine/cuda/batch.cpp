@@ -2,20 +2,12 @@
 #include <utility>
 
 #include <sluice/engine/cuda/batch.h>
+#include <sluice/engine/cuda/mixed.h>
 #include <sluice/engine/detail/task_node.h>
 
 namespace sluice::detail {
 
 using cuda::cuda_check;
-
-namespace {
-
-std::uint64_t mixed(std::uint64_t word, std::uint64_t with) noexcept {
-  word = (word ^ with) * 0x9e3779b97f4a7c15u;
-  return word ^ (word >> 29);
-}
-
-}  // namespace
 
 void Batch::mix(std::uint64_t word) noexcept {
   shape_ = mixed(shape_, word);

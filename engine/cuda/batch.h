@@ -66,7 +66,7 @@ class Batch {
   void open(cudaStream_t stream);
   /// What is enqueued next depends on `needs` and on what the lane did before. Throws CudaError.
   void begin_step(Lane& lane, const PositionSet& needs);
-  /// The same without a capture, for now.
+  /// The same for a step that is put off: nothing is captured.
   void put_off_step(const Lane& lane, const PositionSet& needs) { enter(needs, lane); }
   /// In the middle of a step: more that it depends on. Throws CudaError.
   void add_needs(const Lane& lane, const PositionSet& needs);
@@ -76,10 +76,6 @@ class Batch {
   void end_step(Step&& step);
   /// What a body says of itself belongs to the step that is added next. A hash of it; 0 if it says nothing.
   std::uint64_t describe(const Closure& body);
-  std::uint64_t say_nothing() noexcept {
-    described_.clear();
-    return 0;
-  }
   /// What that step enqueues depends on more than it says.
   void lose_script() noexcept { described_.clear(); }
   bool says_all() const noexcept { return !described_.empty(); }

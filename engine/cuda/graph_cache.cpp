@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include <sluice/engine/cuda/graph_cache.h>
+#include <sluice/engine/cuda/mixed.h>
 
 namespace sluice::detail {
 
@@ -26,11 +27,6 @@ KernelParams* kernel_params() {
                                                                           : nullptr;
   }();
   return found;
-}
-
-std::uint64_t mixed(std::uint64_t word, const void* with) noexcept {
-  word = (word ^ reinterpret_cast<std::uintptr_t>(with)) * 0x9e3779b97f4a7c15u;
-  return word ^ (word >> 29);
 }
 
 }  // namespace

@@ -199,7 +199,12 @@ void Issuer::issue_in_batch(TaskNode* task, const PositionSet& needs) {
   if (!batch_.empty() && (elsewhere || waits_for_others(needs)))
     launch_batch();
   const bool rests = put_off_rest_ > 0 && put_off_rest_-- > 0;
-  const auto describe = [&] { return rests ? batch_.say_nothing() : batch_.describe(task->body); };
+  const auto describe = [&]() -> std::uint64_t {
+    if (!rests)
+      return batch_.describe(task->body);
+    batch_.lose_script();
+    return 0;
+  };
   std::uint64_t description = describe();
   batch_.make_room();
   const bool captures = !batch_.empty() && !batch_.is_put_off();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <sluice/engine/cuda/mixed.h>
 #include <sluice/engine/cuda/region_graph.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/failure.h>
@@ -150,17 +151,13 @@ bool CudaRegionVariant::capture_all(RegionCapture& capture, const Queue& queue) 
 std::uint64_t CudaRegionVariant::shape(cudaGraph_t graph) const {
   std::size_t nodes = 0;
   cuda_check(cudaGraphGetNodes(graph, nullptr, &nodes), "cudaGraphGetNodes");
-  std::uint64_t mixed = nodes;
-  const auto mix = [&mixed](std::uint64_t word) {
-    mixed = (mixed ^ word) * 0x9e3779b97f4a7c15u;
-    mixed ^= mixed >> 29;
-  };
+  std::uint64_t hash = nodes;
   for (const RegionTask& task : program.tasks) {
-    mix(reinterpret_cast<std::uintptr_t>(task.name));
+    hash = mixed(hash, task.name);
     for (int earlier : task.after)
-      mix(static_cast<std::uint64_t>(earlier));
+      hash = mixed(hash, static_cast<std::uint64_t>(earlier));
   }
-  return nodes == 0 ? 0 : graph_shape(mixed | 1, graph, nodes);
+  return nodes == 0 ? 0 : graph_shape(hash | 1, graph, nodes);
 }
 
 // Scratch memory of a capture that has come to nothing goes back behind what it had to wait for.

@@ -3,6 +3,7 @@
 
 #include <boost/container/small_vector.hpp>
 
+#include <sluice/engine/cuda/mixed.h>
 #include <sluice/engine/cuda/repeats.h>
 
 namespace sluice::detail {
@@ -13,10 +14,8 @@ namespace {
 
 std::uint64_t hash_of(const Batch::Script& script) noexcept {
   std::uint64_t hash = script.size();
-  for (std::uint64_t word : script) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    hash ^= hash >> 29;
-  }
+  for (std::uint64_t word : script)
+    hash = mixed(hash, word);
   return hash;
 }
 
