@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include <sluice/engine/cuda/batch.h>
@@ -28,87 +29,107 @@ bool Batch::continues(const PositionSet& needs) const noexcept {
   return std::any_of(needs.begin(), needs.end(), [this](Position position) { return step_of(position) >= 0; });
 }
 
-void Batch::open(cudaStream_t stream) {
+void Batch::open(cudaStream_t stream, bool branches) {
   clear();
   stream_ = stream;
+  branches_ = branches;
   // Relaxed: what other threads do, and what bodies ask of the driver besides, is none of the capture's business.
   cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
   open_ = captured_ = true;
 }
 
 void Batch::open_again(cudaStream_t stream, const PositionSet& outside) {
-  open(stream);
+  open(stream, true);
   outside_ = outside;
   again_ = true;
 }
 
-// The other lanes that `needs` name, each once; `known`: what lies outside has been noted.
-Batch::Others Batch::collect(const PositionSet& needs, const Lane& lane, bool known) {
-  Others others;
+// The step under way comes after `step`, and so after all that `step` comes after.
+void Batch::follow(int step) noexcept {
+  Place& there = places_[static_cast<std::size_t>(step)];
+  if (!std::exchange(there.followed, true))
+    --open_ends_;
+  for (std::size_t i = 0; i < there.before.size(); ++i)
+    under_way_.before[i] = std::max(under_way_.before[i], there.before[i]);
+  under_way_.depth = std::max(under_way_.depth, there.depth);
+}
+
+// The steps on other lanes that the one under way has to name to come after all of `needs`; `known`: what lies outside
+// has been noted. The latest first: earlier ones may come before it.
+Batch::Steps Batch::collect(const PositionSet& needs, const Lane& lane, bool known) {
+  Steps steps;
   for (Position position : needs) {
     const Lane& there = lanes_.at(position.stream());
-    if (step_of(position) < 0) {
-      if (!known && there.done() < position.sequence())
-        outside_.add(position);
-    } else if (&there != &lane) {
-      others.push_back(&lanes_of_steps_[index(there)]);  // a PositionSet names a lane once
-    }
+    const int step = step_of(position);
+    if (step >= 0 && &there != &lane)
+      steps.push_back(step);
+    else if (step < 0 && !known && there.done() < position.sequence())
+      outside_.add(position);
   }
-  return others;
+  if (steps.size() > 1)
+    std::sort(steps.begin(), steps.end(), std::greater<>());
+  const auto implied = [this](int step) {
+    if (step < known_of(lanes_of_steps_[index(*steps_[static_cast<std::size_t>(step)].lane)]))
+      return true;
+    follow(step);
+    return false;
+  };
+  steps.erase(std::remove_if(steps.begin(), steps.end(), implied), steps.end());
+  return steps;
 }
 
-// The same for the step that comes next, which goes into the script.
-Batch::Others Batch::enter(const PositionSet& needs, const Lane& lane) {
-  Others others = collect(needs, lane, again_);
+// A step begins: which goes into the script, and where it stands.
+Batch::Steps Batch::enter(const PositionSet& needs, const Lane& lane) {
   OnLane& own = lanes_of_steps_[index(lane)];
-  if (const Position tail = lane.tail(); !again_ && own.last < 0 && tail && lane.done() < tail.sequence())
-    outside_.add(tail);
-  if (own.last < 0)
+  under_way_ = Place();
+  if (own.last >= 0) {
+    follow(own.last);
+  } else {
     own.turn = ++lanes_used_;
-  script_.push_back(own.turn << 32 | others.size());
-  for (const OnLane* other : others)
-    script_.push_back(other->turn);
+    if (const Position tail = lane.tail(); !again_ && tail && lane.done() < tail.sequence())
+      outside_.add(tail);
+  }
+  Steps others = collect(needs, lane, again_);
+  script_.push_back(std::uint64_t{own.turn} << 32 | others.size());
+  script_.insert(script_.end(), others.begin(), others.end());
   return others;
 }
 
-// Notes where the capture stands: at the end of the current lane.
-void Batch::leave_lane() {
-  if (OnLane* const left = std::exchange(current_, nullptr); left != nullptr && !left->ends.read(stream_))
-    cuda_check(cudaErrorStreamCaptureInvalidated, "cudaStreamGetCaptureInfo");
-}
-
-void Batch::gather(const OnLane& lane, CaptureEnds& before) {
-  mix(static_cast<std::uint64_t>(size() - lane.last));
-  before.add(lane.ends);
+void Batch::gather(int step, CaptureEnds& before) {
+  mix(static_cast<std::uint64_t>(size() - step));
+  before.add(ends_[static_cast<std::size_t>(step)]);
 }
 
 void Batch::begin_step(Lane& lane, const PositionSet& needs) {
-  const Others others = enter(needs, lane);
-  OnLane& own = lanes_of_steps_[index(lane)];
-  const bool goes_on = empty() || (current_ == &own && own.last >= 0);
-  if (!goes_on || !others.empty()) {
-    leave_lane();
-    CaptureEnds before;
-    mix(others.size() + 1);
-    if (own.last >= 0)
-      gather(own, before);
-    for (const OnLane* other : others)
-      gather(*other, before);
-    before.come_before(stream_, cudaStreamSetCaptureDependencies);
-  }
-  current_ = &own;
+  const int previous = last_on(lane);
+  const Steps others = enter(needs, lane);
+  if (others.empty() && previous == size() - 1)  // where the capture stands
+    return;
+  CaptureEnds before;
+  mix(others.size() + 1);
+  if (previous >= 0)
+    gather(previous, before);
+  for (int other : others)
+    gather(other, before);
+  before.come_before(stream_, cudaStreamSetCaptureDependencies);
 }
 
 void Batch::add_needs(const Lane& lane, const PositionSet& needs) {
   lose_script();
-  const Others others = collect(needs, lane, false);
+  const Steps others = collect(needs, lane, false);
   if (others.empty())
     return;
   CaptureEnds before;
-  for (const OnLane* other : others)
-    gather(*other, before);
+  for (int other : others)
+    gather(other, before);
   mix(others.size());
   before.come_before(stream_, cudaStreamAddCaptureDependencies);
+}
+
+bool Batch::intact() noexcept try {
+  return branches_ ? ends_under_way_.read(stream_) : is_capturing(stream_);
+} catch (...) {
+  return false;
 }
 
 std::uint64_t Batch::describe(const Closure& body) {
@@ -128,6 +149,8 @@ std::uint64_t Batch::describe(const Closure& body) {
 
 void Batch::make_room() {
   steps_.reserve(k_most);
+  places_.reserve(k_most);
+  ends_.reserve(k_most);
   const std::size_t words = script_.size() + described_.size() + 2 + k_local_lanes;
   if (words > script_.capacity())
     script_.reserve(2 * words);
@@ -140,6 +163,12 @@ void Batch::end_step(Step&& step) {
     there.first = step.sequence;
   there.last = size();
   there.steps.push_back(static_cast<std::uint8_t>(size()));
+  known_of(there) = static_cast<std::uint8_t>(size() + 1);
+  ++under_way_.depth;
+  ++open_ends_;
+  places_.push_back(under_way_);
+  if (branches_ && captured_)
+    ends_.push_back(std::move(ends_under_way_));
   scripted_ = scripted_ && !described_.empty() && !step.failed;
   if (scripted_) {
     script_.push_back(described_.size());
@@ -184,9 +213,10 @@ void Batch::forget_steps() noexcept {
     OnLane& there = lanes_of_steps_[index(*step.lane)];
     there.last = -1;
     there.steps.clear();
-    there.ends.clear();
   }
-  current_ = nullptr;
+  places_.clear();
+  ends_.clear();
+  open_ends_ = 0;
 }
 
 void Batch::clear() noexcept {

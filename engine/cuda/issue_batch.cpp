@@ -1,7 +1,9 @@
 // Many GPU tasks as one CUDA graph: which belong together, when they are launched, and what happens if they cannot be.
 #include <algorithm>
+#include <utility>
 
 #include <sluice/engine/cuda/issuer.h>
+#include <sluice/engine/cuda/mixed.h>
 #include <sluice/engine/cuda/policy_stream.h>
 #include <sluice/engine/detail/core.h>
 
@@ -13,6 +15,7 @@ namespace {
 
 constexpr int k_direct_first = 4;  // tasks after a pause of the host: the GPU has nothing to do yet
 constexpr int k_sizes[] = {5, 10, 20, 64};
+constexpr int k_crossing = 2;    // tasks that could begin while one waits for another lane
 constexpr int k_breakable = 32;  // from here on a batch ends where the program seems to begin anew
 
 struct CaptureAbandoned {};
@@ -54,120 +57,22 @@ bool Issuer::waits_for_others(const PositionSet& needs) const {
   });
 }
 
-// Where the program repeats itself, batches should repeat too: a large one ends behind certain pairs of tasks, wherever
-// it began.
+// Where the program repeats itself, batches should repeat too: a large one ends where its branches join, and behind
+// certain pairs of different tasks, wherever it began.
 bool Issuer::is_full() const noexcept {
   const int factor = level_ + 1 == static_cast<int>(std::size(k_sizes)) ? growth() : 1;
   if (batch_.size() >= factor * k_sizes[level_])
     return true;
-  const std::uint64_t pair = (last_ ^ (before_last_ << 7)) * 0x9e3779b97f4a7c15u;
-  return batch_.size() >= factor * k_breakable && pair >> 60 == 0;
+  if (batch_.size() < factor * k_breakable)
+    return false;
+  const std::uint64_t pair = mixed(before_last_, last_);
+  const int rarity = batch_.is_put_off() ? 5 : 4;  // names make fewer different pairs than what tasks hold
+  return batch_.is_joined() || (last_ != before_last_ && pair >> (64 - rarity) == 0);
 }
 
 // What is put off costs little, so that there may be more of it before the GPU has run out of work.
 int Issuer::growth() const noexcept {
   return batch_.is_put_off() ? Batch::k_most / k_sizes[std::size(k_sizes) - 1] : 1;
-}
-
-// Once it is not, the driver is not asked again.
-bool Issuer::is_running(BatchEnd& end) noexcept {
-  if (end.milestone == nullptr)
-    return false;
-  const bool reused = end.milestone->number != end.number;
-  const bool running = !reused && cudaEventQuery(end.milestone->event.get()) == cudaErrorNotReady;
-  cudaGetLastError();
-  if (!running)
-    end = {};
-  return running;
-}
-
-// While the GPU keeps up, branches in a graph gain nothing and cost a little; when it is behind, they may run side by
-// side. Not in programs whose graphs do not repeat then: where tasks reuse each other's memory, which task waits for
-// which can be different each time.
-int Issuer::choose_width() noexcept {
-  if (narrow_ > 0) {
-    --narrow_;
-    return 1;
-  }
-  return is_running(ends_[0]) ? k_width : 1;  // with what was launched before the last batch
-}
-
-// With the driver's eight hardware queues and four batches of eight lanes on their streams an urgent kernel had to wait
-// 790 us for its turn on an H200, behind a branch in the same queue; with sixteen queues, or four lanes, 22 us.
-int Issuer::repeat_width() const noexcept {
-  return options_.queues >= 2 * k_wide ? k_wide : k_width;
-}
-
-void Issuer::learn_from(bool made) noexcept {
-  constexpr int k_price = 8, k_patience = 128, k_narrow_at_most = 1 << 14;  // more than one graph in nine is new
-  if (width_ == 1)
-    return;
-  graphs_.forget_misses();  // that there are branches is to blame
-  lost_shapes_ = made ? lost_shapes_ + k_price : std::max(0, lost_shapes_ - 1);
-  if (lost_shapes_ < k_patience)
-    return;
-  lost_shapes_ = 0;
-  narrow_ = narrow_for_;
-  narrow_for_ = std::min(2 * narrow_for_, k_narrow_at_most);
-}
-
-// The first of the route's lanes on which nothing of the batch lies: a batch finds its lanes in the same order as the
-// batch before it that was like it.
-Lane* Issuer::free_lane() {
-  for (int i = 0; i < width_; ++i) {
-    Lane*& lane = batch_route_->captured[static_cast<std::size_t>(i)];
-    if (lane == nullptr) {
-      lane = &add_lane(StreamKind::compute, *batch_route_->stream);
-      lane->captured.enqueue_on(capture_stream_.get());
-    }
-    if (batch_.last_on(*lane) < 0)
-      return lane;
-  }
-  return nullptr;
-}
-
-// What continues something stays on its lane, even behind others that do; what begins anew gets a lane on which nothing
-// of the batch lies, as far as there are any.
-Lane& Issuer::choose_lane(const PositionSet& needs) {
-  Lane* chosen = nullptr;
-  int latest = -1;
-  for (Position need : needs) {
-    const int step = batch_.step_of(need);
-    if (step > latest) {
-      chosen = &lanes_.at(need.stream());
-      latest = step;
-    }
-  }
-  if (chosen == nullptr)
-    chosen = free_lane();
-  if (chosen != nullptr)
-    return *chosen;
-  const auto& all = batch_route_->captured;
-  return **std::min_element(all.begin(), all.begin() + width_, [this](const Lane* a, const Lane* b) {
-    return batch_.last_on(*a) < batch_.last_on(*b);
-  });
-}
-
-// A batch that goes on with computations stays on a stream that comes after them: its executables are there. One that
-// begins anew goes elsewhere if that stream is busy.
-Issuer::Route& Issuer::choose_batch_route(const PositionSet& needs) {
-  bool goes_on = false, waits = false;
-  for (Position need : needs) {
-    const Lane& lane = lanes_.at(need.stream());
-    const bool open = lane.done() < need.sequence();
-    waits = waits || open;
-    goes_on = goes_on || (open && lane.kind() == StreamKind::compute);
-  }
-  if (!waits && batch_route_ != nullptr && !is_running(ends_[1]))
-    return *batch_route_;
-  for (Route& route : compute_) {
-    const bool after_all = goes_on && std::all_of(needs.begin(), needs.end(), [&](Position need) {
-                             return route.stream->knows(lanes_.at(need.stream()), need.sequence());
-                           });
-    if (after_all)
-      return route;
-  }
-  return pick_of(compute_.data(), k_compute, needs);
 }
 
 bool Issuer::prepare_batch(const PositionSet& needs, bool capture) noexcept try {
@@ -187,7 +92,7 @@ bool Issuer::prepare_batch(const PositionSet& needs, bool capture) noexcept try 
     width_ = repeat_width();  // always the same, or the same tasks would not be the same batch
   } else if (!batch_.is_open()) {
     width_ = choose_width();
-    batch_.open(capture_stream_.get());
+    batch_.open(capture_stream_.get(), width_ > 1);
   }
   return true;
 } catch (...) {
@@ -220,7 +125,7 @@ void Issuer::issue_in_batch(TaskNode* task, const PositionSet& needs) {
     return issue_captured(task, needs, description);
   Lane& lane = choose_lane(needs);
   batch_.put_off_step(lane, needs);
-  join_batch(task, lane, needs, {});
+  join_batch(task, lane, needs, {}, description);
 }
 
 void Issuer::issue_captured(TaskNode* task, const PositionSet& needs, std::uint64_t description) {
@@ -235,11 +140,13 @@ void Issuer::issue_captured(TaskNode* task, const PositionSet& needs, std::uint6
   }
   if (failure == nullptr && batch_.says_all())
     repeats_.learn(description);
-  join_batch(task, lane, needs, std::move(failure));
+  join_batch(task, lane, needs, std::move(failure), 0);
 }
 
-void Issuer::join_batch(TaskNode* task, Lane& lane, const PositionSet& needs, FailureRef failure) {
-  before_last_ = std::exchange(last_, reinterpret_cast<std::uintptr_t>(task->name) * 31 + task->access_count);
+// `content`: what the task says that it enqueues, if that is known to come again.
+void Issuer::join_batch(
+    TaskNode* task, Lane& lane, const PositionSet& needs, FailureRef failure, std::uint64_t content) {
+  before_last_ = std::exchange(last_, mixed(mixed(task->access_count, task->name), content));
   const bool first = batch_.empty();
   // Which may find no memory: the task has no place yet.
   Batch::Step step{
@@ -269,7 +176,7 @@ void Issuer::join_batch(TaskNode* task, Lane& lane, const PositionSet& needs, Fa
 // Whether the task left the capture intact: asked for tasks of whose name that is not known, and when something failed.
 bool Issuer::is_intact(const char* name, bool failed) noexcept {
   const auto place = reinterpret_cast<std::uintptr_t>(name) * 0x9e3779b97f4a7c15u >> 58;
-  if (!failed && harmless_[place] == name)
+  if (!failed && !batch_.branches() && harmless_[place] == name)
     return true;
   if (batch_.intact()) {
     harmless_[place] = name;

@@ -96,7 +96,7 @@ class Issuer {
   void wait_for_own();
 
  private:
-  static constexpr int k_compute = 4, k_urgent = 2, k_width = 4, k_wide = 8, k_unmarked = 32;
+  static constexpr int k_compute = 4, k_urgent = 2, k_width = 4, k_wide = Batch::k_most_lanes, k_unmarked = 32;
   static constexpr int k_off_at_first = 1000, k_narrow_at_first = 64, k_rest_at_first = 1 << 15;
   enum Class : std::uint8_t { urgent, normal, background, copy_in, copy_out, collective };
   struct Route {  // a CUDA stream, the lane of what is launched on it directly, those of what is captured for it
@@ -167,26 +167,28 @@ class Issuer {
   bool belongs_in_batch(const TaskNode& task);
   void issue_in_batch(TaskNode* task, const PositionSet& needs);
   void issue_captured(TaskNode* task, const PositionSet& needs, std::uint64_t description);
-  void join_batch(TaskNode* task, Lane& lane, const PositionSet& needs, FailureRef failure);
-  Lane& choose_lane(const PositionSet& needs);
-  Lane* free_lane();
-  int choose_width() noexcept;
-  int repeat_width() const noexcept;
-  Route& choose_batch_route(const PositionSet& needs);
+  void join_batch(TaskNode* task, Lane& lane, const PositionSet& needs, FailureRef failure, std::uint64_t content);
   bool prepare_batch(const PositionSet& needs, bool capture) noexcept;
   void void_place(Lane& lane, const TaskNode& task) noexcept;
-  static bool is_running(BatchEnd& end) noexcept;
   bool waits_for_others(const PositionSet& needs) const;
   bool is_full() const noexcept;
   int growth() const noexcept;
   void launch_batch() noexcept;
   bool is_intact(const char* name, bool failed) noexcept;
-  void learn_from(bool made) noexcept;
   void mark_batch(Route& route) noexcept;
   void launch_one_by_one() noexcept;
   void launch_again(std::span<Batch::Step> steps) noexcept;
   void launch_again(Batch::Step& step) noexcept;
   void reset_pace() noexcept;
+
+  // issue_lanes.cpp: where in a batch
+  Lane& choose_lane(const PositionSet& needs);
+  Lane& batch_lane(int i);
+  int choose_width() noexcept;
+  int repeat_width() const noexcept;
+  Route& choose_batch_route(const PositionSet& needs);
+  static bool is_running(BatchEnd& end) noexcept;
+  void learn_from(bool made) noexcept;
 
   // issue_repeat.cpp: what was captured before is not captured again
   bool capture_put_off() noexcept;

@@ -142,31 +142,6 @@ TEST_CASE("Independent chains in one batch run side by side when the GPU is behi
     CHECK(word == after(0, 8));
 }
 
-TEST_CASE("Graphs with branches that are different each time are given up for such without", "[sim]") {
-  constexpr int k_chains = 5;
-  Sim sim({.devices = 2, .manual = true});
-  sim.keep_batches_open();
-  Word before = 0, words[k_chains] = {};
-  Engine engine({.workers = 1});
-  Var x = engine.new_var();
-  const std::vector<Var> chains = new_vars(engine, k_chains);
-  push_until_behind(engine, x, before);
-  const auto branches_of_batch = [&](int batch) {
-    const int branches = sim::calls("cudaStreamUpdateCaptureDependencies"), graphs = sim::calls("cudaGraphLaunch");
-    for (int i = 0; sim::calls("cudaGraphLaunch") == graphs; ++i) {
-      const auto chain = mix(static_cast<std::uint64_t>(1000 * batch + i)) % k_chains;
-      push_append(engine, chains[chain], words[chain], 1);
-    }
-    return sim::calls("cudaStreamUpdateCaptureDependencies") - branches;
-  };
-  CHECK(branches_of_batch(0) > 0);
-  for (int batch = 1; batch < 40; ++batch)
-    branches_of_batch(batch);
-  CHECK(branches_of_batch(40) == 0);
-  sim::set_manual(false);
-  engine.wait_all();
-}
-
 TEST_CASE("launch = direct makes no graph", "[sim]") {
   Sim sim;
   Word word = 0;
