@@ -262,22 +262,42 @@ void Issuer::launch_again(std::span<Batch::Step> steps) noexcept {
     launch_again(step);
 }
 
+// Where the GPU cannot be made to wait, the host does: what has a place comes after what it needs, even if it fails.
+void Issuer::await(Position need) noexcept {
+  constexpr int k_tries = 3;
+  Lane& lane = lanes_.at(need.stream());
+  for (int tries = 0; tries < k_tries && lane.done() < need.sequence(); ++tries) {
+    try {
+      policy_.synchronize(lane, need.sequence());
+    } catch (...) {  // if the device is lost, nothing comes before anything any more
+    }
+  }
+}
+
 void Issuer::launch_again(Batch::Step& step) noexcept {
   Route* route = compute_.data();
   while (route->stream->native() != step.lane->direct.enqueued_on())
     ++route;
   step.lane->direct.take_place({step.lane->number(), step.sequence});
   const Call before = std::exchange(call_, {.route = route, .lane = step.lane, .needs = &step.needs, .touched = true});
+  const Position previous(step.lane->number(), step.lane->launched());
+  bool in_order = false;
   try {
     PositionSet needs = step.needs;
-    if (step.lane->launched() > 0)
-      needs.add(Position(step.lane->number(), step.lane->launched()));
+    if (previous.sequence() > 0)
+      needs.add(previous);
     order(*route, needs);
+    in_order = true;
     if (!step.failed && !lost())
       call_body(call_, step.body);
     counts_.reissued.fetch_add(1, std::memory_order_relaxed);
   } catch (...) {  // its Vars are published: the next wait reports it
     policy_.report_late(caught(record_named(step.name, {step.file, step.line}, step.push_number)));
+  }
+  if (!in_order) {
+    mark_all();
+    await(previous);
+    std::for_each(step.needs.begin(), step.needs.end(), [this](Position need) { await(need); });
   }
   call_ = before;
   step.lane->direct.take_place({});

@@ -69,7 +69,8 @@ void Issuer::keep_error() noexcept {
     call_.error = left;
 }
 
-// False if the task is over: it has enqueued nothing, so it is done when the one task before it is.
+// False if the task is over: it has enqueued nothing. Then it is done when the one task before it is; if its stream
+// could not be made to wait, it has no place: its Vars still name what it would have waited for.
 bool Issuer::run_body(const Call& call, FailureRef& failure) {
   TaskNode* const task = call.task;
   const Call before = std::exchange(call_, call);
@@ -98,10 +99,12 @@ bool Issuer::run_body(const Call& call, FailureRef& failure) {
       failure = caught(core_.record_of(task));
     }
   }
-  if (after.touched || (after.captured && abandon_))
+  const bool out_of_order = !after.captured && after.failure != nullptr;
+  if ((after.touched && !out_of_order) || (after.captured && abandon_))
     return true;
   task->body.reset();
-  core_.finish(task, std::move(failure), true, call.needs->empty() ? Position() : *call.needs->begin());
+  const bool has_place = !out_of_order && !call.needs->empty();
+  core_.finish(task, std::move(failure), true, has_place ? *call.needs->begin() : Position());
   return false;
 }
 

@@ -177,6 +177,7 @@ class Issuer {
   bool is_intact(const char* name, bool failed) noexcept;
   void mark_batch(Route& route) noexcept;
   void launch_one_by_one() noexcept;
+  void await(Position need) noexcept;
   void launch_again(std::span<Batch::Step> steps) noexcept;
   void launch_again(Batch::Step& step) noexcept;
   void reset_pace() noexcept;

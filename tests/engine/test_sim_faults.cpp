@@ -1,6 +1,8 @@
 // Every CUDA call fails once, in turn; devices are lost. Each time: a defined error, no hang, and the rest goes on.
+#include <algorithm>
 #include <exception>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "tests/engine/sim_run.h"
@@ -209,4 +211,77 @@ TEST_CASE("T50: a GPU that is lost at any time ends a random graph with an error
           }) == "");
     CHECK(failed == (10 * round < static_cast<int>(program.steps.size())));
   }
+}
+
+namespace {
+
+/// A GPU on which nothing runs yet, and a Var that a copy is going to read. Tasks note their numbers when they run.
+class ReadLater {
+ public:
+  ReadLater() { push({.name = "reads", .device = gpu(0), .access = {read(x)}, .stream = StreamKind::copy_in}, 1); }
+  void push(const Task& task, int number) {
+    engine.push(task, [this, number](Queue queue) {
+      const auto stream = static_cast<cudaStream_t>(queue.stream());
+      if (number == 1)
+        copies = stream;
+      if (number == 3) {
+        cudaStreamQuery(stream);  // not allowed under capture
+        cudaGetLastError();
+      }
+      sim_launch(queue, [this, number] { log.add(number); });
+    });
+  }
+  void push_write() { push({.name = "writes", .device = gpu(0), .access = {out(x)}}, 4); }
+
+  Sim sim{{.devices = 2, .manual = true}};
+  Log log;
+  Engine engine{{.workers = 1}};
+  Var x = engine.new_var();
+  cudaStream_t copies = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "T49: a task whose stream cannot be made to wait fails; what comes next waits for what it would have", "[sim]") {
+  ReadLater gpu_later;
+  sim::hold(gpu_later.copies);
+  sim::fail_nth("cudaStreamWaitEvent", 1, cudaErrorUnknown);
+  gpu_later.push({.name = "fails", .device = gpu(0), .access = {write(gpu_later.x)}}, 2);
+  gpu_later.push_write();
+  sim::run_all();
+  CHECK(gpu_later.log.numbers().empty());
+  sim::release(gpu_later.copies);
+  sim::set_manual(false);
+  CHECK_THROWS_AS(gpu_later.engine.wait_all(), CudaError);
+  CHECK(gpu_later.log.numbers() == std::vector{1, 4});
+}
+
+// The Vars name its place by then: the host has to see to it that the place comes after what the task needs.
+TEST_CASE("T49: the same for a task whose batch was spoilt: the host waits", "[sim]") {
+  ReadLater gpu_later;
+  gpu_later.sim.keep_batches_open();
+  Engine& engine = gpu_later.engine;
+  const Var y = engine.new_var();
+  const auto capturable = [](const Var& var) {
+    return Task{.name = "step", .device = gpu(0), .access = {write(var)}, .capturable = true};
+  };
+  for (int i = 0; i < 4; ++i)
+    gpu_later.push(capturable(y), 5);
+  const int waits = sim::blocking_calls();
+  std::thread pusher([&] {
+    gpu_later.push(capturable(gpu_later.x), 2);
+    sim::fail_nth("cudaStreamWaitEvent", 1, cudaErrorUnknown);
+    gpu_later.push(capturable(y), 3);
+    gpu_later.push_write();
+  });
+  CHECK(eventually([&] { return sim::blocking_calls() > waits; }));
+  sim::set_manual(false);
+  pusher.join();
+  CHECK_THROWS_AS(engine.wait_all(), CudaError);
+  const std::vector<int> came = gpu_later.log.numbers();
+  const auto place = [&](int number) { return std::find(came.begin(), came.end(), number) - came.begin(); };
+  CHECK(place(1) < place(4));
+  CHECK(place(2) == static_cast<std::ptrdiff_t>(came.size()));
+  CHECK(sim::calls("cudaStreamBeginCapture") == 1);
 }
