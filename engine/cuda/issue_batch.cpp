@@ -66,7 +66,7 @@ bool Issuer::is_full() const noexcept {
   if (batch_.size() < factor * k_breakable)
     return false;
   const std::uint64_t pair = mixed(before_last_, last_);
-  const int rarity = batch_.is_put_off() ? 5 : 4;  // names make fewer different pairs than what tasks hold
+  const int rarity = batch_.is_put_off() ? 6 : 4;  // names make fewer different pairs than what tasks hold
   return batch_.is_joined() || (last_ != before_last_ && pair >> (64 - rarity) == 0);
 }
 
