@@ -82,14 +82,13 @@ Batch::Steps Batch::collect(const PositionSet& needs, const Lane& lane, bool kno
 Batch::Steps Batch::enter(const PositionSet& needs, const Lane& lane) {
   OnLane& own = lanes_of_steps_[index(lane)];
   under_way_ = Place();
-  if (own.last >= 0) {
+  if (own.last >= 0)
     follow(own.last);
-  } else {
-    own.turn = ++lanes_used_;
-    if (const Position tail = lane.tail(); !again_ && tail && lane.done() < tail.sequence())
-      outside_.add(tail);
-  }
+  else if (const Position tail = lane.tail(); !again_ && tail && lane.done() < tail.sequence())
+    outside_.add(tail);
   Steps others = collect(needs, lane, again_);
+  if (own.last < 0)
+    own.turn = ++lanes_used_;
   script_.push_back(std::uint64_t{own.turn} << 32 | others.size());
   script_.insert(script_.end(), others.begin(), others.end());
   return others;
@@ -116,14 +115,20 @@ void Batch::begin_step(Lane& lane, const PositionSet& needs) {
 
 void Batch::add_needs(const Lane& lane, const PositionSet& needs) {
   lose_script();
-  const Steps others = collect(needs, lane, false);
-  if (others.empty())
-    return;
-  CaptureEnds before;
-  for (int other : others)
-    gather(other, before);
-  mix(others.size());
-  before.come_before(stream_, cudaStreamAddCaptureDependencies);
+  const Place before_these = under_way_;
+  try {
+    const Steps others = collect(needs, lane, false);
+    if (others.empty())
+      return;
+    CaptureEnds before;
+    for (int other : others)
+      gather(other, before);
+    mix(others.size());
+    before.come_before(stream_, cudaStreamAddCaptureDependencies);
+  } catch (...) {  // the body may fail of it, and still have its place: not behind these
+    under_way_ = before_these;
+    throw;
+  }
 }
 
 bool Batch::intact() noexcept try {

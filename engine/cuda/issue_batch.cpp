@@ -124,12 +124,14 @@ void Issuer::issue_in_batch(TaskNode* task, const PositionSet& needs) {
   if (!puts_off)
     return issue_captured(task, needs, description);
   Lane& lane = choose_lane(needs);
+  PositionSet kept = needs;
   batch_.put_off_step(lane, needs);
-  join_batch(task, lane, needs, {}, description);
+  join_batch(task, lane, std::move(kept), {}, description);
 }
 
 void Issuer::issue_captured(TaskNode* task, const PositionSet& needs, std::uint64_t description) {
   Lane& lane = choose_lane(needs);
+  PositionSet kept = needs;  // while nothing is lost yet if there is no memory
   FailureRef failure;
   if (!run_body({.route = batch_route_, .lane = &lane, .needs = &needs, .task = task, .captured = true}, failure))
     return;
@@ -140,15 +142,13 @@ void Issuer::issue_captured(TaskNode* task, const PositionSet& needs, std::uint6
   }
   if (failure == nullptr && batch_.says_all())
     repeats_.learn(description);
-  join_batch(task, lane, needs, std::move(failure), 0);
+  join_batch(task, lane, std::move(kept), std::move(failure), 0);
 }
 
 // `content`: what the task says that it enqueues, if that is known to come again.
-void Issuer::join_batch(
-    TaskNode* task, Lane& lane, const PositionSet& needs, FailureRef failure, std::uint64_t content) {
+void Issuer::join_batch(TaskNode* task, Lane& lane, PositionSet&& needs, FailureRef failure, std::uint64_t content) {
   before_last_ = std::exchange(last_, mixed(mixed(task->access_count, task->name), content));
   const bool first = batch_.empty();
-  // Which may find no memory: the task has no place yet.
   Batch::Step step{
       .body = std::move(task->body),
       .name = task->name,
@@ -156,7 +156,7 @@ void Issuer::join_batch(
       .line = task->line,
       .push_number = task->push_number,
       .lane = &lane,
-      .needs = needs,
+      .needs = std::move(needs),
       .failed = failure != nullptr};
   const Position position = lane.issue(*task);
   step.sequence = position.sequence();
@@ -247,9 +247,11 @@ void Issuer::launch_batch() noexcept {
   }
 }
 
-// The capture is of no use: what it held is launched by itself, in the order and at the places that it has.
+// The capture is of no use: what it held is launched by itself, in the order and at the places that it has. Bodies may
+// have waited for more than their tasks need, and given back memory which is safe only then.
 void Issuer::launch_one_by_one() noexcept {
   batch_.abandon();
+  order_or_await(*batch_route_, batch_.outside());
   std::vector<Batch::Step> steps = batch_.take();
   launch_again(steps);
 }
@@ -262,7 +264,8 @@ void Issuer::launch_again(std::span<Batch::Step> steps) noexcept {
     launch_again(step);
 }
 
-// Where the GPU cannot be made to wait, the host does: what has a place comes after what it needs, even if it fails.
+// Where the GPU cannot be made to wait, the host does: what has a place comes after what it needs. A driver that fails
+// again and again without saying that the device is lost is not waited for.
 void Issuer::await(Position need) noexcept {
   constexpr int k_tries = 3;
   Lane& lane = lanes_.at(need.stream());
@@ -274,30 +277,32 @@ void Issuer::await(Position need) noexcept {
   }
 }
 
+void Issuer::order_or_await(Route& route, const PositionSet& needs) noexcept {
+  try {
+    order(route, needs);
+  } catch (...) {
+    const FailureRef seen = caught(record_named("a batch", {}, 0));  // which may be that the device is lost
+    mark_all();
+    std::for_each(needs.begin(), needs.end(), [this](Position need) { await(need); });
+  }
+}
+
 void Issuer::launch_again(Batch::Step& step) noexcept {
   Route* route = compute_.data();
   while (route->stream->native() != step.lane->direct.enqueued_on())
     ++route;
   step.lane->direct.take_place({step.lane->number(), step.sequence});
   const Call before = std::exchange(call_, {.route = route, .lane = step.lane, .needs = &step.needs, .touched = true});
-  const Position previous(step.lane->number(), step.lane->launched());
-  bool in_order = false;
+  PositionSet previous;
+  previous.add(Position(step.lane->number(), step.lane->launched()));
+  order_or_await(*route, previous);
+  order_or_await(*route, step.needs);
   try {
-    PositionSet needs = step.needs;
-    if (previous.sequence() > 0)
-      needs.add(previous);
-    order(*route, needs);
-    in_order = true;
     if (!step.failed && !lost())
       call_body(call_, step.body);
     counts_.reissued.fetch_add(1, std::memory_order_relaxed);
   } catch (...) {  // its Vars are published: the next wait reports it
     policy_.report_late(caught(record_named(step.name, {step.file, step.line}, step.push_number)));
-  }
-  if (!in_order) {
-    mark_all();
-    await(previous);
-    std::for_each(step.needs.begin(), step.needs.end(), [this](Position need) { await(need); });
   }
   call_ = before;
   step.lane->direct.take_place({});

@@ -62,6 +62,20 @@ void Issuer::call_body(const Call& call, Closure& body) {
   cuda_check(call_.error, "kernel launch");
 }
 
+// The legacy stream comes after the route's, and the route's after it, whatever becomes of the body.
+void Issuer::call_among_legacy(const Call& call, Closure& body) {
+  const cudaStream_t native = call.route->stream->native();
+  touch_or_throw();
+  cuda::order_streams(native, cudaStreamLegacy);
+  try {
+    call_body(call, body);
+  } catch (...) {
+    cuda::order_streams(cudaStreamLegacy, native);
+    throw;
+  }
+  cuda::order_streams(cudaStreamLegacy, native);
+}
+
 // Before other bodies are called inside this one: what it has left is its own.
 void Issuer::keep_error() noexcept {
   const cudaError_t left = cudaGetLastError();
@@ -75,15 +89,11 @@ bool Issuer::run_body(const Call& call, FailureRef& failure) {
   TaskNode* const task = call.task;
   const Call before = std::exchange(call_, call);
   abandon_ = false;
-  const auto native = call.captured ? nullptr : call.route->stream->native();
   try {
-    if (task->legacy_stream) {
-      touch();
-      cuda::order_streams(native, cudaStreamLegacy);
-    }
-    call_body(call, task->body);
     if (task->legacy_stream)
-      cuda::order_streams(cudaStreamLegacy, native);
+      call_among_legacy(call, task->body);
+    else
+      call_body(call, task->body);
   } catch (...) {
     failure = caught(core_.record_of(task));
     cudaGetLastError();  // which CUDA keeps, if it was its error, for the next task to find

@@ -141,6 +141,7 @@ class Issuer {
   // issue_body.cpp: the body is called
   TracedStream traced_on(const Route& route) const noexcept;
   void call_body(const Call& call, Closure& body);
+  void call_among_legacy(const Call& call, Closure& body);
   void keep_error() noexcept;
   bool run_body(const Call& call, FailureRef& failure);
   void await_far_launch(const Lane& lane, std::uint64_t sequence);
@@ -167,7 +168,7 @@ class Issuer {
   bool belongs_in_batch(const TaskNode& task);
   void issue_in_batch(TaskNode* task, const PositionSet& needs);
   void issue_captured(TaskNode* task, const PositionSet& needs, std::uint64_t description);
-  void join_batch(TaskNode* task, Lane& lane, const PositionSet& needs, FailureRef failure, std::uint64_t content);
+  void join_batch(TaskNode* task, Lane& lane, PositionSet&& needs, FailureRef failure, std::uint64_t content);
   bool prepare_batch(const PositionSet& needs, bool capture) noexcept;
   void void_place(Lane& lane, const TaskNode& task) noexcept;
   bool waits_for_others(const PositionSet& needs) const;
@@ -178,6 +179,7 @@ class Issuer {
   void mark_batch(Route& route) noexcept;
   void launch_one_by_one() noexcept;
   void await(Position need) noexcept;
+  void order_or_await(Route& route, const PositionSet& needs) noexcept;
   void launch_again(std::span<Batch::Step> steps) noexcept;
   void launch_again(Batch::Step& step) noexcept;
   void reset_pace() noexcept;

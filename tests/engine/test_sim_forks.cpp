@@ -140,6 +140,32 @@ TEST_CASE("A body that waits for a step of its own batch comes after it, and not
   }
 }
 
+// Which fails of it: what comes after that body does not come after what it would have waited for.
+TEST_CASE("A body that cannot wait for a step of its own batch is not taken for one that did", "[sim]") {
+  Behind behind({.devices = 2, .manual = true});
+  const Var p = behind.var(), q = behind.var();
+  PositionSet first;
+  behind.engine().push(
+      {.name = "step", .device = gpu(0), .access = {write(p), read(p)}, .capturable = true}, [&](Queue queue) {
+        first.add(queue.position());
+        sim_launch(queue, [] {});
+      });
+  behind.push(q);
+  behind.engine().push(
+      {.name = "step", .device = gpu(0), .access = {write(q), read(q)}, .capturable = true}, [&](Queue queue) {
+        static_cast<void>(queue.stream());
+        sim::fail_nth("cudaStreamUpdateCaptureDependencies", 1, cudaErrorUnknown);
+        queue.wait_for(first);
+      });
+  CHECK(sim::failed_call() == "cudaStreamUpdateCaptureDependencies");
+  const int edges = new_edges();
+  behind.engine().push(
+      {.name = "step", .device = gpu(0), .access = {out(q), read(p)}, .capturable = true},
+      [](Queue queue) { sim_launch(queue, [] {}); });
+  CHECK(new_edges() == edges + 1);
+  CHECK_THROWS_AS(behind.finish(), CudaError);
+}
+
 TEST_CASE("A large batch ends where its branches join", "[sim]") {
   constexpr int k_branches = 4, k_length = 9;
   Behind behind({.devices = 2, .manual = true});
