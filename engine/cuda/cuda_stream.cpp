@@ -76,15 +76,17 @@ Milestone& CudaStream::record() {
   if (next->event.get() == nullptr) {
     try {
       make_event(*next);
-    } catch (const CudaError&) {
+    } catch (...) {      // no memory, above all
       next = &latest();  // it then stands for more
       --recorded_;
     }
   }
   next->number = ++recorded_;
   next->clock = clock_;
-  if (cudaEventRecord(next->event.get(), native()) != cudaSuccess)
+  if (cudaEventRecord(next->event.get(), native()) != cudaSuccess) {
+    cudaGetLastError();  // which a body under way would find
     cuda_check(cudaEventRecord(next->event.get(), native()), "cudaEventRecord");
+  }
   return *next;
 }
 

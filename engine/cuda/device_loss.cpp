@@ -52,10 +52,25 @@ void Issuer::lose(const CudaError& error) {
   lost_.store(true, std::memory_order_release);
 }
 
+// Not the driver's word, but ours: it fails at what nobody can do without.
+void Issuer::lose(const FailureRef& why) noexcept try {
+  try {
+    std::rethrow_exception(why->exception);
+  } catch (const CudaError& error) {
+    lose(error);
+  } catch (const std::exception& error) {
+    lose(CudaError(error.what(), cudaErrorUnknown));
+  }
+} catch (...) {  // no memory for the text
+  lost_.store(true, std::memory_order_release);
+}
+
 void Issuer::check_alive() {
   if (!lost())
     return;
   const std::lock_guard hold(lost_mutex_);
+  if (lost_error_ == nullptr)
+    throw DeviceLost("a GPU is lost", cudaErrorUnknown);
   std::rethrow_exception(lost_error_);
 }
 

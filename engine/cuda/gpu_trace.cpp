@@ -246,7 +246,7 @@ std::vector<GpuSpan> GpuTrace::take(std::uint64_t recording) {
         span.ended = to_host(span.ended);
         taken.push_back(std::move(span));
       }
-    } catch (const CudaError&) {  // then its tasks keep the times of their issue
+    } catch (const Error&) {  // then its tasks keep the times of their issue
     }
     device->over.clear();
     device->clock = nullptr;

@@ -264,17 +264,21 @@ void Issuer::launch_again(std::span<Batch::Step> steps) noexcept {
     launch_again(step);
 }
 
-// Where the GPU cannot be made to wait, the host does: what has a place comes after what it needs. A driver that fails
-// again and again without saying that the device is lost is not waited for.
+// Where the GPU cannot be made to wait, the host does: what has a place comes after what it needs. A device of which
+// that cannot be learnt again and again is taken for lost, as the need's already is if it is another one.
 void Issuer::await(Position need) noexcept {
-  constexpr int k_tries = 3;
   Lane& lane = lanes_.at(need.stream());
-  for (int tries = 0; tries < k_tries && lane.done() < need.sequence(); ++tries) {
+  FailureRef failure;
+  for (int tries = 0; tries < k_tries && lane.done() < need.sequence() && !lane.issuer().lost(); ++tries) {
     try {
       policy_.synchronize(lane, need.sequence());
-    } catch (...) {  // if the device is lost, nothing comes before anything any more
+      return;
+    } catch (...) {
+      failure = caught(record_named("a wait", {}, 0));
     }
   }
+  if (failure != nullptr && !lost() && !lane.issuer().lost())
+    lose(failure);
 }
 
 void Issuer::order_or_await(Route& route, const PositionSet& needs) noexcept {

@@ -134,22 +134,25 @@ void Issuer::order(Route& route, const PositionSet& needs) {
   route.stream->wait_for(all);
 }
 
-// Null if no event can be recorded: then the host has waited, unless the device is lost.
+// Null if no event can be recorded: then the host has waited, unless the device is lost. One on which neither works is
+// taken for lost: nobody would learn any more when its work is done.
 Milestone* Issuer::record(Route& route) noexcept {
-  if (lost())
-    return nullptr;
-  try {
-    const cuda::DeviceScope on(device_.index);
+  FailureRef failure;
+  for (int tries = 0; tries < k_tries && !lost(); ++tries) {
     try {
+      const cuda::DeviceScope on(device_.index);
       return &route.stream->record();
-    } catch (const CudaError&) {
-      route.stream->wait_until_idle();
+    } catch (...) {
     }
-  } catch (...) {
-    FailureRef failure = caught(record_named("event", {}, 0));
-    if (!lost())  // else every wait for the device says so
-      policy_.report_late(std::move(failure));
+    try {
+      route.stream->wait_until_idle();
+      return nullptr;
+    } catch (...) {
+      failure = caught(record_named("event", {}, 0));
+    }
   }
+  if (!lost())
+    lose(failure);
   return nullptr;
 }
 

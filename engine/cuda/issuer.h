@@ -97,6 +97,7 @@ class Issuer {
 
  private:
   static constexpr int k_compute = 4, k_urgent = 2, k_width = 4, k_wide = Batch::k_most_lanes, k_unmarked = 32;
+  static constexpr int k_tries = 3;  // of a call without which nobody knows when work is done
   static constexpr int k_off_at_first = 1000, k_narrow_at_first = 64, k_rest_at_first = 1 << 15;
   enum Class : std::uint8_t { urgent, normal, background, copy_in, copy_out, collective };
   struct Route {  // a CUDA stream, the lane of what is launched on it directly, those of what is captured for it
@@ -204,6 +205,7 @@ class Issuer {
   FailureRef caught(std::shared_ptr<FailureRecord> record);
   FailureRef lost_failure(std::shared_ptr<FailureRecord> record);
   void lose(const CudaError& error);
+  void lose(const FailureRef& why) noexcept;
 
   Core& core_;
   StreamPolicy& policy_;

@@ -61,13 +61,13 @@ std::string undefined_error(bool& failed, Act&& act) {
   return "";
 }
 
-/// One program with the n-th call failing. Returns the name of that call, "" if there were not as many.
-std::string run_with_failure(int n) {
+/// One program with the n-th call failing with `code`. Returns the name of that call, "" if there were not as many.
+std::string run_with_failure(int n, cudaError_t code) {
   Sim sim;
   bool failed = false, failed_later = false;
   std::string name, trouble;
   const std::string around = undefined_error(failed, [&] {
-    sim::fail_nth(n, cudaErrorUnknown);
+    sim::fail_nth(n, code);
     Engine engine({.workers = 1});
     Attempt first(engine);
     trouble = undefined_error(failed, [&] {
@@ -76,7 +76,7 @@ std::string run_with_failure(int n) {
     });
     CHECK(trouble == "");
     name = sim::failed_call();
-    CAPTURE(n, name);
+    CAPTURE(n, name, code);
     if (!failed)
       CHECK(first.result() == first.expected);  // an error that nobody is told of must not have done harm
     Attempt second(engine);
@@ -86,7 +86,7 @@ std::string run_with_failure(int n) {
     });
     CHECK(trouble == "");
     const bool fails_later = name != sim::failed_call();  // at this attempt, not at the first
-    CHECK((!failed_later || fails_later));
+    CHECK((!failed_later || fails_later || code == cudaErrorLaunchFailure));
     if (!failed_later)
       CHECK(second.result() == second.expected);
   });
@@ -100,10 +100,13 @@ std::string run_with_failure(int n) {
 }  // namespace
 
 TEST_CASE("T49: each CUDA call fails once, in turn: one defined error, no hang, and the engine goes on", "[sim]") {
+  // One of each class: unknown, no memory, a bad argument, and one after which the GPU is lost.
+  const cudaError_t code =
+      GENERATE(cudaErrorUnknown, cudaErrorMemoryAllocation, cudaErrorInvalidValue, cudaErrorLaunchFailure);
   std::map<std::string, int> failures;
   const int stride = scaled(k_thread_sanitizer ? 61 : 1);
   for (int n = 1;; n += stride) {
-    const std::string name = run_with_failure(n);
+    const std::string name = run_with_failure(n, code);
     if (name.empty())
       break;
     ++failures[name];
@@ -114,6 +117,7 @@ TEST_CASE("T49: each CUDA call fails once, in turn: one defined error, no hang, 
 }
 
 TEST_CASE("T49: each kind of call fails once at its busiest: in the middle of a random graph", "[sim]") {
+  const cudaError_t code = GENERATE(cudaErrorUnknown, cudaErrorMemoryAllocation, cudaErrorInvalidValue);
   for (const char* name :
        {"cudaEventRecord",
         "cudaStreamWaitEvent",
@@ -121,12 +125,14 @@ TEST_CASE("T49: each kind of call fails once at its busiest: in the middle of a 
         "cudaLaunchKernel",
         "cudaSetDevice",
         "cudaGetDevice",
-        "cudaEventSynchronize"}) {
+        "cudaEventSynchronize",
+        "cudaEventCreateWithFlags",
+        "cudaStreamSynchronize"}) {
     for (int nth : {1, 7, 40}) {
-      CAPTURE(name, nth);
+      CAPTURE(name, nth, code);
       const Program program = random_program(static_cast<std::uint64_t>(nth), 300, 8, 1);
       Sim sim(seeded(static_cast<std::uint64_t>(nth)));
-      sim::fail_nth(name, nth, cudaErrorUnknown);
+      sim::fail_nth(name, nth, code);
       bool failed = false;
       History history(program);
       CHECK(undefined_error(failed, [&] { history = run_on_sim(program, {.where = Where::everywhere}); }) == "");
@@ -348,4 +354,22 @@ TEST_CASE("T54: what a body of a spoilt batch has waited for comes before its ba
   sim::set_manual(false);
   CHECK_NOTHROW(engine.wait_all());
   CHECK(gpu_later.log.numbers() == std::vector{1, 6, 2, 3});
+}
+
+TEST_CASE("T49: where there is no memory for an event, a CPU task still comes after the kernel", "[sim]") {
+  const std::string call = GENERATE("cudaEventCreateWithFlags", "cudaEventRecord");
+  const cudaError_t code = GENERATE(cudaErrorMemoryAllocation, cudaErrorInvalidValue);
+  CAPTURE(call, code);
+  ReadLater gpu_later;
+  const Var unrelated = gpu_later.engine.new_var();
+  sim::fail_nth(call, 1, code);
+  gpu_later.push_write();
+  CHECK(sim::failed_call() == call);
+  gpu_later.engine.push({.name = "CPU", .access = {read(gpu_later.x)}}, [&] { gpu_later.log.add(5); });
+  gpu_later.engine.push({.name = "next", .access = {write(unrelated)}}, [] {});
+  gpu_later.engine.wait(unrelated);  // one worker: what was ready before has run
+  CHECK(gpu_later.log.numbers().empty());
+  sim::set_manual(false);
+  CHECK_NOTHROW(gpu_later.engine.wait_all());
+  CHECK(gpu_later.log.numbers() == std::vector{1, 4, 5});
 }
