@@ -72,6 +72,10 @@ void Core::hurry_var(AccessNode& access, Priority wanted, int& budget) {
   if (!found)
     return;
   lower_to(var->urgency, wanted);
+  if (!access.urges()) {
+    access.set_urges();
+    var->urgers.fetch_add(1, std::memory_order_relaxed);
+  }
   for (AccessNode* ahead = end == nullptr ? nullptr : var->inbox_head; ahead != end && budget > 0; ahead = ahead->next)
     raise(ahead->task(), wanted, budget);
 }
@@ -115,14 +119,17 @@ void Core::came_next(VarCore* var, AccessNode& access) noexcept {
     inherit(var, &access, access.next);
 }
 
-// Those who come in take over the urgency of who waits behind them, unless it was one of them that wanted it.
+// Those who come in take over the urgency of who waits behind them. It is over when the last one that urged comes in:
+// one that was made urgent itself says nothing of those behind it.
 void Core::inherit(VarCore* var, AccessNode* first, const AccessNode* end) noexcept {
-  const Priority wanted = var->urgency.load(std::memory_order_relaxed);
-  bool met = false;
+  if (var->urgers.load(std::memory_order_relaxed) == 0)
+    return;
+  std::uint16_t came = 0;
   for (const AccessNode* node = first; node != end; node = node->next)
-    met = met || !more_urgent(wanted, node->task()->priority.load(std::memory_order_relaxed));
-  if (met)
+    came = static_cast<std::uint16_t>(came + (node->urges() ? 1 : 0));
+  if (came > 0 && var->urgers.fetch_sub(came, std::memory_order_relaxed) == came)
     return var->urgency.store(Priority::background, std::memory_order_relaxed);
+  const Priority wanted = var->urgency.load(std::memory_order_relaxed);
   for (const AccessNode* node = first; node != end; node = node->next)
     lower_to(node->task()->priority, wanted);
 }

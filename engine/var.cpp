@@ -54,6 +54,7 @@ VarCore* Core::new_var(const VarOptions& options) {
   var->frozen.store(false, std::memory_order_relaxed);
   var->reads_in_a_row = 0;
   var->urgency.store(Priority::background, std::memory_order_relaxed);
+  var->urgers.store(0, std::memory_order_relaxed);
   if (options.pending != nullptr)
     var->read_at = *options.pending;
   return var;

@@ -34,9 +34,12 @@ class AccessNode {
   /// Granted by the Var's read gate.
   bool gated() const noexcept { return (bits_ & k_gated) != 0; }
   void set_gated(bool gated) noexcept { bits_ = gated ? bits_ | k_gated : bits_ & ~k_gated; }
+  /// What stands before it in the Var is to be as urgent as its task. Set under the Var's lock, in the inbox.
+  bool urges() const noexcept { return (bits_ & k_urges) != 0; }
+  void set_urges() noexcept { bits_ |= k_urges; }
 
  private:
-  static constexpr std::uintptr_t k_flags = 63, k_mode = 3, k_gated = 4;
+  static constexpr std::uintptr_t k_flags = 63, k_mode = 3, k_gated = 4, k_urges = 8;
   std::uintptr_t bits_ = 0;
 };
 
@@ -58,7 +61,8 @@ struct alignas(64) VarCore {
   std::uint16_t reads_in_a_row = 0;                     // under the lock
   std::uint32_t order = 0;                              // in which tasks lock their Vars: the low half of `id`
   ReadGate<std::atomic<std::uint64_t>>* gate = nullptr;
-  std::uint8_t era = 0;  // of the engine, which a fork moves on; under the lock
+  std::uint8_t era = 0;                  // of the engine, which a fork moves on; under the lock
+  std::atomic<std::uint16_t> urgers{0};  // accesses that wait here and urge
 
   // Owned by the holder of the right to advance (a granted writer has it); read by granted readers.
   alignas(64) AccessNode* run = nullptr;
