@@ -88,13 +88,14 @@ TEST_CASE("T16: a chain that is longer than what one push raises is lifted, what
   for (int i = 0; i < links; ++i)
     bench.engine.push({.name = "link", .access = {write(x)}, .priority = Priority::background}, bench.says("link"));
   bench.engine.push({.name = "urgent", .access = {write(x)}, .priority = Priority::urgent}, bench.says("urgent"));
-  for (int i = 0; i < links; ++i)
+  constexpr int k_after = 200;
+  for (int i = 0; i < k_after; ++i)
     bench.engine.push({.name = "after", .access = {write(x)}, .priority = Priority::background}, bench.says("after"));
   bench.run();
   const int chain = 2 * links + 2;
   CHECK(bench.place("urgent") <= chain + chain / 32);  // every 64th pick takes the lowest class first
-  // Nobody who matters waits behind: those who follow step back, sixteen in a row at most.
-  CHECK(bench.last_place("after") > chain + links + 32);
+  // Nobody who matters waits behind: those who follow let others between.
+  CHECK(bench.last_place("after") > chain + k_after + 8);
 }
 
 TEST_CASE("T16: a group of background readers in front of an urgent writer is lifted") {
