@@ -1,14 +1,21 @@
+#include <algorithm>
 #include <deque>
 #include <regex>
+#include <vector>
 
 #include <sluice/engine/error.h>
-#include <sluice/gluon/block.h>
+#include <sluice/gluon/detail/child_slot.h>
 
 namespace sluice::gluon {
 
 struct Block::Members {
   std::deque<Parameter> parameters;  // a deque: growing moves nothing
-  std::vector<std::pair<std::string, std::shared_ptr<Block>>> children;
+  std::vector<std::shared_ptr<detail::ChildSlot>> children;
+
+  ~Members() {
+    for (const auto& child : children)
+      child->block.reset();  // handles that outlive the block say so
+  }
 
   void check_new(const std::string& name) const {
     require(!name.empty() && name.find('.') == std::string::npos, [&] {
@@ -18,14 +25,13 @@ struct Block::Members {
     for (const Parameter& parameter : parameters)
       taken |= parameter.name() == name;
     for (const auto& child : children)
-      taken |= child.first == name;
+      taken |= child->name == name;
     require(!taken, [&] { return message("the block has a parameter or a child '", name, "' already"); });
   }
 };
 
 Block::Block() : members_(std::make_unique<Members>()) {}
 Block::Block(Block&&) noexcept = default;
-Block& Block::operator=(Block&&) noexcept = default;
 Block::~Block() = default;
 
 Block::Members& Block::members() const {
@@ -38,10 +44,89 @@ Parameter& Block::parameter(const std::string& name, ParameterOptions options) {
   return members().parameters.emplace_back(name, std::move(options));
 }
 
-Block& Block::child(const std::string& name, std::shared_ptr<Block> block) {
-  members().check_new(name);
+bool Block::holds(const Block& other) const {
+  if (this == &other)
+    return true;
+  const auto& children = members().children;
+  return std::any_of(children.begin(), children.end(), [&](const auto& child) { return child->block->holds(other); });
+}
+
+void Block::check_child(const std::string& name, const Block* block) const {
   require(block != nullptr, [&] { return message("child '", name, "' is null"); });
-  return *members().children.emplace_back(name, std::move(block)).second;
+  require(!block->holds(*this), [&] {
+    return message(
+        "child '", name, "' of a ", detail::type_name(typeid(*this)), ": it is that very block, or holds it inside");
+  });
+}
+
+void Block::check_adoptable(const Block& block, const std::type_info& as) const {
+  const std::type_info& type = typeid(block);
+  require(type == as, [&] {
+    return message(
+        "a ",
+        detail::type_name(type),
+        " cannot be moved in as a ",
+        detail::type_name(as),
+        ", which would cut it off; make it with std::make_shared and give that");
+  });
+  check_child("to be", &block);
+}
+
+std::shared_ptr<detail::ChildSlot> Block::add_child(const std::string& name, std::shared_ptr<Block> block) {
+  members().check_new(name);
+  check_child(name, block.get());
+  return members().children.emplace_back(
+      std::make_shared<detail::ChildSlot>(detail::ChildSlot{name, std::move(block)}));
+}
+
+std::shared_ptr<Block> Block::replace(std::string_view name, std::shared_ptr<Block> block) {
+  const Child<> child = child_named(name);
+  check_child(child.name(), block.get());
+  return std::exchange(child.slot_->block, std::move(block));
+}
+
+NDArray Block::operator()(const NDArray& x) const {
+  return one_of(call({&x, 1}));
+}
+NDArray Block::operator()(const NDArray& x, const NDArray& y) const {
+  const NDArray inputs[] = {x, y};
+  return one_of(call(inputs));
+}
+Arrays Block::operator()(std::initializer_list<NDArray> inputs) const {
+  return call({inputs.begin(), inputs.size()});
+}
+
+Arrays Block::call(std::span<const NDArray> inputs) const {
+  members();
+  return forward_all(inputs);
+}
+
+NDArray Block::call_child(std::size_t index, const NDArray& x) const {
+  return (*members().children.at(index)->block)(x);
+}
+
+// Of the outputs, the only one.
+NDArray Block::one_of(Arrays&& outputs) const {
+  require(outputs.size() == 1, [&] {
+    return message(
+        detail::type_name(typeid(*this)), ": gives ", outputs.size(), " arrays; call it with a list: block({x, y})");
+  });
+  return std::move(outputs[0]);
+}
+
+void Block::require_inputs(std::span<const NDArray> inputs, std::size_t wanted) const {
+  require(inputs.size() == wanted, [&] {
+    return message(detail::type_name(typeid(*this)), ": takes ", wanted, " array(s), was called with ", inputs.size());
+  });
+}
+
+NDArray Block::forward(const NDArray&) const {
+  throw UnsupportedError(message(detail::type_name(typeid(*this)), ": does not say what it computes (no forward)"));
+}
+
+Arrays Block::forward_all(std::span<const NDArray> inputs) const {
+  require_inputs(inputs, 1);
+  return {forward(inputs[0])};
 }
 
 void Block::initialize(const init::Initializer& init, Device device, bool force_reinit) {
@@ -52,8 +137,8 @@ void Block::initialize(const init::Initializer& init, Device device, bool force_
 void Block::collect(const std::string& prefix, ParameterDict& into) const {
   for (const Parameter& parameter : members().parameters)
     into.insert(prefix + parameter.name(), parameter);
-  for (const auto& [name, block] : members().children)
-    block->collect(prefix + name + ".", into);
+  for (const auto& child : members().children)
+    child->block->collect(prefix + child->name + ".", into);
 }
 
 ParameterDict Block::collect_params(std::string_view select) const {
@@ -74,7 +159,7 @@ ParameterDict Block::collect_params(std::string_view select) const {
   }
 }
 
-const Parameter& Block::own_parameter(std::string_view name) const {
+Parameter Block::own_parameter(std::string_view name) const {
   for (const Parameter& parameter : members().parameters) {
     if (parameter.name() == name)
       return parameter;
@@ -86,32 +171,35 @@ std::size_t Block::num_children() const noexcept {
   return members_ == nullptr ? 0 : members_->children.size();
 }
 
-Block& Block::child_at(std::size_t index) const {
+Child<> Block::child_at(std::size_t index) const {
+  members();
   require<IndexError>(index < num_children(), [&] {
     return message("child_at(", index, "): the block has ", num_children(), " children");
   });
-  return *members().children[index].second;
+  return Child<>(members().children[index]);
 }
 
-Block& Block::child_named(std::string_view name) const {
-  for (const auto& [held, block] : members().children) {
-    if (held == name)
-      return *block;
+Child<> Block::child_named(std::string_view name) const {
+  std::string names;
+  for (const auto& child : members().children) {
+    if (child->name == name)
+      return Child<>(child);
+    names += (names.empty() ? "" : ", ") + child->name;
   }
-  throw ValueError(message("the block has no child '", name, "'"));
+  throw ValueError(message("the block has no child '", name, "'; there are ", names.empty() ? "none" : names));
 }
 
 void Block::apply(const std::function<void(Block&)>& visit) {
-  for (const auto& [name, block] : members().children)
-    block->apply(visit);
+  for (const auto& child : members().children)
+    child->block->apply(visit);
   visit(*this);
 }
 
 void Block::cast(DType dtype) {
   for (const Parameter& parameter : members().parameters)
     parameter.cast(dtype);
-  for (const auto& [name, block] : members().children)
-    block->cast(dtype);
+  for (const auto& child : members().children)
+    child->block->cast(dtype);
 }
 
 void Block::to(Device device) {
@@ -129,8 +217,8 @@ void Block::share_parameters(const ParameterDict& shared) {
   const std::function<void(Block&, const std::string&, bool)> walk =
       [&](Block& block, const std::string& prefix, bool replace) {
         for (Parameter& parameter : block.members().parameters) {
-          const Parameter* other = shared.find(prefix + parameter.name());
-          if (other == nullptr)
+          const std::optional<Parameter> other = shared.find(prefix + parameter.name());
+          if (!other)
             continue;
           if (replace) {
             parameter = *other;
@@ -139,8 +227,8 @@ void Block::share_parameters(const ParameterDict& shared) {
           }
           ++replaced;
         }
-        for (const auto& [name, child] : block.members().children)
-          walk(*child, prefix + name + ".", replace);
+        for (const auto& child : block.members().children)
+          walk(*child->block, prefix + child->name + ".", replace);
       };
   walk(*this, "", false);
   require(replaced > 0, [&] {

@@ -4,14 +4,17 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <sluice/engine/export.h>
+#include <sluice/gluon/child.h>
 #include <sluice/gluon/init.h>
 #include <sluice/gluon/parameter.h>
 #include <sluice/ndarray/ndarray.h>
@@ -26,33 +29,40 @@ struct LoadOptions {
   bool cast_dtype = false;            // values of another type are cast; otherwise they are an error
 };
 
-/// A layer, or a network of layers: parameters, children, and a forward. Move-only. Parameters and children live on
-/// the heap, so references to them stay valid when the block moves. A block of one's own declares what it has once,
-/// in its constructor:
+/// A layer, or a network of layers, or a loss: parameters, children, and a forward. It can be moved, when it is made,
+/// but not assigned: replace() puts another block in the place of a child. Parameters and children live on the heap, so
+/// what names them stays valid when the block moves. A block of one's own declares what it has once, in its
+/// constructor:
 ///
 ///     class Residual : public gluon::Block {
 ///      public:
 ///       explicit Residual(std::int64_t units)
 ///           : body_(child("body", nn::Dense(units, {.activation = "relu"}))),
 ///             scale_(parameter("scale", {.shape = {1}, .init = gluon::init::One()})) {}
-///       NDArray forward(const NDArray& x) override { return x + scale_.data() * body_(x); }
+///
+///      protected:
+///       NDArray forward(const NDArray& x) const override { return x + scale_.data() * body_(x); }
 ///
 ///      private:
-///       nn::Dense& body_;
+///       gluon::Child<nn::Dense> body_;
 ///       gluon::Parameter& scale_;
 ///     };
 ///
-/// Nothing here blocks but save_parameters() and load_parameters(). Forward may run on several threads once the
-/// parameters are initialised and their shapes known.
+/// Nothing here blocks but save_parameters() and load_parameters(). Forward may run on several threads at once, the
+/// first one included; whatever changes the block may not run beside it.
 class SLUICE_API Block {
  public:
-  Block();
-  Block(Block&&) noexcept;
-  Block& operator=(Block&&) noexcept;
+  Block& operator=(Block&&) = delete;  // what holds children would be cut off from them
   virtual ~Block();
 
-  NDArray operator()(const NDArray& x) { return forward(x); }
-  virtual NDArray forward(const NDArray& x) = 0;
+  /// Runs the block: one array in, one out. Throws ValueError if it was moved from, or takes or gives other numbers of
+  /// arrays.
+  NDArray operator()(const NDArray& x) const;
+  /// Two arrays in, one out, as losses have it.
+  NDArray operator()(const NDArray& x, const NDArray& y) const;
+  /// Any number of arrays in and out.
+  Arrays operator()(std::initializer_list<NDArray> inputs) const;
+  Arrays call(std::span<const NDArray> inputs) const;
 
   /// Initialises every parameter that has no initialiser of its own by `init`, on `device`. Parameters whose shape
   /// is not known yet follow at the first forward. Initialised ones stay unless `force_reinit`.
@@ -61,13 +71,22 @@ class SLUICE_API Block {
   /// This block's parameters and its children's, named by their path: "0.weight", "body.scale". `select` is a
   /// regular expression (ECMAScript) that names must contain; ValueError if it is none.
   ParameterDict collect_params(std::string_view select = {}) const;
-  /// Those of this block alone.
-  const Parameter& own_parameter(std::string_view name) const;
+  /// One of this block alone. Throws ValueError if there is none of that name.
+  Parameter own_parameter(std::string_view name) const;
 
   std::size_t num_children() const noexcept;
   /// Throws ValueError for a name (IndexError for a number) that is not there.
-  Block& child_at(std::size_t index) const;
-  Block& child_named(std::string_view name) const;
+  Child<> child_at(std::size_t index) const;
+  Child<> child_named(std::string_view name) const;
+
+  /// Puts `block` in the place of the child `name` and returns what stood there; all that names the child means the new
+  /// one from then on. A trainer made before has the old one's parameters. Throws ValueError if there is no such child,
+  /// for null, and for a block that is, or holds, this one.
+  std::shared_ptr<Block> replace(std::string_view name, std::shared_ptr<Block> block);
+  template <std::derived_from<Block> B>
+  requires(!std::is_lvalue_reference_v<B>) std::shared_ptr<Block> replace(std::string_view name, B&& block) {
+    return replace(name, adopt(std::move(block)));
+  }
 
   /// Calls `visit` on every descendant, children before their parents, and on this block last.
   void apply(const std::function<void(Block&)>& visit);
@@ -90,20 +109,50 @@ class SLUICE_API Block {
   void zero_grad();
 
  protected:
+  Block();
+  Block(Block&&) noexcept;
+
+  /// What a block of one array in and one out computes. Called by operator() alone.
+  virtual NDArray forward(const NDArray& x) const;
+  /// What any other block computes; calls forward() for one array if it is not overridden. An override says how many
+  /// it takes: require_inputs() does.
+  virtual Arrays forward_all(std::span<const NDArray> inputs) const;
+  /// Throws ValueError, which names the block's type, unless there are `wanted` inputs.
+  void require_inputs(std::span<const NDArray> inputs, std::size_t wanted) const;
+
   /// Declares a parameter. The reference lives as long as the block, wherever it moves. Throws ValueError if the
   /// name is taken or contains a dot.
   Parameter& parameter(const std::string& name, ParameterOptions options);
-  /// Takes a child. The reference lives as long as the block, wherever it moves. Throws as parameter() does.
+  /// Takes a child. Throws as parameter() does, and ValueError for a block that is, or holds, this one.
   template <std::derived_from<Block> B>
-  B& child(const std::string& name, B&& block) {
-    return static_cast<B&>(child(name, std::make_shared<B>(std::move(block))));
+  requires(!std::is_lvalue_reference_v<B>) Child<B> child(const std::string& name, B&& block) {
+    return child(name, adopt(std::move(block)));
   }
-  Block& child(const std::string& name, std::shared_ptr<Block> block);
+  template <std::derived_from<Block> B>
+  Child<B> child(const std::string& name, std::shared_ptr<B> block) {
+    return Child<B>(add_child(name, std::move(block)));
+  }
+  /// Runs child number `index`.
+  NDArray call_child(std::size_t index, const NDArray& x) const;
+
+  /// Moves `block` to the heap. Throws ValueError, and moves nothing, if it is, or holds, this block, and if it is of a
+  /// type derived from B, which would be cut off.
+  template <class B>
+  std::shared_ptr<B> adopt(B&& block) const {
+    check_adoptable(block, typeid(B));
+    return std::make_shared<B>(std::move(block));
+  }
 
  private:
+  friend class detail::ChildHandle;
   struct Members;
   Members& members() const;
   void collect(const std::string& prefix, ParameterDict& into) const;
+  NDArray one_of(Arrays&& outputs) const;
+  std::shared_ptr<detail::ChildSlot> add_child(const std::string& name, std::shared_ptr<Block> block);
+  void check_child(const std::string& name, const Block* block) const;
+  void check_adoptable(const Block& block, const std::type_info& as) const;
+  bool holds(const Block& other) const;
 
   std::unique_ptr<Members> members_;
 };

@@ -23,7 +23,12 @@ NDArray per_sample(NDArray values, double factor) {
 
 }  // namespace
 
-NDArray SoftmaxCrossEntropyLoss::operator()(const NDArray& predictions, const NDArray& labels) const {
+Arrays Loss::forward_all(std::span<const NDArray> inputs) const {
+  require_inputs(inputs, 2);
+  return {compute(inputs[0], inputs[1])};
+}
+
+NDArray SoftmaxCrossEntropyLoss::compute(const NDArray& predictions, const NDArray& labels) const {
   const auto& [axis, sparse, from_logits, weight] = options_;
   if (sparse) {
     return per_sample(
@@ -44,7 +49,7 @@ NDArray SoftmaxCrossEntropyLoss::operator()(const NDArray& predictions, const ND
       sum(log_probs * labels, {normal_axis(axis, predictions.ndim(), "SoftmaxCrossEntropyLoss")}), -weight);
 }
 
-NDArray L2Loss::operator()(const NDArray& predictions, const NDArray& labels) const {
+NDArray L2Loss::compute(const NDArray& predictions, const NDArray& labels) const {
   require<ShapeError>(predictions.size() == labels.size(), [&] {
     return message("L2Loss: labels ", labels.shape(), " do not fit predictions ", predictions.shape());
   });

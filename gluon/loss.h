@@ -1,11 +1,24 @@
 #pragma once
 
 #include <sluice/engine/export.h>
+#include <sluice/gluon/block.h>
 #include <sluice/ndarray/ndarray.h>
 
-/// Losses: functions of predictions and labels that give one value per sample (N,), to be averaged by the trainer's
+/// Losses: blocks of predictions and labels that give one value per sample (N,), to be averaged by the trainer's
 /// batch size. They read nothing back: the host does not wait.
 namespace sluice::gluon::loss {
+
+/// What all losses are: `loss(predictions, labels)`. One of one's own overrides compute().
+class SLUICE_API Loss : public Block {
+ protected:
+  Loss() = default;
+  Loss(Loss&&) = default;
+  /// One value per sample.
+  virtual NDArray compute(const NDArray& predictions, const NDArray& labels) const = 0;
+
+ private:
+  Arrays forward_all(std::span<const NDArray> inputs) const final;
+};
 
 /// Of SoftmaxCrossEntropyLoss.
 struct SoftmaxCrossEntropyOptions {
@@ -16,12 +29,14 @@ struct SoftmaxCrossEntropyOptions {
 };
 
 /// -log(softmax(predictions))[label] (Gluon's SoftmaxCrossEntropyLoss): the mean over all axes but the first and
-/// that of the classes.
-class SLUICE_API SoftmaxCrossEntropyLoss {
+/// that of the classes. Called, it throws ShapeError for labels that do not fit, DTypeError; a class outside the axis
+/// is an IndexError at the wait.
+class SLUICE_API SoftmaxCrossEntropyLoss : public Loss {
  public:
   explicit SoftmaxCrossEntropyLoss(SoftmaxCrossEntropyOptions options = {}) : options_(options) {}
-  /// Throws ShapeError for labels that do not fit, DTypeError; a class outside the axis is an IndexError at the wait.
-  NDArray operator()(const NDArray& predictions, const NDArray& labels) const;
+
+ protected:
+  NDArray compute(const NDArray& predictions, const NDArray& labels) const override;
 
  private:
   SoftmaxCrossEntropyOptions options_;
@@ -33,12 +48,13 @@ struct L2Options {
 };
 
 /// weight / 2 * (prediction - label)^2, the mean over all axes but the first (Gluon's L2Loss). Labels are reshaped
-/// to the predictions' shape.
-class SLUICE_API L2Loss {
+/// to the predictions' shape. Called, it throws ShapeError if the sizes differ.
+class SLUICE_API L2Loss : public Loss {
  public:
   explicit L2Loss(L2Options options = {}) : options_(options) {}
-  /// Throws ShapeError if the sizes differ.
-  NDArray operator()(const NDArray& predictions, const NDArray& labels) const;
+
+ protected:
+  NDArray compute(const NDArray& predictions, const NDArray& labels) const override;
 
  private:
   L2Options options_;

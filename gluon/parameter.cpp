@@ -58,10 +58,10 @@ Parameter::Parameter(std::string name, ParameterOptions options) : state_(std::m
   state_->options = std::move(options);
 }
 
-const std::string& Parameter::name() const noexcept {
+const std::string& Parameter::name() const& noexcept {
   return state_->name;
 }
-const Shape& Parameter::shape() const noexcept {
+const Shape& Parameter::shape() const& noexcept {
   return state_->options.shape;
 }
 DType Parameter::dtype() const noexcept {
@@ -137,7 +137,7 @@ void Parameter::complete(const Shape& shape) const {
   }
 }
 
-const NDArray& Parameter::data() const {
+const NDArray& Parameter::data() const& {
   if (!is_initialized()) [[unlikely]]
     state_->refuse("data()");
   return state_->data;
@@ -236,18 +236,24 @@ void ParameterDict::insert(std::string name, Parameter parameter) {
   entries_.emplace_back(std::move(name), std::move(parameter));
 }
 
-const Parameter* ParameterDict::find(std::string_view name) const noexcept {
-  for (const Entry& entry : entries_) {
-    if (entry.first == name)
-      return &entry.second;
-  }
-  return nullptr;
+const ParameterDict::Entry* ParameterDict::entry(std::string_view name) const noexcept {
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.first == name; });
+  return found == entries_.end() ? nullptr : &*found;
 }
 
-const Parameter& ParameterDict::operator[](std::string_view name) const {
-  const Parameter* found = find(name);
+bool ParameterDict::contains(std::string_view name) const noexcept {
+  return entry(name) != nullptr;
+}
+
+std::optional<Parameter> ParameterDict::find(std::string_view name) const {
+  const Entry* const found = entry(name);
+  return found == nullptr ? std::nullopt : std::optional(found->second);
+}
+
+Parameter ParameterDict::operator[](std::string_view name) const {
+  const Entry* const found = entry(name);
   require(found != nullptr, [&] { return message("no parameter is called '", name, "'; there are ", names()); });
-  return *found;
+  return found->second;
 }
 
 std::string ParameterDict::names() const {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,9 +32,13 @@ class SLUICE_API Parameter {
   Parameter(std::string name, ParameterOptions options);
 
   /// The name inside its layer ("weight").
-  const std::string& name() const noexcept;
+  const std::string& name() const& noexcept;
   /// Extents that are not known yet are 0.
-  const Shape& shape() const noexcept;
+  const Shape& shape() const& noexcept;
+  // Of a temporary handle, which may be the last: copies.
+  std::string name() && { return std::as_const(*this).name(); }
+  Shape shape() && { return std::as_const(*this).shape(); }
+  NDArray data() && { return std::as_const(*this).data(); }
   DType dtype() const noexcept;
   GradReq grad_req() const noexcept;
   void set_grad_req(GradReq req) const;
@@ -54,7 +59,7 @@ class SLUICE_API Parameter {
   void complete(const Shape& shape) const;
 
   /// The array. Throws ValueError if it is not initialised, saying what to do.
-  const NDArray& data() const;
+  const NDArray& data() const&;
   /// Its gradient. Throws ValueError if not initialised or not trained.
   NDArray grad() const;
   /// Where the array lives, or will. Throws ValueError if initialize() was not called.
@@ -92,11 +97,11 @@ class SLUICE_API ParameterDict {
 
   /// Throws ValueError if the name is taken.
   void insert(std::string name, Parameter parameter);
-  /// Null if there is none.
-  const Parameter* find(std::string_view name) const noexcept;
-  bool contains(std::string_view name) const noexcept { return find(name) != nullptr; }
+  /// Empty if there is none.
+  std::optional<Parameter> find(std::string_view name) const;
+  bool contains(std::string_view name) const noexcept;
   /// Throws ValueError that lists the names there are.
-  const Parameter& operator[](std::string_view name) const;
+  Parameter operator[](std::string_view name) const;
   /// "a, b, c", for messages.
   std::string names() const;
 
@@ -106,6 +111,8 @@ class SLUICE_API ParameterDict {
   bool empty() const noexcept { return entries_.empty(); }
 
  private:
+  const Entry* entry(std::string_view name) const noexcept;
+
   std::vector<Entry> entries_;
 };
 

@@ -41,7 +41,7 @@ Activation::Activation(std::string_view name) : function_(detail::activation_fun
   require(function_ != nullptr, [] { return "nn::Activation: there are " + known_names(); });
 }
 
-NDArray Activation::forward(const NDArray& x) {
+NDArray Activation::forward(const NDArray& x) const {
   return function_(x, SourceLocation::current());
 }
 

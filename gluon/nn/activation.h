@@ -19,7 +19,9 @@ class SLUICE_API Activation : public Block {
  public:
   /// Throws ValueError for an unknown name.
   explicit Activation(std::string_view name);
-  NDArray forward(const NDArray& x) override;
+
+ protected:
+  NDArray forward(const NDArray& x) const override;
 
  private:
   detail::ActivationFunction function_;

@@ -9,6 +9,14 @@ Dropout::Dropout(double rate) : rate_(rate) {
   require(rate >= 0 && rate <= 1, [&] { return message("nn::Dropout: rate ", rate, " is not within [0, 1]"); });
 }
 
+NDArray Dropout::forward(const NDArray& x) const {
+  return dropout(x, rate_);
+}
+
+NDArray Flatten::forward(const NDArray& x) const {
+  return x.flatten();
+}
+
 Lambda::Lambda(std::function<NDArray(const NDArray&)> function) : function_(std::move(function)) {
   require(static_cast<bool>(function_), [] { return "nn::Lambda: the function is empty"; });
 }

@@ -12,7 +12,9 @@ class SLUICE_API Dropout : public Block {
  public:
   /// Throws ValueError unless 0 <= rate <= 1.
   explicit Dropout(double rate);
-  NDArray forward(const NDArray& x) override { return dropout(x, rate_); }
+
+ protected:
+  NDArray forward(const NDArray& x) const override;
 
  private:
   double rate_;
@@ -20,8 +22,8 @@ class SLUICE_API Dropout : public Block {
 
 /// (N, ...) to (N, rest): a view where strides allow.
 class SLUICE_API Flatten : public Block {
- public:
-  NDArray forward(const NDArray& x) override { return x.flatten(); }
+ protected:
+  NDArray forward(const NDArray& x) const override;
 };
 
 /// Any function of one array as a layer (Gluon's nn.Lambda): `nn::Lambda([](const NDArray& x) { return exp(x); })`.
@@ -29,7 +31,9 @@ class SLUICE_API Lambda : public Block {
  public:
   /// Throws ValueError for an empty function.
   explicit Lambda(std::function<NDArray(const NDArray&)> function);
-  NDArray forward(const NDArray& x) override { return function_(x); }
+
+ protected:
+  NDArray forward(const NDArray& x) const override { return function_(x); }
 
  private:
   std::function<NDArray(const NDArray&)> function_;

@@ -36,10 +36,10 @@ BatchNorm::BatchNorm(BatchNormOptions options)
   });
 }
 
-NDArray BatchNorm::forward(const NDArray& x) {
+NDArray BatchNorm::forward(const NDArray& x) const {
   if (!gamma_.is_initialized()) [[unlikely]] {
     const Shape channels = {x.shape()[normal_axis(settings_.axis, x.ndim(), "nn::BatchNorm")]};
-    for (Parameter* parameter : {&gamma_, &beta_, &running_mean_, &running_var_})
+    for (const Parameter* parameter : {&gamma_, &beta_, &running_mean_, &running_var_})
       parameter->complete(channels);
   }
   return batch_norm(x, gamma_.data(), beta_.data(), running_mean_.data(), running_var_.data(), settings_);

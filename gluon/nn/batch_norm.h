@@ -29,8 +29,10 @@ class SLUICE_API BatchNorm : public Block {
  public:
   /// Throws ValueError for in_channels < 0, epsilon <= 0 or a momentum outside [0, 1].
   explicit BatchNorm(BatchNormOptions options = {});
-  NDArray forward(const NDArray& x) override;
   void cast(DType dtype) override;
+
+ protected:
+  NDArray forward(const NDArray& x) const override;
 
  private:
   sluice::BatchNormOptions settings_;

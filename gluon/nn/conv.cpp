@@ -53,7 +53,7 @@ Conv2D::Conv2D(std::int64_t channels, Size2D kernel_size, Conv2DOptions options)
               ? &parameter("bias", {.shape = {channels}, .dtype = options.dtype, .init = options.bias_initializer})
               : nullptr) {}
 
-NDArray Conv2D::forward(const NDArray& x) {
+NDArray Conv2D::forward(const NDArray& x) const {
   if (!weight_.is_initialized()) [[unlikely]] {
     require<ShapeError>(
         x.ndim() == 4, [&] { return message("nn::Conv2D: the input has shape ", x.shape(), ", not (N, C, H, W)"); });

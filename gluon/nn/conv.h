@@ -31,7 +31,9 @@ class SLUICE_API Conv2D : public Block {
  public:
   /// Throws ValueError for sizes out of range and an unknown activation.
   Conv2D(std::int64_t channels, Size2D kernel_size, Conv2DOptions options = {});
-  NDArray forward(const NDArray& x) override;
+
+ protected:
+  NDArray forward(const NDArray& x) const override;
 
  private:
   ConvolutionOptions window_;

@@ -20,7 +20,7 @@ Dense::Dense(std::int64_t units, DenseOptions options)
   });
 }
 
-NDArray Dense::forward(const NDArray& x) {
+NDArray Dense::forward(const NDArray& x) const {
   if (!weight_.is_initialized()) [[unlikely]] {
     require<ShapeError>(x.ndim() >= 1, [&] { return message("nn::Dense: the input has shape ", x.shape()); });
     const std::int64_t in = !flatten_ ? x.shape().back() : x.shape()[0] == 0 ? 0 : x.size() / x.shape()[0];

@@ -25,7 +25,9 @@ class SLUICE_API Dense : public Block {
  public:
   /// Throws ValueError for units < 1, in_units < 0 and an unknown activation.
   explicit Dense(std::int64_t units, DenseOptions options = {});
-  NDArray forward(const NDArray& x) override;
+
+ protected:
+  NDArray forward(const NDArray& x) const override;
 
  private:
   std::int64_t units_;

@@ -39,4 +39,12 @@ MaxPool2D::MaxPool2D(Size2D pool_size, Pool2DOptions options)
 AvgPool2D::AvgPool2D(Size2D pool_size, Pool2DOptions options)
     : window_(window_of("nn::AvgPool2D", pool_size, options)) {}
 
+NDArray MaxPool2D::forward(const NDArray& x) const {
+  return max_pool2d(x, window_);
+}
+
+NDArray AvgPool2D::forward(const NDArray& x) const {
+  return avg_pool2d(x, window_);
+}
+
 }  // namespace sluice::gluon::nn

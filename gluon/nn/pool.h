@@ -21,7 +21,9 @@ class SLUICE_API MaxPool2D : public Block {
  public:
   /// Throws ValueError for sizes out of range.
   explicit MaxPool2D(Size2D pool_size = 2, Pool2DOptions options = {});
-  NDArray forward(const NDArray& x) override { return max_pool2d(x, window_); }
+
+ protected:
+  NDArray forward(const NDArray& x) const override;
 
  private:
   PoolOptions window_;
@@ -32,7 +34,9 @@ class SLUICE_API AvgPool2D : public Block {
  public:
   /// Throws ValueError for sizes out of range.
   explicit AvgPool2D(Size2D pool_size = 2, Pool2DOptions options = {});
-  NDArray forward(const NDArray& x) override { return avg_pool2d(x, window_); }
+
+ protected:
+  NDArray forward(const NDArray& x) const override;
 
  private:
   PoolOptions window_;

@@ -8,10 +8,10 @@ void Sequential::add(std::shared_ptr<Block> block) {
   child(std::to_string(size()), std::move(block));
 }
 
-NDArray Sequential::forward(const NDArray& x) {
+NDArray Sequential::forward(const NDArray& x) const {
   NDArray y = x;
   for (std::size_t i = 0; i < size(); ++i)
-    y = child_at(i)(y);
+    y = call_child(i, y);
   return y;
 }
 

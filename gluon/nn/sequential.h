@@ -1,6 +1,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <memory>
 #include <utility>
 
@@ -13,19 +14,21 @@ class SLUICE_API Sequential : public Block {
  public:
   Sequential() = default;
 
-  /// Moves the blocks in, in order.
+  /// Moves the blocks in, in order. Throws ValueError for one that holds this block.
   template <std::derived_from<Block>... Blocks>
   requires(!std::is_lvalue_reference_v<Blocks> && ...) void add(Blocks&&... blocks) {
-    (add(std::make_shared<Blocks>(std::move(blocks))), ...);
+    (add(adopt(std::move(blocks))), ...);
   }
-  /// Adds a block that others may hold too: it then stands, weights and all, in several networks.
+  /// Adds a block that others may hold too: it then stands, weights and all, in several networks. Throws ValueError
+  /// for null and for a block that is, or holds, this one.
   void add(std::shared_ptr<Block> block);
 
-  /// The layer at `index`. Throws IndexError.
-  Block& operator[](std::size_t index) const { return child_at(index); }
+  /// The layer at `index`; replace("2", nn::Dense(5)) puts another one there. Throws IndexError.
+  Child<> operator[](std::size_t index) const { return child_at(index); }
   std::size_t size() const noexcept { return num_children(); }
 
-  NDArray forward(const NDArray& x) override;
+ protected:
+  NDArray forward(const NDArray& x) const override;
 };
 
 }  // namespace sluice::gluon::nn

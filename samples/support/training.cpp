@@ -115,7 +115,8 @@ void check_save(const std::filesystem::path& file) {
 
 }  // namespace
 
-int train(const TrainingOptions& options, const std::function<gluon::nn::Sequential()>& make_network, Loss loss) {
+int train(
+    const TrainingOptions& options, const std::function<gluon::nn::Sequential()>& make_network, const Loss& loss) {
   check_save(options.save);
   const FashionMNIST training({.root = options.data, .train = true}), testing({.root = options.data, .train = false});
   set_float32_precision(options.precision);

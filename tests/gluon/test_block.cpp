@@ -12,12 +12,15 @@ class Residual : public gluon::Block {
   explicit Residual(std::int64_t units)
       : body_(child("body", nn::Dense(units, {.activation = "relu"}))),
         scale_(parameter("scale", {.shape = {1}, .init = gluon::init::One()})) {}
-  NDArray forward(const NDArray& x) override { return x + scale_.data() * body_(x); }
   void declare_again() { parameter("body", {}); }
   void declare_dotted() { parameter("a.b", {}); }
+  const gluon::Child<nn::Dense>& body() const { return body_; }
+
+ protected:
+  NDArray forward(const NDArray& x) const override { return x + scale_.data() * body_(x); }
 
  private:
-  nn::Dense& body_;
+  gluon::Child<nn::Dense> body_;
   gluon::Parameter& scale_;
 };
 
@@ -76,14 +79,14 @@ TEST_CASE("shapes are found at the first forward", "[gluon][block]") {
 TEST_CASE("children are reached by number and name, and visited before their parents", "[gluon][block]") {
   nn::Sequential net = two_layers();
   CHECK(net.num_children() == 2);
-  CHECK(&net.child_named("1") == &net[1]);
+  CHECK(net.child_named("1") == net[1]);
   CHECK_THROWS_AS(net.child_at(2), IndexError);
   CHECK_THROWS_AS(net.child_named("x"), ValueError);
-  CHECK(net[0].own_parameter("bias").shape() == Shape{4});
-  CHECK_THROWS_AS(net[0].own_parameter("gamma"), ValueError);
+  CHECK(net[0]->own_parameter("bias").shape() == Shape{4});
+  CHECK_THROWS_AS(net[0]->own_parameter("gamma"), ValueError);
   std::vector<gluon::Block*> seen;
   net.apply([&](gluon::Block& block) { seen.push_back(&block); });
-  CHECK(seen == std::vector<gluon::Block*>{&net[0], &net[1], &net});
+  CHECK(seen == std::vector<gluon::Block*>{&*net[0], &*net[1], &net});
 }
 
 TEST_CASE("parameters go to a file and come back", "[gluon][block]") {
