@@ -1,24 +1,30 @@
 // The main of every test executable: any failure exits with 1 (Catch2 returns the number of failures, and 77 of them
-// would read as "skipped"), 77 when all ran test cases were skipped. The last line gives the honest count.
+// would read as "skipped"), 77 when all ran test cases were skipped. The last line gives the honest count, also where
+// the program ends by a signal or the watchdog.
 #if !__has_include(<catch2/catch_all.hpp>)
 #define CATCH_CONFIG_RUNNER
 #endif
+#include <atomic>
 #include <cstdio>
 #include <set>
 #include <string>
 
 #include "tests/support/catch.h"
+#include "tests/support/counts.h"
 
 namespace {
 
 std::set<std::string> skipped_cases;
 std::string running_case;
-int passed = 0, failed = 0;
+std::atomic<int> passed{0}, failed{0}, skipped{0};
+std::atomic<bool> is_printed{false};
 
 #if __has_include(<catch2/catch_all.hpp>)
 using ListenerBase = Catch::EventListenerBase;
+using AssertionAnswer = void;
 #else
 using ListenerBase = Catch::TestEventListenerBase;
+using AssertionAnswer = bool;
 #endif
 
 struct Counter : ListenerBase {
@@ -31,7 +37,20 @@ struct Counter : ListenerBase {
     } else if (!skipped_cases.contains(running_case)) {
       ++passed;
     }
+    skipped = static_cast<int>(skipped_cases.size());
   }
+  // A fatal signal: Catch reports, ends the run and lets the program die of it, so that main comes to no end.
+  AssertionAnswer assertionEnded(const Catch::AssertionStats& stats) override {
+    is_fatal_ = is_fatal_ || stats.assertionResult.getResultType() == Catch::ResultWas::FatalErrorCondition;
+    return static_cast<AssertionAnswer>(false);
+  }
+  void testRunEnded(const Catch::TestRunStats&) override {
+    if (is_fatal_)
+      sluice::test::print_counts(false);
+  }
+
+ private:
+  bool is_fatal_ = false;
 };
 CATCH_REGISTER_LISTENER(Counter)
 
@@ -43,15 +62,21 @@ void note_skip(const std::string& reason) {
     std::printf("SKIPPED: %s: %s\n", running_case.c_str(), reason.c_str());
   }
 }
+
+void print_counts(bool one_more_failed) {
+  if (is_printed.exchange(true))
+    return;
+  if (one_more_failed)
+    ++failed;
+  std::printf("\ntest cases: %d passed, %d failed, %d skipped\n", passed.load(), failed.load(), skipped.load());
+  std::fflush(stdout);
+}
 }  // namespace sluice::test
 
 int main(int argc, char** argv) {
   const int catch_result = Catch::Session().run(argc, argv);
-  const int skipped = static_cast<int>(skipped_cases.size());
-  std::printf("test cases: %d passed, %d failed, %d skipped\n", passed, failed, skipped);
-  if (failed > 0 || (catch_result != 0 && passed + skipped > 0))
-    return 1;
-  if (catch_result != 0)
+  sluice::test::print_counts(false);
+  if (failed > 0 || catch_result != 0)
     return 1;
   return passed == 0 && skipped > 0 ? 77 : 0;
 }

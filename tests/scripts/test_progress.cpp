@@ -1,0 +1,59 @@
+// What the watchdog takes for a hang, second by second.
+#include "tests/support/catch.h"
+#include "tests/support/progress_judge.h"
+
+using sluice::test::ProgressJudge;
+using Verdict = ProgressJudge::Verdict;
+
+namespace {
+
+/// Seconds until `judge` says something, at most `most`, while each second uses `cpu` and takes `steps` steps.
+int seconds_until_verdict(ProgressJudge& judge, double cpu, double steps, Verdict expected, int most = 100000) {
+  for (int second = 1; second <= most; ++second) {
+    const Verdict verdict = judge.tick(static_cast<std::uint64_t>(second * steps), second * cpu);
+    if (verdict != Verdict::going) {
+      CHECK(verdict == expected);
+      return second;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("A test that uses no CPU time and asserts nothing is idle after its limit", "[progress]") {
+  ProgressJudge judge({.idle_seconds = 60, .idle_share = 0.05, .cpu_seconds = 300});
+  CHECK(seconds_until_verdict(judge, 0, 0, Verdict::idle) == 61);  // the first second begins the watch
+}
+
+TEST_CASE("Workers that look up every millisecond do not hide a hang", "[progress]") {
+  ProgressJudge judge({.idle_seconds = 60, .idle_share = 0.05, .cpu_seconds = 300});
+  CHECK(seconds_until_verdict(judge, 0.02, 0, Verdict::idle) == 61);
+}
+
+TEST_CASE("A test that gets a tenth of a core is left alone until it has used its CPU time", "[progress]") {
+  ProgressJudge judge({.idle_seconds = 60, .idle_share = 0.05, .cpu_seconds = 300});
+  CHECK(seconds_until_verdict(judge, 0.1, 0, Verdict::turning) > 2990);
+}
+
+TEST_CASE("A test that turns on two cores ends after its CPU time", "[progress]") {
+  ProgressJudge judge({.idle_seconds = 60, .idle_share = 0.05, .cpu_seconds = 300});
+  CHECK(seconds_until_verdict(judge, 2, 0, Verdict::turning) == 151);
+}
+
+TEST_CASE("A test that asserts now and then may take as long as it likes", "[progress]") {
+  ProgressJudge judge({.idle_seconds = 60, .idle_share = 0.05, .cpu_seconds = 300});
+  CHECK(seconds_until_verdict(judge, 0, 1.0 / 50, Verdict::going, 10000) == 0);
+  ProgressJudge busy({.idle_seconds = 60, .idle_share = 0.05, .cpu_seconds = 300});
+  CHECK(seconds_until_verdict(busy, 2, 1.0 / 100, Verdict::going, 10000) == 0);
+}
+
+TEST_CASE("Work long ago does not hide that a test hangs now", "[progress]") {
+  ProgressJudge judge({.idle_seconds = 60, .idle_share = 0.05, .cpu_seconds = 300});
+  for (int second = 1; second <= 100; ++second)
+    REQUIRE(judge.tick(1, second) == Verdict::going);
+  int more = 1;
+  while (judge.tick(1, 100) == Verdict::going && more < 1000)
+    ++more;
+  CHECK(more <= 120);  // the rest of the window that was begun, and one more
+}

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::test {
+
+/// How long a test may go without a sign of progress: an assertion, a section or a case that begins or ends.
+struct ProgressLimits {
+  int idle_seconds = 60;     // this long with next to no CPU time: it waits for what never comes
+  double idle_share = 0.05;  // of one core; idle workers that look up every millisecond stay well below
+  double cpu_seconds = 300;  // this much CPU time: it turns in circles
+};
+
+/// Tells a program that hangs from one that is merely slow, by what it does and not by the clock on the wall: a machine
+/// that gives it little CPU time, or stops it for minutes, changes nothing.
+class ProgressJudge {
+ public:
+  enum class Verdict { going, idle, turning };
+
+  explicit ProgressJudge(ProgressLimits limits) : limits_(limits) {}
+
+  /// Called once a second that the program lives through. `steps` counts signs of progress, `cpu` the seconds of CPU
+  /// time that the program and its children have used since they began.
+  Verdict tick(std::uint64_t steps, double cpu) {
+    if (steps != steps_) {
+      steps_ = steps;
+      cpu_at_step_ = cpu;
+      begin_window(cpu);
+      return Verdict::going;
+    }
+    if (cpu - cpu_at_step_ >= limits_.cpu_seconds)
+      return Verdict::turning;
+    if (++ticks_ < limits_.idle_seconds)
+      return Verdict::going;
+    const bool idle = cpu - cpu_at_window_ < limits_.idle_share * limits_.idle_seconds;
+    begin_window(cpu);
+    return idle ? Verdict::idle : Verdict::going;
+  }
+
+ private:
+  void begin_window(double cpu) {
+    cpu_at_window_ = cpu;
+    ticks_ = 0;
+  }
+
+  ProgressLimits limits_;
+  std::uint64_t steps_ = ~std::uint64_t{0};
+  double cpu_at_step_ = 0, cpu_at_window_ = 0;
+  int ticks_ = 0;
+};
+
+}  // namespace sluice::test
