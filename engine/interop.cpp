@@ -27,23 +27,42 @@ void check_stream(const char* what, Device device, void* stream) {
 void order(void* earlier, void* later) {
   cuda::order_streams(static_cast<cudaStream_t>(earlier), static_cast<cudaStream_t>(later));
 }
+
+// What lies on `stream` now: the stream may be gone, or hold more, when the task's turn comes.
+auto mark_of(Device device, void* stream) {
+  const cuda::DeviceScope on(device.index);
+  cudaEvent_t raw = nullptr;
+  cuda::cuda_check(cudaEventCreateWithFlags(&raw, cudaEventDisableTiming), "import_stream: cudaEventCreateWithFlags");
+  auto mark = std::make_shared<cuda::EventHandle>(raw);
+  cuda::cuda_check(cudaEventRecord(raw, static_cast<cudaStream_t>(stream)), "import_stream: cudaEventRecord");
+  return mark;
+}
+void wait_for(void* stream, const std::shared_ptr<cuda::EventHandle>& mark) {
+  cuda::cuda_check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), mark->get(), 0), "cudaStreamWaitEvent");
+}
 #else
 void check_stream(const char* what, Device device, void*) {
   throw DeviceError(message(what, ": ", device, " has no streams; this build is without CUDA"));
 }
 void order(void*, void*) {}
+std::shared_ptr<void> mark_of(Device, void*) {
+  return {};
+}
+void wait_for(void*, const std::shared_ptr<void>&) {}
 #endif
 
 }  // namespace
 
-TaskHandle import_stream(Engine& engine, Device device, void* stream, const AccessList& access) {
+TaskHandle import_stream(Engine& engine, Device device, void* stream, const AccessList& access, SourceLocation site) {
   check_stream("import_stream", device, stream);
-  return engine.push({.name = "import stream", .device = device, .access = access}, [stream](Queue queue) {
-    order(stream, queue.stream());
-  });
+  auto mark = mark_of(device, stream);
+  return engine.push(
+      {.name = "import stream", .device = device, .access = access},
+      [mark = std::move(mark)](Queue queue) { wait_for(queue.stream(), mark); },
+      site);
 }
 
-void export_stream(Engine& engine, Device device, void* stream, const AccessList& access) {
+void export_stream(Engine& engine, Device device, void* stream, const AccessList& access, SourceLocation site) {
   check_stream("export_stream", device, stream);
   require<Deadlock>(detail::this_thread().task == nullptr, [] {
     return std::string("export_stream: a task cannot wait for tasks to be issued; push a task that uses the stream");
@@ -60,7 +79,8 @@ void export_stream(Engine& engine, Device device, void* stream, const AccessList
         } catch (...) {
           issued->set_exception(std::current_exception());
         }
-      });
+      },
+      site);
   try {
     is_issued.get();
   } catch (const std::future_error&) {

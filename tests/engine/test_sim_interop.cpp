@@ -85,3 +85,48 @@ TEST_CASE("An export inside a task is refused; one of a stopped engine does not 
   engine.stop();
   CHECK_THROWS_AS(export_stream(engine, gpu(0), foreign.handle, {read(x)}), EngineStopped);
 }
+
+TEST_CASE("T56: an import is of what lies on the stream when it is called, though its task has to wait", "[sim]") {
+  Sim sim({.devices = 2, .manual = true});
+  Engine engine({.workers = 1});
+  const Var x = engine.new_var();
+  Gate gate;
+  const OpensAtEnd opens{gate};
+  Log log;
+  SimStream kept;
+  engine.push({.name = "holds x", .access = {write(x)}}, [gate] { gate.wait(); });
+  {
+    SimStream dropped;
+    REQUIRE(sim::launch(dropped, [&] { log.add(1); }) == cudaSuccess);
+    import_stream(engine, gpu(0), dropped.handle, {write(x)});
+  }
+  REQUIRE(sim::launch(kept, [&] { log.add(2); }) == cudaSuccess);
+  import_stream(engine, gpu(0), kept.handle, {write(x)});
+  sim::run_all();
+  sim::hold(kept);
+  REQUIRE(sim::launch(kept, [&] { log.add(4); }) == cudaSuccess);  // nobody waits for it
+  engine.push({.name = "after", .device = gpu(0), .access = {write(x)}}, [&](Queue queue) {
+    sim_launch(queue, [&] { log.add(3); });
+  });
+  gate.open();
+  sim::set_manual(false);
+  CHECK(eventually([&] { return log.numbers().size() == 3; }));
+  CHECK(log.numbers().back() == 3);
+  sim::release(kept);
+  CHECK_NOTHROW(engine.wait_all());
+  CHECK(eventually([] { return sim::idle(); }));
+}
+
+TEST_CASE("A stream that CUDA refuses is the importer's error, and nothing is pushed", "[sim]") {
+  Sim sim;
+  SimStream foreign;
+  Engine engine({.workers = 1});
+  const Var x = engine.new_var();
+  sim::fail_nth("cudaEventRecord", 1, cudaErrorInvalidResourceHandle);
+  CHECK_THAT(
+      text_of_error([&] { import_stream(engine, gpu(0), foreign.handle, {write(x)}); }), contains("import_stream"));
+  CHECK_NOTHROW(engine.wait(x));
+  sim::fail_nth("cudaStreamWaitEvent", 1, cudaErrorInvalidResourceHandle);
+  import_stream(engine, gpu(0), foreign.handle, {write(x)});
+  CHECK_THAT(text_of_error([&] { engine.wait(x); }), contains("test_sim_interop.cpp"));
+}
