@@ -6,6 +6,7 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/dtype.h>
 #include <sluice/ndarray/file.h>
+#include <sluice/ndarray/gpu_support.h>
 #include <sluice/ndarray/ndarray.h>
 #include <sluice/ndarray/scalar.h>
 #include <sluice/ndarray/shape.h>

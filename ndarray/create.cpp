@@ -6,6 +6,7 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/ndarray/detail/gpu_build.h>
 #include <sluice/storage/storage.h>
 
 namespace sluice {
@@ -55,6 +56,8 @@ NDArray make_empty(Engine& engine, const Shape& shape, const ArrayOptions& optio
   require<DeviceError>(options.device.is_gpu() || options.device.index == 0, [&] {
     return message("empty: there is no ", options.device, "; the one CPU device is ", cpu());
   });
+  if (options.device.is_gpu())
+    require_served(options.device);
   const bool pinned = options.pinned && num_gpus() > 0;
   const MemoryKind kind = options.device.is_gpu() ? MemoryKind::device : pinned ? MemoryKind::pinned : MemoryKind::host;
   Pool& pool = Storage::of(engine).pool(options.device, kind);
