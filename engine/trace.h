@@ -61,7 +61,7 @@ struct TraceBatch {
   int worker = -1;  // Trace::threads(): the stream
   std::int64_t started = -1;
   std::int64_t ended = -1;
-  std::vector<std::size_t> tasks;  // Trace::events(), in order of push
+  std::vector<std::size_t> tasks = {};  // Trace::events(), in order of push
 
   /// "batch of 12".
   std::string name() const { return "batch of " + std::to_string(tasks.size()); }

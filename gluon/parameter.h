@@ -16,7 +16,7 @@ namespace sluice::gluon {
 
 /// What a layer says of a parameter when it declares it.
 struct ParameterOptions {
-  Shape shape;  // an extent of 0 is not known yet: the first forward completes it
+  Shape shape = {};  // an extent of 0 is not known yet: the first forward completes it
   DType dtype = float32;
   GradReq grad_req = GradReq::write;  // null: not trained (running statistics)
   init::Initializer init = {};        // empty: the one that initialize() is given

@@ -88,9 +88,9 @@ struct Variable {
 
 /// What a gradient is when backward has to make one: shape, type and device of an output.
 struct OutputSpec {
-  Shape shape;
-  DType dtype;
-  Device device;
+  Shape shape = {};
+  DType dtype = DType::float32;
+  Device device = cpu();
 };
 
 /// One recorded operation. It holds what its gradient needs (arrays detached from the tape), and drops it after use.

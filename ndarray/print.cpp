@@ -52,7 +52,10 @@ class Layout {
     if (axis == full_.ndim())
       return words_[next_++];
     const std::string body = axis == full_.ndim() - 1 ? row(indent, width) : rows(axis, indent, width);
-    return "[" + body.substr(indent.size()) + "]";
+    std::string text = "[";
+    text.append(body, indent.size());
+    text += ']';
+    return text;
   }
 
  private:

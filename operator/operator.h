@@ -16,7 +16,7 @@ namespace sluice {
 
 /// Shape, type and place of an array, without its data: what inference works on.
 struct ArraySpec {
-  Shape shape;
+  Shape shape = {};
   DType dtype = DType::float32;
   Device device = cpu();
 };

@@ -22,7 +22,7 @@ struct Chunk {
   Device device = cpu();
   MemoryKind kind = MemoryKind::host;
   Pool* pool = nullptr;
-  PositionSet pending;
+  PositionSet pending = {};
   void* token = nullptr;  // the pool's own
 
   explicit operator bool() const noexcept { return pool != nullptr; }

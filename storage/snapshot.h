@@ -33,7 +33,7 @@ struct MemoryBlock {
   std::size_t bytes = 0;
   std::size_t requested = 0;  // 0 unless live
   State state = State::free;
-  std::vector<Position> pending;
+  std::vector<Position> pending = {};
 };
 
 /// What one call of the system gave, or pages side by side.
@@ -49,10 +49,10 @@ struct MemorySnapshot {
   std::string pool;
   Device device;
   MemoryKind kind = MemoryKind::host;
-  MemoryStats stats;
-  std::vector<MemorySegment> segments;  // oldest first
-  std::vector<MemoryEvent> history;     // oldest first
-  std::uint64_t events_lost = 0;        // older than the history reaches
+  MemoryStats stats = {};
+  std::vector<MemorySegment> segments = {};  // oldest first
+  std::vector<MemoryEvent> history = {};     // oldest first
+  std::uint64_t events_lost = 0;             // older than the history reaches
 };
 
 /// {"pool", "device", "kind", "stats": {..}, "segments": [{"address", "bytes", "small", "blocks": [{"address", "bytes",

@@ -13,8 +13,8 @@ namespace sluice::gluon::data::vision {
 
 /// Which image files to read.
 struct ImageFilesOptions {
-  std::string root;   // folder of the files; "" = $SLUICE_DATA, or else the dataset's own place
-  bool train = true;  // the 60,000 training images, otherwise the 10,000 for validation
+  std::string root = {};  // folder of the files; "" = $SLUICE_DATA, or else the dataset's own place
+  bool train = true;      // the 60,000 training images, otherwise the 10,000 for validation
 };
 
 /// Images and labels in MNIST's four files, `train-images-idx3-ubyte`, `train-labels-idx1-ubyte` and the same with

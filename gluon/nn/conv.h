@@ -16,7 +16,7 @@ struct Conv2DOptions {
   Size2D padding = 0;  // zeros on both sides
   Size2D dilation = 1;
   std::int64_t groups = 1;
-  std::string activation;  // a name that nn::Activation knows; "" = none
+  std::string activation = {};  // a name that nn::Activation knows; "" = none
   bool use_bias = true;
   DType dtype = float32;
   init::Initializer weight_initializer = {};  // empty: what initialize() is given

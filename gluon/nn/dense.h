@@ -10,7 +10,7 @@ namespace sluice::gluon::nn {
 
 /// Of Dense.
 struct DenseOptions {
-  std::string activation;  // a name that nn::Activation knows; "" = none
+  std::string activation = {};  // a name that nn::Activation knows; "" = none
   bool use_bias = true;
   bool flatten = true;  // join all axes but the first; otherwise only the last axis is multiplied
   DType dtype = float32;

@@ -14,8 +14,8 @@ namespace sluice {
 SLUICE_API NDArray matmul(const NDArray& a, const NDArray& b, SourceLocation site = SourceLocation::current());
 
 struct DenseOptions {
-  bool flatten = true;     // join all axes of x but the first; otherwise only the last axis is multiplied
-  std::string activation;  // "" or "relu", fused into the product
+  bool flatten = true;          // join all axes of x but the first; otherwise only the last axis is multiplied
+  std::string activation = {};  // "" or "relu", fused into the product
 };
 
 /// activation(x W^T + bias): x (batch, ...) or (..., in), weight (units, in), bias (units,) or undefined; gives

@@ -8,7 +8,7 @@ namespace sluice {
 /// Pairs are (height, width).
 struct PoolOptions {
   Shape kernel{2, 2};
-  Shape stride;  // the kernel if empty
+  Shape stride = {};  // the kernel if empty
   Shape pad{0, 0};
   bool ceil_mode = false;         // keep the last window although it hangs over the edge
   bool count_include_pad = true;  // average: padding counts as zeros

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Every header compiles alone, and twice: check_headers.py ROOT COMPILER [flags]. `.cuh` files need nvcc: left out.
+"""Every header compiles alone, and twice: check_headers.py [--doors] ROOT COMPILER [flags].
 
-Headers of engine/cuda are measured where the flags define SLUICE_CUDA.
+--doors takes the doors alone: what programs include. `.cuh` files need nvcc: left out. Headers of engine/cuda are
+measured where the flags define SLUICE_CUDA.
 """
 import concurrent.futures
 import os
@@ -21,6 +22,14 @@ def headers(root, with_cuda):
             yield name
 
 
+# Besides each api.h: what a program includes for one purpose, and what README names.
+OTHER_DOORS = {"gluon/sluice.h", "engine/asio.h", "engine/interop.h", "engine/region.h", "engine/repeatable.h"}
+
+
+def is_door(name):
+    return name.endswith("/api.h") and name.split("/")[0] in checker.ROOMS or name in OTHER_DOORS
+
+
 def written(name):
     """How the header is included: rooms through <sluice/...>, the others from the root."""
     if name == "gluon/sluice.h":
@@ -35,11 +44,13 @@ def compile_alone(root, name, compiler):
     if run.returncode == 0:
         return None
     lines = run.stderr.splitlines()
-    return f"{name}: " + next((text for text in lines if "error" in text), "failed")
+    return f"{name}: " + next((text for text in lines if "error" in text or "warning" in text), "failed")
 
 
-def check_with(root, compiler):
-    names = list(headers(root, "-DSLUICE_CUDA=1" in compiler))
+def check_with(root, compiler, chosen=lambda name: True):
+    names = [name for name in headers(root, "-DSLUICE_CUDA=1" in compiler) if chosen(name)]
+    if not names:
+        return ["no header to compile"]
     with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 2)) as pool:
         return [found for found in pool.map(lambda name: compile_alone(root, name, compiler), names) if found]
 
@@ -52,7 +63,7 @@ def check_planted(root):
         link = root / "include/sluice" / room
         if (root / room).is_dir() and not link.exists():
             link.symlink_to(root / room)
-    return check_with(root, ["c++", "-std=c++20", f"-I{root}/include"])
+    return check_with(root, ["c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{root}/include"])
 
 
 CLEAN = {"engine/a.h": "#pragma once\n#include <vector>\nstruct A {\n  std::vector<int> x;\n};\n",
@@ -60,13 +71,22 @@ CLEAN = {"engine/a.h": "#pragma once\n#include <vector>\nstruct A {\n  std::vect
 PLANTS = [
     ("a header that leans on another's includes", {"engine/b.h": "#pragma once\ninline std::vector<int> x;\n"}, "engine/b.h"),
     ("a header without a guard", {"engine/b.h": "struct B {};\n"}, "engine/b.h"),
+    ("a warning", {"engine/b.h": "#pragma once\ninline bool f(int a, unsigned b) { return a < b; }\n"}, "engine/b.h"),
+    ("a door with a warning", {"engine/api.h": "#pragma once\ninline int f(int unused) { return 0; }\n"}, "engine/api.h"),
 ]
 
+
+def main(arguments):
+    if arguments == ["--self-test"]:
+        checker.main(check_planted, PLANTS, CLEAN)
+    doors = arguments[:1] == ["--doors"]
+    root, *compiler = arguments[1:] if doors else arguments
+    if not compiler:
+        sys.exit("usage: check_headers.py [--doors] ROOT COMPILER [flags] | --self-test")
+    found = check_with(root, compiler, is_door if doors else lambda name: True)
+    print("\n".join([*found, f"{len(found)} offences"]))
+    sys.exit(1 if found else 0)
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        found = check_with(sys.argv[1], sys.argv[2:])
-        print("\n".join([*found, f"{len(found)} offences"]))
-        sys.exit(1 if found else 0)
-    if sys.argv[1:] != ["--self-test"]:
-        sys.exit("usage: check_headers.py ROOT COMPILER [flags] | --self-test")
-    checker.main(check_planted, PLANTS, CLEAN)
+    main(sys.argv[1:])
