@@ -197,7 +197,10 @@ void Core::run_coroutine(TaskNode* task) {
   Core* const core_before = std::exchange(here.core, this);
   TaskNode* const task_before = std::exchange(here.task, task);
   Engine* const scope_before = std::exchange(here.scope, nullptr);
-  const bool ended = control.run();
+  const bool ended = [&] {
+    const BodyMode mode(here.mode, task->flush_denormals);
+    return control.run();
+  }();
   FailureRef failure;
   if (ended) {
     failure = control.take_outcome();

@@ -2,6 +2,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unistd.h>
 
 #include <boost/thread/thread.hpp>
@@ -26,7 +27,29 @@ void check_slot(int id) {
       id < k_max_slots, [&] { return message("engine: more than ", k_max_slots, " types in slots and extensions"); });
 }
 
-Core::Core(Engine* facade, const EngineOptions& options) : options_(options), facade_(facade) {
+namespace {
+
+// What the program says counts; then the environment; then speed.
+bool flushes(const EngineOptions& options) {
+  if (options.denormals.has_value())
+    return *options.denormals == Denormals::flush;
+  const char* said = std::getenv("SLUICE_DENORMALS");
+  if (said == nullptr || *said == '\0')
+    return true;
+  const std::string_view word = said;
+  require(word == "flush" || word == "keep", [&] {
+    return message("SLUICE_DENORMALS: \"", word, "\" is not one of flush, keep");
+  });
+  return word == "flush";
+}
+
+}  // namespace
+
+Core::Core(Engine* facade, const EngineOptions& options)
+    : options_(options),
+      thread_mode_(this_thread().mode.without_body()),
+      may_flush_(flushes(options)),
+      facade_(facade) {
   prepare_fences();
   random_seed.store(options.seed);
   require(options.gpu_policy == "stream" || options.gpu_policy == "serial", [&] {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,6 +78,11 @@ struct EngineOptions {
   std::string gpu_check = "end";
   /// Of the two chaos policies.
   std::uint64_t chaos_seed = 1;
+  /// flush: tasks that ask for it (Task::denormals), which all operators do, read and write denormals as zero; keep: no
+  /// task does. If not set, SLUICE_DENORMALS in the environment decides, otherwise flush. The same holds for every
+  /// number of workers. Kernels of GPUs are compiled to flush those of float32, whatever is said here; float64 is never
+  /// flushed on a GPU nor by operators on a CPU. Copies, fills and files keep denormals as they are.
+  std::optional<Denormals> denormals = {};
   /// Seed of the engine's random number generator.
   std::uint64_t seed = 0;
   /// Names the worker threads, with a number behind it.

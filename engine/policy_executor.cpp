@@ -225,7 +225,9 @@ void ExecutorPolicy::State::run_here(TaskBelow* below, bool in_drain, Hold& hold
 /// One parallel_for. Threads that come too late find it closed.
 struct ExecutorPolicy::Job {
   Job(std::int64_t items, std::int64_t step, void* given, RangeFunction run)
-      : n(items), chunk(step), context(given), body(run) {}
+      : mode(LoopMode::of(this_thread().mode)), n(items), chunk(step), context(given), body(run) {}
+
+  const LoopMode mode;
 
   const std::int64_t n, chunk;
   void* const context;
@@ -240,6 +242,7 @@ struct ExecutorPolicy::Job {
     ThisThread& here = this_thread();
     const bool before = std::exchange(here.in_parallel, true);
     Core* const core_before = std::exchange(here.core, &core);
+    const HelperMode helper(here.mode, mode);
     for (std::int64_t begin = next.fetch_add(chunk); begin < n; begin = next.fetch_add(chunk)) {
       try {
         body(context, begin, std::min(begin + chunk, n));

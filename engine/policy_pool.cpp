@@ -213,7 +213,7 @@ void PoolPolicy::run(TaskNode* task) {
   if (!Core::claim(task))
     return;
   TeamThread* team = nullptr;
-  if (task->threads > 1 && workers_ > 1 && TeamThread::instance().try_acquire())
+  if (task->threads > 1 && workers_ > 1 && TeamThread::instance().try_acquire(task->flush_denormals))
     team = &TeamThread::instance();
   const int granted = team == nullptr ? 1 : reserve_team(task->threads);
   if (granted == 1) {
@@ -222,7 +222,7 @@ void PoolPolicy::run(TaskNode* task) {
     core_.run_on_cpu(task, 1);
     return;
   }
-  team->run([&] { core_.run_on_cpu(task, granted); });
+  team->run(task->flush_denormals, [&] { core_.run_on_cpu(task, granted); });
   team->release();
   const std::lock_guard hold(mutex_);
   reserved_ -= granted - 1;
@@ -305,6 +305,7 @@ void PoolPolicy::Job::work() noexcept {
   ThisThread& here = this_thread();
   const bool before = std::exchange(here.in_parallel, true);
   Core* const core_before = std::exchange(here.core, core);
+  const HelperMode helper(here.mode, mode);
   for (;;) {
     const std::int64_t begin = next.fetch_add(chunk, std::memory_order_relaxed);
     if (begin >= n)
@@ -327,7 +328,8 @@ void PoolPolicy::parallel(std::int64_t n, std::int64_t grain, void* context, Ran
     return run(context, 0, n);
   // Four ranges a worker even out unequal speeds; never smaller than the grain.
   const std::int64_t chunk = std::max(grain, (n + 4 * workers_ - 1) / (4 * workers_));
-  Job job{.core = &core_, .n = n, .chunk = chunk, .context = context, .run = run};
+  Job job{
+      .core = &core_, .mode = LoopMode::of(this_thread().mode), .n = n, .chunk = chunk, .context = context, .run = run};
   job.wanted = static_cast<int>(std::min<std::int64_t>(workers_ - 1, (n - 1) / chunk));
   {
     const std::lock_guard hold(mutex_);

@@ -38,6 +38,7 @@ void PoolPolicy::live(Worker& me) {
   ThisThread& here = this_thread();
   here.pool = this;
   here.pool_worker = &me;
+  core_.thread_mode().install();
   std::unique_lock hold(mutex_);
   name_and_place(me);
   for (;;) {

@@ -108,10 +108,11 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   TaskMarks marks{
       .blocked_accesses = block != nullptr,
       .capturable = task.capturable,
+      .legacy_stream = task.legacy_stream,
       .kind = kind,
       .on_failed_input = task.on_failed_input,
       .stream = task.stream,
-      .legacy_stream = task.legacy_stream};
+      .flush_denormals = task.denormals == Denormals::flush && may_flush_};
   marks.line = std::min(site.line, TaskMarks::k_last_line);
   static_cast<TaskMarks&>(*node) = marks;
   node->core = this;

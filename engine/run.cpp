@@ -162,6 +162,7 @@ void Core::run_on_cpu(TaskNode* task, int threads) {
     const std::uint64_t began = here.body_ticks == 0 ? 0 : clock_ticks();
     try {
       const NamedRange range(NamedRange::k_body, task->name);
+      const BodyMode mode(here.mode, task->flush_denormals);
       task->body(Queue(*facade(), task->device, threads, nullptr, task));
       if (began != 0)
         here.body_ticks = clock_ticks() - began;

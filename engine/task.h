@@ -42,6 +42,11 @@ enum class Priority : std::uint8_t { urgent, high, normal, background };
 /// What a task does when something it reads failed: be skipped and pass the failure on, or run all the same.
 enum class OnFailedInput : std::uint8_t { skip, run };
 
+/// What a CPU body's arithmetic does with denormals, numbers so near zero that a normal float or double cannot hold
+/// them. keep: whatever the thread that runs it does, by default what IEEE 754 says, at some hundred clock ticks each.
+/// flush: reads and writes them as zero (x86: FTZ and DAZ; AArch64: FZ).
+enum class Denormals : std::uint8_t { keep, flush };
+
 /// Which of a GPU's streams a task belongs on; the engine chooses the stream itself.
 enum class StreamKind : std::uint8_t { compute, copy_in, copy_out, collective };
 
@@ -72,6 +77,10 @@ struct Task {
   /// CPU: how many threads a library inside the body (OpenMP and its like) would use. The engine rests as many
   /// workers meanwhile; Queue::threads() says how many were granted.
   int threads = 1;
+  /// CPU: flush: while the body runs, also where it is left by an exception, its thread flushes denormals; so do those
+  /// that help its parallel_for, and teams of OpenMP where `threads` asks for one. All operators on float32 and
+  /// smaller types say so. EngineOptions::denormals may forbid it.
+  Denormals denormals = Denormals::keep;
   /// GPU: the body may run more than once (graph capture), so it has no host side effects. If it is also `repeatable`
   /// (repeatable.h), it need not run each time.
   bool capturable = false;

@@ -61,6 +61,7 @@ void push_cast(const NDArray& from, const NDArray& to, SourceLocation site) {
       .name = source.dtype == target.dtype ? "copy" : "cast",
       .device = target.device,
       .access = {read(source.buffer->var()), detail::access_to_write(target)},
+      .denormals = detail::denormals_of_cast(target.dtype, source.dtype),
       .capturable = true,
       .bytes = bytes_in(source) + bytes_in(target)};
   if (plan.contiguous()) {
@@ -121,7 +122,8 @@ void push_in_slices(
   const ArrayObject& target = *to.object();
   const bool outward = target.device.is_cpu();
   const ArrayObject &host = outward ? target : source, &far = outward ? source : target;
-  const detail::SlicedCopy copy{outward, wire, host.data(), host.dtype, far.data(), far.device, slicing};
+  const Denormals denormals = detail::denormals_of_cast(wire, host.dtype);
+  const detail::SlicedCopy copy{outward, wire, host.data(), host.dtype, far.data(), far.device, slicing, denormals};
   detail::push_sliced(to.engine(), copy, read(source.buffer->var()), detail::access_to_write(target), site);
   target.buffer->raise_version();
 }

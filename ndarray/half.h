@@ -42,10 +42,13 @@ SLUICE_HD inline float half_value(std::uint16_t bits) noexcept {
 #else
   const std::uint32_t sign = (bits & 0x8000u) << 16;
   const std::uint32_t magnitude = bits & 0x7fffu;
-  if (magnitude >= 0x7c00u)
-    return std::bit_cast<float>(sign | 0x7f800000u | (magnitude << 13));
-  const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
+  const std::uint32_t wide = magnitude << 13;
+  // No float on the way is a denormal, which might be read as zero: denormal halves get their leading 1 and lose it.
+  const bool denormal = magnitude < 0x0400u;
+  const float value =
+      std::bit_cast<float>(wide + (denormal ? 0x38800000u : 0x38000000u)) - (denormal ? 0x1p-14f : 0.0f);
+  const std::uint32_t infinite = 0x7f800000u | wide;  // or NaN
+  return std::bit_cast<float>(sign | (magnitude >= 0x7c00u ? infinite : std::bit_cast<std::uint32_t>(value)));
 #endif
 }
 

@@ -134,6 +134,7 @@ void Transfer::push_task(const std::shared_ptr<Transfer>& self, Task task, int s
   static auto* const never = new std::stop_source;  // leaked: tasks may outlive static objects
   task.on_failed_input = OnFailedInput::run;
   task.stop = never->get_token();
+  task.denormals = copy_.denormals;
   task.bytes = 2 * bytes(slice);
   Engine::current().push(
       task,

@@ -141,6 +141,14 @@ Arrays kernel_outputs(const Call& call, const Specs& specs) {
   return outputs;
 }
 
+// Arithmetic in float64 is IEEE 754's to the last denormal, as on a GPU.
+Denormals denormals_of(const Arrays& inputs, const Arrays& outputs) {
+  const auto wide = [](const NDArray& array) { return array.dtype() == float64; };
+  return std::any_of(inputs.begin(), inputs.end(), wide) || std::any_of(outputs.begin(), outputs.end(), wide)
+             ? Denormals::keep
+             : Denormals::flush;
+}
+
 void push_kernel(const Call& call, Kernel kernel, const Arrays& inputs, const Arrays& outputs, Device device) {
   const Operator& op = call.op;
   const bool writes_nothing =
@@ -149,7 +157,7 @@ void push_kernel(const Call& call, Kernel kernel, const Arrays& inputs, const Ar
   if (writes_nothing && !outputs.empty())
     return;
   Engine& engine = !inputs.empty() ? inputs[0].engine() : outputs[0].engine();
-  Task task{.name = op.name, .device = device};
+  Task task{.name = op.name, .device = device, .denormals = denormals_of(inputs, outputs)};
   task.capturable = op.capturable;
   if (op.library_team && device.is_cpu())
     task.threads = engine.workers();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <sluice/engine/detail/fence.h>
+#include <sluice/engine/detail/float_mode.h>
 #include <sluice/engine/detail/node_pool.h>
 #include <sluice/engine/detail/policy.h>
 #include <sluice/engine/detail/shards.h>
@@ -49,6 +50,7 @@ struct ThisThread {
   mutable int lists_depth = 0;   // calls of enter_lists() not left yet
   /// Not null: what this thread pushes is collected for a region.
   RegionRecording* recording = nullptr;
+  ThreadMode mode = {};
 
   /// True if nobody else counts in this thread's slot.
   bool owns_slot() const noexcept { return slot != k_shared_slot; }
@@ -182,6 +184,8 @@ class Core {
   /// Made at need; null where there is no GPU. Throws CudaError.
   GpuPolicy* need_gpu();
   const EngineOptions& options() const noexcept { return options_; }
+  /// How the thread that made the engine computes, and so its workers: not as the body that happens to wake one.
+  FloatMode thread_mode() const noexcept { return thread_mode_; }
   void* extension_at(int id, Engine& engine, std::shared_ptr<void> (*make)(Engine&));
   void on_memory_pressure(std::function<void(Device)> relieve);
   void relieve_memory(Device device);
@@ -262,6 +266,8 @@ class Core {
   void note_failure(FailureRef failure);
 
   const EngineOptions options_;
+  const FloatMode thread_mode_;
+  const bool may_flush_;  // Task::denormals is heeded
   std::atomic<Engine*> facade_;
   std::atomic<int> references_{1};
   std::atomic<int> stopped_{0};

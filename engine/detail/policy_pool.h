@@ -11,6 +11,7 @@
 
 #include <boost/thread/thread.hpp>
 
+#include <sluice/engine/detail/float_mode.h>
 #include <sluice/engine/detail/policy.h>
 #include <sluice/engine/detail/random.h>
 #include <sluice/engine/detail/ring.h>
@@ -91,6 +92,7 @@ class PoolPolicy final : public CpuPolicy {
   /// One parallel_for, on its caller's stack. Ranges are handed out by a counter.
   struct Job {
     Core* core = nullptr;
+    LoopMode mode = {};
     std::int64_t n = 0, chunk = 1;
     void* context = nullptr;
     RangeFunction run = nullptr;

@@ -42,16 +42,18 @@ struct TaskExtras {
 };
 static_assert(sizeof(TaskExtras) <= 128);  // the smallest block
 
-/// What a task is, in one word: written whole when the task is made, and not once others know it.
+/// What a task is, in one word: written whole when the task is made, and not once others know it. No field crosses a
+/// byte.
 struct TaskMarks {
-  static constexpr int k_last_line = (1 << 21) - 1;
-  int line : 22 = 0;
+  static constexpr int k_last_line = (1 << 20) - 1;
+  int line : 21 = 0;
   bool blocked_accesses : 1 = false;  // `access_block` holds
   bool capturable : 1 = false;
+  bool legacy_stream : 1 = false;
   TaskKind kind : 2 = TaskKind::body;
   OnFailedInput on_failed_input : 1 = OnFailedInput::skip;
   StreamKind stream : 2 = StreamKind::compute;
-  bool legacy_stream : 1 = false;
+  bool flush_denormals : 1 = false;
   bool traced : 1 = false;
   std::uint8_t epoch : 1 = 0;
 };

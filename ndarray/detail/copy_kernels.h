@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include <sluice/engine/task.h>
 #include <sluice/ndarray/dtype.h>
 #include <sluice/ndarray/iterate.h>
 #include <sluice/ndarray/scalar.h>
@@ -12,6 +13,13 @@ namespace sluice::detail {
 
 using CopyPlan = StridedPlan<2>;
 using FillPlan = StridedPlan<1>;
+
+/// Whether a task that copies or casts flushes denormals: a change of type does, where one of the two is computed with
+/// in float32, as on a GPU. Bits that are only moved stay as they are.
+constexpr Denormals denormals_of_cast(DType to, DType from) noexcept {
+  const auto narrow = [](DType type) { return is_floating(type) && type != DType::float64; };
+  return to != from && (narrow(to) || narrow(from)) ? Denormals::flush : Denormals::keep;
+}
 
 /// to = from, converted. Runs on the calling thread and idle workers.
 void cast_on_cpu(const CopyPlan& plan, void* to, DType to_type, const void* from, DType from_type);

@@ -41,6 +41,7 @@ struct SlicedCopy {
   std::byte* far = nullptr;
   Device far_device;
   Slicing slicing;
+  Denormals denormals = Denormals::keep;  // of the tasks that cast
 };
 
 /// Pushes the transfer as one task that holds `from` and `to` to its end, without a thread: in between, tasks of its

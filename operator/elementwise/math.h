@@ -3,6 +3,7 @@
 // The functions that the formulas of unary.def and binary.def are written with, for numbers. The same formulas are
 // instantiated with arrays, where argument-dependent look-up finds the array functions of the same names.
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -15,8 +16,6 @@ using std::abs;
 using std::acos;
 using std::asin;
 using std::atan;
-using std::atan2;
-using std::cbrt;
 using std::ceil;
 using std::cos;
 using std::cosh;
@@ -24,13 +23,8 @@ using std::erf;
 using std::exp;
 using std::expm1;
 using std::floor;
-using std::fmod;
 using std::hypot;
-using std::log;
-using std::log10;
 using std::log1p;
-using std::log2;
-using std::pow;
 using std::rint;
 using std::sin;
 using std::sinh;
@@ -54,6 +48,46 @@ struct ComputeOf<BFloat16> {
 };
 template <class T>
 using Compute = typename ComputeOf<T>::type;
+
+/// x as the thread's arithmetic reads it. The C library looks at bits, and so past a mode in which denormals are zero.
+template <class T>
+SLUICE_HD inline T as_read(T x) {
+#ifndef __CUDA_ARCH__
+  if constexpr (std::is_same_v<T, float>)
+    return x + std::copysign(T(0), x);
+#endif
+  return x;
+}
+
+// Functions for which a denormal and zero are worlds apart.
+template <std::floating_point T>
+SLUICE_HD inline T log(T x) {
+  return std::log(as_read(x));
+}
+template <std::floating_point T>
+SLUICE_HD inline T log2(T x) {
+  return std::log2(as_read(x));
+}
+template <std::floating_point T>
+SLUICE_HD inline T log10(T x) {
+  return std::log10(as_read(x));
+}
+template <std::floating_point T>
+SLUICE_HD inline T cbrt(T x) {
+  return std::cbrt(as_read(x));
+}
+template <std::floating_point T>
+SLUICE_HD inline T pow(T a, T b) {
+  return std::pow(as_read(a), b);
+}
+template <std::floating_point T>
+SLUICE_HD inline T atan2(T a, T b) {
+  return std::atan2(as_read(a), as_read(b));
+}
+template <std::floating_point T>
+SLUICE_HD inline T fmod(T a, T b) {
+  return std::fmod(as_read(a), as_read(b));
+}
 
 /// A constant in a formula: `K(0.5)` is of the formula's own type, or a Scalar beside arrays.
 template <class T>

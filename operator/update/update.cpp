@@ -140,6 +140,7 @@ void push_update(
       array.object()->buffer->raise_version();
   }
   task.device = all.weights[0].device();
+  task.denormals = all.weights[0].dtype() == float64 ? Denormals::keep : Denormals::flush;
   task.capturable = true;
   all.weights[0].engine().push(
       std::move(task),

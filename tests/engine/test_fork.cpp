@@ -119,6 +119,33 @@ TEST_CASE("T33: forked under load, a child finds what was under way failed, and 
   CHECK(done == 1);
 }
 
+TEST_CASE("T33: a child has a team of its own, whoever has the parent's") {
+  Engine engine({.workers = 2});
+  const auto granted = [&](Gate gate) {
+    int threads = 0;
+    engine.push({.name = "team", .threads = 2}, [&, gate](Queue queue) {
+      threads = queue.threads();
+      if (threads > 1)
+        gate.wait();
+    });
+    engine.wait_all();
+    return threads;
+  };
+  Gate open;
+  open.open();
+  REQUIRE(eventually([&] { return granted(open) == 2; }));
+  const auto child_has_team = [&] {
+    return in_child([&] { return eventually([&] { return granted(open) == 2; }) ? 0 : 2; });
+  };
+  CHECK(child_has_team() == 0);
+  Engine other({.workers = 2});
+  Gate closed;
+  OpensAtEnd opens(closed);
+  other.push({.name = "holds the team", .threads = 2}, [closed](Queue) { closed.wait(); });
+  REQUIRE(closed.reached());
+  CHECK(child_has_team() == 0);
+}
+
 TEST_CASE("T33: a child forked inside a task may only exec: its pushes are refused") {
   Engine engine({.workers = 2});
   Var x = engine.new_var();
