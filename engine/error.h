@@ -72,6 +72,11 @@ class SLUICE_API FileError : public Error {
 class SLUICE_API UnsupportedError : public Error {
   using Error::Error;
 };
+/// A library that is loaded when it is first needed (cuDNN, cuBLASLt) and is not there, or lacks what is needed of it.
+/// The message names the library, the operator that asked, what was tried and what to install.
+class SLUICE_API LibraryError : public Error {
+  using Error::Error;
+};
 /// Misuse of the tape: backward without a recording, a value changed between forward and backward.
 class SLUICE_API AutogradError : public Error {
   using Error::Error;

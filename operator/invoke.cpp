@@ -7,6 +7,7 @@
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/library/team.h>
 
 namespace sluice {
 
@@ -159,7 +160,7 @@ void push_kernel(const Call& call, Kernel kernel, const Arrays& inputs, const Ar
   Engine& engine = !inputs.empty() ? inputs[0].engine() : outputs[0].engine();
   Task task{.name = op.name, .device = device, .denormals = denormals_of(inputs, outputs)};
   task.capturable = op.capturable;
-  if (op.library_team && device.is_cpu())
+  if (op.library_team && device.is_cpu() && detail::may_use_team(outputs[0].dtype()))
     task.threads = engine.workers();
   detail::CallBody body(detail::CallRecord::take());
   detail::CallRecord& record = body.record();

@@ -7,6 +7,7 @@
 #include <sluice/operator/conv/geometry.h>
 #include <sluice/operator/library/channel.h>
 #include <sluice/operator/library/cudnn_cuda.h>
+#include <sluice/operator/library/shared_library.h>
 #include <sluice/operator/matmul/precision.h>
 
 namespace sluice::detail {
@@ -136,6 +137,7 @@ void run(const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g,
           "cudaMemsetAsync");
     return;
   }
+  cudnn_library().require("convolution");
   const std::int64_t alignment = alignment_of(d);
   const auto plan = CudnnPlans::of(queue).get(key_of(queue, pass, g, alignment), [&] {
     return std::make_shared<const CudnnPlan>(make_plan(Cudnn::of(queue).handle(), pass, g, alignment));

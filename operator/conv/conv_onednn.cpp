@@ -79,10 +79,9 @@ OnednnPlan make_plan(const dnnl::engine& engine, ConvolutionPass pass, const Con
   return plan;
 }
 
-CacheKey key_of(const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, bool bias) {
+CacheKey key_of(int threads, ConvolutionPass pass, const ConvolutionGeometry& g, bool bias) {
   constexpr std::int64_t kind = 2;  // apart from other primitives in the cache
-  CacheKey key =
-      CacheKey::of(kind, queue.threads(), static_cast<int>(pass), bias, g.images, g.inputs, g.outputs, g.groups);
+  CacheKey key = CacheKey::of(kind, threads, static_cast<int>(pass), bias, g.images, g.inputs, g.outputs, g.groups);
   for (const auto* values : {&g.in, &g.kernel, &g.stride, &g.pad, &g.dilation}) {
     key.add((*values)[0]);
     key.add((*values)[1]);
@@ -96,10 +95,12 @@ bool convolution_onednn(
     const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data) {
   if (g.dtype != DType::float32 || g.x_shape().size() == 0 || g.weight_shape().size() == 0)
     return false;
+  if (!has_onednn("convolution"))
+    return false;
   const TeamScope team(queue.threads());
   Onednn& library = Onednn::of(queue);
   const bool bias = data.bias != nullptr || data.bias_grad != nullptr;
-  const auto plan = library.plans.get(key_of(queue, pass, g, bias), [&] {
+  const auto plan = library.plans.get(key_of(team.threads(), pass, g, bias), [&] {
     return onednn_plan([&] { return make_plan(library.engine, pass, g, bias); });
   });
   if (!plan->usable)

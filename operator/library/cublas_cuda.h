@@ -9,22 +9,45 @@
 
 namespace sluice::detail {
 
+/// What is called of cuBLASLt; filled once cublas_library() is loaded.
+#define SLUICE_CUBLAS_CALLS(X)            \
+  X(cublasLtCreate)                       \
+  X(cublasLtDestroy)                      \
+  X(cublasLtGetStatusString)              \
+  X(cublasLtMatmul)                       \
+  X(cublasLtMatmulAlgoGetHeuristic)       \
+  X(cublasLtMatmulDescCreate)             \
+  X(cublasLtMatmulDescDestroy)            \
+  X(cublasLtMatmulDescSetAttribute)       \
+  X(cublasLtMatmulPreferenceCreate)       \
+  X(cublasLtMatmulPreferenceDestroy)      \
+  X(cublasLtMatmulPreferenceSetAttribute) \
+  X(cublasLtMatrixLayoutCreate)           \
+  X(cublasLtMatrixLayoutDestroy)          \
+  X(cublasLtMatrixLayoutSetAttribute)
+struct CublasCalls {
+#define SLUICE_MEMBER(name) decltype(&::name) name = nullptr;
+  SLUICE_CUBLAS_CALLS(SLUICE_MEMBER)
+#undef SLUICE_MEMBER
+};
+extern CublasCalls cublas_calls;
+
 /// Throws CudaError naming `call` and cuBLAS's text for it unless `status` is success.
 void cublas_check(cublasStatus_t status, const char* call);
 
 /// Owns an object of cuBLASLt.
-template <class Raw, cublasStatus_t (*Destroy)(Raw)>
+template <class Raw, auto Destroy>
 struct CublasDeleter {
   using pointer = Raw;
-  void operator()(Raw raw) const noexcept { Destroy(raw); }
+  void operator()(Raw raw) const noexcept { (cublas_calls.*Destroy)(raw); }
 };
-template <class Raw, cublasStatus_t (*Destroy)(Raw)>
+template <class Raw, auto Destroy>
 using CublasOwned = std::unique_ptr<std::remove_pointer_t<Raw>, CublasDeleter<Raw, Destroy>>;
 
-using CublasHandle = CublasOwned<cublasLtHandle_t, cublasLtDestroy>;
-using CublasProduct = CublasOwned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
-using CublasLayout = CublasOwned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-using CublasPreference = CublasOwned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+using CublasHandle = CublasOwned<cublasLtHandle_t, &CublasCalls::cublasLtDestroy>;
+using CublasProduct = CublasOwned<cublasLtMatmulDesc_t, &CublasCalls::cublasLtMatmulDescDestroy>;
+using CublasLayout = CublasOwned<cublasLtMatrixLayout_t, &CublasCalls::cublasLtMatrixLayoutDestroy>;
+using CublasPreference = CublasOwned<cublasLtMatmulPreference_t, &CublasCalls::cublasLtMatmulPreferenceDestroy>;
 
 /// A product that cuBLASLt has chosen an algorithm for.
 struct CublasPlan {

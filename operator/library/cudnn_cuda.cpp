@@ -1,26 +1,43 @@
 #include <sluice/engine/error.h>
 #include <sluice/operator/library/cudnn_cuda.h>
+#include <sluice/operator/library/shared_library.h>
 #include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
 
+CudnnCalls cudnn_calls;
+
+SharedLibrary& cudnn_library() {
+  static auto* const library = new SharedLibrary(
+      {"cuDNN " SLUICE_TEXT(CUDNN_MAJOR),
+       "libcudnn.so." SLUICE_TEXT(CUDNN_MAJOR),
+       "cuDNN " SLUICE_TEXT(CUDNN_MAJOR) " for this version of CUDA (libcudnn" SLUICE_TEXT(
+           CUDNN_MAJOR) "-cuda in NVIDIA's package archives)"},
+      [](const SharedLibrary& loaded) {
+#define SLUICE_FIND(name) loaded.find(#name, cudnn_calls.name);
+        SLUICE_CUDNN_CALLS(SLUICE_FIND)
+#undef SLUICE_FIND
+      });
+  return *library;
+}
+
 void cudnn_check(cudnnStatus_t status, const char* call) {
   if (status != CUDNN_STATUS_SUCCESS) [[unlikely]]
-    throw CudaError(message(call, ": ", cudnnGetErrorString(status)), static_cast<int>(status));
+    throw CudaError(message(call, ": ", cudnn_calls.cudnnGetErrorString(status)), static_cast<int>(status));
 }
 
 CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type) {
-  cudnn_check(cudnnBackendCreateDescriptor(type, &raw_), "cudnnBackendCreateDescriptor");
+  cudnn_check(cudnn_calls.cudnnBackendCreateDescriptor(type, &raw_), "cudnnBackendCreateDescriptor");
 }
 
 CudnnDescriptor::~CudnnDescriptor() {
   if (raw_ != nullptr)
-    cudnnBackendDestroyDescriptor(raw_);
+    cudnn_calls.cudnnBackendDestroyDescriptor(raw_);
 }
 
 void CudnnDescriptor::set_raw(
     cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* values) {
-  cudnn_check(cudnnBackendSetAttribute(raw_, name, type, count, values), "cudnnBackendSetAttribute");
+  cudnn_check(cudnn_calls.cudnnBackendSetAttribute(raw_, name, type, count, values), "cudnnBackendSetAttribute");
 }
 
 void CudnnDescriptor::set(cudnnBackendAttributeName_t name, std::span<const std::int64_t> values) {
@@ -59,20 +76,22 @@ void CudnnDescriptor::finalize(const char* what) {
 
 std::int64_t CudnnDescriptor::int64(cudnnBackendAttributeName_t name) const {
   std::int64_t value = 0, count = 0;
-  cudnn_check(cudnnBackendGetAttribute(raw_, name, CUDNN_TYPE_INT64, 1, &count, &value), "cudnnBackendGetAttribute");
+  cudnn_check(
+      cudnn_calls.cudnnBackendGetAttribute(raw_, name, CUDNN_TYPE_INT64, 1, &count, &value),
+      "cudnnBackendGetAttribute");
   return value;
 }
 
 Cudnn::Cudnn(const Queue& queue) {
-  cudnn_check(cudnnCreate(&handle_), "cudnnCreate");
-  const cudnnStatus_t status = cudnnSetStream(handle_, static_cast<cudaStream_t>(queue.stream()));
+  cudnn_check(cudnn_calls.cudnnCreate(&handle_), "cudnnCreate");
+  const cudnnStatus_t status = cudnn_calls.cudnnSetStream(handle_, static_cast<cudaStream_t>(queue.stream()));
   if (status != CUDNN_STATUS_SUCCESS)
-    cudnnDestroy(handle_);
+    cudnn_calls.cudnnDestroy(handle_);
   cudnn_check(status, "cudnnSetStream");
 }
 
 Cudnn::~Cudnn() {
-  cudnnDestroy(handle_);
+  cudnn_calls.cudnnDestroy(handle_);
 }
 
 void cudnn_run(
@@ -84,7 +103,8 @@ void cudnn_run(
   pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, pointers);
   pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, std::span<void* const>(&scratch, 1));
   pack.finalize("cudnnBackendFinalize (variant pack)");
-  cudnn_check(cudnnBackendExecute(Cudnn::of(queue).handle(), plan.plan->get(), pack.get()), "cudnnBackendExecute");
+  cudnn_check(
+      cudnn_calls.cudnnBackendExecute(Cudnn::of(queue).handle(), plan.plan->get(), pack.get()), "cudnnBackendExecute");
 }
 
 }  // namespace sluice::detail

@@ -14,6 +14,25 @@
 
 namespace sluice::detail {
 
+/// What is called of cuDNN; filled once cudnn_library() is loaded.
+#define SLUICE_CUDNN_CALLS(X)      \
+  X(cudnnBackendCreateDescriptor)  \
+  X(cudnnBackendDestroyDescriptor) \
+  X(cudnnBackendExecute)           \
+  X(cudnnBackendFinalize)          \
+  X(cudnnBackendGetAttribute)      \
+  X(cudnnBackendSetAttribute)      \
+  X(cudnnCreate)                   \
+  X(cudnnDestroy)                  \
+  X(cudnnGetErrorString)           \
+  X(cudnnSetStream)
+struct CudnnCalls {
+#define SLUICE_MEMBER(name) decltype(&::name) name = nullptr;
+  SLUICE_CUDNN_CALLS(SLUICE_MEMBER)
+#undef SLUICE_MEMBER
+};
+extern CudnnCalls cudnn_calls;
+
 /// Throws CudaError naming `call` and cuDNN's text for it unless `status` is success.
 void cudnn_check(cudnnStatus_t status, const char* call);
 
@@ -42,7 +61,7 @@ class CudnnDescriptor {
   void set_scale(cudnnBackendAttributeName_t name, double value, bool wide);
 
   void finalize(const char* what);
-  cudnnStatus_t try_finalize() noexcept { return cudnnBackendFinalize(raw_); }
+  cudnnStatus_t try_finalize() noexcept { return cudnn_calls.cudnnBackendFinalize(raw_); }
   std::int64_t int64(cudnnBackendAttributeName_t name) const;
 
  private:

@@ -18,7 +18,7 @@ std::vector<CudnnDescriptor> engine_configs(const CudnnDescriptor& graph, cudnnB
     return configs;
   std::int64_t count = 0;
   cudnn_check(
-      cudnnBackendGetAttribute(
+      cudnn_calls.cudnnBackendGetAttribute(
           heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr),
       "cudnnBackendGetAttribute (number of engines)");
   std::vector<cudnnBackendDescriptor_t> raw;
@@ -28,7 +28,7 @@ std::vector<CudnnDescriptor> engine_configs(const CudnnDescriptor& graph, cudnnB
     return configs;
   std::int64_t returned = 0;
   cudnn_check(
-      cudnnBackendGetAttribute(
+      cudnn_calls.cudnnBackendGetAttribute(
           heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &returned, raw.data()),
       "cudnnBackendGetAttribute (engines)");
   configs.erase(configs.begin() + std::min(returned, count), configs.end());
@@ -40,12 +40,12 @@ bool acceptable(const CudnnDescriptor& config, CudnnLimits limits) {
   cudnnBackendDescriptor_t raw = engine.get();
   std::int64_t count = 0;
   cudnn_check(
-      cudnnBackendGetAttribute(
+      cudnn_calls.cudnnBackendGetAttribute(
           config.get(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw),
       "cudnnBackendGetAttribute (engine)");
   std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
   cudnn_check(
-      cudnnBackendGetAttribute(
+      cudnn_calls.cudnnBackendGetAttribute(
           engine.get(),
           CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
           CUDNN_TYPE_NUMERICAL_NOTE,

@@ -1,11 +1,42 @@
 #ifdef SLUICE_ONEDNN
+#include <atomic>
+#include <cstdio>
 #include <utility>
 
 #include <sluice/operator/library/onednn.h>
+#include <sluice/operator/library/shared_library.h>
+#include <sluice/operator/library/team.h>
 
 namespace sluice::detail {
 
 using dnnl::memory;
+
+OnednnCalls onednn_calls;
+
+SharedLibrary& onednn_library() {
+  static auto* const library = new SharedLibrary(
+      {"oneDNN " SLUICE_TEXT(DNNL_VERSION_MAJOR),
+       "libdnnl.so." SLUICE_TEXT(DNNL_VERSION_MAJOR),
+       "oneDNN (libdnnl" SLUICE_TEXT(DNNL_VERSION_MAJOR) " on Debian and Ubuntu)"},
+      [](const SharedLibrary& loaded) {
+        for_each_call(onednn_calls, [&](const char* name, auto& place) { loaded.find(name, place); });
+        find_openmp(loaded);
+      });
+  return *library;
+}
+
+bool has_onednn(const char* op) {
+  if (onednn_library().load())
+    return true;
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true))
+    std::fprintf(
+        stderr,
+        "sluice: %s: %s. Until then products and convolutions on the CPU use Sluice's own kernels, which are slower.\n",
+        op,
+        onednn_library().problem().c_str());
+  return false;
+}
 
 OnednnLayout::OnednnLayout(const dnnl::engine& engine, memory::desc ours, memory::desc wanted, bool is_output)
     : ours(std::move(ours)), wanted(std::move(wanted)), same(this->ours == this->wanted) {

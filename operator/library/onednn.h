@@ -7,13 +7,16 @@
 #include <utility>
 #include <vector>
 
-#include <dnnl.hpp>
-
 #include <sluice/operator/library/cache.h>
+#include <sluice/operator/library/onednn_calls.h>
 #include <sluice/operator/operator.h>
 #include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
+
+/// Whether oneDNN is there. The first call loads it; if it cannot be, that is said once on standard error, with `op` as
+/// who asked.
+bool has_onednn(const char* op);
 
 /// How a tensor lies in our memory and in the layout that a primitive wants, and the copy between the two.
 struct OnednnLayout {

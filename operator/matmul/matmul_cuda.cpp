@@ -5,6 +5,7 @@
 #include <sluice/engine/cuda/check.h>
 #include <sluice/operator/library/channel.h>
 #include <sluice/operator/library/cublas_cuda.h>
+#include <sluice/operator/library/shared_library.h>
 #include <sluice/operator/matmul/precision.h>
 #include <sluice/operator/matmul/product.h>
 #include <sluice/operator/workspace.h>
@@ -44,12 +45,13 @@ std::uint32_t alignment_of(const void* data) {
 template <class T>
 void set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute, const T& value) {
   cublas_check(
-      cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof(value)), "cublasLtMatmulDescSetAttribute");
+      cublas_calls.cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof(value)),
+      "cublasLtMatmulDescSetAttribute");
 }
 template <class T>
 void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
   cublas_check(
-      cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
+      cublas_calls.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
       "cublasLtMatmulPreferenceSetAttribute");
 }
 
@@ -69,13 +71,14 @@ Side side_of(const Matrix& matrix, std::int64_t rows, std::int64_t columns) {
 CublasLayout make_layout(const Side& side, const Matrix& matrix, std::int64_t batch, cudaDataType_t type) {
   cublasLtMatrixLayout_t raw = nullptr;
   cublas_check(
-      cublasLtMatrixLayoutCreate(
+      cublas_calls.cublasLtMatrixLayoutCreate(
           &raw, type, static_cast<std::uint64_t>(side.rows), static_cast<std::uint64_t>(side.columns), side.leading),
       "cublasLtMatrixLayoutCreate");
   CublasLayout layout(raw);
   const auto set_layout = [&](cublasLtMatrixLayoutAttribute_t attribute, const auto& value) {
     cublas_check(
-        cublasLtMatrixLayoutSetAttribute(raw, attribute, &value, sizeof(value)), "cublasLtMatrixLayoutSetAttribute");
+        cublas_calls.cublasLtMatrixLayoutSetAttribute(raw, attribute, &value, sizeof(value)),
+        "cublasLtMatrixLayoutSetAttribute");
   };
   if (batch > 1) {
     set_layout(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(batch));
@@ -95,7 +98,7 @@ cublasLtEpilogue_t epilogue_of(const GemmProblem& p, const void* row_sums) {
 // Sums over k in the compute type, in a fixed order.
 CublasPreference make_preference(const GemmProblem& p) {
   cublasLtMatmulPreference_t raw = nullptr;
-  cublas_check(cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate");
+  cublas_check(cublas_calls.cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate");
   CublasPreference preference(raw);
   set(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{k_workspace_bytes});
   set(raw, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
@@ -111,7 +114,7 @@ bool choose(cublasLtHandle_t handle, const GemmProblem& p, CublasPlan& plan) {
   const CublasPreference preference = make_preference(p);
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+  const cublasStatus_t status = cublas_calls.cublasLtMatmulAlgoGetHeuristic(
       handle,
       plan.product.get(),
       plan.a.get(),
@@ -139,7 +142,8 @@ CublasPlan describe(const GemmProblem& p, cublasLtEpilogue_t epilogue, const voi
   CublasPlan plan;
   cublasLtMatmulDesc_t raw = nullptr;
   cublas_check(
-      cublasLtMatmulDescCreate(&raw, compute_of(p.dtype), p.dtype == DType::float64 ? CUDA_R_64F : CUDA_R_32F),
+      cublas_calls.cublasLtMatmulDescCreate(
+          &raw, compute_of(p.dtype), p.dtype == DType::float64 ? CUDA_R_64F : CUDA_R_32F),
       "cublasLtMatmulDescCreate");
   plan.product.reset(raw);
   const Side left = side_of(p.b, p.k, p.n);
@@ -204,6 +208,7 @@ CacheKey key_of(const GemmProblem& p, cublasLtEpilogue_t epilogue, const void* b
 }
 
 void run_cublas(const Queue& queue, const GemmProblem& p, void* row_sums) {
+  cublas_library().require("matmul");
   Cublas& library = Cublas::of(queue);
   const cublasLtEpilogue_t epilogue = epilogue_of(p, row_sums);
   const void* bias = row_sums != nullptr ? row_sums : p.column_bias;
@@ -220,7 +225,7 @@ void run_cublas(const Queue& queue, const GemmProblem& p, void* row_sums) {
   const void* beta =
       wide ? static_cast<const void*>(p.accumulate ? &wide_one : &wide_zero) : (p.accumulate ? &one : &zero);
   cublas_check(
-      cublasLtMatmul(
+      cublas_calls.cublasLtMatmul(
           library.handle(),
           plan->product.get(),
           alpha,

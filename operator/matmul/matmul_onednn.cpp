@@ -56,14 +56,14 @@ bool takes(const GemmProblem& p) {
 }  // namespace
 
 bool product_onednn(const Queue& queue, const GemmProblem& p) {
-  if (!takes(p))
+  if (!takes(p) || !has_onednn("matmul"))
     return false;
   const TeamScope team(queue.threads());
   Onednn& library = Onednn::of(queue);
   constexpr std::int64_t kind = 1;  // apart from other primitives in the cache
   const auto key = CacheKey::of(
       kind,
-      queue.threads(),
+      team.threads(),
       p.batch,
       p.m,
       p.n,
