@@ -11,7 +11,6 @@
 
 #include <boost/thread/thread.hpp>
 
-#include <sluice/engine/detail/test_faults.h>
 #include <sluice/operator/library/shared_library.h>
 #endif
 
@@ -31,7 +30,7 @@ struct OpenMp {
 } openmp;
 
 void start_and_end(int threads) {
-  if (test_faults().no_team_threads.load(std::memory_order_relaxed))
+  if (plant_no_threads().load(std::memory_order_relaxed))
     throw boost::thread_resource_error();
   std::mutex all_there;
   std::vector<boost::thread> made;
@@ -85,6 +84,11 @@ void keep_openmp_passive() noexcept {
 }
 
 }  // namespace
+
+std::atomic<bool>& plant_no_threads() noexcept {
+  static std::atomic<bool> planned{false};
+  return planned;
+}
 
 void find_openmp(const SharedLibrary& library) {
   library.find_as_it_does("omp_get_max_threads", openmp.max_threads);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+
 #include <sluice/ndarray/dtype.h>
 
 namespace sluice::detail {
@@ -29,6 +31,8 @@ class TeamScope {
 #ifdef SLUICE_ONEDNN
 /// Looks up what TeamScope calls of the OpenMP runtime that `library` has brought, if it has one.
 void find_openmp(const SharedLibrary& library);
+/// For tests: while it is true, the system has no threads for a team that was not had before.
+std::atomic<bool>& plant_no_threads() noexcept;
 #endif
 
 }  // namespace sluice::detail

@@ -30,7 +30,7 @@ ALLOWED = [
     ("ndarray/small_read.cpp", "wait", "read_out of a small GPU array: past the flag that the host spins on"),
     ("ndarray/small_read_cuda.cu", "cudaFreeHost", "the slots' memory, when their engine ends"),
     ("ndarray/ndarray.cpp", "wait", "wait_to_read, wait_to_write, read_out"),
-    ("operator/library/team.cpp", "pause", "a thread that only keeps OpenMP's own threads from spinning"),
+    ("operator/library/team.cpp", "pause join", "a thread that only keeps OpenMP's own threads from spinning; threads that were started to see whether there are any"),
     ("storage/climb.cpp", "wait", "out of memory while another thread is giving memory back to the system"),
     ("storage/source_async_cuda.cpp", "cudaStreamSynchronize", "an allocation of the driver's pool, on a stream without work"),
     ("storage/source_cuda.cpp", "cudaFree cudaFreeHost", "memory goes back to the driver: trimming, exhaustion, the end"),

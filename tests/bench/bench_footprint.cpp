@@ -1,10 +1,11 @@
-// What Sluice costs before it does anything: bytes of the library and of a stripped sample, seconds from exec to the
-// first result, seconds to compile each door.
+// What Sluice costs before it does anything: bytes of the library and of a stripped sample; of programs that use the
+// engine alone, one sum, one matrix product: seconds from exec to the result, and memory; seconds to compile each door.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -41,27 +42,52 @@ double stripped_megabytes(const fs::path& binary) {
   return size;
 }
 
-// What the measured child does: 1 + 2 + 3 on the device, printed.
-int first_result(Device device) {
-  const NDArray total = sum(array<float>({1, 2, 3}, device));
-  std::printf("%g\n", total.item<double>());
+// The most that this process ever had resident.
+double resident_megabytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    double kib = 0;
+    if (word == "VmHWM:" && status >> kib)
+      return kib * 1024 / 1e6;
+  }
   return 0;
 }
 
-void exec_to_result(bench::Report& report, const std::string& device) {
-  const std::string command = fs::canonical("/proc/self/exe").string() + " --first-result --device " + device;
-  std::string answer;
+// What the measured child does: it comes to 6, by tasks alone, as a sum or as a product. Printed with its memory.
+int first_result(const std::string& kind, Device device) {
+  double result = 0;
+  if (kind == "engine") {
+    Engine engine;
+    const Var x = engine.new_var();
+    for (int i = 1; i <= 3; ++i)
+      engine.push({.name = "add", .access = {write(x)}}, [&result, i] { result += i; });
+    engine.wait(x);
+  } else if (kind == "product") {
+    result = matmul(full({1, 3}, 2, {.device = device}), ones({3, 1}, {.device = device})).item<double>();
+  } else {
+    result = sum(array<float>({1, 2, 3}, device)).item<double>();
+  }
+  std::printf("%g %g\n", result, resident_megabytes());
+  return 0;
+}
+
+void exec_to_result(bench::Report& report, const std::string& kind, const std::string& device) {
+  const std::string command =
+      fs::canonical("/proc/self/exe").string() + " --first-result " + kind + " --device " + device;
+  double answer = 0, resident = 0;
   const bench::Timing timing = report.time(
       1,
       1,
       [&] {
         const std::unique_ptr<FILE, int (*)(FILE*)> child(popen(command.c_str(), "r"), pclose);
-        char line[64] = {};
-        answer = std::fgets(line, sizeof line, child.get()) != nullptr ? line : "";
+        if (std::fscanf(child.get(), "%lf %lf", &answer, &resident) != 2)
+          answer = resident = 0;
       },
       [] {});
-  report.expect(answer == "6\n", "first result on " + device + " is '" + answer + "'");
-  report.add("startup", device, "first_result", timing.median, "s", timing.min);
+  report.expect(answer == 6 && resident > 0, "the first " + kind + " on " + device + " is not 6");
+  const std::string what = kind == "sum" ? "" : "_" + kind;
+  report.add("startup", device, "first_result" + what, timing.median, "s", timing.min);
+  report.add("startup", device, "resident" + what, resident, "MB");
 }
 
 void compile_doors(bench::Report& report, const std::string& compiler) {
@@ -80,26 +106,31 @@ void compile_doors(bench::Report& report, const std::string& compiler) {
 
 int main(int argc, char** argv) {
   bench::Report report("bench_footprint", "Size of the binaries, time to the first result, compile time of the doors");
-  std::string compiler, sample = (fs::canonical("/proc/self/exe").parent_path() / "../../samples/mlp").string();
-  bool child = false;
+  std::string compiler, child, sample = (fs::canonical("/proc/self/exe").parent_path() / "../../samples/mlp").string();
   report.flags().add_option("--compiler", compiler, "Command that compiles against Sluice: its doors are timed too");
   report.flags().add_option("--sample", sample, "The program whose stripped size is reported");
-  report.flags().add_flag("--first-result", child, "Compute one sum, print it and end (what start-up is timed on)");
+  report.flags()
+      .add_option("--first-result", child, "Compute one thing, print it and end (what start-up is timed on)")
+      ->check(CLI::IsMember({"engine", "sum", "product"}));
   if (!report.parse(argc, argv))
     return report.exit_code();
   try {
-    if (child)
-      return first_result(report.options().device);
+    if (!child.empty())
+      return first_result(child, report.options().device);
     if (report.wants("size", "library")) {
       report.add("size", "library", "file", megabytes(library_path()), "MB");
       report.add("size", "library", "stripped", stripped_megabytes(library_path()), "MB");
     }
     if (report.wants("size", "sample") && fs::exists(sample))
       report.add("size", fs::path(sample).filename().string(), "stripped", stripped_megabytes(sample), "MB");
-    if (report.wants("startup", "cpu"))
-      exec_to_result(report, "cpu");
-    if (num_gpus() > 0 && report.wants("startup", "gpu"))
-      exec_to_result(report, "gpu");
+    if (report.wants("startup", "cpu")) {
+      for (const char* kind : {"engine", "sum", "product"})
+        exec_to_result(report, kind, "cpu");
+    }
+    if (num_gpus() > 0 && report.wants("startup", "gpu")) {
+      for (const char* kind : {"sum", "product"})
+        exec_to_result(report, kind, "gpu");
+    }
     if (!compiler.empty() && report.wants("compile"))
       compile_doors(report, compiler);
   } catch (const std::exception& error) {

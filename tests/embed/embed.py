@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
-"""Installs into a temporary prefix and builds an outside program on it: embed.py BUILD_FOLDER pkg-config|cmake CXX.
+"""Installs into a temporary prefix and builds outside programs on it: embed.py BUILD_FOLDER pkg-config|cmake CXX.
 
-Nothing of the source tree is on the include path, so a header that the installation lacks is found out.
+Nothing of the source tree is on the include path, so a header that the installation lacks is found out. One program uses
+the engine alone: what operators need must not be loaded for it.
 """
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).parent
+PROGRAMS = ("program", "engine_alone")
 EXPECTED = "embedded: [0. 2. 4.]"
+MOST_KIB = 20 * 1024  # resident, of a program that uses the engine alone
+LAZY = ("cudnn", "cublas", "dnnl", "gomp", "omp5")  # in the names of libraries that load at first use
 
 
 def run(*command, **kwargs):
@@ -33,16 +38,39 @@ def install(build, tree):
 def with_pkg_config(tree, libdir, compiler):
     env = {**os.environ, "PKG_CONFIG_PATH": str(libdir / "pkgconfig")}
     flags = run("pkg-config", "--cflags", "--libs", "sluice", env=env).split()
-    run(compiler, HERE / "program.cpp", "-o", tree / "embedded", *flags)
-    return tree / "embedded"
+    for name in PROGRAMS:
+        run(compiler, "-O2", HERE / f"{name}.cpp", "-o", tree / name, *flags)
+    return tree
 
 
 def with_cmake(tree, prefix, compiler):
-    shutil.copy(HERE / "program.cpp", tree)
-    shutil.copy(HERE / "CMakeLists.txt", tree)
+    for name in ("CMakeLists.txt", *(f"{name}.cpp" for name in PROGRAMS)):
+        shutil.copy(HERE / name, tree)
     run("cmake", "-S", tree, "-B", tree / "out", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}")
     run("cmake", "--build", tree / "out")
-    return tree / "out" / "embedded"
+    return tree / "out"
+
+
+def check_footprint(said):
+    """`said` is what engine_alone found out about itself: its resident size and what it has loaded."""
+    resident, *libraries = said.split()
+    loaded = [pathlib.Path(library).name for library in libraries]
+    for name in loaded:
+        if any(word in name for word in LAZY):
+            sys.exit(f"a program with the engine alone loads {name}; all: {' '.join(loaded)}")
+    if not any("libsluice" in name for name in loaded):
+        sys.exit(f"libsluice is not among what is loaded: {' '.join(loaded)}")
+    if int(resident) >= MOST_KIB:
+        sys.exit(f"a program with the engine alone takes {resident} KiB, promised are {MOST_KIB}; loaded: {loaded}")
+
+
+def check_needed(library):
+    """The library itself asks for none of them at start, whatever happens to be loaded here."""
+    if shutil.which("readelf") is None:
+        return
+    needed = re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", library))
+    if not needed or any(word in name for name in needed for word in LAZY):
+        sys.exit(f"{library} needs {' '.join(needed) or 'nothing'}")
 
 
 def main():
@@ -53,9 +81,12 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tree = pathlib.Path(folder)
         prefix, libdir = install(build, tree)
-        program = with_cmake(tree, prefix, compiler) if way == "cmake" else with_pkg_config(tree, libdir, compiler)
+        check_needed(libdir / "libsluice.so")
+        programs = with_cmake(tree, prefix, compiler) if way == "cmake" else with_pkg_config(tree, libdir, compiler)
         paths = [str(libdir), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-        said = run(program, env={**os.environ, "LD_LIBRARY_PATH": ":".join(paths)}).strip()
+        env = {**os.environ, "LD_LIBRARY_PATH": ":".join(paths)}
+        said = run(programs / "program", env=env).strip()
+        check_footprint(run(programs / "engine_alone", env=env))
     print(said)
     if said != EXPECTED:
         sys.exit(f"expected: {EXPECTED}")
