@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <deque>
 #include <span>
 
@@ -58,6 +59,7 @@ struct DataLoader::Iterator::Epoch {
   DataLoaderOptions options;
   std::shared_ptr<const std::vector<std::int64_t>> order;
   std::size_t next = 0;  // the first index of `order` that no batch was made of yet
+  std::shared_ptr<std::int64_t> position = std::make_shared<std::int64_t>(0);  // batches reached
   std::deque<Batch> ready;
 
   void prepare();
@@ -102,6 +104,8 @@ const Batch& DataLoader::Iterator::operator*() const {
 DataLoader::Iterator& DataLoader::Iterator::operator++() {
   epoch_->ready.pop_front();
   epoch_->fill();
+  if (!epoch_->ready.empty())
+    ++*epoch_->position;
   return *this;
 }
 
@@ -123,22 +127,19 @@ DataLoader::DataLoader(std::shared_ptr<const detail::AnyDataset> dataset, DataLo
 }
 
 std::int64_t DataLoader::size() const noexcept {
-  const std::int64_t samples = num_samples_ + static_cast<std::int64_t>(carried_.size());
+  const std::vector<std::int64_t>& carried = resumed_ ? begun_.carried : carried_;
+  const std::int64_t samples = num_samples_ + static_cast<std::int64_t>(carried.size());
   const bool keep = options_.last_batch == "keep";
-  return (samples + (keep ? options_.batch_size - 1 : 0)) / options_.batch_size;
+  return (samples + (keep ? options_.batch_size - 1 : 0)) / options_.batch_size - (resumed_ ? begun_.position : 0);
 }
 
-std::vector<std::int64_t> DataLoader::next_order() {
+// The samples of an epoch in their order; what it leaves over becomes carried_.
+std::vector<std::int64_t> DataLoader::order_of(const RandomBlock& random) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(num_samples_));
   for (std::size_t i = 0; i < order.size(); ++i)
     order[i] = static_cast<std::int64_t>(i);
-  if (options_.shuffle) {
-    RandomBlock random{.seed = options_.seed.value_or(0), .offset = static_cast<std::uint64_t>(epochs_)};
-    if (!options_.seed)
-      random = Engine::current().take_random(1);
+  if (options_.shuffle)
     Shuffler(random.seed, random.offset).shuffle(order);
-  }
-  ++epochs_;
   if (options_.last_batch == "keep")
     return order;
   order.insert(order.begin(), carried_.begin(), carried_.end());
@@ -153,9 +154,81 @@ DataLoader::Iterator DataLoader::begin() {
   auto epoch = std::make_shared<Iterator::Epoch>();
   epoch->dataset = dataset_;
   epoch->options = options_;
-  epoch->order = std::make_shared<const std::vector<std::int64_t>>(next_order());
+  if (resumed_) {
+    resumed_ = false;
+    carried_ = begun_.carried;
+    *epoch->position = begun_.position;
+  } else {
+    RandomBlock random{.seed = options_.seed.value_or(0), .offset = static_cast<std::uint64_t>(epochs_)};
+    if (options_.shuffle && !options_.seed)
+      random = Engine::current().take_random(1);
+    ++epochs_;
+    begun_ = {.order = random, .carried = carried_};
+  }
+  epoch->order = std::make_shared<const std::vector<std::int64_t>>(order_of(begun_.order));
+  epoch->next = static_cast<std::size_t>(*epoch->position * options_.batch_size);
   epoch->fill();
+  if (!epoch->ready.empty())
+    ++*epoch->position;
+  position_ = epoch->position;
   return Iterator(std::move(epoch));
+}
+
+DataLoaderState DataLoader::state() const {
+  DataLoaderState state = begun_;
+  state.num_samples = num_samples_;
+  state.batch_size = options_.batch_size;
+  state.shuffle = options_.shuffle;
+  state.last_batch = options_.last_batch;
+  state.epochs = epochs_;
+  if (position_ != nullptr)
+    state.position = *position_;
+  return state;
+}
+
+void DataLoader::check_state(const DataLoaderState& state) const {
+  const auto same = [](const char* what, const auto& theirs, const auto& ours) {
+    require(theirs == ours, [&] {
+      return message("DataLoader::load_state: the state is of a loader with ", what, " ", theirs, ", this has ", ours);
+    });
+  };
+  same("num_samples", state.num_samples, num_samples_);
+  same("batch_size", state.batch_size, options_.batch_size);
+  same("shuffle", state.shuffle, options_.shuffle);
+  same("last_batch", state.last_batch, options_.last_batch);
+  const auto in_dataset = [this](std::int64_t sample) { return sample >= 0 && sample < num_samples_; };
+  const std::int64_t samples = num_samples_ + static_cast<std::int64_t>(state.carried.size());
+  const std::int64_t most = (samples + options_.batch_size - 1) / options_.batch_size;
+  require(
+      state.epochs >= 0 && state.position >= 0 && state.position <= most && (state.epochs > 0 || state.position == 0) &&
+          static_cast<std::int64_t>(state.carried.size()) < options_.batch_size &&
+          std::all_of(state.carried.begin(), state.carried.end(), in_dataset),
+      [&] {
+        return message(
+            "DataLoader::load_state: batch ",
+            state.position,
+            " of epoch ",
+            state.epochs,
+            " with ",
+            state.carried.size(),
+            " carried samples cannot be, with ",
+            num_samples_,
+            " samples in batches of ",
+            options_.batch_size);
+      });
+}
+
+void DataLoader::load_state(const DataLoaderState& state) {
+  check_state(state);
+  epochs_ = state.epochs;
+  begun_ = state;
+  carried_ = state.carried;
+  position_ = nullptr;
+  resumed_ = state.epochs > 0;
+  if (resumed_ && size() <= 0) {  // that epoch was over
+    order_of(begun_.order);
+    resumed_ = false;
+  }
 }
 
 }  // namespace sluice::gluon::data

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <sluice/engine/device.h>
+#include <sluice/engine/engine.h>
 #include <sluice/engine/export.h>
 #include <sluice/gluon/data/dataset.h>
 #include <sluice/ndarray/ndarray.h>
@@ -33,6 +34,17 @@ struct DataLoaderOptions {
 struct Batch {
   NDArray data;
   NDArray label;
+};
+
+/// Where a DataLoader stands: all that another loader of the same dataset and options needs to go on from there.
+struct DataLoaderState {
+  std::int64_t num_samples = 0, batch_size = 0;
+  bool shuffle = false;
+  std::string last_batch = {};
+  std::int64_t epochs = 0;    // begun so far
+  std::int64_t position = 0;  // batches of the last one that iteration has reached, the one it stands on included
+  RandomBlock order = {};     // what its shuffling follows from
+  std::vector<std::int64_t> carried = {};  // "rollover": the samples that it began with
 };
 
 /// Makes batches of a dataset: `for (auto [x, y] : loader)` is one epoch. Each batch is a task on a worker thread;
@@ -69,19 +81,31 @@ class SLUICE_API DataLoader {
   Iterator begin();
   std::default_sentinel_t end() const noexcept { return {}; }
 
-  /// Batches of the next epoch.
+  /// Batches of the next epoch; after load_state() in the midst of one, those that are left of it.
   std::int64_t size() const noexcept;
   /// Samples of the dataset.
   std::int64_t num_samples() const noexcept { return num_samples_; }
 
+  /// Where the epoch stands that was begun last: to be asked in the loop over it or after it, not during `++`.
+  DataLoaderState state() const;
+  /// Goes on from state(): the next epoch consists of the batches that were left of that one, or is the one after it
+  /// if none was. With the engine's random numbers where they were too (Engine::set_random_state) all later epochs
+  /// are as they would have been. Throws ValueError, naming both values, for the state of a loader of another number
+  /// of samples or other options, or one that cannot be.
+  void load_state(const DataLoaderState& state);
+
  private:
-  std::vector<std::int64_t> next_order();
+  void check_state(const DataLoaderState& state) const;
+  std::vector<std::int64_t> order_of(const RandomBlock& random);
 
   std::shared_ptr<const detail::AnyDataset> dataset_;
   DataLoaderOptions options_;
   std::int64_t num_samples_;
   std::int64_t epochs_ = 0;
-  std::vector<std::int64_t> carried_;  // "rollover": what the last epoch left
+  std::vector<std::int64_t> carried_;             // "rollover": what the last epoch left
+  DataLoaderState begun_;                         // the last epoch as it began
+  std::shared_ptr<const std::int64_t> position_;  // in it; shared with its iterators
+  bool resumed_ = false;                          // begun_ is to be gone on with
 };
 
 }  // namespace sluice::gluon::data

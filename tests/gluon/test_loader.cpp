@@ -179,3 +179,109 @@ TEST_CASE("a loader refuses nonsense", "[gluon][data]") {
   CHECK_THROWS_WITH(DataLoader(counting(5), {.last_batch = "drop"}), Catch::Contains("drop"));
   CHECK_THROWS_AS(DataLoader(ArrayDataset(zeros({0, 2}), zeros({0}))), ValueError);
 }
+
+namespace {
+
+// The engine's random numbers as they stand; resumed loaders need them too.
+struct Saved {
+  DataLoaderState loader;
+  RandomBlock random;
+};
+
+// The labels of what is left after `batches` batches, and of two more epochs. `saved`: where it stood.
+Labels labels_after(DataLoader& loader, std::int64_t batches, Saved& saved) {
+  Labels rest;
+  std::int64_t seen = 0;
+  for (auto [x, y] : loader) {
+    if (seen++ >= batches)
+      rest.push_back(y.to_vector<std::int32_t>());
+    if (seen == batches)
+      saved = {loader.state(), Engine::current().take_random(0)};
+  }
+  for (int i = 0; i < 2; ++i) {
+    for (const auto& batch : epoch(loader))
+      rest.push_back(batch);
+  }
+  return rest;
+}
+
+}  // namespace
+
+TEST_CASE("a loader goes on in the midst of an epoch as if it had not stopped", "[gluon][data]") {
+  for (const std::string last : {"keep", "discard", "rollover"}) {
+    for (std::int64_t batches : {1, 2, 5, 6, 7}) {
+      INFO(last << " after " << batches);
+      const DataLoaderOptions options{.batch_size = 7, .shuffle = true, .last_batch = last};
+      Saved saved;
+      Labels whole;
+      {
+        Engine engine({.workers = 2, .seed = 9});
+        EngineScope scope(engine);
+        DataLoader loader(counting(47), options);
+        epoch(loader);
+        if (batches > loader.size())
+          continue;
+        whole = labels_after(loader, batches, saved);
+      }
+      Engine engine({.workers = 2, .seed = 1234});
+      EngineScope scope(engine);
+      engine.seed(saved.random.seed);
+      engine.take_random(saved.random.offset);
+      DataLoader loader(counting(47), options);
+      loader.load_state(saved.loader);
+      Labels rest;
+      for (std::size_t i = 0; rest.size() < whole.size() && i < 3; ++i) {
+        const std::int64_t due = loader.size();
+        const Labels one = epoch(loader);
+        CHECK(static_cast<std::int64_t>(one.size()) == due);
+        rest.insert(rest.end(), one.begin(), one.end());
+      }
+      CHECK(rest == whole);
+    }
+  }
+}
+
+TEST_CASE("a loader with a seed of its own goes on by its state alone", "[gluon][data]") {
+  const DataLoaderOptions options{.batch_size = 4, .shuffle = true, .seed = 3};
+  DataLoader first(counting(30), options);
+  epoch(first);
+  DataLoaderState middle;
+  Labels rest;
+  for (auto [x, y] : first) {
+    if (middle.position == 3)
+      rest.push_back(y.to_vector<std::int32_t>());
+    else
+      middle = first.state();
+  }
+  DataLoader second(counting(30), options);
+  second.load_state(middle);
+  CHECK(second.state().position == 3);  // nothing is lost by asking before the epoch goes on
+  CHECK(epoch(second) == rest);
+  CHECK(epoch(second) == epoch(first));
+  CHECK(second.state().epochs == 3);
+}
+
+TEST_CASE("the state of another loader is refused, naming both values", "[gluon][data]") {
+  DataLoader loader(counting(30), {.batch_size = 4, .shuffle = true});
+  const auto refuses = [&](DataLoaderState state, const std::string& theirs, const std::string& ours) {
+    CHECK_THROWS_WITH(loader.load_state(state), Catch::Contains(theirs) && Catch::Contains(ours));
+    CHECK_THROWS_AS(loader.load_state(state), ValueError);
+  };
+  epoch(loader);
+  const DataLoaderState good = loader.state();
+  const auto changed = [&](auto change) {
+    DataLoaderState state = good;
+    change(state);
+    return state;
+  };
+  refuses(changed([](auto& s) { s.batch_size = 5; }), "batch_size 5", "has 4");
+  refuses(changed([](auto& s) { s.num_samples = 31; }), "num_samples 31", "has 30");
+  refuses(changed([](auto& s) { s.shuffle = false; }), "shuffle 0", "has 1");
+  refuses(changed([](auto& s) { s.last_batch = "discard"; }), "discard", "keep");
+  refuses(changed([](auto& s) { s.position = 9; }), "batch 9", "30 samples");
+  refuses(changed([](auto& s) { s.position = -1; }), "batch -1", "30 samples");
+  refuses(changed([](auto& s) { s.epochs = 0; }), "epoch 0", "30 samples");
+  refuses(changed([](auto& s) { s.carried = {30}; }), "carried", "30 samples");
+  loader.load_state(good);
+  CHECK(sorted(joined(epoch(loader))) == up_to(30));
+}
