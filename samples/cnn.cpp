@@ -1,5 +1,5 @@
 // Trains one of two convolutional networks on Fashion-MNIST: those of PyTorch's and TensorFlow's MNIST walk-throughs.
-#include <string>
+#include <memory>
 
 #include "samples/support/training.h"
 
@@ -7,6 +7,7 @@ namespace {
 
 using namespace sluice;
 namespace nn = gluon::nn;
+using Loss = gluon::loss::SoftmaxCrossEntropyLoss;
 
 // 32 and 64 windows of 3x3, pooled, two dense layers, dropout before each; ends in log-probabilities.
 nn::Sequential torch_network() {
@@ -36,15 +37,16 @@ nn::Sequential tf_network() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  samples::TrainingOptions options{.batch_size = 64};
-  std::string model = "torch";
+  samples::TrainingOptions options{.model = "torch", .batch_size = 64};
   CLI::App app("Trains a convolutional network on Fashion-MNIST.");
-  app.add_option("--model", model, "torch or tf: the network of PyTorch's or of TensorFlow's MNIST walk-through")
-      ->check(CLI::IsMember({"torch", "tf"}));
-  options.add_to(app);
-  return samples::run_main(app, argc, argv, [&] {
-    if (model == "tf")
-      return samples::train(options, tf_network, gluon::loss::SoftmaxCrossEntropyLoss());
-    return samples::train(options, torch_network, gluon::loss::SoftmaxCrossEntropyLoss({.from_logits = true}));
+  app.add_option(
+         "--model", options.model, "torch or tf: the network of PyTorch's or of TensorFlow's MNIST walk-through")
+      ->check(CLI::IsMember({"torch", "tf"}))
+      ->capture_default_str();
+  return samples::train_main(app, argc, argv, options, [&] {
+    if (options.model == "tf")
+      return samples::Model{tf_network(), std::make_unique<Loss>()};
+    return samples::Model{
+        torch_network(), std::make_unique<Loss>(gluon::loss::SoftmaxCrossEntropyOptions{.from_logits = true})};
   });
 }

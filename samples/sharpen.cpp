@@ -8,7 +8,7 @@
 #include <sluice/operator/conv/conv.h>
 #include <sluice/sluice.h>
 
-#include "samples/support/options.h"
+#include "samples/support/flags.h"
 #include "samples/support/png_image.h"
 
 namespace {

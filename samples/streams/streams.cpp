@@ -14,7 +14,7 @@
 #include <sluice/engine/api.h>
 
 #include "samples/streams/program.h"
-#include "samples/support/options.h"
+#include "samples/support/flags.h"
 #include "samples/support/run_main.h"
 
 namespace {

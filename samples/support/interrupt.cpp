@@ -5,23 +5,37 @@
 namespace samples {
 
 namespace {
-volatile std::sig_atomic_t was_interrupted = 0;
 
-void on_interrupt(int) {
-  was_interrupted = 1;
+volatile std::sig_atomic_t caught = 0;
+
+void act(int signal, void (*handler)(int)) {
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(signal, &action, nullptr);
 }
+
+void on_interrupt(int signal) {
+  caught = signal;
+  act(SIGINT, SIG_DFL);
+  act(SIGTERM, SIG_DFL);
+}
+
 }  // namespace
 
 void catch_interrupts() {
-  struct sigaction action = {};
-  action.sa_handler = on_interrupt;
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
+  act(SIGINT, on_interrupt);
+  act(SIGTERM, on_interrupt);
+  act(SIGXFSZ, SIG_IGN);
 }
 
 bool interrupted() noexcept {
-  return was_interrupted != 0;
+  return caught != 0;
+}
+
+int interrupt_code() noexcept {
+  return 128 + static_cast<int>(caught);
 }
 
 }  // namespace samples

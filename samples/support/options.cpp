@@ -2,53 +2,142 @@
 
 #include <fmt/format.h>
 
+#include "samples/support/flags.h"
+
 namespace samples {
 
 using namespace sluice;
 
-void add_device_flag(CLI::App& app, Device& device) {
-  const auto read = [&device](const std::string& text) {
-    try {
-      device = parse_device(text);
-    } catch (const Error& error) {
-      throw CLI::ValidationError("--device", error.message());
-    }
-  };
-  app.add_option_function<std::string>("--device", read, "cpu, gpu or gpu:N (default: the first GPU if there is one)")
-      ->type_name("DEVICE");
-}
+namespace {
 
-void TrainingOptions::add_to(CLI::App& app) {
-  add_device_flag(app, device);
-  app.add_option("--epochs", epochs, "Passes over the training images")->check(CLI::Range(1, 100000));
-  app.add_option("--batch-size", batch_size, "Images a step")->check(CLI::Range(std::int64_t{1}, std::int64_t{60000}));
-  app.add_option("--lr", learning_rate, fmt::format("Learning rate (default: {} for adam, 0.05 for sgd)", adam_rate))
-      ->check(CLI::PositiveNumber);
-  app.add_option("--final-lr", final_rate, "The learning rate falls evenly to this share of itself")
-      ->check(CLI::Range(0.0, 1.0));
-  app.add_option("--optimizer", optimizer, "sgd or adam")->check(CLI::IsMember({"sgd", "adam"}));
-  app.add_option("--momentum", momentum, "Momentum of sgd")->check(CLI::Range(0.0, 1.0));
-  app.add_option("--weight-decay", weight_decay, "Weight decay")->check(CLI::NonNegativeNumber);
-  app.add_option("--seed", seed, "Seed of weights, shuffling and dropout");
-  app.add_option("--data", data, "Folder of MNIST-like files (default: $SLUICE_DATA, then Fashion-MNIST of Debian)");
-  app.add_option("--save", save, "Write the parameters there at the end, and on Ctrl-C");
-  app.add_option("--load", load, "Start from these parameters (and the optimizer's state beside them)");
-  app.add_option("--threads", threads, "CPU workers (default: all)")->check(CLI::Range(1, 1024));
-  app.add_option("--losses", losses, "Print the first N losses, one a line")->check(CLI::Range(0, 1000000));
-  app.add_option("--precision", precision, "highest, or high: TF32 on a GPU")
+constexpr double k_sgd_rate = 0.05;
+
+void add_course_flags(CLI::App& app, TrainingOptions& to) {
+  app.add_option("--epochs", to.epochs, "Passes over the training images")->check(CLI::Range(1, 100000));
+  app.add_option("--batch-size", to.batch_size, "Images a step")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{60000}));
+  app.add_option(
+         "--lr",
+         to.learning_rate,
+         fmt::format("Learning rate (default: {} for adam, {} for sgd)", to.adam_rate, k_sgd_rate))
+      ->check(finite_within({.low = 0, .open_low = true}));
+  app.add_option("--final-lr", to.final_rate, "The learning rate falls evenly to this share of itself")
+      ->check(finite_within({.low = 0, .high = 1}));
+  app.add_option("--optimizer", to.optimizer, "sgd or adam")->check(CLI::IsMember({"sgd", "adam"}));
+  app.add_option("--momentum", to.momentum, "Momentum of sgd")
+      ->check(finite_within({.low = 0, .high = 1, .open_high = true}));
+  app.add_option("--weight-decay", to.weight_decay, "Weight decay")->check(finite_within({.low = 0}));
+  app.add_option("--seed", to.seed, "Seed of weights, shuffling and dropout")->check(whole_number());
+  app.add_option("--precision", to.precision, "highest, or high: TF32 on a GPU")
       ->check(CLI::IsMember({"highest", "high"}));
   for (const char* shown :
        {"--epochs", "--batch-size", "--final-lr", "--optimizer", "--momentum", "--seed", "--precision"})
     app.get_option(shown)->capture_default_str();
 }
 
+void add_file_flags(CLI::App& app, TrainingOptions& to) {
+  app.add_option("--data", to.data, "Folder of MNIST-like files (default: $SLUICE_DATA, then Fashion-MNIST of Debian)");
+  CLI::Option* save = app.add_option(
+      "--save", to.save, "Write parameters and all that --resume needs there (.npz) at the end, and on Ctrl-C");
+  app.add_option("--save-every", to.save_every, "Write that file after every N epochs too")
+      ->check(CLI::Range(1, 100000))
+      ->needs(save);
+  CLI::Option* load = app.add_option("--load", to.load, "Start from the parameters of this file");
+  app.add_option("--resume", to.resume, "Go on where the run that wrote this file stopped, with its settings")
+      ->excludes(load);
+  app.add_flag("--evaluate", to.evaluate, "Do not train: judge the parameters of --load or --resume");
+  app.add_option("--report", to.report, "Write a page about the run into this folder: curves, confusions, mistakes");
+}
+
+template <class T>
+T parsed(const std::string& text, const std::string& flag, const std::string& file) {
+  T value{};
+  require<FileError>(CLI::detail::lexical_cast(text, value), [&] {
+    return message(file, ": its setting ", flag, " is '", text, "', which cannot be");
+  });
+  return value;
+}
+
+}  // namespace
+
+void TrainingOptions::add_to(CLI::App& to) {
+  app = &to;
+  add_device_flag(to, device);
+  add_course_flags(to, *this);
+  add_file_flags(to, *this);
+  to.add_option("--threads", threads, "CPU workers (default: all)")->check(CLI::Range(1, 1024));
+  to.add_option("--losses", losses, "Print the first N losses, one a line")->check(CLI::Range(0, 1000000));
+  to.add_option("--log-every", log_every, "Seconds between lines where stdout is no terminal; 0: a line a step")
+      ->check(finite_within({.low = 0, .high = 86400}))
+      ->capture_default_str();
+  to.parse_complete_callback([this] {
+    if (evaluate && load.empty() && resume.empty())
+      throw CLI::ValidationError("--evaluate", "needs --load FILE or --resume FILE: the parameters to judge");
+  });
+}
+
+double TrainingOptions::rate() const {
+  return learning_rate.value_or(optimizer == "sgd" ? k_sgd_rate : adam_rate);
+}
+
 std::unique_ptr<gluon::optimizer::Optimizer> TrainingOptions::make_optimizer() const {
   if (optimizer == "sgd") {
-    return std::make_unique<gluon::optimizer::SGD>(gluon::optimizer::SGDOptions{
-        .learning_rate = learning_rate > 0 ? learning_rate : 0.05, .momentum = momentum, .weight_decay = weight_decay});
+    return std::make_unique<gluon::optimizer::SGD>(
+        gluon::optimizer::SGDOptions{.learning_rate = rate(), .momentum = momentum, .weight_decay = weight_decay});
   }
-  return std::make_unique<gluon::optimizer::Adam>(gluon::optimizer::AdamOptions{
-      .learning_rate = learning_rate > 0 ? learning_rate : adam_rate, .weight_decay = weight_decay});
+  return std::make_unique<gluon::optimizer::Adam>(
+      gluon::optimizer::AdamOptions{.learning_rate = rate(), .weight_decay = weight_decay});
+}
+
+// fmt prints the shortest text that reads back as the same number.
+std::map<std::string, std::string> TrainingOptions::settings() const {
+  return {
+      {"--model", model},
+      {"--epochs", fmt::format("{}", epochs)},
+      {"--batch-size", fmt::format("{}", batch_size)},
+      {"--lr", fmt::format("{}", rate())},
+      {"--final-lr", fmt::format("{}", final_rate)},
+      {"--optimizer", optimizer},
+      {"--momentum", fmt::format("{}", momentum)},
+      {"--weight-decay", fmt::format("{}", weight_decay)},
+      {"--seed", fmt::format("{}", seed)},
+      {"--precision", precision}};
+}
+
+void TrainingOptions::adopt(const std::map<std::string, std::string>& theirs, const std::string& file) {
+  for (const auto& [flag, ours] : settings()) {
+    const auto found = theirs.find(flag);
+    require<FileError>(found != theirs.end(), [&, &flag = flag] { return message(file, ": lacks its ", flag); });
+    const std::string& made_with = found->second;
+    const CLI::Option* option = app->get_option_no_throw(flag);
+    const bool fixed = option == nullptr || (option->count() > 0 && flag != "--epochs");
+    require(!fixed || made_with == ours, [&, &flag = flag, &ours = ours] {
+      return message(
+          "--resume ",
+          file,
+          ": made with ",
+          flag,
+          " ",
+          made_with,
+          ", this run has ",
+          flag,
+          " ",
+          ours,
+          option == nullptr ? "" : " (leave the flag out to go on; --load takes the parameters alone)");
+    });
+  }
+  const auto text = [&](const char* flag) { return theirs.at(flag); };
+  model = text("--model");
+  if (app->get_option("--epochs")->count() == 0)
+    epochs = parsed<int>(text("--epochs"), "--epochs", file);
+  batch_size = parsed<std::int64_t>(text("--batch-size"), "--batch-size", file);
+  learning_rate = parsed<double>(text("--lr"), "--lr", file);
+  final_rate = parsed<double>(text("--final-lr"), "--final-lr", file);
+  optimizer = text("--optimizer");
+  momentum = parsed<double>(text("--momentum"), "--momentum", file);
+  weight_decay = parsed<double>(text("--weight-decay"), "--weight-decay", file);
+  seed = parsed<std::uint64_t>(text("--seed"), "--seed", file);
+  precision = text("--precision");
 }
 
 }  // namespace samples

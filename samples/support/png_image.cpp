@@ -19,6 +19,16 @@ struct Freed {
   void operator()(png_image* image) const { png_image_free(image); }
 };
 
+png_image header_of(const Image& image) {
+  png_image png{};
+  png.version = PNG_IMAGE_VERSION;
+  png.width = static_cast<png_uint_32>(image.width);
+  png.height = static_cast<png_uint_32>(image.height);
+  png.format =
+      (image.channels >= 3 ? PNG_FORMAT_FLAG_COLOR : 0) | (image.channels % 2 == 0 ? PNG_FORMAT_FLAG_ALPHA : 0);
+  return png;
+}
+
 }  // namespace
 
 Image read_png(const std::filesystem::path& path) {
@@ -46,15 +56,21 @@ Image read_png(const std::filesystem::path& path) {
 }
 
 void write_png(const std::filesystem::path& path, const Image& image) {
-  png_image png{};
-  png.version = PNG_IMAGE_VERSION;
-  png.width = static_cast<png_uint_32>(image.width);
-  png.height = static_cast<png_uint_32>(image.height);
-  png.format =
-      (image.channels >= 3 ? PNG_FORMAT_FLAG_COLOR : 0) | (image.channels % 2 == 0 ? PNG_FORMAT_FLAG_ALPHA : 0);
+  png_image png = header_of(image);
   const std::unique_ptr<png_image, Freed> guard(&png);
   if (png_image_write_to_file(&png, path.c_str(), 0, image.pixels.data(), 0, nullptr) == 0)
     throw FileError(message(path.string(), ": cannot be written: ", png.message));
+}
+
+std::vector<std::uint8_t> encode_png(const Image& image) {
+  png_image png = header_of(image);
+  const std::unique_ptr<png_image, Freed> guard(&png);
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
+  std::vector<std::uint8_t> bytes(size);
+  if (png_image_write_to_memory(&png, bytes.data(), &size, 0, image.pixels.data(), 0, nullptr) == 0)
+    throw sluice::Error(message("an image of ", image.width, " x ", image.height, " pixels: ", png.message));
+  bytes.resize(size);
+  return bytes;
 }
 
 }  // namespace samples

@@ -16,6 +16,8 @@ struct Image {
 /// Reads a PNG; 16-bit channels become 8-bit, palettes RGB. Throws sluice::FileError naming the file: missing, not a
 /// PNG, truncated, damaged, or of more than 2^28 pixels.
 Image read_png(const std::filesystem::path& path);
+/// The bytes of a PNG file. Throws sluice::Error where libpng refuses the image.
+std::vector<std::uint8_t> encode_png(const Image& image);
 /// Throws sluice::FileError.
 void write_png(const std::filesystem::path& path, const Image& image);
 

@@ -2,62 +2,123 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <unistd.h>
 
 #include <fmt/format.h>
+
+#include "samples/support/terminal.h"
 
 namespace samples {
 
 namespace {
-constexpr int k_bar_width = 24;
-constexpr auto k_redraw = std::chrono::milliseconds(100);
+
+constexpr std::size_t k_least_bar = 10, k_most_bar = 40;
+constexpr double k_redraw = 0.1;
+
+std::string bar(std::int64_t done, std::int64_t steps, std::size_t width) {
+  const auto inside = static_cast<std::int64_t>(width) - 2;
+  const auto filled =
+      static_cast<std::size_t>(std::clamp<std::int64_t>(inside * done / std::max<std::int64_t>(steps, 1), 0, inside));
+  return '[' + std::string(filled, '=') + std::string(static_cast<std::size_t>(inside) - filled, ' ') + ']';
+}
+
 }  // namespace
 
-Progress::Progress(int epoch, int epochs, std::int64_t steps)
-    : terminal_(isatty(STDOUT_FILENO) == 1), title_(fmt::format("epoch {}/{}", epoch, epochs)), steps_(steps) {}
+Progress::Progress(const Epoch& epoch, double every, const Pace& pace) : epoch_(epoch), every_(every), pace_(pace) {}
 
 void Progress::step(std::int64_t images) {
-  ++done_;
+  ++epoch_.done;
   images_ += images;
-  if (terminal_ && Clock::now() - drawn_ >= k_redraw) {
-    draw();
-    drawn_ = Clock::now();
+  const double passed = std::chrono::duration<double>(Clock::now() - drawn_).count();
+  if (passed < std::min(k_redraw, every_))
+    return;
+  const std::size_t room = line_room();
+  if (room > 0 && passed >= k_redraw) {
+    fmt::print("\r{}\033[K", terminal_line(room));
+  } else if (room == 0 && passed >= every_) {
+    fmt::print("{}\n", log_line());
+  } else {
+    return;
   }
+  std::fflush(stdout);
+  drawn_ = Clock::now();
 }
 
 void Progress::stop_clock() {
   stop_ = Clock::now();
 }
 
-double Progress::images_per_second() const {
+double Progress::seconds() const {
   const Clock::time_point end = stop_ == Clock::time_point{} ? Clock::now() : stop_;
-  const double seconds = std::chrono::duration<double>(end - start_).count();
-  return seconds > 0 ? static_cast<double>(images_) / seconds : 0;
+  return epoch_.seconds_before + std::chrono::duration<double>(end - start_).count();
 }
 
-std::string Progress::figures() const {
-  return fmt::format("loss {:.4f}  accuracy {:.4f}  {:.0f} images/s", loss_, accuracy_, images_per_second());
+double Progress::images_per_second() const {
+  const double time = seconds();
+  return time > 0 ? static_cast<double>(images_ + epoch_.images_before) / time : 0;
 }
 
-void Progress::draw() const {
-  const auto filled = static_cast<int>(k_bar_width * done_ / std::max<std::int64_t>(steps_, 1));
-  const std::string bar = std::string(static_cast<std::size_t>(filled), '=') +
-                          std::string(static_cast<std::size_t>(std::max(0, k_bar_width - filled)), ' ');
-  fmt::print("\r{} [{}] {}/{}  {}\033[K", title_, bar, done_, steps_, figures());
-  std::fflush(stdout);
+std::string Progress::terminal_line(std::size_t room) const {
+  const auto left = pace_.left();
+  const auto line_with = [&](std::size_t bar_width) {
+    return fit(
+        {{1, fmt::format("epoch {}/{}", epoch_.number, epoch_.of), fmt::format("{}/{}", epoch_.number, epoch_.of)},
+         {4, bar(epoch_.done, epoch_.steps, bar_width)},
+         {6, fmt::format("{}/{}", epoch_.done, epoch_.steps)},
+         {0, fmt::format("loss {:.4f}", sums_.mean_loss()), fmt::format("{:.2f}", sums_.mean_loss())},
+         {2, fmt::format("accuracy {:.4f}", sums_.accuracy())},
+         {5, fmt::format("{:.0f} images/s", images_per_second())},
+         {3, left ? clock_text(*left) + " left" : ""}},
+        room);
+  };
+  const std::string line = line_with(k_least_bar);
+  const std::size_t wider = std::min(k_most_bar, k_least_bar + room - line.size());
+  return line.find('[') == std::string::npos ? line : line_with(wider);
+}
+
+std::string Progress::log_line() const {
+  const auto left = pace_.left();
+  return fmt::format(
+      "epoch {}/{}  step {}/{}  loss {:.4f}  accuracy {:.4f}  {:.0f} images/s  {} elapsed{}",
+      epoch_.number,
+      epoch_.of,
+      epoch_.done,
+      epoch_.steps,
+      sums_.mean_loss(),
+      sums_.accuracy(),
+      images_per_second(),
+      clock_text(pace_.elapsed()),
+      left ? "  " + clock_text(*left) + " left" : "");
+}
+
+void Progress::stop() const {
+  clear_line();
+  say(log_line());
 }
 
 void Progress::clear_line() const {
-  if (terminal_)
+  if (terminal_width() > 0)
     fmt::print("\r\033[K");
 }
 
-void Progress::finish(double validation) {
+void Progress::finish(const EpochRecord& record) const {
   clear_line();
-  fmt::print("{}  {}", title_, figures());
-  if (validation >= 0)
-    fmt::print("  validation accuracy {:.4f}", validation);
-  fmt::print("\n");
+  const std::string first = fmt::format(
+      "epoch {}/{}  loss {:.4f}  accuracy {:.4f}  learning rate {:.3g}  {:.0f} images/s",
+      epoch_.number,
+      epoch_.of,
+      record.loss,
+      record.accuracy,
+      record.learning_rate,
+      record.images_per_second);
+  const std::string second = fmt::format(
+      "validation loss {:.4f}  accuracy {:.4f}  {} elapsed{}",
+      record.validation_loss,
+      record.validation_accuracy,
+      clock_text(pace_.elapsed()),
+      epoch_.number < epoch_.of && pace_.left() ? "  " + clock_text(*pace_.left()) + " left" : "");
+  const std::size_t room = line_room();
+  const bool one_line = room == 0 || first.size() + second.size() + 2 <= room;
+  fmt::print("{}{}{}\n", wrap(first, room), one_line ? "  " : "\n", one_line ? second : wrap("  " + second, room));
   std::fflush(stdout);
 }
 

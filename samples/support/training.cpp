@@ -1,158 +1,116 @@
 #include "samples/support/training.h"
 
-#include <algorithm>
-#include <deque>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include <sluice/operator/matmul/precision.h>
 
+#include "samples/support/images.h"
 #include "samples/support/interrupt.h"
-#include "samples/support/loss_watch.h"
-#include "samples/support/progress.h"
+#include "samples/support/report/report.h"
+#include "samples/support/run_main.h"
+#include "samples/support/safe_file.h"
+#include "samples/support/session.h"
+#include "samples/support/summary.h"
+#include "samples/support/terminal.h"
 
 namespace samples {
 
 using namespace sluice;
-using gluon::data::DataLoader;
-using gluon::data::vision::FashionMNIST;
-using gluon::data::vision::ToTensor;
 
 namespace {
 
-constexpr std::int64_t k_validation_batch = 250;
-constexpr std::size_t k_batches_ahead = 2;
-
-std::filesystem::path states_file(const std::filesystem::path& parameters) {
-  return parameters.string() + ".states";
-}
-
-double validate(gluon::Block& net, DataLoader& loader) {
-  gluon::metric::Accuracy accuracy;
-  std::deque<NDArray> running;
-  for (auto [x, y] : loader) {
-    const NDArray predictions = net(x);
-    accuracy.update(y, predictions);
-    running.push_back(predictions);
-    if (running.size() > k_batches_ahead) {
-      running.front().wait_to_read();  // not all batches' memory at once
-      running.pop_front();
-    }
-    if (interrupted())
-      break;
-  }
-  return accuracy.get().second;
-}
-
-// The learning rate falls evenly over all steps.
-class Schedule {
- public:
-  Schedule(const TrainingOptions& options, const gluon::Trainer& trainer, std::int64_t steps)
-      : first_(trainer.learning_rate()), share_(options.final_rate), steps_(steps) {}
-  void step(gluon::Trainer& trainer) {
-    const double passed = static_cast<double>(step_++) / static_cast<double>(std::max<std::int64_t>(steps_ - 1, 1));
-    trainer.set_learning_rate(first_ * (1 - (1 - share_) * passed));
-  }
-
- private:
-  double first_, share_;
-  std::int64_t steps_, step_ = 0;
-};
-
-// False if it was interrupted.
-bool train_epoch(
-    gluon::Block& net,
-    const Loss& loss,
-    DataLoader& loader,
-    gluon::Trainer& trainer,
-    Schedule& schedule,
-    LossWatch& watch,
-    Progress& progress) {
-  watch.begin_epoch(loader.size());
-  for (auto [x, y] : loader) {
-    NDArray predictions, losses;
-    {
-      autograd::RecordScope record;
-      predictions = net(x);
-      losses = loss(predictions, y);
-    }
-    losses.backward();
-    schedule.step(trainer);
-    trainer.step(x.shape()[0]);
-    watch.step(losses.detach(), y, predictions.detach(), progress);
-    progress.step(x.shape()[0]);
-    if (interrupted())
-      break;
-  }
-  watch.finish(progress);
-  progress.stop_clock();
-  return !interrupted();
-}
-
-void save_all(const TrainingOptions& options, const gluon::Block& net, const gluon::Trainer& trainer) {
-  if (options.save.empty())
-    return;
-  net.save_parameters(options.save);
-  trainer.save_states(states_file(options.save));
-  fmt::print("parameters saved to {}\n", options.save.string());
-}
-
-void load_all(const TrainingOptions& options, gluon::Block& net, gluon::Trainer& trainer) {
-  if (options.load.empty())
-    return;
-  net.load_parameters(options.load, {.device = options.device});
-  if (std::filesystem::exists(states_file(options.load)))
-    trainer.load_states(states_file(options.load));
-}
-
 // Better now than after an hour.
-void check_save(const std::filesystem::path& file) {
-  const std::filesystem::path folder = file.parent_path();
-  require<FileError>(folder.empty() || std::filesystem::is_directory(folder), [&] {
-    return message("--save ", file.string(), ": there is no folder ", folder.string());
-  });
+void check_outputs(const TrainingOptions& options) {
+  if (!options.save.empty())
+    check_target("--save", options.save);
+  if (!options.report.empty())
+    check_folder("--report", options.report);
+}
+
+Image image_of(const gluon::data::vision::FashionMNIST& images, std::int64_t index) {
+  const Shape shape = images.data_spec().shape;
+  const auto* pixels = static_cast<const std::uint8_t*>(images.data_row(index));
+  return {.height = shape[0], .width = shape[1], .channels = 1, .pixels = {pixels, pixels + shape[0] * shape[1]}};
+}
+
+// False if it could not be written; that is said.
+bool write_report(const TrainingOptions& options, const Images& images, Session& session) {
+  const Evaluation& evaluation = session.evaluation();
+  Report report{
+      .title = options.model + " on " + (images.classes[0] == "0" ? "images of ten classes" : "Fashion-MNIST")};
+  for (const auto& [flag, value] : options.settings())
+    report.settings.emplace_back(flag.substr(2), value);
+  report.settings.emplace_back("device", to_string(options.device));
+  report.settings.emplace_back("training images", fmt::format("{}", images.training.size()));
+  report.settings.emplace_back("test images", fmt::format("{}", images.testing.size()));
+  report.seconds = session.seconds();
+  report.steps = session.steps();
+  report.history = session.history();
+  report.evaluation = &evaluation;
+  report.classes = images.classes;
+  report.image = [&](std::int64_t index) { return image_of(images.testing, index); };
+  const std::filesystem::path page = options.report / "index.html";
+  try {
+    write_text(page, report_page(report));
+    say("report written to " + page.string());
+    return true;
+  } catch (const FileError& error) {
+    fmt::print(stderr, "--report: {}\n", error.message());
+    return false;
+  }
+}
+
+int finish(const TrainingOptions& options, const Images& images, Session& session) {
+  bool good = options.evaluate || session.save();
+  if (interrupted()) {
+    say(options.save.empty() ? "interrupted; nothing was saved (--save FILE does)"
+                             : "interrupted (--resume goes on from what was saved)");
+    return good ? interrupt_code() : 1;
+  }
+  const Evaluation& evaluation = session.evaluation();
+  if (!evaluation.complete)
+    return interrupt_code();
+  print_summary(evaluation, images.classes);
+  if (!options.report.empty())
+    good = write_report(options, images, session) && good;
+  if (options.evaluate)
+    say(fmt::format("test loss: {:.4f}", evaluation.loss));
+  say(fmt::format("test accuracy: {:.4f}", evaluation.accuracy()));
+  return good ? 0 : 1;
+}
+
+int train(TrainingOptions& options, const std::function<Model()>& make_model) {
+  check_outputs(options);
+  const Images images = open_images(options.data);
+  Engine engine({.workers = options.threads, .seed = options.seed});
+  EngineScope scope(engine);
+  std::optional<Checkpoint> resumed;
+  if (!options.resume.empty()) {
+    resumed = read_checkpoint(options.resume);
+    options.adopt(resumed->settings, options.resume.string());
+  }
+  set_float32_precision(options.precision);
+  Session session(options, images, make_model(), resumed ? &*resumed : nullptr);
+  resumed.reset();
+  say(fmt::format(
+      "{} training and {} test images, on {}",
+      images.training.size(),
+      images.testing.size(),
+      to_string(options.device)));
+  catch_interrupts();
+  if (!options.evaluate)
+    session.run();
+  return finish(options, images, session);
 }
 
 }  // namespace
 
-int train(
-    const TrainingOptions& options, const std::function<gluon::nn::Sequential()>& make_network, const Loss& loss) {
-  check_save(options.save);
-  const FashionMNIST training({.root = options.data, .train = true}), testing({.root = options.data, .train = false});
-  set_float32_precision(options.precision);
-  Engine engine({.workers = options.threads, .seed = options.seed});
-  EngineScope scope(engine);
-
-  gluon::nn::Sequential net = make_network();
-  net.initialize(gluon::init::Xavier(), options.device);
-  gluon::Trainer trainer(net.collect_params(), options.make_optimizer());
-  load_all(options, net, trainer);
-
-  DataLoader train_loader(
-      training.transform_first(ToTensor()),
-      {.batch_size = options.batch_size, .shuffle = true, .device = options.device});
-  DataLoader test_loader(
-      testing.transform_first(ToTensor()), {.batch_size = k_validation_batch, .device = options.device});
-  fmt::print("{} training and {} test images, on {}\n", training.size(), testing.size(), to_string(options.device));
-
-  catch_interrupts();
-  Schedule schedule(options, trainer, options.epochs * train_loader.size());
-  LossWatch watch(options.device, options.losses);
-  double accuracy = 0;
-  for (int epoch = 1; epoch <= options.epochs && !interrupted(); ++epoch) {
-    Progress progress(epoch, options.epochs, train_loader.size());
-    const bool complete = train_epoch(net, loss, train_loader, trainer, schedule, watch, progress);
-    if (complete)
-      accuracy = validate(net, test_loader);
-    progress.finish(complete && !interrupted() ? accuracy : -1);
-  }
-  save_all(options, net, trainer);
-  if (interrupted()) {
-    fmt::print("interrupted{}\n", options.save.empty() ? "; nothing was saved (--save FILE does)" : "");
-    return 130;
-  }
-  fmt::print("test accuracy: {:.4f}\n", accuracy);
-  return 0;
+int train_main(
+    CLI::App& app, int argc, char** argv, TrainingOptions& options, const std::function<Model()>& make_model) {
+  options.add_to(app);
+  return run_main(app, argc, argv, [&] { return train(options, make_model); });
 }
 
 }  // namespace samples

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sluice/sluice.h>
+
+namespace samples {
+
+/// The images to train on and those to validate with, and what their classes are called.
+struct Images {
+  sluice::gluon::data::vision::FashionMNIST training, testing;
+  std::vector<std::string> classes;
+};
+
+/// Opens the four files of --data (`folder`; "" = $SLUICE_DATA, then the place of Debian's package). Throws
+/// sluice::FileError that says what is wrong, which flag names another folder, and where the files come from.
+Images open_images(const std::string& folder);
+
+}  // namespace samples

@@ -1,0 +1,111 @@
+#include "samples/support/safe_file.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <system_error>
+#include <unistd.h>
+
+#include <sluice/engine/error.h>
+
+namespace samples {
+
+namespace fs = std::filesystem;
+using sluice::FileError;
+using sluice::message;
+
+namespace {
+
+constexpr int k_most_rescues = 1000;
+
+[[noreturn]] void refuse(const std::string& flag, const fs::path& path, const std::string& why) {
+  throw FileError(message(flag, ' ', path.string(), ": ", why));
+}
+
+// Permissions do not tell everything (read-only file systems, full tables): a file is made and removed.
+void try_folder(const std::string& flag, const fs::path& path, const fs::path& folder) {
+  std::string name = (folder / ".sluice-try-XXXXXX").string();
+  const int file = mkstemp(name.data());
+  if (file < 0)
+    refuse(flag, path, message("no file can be made in the folder ", folder.string(), " (", std::strerror(errno), ")"));
+  close(file);
+  unlink(name.c_str());
+}
+
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+// "net-rescued.npz", "net-rescued-2.npz", ...: the first that is not there.
+fs::path rescue_name(const fs::path& folder, const fs::path& wanted) {
+  const std::string stem = wanted.stem().string(), suffix = wanted.extension().string();
+  fs::path path;
+  std::error_code ignored;
+  for (int i = 1; i < k_most_rescues; ++i) {
+    path = folder / message(stem, "-rescued", i > 1 ? message('-', i) : "", suffix);
+    if (!fs::exists(path, ignored))
+      break;
+  }
+  return path;
+}
+
+}  // namespace
+
+void check_target(const std::string& flag, const fs::path& path) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::is_directory(status))
+    refuse(flag, path, message("that is a folder; name a file, as in ", (path / "net.npz").string()));
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    refuse(flag, path, "that is a device, not a file");
+  if (fs::exists(status) && access(path.c_str(), W_OK) != 0)
+    refuse(flag, path, message("that file cannot be written (", std::strerror(errno), ")"));
+  const fs::path folder = folder_of(path);
+  if (!fs::is_directory(folder, ignored))
+    refuse(flag, path, message("there is no folder ", folder.string()));
+  try_folder(flag, path, folder);
+}
+
+void check_folder(const std::string& flag, const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!fs::is_directory(folder))
+    refuse(flag, folder, error ? "that folder cannot be made: " + error.message() : "that is not a folder");
+  try_folder(flag, folder, folder);
+}
+
+Saved save_somewhere(const fs::path& wanted, const std::function<void(const fs::path&)>& write) {
+  Saved saved;
+  std::error_code ignored;
+  const fs::path temporary = fs::temp_directory_path(ignored);
+  for (int place = 0; place < 3; ++place) {
+    try {
+      const fs::path path = place == 0 ? wanted : rescue_name(place == 1 ? fs::path(".") : temporary, wanted);
+      write(path);
+      saved.path = path;
+      return saved;
+    } catch (const FileError& error) {
+      saved.trouble += (saved.trouble.empty() ? "" : "; ") + error.message();
+    }
+  }
+  return saved;
+}
+
+void write_text(const fs::path& path, const std::string& text) {
+  const fs::path draft = path.string() + message(".part-", getpid());
+  std::ofstream file(draft, std::ios::binary);
+  file << text;
+  file.close();
+  std::error_code error;
+  if (!file.fail())
+    fs::rename(draft, path, error);
+  if (!file.fail() && !error)
+    return;
+  std::error_code ignored;
+  fs::remove(draft, ignored);
+  throw FileError(message(path.string(), ": cannot be written", error ? ": " + error.message() : ""));
+}
+
+}  // namespace samples

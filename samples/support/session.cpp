@@ -1,0 +1,217 @@
+#include "samples/support/session.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "samples/support/interrupt.h"
+#include "samples/support/progress.h"
+#include "samples/support/safe_file.h"
+#include "samples/support/terminal.h"
+
+namespace samples {
+
+using namespace sluice;
+using gluon::data::DataLoader;
+using gluon::data::vision::ToTensor;
+
+namespace {
+
+constexpr std::int64_t k_validation_batch = 250;
+
+gluon::Trainer make_trainer(Model& model, const TrainingOptions& options) {
+  model.net.initialize(gluon::init::Xavier(), options.device);
+  return gluon::Trainer(model.net.collect_params(), options.make_optimizer());
+}
+
+std::string advice(const TrainingOptions& options) {
+  return fmt::format(
+      "Try a smaller learning rate (--lr {:.2g}; it was {:.3g}){}, and look at the data.",
+      options.rate() / 10,
+      options.rate(),
+      options.optimizer == "sgd" && options.momentum > 0 ? ", less momentum (--momentum)" : "");
+}
+
+}  // namespace
+
+Session::Session(const TrainingOptions& options, const Images& images, Model model, const Checkpoint* resumed)
+    : options_(options),
+      model_(std::move(model)),
+      trainer_(make_trainer(model_, options)),
+      train_loader_(
+          images.training.transform_first(ToTensor()),
+          {.batch_size = options.batch_size, .shuffle = true, .device = options.device}),
+      test_loader_(
+          images.testing.transform_first(ToTensor()), {.batch_size = k_validation_batch, .device = options.device}),
+      steps_an_epoch_(train_loader_.size()),
+      steps_(resumed == nullptr ? 0 : resumed->steps),
+      watch_(advice(options), resumed == nullptr ? 0 : resumed->first_loss),
+      sums_(options.device, steps_, options.losses, watch_),
+      pace_(steps_in_all() - steps_, resumed == nullptr ? 0 : resumed->seconds) {
+  if (resumed != nullptr)
+    resume(*resumed);
+  else if (!options.load.empty())
+    set_parameters(model_.net, read_parameters(options.load), options.load, options.device);
+}
+
+void Session::resume(const Checkpoint& from) {
+  set_parameters(model_.net, from.parameters, options_.resume, options_.device);
+  trainer_.optimizer().load_states(from.optimizer);
+  train_loader_.load_state(from.loader);
+  history_ = from.history;
+  sums_.begin_epoch(from.epoch);
+  epoch_seconds_ = from.epoch_seconds;
+  Engine::current().seed(from.random.seed);
+  Engine::current().take_random(from.random.offset);
+}
+
+Checkpoint Session::checkpoint() const {
+  const bool epoch_is_open = steps_ > static_cast<std::int64_t>(history_.size()) * steps_an_epoch_;
+  Checkpoint to{
+      .settings = options_.settings(),
+      .parameters = {},
+      .optimizer = trainer_.optimizer().states(),
+      .random = Engine::current().take_random(0),
+      .loader = train_loader_.state(),
+      .steps = steps_,
+      .first_loss = watch_.first_loss(),
+      .seconds = pace_.elapsed(),
+      .epoch = epoch_is_open ? sums_.sums() : Sums(),
+      .epoch_seconds = epoch_is_open ? epoch_seconds_ : 0,
+      .history = history_};
+  for (const auto& [name, parameter] : model_.net.collect_params())
+    to.parameters.emplace(name, parameter.data());
+  return to;
+}
+
+// The learning rate falls evenly over all steps.
+double Session::rate_of_step() const {
+  const auto last = static_cast<double>(std::max<std::int64_t>(steps_in_all() - 1, 1));
+  return options_.rate() * (1 - (1 - options_.final_rate) * static_cast<double>(steps_) / last);
+}
+
+bool Session::epoch_is_trained() const {
+  return steps_ == (static_cast<std::int64_t>(history_.size()) + 1) * steps_an_epoch_;
+}
+
+void Session::run() {
+  if (steps_ >= steps_in_all() && history_.size() >= static_cast<std::size_t>(options_.epochs))
+    say(fmt::format("nothing is left to train: {} epochs are done (--epochs N goes on to N)", history_.size()));
+  try {
+    while (history_.size() < static_cast<std::size_t>(options_.epochs) && !interrupted())
+      run_epoch();
+  } catch (const Diverged& error) {
+    throw Diverged(
+        error.message() + (options_.save.empty() ? ""
+                           : last_saved_.empty() ? " Nothing was saved."
+                                                 : " The last good epoch's parameters are in " + last_saved_.string()));
+  }
+}
+
+void Session::run_epoch() {
+  evaluation_.reset();
+  const std::int64_t before = static_cast<std::int64_t>(history_.size()) * steps_an_epoch_;
+  Progress progress(
+      {.number = static_cast<int>(history_.size()) + 1,
+       .of = options_.epochs,
+       .steps = steps_an_epoch_,
+       .done = steps_ - before,
+       .seconds_before = epoch_seconds_,
+       .images_before = sums_.sums().images},
+      options_.log_every,
+      pace_);
+  if (!epoch_is_trained())
+    train_epoch(progress);
+  if (epoch_is_trained() && !interrupted())
+    evaluation();
+  if (evaluation_ && evaluation_->complete) {
+    finish_epoch(progress);
+  } else {
+    progress.stop();
+  }
+}
+
+void Session::train_epoch(Progress& progress) {
+  for (const gluon::data::Batch& batch : train_loader_) {
+    train_step(batch, progress);
+    if (interrupted())
+      break;
+  }
+  sums_.finish(progress);
+  progress.stop_clock();
+  epoch_seconds_ = progress.seconds();
+}
+
+void Session::train_step(const gluon::data::Batch& batch, Progress& progress) {
+  NDArray predictions, losses;
+  {
+    autograd::RecordScope record;
+    predictions = model_.net(batch.data);
+    losses = (*model_.loss)(predictions, batch.label);
+  }
+  losses.backward();
+  trainer_.set_learning_rate(rate_of_step());
+  trainer_.step(batch.data.shape()[0]);
+  sums_.step(losses.detach(), batch.label, predictions.detach(), progress);
+  ++steps_;
+  pace_.step();
+  progress.step(batch.data.shape()[0]);
+}
+
+void Session::finish_epoch(const Progress& progress) {
+  history_.push_back(
+      {.learning_rate = trainer_.learning_rate(),
+       .loss = sums_.sums().mean_loss(),
+       .accuracy = sums_.sums().accuracy(),
+       .validation_loss = evaluation_->loss,
+       .validation_accuracy = evaluation_->accuracy(),
+       .seconds = epoch_seconds_,
+       .images_per_second = progress.images_per_second()});
+  progress.finish(history_.back());
+  sums_.begin_epoch({});
+  epoch_seconds_ = 0;
+  const bool last = history_.size() >= static_cast<std::size_t>(options_.epochs);
+  if (options_.save_every > 0 && !last && history_.size() % static_cast<std::size_t>(options_.save_every) == 0)
+    save_in_passing();
+}
+
+const Evaluation& Session::evaluation() {
+  if (!evaluation_)
+    evaluation_ = evaluate(model_.net, *model_.loss, test_loader_);
+  return *evaluation_;
+}
+
+// What fails here is tried again at the end, elsewhere too.
+void Session::save_in_passing() {
+  try {
+    write_checkpoint(options_.save, checkpoint());
+    last_saved_ = options_.save;
+  } catch (const FileError& error) {
+    std::fflush(stdout);
+    fmt::print(stderr, "--save-every: {}; training goes on\n", error.message());
+  }
+}
+
+bool Session::save() const {
+  if (options_.save.empty() || steps_ == 0)
+    return true;
+  const Checkpoint now = checkpoint();
+  const Saved saved =
+      save_somewhere(options_.save, [&](const std::filesystem::path& path) { write_checkpoint(path, now); });
+  if (saved.path == options_.save) {
+    say("parameters saved to " + saved.path.string());
+    return true;
+  }
+  std::fflush(stdout);
+  fmt::print(stderr, "--save failed: {}\n", saved.trouble);
+  fmt::print(
+      stderr,
+      "{}\n",
+      saved.path.empty() ? "The parameters could not be saved anywhere: they are lost."
+                         : "The parameters are in " + saved.path.string() + " instead.");
+  return false;
+}
+
+}  // namespace samples

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include <sluice/sluice.h>
+
+#include "samples/support/checkpoint.h"
+#include "samples/support/divergence.h"
+#include "samples/support/evaluation.h"
+#include "samples/support/history.h"
+#include "samples/support/images.h"
+#include "samples/support/options.h"
+#include "samples/support/pace.h"
+#include "samples/support/progress.h"
+#include "samples/support/step_sums.h"
+#include "samples/support/training.h"
+
+namespace samples {
+
+/// A model in training: all that a checkpoint holds. Lives within its engine's scope.
+class Session {
+ public:
+  /// Initialises the model, or gives it what --load or `resumed` (may be null) holds.
+  Session(const TrainingOptions& options, const Images& images, Model model, const Checkpoint* resumed);
+
+  /// Trains and validates epochs until all are done or the process is interrupted; saves where --save-every says so.
+  /// Throws Diverged, naming the last file that was saved.
+  void run();
+  /// Validates once more if the last epoch did not.
+  const Evaluation& evaluation();
+  /// Takes the state of everything; the host waits for the values where it is written.
+  Checkpoint checkpoint() const;
+  /// Writes checkpoint() where --save says, or elsewhere if that cannot be, and says where. False if not there.
+  [[nodiscard]] bool save() const;
+
+  const History& history() const { return history_; }
+  std::int64_t steps() const { return steps_; }
+  std::int64_t steps_in_all() const { return options_.epochs * steps_an_epoch_; }
+  double seconds() const { return pace_.elapsed(); }
+
+ private:
+  void resume(const Checkpoint& from);
+  void run_epoch();
+  void train_epoch(Progress& progress);
+  void train_step(const sluice::gluon::data::Batch& batch, Progress& progress);
+  void finish_epoch(const Progress& progress);
+  void save_in_passing();
+  double rate_of_step() const;
+  bool epoch_is_trained() const;
+
+  const TrainingOptions& options_;
+  Model model_;
+  sluice::gluon::Trainer trainer_;
+  sluice::gluon::data::DataLoader train_loader_, test_loader_;
+  const std::int64_t steps_an_epoch_;
+
+  std::int64_t steps_ = 0;  // of the whole run
+  History history_;
+  DivergenceWatch watch_;
+  StepSums sums_;
+  double epoch_seconds_ = 0;  // of the epoch under way, as far as it is trained
+  Pace pace_;
+  std::optional<Evaluation> evaluation_;  // of the weights as they are
+  std::filesystem::path last_saved_;
+};
+
+}  // namespace samples
