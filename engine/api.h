@@ -10,6 +10,7 @@
 #include <sluice/engine/error.h>
 #include <sluice/engine/executor.h>
 #include <sluice/engine/export.h>
+#include <sluice/engine/origin.h>
 #include <sluice/engine/parallel.h>
 #include <sluice/engine/position.h>
 #include <sluice/engine/queue.h>

@@ -197,6 +197,7 @@ void Core::run_coroutine(TaskNode* task) {
   Core* const core_before = std::exchange(here.core, this);
   TaskNode* const task_before = std::exchange(here.task, task);
   Engine* const scope_before = std::exchange(here.scope, nullptr);
+  const OriginScope* const origin_before = std::exchange(here.origin, nullptr);
   const bool ended = [&] {
     const BodyMode mode(here.mode, task->flush_denormals);
     return control.run();
@@ -209,6 +210,7 @@ void Core::run_coroutine(TaskNode* task) {
   here.core = core_before;
   here.task = task_before;
   here.scope = scope_before;
+  here.origin = origin_before;
   if (ended)
     finish(task, std::move(failure), true, {});
 }

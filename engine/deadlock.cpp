@@ -10,7 +10,7 @@ namespace sluice::detail {
 namespace {
 
 std::string quoted(const TaskNode& task) {
-  return message('"', task.name, "\" (pushed at ", task.file, ":", task.line, ")");
+  return message('"', task.name, "\" (", describe(task.site()), ")");
 }
 
 // Whether `access` still waits in one of its Var's lists. Nobody changes them meanwhile.

@@ -1,5 +1,8 @@
+#include <boost/system/system_error.hpp>
+
 #include <sluice/engine/detail/failure.h>
 #include <sluice/engine/error.h>
+#include <sluice/engine/origin.h>
 
 namespace sluice {
 
@@ -7,8 +10,16 @@ void Error::attach(std::shared_ptr<FailureRecord> record) {
   if (record_ != nullptr)
     return;
   record_ = std::move(record);
+  const SourceLocation site = record_->site;
   what_ = sluice::message(
-      message_, "\n  in task \"", record_->task, "\" pushed at ", record_->site.file, ":", record_->site.line);
+      what_, "\n  in task \"", record_->task, Origin::of(site) == nullptr ? "\" " : "\" of ", describe(site));
+}
+
+void Error::locate(const std::string& where) {
+  if (located_ || record_ != nullptr)
+    return;
+  located_ = true;
+  what_ += "\n  " + where;
 }
 
 namespace detail {
@@ -20,6 +31,12 @@ FailureRef nested_failure(std::shared_ptr<FailureRecord> record, const std::stri
   TaskFailed failed("task \"" + record->task + "\" failed: " + reason);
   failed.attach(record);
   return std::make_shared<Failure>(Failure{std::make_exception_ptr(failed), std::move(record)});
+}
+
+// Behind what it says Boost puts where in its own headers it was thrown.
+std::string reason_of(const boost::system::system_error& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.rfind(" [" + error.code().to_string()));
 }
 
 }  // namespace
@@ -37,6 +54,8 @@ FailureRef capture_failure(std::shared_ptr<FailureRecord> record) {
     if (error.record() == nullptr)
       error.attach(record);
     return std::make_shared<Failure>(Failure{std::current_exception(), error.record()});
+  } catch (const boost::system::system_error& network) {
+    return nested_failure(std::move(record), reason_of(network));
   } catch (const std::exception& other) {
     return nested_failure(std::move(record), other.what());
   } catch (...) {

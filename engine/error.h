@@ -16,8 +16,8 @@ namespace sluice {
 
 /// What is known of one failed task. One record is shared by every Var and every exception that the failure reaches.
 struct FailureRecord {
-  std::string task;
-  SourceLocation site;
+  std::string task = {};
+  SourceLocation site = {};
   std::uint64_t push_number = 0;
   std::atomic<bool> forgiven{false};
   std::atomic<bool> reported{false};
@@ -37,10 +37,14 @@ class SLUICE_API Error : public std::exception {
 
   /// Gives the error its task, before the error is published to other threads. A second call changes nothing.
   void attach(std::shared_ptr<FailureRecord> record);
+  /// Adds a line to what(): where in the user's program the error arose. For errors on their way to who called. Nothing
+  /// changes where an inner call has said so already, or the error comes from a task, which others may be reading.
+  void locate(const std::string& where);
 
  private:
   std::string message_;
   std::string what_;
+  bool located_ = false;
   std::shared_ptr<FailureRecord> record_;
 };
 

@@ -99,6 +99,8 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   check_accesses(task, *this);
   check_device(task, *this);
   const auto count = task.access.size();
+  const Origin* const origin = site.origin == 0 ? nullptr : Origin::of(site);
+  const Origin::Place* const place = origin == nullptr ? nullptr : &origin->place(site.file);
   AccessNode* block = nullptr;
   if (count > TaskNode::k_inline_accesses) [[unlikely]]
     block = static_cast<AccessNode*>(take_block(count * sizeof(AccessNode)));
@@ -113,11 +115,16 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
       .on_failed_input = task.on_failed_input,
       .stream = task.stream,
       .flush_denormals = task.denormals == Denormals::flush && may_flush_};
-  marks.line = std::min(site.line, TaskMarks::k_last_line);
+  const int line = std::clamp(site.line, 0, TaskMarks::k_last_line);
+  marks.line = place == nullptr ? line : ~line;
   static_cast<TaskMarks&>(*node) = marks;
   node->core = this;
   node->name = task.name.c_str();
-  node->file = site.file;
+  if (place == nullptr) {
+    node->file = site.file;
+  } else {
+    node->place = place;
+  }
   node->device = task.device;
   node->threads = static_cast<std::uint16_t>(std::clamp(task.threads, 1, 0xffff));
   node->era = era_;

@@ -158,6 +158,7 @@ void Core::run_on_cpu(TaskNode* task, int threads) {
   Core* const core_before = std::exchange(here.core, this);
   TaskNode* const task_before = std::exchange(here.task, task);
   Engine* const scope_before = std::exchange(here.scope, nullptr);
+  const OriginScope* const origin_before = std::exchange(here.origin, nullptr);
   if (runs) {
     const std::uint64_t began = here.body_ticks == 0 ? 0 : clock_ticks();
     try {
@@ -176,6 +177,7 @@ void Core::run_on_cpu(TaskNode* task, int threads) {
   here.core = core_before;
   here.task = task_before;
   here.scope = scope_before;
+  here.origin = origin_before;
   if (goes_on) [[unlikely]]
     return run_coroutine(task);
   finish(task, std::move(failure), runs, {});

@@ -31,9 +31,9 @@ struct TraceVar {
 /// some microseconds; on one GPU their order is exact. Where a GPU task has no `issued`, the host's times of issue
 /// stand for it (skipped, failed before its body, or the driver gave no times).
 struct TraceEvent {
-  std::string name;
-  SourceLocation site;
-  Device device;
+  std::string name = {};
+  SourceLocation site = {};  // Origin::of(site) says on whose behalf, where somebody did
+  Device device = {};
   Priority priority = Priority::normal;
   TaskOutcome outcome = TaskOutcome::unfinished;
   int pusher = -1;  // Trace::threads()
@@ -42,7 +42,7 @@ struct TraceEvent {
   std::int64_t ready = -1;
   std::int64_t started = -1;
   std::int64_t ended = -1;
-  std::vector<TraceVar> vars;
+  std::vector<TraceVar> vars = {};
   int issuer = -1;  // GPU: the thread that issued it
   std::int64_t issued = -1;
   std::int64_t issue_ended = -1;
@@ -51,7 +51,7 @@ struct TraceEvent {
 
 /// A thread that pushed or ran traced tasks, or a stream of a GPU: "gpu(0) compute 2", "gpu(0) copy in".
 struct TraceThread {
-  std::string name;
+  std::string name = {};
   bool worker = false;  // of the traced engine's pool, or attached to it
   bool stream = false;
 };
@@ -71,7 +71,7 @@ struct TraceBatch {
 struct TraceEdge {
   std::size_t from = 0;
   std::size_t to = 0;
-  std::vector<std::uint64_t> vars;
+  std::vector<std::uint64_t> vars = {};
 };
 
 /// How write_svg() draws.

@@ -5,6 +5,7 @@
 
 #include <sluice/engine/detail/trace_text.h>
 #include <sluice/engine/error.h>
+#include <sluice/engine/origin.h>
 
 namespace sluice::detail {
 
@@ -108,7 +109,9 @@ std::string microseconds(std::int64_t nanoseconds) {
 }
 
 std::string short_site(const SourceLocation& site) {
-  return std::filesystem::path(site.file).filename().string() + ":" + std::to_string(site.line);
+  const std::string line = std::filesystem::path(site.file).filename().string() + ":" + std::to_string(site.line);
+  const Origin* const origin = Origin::of(site);
+  return origin == nullptr ? line : origin->what() + ", " + line;
 }
 
 const char* name_of(Priority priority) noexcept {

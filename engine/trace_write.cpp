@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <sluice/engine/detail/trace_text.h>
+#include <sluice/engine/origin.h>
 
 namespace sluice {
 
@@ -97,6 +98,8 @@ class ChromeWriter {
          << name_of(event.priority) << R"(","device":)" << json_string(to_string(event.device)) << R"(,"site":)"
          << json_string(std::string(event.site.file) + ":" + std::to_string(event.site.line)) << R"(,"pushed":)"
          << microseconds(event.pushed);
+    if (const Origin* origin = Origin::of(event.site))
+      out_ << R"(,"for":)" << json_string(origin->what());
     if (event.ready >= 0)
       out_ << R"(,"ready":)" << microseconds(event.ready);
     if (event.issued >= 0)

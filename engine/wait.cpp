@@ -153,11 +153,9 @@ void Core::refuse_self_wait(Access access) const {
     throw Deadlock(message(
         "wait: task \"",
         here.task->name,
-        "\" pushed at ",
-        here.task->file,
-        ":",
-        here.task->line,
-        " waits for a Var that it holds itself"));
+        "\" (",
+        describe(here.task->site()),
+        ") waits for a Var that it holds itself"));
   }
 }
 

@@ -130,12 +130,12 @@ bool NDArray::requires_grad() const noexcept {
   return defined() && object()->variable != nullptr && object()->variable->req != GradReq::null;
 }
 
-void NDArray::backward() const {
-  autograd::backward({this, 1});
+void NDArray::backward(SourceLocation site) const {
+  autograd::backward({this, 1}, {}, {}, site);
 }
 
-void NDArray::backward(const NDArray& head, const BackwardOptions& options) const {
-  autograd::backward({this, 1}, {&head, 1}, options);
+void NDArray::backward(const NDArray& head, const BackwardOptions& options, SourceLocation site) const {
+  autograd::backward({this, 1}, {&head, 1}, options, site);
 }
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include <boost/container/small_vector.hpp>
 
 #include <sluice/engine/export.h>
+#include <sluice/engine/origin.h>
 #include <sluice/ndarray/ndarray.h>
 
 namespace sluice::autograd {
@@ -76,14 +77,14 @@ class SLUICE_API NodeRef {
 
 /// Output `index` of a node: what a recorded array came from. A variable's entry names its leaf node.
 struct Entry {
-  NodeRef node;
+  NodeRef node = {};
   int index = 0;
 };
 
 /// attach_grad's state: what to do with the gradient, and the gradient.
 struct Variable {
   GradReq req = GradReq::write;
-  NDArray grad;
+  NDArray grad = {};
 };
 
 /// What a gradient is when backward has to make one: shape, type and device of an output.
@@ -96,7 +97,7 @@ struct OutputSpec {
 /// One recorded operation. It holds what its gradient needs (arrays detached from the tape), and drops it after use.
 class SLUICE_API Node {
  public:
-  Node(const char* name, SourceLocation site) noexcept : name_(name), site_(site) {}
+  Node(const char* name, SourceLocation site) noexcept : name_(name), site_(OriginScope::stamped(site)) {}
   virtual ~Node();
 
   /// Gradients with respect to the inputs, one each (undefined = no gradient), from the gradients of the outputs
@@ -143,15 +144,20 @@ SLUICE_API void set_entry(const NDArray& array, NodeRef node, int index);
 /// The entry that a gradient of `array` goes to (the leaf of a variable, the node of a result, or none).
 SLUICE_API Entry entry_of(const NDArray& array) noexcept;
 
-/// Backward over several heads at once (MXNet autograd.backward). `head_grads` is empty (ones) or one a head.
+/// Backward over several heads at once (MXNet autograd.backward). `head_grads` is empty (ones) or one a head. Tasks of
+/// a gradient have the site of the operator whose gradient it is.
 SLUICE_API void backward(
-    std::span<const NDArray> heads, std::span<const NDArray> head_grads = {}, const BackwardOptions& options = {});
+    std::span<const NDArray> heads,
+    std::span<const NDArray> head_grads = {},
+    const BackwardOptions& options = {},
+    SourceLocation site = SourceLocation::current());
 /// Gradients of `heads` with respect to `variables`, returned instead of stored (MXNet autograd.grad).
 SLUICE_API std::vector<NDArray> grad(
     std::span<const NDArray> heads,
     std::span<const NDArray> variables,
     std::span<const NDArray> head_grads = {},
-    const BackwardOptions& options = {});
+    const BackwardOptions& options = {},
+    SourceLocation site = SourceLocation::current());
 
 }  // namespace sluice::autograd
 

@@ -22,14 +22,23 @@ struct Visit {
   Gradients gradients;     // one an output, undefined = zero so far
 };
 
+// Where the user wrote what the node recorded.
+std::string of_node(const Node& node) {
+  const Origin* const origin = Origin::of(node.site());
+  return message(origin == nullptr ? "" : origin->what() + ", ", node.site().file, ":", node.site().line);
+}
+
 class Walk {
  public:
-  Walk(const char* op, const BackwardOptions& options) : op_(op), options_(options) {}
+  Walk(const char* op, const BackwardOptions& options, SourceLocation site)
+      : op_(op), options_(options), site_(site), scope_(OriginScope::stamped(site)) {}
 
   void add_head(const NDArray& head, const NDArray* gradient);
   /// Asks for the gradient of `variable` itself instead of depositing gradients in variables.
   void add_target(const NDArray& variable);
   void run();
+  /// Adds where this backward was asked for.
+  void locate(Error& error) const;
   /// After run(): the gradient of the i-th target, zeros if no path leads there.
   NDArray target_gradient(std::size_t i, const NDArray& variable) const;
 
@@ -50,6 +59,8 @@ class Walk {
 
   const char* op_;
   BackwardOptions options_;
+  SourceLocation site_;
+  OriginScope scope_;  // what is not of a node's gradient
   boost::unordered_flat_map<Node*, std::size_t> index_;
   std::vector<Visit> visits_;  // in the order of discovery
   std::vector<std::size_t> ready_;
@@ -69,7 +80,12 @@ std::size_t Walk::visit_of(const NodeRef& node) {
 void Walk::add_head(const NDArray& head, const NDArray* gradient) {
   const detail::ArrayObject& object = detail::object_of(head, op_);
   require<AutogradError>(static_cast<bool>(object.entry.node), [&] {
-    return message(op_, ": an array of shape ", object.shape, " was not computed from variables while recording");
+    return message(
+        op_,
+        ": an array of shape ",
+        object.shape,
+        " was not computed from variables while recording; compute it inside an autograd::RecordScope, from arrays "
+        "with attach_grad() or a network's initialised parameters");
   });
   NDArray seed;
   if (gradient != nullptr && gradient->defined()) {
@@ -105,7 +121,12 @@ void Walk::discover() {
     const NodeRef node = visits_[at].node;
     require<AutogradError>(!node->spent, [&] {
       return message(
-          op_, ": the tape was already used at ", node->name(), " by an earlier backward; ask it for retain_graph");
+          op_,
+          ": the tape was used up by an earlier backward (at \"",
+          node->name(),
+          "\" of ",
+          of_node(*node.get()),
+          "); to go back twice give that one retain_graph, otherwise record again");
     });
     for (const Entry& input : node->inputs) {
       if (input.node)
@@ -209,7 +230,22 @@ void Walk::collect(const Visit& visit) {
 }
 
 std::vector<NDArray> Walk::pull(Node& node, const Gradients& gradients) {
-  std::vector<NDArray> pulled = node.pull({gradients.data(), gradients.size()});
+  const OriginScope scope(node.site());
+  std::vector<NDArray> pulled;
+  try {
+    pulled = node.pull({gradients.data(), gradients.size()});
+  } catch (Error& error) {
+    error.locate(message(
+        "in the gradient of \"",
+        node.name(),
+        "\" of ",
+        of_node(node),
+        "\n  backward at ",
+        site_.file,
+        ":",
+        site_.line));
+    throw;
+  }
   require<AutogradError>(pulled.size() == node.inputs.size(), [&] {
     return message(op_, ": ", node.name(), " gave ", pulled.size(), " gradients for ", node.inputs.size(), " inputs");
   });
@@ -249,6 +285,10 @@ NDArray Walk::target_gradient(std::size_t i, const NDArray& variable) const {
   return found.defined() ? found : zeros_like(variable);
 }
 
+void Walk::locate(Error& error) const {
+  error.locate(message("backward at ", site_.file, ":", site_.line));
+}
+
 void add_heads(Walk& walk, const char* op, std::span<const NDArray> heads, std::span<const NDArray> head_grads) {
   require<ValueError>(!heads.empty(), [&] { return message(op, ": no head was given"); });
   require<ValueError>(head_grads.empty() || head_grads.size() == heads.size(), [&] {
@@ -260,24 +300,39 @@ void add_heads(Walk& walk, const char* op, std::span<const NDArray> heads, std::
 
 }  // namespace
 
-void backward(std::span<const NDArray> heads, std::span<const NDArray> head_grads, const BackwardOptions& options) {
-  Walk walk("backward", options);
-  add_heads(walk, "backward", heads, head_grads);
-  walk.run();
+void backward(
+    std::span<const NDArray> heads,
+    std::span<const NDArray> head_grads,
+    const BackwardOptions& options,
+    SourceLocation site) {
+  Walk walk("backward", options, site);
+  try {
+    add_heads(walk, "backward", heads, head_grads);
+    walk.run();
+  } catch (Error& error) {
+    walk.locate(error);
+    throw;
+  }
 }
 
 std::vector<NDArray> grad(
     std::span<const NDArray> heads,
     std::span<const NDArray> variables,
     std::span<const NDArray> head_grads,
-    const BackwardOptions& options) {
+    const BackwardOptions& options,
+    SourceLocation site) {
   if (variables.empty())
     return {};
-  Walk walk("grad", options);
-  add_heads(walk, "grad", heads, head_grads);
-  for (const NDArray& variable : variables)
-    walk.add_target(variable);
-  walk.run();
+  Walk walk("grad", options, site);
+  try {
+    add_heads(walk, "grad", heads, head_grads);
+    for (const NDArray& variable : variables)
+      walk.add_target(variable);
+    walk.run();
+  } catch (Error& error) {
+    walk.locate(error);
+    throw;
+  }
   std::vector<NDArray> found;
   for (std::size_t i = 0; i < variables.size(); ++i)
     found.push_back(walk.target_gradient(i, variables[i]));

@@ -150,8 +150,9 @@ class SLUICE_API NDArray {
   NDArray detach() const;
   /// Gradients of this array (weighted by `head`; ones by default) with respect to all variables it was computed
   /// from. Throws AutogradError if nothing was recorded.
-  void backward() const;
-  void backward(const NDArray& head, const BackwardOptions& options = {}) const;
+  void backward(SourceLocation site = SourceLocation::current()) const;
+  void backward(
+      const NDArray& head, const BackwardOptions& options = {}, SourceLocation site = SourceLocation::current()) const;
 
   detail::ArrayObject* object() const noexcept { return object_; }
 

@@ -24,8 +24,8 @@ struct ArraySpec {
 /// What a kernel sees of an array. `data` is the first element; strides are in elements.
 struct TensorView {
   void* data = nullptr;
-  Shape shape;
-  Shape strides;
+  Shape shape = {};
+  Shape strides = {};
   std::int64_t size = 0;
   DType dtype = DType::float32;
   bool contiguous = true;
@@ -96,22 +96,22 @@ using Arrays = boost::container::small_vector<NDArray, 3>;
 /// One run of a kernel, inside its task. On a GPU the kernel enqueues on queue.stream() and returns.
 struct KernelCall {
   Queue queue;
-  std::span<const TensorView> inputs;
-  std::span<const TensorView> outputs;
+  std::span<const TensorView> inputs = {};
+  std::span<const TensorView> outputs = {};
   const Attributes& attributes;
-  RandomBlock random;  // set if the operator asked for random numbers
+  RandomBlock random = {};  // set if the operator asked for random numbers
 };
 
 /// One pull of a gradient: all as arrays, to be combined with operators. Inputs and outputs that the operator did
 /// not ask to save are undefined.
 struct GradientCall {
-  std::span<const NDArray> inputs;
-  std::span<const NDArray> outputs;
-  std::span<const NDArray> output_grads;  // undefined = zero
+  std::span<const NDArray> inputs = {};
+  std::span<const NDArray> outputs = {};
+  std::span<const NDArray> output_grads = {};  // undefined = zero
   const Attributes& attributes;
-  RandomBlock random;                      // what forward used
-  std::span<const bool> wanted;            // per input
-  std::span<const ArraySpec> input_specs;  // known even where the input was not saved
+  RandomBlock random = {};                      // what forward used
+  std::span<const bool> wanted = {};            // per input
+  std::span<const ArraySpec> input_specs = {};  // known even where the input was not saved
 };
 
 using Infer = Specs (*)(std::span<const ArraySpec> inputs, const Attributes& attributes);

@@ -40,14 +40,14 @@ struct MemoryBlock {
 struct MemorySegment {
   std::uintptr_t address = 0;
   std::size_t bytes = 0;
-  bool small = false;               // holds small blocks alone
-  std::vector<MemoryBlock> blocks;  // by address, without gaps
+  bool small = false;                    // holds small blocks alone
+  std::vector<MemoryBlock> blocks = {};  // by address, without gaps
 };
 
 /// A pool at one moment.
 struct MemorySnapshot {
-  std::string pool;
-  Device device;
+  std::string pool = {};
+  Device device = {};
   MemoryKind kind = MemoryKind::host;
   MemoryStats stats = {};
   std::vector<MemorySegment> segments = {};  // oldest first

@@ -12,6 +12,7 @@
 #include <sluice/engine/cuda/capture_ends.h>
 #include <sluice/engine/cuda/graph_cache.h>
 #include <sluice/engine/cuda/lane.h>
+#include <sluice/engine/source_location.h>
 
 namespace sluice::detail {
 
@@ -29,8 +30,7 @@ class Batch {
   struct Step {
     Closure body;
     const char* name = "";
-    const char* file = "";
-    int line = 0;
+    SourceLocation site = {};
     std::uint64_t push_number = 0;
     Lane* lane = nullptr;
     std::uint64_t sequence = 0;

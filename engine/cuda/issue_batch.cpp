@@ -152,8 +152,7 @@ void Issuer::join_batch(TaskNode* task, Lane& lane, PositionSet&& needs, Failure
   Batch::Step step{
       .body = std::move(task->body),
       .name = task->name,
-      .file = task->file,
-      .line = task->line,
+      .site = task->site(),
       .push_number = task->push_number,
       .lane = &lane,
       .needs = std::move(needs),
@@ -306,7 +305,7 @@ void Issuer::launch_again(Batch::Step& step) noexcept {
       call_body(call_, step.body);
     counts_.reissued.fetch_add(1, std::memory_order_relaxed);
   } catch (...) {  // its Vars are published: the next wait reports it
-    policy_.report_late(caught(record_named(step.name, {step.file, step.line}, step.push_number)));
+    policy_.report_late(caught(record_named(step.name, step.site, step.push_number)));
   }
   call_ = before;
   step.lane->direct.take_place({});

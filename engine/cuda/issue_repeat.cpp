@@ -38,7 +38,7 @@ bool Issuer::capture_again(Batch::Step& step) {
     try {
       call_body(call_, step.body);
     } catch (...) {
-      failure = caught(record_named(step.name, {step.file, step.line}, step.push_number));
+      failure = caught(record_named(step.name, step.site, step.push_number));
       cudaGetLastError();
     }
     touch();

@@ -52,8 +52,10 @@ Position Lane::issue(const TaskNode& task) noexcept {
   const std::uint64_t sequence = issued_.load(std::memory_order_relaxed) + 1;
   Note& note = notes_[sequence % k_marks];
   note.name.store(task.name, std::memory_order_relaxed);
-  note.file.store(task.file, std::memory_order_relaxed);
-  note.line.store(task.line, std::memory_order_relaxed);
+  const SourceLocation site = task.site();
+  note.file.store(site.file, std::memory_order_relaxed);
+  note.line.store(site.line, std::memory_order_relaxed);
+  note.origin.store(site.origin, std::memory_order_relaxed);
   followed_[sequence % k_marks] = false;
   issued_.store(sequence, std::memory_order_release);
   return {number_, sequence};
@@ -133,7 +135,10 @@ void Lane::list_unfinished(std::vector<std::string>& names, std::size_t most) co
     first = std::max(first, last - k_marks + 1);
   for (std::uint64_t i = first; i <= last && names.size() < most; ++i) {
     const Note& note = notes_[i % k_marks];
-    names.push_back(message('"', note.name.load(), "\" (", note.file.load(), ':', note.line.load(), ')'));
+    const SourceLocation site{note.file.load(), note.line.load(), note.origin.load()};
+    const Origin* const origin = Origin::of(site);
+    names.push_back(message(
+        '"', note.name.load(), "\" (", origin == nullptr ? "" : origin->what() + ", ", site.file, ':', site.line, ')'));
   }
 }
 

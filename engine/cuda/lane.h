@@ -82,7 +82,8 @@ class Lane {
   void raise_done(std::uint64_t sequence) noexcept;
   /// Throws what kernels of this lane reported, once.
   void throw_reported();
-  /// "name (file:line)" of the tasks that the host does not know to be done, the oldest first, `most` at most.
+  /// "name (file:line)", with the origin before the file where there is one, of the tasks that the host does not know
+  /// to be done, the oldest first, `most` at most.
   void list_unfinished(std::vector<std::string>& names, std::size_t most) const;
 
   Issuer& issuer() const noexcept { return issuer_; }
@@ -104,6 +105,7 @@ class Lane {
     std::atomic<const char*> name{""};
     std::atomic<const char*> file{""};
     std::atomic<int> line{0};
+    std::atomic<std::uint32_t> origin{0};
   };
 
   Issuer& issuer_;

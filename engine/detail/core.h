@@ -34,7 +34,8 @@ struct TaskBelow {
 
 /// What runs on this thread.
 struct ThisThread {
-  Engine* scope = nullptr;         // innermost EngineScope
+  Engine* scope = nullptr;  // innermost EngineScope
+  const OriginScope* origin = nullptr;
   Core* core = nullptr;            // engine of the running task
   TaskNode* task = nullptr;        // running task
   TaskNode* ready_head = nullptr;  // ready tasks put off until the outermost grant on this thread returns

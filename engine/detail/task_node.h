@@ -11,6 +11,7 @@
 #include <sluice/engine/detail/block_pool.h>
 #include <sluice/engine/detail/failure.h>
 #include <sluice/engine/detail/var_core.h>
+#include <sluice/engine/origin.h>
 #include <sluice/engine/source_location.h>
 #include <sluice/engine/task.h>
 
@@ -46,7 +47,7 @@ static_assert(sizeof(TaskExtras) <= 128);  // the smallest block
 /// byte.
 struct TaskMarks {
   static constexpr int k_last_line = (1 << 20) - 1;
-  int line : 21 = 0;
+  int line : 21 = 0;                  // its complement where `place` holds
   bool blocked_accesses : 1 = false;  // `access_block` holds
   bool capturable : 1 = false;
   bool legacy_stream : 1 = false;
@@ -84,7 +85,10 @@ struct alignas(64) TaskNode : TaskMarks {
   TaskNode* next = nullptr;  // in a ready queue, a stream's list or the free list
   Core* core = nullptr;
   const char* name = "";
-  const char* file = "";
+  union {
+    const char* file = "";
+    const Origin::Place* place;
+  };
   union {
     std::uint64_t push_number;
     Position position = {};  // of a GPU task that has finished
@@ -112,7 +116,9 @@ struct alignas(64) TaskNode : TaskMarks {
   std::span<const AccessNode> accesses() const noexcept {
     return {blocked_accesses ? access_block.first : accesses_in_place, access_count};
   }
-  SourceLocation site() const noexcept { return {file, line}; }
+  SourceLocation site() const noexcept {
+    return line >= 0 ? SourceLocation{file, line} : SourceLocation{place->file, ~line, place->origin};
+  }
   bool finished() const noexcept { return (state.load(std::memory_order_acquire) & k_finished) != 0; }
   /// Null if there are none. Anybody may ask who may look at the task.
   TaskExtras* extras() const noexcept { return has_extras.load(std::memory_order_acquire) ? extras_there : nullptr; }

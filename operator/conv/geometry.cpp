@@ -15,29 +15,46 @@ void check_attributes(const char* op, const ConvolutionAttributes& a) {
   require<ValueError>(a.groups >= 1, [&] { return message(op, ": groups must be at least 1, not ", a.groups); });
 }
 
-}  // namespace
-
-ConvolutionGeometry convolution_geometry(
-    const char* op, const Shape& x, const Shape& weight, DType dtype, const ConvolutionAttributes& a) {
-  check_attributes(op, a);
-  require<ShapeError>(x.ndim() == 4, [&] { return message(op, ": x must be (N, C, H, W), not ", x); });
+void check_shapes(const char* op, const Shape& x, const Shape& weight, const ConvolutionAttributes& a) {
+  require<ShapeError>(x.ndim() == 4, [&] {
+    return message(
+        op, ": x must be (N, C, H, W), not ", x, x.ndim() == 3 ? "; expand_dims(0) makes one image a batch" : "");
+  });
   require<ShapeError>(
       weight.ndim() == 4, [&] { return message(op, ": weight must be (O, C / groups, KH, KW), not ", weight); });
   require<ShapeError>(x[1] % a.groups == 0 && weight[0] % a.groups == 0, [&] {
-    return message(op, ": ", a.groups, " groups do not divide ", x[1], " input and ", weight[0], " output channels");
+    return message(
+        op,
+        ": ",
+        a.groups,
+        " groups do not divide the ",
+        x[1],
+        " channels of x ",
+        x,
+        ", (N, C, H, W), and ",
+        weight[0],
+        " output channels");
   });
   require<ShapeError>(weight[1] == x[1] / a.groups, [&] {
     return message(
         op,
         ": x of shape ",
         x,
-        " in ",
-        a.groups,
-        " groups needs a weight of shape (O, ",
-        x[1] / a.groups,
-        ", KH, KW), not ",
-        weight);
+        ", (N, C, H, W), has ",
+        x[1],
+        " channels; the weight of shape ",
+        weight,
+        ", (O, C / groups, KH, KW), takes ",
+        weight[1] * a.groups);
   });
+}
+
+}  // namespace
+
+ConvolutionGeometry convolution_geometry(
+    const char* op, const Shape& x, const Shape& weight, DType dtype, const ConvolutionAttributes& a) {
+  check_attributes(op, a);
+  check_shapes(op, x, weight, a);
   ConvolutionGeometry g;
   g.dtype = dtype;
   g.images = x[0];
@@ -55,14 +72,17 @@ ConvolutionGeometry convolution_geometry(
     require<ShapeError>(g.kernel[axis] >= 1 && room >= 0, [&] {
       return message(
           op,
-          ": kernel of shape ",
-          weight,
+          ": a window of ",
+          g.kernel[axis],
+          axis == 0 ? " rows" : " columns",
           " with dilation ",
-          a.dilation,
-          " does not fit into x of shape ",
+          a.dilation[axis],
+          " does not fit into the ",
+          g.in[axis],
+          " of x ",
           x,
-          " with pad ",
-          a.pad);
+          ", (N, C, H, W), with padding ",
+          a.pad[axis]);
     });
     g.out[axis] = room / g.stride[axis] + 1;
   }

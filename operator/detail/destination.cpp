@@ -47,7 +47,18 @@ void check_inputs(const Operator& op, std::span<const NDArray> inputs) {
         inputs[i].defined(), [&] { return message(op.name, ": input ", i, " is an undefined NDArray"); });
     require<DeviceError>(inputs[i].device() == inputs[0].device(), [&] {
       return message(
-          op.name, ": inputs are on ", inputs[0].device(), " and ", inputs[i].device(), "; move one with to(device)");
+          op.name,
+          ": input 0 of shape ",
+          inputs[0].shape(),
+          " is on ",
+          inputs[0].device(),
+          ", input ",
+          i,
+          " of shape ",
+          inputs[i].shape(),
+          " on ",
+          inputs[i].device(),
+          "; move one of them with to(device)");
     });
     require<ValueError>(i == 0 || &inputs[i].engine() == &inputs[0].engine(), [&] {
       return message(op.name, ": inputs 0 and ", i, " belong to different engines");

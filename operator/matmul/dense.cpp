@@ -20,7 +20,18 @@ Specs dense_infer(std::span<const ArraySpec> inputs, const Attributes& attribute
   check_floating("dense", x);
   for (std::size_t i = 1; i < inputs.size(); ++i) {
     require<DTypeError>(inputs[i].dtype == x.dtype, [&] {
-      return message("dense: x is ", x.dtype, ", ", i == 1 ? "weight" : "bias", " is ", inputs[i].dtype);
+      return message(
+          "dense: x is ",
+          x.dtype,
+          ", ",
+          i == 1 ? "weight" : "bias",
+          " is ",
+          inputs[i].dtype,
+          "; cast one: x.astype(",
+          inputs[i].dtype,
+          "), or the network by cast(",
+          x.dtype,
+          ")");
     });
   }
   require<ShapeError>(x.shape.ndim() > 0, [&] { return message("dense: x needs at least one axis"); });
@@ -32,8 +43,18 @@ Specs dense_infer(std::span<const ArraySpec> inputs, const Attributes& attribute
     rest.erase(0);
     width = rest.size();
   }
-  require<ShapeError>(weight.shape.ndim() == 2 && weight.shape[1] == width, [&] {
-    return message("dense: x of shape ", x.shape, " needs a weight of shape (units, ", width, "), not ", weight.shape);
+  require<ShapeError>(
+      weight.shape.ndim() == 2, [&] { return message("dense: weight must be (units, in), not ", weight.shape); });
+  require<ShapeError>(weight.shape[1] == width, [&] {
+    return message(
+        "dense: x of shape ",
+        x.shape,
+        flatten ? ", (N, ...), has " : ", (..., in), has ",
+        width,
+        flatten ? " features a sample; the weight of shape " : " features; the weight of shape ",
+        weight.shape,
+        ", (units, in), takes ",
+        weight.shape[1]);
   });
   const std::int64_t units = weight.shape[0];
   require<ShapeError>(inputs.size() < 3 || inputs[2].shape == Shape{units}, [&] {

@@ -39,14 +39,15 @@ Specs batch_norm_infer(std::span<const ArraySpec> inputs, const Attributes& attr
       return message(
           "batch_norm: x of shape ",
           x.shape,
-          " on axis ",
-          how.axis,
-          " needs ",
-          k_names[i],
-          " of shape (",
+          " has ",
           channels,
-          ",), not ",
-          inputs[i].shape);
+          " channels on axis ",
+          how.axis,
+          "; ",
+          k_names[i],
+          " of shape ",
+          inputs[i].shape,
+          " is for others");
     });
     require<DTypeError>(inputs[i].dtype == parameters, [&] {
       return message("batch_norm: gamma is ", parameters, ", ", k_names[i], " is ", inputs[i].dtype);

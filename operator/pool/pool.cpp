@@ -11,7 +11,10 @@ namespace sluice {
 namespace detail {
 
 PoolGeometry pool_geometry(const char* op, const Shape& x, const PoolAttributes& a) {
-  require<ShapeError>(x.ndim() == 4, [&] { return message(op, ": x must be (N, C, H, W), not ", x); });
+  require<ShapeError>(x.ndim() == 4, [&] {
+    return message(
+        op, ": x must be (N, C, H, W), not ", x, x.ndim() == 3 ? "; expand_dims(0) makes one image a batch" : "");
+  });
   PoolGeometry g;
   g.planes = x[0] * x[1];
   g.count_include_pad = a.count_include_pad;
@@ -39,8 +42,10 @@ PoolGeometry pool_geometry(const char* op, const Shape& x, const PoolAttributes&
     g.pad[axis] = pad[axis];
     const std::int64_t room = g.in[axis] + 2 * g.pad[axis] - g.kernel[axis];
     const bool fits = room >= 0 || (a.ceil_mode && room > -g.stride[axis]);
-    require<ShapeError>(
-        fits, [&] { return message(op, ": kernel ", kernel, " does not fit into x of shape ", x, " with pad ", pad); });
+    require<ShapeError>(fits, [&] {
+      return message(
+          op, ": a window of ", kernel, " does not fit into x of shape ", x, ", (N, C, H, W), with padding ", pad);
+    });
     g.out[axis] = (room + (a.ceil_mode ? g.stride[axis] - 1 : 0)) / g.stride[axis] + 1;
     // The last window has to start on the image or the padding before it.
     if (a.ceil_mode && (g.out[axis] - 1) * g.stride[axis] >= g.in[axis] + g.pad[axis])

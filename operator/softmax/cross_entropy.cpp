@@ -95,10 +95,23 @@ Arrays gradient_likelihood_backward(const GradientCall& call) {
 void check_labels(const char* op, const NDArray& x, const NDArray& labels, int axis) {
   require<DTypeError>(is_floating(x.dtype()), [&] { return message(op, ": takes floating types, not ", x.dtype()); });
   require<DTypeError>(is_integer(labels.dtype()), [&] {
-    return message(op, ": labels are class indices of an integer type, not ", labels.dtype());
+    return message(
+        op,
+        ": labels are class indices of an integer type, not ",
+        labels.dtype(),
+        "; labels.astype(int32) makes them so (for probabilities the loss takes sparse_label = false)");
   });
   require<ShapeError>(labels.shape() == detail::without_axis(x.shape(), axis), [&] {
-    return message(op, ": labels of shape ", labels.shape(), " do not fit ", x.shape(), " without axis ", axis);
+    return message(
+        op,
+        ": predictions of shape ",
+        x.shape(),
+        ", classes on axis ",
+        axis,
+        ", need labels of shape ",
+        detail::without_axis(x.shape(), axis),
+        ", not ",
+        labels.shape());
   });
 }
 

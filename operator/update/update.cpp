@@ -100,11 +100,12 @@ double factor(const char* op, const std::vector<double>& multipliers, std::size_
   return multipliers[i];
 }
 
-template <class Settings>
+// `learning_rate(i)` is that of parameter i before its multiplier.
+template <class Settings, class Rate>
 void push_update(
     const Parameters& all,
     const Settings& settings,
-    double learning_rate,
+    const Rate& learning_rate,
     const detail::UpdateRule<double>& rule,
     SourceLocation site) {
   const std::size_t count = all.weights.size();
@@ -115,7 +116,7 @@ void push_update(
   for (std::size_t i = 0; i < count; ++i) {
     check_parameter(all, i);
     const NDArray& weight = all.weights[i];
-    const double rate = learning_rate * factor(all.op, settings.learning_rate_multipliers, i, count);
+    const double rate = learning_rate(i) * factor(all.op, settings.learning_rate_multipliers, i, count);
     const double decay = settings.weight_decay * factor(all.op, settings.weight_decay_multipliers, i, count);
     if (weight.size() == 0)
       continue;
@@ -164,7 +165,7 @@ void sgd_update(Handles weights, Handles grads, Handles momenta, const SgdUpdate
   push_update(
       {op, weights, grads, {momenta, {}}},
       options,
-      options.learning_rate,
+      [&](std::size_t) { return options.learning_rate; },
       {.beta1 = options.momentum, .rescale = options.rescale_grad, .clip = options.clip_gradient},
       site);
 }
@@ -175,14 +176,24 @@ void adam_update(
   check_count(op, "gradients", grads.size(), weights.size());
   check_count(op, "means", means.size(), weights.size());
   check_count(op, "variances", variances.size(), weights.size());
-  require<ValueError>(
-      options.step >= 1, [&] { return message(op, ": step ", options.step, " is not counted from 1"); });
-  const auto t = static_cast<double>(options.step);
-  const double correction = std::sqrt(1 - std::pow(options.beta2, t)) / (1 - std::pow(options.beta1, t));
+  if (!options.steps.empty())
+    check_count(op, "steps", options.steps.size(), weights.size());
+  std::int64_t last = 0;
+  double corrected = 0;  // of step `last`: most parameters are at the same
+  const auto rate = [&](std::size_t i) {
+    const std::int64_t step = options.steps.empty() ? options.step : options.steps[i];
+    require<ValueError>(step >= 1, [&] { return message(op, ": step ", step, " is not counted from 1"); });
+    if (step != std::exchange(last, step)) {
+      const auto t = static_cast<double>(step);
+      corrected =
+          options.learning_rate * (std::sqrt(1 - std::pow(options.beta2, t)) / (1 - std::pow(options.beta1, t)));
+    }
+    return corrected;
+  };
   push_update(
       {op, weights, grads, {means, variances}},
       options,
-      options.learning_rate * correction,
+      rate,
       {.adam = true,
        .beta1 = options.beta1,
        .beta2 = options.beta2,

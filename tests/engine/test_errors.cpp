@@ -4,6 +4,10 @@
 #include <thread>
 #include <vector>
 
+#include <boost/assert/source_location.hpp>
+#include <boost/system/errc.hpp>
+#include <boost/system/system_error.hpp>
+
 #include "tests/engine/expect.h"
 #include "tests/support/gate.h"
 
@@ -38,6 +42,21 @@ TEST_CASE("T22: a failed task is named with the file and the line of its push") 
           CHECK(std::strstr(error.record()->site.file, "test_errors.cpp") != nullptr);
         });
   }
+}
+
+TEST_CASE("what Boost throws in a task is told without its headers") {
+  namespace errc = boost::system::errc;
+  static constexpr boost::source_location k_inside = BOOST_CURRENT_LOCATION;
+  Engine engine({.workers = 1});
+  Var x = engine.new_var();
+  engine.push({.name = "connect", .access = {write(x)}}, [] {
+    boost::system::error_code code;
+    code.assign(errc::make_error_code(errc::connection_refused), &k_inside);
+    throw boost::system::system_error(code, "connect");
+  });
+  const std::string text = text_of_error([&] { engine.wait(x); });
+  CHECK_THAT(text, contains("\"connect\" failed: connect: Connection refused\n"));
+  CHECK_THAT(text, !contains("[generic"));
 }
 
 TEST_CASE("T22: a failure pushed and run on other threads keeps its own context") {
