@@ -11,6 +11,7 @@ namespace sluice::gluon {
 struct Block::Members {
   std::deque<Parameter> parameters;  // a deque: growing moves nothing
   std::vector<std::shared_ptr<detail::ChildSlot>> children;
+  detail::LayerPaths paths;  // by which the block was called by itself
 
   ~Members() {
     for (const auto& child : children)
@@ -76,33 +77,50 @@ std::shared_ptr<detail::ChildSlot> Block::add_child(const std::string& name, std
   members().check_new(name);
   check_child(name, block.get());
   return members().children.emplace_back(
-      std::make_shared<detail::ChildSlot>(detail::ChildSlot{name, std::move(block)}));
+      std::shared_ptr<detail::ChildSlot>(new detail::ChildSlot{name, std::move(block)}));
 }
 
 std::shared_ptr<Block> Block::replace(std::string_view name, std::shared_ptr<Block> block) {
   const Child<> child = child_named(name);
   check_child(child.name(), block.get());
+  child.slot_->paths.clear();
   return std::exchange(child.slot_->block, std::move(block));
 }
 
-NDArray Block::operator()(const NDArray& x) const {
-  return one_of(call({&x, 1}));
+NDArray Block::operator()(const NDArray& x, SourceLocation site) const {
+  return one_of(run(nullptr, {&x, 1}, site));
 }
-NDArray Block::operator()(const NDArray& x, const NDArray& y) const {
+NDArray Block::operator()(const NDArray& x, const NDArray& y, SourceLocation site) const {
   const NDArray inputs[] = {x, y};
-  return one_of(call(inputs));
+  return one_of(run(nullptr, inputs, site));
 }
-Arrays Block::operator()(std::initializer_list<NDArray> inputs) const {
-  return call({inputs.begin(), inputs.size()});
+Arrays Block::operator()(std::initializer_list<NDArray> inputs, SourceLocation site) const {
+  return run(nullptr, {inputs.begin(), inputs.size()}, site);
+}
+Arrays Block::call(std::span<const NDArray> inputs, SourceLocation site) const {
+  return run(nullptr, inputs, site);
 }
 
-Arrays Block::call(std::span<const NDArray> inputs) const {
-  members();
-  return forward_all(inputs);
+// `slot` says where the block stands; null if it is called by itself.
+Arrays Block::run(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site) const {
+  detail::LayerPaths& paths = slot == nullptr ? members().paths : slot->paths;
+  const detail::LayerCall call(paths, slot == nullptr ? nullptr : slot->name.c_str(), typeid(*this), site);
+  try {
+    members();
+    return forward_all(inputs);
+  } catch (Error& error) {
+    error.locate("in " + describe(call_site()));
+    throw;
+  }
 }
 
 NDArray Block::call_child(std::size_t index, const NDArray& x) const {
-  return (*members().children.at(index)->block)(x);
+  detail::ChildSlot& slot = *members().children.at(index);
+  return slot.block->one_of(slot.block->run(&slot, {&x, 1}, call_site()));
+}
+
+SourceLocation Block::call_site() noexcept {
+  return detail::LayerCall::site();
 }
 
 // Of the outputs, the only one.
@@ -129,9 +147,11 @@ Arrays Block::forward_all(std::span<const NDArray> inputs) const {
   return {forward(inputs[0])};
 }
 
-void Block::initialize(const init::Initializer& init, Device device, bool force_reinit) {
-  for (const auto& [name, parameter] : collect_params())
-    parameter.initialize(init, device, force_reinit);
+void Block::initialize(const init::Initializer& init, Device device, bool force_reinit, SourceLocation site) {
+  for (const auto& [name, parameter] : collect_params()) {
+    const OriginScope scope(&Origin::of("parameter " + name, site));
+    parameter.initialize(init, device, force_reinit, site);
+  }
 }
 
 void Block::collect(const std::string& prefix, ParameterDict& into) const {

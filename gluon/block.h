@@ -48,8 +48,9 @@ struct LoadOptions {
 ///       gluon::Parameter& scale_;
 ///     };
 ///
-/// Nothing here blocks but save_parameters() and load_parameters(). Forward may run on several threads at once, the
-/// first one included; whatever changes the block may not run beside it.
+/// Errors of a layer, thrown to the caller or found at a wait, name its path in the network ("layer 2 (Dense)") and the
+/// line on which the user called it. Nothing here blocks but save_parameters() and load_parameters(). Forward may run
+/// on several threads at once, the first one included; whatever changes the block may not run beside it.
 class SLUICE_API Block {
  public:
   Block& operator=(Block&&) = delete;  // what holds children would be cut off from them
@@ -57,16 +58,20 @@ class SLUICE_API Block {
 
   /// Runs the block: one array in, one out. Throws ValueError if it was moved from, or takes or gives other numbers of
   /// arrays.
-  NDArray operator()(const NDArray& x) const;
+  NDArray operator()(const NDArray& x, SourceLocation site = SourceLocation::current()) const;
   /// Two arrays in, one out, as losses have it.
-  NDArray operator()(const NDArray& x, const NDArray& y) const;
+  NDArray operator()(const NDArray& x, const NDArray& y, SourceLocation site = SourceLocation::current()) const;
   /// Any number of arrays in and out.
-  Arrays operator()(std::initializer_list<NDArray> inputs) const;
-  Arrays call(std::span<const NDArray> inputs) const;
+  Arrays operator()(std::initializer_list<NDArray> inputs, SourceLocation site = SourceLocation::current()) const;
+  Arrays call(std::span<const NDArray> inputs, SourceLocation site = SourceLocation::current()) const;
 
   /// Initialises every parameter that has no initialiser of its own by `init`, on `device`. Parameters whose shape
   /// is not known yet follow at the first forward. Initialised ones stay unless `force_reinit`.
-  void initialize(const init::Initializer& init = init::Uniform(), Device device = cpu(), bool force_reinit = false);
+  void initialize(
+      const init::Initializer& init = init::Uniform(),
+      Device device = cpu(),
+      bool force_reinit = false,
+      SourceLocation site = SourceLocation::current());
 
   /// This block's parameters and its children's, named by their path: "0.weight", "body.scale". `select` is a
   /// regular expression (ECMAScript) that names must contain; ValueError if it is none.
@@ -134,6 +139,9 @@ class SLUICE_API Block {
   }
   /// Runs child number `index`.
   NDArray call_child(std::size_t index, const NDArray& x) const;
+  /// The line on which the user called this block, for operators that forward() calls: tasks and errors then name it
+  /// instead of a line of forward().
+  static SourceLocation call_site() noexcept;
 
   /// Moves `block` to the heap. Throws ValueError, and moves nothing, if it is, or holds, this block, and if it is of a
   /// type derived from B, which would be cut off.
@@ -148,6 +156,7 @@ class SLUICE_API Block {
   struct Members;
   Members& members() const;
   void collect(const std::string& prefix, ParameterDict& into) const;
+  Arrays run(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site) const;
   NDArray one_of(Arrays&& outputs) const;
   std::shared_ptr<detail::ChildSlot> add_child(const std::string& name, std::shared_ptr<Block> block);
   void check_child(const std::string& name, const Block* block) const;

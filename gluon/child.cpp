@@ -1,19 +1,7 @@
-#include <cstdlib>
-#include <cxxabi.h>
-
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/child_slot.h>
 
 namespace sluice::gluon::detail {
-
-std::string type_name(const std::type_info& type) {
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(type.name(), nullptr, nullptr, nullptr), &std::free);
-  std::string name = text == nullptr ? type.name() : text.get();
-  name.erase(std::min(name.find('<'), name.size()));  // arguments of a template may hold colons
-  const std::size_t space = name.rfind("::");
-  return space == std::string::npos ? name : name.substr(space + 2);
-}
 
 Block& ChildHandle::block() const {
   require(slot_ != nullptr, [] { return "this handle names no child: it is empty or was moved from"; });
@@ -33,14 +21,19 @@ std::string ChildHandle::name() const {
   return slot_->name;
 }
 
-NDArray ChildHandle::operator()(const NDArray& x) const {
-  return block()(x);
+NDArray ChildHandle::operator()(const NDArray& x, SourceLocation site) const {
+  return block().one_of(call({&x, 1}, site));
 }
-NDArray ChildHandle::operator()(const NDArray& x, const NDArray& y) const {
-  return block()(x, y);
+NDArray ChildHandle::operator()(const NDArray& x, const NDArray& y, SourceLocation site) const {
+  const NDArray inputs[] = {x, y};
+  return block().one_of(call(inputs, site));
 }
-Arrays ChildHandle::operator()(std::initializer_list<NDArray> inputs) const {
-  return block()(inputs);
+Arrays ChildHandle::operator()(std::initializer_list<NDArray> inputs, SourceLocation site) const {
+  return call({inputs.begin(), inputs.size()}, site);
+}
+
+Arrays ChildHandle::call(std::span<const NDArray> inputs, SourceLocation site) const {
+  return block().run(slot_.get(), inputs, site);
 }
 
 }  // namespace sluice::gluon::detail

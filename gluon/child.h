@@ -32,9 +32,10 @@ class SLUICE_API ChildHandle {
   std::string name() const;
 
   /// Runs the child: see Block. Throws ValueError if the handle is empty or the block that held the child is gone.
-  NDArray operator()(const NDArray& x) const;
-  NDArray operator()(const NDArray& x, const NDArray& y) const;
-  Arrays operator()(std::initializer_list<NDArray> inputs) const;
+  NDArray operator()(const NDArray& x, SourceLocation site = SourceLocation::current()) const;
+  NDArray operator()(const NDArray& x, const NDArray& y, SourceLocation site = SourceLocation::current()) const;
+  Arrays operator()(std::initializer_list<NDArray> inputs, SourceLocation site = SourceLocation::current()) const;
+  Arrays call(std::span<const NDArray> inputs, SourceLocation site = SourceLocation::current()) const;
 
   /// True if both name the same child of the same block.
   friend bool operator==(const ChildHandle& a, const ChildHandle& b) noexcept { return a.slot_ == b.slot_; }
@@ -42,7 +43,6 @@ class SLUICE_API ChildHandle {
  protected:
   explicit ChildHandle(std::shared_ptr<ChildSlot> slot) noexcept : slot_(std::move(slot)) {}
   Block& block() const;
-  /// `block` as a B; null if it is none.
   [[noreturn]] void refuse_type(const std::type_info& wanted) const;
 
  private:

@@ -1,4 +1,5 @@
 #include <sluice/engine/error.h>
+#include <sluice/engine/origin.h>
 #include <sluice/gluon/loss.h>
 #include <sluice/ndarray/shape.h>
 #include <sluice/operator/elementwise/elementwise.h>
@@ -29,6 +30,7 @@ Arrays Loss::forward_all(std::span<const NDArray> inputs) const {
 }
 
 NDArray SoftmaxCrossEntropyLoss::compute(const NDArray& predictions, const NDArray& labels) const {
+  const OriginScope here(call_site());
   const auto& [axis, sparse, from_logits, weight] = options_;
   if (sparse) {
     return per_sample(
@@ -50,6 +52,7 @@ NDArray SoftmaxCrossEntropyLoss::compute(const NDArray& predictions, const NDArr
 }
 
 NDArray L2Loss::compute(const NDArray& predictions, const NDArray& labels) const {
+  const OriginScope here(call_site());
   require<ShapeError>(predictions.size() == labels.size(), [&] {
     return message("L2Loss: labels ", labels.shape(), " do not fit predictions ", predictions.shape());
   });

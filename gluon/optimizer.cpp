@@ -12,8 +12,6 @@ namespace sluice::gluon::optimizer {
 
 namespace {
 
-constexpr const char* k_count_name = "num_updates";
-
 void require_range(const char* what, double value, double low, double high) {
   require(std::isfinite(value) && value >= low && value <= high, [&] {
     return message(what, " is ", value, ", it must be within [", low, ", ", high, "]");
@@ -21,6 +19,13 @@ void require_range(const char* what, double value, double low, double high) {
 }
 
 constexpr double k_any = std::numeric_limits<double>::max();
+constexpr double k_below_one = 1 - std::numeric_limits<double>::epsilon() / 2;
+
+void require_clip(const char* optimizer, double clip) {
+  require(!std::isnan(clip), [&] {
+    return message(optimizer, ": clip_gradient is ", clip, ", it must be a number; a negative one is for none");
+  });
+}
 
 }  // namespace
 
@@ -33,16 +38,30 @@ void Optimizer::set_learning_rate(double learning_rate) {
   learning_rate_ = learning_rate;
 }
 
-void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double rescale_grad) {
+void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) {
   if (parameters.empty())
     return;
   autograd::PauseScope pause;
-  Step step{.rescale_grad = rescale_grad, .number = num_updates_ + 1, .parameters = parameters};
+  Step step{.rescale_grad = rescale_grad, .parameters = parameters, .site = site};
   bool factors = false;
+  const Device device = parameters[0].second.data().device();
   for (const auto& [name, parameter] : parameters) {
     step.weights.push_back(parameter.data());
     step.grads.push_back(parameter.grad());
+    step.numbers.push_back(num_updates(name) + 1);
     factors |= parameter.lr_mult() != 1 || parameter.wd_mult() != 1;
+    require<DeviceError>(parameter.data().device() == device, [&, &name = name, &parameter = parameter] {
+      return message(
+          "parameter '",
+          parameters[0].first,
+          "' is on ",
+          device,
+          ", '",
+          name,
+          "' on ",
+          parameter.data().device(),
+          "; one optimizer updates parameters of one device: move the network with to(device)");
+    });
   }
   if (factors) {
     for (const auto& [name, parameter] : parameters) {
@@ -51,7 +70,14 @@ void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double 
     }
   }
   apply(step);
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    counts_[parameters[i].first] = step.numbers[i];
   ++num_updates_;
+}
+
+std::int64_t Optimizer::num_updates(const std::string& parameter) const noexcept {
+  const auto found = counts_.find(parameter);
+  return found == counts_.end() ? 0 : found->second;
 }
 
 std::vector<NDArray> Optimizer::state(const Step& step, const std::string& slot) {
@@ -63,7 +89,7 @@ std::vector<NDArray> Optimizer::state(const Step& step, const std::string& slot)
     NDArray& held = states_[name];
     if (!held.defined()) {
       const DType dtype = weight.dtype() == float64 ? float64 : float32;
-      held = zeros(weight.shape(), {.dtype = dtype, .device = weight.device()});
+      held = zeros(weight.shape(), {.dtype = dtype, .device = weight.device()}, step.site);
     } else if (held.device() != weight.device()) {
       held = held.to(weight.device());
     }
@@ -75,27 +101,10 @@ std::vector<NDArray> Optimizer::state(const Step& step, const std::string& slot)
   return arrays;
 }
 
-Optimizer::States Optimizer::states() const {
-  States all = states_;
-  all[k_count_name] = array<std::int64_t>({num_updates_});
-  return all;
-}
-
-void Optimizer::load_states(const States& states) {
-  const auto count = states.find(k_count_name);
-  require(count != states.end() && count->second.size() == 1 && count->second.dtype() == int64, [&] {
-    return message("optimizer states lack the entry '", k_count_name, "', one int64");
-  });
-  const std::int64_t number = count->second.item<std::int64_t>();
-  require(number >= 0, [&] { return message("optimizer states: '", k_count_name, "' is ", number); });
-  states_ = states;
-  states_.erase(k_count_name);
-  num_updates_ = number;
-}
-
 SGD::SGD(SGDOptions options) : Optimizer(options.learning_rate), options_(options) {
   require_range("SGD: momentum", options.momentum, 0, 1);
   require_range("SGD: weight_decay", options.weight_decay, 0, k_any);
+  require_clip("SGD", options.clip_gradient);
 }
 
 void SGD::apply(const Step& step) {
@@ -110,14 +119,16 @@ void SGD::apply(const Step& step) {
        .rescale_grad = step.rescale_grad,
        .clip_gradient = options_.clip_gradient,
        .learning_rate_multipliers = step.learning_rate_multipliers,
-       .weight_decay_multipliers = step.weight_decay_multipliers});
+       .weight_decay_multipliers = step.weight_decay_multipliers},
+      step.site);
 }
 
 Adam::Adam(AdamOptions options) : Optimizer(options.learning_rate), options_(options) {
-  require_range("Adam: beta1", options.beta1, 0, 1);
-  require_range("Adam: beta2", options.beta2, 0, 1);
+  require_range("Adam: beta1", options.beta1, 0, k_below_one);  // at 1 nothing is ever learnt
+  require_range("Adam: beta2", options.beta2, 0, k_below_one);
   require_range("Adam: epsilon", options.epsilon, 0, k_any);
   require_range("Adam: weight_decay", options.weight_decay, 0, k_any);
+  require_clip("Adam", options.clip_gradient);
 }
 
 void Adam::apply(const Step& step) {
@@ -134,9 +145,10 @@ void Adam::apply(const Step& step) {
        .weight_decay = options_.weight_decay,
        .rescale_grad = step.rescale_grad,
        .clip_gradient = options_.clip_gradient,
-       .step = step.number,
+       .steps = step.numbers,
        .learning_rate_multipliers = step.learning_rate_multipliers,
-       .weight_decay_multipliers = step.weight_decay_multipliers});
+       .weight_decay_multipliers = step.weight_decay_multipliers},
+      step.site);
 }
 
 }  // namespace sluice::gluon::optimizer

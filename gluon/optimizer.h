@@ -13,36 +13,51 @@
 
 namespace sluice::gluon::optimizer {
 
-/// How weights follow gradients. State (momenta and the like) is kept by parameter name, made at first use beside
-/// the parameter, and moves with it.
+/// How weights follow gradients. State (momenta and the like, and how often the parameter was updated) is kept by
+/// parameter name, made at first use beside the parameter, and moves with it.
 class SLUICE_API Optimizer {
  public:
   using States = std::map<std::string, NDArray>;
 
   virtual ~Optimizer() = default;
 
-  /// One step over all `parameters` with their gradients times `rescale_grad`: one task. Does not block.
-  void update(std::span<const ParameterDict::Entry> parameters, double rescale_grad);
+  /// What it is called in messages and in files: "SGD".
+  virtual std::string name() const = 0;
+
+  /// One step over all `parameters` with their gradients times `rescale_grad`: one task. Does not block. Throws
+  /// DeviceError for parameters on several devices.
+  void update(
+      std::span<const ParameterDict::Entry> parameters,
+      double rescale_grad,
+      SourceLocation site = SourceLocation::current());
 
   double learning_rate() const noexcept { return learning_rate_; }
   /// Throws ValueError unless the rate is finite and not negative.
   void set_learning_rate(double learning_rate);
   /// Steps taken so far.
   std::int64_t num_updates() const noexcept { return num_updates_; }
+  /// Those that changed the parameter of that name: fewer if it was frozen for a while, or had no gradient.
+  std::int64_t num_updates(const std::string& parameter) const noexcept;
 
-  /// All state by name, "0.weight.mean", and the number of steps, "num_updates".
+  /// All state by name, "0.weight.mean"; the number of steps, "num_updates", and of each parameter,
+  /// "0.weight.num_updates"; and the optimizer's name, "optimizer", as bytes.
   States states() const;
-  /// Goes on from states(). Throws ValueError if "num_updates" is missing or no number.
+  /// Goes on from states(). Throws ValueError, and changes nothing, if "num_updates" is missing or no number, or if the
+  /// states are another optimizer's. States of versions that counted steps and named optimizers nowhere else are taken
+  /// for those of this one if it has slots of these names.
   void load_states(const States& states);
+  /// The parameter that an entry of states() belongs to; empty for entries of the optimizer itself.
+  static std::string owner_of(const std::string& entry);
 
  protected:
   /// The arrays of one step, in the order of the parameters.
   struct Step {
-    std::vector<NDArray> weights, grads;
-    std::vector<double> learning_rate_multipliers, weight_decay_multipliers;  // empty: all 1
+    std::vector<NDArray> weights = {}, grads = {};
+    std::vector<double> learning_rate_multipliers = {}, weight_decay_multipliers = {};  // empty: all 1
     double rescale_grad = 1;
-    std::int64_t number = 1;  // counted from 1
-    std::span<const ParameterDict::Entry> parameters;
+    std::vector<std::int64_t> numbers = {};  // of each parameter's step, counted from 1
+    std::span<const ParameterDict::Entry> parameters = {};
+    SourceLocation site = {};  // for the tasks
   };
 
   explicit Optimizer(double learning_rate);
@@ -50,12 +65,15 @@ class SLUICE_API Optimizer {
   Optimizer& operator=(Optimizer&&) = default;
 
   virtual void apply(const Step& step) = 0;
+  /// The slots that state() is asked for.
+  virtual std::vector<std::string> slots() const = 0;
   /// State array `slot` of each parameter: zeros at first use, of the weight's shape, float32 (float64 for float64).
   std::vector<NDArray> state(const Step& step, const std::string& slot);
 
  private:
   double learning_rate_;
   std::int64_t num_updates_ = 0;
+  std::map<std::string, std::int64_t> counts_;  // by parameter
   States states_;
 };
 
@@ -72,9 +90,11 @@ class SLUICE_API SGD : public Optimizer {
  public:
   /// Throws ValueError for options out of range.
   explicit SGD(SGDOptions options = {});
+  std::string name() const override { return "SGD"; }
 
  protected:
   void apply(const Step& step) override;
+  std::vector<std::string> slots() const override { return {"momentum"}; }
 
  private:
   SGDOptions options_;
@@ -87,7 +107,7 @@ struct AdamOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
-  double clip_gradient = -1;
+  double clip_gradient = -1;  // as SGD's
 };
 
 /// Kingma and Ba, 2014, as MXNet's Adam: weight decay joins the gradient, epsilon stands beside the uncorrected root.
@@ -95,9 +115,11 @@ class SLUICE_API Adam : public Optimizer {
  public:
   /// Throws ValueError for options out of range.
   explicit Adam(AdamOptions options = {});
+  std::string name() const override { return "Adam"; }
 
  protected:
   void apply(const Step& step) override;
+  std::vector<std::string> slots() const override { return {"mean", "variance"}; }
 
  private:
   AdamOptions options_;

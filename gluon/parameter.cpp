@@ -1,8 +1,12 @@
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 
 #include <sluice/engine/error.h>
+#include <sluice/engine/origin.h>
 #include <sluice/gluon/parameter.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
@@ -12,8 +16,16 @@ namespace sluice::gluon {
 
 namespace {
 
+constexpr const char* k_parameter = "parameter ";
+
 bool is_complete(const Shape& shape) {
   return std::find(shape.begin(), shape.end(), 0) == shape.end();
+}
+
+void check_factor(const char* what, const std::string& name, double factor) {
+  require(std::isfinite(factor) && factor >= 0, [&] {
+    return message(what, " of parameter '", name, "' is ", factor, ", it must be finite and not negative");
+  });
 }
 
 struct Waiting {
@@ -27,6 +39,8 @@ struct Parameter::State {
   std::string name;
   ParameterOptions options;
   NDArray data;
+  std::atomic<bool> ready{false};       // data may be read: set after it, by whoever made it
+  std::mutex completing;                // one of several first forwards makes it
   std::optional<Waiting> waiting;       // initialize() was called, the shape is missing
   std::uint64_t used_grad_version = 0;  // of the gradient's buffer, when it was last used or made
   std::uint64_t used_grad_buffer = 0;   // its Var's number: backward may put another buffer there
@@ -54,6 +68,8 @@ struct Parameter::State {
 
 Parameter::Parameter(std::string name, ParameterOptions options) : state_(std::make_shared<State>()) {
   require(!name.empty(), [] { return "a parameter needs a name"; });
+  check_factor("lr_mult", name, options.lr_mult);
+  check_factor("wd_mult", name, options.wd_mult);
   state_->name = std::move(name);
   state_->options = std::move(options);
 }
@@ -77,9 +93,11 @@ double Parameter::wd_mult() const noexcept {
   return state_->options.wd_mult;
 }
 void Parameter::set_lr_mult(double factor) const {
+  check_factor("lr_mult", name(), factor);
   state_->options.lr_mult = factor;
 }
 void Parameter::set_wd_mult(double factor) const {
+  check_factor("wd_mult", name(), factor);
   state_->options.wd_mult = factor;
 }
 
@@ -94,15 +112,17 @@ void Parameter::set_grad_req(GradReq req) const {
 // Makes `data` the parameter's array, a variable of its own if it is trained.
 void Parameter::adopt(NDArray data) const {
   State& state = *state_;
+  if (state.options.grad_req != GradReq::null)
+    data.attach_grad(state.options.grad_req);
   state.data = std::move(data);
   state.waiting.reset();
-  if (state.options.grad_req == GradReq::null)
-    return;
-  state.data.attach_grad(state.options.grad_req);
-  mark_grad_used();
+  if (state.options.grad_req != GradReq::null)
+    note_grad();
+  state.ready.store(true, std::memory_order_release);
 }
 
-void Parameter::initialize(const init::Initializer& fallback, Device device, bool force_reinit) const {
+void Parameter::initialize(
+    const init::Initializer& fallback, Device device, bool force_reinit, SourceLocation site) const {
   State& state = *state_;
   if (is_initialized() && !force_reinit)
     return;
@@ -112,14 +132,32 @@ void Parameter::initialize(const init::Initializer& fallback, Device device, boo
     state.waiting = Waiting{init, device};
     return;
   }
-  autograd::PauseScope pause;
-  NDArray data = empty(state.options.shape, {.dtype = state.options.dtype, .device = device});
-  init(data);
-  adopt(std::move(data));
+  fill(init, device, site);
+}
+
+// What is pushed meanwhile has the user's line, and names the parameter: by its path where the block said so.
+void Parameter::fill(const init::Initializer& init, Device device, SourceLocation site) const {
+  const State& state = *state_;
+  const autograd::PauseScope pause;
+  const Origin* const outer = OriginScope::current();
+  const bool named = outer != nullptr && outer->what().starts_with(k_parameter);
+  const Origin& origin =
+      named ? *outer
+            : Origin::of(message(k_parameter, state.name, outer == nullptr ? "" : " of " + outer->what()), site);
+  site.origin = origin.number();
+  const OriginScope scope(site);
+  try {
+    NDArray data = empty(state.options.shape, {.dtype = state.options.dtype, .device = device});
+    init(data);
+    adopt(std::move(data));
+  } catch (Error& error) {
+    error.locate("in the initialiser of " + describe(site));
+    throw;
+  }
 }
 
 bool Parameter::is_initialized() const noexcept {
-  return state_->data.defined();
+  return state_->ready.load(std::memory_order_acquire);
 }
 bool Parameter::is_deferred() const noexcept {
   return state_->waiting.has_value();
@@ -127,13 +165,17 @@ bool Parameter::is_deferred() const noexcept {
 
 void Parameter::complete(const Shape& shape) const {
   State& state = *state_;
+  const std::lock_guard hold(state.completing);
   if (!is_initialized() && !is_deferred())
     state.refuse("forward");
   state.check_shape(shape);
+  if (is_initialized())
+    return;
   state.options.shape = shape;
   if (state.waiting && is_complete(shape)) {
     const Waiting waiting = *state.waiting;
-    initialize(waiting.init, waiting.device);
+    const Origin* const caller = OriginScope::current();
+    fill(waiting.init, waiting.device, caller == nullptr ? SourceLocation::current() : caller->called());
   }
 }
 
@@ -225,7 +267,12 @@ bool Parameter::grad_is_fresh() const {
 }
 
 void Parameter::mark_grad_used() const {
-  const NDArray gradient = grad();
+  grad();  // throws where there is none
+  note_grad();
+}
+
+void Parameter::note_grad() const {
+  const NDArray gradient = state_->data.grad();
   const detail::Buffer* buffer = gradient.object()->buffer;
   state_->used_grad_buffer = buffer->var().id();
   state_->used_grad_version = buffer->version();

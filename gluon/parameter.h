@@ -25,7 +25,8 @@ struct ParameterOptions {
 };
 
 /// A weight of a layer: a name, an array and its gradient. A handle: copies name the same parameter, which is how
-/// layers share weights. Nothing here blocks; one thread at a time may change a parameter.
+/// layers share weights. Nothing here blocks, but that of several first forwards at once all wait for the one that
+/// initialises; otherwise one thread at a time may change a parameter, while nobody uses it.
 class SLUICE_API Parameter {
  public:
   /// Throws ValueError for an empty name.
@@ -44,18 +45,23 @@ class SLUICE_API Parameter {
   void set_grad_req(GradReq req) const;
   double lr_mult() const noexcept;
   double wd_mult() const noexcept;
+  /// Factors on what the optimizer uses. Throws ValueError unless the factor is finite and not negative.
   void set_lr_mult(double factor) const;
   void set_wd_mult(double factor) const;
 
   /// Makes the array on `device` and fills it: by the parameter's own initialiser, else by `fallback` (may be
   /// empty only if it has its own). With a shape that is not known yet this happens in complete(). A parameter that
   /// is initialised already stays as it is unless `force_reinit`.
-  void initialize(const init::Initializer& fallback, Device device, bool force_reinit = false) const;
+  void initialize(
+      const init::Initializer& fallback,
+      Device device,
+      bool force_reinit = false,
+      SourceLocation site = SourceLocation::current()) const;
   bool is_initialized() const noexcept;
   /// initialize() was called and waits for the shape.
   bool is_deferred() const noexcept;
   /// Fills in the extents that were not known, and initialises what waited for them. Throws ShapeError if a known
-  /// extent differs, ValueError if initialize() was not called.
+  /// extent differs, ValueError if initialize() was not called. Any number of threads may do so at once.
   void complete(const Shape& shape) const;
 
   /// The array. Throws ValueError if it is not initialised, saying what to do.
@@ -86,6 +92,8 @@ class SLUICE_API Parameter {
  private:
   struct State;
   void adopt(NDArray data) const;
+  void note_grad() const;
+  void fill(const init::Initializer& init, Device device, SourceLocation site) const;
 
   std::shared_ptr<State> state_;
 };

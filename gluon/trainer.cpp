@@ -2,6 +2,7 @@
 #include <string>
 
 #include <sluice/engine/error.h>
+#include <sluice/engine/origin.h>
 #include <sluice/gluon/trainer.h>
 #include <sluice/ndarray/file.h>
 
@@ -20,8 +21,26 @@ Trainer::Trainer(ParameterDict parameters, std::unique_ptr<optimizer::Optimizer>
   }
 }
 
-void Trainer::step(std::int64_t batch_size, bool ignore_stale_grad) {
-  require(batch_size >= 1, [&] { return message("Trainer::step: batch_size is ", batch_size); });
+void Trainer::step(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site) {
+  if (site.line != called_.line || site.file != called_.file) {
+    called_ = site;
+    called_.origin = Origin::of("Trainer::step", site).number();
+  }
+  site = called_;
+  const OriginScope scope(site);
+  try {
+    update(batch_size, ignore_stale_grad, site);
+  } catch (Error& error) {
+    error.locate("in " + describe(site));
+    throw;
+  }
+}
+
+void Trainer::update(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site) {
+  require(batch_size >= 1, [&] {
+    return message(
+        "batch_size is ", batch_size, "; give the number of samples whose losses backward added up, 1 or more");
+  });
   std::vector<ParameterDict::Entry> fresh;
   fresh.reserve(parameters_.size());
   for (const ParameterDict::Entry& entry : parameters_) {
@@ -34,15 +53,19 @@ void Trainer::step(std::int64_t batch_size, bool ignore_stale_grad) {
       continue;
     }
     require(ignore_stale_grad, [&, &name = name] {
-      return message(
-          "Trainer::step: ",
-          initialized ? "no backward computed the gradient of '" : "there is no value yet for '",
-          name,
-          initialized ? "' since the last step" : "'",
-          " (ignore_stale_grad leaves such parameters as they are)");
+      return initialized ? message(
+                               "no backward computed the gradient of '",
+                               name,
+                               "' since the last step; call backward() on a loss that depends on it, or let such "
+                               "parameters be by ignore_stale_grad")
+                         : message(
+                               "there is no value yet for '",
+                               name,
+                               "'; initialize() the network and run it once, or let such parameters be by "
+                               "ignore_stale_grad");
     });
   }
-  optimizer_->update(fresh, 1.0 / static_cast<double>(batch_size));
+  optimizer_->update(fresh, 1.0 / static_cast<double>(batch_size), site);
   for (const auto& [name, parameter] : fresh)
     parameter.mark_grad_used();
 }
@@ -51,26 +74,36 @@ void Trainer::save_states(const std::filesystem::path& path) const {
   save(path, optimizer_->states());
 }
 
+void Trainer::check_state(const std::string& file, const std::string& entry, const NDArray& state) const {
+  const std::string owner = optimizer::Optimizer::owner_of(entry);
+  if (owner.empty())
+    return;
+  const auto found =
+      std::find_if(parameters_.begin(), parameters_.end(), [&](const auto& held) { return held.first == owner; });
+  require(found != parameters_.end(), [&] {
+    return message(file, ": state '", entry, "' belongs to none of the trainer's parameters");
+  });
+  if (entry.ends_with(".num_updates"))
+    return;
+  const Shape& shape = found->second.shape();
+  bool fits = shape.ndim() == state.ndim();
+  for (int axis = 0; fits && axis < shape.ndim(); ++axis)
+    fits = shape[axis] == 0 || shape[axis] == state.shape()[axis];
+  require<ShapeError>(fits, [&] {
+    return message(file, ": state '", entry, "' has shape ", state.shape(), ", the parameter has ", shape);
+  });
+}
+
 void Trainer::load_states(const std::filesystem::path& path) {
   const optimizer::Optimizer::States states = load(path);
-  for (const auto& [name, state] : states) {
-    if (name == "num_updates")
-      continue;
-    const std::string owner = name.substr(0, name.rfind('.'));
-    const auto found =
-        std::find_if(parameters_.begin(), parameters_.end(), [&](const auto& held) { return held.first == owner; });
-    require(found != parameters_.end(), [&, &name = name] {
-      return message(path.string(), ": state '", name, "' belongs to none of the trainer's parameters");
-    });
-    const Shape& shape = found->second.shape();
-    bool fits = shape.ndim() == state.ndim();
-    for (int axis = 0; fits && axis < shape.ndim(); ++axis)
-      fits = shape[axis] == 0 || shape[axis] == state.shape()[axis];
-    require<ShapeError>(fits, [&, &name = name, &state = state] {
-      return message(path.string(), ": state '", name, "' has shape ", state.shape(), ", the parameter has ", shape);
-    });
+  for (const auto& [entry, state] : states)
+    check_state(path.string(), entry, state);
+  try {
+    optimizer_->load_states(states);
+  } catch (Error& error) {
+    error.locate("in " + path.string());
+    throw;
   }
-  optimizer_->load_states(states);
 }
 
 }  // namespace sluice::gluon

@@ -27,7 +27,7 @@ class SLUICE_API Trainer {
   /// them up. One task; the host does not wait. Throws ValueError for batch_size < 1, for a parameter that is not
   /// initialised, and for one whose gradient no backward computed since the last step; `ignore_stale_grad` leaves
   /// the last two as they are.
-  void step(std::int64_t batch_size, bool ignore_stale_grad = false);
+  void step(std::int64_t batch_size, bool ignore_stale_grad = false, SourceLocation site = SourceLocation::current());
 
   double learning_rate() const noexcept { return optimizer_->learning_rate(); }
   void set_learning_rate(double learning_rate) { optimizer_->set_learning_rate(learning_rate); }
@@ -35,13 +35,17 @@ class SLUICE_API Trainer {
 
   /// Writes the optimizer's state as .npz; the host waits for it. Throws FileError.
   void save_states(const std::filesystem::path& path) const;
-  /// Goes on from save_states(). Throws FileError, and ValueError or ShapeError for a state that none of the
-  /// parameters has.
+  /// Goes on from save_states(). Throws FileError, ValueError for a state that none of the parameters has and for
+  /// those of another optimizer, ShapeError, each naming the file; then nothing has changed.
   void load_states(const std::filesystem::path& path);
 
  private:
+  void update(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site);
+  void check_state(const std::string& file, const std::string& entry, const NDArray& state) const;
+
   std::vector<ParameterDict::Entry> parameters_;  // each once
   std::unique_ptr<optimizer::Optimizer> optimizer_;
+  SourceLocation called_ = {};  // the line of the last step
 };
 
 }  // namespace sluice::gluon

@@ -11,8 +11,8 @@ namespace sluice::gluon::data {
 /// The content of an IDX file of unsigned bytes: the format of MNIST (LeCun's page of it: two zero bytes, a type
 /// byte, the number of axes, big-endian extents, the values).
 struct IdxFile {
-  std::vector<std::int64_t> shape;
-  std::vector<std::uint8_t> values;
+  std::vector<std::int64_t> shape = {};
+  std::vector<std::uint8_t> values = {};
 };
 
 /// Reads an IDX file, plain or gzipped, that must have `axes` axes of type uint8. Throws FileError that names the

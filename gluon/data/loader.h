@@ -32,8 +32,8 @@ struct DataLoaderOptions {
 
 /// One batch: the samples' data (n, ...) and labels (n, ...), on the loader's device.
 struct Batch {
-  NDArray data;
-  NDArray label;
+  NDArray data = {};
+  NDArray label = {};
 };
 
 /// Where a DataLoader stands: all that another loader of the same dataset and options needs to go on from there.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include <sluice/gluon/block.h>
+#include <sluice/gluon/detail/layer_call.h>
 
 namespace sluice::gluon::detail {
 
@@ -11,9 +12,7 @@ namespace sluice::gluon::detail {
 struct ChildSlot {
   std::string name;
   std::shared_ptr<Block> block;
+  LayerPaths paths = {};  // that the block there was called by
 };
-
-/// What a block's class is called: "Dense".
-std::string type_name(const std::type_info& type);
 
 }  // namespace sluice::gluon::detail

@@ -42,7 +42,7 @@ Activation::Activation(std::string_view name) : function_(detail::activation_fun
 }
 
 NDArray Activation::forward(const NDArray& x) const {
-  return function_(x, SourceLocation::current());
+  return function_(x, call_site());
 }
 
 }  // namespace sluice::gluon::nn

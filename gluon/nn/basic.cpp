@@ -10,11 +10,11 @@ Dropout::Dropout(double rate) : rate_(rate) {
 }
 
 NDArray Dropout::forward(const NDArray& x) const {
-  return dropout(x, rate_);
+  return dropout(x, rate_, call_site());
 }
 
 NDArray Flatten::forward(const NDArray& x) const {
-  return x.flatten();
+  return x.flatten(call_site());
 }
 
 Lambda::Lambda(std::function<NDArray(const NDArray&)> function) : function_(std::move(function)) {

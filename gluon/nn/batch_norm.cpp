@@ -37,12 +37,12 @@ BatchNorm::BatchNorm(BatchNormOptions options)
 }
 
 NDArray BatchNorm::forward(const NDArray& x) const {
-  if (!gamma_.is_initialized()) [[unlikely]] {
-    const Shape channels = {x.shape()[normal_axis(settings_.axis, x.ndim(), "nn::BatchNorm")]};
-    for (const Parameter* parameter : {&gamma_, &beta_, &running_mean_, &running_var_})
-      parameter->complete(channels);
+  // Each of them may have its value already, from a file that lacks the others.
+  for (const Parameter* parameter : {&gamma_, &beta_, &running_mean_, &running_var_}) {
+    if (!parameter->is_initialized()) [[unlikely]]
+      parameter->complete({x.shape()[normal_axis(settings_.axis, x.ndim(), "BatchNorm")]});
   }
-  return batch_norm(x, gamma_.data(), beta_.data(), running_mean_.data(), running_var_.data(), settings_);
+  return batch_norm(x, gamma_.data(), beta_.data(), running_mean_.data(), running_var_.data(), settings_, call_site());
 }
 
 void BatchNorm::cast(DType dtype) {

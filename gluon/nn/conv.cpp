@@ -42,6 +42,8 @@ Conv2D::Conv2D(std::int64_t channels, Size2D kernel_size, Conv2DOptions options)
           .pad = options.padding.shape(),
           .dilation = options.dilation.shape(),
           .groups = options.groups},
+      channels_(channels),
+      kernel_(kernel_size),
       activation_(detail::activation_function(options.activation)),
       weight_(parameter(
           "weight",
@@ -55,18 +57,22 @@ Conv2D::Conv2D(std::int64_t channels, Size2D kernel_size, Conv2DOptions options)
 
 NDArray Conv2D::forward(const NDArray& x) const {
   if (!weight_.is_initialized()) [[unlikely]] {
-    require<ShapeError>(
-        x.ndim() == 4, [&] { return message("nn::Conv2D: the input has shape ", x.shape(), ", not (N, C, H, W)"); });
+    require<ShapeError>(x.ndim() == 4, [&] { return message("Conv2D: x must be (N, C, H, W), not ", x.shape()); });
     const std::int64_t in = x.shape()[1];
     require<ShapeError>(in >= 1 && in % window_.groups == 0, [&] {
-      return message("nn::Conv2D: ", in, " channels do not divide into ", window_.groups, " groups");
+      return message(
+          "Conv2D: the ",
+          in,
+          " channels of x ",
+          x.shape(),
+          ", (N, C, H, W), do not divide into ",
+          window_.groups,
+          " groups");
     });
-    Shape shape = weight_.shape();
-    shape[1] = in / window_.groups;
-    weight_.complete(shape);
+    weight_.complete({channels_, in / window_.groups, kernel_.height, kernel_.width});
   }
-  const NDArray y = convolution(x, weight_.data(), bias_ == nullptr ? NDArray() : bias_->data(), window_);
-  return activation_ == nullptr ? y : activation_(y, SourceLocation::current());
+  const NDArray y = convolution(x, weight_.data(), bias_ == nullptr ? NDArray() : bias_->data(), window_, call_site());
+  return activation_ == nullptr ? y : activation_(y, call_site());
 }
 
 }  // namespace sluice::gluon::nn

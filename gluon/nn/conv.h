@@ -37,6 +37,8 @@ class SLUICE_API Conv2D : public Block {
 
  private:
   ConvolutionOptions window_;
+  std::int64_t channels_;
+  Size2D kernel_;
   detail::ActivationFunction activation_;
   Parameter& weight_;
   Parameter* bias_;

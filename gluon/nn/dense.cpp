@@ -22,14 +22,20 @@ Dense::Dense(std::int64_t units, DenseOptions options)
 
 NDArray Dense::forward(const NDArray& x) const {
   if (!weight_.is_initialized()) [[unlikely]] {
-    require<ShapeError>(x.ndim() >= 1, [&] { return message("nn::Dense: the input has shape ", x.shape()); });
-    const std::int64_t in = !flatten_ ? x.shape().back() : x.shape()[0] == 0 ? 0 : x.size() / x.shape()[0];
+    require<ShapeError>(x.ndim() >= 1, [&] {
+      return message("Dense: x of shape ", x.shape(), " has no axis of samples; it must be (N, ...)");
+    });
+    Shape sample = x.shape();  // known of an empty batch too
+    sample.erase(0);
+    const std::int64_t in = flatten_ ? sample.size() : x.shape().back();
+    require<ShapeError>(
+        in >= 1, [&] { return message("Dense: x of shape ", x.shape(), " has no features to multiply"); });
     weight_.complete({units_, in});
   }
   const NDArray& weight = weight_.data();
   const NDArray bias = bias_ == nullptr ? NDArray() : bias_->data();
-  const NDArray y = dense(x, weight, bias, {.flatten = flatten_, .activation = fused_relu_ ? "relu" : ""});
-  return activation_ == nullptr ? y : activation_(y, SourceLocation::current());
+  const NDArray y = dense(x, weight, bias, {.flatten = flatten_, .activation = fused_relu_ ? "relu" : ""}, call_site());
+  return activation_ == nullptr ? y : activation_(y, call_site());
 }
 
 }  // namespace sluice::gluon::nn

@@ -40,11 +40,11 @@ AvgPool2D::AvgPool2D(Size2D pool_size, Pool2DOptions options)
     : window_(window_of("nn::AvgPool2D", pool_size, options)) {}
 
 NDArray MaxPool2D::forward(const NDArray& x) const {
-  return max_pool2d(x, window_);
+  return max_pool2d(x, window_, call_site());
 }
 
 NDArray AvgPool2D::forward(const NDArray& x) const {
-  return avg_pool2d(x, window_);
+  return avg_pool2d(x, window_, call_site());
 }
 
 }  // namespace sluice::gluon::nn

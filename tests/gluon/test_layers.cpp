@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <utility>
 
 #include "tests/gluon/support.h"
 
@@ -157,9 +160,81 @@ TEST_CASE("small layers do what their names say", "[gluon][layers]") {
   CHECK_THROWS_AS(nn::Lambda(nullptr), ValueError);
   const NDArray x = array<float>({-1, 0, 2});
   CHECK(values(nn::Activation("relu")(x)) == std::vector<float>{0, 0, 2});
-  for (const char* name : {"sigmoid", "tanh", "softrelu", "softsign", "gelu", "silu"})
-    CHECK(nn::Activation(name)(x).shape() == Shape{3});
-  check_near(values(nn::Activation("softrelu")(x)), {0.31326169f, 0.69314718f, 2.12692801f});
   CHECK_THROWS_AS(nn::Activation(""), ValueError);
   CHECK_THROWS_AS(nn::Activation("abs"), ValueError);
+}
+
+TEST_CASE("an activation is the function of its name, alone and inside other layers", "[gluon][layers]") {
+  const auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };
+  const std::vector<std::pair<const char*, std::function<double(double)>>> functions = {
+      {"relu", [](double v) { return std::max(v, 0.0); }},
+      {"sigmoid", sigmoid},
+      {"tanh", [](double v) { return std::tanh(v); }},
+      {"softrelu", [](double v) { return std::log1p(std::exp(v)); }},
+      {"softsign", [](double v) { return v / (1 + std::abs(v)); }},
+      {"gelu", [](double v) { return v * std::erfc(-v / std::sqrt(2.0)) / 2; }},
+      {"silu", [&](double v) { return v * sigmoid(v); }},
+  };
+  const std::vector<float> x = {-3, -1.5f, -0.25f, 0, 0.5f, 2, 4};
+  for (const auto& [name, function] : functions) {
+    INFO(name);
+    std::vector<float> expected;
+    for (const float v : x)
+      expected.push_back(static_cast<float>(function(static_cast<double>(v))));
+    check_near(values(nn::Activation(name)(array(x, {7}))), expected);
+    nn::Dense dense(1, {.activation = name, .use_bias = false, .weight_initializer = gluon::init::One()});
+    dense.initialize();
+    check_near(values(dense(array(x, {7, 1}))), expected);
+    nn::Conv2D conv(1, 1, {.activation = name, .use_bias = false, .weight_initializer = gluon::init::One()});
+    conv.initialize();
+    check_near(values(conv(array(x, {1, 1, 7, 1}))), expected);
+  }
+}
+
+TEST_CASE("BatchNorm goes on after a file that holds some of its parameters", "[gluon][layers]") {
+  TemporaryFolder folder;
+  const NDArray x = array<float>({1, 10, 3, 30}, {2, 2});
+  const std::vector<const char*> names = {"gamma", "beta", "running_mean", "running_var"};
+  for (const char* name : names) {
+    INFO(name);
+    save(folder / "part.npz", {{name, full({2}, 3)}});
+    nn::BatchNorm layer;
+    layer.initialize();
+    layer.load_parameters(folder / "part.npz", {.allow_missing = true});
+    CHECK(layer(x).shape() == Shape{2, 2});
+    for (const char* other : names) {
+      const bool one = std::string(other) == "gamma" || std::string(other) == "running_var";
+      const float expected = std::string(other) == name ? 3.0f : one ? 1.0f : 0.0f;
+      CHECK(values(layer.own_parameter(other).data()) == std::vector<float>{expected, expected});
+    }
+  }
+  nn::BatchNorm layer;
+  layer.initialize();
+  save(folder / "part.npz", {{"gamma", full({3}, 3)}});
+  layer.load_parameters(folder / "part.npz", {.allow_missing = true});
+  CHECK_THROWS_AS(layer(x), ShapeError);
+}
+
+TEST_CASE("a first batch without samples makes the shapes known and moves no statistics", "[gluon][layers]") {
+  nn::Sequential net;
+  net.add(nn::Conv2D(2, 3), nn::BatchNorm(), nn::MaxPool2D(2), nn::Dense(4), nn::BatchNorm(), nn::Dense(3));
+  net.initialize(gluon::init::Xavier());
+  NDArray y;
+  {
+    autograd::RecordScope record;
+    y = net(zeros({0, 1, 8, 8}));
+  }
+  CHECK(y.shape() == Shape{0, 3});
+  y.backward();
+  const auto parameters = net.collect_params();
+  CHECK(parameters["3.weight"].shape() == Shape{4, 18});
+  for (const char* name : {"1.running_mean", "4.running_mean", "1.gamma", "4.gamma"})
+    CHECK(std::isfinite(values(parameters[name].data())[0]));
+  CHECK(values(parameters["4.running_mean"].data()) == std::vector<float>(4, 0));
+  CHECK(values(parameters["4.running_var"].data()) == std::vector<float>(4, 1));
+  CHECK(values(parameters["3.weight"].grad()) == std::vector<float>(72, 0));
+  CHECK(net(ones({2, 1, 8, 8})).shape() == Shape{2, 3});
+  nn::Dense featureless(2);
+  featureless.initialize();
+  CHECK_THROWS_AS(featureless(zeros({3, 0})), ShapeError);
 }

@@ -56,6 +56,19 @@ TEST_CASE("losses refuse labels that do not fit", "[gluon][loss]") {
   CHECK_THROWS_AS(bad.wait_to_read(), IndexError);
 }
 
+TEST_CASE("the L2 loss takes its weight, and its gradient does", "[gluon][loss]") {
+  NDArray x = array<float>({1, 2, 3, 4}, {2, 2});
+  x.attach_grad();
+  NDArray losses;
+  {
+    autograd::RecordScope record;
+    losses = L2Loss({.weight = 3})(x, array<float>({0, 0, 3, 2}));
+  }
+  check_near(values(losses), {3 * (1 + 4) / 4.0f, 3 * 4 / 4.0f});
+  losses.backward();
+  check_near(values(x.grad()), {1.5, 3, 0, 3});
+}
+
 TEST_CASE("L2 loss is half the mean square, with its gradient", "[gluon][loss]") {
   NDArray x = array<float>({1, 2, 3, 4}, {2, 2});
   x.attach_grad();

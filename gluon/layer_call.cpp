@@ -1,0 +1,81 @@
+#include <cstdlib>
+#include <cxxabi.h>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <sluice/engine/error.h>
+#include <sluice/gluon/detail/layer_call.h>
+
+namespace sluice::gluon::detail {
+
+namespace {
+
+thread_local constinit const LayerCall* innermost = nullptr;
+
+const LayerPath* intern(const std::string& path, const Origin& origin) {
+  static std::mutex mutex;
+  static auto* const known = new std::map<std::pair<std::string, const Origin*>, LayerPath>;  // outlives everything
+  const std::lock_guard hold(mutex);
+  return &known->try_emplace({path, &origin}, LayerPath{path, &origin}).first->second;
+}
+
+const LayerPath* make_path(const char* name, const std::type_info& type, const LayerPath* parent, SourceLocation site) {
+  const std::string kind = type_name(type), above = parent == nullptr ? "" : parent->path;
+  const SourceLocation called = parent == nullptr ? site : parent->origin->called();
+  if (name == nullptr)
+    return intern(above, Origin::of(parent == nullptr ? kind : kind + " in " + parent->origin->what(), called));
+  const std::string path = above.empty() ? name : above + "." + name;
+  return intern(path, Origin::of("layer " + path + " (" + kind + ")", called));
+}
+
+}  // namespace
+
+std::string type_name(const std::type_info& type) {
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, nullptr), &std::free);
+  std::string name = text == nullptr ? type.name() : text.get();
+  if (const std::size_t arguments = name.find('<'); arguments != std::string::npos)
+    name.erase(arguments);
+  const std::size_t last = name.rfind("::");
+  return last == std::string::npos ? name : name.substr(last + 2);
+}
+
+const LayerPath& LayerPaths::find(
+    const char* name, const std::type_info& type, const LayerPath* parent, SourceLocation site) {
+  Known* first = known_.load(std::memory_order_acquire);
+  for (const Known* at = first; at != nullptr; at = at->next) {
+    const bool same_site = at->site.line == site.line && at->site.file == site.file;
+    if (at->parent == parent && (parent != nullptr || same_site)) [[likely]]
+      return *at->path;
+  }
+  // Two threads may each add one; either serves.
+  auto* const made = new Known{parent, site, make_path(name, type, parent, site), first};
+  while (!known_.compare_exchange_weak(first, made, std::memory_order_release, std::memory_order_relaxed))
+    made->next = first;
+  return *made->path;
+}
+
+void LayerPaths::clear() noexcept {
+  for (Known* at = known_.exchange(nullptr); at != nullptr;)
+    delete std::exchange(at, at->next);
+}
+
+LayerCall::LayerCall(LayerPaths& paths, const char* name, const std::type_info& type, SourceLocation site)
+    : before_(innermost),
+      path_(paths.find(name, type, before_ == nullptr ? nullptr : &before_->path_, site)),
+      site_{site.file, site.line, path_.origin->number()},
+      scope_(path_.origin) {
+  innermost = this;
+}
+
+LayerCall::~LayerCall() {
+  innermost = before_;
+}
+
+SourceLocation LayerCall::site() noexcept {
+  return innermost == nullptr ? SourceLocation::current() : innermost->site_;
+}
+
+}  // namespace sluice::gluon::detail

@@ -1,0 +1,103 @@
+// What an optimizer remembers, as arrays by name.
+#include <algorithm>
+
+#include <sluice/engine/error.h>
+#include <sluice/gluon/optimizer.h>
+#include <sluice/ndarray/create.h>
+
+namespace sluice::gluon::optimizer {
+
+namespace {
+
+constexpr const char* k_count = "num_updates";
+constexpr const char* k_optimizer = "optimizer";
+
+NDArray one_number(std::int64_t value) {
+  return array<std::int64_t>({value});
+}
+
+std::int64_t read_count(const std::string& entry, const NDArray& value) {
+  require(value.size() == 1 && value.dtype() == int64, [&] {
+    return message(
+        "optimizer states: '", entry, "' is ", value.dtype(), " of shape ", value.shape(), ", not one int64");
+  });
+  const auto count = value.item<std::int64_t>();
+  require(count >= 0, [&] { return message("optimizer states: '", entry, "' is ", count); });
+  return count;
+}
+
+// "0.weight.mean" is slot "mean" of parameter "0.weight".
+std::string slot_of(const std::string& entry) {
+  return entry.substr(entry.rfind('.') + 1);
+}
+
+// Files of old versions do not say.
+std::string guessed_name(const Optimizer::States& states) {
+  for (const auto& [entry, value] : states) {
+    const std::string slot = slot_of(entry);
+    if (slot == "mean" || slot == "variance")
+      return "Adam";
+    if (slot == "momentum")
+      return "SGD";
+  }
+  return "another optimizer";
+}
+
+std::string saved_name(const Optimizer::States& states) {
+  const auto found = states.find(k_optimizer);
+  if (found == states.end())
+    return guessed_name(states);
+  require(found->second.dtype() == uint8, [&] {
+    return message("optimizer states: '", k_optimizer, "' is ", found->second.dtype(), ", not the bytes of a name");
+  });
+  const auto bytes = found->second.to_vector<std::uint8_t>();
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+std::string Optimizer::owner_of(const std::string& entry) {
+  const std::size_t dot = entry.rfind('.');
+  return dot == std::string::npos ? "" : entry.substr(0, dot);
+}
+
+Optimizer::States Optimizer::states() const {
+  States all = states_;
+  const std::string called = name();
+  all[k_optimizer] = array(std::vector<std::uint8_t>(called.begin(), called.end()), {std::ssize(called)});
+  all[k_count] = one_number(num_updates_);
+  for (const auto& [parameter, count] : counts_)
+    all[parameter + "." + k_count] = one_number(count);
+  return all;
+}
+
+void Optimizer::load_states(const States& states) {
+  const auto total = states.find(k_count);
+  require(total != states.end(), [&] { return message("optimizer states lack the entry '", k_count, "', one int64"); });
+  const std::int64_t number = read_count(k_count, total->second);
+  const std::vector<std::string> mine = slots();
+  const auto is_mine = [&](const std::string& slot) { return std::find(mine.begin(), mine.end(), slot) != mine.end(); };
+
+  bool fits = !states.contains(k_optimizer) || saved_name(states) == name();
+  States arrays;
+  std::map<std::string, std::int64_t> counts;
+  for (const auto& [entry, value] : states) {
+    const std::string owner = owner_of(entry), slot = slot_of(entry);
+    if (owner.empty())
+      continue;
+    if (slot == k_count) {
+      counts[owner] = read_count(entry, value);
+      continue;
+    }
+    fits = fits && is_mine(slot);
+    arrays.emplace(entry, value);
+    counts.try_emplace(owner, number);  // before each parameter counted its own
+  }
+  require(
+      fits, [&] { return message("the states are those of ", saved_name(states), ", this optimizer is ", name()); });
+  states_ = std::move(arrays);
+  counts_ = std::move(counts);
+  num_updates_ = number;
+}
+
+}  // namespace sluice::gluon::optimizer

@@ -1,0 +1,299 @@
+// What a user reads after twelve plausible mistakes: what is wrong, in which layer, on which line of theirs.
+#include <string>
+#include <thread>
+
+#include <sluice/ndarray/detail/array_object.h>
+
+#include "tests/gluon/support.h"
+
+using namespace sluice;
+using namespace sluice::test;
+using Catch::Contains;
+using gluon::loss::L2Loss;
+using gluon::loss::SoftmaxCrossEntropyLoss;
+namespace nn = gluon::nn;
+
+namespace {
+
+template <class Call>
+std::string text_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+std::string at(int line) {
+  return "test_messages.cpp:" + std::to_string(line);
+}
+
+nn::Sequential dense_net() {
+  nn::Sequential net;
+  net.add(nn::Dense(4, {.activation = "relu", .in_units = 6}), nn::Dense(3, {.in_units = 4}));
+  net.initialize(gluon::init::Xavier());
+  return net;
+}
+
+// A body of its own lines; fails in a task if asked to.
+class Own : public gluon::Block {
+ public:
+  Own() : body_(child("body", nn::Dense(2, {.in_units = 6}))) {}
+  static constexpr int k_line = __LINE__ + 3;
+
+ protected:
+  NDArray forward(const NDArray& x) const override { return body_(x); }
+
+ private:
+  gluon::Child<nn::Dense> body_;
+};
+
+// Fails at the wait: its task does.
+NDArray broken(const Shape& shape) {
+  NDArray x = empty(shape);
+  Engine& engine = x.engine();
+  engine.push({.name = "reader", .access = {out(x.object()->buffer->var())}}, [] { throw FileError("disk gone"); });
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("a wrong width names the layer, both numbers and the user's line", "[gluon][messages]") {
+  const nn::Sequential net = dense_net();
+  const int line = __LINE__ + 1;
+  const std::string text = text_of([&] { net(zeros({2, 5})); });
+  CHECK_THAT(text, Contains("has 5 features a sample") && Contains("takes 6"));
+  CHECK_THAT(text, Contains("in layer 0 (Dense), called at ") && Contains(at(line)));
+  CHECK_THAT(text, !Contains("dense.cpp") && !Contains("inside"));
+}
+
+TEST_CASE("a layer inside a block of the user's names its path and both lines", "[gluon][messages]") {
+  nn::Sequential net;
+  net.add(nn::Flatten(), Own());
+  net.initialize();
+  const int line = __LINE__ + 1;
+  const std::string text = text_of([&] { net(zeros({2, 5})); });
+  CHECK_THAT(text, Contains("in layer 1.body (Dense), called at ") && Contains(at(Own::k_line)));
+  CHECK_THAT(text, Contains("inside the call at") && Contains(at(line)));
+}
+
+TEST_CASE("images without a batch axis, of other channels, and too small", "[gluon][messages]") {
+  nn::Sequential net;
+  net.add(nn::Conv2D(4, 3, {.in_channels = 3}), nn::MaxPool2D(2));
+  net.initialize();
+  const std::string flat = text_of([&] { net(zeros({3, 8, 8})); });
+  CHECK_THAT(flat, Contains("(N, C, H, W)") && Contains("(3, 8, 8)") && Contains("expand_dims(0)"));
+  CHECK_THAT(flat, Contains("layer 0 (Conv2D)"));
+  const std::string grey = text_of([&] { net(zeros({2, 1, 8, 8})); });
+  CHECK_THAT(grey, Contains("(N, C, H, W), has 1 channels") && Contains("takes 3") && Contains("layer 0 (Conv2D)"));
+  CHECK_THAT(text_of([&] { net(zeros({2, 3, 2, 8})); }), Contains("3 rows") && Contains("into the 2 of x"));
+  CHECK_THAT(text_of([&] { net(zeros({2, 3, 3, 8})); }), Contains("(N, C, H, W)") && Contains("layer 1 (MaxPool2D)"));
+}
+
+TEST_CASE("a network that was not initialised names parameter and layer", "[gluon][messages]") {
+  nn::Sequential net;
+  net.add(nn::Dense(4));
+  const int line = __LINE__ + 1;
+  const std::string text = text_of([&] { net(zeros({2, 5})); });
+  CHECK_THAT(text, Contains("'weight' is not initialised; call initialize()"));
+  CHECK_THAT(text, Contains("in layer 0 (Dense)") && Contains(at(line)));
+}
+
+TEST_CASE("labels out of range, of another shape, and of another type", "[gluon][messages]") {
+  const SoftmaxCrossEntropyLoss loss;
+  const NDArray scores = zeros({2, 3});
+  const int line = __LINE__ + 1;
+  const NDArray losses = loss(scores, array<std::int32_t>({0, 3}));
+  const std::string text = text_of([&] { losses.wait_to_read(); });
+  CHECK_THAT(text, Contains("label 3 of row 1 is outside [0, 3)"));
+  CHECK_THAT(text, Contains("of SoftmaxCrossEntropyLoss, called at") && Contains(at(line)));
+  const std::string shape = text_of([&] { loss(scores, zeros({2, 1}, {.dtype = int32})); });
+  CHECK_THAT(shape, Contains("need labels of shape (2,), not (2, 1)") && Contains("in SoftmaxCrossEntropyLoss"));
+  CHECK_THAT(text_of([&] { loss(scores, zeros({2})); }), Contains("astype(int32)") && Contains("sparse_label"));
+  const std::string l2 = text_of([&] { L2Loss()(scores, zeros({4})); });
+  CHECK_THAT(l2, Contains("in L2Loss, called at") && Contains(at(line + 7)));
+}
+
+TEST_CASE("a forgotten record, and backward twice", "[gluon][messages]") {
+  const nn::Sequential net = dense_net();
+  const NDArray y = net(zeros({2, 6}));
+  const std::string unrecorded = text_of([&] { y.backward(); });
+  CHECK_THAT(unrecorded, Contains("RecordScope") && Contains("backward at") && Contains(at(__LINE__ - 1)));
+  NDArray z;
+  {
+    autograd::RecordScope record;
+    z = net(zeros({2, 6}));
+  }
+  const int line = __LINE__ - 2;
+  z.backward();
+  const std::string text = text_of([&] { z.backward(); });
+  CHECK_THAT(text, Contains("retain_graph") && Contains("layer 1 (Dense)") && Contains("backward at"));
+  CHECK_THAT(text, Contains(at(line)) && Contains(at(line + 4)));
+}
+
+TEST_CASE("a step without backward, and of no samples", "[gluon][messages]") {
+  const nn::Sequential net = dense_net();
+  gluon::Trainer trainer(net.collect_params(), gluon::optimizer::SGD());
+  const int line = __LINE__ + 1;
+  const std::string stale = text_of([&] { trainer.step(2); });
+  const std::string none = text_of([&] { trainer.step(0); });
+  CHECK_THAT(stale, Contains("'0.weight'") && Contains("backward()"));
+  CHECK_THAT(stale, Contains("in Trainer::step") && Contains(at(line)));
+  CHECK_THAT(none, Contains("batch_size is 0") && Contains(at(line + 1)));
+}
+
+TEST_CASE("a checkpoint of another network", "[gluon][messages]") {
+  TemporaryFolder folder;
+  const nn::Sequential net = dense_net();
+  net.save_parameters(folder / "net.npz");
+  nn::Sequential wider;
+  wider.add(nn::Dense(5, {.in_units = 6}), nn::Dense(3, {.in_units = 5}));
+  const std::string text = text_of([&] { wider.load_parameters(folder / "net.npz"); });
+  CHECK_THAT(text, Contains("net.npz") && Contains("'0.weight'") && Contains("(4, 6)") && Contains("(5, 6)"));
+}
+
+TEST_CASE("an unknown activation, and values of another type", "[gluon][messages]") {
+  CHECK_THAT(text_of([&] { nn::Dense(2, {.activation = "rellu"}); }), Contains("'rellu'") && Contains("relu, sigmoid"));
+  const nn::Sequential net = dense_net();
+  const std::string text = text_of([&] { net(zeros({2, 6}, {.dtype = float64})); });
+  CHECK_THAT(text, Contains("x is float64, weight is float32") && Contains("x.astype(float32)"));
+  CHECK_THAT(text, Contains("layer 0 (Dense)"));
+}
+
+TEST_CASE("an initialiser that does not fit names the parameter", "[gluon][messages]") {
+  nn::Sequential net;
+  net.add(nn::Dense(4, {.bias_initializer = gluon::init::Xavier(), .in_units = 2}));
+  const int line = __LINE__ + 1;
+  const std::string text = text_of([&] { net.initialize(); });
+  CHECK_THAT(text, Contains("Xavier") && Contains("parameter 0.bias") && Contains(at(line)));
+  nn::Sequential deferred;
+  deferred.add(nn::Dense(2, {.weight_initializer = [](const NDArray&) { throw ValueError("no values"); }}));
+  deferred.initialize();
+  const std::string later = text_of([&] { deferred(zeros({1, 3})); });
+  CHECK_THAT(later, Contains("no values") && Contains("parameter weight of layer 0 (Dense)"));
+  CHECK_THAT(later, Contains(at(line + 5)));
+}
+
+TEST_CASE("an initialiser that fails in its task names the parameter", "[gluon][messages]") {
+  const auto out_of_range = [](const NDArray& array) {
+    copy_into(take(array, full({2}, 9, {.dtype = int32}), 0), array);
+  };
+  nn::Sequential net;
+  net.add(nn::Dense(2, {.use_bias = false, .weight_initializer = out_of_range, .in_units = 2}));
+  net.initialize();
+  const int line = __LINE__ - 1;
+  CHECK_THAT(
+      text_of([&] { net.collect_params()["0.weight"].data().wait_to_read(); }),
+      Contains("of parameter 0.weight, called at") && Contains(at(line)));
+}
+
+TEST_CASE("failures found at a wait name the layer in forward and in backward", "[gluon][messages]") {
+  // What a layer's kernel throws: labels out of range, one layer deeper.
+  nn::Sequential net;
+  net.add(nn::Dense(3, {.in_units = 2}), nn::Lambda([](const NDArray& x) {
+            return take(x, full({2}, 9, {.dtype = int32}), 0);
+          }));
+  net.initialize();
+  const NDArray y = net(ones({4, 2}));
+  const int line = __LINE__ - 1;
+  CHECK_THAT(
+      text_of([&] { y.wait_to_read(); }),
+      Contains("of layer 1 (Lambda), called at") && Contains("inside the call at") && Contains(at(line)));
+
+  // Backward's tasks keep forward's layer and line.
+  nn::Sequential second = dense_net();
+  NDArray x = ones({4, 6}), z;
+  {
+    autograd::RecordScope record;
+    z = second(x);
+  }
+  const int called = __LINE__ - 2;
+  Engine& engine = Engine::current();
+  engine.wait_all();
+  engine.start_trace();
+  z.backward();
+  engine.wait_all();
+  const Trace trace = engine.stop_trace();
+  int of_first = 0, of_second = 0;
+  for (const TraceEvent& event : trace.events()) {
+    const Origin* const origin = Origin::of(event.site);
+    if (origin == nullptr)
+      continue;
+    CHECK(event.site.line == called);
+    of_first += origin->what() == "layer 0 (Dense)";
+    of_second += origin->what() == "layer 1 (Dense)";
+  }
+  CHECK(of_first > 0);
+  CHECK(of_second > 0);
+}
+
+TEST_CASE("tasks of a step name the step's line", "[gluon][messages]") {
+  const nn::Sequential net = dense_net();
+  gluon::Trainer trainer(net.collect_params(), gluon::optimizer::Adam());
+  NDArray y;
+  {
+    autograd::RecordScope record;
+    y = net(ones({2, 6}));
+  }
+  y.backward();
+  Engine& engine = Engine::current();
+  engine.wait_all();
+  engine.start_trace();
+  trainer.step(2);
+  const int line = __LINE__ - 1;
+  engine.wait_all();
+  const Trace trace = engine.stop_trace();
+  int updates = 0;
+  for (const TraceEvent& event : trace.events()) {
+    REQUIRE(Origin::of(event.site) != nullptr);
+    CHECK(Origin::of(event.site)->what() == "Trainer::step");
+    CHECK(event.site.line == line);
+    updates += event.name == "adam_update";
+  }
+  CHECK(updates == 1);
+}
+
+TEST_CASE("an input whose task failed is that task's failure, not the layer's", "[gluon][messages]") {
+  const nn::Sequential net = dense_net();
+  const NDArray y = net(broken({2, 6}));
+  const std::string text = text_of([&] { y.wait_to_read(); });
+  CHECK_THAT(text, Contains("disk gone") && Contains("\"reader\"") && !Contains("layer"));
+}
+
+TEST_CASE("operators outside layers keep their own lines", "[gluon][messages]") {
+  const nn::Sequential net = dense_net();
+  text_of([&] { net(zeros({2, 5})); });  // an exception leaves no scope behind
+  const NDArray y = take(zeros({2}), full({1}, 5, {.dtype = int32}), 0);
+  const std::string text = text_of([&] { y.wait_to_read(); });
+  CHECK_THAT(text, Contains("pushed at") && Contains(at(__LINE__ - 2)) && !Contains("layer"));
+}
+
+TEST_CASE("two threads in one network each name their own line", "[gluon][messages]") {
+  const nn::Sequential net = dense_net();
+  std::string first, second;
+  std::thread one([&] {
+    for (int i = 0; i < 50; ++i)
+      first = text_of([&] { net(zeros({2, 5})); });
+  });
+  const int line = __LINE__ - 2;
+  std::thread two([&] {
+    for (int i = 0; i < 50; ++i)
+      second = text_of([&] { net[1](zeros({2, 5})); });
+  });
+  one.join();
+  two.join();
+  CHECK_THAT(first, Contains("layer 0 (Dense)") && Contains(at(line)));
+  CHECK_THAT(second, Contains("layer 1 (Dense)") && Contains(at(line + 5)));
+}
+
+TEST_CASE("parameters on two devices are named", "[gluon][messages][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const nn::Sequential net = dense_net();
+  net[1]->to(gpu(0));
+  CHECK_THAT(
+      text_of([&] {
+        net(zeros({2, 6}));
+      }),
+      Contains("on cpu(0)") && Contains("on gpu(0)") && Contains("to(device)") && Contains("layer 1 (Dense)"));
+}
