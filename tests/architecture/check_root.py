@@ -4,7 +4,7 @@ import checker
 
 ALLOWED = {
     *checker.ROOMS, "samples", "tests", "docs", ".ci", "meson.build", "meson.options", "meson_options.txt", "README.md", "AGENTS.md",
-    "LICENSE", ".clang-format", ".gitignore", "bootstrap",
+    "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", ".clang-format", ".gitignore", "bootstrap",
 }
 
 
