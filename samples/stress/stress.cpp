@@ -1,7 +1,8 @@
 // Tries to break the engine: random programs from several threads, with pushes and waits inside tasks, bodies that
 // throw, cancellations, priorities and backlogs, each compared with what a serial run of the same program must give.
-// Exit code 0: everything agreed. 1: it did not; the last line says how to run the same program again. The program and
-// its serial result depend on the seed alone, the timing of the threads does not: a failure may need several rounds.
+// Exit code 0: everything agreed, 130 after Ctrl-C. 1: it did not; the last line says how to run the same program
+// again. The program and its serial result depend on the seed alone, the timing of the threads does not: a failure may
+// need several rounds.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -21,11 +22,15 @@
 #include "samples/stress/judge.h"
 #include "samples/stress/plan.h"
 #include "samples/stress/run.h"
+#include "samples/support/flags.h"
+#include "samples/support/interrupt.h"
 #include "samples/support/run_main.h"
+#include "samples/support/terminal.h"
 
 namespace {
 
 using namespace sluice;
+using namespace samples;
 using namespace samples::stress;
 
 struct Flags {
@@ -33,6 +38,43 @@ struct Flags {
   int rounds = 0, threads = 0, workers = 0, steps = 100, patience = 120;
   std::uint64_t seed = 0;
   std::string policy = "pool", plant;
+};
+
+/// How far it is: on a terminal a line that is redrawn, otherwise one every ten seconds.
+class Meter {
+ public:
+  explicit Meter(const Flags& flags) : flags_(flags) {}
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  void show(int programs, std::uint64_t seed) {
+    const std::size_t room = line_room();
+    const double now = seconds();
+    if (now - shown_ < (room > 0 ? k_redraw : k_log))
+      return;
+    shown_ = now;
+    const std::string line =
+        fit({{1, fmt::format("{} programs", programs), fmt::format("{}", programs)},
+             {3, fmt::format("{:.1f}/s", programs / now)},
+             {0, fmt::format("seed {}", seed)},
+             {2,
+              flags_.rounds > 0 ? fmt::format("of {}, {}", flags_.rounds, clock_text(now))
+                                : clock_text(now) + " of " + clock_text(flags_.seconds)}},
+            room > 0 ? room : 200);
+    fmt::print("{}{}", room > 0 ? "\r" : "", line + (room > 0 ? "\033[K" : "\n"));
+    std::fflush(stdout);
+  }
+  /// Removes the line, for other output.
+  static void clear() {
+    if (line_room() > 0)
+      fmt::print("\r\033[K");
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr double k_redraw = 0.1, k_log = 10;
+  const Flags& flags_;
+  Clock::time_point start_ = Clock::now();
+  double shown_ = 0;
 };
 
 std::string replay(const Flags& flags, std::uint64_t seed) {
@@ -47,6 +89,7 @@ std::string replay(const Flags& flags, std::uint64_t seed) {
 }
 
 [[nodiscard]] int report_failure(const Flags& flags, std::uint64_t seed, const std::string& fault) {
+  Meter::clear();
   fmt::print("FAILED with seed {}: {}\nreplay: {}\n", seed, fault, replay(flags, seed));
   std::fflush(stdout);
   return 1;
@@ -118,32 +161,44 @@ std::string run_round(const Flags& flags, std::uint64_t seed, Tally& all) {
   return fault.empty() ? judge_values(run) : fault;
 }
 
-int stress(Flags flags) {
-  if (flags.threads == 0)
-    flags.threads = Engine({.workers = flags.workers}).workers() + 1;
-  fmt::print("first seed {}, {} pushing thread(s), policy {}\n", flags.seed, flags.threads, flags.policy);
-  std::fflush(stdout);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(flags.seconds);
-  Watchdog watchdog(flags);
-  Tally tally;
-  int rounds = 0;
-  for (; flags.rounds > 0 ? rounds < flags.rounds : std::chrono::steady_clock::now() < end || rounds == 0; ++rounds) {
-    const std::uint64_t seed = flags.seed + static_cast<std::uint64_t>(rounds);
-    watchdog.seed = seed;
-    if (const std::string fault = run_round(flags, seed, tally); !fault.empty())
-      return report_failure(flags, seed, fault);
-  }
-  fmt::print(
-      "{} rounds, {} tasks: {} ran ({} of them threw), {} were skipped ({} of them cancelled); {} waits; all as in a "
-      "serial run\n",
+void sum_up(int rounds, double seconds, const Tally& tally) {
+  say(fmt::format(
+      "{} rounds in {}, {} tasks: {} ran ({} of them threw), {} were skipped ({} of them cancelled); {} waits; all as "
+      "in "
+      "a serial run",
       rounds,
+      clock_text(seconds),
       tally.tasks,
       tally.ran,
       tally.failed,
       tally.skipped,
       tally.cancelled,
-      tally.waits);
-  return 0;
+      tally.waits));
+}
+
+int run_programs(Flags flags) {
+  if (flags.threads == 0)
+    flags.threads = Engine({.workers = flags.workers}).workers() + 1;
+  say(fmt::format("first seed {}, {} pushing thread(s), policy {}", flags.seed, flags.threads, flags.policy));
+  catch_interrupts();
+  Watchdog watchdog(flags);
+  Meter meter(flags);
+  Tally tally;
+  int rounds = 0;
+  while (!interrupted() &&
+         (flags.rounds > 0 ? rounds < flags.rounds : meter.seconds() < flags.seconds || rounds == 0)) {
+    const std::uint64_t seed = flags.seed + static_cast<std::uint64_t>(rounds);
+    watchdog.seed = seed;
+    if (const std::string fault = run_round(flags, seed, tally); !fault.empty())
+      return report_failure(flags, seed, fault);
+    meter.show(++rounds, seed);
+  }
+  Meter::clear();
+  sum_up(rounds, meter.seconds(), tally);
+  if (!interrupted())
+    return 0;
+  say(fmt::format("interrupted; --seed {} goes on", flags.seed + static_cast<std::uint64_t>(rounds)));
+  return interrupt_code();
 }
 
 }  // namespace
@@ -152,10 +207,11 @@ int main(int argc, char** argv) {
   Flags flags;
   flags.seed = std::random_device{}();
   CLI::App app("Random programs on the engine, from many threads, compared with what a serial run gives.");
-  app.add_option("--seconds", flags.seconds, "How long")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--seconds", flags.seconds, "How long")->check(finite_within({.high = 1e9}))->capture_default_str();
   app.add_option("--rounds", flags.rounds, "So many programs instead")->check(CLI::Range(0, 1000000000));
   app.add_option("--threads", flags.threads, "Pushing threads (default: workers + 1)")->check(CLI::Range(1, 256));
-  app.add_option("--seed", flags.seed, "Seed of the first program; the next ones count up (default: random)");
+  app.add_option("--seed", flags.seed, "Seed of the first program; the next ones count up (default: random)")
+      ->check(whole_number());
   app.add_option("--workers", flags.workers, "CPU workers (0 = all)")->check(CLI::Range(0, 1024));
   app.add_option("--policy", flags.policy, "The engine's CPU policy: pool, serial, chaos or chaos-pool")
       ->capture_default_str();
@@ -164,5 +220,5 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 100000));
   app.add_option("--plant", flags.plant, "Make a mistake on purpose, which must be found: access or error")
       ->check(CLI::IsMember({"access", "error"}));
-  return samples::run_main(app, argc, argv, [&] { return stress(flags); });
+  return samples::run_main(app, argc, argv, [&] { return run_programs(flags); });
 }
