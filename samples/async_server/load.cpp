@@ -9,11 +9,13 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
+#include <boost/system/system_error.hpp>
 
 #include <sluice/engine/error.h>
 
@@ -82,6 +84,16 @@ class Conversation {
   std::vector<std::int64_t> features_;
 };
 
+// What went wrong between the server and us, without Boost's own lines.
+Error network_error(std::uint16_t port, const boost::system::error_code& code) {
+  if (code == asio::error::connection_refused)
+    return Error(
+        message("no server listens at 127.0.0.1:", port, " (async_server --serve --port ", port, " starts one)"));
+  const bool gone =
+      code == asio::error::eof || code == asio::error::connection_reset || code == asio::error::broken_pipe;
+  return Error(message("the server at 127.0.0.1:", port, gone ? " closed the connection" : ": " + code.message()));
+}
+
 asio::awaitable<void> converse(const LoadOptions& options, int number, LoadReport& report) {
   tcp::socket socket(co_await asio::this_coro::executor);
   const tcp::endpoint server(asio::ip::address_v4::loopback(), options.port);
@@ -117,8 +129,13 @@ LoadReport run_load(const LoadOptions& options) {
     });
   }
   io.run();
-  if (failure != nullptr)
-    std::rethrow_exception(failure);
+  if (failure != nullptr) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const boost::system::system_error& error) {
+      throw network_error(options.port, error.code());
+    }
+  }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::sort(report.latencies.begin(), report.latencies.end());
   return report;

@@ -14,6 +14,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/system/system_error.hpp>
 #include <fmt/format.h>
 
 #include <sluice/engine/asio.h>
@@ -109,7 +110,7 @@ int main(int argc, char** argv) {
   CLI::App app("A TCP server whose answers are the engine's tasks, and a client that checks and measures it.");
   app.add_flag("--serve", options.serve, "Only serve, until Ctrl-C");
   app.add_flag("--client", options.client, "Only send requests, to a server at --port")->excludes("--serve");
-  app.add_option("--port", options.load.port, "Port on 127.0.0.1 (default: any free one)");
+  app.add_option("--port", options.load.port, "Port on 127.0.0.1 (default: any free one)")->check(CLI::Range(1, 65535));
   app.add_option("--threads", options.threads, "Threads that serve")->check(CLI::Range(1, 256))->capture_default_str();
   app.add_option("--workers", options.workers, "Workers of the engine (default: all cores)")
       ->check(CLI::Range(1, 1024));
@@ -124,5 +125,15 @@ int main(int argc, char** argv) {
   app.add_option("--features", options.load.features, "Numbers in a request")
       ->check(CLI::Range(1, 20000))
       ->capture_default_str();
-  return samples::run_main(app, argc, argv, [&] { return run(options); });
+  app.parse_complete_callback([&] {
+    if (options.client && options.load.port == 0)
+      throw CLI::ValidationError("--client", "needs --port: where the server listens");
+  });
+  return samples::run_main(app, argc, argv, [&] {
+    try {
+      return run(options);
+    } catch (const boost::system::system_error& error) {  // whose text names the lines of Boost
+      throw Error("the network failed: " + error.code().message());
+    }
+  });
 }

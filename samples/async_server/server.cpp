@@ -6,6 +6,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/strand.hpp>
@@ -23,14 +24,27 @@ using asio::ip::tcp;
 using namespace sluice;
 
 namespace {
+
 constexpr std::size_t k_longest_request = 1 << 20;
+
+tcp::acceptor listen(asio::io_context& io, std::uint16_t port) {
+  try {
+    return {io, tcp::endpoint(asio::ip::address_v4::loopback(), port)};
+  } catch (const boost::system::system_error& error) {
+    const bool taken = error.code() == asio::error::address_in_use;
+    throw Error(message(
+        "port ",
+        port,
+        " of 127.0.0.1 ",
+        taken ? "is in use by another program" : "cannot be listened at: " + error.code().message(),
+        " (--port names another; without it any free one is taken)"));
+  }
 }
 
+}  // namespace
+
 Server::Server(asio::io_context& io, Engine& engine, std::size_t features, std::uint16_t port)
-    : engine_(engine),
-      acceptor_(io, tcp::endpoint(asio::ip::address_v4::loopback(), port)),
-      weights_var_(engine.new_var()),
-      weights_(weights_of(0, features)) {}
+    : engine_(engine), acceptor_(listen(io, port)), weights_var_(engine.new_var()), weights_(weights_of(0, features)) {}
 
 void Server::start() {
   asio::co_spawn(acceptor_.get_executor(), accept(), asio::detached);
