@@ -32,10 +32,14 @@ std::filesystem::path find_file(const std::filesystem::path& folder, const std::
     if (std::filesystem::exists(folder / candidate, ignored))
       return folder / candidate;
   }
-  throw FileError(message(
-      (folder / name).string(),
-      "[.gz]: there is no such file (Fashion-MNIST comes in Debian's package ",
-      "dataset-fashion-mnist; other places are named by options.root or SLUICE_DATA)"));
+  const bool there = std::filesystem::is_directory(folder, ignored);
+  throw FileError(
+      there ? message(folder.string(), ": lacks the file ", name, ".gz (or the same without .gz)")
+            : message(
+                  folder.string(),
+                  ": there is no such folder; it should hold ",
+                  name,
+                  ".gz and three files more (options.root or SLUICE_DATA names another)"));
 }
 
 }  // namespace

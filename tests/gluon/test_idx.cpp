@@ -127,6 +127,10 @@ TEST_CASE("image files that do not belong together are a FileError", "[gluon][id
   TemporaryFolder folder;
   const gluon::data::vision::ImageFilesOptions options{.root = folder.path().string()};
   CHECK_THROWS_AS(MNIST(options), FileError);
+  CHECK_THROWS_WITH(MNIST(options), Catch::Contains("lacks the file train-images-idx3-ubyte.gz"));
+  CHECK_THROWS_WITH(
+      MNIST({.root = (folder / "absent").string()}),
+      Catch::Contains("absent") && Catch::Contains("no such folder") && Catch::Contains("SLUICE_DATA"));
   write_toy_dataset(folder.path(), 30, 7);
   const ToyImages toy = toy_images(30, 28);
   write_file(folder / "train-labels-idx1-ubyte.gz", gzipped(idx_bytes({29}, Bytes(29))));
