@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <unistd.h>
 #include <vector>
 
@@ -36,6 +38,13 @@ class NewFile {
   }
   const std::filesystem::path& draft() const noexcept { return draft_; }
   void publish() {
+    // To the disk first: after a power cut the name must not stand for a file without its content.
+    const int file = ::open(draft_.c_str(), O_RDONLY | O_CLOEXEC);
+    const bool kept = file >= 0 && (::fsync(file) == 0 || errno == EINVAL || errno == ENOTSUP);
+    const int why = errno;
+    if (file >= 0)
+      ::close(file);
+    require<FileError>(kept, [&] { return message(path_.string(), ": cannot be written: ", std::strerror(why)); });
     std::error_code error;
     std::filesystem::rename(draft_, path_, error);
     require<FileError>(!error, [&] { return message(path_.string(), ": cannot be written: ", error.message()); });
