@@ -2,8 +2,9 @@
 
 namespace samples::report_parts {
 
-const char* style() {
-  return R"css(
+namespace {
+
+constexpr const char* k_style = R"css(
 :root {
   color-scheme: light dark;
   --paper: #f6f7f9; --card: #ffffff; --ink: #1b1f27; --quiet: #667085; --line: #e3e6ec; --grid: #eceff4;
@@ -76,6 +77,11 @@ dd { margin: 0; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 footer { margin-top: 26px; color: var(--quiet); font-size: 13px; text-align: center; }
 @media print { body { background: #fff; } section, .figure { break-inside: avoid; box-shadow: none; } }
 )css";
+
+}  // namespace
+
+const char* style() {
+  return k_style;
 }
 
 }  // namespace samples::report_parts

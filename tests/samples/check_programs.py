@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""The samples that do not train: what they print, write, and return. See harness.py."""
+import collections
+import json
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import xml.etree.ElementTree
+
+import harness
+from harness import PROGRAMS, Skipped, device, expect, run
+from images import png, png_rows
+
+
+def sharpened(rows, channels, keep_last):
+    height, width = len(rows), len(rows[0]) // channels
+
+    def at(y, x, c):
+        return rows[min(max(y, 0), height - 1)][min(max(x, 0), width - 1) * channels + c]
+
+    def one(y, x, c):
+        if keep_last and c == channels - 1:
+            return at(y, x, c)
+        value = 5 * at(y, x, c) - at(y - 1, x, c) - at(y + 1, x, c) - at(y, x - 1, c) - at(y, x + 1, c)
+        return min(max(value, 0), 255)
+
+    return [[one(y, x, c) for x in range(width) for c in range(channels)] for y in range(height)]
+
+
+def check_sharpen(folder):
+    for colour_type, channels in ((0, 1), (4, 2), (2, 3), (6, 4)):
+        rows = [[(y * 31 + x * 7 + x * x) % 256 for x in range(9 * channels)] for y in range(7)]
+        (folder / "in.png").write_bytes(png(9, 7, colour_type, rows))
+        result = run("sharpen", folder / "in.png", folder / "out.png", "--device", device())
+        expect(result.returncode == 0, f"sharpen of {channels} channels", result)
+        expect(png_rows((folder / "out.png").read_bytes(), channels) == sharpened(rows, channels, channels % 2 == 0),
+               f"pixels of {channels} channels")
+    good = (folder / "in.png").read_bytes()
+    for name, content in (("foreign", b"GIF89a" + bytes(100)), ("empty", b""), ("truncated", good[:len(good) // 2]),
+                          ("cut", good[:40]), ("damaged", good[:60] + b"\xff\xff\xff" + good[63:])):
+        (folder / f"{name}.png").write_bytes(content)
+        result = run("sharpen", folder / f"{name}.png", folder / "out2.png", "--device", device())
+        expect(result.returncode == 1 and f"{name}.png" in result.stderr, f"a {name} PNG", result)
+        expect(not (folder / "out2.png").exists(), f"a {name} PNG gives no output")
+    result = run("sharpen", folder / "absent.png", folder / "out2.png")
+    expect(result.returncode == 1 and "no such file" in result.stderr, "a missing PNG", result)
+    result = run("sharpen", folder / "in.png", folder / "nowhere" / "out.png")
+    expect(result.returncode == 1 and "nowhere" in result.stderr, "a folder that is not there", result)
+    expect(run("sharpen", folder / "in.png").returncode == 2, "a missing argument")
+
+
+def check_engine_only(_):
+    result = run("engine_only", "--threads", 2, "--rounds", 20)
+    expect(result.returncode == 0 and "60 tasks" in result.stdout, "engine_only", result)
+    expect("never runs" not in result.stdout and "reader" in result.stdout, "the failure names its task", result)
+
+
+def check_cholesky(_):
+    if "cholesky" not in PROGRAMS:
+        raise Skipped("cholesky was left out of this build: no OpenBLAS and LAPACKE")
+    for arguments in (["--size", 300, "--tile", 64], ["--size", 257, "--tile", 40, "--workers", 3, "--priority"],
+                      ["--size", 50, "--tile", 80], ["--size", 40, "--tile", 1, "--workers", 2]):
+        result = run("cholesky", "--device", device(), *arguments, "--repeats", 2)
+        expect(result.returncode == 0 and "speed-up" in result.stdout, f"cholesky {arguments}", result)
+    result = run("cholesky", "--device", device(), "--size", 100, "--tile", 30, "--indefinite")
+    task = "potrf" if device() == "cpu" else "check pivots"  # what a GPU finds out fails the task that looks at it
+    expect(result.returncode == 1 and "not positive definite: see row 99" in result.stderr and task in result.stderr,
+           "a matrix without a factor", result)
+
+
+def check_streams(folder):
+    if "streams" not in PROGRAMS:
+        raise Skipped("streams was left out of this build: no CUDA")
+    expect(run("streams", "--repeats", 0).returncode == 2, "streams without a run")
+    small = ["--repeats", 2, "--turns", 200, "--rounds", 3, "--batches", 7, "--batch", 10000]
+    result = run("streams", *small, "--trace", folder / "trace.svg")
+    if result.returncode == 77 and "skipped" in result.stdout:
+        raise Skipped("streams needs a GPU")
+    expect(result.returncode == 0 and result.stdout.count("times as fast") == 3, "streams", result)
+    drawn = xml.etree.ElementTree.parse(folder / "trace.svg").getroot()
+    expect(drawn.tag.endswith("svg") and len(drawn) > 0, "the picture of the trace")
+    result = run("streams", *small, "--device", "cpu")
+    expect(result.returncode == 1 and "GPU" in result.stderr, "streams on a CPU", result)
+
+
+def check_stress(_):
+    small = ["--steps", 40, "--seed", 1, "--threads", 3, "--workers", 2]
+    for policy in ("pool", "serial", "chaos", "chaos-pool"):
+        result = run("stress", *small, "--rounds", 20, "--policy", policy)
+        expect(result.returncode == 0 and "20 rounds" in result.stdout and "all as in a serial run" in result.stdout,
+               f"stress on {policy}", result)
+    for plant in ("access", "error"):
+        result = run("stress", *small, "--rounds", 20, "--plant", plant)
+        failed = re.search(r"^FAILED with seed (\d+): ", result.stdout, re.MULTILINE)
+        again = re.search(r"^replay: stress (.*)$", result.stdout, re.MULTILINE)
+        expect(result.returncode == 1 and failed and again, f"the planted fault '{plant}' is found", result)
+        if plant == "error":  # does not hang on the timing
+            result = run("stress", *again.group(1).split())
+            expect(result.returncode == 1 and failed.group(0) in result.stdout, "the replay finds it again", result)
+    result = run("stress", "--policy", "none-such")
+    expect(result.returncode == 1 and "none-such" in result.stderr, "an unknown policy", result)
+
+
+def check_trace(folder):
+    out = folder / "new" / "trace"
+    result = run("trace", "--threads", 3, "--frames", 4, "--out", out)
+    expect(result.returncode == 0 and "24 tasks" in result.stdout, "trace", result)
+    expect("pushed 24, retired 24, run 22, skipped 2, failed 1" in result.stdout, "the counters", result)
+    expect("frame 1 is damaged" in result.stdout and "frame 3: median" in result.stdout, "one frame fails", result)
+    events = json.loads((out / "trace.json").read_text())["traceEvents"]
+    outcomes = collections.Counter(event["args"]["outcome"] for event in events if event.get("cat") == "task")
+    expect(outcomes == {"ok": 21, "failed": 1, "skipped": 2}, f"tasks of trace.json: {outcomes}")
+    edges = len(re.findall(r"^  t\d+ -> t\d+ ", (out / "trace.dot").read_text(), re.MULTILINE))
+    expect(f"{edges} dependencies" in result.stdout and edges > 24, "edges of trace.dot", result)
+    picture = xml.etree.ElementTree.parse(out / "trace.svg").getroot()
+    boxes = picture.findall("{http://www.w3.org/2000/svg}g")
+    expect(len(boxes) == 24, f"boxes of trace.svg: {len(boxes)}")
+    (folder / "file").write_text("")
+    result = run("trace", "--out", folder / "file")
+    expect(result.returncode == 1 and "file" in result.stderr, "a folder that is a file", result)
+
+
+def check_async_server(_):
+    for arguments in (["--threads", 1], ["--threads", 3, "--workers", 2], ["--shared"], ["--shared", "--threads", 3]):
+        result = run("async_server", "--connections", 5, "--requests", 120, "--features", 20, *arguments)
+        expect(result.returncode == 0, f"async_server {arguments}", result)
+        counts = re.search(r"all answers right: (\d+) scores, (\d+) updates, (\d+) refusals", result.stdout)
+        expect(counts and sum(map(int, counts.groups())) == 600 and int(counts.group(3)) == 10, "its answers", result)
+        expect(re.search(r"^ +5 +600( +\d+){4}$", result.stdout, re.MULTILINE), "its table", result)
+    command = [str(PROGRAMS["async_server"]), "--serve", "--features", "20"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        port = re.search(r":(\d+)$", server.stdout.readline()).group(1)
+        result = run("async_server", "--client", "--port", port, "--connections", 2, "--requests", 60, "--features", 20)
+        expect(result.returncode == 0, "a client of its own", result)
+        result = run("async_server", "--client", "--port", port, "--features", 21)
+        expect(result.returncode == 1 and "20 wanted" in result.stderr, "a client with other numbers", result)
+        server.send_signal(signal.SIGINT)
+        expect(server.wait(timeout=60) == 0, "Ctrl-C ends the server")
+
+
+def one_line(result, what, *words):
+    """An error that is told in one line, without the insides of libraries."""
+    expect(result.returncode == 1 and result.stderr.count("\n") == 1, f"{what}: one line", result)
+    expect(all(word in result.stderr for word in words), f"{what}: {words}", result)
+    expect(not any(word in result.stderr for word in (".hpp", "boost", "system:", "[")), f"{what}: nothing of Boost's", result)
+
+
+def check_network_errors(_):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = str(taken.getsockname()[1])
+        one_line(run("async_server", "--client", "--port", port), "nobody listens", port, "no server listens", "--serve")
+        taken.listen()
+        one_line(run("async_server", "--serve", "--port", port), "a port in use", port, "in use", "--port")
+    with socket.socket() as deaf:  # takes connections and ends them
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        port = str(deaf.getsockname()[1])
+        client = subprocess.Popen([PROGRAMS["async_server"], "--client", "--port", port, "--connections", "1"],
+                                  stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        deaf.accept()[0].close()
+        out, err = client.communicate(timeout=60)
+        one_line(subprocess.CompletedProcess([], client.returncode, out, err), "a server that hangs up", port, "closed")
+    for arguments, flag in ((["--client"], "--port"), (["--port", "70000"], "--port"), (["--port", "0"], "--port")):
+        result = run("async_server", *arguments)
+        expect(result.returncode == 2 and flag in result.stderr, f"async_server {arguments}", result)
+
+
+if __name__ == "__main__":
+    harness.main(globals())

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""The figures at the end, and the page of --report. See harness.py."""
+import base64
+import html.parser
+import re
+
+import harness
+from harness import expect, succeeds, train, write_dataset
+from images import png_rows
+
+VOID = {"meta", "link", "br", "img", "hr", "input"}
+
+
+class Page(html.parser.HTMLParser):
+    """Reads a page; remembers its elements, and what is wrong with it."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.faults, self.elements, self.text = [], [], [], ""
+        self.feed(text)
+        self.close()
+        self.faults += [f"<{tag}> is never closed" for tag in self.open]
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(f"</{tag}> at line {self.getpos()[0]} closes nothing that is open last")
+
+    def handle_data(self, data):
+        self.text += data
+
+    def named(self, tag, cls=None):
+        return [attrs for name, attrs in self.elements if name == tag and (cls is None or attrs.get("class") == cls)]
+
+
+def outside_resources(page):
+    """What the page would load from elsewhere."""
+    found = []
+    for tag, attrs in page.elements:
+        if tag in ("link", "script", "iframe", "object"):
+            found.append(tag)
+        found += [value for name, value in attrs.items()
+                  if name in ("src", "href", "xlink:href") and not (value or "").startswith(("data:", "#"))]
+    return found
+
+
+def check_matrix(folder):
+    """The printed matrix holds every test image, and its diagonal the hits."""
+    write_dataset(folder)
+    result = succeeds(train("mlp", folder, "--epochs", 3, "--batch-size", 64), "training")
+    rows = re.findall(r"^ *(\d) \d +((?:[\d.]+ *){10})$", result.stdout, re.MULTILINE)
+    expect([int(label) for label, _ in rows] == list(range(10)), "ten rows", result)
+    counts = [[0 if cell == "." else int(cell) for cell in cells.split()] for _, cells in rows]
+    expect(sum(map(sum, counts)) == 100 and all(sum(row) == 10 for row in counts), "100 images, ten a class", result)
+    accuracy = float(re.search(r"^test accuracy: (.*)$", result.stdout, re.MULTILINE).group(1))
+    expect(round(100 * accuracy) == sum(counts[i][i] for i in range(10)), "the diagonal holds the hits", result)
+    worst = re.search(r"^worst classes: (\d): precision ([\d.]+), recall ([\d.]+)", result.stdout, re.MULTILINE)
+    label = int(worst.group(1))
+    expect(abs(float(worst.group(3)) - counts[label][label] / 10) < 1e-3, "the recall of the worst class", result)
+
+
+def check_page(folder):
+    write_dataset(folder)
+    out = folder / "new" / "report"
+    # One step of a small rate: many mistakes.
+    result = succeeds(train("mlp", folder, "--epochs", 2, "--batch-size", 512, "--lr", "1e-4", "--report", out), "a report")
+    expect(f"report written to {out / 'index.html'}" in result.stdout, "its name is said", result)
+    expect(sorted(path.name for path in out.iterdir()) == ["index.html"], "nothing but the page")
+    page = Page((out / "index.html").read_text(encoding="utf-8"))
+    expect(not page.faults, f"well-formed: {page.faults}")
+    expect(not outside_resources(page), f"self-contained: {outside_resources(page)}")
+    style = re.search(r"<style>(.*)</style>", (out / "index.html").read_text(encoding="utf-8"), re.DOTALL).group(1)
+    expect("url(" not in style and "@import" not in style and "prefers-color-scheme: dark" in style, "light and dark")
+    expect(len(page.named("svg")) == 2, "two drawings")
+    for kind in ("train", "test"):
+        for line in page.named("polyline", kind):
+            expect(len(line["points"].split()) == 2, f"a point an epoch: {line}")
+    expect(len(page.named("polyline")) == 4, "loss and accuracy of training and validation")
+    accuracy = re.search(r"^test accuracy: (.*)$", result.stdout, re.MULTILINE).group(1)
+    expect(f"{100 * float(accuracy):.2f}%" in page.text, "the accuracy")
+    for setting in ("batch-size", "512", "0.0001", "learning rate", "Confusion matrix"):
+        expect(setting in page.text, f"{setting} stands on the page")
+    pictures = [attrs["src"] for attrs in page.named("img")]
+    expect(len(pictures) == min(25, round(100 * (1 - float(accuracy)))), f"{len(pictures)} pictures of mistakes", result)
+    for picture in pictures:
+        kind, data = picture.split(",", 1)
+        rows = png_rows(base64.b64decode(data, validate=True), 1)
+        expect(kind == "data:image/png;base64" and len(rows) == 112 and len(rows[0]) == 112, "a picture of 28 x 28, enlarged")
+        expect(all(rows[y][x] == rows[y // 4 * 4][x // 4 * 4] for y in range(112) for x in range(112)), "by whole pixels")
+    shares = [float(share) for share in re.findall(r"</b> ([\d.]+)%<br", (out / "index.html").read_text(encoding="utf-8"))]
+    expect(shares == sorted(shares, reverse=True) and len(shares) == len(pictures), f"the surest first: {shares}")
+
+
+def check_places(folder):
+    write_dataset(folder)
+    (folder / "file").write_text("kept")
+    for place in (folder / "file", folder / "file" / "below"):
+        result = train("mlp", folder, "--epochs", 1000, "--report", place)
+        expect(result.returncode == 1 and "--report" in result.stderr and "epoch" not in result.stdout,
+               f"{place} is refused before training", result)
+    expect((folder / "file").read_text() == "kept", "the file is untouched")
+
+
+if __name__ == "__main__":
+    harness.main(globals())

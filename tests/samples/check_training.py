@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""The samples that train: what they print and return, and what they refuse. See harness.py."""
+import gzip
+import os
+import re
+
+import harness
+from harness import PROGRAMS, expect, run, train, write_dataset
+
+
+def check_training(folder):
+    write_dataset(folder)
+    for name, arguments in (("mlp", ["--epochs", 6, "--batch-size", 64]),
+                            ("cnn", ["--model", "tf", "--epochs", 2]),
+                            ("cnn", ["--model", "torch", "--epochs", 1, "--optimizer", "sgd", "--lr", "0.02"])):
+        result = train(name, folder, *arguments, "--losses", 3)
+        last = result.stdout.strip().split("\n")[-1]
+        expect(result.returncode == 0 and re.fullmatch(r"test accuracy: \d\.\d{4}", last), f"{name} {arguments}", result)
+        losses = re.findall(r"^loss (\d+) ([0-9.e+-]+)$", result.stdout, re.MULTILINE)
+        expect([step for step, _ in losses] == ["0", "1", "2"], "the first losses", result)
+        epochs = re.findall(r"^epoch \d/\d  loss [\d.]+  accuracy [\d.]+  learning rate [\d.e-]+  \d+ images/s  "
+                            r"validation loss [\d.]+  accuracy [\d.]+  \d+:\d\d elapsed", result.stdout, re.MULTILINE)
+        expect(str(len(epochs)) == str(arguments[arguments.index("--epochs") + 1]), "a line an epoch", result)
+        if name == "mlp":
+            expect(float(last.split()[-1]) > 0.9, "the network learns", result)
+            again = train(name, folder, *arguments, "--losses", 3)
+            expect(losses == re.findall(r"^loss (\d+) ([0-9.e+-]+)$", again.stdout, re.MULTILINE), "one seed", again)
+
+
+def check_bad_input(folder):
+    for name in PROGRAMS:
+        result = run(name, "--help")
+        expect(result.returncode == 0 and "Usage" in result.stdout, f"{name} --help", result)
+        result = run(name, *(["in.png", "out.png"] if name == "sharpen" else []), "--no-such-flag")
+        expect(result.returncode == 2 and "no-such-flag" in result.stderr, f"{name}: an unknown flag", result)
+    for flag, value in (("--device", "tpu"), ("--device", "gpu:99"), ("--epochs", "0"), ("--epochs", "many"),
+                        ("--batch-size", "-1"), ("--lr", "-1"), ("--optimizer", "lbfgs"), ("--model", "vgg"),
+                        ("--seed", "x"), ("--threads", "0"), ("--losses", "-1"), ("--precision", "low")):
+        result = run("cnn", flag, value)
+        expect(result.returncode == 2 and flag in result.stderr, f"cnn {flag} {value}", result)
+
+
+# A number that each flag refuses, and a word of the message that says what it takes.
+REFUSED = (("--lr", "nan", "above 0"), ("--lr", "inf", "above 0"), ("--lr", "-1", "above 0"), ("--lr", "0", "above 0"),
+           ("--epochs", "0", "1 to 100000"), ("--batch-size", "0", "1 to 60000"), ("--batch-size", "70000", "1 to 60000"),
+           ("--momentum", "2", "[0, 1)"), ("--momentum", "nan", "[0, 1)"), ("--weight-decay", "nan", "at least 0"),
+           ("--weight-decay", "-1", "at least 0"), ("--final-lr", "nan", "[0, 1]"), ("--final-lr", "2", "[0, 1]"),
+           ("--threads", "-1", "1 to 1024"), ("--seed", "-1", "whole number from 0"), ("--log-every", "nan", "[0, 86400]"),
+           ("--losses", "-1", "0 to 1000000"), ("--save-every", "0", "1 to 100000"))
+
+
+def check_flags(folder):
+    """Every number is checked, NaN too; the message names the flag, the value and the range."""
+    for flag, value, wanted in REFUSED:
+        result = run("mlp", "--data", folder, flag, value)
+        expect(result.returncode == 2 and flag in result.stderr and value in result.stderr and wanted in result.stderr,
+               f"mlp {flag} {value}: {wanted}", result)
+    for arguments, flag in ((["--evaluate"], "--load"), (["--save-every", 2], "--save"), (["--load", "a", "--resume", "b"], "--resume")):
+        result = run("mlp", "--data", folder, *arguments)
+        expect(result.returncode == 2 and flag in result.stderr, f"mlp {arguments}", result)
+
+
+def check_data_errors(folder):
+    """What is wrong with the data, where it was looked for, and how to get it."""
+    def refused(place, *words, environment=None):
+        arguments = ["--data", place] if place else []
+        result = run("mlp", *arguments, "--epochs", 1000, env={**os.environ, **(environment or {})})
+        expect(result.returncode == 1 and "epoch" not in result.stdout, f"{place}", result)
+        for word in (*words, "dataset-fashion-mnist", "--data FOLDER", "SLUICE_DATA"):
+            expect(word in result.stderr, f"{place}: {word}", result)
+
+    refused(folder / "nowhere", f"--data {folder / 'nowhere'}: ", "no such folder")
+    refused("", f"SLUICE_DATA={folder / 'nowhere'}: ", "no such folder", environment={"SLUICE_DATA": str(folder / "nowhere")})
+    refused(folder, "lacks the file train-images-idx3-ubyte.gz")
+    write_dataset(folder)
+    for name in ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz",
+                 "t10k-labels-idx1-ubyte.gz"):
+        path = folder / name
+        good = path.read_bytes()
+        path.unlink()
+        refused(folder, f"lacks the file {name}")
+        for content, words in ((good[:len(good) // 2], "truncated"), (good[:20] + b"\xff" * 8 + good[28:], name),
+                               (gzip.compress(b"\x01\x02\x03\x04" * 9), "not an IDX file"), (b"<html>", "not an IDX file"),
+                               (b"", "header")):
+            path.write_bytes(content)
+            refused(folder, name, words)
+        path.write_bytes(good)
+    expect(train("mlp", folder, "--epochs", 1).returncode == 0, "the good files again")
+
+
+def check_divergence(folder):
+    """A loss that is not finite, or far above where it began, stops training, with what to try; nothing is saved."""
+    write_dataset(folder)
+    saved = folder / "net.npz"
+    for flags, words in ((["--optimizer", "sgd", "--lr", "1e30", "--batch-size", 16], ("the loss is", "it began at 2.")),
+                         (["--lr", "30", "--batch-size", 8], ("training diverges", "the last 20 steps"))):
+        result = train("mlp", folder, "--epochs", 50, *flags, "--save", saved)
+        expect(result.returncode == 1 and not saved.exists(), f"{flags}: stops", result)
+        for word in (*words, "step ", "Training was stopped", "--lr ", "Nothing was saved"):
+            expect(word in result.stderr, f"{flags}: {word}", result)
+    result = train("mlp", folder, "--epochs", 3, "--batch-size", 64, "--save", saved)
+    good = saved.read_bytes()
+    result = train("mlp", folder, "--epochs", 3, "--batch-size", 8, "--load", saved, "--lr", "30", "--save", saved)
+    expect(result.returncode == 1 and saved.read_bytes() == good, "the last good file stays", result)
+
+
+if __name__ == "__main__":
+    harness.main(globals())

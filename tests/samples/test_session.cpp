@@ -1,0 +1,135 @@
+#include <memory>
+#include <utility>
+
+#include "samples/support/checkpoint.h"
+#include "samples/support/session.h"
+#include "tests/gluon/idx_files.h"
+
+using namespace sluice;
+using namespace sluice::test;
+using namespace samples;
+namespace nn = gluon::nn;
+
+namespace {
+
+// Batch norm has state that no optimizer knows of, dropout and shuffling draw random numbers.
+Model small_model() {
+  nn::Sequential net;
+  net.add(nn::Flatten(), nn::Dense(24), nn::BatchNorm(), nn::Activation("relu"), nn::Dropout(0.4), nn::Dense(10));
+  return {std::move(net), std::make_unique<gluon::loss::SoftmaxCrossEntropyLoss>()};
+}
+
+Images toy_images_of(const TemporaryFolder& folder) {
+  write_toy_dataset(folder.path(), 110, 40);
+  return open_images(folder.path().string());
+}
+
+TrainingOptions options_for(const char* optimizer, int epochs) {
+  return {.model = "small", .device = cpu(), .epochs = epochs, .batch_size = 16, .optimizer = optimizer, .seed = 7};
+}
+
+// Trains `epochs` in all, from `resumed` if that is given, on an engine of its own; writes what it came to.
+void train_to(
+    const Images& images,
+    const TrainingOptions& options,
+    const std::filesystem::path& to,
+    const std::filesystem::path& from = {}) {
+  Engine engine({.workers = 2, .seed = from.empty() ? options.seed : 999});
+  EngineScope scope(engine);
+  std::optional<Checkpoint> resumed;
+  if (!from.empty())
+    resumed = read_checkpoint(from);
+  Session session(options, images, small_model(), resumed ? &*resumed : nullptr);
+  session.run();
+  write_checkpoint(to, session.checkpoint());
+}
+
+std::vector<std::byte> bytes_of(const NDArray& array) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(array.size()) * size_of(array.dtype()));
+  array.read_out(bytes.data(), array.dtype(), array.size());
+  return bytes;
+}
+
+void check_same(const std::filesystem::path& one, const std::filesystem::path& other) {
+  const auto a = load(one), b = load(other);
+  CHECK(a.size() == b.size());
+  CHECK(a.contains("2.running_mean"));
+  for (const auto& [name, array] : a) {
+    INFO(name);
+    REQUIRE(b.contains(name));
+    if (name != "@seconds" && name != "@history" && name != "@settings")  // which hold times, and the number of epochs
+      CHECK(bytes_of(array) == bytes_of(b.at(name)));
+  }
+  const Checkpoint left = read_checkpoint(one), right = read_checkpoint(other);
+  REQUIRE(left.history.size() == right.history.size());
+  for (std::size_t i = 0; i < left.history.size(); ++i) {
+    CHECK(left.history[i].loss == right.history[i].loss);
+    CHECK(left.history[i].accuracy == right.history[i].accuracy);
+    CHECK(left.history[i].validation_loss == right.history[i].validation_loss);
+    CHECK(left.history[i].validation_accuracy == right.history[i].validation_accuracy);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("3 + 3 epochs with batch norm, dropout and shuffling are 6, to the last bit", "[samples]") {
+  TemporaryFolder folder;
+  const Images images = toy_images_of(folder);
+  for (const char* optimizer : {"adam", "sgd"}) {
+    INFO(optimizer);
+    train_to(images, options_for(optimizer, 6), folder / "whole.npz");
+    train_to(images, options_for(optimizer, 3), folder / "half.npz");
+    train_to(images, options_for(optimizer, 6), folder / "rest.npz", folder / "half.npz");
+    check_same(folder / "whole.npz", folder / "rest.npz");
+  }
+}
+
+TEST_CASE("a checkpoint comes back as it was", "[samples]") {
+  TemporaryFolder folder;
+  Checkpoint written{
+      .settings = {{"--lr", "0.1"}, {"--model", "a b"}},
+      .parameters = {{"0.weight", array<float>({1, 2, 3})}},
+      .optimizer = {{"0.weight.mean", array<float>({4, 5, 6})}},
+      .random = {~std::uint64_t{0}, std::uint64_t{1} << 63},
+      .loader = {30, 4, true, "rollover", 2, 5, {~std::uint64_t{1}, 7}, {3, 1}},
+      .steps = 12,
+      .first_loss = 2.3,
+      .seconds = 1.5,
+      .epoch = {.loss = 0.1, .hits = 3, .images = 4},
+      .epoch_seconds = 0.25,
+      .history = {{1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12, 13, 14}}};
+  write_checkpoint(folder / "a.npz", written);
+  const Checkpoint read = read_checkpoint(folder / "a.npz");
+  CHECK(read.settings == written.settings);
+  CHECK(values(read.parameters.at("0.weight")) == std::vector<float>{1, 2, 3});
+  CHECK(values(read.optimizer.at("0.weight.mean")) == std::vector<float>{4, 5, 6});
+  CHECK(read.parameters.size() + read.optimizer.size() == 2);
+  CHECK((read.random.seed == written.random.seed && read.random.offset == written.random.offset));
+  CHECK((read.loader.order.seed == ~std::uint64_t{1} && read.loader.order.offset == 7));
+  CHECK((read.loader.num_samples == 30 && read.loader.batch_size == 4 && read.loader.shuffle));
+  CHECK((read.loader.last_batch == "rollover" && read.loader.epochs == 2 && read.loader.position == 5));
+  CHECK(read.loader.carried == std::vector<std::int64_t>{3, 1});
+  CHECK((read.steps == 12 && read.first_loss == 2.3 && read.seconds == 1.5 && read.epoch_seconds == 0.25));
+  CHECK((read.epoch.loss == 0.1 && read.epoch.hits == 3 && read.epoch.images == 4));
+  REQUIRE(read.history.size() == 2);
+  CHECK((read.history[1].learning_rate == 8 && read.history[1].images_per_second == 14));
+}
+
+TEST_CASE("a file that is no checkpoint is refused by what it lacks", "[samples]") {
+  TemporaryFolder folder;
+  save(folder / "plain.npz", {{"0.weight", array<float>({1})}});
+  CHECK_THROWS_WITH(read_checkpoint(folder / "plain.npz"), Catch::Contains("@format") && Catch::Contains("plain.npz"));
+  save(folder / "later.npz", {{"@format", array<std::int64_t>({2})}});
+  CHECK_THROWS_WITH(read_checkpoint(folder / "later.npz"), Catch::Contains("format 2"));
+  save(folder / "odd.npz", {{"@format", array<float>({1})}});
+  CHECK_THROWS_AS(read_checkpoint(folder / "odd.npz"), FileError);
+}
+
+TEST_CASE("a link to a checkpoint stays a link", "[samples]") {
+  TemporaryFolder folder;
+  save(folder / "file.npz", {{"x", array<float>({1})}});
+  std::filesystem::create_symlink("file.npz", folder / "link.npz");
+  write_checkpoint(folder / "link.npz", {});
+  CHECK(std::filesystem::is_symlink(folder / "link.npz"));
+  CHECK_NOTHROW(read_checkpoint(folder / "file.npz"));
+}
