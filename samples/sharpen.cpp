@@ -10,6 +10,7 @@
 
 #include "samples/support/flags.h"
 #include "samples/support/png_image.h"
+#include "samples/support/run_main.h"
 
 namespace {
 

@@ -9,17 +9,6 @@
 
 namespace sluice::test {
 
-#if __has_include(<catch2/catch_all.hpp>)
-using Catch::Matchers::ContainsSubstring;
-inline auto contains(const std::string& part) {
-  return ContainsSubstring(part);
-}
-#else
-inline auto contains(const std::string& part) {
-  return Catch::Contains(part);
-}
-#endif
-
 /// Fails unless `act` throws an E; hands the caught error to `look`.
 template <class E, class Act, class Look>
 void expect_error(Act&& act, Look&& look) {

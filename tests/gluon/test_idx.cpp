@@ -127,18 +127,18 @@ TEST_CASE("image files that do not belong together are a FileError", "[gluon][id
   TemporaryFolder folder;
   const gluon::data::vision::ImageFilesOptions options{.root = folder.path().string()};
   CHECK_THROWS_AS(MNIST(options), FileError);
-  CHECK_THROWS_WITH(MNIST(options), Catch::Contains("lacks the file train-images-idx3-ubyte.gz"));
+  CHECK_THROWS_WITH(MNIST(options), contains("lacks the file train-images-idx3-ubyte.gz"));
   CHECK_THROWS_WITH(
       MNIST({.root = (folder / "absent").string()}),
-      Catch::Contains("absent") && Catch::Contains("no such folder") && Catch::Contains("SLUICE_DATA"));
+      contains("absent") && contains("no such folder") && contains("SLUICE_DATA"));
   write_toy_dataset(folder.path(), 30, 7);
   const ToyImages toy = toy_images(30, 28);
   write_file(folder / "train-labels-idx1-ubyte.gz", gzipped(idx_bytes({29}, Bytes(29))));
-  CHECK_THROWS_WITH(MNIST(options), Catch::Contains("30 images") && Catch::Contains("29 labels"));
+  CHECK_THROWS_WITH(MNIST(options), contains("30 images") && contains("29 labels"));
   write_file(folder / "train-labels-idx1-ubyte.gz", gzipped(idx_bytes({30}, Bytes(30, 10))));
-  CHECK_THROWS_WITH(MNIST(options), Catch::Contains("label 10 at 0"));
+  CHECK_THROWS_WITH(MNIST(options), contains("label 10 at 0"));
   write_file(folder / "train-labels-idx1-ubyte.gz", gzipped(idx_bytes({30, 28, 28}, toy.pixels)));
-  CHECK_THROWS_WITH(MNIST(options), Catch::Contains("3 axes"));
+  CHECK_THROWS_WITH(MNIST(options), contains("3 axes"));
 }
 
 TEST_CASE("SLUICE_DATA names the folder when the program does not", "[gluon][idx]") {

@@ -41,7 +41,7 @@ TEST_CASE("Dense without bias, and without flatten", "[gluon][layers]") {
   CHECK(values(y) == std::vector<float>(30, 4));
   CHECK_THROWS_AS(nn::Dense(0), ValueError);
   CHECK_THROWS_AS(nn::Dense(2, {.in_units = -1}), ValueError);
-  CHECK_THROWS_WITH(nn::Dense(2, {.activation = "rellu"}), Catch::Contains("rellu") && Catch::Contains("sigmoid"));
+  CHECK_THROWS_WITH(nn::Dense(2, {.activation = "rellu"}), contains("rellu") && contains("sigmoid"));
 }
 
 TEST_CASE("Conv2D convolves as a plain loop does", "[gluon][layers]") {

@@ -107,7 +107,7 @@ TEST_CASE("what a transform throws surfaces where its batch is used", "[gluon][d
   int batch = 0;
   for (auto [x, y] : loader) {
     if (batch++ == 1) {
-      CHECK_THROWS_WITH(x.wait_to_read(), Catch::Contains("sample 3 is bad"));
+      CHECK_THROWS_WITH(x.wait_to_read(), contains("sample 3 is bad"));
       CHECK_THROWS_AS((x + 1).wait_to_read(), ValueError);
       CHECK_THROWS_AS(y.wait_to_read(), ValueError);
     } else {
@@ -176,7 +176,7 @@ TEST_CASE("a loader works on the serial engine and inside others' scopes", "[glu
 TEST_CASE("a loader refuses nonsense", "[gluon][data]") {
   CHECK_THROWS_AS(DataLoader(counting(5), {.batch_size = 0}), ValueError);
   CHECK_THROWS_AS(DataLoader(counting(5), {.prefetch = -1}), ValueError);
-  CHECK_THROWS_WITH(DataLoader(counting(5), {.last_batch = "drop"}), Catch::Contains("drop"));
+  CHECK_THROWS_WITH(DataLoader(counting(5), {.last_batch = "drop"}), contains("drop"));
   CHECK_THROWS_AS(DataLoader(ArrayDataset(zeros({0, 2}), zeros({0}))), ValueError);
 }
 
@@ -264,7 +264,7 @@ TEST_CASE("a loader with a seed of its own goes on by its state alone", "[gluon]
 TEST_CASE("the state of another loader is refused, naming both values", "[gluon][data]") {
   DataLoader loader(counting(30), {.batch_size = 4, .shuffle = true});
   const auto refuses = [&](DataLoaderState state, const std::string& theirs, const std::string& ours) {
-    CHECK_THROWS_WITH(loader.load_state(state), Catch::Contains(theirs) && Catch::Contains(ours));
+    CHECK_THROWS_WITH(loader.load_state(state), contains(theirs) && contains(ours));
     CHECK_THROWS_AS(loader.load_state(state), ValueError);
   };
   epoch(loader);

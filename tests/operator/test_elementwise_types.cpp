@@ -5,7 +5,6 @@
 
 using namespace sluice;
 using namespace sluice::test;
-using Catch::Matchers::Contains;
 
 TEST_CASE("two arrays meet in the type that promote() names", "[operator][elementwise][types]") {
   for (const DType a : k_all_dtypes) {
@@ -65,7 +64,7 @@ TEST_CASE(
   const NDArray x = array<std::uint8_t>({1, 44});
   CHECK_THROWS_AS(x + 300, ValueError);
   CHECK_THROWS_AS(x + -1, ValueError);
-  CHECK_THROWS_WITH(x * 300, Contains("multiply") && Contains("300") && Contains("uint8"));
+  CHECK_THROWS_WITH(x * 300, contains("multiply") && contains("300") && contains("uint8"));
   CHECK((x == 300).to_vector<int>() == std::vector<int>{0, 0});
   CHECK((x < 300).to_vector<int>() == std::vector<int>{1, 1});
   CHECK((x > -1).to_vector<int>() == std::vector<int>{1, 1});
@@ -93,7 +92,7 @@ TEST_CASE("writing in place keeps the array and its type", "[operator][elementwi
   CHECK(whole.to_vector<int>() == std::vector<int>{12, 21});
   CHECK_THROWS_AS(whole += 0.5, DTypeError);
   CHECK_THROWS_AS(whole /= 2, DTypeError);
-  CHECK_THROWS_WITH(whole += array<float>({1, 2}), Contains("float32") && Contains("int32") && Contains("add"));
+  CHECK_THROWS_WITH(whole += array<float>({1, 2}), contains("float32") && contains("int32") && contains("add"));
   NDArray flag = array<bool>({true, false});
   CHECK_THROWS_AS(flag += 1, DTypeError);
   CHECK(whole.to_vector<int>() == std::vector<int>{12, 21});
@@ -127,10 +126,10 @@ TEST_CASE(
 TEST_CASE("writing in place refuses what cannot be", "[operator][elementwise][in_place]") {
   NDArray x = ones({2, 3});
   CHECK_THROWS_AS(x += ones({3, 2, 3}), ShapeError);
-  CHECK_THROWS_WITH(x += ones({4, 2, 3}), Contains("add") && Contains("(4, 2, 3)") && Contains("(2, 3)"));
+  CHECK_THROWS_WITH(x += ones({4, 2, 3}), contains("add") && contains("(4, 2, 3)") && contains("(2, 3)"));
   NDArray stretched = ones({1, 3}).broadcast_to({2, 3});
   CHECK_THROWS_AS(stretched += 1, ValueError);
-  CHECK_THROWS_WITH(stretched += 1, Contains("broadcast"));
+  CHECK_THROWS_WITH(stretched += 1, contains("broadcast"));
   NDArray nothing;
   CHECK_THROWS_AS(nothing += 1, ValueError);
   CHECK_THROWS_AS(x += nothing, ValueError);
@@ -139,12 +138,12 @@ TEST_CASE("writing in place refuses what cannot be", "[operator][elementwise][in
 TEST_CASE("elementwise operators name themselves and the values in their errors", "[operator][elementwise][errors]") {
   const NDArray a = ones({2, 3}), b = ones({4});
   CHECK_THROWS_AS(a + b, ShapeError);
-  CHECK_THROWS_WITH(a * b, Contains("multiply") && Contains("(2, 3)") && Contains("(4,)"));
+  CHECK_THROWS_WITH(a * b, contains("multiply") && contains("(2, 3)") && contains("(4,)"));
   CHECK_THROWS_AS(NDArray() + a, ValueError);
-  CHECK_THROWS_WITH(exp(NDArray()), Contains("exp") && Contains("undefined"));
+  CHECK_THROWS_WITH(exp(NDArray()), contains("exp") && contains("undefined"));
   CHECK_THROWS_AS(NDArray() + 1, ValueError);
   CHECK_THROWS_AS(where(a, a, NDArray()), ValueError);
-  CHECK_THROWS_WITH(where(ones({5}), a, a), Contains("where"));
+  CHECK_THROWS_WITH(where(ones({5}), a, a), contains("where"));
   CHECK_THROWS_AS(sum_to_shape(a, {2, 2}), ShapeError);
   CHECK_THROWS_AS(sum_to_shape(a, {1, 2, 3}), ShapeError);
 }

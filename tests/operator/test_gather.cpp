@@ -80,7 +80,7 @@ TEST_CASE("an index out of bounds is an IndexError at the wait") {
     CHECK_THROWS_AS(taken.wait_to_read(), IndexError);
     CHECK_THROWS_WITH(
         taken.wait_to_read(),
-        Catch::Contains("take: index " + std::to_string(index)) && Catch::Contains("axis 1 with size 3"));
+        sluice::test::contains("take: index " + std::to_string(index)) && sluice::test::contains("axis 1 with size 3"));
     CHECK_THROWS_AS(pick(x, array<int>({0, index})).wait_to_read(), IndexError);
   }
   CHECK_THROWS_AS(one_hot(array<int>({0, 3}), 3).wait_to_read(), IndexError);
@@ -89,11 +89,11 @@ TEST_CASE("an index out of bounds is an IndexError at the wait") {
 
 TEST_CASE("gather operators refuse what does not fit and name themselves") {
   const NDArray x = zeros({2, 3});
-  CHECK_THROWS_WITH(take(x, zeros({2})), Catch::Contains("take") && Catch::Contains("float32"));
+  CHECK_THROWS_WITH(take(x, zeros({2})), sluice::test::contains("take") && sluice::test::contains("float32"));
   CHECK_THROWS_AS(take(x, array<int>({0}), 2), IndexError);
   CHECK_THROWS_AS(one_hot(array<int>({0}), 0), ValueError);
   CHECK_THROWS_AS(one_hot(array<float>({0}), 3), DTypeError);
-  CHECK_THROWS_WITH(pick(x, array<int>({0, 1, 2})), Catch::Contains("pick") && Catch::Contains("(3,)"));
+  CHECK_THROWS_WITH(pick(x, array<int>({0, 1, 2})), sluice::test::contains("pick") && sluice::test::contains("(3,)"));
   CHECK_THROWS_AS(pick(zeros({2, 0}), array<int>({0, 0})), ValueError);
 }
 

@@ -11,7 +11,6 @@
 
 using namespace sluice;
 using namespace sluice::test;
-using Catch::Matchers::Contains;
 
 namespace {
 
@@ -80,14 +79,14 @@ TEST_CASE("an operator without a kernel for the device says so", "[operator][inv
   const NDArray x = ones({2});
   CHECK_THROWS_AS(invoke_one(k_gpu_only, {x}, {}, {}), UnsupportedError);
   CHECK_THROWS_WITH(
-      invoke_one(k_gpu_only, {x}, {}, {}), Contains("gpu_only") && Contains("cpu") && Contains("float32"));
+      invoke_one(k_gpu_only, {x}, {}, {}), contains("gpu_only") && contains("cpu") && contains("float32"));
 }
 
 TEST_CASE("inputs that cannot be are refused by name", "[operator][invoke][errors]") {
   const NDArray x = ones({2});
   CHECK_THROWS_AS(invoke_one(k_reverse, {NDArray()}, {}, {}), ValueError);
-  CHECK_THROWS_WITH(invoke_one(k_reverse, {NDArray()}, {}, {}), Contains("reverse") && Contains("input 0"));
-  CHECK_THROWS_WITH(invoke_one(k_reverse, {x, x}, {}, {}), Contains("reverse") && Contains("takes 1"));
+  CHECK_THROWS_WITH(invoke_one(k_reverse, {NDArray()}, {}, {}), contains("reverse") && contains("input 0"));
+  CHECK_THROWS_WITH(invoke_one(k_reverse, {x, x}, {}, {}), contains("reverse") && contains("takes 1"));
   Engine other;
   NDArray elsewhere;
   {
@@ -95,7 +94,7 @@ TEST_CASE("inputs that cannot be are refused by name", "[operator][invoke][error
     elsewhere = ones({2});
   }
   CHECK_THROWS_AS(x + elsewhere, ValueError);
-  CHECK_THROWS_WITH(x + elsewhere, Contains("add") && Contains("engine"));
+  CHECK_THROWS_WITH(x + elsewhere, contains("add") && contains("engine"));
   // Work on another engine's arrays stays there.
   const NDArray sum = elsewhere + elsewhere;
   CHECK(&sum.engine() == &other);

@@ -87,7 +87,7 @@ TEST_CASE("matmul of bool arrays, of unequal types, and of shapes that do not fi
   const NDArray a = draw({2, 3}, 1, float32);
   CHECK_THROWS_AS(matmul(a, draw({3, 2}, 2, float64)), DTypeError);
   CHECK_THROWS_AS(matmul(draw({2, 2}, 1, bool_), draw({2, 2}, 1, bool_)), UnsupportedError);
-  CHECK_THROWS_WITH(matmul(a, a), Catch::Contains("matmul") && Catch::Contains("(2, 3)"));
+  CHECK_THROWS_WITH(matmul(a, a), contains("matmul") && contains("(2, 3)"));
   CHECK_THROWS_AS(matmul(a, a), ShapeError);
   CHECK_THROWS_AS(matmul(zeros({2, 2, 3}), zeros({3, 3, 2})), ShapeError);
   CHECK_THROWS_AS(matmul(full({}, 1), a), ShapeError);
@@ -142,7 +142,7 @@ TEST_CASE("dense refuses what does not fit, by name") {
   CHECK_THROWS_AS(dense(x, w.astype(float64), bias), DTypeError);
   CHECK_THROWS_AS(dense(x, w, bias, {.activation = "tanh"}), ValueError);
   CHECK_THROWS_AS(dense(x.astype(int32), w.astype(int32), bias.astype(int32)), UnsupportedError);
-  CHECK_THROWS_WITH(dense(x, w, zeros({3})), Catch::Contains("dense") && Catch::Contains("(3,)"));
+  CHECK_THROWS_WITH(dense(x, w, zeros({3})), contains("dense") && contains("(3,)"));
 }
 
 TEST_CASE("The gradients of dense agree with finite differences") {

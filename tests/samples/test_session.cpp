@@ -118,9 +118,9 @@ TEST_CASE("a checkpoint comes back as it was", "[samples]") {
 TEST_CASE("a file that is no checkpoint is refused by what it lacks", "[samples]") {
   TemporaryFolder folder;
   save(folder / "plain.npz", {{"0.weight", array<float>({1})}});
-  CHECK_THROWS_WITH(read_checkpoint(folder / "plain.npz"), Catch::Contains("@format") && Catch::Contains("plain.npz"));
+  CHECK_THROWS_WITH(read_checkpoint(folder / "plain.npz"), contains("@format") && contains("plain.npz"));
   save(folder / "later.npz", {{"@format", array<std::int64_t>({2})}});
-  CHECK_THROWS_WITH(read_checkpoint(folder / "later.npz"), Catch::Contains("format 2"));
+  CHECK_THROWS_WITH(read_checkpoint(folder / "later.npz"), contains("format 2"));
   save(folder / "odd.npz", {{"@format", array<float>({1})}});
   CHECK_THROWS_AS(read_checkpoint(folder / "odd.npz"), FileError);
 }

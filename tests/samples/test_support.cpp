@@ -52,7 +52,8 @@ TEST_CASE("training that comes to nothing is told from training that is only rou
   DivergenceWatch lost("Do something else.");
   for (int step = 0; step < 19; ++step)
     lost.look(step, step == 0 ? 2.0 : 40);
-  CHECK_THROWS_WITH(lost.look(19, 40), Catch::Contains("step 19") && Catch::Contains("Do something else."));
+  CHECK_THROWS_WITH(
+      lost.look(19, 40), sluice::test::contains("step 19") && sluice::test::contains("Do something else."));
   for (const double value : {std::numeric_limits<double>::infinity(), std::nan("")}) {
     DivergenceWatch watch("");
     watch.look(0, 2);

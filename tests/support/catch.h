@@ -11,7 +11,20 @@
 
 #include <sluice/engine/device.h>
 
+#if CATCH_VERSION_MAJOR >= 3
+using Catch::Approx;  // which 2.13 gives to everybody
+#endif
+
 namespace sluice::test {
+/// Matches texts that hold `part`.
+inline auto contains(const std::string& part) {
+#if CATCH_VERSION_MAJOR >= 3
+  return Catch::Matchers::ContainsSubstring(part);
+#else
+  return Catch::Contains(part);
+#endif
+}
+
 /// Counts the running test case as skipped, with the reason.
 void note_skip(const std::string& reason);
 }  // namespace sluice::test
