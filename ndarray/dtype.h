@@ -64,7 +64,7 @@ constexpr bool is_integer(DType t) noexcept {
 /// a floating type gives that floating type, as in PyTorch and unlike NumPy; float16 with bfloat16 gives float32.
 SLUICE_API DType promote(DType a, DType b) noexcept;
 
-/// Calls f.operator()<T>() with the C++ type T of `dtype`, and returns what it returns.
+/// Calls `f.operator()<T>()` with the C++ type T of `dtype`, and returns what it returns.
 template <class F>
 decltype(auto) by_dtype(DType dtype, F&& f) {
   switch (dtype) {
