@@ -173,6 +173,7 @@ def wait_until_stuck(process):
     held, same = -1, 0
     while same < 20:
         time.sleep(0.05)
+        expect(process.poll() is None, f"it goes on until it is stopped: {process.returncode}")
         now = struct.unpack("i", fcntl.ioctl(process.stdout, termios.FIONREAD, b"\0\0\0\0"))[0]
         held, same = now, same + 1 if now == held and now > 2048 else 0
 
