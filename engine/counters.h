@@ -18,6 +18,14 @@ struct EngineCounters {
   std::uint64_t failed = 0;   // of `run`: threw
   std::uint64_t waits = 0;    // times that a host thread had to wait, for tasks or for a GPU
 
+  // Memory that unfinished tasks alone hold: see EngineOptions::max_bytes_in_flight. It is counted by threads, which
+  // tell each other of less than 64 KiB now and then only.
+  std::uint64_t bytes_in_flight = 0;           // of host memory, now
+  std::uint64_t peak_bytes_in_flight = 0;      // the most that was seen
+  std::uint64_t gpu_bytes_in_flight = 0;       // of the GPU that has most, now
+  std::uint64_t peak_gpu_bytes_in_flight = 0;  // the most that was seen on one
+  std::uint64_t rests = 0;                     // times that a push rested because of it
+
   // The pool of CPU workers
   std::uint64_t run_next = 0;    // tasks run at once by the worker that made them ready
   std::uint64_t stolen = 0;      // tasks that a worker took from another one

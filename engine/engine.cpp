@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <set>
@@ -29,6 +30,8 @@ void check_slot(int id) {
 
 namespace {
 
+constexpr std::uint64_t k_usual_live_tasks = 65536;  // a step beyond a small limit is no smaller
+
 // What the program says counts; then the environment; then speed.
 bool flushes(const EngineOptions& options) {
   if (options.denormals.has_value())
@@ -49,7 +52,8 @@ Core::Core(Engine* facade, const EngineOptions& options)
     : options_(options),
       thread_mode_(this_thread().mode.without_body()),
       may_flush_(flushes(options)),
-      facade_(facade) {
+      facade_(facade),
+      in_flight_(options_) {
   prepare_fences();
   random_seed.store(options.seed);
   require(options.gpu_policy == "stream" || options.gpu_policy == "serial", [&] {
@@ -64,7 +68,10 @@ Core::Core(Engine* facade, const EngineOptions& options)
   require(options.gpu_check == "end" || options.gpu_check == "each", [&] {
     return message("Engine: gpu_check \"", options.gpu_check, "\" is not one of end, each");
   });
+  if (options.max_live_tasks != 0)
+    live_restraint_.set(options.max_live_tasks, std::max<std::uint64_t>(options.max_live_tasks, k_usual_live_tasks));
   cpu_ = make_cpu_policy(*this, options_);
+  in_flight_.know_host(cpu_->workers());
   watch_forks(this, true);
 }
 
@@ -211,8 +218,9 @@ TaskHandle Engine::push_closure(const Task& task, Closure&& body, SourceLocation
     here.recording->add(*core_, task, std::move(body), site);
     return {};
   }
-  if ((++here.pushes & 63) == 0)
-    core_->hold_back();
+  const bool counted = (++here.pushes & 63) == 0;
+  if (counted || core_->is_crowded()) [[unlikely]]
+    core_->hold_back(counted);
   detail::TaskNode* node = core_->make_task(task, detail::TaskKind::body, std::move(body), site);
   TaskHandle handle = core_->handle_of(node);
   core_->admit(node);

@@ -90,10 +90,22 @@ struct EngineOptions {
   /// Cores for the workers, by the system's numbers, one each, in turn; empty: the system places them.
   std::vector<int> cores = {};
   /// Back-pressure: with so many tasks pushed and not finished, a push from outside tasks rests until an eighth of
-  /// them has gone (an attached thread works meanwhile). It goes on after 10 ms in which nothing finished: what the
-  /// others wait for may be in its hands. While bodies take some hundred nanoseconds, pushes also keep within 2048
-  /// tasks of what has run, resting at most some 30 us every 64 pushes, so that tasks stay in the cache. 0: neither.
+  /// them has gone (an attached thread works meanwhile). It rests in vain where what the others wait for is in its
+  /// hands, so it goes beyond the limit by as many again (65536 at least) for each 10 ms in which no task finished and
+  /// no thread that runs bodies used its core, and for each 5 s of one long body. While bodies take some hundred
+  /// nanoseconds, pushes also keep within 2048 tasks of what has run, resting at most some 30 us every 64 pushes, so
+  /// that tasks stay in the cache. 0: neither.
   std::uint64_t max_live_tasks = 65536;
+  /// The same for bytes in flight: host memory, pinned or not, that nobody but unfinished tasks holds any more (arrays
+  /// that the program has dropped, of a loop that pushes ahead of what runs). A push from outside tasks rests while
+  /// there is more, until there is an eighth less; it goes beyond the limit, by as much again, where resting is in
+  /// vain as above, and rests no longer than 10 s at a time. What the program still holds, or its tape, does not count,
+  /// nor do arrays below 1 KiB. 0: no limit. Not given: SLUICE_MAX_BYTES_IN_FLIGHT in the environment (like 64M), else
+  /// 32 MiB for each worker, but no more than 1/256 of the memory that the process may use (32 MiB at least).
+  std::optional<std::uint64_t> max_bytes_in_flight = {};
+  /// The same for each GPU's memory: of tasks that have not been given to the GPU yet. Not given:
+  /// SLUICE_MAX_GPU_BYTES_IN_FLIGHT in the environment, else 1/64 of the GPU's memory, 64 MiB at least.
+  std::optional<std::uint64_t> max_gpu_bytes_in_flight = {};
   /// After so many reads without a write between, a Var counts its readers in several places, so that threads that
   /// only read it do not meet; the next write ends that. 0: only frozen Vars do.
   int hot_reads = 256;
@@ -115,11 +127,12 @@ struct RandomBlock {
 
 /// Runs tasks in an order that no program can tell from the order of their pushes. Reads of a Var share, writes
 /// exclude. Any thread may push, but not while another destroys the engine. The host blocks in wait(), wait_all() and
-/// TaskHandle::wait(), and in push() where EngineOptions::max_live_tasks says so.
+/// TaskHandle::wait(), and in push() where EngineOptions::max_live_tasks and max_bytes_in_flight say so.
 class SLUICE_API Engine {
  public:
   Engine() : Engine(EngineOptions{}) {}
-  /// Throws ValueError for an unknown policy name, a negative number, or a core that the process may not use.
+  /// Throws ValueError for an unknown policy name, a negative number, a core that the process may not use, or a
+  /// variable of the environment that is no number of bytes.
   explicit Engine(EngineOptions options);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -135,8 +148,9 @@ class SLUICE_API Engine {
 
   /// Gives the engine a task: returns without waiting for it; the body runs when every access is granted. A CPU body
   /// runs on a worker; a GPU body may run inside push and only enqueues. From outside tasks it may rest first
-  /// (EngineOptions::max_live_tasks). Throws ValueError for a Var of another engine, an empty one, or a frozen one to
-  /// be written, DeviceError for a device that is not there, EngineStopped after stop(), Forked where a child may not.
+  /// (EngineOptions::max_live_tasks, max_bytes_in_flight). Throws ValueError for a Var of another engine, an empty one,
+  /// or a frozen one to be written, DeviceError for a device that is not there, EngineStopped after stop(), Forked
+  /// where a child may not.
   template <class Body>
   requires std::invocable < std::decay_t<Body>
   &, Queue > || std::invocable<std::decay_t<Body>&> TaskHandle

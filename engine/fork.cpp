@@ -121,9 +121,12 @@ void Core::after_fork_in_child(bool inside_task) {
   counts_[k_shared_slot].inside.store(0);
   for (CountShard& shard : counts_) {
     shard.inside.store(0);
+    shard.spare_bytes.store(0);
     for (std::size_t epoch = 0; epoch < 2; ++epoch)
       shard.left[epoch].word().store(shard.entered[epoch].get());  // none of them is in this process
   }
+  in_flight_.forget();
+  live_restraint_.forget();
   // Threads, CUDA contexts and all that stands in their memory stayed behind. Their objects are left where they are.
   static_cast<void>(cpu_.release());
   static_cast<void>(gpu_owner_.release());

@@ -22,6 +22,7 @@ TaskNode* ChaosPolicy::take() {
 }
 
 void ChaosPolicy::run_some(std::uint64_t limit) {
+  runner_.store(Runner::here(), std::memory_order_relaxed);
   for (; limit > 0; --limit) {
     TaskNode* task = take();
     if (task == nullptr)

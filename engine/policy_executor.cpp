@@ -108,11 +108,23 @@ void ExecutorPolicy::State::post_if_needed(Hold& hold) {
 
 void ExecutorPolicy::State::run(TaskNode* task, Hold& hold) {
   post_if_needed(hold);
+  Running body{.next = bodies};
+  bodies = &body;
   hold.unlock();
   if (Core::claim(task))
     core.run_on_cpu(task, 1);
   hold.lock();
+  Running** link = &bodies;
+  while (*link != &body)
+    link = &(*link)->next;
+  *link = body.next;
   tell_waiters();
+}
+
+void ExecutorPolicy::visit_runners(const std::function<void(Runner)>& visit) {
+  const Hold hold(state_->mutex);
+  for (const Running* each = state_->bodies; each != nullptr; each = each->next)
+    visit(each->runner);
 }
 
 void ExecutorPolicy::State::drain() {

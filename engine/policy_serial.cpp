@@ -24,6 +24,7 @@ TaskNode* SerialPolicy::take() {
 
 // A task that waits for one it pushed itself can only be served on its own stack here.
 void SerialPolicy::drain() {
+  runner_.store(Runner::here(), std::memory_order_relaxed);
   while (TaskNode* task = take()) {
     if (Core::claim(task))
       core_.run_on_cpu(task, 1);

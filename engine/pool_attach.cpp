@@ -1,6 +1,7 @@
 // Users' threads that work for the pool: while they wait, and in turns with pushing.
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/policy_pool.h>
+#include <sluice/engine/detail/team.h>
 
 namespace sluice::detail {
 
@@ -21,6 +22,9 @@ bool PoolPolicy::attach() {
   me->random = Random(chaos_seed_ * 1000 + 500 + static_cast<std::uint64_t>(here.slot));
   here.pool = this;
   here.pool_worker = me;
+  me->runner.store(Runner::here());
+  const std::lock_guard hold(mutex_);
+  me->next_attached = std::exchange(attached_, me);
   return true;
 }
 
@@ -30,9 +34,25 @@ void PoolPolicy::detach() {
   me->lane->owner_runs.store(false);
   if (me->lane->ring.size() > 0)
     announce(me->lane);  // what it would have run is for the workers now
+  {
+    const std::lock_guard hold(mutex_);
+    Worker** link = &attached_;
+    while (*link != me)
+      link = &(*link)->next_attached;
+    *link = me->next_attached;
+  }
   delete me;
   here.pool = nullptr;
   here.pool_worker = nullptr;
+}
+
+void PoolPolicy::visit_runners(const std::function<void(Runner)>& visit) {
+  visit(TeamThread::runner());
+  for (int i = 0; i < threads(); ++i)
+    visit(all_[static_cast<std::size_t>(i)]->runner.load());
+  const std::lock_guard hold(mutex_);
+  for (const Worker* each = attached_; each != nullptr; each = each->next_attached)
+    visit(each->runner.load());
 }
 
 // Short tasks are run in turns with pushing them, while they and their data are in the innermost cache. Long ones are

@@ -39,6 +39,7 @@ void PoolPolicy::live(Worker& me) {
   here.pool = this;
   here.pool_worker = &me;
   core_.thread_mode().install();
+  me.runner.store(Runner::here());
   std::unique_lock hold(mutex_);
   name_and_place(me);
   for (;;) {

@@ -1,4 +1,4 @@
-// Limits in time and number: how an engine stops, and how it holds back those who push faster than it runs.
+// How an engine stops, and how many tasks it has until then.
 #include <chrono>
 
 #include <sluice/engine/detail/core.h>
@@ -8,9 +8,6 @@ namespace sluice::detail {
 namespace {
 
 constexpr auto k_exit_limit = std::chrono::seconds(5);
-constexpr int k_patience = 10;                  // milliseconds in which nothing ends
-constexpr std::uint64_t k_cached_tasks = 2048;  // half of a usual second-level cache
-constexpr int k_pace_looks = 16;                // some 10 to 30 us in all
 
 }  // namespace
 
@@ -61,45 +58,6 @@ std::uint64_t Core::live() const noexcept {
   for (const CountShard& shard : counts_)
     entered += shard.entered[0].get() + shard.entered[1].get();
   return entered - gone;
-}
-
-// Short tasks are pushed at the speed at which they run: a backlog that leaves the cache costs more than it brings.
-void Core::keep_pace() {
-  if (!cpu_->short_tasks())
-    return;
-  for (int looks = 0; looks < k_pace_looks && live() > k_cached_tasks; ++looks) {
-    for (int i = 0; i < 32; ++i)
-      pause_briefly();
-  }
-}
-
-// Only threads outside tasks rest: a body that rested would hold what the others wait for.
-void Core::hold_back() {
-  const std::uint64_t limit = options_.max_live_tasks;
-  if (limit == 0 || this_thread().task != nullptr || this_thread().draining)
-    return;
-  const std::uint64_t now = live();
-  if (now > k_cached_tasks)
-    keep_pace();
-  if (now < limit || left() == stuck_at_.load(std::memory_order_relaxed))  // the latter: it has rested in vain already
-    return;
-  const std::uint64_t enough = limit - limit / 8;
-  while (cpu_->help(32) > 0) {
-    if (live() <= enough)
-      return;
-  }
-  const DrainWaiter waiter(*this);
-  std::unique_lock hold(drained_mutex_);
-  std::uint64_t before = left();
-  for (int still = 0; live() > enough && still < k_patience; ++still) {
-    drained_.wait_for(hold, std::chrono::milliseconds(1), [&] { return live() <= enough; });
-    if (const std::uint64_t after = left(); after != before) {
-      before = after;
-      still = 0;
-    }
-  }
-  if (live() > enough)  // perhaps this thread holds what they wait for
-    stuck_at_.store(before, std::memory_order_relaxed);
 }
 
 bool Core::await_retirement() {

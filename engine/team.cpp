@@ -13,6 +13,10 @@
 
 namespace sluice::detail {
 
+namespace {
+AtomicRunner team_runner{Runner{}};
+}  // namespace
+
 /// One of the threads. Leaked with it: engines in static objects may still use it at exit.
 struct TeamThread::Caller {
   const pid_t process;
@@ -26,6 +30,10 @@ struct TeamThread::Caller {
 TeamThread& TeamThread::instance() {
   static auto* team = new TeamThread;
   return *team;
+}
+
+Runner TeamThread::runner() noexcept {
+  return team_runner.load();
 }
 
 bool TeamThread::take(pid_t process) noexcept {
@@ -70,6 +78,7 @@ void TeamThread::run(bool flush_denormals, const std::function<void()>& work) {
 
 void TeamThread::Caller::serve(bool flush_denormals) {
   pthread_setname_np(pthread_self(), "sluice-team");
+  const Runner mine = Runner::here();
   if (flush_denormals)
     FloatMode::current().flushing().install();
   std::unique_lock hold(mutex);
@@ -77,6 +86,7 @@ void TeamThread::Caller::serve(bool flush_denormals) {
     changed.wait(hold, [&] { return work != nullptr; });
     const auto* given = work;
     hold.unlock();
+    team_runner.store(mine);
     (*given)();
     hold.lock();
     work = nullptr;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/var_life.h>
 #include <sluice/engine/var.h>
@@ -39,6 +41,8 @@ using Gate = ReadGate<std::atomic<std::uint64_t>>;
 }  // namespace
 
 VarCore* Core::new_var(const VarOptions& options) {
+  if (options.bytes != 0 && !in_flight_.knows(options.home)) [[unlikely]]
+    in_flight_.know_gpu(options.home, gpu() == nullptr ? 0 : gpu()->memory_size(options.home));
   VarCore* var = VarPool::take();
   retain();
   const std::lock_guard hold(var->lock);  // a late reader of the Var that was here before may still look
@@ -51,6 +55,7 @@ VarCore* Core::new_var(const VarOptions& options) {
   var->era = era_;
   var->home = options.home;
   var->on_retire = options.on_retire;
+  var->kibibytes = static_cast<std::uint32_t>(std::min(options.bytes >> 10, std::uint64_t{~std::uint32_t{0}}));
   var->frozen.store(false, std::memory_order_relaxed);
   var->reads_in_a_row = 0;
   var->urgency.store(Priority::background, std::memory_order_relaxed);
@@ -66,8 +71,22 @@ void Core::release_var(VarCore* var) noexcept {
   Life::release(*this, var);
 }
 
+// Before the Var retires: as long as its lock is held the engine that made it is there.
 void Core::idle(VarCore* var) {
+  if (var->orphan && var->kibibytes != 0)
+    var->core->count_in_flight(*var, -1);
   Life::idle(*this, var);
+}
+
+void Core::orphaned(VarCore* var) noexcept {
+  if (var->kibibytes != 0)
+    var->core->count_in_flight(*var, 1);
+}
+
+void Core::count_in_flight(const VarCore& var, int sign) noexcept {
+  const ThisThread& here = this_thread();
+  std::atomic<std::int64_t>* spare = here.owns_slot() ? &counts(here).spare_bytes : nullptr;
+  in_flight_.change(var.home, sign * (std::int64_t{var.kibibytes} << 10), spare);
 }
 
 // A task and the low bits of its generation in one word.

@@ -31,6 +31,9 @@ struct VarOptions {
   Device home = cpu();
   RetireHook* on_retire = nullptr;       // must live until it was called
   const PositionSet* pending = nullptr;  // what earlier owners of the memory left on GPU streams; copied
+  /// Memory of `home` that comes free when it retires. While tasks use a Var without handles, these are bytes in flight
+  /// (EngineOptions::max_bytes_in_flight). Counted in whole KiB: less than one is not.
+  std::uint64_t bytes = 0;
 };
 
 /// The name of something that tasks read and write. A handle: copies name the same Var. The engine orders tasks by

@@ -80,12 +80,14 @@ bool Core::epoch_empty(std::uint8_t epoch) const noexcept {
 EngineCounters Core::counters() const noexcept {
   EngineCounters sum;
   std::uint64_t refused = 0;
+  std::int64_t spare_bytes = 0;
   // Pushes are summed last, so that no task is seen to retire that was not pushed.
   for (const CountShard& shard : counts_) {
     sum.skipped += shard.skipped.get();
     sum.failed += shard.failed.get();
     sum.waits += shard.waits.get();
     refused += shard.refused.get();
+    spare_bytes += shard.spare_bytes.load(std::memory_order_relaxed);
   }
   for (const CountShard& shard : counts_)
     sum.retired += shard.left[0].get() + shard.left[1].get();
@@ -95,6 +97,7 @@ EngineCounters Core::counters() const noexcept {
   sum.retired = without(sum.retired, refused);  // a task is counted skipped or refused just before it retires
   sum.pushed -= refused;
   sum.run = without(sum.retired, sum.skipped);
+  in_flight_.add_counters(sum, spare_bytes);
   cpu_->add_counters(sum);
   if (gpu() != nullptr)
     gpu()->add_counters(sum);

@@ -12,7 +12,8 @@ Buffer* Buffer::create(Engine& engine, Chunk chunk) {
   try {
     const PositionSet pending = std::exchange(buffer->chunk_.pending, {});
     buffer->fresh_ = pending.empty();
-    Var var = engine.new_var({.home = buffer->chunk_.device, .on_retire = buffer, .pending = &pending});
+    Var var = engine.new_var(
+        {.home = buffer->chunk_.device, .on_retire = buffer, .pending = &pending, .bytes = buffer->chunk_.bytes});
     buffer->regions_.push_back({0, buffer->chunk_.requested, std::move(var)});
   } catch (...) {
     buffer->chunk_.pool->release(std::move(buffer->chunk_));

@@ -1,6 +1,5 @@
 #include <cmath>
 #include <cstring>
-#include <memory>
 
 #include <sluice/ndarray/convert.h>
 #include <sluice/ndarray/create.h>
@@ -34,12 +33,15 @@ NDArray take_values(Engine& engine, const void* values, DType from, const Shape&
     std::memcpy(object.data(), values, bytes);
     return taken;
   }
-  // A GPU may still use the memory: only a task may write there.
-  auto copied = std::make_unique<std::byte[]>(bytes);
-  std::memcpy(copied.get(), values, bytes);
+  // A GPU may still use the memory: only a task may write there. No GPU uses what is not pinned.
+  const NDArray copied = detail::make_empty(engine, shape, {.dtype = from});
+  const detail::ArrayObject& source = *copied.object();
+  std::memcpy(source.data(), values, bytes);
   engine.push(
-      {.name = "from_values", .access = {detail::access_to_write(object)}, .bytes = 2 * bytes},
-      [to = object.data(), bytes, held = std::move(copied)] { std::memcpy(to, held.get(), bytes); },
+      {.name = "from_values",
+       .access = {read(source.buffer->var()), detail::access_to_write(object)},
+       .bytes = 2 * bytes},
+      [to = object.data(), held = source.data(), bytes] { std::memcpy(to, held, bytes); },
       s);
   return taken;
 }

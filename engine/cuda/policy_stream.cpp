@@ -70,6 +70,18 @@ bool StreamPolicy::on_copy_stream(Position position) const noexcept {
   return kind == StreamKind::copy_in || kind == StreamKind::copy_out;
 }
 
+std::uint64_t StreamPolicy::memory_size(Device device) noexcept {
+  try {
+    const cuda::DeviceScope scope(device.index);
+    std::size_t free = 0, total = 0;
+    if (cudaMemGetInfo(&free, &total) == cudaSuccess)
+      return total;
+    cudaGetLastError();
+  } catch (const Error&) {  // the limit is then the usual one
+  }
+  return 0;
+}
+
 // -- CPU tasks after GPU work --
 
 void StreamPolicy::fence(TaskNode* task, const PositionSet& positions) {
@@ -81,6 +93,7 @@ void StreamPolicy::fence(TaskNode* task, const PositionSet& positions) {
   {
     const std::lock_guard hold(fence_mutex_);
     fenced_.push_back({task, positions});
+    fences_.fetch_add(1, std::memory_order_relaxed);
   }
   attendant_.wake();
 }
@@ -118,6 +131,7 @@ Attendant::Seen StreamPolicy::open_fences() {
   if (watched_.empty())
     return Attendant::Seen::nothing;
   const auto opened = std::erase_if(watched_, [this](Fenced& fenced) { return try_open(fenced); });
+  fences_.fetch_sub(static_cast<int>(opened), std::memory_order_relaxed);
   return opened > 0 ? Attendant::Seen::progress : Attendant::Seen::work;
 }
 

@@ -23,6 +23,8 @@ class StreamPolicy final : public GpuPolicy {
 
   void submit(TaskNode* task) override;
   void fence(TaskNode* task, const PositionSet& positions) override;
+  bool has_fences() const noexcept override { return fences_.load(std::memory_order_relaxed) > 0; }
+  std::uint64_t memory_size(Device device) noexcept override;
   bool passed(Position position) const noexcept override;
   bool arrived(Position position) const noexcept override;
   void wait(const PositionSet& positions) override;
@@ -65,6 +67,7 @@ class StreamPolicy final : public GpuPolicy {
   std::mutex fence_mutex_;
   std::vector<Fenced> fenced_;   // new
   std::vector<Fenced> watched_;  // the attendant's
+  std::atomic<int> fences_{0};   // in both
 
   std::atomic<bool> any_late_{false};
   std::mutex late_mutex_;

@@ -12,6 +12,7 @@
 
 #include <sluice/engine/detail/fence.h>
 #include <sluice/engine/detail/float_mode.h>
+#include <sluice/engine/detail/in_flight.h>
 #include <sluice/engine/detail/node_pool.h>
 #include <sluice/engine/detail/policy.h>
 #include <sluice/engine/detail/shards.h>
@@ -145,8 +146,12 @@ class Core {
   void stop(Stop how);
   /// At exit of the process: waits for what runs, but not for ever.
   void stop_at_exit();
-  /// For pushes from outside tasks: rests while too many tasks are alive (options().max_live_tasks).
-  void hold_back();
+
+  // -- Back-pressure (back_pressure.cpp) --
+  /// For pushes from outside tasks: rests while too much memory is in flight, and if `counted`, which every so many
+  /// pushes ask for, while too many tasks are alive. See EngineOptions.
+  void hold_back(bool counted);
+  bool is_crowded() const noexcept { return in_flight_.is_crowded(); }
 
   TaskNode* make_look(Access access, TaskKind kind, const char* name);
   /// Throws Deadlock if the task that runs on this thread holds what it is about to wait for.
@@ -210,6 +215,7 @@ class Core {
   void came_in(VarCore* var, const AccessNode& access) noexcept;
   void came_next(VarCore* var, AccessNode& access) noexcept;
   void came_together(VarCore* var, AccessNode* first) noexcept;
+  void orphaned(VarCore* var) noexcept;
   void joined(VarCore* var);
   void idle(VarCore* var);  // with the lock held; gives it up
   // What a Var's life needs (var.cpp)
@@ -255,7 +261,11 @@ class Core {
   bool drain_epoch();  // false if there was nothing to wait for
   void count_wait() noexcept;
   bool epoch_empty(std::uint8_t epoch) const noexcept;
+  void count_in_flight(const VarCore& var, int sign) noexcept;
   void keep_pace();
+  struct Load;
+  void rest(const Load& load);
+  void judge(Restraint& restraint, std::uint64_t progress);
   std::uint64_t left() const noexcept;
   std::uint64_t live() const noexcept;
   void block_until(TaskNode* task);
@@ -276,12 +286,13 @@ class Core {
   std::uint8_t era_ = 0;                 // moved on in a forked child, while it has one thread
   bool forked_in_task_ = false;          // the child may only exec
   std::atomic<bool> cancelling_{false};
-  std::atomic<std::uint64_t> stuck_at_{~std::uint64_t{0}};  // tasks finished when back-pressure last gave up
   std::atomic<std::uint64_t> next_var_id_{1};
 
   // wait_all: pushes count into the current epoch; a wait flips epochs twice and drains the old one each time.
   std::atomic<std::uint8_t> epoch_{0};
   Counts counts_;
+  InFlight in_flight_;
+  Restraint live_restraint_;  // of tasks alive
   std::mutex wait_all_mutex_;
   std::mutex drained_mutex_;
   std::condition_variable drained_;

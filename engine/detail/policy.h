@@ -10,6 +10,7 @@
 
 #include <sluice/engine/counters.h>
 #include <sluice/engine/detail/gpu_span.h>
+#include <sluice/engine/detail/runner.h>
 #include <sluice/engine/executor.h>
 #include <sluice/engine/parallel.h>
 #include <sluice/engine/position.h>
@@ -73,6 +74,8 @@ class CpuPolicy {
   }
   /// True if bodies are so short lately that what lies waiting should stay within the cache.
   virtual bool short_tasks() const noexcept { return false; }
+  /// Calls visit(runner) for the threads that run bodies.
+  virtual void visit_runners(const std::function<void(Runner)>& visit) { (void)visit; }
   /// Called once everything has retired; no submit follows.
   virtual void stop() = 0;
   virtual int workers() const noexcept = 0;
@@ -88,6 +91,13 @@ class GpuPolicy {
   virtual void submit(TaskNode* task) = 0;
   /// Calls core.run_fenced(task) once the GPU has passed `positions`. No thread of the CPU policy waits.
   virtual void fence(TaskNode* task, const PositionSet& positions) = 0;
+  /// True while CPU tasks wait behind fences.
+  virtual bool has_fences() const noexcept { return false; }
+  /// Bytes of a GPU's memory; 0 if it cannot be had.
+  virtual std::uint64_t memory_size(Device device) noexcept {
+    (void)device;
+    return 0;
+  }
   virtual bool passed(Position position) const noexcept = 0;
   /// The same, but false for ever where the GPU was lost before it got there.
   virtual bool arrived(Position position) const noexcept { return passed(position); }

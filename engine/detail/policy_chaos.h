@@ -26,6 +26,7 @@ class ChaosPolicy final : public CpuPolicy {
   void stop() override {}
   bool waits_for_gpu() const noexcept override { return true; }
   int workers() const noexcept override { return 1; }
+  void visit_runners(const std::function<void(Runner)>& visit) override { visit(runner_.load()); }
 
  private:
   TaskNode* take();
@@ -33,6 +34,7 @@ class ChaosPolicy final : public CpuPolicy {
   void run_some(std::uint64_t limit);
 
   Core& core_;
+  AtomicRunner runner_{Runner{}};  // the thread that ran something last
   SpinLock lock_;
   Random random_;                 // under the lock
   std::vector<TaskNode*> ready_;  // under the lock

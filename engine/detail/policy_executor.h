@@ -30,6 +30,7 @@ class ExecutorPolicy final : public CpuPolicy {
   bool help_until(const std::function<bool()>& done, std::chrono::nanoseconds limit) override;
   void stop() override;
   int workers() const noexcept override { return state_->executor.concurrency; }
+  void visit_runners(const std::function<void(Runner)>& visit) override;
 
  private:
   struct Job;
@@ -39,6 +40,12 @@ class ExecutorPolicy final : public CpuPolicy {
   };
   using Hold = std::unique_lock<std::mutex>;
   bool on_executor() const;
+
+  /// A thread that runs a body, on its stack.
+  struct Running {
+    Runner runner = Runner::here();
+    Running* next = nullptr;
+  };
 
   /// Shared with the handlers that were posted, which may run, and find nothing, after the engine is gone.
   struct State : std::enable_shared_from_this<State> {
@@ -64,6 +71,7 @@ class ExecutorPolicy final : public CpuPolicy {
     std::mutex mutex;
     std::condition_variable changed;
     std::array<List, 4> lists;
+    Running* bodies = nullptr;
     std::uint64_t picks = 0;
     int queued = 0;
     int running = 0;   // threads inside: drain handlers, and others that run a task

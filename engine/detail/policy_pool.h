@@ -45,6 +45,7 @@ class PoolPolicy final : public CpuPolicy {
   void detach() override;
   int help(int limit) override;
   void add_counters(EngineCounters& sum) const noexcept override;
+  void visit_runners(const std::function<void(Runner)>& visit) override;
 
  private:
   static constexpr int k_classes = 4;
@@ -79,13 +80,15 @@ class PoolPolicy final : public CpuPolicy {
     bool running = false;  // inside run(), the body's end included
     bool searching = false;
     bool attached = false;  // a user's thread
-    int pushes = 0;         // attached: since it last ran some itself
+    Worker* next_attached = nullptr;
+    int pushes = 0;  // attached: since it last ran some itself
     std::uint64_t picks = 0;
     Random random{1};
     std::uint64_t pace = 0;         // of the workers, about, here
     std::uint64_t batch_began = 0;  // clock and picks when the pace was last taken
     std::uint64_t batch_picks = 0;
     int index = 0;
+    AtomicRunner runner{Runner::to_come()};
     std::unique_ptr<Lane> own_lane;
     boost::thread thread;
   };
@@ -181,6 +184,7 @@ class PoolPolicy final : public CpuPolicy {
   std::condition_variable rested_;    // who waits for others to stop running
   std::condition_variable job_done_;  // callers of parallel()
   Job* jobs_ = nullptr;
+  Worker* attached_ = nullptr;   // users' threads
   std::atomic<int> running_{0};  // permits held; changed under the mutex
   int reserved_ = 0;             // permits lent to a library's team
   int resuming_ = 0;             // bodies that were blocked and want a permit back

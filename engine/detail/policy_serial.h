@@ -20,12 +20,14 @@ class SerialPolicy final : public CpuPolicy {
   void stop() override {}
   bool waits_for_gpu() const noexcept override { return true; }
   int workers() const noexcept override { return 1; }
+  void visit_runners(const std::function<void(Runner)>& visit) override { visit(runner_.load()); }
 
  private:
   void drain();
   TaskNode* take();
 
   Core& core_;
+  AtomicRunner runner_{Runner{}};  // the thread that ran something last
   SpinLock lock_;
   TaskNode* head_ = nullptr;
   TaskNode* tail_ = nullptr;

@@ -42,6 +42,7 @@ struct alignas(64) CountShard {
   std::atomic<int> inside{0};  // threads (one, in an owned slot) that change lists of Vars now; nested calls count too
   Count refused;               // entered and left without ever being pushed
   Count waits;
+  std::atomic<std::int64_t> spare_bytes{0};  // of host memory in flight: not told to InFlight yet; only in owned slots
 };
 using Counts = std::array<CountShard, k_slots>;
 

@@ -4,6 +4,8 @@
 #include <functional>
 #include <sys/types.h>
 
+#include <sluice/engine/detail/runner.h>
+
 namespace sluice::detail {
 
 /// The one caller of libraries that bring a team of threads of their own (OpenMP), so that the process has one team at
@@ -18,6 +20,8 @@ class TeamThread {
   /// be made for it.
   bool try_acquire(bool flush_denormals) noexcept;
   void release() noexcept { holder_.store(0, std::memory_order_release); }
+  /// The thread that was given work last, if any was.
+  static Runner runner() noexcept;
   /// Runs `work`, which must not throw, on the team's thread; the caller rests until it is done.
   void run(bool flush_denormals, const std::function<void()>& work);
 

@@ -63,6 +63,7 @@ struct alignas(64) VarCore {
   ReadGate<std::atomic<std::uint64_t>>* gate = nullptr;
   std::uint8_t era = 0;                  // of the engine, which a fork moves on; under the lock
   std::atomic<std::uint16_t> urgers{0};  // accesses that wait here and urge
+  std::uint32_t kibibytes = 0;           // of memory behind it
 
   // Owned by the holder of the right to advance (a granted writer has it); read by granted readers.
   alignas(64) AccessNode* run = nullptr;

@@ -10,7 +10,8 @@ namespace sluice::detail {
 /// Vars as for ours, like VarProtocol.
 ///
 /// `Host` gives hot_reads(), how many reads without a write between open a gate, and new_gate(), null if there is none
-/// to be had; it is told retire(var), with no lock held, once nothing uses the Var any more.
+/// to be had; it is told orphaned(var), with the lock held, when the last handle goes and tasks still use the Var, and
+/// retire(var), with no lock held, once nothing uses it any more.
 template <class Host, class Var, class Access>
 struct VarLife {
   using Protocol = VarProtocol<Host, Var, Access>;
@@ -30,6 +31,8 @@ struct VarLife {
     }
     const VarMode mode = var->mode.load(std::memory_order_relaxed);
     const bool last = mode == VarMode::idle || (mode == VarMode::reading_open && Protocol::close(var));
+    if (!last)
+      host.orphaned(var);
     if (last)
       var->mode.store(VarMode::idle, std::memory_order_relaxed);
     var->orphan = !last;

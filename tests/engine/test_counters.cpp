@@ -143,6 +143,11 @@ TEST_CASE("Counters: stolen tasks, full rings, tasks that run next and parked wo
 
 TEST_CASE("Counters print with their names") {
   EngineCounters counters{.pushed = 1, .retired = 2, .run = 3, .skipped = 4, .failed = 5, .waits = 6};
+  counters.bytes_in_flight = 17;
+  counters.peak_bytes_in_flight = 18;
+  counters.gpu_bytes_in_flight = 19;
+  counters.peak_gpu_bytes_in_flight = 20;
+  counters.rests = 21;
   counters.run_next = 7;
   counters.stolen = 8;
   counters.overflowed = 9;
@@ -156,8 +161,10 @@ TEST_CASE("Counters print with their names") {
   const std::string text = to_string(counters);
   CHECK(
       text ==
-      "pushed 1, retired 2, run 3, skipped 4, failed 5, waits 6, run_next 7, stolen 8, overflowed 9, parked 10, "
-      "stream_waits 11, batches 12, batched 13, repeated 14, graphs_made 15, reissued 16");
+      "pushed 1, retired 2, run 3, skipped 4, failed 5, waits 6, bytes_in_flight 17, "
+      "peak_bytes_in_flight 18, gpu_bytes_in_flight 19, peak_gpu_bytes_in_flight 20, rests 21, run_next 7, "
+      "stolen 8, overflowed 9, parked 10, stream_waits 11, batches 12, batched 13, repeated 14, graphs_made 15, "
+      "reissued 16");
   std::ostringstream out;
   out << counters;
   CHECK(out.str() == text);

@@ -3,6 +3,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
+#include "tests/support/gate.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -132,4 +133,33 @@ TEST_CASE("the tape and what it kept are freed after backward", "[operator][invo
   }
   engine.wait_all();
   CHECK(memory_stats(cpu()).allocated == before);
+}
+
+TEST_CASE("what the tape holds is not in flight, what backward lets go is", "[operator][invoke][gradient]") {
+  constexpr std::uint64_t k_bytes = 256 * 256 * 4;
+  Engine engine({.workers = 1, .max_bytes_in_flight = 0});
+  const EngineScope scope(engine);
+  NDArray x = ones({256, 256});
+  x.attach_grad();
+  engine.wait_all();
+  const Gate gate;
+  const OpensAtEnd opens(gate);
+  engine.push({.name = "gate"}, [gate] { gate.wait(); });
+  REQUIRE(gate.reached());
+  const auto in_flight = [&] { return engine.counters().bytes_in_flight; };
+  NDArray loss;
+  {
+    const autograd::RecordScope record;
+    NDArray y = x * 2;
+    CHECK(in_flight() == 0);
+    loss = sum(y * y);
+    CHECK(in_flight() == k_bytes);  // the product, which nobody needs again
+    y = NDArray();
+    CHECK(in_flight() == k_bytes);
+  }
+  loss.backward();
+  CHECK(in_flight() >= 2 * k_bytes);
+  gate.open();
+  engine.wait_all();
+  CHECK(in_flight() == 0);
 }

@@ -95,3 +95,24 @@ TEST_CASE("Copies stay hidden behind work whatever pool the memory is from") {
     REQUIRE(out == 0);
   }
 }
+
+TEST_CASE(
+    "A loop that runs ahead of what copies its chunks goes round in a few, for all that the copies have not begun") {
+  for (const char* name : {"bucket", "split", "paged"}) {
+    CAPTURE(name);
+    test::Clock never;
+    std::atomic<std::size_t> out{0};
+    const auto pool = test::make_pool(never, std::size_t{1} << 28, out, name);
+    for (std::uint64_t step = 1; step <= 2000; ++step) {
+      Chunk batch = pool->acquire(k_bytes), label = pool->acquire(k_bytes / 64);
+      for (Chunk* chunk : {&batch, &label}) {
+        chunk->pending.clear();
+        chunk->pending.add(Position(test::Clock::k_first_copy_stream, step));
+        pool->release(std::move(*chunk));
+      }
+    }
+    CHECK(pool->stats().peak_reserved <= 8 * k_bytes);
+    CHECK(never.waits == 0);
+    never.now = 2000;
+  }
+}

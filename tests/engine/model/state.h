@@ -110,6 +110,7 @@ struct Host {
   }
   void joined(Var* var) { at = var, Lives::joined(*this, var); }
   void idle(Var* var) { at = var, Lives::idle(*this, var); }
+  void orphaned(Var*) {}
   void retire(Var* var) { on_retire(var); }
   int hot_reads() const noexcept { return model::hot_reads(); }
   Gate* new_gate() { return on_new_gate(at); }

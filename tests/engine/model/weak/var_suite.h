@@ -108,6 +108,7 @@ struct VarSuite : rl::test_suite<VarSuite<Kit, script>, k_threads> {
       made.made = 1;
       return &made;
     }
+    void orphaned(Var*) {}
     void retire(Var* of) {
       of->data = -1;
       of->gate = nullptr;
