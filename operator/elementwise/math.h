@@ -78,7 +78,7 @@ SLUICE_HD inline T cbrt(T x) {
 }
 template <std::floating_point T>
 SLUICE_HD inline T pow(T a, T b) {
-  return std::pow(as_read(a), b);
+  return std::pow(as_read(a), as_read(b));
 }
 template <std::floating_point T>
 SLUICE_HD inline T atan2(T a, T b) {
