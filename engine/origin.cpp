@@ -49,8 +49,10 @@ const Origin& Origin::of(const std::string& what, SourceLocation called) {
   Origins& origins = Origins::all();
   called.origin = 0;
   const std::lock_guard hold(origins.mutex);
-  const Origin*& known = origins.known[{what, called.file, called.line}];
+  const auto entry = origins.known.try_emplace({what, called.file, called.line}).first;
+  const Origin*& known = entry->second;
   if (known == nullptr) {
+    called.file = std::get<1>(entry->first).c_str();
     const std::uint32_t number = origins.next_number();
     known = new Origin(what, called, number);
     if (number != 0)

@@ -20,19 +20,41 @@ void check_value(
   bool fits = shape.ndim() == value.ndim();
   for (int axis = 0; fits && axis < shape.ndim(); ++axis)
     fits = shape[axis] == 0 || shape[axis] == value.shape()[axis];
-  require<ShapeError>(
-      fits, [&] { return message(file, ": '", name, "' has shape ", value.shape(), ", the network's has ", shape); });
+  require<ShapeError>(fits, [&] {
+    return message(
+        file,
+        ": '",
+        name,
+        "' has shape ",
+        value.shape(),
+        ", the network's has ",
+        shape,
+        "; the layer there has another size");
+  });
   require<DTypeError>(options.cast_dtype || value.dtype() == parameter.dtype(), [&] {
     return message(
         file, ": '", name, "' is ", value.dtype(), ", the network's is ", parameter.dtype(), "; cast_dtype casts it");
   });
 }
 
+std::string names_of(const Arrays& arrays) {
+  std::string joined;
+  for (const auto& [name, array] : arrays)
+    joined += (joined.empty() ? "" : ", ") + name;
+  return joined.empty() ? "none" : joined;
+}
+
 void check_names(
     const std::string& file, const Arrays& arrays, const ParameterDict& parameters, const LoadOptions& options) {
   for (const auto& [name, parameter] : parameters) {
     require(options.allow_missing || arrays.contains(name), [&] {
-      return message(file, ": has no parameter '", name, "', which the network has (allow_missing lets it be)");
+      return message(
+          file,
+          ": has no parameter '",
+          name,
+          "', which the network has; the file, of another network perhaps, has ",
+          names_of(arrays),
+          " (allow_missing leaves such parameters as they are)");
     });
   }
   for (const auto& [name, array] : arrays) {
@@ -41,8 +63,9 @@ void check_names(
           file,
           ": has a parameter '",
           name,
-          "', which the network lacks (ignore_extra skips it); it has ",
-          parameters.names());
+          "', which the network lacks; the network has ",
+          parameters.names(),
+          " (ignore_extra skips such parameters)");
     });
   }
 }
