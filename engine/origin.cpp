@@ -4,7 +4,7 @@
 #include <mutex>
 #include <tuple>
 
-#include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/this_thread.h>
 #include <sluice/engine/error.h>
 #include <sluice/engine/origin.h>
 
