@@ -193,24 +193,20 @@ bool CoroutineControl::cancel() {
 
 void Core::run_coroutine(TaskNode* task) {
   CoroutineControl& control = *task->coroutine();
-  ThisThread& here = this_thread();
-  Core* const core_before = std::exchange(here.core, this);
-  TaskNode* const task_before = std::exchange(here.task, task);
-  Engine* const scope_before = std::exchange(here.scope, nullptr);
-  const OriginScope* const origin_before = std::exchange(here.origin, nullptr);
-  const bool ended = [&] {
-    const BodyMode mode(here.mode, task->flush_denormals);
-    return control.run();
-  }();
+  bool ended = false;
   FailureRef failure;
-  if (ended) {
-    failure = control.take_outcome();
-    task->body.reset();
+  {
+    ThisThread& here = this_thread();
+    const WorkScope work(here, work_of(*this, task));
+    {
+      const BodyMode mode(here.mode, task->flush_denormals);
+      ended = control.run();
+    }
+    if (ended) {
+      failure = control.take_outcome();
+      task->body.reset();
+    }
   }
-  here.core = core_before;
-  here.task = task_before;
-  here.scope = scope_before;
-  here.origin = origin_before;
   if (ended)
     finish(task, std::move(failure), true, {});
 }

@@ -212,7 +212,7 @@ Var Engine::new_var(const VarOptions& options) {
 TaskHandle Engine::push_closure(const Task& task, Closure&& body, SourceLocation site) {
   const detail::NamedRange range(detail::NamedRange::k_push, task.name.c_str());
   detail::ThisThread& here = detail::this_thread();
-  if (here.origin != nullptr || (here.task != nullptr && here.task->line < 0)) [[unlikely]]
+  if (here.origin != nullptr || here.task_origin != 0) [[unlikely]]
     site = OriginScope::stamped(site);
   if (here.recording != nullptr) [[unlikely]] {
     here.recording->add(*core_, task, std::move(body), site);

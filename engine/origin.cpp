@@ -1,7 +1,9 @@
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <string>
 #include <tuple>
 
 #include <sluice/engine/detail/this_thread.h>
@@ -113,8 +115,8 @@ SourceLocation OriginScope::stamped(SourceLocation site) noexcept {
   const detail::ThisThread& here = detail::this_thread();
   if (here.origin != nullptr)
     return here.origin->stamp(site);
-  if (site.origin == 0 && here.task != nullptr)
-    site.origin = here.task->site().origin;
+  if (site.origin == 0)
+    site.origin = here.task_origin;
   return site;
 }
 

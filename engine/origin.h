@@ -42,7 +42,7 @@ class SLUICE_API Origin {
 
 /// While it lives, what this thread pushes and records is for `origin`, unless it says something else itself. With a
 /// site all of it has that site instead of lines of its own: the gradient of an operator is worked out far from where
-/// the user wrote the operator. Task bodies start without a scope; what they push is for whom they are.
+/// the user wrote the operator. Bodies start without one and push for whom they are, a loop's helpers for its caller.
 class SLUICE_API OriginScope {
  public:
   explicit OriginScope(const Origin* origin) noexcept;

@@ -237,10 +237,15 @@ void ExecutorPolicy::State::run_here(TaskBelow* below, bool in_drain, Hold& hold
 /// One parallel_for. Threads that come too late find it closed.
 struct ExecutorPolicy::Job {
   Job(std::int64_t items, std::int64_t step, void* given, RangeFunction run)
-      : mode(LoopMode::of(this_thread().mode)), n(items), chunk(step), context(given), body(run) {}
+      : caller(this_thread()),
+        mode(LoopMode::of(this_thread().mode)),
+        n(items),
+        chunk(step),
+        context(given),
+        body(run) {}
 
+  const Work caller;
   const LoopMode mode;
-
   const std::int64_t n, chunk;
   void* const context;
   const RangeFunction body;
@@ -253,7 +258,7 @@ struct ExecutorPolicy::Job {
   void work(Core& core) noexcept {
     ThisThread& here = this_thread();
     const bool before = std::exchange(here.in_parallel, true);
-    Core* const core_before = std::exchange(here.core, &core);
+    const WorkScope work(here, here.in_loop_of(core, caller));
     const HelperMode helper(here.mode, mode);
     for (std::int64_t begin = next.fetch_add(chunk); begin < n; begin = next.fetch_add(chunk)) {
       try {
@@ -265,7 +270,6 @@ struct ExecutorPolicy::Job {
           error = std::current_exception();
       }
     }
-    here.core = core_before;
     here.in_parallel = before;
   }
 };

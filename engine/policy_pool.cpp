@@ -304,7 +304,7 @@ void PoolPolicy::give_away_next(Worker& me) {
 void PoolPolicy::Job::work() noexcept {
   ThisThread& here = this_thread();
   const bool before = std::exchange(here.in_parallel, true);
-  Core* const core_before = std::exchange(here.core, core);
+  const WorkScope work(here, here.in_loop_of(*core, caller));
   const HelperMode helper(here.mode, mode);
   for (;;) {
     const std::int64_t begin = next.fetch_add(chunk, std::memory_order_relaxed);
@@ -319,7 +319,6 @@ void PoolPolicy::Job::work() noexcept {
         error = std::current_exception();
     }
   }
-  here.core = core_before;
   here.in_parallel = before;
 }
 
@@ -328,8 +327,15 @@ void PoolPolicy::parallel(std::int64_t n, std::int64_t grain, void* context, Ran
     return run(context, 0, n);
   // Four ranges a worker even out unequal speeds; never smaller than the grain.
   const std::int64_t chunk = std::max(grain, (n + 4 * workers_ - 1) / (4 * workers_));
+  const ThisThread& here = this_thread();
   Job job{
-      .core = &core_, .mode = LoopMode::of(this_thread().mode), .n = n, .chunk = chunk, .context = context, .run = run};
+      .core = &core_,
+      .caller = here,
+      .mode = LoopMode::of(here.mode),
+      .n = n,
+      .chunk = chunk,
+      .context = context,
+      .run = run};
   job.wanted = static_cast<int>(std::min<std::int64_t>(workers_ - 1, (n - 1) / chunk));
   {
     const std::lock_guard hold(mutex_);

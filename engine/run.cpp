@@ -154,30 +154,26 @@ void Core::run_on_cpu(TaskNode* task, int threads) {
   }
   FailureRef failure = start(task);
   const bool runs = failure == nullptr;
-  ThisThread& here = this_thread();
-  Core* const core_before = std::exchange(here.core, this);
-  TaskNode* const task_before = std::exchange(here.task, task);
-  Engine* const scope_before = std::exchange(here.scope, nullptr);
-  const OriginScope* const origin_before = std::exchange(here.origin, nullptr);
-  if (runs) {
-    const std::uint64_t began = here.body_ticks == 0 ? 0 : clock_ticks();
-    try {
-      const NamedRange range(NamedRange::k_body, task->name);
-      const BodyMode mode(here.mode, task->flush_denormals);
-      task->body(Queue(*facade(), task->device, threads, nullptr, task));
-      if (began != 0)
-        here.body_ticks = clock_ticks() - began;
-    } catch (...) {
-      failure = capture_failure(record_of(task));
+  bool goes_on = false;
+  {
+    ThisThread& here = this_thread();
+    const WorkScope work(here, work_of(*this, task));
+    if (runs) {
+      const std::uint64_t began = here.body_ticks == 0 ? 0 : clock_ticks();
+      try {
+        const NamedRange range(NamedRange::k_body, task->name);
+        const BodyMode mode(here.mode, task->flush_denormals);
+        task->body(Queue(*facade(), task->device, threads, nullptr, task));
+        if (began != 0)
+          here.body_ticks = clock_ticks() - began;
+      } catch (...) {
+        failure = capture_failure(record_of(task));
+      }
     }
+    goes_on = task->coroutine() != nullptr;  // which the body has just made
+    if (!goes_on) [[likely]]
+      task->body.reset();
   }
-  const bool goes_on = task->coroutine() != nullptr;  // which the body has just made
-  if (!goes_on) [[likely]]
-    task->body.reset();
-  here.core = core_before;
-  here.task = task_before;
-  here.scope = scope_before;
-  here.origin = origin_before;
   if (goes_on) [[unlikely]]
     return run_coroutine(task);
   finish(task, std::move(failure), runs, {});

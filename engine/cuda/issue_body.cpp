@@ -37,24 +37,7 @@ void Issuer::touch_or_throw() {
 
 void Issuer::call_body(const Call& call, Closure& body) {
   TaskNode* const task = call.task;
-  ThisThread& here = this_thread();
-  struct Restore {
-    ThisThread& here;
-    Core* core;
-    TaskNode* task;
-    Engine* scope;
-    const OriginScope* origin;
-    ~Restore() {
-      here.core = core;
-      here.task = task;
-      here.scope = scope;
-      here.origin = origin;
-    }
-  } restore{here, here.core, here.task, here.scope, here.origin};
-  here.core = &core_;
-  here.task = task;
-  here.scope = nullptr;
-  here.origin = nullptr;
+  const WorkScope work(this_thread(), work_of(core_, task));
   const NamedRange range(NamedRange::k_body, task == nullptr ? "launched again" : task->name);
   cudaGetLastError();  // what the thread brought along is not this task's: its own calls, or another GPU that is lost
   body(Queue(*core_.facade(), device_, 1, call.captured ? &call.lane->captured : &call.lane->direct, task));

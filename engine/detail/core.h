@@ -18,50 +18,15 @@
 #include <sluice/engine/detail/shards.h>
 #include <sluice/engine/detail/stream.h>
 #include <sluice/engine/detail/task_node.h>
-#include <sluice/engine/detail/thread_slot.h>
+#include <sluice/engine/detail/this_thread.h>
 #include <sluice/engine/detail/tracer.h>
 #include <sluice/engine/engine.h>
 
 namespace sluice::detail {
 
-class Core;
-class RegionRecording;
-
-/// A task that waits on this thread while another one runs on top of it.
-struct TaskBelow {
-  TaskNode* task = nullptr;
-  const TaskBelow* next = nullptr;
-};
-
-/// What runs on this thread.
-struct ThisThread {
-  Engine* scope = nullptr;  // innermost EngineScope
-  const OriginScope* origin = nullptr;
-  Core* core = nullptr;            // engine of the running task
-  TaskNode* task = nullptr;        // running task
-  TaskNode* ready_head = nullptr;  // ready tasks put off until the outermost grant on this thread returns
-  TaskNode* ready_tail = nullptr;
-  bool draining = false;
-  bool in_parallel = false;
-  void* pool_worker = nullptr;  // PoolPolicy's record of this thread
-  CpuPolicy* pool = nullptr;    // whose worker it is
-  unsigned pushes = 0;
-  TaskBelow* below = nullptr;    // innermost first
-  std::uint64_t body_ticks = 0;  // not 0: the next body is to be timed; then how long it took
-  int slot = -1;                 // see thread_slot.h
-  mutable int lists_depth = 0;   // calls of enter_lists() not left yet
-  /// Not null: what this thread pushes is collected for a region.
-  RegionRecording* recording = nullptr;
-  ThreadMode mode = {};
-
-  /// True if nobody else counts in this thread's slot.
-  bool owns_slot() const noexcept { return slot != k_shared_slot; }
-};
-inline thread_local constinit ThisThread this_thread_state;
-inline ThisThread& this_thread() noexcept {
-  if (this_thread_state.slot < 0) [[unlikely]]
-    this_thread_state.slot = take_thread_slot();
-  return this_thread_state;
+/// Of a thread that calls a body of that engine; without a task where the body is called once more.
+inline Work work_of(Core& core, TaskNode* task) noexcept {
+  return {.core = &core, .task = task, .task_origin = task == nullptr ? 0 : task->origin()};
 }
 
 [[noreturn]] void throw_recording(const char* what);

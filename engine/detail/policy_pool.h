@@ -11,14 +11,13 @@
 
 #include <boost/thread/thread.hpp>
 
-#include <sluice/engine/detail/float_mode.h>
 #include <sluice/engine/detail/policy.h>
 #include <sluice/engine/detail/random.h>
 #include <sluice/engine/detail/ring.h>
 #include <sluice/engine/detail/shards.h>
 #include <sluice/engine/detail/spin_lock.h>
 #include <sluice/engine/detail/task_node.h>
-#include <sluice/engine/detail/thread_slot.h>
+#include <sluice/engine/detail/this_thread.h>
 
 namespace sluice::detail {
 
@@ -95,6 +94,7 @@ class PoolPolicy final : public CpuPolicy {
   /// One parallel_for, on its caller's stack. Ranges are handed out by a counter.
   struct Job {
     Core* core = nullptr;
+    Work caller = {};
     LoopMode mode = {};
     std::int64_t n = 0, chunk = 1;
     void* context = nullptr;

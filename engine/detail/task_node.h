@@ -119,6 +119,7 @@ struct alignas(64) TaskNode : TaskMarks {
   SourceLocation site() const noexcept {
     return line >= 0 ? SourceLocation{file, line} : SourceLocation{place->file, ~line, place->origin};
   }
+  std::uint32_t origin() const noexcept { return line >= 0 ? 0 : place->origin; }
   bool finished() const noexcept { return (state.load(std::memory_order_acquire) & k_finished) != 0; }
   /// Null if there are none. Anybody may ask who may look at the task.
   TaskExtras* extras() const noexcept { return has_extras.load(std::memory_order_acquire) ? extras_there : nullptr; }

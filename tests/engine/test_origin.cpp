@@ -4,9 +4,14 @@
 #include <thread>
 #include <vector>
 
+#include <boost/asio/io_context.hpp>
+
+#include <sluice/engine/asio.h>
 #include <sluice/engine/origin.h>
+#include <sluice/engine/parallel.h>
 
 #include "tests/engine/expect.h"
+#include "tests/support/gate.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -22,6 +27,36 @@ std::string failure_pushed_in(Engine& engine) {
       {.name = "work", .access = {write(x)}}, [] { throw ValueError("no"); }, SourceLocation{"own.cpp", 77});
   return text_of_error([&] { engine.wait(x); });
 }
+
+/// Two ranges of a loop push a task each, one on the thread that calls it, one on another's. What waits say of these.
+class PushingLoop {
+ public:
+  explicit PushingLoop(Engine& engine) : engine_(engine), pushed_to_{engine.new_var(), engine.new_var()} {}
+
+  void run() {
+    const Meeting meeting(2);
+    parallel_for(2, 1, [&](std::int64_t i, std::int64_t) {
+      together_ += meeting.join() ? 1 : 0;
+      strangers_ += &Engine::current() == &engine_ ? 0 : 1;
+      engine_.push({.name = "nested", .access = {write(pushed_to_[static_cast<std::size_t>(i)])}}, [] {
+        throw ValueError("no");
+      });
+    });
+  }
+  std::vector<std::string> failures() {
+    CHECK(together_ == 2);
+    CHECK(strangers_ == 0);
+    std::vector<std::string> texts;
+    for (const Var& var : pushed_to_)
+      texts.push_back(text_of_error([&] { engine_.wait(var); }));
+    return texts;
+  }
+
+ private:
+  Engine& engine_;
+  std::vector<Var> pushed_to_;
+  std::atomic<int> together_{0}, strangers_{0};
+};
 
 }  // namespace
 
@@ -97,6 +132,69 @@ TEST_CASE("what a task pushes is for whom the task is, not for who runs it") {
     push_nested(x, z);
     CHECK_THAT(text_of_error([&] { engine.wait(z); }), contains("\"nested\" pushed at"));
   }
+}
+
+TEST_CASE("what a loop's helpers push is for whom its caller is") {
+  Engine engine({.workers = 2});
+  const auto in_task = [&](bool named, bool scoped) {
+    Var x = engine.new_var();
+    PushingLoop loop(engine);
+    const OriginScope scope(named ? &Origin::of("layer 7", k_call) : nullptr);
+    engine.push({.name = "outer", .access = {write(x)}}, [&] {
+      if (!scoped)
+        return loop.run();
+      const OriginScope inside(&Origin::of("layer 8", k_call));
+      loop.run();
+    });
+    engine.wait(x);
+    return loop.failures();
+  };
+  for (const std::string& text : in_task(true, false))
+    CHECK_THAT(text, contains("\"nested\" of layer 7"));
+  for (const std::string& text : in_task(true, true))
+    CHECK_THAT(text, contains("\"nested\" of layer 8"));
+  for (const std::string& text : in_task(false, false))
+    CHECK_THAT(text, contains("\"nested\" pushed at"));
+
+  const EngineScope current(engine);
+  PushingLoop outside(engine);
+  {
+    const OriginScope scope(&Origin::of("layer 9", k_call));
+    outside.run();
+  }
+  for (const std::string& text : outside.failures())
+    CHECK_THAT(text, contains("\"nested\" of layer 9"));
+}
+
+TEST_CASE("who helps a loop from inside a layer of its own pushes for the loop's caller") {
+  boost::asio::io_context io;
+  Engine engine({.executor = run_on(io)}), other({.workers = 1});
+  const auto run_helped = [&] {
+    PushingLoop loop(engine);
+    std::thread helper([&] {
+      const EngineScope elsewhere(other);
+      const OriginScope scope(&Origin::of("unrelated", k_call));
+      CHECK(eventually([&] {
+        io.restart();
+        return io.run_one() == 1;
+      }));
+      CHECK(OriginScope::current() == &Origin::of("unrelated", k_call));
+      CHECK(&Engine::current() == &other);
+    });
+    const EngineScope current(engine);
+    loop.run();
+    helper.join();
+    io.restart();
+    io.poll();  // what the loop has pushed
+    return loop.failures();
+  };
+  {
+    const OriginScope scope(&Origin::of("layer 10", k_call));
+    for (const std::string& text : run_helped())
+      CHECK_THAT(text, contains("\"nested\" of layer 10"));
+  }
+  for (const std::string& text : run_helped())
+    CHECK_THAT(text, contains("\"nested\" pushed at"));
 }
 
 TEST_CASE("a located error says where once, and an error of a task is left as it is") {

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+
+#include <sluice/engine/detail/float_mode.h>
+#include <sluice/engine/detail/thread_slot.h>
+
+namespace sluice {
+class Engine;
+class OriginScope;
+}  // namespace sluice
+
+namespace sluice::detail {
+
+class Core;
+class CpuPolicy;
+class RegionRecording;
+struct TaskNode;
+
+/// A task that waits on this thread while another one runs on top of it.
+struct TaskBelow {
+  TaskNode* task = nullptr;
+  const TaskBelow* next = nullptr;
+};
+
+/// What runs on a thread and for whom. It changes as a whole (WorkScope), where a body begins or a loop is helped.
+struct Work {
+  Engine* scope = nullptr;              // innermost EngineScope
+  const OriginScope* origin = nullptr;  // innermost
+  Core* core = nullptr;                 // engine of the running task
+  TaskNode* task = nullptr;             // running task
+  std::uint32_t task_origin = 0;        // for whom what is pushed in no OriginScope is
+
+  /// Of a thread that helps in the loop of another one, of `engine`: all as there, but for the task that runs here.
+  Work in_loop_of(Core& engine, const Work& caller) const noexcept {
+    Work work = caller;
+    work.core = &engine;
+    work.task = task;
+    return work;
+  }
+};
+
+/// What the engine knows of this thread.
+struct ThisThread : Work {
+  TaskNode* ready_head = nullptr;  // ready tasks put off until the outermost grant on this thread returns
+  TaskNode* ready_tail = nullptr;
+  bool draining = false;
+  bool in_parallel = false;
+  void* pool_worker = nullptr;  // PoolPolicy's record of this thread
+  CpuPolicy* pool = nullptr;    // whose worker it is
+  unsigned pushes = 0;
+  TaskBelow* below = nullptr;    // innermost first
+  std::uint64_t body_ticks = 0;  // not 0: the next body is to be timed; then how long it took
+  int slot = -1;                 // see thread_slot.h
+  mutable int lists_depth = 0;   // calls of enter_lists() not left yet
+  /// Not null: what this thread pushes is collected for a region.
+  RegionRecording* recording = nullptr;
+  ThreadMode mode = {};
+
+  /// True if nobody else counts in this thread's slot.
+  bool owns_slot() const noexcept { return slot != k_shared_slot; }
+};
+inline thread_local constinit ThisThread this_thread_state;
+inline ThisThread& this_thread() noexcept {
+  if (this_thread_state.slot < 0) [[unlikely]]
+    this_thread_state.slot = take_thread_slot();
+  return this_thread_state;
+}
+
+/// While it lives, the thread does that work.
+class WorkScope {
+ public:
+  WorkScope(ThisThread& here, const Work& work) noexcept : here_(here), before_(here) { here_ = work; }
+  WorkScope(const WorkScope&) = delete;
+  WorkScope& operator=(const WorkScope&) = delete;
+  ~WorkScope() { here_ = before_; }
+
+ private:
+  Work& here_;
+  const Work before_;
+};
+
+}  // namespace sluice::detail
