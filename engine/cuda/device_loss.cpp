@@ -46,7 +46,6 @@ void Issuer::lose(const CudaError& error) {
     text += ' ' + suspect;
   if (suspects.size() == k_suspects)
     text += " and more";
-  lost_error_ = std::make_exception_ptr(DeviceLost(text, error.code()));
   lost_text_ = std::move(text);
   lost_code_ = error.code();
   lost_.store(true, std::memory_order_release);
@@ -69,9 +68,9 @@ void Issuer::check_alive() {
   if (!lost())
     return;
   const std::lock_guard hold(lost_mutex_);
-  if (lost_error_ == nullptr)
+  if (lost_text_.empty())
     throw DeviceLost("a GPU is lost", cudaErrorUnknown);
-  std::rethrow_exception(lost_error_);
+  throw DeviceLost(lost_text_, lost_code_);  // a new one each time: who catches it may write into it (Error::locate)
 }
 
 std::shared_ptr<FailureRecord> Issuer::record_named(const char* name, SourceLocation site, std::uint64_t push_number) {

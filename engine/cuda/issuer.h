@@ -226,7 +226,6 @@ class Issuer {
   std::atomic<std::uint64_t> captured_{0};     // number of the latest step; 0: no batch is open
   std::atomic<bool> lost_{false};
   std::mutex lost_mutex_;
-  std::exception_ptr lost_error_;
   std::string lost_text_;
   int lost_code_ = 0;
 

@@ -170,6 +170,48 @@ TEST_CASE("What a lost GPU should have computed stays lost: for CPU tasks and fo
   CHECK(read_garbage == 0);
 }
 
+TEST_CASE("Each who waits for a lost GPU catches an error of its own", "[sim]") {
+  Sim sim;
+  sim.tolerate_leftovers();
+  Engine engine({.workers = 1});
+  Var x = engine.new_var();
+  std::atomic<Position> at{};
+  engine.push({.name = "bad", .device = gpu(0), .access = {write(x)}}, [&at](Queue queue) {
+    at = queue.position();
+    sim_launch(queue, [] { sim::illegal_address(); });
+  });
+  const auto wait = [&] { engine.wait_passed(only(at)); };
+  try {
+    wait();
+    CHECK(false);
+  } catch (DeviceLost& caught) {
+    caught.locate("in layer 1");
+    CHECK_THAT(text_of_error(wait), contains("is lost") && !contains("in layer 1"));
+    CHECK_THAT(caught.what(), contains("in layer 1"));
+  }
+  CHECK_THAT(text_of_error(wait), contains("is lost") && !contains("in layer 1"));
+}
+
+TEST_CASE("CPU tasks whose wait ends with a lost GPU fail under their own names", "[sim]") {
+  Sim sim;
+  sim.tolerate_leftovers();
+  Gate gate;
+  Engine engine({.workers = 1});
+  OpensAtEnd opens(gate);
+  Var x = engine.new_var(), y = engine.new_var(), z = engine.new_var();
+  engine.push({.name = "bad", .device = gpu(0), .access = {write(x)}}, [gate](Queue queue) {
+    sim_launch(queue, [gate] {
+      gate.wait();
+      sim::illegal_address();
+    });
+  });
+  engine.push({.name = "first", .access = {read(x), write(y)}}, [] {});
+  engine.push({.name = "second", .access = {read(x), write(z)}}, [] {});
+  gate.open();
+  CHECK_THAT(text_of_error([&] { engine.wait(y); }), contains("in task \"first\"") && !contains("\"second\""));
+  CHECK_THAT(text_of_error([&] { engine.wait(z); }), contains("in task \"second\"") && !contains("\"first\""));
+}
+
 TEST_CASE("A CPU task whose wait for the GPU failed leaves the order behind it as it was", "[sim]") {
   Sim sim;
   Gate gate;
