@@ -59,7 +59,7 @@ Core::Core(Engine* facade, const EngineOptions& options)
   require(options.gpu_policy == "stream" || options.gpu_policy == "serial", [&] {
     return message("Engine: gpu_policy \"", options.gpu_policy, "\" is not one of stream, serial");
   });
-  require(options.launch == "batch" || options.launch == "direct", [&] {
+  require(options.launch.empty() || options.launch == "batch" || options.launch == "direct", [&] {
     return message("Engine: launch \"", options.launch, "\" is not one of batch, direct");
   });
   require(options.launcher == "caller" || options.launcher == "thread", [&] {

@@ -67,8 +67,9 @@ struct EngineOptions {
   /// for each task.
   std::string gpu_policy = "stream";
   /// How GPU tasks are given to the GPU. "batch": while they come quickly, those that say `capturable` are gathered and
-  /// launched as CUDA graphs. "direct": each by itself. SLUICE_LAUNCH in the environment, where set, decides instead.
-  std::string launch = "batch";
+  /// launched as CUDA graphs. "direct": each by itself. If empty, SLUICE_LAUNCH in the environment decides, otherwise
+  /// "batch".
+  std::string launch = {};
   /// Who does that. "caller": the thread that pushes, or whose task made the GPU task ready. "thread": a thread for
   /// each GPU. Then the pushing thread is free sooner; whether the GPUs get more to do depends on the driver, which
   /// lets few things be done beside each other. With the cpu_policy serial or chaos always the caller.

@@ -68,6 +68,18 @@ int hardware_queues() noexcept {
   return said == nullptr ? 8 : std::atoi(said);
 }
 
+// What the program says counts; then the environment.
+std::string launch_of(const EngineOptions& options) {
+  const char* said = std::getenv("SLUICE_LAUNCH");
+  if (!options.launch.empty() || said == nullptr || *said == '\0')
+    return options.launch.empty() ? "batch" : options.launch;
+  const std::string way = said;
+  require(way == "batch" || way == "direct", [&] {
+    return message("Engine: SLUICE_LAUNCH=", way, " is not one of batch, direct");
+  });
+  return way;
+}
+
 }  // namespace
 #endif
 
@@ -75,13 +87,8 @@ std::unique_ptr<GpuPolicy> make_gpu_policy([[maybe_unused]] Core& core, [[maybe_
 #if SLUICE_CUDA
   if (num_gpus() > 0) {
     tell_profilers();
-    const char* forced = std::getenv("SLUICE_LAUNCH");
-    const std::string_view way = forced == nullptr ? std::string_view(options.launch) : forced;
-    require(way == "batch" || way == "direct", [&] {
-      return message("Engine: SLUICE_LAUNCH=", way, " is not one of batch, direct");
-    });
     const LaunchOptions launch{
-        .batches = way == "batch" && options.gpu_policy == "stream" && options.gpu_check == "end",
+        .batches = launch_of(options) == "batch" && options.gpu_policy == "stream" && options.gpu_check == "end",
         .one_stream = options.gpu_policy == "serial",
         .waits = options.gpu_policy == "serial" || options.gpu_check == "each",
         // Where all CPU tasks run on the threads that push, GPU tasks are launched there too.

@@ -155,6 +155,31 @@ TEST_CASE("launch = direct makes no graph", "[sim]") {
   CHECK(engine.counters().batches == 0);
 }
 
+TEST_CASE("What the program says of launch counts before SLUICE_LAUNCH, and that before batch", "[sim]") {
+  const auto batches = [](const char* environment, const EngineOptions& options) {
+    Sim sim;
+    sim.keep_batches_open();
+    setenv("SLUICE_LAUNCH", environment, 1);
+    Word word = 0;
+    Engine engine(options);
+    Var x = engine.new_var();
+    const std::string error = text_of_error([&] {
+      for (int i = 0; i < 200; ++i)
+        push_append(engine, x, word, static_cast<Word>(i));
+    });
+    unsetenv("SLUICE_LAUNCH");
+    engine.wait(x);
+    return error.empty() ? std::to_string(engine.counters().batches > 0) : error;
+  };
+  CHECK(batches("", {.workers = 1}) == "1");
+  CHECK(batches("direct", {.workers = 1}) == "0");
+  CHECK(batches("direct", {.workers = 1, .launch = "batch"}) == "1");
+  CHECK(batches("batch", {.workers = 1, .launch = "direct"}) == "0");
+  CHECK(batches("nothing", {.workers = 1, .launch = "direct"}) == "0");
+  CHECK_THAT(batches("nothing", {.workers = 1}), contains("SLUICE_LAUNCH=nothing is not one of batch, direct"));
+  CHECK_THROWS_AS(Engine({.launch = "nothing"}), ValueError);
+}
+
 TEST_CASE("T53: a batch is launched when nobody adds to it, without a wait", "[sim]") {
   Sim sim;
   std::atomic<Word> ran{0};
