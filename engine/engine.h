@@ -93,7 +93,7 @@ struct EngineOptions {
   /// Back-pressure: with so many tasks pushed and not finished, a push from outside tasks rests until an eighth of
   /// them has gone (an attached thread works meanwhile). It rests in vain where what the others wait for is in its
   /// hands, so it goes beyond the limit by as many again (65536 at least) for each 10 ms in which no task finished and
-  /// no thread that runs bodies used its core, and for each 5 s of one long body. While bodies take some hundred
+  /// no thread that runs bodies used its core, and for each 2 s of one long body. While bodies take some hundred
   /// nanoseconds, pushes also keep within 2048 tasks of what has run, resting at most some 30 us every 64 pushes, so
   /// that tasks stay in the cache. 0: neither.
   std::uint64_t max_live_tasks = 65536;

@@ -6,8 +6,8 @@ namespace sluice::detail {
 
 namespace {
 
-constexpr std::chrono::nanoseconds k_price = std::chrono::seconds(5);
-constexpr int k_idle_weight = 500;
+constexpr std::chrono::nanoseconds k_price = std::chrono::seconds(2);
+constexpr int k_idle_weight = 200;
 constexpr int k_quiet_windows = 3;
 constexpr int k_busy_share = 10;  // less than a tenth of a core is somebody who only looks now and then
 
@@ -33,7 +33,8 @@ void Restraint::look(const Activity& now, std::uint64_t progress, const std::fun
   const std::chrono::nanoseconds counted = std::min<std::chrono::nanoseconds>(passed, 2 * k_window);
   patience_ += counted * (quiet_ >= k_quiet_windows ? k_idle_weight : 1);
   seen_ = now;
-  beyond_.store(static_cast<std::uint64_t>(patience_ / k_price) * step_, std::memory_order_relaxed);
+  const std::uint64_t steps = static_cast<std::uint64_t>(patience_ / k_price);
+  beyond_.store(steps * step_.load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
 }  // namespace sluice::detail

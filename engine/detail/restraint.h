@@ -17,8 +17,8 @@ struct Activity {
 
 /// A limit that pushers rest at, and how far beyond it they may go where resting has been in vain: what the others wait
 /// for may be in a pusher's hands. As long as nothing of what is limited goes, `step` more is allowed for each 10 ms in
-/// which nobody worked (after the first 20), and for each 5 s in which bodies ran. So it holds that there is never more
-/// than limit + step * (idle time / 10 ms + busy time / 5 s) of it, where the times are those of the longest
+/// which nobody worked (after the first 20), and for each 2 s in which bodies ran. So it holds that there is never more
+/// than limit + step * (idle time / 10 ms + busy time / 2 s) of it, where the times are those of the longest
 /// standstill, and one push; and that a pusher which holds the gate itself comes through at a step every 10 ms.
 class Restraint {
  public:
@@ -26,7 +26,7 @@ class Restraint {
 
   /// Before anybody rests.
   void set(std::uint64_t limit, std::uint64_t step) noexcept {
-    step_ = step;
+    step_.store(step, std::memory_order_relaxed);
     limit_.store(limit, std::memory_order_relaxed);
   }
   std::uint64_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }
@@ -52,7 +52,7 @@ class Restraint {
   static constexpr std::chrono::milliseconds k_window{10};
 
   std::atomic<std::uint64_t> limit_{k_none};
-  std::uint64_t step_ = 0;
+  std::atomic<std::uint64_t> step_{0};
   std::atomic<std::uint64_t> stuck_at_{~std::uint64_t{0}};  // the progress for which beyond_ holds
   std::atomic<std::uint64_t> beyond_{0};
   Activity seen_;

@@ -6,6 +6,7 @@
 #include <sluice/engine/api.h>
 
 #include "tests/engine/expect.h"
+#include "tests/engine/in_flight.h"
 #include "tests/support/gate.h"
 
 #if !defined(__SANITIZE_THREAD__)  // which does not follow a fork of a process with threads
@@ -144,6 +145,35 @@ TEST_CASE("T33: a child has a team of its own, whoever has the parent's") {
   other.push({.name = "holds the team", .threads = 2}, [closed](Queue) { closed.wait(); });
   REQUIRE(closed.reached());
   CHECK(child_has_team() == 0);
+}
+
+TEST_CASE("T33: what the parent's tasks hold is not in flight in a child, whose pushes rest for their own alone") {
+  Engine engine({.workers = 1, .max_bytes_in_flight = 4 * k_block});
+  const Gate gate;
+  const OpensAtEnd opens(gate);
+  const Var order = engine.new_var();
+  engine.push({.name = "parent", .access = {write(order)}}, [&] {
+    for (int i = 0; i < 100; ++i)
+      push_holder(
+          engine, {.name = "child task", .access = {write(order)}}, [] {}, k_block + 1024);
+    gate.wait();
+  });
+  REQUIRE(eventually([&] { return engine.counters().bytes_in_flight == 100 * (k_block + 1024); }));
+  const int code = in_child([&] {
+    if (engine.counters().bytes_in_flight != 0)
+      return 2;
+    const Var own = engine.new_var();
+    for (int i = 0; i < 5; ++i)
+      push_holder(engine, {.name = "child", .access = {write(own)}}, [] {});
+    if (engine.counters().rests != 0)
+      return 3;
+    engine.wait_all();
+    return engine.counters().bytes_in_flight == 0 ? push_and_wait(engine) : 4;
+  });
+  CHECK(code == 0);
+  gate.open();
+  engine.wait_all();
+  CHECK(engine.counters().bytes_in_flight == 0);
 }
 
 TEST_CASE("T33: a child forked inside a task may only exec: its pushes are refused") {

@@ -73,20 +73,20 @@ TEST_CASE("Restraint: a standstill in which nobody works buys a step every 10 ms
   }
 }
 
-TEST_CASE("Restraint: while bodies use a core, or want one, or a GPU is awaited, a step takes 5 s") {
+TEST_CASE("Restraint: while bodies use a core, or want one, or a GPU is awaited, a step takes 2 s") {
   Standstill still;
   still.pass(0ms);
   const int why = GENERATE(0, 1, 2, 3);
   CAPTURE(why);
   still.now.fenced = why == 2;
-  for (int i = 0; i < 499; ++i) {
+  for (int i = 0; i < 199; ++i) {
     still.now.retired += why == 3 ? 1 : 0;
     still.pass(10ms, why == 0 ? 2ms : 0ms, why == 1);
   }
   CHECK(still.beyond() == 0);
   still.pass(20ms, 20ms);
   CHECK(still.beyond() == 1000);
-  for (int i = 0; i < 1500; ++i)
+  for (int i = 0; i < 600; ++i)
     still.pass(10ms, 10ms);
   CHECK(still.beyond() == 4000);
 }
