@@ -279,6 +279,15 @@ void Engine::seed(std::uint64_t seed) noexcept {
   core_->random_offset.store(0);
 }
 
+RandomBlock Engine::random_state() const noexcept {
+  return {core_->random_seed.load(), core_->random_offset.load()};
+}
+
+void Engine::set_random_state(const RandomBlock& state) noexcept {
+  core_->random_seed.store(state.seed);
+  core_->random_offset.store(state.offset);
+}
+
 RandomBlock Engine::take_random(std::uint64_t counters) noexcept {
   return {core_->random_seed.load(), core_->random_offset.fetch_add(counters)};
 }

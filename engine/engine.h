@@ -209,6 +209,11 @@ class SLUICE_API Engine {
   void seed(std::uint64_t seed) noexcept;
   /// Takes `counters` Philox counters (four 32-bit numbers each).
   RandomBlock take_random(std::uint64_t counters) noexcept;
+  /// Where the random numbers stand: the block that take_random() would begin next.
+  RandomBlock random_state() const noexcept;
+  /// Goes on from random_state(), of this engine or another: the same pushes take the same numbers from here on. Not
+  /// while another thread pushes what draws numbers.
+  void set_random_state(const RandomBlock& state) noexcept;
 
   /// Storage registers what to do when memory of a device runs out: give back what is cached.
   void on_memory_pressure(std::function<void(Device)> relieve);

@@ -63,8 +63,7 @@ void Session::resume(const Checkpoint& from) {
   history_ = from.history;
   sums_.begin_epoch(from.epoch);
   epoch_seconds_ = from.epoch_seconds;
-  Engine::current().seed(from.random.seed);
-  Engine::current().take_random(from.random.offset);
+  Engine::current().set_random_state(from.random);
 }
 
 Checkpoint Session::checkpoint() const {
@@ -73,7 +72,7 @@ Checkpoint Session::checkpoint() const {
       .settings = options_.settings(),
       .parameters = {},
       .optimizer = trainer_.optimizer().states(),
-      .random = Engine::current().take_random(0),
+      .random = Engine::current().random_state(),
       .loader = train_loader_.state(),
       .steps = steps_,
       .first_loss = watch_.first_loss(),

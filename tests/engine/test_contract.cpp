@@ -150,6 +150,21 @@ TEST_CASE("Random numbers depend on the seed and on the order of taking alone") 
   CHECK(one.take_random(1).offset == begin + 4);
 }
 
+TEST_CASE("Random numbers go on from where another engine's stood") {
+  Engine one({.workers = 1, .seed = 5}), other({.workers = 1, .seed = 6});
+  one.take_random(7);
+  const RandomBlock state = one.random_state();
+  CHECK(state.seed == 5);
+  CHECK(one.random_state().offset == state.offset);  // asking takes none
+  other.take_random(3);
+  other.set_random_state(state);
+  for (std::uint64_t counters : {1, 4, 2}) {
+    const RandomBlock first = one.take_random(counters), second = other.take_random(counters);
+    CHECK(first.seed == second.seed);
+    CHECK(first.offset == second.offset);
+  }
+}
+
 TEST_CASE("Blocks of random numbers taken by several threads never overlap") {
   Engine engine({.workers = 1});
   std::vector<std::vector<std::uint64_t>> offsets(4);

@@ -196,7 +196,7 @@ Labels labels_after(DataLoader& loader, std::int64_t batches, Saved& saved) {
     if (seen++ >= batches)
       rest.push_back(y.to_vector<std::int32_t>());
     if (seen == batches)
-      saved = {loader.state(), Engine::current().take_random(0)};
+      saved = {loader.state(), Engine::current().random_state()};
   }
   for (int i = 0; i < 2; ++i) {
     for (const auto& batch : epoch(loader))
@@ -225,8 +225,7 @@ TEST_CASE("a loader goes on in the midst of an epoch as if it had not stopped", 
       }
       Engine engine({.workers = 2, .seed = 1234});
       EngineScope scope(engine);
-      engine.seed(saved.random.seed);
-      engine.take_random(saved.random.offset);
+      engine.set_random_state(saved.random);
       DataLoader loader(counting(47), options);
       loader.load_state(saved.loader);
       Labels rest;
