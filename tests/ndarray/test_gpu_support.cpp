@@ -41,6 +41,7 @@ TEST_CASE("PTX serves its GPU and all later ones, and none before", "[gpu_build]
   for (const int served : {90, 100, 121, 130})
     CHECK(has_code_for(k_with_ptx, served));
   CHECK_FALSE(has_code_for(k_with_ptx, 70));
+  CHECK(has_code_for({.ptx = 120}, 120));
   CHECK_FALSE(has_code_for({.ptx = 120}, 90));
 }
 
