@@ -32,9 +32,11 @@ void Core::keep_pace() {
   }
 }
 
-// Only threads outside tasks rest: a body that rested would hold what the others wait for.
+// Only threads outside tasks rest, and outside loops that they help in: a body that rested would hold what the others
+// wait for.
 void Core::hold_back(bool counted) {
-  if (this_thread().task != nullptr || this_thread().draining)
+  const ThisThread& here = this_thread();
+  if (here.task != nullptr || here.draining || here.core != nullptr)
     return;
   if (counted && options_.max_live_tasks != 0) {
     const std::uint64_t now = live();
@@ -51,25 +53,35 @@ void Core::hold_back(bool counted) {
     return;
   for (int i = 0; i < in_flight_.memories(); ++i) {
     InFlight::Memory& memory = in_flight_.at(i);
-    if (!memory.is_too_full())
+    if (!memory.is_too_full() || workers_lack_tasks())
       continue;
     in_flight_.count_rest();
     rest(
         {memory.restraint,
-         [](const Core&, const void* of) { return static_cast<const InFlight::Memory*>(of)->held(); },
+         [](const Core& core, const void* of) {  // a worker that nobody gives work frees nothing
+           return core.workers_lack_tasks() ? 0 : static_cast<const InFlight::Memory*>(of)->held();
+         },
          [](const Core&, const void* of) { return static_cast<const InFlight::Memory*>(of)->progress(); },
          &memory});
   }
+}
+
+bool Core::workers_lack_tasks() const noexcept {
+  return live() < static_cast<std::uint64_t>(cpu_->workers());
 }
 
 // Whether resting is of use. A body that computes uses a core, or waits for one on a crowded machine.
 void Core::judge(Restraint& restraint, std::uint64_t progress) {
   Activity now{
       .at = std::chrono::steady_clock::now(), .retired = left(), .fenced = gpu() != nullptr && gpu()->has_fences()};
-  cpu_->visit_runners([&](Runner runner) { now.cpu_time += runner.cpu_time(); });
+  const pid_t self = Runner::here().thread;  // which rests, though it may run bodies otherwise
+  cpu_->visit_runners([&](Runner runner) {
+    if (runner.thread != self)
+      now.cpu_time += runner.cpu_time();
+  });
   restraint.look(now, progress, [&] {
     bool any = false;
-    cpu_->visit_runners([&](Runner runner) { any = any || runner.is_runnable(); });
+    cpu_->visit_runners([&](Runner runner) { any = any || (runner.thread != self && runner.is_runnable()); });
     return any;
   });
 }

@@ -79,10 +79,11 @@ struct EngineOptions {
   std::string gpu_check = "end";
   /// Of the two chaos policies.
   std::uint64_t chaos_seed = 1;
-  /// flush: tasks that ask for it (Task::denormals), which all operators do, read and write denormals as zero; keep: no
-  /// task does. If not set, SLUICE_DENORMALS in the environment decides, otherwise flush. The same holds for every
-  /// number of workers. Kernels of GPUs are compiled to flush those of float32, whatever is said here; float64 is never
-  /// flushed on a GPU nor by operators on a CPU. Copies, fills and files keep denormals as they are.
+  /// flush: tasks that ask for it (Task::denormals), which all operators do, read and write denormals as zero; keep:
+  /// all compute as the thread that made the engine does. If not set, SLUICE_DENORMALS in the environment decides,
+  /// otherwise flush. The same holds for every number of workers. Kernels of GPUs are compiled to flush those of
+  /// float32, whatever is said here, and keep those of float64, as operators on a CPU do where that thread does.
+  /// Copies, fills and files keep denormals as they are.
   std::optional<Denormals> denormals = {};
   /// Seed of the engine's random number generator.
   std::uint64_t seed = 0;
@@ -100,9 +101,10 @@ struct EngineOptions {
   /// The same for bytes in flight: host memory, pinned or not, that nobody but unfinished tasks holds any more (arrays
   /// that the program has dropped, of a loop that pushes ahead of what runs). A push from outside tasks rests while
   /// there is more, until there is an eighth less; it goes beyond the limit, by as much again, where resting is in
-  /// vain as above, and rests no longer than 10 s at a time. What the program still holds, or its tape, does not count,
-  /// nor do arrays below 1 KiB. 0: no limit. Not given: SLUICE_MAX_BYTES_IN_FLIGHT in the environment (like 64M), else
-  /// 32 MiB for each worker, but no more than 1/256 of the memory that the process may use (32 MiB at least).
+  /// vain as above, or there are fewer tasks than workers, and rests no longer than 10 s at a time. What the program
+  /// still holds does not count, its tape and the closures of its tasks included, nor do arrays below 1 KiB. 0: no
+  /// limit. Not given: SLUICE_MAX_BYTES_IN_FLIGHT in the environment (like 64M), else 32 MiB for each worker, but no
+  /// more than 1/256 of the memory that the process may use (32 MiB at least).
   std::optional<std::uint64_t> max_bytes_in_flight = {};
   /// The same for each GPU's memory: of tasks that have not been given to the GPU yet. Not given:
   /// SLUICE_MAX_GPU_BYTES_IN_FLIGHT in the environment, else 1/64 of the GPU's memory, 64 MiB at least.

@@ -38,7 +38,10 @@ auto mark_of(Device device, void* stream) {
   return mark;
 }
 void wait_for(void* stream, const std::shared_ptr<cuda::EventHandle>& mark) {
-  cuda::cuda_check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), mark->get(), 0), "cudaStreamWaitEvent");
+  if (cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), mark->get(), 0) == cudaSuccess)
+    return;
+  cudaGetLastError();  // then the host waits: what comes next must not come before that work
+  cuda::cuda_check(cudaEventSynchronize(mark->get()), "import_stream: cudaEventSynchronize");
 }
 #else
 void check_stream(const char* what, Device device, void*) {
@@ -56,8 +59,9 @@ void wait_for(void*, const std::shared_ptr<void>&) {}
 TaskHandle import_stream(Engine& engine, Device device, void* stream, const AccessList& access, SourceLocation site) {
   check_stream("import_stream", device, stream);
   auto mark = mark_of(device, stream);
+  // The work is there, whether or not its Vars have failed.
   return engine.push(
-      {.name = "import stream", .device = device, .access = access},
+      {.name = "import stream", .device = device, .access = access, .on_failed_input = OnFailedInput::run},
       [mark = std::move(mark)](Queue queue) { wait_for(queue.stream(), mark); },
       site);
 }

@@ -213,8 +213,11 @@ void PoolPolicy::run(TaskNode* task) {
   if (!Core::claim(task))
     return;
   TeamThread* team = nullptr;
-  if (task->threads > 1 && workers_ > 1 && TeamThread::instance().try_acquire(task->flush_denormals))
-    team = &TeamThread::instance();
+  if (task->threads > 1 && workers_ > 1) {
+    const FloatMode mode = core_.thread_mode();
+    if (TeamThread::instance().try_acquire(task->flush_denormals ? mode.flushing() : mode))
+      team = &TeamThread::instance();
+  }
   const int granted = team == nullptr ? 1 : reserve_team(task->threads);
   if (granted == 1) {
     if (team != nullptr)
@@ -222,7 +225,7 @@ void PoolPolicy::run(TaskNode* task) {
     core_.run_on_cpu(task, 1);
     return;
   }
-  team->run(task->flush_denormals, [&] { core_.run_on_cpu(task, granted); });
+  team->run([&] { core_.run_on_cpu(task, granted); });
   team->release();
   const std::lock_guard hold(mutex_);
   reserved_ -= granted - 1;

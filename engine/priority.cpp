@@ -71,11 +71,11 @@ void Core::hurry_var(AccessNode& access, Priority wanted, int& budget) {
   }
   if (!found)
     return;
-  lower_to(var->urgency, wanted);
   if (!access.urges()) {
     access.set_urges();
-    var->urgers.fetch_add(1, std::memory_order_relaxed);
+    var->urgers.fetch_add(1, std::memory_order_seq_cst);
   }
+  lower_to(var->urgency, wanted);  // afterwards: who comes in meanwhile then does not end what it has not seen
   for (AccessNode* ahead = end == nullptr ? nullptr : var->inbox_head; ahead != end && budget > 0; ahead = ahead->next)
     raise(ahead->task(), wanted, budget);
 }

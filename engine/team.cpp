@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <memory>
@@ -20,11 +21,12 @@ AtomicRunner team_runner{Runner{}};
 /// One of the threads. Leaked with it: engines in static objects may still use it at exit.
 struct TeamThread::Caller {
   const pid_t process;
+  const FloatMode mode;
   std::mutex mutex = {};
   std::condition_variable changed = {};
   const std::function<void()>* work = nullptr;
 
-  void serve(bool flush_denormals);
+  void serve();
 };
 
 TeamThread& TeamThread::instance() {
@@ -43,44 +45,49 @@ bool TeamThread::take(pid_t process) noexcept {
   return holder != process && holder_.compare_exchange_strong(holder, process, std::memory_order_acquire);
 }
 
-bool TeamThread::try_acquire(bool flush_denormals) noexcept {
+bool TeamThread::try_acquire(FloatMode mode) noexcept {
   const pid_t process = ::getpid();
   if (!take(process))
     return false;
-  Caller*& caller = callers_[flush_denormals ? 1 : 0];
-  if ((caller != nullptr && caller->process == process) || start(caller, process, flush_denormals))
+  const auto found = std::find_if(callers_.begin(), callers_.end(), [&](const Caller* caller) {
+    return caller->process == process && caller->mode == mode;
+  });
+  current_ = found == callers_.end() ? nullptr : *found;
+  if (current_ != nullptr || start(process, mode))
     return true;
   release();
   return false;
 }
 
 // Where it fails, the task runs with one thread, and the next that wants a team tries again.
-bool TeamThread::start(Caller*& caller, pid_t process, bool flush_denormals) noexcept {
+bool TeamThread::start(pid_t process, FloatMode mode) noexcept {
   if (test_faults().no_team_threads.load(std::memory_order_relaxed))
     return false;
   try {
-    auto made = std::unique_ptr<Caller>(new Caller{process});
-    boost::thread([made = made.get(), flush_denormals] { made->serve(flush_denormals); }).detach();
-    caller = made.release();
+    callers_.reserve(callers_.size() + 1);
+    auto made = std::unique_ptr<Caller>(new Caller{process, mode});
+    boost::thread([made = made.get()] { made->serve(); }).detach();
+    current_ = made.release();
+    callers_.push_back(current_);
     return true;
   } catch (const std::exception&) {
     return false;
   }
 }
 
-void TeamThread::run(bool flush_denormals, const std::function<void()>& work) {
-  Caller& caller = *callers_[flush_denormals ? 1 : 0];
+void TeamThread::run(const std::function<void()>& work) {
+  Caller& caller = *current_;
   std::unique_lock hold(caller.mutex);
   caller.work = &work;
   caller.changed.notify_all();
   caller.changed.wait(hold, [&] { return caller.work == nullptr; });
 }
 
-void TeamThread::Caller::serve(bool flush_denormals) {
+// Not as the thread computes that happened to make it: its team is to compute so whoever asks next.
+void TeamThread::Caller::serve() {
   pthread_setname_np(pthread_self(), "sluice-team");
   const Runner mine = Runner::here();
-  if (flush_denormals)
-    FloatMode::current().flushing().install();
+  mode.install();
   std::unique_lock hold(mutex);
   for (;;) {
     changed.wait(hold, [&] { return work != nullptr; });

@@ -41,8 +41,10 @@ using Gate = ReadGate<std::atomic<std::uint64_t>>;
 }  // namespace
 
 VarCore* Core::new_var(const VarOptions& options) {
-  if (options.bytes != 0 && !in_flight_.knows(options.home)) [[unlikely]]
-    in_flight_.know_gpu(options.home, gpu() == nullptr ? 0 : gpu()->memory_size(options.home));
+  if (options.bytes != 0 && !in_flight_.knows(options.home)) [[unlikely]] {
+    GpuPolicy* const known = need_gpu();  // which the first array comes before
+    in_flight_.know_gpu(options.home, known == nullptr ? 0 : known->memory_size(options.home));
+  }
   VarCore* var = VarPool::take();
   retain();
   const std::lock_guard hold(var->lock);  // a late reader of the Var that was here before may still look

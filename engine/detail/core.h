@@ -230,6 +230,7 @@ class Core {
   void keep_pace();
   struct Load;
   void rest(const Load& load);
+  bool workers_lack_tasks() const noexcept;
   void judge(Restraint& restraint, std::uint64_t progress);
   std::uint64_t left() const noexcept;
   std::uint64_t live() const noexcept;

@@ -233,3 +233,28 @@ TEST_CASE("Where no thread can be had for a team, its task runs with one thread"
   }
   CHECK(eventually([&] { return granted() == 2; }));
 }
+
+TEST_CASE("A team computes as the threads of the engine that asks, whoever had a team before") {
+  const auto keeps = [](Engine& engine) {
+    bool keeping = false;
+    CHECK(eventually([&] {
+      int granted = 0;
+      engine.push({.name = "team", .threads = 2}, [&](Queue queue) {
+        granted = queue.threads();
+        keeping = keeps_denormals();
+      });
+      engine.wait_all();
+      return granted == 2;
+    }));
+    return keeping;
+  };
+  for (int round = 0; round < 2; ++round) {
+    std::thread([&] {
+      const OwnFlushing flushing;
+      Engine engine({.workers = 2, .denormals = Denormals::keep});
+      CHECK(keeps(engine) == !k_can_flush);
+    }).join();
+    Engine engine({.workers = 2, .denormals = Denormals::keep});
+    CHECK(keeps(engine));
+  }
+}

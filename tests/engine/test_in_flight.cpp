@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <sluice/engine/coroutine.h>
+#include <sluice/engine/parallel.h>
 
 #include "tests/engine/expect.h"
 #include "tests/engine/in_flight.h"
@@ -166,4 +167,37 @@ TEST_CASE("In flight: what an engine that ends held is given back, whoever drops
     dropper.join();
   }
   SUCCEED("nothing of the engine was used after its end (see the sanitizers)");
+}
+
+TEST_CASE("In flight: tasks that hold more than the limit each still keep all workers at work") {
+  Engine engine({.workers = 2, .max_bytes_in_flight = k_block});
+  const Meeting meeting(2);
+  std::atomic<int> met{0};
+  for (int i = 0; i < 2; ++i)
+    push_holder(
+        engine, {.name = "large"}, [&, meeting] { met += meeting.join() ? 1 : 0; }, 4 * k_block);
+  engine.wait_all();
+  CHECK(met == 2);
+  check_all_back(engine);
+}
+
+TEST_CASE("In flight: a push in a loop of a task does not rest, on no thread that helps in it") {
+  Engine engine({.workers = 2, .max_bytes_in_flight = 2 * k_block});
+  const Gate gate;
+  const OpensAtEnd opens(gate);
+  const Var order = engine.new_var();
+  std::atomic<int> pushed{0};
+  engine.push({.name = "loop", .access = {write(order)}}, [&] {
+    const Meeting both(2);
+    parallel_for(2, 1, [&](std::int64_t, std::int64_t) {
+      CHECK(both.join());
+      for (int i = 0; i < 20; ++i, ++pushed)
+        push_holder(engine, {.name = "child", .access = {write(order)}}, [] {});
+    });
+  });
+  engine.wait(order);
+  engine.wait_all();
+  CHECK(pushed == 40);
+  CHECK(engine.counters().rests == 0);
+  check_all_back(engine);
 }
