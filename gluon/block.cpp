@@ -148,10 +148,8 @@ Arrays Block::forward_all(std::span<const NDArray> inputs) const {
 }
 
 void Block::initialize(const init::Initializer& init, Device device, bool force_reinit, SourceLocation site) {
-  for (const auto& [name, parameter] : collect_params()) {
-    const OriginScope scope(&Origin::of("parameter " + name, site));
-    parameter.initialize(init, device, force_reinit, site);
-  }
+  for (const auto& [path, parameter] : collect_params())
+    parameter.initialize_as(path, init, device, force_reinit, site);
 }
 
 void Block::collect(const std::string& prefix, ParameterDict& into) const {

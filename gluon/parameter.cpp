@@ -16,8 +16,6 @@ namespace sluice::gluon {
 
 namespace {
 
-constexpr const char* k_parameter = "parameter ";
-
 bool is_complete(const Shape& shape) {
   return std::find(shape.begin(), shape.end(), 0) == shape.end();
 }
@@ -26,6 +24,12 @@ void check_factor(const char* what, const std::string& name, double factor) {
   require(std::isfinite(factor) && factor >= 0, [&] {
     return message(what, " of parameter '", name, "' is ", factor, ", it must be finite and not negative");
   });
+}
+
+// All that is known of the path to a parameter that initialises itself: the layer that is called meanwhile, if any.
+std::string path_from_here(const std::string& name) {
+  const Origin* const outer = OriginScope::current();
+  return outer == nullptr ? name : name + " of " + outer->what();
 }
 
 struct Waiting {
@@ -123,6 +127,15 @@ void Parameter::adopt(NDArray data) const {
 
 void Parameter::initialize(
     const init::Initializer& fallback, Device device, bool force_reinit, SourceLocation site) const {
+  initialize_as(path_from_here(name()), fallback, device, force_reinit, site);
+}
+
+void Parameter::initialize_as(
+    const std::string& path,
+    const init::Initializer& fallback,
+    Device device,
+    bool force_reinit,
+    SourceLocation site) const {
   State& state = *state_;
   if (is_initialized() && !force_reinit)
     return;
@@ -132,19 +145,14 @@ void Parameter::initialize(
     state.waiting = Waiting{init, device};
     return;
   }
-  fill(init, device, site);
+  fill(path, init, device, site);
 }
 
-// What is pushed meanwhile has the user's line, and names the parameter: by its path where the block said so.
-void Parameter::fill(const init::Initializer& init, Device device, SourceLocation site) const {
+// What is pushed meanwhile has the user's line, and names the parameter.
+void Parameter::fill(const std::string& path, const init::Initializer& init, Device device, SourceLocation site) const {
   const State& state = *state_;
   const autograd::PauseScope pause;
-  const Origin* const outer = OriginScope::current();
-  const bool named = outer != nullptr && outer->what().starts_with(k_parameter);
-  const Origin& origin =
-      named ? *outer
-            : Origin::of(message(k_parameter, state.name, outer == nullptr ? "" : " of " + outer->what()), site);
-  site.origin = origin.number();
+  site.origin = Origin::of("parameter " + path, site).number();
   const OriginScope scope(site);
   try {
     NDArray data = empty(state.options.shape, {.dtype = state.options.dtype, .device = device});
@@ -175,7 +183,11 @@ void Parameter::complete(const Shape& shape) const {
   if (state.waiting && is_complete(shape)) {
     const Waiting waiting = *state.waiting;
     const Origin* const caller = OriginScope::current();
-    fill(waiting.init, waiting.device, caller == nullptr ? SourceLocation::current() : caller->called());
+    fill(
+        path_from_here(name()),
+        waiting.init,
+        waiting.device,
+        caller == nullptr ? SourceLocation::current() : caller->called());
   }
 }
 

@@ -14,6 +14,8 @@
 
 namespace sluice::gluon {
 
+class Block;
+
 /// What a layer says of a parameter when it declares it.
 struct ParameterOptions {
   Shape shape = {};  // an extent of 0 is not known yet: the first forward completes it
@@ -90,10 +92,17 @@ class SLUICE_API Parameter {
   bool same(const Parameter& other) const noexcept { return state_ == other.state_; }
 
  private:
+  friend class Block;  // which knows the path to the parameter
   struct State;
+  void initialize_as(
+      const std::string& path,
+      const init::Initializer& fallback,
+      Device device,
+      bool force_reinit,
+      SourceLocation site) const;
   void adopt(NDArray data) const;
   void note_grad() const;
-  void fill(const init::Initializer& init, Device device, SourceLocation site) const;
+  void fill(const std::string& path, const init::Initializer& init, Device device, SourceLocation site) const;
 
   std::shared_ptr<State> state_;
 };

@@ -174,6 +174,17 @@ TEST_CASE("an initialiser that does not fit names the parameter", "[gluon][messa
   CHECK_THAT(later, contains(at(line + 5)));
 }
 
+TEST_CASE("a parameter is named under a scope of any text", "[gluon][messages]") {
+  const OriginScope scope(&Origin::of("parameter sweep 3", SourceLocation::current()));
+  const gluon::Parameter alone("weight", {.shape = {2}});
+  const auto failing = [](const NDArray&) { throw ValueError("no values"); };
+  CHECK_THAT(
+      text_of([&] { alone.initialize(failing, cpu()); }), contains("of parameter weight of parameter sweep 3, called"));
+  nn::Sequential net;
+  net.add(nn::Dense(2, {.in_units = 2}));
+  CHECK_THAT(text_of([&] { net.initialize(failing); }), contains("of parameter 0.weight, called at"));
+}
+
 TEST_CASE("an initialiser that fails in its task names the parameter", "[gluon][messages]") {
   const auto out_of_range = [](const NDArray& array) {
     copy_into(take(array, full({2}, 9, {.dtype = int32}), 0), array);
