@@ -42,9 +42,8 @@ class SLUICE_API Optimizer {
   /// All state by name, "0.weight.mean"; the number of steps, "num_updates", and of each parameter,
   /// "0.weight.num_updates"; and the optimizer's name, "optimizer", as bytes.
   States states() const;
-  /// Goes on from states(). Throws ValueError, and changes nothing, if "num_updates" is missing or no number, or if the
-  /// states are another optimizer's. States of versions that counted steps and named optimizers nowhere else are taken
-  /// for those of this one if it has slots of these names.
+  /// Goes on from states(). Throws ValueError, and changes nothing, if a name or a number of steps is missing or cannot
+  /// be, or if the states are another optimizer's.
   void load_states(const States& states);
   /// The parameter that an entry of states() belongs to; empty for entries of the optimizer itself.
   static std::string owner_of(const std::string& entry);

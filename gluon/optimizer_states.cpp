@@ -31,26 +31,18 @@ std::string slot_of(const std::string& entry) {
   return entry.substr(entry.rfind('.') + 1);
 }
 
-// Files of old versions do not say.
-std::string guessed_name(const Optimizer::States& states) {
-  for (const auto& [entry, value] : states) {
-    const std::string slot = slot_of(entry);
-    if (slot == "mean" || slot == "variance")
-      return "Adam";
-    if (slot == "momentum")
-      return "SGD";
-  }
-  return "another optimizer";
+const NDArray& entry_of(const Optimizer::States& states, const std::string& entry) {
+  const auto found = states.find(entry);
+  require(found != states.end(), [&] { return message("optimizer states lack the entry '", entry, "'"); });
+  return found->second;
 }
 
 std::string saved_name(const Optimizer::States& states) {
-  const auto found = states.find(k_optimizer);
-  if (found == states.end())
-    return guessed_name(states);
-  require(found->second.dtype() == uint8, [&] {
-    return message("optimizer states: '", k_optimizer, "' is ", found->second.dtype(), ", not the bytes of a name");
+  const NDArray& value = entry_of(states, k_optimizer);
+  require(value.dtype() == uint8, [&] {
+    return message("optimizer states: '", k_optimizer, "' is ", value.dtype(), ", not the bytes of a name");
   });
-  const auto bytes = found->second.to_vector<std::uint8_t>();
+  const auto bytes = value.to_vector<std::uint8_t>();
   return {bytes.begin(), bytes.end()};
 }
 
@@ -72,13 +64,10 @@ Optimizer::States Optimizer::states() const {
 }
 
 void Optimizer::load_states(const States& states) {
-  const auto total = states.find(k_count);
-  require(total != states.end(), [&] { return message("optimizer states lack the entry '", k_count, "', one int64"); });
-  const std::int64_t number = read_count(k_count, total->second);
+  const std::int64_t number = read_count(k_count, entry_of(states, k_count));
+  const std::string saved = saved_name(states);
+  require(saved == name(), [&] { return message("the states are those of ", saved, ", this optimizer is ", name()); });
   const std::vector<std::string> mine = slots();
-  const auto is_mine = [&](const std::string& slot) { return std::find(mine.begin(), mine.end(), slot) != mine.end(); };
-
-  bool fits = !states.contains(k_optimizer) || saved_name(states) == name();
   States arrays;
   std::map<std::string, std::int64_t> counts;
   for (const auto& [entry, value] : states) {
@@ -89,12 +78,12 @@ void Optimizer::load_states(const States& states) {
       counts[owner] = read_count(entry, value);
       continue;
     }
-    fits = fits && is_mine(slot);
+    require(std::find(mine.begin(), mine.end(), slot) != mine.end(), [&, &entry = entry] {
+      return message("optimizer states: '", entry, "' is no state of ", name());
+    });
+    entry_of(states, owner + "." + k_count);
     arrays.emplace(entry, value);
-    counts.try_emplace(owner, number);  // before each parameter counted its own
   }
-  require(
-      fits, [&] { return message("the states are those of ", saved_name(states), ", this optimizer is ", name()); });
   states_ = std::move(arrays);
   counts_ = std::move(counts);
   num_updates_ = number;

@@ -176,12 +176,11 @@ void adam_update(
   check_count(op, "gradients", grads.size(), weights.size());
   check_count(op, "means", means.size(), weights.size());
   check_count(op, "variances", variances.size(), weights.size());
-  if (!options.steps.empty())
-    check_count(op, "steps", options.steps.size(), weights.size());
+  check_count(op, "steps", options.steps.size(), weights.size());
   std::int64_t last = 0;
   double corrected = 0;  // of step `last`: most parameters are at the same
   const auto rate = [&](std::size_t i) {
-    const std::int64_t step = options.steps.empty() ? options.step : options.steps[i];
+    const std::int64_t step = options.steps[i];
     require<ValueError>(step >= 1, [&] { return message(op, ": step ", step, " is not counted from 1"); });
     if (step != std::exchange(last, step)) {
       const auto t = static_cast<double>(step);

@@ -44,8 +44,7 @@ struct AdamUpdate {
   double weight_decay = 0;
   double rescale_grad = 1;
   double clip_gradient = -1;
-  std::int64_t step = 1;                 // t, counted from 1
-  std::vector<std::int64_t> steps = {};  // t of each parameter, where they differ; then `step` says nothing
+  std::vector<std::int64_t> steps = {};  // t of each parameter, counted from 1
   std::vector<double> learning_rate_multipliers = {};
   std::vector<double> weight_decay_multipliers = {};
 };

@@ -165,8 +165,8 @@ TEST_CASE("The same bits with denormals, whatever the number of workers") {
 TEST_CASE("Moments that die out become zero, not denormal") {
   const NDArray weight = ones({1000}), grad = full({1000}, 1e-30f), mean = zeros({1000}), variance = zeros({1000});
   const NDArray weights[] = {weight}, grads[] = {grad}, means[] = {mean}, variances[] = {variance};
-  for (int step = 1; step <= 200; ++step) {
-    adam_update(weights, grads, means, variances, {.learning_rate = 1e-3, .step = step});
+  for (std::int64_t step = 1; step <= 200; ++step) {
+    adam_update(weights, grads, means, variances, {.learning_rate = 1e-3, .steps = {step}});
     if (step == 1)
       fill(grad, 0);
   }
@@ -282,8 +282,8 @@ TEST_CASE("Casts, sums, products and updates treat denormals on a GPU as on the 
   for (Device device : {cpu(), gpu()}) {
     const NDArray weights[] = {ones({100}, {.device = device})}, grads[] = {full({100}, 1e-30f, {.device = device})};
     const NDArray means[] = {zeros({100}, {.device = device})}, variances[] = {zeros({100}, {.device = device})};
-    for (int step = 1; step <= 200; ++step) {
-      adam_update(weights, grads, means, variances, {.learning_rate = 1e-3, .step = step});
+    for (std::int64_t step = 1; step <= 200; ++step) {
+      adam_update(weights, grads, means, variances, {.learning_rate = 1e-3, .steps = {step}});
       if (step == 1)
         fill(grads[0], 0);
     }

@@ -62,8 +62,8 @@ void sgd_reference(Numbers& w, const Numbers& grads, Numbers& m, const SgdUpdate
 }
 
 void adam_reference(Numbers& w, const Numbers& grads, Numbers& m, Numbers& v, const AdamUpdate& o) {
-  const double t = static_cast<double>(o.step);
   for (std::size_t p = 0; p < w.size(); ++p) {
+    const double t = static_cast<double>(o.steps[p]);
     const double lr = o.learning_rate * multiplier(o.learning_rate_multipliers, p) *
                       std::sqrt(1 - std::pow(o.beta2, t)) / (1 - std::pow(o.beta1, t));
     const double wd = o.weight_decay * multiplier(o.weight_decay_multipliers, p);
@@ -102,8 +102,10 @@ void run_sgd(DType dtype, Device device, SgdUpdate options, bool with_momenta) {
 void run_adam(DType dtype, Device device, AdamUpdate options, int repeat = 1) {
   const Arrays weights = parameters(1, dtype, device, repeat), means = states(weights), variances = states(weights);
   Numbers w = numbers(weights), m = numbers(means), v = numbers(variances);
-  for (options.step = 1; options.step <= 5; ++options.step) {
-    const Arrays grads = parameters(static_cast<std::uint64_t>(options.step) * 1000, dtype, device, repeat);
+  for (std::int64_t step = 1; step <= 5; ++step) {
+    options.steps.assign(weights.size(), step);
+    options.steps.back() += 2;  // a parameter of its own number
+    const Arrays grads = parameters(static_cast<std::uint64_t>(step) * 1000, dtype, device, repeat);
     adam_update(weights, grads, means, variances, options);
     adam_reference(w, numbers(grads), m, v, options);
   }
@@ -203,8 +205,9 @@ TEST_CASE("updates refuse what does not fit and name the parameter") {
   CHECK_THROWS_AS(sgd_update(Arrays{w[0], w[0]}, Arrays{g[0], g[0]}, {}, {}), ValueError);
   CHECK_THROWS_AS(sgd_update(w, g, m, {.learning_rate_multipliers = {1}}), ValueError);
   CHECK_THROWS_AS(sgd_update(Arrays{zeros({2}, {.dtype = int32})}, Arrays{g[0]}, {}, {}), DTypeError);
-  CHECK_THROWS_AS(adam_update(w, g, m, Arrays{v[0]}, {}), ValueError);
-  CHECK_THROWS_WITH(adam_update(w, g, m, v, {.step = 0}), sluice::test::contains("adam_update: step 0"));
+  CHECK_THROWS_AS(adam_update(w, g, m, Arrays{v[0]}, {.steps = {1, 1}}), ValueError);
+  CHECK_THROWS_WITH(adam_update(w, g, m, v, {}), sluice::test::contains("adam_update: 0 steps"));
+  CHECK_THROWS_WITH(adam_update(w, g, m, v, {.steps = {1, 0}}), sluice::test::contains("adam_update: step 0"));
 }
 
 }  // namespace
