@@ -26,8 +26,6 @@ class SLUICE_API ChildHandle {
  public:
   ChildHandle() = default;
 
-  /// False for a handle that was made empty or moved from.
-  bool defined() const noexcept { return slot_ != nullptr; }
   /// The name inside the block that holds it ("0", "body"). Throws ValueError for an empty handle.
   std::string name() const;
 
@@ -36,9 +34,6 @@ class SLUICE_API ChildHandle {
   NDArray operator()(const NDArray& x, const NDArray& y, SourceLocation site = SourceLocation::current()) const;
   Arrays operator()(std::initializer_list<NDArray> inputs, SourceLocation site = SourceLocation::current()) const;
   Arrays call(std::span<const NDArray> inputs, SourceLocation site = SourceLocation::current()) const;
-
-  /// True if both name the same child of the same block.
-  friend bool operator==(const ChildHandle& a, const ChildHandle& b) noexcept { return a.slot_ == b.slot_; }
 
  protected:
   explicit ChildHandle(std::shared_ptr<ChildSlot> slot) noexcept : slot_(std::move(slot)) {}
@@ -82,7 +77,7 @@ class Child : public detail::ChildHandle {
   }
   B* operator->() const { return &**this; }
 
-  /// The same child seen as an Other: `net[0].as<nn::Dense>()->units()`. Throws ValueError if it is none.
+  /// The same child seen as an Other: `(*net[0].as<nn::Sequential>())[1]`. Throws ValueError if it is none.
   template <std::derived_from<B> Other>
   Child<Other> as() const {
     Child<Other> seen(slot_);
