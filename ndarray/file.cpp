@@ -140,11 +140,18 @@ void save(const std::filesystem::path& path, const std::map<std::string, NDArray
       return message("save: the type of \"", name, "\" is kept under the name of another array");
     });
   }
+  write_whole(path, [&](const std::filesystem::path& draft) {
+    detail::ZipWriter zip(draft);
+    for (const auto& [name, array] : arrays)
+      add_array(zip, name, array);
+    zip.finish();
+  });
+}
+
+void write_whole(
+    const std::filesystem::path& path, const std::function<void(const std::filesystem::path& draft)>& write) {
   NewFile file(path);
-  detail::ZipWriter zip(file.draft());
-  for (const auto& [name, array] : arrays)
-    add_array(zip, name, array);
-  zip.finish();
+  write(file.draft());
   file.publish();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -16,5 +17,10 @@ SLUICE_API void save(const std::filesystem::path& path, const std::map<std::stri
 /// Reads what save() or numpy.savez wrote, onto `device`. Stored and deflated members, C and Fortran order, little
 /// and big endian. Throws FileError naming the file and what is wrong with it (truncated, foreign, bad checksum).
 SLUICE_API std::map<std::string, NDArray> load(const std::filesystem::path& path, Device device = cpu());
+
+/// Makes the file `path` whole or not at all: `write` writes a file of another name beside it, which then goes to the
+/// disk and takes its place; where anything fails, what stood there stays. Throws FileError, and what `write` throws.
+SLUICE_API void write_whole(
+    const std::filesystem::path& path, const std::function<void(const std::filesystem::path& draft)>& write);
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <sluice/engine/error.h>
+#include <sluice/ndarray/file.h>
 
 namespace samples {
 
@@ -94,18 +95,12 @@ Saved save_somewhere(const fs::path& wanted, const std::function<void(const fs::
 }
 
 void write_text(const fs::path& path, const std::string& text) {
-  const fs::path draft = path.string() + message(".part-", getpid());
-  std::ofstream file(draft, std::ios::binary);
-  file << text;
-  file.close();
-  std::error_code error;
-  if (!file.fail())
-    fs::rename(draft, path, error);
-  if (!file.fail() && !error)
-    return;
-  std::error_code ignored;
-  fs::remove(draft, ignored);
-  throw FileError(message(path.string(), ": cannot be written", error ? ": " + error.message() : ""));
+  sluice::write_whole(path, [&](const fs::path& draft) {
+    std::ofstream file(draft, std::ios::binary);
+    file << text;
+    file.close();
+    sluice::require<FileError>(!file.fail(), [&] { return message(path.string(), ": cannot be written"); });
+  });
 }
 
 }  // namespace samples

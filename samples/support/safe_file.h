@@ -24,7 +24,7 @@ struct Saved {
 Saved save_somewhere(
     const std::filesystem::path& wanted, const std::function<void(const std::filesystem::path&)>& write);
 
-/// Writes `text` to a temporary file beside `path`, then renames it. Throws sluice::FileError.
+/// Makes a file of `text`, whole or not at all. Throws sluice::FileError.
 void write_text(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace samples

@@ -143,6 +143,27 @@ TEST_CASE("A save that fails leaves the old file and nothing else") {
   REQUIRE(folder.files() == 1);
 }
 
+TEST_CASE("A file is written whole or not at all") {
+  const Folder folder;
+  const auto text_of = [&] {
+    const auto bytes = read_file(folder / "page");
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  const auto with = [](const char* text) { return [text](const auto& draft) { std::ofstream(draft) << text; }; };
+  write_whole(folder / "page", with("first"));
+  write_whole(folder / "page", with("second"));
+  CHECK(text_of() == "second");
+  const auto half = [&](const std::filesystem::path& draft) {
+    with("half")(draft);
+    CHECK(text_of() == "second");
+    throw ValueError("no more");
+  };
+  CHECK_THROWS_WITH(write_whole(folder / "page", half), contains("no more"));
+  CHECK_THROWS_WITH(write_whole(folder / "page", [](const auto&) {}), contains("page: cannot be written"));
+  CHECK(text_of() == "second");
+  CHECK(folder.files() == 1);
+}
+
 TEST_CASE("A file cut anywhere is refused") {
   const Folder folder;
   for (const std::string_view fixture : {k_numpy_stored, k_numpy_odd}) {
