@@ -1,4 +1,4 @@
-// Trains the network 784-256-10 on Fashion-MNIST (or any files of MNIST's format).
+// Trains the network 784-256-10 on Fashion-MNIST.
 #include <memory>
 #include <utility>
 

@@ -15,15 +15,20 @@ namespace {
 constexpr const char* k_debian_fashion_mnist = "/usr/share/datasets/fashion-mnist";
 constexpr int k_classes = 10;
 
-std::filesystem::path folder_of(const ImageFilesOptions& options, const std::string& default_root) {
+struct Folder {
+  std::filesystem::path path;
+  std::string named_by = {};  // "SLUICE_DATA=/data: ", where the user may not have it before his eyes
+};
+
+Folder folder_of(const ImageFilesOptions& options, const std::string& default_root) {
   if (!options.root.empty())
-    return options.root;
+    return {options.root};
   if (const char* variable = std::getenv("SLUICE_DATA"); variable != nullptr && *variable != '\0')
-    return variable;
+    return {variable, message("SLUICE_DATA=", variable, ": ")};
   require<FileError>(!default_root.empty(), [] {
     return "MNIST: say where its files are, by options.root or by the environment variable SLUICE_DATA";
   });
-  return default_root;
+  return {default_root};
 }
 
 std::filesystem::path find_file(const std::filesystem::path& folder, const std::string& name) {
@@ -52,8 +57,15 @@ struct MNIST::Images {
 MNIST::MNIST(const ImageFilesOptions& options) : MNIST(options, "") {}
 
 MNIST::MNIST(const ImageFilesOptions& options, const std::string& default_root) {
-  const std::filesystem::path folder = folder_of(options, default_root);
-  const std::string stem = options.train ? "train" : "t10k";
+  const Folder folder = folder_of(options, default_root);
+  try {
+    images_ = read_images(folder.path, options.train ? "train" : "t10k");
+  } catch (const FileError& error) {
+    throw FileError(folder.named_by + error.message());
+  }
+}
+
+std::shared_ptr<const MNIST::Images> MNIST::read_images(const std::filesystem::path& folder, const std::string& stem) {
   const std::filesystem::path image_file = find_file(folder, stem + "-images-idx3-ubyte");
   const std::filesystem::path label_file = find_file(folder, stem + "-labels-idx1-ubyte");
   IdxFile images = read_idx(image_file, 3);
@@ -74,7 +86,7 @@ MNIST::MNIST(const ImageFilesOptions& options, const std::string& default_root) 
     return message(
         label_file.string(), ": label ", int{*largest}, " at ", largest - labels.values.begin(), " is above 9");
   });
-  images_ = std::make_shared<const Images>(Images{
+  return std::make_shared<const Images>(Images{
       .count = images.shape[0],
       .height = images.shape[1],
       .width = images.shape[2],

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,7 +24,8 @@ struct ImageFilesOptions {
 class SLUICE_API MNIST : public Transformable<MNIST> {
  public:
   /// Without a root it looks in $SLUICE_DATA. Throws FileError that names the file and says what is wrong: missing,
-  /// truncated, foreign, images and labels of different number, labels above 9, bytes after the end.
+  /// truncated, foreign, images and labels of different number, labels above 9, bytes after the end; and the
+  /// variable, where that named the folder.
   explicit MNIST(const ImageFilesOptions& options = {});
 
   std::int64_t size() const;
@@ -38,6 +40,7 @@ class SLUICE_API MNIST : public Transformable<MNIST> {
 
  private:
   struct Images;
+  static std::shared_ptr<const Images> read_images(const std::filesystem::path& folder, const std::string& stem);
   std::shared_ptr<const Images> images_;
 };
 

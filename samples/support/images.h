@@ -13,7 +13,7 @@ struct Images {
   std::vector<std::string> classes;
 };
 
-/// Opens the four files of --data (`folder`; "" = $SLUICE_DATA, then the place of Debian's package). Throws
+/// Opens Fashion-MNIST's four files in the folder of --data ("": where FashionMNIST looks without a root). Throws
 /// sluice::FileError that says what is wrong, which flag names another folder, and where the files come from.
 Images open_images(const std::string& folder);
 

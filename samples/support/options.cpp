@@ -36,7 +36,7 @@ void add_course_flags(CLI::App& app, TrainingOptions& to) {
 }
 
 void add_file_flags(CLI::App& app, TrainingOptions& to) {
-  app.add_option("--data", to.data, "Folder of MNIST-like files (default: $SLUICE_DATA, then Fashion-MNIST of Debian)");
+  app.add_option("--data", to.data, "Folder of Fashion-MNIST's files (default: $SLUICE_DATA, then those of Debian)");
   CLI::Option* save = app.add_option(
       "--save", to.save, "Write parameters and all that --resume needs there (.npz) at the end, and on Ctrl-C");
   app.add_option("--save-every", to.save_every, "Write that file after every N epochs too")

@@ -38,8 +38,7 @@ Image image_of(const gluon::data::vision::FashionMNIST& images, std::int64_t ind
 // False if it could not be written; that is said.
 bool write_report(const TrainingOptions& options, const Images& images, Session& session) {
   const Evaluation& evaluation = session.evaluation();
-  Report report{
-      .title = options.model + " on " + (images.classes[0] == "0" ? "images of ten classes" : "Fashion-MNIST")};
+  Report report{.title = options.model + " on Fashion-MNIST"};
   for (const auto& [flag, value] : options.settings())
     report.settings.emplace_back(flag.substr(2), value);
   report.settings.emplace_back("device", to_string(options.device));

@@ -147,6 +147,8 @@ TEST_CASE("SLUICE_DATA names the folder when the program does not", "[gluon][idx
   setenv("SLUICE_DATA", folder.path().c_str(), 1);
   CHECK(FashionMNIST().size() == 30);
   CHECK(MNIST({.train = false}).size() == 7);
+  setenv("SLUICE_DATA", (folder / "nowhere").c_str(), 1);
+  CHECK_THROWS_WITH(MNIST(), contains("SLUICE_DATA=" + (folder / "nowhere").string() + ": "));
   unsetenv("SLUICE_DATA");
   CHECK_THROWS_AS(MNIST(), FileError);
 }

@@ -55,14 +55,16 @@ def check_matrix(folder):
     """The printed matrix holds every test image, and its diagonal the hits."""
     write_dataset(folder)
     result = succeeds(train("mlp", folder, "--epochs", 3, "--batch-size", 64), "training")
-    rows = re.findall(r"^ *(\d) \d +((?:[\d.]+ *){10})$", result.stdout, re.MULTILINE)
-    expect([int(label) for label, _ in rows] == list(range(10)), "ten rows", result)
-    counts = [[0 if cell == "." else int(cell) for cell in cells.split()] for _, cells in rows]
+    rows = re.findall(r"^ *(\d) (\D*?[a-z])  +((?:[\d.]+ *){10})$", result.stdout, re.MULTILINE)
+    expect([int(label) for label, _, _ in rows] == list(range(10)), "ten rows", result)
+    names = [name for _, name, _ in rows]
+    expect((names[0], names[9]) == ("T-shirt/top", "ankle boot"), f"Fashion-MNIST's classes: {names}", result)
+    counts = [[0 if cell == "." else int(cell) for cell in cells.split()] for _, _, cells in rows]
     expect(sum(map(sum, counts)) == 100 and all(sum(row) == 10 for row in counts), "100 images, ten a class", result)
     accuracy = float(re.search(r"^test accuracy: (.*)$", result.stdout, re.MULTILINE).group(1))
     expect(round(100 * accuracy) == sum(counts[i][i] for i in range(10)), "the diagonal holds the hits", result)
-    worst = re.search(r"^worst classes: (\d): precision ([\d.]+), recall ([\d.]+)", result.stdout, re.MULTILINE)
-    label = int(worst.group(1))
+    worst = re.search(r"^worst classes: (.+?): precision ([\d.]+), recall ([\d.]+)", result.stdout, re.MULTILINE)
+    label = names.index(worst.group(1))
     expect(abs(float(worst.group(3)) - counts[label][label] / 10) < 1e-3, "the recall of the worst class", result)
 
 
