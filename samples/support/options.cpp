@@ -49,13 +49,14 @@ void add_file_flags(CLI::App& app, TrainingOptions& to) {
   app.add_option("--report", to.report, "Write a page about the run into this folder: curves, confusions, mistakes");
 }
 
-template <class T>
-T parsed(const std::string& text, const std::string& flag, const std::string& file) {
-  T value{};
-  require<FileError>(CLI::detail::lexical_cast(text, value), [&] {
-    return message(file, ": its setting ", flag, " is '", text, "', which cannot be");
-  });
-  return value;
+// As if `text` had been given on the command line, with all its checks.
+void give(CLI::Option& option, const std::string& text, const std::string& file) {
+  try {
+    option.add_result(text);
+    option.run_callback();
+  } catch (const CLI::ParseError& error) {
+    throw FileError(message(file, ": its settings cannot be: ", error.what()));
+  }
 }
 
 }  // namespace
@@ -109,9 +110,12 @@ void TrainingOptions::adopt(const std::map<std::string, std::string>& theirs, co
     const auto found = theirs.find(flag);
     require<FileError>(found != theirs.end(), [&, &flag = flag] { return message(file, ": lacks its ", flag); });
     const std::string& made_with = found->second;
-    const CLI::Option* option = app->get_option_no_throw(flag);
-    const bool fixed = option == nullptr || (option->count() > 0 && flag != "--epochs");
-    require(!fixed || made_with == ours, [&, &flag = flag, &ours = ours] {
+    CLI::Option* option = app->get_option_no_throw(flag);
+    if (option != nullptr && option->count() == 0) {
+      give(*option, made_with, file);
+      continue;
+    }
+    require(flag == "--epochs" || made_with == ours, [&, &flag = flag, &ours = ours] {
       return message(
           "--resume ",
           file,
@@ -126,18 +130,6 @@ void TrainingOptions::adopt(const std::map<std::string, std::string>& theirs, co
           option == nullptr ? "" : " (leave the flag out to go on; --load takes the parameters alone)");
     });
   }
-  const auto text = [&](const char* flag) { return theirs.at(flag); };
-  model = text("--model");
-  if (app->get_option("--epochs")->count() == 0)
-    epochs = parsed<int>(text("--epochs"), "--epochs", file);
-  batch_size = parsed<std::int64_t>(text("--batch-size"), "--batch-size", file);
-  learning_rate = parsed<double>(text("--lr"), "--lr", file);
-  final_rate = parsed<double>(text("--final-lr"), "--final-lr", file);
-  optimizer = text("--optimizer");
-  momentum = parsed<double>(text("--momentum"), "--momentum", file);
-  weight_decay = parsed<double>(text("--weight-decay"), "--weight-decay", file);
-  seed = parsed<std::uint64_t>(text("--seed"), "--seed", file);
-  precision = text("--precision");
 }
 
 }  // namespace samples

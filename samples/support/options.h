@@ -43,8 +43,9 @@ struct TrainingOptions {
 
   /// What the course of training follows from, by the names of the flags.
   std::map<std::string, std::string> settings() const;
-  /// Takes the settings of the checkpoint `file`. Throws sluice::ValueError where a flag was given that says
-  /// otherwise, naming both values; --epochs may.
+  /// Takes the settings of the checkpoint `file` for the flags that were not given. Throws sluice::FileError where one
+  /// is missing or no value of its flag, sluice::ValueError where a flag was given that says otherwise, naming both
+  /// values; --epochs may.
   void adopt(const std::map<std::string, std::string>& settings, const std::string& file);
 };
 

@@ -125,6 +125,39 @@ TEST_CASE("a file that is no checkpoint is refused by what it lacks", "[samples]
   CHECK_THROWS_AS(read_checkpoint(folder / "odd.npz"), FileError);
 }
 
+TEST_CASE("a checkpoint's settings are taken for flags that were not given, and checked like flags", "[samples]") {
+  const auto adopted = [](const std::map<std::string, std::string>& settings, const char* command) {
+    TrainingOptions options{.model = "small"};
+    CLI::App app("training");
+    options.add_to(app);
+    app.parse(command);
+    options.adopt(settings, "net.npz");
+    return options;
+  };
+  TrainingOptions trained = options_for("sgd", 6);
+  trained.learning_rate = 0.3, trained.weight_decay = 1e-5, trained.precision = "high";
+  const auto settings = trained.settings();
+  CHECK(adopted(settings, "").settings() == settings);
+  CHECK(adopted(settings, "--epochs 9 --batch-size 16").epochs == 9);
+  CHECK_THROWS_WITH(adopted(settings, "--batch-size 32"), contains("--batch-size 16, this run has --batch-size 32"));
+  for (const auto& [flag, value] : std::map<std::string, std::string>{
+           {"--batch-size", "0"},
+           {"--epochs", "six"},
+           {"--lr", "-1"},
+           {"--final-lr", "2"},
+           {"--optimizer", "lbfgs"},
+           {"--momentum", "nan"},
+           {"--weight-decay", "inf"},
+           {"--seed", "-1"},
+           {"--precision", ""}}) {
+    auto corrupt = settings;
+    corrupt[flag] = value;
+    INFO(flag << ' ' << value);
+    CHECK_THROWS_AS(adopted(corrupt, ""), FileError);
+    CHECK_THROWS_WITH(adopted(corrupt, ""), contains("net.npz") && contains(flag) && contains(value));
+  }
+}
+
 TEST_CASE("a link to a checkpoint stays a link", "[samples]") {
   TemporaryFolder folder;
   save(folder / "file.npz", {{"x", array<float>({1})}});
