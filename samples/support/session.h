@@ -11,11 +11,11 @@
 #include "samples/support/evaluation.h"
 #include "samples/support/history.h"
 #include "samples/support/images.h"
+#include "samples/support/model.h"
 #include "samples/support/options.h"
 #include "samples/support/pace.h"
 #include "samples/support/progress.h"
 #include "samples/support/step_sums.h"
-#include "samples/support/training.h"
 
 namespace samples {
 

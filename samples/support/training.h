@@ -1,23 +1,14 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 
-#include <sluice/sluice.h>
-
-#include "samples/support/evaluation.h"
+#include "samples/support/model.h"
 #include "samples/support/options.h"
 
 namespace samples {
 
-/// What is trained: a network, and what its predictions are judged by.
-struct Model {
-  sluice::gluon::nn::Sequential net;
-  std::unique_ptr<sluice::gluon::loss::Loss> loss;
-};
-
 /// The main of a training sample: gives `app` the flags, parses the command line, and trains what `make_model` makes
-/// (called once, under an engine of its own, when all settings are known) on Fashion-MNIST or the files of --data.
+/// (called once, under an engine of its own, when all settings are known) on Fashion-MNIST.
 /// Validates after each epoch; ends with the line `test accuracy: 0.NNNN`. Returns the exit code: 0; 1 for errors,
 /// for training that diverged and for parameters that could not be saved where they should; 2 for wrong flags; 130
 /// after Ctrl-C, 143 after SIGTERM.
