@@ -193,12 +193,14 @@ void Session::save_in_passing() {
   }
 }
 
-bool Session::save() const {
+bool Session::save() {
   if (options_.save.empty() || steps_ == 0)
     return true;
   const Checkpoint now = checkpoint();
   const Saved saved =
       save_somewhere(options_.save, [&](const std::filesystem::path& path) { write_checkpoint(path, now); });
+  if (!saved.path.empty())
+    last_saved_ = saved.path;
   if (saved.path == options_.save) {
     say("parameters saved to " + saved.path.string());
     return true;

@@ -33,7 +33,9 @@ class Session {
   /// Takes the state of everything; the host waits for the values where it is written.
   Checkpoint checkpoint() const;
   /// Writes checkpoint() where --save says, or elsewhere if that cannot be, and says where. False if not there.
-  [[nodiscard]] bool save() const;
+  [[nodiscard]] bool save();
+  /// The file that was written last; empty if none was.
+  const std::filesystem::path& last_saved() const { return last_saved_; }
 
   const History& history() const { return history_; }
   std::int64_t steps() const { return steps_; }

@@ -1,6 +1,7 @@
 #include "samples/support/training.h"
 
 #include <optional>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -61,11 +62,19 @@ bool write_report(const TrainingOptions& options, const Images& images, Session&
   }
 }
 
+// After an interrupt.
+std::string what_is_left(const TrainingOptions& options, const Session& session) {
+  if (!session.last_saved().empty())
+    return " (--resume " + session.last_saved().string() + " goes on from what was saved)";
+  if (options.evaluate)
+    return "";
+  return options.save.empty() ? "; nothing was saved (--save FILE does)" : "; nothing was saved";
+}
+
 int finish(const TrainingOptions& options, const Images& images, Session& session) {
   bool good = options.evaluate || session.save();
   if (interrupted()) {
-    say(options.save.empty() ? "interrupted; nothing was saved (--save FILE does)"
-                             : "interrupted (--resume goes on from what was saved)");
+    say("interrupted" + what_is_left(options, session));
     return good ? interrupt_code() : 1;
   }
   const Evaluation& evaluation = session.evaluation();

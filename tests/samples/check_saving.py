@@ -74,9 +74,9 @@ def check_resume(folder):
         expect("epoch 4/6" in second.stdout and "epoch 3/" not in second.stdout, "it goes on with the fourth", second)
 
 
-def interrupted_run(command, at, send=signal.SIGINT):
+def interrupted_run(command, at, send=signal.SIGINT, **options):
     """Runs until a line begins with `at`, then sends the signal. Returns (exit code, lines)."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options) as process:
         lines, sent = [], False
         for line in process.stdout:
             lines.append(line)
@@ -162,7 +162,8 @@ def check_interrupt(folder):
             command = train_command("mlp", folder, "--epochs", 100000, "--batch-size", 32, *save)
             ended, lines = interrupted_run(command, "epoch 2/", send)
             expect(ended == code, f"the exit code after signal {send}: {ended} {lines[-3:]}")
-            expect("interrupted" in lines[-1], "it is acknowledged: " + lines[-1])
+            left = f"--resume {save[1]} goes on" if save else "nothing was saved (--save FILE does)"
+            expect("interrupted" in lines[-1] and left in lines[-1], "it is acknowledged: " + lines[-1])
             expect((folder / f"stopped-{code}.npz").exists() == bool(save), "what --save names is saved")
         expect("saved to" in lines[-2], "saving is said: " + lines[-2])
 
@@ -274,6 +275,10 @@ def check_full_disk(folder):
         expect(result.returncode == 1 and "--save failed" in result.stderr and "lost" in result.stderr, "it is said", result)
         expect(("training goes on" in result.stderr) == bool(flags) and "epoch 3/3" in result.stdout, "training ends", result)
         expect(saved.read_bytes() == good and sorted(folder.iterdir()) == before, "the good file stays, alone", result)
+    command = train_command("mlp", folder, "--epochs", 100000, "--batch-size", 64, "--save", folder / "new.npz")
+    ended, lines = interrupted_run(command, "epoch 2/", preexec_fn=small_files, cwd=folder,
+                                   env={**os.environ, "TMPDIR": str(folder)})
+    expect(ended == 1 and lines[-1].strip() == "interrupted; nothing was saved", f"Ctrl-C: {ended} {lines[-3:]}")
 
 
 def check_save_every(folder):
