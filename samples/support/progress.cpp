@@ -43,17 +43,8 @@ void Progress::step(std::int64_t images) {
   drawn_ = Clock::now();
 }
 
-void Progress::stop_clock() {
-  stop_ = Clock::now();
-}
-
-double Progress::seconds() const {
-  const Clock::time_point end = stop_ == Clock::time_point{} ? Clock::now() : stop_;
-  return epoch_.seconds_before + std::chrono::duration<double>(end - start_).count();
-}
-
 double Progress::images_per_second() const {
-  const double time = seconds();
+  const double time = pace_.epoch_seconds();
   return time > 0 ? static_cast<double>(images_ + epoch_.images_before) / time : 0;
 }
 

@@ -17,8 +17,7 @@ class Progress {
   struct Epoch {
     int number = 1, of = 1;
     std::int64_t steps = 0;
-    std::int64_t done = 0;      // steps of it that an earlier process did
-    double seconds_before = 0;  // that those took
+    std::int64_t done = 0;  // steps of it that an earlier process did
     std::int64_t images_before = 0;
   };
   /// `every`: seconds between lines where stdout is no terminal; 0 = a line a step. `pace` must outlive this.
@@ -27,10 +26,7 @@ class Progress {
   /// After each step; never waits for anything.
   void step(std::int64_t images);
   void show(const Sums& sums) { sums_ = sums; }
-  /// Stops the clock: what follows is not training.
-  void stop_clock();
-  /// Seconds of training so far, those of an earlier process included.
-  double seconds() const;
+  /// Of the epoch so far, an earlier process included.
   double images_per_second() const;
   /// The epoch's figures, in place of the line.
   void finish(const EpochRecord& record) const;
@@ -49,7 +45,7 @@ class Progress {
   const Pace& pace_;
   std::int64_t images_ = 0;
   Sums sums_;
-  Clock::time_point start_ = Clock::now(), drawn_ = start_, stop_{};
+  Clock::time_point drawn_ = Clock::now();
 };
 
 }  // namespace samples

@@ -49,7 +49,10 @@ Session::Session(const TrainingOptions& options, const Images& images, Model mod
       steps_(resumed == nullptr ? 0 : resumed->steps),
       watch_(advice(options), resumed == nullptr ? 0 : resumed->first_loss),
       sums_(options.device, steps_, options.losses, watch_),
-      pace_(steps_in_all() - steps_, resumed == nullptr ? 0 : resumed->seconds) {
+      pace_(
+          steps_in_all() - steps_,
+          resumed == nullptr ? 0 : resumed->seconds,
+          resumed == nullptr ? 0 : resumed->epoch_seconds) {
   if (resumed != nullptr)
     resume(*resumed);
   else if (!options.load.empty())
@@ -62,7 +65,6 @@ void Session::resume(const Checkpoint& from) {
   train_loader_.load_state(from.loader);
   history_ = from.history;
   sums_.begin_epoch(from.epoch);
-  epoch_seconds_ = from.epoch_seconds;
   Engine::current().set_random_state(from.random);
 }
 
@@ -78,7 +80,7 @@ Checkpoint Session::checkpoint() const {
       .first_loss = watch_.first_loss(),
       .seconds = pace_.elapsed(),
       .epoch = epoch_is_open ? sums_.sums() : Sums(),
-      .epoch_seconds = epoch_is_open ? epoch_seconds_ : 0,
+      .epoch_seconds = epoch_is_open ? pace_.epoch_seconds() : 0,
       .history = history_};
   for (const auto& [name, parameter] : model_.net.collect_params())
     to.parameters.emplace(name, parameter.data());
@@ -117,7 +119,6 @@ void Session::run_epoch() {
        .of = options_.epochs,
        .steps = steps_an_epoch_,
        .done = steps_ - before,
-       .seconds_before = epoch_seconds_,
        .images_before = sums_.sums().images},
       options_.log_every,
       pace_);
@@ -133,14 +134,14 @@ void Session::run_epoch() {
 }
 
 void Session::train_epoch(Progress& progress) {
+  pace_.start_training();
   for (const gluon::data::Batch& batch : train_loader_) {
     train_step(batch, progress);
     if (interrupted())
       break;
   }
   sums_.finish(progress);
-  progress.stop_clock();
-  epoch_seconds_ = progress.seconds();
+  pace_.stop_training();
 }
 
 void Session::train_step(const gluon::data::Batch& batch, Progress& progress) {
@@ -166,11 +167,11 @@ void Session::finish_epoch(const Progress& progress) {
        .accuracy = sums_.sums().accuracy(),
        .validation_loss = evaluation_->loss,
        .validation_accuracy = evaluation_->accuracy(),
-       .seconds = epoch_seconds_,
+       .seconds = pace_.epoch_seconds(),
        .images_per_second = progress.images_per_second()});
   progress.finish(history_.back());
   sums_.begin_epoch({});
-  epoch_seconds_ = 0;
+  pace_.end_epoch();
   const bool last = history_.size() >= static_cast<std::size_t>(options_.epochs);
   if (options_.save_every > 0 && !last && history_.size() % static_cast<std::size_t>(options_.save_every) == 0)
     save_in_passing();

@@ -62,7 +62,6 @@ class Session {
   History history_;
   DivergenceWatch watch_;
   StepSums sums_;
-  double epoch_seconds_ = 0;  // of the epoch under way, as far as it is trained
   Pace pace_;
   std::optional<Evaluation> evaluation_;  // of the weights as they are
   std::filesystem::path last_saved_;
