@@ -10,7 +10,7 @@ namespace sluice::detail {
 struct ConvolutionAttributes {
   Shape stride{1, 1}, pad{0, 0}, dilation{1, 1};
   std::int64_t groups = 1;
-  Shape size;         // backward data: of the input; backward weights: of the kernel
+  Shape size = {};    // backward data: of the input; backward weights: of the kernel
   bool bias = false;  // backward weights: a second output, the gradient of the bias
 
   template <class V>

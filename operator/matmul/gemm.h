@@ -18,7 +18,7 @@ struct Matrix {
 struct GemmProblem {
   DType dtype = DType::float32;
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
-  Matrix a, b, c;
+  Matrix a = {}, b = {}, c = {};
   const void* row_bias = nullptr;     // (m,), of dtype
   const void* column_bias = nullptr;  // (n,), of dtype
   bool relu = false;

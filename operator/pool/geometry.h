@@ -13,7 +13,7 @@ struct PoolAttributes {
   bool count_include_pad = true;
   bool global = false;
   bool index = false;  // max: a second output, where in its plane each maximum was (int32)
-  Shape size;          // gradients: of the input
+  Shape size = {};     // gradients: of the input
 
   template <class V>
   void visit(V&& v) {

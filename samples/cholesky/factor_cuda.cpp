@@ -83,10 +83,10 @@ struct GpuCholesky::State {
   int n, tile, rows;
   bool priority;
   int count = (n + tile - 1) / tile;
-  std::vector<Var> vars;
+  std::vector<Var> vars = {};
   Var outcome = engine.new_var();
-  LibraryOwned<int*, cudaFree> pivots;  // what cuSOLVER says of each diagonal tile
-  LibraryOwned<int*, cudaFreeHost> outcomes;
+  LibraryOwned<int*, cudaFree> pivots = {};  // what cuSOLVER says of each diagonal tile
+  LibraryOwned<int*, cudaFreeHost> outcomes = {};
   double* matrix = nullptr;
   int tasks = 0;
 
@@ -199,12 +199,12 @@ int GpuCholesky::push(double* matrix) {
 
 struct WholeGpuCholesky::State {
   int n;
-  LibraryOwned<cudaStream_t, cudaStreamDestroy> stream;
-  std::unique_ptr<Solver> solver;
-  LibraryOwned<cusolverDnParams_t, cusolverDnDestroyParams> parameters;
-  GpuScratch scratch;
-  std::vector<char> host_scratch;
-  LibraryOwned<int*, cudaFree> info;
+  LibraryOwned<cudaStream_t, cudaStreamDestroy> stream = {};
+  std::unique_ptr<Solver> solver = {};
+  LibraryOwned<cusolverDnParams_t, cusolverDnDestroyParams> parameters = {};
+  GpuScratch scratch = {};
+  std::vector<char> host_scratch = {};
+  LibraryOwned<int*, cudaFree> info = {};
 };
 
 WholeGpuCholesky::WholeGpuCholesky(Device device, int n) : state_(new State{n}) {

@@ -29,8 +29,8 @@ struct Seen {
   bool done = false;
   Thrown thrown = Thrown::nothing;
   std::uint32_t task = 0;  // planted: the task that threw it
-  std::shared_ptr<sluice::FailureRecord> record;
-  std::string text;         // of what was thrown
+  std::shared_ptr<sluice::FailureRecord> record = {};
+  std::string text = {};    // of what was thrown
   std::uint64_t value = 0;  // of the cell, for waits on cells that are not shared
   std::uint64_t writers = 0;
 };
