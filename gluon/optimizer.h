@@ -39,7 +39,7 @@ class SLUICE_API Optimizer {
   /// Those that changed the parameter of that name: fewer if it was frozen for a while, or had no gradient.
   std::int64_t num_updates(const std::string& parameter) const noexcept;
 
-  /// All state by name, "0.weight.mean"; the number of steps, "num_updates", and of each parameter,
+  /// Copies of all state by name, "0.weight.mean"; the number of steps, "num_updates", and of each parameter,
   /// "0.weight.num_updates"; and the optimizer's name, "optimizer", as bytes.
   States states() const;
   /// Goes on from states(). Throws ValueError, and changes nothing, if a name or a number of steps is missing or cannot

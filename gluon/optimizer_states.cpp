@@ -3,6 +3,7 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/optimizer.h>
+#include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 
 namespace sluice::gluon::optimizer {
@@ -14,6 +15,15 @@ constexpr const char* k_optimizer = "optimizer";
 
 NDArray one_number(std::int64_t value) {
   return array<std::int64_t>({value});
+}
+
+// Steps write into the arrays that an optimizer holds: they are nobody else's.
+Optimizer::States copies_of(const Optimizer::States& states) {
+  const autograd::PauseScope pause;
+  Optimizer::States copies;
+  for (const auto& [entry, value] : states)
+    copies.emplace(entry, value.copy());
+  return copies;
 }
 
 std::int64_t read_count(const std::string& entry, const NDArray& value) {
@@ -54,7 +64,7 @@ std::string Optimizer::owner_of(const std::string& entry) {
 }
 
 Optimizer::States Optimizer::states() const {
-  States all = states_;
+  States all = copies_of(states_);
   const std::string called = name();
   all[k_optimizer] = array(std::vector<std::uint8_t>(called.begin(), called.end()), {std::ssize(called)});
   all[k_count] = one_number(num_updates_);
@@ -70,7 +80,7 @@ void Optimizer::load_states(const States& states) {
   const std::vector<std::string> mine = slots();
   States arrays;
   std::map<std::string, std::int64_t> counts;
-  for (const auto& [entry, value] : states) {
+  for (const auto& [entry, value] : copies_of(states)) {
     const std::string owner = owner_of(entry), slot = slot_of(entry);
     if (owner.empty())
       continue;

@@ -117,6 +117,22 @@ TEST_CASE("momentum is in the states", "[gluon][trainer]") {
   check_near(values(states.at("0.weight.momentum")), expected);
 }
 
+TEST_CASE("states are a snapshot, and belong to whoever loaded them", "[gluon][trainer]") {
+  ParameterDict dict = two_parameters();
+  Trainer trainer(dict, SGD({.learning_rate = 0.01, .momentum = 0.5}));
+  steps(dict, trainer, 1);
+  const Optimizer::States snapshot = trainer.optimizer().states();
+  const std::vector<float> before = values(snapshot.at("0.weight.momentum"));
+  ParameterDict copy = copy_of(dict);
+  Trainer other(copy, SGD({.learning_rate = 0.01, .momentum = 0.5}));
+  other.optimizer().load_states(snapshot);
+  steps(dict, trainer, 2);
+  CHECK(values(snapshot.at("0.weight.momentum")) == before);
+  steps(copy, other, 2);
+  CHECK(values(snapshot.at("0.weight.momentum")) == before);
+  CHECK(all_values(dict) == all_values(copy));
+}
+
 TEST_CASE("states of another optimizer are refused by both names", "[gluon][trainer]") {
   TemporaryFolder folder;
   ParameterDict dict = two_parameters();
