@@ -2,8 +2,10 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include <sluice/engine/error.h>
 #include <sluice/engine/origin.h>
@@ -31,6 +33,23 @@ std::string path_from_here(const std::string& name) {
   const Origin* const outer = OriginScope::current();
   return outer == nullptr ? name : name + " of " + outer->what();
 }
+
+// Gives `shape` another value, which stays unless an exception ends the scope.
+class Attempt {
+ public:
+  Attempt(Shape& shape, const Shape& value) : shape_(shape), before_(std::exchange(shape, value)) {}
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+  ~Attempt() {
+    if (std::uncaught_exceptions() > exceptions_)
+      shape_ = before_;
+  }
+
+ private:
+  Shape& shape_;
+  const Shape before_;
+  const int exceptions_ = std::uncaught_exceptions();
+};
 
 struct Waiting {
   init::Initializer init;
@@ -179,7 +198,7 @@ void Parameter::complete(const Shape& shape) const {
   state.check_shape(shape);
   if (is_initialized())
     return;
-  state.options.shape = shape;
+  const Attempt attempt(state.options.shape, shape);
   if (state.waiting && is_complete(shape)) {
     const Waiting waiting = *state.waiting;
     const Origin* const caller = OriginScope::current();

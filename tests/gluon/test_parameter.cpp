@@ -42,6 +42,22 @@ TEST_CASE("a parameter without a value says what to do", "[gluon][parameter]") {
   CHECK_THROWS_AS(Parameter("", {}), ValueError);
 }
 
+TEST_CASE("a shape whose array cannot be made is forgotten", "[gluon][parameter]") {
+  Parameter weight("weight", {.shape = {2, 0}});
+  const auto narrow = [](const NDArray& array) {
+    if (array.shape()[1] > 3)
+      throw ValueError("too wide");
+    array.assign(1);
+  };
+  weight.initialize(narrow, cpu());
+  CHECK_THROWS_WITH(weight.complete({2, 4}), contains("too wide"));
+  CHECK(weight.shape() == Shape{2, 0});
+  CHECK(weight.is_deferred());
+  weight.complete({2, 3});
+  CHECK(weight.shape() == Shape{2, 3});
+  CHECK(values(weight.data()) == std::vector<float>(6, 1));
+}
+
 TEST_CASE("set_data copies, casts, and initialises", "[gluon][parameter]") {
   Parameter weight("weight", {.shape = {2, 0}});
   NDArray given = array<double>({1, 2, 3, 4}, {2, 2});
