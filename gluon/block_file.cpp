@@ -1,4 +1,6 @@
 #include <map>
+#include <utility>
+#include <vector>
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/block.h>
@@ -92,14 +94,13 @@ void Block::load_parameters(const std::filesystem::path& path, const LoadOptions
     if (const auto found = arrays.find(name); found != arrays.end())
       check_value(file, name, parameter, found->second, options);
   }
+  std::vector<std::pair<Parameter, Parameter::Change>> changes;
   for (const auto& [name, parameter] : parameters) {
-    const auto found = arrays.find(name);
-    if (found == arrays.end())
-      continue;
-    parameter.set_data(found->second);
-    if (options.device)
-      parameter.to(*options.device);
+    if (const auto found = arrays.find(name); found != arrays.end())
+      changes.emplace_back(parameter, parameter.prepare(found->second, options.device));
   }
+  for (const auto& [parameter, change] : changes)
+    parameter.carry_out(change);
 }
 
 }  // namespace sluice::gluon

@@ -134,9 +134,14 @@ void Parameter::set_grad_req(GradReq req) const {
 
 // Makes `data` the parameter's array, a variable of its own if it is trained.
 void Parameter::adopt(NDArray data) const {
+  if (grad_req() != GradReq::null)
+    data.attach_grad(grad_req());
+  put(std::move(data));
+}
+
+void Parameter::put(NDArray data) const {
   State& state = *state_;
-  if (state.options.grad_req != GradReq::null)
-    data.attach_grad(state.options.grad_req);
+  state.options.shape = data.shape();
   state.data = std::move(data);
   state.waiting.reset();
   if (state.options.grad_req != GradReq::null)
@@ -241,11 +246,34 @@ void Parameter::set_data(const NDArray& value) const {
     copy_into(value, state.data);
     return;
   }
-  const Device device = is_deferred() ? state.waiting->device : value.device();
-  NDArray data = empty(value.shape(), {.dtype = state.options.dtype, .device = device});
+  put(made_of(value, is_deferred() ? state.waiting->device : value.device()));
+}
+
+NDArray Parameter::made_of(const NDArray& value, Device device) const {
+  const autograd::PauseScope pause;
+  NDArray data = empty(value.shape(), {.dtype = dtype(), .device = device});
   copy_into(value, data);
-  state.options.shape = value.shape();
-  adopt(std::move(data));
+  if (grad_req() != GradReq::null)
+    data.attach_grad(grad_req());
+  return data;
+}
+
+Parameter::Change Parameter::prepare(const NDArray& value, std::optional<Device> device) const {
+  state_->check_shape(value.shape());
+  const bool placed = is_initialized() || is_deferred();
+  const Device there = device ? *device : placed ? this->device() : value.device();
+  const autograd::PauseScope pause;
+  if (is_initialized() && there == this->device())
+    return {.value = value.astype(dtype()), .in_place = true};
+  return {.value = made_of(value, there)};
+}
+
+void Parameter::carry_out(const Change& change) const {
+  const autograd::PauseScope pause;
+  if (change.in_place)
+    copy_into(change.value, state_->data);
+  else
+    put(change.value);
 }
 
 void Parameter::zero_grad() const {

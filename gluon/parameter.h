@@ -101,6 +101,16 @@ class SLUICE_API Parameter {
       bool force_reinit,
       SourceLocation site) const;
   void adopt(NDArray data) const;
+  friend class Block;
+  /// What set_data() and to() need memory for, made beforehand: then nothing stops them halfway.
+  struct Change {
+    NDArray value = {};
+    bool in_place = false;  // copied into the array that is there; otherwise it is the array from then on
+  };
+  Change prepare(const NDArray& value, std::optional<Device> device) const;
+  void carry_out(const Change& change) const;
+  NDArray made_of(const NDArray& value, Device device) const;
+  void put(NDArray data) const;
   void note_grad() const;
   void fill(const std::string& path, const init::Initializer& init, Device device, SourceLocation site) const;
 

@@ -145,6 +145,42 @@ TEST_CASE("a file that does not fit the network changes nothing and says why", "
   CHECK(weight() == std::vector<float>(12, 2));
 }
 
+TEST_CASE("loading that runs out of memory sets no parameter", "[gluon][block]") {
+  TemporaryFolder folder;
+  const auto net_of = [](std::int64_t wide) {
+    nn::Sequential net;
+    net.add(nn::Dense(2, {.use_bias = false, .in_units = 3}), nn::Dense(wide, {.use_bias = false, .in_units = 2}));
+    return net;
+  };
+  {
+    nn::Sequential saved = net_of(1 << 20);
+    saved.initialize(gluon::init::One());
+    saved.save_parameters(folder / "net.npz");
+  }
+  Engine& engine = Engine::current();
+  engine.wait_all();
+  Pool& pool = Storage::of(engine).pool(cpu());
+  const auto limited = [&](auto call) {
+    pool.trim();
+    pool.set_limit(pool.stats().reserved + (std::size_t{12} << 20));  // the file's 8 MiB, not as much again
+    CHECK_THROWS_AS(call(), OutOfMemory);
+    pool.set_limit(0);
+  };
+  nn::Sequential fresh = net_of(1 << 20);
+  limited([&] { fresh.load_parameters(folder / "net.npz"); });
+  CHECK_FALSE(fresh.collect_params()["0.weight"].is_initialized());
+
+  nn::Sequential half = net_of(1 << 20);
+  half.collect_params()["0.weight"].initialize(gluon::init::Zero(), cpu());
+  limited([&] { half.load_parameters(folder / "net.npz"); });
+  CHECK(values(half.collect_params()["0.weight"].data()) == std::vector<float>(6, 0));
+  CHECK_FALSE(half.collect_params()["1.weight"].is_initialized());
+  half.load_parameters(folder / "net.npz");
+  CHECK(values(half.collect_params()["0.weight"].data()) == std::vector<float>(6, 1));
+  CHECK(half.collect_params()["1.weight"].is_initialized());
+  CHECK(half.collect_params()["1.weight"].data().requires_grad());
+}
+
 TEST_CASE("two blocks share parameters", "[gluon][block]") {
   nn::Sequential a = two_layers(), b = two_layers();
   a.initialize(gluon::init::Xavier());
