@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <deque>
 #include <span>
+#include <utility>
 
 #include <sluice/engine/engine.h>
 #include <sluice/engine/error.h>
@@ -133,8 +134,8 @@ std::int64_t DataLoader::size() const noexcept {
   return (samples + (keep ? options_.batch_size - 1 : 0)) / options_.batch_size - (resumed_ ? begun_.position : 0);
 }
 
-// The samples of an epoch in their order; what it leaves over becomes carried_.
-std::vector<std::int64_t> DataLoader::order_of(const RandomBlock& random) {
+// The samples of an epoch in their order. `carried`: what it begins with, then what it leaves over.
+std::vector<std::int64_t> DataLoader::order_of(const RandomBlock& random, std::vector<std::int64_t>& carried) const {
   std::vector<std::int64_t> order(static_cast<std::size_t>(num_samples_));
   for (std::size_t i = 0; i < order.size(); ++i)
     order[i] = static_cast<std::int64_t>(i);
@@ -142,10 +143,10 @@ std::vector<std::int64_t> DataLoader::order_of(const RandomBlock& random) {
     Shuffler(random.seed, random.offset).shuffle(order);
   if (options_.last_batch == "keep")
     return order;
-  order.insert(order.begin(), carried_.begin(), carried_.end());
+  order.insert(order.begin(), carried.begin(), carried.end());
   const std::size_t full = order.size() - order.size() % static_cast<std::size_t>(options_.batch_size);
   if (options_.last_batch == "rollover")
-    carried_.assign(order.begin() + static_cast<std::ptrdiff_t>(full), order.end());
+    carried.assign(order.begin() + static_cast<std::ptrdiff_t>(full), order.end());
   order.resize(full);
   return order;
 }
@@ -154,22 +155,25 @@ DataLoader::Iterator DataLoader::begin() {
   auto epoch = std::make_shared<Iterator::Epoch>();
   epoch->dataset = dataset_;
   epoch->options = options_;
-  if (resumed_) {
-    resumed_ = false;
-    carried_ = begun_.carried;
-    *epoch->position = begun_.position;
-  } else {
+  DataLoaderState begun = begun_;
+  if (!resumed_) {
     RandomBlock random{.seed = options_.seed.value_or(0), .offset = static_cast<std::uint64_t>(epochs_)};
     if (options_.shuffle && !options_.seed)
       random = Engine::current().take_random(1);
-    ++epochs_;
-    begun_ = {.order = random, .carried = carried_};
+    begun = {.order = random, .carried = carried_};
   }
-  epoch->order = std::make_shared<const std::vector<std::int64_t>>(order_of(begun_.order));
+  std::vector<std::int64_t> carried = begun.carried;
+  *epoch->position = begun.position;
+  epoch->order = std::make_shared<const std::vector<std::int64_t>>(order_of(begun.order, carried));
   epoch->next = static_cast<std::size_t>(*epoch->position * options_.batch_size);
   epoch->fill();
   if (!epoch->ready.empty())
     ++*epoch->position;
+  // Nothing throws from here on: an epoch that cannot begin changes nothing.
+  if (!std::exchange(resumed_, false))
+    ++epochs_;
+  begun_ = std::move(begun);
+  carried_ = std::move(carried);
   position_ = epoch->position;
   return Iterator(std::move(epoch));
 }
@@ -196,6 +200,8 @@ void DataLoader::check_state(const DataLoaderState& state) const {
   same("batch_size", state.batch_size, options_.batch_size);
   same("shuffle", state.shuffle, options_.shuffle);
   same("last_batch", state.last_batch, options_.last_batch);
+  if (options_.shuffle && options_.seed && state.epochs > 0)
+    same("seed", state.order.seed, *options_.seed);
   const auto in_dataset = [this](std::int64_t sample) { return sample >= 0 && sample < num_samples_; };
   const std::int64_t samples = num_samples_ + static_cast<std::int64_t>(state.carried.size());
   const std::int64_t most = (samples + options_.batch_size - 1) / options_.batch_size;
@@ -226,7 +232,7 @@ void DataLoader::load_state(const DataLoaderState& state) {
   position_ = nullptr;
   resumed_ = state.epochs > 0;
   if (resumed_ && size() <= 0) {  // that epoch was over
-    order_of(begun_.order);
+    order_of(begun_.order, carried_);
     resumed_ = false;
   }
 }

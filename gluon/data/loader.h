@@ -96,7 +96,7 @@ class SLUICE_API DataLoader {
 
  private:
   void check_state(const DataLoaderState& state) const;
-  std::vector<std::int64_t> order_of(const RandomBlock& random);
+  std::vector<std::int64_t> order_of(const RandomBlock& random, std::vector<std::int64_t>& carried) const;
 
   std::shared_ptr<const detail::AnyDataset> dataset_;
   DataLoaderOptions options_;

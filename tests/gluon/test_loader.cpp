@@ -284,3 +284,43 @@ TEST_CASE("the state of another loader is refused, naming both values", "[gluon]
   loader.load_state(good);
   CHECK(sorted(joined(epoch(loader))) == up_to(30));
 }
+
+TEST_CASE("the state of a loader with another seed is refused where it shuffles", "[gluon][data]") {
+  const auto make = [](bool shuffle, std::uint64_t seed) {
+    return DataLoader(counting(10), {.batch_size = 4, .shuffle = shuffle, .seed = seed});
+  };
+  DataLoader first = make(true, 1), same = make(true, 1), other = make(true, 2);
+  CHECK_NOTHROW(other.load_state(first.state()));  // before the first epoch
+  epoch(first);
+  CHECK_THROWS_WITH(other.load_state(first.state()), contains("seed 1") && contains("has 2"));
+  same.load_state(first.state());
+  CHECK(epoch(same) == epoch(first));
+  DataLoader in_order = make(false, 1), later = make(false, 2);
+  epoch(in_order);
+  CHECK_NOTHROW(later.load_state(in_order.state()));
+}
+
+TEST_CASE("an epoch that could not begin is begun by the next attempt", "[gluon][data]") {
+  const DataLoaderOptions options{.batch_size = 4, .shuffle = true, .last_batch = "rollover", .seed = 3};
+  DataLoader first(counting(30), options), second(counting(30), options), third(counting(30), options);
+  epoch(first);
+  auto at = first.begin();
+  ++at;
+  const DataLoaderState middle = first.state();
+  second.load_state(middle);
+  third.load_state(middle);
+  const auto fail_to_begin = [&](DataLoader& loader) {
+    const std::int64_t due = loader.size();
+    Engine stopped;
+    const EngineScope scope(stopped);
+    stopped.stop();
+    CHECK_THROWS(loader.begin());
+    CHECK(loader.size() == due);
+  };
+  for (int i = 0; i < 3; ++i) {
+    fail_to_begin(second);
+    CHECK(second.state().position == third.state().position);
+    CHECK(second.state().epochs == third.state().epochs);
+    CHECK(epoch(second) == epoch(third));
+  }
+}
