@@ -45,6 +45,10 @@ Parameter& Block::parameter(const std::string& name, ParameterOptions options) {
   return members().parameters.emplace_back(name, std::move(options));
 }
 
+void Block::check_new(const std::string& name) const {
+  members().check_new(name);
+}
+
 bool Block::holds(const Block& other) const {
   if (this == &other)
     return true;

@@ -90,6 +90,7 @@ class SLUICE_API Block {
   std::shared_ptr<Block> replace(std::string_view name, std::shared_ptr<Block> block);
   template <std::derived_from<Block> B>
   requires(!std::is_lvalue_reference_v<B>) std::shared_ptr<Block> replace(std::string_view name, B&& block) {
+    child_named(name);  // before the block is moved
     return replace(name, adopt(std::move(block)));
   }
 
@@ -131,6 +132,7 @@ class SLUICE_API Block {
   /// Takes a child. Throws as parameter() does, and ValueError for a block that is, or holds, this one.
   template <std::derived_from<Block> B>
   requires(!std::is_lvalue_reference_v<B>) Child<B> child(const std::string& name, B&& block) {
+    check_new(name);  // before the block is moved
     return child(name, adopt(std::move(block)));
   }
   template <std::derived_from<Block> B>
@@ -159,6 +161,7 @@ class SLUICE_API Block {
   Arrays run(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site) const;
   NDArray one_of(Arrays&& outputs) const;
   std::shared_ptr<detail::ChildSlot> add_child(const std::string& name, std::shared_ptr<Block> block);
+  void check_new(const std::string& name) const;
   void check_child(const std::string& name, const Block* block) const;
   void check_adoptable(const Block& block, const std::type_info& as) const;
   bool holds(const Block& other) const;

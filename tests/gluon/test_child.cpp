@@ -75,6 +75,24 @@ TEST_CASE("replace puts another layer in a place, and all that names the place f
   CHECK_THROWS_AS(net.replace("2", std::shared_ptr<gluon::Block>()), ValueError);
 }
 
+TEST_CASE("a layer is not moved to a name where it cannot stand", "[gluon][block]") {
+  class Open : public gluon::Block {
+   public:
+    using gluon::Block::child;
+  };
+  nn::Sequential net = three_layers();
+  nn::Dense layer(5, {.in_units = 3});
+  CHECK_THROWS_WITH(net.replace("tow", std::move(layer)), contains("'tow'"));
+  CHECK(layer.own_parameter("weight").shape() == Shape{5, 3});
+  Open block;
+  block.child("taken", nn::Dense(1));
+  CHECK_THROWS_WITH(block.child("taken", std::move(layer)), contains("'taken'"));
+  CHECK_THROWS_AS(block.child("a.b", std::move(layer)), ValueError);
+  CHECK(layer.own_parameter("weight").shape() == Shape{5, 3});
+  block.child("free", std::move(layer));
+  CHECK(block.collect_params().names() == "taken.weight, taken.bias, free.weight, free.bias");
+}
+
 TEST_CASE("a block's own handle follows replace, by any type", "[gluon][block]") {
   Doubled block(3);
   block.initialize(gluon::init::One());
