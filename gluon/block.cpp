@@ -92,11 +92,11 @@ std::shared_ptr<Block> Block::replace(std::string_view name, std::shared_ptr<Blo
 }
 
 NDArray Block::operator()(const NDArray& x, SourceLocation site) const {
-  return one_of(run(nullptr, {&x, 1}, site));
+  return run_for_one(nullptr, {&x, 1}, site);
 }
 NDArray Block::operator()(const NDArray& x, const NDArray& y, SourceLocation site) const {
   const NDArray inputs[] = {x, y};
-  return one_of(run(nullptr, inputs, site));
+  return run_for_one(nullptr, inputs, site);
 }
 Arrays Block::operator()(std::initializer_list<NDArray> inputs, SourceLocation site) const {
   return run(nullptr, {inputs.begin(), inputs.size()}, site);
@@ -105,13 +105,18 @@ Arrays Block::call(std::span<const NDArray> inputs, SourceLocation site) const {
   return run(nullptr, inputs, site);
 }
 
-// `slot` says where the block stands; null if it is called by itself.
-Arrays Block::run(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site) const {
+// `slot` says where the block stands; null if it is called by itself. `one`: a single output is wanted.
+Arrays Block::run(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site, bool one) const {
   detail::LayerPaths& paths = slot == nullptr ? members().paths : slot->paths;
   const detail::LayerCall call(paths, slot == nullptr ? nullptr : slot->name.c_str(), typeid(*this), site);
   try {
     members();
-    return forward_all(inputs);
+    Arrays outputs = forward_all(inputs);
+    require(!one || outputs.size() == 1, [&] {
+      return message(
+          detail::type_name(typeid(*this)), ": gives ", outputs.size(), " arrays; call it with a list: block({x, y})");
+    });
+    return outputs;
   } catch (Error& error) {
     error.locate("in " + describe(call_site()));
     throw;
@@ -120,20 +125,15 @@ Arrays Block::run(detail::ChildSlot* slot, std::span<const NDArray> inputs, Sour
 
 NDArray Block::call_child(std::size_t index, const NDArray& x) const {
   detail::ChildSlot& slot = *members().children.at(index);
-  return slot.block->one_of(slot.block->run(&slot, {&x, 1}, call_site()));
+  return slot.block->run_for_one(&slot, {&x, 1}, call_site());
 }
 
 SourceLocation Block::call_site() noexcept {
   return detail::LayerCall::site();
 }
 
-// Of the outputs, the only one.
-NDArray Block::one_of(Arrays&& outputs) const {
-  require(outputs.size() == 1, [&] {
-    return message(
-        detail::type_name(typeid(*this)), ": gives ", outputs.size(), " arrays; call it with a list: block({x, y})");
-  });
-  return std::move(outputs[0]);
+NDArray Block::run_for_one(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site) const {
+  return std::move(run(slot, inputs, site, true)[0]);
 }
 
 void Block::require_inputs(std::span<const NDArray> inputs, std::size_t wanted) const {

@@ -158,8 +158,8 @@ class SLUICE_API Block {
   struct Members;
   Members& members() const;
   void collect(const std::string& prefix, ParameterDict& into) const;
-  Arrays run(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site) const;
-  NDArray one_of(Arrays&& outputs) const;
+  Arrays run(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site, bool one = false) const;
+  NDArray run_for_one(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site) const;
   std::shared_ptr<detail::ChildSlot> add_child(const std::string& name, std::shared_ptr<Block> block);
   void check_new(const std::string& name) const;
   void check_child(const std::string& name, const Block* block) const;

@@ -22,11 +22,11 @@ std::string ChildHandle::name() const {
 }
 
 NDArray ChildHandle::operator()(const NDArray& x, SourceLocation site) const {
-  return block().one_of(call({&x, 1}, site));
+  return block().run_for_one(slot_.get(), {&x, 1}, site);
 }
 NDArray ChildHandle::operator()(const NDArray& x, const NDArray& y, SourceLocation site) const {
   const NDArray inputs[] = {x, y};
-  return block().one_of(call(inputs, site));
+  return block().run_for_one(slot_.get(), inputs, site);
 }
 Arrays ChildHandle::operator()(std::initializer_list<NDArray> inputs, SourceLocation site) const {
   return call({inputs.begin(), inputs.size()}, site);

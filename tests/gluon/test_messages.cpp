@@ -77,6 +77,23 @@ TEST_CASE("a layer inside a block of the user's names its path and both lines", 
   CHECK_THAT(text, contains("inside the call at") && contains(at(line)));
 }
 
+TEST_CASE("a layer of several outputs where one is wanted is named", "[gluon][messages]") {
+  class Twin : public gluon::Block {
+   protected:
+    Arrays forward_all(std::span<const NDArray> in) const override { return {in[0], in[0]}; }
+  };
+  nn::Sequential net;
+  net.add(nn::Flatten(), Twin());
+  const int line = __LINE__ + 1;
+  const std::string in_net = text_of([&] { net(zeros({2, 5})); });
+  const std::string by_handle = text_of([&] { net[1](zeros({2, 5})); });
+  const std::string alone = text_of([&] { Twin()(zeros({2, 5}), zeros({2})); });
+  CHECK_THAT(in_net, contains("gives 2 arrays") && contains("in layer 1 (Twin)") && contains(at(line)));
+  CHECK_THAT(by_handle, contains("gives 2 arrays") && contains("in layer 1 (Twin)") && contains(at(line + 1)));
+  CHECK_THAT(alone, contains("gives 2 arrays") && contains("in Twin, called at") && contains(at(line + 2)));
+  CHECK(net[1]({zeros({2})}).size() == 2);
+}
+
 TEST_CASE("images without a batch axis, of other channels, and too small", "[gluon][messages]") {
   nn::Sequential net;
   net.add(nn::Conv2D(4, 3, {.in_channels = 3}), nn::MaxPool2D(2));
