@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include <sluice/engine/detail/this_thread.h>
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/layer_call.h>
 
@@ -62,9 +63,18 @@ void LayerPaths::clear() noexcept {
     delete std::exchange(at, at->next);
 }
 
+// Serial engines and waiting workers run bodies on top of a call: those are no part of it.
+const LayerCall* LayerCall::current() noexcept {
+  const sluice::detail::Work& work = sluice::detail::this_thread();
+  const bool same = innermost != nullptr && innermost->core_ == work.core && innermost->task_ == work.task;
+  return same ? innermost : nullptr;
+}
+
 LayerCall::LayerCall(LayerPaths& paths, const char* name, const std::type_info& type, SourceLocation site)
     : before_(innermost),
-      path_(paths.find(name, type, before_ == nullptr ? nullptr : &before_->path_, site)),
+      core_(sluice::detail::this_thread().core),
+      task_(sluice::detail::this_thread().task),
+      path_(paths.find(name, type, current() == nullptr ? nullptr : &before_->path_, site)),
       site_{site.file, site.line, path_.origin->number()},
       scope_(path_.origin) {
   innermost = this;
@@ -75,7 +85,8 @@ LayerCall::~LayerCall() {
 }
 
 SourceLocation LayerCall::site() noexcept {
-  return innermost == nullptr ? SourceLocation::current() : innermost->site_;
+  const LayerCall* const call = current();
+  return call == nullptr ? SourceLocation::current() : call->site_;
 }
 
 }  // namespace sluice::gluon::detail

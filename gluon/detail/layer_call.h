@@ -52,7 +52,11 @@ class LayerCall {
   static SourceLocation site() noexcept;
 
  private:
+  /// The innermost call of what this thread works for now; null if there is none.
+  static const LayerCall* current() noexcept;
+
   const LayerCall* before_;
+  const void *core_, *task_;  // of what this thread works for meanwhile
   const LayerPath& path_;
   SourceLocation site_;
   OriginScope scope_;

@@ -16,6 +16,7 @@ ASIO_DOOR = "engine/asio.h"
 OPEN = [
     ("ndarray/detail/array_object.h", ("operator", "gluon"),
      "operator defines NDArray's recorded members; gluon fills batches and reads versions of buffers"),
+    ("engine/detail/this_thread.h", ("gluon",), "a call of a layer belongs to the task that makes it"),
 ]
 
 

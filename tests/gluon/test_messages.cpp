@@ -296,6 +296,31 @@ TEST_CASE("operators outside layers keep their own lines", "[gluon][messages]") 
   CHECK_THAT(text, contains("pushed at") && contains(at(__LINE__ - 2)) && !contains("layer"));
 }
 
+TEST_CASE("a task that runs inside a layer's call is none of its", "[gluon][messages]") {
+  for (const char* policy : {"serial", "pool"}) {
+    INFO(policy);
+    Engine engine({.workers = 1, .cpu_policy = policy});
+    const EngineScope scope(engine);
+    nn::Sequential other, net;
+    other.add(nn::Dense(3, {.in_units = 4}));
+    other.initialize();
+    Var done = engine.new_var();
+    std::string text;
+    int line = 0;
+    net.add(nn::Lambda([&](const NDArray& x) {
+      engine.push({.name = "bystander", .access = {write(done)}}, [&](Queue) {
+        const EngineScope inside(engine);
+        line = __LINE__ + 1;
+        text = text_of([&] { other(zeros({2, 5})); });
+      });
+      engine.wait(done);
+      return x;
+    }));
+    net(ones({1, 2}));
+    CHECK_THAT(text, contains("in layer 0 (Dense), called at ") && contains(at(line)) && !contains("inside"));
+  }
+}
+
 TEST_CASE("two threads in one network each name their own line", "[gluon][messages]") {
   const nn::Sequential net = dense_net();
   std::string first, second;
