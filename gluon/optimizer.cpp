@@ -88,8 +88,7 @@ std::vector<NDArray> Optimizer::state(const Step& step, const std::string& slot)
     const std::string name = step.parameters[i].first + "." + slot;
     NDArray& held = states_[name];
     if (!held.defined()) {
-      const DType dtype = weight.dtype() == float64 ? float64 : float32;
-      held = zeros(weight.shape(), {.dtype = dtype, .device = weight.device()}, step.site);
+      held = zeros(weight.shape(), {.dtype = state_type(weight.dtype()), .device = weight.device()}, step.site);
     } else if (held.device() != weight.device()) {
       held = held.to(weight.device());
     }

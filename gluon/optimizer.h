@@ -47,6 +47,8 @@ class SLUICE_API Optimizer {
   void load_states(const States& states);
   /// The parameter that an entry of states() belongs to; empty for entries of the optimizer itself.
   static std::string owner_of(const std::string& entry);
+  /// The type of the state of parameters of that type: float64 for float64, else float32.
+  static DType state_type(DType parameter) noexcept { return parameter == float64 ? float64 : float32; }
 
  protected:
   /// The arrays of one step, in the order of the parameters.

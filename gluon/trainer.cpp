@@ -92,6 +92,10 @@ void Trainer::check_state(const std::string& file, const std::string& entry, con
   require<ShapeError>(fits, [&] {
     return message(file, ": state '", entry, "' has shape ", state.shape(), ", the parameter has ", shape);
   });
+  const DType type = optimizer::Optimizer::state_type(found->second.dtype());
+  require<DTypeError>(state.dtype() == type, [&] {
+    return message(file, ": state '", entry, "' is ", state.dtype(), ", this parameter's is ", type);
+  });
 }
 
 void Trainer::load_states(const std::filesystem::path& path) {

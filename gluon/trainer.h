@@ -36,7 +36,7 @@ class SLUICE_API Trainer {
   /// Writes the optimizer's state as .npz; the host waits for it. Throws FileError.
   void save_states(const std::filesystem::path& path) const;
   /// Goes on from save_states(). Throws FileError, ValueError for a state that none of the parameters has and for
-  /// those of another optimizer, ShapeError, each naming the file; then nothing has changed.
+  /// those of another optimizer, ShapeError, DTypeError, each naming the file; then nothing has changed.
   void load_states(const std::filesystem::path& path);
 
  private:

@@ -190,4 +190,9 @@ TEST_CASE("states that do not fit are refused", "[gluon][trainer]") {
   CHECK_THROWS_WITH(trainer.load_states(file), contains("'c.mean'"));
   save(file, {{"num_updates", array<std::int64_t>({3})}, {"a.mean", zeros({2, 4})}});
   CHECK_THROWS_AS(trainer.load_states(file), ShapeError);
+  save(file, {{"num_updates", array<std::int64_t>({3})}, {"a.mean", zeros({2, 3}, {.dtype = float64})}});
+  CHECK_THROWS_WITH(trainer.load_states(file), contains("'a.mean' is float64, this parameter's is float32"));
+  CHECK_THROWS_AS(trainer.load_states(file), DTypeError);
+  backward(dict);
+  CHECK_NOTHROW(trainer.step(1));  // nothing was taken over
 }
