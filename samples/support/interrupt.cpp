@@ -22,11 +22,18 @@ void on_interrupt(int signal) {
   act(SIGTERM, SIG_DFL);
 }
 
+// Nobody reads what is printed: training stops as after Ctrl-C, which counts where both come (Ctrl-C ends `tee` too).
+void on_closed_pipe(int signal) {
+  if (caught == 0)
+    caught = signal;
+}
+
 }  // namespace
 
 void catch_interrupts() {
   act(SIGINT, on_interrupt);
   act(SIGTERM, on_interrupt);
+  act(SIGPIPE, on_closed_pipe);
   act(SIGXFSZ, SIG_IGN);
 }
 

@@ -1,7 +1,6 @@
 #include "samples/support/progress.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include <fmt/format.h>
 
@@ -33,13 +32,12 @@ void Progress::step(std::int64_t images) {
     return;
   const std::size_t room = line_room();
   if (room > 0 && passed >= k_redraw) {
-    fmt::print("\r{}\033[K", terminal_line(room));
+    put(fmt::format("\r{}\033[K", terminal_line(room)));
   } else if (room == 0 && passed >= every_) {
-    fmt::print("{}\n", log_line());
+    put(log_line() + '\n');
   } else {
     return;
   }
-  std::fflush(stdout);
   drawn_ = Clock::now();
 }
 
@@ -88,7 +86,7 @@ void Progress::stop() const {
 
 void Progress::clear_line() const {
   if (terminal_width() > 0)
-    fmt::print("\r\033[K");
+    put("\r\033[K");
 }
 
 void Progress::finish(const EpochRecord& record) const {
@@ -109,8 +107,7 @@ void Progress::finish(const EpochRecord& record) const {
       epoch_.number < epoch_.of && pace_.left() ? "  " + clock_text(*pace_.left()) + " left" : "");
   const std::size_t room = line_room();
   const bool one_line = room == 0 || first.size() + second.size() + 2 <= room;
-  fmt::print("{}{}{}\n", wrap(first, room), one_line ? "  " : "\n", one_line ? second : wrap("  " + second, room));
-  std::fflush(stdout);
+  put(wrap(first, room) + (one_line ? "  " + second : '\n' + wrap("  " + second, room)) + '\n');
 }
 
 }  // namespace samples

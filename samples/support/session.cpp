@@ -1,7 +1,6 @@
 #include "samples/support/session.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include <fmt/format.h>
@@ -189,8 +188,7 @@ void Session::save_in_passing() {
     write_checkpoint(options_.save, checkpoint());
     last_saved_ = options_.save;
   } catch (const FileError& error) {
-    std::fflush(stdout);
-    fmt::print(stderr, "--save-every: {}; training goes on\n", error.message());
+    complain("--save-every: " + error.message() + "; training goes on");
   }
 }
 
@@ -206,11 +204,8 @@ bool Session::save() {
     say("parameters saved to " + saved.path.string());
     return true;
   }
-  std::fflush(stdout);
-  fmt::print(stderr, "--save failed: {}\n", saved.trouble);
-  fmt::print(
-      stderr,
-      "{}\n",
+  complain("--save failed: " + saved.trouble);
+  complain(
       saved.path.empty() ? "The parameters could not be saved anywhere: they are lost."
                          : "The parameters are in " + saved.path.string() + " instead.");
   return false;

@@ -1,9 +1,10 @@
 #include "samples/support/step_sums.h"
 
-#include <cstdio>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "samples/support/terminal.h"
 
 namespace samples {
 
@@ -63,8 +64,7 @@ void StepSums::read_oldest(Progress& progress) {
     const double mean = step_loss / static_cast<double>(group.batch);
     if (step_ < print_until_) {
       progress.clear_line();
-      fmt::print("loss {} {:.9g}\n", step_, static_cast<float>(mean));
-      std::fflush(stdout);
+      put(fmt::format("loss {} {:.9g}\n", step_, static_cast<float>(mean)));
     }
     watch_.look(step_, mean);
   }

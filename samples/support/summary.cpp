@@ -1,7 +1,6 @@
 #include "samples/support/summary.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include <fmt/format.h>
 
@@ -33,14 +32,14 @@ void print_matrix(const Evaluation& evaluation, const std::vector<std::string>& 
   std::string header(3 + names, ' ');
   for (std::size_t guess = 0; guess < n; ++guess)
     header += fmt::format("{:>{}}", guess, column);
-  fmt::print("{}\n", header);
+  put(header + '\n');
   for (std::size_t label = 0; label < n; ++label) {
     std::string row = fmt::format("{:>2} {:<{}}", label, classes.at(label), names);
     for (std::size_t guess = 0; guess < n; ++guess) {
       const std::int64_t count = counts[label * n + guess];
       row += fmt::format("{:>{}}", count == 0 ? "." : fmt::format("{}", count), column);
     }
-    fmt::print("{}\n", row);
+    put(row + '\n');
   }
 }
 

@@ -76,9 +76,18 @@ std::string wrap(const std::string& text, std::size_t width, std::size_t indent)
   return lines + line;
 }
 
-void say(const std::string& text) {
-  fmt::print("{}\n", wrap(text, line_room()));
+void put(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
+}
+
+void complain(const std::string& text) {
+  std::fflush(stdout);
+  std::fputs((text + '\n').c_str(), stderr);
+}
+
+void say(const std::string& text) {
+  put(wrap(text, line_room()) + '\n');
 }
 
 std::string clock_text(double seconds) {

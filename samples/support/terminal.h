@@ -25,6 +25,11 @@ struct Part {
 std::string fit(const std::vector<Part>& parts, std::size_t width);
 /// `text` cut at spaces into lines of `width` columns at most (0: no limit); later lines begin with `indent` spaces.
 std::string wrap(const std::string& text, std::size_t width, std::size_t indent = 2);
+/// Prints, at once. What cannot be printed (a closed pipe, a full disk) is lost; nothing is thrown: parameters that
+/// are still to be saved are worth more.
+void put(const std::string& text);
+/// Prints a line on stderr, likewise.
+void complain(const std::string& text);
 /// Prints a line, on a terminal wrapped to its width.
 void say(const std::string& text);
 

@@ -57,7 +57,7 @@ bool write_report(const TrainingOptions& options, const Images& images, Session&
     say("report written to " + page.string());
     return true;
   } catch (const FileError& error) {
-    fmt::print(stderr, "--report: {}\n", error.message());
+    complain("--report: " + error.message());
     return false;
   }
 }

@@ -11,7 +11,7 @@ namespace samples {
 /// (called once, under an engine of its own, when all settings are known) on Fashion-MNIST.
 /// Validates after each epoch; ends with the line `test accuracy: 0.NNNN`. Returns the exit code: 0; 1 for errors,
 /// for training that diverged and for parameters that could not be saved where they should; 2 for wrong flags; 130
-/// after Ctrl-C, 143 after SIGTERM.
+/// after Ctrl-C, 143 after SIGTERM, 141 where nobody reads what it prints any more.
 int train_main(
     CLI::App& app, int argc, char** argv, TrainingOptions& options, const std::function<Model()>& make_model);
 

@@ -168,6 +168,29 @@ def check_interrupt(folder):
         expect("saved to" in lines[-2], "saving is said: " + lines[-2])
 
 
+def check_closed_pipe(folder):
+    """Where nobody reads the output any more (Ctrl-C ends `tee` too), the parameters are saved all the same."""
+    write_dataset(folder)
+    for name, code in (("pipe", 128 + signal.SIGPIPE), ("both", 128 + signal.SIGINT)):
+        saved = folder / f"{name}.npz"
+        command = train_command("mlp", folder, "--epochs", 100000, "--batch-size", 32, "--save", saved)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            while not process.stdout.readline().startswith("epoch 2/"):
+                expect(process.poll() is None, "it trains")
+            process.send_signal(signal.SIGSTOP)
+            if name == "both":
+                process.send_signal(signal.SIGINT)
+            process.stdout.close()
+            process.send_signal(signal.SIGCONT)
+            ended = process.wait(timeout=120)
+        expect(ended == code and saved.exists(), f"{name}: exit {ended}, saved: {saved.exists()}")
+        succeeds(train("mlp", folder, "--evaluate", "--resume", saved), "what was saved is whole")
+    with open("/dev/full", "w") as full:
+        command = train_command("mlp", folder, "--epochs", 3, "--losses", 1000, "--save", folder / "full.npz")
+        ended = subprocess.run(command, stdout=full, stderr=full, check=False).returncode
+    expect(ended == 0 and (folder / "full.npz").exists(), f"a full disk under the output: exit {ended}")
+
+
 def wait_until_stuck(process):
     """Until the process has filled the pipe that nobody reads."""
     fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)
