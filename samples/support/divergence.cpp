@@ -43,4 +43,10 @@ void DivergenceWatch::look(std::int64_t step, double mean_loss) {
   }
 }
 
+void DivergenceWatch::look_at_validation(std::size_t epoch, double mean_loss) const {
+  if (!std::isfinite(mean_loss))
+    throw Diverged(
+        fmt::format("epoch {}: the validation loss is {}. Training was stopped. {}", epoch, mean_loss, advice_));
+}
+
 }  // namespace samples

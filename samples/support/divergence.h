@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -14,7 +15,8 @@ class Diverged : public sluice::Error {
 };
 
 /// Looks at each step's mean loss and throws Diverged where one is not finite, or where the last 20 steps lie, on
-/// average, ten times above where training began (or above guessing among ten classes, if that is more).
+/// average, ten times above where training began (or above guessing among ten classes, if that is more), and where
+/// a validation loss is not finite.
 class DivergenceWatch {
  public:
   /// `advice`: what to try, a sentence for the message. `first_loss`: of the run's first step; 0 = not known yet.
@@ -22,6 +24,8 @@ class DivergenceWatch {
       : advice_(std::move(advice)), first_loss_(first_loss) {}
 
   void look(std::int64_t step, double mean_loss);
+  /// After an epoch: weights may be spoilt by its last step, which no training loss shows.
+  void look_at_validation(std::size_t epoch, double mean_loss) const;
   double first_loss() const { return first_loss_; }
 
  private:

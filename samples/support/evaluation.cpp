@@ -117,8 +117,11 @@ std::vector<std::int64_t> confident_mistakes(const Evaluation& evaluation, std::
   std::vector<std::pair<double, std::int64_t>> wrong;
   for (std::int64_t i = 0; i < evaluation.size(); ++i) {
     const std::int32_t guess = evaluation.guess(i);
-    if (guess != evaluation.labels[static_cast<std::size_t>(i)])
-      wrong.emplace_back(-evaluation.probabilities(i)[static_cast<std::size_t>(guess)], i);
+    if (guess == evaluation.labels[static_cast<std::size_t>(i)])
+      continue;
+    const double probability = evaluation.probabilities(i)[static_cast<std::size_t>(guess)];
+    if (std::isfinite(probability))
+      wrong.emplace_back(-probability, i);
   }
   std::sort(wrong.begin(), wrong.end());
   std::vector<std::int64_t> images;

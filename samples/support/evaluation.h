@@ -37,7 +37,8 @@ struct ClassScore {
 /// Of all classes, the worst (by F1) first.
 std::vector<ClassScore> class_scores(const Evaluation& evaluation);
 
-/// The images that were guessed wrong, those with the greatest probability of the wrong class first.
+/// The images that were guessed wrong, those with the greatest probability of the wrong class first; without those
+/// whose probabilities are not finite.
 std::vector<std::int64_t> confident_mistakes(const Evaluation& evaluation, std::size_t most);
 
 }  // namespace samples

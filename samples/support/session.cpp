@@ -126,6 +126,7 @@ void Session::run_epoch() {
   if (epoch_is_trained() && !interrupted())
     evaluation();
   if (evaluation_ && evaluation_->complete) {
+    watch_.look_at_validation(history_.size() + 1, evaluation_->loss);
     finish_epoch(progress);
   } else {
     progress.stop();

@@ -1,5 +1,6 @@
 #include "samples/support/training.h"
 
+#include <cmath>
 #include <optional>
 #include <string>
 
@@ -86,6 +87,10 @@ int finish(const TrainingOptions& options, const Images& images, Session& sessio
   if (options.evaluate)
     say(fmt::format("test loss: {:.4f}", evaluation.loss));
   say(fmt::format("test accuracy: {:.4f}", evaluation.accuracy()));
+  if (!std::isfinite(evaluation.loss)) {
+    complain(fmt::format("the test loss is {}: these parameters are of no use", evaluation.loss));
+    good = false;
+  }
   return good ? 0 : 1;
 }
 

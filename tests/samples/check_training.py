@@ -3,6 +3,8 @@
 import gzip
 import os
 import re
+import struct
+import zipfile
 
 import harness
 from harness import PROGRAMS, expect, run, train, write_dataset
@@ -102,6 +104,20 @@ def check_divergence(folder):
     good = saved.read_bytes()
     result = train("mlp", folder, "--epochs", 3, "--batch-size", 8, "--load", saved, "--lr", "30", "--save", saved)
     expect(result.returncode == 1 and saved.read_bytes() == good, "the last good file stays", result)
+    # One step an epoch: its loss is finite, what it makes of the weights is not.
+    spoilt = ["--batch-size", 512, "--optimizer", "sgd", "--lr", "1e30", "--save", saved]
+    result = train("mlp", folder, *spoilt, "--epochs", 1)
+    expect(result.returncode == 1 and saved.read_bytes() == good and "epoch 1: the validation loss is" in result.stderr,
+           "weights that the last step spoilt are not saved", result)
+    result = train("mlp", folder, *spoilt, "--epochs", 2, "--save-every", 1)
+    expect(result.returncode == 1 and saved.read_bytes() == good and "Nothing was saved" in result.stderr,
+           "nor in passing", result)
+    with zipfile.ZipFile(saved) as whole, zipfile.ZipFile(folder / "nan.npz", "w") as file:
+        for name in whole.namelist():
+            content = whole.read(name)
+            file.writestr(name, content[:-4] + struct.pack("<f", float("nan")) if name == "1.bias.npy" else content)
+    result = train("mlp", folder, "--evaluate", "--load", folder / "nan.npz", "--report", folder / "page")
+    expect(result.returncode == 1 and "the test loss is nan" in result.stderr, "NaN is judged a failure", result)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,9 @@ TEST_CASE("mistakes come with the surest first", "[samples]") {
   const std::vector<double> shares = five_images().probabilities(3);
   CHECK(shares[0] + shares[1] + shares[2] == Approx(1));
   CHECK(shares[0] / shares[1] == Approx(std::exp(0.1)).epsilon(1e-5));
+  Evaluation partly = five_images();
+  partly.predictions[3] = std::nanf("");  // of image 1
+  CHECK(confident_mistakes(partly, 25) == std::vector<std::int64_t>{3});
 }
 
 TEST_CASE("training that comes to nothing is told from training that is only rough", "[samples]") {
@@ -58,6 +61,7 @@ TEST_CASE("training that comes to nothing is told from training that is only rou
     DivergenceWatch watch("");
     watch.look(0, 2);
     CHECK_THROWS_AS(watch.look(1, value), Diverged);
+    CHECK_THROWS_AS(watch.look_at_validation(1, value), Diverged);
   }
 }
 
