@@ -35,6 +35,11 @@ CLI::Validator whole_number() {
   return CLI::Validator(check, "whole number");
 }
 
+CLI::Validator a_name() {
+  const auto check = [](std::string& text) { return text.empty() ? std::string("the name is empty") : std::string(); };
+  return CLI::Validator(check, "name");
+}
+
 CLI::Validator finite_within(Span span) {
   const std::string range =
       span.high == std::numeric_limits<double>::max()

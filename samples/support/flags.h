@@ -15,6 +15,9 @@ void add_device_flag(CLI::App& app, sluice::Device& device);
 /// Takes what std::uint64_t holds; CLI11 alone wraps -1 round.
 CLI::Validator whole_number();
 
+/// Refuses "", which an unset variable of a shell leaves.
+CLI::Validator a_name();
+
 /// Ends of a range of numbers; an open one does not belong to it.
 struct Span {
   double low = 0, high = std::numeric_limits<double>::max();

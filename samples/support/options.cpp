@@ -47,6 +47,9 @@ void add_file_flags(CLI::App& app, TrainingOptions& to) {
       ->excludes(load);
   app.add_flag("--evaluate", to.evaluate, "Do not train: judge the parameters of --load or --resume");
   app.add_option("--report", to.report, "Write a page about the run into this folder: curves, confusions, mistakes");
+  for (const char* place : {"--save", "--load", "--resume", "--report"})
+    app.get_option(place)->check(a_name());
+  app.get_option("--evaluate")->excludes(save);
 }
 
 // As if `text` had been given on the command line, with all its checks.

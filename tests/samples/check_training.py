@@ -57,7 +57,10 @@ def check_flags(folder):
         result = run("mlp", "--data", folder, flag, value)
         expect(result.returncode == 2 and flag in result.stderr and value in result.stderr and wanted in result.stderr,
                f"mlp {flag} {value}: {wanted}", result)
-    for arguments, flag in ((["--evaluate"], "--load"), (["--save-every", 2], "--save"), (["--load", "a", "--resume", "b"], "--resume")):
+    for arguments, flag in ((["--evaluate"], "--load"), (["--save-every", 2], "--save"), (["--load", "a", "--resume", "b"], "--resume"),
+                            (["--evaluate", "--load", "a", "--save", "b"], "--save"), (["--save", ""], "--save: the name is empty"),
+                            (["--save="], "--save"), (["--load", ""], "--load: the name is empty"),
+                            (["--resume", ""], "--resume: the name is empty"), (["--report", ""], "--report: the name is empty")):
         result = run("mlp", "--data", folder, *arguments)
         expect(result.returncode == 2 and flag in result.stderr, f"mlp {arguments}", result)
 
