@@ -20,15 +20,23 @@ using sluice::message;
 namespace {
 
 constexpr int k_most_rescues = 1000;
+constexpr std::size_t k_longest_name = 255;  // of most file systems
+constexpr std::size_t k_draft_suffix = 24;   // ".part-", a process, a number: under that name files are written first
+constexpr std::size_t k_rescue_suffix = 12;  // "-rescued-999"
 
 [[noreturn]] void refuse(const std::string& flag, const fs::path& path, const std::string& why) {
   throw FileError(message(flag, ' ', path.string(), ": ", why));
 }
 
 // Permissions do not tell everything (read-only file systems, full tables): a file is made and removed.
-void try_folder(const std::string& flag, const fs::path& path, const fs::path& folder) {
-  std::string name = (folder / ".sluice-try-XXXXXX").string();
+// `as_long_as`: a file name that will be written there.
+void try_folder(
+    const std::string& flag, const fs::path& path, const fs::path& folder, const std::string& as_long_as = {}) {
+  std::string name = (folder / ".sluice-try-").string();
+  name += std::string(as_long_as.size() + k_draft_suffix - std::string(".sluice-try-").size() - 6, '-') + "XXXXXX";
   const int file = mkstemp(name.data());
+  if (file < 0 && errno == ENAMETOOLONG)
+    refuse(flag, path, "that name is too long: files are written under a longer one first");
   if (file < 0)
     refuse(flag, path, message("no file can be made in the folder ", folder.string(), " (", std::strerror(errno), ")"));
   close(file);
@@ -39,13 +47,15 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// "net-rescued.npz", "net-rescued-2.npz", ...: the first that is not there.
+// "net-rescued.npz", "net-rescued-2.npz", ...: the first that is not there; "rescued.npz" for a name too long for that.
 fs::path rescue_name(const fs::path& folder, const fs::path& wanted) {
-  const std::string stem = wanted.stem().string(), suffix = wanted.extension().string();
+  const bool fits = wanted.filename().string().size() + k_rescue_suffix + k_draft_suffix <= k_longest_name;
+  const std::string stem = fits ? wanted.stem().string() + "-rescued" : "rescued";
+  const std::string suffix = fits ? wanted.extension().string() : ".npz";
   fs::path path;
   std::error_code ignored;
   for (int i = 1; i < k_most_rescues; ++i) {
-    path = folder / message(stem, "-rescued", i > 1 ? message('-', i) : "", suffix);
+    path = folder / message(stem, i > 1 ? message('-', i) : "", suffix);
     if (!fs::exists(path, ignored))
       break;
   }
@@ -66,7 +76,7 @@ void check_target(const std::string& flag, const fs::path& path) {
   const fs::path folder = folder_of(path);
   if (!fs::is_directory(folder, ignored))
     refuse(flag, path, message("there is no folder ", folder.string()));
-  try_folder(flag, path, folder);
+  try_folder(flag, path, folder, path.filename().string());
 }
 
 void check_folder(const std::string& flag, const fs::path& folder) {

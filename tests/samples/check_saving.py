@@ -239,6 +239,11 @@ def check_target(folder):
         expect(result.returncode == 1 and f"--save {place}" in result.stderr and word in result.stderr, f"{place}", result)
         expect("epoch" not in result.stdout, f"{place} is refused before training", result)
     expect(pathlib.Path("/dev/null").is_char_device() and fifo.is_fifo(), "devices are still devices")
+    long = folder / ("n" * 240 + ".npz")  # there is room for it, but not for the draft's name
+    result = train("mlp", folder, "--epochs", 1000, "--save", long)
+    expect(result.returncode == 1 and "too long" in result.stderr and "epoch" not in result.stdout, "a long name", result)
+    long = folder / ("n" * 227 + ".npz")
+    succeeds(train("mlp", folder, "--epochs", 1, "--save", long), "a name just short enough")
     kept = folder / "kept.npz"
     kept.write_bytes(b"good")
     result = train("mlp", folder / "nowhere", "--save", kept)
@@ -249,9 +254,9 @@ def check_target(folder):
         expect(result.returncode == 1 and "cannot be written" in result.stderr, "a file without permission", result)
 
 
-def train_and_remove(folder, out, cwd, temporary):
+def train_and_remove(folder, out, cwd, temporary, name="net.npz"):
     """Trains with --save into `out`, which is removed when the first epoch is over."""
-    command = train_command("mlp", folder, "--epochs", 2, "--batch-size", 64, "--save", out / "net.npz")
+    command = train_command("mlp", folder, "--epochs", 2, "--batch-size", 64, "--save", out / name)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd,
                           env={**os.environ, "TMPDIR": str(temporary)}) as process:
         text = ""
@@ -279,6 +284,9 @@ def check_rescue(folder):
         expect(where.exists(), f"{where} holds the parameters", result)
         expect((cwd / "net-rescued.npz").read_bytes() == b"another's", "no other file is overwritten")
         succeeds(train("mlp", data, "--evaluate", "--load", where), "what was rescued can be used")
+    (folder / "out").mkdir(exist_ok=True)
+    result = train_and_remove(data, folder / "out", temporary, temporary, "n" * 227 + ".npz")
+    expect(result.returncode == 1 and (temporary / "rescued.npz").exists(), "a name too long for the longer one", result)
 
 
 def check_full_disk(folder):
