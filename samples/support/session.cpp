@@ -121,12 +121,18 @@ void Session::run_epoch() {
        .images_before = sums_.sums().images},
       options_.log_every,
       pace_);
-  if (!epoch_is_trained())
-    train_epoch(progress);
-  if (epoch_is_trained() && !interrupted())
-    evaluation();
+  try {
+    if (!epoch_is_trained())
+      train_epoch(progress);
+    if (epoch_is_trained() && !interrupted())
+      evaluation();
+    if (evaluation_ && evaluation_->complete)
+      watch_.look_at_validation(history_.size() + 1, evaluation_->loss);
+  } catch (...) {
+    progress.stop();  // an error's text begins a line
+    throw;
+  }
   if (evaluation_ && evaluation_->complete) {
-    watch_.look_at_validation(history_.size() + 1, evaluation_->loss);
     finish_epoch(progress);
   } else {
     progress.stop();

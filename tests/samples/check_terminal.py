@@ -124,6 +124,16 @@ def check_plain(folder):
     expect(len(result.stdout.split("\n")) < 40, "few lines otherwise", result)
 
 
+def check_error(folder):
+    """An error in the midst of an epoch begins a line of its own; the figures so far stand above it."""
+    write_dataset(folder, train=4000)
+    shown = Shown(harness.train_command("cnn", folder, "--batch-size", 100, "--threads", 1, "--lr", 30), 200)
+    expect(shown.finish() == 1, f"training diverges: {shown.output[-500:]}")
+    text = shown.output
+    expect(b"\033[K" in text and re.search(rb"\r\033\[Kepoch [^\r\n]*step [^\r\n]*\r\n[^\r\n]*cnn: step \d+: training diverges", text),
+           f"the line is gone: {text[-800:]}")
+
+
 def check_stress(_):
     stress = [str(PROGRAMS["stress"]), "--seed", "1", "--seconds", "600", "--threads", "2", "--workers", "2"]
     shown = Shown(stress, 60)
