@@ -87,9 +87,9 @@ Checkpoint Session::checkpoint() const {
 }
 
 // The learning rate falls evenly over all steps.
-double Session::rate_of_step() const {
+double Session::rate_of_step(std::int64_t step) const {
   const auto last = static_cast<double>(std::max<std::int64_t>(steps_in_all() - 1, 1));
-  return options_.rate() * (1 - (1 - options_.final_rate) * static_cast<double>(steps_) / last);
+  return options_.rate() * (1 - (1 - options_.final_rate) * static_cast<double>(step) / last);
 }
 
 bool Session::epoch_is_trained() const {
@@ -158,7 +158,7 @@ void Session::train_step(const gluon::data::Batch& batch, Progress& progress) {
     losses = (*model_.loss)(predictions, batch.label);
   }
   losses.backward();
-  trainer_.set_learning_rate(rate_of_step());
+  trainer_.set_learning_rate(rate_of_step(steps_));
   trainer_.step(batch.data.shape()[0]);
   sums_.step(losses.detach(), batch.label, predictions.detach(), progress);
   ++steps_;
@@ -168,7 +168,7 @@ void Session::train_step(const gluon::data::Batch& batch, Progress& progress) {
 
 void Session::finish_epoch(const Progress& progress) {
   history_.push_back(
-      {.learning_rate = trainer_.learning_rate(),
+      {.learning_rate = rate_of_step(steps_ - 1),
        .loss = sums_.sums().mean_loss(),
        .accuracy = sums_.sums().accuracy(),
        .validation_loss = evaluation_->loss,

@@ -49,7 +49,7 @@ class Session {
   void train_step(const sluice::gluon::data::Batch& batch, Progress& progress);
   void finish_epoch(const Progress& progress);
   void save_in_passing();
-  double rate_of_step() const;
+  double rate_of_step(std::int64_t step) const;
   bool epoch_is_trained() const;
 
   const TrainingOptions& options_;

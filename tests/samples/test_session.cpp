@@ -1,3 +1,4 @@
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -82,6 +83,31 @@ TEST_CASE("3 + 3 epochs with batch norm, dropout and shuffling are 6, to the las
     train_to(images, options_for(optimizer, 6), folder / "rest.npz", folder / "half.npz");
     check_same(folder / "whole.npz", folder / "rest.npz");
   }
+}
+
+TEST_CASE("an epoch whose validation was interrupted has its figures when the run goes on", "[samples]") {
+  TemporaryFolder folder;
+  const Images images = toy_images_of(folder);
+  TrainingOptions options = options_for("sgd", 1);
+  options.final_rate = 0.1;
+  train_to(images, options, folder / "whole.npz");
+  const EpochRecord whole = read_checkpoint(folder / "whole.npz").history.at(0);
+  CHECK(whole.learning_rate == Approx(0.1 * options.rate()));
+  {
+    Engine engine;
+    EngineScope scope(engine);
+    Checkpoint trained = read_checkpoint(folder / "whole.npz");
+    trained.history.clear();
+    trained.epoch = {.loss = 110 * whole.loss, .hits = std::llround(110 * whole.accuracy), .images = 110};
+    trained.epoch_seconds = 1000;
+    write_checkpoint(folder / "trained.npz", trained);
+  }
+  train_to(images, options, folder / "rest.npz", folder / "trained.npz");
+  const EpochRecord rest = read_checkpoint(folder / "rest.npz").history.at(0);
+  CHECK(rest.learning_rate == whole.learning_rate);
+  CHECK(rest.validation_loss == whole.validation_loss);
+  CHECK(rest.seconds == 1000);
+  CHECK(rest.images_per_second == Approx(0.11).epsilon(0.01));
 }
 
 TEST_CASE("a checkpoint comes back as it was", "[samples]") {
