@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "samples/support/safe_file.h"
+
 namespace samples {
 
 using namespace sluice;
@@ -155,9 +157,7 @@ void write_checkpoint(const std::filesystem::path& path, const Checkpoint& from)
   add_loader(arrays, from.loader);
   add_history(arrays, from.history);
   // A link is followed: the file that it names is replaced, not the link.
-  std::error_code error;
-  const std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
-  save(error ? path : target, arrays);
+  save(behind_links(path), arrays);
 }
 
 Checkpoint read_checkpoint(const std::filesystem::path& path) {

@@ -19,6 +19,7 @@ using sluice::message;
 
 namespace {
 
+constexpr int k_most_links = 40;  // as the system follows; there may be a ring of them
 constexpr int k_most_rescues = 1000;
 constexpr std::size_t k_longest_name = 255;  // of most file systems
 constexpr std::size_t k_draft_suffix = 24;   // ".part-", a process, a number: under that name files are written first
@@ -64,6 +65,18 @@ fs::path rescue_name(const fs::path& folder, const fs::path& wanted) {
 
 }  // namespace
 
+fs::path behind_links(const fs::path& path) {
+  fs::path target = path;
+  std::error_code error;
+  for (int i = 0; i < k_most_links && fs::is_symlink(fs::symlink_status(target, error)); ++i) {
+    const fs::path next = fs::read_symlink(target, error);
+    if (error)
+      break;
+    target = target.parent_path() / next;  // an absolute one replaces the folder
+  }
+  return target;
+}
+
 void check_target(const std::string& flag, const fs::path& path) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
@@ -73,10 +86,10 @@ void check_target(const std::string& flag, const fs::path& path) {
     refuse(flag, path, "that is a device, not a file");
   if (fs::exists(status) && access(path.c_str(), W_OK) != 0)
     refuse(flag, path, message("that file cannot be written (", std::strerror(errno), ")"));
-  const fs::path folder = folder_of(path);
+  const fs::path target = behind_links(path), folder = folder_of(target);
   if (!fs::is_directory(folder, ignored))
     refuse(flag, path, message("there is no folder ", folder.string()));
-  try_folder(flag, path, folder, path.filename().string());
+  try_folder(flag, path, folder, target.filename().string());
 }
 
 void check_folder(const std::string& flag, const fs::path& folder) {

@@ -10,7 +10,9 @@ namespace samples {
 /// written there: for a folder, a device, a file without write permission, a parent that is missing or takes no
 /// files. What stands there is not touched.
 void check_target(const std::string& flag, const std::filesystem::path& path);
-/// The same for a folder, which is made where it is missing.
+/// What `path` leads to where it is a link, or a link to a link, whether or not anything stands there.
+std::filesystem::path behind_links(const std::filesystem::path& path);
+/// The same as check_target() for a folder, which is made where it is missing.
 void check_folder(const std::string& flag, const std::filesystem::path& folder);
 
 /// Where save_somewhere() wrote.

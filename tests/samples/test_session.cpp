@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "samples/support/checkpoint.h"
+#include "samples/support/safe_file.h"
 #include "samples/support/session.h"
 #include "tests/gluon/idx_files.h"
 
@@ -191,4 +192,15 @@ TEST_CASE("a link to a checkpoint stays a link", "[samples]") {
   write_checkpoint(folder / "link.npz", {});
   CHECK(std::filesystem::is_symlink(folder / "link.npz"));
   CHECK_NOTHROW(read_checkpoint(folder / "file.npz"));
+  // The file that it names need not be there yet.
+  std::filesystem::create_directory(folder / "there");
+  std::filesystem::create_symlink("there/far.npz", folder / "near.npz");
+  std::filesystem::create_symlink(folder / "near.npz", folder / "dangling.npz");
+  CHECK_NOTHROW(check_target("--save", folder / "dangling.npz"));
+  write_checkpoint(folder / "dangling.npz", {});
+  CHECK(std::filesystem::is_symlink(folder / "near.npz"));
+  CHECK(std::filesystem::is_symlink(folder / "dangling.npz"));
+  CHECK_NOTHROW(read_checkpoint(folder / "there" / "far.npz"));
+  std::filesystem::create_symlink("nowhere/far.npz", folder / "lost.npz");
+  CHECK_THROWS_WITH(check_target("--save", folder / "lost.npz"), contains("there is no folder") && contains("nowhere"));
 }
