@@ -43,7 +43,11 @@ void add_file_flags(CLI::App& app, TrainingOptions& to) {
       ->check(CLI::Range(1, 100000))
       ->needs(save);
   CLI::Option* load = app.add_option("--load", to.load, "Start from the parameters of this file");
-  app.add_option("--resume", to.resume, "Go on where the run that wrote this file stopped, with its settings")
+  app.add_option(
+         "--resume",
+         to.resume,
+         "Go on where the run that wrote this file stopped, with its settings: to the last bit as "
+         "if it had not stopped, with the same --threads (with convolutions on a CPU: with --threads 1)")
       ->excludes(load);
   app.add_flag("--evaluate", to.evaluate, "Do not train: judge the parameters of --load or --resume");
   app.add_option("--report", to.report, "Write a page about the run into this folder: curves, confusions, mistakes");

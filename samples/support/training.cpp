@@ -94,6 +94,19 @@ int finish(const TrainingOptions& options, const Images& images, Session& sessio
   return good ? 0 : 1;
 }
 
+// The learning rate falls over all epochs: with another number of them the epochs before had other rates.
+void warn_of_other_rates(const TrainingOptions& options, const Checkpoint& resumed) {
+  const std::string& before = resumed.settings.at("--epochs");
+  if (options.final_rate == 1 || before == options.settings().at("--epochs"))
+    return;
+  say(fmt::format(
+      "--epochs was {}, now it is {}: with --final-lr {} the learning rate goes on as if it had been so from the "
+      "start, but the epochs before were trained with other rates",
+      before,
+      options.epochs,
+      options.final_rate));
+}
+
 int train(TrainingOptions& options, const std::function<Model()>& make_model) {
   check_outputs(options);
   const Images images = open_images(options.data);
@@ -103,6 +116,7 @@ int train(TrainingOptions& options, const std::function<Model()>& make_model) {
   if (!options.resume.empty()) {
     resumed = read_checkpoint(options.resume);
     options.adopt(resumed->settings, options.resume.string());
+    warn_of_other_rates(options, *resumed);
   }
   set_float32_precision(options.precision);
   Session session(options, images, make_model(), resumed ? &*resumed : nullptr);

@@ -71,7 +71,18 @@ def check_resume(folder):
         second = succeeds(train(name, folder, "--resume", half, *threads, "--epochs", 6, "--save", rest, "--losses", 1000), "the rest")
         expect(losses(straight) == losses(first) + losses(second), f"{name}: the losses", second)
         expect_same(whole, rest, f"{name}: 3 + 3 epochs")
+        expect("--epochs was" not in second.stdout, "with a constant learning rate nothing hangs on --epochs", second)
         expect("epoch 4/6" in second.stdout and "epoch 3/" not in second.stdout, "it goes on with the fourth", second)
+
+
+def check_resume_longer(folder):
+    """A falling learning rate follows --epochs: who changes it is told; who does not is not."""
+    write_dataset(folder)
+    saved = folder / "net.npz"
+    succeeds(train("mlp", folder, "--epochs", 1, "--final-lr", "0.5", "--save", saved), "one epoch")
+    for epochs, told in ((1, False), (2, True)):
+        result = succeeds(train("mlp", folder, "--resume", saved, "--epochs", epochs), f"going on to {epochs}")
+        expect(("--epochs was 1, now it is 2: with --final-lr 0.5" in result.stdout) == told, f"told: {told}", result)
 
 
 def interrupted_run(command, at, send=signal.SIGINT, **options):
