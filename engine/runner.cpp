@@ -10,12 +10,13 @@
 namespace sluice::detail {
 
 Runner Runner::here() noexcept {
-  Runner found;
-  if (pthread_getcpuclockid(pthread_self(), &found.clock) != 0)
-    found.clock = 0;
-  static thread_local const pid_t thread = gettid();
-  found.thread = thread;
-  return found;
+  static thread_local constinit Runner mine;
+  if (mine.thread == 0) [[unlikely]] {
+    if (pthread_getcpuclockid(pthread_self(), &mine.clock) != 0)
+      mine.clock = 0;
+    mine.thread = gettid();
+  }
+  return mine;
 }
 
 std::chrono::nanoseconds Runner::cpu_time() const noexcept {
