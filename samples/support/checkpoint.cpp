@@ -150,6 +150,7 @@ void write_checkpoint(const std::filesystem::path& path, const Checkpoint& from)
   arrays["@format"] = list<std::int64_t>({k_format});
   arrays["@settings"] = text_array(lines_of(from.settings));
   arrays["@random"] = list<std::int64_t>({bits(from.random.seed), bits(from.random.offset)});
+  arrays["@images"] = list<std::int64_t>({bits(from.images)});
   arrays["@steps"] = list<std::int64_t>({from.steps});
   arrays["@epoch.counts"] = list<std::int64_t>({from.epoch.hits, from.epoch.images});
   arrays["@epoch.loss"] = list<double>({from.epoch.loss, from.first_loss});
@@ -175,6 +176,7 @@ Checkpoint read_checkpoint(const std::filesystem::path& path) {
       .optimizer = {},
       .random = {unsigned_of(random[0]), unsigned_of(random[1])},
       .loader = loader_of(reader),
+      .images = unsigned_of(reader.values<std::int64_t>("@images", 1)[0]),
       .steps = reader.values<std::int64_t>("@steps", 1)[0],
       .first_loss = losses[1],
       .seconds = seconds[0],

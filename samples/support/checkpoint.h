@@ -20,6 +20,7 @@ struct Checkpoint {
   Arrays parameters, optimizer;
   sluice::RandomBlock random;                   // of the engine
   sluice::gluon::data::DataLoaderState loader;  // of the training images
+  std::uint64_t images = 0;                     // checksum() of the images trained on
   std::int64_t steps = 0;                       // of the whole run
   double first_loss = 0;                        // of the run's first step
   double seconds = 0;                           // of the whole run

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,5 +17,7 @@ struct Images {
 /// Opens Fashion-MNIST's four files in the folder of --data ("": where FashionMNIST looks without a root). Throws
 /// sluice::FileError that says what is wrong, which flag names another folder, and where the files come from.
 Images open_images(const std::string& folder);
+/// Of all training labels and the first training images: tells other files from these, cheaply.
+std::uint64_t checksum(const Images& images);
 
 }  // namespace samples

@@ -45,6 +45,7 @@ Session::Session(const TrainingOptions& options, const Images& images, Model mod
       test_loader_(
           images.testing.transform_first(ToTensor()), {.batch_size = k_validation_batch, .device = options.device}),
       steps_an_epoch_(train_loader_.size()),
+      images_(checksum(images)),
       steps_(resumed == nullptr ? 0 : resumed->steps),
       watch_(advice(options), resumed == nullptr ? 0 : resumed->first_loss),
       sums_(options.device, steps_, options.losses, watch_),
@@ -62,6 +63,12 @@ void Session::resume(const Checkpoint& from) {
   set_parameters(model_.net, from.parameters, options_.resume, options_.device);
   trainer_.optimizer().load_states(from.optimizer);
   train_loader_.load_state(from.loader);
+  require(from.images == images_, [&] {
+    return message(
+        "--resume ",
+        options_.resume.string(),
+        ": was trained on other images; --data FOLDER names those (--load takes the parameters alone)");
+  });
   history_ = from.history;
   sums_.begin_epoch(from.epoch);
   Engine::current().set_random_state(from.random);
@@ -75,6 +82,7 @@ Checkpoint Session::checkpoint() const {
       .optimizer = trainer_.optimizer().states(),
       .random = Engine::current().random_state(),
       .loader = train_loader_.state(),
+      .images = images_,
       .steps = steps_,
       .first_loss = watch_.first_loss(),
       .seconds = pace_.elapsed(),

@@ -57,6 +57,7 @@ class Session {
   sluice::gluon::Trainer trainer_;
   sluice::gluon::data::DataLoader train_loader_, test_loader_;
   const std::int64_t steps_an_epoch_;
+  const std::uint64_t images_;  // checksum
 
   std::int64_t steps_ = 0;  // of the whole run
   History history_;

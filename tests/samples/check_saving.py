@@ -2,6 +2,7 @@
 """What the training samples save: where, when, and that a run goes on from it exactly. See harness.py."""
 import ast
 import fcntl
+import gzip
 import io
 import os
 import pathlib
@@ -138,6 +139,14 @@ def check_resume_refused(folder):
     write_dataset(other, train=500)
     result = train("cnn", other, "--resume", saved, "--epochs", 2)
     expect(result.returncode == 1 and "num_samples 512, this has 500" in result.stderr, "other images", result)
+    for stem in ("train-labels-idx1", "train-images-idx3"):
+        shutil.copytree(folder, folder / stem, ignore=shutil.ignore_patterns("fewer", "train-*-idx?"))
+        changed = folder / stem / f"{stem}-ubyte.gz"
+        content = bytearray(gzip.decompress(changed.read_bytes()))
+        content[-1 if "labels" in stem else 100] ^= 1
+        changed.write_bytes(gzip.compress(content))
+        result = train("cnn", folder / stem, "--resume", saved, "--epochs", 2)
+        expect(result.returncode == 1 and "trained on other images; --data" in result.stderr, f"other {stem}", result)
     plain = folder / "plain.npz"
     with zipfile.ZipFile(plain, "w") as file:
         for name, content in members(saved).items():

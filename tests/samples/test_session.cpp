@@ -119,6 +119,7 @@ TEST_CASE("a checkpoint comes back as it was", "[samples]") {
       .optimizer = {{"0.weight.mean", array<float>({4, 5, 6})}},
       .random = {~std::uint64_t{0}, std::uint64_t{1} << 63},
       .loader = {30, 4, true, "rollover", 2, 5, {~std::uint64_t{1}, 7}, {3, 1}},
+      .images = ~std::uint64_t{2},
       .steps = 12,
       .first_loss = 2.3,
       .seconds = 1.5,
@@ -136,6 +137,7 @@ TEST_CASE("a checkpoint comes back as it was", "[samples]") {
   CHECK((read.loader.num_samples == 30 && read.loader.batch_size == 4 && read.loader.shuffle));
   CHECK((read.loader.last_batch == "rollover" && read.loader.epochs == 2 && read.loader.position == 5));
   CHECK(read.loader.carried == std::vector<std::int64_t>{3, 1});
+  CHECK(read.images == ~std::uint64_t{2});
   CHECK((read.steps == 12 && read.first_loss == 2.3 && read.seconds == 1.5 && read.epoch_seconds == 0.25));
   CHECK((read.epoch.loss == 0.1 && read.epoch.hits == 3 && read.epoch.images == 4));
   REQUIRE(read.history.size() == 2);
