@@ -9,8 +9,8 @@ namespace samples {
 
 /// What a network says of every image of a dataset.
 struct Evaluation {
-  std::vector<std::int32_t> labels;
-  std::vector<float> predictions;  // a row of `classes` values an image, as the network gives them
+  std::vector<std::int32_t> labels = {};
+  std::vector<float> predictions = {};  // a row of `classes` values an image, as the network gives them
   std::int64_t classes = 0;
   double loss = 0;        // mean
   bool complete = false;  // false: interrupted

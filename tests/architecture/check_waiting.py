@@ -26,6 +26,7 @@ ALLOWED = [
     ("engine/cuda/issue*.cpp", "wait_for", "a CUDA stream waits, not the host"),
     ("engine/cuda/issuer.cpp", "cudaFreeHost", "the engine's end"),
     ("engine/cuda/policy_stream.cpp", "sleep_until", "waits that wait.cpp asked for, and gpu_check = each"),
+    ("engine/interop.cpp", "cudaEventSynchronize wait_for", "an import whose stream cannot be made to wait"),
     ("engine/cuda/sleepers.*", "cudaEventSynchronize sleep_until", "waits that wait.cpp asked for"),
     ("ndarray/pipeline.cpp", "wait", "read_out of a large GPU array"),
     ("ndarray/small_read.cpp", "wait", "read_out of a small GPU array: past the flag that the host spins on"),

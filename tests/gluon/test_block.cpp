@@ -79,7 +79,7 @@ TEST_CASE("shapes are found at the first forward", "[gluon][block]") {
 TEST_CASE("children are reached by number and name, and visited before their parents", "[gluon][block]") {
   nn::Sequential net = two_layers();
   CHECK(net.num_children() == 2);
-  CHECK(net.child_named("1") == net[1]);
+  CHECK(&*net.child_named("1") == &*net[1]);
   CHECK_THROWS_AS(net.child_at(2), IndexError);
   CHECK_THROWS_AS(net.child_named("x"), ValueError);
   CHECK(net[0]->own_parameter("bias").shape() == Shape{4});
