@@ -15,7 +15,7 @@ namespace {
 
 struct Run {
   History history;
-  std::vector<int> order;  // in which the bodies ran
+  std::vector<int> order = {};  // in which the bodies ran
 };
 
 Run run_chaos(const Program& program, std::uint64_t seed) {

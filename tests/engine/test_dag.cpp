@@ -13,7 +13,7 @@ namespace {
 
 struct Outcome {
   History history;
-  std::vector<std::uint64_t> versions;  // of the Vars, without the gate's write
+  std::vector<std::uint64_t> versions = {};  // of the Vars, without the gate's write
 };
 
 /// Pushes the program and waits. `gated`: nothing may start before all is pushed, so every edge is a real one.
