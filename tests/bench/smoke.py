@@ -13,7 +13,7 @@ import tempfile
 
 
 def say(*command):
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120)
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=900)
 
 
 def printed(text):

@@ -20,7 +20,7 @@ LAZY = ("cudnn", "cublas", "dnnl", "gomp", "omp5")  # in the names of libraries 
 
 
 def run(*command, **kwargs):
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120, **kwargs)
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=900, **kwargs)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}")
     return done.stdout
