@@ -70,6 +70,8 @@ std::string wrap(const std::string& text, std::size_t width, std::size_t indent)
       line = std::string(indent, ' ');
       word.erase(0, word.find_first_not_of(' '));
     }
+    if (line.empty() && word.size() > width)  // an indentation that leaves no room
+      word.erase(0, std::min(word.find_first_not_of(' '), word.size() - width));
     line += word;
     at = end;
   }

@@ -79,6 +79,7 @@ TEST_CASE("lines are wrapped at words", "[samples]") {
   CHECK(wrap("one two three four", 0) == "one two three four");
   CHECK(wrap("one two three four", 9) == "one two\n  three\n  four");
   CHECK(wrap("unbreakable", 4) == "unbreakable");
+  CHECK(wrap("              pullover: precision", 19) == "          pullover:\n  precision");
   CHECK(clock_text(7.4) == "0:07");
   CHECK(clock_text(754) == "12:34");
   CHECK(clock_text(3723) == "1:02:03");

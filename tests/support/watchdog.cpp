@@ -7,8 +7,9 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
-#include <fstream>
+#include <fcntl.h>
 #include <mutex>
 #include <spawn.h>
 #include <string>
@@ -47,20 +48,31 @@ ProgressLimits limits() {
   return result;
 }
 
+/// The first bytes of a file of the system's. Without the heap: tests count its calls.
+template <std::size_t Room>
+const char* read_into(char (&text)[Room], const char* path) {
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t size = file < 0 ? 0 : read(file, text, Room - 1);
+  if (file >= 0)
+    close(file);
+  text[size > 0 ? size : 0] = '\0';
+  return text;
+}
+
 /// Seconds of CPU time of the children that are alive and of the one thread that starts them, as Linux lists them.
 double cpu_of_living_children() {
   double ticks = 0;
-  std::ifstream list("/proc/self/task/" + std::to_string(getpid()) + "/children");
-  for (std::string child; list >> child;) {
-    std::ifstream stat("/proc/" + child + "/stat");
-    std::string text;
-    std::getline(stat, text);
-    const std::size_t name_end = text.rfind(')');
+  char path[64], list[4096], text[1024];
+  std::snprintf(path, sizeof path, "/proc/self/task/%d/children", static_cast<int>(getpid()));
+  const char* at = read_into(list, path);
+  int used = 0;
+  for (int child = 0; std::sscanf(at, "%d%n", &child, &used) == 1; at += used) {
+    std::snprintf(path, sizeof path, "/proc/%d/stat", child);
+    const char* const name_end = std::strrchr(read_into(text, path), ')');
     long user = 0, system = 0;
     // After the name: state, ppid, pgrp, session, tty, tpgid, flags, four counts of page faults, utime, stime.
-    if (name_end != std::string::npos &&
-        std::sscanf(
-            text.c_str() + name_end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &user, &system) == 2)
+    if (name_end != nullptr &&
+        std::sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &user, &system) == 2)
       ticks += static_cast<double>(user + system);
   }
   return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
