@@ -20,9 +20,9 @@ struct Command {
 
 /// Which Vars a task uses: one letter a Var, r or w, anything else for not at all.
 struct Scenario {
-  std::string name;
-  std::vector<std::string> tasks;
-  std::vector<std::vector<Command>> pushers;
+  std::string name = {};
+  std::vector<std::string> tasks = {};
+  std::vector<std::vector<Command>> pushers = {};
   int workers = 2;
   int hot_reads = 100;           // reads in a row that open a gate
   int handles = 1;               // of each Var at the start

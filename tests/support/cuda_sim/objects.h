@@ -47,10 +47,10 @@ using OpRef = std::shared_ptr<Op>;
 struct Node {
   Kind kind = Kind::empty;
   int device = 0;
-  Work work;
-  std::vector<Range> touches;
-  std::vector<std::size_t> before;  // indices of the nodes that it comes after, ascending
-  cudaEvent_t event = nullptr;      // of event nodes
+  Work work = {};
+  std::vector<Range> touches = {};
+  std::vector<std::size_t> before = {};  // indices of the nodes that it comes after, ascending
+  cudaEvent_t event = nullptr;           // of event nodes
 };
 
 /// A capture under way.
