@@ -53,14 +53,17 @@ void Core::hold_back(bool counted) {
     return;
   for (int i = 0; i < in_flight_.memories(); ++i) {
     InFlight::Memory& memory = in_flight_.at(i);
-    if (!memory.is_too_full() || workers_lack_tasks())
+    if (!memory.is_too_full() || (i == 0 && workers_lack_tasks()))
       continue;
     in_flight_.count_rest();
+    using Amount = std::uint64_t (*)(const Core&, const void*);
+    const Amount held = [](const Core&, const void* of) { return static_cast<const InFlight::Memory*>(of)->held(); };
+    const Amount held_at_work = [](const Core& core, const void* of) {  // a worker without a task frees nothing
+      return core.workers_lack_tasks() ? 0 : static_cast<const InFlight::Memory*>(of)->held();
+    };
     rest(
         {memory.restraint,
-         [](const Core& core, const void* of) {  // a worker that nobody gives work frees nothing
-           return core.workers_lack_tasks() ? 0 : static_cast<const InFlight::Memory*>(of)->held();
-         },
+         i == 0 ? held_at_work : held,
          [](const Core&, const void* of) { return static_cast<const InFlight::Memory*>(of)->progress(); },
          &memory});
   }

@@ -67,18 +67,10 @@ void InFlight::publish(Memory& memory, std::int64_t bytes) noexcept {
     for (std::int64_t peak = memory.peak.load(std::memory_order_relaxed);
          peak < after && !memory.peak.compare_exchange_weak(peak, after, std::memory_order_relaxed);) {
     }
-    if (before <= limit && after > limit) {
-      memory.least.store(after, std::memory_order_relaxed);
+    if (before <= limit && after > limit)
       crowded_.fetch_add(1, std::memory_order_relaxed);
-    }
   } else if (before > limit) {
-    // What comes and goes beside something large that stays is no progress.
-    for (std::int64_t least = memory.least.load(std::memory_order_relaxed); after < least;) {
-      if (memory.least.compare_exchange_weak(least, after, std::memory_order_relaxed)) {
-        memory.freed.fetch_add(1, std::memory_order_relaxed);
-        break;
-      }
-    }
+    memory.freed.fetch_add(1, std::memory_order_relaxed);
     if (after <= limit)
       crowded_.fetch_sub(1, std::memory_order_relaxed);
   }

@@ -25,8 +25,7 @@ class InFlight {
   /// One memory. Several threads change it, those who push look at it.
   struct alignas(64) Memory {
     std::atomic<std::int64_t> bytes{0};
-    std::atomic<std::uint64_t> freed{0};  // times that there was less than ever since there was too much
-    std::atomic<std::int64_t> least{0};   // since then
+    std::atomic<std::uint64_t> freed{0};  // times that some went while there was too much
     std::atomic<std::int64_t> peak{0};
     std::atomic<bool> known{false};  // its limit is
     Restraint restraint;
