@@ -71,7 +71,7 @@ TEST_CASE("In flight: a pusher rests while tasks that wait for the CPU hold a GP
 }
 
 TEST_CASE("In flight: the limit of a GPU comes from its memory, and a pusher behind a gate goes beyond it", "[sim]") {
-  for (const auto [memory, limit] : {std::pair{std::uint64_t{16} << 30, 256}, std::pair{std::uint64_t{1} << 30, 64}}) {
+  for (const auto& [memory, limit] : {std::pair{std::uint64_t{16} << 30, 256}, std::pair{std::uint64_t{1} << 30, 64}}) {
     Sim sim({.devices = 2, .memory = memory});
     std::atomic<int> done{0};
     Engine engine({.workers = 1});
