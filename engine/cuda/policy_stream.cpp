@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include <sluice/engine/cuda/policy_stream.h>
 #include <sluice/engine/detail/core.h>
@@ -187,7 +188,12 @@ void StreamPolicy::synchronize(Lane& lane, std::uint64_t sequence) {
         return;
     } while (std::chrono::steady_clock::now() < limit);
     const Lane::Reach reach = lane.reach(sequence);
-    sleepers_.sleep_until(lane.device(), reach.milestone->event.get());
+    try {
+      sleepers_.sleep_until(lane.device(), reach.milestone->event.get());
+    } catch (const Error&) {  // there is nothing to sleep on: it asks until it is so, or learns that the GPU is lost
+      while (!lane.query(sequence))
+        std::this_thread::yield();
+    }
     lane.raise_done(sequence);
   } catch (...) {
     lane.issuer().rethrow_if_lost();

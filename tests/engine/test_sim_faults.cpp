@@ -373,3 +373,19 @@ TEST_CASE("T49: where there is no memory for an event, a CPU task still comes af
   CHECK_NOTHROW(gpu_later.engine.wait_all());
   CHECK(gpu_later.log.numbers() == std::vector{1, 4, 5});
 }
+
+TEST_CASE("T49: a wait that has nothing to sleep on asks until the GPU is through", "[sim]") {
+  const std::string call = GENERATE("cudaEventRecord", "cudaStreamWaitEvent", "cudaEventSynchronize");
+  CAPTURE(call);
+  ReadLater gpu_later;
+  gpu_later.push_write();
+  sim::fail_nth(call, 1, cudaErrorUnknown);
+  bool threw = false;
+  std::thread waiter(
+      [&] { threw = undefined_error(threw, [&] { gpu_later.engine.wait(gpu_later.x); }) != "" || threw; });
+  CHECK(eventually([&] { return sim::failed_call() == call; }));
+  sim::set_manual(false);
+  waiter.join();
+  CHECK_FALSE(threw);
+  CHECK(gpu_later.log.numbers() == std::vector{1, 4});
+}
