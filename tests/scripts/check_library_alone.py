@@ -39,7 +39,7 @@ def main():
             if what not in bare.stdout:
                 sys.exit(f"'{what}' is not said:\n{bare.stdout}")
         targets = json.loads(subprocess.check_output(["meson", "introspect", str(folder / "bare"), "--targets"]))
-        if {target["name"] for target in targets} != ROOMS | {"sluice"}:
+        if {target["name"] for target in targets if target["type"] != "run"} != ROOMS | {"sluice"}:
             sys.exit("built would be: " + " ".join(target["name"] for target in targets))
         for option, missing in (("tests", "catch2"), ("samples", "CLI11")):
             asked = configure(root, folder / option, env, f"-D{option}=enabled")
