@@ -11,15 +11,13 @@ namespace sluice::detail {
 
 using dnnl::memory;
 
-OnednnCalls onednn_calls;
-
 SharedLibrary& onednn_library() {
   static auto* const library = new SharedLibrary(
       {"oneDNN " SLUICE_TEXT(DNNL_VERSION_MAJOR),
        "libdnnl.so." SLUICE_TEXT(DNNL_VERSION_MAJOR),
        "oneDNN (libdnnl" SLUICE_TEXT(DNNL_VERSION_MAJOR) " on Debian and Ubuntu)"},
       [](const SharedLibrary& loaded) {
-        for_each_call(onednn_calls, [&](const char* name, auto& place) { loaded.find(name, place); });
+        for_each_onednn_call([&](const char* name, auto& pointer) { loaded.find(name, pointer); });
         find_openmp(loaded);
       });
   return *library;
