@@ -5,6 +5,7 @@ A checker is called as `check_x.py ROOT [arguments]` and prints its offences (ex
 """
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,11 +17,12 @@ CODE = {".h", ".cpp", ".cu", ".cuh"}
 def files(root, suffixes=None):
     """Files of the tree as relative POSIX paths: what git tracks or would track; without git, what is not hidden."""
     root = pathlib.Path(root)
-    listed = subprocess.run(["git", "-c", f"safe.directory={root.resolve()}", "-C", str(root), "ls-files",
-                             "--cached", "--others", "--exclude-standard"], capture_output=True, text=True)
-    if listed.returncode == 0 and (root / ".git").exists():
-        names = listed.stdout.splitlines()
-    else:
+    names = None
+    if (root / ".git").exists() and shutil.which("git"):
+        listed = subprocess.run(["git", "-c", f"safe.directory={root.resolve()}", "-C", str(root), "ls-files",
+                                 "--cached", "--others", "--exclude-standard"], capture_output=True, text=True)
+        names = listed.stdout.splitlines() if listed.returncode == 0 else None
+    if names is None:
         names = [p.relative_to(root).as_posix() for p in root.rglob("*")]
         names = [n for n in names if not n.startswith(("build", ".")) and "/." not in n and "__pycache__" not in n]
     for name in sorted(set(names)):

@@ -46,7 +46,8 @@ def with_pkg_config(tree, libdir, compiler):
 def with_cmake(tree, prefix, compiler):
     for name in ("CMakeLists.txt", *(f"{name}.cpp" for name in PROGRAMS)):
         shutil.copy(HERE / name, tree)
-    run("cmake", "-S", tree, "-B", tree / "out", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}")
+    run("cmake", "-G", "Ninja", "-S", tree, "-B", tree / "out", f"-DCMAKE_PREFIX_PATH={prefix}",
+        f"-DCMAKE_CXX_COMPILER={compiler}")
     run("cmake", "--build", tree / "out")
     return tree / "out"
 
