@@ -45,11 +45,12 @@ OnednnPlan make_plan(const dnnl::engine& engine, ConvolutionPass pass, const Con
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 
   using Forward = dnnl::convolution_forward;
-  const auto training = dnnl::prop_kind::forward_training;
-  const Forward::desc forward =
-      bias ? Forward::desc(training, direct, any.x, any.weight, any.bias, any.y, stride, dilation, pad, pad)
-           : Forward::desc(training, direct, any.x, any.weight, any.y, stride, dilation, pad, pad);
-  const Forward::primitive_desc hint(forward, attributes, engine);
+  const auto describe_forward = [&](const auto&... what) {
+    return onednn_describe<Forward>(engine, attributes, dnnl::prop_kind::forward_training, direct, what...);
+  };
+  const Forward::primitive_desc hint =
+      bias ? describe_forward(any.x, any.weight, any.bias, any.y, stride, dilation, pad, pad)
+           : describe_forward(any.x, any.weight, any.y, stride, dilation, pad, pad);
   OnednnPlan plan;
   plan.bias = plain.bias;
   const auto keep = [&](const auto& chosen, const memory::desc& x, const memory::desc& w, const memory::desc& y) {
@@ -63,16 +64,18 @@ OnednnPlan make_plan(const dnnl::engine& engine, ConvolutionPass pass, const Con
     keep(hint, hint.src_desc(), hint.weights_desc(), hint.dst_desc());
   } else if (pass == ConvolutionPass::backward_data) {
     using Backward = dnnl::convolution_backward_data;
-    const Backward::primitive_desc chosen(
-        Backward::desc(direct, any.x, any.weight, any.y, stride, dilation, pad, pad), attributes, engine, hint);
+    const auto chosen = onednn_describe_backward<Backward>(
+        engine, attributes, hint, direct, any.x, any.weight, any.y, stride, dilation, pad, pad);
     plan.primitive = Backward(chosen);
     keep(chosen, chosen.diff_src_desc(), chosen.weights_desc(), chosen.diff_dst_desc());
   } else {
     using Backward = dnnl::convolution_backward_weights;
-    const Backward::desc backward =
-        bias ? Backward::desc(direct, any.x, any.weight, any.bias, any.y, stride, dilation, pad, pad)
-             : Backward::desc(direct, any.x, any.weight, any.y, stride, dilation, pad, pad);
-    const Backward::primitive_desc chosen(backward, attributes, engine, hint);
+    const auto describe_backward = [&](const auto&... what) {
+      return onednn_describe_backward<Backward>(engine, attributes, hint, direct, what...);
+    };
+    const Backward::primitive_desc chosen =
+        bias ? describe_backward(any.x, any.weight, any.bias, any.y, stride, dilation, pad, pad)
+             : describe_backward(any.x, any.weight, any.y, stride, dilation, pad, pad);
     plan.primitive = Backward(chosen);
     keep(chosen, chosen.src_desc(), chosen.diff_weights_desc(), chosen.diff_dst_desc());
   }

@@ -50,6 +50,28 @@ std::shared_ptr<const OnednnPlan> onednn_plan(Make&& make) {
   return std::make_shared<const OnednnPlan>(std::move(plan));
 }
 
+/// A primitive's description from what it computes: by value with oneDNN 2, at once with oneDNN 3.
+template <class Primitive, class... What>
+typename Primitive::primitive_desc onednn_describe(
+    const dnnl::engine& engine, const dnnl::primitive_attr& attributes, const What&... what) {
+#if DNNL_VERSION_MAJOR >= 3
+  return typename Primitive::primitive_desc(engine, what..., attributes);
+#else
+  return typename Primitive::primitive_desc(typename Primitive::desc(what...), attributes, engine);
+#endif
+}
+
+/// The same of a backward pass, which needs the description of its forward pass.
+template <class Primitive, class Hint, class... What>
+typename Primitive::primitive_desc onednn_describe_backward(
+    const dnnl::engine& engine, const dnnl::primitive_attr& attributes, const Hint& forward, const What&... what) {
+#if DNNL_VERSION_MAJOR >= 3
+  return typename Primitive::primitive_desc(engine, what..., forward, attributes);
+#else
+  return typename Primitive::primitive_desc(typename Primitive::desc(what...), attributes, engine, forward);
+#endif
+}
+
 /// oneDNN's engine and the primitives of one of our engines. Primitives remember their number of threads, so it is
 /// part of every key.
 class Onednn {

@@ -16,6 +16,14 @@ dnnl::memory::desc describe(const Matrix& matrix, std::int64_t batch, std::int64
   return {Dims{extent, rows, columns}, dnnl::memory::data_type::f32, Dims{stride, matrix.row, matrix.column}};
 }
 
+void append_relu(dnnl::post_ops& after) {
+#if DNNL_VERSION_MAJOR >= 3
+  after.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+#else
+  after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+#endif
+}
+
 OnednnPlan make_plan(const dnnl::engine& engine, const GemmProblem& p) {
   OnednnPlan plan;
   const dnnl::memory::desc a = describe(p.a, p.batch, p.m, p.k);
@@ -28,19 +36,19 @@ OnednnPlan make_plan(const dnnl::engine& engine, const GemmProblem& p) {
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (p.relu) {
     dnnl::post_ops after;
-    after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+    append_relu(after);
     attributes.set_post_ops(after);
   }
-  const auto make = [&](const dnnl::matmul::desc& description) {
-    const dnnl::matmul::primitive_desc chosen(description, attributes, engine);
+  const auto make = [&](const auto&... what) {
+    const auto chosen = onednn_describe<dnnl::matmul>(engine, attributes, what...);
     plan.scratch = chosen.scratchpad_desc();
     plan.primitive = dnnl::matmul(chosen);
   };
   if (p.column_bias != nullptr) {
     plan.bias = {Dims{1, 1, p.n}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::abc};
-    make({a, b, plan.bias, c});
+    make(a, b, plan.bias, c);
   } else {
-    make({a, b, c});
+    make(a, b, c);
   }
   return plan;
 }
