@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/thread_pool.hpp>
 
 #include <sluice/engine/asio.h>
@@ -112,6 +113,35 @@ TEST_CASE("Workers that help a parallel_for compute as its caller does, and then
   });
   CHECK_THROWS_AS(engine.wait_all(), ValueError);
   CHECK(both_keep(Denormals::keep) == 2);
+}
+
+TEST_CASE("An executor's thread that helps a loop computes as its caller does, and then as before") {
+  if (!k_can_flush)
+    SLUICE_SKIP("this processor's mode is not known");
+  boost::asio::io_context io;
+  Engine engine({.executor = run_on(io)});
+  const EngineScope scope(engine);
+  std::atomic<int> keeping{0}, came{0};
+  bool keeps_again = false;
+  std::thread helper([&] {
+    CHECK(eventually([&] {
+      io.restart();
+      return io.run_one() == 1;
+    }));
+    keeps_again = keeps_denormals();
+  });
+  {
+    const OwnFlushing flushing;
+    const Meeting meeting(2);
+    parallel_for(2, 1, [&](std::int64_t, std::int64_t) {
+      came += meeting.join() ? 1 : 0;
+      keeping += keeps_denormals() ? 1 : 0;
+    });
+  }
+  helper.join();
+  CHECK(came == 2);
+  CHECK(keeping == 0);
+  CHECK(keeps_again);
 }
 
 TEST_CASE("A thread that flushes by its own will shares that with its helpers, and keeps it") {

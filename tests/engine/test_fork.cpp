@@ -176,6 +176,33 @@ TEST_CASE("T33: what the parent's tasks hold is not in flight in a child, whose 
   CHECK(engine.counters().bytes_in_flight == 0);
 }
 
+TEST_CASE("T33: what was urgent to the parent's tasks is not to a child's") {
+  Engine engine({.workers = 1});
+  const Gate gate;
+  const OpensAtEnd opens(gate);
+  const Var x = engine.new_var();
+  engine.push({.name = "holds the worker"}, [gate] { gate.wait(); });
+  REQUIRE(gate.reached());
+  for (const Priority priority : {Priority::background, Priority::background, Priority::urgent})
+    engine.push({.name = "parent", .access = {write(x)}, .priority = priority}, [] {});
+  const int code = in_child([&] {
+    const Gate own;
+    engine.push({.name = "holds the worker"}, [own] { own.wait(); });
+    int before = 0, done = 0;
+    for (int i = 0; i < 400; ++i)
+      engine.push({.name = "noise"}, [&] { ++done; });
+    engine.push({.name = "first", .access = {out(x)}, .priority = Priority::urgent}, [] {});
+    for (int i = 0; i < 50; ++i)
+      engine.push({.name = "later", .access = {write(x)}, .priority = Priority::background}, [&] { before = done; });
+    own.open();
+    engine.wait_all();
+    return before > 8 ? 0 : 2;  // nobody who matters waits behind them: they let others between
+  });
+  CHECK(code == 0);
+  gate.open();
+  engine.wait_all();
+}
+
 TEST_CASE("T33: a child forked inside a task may only exec: its pushes are refused") {
   Engine engine({.workers = 2});
   Var x = engine.new_var();

@@ -128,6 +128,23 @@ TEST_CASE("T16: urgency goes on through the other Vars of the tasks that it lift
   CHECK(bench.place("second") < bench.place("third"));
 }
 
+TEST_CASE("T16: a task that is urged twice leaves no urgency behind where it waited") {
+  Bench bench;
+  const Var x = bench.engine.new_var(), y = bench.engine.new_var();
+  bench.noise(Priority::normal, 400);
+  bench.engine.push({.name = "holder", .access = {write(y)}, .priority = Priority::background}, bench.says("holder"));
+  bench.engine.push(
+      {.name = "link", .access = {write(y), write(x)}, .priority = Priority::background}, bench.says("link"));
+  bench.engine.push({.name = "high", .access = {write(x)}, .priority = Priority::high}, bench.says("high"));
+  bench.engine.push({.name = "urgent", .access = {write(x)}, .priority = Priority::urgent}, bench.says("urgent"));
+  constexpr int k_after = 50;
+  for (int i = 0; i < k_after; ++i)
+    bench.engine.push({.name = "after", .access = {write(y)}, .priority = Priority::background}, bench.says("after"));
+  bench.run();
+  CHECK(bench.place("urgent") <= 5);
+  CHECK(bench.last_place("after") > 4 + k_after + 8);  // they let others between
+}
+
 TEST_CASE("T16: under load, with many urgent tasks behind others, each task runs once") {
   for (const char* policy : {"pool", "chaos-pool", "chaos", "serial"}) {
     Engine engine({.workers = 3, .cpu_policy = policy});

@@ -134,6 +134,26 @@ TEST_CASE("what a task pushes is for whom the task is, not for who runs it") {
   }
 }
 
+TEST_CASE("what a coroutine body pushes is for whom it is, before and after it waits") {
+  Engine engine({.workers = 1});
+  const Var x = engine.new_var(), y = engine.new_var(), z = engine.new_var(), awaited = engine.new_var();
+  const Gate gate;
+  const OpensAtEnd opens(gate);
+  engine.push({.name = "gate", .access = {write(awaited)}}, [gate] { gate.wait(); });
+  {
+    const OriginScope scope(&Origin::of("layer 11", k_call));
+    engine.push({.name = "outer", .access = {write(x)}}, [&]() -> Coroutine {
+      engine.push({.name = "nested", .access = {write(y)}}, [] { throw ValueError("no"); });
+      co_await read(awaited);
+      engine.push({.name = "nested", .access = {write(z)}}, [] { throw ValueError("no"); });
+    });
+  }
+  gate.open();
+  engine.wait(x);
+  for (const Var& pushed_to : {y, z})
+    CHECK_THAT(text_of_error([&] { engine.wait(pushed_to); }), contains("\"nested\" of layer 11"));
+}
+
 TEST_CASE("what a loop's helpers push is for whom its caller is") {
   Engine engine({.workers = 2});
   const auto in_task = [&](bool named, bool scoped) {

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <pthread.h>
 #include <thread>
 
 #include <sluice/engine/detail/in_flight.h>
@@ -46,14 +47,15 @@ class Variable {
 };
 
 /// How many tasks of a block an engine takes before a push rests.
-int blocks_before_rest(const EngineOptions& options) {
+int blocks_before_rest(const EngineOptions& options, std::uint64_t bytes = k_block) {
   Engine engine(options);
   const QuietGate gate;
   const Var order = engine.new_var();
   engine.push({.name = "gate", .access = {write(order)}}, [gate] { gate.wait(); });
   int pushed = 0;
   for (; engine.counters().rests == 0 && pushed < 10'000; ++pushed)
-    push_holder(engine, {.name = "behind", .access = {write(order)}}, [] {});
+    push_holder(
+        engine, {.name = "behind", .access = {write(order)}}, [] {}, bytes);
   gate.open();
   engine.wait_all();
   return pushed - 1;
@@ -113,6 +115,29 @@ TEST_CASE("Restraint: a gap in which nobody looked counts little") {
   CHECK(still.beyond() <= 2000);
 }
 
+TEST_CASE("Restraint: clocks of threads that end are no idleness") {
+  Standstill still;
+  still.now.cpu_time = 1h;
+  still.pass(0ms);
+  for (int i = 0; i < 50; ++i)
+    still.pass(10ms, -20ms);
+  CHECK(still.beyond() == 0);
+}
+
+TEST_CASE("Runner: a thread is at work whatever it is called") {
+  std::atomic<bool> stop{false};
+  std::atomic<detail::Runner> busy{detail::Runner{}};
+  std::thread computes([&] {
+    pthread_setname_np(pthread_self(), "a) S (b");
+    busy = detail::Runner::here();
+    compute_until([&] { return stop.load(); });
+  });
+  CHECK(eventually([&] { return busy.load().cpu_time() > 5ms; }));
+  CHECK(busy.load().is_runnable());
+  stop = true;
+  computes.join();
+}
+
 TEST_CASE("Runner: a thread that computes is at work, one that sleeps is not") {
   const QuietGate gate;
   std::atomic<bool> stop{false};
@@ -162,6 +187,10 @@ TEST_CASE("The limit in flight comes from the option, else from the environment,
   CHECK(blocks_before_rest({.workers = 1, .max_bytes_in_flight = 5 * k_block}) == 6);
   const Variable wrong("SLUICE_MAX_BYTES_IN_FLIGHT", "much");
   CHECK_THAT(text_of_error([] { Engine({.workers = 1}); }), contains("SLUICE_MAX_BYTES_IN_FLIGHT=much"));
+}
+
+TEST_CASE("A small limit holds for small blocks too: threads tell of them at once") {
+  CHECK(blocks_before_rest({.workers = 1, .max_bytes_in_flight = 16 << 10}, 1024) == 17);
 }
 
 TEST_CASE("A control group's limit is the least from the group to the root") {

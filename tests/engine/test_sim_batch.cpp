@@ -335,3 +335,34 @@ TEST_CASE("T37: the oracle notices batches that do not wait for what lies outsid
   CAPTURE(noticed);
   CHECK(noticed >= 5);
 }
+
+// Its stream cannot be made to wait, so the host has to, and cannot either.
+TEST_CASE("T49: a GPU that does not tell whether what a spoilt batch needs is done is taken for lost", "[sim]") {
+  Sim sim({.devices = 2, .manual = true});
+  sim.keep_batches_open();
+  sim.tolerate_leftovers();
+  std::atomic<int> ran{0};
+  Engine engine({.workers = 1});
+  const Var x = engine.new_var(), y = engine.new_var();
+  const auto push = [&](Task task, bool spoils = false) {
+    task.device = gpu(0);
+    engine.push(task, [&ran, spoils](Queue queue) {
+      if (spoils) {
+        cudaStreamQuery(static_cast<cudaStream_t>(queue.stream()));  // not allowed under capture
+        cudaGetLastError();
+      }
+      sim_launch(queue, [&ran] { ++ran; });
+    });
+  };
+  push({.name = "reads", .access = {read(x)}, .stream = StreamKind::copy_in});
+  for (int i = 0; i < 4; ++i)
+    push({.name = "step", .access = {write(y)}, .capturable = true});
+  push({.name = "step", .access = {write(x)}, .capturable = true});
+  sim::fail_nth("cudaStreamWaitEvent", 1, cudaErrorUnknown);
+  sim::keep_failing("cudaEventQuery");
+  push({.name = "spoils", .access = {write(y)}, .capturable = true}, true);
+  CHECK(sim::failed_call() == "cudaEventQuery");
+  sim::keep_failing("");
+  sim::set_manual(false);
+  CHECK_THROWS_AS(engine.wait(x), DeviceLost);
+}

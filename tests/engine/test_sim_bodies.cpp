@@ -51,6 +51,32 @@ TEST_CASE("A body may wait for its own place: memory that it gave back and took 
   }
 }
 
+TEST_CASE("What a GPU's body pushes is for whom it is, and so is what is said where the GPU is lost", "[sim]") {
+  for (const char* launch : {"direct", "batch"}) {
+    CAPTURE(launch);
+    Sim sim;
+    sim.tolerate_leftovers();
+    std::string lost;
+    {
+      Engine engine({.workers = 1, .launch = launch});
+      const Var x = engine.new_var(), y = engine.new_var();
+      {
+        const OriginScope scope(&Origin::of("layer 12", {"user.cpp", 12}));
+        engine.push(captured("outer", {write(x)}), [&](Queue queue) {
+          engine.push({.name = "nested", .access = {write(y)}}, [] { throw ValueError("no"); });
+          sim_launch(queue, [] {});
+        });
+        engine.wait(x);
+        engine.push(
+            captured("bad", {write(x)}), [](Queue queue) { sim_launch(queue, [] { sim::illegal_address(); }); });
+      }
+      CHECK_THAT(text_of_error([&] { engine.wait(y); }), contains("\"nested\" of layer 12"));
+      lost = text_of_error([&] { engine.wait(x); });
+    }
+    CHECK_THAT(lost, contains("\"bad\" (layer 12, "));
+  }
+}
+
 TEST_CASE("The host that waits for the place of the body that it is in waits for what that has enqueued", "[sim]") {
   for (const char* launch : {"direct", "batch"}) {
     CAPTURE(launch);

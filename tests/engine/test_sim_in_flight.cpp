@@ -89,6 +89,45 @@ TEST_CASE("In flight: the limit of a GPU comes from its memory, and a pusher beh
   }
 }
 
+TEST_CASE("In flight: what others hold of a GPU's memory does not change the limit", "[sim]") {
+  Sim sim({.devices = 2, .memory = std::uint64_t{16} << 30});
+  void* of_others = nullptr;
+  REQUIRE(cudaMalloc(&of_others, 256 * k_mib) == cudaSuccess);
+  std::atomic<int> done{0};
+  {
+    Engine engine({.workers = 1});
+    const QuietGate gate;
+    const Var order = engine.new_var();
+    engine.push({.name = "gate", .access = {write(order)}}, [gate] { gate.wait(); });
+    int pushed = 0;
+    for (; engine.counters().rests == 0 && pushed < 1000; ++pushed)
+      push_kernel(engine, {.name = "kernel", .access = {read(order)}}, done);
+    CHECK(pushed == 256 + 2);
+    gate.open();
+  }
+  CHECK(cudaFree(of_others) == cudaSuccess);
+}
+
+TEST_CASE("In flight: a fence that has opened is no work that a pusher waits for", "[sim]") {
+  Sim sim;
+  std::atomic<int> done{0}, behind{0};
+  Engine engine({.workers = 1, .max_bytes_in_flight = 64 << 10});
+  const Var x = engine.new_var(), order = engine.new_var();
+  push_kernel(engine, {.name = "kernel", .access = {write(x)}}, done);
+  engine.push({.name = "after the GPU", .access = {read(x)}}, [] {});
+  engine.wait_all();
+  const QuietGate gate;
+  engine.push({.name = "gate", .access = {write(order)}}, [gate] { gate.wait(); });
+  // By steps of 32 MiB at least; were the GPU awaited still, one of them would take seconds, and the gate would open.
+  for (int i = 0; i < 40; ++i)
+    push_holder(
+        engine, {.name = "behind", .access = {write(order)}}, [&] { ++behind; }, 32 * k_mib);
+  CHECK(behind == 0);
+  gate.open();
+  engine.wait_all();
+  CHECK(behind == 40);
+}
+
 TEST_CASE("In flight: a loop that runs ahead of a GPU rests for what CPU tasks behind the GPU hold", "[sim]") {
   Sim sim({.devices = 2, .manual = true});
   Engine engine({.workers = 2, .max_bytes_in_flight = 8 * k_mib});

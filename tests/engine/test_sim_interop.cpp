@@ -1,5 +1,6 @@
 // Streams of other libraries beside the engine's, on the simulated CUDA runtime.
 #include <atomic>
+#include <thread>
 
 #include <sluice/engine/interop.h>
 
@@ -130,6 +131,34 @@ TEST_CASE("A stream that CUDA refuses is the importer's error, and nothing is pu
   import_stream(engine, gpu(0), foreign.handle, {write(x)});  // then the host waits
   CHECK_NOTHROW(engine.wait(x));
   CHECK(sim::failed_call() == "cudaStreamWaitEvent");
+}
+
+TEST_CASE("T56: where a GPU cannot be made to wait for an imported stream, the host does", "[sim]") {
+  Sim sim({.devices = 2, .manual = true});
+  SimStream foreign;
+  Engine engine({.workers = 1});
+  const Var x = engine.new_var();
+  Log log;
+  sim::hold(foreign);
+  REQUIRE(sim::launch(foreign, [&] { log.add(1); }) == cudaSuccess);
+  sim::fail_nth("cudaStreamWaitEvent", 1, cudaErrorInvalidResourceHandle);
+  std::thread releases([&] {
+    CHECK(eventually([] { return sim::failed_call() == "cudaStreamWaitEvent"; }));
+    for (int looks = 0; looks < 2000 && log.numbers().empty(); ++looks) {
+      sim::run_all();
+      std::this_thread::yield();
+    }
+    sim::release(foreign);
+    sim::set_manual(false);
+  });
+  import_stream(engine, gpu(0), foreign.handle, {write(x)});
+  engine.push({.name = "after", .device = gpu(0), .access = {write(x)}}, [&](Queue queue) {
+    sim_launch(queue, [&] { log.add(2); });
+  });
+  engine.flush();
+  releases.join();
+  CHECK_NOTHROW(engine.wait(x));
+  CHECK(log.numbers() == std::vector{1, 2});
 }
 
 TEST_CASE("T56: an import orders what lies on the stream though a Var that it names has failed", "[sim]") {

@@ -281,6 +281,7 @@ TEST_CASE("the state of another loader is refused, naming both values", "[gluon]
   refuses(changed([](auto& s) { s.position = -1; }), "batch -1", "30 samples");
   refuses(changed([](auto& s) { s.epochs = 0; }), "epoch 0", "30 samples");
   refuses(changed([](auto& s) { s.carried = {30}; }), "carried", "30 samples");
+  refuses(changed([](auto& s) { s.carried = {-1}; }), "carried", "30 samples");
   loader.load_state(good);
   CHECK(sorted(joined(epoch(loader))) == up_to(30));
 }

@@ -94,6 +94,17 @@ TEST_CASE("a layer of several outputs where one is wanted is named", "[gluon][me
   CHECK(net[1]({zeros({2})}).size() == 2);
 }
 
+TEST_CASE("a place is named by what stands there now, and by the file as well as the line", "[gluon][messages]") {
+  nn::Sequential net = dense_net();
+  const auto call = [&](const char* file) { return text_of([&] { net(zeros({2, 6}), SourceLocation{file, 7}); }); };
+  CHECK(call("a.cpp") == "nothing was thrown");
+  net.replace("1", nn::Lambda([](const NDArray&) -> NDArray { throw ValueError("no"); }));
+  for (const char* file : {"a.cpp", "b.cpp"}) {
+    CHECK_THAT(
+        call(file), contains(std::string("in layer 1 (Lambda), called at ") + file + ":7") && !contains("inside"));
+  }
+}
+
 TEST_CASE("images without a batch axis, of other channels, and too small", "[gluon][messages]") {
   nn::Sequential net;
   net.add(nn::Conv2D(4, 3, {.in_channels = 3}), nn::MaxPool2D(2));

@@ -162,11 +162,30 @@ TEST_CASE("states that lack a name or a count, or hold what is no state, are ref
     less.erase(entry);
     CHECK_THROWS_WITH(other.load_states(less), contains("lack the entry '" + entry + "'"));
   }
+  for (const std::string entry : {"num_updates", "0.weight.num_updates"}) {
+    Optimizer::States negative = whole;
+    negative[entry] = array<std::int64_t>({-1});
+    CHECK_THROWS_WITH(other.load_states(negative), contains("'" + entry + "' is -1"));
+  }
   Optimizer::States more = whole;
   more["0.weight.momentum"] = zeros({2});
   CHECK_THROWS_WITH(other.load_states(more), contains("'0.weight.momentum' is no state of Adam"));
   CHECK(other.num_updates() == 0);
   CHECK_NOTHROW(other.load_states(whole));
+}
+
+TEST_CASE("a step that fails is not counted", "[gluon][trainer]") {
+  ParameterDict dict = two_parameters();
+  Trainer trainer(dict, SGD({.momentum = 0.9}));
+  steps(dict, trainer, 2);
+  Optimizer::States states = trainer.optimizer().states();
+  states["1.weight.momentum"] = zeros({7});
+  trainer.optimizer().load_states(states);
+  backward(dict);
+  CHECK_THROWS_AS(trainer.step(1), ShapeError);
+  CHECK(trainer.optimizer().num_updates("0.weight") == 2);
+  CHECK(trainer.optimizer().num_updates("1.weight") == 2);
+  CHECK(trainer.optimizer().num_updates() == 2);
 }
 
 TEST_CASE("options that are no numbers are refused", "[gluon][trainer]") {

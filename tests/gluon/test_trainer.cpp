@@ -99,6 +99,18 @@ TEST_CASE("multipliers and clipping reach the update", "[gluon][trainer]") {
   check_weights(dict, w);
 }
 
+TEST_CASE("a parameter is spared the decay though all learn at one rate", "[gluon][trainer]") {
+  ParameterDict dict = two_parameters();
+  dict["b"].set_wd_mult(0);
+  std::vector<double> w = flat(dict);
+  Trainer trainer(dict, SGD({.learning_rate = 0.5, .weight_decay = 0.25}));
+  backward(dict);
+  trainer.step(1);
+  for (std::size_t i = 0; i < w.size(); ++i)
+    w[i] -= 0.5 * (w[i] + 1 + (i < 6 ? 0.25 * w[i] : 0));
+  check_weights(dict, w);
+}
+
 TEST_CASE("a step without a fresh gradient is an error that names the parameter", "[gluon][trainer]") {
   ParameterDict dict = two_parameters();
   Trainer trainer(dict, SGD());

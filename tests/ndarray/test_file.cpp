@@ -1,7 +1,10 @@
 // .npz files: round trips, files of NumPy's, and files that are damaged or meant to do harm.
+#include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <vector>
 
@@ -16,6 +19,21 @@
 
 using namespace sluice;
 using namespace sluice::test;
+
+namespace {
+
+/// What the system says of data on their way to a disk; 0: what it does say.
+std::atomic<int> planted_fsync_error{0};
+
+}  // namespace
+
+// Found before the C library's.
+extern "C" int fsync(int file) {
+  if (planted_fsync_error == 0)
+    return static_cast<int>(syscall(SYS_fsync, file));
+  errno = planted_fsync_error;
+  return -1;
+}
 
 namespace {
 
@@ -261,4 +279,20 @@ TEST_CASE("Arrays are saved from a GPU and loaded onto it", "[gpu]") {
   const auto loaded = load(folder / "g.npz", gpu(0));
   REQUIRE(loaded.at("a").device() == gpu(0));
   REQUIRE(loaded.at("a").to_vector<float>() == a.to_vector<float>());
+}
+
+TEST_CASE("A file whose content does not get to the disk is an error, and the one before stays") {
+  Folder folder;
+  save(folder / "x.npz", {{"x", ones({2})}});
+  for (const int error : {EIO, ENOSPC}) {
+    planted_fsync_error = error;
+    CHECK_THROWS_AS(save(folder / "x.npz", {{"x", zeros({2})}}), FileError);
+    planted_fsync_error = 0;
+    CHECK(load(folder / "x.npz").at("x").to_vector<float>() == std::vector<float>{1, 1});
+    CHECK(folder.files() == 1);
+  }
+  planted_fsync_error = EINVAL;  // a file system that has no such thing
+  CHECK_NOTHROW(save(folder / "x.npz", {{"x", zeros({2})}}));
+  planted_fsync_error = 0;
+  CHECK(load(folder / "x.npz").at("x").to_vector<float>() == std::vector<float>{0, 0});
 }

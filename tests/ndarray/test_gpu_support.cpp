@@ -64,6 +64,8 @@ TEST_CASE("A GPU older than CUDA 13 serves is sent to the CPU", "[gpu_build]") {
   const std::string said = refusal_of(70, k_build);
   CHECK_THAT(said, contains("compute capability 7.0") && contains("needs 7.5 at least"));
   CHECK_THAT(said, !contains("gpu_arch"));
+  constexpr std::array without = {80};
+  CHECK_THAT(refusal_of(75, {.capabilities = without}), contains("-Dgpu_arch=75") && !contains("at least"));
 }
 
 TEST_CASE("A driver that refuses code which is there is quoted", "[gpu_build]") {

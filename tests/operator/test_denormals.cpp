@@ -103,6 +103,10 @@ TEST_CASE("float64 keeps its denormals, as on a GPU") {
   CHECK(doubled[0] == 2 * k_double_denormal);
   CHECK(doubled[99'999] == 2 * k_double_denormal);
   CHECK(sum(tiny).item<double>() > 0.99e5 * k_double_denormal);
+  const NDArray weights[] = {zeros({3}, {.dtype = float64})},
+                grads[] = {full({3}, k_double_denormal, {.dtype = float64})};
+  sgd_update(weights, grads, {}, {.learning_rate = 1});
+  CHECK(weights[0].to_vector<double>()[2] == -k_double_denormal);
 }
 
 TEST_CASE("Small float16 numbers, which are no denormals in float32, are not lost") {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <dlfcn.h>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -158,6 +159,7 @@ TEST_CASE("Arrays load no library; a product on the CPU loads oneDNN, and nothin
   CHECK(sum(matmul(x, x)).item<float>() == 512);
 #ifdef SLUICE_ONEDNN
   CHECK(is_loaded("libdnnl"));
+  CHECK(dlsym(RTLD_DEFAULT, "dnnl_version") == nullptr);  // a program that brings one of its own calls that
 #endif
   CHECK_FALSE(is_loaded("libcudnn"));
   CHECK_FALSE(is_loaded("libcublas"));
@@ -188,6 +190,26 @@ TEST_CASE("Without oneDNN our own kernels take products and convolutions on the 
     CHECK_THAT(said, contains(part));
   CHECK_FALSE(is_loaded("libgomp"));
   CHECK_FALSE(detail::may_use_team(float32));  // our own loops find more workers without
+}
+
+TEST_CASE("A product on the program's own thread leaves it its number of OpenMP threads") {
+  if (!runs_alone()) {
+    CHECK(run_case_alone("A product on the program's own thread*") == 0);
+    return;
+  }
+  if (!detail::onednn_library().load())
+    SLUICE_SKIP("no oneDNN here");
+  int (*get)() = nullptr;
+  void (*set)(int) = nullptr;
+  detail::onednn_library().find_as_it_does("omp_get_max_threads", get);
+  detail::onednn_library().find_as_it_does("omp_set_num_threads", set);
+  if (get == nullptr || set == nullptr)
+    SLUICE_SKIP("oneDNN without OpenMP");
+  set(5);
+  Engine engine({.cpu_policy = "serial"});
+  EngineScope scope(engine);
+  CHECK(sum(matmul(ones({64, 64}), ones({64, 64}))).item<float>() == 64 * 64 * 64);
+  CHECK(get() == 5);
 }
 
 TEST_CASE("Where no threads can be had for OpenMP's team, a product is made by one") {

@@ -3,6 +3,8 @@
 import base64
 import html.parser
 import re
+import shutil
+import subprocess
 
 import harness
 from harness import expect, succeeds, train, write_dataset
@@ -108,6 +110,17 @@ def check_places(folder):
         expect(result.returncode == 1 and "--report" in result.stderr and "epoch" not in result.stdout,
                f"{place} is refused before training", result)
     expect((folder / "file").read_text() == "kept", "the file is untouched")
+    out = folder / "out"
+    command = harness.train_command("mlp", folder, "--epochs", 2, "--report", out)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        text = ""
+        for line in process.stdout:
+            text += line
+            if "images, on" in line:
+                shutil.rmtree(out)
+        ended = process.wait(timeout=120)
+    expect(ended == 1 and "--report: " in text and "report written" not in text and "test accuracy" in text,
+           f"a page that cannot be written: {ended} {text}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,15 @@
 #include <cmath>
+#include <csignal>
 #include <memory>
 #include <utility>
 
 #include "samples/support/checkpoint.h"
+#include "samples/support/evaluation.h"
+#include "samples/support/interrupt.h"
 #include "samples/support/safe_file.h"
 #include "samples/support/session.h"
 #include "tests/gluon/idx_files.h"
+#include "tests/support/child.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -154,6 +158,67 @@ TEST_CASE("a file that is no checkpoint is refused by what it lacks", "[samples]
   CHECK_THROWS_AS(read_checkpoint(folder / "odd.npz"), FileError);
 }
 
+TEST_CASE("each epoch's seconds are its own", "[samples]") {
+  TemporaryFolder folder;
+  train_to(toy_images_of(folder), options_for("sgd", 6), folder / "net.npz");
+  const Checkpoint trained = read_checkpoint(folder / "net.npz");
+  double seconds = 0;
+  for (const EpochRecord& epoch : trained.history)
+    seconds += epoch.seconds;
+  CHECK(seconds > 0);
+  CHECK(seconds < trained.seconds);  // which holds the validations too
+}
+
+TEST_CASE("a run that was stopped before its first step overwrites no file", "[samples]") {
+  TemporaryFolder folder;
+  const Images images = toy_images_of(folder);
+  TrainingOptions options = options_for("sgd", 3);
+  options.save = folder / "net.npz";
+  save(options.save, {{"good", ones({1})}});
+  Engine engine;
+  EngineScope scope(engine);
+  Session session(options, images, small_model(), nullptr);
+  CHECK(session.save());
+  CHECK(load(options.save).contains("good"));
+}
+
+TEST_CASE("divergence is noticed some steps after it, not when the epoch is over", "[samples]") {
+  TemporaryFolder folder;
+  const Images images = toy_images_of(folder);
+  TrainingOptions options = options_for("sgd", 1);
+  options.learning_rate = 1e30, options.batch_size = 1;
+  Engine engine;
+  EngineScope scope(engine);
+  Session session(options, images, small_model(), nullptr);
+  CHECK_THROWS_AS(session.run(), Diverged);
+  CHECK(session.steps() < 60);  // of 110
+}
+
+TEST_CASE("an evaluation that is interrupted says so, and its epoch has no figures", "[samples]") {
+  if (!runs_alone()) {
+    CHECK(run_case_alone("an evaluation that is interrupted*") == 0);
+    return;
+  }
+  TemporaryFolder folder;
+  const Images images = toy_images_of(folder);
+  Engine engine;
+  EngineScope scope(engine);
+  catch_interrupts();
+  nn::Sequential net;
+  net.add(nn::Flatten(), nn::Dense(10), nn::Lambda([](const NDArray& x) {
+            if (!autograd::is_training())
+              std::raise(SIGINT);
+            return x;
+          }));
+  const TrainingOptions options = options_for("sgd", 3);
+  Session session(options, images, {std::move(net), std::make_unique<gluon::loss::SoftmaxCrossEntropyLoss>()}, nullptr);
+  session.run();
+  CHECK(session.steps() == 7);
+  CHECK(session.history().size() <= 1);
+  gluon::data::DataLoader loader(images.testing.transform_first(gluon::data::vision::ToTensor()), {.batch_size = 10});
+  CHECK_FALSE(evaluate(nn::Flatten(), gluon::loss::L2Loss(), loader).complete);
+}
+
 TEST_CASE("a checkpoint's settings are taken for flags that were not given, and checked like flags", "[samples]") {
   const auto adopted = [](const std::map<std::string, std::string>& settings, const char* command) {
     TrainingOptions options{.model = "small"};
@@ -169,6 +234,11 @@ TEST_CASE("a checkpoint's settings are taken for flags that were not given, and 
   CHECK(adopted(settings, "").settings() == settings);
   CHECK(adopted(settings, "--epochs 9 --batch-size 16").epochs == 9);
   CHECK_THROWS_WITH(adopted(settings, "--batch-size 32"), contains("--batch-size 16, this run has --batch-size 32"));
+  for (const auto& [flag, value] : settings) {
+    auto less = settings;
+    less.erase(flag);
+    CHECK_THROWS_WITH(adopted(less, ""), contains("net.npz: lacks its " + flag));
+  }
   for (const auto& [flag, value] : std::map<std::string, std::string>{
            {"--batch-size", "0"},
            {"--epochs", "six"},

@@ -1,13 +1,20 @@
 #include <cmath>
+#include <csignal>
+#include <filesystem>
 #include <limits>
+#include <regex>
+#include <sys/resource.h>
 
 #include "samples/support/divergence.h"
 #include "samples/support/evaluation.h"
 #include "samples/support/report/report.h"
+#include "samples/support/safe_file.h"
 #include "samples/support/terminal.h"
+#include "tests/gluon/support.h"
 #include "tests/support/catch.h"
 
 using namespace samples;
+using sluice::test::contains;
 
 namespace {
 
@@ -31,6 +38,13 @@ TEST_CASE("an evaluation counts hits, confusions and scores", "[samples]") {
   CHECK(scores[0].times == 1);
   CHECK(scores[1].precision == Approx(0.5));
   CHECK(scores[1].taken_for == -1);
+  // Found always, and guessed too often: no better than one that is found a third of the time and never guessed
+  // wrongly.
+  const Evaluation eager{
+      .labels = {0, 1, 1, 1, 2}, .predictions = {1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1}, .classes = 3};
+  const std::vector<ClassScore> by_f1 = class_scores(eager);
+  CHECK((by_f1[0].label == 0 && by_f1[1].label == 1 && by_f1[2].label == 2));
+  CHECK(by_f1[0].f1 == Approx(0.5));
 }
 
 TEST_CASE("mistakes come with the surest first", "[samples]") {
@@ -39,6 +53,9 @@ TEST_CASE("mistakes come with the surest first", "[samples]") {
   const std::vector<double> shares = five_images().probabilities(3);
   CHECK(shares[0] + shares[1] + shares[2] == Approx(1));
   CHECK(shares[0] / shares[1] == Approx(std::exp(0.1)).epsilon(1e-5));
+  const Evaluation sure{.labels = {0}, .predictions = {1000, 1002}, .classes = 2};
+  CHECK(sure.probabilities(0)[1] == Approx(1 / (1 + std::exp(-2))));
+  CHECK(confident_mistakes(sure, 1) == std::vector<std::int64_t>{0});
   Evaluation partly = five_images();
   partly.predictions[3] = std::nanf("");  // of image 1
   CHECK(confident_mistakes(partly, 25) == std::vector<std::int64_t>{3});
@@ -52,6 +69,9 @@ TEST_CASE("training that comes to nothing is told from training that is only rou
   DivergenceWatch fine("", 0.01);  // resumed, well trained: ten times little is little
   for (int step = 0; step < 100; ++step)
     fine.look(step, 0.5);
+  DivergenceWatch steady("");
+  for (int step = 0; step < 2000; ++step)
+    steady.look(step, 2.5);
   DivergenceWatch lost("Do something else.");
   for (int step = 0; step < 19; ++step)
     lost.look(step, step == 0 ? 2.0 : 40);
@@ -87,4 +107,62 @@ TEST_CASE("lines are wrapped at words", "[samples]") {
 
 TEST_CASE("text on a page cannot become markup", "[samples]") {
   CHECK(report_parts::escaped("<a href=\"x\">&") == "&lt;a href=&quot;x&quot;&gt;&amp;");
+}
+
+TEST_CASE("the page's curves rise where their values do", "[samples]") {
+  // Loss falls, accuracy rises; of validation both stay.
+  const History history = {
+      {.loss = 3, .accuracy = 0.2, .validation_loss = 2, .validation_accuracy = 0.5},
+      {.loss = 2, .accuracy = 0.5, .validation_loss = 2, .validation_accuracy = 0.5},
+      {.loss = 1, .accuracy = 0.8, .validation_loss = 2, .validation_accuracy = 0.5}};
+  const std::string page = report_parts::curves(history);
+  std::vector<std::vector<double>> heights;  // of each line; on a page they are counted from above
+  const std::regex line("points=\"([^\"]*)\""), point("([\\d.]+),([\\d.]+)");
+  for (std::sregex_iterator at(page.begin(), page.end(), line), end; at != end; ++at) {
+    const std::string points = at->str(1);
+    heights.emplace_back();
+    for (std::sregex_iterator each(points.begin(), points.end(), point); each != end; ++each)
+      heights.back().push_back(-std::stod(each->str(2)));
+  }
+  REQUIRE(heights.size() == 4);
+  for (const auto& each : heights)
+    REQUIRE(each.size() == 3);
+  CHECK((heights[0][0] > heights[0][1] && heights[0][1] > heights[0][2]));
+  CHECK((heights[1][0] == heights[0][1] && heights[1][2] == heights[0][1]));
+  CHECK((heights[2][0] < heights[2][1] && heights[2][1] < heights[2][2]));
+  CHECK((heights[3][0] == heights[2][1] && heights[3][2] == heights[2][1]));
+}
+
+TEST_CASE("the page's matrix has labels in rows, and shows the images that were mistaken", "[samples]") {
+  const Evaluation evaluation = five_images();
+  const std::vector<std::string> classes = {"ant", "bee", "cat"};
+  const std::string matrix = report_parts::confusion_matrix(evaluation, classes);
+  CHECK_THAT(matrix, contains("1 of 3 images of bee taken for cat") && !contains("of cat taken for bee"));
+  std::vector<std::int64_t> shown;
+  report_parts::mistakes(
+      {.title = "t", .evaluation = &evaluation, .classes = classes, .image = [&](std::int64_t index) {
+         shown.push_back(index);
+         return Image{.height = 1, .width = 1, .channels = 1, .pixels = {7}};
+       }});
+  CHECK(shown == std::vector<std::int64_t>{1, 3});
+}
+
+TEST_CASE("a page that does not fit on the disk is an error, and the one before stays", "[samples]") {
+  sluice::test::TemporaryFolder folder;
+  write_text(folder / "index.html", "good");
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{.rlim_cur = 1000, .rlim_max = before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  std::string said;
+  try {
+    write_text(folder / "index.html", std::string(5000, 'x'));
+  } catch (const sluice::FileError& error) {
+    said = error.what();
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  CHECK_THAT(said, contains("index.html: cannot be written"));
+  CHECK(std::filesystem::file_size(folder / "index.html") == 4);
 }

@@ -44,7 +44,8 @@ def main():
            "test cases: 1 passed, 1 failed, 1 skipped")
     expect(began[3], "a case that crashes", -signal.SIGSEGV, "test cases: 1 passed, 1 failed, 1 skipped")
     expect(began[4], "slow cases on a machine that stops", 0, "test cases: 2 passed, 0 failed, 0 skipped")
-    print("watchdog: 5 runs")
+    expect(start("[children]"), "cases whose children compute", 0, "test cases: 2 passed, 0 failed, 0 skipped")
+    print("watchdog: 6 runs")
 
 
 if __name__ == "__main__":

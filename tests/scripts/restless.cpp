@@ -3,7 +3,9 @@
 #include <condition_variable>
 #include <csignal>
 #include <mutex>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 #include "tests/support/catch.h"
 
@@ -24,6 +26,15 @@ void compute_for(double seconds) {
     for (unsigned i = 0; i < 100000; ++i)
       sink = sink + i;
   }
+}
+
+void wait_for_child(double seconds) {
+  const pid_t child = fork();
+  if (child == 0) {
+    compute_for(seconds);
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
 }
 
 [[noreturn, gnu::noinline]] void wait_for_nobody() {
@@ -54,6 +65,17 @@ TEST_CASE("sleeps between its assertions", "[slow]") {
     std::this_thread::sleep_for(std::chrono::milliseconds(900));
     CHECK(i < 5);
   }
+}
+
+TEST_CASE("waits for one child that computes", "[children]") {
+  wait_for_child(3.5);
+  CHECK(true);
+}
+
+TEST_CASE("waits for many children that compute", "[children]") {
+  for (int i = 0; i < 175; ++i)
+    wait_for_child(0.02);
+  CHECK(true);
 }
 
 TEST_CASE("waits for nobody", "[hangs]") {

@@ -94,6 +94,14 @@ void fail_nth(const std::string& name, int n, cudaError_t error) {
   });
 }
 
+void keep_failing(const std::string& name, cudaError_t error) {
+  ask([&](World& all, Lock&) {
+    all.failing = name;
+    all.failing_with = error;
+    return 0;
+  });
+}
+
 std::string failed_call() {
   return ask([](World& all, Lock&) { return all.failed; });
 }

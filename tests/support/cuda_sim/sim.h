@@ -63,6 +63,8 @@ int most_at_once();
 void fail_nth(int n, cudaError_t error);
 /// The n-th call of that name from now does.
 void fail_nth(const std::string& name, int n, cudaError_t error);
+/// All calls of that name do, until another is named; "": none.
+void keep_failing(const std::string& name, cudaError_t error = cudaErrorUnknown);
 /// The name of the call that failed so; "" if none has yet.
 std::string failed_call();
 /// cudaStreamWaitEvent reports success and does nothing.

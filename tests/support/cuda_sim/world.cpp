@@ -46,6 +46,10 @@ void World::enter(const char* name) {
     failed = name;
     throw Refusal{fail_with};
   }
+  if (failing == name) {
+    failed = name;
+    throw Refusal{failing_with};
+  }
 }
 
 cudaError_t World::leave(cudaError_t status) {
@@ -139,6 +143,7 @@ void World::forget(
   counts.clear();
   violations.clear();
   failed.clear();
+  failing.clear();
   fail_in = blocking = most_at_once = 0;
   waits_ignored = false;
 }

@@ -161,6 +161,8 @@ class World {
   int fail_in = 0;
   std::string fail_name;
   cudaError_t fail_with = cudaSuccess;
+  std::string failing;
+  cudaError_t failing_with = cudaSuccess;
   std::string failed;
   bool waits_ignored = false;
   std::vector<std::string> violations;
