@@ -49,7 +49,12 @@ void adopt_coroutine(Coroutine&& made) {
         task->threads,
         " thread(s): a coroutine body runs on one CPU thread");
   });
-  task->need_extras().coroutine.store(new CoroutineControl(std::move(made), task), std::memory_order_release);
+  TaskExtras& extras = task->need_extras();
+  auto* control = new CoroutineControl(std::move(made), task);
+  extras.coroutine.store(control, std::memory_order_release);
+  // Cancelled while it began, perhaps: who asked looks for the coroutine once more after having said so.
+  if ((task->state.fetch_or(0, std::memory_order_acq_rel) & TaskNode::k_stop) != 0)
+    control->cancel();
 }
 
 // -- CoroutineControl --
@@ -161,8 +166,11 @@ void CoroutineControl::complete(std::exception_ptr error) noexcept {
     over.swap(awaited_);
   }
   task_->submitted.store(false, std::memory_order_relaxed);  // in no queue, whoever wants to make it more urgent
-  task_->state.fetch_and(~TaskNode::k_started, std::memory_order_acq_rel);  // who takes it next claims it again
-  task_->core->cpu().submit(task_);
+  // Who takes it next claims it again. Where it still lies linked by `next`, the other queue has it.
+  constexpr std::uint32_t k_linked = TaskNode::k_twice | TaskNode::k_ahead;
+  const std::uint32_t before = task_->state.fetch_and(~TaskNode::k_started, std::memory_order_acq_rel);
+  if ((before & k_linked) != k_linked || !task_->core->cpu().submit_again(task_))
+    task_->core->cpu().submit(task_);
 }
 
 bool CoroutineControl::cancel() {

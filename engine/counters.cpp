@@ -12,9 +12,10 @@ std::ostream& operator<<(std::ostream& out, const EngineCounters& counters) {
              << counters.peak_bytes_in_flight << ", gpu_bytes_in_flight " << counters.gpu_bytes_in_flight
              << ", peak_gpu_bytes_in_flight " << counters.peak_gpu_bytes_in_flight << ", rests " << counters.rests
              << ", run_next " << counters.run_next << ", stolen " << counters.stolen << ", overflowed "
-             << counters.overflowed << ", parked " << counters.parked << ", stream_waits " << counters.stream_waits
-             << ", batches " << counters.batches << ", batched " << counters.batched << ", repeated "
-             << counters.repeated << ", graphs_made " << counters.graphs_made << ", reissued " << counters.reissued;
+             << counters.overflowed << ", parked " << counters.parked << ", run_ahead " << counters.run_ahead
+             << ", stream_waits " << counters.stream_waits << ", batches " << counters.batches << ", batched "
+             << counters.batched << ", repeated " << counters.repeated << ", graphs_made " << counters.graphs_made
+             << ", reissued " << counters.reissued;
 }
 
 std::string to_string(const EngineCounters& counters) {

@@ -31,6 +31,7 @@ struct EngineCounters {
   std::uint64_t stolen = 0;      // tasks that a worker took from another one
   std::uint64_t overflowed = 0;  // tasks that found their thread's ring full
   std::uint64_t parked = 0;      // times that a worker went to sleep
+  std::uint64_t run_ahead = 0;   // tasks run by a body that waited for them
 
   // GPUs
   std::uint64_t stream_waits = 0;  // cudaStreamWaitEvent calls

@@ -1,6 +1,8 @@
 // Waits that could never end. Pushed tasks wait for earlier pushes only, so they cannot wait in a circle; a body that
 // waits can close one: for what comes after its own task, or after another body that waits.
+#include <chrono>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <sluice/engine/detail/core.h>
@@ -29,7 +31,18 @@ bool queued(const AccessNode& access) {
 /// Walks from a task to all that come after it, with the engine's lists at rest.
 class CycleSearch {
  public:
-  CycleSearch(const std::vector<Core::Blocked>& blocked, TaskNode* start) : blocked_(blocked), start_(start) {}
+  CycleSearch(const BlockedList& blocked, TaskNode* start) : start_(start) {
+    for (const Blocked* each = blocked.first(); each != nullptr; each = each->next) {
+      after_.emplace(each->awaited, each->task);
+      TaskNode* top = each->task;
+      for (const TaskBelow* below = each->below; below != nullptr; below = below->next) {
+        if (below->task == nullptr || below->task == top)
+          continue;
+        after_.emplace(top, below->task);  // it goes on when this one has ended
+        top = below->task;
+      }
+    }
+  }
 
   /// The tasks on the way from `start` to what it waits for; empty if there is no way.
   std::vector<TaskNode*> run(const TaskNode* awaited) {
@@ -40,12 +53,11 @@ class CycleSearch {
       open_.pop_back();
       if (task == awaited)
         return way_to(task);
+      const auto [first, last] = after_.equal_range(task);
+      for (auto waiter = first; waiter != last; ++waiter)
+        visit(waiter->second, task);
       for (AccessNode& access : task->accesses())
         visit_after(access, task);
-      for (const Core::Blocked& blocked : blocked_) {
-        if (blocked.awaited == task)
-          visit(blocked.task, task);
-      }
     }
     return {};
   }
@@ -78,38 +90,54 @@ class CycleSearch {
     return way;
   }
 
-  const std::vector<Core::Blocked>& blocked_;
+  std::unordered_multimap<const TaskNode*, TaskNode*> after_;
   TaskNode* const start_;
   std::vector<TaskNode*> open_;
   std::unordered_map<TaskNode*, TaskNode*> came_from_;
 };
 
-void Core::check_cycle(TaskNode* task) {
-  const std::lock_guard hold(blocked_mutex_);
-  const TaskNode* awaited = nullptr;
-  for (const Blocked& blocked : blocked_) {
-    if (blocked.task == task)
-      awaited = blocked.awaited;
-  }
-  std::vector<TaskNode*> way;
-  halt_lists();
-  try {
-    if (awaited != nullptr && !awaited->finished())
-      way = CycleSearch(blocked_, task).run(awaited);
-  } catch (...) {  // out of memory: no answer this time
-    way.clear();
-  }
+namespace {
+
+// In words; empty if `blocked` waits in no circle. With the lists at rest.
+std::string circle_of(const BlockedList& all, const Blocked& blocked) {
   std::string text;
-  for (const TaskNode* step : way) {
+  if (blocked.awaited->finished())
+    return text;
+  for (const TaskNode* step : CycleSearch(all, blocked.task).run(blocked.awaited)) {
     if (step->kind == TaskKind::body)
       text += message(text.empty() ? "" : ", before ", quoted(*step));
   }
-  resume_lists();
-  cycle_checks_.fetch_add(1);
-  if (way.empty())
+  return text;
+}
+
+}  // namespace
+
+// The engine stands still meanwhile, and who waits looks again and again: hence a tenth of the time at most.
+void Core::check_blocked(Blocked& blocked, bool for_long) {
+  const std::lock_guard hold(blocked_mutex_);
+  const auto began = std::chrono::steady_clock::now();
+  std::string circle;
+  if (began >= next_cycle_check_) {
+    halt_lists();
+    try {
+      circle = circle_of(blocked_, blocked);
+    } catch (...) {  // out of memory: no answer this time
+      circle.clear();
+    }
+    resume_lists();
+    cycle_checks_.fetch_add(1);
+    const auto ended = std::chrono::steady_clock::now();
+    next_cycle_check_ = ended + 9 * (ended - began);
+  }
+  const int stuck = circle.empty() && for_long ? cpu_->all_blocked() : 0;
+  if (circle.empty() && stuck == 0)
     return;
-  std::erase_if(blocked_, [&](const Blocked& blocked) { return blocked.task == task; });
-  throw Deadlock(message("wait: task \"", task->name, "\" waits for what comes after it: ", text));
+  blocked_.remove(blocked);
+  const char* name = std::exchange(blocked.task, nullptr)->name;
+  require<Deadlock>(stuck == 0, [&] {
+    return message("wait: task \"", name, "\" waits for what no thread is left to run: ", stuck, " bodies wait");
+  });
+  throw Deadlock(message("wait: task \"", name, "\" waits for what comes after it: ", circle));
 }
 
 }  // namespace sluice::detail

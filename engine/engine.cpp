@@ -346,14 +346,20 @@ bool TaskHandle::cancel() {
   if (detail::CoroutineControl* coroutine = node_->coroutine())
     return coroutine->cancel();
   std::uint32_t seen = node_->state.load(std::memory_order_acquire);
+  bool started = false;
   for (;;) {
     if ((seen & (Node::k_cancelled | Node::k_finished)) != 0)
       return (seen & Node::k_finished) == 0;
-    const bool started = (seen & Node::k_started) != 0;
+    started = (seen & Node::k_started) != 0;
     if (node_->state.compare_exchange_weak(
             seen, seen | (started ? Node::k_stop : Node::k_cancelled), std::memory_order_acq_rel))
-      return !started;
+      break;
   }
+  if (!started)
+    return true;
+  // A body that has just begun may have become a coroutine, which asks whether it was cancelled before it is known.
+  detail::CoroutineControl* coroutine = node_->coroutine();
+  return coroutine != nullptr && coroutine->cancel();
 }
 
 void TaskHandle::wait() {

@@ -49,40 +49,51 @@ void ExecutorPolicy::stop() {
   ++state_->waiting;
   state_->changed.wait(hold, [&] { return state_->running == 0; });
   --state_->waiting;
+  while (TaskNode* task = state_->take().task)  // has retired, and still lay here since it was run from elsewhere
+    Core::claim(task);
 }
 
 void ExecutorPolicy::submit(TaskNode* task) {
   const std::shared_ptr<State> state = state_;  // the task may end the engine before this returns
   Hold hold(state->mutex);
-  state->append(task);
+  task->submitted.store(true, std::memory_order_release);
+  light_fence(task->submitted_fence());  // against raise(): one of the two sees the other
+  state->append(task, state->lists, &TaskNode::next);
   state->tell_waiters();
   state->post_if_needed(hold);
 }
 
-void ExecutorPolicy::State::append(TaskNode* task) {
-  task->next = nullptr;
-  List& list = lists[static_cast<std::size_t>(task->priority.load(std::memory_order_relaxed))];
-  (list.tail == nullptr ? list.head : list.tail->next) = task;
+void ExecutorPolicy::State::append(TaskNode* task, Lists& to, TaskNode* TaskNode::*link) {
+  task->*link = nullptr;
+  List& list = to[static_cast<std::size_t>(task->priority.load(std::memory_order_relaxed))];
+  (list.tail == nullptr ? list.head : list.tail->*link) = task;
   list.tail = task;
   ++queued;
 }
 
-TaskNode* ExecutorPolicy::State::take() {
-  if (queued == 0)
+TaskNode* ExecutorPolicy::State::take_from(List& list, TaskNode* TaskNode::*link) {
+  TaskNode* task = list.head;
+  if (task == nullptr)
     return nullptr;
+  list.head = task->*link;
+  if (list.head == nullptr)
+    list.tail = nullptr;
   --queued;
+  return task;
+}
+
+ExecutorPolicy::Pick ExecutorPolicy::State::take() {
+  if (queued == 0)
+    return {};
   const bool aged = ++picks % k_ageing_pick == 0;
   for (std::size_t i = 0; i < lists.size(); ++i) {
-    List& list = lists[aged ? lists.size() - 1 - i : i];
-    TaskNode* task = list.head;
-    if (task == nullptr)
-      continue;
-    list.head = task->next;
-    if (list.head == nullptr)
-      list.tail = nullptr;
-    return task;
+    const std::size_t at = aged ? lists.size() - 1 - i : i;
+    if (TaskNode* task = take_from(raised[at], &TaskNode::next_boosted))
+      return {task, true};
+    if (TaskNode* task = take_from(lists[at], &TaskNode::next))
+      return {task, false};
   }
-  return nullptr;
+  return {};
 }
 
 void ExecutorPolicy::State::tell_waiters() {
@@ -106,19 +117,42 @@ void ExecutorPolicy::State::post_if_needed(Hold& hold) {
   posted -= failed ? 1 : 0;
 }
 
-void ExecutorPolicy::State::run(TaskNode* task, Hold& hold) {
+void ExecutorPolicy::State::run(Pick pick, Hold& hold) {
   post_if_needed(hold);
+  hold.unlock();
+  const bool mine = pick.ahead ? Core::claim_ahead(pick.task) : Core::claim(pick.task);
+  hold.lock();
+  if (mine)
+    run_claimed(pick.task, hold);
+}
+
+void ExecutorPolicy::State::run_claimed(TaskNode* task, Hold& hold) {
   Running body{.next = bodies};
   bodies = &body;
   hold.unlock();
-  if (Core::claim(task))
-    core.run_on_cpu(task, 1);
+  core.run_on_cpu(task, 1);
   hold.lock();
   Running** link = &bodies;
   while (*link != &body)
     link = &(*link)->next;
   *link = body.next;
   tell_waiters();
+}
+
+bool ExecutorPolicy::run_ahead(TaskNode* task) {
+  if (!Core::claim_ahead(task))
+    return false;
+  Hold hold(state_->mutex);
+  state_->run_claimed(task, hold);
+  return true;
+}
+
+bool ExecutorPolicy::submit_again(TaskNode* task) {
+  Hold hold(state_->mutex);
+  state_->append(task, state_->raised, &TaskNode::next_boosted);
+  state_->tell_waiters();
+  state_->post_if_needed(hold);
+  return true;
 }
 
 void ExecutorPolicy::visit_runners(const std::function<void(Runner)>& visit) {
@@ -144,10 +178,10 @@ void ExecutorPolicy::State::drain() {
 
 void ExecutorPolicy::State::drain_until(std::chrono::steady_clock::time_point limit, Hold& hold) {
   for (int tasks = 0; tasks < k_drain_tasks && resuming == 0; ++tasks) {
-    TaskNode* task = take();
-    if (task == nullptr)
+    const Pick pick = take();
+    if (pick.task == nullptr)
       break;
-    run(task, hold);
+    run(pick, hold);
     if (std::chrono::steady_clock::now() >= limit)
       break;
   }
@@ -244,7 +278,7 @@ struct ExecutorPolicy::Job {
         context(given),
         body(run) {}
 
-  const Work caller;
+  Work caller;
   const LoopMode mode;
   const std::int64_t n, chunk;
   void* const context;
@@ -255,10 +289,9 @@ struct ExecutorPolicy::Job {
   std::mutex error_mutex;
   std::exception_ptr error;
 
-  void work(Core& core) noexcept {
+  void work() noexcept {
     ThisThread& here = this_thread();
-    const bool before = std::exchange(here.in_parallel, true);
-    const WorkScope work(here, here.in_loop_of(core, caller));
+    const LoopScope loop(here, caller);
     const HelperMode helper(here.mode, mode);
     for (std::int64_t begin = next.fetch_add(chunk); begin < n; begin = next.fetch_add(chunk)) {
       try {
@@ -270,7 +303,6 @@ struct ExecutorPolicy::Job {
           error = std::current_exception();
       }
     }
-    here.in_parallel = before;
   }
 };
 
@@ -281,7 +313,7 @@ void ExecutorPolicy::State::assist(Job& job) {
   ++running;
   ++job.helpers;
   hold.unlock();
-  job.work(core);
+  job.work();
   hold.lock();
   --running;
   --job.helpers;
@@ -299,12 +331,13 @@ void ExecutorPolicy::parallel(std::int64_t n, std::int64_t grain, void* context,
   if (helpers <= 0)
     return run(context, 0, n);
   const auto job = std::make_shared<Job>(n, chunk, context, run);
+  job->caller.core = &state->core;
   try {
     for (std::int64_t i = 0; i < helpers; ++i)
       state->executor.post([state, job] { state->assist(*job); });
   } catch (...) {  // fewer helpers, then
   }
-  job->work(state->core);
+  job->work();
   hold.lock();
   job->closed = true;
   ++state->waiting;

@@ -44,6 +44,7 @@ void PoolPolicy::stop() {
     if (all_[static_cast<std::size_t>(i)]->thread.joinable())
       all_[static_cast<std::size_t>(i)]->thread.join();
   }
+  forget_claimed();
 }
 
 void PoolPolicy::count(Count Counters::*what, std::uint64_t by) noexcept {
@@ -57,6 +58,7 @@ void PoolPolicy::add_counters(EngineCounters& sum) const noexcept {
     sum.stolen += counters.stolen.get();
     sum.overflowed += counters.overflowed.get();
     sum.parked += counters.parked.get();
+    sum.run_ahead += counters.run_ahead.get();
   }
 }
 
@@ -209,9 +211,15 @@ void PoolPolicy::wake(int count) {
   }
 }
 
-void PoolPolicy::run(TaskNode* task) {
-  if (!Core::claim(task))
-    return;
+bool PoolPolicy::run_ahead(TaskNode* task) {
+  if (!Core::claim_ahead(task))
+    return false;
+  count(&Counters::run_ahead);
+  run_claimed(task);
+  return true;
+}
+
+void PoolPolicy::run_claimed(TaskNode* task) {
   TeamThread* team = nullptr;
   if (task->threads > 1 && workers_ > 1) {
     const FloatMode mode = core_.thread_mode();
@@ -251,6 +259,12 @@ int PoolPolicy::reserve_team(int threads) {
 }
 
 // -- Blocking bodies --
+
+int PoolPolicy::all_blocked() {
+  const std::lock_guard hold(mutex_);
+  const bool stuck = threads() == k_max_threads && running_ == 0 && resuming_ == 0 && anything_left();
+  return stuck ? blocked_ : 0;
+}
 
 void PoolPolicy::before_block() {
   Worker* me = mine();
@@ -306,8 +320,7 @@ void PoolPolicy::give_away_next(Worker& me) {
 
 void PoolPolicy::Job::work() noexcept {
   ThisThread& here = this_thread();
-  const bool before = std::exchange(here.in_parallel, true);
-  const WorkScope work(here, here.in_loop_of(*core, caller));
+  const LoopScope loop(here, caller);
   const HelperMode helper(here.mode, mode);
   for (;;) {
     const std::int64_t begin = next.fetch_add(chunk, std::memory_order_relaxed);
@@ -322,7 +335,6 @@ void PoolPolicy::Job::work() noexcept {
         error = std::current_exception();
     }
   }
-  here.in_parallel = before;
 }
 
 void PoolPolicy::parallel(std::int64_t n, std::int64_t grain, void* context, RangeFunction run) {
@@ -331,14 +343,8 @@ void PoolPolicy::parallel(std::int64_t n, std::int64_t grain, void* context, Ran
   // Four ranges a worker even out unequal speeds; never smaller than the grain.
   const std::int64_t chunk = std::max(grain, (n + 4 * workers_ - 1) / (4 * workers_));
   const ThisThread& here = this_thread();
-  Job job{
-      .core = &core_,
-      .caller = here,
-      .mode = LoopMode::of(here.mode),
-      .n = n,
-      .chunk = chunk,
-      .context = context,
-      .run = run};
+  Job job{.caller = here, .mode = LoopMode::of(here.mode), .n = n, .chunk = chunk, .context = context, .run = run};
+  job.caller.core = &core_;
   job.wanted = static_cast<int>(std::min<std::int64_t>(workers_ - 1, (n - 1) / chunk));
   {
     const std::lock_guard hold(mutex_);

@@ -8,6 +8,7 @@ namespace sluice::detail {
 namespace {
 constexpr int k_attached_batch = 64;   // short tasks that an attached thread pushes before it runs as many
 constexpr int k_attached_share = 256;  // long ones that it leaves to others
+constexpr std::chrono::nanoseconds k_attached_look = std::chrono::milliseconds(1);
 }  // namespace
 
 bool PoolPolicy::attach() {
@@ -44,6 +45,16 @@ void PoolPolicy::detach() {
   delete me;
   here.pool = nullptr;
   here.pool_worker = nullptr;
+}
+
+bool PoolPolicy::works_here() const noexcept {
+  return mine() != nullptr;
+}
+
+// An attached thread looks for work while it waits: no worker wakes it for that.
+std::chrono::nanoseconds PoolPolicy::slice() const noexcept {
+  const Worker* me = mine();
+  return me != nullptr && me->attached && this_thread().task == nullptr ? k_attached_look : CpuPolicy::slice();
 }
 
 void PoolPolicy::visit_runners(const std::function<void(Runner)>& visit) {

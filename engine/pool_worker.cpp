@@ -3,6 +3,7 @@
 #include <bit>
 #include <chrono>
 #include <pthread.h>
+#include <utility>
 
 #include <sluice/engine/detail/clock.h>
 #include <sluice/engine/detail/core.h>
@@ -118,7 +119,8 @@ void PoolPolicy::run_for(Worker& me, TaskNode* task) {
   }
   share_next(me);  // where something more urgent came before it
   me.running = true;
-  run(task);
+  if (std::exchange(me.ahead, false) ? Core::claim_ahead(task) : Core::claim(task))
+    run_claimed(task);
   me.running = false;
   if (here.body_ticks > 1)
     take_pace(me, here.body_ticks);
@@ -163,10 +165,10 @@ TaskNode* PoolPolicy::pick(Worker& me) {
       return task;
   }
   for (const Priority above : {Priority::urgent, Priority::high}) {
-    if (TaskNode* task = take_class(above))
+    if (TaskNode* task = take_class(me, above))
       return task;
   }
-  if (TaskNode* task = take_from(raised_[k_normal]))
+  if (TaskNode* task = take_raised(me, k_normal))
     return task;
   if (me.next != nullptr && (++me.next_in_a_row < k_next_limit || me.lane->ring.size() == 0))
     return std::exchange(me.next, nullptr);
@@ -191,9 +193,15 @@ TaskNode* PoolPolicy::pick(Worker& me) {
   return take_from(lists_[static_cast<std::size_t>(Priority::background)]);
 }
 
-TaskNode* PoolPolicy::take_class(Priority priority) {
-  const auto index = static_cast<std::size_t>(priority);
+TaskNode* PoolPolicy::take_raised(Worker& me, std::size_t index) {
   TaskNode* task = take_from(raised_[index]);
+  me.ahead = task != nullptr;
+  return task;
+}
+
+TaskNode* PoolPolicy::take_class(Worker& me, Priority priority) {
+  const auto index = static_cast<std::size_t>(priority);
+  TaskNode* task = take_raised(me, index);
   return task != nullptr ? task : take_from(lists_[index]);
 }
 
@@ -249,6 +257,22 @@ bool PoolPolicy::any_lane(Visit visit) const {
       return true;
   }
   return false;
+}
+
+// All that has retired, and still lies in a queue since it was run from elsewhere.
+void PoolPolicy::forget_claimed() {
+  for (auto* lists : {&lists_, &raised_}) {
+    for (List& list : *lists) {
+      while (TaskNode* task = take_from(list))
+        Core::claim(task);
+    }
+  }
+  const auto empty = [](Lane& lane) {
+    for (TaskNode* task = nullptr; lane.ring.steal(&task, 1) == 1;)
+      Core::claim(task);
+    return false;
+  };
+  any_lane(empty);
 }
 
 TaskNode* PoolPolicy::steal(Worker& me) {

@@ -82,8 +82,8 @@ void Core::hurry_var(AccessNode& access, Priority wanted, int& budget) {
 
 // Of a task that may be over and its node another's by now, the tag tells.
 void Core::raise_holder(std::uint64_t tag, Priority wanted, int& budget) {
-  TaskNode* task = holder_in(tag);
-  if (task != nullptr && (TaskNode::generation(task->state.load(std::memory_order_acquire)) & 0xffff) == tag >> 48)
+  std::uint32_t state = 0;
+  if (TaskNode* task = task_of(tag, state))
     raise(task, wanted, budget);
 }
 

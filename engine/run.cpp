@@ -1,10 +1,16 @@
 // From "all accesses granted" to "finished": where a task goes, whether its body runs, what its Vars say afterwards.
+#include <algorithm>
+
 #include <sluice/engine/detail/clock.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/futex.h>
 #include <sluice/engine/detail/named_range.h>
 
 namespace sluice::detail {
+
+namespace {
+constexpr std::size_t k_most_failures = 4096;  // kept for wait_all(), beside those that it has reported
+}
 
 void Core::ready(TaskNode* task) {
   if (task->traced) [[unlikely]]
@@ -100,10 +106,26 @@ std::shared_ptr<FailureRecord> Core::record_of(const TaskNode* task) const {
 
 bool Core::claim(TaskNode* task) noexcept {
   const std::uint32_t seen = task->state.fetch_or(TaskNode::k_started, std::memory_order_acq_rel);
-  if ((seen & TaskNode::k_started) == 0) [[likely]]
-    return true;
-  drop(task, TaskNode::k_twice);
-  return false;
+  if ((seen & TaskNode::k_started) != 0) [[unlikely]] {
+    drop(task, TaskNode::k_twice | TaskNode::k_ahead);
+    return false;
+  }
+  if ((seen & TaskNode::k_ahead) != 0) [[unlikely]]  // a coroutine that was resumed meanwhile lies elsewhere too
+    task->state.fetch_and(~TaskNode::k_ahead, std::memory_order_acq_rel);
+  return true;
+}
+
+bool Core::claim_ahead(TaskNode* task) noexcept {
+  std::uint32_t seen = task->state.load(std::memory_order_acquire);
+  for (;;) {
+    if ((seen & TaskNode::k_started) != 0) {
+      drop(task, TaskNode::k_twice);
+      return false;
+    }
+    const std::uint32_t ahead = (seen & TaskNode::k_twice) != 0 ? TaskNode::k_ahead : 0;
+    if (task->state.compare_exchange_weak(seen, seen | TaskNode::k_started | ahead, std::memory_order_acq_rel))
+      return true;
+  }
 }
 
 bool Core::stop_requested(const TaskNode& task) const noexcept {
@@ -258,9 +280,16 @@ void Core::drop(TaskNode* task, std::uint32_t bit) noexcept {
 
 void Core::note_failure(FailureRef failure) {
   const std::lock_guard hold(failures_mutex_);
-  // What a wait has reported meanwhile need not be kept.
-  if (failures_.size() >= 64)
+  // What a wait has reported meanwhile need not be kept. Looked through when they have doubled: a step costs the same
+  // however many nobody asks about.
+  if (failures_.size() >= failures_pruned_at_) {
     std::erase_if(failures_, [](const FailureRef& f) { return f->record->reported.load(); });
+    failures_pruned_at_ = std::clamp<std::size_t>(2 * failures_.size(), 64, k_most_failures);
+  }
+  if (failures_.size() >= k_most_failures) {
+    failure_beyond_ = std::move(failure);
+    return;
+  }
   failures_.push_back(std::move(failure));
 }
 

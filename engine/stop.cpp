@@ -18,13 +18,17 @@ void Core::stop(Stop how) {
   });
   if (how == Stop::cancel)
     cancelling_.store(true);
-  if (stopped_.exchange(1) != 0)
+  stopped_.store(1);
+  if (stop_begun_.exchange(true)) {  // whoever came first does it
+    drain([&] { return stop_done_.load(); });
     return;
+  }
   cpu_->before_wait();
   while (cpu_->help(32) > 0) {
   }
   {
-    const std::lock_guard one_at_a_time(wait_all_mutex_);
+    take_turn();
+    const std::lock_guard one_at_a_time(wait_all_mutex_, std::adopt_lock);
     drain([&] { return live() == 0; });  // not by epochs: what tasks push now has to run too, however long that goes on
   }
   if (gpu() != nullptr) {
@@ -36,6 +40,8 @@ void Core::stop(Stop how) {
   cpu_->stop();
   if (gpu() != nullptr)
     gpu()->stop();
+  stop_done_.store(true);
+  let_waiters_look();
 }
 
 void Core::stop_at_exit() {

@@ -97,6 +97,15 @@ std::uint64_t Core::tagged(const TaskNode* task) noexcept {
   return (generation << 48) | reinterpret_cast<std::uintptr_t>(task);
 }
 
+// Null if the task is over and its node another's by now.
+TaskNode* Core::task_of(std::uint64_t tag, std::uint32_t& state) noexcept {
+  auto* task = reinterpret_cast<TaskNode*>(tag & 0xffff'ffff'ffffull);
+  if (task == nullptr)
+    return nullptr;
+  state = task->state.load(std::memory_order_acquire);
+  return (TaskNode::generation(state) & 0xffff) == tag >> 48 ? task : nullptr;
+}
+
 void Core::came_in(VarCore* var, const AccessNode& access) noexcept {
   var->first_holder.store(tagged(access.task()), std::memory_order_relaxed);
 }

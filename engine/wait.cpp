@@ -1,5 +1,6 @@
 // Where the host blocks: for a Var, a task, everything, the GPU.
 #include <chrono>
+#include <utility>
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/futex.h>
@@ -11,6 +12,7 @@ namespace {
 constexpr std::chrono::nanoseconds k_for_ever = std::chrono::seconds(10);
 constexpr std::chrono::nanoseconds k_look_again = std::chrono::milliseconds(1);
 constexpr std::chrono::nanoseconds k_cycle_check = std::chrono::milliseconds(10);
+constexpr std::chrono::nanoseconds k_long_wait = std::chrono::milliseconds(500);
 
 struct HandleGuard {
   TaskNode* task;
@@ -131,6 +133,12 @@ bool Core::drain(const std::function<bool()>& is_done) {
   return waited;
 }
 
+// For the one that drains at a time: who waits for its turn may be the only thread that runs tasks.
+void Core::take_turn() {
+  bool mine = false;
+  drain([&] { return mine = mine || wait_all_mutex_.try_lock(); });
+}
+
 bool Core::drain_epoch() {
   const std::uint8_t old = epoch_.load();
   epoch_.store(old ^ 1);
@@ -178,19 +186,31 @@ void Core::refuse_child_wait(const TaskNode& child) const {
 
 void Core::block_until(TaskNode* task) {
   const ThisThread& here = this_thread();
+  const bool in_task = here.core == this && here.task != nullptr && here.task->device.is_cpu();
+  // Such a thread runs what it waits for; one that attached itself anything else too, which inside a task might wait
+  // for that task.
+  const bool works = in_task || (here.task == nullptr && cpu_->works_here());
   for (int looks = 0; looks < 256 && !task->finished(); ++looks) {
-    // A thread that attached itself works instead; inside a task it must not: what it ran might wait for that task.
-    if (here.task == nullptr && cpu_->help(32) > 0)
+    if ((works && run_awaited(task)) || (here.task == nullptr && cpu_->help(1) > 0))
       looks = 0;
-    pause_briefly();
+    else
+      pause_briefly();
   }
   if (task->finished())
     return;
   count_wait();
-  if (here.core == this && here.task != nullptr && here.task->device.is_cpu())
+  if (in_task)
     return block_in_task(here.task, task);
-  while (!sleep_on(task, cpu_->slice()))
+  CpuPolicy* const left_idle = here.core == nullptr || here.task == nullptr ? nullptr : here.core->cpu_.get();
+  if (left_idle != nullptr)  // a body of another engine
+    left_idle->before_block();
+  while (!sleep_on(task, cpu_->slice())) {
     cpu_->while_waiting();
+    while (here.task == nullptr && !task->finished() && cpu_->help(1) > 0) {
+    }
+  }
+  if (left_idle != nullptr)
+    left_idle->after_block();
 }
 
 // True once the task has finished.
@@ -205,13 +225,10 @@ bool Core::sleep_on(TaskNode* task, std::chrono::nanoseconds limit) {
 
 // A deadlock lasts, so it is looked for only after a while; the last one to close a circle finds it.
 void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
+  Blocked blocked{.task = task, .awaited = awaited, .below = this_thread().below};
   {
     const std::lock_guard hold(blocked_mutex_);
-    blocked_.push_back({task, awaited});
-    for (const TaskBelow* below = this_thread().below; below != nullptr; below = below->next) {
-      if (below->task != nullptr && below->task->core == this)
-        blocked_.push_back({below->task, task});  // it goes on when this one has ended
-    }
+    blocked_.add(blocked);
   }
   cpu_->before_block();
   std::exception_ptr cycle;
@@ -219,7 +236,7 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
        limit = std::min(2 * limit, k_for_ever)) {
     cpu_->while_waiting();
     try {
-      check_cycle(task);
+      check_blocked(blocked, limit >= k_long_wait);
     } catch (...) {
       cycle = std::current_exception();
       break;
@@ -228,7 +245,8 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
   cpu_->after_block();
   {
     const std::lock_guard hold(blocked_mutex_);
-    std::erase_if(blocked_, [&](const Blocked& blocked) { return blocked.task == task || blocked.awaited == task; });
+    if (blocked.task != nullptr)
+      blocked_.remove(blocked);
   }
   if (cycle != nullptr)
     std::rethrow_exception(cycle);
@@ -311,7 +329,8 @@ void Core::wait_all() {
   while (cpu_->help(32) > 0) {
   }
   {
-    const std::lock_guard one_at_a_time(wait_all_mutex_);
+    take_turn();
+    const std::lock_guard one_at_a_time(wait_all_mutex_, std::adopt_lock);
     bool waited = drain_epoch();
     waited |= drain_epoch();  // again: a pusher may have counted into the epoch that it read before an earlier flip
     if (waited)
@@ -326,6 +345,11 @@ void Core::wait_all() {
     for (const FailureRef& failure : failures_) {
       if (first == nullptr || failure->record->push_number < first->record->push_number)
         first = failure;
+    }
+    if (first == nullptr && failure_beyond_ != nullptr) {
+      if (!failure_beyond_->record->reported.load())
+        first = failure_beyond_;
+      failure_beyond_ = nullptr;
     }
   }
   if (first != nullptr)

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/engine/detail/blocked.h>
 #include <sluice/engine/detail/fence.h>
 #include <sluice/engine/detail/float_mode.h>
 #include <sluice/engine/detail/in_flight.h>
@@ -78,6 +79,8 @@ class Core {
   FailureRef start(TaskNode* task);
   /// For whoever takes a task from a ready queue: false if another has taken it (it lay in two queues).
   static bool claim(TaskNode* task) noexcept;
+  /// The same for whoever takes it from elsewhere than the queue where it lies linked by `next`.
+  static bool claim_ahead(TaskNode* task) noexcept;
   bool stop_requested(const TaskNode& task) const noexcept;
   bool not_wanted(const TaskNode& task) const noexcept;
   /// True once the whole engine is being cancelled.
@@ -215,6 +218,7 @@ class Core {
   void raise_holder(std::uint64_t tag, Priority wanted, int& budget);
   void inherit(VarCore* var, AccessNode* first, const AccessNode* end) noexcept;
   static std::uint64_t tagged(const TaskNode* task) noexcept;
+  static TaskNode* task_of(std::uint64_t tag, std::uint32_t& state) noexcept;
   void settle_write(TaskNode* task, AccessNode& access, const FailureRef& failure, bool ran, Position position);
   void process(TaskNode* task);
   void note_and_finish(TaskNode* task);
@@ -223,6 +227,7 @@ class Core {
   void leave_epoch(int epoch);
   CountShard& counts(const ThisThread& here) noexcept { return counts_[static_cast<std::size_t>(here.slot)]; }
   bool drain(const std::function<bool()>& is_done);
+  void take_turn();
   bool drain_epoch();  // false if there was nothing to wait for
   void count_wait() noexcept;
   bool epoch_empty(std::uint8_t epoch) const noexcept;
@@ -238,8 +243,12 @@ class Core {
   void refuse_child_wait(const TaskNode& child) const;
   bool sleep_on(TaskNode* task, std::chrono::nanoseconds limit);
   void block_in_task(TaskNode* task, TaskNode* awaited);
-  /// Throws Deadlock if what `task` waits for can only come after it.
-  void check_cycle(TaskNode* task);
+  /// Throws Deadlock if what the body waits for can only come after it, or nothing is left to run it.
+  void check_blocked(Blocked& blocked, bool for_long);
+  /// In run_ahead.cpp: runs a task that a wait cannot end without. False if none is seen that lies ready.
+  bool run_awaited(TaskNode* awaited);
+  TaskNode* take_needed(TaskNode* task, std::uint32_t state, int depth);
+  TaskNode* take_holder(const AccessNode& access, bool came_first, int depth);
   void note_failure(FailureRef failure);
 
   const EngineOptions options_;
@@ -248,6 +257,7 @@ class Core {
   std::atomic<Engine*> facade_;
   std::atomic<int> references_{1};
   std::atomic<int> stopped_{0};
+  std::atomic<bool> stop_begun_{false}, stop_done_{false};
   std::atomic<bool> priorities_{false};  // a task of another class than normal was pushed
   std::uint8_t era_ = 0;                 // moved on in a forked child, while it has one thread
   bool forked_in_task_ = false;          // the child may only exec
@@ -258,8 +268,8 @@ class Core {
   std::atomic<std::uint8_t> epoch_{0};
   Counts counts_;
   InFlight in_flight_;
-  Restraint live_restraint_;  // of tasks alive
-  std::mutex wait_all_mutex_;
+  Restraint live_restraint_;   // of tasks alive
+  std::mutex wait_all_mutex_;  // taken by take_turn(): who waits for it runs tasks
   std::mutex drained_mutex_;
   std::condition_variable drained_;
   std::atomic<int> drain_waiters_{0};
@@ -275,20 +285,18 @@ class Core {
     Core& core;
   };
 
-  // Tasks whose bodies wait, and for what. Changed while nobody checks for a cycle.
-  struct Blocked {
-    TaskNode* task;
-    TaskNode* awaited;
-  };
-  friend class CycleSearch;
+  // Changed while nobody checks for a cycle.
   std::mutex blocked_mutex_;
-  std::vector<Blocked> blocked_;
+  BlockedList blocked_;
+  std::chrono::steady_clock::time_point next_cycle_check_{};  // searches take a tenth of the time at most
   std::atomic<std::uint64_t> cycle_checks_{0};
   std::mutex pause_mutex_;
   std::atomic<std::uint32_t> paused_{0};
 
   std::mutex failures_mutex_;
   std::vector<FailureRef> failures_;
+  std::size_t failures_pruned_at_ = 64;
+  FailureRef failure_beyond_;  // the latest that was not kept, as too many were there
 
   std::recursive_mutex extensions_mutex_;  // an extension may need another one
   std::array<std::atomic<void*>, k_max_slots> extension_pointers_{};

@@ -38,6 +38,12 @@ class CpuPolicy {
     (void)task;
     return false;
   }
+  /// Runs a ready task, which is marked k_twice, on this thread before it comes up in its queue. False if another has
+  /// taken it. Only for policies that mark what is `submitted`.
+  virtual bool run_ahead(TaskNode* task) {
+    (void)task;
+    return false;
+  }
   /// Calls visit(task) for ready readers of `var` in classes below `wanted`, some hundred at most.
   virtual void visit_readers(const VarCore* var, Priority wanted, const std::function<void(TaskNode*)>& visit) {
     (void)var, (void)wanted, (void)visit;
@@ -57,6 +63,10 @@ class CpuPolicy {
   /// A task's body on this thread is about to block, and has ceased to: another thread may take its place.
   virtual void before_block() {}
   virtual void after_block() {}
+  /// How many bodies wait, if no thread can be had to run what lies ready.
+  virtual int all_blocked() { return 0; }
+  /// True on a user's thread that runs tasks too.
+  virtual bool works_here() const noexcept { return false; }
   /// The calling thread runs tasks too from now on: while it waits, and when it has pushed more than its share.
   /// False if the policy knows no such thing, or the thread is one of its own.
   virtual bool attach() { return false; }

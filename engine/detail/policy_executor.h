@@ -25,6 +25,8 @@ class ExecutorPolicy final : public CpuPolicy {
   ExecutorPolicy(Core& core, ExternalExecutor executor);
 
   void submit(TaskNode* task) override;
+  bool submit_again(TaskNode* task) override;
+  bool run_ahead(TaskNode* task) override;
   void parallel(std::int64_t n, std::int64_t grain, void* context, RangeFunction run) override;
   int help(int limit) override;
   bool help_until(const std::function<bool()>& done, std::chrono::nanoseconds limit) override;
@@ -37,6 +39,11 @@ class ExecutorPolicy final : public CpuPolicy {
   struct List {
     TaskNode* head = nullptr;
     TaskNode* tail = nullptr;
+  };
+  using Lists = std::array<List, 4>;
+  struct Pick {
+    TaskNode* task = nullptr;
+    bool ahead = false;  // it still lies in its own queue
   };
   using Hold = std::unique_lock<std::mutex>;
   bool on_executor() const;
@@ -52,11 +59,13 @@ class ExecutorPolicy final : public CpuPolicy {
     State(Core& engine, ExternalExecutor external) : core(engine), executor(std::move(external)) {}
 
     // All with the mutex held.
-    void append(TaskNode* task);
-    TaskNode* take();
+    void append(TaskNode* task, Lists& to, TaskNode* TaskNode::*link);
+    TaskNode* take_from(List& list, TaskNode* TaskNode::*link);
+    Pick take();
     int places() const noexcept { return executor.concurrency - running + blocked; }
     void post_if_needed(Hold& hold);
-    void run(TaskNode* task, Hold& hold);
+    void run(Pick pick, Hold& hold);
+    void run_claimed(TaskNode* task, Hold& hold);
     void tell_waiters();
 
     void drain();
@@ -70,7 +79,8 @@ class ExecutorPolicy final : public CpuPolicy {
     const ExternalExecutor executor;
     std::mutex mutex;
     std::condition_variable changed;
-    std::array<List, 4> lists;
+    Lists lists;
+    Lists raised;  // tasks that lie in `lists` too, or did when they were put here
     Running* bodies = nullptr;
     std::uint64_t picks = 0;
     int queued = 0;

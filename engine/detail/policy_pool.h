@@ -32,6 +32,7 @@ class PoolPolicy final : public CpuPolicy {
 
   void submit(TaskNode* task) override;
   bool submit_again(TaskNode* task) override;
+  bool run_ahead(TaskNode* task) override;
   void visit_readers(const VarCore* var, Priority wanted, const std::function<void(TaskNode*)>& visit) override;
   void parallel(std::int64_t n, std::int64_t grain, void* context, RangeFunction run) override;
   void before_block() override;
@@ -40,6 +41,9 @@ class PoolPolicy final : public CpuPolicy {
   bool short_tasks() const noexcept override { return !long_tasks(); }
   int workers() const noexcept override { return workers_; }
   void after_push() override;
+  int all_blocked() override;
+  bool works_here() const noexcept override;
+  std::chrono::nanoseconds slice() const noexcept override;
   bool attach() override;
   void detach() override;
   int help(int limit) override;
@@ -79,6 +83,7 @@ class PoolPolicy final : public CpuPolicy {
     bool running = false;  // inside run(), the body's end included
     bool searching = false;
     bool attached = false;  // a user's thread
+    bool ahead = false;     // what it picked still lies in its own queue
     Worker* next_attached = nullptr;
     int pushes = 0;  // attached: since it last ran some itself
     std::uint64_t picks = 0;
@@ -93,7 +98,6 @@ class PoolPolicy final : public CpuPolicy {
   };
   /// One parallel_for, on its caller's stack. Ranges are handed out by a counter.
   struct Job {
-    Core* core = nullptr;
     Work caller = {};
     LoopMode mode = {};
     std::int64_t n = 0, chunk = 1;
@@ -112,21 +116,23 @@ class PoolPolicy final : public CpuPolicy {
 
   /// What each thread counts in its slot.
   struct alignas(64) Counters {
-    Count run_next, stolen, overflowed, parked;
+    Count run_next, stolen, overflowed, parked, run_ahead;
   };
   void count(Count Counters::*what, std::uint64_t by = 1) noexcept;
 
   // Work comes in (policy_pool.cpp)
   void append(List& list, TaskNode* task);
   TaskNode* take_from(List& list);
-  TaskNode* take_class(Priority priority);
+  TaskNode* take_class(Worker& me, Priority priority);
+  TaskNode* take_raised(Worker& me, std::size_t index);
+  void forget_claimed();
   void share_next(Worker& me);
   void give_away_next(Worker& me);
   Lane* outside_lane() noexcept;
   void announce(const Lane* lane);
   bool long_tasks() const noexcept;
   void wake(int count);  // with the mutex held
-  void run(TaskNode* task);
+  void run_claimed(TaskNode* task);
   int reserve_team(int threads);
   Worker* mine() const noexcept;
 

@@ -71,8 +71,10 @@ struct alignas(64) TaskNode : TaskMarks {
   static constexpr std::uint32_t k_finished = 4;
   static constexpr std::uint32_t k_handle = 8;   // a handle names it
   static constexpr std::uint32_t k_waiter = 16;  // a thread sleeps on `state`
-  static constexpr std::uint32_t k_twice = 32;   // lies in a second queue too, because it became more urgent
-  static constexpr std::uint32_t k_stop = 64;    // asked to stop while it runs
+  static constexpr std::uint32_t k_twice =
+      32;                                      // one more claims it than it lies ready: it became urgent, or is awaited
+  static constexpr std::uint32_t k_stop = 64;  // asked to stop while it runs
+  static constexpr std::uint32_t k_ahead = 128;  // with k_twice: claimed out of turn, it still lies linked by `next`
   static constexpr int k_generation_shift = 8;
 
   /// Accesses that do not fit in place.
@@ -98,7 +100,7 @@ struct alignas(64) TaskNode : TaskMarks {
   std::uint16_t access_count = 0;
   std::uint16_t threads = 1;
   std::atomic<Priority> priority{Priority::normal};
-  std::atomic<bool> submitted{false};   // lies ready in a queue of the CPU policy
+  std::atomic<bool> submitted{false};   // lies ready, or lay, in a queue of the CPU policy
   std::uint8_t era = 0;                 // of the engine, which a fork moves on
   std::atomic<bool> has_extras{false};  // `extras_there` holds
 

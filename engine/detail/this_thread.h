@@ -20,7 +20,7 @@ struct TaskNode;
 /// A task that waits on this thread while another one runs on top of it.
 struct TaskBelow {
   TaskNode* task = nullptr;
-  const TaskBelow* next = nullptr;
+  TaskBelow* next = nullptr;
 };
 
 /// What runs on a thread and for whom. It changes as a whole (WorkScope), where a body begins or a loop is helped.
@@ -30,14 +30,6 @@ struct Work {
   Core* core = nullptr;                 // engine of the running task
   TaskNode* task = nullptr;             // running task
   std::uint32_t task_origin = 0;        // for whom what is pushed in no OriginScope is
-
-  /// Of a thread that helps in the loop of another one, of `engine`: all as there, but for the task that runs here.
-  Work in_loop_of(Core& engine, const Work& caller) const noexcept {
-    Work work = caller;
-    work.core = &engine;
-    work.task = task;
-    return work;
-  }
 };
 
 /// What the engine knows of this thread.
@@ -78,6 +70,30 @@ class WorkScope {
  private:
   Work& here_;
   const Work before_;
+};
+
+/// While it lives, the thread helps in a loop of another one: what a range pushes, waits for or is told to stop by is
+/// what it would be there.
+class LoopScope {
+ public:
+  LoopScope(ThisThread& here, const Work& caller) noexcept
+      : here_(here), below_{here.task, here.below}, in_parallel_(here.in_parallel), work_(here, caller) {
+    here_.in_parallel = true;
+    if (below_.task != nullptr && below_.task != caller.task)
+      here_.below = &below_;
+  }
+  LoopScope(const LoopScope&) = delete;
+  LoopScope& operator=(const LoopScope&) = delete;
+  ~LoopScope() {
+    here_.below = below_.next;
+    here_.in_parallel = in_parallel_;
+  }
+
+ private:
+  ThisThread& here_;
+  TaskBelow below_;
+  const bool in_parallel_;
+  const WorkScope work_;
 };
 
 }  // namespace sluice::detail

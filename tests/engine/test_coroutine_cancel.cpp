@@ -91,6 +91,32 @@ TEST_CASE("T60: cancelled while it runs, the next await throws; cancelled before
   CHECK_FALSE(ran);
 }
 
+TEST_CASE("T60: cancelled between its start and its first step, a body learns of it at the next await") {
+  Engine engine({.workers = 2});
+  Var x = engine.new_var();
+  Gate begun, gate, late;
+  OpensAtEnd opens(gate), opens_late(late);
+  std::atomic<bool> cancelled{false};
+  engine.push({.name = "writes x", .access = {out(x)}}, [late] { late.wait(); });
+  // A body that is called, and not yet known to be a coroutine: the closure that makes it waits first.
+  TaskHandle task = engine.push({.name = "begins"}, [&, begun, gate]() -> Coroutine {
+    begun.open();
+    gate.wait();
+    return [](Engine& on, const Var& var, std::atomic<bool>& told) -> Coroutine {
+      try {
+        co_await on.async_wait(var);
+      } catch (const Cancelled&) {
+        told = true;
+      }
+    }(engine, x, cancelled);
+  });
+  REQUIRE(begun.wait());
+  CHECK_FALSE(task.cancel());
+  gate.open();
+  CHECK_NOTHROW(task.wait());
+  CHECK(cancelled);
+}
+
 TEST_CASE("T60: cancels race with the end of the await: each body ends once, whatever it captured is freed") {
   Engine engine({.workers = 2});
   auto held = std::make_shared<int>(0);

@@ -152,6 +152,7 @@ TEST_CASE("Counters print with their names") {
   counters.stolen = 8;
   counters.overflowed = 9;
   counters.parked = 10;
+  counters.run_ahead = 22;
   counters.stream_waits = 11;
   counters.batches = 12;
   counters.batched = 13;
@@ -163,7 +164,8 @@ TEST_CASE("Counters print with their names") {
       text ==
       "pushed 1, retired 2, run 3, skipped 4, failed 5, waits 6, bytes_in_flight 17, "
       "peak_bytes_in_flight 18, gpu_bytes_in_flight 19, peak_gpu_bytes_in_flight 20, rests 21, run_next 7, "
-      "stolen 8, overflowed 9, parked 10, stream_waits 11, batches 12, batched 13, repeated 14, graphs_made 15, "
+      "stolen 8, overflowed 9, parked 10, run_ahead 22, stream_waits 11, batches 12, batched 13, repeated 14, "
+      "graphs_made 15, "
       "reissued 16");
   std::ostringstream out;
   out << counters;

@@ -96,14 +96,16 @@ TEST_CASE("T28: waits that only take long are left alone") {
 TEST_CASE("T28: readers that share a Var do not wait for each other") {
   Engine engine({.workers = 2});
   Var shared = engine.new_var(), done = engine.new_var();
-  Gate gate, pushed;
-  OpensAtEnd opens(gate), opens_pushed(pushed);
-  engine.push({.name = "reads and waits", .access = {read(shared)}}, [&, pushed] {
-    pushed.wait();
+  Gate gate, begun;
+  OpensAtEnd opens(gate), opens_begun(begun);
+  engine.push({.name = "reads and waits", .access = {read(shared)}}, [&, begun] {
+    begun.wait();
     engine.wait(done);
   });
-  engine.push({.name = "reads too", .access = {read(shared), write(done)}}, [gate] { gate.wait(); });
-  pushed.open();
+  engine.push({.name = "reads too", .access = {read(shared), write(done)}}, [gate, begun] {
+    begun.open();
+    gate.wait();
+  });
   CHECK(eventually([&] { return engine.core().cycle_checks() >= 2; }));
   gate.open();
   CHECK_NOTHROW(engine.wait_all());

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <future>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -168,10 +169,10 @@ TEST_CASE("A body on top of a waiting one that waits for what that one holds get
 TEST_CASE("A body on top of a waiting one that waits for what comes after that one gets Deadlock, not a hang") {
   Served served(1);
   Engine engine({.executor = run_on(served.io)});
-  Var x = engine.new_var(), z = engine.new_var(), w = engine.new_var();
+  Var x = engine.new_var(), y = engine.new_var(), z = engine.new_var(), w = engine.new_var();
   std::atomic<int> refused{0};
   TaskHandle below = engine.push({.name = "below", .access = {write(x)}}, [&] {
-    engine.push({.name = "on top"}, [&] {
+    engine.push({.name = "on top", .access = {out(y)}}, [&] {
       engine.push({.name = "after below", .access = {write(x), out(w)}}, [] {});
       try {
         engine.wait(w);
@@ -179,12 +180,40 @@ TEST_CASE("A body on top of a waiting one that waits for what comes after that o
         ++refused;
       }
     });
-    engine.push({.name = "unrelated", .access = {out(z)}}, [] {});
+    engine.push({.name = "after it", .access = {read(y), out(z)}}, [] {});
     engine.wait(z);
   });
   CHECK_NOTHROW(below.wait());
   CHECK(refused == 1);
   CHECK_NOTHROW(engine.wait(w));
+}
+
+TEST_CASE("wait_all on an executor's only thread ends though another thread is in wait_all") {
+  Served served(1);
+  Engine engine({.executor = run_on(served.io)});
+  Gate inside, gate;
+  OpensAtEnd opens(gate);
+  std::atomic<int> ran{0};
+  std::promise<void> ended;
+  boost::asio::post(served.io, [&] {  // the application's own handler holds the thread until the other one drains
+    inside.wait();
+    gate.wait();
+    engine.wait_all();
+    ended.set_value();
+  });
+  for (int i = 0; i < 100; ++i)
+    engine.push({.name = "count"}, [&] { ++ran; });
+  std::thread other([&] {
+    inside.open();
+    engine.wait_all();
+  });
+  CHECK(eventually([&] { return gate.inside() == 1; }));
+  for (int looks = 0; looks < 1000; ++looks)  // for the other one to begin
+    std::this_thread::yield();
+  gate.open();
+  CHECK(ended.get_future().wait_for(k_patience) == std::future_status::ready);
+  other.join();
+  CHECK(ran == 100);
 }
 
 TEST_CASE("Many blocking bodies on an executor of several threads") {

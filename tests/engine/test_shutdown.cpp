@@ -19,6 +19,15 @@ double processor_seconds() {
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }
 
+bool refuses(Engine& engine) {
+  try {
+    engine.push({.name = "too late"}, [] {});
+  } catch (const EngineStopped&) {
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 TEST_CASE("T31: stop under load from 8 pushers: what was accepted runs, what was refused throws, nothing is lost") {
@@ -112,6 +121,50 @@ TEST_CASE("stop runs a long chain of slow tasks, each pushed by the one before, 
     engine.stop();
     CHECK(runs == 20);
   }
+}
+
+TEST_CASE("A second stop returns when the first has: no task runs after it") {
+  Engine engine({.workers = 2});
+  Gate gate, second_comes;
+  OpensAtEnd opens(gate);
+  std::atomic<bool> ran{false}, early{false};
+  engine.push({.name = "slow"}, [&ran, gate] {
+    gate.wait();
+    ran = true;
+  });
+  std::thread first([&] { engine.stop(); });
+  std::thread second([&] {
+    eventually([&] { return refuses(engine); });
+    second_comes.open();
+    engine.stop();
+    early = !ran;
+  });
+  second_comes.wait();
+  for (int looks = 0; looks < 1000 && !early; ++looks)  // one that does not wait is seen to return
+    std::this_thread::yield();
+  gate.open();
+  first.join();
+  second.join();
+  CHECK_FALSE(early);
+  CHECK_NOTHROW(engine.stop());
+}
+
+TEST_CASE("Of 40,000 failures that nobody asks about the first 4096 and the latest are kept, to be told of") {
+  Engine engine({.workers = 1});
+  constexpr int k_failures = 40'000;
+  for (int i = 0; i < k_failures; ++i)
+    engine.push({.name = "fails"}, [] { throw ValueError("no"); });
+  int told = 0;
+  for (bool more = true; more;) {
+    more = false;
+    try {
+      engine.wait_all();
+    } catch (const ValueError&) {
+      more = ++told < k_failures;
+    }
+  }
+  CHECK(engine.counters().failed == k_failures);
+  CHECK(told == 4097);
 }
 
 TEST_CASE("A destructor drops failures that nobody asked about") {

@@ -1,0 +1,116 @@
+// A wait in a task runs what it waits for on its own stack, so that recursion costs a call and no thread. Only what the
+// wait cannot end without: anything else might need what the waiting body holds.
+#include <cstdint>
+#include <mutex>
+#include <pthread.h>
+#include <utility>
+
+#include <sluice/engine/detail/core.h>
+
+namespace sluice::detail {
+
+namespace {
+
+constexpr int k_depth = 8;  // of tasks that wait for each other, followed to one that is ready
+constexpr std::uintptr_t k_stack_reserve = 256U << 10;  // for bodies that take no waits into account
+
+/// Where this thread's stack ends; unknown on stacks that the program made itself.
+struct StackBounds {
+  std::uintptr_t low = 0, high = 0;
+
+  StackBounds() noexcept {
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+      return;
+    void* address = nullptr;
+    std::size_t size = 0;
+    if (pthread_attr_getstack(&attributes, &address, &size) == 0) {
+      low = reinterpret_cast<std::uintptr_t>(address);
+      high = low + size;
+    }
+    pthread_attr_destroy(&attributes);
+  }
+};
+
+bool stack_is_left() noexcept {
+  static const thread_local StackBounds bounds;
+  const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  return here < bounds.high && here > bounds.low + k_stack_reserve;
+}
+
+// Kept until its entry in a ready queue has come up. False if it was taken, or its node is another task's by now; or if
+// it is a coroutine that was suspended: where that lies is not known.
+bool keep(TaskNode* task, std::uint32_t state) noexcept {
+  constexpr std::uint32_t k_too_late = TaskNode::k_started | TaskNode::k_finished | TaskNode::k_twice;
+  if ((state & k_too_late) != 0 ||
+      !task->state.compare_exchange_strong(state, state | TaskNode::k_twice, std::memory_order_acq_rel))
+    return false;
+  if (task->coroutine() == nullptr)
+    return true;
+  Core::drop(task, TaskNode::k_twice);
+  return false;
+}
+
+}  // namespace
+
+bool Core::run_awaited(TaskNode* awaited) {
+  if (!stack_is_left())
+    return false;
+  TaskNode* task = take_needed(awaited, awaited->state.load(std::memory_order_acquire), k_depth);
+  if (task == nullptr)
+    return false;
+  ThisThread& here = this_thread();
+  TaskBelow below{here.task, here.below};
+  here.below = &below;
+  const bool in_parallel = std::exchange(here.in_parallel, false);
+  const std::uint64_t body_ticks = std::exchange(here.body_ticks, 0);
+  const bool ran = cpu_->run_ahead(task);
+  here.body_ticks = body_ticks;
+  here.in_parallel = in_parallel;
+  here.below = below.next;
+  return ran;
+}
+
+// A task that lies ready and that `task` waits for, or it itself; kept. Null if there is none, or none is seen.
+TaskNode* Core::take_needed(TaskNode* task, std::uint32_t state, int depth) {
+  if ((state & (TaskNode::k_started | TaskNode::k_finished)) != 0 || task->core != this)
+    return nullptr;
+  if (task->submitted.load(std::memory_order_acquire))
+    return keep(task, state) ? task : nullptr;
+  if (depth == 0)
+    return nullptr;
+  for (const AccessNode& access : task->accesses()) {
+    if (access.gated())
+      continue;
+    for (const bool came_first : {true, false}) {
+      if (TaskNode* needed = take_holder(access, came_first, depth - 1))
+        return needed;
+    }
+  }
+  return nullptr;
+}
+
+// The same for a writer that `access` waits for in its Var. Readers are not followed: a Var does not know them.
+TaskNode* Core::take_holder(const AccessNode& access, bool came_first, int depth) {
+  VarCore* var = access.var;
+  TaskNode* holder = nullptr;
+  std::uint32_t state = 0;
+  {
+    if (!var->lock.try_lock())
+      return nullptr;
+    const std::lock_guard hold(var->lock, std::adopt_lock);
+    if (var->mode.load(std::memory_order_relaxed) != VarMode::writing)
+      return nullptr;
+    const std::uint64_t tag = (came_first ? var->first_holder : var->next_holder).load(std::memory_order_relaxed);
+    holder = task_of(tag, state);
+    if (holder == nullptr || holder == access.task() || !keep(holder, state))
+      return nullptr;
+  }
+  if (holder->submitted.load(std::memory_order_acquire))
+    return holder;
+  TaskNode* needed = take_needed(holder, state, depth);
+  drop(holder, TaskNode::k_twice);
+  return needed;
+}
+
+}  // namespace sluice::detail
