@@ -83,6 +83,10 @@ PendingWait::~PendingWait() {
   record_->drop();
 }
 
+detail::TaskNode* PendingWait::node() const noexcept {
+  return record_->node;
+}
+
 void PendingWait::start() const {
   record_->references.fetch_add(1, std::memory_order_relaxed);  // the node's
   detail::TaskNode* node = std::exchange(record_->node, nullptr);

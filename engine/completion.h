@@ -9,6 +9,8 @@
 namespace sluice {
 
 namespace detail {
+class CoroutineControl;
+struct TaskNode;
 struct WaitRecord;
 }  // namespace detail
 
@@ -44,6 +46,10 @@ class SLUICE_API PendingWait {
   bool cancel(std::exception_ptr error) const noexcept;
 
  private:
+  friend class detail::CoroutineControl;
+  /// Until it is started: what will stand in the Var.
+  detail::TaskNode* node() const noexcept;
+
   detail::WaitRecord* record_;
 };
 

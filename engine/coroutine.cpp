@@ -131,6 +131,8 @@ bool CoroutineControl::start_to_wait(Access access) {
     const std::lock_guard hold(lock_);
     phase_ = Phase::starting;
   }
+  blocked_ = {.task = task_, .awaited = wait.node(), .coroutine = this};
+  task_->core->suspends(blocked_);
   wait.start();
   for (bool too_late = false;;) {
     {
@@ -155,6 +157,7 @@ bool CoroutineControl::start_to_wait(Access access) {
 
 void CoroutineControl::complete(std::exception_ptr error) noexcept {
   std::optional<PendingWait> over;
+  task_->core->resumes(blocked_);
   {
     const std::lock_guard hold(lock_);
     result_ = std::move(error);
@@ -171,6 +174,11 @@ void CoroutineControl::complete(std::exception_ptr error) noexcept {
   const std::uint32_t before = task_->state.fetch_and(~TaskNode::k_started, std::memory_order_acq_rel);
   if ((before & k_linked) != k_linked || !task_->core->cpu().submit_again(task_))
     task_->core->cpu().submit(task_);
+}
+
+std::optional<PendingWait> CoroutineControl::awaited() const {
+  const std::lock_guard hold(lock_);
+  return awaited_;
 }
 
 bool CoroutineControl::cancel() {

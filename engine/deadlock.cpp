@@ -1,11 +1,13 @@
 // Waits that could never end. Pushed tasks wait for earlier pushes only, so they cannot wait in a circle; a body that
 // waits can close one: for what comes after its own task, or after another body that waits.
 #include <chrono>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/coroutine_control.h>
 
 namespace sluice::detail {
 
@@ -112,23 +114,28 @@ std::string circle_of(const BlockedList& all, const Blocked& blocked) {
 
 }  // namespace
 
-// The engine stands still meanwhile, and who waits looks again and again: hence a tenth of the time at most.
+// With blocked_mutex_ held. The engine stands still meanwhile, and who waits looks again and again: hence a tenth of
+// the time at most.
+template <class Check>
+void Core::search_cycles(Check check) {
+  const auto began = std::chrono::steady_clock::now();
+  if (began < next_cycle_check_)
+    return;
+  halt_lists();
+  try {
+    check();
+  } catch (...) {  // out of memory: no answer this time
+  }
+  resume_lists();
+  cycle_checks_.fetch_add(1);
+  const auto ended = std::chrono::steady_clock::now();
+  next_cycle_check_ = ended + 9 * (ended - began);
+}
+
 void Core::check_blocked(Blocked& blocked, bool for_long) {
   const std::lock_guard hold(blocked_mutex_);
-  const auto began = std::chrono::steady_clock::now();
   std::string circle;
-  if (began >= next_cycle_check_) {
-    halt_lists();
-    try {
-      circle = circle_of(blocked_, blocked);
-    } catch (...) {  // out of memory: no answer this time
-      circle.clear();
-    }
-    resume_lists();
-    cycle_checks_.fetch_add(1);
-    const auto ended = std::chrono::steady_clock::now();
-    next_cycle_check_ = ended + 9 * (ended - began);
-  }
+  search_cycles([&] { circle = circle_of(blocked_, blocked); });
   const int stuck = circle.empty() && for_long ? cpu_->all_blocked() : 0;
   if (circle.empty() && stuck == 0)
     return;
@@ -138,6 +145,48 @@ void Core::check_blocked(Blocked& blocked, bool for_long) {
     return message("wait: task \"", name, "\" waits for what no thread is left to run: ", stuck, " bodies wait");
   });
   throw Deadlock(message("wait: task \"", name, "\" waits for what comes after it: ", circle));
+}
+
+// -- Coroutines: they sleep without a thread that could look, so whoever waits looks for them --
+
+void Core::suspends(Blocked& blocked) {
+  suspended_.fetch_add(1, std::memory_order_relaxed);
+  const std::lock_guard hold(blocked_mutex_);
+  blocked_.add(blocked);
+}
+
+void Core::resumes(Blocked& blocked) noexcept {
+  const std::lock_guard hold(blocked_mutex_);
+  blocked_.remove(blocked);
+  suspended_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Core::check_suspended() noexcept {
+  if (suspended_.load(std::memory_order_relaxed) == 0)
+    return;
+  try {
+    std::optional<PendingWait> hopeless;
+    std::string text;
+    {
+      const std::lock_guard hold(blocked_mutex_);
+      const Blocked* found = nullptr;
+      search_cycles([&] {
+        for (const Blocked* each = blocked_.first(); each != nullptr && found == nullptr; each = each->next) {
+          if (each->coroutine == nullptr)
+            continue;
+          text = circle_of(blocked_, *each);
+          found = text.empty() ? nullptr : each;
+        }
+      });
+      if (found == nullptr)
+        return;
+      hopeless = found->coroutine->awaited();
+      text = message("async_wait: task \"", found->task->name, "\" waits for what comes after it: ", text);
+    }
+    if (hopeless.has_value())
+      hopeless->cancel(std::make_exception_ptr(Deadlock(text)));
+  } catch (...) {  // out of memory: another look comes
+  }
 }
 
 }  // namespace sluice::detail

@@ -1,4 +1,5 @@
 // Where the host blocks: for a Var, a task, everything, the GPU.
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -13,6 +14,10 @@ constexpr std::chrono::nanoseconds k_for_ever = std::chrono::seconds(10);
 constexpr std::chrono::nanoseconds k_look_again = std::chrono::milliseconds(1);
 constexpr std::chrono::nanoseconds k_cycle_check = std::chrono::milliseconds(10);
 constexpr std::chrono::nanoseconds k_long_wait = std::chrono::milliseconds(500);
+
+std::chrono::nanoseconds longer(std::chrono::nanoseconds limit) noexcept {
+  return std::min(2 * limit, k_for_ever);
+}
 
 struct HandleGuard {
   TaskNode* task;
@@ -119,15 +124,23 @@ bool Core::drain(const std::function<bool()>& is_done) {
     waited |= !done;
     return done;
   };
-  while (cpu_->help_until(drained, k_for_ever)) {
+  for (auto limit = k_cycle_check; cpu_->help_until(drained, limit); limit = longer(limit)) {
     if (drained())
       return waited;
+    check_suspended();
   }
   const DrainWaiter waiter(*this);
   std::unique_lock hold(drained_mutex_);
-  while (!drained_.wait_for(hold, std::min<std::chrono::nanoseconds>(cpu_->slice(), k_look_again), drained)) {
+  std::chrono::nanoseconds slept{}, next_check = k_cycle_check;
+  const auto slice = std::min<std::chrono::nanoseconds>(cpu_->slice(), k_look_again);
+  while (!drained_.wait_for(hold, slice, drained)) {
     hold.unlock();
     cpu_->while_waiting();
+    slept += slice;
+    if (slept >= next_check) {
+      check_suspended();
+      next_check = slept + longer(next_check);
+    }
     hold.lock();
   }
   return waited;
@@ -204,8 +217,9 @@ void Core::block_until(TaskNode* task) {
   CpuPolicy* const left_idle = here.core == nullptr || here.task == nullptr ? nullptr : here.core->cpu_.get();
   if (left_idle != nullptr)  // a body of another engine
     left_idle->before_block();
-  while (!sleep_on(task, cpu_->slice())) {
+  for (auto limit = k_cycle_check; !sleep_on(task, std::min(limit, cpu_->slice())); limit = longer(limit)) {
     cpu_->while_waiting();
+    check_suspended();
     while (here.task == nullptr && !task->finished() && cpu_->help(1) > 0) {
     }
   }
@@ -232,9 +246,9 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
   }
   cpu_->before_block();
   std::exception_ptr cycle;
-  for (auto limit = k_cycle_check; !sleep_on(awaited, std::min(limit, cpu_->slice()));
-       limit = std::min(2 * limit, k_for_ever)) {
+  for (auto limit = k_cycle_check; !sleep_on(awaited, std::min(limit, cpu_->slice())); limit = longer(limit)) {
     cpu_->while_waiting();
+    check_suspended();
     try {
       check_blocked(blocked, limit >= k_long_wait);
     } catch (...) {

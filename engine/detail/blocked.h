@@ -2,6 +2,7 @@
 
 namespace sluice::detail {
 
+class CoroutineControl;
 struct TaskBelow;
 struct TaskNode;
 
@@ -9,7 +10,8 @@ struct TaskNode;
 struct Blocked {
   TaskNode* task = nullptr;
   TaskNode* awaited = nullptr;
-  const TaskBelow* below = nullptr;  // bodies that wait under it on the same stack go on when it has ended
+  const TaskBelow* below = nullptr;       // bodies that wait under it on the same stack go on when it has ended
+  CoroutineControl* coroutine = nullptr;  // that is suspended: no thread looks out for it
   Blocked* next = nullptr;
   Blocked* before = nullptr;
 };

@@ -93,6 +93,9 @@ class Core {
   // -- Coroutine bodies (coroutine.cpp) --
   /// Runs a coroutine body on this thread until it waits or ends; finishes the task in the second case.
   void run_coroutine(TaskNode* task);
+  /// From before a coroutine waits until what it waits for has come.
+  void suspends(Blocked& blocked);
+  void resumes(Blocked& blocked) noexcept;
   static void drop_coroutine(TaskNode* task) noexcept;
 
   // -- Waiting without a thread (async_wait.cpp) --
@@ -245,6 +248,10 @@ class Core {
   void block_in_task(TaskNode* task, TaskNode* awaited);
   /// Throws Deadlock if what the body waits for can only come after it, or nothing is left to run it.
   void check_blocked(Blocked& blocked, bool for_long);
+  /// Ends the wait of a suspended coroutine with Deadlock, if that can only end after it.
+  void check_suspended() noexcept;
+  template <class Check>
+  void search_cycles(Check check);
   /// In run_ahead.cpp: runs a task that a wait cannot end without. False if none is seen that lies ready.
   bool run_awaited(TaskNode* awaited);
   TaskNode* take_needed(TaskNode* task, std::uint32_t state, int depth);
@@ -288,6 +295,7 @@ class Core {
   // Changed while nobody checks for a cycle.
   std::mutex blocked_mutex_;
   BlockedList blocked_;
+  std::atomic<int> suspended_{0};                             // coroutines among them
   std::chrono::steady_clock::time_point next_cycle_check_{};  // searches take a tenth of the time at most
   std::atomic<std::uint64_t> cycle_checks_{0};
   std::mutex pause_mutex_;

@@ -39,6 +39,8 @@ class CoroutineControl final : public Completion {
   void end() noexcept;
 
   void complete(std::exception_ptr error) noexcept override;
+  /// What it waits for, if it is suspended.
+  std::optional<PendingWait> awaited() const;
 
  private:
   // starting: the wait is under way, the body not suspended yet; told: it was over before the body suspended.
@@ -60,10 +62,11 @@ class CoroutineControl final : public Completion {
   bool knows_of_stop_ = false;                       // its engine is being cancelled, and it was told
   std::optional<std::stop_callback<Cancels>> stop_;  // of the task's stop token
 
-  SpinLock lock_;
+  mutable SpinLock lock_;
   Phase phase_ = Phase::running;
   bool cancel_requested_ = false;
   std::optional<PendingWait> awaited_;
+  Blocked blocked_;
 };
 
 }  // namespace sluice::detail

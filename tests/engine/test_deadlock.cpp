@@ -110,3 +110,41 @@ TEST_CASE("T28: readers that share a Var do not wait for each other") {
   gate.open();
   CHECK_NOTHROW(engine.wait_all());
 }
+
+TEST_CASE(
+    "T28: coroutines that await each other's Vars in a circle: one gets a Deadlock that names both, and all end") {
+  for (int way : {0, 1, 2}) {  // who waits: for a Var, for everything, a body
+    Engine engine({.workers = 2});
+    Var a = engine.new_var(), b = engine.new_var();
+    Gate pushed;
+    OpensAtEnd opens(pushed);
+    std::atomic<int> refused{0};
+    std::string text;
+    const auto awaits = [&](const Var& other) -> Coroutine {
+      try {
+        co_await engine.async_wait(other);
+      } catch (const Deadlock& error) {
+        ++refused;
+        text = error.what();
+      }
+    };
+    engine.push({.name = "holds both"}, [pushed] { pushed.wait(); });
+    engine.push({.name = "one", .access = {write(a)}}, [&, pushed]() -> Coroutine {
+      pushed.wait();
+      return awaits(b);
+    });
+    engine.push({.name = "other", .access = {write(b)}}, [&, pushed]() -> Coroutine {
+      pushed.wait();
+      return awaits(a);
+    });
+    pushed.open();
+    if (way == 0)
+      engine.wait(a);
+    if (way == 2)
+      engine.push({.name = "waits"}, [&] { engine.wait(b); }).wait();
+    CHECK_NOTHROW(engine.wait_all());
+    CHECK(refused == 1);
+    for (const char* name : {"one", "other", "async_wait"})
+      CHECK_THAT(text, contains(name));
+  }
+}
