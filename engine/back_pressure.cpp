@@ -85,7 +85,7 @@ void Core::judge(Restraint& restraint, std::uint64_t progress) {
   restraint.look(now, progress, [&] {
     bool any = false;
     cpu_->visit_runners([&](Runner runner) { any = any || (runner.thread != self && runner.is_runnable()); });
-    return any;
+    return any || Runner::any_runnable_of(cpu_->thread_name());  // the threads of a team, or those that a body made
   });
 }
 

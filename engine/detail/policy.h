@@ -86,6 +86,8 @@ class CpuPolicy {
   virtual bool short_tasks() const noexcept { return false; }
   /// Calls visit(runner) for the threads that run bodies.
   virtual void visit_runners(const std::function<void(Runner)>& visit) { (void)visit; }
+  /// What its threads are called, but for a number; "sluice" where it has none.
+  virtual std::string_view thread_name() const noexcept { return "sluice"; }
   /// Called once everything has retired; no submit follows.
   virtual void stop() = 0;
   virtual int workers() const noexcept = 0;

@@ -40,6 +40,7 @@ class PoolPolicy final : public CpuPolicy {
   void stop() override;
   bool short_tasks() const noexcept override { return !long_tasks(); }
   int workers() const noexcept override { return workers_; }
+  std::string_view thread_name() const noexcept override { return std::string_view(thread_name_).substr(0, 11); }
   void after_push() override;
   int all_blocked() override;
   bool works_here() const noexcept override;

@@ -41,6 +41,22 @@ std::uint64_t most_of_loop(Engine& engine, const Var& order, int threads = 1) {
 
 }  // namespace
 
+TEST_CASE("Back-pressure: a body that waits for a thread that it made is at work while that one computes") {
+  for (const char* name : {"sluice", "another name"}) {
+    Engine engine({.workers = 2, .name = name, .max_bytes_in_flight = 4 * k_block});
+    const Var order = engine.new_var();
+    std::uint64_t most = 0;
+    for (int i = 0; i < 12; ++i) {
+      push_holder(engine, {.name = "step", .access = {write(order)}}, [&] {
+        most = std::max(most, engine.counters().bytes_in_flight / k_block);
+        std::thread(compute_for_long).join();
+      });
+    }
+    engine.wait(order);
+    CHECK(most <= 5);
+  }
+}
+
 TEST_CASE("Back-pressure: a body on an executor's thread is at work") {
   boost::asio::thread_pool threads(1);
   {
