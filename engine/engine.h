@@ -109,6 +109,9 @@ struct EngineOptions {
   /// The same for each GPU's memory: of tasks that have not been given to the GPU yet. Not given:
   /// SLUICE_MAX_GPU_BYTES_IN_FLIGHT in the environment, else 1/64 of the GPU's memory, 64 MiB at least.
   std::optional<std::uint64_t> max_gpu_bytes_in_flight = {};
+  /// When the engine stops, and for the default engine when the process ends, one message on standard error says how
+  /// many failures no wait has told of, and which was the first. Forgiven ones and Cancelled do not count.
+  bool report_failures = true;
   /// After so many reads without a write between, a Var counts its readers in several places, so that threads that
   /// only read it do not meet; the next write ends that. 0: only frozen Vars do.
   int hot_reads = 256;
@@ -139,8 +142,9 @@ class SLUICE_API Engine {
   explicit Engine(EngineOptions options);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
-  /// Drains: waits for every task, then stops. Failures nobody asked about are dropped. Inside a task of this engine,
-  /// which it cannot wait for, a thread in the background does so: the engine takes no pushes from then on.
+  /// Drains: waits for every task, then stops. Failures nobody asked about: EngineOptions::report_failures. Inside a
+  /// task of this engine, which it cannot wait for, a thread in the background does so: the engine takes no pushes from
+  /// then on.
   ~Engine();
 
   /// The engine of the innermost EngineScope of this thread, of the task that runs here, or the default engine

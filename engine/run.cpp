@@ -288,6 +288,7 @@ void Core::note_failure(FailureRef failure) {
   }
   if (failures_.size() >= k_most_failures) {
     failure_beyond_ = std::move(failure);
+    ++failures_beyond_;
     return;
   }
   failures_.push_back(std::move(failure));

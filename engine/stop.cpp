@@ -1,5 +1,9 @@
 // How an engine stops, and how many tasks it has until then.
 #include <chrono>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <utility>
 
 #include <sluice/engine/detail/core.h>
 
@@ -8,6 +12,25 @@ namespace sluice::detail {
 namespace {
 
 constexpr auto k_exit_limit = std::chrono::seconds(5);
+
+bool is_cancelled(const Failure& failure) noexcept {
+  try {
+    std::rethrow_exception(failure.exception);
+  } catch (const Cancelled&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+// Failures are Errors: see capture_failure().
+std::string text_of(const Failure& failure) {
+  try {
+    std::rethrow_exception(failure.exception);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
 
 }  // namespace
 
@@ -40,6 +63,7 @@ void Core::stop(Stop how) {
   cpu_->stop();
   if (gpu() != nullptr)
     gpu()->stop();
+  report_failures();
   stop_done_.store(true);
   let_waiters_look();
 }
@@ -49,6 +73,34 @@ void Core::stop_at_exit() {
   const DrainWaiter waiter(*this);
   std::unique_lock hold(drained_mutex_);
   drained_.wait_for(hold, k_exit_limit, [&] { return live() == 0; });
+  report_failures();
+}
+
+// A program that never waits would otherwise end well, whatever went wrong.
+void Core::report_failures() noexcept {
+  if (!options_.report_failures || era_ != 0)
+    return;
+  std::uint64_t count = std::exchange(failures_beyond_, 0);
+  FailureRef first;
+  {
+    const std::lock_guard hold(failures_mutex_);
+    for (const FailureRef& failure : std::exchange(failures_, {})) {
+      if (failure->record->reported.load() || failure->record->forgiven.load() || is_cancelled(*failure))
+        continue;
+      ++count;
+      if (first == nullptr || failure->record->push_number < first->record->push_number)
+        first = failure;
+    }
+  }
+  if (first == nullptr)
+    return;
+  const std::string what = text_of(*first);
+  std::fprintf(
+      stderr,
+      "sluice: %llu task%s failed and no wait has told of it; the first:\n%s\n",
+      static_cast<unsigned long long>(count),
+      count == 1 ? "" : "s",
+      what.c_str());
 }
 
 std::uint64_t Core::left() const noexcept {

@@ -257,6 +257,7 @@ class Core {
   TaskNode* take_needed(TaskNode* task, std::uint32_t state, int depth);
   TaskNode* take_holder(const AccessNode& access, bool came_first, int depth);
   void note_failure(FailureRef failure);
+  void report_failures() noexcept;
 
   const EngineOptions options_;
   const FloatMode thread_mode_;
@@ -305,6 +306,7 @@ class Core {
   std::vector<FailureRef> failures_;
   std::size_t failures_pruned_at_ = 64;
   FailureRef failure_beyond_;  // the latest that was not kept, as too many were there
+  std::uint64_t failures_beyond_ = 0;
 
   std::recursive_mutex extensions_mutex_;  // an extension may need another one
   std::array<std::atomic<void*>, k_max_slots> extension_pointers_{};

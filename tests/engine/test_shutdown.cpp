@@ -1,9 +1,12 @@
 // Stopping under load, and long runs.
 #include <chrono>
+#include <cstdio>
 #include <ctime>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include "tests/engine/expect.h"
@@ -17,6 +20,24 @@ namespace {
 
 double processor_seconds() {
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
+/// What a scope writes to standard error.
+std::string standard_error_of(const std::function<void()>& scope) {
+  std::FILE* const file = std::tmpfile();
+  REQUIRE(file != nullptr);
+  const int before = dup(STDERR_FILENO);
+  std::fflush(stderr);
+  dup2(fileno(file), STDERR_FILENO);
+  scope();
+  std::fflush(stderr);
+  dup2(before, STDERR_FILENO);
+  close(before);
+  std::string text(static_cast<std::size_t>(lseek(fileno(file), 0, SEEK_END)), '\0');
+  const ssize_t size = pread(fileno(file), text.data(), text.size(), 0);
+  std::fclose(file);
+  CHECK(size == static_cast<ssize_t>(text.size()));
+  return text;
 }
 
 bool refuses(Engine& engine) {
@@ -167,14 +188,33 @@ TEST_CASE("Of 40,000 failures that nobody asks about the first 4096 and the late
   CHECK(told == 4097);
 }
 
-TEST_CASE("A destructor drops failures that nobody asked about") {
-  for (int i = 0; i < 20; ++i) {
-    Engine engine({.workers = 2});
-    Var x = engine.new_var();
-    engine.push({.name = "fails", .access = {write(x)}}, [] { throw ValueError("unheard"); });
-    engine.push({.name = "fails"}, [] { throw 1; });
-  }
-  SUCCEED("no exception left the destructor");
+TEST_CASE("An engine that ends tells of failures that nobody asked about: how many, and the first") {
+  const auto said = [](const std::function<void(Engine&, const Var&)>& use, bool report = true) {
+    return standard_error_of([&] {
+      Engine engine({.workers = 1, .report_failures = report});
+      const Var x = engine.new_var();
+      engine.push({.name = "first", .access = {write(x)}}, [] { throw ValueError("unheard"); });
+      engine.push({.name = "second"}, [] { throw 1; });
+      use(engine, x);
+    });
+  };
+  const std::string text = said([](Engine&, const Var&) {});
+  CHECK_THAT(text, contains("2 tasks failed and no wait has told of it; the first:\nunheard"));
+  CHECK_THAT(text, contains("in task \"first\" pushed at"));
+  CHECK(said([](Engine&, const Var&) {}, false).empty());
+  const std::string other = said([](Engine& engine, const Var& x) { CHECK_THROWS_AS(engine.wait(x), ValueError); });
+  CHECK_THAT(other, contains("1 task failed"));
+  CHECK_THAT(other, contains("second"));
+  const std::string none = said([](Engine& engine, const Var& x) {
+    CHECK_THROWS_AS(engine.wait(x), ValueError);
+    CHECK_THROWS_AS(engine.wait_all(), TaskFailed);
+  });
+  CHECK(none.empty());
+  const std::string cancelled = standard_error_of([] {
+    Engine engine({.workers = 1});
+    engine.push({.name = "gives up"}, [] { throw Cancelled("by itself"); });
+  });
+  CHECK(cancelled.empty());
 }
 
 TEST_CASE("A million tasks run, and what their bodies held is freed") {
