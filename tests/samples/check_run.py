@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""samples/run without a sample's name: lists the samples of the source tree, and neither installs nor configures.
+"""samples/run without a sample's name: lists the samples of the source tree, and neither installs nor configures. The
+other scripts say with --help how they are called, and do no more.
 
 Usage: check_run.py ROOT
 """
@@ -12,10 +13,15 @@ import sys
 import tempfile
 
 
+HELPED = ("tests/run", "tests/sanitize", "tests/bundle")
+
+
 def copy_tree(root, to):
     """What the script may need, with a bootstrap that leaves a mark when it is called."""
     for part in ("samples", "tests/support"):
         shutil.copytree(root / part, to / part, dirs_exist_ok=True)
+    for script in HELPED:
+        shutil.copy(root / script, to / script)
     (to / "bootstrap").write_text(f"#!/bin/sh\ntouch {to}/installed\nexit 3\n")
     (to / "bootstrap").chmod(0o755)
 
@@ -41,6 +47,10 @@ def check(root):
             assert all(len(line) > 20 for line in listed.values()), listed
             assert not (tree / "installed").exists() and not (tree / "build").exists(), f"{arguments} prepares a build"
             assert (code == 0) == (result.stderr == ""), (arguments, result)
+        for script in HELPED:
+            result = subprocess.run([tree / script, "--help"], capture_output=True, text=True, check=False)
+            assert result.returncode == 0 and f"Usage: {script}" in result.stdout, (script, result)
+            assert not (tree / "installed").exists(), f"{script} --help prepares a build"
         assert "no sample 'no-such-sample'" in run(tree, "no-such-sample").stderr
         assert run(tree, "mlp").returncode == 3 and (tree / "installed").exists(), "a sample's name does prepare one"
 
