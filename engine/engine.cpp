@@ -157,13 +157,13 @@ Engine::Engine(detail::Core* adopted) noexcept : core_(adopted) {}
 
 Engine::~Engine() {
   const detail::ThisThread& here = detail::this_thread();
-  if (here.task == nullptr || here.core != core_) {
+  if (here.gpu_body == nullptr && (here.task == nullptr || here.core != core_)) {
     core_->stop(Stop::drain);
     core_->clear_facade();
     core_->release();
     return;
   }
-  // Its tasks go on with another facade; the thread that stops it must be none of its own.
+  // Its tasks go on with another facade; the thread that stops it must be none that they need.
   detail::Core* core = core_;
   auto* shell = new Engine(core);
   core->move_facade(shell);

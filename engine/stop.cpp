@@ -12,6 +12,7 @@ constexpr auto k_exit_limit = std::chrono::seconds(5);
 }  // namespace
 
 void Core::stop(Stop how) {
+  refuse_in_gpu_body("stop");
   const ThisThread& here = this_thread();
   require<Deadlock>(here.task == nullptr || here.core != this, [&] {
     return message("stop: task \"", here.task->name, "\" would wait for itself");

@@ -19,6 +19,9 @@ void Issuer::touch() noexcept {
   try {
     if (!call_.captured) {
       order(*call_.route, *call_.needs);
+      call_.input = failed_meanwhile(*call_.task);
+      if (call_.input != nullptr)
+        std::rethrow_exception(call_.input->exception);
       call_.span = policy_.trace().before_body(traced_on(*call_.route), *call_.task);
       return;
     }
@@ -37,7 +40,9 @@ void Issuer::touch_or_throw() {
 
 void Issuer::call_body(const Call& call, Closure& body) {
   TaskNode* const task = call.task;
-  const WorkScope work(this_thread(), work_of(core_, task));
+  Work here = work_of(core_, task);
+  here.gpu_body = call.name;
+  const WorkScope work(this_thread(), here);
   const NamedRange range(NamedRange::k_body, task == nullptr ? "launched again" : task->name);
   cudaGetLastError();  // what the thread brought along is not this task's: its own calls, or another GPU that is lost
   body(Queue(*core_.facade(), device_, 1, call.captured ? &call.lane->captured : &call.lane->direct, task));
@@ -88,7 +93,9 @@ bool Issuer::run_body(const Call& call, FailureRef& failure) {
     touch();
   const Call after = std::exchange(call_, before);
   policy_.trace().after(traced_on(*call.route), after.span);
-  if (after.failure != nullptr) {
+  if (after.input != nullptr) {
+    failure = after.input;
+  } else if (after.failure != nullptr) {
     try {
       std::rethrow_exception(after.failure);
     } catch (...) {
@@ -100,7 +107,7 @@ bool Issuer::run_body(const Call& call, FailureRef& failure) {
     return true;
   task->body.reset();
   const bool has_place = !out_of_order && !call.needs->empty();
-  core_.finish(task, std::move(failure), true, has_place ? *call.needs->begin() : Position());
+  core_.finish(task, std::move(failure), after.input == nullptr, has_place ? *call.needs->begin() : Position());
   return false;
 }
 

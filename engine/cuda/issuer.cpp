@@ -233,6 +233,13 @@ void Issuer::refuse(TaskNode* task, FailureRef failure, bool ran) {
   core_.finish(task, std::move(failure), ran, {});
 }
 
+// What a task reads may fail when a batch is launched for its sake.
+FailureRef Issuer::failed_meanwhile(const TaskNode& task) {
+  if (core_.late().none() || task.on_failed_input == OnFailedInput::run) [[likely]]
+    return nullptr;
+  return core_.failed_input(task);
+}
+
 void Issuer::issue(TaskNode* task) {
   Core::claim(task);
   FailureRef failure = core_.start(task);

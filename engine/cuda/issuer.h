@@ -112,10 +112,12 @@ class Issuer {
     Lane* lane = nullptr;
     const PositionSet* needs = nullptr;
     TaskNode* task = nullptr;
+    const char* name = "";
     bool captured = false;
     bool touched = false;
     GpuTrace::Span* span = nullptr;
     std::exception_ptr failure = {};  // of what should have come before
+    FailureRef input = {};            // of an input, since the task was begun: it is skipped
     cudaError_t error = cudaSuccess;  // that the body has left, seen before its end
   };
   struct BatchEnd {
@@ -136,6 +138,7 @@ class Issuer {
   void drain(TaskNode* first);
   TaskNode* next_or_give_up(bool tired);
   void issue(TaskNode* task);
+  FailureRef failed_meanwhile(const TaskNode& task);
   void refuse(TaskNode* task, FailureRef failure, bool ran);
   bool launch_stale();
 
@@ -169,7 +172,8 @@ class Issuer {
   bool belongs_in_batch(const TaskNode& task);
   void issue_in_batch(TaskNode* task, const PositionSet& needs);
   void issue_captured(TaskNode* task, const PositionSet& needs, std::uint64_t description);
-  void join_batch(TaskNode* task, Lane& lane, PositionSet&& needs, FailureRef failure, std::uint64_t content);
+  Batch::Step step_of(const TaskNode& task, const PositionSet& needs);
+  void join_batch(TaskNode* task, Batch::Step&& step, FailureRef failure, std::uint64_t content);
   bool prepare_batch(const PositionSet& needs, bool capture) noexcept;
   void void_place(Lane& lane, const TaskNode& task) noexcept;
   bool waits_for_others(const PositionSet& needs) const;
@@ -183,6 +187,8 @@ class Issuer {
   void order_or_await(Route& route, const PositionSet& needs) noexcept;
   void launch_again(std::span<Batch::Step> steps) noexcept;
   void launch_again(Batch::Step& step) noexcept;
+  void fail_late(Batch::Step& step, const FailureRef& failure, bool ran) noexcept;
+  bool skip_late(Batch::Step& step) noexcept;
   void reset_pace() noexcept;
 
   // issue_lanes.cpp: where in a batch

@@ -231,28 +231,10 @@ void StreamPolicy::wait_all() {
   throw_reported();
 }
 
-void StreamPolicy::report_late(FailureRef failure) noexcept {
-  const std::lock_guard hold(late_mutex_);
-  late_.push_back(std::move(failure));
-  any_late_.store(true, std::memory_order_release);
-}
-
 // Of every lane: what a kernel wrote for a bad index may have travelled to others.
 void StreamPolicy::throw_reported() {
   for (int i = 1; i < lanes_.count(); ++i)
     lanes_.at(static_cast<std::uint16_t>(i)).throw_reported();
-  if (!any_late_.load(std::memory_order_acquire))
-    return;
-  FailureRef first;
-  {
-    const std::lock_guard hold(late_mutex_);
-    if (late_.empty())
-      return;
-    first = std::move(late_.front());
-    late_.erase(late_.begin());
-    any_late_.store(!late_.empty(), std::memory_order_release);
-  }
-  rethrow(first);
 }
 
 }  // namespace detail

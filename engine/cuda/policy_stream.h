@@ -41,8 +41,6 @@ class StreamPolicy final : public GpuPolicy {
   GpuTrace& trace() noexcept { return trace_; }
   /// Blocks the host until the work at `sequence`, which has been launched, is done. Throws CudaError.
   void synchronize(Lane& lane, std::uint64_t sequence);
-  /// A failure of a task whose Vars say that all is well: the next wait throws it.
-  void report_late(FailureRef failure) noexcept;
 
  private:
   struct Fenced {
@@ -68,10 +66,6 @@ class StreamPolicy final : public GpuPolicy {
   std::vector<Fenced> fenced_;   // new
   std::vector<Fenced> watched_;  // the attendant's
   std::atomic<int> fences_{0};   // in both
-
-  std::atomic<bool> any_late_{false};
-  std::mutex late_mutex_;
-  std::vector<FailureRef> late_;
 
   Attendant attendant_;  // last: it goes first
 };
