@@ -62,9 +62,6 @@ Core::Core(Engine* facade, const EngineOptions& options)
   require(options.launch.empty() || options.launch == "batch" || options.launch == "direct", [&] {
     return message("Engine: launch \"", options.launch, "\" is not one of batch, direct");
   });
-  require(options.launcher == "caller" || options.launcher == "thread", [&] {
-    return message("Engine: launcher \"", options.launcher, "\" is not one of caller, thread");
-  });
   require(options.gpu_check == "end" || options.gpu_check == "each", [&] {
     return message("Engine: gpu_check \"", options.gpu_check, "\" is not one of end, each");
   });

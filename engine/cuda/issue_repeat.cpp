@@ -41,7 +41,6 @@ bool Issuer::capture_again(Batch::Step& step) {
         call_body(call_, step.body);
     } catch (...) {
       failure = caught(record_named(step.name, step.site, step.push_number));
-      cudaGetLastError();
     }
     touch();
     if (call_.failure != nullptr || abandon_ || !is_intact(step.name, failure != nullptr))
