@@ -44,7 +44,6 @@ void Issuer::call_body(const Call& call, Closure& body) {
   here.gpu_body = call.name;
   const WorkScope work(this_thread(), here);
   const NamedRange range(NamedRange::k_body, task == nullptr ? "launched again" : task->name);
-  cudaGetLastError();  // that another GPU is lost, which calls for this one may have met
   try {
     body(Queue(*core_.facade(), device_, 1, call.captured ? &call.lane->captured : &call.lane->direct, task));
   } catch (...) {
