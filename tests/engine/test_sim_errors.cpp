@@ -64,14 +64,18 @@ TEST_CASE("An error that is pending stays while the host waits for a slow kernel
   OpensAtEnd opens(gate);
   Var x = engine.new_var();
   engine.push(direct("slow", {write(x)}), [gate](Queue queue) { sim_launch(queue, [gate] { gate.wait(); }); });
-  std::thread waiter([&] {
+  const int queries = sim::calls("cudaEventQuery");
+  bool asked = false;
+  std::thread opener([&] {
+    asked = eventually([&] { return sim::calls("cudaEventQuery") > queries + 3; });
+    gate.open();
+  });
+  {
     const Pending pending;
     CHECK_NOTHROW(engine.wait(x));
-  });
-  const int queries = sim::calls("cudaEventQuery");
-  CHECK(eventually([&] { return sim::calls("cudaEventQuery") > queries + 3; }));
-  gate.open();
-  waiter.join();
+  }
+  opener.join();
+  CHECK(asked);
 }
 
 TEST_CASE("A body that leaves the error that its thread has pending fails its own task all the same", "[sim]") {

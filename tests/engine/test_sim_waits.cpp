@@ -95,14 +95,18 @@ TEST_CASE("A GPU body that is called again may not wait either", "[sim]") {
 TEST_CASE("An engine may end in another engine's GPU body: it does so elsewhere", "[sim]") {
   Sim sim;
   std::atomic<int> ran{0};
-  Engine engine({.workers = 1});
-  Var x = engine.new_var();
-  auto other = std::make_unique<Engine>(EngineOptions{.workers = 1});
-  other->push({.name = "its task", .device = gpu(0)}, [&](Queue queue) { sim_launch(queue, [&] { ++ran; }); });
-  engine.push({.name = "ends it", .device = gpu(0), .access = {write(x)}}, [&](Queue) {
-    other->push({.name = "another", .device = gpu(0)}, [&](Queue queue) { sim_launch(queue, [&] { ++ran; }); });
-    other.reset();
-  });
-  CHECK_NOTHROW(engine.wait(x));
-  CHECK(eventually([&] { return ran == 2; }));
+  const auto body = [&ran](Queue queue) { sim_launch(queue, [&ran] { ++ran; }); };
+  {
+    Engine engine({.workers = 1});
+    Var x = engine.new_var();
+    auto other = std::make_unique<Engine>(EngineOptions{.workers = 1});
+    other->push({.name = "its task", .device = gpu(0)}, body);
+    engine.push({.name = "ends it", .device = gpu(0), .access = {write(x)}}, [&](Queue) {
+      other->push({.name = "another", .device = gpu(0)}, body);
+      other.reset();
+    });
+    CHECK_NOTHROW(engine.wait(x));
+  }
+  CHECK(eventually([] { return sim::leftovers().empty(); }));
+  CHECK(ran == 2);
 }
