@@ -48,7 +48,7 @@ void Core::tell(TaskNode* task, FailureRef failure) noexcept {
       }
       wait_positions(
           task->extras()->result.positions);  // passed, but for the serial policy: throws what kernels reported
-      rethrow_failure_of(*task);
+      rethrow_any_failure_of(*task);
     } catch (...) {
       error = std::current_exception();
     }

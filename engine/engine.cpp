@@ -62,9 +62,6 @@ Core::Core(Engine* facade, const EngineOptions& options)
   require(options.launch.empty() || options.launch == "batch" || options.launch == "direct", [&] {
     return message("Engine: launch \"", options.launch, "\" is not one of batch, direct");
   });
-  require(options.launcher == "caller" || options.launcher == "thread", [&] {
-    return message("Engine: launcher \"", options.launcher, "\" is not one of caller, thread");
-  });
   require(options.gpu_check == "end" || options.gpu_check == "each", [&] {
     return message("Engine: gpu_check \"", options.gpu_check, "\" is not one of end, each");
   });
@@ -157,13 +154,13 @@ Engine::Engine(detail::Core* adopted) noexcept : core_(adopted) {}
 
 Engine::~Engine() {
   const detail::ThisThread& here = detail::this_thread();
-  if (here.task == nullptr || here.core != core_) {
+  if (here.gpu_body == nullptr && (here.task == nullptr || here.core != core_)) {
     core_->stop(Stop::drain);
     core_->clear_facade();
     core_->release();
     return;
   }
-  // Its tasks go on with another facade; the thread that stops it must be none of its own.
+  // Its tasks go on with another facade; the thread that stops it must be none that they need.
   detail::Core* core = core_;
   auto* shell = new Engine(core);
   core->move_facade(shell);

@@ -70,10 +70,6 @@ struct EngineOptions {
   /// launched as CUDA graphs. "direct": each by itself. If empty, SLUICE_LAUNCH in the environment decides, otherwise
   /// "batch".
   std::string launch = {};
-  /// Who does that. "caller": the thread that pushes, or whose task made the GPU task ready. "thread": a thread for
-  /// each GPU. Then the pushing thread is free sooner; whether the GPUs get more to do depends on the driver, which
-  /// lets few things be done beside each other. With the cpu_policy serial or chaos always the caller.
-  std::string launcher = "caller";
   /// When errors of kernels are found. "end": at a wait. "each": the host waits for each task, so that the error is
   /// that task's.
   std::string gpu_check = "end";

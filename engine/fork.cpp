@@ -96,6 +96,7 @@ void Core::watch_forks(Core* core, bool alive) {
 void Core::before_fork() {
   blocked_mutex_.lock();
   failures_mutex_.lock();
+  late_.lock();
   if (this_thread().lists_depth == 0)  // inside, on this very thread, nothing can be made to rest
     halt_lists();
 }
@@ -103,6 +104,7 @@ void Core::before_fork() {
 void Core::after_fork_in_parent() {
   if (this_thread().lists_depth == 0)
     resume_lists();
+  late_.unlock();
   failures_mutex_.unlock();
   blocked_mutex_.unlock();
 }

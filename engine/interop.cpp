@@ -68,7 +68,8 @@ TaskHandle import_stream(Engine& engine, Device device, void* stream, const Acce
 
 void export_stream(Engine& engine, Device device, void* stream, const AccessList& access, SourceLocation site) {
   check_stream("export_stream", device, stream);
-  require<Deadlock>(detail::this_thread().task == nullptr, [] {
+  const detail::ThisThread& here = detail::this_thread();
+  require<Deadlock>(here.task == nullptr && here.gpu_body == nullptr, [] {
     return std::string("export_stream: a task cannot wait for tasks to be issued; push a task that uses the stream");
   });
   // Whoever ends the body's life without a call breaks the promise.

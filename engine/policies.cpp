@@ -91,8 +91,6 @@ std::unique_ptr<GpuPolicy> make_gpu_policy([[maybe_unused]] Core& core, [[maybe_
         .batches = launch_of(options) == "batch" && options.gpu_policy == "stream" && options.gpu_check == "end",
         .one_stream = options.gpu_policy == "serial",
         .waits = options.gpu_policy == "serial" || options.gpu_check == "each",
-        // Where all CPU tasks run on the threads that push, GPU tasks are launched there too.
-        .has_thread = options.launcher == "thread" && options.cpu_policy != "serial" && options.cpu_policy != "chaos",
         .queues = hardware_queues()};
     return std::make_unique<StreamPolicy>(core, launch);
   }

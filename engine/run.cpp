@@ -59,11 +59,15 @@ void Core::process(TaskNode* task) {
 // A task without a body: what its Var says is noted for whoever waits.
 void Core::note_and_finish(TaskNode* task) {
   PositionSet positions = needs(task);
-  if (!positions.empty())
-    task->need_extras().result.positions = std::move(positions);
   const VarCore& var = *task->accesses().front().var;
+  if (!positions.empty()) {
+    TaskResult& result = task->need_extras().result;
+    result.positions = std::move(positions);
+    result.written_at = late_.writer_of(var);
+    result.var = var.id;
+  }
   claim(task);
-  finish(task, task->kind != TaskKind::clear && var.poisoned() ? var.poison->failure : nullptr, false, {});
+  finish(task, task->kind != TaskKind::clear ? failure_of(var) : nullptr, false, {});
 }
 
 void Core::wait_here(TaskNode* task, const PositionSet& positions) {
@@ -159,12 +163,7 @@ FailureRef Core::start(TaskNode* task) {
   }
   if (task->on_failed_input == OnFailedInput::run)
     return nullptr;
-  for (const AccessNode& access : task->accesses()) {
-    const VarCore& var = *access.var;
-    if (var.poison != nullptr && access.mode() != AccessMode::out && var.poisoned()) [[unlikely]]
-      return var.poison->failure;
-  }
-  return nullptr;
+  return failed_input(*task);
 }
 
 void Core::run_on_cpu(TaskNode* task, int threads) {
@@ -203,6 +202,8 @@ void Core::run_on_cpu(TaskNode* task, int threads) {
 
 void Core::settle_write(TaskNode* task, AccessNode& access, const FailureRef& failure, bool ran, Position position) {
   VarCore* var = access.var;
+  if (!late_.none() && var->written_at) [[unlikely]]
+    late_.hand_over(*var);
   if (task->kind == TaskKind::clear)
     var->poison = nullptr;
   if (task->kind != TaskKind::body)

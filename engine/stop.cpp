@@ -35,6 +35,7 @@ std::string text_of(const Failure& failure) {
 }  // namespace
 
 void Core::stop(Stop how) {
+  refuse_in_gpu_body("stop");
   const ThisThread& here = this_thread();
   require<Deadlock>(here.task == nullptr || here.core != this, [&] {
     return message("stop: task \"", here.task->name, "\" would wait for itself");

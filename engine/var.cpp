@@ -10,7 +10,9 @@ std::uint64_t Var::id() const noexcept {
   return core_->id;
 }
 std::uint64_t Var::version() const noexcept {
-  return core_->version.load(std::memory_order_acquire);
+  const std::uint64_t counted = core_->version.load(std::memory_order_acquire);
+  detail::LateFailures& late = core_->core->late();
+  return late.none() ? counted : counted - late.void_versions(core_->id);
 }
 Device Var::home() const noexcept {
   return core_->home;

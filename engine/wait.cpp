@@ -160,13 +160,15 @@ bool Core::drain_epoch() {
 
 // -- Waits --
 
+void throw_in_gpu_body(const char* what) {
+  throw Deadlock(
+      message(what, ": task \"", this_thread().gpu_body, "\" issues GPU work, and nothing else is begun meanwhile"));
+}
+
 void Core::refuse_self_wait(Access access) const {
   const ThisThread& here = this_thread();
   if (here.task == nullptr || here.core != this)
     return;
-  require<Deadlock>(here.task->device.is_cpu(), [&] {
-    return message("wait: task \"", here.task->name, "\" issues GPU work, and nothing else is begun meanwhile");
-  });
   for (const AccessNode& held : here.task->accesses()) {
     if (held.var != access.var)
       continue;
@@ -268,6 +270,7 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
 
 void Core::wait(Access access) {
   refuse_while_recording("wait");
+  refuse_in_gpu_body("wait");
   require(access.var != nullptr, [] { return std::string("wait: an empty Var"); });
   require(access.var->core == this, [] { return std::string("wait: a Var of another engine"); });
   refuse_self_wait(access);
@@ -280,7 +283,7 @@ void Core::wait(Access access) {
   block_until(look);
   if (const TaskExtras* extras = look->extras()) {
     wait_positions(extras->result.positions);
-    rethrow_failure_of(*look);
+    rethrow_any_failure_of(*look);
   }
 }
 
@@ -311,6 +314,7 @@ void Core::saw_passed(Position position) {
 }
 
 void Core::wait_task(TaskNode* task) {
+  refuse_in_gpu_body("wait");
   require<Deadlock>(
       this_thread().task != task, [&] { return message("wait: task \"", task->name, "\" waits for itself"); });
   refuse_child_wait(*task);
@@ -325,7 +329,7 @@ void Core::wait_task(TaskNode* task) {
     positions.add(task->position);
     wait_positions(positions);
   }
-  rethrow_failure_of(*task);
+  rethrow_any_failure_of(*task);
 }
 
 void Core::rethrow_failure_of(const TaskNode& task) {
@@ -333,8 +337,21 @@ void Core::rethrow_failure_of(const TaskNode& task) {
     rethrow(failure);
 }
 
+void Core::rethrow_any_failure_of(const TaskNode& task) {
+  rethrow_failure_of(task);
+  if (late_.none()) [[likely]]
+    return;
+  const TaskExtras* const extras = task.extras();
+  const bool is_look = task.kind != TaskKind::body && extras != nullptr;
+  if (const FailureRef failure = is_look                ? late_.of_value(extras->result.written_at, extras->result.var)
+                                 : task.device.is_gpu() ? late_.of_task(task.position)
+                                                        : nullptr)
+    rethrow(failure);
+}
+
 void Core::wait_all() {
   refuse_while_recording("wait_all");
+  refuse_in_gpu_body("wait_all");
   const ThisThread& here = this_thread();
   require<Deadlock>(here.task == nullptr || here.core != this, [&] {
     return message("wait_all: task \"", here.task->name, "\" would wait for itself");
@@ -372,6 +389,7 @@ void Core::wait_all() {
 
 void Core::clear_error(const Var& var) {
   refuse_while_recording("clear_error");
+  refuse_in_gpu_body("clear_error");
   const Access access = sluice::write(var);
   require(access.var != nullptr && access.var->core == this, [] {
     return std::string("clear_error: an empty Var, or one of another engine");

@@ -4,7 +4,6 @@
 #include <thread>
 
 #include <sluice/engine/cuda/attendant.h>
-#include <sluice/engine/detail/spin_lock.h>
 
 namespace sluice::detail {
 
@@ -41,13 +40,14 @@ void Attendant::stop() {
 }
 
 void Attendant::live() {
+  thread_id_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   pthread_setname_np(pthread_self(), "sluice-gpu");
   prctl(PR_SET_TIMERSLACK, 1000UL);  // otherwise every sleep lasts 50 us longer
   int quiet = 0, idle = 0;           // looks without progress, without work
   for (;;) {
     const Seen seen = look_();
     quiet = seen == Seen::progress ? 0 : quiet + 1;
-    idle = seen == Seen::nothing && quiet >= eager_ ? idle + 1 : 0;
+    idle = seen == Seen::nothing ? idle + 1 : 0;
     if (idle > k_idle_looks) {
       awake_.store(false);
       std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -60,11 +60,7 @@ void Attendant::live() {
       awake_.store(true);
       quiet = idle = 0;
     }
-    if (quiet < eager_) {
-      pause_briefly();
-      continue;
-    }
-    std::this_thread::sleep_for(quiet < eager_ + k_quick_looks ? k_soon : k_later);
+    std::this_thread::sleep_for(quiet < k_quick_looks ? k_soon : k_later);
   }
 }
 

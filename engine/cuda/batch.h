@@ -12,6 +12,7 @@
 #include <sluice/engine/cuda/capture_ends.h>
 #include <sluice/engine/cuda/graph_cache.h>
 #include <sluice/engine/cuda/lane.h>
+#include <sluice/engine/detail/late_failures.h>
 #include <sluice/engine/source_location.h>
 
 namespace sluice::detail {
@@ -35,7 +36,9 @@ class Batch {
     Lane* lane = nullptr;
     std::uint64_t sequence = 0;
     PositionSet needs;
-    bool failed = false;
+    LateFailures::Uses uses;
+    bool runs_anyway = false;  // whatever its inputs say
+    bool failed = false;       // the body is not called again
   };
 
   Batch(LaneTable& lanes, Device device) : lanes_(lanes), device_(device) {}

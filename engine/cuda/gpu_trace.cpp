@@ -215,9 +215,9 @@ GpuTrace::Span* GpuTrace::begin(const TracedStream& stream, std::uint64_t record
 }
 
 void GpuTrace::end(const TracedStream& stream, Span& span) noexcept {
-  // An error that the body left behind is the task's to find, so it must not be taken away here.
   const std::lock_guard hold(mutex_);
-  cudaEventRecord(span.ended.get(), stream.native);
+  if (cudaEventRecord(span.ended.get(), stream.native) != cudaSuccess)
+    cudaGetLastError();  // none of a body's, whose errors have been asked for
   span.open = false;
 }
 

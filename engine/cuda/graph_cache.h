@@ -14,7 +14,8 @@ using GraphHandle = cuda::Handle<cudaGraph_t, cudaGraphDestroy>;
 using GraphExecutable = cuda::Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
 
 /// `shape` and which kernels the graph's nodes call: an executable that is brought up to date with other kernels than
-/// it was made with may compute nonsense, and the driver does not always say so. Throws CudaError.
+/// it was made with may compute nonsense, and the driver does not always say so. Where the driver does not tell of
+/// kernels it is another each time: such graphs are made anew. Throws CudaError.
 std::uint64_t graph_shape(std::uint64_t shape, cudaGraph_t graph, std::size_t nodes);
 
 /// Executables of the graphs that batches were, by shape: making one costs ten times what bringing one up to date

@@ -49,6 +49,8 @@ class DeviceScope {
     if (num_gpus() < 2)
       return;
     const bool known = cudaGetDevice(&before_) == cudaSuccess;  // else it is lost, and need not be current again
+    if (!known)
+      cudaGetLastError();
     if (!known || before_ != index)
       cuda_check(cudaSetDevice(index), "cudaSetDevice");
     changed_ = known && before_ != index;
@@ -56,8 +58,8 @@ class DeviceScope {
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
   ~DeviceScope() {
-    if (changed_)
-      cudaSetDevice(before_);
+    if (changed_ && cudaSetDevice(before_) != cudaSuccess)
+      cudaGetLastError();
   }
 
  private:

@@ -119,21 +119,37 @@ void Issuer::issue_in_batch(TaskNode* task, const PositionSet& needs) {
       return issue_direct(task, needs);
     description = describe();
   }
+  if (FailureRef failure = failed_meanwhile(*task))
+    return refuse(task, std::move(failure), false);
   if (!prepare_batch(needs, !puts_off))
     return issue_direct(task, needs);
   if (!puts_off)
     return issue_captured(task, needs, description);
-  Lane& lane = choose_lane(needs);
-  PositionSet kept = needs;
-  batch_.put_off_step(lane, needs);
-  join_batch(task, lane, std::move(kept), {}, description);
+  Batch::Step step = step_of(*task, needs);
+  batch_.put_off_step(*step.lane, needs);
+  join_batch(task, std::move(step), {}, description);
+}
+
+// All but its body, while nothing is lost yet if there is no memory.
+Batch::Step Issuer::step_of(const TaskNode& task, const PositionSet& needs) {
+  return {
+      .body = {},
+      .name = task.name,
+      .site = task.site(),
+      .push_number = task.push_number,
+      .lane = &choose_lane(needs),
+      .needs = needs,
+      .uses = core_.late().uses_of(task),
+      .runs_anyway = task.on_failed_input == OnFailedInput::run};
 }
 
 void Issuer::issue_captured(TaskNode* task, const PositionSet& needs, std::uint64_t description) {
-  Lane& lane = choose_lane(needs);
-  PositionSet kept = needs;  // while nothing is lost yet if there is no memory
+  Batch::Step step = step_of(*task, needs);
+  Lane& lane = *step.lane;
   FailureRef failure;
-  if (!run_body({.route = batch_route_, .lane = &lane, .needs = &needs, .task = task, .captured = true}, failure))
+  if (!run_body(
+          {.route = batch_route_, .lane = &lane, .needs = &needs, .task = task, .name = task->name, .captured = true},
+          failure))
     return;
   if (abandon_ || !is_intact(task->name, failure != nullptr)) {
     launch_one_by_one();
@@ -142,23 +158,17 @@ void Issuer::issue_captured(TaskNode* task, const PositionSet& needs, std::uint6
   }
   if (failure == nullptr && batch_.says_all())
     repeats_.learn(description);
-  join_batch(task, lane, std::move(kept), std::move(failure), 0);
+  join_batch(task, std::move(step), std::move(failure), 0);
 }
 
 // `content`: what the task says that it enqueues, if that is known to come again.
-void Issuer::join_batch(TaskNode* task, Lane& lane, PositionSet&& needs, FailureRef failure, std::uint64_t content) {
+void Issuer::join_batch(TaskNode* task, Batch::Step&& step, FailureRef failure, std::uint64_t content) {
   before_last_ = std::exchange(last_, mixed(mixed(task->access_count, task->name), content));
   const bool first = batch_.empty();
-  Batch::Step step{
-      .body = std::move(task->body),
-      .name = task->name,
-      .site = task->site(),
-      .push_number = task->push_number,
-      .lane = &lane,
-      .needs = std::move(needs),
-      .failed = failure != nullptr};
-  const Position position = lane.issue(*task);
+  const Position position = step.lane->issue(*task);
   step.sequence = position.sequence();
+  step.body = std::move(task->body);
+  step.failed = failure != nullptr;
   batch_.end_step(std::move(step));
   if (task->traced) [[unlikely]]
     traced_.add(*task);
@@ -290,22 +300,40 @@ void Issuer::order_or_await(Route& route, const PositionSet& needs) noexcept {
   }
 }
 
+// The task has finished, and its Vars say that all is well. Where nobody can be told otherwise, nothing of the device
+// is to be believed.
+void Issuer::fail_late(Batch::Step& step, const FailureRef& failure, bool ran) noexcept try {
+  step.failed = true;
+  core_.fail_late({step.lane->number(), step.sequence}, failure, ran, step.uses);
+} catch (...) {
+  lose(failure);
+}
+
+// True if what the task reads has failed since.
+bool Issuer::skip_late(Batch::Step& step) noexcept {
+  const FailureRef failure = step.runs_anyway ? nullptr : core_.late().of_inputs(step.uses);
+  if (failure != nullptr)
+    fail_late(step, failure, false);
+  return failure != nullptr;
+}
+
 void Issuer::launch_again(Batch::Step& step) noexcept {
   Route* route = compute_.data();
   while (route->stream->native() != step.lane->direct.enqueued_on())
     ++route;
   step.lane->direct.take_place({step.lane->number(), step.sequence});
-  const Call before = std::exchange(call_, {.route = route, .lane = step.lane, .needs = &step.needs, .touched = true});
+  const Call before = std::exchange(
+      call_, {.route = route, .lane = step.lane, .needs = &step.needs, .name = step.name, .touched = true});
   PositionSet previous;
   previous.add(Position(step.lane->number(), step.lane->launched()));
   order_or_await(*route, previous);
   order_or_await(*route, step.needs);
   try {
-    if (!step.failed && !lost())
+    if (!step.failed && !lost() && !skip_late(step))
       call_body(call_, step.body);
     counts_.reissued.fetch_add(1, std::memory_order_relaxed);
-  } catch (...) {  // its Vars are published: the next wait reports it
-    policy_.report_late(caught(record_named(step.name, step.site, step.push_number)));
+  } catch (...) {
+    fail_late(step, caught(record_named(step.name, step.site, step.push_number)), true);
   }
   call_ = before;
   step.lane->direct.take_place({});

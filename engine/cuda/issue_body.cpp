@@ -19,6 +19,9 @@ void Issuer::touch() noexcept {
   try {
     if (!call_.captured) {
       order(*call_.route, *call_.needs);
+      call_.input = failed_meanwhile(*call_.task);
+      if (call_.input != nullptr)
+        std::rethrow_exception(call_.input->exception);
       call_.span = policy_.trace().before_body(traced_on(*call_.route), *call_.task);
       return;
     }
@@ -37,15 +40,21 @@ void Issuer::touch_or_throw() {
 
 void Issuer::call_body(const Call& call, Closure& body) {
   TaskNode* const task = call.task;
-  const WorkScope work(this_thread(), work_of(core_, task));
+  Work here = work_of(core_, task);
+  here.gpu_body = call.name;
+  const WorkScope work(this_thread(), here);
   const NamedRange range(NamedRange::k_body, task == nullptr ? "launched again" : task->name);
-  cudaGetLastError();  // what the thread brought along is not this task's: its own calls, or another GPU that is lost
-  body(Queue(*core_.facade(), device_, 1, call.captured ? &call.lane->captured : &call.lane->direct, task));
-  // Launches report nothing themselves; a bad one is found here, so that it blames this task and no other.
-  if (!call_.touched)
-    return;
+  try {
+    body(Queue(*core_.facade(), device_, 1, call.captured ? &call.lane->captured : &call.lane->direct, task));
+  } catch (...) {
+    cudaGetLastError();  // which CUDA keeps, if it was its error, for the next task to find
+    throw;
+  }
+  // Launches report nothing themselves; a bad one is found here, so that it blames this task and no other. What other
+  // calls of a body have left that enqueues nothing is nobody's.
   keep_error();
-  cuda_check(call_.error, "kernel launch");
+  if (call_.touched)
+    cuda_check(call_.error, "kernel launch");
 }
 
 // The legacy stream comes after the route's, and the route's after it, whatever becomes of the body.
@@ -62,7 +71,6 @@ void Issuer::call_among_legacy(const Call& call, Closure& body) {
   cuda::order_streams(cudaStreamLegacy, native);
 }
 
-// Before other bodies are called inside this one: what it has left is its own.
 void Issuer::keep_error() noexcept {
   const cudaError_t left = cudaGetLastError();
   if (call_.error == cudaSuccess)
@@ -82,13 +90,14 @@ bool Issuer::run_body(const Call& call, FailureRef& failure) {
       call_body(call, task->body);
   } catch (...) {
     failure = caught(core_.record_of(task));
-    cudaGetLastError();  // which CUDA keeps, if it was its error, for the next task to find
   }
   if (call.needs->size() > 1)
     touch();
   const Call after = std::exchange(call_, before);
   policy_.trace().after(traced_on(*call.route), after.span);
-  if (after.failure != nullptr) {
+  if (after.input != nullptr) {
+    failure = after.input;
+  } else if (after.failure != nullptr) {
     try {
       std::rethrow_exception(after.failure);
     } catch (...) {
@@ -100,13 +109,14 @@ bool Issuer::run_body(const Call& call, FailureRef& failure) {
     return true;
   task->body.reset();
   const bool has_place = !out_of_order && !call.needs->empty();
-  core_.finish(task, std::move(failure), true, has_place ? *call.needs->begin() : Position());
+  core_.finish(task, std::move(failure), after.input == nullptr, has_place ? *call.needs->begin() : Position());
   return false;
 }
 
-// While this thread waits for another device, that one may be waiting for a batch of this one.
+// While this thread waits for another device, that one may be waiting for a batch of this one. Tasks that wait there to
+// be begun are left alone: their bodies might wait for the one that this thread is in.
 void Issuer::await_far_launch(const Lane& lane, std::uint64_t sequence) {
-  for (lane.issuer().nudge(); lane.launched() < sequence; lane.issuer().nudge()) {
+  for (lane.issuer().nudge(true); lane.launched() < sequence; lane.issuer().nudge(true)) {
     std::this_thread::yield();
     {
       const std::lock_guard hold(lock_);

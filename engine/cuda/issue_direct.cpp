@@ -189,7 +189,7 @@ Position Issuer::place(Route& route, const TaskNode& task) noexcept {
 void Issuer::issue_direct(TaskNode* task, const PositionSet& needs) {
   Route& route = choose_route(*task, needs);
   FailureRef failure;
-  if (!run_body({.route = &route, .lane = route.lane, .needs = &needs, .task = task}, failure))
+  if (!run_body({.route = &route, .lane = route.lane, .needs = &needs, .task = task, .name = task->name}, failure))
     return;
   const Position position = place(route, *task);  // also after a throw: kernels may have been launched before it
   if (options_.waits) {

@@ -16,7 +16,7 @@ constexpr int k_rest_at_most = 1 << 22;
 
 }  // namespace
 
-// The body was called before with the same content and did not fail: what goes wrong now is not its Vars' business.
+// The body was called before with the same content and did not fail, so that it is not expected to.
 bool Issuer::capture_again(Batch::Step& step) {
   const std::uint64_t description = batch_.describe(step.body);
   batch_.make_room();
@@ -31,15 +31,16 @@ bool Issuer::capture_again(Batch::Step& step) {
   };
   FailureRef failure;
   {
-    const Call here{.route = batch_route_, .lane = step.lane, .needs = &step.needs, .captured = true};
+    const Call here{
+        .route = batch_route_, .lane = step.lane, .needs = &step.needs, .name = step.name, .captured = true};
     const Restore restore{call_, std::exchange(call_, here), step.lane->captured};
     step.lane->captured.take_place({step.lane->number(), step.sequence});
     abandon_ = false;
     try {
-      call_body(call_, step.body);
+      if (!skip_late(step))
+        call_body(call_, step.body);
     } catch (...) {
       failure = caught(record_named(step.name, step.site, step.push_number));
-      cudaGetLastError();
     }
     touch();
     if (call_.failure != nullptr || abandon_ || !is_intact(step.name, failure != nullptr))
@@ -47,9 +48,8 @@ bool Issuer::capture_again(Batch::Step& step) {
   }
   if (failure != nullptr || !batch_.says_all())
     repeats_.unlearn(description);
-  step.failed = failure != nullptr;
   if (failure != nullptr)
-    policy_.report_late(std::move(failure));
+    fail_late(step, failure, true);
   batch_.end_step(std::move(step));
   return true;
 }

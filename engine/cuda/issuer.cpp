@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::int64_t k_stale = 30000;  // nanoseconds
 constexpr int k_turn = 256;              // tasks that a thread issues for others at one go
-constexpr int k_eager = 1000;            // looks, some 10 us
 
 // Tasks that become ready meanwhile wait until the lease is given up: they may belong to another device.
 class ReadyAfter {
@@ -47,13 +46,7 @@ TaskNode* Issuer::List::take() noexcept {
 }
 
 Issuer::Issuer(Core& core, StreamPolicy& policy, LaneTable& lanes, Device device, LaunchOptions options)
-    : core_(core),
-      policy_(policy),
-      lanes_(lanes),
-      device_(device),
-      options_(options),
-      batch_(lanes, device),
-      launcher_([this] { return issue_left(); }, k_eager) {}
+    : core_(core), policy_(policy), lanes_(lanes), device_(device), options_(options), batch_(lanes, device) {}
 
 Issuer::~Issuer() {
   batch_.abandon();
@@ -87,84 +80,62 @@ void Issuer::submit(TaskNode* task) {
   if (num_gpus() > 1)
     launch_far_needs(*task);
   const Class of = class_of(*task);
+  const bool may_issue = policy_.may_call_here();
   {
     const std::lock_guard hold(lock_);
-    if (options_.has_thread || leased_ || (of != urgent && put_off_.load(std::memory_order_relaxed))) {
+    if (leased_ || !may_issue || (of != urgent && put_off_.load(std::memory_order_relaxed))) {
       left_[of == urgent ? 0 : of == background ? 2 : 1].append(task);
-      left_count_.store(left_count_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-      if (leased_ || !options_.has_thread)
+      if (leased_ || may_issue)
         return;
     } else {
       leased_ = true;
     }
   }
-  if (options_.has_thread)
-    wake_launcher();
-  else
+  if (may_issue)
     drain(task);
+  else
+    hand_over();
 }
 
-void Issuer::wake_launcher() {
-  try {
-    launcher_.wake();
-  } catch (...) {  // the system has no thread to give
-    nudge();
-  }
+// What others have left is the attendant's from now on.
+void Issuer::hand_over() {
+  handed_over_.store(true, std::memory_order_relaxed);
+  policy_.wake_attendant();
 }
 
-// The launcher's.
-Attendant::Seen Issuer::issue_left() {
-  if (left_count_.load(std::memory_order_relaxed) == 0)
-    return Attendant::Seen::nothing;
-  {
-    const std::lock_guard hold(lock_);
-    if (leased_ || (left_[0].head == nullptr && put_off_.load(std::memory_order_relaxed)))
-      return Attendant::Seen::nothing;
-    leased_ = true;
-  }
-  drain(nullptr);
-  return Attendant::Seen::progress;
-}
-
-// The caller holds the lease.
-void Issuer::drain(TaskNode* first) {
+// The caller holds the lease. `tired`: it does not begin what others have left.
+void Issuer::drain(TaskNode* first, bool tired) {
   const ReadyAfter ready_after(this_thread());
   issuing_.store(&this_thread(), std::memory_order_relaxed);
   if (first != nullptr)
     issue(first);
-  for (int turn = 0; TaskNode* task = next_or_give_up(turn >= k_turn); ++turn)
+  for (int turn = tired ? k_turn : 0; TaskNode* task = next_or_give_up(turn >= k_turn); ++turn)
     issue(task);
 }
 
-// `tired`: others push without end; the launcher or the attendant goes on, so that this thread may.
+// `tired`: others push without end; the attendant goes on, so that this thread may.
 TaskNode* Issuer::next_or_give_up(bool tired) {
   for (;;) {
-    bool launch = false, hand_over = false;
+    bool launch = false, leaves = false;
     {
       const std::lock_guard hold(lock_);
       launch = std::exchange(launch_wanted_, false);  // first: others may push without end
       for (List& list : left_) {
         if (launch || (&list != left_.data() && put_off_.load(std::memory_order_relaxed)))
           break;
-        hand_over = list.head != nullptr && tired;
-        if (hand_over)
+        leaves = list.head != nullptr && tired;
+        if (leaves)
           break;
-        if (TaskNode* task = list.take()) {
-          left_count_.store(left_count_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+        if (TaskNode* task = list.take())
           return task;
-        }
       }
       if (!launch) {
         issuing_.store(nullptr, std::memory_order_relaxed);
         leased_ = false;
       }
     }
-    if (hand_over && options_.has_thread) {
-      wake_launcher();
-    } else if (hand_over) {
-      handed_over_.store(true, std::memory_order_relaxed);
-      policy_.wake_attendant();
-    }
+    if (leaves)
+      hand_over();
     if (!launch)
       return nullptr;
     reset_pace();
@@ -173,15 +144,19 @@ TaskNode* Issuer::next_or_give_up(bool tired) {
   }
 }
 
-void Issuer::nudge() {
+void Issuer::nudge(bool in_body) {
+  const bool may_issue = policy_.may_call_here();
   {
     const std::lock_guard hold(lock_);
     launch_wanted_ = true;
     if (leased_)
       return;
-    leased_ = true;
+    leased_ = may_issue;
   }
-  drain(nullptr);
+  if (may_issue)
+    drain(nullptr, in_body);
+  else
+    hand_over();
 }
 
 void Issuer::await_launch(const Lane& lane, std::uint64_t sequence) {
@@ -231,6 +206,13 @@ bool Issuer::attend() {
 void Issuer::refuse(TaskNode* task, FailureRef failure, bool ran) {
   task->body.reset();
   core_.finish(task, std::move(failure), ran, {});
+}
+
+// What a task reads may fail when a batch is launched for its sake.
+FailureRef Issuer::failed_meanwhile(const TaskNode& task) {
+  if (core_.late().none() || task.on_failed_input == OnFailedInput::run) [[likely]]
+    return nullptr;
+  return core_.failed_input(task);
 }
 
 void Issuer::issue(TaskNode* task) {

@@ -9,7 +9,6 @@
 #include <span>
 #include <vector>
 
-#include <sluice/engine/cuda/attendant.h>
 #include <sluice/engine/cuda/batch.h>
 #include <sluice/engine/cuda/cuda_stream.h>
 #include <sluice/engine/cuda/gpu_trace.h>
@@ -28,7 +27,6 @@ struct LaunchOptions {
   bool batches = true;
   bool one_stream = false;  // for computation
   bool waits = false;       // the host does, for each task
-  bool has_thread = false;  // which does nothing else
   int queues = 8;           // of the hardware, between which the driver shares out streams and branches of graphs
 };
 
@@ -46,10 +44,10 @@ struct IssueCounts {
   std::atomic<std::uint64_t> reissued{0};
 };
 
-/// Gives the tasks of one GPU to its CUDA streams. One thread at a time issues: whoever pushes first, or a thread that
-/// does nothing else; what others push meanwhile is left in a list, which that thread empties before it goes. Under
-/// backlog capturable tasks are gathered in a batch, which is launched as one CUDA graph: when it is full, when
-/// somebody waits for it, or when nothing has been added to it for 30 us.
+/// Gives the tasks of one GPU to its CUDA streams. One thread at a time issues, whoever pushes first; what others push
+/// meanwhile is left in a list, which that thread empties before it goes. Under backlog capturable tasks are gathered
+/// in a batch, which is launched as one CUDA graph: when it is full, when somebody waits for it, or when nothing has
+/// been added to it for 30 us.
 class Issuer {
  public:
   Issuer(Core& core, StreamPolicy& policy, LaneTable& lanes, Device device, LaunchOptions options);
@@ -60,14 +58,13 @@ class Issuer {
   // -- Any thread ----------------------------------------------------------------------------------------------------
   void submit(TaskNode* task);
   /// Has the batch that is open launched, now or as soon as the thread that issues is through with its task.
-  void nudge();
+  /// `in_body`: of another issuer, so that no body of a task is called meanwhile that has not been called yet.
+  void nudge(bool in_body = false);
   /// Returns once `sequence` of `lane` has been launched. Must not be called by the thread that issues.
   void await_launch(const Lane& lane, std::uint64_t sequence);
   /// For the attendant, again and again: launches a batch that has waited long, goes on with tasks that were put off.
   /// True while there is something to attend to.
   bool attend();
-  /// No other thread comes back to this issuer's thread of its own, if it has one.
-  void stop() { launcher_.stop(); }
   /// Throws what is wrong with the device, if it is lost.
   void check_alive();
   bool lost() const noexcept { return lost_.load(std::memory_order_acquire); }
@@ -94,6 +91,8 @@ class Issuer {
   void launch_in_body(const Lane& lane, std::uint64_t sequence);
   /// A body waits for what it has itself enqueued so far. Throws CudaError.
   void wait_for_own();
+  /// Before other CUDA calls are made inside the body: the error that it has left is its own.
+  void keep_error() noexcept;
 
  private:
   static constexpr int k_compute = 4, k_urgent = 2, k_width = 4, k_wide = Batch::k_most_lanes, k_unmarked = 32;
@@ -112,10 +111,12 @@ class Issuer {
     Lane* lane = nullptr;
     const PositionSet* needs = nullptr;
     TaskNode* task = nullptr;
+    const char* name = "";
     bool captured = false;
     bool touched = false;
     GpuTrace::Span* span = nullptr;
     std::exception_ptr failure = {};  // of what should have come before
+    FailureRef input = {};            // of an input, since the task was begun: it is skipped
     cudaError_t error = cudaSuccess;  // that the body has left, seen before its end
   };
   struct BatchEnd {
@@ -131,11 +132,11 @@ class Issuer {
 
   // issuer.cpp: who issues
   void launch_far_needs(const TaskNode& task);
-  void wake_launcher();
-  Attendant::Seen issue_left();
-  void drain(TaskNode* first);
+  void hand_over();
+  void drain(TaskNode* first, bool tired = false);
   TaskNode* next_or_give_up(bool tired);
   void issue(TaskNode* task);
+  FailureRef failed_meanwhile(const TaskNode& task);
   void refuse(TaskNode* task, FailureRef failure, bool ran);
   bool launch_stale();
 
@@ -143,7 +144,6 @@ class Issuer {
   TracedStream traced_on(const Route& route) const noexcept;
   void call_body(const Call& call, Closure& body);
   void call_among_legacy(const Call& call, Closure& body);
-  void keep_error() noexcept;
   bool run_body(const Call& call, FailureRef& failure);
   void await_far_launch(const Lane& lane, std::uint64_t sequence);
 
@@ -169,7 +169,8 @@ class Issuer {
   bool belongs_in_batch(const TaskNode& task);
   void issue_in_batch(TaskNode* task, const PositionSet& needs);
   void issue_captured(TaskNode* task, const PositionSet& needs, std::uint64_t description);
-  void join_batch(TaskNode* task, Lane& lane, PositionSet&& needs, FailureRef failure, std::uint64_t content);
+  Batch::Step step_of(const TaskNode& task, const PositionSet& needs);
+  void join_batch(TaskNode* task, Batch::Step&& step, FailureRef failure, std::uint64_t content);
   bool prepare_batch(const PositionSet& needs, bool capture) noexcept;
   void void_place(Lane& lane, const TaskNode& task) noexcept;
   bool waits_for_others(const PositionSet& needs) const;
@@ -183,6 +184,8 @@ class Issuer {
   void order_or_await(Route& route, const PositionSet& needs) noexcept;
   void launch_again(std::span<Batch::Step> steps) noexcept;
   void launch_again(Batch::Step& step) noexcept;
+  void fail_late(Batch::Step& step, const FailureRef& failure, bool ran) noexcept;
+  bool skip_late(Batch::Step& step) noexcept;
   void reset_pace() noexcept;
 
   // issue_lanes.cpp: where in a batch
@@ -218,7 +221,6 @@ class Issuer {
   bool leased_ = false;
   bool launch_wanted_ = false;
   std::array<List, 3> left_;  // by class: urgent, normal and copies, background
-  std::atomic<int> left_count_{0};
 
   std::atomic<const void*> issuing_{nullptr};  // the thread that issues
   std::atomic<bool> put_off_{false};           // a stream is far behind: normal tasks stay in their list
@@ -267,8 +269,6 @@ class Issuer {
   std::array<BatchEnd, 2> ends_;  // of the last two batches, the older one first
   std::set<const char*> uncapturable_;
   std::array<const char*, 64> harmless_{};  // names of tasks that have been seen to leave a capture intact
-
-  Attendant launcher_;  // last: it goes first
 };
 
 }  // namespace sluice::detail

@@ -41,8 +41,6 @@ StreamPolicy::~StreamPolicy() {
 
 void StreamPolicy::stop() {
   attendant_.stop();
-  for (const auto& issuer : issuers_)
-    issuer->stop();
 }
 
 void StreamPolicy::submit(TaskNode* task) {
@@ -100,6 +98,7 @@ void StreamPolicy::fence(TaskNode* task, const PositionSet& positions) {
 }
 
 bool StreamPolicy::try_open(Fenced& fenced) {
+  std::exception_ptr error;
   FailureRef failure;
   try {
     for (Position position : fenced.positions) {
@@ -117,9 +116,16 @@ bool StreamPolicy::try_open(Fenced& fenced) {
       }
     }
   } catch (...) {
-    failure = capture_failure(core_.record_of(fenced.task));
+    error = std::current_exception();
+    if (fenced.task != nullptr)
+      failure = capture_failure(core_.record_of(fenced.task));
   }
-  core_.run_fenced(fenced.task, std::move(failure));
+  if (fenced.task != nullptr)
+    core_.run_fenced(fenced.task, std::move(failure));
+  else if (error != nullptr)
+    fenced.waiter->set_exception(error);
+  else
+    fenced.waiter->set_value();
   return true;
 }
 
@@ -138,6 +144,7 @@ Attendant::Seen StreamPolicy::open_fences() {
 
 Attendant::Seen StreamPolicy::look() {
   Attendant::Seen seen = open_fences();
+  cudaGetLastError();  // what somebody who was told has left
   for (const auto& issuer : issuers_) {
     if (issuer->attend())
       seen = std::max(seen, Attendant::Seen::work);
@@ -146,6 +153,30 @@ Attendant::Seen StreamPolicy::look() {
 }
 
 // -- The host waits --
+
+bool StreamPolicy::may_call_here() const noexcept {
+  if (cudaPeekAtLastError() == cudaSuccess) [[likely]]
+    return true;
+  if (this_thread().pool == nullptr && !attendant_.is_here())
+    return false;
+  if (issuing_here() == nullptr)
+    cudaGetLastError();  // on a thread of the engine's own: left by a body that has ended
+  return true;
+}
+
+// This thread makes no call.
+void StreamPolicy::watch(const Lane& lane, std::uint64_t sequence) {
+  std::promise<void> passed;
+  Fenced fenced{nullptr, {}, &passed};
+  fenced.positions.add({lane.number(), sequence});
+  {
+    const std::lock_guard hold(fence_mutex_);
+    fenced_.push_back(std::move(fenced));
+    fences_.fetch_add(1, std::memory_order_relaxed);
+  }
+  attendant_.wake();
+  passed.get_future().get();
+}
 
 bool StreamPolicy::passed(Position position) const noexcept {
   const Lane& lane = lanes_.at(position.stream());
@@ -180,6 +211,8 @@ void StreamPolicy::see_launched(const Lane& lane, std::uint64_t sequence) {
 
 void StreamPolicy::synchronize(Lane& lane, std::uint64_t sequence) {
   lane.issuer().check_alive();
+  if (!may_call_here())
+    return watch(lane, sequence);
   try {
     // Most waits are short: spin a little before the driver puts the thread to sleep.
     const auto limit = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
@@ -210,6 +243,8 @@ void StreamPolicy::wait_for(Lane& lane, std::uint64_t sequence) {
 }
 
 void StreamPolicy::wait(const PositionSet& positions) {
+  if (Issuer* mine = issuing_here())
+    mine->keep_error();
   for (Position position : positions)
     wait_for(lanes_.at(position.stream()), position.sequence());
   throw_reported();
@@ -231,28 +266,10 @@ void StreamPolicy::wait_all() {
   throw_reported();
 }
 
-void StreamPolicy::report_late(FailureRef failure) noexcept {
-  const std::lock_guard hold(late_mutex_);
-  late_.push_back(std::move(failure));
-  any_late_.store(true, std::memory_order_release);
-}
-
 // Of every lane: what a kernel wrote for a bad index may have travelled to others.
 void StreamPolicy::throw_reported() {
   for (int i = 1; i < lanes_.count(); ++i)
     lanes_.at(static_cast<std::uint16_t>(i)).throw_reported();
-  if (!any_late_.load(std::memory_order_acquire))
-    return;
-  FailureRef first;
-  {
-    const std::lock_guard hold(late_mutex_);
-    if (late_.empty())
-      return;
-    first = std::move(late_.front());
-    late_.erase(late_.begin());
-    any_late_.store(!late_.empty(), std::memory_order_release);
-  }
-  rethrow(first);
 }
 
 }  // namespace detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -38,16 +39,19 @@ class StreamPolicy final : public GpuPolicy {
 
   // -- For issuers ---------------------------------------------------------------------------------------------------
   void wake_attendant() { attendant_.wake(); }
+  /// CUDA keeps the error of a call that failed for the thread that made it until that asks. Where an application's
+  /// thread has not asked yet, its tasks are issued and its waits are ended by the attendant: calls of ours would
+  /// overwrite the error, or be taken for it.
+  bool may_call_here() const noexcept;
   GpuTrace& trace() noexcept { return trace_; }
   /// Blocks the host until the work at `sequence`, which has been launched, is done. Throws CudaError.
   void synchronize(Lane& lane, std::uint64_t sequence);
-  /// A failure of a task whose Vars say that all is well: the next wait throws it.
-  void report_late(FailureRef failure) noexcept;
 
  private:
   struct Fenced {
     TaskNode* task;
     PositionSet positions;
+    std::promise<void>* waiter = nullptr;  // if there is no task
   };
 
   Attendant::Seen look();
@@ -55,6 +59,7 @@ class StreamPolicy final : public GpuPolicy {
   bool try_open(Fenced& fenced);
   Issuer* issuing_here() const noexcept;
   void see_launched(const Lane& lane, std::uint64_t sequence);
+  void watch(const Lane& lane, std::uint64_t sequence);
   void wait_for(Lane& lane, std::uint64_t sequence);
   void throw_reported();
 
@@ -68,10 +73,6 @@ class StreamPolicy final : public GpuPolicy {
   std::vector<Fenced> fenced_;   // new
   std::vector<Fenced> watched_;  // the attendant's
   std::atomic<int> fences_{0};   // in both
-
-  std::atomic<bool> any_late_{false};
-  std::mutex late_mutex_;
-  std::vector<FailureRef> late_;
 
   Attendant attendant_;  // last: it goes first
 };

@@ -14,6 +14,7 @@
 #include <sluice/engine/detail/fence.h>
 #include <sluice/engine/detail/float_mode.h>
 #include <sluice/engine/detail/in_flight.h>
+#include <sluice/engine/detail/late_failures.h>
 #include <sluice/engine/detail/node_pool.h>
 #include <sluice/engine/detail/policy.h>
 #include <sluice/engine/detail/shards.h>
@@ -35,6 +36,13 @@ inline Work work_of(Core& core, TaskNode* task) noexcept {
 inline void refuse_while_recording(const char* what) {
   if (this_thread().recording != nullptr) [[unlikely]]
     throw_recording(what);
+}
+
+[[noreturn]] void throw_in_gpu_body(const char* what);
+/// Throws Deadlock in a GPU body, of whichever engine: what it would wait for might never begin.
+inline void refuse_in_gpu_body(const char* what) {
+  if (this_thread().gpu_body != nullptr) [[unlikely]]
+    throw_in_gpu_body(what);
 }
 
 /// The engine behind its facade. It lives until the facade is gone and the last Var has retired, so that Vars may be
@@ -89,6 +97,15 @@ class Core {
   /// GPU positions that `task` has to follow.
   PositionSet needs(const TaskNode* task) const;
   std::shared_ptr<FailureRecord> record_of(const TaskNode* task) const;
+  /// Why a task whose accesses are granted must not run; null if none of its inputs has failed.
+  FailureRef failed_input(const TaskNode& task);
+  /// What is wrong with a Var, for a task that has been granted it; null if nothing is.
+  FailureRef failure_of(const VarCore& var);
+
+  // -- GPU tasks that fail after they have finished (late_failures.cpp) --
+  /// See LateFailures::add(). To be called before the position counts as launched.
+  void fail_late(Position position, const FailureRef& failure, bool ran, const LateFailures::Uses& uses);
+  LateFailures& late() noexcept { return late_; }
 
   // -- Coroutine bodies (coroutine.cpp) --
   /// Runs a coroutine body on this thread until it waits or ends; finishes the task in the second case.
@@ -151,6 +168,8 @@ class Core {
   }
   /// Throws what the body of a finished task threw.
   static void rethrow_failure_of(const TaskNode& task);
+  /// The same of a look or a GPU task, once the GPU has passed it: it may have failed late.
+  void rethrow_any_failure_of(const TaskNode& task);
 
   Engine* facade() const noexcept { return facade_.load(std::memory_order_acquire); }
   void move_facade(Engine* facade) noexcept { facade_.store(facade, std::memory_order_release); }
@@ -307,6 +326,7 @@ class Core {
   std::size_t failures_pruned_at_ = 64;
   FailureRef failure_beyond_;  // the latest that was not kept, as too many were there
   std::uint64_t failures_beyond_ = 0;
+  LateFailures late_;
 
   std::recursive_mutex extensions_mutex_;  // an extension may need another one
   std::array<std::atomic<void*>, k_max_slots> extension_pointers_{};

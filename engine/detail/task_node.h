@@ -30,6 +30,8 @@ struct TraceRecord;
 struct TaskResult {
   FailureRef failure;
   PositionSet positions;
+  Position written_at;    // of a look: who wrote the value that it waits for,
+  std::uint64_t var = 0;  // in which Var
 };
 
 /// What few tasks have, in a recycled block of its own. The thread that has the task makes it: who pushes it, runs it,

@@ -13,6 +13,8 @@ struct TestFaults {
   /// No batch of GPU tasks is launched because nobody adds to it: for tests that must know what a batch holds, however
   /// slow the machine is.
   std::atomic<bool> keep_batches_open{false};
+  /// The driver does not tell which kernels a graph holds.
+  std::atomic<bool> kernels_unnamed{false};
   /// No thread can be started for a library's team, as where the system has no more.
   std::atomic<bool> no_team_threads{false};
 };

@@ -30,6 +30,8 @@ struct Work {
   Core* core = nullptr;                 // engine of the running task
   TaskNode* task = nullptr;             // running task
   std::uint32_t task_origin = 0;        // for whom what is pushed in no OriginScope is
+  /// The task whose GPU body this is, if it is one: what is pushed meanwhile is not begun before it returns.
+  const char* gpu_body = nullptr;
 };
 
 /// What the engine knows of this thread.

@@ -25,12 +25,14 @@ class Sim {
   Sim& operator=(const Sim&) = delete;
   ~Sim() {
     detail::test_faults().keep_batches_open = false;
+    detail::test_faults().kernels_unnamed = false;
     CHECK(sim::violations() == "");
     if (checks_leftovers_)
       CHECK(sim::leftovers() == "");
   }
   /// Batches are launched when they are full or somebody waits, not because this machine is slow.
   void keep_batches_open() { detail::test_faults().keep_batches_open = true; }
+  void leave_kernels_unnamed() { detail::test_faults().kernels_unnamed = true; }
   /// For cases in which destroying itself fails.
   void tolerate_leftovers() { checks_leftovers_ = false; }
 

@@ -76,16 +76,13 @@ TEST_CASE("T36: a random graph of 2,000 GPU tasks gives what a serial loop gives
     CHECK(differs_from_serial(program, run_on_gpu({.workers = 2, .gpu_policy = policy}, program)) == "");
 }
 
-TEST_CASE("T36: a random graph launched directly, in batches, and by a thread for the GPU gives the same", "[gpu]") {
+TEST_CASE("T36: a random graph launched directly and in batches gives the same", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
   const Program program = random_program(4, 2'000, 24, 1);
   for (const char* launch : {"direct", "batch"}) {
-    for (const char* launcher : {"caller", "thread"}) {
-      CAPTURE(launch, launcher);
-      const EngineOptions options{.workers = 2, .launch = launch, .launcher = launcher};
-      CHECK(differs_from_serial(program, run_on_gpu(options, program)) == "");
-    }
+    CAPTURE(launch);
+    CHECK(differs_from_serial(program, run_on_gpu({.workers = 2, .launch = launch}, program)) == "");
   }
 }
 

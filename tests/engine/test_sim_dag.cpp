@@ -38,13 +38,6 @@ TEST_CASE("T57: random graphs over two GPUs, and over those and the CPU, are ser
   check_graphs(350, 20, 600, 3, {.where = Where::everywhere});
 }
 
-TEST_CASE("T57: with a thread that launches for each GPU random graphs give the same", "[sim]") {
-  const EngineOptions by_thread{.workers = 2, .launcher = "thread"};
-  check_graphs(500, 20, 400, 1, {.where = Where::two_gpus, .options = by_thread});
-  check_graphs(540, 20, 400, 1, {.where = Where::gpu, .options = by_thread, .capturable = true});
-  check_graphs(560, 20, 600, 4, {.where = Where::everywhere, .options = by_thread, .capturable = true});
-}
-
 TEST_CASE("T1: the serial policies give what a serial loop gives on simulated streams", "[sim]") {
   check_graphs(400, 4, 300, 1, {.where = Where::everywhere, .options = {.workers = 2, .gpu_policy = "serial"}});
   check_graphs(450, 4, 300, 1, {.where = Where::everywhere, .options = {.cpu_policy = "serial"}});

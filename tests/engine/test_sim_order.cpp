@@ -63,20 +63,12 @@ bool launches_itself(Engine& engine, int device) {
 
 }  // namespace
 
-TEST_CASE("Who pushes launches, unless there is to be a thread for it", "[sim]") {
+TEST_CASE("Who pushes launches", "[sim]") {
   Sim sim;
-  {
-    Engine engine({.workers = 1, .launcher = "thread"});
-    CHECK_FALSE(launches_itself(engine, 0));
-    CHECK_FALSE(launches_itself(engine, 1));
-  }
-  {
-    Engine engine({.workers = 1});
+  for (const char* policy : {"pool", "serial"}) {
+    Engine engine({.workers = 1, .cpu_policy = policy});
     CHECK((launches_itself(engine, 0) && launches_itself(engine, 1) && launches_itself(engine, 0)));
   }
-  Engine serial({.cpu_policy = "serial", .launcher = "thread"});
-  CHECK(launches_itself(serial, 0));
-  CHECK_THROWS_AS(Engine({.launcher = "nobody"}), ValueError);
 }
 
 TEST_CASE("T40: a diamond costs two waits, however many follow each other", "[sim]") {

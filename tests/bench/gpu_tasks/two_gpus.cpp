@@ -1,4 +1,4 @@
-// One thread pushes kernels for two GPUs in turn: who launches them?
+// One thread pushes kernels for two GPUs in turn.
 #include <array>
 #include <deque>
 #include <string>
@@ -86,8 +86,7 @@ struct ByEngine {
   Engine engine;
   std::vector<Var> vars;
 
-  ByEngine(const std::string& launch, const std::string& launcher)
-      : variant("engine-" + launch + "-" + launcher), engine(bench::launched(launch, {.launcher = launcher})) {
+  explicit ByEngine(const std::string& launch) : variant("engine-" + launch), engine(bench::launched(launch)) {
     for (int i = 0; i < k_gpus * k_chains; ++i)
       vars.push_back(engine.new_var());
   }
@@ -115,10 +114,8 @@ void two_gpus(bench::Report& report, const bench::GpuBench& bench, const Setting
   const int kernels = settings.tasks / k_gpus / k_chains * k_chains;
   const ByHand by_one, by_two;
   std::deque<ByEngine> engines;
-  for (const std::string& launch : bench.launches()) {
-    for (const char* launcher : {"caller", "thread"})
-      engines.emplace_back(launch, launcher);
-  }
+  for (const std::string& launch : bench.launches())
+    engines.emplace_back(launch);
   int rounds = 0;
   std::vector<Contender> contenders{
       {"raw-1-thread", [&] { by_one.launch_in_turn(kernels); }, [&] { by_one.finish(); }, [&] { ++rounds; }},

@@ -1,6 +1,9 @@
 // Devices, and errors.
 #include <cstdio>
+#include <string_view>
 #include <utility>
+
+#include <cuda.h>
 
 #include "tests/support/cuda_sim/world.h"
 
@@ -128,6 +131,22 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   });
 }
 
+namespace {
+
+// The only function of the driver that there is. A kernel is known by the type of what it calls.
+CUresult kernel_of_node(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* params) {
+  const Unseen unseen;
+  World& all = world();
+  const Lock hold(all.mutex);
+  if (node == nullptr || node->node.kind != Kind::kernel)
+    return CUDA_ERROR_INVALID_VALUE;
+  *params = {};
+  params->func = reinterpret_cast<CUfunction>(const_cast<std::type_info*>(&node->node.work->target_type()));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
 cudaError_t cudaGetDriverEntryPointByVersion(
     const char* symbol,
     void** function,
@@ -137,9 +156,10 @@ cudaError_t cudaGetDriverEntryPointByVersion(
   return call("cudaGetDriverEntryPointByVersion", [&](World&, Lock&) {
     if (symbol == nullptr || function == nullptr || version == 0)
       return cudaErrorInvalidValue;
-    *function = nullptr;
+    const bool known = std::string_view(symbol) == "cuGraphKernelNodeGetParams";
+    *function = known ? reinterpret_cast<void*>(&kernel_of_node) : nullptr;
     if (status != nullptr)
-      *status = cudaDriverEntryPointSymbolNotFound;
+      *status = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return cudaSuccess;
   });
 }

@@ -73,6 +73,12 @@ cudaGraphExecUpdateResult compare(const std::vector<Node>& have, const std::vect
   return cudaGraphExecUpdateSuccess;
 }
 
+bool same_kernels(const std::vector<Node>& have, const std::vector<Node>& want) {
+  return std::equal(have.begin(), have.end(), want.begin(), [](const Node& one, const Node& other) {
+    return one.kind != Kind::kernel || one.work->target_type() == other.work->target_type();
+  });
+}
+
 }  // namespace
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, size_t* count) {
@@ -154,6 +160,8 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t handle, cudaGraph_t source, cuda
       *info = {.result = result, .errorNode = nullptr, .errorFromNode = nullptr};
     if (result != cudaGraphExecUpdateSuccess)
       return cudaErrorGraphExecUpdateFailure;
+    if (!same_kernels(exec.nodes, wanted))
+      all.violation("a graph was brought up to date with other kernels than it was made with");
     std::swap(exec.nodes, wanted);  // launches under way keep what they were launched with
     all.dropped.push_back(std::move(wanted));
     return cudaSuccess;
