@@ -1,6 +1,7 @@
 // Urgency is passed on: what an urgent task waits for becomes as urgent (priority inheritance: Sha, Rajkumar and
 // Lehoczky, 1990). Queued tasks ahead of it at once, some of them; the others when they are granted; a task that lies
 // ready is put into a second queue, and runs from whichever is emptied first.
+#include <array>
 #include <functional>
 #include <mutex>
 
@@ -10,7 +11,7 @@ namespace sluice::detail {
 
 namespace {
 
-constexpr int k_budget = 32;  // tasks raised by one push
+constexpr int k_most_raised = 32;  // by one push
 
 bool more_urgent(Priority a, Priority b) noexcept {
   return static_cast<int>(a) < static_cast<int>(b);
@@ -32,22 +33,47 @@ TaskNode* holder_in(std::uint64_t tag) noexcept {
 
 }  // namespace
 
+// What a push has made more urgent, kept (k_twice) until it was put where its new class is found.
+struct Core::Raised {
+  std::array<TaskNode*, k_most_raised> tasks;
+  int count = 0;
+
+  bool full() const noexcept { return count == k_most_raised; }
+};
+
+// Step by step away from `task`. Under a Var's lock tasks are only marked: a heavy fence, another queue's lock or a
+// worker that has to be woken come afterwards, once a step.
 void Core::hurry(TaskNode* task) {
-  int budget = k_budget;
+  Raised raised;
   const Priority wanted = task->priority.load(std::memory_order_relaxed);
-  for (AccessNode& access : task->accesses()) {
-    if (access.gated())
+  hurry_accesses(*task, wanted, raised);
+  for (int done = 0; done < raised.count;) {
+    heavy_fence();  // against submit(): it sees the new class, or we see that it was there
+    for (const int end = raised.count; done < end; ++done) {
+      TaskNode* each = raised.tasks[static_cast<std::size_t>(done)];
+      if (each->submitted.load(std::memory_order_acquire) && cpu_->submit_again(each))
+        continue;
+      hurry_accesses(*each, wanted, raised);  // it waits elsewhere too
+      drop(each, TaskNode::k_twice);
+    }
+  }
+}
+
+void Core::hurry_accesses(TaskNode& task, Priority wanted, Raised& raised) {
+  for (AccessNode& access : task.accesses()) {
+    if (access.gated() || raised.full())
       continue;
     const std::lock_guard hold(access.var->lock);
-    hurry_var(access, wanted, budget);
+    if (access.var->core == this)  // otherwise the task is over and the Var another's by now
+      hurry_var(access, wanted, raised);
   }
 }
 
 // What `access` waits for in its Var, whose lock is held: what lies in the inbox cannot be granted meanwhile.
-void Core::hurry_var(AccessNode& access, Priority wanted, int& budget) {
+void Core::hurry_var(AccessNode& access, Priority wanted, Raised& raised) {
   VarCore* var = access.var;
   const VarMode mode = var->mode.load(std::memory_order_relaxed);
-  if (mode == VarMode::idle || mode == VarMode::reading_open || budget <= 0)
+  if (mode == VarMode::idle || mode == VarMode::reading_open)
     return;
   const std::uint64_t first = var->first_holder.load(std::memory_order_relaxed);
   const std::uint64_t next = var->next_holder.load(std::memory_order_relaxed);
@@ -63,10 +89,10 @@ void Core::hurry_var(AccessNode& access, Priority wanted, int& budget) {
       end = node->next;
   }
   if (writing) {
-    raise_holder(first, wanted, budget);
-    raise_holder(next, wanted, budget);
+    raise_holder(first, wanted, raised);
+    raise_holder(next, wanted, raised);
   } else if (found) {
-    const auto raise_reader = [&](TaskNode* reader) { raise(reader, wanted, budget); };
+    const auto raise_reader = [&](TaskNode* reader) { raise(reader, wanted, raised); };
     cpu_->visit_readers(var, wanted, std::cref(raise_reader));  // by reference: no call of the heap
   }
   if (!found)
@@ -76,35 +102,25 @@ void Core::hurry_var(AccessNode& access, Priority wanted, int& budget) {
     var->urgers.fetch_add(1, std::memory_order_seq_cst);
   }
   lower_to(var->urgency, wanted);  // afterwards: who comes in meanwhile then does not end what it has not seen
-  for (AccessNode* ahead = end == nullptr ? nullptr : var->inbox_head; ahead != end && budget > 0; ahead = ahead->next)
-    raise(ahead->task(), wanted, budget);
+  for (AccessNode* ahead = end == nullptr ? nullptr : var->inbox_head; ahead != end; ahead = ahead->next)
+    raise(ahead->task(), wanted, raised);
 }
 
 // Of a task that may be over and its node another's by now, the tag tells.
-void Core::raise_holder(std::uint64_t tag, Priority wanted, int& budget) {
+void Core::raise_holder(std::uint64_t tag, Priority wanted, Raised& raised) {
   std::uint32_t state = 0;
   if (TaskNode* task = task_of(tag, state))
-    raise(task, wanted, budget);
+    raise(task, wanted, raised);
 }
 
-void Core::raise(TaskNode* task, Priority wanted, int& budget) {
+void Core::raise(TaskNode* task, Priority wanted, Raised& raised) {
   std::uint32_t state = task->state.load(std::memory_order_acquire);
   constexpr std::uint32_t k_too_late = TaskNode::k_started | TaskNode::k_finished | TaskNode::k_twice;
-  if (--budget < 0 || (state & k_too_late) != 0 || !lower_to(task->priority, wanted))
+  if (raised.full() || (state & k_too_late) != 0 || task->core != this || !lower_to(task->priority, wanted))
     return;
   // Marked so, it is kept. The exchange fails if the node has changed hands since, for then its generation has.
-  if (!task->state.compare_exchange_strong(state, state | TaskNode::k_twice, std::memory_order_acq_rel))
-    return;
-  heavy_fence();  // against submit(): it sees the new class, or we see that it was there
-  if (task->submitted.load(std::memory_order_acquire) && cpu_->submit_again(task))
-    return;
-  for (AccessNode& other : task->accesses()) {  // it waits elsewhere too; never blocks for a lock, holding one
-    if (other.gated() || !other.var->lock.try_lock())
-      continue;
-    hurry_var(other, wanted, budget);
-    other.var->lock.unlock();
-  }
-  drop(task, TaskNode::k_twice);
+  if (task->state.compare_exchange_strong(state, state | TaskNode::k_twice, std::memory_order_acq_rel))
+    raised.tasks[static_cast<std::size_t>(raised.count++)] = task;
 }
 
 void Core::came_next(VarCore* var, AccessNode& access) noexcept {

@@ -235,9 +235,11 @@ class Core {
   std::uint64_t cycle_checks() const noexcept { return cycle_checks_.load(); }
 
  private:
-  void hurry_var(AccessNode& access, Priority wanted, int& budget);
-  void raise(TaskNode* task, Priority wanted, int& budget);
-  void raise_holder(std::uint64_t tag, Priority wanted, int& budget);
+  struct Raised;
+  void hurry_accesses(TaskNode& task, Priority wanted, Raised& raised);
+  void hurry_var(AccessNode& access, Priority wanted, Raised& raised);
+  void raise(TaskNode* task, Priority wanted, Raised& raised);
+  void raise_holder(std::uint64_t tag, Priority wanted, Raised& raised);
   void inherit(VarCore* var, AccessNode* first, const AccessNode* end) noexcept;
   static std::uint64_t tagged(const TaskNode* task) noexcept;
   static TaskNode* task_of(std::uint64_t tag, std::uint32_t& state) noexcept;
