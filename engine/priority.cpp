@@ -116,11 +116,15 @@ void Core::raise_holder(std::uint64_t tag, Priority wanted, Raised& raised) {
 void Core::raise(TaskNode* task, Priority wanted, Raised& raised) {
   std::uint32_t state = task->state.load(std::memory_order_acquire);
   constexpr std::uint32_t k_too_late = TaskNode::k_started | TaskNode::k_finished | TaskNode::k_twice;
-  if (raised.full() || (state & k_too_late) != 0 || task->core != this || !lower_to(task->priority, wanted))
+  if (raised.full() || (state & k_too_late) != 0 || !lower_to(task->priority, wanted))
     return;
   // Marked so, it is kept. The exchange fails if the node has changed hands since, for then its generation has.
-  if (task->state.compare_exchange_strong(state, state | TaskNode::k_twice, std::memory_order_acq_rel))
+  if (!task->state.compare_exchange_strong(state, state | TaskNode::k_twice, std::memory_order_acq_rel))
+    return;
+  if (task->core == this)
     raised.tasks[static_cast<std::size_t>(raised.count++)] = task;
+  else  // the Var, at which we look late, is another engine's by now
+    drop(task, TaskNode::k_twice);
 }
 
 void Core::came_next(VarCore* var, AccessNode& access) noexcept {
