@@ -4,7 +4,9 @@
 #include <vector>
 
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/called.h>
 #include <sluice/gluon/detail/child_slot.h>
+#include <sluice/ndarray/detail/located.h>
 
 namespace sluice::gluon {
 
@@ -84,11 +86,21 @@ std::shared_ptr<detail::ChildSlot> Block::add_child(const std::string& name, std
       std::shared_ptr<detail::ChildSlot>(new detail::ChildSlot{name, std::move(block)}));
 }
 
-std::shared_ptr<Block> Block::replace(std::string_view name, std::shared_ptr<Block> block) {
-  const Child<> child = child_named(name);
-  check_child(child.name(), block.get());
-  child.slot_->paths.clear();
-  return std::exchange(child.slot_->block, std::move(block));
+void Block::check_replaceable(
+    std::string_view name, const Block& block, const std::type_info& as, SourceLocation site) const {
+  detail::called("replace", site, [&] {
+    child_named(name, site);
+    check_adoptable(block, as);
+  });
+}
+
+std::shared_ptr<Block> Block::replace(std::string_view name, std::shared_ptr<Block> block, SourceLocation site) {
+  return detail::called("replace", site, [&] {
+    const Child<> child = child_named(name, site);
+    check_child(child.name(), block.get());
+    child.slot_->paths.clear();
+    return std::exchange(child.slot_->block, std::move(block));
+  });
 }
 
 NDArray Block::operator()(const NDArray& x, SourceLocation site) const {
@@ -181,34 +193,47 @@ ParameterDict Block::collect_params(std::string_view select) const {
   }
 }
 
-Parameter Block::own_parameter(std::string_view name) const {
-  for (const Parameter& parameter : members().parameters) {
-    if (parameter.name() == name)
-      return parameter;
-  }
-  throw ValueError(message("the block has no parameter '", name, "' of its own"));
+Parameter Block::own_parameter(std::string_view name, SourceLocation site) const {
+  return sluice::detail::located(site, [&] {
+    for (const Parameter& parameter : members().parameters) {
+      if (parameter.name() == name)
+        return parameter;
+    }
+    throw ValueError(message("the block has no parameter '", name, "' of its own"));
+  });
 }
 
 std::size_t Block::num_children() const noexcept {
   return members_ == nullptr ? 0 : members_->children.size();
 }
 
-Child<> Block::child_at(std::size_t index) const {
-  members();
-  require<IndexError>(index < num_children(), [&] {
-    return message("child_at(", index, "): the block has ", num_children(), " children");
+Child<> Block::child_at(std::size_t index, SourceLocation site) const {
+  return sluice::detail::located(site, [&] {
+    const auto& children = members().children;
+    require<IndexError>(index < children.size(), [&] {
+      return message(
+          "the ",
+          detail::type_name(typeid(*this)),
+          " has no child ",
+          index,
+          "; it has ",
+          children.size(),
+          " from 0 on");
+    });
+    return Child<>(children[index]);
   });
-  return Child<>(members().children[index]);
 }
 
-Child<> Block::child_named(std::string_view name) const {
-  std::string names;
-  for (const auto& child : members().children) {
-    if (child->name == name)
-      return Child<>(child);
-    names += (names.empty() ? "" : ", ") + child->name;
-  }
-  throw ValueError(message("the block has no child '", name, "'; there are ", names.empty() ? "none" : names));
+Child<> Block::child_named(std::string_view name, SourceLocation site) const {
+  return sluice::detail::located(site, [&] {
+    std::string names;
+    for (const auto& child : members().children) {
+      if (child->name == name)
+        return Child<>(child);
+      names += (names.empty() ? "" : ", ") + child->name;
+    }
+    throw ValueError(message("the block has no child '", name, "'; there are ", names.empty() ? "none" : names));
+  });
 }
 
 void Block::apply(const std::function<void(Block&)>& visit) {
@@ -244,6 +269,7 @@ void Block::share_parameters(const ParameterDict& shared) {
             continue;
           if (replace) {
             parameter = *other;
+            parameter.path_.reset();
           } else {
             parameter.check_shared(*other);
           }

@@ -77,21 +77,23 @@ class SLUICE_API Block {
   /// regular expression (ECMAScript) that names must contain; ValueError if it is none.
   ParameterDict collect_params(std::string_view select = {}) const;
   /// One of this block alone. Throws ValueError if there is none of that name.
-  Parameter own_parameter(std::string_view name) const;
+  Parameter own_parameter(std::string_view name, SourceLocation site = SourceLocation::current()) const;
 
   std::size_t num_children() const noexcept;
   /// Throws ValueError for a name (IndexError for a number) that is not there.
-  Child<> child_at(std::size_t index) const;
-  Child<> child_named(std::string_view name) const;
+  Child<> child_at(std::size_t index, SourceLocation site = SourceLocation::current()) const;
+  Child<> child_named(std::string_view name, SourceLocation site = SourceLocation::current()) const;
 
   /// Puts `block` in the place of the child `name` and returns what stood there; all that names the child means the new
   /// one from then on. A trainer made before has the old one's parameters. Throws ValueError if there is no such child,
   /// for null, and for a block that is, or holds, this one.
-  std::shared_ptr<Block> replace(std::string_view name, std::shared_ptr<Block> block);
+  std::shared_ptr<Block> replace(
+      std::string_view name, std::shared_ptr<Block> block, SourceLocation site = SourceLocation::current());
   template <std::derived_from<Block> B>
-  requires(!std::is_lvalue_reference_v<B>) std::shared_ptr<Block> replace(std::string_view name, B&& block) {
-    child_named(name);  // before the block is moved
-    return replace(name, adopt(std::move(block)));
+  requires(!std::is_lvalue_reference_v<B>) std::shared_ptr<Block> replace(
+      std::string_view name, B&& block, SourceLocation site = SourceLocation::current()) {
+    check_replaceable(name, block, typeid(B), site);  // before the block is moved
+    return replace(name, std::make_shared<B>(std::move(block)), site);
   }
 
   /// Calls `visit` on every descendant, children before their parents, and on this block last.
@@ -103,10 +105,13 @@ class SLUICE_API Block {
 
   /// Writes all parameters as NumPy's .npz under the names of collect_params(). The host waits for the values.
   /// Throws ValueError for a parameter without a value, FileError.
-  void save_parameters(const std::filesystem::path& path) const;
+  void save_parameters(const std::filesystem::path& path, SourceLocation site = SourceLocation::current()) const;
   /// Reads what save_parameters() wrote, and initialises parameters that were not. Either all parameters are set or
   /// none. Throws FileError, ValueError for missing or extra names, ShapeError, DTypeError, each naming the file.
-  void load_parameters(const std::filesystem::path& path, const LoadOptions& options = {});
+  void load_parameters(
+      const std::filesystem::path& path,
+      const LoadOptions& options = {},
+      SourceLocation site = SourceLocation::current());
 
   /// Changes the type of all parameters. Layers that need another type for some override it.
   virtual void cast(DType dtype);
@@ -164,6 +169,9 @@ class SLUICE_API Block {
   void check_new(const std::string& name) const;
   void check_child(const std::string& name, const Block* block) const;
   void check_adoptable(const Block& block, const std::type_info& as) const;
+  void check_replaceable(
+      std::string_view name, const Block& block, const std::type_info& as, SourceLocation site) const;
+  void load_from(const std::filesystem::path& path, const LoadOptions& options);
   bool holds(const Block& other) const;
 
   std::unique_ptr<Members> members_;

@@ -4,6 +4,7 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/block.h>
+#include <sluice/gluon/detail/called.h>
 #include <sluice/ndarray/file.h>
 
 namespace sluice::gluon {
@@ -31,7 +32,7 @@ void check_value(
         value.shape(),
         ", the network's has ",
         shape,
-        "; the layer there has another size");
+        "; make the layer there as large as it was when the file was written, or load the file of this network");
   });
   require<DTypeError>(options.cast_dtype || value.dtype() == parameter.dtype(), [&] {
     return message(
@@ -74,18 +75,27 @@ void check_names(
 
 }  // namespace
 
-void Block::save_parameters(const std::filesystem::path& path) const {
-  Arrays arrays;
-  for (const auto& [name, parameter] : collect_params()) {
-    require(parameter.is_initialized(), [&] {
-      return message("save_parameters: parameter '", name, "' has no value yet");
-    });
-    arrays.emplace(name, parameter.data());
-  }
-  save(path, arrays);
+void Block::save_parameters(const std::filesystem::path& path, SourceLocation site) const {
+  detail::called("save_parameters of " + path.string(), site, [&] {
+    Arrays arrays;
+    for (const auto& [name, parameter] : collect_params()) {
+      require(parameter.is_initialized(), [&, &name = name] {
+        return message(
+            "save_parameters: parameter '",
+            name,
+            "' has no value yet; initialize() the network and run it forward once");
+      });
+      arrays.emplace(name, parameter.data());
+    }
+    save(path, arrays);
+  });
 }
 
-void Block::load_parameters(const std::filesystem::path& path, const LoadOptions& options) {
+void Block::load_parameters(const std::filesystem::path& path, const LoadOptions& options, SourceLocation site) {
+  detail::called("load_parameters of " + path.string(), site, [&] { load_from(path, options); });
+}
+
+void Block::load_from(const std::filesystem::path& path, const LoadOptions& options) {
   const std::string file = path.string();
   const Arrays arrays = load(path);
   const ParameterDict parameters = collect_params();

@@ -1,4 +1,5 @@
 #include <cstdlib>
+#include <cstring>
 #include <cxxabi.h>
 #include <map>
 #include <memory>
@@ -20,6 +21,11 @@ const LayerPath* intern(const std::string& path, const Origin& origin) {
   static auto* const known = new std::map<std::pair<std::string, const Origin*>, LayerPath>;  // outlives everything
   const std::lock_guard hold(mutex);
   return &known->try_emplace({path, &origin}, LayerPath{path, &origin}).first->second;
+}
+
+// By their texts: a file's may stand where that of another stood.
+bool same(SourceLocation a, SourceLocation b) noexcept {
+  return a.line == b.line && std::strcmp(a.file, b.file) == 0;
 }
 
 const LayerPath* make_path(const char* name, const std::type_info& type, const LayerPath* parent, SourceLocation site) {
@@ -47,12 +53,11 @@ const LayerPath& LayerPaths::find(
     const char* name, const std::type_info& type, const LayerPath* parent, SourceLocation site) {
   Known* first = known_.load(std::memory_order_acquire);
   for (const Known* at = first; at != nullptr; at = at->next) {
-    const bool same_site = at->site.line == site.line && at->site.file == site.file;
-    if (at->parent == parent && (parent != nullptr || same_site)) [[likely]]
+    if (at->parent == parent && (parent != nullptr || same(at->path->origin->called(), site))) [[likely]]
       return *at->path;
   }
   // Two threads may each add one; either serves.
-  auto* const made = new Known{parent, site, make_path(name, type, parent, site), first};
+  auto* const made = new Known{parent, make_path(name, type, parent, site), first};
   while (!known_.compare_exchange_weak(first, made, std::memory_order_release, std::memory_order_relaxed))
     made->next = first;
   return *made->path;
@@ -75,7 +80,7 @@ LayerCall::LayerCall(LayerPaths& paths, const char* name, const std::type_info& 
       core_(sluice::detail::this_thread().core),
       task_(sluice::detail::this_thread().task),
       path_(paths.find(name, type, current() == nullptr ? nullptr : &before_->path_, site)),
-      site_{site.file, site.line, path_.origin->number()},
+      site_{current() == nullptr ? path_.origin->called().file : site.file, site.line, path_.origin->number()},
       scope_(path_.origin) {
   innermost = this;
 }

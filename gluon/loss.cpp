@@ -54,7 +54,14 @@ NDArray SoftmaxCrossEntropyLoss::compute(const NDArray& predictions, const NDArr
 NDArray L2Loss::compute(const NDArray& predictions, const NDArray& labels) const {
   const OriginScope here(call_site());
   require<ShapeError>(predictions.size() == labels.size(), [&] {
-    return message("L2Loss: labels ", labels.shape(), " do not fit predictions ", predictions.shape());
+    return message(
+        "L2Loss: labels of shape ",
+        labels.shape(),
+        " do not fit predictions of shape ",
+        predictions.shape(),
+        "; give labels of shape ",
+        predictions.shape(),
+        ", or as many numbers");
   });
   const NDArray aligned = labels.shape() == predictions.shape() ? labels : labels.reshape(predictions.shape());
   return per_sample(square(predictions - aligned), options_.weight / 2);

@@ -23,14 +23,16 @@ class SLUICE_API Accuracy {
 
   /// Labels hold class indices; predictions have one axis more (the classes), or the labels' shape if they are
   /// class indices themselves. Throws ShapeError.
-  void update(const NDArray& labels, const NDArray& predictions);
+  void update(const NDArray& labels, const NDArray& predictions, SourceLocation site = SourceLocation::current());
   /// (name, share); NaN before the first update. The host waits.
-  std::pair<std::string, double> get() const;
+  std::pair<std::string, double> get(SourceLocation site = SourceLocation::current()) const;
   void reset();
   /// Samples seen since the last reset.
   std::int64_t count() const noexcept { return count_; }
 
  private:
+  void add(const NDArray& labels, const NDArray& predictions);
+
   AccuracyOptions options_;
   NDArray correct_;  // int64 scalar on the device
   std::int64_t count_ = 0;

@@ -12,14 +12,16 @@ namespace sluice::gluon::optimizer {
 
 namespace {
 
-void require_range(const char* what, double value, double low, double high) {
-  require(std::isfinite(value) && value >= low && value <= high, [&] {
-    return message(what, " is ", value, ", it must be within [", low, ", ", high, "]");
-  });
-}
-
 constexpr double k_any = std::numeric_limits<double>::max();
 constexpr double k_below_one = 1 - std::numeric_limits<double>::epsilon() / 2;
+
+void require_range(const char* what, double value, double low, double high) {
+  require(std::isfinite(value) && value >= low && value <= high, [&] {
+    return high == k_any         ? message(what, " is ", value, ", it must be finite and at least ", low)
+           : high == k_below_one ? message(what, " is ", value, ", it must be at least ", low, " and less than 1")
+                                 : message(what, " is ", value, ", it must be within [", low, ", ", high, "]");
+  });
+}
 
 void require_clip(const char* optimizer, double clip) {
   require(!std::isnan(clip), [&] {

@@ -42,8 +42,8 @@ class SLUICE_API Optimizer {
   /// Copies of all state by name, "0.weight.mean"; the number of steps, "num_updates", and of each parameter,
   /// "0.weight.num_updates"; and the optimizer's name, "optimizer", as bytes.
   States states() const;
-  /// Goes on from states(). Throws ValueError, and changes nothing, if a name or a number of steps is missing or cannot
-  /// be, or if the states are another optimizer's.
+  /// Goes on from states(). Throws ValueError, and changes nothing, if a name, a number of steps or a state is missing
+  /// or cannot be, or if the states are another optimizer's.
   void load_states(const States& states);
   /// The parameter that an entry of states() belongs to; empty for entries of the optimizer itself.
   static std::string owner_of(const std::string& entry);
@@ -68,6 +68,8 @@ class SLUICE_API Optimizer {
   virtual void apply(const Step& step) = 0;
   /// The slots that state() is asked for.
   virtual std::vector<std::string> slots() const = 0;
+  /// Those without which the states of a parameter that was updated are not whole; `any`: some are there at all.
+  virtual std::vector<std::string> needed_slots([[maybe_unused]] bool any) const { return slots(); }
   /// State array `slot` of each parameter: zeros at first use, of the weight's shape, float32 (float64 for float64).
   std::vector<NDArray> state(const Step& step, const std::string& slot);
 
@@ -96,6 +98,10 @@ class SLUICE_API SGD : public Optimizer {
  protected:
   void apply(const Step& step) override;
   std::vector<std::string> slots() const override { return {"momentum"}; }
+  // Momenta are there from the first step with momentum on.
+  std::vector<std::string> needed_slots(bool any) const override {
+    return any && options_.momentum != 0 ? slots() : std::vector<std::string>();
+  }
 
  private:
   SGDOptions options_;

@@ -56,6 +56,28 @@ std::string saved_name(const Optimizer::States& states) {
   return {bytes.begin(), bytes.end()};
 }
 
+using Counts = std::map<std::string, std::int64_t>;
+
+// Of parameters that were updated.
+void check_complete(const Optimizer::States& arrays, const Counts& counts, const std::vector<std::string>& slots) {
+  for (const auto& [parameter, count] : counts) {
+    for (const std::string& slot : slots) {
+      require(count == 0 || arrays.contains(parameter + "." + slot), [&, &parameter = parameter, &count = count] {
+        return message(
+            "optimizer states lack the entry '",
+            parameter,
+            ".",
+            slot,
+            "', though '",
+            parameter,
+            "' was updated ",
+            count,
+            " times; the file is incomplete");
+      });
+    }
+  }
+}
+
 }  // namespace
 
 std::string Optimizer::owner_of(const std::string& entry) {
@@ -76,10 +98,13 @@ Optimizer::States Optimizer::states() const {
 void Optimizer::load_states(const States& states) {
   const std::int64_t number = read_count(k_count, entry_of(states, k_count));
   const std::string saved = saved_name(states);
-  require(saved == name(), [&] { return message("the states are those of ", saved, ", this optimizer is ", name()); });
+  require(saved == name(), [&] {
+    return message(
+        "the states are those of ", saved, ", this optimizer is ", name(), "; make the trainer with ", saved);
+  });
   const std::vector<std::string> mine = slots();
   States arrays;
-  std::map<std::string, std::int64_t> counts;
+  Counts counts;
   for (const auto& [entry, value] : copies_of(states)) {
     const std::string owner = owner_of(entry), slot = slot_of(entry);
     if (owner.empty())
@@ -94,6 +119,7 @@ void Optimizer::load_states(const States& states) {
     entry_of(states, owner + "." + k_count);
     arrays.emplace(entry, value);
   }
+  check_complete(arrays, counts, needed_slots(!arrays.empty()));
   states_ = std::move(arrays);
   counts_ = std::move(counts);
   num_updates_ = number;

@@ -68,23 +68,23 @@ struct Parameter::State {
   std::uint64_t used_grad_version = 0;  // of the gradient's buffer, when it was last used or made
   std::uint64_t used_grad_buffer = 0;   // its Var's number: backward may put another buffer there
 
-  [[noreturn]] void refuse(const char* call) const {
+  [[noreturn]] void refuse(const char* call, const std::string& called) const {
     throw ValueError(
         waiting ? message(
                       call,
                       ": the shape ",
                       options.shape,
                       " of parameter '",
-                      name,
+                      called,
                       "' is not known yet; run the network forward once, or give the layer its input size")
-                : message(call, ": parameter '", name, "' is not initialised; call initialize() first"));
+                : message(call, ": parameter '", called, "' is not initialised; call initialize() first"));
   }
-  void check_shape(const Shape& shape) const {
+  void check_shape(const Shape& shape, const std::string& called) const {
     bool fits = shape.ndim() == options.shape.ndim();
     for (int axis = 0; fits && axis < shape.ndim(); ++axis)
       fits = options.shape[axis] == 0 || options.shape[axis] == shape[axis];
     require<ShapeError>(fits, [&] {
-      return message("parameter '", name, "' has shape ", options.shape, ", which ", shape, " does not fit");
+      return message("parameter '", called, "' has shape ", options.shape, ", which ", shape, " does not fit");
     });
   }
 };
@@ -199,8 +199,8 @@ void Parameter::complete(const Shape& shape) const {
   State& state = *state_;
   const std::lock_guard hold(state.completing);
   if (!is_initialized() && !is_deferred())
-    state.refuse("forward");
-  state.check_shape(shape);
+    state.refuse("forward", known_as());
+  state.check_shape(shape, known_as());
   if (is_initialized())
     return;
   const Attempt attempt(state.options.shape, shape);
@@ -217,15 +217,15 @@ void Parameter::complete(const Shape& shape) const {
 
 const NDArray& Parameter::data() const& {
   if (!is_initialized()) [[unlikely]]
-    state_->refuse("data()");
+    state_->refuse("data()", known_as());
   return state_->data;
 }
 
 NDArray Parameter::grad() const {
   if (!is_initialized())
-    state_->refuse("grad()");
+    state_->refuse("grad()", known_as());
   require(grad_req() != GradReq::null, [&] {
-    return message("grad(): parameter '", name(), "' is not trained (its grad_req is null)");
+    return message("grad(): parameter '", known_as(), "' is not trained (its grad_req is null)");
   });
   return state_->data.grad();
 }
@@ -234,13 +234,13 @@ Device Parameter::device() const {
   if (is_initialized())
     return state_->data.device();
   if (!is_deferred())
-    state_->refuse("device()");
+    state_->refuse("device()", known_as());
   return state_->waiting->device;
 }
 
 void Parameter::set_data(const NDArray& value) const {
   State& state = *state_;
-  state.check_shape(value.shape());
+  state.check_shape(value.shape(), known_as());
   autograd::PauseScope pause;
   if (is_initialized()) {
     copy_into(value, state.data);
@@ -259,7 +259,7 @@ NDArray Parameter::made_of(const NDArray& value, Device device) const {
 }
 
 Parameter::Change Parameter::prepare(const NDArray& value, std::optional<Device> device) const {
-  state_->check_shape(value.shape());
+  state_->check_shape(value.shape(), known_as());
   const bool placed = is_initialized() || is_deferred();
   const Device there = device ? *device : placed ? this->device() : value.device();
   const autograd::PauseScope pause;
@@ -288,7 +288,7 @@ void Parameter::cast(DType dtype) const {
   if (dtype == state.options.dtype)
     return;
   require<DTypeError>(is_floating(dtype) || grad_req() == GradReq::null, [&] {
-    return message("cast: parameter '", name(), "' is trained and cannot be ", dtype);
+    return message("cast: parameter '", known_as(), "' is trained and cannot be ", dtype);
   });
   state.options.dtype = dtype;
   if (!is_initialized())
@@ -339,6 +339,7 @@ void Parameter::note_grad() const {
 
 void ParameterDict::insert(std::string name, Parameter parameter) {
   require(!contains(name), [&] { return message("two parameters are called '", name, "'"); });
+  parameter.path_ = std::make_shared<const std::string>(name);
   entries_.emplace_back(std::move(name), std::move(parameter));
 }
 

@@ -93,6 +93,7 @@ class SLUICE_API Parameter {
 
  private:
   friend class Block;  // which knows the path to the parameter
+  friend class ParameterDict;
   struct State;
   void initialize_as(
       const std::string& path,
@@ -101,7 +102,6 @@ class SLUICE_API Parameter {
       bool force_reinit,
       SourceLocation site) const;
   void adopt(NDArray data) const;
-  friend class Block;
   /// What set_data() and to() need memory for, made beforehand: then nothing stops them halfway.
   struct Change {
     NDArray value = {};
@@ -114,7 +114,10 @@ class SLUICE_API Parameter {
   void note_grad() const;
   void fill(const std::string& path, const init::Initializer& init, Device device, SourceLocation site) const;
 
+  const std::string& known_as() const noexcept { return path_ != nullptr ? *path_ : name(); }
+
   std::shared_ptr<State> state_;
+  std::shared_ptr<const std::string> path_;  // in the dictionary that the handle came from, for messages
 };
 
 /// Parameters by their full names ("0.weight"), in the order of the layers.

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include <sluice/engine/error.h>
 #include <sluice/engine/origin.h>
+#include <sluice/gluon/detail/called.h>
 #include <sluice/gluon/trainer.h>
 #include <sluice/ndarray/file.h>
 
@@ -22,9 +24,10 @@ Trainer::Trainer(ParameterDict parameters, std::unique_ptr<optimizer::Optimizer>
 }
 
 void Trainer::step(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site) {
-  if (site.line != called_.line || site.file != called_.file) {
-    called_ = site;
-    called_.origin = Origin::of("Trainer::step", site).number();
+  if (site.line != called_.line || std::strcmp(site.file, called_.file) != 0) {
+    const Origin& origin = Origin::of("Trainer::step", site);
+    called_ = origin.called();
+    called_.origin = origin.number();
   }
   site = called_;
   const OriginScope scope(site);
@@ -70,8 +73,8 @@ void Trainer::update(std::int64_t batch_size, bool ignore_stale_grad, SourceLoca
     parameter.mark_grad_used();
 }
 
-void Trainer::save_states(const std::filesystem::path& path) const {
-  save(path, optimizer_->states());
+void Trainer::save_states(const std::filesystem::path& path, SourceLocation site) const {
+  detail::called("Trainer::save_states of " + path.string(), site, [&] { save(path, optimizer_->states()); });
 }
 
 void Trainer::check_state(const std::string& file, const std::string& entry, const NDArray& state) const {
@@ -81,7 +84,11 @@ void Trainer::check_state(const std::string& file, const std::string& entry, con
   const auto found =
       std::find_if(parameters_.begin(), parameters_.end(), [&](const auto& held) { return held.first == owner; });
   require(found != parameters_.end(), [&] {
-    return message(file, ": state '", entry, "' belongs to none of the trainer's parameters");
+    return message(
+        file,
+        ": state '",
+        entry,
+        "' belongs to none of the trainer's parameters; make the trainer of the network that the file was written for");
   });
   if (entry.ends_with(".num_updates"))
     return;
@@ -90,7 +97,15 @@ void Trainer::check_state(const std::string& file, const std::string& entry, con
   for (int axis = 0; fits && axis < shape.ndim(); ++axis)
     fits = shape[axis] == 0 || shape[axis] == state.shape()[axis];
   require<ShapeError>(fits, [&] {
-    return message(file, ": state '", entry, "' has shape ", state.shape(), ", the parameter has ", shape);
+    return message(
+        file,
+        ": state '",
+        entry,
+        "' has shape ",
+        state.shape(),
+        ", the parameter has ",
+        shape,
+        "; make the network as it was when the file was written");
   });
   const DType type = optimizer::Optimizer::state_type(found->second.dtype());
   require<DTypeError>(state.dtype() == type, [&] {
@@ -98,16 +113,13 @@ void Trainer::check_state(const std::string& file, const std::string& entry, con
   });
 }
 
-void Trainer::load_states(const std::filesystem::path& path) {
-  const optimizer::Optimizer::States states = load(path);
-  for (const auto& [entry, state] : states)
-    check_state(path.string(), entry, state);
-  try {
+void Trainer::load_states(const std::filesystem::path& path, SourceLocation site) {
+  detail::called("Trainer::load_states of " + path.string(), site, [&] {
+    const optimizer::Optimizer::States states = load(path);
+    for (const auto& [entry, state] : states)
+      check_state(path.string(), entry, state);
     optimizer_->load_states(states);
-  } catch (Error& error) {
-    error.locate("in " + path.string());
-    throw;
-  }
+  });
 }
 
 }  // namespace sluice::gluon

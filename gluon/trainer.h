@@ -34,10 +34,10 @@ class SLUICE_API Trainer {
   optimizer::Optimizer& optimizer() const noexcept { return *optimizer_; }
 
   /// Writes the optimizer's state as .npz; the host waits for it. Throws FileError.
-  void save_states(const std::filesystem::path& path) const;
+  void save_states(const std::filesystem::path& path, SourceLocation site = SourceLocation::current()) const;
   /// Goes on from save_states(). Throws FileError, ValueError for a state that none of the parameters has and for
   /// those of another optimizer, ShapeError, DTypeError, each naming the file; then nothing has changed.
-  void load_states(const std::filesystem::path& path);
+  void load_states(const std::filesystem::path& path, SourceLocation site = SourceLocation::current());
 
  private:
   void update(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site);

@@ -4,6 +4,7 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/ndarray/detail/pipeline.h>
 #include <sluice/ndarray/detail/small_read.h>
 #include <sluice/ndarray/ndarray.h>
@@ -63,11 +64,22 @@ void NDArray::wait_to_write() const {
   engine().wait(write(object.buffer->var()));
 }
 
-void NDArray::read_out(void* to, DType dtype, std::int64_t n) const {
-  const detail::ArrayObject& object = object_of(*this, "read_out");
-  require<ShapeError>(object.size == n, [&] {
-    return message("read_out: an array of shape ", object.shape, " has ", object.size, " elements, not ", n);
+std::int64_t NDArray::size_for(const char* member, SourceLocation site) const {
+  return detail::located(site, [&] { return object_of(*this, member).size; });
+}
+
+void NDArray::read_for(const char* member, void* to, DType dtype, std::int64_t n, SourceLocation site) const {
+  detail::located(site, [&] {
+    const detail::ArrayObject& object = object_of(*this, member);
+    require<ShapeError>(object.size == n, [&] {
+      return message(member, ": an array of shape ", object.shape, " has ", object.size, " elements, not ", n);
+    });
+    read_elements(to, dtype, n);
   });
+}
+
+void NDArray::read_elements(void* to, DType dtype, std::int64_t n) const {
+  const detail::ArrayObject& object = *object_;
 #ifdef SLUICE_CUDA
   if (detail::is_small_read(object))
     return detail::read_small(*this, to, dtype);
@@ -92,10 +104,10 @@ void NDArray::read_out(void* to, DType dtype, std::int64_t n) const {
 }
 
 template <>
-SLUICE_API std::vector<bool> NDArray::to_vector<bool>() const {
-  const auto n = static_cast<std::size_t>(size());
+SLUICE_API std::vector<bool> NDArray::to_vector<bool>(SourceLocation site) const {
+  const auto n = static_cast<std::size_t>(size_for("to_vector", site));
   const auto values = std::make_unique<bool[]>(n);
-  read_out(values.get(), DType::bool_, size());
+  read_for("to_vector", values.get(), DType::bool_, size(), site);
   return std::vector<bool>(values.get(), values.get() + n);
 }
 

@@ -79,7 +79,7 @@ class SLUICE_API NDArray {
   NDArray reshape(const Shape& shape, SourceLocation site = SourceLocation::current()) const;
   /// Axes reversed, or in the order given.
   NDArray transpose(const Shape& axes = {}, SourceLocation site = SourceLocation::current()) const;
-  NDArray T() const { return transpose(); }
+  NDArray T(SourceLocation site = SourceLocation::current()) const { return transpose({}, site); }
   NDArray swapaxes(int a, int b, SourceLocation site = SourceLocation::current()) const;
   /// Elements begin, begin + step, ... < end along `axis`; negative begin and end count from the back, out-of-range
   /// ones are clipped; step > 0.
@@ -124,16 +124,18 @@ class SLUICE_API NDArray {
   // -- Reading values: the host waits ---------------------------------------------------------------------------
   /// The one element of an array of size 1, as T. Throws ShapeError for another size.
   template <class T>
-  T item() const {
+  T item(SourceLocation site = SourceLocation::current()) const {
     T value;
-    read_out(&value, dtype_of<T>, 1);
+    read_for("item", &value, dtype_of<T>, 1, site);
     return value;
   }
   /// All elements in row-major order, as T.
   template <class T>
-  std::vector<T> to_vector() const;
+  std::vector<T> to_vector(SourceLocation site = SourceLocation::current()) const;
   /// Copies all elements, cast to `dtype`, in row-major order to host memory. Throws ShapeError unless size() == n.
-  void read_out(void* to, DType dtype, std::int64_t n) const;
+  void read_out(void* to, DType dtype, std::int64_t n, SourceLocation site = SourceLocation::current()) const {
+    read_for("read_out", to, dtype, n, site);
+  }
   void wait_to_read() const;
   void wait_to_write() const;
   /// As NumPy prints an array.
@@ -157,15 +159,21 @@ class SLUICE_API NDArray {
   detail::ArrayObject* object() const noexcept { return object_; }
 
  private:
+  // For the member of that name, which errors name.
+  void read_for(const char* member, void* to, DType dtype, std::int64_t n, SourceLocation site) const;
+  void read_elements(void* to, DType dtype, std::int64_t n) const;
+  std::int64_t size_for(const char* member, SourceLocation site) const;
+
   detail::ArrayObject* object_ = nullptr;
 };
 
 template <>
-std::vector<bool> NDArray::to_vector<bool>() const;
+std::vector<bool> NDArray::to_vector<bool>(SourceLocation site) const;
 template <class T>
-std::vector<T> NDArray::to_vector() const {
-  std::vector<T> values(static_cast<std::size_t>(size()));
-  read_out(values.data(), dtype_of<T>, size());
+std::vector<T> NDArray::to_vector(SourceLocation site) const {
+  const std::int64_t n = size_for("to_vector", site);
+  std::vector<T> values(static_cast<std::size_t>(n));
+  read_for("to_vector", values.data(), dtype_of<T>, n, site);
   return values;
 }
 

@@ -3,6 +3,7 @@
 
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/call_record.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/detail/operator_node.h>
@@ -209,12 +210,10 @@ Arrays invoke_kernel(Call& call, Kernel kernel, const Specs& specs, Device devic
   return deliver(call, outputs, node);
 }
 
-}  // namespace
-
-Arrays invoke(
+Arrays run(
     const Operator& op,
     std::span<const NDArray> inputs,
-    Attributes attributes,
+    const Attributes& attributes,
     SourceLocation site,
     std::span<const NDArray> destinations) {
   detail::check_inputs(op, inputs);
@@ -247,6 +246,17 @@ Arrays invoke(
       types += message(types.empty() ? "" : ", ", input.dtype());
     return message(op.name, ": no kernel for ", device.is_gpu() ? "gpu" : "cpu", " arrays (", types, ")");
   }());
+}
+
+}  // namespace
+
+Arrays invoke(
+    const Operator& op,
+    std::span<const NDArray> inputs,
+    Attributes attributes,
+    SourceLocation site,
+    std::span<const NDArray> destinations) {
+  return detail::located(site, [&] { return run(op, inputs, attributes, site, destinations); });
 }
 
 NDArray invoke_one(

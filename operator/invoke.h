@@ -9,8 +9,8 @@ namespace sluice {
 /// Runs `op` on `inputs`: checks devices and engines, infers, allocates outputs, records on the tape, pushes one
 /// task. Every operator goes through here. `destinations`, if given, are written instead of new arrays (in-place and
 /// `out=` forms): cast and copied where they do not match, inputs that overlap them otherwise than elementwise are
-/// copied first. Throws ShapeError, DTypeError, DeviceError, UnsupportedError, OutOfMemory; errors of the work itself
-/// appear at a wait. Does not block.
+/// copied first. Errors name the user's line, `site`. Throws ShapeError, DTypeError, DeviceError, UnsupportedError,
+/// OutOfMemory; errors of the work itself appear at a wait. Does not block.
 SLUICE_API Arrays invoke(
     const Operator& op,
     std::span<const NDArray> inputs,

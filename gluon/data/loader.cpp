@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <deque>
 #include <span>
+#include <string>
 #include <utility>
 
 #include <sluice/engine/engine.h>
@@ -8,6 +9,7 @@
 #include <sluice/gluon/data/loader.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
 
 namespace sluice::gluon::data {
 
@@ -45,12 +47,49 @@ NDArray empty_batch(std::size_t samples, const ArraySpec& spec, Device device) {
   return empty(shape, {.dtype = spec.dtype, .device = cpu(), .pinned = device.is_gpu()});
 }
 
-NDArray moved(const NDArray& host, Device device) {
+NDArray moved(const NDArray& host, Device device, SourceLocation site) {
   if (device.is_cpu())
     return host;
   NDArray there = empty(host.shape(), {.dtype = host.dtype(), .device = device});
-  copy_into(host, there);
+  copy_into(host, there, site);
   return there;
+}
+
+// "batch 3, samples 6 to 7", counted from 0 as a dataset counts them.
+std::string describe(std::size_t batch, std::span<const std::int64_t> samples) {
+  constexpr std::size_t k_listed = 8;
+  const std::int64_t first = samples.front(), last = samples.back();
+  bool is_run = true;
+  for (std::size_t i = 1; i < samples.size(); ++i)
+    is_run &= samples[i] == samples[i - 1] + 1;
+  if (samples.size() == 1)
+    return message("batch ", batch, ", sample ", first);
+  if (is_run)
+    return message("batch ", batch, ", samples ", first, " to ", last);
+  std::string listed;
+  for (std::size_t i = 0; i < std::min(k_listed, samples.size()); ++i)
+    listed += message(i == 0 ? "" : ", ", samples[i]);
+  if (samples.size() > k_listed)
+    listed += message(" and ", samples.size() - k_listed, " more");
+  return message("batch ", batch, ", samples ", listed);
+}
+
+void read_batch(
+    const detail::AnyDataset& dataset,
+    std::size_t batch,
+    std::span<const std::int64_t> samples,
+    const TensorView& data,
+    const TensorView& label) {
+  try {
+    dataset.read(samples, data, label);
+  } catch (Error& error) {
+    error.locate("in " + describe(batch, samples));
+    throw;
+  } catch (const std::exception& other) {
+    TaskFailed failed(message("task \"DataLoader\" failed: ", other.what()));
+    failed.locate("in " + describe(batch, samples));
+    throw failed;
+  }
 }
 
 }  // namespace
@@ -58,6 +97,7 @@ NDArray moved(const NDArray& host, Device device) {
 struct DataLoader::Iterator::Epoch {
   std::shared_ptr<const detail::AnyDataset> dataset;
   DataLoaderOptions options;
+  SourceLocation site;
   std::shared_ptr<const std::vector<std::int64_t>> order;
   std::size_t next = 0;  // the first index of `order` that no batch was made of yet
   std::shared_ptr<std::int64_t> position = std::make_shared<std::int64_t>(0);  // batches reached
@@ -88,13 +128,17 @@ void DataLoader::Iterator::Epoch::prepare() {
   }
   // The arrays' memory outlives the task by their Vars; the body keeps only addresses of them.
   std::byte *data_to = data.object()->data(), *label_to = label.object()->data();
-  Engine::current().push(task, [dataset = dataset, order = order, first = next, n, data_to, label_to] {
-    dataset->read(
+  const std::size_t batch = next / static_cast<std::size_t>(options.batch_size);
+  auto body = [dataset = dataset, order = order, batch, first = next, n, data_to, label_to] {
+    read_batch(
+        *dataset,
+        batch,
         std::span(*order).subspan(first, n),
         detail::batch_view(data_to, n, dataset->data_spec()),
         detail::batch_view(label_to, n, dataset->label_spec()));
-  });
-  ready.push_back({moved(data, options.device), moved(label, options.device)});
+  };
+  Engine::current().push(task, std::move(body), site);
+  ready.push_back({moved(data, options.device, site), moved(label, options.device, site)});
   next += n;
 }
 
@@ -114,10 +158,17 @@ bool DataLoader::Iterator::operator==(std::default_sentinel_t) const noexcept {
   return epoch_->ready.empty();
 }
 
-DataLoader::DataLoader(std::shared_ptr<const detail::AnyDataset> dataset, DataLoaderOptions options)
-    : dataset_(std::move(dataset)), options_(std::move(options)) {
-  require(dataset_ != nullptr, [] { return "DataLoader: the dataset is null"; });
-  num_samples_ = dataset_->size();
+DataLoader::DataLoader(
+    std::shared_ptr<const detail::AnyDataset> dataset, DataLoaderOptions options, SourceLocation site)
+    : dataset_(std::move(dataset)), options_(std::move(options)), site_(site) {
+  sluice::detail::located(site, [&] {
+    require(dataset_ != nullptr, [] { return "DataLoader: the dataset is null"; });
+    num_samples_ = dataset_->size();
+    check_options();
+  });
+}
+
+void DataLoader::check_options() const {
   require(num_samples_ >= 1, [] { return "DataLoader: the dataset is empty"; });
   require(options_.batch_size >= 1, [&] { return message("DataLoader: batch_size is ", options_.batch_size); });
   require(options_.prefetch >= 0, [&] { return message("DataLoader: prefetch is ", options_.prefetch); });
@@ -155,6 +206,7 @@ DataLoader::Iterator DataLoader::begin() {
   auto epoch = std::make_shared<Iterator::Epoch>();
   epoch->dataset = dataset_;
   epoch->options = options_;
+  epoch->site = site_;
   DataLoaderState begun = begun_;
   if (!resumed_) {
     RandomBlock random{.seed = options_.seed.value_or(0), .offset = static_cast<std::uint64_t>(epochs_)};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <iterator>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <sluice/engine/device.h>
 #include <sluice/engine/engine.h>
 #include <sluice/engine/export.h>
+#include <sluice/engine/source_location.h>
 #include <sluice/gluon/data/dataset.h>
 #include <sluice/ndarray/ndarray.h>
 
@@ -50,16 +52,22 @@ struct DataLoaderState {
 /// Makes batches of a dataset: `for (auto [x, y] : loader)` is one epoch. Each batch is a task on a worker thread;
 /// for a GPU it is assembled in page-locked memory and copied over on a copy stream, while the batch before it is
 /// computed with. Iterating never waits: what a dataset or transform throws surfaces where the batch is used. An
-/// epoch may be left early; what was prepared is dropped.
+/// epoch may be left early; what was prepared is dropped. Errors name the batch, its samples and the line on which the
+/// loader was made.
 class SLUICE_API DataLoader {
  public:
   /// Throws ValueError for options out of range and for an empty dataset.
-  template <Dataset D>
-  explicit DataLoader(D dataset, DataLoaderOptions options = {})
+  template <class D>
+  requires(!std::same_as<D, DataLoader> && Dataset<D>)  // in this order: else copying a loader asks for itself
+      explicit DataLoader(D dataset, DataLoaderOptions options = {}, SourceLocation site = SourceLocation::current())
       : DataLoader(
             std::shared_ptr<const detail::AnyDataset>(std::make_shared<detail::DatasetOf<D>>(std::move(dataset))),
-            std::move(options)) {}
-  DataLoader(std::shared_ptr<const detail::AnyDataset> dataset, DataLoaderOptions options);
+            std::move(options),
+            site) {}
+  DataLoader(
+      std::shared_ptr<const detail::AnyDataset> dataset,
+      DataLoaderOptions options,
+      SourceLocation site = SourceLocation::current());
 
   class SLUICE_API Iterator {
    public:
@@ -95,11 +103,13 @@ class SLUICE_API DataLoader {
   void load_state(const DataLoaderState& state);
 
  private:
+  void check_options() const;
   void check_state(const DataLoaderState& state) const;
   std::vector<std::int64_t> order_of(const RandomBlock& random, std::vector<std::int64_t>& carried) const;
 
   std::shared_ptr<const detail::AnyDataset> dataset_;
   DataLoaderOptions options_;
+  SourceLocation site_;  // where it was made
   std::int64_t num_samples_;
   std::int64_t epochs_ = 0;
   std::vector<std::int64_t> carried_;             // "rollover": what the last epoch left

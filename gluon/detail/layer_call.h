@@ -31,8 +31,7 @@ class LayerPaths {
 
  private:
   struct Known {
-    const LayerPath* parent;
-    SourceLocation site;  // where there is no parent
+    const LayerPath* parent;  // where there is none the line tells, that of the path's origin
     const LayerPath* path;
     Known* next;
   };

@@ -57,7 +57,10 @@ Conv2D::Conv2D(std::int64_t channels, Size2D kernel_size, Conv2DOptions options)
 
 NDArray Conv2D::forward(const NDArray& x) const {
   if (!weight_.is_initialized()) [[unlikely]] {
-    require<ShapeError>(x.ndim() == 4, [&] { return message("Conv2D: x must be (N, C, H, W), not ", x.shape()); });
+    require<ShapeError>(x.ndim() == 4, [&] {
+      const char* const remedy = x.ndim() == 3 ? "; expand_dims(0) makes one image a batch" : "";
+      return message("Conv2D: x must be (N, C, H, W), not ", x.shape(), remedy);
+    });
     const std::int64_t in = x.shape()[1];
     require<ShapeError>(in >= 1 && in % window_.groups == 0, [&] {
       return message(

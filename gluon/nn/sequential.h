@@ -14,6 +14,15 @@ class SLUICE_API Sequential : public Block {
  public:
   Sequential() = default;
 
+  /// A number between brackets, and the line where it stands.
+  struct Place {
+    template <std::integral Index>
+    Place(Index number, SourceLocation line = SourceLocation::current()) noexcept  // NOLINT: converts by design
+        : index(static_cast<std::size_t>(number)), site(line) {}
+    std::size_t index;
+    SourceLocation site;
+  };
+
   /// Moves the blocks in, in order. Throws ValueError for one that holds this block.
   template <std::derived_from<Block>... Blocks>
   requires(!std::is_lvalue_reference_v<Blocks> && ...) void add(Blocks&&... blocks) {
@@ -24,7 +33,7 @@ class SLUICE_API Sequential : public Block {
   void add(std::shared_ptr<Block> block);
 
   /// The layer at `index`; replace("2", nn::Dense(5)) puts another one there. Throws IndexError.
-  Child<> operator[](std::size_t index) const { return child_at(index); }
+  Child<> operator[](Place place) const { return child_at(place.index, place.site); }
   std::size_t size() const noexcept { return num_children(); }
 
  protected:

@@ -12,7 +12,7 @@ class Size2D {
  public:
   template <std::integral Int>
   constexpr Size2D(Int both) noexcept : height(both), width(both) {}  // NOLINT: converts by design
-  constexpr Size2D(std::int64_t height, std::int64_t width) noexcept : height(height), width(width) {}
+  constexpr Size2D(std::int64_t rows, std::int64_t columns) noexcept : height(rows), width(columns) {}
   Shape shape() const { return {height, width}; }
 
   std::int64_t height, width;

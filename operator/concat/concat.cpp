@@ -1,3 +1,5 @@
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/concat/kernels.h>
 #include <sluice/operator/detail/families.h>
@@ -46,9 +48,11 @@ Arrays gradient_concat(const GradientCall& call) {
 // All of one type, the smallest that holds them all.
 std::vector<NDArray> promoted(const char* op, std::span<const NDArray> arrays, SourceLocation site) {
   require<ValueError>(!arrays.empty(), [&] { return message(op, ": no arrays"); });
-  DType dtype = arrays[0].dtype();
-  for (const NDArray& array : arrays)
+  DType dtype = detail::object_of(arrays[0], op).dtype;
+  for (const NDArray& array : arrays) {
+    detail::object_of(array, op);
     dtype = promote(dtype, array.dtype());
+  }
   std::vector<NDArray> cast;
   cast.reserve(arrays.size());
   for (const NDArray& array : arrays)
@@ -68,9 +72,11 @@ constinit const Operator k_concat = {
 };
 
 NDArray concat(std::span<const NDArray> arrays, int axis, SourceLocation site) {
-  const std::vector<NDArray> inputs = promoted("concat", arrays, site);
-  const ConcatAttributes attributes{normal_axis(axis, inputs[0].ndim(), "concat")};
-  return invoke(k_concat, inputs, Attributes::of(attributes), site)[0];
+  return detail::located(site, [&]() -> NDArray {
+    const std::vector<NDArray> inputs = promoted("concat", arrays, site);
+    const ConcatAttributes attributes{normal_axis(axis, inputs[0].ndim(), "concat")};
+    return invoke(k_concat, inputs, Attributes::of(attributes), site)[0];
+  });
 }
 
 NDArray concat(std::initializer_list<NDArray> arrays, int axis, SourceLocation site) {
@@ -78,16 +84,18 @@ NDArray concat(std::initializer_list<NDArray> arrays, int axis, SourceLocation s
 }
 
 NDArray stack(std::span<const NDArray> arrays, int axis, SourceLocation site) {
-  std::vector<NDArray> rows = promoted("stack", arrays, site);
-  const int normal = normal_axis(axis, rows[0].ndim() + 1, "stack");
-  const Shape shape = rows[0].shape();
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    require<ShapeError>(rows[i].shape() == shape, [&] {
-      return message("stack: array ", i, " has shape ", rows[i].shape(), ", the first one ", shape);
-    });
-    rows[i] = rows[i].expand_dims(normal, site);
-  }
-  return concat(rows, normal, site);
+  return detail::located(site, [&]() -> NDArray {
+    std::vector<NDArray> rows = promoted("stack", arrays, site);
+    const int normal = normal_axis(axis, rows[0].ndim() + 1, "stack");
+    const Shape shape = rows[0].shape();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      require<ShapeError>(rows[i].shape() == shape, [&] {
+        return message("stack: array ", i, " has shape ", rows[i].shape(), ", the first one ", shape);
+      });
+      rows[i] = rows[i].expand_dims(normal, site);
+    }
+    return concat(rows, normal, site);
+  });
 }
 
 NDArray stack(std::initializer_list<NDArray> arrays, int axis, SourceLocation site) {
@@ -95,27 +103,31 @@ NDArray stack(std::initializer_list<NDArray> arrays, int axis, SourceLocation si
 }
 
 std::vector<NDArray> split(const NDArray& x, std::int64_t parts, int axis, SourceLocation site) {
-  const int normal = normal_axis(axis, x.ndim(), "split");
-  const std::int64_t extent = x.shape()[normal];
-  require<ValueError>(parts > 0 && extent % parts == 0, [&] {
-    return message("split: axis ", normal, " of shape ", x.shape(), " does not divide into ", parts, " equal parts");
+  return detail::located(site, [&]() -> std::vector<NDArray> {
+    const int normal = normal_axis(axis, detail::object_of(x, "split").shape.ndim(), "split");
+    const std::int64_t extent = x.shape()[normal];
+    require<ValueError>(parts > 0 && extent % parts == 0, [&] {
+      return message("split: axis ", normal, " of shape ", x.shape(), " does not divide into ", parts, " equal parts");
+    });
+    std::vector<NDArray> pieces;
+    for (std::int64_t i = 0; i < parts; ++i)
+      pieces.push_back(x.slice(normal, i * (extent / parts), (i + 1) * (extent / parts), 1, site));
+    return pieces;
   });
-  std::vector<NDArray> pieces;
-  for (std::int64_t i = 0; i < parts; ++i)
-    pieces.push_back(x.slice(normal, i * (extent / parts), (i + 1) * (extent / parts), 1, site));
-  return pieces;
 }
 
 std::vector<NDArray> split(const NDArray& x, const std::vector<std::int64_t>& indices, int axis, SourceLocation site) {
-  const int normal = normal_axis(axis, x.ndim(), "split");
-  std::vector<NDArray> pieces;
-  std::int64_t begin = 0;
-  for (std::int64_t end : indices) {
-    pieces.push_back(x.slice(normal, begin, end, 1, site));
-    begin = end;
-  }
-  pieces.push_back(x.slice(normal, begin, x.shape()[normal], 1, site));
-  return pieces;
+  return detail::located(site, [&]() -> std::vector<NDArray> {
+    const int normal = normal_axis(axis, detail::object_of(x, "split").shape.ndim(), "split");
+    std::vector<NDArray> pieces;
+    std::int64_t begin = 0;
+    for (std::int64_t end : indices) {
+      pieces.push_back(x.slice(normal, begin, end, 1, site));
+      begin = end;
+    }
+    pieces.push_back(x.slice(normal, begin, x.shape()[normal], 1, site));
+    return pieces;
+  });
 }
 
 detail::OperatorList detail::concat_operators() noexcept {

@@ -22,6 +22,16 @@ void check_types(const char* op, std::span<const ArraySpec> inputs) {
 }
 
 Specs convolution_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  require<DTypeError>(is_floating(inputs[0].dtype) || !is_floating(inputs[1].dtype), [&] {
+    return message(
+        "convolution: x is ",
+        inputs[0].dtype,
+        ", weight is ",
+        inputs[1].dtype,
+        "; cast x: ToTensor() or x.astype(",
+        inputs[1].dtype,
+        ")");
+  });
   check_types("convolution", inputs);
   const ConvolutionGeometry g = convolution_geometry(
       "convolution", inputs[0].shape, inputs[1].shape, inputs[0].dtype, attributes.as<ConvolutionAttributes>());

@@ -1,5 +1,6 @@
 // The operators of binary.def and their gradients. Each row has three forms: two arrays, an array and a number, a
 // number and an array.
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/elementwise/binary_forms.h>
 #include <sluice/operator/elementwise/families.h>
 #include <sluice/operator/elementwise/in_place.h>
@@ -22,19 +23,23 @@ void list(std::vector<const Operator*>& all) {
 // A number beside an array takes the array's type; see operand_type_beside().
 template <Binary row>
 NDArray with_scalar(const Operator& op, const NDArray& array, Scalar scalar, SourceLocation site) {
-  using Row = math::BinaryRow<row>;
-  require<ValueError>(array.defined(), [] { return message(Row::name, ": the operand is an undefined NDArray"); });
-  const DType dtype = detail::operand_type_beside(Row::name, Row::kind, array.dtype(), scalar);
-  return invoke_one(op, {array.astype(dtype, site)}, Attributes::of(detail::ScalarValue(scalar)), site);
+  return detail::located(site, [&]() -> NDArray {
+    using Row = math::BinaryRow<row>;
+    require<ValueError>(array.defined(), [] { return message(Row::name, ": the operand is an undefined NDArray"); });
+    const DType dtype = detail::operand_type_beside(Row::name, Row::kind, array.dtype(), scalar);
+    return invoke_one(op, {array.astype(dtype, site)}, Attributes::of(detail::ScalarValue(scalar)), site);
+  });
 }
 
 template <Binary row>
 NDArray with_array(const NDArray& a, const NDArray& b, SourceLocation site) {
-  using Row = math::BinaryRow<row>;
-  require<ValueError>(
-      a.defined() && b.defined(), [] { return message(Row::name, ": an operand is an undefined NDArray"); });
-  const DType dtype = detail::operand_type(Row::kind, promote(a.dtype(), b.dtype()));
-  return invoke_one(detail::BinaryForms<row>::arrays, {a.astype(dtype, site), b.astype(dtype, site)}, {}, site);
+  return detail::located(site, [&]() -> NDArray {
+    using Row = math::BinaryRow<row>;
+    require<ValueError>(
+        a.defined() && b.defined(), [] { return message(Row::name, ": an operand is an undefined NDArray"); });
+    const DType dtype = detail::operand_type(Row::kind, promote(a.dtype(), b.dtype()));
+    return invoke_one(detail::BinaryForms<row>::arrays, {a.astype(dtype, site), b.astype(dtype, site)}, {}, site);
+  });
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/elementwise/arrays.h>
 #include <sluice/operator/elementwise/families.h>
 #include <sluice/operator/elementwise/kernels.h>
@@ -103,15 +104,18 @@ void detail::list_clip(std::vector<const Operator*>& all) {
 }
 
 NDArray clip(const NDArray& x, Scalar low, Scalar high, SourceLocation site) {
-  require<ValueError>(x.defined(), [] { return "clip: input 0 is an undefined NDArray"; });
-  require<ValueError>(low.as_double() <= high.as_double(), [&] {
-    return message("clip: low ", low.as_double(), " is not below high ", high.as_double());
+  return detail::located(site, [&]() -> NDArray {
+    require<ValueError>(x.defined(), [] { return "clip: input 0 is an undefined NDArray"; });
+    require<ValueError>(low.as_double() <= high.as_double(), [&] {
+      return message("clip: low ", low.as_double(), " is not below high ", high.as_double());
+    });
+    const DType dtype = detail::operand_type(RowKind::arithmetic, high.beside(low.beside(x.dtype())));
+    // A bound beyond what the type holds is the type's own.
+    const ClipAttributes bounds{
+        detail::ScalarValue(detail::scalar_within(low, dtype)),
+        detail::ScalarValue(detail::scalar_within(high, dtype))};
+    return invoke_one(k_forward, {x.astype(dtype, site)}, Attributes::of(bounds), site);
   });
-  const DType dtype = detail::operand_type(RowKind::arithmetic, high.beside(low.beside(x.dtype())));
-  // A bound beyond what the type holds is the type's own.
-  const ClipAttributes bounds{
-      detail::ScalarValue(detail::scalar_within(low, dtype)), detail::ScalarValue(detail::scalar_within(high, dtype))};
-  return invoke_one(k_forward, {x.astype(dtype, site)}, Attributes::of(bounds), site);
 }
 
 }  // namespace sluice

@@ -1,5 +1,7 @@
 // The list of the family, writing in place, and the gradient of broadcasting.
 #include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/elementwise/families.h>
@@ -27,20 +29,24 @@ namespace {
 
 // The operator runs in the type of the operands; invoke() casts the result back, or refuses to.
 void write_in_place(const InPlace& op, const NDArray& into, const NDArray& other, SourceLocation site) {
-  require<ValueError>(into.defined() && other.defined(), [&] {
-    return message(op.arrays->name, " in place: an operand is an undefined NDArray");
+  located(site, [&] {
+    require<ValueError>(into.defined() && other.defined(), [&] {
+      return message(op.arrays->name, " in place: an operand is an undefined NDArray");
+    });
+    const DType dtype = operand_type(op.kind, promote(into.dtype(), other.dtype()));
+    const NDArray inputs[] = {into.astype(dtype, site), other.astype(dtype, site)};
+    invoke(*op.arrays, inputs, {}, site, std::span(&into, 1));
   });
-  const DType dtype = operand_type(op.kind, promote(into.dtype(), other.dtype()));
-  const NDArray inputs[] = {into.astype(dtype, site), other.astype(dtype, site)};
-  invoke(*op.arrays, inputs, {}, site, std::span(&into, 1));
 }
 
 void write_in_place(const InPlace& op, const NDArray& into, Scalar number, SourceLocation site) {
-  require<ValueError>(
-      into.defined(), [&] { return message(op.arrays->name, " in place: the operand is an undefined NDArray"); });
-  const DType dtype = operand_type_beside(op.arrays->name, op.kind, into.dtype(), number);
-  const NDArray inputs[] = {into.astype(dtype, site)};
-  invoke(*op.right_scalar, inputs, Attributes::of(ScalarValue(number)), site, std::span(&into, 1));
+  located(site, [&] {
+    require<ValueError>(
+        into.defined(), [&] { return message(op.arrays->name, " in place: the operand is an undefined NDArray"); });
+    const DType dtype = operand_type_beside(op.arrays->name, op.kind, into.dtype(), number);
+    const NDArray inputs[] = {into.astype(dtype, site)};
+    invoke(*op.right_scalar, inputs, Attributes::of(ScalarValue(number)), site, std::span(&into, 1));
+  });
 }
 
 }  // namespace
@@ -72,20 +78,23 @@ SLUICE_IN_PLACE(/=, divide)
 #undef SLUICE_IN_PLACE
 
 NDArray sum_to_shape(const NDArray& array, const Shape& shape, SourceLocation site) {
-  if (array.shape() == shape)
-    return array;
-  const int extra = array.ndim() - shape.ndim();
-  require<ShapeError>(extra >= 0 && broadcast_shape(shape, array.shape(), "sum_to_shape") == array.shape(), [&] {
-    return message("sum_to_shape: ", shape, " does not stretch to ", array.shape());
+  return detail::located(site, [&]() -> NDArray {
+    detail::object_of(array, "sum_to_shape");
+    if (array.shape() == shape)
+      return array;
+    const int extra = array.ndim() - shape.ndim();
+    require<ShapeError>(extra >= 0 && broadcast_shape(shape, array.shape(), "sum_to_shape") == array.shape(), [&] {
+      return message("sum_to_shape: ", shape, " does not stretch to ", array.shape());
+    });
+    Shape axes;
+    for (int axis = 0; axis < array.ndim(); ++axis) {
+      if (axis < extra || (shape[axis - extra] == 1 && array.shape()[axis] != 1))
+        axes.push_back(axis);
+    }
+    // With no axis to add up (only leading extents of 1 to drop) sum() would take all of them.
+    const NDArray added = axes.empty() ? array : sum(array, axes, true, site);
+    return added.reshape(shape, site);
   });
-  Shape axes;
-  for (int axis = 0; axis < array.ndim(); ++axis) {
-    if (axis < extra || (shape[axis - extra] == 1 && array.shape()[axis] != 1))
-      axes.push_back(axis);
-  }
-  // With no axis to add up (only leading extents of 1 to drop) sum() would take all of them.
-  const NDArray added = axes.empty() ? array : sum(array, axes, true, site);
-  return added.reshape(shape, site);
 }
 
 }  // namespace sluice

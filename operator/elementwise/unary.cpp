@@ -1,4 +1,5 @@
 // Everything of the rows of unary.def but their loops: operators, gradients, public functions.
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/elementwise/arrays.h>
 #include <sluice/operator/elementwise/families.h>
 #include <sluice/operator/elementwise/kernels.h>
@@ -118,8 +119,10 @@ constexpr Operator k_forward{
 
 template <Unary row>
 NDArray apply(const NDArray& x, SourceLocation site) {
-  require<ValueError>(x.defined(), [] { return message(UnaryRow<row>::name, ": input 0 is an undefined NDArray"); });
-  return invoke_one(k_forward<row>, {x.astype(detail::operand_type(UnaryRow<row>::kind, x.dtype()), site)}, {}, site);
+  return detail::located(site, [&]() -> NDArray {
+    require<ValueError>(x.defined(), [] { return message(UnaryRow<row>::name, ": input 0 is an undefined NDArray"); });
+    return invoke_one(k_forward<row>, {x.astype(detail::operand_type(UnaryRow<row>::kind, x.dtype()), site)}, {}, site);
+  });
 }
 
 template <Unary row>

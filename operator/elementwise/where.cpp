@@ -1,4 +1,5 @@
 // where: a condition chooses between two arrays, or an array and a number.
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/elementwise/arrays.h>
 #include <sluice/operator/elementwise/families.h>
 #include <sluice/operator/elementwise/kernels.h>
@@ -87,16 +88,18 @@ void check_defined(std::initializer_list<NDArray> arrays) {
 
 template <WhereForm form>
 NDArray with_scalar(const NDArray& condition, const NDArray& array, Scalar number, SourceLocation site) {
-  check_defined({condition, array});
-  const DType dtype = number.beside(array.dtype());
-  require<ValueError>(detail::scalar_fits(number, dtype), [&] {
-    return message("where: the number ", number.as_int64(), " does not fit ", dtype);
+  return detail::located(site, [&]() -> NDArray {
+    check_defined({condition, array});
+    const DType dtype = number.beside(array.dtype());
+    require<ValueError>(detail::scalar_fits(number, dtype), [&] {
+      return message("where: the number ", number.as_int64(), " does not fit ", dtype);
+    });
+    return invoke_one(
+        k_where<form>,
+        {condition.astype(DType::bool_, site), array.astype(dtype, site)},
+        Attributes::of(detail::ScalarValue(number)),
+        site);
   });
-  return invoke_one(
-      k_where<form>,
-      {condition.astype(DType::bool_, site), array.astype(dtype, site)},
-      Attributes::of(detail::ScalarValue(number)),
-      site);
 }
 
 }  // namespace
@@ -107,13 +110,15 @@ void detail::list_where(std::vector<const Operator*>& all) {
 }
 
 NDArray where(const NDArray& condition, const NDArray& a, const NDArray& b, SourceLocation site) {
-  check_defined({condition, a, b});
-  const DType dtype = promote(a.dtype(), b.dtype());
-  return invoke_one(
-      k_where<WhereForm::arrays>,
-      {condition.astype(DType::bool_, site), a.astype(dtype, site), b.astype(dtype, site)},
-      {},
-      site);
+  return detail::located(site, [&]() -> NDArray {
+    check_defined({condition, a, b});
+    const DType dtype = promote(a.dtype(), b.dtype());
+    return invoke_one(
+        k_where<WhereForm::arrays>,
+        {condition.astype(DType::bool_, site), a.astype(dtype, site), b.astype(dtype, site)},
+        {},
+        site);
+  });
 }
 
 NDArray where(const NDArray& condition, const NDArray& a, Scalar b, SourceLocation site) {

@@ -1,3 +1,5 @@
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/gather/gather.h>
 #include <sluice/operator/gather/kernels.h>
@@ -84,13 +86,13 @@ Arrays gradient_scatter(const GradientCall& call) {
 }
 
 void check_indices(const char* op, const NDArray& indices) {
-  require<DTypeError>(is_integer(indices.dtype()), [&] {
+  require<DTypeError>(is_integer(detail::object_of(indices, op).dtype), [&] {
     return message(op, ": indices are of an integer type, not ", indices.dtype());
   });
 }
 
 Attributes gather_attributes(const char* op, const NDArray& x, int axis, IndexMode mode) {
-  const int normal = normal_axis(axis, x.ndim(), op);
+  const int normal = normal_axis(axis, detail::object_of(x, op).shape.ndim(), op);
   return Attributes::of(GatherAttributes{normal, static_cast<std::int64_t>(mode), x.shape()[normal]});
 }
 
@@ -152,19 +154,25 @@ constinit const Operator k_pick_backward = {
 };
 
 NDArray take(const NDArray& x, const NDArray& indices, int axis, IndexMode mode, SourceLocation site) {
-  check_indices("take", indices);
-  return invoke_one(k_take, {x, indices}, gather_attributes("take", x, axis, mode), site);
+  return detail::located(site, [&]() -> NDArray {
+    check_indices("take", indices);
+    return invoke_one(k_take, {x, indices}, gather_attributes("take", x, axis, mode), site);
+  });
 }
 
 NDArray one_hot(const NDArray& indices, std::int64_t depth, DType dtype, SourceLocation site) {
-  check_indices("one_hot", indices);
-  require<ValueError>(depth > 0, [&] { return message("one_hot: depth ", depth, " is not positive"); });
-  return invoke_one(k_one_hot, {indices}, Attributes::of(OneHotAttributes{depth, dtype}), site);
+  return detail::located(site, [&]() -> NDArray {
+    check_indices("one_hot", indices);
+    require<ValueError>(depth > 0, [&] { return message("one_hot: depth ", depth, " is not positive"); });
+    return invoke_one(k_one_hot, {indices}, Attributes::of(OneHotAttributes{depth, dtype}), site);
+  });
 }
 
 NDArray pick(const NDArray& x, const NDArray& index, int axis, IndexMode mode, SourceLocation site) {
-  check_indices("pick", index);
-  return invoke_one(k_pick, {x, index}, gather_attributes("pick", x, axis, mode), site);
+  return detail::located(site, [&]() -> NDArray {
+    check_indices("pick", index);
+    return invoke_one(k_pick, {x, index}, gather_attributes("pick", x, axis, mode), site);
+  });
 }
 
 detail::OperatorList detail::gather_operators() noexcept {

@@ -1,3 +1,4 @@
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
@@ -17,7 +18,9 @@ void check_floating(const char* op, const ArraySpec& spec) {
 Specs dense_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const ArraySpec& x = inputs[0];
   const ArraySpec& weight = inputs[1];
-  check_floating("dense", x);
+  const bool is_cast_missing = !is_floating(x.dtype) && is_floating(weight.dtype);
+  if (!is_cast_missing)
+    check_floating("dense", x);
   for (std::size_t i = 1; i < inputs.size(); ++i) {
     require<DTypeError>(inputs[i].dtype == x.dtype, [&] {
       return message(
@@ -27,11 +30,9 @@ Specs dense_infer(std::span<const ArraySpec> inputs, const Attributes& attribute
           i == 1 ? "weight" : "bias",
           " is ",
           inputs[i].dtype,
-          "; cast one: x.astype(",
+          is_cast_missing ? "; cast x: ToTensor() or x.astype(" : "; cast one: x.astype(",
           inputs[i].dtype,
-          "), or the network by cast(",
-          x.dtype,
-          ")");
+          is_cast_missing ? ")" : message("), or the network by cast(", x.dtype, ")"));
     });
   }
   require<ShapeError>(x.shape.ndim() > 0, [&] { return message("dense: x needs at least one axis"); });
@@ -202,15 +203,17 @@ OperatorList matmul_operators() noexcept {
 
 NDArray dense(
     const NDArray& x, const NDArray& weight, const NDArray& bias, const DenseOptions& options, SourceLocation site) {
-  const bool relu = options.activation == "relu";
-  require<ValueError>(relu || options.activation.empty(), [&] {
-    return message("dense: activation \"", options.activation, "\" is neither \"\" nor \"relu\"");
+  return detail::located(site, [&]() -> NDArray {
+    const bool relu = options.activation == "relu";
+    require<ValueError>(relu || options.activation.empty(), [&] {
+      return message("dense: activation \"", options.activation, "\" is neither \"\" nor \"relu\"");
+    });
+    const Operator& op = relu ? detail::dense_relu_op : detail::dense_op;
+    auto attributes = Attributes::of(detail::DenseAttributes{.flatten = options.flatten, .relu = relu});
+    if (bias.defined())
+      return invoke_one(op, {x, weight, bias}, std::move(attributes), site);
+    return invoke_one(op, {x, weight}, std::move(attributes), site);
   });
-  const Operator& op = relu ? detail::dense_relu_op : detail::dense_op;
-  auto attributes = Attributes::of(detail::DenseAttributes{.flatten = options.flatten, .relu = relu});
-  if (bias.defined())
-    return invoke_one(op, {x, weight, bias}, std::move(attributes), site);
-  return invoke_one(op, {x, weight}, std::move(attributes), site);
 }
 
 }  // namespace sluice

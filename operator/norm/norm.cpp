@@ -2,6 +2,7 @@
 
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gpu_kernel.h>
@@ -166,23 +167,28 @@ NDArray batch_norm(
     const NDArray& running_var,
     const BatchNormOptions& options,
     SourceLocation site) {
-  require<ValueError>(options.eps > 0 && options.momentum >= 0 && options.momentum <= 1, [&] {
-    return message(
-        "batch_norm: needs eps > 0 and momentum in [0, 1], not eps = ", options.eps, ", momentum = ", options.momentum);
+  return detail::located(site, [&]() -> NDArray {
+    require<ValueError>(options.eps > 0 && options.momentum >= 0 && options.momentum <= 1, [&] {
+      return message(
+          "batch_norm: needs eps > 0 and momentum in [0, 1], not eps = ",
+          options.eps,
+          ", momentum = ",
+          options.momentum);
+    });
+    const bool batch_stats = autograd::is_training() && !options.use_global_stats;
+    const int axis = x.defined() ? normal_axis(options.axis, x.ndim(), "batch_norm") : 0;
+    const std::array<NDArray, 5> inputs{x, gamma, beta, running_mean, running_var};
+    return invoke(
+        batch_stats ? detail::batch_norm_op : detail::batch_norm_predict_op,
+        inputs,
+        Attributes::of(detail::BatchNormAttributes{
+            .eps = options.eps,
+            .momentum = options.momentum,
+            .axis = axis,
+            .fix_gamma = options.fix_gamma,
+            .batch_stats = batch_stats}),
+        site)[0];
   });
-  const bool batch_stats = autograd::is_training() && !options.use_global_stats;
-  const int axis = x.defined() ? normal_axis(options.axis, x.ndim(), "batch_norm") : 0;
-  const std::array<NDArray, 5> inputs{x, gamma, beta, running_mean, running_var};
-  return invoke(
-      batch_stats ? detail::batch_norm_op : detail::batch_norm_predict_op,
-      inputs,
-      Attributes::of(detail::BatchNormAttributes{
-          .eps = options.eps,
-          .momentum = options.momentum,
-          .axis = axis,
-          .fix_gamma = options.fix_gamma,
-          .batch_stats = batch_stats}),
-      site)[0];
 }
 
 }  // namespace sluice

@@ -2,6 +2,8 @@
 
 #include <sluice/engine/parallel.h>
 #include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/gpu_kernel.h>
@@ -97,12 +99,15 @@ constinit const Operator k_dropout_backward = {
 };
 
 NDArray dropout(const NDArray& x, double rate, SourceLocation site) {
-  require<ValueError>(rate >= 0 && rate <= 1, [&] { return message("dropout: ", rate, " is no probability"); });
-  require<DTypeError>(
-      is_floating(x.dtype()), [&] { return message("dropout: takes floating types, not ", x.dtype()); });
-  if (!autograd::is_training() || rate == 0)
-    return x;
-  return invoke_one(k_dropout, {x}, Attributes::of(detail::DropoutAttributes{rate}), site);
+  return detail::located(site, [&]() -> NDArray {
+    require<ValueError>(rate >= 0 && rate <= 1, [&] { return message("dropout: ", rate, " is no probability"); });
+    require<DTypeError>(is_floating(detail::object_of(x, "dropout").dtype), [&] {
+      return message("dropout: takes floating types, not ", x.dtype());
+    });
+    if (!autograd::is_training() || rate == 0)
+      return x;
+    return invoke_one(k_dropout, {x}, Attributes::of(detail::DropoutAttributes{rate}), site);
+  });
 }
 
 detail::OperatorList detail::random_operators() noexcept {

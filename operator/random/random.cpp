@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/random/kernels.h>
@@ -102,40 +103,58 @@ void seed(std::uint64_t value) {
 }
 
 NDArray uniform(double low, double high, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  check_floating("random::uniform", options.dtype);
-  require<ValueError>(std::isfinite(low) && std::isfinite(high) && low <= high, [&] {
-    return message("random::uniform: low ", low, " and high ", high, " are no range");
+  return detail::located(site, [&]() -> NDArray {
+    check_floating("random::uniform", options.dtype);
+    require<ValueError>(std::isfinite(low) && std::isfinite(high) && low <= high, [&] {
+      return message("random::uniform: low ", low, " and high ", high, " are no range");
+    });
+    return make(k_random_uniform, low, high, shape, options, site);
   });
-  return make(k_random_uniform, low, high, shape, options, site);
 }
 
 NDArray normal(double mean, double std, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  check_floating("random::normal", options.dtype);
-  require<ValueError>(std::isfinite(mean) && std::isfinite(std) && std >= 0, [&] {
-    return message("random::normal: mean ", mean, " and standard deviation ", std, " are no distribution");
+  return detail::located(site, [&]() -> NDArray {
+    check_floating("random::normal", options.dtype);
+    require<ValueError>(std::isfinite(mean) && std::isfinite(std) && std >= 0, [&] {
+      return message("random::normal: mean ", mean, " and standard deviation ", std, " are no distribution");
+    });
+    return make(k_random_normal, mean, std, shape, options, site);
   });
-  return make(k_random_normal, mean, std, shape, options, site);
+}
+
+NDArray uniform(const Shape& shape, const ArrayOptions& options, SourceLocation site) {
+  return uniform(0, 1, shape, options, site);
+}
+
+NDArray normal(const Shape& shape, const ArrayOptions& options, SourceLocation site) {
+  return normal(0, 1, shape, options, site);
 }
 
 NDArray randint(
     std::int64_t low, std::int64_t high, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  require<DTypeError>(
-      is_integer(options.dtype), [&] { return message("random::randint: makes integers, not ", options.dtype); });
-  const auto [smallest, largest] = limits_of(options.dtype);
-  require<ValueError>(low < high && low >= smallest && high - 1 <= largest, [&] {
-    return message("random::randint: [", low, ", ", high, ") is not a range of ", options.dtype);
+  return detail::located(site, [&]() -> NDArray {
+    require<DTypeError>(
+        is_integer(options.dtype), [&] { return message("random::randint: makes integers, not ", options.dtype); });
+    const auto [smallest, largest] = limits_of(options.dtype);
+    require<ValueError>(low < high && low >= smallest && high - 1 <= largest, [&] {
+      return message("random::randint: [", low, ", ", high, ") is not a range of ", options.dtype);
+    });
+    return make(k_random_randint, low, high, shape, options, site);
   });
-  return make(k_random_randint, low, high, shape, options, site);
 }
 
 NDArray bernoulli(double p, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  require<ValueError>(p >= 0 && p <= 1, [&] { return message("random::bernoulli: ", p, " is no probability"); });
-  return make(k_random_bernoulli, p, 0.0, shape, options, site);
+  return detail::located(site, [&]() -> NDArray {
+    require<ValueError>(p >= 0 && p <= 1, [&] { return message("random::bernoulli: ", p, " is no probability"); });
+    return make(k_random_bernoulli, p, 0.0, shape, options, site);
+  });
 }
 
 NDArray permutation(std::int64_t n, SourceLocation site) {
-  require<ValueError>(n >= 0, [&] { return message("random::permutation: ", n, " is negative"); });
-  return make<std::int64_t>(k_random_permutation, 0, n, {n}, {.dtype = int64}, site);
+  return detail::located(site, [&]() -> NDArray {
+    require<ValueError>(n >= 0, [&] { return message("random::permutation: ", n, " is negative"); });
+    return make<std::int64_t>(k_random_permutation, 0, n, {n}, {.dtype = int64}, site);
+  });
 }
 
 }  // namespace random

@@ -20,6 +20,9 @@ SLUICE_API NDArray uniform(
     const Shape& shape,
     const ArrayOptions& options = {},
     SourceLocation site = SourceLocation::current());
+/// Uniform in [0, 1).
+SLUICE_API NDArray
+uniform(const Shape& shape, const ArrayOptions& options = {}, SourceLocation site = SourceLocation::current());
 /// Normal by the method of Box and Muller. Floating types. Throws ValueError unless std >= 0, DTypeError.
 SLUICE_API NDArray normal(
     double mean,
@@ -27,6 +30,9 @@ SLUICE_API NDArray normal(
     const Shape& shape,
     const ArrayOptions& options = {},
     SourceLocation site = SourceLocation::current());
+/// Normal of mean 0 and standard deviation 1.
+SLUICE_API NDArray
+normal(const Shape& shape, const ArrayOptions& options = {}, SourceLocation site = SourceLocation::current());
 /// Integers uniform in [low, high) (64 random bits modulo the range). Integer types; throws ValueError unless
 /// low < high and both fit the type.
 SLUICE_API NDArray randint(

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <vector>
 
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gpu_kernel.h>
@@ -123,11 +125,16 @@ Attributes attributes_of(const char* op, const NDArray& x, const Shape& axes, bo
 }
 
 NDArray reduce(const Operator& op, const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {
-  return invoke_one(op, {x}, attributes_of(op.name, x, axes, keepdims), site);
+  return detail::located(site, [&]() -> NDArray {
+    detail::object_of(x, op.name);
+    return invoke_one(op, {x}, attributes_of(op.name, x, axes, keepdims), site);
+  });
 }
 
 NDArray reduce_one(const Operator& op, const NDArray& x, int axis, bool keepdims, SourceLocation site) {
-  return reduce(op, x, {normal_axis(axis, x.ndim(), op.name)}, keepdims, site);
+  return detail::located(site, [&]() -> NDArray {
+    return reduce(op, x, {normal_axis(axis, detail::object_of(x, op.name).shape.ndim(), op.name)}, keepdims, site);
+  });
 }
 
 }  // namespace
@@ -197,12 +204,14 @@ NDArray sum(const NDArray& x, const Shape& axes, bool keepdims, SourceLocation s
 }
 
 NDArray mean(const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {
-  if (is_floating(x.dtype()))
-    return reduce(k_mean, x, axes, keepdims, site);
-  // Added up exactly, rounded once.
-  const NDArray total = sum(x, axes, keepdims, site);
-  const double terms = total.size() == 0 ? 1 : static_cast<double>(x.size()) / static_cast<double>(total.size());
-  return total.astype(float32, site) / terms;
+  return detail::located(site, [&]() -> NDArray {
+    if (is_floating(detail::object_of(x, "mean").dtype))
+      return reduce(k_mean, x, axes, keepdims, site);
+    // Added up exactly, rounded once.
+    const NDArray total = sum(x, axes, keepdims, site);
+    const double terms = total.size() == 0 ? 1 : static_cast<double>(x.size()) / static_cast<double>(total.size());
+    return divide(total.astype(float32, site), terms, site);
+  });
 }
 
 NDArray prod(const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {

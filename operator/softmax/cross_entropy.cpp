@@ -1,3 +1,5 @@
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
@@ -94,7 +96,7 @@ Arrays gradient_likelihood_backward(const GradientCall& call) {
 
 void check_labels(const char* op, const NDArray& x, const NDArray& labels, int axis) {
   require<DTypeError>(is_floating(x.dtype()), [&] { return message(op, ": takes floating types, not ", x.dtype()); });
-  require<DTypeError>(is_integer(labels.dtype()), [&] {
+  require<DTypeError>(is_integer(detail::object_of(labels, op).dtype), [&] {
     return message(
         op,
         ": labels are class indices of an integer type, not ",
@@ -157,16 +159,22 @@ constinit const Operator k_negative_log_likelihood_backward = {
 };
 
 NDArray softmax_cross_entropy(const NDArray& logits, const NDArray& labels, int axis, SourceLocation site) {
-  const int normal = normal_axis(axis, logits.ndim(), "softmax_cross_entropy");
-  check_labels("softmax_cross_entropy", logits, labels, normal);
-  const NDArray inputs[] = {logits, labels};
-  return invoke(k_softmax_cross_entropy, inputs, Attributes::of(SoftmaxAttributes{normal}), site)[0];
+  return detail::located(site, [&]() -> NDArray {
+    const int normal =
+        normal_axis(axis, detail::object_of(logits, "softmax_cross_entropy").shape.ndim(), "softmax_cross_entropy");
+    check_labels("softmax_cross_entropy", logits, labels, normal);
+    const NDArray inputs[] = {logits, labels};
+    return invoke(k_softmax_cross_entropy, inputs, Attributes::of(SoftmaxAttributes{normal}), site)[0];
+  });
 }
 
 NDArray negative_log_likelihood(const NDArray& log_probs, const NDArray& labels, int axis, SourceLocation site) {
-  const int normal = normal_axis(axis, log_probs.ndim(), "negative_log_likelihood");
-  check_labels("negative_log_likelihood", log_probs, labels, normal);
-  return invoke_one(k_negative_log_likelihood, {log_probs, labels}, Attributes::of(SoftmaxAttributes{normal}), site);
+  return detail::located(site, [&]() -> NDArray {
+    const int normal = normal_axis(
+        axis, detail::object_of(log_probs, "negative_log_likelihood").shape.ndim(), "negative_log_likelihood");
+    check_labels("negative_log_likelihood", log_probs, labels, normal);
+    return invoke_one(k_negative_log_likelihood, {log_probs, labels}, Attributes::of(SoftmaxAttributes{normal}), site);
+  });
 }
 
 detail::OperatorList detail::softmax_operators() noexcept {

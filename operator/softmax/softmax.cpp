@@ -1,3 +1,5 @@
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
@@ -53,9 +55,12 @@ Arrays gradient_log_softmax_backward(const GradientCall& call) {
 }
 
 NDArray along_axis(const Operator& op, const NDArray& x, int axis, SourceLocation site) {
-  require<DTypeError>(
-      is_floating(x.dtype()), [&] { return message(op.name, ": takes floating types, not ", x.dtype()); });
-  return invoke_one(op, {x}, Attributes::of(SoftmaxAttributes{normal_axis(axis, x.ndim(), op.name)}), site);
+  return detail::located(site, [&]() -> NDArray {
+    require<DTypeError>(is_floating(detail::object_of(x, op.name).dtype), [&] {
+      return message(op.name, ": takes floating types, not ", x.dtype());
+    });
+    return invoke_one(op, {x}, Attributes::of(SoftmaxAttributes{normal_axis(axis, x.ndim(), op.name)}), site);
+  });
 }
 
 }  // namespace

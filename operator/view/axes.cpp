@@ -3,6 +3,7 @@
 
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/view/attributes.h>
@@ -130,29 +131,35 @@ const Operator detail::k_slice{.name = "slice", .view = sliced, .gradient = slic
 const Operator detail::k_broadcast_to{.name = "broadcast_to", .view = broadcast, .gradient = broadcast_gradient};
 
 NDArray NDArray::transpose(const Shape& axes, SourceLocation site) const {
-  const int n = detail::object_of(*this, "transpose").shape.ndim();
-  Shape order = axes;
-  for (int i = 0; axes.empty() && i < n; ++i)
-    order.push_back(n - 1 - i);
-  return detail::invoke_view(detail::k_transpose, *this, Attributes::of(ShapeAttribute{permutation(order, n)}), site);
+  return detail::located(site, [&]() -> NDArray {
+    const int n = detail::object_of(*this, "transpose").shape.ndim();
+    Shape order = axes;
+    for (int i = 0; axes.empty() && i < n; ++i)
+      order.push_back(n - 1 - i);
+    return detail::invoke_view(detail::k_transpose, *this, Attributes::of(ShapeAttribute{permutation(order, n)}), site);
+  });
 }
 
 NDArray NDArray::swapaxes(int a, int b, SourceLocation site) const {
-  const int n = detail::object_of(*this, "swapaxes").shape.ndim();
-  Shape order = Shape::filled(n, 0);
-  for (int i = 0; i < n; ++i)
-    order[i] = i;
-  std::swap(order[normal_axis(a, n, "swapaxes")], order[normal_axis(b, n, "swapaxes")]);
-  return detail::invoke_view(detail::k_transpose, *this, Attributes::of(ShapeAttribute{order}), site);
+  return detail::located(site, [&]() -> NDArray {
+    const int n = detail::object_of(*this, "swapaxes").shape.ndim();
+    Shape order = Shape::filled(n, 0);
+    for (int i = 0; i < n; ++i)
+      order[i] = i;
+    std::swap(order[normal_axis(a, n, "swapaxes")], order[normal_axis(b, n, "swapaxes")]);
+    return detail::invoke_view(detail::k_transpose, *this, Attributes::of(ShapeAttribute{order}), site);
+  });
 }
 
 NDArray NDArray::slice(int axis, std::int64_t begin, std::int64_t end, std::int64_t step, SourceLocation site) const {
-  const Shape& from = detail::object_of(*this, "slice").shape;
-  require<ValueError>(step > 0, [&] { return message("slice: the step must be positive, not ", step); });
-  const int at = normal_axis(axis, from.ndim(), "slice");
-  const std::int64_t first = clipped(begin, from[at]), last = clipped(end, from[at]);
-  const std::int64_t count = last > first ? (last - first - 1) / step + 1 : 0;
-  return detail::invoke_view(detail::k_slice, *this, Attributes::of(SliceAttributes{at, first, count, step}), site);
+  return detail::located(site, [&]() -> NDArray {
+    const Shape& from = detail::object_of(*this, "slice").shape;
+    require<ValueError>(step > 0, [&] { return message("slice: the step must be positive, not ", step); });
+    const int at = normal_axis(axis, from.ndim(), "slice");
+    const std::int64_t first = clipped(begin, from[at]), last = clipped(end, from[at]);
+    const std::int64_t count = last > first ? (last - first - 1) / step + 1 : 0;
+    return detail::invoke_view(detail::k_slice, *this, Attributes::of(SliceAttributes{at, first, count, step}), site);
+  });
 }
 
 NDArray NDArray::operator[](std::int64_t index) const {
@@ -165,8 +172,10 @@ NDArray NDArray::operator[](std::int64_t index) const {
 }
 
 NDArray NDArray::broadcast_to(const Shape& to, SourceLocation site) const {
-  detail::object_of(*this, "broadcast_to");
-  return detail::invoke_view(detail::k_broadcast_to, *this, Attributes::of(ShapeAttribute{to}), site);
+  return detail::located(site, [&]() -> NDArray {
+    detail::object_of(*this, "broadcast_to");
+    return detail::invoke_view(detail::k_broadcast_to, *this, Attributes::of(ShapeAttribute{to}), site);
+  });
 }
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/invoke.h>
@@ -51,57 +52,69 @@ const Operator detail::k_to_device{.name = "to", .composition = to_device, .grad
 const Operator detail::k_copy{.name = "copy", .composition = copy_whole, .gradient = copy_gradient};
 
 NDArray NDArray::astype(DType to, SourceLocation site) const {
-  if (detail::object_of(*this, "astype").dtype == to)
-    return *this;
-  return invoke_one(detail::k_cast, {*this}, Attributes::of(TypeAttribute{to}), site);
+  return detail::located(site, [&]() -> NDArray {
+    if (detail::object_of(*this, "astype").dtype == to)
+      return *this;
+    return invoke_one(detail::k_cast, {*this}, Attributes::of(TypeAttribute{to}), site);
+  });
 }
 
 NDArray NDArray::to(Device device, SourceLocation site) const {
-  if (detail::object_of(*this, "to").device == device)
-    return *this;
-  const DeviceAttribute attribute{static_cast<std::int64_t>(device.kind), device.index};
-  return invoke_one(detail::k_to_device, {*this}, Attributes::of(attribute), site);
+  return detail::located(site, [&]() -> NDArray {
+    if (detail::object_of(*this, "to").device == device)
+      return *this;
+    const DeviceAttribute attribute{static_cast<std::int64_t>(device.kind), device.index};
+    return invoke_one(detail::k_to_device, {*this}, Attributes::of(attribute), site);
+  });
 }
 
 NDArray NDArray::copy(SourceLocation site) const {
-  detail::object_of(*this, "copy");
-  return invoke_one(detail::k_copy, {*this}, {}, site);
+  return detail::located(site, [&]() -> NDArray {
+    detail::object_of(*this, "copy");
+    return invoke_one(detail::k_copy, {*this}, {}, site);
+  });
 }
 
 NDArray NDArray::contiguous(SourceLocation site) const {
-  detail::object_of(*this, "contiguous");
-  return is_contiguous() ? *this : copy(site);
+  return detail::located(site, [&]() -> NDArray {
+    detail::object_of(*this, "contiguous");
+    return is_contiguous() ? *this : copy(site);
+  });
 }
 
 // The value is brought to this array's shape, type and device by operators that the tape sees; what remains is a plain
 // copy, after which this array stands on the tape where the value stands.
 const NDArray& NDArray::assign(const NDArray& value, SourceLocation site) const {
-  detail::object_of(*this, "assign");
-  require<ValueError>(value.defined(), [] { return "assign: the value is an undefined NDArray"; });
-  detail::check_writable("assign", *this);
-  const bool recorded = autograd::is_recording() && autograd::on_tape(value) && is_floating(dtype());
-  detail::check_in_place("assign", *this, recorded);
-  NDArray brought = value;
-  if (recorded)
-    brought = brought.to(device(), site).astype(dtype(), site);
-  if (brought.shape() != shape())
-    brought = brought.broadcast_to(shape(), site);
-  copy_into(brought, *this, site);
-  if (autograd::is_recording() && (recorded || autograd::on_tape(*this))) {
-    const autograd::Entry entry = recorded ? autograd::entry_of(brought) : autograd::Entry{};
-    autograd::set_entry(*this, entry.node, entry.index);
-  }
-  return *this;
+  return detail::located(site, [&]() -> const NDArray& {
+    detail::object_of(*this, "assign");
+    require<ValueError>(value.defined(), [] { return "assign: the value is an undefined NDArray"; });
+    detail::check_writable("assign", *this);
+    const bool recorded = autograd::is_recording() && autograd::on_tape(value) && is_floating(dtype());
+    detail::check_in_place("assign", *this, recorded);
+    NDArray brought = value;
+    if (recorded)
+      brought = brought.to(device(), site).astype(dtype(), site);
+    if (brought.shape() != shape())
+      brought = brought.broadcast_to(shape(), site);
+    copy_into(brought, *this, site);
+    if (autograd::is_recording() && (recorded || autograd::on_tape(*this))) {
+      const autograd::Entry entry = recorded ? autograd::entry_of(brought) : autograd::Entry{};
+      autograd::set_entry(*this, entry.node, entry.index);
+    }
+    return *this;
+  });
 }
 
 const NDArray& NDArray::assign(Scalar value, SourceLocation site) const {
-  detail::object_of(*this, "assign");
-  detail::check_writable("assign", *this);
-  detail::check_in_place("assign", *this, false);
-  fill(*this, value, site);
-  if (autograd::is_recording() && autograd::on_tape(*this))
-    autograd::set_entry(*this, {}, 0);
-  return *this;
+  return detail::located(site, [&]() -> const NDArray& {
+    detail::object_of(*this, "assign");
+    detail::check_writable("assign", *this);
+    detail::check_in_place("assign", *this, false);
+    fill(*this, value, site);
+    if (autograd::is_recording() && autograd::on_tape(*this))
+      autograd::set_entry(*this, {}, 0);
+    return *this;
+  });
 }
 
 }  // namespace sluice

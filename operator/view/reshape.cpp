@@ -2,6 +2,7 @@
 #include <optional>
 
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/view/attributes.h>
@@ -108,31 +109,38 @@ NDArray detail::invoke_view(const Operator& op, const NDArray& input, Attributes
 }
 
 NDArray NDArray::reshape(const Shape& to, SourceLocation site) const {
-  return reshaped(*this, resolved(detail::object_of(*this, "reshape"), to), site);
+  return detail::located(
+      site, [&]() -> NDArray { return reshaped(*this, resolved(detail::object_of(*this, "reshape"), to), site); });
 }
 
 NDArray NDArray::expand_dims(int axis, SourceLocation site) const {
-  Shape to = detail::object_of(*this, "expand_dims").shape;
-  to.insert(normal_axis(axis, to.ndim() + 1, "expand_dims"), 1);
-  return reshaped(*this, to, site);
+  return detail::located(site, [&]() -> NDArray {
+    Shape to = detail::object_of(*this, "expand_dims").shape;
+    to.insert(normal_axis(axis, to.ndim() + 1, "expand_dims"), 1);
+    return reshaped(*this, to, site);
+  });
 }
 
 NDArray NDArray::squeeze(int axis, SourceLocation site) const {
-  Shape to = detail::object_of(*this, "squeeze").shape;
-  const int at = normal_axis(axis, to.ndim(), "squeeze");
-  require<ShapeError>(
-      to[at] == 1, [&] { return message("squeeze: axis ", axis, " of ", to, " has extent ", to[at], ", not 1"); });
-  to.erase(at);
-  return reshaped(*this, to, site);
+  return detail::located(site, [&]() -> NDArray {
+    Shape to = detail::object_of(*this, "squeeze").shape;
+    const int at = normal_axis(axis, to.ndim(), "squeeze");
+    require<ShapeError>(
+        to[at] == 1, [&] { return message("squeeze: axis ", axis, " of ", to, " has extent ", to[at], ", not 1"); });
+    to.erase(at);
+    return reshaped(*this, to, site);
+  });
 }
 
 NDArray NDArray::flatten(SourceLocation site) const {
-  const Shape& from = detail::object_of(*this, "flatten").shape;
-  require<ShapeError>(from.ndim() > 0, [] { return "flatten: an array without axes has no first axis to keep"; });
-  std::int64_t rest = 1;
-  for (int axis = 1; axis < from.ndim(); ++axis)
-    rest *= from[axis];
-  return reshaped(*this, {from[0], rest}, site);
+  return detail::located(site, [&]() -> NDArray {
+    const Shape& from = detail::object_of(*this, "flatten").shape;
+    require<ShapeError>(from.ndim() > 0, [] { return "flatten: an array without axes has no first axis to keep"; });
+    std::int64_t rest = 1;
+    for (int axis = 1; axis < from.ndim(); ++axis)
+      rest *= from[axis];
+    return reshaped(*this, {from[0], rest}, site);
+  });
 }
 
 }  // namespace sluice

@@ -16,6 +16,7 @@ ASIO_DOOR = "engine/asio.h"
 OPEN = [
     ("ndarray/detail/array_object.h", ("operator", "gluon"),
      "operator defines NDArray's recorded members; gluon fills batches and reads versions of buffers"),
+    ("ndarray/detail/located.h", ("operator", "gluon"), "calls of every room add the user's line to their errors"),
     ("engine/detail/this_thread.h", ("gluon",), "a call of a layer belongs to the task that makes it"),
 ]
 

@@ -174,6 +174,37 @@ TEST_CASE("states that lack a name or a count, or hold what is no state, are ref
   CHECK_NOTHROW(other.load_states(whole));
 }
 
+TEST_CASE("states are whole for each parameter that was updated, or refused", "[gluon][trainer]") {
+  ParameterDict dict = two_parameters();
+  dict["1.weight"].set_grad_req(GradReq::null);  // never updated: has none
+  Trainer trainer(dict, Adam()), momentum(dict, SGD({.momentum = 0.9})), plain(dict, SGD());
+  for (Trainer* each : {&trainer, &momentum, &plain})
+    steps(dict, *each, 4);
+  const Optimizer::States adam = trainer.optimizer().states();
+  Adam other;
+  for (const std::string slot : {"mean", "variance"}) {
+    Optimizer::States less = adam;
+    REQUIRE(less.erase("0.weight." + slot) == 1);
+    CHECK_THROWS_WITH(
+        other.load_states(less), contains("lack the entry '0.weight." + slot + "'") && contains("updated 4 times"));
+    less.erase("0.weight.mean");
+    less.erase("0.weight.variance");
+    CHECK_THROWS_AS(other.load_states(less), ValueError);  // not even all of them
+  }
+  CHECK(other.num_updates() == 0);
+  CHECK_NOTHROW(other.load_states(adam));
+
+  SGD sgd({.momentum = 0.9}), light;
+  CHECK_NOTHROW(sgd.load_states(plain.optimizer().states()));  // momentum begins now
+  dict["1.weight"].set_grad_req(GradReq::write);
+  steps(dict, momentum, 1);
+  Optimizer::States some = momentum.optimizer().states();
+  CHECK_NOTHROW(sgd.load_states(some));
+  REQUIRE(some.erase("1.weight.momentum") == 1);
+  CHECK_THROWS_WITH(sgd.load_states(some), contains("lack the entry '1.weight.momentum'"));
+  CHECK_NOTHROW(light.load_states(some));  // needs none
+}
+
 TEST_CASE("a step that fails is not counted", "[gluon][trainer]") {
   ParameterDict dict = two_parameters();
   Trainer trainer(dict, SGD({.momentum = 0.9}));

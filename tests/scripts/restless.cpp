@@ -56,24 +56,24 @@ TEST_CASE("is skipped", "[good]") {
 }
 
 TEST_CASE("computes for long without an assertion", "[slow]") {
-  compute_for(3.5);
+  compute_for(7.5);
   CHECK(true);
 }
 
 TEST_CASE("sleeps between its assertions", "[slow]") {
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 8; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(900));
-    CHECK(i < 5);
+    CHECK(i < 8);
   }
 }
 
 TEST_CASE("waits for one child that computes", "[children]") {
-  wait_for_child(3.5);
+  wait_for_child(7.5);
   CHECK(true);
 }
 
 TEST_CASE("waits for many children that compute", "[children]") {
-  for (int i = 0; i < 175; ++i)
+  for (int i = 0; i < 375; ++i)
     wait_for_child(0.02);
   CHECK(true);
 }
