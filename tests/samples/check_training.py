@@ -40,6 +40,7 @@ def check_bad_input(folder):
                         ("--seed", "x"), ("--threads", "0"), ("--losses", "-1"), ("--precision", "low")):
         result = run("cnn", flag, value)
         expect(result.returncode == 2 and flag in result.stderr, f"cnn {flag} {value}", result)
+        expect("device: device" not in result.stderr, f"cnn {flag} {value} says it once", result)
 
 
 # A number that each flag refuses, and a word of the message that says what it takes.
