@@ -40,7 +40,11 @@ std::filesystem::path find_file(const std::filesystem::path& folder, const std::
   const bool there = std::filesystem::is_directory(folder, ignored);
   throw FileError(
       there ? message(folder.string(), ": lacks the file ", name, ".gz (or the same without .gz)")
-            : message(folder.string(), ": there is no such folder; it should hold ", name, ".gz and three files more"));
+            : message(
+                  folder.string(),
+                  ": there is no such folder; it should hold ",
+                  name,
+                  ".gz and three files more (SLUICE_DATA names another)"));
 }
 
 }  // namespace
