@@ -1,7 +1,11 @@
 // The small parts of the formats that traces are written in.
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include <sluice/engine/detail/trace_text.h>
 #include <sluice/engine/error.h>
@@ -125,11 +129,23 @@ const char* name_of(AccessMode mode) noexcept {
 }
 
 void write_file(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write) {
+  const auto refuse = [&](int why) {
+    const std::string reason = why == 0 ? "" : std::string(": ") + std::strerror(why);
+    throw FileError(message("trace: ", path.string(), " cannot be written", reason));
+  };
+  errno = 0;
   std::ofstream out(path, std::ios::binary);
-  require<FileError>(out.is_open(), [&] { return message("trace: ", path.string(), " cannot be written"); });
+  if (!out.is_open())
+    refuse(errno);
   write(out);
   out.close();
-  require<FileError>(!out.fail(), [&] { return message("trace: writing ", path.string(), " failed"); });
+  if (!out.fail())
+    return;
+  const int why = errno;
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored))  // a device stays
+    std::filesystem::remove(path, ignored);
+  refuse(why);
 }
 
 }  // namespace sluice::detail

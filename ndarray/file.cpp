@@ -150,6 +150,10 @@ void save(const std::filesystem::path& path, const std::map<std::string, NDArray
 
 void write_whole(
     const std::filesystem::path& path, const std::function<void(const std::filesystem::path& draft)>& write) {
+  std::error_code ignored;
+  const std::filesystem::file_status there = std::filesystem::status(path, ignored);
+  if (std::filesystem::is_other(there))  // a device or a pipe, or a link to one: it is written to, not replaced
+    return write(path);
   NewFile file(path);
   write(file.draft());
   file.publish();

@@ -19,7 +19,8 @@ SLUICE_API void save(const std::filesystem::path& path, const std::map<std::stri
 SLUICE_API std::map<std::string, NDArray> load(const std::filesystem::path& path, Device device = cpu());
 
 /// Makes the file `path` whole or not at all: `write` writes a file of another name beside it, which then goes to the
-/// disk and takes its place; where anything fails, what stood there stays. Throws FileError, and what `write` throws.
+/// disk and takes its place; where anything fails, what stood there stays. Throws FileError, and what `write` throws. A
+/// device or a pipe (or what a link names, if that is one) is not replaced: `write` gets its name.
 SLUICE_API void write_whole(
     const std::filesystem::path& path, const std::function<void(const std::filesystem::path& draft)>& write);
 

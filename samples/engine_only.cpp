@@ -12,6 +12,7 @@
 #include <sluice/engine/api.h>
 
 #include "samples/engine_only_cuda.h"
+#include "samples/support/flags.h"
 #include "samples/support/run_main.h"
 
 namespace {
@@ -61,8 +62,8 @@ void failure(Engine& engine) {
 int main(int argc, char** argv) {
   int threads = 0, rounds = 100;
   CLI::App app("The engine without arrays: CPU tasks, errors, and GPU tasks where there is a GPU.");
-  app.add_option("--threads", threads, "CPU workers (default: all)")->check(CLI::Range(1, 1024));
-  app.add_option("--rounds", rounds, "Rounds of axpy")->check(CLI::Range(1, 100000))->capture_default_str();
+  app.add_option("--threads", threads, "CPU workers (default: all)")->check(samples::whole_within(1, 1024));
+  app.add_option("--rounds", rounds, "Rounds of axpy")->check(samples::whole_within(1, 100000))->capture_default_str();
   return samples::run_main(app, argc, argv, [&] {
     Engine engine({.workers = threads});
     axpy(engine, rounds);

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <span>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +15,9 @@
 
 #include <sluice/engine/api.h>
 
+#include "samples/support/flags.h"
 #include "samples/support/run_main.h"
+#include "samples/support/safe_file.h"
 
 namespace {
 
@@ -86,7 +89,15 @@ void push_frame(Engine& engine, const Var& camera, Frame& frame, int number, int
   });
 }
 
+template <class Write>
+void write_file(const std::filesystem::path& path, Write write) {
+  std::ostringstream text;
+  write(text);
+  samples::write_text(path, text.str());
+}
+
 int run(int threads, int frame_count, const std::filesystem::path& folder) {
+  samples::check_folder("--out", folder);
   Engine engine({.workers = threads});
   std::vector<Frame> frames(static_cast<std::size_t>(frame_count));
   const int damaged = frame_count > 1 ? 1 : -1;
@@ -107,10 +118,9 @@ int run(int threads, int frame_count, const std::filesystem::path& folder) {
   engine.wait_all();
   const Trace trace = engine.stop_trace();
 
-  std::filesystem::create_directories(folder);
-  trace.write_chrome(folder / "trace.json");
-  trace.write_dot(folder / "trace.dot");
-  trace.write_svg(folder / "trace.svg");
+  write_file(folder / "trace.json", [&](std::ostream& out) { trace.write_chrome(out); });
+  write_file(folder / "trace.dot", [&](std::ostream& out) { trace.write_dot(out); });
+  write_file(folder / "trace.svg", [&](std::ostream& out) { trace.write_svg(out); });
   fmt::print("{} tasks, {} dependencies, in {}\n", trace.events().size(), trace.edges().size(), folder.string());
   fmt::print("{}\n", to_string(engine.counters()));
   return 0;
@@ -122,10 +132,10 @@ int main(int argc, char** argv) {
   int threads = 2, frames = 3;
   std::string folder = "trace";
   CLI::App app("Traces a small pipeline and writes trace.json (Perfetto), trace.dot (Graphviz) and trace.svg.");
-  app.add_option("--threads", threads, "CPU workers")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option("--threads", threads, "CPU workers")->check(samples::whole_within(1, 1024))->capture_default_str();
   app.add_option("--frames", frames, "Frames; the second one is damaged")
-      ->check(CLI::Range(1, 10000))
+      ->check(samples::whole_within(1, 10000))
       ->capture_default_str();
-  app.add_option("--out", folder, "Folder for the three files")->capture_default_str();
+  app.add_option("--out", folder, "Folder for the three files")->check(samples::a_name())->capture_default_str();
   return samples::run_main(app, argc, argv, [&] { return run(threads, frames, folder); });
 }

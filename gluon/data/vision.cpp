@@ -44,7 +44,7 @@ std::filesystem::path find_file(const std::filesystem::path& folder, const std::
                   folder.string(),
                   ": there is no such folder; it should hold ",
                   name,
-                  ".gz and three files more (options.root or SLUICE_DATA names another)"));
+                  ".gz and three files more (SLUICE_DATA names another)"));
 }
 
 }  // namespace

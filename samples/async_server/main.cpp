@@ -21,6 +21,7 @@
 
 #include "samples/async_server/load.h"
 #include "samples/async_server/server.h"
+#include "samples/support/flags.h"
 #include "samples/support/run_main.h"
 
 namespace {
@@ -54,8 +55,8 @@ void print(const samples::LoadOptions& options, const samples::LoadReport& repor
 }
 
 /// Serves on `threads` threads, of which this is one. Ctrl-C ends it, and so does `meanwhile`, which runs on a thread
-/// of its own and returns true for that.
-void serve(const Options& options, const std::function<bool(std::uint16_t port)>& meanwhile) {
+/// of its own and returns true for that. Returns the signal, or 0.
+int serve(const Options& options, const std::function<bool(std::uint16_t port)>& meanwhile) {
   asio::io_context io;
   EngineOptions engine_options{.workers = options.workers};
   if (options.shared)
@@ -64,7 +65,11 @@ void serve(const Options& options, const std::function<bool(std::uint16_t port)>
   samples::Server server(io, engine, options.load.features, options.load.port);
   server.start();
   asio::signal_set interrupt(io, SIGINT, SIGTERM);
-  interrupt.async_wait([&](boost::system::error_code, int) { server.stop(); });
+  int stopped_by = 0;
+  interrupt.async_wait([&](boost::system::error_code error, int signal) {
+    stopped_by = error ? 0 : signal;
+    server.stop();
+  });
   std::vector<std::thread> threads;
   for (int i = 1; i < options.threads; ++i)
     threads.emplace_back([&] { io.run(); });
@@ -82,8 +87,9 @@ void serve(const Options& options, const std::function<bool(std::uint16_t port)>
   io.run();
   for (std::thread& thread : threads)
     thread.join();
-  if (failure != nullptr)
+  if (failure != nullptr && stopped_by == 0)  // whose connections the signal has closed
     std::rethrow_exception(failure);
+  return stopped_by;
 }
 
 int run(Options options) {
@@ -91,7 +97,7 @@ int run(Options options) {
     print(options.load, samples::run_load(options.load));
     return 0;
   }
-  serve(options, [&](std::uint16_t port) {
+  const int signal = serve(options, [&](std::uint16_t port) {
     fmt::print("serving on 127.0.0.1:{}\n", port);
     std::fflush(stdout);
     if (options.serve)
@@ -100,7 +106,7 @@ int run(Options options) {
     print(options.load, samples::run_load(options.load));
     return true;
   });
-  return 0;
+  return signal == 0 || options.serve ? 0 : 128 + signal;
 }
 
 }  // namespace
@@ -110,20 +116,23 @@ int main(int argc, char** argv) {
   CLI::App app("A TCP server whose answers are the engine's tasks, and a client that checks and measures it.");
   app.add_flag("--serve", options.serve, "Only serve, until Ctrl-C");
   app.add_flag("--client", options.client, "Only send requests, to a server at --port")->excludes("--serve");
-  app.add_option("--port", options.load.port, "Port on 127.0.0.1 (default: any free one)")->check(CLI::Range(1, 65535));
-  app.add_option("--threads", options.threads, "Threads that serve")->check(CLI::Range(1, 256))->capture_default_str();
+  app.add_option("--port", options.load.port, "Port on 127.0.0.1 (default: any free one)")
+      ->check(samples::whole_within(1, 65535));
+  app.add_option("--threads", options.threads, "Threads that serve")
+      ->check(samples::whole_within(1, 256))
+      ->capture_default_str();
   app.add_option("--workers", options.workers, "Workers of the engine (default: all cores)")
-      ->check(CLI::Range(1, 1024));
+      ->check(samples::whole_within(1, 1024));
   app.add_flag("--shared", options.shared, "The engine has no workers: tasks run on the threads that serve")
       ->excludes("--workers");
   app.add_option("--connections", options.load.connections, "Connections of the client")
-      ->check(CLI::Range(1, 10000))
+      ->check(samples::whole_within(1, 10000))
       ->capture_default_str();
   app.add_option("--requests", options.load.requests, "Requests of each connection")
-      ->check(CLI::Range(1, 10'000'000))
+      ->check(samples::whole_within(1, 10'000'000))
       ->capture_default_str();
   app.add_option("--features", options.load.features, "Numbers in a request")
-      ->check(CLI::Range(1, 20000))
+      ->check(samples::whole_within(1, 20000))
       ->capture_default_str();
   app.parse_complete_callback([&] {
     if (options.client && options.load.port == 0)

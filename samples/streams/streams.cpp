@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
   CLI::App app("A fork-join, a pipeline and 32 chains of GPU tasks, each beside the same work one after the other.");
   samples::add_device_flag(app, settings.device);
   const auto option = [&](const char* name, int& value, const char* about) {
-    app.add_option(name, value, about)->check(CLI::Range(1, 1 << 28))->capture_default_str();
+    app.add_option(name, value, about)->check(samples::whole_within(1, 1 << 28))->capture_default_str();
   };
   option("--repeats", settings.repeats, "Runs of each; medians are printed");
   option("--turns", settings.load.turns, "Length of a small kernel, in turns of its loop");

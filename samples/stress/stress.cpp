@@ -208,16 +208,18 @@ int main(int argc, char** argv) {
   flags.seed = std::random_device{}();
   CLI::App app("Random programs on the engine, from many threads, compared with what a serial run gives.");
   app.add_option("--seconds", flags.seconds, "How long")->check(finite_within({.high = 1e9}))->capture_default_str();
-  app.add_option("--rounds", flags.rounds, "So many programs instead")->check(CLI::Range(0, 1000000000));
-  app.add_option("--threads", flags.threads, "Pushing threads (default: workers + 1)")->check(CLI::Range(1, 256));
+  app.add_option("--rounds", flags.rounds, "So many programs instead")->check(samples::whole_within(0, 1000000000));
+  app.add_option("--threads", flags.threads, "Pushing threads (default: workers + 1)")
+      ->check(samples::whole_within(1, 256));
   app.add_option("--seed", flags.seed, "Seed of the first program; the next ones count up (default: random)")
       ->check(whole_number());
-  app.add_option("--workers", flags.workers, "CPU workers (0 = all)")->check(CLI::Range(0, 1024));
+  app.add_option("--workers", flags.workers, "CPU workers (0 = all)")->check(samples::whole_within(0, 1024));
   app.add_option("--policy", flags.policy, "The engine's CPU policy: pool, serial, chaos or chaos-pool")
       ->capture_default_str();
-  app.add_option("--steps", flags.steps, "Steps of a thread in a phase, about")->check(CLI::Range(1, 100000));
+  app.add_option("--steps", flags.steps, "Steps of a thread in a phase, about")
+      ->check(samples::whole_within(1, 100000));
   app.add_option("--patience", flags.patience, "Seconds without a task before a hang is declared")
-      ->check(CLI::Range(1, 100000));
+      ->check(samples::whole_within(1, 100000));
   app.add_option("--plant", flags.plant, "Make a mistake on purpose, which must be found: access or error")
       ->check(CLI::IsMember({"access", "error"}));
   return samples::run_main(app, argc, argv, [&] { return run_programs(flags); });

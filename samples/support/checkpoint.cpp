@@ -167,6 +167,9 @@ Checkpoint read_checkpoint(const std::filesystem::path& path) {
   require<FileError>(format == k_format, [&] {
     return message(reader.file(), ": has format ", format, ", this program reads format ", k_format);
   });
+  const std::int64_t steps = reader.values<std::int64_t>("@steps", 1)[0];
+  require<FileError>(
+      steps >= 0, [&] { return message(reader.file(), ": its entry '@steps' is ", steps, ", which cannot be"); });
   const auto random = reader.values<std::int64_t>("@random", 2);
   const auto counts = reader.values<std::int64_t>("@epoch.counts", 2);
   const auto losses = reader.values<double>("@epoch.loss", 2), seconds = reader.values<double>("@seconds", 2);
@@ -177,7 +180,7 @@ Checkpoint read_checkpoint(const std::filesystem::path& path) {
       .random = {unsigned_of(random[0]), unsigned_of(random[1])},
       .loader = loader_of(reader),
       .images = unsigned_of(reader.values<std::int64_t>("@images", 1)[0]),
-      .steps = reader.values<std::int64_t>("@steps", 1)[0],
+      .steps = steps,
       .first_loss = losses[1],
       .seconds = seconds[0],
       .epoch = {.loss = losses[0], .hits = counts[0], .images = counts[1]},

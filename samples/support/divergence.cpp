@@ -20,7 +20,7 @@ void DivergenceWatch::look(std::int64_t step, double mean_loss) {
         "step {}: the loss is {}{}. Training was stopped. {}",
         step,
         mean_loss,
-        step > 0 ? fmt::format(" (it began at {:.4g})", first_loss_) : "",
+        step > 1 ? fmt::format(" (it began at {:.4g})", first_loss_) : "",
         advice_));
   }
   if (first_loss_ == 0)

@@ -23,6 +23,7 @@ class DivergenceWatch {
   explicit DivergenceWatch(std::string advice, double first_loss = 0)
       : advice_(std::move(advice)), first_loss_(first_loss) {}
 
+  /// `step`: counted from 1.
   void look(std::int64_t step, double mean_loss);
   /// After an epoch: weights may be spoilt by its last step, which no training loss shows.
   void look_at_validation(std::size_t epoch, double mean_loss) const;

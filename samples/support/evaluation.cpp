@@ -69,11 +69,15 @@ std::vector<double> Evaluation::probabilities(std::int64_t image) const {
   return shares;
 }
 
-double Evaluation::accuracy() const {
-  std::int64_t hits = 0;
+std::int64_t Evaluation::hits() const {
+  std::int64_t count = 0;
   for (std::int64_t i = 0; i < size(); ++i)
-    hits += guess(i) == labels[static_cast<std::size_t>(i)] ? 1 : 0;
-  return size() > 0 ? static_cast<double>(hits) / static_cast<double>(size()) : 0;
+    count += guess(i) == labels[static_cast<std::size_t>(i)] ? 1 : 0;
+  return count;
+}
+
+double Evaluation::accuracy() const {
+  return size() > 0 ? static_cast<double>(hits()) / static_cast<double>(size()) : 0;
 }
 
 std::vector<std::int64_t> Evaluation::confusion() const {
@@ -95,9 +99,9 @@ std::vector<ClassScore> class_scores(const Evaluation& evaluation) {
   std::vector<ClassScore> scores;
   for (std::int64_t label = 0; label < classes; ++label) {
     ClassScore score{.label = label};
-    std::int64_t is = 0, guessed = 0;
+    std::int64_t guessed = 0;
     for (std::int64_t other = 0; other < classes; ++other) {
-      is += at(label, other);
+      score.images += at(label, other);
       guessed += at(other, label);
       if (other != label && at(label, other) > score.times) {
         score.taken_for = other;
@@ -105,11 +109,13 @@ std::vector<ClassScore> class_scores(const Evaluation& evaluation) {
       }
     }
     score.precision = share(at(label, label), guessed);
-    score.recall = share(at(label, label), is);
-    score.f1 = share(2 * at(label, label), is + guessed);
+    score.recall = share(at(label, label), score.images);
+    score.f1 = share(2 * at(label, label), score.images + guessed);
     scores.push_back(score);
   }
-  std::stable_sort(scores.begin(), scores.end(), [](const auto& a, const auto& b) { return a.f1 < b.f1; });
+  std::stable_sort(scores.begin(), scores.end(), [](const auto& a, const auto& b) {
+    return (a.images > 0) != (b.images > 0) ? a.images > 0 : a.f1 < b.f1;
+  });
   return scores;
 }
 

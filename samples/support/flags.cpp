@@ -18,7 +18,8 @@ void add_device_flag(CLI::App& app, Device& device) {
     try {
       device = parse_device(text);
     } catch (const Error& error) {
-      throw CLI::ValidationError("--device", error.message());
+      const std::string said = error.message(), doubled = "device: ";
+      throw CLI::ValidationError("--device", said.starts_with(doubled) ? said.substr(doubled.size()) : said);
     }
   };
   app.add_option_function<std::string>("--device", read, "cpu, gpu or gpu:N (default: the first GPU if there is one)")
@@ -33,6 +34,16 @@ CLI::Validator whole_number() {
     return holds ? std::string() : text + " is not a whole number from 0 to 18446744073709551615";
   };
   return CLI::Validator(check, "whole number");
+}
+
+CLI::Validator whole_within(std::int64_t low, std::int64_t high) {
+  const std::string what = fmt::format("whole number from {} to {}", low, high);
+  const auto check = [low, high, what](std::string& text) -> std::string {
+    std::int64_t value = 0;
+    const bool holds = CLI::detail::lexical_cast(text, value) && value >= low && value <= high;
+    return holds ? std::string() : text + " is not a " + what;
+  };
+  return CLI::Validator(check, what);
 }
 
 CLI::Validator a_name() {

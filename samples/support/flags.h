@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <string>
 
@@ -11,6 +12,9 @@ namespace samples {
 
 /// Gives `app` the flag --device, which sets `device`.
 void add_device_flag(CLI::App& app, sluice::Device& device);
+
+/// Takes whole numbers from `low` to `high`, and says so.
+CLI::Validator whole_within(std::int64_t low, std::int64_t high);
 
 /// Takes what std::uint64_t holds; CLI11 alone wraps -1 round.
 CLI::Validator whole_number();

@@ -22,6 +22,12 @@ void on_interrupt(int signal) {
   act(SIGTERM, SIG_DFL);
 }
 
+// A terminal that goes tells twice, as its shell and as itself: a second one is no wish to end at once.
+void on_hangup(int signal) {
+  if (caught == 0)
+    on_interrupt(signal);
+}
+
 // Nobody reads what is printed: training stops as after Ctrl-C, which counts where both come (Ctrl-C ends `tee` too).
 void on_closed_pipe(int signal) {
   if (caught == 0)
@@ -33,6 +39,9 @@ void on_closed_pipe(int signal) {
 void catch_interrupts() {
   act(SIGINT, on_interrupt);
   act(SIGTERM, on_interrupt);
+  struct sigaction before = {};
+  if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)  // as nohup leaves it
+    act(SIGHUP, on_hangup);
   act(SIGPIPE, on_closed_pipe);
   act(SIGXFSZ, SIG_IGN);
 }

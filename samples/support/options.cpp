@@ -13,9 +13,8 @@ namespace {
 constexpr double k_sgd_rate = 0.05;
 
 void add_course_flags(CLI::App& app, TrainingOptions& to) {
-  app.add_option("--epochs", to.epochs, "Passes over the training images")->check(CLI::Range(1, 100000));
-  app.add_option("--batch-size", to.batch_size, "Images a step")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{60000}));
+  app.add_option("--epochs", to.epochs, "Passes over the training images")->check(whole_within(1, 100000));
+  app.add_option("--batch-size", to.batch_size, "Images a step")->check(whole_within(1, 60000));
   app.add_option(
          "--lr",
          to.learning_rate,
@@ -38,9 +37,11 @@ void add_course_flags(CLI::App& app, TrainingOptions& to) {
 void add_file_flags(CLI::App& app, TrainingOptions& to) {
   app.add_option("--data", to.data, "Folder of Fashion-MNIST's files (default: $SLUICE_DATA, then those of Debian)");
   CLI::Option* save = app.add_option(
-      "--save", to.save, "Write parameters and all that --resume needs there (.npz) at the end, and on Ctrl-C");
+      "--save",
+      to.save,
+      "Write parameters and all that --resume needs there (.npz) at the end, on Ctrl-C and on errors");
   app.add_option("--save-every", to.save_every, "Write that file after every N epochs too")
-      ->check(CLI::Range(1, 100000))
+      ->check(whole_within(1, 100000))
       ->needs(save);
   CLI::Option* load = app.add_option("--load", to.load, "Start from the parameters of this file");
   app.add_option(
@@ -62,6 +63,9 @@ void give(CLI::Option& option, const std::string& text, const std::string& file)
     option.add_result(text);
     option.run_callback();
   } catch (const CLI::ParseError& error) {
+    require<FileError>(option.get_name() != "--model", [&] {
+      return message("--resume ", file, ": is a checkpoint of the network '", text, "', which this program has not");
+    });
     throw FileError(message(file, ": its settings cannot be: ", error.what()));
   }
 }
@@ -73,14 +77,17 @@ void TrainingOptions::add_to(CLI::App& to) {
   add_device_flag(to, device);
   add_course_flags(to, *this);
   add_file_flags(to, *this);
-  to.add_option("--threads", threads, "CPU workers (default: all)")->check(CLI::Range(1, 1024));
-  to.add_option("--losses", losses, "Print the first N losses, one a line")->check(CLI::Range(0, 1000000));
+  to.add_option("--threads", threads, "CPU workers (default: all)")->check(whole_within(1, 1024));
+  to.add_option("--losses", losses, "Print the first N losses, one a line")->check(whole_within(0, 1000000));
   to.add_option("--log-every", log_every, "Seconds between lines where stdout is no terminal; 0: a line a step")
       ->check(finite_within({.low = 0, .high = 86400}))
       ->capture_default_str();
   to.parse_complete_callback([this] {
     if (evaluate && load.empty() && resume.empty())
       throw CLI::ValidationError("--evaluate", "needs --load FILE or --resume FILE: the parameters to judge");
+    // A checkpoint's optimizer is not known yet; its settings are compared later.
+    if (optimizer != "sgd" && resume.empty() && app->get_option("--momentum")->count() > 0)
+      throw CLI::ValidationError("--momentum", "is of --optimizer sgd, not of " + optimizer);
   });
 }
 

@@ -14,7 +14,8 @@ class Pace {
   explicit Pace(std::int64_t todo = 0, double before = 0, double epoch_before = 0)
       : todo_(todo), before_(before), epoch_before_(epoch_before) {}
 
-  void step() noexcept { ++done_; }
+  /// `steps` of this process are done: their results have been read.
+  void reach(std::int64_t steps) noexcept { done_ = steps; }
   /// From here to stop_training() seconds count as training of the epoch.
   void start_training() { training_since_ = Clock::now(); }
   void stop_training() {
@@ -26,7 +27,7 @@ class Pace {
   void end_epoch() { epoch_before_ = 0; }
   /// Seconds since the run began.
   double elapsed() const { return before_ + here(); }
-  /// Seconds, as the steps so far let expect; none before the first.
+  /// Seconds, as the steps done let expect; none before the first.
   std::optional<double> left() const {
     if (done_ == 0)
       return std::nullopt;

@@ -6,6 +6,8 @@
 
 #include <sluice/engine/error.h>
 
+#include "samples/support/safe_file.h"
+
 namespace samples {
 
 using sluice::FileError;
@@ -56,10 +58,9 @@ Image read_png(const std::filesystem::path& path) {
 }
 
 void write_png(const std::filesystem::path& path, const Image& image) {
-  png_image png = header_of(image);
-  const std::unique_ptr<png_image, Freed> guard(&png);
-  if (png_image_write_to_file(&png, path.c_str(), 0, image.pixels.data(), 0, nullptr) == 0)
-    throw FileError(message(path.string(), ": cannot be written: ", png.message));
+  // Not by libpng, which removes what stands there where it fails, a device too.
+  const std::vector<std::uint8_t> bytes = encode_png(image);
+  write_text(path, {bytes.begin(), bytes.end()});
 }
 
 std::vector<std::uint8_t> encode_png(const Image& image) {

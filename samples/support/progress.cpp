@@ -20,13 +20,26 @@ std::string bar(std::int64_t done, std::int64_t steps, std::size_t width) {
   return '[' + std::string(filled, '=') + std::string(static_cast<std::size_t>(inside) - filled, ' ') + ']';
 }
 
+// "-" where nothing was measured yet.
+std::string figure(bool known, double value, int digits) {
+  return known ? fmt::format("{:.{}f}", value, digits) : "-";
+}
+
 }  // namespace
 
-Progress::Progress(const Epoch& epoch, double every, const Pace& pace) : epoch_(epoch), every_(every), pace_(pace) {}
+Progress::Progress(const Epoch& epoch, double every, const Pace& pace) : epoch_(epoch), every_(every), pace_(pace) {
+  show(epoch.before);
+}
 
-void Progress::step(std::int64_t images) {
+void Progress::show(const Sums& sums) {
+  sums_ = sums;
+  const double time = pace_.epoch_seconds();
+  if (sums.images > 0 && time > 0)
+    images_per_second_ = static_cast<double>(sums.images) / time;
+}
+
+void Progress::step() {
   ++epoch_.done;
-  images_ += images;
   const double passed = std::chrono::duration<double>(Clock::now() - drawn_).count();
   if (passed < std::min(k_redraw, every_))
     return;
@@ -41,21 +54,18 @@ void Progress::step(std::int64_t images) {
   drawn_ = Clock::now();
 }
 
-double Progress::images_per_second() const {
-  const double time = pace_.epoch_seconds();
-  return time > 0 ? static_cast<double>(images_ + epoch_.images_before) / time : 0;
-}
-
 std::string Progress::terminal_line(std::size_t room) const {
   const auto left = pace_.left();
+  const bool known = sums_.images > 0;
+  const std::string rate = figure(images_per_second_.has_value(), images_per_second_.value_or(0), 0);
   const auto line_with = [&](std::size_t bar_width) {
     return fit(
         {{1, fmt::format("epoch {}/{}", epoch_.number, epoch_.of), fmt::format("{}/{}", epoch_.number, epoch_.of)},
          {4, bar(epoch_.done, epoch_.steps, bar_width)},
          {6, fmt::format("{}/{}", epoch_.done, epoch_.steps)},
-         {0, fmt::format("loss {:.4f}", sums_.mean_loss()), fmt::format("{:.2f}", sums_.mean_loss())},
-         {2, fmt::format("accuracy {:.4f}", sums_.accuracy())},
-         {5, fmt::format("{:.0f} images/s", images_per_second())},
+         {0, "loss " + figure(known, sums_.mean_loss(), 4), figure(known, sums_.mean_loss(), 2)},
+         {2, "accuracy " + figure(known, sums_.accuracy(), 4)},
+         {5, rate + " images/s"},
          {3, left ? clock_text(*left) + " left" : ""}},
         room);
   };
@@ -67,14 +77,14 @@ std::string Progress::terminal_line(std::size_t room) const {
 std::string Progress::log_line() const {
   const auto left = pace_.left();
   return fmt::format(
-      "epoch {}/{}  step {}/{}  loss {:.4f}  accuracy {:.4f}  {:.0f} images/s  {} elapsed{}",
+      "epoch {}/{}  step {}/{}  loss {}  accuracy {}  {} images/s  {} elapsed{}",
       epoch_.number,
       epoch_.of,
       epoch_.done,
       epoch_.steps,
-      sums_.mean_loss(),
-      sums_.accuracy(),
-      images_per_second(),
+      figure(sums_.images > 0, sums_.mean_loss(), 4),
+      figure(sums_.images > 0, sums_.accuracy(), 4),
+      figure(images_per_second_.has_value(), images_per_second_.value_or(0), 0),
       clock_text(pace_.elapsed()),
       left ? "  " + clock_text(*left) + " left" : "");
 }

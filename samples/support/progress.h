@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "samples/support/history.h"
@@ -18,16 +19,17 @@ class Progress {
     int number = 1, of = 1;
     std::int64_t steps = 0;
     std::int64_t done = 0;  // steps of it that an earlier process did
-    std::int64_t images_before = 0;
+    Sums before = {};       // what that one saw of it
   };
   /// `every`: seconds between lines where stdout is no terminal; 0 = a line a step. `pace` must outlive this.
   Progress(const Epoch& epoch, double every, const Pace& pace);
 
   /// After each step; never waits for anything.
-  void step(std::int64_t images);
-  void show(const Sums& sums) { sums_ = sums; }
-  /// Of the epoch so far, an earlier process included.
-  double images_per_second() const;
+  void step();
+  /// Results of the epoch so far have been read. Before the first ones the line holds "-" in their place.
+  void show(const Sums& sums);
+  /// Of the steps whose results have been read, an earlier process included; none before the first.
+  std::optional<double> images_per_second() const { return images_per_second_; }
   /// The epoch's figures, in place of the line.
   void finish(const EpochRecord& record) const;
   /// The figures so far, in place of the line: the epoch ends here, unfinished.
@@ -43,8 +45,8 @@ class Progress {
   Epoch epoch_;
   double every_;
   const Pace& pace_;
-  std::int64_t images_ = 0;
   Sums sums_;
+  std::optional<double> images_per_second_;
   Clock::time_point drawn_ = Clock::now();
 };
 

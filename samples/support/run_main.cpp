@@ -3,12 +3,16 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <iostream>
 #include <string>
+
+#include "samples/support/terminal.h"
 
 namespace samples {
 
-int run_main(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
-  const std::string name = std::filesystem::path(argv[0]).filename().string();
+namespace {
+
+int parse_and_run(CLI::App& app, int argc, char** argv, const std::string& name, const std::function<int()>& body) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -17,10 +21,21 @@ int run_main(CLI::App& app, int argc, char** argv, const std::function<int()>& b
   try {
     return body();
   } catch (const std::exception& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
+    complain(name + ": " + error.what());
     return 1;
   }
+}
+
+}  // namespace
+
+int run_main(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
+  const std::string name = std::filesystem::path(argv[0]).filename().string();
+  const int code = parse_and_run(app, argc, argv, name, body);
+  std::cout.flush();
+  if ((std::fflush(stdout) == 0 && std::ferror(stdout) == 0) || code != 0)
+    return code;
+  complain(name + ": standard output could not be written to its end");
+  return 1;
 }
 
 }  // namespace samples

@@ -119,10 +119,14 @@ Saved save_somewhere(const fs::path& wanted, const std::function<void(const fs::
 
 void write_text(const fs::path& path, const std::string& text) {
   sluice::write_whole(path, [&](const fs::path& draft) {
+    errno = 0;
     std::ofstream file(draft, std::ios::binary);
     file << text;
     file.close();
-    sluice::require<FileError>(!file.fail(), [&] { return message(path.string(), ": cannot be written"); });
+    const int why = errno;
+    sluice::require<FileError>(!file.fail(), [&] {
+      return message(path.string(), ": cannot be written", why == 0 ? "" : message(": ", std::strerror(why)));
+    });
   });
 }
 

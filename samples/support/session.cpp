@@ -25,6 +25,14 @@ gluon::Trainer make_trainer(Model& model, const TrainingOptions& options) {
   return gluon::Trainer(model.net.collect_params(), options.make_optimizer());
 }
 
+std::optional<DataLoader> make_train_loader(const Images& images, const TrainingOptions& options) {
+  if (!images.training)
+    return std::nullopt;
+  return DataLoader(
+      images.training->transform_first(ToTensor()),
+      {.batch_size = options.batch_size, .shuffle = true, .device = options.device});
+}
+
 std::string advice(const TrainingOptions& options) {
   return fmt::format(
       "Try a smaller learning rate (--lr {:.2g}; it was {:.3g}){}, and look at the data.",
@@ -39,13 +47,11 @@ Session::Session(const TrainingOptions& options, const Images& images, Model mod
     : options_(options),
       model_(std::move(model)),
       trainer_(make_trainer(model_, options)),
-      train_loader_(
-          images.training.transform_first(ToTensor()),
-          {.batch_size = options.batch_size, .shuffle = true, .device = options.device}),
+      train_loader_(make_train_loader(images, options)),
       test_loader_(
           images.testing.transform_first(ToTensor()), {.batch_size = k_validation_batch, .device = options.device}),
-      steps_an_epoch_(train_loader_.size()),
-      images_(checksum(images)),
+      steps_an_epoch_(train_loader_ ? train_loader_->size() : 0),
+      images_(images.training ? checksum(*images.training) : 0),
       steps_(resumed == nullptr ? 0 : resumed->steps),
       watch_(advice(options), resumed == nullptr ? 0 : resumed->first_loss),
       sums_(options.device, steps_, options.losses, watch_),
@@ -62,16 +68,33 @@ Session::Session(const TrainingOptions& options, const Images& images, Model mod
 void Session::resume(const Checkpoint& from) {
   set_parameters(model_.net, from.parameters, options_.resume, options_.device);
   trainer_.optimizer().load_states(from.optimizer);
-  train_loader_.load_state(from.loader);
-  require(from.images == images_, [&] {
-    return message(
-        "--resume ",
-        options_.resume.string(),
-        ": was trained on other images; --data FOLDER names those (--load takes the parameters alone)");
-  });
   history_ = from.history;
+  if (train_loader_)
+    resume_loader(from);
   sums_.begin_epoch(from.epoch);
   Engine::current().set_random_state(from.random);
+}
+
+void Session::resume_loader(const Checkpoint& from) {
+  const std::string file = message("--resume ", options_.resume.string());
+  const std::int64_t before = from.loader.num_samples, images = train_loader_->num_samples();
+  require(before == images && from.images == images_, [&] {
+    return message(
+        file,
+        ": was trained on other images",
+        before == images ? "" : message(" (", before, "; here there are ", images, ")"),
+        "; --data FOLDER names those (--load takes the parameters alone)");
+  });
+  const std::int64_t open = steps_ - static_cast<std::int64_t>(history_.size()) * steps_an_epoch_;
+  require<FileError>(open >= 0 && open <= steps_an_epoch_, [&] {
+    return message(
+        file, ": its ", steps_, " steps cannot be, with ", history_.size(), " epochs of ", steps_an_epoch_, " done");
+  });
+  try {
+    train_loader_->load_state(from.loader);
+  } catch (const Error& error) {
+    throw FileError(message(file, ": ", error.message()));
+  }
 }
 
 Checkpoint Session::checkpoint() const {
@@ -81,7 +104,7 @@ Checkpoint Session::checkpoint() const {
       .parameters = {},
       .optimizer = trainer_.optimizer().states(),
       .random = Engine::current().random_state(),
-      .loader = train_loader_.state(),
+      .loader = train_loader_ ? train_loader_->state() : gluon::data::DataLoaderState(),
       .images = images_,
       .steps = steps_,
       .first_loss = watch_.first_loss(),
@@ -115,6 +138,18 @@ void Session::run() {
         error.message() + (options_.save.empty() ? ""
                            : last_saved_.empty() ? " Nothing was saved."
                                                  : " The last good epoch's parameters are in " + last_saved_.string()));
+  } catch (...) {
+    save_before_error();
+    throw;
+  }
+}
+
+// The error is told by who catches it; one that comes of the parameters themselves leaves nothing to save.
+void Session::save_before_error() {
+  try {
+    (void)save();
+  } catch (const std::exception& error) {
+    complain(message("--save failed: ", error.what()));
   }
 }
 
@@ -126,7 +161,7 @@ void Session::run_epoch() {
        .of = options_.epochs,
        .steps = steps_an_epoch_,
        .done = steps_ - before,
-       .images_before = sums_.sums().images},
+       .before = sums_.sums()},
       options_.log_every,
       pace_);
   try {
@@ -149,16 +184,18 @@ void Session::run_epoch() {
 
 void Session::train_epoch(Progress& progress) {
   pace_.start_training();
-  for (const gluon::data::Batch& batch : train_loader_) {
+  for (const gluon::data::Batch& batch : *train_loader_) {
     train_step(batch, progress);
     if (interrupted())
       break;
   }
   sums_.finish(progress);
+  pace_.reach(sums_.steps_read());
   pace_.stop_training();
 }
 
 void Session::train_step(const gluon::data::Batch& batch, Progress& progress) {
+  const std::int64_t step = steps_++;  // at once: the loader has given the batch, even if its step fails
   NDArray predictions, losses;
   {
     autograd::RecordScope record;
@@ -166,12 +203,11 @@ void Session::train_step(const gluon::data::Batch& batch, Progress& progress) {
     losses = (*model_.loss)(predictions, batch.label);
   }
   losses.backward();
-  trainer_.set_learning_rate(rate_of_step(steps_));
+  trainer_.set_learning_rate(rate_of_step(step));
   trainer_.step(batch.data.shape()[0]);
   sums_.step(losses.detach(), batch.label, predictions.detach(), progress);
-  ++steps_;
-  pace_.step();
-  progress.step(batch.data.shape()[0]);
+  pace_.reach(sums_.steps_read());
+  progress.step();
 }
 
 void Session::finish_epoch(const Progress& progress) {
@@ -182,7 +218,7 @@ void Session::finish_epoch(const Progress& progress) {
        .validation_loss = evaluation_->loss,
        .validation_accuracy = evaluation_->accuracy(),
        .seconds = pace_.epoch_seconds(),
-       .images_per_second = progress.images_per_second()});
+       .images_per_second = progress.images_per_second().value_or(0)});
   progress.finish(history_.back());
   sums_.begin_epoch({});
   pace_.end_epoch();

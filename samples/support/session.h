@@ -26,10 +26,15 @@ class Session {
   Session(const TrainingOptions& options, const Images& images, Model model, const Checkpoint* resumed);
 
   /// Trains and validates epochs until all are done or the process is interrupted; saves where --save-every says so.
-  /// Throws Diverged, naming the last file that was saved.
+  /// Throws Diverged, naming the last file that was saved. Any other error finds what was trained saved, as save()
+  /// does.
   void run();
   /// Validates once more if the last epoch did not.
   const Evaluation& evaluation();
+  /// That of the weights as they are, if it is there and whole; null otherwise.
+  const Evaluation* finished_evaluation() const {
+    return evaluation_ && evaluation_->complete ? &*evaluation_ : nullptr;
+  }
   /// Takes the state of everything; the host waits for the values where it is written.
   Checkpoint checkpoint() const;
   /// Writes checkpoint() where --save says, or elsewhere if that cannot be, and says where. False if not there.
@@ -44,18 +49,21 @@ class Session {
 
  private:
   void resume(const Checkpoint& from);
+  void resume_loader(const Checkpoint& from);
   void run_epoch();
   void train_epoch(Progress& progress);
   void train_step(const sluice::gluon::data::Batch& batch, Progress& progress);
   void finish_epoch(const Progress& progress);
   void save_in_passing();
+  void save_before_error();
   double rate_of_step(std::int64_t step) const;
   bool epoch_is_trained() const;
 
   const TrainingOptions& options_;
   Model model_;
   sluice::gluon::Trainer trainer_;
-  sluice::gluon::data::DataLoader train_loader_, test_loader_;
+  std::optional<sluice::gluon::data::DataLoader> train_loader_;  // none: there is nothing to train
+  sluice::gluon::data::DataLoader test_loader_;
   const std::int64_t steps_an_epoch_;
   const std::uint64_t images_;  // checksum
 

@@ -22,7 +22,11 @@ NDArray joined(const std::vector<NDArray>& arrays) {
 
 // A GPU reads rarely, so that its stream is never short of work; steps of a CPU take longer and hold more memory.
 StepSums::StepSums(Device device, std::int64_t step, int print, DivergenceWatch& watch)
-    : group_steps_(device.is_gpu() ? 16 : 4), step_(step), print_until_(step + print), watch_(watch) {}
+    : group_steps_(device.is_gpu() ? 16 : 4),
+      step_(step),
+      first_step_(step),
+      print_until_(step + print),
+      watch_(watch) {}
 
 void StepSums::step(const NDArray& losses, const NDArray& labels, const NDArray& predictions, Progress& progress) {
   if (!losses_.empty() && losses_.front().shape() != losses.shape())
@@ -56,19 +60,22 @@ void StepSums::read_oldest(Progress& progress) {
   sums_.hits += group.hits.item<std::int64_t>();
   sums_.images += group.steps * group.batch;
   // Added up here, one by one: the sum does not hang on where groups begin and end.
-  for (std::int64_t i = 0; i < group.steps; ++i, ++step_) {
+  std::vector<double> means;
+  for (std::int64_t i = 0; i < group.steps; ++i) {
     double step_loss = 0;
     for (std::int64_t j = 0; j < group.batch; ++j)
       step_loss += static_cast<double>(losses[static_cast<std::size_t>(i * group.batch + j)]);
     sums_.loss += step_loss;
-    const double mean = step_loss / static_cast<double>(group.batch);
-    if (step_ < print_until_) {
+    means.push_back(step_loss / static_cast<double>(group.batch));
+  }
+  progress.show(sums_);  // first, so that the line says what the watch complains of
+  for (const double mean : means) {
+    if (++step_ <= print_until_) {
       progress.clear_line();
       put(fmt::format("loss {} {:.9g}\n", step_, static_cast<float>(mean)));
     }
     watch_.look(step_, mean);
   }
-  progress.show(sums_);
 }
 
 void StepSums::finish(Progress& progress) {

@@ -16,8 +16,8 @@ namespace samples {
 /// together on their device, and read when as many later steps have been queued.
 class StepSums {
  public:
-  /// `print`: the first so many losses of this process are printed as `loss STEP VALUE`. Numbers of steps go on from
-  /// `step`. `watch` must outlive this.
+  /// `print`: the first so many losses of this process are printed as `loss STEP VALUE`, where the first step is 1.
+  /// `step`: steps that earlier processes did. `watch` must outlive this.
   StepSums(sluice::Device device, std::int64_t step, int print, DivergenceWatch& watch);
 
   /// `so_far`: what an earlier process saw of the epoch.
@@ -31,6 +31,8 @@ class StepSums {
   /// Reads what is left. The host waits.
   void finish(Progress& progress);
   const Sums& sums() const { return sums_; }
+  /// Steps of this process whose results have been read.
+  std::int64_t steps_read() const { return step_ - first_step_; }
 
  private:
   // Steps of one batch size, put together.
@@ -42,7 +44,8 @@ class StepSums {
   void read_oldest(Progress& progress);
 
   std::size_t group_steps_;
-  std::int64_t step_;  // the first that was not read yet
+  std::int64_t step_;  // the last that was read
+  std::int64_t first_step_;
   std::int64_t print_until_;
   DivergenceWatch& watch_;
   Sums sums_;

@@ -52,6 +52,8 @@ void print_summary(const Evaluation& evaluation, const std::vector<std::string>&
   const std::vector<ClassScore> scores = class_scores(evaluation);
   for (std::size_t i = 0; i < std::min(k_worst, scores.size()); ++i) {
     const ClassScore& score = scores[i];
+    if (score.images == 0)
+      return;
     std::string line = fmt::format(
         "{} {}: precision {:.3f}, recall {:.3f}",
         i == 0 ? "worst classes:" : "              ",

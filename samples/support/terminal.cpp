@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
+#include <sstream>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -13,23 +14,32 @@
 namespace samples {
 
 namespace {
-constexpr int k_usual_width = 80;
-}  // namespace
 
-int terminal_width() {
-  if (isatty(STDOUT_FILENO) != 1)
+constexpr int k_usual_width = 80;
+
+int width_of(int stream) {
+  if (isatty(stream) != 1)
     return 0;
   winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+  if (ioctl(stream, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     return size.ws_col;
   const char* columns = std::getenv("COLUMNS");
   const int named = columns == nullptr ? 0 : std::atoi(columns);
   return named > 0 ? named : k_usual_width;
 }
 
-std::size_t line_room() {
-  const int width = terminal_width();
+std::size_t room_of(int width) {
   return width == 0 ? 0 : static_cast<std::size_t>(std::max(width - 1, 1));
+}
+
+}  // namespace
+
+int terminal_width() {
+  return width_of(STDOUT_FILENO);
+}
+
+std::size_t line_room() {
+  return room_of(terminal_width());
 }
 
 std::string fit(const std::vector<Part>& parts, std::size_t width) {
@@ -85,7 +95,10 @@ void put(const std::string& text) {
 
 void complain(const std::string& text) {
   std::fflush(stdout);
-  std::fputs((text + '\n').c_str(), stderr);
+  const std::size_t room = room_of(width_of(STDERR_FILENO));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    std::fputs((wrap(line, room) + '\n').c_str(), stderr);
 }
 
 void say(const std::string& text) {

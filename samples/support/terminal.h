@@ -28,7 +28,7 @@ std::string wrap(const std::string& text, std::size_t width, std::size_t indent 
 /// Prints, at once. What cannot be printed (a closed pipe, a full disk) is lost; nothing is thrown: parameters that
 /// are still to be saved are worth more.
 void put(const std::string& text);
-/// Prints a line on stderr, likewise.
+/// Prints lines on stderr, likewise; on a terminal wrapped to its width.
 void complain(const std::string& text);
 /// Prints a line, on a terminal wrapped to its width.
 void say(const std::string& text);

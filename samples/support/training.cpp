@@ -37,19 +37,20 @@ Image image_of(const gluon::data::vision::FashionMNIST& images, std::int64_t ind
   return {.height = shape[0], .width = shape[1], .channels = 1, .pixels = {pixels, pixels + shape[0] * shape[1]}};
 }
 
-// False if it could not be written; that is said.
-bool write_report(const TrainingOptions& options, const Images& images, Session& session) {
-  const Evaluation& evaluation = session.evaluation();
-  Report report{.title = options.model + " on Fashion-MNIST"};
+// Of what there is; `note`: why that is not all. False if it could not be written; that is said.
+bool write_report(
+    const TrainingOptions& options, const Images& images, const Session& session, const std::string& note = "") {
+  Report report{.title = options.model + " on Fashion-MNIST", .note = note};
   for (const auto& [flag, value] : options.settings())
     report.settings.emplace_back(flag.substr(2), value);
   report.settings.emplace_back("device", to_string(options.device));
-  report.settings.emplace_back("training images", fmt::format("{}", images.training.size()));
+  if (images.training)
+    report.settings.emplace_back("training images", fmt::format("{}", images.training->size()));
   report.settings.emplace_back("test images", fmt::format("{}", images.testing.size()));
   report.seconds = session.seconds();
   report.steps = session.steps();
   report.history = session.history();
-  report.evaluation = &evaluation;
+  report.evaluation = session.finished_evaluation();
   report.classes = images.classes;
   report.image = [&](std::int64_t index) { return image_of(images.testing, index); };
   const std::filesystem::path page = options.report / "index.html";
@@ -74,16 +75,16 @@ std::string what_is_left(const TrainingOptions& options, const Session& session)
 
 int finish(const TrainingOptions& options, const Images& images, Session& session) {
   bool good = options.evaluate || session.save();
-  if (interrupted()) {
+  const bool whole = !interrupted() && session.evaluation().complete;
+  if (whole)
+    print_summary(session.evaluation(), images.classes);
+  if (!options.report.empty())
+    good = write_report(options, images, session, whole ? "" : "This run was interrupted.") && good;
+  if (!whole) {
     say("interrupted" + what_is_left(options, session));
     return good ? interrupt_code() : 1;
   }
   const Evaluation& evaluation = session.evaluation();
-  if (!evaluation.complete)
-    return interrupt_code();
-  print_summary(evaluation, images.classes);
-  if (!options.report.empty())
-    good = write_report(options, images, session) && good;
   if (options.evaluate)
     say(fmt::format("test loss: {:.4f}", evaluation.loss));
   say(fmt::format("test accuracy: {:.4f}", evaluation.accuracy()));
@@ -107,9 +108,18 @@ void warn_of_other_rates(const TrainingOptions& options, const Checkpoint& resum
       options.final_rate));
 }
 
+void run_training(const TrainingOptions& options, const Images& images, Session& session) {
+  try {
+    session.run();
+  } catch (const std::exception& error) {
+    if (!options.report.empty())
+      write_report(options, images, session, std::string("This run ended with an error: ") + error.what());
+    throw;
+  }
+}
+
 int train(TrainingOptions& options, const std::function<Model()>& make_model) {
-  check_outputs(options);
-  const Images images = open_images(options.data);
+  const Images images = open_images(options.data, !options.evaluate);
   Engine engine({.workers = options.threads, .seed = options.seed});
   EngineScope scope(engine);
   std::optional<Checkpoint> resumed;
@@ -121,14 +131,15 @@ int train(TrainingOptions& options, const std::function<Model()>& make_model) {
   set_float32_precision(options.precision);
   Session session(options, images, make_model(), resumed ? &*resumed : nullptr);
   resumed.reset();
+  check_outputs(options);  // last, since it makes the folder of --report
   say(fmt::format(
-      "{} training and {} test images, on {}",
-      images.training.size(),
+      "{}{} test images, on {}",
+      images.training ? fmt::format("{} training and ", images.training->size()) : "",
       images.testing.size(),
       to_string(options.device)));
   catch_interrupts();
   if (!options.evaluate)
-    session.run();
+    run_training(options, images, session);
   return finish(options, images, session);
 }
 

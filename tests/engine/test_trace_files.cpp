@@ -1,10 +1,12 @@
 // Traces as files: what other programs read in them is what happened.
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <regex>
 #include <set>
 #include <sstream>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <boost/property_tree/xml_parser.hpp>
@@ -214,6 +216,17 @@ TEST_CASE("Trace: files are written where asked, and a path that cannot be writt
   const auto nowhere = folder / "nowhere" / "trace";
   CHECK_THROWS_AS(trace.write_dot(nowhere), FileError);
   CHECK_THAT(text_of_error([&] { trace.write_svg(nowhere); }), contains("nowhere"));
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{.rlim_cur = 10, .rlim_max = before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const std::string said = text_of_error([&] { trace.write_svg(folder / "half.svg"); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  CHECK_THAT(said, contains("half.svg cannot be written: File too large"));
+  CHECK_FALSE(std::filesystem::exists(folder / "half.svg"));
   std::filesystem::remove_all(folder);
   CHECK_THROWS_AS(trace.write_chrome(std::filesystem::path("/dev/full")), FileError);
+  CHECK(std::filesystem::is_character_file("/dev/full"));
 }

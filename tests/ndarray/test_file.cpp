@@ -1,9 +1,11 @@
 // .npz files: round trips, files of NumPy's, and files that are damaged or meant to do harm.
 #include <atomic>
 #include <cerrno>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <vector>
@@ -180,6 +182,32 @@ TEST_CASE("A file is written whole or not at all") {
   CHECK_THROWS_WITH(write_whole(folder / "page", [](const auto&) {}), contains("page: cannot be written"));
   CHECK(text_of() == "second");
   CHECK(folder.files() == 1);
+}
+
+TEST_CASE("Into a pipe or a device is written; neither is replaced by a file") {
+  const Folder folder;
+  const std::filesystem::path pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  std::filesystem::create_symlink("pipe", folder / "link");
+  for (const auto& name : {pipe, folder / "link"}) {
+    // Opened for both, so that nobody waits for the other end; a pipe holds 4 KiB without a reader.
+    const int held = ::open(pipe.c_str(), O_RDWR | O_NONBLOCK);
+    REQUIRE(held >= 0);
+    save(name, {{"x", ones({3})}});
+    std::vector<std::byte> bytes(4096);
+    const auto length = ::read(held, bytes.data(), bytes.size());
+    ::close(held);
+    REQUIRE(length > 0);
+    bytes.resize(static_cast<std::size_t>(length));
+    write_file(folder / "copy.npz", bytes);
+    CHECK(load(folder / "copy.npz").at("x").to_vector<float>() == std::vector<float>{1, 1, 1});
+    CHECK(std::filesystem::is_fifo(pipe));
+    CHECK(std::filesystem::is_symlink(folder / "link"));
+  }
+  std::filesystem::create_symlink("/dev/full", folder / "full");
+  CHECK_THROWS_AS(save(folder / "full", {{"x", ones({3})}}), FileError);
+  CHECK(std::filesystem::is_symlink(folder / "full"));
+  CHECK(std::filesystem::is_character_file("/dev/full"));
 }
 
 TEST_CASE("A file cut anywhere is refused") {

@@ -4,6 +4,7 @@ import collections
 import json
 import pathlib
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -120,6 +121,17 @@ def check_trace(folder):
     (folder / "file").write_text("")
     result = run("trace", "--out", folder / "file")
     expect(result.returncode == 1 and "file" in result.stderr, "a folder that is a file", result)
+    result = run("trace", "--out", "")
+    expect(result.returncode == 2 and "--out: the name is empty" in result.stderr, "a folder without a name", result)
+
+    def small_files():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    result = run("trace", "--out", out, preexec_fn=small_files)
+    expect(result.returncode == 1 and "trace.json: cannot be written: File too large" in result.stderr, "a full disk", result)
+    expect({path: path.read_bytes() for path in out.iterdir()} == before, "what was there stays, alone")
 
 
 def check_async_server(_):
@@ -138,6 +150,12 @@ def check_async_server(_):
         expect(result.returncode == 1 and "20 wanted" in result.stderr, "a client with other numbers", result)
         server.send_signal(signal.SIGINT)
         expect(server.wait(timeout=60) == 0, "Ctrl-C ends the server")
+    command = [str(PROGRAMS["async_server"]), "--connections", "2", "--requests", "10000000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as both:
+        expect("serving" in both.stdout.readline(), "server and client")
+        both.send_signal(signal.SIGINT)
+        _, said = both.communicate(timeout=60)
+        expect(both.returncode == 130 and said == "", f"Ctrl-C ends both, quietly: {both.returncode} {said}")
 
 
 def one_line(result, what, *words):

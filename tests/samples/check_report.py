@@ -4,6 +4,7 @@ import base64
 import html.parser
 import re
 import shutil
+import signal
 import subprocess
 
 import harness
@@ -121,6 +122,28 @@ def check_places(folder):
         ended = process.wait(timeout=120)
     expect(ended == 1 and "--report: " in text and "report written" not in text and "test accuracy" in text,
            f"a page that cannot be written: {ended} {text}")
+
+
+def check_unfinished(folder):
+    """A run that was stopped, or that came to nothing, leaves a page of what there is."""
+    write_dataset(folder)
+    out = folder / "stopped"
+    command = harness.train_command("mlp", folder, "--epochs", 100000, "--batch-size", 32, "--report", out)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        while not process.stdout.readline().startswith("epoch 2/"):
+            expect(process.poll() is None, "it trains")
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        expect(process.wait(timeout=120) == 130, "Ctrl-C")
+    diverged = folder / "diverged"
+    result = train("mlp", folder, "--epochs", 50, "--lr", "30", "--batch-size", 8, "--report", diverged)
+    expect(result.returncode == 1, "divergence", result)
+    for place, word in ((out, "interrupted"), (diverged, "training diverges")):
+        page = Page((place / "index.html").read_text(encoding="utf-8"))
+        expect(not page.faults and word in page.text and "batch-size" in page.text, f"{word}: {page.faults} {page.text[-500:]}")
+    expect(len(Page((out / "index.html").read_text(encoding="utf-8")).named("polyline")) == 4, "the epochs before Ctrl-C")
+    result = train("mlp", folder / "nowhere", "--report", folder / "unused")
+    expect(result.returncode == 1 and not (folder / "unused").exists(), "no folder where nothing began", result)
 
 
 if __name__ == "__main__":

@@ -138,7 +138,8 @@ def check_resume_refused(folder):
     other.mkdir()
     write_dataset(other, train=500)
     result = train("cnn", other, "--resume", saved, "--epochs", 2)
-    expect(result.returncode == 1 and "num_samples 512, this has 500" in result.stderr, "other images", result)
+    expect(result.returncode == 1 and f"--resume {saved}: was trained on other images (512; here" in result.stderr
+           and "--data FOLDER" in result.stderr, "other images", result)
     for stem in ("train-labels-idx1", "train-images-idx3"):
         shutil.copytree(folder, folder / stem, ignore=shutil.ignore_patterns("fewer", "train-*-idx?"))
         changed = folder / stem / f"{stem}-ubyte.gz"
@@ -147,6 +148,17 @@ def check_resume_refused(folder):
         changed.write_bytes(gzip.compress(content))
         result = train("cnn", folder / stem, "--resume", saved, "--epochs", 2)
         expect(result.returncode == 1 and "trained on other images; --data" in result.stderr, f"other {stem}", result)
+    perceptron = folder / "mlp.npz"
+    succeeds(train("mlp", folder, "--epochs", 1, "--batch-size", 512, "--save", perceptron), "another program's")
+    result = train("cnn", folder, "--resume", perceptron)
+    expect(result.returncode == 1 and "is a checkpoint of the network 'mlp'" in result.stderr, "another program's", result)
+    for steps in (-5, 3):
+        with zipfile.ZipFile(folder / "steps.npz", "w") as file:
+            for name, content in members(perceptron).items():
+                file.writestr(name, content[:-8] + struct.pack("<q", steps) if name == "@steps.npy" else content)
+        result = train("mlp", folder, "--resume", folder / "steps.npz", "--epochs", 4)
+        expect(result.returncode == 1 and "steps.npz" in result.stderr and str(steps) in result.stderr
+               and "images, on" not in result.stdout, f"{steps} steps", result)
     plain = folder / "plain.npz"
     with zipfile.ZipFile(plain, "w") as file:
         for name, content in members(saved).items():
@@ -162,8 +174,10 @@ def check_load(folder):
     saved = folder / "net.npz"
     result = succeeds(train("mlp", folder, "--epochs", 5, "--batch-size", 32, "--save", saved), "saving")
     accuracy = result.stdout.strip().split("\n")[-1]
+    test_alone = folder / "test-alone"
+    shutil.copytree(folder, test_alone, ignore=shutil.ignore_patterns("train-*", "test-alone"))
     for flag in ("--load", "--resume"):
-        result = succeeds(train("mlp", folder, "--evaluate", flag, saved), "judging")
+        result = succeeds(train("mlp", test_alone, "--evaluate", flag, saved), "judging needs no training images")
         expect(result.stdout.strip().split("\n")[-1] == accuracy and "epoch" not in result.stdout, "the same accuracy", result)
     result = succeeds(train("mlp", folder, "--epochs", 1, "--batch-size", 32, "--losses", 1, "--load", saved), "loading")
     expect(float(losses(result)[0][1]) < 0.7, "training goes on where it stopped", result)
@@ -177,7 +191,7 @@ def check_load(folder):
 
 def check_interrupt(folder):
     write_dataset(folder)
-    for send, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+    for send, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
         for save in ([], ["--save", folder / f"stopped-{code}.npz"]):
             command = train_command("mlp", folder, "--epochs", 100000, "--batch-size", 32, *save)
             ended, lines = interrupted_run(command, "epoch 2/", send)
@@ -186,6 +200,28 @@ def check_interrupt(folder):
             expect("interrupted" in lines[-1] and left in lines[-1], "it is acknowledged: " + lines[-1])
             expect((folder / f"stopped-{code}.npz").exists() == bool(save), "what --save names is saved")
         expect("saved to" in lines[-2], "saving is said: " + lines[-2])
+
+
+def check_hangup(folder):
+    """Under nohup a terminal that goes is nothing; a terminal that goes tells twice, and a run is saved all the same."""
+    write_dataset(folder)
+    command = train_command("mlp", folder, "--epochs", 100000, "--batch-size", 32, "--save", folder / "net.npz")
+    for ignored in (True, False):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(
+                signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)) as process:
+            for wanted in ("epoch 2/", "epoch 4/"):
+                while not process.stdout.readline().startswith(wanted):
+                    expect(process.poll() is None, f"it trains, ignored: {ignored}")
+                process.send_signal(signal.SIGHUP)
+                if not ignored:
+                    process.send_signal(signal.SIGHUP)
+                    break
+            if ignored:
+                process.send_signal(signal.SIGINT)
+            process.stdout.read()
+            ended = process.wait(timeout=120)
+        expect(ended == (130 if ignored else 129) and (folder / "net.npz").exists(), f"ignored: {ignored}, exit {ended}")
+        (folder / "net.npz").unlink()
 
 
 def check_closed_pipe(folder):
@@ -208,7 +244,7 @@ def check_closed_pipe(folder):
     with open("/dev/full", "w") as full:
         command = train_command("mlp", folder, "--epochs", 3, "--losses", 1000, "--save", folder / "full.npz")
         ended = subprocess.run(command, stdout=full, stderr=full, check=False).returncode
-    expect(ended == 0 and (folder / "full.npz").exists(), f"a full disk under the output: exit {ended}")
+    expect(ended == 1 and (folder / "full.npz").exists(), f"a full disk under the output: exit {ended}")
 
 
 def wait_until_stuck(process):

@@ -119,9 +119,13 @@ def check_plain(folder):
     """Off a terminal: lines, as often as --log-every says, without escapes."""
     write_dataset(folder)
     result = subprocess.run(command(folder, "--log-every", 0), capture_output=True, text=True, timeout=300, check=False)
-    steps = re.findall(r"^epoch 1/2  step (\d+)/64  loss .* images/s  \d+:\d\d elapsed  \d+:\d\d left$", result.stdout,
+    steps = re.findall(r"^epoch 1/2  step (\d+)/64  loss .* images/s  \d+:\d\d elapsed(?:  \d+:\d\d left)?$", result.stdout,
                        re.MULTILINE)
     expect(steps == [str(i) for i in range(1, 65)], "a line a step", result)
+    lines = [line for line in result.stdout.split("\n") if "  step " in line]
+    expect("loss -  accuracy -  - images/s" in lines[0], f"nothing was measured yet: {lines[0]}")
+    expect(re.search(r"loss \d\.\d{4}  accuracy \d\.\d{4}  \d+ images/s", lines[-1]), f"then it was: {lines[-1]}")
+    expect(not any("loss 0.0000" in line for line in lines), "no loss is made up", result)
     expect("\033" not in result.stdout and "\r" not in result.stdout, "plain lines when not on a terminal", result)
     result = subprocess.run(command(folder), capture_output=True, text=True, timeout=300, check=False)
     expect(len(result.stdout.split("\n")) < 40, "few lines otherwise", result)
@@ -135,6 +139,14 @@ def check_error(folder):
     text = shown.output
     expect(b"\033[K" in text and re.search(rb"\r\033\[Kepoch [^\r\n]*step [^\r\n]*\r\n[^\r\n]*cnn: step \d+: training diverges", text),
            f"the line is gone: {text[-800:]}")
+
+
+def check_long_error(folder):
+    """Errors are folded at words, like all lines."""
+    shown = Shown(harness.train_command("mlp", folder / "nowhere"), 60)
+    expect(shown.finish() == 1, "no data")
+    line = widest(shown.output)
+    expect(len(line) <= 60 and b"dataset-fashion-mnist" in shown.output, f"a line of {len(line)} columns: {shown.output}")
 
 
 def check_stress(_):

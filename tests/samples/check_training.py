@@ -7,7 +7,7 @@ import struct
 import zipfile
 
 import harness
-from harness import PROGRAMS, expect, run, train, write_dataset
+from harness import PROGRAMS, expect, idx, run, train, write_dataset
 
 
 def check_training(folder):
@@ -19,7 +19,7 @@ def check_training(folder):
         last = result.stdout.strip().split("\n")[-1]
         expect(result.returncode == 0 and re.fullmatch(r"test accuracy: \d\.\d{4}", last), f"{name} {arguments}", result)
         losses = re.findall(r"^loss (\d+) ([0-9.e+-]+)$", result.stdout, re.MULTILINE)
-        expect([step for step, _ in losses] == ["0", "1", "2"], "the first losses", result)
+        expect([step for step, _ in losses] == ["1", "2", "3"], "the first losses", result)
         epochs = re.findall(r"^epoch \d/\d  loss [\d.]+  accuracy [\d.]+  learning rate [\d.e-]+  \d+ images/s  "
                             r"validation loss [\d.]+  accuracy [\d.]+  \d+:\d\d elapsed", result.stdout, re.MULTILINE)
         expect(str(len(epochs)) == str(arguments[arguments.index("--epochs") + 1]), "a line an epoch", result)
@@ -40,11 +40,12 @@ def check_bad_input(folder):
                         ("--seed", "x"), ("--threads", "0"), ("--losses", "-1"), ("--precision", "low")):
         result = run("cnn", flag, value)
         expect(result.returncode == 2 and flag in result.stderr, f"cnn {flag} {value}", result)
+        expect("device: device" not in result.stderr, f"cnn {flag} {value} says it once", result)
 
 
 # A number that each flag refuses, and a word of the message that says what it takes.
 REFUSED = (("--lr", "nan", "above 0"), ("--lr", "inf", "above 0"), ("--lr", "-1", "above 0"), ("--lr", "0", "above 0"),
-           ("--epochs", "0", "1 to 100000"), ("--batch-size", "0", "1 to 60000"), ("--batch-size", "70000", "1 to 60000"),
+           ("--epochs", "0", "1 to 100000"), ("--epochs", "2.5", "whole number from 1 to 100000"), ("--batch-size", "0", "1 to 60000"), ("--batch-size", "70000", "1 to 60000"),
            ("--momentum", "2", "[0, 1)"), ("--momentum", "nan", "[0, 1)"), ("--weight-decay", "nan", "at least 0"),
            ("--weight-decay", "-1", "at least 0"), ("--final-lr", "nan", "[0, 1]"), ("--final-lr", "2", "[0, 1]"),
            ("--threads", "-1", "1 to 1024"), ("--seed", "-1", "whole number from 0"), ("--log-every", "nan", "[0, 86400]"),
@@ -61,7 +62,8 @@ def check_flags(folder):
     for arguments, flag in ((["--evaluate"], "--load"), (["--save-every", 2], "--save"), (["--load", "a", "--resume", "b"], "--resume"),
                             (["--evaluate", "--load", "a", "--save", "b"], "--save"), (["--save", ""], "--save: the name is empty"),
                             (["--save="], "--save"), (["--load", ""], "--load: the name is empty"),
-                            (["--resume", ""], "--resume: the name is empty"), (["--report", ""], "--report: the name is empty")):
+                            (["--resume", ""], "--resume: the name is empty"), (["--report", ""], "--report: the name is empty"),
+                            (["--momentum", "0.5"], "--momentum: is of --optimizer sgd")):
         result = run("mlp", "--data", folder, *arguments)
         expect(result.returncode == 2 and flag in result.stderr, f"mlp {arguments}", result)
 
@@ -75,7 +77,9 @@ def check_data_errors(folder):
         for word in (*words, "dataset-fashion-mnist", "--data FOLDER", "SLUICE_DATA"):
             expect(word in result.stderr, f"{place}: {word}", result)
 
-    refused(folder / "nowhere", f"--data {folder / 'nowhere'}: ", "no such folder")
+    refused(folder / "nowhere", f"--data {folder / 'nowhere'}: there is no such folder")
+    said = run("mlp", "--data", folder / "nowhere").stderr
+    expect(said.count("nowhere") == 1 and "options." not in said, f"said once, in the program's words: {said}")
     refused("", f"SLUICE_DATA={folder / 'nowhere'}: ", "no such folder", environment={"SLUICE_DATA": str(folder / "nowhere")})
     refused(folder, "lacks the file train-images-idx3-ubyte.gz")
     write_dataset(folder)
@@ -91,6 +95,16 @@ def check_data_errors(folder):
             path.write_bytes(content)
             refused(folder, name, words)
         path.write_bytes(good)
+    for stem, count, side, words in (("t10k", 100, 32, "training images are 28 x 28 pixels, the test images 32 x 32"),
+                                     ("t10k", 0, 28, "t10k-images-idx3-ubyte holds no image"),
+                                     ("train", 0, 28, "train-images-idx3-ubyte holds no image")):
+        files = [folder / f"{stem}-images-idx3-ubyte.gz", folder / f"{stem}-labels-idx1-ubyte.gz"]
+        good = [path.read_bytes() for path in files]
+        for path, content in zip(files, (idx([count, side, side], bytes(count * side * side)), idx([count], bytes(count)))):
+            path.write_bytes(gzip.compress(content))
+        refused(folder, f"--data {folder}: ", words)
+        for path, content in zip(files, good):
+            path.write_bytes(content)
     expect(train("mlp", folder, "--epochs", 1).returncode == 0, "the good files again")
 
 
@@ -122,6 +136,12 @@ def check_divergence(folder):
             file.writestr(name, content[:-4] + struct.pack("<f", float("nan")) if name == "1.bias.npy" else content)
     result = train("mlp", folder, "--evaluate", "--load", folder / "nan.npz", "--report", folder / "page")
     expect(result.returncode == 1 and "the test loss is" in result.stderr, "NaN is judged a failure", result)
+    page = (folder / "page" / "index.html").read_text(encoding="utf-8")
+    right, wrong = re.search(r"<b>([\d.]+)%</b>", page), re.search(r"<b>(\d+)</b><span>of 100 images wrong", page)
+    expect(right and wrong and float(right.group(1)) + int(wrong.group(1)) == 100, "right and wrong images are all images")
+    result = train("mlp", folder, "--load", folder / "nan.npz", "--batch-size", 512, "--epochs", 1)
+    expect(result.returncode == 1 and "  step 1/1  loss nan" in result.stdout and "step 1: the loss is" in result.stderr,
+           "the line says what was measured", result)
 
 
 if __name__ == "__main__":

@@ -194,6 +194,39 @@ TEST_CASE("divergence is noticed some steps after it, not when the epoch is over
   CHECK(session.steps() < 60);  // of 110
 }
 
+TEST_CASE("an error in the midst of training finds what was trained saved", "[samples]") {
+  TemporaryFolder folder;
+  const Images images = toy_images_of(folder);
+  TrainingOptions options = options_for("sgd", 2);
+  for (const int failing : {4, 9}) {  // of 7 steps an epoch
+    options.save = folder / ("net" + std::to_string(failing) + ".npz");
+    const auto model = [](int step) {
+      nn::Sequential net;
+      net.add(nn::Flatten(), nn::Dense(10), nn::Lambda([step, done = 0](const NDArray& x) mutable {
+                if (autograd::is_training())
+                  require(++done != step, [] { return "no more"; });
+                return x;
+              }));
+      return Model{std::move(net), std::make_unique<gluon::loss::SoftmaxCrossEntropyLoss>()};
+    };
+    {
+      Engine engine;
+      EngineScope scope(engine);
+      Session session(options, images, model(failing), nullptr);
+      CHECK_THROWS_WITH(session.run(), contains("no more"));
+      CHECK(session.last_saved() == options.save);
+    }
+    Engine engine;
+    EngineScope scope(engine);
+    const Checkpoint saved = read_checkpoint(options.save);
+    CHECK(saved.steps == failing);  // the batch that failed was taken
+    CHECK(saved.history.size() == static_cast<std::size_t>(failing / 7));
+    Session session(options, images, model(-1), &saved);
+    session.run();
+    CHECK((session.steps() == 14 && session.history().size() == 2));
+  }
+}
+
 TEST_CASE("an evaluation that is interrupted says so, and its epoch has no figures", "[samples]") {
   if (!runs_alone()) {
     CHECK(run_case_alone("an evaluation that is interrupted*") == 0);

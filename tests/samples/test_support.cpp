@@ -7,6 +7,7 @@
 
 #include "samples/support/divergence.h"
 #include "samples/support/evaluation.h"
+#include "samples/support/png_image.h"
 #include "samples/support/report/report.h"
 #include "samples/support/safe_file.h"
 #include "samples/support/terminal.h"
@@ -45,6 +46,33 @@ TEST_CASE("an evaluation counts hits, confusions and scores", "[samples]") {
   const std::vector<ClassScore> by_f1 = class_scores(eager);
   CHECK((by_f1[0].label == 0 && by_f1[1].label == 1 && by_f1[2].label == 2));
   CHECK(by_f1[0].f1 == Approx(0.5));
+}
+
+TEST_CASE(
+    "a class without an image is no bad class, and what was not found is wrong whatever its probabilities",
+    "[samples]") {
+  // Of 0 and 2 there are images; 2 was guessed wrongly once.
+  const Evaluation evaluation{.labels = {0, 2, 0}, .predictions = {1, 0, 0, 0, 0, 1, 0, 0, 1}, .classes = 3};
+  const std::vector<ClassScore> scores = class_scores(evaluation);
+  REQUIRE(scores.size() == 3);
+  CHECK((scores[0].label != 1 && scores[1].label != 1));
+  CHECK((scores[2].label == 1 && scores[2].images == 0 && scores[0].images + scores[1].images == 3));
+  const std::string table = report_parts::score_table(evaluation, {"ant", "bee", "cat"});
+  CHECK_THAT(table, contains("bee</th><td class=\"quiet\">-</td><td class=\"quiet\">-</td>"));
+  const float nan = std::nanf("");
+  const Evaluation spoilt{.labels = {1, 0}, .predictions = {nan, nan, nan, nan}, .classes = 2};
+  const Report report{.title = "t", .evaluation = &spoilt, .classes = {"ant", "bee"}};
+  const std::string page = report_page(report);
+  CHECK_THAT(page, contains("<b>1</b><span>of 2 images wrong") && !contains("There are none"));
+}
+
+TEST_CASE("a picture that cannot be written leaves the link to the device that stood there", "[samples]") {
+  const sluice::test::TemporaryFolder folder;
+  std::filesystem::create_symlink("/dev/full", folder / "out.png");
+  const Image image{.height = 1, .width = 1, .channels = 1, .pixels = {7}};
+  CHECK_THROWS_AS(write_png(folder / "out.png", image), sluice::FileError);
+  CHECK(std::filesystem::is_symlink(folder / "out.png"));
+  CHECK(std::filesystem::is_character_file("/dev/full"));
 }
 
 TEST_CASE("mistakes come with the surest first", "[samples]") {

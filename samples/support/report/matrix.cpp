@@ -56,7 +56,9 @@ std::string confusion_matrix(const Evaluation& evaluation, const std::vector<std
 }
 
 std::string score_table(const Evaluation& evaluation, const std::vector<std::string>& classes) {
-  const auto share = [](double value) {
+  const auto share = [](const ClassScore& score, double value) -> std::string {
+    if (score.images == 0)
+      return "<td class=\"quiet\">-</td>";
     return fmt::format("<td>{:.3f}<span class=\"bar\"><i style=\"width:{:.1f}%\"></i></span></td>", value, 100 * value);
   };
   std::string text =
@@ -64,7 +66,7 @@ std::string score_table(const Evaluation& evaluation, const std::vector<std::str
       "<th>precision</th><th>recall</th><th>most often taken for</th></tr></thead><tbody>\n";
   for (const ClassScore& score : class_scores(evaluation)) {
     text += "<tr><th scope=\"row\">" + escaped(classes.at(static_cast<std::size_t>(score.label))) + "</th>" +
-            share(score.precision) + share(score.recall) + "<td>";
+            share(score, score.precision) + share(score, score.recall) + "<td>";
     if (score.taken_for >= 0)
       text += escaped(classes.at(static_cast<std::size_t>(score.taken_for))) +
               fmt::format(" <span class=\"quiet\">{} times</span>", score.times);

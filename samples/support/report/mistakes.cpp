@@ -60,8 +60,11 @@ std::string figure(const Report& report, std::int64_t index) {
 
 std::string mistakes(const Report& report) {
   const std::vector<std::int64_t> images = confident_mistakes(*report.evaluation, k_most_mistakes);
-  if (images.empty())
-    return "<section><h2>Mistakes</h2><p class=\"quiet\">There are none.</p></section>\n";
+  if (images.empty()) {
+    const bool none = report.evaluation->hits() == report.evaluation->size();
+    return std::string("<section><h2>Mistakes</h2><p class=\"quiet\">") +
+           (none ? "There are none." : "None has a probability that is a number.") + "</p></section>\n";
+  }
   std::string text = "<section><h2>The most confident mistakes</h2><div class=\"mistakes\">\n";
   for (const std::int64_t index : images)
     text += figure(report, index);

@@ -37,12 +37,13 @@ std::string figure(const std::string& value, const std::string& what) {
 }
 
 std::string figures(const Report& report) {
-  const Evaluation& evaluation = *report.evaluation;
-  const std::size_t mistakes = confident_mistakes(evaluation, static_cast<std::size_t>(evaluation.size())).size();
   std::string text = "<div class=\"figures\">\n";
-  text += figure(fmt::format("{:.2f}%", 100 * evaluation.accuracy()), "test accuracy");
-  text += figure(fmt::format("{:.4f}", evaluation.loss), "test loss");
-  text += figure(fmt::format("{}", mistakes), fmt::format("of {} images wrong", evaluation.size()));
+  if (const Evaluation* evaluation = report.evaluation; evaluation != nullptr) {
+    const std::int64_t wrong = evaluation->size() - evaluation->hits();
+    text += figure(fmt::format("{:.2f}%", 100 * evaluation->accuracy()), "test accuracy");
+    text += figure(fmt::format("{:.4f}", evaluation->loss), "test loss");
+    text += figure(fmt::format("{}", wrong), fmt::format("of {} images wrong", evaluation->size()));
+  }
   if (!report.history.empty()) {
     text += figure(fmt::format("{:.0f}", report.history.back().images_per_second), "images/s in training");
     text += figure(clock_text(report.seconds), fmt::format("{} epochs, {} steps", report.history.size(), report.steps));
@@ -81,6 +82,18 @@ std::string epochs(const History& history) {
   return text + "</tbody></table></div></section>\n";
 }
 
+// What the last weights are judged by, with what they took for what.
+std::string judgement(const Report& report) {
+  if (report.evaluation == nullptr)
+    return "";
+  return parts::confusion_matrix(*report.evaluation, report.classes) +
+         parts::score_table(*report.evaluation, report.classes) + parts::mistakes(report);
+}
+
+std::string note(const std::string& text) {
+  return text.empty() ? "" : "<p><b>" + parts::escaped(text) + "</b></p>\n";
+}
+
 }  // namespace
 
 std::string report_page(const Report& report) {
@@ -88,9 +101,8 @@ std::string report_page(const Report& report) {
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>" +
          title + "</title>\n<style>" + parts::style() + "</style>\n</head>\n<body>\n<main>\n<h1>" + title + "</h1>\n" +
-         "<p class=\"quiet\">What was trained, how well it does, and where it goes wrong.</p>\n" + figures(report) +
-         parts::curves(report.history) + parts::confusion_matrix(*report.evaluation, report.classes) +
-         parts::score_table(*report.evaluation, report.classes) + parts::mistakes(report) + epochs(report.history) +
+         "<p class=\"quiet\">What was trained, how well it does, and where it goes wrong.</p>\n" + note(report.note) +
+         figures(report) + parts::curves(report.history) + judgement(report) + epochs(report.history) +
          settings(report) + "<footer>Written by Sluice's samples.</footer>\n</main>\n</body>\n</html>\n";
 }
 

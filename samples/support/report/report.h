@@ -15,11 +15,12 @@ namespace samples {
 /// What a page about a run is made of.
 struct Report {
   std::string title;
+  std::string note = {};  // a sentence above all else: what is missing, and why
   std::vector<std::pair<std::string, std::string>> settings = {};  // names and values
   double seconds = 0;
   std::int64_t steps = 0;
   History history = {};
-  const Evaluation* evaluation = nullptr;         // of at least one image
+  const Evaluation* evaluation = nullptr;         // of at least one image; null: there is none
   std::vector<std::string> classes = {};          // names of the classes, at least as many as there are
   std::function<Image(std::int64_t)> image = {};  // one of the evaluated images
 };
@@ -38,7 +39,7 @@ const char* style();
 std::string curves(const History& history);
 /// Counts, with colours that follow the share of each row; "" without images.
 std::string confusion_matrix(const Evaluation& evaluation, const std::vector<std::string>& classes);
-/// A table of the classes, the worst first.
+/// A table of the classes, the worst first, "-" for those without an image.
 std::string score_table(const Evaluation& evaluation, const std::vector<std::string>& classes);
 /// Images with what they are and what they were taken for.
 std::string mistakes(const Report& report);
