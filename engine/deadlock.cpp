@@ -33,7 +33,7 @@ bool queued(const AccessNode& access) {
 /// Walks from a task to all that come after it, with the engine's lists at rest.
 class CycleSearch {
  public:
-  CycleSearch(const BlockedList& blocked, TaskNode* start) : start_(start) {
+  explicit CycleSearch(const BlockedList& blocked) {
     for (const Blocked* each = blocked.first(); each != nullptr; each = each->next) {
       after_.emplace(each->awaited, each->task);
       TaskNode* top = each->task;
@@ -47,12 +47,14 @@ class CycleSearch {
   }
 
   /// The tasks on the way from `start` to what it waits for; empty if there is no way.
-  std::vector<TaskNode*> run(const TaskNode* awaited) {
-    open_.push_back(start_);
-    came_from_[start_] = nullptr;
+  std::vector<TaskNode*> run(TaskNode* start, const TaskNode* awaited) {
+    open_.assign(1, start);
+    came_from_.clear();
+    came_from_[start] = nullptr;
     while (!open_.empty()) {
       TaskNode* task = open_.back();
       open_.pop_back();
+      ++visited_;
       if (task == awaited)
         return way_to(task);
       const auto [first, last] = after_.equal_range(task);
@@ -63,6 +65,9 @@ class CycleSearch {
     }
     return {};
   }
+
+  /// Tasks that all runs together have come to.
+  std::size_t visited() const noexcept { return visited_; }
 
  private:
   void visit(TaskNode* task, TaskNode* from) {
@@ -93,23 +98,42 @@ class CycleSearch {
   }
 
   std::unordered_multimap<const TaskNode*, TaskNode*> after_;
-  TaskNode* const start_;
   std::vector<TaskNode*> open_;
   std::unordered_map<TaskNode*, TaskNode*> came_from_;
+  std::size_t visited_ = 0;
 };
 
 namespace {
 
 // In words; empty if `blocked` waits in no circle. With the lists at rest.
-std::string circle_of(const BlockedList& all, const Blocked& blocked) {
+std::string circle_of(CycleSearch& search, const Blocked& blocked) {
   std::string text;
   if (blocked.awaited->finished())
     return text;
-  for (const TaskNode* step : CycleSearch(all, blocked.task).run(blocked.awaited)) {
+  for (const TaskNode* step : search.run(blocked.task, blocked.awaited)) {
     if (step->kind == TaskKind::body)
       text += message(text.empty() ? "" : ", before ", quoted(*step));
   }
   return text;
+}
+
+constexpr std::size_t k_most_visited = 20'000;  // some milliseconds
+
+// A coroutine in a circle, and the circle in words. Where there are too many for one look, the next goes on behind it.
+const Blocked* find_hopeless(const BlockedList& all, std::string& text) {
+  CycleSearch search(all);
+  for (Blocked* each = all.first(); each != nullptr; each = each->next) {
+    if (each->coroutine == nullptr || std::exchange(each->looked_at, true))
+      continue;
+    text = circle_of(search, *each);
+    if (!text.empty())
+      return each;
+    if (search.visited() > k_most_visited)
+      return nullptr;
+  }
+  for (Blocked* each = all.first(); each != nullptr; each = each->next)
+    each->looked_at = false;
+  return nullptr;
 }
 
 }  // namespace
@@ -135,7 +159,10 @@ void Core::search_cycles(Check check) {
 void Core::check_blocked(Blocked& blocked, bool for_long) {
   const std::lock_guard hold(blocked_mutex_);
   std::string circle;
-  search_cycles([&] { circle = circle_of(blocked_, blocked); });
+  search_cycles([&] {
+    CycleSearch search(blocked_);
+    circle = circle_of(search, blocked);
+  });
   const int stuck = circle.empty() && for_long ? cpu_->all_blocked() : 0;
   if (circle.empty() && stuck == 0)
     return;
@@ -170,14 +197,7 @@ void Core::check_suspended() noexcept {
     {
       const std::lock_guard hold(blocked_mutex_);
       const Blocked* found = nullptr;
-      search_cycles([&] {
-        for (const Blocked* each = blocked_.first(); each != nullptr && found == nullptr; each = each->next) {
-          if (each->coroutine == nullptr)
-            continue;
-          text = circle_of(blocked_, *each);
-          found = text.empty() ? nullptr : each;
-        }
-      });
+      search_cycles([&] { found = find_hopeless(blocked_, text); });
       if (found == nullptr)
         return;
       hopeless = found->coroutine->awaited();

@@ -120,6 +120,7 @@ void Core::after_fork_in_child(bool inside_task) {
   make_anew(extensions_mutex_);
   drain_waiters_.store(0);
   blocked_.clear();
+  suspended_.store(0);
   counts_[k_shared_slot].inside.store(0);
   for (CountShard& shard : counts_) {
     shard.inside.store(0);

@@ -12,6 +12,7 @@ struct Blocked {
   TaskNode* awaited = nullptr;
   const TaskBelow* below = nullptr;       // bodies that wait under it on the same stack go on when it has ended
   CoroutineControl* coroutine = nullptr;  // that is suspended: no thread looks out for it
+  bool looked_at = false;                 // since all were
   Blocked* next = nullptr;
   Blocked* before = nullptr;
 };

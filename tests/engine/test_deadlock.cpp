@@ -148,3 +148,34 @@ TEST_CASE(
       CHECK_THAT(text, contains(name));
   }
 }
+
+TEST_CASE("T28: a circle among 2000 other suspended coroutines is found, and those are left alone") {
+  Engine engine({.workers = 2});
+  Var late = engine.new_var(), a = engine.new_var(), b = engine.new_var();
+  Gate gate, pushed;
+  OpensAtEnd opens(gate), opens_pushed(pushed);
+  std::atomic<int> refused{0}, ended{0};
+  const auto awaits = [&](const Var& other) -> Coroutine {
+    try {
+      co_await engine.async_wait(other);
+    } catch (const Deadlock&) {
+      ++refused;
+    }
+    ++ended;
+  };
+  engine.push({.name = "late", .access = {out(late)}}, [gate] { gate.wait(); });
+  engine.push({.name = "one", .access = {write(a)}}, [&, pushed]() -> Coroutine {
+    pushed.wait();
+    return awaits(b);
+  });
+  engine.push({.name = "other", .access = {write(b)}}, [&] { return awaits(a); });
+  for (int i = 0; i < 2000; ++i)
+    engine.push({.name = "patient"}, [&] { return awaits(late); });
+  pushed.open();
+  CHECK_NOTHROW(engine.wait(a));  // which the circle holds
+  CHECK(refused == 1);
+  gate.open();
+  CHECK_NOTHROW(engine.wait_all());
+  CHECK(refused == 1);
+  CHECK(ended == 2002);
+}
