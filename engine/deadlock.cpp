@@ -33,13 +33,13 @@ bool queued(const AccessNode& access) {
 /// Walks from a task to all that come after it, with the engine's lists at rest.
 class CycleSearch {
  public:
-  explicit CycleSearch(const BlockedList& blocked) {
+  explicit CycleSearch(const BlockedList& blocked, std::size_t most = ~std::size_t{0}) : most_(most) {
     for (const Blocked* each = blocked.first(); each != nullptr; each = each->next) {
       after_.emplace(each->awaited, each->task);
       TaskNode* top = each->task;
       for (const TaskBelow* below = each->below; below != nullptr; below = below->next) {
-        if (below->task == nullptr || below->task == top)
-          continue;
+        if (below->task == nullptr || below->task == top || below->task->core != top->core)
+          continue;                        // another engine's lists are not at rest
         after_.emplace(top, below->task);  // it goes on when this one has ended
         top = below->task;
       }
@@ -51,7 +51,7 @@ class CycleSearch {
     open_.assign(1, start);
     came_from_.clear();
     came_from_[start] = nullptr;
-    while (!open_.empty()) {
+    while (!open_.empty() && visited_ <= most_) {
       TaskNode* task = open_.back();
       open_.pop_back();
       ++visited_;
@@ -66,7 +66,7 @@ class CycleSearch {
     return {};
   }
 
-  /// Tasks that all runs together have come to.
+  /// Steps that all runs together have taken; they give up beyond `most`.
   std::size_t visited() const noexcept { return visited_; }
 
  private:
@@ -81,7 +81,7 @@ class CycleSearch {
     bool behind = !queued(access);
     bool conflict = access.exclusive();
     for (const AccessNode* list : {var->run, var->inbox_head}) {
-      for (; list != nullptr; list = list->next) {
+      for (; list != nullptr; list = list->next, ++visited_) {
         conflict = conflict || (behind && list->exclusive());
         if (behind && conflict)
           visit(list->task(), from);
@@ -100,6 +100,7 @@ class CycleSearch {
   std::unordered_multimap<const TaskNode*, TaskNode*> after_;
   std::vector<TaskNode*> open_;
   std::unordered_map<TaskNode*, TaskNode*> came_from_;
+  const std::size_t most_;
   std::size_t visited_ = 0;
 };
 
@@ -117,11 +118,11 @@ std::string circle_of(CycleSearch& search, const Blocked& blocked) {
   return text;
 }
 
-constexpr std::size_t k_most_visited = 20'000;  // some milliseconds
+constexpr std::size_t k_most_visited = 200'000;  // steps along lists: some milliseconds
 
 // A coroutine in a circle, and the circle in words. Where there are too many for one look, the next goes on behind it.
 const Blocked* find_hopeless(const BlockedList& all, std::string& text) {
-  CycleSearch search(all);
+  CycleSearch search(all, k_most_visited);
   for (Blocked* each = all.first(); each != nullptr; each = each->next) {
     if (each->coroutine == nullptr || std::exchange(each->looked_at, true))
       continue;
@@ -138,40 +139,48 @@ const Blocked* find_hopeless(const BlockedList& all, std::string& text) {
 
 }  // namespace
 
-// With blocked_mutex_ held. The engine stands still meanwhile, and who waits looks again and again: hence a tenth of
-// the time at most.
+// The engine stands still meanwhile, and who waits looks again and again: hence a tenth of the time at most. The lists
+// are halted before the lock is taken: whoever is inside them may want the lock. False if it was too early for a look.
 template <class Check>
-void Core::search_cycles(Check check) {
+bool Core::search_cycles(Check check) {
   const auto began = std::chrono::steady_clock::now();
-  if (began < next_cycle_check_)
-    return;
+  if (began < next_cycle_check_.load(std::memory_order_relaxed))
+    return false;
   halt_lists();
-  try {
-    check();
-  } catch (...) {  // out of memory: no answer this time
+  {
+    const std::lock_guard hold(blocked_mutex_);
+    try {
+      check();
+    } catch (...) {  // out of memory: no answer this time
+    }
   }
   resume_lists();
   cycle_checks_.fetch_add(1);
   const auto ended = std::chrono::steady_clock::now();
-  next_cycle_check_ = ended + 9 * (ended - began);
+  next_cycle_check_.store(ended + 9 * (ended - began), std::memory_order_relaxed);
+  return true;
 }
 
-void Core::check_blocked(Blocked& blocked, bool for_long) {
-  const std::lock_guard hold(blocked_mutex_);
+bool Core::check_blocked(Blocked& blocked, bool for_long) {
+  const char* const name = blocked.task->name;
   std::string circle;
-  search_cycles([&] {
+  const bool searched = search_cycles([&] {
     CycleSearch search(blocked_);
     circle = circle_of(search, blocked);
+    if (!circle.empty())  // others that come through this one have a future again
+      blocked_.remove(blocked);
   });
-  const int stuck = circle.empty() && for_long ? cpu_->all_blocked() : 0;
-  if (circle.empty() && stuck == 0)
-    return;
-  blocked_.remove(blocked);
-  const char* name = std::exchange(blocked.task, nullptr)->name;
-  require<Deadlock>(stuck == 0, [&] {
-    return message("wait: task \"", name, "\" waits for what no thread is left to run: ", stuck, " bodies wait");
-  });
-  throw Deadlock(message("wait: task \"", name, "\" waits for what comes after it: ", circle));
+  require<Deadlock>(
+      circle.empty(), [&] { return message("wait: task \"", name, "\" waits for what comes after it: ", circle); });
+  const int stuck = for_long ? cpu_->all_blocked() : 0;
+  if (stuck == 0)
+    return searched;
+  if (TaskNode* ready_one = take_needed(blocked.awaited)) {
+    drop(ready_one, TaskNode::k_twice);
+    throw Deadlock(
+        message("wait: task \"", name, "\" waits for what no thread is left to run: ", stuck, " bodies wait"));
+  }
+  return searched;
 }
 
 // -- Coroutines: they sleep without a thread that could look, so whoever waits looks for them --
@@ -194,15 +203,12 @@ void Core::check_suspended() noexcept {
   try {
     std::optional<PendingWait> hopeless;
     std::string text;
-    {
-      const std::lock_guard hold(blocked_mutex_);
-      const Blocked* found = nullptr;
-      search_cycles([&] { found = find_hopeless(blocked_, text); });
-      if (found == nullptr)
-        return;
-      hopeless = found->coroutine->awaited();
-      text = message("async_wait: task \"", found->task->name, "\" waits for what comes after it: ", text);
-    }
+    search_cycles([&] {
+      if (const Blocked* found = find_hopeless(blocked_, text)) {
+        text = message("async_wait: task \"", found->task->name, "\" waits for what comes after it: ", text);
+        hopeless = found->coroutine->awaited();
+      }
+    });
     if (hopeless.has_value())
       hopeless->cancel(std::make_exception_ptr(Deadlock(text)));
   } catch (...) {  // out of memory: another look comes

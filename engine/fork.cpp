@@ -94,19 +94,19 @@ void Core::watch_forks(Core* core, bool alive) {
 }
 
 void Core::before_fork() {
+  if (this_thread().lists_depth == 0)  // inside, on this very thread, nothing can be made to rest
+    halt_lists();                      // first: whoever is inside may want the locks
   blocked_mutex_.lock();
   failures_mutex_.lock();
   late_.lock();
-  if (this_thread().lists_depth == 0)  // inside, on this very thread, nothing can be made to rest
-    halt_lists();
 }
 
 void Core::after_fork_in_parent() {
-  if (this_thread().lists_depth == 0)
-    resume_lists();
   late_.unlock();
   failures_mutex_.unlock();
   blocked_mutex_.unlock();
+  if (this_thread().lists_depth == 0)
+    resume_lists();
 }
 
 void Core::after_fork_in_child(bool inside_task) {

@@ -10,6 +10,7 @@ namespace sluice::detail {
 namespace {
 
 constexpr int k_drain_tasks = 64;
+constexpr int k_sweep = 1024;  // tasks run ahead between two looks through the queues, at least
 constexpr auto k_drain_time = std::chrono::microseconds(100);
 constexpr auto k_stall = std::chrono::milliseconds(1);
 constexpr std::uint64_t k_ageing_pick = 64;  // every so many picks the lowest class comes first
@@ -142,9 +143,31 @@ void ExecutorPolicy::State::run_claimed(TaskNode* task, Hold& hold) {
 bool ExecutorPolicy::run_ahead(TaskNode* task) {
   if (!Core::claim_ahead(task))
     return false;
-  Hold hold(state_->mutex);
-  state_->run_claimed(task, hold);
+  const std::shared_ptr<State> state = state_;
+  Hold hold(state->mutex);
+  state->run_claimed(task, hold);
+  if (++state->run_ahead >= std::max(k_sweep, state->queued))
+    state->sweep();
   return true;
+}
+
+// What was run from elsewhere keeps its node until it comes up here, which it may not for long where bodies only wait.
+void ExecutorPolicy::State::sweep() {
+  run_ahead = 0;
+  for (List& list : lists) {
+    List kept;
+    while (TaskNode* task = take_from(list, &TaskNode::next)) {
+      if ((task->state.load(std::memory_order_acquire) & TaskNode::k_finished) != 0) {
+        Core::claim(task);
+        continue;
+      }
+      task->next = nullptr;
+      (kept.tail == nullptr ? kept.head : kept.tail->next) = task;
+      kept.tail = task;
+      ++queued;
+    }
+    list = kept;
+  }
 }
 
 bool ExecutorPolicy::submit_again(TaskNode* task) {

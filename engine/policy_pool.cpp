@@ -11,6 +11,7 @@ namespace sluice::detail {
 namespace {
 
 constexpr auto k_rest_limit = std::chrono::milliseconds(1);
+constexpr int k_sweep = 1024;  // tasks run ahead between two looks through the queues, at least
 
 }  // namespace
 
@@ -216,6 +217,13 @@ bool PoolPolicy::run_ahead(TaskNode* task) {
     return false;
   count(&Counters::run_ahead);
   run_claimed(task);
+  int listed = 0;
+  for (const List& list : lists_)
+    listed += list.size.load(std::memory_order_relaxed);
+  if (run_ahead_.fetch_add(1, std::memory_order_relaxed) >= std::max(k_sweep, listed)) {
+    run_ahead_.store(0, std::memory_order_relaxed);
+    sweep();
+  }
   return true;
 }
 

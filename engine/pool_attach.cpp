@@ -1,4 +1,6 @@
 // Users' threads that work for the pool: while they wait, and in turns with pushing.
+#include <utility>
+
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/policy_pool.h>
 #include <sluice/engine/detail/team.h>
@@ -100,6 +102,62 @@ int PoolPolicy::help(int limit) {
   }
   share_next(*me);
   return done;
+}
+
+// What was run from elsewhere keeps its node until it comes up here, which it may not for long where bodies only wait.
+void PoolPolicy::sweep() {
+  for (List& list : lists_) {
+    TaskNode* gone = nullptr;
+    {
+      const std::lock_guard hold(list.lock);
+      TaskNode** link = &list.head;
+      list.tail = nullptr;
+      while (TaskNode* task = *link) {
+        if ((task->state.load(std::memory_order_acquire) & TaskNode::k_finished) == 0) {
+          list.tail = task;
+          link = &task->next;
+          continue;
+        }
+        *link = task->next;
+        task->next = std::exchange(gone, task);
+        list.size.store(list.size.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+      }
+    }
+    while (TaskNode* task = gone) {
+      gone = task->next;
+      Core::claim(task);
+    }
+  }
+  const Worker* me = mine();
+  for (std::uint64_t left = me == nullptr ? 0 : me->lane->ring.size(); left > 0; --left) {
+    TaskNode* task = me->lane->ring.take();
+    if (task == nullptr)
+      break;
+    if ((task->state.load(std::memory_order_acquire) & TaskNode::k_finished) != 0)
+      Core::claim(task);
+    else
+      me->lane->ring.append(task);  // there is room where it lay
+  }
+}
+
+// All that has retired, and still lies in a queue since it was run from elsewhere.
+void PoolPolicy::forget_claimed() {
+  for (auto* lists : {&lists_, &raised_}) {
+    for (List& list : *lists) {
+      while (TaskNode* task = take_from(list))
+        Core::claim(task);
+    }
+  }
+  const auto empty = [](Lane& lane) {
+    for (TaskNode* task = nullptr; lane.ring.steal(&task, 1) == 1;)
+      Core::claim(task);
+  };
+  for (int i = 0; i < threads(); ++i)
+    empty(*all_[static_cast<std::size_t>(i)]->lane);
+  for (auto& place : outside_) {
+    if (Lane* lane = place.load())
+      empty(*lane);
+  }
 }
 
 }  // namespace sluice::detail

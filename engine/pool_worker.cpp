@@ -190,7 +190,9 @@ TaskNode* PoolPolicy::pick(Worker& me) {
     if (TaskNode* task = from_list ? take_shared(me) : steal(me))
       return task;
   }
-  return take_from(lists_[static_cast<std::size_t>(Priority::background)]);
+  constexpr auto background = static_cast<std::size_t>(Priority::background);
+  TaskNode* task = take_raised(me, background);
+  return task != nullptr ? task : take_from(lists_[background]);
 }
 
 TaskNode* PoolPolicy::take_raised(Worker& me, std::size_t index) {
@@ -257,22 +259,6 @@ bool PoolPolicy::any_lane(Visit visit) const {
       return true;
   }
   return false;
-}
-
-// All that has retired, and still lies in a queue since it was run from elsewhere.
-void PoolPolicy::forget_claimed() {
-  for (auto* lists : {&lists_, &raised_}) {
-    for (List& list : *lists) {
-      while (TaskNode* task = take_from(list))
-        Core::claim(task);
-    }
-  }
-  const auto empty = [](Lane& lane) {
-    for (TaskNode* task = nullptr; lane.ring.steal(&task, 1) == 1;)
-      Core::claim(task);
-    return false;
-  };
-  any_lane(empty);
 }
 
 TaskNode* PoolPolicy::steal(Worker& me) {

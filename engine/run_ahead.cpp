@@ -11,7 +11,8 @@ namespace sluice::detail {
 
 namespace {
 
-constexpr int k_depth = 8;  // of tasks that wait for each other, followed to one that is ready
+constexpr int k_depth = 8;           // of tasks that wait for each other, followed to one that is ready
+constexpr int k_most_followed = 64;  // by one look
 constexpr std::uintptr_t k_stack_reserve = 256U << 10;  // for bodies that take no waits into account
 
 /// Where this thread's stack ends; unknown on stacks that the program made itself.
@@ -53,10 +54,21 @@ bool keep(TaskNode* task, std::uint32_t state) noexcept {
 
 }  // namespace
 
+// How far a look goes: `left` counts down over all of its ways.
+struct Core::Follow {
+  int depth;
+  int* left;
+};
+
+TaskNode* Core::take_needed(TaskNode* task) {
+  int left = k_most_followed;
+  return take_needed(task, task->state.load(std::memory_order_acquire), {k_depth, &left});
+}
+
 bool Core::run_awaited(TaskNode* awaited) {
   if (!stack_is_left())
     return false;
-  TaskNode* task = take_needed(awaited, awaited->state.load(std::memory_order_acquire), k_depth);
+  TaskNode* task = take_needed(awaited);
   if (task == nullptr)
     return false;
   ThisThread& here = this_thread();
@@ -72,18 +84,18 @@ bool Core::run_awaited(TaskNode* awaited) {
 }
 
 // A task that lies ready and that `task` waits for, or it itself; kept. Null if there is none, or none is seen.
-TaskNode* Core::take_needed(TaskNode* task, std::uint32_t state, int depth) {
+TaskNode* Core::take_needed(TaskNode* task, std::uint32_t state, Follow follow) {
   if ((state & (TaskNode::k_started | TaskNode::k_finished)) != 0 || task->core != this)
     return nullptr;
   if (task->submitted.load(std::memory_order_acquire))
     return keep(task, state) ? task : nullptr;
-  if (depth == 0)
+  if (follow.depth == 0)
     return nullptr;
   for (const AccessNode& access : task->accesses()) {
     if (access.gated())
       continue;
     for (const bool came_first : {true, false}) {
-      if (TaskNode* needed = take_holder(access, came_first, depth - 1))
+      if (TaskNode* needed = take_holder(access, came_first, {follow.depth - 1, follow.left}))
         return needed;
     }
   }
@@ -91,15 +103,17 @@ TaskNode* Core::take_needed(TaskNode* task, std::uint32_t state, int depth) {
 }
 
 // The same for a writer that `access` waits for in its Var. Readers are not followed: a Var does not know them.
-TaskNode* Core::take_holder(const AccessNode& access, bool came_first, int depth) {
+TaskNode* Core::take_holder(const AccessNode& access, bool came_first, Follow follow) {
   VarCore* var = access.var;
   TaskNode* holder = nullptr;
   std::uint32_t state = 0;
   {
-    if (!var->lock.try_lock())
+    if (--*follow.left < 0 || !var->lock.try_lock())
       return nullptr;
     const std::lock_guard hold(var->lock, std::adopt_lock);
-    if (var->mode.load(std::memory_order_relaxed) != VarMode::writing)
+    // A task that has not begun stands in its Vars; of another, this may be somebody else's Var by now.
+    const bool begun = (access.task()->state.load(std::memory_order_acquire) & TaskNode::k_started) != 0;
+    if (begun || var->core != this || var->mode.load(std::memory_order_relaxed) != VarMode::writing)
       return nullptr;
     const std::uint64_t tag = (came_first ? var->first_holder : var->next_holder).load(std::memory_order_relaxed);
     holder = task_of(tag, state);
@@ -108,7 +122,7 @@ TaskNode* Core::take_holder(const AccessNode& access, bool came_first, int depth
   }
   if (holder->submitted.load(std::memory_order_acquire))
     return holder;
-  TaskNode* needed = take_needed(holder, state, depth);
+  TaskNode* needed = take_needed(holder, state, follow);
   drop(holder, TaskNode::k_twice);
   return needed;
 }

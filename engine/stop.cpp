@@ -58,7 +58,7 @@ void Core::stop(Stop how) {
   if (gpu() != nullptr) {
     try {
       gpu()->wait_all();
-    } catch (const Error&) {  // nobody is left to hear it
+    } catch (...) {  // nobody is left to hear it
     }
   }
   cpu_->stop();

@@ -116,8 +116,9 @@ void Core::block_until(TaskNode* task) {
   // for that task.
   const bool works = in_task || (here.task == nullptr && cpu_->works_here());
   for (int looks = 0; looks < 256 && !task->finished(); ++looks) {
-    if ((works && run_awaited(task)) || (here.task == nullptr && cpu_->help(1) > 0))
-      looks = 0;
+    const bool looks_ahead = works && looks % 16 == 0;
+    if ((looks_ahead && run_awaited(task)) || (here.task == nullptr && cpu_->help(1) > 0))
+      looks = -1;
     else
       pause_briefly();
   }
@@ -158,11 +159,13 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
   }
   cpu_->before_block();
   std::exception_ptr cycle;
-  for (auto limit = k_cycle_check; !sleep_on(awaited, std::min(limit, cpu_->slice())); limit = longer(limit)) {
+  const auto began = std::chrono::steady_clock::now();
+  for (auto limit = k_cycle_check; !sleep_on(awaited, std::min(limit, cpu_->slice()));) {
     cpu_->while_waiting();
     check_suspended();
     try {
-      check_blocked(blocked, limit >= k_long_wait);
+      if (check_blocked(blocked, std::chrono::steady_clock::now() - began >= k_long_wait))
+        limit = longer(limit);
     } catch (...) {
       cycle = std::current_exception();
       break;
@@ -171,7 +174,7 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
   cpu_->after_block();
   {
     const std::lock_guard hold(blocked_mutex_);
-    if (blocked.task != nullptr)
+    if (blocked.listed)
       blocked_.remove(blocked);
   }
   if (cycle != nullptr)

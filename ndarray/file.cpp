@@ -154,7 +154,9 @@ void write_whole(
   const std::filesystem::file_status there = std::filesystem::status(path, ignored);
   if (std::filesystem::is_other(there))  // a device or a pipe, or a link to one: it is written to, not replaced
     return write(path);
-  NewFile file(path);
+  // A link is kept, and what it leads to is replaced.
+  const std::filesystem::path target = std::filesystem::is_symlink(path, ignored) ? canonical(path, ignored) : path;
+  NewFile file(target.empty() ? path : target);
   write(file.draft());
   file.publish();
 }

@@ -159,6 +159,8 @@ bool StreamPolicy::may_call_here() const noexcept {
     return true;
   if (this_thread().pool == nullptr && !attendant_.is_here())
     return false;
+  if (this_thread().task != nullptr)  // a body's own, which may still look for it
+    return false;
   if (issuing_here() == nullptr)
     cudaGetLastError();  // on a thread of the engine's own: left by a body that has ended
   return true;
@@ -169,6 +171,7 @@ void StreamPolicy::watch(const Lane& lane, std::uint64_t sequence) {
   std::promise<void> passed;
   Fenced fenced{nullptr, {}, &passed};
   fenced.positions.add({lane.number(), sequence});
+  attendant_.wake();  // if no thread can be had, that is said before it is to know `passed`
   {
     const std::lock_guard hold(fence_mutex_);
     fenced_.push_back(std::move(fenced));

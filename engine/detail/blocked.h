@@ -13,6 +13,7 @@ struct Blocked {
   const TaskBelow* below = nullptr;       // bodies that wait under it on the same stack go on when it has ended
   CoroutineControl* coroutine = nullptr;  // that is suspended: no thread looks out for it
   bool looked_at = false;                 // since all were
+  bool listed = false;
   Blocked* next = nullptr;
   Blocked* before = nullptr;
 };
@@ -27,8 +28,10 @@ class BlockedList {
     if (first_ != nullptr)
       first_->before = &blocked;
     first_ = &blocked;
+    blocked.listed = true;
   }
   void remove(Blocked& blocked) noexcept {
+    blocked.listed = false;
     (blocked.before == nullptr ? first_ : blocked.before->next) = blocked.next;
     if (blocked.next != nullptr)
       blocked.next->before = blocked.before;

@@ -268,15 +268,17 @@ class Core {
   bool sleep_on(TaskNode* task, std::chrono::nanoseconds limit);
   void block_in_task(TaskNode* task, TaskNode* awaited);
   /// Throws Deadlock if what the body waits for can only come after it, or nothing is left to run it.
-  void check_blocked(Blocked& blocked, bool for_long);
+  bool check_blocked(Blocked& blocked, bool for_long);
   /// Ends the wait of a suspended coroutine with Deadlock, if that can only end after it.
   void check_suspended() noexcept;
   template <class Check>
-  void search_cycles(Check check);
+  bool search_cycles(Check check);
   /// In run_ahead.cpp: runs a task that a wait cannot end without. False if none is seen that lies ready.
   bool run_awaited(TaskNode* awaited);
-  TaskNode* take_needed(TaskNode* task, std::uint32_t state, int depth);
-  TaskNode* take_holder(const AccessNode& access, bool came_first, int depth);
+  struct Follow;
+  TaskNode* take_needed(TaskNode* task);
+  TaskNode* take_needed(TaskNode* task, std::uint32_t state, Follow follow);
+  TaskNode* take_holder(const AccessNode& access, bool came_first, Follow follow);
   void note_failure(FailureRef failure);
   void report_failures() noexcept;
 
@@ -317,8 +319,8 @@ class Core {
   // Changed while nobody checks for a cycle.
   std::mutex blocked_mutex_;
   BlockedList blocked_;
-  std::atomic<int> suspended_{0};                             // coroutines among them
-  std::chrono::steady_clock::time_point next_cycle_check_{};  // searches take a tenth of the time at most
+  std::atomic<int> suspended_{0};                                          // coroutines among them
+  std::atomic<std::chrono::steady_clock::time_point> next_cycle_check_{};  // searches take a tenth of the time at most
   std::atomic<std::uint64_t> cycle_checks_{0};
   std::mutex pause_mutex_;
   std::atomic<std::uint32_t> paused_{0};

@@ -62,6 +62,7 @@ class ExecutorPolicy final : public CpuPolicy {
     void append(TaskNode* task, Lists& to, TaskNode* TaskNode::*link);
     TaskNode* take_from(List& list, TaskNode* TaskNode::*link);
     Pick take();
+    void sweep();
     int places() const noexcept { return executor.concurrency - running + blocked; }
     void post_if_needed(Hold& hold);
     void run(Pick pick, Hold& hold);
@@ -84,11 +85,12 @@ class ExecutorPolicy final : public CpuPolicy {
     Running* bodies = nullptr;
     std::uint64_t picks = 0;
     int queued = 0;
-    int running = 0;   // threads inside: drain handlers, and others that run a task
-    int blocked = 0;   // of these: those that wait inside a body
-    int resuming = 0;  // of those: want to go on
-    int posted = 0;    // drain handlers that have not begun
-    int waiting = 0;   // threads at `changed`
+    int run_ahead = 0;  // tasks since the last sweep
+    int running = 0;    // threads inside: drain handlers, and others that run a task
+    int blocked = 0;    // of these: those that wait inside a body
+    int resuming = 0;   // of those: want to go on
+    int posted = 0;     // drain handlers that have not begun
+    int waiting = 0;    // threads at `changed`
     bool stopped = false;
   };
 

@@ -127,6 +127,7 @@ class PoolPolicy final : public CpuPolicy {
   TaskNode* take_class(Worker& me, Priority priority);
   TaskNode* take_raised(Worker& me, std::size_t index);
   void forget_claimed();
+  void sweep();
   void share_next(Worker& me);
   void give_away_next(Worker& me);
   Lane* outside_lane() noexcept;
@@ -198,7 +199,8 @@ class PoolPolicy final : public CpuPolicy {
   int resting_waiters_ = 0;
   int blocked_ = 0;
   int parked_ = 0;
-  int wake_tokens_ = 0;  // workers woken that have not come yet
+  std::atomic<int> run_ahead_{0};  // tasks since the last sweep
+  int wake_tokens_ = 0;            // workers woken that have not come yet
   bool stopping_ = false;
 };
 

@@ -16,7 +16,7 @@ class SLUICE_API Sequential : public Block {
 
   /// A number between brackets, and the line where it stands.
   struct Place {
-    template <std::integral Index>
+    template <std::convertible_to<std::size_t> Index>
     Place(Index number, SourceLocation line = SourceLocation::current()) noexcept  // NOLINT: converts by design
         : index(static_cast<std::size_t>(number)), site(line) {}
     std::size_t index;

@@ -22,10 +22,11 @@ void on_interrupt(int signal) {
   act(SIGTERM, SIG_DFL);
 }
 
-// A terminal that goes tells twice, as its shell and as itself: a second one is no wish to end at once.
+// A terminal that goes tells twice, as its shell and as itself, and a session that ends sends SIGTERM behind it: none
+// of them is a wish to end at once.
 void on_hangup(int signal) {
   if (caught == 0)
-    on_interrupt(signal);
+    caught = signal;
 }
 
 // Nobody reads what is printed: training stops as after Ctrl-C, which counts where both come (Ctrl-C ends `tee` too).

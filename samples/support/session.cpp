@@ -12,6 +12,10 @@
 
 namespace samples {
 
+namespace {
+constexpr int k_most_forgiven = 64;  // failed batches under way when the first is told
+}  // namespace
+
 using namespace sluice;
 using gluon::data::DataLoader;
 using gluon::data::vision::ToTensor;
@@ -138,18 +142,32 @@ void Session::run() {
         error.message() + (options_.save.empty() ? ""
                            : last_saved_.empty() ? " Nothing was saved."
                                                  : " The last good epoch's parameters are in " + last_saved_.string()));
+  } catch (const Error& error) {
+    Engine::current().forgive(error);
+    save_before_error();
+    throw;
   } catch (...) {
     save_before_error();
     throw;
   }
 }
 
-// The error is told by who catches it; one that comes of the parameters themselves leaves nothing to save.
+// The error is told by who catches it. Parameters that only miss updates, of that batch and perhaps of some behind it,
+// are intact; without any update since the start there is nothing that the file does not have.
 void Session::save_before_error() {
-  try {
-    (void)save();
-  } catch (const std::exception& error) {
-    complain(message("--save failed: ", error.what()));
+  for (int left = updated_ ? k_most_forgiven : 0; left > 0; --left) {
+    try {
+      (void)save();
+      return;
+    } catch (const Error& error) {
+      if (left > 1 && Engine::current().forgive(error))
+        continue;
+      complain(message("--save failed: ", error.what()));
+      return;
+    } catch (const std::exception& error) {
+      complain(message("--save failed: ", error.what()));
+      return;
+    }
   }
 }
 
@@ -205,6 +223,7 @@ void Session::train_step(const gluon::data::Batch& batch, Progress& progress) {
   losses.backward();
   trainer_.set_learning_rate(rate_of_step(step));
   trainer_.step(batch.data.shape()[0]);
+  updated_ = true;
   sums_.step(losses.detach(), batch.label, predictions.detach(), progress);
   pace_.reach(sums_.steps_read());
   progress.step();

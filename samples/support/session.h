@@ -68,6 +68,7 @@ class Session {
   const std::uint64_t images_;  // checksum
 
   std::int64_t steps_ = 0;  // of the whole run
+  bool updated_ = false;    // since the program started
   History history_;
   DivergenceWatch watch_;
   StepSums sums_;

@@ -1,7 +1,12 @@
 // A wait in a body runs what it waits for.
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <fstream>
 #include <functional>
+#include <memory>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <boost/asio/thread_pool.hpp>
@@ -34,6 +39,13 @@ std::uint64_t fibonacci(Engine& engine, int n) {
   one.wait();
   other.wait();
   return first + second;
+}
+
+std::uint64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * static_cast<std::uint64_t>(getpagesize());
 }
 
 }  // namespace
@@ -235,4 +247,46 @@ TEST_CASE("An attached thread that sleeps runs what becomes ready meanwhile, whe
   engine.wait(x);
   CHECK(rest.is_open());
   opener.join();
+}
+
+TEST_CASE("A body that waits again and again keeps no task that has ended") {
+  Engine engine({.workers = 1});
+  const auto block = std::make_shared<int>(0);
+  std::uint64_t most = 0;
+  engine
+      .push(
+          {.name = "waits"},
+          [&] {
+            const std::size_t before = resident_bytes();
+            for (int i = 0; i < scaled(100'000); ++i)
+              engine.push({.name = "child"}, [block] {}).wait();
+            most = resident_bytes() - std::min(before, resident_bytes());
+          })
+      .wait();
+  CHECK(block.use_count() == 1);
+  CHECK(most < std::uint64_t{8} << 20);  // 100,000 nodes are 25 MiB
+}
+
+TEST_CASE("A background coroutine that a wait began, and that was resumed, is left in no queue: an idle engine rests") {
+  Engine engine({.workers = 1});
+  const Var x = engine.new_var();
+  for (int i = 0; i < 20; ++i) {
+    engine.push({.name = "waits"}, [&] {
+      engine.push({.name = "writes", .access = {write(x)}}, [] {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
+        while (std::chrono::steady_clock::now() < end) {
+        }
+      });
+      engine
+          .push(
+              {.name = "coroutine", .priority = Priority::background},
+              [&]() -> Coroutine { co_await engine.async_wait(x); })
+          .wait();
+    });
+    engine.wait_all();
+  }
+  const std::uint64_t parked = engine.counters().parked;
+  engine.push({.name = "one more"}, [] {});
+  engine.wait_all();
+  CHECK(eventually([&] { return engine.counters().parked > parked; }));
 }

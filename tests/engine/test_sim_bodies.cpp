@@ -67,8 +67,11 @@ TEST_CASE("What a GPU's body pushes is for whom it is, and so is what is said wh
           sim_launch(queue, [] {});
         });
         engine.wait(x);
+        sim::set_manual(true);  // lost only when all of it is under way, so that it can be named
         engine.push(
             captured("bad", {write(x)}), [](Queue queue) { sim_launch(queue, [] { sim::illegal_address(); }); });
+        engine.flush();
+        sim::set_manual(false);
       }
       CHECK_THAT(text_of_error([&] { engine.wait(y); }), contains("\"nested\" of layer 12"));
       lost = text_of_error([&] { engine.wait(x); });
