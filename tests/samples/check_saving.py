@@ -88,8 +88,13 @@ def check_resume_longer(folder):
 
 def interrupted_run(command, at, send=signal.SIGINT, **options):
     """Runs until a line begins with `at`, then sends the signal. Returns (exit code, lines)."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # nohup's is inherited
+    prepare = options.pop("preexec_fn", lambda: None)
+
+    def begin():
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup's is inherited
+        prepare()
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=begin,
                           **options) as process:
         lines, sent = [], False
         for line in process.stdout:
