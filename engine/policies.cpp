@@ -84,7 +84,9 @@ std::unique_ptr<GpuPolicy> make_gpu_policy([[maybe_unused]] Core& core, [[maybe_
     const LaunchOptions launch{
         .batches = launch_of(options) == "batch" && options.gpu_policy == "stream" && options.gpu_check == "end",
         .one_stream = options.gpu_policy == "serial",
-        .waits = options.gpu_policy == "serial" || options.gpu_check == "each"};
+        .waits = options.gpu_policy == "serial" || options.gpu_check == "each",
+        .chaos = options.cpu_policy == "chaos" || options.cpu_policy == "chaos-pool" ? std::optional(options.chaos_seed)
+                                                                                     : std::nullopt};
     return std::make_unique<StreamPolicy>(core, launch);
   }
 #endif

@@ -85,6 +85,8 @@ Batch::Step Batches::step_of(const TaskNode& task, const PositionSet& needs) {
 // continues something, else where least lies. In an order of the slot's own: a batch finds its branches in the same
 // order as the batch before it that was like it.
 LogicalStream& Batches::choose_branch(const PositionSet& needs) {
+  if (const int drawn = gpu_.rules.draw(gpu_.rules.width()); drawn >= 0) [[unlikely]]
+    return gpu_.slots.branch(*slot_, drawn, batch_.capture().stream());
   const LogicalStream* last = nullptr;  // of what it needs, what ends last is there
   std::pair<int, int> end(0, -1);
   int end_elsewhere = 0;

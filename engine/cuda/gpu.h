@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include <sluice/engine/cuda/batches.h>
 #include <sluice/engine/cuda/body_calls.h>
@@ -21,8 +22,9 @@ class StreamPolicy;
 /// How GPU tasks are launched; see EngineOptions.
 struct LaunchOptions {
   bool batches = true;
-  bool one_stream = false;  // for computation
-  bool waits = false;       // the host does, for each task
+  bool one_stream = false;                  // for computation
+  bool waits = false;                       // the host does, for each task
+  std::optional<std::uint64_t> chaos = {};  // seed
 };
 
 /// Counts of one device's issuing, for any thread.
@@ -46,11 +48,12 @@ struct Gpu {
         device(which),
         options(how),
         loss(*this),
+        rules(how.chaos),
         slots(*this),
         bodies(*this),
         direct(*this),
         batches(*this),
-        issuer(*this) {}
+        issuer(*this, how.chaos) {}
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 

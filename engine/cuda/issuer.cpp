@@ -34,14 +34,23 @@ void Issuer::List::append(TaskNode* task) noexcept {
   tail = task;
 }
 
-TaskNode* Issuer::List::take() noexcept {
+// The first, or the one behind so many.
+TaskNode* Issuer::List::take(std::uint64_t skip) noexcept {
+  TaskNode* before = nullptr;
   TaskNode* task = head;
-  if (task != nullptr) {
-    head = task->next;
-    if (head == nullptr)
-      tail = nullptr;
-  }
+  for (; skip > 0 && task != nullptr && task->next != nullptr; --skip)
+    before = std::exchange(task, task->next);
+  if (task == nullptr)
+    return nullptr;
+  (before == nullptr ? head : before->next) = task->next;
+  if (task->next == nullptr)
+    tail = before;
   return task;
+}
+
+Issuer::Issuer(Gpu& gpu, std::optional<std::uint64_t> chaos) : gpu_(gpu) {
+  if (chaos)
+    chaos_.emplace(*chaos);
 }
 
 // What other devices have captured must be launched before anything here can wait for it. Done before this thread
@@ -66,16 +75,18 @@ void Issuer::submit(TaskNode* task) {
   if (num_gpus() > 1)
     launch_far_needs(*task);
   const StreamClass of = class_of(*task);
-  const bool may_issue = gpu_.policy.may_call_here();
+  bool may_issue = gpu_.policy.may_call_here();
   {
     const std::lock_guard hold(lock_);
-    if (leased_ || !may_issue || (of != StreamClass::urgent && gpu_.direct.throttled())) {
+    const bool rests = leased_ || !may_issue || (of != StreamClass::urgent && gpu_.direct.throttled());
+    if (rests || chaos_) {
       left_[of == StreamClass::urgent ? 0 : of == StreamClass::background ? 2 : 1].append(task);
-      if (leased_ || may_issue)
+      if (leased_ || (rests && may_issue))
         return;
-    } else {
-      leased_ = true;
+      may_issue = may_issue && chaos_->below(2) == 0;
+      task = nullptr;
     }
+    leased_ = may_issue;
   }
   if (may_issue)
     drain(task);
@@ -90,14 +101,31 @@ void Issuer::hand_over() {
 }
 
 // The caller holds the lease. `tired`: it does not begin what others have left.
-void Issuer::drain(TaskNode* first, bool tired) {
+void Issuer::drain(TaskNode* task, bool tired) {
   const ReadyAfter ready_after(this_thread());
   issuing_.store(&this_thread(), std::memory_order_relaxed);
-  if (first != nullptr)
-    issue(first);
   int turn = tired ? LaunchRules::k_turn : 0;
-  for (; TaskNode* task = next_or_give_up(turn >= LaunchRules::k_turn); ++turn)
-    issue(task);
+  if (task == nullptr)
+    task = next_or_give_up(tired);
+  for (; task != nullptr; task = next_or_give_up(turn++ >= LaunchRules::k_turn)) {
+    Core::claim(task);
+    if (FailureRef failure = gpu_.core.start(task)) {
+      gpu_.direct.fail_unissued(task, std::move(failure), false);
+      continue;
+    }
+    try {
+      gpu_.loss.check_alive();
+      const cuda::DeviceScope on(gpu_.device.index);
+      gpu_.slots.make();
+      const PositionSet needs = gpu_.core.needs(task);
+      if (gpu_.batches.takes(*task))
+        gpu_.batches.issue(task, needs);
+      else
+        gpu_.direct.issue(task, needs);
+    } catch (...) {  // before the body was called
+      gpu_.direct.fail_unissued(task, gpu_.loss.caught(gpu_.core.record_of(task)), true);
+    }
+  }
 }
 
 // `tired`: others push without end; the poller goes on, so that this thread may.
@@ -113,7 +141,7 @@ TaskNode* Issuer::next_or_give_up(bool tired) {
         leaves = list.head != nullptr && tired;
         if (leaves)
           break;
-        if (TaskNode* task = list.take())
+        if (TaskNode* task = list.take(chaos_ ? chaos_->below(8) : 0))
           return task;
       }
       if (!launch) {
@@ -180,26 +208,6 @@ bool Issuer::attend() {
     drain(nullptr);
   }
   return open || gpu_.direct.throttled() || handed_over_.load(std::memory_order_relaxed);
-}
-
-void Issuer::issue(TaskNode* task) {
-  Core::claim(task);
-  FailureRef failure = gpu_.core.start(task);
-  if (failure != nullptr)
-    return gpu_.direct.fail_unissued(task, std::move(failure), false);
-  if (gpu_.loss.lost())
-    return gpu_.direct.fail_unissued(task, gpu_.loss.failure_of(gpu_.core.record_of(task)), true);
-  try {
-    const cuda::DeviceScope on(gpu_.device.index);
-    gpu_.slots.make();
-    const PositionSet needs = gpu_.core.needs(task);
-    if (gpu_.batches.takes(*task))
-      gpu_.batches.issue(task, needs);
-    else
-      gpu_.direct.issue(task, needs);
-  } catch (...) {  // before the body was called
-    gpu_.direct.fail_unissued(task, gpu_.loss.caught(gpu_.core.record_of(task)), true);
-  }
 }
 
 }  // namespace sluice::detail

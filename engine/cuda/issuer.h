@@ -3,9 +3,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include <sluice/engine/cuda/logical_stream.h>
-#include <sluice/engine/detail/failure.h>
+#include <sluice/engine/detail/random.h>
 #include <sluice/engine/detail/spin_lock.h>
 #include <sluice/engine/detail/task_node.h>
 #include <sluice/engine/detail/this_thread.h>
@@ -19,7 +20,7 @@ struct Gpu;
 /// by Gpu; for any thread.
 class Issuer {
  public:
-  explicit Issuer(Gpu& gpu) : gpu_(gpu) {}
+  Issuer(Gpu& gpu, std::optional<std::uint64_t> chaos);
   Issuer(const Issuer&) = delete;
   Issuer& operator=(const Issuer&) = delete;
 
@@ -43,19 +44,19 @@ class Issuer {
     TaskNode* head = nullptr;
     TaskNode* tail = nullptr;
     void append(TaskNode* task) noexcept;
-    TaskNode* take() noexcept;
+    TaskNode* take(std::uint64_t skip) noexcept;
   };
   void launch_far_needs(const TaskNode& task);
   void hand_over();
-  void drain(TaskNode* first, bool tired = false);
+  void drain(TaskNode* task, bool tired = false);
   TaskNode* next_or_give_up(bool tired);
-  void issue(TaskNode* task);
 
   Gpu& gpu_;
   SpinLock lock_;  // guards what follows, up to the blank line
   bool leased_ = false;
   bool launch_wanted_ = false;
-  std::array<List, 3> left_;  // by class: urgent, normal and copies, background
+  std::array<List, 3> left_;     // by class: urgent, normal and copies, background
+  std::optional<Random> chaos_;  // tasks are issued late and in any order
 
   std::atomic<const void*> issuing_{nullptr};  // the thread that issues
   std::atomic<bool> handed_over_{false};       // the poller goes on with what others have left

@@ -8,6 +8,8 @@
 namespace sluice::detail {
 
 bool LaunchRules::may_batch(bool open, const char* name) {
+  if (chaos_) [[unlikely]]
+    return draw(4) != 0 && !uncapturable_.contains(name);
   if (off_ > 0) {
     --off_;
     return false;
@@ -25,7 +27,9 @@ bool LaunchRules::is_breakable(const Batch& batch) const noexcept {
   return batch.size() >= k_breakable;
 }
 
-bool LaunchRules::is_full(const Batch& batch) const noexcept {
+bool LaunchRules::is_full(const Batch& batch) noexcept {
+  if (chaos_) [[unlikely]]
+    return batch.size() == Batch::k_most || draw(8) == 0;
   if (batch.size() >= k_sizes[static_cast<std::size_t>(level_)])
     return true;
   if (!is_breakable(batch))
@@ -38,6 +42,8 @@ void LaunchRules::note_full() noexcept {
 }
 
 int LaunchRules::choose_width() noexcept {
+  if (chaos_) [[unlikely]]
+    return width_ = 1 + draw(k_width);
   const bool narrow = narrow_ > 0;
   narrow_ -= narrow ? 1 : 0;
   width_ = !narrow && is_running(ends_[0]) ? k_width : 1;  // with what was launched before the last batch

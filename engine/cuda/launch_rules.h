@@ -3,44 +3,45 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
 
 #include <sluice/engine/cuda/cuda_stream.h>
 #include <sluice/engine/cuda/executable_cache.h>
+#include <sluice/engine/detail/random.h>
 #include <sluice/engine/detail/task_node.h>
 
 namespace sluice::detail {
 
 class Batch;
 
+// clang-format off
 /// Every number and every rule by which the GPU half adapts to the program, in one place. Owned by Gpu; asked by
-/// whoever issues on it, and on that thread only. What else adapts has no state: StreamSlots continues what a task
-/// needs and takes an idle stream otherwise, Batches places a task on the branch where it can begin soonest.
+/// whoever issues on it, on that thread only. (What chooses without remembering is elsewhere: StreamSlots continues what
+/// a task needs, else takes an idle stream; Batches places a task on the branch where it can begin soonest.)
 ///
-/// | rule | why | what it costs to leave out (RESULTS.md) |
-/// | --- | --- | --- |
-/// | slow start: k_direct_first tasks after a host wait go directly, then batches of k_sizes | the GPU idles: the first
-/// kernels must not wait for a batch | every wait for few tasks pays for a batch |
-/// | cut: from k_breakable tasks on a batch ends where its branches join, behind pairs of names that a hash picks, and
-/// where a task continues nothing in it | batches of a program that repeats itself should repeat, wherever they began |
-/// graphs made anew |
-/// | stale: a batch nobody adds to for k_stale is launched by the poller | nobody may wait for it | work that never
-/// starts |
-/// | off: after k_misses batches that had to be made anew none for k_off_at_first tasks, twice as many each time |
-/// making a graph costs ten times what bringing one up to date does | programs that never repeat pay that for each
-/// batch | | width: k_width branches while the GPU is a batch behind, else one | branches gain nothing on a GPU that
-/// keeps up | fork-join of 960 kernels 10.4 ms instead of 4.9 | | narrow: one branch for k_narrow_at_first batches
-/// where branches make graphs new that hold the GPU up | which task waits for which can differ each time where memory
-/// is reused | graphs made anew | | crossing: waiting for another branch counts as k_crossing tasks | it costs the GPU
-/// that much | random graphs 3.9 us a task instead of 1.5 | | names: a task that left a capture intact is not asked
-/// about again; one that spoilt it is launched directly | asking is a call of the driver, spoiling launches all of the
-/// batch twice | a call more for each task | | events: while one CUDA stream is in use, one for k_unmarked tasks |
-/// nobody needs the others | a call more for each task | | backlog: k_most_open milestones on a stream, asked every
-/// k_ask_every, rest in a list until half of them have passed | further behind the driver makes the pushing thread wait
-/// | the pusher blocks in the driver | | turn: a thread issues k_turn tasks for others, then the poller does | it has
-/// work of its own | one thread may launch for all others without end | | instances: up to k_a_shape executables of one
-/// shape, the oldest again after k_long_ago launches | the driver runs one at a time | batches of one shape run one
-/// after the other |
+/// | rule      | what it does, and why                                          | left out (figures: RESULTS.md)       |
+/// | --------- | -------------------------------------------------------------- | ------------------------------------ |
+/// | start     | 4 tasks after a host wait go directly, then batches of 5, 10,  | short bursts pay for a batch, and    |
+/// |           | 20, 64: the GPU has nothing to do while the first is gathered  | their first kernel waits for it      |
+/// | cut       | from 32 tasks on a batch ends where branches join, behind one  | batches of a loop begin elsewhere    |
+/// |           | pair of names in 16, or where a task continues nothing in it   | each time: graphs made anew          |
+/// | stale     | a batch that nobody adds to for 30 us is launched              | it may never be                      |
+/// | off       | 8 batches in a row made anew: none for 1000 tasks, then 2000,  | making a graph costs ten times what  |
+/// |           | ...                                                            | bringing one up to date does         |
+/// | width     | 4 branches while the GPU is a batch behind, else one           | branches run one after the other     |
+/// | narrow    | one branch for 64 batches, then 128, ... where branches make   | graphs made anew where tasks reuse   |
+/// |           | more than one graph in nine new                                | each other's memory                  |
+/// | crossing  | to wait for another branch counts as two tasks                 | random graphs 3.9 us a task, not 1.5 |
+/// | names     | a task known to leave a capture intact is not asked about; one | a call of the driver for each task;  |
+/// |           | that has spoilt one is launched directly                       | its batch is launched twice          |
+/// | events    | one for 32 tasks while one CUDA stream does everything         | a call for each task                 |
+/// | backlog   | with 256 milestones open on a stream (asked every 64) tasks    | the driver makes the pushing thread  |
+/// |           | rest in lists until half of them have passed                   | wait                                 |
+/// | turn      | a thread issues 256 tasks for others, then the poller does     | one thread may serve others for ever |
+/// | instances | up to 4 executables of a shape; the oldest again after 8       | the driver runs one at a time        |
+/// |           | launches                                                       |                                      |
+// clang-format on
 class LaunchRules {
  public:
   static constexpr int k_direct_first = 4;
@@ -59,18 +60,26 @@ class LaunchRules {
   static constexpr std::size_t k_a_shape = 4;
   static constexpr std::uint64_t k_long_ago = 8;
 
+  /// With a seed nothing of this holds (EngineOptions::cpu_policy "chaos"): what is open to choice is drawn.
+  explicit LaunchRules(std::optional<std::uint64_t> chaos) {
+    if (chaos)
+      chaos_.emplace(*chaos);
+  }
+  /// In chaos, one of so many at random; else -1.
+  int draw(int count) noexcept { return chaos_ ? static_cast<int>(chaos_->below(static_cast<unsigned>(count))) : -1; }
+
   /// May the next task be part of a batch? `open`: there is one.
   bool may_batch(bool open, const char* name);
   /// The host waits for what was pushed: the GPU will soon have nothing to do.
   void host_waits() noexcept { in_a_row_ = level_ = 0; }
   /// This task has joined the batch.
   void note_task(const TaskNode& task) noexcept;
-  bool is_full(const Batch& batch) const noexcept;
+  bool is_full(const Batch& batch) noexcept;
   bool is_breakable(const Batch& batch) const noexcept;
   /// A batch was launched because it was full.
   void note_full() noexcept;
 
-  /// How many branches the batch that begins may have.
+  /// How many branches the batch that begins may have: chosen, then known.
   int choose_width() noexcept;
   int width() const noexcept { return width_; }
   /// The batch was launched with such an executable.
@@ -96,6 +105,7 @@ class LaunchRules {
     return reinterpret_cast<std::uintptr_t>(name) * 0x9e3779b97f4a7c15u >> 58;
   }
 
+  std::optional<Random> chaos_;
   int in_a_row_ = 0;                          // tasks since a host waited
   int level_ = 0;                             // how large batches may be by now
   std::uint64_t before_last_ = 0, last_ = 0;  // what the latest captured tasks were

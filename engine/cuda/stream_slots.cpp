@@ -118,6 +118,8 @@ StreamSlot* StreamSlots::continued(StreamSlot* slots, int count, Position need) 
 
 // Else a stream that has nothing to do, as far as known; else in turn.
 StreamSlot& StreamSlots::pick(StreamSlot* slots, int count, const PositionSet& needs) {
+  if (const int drawn = gpu_.rules.draw(count); drawn >= 0) [[unlikely]]
+    return slots[drawn];
   for (Position need : needs) {
     if (StreamSlot* slot = continued(slots, count, need))
       return *slot;
