@@ -1,0 +1,134 @@
+// The one place that captures and the one cache of executables, as batches and regions use them.
+#include <algorithm>
+#include <cstdint>
+
+#include <sluice/engine/cuda/executable_cache.h>
+#include <sluice/engine/cuda/graph_capture.h>
+#include <sluice/engine/cuda/launch_rules.h>
+
+#include "tests/engine/sim_case.h"
+
+using namespace sluice;
+using namespace sluice::test;
+using detail::ExecutableCache;
+using detail::GraphCapture;
+using detail::GraphHandle;
+using detail::GraphShape;
+using detail::LaunchRules;
+using Found = ExecutableCache::Found;
+
+namespace {
+
+/// A graph of `nodes` kernels in a row that add 1.
+GraphHandle counting(GraphCapture& capture, int nodes, int& word) {
+  capture.begin(0);
+  for (int i = 0; i < nodes; ++i)
+    REQUIRE(sim::launch(capture.stream(), [&word] { ++word; }) == cudaSuccess);
+  GraphHandle graph = capture.end();
+  REQUIRE(graph.get() != nullptr);
+  return graph;
+}
+
+/// Stands for a stream: only its address counts.
+const detail::CudaStream* stream(int i) {
+  static char places[8];
+  return reinterpret_cast<const detail::CudaStream*>(places + i);
+}
+
+}  // namespace
+
+TEST_CASE("An executable that was given back is brought up to date for the next graph of its shape", "[sim]") {
+  Sim sim;
+  int word = 0;
+  {
+    GraphCapture capture;
+    ExecutableCache cache;
+    const GraphHandle graph = counting(capture, 3, word);
+    const GraphShape shape = detail::shape_of(7, graph.get());
+    CHECK(shape.nodes == 3);
+    CHECK(detail::shape_of(8, graph.get()).key != shape.key);
+    CHECK(cache.take(shape, graph.get(), {}).found() == Found::made);
+    CHECK(cache.take(shape, graph.get(), {}).found() == Found::updated);
+    const ExecutableCache::Lease one = cache.take(shape, graph.get(), {});
+    const ExecutableCache::Lease other = cache.take(shape, graph.get(), {});  // the first is out
+    CHECK(one.get() != other.get());
+    CHECK(other.found() == Found::made);
+    const SimStream where;
+    REQUIRE(cudaGraphLaunch(one.get(), where) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(where) == cudaSuccess);
+    CHECK(word == 3);
+  }
+  CHECK(sim::calls("cudaGraphExecDestroy") == sim::calls("cudaGraphInstantiate"));
+}
+
+TEST_CASE("Graphs of one shape on several streams have executables of their own, until those rest", "[sim]") {
+  Sim sim;
+  int word = 0;
+  GraphCapture capture;
+  ExecutableCache cache;
+  const GraphHandle graph = counting(capture, 1, word);
+  const GraphShape shape = detail::shape_of(1, graph.get());
+  const auto take = [&](int i) { return cache.take(shape, graph.get(), {.stream = stream(i)}).found(); };
+  CHECK(take(0) == Found::made);
+  for (int i = 1; i < static_cast<int>(LaunchRules::k_a_shape); ++i)
+    CHECK(take(i) == Found::made_beside);
+  CHECK(take(static_cast<int>(LaunchRules::k_a_shape)) == Found::updated);  // no more may be made
+  CHECK(take(1) == Found::updated);
+  ExecutableCache rested;
+  CHECK(rested.take(shape, graph.get(), {.stream = stream(0)}).found() == Found::made);
+  const GraphShape another = detail::shape_of(2, graph.get());
+  for (std::uint64_t i = 0; i < LaunchRules::k_long_ago; ++i)
+    (void)rested.take(another, graph.get(), {.stream = stream(0)});
+  CHECK(rested.take(shape, graph.get(), {.stream = stream(1)}).found() == Found::updated);
+}
+
+TEST_CASE("Executables of one owner are not lent to another, and go with it", "[sim]") {
+  Sim sim;
+  int word = 0, owner = 0;
+  GraphCapture capture;
+  ExecutableCache cache;
+  const GraphHandle graph = counting(capture, 1, word);
+  const GraphShape shape = detail::shape_of(1, graph.get());
+  (void)cache.take(shape, graph.get(), {.owner = &owner});
+  CHECK(cache.take(shape, graph.get(), {}).found() == Found::made);
+  CHECK(cache.take(shape, graph.get(), {.owner = &owner}).found() == Found::updated);
+  cache.forget(&owner);
+  CHECK(sim::calls("cudaGraphExecDestroy") == 1);
+  CHECK(cache.take(shape, graph.get(), {.owner = &owner}).found() == Found::made);
+  CHECK(cache.take(shape, graph.get(), {}).found() == Found::updated);
+}
+
+TEST_CASE("Executables that nobody has are bounded by number and by nodes; the oldest go", "[sim]") {
+  const int nodes = GENERATE(1, 256);
+  CAPTURE(nodes);
+  Sim sim;
+  int word = 0;
+  GraphCapture capture;
+  ExecutableCache cache;
+  const GraphHandle graph = counting(capture, nodes, word);
+  const std::size_t most =
+      std::min(ExecutableCache::k_most, ExecutableCache::k_most_nodes / static_cast<std::size_t>(nodes));
+  for (std::uint64_t i = 0; i < most + 10; ++i)
+    CHECK(cache.take(detail::shape_of(i, graph.get()), graph.get(), {}).found() == Found::made);
+  CHECK(sim::calls("cudaGraphExecDestroy") == 10);
+  CHECK(cache.take(detail::shape_of(10, graph.get()), graph.get(), {}).found() == Found::updated);
+  CHECK(cache.take(detail::shape_of(9, graph.get()), graph.get(), {}).found() == Found::made);
+}
+
+TEST_CASE("A capture that was spoilt gives no graph, and the next one is sound", "[sim]") {
+  Sim sim;
+  int word = 0;
+  GraphCapture capture;
+  CHECK(capture.end().get() == nullptr);
+  capture.begin(0);
+  CHECK(capture.intact());
+  cudaStreamQuery(capture.stream());  // not allowed under capture
+  cudaGetLastError();
+  detail::CaptureEnds ends;
+  CHECK_FALSE(capture.intact());
+  CHECK_FALSE(capture.read(ends));
+  CHECK(capture.end().get() == nullptr);
+  CHECK_FALSE(capture.is_open());
+  const GraphHandle graph = counting(capture, 2, word);
+  CHECK(detail::shape_of(1, graph.get()).nodes == 2);
+}
