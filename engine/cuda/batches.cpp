@@ -162,10 +162,12 @@ void Batches::launch() noexcept {
     if (graph.get() == nullptr)
       return launch_one_by_one();
     gpu_.slots.order(*slot_, batch_.outside());
-    GpuTrace::Span* const span = gpu_.policy.trace().before_batch(gpu_.slots.traced(*slot_), std::move(traced_));
-    traced_.clear();
+    GpuTrace::Span* span = nullptr;
+    if (!traced_.empty()) [[unlikely]]
+      span = gpu_.policy.trace().before_batch(gpu_.slots.traced(*slot_), std::exchange(traced_, TracedBatch()));
     launch_graph(graph);
-    gpu_.policy.trace().after(gpu_.slots.traced(*slot_), span);
+    if (span != nullptr) [[unlikely]]
+      gpu_.policy.trace().after_body(gpu_.slots.traced(*slot_), *span);
     mark(*slot_);
     gpu_.counts.batches.fetch_add(1, std::memory_order_relaxed);
     gpu_.counts.batched.fetch_add(static_cast<std::uint64_t>(batch_.size()), std::memory_order_relaxed);

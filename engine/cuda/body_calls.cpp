@@ -28,7 +28,8 @@ void BodyCalls::order_before_enqueue() noexcept {
     call_.input = gpu_.direct.failed_meanwhile(*call_.task);
     if (call_.input != nullptr)
       std::rethrow_exception(call_.input->exception);
-    call_.span = gpu_.policy.trace().before_body(gpu_.slots.traced(*call_.slot), *call_.task);
+    if (call_.task->traced) [[unlikely]]
+      call_.span = gpu_.policy.trace().before_body(gpu_.slots.traced(*call_.slot), *call_.task);
   } catch (...) {
     abandoned_ = call_.captured;
     call_.failure = std::current_exception();
@@ -98,7 +99,8 @@ bool BodyCalls::run(const BodyCall& call, FailureRef& failure) {
   if (call.needs->size() > 1)
     order_before_enqueue();
   const BodyCall after = std::exchange(call_, before);
-  gpu_.policy.trace().after(gpu_.slots.traced(*call.slot), after.span);
+  if (after.span != nullptr) [[unlikely]]
+    gpu_.policy.trace().after_body(gpu_.slots.traced(*call.slot), *after.span);
   if (after.input != nullptr) {
     failure = after.input;
   } else if (after.failure != nullptr) {

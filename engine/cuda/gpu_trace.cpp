@@ -150,20 +150,17 @@ void TracedBatch::add(const TaskNode& task) {
 GpuTrace::GpuTrace() = default;
 GpuTrace::~GpuTrace() = default;
 
-GpuTrace::Span* GpuTrace::before(const TracedStream& stream, const TaskNode& task) noexcept {
+GpuTrace::Span* GpuTrace::before_body(const TracedStream& stream, const TaskNode& task) noexcept {
   const TraceRecord& record = *task.extras()->trace;
   GpuSpan what;
   what.tasks.push_back(record.order.load(std::memory_order_relaxed));  // in place: one of them
   return begin(stream, record.recording, std::move(what));
 }
 
-GpuTrace::Span* GpuTrace::before_batch(const TracedStream& stream, TracedBatch&& batch) noexcept {
-  if (batch.empty())
-    return nullptr;
+GpuTrace::Span* GpuTrace::before_batch(const TracedStream& stream, TracedBatch batch) noexcept {
   GpuSpan what;
   what.batch = true;
   what.tasks = std::move(batch.tasks_);
-  batch.clear();
   return begin(stream, batch.recording_, std::move(what));
 }
 
@@ -204,7 +201,7 @@ GpuTrace::Span* GpuTrace::begin(const TracedStream& stream, std::uint64_t record
   return nullptr;
 }
 
-void GpuTrace::end(const TracedStream& stream, Span& span) noexcept {
+void GpuTrace::after_body(const TracedStream& stream, Span& span) noexcept {
   const std::lock_guard hold(mutex_);
   if (cudaEventRecord(span.ended.get(), stream.native) != cudaSuccess)
     cudaGetLastError();  // none of a body's, whose errors have been asked for

@@ -49,18 +49,11 @@ class GpuTrace {
   /// The streams are idle.
   ~GpuTrace();
 
-  /// Around what is enqueued for a task, on the thread that holds the stream, with its device current. Never throw;
-  /// where CUDA fails, the task goes without. One branch where no trace runs.
-  Span* before_body(const TracedStream& stream, const TaskNode& task) noexcept {
-    return task.traced ? before(stream, task) : nullptr;
-  }
-  /// Around the launch of a batch.
-  Span* before_batch(const TracedStream& stream, TracedBatch&& batch) noexcept;
-  /// After either; null is nothing.
-  void after(const TracedStream& stream, Span* span) noexcept {
-    if (span != nullptr)
-      end(stream, *span);
-  }
+  /// Around what is enqueued for a task that is `traced`, or for such a batch, on the thread that holds the stream,
+  /// with its device current. Never throw; null where CUDA fails: then the task goes without.
+  Span* before_body(const TracedStream& stream, const TaskNode& task) noexcept;
+  Span* before_batch(const TracedStream& stream, TracedBatch batch) noexcept;
+  void after_body(const TracedStream& stream, Span& span) noexcept;
 
   /// See GpuPolicy::take_trace.
   std::vector<GpuSpan> take(std::uint64_t recording);
@@ -69,9 +62,7 @@ class GpuTrace {
   struct Clock;
   struct PerDevice;
 
-  Span* before(const TracedStream& stream, const TaskNode& task) noexcept;
   Span* begin(const TracedStream& stream, std::uint64_t recording, GpuSpan&& what) noexcept;
-  void end(const TracedStream& stream, Span& span) noexcept;
   PerDevice& device_of(const TracedStream& stream, std::uint64_t recording);
 
   std::mutex mutex_;

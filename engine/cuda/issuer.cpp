@@ -34,14 +34,12 @@ void Issuer::List::append(TaskNode* task) noexcept {
   tail = task;
 }
 
-// The first, or the one behind so many.
+// There is one: the first, or the one behind so many.
 TaskNode* Issuer::List::take(std::uint64_t skip) noexcept {
   TaskNode* before = nullptr;
   TaskNode* task = head;
-  for (; skip > 0 && task != nullptr && task->next != nullptr; --skip)
+  for (; skip > 0 && task->next != nullptr; --skip)
     before = std::exchange(task, task->next);
-  if (task == nullptr)
-    return nullptr;
   (before == nullptr ? head : before->next) = task->next;
   if (task->next == nullptr)
     tail = before;
@@ -141,8 +139,8 @@ TaskNode* Issuer::next_or_give_up(bool tired) {
         leaves = list.head != nullptr && tired;
         if (leaves)
           break;
-        if (TaskNode* task = list.take(chaos_ ? chaos_->below(8) : 0))
-          return task;
+        if (list.head != nullptr)
+          return list.take(chaos_ ? chaos_->below(8) : 0);
       }
       if (!launch) {
         issuing_.store(nullptr, std::memory_order_relaxed);
