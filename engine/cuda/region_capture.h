@@ -69,7 +69,8 @@ class RegionCapture final : public Stream {
   std::vector<Step> steps_;
   Clock clock_{};  // of the step under way
   Clock latest_{};
-  int table_ = -1;  // of the step under way
+  int table_ = -1;               // of the step under way
+  RegionStream::Table spare_{};  // where no table can be had
 };
 
 }  // namespace sluice::detail

@@ -227,14 +227,24 @@ class Core {
   void enter_era(const Task& task);
 
   // -- All lists of Vars at rest, for whoever has to read them whole (pause.cpp) --
-  void enter_lists(const ThisThread& here) noexcept;
-  void leave_lists(const ThisThread& here) noexcept;
+  void enter_lists(const ThisThread& here) noexcept {
+    count_inside(counts(here).inside, here.owns_slot(), 1);
+    light_fence(paused_);
+    if (paused_.load(std::memory_order_relaxed) != 0 && here.lists_depth == 0) [[unlikely]]
+      enter_lists_later(here);
+    ++here.lists_depth;
+  }
+  void leave_lists(const ThisThread& here) noexcept {
+    --here.lists_depth;
+    count_inside(counts(here).inside, here.owns_slot(), -1);
+  }
   void halt_lists();
   void resume_lists();
   /// How often waits in tasks were searched for a circle so far.
   std::uint64_t cycle_checks() const noexcept { return cycle_checks_.load(); }
 
  private:
+  void enter_lists_later(const ThisThread& here) noexcept;
   struct Raised;
   void hurry_accesses(TaskNode& task, Priority wanted, Raised& raised);
   void hurry_var(AccessNode& access, Priority wanted, Raised& raised);
