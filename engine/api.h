@@ -14,7 +14,6 @@
 #include <sluice/engine/parallel.h>
 #include <sluice/engine/position.h>
 #include <sluice/engine/queue.h>
-#include <sluice/engine/repeatable.h>
 #include <sluice/engine/source_location.h>
 #include <sluice/engine/task.h>
 #include <sluice/engine/trace.h>

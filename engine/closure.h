@@ -10,7 +10,6 @@
 #include <sluice/engine/detail/block_pool.h>
 #include <sluice/engine/export.h>
 #include <sluice/engine/queue.h>
-#include <sluice/engine/repeatable.h>
 
 namespace sluice {
 
@@ -64,14 +63,6 @@ class Closure {
 
   explicit operator bool() const noexcept { return table_ != nullptr; }
   void operator()(Queue queue) { table_->call(bytes_, queue); }
-  /// Says what the body would enqueue. False, and nothing said, if it does not tell.
-  bool describe(Content& content) const {
-    if (table_->describe == nullptr)
-      return false;
-    content.add(table_);
-    table_->describe(bytes_, content);
-    return true;
-  }
   void reset() noexcept {
     if (table_ != nullptr && table_->destroy != nullptr)
       table_->destroy(bytes_);
@@ -84,7 +75,6 @@ class Closure {
     void (*move)(void* to, void* from) noexcept;  // null: copying the bytes does it
     void (*destroy)(void*) noexcept;              // null: nothing to do
     bool small;                                   // the first 16 bytes hold it
-    void (*describe)(const void*, Content&);      // null: it does not
   };
   void take_bytes(Closure& other) noexcept {
     if (table_->small) {
@@ -122,26 +112,12 @@ class Closure {
   static void destroy_inline(void* self) noexcept {
     static_cast<Body*>(self)->~Body();
   }
-  using Describe = void (*)(const void*, Content&);
-  template <class Body>
-  static constexpr Describe describe_inline() {
-    if constexpr (DescribesContent<Body>)
-      return [](const void* self, Content& content) { static_cast<const Body*>(self)->describe(content); };
-    return nullptr;
-  }
-  template <class Body>
-  static constexpr Describe describe_block() {
-    if constexpr (DescribesContent<Body>)
-      return [](const void* self, Content& content) { (*static_cast<Body* const*>(self))->describe(content); };
-    return nullptr;
-  }
   template <class Body>
   static constexpr Table inline_table = {
       [](void* self, Queue queue) { invoke(*static_cast<Body*>(self), queue); },
       std::is_trivially_copyable_v<Body> ? nullptr : &move_inline<Body>,
       std::is_trivially_destructible_v<Body> ? nullptr : &destroy_inline<Body>,
-      sizeof(Body) <= 16 && std::is_trivially_copyable_v<Body>,
-      describe_inline<Body>()};
+      sizeof(Body) <= 16 && std::is_trivially_copyable_v<Body>};
   template <class Body>
   static constexpr Table block_table = {
       [](void* self, Queue queue) { invoke(**static_cast<Body**>(self), queue); },
@@ -151,8 +127,7 @@ class Closure {
         body->~Body();
         detail::give_block(body, sizeof(Body));
       },
-      true,
-      describe_block<Body>()};
+      true};
 
   const Table* table_ = nullptr;
   alignas(std::max_align_t) std::byte bytes_[k_inline_bytes];

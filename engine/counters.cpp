@@ -14,8 +14,7 @@ std::ostream& operator<<(std::ostream& out, const EngineCounters& counters) {
              << ", run_next " << counters.run_next << ", stolen " << counters.stolen << ", overflowed "
              << counters.overflowed << ", parked " << counters.parked << ", run_ahead " << counters.run_ahead
              << ", stream_waits " << counters.stream_waits << ", batches " << counters.batches << ", batched "
-             << counters.batched << ", repeated " << counters.repeated << ", graphs_made " << counters.graphs_made
-             << ", reissued " << counters.reissued;
+             << counters.batched << ", graphs_made " << counters.graphs_made << ", reissued " << counters.reissued;
 }
 
 std::string to_string(const EngineCounters& counters) {

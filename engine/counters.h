@@ -37,7 +37,6 @@ struct EngineCounters {
   std::uint64_t stream_waits = 0;  // cudaStreamWaitEvent calls
   std::uint64_t batches = 0;       // CUDA graphs launched
   std::uint64_t batched = 0;       // tasks in them
-  std::uint64_t repeated = 0;      // of `batches`: launched as before, their tasks' bodies not called
   std::uint64_t graphs_made = 0;   // of `batches`: for which an executable had to be made
   std::uint64_t reissued = 0;      // tasks that were captured in vain and launched by themselves
 };

@@ -73,7 +73,7 @@ struct EngineOptions {
   /// When errors of kernels are found. "end": at a wait. "each": the host waits for each task, so that the error is
   /// that task's.
   std::string gpu_check = "end";
-  /// Of the two chaos policies.
+  /// Of the two chaos policies, which issue GPU tasks late too, in any order and on any stream.
   std::uint64_t chaos_seed = 1;
   /// flush: tasks that ask for it (Task::denormals), which all operators do, read and write denormals as zero; keep:
   /// all compute as the thread that made the engine does. If not set, SLUICE_DENORMALS in the environment decides,

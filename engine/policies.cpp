@@ -62,12 +62,6 @@ std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& opti
 #if SLUICE_CUDA
 namespace {
 
-// The driver's own default where nothing is said.
-int hardware_queues() noexcept {
-  const char* said = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-  return said == nullptr ? 8 : std::atoi(said);
-}
-
 // What the program says counts; then the environment.
 std::string launch_of(const EngineOptions& options) {
   const char* said = std::getenv("SLUICE_LAUNCH");
@@ -91,7 +85,8 @@ std::unique_ptr<GpuPolicy> make_gpu_policy([[maybe_unused]] Core& core, [[maybe_
         .batches = launch_of(options) == "batch" && options.gpu_policy == "stream" && options.gpu_check == "end",
         .one_stream = options.gpu_policy == "serial",
         .waits = options.gpu_policy == "serial" || options.gpu_check == "each",
-        .queues = hardware_queues()};
+        .chaos = options.cpu_policy == "chaos" || options.cpu_policy == "chaos-pool" ? std::optional(options.chaos_seed)
+                                                                                     : std::nullopt};
     return std::make_unique<StreamPolicy>(core, launch);
   }
 #endif

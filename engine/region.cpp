@@ -27,7 +27,7 @@ RegionKeepsScope::~RegionKeepsScope() {
 }
 
 #if !SLUICE_CUDA
-std::shared_ptr<RegionGraphs> make_region_graphs(Core&) {
+std::shared_ptr<RegionGraphs> make_region_graphs(Core&, Device) {
   throw DeviceError("Region: this build is without CUDA");
 }
 #endif
@@ -87,7 +87,7 @@ Region::Region(Engine& engine, Device gpu, const std::string& name) {
   require<DeviceError>(gpu.is_gpu() && gpu.index >= 0 && gpu.index < num_gpus(), [&] {
     return message("Region: \"", name, "\" is for a GPU, not ", gpu, "; there are ", num_gpus());
   });
-  state_.reset(new State{engine, gpu, TaskName(name), detail::make_region_graphs(engine.core())});
+  state_.reset(new State{engine, gpu, TaskName(name), detail::make_region_graphs(engine.core(), gpu)});
 }
 
 Region::~Region() = default;

@@ -81,8 +81,7 @@ struct Task {
   /// that help its parallel_for, and teams of OpenMP where `threads` asks for one. All operators on float32 and
   /// smaller types say so. EngineOptions::denormals may forbid it.
   Denormals denormals = Denormals::keep;
-  /// GPU: the body may run more than once (graph capture), so it has no host side effects. If it is also `repeatable`
-  /// (repeatable.h), it need not run each time.
+  /// GPU: the body may run more than once (graph capture), so it has no host side effects.
   bool capturable = false;
   /// GPU: the body uses the legacy default stream; it is fenced on both sides.
   bool legacy_stream = false;

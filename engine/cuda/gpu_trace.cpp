@@ -21,8 +21,7 @@ constexpr std::size_t k_many = 1024;
 constexpr double k_long_ns = 1e8;
 
 std::int64_t host_now() noexcept {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
 cuda::EventHandle make_event() {
@@ -68,12 +67,12 @@ struct GpuTrace::Clock {
     cuda_check(cudaStreamCreateWithPriority(&raw, cudaStreamNonBlocking, greatest), "cudaStreamCreateWithPriority");
     stream = cuda::StreamHandle(raw);
     cuda_check(cudaEventRecord(base.get(), raw), "cudaEventRecord");
-    first = look();
+    first = sample();
   }
 
   /// A few looks at an event on the idle stream; the shortest tells best. They end soon whatever the GPU does: it may
   /// be that its queues are full of work that waits for this host.
-  std::optional<Moment> look() const {
+  std::optional<Moment> sample() const {
     std::optional<Moment> best;
     std::int64_t shortest = 0;
     for (int looks = 0; looks < 3; ++looks) {
@@ -152,13 +151,10 @@ GpuTrace::GpuTrace() = default;
 GpuTrace::~GpuTrace() = default;
 
 GpuTrace::Span* GpuTrace::before(const TracedStream& stream, const TaskNode& task) noexcept {
-  try {
-    GpuSpan what;
-    what.tasks.push_back(task.extras()->trace->order.load(std::memory_order_relaxed));
-    return begin(stream, task.extras()->trace->recording, std::move(what));
-  } catch (...) {
-    return nullptr;
-  }
+  const TraceRecord& record = *task.extras()->trace;
+  GpuSpan what;
+  what.tasks.push_back(record.order.load(std::memory_order_relaxed));  // in place: one of them
+  return begin(stream, record.recording, std::move(what));
 }
 
 GpuTrace::Span* GpuTrace::before_batch(const TracedStream& stream, TracedBatch&& batch) noexcept {
@@ -190,28 +186,22 @@ GpuTrace::PerDevice& GpuTrace::device_of(const TracedStream& stream, std::uint64
   return device;
 }
 
-GpuTrace::Span* GpuTrace::begin(const TracedStream& stream, std::uint64_t recording, GpuSpan&& what) noexcept {
-  try {
-    const std::lock_guard hold(mutex_);
-    PerDevice& device = device_of(stream, recording);
-    if (device.recording != recording || device.taken)
-      return nullptr;  // of a trace that has ended meanwhile
-    if (device.spans.size() >= device.many)
-      device.read(false);
-    Span span;
-    span.recording = recording;
-    span.what = std::move(what);
-    span.what.device = stream.device;
-    span.what.kind = stream.kind;
-    span.what.stream = stream.number;
-    span.began = device.take_event();
-    span.ended = device.take_event();
-    cuda_check(cudaEventRecord(span.began.get(), stream.native), "cudaEventRecord");
-    device.spans.push_back(std::move(span));
-    return &device.spans.back();
-  } catch (...) {
-    return nullptr;
-  }
+GpuTrace::Span* GpuTrace::begin(const TracedStream& stream, std::uint64_t recording, GpuSpan&& what) noexcept try {
+  const std::lock_guard hold(mutex_);
+  PerDevice& device = device_of(stream, recording);
+  if (device.recording != recording || device.taken)
+    return nullptr;  // of a trace that has ended meanwhile
+  if (device.spans.size() >= device.many)
+    device.read(false);
+  what.device = stream.device;
+  what.kind = stream.kind;
+  what.stream = stream.number;
+  Span span{recording, std::move(what), device.take_event(), device.take_event()};
+  cuda_check(cudaEventRecord(span.began.get(), stream.native), "cudaEventRecord");
+  device.spans.push_back(std::move(span));
+  return &device.spans.back();
+} catch (...) {
+  return nullptr;
 }
 
 void GpuTrace::end(const TracedStream& stream, Span& span) noexcept {
@@ -231,7 +221,7 @@ std::vector<GpuSpan> GpuTrace::take(std::uint64_t recording) {
     try {
       const DeviceScope on(static_cast<int>(index));
       device->read(true);
-      const std::optional<Moment> first = device->clock->first, last = device->clock->look();
+      const std::optional<Moment> first = device->clock->first, last = device->clock->sample();
       if (!first && !last)
         continue;
       const Moment at = first ? *first : *last;

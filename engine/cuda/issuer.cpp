@@ -1,15 +1,14 @@
-// Who issues on a device: one thread at a time, for all that push.
-#include <sluice/engine/cuda/issuer.h>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <sluice/engine/cuda/gpu.h>
 #include <sluice/engine/cuda/policy_stream.h>
 #include <sluice/engine/detail/core.h>
-#include <sluice/engine/detail/test_faults.h>
 
 namespace sluice::detail {
 
 namespace {
-
-constexpr std::int64_t k_stale = 30000;  // nanoseconds
-constexpr int k_turn = 256;              // tasks that a thread issues for others at one go
 
 // Tasks that become ready meanwhile wait until the lease is given up: they may belong to another device.
 class ReadyAfter {
@@ -35,27 +34,23 @@ void Issuer::List::append(TaskNode* task) noexcept {
   tail = task;
 }
 
-TaskNode* Issuer::List::take() noexcept {
+// The first, or the one behind so many.
+TaskNode* Issuer::List::take(std::uint64_t skip) noexcept {
+  TaskNode* before = nullptr;
   TaskNode* task = head;
-  if (task != nullptr) {
-    head = task->next;
-    if (head == nullptr)
-      tail = nullptr;
-  }
+  for (; skip > 0 && task != nullptr && task->next != nullptr; --skip)
+    before = std::exchange(task, task->next);
+  if (task == nullptr)
+    return nullptr;
+  (before == nullptr ? head : before->next) = task->next;
+  if (task->next == nullptr)
+    tail = before;
   return task;
 }
 
-Issuer::Issuer(Core& core, StreamPolicy& policy, LaneTable& lanes, Device device, LaunchOptions options)
-    : core_(core), policy_(policy), lanes_(lanes), device_(device), options_(options), batch_(lanes, device) {}
-
-Issuer::~Issuer() {
-  batch_.abandon();
-  if (error_words_ != nullptr)
-    cudaFreeHost(error_words_);
-}
-
-bool Issuer::issuing_here() const noexcept {
-  return issuing_.load(std::memory_order_relaxed) == &this_thread();
+Issuer::Issuer(Gpu& gpu, std::optional<std::uint64_t> chaos) : gpu_(gpu) {
+  if (chaos)
+    chaos_.emplace(*chaos);
 }
 
 // What other devices have captured must be launched before anything here can wait for it. Done before this thread
@@ -63,9 +58,9 @@ bool Issuer::issuing_here() const noexcept {
 void Issuer::launch_far_needs(const TaskNode& task) {
   for (const AccessNode& access : task.accesses()) {
     const auto launch = [this](Position position) {
-      const Lane& lane = lanes_.at(position.stream());
-      if (lane.device() != device_ && lane.launched() < position.sequence())
-        lane.issuer().await_launch(lane, position.sequence());
+      const LogicalStream& logical = gpu_.logical.of(position);
+      if (logical.device() != gpu_.device && logical.launched() < position.sequence())
+        logical.gpu().issuer.await_launch(logical, position.sequence());
     };
     if (access.var->written_at)
       launch(access.var->written_at);
@@ -79,17 +74,19 @@ void Issuer::launch_far_needs(const TaskNode& task) {
 void Issuer::submit(TaskNode* task) {
   if (num_gpus() > 1)
     launch_far_needs(*task);
-  const Class of = class_of(*task);
-  const bool may_issue = policy_.may_call_here();
+  const StreamClass of = class_of(*task);
+  bool may_issue = gpu_.policy.may_call_here();
   {
     const std::lock_guard hold(lock_);
-    if (leased_ || !may_issue || (of != urgent && put_off_.load(std::memory_order_relaxed))) {
-      left_[of == urgent ? 0 : of == background ? 2 : 1].append(task);
-      if (leased_ || may_issue)
+    const bool rests = leased_ || !may_issue || (of != StreamClass::urgent && gpu_.direct.throttled());
+    if (rests || chaos_) {
+      left_[of == StreamClass::urgent ? 0 : of == StreamClass::background ? 2 : 1].append(task);
+      if (leased_ || (rests && may_issue))
         return;
-    } else {
-      leased_ = true;
+      may_issue = may_issue && chaos_->below(2) == 0;
+      task = nullptr;
     }
+    leased_ = may_issue;
   }
   if (may_issue)
     drain(task);
@@ -97,23 +94,41 @@ void Issuer::submit(TaskNode* task) {
     hand_over();
 }
 
-// What others have left is the attendant's from now on.
+// What others have left is the poller's from now on.
 void Issuer::hand_over() {
   handed_over_.store(true, std::memory_order_relaxed);
-  policy_.wake_attendant();
+  gpu_.policy.wake_poller();
 }
 
 // The caller holds the lease. `tired`: it does not begin what others have left.
-void Issuer::drain(TaskNode* first, bool tired) {
+void Issuer::drain(TaskNode* task, bool tired) {
   const ReadyAfter ready_after(this_thread());
   issuing_.store(&this_thread(), std::memory_order_relaxed);
-  if (first != nullptr)
-    issue(first);
-  for (int turn = tired ? k_turn : 0; TaskNode* task = next_or_give_up(turn >= k_turn); ++turn)
-    issue(task);
+  int turn = tired ? LaunchRules::k_turn : 0;
+  if (task == nullptr)
+    task = next_or_give_up(tired);
+  for (; task != nullptr; task = next_or_give_up(turn++ >= LaunchRules::k_turn)) {
+    Core::claim(task);
+    if (FailureRef failure = gpu_.core.start(task)) {
+      gpu_.direct.fail_unissued(task, std::move(failure), false);
+      continue;
+    }
+    try {
+      gpu_.loss.check_alive();
+      const cuda::DeviceScope on(gpu_.device.index);
+      gpu_.slots.make();
+      const PositionSet needs = gpu_.core.needs(task);
+      if (gpu_.batches.takes(*task))
+        gpu_.batches.issue(task, needs);
+      else
+        gpu_.direct.issue(task, needs);
+    } catch (...) {  // before the body was called
+      gpu_.direct.fail_unissued(task, gpu_.loss.caught(gpu_.core.record_of(task)), true);
+    }
+  }
 }
 
-// `tired`: others push without end; the attendant goes on, so that this thread may.
+// `tired`: others push without end; the poller goes on, so that this thread may.
 TaskNode* Issuer::next_or_give_up(bool tired) {
   for (;;) {
     bool launch = false, leaves = false;
@@ -121,12 +136,12 @@ TaskNode* Issuer::next_or_give_up(bool tired) {
       const std::lock_guard hold(lock_);
       launch = std::exchange(launch_wanted_, false);  // first: others may push without end
       for (List& list : left_) {
-        if (launch || (&list != left_.data() && put_off_.load(std::memory_order_relaxed)))
+        if (launch || (&list != left_.data() && gpu_.direct.throttled()))
           break;
         leaves = list.head != nullptr && tired;
         if (leaves)
           break;
-        if (TaskNode* task = list.take())
+        if (TaskNode* task = list.take(chaos_ ? chaos_->below(8) : 0))
           return task;
       }
       if (!launch) {
@@ -138,14 +153,19 @@ TaskNode* Issuer::next_or_give_up(bool tired) {
       hand_over();
     if (!launch)
       return nullptr;
-    reset_pace();
-    launch_batch();
-    mark_all();
+    gpu_.rules.host_waits();
+    gpu_.batches.launch();
+    gpu_.slots.mark_all();
   }
 }
 
+bool Issuer::take_launch_wanted() {
+  const std::lock_guard hold(lock_);
+  return std::exchange(launch_wanted_, false);
+}
+
 void Issuer::nudge(bool in_body) {
-  const bool may_issue = policy_.may_call_here();
+  const bool may_issue = gpu_.policy.may_call_here();
   {
     const std::lock_guard hold(lock_);
     launch_wanted_ = true;
@@ -159,9 +179,9 @@ void Issuer::nudge(bool in_body) {
     hand_over();
 }
 
-void Issuer::await_launch(const Lane& lane, std::uint64_t sequence) {
+void Issuer::await_launch(const LogicalStream& logical, std::uint64_t sequence) {
   nudge();
-  for (int looks = 0; lane.launched() < sequence; ++looks) {
+  for (int looks = 0; logical.launched() < sequence; ++looks) {
     if (looks < 256) {
       pause_briefly();
     } else {
@@ -171,67 +191,23 @@ void Issuer::await_launch(const Lane& lane, std::uint64_t sequence) {
   }
 }
 
-// While tasks are still being added the batch is left to grow.
-bool Issuer::launch_stale() {
-  const std::uint64_t steps = captured_.load(std::memory_order_relaxed);
-  if (steps == 0 || test_faults().keep_batches_open.load(std::memory_order_relaxed))
-    return false;
-  const std::int64_t now = steady_nanoseconds();
-  if (steps != seen_captured_) {
-    seen_captured_ = steps;
-    seen_at_ = now;
-  } else if (now - seen_at_ > k_stale) {
-    nudge();
-  }
-  return true;
-}
-
 bool Issuer::attend() {
-  const bool open = launch_stale();
-  const bool put_off = put_off_.load(std::memory_order_relaxed);
-  if (put_off || handed_over_.exchange(false, std::memory_order_relaxed)) {
+  bool open = false;
+  if (gpu_.batches.is_stale(open))
+    nudge();
+  const bool throttled = gpu_.direct.throttled();
+  if (throttled || handed_over_.exchange(false, std::memory_order_relaxed)) {
     {
       const std::lock_guard hold(lock_);
       if (leased_)
         return true;
       leased_ = true;
     }
-    if (put_off)
-      look_at_backlog();
+    if (throttled)
+      gpu_.direct.recheck_backlog();
     drain(nullptr);
   }
-  return open || put_off_.load(std::memory_order_relaxed) || handed_over_.load(std::memory_order_relaxed);
-}
-
-void Issuer::refuse(TaskNode* task, FailureRef failure, bool ran) {
-  task->body.reset();
-  core_.finish(task, std::move(failure), ran, {});
-}
-
-// What a task reads may fail when a batch is launched for its sake.
-FailureRef Issuer::failed_meanwhile(const TaskNode& task) {
-  if (core_.late().none() || task.on_failed_input == OnFailedInput::run) [[likely]]
-    return nullptr;
-  return core_.failed_input(task);
-}
-
-void Issuer::issue(TaskNode* task) {
-  Core::claim(task);
-  FailureRef failure = core_.start(task);
-  if (failure != nullptr)
-    return refuse(task, std::move(failure), false);
-  if (lost())
-    return refuse(task, lost_failure(core_.record_of(task)), true);
-  try {
-    const cuda::DeviceScope on(device_.index);
-    make_routes();
-    const PositionSet needs = core_.needs(task);
-    if (belongs_in_batch(*task))
-      return issue_in_batch(task, needs);
-    issue_direct(task, needs);
-  } catch (...) {  // before the body was called
-    refuse(task, caught(core_.record_of(task)), true);
-  }
+  return open || gpu_.direct.throttled() || handed_over_.load(std::memory_order_relaxed);
 }
 
 }  // namespace sluice::detail

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <thread>
 
 #include <sluice/engine/cuda/policy_stream.h>
@@ -28,44 +29,39 @@ void cuda::check_failed(cudaError_t status, const char* call) {
 
 namespace detail {
 
-StreamPolicy::StreamPolicy(Core& core, LaunchOptions options) : core_(core), attendant_([this] { return look(); }) {
+StreamPolicy::StreamPolicy(Core& core, LaunchOptions options)
+    : fences_(core, logical_), poller_([this] { return poll(); }) {
   for (int i = 0; i < num_gpus(); ++i)
-    issuers_.push_back(std::make_unique<Issuer>(core, *this, lanes_, gpu(i), options));
-  attendant_.wake();  // makes the thread: later nobody could be told that there is none
+    gpus_.push_back(std::make_unique<Gpu>(core, *this, logical_, sluice::gpu(i), options));
+  poller_.wake();  // makes the thread: later nobody could be told that there is none
 }
 
 StreamPolicy::~StreamPolicy() {
   stop();
-  lanes_.clear();  // before the streams that their library handles use
-}
-
-void StreamPolicy::stop() {
-  attendant_.stop();
+  logical_.clear();  // before the streams that their library handles use
 }
 
 void StreamPolicy::submit(TaskNode* task) {
-  issuers_[static_cast<std::size_t>(task->device.index)]->submit(task);
+  gpu(task->device).issuer.submit(task);
 }
 
 void StreamPolicy::add_counters(EngineCounters& counters) const noexcept {
-  for (const auto& issuer : issuers_) {
-    const IssueCounts& counts = issuer->counts();
-    counters.stream_waits += counts.stream_waits.load(std::memory_order_relaxed);
-    counters.batches += counts.batches.load(std::memory_order_relaxed);
-    counters.batched += counts.batched.load(std::memory_order_relaxed);
-    counters.repeated += counts.repeated.load(std::memory_order_relaxed);
-    counters.graphs_made += counts.graphs_made.load(std::memory_order_relaxed);
-    counters.reissued += counts.reissued.load(std::memory_order_relaxed);
+  for (const auto& gpu : gpus_) {
+    counters.stream_waits += gpu->counts.stream_waits.load(std::memory_order_relaxed);
+    counters.batches += gpu->counts.batches.load(std::memory_order_relaxed);
+    counters.batched += gpu->counts.batched.load(std::memory_order_relaxed);
+    counters.graphs_made += gpu->counts.graphs_made.load(std::memory_order_relaxed);
+    counters.reissued += gpu->counts.reissued.load(std::memory_order_relaxed);
   }
 }
 
 void StreamPolicy::flush() {
-  for (const auto& issuer : issuers_)
-    issuer->nudge();
+  for (const auto& gpu : gpus_)
+    gpu->issuer.nudge();
 }
 
 bool StreamPolicy::on_copy_stream(Position position) const noexcept {
-  const StreamKind kind = lanes_.at(position.stream()).kind();
+  const StreamKind kind = logical_.of(position).kind();
   return kind == StreamKind::copy_in || kind == StreamKind::copy_out;
 }
 
@@ -81,83 +77,30 @@ std::uint64_t StreamPolicy::memory_size(Device device) noexcept {
   return 0;
 }
 
-// -- CPU tasks after GPU work --
-
 void StreamPolicy::fence(TaskNode* task, const PositionSet& positions) {
   for (Position position : positions) {
-    const Lane& lane = lanes_.at(position.stream());
-    if (lane.launched() < position.sequence())
-      lane.issuer().nudge();
+    const LogicalStream& logical = logical_.of(position);
+    if (logical.launched() < position.sequence())
+      logical.gpu().issuer.nudge();
   }
-  {
-    const std::lock_guard hold(fence_mutex_);
-    fenced_.push_back({task, positions});
-    fences_.fetch_add(1, std::memory_order_relaxed);
-  }
-  attendant_.wake();
+  fences_.add(task, positions);
+  poller_.wake();
 }
 
-bool StreamPolicy::try_open(Fenced& fenced) {
-  std::exception_ptr error;
-  FailureRef failure;
-  try {
-    for (Position position : fenced.positions) {
-      Lane& lane = lanes_.at(position.stream());
-      lane.issuer().check_alive();
-      if (lane.launched() < position.sequence()) {
-        lane.issuer().nudge();
-        return false;
-      }
-      try {
-        if (!lane.query(position.sequence()))
-          return false;
-      } catch (...) {
-        lane.issuer().rethrow_if_lost();
-      }
-    }
-  } catch (...) {
-    error = std::current_exception();
-    if (fenced.task != nullptr)
-      failure = capture_failure(core_.record_of(fenced.task));
-  }
-  if (fenced.task != nullptr)
-    core_.run_fenced(fenced.task, std::move(failure));
-  else if (error != nullptr)
-    fenced.waiter->set_exception(error);
-  else
-    fenced.waiter->set_value();
-  return true;
-}
-
-Attendant::Seen StreamPolicy::open_fences() {
-  {
-    const std::lock_guard hold(fence_mutex_);
-    std::move(fenced_.begin(), fenced_.end(), std::back_inserter(watched_));
-    fenced_.clear();
-  }
-  if (watched_.empty())
-    return Attendant::Seen::nothing;
-  const auto opened = std::erase_if(watched_, [this](Fenced& fenced) { return try_open(fenced); });
-  fences_.fetch_sub(static_cast<int>(opened), std::memory_order_relaxed);
-  return opened > 0 ? Attendant::Seen::progress : Attendant::Seen::work;
-}
-
-Attendant::Seen StreamPolicy::look() {
-  Attendant::Seen seen = open_fences();
+BackgroundPoller::Seen StreamPolicy::poll() {
+  BackgroundPoller::Seen seen = fences_.open();
   cudaGetLastError();  // what somebody who was told has left
-  for (const auto& issuer : issuers_) {
-    if (issuer->attend())
-      seen = std::max(seen, Attendant::Seen::work);
+  for (const auto& gpu : gpus_) {
+    if (gpu->issuer.attend())
+      seen = std::max(seen, BackgroundPoller::Seen::work);
   }
   return seen;
 }
 
-// -- The host waits --
-
 bool StreamPolicy::may_call_here() const noexcept {
   if (cudaPeekAtLastError() == cudaSuccess) [[likely]]
     return true;
-  if (this_thread().pool == nullptr && !attendant_.is_here())
+  if (this_thread().pool == nullptr && !poller_.is_here())
     return false;
   if (this_thread().task != nullptr)  // a body's own, which may still look for it
     return false;
@@ -166,99 +109,90 @@ bool StreamPolicy::may_call_here() const noexcept {
   return true;
 }
 
+// -- The host waits --------------------------------------------------------------------------------------------------
+
 // This thread makes no call.
-void StreamPolicy::watch(const Lane& lane, std::uint64_t sequence) {
+void StreamPolicy::watch(const LogicalStream& logical, std::uint64_t sequence) {
   std::promise<void> passed;
-  Fenced fenced{nullptr, {}, &passed};
-  fenced.positions.add({lane.number(), sequence});
-  attendant_.wake();  // if no thread can be had, that is said before it is to know `passed`
-  {
-    const std::lock_guard hold(fence_mutex_);
-    fenced_.push_back(std::move(fenced));
-    fences_.fetch_add(1, std::memory_order_relaxed);
-  }
-  attendant_.wake();
+  poller_.wake();  // if no thread can be had, that is said before it is to know `passed`
+  fences_.add(passed, {logical.number(), sequence});
+  poller_.wake();
   passed.get_future().get();
 }
 
-bool StreamPolicy::passed(Position position) const noexcept {
-  const Lane& lane = lanes_.at(position.stream());
-  return lane.done() >= position.sequence() || lane.issuer().lost();
+bool StreamPolicy::arrived(Position position) const noexcept {
+  return logical_.of(position).done() >= position.sequence();
 }
 
-bool StreamPolicy::arrived(Position position) const noexcept {
-  return lanes_.at(position.stream()).done() >= position.sequence();
+bool StreamPolicy::passed(Position position) const noexcept {
+  return arrived(position) || logical_.of(position).gpu().loss.lost();
 }
 
 void StreamPolicy::saw_passed(Position position) {
-  lanes_.at(position.stream()).raise_done(position.sequence());
+  logical_.of(position).raise_done(position.sequence());
   throw_reported();
 }
 
-Issuer* StreamPolicy::issuing_here() const noexcept {
-  for (const auto& issuer : issuers_) {
-    if (issuer->issuing_here())
-      return issuer.get();
+Gpu* StreamPolicy::issuing_here() const noexcept {
+  for (const auto& gpu : gpus_) {
+    if (gpu->issuer.issuing_here())
+      return gpu.get();
   }
   return nullptr;
 }
 
-// A GPU body may come here, when memory runs out: then it is this thread that has to launch.
-void StreamPolicy::see_launched(const Lane& lane, std::uint64_t sequence) {
-  if (lane.launched() >= sequence)
-    return;
-  if (Issuer* mine = issuing_here())
-    return mine->launch_in_body(lane, sequence);
-  lane.issuer().await_launch(lane, sequence);
-}
-
-void StreamPolicy::synchronize(Lane& lane, std::uint64_t sequence) {
-  lane.issuer().check_alive();
+void StreamPolicy::synchronize(LogicalStream& logical, std::uint64_t sequence) {
+  logical.gpu().loss.check_alive();
   if (!may_call_here())
-    return watch(lane, sequence);
+    return watch(logical, sequence);
   try {
     // Most waits are short: spin a little before the driver puts the thread to sleep.
     const auto limit = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
     do {
-      if (lane.query(sequence))
+      if (logical.query(sequence))
         return;
     } while (std::chrono::steady_clock::now() < limit);
-    const Lane::Reach reach = lane.reach(sequence);
+    const LogicalStream::Reach reach = logical.reach(sequence);
     try {
-      sleepers_.sleep_until(lane.device(), reach.milestone->event.get());
+      sleepers_.sleep_until(logical.device(), reach.milestone->event.get());
     } catch (const Error&) {  // there is nothing to sleep on: it asks until it is so, or learns that the GPU is lost
-      while (!lane.query(sequence))
+      while (!logical.query(sequence))
         std::this_thread::yield();
     }
-    lane.raise_done(sequence);
+    logical.raise_done(sequence);
   } catch (...) {
-    lane.issuer().rethrow_if_lost();
+    logical.gpu().loss.rethrow_if_lost();
   }
 }
 
-void StreamPolicy::wait_for(Lane& lane, std::uint64_t sequence) {
-  if (lane.done() >= sequence)
+// A GPU body may come here, when memory runs out: then it is this thread that has to launch.
+void StreamPolicy::wait_for(LogicalStream& logical, std::uint64_t sequence) {
+  if (logical.done() >= sequence)
     return;
-  see_launched(lane, sequence);
-  if (lane.launched() < sequence)  // the place of the very body that waits
-    return issuing_here()->wait_for_own();
-  synchronize(lane, sequence);
+  Gpu* const mine = logical.launched() < sequence ? issuing_here() : nullptr;
+  if (mine != nullptr)
+    mine->bodies.launch(logical, sequence);
+  else if (logical.launched() < sequence)
+    logical.gpu().issuer.await_launch(logical, sequence);
+  if (logical.launched() < sequence)  // the place of the very body that waits
+    return mine->bodies.wait_for_own();
+  synchronize(logical, sequence);
 }
 
 void StreamPolicy::wait(const PositionSet& positions) {
-  if (Issuer* mine = issuing_here())
-    mine->keep_error();
+  if (Gpu* mine = issuing_here())
+    mine->bodies.keep_error();
   for (Position position : positions)
-    wait_for(lanes_.at(position.stream()), position.sequence());
+    wait_for(logical_.of(position), position.sequence());
   throw_reported();
 }
 
 void StreamPolicy::wait_all() {
   std::exception_ptr first;  // of one GPU; the others' work is waited for all the same
-  for (int i = 1; i < lanes_.count(); ++i) {
-    Lane& lane = lanes_.at(static_cast<std::uint16_t>(i));
+  for (int i = 1; i < logical_.count(); ++i) {
+    LogicalStream& logical = logical_.at(static_cast<std::uint16_t>(i));
     try {
-      wait_for(lane, lane.issued());
+      wait_for(logical, logical.issued());
     } catch (...) {
       if (first == nullptr)
         first = std::current_exception();
@@ -269,10 +203,10 @@ void StreamPolicy::wait_all() {
   throw_reported();
 }
 
-// Of every lane: what a kernel wrote for a bad index may have travelled to others.
+// Of every logical stream: what a kernel wrote for a bad index may have travelled to others.
 void StreamPolicy::throw_reported() {
-  for (int i = 1; i < lanes_.count(); ++i)
-    lanes_.at(static_cast<std::uint16_t>(i)).throw_reported();
+  for (int i = 1; i < logical_.count(); ++i)
+    logical_.at(static_cast<std::uint16_t>(i)).throw_reported();
 }
 
 }  // namespace detail

@@ -1,65 +1,47 @@
 // The bodies of a region become the nodes of one graph, with the edges that their Vars say.
 #include <algorithm>
+#include <utility>
 
 #include <sluice/engine/cuda/region_capture.h>
 
 namespace sluice::detail {
 
-using cuda::cuda_check;
-
 RegionCapture::RegionCapture(RegionStream& where, const Queue& outer, PositionSet& outside)
     : where_(where), outer_(outer), outside_(outside) {
-  if (where.stream.get() == nullptr) {
-    cudaStream_t made = nullptr;
-    cuda_check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-    where.stream = cuda::StreamHandle(made);
-  }
-  // Relaxed: what other threads do, and what bodies ask of the driver besides, is none of the capture's business.
-  cuda_check(cudaStreamBeginCapture(where.stream.get(), cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
-  open_ = true;
+  where.capture.begin(0);
 }
 
 RegionCapture::~RegionCapture() {
-  if (open_)
-    close();
+  where_.capture.end();
 }
 
-void RegionCapture::merge(const Clock& other) noexcept {
-  for (std::size_t i = 0; i < clock_.size(); ++i)
-    clock_[i] = std::max(clock_[i], other[i]);
+void RegionCapture::merge(const TableUses& other) noexcept {
+  for (std::size_t i = 0; i < uses_.size(); ++i)
+    uses_[i] = std::max(uses_[i], other[i]);
 }
 
 void RegionCapture::begin_step(const std::vector<int>& after) {
   CaptureEnds before;
-  clock_ = {};
+  uses_ = {};
   table_ = -1;
   for (int earlier : after) {
     const Step& step = steps_[static_cast<std::size_t>(earlier)];
     before.add(step.ends);
-    merge(step.clock);
+    merge(step.uses);
   }
-  before.come_before(where_.stream.get(), cudaStreamSetCaptureDependencies);
+  where_.capture.restart_after(before);
 }
 
 // A body that has enqueued nothing ends where it began: what comes after it comes after those before it.
 bool RegionCapture::end_step() {
   Step& step = steps_.emplace_back();
-  step.clock = clock_;
-  return !failed_ && step.ends.read(where_.stream.get());
+  step.uses = uses_;
+  return !failed_ && where_.capture.read(step.ends);
 }
 
-// Tried twice: where the call itself fails, the stream would stay as it is, and no other capture could begin.
 GraphHandle RegionCapture::close() noexcept {
-  open_ = false;
-  for (int tries = 0; tries < 2; ++tries) {
-    cudaGraph_t graph = nullptr;
-    const cudaError_t status = cudaStreamEndCapture(where_.stream.get(), &graph);
-    GraphHandle closed(graph);
-    if (status == cudaSuccess)
-      return failed_ ? GraphHandle() : std::move(closed);
-    cudaGetLastError();
-  }
-  return {};
+  GraphHandle graph = where_.capture.end();
+  return failed_ ? GraphHandle() : std::move(graph);
 }
 
 // What the region's own task leaves is no reason to wait: it comes after that anyway.
@@ -75,7 +57,7 @@ void RegionCapture::wait_for(const PositionSet& positions) {
 std::size_t RegionCapture::choose_table() {
   auto& tables = where_.tables;
   for (std::size_t i = 0; i < tables.size(); ++i) {
-    if (latest_[i] == clock_[i])
+    if (latest_[i] == uses_[i])
       return i;
   }
   if (tables.size() < RegionStream::k_most_tables) {
@@ -84,8 +66,8 @@ std::size_t RegionCapture::choose_table() {
   }
   const auto oldest = std::min_element(latest_.begin(), latest_.end());
   Step& user = steps_[*oldest - 1];
-  merge(user.clock);
-  user.ends.come_before(where_.stream.get(), cudaStreamAddCaptureDependencies);
+  merge(user.uses);
+  where_.capture.also_after(user.ends);
   return static_cast<std::size_t>(oldest - latest_.begin());
 }
 
@@ -95,7 +77,7 @@ std::shared_ptr<void>& RegionCapture::slot(std::size_t id) noexcept {
     try {
       const std::size_t chosen = choose_table();
       table_ = static_cast<int>(chosen);
-      latest_[chosen] = clock_[chosen] = static_cast<std::uint32_t>(steps_.size() + 1);
+      latest_[chosen] = uses_[chosen] = static_cast<std::uint32_t>(steps_.size() + 1);
     } catch (...) {  // the capture is given up; until its end the body has some table
       failed_ = true;
       if (where_.tables.empty()) {

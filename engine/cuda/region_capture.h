@@ -5,10 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include <cuda_runtime_api.h>
-
-#include <sluice/engine/cuda/capture_ends.h>
-#include <sluice/engine/cuda/graph_cache.h>
+#include <sluice/engine/cuda/graph_capture.h>
 #include <sluice/engine/detail/stream.h>
 
 namespace sluice::detail {
@@ -19,8 +16,8 @@ struct RegionStream {
   static constexpr std::size_t k_most_tables = 32;
   using Table = std::array<std::shared_ptr<void>, k_max_slots>;
 
-  cuda::StreamHandle stream;
-  std::vector<std::unique_ptr<Table>> tables;  // destroyed before the stream
+  GraphCapture capture;
+  std::vector<std::unique_ptr<Table>> tables;  // destroyed before the capture's stream
 };
 
 /// A capture under way: the stream of the bodies that are being captured. Ended with the object.
@@ -37,13 +34,13 @@ class RegionCapture final : public Stream {
   void begin_step(const std::vector<int>& after);
   /// False if something has spoilt the capture.
   bool end_step();
-  bool intact() const noexcept { return open_ && !failed_ && is_capturing(where_.stream.get()); }
+  bool intact() const noexcept { return !failed_ && where_.capture.intact(); }
   /// Null if it was spoilt.
   GraphHandle close() noexcept;
 
   bool used_slots() const noexcept { return used_slots_; }
 
-  void* native() override { return where_.stream.get(); }
+  void* native() override { return where_.capture.stream(); }
   Position current_position() override { return outer_.position(); }
   void wait_for(const PositionSet& positions) override;
   ErrorWord* error_word() override { return outer_.error_word(); }
@@ -51,24 +48,23 @@ class RegionCapture final : public Stream {
 
  private:
   /// Of each table: the step, from 1, that used it last among those that something comes after.
-  using Clock = std::array<std::uint32_t, RegionStream::k_most_tables>;
+  using TableUses = std::array<std::uint32_t, RegionStream::k_most_tables>;
   struct Step {
     CaptureEnds ends;
-    Clock clock;
+    TableUses uses;
   };
 
-  void merge(const Clock& other) noexcept;
+  void merge(const TableUses& other) noexcept;
   std::size_t choose_table();
 
   RegionStream& where_;
   const Queue outer_;
   PositionSet& outside_;
-  bool open_ = false;
   bool failed_ = false;
   bool used_slots_ = false;
   std::vector<Step> steps_;
-  Clock clock_{};  // of the step under way
-  Clock latest_{};
+  TableUses uses_{};  // of the step under way
+  TableUses latest_{};
   int table_ = -1;               // of the step under way
   RegionStream::Table spare_{};  // where no table can be had
 };

@@ -1,9 +1,9 @@
 // What a region's task does: capture its tasks and launch them as a graph; launch the graph again; or, where that is
 // not to be had, call them one after the other.
-#include <algorithm>
 #include <utility>
 
 #include <sluice/engine/cuda/mixed.h>
+#include <sluice/engine/cuda/policy_stream.h>
 #include <sluice/engine/cuda/region_graph.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/failure.h>
@@ -38,9 +38,9 @@ CoreRef::~CoreRef() {
   core_.release();
 }
 
-std::shared_ptr<RegionGraphs> make_region_graphs(Core& core) {
-  core.need_gpu();
-  return std::make_shared<CudaRegionGraphs>(core);
+std::shared_ptr<RegionGraphs> make_region_graphs(Core& core, Device device) {
+  auto& policy = static_cast<StreamPolicy&>(*core.need_gpu());
+  return std::make_shared<CudaRegionGraphs>(core, policy.gpu(device).executables);
 }
 
 // -- What the variants share --
@@ -58,47 +58,13 @@ RegionCounts CudaRegionGraphs::counts() const noexcept {
       .in_order = counted.in_order.load()};
 }
 
-GraphExecutable CudaRegionGraphs::prepare(std::uint64_t shape, cudaGraph_t graph) {
-  Spare spare;
-  {
-    const std::lock_guard hold(mutex_);
-    const auto like = std::find_if(spare_.begin(), spare_.end(), [&](const Spare& s) { return s.shape == shape; });
-    if (like != spare_.end()) {
-      spare = std::move(*like);
-      spare_.erase(like);
-    }
-  }
-  if (spare.executable.get() != nullptr) {
-    cudaGraphExecUpdateResultInfo info{};
-    if (cudaGraphExecUpdate(spare.executable.get(), graph, &info) == cudaSuccess) {
-      count(counted.updated);
-      return std::move(spare.executable);
-    }
-    cudaGetLastError();  // the same names in the same order, but other kernels inside
-  }
-  cudaGraphExec_t made = nullptr;
-  cuda_check(cudaGraphInstantiate(&made, graph, 0), "cudaGraphInstantiate");
-  count(counted.instantiated);
-  return GraphExecutable(made);
-}
-
-void CudaRegionGraphs::give(std::uint64_t shape, GraphExecutable executable) noexcept {
-  if (executable.get() == nullptr)
-    return;
-  const std::lock_guard hold(mutex_);
-  try {
-    spare_.push_back({shape, std::move(executable)});
-  } catch (const std::bad_alloc&) {  // made anew, then
-  }
-  if (spare_.size() > k_most_spare)
-    spare_.erase(spare_.begin());
+ExecutableCache::Lease CudaRegionGraphs::prepare(GraphShape shape, cudaGraph_t graph) {
+  ExecutableCache::Lease lease = executables_.take(shape, graph, {.owner = this});
+  count(lease.found() == ExecutableCache::Found::updated ? counted.updated : counted.instantiated);
+  return lease;
 }
 
 // -- One variant --
-
-CudaRegionVariant::~CudaRegionVariant() {
-  graphs_->give(shape_, std::move(executable_));
-}
 
 void CudaRegionVariant::run(const Queue& queue) {
   if (program.tasks.empty())
@@ -148,16 +114,14 @@ bool CudaRegionVariant::capture_all(RegionCapture& capture, const Queue& queue) 
   return true;
 }
 
-std::uint64_t CudaRegionVariant::shape(cudaGraph_t graph) const {
-  std::size_t nodes = 0;
-  cuda_check(cudaGraphGetNodes(graph, nullptr, &nodes), "cudaGraphGetNodes");
-  std::uint64_t hash = nodes;
+GraphShape CudaRegionVariant::shape(cudaGraph_t graph) const {
+  std::uint64_t structure = program.tasks.size();
   for (const RegionTask& task : program.tasks) {
-    hash = mixed(hash, task.name);
+    structure = mixed(structure, task.name);
     for (int earlier : task.after)
-      hash = mixed(hash, static_cast<std::uint64_t>(earlier));
+      structure = mixed(structure, static_cast<std::uint64_t>(earlier));
   }
-  return nodes == 0 ? 0 : graph_shape(hash | 1, graph, nodes);
+  return shape_of(structure, graph);
 }
 
 // Scratch memory of a capture that has come to nothing goes back behind what it had to wait for.
@@ -190,9 +154,8 @@ CudaRegionVariant::State CudaRegionVariant::capture(const Queue& queue) {
     if (graph.get() == nullptr)
       return State::spoilt;
     uses_handles_ = capture.used_slots();
-    shape_ = shape(graph.get());
-    if (shape_ != 0)
-      executable_ = graphs_->prepare(shape_, graph.get());
+    if (const GraphShape made = shape(graph.get()); made.nodes != 0)
+      executable_ = graphs_->prepare(made, graph.get());
   } catch (const Error& error) {
     if (error.record() != nullptr)  // a body's
       throw;

@@ -3,9 +3,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <vector>
+#include <utility>
 
+#include <sluice/engine/cuda/executable_cache.h>
 #include <sluice/engine/cuda/region_capture.h>
 #include <sluice/engine/detail/region.h>
 
@@ -26,44 +26,33 @@ class CoreRef {
 /// The CUDA half of a region.
 class CudaRegionGraphs final : public RegionGraphs, public std::enable_shared_from_this<CudaRegionGraphs> {
  public:
-  explicit CudaRegionGraphs(Core& core) noexcept : core_(core) {}
+  CudaRegionGraphs(Core& core, ExecutableCache& executables) noexcept : core_(core), executables_(executables) {}
+  ~CudaRegionGraphs() override { executables_.forget(this); }
   std::shared_ptr<RegionVariant> make(RegionProgram program, bool in_order) override;
   RegionCounts counts() const noexcept override;
 
   /// An executable that does what `graph` does. Throws CudaError.
-  GraphExecutable prepare(std::uint64_t shape, cudaGraph_t graph);
-  /// One that nobody needs any more, for the next graph of that shape.
-  void give(std::uint64_t shape, GraphExecutable executable) noexcept;
+  ExecutableCache::Lease prepare(GraphShape shape, cudaGraph_t graph);
 
   struct Counts {
     std::atomic<std::uint64_t> captured{0}, instantiated{0}, updated{0}, launched{0}, in_order{0};
   };
 
  private:
-  static constexpr std::size_t k_most_spare = 4;
-  struct Spare {
-    std::uint64_t shape = 0;
-    GraphExecutable executable;
-  };
-
-  const CoreRef core_;  // goes last
+  const CoreRef core_;            // goes last
+  ExecutableCache& executables_;  // of the device
 
  public:
   Counts counted;
   // For bodies of the device's tasks only.
   RegionStream stream;
   PositionSet after_handles;  // the latest launch that used handles
-
- private:
-  std::mutex mutex_;
-  std::vector<Spare> spare_;  // the oldest comes first
 };
 
 class CudaRegionVariant final : public RegionVariant {
  public:
   CudaRegionVariant(RegionProgram program, bool in_order, std::shared_ptr<CudaRegionGraphs> graphs)
       : RegionVariant(std::move(program), in_order ? State::spoilt : State::fresh), graphs_(std::move(graphs)) {}
-  ~CudaRegionVariant() override;
   void run(const Queue& queue) override;
 
  private:
@@ -73,11 +62,10 @@ class CudaRegionVariant final : public RegionVariant {
   bool launch(const Queue& queue);
   void run_in_order(const Queue& queue);
   void call(RegionTask& task, const Queue& queue);
-  std::uint64_t shape(cudaGraph_t graph) const;
+  GraphShape shape(cudaGraph_t graph) const;
 
   const std::shared_ptr<CudaRegionGraphs> graphs_;
-  GraphExecutable executable_;  // null: the tasks enqueue nothing
-  std::uint64_t shape_ = 0;
+  ExecutableCache::Lease executable_;  // null: the tasks enqueue nothing
   PositionSet outside_;
   bool uses_handles_ = false;
   RegionKeeps keeps_;

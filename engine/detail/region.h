@@ -92,7 +92,7 @@ class RegionGraphs {
   virtual std::shared_ptr<RegionVariant> make(RegionProgram program, bool in_order) = 0;
   virtual RegionCounts counts() const noexcept = 0;
 };
-std::shared_ptr<RegionGraphs> make_region_graphs(Core& core);
+std::shared_ptr<RegionGraphs> make_region_graphs(Core& core, Device device);
 
 /// Memory that a captured graph uses: told when it goes.
 struct RegionKeeps {

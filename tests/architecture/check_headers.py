@@ -23,7 +23,7 @@ def headers(root, with_cuda):
 
 
 # Besides each api.h: what a program includes for one purpose, and what README names.
-OTHER_DOORS = {"gluon/sluice.h", "engine/asio.h", "engine/interop.h", "engine/region.h", "engine/repeatable.h"}
+OTHER_DOORS = {"gluon/sluice.h", "engine/asio.h", "engine/interop.h", "engine/region.h"}
 
 
 def is_door(name):

@@ -161,14 +161,13 @@ class ByHand final : public Way {
   bench::GraphExecOwner exec_;
 };
 
-/// The same kernels, each a task that names its arrays. `repeats`: the bodies say that they enqueue the same again.
+/// The same kernels, each a task that names its arrays.
 class Tasks final : public Way {
  public:
-  Tasks(const Problem& problem, Device device, const std::string& launch, bool interleaved, bool repeats)
+  Tasks(const Problem& problem, Device device, const std::string& launch, bool interleaved)
       : problem_(problem),
-        name_(message("engine-", launch, repeats ? "-repeatable" : "", interleaved ? "-by-step" : "-by-chain")),
+        name_(message("engine-", launch, interleaved ? "-by-step" : "-by-chain")),
         interleaved_(interleaved),
-        repeats_(repeats),
         device_(device),
         arrays_(problem),
         engine_(bench::launched(launch)) {
@@ -184,10 +183,10 @@ class Tasks final : public Way {
       Task product{.name = "product", .device = device_, .access = {out(here)}, .capturable = true};
       if (step > 0)
         product.access.push_back(read(var(chain, step - 1)));
-      push(product, [to, from, weights](Queue queue) {
+      engine_.push(product, [to, from, weights](Queue queue) {
         bench::launch_dense(queue.stream(), to, from, weights, k_rows, k_columns);
       });
-      push({.name = "relu", .device = device_, .access = {write(here)}, .capturable = true}, [to](Queue queue) {
+      engine_.push({.name = "relu", .device = device_, .access = {write(here)}, .capturable = true}, [to](Queue queue) {
         bench::launch_relu(queue.stream(), to, k_elements);
       });
     });
@@ -197,19 +196,11 @@ class Tasks final : public Way {
   Engine& engine() noexcept { return engine_; }
 
  private:
-  template <class Body>
-  void push(const Task& task, const Body& body) {
-    if (repeats_)
-      engine_.push(task, repeatable(body));
-    else
-      engine_.push(task, body);
-  }
   const Var& var(int chain, int step) const { return vars_[static_cast<std::size_t>(2 * chain + step % 2)]; }
 
   const Problem& problem_;
   std::string name_;
   bool interleaved_;
-  bool repeats_;
   Device device_;
   Arrays arrays_;
   Engine engine_;
@@ -220,7 +211,7 @@ class Tasks final : public Way {
 class Traced final : public Way {
  public:
   Traced(const Problem& problem, Device device)
-      : tasks_(problem, device, "direct", false, false), region_(tasks_.engine(), device, "branches") {}
+      : tasks_(problem, device, "direct", false), region_(tasks_.engine(), device, "branches") {}
   std::string name() const override { return "engine-traced"; }
   void push() override {
     region_.run(0, [this] { tasks_.push(); });
@@ -278,9 +269,7 @@ void branches(bench::Report& report, const bench::GpuBench& bench, const Problem
   }
   for (const std::string& launch : bench.launches()) {
     for (bool interleaved : {false, true}) {
-      ways.push_back(std::make_unique<Tasks>(problem, bench.device(), launch, interleaved, false));
-      if (launch == "batch")
-        ways.push_back(std::make_unique<Tasks>(problem, bench.device(), launch, interleaved, true));
+      ways.push_back(std::make_unique<Tasks>(problem, bench.device(), launch, interleaved));
       ways.push_back(std::make_unique<Eager>(problem, bench.device(), launch, interleaved));
     }
   }

@@ -156,7 +156,6 @@ TEST_CASE("Counters print with their names") {
   counters.stream_waits = 11;
   counters.batches = 12;
   counters.batched = 13;
-  counters.repeated = 14;
   counters.graphs_made = 15;
   counters.reissued = 16;
   const std::string text = to_string(counters);
@@ -164,7 +163,7 @@ TEST_CASE("Counters print with their names") {
       text ==
       "pushed 1, retired 2, run 3, skipped 4, failed 5, waits 6, bytes_in_flight 17, "
       "peak_bytes_in_flight 18, gpu_bytes_in_flight 19, peak_gpu_bytes_in_flight 20, rests 21, run_next 7, "
-      "stolen 8, overflowed 9, parked 10, run_ahead 22, stream_waits 11, batches 12, batched 13, repeated 14, "
+      "stolen 8, overflowed 9, parked 10, run_ahead 22, stream_waits 11, batches 12, batched 13, "
       "graphs_made 15, "
       "reissued 16");
   std::ostringstream out;

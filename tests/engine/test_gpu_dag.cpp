@@ -37,9 +37,9 @@ struct GpuRun {
   void push(Engine& engine, const std::vector<Var>& vars, std::size_t i) {
     const Task task{
         .name = "step", .device = gpu(0), .access = access_of(program.steps[i], vars), .capturable = is_capturable(i)};
-    engine.push(task, repeatable([this, i](Queue queue) {
-                  enqueue_step(queue.stream(), program.steps[i], i, cells.data(), seen.data() + i, delay_of(i));
-                }));
+    engine.push(task, [this, i](Queue queue) {
+      enqueue_step(queue.stream(), program.steps[i], i, cells.data(), seen.data() + i, delay_of(i));
+    });
   }
   /// As before the first step.
   void begin_again() const { copy_and_wait(cells.data(), std::vector<Cell>(program.cells).data(), cells_bytes()); }

@@ -144,33 +144,27 @@ class CapturedByHand final : public OneStream {
   std::array<bench::GraphExecOwner, 2> execs_;  // of whole batches, of the last one
 };
 
-/// `repeats`: the bodies say that they enqueue the same again, which the rounds do.
 class Tasks final : public Way {
  public:
-  Tasks(const Graph& graph, Device device, const std::string& launch, bool repeats)
-      : Way(graph), launch_(launch), repeats_(repeats), device_(device), engine_(bench::launched(launch)) {
+  Tasks(const Graph& graph, Device device, const std::string& launch)
+      : Way(graph), launch_(launch), device_(device), engine_(bench::launched(launch)) {
     for (int i = 0; i < graph.pattern.items; ++i)
       vars_.push_back(engine_.new_var({.home = device}));
   }
-  std::string name() const override { return "engine-" + launch_ + (repeats_ ? "-repeatable" : ""); }
+  std::string name() const override { return "engine-" + launch_; }
   void push() override {
     std::uint64_t* items = items_.begin_round();
     for (const KernelStep& step : graph_.steps) {
       Task task{.name = "step", .device = device_, .access = {write(vars_[step.target])}, .capturable = true};
       for (int i = 0; i < step.count; ++i)
         task.access.push_back(read(vars_[step.sources[i]]));
-      const auto body = [&step, items](Queue queue) { bench::launch_step(queue.stream(), step, items); };
-      if (repeats_)
-        engine_.push(task, repeatable(body));
-      else
-        engine_.push(task, body);
+      engine_.push(task, [&step, items](Queue queue) { bench::launch_step(queue.stream(), step, items); });
     }
   }
   void finish() override { engine_.wait_all(); }
 
  private:
   std::string launch_;
-  bool repeats_;
   Device device_;
   Engine engine_;
   std::vector<Var> vars_;
@@ -192,11 +186,8 @@ void kernels(bench::Report& report, const bench::GpuBench& bench, const Settings
     ways.push_back(std::make_unique<OneStream>(graph));
     ways.push_back(std::make_unique<OneStreamEvents>(graph));
     ways.push_back(std::make_unique<CapturedByHand>(graph));
-    for (const std::string& launch : bench.launches()) {
-      ways.push_back(std::make_unique<Tasks>(graph, bench.device(), launch, false));
-      if (launch == "batch")
-        ways.push_back(std::make_unique<Tasks>(graph, bench.device(), launch, true));
-    }
+    for (const std::string& launch : bench.launches())
+      ways.push_back(std::make_unique<Tasks>(graph, bench.device(), launch));
     std::vector<Contender> contenders;
     for (const auto& way : ways)
       contenders.push_back({way->name(), [&way] { way->push(); }, [&way] { way->finish(); }});

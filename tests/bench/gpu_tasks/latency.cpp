@@ -213,8 +213,8 @@ class UrgentByHand {
 
 class UrgentTasks {
  public:
-  UrgentTasks(Device device, const std::string& launch, bool repeats)
-      : device_(device), repeats_(repeats), blocks_(load_blocks(device)), engine_(bench::launched(launch)) {
+  UrgentTasks(Device device, const std::string& launch)
+      : device_(device), blocks_(load_blocks(device)), engine_(bench::launched(launch)) {
     for (int i = 0; i <= k_load_vars; ++i)
       vars_.push_back(engine_.new_var({.home = device}));
   }
@@ -223,11 +223,7 @@ class UrgentTasks {
     const int blocks = blocks_;
     for (int i = 0; i < k_load_kernels; ++i) {
       const Task load{.name = "load", .device = device_, .access = {write(vars_[i % k_load_vars])}, .capturable = true};
-      const auto body = [blocks](Queue queue) { bench::launch_spin(queue.stream(), blocks, k_block_us); };
-      if (repeats_)
-        engine_.push(load, repeatable(body));
-      else
-        engine_.push(load, body);
+      engine_.push(load, [blocks](Queue queue) { bench::launch_spin(queue.stream(), blocks, k_block_us); });
     }
     std::uint64_t* word = word_.data();
     const std::uint64_t value = ++value_;
@@ -248,7 +244,6 @@ class UrgentTasks {
 
  private:
   Device device_;
-  bool repeats_;
   int blocks_;
   PinnedArray<std::uint64_t> word_{1};
   Engine engine_;
@@ -263,14 +258,10 @@ void urgent(bench::Report& report, const bench::GpuBench& bench, const Settings&
   std::vector<Probe> probes{{"raw-stream-priorities", [&] { return by_hand.read(); }}};
   std::deque<UrgentTasks> engines;
   for (const std::string& launch : bench.launches()) {
-    for (const bool repeats : {false, true}) {
-      if (repeats && launch == "direct")
-        continue;
-      UrgentTasks& one = engines.emplace_back(bench.device(), launch, repeats);
-      const std::string name = "engine-" + launch + (repeats ? "-repeatable" : "");
-      probes.push_back({name + "-urgent", [&one] { return one.read(Priority::urgent); }});
-      probes.push_back({name + "-normal", [&one] { return one.read(Priority::normal); }});
-    }
+    UrgentTasks& one = engines.emplace_back(bench.device(), launch);
+    const std::string name = "engine-" + launch;
+    probes.push_back({name + "-urgent", [&one] { return one.read(Priority::urgent); }});
+    probes.push_back({name + "-normal", [&one] { return one.read(Priority::normal); }});
   }
   take_samples(report, "urgent-under-load", settings.samples, probes);
 }

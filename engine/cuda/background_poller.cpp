@@ -3,7 +3,7 @@
 #include <sys/prctl.h>
 #include <thread>
 
-#include <sluice/engine/cuda/attendant.h>
+#include <sluice/engine/cuda/background_poller.h>
 
 namespace sluice::detail {
 
@@ -15,7 +15,7 @@ constexpr int k_quick_looks = 20, k_idle_looks = 20;
 
 }  // namespace
 
-void Attendant::wake() {
+void BackgroundPoller::wake() {
   // The thread says that it sleeps before it looks for the last time, so one of the two sees the other.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (awake_.load(std::memory_order_seq_cst))
@@ -29,7 +29,7 @@ void Attendant::wake() {
   changed_.notify_all();
 }
 
-void Attendant::stop() {
+void BackgroundPoller::stop() {
   {
     const std::lock_guard hold(mutex_);
     stopping_ = true;
@@ -39,19 +39,19 @@ void Attendant::stop() {
     thread_.join();
 }
 
-void Attendant::live() {
+void BackgroundPoller::live() {
   thread_id_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   pthread_setname_np(pthread_self(), "sluice-gpu");
   prctl(PR_SET_TIMERSLACK, 1000UL);  // otherwise every sleep lasts 50 us longer
   int quiet = 0, idle = 0;           // looks without progress, without work
   for (;;) {
-    const Seen seen = look_();
+    const Seen seen = poll_();
     quiet = seen == Seen::progress ? 0 : quiet + 1;
     idle = seen == Seen::nothing ? idle + 1 : 0;
     if (idle > k_idle_looks) {
       awake_.store(false);
       std::atomic_thread_fence(std::memory_order_seq_cst);
-      if (look_() == Seen::nothing) {  // else somebody came while this thread still seemed to be awake
+      if (poll_() == Seen::nothing) {  // else somebody came while this thread still seemed to be awake
         std::unique_lock hold(mutex_);
         changed_.wait(hold, [this] { return stopping_ || awake_.load(); });
         if (stopping_)

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -10,18 +11,20 @@
 
 #include <sluice/engine/cuda/cuda_stream.h>
 #include <sluice/engine/detail/stream.h>
-#include <sluice/engine/task.h>
+#include <sluice/engine/detail/task_node.h>
 
 namespace sluice::detail {
 
-class Issuer;
-class Lane;
+struct Gpu;
+class LogicalStream;
 
-/// What a task's Queue sees of its lane: the CUDA stream to enqueue on. A lane has one for tasks that are launched and
-/// one for tasks that are captured: library handles are bound to a stream, so each has slots of its own.
-class LaneView final : public Stream {
+/// What a task's Queue sees of its logical stream: the CUDA stream to enqueue on. There is one for tasks that are
+/// launched and one for tasks that are captured: library handles are bound to a CUDA stream, so each has slots of its
+/// own.
+class StreamView final : public Stream {
  public:
-  LaneView(Issuer& issuer, Lane& lane, bool captures) noexcept : issuer_(issuer), lane_(lane), captures_(captures) {}
+  StreamView(Gpu& gpu, LogicalStream& logical, bool captures) noexcept
+      : gpu_(gpu), logical_(logical), captures_(captures) {}
   void* native() override;
   Position current_position() override;
   void wait_for(const PositionSet& positions) override;
@@ -31,29 +34,29 @@ class LaneView final : public Stream {
   void enqueue_on(cudaStream_t native) noexcept { native_ = native; }
   cudaStream_t enqueued_on() const noexcept { return native_; }
   void drop_slots() noexcept { slots_ = {}; }
-  /// The body that is called next has this place; none: the lane's next one.
+  /// The body that is called next has this place; none: the next one.
   void take_place(Position place) noexcept { place_ = place; }
 
  private:
-  Issuer& issuer_;
-  Lane& lane_;
+  Gpu& gpu_;
+  LogicalStream& logical_;
   const bool captures_;
   cudaStream_t native_ = nullptr;
   Position place_;
   std::array<std::shared_ptr<void>, k_max_slots> slots_;
 };
 
-/// A stream number that positions carry. Tasks on one lane follow each other; which CUDA stream does the work may
-/// change from batch to batch. Three counts say how far it is: issued (the order is settled), launched (given to the
-/// GPU, alone or as part of a batch), done (as far as the host knows).
-class Lane {
+/// A stream number that positions carry. Tasks on one logical stream follow each other; which CUDA stream does the work
+/// may change from batch to batch. Three counts say how far it is: issued (the order is settled), launched (given to
+/// the GPU, alone or as part of a batch), done (as far as the host knows).
+class LogicalStream {
  public:
   static constexpr int k_marks = 512;
 
-  Lane(Issuer& issuer, Device device, StreamKind kind, std::uint16_t number, int local, ErrorWord* error_word);
-  ~Lane();
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  LogicalStream(Gpu& gpu, StreamKind kind, std::uint16_t number, int local, ErrorWord* error_word);
+  ~LogicalStream();
+  LogicalStream(const LogicalStream&) = delete;
+  LogicalStream& operator=(const LogicalStream&) = delete;
 
   // -- The device's issuing thread only ------------------------------------------------------------------------------
   Position next_position() const noexcept { return {number_, issued_.load(std::memory_order_relaxed) + 1}; }
@@ -80,21 +83,21 @@ class Lane {
   /// Asks the driver about work that has been launched. Throws CudaError.
   bool query(std::uint64_t sequence);
   void raise_done(std::uint64_t sequence) noexcept;
-  /// Throws what kernels of this lane reported, once.
+  /// Throws what kernels on it reported, once.
   void throw_reported();
   /// "name (file:line)", with the origin before the file where there is one, of the tasks that the host does not know
   /// to be done, the oldest first, `most` at most.
   void list_unfinished(std::vector<std::string>& names, std::size_t most) const;
 
-  Issuer& issuer() const noexcept { return issuer_; }
+  Gpu& gpu() const noexcept { return gpu_; }
   Device device() const noexcept { return device_; }
   StreamKind kind() const noexcept { return kind_; }
   std::uint16_t number() const noexcept { return number_; }
   int local() const noexcept { return local_; }
   ErrorWord* error_word() const noexcept { return error_word_; }
 
-  LaneView direct;
-  LaneView captured;
+  StreamView direct;
+  StreamView captured;
 
  private:
   struct Mark {
@@ -108,11 +111,11 @@ class Lane {
     std::atomic<std::uint32_t> origin{0};
   };
 
-  Issuer& issuer_;
+  Gpu& gpu_;
   const Device device_;
   const StreamKind kind_;
   const std::uint16_t number_;
-  const int local_;  // index in the clocks of its device
+  const int local_;  // index in the frontiers of its device
   ErrorWord* const error_word_;
   std::mutex reported_mutex_;
   std::atomic<std::uint64_t> issued_{0};
@@ -124,21 +127,22 @@ class Lane {
   std::array<bool, k_marks> followed_{};
 };
 
-/// All lanes of one engine, by the number that positions carry.
-class LaneTable {
+/// All logical streams of one engine, by the number that positions carry.
+class LogicalStreamTable {
  public:
-  /// The lane of that number; positions name only lanes that exist.
-  Lane& at(std::uint16_t number) const noexcept { return *lanes_[number].load(std::memory_order_acquire); }
+  /// The one of that number; positions name only those that exist.
+  LogicalStream& at(std::uint16_t number) const noexcept { return *streams_[number].load(std::memory_order_acquire); }
+  LogicalStream& of(Position position) const noexcept { return at(position.stream()); }
   int count() const noexcept { return count_.load(std::memory_order_acquire); }
   /// Throws ValueError when the numbers have run out.
-  Lane& add(Issuer& issuer, Device device, StreamKind kind, int local, ErrorWord* error_word);
+  LogicalStream& add(Gpu& gpu, StreamKind kind, int local, ErrorWord* error_word);
   void clear() noexcept;
-  ~LaneTable() { clear(); }
+  ~LogicalStreamTable() { clear(); }
 
  private:
   std::mutex mutex_;
-  std::atomic<int> count_{1};  // number 0 is no lane: an empty Position is all zero
-  std::array<std::atomic<Lane*>, k_max_lanes> lanes_{};
+  std::atomic<int> count_{1};  // number 0 is none: an empty Position is all zero
+  std::array<std::atomic<LogicalStream*>, k_max_logical_streams> streams_{};
 };
 
 }  // namespace sluice::detail

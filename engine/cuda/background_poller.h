@@ -13,25 +13,25 @@ namespace sluice::detail {
 
 /// A thread that looks after what must happen later and that nobody waits for: CPU tasks behind GPU work, batches that
 /// nobody launches, streams that are far behind. Asleep while there is nothing to do.
-class Attendant {
+class BackgroundPoller {
  public:
   enum class Seen : std::uint8_t { nothing, work, progress };
-  /// look() does what is due; `work`: there is something left to look after.
-  explicit Attendant(std::function<Seen()> look) : look_(std::move(look)) {}
-  Attendant(const Attendant&) = delete;
-  Attendant& operator=(const Attendant&) = delete;
-  ~Attendant() { stop(); }
+  /// poll() does what is due; `work`: there is something left to look after.
+  explicit BackgroundPoller(std::function<Seen()> poll) : poll_(std::move(poll)) {}
+  BackgroundPoller(const BackgroundPoller&) = delete;
+  BackgroundPoller& operator=(const BackgroundPoller&) = delete;
+  ~BackgroundPoller() { stop(); }
 
   /// There is something to look after. Cheap while the thread is awake. Throws if there can be no such thread.
   void wake();
   void stop();
-  /// Is the calling thread the attendant's?
+  /// Is the calling thread the poller's?
   bool is_here() const noexcept { return thread_id_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
 
  private:
   void live();
 
-  const std::function<Seen()> look_;
+  const std::function<Seen()> poll_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<bool> awake_{false};

@@ -1,54 +1,50 @@
 #include <algorithm>
 
-#include <sluice/engine/cuda/issuer.h>
-#include <sluice/engine/cuda/lane.h>
+#include <sluice/engine/cuda/gpu.h>
 #include <sluice/engine/error.h>
 
 namespace sluice::detail {
 
 using cuda::cuda_check;
 
-void* LaneView::native() {
-  issuer_.touch_or_throw();
+void* StreamView::native() {
+  gpu_.bodies.order_or_throw();
   return native_;
 }
-Position LaneView::current_position() {
-  issuer_.touch_or_throw();
-  issuer_.note_question();
-  return place_ ? place_ : lane_.next_position();
+Position StreamView::current_position() {
+  gpu_.bodies.order_or_throw();
+  return place_ ? place_ : logical_.next_position();
 }
-std::shared_ptr<void>& LaneView::slot(std::size_t id) {
-  issuer_.touch_or_throw();
-  issuer_.note_question();
+std::shared_ptr<void>& StreamView::slot(std::size_t id) {
+  gpu_.bodies.order_or_throw();
   return slots_[id];
 }
-ErrorWord* LaneView::error_word() {
-  issuer_.touch_or_throw();
-  issuer_.note_question();
-  return lane_.error_word();
+ErrorWord* StreamView::error_word() {
+  gpu_.bodies.order_or_throw();
+  return logical_.error_word();
 }
-void LaneView::wait_for(const PositionSet& positions) {
-  issuer_.touch_or_throw();
-  issuer_.wait_in_body(positions, captures_);
+void StreamView::wait_for(const PositionSet& positions) {
+  gpu_.bodies.order_or_throw();
+  gpu_.bodies.wait_for(positions, captures_);
 }
 
-Lane::Lane(Issuer& issuer, Device device, StreamKind kind, std::uint16_t number, int local, ErrorWord* error_word)
-    : direct(issuer, *this, false),
-      captured(issuer, *this, true),
-      issuer_(issuer),
-      device_(device),
+LogicalStream::LogicalStream(Gpu& gpu, StreamKind kind, std::uint16_t number, int local, ErrorWord* error_word)
+    : direct(gpu, *this, false),
+      captured(gpu, *this, true),
+      gpu_(gpu),
+      device_(gpu.device),
       kind_(kind),
       number_(number),
       local_(local),
       error_word_(error_word) {}
 
 // Library handles go before the streams that they use.
-Lane::~Lane() {
+LogicalStream::~LogicalStream() {
   direct.drop_slots();
   captured.drop_slots();
 }
 
-Position Lane::issue(const TaskNode& task) noexcept {
+Position LogicalStream::issue(const TaskNode& task) noexcept {
   const std::uint64_t sequence = issued_.load(std::memory_order_relaxed) + 1;
   Note& note = notes_[sequence % k_marks];
   note.name.store(task.name, std::memory_order_relaxed);
@@ -62,7 +58,7 @@ Position Lane::issue(const TaskNode& task) noexcept {
 }
 
 // The sequence is published after the milestone: whoever reads it finds this milestone or a later one.
-void Lane::launched(std::uint64_t sequence, Milestone& milestone) noexcept {
+void LogicalStream::launched(std::uint64_t sequence, Milestone& milestone) noexcept {
   const std::uint64_t count = marked_.load(std::memory_order_relaxed);
   Mark& mark = marks_[count % k_marks];
   mark.milestone.store(&milestone, std::memory_order_release);
@@ -72,7 +68,7 @@ void Lane::launched(std::uint64_t sequence, Milestone& milestone) noexcept {
 }
 
 // Marks grow with their number; one that is overwritten meanwhile has grown, which the search survives.
-Lane::Reach Lane::reach(std::uint64_t sequence) const noexcept {
+LogicalStream::Reach LogicalStream::reach(std::uint64_t sequence) const noexcept {
   const std::uint64_t end = marked_.load(std::memory_order_acquire);
   std::uint64_t low = end > k_marks ? end - k_marks : 0, high = end - 1;
   if (end > 1 && marks_[(end - 2) % k_marks].sequence.load(std::memory_order_acquire) < sequence)
@@ -90,13 +86,13 @@ Lane::Reach Lane::reach(std::uint64_t sequence) const noexcept {
   return {mark.milestone.load(std::memory_order_acquire), reached};
 }
 
-void Lane::raise_done(std::uint64_t sequence) noexcept {
+void LogicalStream::raise_done(std::uint64_t sequence) noexcept {
   std::uint64_t known = done_.load(std::memory_order_relaxed);
   while (known < sequence && !done_.compare_exchange_weak(known, sequence, std::memory_order_acq_rel)) {
   }
 }
 
-bool Lane::query(std::uint64_t sequence) {
+bool LogicalStream::query(std::uint64_t sequence) {
   if (done() >= sequence)
     return true;
   const Reach reach = this->reach(sequence);
@@ -110,7 +106,7 @@ bool Lane::query(std::uint64_t sequence) {
   return true;
 }
 
-void Lane::throw_reported() {
+void LogicalStream::throw_reported() {
   if (reinterpret_cast<std::atomic<int>&>(error_word_->code).load(std::memory_order_acquire) == 0)
     return;
   const std::lock_guard hold(reported_mutex_);
@@ -128,7 +124,7 @@ void Lane::throw_reported() {
       "); what it wrote for that element is 0"));
 }
 
-void Lane::list_unfinished(std::vector<std::string>& names, std::size_t most) const {
+void LogicalStream::list_unfinished(std::vector<std::string>& names, std::size_t most) const {
   const std::uint64_t last = issued();
   std::uint64_t first = done() + 1;
   if (last >= k_marks)
@@ -142,20 +138,20 @@ void Lane::list_unfinished(std::vector<std::string>& names, std::size_t most) co
   }
 }
 
-Lane& LaneTable::add(Issuer& issuer, Device device, StreamKind kind, int local, ErrorWord* error_word) {
+LogicalStream& LogicalStreamTable::add(Gpu& gpu, StreamKind kind, int local, ErrorWord* error_word) {
   const std::lock_guard hold(mutex_);
   const int number = count_.load(std::memory_order_relaxed);
-  if (number >= k_max_lanes)
-    throw ValueError(message("engine: more than ", k_max_lanes - 1, " streams of GPUs are not possible"));
-  auto* lane = new Lane(issuer, device, kind, static_cast<std::uint16_t>(number), local, error_word);
-  lanes_[static_cast<std::size_t>(number)].store(lane, std::memory_order_release);
+  if (number >= k_max_logical_streams)
+    throw ValueError(message("engine: more than ", k_max_logical_streams - 1, " streams of GPUs are not possible"));
+  auto* made = new LogicalStream(gpu, kind, static_cast<std::uint16_t>(number), local, error_word);
+  streams_[static_cast<std::size_t>(number)].store(made, std::memory_order_release);
   count_.store(number + 1, std::memory_order_release);
-  return *lane;
+  return *made;
 }
 
-void LaneTable::clear() noexcept {
-  for (auto& lane : lanes_)
-    delete lane.exchange(nullptr);
+void LogicalStreamTable::clear() noexcept {
+  for (auto& stream : streams_)
+    delete stream.exchange(nullptr);
 }
 
 }  // namespace sluice::detail

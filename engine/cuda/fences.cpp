@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <utility>
+
+#include <sluice/engine/cuda/fences.h>
+#include <sluice/engine/cuda/gpu.h>
+#include <sluice/engine/detail/core.h>
+
+namespace sluice::detail {
+
+void Fences::add(Fence&& fence) {
+  const std::lock_guard hold(mutex_);
+  new_.push_back(std::move(fence));
+  count_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Fences::add(TaskNode* task, const PositionSet& positions) {
+  add(Fence{task, positions});
+}
+
+void Fences::add(std::promise<void>& waiter, Position position) {
+  Fence fence{nullptr, {}, &waiter};
+  fence.positions.add(position);
+  add(std::move(fence));
+}
+
+bool Fences::passed(const Fence& fence) {
+  for (Position position : fence.positions) {
+    LogicalStream& logical = table_.of(position);
+    Gpu& gpu = logical.gpu();
+    gpu.loss.check_alive();
+    if (logical.launched() < position.sequence()) {
+      gpu.issuer.nudge();
+      return false;
+    }
+    try {
+      if (!logical.query(position.sequence()))
+        return false;
+    } catch (...) {
+      gpu.loss.rethrow_if_lost();
+    }
+  }
+  return true;
+}
+
+bool Fences::try_open(Fence& fence) {
+  std::exception_ptr error;
+  FailureRef failure;
+  try {
+    if (!passed(fence))
+      return false;
+  } catch (...) {
+    error = std::current_exception();
+    if (fence.task != nullptr)
+      failure = capture_failure(core_.record_of(fence.task));
+  }
+  if (fence.task != nullptr)
+    core_.run_fenced(fence.task, std::move(failure));
+  else if (error != nullptr)
+    fence.waiter->set_exception(error);
+  else
+    fence.waiter->set_value();
+  return true;
+}
+
+BackgroundPoller::Seen Fences::open() {
+  {
+    const std::lock_guard hold(mutex_);
+    std::move(new_.begin(), new_.end(), std::back_inserter(watched_));
+    new_.clear();
+  }
+  if (watched_.empty())
+    return BackgroundPoller::Seen::nothing;
+  const auto opened = std::erase_if(watched_, [this](Fence& fence) { return try_open(fence); });
+  count_.fetch_sub(static_cast<int>(opened), std::memory_order_relaxed);
+  return opened > 0 ? BackgroundPoller::Seen::progress : BackgroundPoller::Seen::work;
+}
+
+}  // namespace sluice::detail
