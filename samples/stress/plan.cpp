@@ -11,10 +11,10 @@ using sluice::Priority;
 
 /// Whoever pushes: a thread, or a body with children.
 struct Pusher {
-  std::vector<std::uint32_t>* cells;       // whose order it fixes
-  int depth = 0;                           // 0: a thread
-  bool shares = true;                      // may use shared cells
-  bool waits = true;                       // may wait for what it pushed
+  std::vector<std::uint32_t>* cells;  // whose order it fixes
+  int depth = 0;                      // 0: a thread
+  bool shares = true;                 // may use shared cells
+  bool waits = true;                  // may wait for what it pushed
   std::uint32_t thread = 0;
   std::vector<std::uint32_t> recent = {};  // tasks that it may wait for
 };

@@ -26,18 +26,18 @@ struct Use {
 enum class Fault : std::uint8_t { none, error, foreign, number };
 
 enum class Act : std::uint8_t {
-  push,        // target: a task
-  cancel,      // target: a task pushed just before
-  wait_read,   // target: a cell
-  wait_write,  // target: a cell
-  wait_task,   // target: a task pushed before
-  clear,       // target: a cell, made clean
-  open,        // target: a gate task that may end now
-  freeze,      // target: a cell, only read from here on
-  unfreeze,    // target: a cell
-  refused,     // target: a frozen cell; a push that would write it is refused
-  fork,        // a child process uses the engine and ends
-  fork_inside, // of a body: the child's pushes are refused
+  push,         // target: a task
+  cancel,       // target: a task pushed just before
+  wait_read,    // target: a cell
+  wait_write,   // target: a cell
+  wait_task,    // target: a task pushed before
+  clear,        // target: a cell, made clean
+  open,         // target: a gate task that may end now
+  freeze,       // target: a cell, only read from here on
+  unfreeze,     // target: a cell
+  refused,      // target: a frozen cell; a push that would write it is refused
+  fork,         // a child process uses the engine and ends
+  fork_inside,  // of a body: the child's pushes are refused
 };
 
 /// Something that a pushing thread or a body does. `slot` is where a wait writes down what it saw.
@@ -47,8 +47,8 @@ struct Step {
   std::uint32_t slot = 0;
 };
 
-/// How a task comes about. plain: by a push of a body. coroutine: the body awaits what it waits for. region: as a run of
-/// a region. foreign: its work is launched on a stream of the pushing thread's own, between an export and an import.
+/// How a task comes about. plain: by a push of a body. coroutine: the body awaits what it waits for. region: as a run
+/// of a region. foreign: its work is launched on a stream of the pushing thread's own, between an export and an import.
 enum class Form : std::uint8_t { plain, coroutine, region, foreign };
 
 struct TaskPlan {
@@ -70,10 +70,10 @@ struct TaskPlan {
   int gpu = -1;  // -1: on the CPU
   sluice::StreamKind stream = sluice::StreamKind::compute;
   bool capturable = false;
-  bool legacy = false;        // enqueues on the legacy stream
-  bool copies = false;        // copies its first cell to its second
-  bool throws_late = false;   // of one that fails: it has enqueued its work by then
-  std::uint32_t region = 0;   // of a region: which one, and which of its programs
+  bool legacy = false;       // enqueues on the legacy stream
+  bool copies = false;       // copies its first cell to its second
+  bool throws_late = false;  // of one that fails: it has enqueued its work by then
+  std::uint32_t region = 0;  // of a region: which one, and which of its programs
   std::uint32_t program = 0;
 
   /// No body, no kernel: it throws before.

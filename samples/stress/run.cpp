@@ -219,10 +219,7 @@ AccessList Run::accesses(const TaskPlan& task) const {
   AccessList list;
   for (const Use& use : task.uses) {
     const Var& var = vars[use.cell];
-    list.push_back(
-        use.touch == Touch::read    ? read(var)
-        : use.touch == Touch::write ? write(var)
-                                    : out(var));
+    list.push_back(use.touch == Touch::read ? read(var) : use.touch == Touch::write ? write(var) : out(var));
   }
   if (task.names_twice)
     list.push_back(read(vars[task.uses[0].cell]));

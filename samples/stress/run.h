@@ -18,7 +18,8 @@
 // A plan carried out on an engine, and all that was seen meanwhile.
 namespace samples::stress {
 
-/// What stands behind a Var, on the host or on a GPU. `inside` finds out where the engine does not guard it on the host.
+/// What stands behind a Var, on the host or on a GPU. `inside` finds out where the engine does not guard it on the
+/// host.
 struct Cell {
   Content* at = nullptr;
   std::atomic<int> inside{0};  // readers there now; a writer counts as minus a million

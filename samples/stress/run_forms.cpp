@@ -118,8 +118,7 @@ void Run::push_region(const RegionPlan& region, std::uint32_t number, const Regi
   for (std::size_t i = 0; i < program.tasks.size(); ++i) {
     const Combine& combine = program.tasks[i];
     const std::uint32_t to = program.uses[combine.to].cell, from = program.uses[combine.from].cell;
-    const Work work{
-        .kind = WorkKind::combine, .count = 2, .number = i, .cell = {cells[to].at, cells[from].at}};
+    const Work work{.kind = WorkKind::combine, .count = 2, .number = i, .cell = {cells[to].at, cells[from].at}};
     push(
         {.name = "combine",
          .device = gpu(region.gpu),

@@ -1,10 +1,9 @@
-// Tries to break the engine: random programs from several threads, with pushes and waits inside tasks, coroutines, bodies
-// that throw, cancellations, priorities, frozen Vars, forks and backlogs, each compared with what a serial run of the
-// same program must give. With --device gpu most tasks are kernels and copies, of one GPU or of two, launched alone or in
-// batches, beside regions and streams that the engine does not know.
-// Exit code 0: everything agreed, 130 after Ctrl-C. 1: it did not; the last line says how to run the same program
-// again. The program and its serial result depend on the seed alone, the timing of the threads does not: a failure may
-// need several rounds.
+// Tries to break the engine: random programs from several threads, with pushes and waits inside tasks, coroutines,
+// bodies that throw, cancellations, priorities, frozen Vars, forks and backlogs, each compared with what a serial run
+// of the same program must give. With --device gpu most tasks are kernels and copies, of one GPU or of two, launched
+// alone or in batches, beside regions and streams that the engine does not know. Exit code 0: everything agreed, 130
+// after Ctrl-C. 1: it did not; the last line says how to run the same program again. The program and its serial result
+// depend on the seed alone, the timing of the threads does not: a failure may need several rounds.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

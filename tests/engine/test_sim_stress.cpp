@@ -9,8 +9,7 @@
 namespace samples::stress {
 
 void enqueue_work(void* stream, const Work& work) {
-  const cudaError_t status =
-      sluice::test::sim::launch(static_cast<cudaStream_t>(stream), [work] { run_work(work); });
+  const cudaError_t status = sluice::test::sim::launch(static_cast<cudaStream_t>(stream), [work] { run_work(work); });
   if (status != cudaSuccess)
     throw sluice::CudaError("stress: a launch failed", static_cast<int>(status));
 }
