@@ -245,6 +245,11 @@ void Core::wait_task(TaskNode* task) {
   rethrow_any_failure_of(*task);
 }
 
+void Core::wait_issued(const TaskHandle& handle) {
+  cpu_->before_wait();
+  block_until(handle.node_);
+}
+
 void Core::rethrow_failure_of(const TaskNode& task) {
   if (const FailureRef failure = task.failure())
     rethrow(failure);

@@ -125,6 +125,8 @@ class Core {
   void wait(Access access);
   void wait_all();
   void wait_task(TaskNode* task);
+  /// Blocks until the task is over for the host: a GPU's has been issued, its work may be under way. Outside tasks.
+  void wait_issued(const TaskHandle& handle);
   void clear_error(const Var& var);
   void wait_positions(const PositionSet& positions);
   /// See Engine::await_task.
