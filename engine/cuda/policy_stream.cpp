@@ -186,6 +186,19 @@ bool StreamPolicy::passed(Position position) const noexcept {
   return lane.done() >= position.sequence() || lane.issuer().lost();
 }
 
+bool StreamPolicy::ask(Position position) noexcept {
+  Lane& lane = lanes_.at(position.stream());
+  try {
+    if (lane.launched() < position.sequence())
+      lane.issuer().nudge();
+    else if (!passed(position) && may_call_here())
+      return lane.query(position.sequence());
+  } catch (const Error&) {  // a wait will say so
+    return true;
+  }
+  return passed(position);
+}
+
 bool StreamPolicy::arrived(Position position) const noexcept {
   return lanes_.at(position.stream()).done() >= position.sequence();
 }

@@ -73,7 +73,7 @@ struct Counted {
   }
 };
 
-Task direct(const char* name, AccessList access) {
+Task direct(const TaskName& name, AccessList access) {
   return {.name = name, .device = gpu(0), .access = std::move(access)};
 }
 
