@@ -239,7 +239,7 @@ TaskHandle push_sliced(Engine& engine, const SlicedCopy& copy, Access from, Acce
   auto transfer = std::make_shared<Transfer>(copy, site);
   const std::uint64_t elements = static_cast<std::uint64_t>(copy.slicing.shape.size());
   const Task task{
-      .name = copy.outward ? "copy_out" : "copy_in",
+      .name = TaskName::lasting(copy.outward ? "copy_out" : "copy_in"),
       .access = {from, to},
       .bytes = elements * (size_of(copy.wire) + size_of(copy.host_type))};
   return engine.push(
