@@ -107,7 +107,7 @@ void Transfer::push_slices(const std::shared_ptr<Transfer>& self) {
   const StreamKind stream = copy_.outward ? StreamKind::copy_out : StreamKind::copy_in;
   const Device near = cpu(), from = copy_.outward ? copy_.far_device : near,
                to = copy_.outward ? near : copy_.far_device;
-  const char* const name = copy_.outward ? "copy_out slice" : "copy_in slice";
+  const TaskName name = copy_.outward ? TaskName("copy_out slice") : TaskName("copy_in slice");
   try {
     for (int slice = 0; slice < count; ++slice) {
       const int at = slice % pieces();
