@@ -1,6 +1,7 @@
 #pragma once
 
 // The door of the engine: order and devices; no bytes, no shapes.
+#include <sluice/engine/access.h>
 #include <sluice/engine/closure.h>
 #include <sluice/engine/completion.h>
 #include <sluice/engine/coroutine.h>
@@ -12,9 +13,11 @@
 #include <sluice/engine/export.h>
 #include <sluice/engine/origin.h>
 #include <sluice/engine/parallel.h>
+#include <sluice/engine/pending_wait.h>
 #include <sluice/engine/position.h>
 #include <sluice/engine/queue.h>
 #include <sluice/engine/source_location.h>
 #include <sluice/engine/task.h>
+#include <sluice/engine/task_name.h>
 #include <sluice/engine/trace.h>
 #include <sluice/engine/var.h>

@@ -22,8 +22,8 @@
 #include <boost/asio/prefer.hpp>
 #include <boost/system/system_error.hpp>
 
-#include <sluice/engine/completion.h>
 #include <sluice/engine/engine.h>
+#include <sluice/engine/pending_wait.h>
 
 namespace sluice {
 
@@ -37,7 +37,7 @@ using TrackedExecutor = std::decay_t<decltype(boost::asio::prefer(
 
 /// A started async_wait: keeps the handler and the work on its executor until the wait ends, then posts the handler.
 template <class Handler>
-class AsioWait final : public Completion {
+class AsioWait final : public WaitObserver {
   using Allocator =
       typename std::allocator_traits<boost::asio::associated_allocator_t<Handler>>::template rebind_alloc<AsioWait>;
   using Traits = std::allocator_traits<Allocator>;

@@ -1,20 +1,20 @@
-// Waits that occupy no thread: a look at a Var that tells a Completion. Its access ends at once, so that GPU tasks
+// Waits that occupy no thread: a look at a Var that tells a WaitObserver. Its access ends at once, so that GPU tasks
 // after it may be issued; the GPU work before it is then waited for by the thread that watches fences.
 #include <new>
 
-#include <sluice/engine/completion.h>
 #include <sluice/engine/detail/block_pool.h>
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/pending_wait.h>
 
 namespace sluice {
 
 namespace detail {
 
-/// A wait, as its PendingWaits and its node share it. Who takes it tells the Completion, and nobody else.
+/// A wait, as its PendingWaits and its node share it. Who takes it tells the WaitObserver, and nobody else.
 struct WaitRecord {
   std::atomic<int> references{1};
   std::atomic<bool> taken{false};
-  Completion* completion = nullptr;
+  WaitObserver* observer = nullptr;
   TaskNode* node = nullptr;  // until it is started
 
   bool take() noexcept { return !taken.exchange(true, std::memory_order_acq_rel); }
@@ -52,7 +52,7 @@ void Core::tell(TaskNode* task, FailureRef failure) noexcept {
     } catch (...) {
       error = std::current_exception();
     }
-    record->completion->complete(std::move(error));
+    record->observer->complete(std::move(error));
   }
   record->drop();
   close_task(task);
@@ -60,12 +60,12 @@ void Core::tell(TaskNode* task, FailureRef failure) noexcept {
 
 }  // namespace detail
 
-PendingWait::PendingWait(Access access, Completion& completion) {
+PendingWait::PendingWait(Access access, WaitObserver& observer) {
   require(access.var != nullptr, [] { return std::string("async_wait: an empty Var"); });
   if (access.mode == AccessMode::out)
     access.mode = AccessMode::write;
   record_ = ::new (detail::take_block(sizeof(detail::WaitRecord))) detail::WaitRecord;
-  record_->completion = &completion;
+  record_->observer = &observer;
   try {
     record_->node = access.var->core->make_look(access, detail::TaskKind::tell, "async_wait");
     record_->node->need_extras().told = record_;
@@ -91,7 +91,7 @@ void PendingWait::start() const {
   record_->references.fetch_add(1, std::memory_order_relaxed);  // the node's
   detail::TaskNode* node = std::exchange(record_->node, nullptr);
   detail::Core* core = node->core;
-  core->retain();  // whom the completion reaches may end the engine before this returns
+  core->retain();  // whom the observer tells may end the engine before this returns
   core->push(node);
   detail::Core::drop(node, detail::TaskNode::k_handle);
   core->cpu().before_wait();
@@ -101,7 +101,7 @@ void PendingWait::start() const {
 bool PendingWait::cancel(std::exception_ptr error) const noexcept {
   if (!record_->take())
     return false;
-  record_->completion->complete(std::move(error));
+  record_->observer->complete(std::move(error));
   return true;
 }
 

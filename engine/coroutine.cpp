@@ -1,5 +1,6 @@
 #include <mutex>
 
+#include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/coroutine_control.h>
 
@@ -223,8 +224,11 @@ void Core::run_coroutine(TaskNode* task) {
       task->body.reset();
     }
   }
-  if (ended)
-    finish(task, std::move(failure), true, {});
+  if (!ended)
+    return;
+  if (CompletionControl* completion = task->completion())
+    return completion->body_ended(std::move(failure));
+  finish(task, std::move(failure), true, {});
 }
 
 void Core::drop_coroutine(TaskNode* task) noexcept {

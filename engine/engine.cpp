@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <unistd.h>
 
 #include <boost/thread/thread.hpp>
 
+#include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/coroutine_control.h>
 #include <sluice/engine/detail/named_range.h>
@@ -134,13 +134,6 @@ void Core::relieve_memory(Device device) {
 }
 
 }  // namespace detail
-
-TaskName::TaskName(const std::string& text) {
-  static std::mutex mutex;
-  static auto* names = new std::set<std::string>;  // leaked: names outlive everything
-  const std::lock_guard hold(mutex);
-  text_ = names->insert(text).first->c_str();
-}
 
 // -- Engine --
 
@@ -340,8 +333,15 @@ TaskHandle::~TaskHandle() {
 bool TaskHandle::cancel() {
   require(node_ != nullptr, [] { return std::string("cancel: an empty TaskHandle"); });
   using Node = detail::TaskNode;
-  if (detail::CoroutineControl* coroutine = node_->coroutine())
-    return coroutine->cancel();
+  const auto tell_outside = [this] {
+    if (detail::CompletionControl* completion = node_->completion())
+      completion->request_stop();
+  };
+  if (detail::CoroutineControl* coroutine = node_->coroutine()) {
+    const bool resumes = coroutine->cancel();
+    tell_outside();
+    return resumes;
+  }
   std::uint32_t seen = node_->state.load(std::memory_order_acquire);
   bool started = false;
   for (;;) {
@@ -354,9 +354,35 @@ bool TaskHandle::cancel() {
   }
   if (!started)
     return true;
+  tell_outside();
   // A body that has just begun may have become a coroutine, which asks whether it was cancelled before it is known.
   detail::CoroutineControl* coroutine = node_->coroutine();
   return coroutine != nullptr && coroutine->cancel();
+}
+
+bool TaskHandle::done() const {
+  require(node_ != nullptr, [] { return std::string("done: an empty TaskHandle"); });
+  if (!node_->finished() || node_->device.is_cpu())
+    return node_->finished();
+  return !node_->position || node_->core->gpu()->ask(node_->position);
+}
+
+TaskStatus TaskHandle::status() const {
+  require(node_ != nullptr, [] { return std::string("status: an empty TaskHandle"); });
+  if (!done()) {
+    const bool begun = (node_->state.load(std::memory_order_acquire) & detail::TaskNode::k_started) != 0;
+    return begun || node_->coroutine() != nullptr ? TaskStatus::running : TaskStatus::waiting;
+  }
+  const detail::FailureRef failure = detail::Core::failure_of_task(*node_);
+  if (failure == nullptr)
+    return TaskStatus::finished;
+  try {
+    std::rethrow_exception(failure->exception);
+  } catch (const Cancelled&) {
+    return TaskStatus::cancelled;
+  } catch (...) {
+    return TaskStatus::failed;
+  }
 }
 
 void TaskHandle::wait() {

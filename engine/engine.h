@@ -28,6 +28,16 @@ struct TaskNode;
 }  // namespace detail
 class Trace;
 
+/// What a task runs: called as body(Queue) or as body(), returns nothing, or a Coroutine.
+template <class Body>
+concept TaskBody = std::invocable < std::decay_t<Body>
+&, Queue > || std::invocable<std::decay_t<Body>&>;
+
+/// How a task stands. waiting: for its Vars, or for a thread. running: its body has begun, a coroutine perhaps is
+/// suspended, or what the body left to others is not done; of a GPU task: it was given to the GPU. failed: its body
+/// threw, or it was skipped because what it needs failed. cancelled: it failed with Cancelled.
+enum class TaskStatus : std::uint8_t { waiting, running, finished, failed, cancelled };
+
 /// Names a pushed task. May be dropped: the task runs all the same.
 class SLUICE_API TaskHandle {
  public:
@@ -49,6 +59,11 @@ class SLUICE_API TaskHandle {
   bool cancel();
   /// Blocks until the task has finished (GPU: until its work is done). Rethrows what its body threw.
   void wait();
+  /// Whether wait() would return at once. Never blocks: of a GPU task it asks the driver, once what is held back has
+  /// been launched.
+  bool done() const;
+  /// How the task stands at this moment. Costs as much as done(), of a task that failed some microseconds.
+  TaskStatus status() const;
 
  private:
   friend class detail::Core;
@@ -154,10 +169,8 @@ class SLUICE_API Engine {
   /// (EngineOptions::max_live_tasks, max_bytes_in_flight). Throws ValueError for a Var of another engine, an empty one,
   /// or a frozen one to be written, DeviceError for a device that is not there, EngineStopped after stop(), Forked
   /// where a child may not.
-  template <class Body>
-  requires std::invocable < std::decay_t<Body>
-  &, Queue > || std::invocable<std::decay_t<Body>&> TaskHandle
-                push(Task task, Body&& body, SourceLocation site = SourceLocation::current()) {
+  template <TaskBody Body>
+  TaskHandle push(const Task& task, Body&& body, SourceLocation site = SourceLocation::current()) {
     return push_closure(task, Closure(std::forward<Body>(body)), site);
   }
 

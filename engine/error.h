@@ -97,6 +97,10 @@ class SLUICE_API Deadlock : public Error {
 class SLUICE_API Cancelled : public Error {
   using Error::Error;
 };
+/// A task whose TaskCompletion was dropped before it had ended the task.
+class SLUICE_API AbandonedCompletion : public Error {
+  using Error::Error;
+};
 /// In a child process: what was under way in the parent when it forked, a GPU, or an engine whose own task forked.
 class SLUICE_API Forked : public Error {
   using Error::Error;

@@ -118,6 +118,8 @@ void Core::after_fork_in_child(bool inside_task) {
   make_anew(drained_);
   make_anew(pressure_mutex_);
   make_anew(extensions_mutex_);
+  make_anew(gpu_names_mutex_);
+  make_anew(cancels_);
   drain_waiters_.store(0);
   blocked_.clear();
   suspended_.store(0);

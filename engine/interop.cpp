@@ -75,7 +75,7 @@ void export_stream(Engine& engine, Device device, void* stream, const AccessList
   // Whoever ends the body's life without a call breaks the promise.
   auto issued = std::make_shared<std::promise<void>>();
   std::future<void> is_issued = issued->get_future();
-  engine.push(
+  const TaskHandle task = engine.push(
       {.name = "export stream", .device = device, .access = access, .on_failed_input = OnFailedInput::run},
       [stream, issued = std::move(issued)](Queue queue) {
         try {
@@ -86,6 +86,7 @@ void export_stream(Engine& engine, Device device, void* stream, const AccessList
         }
       },
       site);
+  engine.core().wait_issued(task);  // which runs CPU tasks where nobody else does
   try {
     is_issued.get();
   } catch (const std::future_error&) {

@@ -7,40 +7,14 @@
 
 namespace sluice::detail {
 
-namespace {
-
-#if defined(__SANITIZE_THREAD__)
-constexpr bool k_plain_stores = false;
-#else
-constexpr bool k_plain_stores = true;
-#endif
-
-void add(std::atomic<int>& inside, bool owned, int by) noexcept {
-  if (owned && k_plain_stores) [[likely]] {
-    inside.store(inside.load(std::memory_order_relaxed) + by, std::memory_order_release);
-  } else {
-    inside.fetch_add(by, std::memory_order_seq_cst);
-  }
-}
-
-}  // namespace
-
-void Core::enter_lists(const ThisThread& here) noexcept {
+void Core::enter_lists_later(const ThisThread& here) noexcept {
   std::atomic<int>& inside = counts(here).inside;
-  for (;;) {
-    add(inside, here.owns_slot(), 1);
-    light_fence(paused_);
-    if (paused_.load(std::memory_order_relaxed) == 0 || here.lists_depth > 0) [[likely]]
-      break;
-    add(inside, here.owns_slot(), -1);
+  do {
+    count_inside(inside, here.owns_slot(), -1);
     futex_wait(paused_, 1, std::chrono::milliseconds(100));
-  }
-  ++here.lists_depth;
-}
-
-void Core::leave_lists(const ThisThread& here) noexcept {
-  --here.lists_depth;
-  add(counts(here).inside, here.owns_slot(), -1);
+    count_inside(inside, here.owns_slot(), 1);
+    light_fence(paused_);
+  } while (paused_.load(std::memory_order_relaxed) != 0);
 }
 
 void Core::halt_lists() {

@@ -12,14 +12,19 @@ void SerialPolicy::submit(TaskNode* task) {
   tail_ = task;
 }
 
-TaskNode* SerialPolicy::take() {
-  const std::lock_guard hold(lock_);
+// With the lock held.
+TaskNode* SerialPolicy::pop() {
   TaskNode* task = head_;
   if (task != nullptr)
     head_ = task->next;
   if (head_ == nullptr)
     tail_ = nullptr;
   return task;
+}
+
+TaskNode* SerialPolicy::take() {
+  const std::lock_guard hold(lock_);
+  return pop();
 }
 
 // A task that waits for one it pushed itself can only be served on its own stack here.
@@ -35,19 +40,33 @@ void SerialPolicy::while_waiting() {
   return this_thread().core == &core_ ? drain() : after_push();
 }
 
+// Taking the first task and becoming the one who runs for all is one step, so is finding none and ceasing to be: a
+// task costs three turns of the lock.
+TaskNode* SerialPolicy::begin_draining() {
+  const std::lock_guard hold(lock_);
+  if (draining_ || head_ == nullptr)
+    return nullptr;
+  draining_ = true;
+  return pop();
+}
+
+TaskNode* SerialPolicy::take_or_end_draining() {
+  const std::lock_guard hold(lock_);
+  TaskNode* task = pop();
+  draining_ = task != nullptr;
+  return task;
+}
+
 void SerialPolicy::after_push() {
   if (this_thread().core == &core_)
     return;  // inside a task: the outermost push drains
-  for (;;) {
-    {
-      const std::lock_guard hold(lock_);
-      if (draining_ || head_ == nullptr)
-        return;
-      draining_ = true;
-    }
-    drain();
-    const std::lock_guard hold(lock_);
-    draining_ = false;
+  TaskNode* task = begin_draining();
+  if (task == nullptr)
+    return;
+  runner_.store(Runner::here(), std::memory_order_relaxed);
+  for (; task != nullptr; task = take_or_end_draining()) {
+    if (Core::claim(task))
+      core_.run_on_cpu(task, 1);
   }
 }
 

@@ -1,8 +1,10 @@
 // How a task is made from what the user wrote, enters its Vars, and what the protocol (detail/var_protocol.h) tells.
 #include <algorithm>
 #include <memory>
+#include <mutex>
 
 #include <sluice/engine/detail/clock.h>
+#include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/test_faults.h>
 
@@ -133,6 +135,8 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   if (block != nullptr)
     node->access_block = {block, count};
   try {
+    if (task.name.counted()) [[unlikely]]
+      keep_name(task.name, *node);
     inherit_stop(task, *node);
   } catch (...) {  // out of memory
     recycle(node);
@@ -145,6 +149,15 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   node->access_count =
       static_cast<std::uint16_t>(count < 2 ? count : sort_and_merge(accesses, static_cast<int>(count)));
   return node;
+}
+
+void Core::keep_name(const TaskName& name, TaskNode& node) {
+  if (node.device.is_cpu()) {
+    node.need_extras().name = name;
+    return;
+  }
+  const std::lock_guard hold(gpu_names_mutex_);
+  node.name = gpu_names_.emplace(name.c_str()).first->c_str();
 }
 
 void Core::push(TaskNode* task) {
@@ -189,6 +202,8 @@ void Core::grant(AccessNode& access) {
 void Core::recycle(TaskNode* task) noexcept {
   if (TaskExtras* extras = task->extras()) [[unlikely]] {
     drop_coroutine(task);
+    if (CompletionControl* completion = extras->completion.load(std::memory_order_relaxed))
+      completion->drop();
     extras->~TaskExtras();
     task->has_extras.store(false, std::memory_order_relaxed);
     give_block(extras, sizeof(TaskExtras));

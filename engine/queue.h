@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 
+#include <sluice/engine/completion.h>
 #include <sluice/engine/device.h>
 #include <sluice/engine/export.h>
 #include <sluice/engine/position.h>
@@ -35,12 +36,7 @@ struct ErrorWord {
 /// stream() and returns; it never synchronises.
 class SLUICE_API Queue {
  public:
-  Queue(
-      Engine& engine,
-      Device device,
-      int threads,
-      detail::Stream* stream,
-      const detail::TaskNode* task = nullptr) noexcept
+  Queue(Engine& engine, Device device, int threads, detail::Stream* stream, detail::TaskNode* task = nullptr) noexcept
       : engine_(&engine), device_(device), threads_(threads), stream_(stream), task_(task) {}
 
   Engine& engine() const noexcept { return *engine_; }
@@ -50,6 +46,10 @@ class SLUICE_API Queue {
   /// True once the task's stop token, TaskHandle::cancel() or Engine::stop(Stop::cancel) asks the body to end early. A
   /// body that heeds it throws Cancelled, or leaves its Vars as they should be. Any thread may ask, during the body.
   bool stop_requested() const noexcept;
+
+  /// CPU: the task ends when what this returns says so, or is dropped, and its body has ended: see TaskCompletion. For
+  /// the body itself, also a coroutine, once. Throws UnsupportedError on a GPU, ValueError elsewhere or a second time.
+  TaskCompletion complete_later() const;
 
   /// GPU: the cudaStream_t, untyped so that no header outside engine/cuda names CUDA. Null on a CPU.
   /// Throws CudaError if what the task depends on cannot be put before it, as the others do.
@@ -78,7 +78,7 @@ class SLUICE_API Queue {
   Device device_;
   int threads_;
   detail::Stream* stream_;
-  const detail::TaskNode* task_;
+  detail::TaskNode* task_;
 };
 
 }  // namespace sluice

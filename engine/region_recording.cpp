@@ -115,7 +115,8 @@ void RegionRecording::use(Access access, RegionTask& task) {
 
 void RegionRecording::add(const Core& core, const Task& task, Closure&& body, SourceLocation site) {
   check(core, task);
-  RegionTask recorded{.body = std::move(body), .name = task.name.c_str(), .site = site, .after = {}};
+  RegionTask recorded{
+      .body = std::move(body), .name = task.name.c_str(), .kept_name = task.name, .site = site, .after = {}};
   for (const Access& access : merged(task.access))
     use(access, recorded);
   program_.priority = std::min(program_.priority, task.priority);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include <sluice/engine/detail/clock.h>
+#include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/futex.h>
 #include <sluice/engine/detail/named_range.h>
@@ -197,6 +198,8 @@ void Core::run_on_cpu(TaskNode* task, int threads) {
   }
   if (goes_on) [[unlikely]]
     return run_coroutine(task);
+  if (CompletionControl* completion = task->completion()) [[unlikely]]
+    return completion->body_ended(std::move(failure));
   finish(task, std::move(failure), runs, {});
 }
 

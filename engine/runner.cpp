@@ -8,11 +8,12 @@
 #include <unistd.h>
 
 #include <sluice/engine/detail/runner.h>
+#include <sluice/engine/detail/static_tls.h>
 
 namespace sluice::detail {
 
 Runner Runner::here() noexcept {
-  static thread_local constinit Runner mine;
+  SLUICE_STATIC_TLS static thread_local constinit Runner mine;
   if (mine.thread == 0) [[unlikely]] {
     if (pthread_getcpuclockid(pthread_self(), &mine.clock) != 0)
       mine.clock = 0;

@@ -40,8 +40,10 @@ void Core::stop(Stop how) {
   require<Deadlock>(here.task == nullptr || here.core != this, [&] {
     return message("stop: task \"", here.task->name, "\" would wait for itself");
   });
-  if (how == Stop::cancel)
+  if (how == Stop::cancel) {
     cancelling_.store(true);
+    cancels_.request_stop();
+  }
   stopped_.store(1);
   if (stop_begun_.exchange(true)) {  // whoever came first does it
     drain([&] { return stop_done_.load(); });

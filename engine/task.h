@@ -1,40 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <stop_token>
-#include <string>
 
-#include <boost/container/small_vector.hpp>
-
+#include <sluice/engine/access.h>
 #include <sluice/engine/device.h>
-#include <sluice/engine/var.h>
+#include <sluice/engine/task_name.h>
 
 namespace sluice {
-
-/// read: shared. write: exclusive, sees the old value. out: exclusive, the old value is dead (clears an error).
-enum class AccessMode : std::uint8_t { read, write, out };
-
-/// One Var that a task touches, and how. Borrows the Var, which must live until push() or wait() returns.
-struct Access {
-  detail::VarCore* var = nullptr;
-  AccessMode mode = AccessMode::read;
-};
-
-inline Access read(const Var& var) noexcept {
-  return {var.core(), AccessMode::read};
-}
-inline Access write(const Var& var) noexcept {
-  return {var.core(), AccessMode::write};
-}
-inline Access out(const Var& var) noexcept {
-  return {var.core(), AccessMode::out};
-}
-Access read(Var&&) = delete;  // would dangle
-Access write(Var&&) = delete;
-Access out(Var&&) = delete;
-
-using AccessList = boost::container::small_vector<Access, 8>;
 
 /// Classes of urgency; a worker does not start a lower class while a higher one has been ready for long.
 enum class Priority : std::uint8_t { urgent, high, normal, background };
@@ -49,17 +22,6 @@ enum class Denormals : std::uint8_t { keep, flush };
 
 /// Which of a GPU's streams a task belongs on; the engine chooses the stream itself.
 enum class StreamKind : std::uint8_t { compute, copy_in, copy_out, collective };
-
-/// A task's name: a string literal (kept as a pointer), or a std::string (interned for the life of the process).
-class SLUICE_API TaskName {
- public:
-  constexpr TaskName(const char* literal = "task") noexcept : text_(literal) {}  // NOLINT: by design
-  TaskName(const std::string& text);                                             // NOLINT: by design
-  constexpr const char* c_str() const noexcept { return text_; }
-
- private:
-  const char* text_;
-};
 
 /// What a task is, apart from its body. Written with designated initialisers:
 /// `{.name = "axpy", .device = gpu(0), .access = {read(x), write(y)}}`.

@@ -154,7 +154,7 @@ TraceEvent Tracer::event_of(const TraceRecord& record) const {
     event.worker = record.worker.load(std::memory_order_relaxed);
   event.ready = since(record.ready.load(std::memory_order_relaxed));
   event.pushed = since(record.pushed);
-  event.name = record.name;
+  event.name = record.name.c_str();
   event.site = record.site;
   event.device = record.device;
   event.priority = record.priority;
@@ -234,7 +234,7 @@ void Tracer::note(TaskNode& task, TraceBuffer& buffer) {
     record.vars.push_back({access.var->id, access.mode()});
   record.tracer = this;
   record.recording = recording_.load(std::memory_order_relaxed);
-  record.name = task.name;
+  record.name = extras.name.counted() ? extras.name : TaskName::lasting(task.name);
   record.site = task.site();
   record.device = task.device;
   record.priority = task.priority.load(std::memory_order_relaxed);

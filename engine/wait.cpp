@@ -200,8 +200,8 @@ void Core::wait(Access access) {
   }
 }
 
-TaskNode* Core::make_look(Access access, TaskKind kind, const char* name) {
-  return make_task({.name = name, .access = {access}}, kind, Closure(), {});
+TaskNode* Core::make_look(Access access, TaskKind kind, TaskName name) {
+  return make_task({.name = std::move(name), .access = {access}}, kind, Closure(), {});
 }
 
 void Core::wait_positions(const PositionSet& positions) {
@@ -243,6 +243,17 @@ void Core::wait_task(TaskNode* task) {
     wait_positions(positions);
   }
   rethrow_any_failure_of(*task);
+}
+
+void Core::wait_issued(const TaskHandle& handle) {
+  cpu_->before_wait();
+  block_until(handle.node_);
+}
+
+FailureRef Core::failure_of_task(const TaskNode& task) {
+  FailureRef failure = task.failure();
+  const bool may_be_late = failure == nullptr && task.device.is_gpu() && !task.core->late_.none();
+  return may_be_late ? task.core->late_.of_task(task.position) : failure;
 }
 
 void Core::rethrow_failure_of(const TaskNode& task) {

@@ -58,7 +58,7 @@ void push_cast(const NDArray& from, const NDArray& to, SourceLocation site) {
   const Ends ends{target.data(), source.data(), target.dtype, source.dtype};
   const auto plan = detail::plan_strided<2>(target.shape, {&target.strides, &source.strides}, detail::AxisOrder::free);
   const Task task{
-      .name = source.dtype == target.dtype ? "copy" : "cast",
+      .name = TaskName::lasting(source.dtype == target.dtype ? "copy" : "cast"),
       .device = target.device,
       .access = {read(source.buffer->var()), detail::access_to_write(target)},
       .denormals = detail::denormals_of_cast(target.dtype, source.dtype),
@@ -81,7 +81,7 @@ void push_transfer(const NDArray& from, const NDArray& to, SourceLocation site) 
   const ArrayObject& target = *to.object();
   const bool out = target.device.is_cpu();
   const Task task{
-      .name = out ? "copy_out" : "copy_in",
+      .name = TaskName::lasting(out ? "copy_out" : "copy_in"),
       .device = out ? source.device : target.device,
       .access = {read(source.buffer->var()), detail::access_to_write(target)},
       .stream = out ? StreamKind::copy_out : StreamKind::copy_in,

@@ -107,7 +107,7 @@ void Transfer::push_slices(const std::shared_ptr<Transfer>& self) {
   const StreamKind stream = copy_.outward ? StreamKind::copy_out : StreamKind::copy_in;
   const Device near = cpu(), from = copy_.outward ? copy_.far_device : near,
                to = copy_.outward ? near : copy_.far_device;
-  const char* const name = copy_.outward ? "copy_out slice" : "copy_in slice";
+  const TaskName name = copy_.outward ? TaskName("copy_out slice") : TaskName("copy_in slice");
   try {
     for (int slice = 0; slice < count; ++slice) {
       const int at = slice % pieces();
@@ -239,7 +239,7 @@ TaskHandle push_sliced(Engine& engine, const SlicedCopy& copy, Access from, Acce
   auto transfer = std::make_shared<Transfer>(copy, site);
   const std::uint64_t elements = static_cast<std::uint64_t>(copy.slicing.shape.size());
   const Task task{
-      .name = copy.outward ? "copy_out" : "copy_in",
+      .name = TaskName::lasting(copy.outward ? "copy_out" : "copy_in"),
       .access = {from, to},
       .bytes = elements * (size_of(copy.wire) + size_of(copy.host_type))};
   return engine.push(

@@ -159,7 +159,7 @@ void push_kernel(const Call& call, Kernel kernel, const Arrays& inputs, const Ar
   if (writes_nothing && !outputs.empty())
     return;
   Engine& engine = !inputs.empty() ? inputs[0].engine() : outputs[0].engine();
-  Task task{.name = op.name, .device = device, .denormals = denormals_of(inputs, outputs)};
+  Task task{.name = TaskName::lasting(op.name), .device = device, .denormals = denormals_of(inputs, outputs)};
   task.capturable = op.capturable;
   if (op.library_team && device.is_cpu() && detail::may_use_team(outputs[0].dtype()))
     task.threads = engine.workers();

@@ -128,6 +128,19 @@ bool StreamPolicy::passed(Position position) const noexcept {
   return arrived(position) || logical_.of(position).gpu().loss.lost();
 }
 
+bool StreamPolicy::ask(Position position) noexcept {
+  LogicalStream& logical = logical_.of(position);
+  try {
+    if (logical.launched() < position.sequence())
+      logical.gpu().issuer.nudge();
+    else if (!passed(position) && may_call_here())
+      return logical.query(position.sequence());
+  } catch (const Error&) {  // a wait will say so
+    return true;
+  }
+  return passed(position);
+}
+
 void StreamPolicy::saw_passed(Position position) {
   logical_.of(position).raise_done(position.sequence());
   throw_reported();

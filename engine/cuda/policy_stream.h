@@ -24,6 +24,7 @@ class StreamPolicy final : public GpuPolicy {
   bool has_fences() const noexcept override { return fences_.any(); }
   std::uint64_t memory_size(Device device) noexcept override;
   bool passed(Position position) const noexcept override;
+  bool ask(Position position) noexcept override;
   bool arrived(Position position) const noexcept override;
   void wait(const PositionSet& positions) override;
   void wait_all() override;

@@ -81,8 +81,7 @@ std::shared_ptr<void>& RegionCapture::slot(std::size_t id) noexcept {
     } catch (...) {  // the capture is given up; until its end the body has some table
       failed_ = true;
       if (where_.tables.empty()) {
-        static thread_local RegionStream::Table spare;
-        return spare[id];
+        return spare_[id];
       }
       table_ = 0;
     }

@@ -65,7 +65,8 @@ class RegionCapture final : public Stream {
   std::vector<Step> steps_;
   TableUses uses_{};  // of the step under way
   TableUses latest_{};
-  int table_ = -1;  // of the step under way
+  int table_ = -1;               // of the step under way
+  RegionStream::Table spare_{};  // where no table can be had
 };
 
 }  // namespace sluice::detail

@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -93,6 +95,7 @@ class Core {
   bool not_wanted(const TaskNode& task) const noexcept;
   /// True once the whole engine is being cancelled.
   bool cancelling() const noexcept { return cancelling_.load(std::memory_order_relaxed); }
+  std::stop_token cancel_token() const { return cancels_.get_token(); }
   FailureRef cancelled(const TaskNode& task) const;
   /// GPU positions that `task` has to follow.
   PositionSet needs(const TaskNode* task) const;
@@ -116,7 +119,7 @@ class Core {
   static void drop_coroutine(TaskNode* task) noexcept;
 
   // -- Waiting without a thread (async_wait.cpp) --
-  /// A tell task's accesses have ended: tells its Completion once the GPU has passed what came before.
+  /// A tell task's accesses have ended: tells its WaitObserver once the GPU has passed what came before.
   void conclude(TaskNode* task);
   /// Tells it now, unless the wait was cancelled, and ends the node.
   void tell(TaskNode* task, FailureRef failure) noexcept;
@@ -125,6 +128,8 @@ class Core {
   void wait(Access access);
   void wait_all();
   void wait_task(TaskNode* task);
+  /// Blocks until the task is over for the host: a GPU's has been issued, its work may be under way. Outside tasks.
+  void wait_issued(const TaskHandle& handle);
   void clear_error(const Var& var);
   void wait_positions(const PositionSet& positions);
   /// See Engine::await_task.
@@ -141,7 +146,7 @@ class Core {
   void hold_back(bool counted);
   bool is_crowded() const noexcept { return in_flight_.is_crowded(); }
 
-  TaskNode* make_look(Access access, TaskKind kind, const char* name);
+  TaskNode* make_look(Access access, TaskKind kind, TaskName name);
   /// Throws Deadlock if the task that runs on this thread holds what it is about to wait for.
   void refuse_self_wait(Access access) const;
 
@@ -166,6 +171,8 @@ class Core {
     if (kept != nullptr)
       kept->release();
   }
+  /// Of a finished task, also one that failed late; null if it did not.
+  static FailureRef failure_of_task(const TaskNode& task);
   /// Throws what the body of a finished task threw.
   static void rethrow_failure_of(const TaskNode& task);
   /// The same of a look or a GPU task, once the GPU has passed it: it may have failed late.
@@ -227,14 +234,25 @@ class Core {
   void enter_era(const Task& task);
 
   // -- All lists of Vars at rest, for whoever has to read them whole (pause.cpp) --
-  void enter_lists(const ThisThread& here) noexcept;
-  void leave_lists(const ThisThread& here) noexcept;
+  void enter_lists(const ThisThread& here) noexcept {
+    count_inside(counts(here).inside, here.owns_slot(), 1);
+    light_fence(paused_);
+    if (paused_.load(std::memory_order_relaxed) != 0 && here.lists_depth == 0) [[unlikely]]
+      enter_lists_later(here);
+    ++here.lists_depth;
+  }
+  void leave_lists(const ThisThread& here) noexcept {
+    --here.lists_depth;
+    count_inside(counts(here).inside, here.owns_slot(), -1);
+  }
   void halt_lists();
   void resume_lists();
   /// How often waits in tasks were searched for a circle so far.
   std::uint64_t cycle_checks() const noexcept { return cycle_checks_.load(); }
 
  private:
+  void enter_lists_later(const ThisThread& here) noexcept;
+  void keep_name(const TaskName& name, TaskNode& node);
   struct Raised;
   void hurry_accesses(TaskNode& task, Priority wanted, Raised& raised);
   void hurry_var(AccessNode& access, Priority wanted, Raised& raised);
@@ -293,6 +311,7 @@ class Core {
   std::uint8_t era_ = 0;                 // moved on in a forked child, while it has one thread
   bool forked_in_task_ = false;          // the child may only exec
   std::atomic<bool> cancelling_{false};
+  std::stop_source cancels_;  // asked to stop once that is set
   std::atomic<std::uint64_t> next_var_id_{1};
 
   // wait_all: pushes count into the current epoch; a wait flips epochs twice and drains the old one each time.
@@ -335,6 +354,8 @@ class Core {
   std::recursive_mutex extensions_mutex_;  // an extension may need another one
   std::array<std::atomic<void*>, k_max_slots> extension_pointers_{};
   std::array<std::shared_ptr<void>, k_max_slots> extensions_;
+  std::mutex gpu_names_mutex_;
+  std::set<std::string, std::less<>> gpu_names_;  // copied ones; streams and cached graphs tell of them, by address too
   std::mutex pressure_mutex_;
   std::vector<std::function<void(Device)>> pressure_hooks_;
 

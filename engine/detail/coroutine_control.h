@@ -5,17 +5,17 @@
 #include <optional>
 #include <stop_token>
 
-#include <sluice/engine/completion.h>
 #include <sluice/engine/coroutine.h>
 #include <sluice/engine/detail/failure.h>
 #include <sluice/engine/detail/spin_lock.h>
 #include <sluice/engine/detail/task_node.h>
+#include <sluice/engine/pending_wait.h>
 
 namespace sluice::detail {
 
 /// A coroutine body beside its task: how it stands, and what its await ends with. Lives as long as the task's node, so
 /// that a handle may cancel at any time.
-class CoroutineControl final : public Completion {
+class CoroutineControl final : public WaitObserver {
  public:
   CoroutineControl(Coroutine&& made, TaskNode* task) noexcept;
   CoroutineControl(const CoroutineControl&) = delete;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <sluice/engine/detail/spin_lock.h>
+#include <sluice/engine/detail/static_tls.h>
 
 namespace sluice::detail {
 
@@ -130,7 +131,7 @@ class NodePool {
     all.batches.push_back({first, given});
   }
 
-  static inline thread_local constinit Magazine magazine;
+  SLUICE_STATIC_TLS static inline thread_local constinit Magazine magazine;
 };
 
 }  // namespace sluice::detail

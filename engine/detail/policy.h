@@ -111,7 +111,9 @@ class GpuPolicy {
     return 0;
   }
   virtual bool passed(Position position) const noexcept = 0;
-  /// The same, but false for ever where the GPU was lost before it got there.
+  /// The same, having asked the driver; launches first what is held back. Does not wait.
+  virtual bool ask(Position position) noexcept { return passed(position); }
+  /// As passed(), but false for ever where the GPU was lost before it got there.
   virtual bool arrived(Position position) const noexcept { return passed(position); }
   /// Does the position lie on a stream of kind copy_in or copy_out? A policy that cannot tell says no.
   virtual bool on_copy_stream(Position position) const noexcept {

@@ -24,7 +24,10 @@ class SerialPolicy final : public CpuPolicy {
 
  private:
   void drain();
+  TaskNode* pop();
   TaskNode* take();
+  TaskNode* begin_draining();
+  TaskNode* take_or_end_draining();
 
   Core& core_;
   AtomicRunner runner_{Runner{}};  // the thread that ran something last

@@ -20,6 +20,7 @@ class Core;
 struct RegionTask {
   Closure body;
   const char* name = "";
+  TaskName kept_name;  // to which it points, perhaps
   SourceLocation site;
   std::vector<int> after;  // earlier tasks that it has to follow; what follows from those is left out
 };

@@ -44,6 +44,17 @@ struct alignas(64) CountShard {
   Count waits;
   std::atomic<std::int64_t> spare_bytes{0};  // of host memory in flight: not told to InFlight yet; only in owned slots
 };
+/// Of CountShard::inside. In an owned slot that is a store, too.
+inline void count_inside(std::atomic<int>& inside, bool owned, int by) noexcept {
+#if defined(__SANITIZE_THREAD__)
+  owned = false;
+#endif
+  if (owned) [[likely]] {
+    inside.store(inside.load(std::memory_order_relaxed) + by, std::memory_order_release);
+  } else {
+    inside.fetch_add(by, std::memory_order_seq_cst);
+  }
+}
 using Counts = std::array<CountShard, k_slots>;
 
 }  // namespace sluice::detail

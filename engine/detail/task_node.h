@@ -17,11 +17,12 @@
 
 namespace sluice::detail {
 
+class CompletionControl;
 class CoroutineControl;
 struct WaitRecord;
 
 /// body: a user's task. look: no body; notes the error and the positions of its Var for whoever waits.
-/// tell: a look that tells a Completion. clear: makes its Vars clean.
+/// tell: a look that tells a WaitObserver. clear: makes its Vars clean.
 enum class TaskKind : std::uint8_t { body, look, tell, clear };
 
 struct TraceRecord;
@@ -39,11 +40,13 @@ struct TaskResult {
 struct TaskExtras {
   TaskResult result;
   std::stop_token stop;
-  TraceRecord* trace = nullptr;                       // where `traced`
-  WaitRecord* told = nullptr;                         // of a tell
-  std::atomic<CoroutineControl*> coroutine{nullptr};  // of a body that has made one
+  TaskName name;                                        // where it is counted: the node's points to its text
+  TraceRecord* trace = nullptr;                         // where `traced`
+  WaitRecord* told = nullptr;                           // of a tell
+  std::atomic<CoroutineControl*> coroutine{nullptr};    // of a body that has made one
+  std::atomic<CompletionControl*> completion{nullptr};  // of a body that has left its end to others
 };
-static_assert(sizeof(TaskExtras) <= 128);  // the smallest block
+static_assert(sizeof(TaskExtras) <= 256);  // the second of the blocks
 
 /// What a task is, in one word: written whole when the task is made, and not once others know it. No field crosses a
 /// byte.
@@ -138,6 +141,10 @@ struct alignas(64) TaskNode : TaskMarks {
   CoroutineControl* coroutine() const noexcept {
     const TaskExtras* there = extras();
     return there == nullptr ? nullptr : there->coroutine.load(std::memory_order_acquire);
+  }
+  CompletionControl* completion() const noexcept {
+    const TaskExtras* there = extras();
+    return there == nullptr ? nullptr : there->completion.load(std::memory_order_acquire);
   }
   FailureRef failure() const noexcept { return extras() == nullptr ? nullptr : extras()->result.failure; }
   bool token_says_stop() const noexcept { return extras() != nullptr && extras()->stop.stop_requested(); }

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <sluice/engine/detail/float_mode.h>
+#include <sluice/engine/detail/static_tls.h>
 #include <sluice/engine/detail/thread_slot.h>
 
 namespace sluice {
@@ -54,7 +55,7 @@ struct ThisThread : Work {
   /// True if nobody else counts in this thread's slot.
   bool owns_slot() const noexcept { return slot != k_shared_slot; }
 };
-inline thread_local constinit ThisThread this_thread_state;
+SLUICE_STATIC_TLS inline thread_local constinit ThisThread this_thread_state;
 inline ThisThread& this_thread() noexcept {
   if (this_thread_state.slot < 0) [[unlikely]]
     this_thread_state.slot = take_thread_slot();

@@ -10,6 +10,7 @@
 #include <boost/container/small_vector.hpp>
 
 #include <sluice/engine/detail/failure.h>
+#include <sluice/engine/task_name.h>
 #include <sluice/engine/trace.h>
 
 namespace sluice::detail {
@@ -23,7 +24,7 @@ struct TaskNode;
 struct TraceRecord {
   Tracer* tracer = nullptr;
   std::uint64_t recording = 0;  // number of the start() that it belongs to
-  const char* name = "";
+  TaskName name;
   SourceLocation site;
   Device device;
   Priority priority = Priority::normal;

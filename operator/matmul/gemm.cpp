@@ -2,6 +2,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
@@ -127,6 +128,13 @@ void store(const GemmProblem& p, const TileArea& area, const Acc* tile, std::int
 template <class Acc>
 struct Scratch {
   std::vector<Acc> a, b, tile;
+
+  static Scratch& of_thread() {
+    static thread_local std::unique_ptr<Scratch> mine;
+    if (mine == nullptr)
+      mine = std::make_unique<Scratch>();
+    return *mine;
+  }
 };
 
 template <class T, class Acc>
@@ -168,7 +176,7 @@ void gemm_typed(const GemmProblem& p) {
   const std::int64_t work = std::max<std::int64_t>(1, t.rows * t.columns * p.k);
   const std::int64_t grain = std::max<std::int64_t>(1, k_worth_a_thread / work);
   parallel_for(p.batch * t.row_tiles * t.column_tiles, grain, [&](std::int64_t begin, std::int64_t end) {
-    static thread_local Scratch<Acc> scratch;
+    Scratch<Acc>& scratch = Scratch<Acc>::of_thread();
     const auto grow = [](std::vector<Acc>& v, std::int64_t n) { v.resize(std::max<std::size_t>(v.size(), n)); };
     grow(scratch.a, t.rows * t.depth);
     grow(scratch.b, t.columns * t.depth);

@@ -111,7 +111,7 @@ void push_update(
   const std::size_t count = all.weights.size();
   auto work = std::make_unique<UpdateWork>();
   work->rule = rule;
-  Task task{.name = all.op};
+  Task task{.name = TaskName::lasting(all.op)};
   std::vector<NDArray> copies;  // of gradients with gaps; the task's accesses keep their memory
   for (std::size_t i = 0; i < count; ++i) {
     check_parameter(all, i);

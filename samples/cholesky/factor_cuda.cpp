@@ -102,9 +102,10 @@ struct GpuCholesky::State {
 
   /// A task of one library call: not capturable, since tasks of a batch would share the scratch memory of one handle.
   template <class Body>
-  void push(const char* name, Priority urgency, AccessList access, Body body) {
+  void push(TaskName name, Priority urgency, AccessList access, Body body) {
     const Priority used = priority ? urgency : Priority::normal;
-    engine.push({.name = name, .device = device, .access = std::move(access), .priority = used}, std::move(body));
+    engine.push(
+        {.name = std::move(name), .device = device, .access = std::move(access), .priority = used}, std::move(body));
     ++tasks;
   }
   void push_panel(int k);

@@ -21,7 +21,7 @@ class Pusher {
 
   template <class Body>
   void operator()(
-      const char* name,
+      const sluice::TaskName& name,
       sluice::AccessList access,
       Body body,
       sluice::StreamKind kind = sluice::StreamKind::compute) const {

@@ -144,7 +144,7 @@ class Pipeline final : public Program {
   void push_copy(const Pusher& pusher, StreamKind kind, AccessList access, const To& to, const From& from) const {
     const std::size_t bytes = here_[0].from.bytes();
     pusher(
-        kind == StreamKind::copy_in ? "copy in" : "copy out",
+        kind == StreamKind::copy_in ? TaskName("copy in") : TaskName("copy out"),
         std::move(access),
         [to = memory(to), from = memory(from), bytes](Queue queue) {
           check(

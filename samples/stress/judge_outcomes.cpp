@@ -90,6 +90,11 @@ class Serial {
           break;
         case Act::cancel:
         case Act::open:
+        case Act::freeze:
+        case Act::unfreeze:
+        case Act::refused:
+        case Act::fork:
+        case Act::fork_inside:
           break;
       }
     }
@@ -159,7 +164,7 @@ class Serial {
     const TaskLog& log = run_.tasks[task.number];
     refuse(!log.pushed, "task ", task.number, " was never pushed");
     refuse(log.cancelled && !task.cancelled, "task ", task.number, " says it was cancelled");
-    ++tally_.tasks;
+    tally_.tasks += task.form == Form::foreign ? 2 : 1;  // an export and an import
     bool must_run = !log.cancelled;
     std::vector<Record> causes;
     for (const Use& use : task.uses) {
@@ -169,6 +174,8 @@ class Serial {
     must_run = must_run && (causes.empty() || task.runs_on_failed_input);
     const int runs = log.runs.load();
     refuse(runs > 1, "the body of task ", task.number, " ran ", runs, " times");
+    if (must_run && task.leaves_nothing() && runs == 0)
+      return fail_at_once(task, log);
     refuse(must_run && runs == 0, "task ", task.number, " was skipped although nothing it reads had failed");
     refuse(!must_run && runs > 0, "task ", task.number, " ran although it had to be skipped");
     if (!fault_.empty())
@@ -203,12 +210,22 @@ class Serial {
       if (use.touch == Touch::read)
         continue;
       ++writers_[use.cell];
-      versions_[use.cell] += fails ? 0 : 1;
+      versions_[use.cell] += fails ? 0 : task.form == Form::foreign ? 2 : 1;
       Poison& poison = poison_[use.cell];
       if (fails)
         poison = {log.outcome.record.get(), true};
       else if (use.touch == Touch::out || !holds(poison))
         poison = {};
+    }
+  }
+
+  /// A body that threw before it enqueued anything.
+  void fail_at_once(const TaskPlan& task, const TaskLog& log) {
+    ++tally_.ran;
+    new_failure(task, log);
+    for (const Use& use : task.uses) {
+      if (use.touch != Touch::read)
+        poison_[use.cell] = {log.outcome.record.get(), true};
     }
   }
 
@@ -300,13 +317,13 @@ class Serial {
   }
 
   void check_end() {
-    for (std::uint32_t cell = run_.plan.shared; cell < run_.cells.size() && fault_.empty(); ++cell) {
+    for (std::uint32_t cell = run_.plan.shared; cell < run_.ends.size() && fault_.empty(); ++cell) {
       refuse(
-          run_.cells[cell].writers != writers_[cell],
+          run_.ends[cell].writers != writers_[cell],
           "cell ",
           cell,
           " was written ",
-          run_.cells[cell].writers,
+          run_.ends[cell].writers,
           " times, not ",
           writers_[cell]);
       refuse(

@@ -68,8 +68,8 @@ class Visits {
 
 std::string collect(const Run& run, const Visits& visits, std::vector<CellOrder>& orders) {
   for (std::size_t cell = 0; cell < orders.size(); ++cell) {
-    orders[cell].writer.assign(run.cells[cell].writers, -1);
-    orders[cell].readers.resize(run.cells[cell].writers + 1);
+    orders[cell].writer.assign(run.ends[cell].writers, -1);
+    orders[cell].readers.resize(run.ends[cell].writers + 1);
   }
   std::string fault;
   for (std::uint32_t i = 0; i < visits.all().size() && fault.empty(); ++i) {
@@ -127,6 +127,38 @@ std::vector<std::uint32_t> some_order(std::size_t count, const std::vector<CellO
   return sorted;
 }
 
+std::uint64_t digest_of(const TaskPlan& task, const std::vector<std::uint64_t>& values) {
+  if (task.copies)
+    return values[task.uses[0].cell];
+  const bool region = task.form == Form::region;
+  std::uint64_t digest = first_digest(region ? task.region : task.number);
+  for (const Use& use : task.uses) {
+    if (use.touch != Touch::out)
+      digest = next_digest(digest, values[use.cell]);
+  }
+  return digest;
+}
+
+/// What the task leaves in the cells.
+void leave(const Run& run, const TaskPlan& task, std::vector<std::uint64_t>& values) {
+  const auto cell = [&](std::size_t place) -> std::uint64_t& { return values[task.uses[place].cell]; };
+  if (task.copies) {
+    cell(1) = cell(0);
+    return;
+  }
+  if (task.form == Form::region) {
+    const auto& combines = run.plan.regions[task.region].programs[task.program].tasks;
+    for (std::size_t i = 0; i < combines.size(); ++i)
+      cell(combines[i].to) = combined(cell(combines[i].to), cell(combines[i].from), i);
+    return;
+  }
+  const std::uint64_t digest = run.tasks[task.number].digest;
+  for (std::size_t k = 0; k < task.uses.size(); ++k) {
+    if (task.uses[k].touch != Touch::read)
+      cell(k) = left_value(digest, task.fault != Fault::none, k);
+  }
+}
+
 std::string replay(const Run& run, const Visits& visits, const std::vector<std::uint32_t>& order) {
   std::vector<std::uint64_t> values(run.cells.size(), 0);
   for (std::uint32_t i : order) {
@@ -137,20 +169,12 @@ std::string replay(const Run& run, const Visits& visits, const std::vector<std::
       continue;
     }
     const TaskPlan& task = *visit.task;
-    std::uint64_t digest = mix(task.number + 1);
-    for (const Use& use : task.uses) {
-      if (use.touch != Touch::out)
-        digest = mix(digest ^ values[use.cell]);
-    }
-    if (digest != run.tasks[task.number].digest)
+    if (digest_of(task, values) != run.tasks[task.number].digest)
       return message(name_of(visit), " read other values than in a serial run");
-    for (std::size_t k = 0; k < task.uses.size(); ++k) {
-      if (task.uses[k].touch != Touch::read)
-        values[task.uses[k].cell] = mix((task.fault == Fault::none ? digest : ~digest) + k);
-    }
+    leave(run, task, values);
   }
   for (std::size_t cell = 0; cell < values.size(); ++cell) {
-    if (values[cell] != run.cells[cell].value)
+    if (values[cell] != run.ends[cell].value)
       return message("cell ", cell, " ends with another value than in a serial run");
   }
   return {};

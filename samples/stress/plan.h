@@ -6,15 +6,16 @@
 
 #include <sluice/engine/task.h>
 
-// What a round does, drawn from a seed before anything runs. Cells are plain numbers, each behind a Var.
+#include "samples/stress/work.h"
+
+// What a round does, drawn from a seed before anything runs. Cells are plain numbers, each behind a Var; with GPUs some
+// lie in the memory of one, which only tasks of that GPU and copies touch.
 //
 // Shared cells are used by all threads at once; who comes first is seen in what the bodies wrote down. All other cells
 // have an order that the plan fixes: the cells of a group belong to one pushing thread in each phase, the cells of a
 // nest to the bodies of one task's children. Failures live on those cells only, so that the plan and the answers of
 // cancel() tell exactly which tasks must run.
 namespace samples::stress {
-
-enum class Touch : std::uint8_t { read, write, out };
 
 struct Use {
   std::uint32_t cell = 0;
@@ -25,13 +26,18 @@ struct Use {
 enum class Fault : std::uint8_t { none, error, foreign, number };
 
 enum class Act : std::uint8_t {
-  push,        // target: a task
-  cancel,      // target: a task pushed just before
-  wait_read,   // target: a cell
-  wait_write,  // target: a cell
-  wait_task,   // target: a task pushed before
-  clear,       // target: a cell, made clean
-  open,        // target: a gate task that may end now
+  push,         // target: a task
+  cancel,       // target: a task pushed just before
+  wait_read,    // target: a cell
+  wait_write,   // target: a cell
+  wait_task,    // target: a task pushed before
+  clear,        // target: a cell, made clean
+  open,         // target: a gate task that may end now
+  freeze,       // target: a cell, only read from here on
+  unfreeze,     // target: a cell
+  refused,      // target: a frozen cell; a push that would write it is refused
+  fork,         // a child process uses the engine and ends
+  fork_inside,  // of a body: the child's pushes are refused
 };
 
 /// Something that a pushing thread or a body does. `slot` is where a wait writes down what it saw.
@@ -40,6 +46,10 @@ struct Step {
   std::uint32_t target = 0;
   std::uint32_t slot = 0;
 };
+
+/// How a task comes about. plain: by a push of a body. coroutine: the body awaits what it waits for. region: as a run
+/// of a region. foreign: its work is launched on a stream of the pushing thread's own, between an export and an import.
+enum class Form : std::uint8_t { plain, coroutine, region, foreign };
 
 struct TaskPlan {
   std::uint32_t number = 0;
@@ -54,6 +64,36 @@ struct TaskPlan {
   bool gate = false;         // waits until its step `open`
   bool cancelled = false;    // somebody will try
   int spin = 0;
+  Form form = Form::plain;
+
+  // Of tasks on a GPU; their bodies have steps inside only if not capturable
+  int gpu = -1;  // -1: on the CPU
+  sluice::StreamKind stream = sluice::StreamKind::compute;
+  bool capturable = false;
+  bool legacy = false;       // enqueues on the legacy stream
+  bool copies = false;       // copies its first cell to its second
+  bool throws_late = false;  // of one that fails: it has enqueued its work by then
+  std::uint32_t region = 0;  // of a region: which one, and which of its programs
+  std::uint32_t program = 0;
+
+  /// No body, no kernel: it throws before.
+  bool leaves_nothing() const noexcept { return gpu >= 0 && fault != Fault::none && !throws_late; }
+};
+
+/// One of the tasks of a region: cell `from` into cell `to`, both named by their place in the task's uses.
+struct Combine {
+  std::uint8_t to = 0, from = 0;
+};
+
+/// Belongs to one thread, which runs its programs again and again. It uses shared cells.
+struct RegionPlan {
+  int gpu = 0;
+  struct Program {
+    std::vector<Use> uses;
+    std::vector<Combine> tasks;
+  };
+  std::vector<Program> programs = {};
+  std::vector<std::uint32_t> runs = {};  // the tasks that are its runs, in order
 };
 
 using Script = std::vector<Step>;
@@ -67,6 +107,8 @@ struct Plan {
   std::uint32_t shared = 0;  // cells [0, shared) are shared
   std::uint32_t cells = 0;
   std::uint32_t slots = 0;
+  std::vector<int> homes;  // of the cells: a GPU, or -1 for the host
+  std::vector<RegionPlan> regions;
   std::deque<TaskPlan> tasks;
   std::vector<Phase> phases;
 };
@@ -77,6 +119,8 @@ struct Shape {
   int steps = 100;                // of a thread in a phase, about
   bool gates = true;              // tasks that hold up all others until everything is pushed
   bool waits_for_earlier = true;  // bodies that wait for tasks pushed before them
+  bool forks = true;
+  int gpus = 0;
 };
 
 /// The same shape gives the same plan.

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <barrier>
-#include <stdexcept>
 #include <thread>
 
 namespace samples::stress {
@@ -10,73 +9,6 @@ namespace samples::stress {
 using namespace sluice;
 
 namespace {
-
-/// What a body throws on purpose.
-class Planted : public Error {
- public:
-  explicit Planted(std::uint32_t task) : Error(sluice::message("planted in task ", task)), task(task) {}
-  std::uint32_t task;
-};
-
-class Foreign : public std::runtime_error {
- public:
-  explicit Foreign(std::uint32_t task) : std::runtime_error("foreign"), task(task) {}
-  std::uint32_t task;
-};
-
-struct Number {
-  std::uint32_t task;
-};
-
-[[noreturn]] void throw_fault(const TaskPlan& task) {
-  if (task.fault == Fault::error)
-    throw Planted(task.number);
-  if (task.fault == Fault::foreign)
-    throw Foreign(task.number);
-  throw Number{task.number};
-}
-
-void look_inside(const TaskFailed& error, Seen& seen) {
-  try {
-    std::rethrow_if_nested(error);
-  } catch (const Foreign& inner) {
-    seen.thrown = Thrown::planted;
-    seen.task = inner.task;
-  } catch (const Number& inner) {
-    seen.thrown = Thrown::planted;
-    seen.task = inner.task;
-  } catch (...) {
-    seen.text += " (with something nested that nobody threw)";
-  }
-}
-
-/// Writes down what `wait` throws.
-template <class Wait>
-Seen seen_by(Wait&& wait) {
-  Seen seen{.done = true, .thrown = Thrown::other};
-  try {
-    wait();
-    seen.thrown = Thrown::nothing;
-  } catch (const Planted& error) {
-    seen.thrown = Thrown::planted;
-    seen.task = error.task;
-    seen.record = error.record();
-    seen.text = error.what();
-  } catch (const Cancelled& error) {
-    seen.thrown = Thrown::cancelled;
-    seen.record = error.record();
-    seen.text = error.what();
-  } catch (const TaskFailed& error) {
-    seen.record = error.record();
-    seen.text = error.what();
-    look_inside(error, seen);
-  } catch (const std::exception& error) {
-    seen.text = error.what();
-  } catch (...) {
-    seen.text = "something that is no exception";
-  }
-  return seen;
-}
 
 constexpr int k_writer = 1'000'000;
 
@@ -120,14 +52,6 @@ std::atomic<std::uint64_t>& bodies_run() {
   return count;
 }
 
-// One round of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15ull;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
 Run::Run(const Plan& plan, Engine& engine, Plant plant)
     : plan(plan),
       cells(plan.cells),
@@ -141,6 +65,34 @@ Run::Run(const Plan& plan, Engine& engine, Plant plant)
     vars.push_back(engine.new_var());
   for (const TaskPlan& task : plan.tasks)
     tasks[task.number].before.resize(task.uses.size());
+  place_cells();
+}
+
+void Run::place_cells() {
+  std::size_t runs = 0;
+  for (const RegionPlan& region : plan.regions)
+    runs += region.runs.size();
+  const std::size_t logs = plan.tasks.size() + runs;
+  const std::size_t bytes =
+      logs * sizeof(GpuLog) + plan.cells * sizeof(Content) + plan.regions.size() * sizeof(std::uint64_t);
+  const bool gpus = !plan.regions.empty();
+  host_ = gpus ? Memory::pinned(bytes) : Memory::plain(bytes);
+  gpu_logs_ = static_cast<GpuLog*>(host_.data());
+  auto* const contents = reinterpret_cast<Content*>(gpu_logs_ + logs);
+  auto* turns = reinterpret_cast<std::uint64_t*>(contents + plan.cells);
+  for (int home : plan.homes) {
+    while (home >= static_cast<int>(devices_.size()))
+      devices_.push_back(Memory::on_gpu(static_cast<int>(devices_.size()), plan.cells * sizeof(Content)));
+  }
+  for (std::uint32_t i = 0; i < plan.cells; ++i) {
+    const int home = plan.homes[i];
+    cells[i].at = (home < 0 ? contents : static_cast<Content*>(devices_[static_cast<std::size_t>(home)].data())) + i;
+  }
+  GpuLog* next = gpu_logs_ + plan.tasks.size();
+  for (const RegionPlan& region : plan.regions) {
+    regions_.emplace_back(engine_, region.gpu, next, turns++);
+    next += region.runs.size();
+  }
 }
 
 void Run::execute() {
@@ -166,10 +118,42 @@ void Run::execute() {
   for (std::thread& other : others)
     other.join();
   counters = engine_.counters();
-  for (TaskLog& log : tasks) {
-    if (log.pushed)
+  for (const TaskPlan& task : plan.tasks) {
+    TaskLog& log = tasks[task.number];
+    if (log.pushed && task.form != Form::region)  // runs of a region have no handle
       log.outcome = seen_by([&] { log.handle.wait(); });
   }
+  gather();
+}
+
+/// What the kernels wrote down, and what the cells hold.
+void Run::gather() {
+  std::vector<const GpuLog*> logs(plan.tasks.size());
+  for (const TaskPlan& task : plan.tasks)
+    logs[task.number] = gpu_logs_ + task.number;
+  for (std::size_t r = 0; r < regions_.size(); ++r) {
+    for (std::size_t i = 0; i < plan.regions[r].runs.size(); ++i)
+      logs[plan.regions[r].runs[i]] = regions_[r].logs + i;
+  }
+  for (const TaskPlan& task : plan.tasks) {
+    if (task.gpu < 0)
+      continue;
+    const GpuLog& from = *logs[task.number];
+    TaskLog& log = tasks[task.number];
+    log.runs = static_cast<int>(from.runs);
+    log.digest = from.digest;
+    log.before.assign(from.before, from.before + task.uses.size());
+  }
+  for (std::uint32_t cell = 0; cell < plan.cells; ++cell)
+    ends.push_back(content(cell));
+}
+
+Content Run::content(std::uint32_t cell) const {
+  if (plan.homes[cell] < 0)
+    return *cells[cell].at;
+  Content copied;
+  copy_and_wait(&copied, cells[cell].at, sizeof(copied));
+  return copied;
 }
 
 void Run::follow(const Script& script) {
@@ -196,41 +180,79 @@ void Run::step(const Step& step) {
       open_[step.target].store(true);
       open_[step.target].notify_all();
       return;
+    case Act::freeze:
+      return engine_.freeze(vars[step.target]);
+    case Act::unfreeze:
+      return engine_.unfreeze(vars[step.target]);
+    case Act::refused:
+      return push_refused(step.target);
+    case Act::fork:
+    case Act::fork_inside:
+      return fork_child(step.act == Act::fork_inside);
   }
+}
+
+void Run::push_refused(std::uint32_t cell) {
+  try {
+    engine_.push({.name = "refused", .access = {write(vars[cell])}}, [] {});
+  } catch (const ValueError&) {
+    return;
+  }
+  note(message("a push that writes the frozen cell ", cell, " was taken"));
 }
 
 void Run::wait_for_cell(const Step& step) {
   const Var& var = vars[step.target];
-  Seen seen = seen_by([&] { step.act == Act::wait_read ? engine_.wait(var) : engine_.wait(write(var)); });
+  note_value(step, seen_by([&] { step.act == Act::wait_read ? engine_.wait(var) : engine_.wait(write(var)); }));
+}
+
+void Run::note_value(const Step& step, Seen seen) {
   if (step.target >= plan.shared) {  // nobody else may push on it now
-    seen.value = cells[step.target].value;
-    seen.writers = cells[step.target].writers;
+    const Content now = content(step.target);
+    seen.value = now.value;
+    seen.writers = now.writers;
   }
   slots[step.slot] = std::move(seen);
 }
 
-Task Run::described(const TaskPlan& task) const {
-  Task description{.name = "stress", .priority = task.priority};
-  if (task.runs_on_failed_input)
-    description.on_failed_input = OnFailedInput::run;
+AccessList Run::accesses(const TaskPlan& task) const {
+  AccessList list;
   for (const Use& use : task.uses) {
     const Var& var = vars[use.cell];
-    description.access.push_back(
-        use.touch == Touch::read    ? read(var)
-        : use.touch == Touch::write ? write(var)
-                                    : out(var));
+    list.push_back(use.touch == Touch::read ? read(var) : use.touch == Touch::write ? write(var) : out(var));
   }
   if (task.names_twice)
-    description.access.push_back(read(vars[task.uses[0].cell]));
+    list.push_back(read(vars[task.uses[0].cell]));
   if (plant_ == Plant::access && task.number % 20 == 10)
-    description.access.clear();
+    list.clear();
+  return list;
+}
+
+Task Run::described(const TaskPlan& task) const {
+  Task description{.name = "stress", .access = accesses(task), .priority = task.priority};
+  if (task.runs_on_failed_input)
+    description.on_failed_input = OnFailedInput::run;
+  if (task.gpu >= 0) {
+    description.device = gpu(task.gpu);
+    description.stream = task.stream;
+    description.capturable = task.capturable;
+    description.legacy_stream = task.legacy;
+  }
   return description;
 }
 
 void Run::push(const TaskPlan& task) {
   TaskLog& log = tasks[task.number];
   log.pushed = true;
-  if (task.big) {
+  if (task.form == Form::region)
+    return run_region(task);
+  if (task.form == Form::foreign)
+    return push_foreign(task);
+  if (task.gpu >= 0) {
+    log.handle = engine_.push(described(task), [this, &task](Queue queue) { gpu_body(task, queue); });
+  } else if (task.form == Form::coroutine) {
+    log.handle = engine_.push(described(task), [this, &task]() -> Coroutine { return awaiting_body(task); });
+  } else if (task.big) {
     std::array<std::uint32_t, 40> ballast;
     ballast.fill(task.number);
     log.handle = engine_.push(described(task), [this, &task, ballast] {
@@ -240,45 +262,50 @@ void Run::push(const TaskPlan& task) {
       }
       body(task);
     });
-    return;
+  } else {
+    log.handle = engine_.push(described(task), [this, &task] { body(task); });
   }
-  log.handle = engine_.push(described(task), [this, &task] { body(task); });
 }
 
 void Run::body(const TaskPlan& task) {
-  TaskLog& log = tasks[task.number];
-  log.runs.fetch_add(1, std::memory_order_relaxed);
-  bodies_run().fetch_add(1, std::memory_order_relaxed);
   const Inside inside(cells, task);
   if (!inside.alone())
     note(message("task ", task.number, " ran beside one that it excludes"));
-  std::uint64_t digest = mix(task.number + 1);
-  for (std::size_t i = 0; i < task.uses.size(); ++i) {
-    const Cell& cell = cells[task.uses[i].cell];
-    log.before[i] = cell.writers;
-    if (task.uses[i].touch != Touch::out)
-      digest = mix(digest ^ cell.value);
-  }
-  log.digest = digest;
+  begin(task);
   follow(task.inside);
   if (task.gate)
     open_[task.number].wait(false);
   spin(task.spin);
-  const bool fails = task.fault != Fault::none;
-  write_cells(task, fails ? ~digest : digest);
-  log.ended.store(true);
-  if (fails && !(plant_ == Plant::error && task.number % 2 == 0))
-    throw_fault(task);
+  end(task);
 }
 
-void Run::write_cells(const TaskPlan& task, std::uint64_t digest) {
+void Run::begin(const TaskPlan& task) {
+  TaskLog& log = tasks[task.number];
+  log.runs.fetch_add(1, std::memory_order_relaxed);
+  bodies_run().fetch_add(1, std::memory_order_relaxed);
+  std::uint64_t digest = first_digest(task.number);
+  for (std::size_t i = 0; i < task.uses.size(); ++i) {
+    const Content& content = *cells[task.uses[i].cell].at;
+    log.before[i] = content.writers;
+    if (task.uses[i].touch != Touch::out)
+      digest = next_digest(digest, content.value);
+  }
+  log.digest = digest;
+}
+
+void Run::end(const TaskPlan& task) {
+  TaskLog& log = tasks[task.number];
+  const bool fails = task.fault != Fault::none;
   for (std::size_t i = 0; i < task.uses.size(); ++i) {
     if (task.uses[i].touch == Touch::read)
       continue;
-    Cell& cell = cells[task.uses[i].cell];
-    cell.value = mix(digest + i);
-    ++cell.writers;
+    Content& content = *cells[task.uses[i].cell].at;
+    content.value = left_value(log.digest, fails, i);
+    ++content.writers;
   }
+  log.ended.store(true);
+  if (fails && !(plant_ == Plant::error && task.number % 2 == 0))
+    throw_fault(task);
 }
 
 /// Whether everything that was pushed has finished, what bodies pushed included. The counts are sums over threads,
@@ -289,11 +316,17 @@ bool Run::is_quiet() const {
   return first.pushed == second.pushed && first.retired == second.retired && first.pushed == first.retired;
 }
 
+bool Run::has_ended(const TaskPlan& task) const {
+  if (task.form == Form::region)  // which of its runs has written which log is known at the end only
+    return true;
+  return task.gpu >= 0 ? gpu_logs_[task.number].runs > 0 : tasks[task.number].ended.load();
+}
+
 void Run::note_unended(std::size_t phase) {
   for (std::size_t p = 0; p <= phase; ++p) {
     for (const Script& script : plan.phases[p].scripts) {
       for (const Step& step : script) {
-        if (step.act == Act::push && !tasks[step.target].ended.load())
+        if (step.act == Act::push && !has_ended(plan.tasks[step.target]))
           quiet[phase].unended.push_back(step.target);
       }
     }

@@ -9,30 +9,20 @@
 #include <vector>
 
 #include <sluice/engine/api.h>
+#include <sluice/engine/region.h>
 
+#include "samples/stress/gpu.h"
 #include "samples/stress/plan.h"
+#include "samples/stress/seen.h"
 
 // A plan carried out on an engine, and all that was seen meanwhile.
 namespace samples::stress {
 
-/// What stands behind a Var. The engine alone guards value and writers; `inside` finds out where it does not.
+/// What stands behind a Var, on the host or on a GPU. `inside` finds out where the engine does not guard it on the
+/// host.
 struct Cell {
-  std::uint64_t value = 0;
-  std::uint64_t writers = 0;   // bodies that wrote it
+  Content* at = nullptr;
   std::atomic<int> inside{0};  // readers there now; a writer counts as minus a million
-};
-
-enum class Thrown : std::uint8_t { nothing, planted, cancelled, other };
-
-/// What one wait saw.
-struct Seen {
-  bool done = false;
-  Thrown thrown = Thrown::nothing;
-  std::uint32_t task = 0;  // planted: the task that threw it
-  std::shared_ptr<sluice::FailureRecord> record = {};
-  std::string text = {};    // of what was thrown
-  std::uint64_t value = 0;  // of the cell, for waits on cells that are not shared
-  std::uint64_t writers = 0;
 };
 
 /// What is known of one task after the run.
@@ -58,8 +48,6 @@ struct QuietLog {
 /// A mistake made on purpose, to see that it is found.
 enum class Plant : std::uint8_t { none, access, error };
 
-std::uint64_t mix(std::uint64_t x);
-
 class Run {
  public:
   Run(const Plan& plan, sluice::Engine& engine, Plant plant);
@@ -68,6 +56,7 @@ class Run {
 
   const Plan& plan;
   std::deque<Cell> cells;
+  std::vector<Content> ends;  // of the cells, at the end
   std::deque<TaskLog> tasks;
   std::vector<Seen> slots;
   std::vector<QuietLog> quiet;  // one a phase
@@ -80,18 +69,48 @@ class Run {
  private:
   void follow(const Script& script);
   void step(const Step& step);
+  void place_cells();
   void push(const TaskPlan& task);
+  sluice::AccessList accesses(const TaskPlan& task) const;
   sluice::Task described(const TaskPlan& task) const;
+  void push_refused(std::uint32_t cell);
   void body(const TaskPlan& task);
-  void write_cells(const TaskPlan& task, std::uint64_t digest);
+  void begin(const TaskPlan& task);
+  void end(const TaskPlan& task);
+  sluice::Coroutine awaiting_body(const TaskPlan& task);
+  void gpu_body(const TaskPlan& task, const sluice::Queue& queue);
+  Work work_of(const TaskPlan& task) const;
+  void enqueue_copies(void* stream, const TaskPlan& task, const Work& work) const;
+  void push_foreign(const TaskPlan& task);
+  void run_region(const TaskPlan& task);
+  void push_region(const RegionPlan& region, std::uint32_t number, const RegionPlan::Program& program);
+  void fork_child(bool inside);
+  Content content(std::uint32_t cell) const;
+  void gather();
   void wait_for_cell(const Step& step);
+  void note_value(const Step& step, Seen seen);
   void drain(std::size_t phase);
   bool is_quiet() const;
+  bool has_ended(const TaskPlan& task) const;
   void note_unended(std::size_t phase);
   void note(const std::string& what);
 
+  /// Of a region, while it runs.
+  struct RegionState {
+    RegionState(sluice::Engine& engine, int gpu, GpuLog* logs, std::uint64_t* turn)
+        : region(engine, sluice::gpu(gpu), "stress"), own(engine.new_var()), logs(logs), turn(turn) {}
+    sluice::Region region;
+    sluice::Var own;
+    GpuLog* logs;  // one a run
+    std::uint64_t* turn;
+  };
+
   sluice::Engine& engine_;
   const Plant plant_;
+  Memory host_;
+  std::vector<Memory> devices_;
+  GpuLog* gpu_logs_ = nullptr;  // one a task
+  std::deque<RegionState> regions_;
   std::deque<std::atomic<bool>> open_;  // gates, by task
   mutable std::mutex mutex_;
   std::string fault_;

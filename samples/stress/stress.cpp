@@ -1,8 +1,10 @@
-// Tries to break the engine: random programs from several threads, with pushes and waits inside tasks, bodies that
-// throw, cancellations, priorities and backlogs, each compared with what a serial run of the same program must give.
-// Exit code 0: everything agreed, 130 after Ctrl-C. 1: it did not; the last line says how to run the same program
-// again. The program and its serial result depend on the seed alone, the timing of the threads does not: a failure may
-// need several rounds.
+// Tries to break the engine: random programs from several threads, with pushes and waits inside tasks, coroutines,
+// bodies that throw, cancellations, priorities, frozen Vars, forks and backlogs, each compared with what a serial run
+// of the same program must give. With --device gpu most tasks are kernels and copies, of one GPU or of two, launched
+// alone or in batches, beside regions and streams that the engine does not know. Exit code 0: everything agreed, 130
+// after Ctrl-C. 1: it did not; the last line says how to run the same program again. The program and its serial result
+// depend on the seed alone, the timing of the threads does not: a failure may need several rounds.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -37,7 +39,10 @@ struct Flags {
   double seconds = 10;
   int rounds = 0, threads = 0, workers = 0, steps = 100, patience = 120;
   std::uint64_t seed = 0;
-  std::string policy = "pool", plant;
+  std::string policy = "pool", plant, launch;
+  std::string device = "cpu";
+
+  int gpus() const { return device == "gpu" ? std::min(num_gpus(), 2) : 0; }
 };
 
 /// How far it is: on a terminal a line that is redrawn, otherwise one every ten seconds.
@@ -85,6 +90,10 @@ std::string replay(const Flags& flags, std::uint64_t seed) {
       flags.workers,
       flags.policy,
       flags.steps);
+  if (flags.device != "cpu")
+    line += " --device " + flags.device;
+  if (!flags.launch.empty())
+    line += " --launch " + flags.launch;
   return flags.plant.empty() ? line : line + " --plant " + flags.plant;
 }
 
@@ -146,9 +155,17 @@ std::string run_round(const Flags& flags, std::uint64_t seed, Tally& all) {
       .steps = flags.steps,
       .gates = threaded,
       .waits_for_earlier = threaded,
+      .forks = threaded,
+      .gpus = flags.gpus(),
   });
   std::optional<Engine> engine;
-  engine.emplace(EngineOptions{.workers = flags.workers, .cpu_policy = flags.policy, .chaos_seed = seed, .seed = seed});
+  engine.emplace(EngineOptions{
+      .workers = flags.workers,
+      .cpu_policy = flags.policy,
+      .launch = flags.launch,
+      .chaos_seed = seed,
+      .seed = seed,
+  });
   Run run(plan, *engine, plant_of(flags.plant));
   run.execute();
   if (seed % 2 == 0)
@@ -179,7 +196,14 @@ void sum_up(int rounds, double seconds, const Tally& tally) {
 int run_programs(Flags flags) {
   if (flags.threads == 0)
     flags.threads = Engine({.workers = flags.workers}).workers() + 1;
-  say(fmt::format("first seed {}, {} pushing thread(s), policy {}", flags.seed, flags.threads, flags.policy));
+  require<DeviceError>(
+      flags.device == "cpu" || num_gpus() > 0, [] { return std::string("--device gpu: there is no GPU here"); });
+  say(fmt::format(
+      "first seed {}, {} pushing thread(s), policy {}, {} GPU(s)",
+      flags.seed,
+      flags.threads,
+      flags.policy,
+      flags.gpus()));
   catch_interrupts();
   Watchdog watchdog(flags);
   Meter meter(flags);
@@ -216,6 +240,11 @@ int main(int argc, char** argv) {
   app.add_option("--workers", flags.workers, "CPU workers (0 = all)")->check(samples::whole_within(0, 1024));
   app.add_option("--policy", flags.policy, "The engine's CPU policy: pool, serial, chaos or chaos-pool")
       ->capture_default_str();
+  app.add_option("--device", flags.device, "cpu, or gpu: most tasks on the first GPU, or the first two")
+      ->check(CLI::IsMember({"cpu", "gpu"}))
+      ->capture_default_str();
+  app.add_option("--launch", flags.launch, "The engine's way to launch GPU tasks: batch or direct (default: its own)")
+      ->check(CLI::IsMember({"batch", "direct"}));
   app.add_option("--steps", flags.steps, "Steps of a thread in a phase, about")
       ->check(samples::whole_within(1, 100000));
   app.add_option("--patience", flags.patience, "Seconds without a task before a hang is declared")

@@ -189,7 +189,7 @@ class Tasks final : public Way {
   void check_results(bench::Report& report) const override { buffers_.check_results(report, name_, sizes_); }
 
  private:
-  void push_copy(const char* name, AccessList access, StreamKind kind, void* to, const void* from) {
+  void push_copy(const TaskName& name, AccessList access, StreamKind kind, void* to, const void* from) {
     engine_.push(
         {.name = name,
          .device = device_,
@@ -203,7 +203,7 @@ class Tasks final : public Way {
         });
   }
   template <class Body>
-  void push_kernel(const char* name, const Var& var, Body body) {
+  void push_kernel(const TaskName& name, const Var& var, Body body) {
     engine_.push(
         {.name = name, .device = device_, .access = {write(var)}, .capturable = true, .bytes = 2 * bytes()}, body);
   }

@@ -16,6 +16,7 @@ HERE = pathlib.Path(__file__).parent
 PROGRAMS = ("program", "engine_alone")
 EXPECTED = "embedded: [0. 2. 4.]"
 MOST_KIB = 20 * 1024  # resident, of a program that uses the engine alone
+MOST_THREAD_LOCAL = 1000  # bytes, see engine/detail/static_tls.h
 LAZY = ("cudnn", "cublas", "dnnl", "gomp", "omp5")  # in the names of libraries that load at first use
 
 
@@ -74,6 +75,16 @@ def check_needed(library):
         sys.exit(f"{library} needs {' '.join(needed) or 'nothing'}")
 
 
+def check_thread_local(library):
+    """Its thread-local objects find room where dlopen() brings it, of which glibc keeps 1664 bytes for all libraries."""
+    if shutil.which("readelf") is None:
+        return
+    sizes = re.findall(r"^ *TLS +(?:0x[0-9a-f]+ +){4}(0x[0-9a-f]+)", run("readelf", "-lW", library), re.MULTILINE)
+    if len(sizes) != 1 or not 0 < int(sizes[0], 16) <= MOST_THREAD_LOCAL:
+        sys.exit(f"{library} has thread-local objects of {sizes} bytes, one segment of {MOST_THREAD_LOCAL} is allowed")
+    run(sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(library)!r})")
+
+
 def main():
     build, way, compiler = sys.argv[1:]
     if shutil.which(way) is None:
@@ -83,6 +94,7 @@ def main():
         tree = pathlib.Path(folder)
         prefix, libdir = install(build, tree)
         check_needed(libdir / "libsluice.so")
+        check_thread_local(libdir / "libsluice.so")
         programs = with_cmake(tree, prefix, compiler) if way == "cmake" else with_pkg_config(tree, libdir, compiler)
         paths = [str(libdir), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         env = {**os.environ, "LD_LIBRARY_PATH": ":".join(paths)}

@@ -65,7 +65,7 @@ TEST_CASE("T22: a failure pushed and run on other threads keeps its own context"
   std::vector<Var> vars;
   for (int i = 0; i < k_threads; ++i)
     vars.push_back(engine.new_var());
-  const char* names[k_threads] = {"first", "second", "third", "fourth"};
+  const TaskName names[k_threads] = {"first", "second", "third", "fourth"};
   std::vector<std::thread> threads;
   for (int i = 0; i < k_threads; ++i) {
     threads.emplace_back([&, i] {
@@ -80,7 +80,7 @@ TEST_CASE("T22: a failure pushed and run on other threads keeps its own context"
   for (int i = 0; i < k_threads; ++i) {
     const std::string text = text_of_error([&] { engine.wait(vars[i]); });
     CHECK_THAT(text, contains(message("index ", i)));
-    CHECK_THAT(text, contains(names[i]));
+    CHECK_THAT(text, contains(names[i].c_str()));
     CHECK_THAT(text, contains(message("some_file.cpp:", 100 + i)));
   }
 }

@@ -15,7 +15,7 @@ using PinnedWords = PinnedArray<std::uint64_t>;
 
 namespace {
 
-struct Told final : Completion {
+struct Told final : WaitObserver {
   void complete(std::exception_ptr given) noexcept override {
     error = given;
     ++count;

@@ -8,7 +8,7 @@ using namespace sluice::test;
 
 namespace {
 
-void push_store(Engine& engine, const char* name, const Var& x, std::uint64_t* word) {
+void push_store(Engine& engine, const TaskName& name, const Var& x, std::uint64_t* word) {
   engine.push({.name = name, .device = gpu(0), .access = {write(x)}}, [word](Queue queue) {
     enqueue_store(queue.stream(), word, 1);
   });

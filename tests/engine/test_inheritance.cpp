@@ -118,7 +118,8 @@ TEST_CASE("T16: urgency goes on through the other Vars of the tasks that it lift
     AccessList access{write(*to)};
     if (from != to)
       access.push_back(read(*from));
-    bench.engine.push({.name = name, .access = access, .priority = Priority::background}, bench.says(name));
+    bench.engine.push(
+        {.name = std::string(name), .access = access, .priority = Priority::background}, bench.says(name));
   }
   bench.engine.push({.name = "urgent", .access = {read(c)}, .priority = Priority::urgent}, bench.says("urgent"));
   bench.run();

@@ -6,9 +6,9 @@
 #include <thread>
 #include <vector>
 
-#include <sluice/engine/completion.h>
 #include <sluice/engine/detail/node_pool.h>
 #include <sluice/engine/detail/task_node.h>
+#include <sluice/engine/pending_wait.h>
 
 #include "tests/engine/expect.h"
 #include "tests/support/gate.h"
@@ -204,7 +204,7 @@ TEST_CASE("T44: what few tasks have besides is recycled: stop tokens, other clas
 }
 
 namespace {
-struct CountsEnds final : Completion {
+struct CountsEnds final : WaitObserver {
   std::atomic<int> ends{0};
   void complete(std::exception_ptr error) noexcept override { ends += error == nullptr ? 1 : 0; }
 };

@@ -15,7 +15,7 @@ PositionSet only(Position position) {
   return set;
 }
 
-Task captured(const char* name, AccessList access) {
+Task captured(const TaskName& name, AccessList access) {
   return {.name = name, .device = gpu(0), .access = std::move(access), .capturable = true};
 }
 

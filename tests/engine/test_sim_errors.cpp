@@ -19,7 +19,7 @@ struct Pending {
   static constexpr cudaError_t k_error = cudaErrorInvalidDevice;
 };
 
-Task direct(const char* name, AccessList access) {
+Task direct(const TaskName& name, AccessList access) {
   return {.name = name, .device = gpu(0), .access = std::move(access)};
 }
 

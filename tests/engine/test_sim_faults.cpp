@@ -18,7 +18,7 @@ using Words = std::shared_ptr<std::vector<Word>>;  // should the engine fail to 
 
 /// Forks, joins, copies and CPU tasks over a few words. Returns what `sum` must hold.
 Word push_work(Engine& engine, const std::vector<Var>& vars, const Words& held) {
-  auto on_gpu = [&](const char* name, AccessList access, StreamKind kind, std::function<void()> body) {
+  auto on_gpu = [&](const TaskName& name, AccessList access, StreamKind kind, std::function<void()> body) {
     engine.push({.name = name, .device = gpu(0), .access = std::move(access), .stream = kind}, [body](Queue queue) {
       sim_launch(queue, body);
     });

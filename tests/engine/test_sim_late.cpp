@@ -4,7 +4,7 @@
 #include <exception>
 #include <thread>
 
-#include <sluice/engine/completion.h>
+#include <sluice/engine/pending_wait.h>
 
 #include "tests/engine/sim_region.h"
 
@@ -13,7 +13,7 @@ using namespace sluice::test;
 
 namespace {
 
-Task captured(const char* name, AccessList access) {
+Task captured(const TaskName& name, AccessList access) {
   return {.name = name, .device = gpu(0), .access = std::move(access), .capturable = true};
 }
 
@@ -65,7 +65,7 @@ struct FailsAgain {
   }
 };
 
-struct Told final : Completion {
+struct Told final : WaitObserver {
   void complete(std::exception_ptr given) noexcept override {
     error = given;
     told = true;

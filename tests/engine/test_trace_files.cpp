@@ -35,9 +35,9 @@ Trace random_trace() {
     var = engine.new_var();
   engine.start_trace();
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
-    engine.push({.name = i % 2 == 0 ? "even" : "odd", .access = access_of(program.steps[i], vars)}, [i] {
-      require(i % 50 != 49, [] { return "one in fifty"; });
-    });
+    engine.push(
+        {.name = TaskName::lasting(i % 2 == 0 ? "even" : "odd"), .access = access_of(program.steps[i], vars)},
+        [i] { require(i % 50 != 49, [] { return "one in fifty"; }); });
   }
   CHECK_THROWS_AS(engine.wait_all(), ValueError);
   return engine.stop_trace();

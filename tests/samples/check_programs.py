@@ -102,6 +102,11 @@ def check_stress(_):
             expect(result.returncode == 1 and failed.group(0) in result.stdout, "the replay finds it again", result)
     result = run("stress", "--policy", "none-such")
     expect(result.returncode == 1 and "none-such" in result.stderr, "an unknown policy", result)
+    result = run("stress", *small, "--rounds", 3, "--device", "gpu")
+    if device() == "gpu":
+        expect(result.returncode == 0 and "all as in a serial run" in result.stdout, "stress with GPU tasks", result)
+    else:
+        expect(result.returncode == 1 and "there is no GPU" in result.stderr, "stress with GPU tasks, without", result)
 
 
 def check_trace(folder):
