@@ -32,13 +32,18 @@ class AccessNode {
   void set_mode(AccessMode mode) noexcept { bits_ = (bits_ & ~k_mode) | static_cast<std::uintptr_t>(mode); }
   bool exclusive() const noexcept { return mode() != AccessMode::read; }
   /// Granted by the Var's read gate.
-  bool gated() const noexcept { return (bits_ & k_gated) != 0; }
+  bool gated() const noexcept { return (shared_bits().load(std::memory_order_relaxed) & k_gated) != 0; }
   void set_gated(bool gated) noexcept { bits_ = gated ? bits_ | k_gated : bits_ & ~k_gated; }
   /// What stands before it in the Var is to be as urgent as its task. Set under the Var's lock, in the inbox.
   bool urges() const noexcept { return (bits_ & k_urges) != 0; }
-  void set_urges() noexcept { bits_ |= k_urges; }
+  void set_urges() noexcept { shared_bits().store(bits_ | k_urges, std::memory_order_relaxed); }
 
  private:
+  // Who urges one task looks at its other accesses without their Vars' locks.
+  std::atomic_ref<std::uintptr_t> shared_bits() const noexcept {
+    return std::atomic_ref(const_cast<std::uintptr_t&>(bits_));
+  }
+
   static constexpr std::uintptr_t k_flags = 63, k_mode = 3, k_gated = 4, k_urges = 8;
   std::uintptr_t bits_ = 0;
 };
