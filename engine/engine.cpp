@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -12,6 +14,7 @@
 #include <sluice/engine/detail/coroutine_control.h>
 #include <sluice/engine/detail/named_range.h>
 #include <sluice/engine/detail/region.h>
+#include <sluice/engine/detail/test_faults.h>
 #include <sluice/engine/engine.h>
 
 namespace sluice {
@@ -53,8 +56,10 @@ Core::Core(Engine* facade, const EngineOptions& options)
       thread_mode_(this_thread().mode.without_body()),
       may_flush_(flushes(options)),
       facade_(facade),
+      inside_(this),
       in_flight_(options_) {
   prepare_fences();
+  no_memory_extras();  // made while there is memory
   random_seed.store(options.seed);
   require(options.gpu_policy == "stream" || options.gpu_policy == "serial", [&] {
     return message("Engine: gpu_policy \"", options.gpu_policy, "\" is not one of stream, serial");
@@ -77,6 +82,33 @@ Core::~Core() {
   // Rooms first: what they hold of the GPU goes before its streams.
   for (auto& extension : extensions_)
     extension.reset();
+}
+
+void Core::end_facade() noexcept {
+  const ThisThread& here = this_thread();
+  if (here.gpu_body == nullptr && (here.task == nullptr || here.core != this))
+    return end();
+  // Its tasks go on with the engine inside; the thread that stops it must be none that they need.
+  facade_.store(&inside_, std::memory_order_release);
+  stopped_.store(1);
+  try {
+    if (test_faults().most_workers.load(std::memory_order_relaxed) == 0)
+      throw ThreadError("planted by a test");
+    boost::thread([this] { end(); }).detach();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sluice: no thread stops an engine destroyed inside its own task: %s\n", error.what());
+  }
+}
+
+void Core::end() noexcept {
+  try {
+    stop(Stop::drain);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sluice: an engine could not be stopped: %s\n", error.what());
+    return;
+  }
+  facade_.store(nullptr, std::memory_order_release);
+  release();
 }
 
 GpuPolicy* Core::need_gpu() {
@@ -104,7 +136,7 @@ bool Core::passed(const PositionSet& positions) const noexcept {
   return true;
 }
 
-void* Core::extension_at(int id, Engine& engine, std::shared_ptr<void> (*make)(Engine&)) {
+void* Core::extension_at(int id, std::shared_ptr<void> (*make)(Engine&)) {
   check_slot(id);
   auto& pointer = extension_pointers_[static_cast<std::size_t>(id)];
   if (void* made = pointer.load(std::memory_order_acquire))
@@ -112,7 +144,7 @@ void* Core::extension_at(int id, Engine& engine, std::shared_ptr<void> (*make)(E
   const std::lock_guard hold(extensions_mutex_);
   auto& owner = extensions_[static_cast<std::size_t>(id)];
   if (owner == nullptr) {
-    owner = make(engine);
+    owner = make(inside_);
     pointer.store(owner.get(), std::memory_order_release);
   }
   return owner.get();
@@ -137,27 +169,17 @@ void Core::relieve_memory(Device device) {
 
 // -- Engine --
 
-Engine::Engine(EngineOptions options) {
+Engine::Engine(EngineOptions options) : owns_core_(true) {
   require(options.workers >= 0, [&] { return message("Engine: workers = ", options.workers, " is negative"); });
   require(options.hot_reads >= 0, [&] { return message("Engine: hot_reads = ", options.hot_reads, " is negative"); });
   core_ = new detail::Core(this, options);
 }
 
-Engine::Engine(detail::Core* adopted) noexcept : core_(adopted) {}
+Engine::Engine(detail::Core* inside) noexcept : core_(inside), owns_core_(false) {}
 
 Engine::~Engine() {
-  const detail::ThisThread& here = detail::this_thread();
-  if (here.gpu_body == nullptr && (here.task == nullptr || here.core != core_)) {
-    core_->stop(Stop::drain);
-    core_->clear_facade();
-    core_->release();
-    return;
-  }
-  // Its tasks go on with another facade; the thread that stops it must be none that they need.
-  detail::Core* core = core_;
-  auto* shell = new Engine(core);
-  core->move_facade(shell);
-  boost::thread([shell] { delete shell; }).detach();
+  if (owns_core_)
+    core_->end_facade();
 }
 
 namespace {
@@ -227,7 +249,7 @@ void Engine::wait_all() {
 }
 
 bool Engine::forgive(const Error& error) noexcept {
-  if (error.record() == nullptr)
+  if (error.record() == nullptr || error.record() == detail::no_memory_failure()->record)
     return false;
   error.record()->forgiven.store(true);
   return true;
@@ -309,7 +331,7 @@ void Engine::wait_passed(const PositionSet& positions) {
 }
 
 void* Engine::extension_at(int id, std::shared_ptr<void> (*make)(Engine&)) {
-  return core_->extension_at(id, *this, make);
+  return core_->extension_at(id, make);
 }
 
 AttachScope::AttachScope(Engine& engine) : engine_(engine.core().cpu().attach() ? &engine : nullptr) {}

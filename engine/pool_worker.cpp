@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cstdio>
 #include <pthread.h>
 #include <utility>
 
@@ -26,7 +27,9 @@ constexpr std::size_t k_normal = static_cast<std::size_t>(Priority::normal);
 }  // namespace
 
 void PoolPolicy::name_and_place(const Worker& me) const {
-  pthread_setname_np(pthread_self(), (thread_name_.substr(0, 11) + "-" + std::to_string(me.index)).c_str());
+  char name[16];
+  std::snprintf(name, sizeof name, "%.11s-%u", thread_name_.c_str(), static_cast<unsigned>(me.index) % 1000U);
+  pthread_setname_np(pthread_self(), name);
   if (cores_.empty())
     return;
   cpu_set_t set;

@@ -93,11 +93,18 @@ void inherit_stop(const Task& task, TaskNode& node) {
 
 }  // namespace
 
+void Core::make_ready(const Task& task, TaskKind kind) {
+  if (era_ != 0)
+    enter_era(task);
+  if (kind == TaskKind::body && task.device.is_cpu() && cpu_->need_thread() && era_ == 0)
+    unready_.store(false, std::memory_order_relaxed);
+}
+
 TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, SourceLocation site) {
   for (const Access& access : task.access)
     __builtin_prefetch(access.var, 1);
-  if (era_ != 0) [[unlikely]]
-    enter_era(task);
+  if (unready_.load(std::memory_order_relaxed)) [[unlikely]]
+    make_ready(task, kind);
   check_accesses(task, *this);
   check_device(task, *this);
   const auto count = task.access.size();
@@ -201,12 +208,14 @@ void Core::grant(AccessNode& access) {
 
 void Core::recycle(TaskNode* task) noexcept {
   if (TaskExtras* extras = task->extras()) [[unlikely]] {
-    drop_coroutine(task);
-    if (CompletionControl* completion = extras->completion.load(std::memory_order_relaxed))
-      completion->drop();
-    extras->~TaskExtras();
     task->has_extras.store(false, std::memory_order_relaxed);
-    give_block(extras, sizeof(TaskExtras));
+    if (extras != &no_memory_extras()) [[likely]] {
+      drop_coroutine(*extras);
+      if (CompletionControl* completion = extras->completion.load(std::memory_order_relaxed))
+        completion->drop();
+      extras->~TaskExtras();
+      give_block(extras, sizeof(TaskExtras));
+    }
   }
   if (task->blocked_accesses) [[unlikely]] {
     give_block(task->access_block.first, task->access_block.room * sizeof(AccessNode));

@@ -23,12 +23,16 @@ bool is_cancelled(const Failure& failure) noexcept {
   }
 }
 
-// Failures are Errors: see capture_failure().
-std::string text_of(const Failure& failure) {
+void print(std::uint64_t count, const Failure& first) noexcept {
   try {
-    std::rethrow_exception(failure.exception);
-  } catch (const std::exception& error) {
-    return error.what();
+    std::rethrow_exception(first.exception);
+  } catch (const std::exception& error) {  // they all are Errors: see capture_failure()
+    std::fprintf(
+        stderr,
+        "sluice: %llu task%s failed and no wait has told of it; the first:\n%s\n",
+        static_cast<unsigned long long>(count),
+        count == 1 ? "" : "s",
+        error.what());
   }
 }
 
@@ -83,10 +87,12 @@ void Core::stop_at_exit() {
 void Core::report_failures() noexcept {
   if (!options_.report_failures || era_ != 0)
     return;
-  std::uint64_t count = std::exchange(failures_beyond_, 0);
-  FailureRef first;
+  std::uint64_t count = 0;
+  FailureRef first, other;
   {
     const std::lock_guard hold(failures_mutex_);
+    count = std::exchange(failures_beyond_, 0);
+    other = std::exchange(failure_beyond_, nullptr);
     for (const FailureRef& failure : std::exchange(failures_, {})) {
       if (failure->record->reported.load() || failure->record->forgiven.load() || is_cancelled(*failure))
         continue;
@@ -95,15 +101,10 @@ void Core::report_failures() noexcept {
         first = failure;
     }
   }
-  if (first == nullptr)
-    return;
-  const std::string what = text_of(*first);
-  std::fprintf(
-      stderr,
-      "sluice: %llu task%s failed and no wait has told of it; the first:\n%s\n",
-      static_cast<unsigned long long>(count),
-      count == 1 ? "" : "s",
-      what.c_str());
+  if (first == nullptr && other == no_memory_failure())
+    first = other;
+  if (first != nullptr)
+    print(count, *first);
 }
 
 std::uint64_t Core::left() const noexcept {

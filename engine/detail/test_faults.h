@@ -15,6 +15,8 @@ struct TestFaults {
   std::atomic<bool> keep_batches_open{false};
   /// The driver does not tell which kernels a graph holds.
   std::atomic<bool> kernels_unnamed{false};
+  /// No worker beyond so many can be started, as where the system has no more threads.
+  std::atomic<int> most_workers{1 << 20};
   /// No thread can be started for a library's team, as where the system has no more.
   std::atomic<bool> no_team_threads{false};
 };

@@ -1,0 +1,201 @@
+#pragma once
+
+// Programs in which one allocation fails: what was pushed, what became of it, and whether that is right.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <initializer_list>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sluice/engine/api.h>
+
+#include "tests/engine/dag_step.h"
+#include "tests/support/scarce.h"
+
+namespace sluice::test {
+
+/// True if `act` threw for lack of memory; other exceptions pass.
+template <class Act>
+bool lacks_memory(Act&& act) {
+  try {
+    act();
+  } catch (const std::bad_alloc&) {
+    return true;
+  } catch (const OutOfMemory&) {
+    return true;
+  }
+  return false;
+}
+
+/// Tasks on a few cells, in the order of their pushes. At the end each of them has run, on the values that a serial
+/// program would have given it, or has failed as its push, its inputs or its body say; one more failed at most, for
+/// lack of memory.
+class Ledger {
+ public:
+  enum class Body : std::uint8_t { small, large, huge, throws };
+  using Uses = std::initializer_list<std::pair<int, Touch>>;
+
+  Ledger(Engine& engine, int cells) : engine_(engine) {
+    for (int i = 0; i < cells; ++i)
+      vars_.push_back(engine.new_var());
+    cells_.resize(vars_.size());
+  }
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
+  const Var& var(int cell) const { return vars_[static_cast<std::size_t>(cell)]; }
+
+  /// Pushes a task on these cells; false if memory was short. Any thread.
+  bool push(Uses uses, Body body = Body::small, const Task& like = {}) {
+    Entry* const entry = note(uses, body);
+    Task task = like;
+    if (task.name.c_str() == Task().name.c_str())
+      task.name = "entry";
+    entry->pushed = !lacks_memory([&] {
+      task.access = {};
+      for (int i = 0; i < entry->step.count; ++i) {
+        const Var& var = vars_[entry->step.cell[i]];
+        const Touch touch = entry->step.touch[i];
+        task.access.push_back(touch == Touch::read ? read(var) : touch == Touch::write ? write(var) : out(var));
+      }
+      push_body(task, *entry);
+    });
+    return entry->pushed;
+  }
+  /// The last task that this thread pushed was cancelled: it need not have run.
+  void may_be_cancelled() {
+    const std::lock_guard hold(mutex_);
+    entries_.back().cancelled = true;
+  }
+
+  /// Waits for all cells. What is wrong; empty if nothing is.
+  std::string differs();
+  bool all_ran() const {
+    return std::all_of(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.ran.load(); });
+  }
+
+ private:
+  struct Entry {
+    Step step;
+    Body body = Body::small;
+    std::size_t number = 0;
+    Seen seen = {};
+    bool pushed = false, cancelled = false;
+    std::atomic<bool> ran{false}, threw{false};
+    Cell* cells = nullptr;
+
+    void run() {
+      if (body == Body::throws) {
+        threw = true;
+        throw ValueError("as it should");
+      }
+      run_step(step, number, cells, seen);
+      ran = true;
+    }
+  };
+
+  Entry* note(Uses uses, Body body) {
+    const Plenty plenty;
+    const std::lock_guard hold(mutex_);
+    Entry& entry = entries_.emplace_back();
+    for (const auto& [cell, touch] : uses) {
+      entry.step.cell[entry.step.count] = static_cast<std::uint32_t>(cell);
+      entry.step.touch[entry.step.count++] = touch;
+    }
+    entry.body = body;
+    entry.number = entries_.size();
+    entry.cells = cells_.data();
+    return &entry;
+  }
+  template <std::size_t Bytes>
+  void push_filled(const Task& task, Entry& entry) {
+    engine_.push(task, [&entry, fill = std::array<char, Bytes>{}] {
+      static_cast<void>(fill);
+      entry.run();
+    });
+  }
+  void push_body(const Task& task, Entry& entry) {
+    switch (entry.body) {
+      case Body::large:
+        return push_filled<300>(task, entry);
+      case Body::huge:
+        return push_filled<20'000>(task, entry);
+      default:
+        engine_.push(task, [&entry] { entry.run(); });
+    }
+  }
+
+  Engine& engine_;
+  std::vector<Var> vars_;
+  std::vector<Cell> cells_;
+  std::mutex mutex_;
+  std::deque<Entry> entries_;
+};
+
+inline std::string Ledger::differs() {
+  std::vector<bool> failed(vars_.size());
+  for (std::size_t cell = 0; cell < vars_.size(); ++cell) {
+    try {
+      engine_.wait(write(vars_[cell]));
+    } catch (const Error&) {
+      failed[cell] = true;
+    }
+  }
+  struct State {
+    Cell cell;
+    bool failed = false;
+  };
+  std::vector<State> model(vars_.size());
+  std::vector<Cell> plain(vars_.size());
+  int lost = 0;
+  for (Entry& entry : entries_) {
+    const Step& step = entry.step;
+    const std::string which = "task " + std::to_string(entry.number);
+    bool bad_input = false;
+    for (int i = 0; i < step.count; ++i)
+      bad_input = bad_input || (step.touch[i] != Touch::out && model[step.cell[i]].failed);
+    if (!entry.pushed) {
+      if (entry.ran || entry.threw)
+        return which + " ran, and its push threw";
+      continue;
+    }
+    if ((entry.ran || entry.threw) && bad_input)
+      return which + " ran on a failed input";
+    if (entry.ran) {
+      Seen seen;
+      run_step(step, entry.number, plain.data(), seen);
+      if (seen.digest != entry.seen.digest)
+        return which + " saw other values than in a serial run";
+    } else if (!entry.threw && !bad_input && !entry.cancelled) {
+      ++lost;
+    }
+    for (int i = 0; i < step.count; ++i) {
+      State& state = model[step.cell[i]];
+      if (step.touch[i] == Touch::read)
+        continue;
+      if (entry.ran)
+        state.failed = false;
+      else
+        state.failed = true;
+      state.cell.writers += entry.ran ? 1 : 0;
+    }
+  }
+  for (std::size_t cell = 0; cell < vars_.size(); ++cell) {
+    const std::string which = "cell " + std::to_string(cell);
+    if (failed[cell] != model[cell].failed)
+      return which + (failed[cell] ? " carries a failure of nobody's" : " is clean, and its writer has failed");
+    if (cells_[cell].value != plain[cell].value)
+      return which + " holds another value than in a serial run";
+    if (vars_[cell].version() != model[cell].cell.writers)
+      return which + " has version " + std::to_string(vars_[cell].version()) + ", " +
+             std::to_string(model[cell].cell.writers) + " tasks wrote it";
+  }
+  return lost <= 1 ? "" : std::to_string(lost) + " tasks were not begun, for no reason";
+}
+
+}  // namespace sluice::test
