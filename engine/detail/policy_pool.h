@@ -92,6 +92,7 @@ class PoolPolicy final : public CpuPolicy {
     int pushes = 0;  // attached: since it last ran some itself
     std::uint64_t picks = 0;
     Random random{1};
+    std::uint64_t patience = 0;     // clock ticks of its next search
     std::uint64_t pace = 0;         // of the workers, about, here
     std::uint64_t batch_began = 0;  // clock and picks when the pace was last taken
     std::uint64_t batch_picks = 0;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <initializer_list>
 #include <mutex>
 #include <string>
@@ -40,7 +41,10 @@ class Ledger {
   enum class Body : std::uint8_t { small, large, huge, throws };
   using Uses = std::initializer_list<std::pair<int, Touch>>;
 
-  Ledger(Engine& engine, int cells) : engine_(engine) {
+  /// How a GPU body enqueues a function.
+  using Launch = void (*)(const Queue& queue, std::function<void()> work);
+
+  Ledger(Engine& engine, int cells, Launch launch = nullptr) : engine_(engine), launch_(launch) {
     for (int i = 0; i < cells; ++i)
       vars_.push_back(engine.new_var());
     cells_.resize(vars_.size());
@@ -67,12 +71,6 @@ class Ledger {
     });
     return entry->pushed;
   }
-  /// The last task that this thread pushed was cancelled: it need not have run.
-  void may_be_cancelled() {
-    const std::lock_guard hold(mutex_);
-    entries_.back().cancelled = true;
-  }
-
   /// Waits for all cells. What is wrong; empty if nothing is.
   std::string differs();
   bool all_ran() const {
@@ -85,7 +83,8 @@ class Ledger {
     Body body = Body::small;
     std::size_t number = 0;
     Seen seen = {};
-    bool pushed = false, cancelled = false;
+    bool pushed = false;
+    TaskHandle handle = {};
     std::atomic<bool> ran{false}, threw{false};
     Cell* cells = nullptr;
 
@@ -114,10 +113,15 @@ class Ledger {
   }
   template <std::size_t Bytes>
   void push_filled(const Task& task, Entry& entry) {
-    engine_.push(task, [&entry, fill = std::array<char, Bytes>{}] {
+    entry.handle = engine_.push(task, [this, &entry, fill = std::array<char, Bytes>{}](Queue queue) {
       static_cast<void>(fill);
-      entry.run();
+      enter(entry, queue);
     });
+  }
+  void enter(Entry& entry, const Queue& queue) {
+    if (queue.device().is_cpu() || entry.body == Body::throws)
+      return entry.run();
+    launch_(queue, [&entry] { entry.run(); });
   }
   void push_body(const Task& task, Entry& entry) {
     switch (entry.body) {
@@ -126,11 +130,12 @@ class Ledger {
       case Body::huge:
         return push_filled<20'000>(task, entry);
       default:
-        engine_.push(task, [&entry] { entry.run(); });
+        entry.handle = engine_.push(task, [this, &entry](Queue queue) { enter(entry, queue); });
     }
   }
 
   Engine& engine_;
+  const Launch launch_;
   std::vector<Var> vars_;
   std::vector<Cell> cells_;
   std::mutex mutex_;
@@ -164,25 +169,30 @@ inline std::string Ledger::differs() {
         return which + " ran, and its push threw";
       continue;
     }
+    bool fails = false;
+    try {
+      entry.handle.wait();
+    } catch (const Error&) {
+      fails = true;
+    }
     if ((entry.ran || entry.threw) && bad_input)
       return which + " ran on a failed input";
+    if (!fails && !entry.ran)
+      return which + " did not run, and nobody says so";
     if (entry.ran) {
       Seen seen;
       run_step(step, entry.number, plain.data(), seen);
       if (seen.digest != entry.seen.digest)
         return which + " saw other values than in a serial run";
-    } else if (!entry.threw && !bad_input && !entry.cancelled) {
-      ++lost;
     }
+    if (fails && !entry.threw && !bad_input)
+      ++lost;
     for (int i = 0; i < step.count; ++i) {
       State& state = model[step.cell[i]];
       if (step.touch[i] == Touch::read)
         continue;
-      if (entry.ran)
-        state.failed = false;
-      else
-        state.failed = true;
-      state.cell.writers += entry.ran ? 1 : 0;
+      state.failed = fails;
+      state.cell.writers += fails ? 0 : 1;
     }
   }
   for (std::size_t cell = 0; cell < vars_.size(); ++cell) {

@@ -83,10 +83,11 @@ inline bool all_reported(Engine& engine) {
 }
 
 /// One run, in which the n-th allocation fails. What is wrong afterwards; empty if nothing is.
-inline std::string run_scarce(const EngineOptions& options, const ScarceProgram& program, Scarcity& scarcity) {
+inline std::string run_scarce(
+    const EngineOptions& options, const ScarceProgram& program, Scarcity& scarcity, Ledger::Launch launch) {
   const EmptyPools empty;
   std::optional<Engine> engine(options);
-  auto ledger = std::make_unique<Ledger>(*engine, 8);
+  auto ledger = std::make_unique<Ledger>(*engine, 8, launch);
   scarcity.arm();
   program({engine, *ledger});
   scarcity.disarm();
@@ -96,10 +97,12 @@ inline std::string run_scarce(const EngineOptions& options, const ScarceProgram&
   if (wrong.empty() && !all_reported(*engine))
     wrong = "wait_all throws on and on";
   ledger.reset();
-  Ledger second(*engine, 4);  // all is well again
+  Ledger second(*engine, 4, launch);  // all is well again
   for (int i = 0; i < 32; ++i)
     second.push(
-        {{i % 4, Touch::write}, {(i + 1) % 4, Touch::read}}, i % 3 == 0 ? Ledger::Body::large : Ledger::Body::small);
+        {{i % 4, Touch::write}, {(i + 1) % 4, Touch::read}},
+        i % 3 == 0 ? Ledger::Body::large : Ledger::Body::small,
+        {.device = launch != nullptr && i % 2 == 0 ? gpu(0) : cpu()});
   const std::string then_wrong = second.differs();  // which waits for them
   if (wrong.empty() && !then_wrong.empty())
     wrong = "later, " + then_wrong;
@@ -107,13 +110,13 @@ inline std::string run_scarce(const EngineOptions& options, const ScarceProgram&
 }
 
 /// Fails each allocation of `program` once, until three runs have had none to fail.
-inline void fail_each_allocation(EngineOptions options, const ScarceProgram& program) {
+inline void fail_each_allocation(EngineOptions options, const ScarceProgram& program, Ledger::Launch launch = nullptr) {
   options.report_failures = false;
   int failed = 0;
   long n = 1;
   for (int quiet = 0; quiet < 3; ++n) {
     Scarcity scarcity(n);
-    const std::string wrong = run_scarce(options, program, scarcity);
+    const std::string wrong = run_scarce(options, program, scarcity, launch);
     INFO("allocation " << n << " failed: " << scarcity.where());
     REQUIRE(wrong == "");
     failed += scarcity.struck() ? 1 : 0;

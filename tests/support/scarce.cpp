@@ -13,11 +13,10 @@ std::atomic<long> to_go{0};  // 0: nothing fails
 std::atomic<int> struck_times{0};
 std::atomic<int> frames{0};
 std::array<void*, 24> frame_of{};
-thread_local int plenty = 0;
 thread_local long calls = 0;
 
 bool fails() noexcept {
-  if (plenty > 0)
+  if (sluice::test::Plenty::here())
     return false;
   ++calls;
   if (to_go.load(std::memory_order_relaxed) <= 0 || to_go.fetch_sub(1) != 1)
@@ -94,13 +93,6 @@ std::string Scarcity::where() {
     text += address;
   }
   return text;
-}
-
-Plenty::Plenty() noexcept {
-  ++plenty;
-}
-Plenty::~Plenty() {
-  --plenty;
 }
 
 long allocations_here() noexcept {

@@ -4,6 +4,8 @@
 // makes it, and then sees what became of everything else. Every `operator new` counts.
 #include <string>
 
+#include "tests/support/plenty.h"
+
 namespace sluice::test {
 
 /// From arm() to disarm() the n-th allocation of the process throws std::bad_alloc, once. One at a time.
@@ -23,15 +25,6 @@ class Scarcity {
 
  private:
   const long nth_;
-};
-
-/// While it lives, allocations of this thread neither count nor fail: what a test or a simulator needs for itself.
-class Plenty {
- public:
-  Plenty() noexcept;
-  Plenty(const Plenty&) = delete;
-  Plenty& operator=(const Plenty&) = delete;
-  ~Plenty();
 };
 
 /// Allocations of this thread so far.
