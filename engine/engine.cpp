@@ -1,20 +1,15 @@
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <unistd.h>
-
-#include <boost/thread/thread.hpp>
 
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/coroutine_control.h>
 #include <sluice/engine/detail/named_range.h>
 #include <sluice/engine/detail/region.h>
-#include <sluice/engine/detail/test_faults.h>
 #include <sluice/engine/engine.h>
 
 namespace sluice {
@@ -82,33 +77,6 @@ Core::~Core() {
   // Rooms first: what they hold of the GPU goes before its streams.
   for (auto& extension : extensions_)
     extension.reset();
-}
-
-void Core::end_facade() noexcept {
-  const ThisThread& here = this_thread();
-  if (here.gpu_body == nullptr && (here.task == nullptr || here.core != this))
-    return end();
-  // Its tasks go on with the engine inside; the thread that stops it must be none that they need.
-  facade_.store(&inside_, std::memory_order_release);
-  stopped_.store(1);
-  try {
-    if (test_faults().most_workers.load(std::memory_order_relaxed) == 0)
-      throw ThreadError("planted by a test");
-    boost::thread([this] { end(); }).detach();
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "sluice: no thread stops an engine destroyed inside its own task: %s\n", error.what());
-  }
-}
-
-void Core::end() noexcept {
-  try {
-    stop(Stop::drain);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "sluice: an engine could not be stopped: %s\n", error.what());
-    return;
-  }
-  facade_.store(nullptr, std::memory_order_release);
-  release();
 }
 
 GpuPolicy* Core::need_gpu() {

@@ -14,6 +14,7 @@
 namespace sluice::detail {
 
 void PoolPolicy::wake(int count) noexcept {
+  probe_lock();
   for (int i = 0; i < count && may_run() && !stopping_; ++i) {
     if (parked_ > wake_tokens_) {
       ++wake_tokens_;

@@ -75,6 +75,9 @@ void check_accesses(const Task& task, const Core& core) {
       return message("push: task \"", task.name.c_str(), "\" writes a frozen Var");
     });
   }
+  require(task.threads >= 1, [&] {
+    return message("push: task \"", task.name.c_str(), "\" asks for ", task.threads, " threads");
+  });
   require(task.access.size() <= 0xffff, [&] {
     return message(
         "push: task \"", task.name.c_str(), "\" names ", task.access.size(), " Vars, at most 65535 are allowed");
@@ -135,7 +138,7 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
     node->place = place;
   }
   node->device = task.device;
-  node->threads = static_cast<std::uint16_t>(std::clamp(task.threads, 1, 0xffff));
+  node->threads = static_cast<std::uint16_t>(std::min(task.threads, 0xffff));
   node->era = era_;
   node->priority.store(task.priority, std::memory_order_relaxed);
   node->submitted.store(false, std::memory_order_relaxed);

@@ -5,7 +5,10 @@
 #include <string>
 #include <utility>
 
+#include <boost/thread/thread.hpp>
+
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/test_faults.h>
 
 namespace sluice::detail {
 
@@ -73,6 +76,33 @@ void Core::stop(Stop how) {
   report_failures();
   stop_done_.store(true);
   let_waiters_look();
+}
+
+void Core::end_facade() noexcept {
+  const ThisThread& here = this_thread();
+  if (here.gpu_body == nullptr && (here.task == nullptr || here.core != this))
+    return end();
+  // Its tasks go on with the engine inside; the thread that stops it must be none that they need.
+  facade_.store(&inside_, std::memory_order_release);
+  stopped_.store(1);
+  try {
+    if (test_faults().most_workers.load(std::memory_order_relaxed) == 0)
+      throw ThreadError("planted by a test");
+    boost::thread([this] { end(); }).detach();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sluice: no thread stops an engine destroyed inside its own task: %s\n", error.what());
+  }
+}
+
+void Core::end() noexcept {
+  try {
+    stop(Stop::drain);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sluice: an engine could not be stopped: %s\n", error.what());
+    return;
+  }
+  facade_.store(nullptr, std::memory_order_release);
+  release();
 }
 
 void Core::stop_at_exit() {

@@ -98,6 +98,12 @@ class Ledger {
     }
   };
 
+  struct Model {
+    bool failed = false;
+    std::uint64_t version = 0;
+  };
+  static std::string replay(Entry& entry, std::vector<Model>& model, std::vector<Cell>& plain, int& lost);
+
   Entry* note(Uses uses, Body body) {
     const Plenty plenty;
     const std::lock_guard hold(mutex_);
@@ -142,6 +148,40 @@ class Ledger {
   std::deque<Entry> entries_;
 };
 
+// What the entry should have done with the cells, and whether it has.
+inline std::string Ledger::replay(Entry& entry, std::vector<Model>& model, std::vector<Cell>& plain, int& lost) {
+  const Step& step = entry.step;
+  if (!entry.pushed)
+    return entry.ran || entry.threw ? "ran, and its push threw" : "";
+  bool fails = false;
+  try {
+    entry.handle.wait();
+  } catch (const Error&) {
+    fails = true;
+  }
+  bool bad_input = false;
+  for (int i = 0; i < step.count; ++i)
+    bad_input = bad_input || (step.touch[i] != Touch::out && model[step.cell[i]].failed);
+  if ((entry.ran || entry.threw) && bad_input)
+    return "ran on a failed input";
+  if (!fails && !entry.ran)
+    return "did not run, and nobody says so";
+  if (entry.ran) {
+    Seen seen;
+    run_step(step, entry.number, plain.data(), seen);
+    if (seen.digest != entry.seen.digest)
+      return "saw other values than in a serial run";
+  }
+  lost += fails && !entry.threw && !bad_input ? 1 : 0;
+  for (int i = 0; i < step.count; ++i) {
+    if (step.touch[i] == Touch::read)
+      continue;
+    model[step.cell[i]].failed = fails;
+    model[step.cell[i]].version += fails ? 0 : 1;
+  }
+  return "";
+}
+
 inline std::string Ledger::differs() {
   std::vector<bool> failed(vars_.size());
   for (std::size_t cell = 0; cell < vars_.size(); ++cell) {
@@ -151,49 +191,13 @@ inline std::string Ledger::differs() {
       failed[cell] = true;
     }
   }
-  struct State {
-    Cell cell;
-    bool failed = false;
-  };
-  std::vector<State> model(vars_.size());
+  std::vector<Model> model(vars_.size());
   std::vector<Cell> plain(vars_.size());
   int lost = 0;
   for (Entry& entry : entries_) {
-    const Step& step = entry.step;
-    const std::string which = "task " + std::to_string(entry.number);
-    bool bad_input = false;
-    for (int i = 0; i < step.count; ++i)
-      bad_input = bad_input || (step.touch[i] != Touch::out && model[step.cell[i]].failed);
-    if (!entry.pushed) {
-      if (entry.ran || entry.threw)
-        return which + " ran, and its push threw";
-      continue;
-    }
-    bool fails = false;
-    try {
-      entry.handle.wait();
-    } catch (const Error&) {
-      fails = true;
-    }
-    if ((entry.ran || entry.threw) && bad_input)
-      return which + " ran on a failed input";
-    if (!fails && !entry.ran)
-      return which + " did not run, and nobody says so";
-    if (entry.ran) {
-      Seen seen;
-      run_step(step, entry.number, plain.data(), seen);
-      if (seen.digest != entry.seen.digest)
-        return which + " saw other values than in a serial run";
-    }
-    if (fails && !entry.threw && !bad_input)
-      ++lost;
-    for (int i = 0; i < step.count; ++i) {
-      State& state = model[step.cell[i]];
-      if (step.touch[i] == Touch::read)
-        continue;
-      state.failed = fails;
-      state.cell.writers += fails ? 0 : 1;
-    }
+    const std::string wrong = replay(entry, model, plain, lost);
+    if (!wrong.empty())
+      return "task " + std::to_string(entry.number) + " " + wrong;
   }
   for (std::size_t cell = 0; cell < vars_.size(); ++cell) {
     const std::string which = "cell " + std::to_string(cell);
@@ -201,9 +205,9 @@ inline std::string Ledger::differs() {
       return which + (failed[cell] ? " carries a failure of nobody's" : " is clean, and its writer has failed");
     if (cells_[cell].value != plain[cell].value)
       return which + " holds another value than in a serial run";
-    if (vars_[cell].version() != model[cell].cell.writers)
+    if (vars_[cell].version() != model[cell].version)
       return which + " has version " + std::to_string(vars_[cell].version()) + ", " +
-             std::to_string(model[cell].cell.writers) + " tasks wrote it";
+             std::to_string(model[cell].version) + " tasks wrote it";
   }
   return lost <= 1 ? "" : std::to_string(lost) + " tasks were not begun, for no reason";
 }

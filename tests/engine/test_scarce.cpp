@@ -3,7 +3,7 @@
 #include <atomic>
 #include <thread>
 
-#include <sluice/engine/completion.h>
+#include <sluice/engine/pending_wait.h>
 
 #include "tests/engine/scarce_runs.h"
 #include "tests/support/gate.h"
@@ -211,7 +211,7 @@ TEST_CASE("scarce memory: coroutines that are cancelled while they wait") {
 }
 
 namespace {
-struct Told final : Completion {
+struct Told final : WaitObserver {
   std::atomic<int>* ends = nullptr;
   void complete(std::exception_ptr) noexcept override { ++*ends; }
 };
