@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include <boost/thread/thread.hpp>
@@ -54,8 +55,9 @@ void PoolPolicy::add_worker(int index) {
     made.thread = boost::thread([this, &made] { live(made); });
   } catch (const boost::thread_resource_error& error) {
     all_[static_cast<std::size_t>(index)].reset();
-    throw ThreadError(
-        message("engine: thread ", index + 1, " of ", workers_, " cannot be started: ", error.code().message()));
+    const std::string which =
+        index < workers_ ? message(index + 1, " of ", workers_) : std::string("in place of a body that waits");
+    throw ThreadError(message("engine: thread ", which, " cannot be started: ", error.code().message()));
   } catch (...) {
     all_[static_cast<std::size_t>(index)].reset();
     throw;
@@ -83,7 +85,8 @@ bool PoolPolicy::need_thread() {
 void PoolPolicy::tell_of_shortage(int had, const ThreadError& error) noexcept {
   if (short_of_threads_.exchange(true, std::memory_order_relaxed) || std::exchange(told_of_shortage_, true))
     return;
-  std::fprintf(stderr, "sluice: %s; tasks run on %d\n", error.message().c_str(), had);
+  if (had > 0)  // otherwise the push has thrown it, or an attached thread does the work
+    std::fprintf(stderr, "sluice: %s; tasks run on %d\n", error.message().c_str(), had);
 }
 
 // Threads that could not be had are asked for again as long as somebody waits for what they would run.
