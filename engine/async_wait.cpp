@@ -30,11 +30,17 @@ struct WaitRecord {
   }
 };
 
-void Core::conclude(TaskNode* task) {
+void Core::conclude(TaskNode* task) noexcept {
   const PositionSet& positions = task->extras()->result.positions;
   if (positions.empty() || passed(positions) || cpu_->waits_for_gpu())
     return tell(task, nullptr);
-  gpu()->fence(task, positions);
+  FailureRef failure;
+  try {
+    return gpu()->fence(task, positions);
+  } catch (...) {  // out of memory
+    failure = capture_failure(record_of(task));
+  }
+  tell(task, std::move(failure));
 }
 
 void Core::tell(TaskNode* task, FailureRef failure) noexcept {

@@ -60,7 +60,7 @@ const FailureRef& CompletionControl::abandoned() {
     try {
       throw AbandonedCompletion("a TaskCompletion was dropped before it had ended its task");
     } catch (...) {
-      return capture_failure(std::make_shared<FailureRecord>());
+      return capture_failure(new_record("", {}, 0));
     }
   }();
   return failure;

@@ -102,7 +102,7 @@ void CoroutineControl::rethrow_result() {
 }
 
 // Thrown by an await; if it leaves the body, the task fails with it, but nobody needs to be told who cancelled.
-std::exception_ptr CoroutineControl::cancelled() const {
+std::exception_ptr CoroutineControl::cancelled() const noexcept {
   try {
     throw Cancelled(message("task \"", task_->name, "\" was cancelled while it waited"));
   } catch (...) {
@@ -231,8 +231,8 @@ void Core::run_coroutine(TaskNode* task) {
   finish(task, std::move(failure), true, {});
 }
 
-void Core::drop_coroutine(TaskNode* task) noexcept {
-  delete task->extras()->coroutine.exchange(nullptr, std::memory_order_relaxed);
+void Core::drop_coroutine(TaskExtras& extras) noexcept {
+  delete extras.coroutine.exchange(nullptr, std::memory_order_relaxed);
 }
 
 }  // namespace detail

@@ -5,8 +5,6 @@
 #include <string_view>
 #include <unistd.h>
 
-#include <boost/thread/thread.hpp>
-
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/coroutine_control.h>
@@ -53,8 +51,10 @@ Core::Core(Engine* facade, const EngineOptions& options)
       thread_mode_(this_thread().mode.without_body()),
       may_flush_(flushes(options)),
       facade_(facade),
+      inside_(this),
       in_flight_(options_) {
   prepare_fences();
+  no_memory_extras();  // made while there is memory
   random_seed.store(options.seed);
   require(options.gpu_policy == "stream" || options.gpu_policy == "serial", [&] {
     return message("Engine: gpu_policy \"", options.gpu_policy, "\" is not one of stream, serial");
@@ -104,7 +104,7 @@ bool Core::passed(const PositionSet& positions) const noexcept {
   return true;
 }
 
-void* Core::extension_at(int id, Engine& engine, std::shared_ptr<void> (*make)(Engine&)) {
+void* Core::extension_at(int id, std::shared_ptr<void> (*make)(Engine&)) {
   check_slot(id);
   auto& pointer = extension_pointers_[static_cast<std::size_t>(id)];
   if (void* made = pointer.load(std::memory_order_acquire))
@@ -112,7 +112,7 @@ void* Core::extension_at(int id, Engine& engine, std::shared_ptr<void> (*make)(E
   const std::lock_guard hold(extensions_mutex_);
   auto& owner = extensions_[static_cast<std::size_t>(id)];
   if (owner == nullptr) {
-    owner = make(engine);
+    owner = make(inside_);
     pointer.store(owner.get(), std::memory_order_release);
   }
   return owner.get();
@@ -137,27 +137,17 @@ void Core::relieve_memory(Device device) {
 
 // -- Engine --
 
-Engine::Engine(EngineOptions options) {
+Engine::Engine(EngineOptions options) : owns_core_(true) {
   require(options.workers >= 0, [&] { return message("Engine: workers = ", options.workers, " is negative"); });
   require(options.hot_reads >= 0, [&] { return message("Engine: hot_reads = ", options.hot_reads, " is negative"); });
   core_ = new detail::Core(this, options);
 }
 
-Engine::Engine(detail::Core* adopted) noexcept : core_(adopted) {}
+Engine::Engine(detail::Core* inside) noexcept : core_(inside), owns_core_(false) {}
 
 Engine::~Engine() {
-  const detail::ThisThread& here = detail::this_thread();
-  if (here.gpu_body == nullptr && (here.task == nullptr || here.core != core_)) {
-    core_->stop(Stop::drain);
-    core_->clear_facade();
-    core_->release();
-    return;
-  }
-  // Its tasks go on with another facade; the thread that stops it must be none that they need.
-  detail::Core* core = core_;
-  auto* shell = new Engine(core);
-  core->move_facade(shell);
-  boost::thread([shell] { delete shell; }).detach();
+  if (owns_core_)
+    core_->end_facade();
 }
 
 namespace {
@@ -227,7 +217,7 @@ void Engine::wait_all() {
 }
 
 bool Engine::forgive(const Error& error) noexcept {
-  if (error.record() == nullptr)
+  if (error.record() == nullptr || error.record() == detail::no_memory_failure()->record)
     return false;
   error.record()->forgiven.store(true);
   return true;
@@ -309,7 +299,7 @@ void Engine::wait_passed(const PositionSet& positions) {
 }
 
 void* Engine::extension_at(int id, std::shared_ptr<void> (*make)(Engine&)) {
-  return core_->extension_at(id, *this, make);
+  return core_->extension_at(id, make);
 }
 
 AttachScope::AttachScope(Engine& engine) : engine_(engine.core().cpu().attach() ? &engine : nullptr) {}

@@ -155,7 +155,7 @@ class SLUICE_API Engine {
   Engine& operator=(const Engine&) = delete;
   /// Drains: waits for every task, then stops. Failures nobody asked about: EngineOptions::report_failures. Inside a
   /// task of this engine, which it cannot wait for, a thread in the background does so: the engine takes no pushes from
-  /// then on.
+  /// then on. Where the system gives no such thread, the tasks run to their end, and the workers stay.
   ~Engine();
 
   /// The engine of the innermost EngineScope of this thread, of the task that runs here, or the default engine
@@ -252,7 +252,8 @@ class SLUICE_API Engine {
   void wait_passed(const PositionSet& positions);
 
   /// A room's own object beside this engine, made as T(engine) at first use and destroyed with the engine's core,
-  /// that is after the last Var. The engine knows nothing of T.
+  /// that is after the last Var. That `engine` lives as long, and is this one in all but its address. The engine knows
+  /// nothing of T.
   template <class T>
   T& extension() {
     return *static_cast<T*>(extension_at(
@@ -262,12 +263,14 @@ class SLUICE_API Engine {
   detail::Core& core() noexcept { return *core_; }
 
  private:
-  explicit Engine(detail::Core* adopted) noexcept;
+  friend class detail::Core;
+  explicit Engine(detail::Core* inside) noexcept;
   TaskHandle push_closure(const Task& task, Closure&& body, SourceLocation site);
   void check_awaited(Access access) const;
   void* extension_at(int id, std::shared_ptr<void> (*make)(Engine&));
 
   detail::Core* core_;
+  const bool owns_core_;
 };
 
 /// While it lives, the calling thread works for `engine`: it runs ready CPU tasks when it waits outside tasks, and

@@ -1,3 +1,6 @@
+#include <memory>
+#include <new>
+
 #include <boost/system/system_error.hpp>
 
 #include <sluice/engine/detail/failure.h>
@@ -30,7 +33,7 @@ namespace {
 FailureRef nested_failure(std::shared_ptr<FailureRecord> record, const std::string& reason) {
   TaskFailed failed("task \"" + record->task + "\" failed: " + reason);
   failed.attach(record);
-  return std::make_shared<Failure>(Failure{std::make_exception_ptr(failed), std::move(record)});
+  return new Failure(std::make_exception_ptr(failed), std::move(record));
 }
 
 // Behind what it says Boost puts where in its own headers it was thrown.
@@ -46,20 +49,57 @@ void rethrow(const FailureRef& failure) {
   std::rethrow_exception(failure->exception);
 }
 
-FailureRef capture_failure(std::shared_ptr<FailureRecord> record) {
+const FailureRef& no_memory_failure() {
+  static const auto* made = [] {
+    auto record = std::make_shared<FailureRecord>();
+    record->task = "(unknown)";
+    OutOfMemory error("a task failed, and there was no memory to say how", 0);
+    error.attach(record);
+    auto failure = std::make_unique<Failure>(std::make_exception_ptr(error), std::move(record));
+    auto* kept = new FailureRef;  // leaked: failures may outlive static objects
+    *kept = failure.release();
+    return kept;
+  }();
+  return *made;
+}
+
+std::shared_ptr<FailureRecord> new_record(const char* task, SourceLocation site, std::uint64_t push_number) noexcept
+    try {
+  auto record = std::make_shared<FailureRecord>();
+  record->task = task;
+  record->site = site;
+  record->push_number = push_number;
+  return record;
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
+
+namespace {
+
+FailureRef capture(std::shared_ptr<FailureRecord> record) {
   try {
     throw;
   } catch (Error& error) {
     // An error that this task met at a wait is published already: it keeps its first task, and is not touched.
     if (error.record() == nullptr)
       error.attach(record);
-    return std::make_shared<Failure>(Failure{std::current_exception(), error.record()});
+    return new Failure(std::current_exception(), error.record());
   } catch (const boost::system::system_error& network) {
     return nested_failure(std::move(record), reason_of(network));
   } catch (const std::exception& other) {
     return nested_failure(std::move(record), other.what());
   } catch (...) {
     return nested_failure(std::move(record), "an exception that is not a std::exception");
+  }
+}
+
+}  // namespace
+
+FailureRef capture_failure(std::shared_ptr<FailureRecord> record) noexcept {
+  try {
+    return record == nullptr ? no_memory_failure() : capture(std::move(record));
+  } catch (...) {  // the one word to say about it did not find room
+    return no_memory_failure();
   }
 }
 

@@ -93,6 +93,10 @@ class SLUICE_API EngineStopped : public Error {
 class SLUICE_API Deadlock : public Error {
   using Error::Error;
 };
+/// A thread that the system does not give: an engine without any cannot run tasks.
+class SLUICE_API ThreadError : public Error {
+  using Error::Error;
+};
 /// A cancelled task, as seen by those who wait for what it should have written.
 class SLUICE_API Cancelled : public Error {
   using Error::Error;

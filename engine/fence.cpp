@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <sluice/engine/detail/fence.h>
+#include <sluice/engine/detail/test_faults.h>
 
 namespace sluice::detail {
 
@@ -15,6 +16,7 @@ void prepare_fences() noexcept {
 }
 
 void heavy_fence() noexcept {
+  probe_lock();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (membarrier_works.load(std::memory_order_relaxed))
     syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);

@@ -112,6 +112,7 @@ void Core::after_fork_in_parent() {
 void Core::after_fork_in_child(bool inside_task) {
   after_fork_in_parent();
   ++era_;
+  unready_.store(true);
   forked_in_task_ = forked_in_task_ || inside_task;
   make_anew(wait_all_mutex_);
   make_anew(drained_mutex_);
@@ -150,9 +151,7 @@ void Core::renew(VarCore* var) noexcept {
     try {
       throw Forked("the Var was in use when the process forked; its value is the parent's alone");
     } catch (...) {
-      auto record = std::make_shared<FailureRecord>();
-      record->task = "fork";
-      var->poison = std::make_unique<Poison>(Poison{capture_failure(std::move(record)), true});
+      var->poison = {capture_failure(new_record("fork", {}, 0)), true};
     }
   }
   var->mode.store(VarMode::idle);

@@ -39,8 +39,8 @@ void LateFailures::add(Position position, const FailureRef& failure, bool ran, c
       continue;
     const bool out = use.mode == AccessMode::out;
     const Written* const before = out ? nullptr : find(use.written_at, use.var);
-    const bool was_lost = before != nullptr && before->poison.lost;
-    entry.written.push_back({use.var, was_lost ? before->poison : Poison{failure, ran || out}});
+    const bool was_lost = before != nullptr && before->poison.lost();
+    entry.written.push_back({use.var, was_lost ? before->poison : Poison(failure, ran || out)});
     ++void_versions_[use.var];
   }
   entries_.emplace(key(position), std::move(entry));
@@ -70,7 +70,7 @@ FailureRef LateFailures::of_task(Position position) {
 FailureRef LateFailures::of_value(Position written_at, std::uint64_t var) {
   const std::lock_guard hold(mutex_);
   const Written* const written = find(written_at, var);
-  return written != nullptr && written->poison.holds() ? written->poison.failure : nullptr;
+  return written != nullptr && written->poison.holds() ? written->poison.failure() : nullptr;
 }
 
 FailureRef LateFailures::of_inputs(const Uses& uses) {
@@ -91,7 +91,7 @@ void LateFailures::hand_over(VarCore& var) {
   if (written == nullptr || std::exchange(written->handed_over, true))
     return;
   if (!var.poisoned())
-    var.poison = std::make_unique<Poison>(written->poison);
+    var.poison = written->poison;
 }
 
 std::uint64_t LateFailures::void_versions(std::uint64_t var) {
@@ -114,7 +114,7 @@ FailureRef Core::failed_input(const TaskNode& task) {
   const bool none_late = late_.none();
   for (const AccessNode& access : task.accesses()) {
     const VarCore& var = *access.var;
-    if ((var.poison == nullptr && none_late) || access.mode() == AccessMode::out) [[likely]]
+    if ((!var.poison && none_late) || access.mode() == AccessMode::out) [[likely]]
       continue;
     if (FailureRef failure = failure_of(var))
       return failure;
@@ -124,7 +124,7 @@ FailureRef Core::failed_input(const TaskNode& task) {
 
 FailureRef Core::failure_of(const VarCore& var) {
   if (var.poisoned())
-    return var.poison->failure;
+    return var.poison.failure();
   return late_.none() ? nullptr : late_.of_value(late_.writer_of(var), var.id);
 }
 

@@ -49,6 +49,9 @@ std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& opti
   }
   if (name == "pool" || name == "chaos-pool") {
     check_cores(options.cores);
+    require(options.workers <= PoolPolicy::k_max_threads, [&] {
+      return message("Engine: workers = ", options.workers, ", at most ", PoolPolicy::k_max_threads, " can be had");
+    });
     const int workers = options.workers == 0 ? usable_cores() : options.workers;
     return std::make_unique<PoolPolicy>(core, options, workers, name == "chaos-pool");
   }

@@ -1,23 +1,35 @@
 #include <algorithm>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/policy_chaos.h>
 
 namespace sluice::detail {
 
-void ChaosPolicy::submit(TaskNode* task) {
+void ChaosPolicy::submit(TaskNode* task) noexcept {
   const std::lock_guard hold(lock_);
-  ready_.push_back(task);
+  task->next = nullptr;
+  (tail_ == nullptr ? head_ : tail_->next) = task;
+  tail_ = task;
+  ++ready_;
 }
 
 TaskNode* ChaosPolicy::take() {
   const std::lock_guard hold(lock_);
-  if (ready_.empty())
+  if (ready_ == 0)
     return nullptr;
-  const auto at = static_cast<std::ptrdiff_t>(random_.below(ready_.size()));
-  TaskNode* task = ready_[static_cast<std::size_t>(at)];
-  ready_.erase(ready_.begin() + at);  // the order of the rest is part of the schedule
+  TaskNode* before = nullptr;
+  TaskNode* task = head_;
+  for (std::uint64_t at = random_.below(ready_); at > 0; --at) {
+    before = task;
+    task = task->next;
+  }
+  (before == nullptr ? head_ : before->next) = task->next;  // the order of the rest is part of the schedule
+  if (task == tail_)
+    tail_ = before;
+  --ready_;
   return task;
 }
 
@@ -36,7 +48,7 @@ void ChaosPolicy::run_some(std::uint64_t limit) {
 bool ChaosPolicy::take_turn(bool everything) {
   const std::lock_guard hold(lock_);
   everything_ = everything_ || everything;
-  if (running_ || ready_.empty())
+  if (running_ || ready_ == 0)
     return false;
   running_ = true;
   return true;
@@ -48,14 +60,14 @@ void ChaosPolicy::after_push() {
   std::uint64_t some = 0;
   {
     const std::lock_guard hold(lock_);
-    some = random_.below(2) == 0 ? 0 : random_.below(ready_.size() + 1);
+    some = random_.below(2) == 0 ? 0 : random_.below(ready_ + 1);
   }
   run_some(some);
   for (;;) {
     {
       const std::lock_guard hold(lock_);
-      if (!everything_ || ready_.empty()) {
-        everything_ = everything_ && !ready_.empty();
+      if (!everything_ || ready_ == 0) {
+        everything_ = everything_ && ready_ > 0;
         running_ = false;
         return;
       }
@@ -70,7 +82,7 @@ void ChaosPolicy::before_wait() {
   for (;;) {
     run_some(~std::uint64_t{0});
     const std::lock_guard hold(lock_);
-    if (!ready_.empty())
+    if (ready_ > 0)
       continue;
     everything_ = false;
     running_ = false;

@@ -54,7 +54,7 @@ void ExecutorPolicy::stop() {
     Core::claim(task);
 }
 
-void ExecutorPolicy::submit(TaskNode* task) {
+void ExecutorPolicy::submit(TaskNode* task) noexcept {
   const std::shared_ptr<State> state = state_;  // the task may end the engine before this returns
   Hold hold(state->mutex);
   task->submitted.store(true, std::memory_order_release);
@@ -170,7 +170,13 @@ void ExecutorPolicy::State::sweep() {
   }
 }
 
-bool ExecutorPolicy::submit_again(TaskNode* task) {
+// The executor may not have taken a handler for lack of memory.
+void ExecutorPolicy::while_waiting() {
+  Hold hold(state_->mutex);
+  state_->post_if_needed(hold);
+}
+
+bool ExecutorPolicy::submit_again(TaskNode* task) noexcept {
   Hold hold(state_->mutex);
   state_->append(task, state_->raised, &TaskNode::next_boosted);
   state_->tell_waiters();

@@ -1,6 +1,7 @@
 // The pool, seen from outside its workers: tasks come in, bodies block, libraries bring teams, loops ask for help.
 #include <algorithm>
 #include <chrono>
+#include <functional>
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/policy_pool.h>
@@ -92,7 +93,7 @@ TaskNode* PoolPolicy::take_from(List& list) {
   return task;
 }
 
-bool PoolPolicy::submit_again(TaskNode* task) {
+bool PoolPolicy::submit_again(TaskNode* task) noexcept {
   append(raised_[static_cast<std::size_t>(task->priority.load(std::memory_order_relaxed))], task);
   announce(nullptr);
   return true;
@@ -113,7 +114,7 @@ void PoolPolicy::visit_readers(const VarCore* var, Priority wanted, const std::f
   }
 }
 
-void PoolPolicy::submit(TaskNode* task) {
+void PoolPolicy::submit(TaskNode* task) noexcept {
   task->submitted.store(true, std::memory_order_release);
   light_fence(task->submitted_fence());  // against raise(): one of the two sees the other
   const Priority priority = task->priority.load(std::memory_order_relaxed);
@@ -177,41 +178,6 @@ bool PoolPolicy::long_tasks() const noexcept {
   return pace_.load(std::memory_order_relaxed) >= k_long_task;
 }
 
-void PoolPolicy::wake(int count) {
-  for (int i = 0; i < count && may_run() && !stopping_; ++i) {
-    if (parked_ > wake_tokens_) {
-      ++wake_tokens_;
-      searching_.fetch_add(1);  // on behalf of the one that wakes, so that nobody wakes more meanwhile
-      wake_.notify_one();
-      continue;
-    }
-    const int index = threads();
-    if (index >= std::min(workers_ + blocked_, k_max_threads))
-      return;
-    // A blocked body's thread is replaced, so there may be more threads than workers; never more that run.
-    auto worker = std::make_unique<Worker>();
-    worker->random = Random(chaos_seed_ * 1000 + static_cast<std::uint64_t>(index));
-    worker->searching = true;
-    worker->index = index;
-    worker->own_lane = std::make_unique<Lane>();
-    worker->lane = worker->own_lane.get();
-    worker->lane->owner_runs.store(true);
-    Worker& made = *worker;
-    all_[static_cast<std::size_t>(index)] = std::move(worker);
-    try {
-      made.thread = boost::thread([this, &made] { live(made); });
-    } catch (const boost::thread_resource_error&) {
-      all_[static_cast<std::size_t>(index)].reset();
-      return;  // the threads that there are do the work; the next submit tries again
-    }
-    ++running_;  // it starts with a permit, as a searcher
-    searching_.fetch_add(1);
-    if (index < workers_)
-      sleepers_.fetch_sub(1);
-    threads_.store(index + 1, std::memory_order_release);
-  }
-}
-
 bool PoolPolicy::run_ahead(TaskNode* task) {
   if (!Core::claim_ahead(task))
     return false;
@@ -241,7 +207,8 @@ void PoolPolicy::run_claimed(TaskNode* task) {
     core_.run_on_cpu(task, 1);
     return;
   }
-  team->run([&] { core_.run_on_cpu(task, granted); });
+  const auto run = [&] { core_.run_on_cpu(task, granted); };
+  team->run(std::cref(run));  // by reference: no call of the heap
   team->release();
   const std::lock_guard hold(mutex_);
   reserved_ -= granted - 1;
@@ -270,7 +237,8 @@ int PoolPolicy::reserve_team(int threads) {
 
 int PoolPolicy::all_blocked() {
   const std::lock_guard hold(mutex_);
-  const bool stuck = threads() == k_max_threads && running_ == 0 && resuming_ == 0 && anything_left();
+  const bool no_more = threads() == k_max_threads || short_of_threads_.load(std::memory_order_relaxed);
+  const bool stuck = no_more && running_ == 0 && resuming_ == 0 && anything_left();
   return stuck ? blocked_ : 0;
 }
 

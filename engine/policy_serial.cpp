@@ -5,7 +5,7 @@
 
 namespace sluice::detail {
 
-void SerialPolicy::submit(TaskNode* task) {
+void SerialPolicy::submit(TaskNode* task) noexcept {
   const std::lock_guard hold(lock_);
   task->next = nullptr;
   (tail_ == nullptr ? head_ : tail_->next) = task;

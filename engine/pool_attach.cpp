@@ -53,10 +53,12 @@ bool PoolPolicy::works_here() const noexcept {
   return mine() != nullptr;
 }
 
-// An attached thread looks for work while it waits: no worker wakes it for that.
+// An attached thread looks for work while it waits: no worker wakes it for that. Where there are too few of them
+// somebody has to ask for more.
 std::chrono::nanoseconds PoolPolicy::slice() const noexcept {
   const Worker* me = mine();
-  return me != nullptr && me->attached && this_thread().task == nullptr ? k_attached_look : CpuPolicy::slice();
+  const bool looks = me != nullptr && me->attached && this_thread().task == nullptr;
+  return looks || short_of_threads_.load(std::memory_order_relaxed) ? k_attached_look : CpuPolicy::slice();
 }
 
 void PoolPolicy::visit_runners(const std::function<void(Runner)>& visit) {

@@ -75,6 +75,9 @@ void check_accesses(const Task& task, const Core& core) {
       return message("push: task \"", task.name.c_str(), "\" writes a frozen Var");
     });
   }
+  require(task.threads >= 1, [&] {
+    return message("push: task \"", task.name.c_str(), "\" asks for ", task.threads, " threads");
+  });
   require(task.access.size() <= 0xffff, [&] {
     return message(
         "push: task \"", task.name.c_str(), "\" names ", task.access.size(), " Vars, at most 65535 are allowed");
@@ -93,11 +96,18 @@ void inherit_stop(const Task& task, TaskNode& node) {
 
 }  // namespace
 
+void Core::make_ready(const Task& task, TaskKind kind) {
+  if (era_ != 0)
+    enter_era(task);
+  if (kind == TaskKind::body && task.device.is_cpu() && cpu_->need_thread() && era_ == 0)
+    unready_.store(false, std::memory_order_relaxed);
+}
+
 TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, SourceLocation site) {
   for (const Access& access : task.access)
     __builtin_prefetch(access.var, 1);
-  if (era_ != 0) [[unlikely]]
-    enter_era(task);
+  if (unready_.load(std::memory_order_relaxed)) [[unlikely]]
+    make_ready(task, kind);
   check_accesses(task, *this);
   check_device(task, *this);
   const auto count = task.access.size();
@@ -128,7 +138,7 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
     node->place = place;
   }
   node->device = task.device;
-  node->threads = static_cast<std::uint16_t>(std::clamp(task.threads, 1, 0xffff));
+  node->threads = static_cast<std::uint16_t>(std::min(task.threads, 0xffff));
   node->era = era_;
   node->priority.store(task.priority, std::memory_order_relaxed);
   node->submitted.store(false, std::memory_order_relaxed);
@@ -201,12 +211,14 @@ void Core::grant(AccessNode& access) {
 
 void Core::recycle(TaskNode* task) noexcept {
   if (TaskExtras* extras = task->extras()) [[unlikely]] {
-    drop_coroutine(task);
-    if (CompletionControl* completion = extras->completion.load(std::memory_order_relaxed))
-      completion->drop();
-    extras->~TaskExtras();
     task->has_extras.store(false, std::memory_order_relaxed);
-    give_block(extras, sizeof(TaskExtras));
+    if (extras != &no_memory_extras()) [[likely]] {
+      drop_coroutine(*extras);
+      if (CompletionControl* completion = extras->completion.load(std::memory_order_relaxed))
+        completion->drop();
+      extras->~TaskExtras();
+      give_block(extras, sizeof(TaskExtras));
+    }
   }
   if (task->blocked_accesses) [[unlikely]] {
     give_block(task->access_block.first, task->access_block.room * sizeof(AccessNode));

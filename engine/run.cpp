@@ -1,5 +1,7 @@
 // From "all accesses granted" to "finished": where a task goes, whether its body runs, what its Vars say afterwards.
 #include <algorithm>
+#include <memory>
+#include <new>
 
 #include <sluice/engine/detail/clock.h>
 #include <sluice/engine/detail/completion_control.h>
@@ -13,7 +15,26 @@ namespace {
 constexpr std::size_t k_most_failures = 4096;  // kept for wait_all(), beside those that it has reported
 }
 
-void Core::ready(TaskNode* task) {
+TaskExtras& no_memory_extras() {
+  static auto* made = [] {
+    auto extras = std::make_unique<TaskExtras>();
+    extras->result.failure = no_memory_failure();
+    return extras.release();  // leaked: handles may outlive static objects
+  }();
+  return *made;
+}
+
+TaskExtras& TaskNode::extras_at_any_rate() noexcept {
+  try {
+    return need_extras();
+  } catch (const std::bad_alloc&) {
+    extras_there = &no_memory_extras();
+    has_extras.store(true, std::memory_order_release);
+    return *extras_there;
+  }
+}
+
+void Core::ready(TaskNode* task) noexcept {
   if (task->traced) [[unlikely]]
     Tracer::ready(*task);
   // Successors of successors would recurse; only the outermost call on a thread works, the others leave their task.
@@ -29,7 +50,7 @@ void Core::ready(TaskNode* task) {
   run_ready(here);
 }
 
-void Core::run_ready(ThisThread& here) {
+void Core::run_ready(ThisThread& here) noexcept {
   while (TaskNode* next = here.ready_head) {
     here.ready_head = next->next;
     if (here.ready_head == nullptr)
@@ -40,7 +61,26 @@ void Core::run_ready(ThisThread& here) {
   here.draining = false;
 }
 
-void Core::process(TaskNode* task) {
+// What is thrown on the way, for lack of memory, is the task's failure: it has been pushed, and others wait for it.
+void Core::process(TaskNode* task) noexcept {
+  FailureRef failure;
+  try {
+    return send_on(task);
+  } catch (...) {
+    failure = capture_failure(record_of(task));
+  }
+  give_up(task, std::move(failure));
+}
+
+void Core::give_up(TaskNode* task, FailureRef failure) noexcept {
+  claim(task);
+  task->body.reset();
+  if (task->kind == TaskKind::body)
+    note_failure(failure);
+  finish(task, std::move(failure), false, {});
+}
+
+void Core::send_on(TaskNode* task) {
   if (task->kind != TaskKind::body) [[unlikely]]
     return note_and_finish(task);
   if (task->device.is_gpu())
@@ -63,9 +103,9 @@ void Core::note_and_finish(TaskNode* task) {
   const VarCore& var = *task->accesses().front().var;
   if (!positions.empty()) {
     TaskResult& result = task->need_extras().result;
-    result.positions = std::move(positions);
     result.written_at = late_.writer_of(var);
     result.var = var.id;
+    result.positions = std::move(positions);
   }
   claim(task);
   finish(task, task->kind != TaskKind::clear ? failure_of(var) : nullptr, false, {});
@@ -101,12 +141,8 @@ PositionSet Core::needs(const TaskNode* task) const {
   return positions;
 }
 
-std::shared_ptr<FailureRecord> Core::record_of(const TaskNode* task) const {
-  auto record = std::make_shared<FailureRecord>();
-  record->task = task->name;
-  record->site = task->site();
-  record->push_number = task->push_number;
-  return record;
+std::shared_ptr<FailureRecord> Core::record_of(const TaskNode* task) const noexcept {
+  return new_record(task->name, task->site(), task->push_number);
 }
 
 bool Core::claim(TaskNode* task) noexcept {
@@ -144,7 +180,7 @@ bool Core::not_wanted(const TaskNode& task) const noexcept {
 }
 
 // Why a task whose Vars are free is not begun all the same.
-FailureRef Core::cancelled(const TaskNode& task) const {
+FailureRef Core::cancelled(const TaskNode& task) const noexcept {
   const bool whole_engine = cancelling_.load(std::memory_order_relaxed);
   if (task.on_failed_input == OnFailedInput::run && whole_engine)  // cleaning up is what it is for
     return nullptr;
@@ -208,7 +244,7 @@ void Core::settle_write(TaskNode* task, AccessNode& access, const FailureRef& fa
   if (!late_.none() && var->written_at) [[unlikely]]
     late_.hand_over(*var);
   if (task->kind == TaskKind::clear)
-    var->poison = nullptr;
+    var->poison = {};
   if (task->kind != TaskKind::body)
     return;
   // What came before is done (CPU) or before `position` on its stream; a GPU task without one had nothing to do.
@@ -222,13 +258,13 @@ void Core::settle_write(TaskNode* task, AccessNode& access, const FailureRef& fa
   }
   const bool out = access.mode() == AccessMode::out;
   if (ran && failure == nullptr) {
-    if (var->poison != nullptr && (out || !var->poisoned()))
-      var->poison = nullptr;
+    if (var->poison && (out || !var->poisoned()))
+      var->poison = {};
     var->version.store(var->version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   } else if (ran || out) {
-    var->poison = std::make_unique<Poison>(Poison{failure, true});
+    var->poison = {failure, true};
   } else if (!var->poisoned()) {
-    var->poison = std::make_unique<Poison>(Poison{failure, false});
+    var->poison = {failure, false};
   }
 }
 
@@ -242,7 +278,8 @@ void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position positio
       (ran ? counts(here).failed : counts(here).skipped).add(here.owns_slot());
     if (counted && ran)
       note_failure(failure);
-    task->need_extras().result.failure = failure;
+    if (TaskExtras& extras = task->extras_at_any_rate(); &extras != &no_memory_extras())
+      extras.result.failure = failure;
   }
   if (task->device.is_gpu())
     ::new (&task->position) Position(position);
@@ -282,7 +319,7 @@ void Core::drop(TaskNode* task, std::uint32_t bit) noexcept {
     recycle(task);
 }
 
-void Core::note_failure(FailureRef failure) {
+void Core::note_failure(FailureRef failure) noexcept {
   const std::lock_guard hold(failures_mutex_);
   // What a wait has reported meanwhile need not be kept. Looked through when they have doubled: a step costs the same
   // however many nobody asks about.
@@ -290,12 +327,15 @@ void Core::note_failure(FailureRef failure) {
     std::erase_if(failures_, [](const FailureRef& f) { return f->record->reported.load(); });
     failures_pruned_at_ = std::clamp<std::size_t>(2 * failures_.size(), 64, k_most_failures);
   }
-  if (failures_.size() >= k_most_failures) {
-    failure_beyond_ = std::move(failure);
-    ++failures_beyond_;
-    return;
+  if (failures_.size() < k_most_failures && failure != no_memory_failure()) {
+    try {
+      failures_.push_back(failure);
+      return;
+    } catch (const std::bad_alloc&) {
+    }
   }
-  failures_.push_back(std::move(failure));
+  failure_beyond_ = std::move(failure);
+  ++failures_beyond_;
 }
 
 }  // namespace sluice::detail

@@ -5,7 +5,10 @@
 #include <string>
 #include <utility>
 
+#include <boost/thread/thread.hpp>
+
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/test_faults.h>
 
 namespace sluice::detail {
 
@@ -23,12 +26,16 @@ bool is_cancelled(const Failure& failure) noexcept {
   }
 }
 
-// Failures are Errors: see capture_failure().
-std::string text_of(const Failure& failure) {
+void print(std::uint64_t count, const Failure& first) noexcept {
   try {
-    std::rethrow_exception(failure.exception);
-  } catch (const std::exception& error) {
-    return error.what();
+    std::rethrow_exception(first.exception);
+  } catch (const std::exception& error) {  // they all are Errors: see capture_failure()
+    std::fprintf(
+        stderr,
+        "sluice: %llu task%s failed and no wait has told of it; the first:\n%s\n",
+        static_cast<unsigned long long>(count),
+        count == 1 ? "" : "s",
+        error.what());
   }
 }
 
@@ -71,6 +78,33 @@ void Core::stop(Stop how) {
   let_waiters_look();
 }
 
+void Core::end_facade() noexcept {
+  const ThisThread& here = this_thread();
+  if (here.gpu_body == nullptr && (here.task == nullptr || here.core != this))
+    return end();
+  // Its tasks go on with the engine inside; the thread that stops it must be none that they need.
+  facade_.store(&inside_, std::memory_order_release);
+  stopped_.store(1);
+  try {
+    if (test_faults().most_workers.load(std::memory_order_relaxed) == 0)
+      throw ThreadError("planted by a test");
+    boost::thread([this] { end(); }).detach();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sluice: no thread stops an engine destroyed inside its own task: %s\n", error.what());
+  }
+}
+
+void Core::end() noexcept {
+  try {
+    stop(Stop::drain);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sluice: an engine could not be stopped: %s\n", error.what());
+    return;
+  }
+  facade_.store(nullptr, std::memory_order_release);
+  release();
+}
+
 void Core::stop_at_exit() {
   stopped_.store(1);
   const DrainWaiter waiter(*this);
@@ -83,10 +117,12 @@ void Core::stop_at_exit() {
 void Core::report_failures() noexcept {
   if (!options_.report_failures || era_ != 0)
     return;
-  std::uint64_t count = std::exchange(failures_beyond_, 0);
-  FailureRef first;
+  std::uint64_t count = 0;
+  FailureRef first, other;
   {
     const std::lock_guard hold(failures_mutex_);
+    count = std::exchange(failures_beyond_, 0);
+    other = std::exchange(failure_beyond_, nullptr);
     for (const FailureRef& failure : std::exchange(failures_, {})) {
       if (failure->record->reported.load() || failure->record->forgiven.load() || is_cancelled(*failure))
         continue;
@@ -95,15 +131,10 @@ void Core::report_failures() noexcept {
         first = failure;
     }
   }
-  if (first == nullptr)
-    return;
-  const std::string what = text_of(*first);
-  std::fprintf(
-      stderr,
-      "sluice: %llu task%s failed and no wait has told of it; the first:\n%s\n",
-      static_cast<unsigned long long>(count),
-      count == 1 ? "" : "s",
-      what.c_str());
+  if (first == nullptr && other == no_memory_failure())
+    first = other;
+  if (first != nullptr)
+    print(count, *first);
 }
 
 std::uint64_t Core::left() const noexcept {

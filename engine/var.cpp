@@ -139,7 +139,7 @@ void Core::retire(VarCore* var) noexcept {
   PositionSet pending = var->read_at;
   pending.add(var->written_at);
   RetireHook* hook = std::exchange(var->on_retire, nullptr);
-  var->poison = nullptr;
+  var->poison = {};
   var->written_at = {};
   var->read_at.clear();
   if (var->gate != nullptr)

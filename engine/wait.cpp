@@ -302,7 +302,7 @@ void Core::wait_all() {
         first = failure;
     }
     if (first == nullptr && failure_beyond_ != nullptr) {
-      if (!failure_beyond_->record->reported.load())
+      if (failure_beyond_ == no_memory_failure() || !failure_beyond_->record->reported.load())
         first = failure_beyond_;
       failure_beyond_ = nullptr;
     }

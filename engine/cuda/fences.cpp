@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include <sluice/engine/cuda/fences.h>
@@ -67,11 +68,17 @@ bool Fences::try_open(Fence& fence) {
 BackgroundPoller::Seen Fences::open() {
   {
     const std::lock_guard hold(mutex_);
-    std::move(new_.begin(), new_.end(), std::back_inserter(watched_));
-    new_.clear();
+    const std::size_t room = watched_.size() + new_.size();
+    try {
+      if (room > watched_.capacity())
+        watched_.reserve(std::max(room, 2 * watched_.capacity()));
+      std::move(new_.begin(), new_.end(), std::back_inserter(watched_));
+      new_.clear();
+    } catch (const std::bad_alloc&) {  // another look comes
+    }
+    if (room == 0)
+      return BackgroundPoller::Seen::nothing;
   }
-  if (watched_.empty())
-    return BackgroundPoller::Seen::nothing;
   const auto opened = std::erase_if(watched_, [this](Fence& fence) { return try_open(fence); });
   count_.fetch_sub(static_cast<int>(opened), std::memory_order_relaxed);
   return opened > 0 ? BackgroundPoller::Seen::progress : BackgroundPoller::Seen::work;

@@ -78,9 +78,9 @@ class Core {
 
   // -- Running (run.cpp) --
   /// All accesses are granted.
-  void ready(TaskNode* task);
+  void ready(TaskNode* task) noexcept;
   /// Processes the tasks that became ready on this thread meanwhile; the next ones are processed as they come.
-  static void run_ready(ThisThread& here);
+  static void run_ready(ThisThread& here) noexcept;
   /// A CPU task whose GPU needs are met. A failed fence is the task's failure.
   void run_fenced(TaskNode* task, FailureRef failure);
   /// Runs a CPU task's body on this thread and finishes it.
@@ -96,10 +96,11 @@ class Core {
   /// True once the whole engine is being cancelled.
   bool cancelling() const noexcept { return cancelling_.load(std::memory_order_relaxed); }
   std::stop_token cancel_token() const { return cancels_.get_token(); }
-  FailureRef cancelled(const TaskNode& task) const;
+  FailureRef cancelled(const TaskNode& task) const noexcept;
   /// GPU positions that `task` has to follow.
   PositionSet needs(const TaskNode* task) const;
-  std::shared_ptr<FailureRecord> record_of(const TaskNode* task) const;
+  /// Null where there is no memory for it.
+  std::shared_ptr<FailureRecord> record_of(const TaskNode* task) const noexcept;
   /// Why a task whose accesses are granted must not run; null if none of its inputs has failed.
   FailureRef failed_input(const TaskNode& task);
   /// What is wrong with a Var, for a task that has been granted it; null if nothing is.
@@ -116,11 +117,11 @@ class Core {
   /// From before a coroutine waits until what it waits for has come.
   void suspends(Blocked& blocked);
   void resumes(Blocked& blocked) noexcept;
-  static void drop_coroutine(TaskNode* task) noexcept;
+  static void drop_coroutine(TaskExtras& extras) noexcept;
 
   // -- Waiting without a thread (async_wait.cpp) --
   /// A tell task's accesses have ended: tells its WaitObserver once the GPU has passed what came before.
-  void conclude(TaskNode* task);
+  void conclude(TaskNode* task) noexcept;
   /// Tells it now, unless the wait was cancelled, and ends the node.
   void tell(TaskNode* task, FailureRef failure) noexcept;
 
@@ -179,8 +180,8 @@ class Core {
   void rethrow_any_failure_of(const TaskNode& task);
 
   Engine* facade() const noexcept { return facade_.load(std::memory_order_acquire); }
-  void move_facade(Engine* facade) noexcept { facade_.store(facade, std::memory_order_release); }
-  void clear_facade() noexcept { facade_.store(nullptr, std::memory_order_release); }
+  /// The Engine is being destroyed: stops; in one of its tasks, by a thread of its own.
+  void end_facade() noexcept;
   CpuPolicy& cpu() noexcept { return *cpu_; }
   /// Null until the first task for a GPU: a program that uses none never wakes the driver.
   GpuPolicy* gpu() const noexcept { return gpu_.load(std::memory_order_acquire); }
@@ -189,7 +190,7 @@ class Core {
   const EngineOptions& options() const noexcept { return options_; }
   /// How the thread that made the engine computes, and so its workers: not as the body that happens to wake one.
   FloatMode thread_mode() const noexcept { return thread_mode_; }
-  void* extension_at(int id, Engine& engine, std::shared_ptr<void> (*make)(Engine&));
+  void* extension_at(int id, std::shared_ptr<void> (*make)(Engine&));
   void on_memory_pressure(std::function<void(Device)> relieve);
   void relieve_memory(Device device);
 
@@ -232,6 +233,8 @@ class Core {
   /// In a forked child: makes a Var that the parent left in use free and, unless it was only read, failed.
   void renew(VarCore* var) noexcept;
   void enter_era(const Task& task);
+  /// Before a push, until there is a thread that runs tasks, and in a forked child.
+  void make_ready(const Task& task, TaskKind kind);
 
   // -- All lists of Vars at rest, for whoever has to read them whole (pause.cpp) --
   void enter_lists(const ThisThread& here) noexcept {
@@ -262,7 +265,9 @@ class Core {
   static std::uint64_t tagged(const TaskNode* task) noexcept;
   static TaskNode* task_of(std::uint64_t tag, std::uint32_t& state) noexcept;
   void settle_write(TaskNode* task, AccessNode& access, const FailureRef& failure, bool ran, Position position);
-  void process(TaskNode* task);
+  void process(TaskNode* task) noexcept;
+  void send_on(TaskNode* task);
+  void give_up(TaskNode* task, FailureRef failure) noexcept;
   void note_and_finish(TaskNode* task);
   void wait_here(TaskNode* task, const PositionSet& positions);
   void enter_epoch(TaskNode* task);
@@ -297,17 +302,20 @@ class Core {
   TaskNode* take_needed(TaskNode* task);
   TaskNode* take_needed(TaskNode* task, std::uint32_t state, Follow follow);
   TaskNode* take_holder(const AccessNode& access, bool came_first, Follow follow);
-  void note_failure(FailureRef failure);
+  void note_failure(FailureRef failure) noexcept;
   void report_failures() noexcept;
+  void end() noexcept;
 
   const EngineOptions options_;
   const FloatMode thread_mode_;
   const bool may_flush_;  // Task::denormals is heeded
   std::atomic<Engine*> facade_;
+  Engine inside_;  // for rooms and late tasks: lives as long as the core
   std::atomic<int> references_{1};
   std::atomic<int> stopped_{0};
   std::atomic<bool> stop_begun_{false}, stop_done_{false};
   std::atomic<bool> priorities_{false};  // a task of another class than normal was pushed
+  std::atomic<bool> unready_{true};      // pushes come to make_ready()
   std::uint8_t era_ = 0;                 // moved on in a forked child, while it has one thread
   bool forked_in_task_ = false;          // the child may only exec
   std::atomic<bool> cancelling_{false};

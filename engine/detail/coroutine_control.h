@@ -52,7 +52,7 @@ class CoroutineControl final : public WaitObserver {
   };
 
   bool start_to_wait(Access access);
-  std::exception_ptr cancelled() const;
+  std::exception_ptr cancelled() const noexcept;
 
   TaskNode* const task_;
   std::coroutine_handle<Coroutine::promise_type> frame_;

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include <sluice/engine/detail/spin_lock.h>
@@ -74,9 +75,9 @@ class NodePool {
 
   static Depot& depot() {
     static Depot* all = [] {
-      auto* made = new Depot;  // leaked: threads may outlive static objects
+      auto made = std::make_unique<Depot>();
       hold_over_forks(made->lock);
-      return made;
+      return made.release();  // leaked: threads may outlive static objects
     }();
     return *all;
   }
@@ -99,12 +100,12 @@ class NodePool {
     Depot& all = depot();
     const std::lock_guard hold(all.lock);
     if (all.batches.empty()) {
+      // Room for one batch a slab and one a thread at its end: giving back never calls the heap.
+      all.batches.reserve(2 * all.slabs.size() + 66);
       auto slab = std::make_unique<T[]>(k_batch);
       for (int i = 0; i < k_batch; ++i)
         slab[i].*Next = i + 1 < k_batch ? &slab[i + 1] : nullptr;
       all.slabs.push_back(std::move(slab));
-      // Room for one batch a slab and one a thread at its end: giving back never calls the heap.
-      all.batches.reserve(2 * all.slabs.size() + 64);
       mine.head = all.slabs.back().get();
       mine.count = k_batch;
       return;
@@ -128,7 +129,11 @@ class NodePool {
     last->*Next = nullptr;
     Depot& all = depot();
     const std::lock_guard hold(all.lock);
-    all.batches.push_back({first, given});
+    if (all.batches.size() < all.batches.capacity())
+      return all.batches.push_back({first, given});
+    Batch& before = all.batches.back();  // many threads have ended with a few each
+    last->*Next = std::exchange(before.head, first);
+    before.count += given;
   }
 
   SLUICE_STATIC_TLS static inline thread_local constinit Magazine magazine;

@@ -31,10 +31,10 @@ class CpuPolicy {
  public:
   virtual ~CpuPolicy() = default;
   /// Takes a ready task. May run it, if the policy runs tasks on pushing threads.
-  virtual void submit(TaskNode* task) = 0;
+  virtual void submit(TaskNode* task) noexcept = 0;
   /// Puts a ready task, which lies in a queue already, into that of its new class too (it is marked k_twice). False if
   /// the policy knows no classes.
-  virtual bool submit_again(TaskNode* task) {
+  virtual bool submit_again(TaskNode* task) noexcept {
     (void)task;
     return false;
   }
@@ -48,6 +48,9 @@ class CpuPolicy {
   virtual void visit_readers(const VarCore* var, Priority wanted, const std::function<void(TaskNode*)>& visit) {
     (void)var, (void)wanted, (void)visit;
   }
+  /// Called before the first pushes: sees to a thread that runs tasks. True once there is one for good. Throws
+  /// ThreadError where the system gives none, std::bad_alloc.
+  virtual bool need_thread() { return true; }
   /// Called at the end of every outermost push on a thread.
   virtual void after_push() {}
   /// Called before a thread outside tasks waits: whatever this policy put off must run.

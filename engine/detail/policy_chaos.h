@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include <sluice/engine/detail/policy.h>
 #include <sluice/engine/detail/random.h>
@@ -16,7 +15,7 @@ class ChaosPolicy final : public CpuPolicy {
  public:
   ChaosPolicy(Core& core, std::uint64_t seed) : core_(core), random_(seed) {}
 
-  void submit(TaskNode* task) override;
+  void submit(TaskNode* task) noexcept override;
   void after_push() override;
   void before_wait() override;
   void while_waiting() override;
@@ -36,10 +35,13 @@ class ChaosPolicy final : public CpuPolicy {
   Core& core_;
   AtomicRunner runner_{Runner{}};  // the thread that ran something last
   SpinLock lock_;
-  Random random_;                 // under the lock
-  std::vector<TaskNode*> ready_;  // under the lock
-  bool running_ = false;          // one thread runs for all
-  bool everything_ = false;       // somebody waits: whoever runs goes on until nothing is ready
+  // Under the lock.
+  Random random_;
+  TaskNode* head_ = nullptr;  // of those that are ready
+  TaskNode* tail_ = nullptr;
+  std::uint64_t ready_ = 0;
+  bool running_ = false;     // one thread runs for all
+  bool everything_ = false;  // somebody waits: whoever runs goes on until nothing is ready
 };
 
 }  // namespace sluice::detail

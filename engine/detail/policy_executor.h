@@ -24,12 +24,14 @@ class ExecutorPolicy final : public CpuPolicy {
  public:
   ExecutorPolicy(Core& core, ExternalExecutor executor);
 
-  void submit(TaskNode* task) override;
-  bool submit_again(TaskNode* task) override;
+  void submit(TaskNode* task) noexcept override;
+  bool submit_again(TaskNode* task) noexcept override;
   bool run_ahead(TaskNode* task) override;
   void parallel(std::int64_t n, std::int64_t grain, void* context, RangeFunction run) override;
   int help(int limit) override;
   bool help_until(const std::function<bool()>& done, std::chrono::nanoseconds limit) override;
+  void while_waiting() override;
+  std::chrono::nanoseconds slice() const noexcept override { return std::chrono::milliseconds(100); }
   void stop() override;
   int workers() const noexcept override { return state_->executor.concurrency; }
   void visit_runners(const std::function<void(Runner)>& visit) override;

@@ -27,11 +27,13 @@ namespace sluice::detail {
 /// library's team hold one permit each. A user's thread that attached itself runs tasks without one.
 class PoolPolicy final : public CpuPolicy {
  public:
+  static constexpr int k_max_threads = 1024;
+
   PoolPolicy(Core& core, const EngineOptions& options, int workers, bool chaos);
   ~PoolPolicy() override;
 
-  void submit(TaskNode* task) override;
-  bool submit_again(TaskNode* task) override;
+  void submit(TaskNode* task) noexcept override;
+  bool submit_again(TaskNode* task) noexcept override;
   bool run_ahead(TaskNode* task) override;
   void visit_readers(const VarCore* var, Priority wanted, const std::function<void(TaskNode*)>& visit) override;
   void parallel(std::int64_t n, std::int64_t grain, void* context, RangeFunction run) override;
@@ -41,6 +43,8 @@ class PoolPolicy final : public CpuPolicy {
   bool short_tasks() const noexcept override { return !long_tasks(); }
   int workers() const noexcept override { return workers_; }
   std::string_view thread_name() const noexcept override { return std::string_view(thread_name_).substr(0, 11); }
+  bool need_thread() override;
+  void while_waiting() override;
   void after_push() override;
   int all_blocked() override;
   bool works_here() const noexcept override;
@@ -53,7 +57,6 @@ class PoolPolicy final : public CpuPolicy {
 
  private:
   static constexpr int k_classes = 4;
-  static constexpr int k_max_threads = 1024;
   /// Clock ticks: about what it costs to run a task away from its data.
   static constexpr std::uint64_t k_long_task = 600;
   static constexpr std::uint64_t k_pace_unknown = ~std::uint64_t{0};
@@ -89,6 +92,7 @@ class PoolPolicy final : public CpuPolicy {
     int pushes = 0;  // attached: since it last ran some itself
     std::uint64_t picks = 0;
     Random random{1};
+    std::uint64_t patience = 0;     // clock ticks of its next search
     std::uint64_t pace = 0;         // of the workers, about, here
     std::uint64_t batch_began = 0;  // clock and picks when the pace was last taken
     std::uint64_t batch_picks = 0;
@@ -133,7 +137,10 @@ class PoolPolicy final : public CpuPolicy {
   Lane* outside_lane() noexcept;
   void announce(const Lane* lane);
   bool long_tasks() const noexcept;
-  void wake(int count);  // with the mutex held
+  // With the mutex held.
+  void wake(int count) noexcept;
+  void add_worker(int index);
+  void tell_of_shortage(int had, const ThreadError& error) noexcept;
   void run_claimed(TaskNode* task);
   int reserve_team(int threads);
   Worker* mine() const noexcept;
@@ -202,6 +209,8 @@ class PoolPolicy final : public CpuPolicy {
   std::atomic<int> run_ahead_{0};  // tasks since the last sweep
   int wake_tokens_ = 0;            // workers woken that have not come yet
   bool stopping_ = false;
+  bool told_of_shortage_ = false;
+  std::atomic<bool> short_of_threads_{false};  // one that was wanted could not be had
 };
 
 }  // namespace sluice::detail

@@ -11,7 +11,7 @@ class SerialPolicy final : public CpuPolicy {
  public:
   explicit SerialPolicy(Core& core) : core_(core) {}
 
-  void submit(TaskNode* task) override;
+  void submit(TaskNode* task) noexcept override;
   void after_push() override;
   void parallel(std::int64_t n, std::int64_t, void* context, RangeFunction run) override { run(context, 0, n); }
   void while_waiting() override;

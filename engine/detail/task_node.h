@@ -47,6 +47,9 @@ struct TaskExtras {
   std::atomic<CompletionControl*> completion{nullptr};  // of a body that has left its end to others
 };
 static_assert(sizeof(TaskExtras) <= 256);  // the second of the blocks
+/// Of all tasks that fail and find no memory for extras: `result.failure` is no_memory_failure(). Nobody changes them.
+/// The first call may throw std::bad_alloc.
+TaskExtras& no_memory_extras();
 
 /// What a task is, in one word: written whole when the task is made, and not once others know it. No field crosses a
 /// byte.
@@ -138,6 +141,8 @@ struct alignas(64) TaskNode : TaskMarks {
     }
     return *extras_there;
   }
+  /// The same for who must not fail: without memory, those of all tasks that fail so, which only say that.
+  TaskExtras& extras_at_any_rate() noexcept;
   CoroutineControl* coroutine() const noexcept {
     const TaskExtras* there = extras();
     return there == nullptr ? nullptr : there->coroutine.load(std::memory_order_acquire);

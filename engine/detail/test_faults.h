@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include <sluice/engine/detail/spin_lock.h>
 #include <sluice/engine/export.h>
 
 namespace sluice::detail {
@@ -15,10 +16,28 @@ struct TestFaults {
   std::atomic<bool> keep_batches_open{false};
   /// The driver does not tell which kernels a graph holds.
   std::atomic<bool> kernels_unnamed{false};
+  /// No worker beyond so many can be started, as where the system has no more threads.
+  std::atomic<int> most_workers{1 << 20};
+  /// Not null: a lock that nobody is to hold where a thread passes a heavy fence or wakes another. How often that was
+  /// looked at, and it was held.
+  std::atomic<SpinLock*> probed{nullptr};
+  std::atomic<int> probes{0}, found_held{0};
   /// No thread can be started for a library's team, as where the system has no more.
   std::atomic<bool> no_team_threads{false};
 };
 
 SLUICE_API TestFaults& test_faults() noexcept;
+
+inline void probe_lock() noexcept {
+  TestFaults& faults = test_faults();
+  SpinLock* const lock = faults.probed.load(std::memory_order_relaxed);
+  if (lock == nullptr) [[likely]]
+    return;
+  faults.probes.fetch_add(1);
+  if (lock->try_lock())
+    lock->unlock();
+  else
+    faults.found_held.fetch_add(1);
+}
 
 }  // namespace sluice::detail

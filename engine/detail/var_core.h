@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 
 #include <sluice/engine/detail/failure.h>
 #include <sluice/engine/detail/read_gate.h>
@@ -72,7 +71,7 @@ struct alignas(64) VarCore {
 
   // Owned by the holder of the right to advance (a granted writer has it); read by granted readers.
   alignas(64) AccessNode* run = nullptr;
-  std::unique_ptr<Poison> poison;
+  Poison poison;
   Position written_at;
   std::atomic<std::uint64_t> version{0};
   /// The writer that came in when others had left.
@@ -89,7 +88,7 @@ struct alignas(64) VarCore {
   bool comes_before(const VarCore& other) const noexcept {
     return order != other.order ? order < other.order : this < &other;
   }
-  bool poisoned() const noexcept { return poison != nullptr && poison->holds(); }
+  bool poisoned() const noexcept { return poison.holds(); }
 };
 static_assert(sizeof(VarCore) <= 192);
 

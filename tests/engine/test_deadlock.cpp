@@ -179,3 +179,33 @@ TEST_CASE("T28: a circle among 2000 other suspended coroutines is found, and tho
   CHECK(refused == 1);
   CHECK(ended == 2002);
 }
+
+// The node of a wait that is over is soon another task's: what was noted of the wait must not be read as that task's.
+TEST_CASE("A wait that is over closes no circle, whoever has its node now") {
+  Engine engine({.workers = 4});
+  Var a = engine.new_var(), b = engine.new_var(), z = engine.new_var();
+  Gate holds_b, holds_a, holds_z;
+  const OpensAtEnd first(holds_b), second(holds_a), third(holds_z);
+  std::string error = "none";
+  engine.push({.name = "b", .access = {write(b)}}, [=] { holds_b.wait(); });
+  engine.push({.name = "holds z", .access = {write(z)}}, [&] {
+    engine.wait(b);
+    engine.push({.name = "after a", .access = {read(a)}}, [] {});  // in the node of that wait
+    holds_z.wait();
+  });
+  engine.push({.name = "waits for z", .access = {write(a)}}, [&] {
+    holds_a.wait();
+    error = text_of_error([&] { engine.wait(z); });
+  });
+  CHECK(holds_a.reached());
+  const std::uint64_t searches = engine.core().cycle_checks();
+  CHECK(eventually([&] { return engine.core().cycle_checks() > searches; }));  // the wait for b has been noted
+  holds_b.open();
+  CHECK(holds_z.reached());
+  const std::uint64_t before = engine.core().cycle_checks();
+  holds_a.open();
+  CHECK(eventually([&] { return engine.core().cycle_checks() > before + 1 || error != "none"; }));
+  holds_z.open();
+  engine.wait_all();
+  CHECK(error == "");
+}

@@ -358,3 +358,16 @@ TEST_CASE("An executor excludes workers and other policies; its concurrency is a
   CHECK_THROWS_AS(Engine({.cpu_policy = "serial", .executor = run_on(io)}), ValueError);
   CHECK_THROWS_AS(Engine({.executor = run_on(io, 0)}), ValueError);
 }
+
+TEST_CASE("T14: on an executor a background task runs within 64 picks, whatever else lies ready") {
+  asio::io_context io;
+  Engine engine({.executor = run_on(io)});
+  int urgent = 0, before = -1;
+  engine.push({.name = "background", .priority = Priority::background}, [&] { before = urgent; });
+  for (int i = 0; i < 200; ++i)
+    engine.push({.name = "urgent", .priority = Priority::urgent}, [&] { ++urgent; });
+  io.run();
+  CHECK(urgent == 200);
+  CHECK(before >= 0);
+  CHECK(before < 64);
+}

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include <sluice/engine/api.h>
+#include <sluice/engine/detail/test_faults.h>
+#include <sluice/engine/detail/var_core.h>
 
 #include "tests/engine/expect.h"
 #include "tests/support/gate.h"
@@ -108,6 +110,22 @@ TEST_CASE("T16: a group of background readers in front of an urgent writer is li
   bench.run();
   CHECK(bench.order.size() == 61);
   CHECK(bench.place("urgent") <= 12);
+}
+
+TEST_CASE("T16: urgency that passes a group of readers fences and wakes while nobody holds their Var's lock") {
+  Bench bench;
+  Var x = bench.engine.new_var();
+  for (int i = 0; i < 32; ++i)
+    bench.engine.push({.name = "reader", .access = {read(x)}, .priority = Priority::background}, bench.says("reader"));
+  detail::TestFaults& faults = detail::test_faults();
+  faults.probes = faults.found_held = 0;
+  faults.probed = &x.core()->lock;
+  bench.engine.push({.name = "urgent", .access = {write(x)}, .priority = Priority::urgent}, bench.says("urgent"));
+  faults.probed = nullptr;
+  CHECK(faults.probes > 0);
+  CHECK(faults.found_held == 0);
+  bench.run();
+  CHECK(bench.place("urgent") == 32);
 }
 
 TEST_CASE("T16: urgency goes on through the other Vars of the tasks that it lifts") {

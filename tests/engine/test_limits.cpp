@@ -1,6 +1,9 @@
 // Back-pressure, threads that attach themselves, and engines that end in odd places.
 #include <atomic>
+#include <cstddef>
+#include <cstring>
 #include <mutex>
+#include <new>
 #include <pthread.h>
 #include <sched.h>
 #include <set>
@@ -8,6 +11,7 @@
 #include <thread>
 
 #include <sluice/engine/api.h>
+#include <sluice/engine/detail/test_faults.h>
 
 #include "tests/engine/expect.h"
 #include "tests/support/gate.h"
@@ -158,6 +162,45 @@ TEST_CASE("an attached thread's task may wait, push and be waited for like any o
   }
   engine.wait(a);
   CHECK(done == 600);
+}
+
+namespace {
+struct Beside {
+  explicit Beside(Engine& its) : engine(its) {}
+  Engine& engine;
+};
+}  // namespace
+
+TEST_CASE("T32: what stands beside an engine outlives one that is destroyed by its own task") {
+  alignas(Engine) std::byte room[sizeof(Engine)];
+  auto* const engine = ::new (static_cast<void*>(room)) Engine({.workers = 2});
+  Var x = engine->new_var();
+  std::atomic<int> workers{0}, after{0};
+  engine->push({.name = "destroys", .access = {write(x)}}, [&] {
+    Beside& beside = engine->extension<Beside>();
+    engine->~Engine();
+    std::memset(room, 0xff, sizeof room);  // its place is another's now
+    workers = beside.engine.workers();
+    beside.engine.push({.name = "after", .access = {write(x)}}, [&] { ++after; });
+  });
+  CHECK(eventually([&] { return !text_of_error([&] { x.engine(); }).empty(); }));
+  CHECK(workers == 2);
+  CHECK(after == 1);
+}
+
+TEST_CASE("T32: an engine destroyed by one of its own tasks where the system has no thread left runs its tasks") {
+  std::atomic<int> done{0};
+  auto* engine = new Engine({.workers = 1});
+  Var x = engine->new_var();
+  engine->push({.name = "destroys", .access = {write(x)}}, [&] {
+    for (int i = 0; i < 10; ++i)
+      engine->push({.name = "after", .access = {write(x)}}, [&] { ++done; });
+    detail::test_faults().most_workers = 0;
+    delete engine;
+    detail::test_faults().most_workers = 1 << 20;
+  });
+  CHECK(eventually([&] { return done == 10; }));
+  CHECK_THROWS_AS(x.engine().push({.name = "late"}, [] {}), EngineStopped);
 }
 
 TEST_CASE("T32: an engine destroyed by one of its own tasks runs what was pushed, and then stops") {

@@ -70,6 +70,22 @@ TEST_CASE("Tasks of one class run in push order on one worker") {
   CHECK(std::is_sorted(order.begin(), order.end()));
 }
 
+TEST_CASE("T14: a chain whose links run next leaves its worker to the ring after 16 of them") {
+  constexpr int k_links = 200;
+  Engine engine({.workers = 1});
+  Var x = engine.new_var();
+  int links = 0, before = -1;
+  engine.push({.name = "starts"}, [&] {  // what a body pushes lies in its worker's ring
+    for (int i = 0; i < k_links; ++i)
+      engine.push({.name = "link", .access = {write(x)}}, [&] { ++links; });
+    engine.push({.name = "beside"}, [&] { before = links; });
+  });
+  engine.wait_all();
+  CHECK(links == k_links);
+  CHECK(before >= 0);
+  CHECK(before <= 17);
+}
+
 TEST_CASE("T14: background tasks run at last, though urgent ones keep coming") {
   Engine engine({.workers = 1});
   std::atomic<bool> background_ran{false};

@@ -258,3 +258,27 @@ TEST_CASE("T43: on the simulator, CPU and both GPUs take turns on one Var, under
     }
   }
 }
+
+TEST_CASE("A new Var's first writer comes after the positions that its memory waits for", "[sim]") {
+  Sim sim;
+  Engine engine({.workers = 1, .launch = "direct"});
+  const auto log = std::make_shared<Log>();
+  Gate gate;
+  const OpensAtEnd opens(gate);
+  PositionSet pending;
+  engine.push({.name = "last user", .device = gpu(0)}, [&, log, gate](Queue queue) {
+    pending.add(queue.position());
+    sim_launch(queue, [log, gate] {
+      gate.wait();
+      log->add(1);
+    });
+  });
+  engine.flush();
+  REQUIRE(!pending.empty());
+  Var next = engine.new_var({.pending = &pending});
+  engine.push({.name = "next user", .access = {out(next)}}, [log] { log->add(2); });
+  engine.push({.name = "beside"}, [log] { log->add(0); }).wait();  // the worker has been here
+  gate.open();
+  engine.wait(next);
+  CHECK(log->numbers() == std::vector<int>{0, 1, 2});
+}

@@ -1,11 +1,15 @@
 // The pools of an engine: choice of strategy, devices, kinds of memory.
+#include <atomic>
+#include <cstddef>
 #include <cstring>
+#include <new>
 #include <optional>
 
 #include <sluice/engine/api.h>
 #include <sluice/storage/api.h>
 
 #include "tests/support/catch.h"
+#include "tests/support/gate.h"
 
 using namespace sluice;
 
@@ -127,4 +131,38 @@ TEST_CASE("More memory than a GPU has is out of memory, and the next request is 
   Chunk chunk = pool.acquire(4096);
   REQUIRE(chunk.data != nullptr);
   pool.release(std::move(chunk));
+}
+
+TEST_CASE("Storage goes on in the tasks of an engine that one of them has destroyed") {
+  alignas(Engine) std::byte room[sizeof(Engine)];
+  auto* const engine = ::new (static_cast<void*>(room)) Engine({.workers = 2});
+  Storage& storage = Storage::of(*engine);
+  Pool& pool = storage.pool(cpu());
+  Var x = engine->new_var();
+  std::atomic<bool> refused{false}, served{false}, ended{false};
+  engine->push({.name = "destroys", .access = {write(x)}}, [&] {
+    engine->~Engine();
+    std::memset(room, 0xff, sizeof room);  // its place is another's now
+    try {
+      pool.acquire(std::size_t{1} << 60);  // which asks the engine for help
+    } catch (const OutOfMemory&) {
+      refused = true;
+    }
+    Chunk chunk = pool.acquire(4096);
+    served = chunk.data != nullptr;
+    pool.release(std::move(chunk));
+    Engine::current().push({.name = "after", .access = {write(x)}}, [&] { ended = true; });
+  });
+  const auto is_gone = [&] {
+    try {
+      x.engine();
+      return false;
+    } catch (const EngineStopped&) {
+      return true;
+    }
+  };
+  REQUIRE(test::eventually(is_gone));
+  REQUIRE(refused);
+  REQUIRE(served);
+  REQUIRE(ended);
 }

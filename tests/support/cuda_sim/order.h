@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 
+#include "tests/support/plenty.h"
+
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 #include <ucontext.h>
@@ -45,6 +47,9 @@ class Unseen {
   Unseen(const Unseen&) = delete;
   Unseen& operator=(const Unseen&) = delete;
   ~Unseen() { look_again(); }
+
+ private:
+  Plenty plenty_;
 };
 
 /// Back in sight for a moment, within Unseen.

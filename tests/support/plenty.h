@@ -1,0 +1,19 @@
+#pragma once
+
+namespace sluice::test {
+
+/// While it lives, allocations of this thread neither count nor fail (scarce.h): what a test or a simulator needs for
+/// itself.
+class Plenty {
+ public:
+  Plenty() noexcept { ++depth; }
+  Plenty(const Plenty&) = delete;
+  Plenty& operator=(const Plenty&) = delete;
+  ~Plenty() { --depth; }
+  static bool here() noexcept { return depth > 0; }
+
+ private:
+  static inline thread_local constinit int depth = 0;
+};
+
+}  // namespace sluice::test
