@@ -1,0 +1,88 @@
+// What is tried on the way up to OutOfMemory, and in which order pieces that were merged come.
+#include <utility>
+
+#include <sluice/engine/api.h>
+#include <sluice/storage/api.h>
+
+#include "tests/storage/fakes.h"
+#include "tests/support/catch.h"
+
+using namespace sluice;
+using test::Clock;
+using test::make_pool;
+
+namespace {
+
+/// Keeps what it gets back, as the driver's own pool does, until it is told to let go.
+class KeepingSource final : public detail::Source {
+ public:
+  KeepingSource(std::size_t most, int& trims) : Source(cpu(), MemoryKind::host, 64), left_(most), trims_(trims) {}
+  void* allocate(std::size_t bytes) override {
+    if (bytes > left_)
+      return nullptr;
+    left_ -= bytes;
+    return test::take_sized(bytes);
+  }
+  void deallocate(void* data) noexcept override { kept_ += test::give_sized(data); }
+  std::size_t trim() noexcept override {
+    ++trims_;
+    left_ += kept_;
+    return std::exchange(kept_, 0);
+  }
+
+ private:
+  std::size_t left_, kept_ = 0;
+  int& trims_;
+};
+
+}  // namespace
+
+TEST_CASE("What the source itself keeps is asked for before memory is said to be out") {
+  Clock clock;
+  int trims = 0;
+  detail::ShelfPool pool(
+      clock, detail::bucket_rule(64, false), std::make_unique<KeepingSource>(std::size_t{1} << 20, trims));
+  pool.release(pool.acquire(700 << 10));
+  Chunk other = pool.acquire(600 << 10);  // room for one of the two
+  CHECK(other.data != nullptr);
+  CHECK(trims == 1);
+  CHECK(pool.stats().out_of_memory == 0);
+  CHECK(clock.waits == 0);
+  pool.release(std::move(other));
+}
+
+TEST_CASE("Where a segment of the usual size has no room, one of the size asked for is made") {
+  Clock clock;
+  std::atomic<std::size_t> out{0};
+  const auto pool = make_pool(clock, 1 << 20, out, "split");
+  pool->set_limit(40 << 10);  // a usual segment has 64 KiB
+  Chunk chunk = pool->acquire(30 << 10);
+  CHECK(chunk.data != nullptr);
+  CHECK(pool->stats().reserved == 32 << 10);
+  CHECK(pool->stats().trims == 0);
+  CHECK_THROWS_AS(pool->acquire(30 << 10), OutOfMemory);
+  pool->release(std::move(chunk));
+}
+
+TEST_CASE("A merged piece is as young as the younger of the two: who has to wait takes what came back before it") {
+  Clock clock;
+  std::atomic<std::size_t> out{0};
+  const auto pool = make_pool(clock, 1 << 20, out, "split");
+  pool->set_limit(2 << 16);
+  Chunk left = pool->acquire(1 << 15), right = pool->acquire(1 << 15), other = pool->acquire(1 << 16);
+  const void* const merged = left.data;
+  const void* const before = other.data;
+  REQUIRE(static_cast<std::byte*>(right.data) == static_cast<std::byte*>(left.data) + (1 << 15));
+  left.pending.add(Position(7, 100));
+  other.pending.add(Position(7, 101));
+  right.pending.add(Position(7, 102));
+  pool->release(std::move(left));
+  pool->release(std::move(other));
+  pool->release(std::move(right));
+  Chunk first = pool->acquire(1 << 16, {}, ChunkUse::copy_target);
+  CHECK(first.data == before);
+  Chunk second = pool->acquire(1 << 16, {}, ChunkUse::copy_target);
+  CHECK(second.data == merged);
+  pool->release(std::move(first));
+  pool->release(std::move(second));
+}
