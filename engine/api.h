@@ -18,6 +18,7 @@
 #include <sluice/engine/queue.h>
 #include <sluice/engine/source_location.h>
 #include <sluice/engine/task.h>
+#include <sluice/engine/task_group.h>
 #include <sluice/engine/task_name.h>
 #include <sluice/engine/trace.h>
 #include <sluice/engine/var.h>

@@ -10,6 +10,7 @@
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/coroutine_control.h>
+#include <sluice/engine/detail/group_state.h>
 #include <sluice/engine/detail/named_range.h>
 #include <sluice/engine/detail/region.h>
 #include <sluice/engine/engine.h>
@@ -214,7 +215,10 @@ TaskHandle Engine::push_closure(const Task& task, Closure&& body, SourceLocation
   detail::TaskNode* node = core_->make_task(task, detail::TaskKind::body, std::move(body), site);
   TaskHandle handle = core_->handle_of(node);
   core_->admit(node);
+  detail::GroupState* const group = here.task == nullptr ? nullptr : node->group();
   core_->push(node);
+  if (group != nullptr) [[unlikely]]  // which the node keeps, as the handle keeps that
+    group->note_young(detail::Core::tagged(node), false);
   core_->cpu().after_push();
   return handle;
 }

@@ -5,6 +5,7 @@
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/futex.h>
+#include <sluice/engine/detail/group_state.h>
 
 namespace sluice::detail {
 
@@ -157,6 +158,9 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
     const std::lock_guard hold(blocked_mutex_);
     blocked_.add(blocked);
   }
+  GroupState* const group = this_thread().in_parallel || !task->has_place() ? nullptr : task->group();
+  if (group != nullptr)
+    group->give_place(*task);
   cpu_->before_block();
   std::exception_ptr cycle;
   const auto began = std::chrono::steady_clock::now();
@@ -172,6 +176,8 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
     }
   }
   cpu_->after_block();
+  if (group != nullptr)
+    group->take_place(*task);
   {
     const std::lock_guard hold(blocked_mutex_);
     if (blocked.listed)
@@ -189,7 +195,22 @@ void Core::wait(Access access) {
   refuse_self_wait(access);
   if (access.mode == AccessMode::out)
     access.mode = AccessMode::write;
-  TaskNode* look = make_look(access, TaskKind::look, "wait");
+  wait_look(make_look(access, TaskKind::look, "wait"));
+}
+
+void Core::wait_group(GroupState& group) {
+  TaskNode* const look = make_look(group.awaited(), TaskKind::look, "wait");
+  try {
+    look->need_extras().awaited_group = &group;
+  } catch (...) {
+    discard(look);
+    drop(look, TaskNode::k_handle);
+    throw;
+  }
+  wait_look(look);
+}
+
+void Core::wait_look(TaskNode* look) {
   push(look);
   cpu_->before_wait();
   const HandleGuard guard{look};

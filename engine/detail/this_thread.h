@@ -8,6 +8,7 @@
 
 namespace sluice {
 class Engine;
+class GroupScope;
 class OriginScope;
 }  // namespace sluice
 
@@ -50,6 +51,7 @@ struct ThisThread : Work {
   mutable int lists_depth = 0;   // calls of enter_lists() not left yet
   /// Not null: what this thread pushes is collected for a region.
   RegionRecording* recording = nullptr;
+  const GroupScope* group_scope = nullptr;  // innermost
   ThreadMode mode = {};
 
   /// True if nobody else counts in this thread's slot.
