@@ -210,6 +210,11 @@ class SLUICE_API Engine {
   /// still taken. Vars may be dropped at any time. Throws Deadlock inside a task of this engine.
   void stop(Stop how = Stop::drain);
 
+  /// After stop(), once that has returned, the engine takes pushes again: with its options, its Vars and what they
+  /// hold, its random numbers, threads of its own made anew, threads attached as before. Not while another thread uses
+  /// the engine. Throws ValueError if it has not stopped, Deadlock inside a task of this engine.
+  void restart();
+
   int workers() const noexcept;
   EngineCounters counters() const noexcept;
 

@@ -1,5 +1,6 @@
 // Groups of tasks: who belongs to which, waiting for all of them, how many run at a time.
 #include <algorithm>
+#include <atomic>
 #include <new>
 #include <string>
 #include <utility>
@@ -170,8 +171,8 @@ void GroupState::rethrow_first() {
 }
 
 void GroupState::note_young(std::uint64_t tag, bool try_last) noexcept {
-  const std::unique_lock hold(mutex_, std::try_to_lock);
-  if (!hold.owns_lock() || young_count_ == young_.size())
+  const std::lock_guard hold(mutex_);
+  if (young_count_ == young_.size())
     return;
   if (try_last)
     std::move_backward(young_.begin(), young_.begin() + young_count_, young_.begin() + young_count_ + 1);
@@ -180,8 +181,8 @@ void GroupState::note_young(std::uint64_t tag, bool try_last) noexcept {
 }
 
 TaskNode* GroupState::keep_youngest(bool (*keep)(TaskNode*, std::uint32_t), std::uint32_t& state) noexcept {
-  const std::unique_lock hold(mutex_, std::try_to_lock);
-  while (hold.owns_lock() && young_count_ > 0) {
+  const std::lock_guard hold(mutex_);
+  while (young_count_ > 0) {
     TaskNode* const task = Core::task_of(young_[--young_count_], state);
     if (task != nullptr && keep(task, state))
       return task;
@@ -206,15 +207,15 @@ void GroupState::submit(TaskNode* task) {
   core_.cpu().submit(task);
 }
 
-void GroupState::give_place(TaskNode& task) noexcept {
-  if (!std::exchange(task.extras()->has_place, false))
-    return;
+bool GroupState::give_place(TaskNode& task) noexcept {
+  if (!std::atomic_ref(task.extras()->has_place).exchange(false))
+    return false;
   TaskNode* next = nullptr;
   {
     const std::lock_guard hold(mutex_);
     if (places_taken_ > limit_ || next_ == nullptr) {
       --places_taken_;
-      return;
+      return true;
     }
     next = std::exchange(next_, next_->next);
     if (next_ == nullptr)
@@ -223,12 +224,13 @@ void GroupState::give_place(TaskNode& task) noexcept {
     next->extras()->has_place = true;
   }
   core_.cpu().submit(next);
+  return true;
 }
 
 void GroupState::take_place(TaskNode& task) noexcept {
   const std::lock_guard hold(mutex_);
   ++places_taken_;
-  task.extras()->has_place = true;
+  std::atomic_ref(task.extras()->has_place).store(true);
 }
 
 }  // namespace detail

@@ -139,6 +139,7 @@ class Core {
   void flush();
   void saw_passed(Position position);
   void stop(Stop how);
+  void restart();
   /// At exit of the process: waits for what runs, but not for ever.
   void stop_at_exit();
 

@@ -66,8 +66,9 @@ class GroupState {
   bool limited() const noexcept { return limit_ > 0; }
   /// A member's body may run: gives it to the CPU policy, now or once there is a place.
   void submit(TaskNode* task);
-  /// A member that has a place has ended, or waits: the next one gets it.
-  void give_place(TaskNode& task) noexcept;
+  /// A member that has a place has ended, or waits, on the thread of its body or on one that helps in its loop: the
+  /// next one gets it. False if it has none.
+  bool give_place(TaskNode& task) noexcept;
   /// It goes on after a wait.
   void take_place(TaskNode& task) noexcept;
 

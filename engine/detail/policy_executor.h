@@ -31,6 +31,7 @@ class ExecutorPolicy final : public CpuPolicy {
   int help(int limit) override;
   bool help_until(const std::function<bool()>& done, std::chrono::nanoseconds limit) override;
   void stop() override;
+  void restart() override;
   int workers() const noexcept override { return state_->executor.concurrency; }
   void visit_runners(const std::function<void(Runner)>& visit) override;
 

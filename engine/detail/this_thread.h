@@ -42,6 +42,7 @@ struct ThisThread : Work {
   TaskNode* ready_tail = nullptr;
   bool draining = false;
   bool in_parallel = false;
+  bool blocking = false;        // in a BlockingScope: another thread has its place
   void* pool_worker = nullptr;  // PoolPolicy's record of this thread
   CpuPolicy* pool = nullptr;    // whose worker it is
   unsigned pushes = 0;

@@ -33,8 +33,8 @@ TEST_CASE("At most as many members of a group are begun as its limit says") {
       for (int i = 0; i < tasks; ++i) {
         group.push({.name = "member"}, [&, i] {
           peak.enter();
-          if (i < limit)
-            CHECK(all.join());  // as many do run together
+          if (i < limit && !all.join())  // as many do run together
+            throw ValueError("nobody else came");
           peak.leave();
         });
       }
@@ -65,6 +65,17 @@ TEST_CASE("A member that waits gives its place away: a group of one at a time do
     group.wait();
     CHECK(order == 2);
   }
+}
+
+TEST_CASE("A range of a member's loop that waits gives the member's place away") {
+  Engine engine({.workers = 2});
+  TaskGroup group(engine, {.limit = 1});
+  std::atomic<int> children{0};
+  group.push({.name = "loops"}, [&] {
+    parallel_for(8, 1, [&](std::int64_t, std::int64_t) { engine.push({.name = "child"}, [&] { ++children; }).wait(); });
+  });
+  group.wait();
+  CHECK(children == 8);
 }
 
 TEST_CASE("What a limit holds back is run, skipped or cancelled like the rest") {
