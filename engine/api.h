@@ -2,6 +2,7 @@
 
 // The door of the engine: order and devices; no bytes, no shapes.
 #include <sluice/engine/access.h>
+#include <sluice/engine/blocking_scope.h>
 #include <sluice/engine/closure.h>
 #include <sluice/engine/completion.h>
 #include <sluice/engine/coroutine.h>
@@ -18,6 +19,8 @@
 #include <sluice/engine/queue.h>
 #include <sluice/engine/source_location.h>
 #include <sluice/engine/task.h>
+#include <sluice/engine/task_group.h>
 #include <sluice/engine/task_name.h>
 #include <sluice/engine/trace.h>
 #include <sluice/engine/var.h>
+#include <sluice/engine/worker_local.h>

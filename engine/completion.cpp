@@ -6,6 +6,7 @@
 #include <sluice/engine/completion.h>
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/group_state.h>
 
 namespace sluice {
 
@@ -19,6 +20,8 @@ void CompletionControl::listen() {
   const std::stop_token& own = task_->extras()->stop;
   if (own.stop_possible())
     of_task_.emplace(own, Stops{this});
+  if (GroupState* group = task_->group())
+    of_group_.emplace(group->stops().get_token(), Stops{this});
   of_engine_.emplace(task_->core->cancel_token(), Stops{this});
   // Cancelled while the body ran, perhaps: who asked looks for this once more after having said so.
   if ((task_->state.fetch_or(0, std::memory_order_acq_rel) & TaskNode::k_stop) != 0)
@@ -31,6 +34,7 @@ bool CompletionControl::part_ended() noexcept {
   if (parts_.fetch_sub(1, std::memory_order_acq_rel) != 1)
     return false;
   of_task_.reset();
+  of_group_.reset();
   of_engine_.reset();
   if (of_body_ == nullptr)
     of_body_ = std::move(of_outside_);
@@ -52,6 +56,12 @@ void CompletionControl::outside_ended(FailureRef failure) noexcept {
     core.cpu().after_push();
     core.release();
   }
+  drop();
+}
+
+void CompletionControl::holder_ended() noexcept {
+  if (part_ended())
+    task_->core->finish(task_, nullptr, true, {});
   drop();
 }
 

@@ -3,6 +3,7 @@
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/coroutine_control.h>
+#include <sluice/engine/detail/group_state.h>
 
 namespace sluice {
 
@@ -66,6 +67,8 @@ CoroutineControl::CoroutineControl(Coroutine&& made, TaskNode* task) noexcept
   const std::stop_token& stop = task->extras()->stop;
   if (stop.stop_possible())
     stop_.emplace(stop, Cancels{this});
+  if (GroupState* group = task->group())
+    group_stop_.emplace(group->stops().get_token(), Cancels{this});
 }
 
 CoroutineControl::~CoroutineControl() {
@@ -92,6 +95,7 @@ void CoroutineControl::fail() noexcept {
 
 FailureRef CoroutineControl::take_outcome() noexcept {
   stop_.reset();
+  group_stop_.reset();
   std::exchange(frame_, nullptr).destroy();
   return std::move(outcome_);
 }
@@ -134,12 +138,17 @@ bool CoroutineControl::start_to_wait(Access access) {
   }
   blocked_ = {.task = task_, .awaited = wait.node(), .coroutine = this};
   task_->core->suspends(blocked_);
+  GroupState* const group = task_->has_place() ? task_->group() : nullptr;
+  if (group != nullptr)
+    group->give_place(*task_);
   wait.start();
   for (bool too_late = false;;) {
     {
       const std::lock_guard hold(lock_);
       if (phase_ == Phase::told) {
         phase_ = Phase::running;
+        if (group != nullptr)
+          group->take_place(*task_);
         return false;
       }
       if (!cancel_requested_ || too_late) {
@@ -173,7 +182,11 @@ void CoroutineControl::complete(std::exception_ptr error) noexcept {
   // Who takes it next claims it again. Where it still lies linked by `next`, the other queue has it.
   constexpr std::uint32_t k_linked = TaskNode::k_twice | TaskNode::k_ahead;
   const std::uint32_t before = task_->state.fetch_and(~TaskNode::k_started, std::memory_order_acq_rel);
-  if ((before & k_linked) != k_linked || !task_->core->cpu().submit_again(task_))
+  if ((before & k_linked) != k_linked)
+    return task_->core->submit_body(task_);
+  if (GroupState* group = task_->group(); group != nullptr && group->limited())
+    group->take_place(*task_);
+  if (!task_->core->cpu().submit_again(task_))
     task_->core->cpu().submit(task_);
 }
 

@@ -12,6 +12,8 @@ namespace sluice {
 namespace detail {
 class CoroutineControl;
 }
+class GroupWait;
+class TaskGroup;
 
 /// `co_await`-ed in a coroutine body: suspends the task until Engine::wait(access) would return, and throws what that
 /// would throw; Cancelled if the task was cancelled meanwhile. No thread waits.
@@ -70,6 +72,7 @@ class SLUICE_API Coroutine {
     AsyncWait await_transform(AsyncWait wait) const noexcept { return wait; }
     AsyncWait await_transform(Access access) const noexcept { return AsyncWait(access); }
     AsyncWait await_transform(const Var& var) const noexcept { return AsyncWait(read(var)); }
+    GroupWait await_transform(const TaskGroup& group) const;  // task_group.h
 
    private:
     friend class AsyncWait;

@@ -8,6 +8,7 @@
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/coroutine_control.h>
+#include <sluice/engine/detail/group_state.h>
 
 namespace sluice::detail {
 
@@ -62,6 +63,10 @@ class CycleSearch {
         visit(waiter->second, task);
       for (AccessNode& access : task->accesses())
         visit_after(access, task);
+      if (const GroupState* group = task->group()) {
+        if (TaskNode* holder = group->holder())
+          visit(holder, task);
+      }
     }
     return {};
   }

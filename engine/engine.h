@@ -190,8 +190,9 @@ class SLUICE_API Engine {
   template <class Token>
   auto async_wait(Access access, Token&& token);
 
-  /// Blocks until every task pushed before this call has finished, GPU work included; it may wait for some pushed
-  /// meanwhile too. Throws the earliest failure that no wait has reported yet; each failure is reported once.
+  /// Blocks until every task pushed before this call has finished, GPU work included. What is pushed meanwhile, by
+  /// other threads or by those tasks, it may wait for or not: to cover what tasks push in turn, see TaskGroup. Throws
+  /// the earliest failure that no wait has reported yet; each failure is reported once.
   void wait_all();
 
   /// Declares the failure behind `error` dealt with: Vars that merely miss an update because of it are clean again.
@@ -208,6 +209,11 @@ class SLUICE_API Engine {
   /// Waits for all tasks, or cancels them, and refuses further pushes (EngineStopped); what running tasks push is
   /// still taken. Vars may be dropped at any time. Throws Deadlock inside a task of this engine.
   void stop(Stop how = Stop::drain);
+
+  /// After stop(), once that has returned, the engine takes pushes again: with its options, its Vars and what they
+  /// hold, its random numbers, threads of its own made anew, threads attached as before. Not while another thread uses
+  /// the engine. Throws ValueError if it has not stopped, Deadlock inside a task of this engine.
+  void restart();
 
   int workers() const noexcept;
   EngineCounters counters() const noexcept;

@@ -1,5 +1,6 @@
 // The books of wait_all and back-pressure: each thread counts what it pushes and finishes for itself.
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/group_state.h>
 
 namespace sluice::detail {
 
@@ -17,6 +18,11 @@ void Core::admit(TaskNode* task) {
     return;
   const int epoch = task->epoch;
   const std::string name = task->name;
+  if (GroupState* group = task->group()) {
+    group->leave();
+    task->extras()->group = nullptr;
+    group->release();
+  }
   discard(task);
   const ThisThread& here = this_thread();
   counts(here).refused.add(here.owns_slot());

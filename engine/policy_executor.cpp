@@ -54,6 +54,11 @@ void ExecutorPolicy::stop() {
     Core::claim(task);
 }
 
+void ExecutorPolicy::restart() {
+  const Hold hold(state_->mutex);
+  state_->stopped = false;
+}
+
 void ExecutorPolicy::submit(TaskNode* task) noexcept {
   const std::shared_ptr<State> state = state_;  // the task may end the engine before this returns
   Hold hold(state->mutex);

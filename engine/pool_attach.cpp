@@ -49,6 +49,11 @@ void PoolPolicy::detach() {
   here.pool_worker = nullptr;
 }
 
+int PoolPolicy::worker_here() const noexcept {
+  const Worker* me = mine();
+  return me == nullptr || me->attached ? -1 : me->index;
+}
+
 bool PoolPolicy::works_here() const noexcept {
   return mine() != nullptr;
 }
@@ -140,6 +145,26 @@ void PoolPolicy::sweep() {
     else
       me->lane->ring.append(task);  // there is room where it lay
   }
+}
+
+// The workers have ended; lanes of users' threads, attached or not, stay as they are.
+void PoolPolicy::restart() {
+  const std::lock_guard hold(mutex_);
+  for (int i = 0; i < threads(); ++i)
+    all_[static_cast<std::size_t>(i)].reset();
+  threads_.store(0, std::memory_order_release);
+  for (auto& place : outside_) {
+    if (Lane* lane = place.load())
+      lane->server.store(nullptr, std::memory_order_relaxed);
+  }
+  sleepers_.store(workers_);
+  searching_.store(0);
+  attention_.store(0);
+  running_.store(0);
+  parked_ = wake_tokens_ = 0;
+  watched_.store(false);
+  pace_.store(k_pace_unknown, std::memory_order_relaxed);
+  stopping_ = false;
 }
 
 // All that has retired, and still lies in a queue since it was run from elsewhere.

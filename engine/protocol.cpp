@@ -6,6 +6,7 @@
 #include <sluice/engine/detail/clock.h>
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/group_state.h>
 #include <sluice/engine/detail/test_faults.h>
 
 namespace sluice::detail {
@@ -84,16 +85,6 @@ void check_accesses(const Task& task, const Core& core) {
   });
 }
 
-// Its own token, or that of the task that pushes it.
-void inherit_stop(const Task& task, TaskNode& node) {
-  const TaskNode* parent = this_thread().task;
-  const bool own = task.stop.stop_possible();
-  const TaskExtras* const above = parent == nullptr || parent->core != node.core ? nullptr : parent->extras();
-  if (!own && (above == nullptr || !above->stop.stop_possible())) [[likely]]
-    return;
-  node.need_extras().stop = own ? task.stop : above->stop;
-}
-
 }  // namespace
 
 void Core::make_ready(const Task& task, TaskKind kind) {
@@ -101,6 +92,20 @@ void Core::make_ready(const Task& task, TaskKind kind) {
     enter_era(task);
   if (kind == TaskKind::body && task.device.is_cpu() && cpu_->need_thread() && era_ == 0)
     unready_.store(false, std::memory_order_relaxed);
+}
+
+// Its own token, or that of the task that pushes it; and the group.
+void Core::inherit_from_pusher(const Task& task, TaskNode& node) {
+  const ThisThread& here = this_thread();
+  const bool own = task.stop.stop_possible();
+  const TaskExtras* const above = here.task == nullptr || here.task->core != this ? nullptr : here.task->extras();
+  if (!own && above == nullptr && here.group_scope == nullptr) [[likely]]
+    return;
+  if (own || (above != nullptr && above->stop.stop_possible()))
+    node.need_extras().stop = own ? task.stop : above->stop;
+  GroupState* const group = node.kind == TaskKind::body ? GroupState::of_this_thread(*this) : nullptr;
+  if (group != nullptr)
+    group->enter(node);
 }
 
 TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, SourceLocation site) {
@@ -147,7 +152,7 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   try {
     if (task.name.counted()) [[unlikely]]
       keep_name(task.name, *node);
-    inherit_stop(task, *node);
+    inherit_from_pusher(task, *node);
   } catch (...) {  // out of memory
     recycle(node);
     throw;
@@ -216,6 +221,8 @@ void Core::recycle(TaskNode* task) noexcept {
       drop_coroutine(*extras);
       if (CompletionControl* completion = extras->completion.load(std::memory_order_relaxed))
         completion->drop();
+      if (GroupState* group = extras->group)
+        group->release();
       extras->~TaskExtras();
       give_block(extras, sizeof(TaskExtras));
     }

@@ -43,6 +43,11 @@ class SLUICE_API Queue {
   Device device() const noexcept { return device_; }
   /// CPU: threads granted to a library's own team (1 unless the task asked for more).
   int threads() const noexcept { return threads_; }
+  /// Which of the engine's workers runs the body: 0 to workers() - 1, beyond that where one stands in for a body that
+  /// waits. Bodies that run at the same time have different numbers. -1 on threads that are not the engine's own:
+  /// attached ones, those of an executor, and under the policies without workers; a team's (Task::threads). WorkerLocal
+  /// serves all of them.
+  int worker() const noexcept;
   /// True once the task's stop token, TaskHandle::cancel() or Engine::stop(Stop::cancel) asks the body to end early. A
   /// body that heeds it throws Cancelled, or leaves its Vars as they should be. Any thread may ask, during the body.
   bool stop_requested() const noexcept;

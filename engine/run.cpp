@@ -7,6 +7,7 @@
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/futex.h>
+#include <sluice/engine/detail/group_state.h>
 #include <sluice/engine/detail/named_range.h>
 
 namespace sluice::detail {
@@ -94,11 +95,22 @@ void Core::send_on(TaskNode* task) {
     if (!pending.empty())
       return cpu_->waits_for_gpu() ? wait_here(task, pending) : gpu_policy->fence(task, pending);
   }
+  submit_body(task);
+}
+
+void Core::submit_body(TaskNode* task) {
+  GroupState* const group = task->group();
+  if (group != nullptr && group->limited()) [[unlikely]]
+    return group->submit(task);
   cpu_->submit(task);
 }
 
 // A task without a body: what its Var says is noted for whoever waits.
 void Core::note_and_finish(TaskNode* task) {
+  if (CompletionControl* completion = task->completion()) {  // it holds its Var
+    claim(task);
+    return completion->body_ended(nullptr);
+  }
   PositionSet positions = needs(task);
   const VarCore& var = *task->accesses().front().var;
   if (!positions.empty()) {
@@ -125,7 +137,7 @@ void Core::run_fenced(TaskNode* task, FailureRef failure) {
   if (task->kind == TaskKind::tell)
     return tell(task, std::move(failure));
   if (failure == nullptr)
-    return cpu_->submit(task);
+    return submit_body(task);
   claim(task);
   task->body.reset();
   finish(task, std::move(failure), true, {});
@@ -297,9 +309,27 @@ void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position positio
   if (task->kind == TaskKind::tell) [[unlikely]]
     return conclude(task);
   const int epoch = task->epoch;
+  GroupState* const group = task->group();
+  if (group != nullptr) [[unlikely]]
+    ends_in_group(*task, counted && ran ? task->failure() : nullptr, position);
   close_task(task);
   if (counted)
     leave_epoch(epoch);
+  if (group != nullptr) [[unlikely]] {
+    group->leave();
+    group->release();
+  }
+}
+
+// Before the task is gone; then it leaves.
+void Core::ends_in_group(TaskNode& task, const FailureRef& failure, Position position) noexcept {
+  GroupState& group = *task.group();
+  group.retain();
+  if (failure != nullptr)
+    group.note(failure);
+  if (position)
+    group.note(position);
+  group.give_place(task);
 }
 
 void Core::close_task(TaskNode* task) noexcept {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/group_state.h>
 
 namespace sluice::detail {
 
@@ -91,6 +92,10 @@ TaskNode* Core::take_needed(TaskNode* task, std::uint32_t state, Follow follow) 
     return keep(task, state) ? task : nullptr;
   if (follow.depth == 0)
     return nullptr;
+  if (GroupState* group = task->extras() == nullptr ? nullptr : task->extras()->awaited_group) {
+    if (TaskNode* needed = take_member(*group, {follow.depth - 1, follow.left}))
+      return needed;
+  }
   for (const AccessNode& access : task->accesses()) {
     if (access.gated())
       continue;
@@ -98,6 +103,22 @@ TaskNode* Core::take_needed(TaskNode* task, std::uint32_t state, Follow follow) 
       if (TaskNode* needed = take_holder(access, came_first, {follow.depth - 1, follow.left}))
         return needed;
     }
+  }
+  return nullptr;
+}
+
+// The same for a group's members. One that does not lie ready yet is looked at again last.
+TaskNode* Core::take_member(GroupState& group, Follow follow) {
+  std::uint32_t state = 0;
+  while (--*follow.left >= 0) {
+    TaskNode* const member = group.keep_youngest(&keep, state);
+    if (member == nullptr || member->submitted.load(std::memory_order_acquire))
+      return member;
+    TaskNode* const needed = take_needed(member, state, follow);
+    group.note_young(tagged(member), true);
+    drop(member, TaskNode::k_twice);
+    if (needed != nullptr)
+      return needed;
   }
   return nullptr;
 }

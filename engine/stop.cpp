@@ -105,6 +105,22 @@ void Core::end() noexcept {
   release();
 }
 
+void Core::restart() {
+  const ThisThread& here = this_thread();
+  require<Deadlock>(here.core != this || (here.task == nullptr && here.gpu_body == nullptr), [] {
+    return std::string("restart: called inside a task of the engine");
+  });
+  require(stop_done_.load(), [] { return std::string("restart: the engine has not stopped"); });
+  cpu_->restart();
+  if (gpu() != nullptr)
+    gpu()->restart();
+  cancels_ = std::stop_source();
+  cancelling_.store(false);
+  stop_done_.store(false);
+  stop_begun_.store(false);
+  stopped_.store(0);
+}
+
 void Core::stop_at_exit() {
   stopped_.store(1);
   const DrainWaiter waiter(*this);

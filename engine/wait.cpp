@@ -5,6 +5,7 @@
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/futex.h>
+#include <sluice/engine/detail/group_state.h>
 
 namespace sluice::detail {
 
@@ -114,7 +115,7 @@ void Core::block_until(TaskNode* task) {
   const bool in_task = here.core == this && here.task != nullptr && here.task->device.is_cpu();
   // Such a thread runs what it waits for; one that attached itself anything else too, which inside a task might wait
   // for that task.
-  const bool works = in_task || (here.task == nullptr && cpu_->works_here());
+  const bool works = (in_task && !here.blocking) || (here.task == nullptr && cpu_->works_here());
   for (int looks = 0; looks < 256 && !task->finished(); ++looks) {
     const bool looks_ahead = works && looks % 16 == 0;
     if ((looks_ahead && run_awaited(task)) || (here.task == nullptr && cpu_->help(1) > 0))
@@ -127,7 +128,8 @@ void Core::block_until(TaskNode* task) {
   count_wait();
   if (in_task)
     return block_in_task(here.task, task);
-  CpuPolicy* const left_idle = here.core == nullptr || here.task == nullptr ? nullptr : here.core->cpu_.get();
+  CpuPolicy* const left_idle =
+      here.core == nullptr || here.task == nullptr || here.blocking ? nullptr : here.core->cpu_.get();
   if (left_idle != nullptr)  // a body of another engine
     left_idle->before_block();
   for (auto limit = k_cycle_check; !sleep_on(task, std::min(limit, cpu_->slice())); limit = longer(limit)) {
@@ -157,7 +159,11 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
     const std::lock_guard hold(blocked_mutex_);
     blocked_.add(blocked);
   }
-  cpu_->before_block();
+  GroupState* const group = task->group();
+  const bool gave = group != nullptr && group->limited() && group->give_place(*task);
+  const bool blocks = !this_thread().blocking;
+  if (blocks)
+    cpu_->before_block();
   std::exception_ptr cycle;
   const auto began = std::chrono::steady_clock::now();
   for (auto limit = k_cycle_check; !sleep_on(awaited, std::min(limit, cpu_->slice()));) {
@@ -171,7 +177,10 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
       break;
     }
   }
-  cpu_->after_block();
+  if (blocks)
+    cpu_->after_block();
+  if (gave)
+    group->take_place(*task);
   {
     const std::lock_guard hold(blocked_mutex_);
     if (blocked.listed)
@@ -189,7 +198,22 @@ void Core::wait(Access access) {
   refuse_self_wait(access);
   if (access.mode == AccessMode::out)
     access.mode = AccessMode::write;
-  TaskNode* look = make_look(access, TaskKind::look, "wait");
+  wait_look(make_look(access, TaskKind::look, "wait"));
+}
+
+void Core::wait_group(GroupState& group) {
+  TaskNode* const look = make_look(group.awaited(), TaskKind::look, "wait");
+  try {
+    look->need_extras().awaited_group = &group;
+  } catch (...) {
+    discard(look);
+    drop(look, TaskNode::k_handle);
+    throw;
+  }
+  wait_look(look);
+}
+
+void Core::wait_look(TaskNode* look) {
   push(look);
   cpu_->before_wait();
   const HandleGuard guard{look};

@@ -39,6 +39,12 @@ void BackgroundPoller::stop() {
     thread_.join();
 }
 
+void BackgroundPoller::restart() {
+  const std::lock_guard hold(mutex_);
+  stopping_ = false;
+  awake_.store(false);
+}
+
 void BackgroundPoller::live() {
   thread_id_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   pthread_setname_np(pthread_self(), "sluice-gpu");

@@ -25,6 +25,8 @@ class BackgroundPoller {
   /// There is something to look after. Cheap while the thread is awake. Throws if there can be no such thread.
   void wake();
   void stop();
+  /// After stop(): the next wake() has a thread again.
+  void restart();
   /// Is the calling thread the poller's?
   bool is_here() const noexcept { return thread_id_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
 

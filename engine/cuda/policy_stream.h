@@ -34,6 +34,7 @@ class StreamPolicy final : public GpuPolicy {
   bool on_copy_stream(Position position) const noexcept override;
   std::vector<GpuSpan> take_trace(std::uint64_t recording) override { return trace_.take(recording); }
   void stop() override { poller_.stop(); }
+  void restart() override { poller_.restart(); }
 
   // -- For the GPUs --------------------------------------------------------------------------------------------------
   Gpu& gpu(Device device) noexcept { return *gpus_[static_cast<std::size_t>(device.index)]; }

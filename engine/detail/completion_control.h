@@ -27,6 +27,8 @@ class CompletionControl {
   /// On any thread. Null: it succeeded.
   void outside_ended(FailureRef failure) noexcept;
   /// Calls what was registered with the token, which may end the task.
+  /// Of a node that has no body but holds its Vars until then.
+  void holder_ended() noexcept;
   void request_stop() { std::stop_source(stop_).request_stop(); }
   std::stop_token stop_token() const { return stop_.get_token(); }
 
@@ -50,7 +52,7 @@ class CompletionControl {
 
   TaskNode* const task_;
   std::stop_source stop_;
-  std::optional<StopCallback> of_task_, of_engine_;
+  std::optional<StopCallback> of_task_, of_group_, of_engine_;
   FailureRef of_body_, of_outside_;
   std::atomic<int> parts_{2};
   std::atomic<int> references_{2};

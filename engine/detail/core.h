@@ -81,6 +81,8 @@ class Core {
   void ready(TaskNode* task) noexcept;
   /// Processes the tasks that became ready on this thread meanwhile; the next ones are processed as they come.
   static void run_ready(ThisThread& here) noexcept;
+  /// Gives a CPU task that may run to the policy, once its group has a place for it.
+  void submit_body(TaskNode* task);
   /// A CPU task whose GPU needs are met. A failed fence is the task's failure.
   void run_fenced(TaskNode* task, FailureRef failure);
   /// Runs a CPU task's body on this thread and finishes it.
@@ -138,6 +140,7 @@ class Core {
   void flush();
   void saw_passed(Position position);
   void stop(Stop how);
+  void restart();
   /// At exit of the process: waits for what runs, but not for ever.
   void stop_at_exit();
 
@@ -174,6 +177,8 @@ class Core {
   }
   /// Of a finished task, also one that failed late; null if it did not.
   static FailureRef failure_of_task(const TaskNode& task);
+  /// Waits until a group is empty.
+  void wait_group(GroupState& group);
   /// Throws what the body of a finished task threw.
   static void rethrow_failure_of(const TaskNode& task);
   /// The same of a look or a GPU task, once the GPU has passed it: it may have failed late.
@@ -224,6 +229,9 @@ class Core {
   // -- Urgency (priority.cpp) --
   /// Makes what a queued task waits for as urgent as itself.
   void hurry(TaskNode* task);
+  /// A task's address with a tag of its generation; null once the node is another task's.
+  static std::uint64_t tagged(const TaskNode* task) noexcept;
+  static TaskNode* task_of(std::uint64_t tag, std::uint32_t& state) noexcept;
 
   // -- Forks (fork.cpp) --
   static void watch_forks(Core* core, bool alive);
@@ -256,14 +264,15 @@ class Core {
  private:
   void enter_lists_later(const ThisThread& here) noexcept;
   void keep_name(const TaskName& name, TaskNode& node);
+  void inherit_from_pusher(const Task& task, TaskNode& node);
+  static void ends_in_group(TaskNode& task, const FailureRef& failure, Position position) noexcept;
+  void wait_look(TaskNode* look);
   struct Raised;
   void hurry_accesses(TaskNode& task, Priority wanted, Raised& raised);
   void hurry_var(AccessNode& access, Priority wanted, Raised& raised);
   void raise(TaskNode* task, Priority wanted, Raised& raised);
   void raise_holder(std::uint64_t tag, Priority wanted, Raised& raised);
   void inherit(VarCore* var, AccessNode* first, const AccessNode* end) noexcept;
-  static std::uint64_t tagged(const TaskNode* task) noexcept;
-  static TaskNode* task_of(std::uint64_t tag, std::uint32_t& state) noexcept;
   void settle_write(TaskNode* task, AccessNode& access, const FailureRef& failure, bool ran, Position position);
   void process(TaskNode* task) noexcept;
   void send_on(TaskNode* task);
@@ -301,6 +310,7 @@ class Core {
   struct Follow;
   TaskNode* take_needed(TaskNode* task);
   TaskNode* take_needed(TaskNode* task, std::uint32_t state, Follow follow);
+  TaskNode* take_member(GroupState& group, Follow follow);
   TaskNode* take_holder(const AccessNode& access, bool came_first, Follow follow);
   void note_failure(FailureRef failure) noexcept;
   void report_failures() noexcept;

@@ -59,8 +59,8 @@ class CoroutineControl final : public WaitObserver {
   bool* ended_ = nullptr;      // on the stack of the thread that runs the body
   std::exception_ptr result_;  // of the last await
   FailureRef outcome_;
-  bool knows_of_stop_ = false;                       // its engine is being cancelled, and it was told
-  std::optional<std::stop_callback<Cancels>> stop_;  // of the task's stop token
+  bool knows_of_stop_ = false;                                    // its engine is being cancelled, and it was told
+  std::optional<std::stop_callback<Cancels>> stop_, group_stop_;  // of the task's stop token and of its group's
 
   mutable SpinLock lock_;
   Phase phase_ = Phase::running;

@@ -68,6 +68,8 @@ class CpuPolicy {
   virtual void after_block() {}
   /// How many bodies wait, if no thread can be had to run what lies ready.
   virtual int all_blocked() { return 0; }
+  /// The number of the worker whose thread this is; -1 if it is no worker's.
+  virtual int worker_here() const noexcept { return -1; }
   /// True on a user's thread that runs tasks too.
   virtual bool works_here() const noexcept { return false; }
   /// The calling thread runs tasks too from now on: while it waits, and when it has pushed more than its share.
@@ -91,8 +93,10 @@ class CpuPolicy {
   virtual void visit_runners(const std::function<void(Runner)>& visit) { (void)visit; }
   /// What its threads are called, but for a number; "sluice" where it has none.
   virtual std::string_view thread_name() const noexcept { return "sluice"; }
-  /// Called once everything has retired; no submit follows.
+  /// Called once everything has retired; no submit follows, but for restart().
   virtual void stop() = 0;
+  /// After stop(): begins anew. Threads that attached themselves still are.
+  virtual void restart() {}
   virtual int workers() const noexcept = 0;
   /// Adds what the policy itself counts.
   virtual void add_counters(EngineCounters&) const noexcept {}
@@ -145,6 +149,8 @@ class GpuPolicy {
   }
   /// Called once everything has retired.
   virtual void stop() = 0;
+  /// After stop(): begins anew, with the positions that there are.
+  virtual void restart() {}
 };
 
 /// Throws ValueError for an unknown name.

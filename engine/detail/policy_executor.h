@@ -33,6 +33,7 @@ class ExecutorPolicy final : public CpuPolicy {
   void while_waiting() override;
   std::chrono::nanoseconds slice() const noexcept override { return std::chrono::milliseconds(100); }
   void stop() override;
+  void restart() override;
   int workers() const noexcept override { return state_->executor.concurrency; }
   void visit_runners(const std::function<void(Runner)>& visit) override;
 

@@ -40,6 +40,7 @@ class PoolPolicy final : public CpuPolicy {
   void before_block() override;
   void after_block() override;
   void stop() override;
+  void restart() override;
   bool short_tasks() const noexcept override { return !long_tasks(); }
   int workers() const noexcept override { return workers_; }
   std::string_view thread_name() const noexcept override { return std::string_view(thread_name_).substr(0, 11); }
@@ -47,6 +48,7 @@ class PoolPolicy final : public CpuPolicy {
   void while_waiting() override;
   void after_push() override;
   int all_blocked() override;
+  int worker_here() const noexcept override;
   bool works_here() const noexcept override;
   std::chrono::nanoseconds slice() const noexcept override;
   bool attach() override;

@@ -19,6 +19,7 @@ namespace sluice::detail {
 
 class CompletionControl;
 class CoroutineControl;
+class GroupState;
 struct WaitRecord;
 
 /// body: a user's task. look: no body; notes the error and the positions of its Var for whoever waits.
@@ -42,6 +43,9 @@ struct TaskExtras {
   std::stop_token stop;
   TaskName name;                                        // where it is counted: the node's points to its text
   TraceRecord* trace = nullptr;                         // where `traced`
+  GroupState* group = nullptr;                          // whose member it is; referred to
+  GroupState* awaited_group = nullptr;                  // of a look
+  bool has_place = false;                               // of a group with a limit
   WaitRecord* told = nullptr;                           // of a tell
   std::atomic<CoroutineControl*> coroutine{nullptr};    // of a body that has made one
   std::atomic<CompletionControl*> completion{nullptr};  // of a body that has left its end to others
@@ -50,6 +54,8 @@ static_assert(sizeof(TaskExtras) <= 256);  // the second of the blocks
 /// Of all tasks that fail and find no memory for extras: `result.failure` is no_memory_failure(). Nobody changes them.
 /// The first call may throw std::bad_alloc.
 TaskExtras& no_memory_extras();
+
+bool asked_to_stop(const TaskExtras& extras) noexcept;
 
 /// What a task is, in one word: written whole when the task is made, and not once others know it. No field crosses a
 /// byte.
@@ -152,7 +158,10 @@ struct alignas(64) TaskNode : TaskMarks {
     return there == nullptr ? nullptr : there->completion.load(std::memory_order_acquire);
   }
   FailureRef failure() const noexcept { return extras() == nullptr ? nullptr : extras()->result.failure; }
-  bool token_says_stop() const noexcept { return extras() != nullptr && extras()->stop.stop_requested(); }
+  bool has_place() const noexcept { return extras() != nullptr && extras()->has_place; }
+  GroupState* group() const noexcept { return extras() == nullptr ? nullptr : extras()->group; }
+  /// Its own token, or its group's.
+  bool token_says_stop() const noexcept { return extras() != nullptr && asked_to_stop(*extras()); }
   std::atomic<int>& submitted_fence() noexcept { return waiting; }
   static std::uint32_t generation(std::uint32_t state) noexcept { return state >> k_generation_shift; }
 };

@@ -8,6 +8,7 @@
 
 namespace sluice {
 class Engine;
+class GroupScope;
 class OriginScope;
 }  // namespace sluice
 
@@ -41,6 +42,7 @@ struct ThisThread : Work {
   TaskNode* ready_tail = nullptr;
   bool draining = false;
   bool in_parallel = false;
+  bool blocking = false;        // in a BlockingScope: another thread has its place
   void* pool_worker = nullptr;  // PoolPolicy's record of this thread
   CpuPolicy* pool = nullptr;    // whose worker it is
   unsigned pushes = 0;
@@ -50,6 +52,7 @@ struct ThisThread : Work {
   mutable int lists_depth = 0;   // calls of enter_lists() not left yet
   /// Not null: what this thread pushes is collected for a region.
   RegionRecording* recording = nullptr;
+  const GroupScope* group_scope = nullptr;  // innermost
   ThreadMode mode = {};
 
   /// True if nobody else counts in this thread's slot.

@@ -19,6 +19,7 @@ ALLOWED = [
     ("engine/pool_worker.cpp", "wait wait_for", "idle workers, one of which looks every millisecond"),
     ("engine/back_pressure.cpp", "wait_for", "back-pressure on pushes from outside, limited in time"),
     ("engine/stop.cpp", "wait_for", "running out of memory, and the drain at exit, both limited in time"),
+    ("engine/task_group.cpp", "wait", "TaskGroup::wait, which wait.cpp does"),
     ("engine/run.cpp", "wait", "the serial policy of GPUs, which is asked to wait for each task"),
     ("engine/team.cpp", "wait join", "the thread of library teams, idle or taking its next job"),
     ("engine/cuda/background_poller.cpp", "wait sleep_for join", "the thread that looks after CPU tasks behind GPU work and late batches"),

@@ -40,6 +40,9 @@ void push_all(const Pusher& pusher, const std::vector<Var>& vars) {
   pusher(two, [] {});
   pusher(std::span<const Access>(many).first(1), [] {});
   AccessList list{write(vars[0])};
+  for (const Var& var : vars)
+    list.push_back(read(var));
+  pusher(std::move(list), [] {});
   list = AccessList(many);
   pusher(std::move(list), [] {});
   Task task{.name = std::string("of many"), .access = many};
@@ -52,4 +55,18 @@ void push_all(const Pusher& pusher, const std::vector<Var>& vars) {
   tasks.push_back(std::move(tasks[0]));
   for (Task& task : tasks)
     pusher.engine.push(std::move(task), [] {});
+}
+
+void push_few(const Pusher& pusher, const Var& var, const std::vector<Var>& vars) {
+  pusher({read(var)}, [] {});
+  AccessList list{read(var)};
+  for (const Var& each : vars)
+    list.push_back(write(each));
+  pusher(std::move(list), [] {});
+}
+
+void keep_few(const Var& var) {
+  std::vector<Task> tasks;
+  tasks.push_back({.access = {read(var)}});
+  tasks.push_back(std::move(tasks[0]));
 }

@@ -1,0 +1,281 @@
+// Groups of tasks: who belongs to which, waiting for all of them, how many run at a time.
+#include <algorithm>
+#include <atomic>
+#include <new>
+#include <string>
+#include <utility>
+
+#include <sluice/engine/detail/completion_control.h>
+#include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/group_state.h>
+
+namespace sluice {
+
+namespace detail {
+
+bool asked_to_stop(const TaskExtras& extras) noexcept {
+  return extras.stop.stop_requested() || (extras.group != nullptr && extras.group->stop_requested());
+}
+
+GroupState::GroupState(Core& core, int limit)
+    : core_(core), var_(core.new_var({})), limit_(limit), parent_(of_this_thread(core)) {
+  if (parent_ == nullptr)
+    return;
+  parent_->retain();
+  of_parent_.emplace(parent_->stop_.get_token(), Stops{this});
+}
+
+GroupState::~GroupState() {
+  of_parent_.reset();
+  if (parent_ != nullptr)
+    parent_->release();
+}
+
+// A scope counts for the body that made it, not for one that runs on top of that while it waits.
+GroupState* GroupState::of_this_thread(const Core& core) noexcept {
+  const ThisThread& here = this_thread();
+  GroupState* group = nullptr;
+  if (here.group_scope != nullptr && here.group_scope->task_ == here.task)
+    group = here.group_scope->group_;
+  else if (here.task != nullptr)
+    group = here.task->group();
+  return group != nullptr && &group->core_ == &core ? group : nullptr;
+}
+
+// -- Members come and go --
+
+// With the mutex held, the first of them comes: from now on the Var is taken.
+void GroupState::open(GroupState* parent) {
+  TaskNode* const node = core_.make_look(awaited(), TaskKind::look, "group");
+  try {
+    TaskExtras& extras = node->need_extras();
+    end_ = new CompletionControl(node);
+    extras.completion.store(end_, std::memory_order_release);
+    if (parent != nullptr)
+      parent->enter(*node);
+  } catch (...) {
+    if (CompletionControl* unused = std::exchange(end_, nullptr))
+      unused->drop();
+    Core::discard(node);
+    Core::drop(node, TaskNode::k_handle);
+    throw;
+  }
+  holder_.store(node, std::memory_order_release);
+  core_.push(node);
+  Core::drop(node, TaskNode::k_handle);
+}
+
+void GroupState::enter(TaskNode& task) {
+  TaskExtras& extras = task.need_extras();
+  std::int64_t live = live_.load(std::memory_order_relaxed);
+  while (live > 0 && !live_.compare_exchange_weak(live, live + 1, std::memory_order_acq_rel)) {
+  }
+  if (live == 0) {
+    const std::lock_guard hold(mutex_);
+    if (live_.load(std::memory_order_relaxed) == 0)
+      open(parent_);
+    live_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  retain();
+  extras.group = this;
+}
+
+void GroupState::leave() noexcept {
+  std::int64_t live = live_.load(std::memory_order_relaxed);
+  while (live > 1 && !live_.compare_exchange_weak(live, live - 1, std::memory_order_acq_rel)) {
+  }
+  if (live <= 1) {
+    CompletionControl* end = nullptr;
+    {
+      const std::lock_guard hold(mutex_);
+      if (live_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        holder_.store(nullptr, std::memory_order_release);
+        end = std::exchange(end_, nullptr);
+        young_count_ = 0;
+      }
+    }
+    if (end != nullptr)
+      end->holder_ended();
+  }
+}
+
+void GroupState::note(const FailureRef& failure) noexcept {
+  for (GroupState* group = this; group != nullptr; group = group->parent_) {
+    const std::lock_guard hold(group->mutex_);
+    FailureRef& first = group->first_;
+    if (first == nullptr || first->record->reported.load() || failure->record->push_number < first->record->push_number)
+      first = failure;
+  }
+}
+
+void GroupState::note(Position position) noexcept {
+  for (GroupState* group = this; group != nullptr; group = group->parent_) {
+    {
+      VarCore* const var = group->var_.core();
+      const std::lock_guard hold(var->lock);
+      var->read_at.add(position);
+    }
+    const std::lock_guard hold(group->mutex_);
+    if (group->issued_.size() >= k_most_positions)
+      group->forget_passed();
+    try {
+      group->issued_.push_back(position);
+    } catch (const std::bad_alloc&) {  // if it fails late, wait_all() tells
+    }
+  }
+}
+
+// Those that have failed count as first failure; what is on its way is kept.
+void GroupState::forget_passed() {
+  std::erase_if(issued_, [this](Position position) {
+    if (!core_.gpu()->passed(position))
+      return false;
+    const FailureRef failure = core_.late().none() ? nullptr : core_.late().of_task(position);
+    if (failure != nullptr && (first_ == nullptr || first_->record->reported.load()))
+      first_ = failure;
+    return true;
+  });
+}
+
+// -- Waiting --
+
+void GroupState::refuse_member(const char* what) const {
+  const ThisThread& here = this_thread();
+  if (here.task == nullptr || here.core != &core_)
+    return;
+  for (const GroupState* group = here.task->group(); group != nullptr; group = group->parent_) {
+    require<Deadlock>(group != this, [&] {
+      return message(what, ": task \"", here.task->name, "\" is in the group that it waits for");
+    });
+  }
+}
+
+void GroupState::wait() {
+  refuse_while_recording("wait");
+  refuse_in_gpu_body("wait");
+  refuse_member("wait");
+  core_.wait_group(*this);
+  rethrow_first();
+}
+
+void GroupState::rethrow_first() {
+  FailureRef first;
+  {
+    const std::lock_guard hold(mutex_);
+    if (!issued_.empty())
+      forget_passed();
+    first = std::exchange(first_, nullptr);
+  }
+  if (first != nullptr && !first->record->reported.load())
+    rethrow(first);
+}
+
+void GroupState::note_young(std::uint64_t tag, bool try_last) noexcept {
+  const std::lock_guard hold(mutex_);
+  if (young_count_ == young_.size())
+    return;
+  if (try_last)
+    std::move_backward(young_.begin(), young_.begin() + young_count_, young_.begin() + young_count_ + 1);
+  young_[try_last ? 0 : young_count_] = tag;
+  ++young_count_;
+}
+
+TaskNode* GroupState::keep_youngest(bool (*keep)(TaskNode*, std::uint32_t), std::uint32_t& state) noexcept {
+  const std::lock_guard hold(mutex_);
+  while (young_count_ > 0) {
+    TaskNode* const task = Core::task_of(young_[--young_count_], state);
+    if (task != nullptr && keep(task, state))
+      return task;
+  }
+  return nullptr;
+}
+
+// -- At most so many at a time --
+
+void GroupState::submit(TaskNode* task) {
+  {
+    const std::lock_guard hold(mutex_);
+    if (places_taken_ >= limit_) {
+      task->next = nullptr;
+      (last_ == nullptr ? next_ : last_->next) = task;
+      last_ = task;
+      return;
+    }
+    ++places_taken_;
+    task->extras()->has_place = true;
+  }
+  core_.cpu().submit(task);
+}
+
+bool GroupState::give_place(TaskNode& task) noexcept {
+  if (!std::atomic_ref(task.extras()->has_place).exchange(false))
+    return false;
+  TaskNode* next = nullptr;
+  {
+    const std::lock_guard hold(mutex_);
+    if (places_taken_ > limit_ || next_ == nullptr) {
+      --places_taken_;
+      return true;
+    }
+    next = std::exchange(next_, next_->next);
+    if (next_ == nullptr)
+      last_ = nullptr;
+    next->next = nullptr;
+    next->extras()->has_place = true;
+  }
+  core_.cpu().submit(next);
+  return true;
+}
+
+void GroupState::take_place(TaskNode& task) noexcept {
+  const std::lock_guard hold(mutex_);
+  ++places_taken_;
+  std::atomic_ref(task.extras()->has_place).store(true);
+}
+
+}  // namespace detail
+
+TaskGroup::TaskGroup(Engine& engine, const TaskGroupOptions& options) {
+  require(options.limit >= 0, [&] { return message("TaskGroup: limit = ", options.limit, " is negative"); });
+  state_ = new detail::GroupState(engine.core(), options.limit);
+}
+TaskGroup::~TaskGroup() {
+  state_->release();
+}
+
+Engine& TaskGroup::engine() const {
+  Engine* const engine = state_->core().facade();
+  require<EngineStopped>(engine != nullptr, [] { return std::string("push: the group's engine is gone"); });
+  return *engine;
+}
+
+void TaskGroup::wait() {
+  state_->wait();
+}
+bool TaskGroup::done() const noexcept {
+  return state_->empty();
+}
+void TaskGroup::cancel() {
+  state_->stops().request_stop();
+}
+std::stop_token TaskGroup::stop_token() const {
+  return state_->stops().get_token();
+}
+
+GroupScope::GroupScope(const TaskGroup& group) noexcept
+    : group_(group.state_),
+      task_(detail::this_thread().task),
+      before_(std::exchange(detail::this_thread().group_scope, this)) {}
+GroupScope::~GroupScope() {
+  detail::this_thread().group_scope = before_;
+}
+
+GroupWait::GroupWait(const TaskGroup& group) : group_(group.state_), wait_(group.state_->awaited()) {
+  group_->refuse_member("co_await");
+}
+void GroupWait::await_resume() const {
+  wait_.await_resume();
+  group_->rethrow_first();
+}
+
+}  // namespace sluice

@@ -1,0 +1,147 @@
+// Groups, handles, completions, names and restarts with tasks on GPUs.
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "tests/engine/sim_run.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+EngineOptions launched(const std::string& launch) {
+  return {.workers = 2, .launch = launch};
+}
+
+}  // namespace
+
+TEST_CASE("A group waits for its GPU tasks' work, also of what CPU members push", "[sim]") {
+  const std::string launch = GENERATE("batch", "direct");
+  CAPTURE(launch);
+  Sim sim;
+  auto counted = std::make_shared<std::atomic<int>>(0);
+  Engine engine(launched(launch));
+  TaskGroup group(engine);
+  std::vector<Var> vars;
+  for (int i = 0; i < 8; ++i)
+    vars.push_back(engine.new_var());
+  for (int round = 1; round <= 3; ++round) {
+    for (int i = 0; i < 8; ++i) {
+      const Var& var = vars[static_cast<std::size_t>(i)];
+      group.push({.name = "on the CPU"}, [&engine, var, i, counted] {
+        const Task task{.name = "child", .device = gpu(i % 2), .access = {write(var)}, .capturable = true};
+        engine.push(task, [counted](Queue queue) { sim_launch(queue, [counted] { ++*counted; }); });
+      });
+    }
+    group.wait();
+    CHECK(*counted == 8 * round);
+  }
+  TaskHandle awaits = engine.push({.name = "awaits"}, [&]() -> Coroutine {
+    group.push({.name = "once more", .device = gpu(0), .capturable = true}, [counted](Queue queue) {
+      sim_launch(queue, [counted] { ++*counted; });
+    });
+    co_await group;
+    if (*counted != 25)
+      throw ValueError("the group was not waited for");
+  });
+  CHECK_NOTHROW(awaits.wait());
+}
+
+TEST_CASE("A failure of a GPU member is the group's", "[sim]") {
+  Sim sim;
+  Engine engine(launched("batch"));
+  TaskGroup group(engine);
+  Var x = engine.new_var();
+  group.push({.name = "fails", .device = gpu(0), .access = {write(x)}}, [](Queue) { throw IndexError("on a GPU"); });
+  CHECK_THROWS_AS(group.wait(), IndexError);
+  CHECK_NOTHROW(group.wait());
+}
+
+TEST_CASE("A group is not waited for in a GPU body, nor does one end elsewhere", "[sim]") {
+  Sim sim;
+  Engine engine(launched("direct"));
+  TaskGroup group(engine);
+  TaskHandle waits = engine.push({.name = "waits", .device = gpu(0)}, [&](Queue) { group.wait(); });
+  CHECK_THROWS_AS(waits.wait(), Deadlock);
+  TaskHandle later = engine.push({.name = "later", .device = gpu(0)}, [](Queue queue) { queue.complete_later(); });
+  CHECK_THROWS_AS(later.wait(), UnsupportedError);
+}
+
+TEST_CASE("done() of a GPU task becomes true for who only asks, also of one in a batch", "[sim]") {
+  const std::string launch = GENERATE("batch", "direct");
+  CAPTURE(launch);
+  Sim sim;
+  Engine engine(launched(launch));
+  Var x = engine.new_var();
+  auto ran = std::make_shared<std::atomic<bool>>(false);
+  TaskHandle handle = engine.push(
+      {.name = "kernel", .device = gpu(0), .access = {write(x)}, .capturable = true},
+      [ran](Queue queue) { sim_launch(queue, [ran] { *ran = true; }); });
+  CHECK(eventually([&] { return handle.done(); }));
+  CHECK(*ran);
+  CHECK(handle.status() == TaskStatus::finished);
+  TaskHandle fails = engine.push(
+      {.name = "fails", .device = gpu(0), .access = {write(x)}}, [](Queue) { throw ValueError("on purpose"); });
+  CHECK(eventually([&] { return fails.done(); }));
+  CHECK(fails.status() == TaskStatus::failed);
+}
+
+TEST_CASE("A GPU task after one that others end is issued by who ends it", "[sim]") {
+  Sim sim;
+  Engine engine(launched("direct"));
+  Var x = engine.new_var();
+  TaskCompletion completion;
+  Gate there;
+  engine.push({.name = "outside", .access = {write(x)}}, [&](Queue queue) {
+    completion = queue.complete_later();
+    there.open();
+  });
+  auto ran = std::make_shared<std::atomic<bool>>(false);
+  engine.push({.name = "kernel", .device = gpu(0), .access = {write(x)}}, [ran](Queue queue) {
+    sim_launch(queue, [ran] { *ran = true; });
+  });
+  REQUIRE(there.wait());
+  std::thread ends([&] { completion.complete(); });
+  engine.wait(x);
+  ends.join();
+  CHECK(*ran);
+  CHECK(x.version() == 2);
+}
+
+TEST_CASE("GPU tasks whose names are made at run time are told apart, and share a text", "[sim]") {
+  Sim sim;
+  Engine engine(launched("direct"));
+  Var x = engine.new_var();
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = "kernel number " + std::to_string(i % 2);
+    engine.push({.name = name, .device = gpu(0), .access = {out(x)}}, [i](Queue) {
+      if (i == 19)
+        throw ValueError("the last");
+    });
+  }
+  CHECK_THAT(text_of_error([&] { engine.wait(x); }), contains("kernel number 1"));
+}
+
+TEST_CASE("An engine that is started again goes on with its GPUs: order, fences and batches", "[sim]") {
+  const std::string launch = GENERATE("batch", "direct");
+  CAPTURE(launch);
+  Sim sim;
+  auto sum = std::make_shared<std::atomic<int>>(0);
+  Engine engine(launched(launch));
+  Var x = engine.new_var();
+  for (int round = 1; round <= 4; ++round) {
+    int seen = -1;
+    for (int i = 0; i < 10; ++i) {
+      engine.push(
+          {.name = "kernel", .device = gpu(i % 2), .access = {write(x)}, .capturable = true},
+          [sum](Queue queue) { sim_launch(queue, [sum] { ++*sum; }); });
+    }
+    engine.push({.name = "on the CPU", .access = {read(x)}}, [&] { seen = *sum; });  // behind a fence
+    engine.stop();
+    CHECK(seen == 10 * round);
+    engine.restart();
+  }
+  engine.wait(x);
+  CHECK(x.version() == 40);
+}
