@@ -25,19 +25,24 @@ TEST_CASE("At most as many members of a group are begun as its limit says") {
   for (const char* policy : {"pool", "chaos-pool"}) {
     for (const int limit : {1, 2}) {
       CAPTURE(policy, limit);
-      Engine engine(options_of(policy, 4));
+      Engine engine(options_of(policy, limit + 1));
       TaskGroup group(engine, {.limit = limit});
       Peak peak;
-      Meeting all(limit);
+      Gate gate;
+      OpensAtEnd opens(gate);
       const int tasks = scaled(400);
       for (int i = 0; i < tasks; ++i) {
-        group.push({.name = "member"}, [&, i] {
+        group.push({.name = "member"}, [&peak, gate] {
           peak.enter();
-          if (i < limit && !all.join())  // as many do run together
-            throw ValueError("nobody else came");
+          gate.wait();
           peak.leave();
         });
       }
+      CHECK(gate.reached(limit));  // as many do run together
+      // The one worker that is left would come to another member first.
+      engine.push({.name = "stranger", .priority = Priority::background}, [] {}).wait();
+      CHECK(gate.inside() == limit);
+      gate.open();
       group.wait();
       CHECK(peak.peak() == limit);
     }
