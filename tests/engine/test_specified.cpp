@@ -190,8 +190,8 @@ TEST_CASE("T28: under an executor, too, two bodies that wait for each other's Va
     const Var a = engine.new_var(), b = engine.new_var();
     std::atomic<int> deadlocks{0}, inside{0};
     std::string text;
-    const auto crossed = [&](const Var& own, const Var& other, const char* name) {
-      engine.push({.name = name, .access = {write(own)}}, [&, name] {
+    const auto crossed = [&](const Var& own, const Var& other, const TaskName& name) {
+      engine.push({.name = name, .access = {write(own)}}, [&] {
         ++inside;
         eventually([&] { return inside == 2; });
         try {
