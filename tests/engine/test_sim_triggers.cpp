@@ -137,3 +137,24 @@ TEST_CASE("T53: each of these launches the open batch by itself, and that it is 
     }
   }
 }
+
+TEST_CASE(
+    "T53: a batch does not wait for the copy that a later task needs: it is launched before that task joins", "[sim]") {
+  OpenBatch open;
+  cudaStream_t copies = nullptr;
+  const auto copy = [&] {
+    const Task task{.name = "copy", .device = gpu(0), .access = {write(open.y)}, .stream = StreamKind::copy_in};
+    open.engine.push(task, [&](Queue queue) {
+      copies = static_cast<cudaStream_t>(queue.stream());
+      sim::hold(copies);
+      sim_launch(queue, [] {});
+    });
+  };
+  copy();
+  const Var z = open.engine.new_var();
+  const Task behind{.name = "behind", .device = gpu(0), .access = {read(open.y), write(z)}, .capturable = true};
+  open.engine.push(behind, [](Queue queue) { sim_launch(queue, [] {}); });
+  CHECK(open.launched());  // while the copy stands still
+  sim::release(copies);
+  open.engine.wait_all();
+}
