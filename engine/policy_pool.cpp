@@ -30,8 +30,8 @@ PoolPolicy::PoolPolicy(Core& core, const EngineOptions& options, int workers, bo
 
 PoolPolicy::~PoolPolicy() {
   stop();
-  for (auto& lane : outside_)
-    delete lane.load();
+  for (auto& queue : outside_)
+    delete queue.load();
 }
 
 void PoolPolicy::stop() {
@@ -133,40 +133,40 @@ void PoolPolicy::submit(TaskNode* task) noexcept {
     count(&Counters::run_next);
     return;
   }
-  Lane* lane = me != nullptr ? me->lane : outside_lane();
-  if (lane != nullptr && lane->ring.append(task))
-    return announce(lane);
-  if (lane != nullptr)
+  WorkQueue* queue = me != nullptr ? me->queue : outside_queue();
+  if (queue != nullptr && queue->ring.append(task))
+    return announce(queue);
+  if (queue != nullptr)
     count(&Counters::overflowed);
   append(lists_[static_cast<std::size_t>(Priority::normal)], task);
   announce(nullptr);
 }
 
-// A thread that is none of ours and has a slot for itself owns a lane in every pool that it pushes to.
-PoolPolicy::Lane* PoolPolicy::outside_lane() noexcept {
+// A thread that is none of ours and has a slot for itself owns a queue in every pool that it pushes to.
+PoolPolicy::WorkQueue* PoolPolicy::outside_queue() noexcept {
   const ThisThread& here = this_thread();
   if (!here.owns_slot())
     return nullptr;
   auto& place = outside_[static_cast<std::size_t>(here.slot)];
-  Lane* lane = place.load(std::memory_order_acquire);
-  if (lane != nullptr) [[likely]]
-    return lane;
-  lane = new (std::nothrow) Lane;
-  place.store(lane, std::memory_order_release);
+  WorkQueue* queue = place.load(std::memory_order_acquire);
+  if (queue != nullptr) [[likely]]
+    return queue;
+  queue = new (std::nothrow) WorkQueue;
+  place.store(queue, std::memory_order_release);
   int count = outside_count_.load();
   while (count <= here.slot && !outside_count_.compare_exchange_weak(count, here.slot + 1)) {
   }
-  return lane;
+  return queue;
 }
 
 // A searcher will find the work, and wakes another when it does; only when nobody searches is a sleeper woken here.
-void PoolPolicy::announce(const Lane* lane) {
+void PoolPolicy::announce(const WorkQueue* queue) {
   light_fence(sleepers_);
   if (sleepers_.load(std::memory_order_relaxed) == 0 || searching_.load(std::memory_order_relaxed) > 0) [[likely]]
     return;
   // Waking takes microseconds, and tasks of a few hundred nanoseconds are best left to the thread that has them in
   // its cache, as long as somebody looks now and then whether it still runs them.
-  const bool cared_for = lane != nullptr && lane->owner_runs.load(std::memory_order_relaxed);
+  const bool cared_for = queue != nullptr && queue->owner_runs.load(std::memory_order_relaxed);
   if ((cared_for || running_.load(std::memory_order_relaxed) > 0) && watched_.load(std::memory_order_relaxed) &&
       !long_tasks())
     return;
@@ -277,10 +277,10 @@ void PoolPolicy::after_block() {
 void PoolPolicy::share_next(Worker& me) {
   if (me.next == nullptr)
     return;
-  if (!me.lane->ring.append(me.next))
+  if (!me.queue->ring.append(me.next))
     return give_away_next(me);
   me.next = nullptr;
-  announce(me.lane);
+  announce(me.queue);
 }
 
 // The same where this thread will not come back to its ring for long.

@@ -15,12 +15,12 @@ constexpr std::chrono::nanoseconds k_attached_look = std::chrono::milliseconds(1
 
 bool PoolPolicy::attach() {
   ThisThread& here = this_thread();
-  Lane* lane = here.pool == nullptr ? outside_lane() : nullptr;
-  if (lane == nullptr)
+  WorkQueue* queue = here.pool == nullptr ? outside_queue() : nullptr;
+  if (queue == nullptr)
     return false;
   auto* me = new Worker;
-  me->lane = lane;
-  lane->owner_runs.store(true);
+  me->queue = queue;
+  queue->owner_runs.store(true);
   me->attached = true;
   me->random = Random(chaos_seed_ * 1000 + 500 + static_cast<std::uint64_t>(here.slot));
   here.pool = this;
@@ -34,9 +34,9 @@ bool PoolPolicy::attach() {
 void PoolPolicy::detach() {
   ThisThread& here = this_thread();
   auto* me = static_cast<Worker*>(here.pool_worker);
-  me->lane->owner_runs.store(false);
-  if (me->lane->ring.size() > 0)
-    announce(me->lane);  // what it would have run is for the workers now
+  me->queue->owner_runs.store(false);
+  if (me->queue->ring.size() > 0)
+    announce(me->queue);  // what it would have run is for the workers now
   {
     const std::lock_guard hold(mutex_);
     Worker** link = &attached_;
@@ -85,7 +85,7 @@ void PoolPolicy::after_push() {
   if (!me.attached || ++me.pushes < k_attached_batch)
     return;
   if (me.pace >= k_long_task || long_tasks()) {
-    if (me.lane->ring.size() >= k_attached_share)
+    if (me.queue->ring.size() >= k_attached_share)
       help(1);
     return;
   }
@@ -136,26 +136,26 @@ void PoolPolicy::sweep() {
     }
   }
   const Worker* me = mine();
-  for (std::uint64_t left = me == nullptr ? 0 : me->lane->ring.size(); left > 0; --left) {
-    TaskNode* task = me->lane->ring.take();
+  for (std::uint64_t left = me == nullptr ? 0 : me->queue->ring.size(); left > 0; --left) {
+    TaskNode* task = me->queue->ring.take();
     if (task == nullptr)
       break;
     if ((task->state.load(std::memory_order_acquire) & TaskNode::k_finished) != 0)
       Core::claim(task);
     else
-      me->lane->ring.append(task);  // there is room where it lay
+      me->queue->ring.append(task);  // there is room where it lay
   }
 }
 
-// The workers have ended; lanes of users' threads, attached or not, stay as they are.
+// The workers have ended; queues of users' threads, attached or not, stay as they are.
 void PoolPolicy::restart() {
   const std::lock_guard hold(mutex_);
   for (int i = 0; i < threads(); ++i)
     all_[static_cast<std::size_t>(i)].reset();
   threads_.store(0, std::memory_order_release);
   for (auto& place : outside_) {
-    if (Lane* lane = place.load())
-      lane->server.store(nullptr, std::memory_order_relaxed);
+    if (WorkQueue* queue = place.load())
+      queue->server.store(nullptr, std::memory_order_relaxed);
   }
   sleepers_.store(workers_);
   searching_.store(0);
@@ -175,15 +175,15 @@ void PoolPolicy::forget_claimed() {
         Core::claim(task);
     }
   }
-  const auto empty = [](Lane& lane) {
-    for (TaskNode* task = nullptr; lane.ring.steal(&task, 1) == 1;)
+  const auto empty = [](WorkQueue& queue) {
+    for (TaskNode* task = nullptr; queue.ring.steal(&task, 1) == 1;)
       Core::claim(task);
   };
   for (int i = 0; i < threads(); ++i)
-    empty(*all_[static_cast<std::size_t>(i)]->lane);
+    empty(*all_[static_cast<std::size_t>(i)]->queue);
   for (auto& place : outside_) {
-    if (Lane* lane = place.load())
-      empty(*lane);
+    if (WorkQueue* queue = place.load())
+      empty(*queue);
   }
 }
 

@@ -44,9 +44,9 @@ void PoolPolicy::add_worker(int index) {
   worker->random = Random(chaos_seed_ * 1000 + static_cast<std::uint64_t>(index));
   worker->searching = true;
   worker->index = index;
-  worker->own_lane = std::make_unique<Lane>();
-  worker->lane = worker->own_lane.get();
-  worker->lane->owner_runs.store(true);
+  worker->own_queue = std::make_unique<WorkQueue>();
+  worker->queue = worker->own_queue.get();
+  worker->queue->owner_runs.store(true);
   Worker& made = *worker;
   all_[static_cast<std::size_t>(index)] = std::move(worker);
   try {

@@ -175,12 +175,12 @@ TaskNode* PoolPolicy::pick(Worker& me) {
   }
   if (TaskNode* task = take_raised(me, k_normal))
     return task;
-  if (me.next != nullptr && (++me.next_in_a_row < k_next_limit || me.lane->ring.size() == 0))
+  if (me.next != nullptr && (++me.next_in_a_row < k_next_limit || me.queue->ring.size() == 0))
     return std::exchange(me.next, nullptr);
   me.next_in_a_row = 0;
-  if (TaskNode* task = me.lane->ring.take()) {
+  if (TaskNode* task = me.queue->ring.take()) {
     for (std::uint64_t ahead = 0; ahead < 2; ++ahead) {  // pushed elsewhere, perhaps: fetched while this one runs
-      if (const char* later = reinterpret_cast<const char*>(me.lane->ring.peek(ahead))) {
+      if (const char* later = reinterpret_cast<const char*>(me.queue->ring.peek(ahead))) {
         for (int line = 0; line < 3; ++line)
           __builtin_prefetch(later + 64 * line, 1);
       }
@@ -246,21 +246,21 @@ TaskNode* PoolPolicy::take_shared(Worker& me) {
   }
   while (rest != nullptr) {
     TaskNode* next = rest->next;
-    me.lane->ring.append(rest);  // the ring is empty here, and longer than a batch
+    me.queue->ring.append(rest);  // the ring is empty here, and longer than a batch
     rest = next;
   }
   return first;
 }
 
 template <class Visit>
-bool PoolPolicy::any_lane(Visit visit) const {
+bool PoolPolicy::any_queue(Visit visit) const {
   for (int i = 0; i < threads(); ++i) {
-    if (visit(*all_[static_cast<std::size_t>(i)]->lane))
+    if (visit(*all_[static_cast<std::size_t>(i)]->queue))
       return true;
   }
   for (int i = 0; i < outside_count_.load(std::memory_order_acquire); ++i) {
-    Lane* lane = outside_[static_cast<std::size_t>(i)].load(std::memory_order_acquire);
-    if (lane != nullptr && visit(*lane))
+    WorkQueue* queue = outside_[static_cast<std::size_t>(i)].load(std::memory_order_acquire);
+    if (queue != nullptr && visit(*queue))
       return true;
   }
   return false;
@@ -272,9 +272,9 @@ TaskNode* PoolPolicy::steal(Worker& me) {
   const int start = static_cast<int>(me.random.below(static_cast<std::uint64_t>(std::max(count, 1))));
   for (int i = 0; i < count; ++i) {
     const int at = (start + i) % count;
-    Lane* victim = at < workers ? all_[static_cast<std::size_t>(at)]->lane
-                                : outside_[static_cast<std::size_t>(at - workers)].load(std::memory_order_acquire);
-    if (victim == nullptr || victim == me.lane)
+    WorkQueue* victim = at < workers ? all_[static_cast<std::size_t>(at)]->queue
+                                     : outside_[static_cast<std::size_t>(at - workers)].load(std::memory_order_acquire);
+    if (victim == nullptr || victim == me.queue)
       continue;
     if (TaskNode* task = steal_from(me, *victim))
       return task;
@@ -283,7 +283,7 @@ TaskNode* PoolPolicy::steal(Worker& me) {
 }
 
 // One to run, the rest for the own ring, which is empty.
-TaskNode* PoolPolicy::steal_from(Worker& me, Lane& victim) {
+TaskNode* PoolPolicy::steal_from(Worker& me, WorkQueue& victim) {
   if (!worth_stealing(me, victim))
     return nullptr;
   TaskNode* stolen[k_batch];
@@ -293,7 +293,7 @@ TaskNode* PoolPolicy::steal_from(Worker& me, Lane& victim) {
     victim.served_at.store(clock_ticks(), std::memory_order_relaxed);
   }
   for (int i = 1; i < got; ++i)
-    me.lane->ring.append(stolen[i]);
+    me.queue->ring.append(stolen[i]);
   if (victim.owner_runs.load(std::memory_order_relaxed))  // others push for us to take
     count(&Counters::stolen, static_cast<std::uint64_t>(got));
   return got == 0 ? nullptr : stolen[0];
@@ -301,7 +301,7 @@ TaskNode* PoolPolicy::steal_from(Worker& me, Lane& victim) {
 
 // Short tasks stay with the thread that runs them, their owner or one worker, unless they are many or it has not come
 // to any for a while: run elsewhere they would cost more than they take.
-bool PoolPolicy::worth_stealing(const Worker& me, Lane& victim) const noexcept {
+bool PoolPolicy::worth_stealing(const Worker& me, WorkQueue& victim) const noexcept {
   const std::uint64_t size = victim.ring.size();
   if (size == 0)
     return false;
@@ -350,12 +350,12 @@ bool PoolPolicy::anything_listed() const noexcept {
 }
 
 bool PoolPolicy::anything_left() const noexcept {
-  return anything_listed() || any_lane([](const Lane& lane) { return lane.ring.size() > 0; });
+  return anything_listed() || any_queue([](const WorkQueue& queue) { return queue.ring.size() > 0; });
 }
 
 // Whether a worker that looks would take something.
 bool PoolPolicy::work_in_sight(const Worker& me) noexcept {
-  return anything_listed() || any_lane([&](Lane& lane) { return worth_stealing(me, lane); });
+  return anything_listed() || any_queue([&](WorkQueue& queue) { return worth_stealing(me, queue); });
 }
 
 bool PoolPolicy::job_in_sight() const noexcept {

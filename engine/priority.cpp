@@ -43,34 +43,34 @@ struct Core::Raised {
 
 // Step by step away from `task`. Under a Var's lock tasks are only marked: a heavy fence, another queue's lock or a
 // worker that has to be woken come afterwards, once a step.
-void Core::hurry(TaskNode* task) {
+void Core::inherit_priority(TaskNode* task) {
   Raised raised;
   const Priority wanted = task->priority.load(std::memory_order_relaxed);
-  hurry_accesses(*task, wanted, raised);
+  inherit_accesses(*task, wanted, raised);
   for (int done = 0; done < raised.count;) {
     heavy_fence();  // against submit(): it sees the new class, or we see that it was there
     for (const int end = raised.count; done < end; ++done) {
       TaskNode* each = raised.tasks[static_cast<std::size_t>(done)];
       if (each->submitted.load(std::memory_order_acquire) && cpu_->submit_again(each))
         continue;
-      hurry_accesses(*each, wanted, raised);  // it waits elsewhere too
+      inherit_accesses(*each, wanted, raised);  // it waits elsewhere too
       drop(each, TaskNode::k_twice);
     }
   }
 }
 
-void Core::hurry_accesses(TaskNode& task, Priority wanted, Raised& raised) {
+void Core::inherit_accesses(TaskNode& task, Priority wanted, Raised& raised) {
   for (AccessNode& access : task.accesses()) {
     if (access.gated() || raised.full())
       continue;
     const std::lock_guard hold(access.var->lock);
     if (access.var->core == this)  // otherwise the task is over and the Var another's by now
-      hurry_var(access, wanted, raised);
+      inherit_var(access, wanted, raised);
   }
 }
 
 // What `access` waits for in its Var, whose lock is held: what lies in the inbox cannot be granted meanwhile.
-void Core::hurry_var(AccessNode& access, Priority wanted, Raised& raised) {
+void Core::inherit_var(AccessNode& access, Priority wanted, Raised& raised) {
   VarCore* var = access.var;
   const VarMode mode = var->mode.load(std::memory_order_relaxed);
   if (mode == VarMode::idle || mode == VarMode::reading_open)

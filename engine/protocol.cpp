@@ -193,7 +193,7 @@ void Core::push(TaskNode* task) {
   if (task->priority.load(std::memory_order_relaxed) != Priority::normal) [[unlikely]]
     priorities_.store(true, std::memory_order_relaxed);
   if (granted < count && priorities_.load(std::memory_order_relaxed)) [[unlikely]]
-    hurry(task);
+    inherit_priority(task);
   if (granted == count || task->waiting.fetch_sub(granted + 1, std::memory_order_acq_rel) == granted + 1)
     ready(task);
   leave_lists(here);

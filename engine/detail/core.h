@@ -228,7 +228,7 @@ class Core {
 
   // -- Urgency (priority.cpp) --
   /// Makes what a queued task waits for as urgent as itself.
-  void hurry(TaskNode* task);
+  void inherit_priority(TaskNode* task);
   /// A task's address with a tag of its generation; null once the node is another task's.
   static std::uint64_t tagged(const TaskNode* task) noexcept;
   static TaskNode* task_of(std::uint64_t tag, std::uint32_t& state) noexcept;
@@ -268,8 +268,8 @@ class Core {
   static void ends_in_group(TaskNode& task, const FailureRef& failure, Position position) noexcept;
   void wait_look(TaskNode* look);
   struct Raised;
-  void hurry_accesses(TaskNode& task, Priority wanted, Raised& raised);
-  void hurry_var(AccessNode& access, Priority wanted, Raised& raised);
+  void inherit_accesses(TaskNode& task, Priority wanted, Raised& raised);
+  void inherit_var(AccessNode& access, Priority wanted, Raised& raised);
   void raise(TaskNode* task, Priority wanted, Raised& raised);
   void raise_holder(std::uint64_t tag, Priority wanted, Raised& raised);
   void inherit(VarCore* var, AccessNode* first, const AccessNode* end) noexcept;

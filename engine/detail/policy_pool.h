@@ -73,7 +73,7 @@ class PoolPolicy final : public CpuPolicy {
   };
   struct Worker;
   /// A thread's ready tasks, open to thieves.
-  struct Lane {
+  struct WorkQueue {
     Ring ring;
     std::atomic<bool> owner_runs{false};  // the owner takes tasks too: not a thread that only pushes
     // When a thief last saw the head move; for tasks too short to be worth stealing from an owner that runs them.
@@ -83,7 +83,7 @@ class PoolPolicy final : public CpuPolicy {
     std::atomic<std::uint64_t> served_at{0};
   };
   struct alignas(64) Worker {
-    Lane* lane = nullptr;
+    WorkQueue* queue = nullptr;
     TaskNode* next = nullptr;  // a successor of the task just finished: runs next, on warm data
     int next_in_a_row = 0;
     bool running = false;  // inside run(), the body's end included
@@ -100,7 +100,7 @@ class PoolPolicy final : public CpuPolicy {
     std::uint64_t batch_picks = 0;
     int index = 0;
     AtomicRunner runner{Runner::to_come()};
-    std::unique_ptr<Lane> own_lane;
+    std::unique_ptr<WorkQueue> own_queue;
     boost::thread thread;
   };
   /// One parallel_for, on its caller's stack. Ranges are handed out by a counter.
@@ -136,8 +136,8 @@ class PoolPolicy final : public CpuPolicy {
   void sweep();
   void share_next(Worker& me);
   void give_away_next(Worker& me);
-  Lane* outside_lane() noexcept;
-  void announce(const Lane* lane);
+  WorkQueue* outside_queue() noexcept;
+  void announce(const WorkQueue* queue);
   bool long_tasks() const noexcept;
   // With the mutex held.
   void wake(int count) noexcept;
@@ -155,10 +155,10 @@ class PoolPolicy final : public CpuPolicy {
   TaskNode* pick_aged();
   TaskNode* take_shared(Worker& me);
   TaskNode* steal(Worker& me);
-  TaskNode* steal_from(Worker& me, Lane& victim);
-  bool worth_stealing(const Worker& me, Lane& victim) const noexcept;
+  TaskNode* steal_from(Worker& me, WorkQueue& victim);
+  bool worth_stealing(const Worker& me, WorkQueue& victim) const noexcept;
   template <class Visit>
-  bool any_lane(Visit visit) const;
+  bool any_queue(Visit visit) const;
   static void take_pace(Worker& me, std::uint64_t ticks) noexcept;
   void end_batch(Worker& me);
   bool help_job(Worker& me);
@@ -185,8 +185,8 @@ class PoolPolicy final : public CpuPolicy {
   std::array<Counters, k_slots> counters_;
   std::array<std::unique_ptr<Worker>, k_max_threads> all_;
   std::atomic<int> threads_{0};
-  /// Lanes of user threads that push, by thread slot; made at the first push, kept.
-  std::array<std::atomic<Lane*>, k_slots> outside_{};
+  /// Queues of user threads that push, by thread slot; made at the first push, kept.
+  std::array<std::atomic<WorkQueue*>, k_slots> outside_{};
   std::atomic<int> outside_count_{0};
 
   alignas(64) std::atomic<int> searching_{0};  // workers that look for work
