@@ -164,6 +164,7 @@ void PoolPolicy::restart() {
   parked_ = wake_tokens_ = 0;
   watched_.store(false);
   pace_.store(k_pace_unknown, std::memory_order_relaxed);
+  short_of_threads_.store(false, std::memory_order_relaxed);
   stopping_ = false;
 }
 

@@ -118,6 +118,7 @@ void Core::restart() {
   cancelling_.store(false);
   stop_done_.store(false);
   stop_begun_.store(false);
+  unready_.store(true);
   stopped_.store(0);
 }
 
