@@ -126,7 +126,7 @@ std::string circle_of(CycleSearch& search, const Blocked& blocked) {
 constexpr std::size_t k_most_visited = 200'000;  // steps along lists: some milliseconds
 
 // A coroutine in a circle, and the circle in words. Where there are too many for one look, the next goes on behind it.
-const Blocked* find_hopeless(const BlockedList& all, std::string& text) {
+Blocked* find_hopeless(const BlockedList& all, std::string& text) {
   CycleSearch search(all, k_most_visited);
   for (Blocked* each = all.first(); each != nullptr; each = each->next) {
     if (each->coroutine == nullptr || std::exchange(each->looked_at, true))
@@ -198,7 +198,8 @@ void Core::suspends(Blocked& blocked) {
 
 void Core::resumes(Blocked& blocked) noexcept {
   const std::lock_guard hold(blocked_mutex_);
-  blocked_.remove(blocked);
+  if (blocked.listed)
+    blocked_.remove(blocked);
   suspended_.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -207,15 +208,20 @@ void Core::check_suspended() noexcept {
     return;
   try {
     std::optional<PendingWait> hopeless;
-    std::string text;
+    std::exception_ptr error;
     search_cycles([&] {
-      if (const Blocked* found = find_hopeless(blocked_, text)) {
-        text = message("async_wait: task \"", found->task->name, "\" waits for what comes after it: ", text);
-        hopeless = found->coroutine->awaited();
-      }
+      std::string circle;
+      Blocked* const found = find_hopeless(blocked_, circle);
+      if (found == nullptr)
+        return;
+      error = std::make_exception_ptr(
+          Deadlock(message("async_wait: task \"", found->task->name, "\" waits for what comes after it: ", circle)));
+      hopeless = found->coroutine->awaited();
+      if (hopeless.has_value())  // others in the circle have a future again: whoever looks now leaves them alone
+        blocked_.remove(*found);
     });
     if (hopeless.has_value())
-      hopeless->cancel(std::make_exception_ptr(Deadlock(text)));
+      hopeless->cancel(error);
   } catch (...) {  // out of memory: another look comes
   }
 }

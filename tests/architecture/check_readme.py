@@ -29,6 +29,7 @@ def examples(text):
 
 
 def missing_links(root, name, text):
+    text = BLOCK.sub(lambda block: "\n" * block.group(0).count("\n"), text)  # [&](Queue queue) is no link
     for match in re.finditer(r"\]\((?!https?:)([^)#]+)", text):
         if not (pathlib.Path(root) / pathlib.PurePosixPath(name).parent / match.group(1)).exists():
             yield f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match.group(1)} does not exist"

@@ -9,7 +9,7 @@ Program random_program(std::uint64_t seed, std::size_t steps, std::uint32_t cell
   std::mt19937_64 random(seed);
   Program program{.cells = cells, .pushers = pushers, .steps = std::vector<Step>(steps)};
   for (Step& step : program.steps) {
-    const auto wanted = std::min<std::uint64_t>(1 + random() % k_step_accesses, cells);
+    const auto wanted = std::min<std::uint64_t>(1 + random() % 4, cells);
     while (step.count < wanted) {
       const auto cell = static_cast<std::uint32_t>(random() % cells);
       if (std::find(step.cell, step.cell + step.count, cell) != step.cell + step.count)

@@ -12,7 +12,7 @@
 
 namespace sluice::test {
 
-inline constexpr int k_step_accesses = 4;
+inline constexpr int k_step_accesses = 6;
 
 enum class Touch : std::uint8_t { read, write, out };
 

@@ -2,8 +2,16 @@
 #include "tests/support/cuda_sim/world.h"
 
 #include <algorithm>
+#include <pthread.h>
 
 namespace sluice::test::sim {
+
+namespace {
+// A child finds the world at rest. Before main(), so that this comes last of all that is done before a fork: who
+// changes the engine's lists meanwhile may be in a call.
+[[maybe_unused]] const int k_forks =
+    pthread_atfork([] { world().mutex.lock(); }, [] { world().mutex.unlock(); }, [] { world().mutex.unlock(); });
+}  // namespace
 
 World& world() {
   static World* const all = new World;  // threads and Vars may outlive every static object
