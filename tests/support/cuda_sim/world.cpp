@@ -2,6 +2,7 @@
 #include "tests/support/cuda_sim/world.h"
 
 #include <algorithm>
+#include <pthread.h>
 
 namespace sluice::test::sim {
 
@@ -9,6 +10,10 @@ World& world() {
   static World* const all = new World;  // threads and Vars may outlive every static object
   return *all;
 }
+
+// A forked child asks what was called. Known to the system before engines are: then it is the last lock to be taken.
+[[maybe_unused]] const int free_in_children =
+    pthread_atfork([] { world().mutex.lock(); }, [] { world().mutex.unlock(); }, [] { world().mutex.unlock(); });
 
 void World::begin(const Options& wanted) {
   options = wanted;
