@@ -212,7 +212,8 @@ class SLUICE_API Engine {
 
   /// After stop(), once that has returned, the engine takes pushes again: with its options, its Vars and what they
   /// hold, its random numbers, threads of its own made anew, threads attached as before. Not while another thread uses
-  /// the engine. Throws ValueError if it has not stopped, Deadlock inside a task of this engine.
+  /// the engine. Throws ValueError if it has not stopped, Deadlock inside a task of this engine, ThreadError if it has
+  /// used GPUs and the thread that watches them cannot be had: then it is stopped still.
   void restart();
 
   int workers() const noexcept;

@@ -280,6 +280,21 @@ void Core::settle_write(TaskNode* task, AccessNode& access, const FailureRef& fa
   }
 }
 
+// Where there is no memory to say so, the read is over before anything can come after it.
+void Core::note_reader(VarCore& var, Position position) noexcept {
+  try {
+    const std::lock_guard hold(var.lock);
+    return var.read_at.add(position);
+  } catch (const std::bad_alloc&) {
+  }
+  try {
+    PositionSet read;
+    read.add(position);
+    gpu()->wait(read);
+  } catch (...) {  // the GPU is lost, and with it the reader
+  }
+}
+
 void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position position) {
   if (task->traced) [[unlikely]]
     Tracer::finished(*task, failure, ran);
@@ -300,8 +315,7 @@ void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position positio
     if (access.exclusive()) {
       settle_write(task, access, failure, ran, position);
     } else if (position) {
-      const std::lock_guard hold(access.var->lock);
-      access.var->read_at.add(position);
+      note_reader(*access.var, position);
     }
     leave(access);
   }

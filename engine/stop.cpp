@@ -111,9 +111,9 @@ void Core::restart() {
     return std::string("restart: called inside a task of the engine");
   });
   require(stop_done_.load(), [] { return std::string("restart: the engine has not stopped"); });
-  cpu_->restart();
   if (gpu() != nullptr)
-    gpu()->restart();
+    gpu()->restart();  // first: should it throw, the engine is as it was
+  cpu_->restart();
   cancels_ = std::stop_source();
   cancelling_.store(false);
   stop_done_.store(false);

@@ -110,11 +110,7 @@ void GroupState::note(const FailureRef& failure) noexcept {
 
 void GroupState::note(Position position) noexcept {
   for (GroupState* group = this; group != nullptr; group = group->parent_) {
-    {
-      VarCore* const var = group->var_.core();
-      const std::lock_guard hold(var->lock);
-      var->read_at.add(position);
-    }
+    core_.note_reader(*group->var_.core(), position);
     const std::lock_guard hold(group->mutex_);
     if (group->issued_.size() >= k_most_positions)
       group->forget_passed();
@@ -127,6 +123,8 @@ void GroupState::note(Position position) noexcept {
 
 // Those that have failed count as first failure; what is on its way is kept.
 void GroupState::forget_passed() {
+  if (core_.gpu() == nullptr)  // in a forked child: they are the parent's
+    return issued_.clear();
   std::erase_if(issued_, [this](Position position) {
     if (!core_.gpu()->passed(position))
       return false;

@@ -48,7 +48,8 @@ bool TaskHandle::done() const {
   require(node_ != nullptr, [] { return std::string("done: an empty TaskHandle"); });
   if (!node_->finished() || node_->device.is_cpu())
     return node_->finished();
-  return !node_->position || node_->core->gpu()->ask(node_->position);
+  detail::GpuPolicy* const gpu = node_->core->gpu();  // none in a forked child, where wait() returns at once
+  return !node_->position || gpu == nullptr || gpu->ask(node_->position);
 }
 
 TaskStatus TaskHandle::status() const {
@@ -58,8 +59,10 @@ TaskStatus TaskHandle::status() const {
     return begun || node_->coroutine() != nullptr ? TaskStatus::running : TaskStatus::waiting;
   }
   const detail::FailureRef failure = detail::Core::failure_of_task(*node_);
-  if (failure == nullptr)
-    return TaskStatus::finished;
+  if (failure == nullptr) {
+    const detail::GpuPolicy* const gpu = node_->device.is_cpu() || !node_->position ? nullptr : node_->core->gpu();
+    return gpu == nullptr || gpu->arrived(node_->position) ? TaskStatus::finished : TaskStatus::failed;
+  }
   try {
     std::rethrow_exception(failure->exception);
   } catch (const Cancelled&) {

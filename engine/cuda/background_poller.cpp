@@ -1,9 +1,12 @@
+#include <cerrno>
 #include <chrono>
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <thread>
 
 #include <sluice/engine/cuda/background_poller.h>
+#include <sluice/engine/detail/test_faults.h>
+#include <sluice/engine/error.h>
 
 namespace sluice::detail {
 
@@ -24,9 +27,19 @@ void BackgroundPoller::wake() {
   if (stopping_)
     return;
   if (!thread_.joinable())
-    thread_ = boost::thread([this] { live(); });
+    begin();
   awake_.store(true);
   changed_.notify_all();
+}
+
+void BackgroundPoller::begin() {
+  try {
+    if (test_faults().most_workers.load(std::memory_order_relaxed) == 0)
+      throw boost::thread_resource_error(EAGAIN, "planted by a test");
+    thread_ = boost::thread([this] { live(); });
+  } catch (const boost::thread_resource_error& error) {
+    throw ThreadError(message("engine: the thread that watches GPUs cannot be started: ", error.code().message()));
+  }
 }
 
 void BackgroundPoller::stop() {
@@ -37,12 +50,16 @@ void BackgroundPoller::stop() {
   }
   if (thread_.joinable())
     thread_.join();
+  thread_id_.store({}, std::memory_order_relaxed);  // which the next thread of the process may get
 }
 
 void BackgroundPoller::restart() {
-  const std::lock_guard hold(mutex_);
-  stopping_ = false;
-  awake_.store(false);
+  {
+    const std::lock_guard hold(mutex_);
+    stopping_ = false;
+    awake_.store(false);
+  }
+  wake();
 }
 
 void BackgroundPoller::live() {

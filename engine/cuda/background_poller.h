@@ -22,15 +22,17 @@ class BackgroundPoller {
   BackgroundPoller& operator=(const BackgroundPoller&) = delete;
   ~BackgroundPoller() { stop(); }
 
-  /// There is something to look after. Cheap while the thread is awake. Throws if there can be no such thread.
+  /// There is something to look after. Cheap while the thread is awake. The first call makes the thread: throws
+  /// ThreadError if it cannot be had.
   void wake();
   void stop();
-  /// After stop(): the next wake() has a thread again.
+  /// After stop(): as at first. Throws ThreadError.
   void restart();
   /// Is the calling thread the poller's?
   bool is_here() const noexcept { return thread_id_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
 
  private:
+  void begin();
   void live();
 
   const std::function<Seen()> poll_;

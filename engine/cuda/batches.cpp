@@ -129,6 +129,8 @@ void Batches::join(TaskNode* task, Batch::Step&& step, FailureRef failure) {
   if (task->traced) [[unlikely]]
     traced_.add(*task);
   gpu_.core.finish(task, std::move(failure), true, position);
+  if (batch_.empty()) [[unlikely]]  // for lack of memory it had to be launched at once
+    return;
   open_steps_.store(++steps_captured_, std::memory_order_relaxed);
   if (gpu_.rules.is_full(batch_)) {
     gpu_.rules.note_full();

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <new>
 
 #include <sluice/engine/cuda/gpu.h>
 #include <sluice/engine/detail/core.h>
@@ -30,10 +31,7 @@ bool is_for_good(int code) noexcept {
 
 }  // namespace
 
-void DeviceLoss::note(const CudaError& error) {
-  const std::lock_guard hold(mutex_);
-  if (lost_.load(std::memory_order_relaxed))
-    return;
+std::string DeviceLoss::text_of(const CudaError& error) const {
   std::vector<std::string> suspects;
   for (int i = 1; i < gpu_.logical.count(); ++i) {
     const LogicalStream& logical = gpu_.logical.at(static_cast<std::uint16_t>(i));
@@ -45,7 +43,17 @@ void DeviceLoss::note(const CudaError& error) {
     text += ' ' + suspect;
   if (suspects.size() == k_suspects)
     text += " and more";
-  text_ = std::move(text);
+  return text;
+}
+
+void DeviceLoss::note(const CudaError& error) noexcept {
+  const std::lock_guard hold(mutex_);
+  if (lost_.load(std::memory_order_relaxed))
+    return;
+  try {
+    text_ = text_of(error);
+  } catch (const std::bad_alloc&) {  // lost all the same
+  }
   code_ = error.code();
   lost_.store(true, std::memory_order_release);
 }
@@ -63,42 +71,27 @@ void DeviceLoss::declare(const FailureRef& why) noexcept try {
 }
 
 void DeviceLoss::check_alive() {
-  if (!lost())
-    return;
+  if (lost())
+    throw_lost();
+}
+
+void DeviceLoss::throw_lost() {
   const std::lock_guard hold(mutex_);
   if (text_.empty())
-    throw DeviceLost("a GPU is lost", cudaErrorUnknown);
+    throw DeviceLost("a GPU is lost", code_ == 0 ? cudaErrorUnknown : code_);
   throw DeviceLost(text_, code_);  // a new one each time: who catches it may write into it (Error::locate)
 }
 
-FailureRef DeviceLoss::failure_of(std::shared_ptr<FailureRecord> record) {
+FailureRef DeviceLoss::caught(std::shared_ptr<FailureRecord> record) noexcept {
   try {
-    throw DeviceLost(text_, code_);
+    rethrow_if_lost();
   } catch (...) {
     return capture_failure(std::move(record));
   }
 }
 
-FailureRef DeviceLoss::caught(std::shared_ptr<FailureRecord> record) {
-  try {
-    throw;
-  } catch (const DeviceLost&) {
-  } catch (const CudaError& error) {
-    if (is_for_good(error.code())) {
-      note(error);
-      return failure_of(std::move(record));
-    }
-  } catch (...) {
-  }
-  return capture_failure(std::move(record));
-}
-
-FailureRef DeviceLoss::caught(const char* name, SourceLocation site, std::uint64_t push_number) {
-  auto record = std::make_shared<FailureRecord>();
-  record->task = name;
-  record->site = site;
-  record->push_number = push_number;
-  return caught(std::move(record));
+FailureRef DeviceLoss::caught(const char* name, SourceLocation site, std::uint64_t push_number) noexcept {
+  return caught(new_record(name, site, push_number));
 }
 
 void DeviceLoss::rethrow_if_lost() {
@@ -111,7 +104,10 @@ void DeviceLoss::rethrow_if_lost() {
       throw;
     note(error);
   }
-  check_alive();
+  throw_lost();
+}
+
+void DeviceLoss::note_if_lost() noexcept try { rethrow_if_lost(); } catch (...) {
 }
 
 }  // namespace sluice::detail

@@ -25,18 +25,21 @@ class DeviceLoss {
   void check_alive();
   /// To be called in a handler: if the exception says that the device is lost, notes that and throws DeviceLost;
   /// otherwise throws it again.
-  void rethrow_if_lost();
-  /// In a handler: the exception as the failure of that task, noted if the device is lost by it.
-  FailureRef caught(std::shared_ptr<FailureRecord> record);
+  [[noreturn]] void rethrow_if_lost();
+  /// In a handler: notes it, and goes on.
+  void note_if_lost() noexcept;
+  /// In a handler: the exception as the failure of that task, noted if the device is lost by it. For lack of memory
+  /// as capture_failure() says.
+  FailureRef caught(std::shared_ptr<FailureRecord> record) noexcept;
   /// The same where there is no task.
-  FailureRef caught(const char* name, SourceLocation site = {}, std::uint64_t push_number = 0);
-  /// Of a task that comes too late: an exception of its own, which carries its name.
-  FailureRef failure_of(std::shared_ptr<FailureRecord> record);
+  FailureRef caught(const char* name, SourceLocation site = {}, std::uint64_t push_number = 0) noexcept;
   /// Not the driver's word, but ours: it fails at what nobody can do without.
   void declare(const FailureRef& why) noexcept;
 
  private:
-  void note(const CudaError& error);
+  [[noreturn]] void throw_lost();
+  void note(const CudaError& error) noexcept;
+  std::string text_of(const CudaError& error) const;
 
   Gpu& gpu_;
   std::atomic<bool> lost_{false};

@@ -65,7 +65,24 @@ bool Fences::try_open(Fence& fence) {
   return true;
 }
 
+// True if somebody wants to know.
+bool Fences::look() noexcept {
+  if (!asked_.exchange(false, std::memory_order_relaxed))
+    return false;
+  for (int i = 1; i < table_.count(); ++i) {
+    LogicalStream& logical = table_.at(static_cast<std::uint16_t>(i));
+    try {
+      while (logical.done() < logical.launched() && logical.query(logical.done() + 1)) {
+      }
+    } catch (...) {  // a wait will say so
+      logical.gpu().loss.note_if_lost();
+    }
+  }
+  return true;
+}
+
 BackgroundPoller::Seen Fences::open() {
+  const bool looked = look();
   {
     const std::lock_guard hold(mutex_);
     const std::size_t room = watched_.size() + new_.size();
@@ -77,7 +94,7 @@ BackgroundPoller::Seen Fences::open() {
     } catch (const std::bad_alloc&) {  // another look comes
     }
     if (room == 0)
-      return BackgroundPoller::Seen::nothing;
+      return looked ? BackgroundPoller::Seen::work : BackgroundPoller::Seen::nothing;
   }
   const auto opened = std::erase_if(watched_, [this](Fence& fence) { return try_open(fence); });
   count_.fetch_sub(static_cast<int>(opened), std::memory_order_relaxed);

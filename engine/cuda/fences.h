@@ -26,6 +26,8 @@ class Fences {
   void add(TaskNode* task, const PositionSet& positions);
   /// The same for whoever waits for `waiter`, which gets the exception if there is one.
   void add(std::promise<void>& waiter, Position position);
+  /// Has the driver asked how far all streams are. The poller is to be woken.
+  void look_soon() noexcept { asked_.store(true, std::memory_order_relaxed); }
   bool any() const noexcept { return count_.load(std::memory_order_relaxed) > 0; }
   BackgroundPoller::Seen open();
 
@@ -36,6 +38,7 @@ class Fences {
     std::promise<void>* waiter = nullptr;  // if there is no task
   };
   void add(Fence&& fence);
+  bool look() noexcept;
   bool passed(const Fence& fence);
   bool try_open(Fence& fence);
 
@@ -45,6 +48,7 @@ class Fences {
   std::vector<Fence> new_;
   std::vector<Fence> watched_;  // the poller's
   std::atomic<int> count_{0};   // in both
+  std::atomic<bool> asked_{false};
 };
 
 }  // namespace sluice::detail

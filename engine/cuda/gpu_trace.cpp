@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 #include <list>
+#include <new>
 #include <optional>
 
 #include <sluice/engine/cuda/gpu_trace.h>
@@ -137,7 +138,7 @@ struct GpuTrace::PerDevice {
   }
 };
 
-void TracedBatch::add(const TaskNode& task) {
+void TracedBatch::add(const TaskNode& task) noexcept try {
   if (!task.traced)
     return;
   const TraceRecord& record = *task.extras()->trace;
@@ -145,6 +146,7 @@ void TracedBatch::add(const TaskNode& task) {
     tasks_.clear();
   recording_ = record.recording;
   tasks_.push_back(record.order.load(std::memory_order_relaxed));
+} catch (const std::bad_alloc&) {
 }
 
 GpuTrace::GpuTrace() = default;

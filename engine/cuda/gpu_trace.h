@@ -24,8 +24,8 @@ struct TracedStream {
 /// The tasks of a batch that is being collected, noted while each of them still has its record.
 class TracedBatch {
  public:
-  /// Before the task is finished.
-  void add(const TaskNode& task);
+  /// Before the task is finished. Without memory the task goes without.
+  void add(const TaskNode& task) noexcept;
   bool empty() const noexcept { return tasks_.empty(); }
   void clear() noexcept { tasks_.clear(); }
 

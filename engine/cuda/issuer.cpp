@@ -72,24 +72,40 @@ void Issuer::launch_far_needs(const TaskNode& task) {
 void Issuer::submit(TaskNode* task) {
   if (num_gpus() > 1)
     launch_far_needs(*task);
-  const StreamClass of = class_of(*task);
-  bool may_issue = gpu_.policy.may_call_here();
+  bool late = false;
   {
     const std::lock_guard hold(lock_);
-    const bool rests = leased_ || !may_issue || (of != StreamClass::urgent && gpu_.direct.throttled());
+    const bool rests = leased_ || (class_of(*task) != StreamClass::urgent && gpu_.direct.throttled());
     if (rests || chaos_) {
-      left_[of == StreamClass::urgent ? 0 : of == StreamClass::background ? 2 : 1].append(task);
-      if (leased_ || (rests && may_issue))
+      leave(task);
+      if (rests)
         return;
-      may_issue = may_issue && chaos_->below(2) == 0;
+      late = chaos_->below(2) != 0;
       task = nullptr;
     }
-    leased_ = may_issue;
+    leased_ = !late;
   }
-  if (may_issue)
-    drain(task);
-  else
+  if (late)
     hand_over();
+  else
+    drain(task, false);
+}
+
+// With the lock held.
+void Issuer::leave(TaskNode* task) noexcept {
+  const StreamClass of = class_of(*task);
+  left_[of == StreamClass::urgent ? 0 : of == StreamClass::background ? 2 : 1].append(task);
+}
+
+// The caller has the lease.
+void Issuer::give_up(TaskNode* task) {
+  {
+    const std::lock_guard hold(lock_);
+    if (task != nullptr)
+      leave(task);
+    leased_ = false;
+  }
+  hand_over();
 }
 
 // What others have left is the poller's from now on.
@@ -98,8 +114,11 @@ void Issuer::hand_over() {
   gpu_.policy.wake_poller();
 }
 
-// The caller holds the lease. `tired`: it does not begin what others have left.
+// The caller has just got the lease, and keeps it if it may make calls. `tired`: it does not begin what others have
+// left.
 void Issuer::drain(TaskNode* task, bool tired) {
+  if (!gpu_.policy.may_call_here()) [[unlikely]]
+    return give_up(task);
   const ReadyAfter ready_after(this_thread());
   issuing_.store(&this_thread(), std::memory_order_relaxed);
   int turn = tired ? LaunchRules::k_turn : 0;
@@ -163,18 +182,14 @@ bool Issuer::take_launch_wanted() {
 }
 
 void Issuer::nudge(bool in_body) {
-  const bool may_issue = gpu_.policy.may_call_here();
   {
     const std::lock_guard hold(lock_);
     launch_wanted_ = true;
     if (leased_)
       return;
-    leased_ = may_issue;
+    leased_ = true;
   }
-  if (may_issue)
-    drain(nullptr, in_body);
-  else
-    hand_over();
+  drain(nullptr, in_body);
 }
 
 void Issuer::await_launch(const LogicalStream& logical, std::uint64_t sequence) {
@@ -203,7 +218,7 @@ bool Issuer::attend() {
     }
     if (throttled)
       gpu_.direct.recheck_backlog();
-    drain(nullptr);
+    drain(nullptr, false);
   }
   return open || gpu_.direct.throttled() || handed_over_.load(std::memory_order_relaxed);
 }

@@ -48,7 +48,9 @@ class Issuer {
   };
   void launch_far_needs(const TaskNode& task);
   void hand_over();
-  void drain(TaskNode* task, bool tired = false);
+  void leave(TaskNode* task) noexcept;
+  void give_up(TaskNode* task);
+  void drain(TaskNode* task, bool tired);
   TaskNode* next_or_give_up(bool tired);
 
   Gpu& gpu_;

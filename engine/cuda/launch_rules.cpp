@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include <sluice/engine/cuda/batch.h>
@@ -92,9 +93,10 @@ void LaunchRules::learn(ExecutableCache::Found found) noexcept {
   narrow_for_ = std::min(2 * narrow_for_, k_narrow_at_most);
 }
 
-void LaunchRules::note_spoilt(const char* name) {
+void LaunchRules::note_spoilt(const char* name) noexcept try {
   if (!is_harmless(name))  // else it was one before it
     uncapturable_.insert(name);
+} catch (const std::bad_alloc&) {  // it is tried again
 }
 
 }  // namespace sluice::detail

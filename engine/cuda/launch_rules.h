@@ -92,7 +92,7 @@ class LaunchRules {
   bool is_harmless(const char* name) const noexcept { return harmless_[place(name)] == name; }
   void note_harmless(const char* name) noexcept { harmless_[place(name)] = name; }
   /// The capture was spoilt in a task of that name, or in one of a batch before.
-  void note_spoilt(const char* name);
+  void note_spoilt(const char* name) noexcept;
   void forget_harmless() noexcept { harmless_ = {}; }
 
  private:

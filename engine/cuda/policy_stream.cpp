@@ -29,6 +29,12 @@ void cuda::check_failed(cudaError_t status, const char* call) {
 
 namespace detail {
 
+namespace {
+
+constexpr int k_tries = 3;
+
+}  // namespace
+
 StreamPolicy::StreamPolicy(Core& core, LaunchOptions options)
     : fences_(core, logical_), poller_([this] { return poll(); }) {
   for (int i = 0; i < num_gpus(); ++i)
@@ -55,9 +61,14 @@ void StreamPolicy::add_counters(EngineCounters& counters) const noexcept {
   }
 }
 
+// In a body nothing that rests elsewhere is begun: two bodies on one thread would wait for each other.
+void StreamPolicy::nudge(Gpu& gpu) {
+  gpu.issuer.nudge(issuing_here() != nullptr);
+}
+
 void StreamPolicy::flush() {
   for (const auto& gpu : gpus_)
-    gpu->issuer.nudge();
+    nudge(*gpu);
 }
 
 bool StreamPolicy::on_copy_stream(Position position) const noexcept {
@@ -81,7 +92,7 @@ void StreamPolicy::fence(TaskNode* task, const PositionSet& positions) {
   for (Position position : positions) {
     const LogicalStream& logical = logical_.of(position);
     if (logical.launched() < position.sequence())
-      logical.gpu().issuer.nudge();
+      nudge(logical.gpu());
   }
   fences_.add(task, positions);
   poller_.wake();
@@ -128,17 +139,25 @@ bool StreamPolicy::passed(Position position) const noexcept {
   return arrived(position) || logical_.of(position).gpu().loss.lost();
 }
 
+// What the driver says once may be a mistake; what it says again and again a wait will say.
 bool StreamPolicy::ask(Position position) noexcept {
   LogicalStream& logical = logical_.of(position);
-  try {
-    if (logical.launched() < position.sequence())
-      logical.gpu().issuer.nudge();
-    else if (!passed(position) && may_call_here())
-      return logical.query(position.sequence());
-  } catch (const Error&) {  // a wait will say so
-    return true;
+  for (int tries = 0; tries < k_tries && !passed(position); ++tries) {
+    try {
+      if (logical.launched() < position.sequence()) {
+        nudge(logical.gpu());
+        return false;
+      }
+      if (may_call_here())
+        return logical.query(position.sequence());
+      fences_.look_soon();
+      poller_.wake();
+      return false;
+    } catch (...) {
+      logical.gpu().loss.note_if_lost();
+    }
   }
-  return passed(position);
+  return true;
 }
 
 void StreamPolicy::saw_passed(Position position) {

@@ -50,6 +50,7 @@ class StreamPolicy final : public GpuPolicy {
  private:
   BackgroundPoller::Seen poll();
   Gpu* issuing_here() const noexcept;
+  void nudge(Gpu& gpu);
   void watch(const LogicalStream& logical, std::uint64_t sequence);
   void wait_for(LogicalStream& logical, std::uint64_t sequence);
   void throw_reported();

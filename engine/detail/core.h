@@ -107,6 +107,8 @@ class Core {
   FailureRef failed_input(const TaskNode& task);
   /// What is wrong with a Var, for a task that has been granted it; null if nothing is.
   FailureRef failure_of(const VarCore& var);
+  /// What writes the Var from now on comes after `position` too.
+  void note_reader(VarCore& var, Position position) noexcept;
 
   // -- GPU tasks that fail after they have finished (late_failures.cpp) --
   /// See LateFailures::add(). To be called before the position counts as launched.

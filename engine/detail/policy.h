@@ -149,7 +149,7 @@ class GpuPolicy {
   }
   /// Called once everything has retired.
   virtual void stop() = 0;
-  /// After stop(): begins anew, with the positions that there are.
+  /// After stop(): begins anew, with the positions that there are. Throws ThreadError.
   virtual void restart() {}
 };
 

@@ -3,6 +3,8 @@
 #include <string>
 #include <thread>
 
+#include <sluice/engine/pending_wait.h>
+
 #include "tests/engine/sim_run.h"
 
 using namespace sluice;
@@ -87,6 +89,79 @@ TEST_CASE("done() of a GPU task becomes true for who only asks, also of one in a
   CHECK(fails.status() == TaskStatus::failed);
 }
 
+TEST_CASE("done() becomes true on a thread that has a CUDA error of its own pending, which stays", "[sim]") {
+  const std::string launch = GENERATE("batch", "direct");
+  CAPTURE(launch);
+  Sim sim;
+  Engine engine(launched(launch));
+  Var x = engine.new_var();
+  TaskHandle handle = engine.push(
+      {.name = "kernel", .device = gpu(0), .access = {write(x)}, .capturable = true},
+      [](Queue queue) { sim_launch(queue, [] {}); });
+  REQUIRE(cudaSetDevice(77) == cudaErrorInvalidDevice);
+  CHECK(eventually([&] { return handle.done(); }));
+  CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
+}
+
+TEST_CASE("A question to the driver that fails does not make a GPU task done; one of a lost GPU has failed", "[sim]") {
+  Sim sim({.devices = 2, .manual = true});
+  Engine engine(launched("direct"));
+  Var x = engine.new_var();
+  TaskHandle handle = engine.push(
+      {.name = "kernel", .device = gpu(0), .access = {write(x)}}, [](Queue queue) { sim_launch(queue, [] {}); });
+  engine.flush();
+  sim::fail_nth("cudaEventQuery", 1, cudaErrorUnknown);
+  CHECK_FALSE(handle.done());
+  CHECK(sim::failed_call() == "cudaEventQuery");
+  sim::fail_nth("cudaEventQuery", 1, cudaErrorIllegalAddress);
+  CHECK(handle.done());
+  CHECK(handle.status() == TaskStatus::failed);
+  CHECK_THROWS_AS(handle.wait(), DeviceLost);
+  sim::set_manual(false);
+}
+
+TEST_CASE("A flush in a GPU body calls no body of another GPU's tasks", "[sim]") {
+  Sim sim;
+  sim.keep_batches_open();
+  Engine engine(launched("batch"));
+  Var x = engine.new_var(), y = engine.new_var(), z = engine.new_var();
+  Gate gate;
+  struct Holds final : WaitObserver {
+    explicit Holds(Gate gate) : gate(gate) {}
+    void complete(std::exception_ptr) noexcept override { gate.wait(); }
+    Gate gate;
+  } holds(gate);
+  std::atomic<bool> inside{false}, nested{false}, called{false};
+  Gate kernel;
+  engine.push({.name = "slow", .device = gpu(1), .access = {write(z)}}, [kernel](Queue queue) {
+    sim_launch(queue, [kernel] { kernel.wait(); });
+  });
+  const PendingWait pending(read(z), holds);
+  pending.start();
+  kernel.open();
+  REQUIRE(gate.reached());  // by the poller, which issues nothing meanwhile
+  std::thread pusher([&] {
+    REQUIRE(cudaSetDevice(77) == cudaErrorInvalidDevice);  // so that it is the poller's
+    engine.push({.name = "left", .device = gpu(1), .access = {write(x)}}, [&](Queue queue) {
+      nested = inside.load();
+      called = true;
+      sim_launch(queue, [] {});
+    });
+    cudaGetLastError();
+  });
+  pusher.join();
+  engine.push({.name = "flushes", .device = gpu(0), .access = {write(y)}}, [&](Queue queue) {
+    inside = true;
+    engine.flush();
+    inside = false;
+    sim_launch(queue, [] {});
+  });
+  gate.open();
+  engine.wait_all();
+  CHECK(called);
+  CHECK_FALSE(nested);
+}
+
 TEST_CASE("A GPU task after one that others end is issued by who ends it", "[sim]") {
   Sim sim;
   Engine engine(launched("direct"));
@@ -144,4 +219,43 @@ TEST_CASE("An engine that is started again goes on with its GPUs: order, fences 
   }
   engine.wait(x);
   CHECK(x.version() == 40);
+}
+
+TEST_CASE("An engine that finds no thread for its GPUs when it is to start again says so, and starts later", "[sim]") {
+  Sim sim;
+  auto ran = std::make_shared<std::atomic<int>>(0);
+  Engine engine(launched("batch"));
+  Var x = engine.new_var();
+  const auto push = [&] {
+    engine.push({.name = "kernel", .device = gpu(0), .access = {write(x)}, .capturable = true}, [ran](Queue queue) {
+      sim_launch(queue, [ran] { ++*ran; });
+    });
+  };
+  push();
+  engine.stop();
+  detail::test_faults().most_workers = 0;
+  CHECK_THROWS_AS(engine.restart(), ThreadError);
+  CHECK_THROWS_AS(push(), EngineStopped);
+  detail::test_faults().most_workers = 1 << 20;
+  engine.restart();
+  for (int i = 0; i < 20; ++i)
+    push();
+  engine.push({.name = "on the CPU", .access = {read(x)}}, [&] { CHECK(*ran == 21); });
+  engine.wait_all();
+  CHECK(*ran == 21);
+}
+
+TEST_CASE("Without a thread for the GPUs the first push to one throws, and a later one goes well", "[sim]") {
+  Sim sim;
+  Engine engine(launched("direct"));
+  Var x = engine.new_var();
+  const auto push = [&] {
+    engine.push(
+        {.name = "kernel", .device = gpu(0), .access = {write(x)}}, [](Queue queue) { sim_launch(queue, [] {}); });
+  };
+  detail::test_faults().most_workers = 0;
+  CHECK_THROWS_AS(push(), ThreadError);
+  detail::test_faults().most_workers = 1 << 20;
+  push();
+  CHECK_NOTHROW(engine.wait(x));
 }

@@ -32,6 +32,25 @@ void push_both(Ledger& ledger, bool capturable, int rounds) {
   }
 }
 
+// No capture survives this: what was captured is launched one by one.
+void spoil(const Queue& queue, std::function<void()> work) {
+  cudaStreamQuery(static_cast<cudaStream_t>(queue.stream()));
+  cudaGetLastError();
+  launch(queue, std::move(work));
+}
+
+// More streams than a Var names without memory.
+void push_readers(Ledger& ledger) {
+  ledger.push({{0, W}}, Body::small, {.device = gpu(0)});
+  for (StreamKind kind : {StreamKind::copy_in, StreamKind::copy_out, StreamKind::collective})
+    ledger.push({{0, R}, {1, W}}, Body::small, {.device = gpu(0), .stream = kind});
+  for (Priority priority : {Priority::urgent, Priority::background, Priority::normal})
+    ledger.push({{0, R}, {2, W}}, Body::small, {.device = gpu(0), .priority = priority});
+  for (int cell = 3; cell < 6; ++cell)
+    ledger.push({{0, R}, {cell, W}}, Body::small, {.device = gpu(0), .capturable = true});
+  ledger.push({{0, W}}, Body::small, {.device = gpu(0)});
+}
+
 template <class Act>
 void ignoring_errors(Act act) {
   try {
@@ -41,9 +60,9 @@ void ignoring_errors(Act act) {
   }
 }
 
-void fail_each_on_sim(const EngineOptions& options, const ScarceProgram& program) {
+void fail_each_on_sim(const EngineOptions& options, const ScarceProgram& program, Ledger::Launch with = &launch) {
   Sim sim;
-  fail_each_allocation(options, program, &launch);
+  fail_each_allocation(options, program, with);
 }
 
 }  // namespace
@@ -83,4 +102,76 @@ TEST_CASE("scarce memory: GPU tasks that fail, and coroutines that wait for some
     });
     ignoring_errors([&] { run.engine->wait_all(); });
   });
+}
+
+TEST_CASE("scarce memory: more GPU streams read a Var than it has room for, and more are in a group") {
+  fail_each_on_sim({.workers = 2}, [](ScarceRun run) {
+    push_readers(run.ledger);
+    ignoring_errors([&] {
+      const TaskGroup group(*run.engine);
+      const GroupScope scope(group);
+      push_readers(run.ledger);
+    });
+    ignoring_errors([&] { run.engine->wait_all(); });
+  });
+}
+
+TEST_CASE("scarce memory: batches whose capture is spoilt") {
+  fail_each_on_sim(
+      {.workers = 2, .launch = "batch"},
+      [](ScarceRun run) {
+        push_both(run.ledger, true, 4);
+        ignoring_errors([&] { run.engine->wait_all(); });
+      },
+      &spoil);
+}
+
+TEST_CASE("scarce memory: traced GPU tasks") {
+  fail_each_on_sim({.workers = 2, .launch = "batch"}, [](ScarceRun run) {
+    ignoring_errors([&] { run.engine->start_trace(); });
+    push_both(run.ledger, true, 12);
+    ignoring_errors([&] { run.engine->wait_all(); });
+    ignoring_errors([&] { run.engine->stop_trace(); });
+  });
+}
+
+TEST_CASE("scarce memory: a GPU is lost with a batch open, and its tasks fail") {
+  int struck = 1;
+  for (long n = 1; struck > 0; ++n) {
+    CAPTURE(n);
+    Sim sim;
+    Engine engine({.workers = 2, .report_failures = false});
+    const Var x = engine.new_var(), y = engine.new_var();
+    const auto push = [&](int device, const Access& access, bool loses) {
+      const Task task{.name = "step", .device = gpu(device), .access = {access}, .capturable = true};
+      ignoring_errors([&] {
+        engine.push(task, [loses](Queue queue) {
+          launch(queue, [] {});
+          if (loses)
+            throw CudaError("as the driver says it", cudaErrorIllegalAddress);
+        });
+      });
+    };
+    push(1, write(y), false);
+    for (int i = 0; i < 4; ++i)
+      push(0, write(x), false);
+    const EmptyPools empty;
+    Scarcity scarcity(n);
+    scarcity.arm();
+    for (int i = 0; i < 12; ++i)
+      push(0, write(x), i == 8);
+    ignoring_errors([&] { engine.wait(x); });
+    scarcity.disarm();
+    struck = scarcity.struck() ? 1 : 0;
+    ignoring_errors([&] { engine.wait(x); });  // the one that loses it may not have been pushed
+    push(0, out(x), true);
+    push(0, write(x), false);
+    CHECK_THROWS_AS(engine.wait(x), Error);
+    TaskHandle later =
+        engine.push({.name = "later", .device = gpu(0), .access = {out(x)}}, [](Queue queue) { launch(queue, [] {}); });
+    CHECK_THROWS_AS(later.wait(), DeviceLost);
+    push(1, write(y), false);
+    CHECK_NOTHROW(engine.wait(y));
+    ignoring_errors([&] { engine.wait_all(); });
+  }
 }
