@@ -18,10 +18,6 @@ World& world() {
   return *all;
 }
 
-// A forked child asks what was called. Known to the system before engines are: then it is the last lock to be taken.
-[[maybe_unused]] const int free_in_children =
-    pthread_atfork([] { world().mutex.lock(); }, [] { world().mutex.unlock(); }, [] { world().mutex.unlock(); });
-
 void World::begin(const Options& wanted) {
   options = wanted;
   random_.seed(options.seed);
