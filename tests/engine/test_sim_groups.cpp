@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "tests/engine/sim_run.h"
+#include "tests/support/scale.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -144,4 +145,27 @@ TEST_CASE("An engine that is started again goes on with its GPUs: order, fences 
   }
   engine.wait(x);
   CHECK(x.version() == 40);
+}
+
+TEST_CASE("done() of a GPU task does not become true for its being issued", "[sim]") {
+  Sim sim;
+  Engine engine(launched("direct"));
+  Var x = engine.new_var();
+  for (int round = 0; round < scaled(300); ++round) {
+    Gate before, kernel;
+    OpensAtEnd opens(kernel);
+    auto issued = std::make_shared<std::atomic<bool>>(false);
+    engine.push({.name = "before", .access = {write(x)}}, [before] { before.wait(); });
+    TaskHandle handle = engine.push({.name = "kernel", .device = gpu(0), .access = {write(x)}}, [=](Queue queue) {
+      sim_launch(queue, [kernel] { kernel.wait(); });
+      *issued = true;
+    });
+    before.open();
+    bool early = false;
+    for (int looks = 0; looks < 1000 && !early; looks += *issued ? 1 : 0)
+      early = handle.done();
+    CHECK_FALSE(early);
+    kernel.open();
+    handle.wait();
+  }
 }
