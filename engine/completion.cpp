@@ -48,6 +48,8 @@ void CompletionControl::body_ended(FailureRef failure) noexcept {
 }
 
 void CompletionControl::outside_ended(FailureRef failure) noexcept {
+  if (task_->era != task_->core->era())
+    return drop();  // in a forked child: the task ends in the parent alone
   of_outside_ = std::move(failure);
   if (part_ended()) {
     Core& core = *task_->core;

@@ -26,7 +26,8 @@ class CompletionControl;
 ///
 /// Waits, wait_all() and stop() count the task until then. If it is dropped first, the task fails with
 /// AbandonedCompletion. Who ends the task does what any finished task brings with it: on that thread GPU tasks after it
-/// may be issued, and under the policies without workers CPU tasks may run, so it holds no lock that tasks take.
+/// may be issued, and under the policies without workers CPU tasks may run, so it holds no lock that tasks take. In a
+/// forked child that of a task of the parent ends nothing.
 class SLUICE_API TaskCompletion {
  public:
   TaskCompletion() = default;

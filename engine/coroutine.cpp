@@ -182,11 +182,12 @@ void CoroutineControl::complete(std::exception_ptr error) noexcept {
   // Who takes it next claims it again. Where it still lies linked by `next`, the other queue has it.
   constexpr std::uint32_t k_linked = TaskNode::k_twice | TaskNode::k_ahead;
   const std::uint32_t before = task_->state.fetch_and(~TaskNode::k_started, std::memory_order_acq_rel);
-  if ((before & k_linked) != k_linked)
+  if ((before & TaskNode::k_twice) == 0)
     return task_->core->submit_body(task_);
+  // Where it still lies anywhere it may be taken at once: it does not wait for a place.
   if (GroupState* group = task_->group(); group != nullptr && group->limited())
     group->take_place(*task_);
-  if (!task_->core->cpu().submit_again(task_))
+  if ((before & k_linked) != k_linked || !task_->core->cpu().submit_again(task_))
     task_->core->cpu().submit(task_);
 }
 
@@ -196,6 +197,8 @@ std::optional<PendingWait> CoroutineControl::awaited() const {
 }
 
 bool CoroutineControl::cancel() {
+  if (task_->era != task_->core->era())
+    return false;  // in a forked child: it goes on in the parent alone
   task_->state.fetch_or(TaskNode::k_stop, std::memory_order_acq_rel);
   std::optional<PendingWait> wait;
   Core* core = nullptr;

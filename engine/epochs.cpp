@@ -17,7 +17,6 @@ void Core::admit(TaskNode* task) {
   if (stopped_.load(std::memory_order_relaxed) == 0 || this_thread().core == this) [[likely]]
     return;
   const int epoch = task->epoch;
-  const std::string name = task->name;
   if (GroupState* group = task->group()) {
     group->leave();
     task->extras()->group = nullptr;
@@ -27,7 +26,7 @@ void Core::admit(TaskNode* task) {
   const ThisThread& here = this_thread();
   counts(here).refused.add(here.owns_slot());
   leave_epoch(epoch);
-  throw EngineStopped("push: task \"" + name + "\" came after the engine stopped");
+  throw EngineStopped(message("push: task \"", task->name, "\" came after the engine stopped"));  // its handle keeps it
 }
 
 void Core::discard(TaskNode* task) noexcept {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -87,6 +88,18 @@ void ChaosPolicy::before_wait() {
     everything_ = false;
     running_ = false;
     return;
+  }
+}
+
+// A body may have ended the engine: whoever ran it for all looks once more for tasks.
+void ChaosPolicy::stop() {
+  for (;;) {
+    {
+      const std::lock_guard hold(lock_);
+      if (!running_)
+        return;
+    }
+    std::this_thread::yield();
   }
 }
 

@@ -1,4 +1,5 @@
 #include <mutex>
+#include <thread>
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/policy_serial.h>
@@ -55,6 +56,18 @@ TaskNode* SerialPolicy::take_or_end_draining() {
   TaskNode* task = pop();
   draining_ = task != nullptr;
   return task;
+}
+
+// A body may have ended the engine: whoever ran it for all looks once more for tasks.
+void SerialPolicy::stop() {
+  for (;;) {
+    {
+      const std::lock_guard hold(lock_);
+      if (!draining_)
+        return;
+    }
+    std::this_thread::yield();
+  }
 }
 
 void SerialPolicy::after_push() {

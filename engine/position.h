@@ -32,6 +32,8 @@ class PositionSet {
   auto end() const noexcept { return items_.end(); }
   std::size_t size() const noexcept { return items_.size(); }
 
+  /// add() takes no memory up to so many.
+  void reserve(std::size_t count) { items_.reserve(count); }
   void add(Position position) {
     if (!position)
       return;

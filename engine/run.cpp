@@ -78,6 +78,8 @@ void Core::give_up(TaskNode* task, FailureRef failure) noexcept {
   task->body.reset();
   if (task->kind == TaskKind::body)
     note_failure(failure);
+  if (GroupState* group = task->kind == TaskKind::body ? task->group() : nullptr)
+    group->note(failure);
   finish(task, std::move(failure), false, {});
 }
 

@@ -53,6 +53,11 @@ bool keep(TaskNode* task, std::uint32_t state) noexcept {
   return false;
 }
 
+// In the policy's queues, or in its group's, which has no place for it.
+bool lies_ready(const TaskNode& task) noexcept {
+  return task.submitted.load(std::memory_order_acquire) || (task.wants_place() && task.core->cpu().runs_ahead());
+}
+
 }  // namespace
 
 // How far a look goes: `left` counts down over all of its ways.
@@ -72,6 +77,11 @@ bool Core::run_awaited(TaskNode* awaited) {
   TaskNode* task = take_needed(awaited);
   if (task == nullptr)
     return false;
+  GroupState* const group = task->group();
+  if (group != nullptr && group->limited() && !group->take_ahead(*task) && !task->submitted.load()) {
+    drop(task, TaskNode::k_twice);  // it is being given a place
+    return false;
+  }
   ThisThread& here = this_thread();
   TaskBelow below{here.task, here.below};
   here.below = &below;
@@ -88,7 +98,7 @@ bool Core::run_awaited(TaskNode* awaited) {
 TaskNode* Core::take_needed(TaskNode* task, std::uint32_t state, Follow follow) {
   if ((state & (TaskNode::k_started | TaskNode::k_finished)) != 0 || task->core != this)
     return nullptr;
-  if (task->submitted.load(std::memory_order_acquire))
+  if (lies_ready(*task))
     return keep(task, state) ? task : nullptr;
   if (follow.depth == 0)
     return nullptr;
@@ -112,7 +122,7 @@ TaskNode* Core::take_member(GroupState& group, Follow follow) {
   std::uint32_t state = 0;
   while (--*follow.left >= 0) {
     TaskNode* const member = group.keep_youngest(&keep, state);
-    if (member == nullptr || member->submitted.load(std::memory_order_acquire))
+    if (member == nullptr || lies_ready(*member))
       return member;
     TaskNode* const needed = take_needed(member, state, follow);
     group.note_young(tagged(member), true);
@@ -141,7 +151,7 @@ TaskNode* Core::take_holder(const AccessNode& access, bool came_first, Follow fo
     if (holder == nullptr || holder == access.task() || !keep(holder, state))
       return nullptr;
   }
-  if (holder->submitted.load(std::memory_order_acquire))
+  if (lies_ready(*holder))
     return holder;
   TaskNode* needed = take_needed(holder, state, follow);
   drop(holder, TaskNode::k_twice);

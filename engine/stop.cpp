@@ -15,6 +15,7 @@ namespace sluice::detail {
 namespace {
 
 constexpr auto k_exit_limit = std::chrono::seconds(5);
+constexpr std::uint32_t k_phases = 3, k_runs = 0, k_stopped = 2;  // of stop_phase_, modulo; between them it stops
 
 bool is_cancelled(const Failure& failure) noexcept {
   try {
@@ -52,8 +53,12 @@ void Core::stop(Stop how) {
     cancels_.request_stop();
   }
   stopped_.store(1);
-  if (stop_begun_.exchange(true)) {  // whoever came first does it
-    drain([&] { return stop_done_.load(); });
+  std::uint32_t phase = stop_phase_.load();
+  bool mine = false;
+  while (phase % k_phases == k_runs && !mine)
+    mine = stop_phase_.compare_exchange_strong(phase, phase + 1);
+  if (!mine) {  // whoever came first does it; the engine may run again before this thread looks
+    drain([&] { return phase % k_phases == k_stopped || stop_phase_.load() != phase; });
     return;
   }
   cpu_->before_wait();
@@ -74,7 +79,7 @@ void Core::stop(Stop how) {
   if (gpu() != nullptr)
     gpu()->stop();
   report_failures();
-  stop_done_.store(true);
+  stop_phase_.fetch_add(1);
   let_waiters_look();
 }
 
@@ -110,15 +115,15 @@ void Core::restart() {
   require<Deadlock>(here.core != this || (here.task == nullptr && here.gpu_body == nullptr), [] {
     return std::string("restart: called inside a task of the engine");
   });
-  require(stop_done_.load(), [] { return std::string("restart: the engine has not stopped"); });
+  require(
+      stop_phase_.load() % k_phases == k_stopped, [] { return std::string("restart: the engine has not stopped"); });
   if (gpu() != nullptr)
     gpu()->restart();  // first: should it throw, the engine is as it was
   cpu_->restart();
   cancels_ = std::stop_source();
   cancelling_.store(false);
-  stop_done_.store(false);
-  stop_begun_.store(false);
-  unready_.store(true);
+  unready_.store(true);  // there are no threads
+  stop_phase_.fetch_add(1);
   stopped_.store(0);
 }
 

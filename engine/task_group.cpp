@@ -1,6 +1,7 @@
 // Groups of tasks: who belongs to which, waiting for all of them, how many run at a time.
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <new>
 #include <string>
 #include <utility>
@@ -13,12 +14,21 @@ namespace sluice {
 
 namespace detail {
 
+namespace {
+
+// Of the one that stands for many nobody knows which was told.
+bool is_told(const FailureRef& failure) noexcept {
+  return failure != no_memory_failure() && failure->record->reported.load();
+}
+
+}  // namespace
+
 bool asked_to_stop(const TaskExtras& extras) noexcept {
   return extras.stop.stop_requested() || (extras.group != nullptr && extras.group->stop_requested());
 }
 
 GroupState::GroupState(Core& core, int limit)
-    : core_(core), var_(core.new_var({})), limit_(limit), parent_(of_this_thread(core)) {
+    : core_(core), var_(core.new_var({})), limit_(limit), parent_(of_this_thread(core)), era_(core.era()) {
   if (parent_ == nullptr)
     return;
   parent_->retain();
@@ -34,11 +44,12 @@ GroupState::~GroupState() {
 // A scope counts for the body that made it, not for one that runs on top of that while it waits.
 GroupState* GroupState::of_this_thread(const Core& core) noexcept {
   const ThisThread& here = this_thread();
-  GroupState* group = nullptr;
-  if (here.group_scope != nullptr && here.group_scope->task_ == here.task)
-    group = here.group_scope->group_;
-  else if (here.task != nullptr)
-    group = here.task->group();
+  for (const GroupScope* scope = here.group_scope; scope != nullptr && scope->task_ == here.task;
+       scope = scope->before_) {
+    if (&scope->group_->core_ == &core)
+      return scope->group_;
+  }
+  GroupState* const group = here.task == nullptr ? nullptr : here.task->group();
   return group != nullptr && &group->core_ == &core ? group : nullptr;
 }
 
@@ -66,7 +77,15 @@ void GroupState::open(GroupState* parent) {
 }
 
 void GroupState::enter(TaskNode& task) {
+  if (const std::uint8_t era = core_.era(); era_.load(std::memory_order_relaxed) != era) [[unlikely]] {
+    require<Forked>(empty(), [&] {
+      return message("push: task \"", task.name, "\" is for a group whose members were under way at a fork");
+    });
+    era_.store(era, std::memory_order_relaxed);
+  }
   TaskExtras& extras = task.need_extras();
+  if (task.device.is_gpu())
+    prepare_for_position();
   std::int64_t live = live_.load(std::memory_order_relaxed);
   while (live > 0 && !live_.compare_exchange_weak(live, live + 1, std::memory_order_acq_rel)) {
   }
@@ -103,8 +122,19 @@ void GroupState::note(const FailureRef& failure) noexcept {
   for (GroupState* group = this; group != nullptr; group = group->parent_) {
     const std::lock_guard hold(group->mutex_);
     FailureRef& first = group->first_;
-    if (first == nullptr || first->record->reported.load() || failure->record->push_number < first->record->push_number)
+    if (first == nullptr || is_told(first) || failure->record->push_number < first->record->push_number)
       first = failure;
+  }
+}
+
+// For the note that a GPU member has been issued: it must not fail.
+void GroupState::prepare_for_position() {
+  constexpr std::size_t k_most = 1024;  // streams
+  for (GroupState* group = this; group != nullptr; group = group->parent_) {
+    VarCore* const var = group->var_.core();
+    const std::lock_guard hold(var->lock);
+    if (group->gpu_members_ < k_most)
+      var->read_at.reserve(std::bit_ceil(++group->gpu_members_));
   }
 }
 
@@ -129,7 +159,7 @@ void GroupState::forget_passed() {
     if (!core_.gpu()->passed(position))
       return false;
     const FailureRef failure = core_.late().none() ? nullptr : core_.late().of_task(position);
-    if (failure != nullptr && (first_ == nullptr || first_->record->reported.load()))
+    if (failure != nullptr && (first_ == nullptr || is_told(first_)))
       first_ = failure;
     return true;
   });
@@ -164,7 +194,7 @@ void GroupState::rethrow_first() {
       forget_passed();
     first = std::exchange(first_, nullptr);
   }
-  if (first != nullptr && !first->record->reported.load())
+  if (first != nullptr && !is_told(first))
     rethrow(first);
 }
 
@@ -197,6 +227,7 @@ void GroupState::submit(TaskNode* task) {
       task->next = nullptr;
       (last_ == nullptr ? next_ : last_->next) = task;
       last_ = task;
+      task->extras()->wants_place.store(true, std::memory_order_release);
       return;
     }
     ++places_taken_;
@@ -209,19 +240,42 @@ bool GroupState::give_place(TaskNode& task) noexcept {
   if (!std::atomic_ref(task.extras()->has_place).exchange(false))
     return false;
   TaskNode* next = nullptr;
+  TaskNode* taken = nullptr;
   {
     const std::lock_guard hold(mutex_);
-    if (places_taken_ > limit_ || next_ == nullptr) {
+    if (places_taken_ <= limit_)
+      next = take_next(taken);
+    if (next == nullptr)
       --places_taken_;
-      return true;
-    }
-    next = std::exchange(next_, next_->next);
+  }
+  while (taken != nullptr)  // whoever finds it there sees that it has begun, and drops it
+    core_.cpu().submit(std::exchange(taken, taken->next));
+  if (next != nullptr)
+    core_.cpu().submit(next);
+  return true;
+}
+
+// The eldest that wants a place, with one; those before it that were run ahead. With the mutex held.
+TaskNode* GroupState::take_next(TaskNode*& taken) noexcept {
+  while (TaskNode* const task = next_) {
+    next_ = std::exchange(task->next, nullptr);
     if (next_ == nullptr)
       last_ = nullptr;
-    next->next = nullptr;
-    next->extras()->has_place = true;
+    if (task->extras()->wants_place.exchange(false)) {
+      task->extras()->has_place = true;
+      return task;
+    }
+    task->next = std::exchange(taken, task);
   }
-  core_.cpu().submit(next);
+  return nullptr;
+}
+
+bool GroupState::take_ahead(TaskNode& task) noexcept {
+  const std::lock_guard hold(mutex_);
+  if (!task.extras()->wants_place.exchange(false))
+    return false;
+  ++places_taken_;
+  task.extras()->has_place = true;
   return true;
 }
 

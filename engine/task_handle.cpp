@@ -46,8 +46,9 @@ bool TaskHandle::cancel() {
 
 bool TaskHandle::done() const {
   require(node_ != nullptr, [] { return std::string("done: an empty TaskHandle"); });
-  if (!node_->finished() || node_->device.is_cpu())
-    return node_->finished();
+  const bool finished = node_->finished();  // of a GPU task: issued, which it may be a moment later
+  if (!finished || node_->device.is_cpu())
+    return finished;
   detail::GpuPolicy* const gpu = node_->core->gpu();  // none in a forked child, where wait() returns at once
   return !node_->position || gpu == nullptr || gpu->ask(node_->position);
 }

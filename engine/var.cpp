@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/var_life.h>
@@ -136,7 +137,7 @@ void Core::freeze(const Var& handle, bool frozen) {
 
 void Core::retire(VarCore* var) noexcept {
   Core* const owner = var->core;  // not `this`, if a late reader of the Var that was here before found it
-  PositionSet pending = var->read_at;
+  PositionSet pending = std::move(var->read_at);  // a copy would want memory
   pending.add(var->written_at);
   RetireHook* hook = std::exchange(var->on_retire, nullptr);
   var->poison = {};

@@ -1,6 +1,7 @@
 // Where the host blocks: for a Var, a task, everything, the GPU.
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include <sluice/engine/detail/core.h>
@@ -20,6 +21,50 @@ std::chrono::nanoseconds longer(std::chrono::nanoseconds limit) noexcept {
   return std::min(2 * limit, k_for_ever);
 }
 
+/// While it lives, a body that waits has given its place in its group to another member.
+class GivenPlace {
+ public:
+  explicit GivenPlace(TaskNode& task) noexcept : task_(task), group_(task.group()) {
+    if (group_ != nullptr && !(group_->limited() && group_->give_place(task)))
+      group_ = nullptr;
+  }
+  GivenPlace(const GivenPlace&) = delete;
+  GivenPlace& operator=(const GivenPlace&) = delete;
+  ~GivenPlace() {
+    if (group_ != nullptr)
+      group_->take_place(task_);
+  }
+
+ private:
+  TaskNode& task_;
+  GroupState* group_;
+};
+
+/// The same for the body of another engine, whose thread another one replaces too.
+class OtherEngineWaits {
+ public:
+  explicit OtherEngineWaits(const Core& awaited) {
+    const ThisThread& here = this_thread();
+    if (here.task == nullptr || here.core == nullptr || here.core == &awaited)
+      return;
+    place_.emplace(*here.task);
+    if (here.blocking)
+      return;
+    policy_ = &here.core->cpu();
+    policy_->before_block();
+  }
+  OtherEngineWaits(const OtherEngineWaits&) = delete;
+  OtherEngineWaits& operator=(const OtherEngineWaits&) = delete;
+  ~OtherEngineWaits() {
+    if (policy_ != nullptr)
+      policy_->after_block();
+  }
+
+ private:
+  std::optional<GivenPlace> place_;
+  CpuPolicy* policy_ = nullptr;
+};
+
 struct HandleGuard {
   TaskNode* task;
   ~HandleGuard() { Core::drop(task, TaskNode::k_handle); }
@@ -35,6 +80,9 @@ bool Core::drain(const std::function<bool()>& is_done) {
     waited |= !done;
     return done;
   };
+  if (drained())
+    return false;
+  const OtherEngineWaits left_idle(*this);
   for (auto limit = k_cycle_check; cpu_->help_until(drained, limit); limit = longer(limit)) {
     if (drained())
       return waited;
@@ -128,18 +176,13 @@ void Core::block_until(TaskNode* task) {
   count_wait();
   if (in_task)
     return block_in_task(here.task, task);
-  CpuPolicy* const left_idle =
-      here.core == nullptr || here.task == nullptr || here.blocking ? nullptr : here.core->cpu_.get();
-  if (left_idle != nullptr)  // a body of another engine
-    left_idle->before_block();
+  const OtherEngineWaits left_idle(*this);
   for (auto limit = k_cycle_check; !sleep_on(task, std::min(limit, cpu_->slice())); limit = longer(limit)) {
     cpu_->while_waiting();
     check_suspended();
     while (here.task == nullptr && !task->finished() && cpu_->help(1) > 0) {
     }
   }
-  if (left_idle != nullptr)
-    left_idle->after_block();
 }
 
 // True once the task has finished.
@@ -159,8 +202,7 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
     const std::lock_guard hold(blocked_mutex_);
     blocked_.add(blocked);
   }
-  GroupState* const group = task->group();
-  const bool gave = group != nullptr && group->limited() && group->give_place(*task);
+  std::optional<GivenPlace> place(std::in_place, *task);
   const bool blocks = !this_thread().blocking;
   if (blocks)
     cpu_->before_block();
@@ -179,8 +221,7 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
   }
   if (blocks)
     cpu_->after_block();
-  if (gave)
-    group->take_place(*task);
+  place.reset();
   {
     const std::lock_guard hold(blocked_mutex_);
     if (blocked.listed)

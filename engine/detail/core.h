@@ -195,6 +195,8 @@ class Core {
   /// Made at need; null where there is no GPU. Throws CudaError.
   GpuPolicy* need_gpu();
   const EngineOptions& options() const noexcept { return options_; }
+  /// Moved on in a forked child.
+  std::uint8_t era() const noexcept { return era_; }
   /// How the thread that made the engine computes, and so its workers: not as the body that happens to wake one.
   FloatMode thread_mode() const noexcept { return thread_mode_; }
   void* extension_at(int id, std::shared_ptr<void> (*make)(Engine&));
@@ -325,11 +327,11 @@ class Core {
   Engine inside_;  // for rooms and late tasks: lives as long as the core
   std::atomic<int> references_{1};
   std::atomic<int> stopped_{0};
-  std::atomic<bool> stop_begun_{false}, stop_done_{false};
-  std::atomic<bool> priorities_{false};  // a task of another class than normal was pushed
-  std::atomic<bool> unready_{true};      // pushes come to make_ready()
-  std::uint8_t era_ = 0;                 // moved on in a forked child, while it has one thread
-  bool forked_in_task_ = false;          // the child may only exec
+  std::atomic<std::uint32_t> stop_phase_{0};  // grows: runs, stops, has stopped, runs again
+  std::atomic<bool> priorities_{false};       // a task of another class than normal was pushed
+  std::atomic<bool> unready_{true};           // pushes come to make_ready()
+  std::uint8_t era_ = 0;                      // moved on in a forked child, while it has one thread
+  bool forked_in_task_ = false;               // the child may only exec
   std::atomic<bool> cancelling_{false};
   std::stop_source cancels_;  // asked to stop once that is set
   std::atomic<std::uint64_t> next_var_id_{1};

@@ -71,6 +71,9 @@ class GroupState {
   bool give_place(TaskNode& task) noexcept;
   /// It goes on after a wait.
   void take_place(TaskNode& task) noexcept;
+  /// A member that waits for a place is run by who waits for it, on top of a member that keeps its own meanwhile: the
+  /// two are one thread. False if it has been given one. Kept (k_twice), as it stays linked where it lay.
+  bool take_ahead(TaskNode& task) noexcept;
 
  private:
   static constexpr std::size_t k_most_young = 64;
@@ -79,6 +82,8 @@ class GroupState {
   ~GroupState();
   void open(GroupState* parent);
   void forget_passed();
+  void prepare_for_position();
+  TaskNode* take_next(TaskNode*& taken) noexcept;
 
   struct Stops {
     GroupState* group;
@@ -89,9 +94,11 @@ class GroupState {
   const Var var_;
   const int limit_;
   GroupState* const parent_;
+  std::atomic<std::uint8_t> era_;  // of the engine, at the last push
   std::atomic<int> references_{1};
   std::atomic<std::int64_t> live_{0};
   std::atomic<TaskNode*> holder_{nullptr};
+  std::size_t gpu_members_ = 0;  // ever; under the Var's lock
   std::stop_source stop_;
   std::optional<std::stop_callback<Stops>> of_parent_;
 

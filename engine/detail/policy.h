@@ -44,6 +44,7 @@ class CpuPolicy {
     (void)task;
     return false;
   }
+  virtual bool runs_ahead() const noexcept { return false; }
   /// Calls visit(task) for ready readers of `var` in classes below `wanted`, some hundred at most.
   virtual void visit_readers(const VarCore* var, Priority wanted, const std::function<void(TaskNode*)>& visit) {
     (void)var, (void)wanted, (void)visit;

@@ -22,7 +22,7 @@ class ChaosPolicy final : public CpuPolicy {
   std::chrono::nanoseconds slice() const noexcept override { return std::chrono::milliseconds(1); }
   void before_block() override;
   void parallel(std::int64_t n, std::int64_t grain, void* context, RangeFunction run) override;
-  void stop() override {}
+  void stop() override;
   bool waits_for_gpu() const noexcept override { return true; }
   int workers() const noexcept override { return 1; }
   void visit_runners(const std::function<void(Runner)>& visit) override { visit(runner_.load()); }

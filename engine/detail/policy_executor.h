@@ -27,6 +27,7 @@ class ExecutorPolicy final : public CpuPolicy {
   void submit(TaskNode* task) noexcept override;
   bool submit_again(TaskNode* task) noexcept override;
   bool run_ahead(TaskNode* task) override;
+  bool runs_ahead() const noexcept override { return true; }
   void parallel(std::int64_t n, std::int64_t grain, void* context, RangeFunction run) override;
   int help(int limit) override;
   bool help_until(const std::function<bool()>& done, std::chrono::nanoseconds limit) override;

@@ -35,6 +35,7 @@ class PoolPolicy final : public CpuPolicy {
   void submit(TaskNode* task) noexcept override;
   bool submit_again(TaskNode* task) noexcept override;
   bool run_ahead(TaskNode* task) override;
+  bool runs_ahead() const noexcept override { return true; }
   void visit_readers(const VarCore* var, Priority wanted, const std::function<void(TaskNode*)>& visit) override;
   void parallel(std::int64_t n, std::int64_t grain, void* context, RangeFunction run) override;
   void before_block() override;

@@ -46,6 +46,7 @@ struct TaskExtras {
   GroupState* group = nullptr;                          // whose member it is; referred to
   GroupState* awaited_group = nullptr;                  // of a look
   bool has_place = false;                               // of a group with a limit
+  std::atomic<bool> wants_place{false};                 // lies in that group's queue
   WaitRecord* told = nullptr;                           // of a tell
   std::atomic<CoroutineControl*> coroutine{nullptr};    // of a body that has made one
   std::atomic<CompletionControl*> completion{nullptr};  // of a body that has left its end to others
@@ -158,6 +159,9 @@ struct alignas(64) TaskNode : TaskMarks {
     return there == nullptr ? nullptr : there->completion.load(std::memory_order_acquire);
   }
   FailureRef failure() const noexcept { return extras() == nullptr ? nullptr : extras()->result.failure; }
+  bool wants_place() const noexcept {
+    return extras() != nullptr && extras()->wants_place.load(std::memory_order_acquire);
+  }
   bool has_place() const noexcept { return extras() != nullptr && extras()->has_place; }
   GroupState* group() const noexcept { return extras() == nullptr ? nullptr : extras()->group; }
   /// Its own token, or its group's.

@@ -215,4 +215,63 @@ TEST_CASE("T33: a child forked inside a task may only exec: its pushes are refus
   CHECK(push_and_wait(engine) == 0);
 }
 
+TEST_CASE("A child that ends or drops or cancels what the parent has under way changes nothing of its own") {
+  Engine engine({.workers = 1});
+  Var v = engine.new_var();
+  TaskCompletion completion;
+  Gate there, sleeps;
+  engine.push({.name = "outside", .access = {write(v)}}, [&](Queue queue) {
+    completion = queue.complete_later();
+    there.open();
+  });
+  bool resumed = false;
+  TaskHandle coroutine = engine.push({.name = "coroutine"}, [&]() -> Coroutine {
+    sleeps.open();
+    co_await v;
+    resumed = true;
+  });
+  REQUIRE(there.wait());
+  REQUIRE(sleeps.wait());
+  engine.push({.name = "after"}, [] {}).wait();  // the only worker has left both
+  CHECK(in_child([&] {
+          completion.complete();
+          return push_and_wait(engine);
+        }) == 0);
+  CHECK(in_child([&] {
+          completion = TaskCompletion();
+          return push_and_wait(engine);
+        }) == 0);
+  CHECK(in_child([&] {
+          coroutine.cancel();
+          return push_and_wait(engine);
+        }) == 0);
+  completion.complete();
+  CHECK_NOTHROW(coroutine.wait());
+  CHECK(resumed);
+}
+
+TEST_CASE("A child goes on with a group that was idle at the fork; one that was not refuses pushes") {
+  Engine engine({.workers = 1});
+  TaskGroup idle(engine, {.limit = 1}), busy(engine, {.limit = 1});
+  idle.push({.name = "over"}, [] {});
+  idle.wait();
+  Gate gate;
+  OpensAtEnd opens(gate);
+  busy.push({.name = "under way"}, [gate] { gate.wait(); });
+  REQUIRE(gate.reached());
+  CHECK(in_child([&] {
+          std::atomic<int> ran{0};
+          for (int i = 0; i < 10; ++i)
+            idle.push({.name = "child's"}, [&] { ++ran; });
+          idle.wait();
+          if (ran != 10 || !idle.done())
+            return 1;
+          if (!throws<Forked>([&] { busy.push({.name = "late"}, [] {}); }))
+            return 2;
+          return push_and_wait(engine);
+        }) == 0);
+  gate.open();
+  CHECK_NOTHROW(busy.wait());
+}
+
 #endif

@@ -364,3 +364,18 @@ TEST_CASE("wait_all covers what was pushed before it, and what running tasks pus
   waits.join();
   engine.wait_all();
 }
+
+TEST_CASE("Scopes of groups of two engines do not hide each other") {
+  Engine one({.workers = 1}), other({.workers = 1});
+  TaskGroup of_one(one), of_other(other);
+  Gate gate;
+  {
+    const GroupScope outer(of_one);
+    const GroupScope inner(of_other);
+    one.push({.name = "of the outer"}, [gate] { gate.wait(); });
+  }
+  CHECK_FALSE(of_one.done());
+  CHECK(of_other.done());
+  gate.open();
+  of_one.wait();
+}

@@ -1,8 +1,19 @@
 // How many tasks of a group run at a time, and groups under load.
 #include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include <boost/asio/thread_pool.hpp>
+
+#include <sluice/engine/asio.h>
+#include <sluice/engine/detail/test_faults.h>
 
 #include "tests/engine/expect.h"
 #include "tests/support/gate.h"
@@ -17,6 +28,53 @@ constexpr const char* k_policies[] = {"pool", "serial", "chaos", "chaos-pool"};
 
 EngineOptions options_of(const std::string& policy, int workers = 2) {
   return {.workers = policy == "serial" || policy == "chaos" ? 0 : workers, .cpu_policy = policy};
+}
+
+long fibonacci(Engine& engine, int n) {
+  if (n < 2)
+    return n;
+  long first = 0, second = 0;
+  TaskHandle one = engine.push({.name = "fibonacci"}, [&] { first = fibonacci(engine, n - 1); });
+  TaskHandle other = engine.push({.name = "fibonacci"}, [&] { second = fibonacci(engine, n - 2); });
+  one.wait();
+  other.wait();
+  return first + second;
+}
+
+/// An executor whose handlers run when the test says so, on its thread.
+class ByHand {
+ public:
+  ExternalExecutor executor() {
+    return {.post = [this](std::function<void()> work) {
+      const std::lock_guard hold(mutex_);
+      posted_.push_back(std::move(work));
+    }};
+  }
+  /// One drain. False if none was posted.
+  bool run_one() {
+    std::function<void()> work;
+    {
+      const std::lock_guard hold(mutex_);
+      if (posted_.empty())
+        return false;
+      work = std::move(posted_.front());
+      posted_.pop_front();
+    }
+    work();
+    return true;
+  }
+  void run_all() {
+    while (run_one()) {
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<std::function<void()>> posted_;
+};
+
+void take_a_drain() {  // which ends after 100 us
+  std::this_thread::sleep_for(std::chrono::microseconds(300));
 }
 
 }  // namespace
@@ -136,4 +194,96 @@ TEST_CASE("Groups under load: threads push to shared groups, members push, wait 
     few.wait();
     CHECK(ran == pushed);
   }
+}
+
+TEST_CASE("Recursion in a group with a limit costs a call and no thread, on workers and on an executor of one thread") {
+  boost::asio::thread_pool served(1);
+  for (const bool executor : {false, true}) {
+    CAPTURE(executor);
+    Engine engine(executor ? EngineOptions{.executor = run_on(served, 1)} : EngineOptions{.workers = 2});
+    TaskGroup group(engine, {.limit = 1});
+    long value = 0;
+    std::atomic<int> reached{0};
+    std::function<void(int)> descend = [&](int left) {
+      ++reached;
+      if (left > 0)
+        engine.push({.name = "deeper"}, [&, left] { descend(left - 1); }).wait();
+    };
+    group.push({.name = "top"}, [&] { value = fibonacci(engine, 16); });
+    group.push({.name = "deep"}, [&] { descend(1500); });
+    group.wait();
+    CHECK(value == 987);
+    CHECK(reached == 1501);
+    std::atomic<int> ran{0};  // no place was lost
+    for (int i = 0; i < 10; ++i)
+      group.push({.name = "later"}, [&] { ++ran; });
+    group.wait();
+    CHECK(ran == 10);
+  }
+}
+
+TEST_CASE("A member that waits where no thread can be had runs its child, which has no place, itself") {
+  detail::test_faults().most_workers = 0;
+  bool ran = false;
+  {
+    Engine engine({.workers = 2});
+    const AttachScope attached(engine);
+    TaskGroup group(engine, {.limit = 1});
+    group.push({.name = "parent"}, [&] { engine.push({.name = "child"}, [&] { ran = true; }).wait(); });
+    group.wait();
+  }
+  detail::test_faults().most_workers = 1 << 20;
+  CHECK(ran);
+}
+
+TEST_CASE("A member that waits for another engine gives its place and its worker away") {
+  Engine first({.workers = 1}), second({.workers = 1});
+  TaskGroup group(first, {.limit = 1});
+  std::atomic<int> ended{0};
+  group.push({.name = "waits"}, [&] {
+    TaskHandle queued = group.push({.name = "queued"}, [&] { ++ended; });
+    second.push({.name = "between"}, [&] { queued.wait(); }).wait();
+    TaskHandle next = first.push({.name = "next"}, [&] { ++ended; });
+    second.push({.name = "between"}, [&] { next.wait(); });
+    second.wait_all();
+    ++ended;
+  });
+  CHECK(eventually([&] { return ended == 3; }));
+  group.wait();
+}
+
+// It lies in a second queue since it became urgent, which comes to it when it has been resumed.
+TEST_CASE("A coroutine of a group with a limit that is taken from another queue loses no place") {
+  ByHand hand;
+  Engine engine({.executor = hand.executor()});
+  Var v = engine.new_var(), w = engine.new_var();
+  TaskCompletion completion;
+  engine.push({.name = "outside", .access = {write(v)}}, [&](Queue queue) {
+    completion = queue.complete_later();
+    take_a_drain();
+  });
+  for (int i = 0; i < 62; ++i)  // every 64th pick takes the lowest class first
+    engine.push({.name = "filler"}, take_a_drain);
+  hand.run_all();
+  TaskGroup group(engine, {.limit = 1});
+  int stretch = 0, others = 0;
+  const auto coroutine = [&]() -> Coroutine {
+    take_a_drain();
+    stretch = 1;
+    co_await v;
+    stretch = 2;
+  };
+  group.push({.name = "coroutine", .access = {write(w)}, .priority = Priority::background}, coroutine);
+  engine.push({.name = "urgent", .access = {read(w)}, .priority = Priority::urgent}, take_a_drain);
+  group.push({.name = "other"}, [&] { ++others; });
+  REQUIRE(hand.run_one());
+  CHECK(stretch == 1);
+  completion.complete();
+  hand.run_all();
+  CHECK(stretch == 2);
+  group.push({.name = "another"}, [&] { ++others; });
+  hand.run_all();
+  CHECK(others == 2);
+  if (others != 2)
+    std::_Exit(1);  // the engine could not be stopped
 }

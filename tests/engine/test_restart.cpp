@@ -1,5 +1,6 @@
 // Engines that are started again after stop().
 #include <atomic>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -7,6 +8,7 @@
 #include <boost/asio/thread_pool.hpp>
 
 #include <sluice/engine/asio.h>
+#include <sluice/engine/detail/test_faults.h>
 
 #include "tests/engine/expect.h"
 #include "tests/support/gate.h"
@@ -136,5 +138,45 @@ TEST_CASE("Groups, parallel_for and blocked bodies work after a restart") {
     CHECK(sum == 808);
     engine.stop();
     engine.restart();
+  }
+}
+
+TEST_CASE("Where no thread can be had after a restart, the push says so") {
+  Engine engine({.workers = 2});
+  engine.push({.name = "before"}, [] {}).wait();
+  engine.stop();
+  detail::test_faults().most_workers = 0;
+  engine.restart();
+  CHECK_THROWS_AS(engine.push({.name = "after"}, [] {}), ThreadError);
+  detail::test_faults().most_workers = 1 << 20;
+  CHECK_NOTHROW(engine.push({.name = "later"}, [] {}).wait());
+}
+
+TEST_CASE("Of two stops at once both return, also where the first one's caller starts the engine again at once") {
+  for (int round = 0; round < scaled(20); ++round) {
+    Engine engine({.workers = 1});
+    Gate gate;
+    OpensAtEnd opens(gate);
+    std::atomic<bool> stops{false}, stopped{false};
+    engine.push({.name = "holds"}, [gate] { gate.wait(); });
+    REQUIRE(gate.reached());
+    std::thread second([&] {
+      stops = true;
+      engine.stop();
+      stopped = true;
+    });
+    std::thread opener([&] {
+      eventually([&] { return stops.load(); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // of no consequence to what must hold
+      gate.open();
+    });
+    engine.stop();
+    engine.restart();
+    opener.join();
+    const bool both = eventually([&] { return stopped.load(); });
+    CHECK(both);
+    if (!both)
+      engine.stop();  // which lets the other go
+    second.join();
   }
 }

@@ -1,6 +1,7 @@
 // Memory that runs out on the host: every allocation of these programs fails once. What the engine has taken it
 // finishes, or fails as an error of the task; a call that throws has done nothing; nothing hangs and nothing ends.
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include <sluice/engine/pending_wait.h>
@@ -349,4 +350,51 @@ TEST_CASE("scarce memory: a pusher that is held back") {
     push_some(run.ledger, 400);
     wait_all_well(run);
   });
+}
+
+TEST_CASE("scarce memory: groups, with and without a limit, that members push to") {
+  under_each(k_all_policies, [](ScarceRun run) {
+    for (const int limit : {0, 1}) {
+      std::optional<TaskGroup> group;
+      if (lacks_memory([&] { group.emplace(*run.engine, TaskGroupOptions{.limit = limit}); }))
+        continue;
+      {
+        const GroupScope scope(*group);
+        push_some(run.ledger, 6);
+      }
+      lacks_memory([&] {
+        group->push({.name = "a member whose name is copied"}, [run] {
+          run.ledger.push({{1, W}});
+          run.ledger.push({{1, R}, {2, W}}, Body::large);
+          wait_well(run, 2);
+        });
+      });
+      for (int i = 0; i < 2; ++i) {
+        try {
+          group->wait();
+        } catch (const Error&) {
+        } catch (const std::bad_alloc&) {
+        }
+      }
+      const bool done = eventually([&] { return group->done(); });
+      const Plenty plenty;
+      CHECK(done);
+    }
+    wait_all_well(run);
+  });
+}
+
+TEST_CASE("A group tells of each member that failed without memory to say how") {
+  Engine engine({.workers = 1, .report_failures = false});
+  for (std::optional<Scarcity> scarcity; int round : {1, 2, 3}) {
+    CAPTURE(round);
+    TaskGroup group(engine);
+    group.push({.name = "fails"}, [&scarcity] {
+      scarcity.emplace(1);
+      scarcity->arm();
+      throw 1;  // which takes no memory from the heap that is counted
+    });
+    CHECK_THROWS_AS(group.wait(), OutOfMemory);
+    scarcity.value().disarm();
+  }
 }

@@ -6,6 +6,7 @@
 #include <sluice/engine/pending_wait.h>
 
 #include "tests/engine/sim_run.h"
+#include "tests/support/scale.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -258,4 +259,27 @@ TEST_CASE("Without a thread for the GPUs the first push to one throws, and a lat
   detail::test_faults().most_workers = 1 << 20;
   push();
   CHECK_NOTHROW(engine.wait(x));
+}
+
+TEST_CASE("done() of a GPU task does not become true for its being issued", "[sim]") {
+  Sim sim;
+  Engine engine(launched("direct"));
+  Var x = engine.new_var();
+  for (int round = 0; round < scaled(300); ++round) {
+    Gate before, kernel;
+    OpensAtEnd opens(kernel);
+    auto issued = std::make_shared<std::atomic<bool>>(false);
+    engine.push({.name = "before", .access = {write(x)}}, [before] { before.wait(); });
+    TaskHandle handle = engine.push({.name = "kernel", .device = gpu(0), .access = {write(x)}}, [=](Queue queue) {
+      sim_launch(queue, [kernel] { kernel.wait(); });
+      *issued = true;
+    });
+    before.open();
+    bool early = false;
+    for (int looks = 0; looks < 1000 && !early; looks += *issued ? 1 : 0)
+      early = handle.done();
+    CHECK_FALSE(early);
+    kernel.open();
+    handle.wait();
+  }
 }

@@ -1,5 +1,9 @@
 // Memory that runs out on the host beside a GPU: every allocation of these programs fails once, those of the CUDA
 // runtime excepted, which says so itself.
+#include <algorithm>
+#include <optional>
+#include <vector>
+
 #include "tests/engine/scarce_runs.h"
 #include "tests/engine/sim_run.h"
 
@@ -174,4 +178,48 @@ TEST_CASE("scarce memory: a GPU is lost with a batch open, and its tasks fail") 
     CHECK_NOTHROW(engine.wait(y));
     ignoring_errors([&] { engine.wait_all(); });
   }
+}
+
+TEST_CASE("scarce memory: a group tells of members that could not be begun", "[sim]") {
+  fail_each_on_sim({.workers = 2, .launch = "direct"}, [](ScarceRun run) {
+    std::optional<TaskGroup> group;
+    std::vector<Var> vars;
+    std::vector<TaskHandle> members;
+    {
+      const Plenty plenty;
+      group.emplace(*run.engine);
+      for (int i = 0; i < 4; ++i)
+        vars.push_back(run.engine->new_var());
+      members.reserve(64);
+    }
+    const auto push = [&](Device device, const Task& task) {
+      Task member = task;
+      member.device = device;
+      lacks_memory([&] {
+        members.push_back(group->push(member, [](Queue queue) {
+          if (queue.device().is_gpu())
+            sim_launch(queue, [] {});
+        }));
+      });
+    };
+    for (int i = 0; i < 8; ++i) {
+      const Var& a = vars[static_cast<std::size_t>(i % 4)];
+      const Var& b = vars[static_cast<std::size_t>((i + 1) % 4)];
+      push(gpu(i % 2), {.name = "kernel", .access = {write(a)}});
+      push(cpu(), {.name = "behind", .access = {read(a), write(b)}});
+    }
+    bool threw = false;
+    for (int i = 0; i < 2; ++i) {
+      try {
+        group->wait();
+      } catch (const Error&) {
+        threw = true;
+      } catch (const std::bad_alloc&) {  // of the wait itself
+      }
+    }
+    const Plenty plenty;
+    const bool failed = std::any_of(
+        members.begin(), members.end(), [](const TaskHandle& member) { return member.status() == TaskStatus::failed; });
+    CHECK((threw || !failed));  // it may have failed itself
+  });
 }
