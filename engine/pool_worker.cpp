@@ -19,11 +19,8 @@ constexpr std::uint64_t k_short_search = 10000, k_long_search = 100000;
 constexpr std::uint64_t k_ageing_pick = 64;  // every so many picks the lowest class comes first
 constexpr int k_next_limit = 16;             // run-next picks in a row, so that the ring is not starved
 constexpr int k_batch = 32;
-constexpr std::uint64_t k_sample = 8;        // every so many bodies are timed
-constexpr std::uint64_t k_overhead = 3000;   // clock ticks of a task without its body, at most
-constexpr std::uint64_t k_many = 256;        // ready tasks that are worth sharing out, however short
-constexpr std::uint64_t k_unserved = 50000;  // clock ticks, some 20 us
-constexpr std::uint64_t k_stuck = 300000;    // clock ticks, some 100 us
+constexpr std::uint64_t k_sample = 8;       // every so many bodies are timed
+constexpr std::uint64_t k_overhead = 3000;  // clock ticks of a task without its body, at most
 constexpr auto k_watch = std::chrono::milliseconds(1);
 constexpr std::size_t k_normal = static_cast<std::size_t>(Priority::normal);
 }  // namespace
@@ -192,12 +189,20 @@ TaskNode* PoolPolicy::pick(Worker& me) {
   // Turn and turn about, so that neither starves: what did not fit into a ring, and rings.
   const bool list_first = (me.picks & 1) != 0;
   for (const bool from_list : {list_first, !list_first}) {
-    if (TaskNode* task = from_list ? take_shared(me) : steal(me))
+    if (TaskNode* task = from_list ? take_shared(me) : steal(me, false))
       return task;
   }
+  return pick_background(me);
+}
+
+// What lies in another's ring comes before it, however short: its owner may not have a core at the moment.
+TaskNode* PoolPolicy::pick_background(Worker& me) {
   constexpr auto background = static_cast<std::size_t>(Priority::background);
-  TaskNode* task = take_raised(me, background);
-  return task != nullptr ? task : take_from(lists_[background]);
+  if (lists_[background].size.load(std::memory_order_acquire) == 0 &&
+      raised_[background].size.load(std::memory_order_acquire) == 0)
+    return nullptr;
+  TaskNode* normal = steal(me, true);
+  return normal != nullptr ? normal : take_class(me, Priority::background);
 }
 
 TaskNode* PoolPolicy::take_raised(Worker& me, std::size_t index) {
@@ -263,59 +268,6 @@ bool PoolPolicy::any_queue(Visit visit) const {
     if (queue != nullptr && visit(*queue))
       return true;
   }
-  return false;
-}
-
-TaskNode* PoolPolicy::steal(Worker& me) {
-  const int workers = threads();
-  const int count = workers + outside_count_.load(std::memory_order_acquire);
-  const int start = static_cast<int>(me.random.below(static_cast<std::uint64_t>(std::max(count, 1))));
-  for (int i = 0; i < count; ++i) {
-    const int at = (start + i) % count;
-    WorkQueue* victim = at < workers ? all_[static_cast<std::size_t>(at)]->queue
-                                     : outside_[static_cast<std::size_t>(at - workers)].load(std::memory_order_acquire);
-    if (victim == nullptr || victim == me.queue)
-      continue;
-    if (TaskNode* task = steal_from(me, *victim))
-      return task;
-  }
-  return nullptr;
-}
-
-// One to run, the rest for the own ring, which is empty.
-TaskNode* PoolPolicy::steal_from(Worker& me, WorkQueue& victim) {
-  if (!worth_stealing(me, victim))
-    return nullptr;
-  TaskNode* stolen[k_batch];
-  const int got = victim.ring.steal(stolen, k_batch);
-  if (got > 0 && !victim.owner_runs.load(std::memory_order_relaxed)) {
-    victim.server.store(&me, std::memory_order_relaxed);
-    victim.served_at.store(clock_ticks(), std::memory_order_relaxed);
-  }
-  for (int i = 1; i < got; ++i)
-    me.queue->ring.append(stolen[i]);
-  if (victim.owner_runs.load(std::memory_order_relaxed))  // others push for us to take
-    count(&Counters::stolen, static_cast<std::uint64_t>(got));
-  return got == 0 ? nullptr : stolen[0];
-}
-
-// Short tasks stay with the thread that runs them, their owner or one worker, unless they are many or it has not come
-// to any for a while: run elsewhere they would cost more than they take.
-bool PoolPolicy::worth_stealing(const Worker& me, WorkQueue& victim) const noexcept {
-  const std::uint64_t size = victim.ring.size();
-  if (size == 0)
-    return false;
-  if (size >= k_many || long_tasks())
-    return true;
-  const std::uint64_t now = clock_ticks();
-  if (!victim.owner_runs.load(std::memory_order_relaxed)) {
-    const Worker* server = victim.server.load(std::memory_order_relaxed);
-    return server == &me || now - victim.served_at.load(std::memory_order_relaxed) > k_unserved;
-  }
-  const std::uint64_t head = victim.ring.head();
-  if (victim.seen_head.exchange(head, std::memory_order_relaxed) == head)
-    return now - victim.seen_at.load(std::memory_order_relaxed) > k_stuck;
-  victim.seen_at.store(now, std::memory_order_relaxed);
   return false;
 }
 

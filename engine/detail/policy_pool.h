@@ -154,9 +154,10 @@ class PoolPolicy final : public CpuPolicy {
   void work(Worker& me);
   TaskNode* pick(Worker& me);
   TaskNode* pick_aged();
+  TaskNode* pick_background(Worker& me);
   TaskNode* take_shared(Worker& me);
-  TaskNode* steal(Worker& me);
-  TaskNode* steal_from(Worker& me, WorkQueue& victim);
+  TaskNode* steal(Worker& me, bool however_short);
+  TaskNode* steal_from(Worker& me, WorkQueue& victim, int most);
   bool worth_stealing(const Worker& me, WorkQueue& victim) const noexcept;
   template <class Visit>
   bool any_queue(Visit visit) const;

@@ -1,5 +1,6 @@
 // Schedules drawn from a seed: any order is one that no program can tell from the order of its pushes.
 #include <atomic>
+#include <set>
 #include <vector>
 
 #include <sluice/engine/api.h>
@@ -32,6 +33,21 @@ Run run_chaos(const Program& program, std::uint64_t seed) {
   }
   engine.wait_all();
   return run;
+}
+
+/// Each seed has a program of its own, and the same order of its bodies when it runs again.
+void check_seeds(std::uint64_t first, int seeds) {
+  std::set<std::vector<int>> orders;
+  for (std::uint64_t seed = first; seed < first + static_cast<std::uint64_t>(seeds); ++seed) {
+    CAPTURE(seed);
+    const std::uint32_t cells[] = {2, 6, 20, 80};
+    const Program program = random_program(seed, 40 + seed % 200, cells[seed % 4], 1);
+    const Run run = run_chaos(program, seed);
+    REQUIRE(differs_from_serial(program, run.history) == "");
+    REQUIRE(run_chaos(program, seed).order == run.order);
+    orders.insert(run.order);
+  }
+  CHECK(orders.size() == static_cast<std::size_t>(seeds));
 }
 
 }  // namespace
@@ -81,4 +97,12 @@ TEST_CASE("T10: under chaos every wait returns, from several threads, in tasks a
       thread.join();
     CHECK(done == 150);
   }
+}
+
+TEST_CASE("T10: 300 seeds, each with a program of its own, give what a serial loop gives, and the same order again") {
+  check_seeds(1, scaled(300));
+}
+
+TEST_CASE("T10: a thousand seeds", "[.long]") {
+  check_seeds(100'000, 1000);
 }
