@@ -37,7 +37,8 @@ Watched& watched() {
 void before_any() {
   Watched& all = watched();
   all.mutex.lock();
-  all.inside_task = this_thread().task != nullptr || this_thread().lists_depth > 0;
+  const ThisThread& here = this_thread();
+  all.inside_task = here.task != nullptr || here.gpu_body != nullptr || here.lists_depth > 0;
   for (Core* core : all.cores)
     core->before_fork();
   all.lock.lock();

@@ -194,9 +194,9 @@ void Core::push(TaskNode* task) {
     priorities_.store(true, std::memory_order_relaxed);
   if (granted < count && priorities_.load(std::memory_order_relaxed)) [[unlikely]]
     inherit_priority(task);
+  leave_lists(here);  // first: what becomes ready may be issued here, and wait for who is kept out of the lists
   if (granted == count || task->waiting.fetch_sub(granted + 1, std::memory_order_acq_rel) == granted + 1)
     ready(task);
-  leave_lists(here);
 }
 
 void Core::came_together(VarCore* var, AccessNode* first) noexcept {

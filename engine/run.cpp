@@ -301,7 +301,7 @@ void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position positio
   if (task->traced) [[unlikely]]
     Tracer::finished(*task, failure, ran);
   const bool counted = task->kind == TaskKind::body;
-  const ThisThread& here = this_thread();
+  ThisThread& here = this_thread();
   if (failure != nullptr) [[unlikely]] {
     if (counted)
       (ran ? counts(here).failed : counts(here).skipped).add(here.owns_slot());
@@ -312,6 +312,7 @@ void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position positio
   }
   if (task->device.is_gpu())
     ::new (&task->position) Position(position);
+  const bool outermost = !std::exchange(here.draining, true);
   enter_lists(here);
   for (AccessNode& access : task->accesses()) {
     if (access.exclusive()) {
@@ -322,6 +323,8 @@ void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position positio
     leave(access);
   }
   leave_lists(here);
+  if (outermost)  // outside the lists: a GPU body may wait for who is kept out of them
+    run_ready(here);
   if (task->kind == TaskKind::tell) [[unlikely]]
     return conclude(task);
   const int epoch = task->epoch;

@@ -24,6 +24,7 @@ namespace {
 
 struct Setting {
   int gpus = 2;
+  int threads = 3;
   int steps = 40;
   std::string policy = "pool", launch = {};
   stress::Plant plant = stress::Plant::none;
@@ -34,7 +35,7 @@ std::string run_program(std::uint64_t seed, const Setting& setting, stress::Tall
   const bool threaded = setting.policy != "serial" && setting.policy != "chaos";
   const stress::Plan plan = stress::make_plan({
       .seed = seed,
-      .threads = 3,
+      .threads = setting.threads,
       .steps = setting.steps,
       .gates = threaded,
       .waits_for_earlier = threaded,
@@ -82,6 +83,11 @@ TEST_CASE("stress: so do those of one GPU, of none, and without batches", "[sim]
 TEST_CASE("stress: so do those under the other CPU policies", "[sim][stress]") {
   for (const char* policy : {"serial", "chaos", "chaos-pool"})
     check_programs(4000, 10, {.policy = policy});
+}
+
+TEST_CASE("stress: so do those of seventeen pushing threads", "[sim][stress]") {
+  check_programs(5000, 6, {.gpus = 1, .threads = 17, .policy = "chaos"});
+  check_programs(6000, 6, {.threads = 17});
 }
 
 // Under ThreadSanitizer it would be reported as the race that it is.

@@ -1,6 +1,11 @@
 // Waits inside GPU bodies: nothing else is begun on their threads meanwhile, so that those would never end.
 #include <atomic>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include <sluice/engine/detail/core.h>
 
 #include "tests/engine/sim_region.h"
 
@@ -109,4 +114,45 @@ TEST_CASE("An engine may end in another engine's GPU body: it does so elsewhere"
   }
   CHECK(eventually([] { return sim::leftovers().empty(); }));
   CHECK(ran == 2);
+}
+
+// A halt of the lists waits for whoever is inside them, and a GPU body may wait for whoever a halt keeps out.
+TEST_CASE("A GPU body that does not return keeps nobody from forking, nor from a search for circles", "[sim]") {
+  const bool granted = GENERATE(false, true);  // issued by the push itself, or where a task has ended
+  CAPTURE(granted);
+  Sim sim;
+  Engine engine({.workers = 3});
+  const Var x = engine.new_var(), y = engine.new_var();
+  Gate gate;
+  std::vector<std::thread> threads;
+  threads.emplace_back([&] {
+    Gate first;
+    if (granted)
+      engine.push({.name = "before it", .access = {write(x)}}, [first] { first.wait(); });
+    else
+      first.open();
+    engine.push({.name = "stands", .device = gpu(0), .access = {write(x)}}, [gate] { gate.wait(); });
+    first.open();
+  });
+  CHECK(gate.reached());
+  const std::uint64_t searches = engine.core().cycle_checks();
+  std::atomic<bool> searched{false}, forked{false};
+  engine.push({.name = "ends after a search", .access = {write(y)}}, [&] {
+    searched = eventually([&] { return engine.core().cycle_checks() > searches; });
+  });
+  engine.push({.name = "sleeps"}, [&]() -> Coroutine { co_await read(y); });
+  threads.emplace_back([&] { engine.wait(y); });
+  CHECK(eventually([&] { return searched.load(); }));
+  threads.emplace_back([&] {
+    const pid_t child = fork();
+    if (child == 0)
+      _exit(0);
+    forked = child > 0 && waitpid(child, nullptr, 0) == child;
+  });
+  CHECK(eventually([&] { return forked.load(); }));
+  CHECK(gate.inside() == 1);
+  gate.open();
+  for (std::thread& thread : threads)
+    thread.join();
+  engine.wait_all();
 }
