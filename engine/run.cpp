@@ -323,8 +323,9 @@ void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position positio
     leave(access);
   }
   leave_lists(here);
-  if (outermost)  // outside the lists: a GPU body may wait for who is kept out of them
+  if (here.ready_head != nullptr && outermost)  // outside the lists: a GPU body may wait for who is kept out of them
     run_ready(here);
+  here.draining = !outermost;
   if (task->kind == TaskKind::tell) [[unlikely]]
     return conclude(task);
   const int epoch = task->epoch;
