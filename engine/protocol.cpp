@@ -152,6 +152,10 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   try {
     if (task.name.counted()) [[unlikely]]
       keep_name(task.name, *node);
+    if ((task.bytes | task.work) != 0 && tracing() != nullptr) [[unlikely]] {
+      node->need_extras().bytes = task.bytes;
+      node->need_extras().work = task.work;
+    }
     inherit_from_pusher(task, *node);
   } catch (...) {  // out of memory
     recycle(node);

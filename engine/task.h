@@ -47,8 +47,10 @@ struct Task {
   bool capturable = false;
   /// GPU: the body uses the legacy default stream; it is fenced on both sides.
   bool legacy_stream = false;
-  std::uint64_t bytes = 0;  // estimate: memory moved
-  std::uint64_t work = 0;   // estimate: arithmetic operations
+  /// Estimates of the memory that the body reads and writes, in bytes, and of its arithmetic operations: a trace shows
+  /// what rate they make (TraceEvent::bytes, work). 0: not known. Nothing is scheduled by them.
+  std::uint64_t bytes = 0;
+  std::uint64_t work = 0;
 };
 
 }  // namespace sluice

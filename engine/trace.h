@@ -46,7 +46,9 @@ struct TraceEvent {
   int issuer = -1;  // GPU: the thread that issued it
   std::int64_t issued = -1;
   std::int64_t issue_ended = -1;
-  int batch = -1;  // GPU: index in Trace::batches(), whose times stand for those of the task
+  int batch = -1;           // GPU: index in Trace::batches(), whose times stand for those of the task
+  std::uint64_t bytes = 0;  // Task::bytes and work, estimates; 0: not known
+  std::uint64_t work = 0;
 };
 
 /// A thread that pushed or ran traced tasks, or a stream of a GPU: "gpu(0) compute 2", "gpu(0) copy in".
@@ -104,6 +106,8 @@ class SLUICE_API Trace {
 
   /// Chrome's trace event format, for ui.perfetto.dev and chrome://tracing: a row a thread and a row a GPU stream,
   /// tasks with their Vars, push site and outcome, arrows for dependencies. A batch is one box that lists its tasks.
+  /// Where a task says what it moves and computes, its arguments hold "bytes" and "work", and the rates "GB/s" and
+  /// "GOP/s" (10^9 a second) if it ran alone.
   void write_chrome(const std::filesystem::path& path) const;
   void write_chrome(std::ostream& out) const;
   /// The graph of tasks for Graphviz: `dot -Tsvg trace.dot`. Edges carry the Vars.

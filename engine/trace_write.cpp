@@ -106,10 +106,21 @@ class ChromeWriter {
       out_ << R"(,"issued":)" << microseconds(event.issued);
     if (event.batch >= 0)
       out_ << R"(,"batch":)" << event.batch;
+    rate(event, "bytes", event.bytes, "GB/s");
+    rate(event, "work", event.work, "GOP/s");
     out_ << R"(,"vars":{)";
     for (std::size_t i = 0; i < event.vars.size(); ++i)
       out_ << (i == 0 ? "\"" : ",\"") << event.vars[i].id << R"(":")" << name_of(event.vars[i].mode) << '"';
     out_ << "}}";
+  }
+
+  // So many in a nanosecond are so many 10^9 in a second.
+  void rate(const TraceEvent& event, const char* what, std::uint64_t amount, const char* unit) {
+    if (amount == 0)
+      return;
+    out_ << ",\"" << what << "\":" << amount;
+    if (event.outcome == TaskOutcome::ok && event.batch < 0 && event.ended > event.started)
+      out_ << ",\"" << unit << "\":" << static_cast<double>(amount) / static_cast<double>(event.ended - event.started);
   }
 
   std::ostream& out_;

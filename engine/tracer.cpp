@@ -159,6 +159,8 @@ TraceEvent Tracer::event_of(const TraceRecord& record) const {
   event.device = record.device;
   event.priority = record.priority;
   event.pusher = record.pusher;
+  event.bytes = record.bytes;
+  event.work = record.work;
   event.vars.assign(record.vars.begin(), record.vars.end());
   return event;
 }
@@ -240,6 +242,8 @@ void Tracer::note(TaskNode& task, TraceBuffer& buffer) {
   record.priority = task.priority.load(std::memory_order_relaxed);
   record.pusher = buffer.row();
   record.pushed = now();
+  record.bytes = extras.bytes;
+  record.work = extras.work;
   extras.trace = &record;
   task.traced = true;
   buffer.publish();

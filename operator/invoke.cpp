@@ -151,6 +151,23 @@ Denormals denormals_of(const Arrays& inputs, const Arrays& outputs) {
              : Denormals::flush;
 }
 
+// What is broadcast lies in memory once.
+std::uint64_t bytes_of(const NDArray& array) {
+  std::uint64_t bytes = size_of(array.dtype());
+  for (int axis = 0; axis < array.ndim(); ++axis)
+    bytes *= array.strides()[axis] == 0 ? 1 : static_cast<std::uint64_t>(array.shape()[axis]);
+  return bytes;
+}
+
+std::uint64_t bytes_moved(const Operator& op, const Arrays& inputs, const Arrays& outputs) {
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    bytes += (has(op.mutated_inputs, i) ? 2 : 1) * bytes_of(inputs[i]);
+  for (const NDArray& output : outputs)
+    bytes += bytes_of(output);
+  return bytes;
+}
+
 void push_kernel(const Call& call, Kernel kernel, const Arrays& inputs, const Arrays& outputs, Device device) {
   const Operator& op = call.op;
   const bool writes_nothing =
@@ -161,6 +178,8 @@ void push_kernel(const Call& call, Kernel kernel, const Arrays& inputs, const Ar
   Engine& engine = !inputs.empty() ? inputs[0].engine() : outputs[0].engine();
   Task task{.name = TaskName::lasting(op.name), .device = device, .denormals = denormals_of(inputs, outputs)};
   task.capturable = op.capturable;
+  if (engine.tracing()) [[unlikely]]
+    task.bytes = bytes_moved(op, inputs, outputs);
   if (op.library_team && device.is_cpu() && detail::may_use_team(outputs[0].dtype()))
     task.threads = engine.workers();
   detail::CallBody body(detail::CallRecord::take());

@@ -43,6 +43,7 @@ struct TaskExtras {
   std::stop_token stop;
   TaskName name;                                        // where it is counted: the node's points to its text
   TraceRecord* trace = nullptr;                         // where `traced`
+  std::uint64_t bytes = 0, work = 0;                    // Task's, where `traced`
   GroupState* group = nullptr;                          // whose member it is; referred to
   GroupState* awaited_group = nullptr;                  // of a look
   bool has_place = false;                               // of a group with a limit

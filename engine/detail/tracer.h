@@ -30,6 +30,7 @@ struct TraceRecord {
   Priority priority = Priority::normal;
   int pusher = -1;
   std::int64_t pushed = 0;
+  std::uint64_t bytes = 0, work = 0;
   boost::container::small_vector<TraceVar, 4> vars;
 
   std::atomic<std::uint64_t> order{0};  // of pushes; 0 = not queued in its Vars yet

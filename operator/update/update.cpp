@@ -123,11 +123,14 @@ void push_update(
     copies.push_back(all.grads[i].contiguous(site));
     UpdatePiece piece{weight.object()->data(), copies.back().object()->data(), {}, weight.size(), rate, decay};
     piece.dtype = weight.dtype();
+    const auto bytes = static_cast<std::uint64_t>(weight.size()) * size_of(weight.dtype());
+    task.bytes += 3 * bytes;  // the weight twice
     detail::add_access(task.access, weight, AccessMode::write);
     detail::add_access(task.access, copies.back(), AccessMode::read);
     for (int state = 0; state < 2; ++state) {
       if (all.states[state].empty())
         continue;
+      task.bytes += 2 * bytes;
       piece.state[state] = all.states[state][i].object()->data();
       detail::add_access(task.access, all.states[state][i], AccessMode::write);
     }

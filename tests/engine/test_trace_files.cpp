@@ -159,6 +159,62 @@ TEST_CASE("Trace as Chrome JSON: any name is escaped, unfinished tasks are marks
   CHECK(kinds == wanted);
 }
 
+TEST_CASE(
+    "Trace as Chrome JSON: what a task says it moves and computes stands there, with the rate where it ran alone") {
+  std::vector<TraceEvent> events(4);
+  for (TraceEvent& event : events) {
+    event.name = "task";
+    event.pushed = 0;
+    event.ready = 1;
+    event.pusher = event.worker = 0;
+    event.started = 1000;
+    event.ended = 3000;
+    event.outcome = TaskOutcome::ok;
+    event.bytes = 5000;
+    event.work = 300;
+  }
+  events[1].outcome = TaskOutcome::failed;
+  events[2].batch = 0;
+  events[3].bytes = 0;
+  events[3].ended = events[3].started;
+  std::ostringstream out;
+  Trace(events, {{"main", false}}, 4000, {{0, 1000, 3000, {2}}}).write_chrome(out);
+  std::vector<json> found;
+  const json written = json::parse(out.str());
+  for (const json& each : written["traceEvents"]) {
+    if (each.value("cat", "") == "task")
+      found.push_back(each["args"]);
+  }
+  REQUIRE(found.size() == 4);
+  CHECK(found[0]["bytes"] == 5000);
+  CHECK(found[0]["work"] == 300);
+  CHECK(found[0]["GB/s"] == 2.5);
+  CHECK(found[0]["GOP/s"] == 0.15);
+  for (const std::size_t i : {1u, 2u}) {
+    CHECK(found[i]["bytes"] == 5000);
+    CHECK_FALSE(found[i].contains("GB/s"));
+  }
+  CHECK_FALSE(found[3].contains("bytes"));
+  CHECK(found[3]["work"] == 300);
+  CHECK_FALSE(found[3].contains("GOP/s"));
+}
+
+TEST_CASE("Trace: a task's estimates are in it, whoever pushed it and whether it has extras or not") {
+  Engine engine({.workers = 1});
+  const Var x = engine.new_var();
+  engine.start_trace();
+  engine.push({.name = "plain", .access = {write(x)}}, [] {});
+  engine.push({.name = "moves", .access = {write(x)}, .bytes = 1ull << 40}, [] {});
+  std::stop_source stop;
+  engine.push({.name = TaskName(std::string("computes")), .stop = stop.get_token(), .bytes = 3, .work = 7}, [] {});
+  engine.wait_all();
+  const Trace trace = engine.stop_trace();
+  REQUIRE(trace.events().size() == 3);
+  CHECK((trace.events()[0].bytes == 0 && trace.events()[0].work == 0));
+  CHECK((trace.events()[1].bytes == 1ull << 40 && trace.events()[1].work == 0));
+  CHECK((trace.events()[2].bytes == 3 && trace.events()[2].work == 7));
+}
+
 TEST_CASE("Trace as a DOT graph: a node a task, an edge a dependency") {
   const Trace trace = random_trace();
   std::ostringstream out;

@@ -276,3 +276,18 @@ TEST_CASE("attributes print by name with all their digits", "[operator][invoke]"
       to_string(Attributes::of(EveryKind{})) ==
       "flag=true, count=-3, rate=0.10000000000000001, mode=\"a, b\", shape=(2, 3), dtype=float16");
 }
+
+TEST_CASE("A trace says what an operator moves: each input once, where it is broadcast too, what it changes twice") {
+  Engine engine({.workers = 1});
+  const EngineScope scope(engine);
+  const NDArray x = ones({4, 3}), row = ones({3}), total = ones({1});
+  engine.wait_all();
+  engine.start_trace();
+  const NDArray sum = x + row.broadcast_to({4, 3});
+  invoke_one(k_counting, {x, total}, {}, {});
+  engine.wait_all();
+  const Trace trace = engine.stop_trace();
+  REQUIRE(trace.events().size() == 2);
+  CHECK(trace.events()[0].bytes == sizeof(float) * (12 + 3 + 12));
+  CHECK(trace.events()[1].bytes == sizeof(float) * (12 + 2 * 1 + 12));
+}
