@@ -152,10 +152,8 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   try {
     if (task.name.counted()) [[unlikely]]
       keep_name(task.name, *node);
-    if ((task.bytes | task.work) != 0 && tracing() != nullptr) [[unlikely]] {
-      node->need_extras().bytes = task.bytes;
-      node->need_extras().work = task.work;
-    }
+    if ((task.bytes | task.work) != 0 && tracing() != nullptr) [[unlikely]]
+      keep_estimates(task, *node);
     inherit_from_pusher(task, *node);
   } catch (...) {  // out of memory
     recycle(node);
@@ -168,6 +166,12 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   node->access_count =
       static_cast<std::uint16_t>(count < 2 ? count : sort_and_merge(accesses, static_cast<int>(count)));
   return node;
+}
+
+void Core::keep_estimates(const Task& task, TaskNode& node) {
+  TaskExtras& extras = node.need_extras();
+  extras.bytes = task.bytes;
+  extras.work = task.work;
 }
 
 void Core::keep_name(const TaskName& name, TaskNode& node) {

@@ -268,6 +268,7 @@ class Core {
  private:
   void enter_lists_later(const ThisThread& here) noexcept;
   void keep_name(const TaskName& name, TaskNode& node);
+  static void keep_estimates(const Task& task, TaskNode& node);
   void inherit_from_pusher(const Task& task, TaskNode& node);
   static void ends_in_group(TaskNode& task, const FailureRef& failure, Position position) noexcept;
   void wait_look(TaskNode* look);
