@@ -2,13 +2,13 @@
 #include <cstdlib>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <unistd.h>
 
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/group_state.h>
 #include <sluice/engine/detail/named_range.h>
+#include <sluice/engine/detail/options.h>
 #include <sluice/engine/detail/region.h>
 #include <sluice/engine/engine.h>
 
@@ -30,41 +30,18 @@ namespace {
 
 constexpr std::uint64_t k_usual_live_tasks = 65536;  // a step beyond a small limit is no smaller
 
-// What the program says counts; then the environment; then speed.
-bool flushes(const EngineOptions& options) {
-  if (options.denormals.has_value())
-    return *options.denormals == Denormals::flush;
-  const char* said = std::getenv("SLUICE_DENORMALS");
-  if (said == nullptr || *said == '\0')
-    return true;
-  const std::string_view word = said;
-  require(word == "flush" || word == "keep", [&] {
-    return message("SLUICE_DENORMALS: \"", word, "\" is not one of flush, keep");
-  });
-  return word == "flush";
-}
-
 }  // namespace
 
 Core::Core(Engine* facade, const EngineOptions& options)
     : options_(options),
       thread_mode_(this_thread().mode.without_body()),
-      may_flush_(flushes(options)),
+      may_flush_(denormals_of(options) == Denormals::flush),
       facade_(facade),
       inside_(this),
       in_flight_(options_) {
   prepare_fences();
   no_memory_extras();  // made while there is memory
   random_seed.store(options.seed);
-  require(options.gpu_policy == "stream" || options.gpu_policy == "serial", [&] {
-    return message("Engine: gpu_policy \"", options.gpu_policy, "\" is not one of stream, serial");
-  });
-  require(options.launch.empty() || options.launch == "batch" || options.launch == "direct", [&] {
-    return message("Engine: launch \"", options.launch, "\" is not one of batch, direct");
-  });
-  require(options.gpu_check == "end" || options.gpu_check == "each", [&] {
-    return message("Engine: gpu_check \"", options.gpu_check, "\" is not one of end, each");
-  });
   if (options.max_live_tasks != 0)
     live_restraint_.set(options.max_live_tasks, std::max<std::uint64_t>(options.max_live_tasks, k_usual_live_tasks));
   cpu_ = make_cpu_policy(*this, options_);
@@ -140,6 +117,7 @@ void Core::relieve_memory(Device device) {
 Engine::Engine(EngineOptions options) : owns_core_(true) {
   require(options.workers >= 0, [&] { return message("Engine: workers = ", options.workers, " is negative"); });
   require(options.hot_reads >= 0, [&] { return message("Engine: hot_reads = ", options.hot_reads, " is negative"); });
+  detail::check_modes(options);
   core_ = new detail::Core(this, options);
 }
 

@@ -154,7 +154,7 @@ class GpuPolicy {
   virtual void restart() {}
 };
 
-/// Throws ValueError for an unknown name.
+/// Throws ValueError for more workers than can be had, or a core that the process may not use.
 std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& options);
 /// CPU tasks on the application's threads. Throws ValueError for a concurrency below 1.
 std::unique_ptr<CpuPolicy> make_executor_policy(Core& core, const ExternalExecutor& executor);

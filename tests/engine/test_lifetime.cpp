@@ -61,7 +61,7 @@ TEST_CASE("A push after stop throws EngineStopped, while Vars may still be read 
 }
 
 TEST_CASE("T23: the retire hook is called once, after every task that was pushed on the Var") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     std::atomic<int> done{0};
     CountingHook hook;
     hook.done = &done;

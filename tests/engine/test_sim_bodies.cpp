@@ -33,8 +33,8 @@ void fill_a_batch(Engine& engine, const Var& var, std::atomic<int>& ran, std::at
 }  // namespace
 
 TEST_CASE("A body may wait for its own place: memory that it gave back and took again", "[sim]") {
-  for (const char* launch : {"direct", "batch"}) {
-    CAPTURE(launch);
+  for (const LaunchMode launch : {LaunchMode::direct, LaunchMode::batch}) {
+    CAPTURE(to_string(launch));
     Sim sim;
     std::atomic<int> ran{0};
     Engine engine({.workers = 1, .launch = launch});
@@ -52,8 +52,8 @@ TEST_CASE("A body may wait for its own place: memory that it gave back and took 
 }
 
 TEST_CASE("What a GPU's body pushes is for whom it is, and so is what is said where the GPU is lost", "[sim]") {
-  for (const char* launch : {"direct", "batch"}) {
-    CAPTURE(launch);
+  for (const LaunchMode launch : {LaunchMode::direct, LaunchMode::batch}) {
+    CAPTURE(to_string(launch));
     Sim sim;
     sim.tolerate_leftovers();
     std::string lost;
@@ -81,8 +81,8 @@ TEST_CASE("What a GPU's body pushes is for whom it is, and so is what is said wh
 }
 
 TEST_CASE("The host that waits for the place of the body that it is in waits for what that has enqueued", "[sim]") {
-  for (const char* launch : {"direct", "batch"}) {
-    CAPTURE(launch);
+  for (const LaunchMode launch : {LaunchMode::direct, LaunchMode::batch}) {
+    CAPTURE(to_string(launch));
     Sim sim;
     std::atomic<int> ran{0}, early{0};
     Engine engine({.workers = 1, .launch = launch});

@@ -219,9 +219,9 @@ TEST_CASE("After a small read the memory behind it counts as passed", "[gpu]") {
 
 TEST_CASE("Small reads under every pair of policies", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
-  for (const char* cpu_policy : {"pool", "serial", "chaos", "chaos-pool"}) {
-    for (const char* gpu_policy : {"stream", "serial"}) {
-      CAPTURE(cpu_policy, gpu_policy);
+  for (const CpuMode cpu_policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
+    for (const GpuMode gpu_policy : {GpuMode::stream, GpuMode::serial}) {
+      CAPTURE(to_string(cpu_policy), to_string(gpu_policy));
       Engine engine({.workers = 2, .cpu_policy = cpu_policy, .gpu_policy = gpu_policy});
       const EngineScope scope(engine);
       const NDArray a = arange(0, 50, 1, {.device = gpu(0)});
