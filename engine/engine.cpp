@@ -6,6 +6,7 @@
 
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/detail/group_state.h>
 #include <sluice/engine/detail/named_range.h>
 #include <sluice/engine/detail/options.h>
@@ -157,7 +158,7 @@ Engine& Engine::current() {
     return *here.core->facade();
   static Engine* standard = [] {
     auto* engine = new Engine;  // leaked: arrays with static life may outlive every destructor
-    drain_at_exit(engine->core());
+    drain_at_exit(detail::EngineAccess::core(*engine));
     return engine;
   }();
   return *standard;
@@ -259,37 +260,16 @@ RandomBlock Engine::take_random(std::uint64_t counters) noexcept {
 void Engine::flush() {
   core_->flush();
 }
-void Engine::saw_passed(Position position) {
-  core_->saw_passed(position);
-}
-
-void Engine::on_memory_pressure(std::function<void(Device)> relieve) {
-  core_->on_memory_pressure(std::move(relieve));
-}
-void Engine::relieve_memory(Device device) {
-  core_->relieve_memory(device);
-}
-bool Engine::await_task() {
-  return core_->await_retirement();
-}
-bool Engine::passed(const PositionSet& positions) const noexcept {
-  return core_->passed(positions);
-}
-bool Engine::on_copy_stream(Position position) const noexcept {
-  return core_->gpu() != nullptr && core_->gpu()->on_copy_stream(position);
-}
-void Engine::wait_passed(const PositionSet& positions) {
-  core_->wait_positions(positions);
-}
 
 void* Engine::extension_at(int id, std::shared_ptr<void> (*make)(Engine&)) {
   return core_->extension_at(id, make);
 }
 
-AttachScope::AttachScope(Engine& engine) : engine_(engine.core().cpu().attach() ? &engine : nullptr) {}
+AttachScope::AttachScope(Engine& engine)
+    : engine_(detail::EngineAccess::core(engine).cpu().attach() ? &engine : nullptr) {}
 AttachScope::~AttachScope() {
   if (engine_ != nullptr)
-    engine_->core().cpu().detach();
+    detail::EngineAccess::core(*engine_).cpu().detach();
 }
 
 EngineScope::EngineScope(Engine& engine) noexcept : before_(std::exchange(detail::this_thread().scope, &engine)) {}

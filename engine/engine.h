@@ -21,6 +21,7 @@ namespace sluice {
 class AsyncWait;
 namespace detail {
 class Core;
+struct EngineAccess;
 struct TaskNode;
 }  // namespace detail
 class Trace;
@@ -54,7 +55,8 @@ class SLUICE_API TaskHandle {
   /// A coroutine body that has started: true if it is suspended, then its co_await throws Cancelled; false if it runs,
   /// then its next co_await throws, if it comes to one. What it does with Cancelled is its own affair.
   bool cancel();
-  /// Blocks until the task has finished (GPU: until its work is done). Rethrows what its body threw.
+  /// Blocks until the task has finished (GPU: until its work is done). Rethrows what its body threw. Inside a task it
+  /// waits as Engine::wait() does there.
   void wait();
   /// Whether wait() would return at once. Never blocks: of a GPU task it asks the driver, once what is held back has
   /// been launched.
@@ -113,6 +115,9 @@ class SLUICE_API Engine {
 
   /// Blocks until everything pushed before this call that writes `var` has finished, GPU work included. Rethrows
   /// the error that `var` carries: an Error as itself, anything else nested in TaskFailed.
+  /// Inside a task the thread meanwhile runs what it waits for on its own stack, on top of the waiting body: tasks that
+  /// are ready and without which this wait cannot end (under CpuMode::serial and chaos all that are ready). So do not
+  /// wait there while holding a lock that they take. Throws Deadlock for a wait that could never end.
   void wait(const Var& var) { wait(read(var)); }
   /// As above; `write(var)` waits for earlier readers too.
   void wait(Access access);
@@ -174,26 +179,9 @@ class SLUICE_API Engine {
   /// while another thread pushes what draws numbers.
   void set_random_state(const RandomBlock& state) noexcept;
 
-  /// Storage registers what to do when memory of a device runs out: give back what is cached.
-  void on_memory_pressure(std::function<void(Device)> relieve);
-  void relieve_memory(Device device);
-  /// For a thread that is short of what tasks hold, memory say: blocks until some task has finished, 100 ms at most.
-  /// True if one did. Inside tasks, which might be waited for themselves, it returns false at once.
-  bool await_task();
-
   /// Begins what was put off: CPU tasks left for this thread to run, GPU work held back to be launched together. Does
   /// not wait. For those who wait by other means than this class.
   void flush();
-  /// Told by who has learnt it from a kernel itself: the GPU has passed `position`. Throws what kernels reported
-  /// meanwhile, as a wait for it would.
-  void saw_passed(Position position);
-
-  /// Positions of GPU work, for storage: true once the stream has passed it (a hint: never asks the driver).
-  bool passed(const PositionSet& positions) const noexcept;
-  /// True for a position of a stream that copies between host and GPU.
-  bool on_copy_stream(Position position) const noexcept;
-  /// The last rung before OutOfMemory: blocks until the GPU has passed `positions`.
-  void wait_passed(const PositionSet& positions);
 
   /// A room's own object beside this engine, made as T(engine) at first use and destroyed with the engine's core,
   /// that is after the last Var. That `engine` lives as long, and is this one in all but its address. The engine knows
@@ -204,10 +192,9 @@ class SLUICE_API Engine {
         detail::slot_id<T>, [](Engine& engine) { return std::shared_ptr<void>(std::make_shared<T>(engine)); }));
   }
 
-  detail::Core& core() noexcept { return *core_; }
-
  private:
   friend class detail::Core;
+  friend struct detail::EngineAccess;
   explicit Engine(detail::Core* inside) noexcept;
   TaskHandle push_closure(const Task& task, Closure&& body, SourceLocation site);
   void check_awaited(Access access) const;

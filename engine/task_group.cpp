@@ -8,6 +8,7 @@
 
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/detail/group_state.h>
 
 namespace sluice {
@@ -289,7 +290,7 @@ void GroupState::take_place(TaskNode& task) noexcept {
 
 TaskGroup::TaskGroup(Engine& engine, const TaskGroupOptions& options) {
   require(options.limit >= 0, [&] { return message("TaskGroup: limit = ", options.limit, " is negative"); });
-  state_ = new detail::GroupState(engine.core(), options.limit);
+  state_ = new detail::GroupState(detail::EngineAccess::core(engine), options.limit);
 }
 TaskGroup::~TaskGroup() {
   state_->release();

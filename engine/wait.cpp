@@ -284,11 +284,11 @@ void Core::flush() {
     gpu()->flush();
 }
 
-void Core::saw_passed(Position position) {
+void Core::note_completed(Position position) {
   if (!position || gpu() == nullptr)
     return;
   count_wait();
-  gpu()->saw_passed(position);
+  gpu()->note_completed(position);
 }
 
 void Core::wait_task(TaskNode* task) {

@@ -137,10 +137,10 @@ class Core {
   void wait_issued(const TaskHandle& handle);
   void clear_error(const Var& var);
   void wait_positions(const PositionSet& positions);
-  /// See Engine::await_task.
+  /// See EngineAccess::await_task.
   bool await_retirement();
   void flush();
-  void saw_passed(Position position);
+  void note_completed(Position position);
   void stop(Stop how);
   void restart();
   /// At exit of the process: waits for what runs, but not for ever.

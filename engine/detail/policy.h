@@ -133,7 +133,7 @@ class GpuPolicy {
   /// Launches what is held back to be launched together: somebody is about to wait for it without calling wait().
   virtual void flush() {}
   /// wait() for a position that the GPU is known to have passed, though nobody has asked the driver.
-  virtual void saw_passed(Position position) {
+  virtual void note_completed(Position position) {
     PositionSet positions;
     positions.add(position);
     wait(positions);

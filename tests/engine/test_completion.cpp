@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/engine_access.h>
 
 #include "tests/engine/expect.h"
 #include "tests/engine/held.h"
@@ -265,8 +266,8 @@ TEST_CASE("A body that waits for what others end is in no deadlock") {
   TaskHandle waits = engine.push({.name = "waits"}, [&] { engine.wait(x); });
   TaskHandle sleeps = engine.push({.name = "sleeps"}, [&]() -> Coroutine { co_await x; });
   REQUIRE(left.there.wait());
-  const std::uint64_t before = engine.core().cycle_checks();
-  CHECK(eventually([&] { return engine.core().cycle_checks() > before; }));  // and finds none
+  const std::uint64_t before = detail::EngineAccess::core(engine).cycle_checks();
+  CHECK(eventually([&] { return detail::EngineAccess::core(engine).cycle_checks() > before; }));  // and finds none
   left.completion.complete();
   CHECK_NOTHROW(waits.wait());
   CHECK_NOTHROW(sleeps.wait());

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <sluice/engine/detail/engine_access.h>
+
 #include "tests/engine/expect.h"
 
 using namespace sluice;
@@ -238,9 +240,9 @@ TEST_CASE("Blocks of random numbers taken by several threads never overlap") {
 TEST_CASE("Relieving memory calls everyone who registered, with the device") {
   Engine engine({.workers = 1});
   std::vector<Device> called;
-  engine.on_memory_pressure([&](Device device) { called.push_back(device); });
-  engine.on_memory_pressure([&](Device device) { called.push_back(device); });
-  engine.relieve_memory(gpu(3));
+  detail::EngineAccess::on_memory_pressure(engine, [&](Device device) { called.push_back(device); });
+  detail::EngineAccess::on_memory_pressure(engine, [&](Device device) { called.push_back(device); });
+  detail::EngineAccess::relieve_memory(engine, gpu(3));
   CHECK(called == std::vector<Device>{gpu(3), gpu(3)});
 }
 

@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/ndarray/api.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/small_read.h>
@@ -214,7 +215,7 @@ TEST_CASE("After a small read the memory behind it counts as passed", "[gpu]") {
   REQUIRE(a.to_vector<int>() == std::vector<int>(100, 5));
   PositionSet positions;
   positions.add(position);
-  REQUIRE(engine.passed(positions));
+  REQUIRE(detail::EngineAccess::passed(engine, positions));
 }
 
 TEST_CASE("Small reads under every pair of policies", "[gpu]") {
