@@ -58,7 +58,7 @@ GroupState* GroupState::of_this_thread(const Core& core) noexcept {
 
 // With the mutex held, the first of them comes: from now on the Var is taken.
 void GroupState::open(GroupState* parent) {
-  TaskNode* const node = core_.make_look(awaited(), TaskKind::look, "group");
+  TaskNode* const node = core_.make_bodiless(awaited(), TaskKind::probe, "group");
   try {
     TaskExtras& extras = node->need_extras();
     end_ = new CompletionControl(node);
