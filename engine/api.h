@@ -12,6 +12,7 @@
 #include <sluice/engine/error.h>
 #include <sluice/engine/executor.h>
 #include <sluice/engine/export.h>
+#include <sluice/engine/options.h>
 #include <sluice/engine/origin.h>
 #include <sluice/engine/parallel.h>
 #include <sluice/engine/pending_wait.h>

@@ -1,4 +1,4 @@
-// Waits that occupy no thread: a look at a Var that tells a WaitObserver. Its access ends at once, so that GPU tasks
+// Waits that occupy no thread: a probe of a Var that tells a WaitObserver. Its access ends at once, so that GPU tasks
 // after it may be issued; the GPU work before it is then waited for by the thread that watches fences.
 #include <new>
 
@@ -33,18 +33,18 @@ struct WaitRecord {
 void Core::conclude(TaskNode* task) noexcept {
   const PositionSet& positions = task->extras()->result.positions;
   if (positions.empty() || passed(positions) || cpu_->waits_for_gpu())
-    return tell(task, nullptr);
+    return end_async_wait(task, nullptr);
   FailureRef failure;
   try {
     return gpu()->fence(task, positions);
   } catch (...) {  // out of memory
     failure = capture_failure(record_of(task));
   }
-  tell(task, std::move(failure));
+  end_async_wait(task, std::move(failure));
 }
 
-void Core::tell(TaskNode* task, FailureRef failure) noexcept {
-  WaitRecord* record = task->extras()->told;
+void Core::end_async_wait(TaskNode* task, FailureRef failure) noexcept {
+  WaitRecord* record = task->extras()->wait_record;
   if (record->take()) {
     std::exception_ptr error;
     try {
@@ -73,8 +73,8 @@ PendingWait::PendingWait(Access access, WaitObserver& observer) {
   record_ = ::new (detail::take_block(sizeof(detail::WaitRecord))) detail::WaitRecord;
   record_->observer = &observer;
   try {
-    record_->node = access.var->core->make_look(access, detail::TaskKind::tell, "async_wait");
-    record_->node->need_extras().told = record_;
+    record_->node = access.var->core->make_bodiless(access, detail::TaskKind::async_probe, "async_wait");
+    record_->node->need_extras().wait_record = record_;
   } catch (...) {
     record_->drop();
     throw;

@@ -2,13 +2,14 @@
 #include <cstdlib>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <unistd.h>
 
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/detail/group_state.h>
 #include <sluice/engine/detail/named_range.h>
+#include <sluice/engine/detail/options.h>
 #include <sluice/engine/detail/region.h>
 #include <sluice/engine/engine.h>
 
@@ -30,41 +31,18 @@ namespace {
 
 constexpr std::uint64_t k_usual_live_tasks = 65536;  // a step beyond a small limit is no smaller
 
-// What the program says counts; then the environment; then speed.
-bool flushes(const EngineOptions& options) {
-  if (options.denormals.has_value())
-    return *options.denormals == Denormals::flush;
-  const char* said = std::getenv("SLUICE_DENORMALS");
-  if (said == nullptr || *said == '\0')
-    return true;
-  const std::string_view word = said;
-  require(word == "flush" || word == "keep", [&] {
-    return message("SLUICE_DENORMALS: \"", word, "\" is not one of flush, keep");
-  });
-  return word == "flush";
-}
-
 }  // namespace
 
 Core::Core(Engine* facade, const EngineOptions& options)
     : options_(options),
       thread_mode_(this_thread().mode.without_body()),
-      may_flush_(flushes(options)),
+      may_flush_(denormals_of(options) == Denormals::flush),
       facade_(facade),
       inside_(this),
       in_flight_(options_) {
   prepare_fences();
   no_memory_extras();  // made while there is memory
   random_seed.store(options.seed);
-  require(options.gpu_policy == "stream" || options.gpu_policy == "serial", [&] {
-    return message("Engine: gpu_policy \"", options.gpu_policy, "\" is not one of stream, serial");
-  });
-  require(options.launch.empty() || options.launch == "batch" || options.launch == "direct", [&] {
-    return message("Engine: launch \"", options.launch, "\" is not one of batch, direct");
-  });
-  require(options.gpu_check == "end" || options.gpu_check == "each", [&] {
-    return message("Engine: gpu_check \"", options.gpu_check, "\" is not one of end, each");
-  });
   if (options.max_live_tasks != 0)
     live_restraint_.set(options.max_live_tasks, std::max<std::uint64_t>(options.max_live_tasks, k_usual_live_tasks));
   cpu_ = make_cpu_policy(*this, options_);
@@ -140,6 +118,7 @@ void Core::relieve_memory(Device device) {
 Engine::Engine(EngineOptions options) : owns_core_(true) {
   require(options.workers >= 0, [&] { return message("Engine: workers = ", options.workers, " is negative"); });
   require(options.hot_reads >= 0, [&] { return message("Engine: hot_reads = ", options.hot_reads, " is negative"); });
+  detail::check_modes(options);
   core_ = new detail::Core(this, options);
 }
 
@@ -179,7 +158,7 @@ Engine& Engine::current() {
     return *here.core->facade();
   static Engine* standard = [] {
     auto* engine = new Engine;  // leaked: arrays with static life may outlive every destructor
-    drain_at_exit(engine->core());
+    drain_at_exit(detail::EngineAccess::core(*engine));
     return engine;
   }();
   return *standard;
@@ -281,37 +260,16 @@ RandomBlock Engine::take_random(std::uint64_t counters) noexcept {
 void Engine::flush() {
   core_->flush();
 }
-void Engine::saw_passed(Position position) {
-  core_->saw_passed(position);
-}
-
-void Engine::on_memory_pressure(std::function<void(Device)> relieve) {
-  core_->on_memory_pressure(std::move(relieve));
-}
-void Engine::relieve_memory(Device device) {
-  core_->relieve_memory(device);
-}
-bool Engine::await_task() {
-  return core_->await_retirement();
-}
-bool Engine::passed(const PositionSet& positions) const noexcept {
-  return core_->passed(positions);
-}
-bool Engine::on_copy_stream(Position position) const noexcept {
-  return core_->gpu() != nullptr && core_->gpu()->on_copy_stream(position);
-}
-void Engine::wait_passed(const PositionSet& positions) {
-  core_->wait_positions(positions);
-}
 
 void* Engine::extension_at(int id, std::shared_ptr<void> (*make)(Engine&)) {
   return core_->extension_at(id, make);
 }
 
-AttachScope::AttachScope(Engine& engine) : engine_(engine.core().cpu().attach() ? &engine : nullptr) {}
+AttachScope::AttachScope(Engine& engine)
+    : engine_(detail::EngineAccess::core(engine).cpu().attach() ? &engine : nullptr) {}
 AttachScope::~AttachScope() {
   if (engine_ != nullptr)
-    engine_->core().cpu().detach();
+    detail::EngineAccess::core(*engine_).cpu().detach();
 }
 
 EngineScope::EngineScope(Engine& engine) noexcept : before_(std::exchange(detail::this_thread().scope, &engine)) {}

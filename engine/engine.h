@@ -4,16 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <sluice/engine/closure.h>
 #include <sluice/engine/counters.h>
 #include <sluice/engine/error.h>
-#include <sluice/engine/executor.h>
 #include <sluice/engine/export.h>
+#include <sluice/engine/options.h>
 #include <sluice/engine/queue.h>
 #include <sluice/engine/source_location.h>
 #include <sluice/engine/task.h>
@@ -24,6 +21,7 @@ namespace sluice {
 class AsyncWait;
 namespace detail {
 class Core;
+struct EngineAccess;
 struct TaskNode;
 }  // namespace detail
 class Trace;
@@ -57,7 +55,8 @@ class SLUICE_API TaskHandle {
   /// A coroutine body that has started: true if it is suspended, then its co_await throws Cancelled; false if it runs,
   /// then its next co_await throws, if it comes to one. What it does with Cancelled is its own affair.
   bool cancel();
-  /// Blocks until the task has finished (GPU: until its work is done). Rethrows what its body threw.
+  /// Blocks until the task has finished (GPU: until its work is done). Rethrows what its body threw. Inside a task it
+  /// waits as Engine::wait() does there.
   void wait();
   /// Whether wait() would return at once. Never blocks: of a GPU task it asks the driver, once what is held back has
   /// been launched.
@@ -69,66 +68,6 @@ class SLUICE_API TaskHandle {
   friend class detail::Core;
   explicit TaskHandle(detail::TaskNode* adopted) noexcept : node_(adopted) {}
   detail::TaskNode* node_ = nullptr;
-};
-
-struct EngineOptions {
-  /// CPU workers; 0 = as many as the process may use.
-  int workers = 0;
-  /// "pool": CPU tasks on the workers. "serial": the pushing thread runs everything, in push order, before the
-  /// outermost push returns. For tests: "chaos" runs them on the threads that push and wait, in an order drawn from
-  /// chaos_seed, the same for the same seed if one thread pushes; "chaos-pool" makes workers dawdle and stray.
-  std::string cpu_policy = "pool";
-  /// "stream": tasks are enqueued on CUDA streams, ordered by events, never by the host. "serial": the host waits
-  /// for each task.
-  std::string gpu_policy = "stream";
-  /// How GPU tasks are given to the GPU. "batch": while they come quickly, those that say `capturable` are gathered and
-  /// launched as CUDA graphs. "direct": each by itself. If empty, SLUICE_LAUNCH in the environment decides, otherwise
-  /// "batch".
-  std::string launch = {};
-  /// When errors of kernels are found. "end": at a wait. "each": the host waits for each task, so that the error is
-  /// that task's.
-  std::string gpu_check = "end";
-  /// Of the two chaos policies, which issue GPU tasks late too, in any order and on any stream.
-  std::uint64_t chaos_seed = 1;
-  /// flush: tasks that ask for it (Task::denormals), which all operators do, read and write denormals as zero; keep:
-  /// all compute as the thread that made the engine does. If not set, SLUICE_DENORMALS in the environment decides,
-  /// otherwise flush. The same holds for every number of workers. Kernels of GPUs are compiled to flush those of
-  /// float32, whatever is said here, and keep those of float64, as operators on a CPU do where that thread does.
-  /// Copies, fills and files keep denormals as they are.
-  std::optional<Denormals> denormals = {};
-  /// Seed of the engine's random number generator.
-  std::uint64_t seed = 0;
-  /// Names the worker threads, with a number behind it.
-  std::string name = "sluice";
-  /// Cores for the workers, by the system's numbers, one each, in turn; empty: the system places them.
-  std::vector<int> cores = {};
-  /// Back-pressure: with so many tasks pushed and not finished, a push from outside tasks rests until an eighth of
-  /// them has gone (an attached thread works meanwhile). It rests in vain where what the others wait for is in its
-  /// hands, so it goes beyond the limit by as many again (65536 at least) for each 10 ms in which no task finished and
-  /// no thread that runs bodies used its core, and for each 2 s of one long body. While bodies take some hundred
-  /// nanoseconds, pushes also keep within 2048 tasks of what has run, resting at most some 30 us every 64 pushes, so
-  /// that tasks stay in the cache. 0: neither.
-  std::uint64_t max_live_tasks = 65536;
-  /// The same for bytes in flight: host memory, pinned or not, that nobody but unfinished tasks holds any more (arrays
-  /// that the program has dropped, of a loop that pushes ahead of what runs). A push from outside tasks rests while
-  /// there is more, until there is an eighth less; it goes beyond the limit, by as much again, where resting is in
-  /// vain as above, or there are fewer tasks than workers, and rests no longer than 10 s at a time. What the program
-  /// still holds does not count, its tape and the closures of its tasks included, nor do arrays below 1 KiB. 0: no
-  /// limit. Not given: SLUICE_MAX_BYTES_IN_FLIGHT in the environment (like 64M), else 32 MiB for each worker, but no
-  /// more than 1/256 of the memory that the process may use (32 MiB at least).
-  std::optional<std::uint64_t> max_bytes_in_flight = {};
-  /// The same for each GPU's memory: of tasks that have not been given to the GPU yet. Not given:
-  /// SLUICE_MAX_GPU_BYTES_IN_FLIGHT in the environment, else 1/64 of the GPU's memory, 64 MiB at least.
-  std::optional<std::uint64_t> max_gpu_bytes_in_flight = {};
-  /// When the engine stops, and for the default engine when the process ends, one message on standard error says how
-  /// many failures no wait has told of, and which was the first. Forgiven ones and Cancelled do not count.
-  bool report_failures = true;
-  /// After so many reads without a write between, a Var counts its readers in several places, so that threads that
-  /// only read it do not meet; the next write ends that. 0: only frozen Vars do.
-  int hot_reads = 256;
-  /// If set, CPU tasks run on the application's own threads: `{.executor = run_on(io_context)}`, see asio.h. Then
-  /// `workers` and `cpu_policy` stay as they are.
-  ExternalExecutor executor = {};
 };
 
 /// How an engine stops. drain: every task runs. cancel: bodies not begun are skipped (Cancelled), except of tasks with
@@ -148,8 +87,8 @@ struct RandomBlock {
 class SLUICE_API Engine {
  public:
   Engine() : Engine(EngineOptions{}) {}
-  /// Throws ValueError for an unknown policy name, a negative number, a core that the process may not use, or a
-  /// variable of the environment that is no number of bytes.
+  /// Throws ValueError for a value that is none of its enumeration's, a negative number, a core that the process may
+  /// not use, or a variable of the environment that is not as it must be.
   explicit Engine(EngineOptions options);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -176,6 +115,9 @@ class SLUICE_API Engine {
 
   /// Blocks until everything pushed before this call that writes `var` has finished, GPU work included. Rethrows
   /// the error that `var` carries: an Error as itself, anything else nested in TaskFailed.
+  /// Inside a task the thread meanwhile runs what it waits for on its own stack, on top of the waiting body: tasks that
+  /// are ready and without which this wait cannot end (under CpuMode::serial and chaos all that are ready). So do not
+  /// wait there while holding a lock that they take. Throws Deadlock for a wait that could never end.
   void wait(const Var& var) { wait(read(var)); }
   /// As above; `write(var)` waits for earlier readers too.
   void wait(Access access);
@@ -237,26 +179,9 @@ class SLUICE_API Engine {
   /// while another thread pushes what draws numbers.
   void set_random_state(const RandomBlock& state) noexcept;
 
-  /// Storage registers what to do when memory of a device runs out: give back what is cached.
-  void on_memory_pressure(std::function<void(Device)> relieve);
-  void relieve_memory(Device device);
-  /// For a thread that is short of what tasks hold, memory say: blocks until some task has finished, 100 ms at most.
-  /// True if one did. Inside tasks, which might be waited for themselves, it returns false at once.
-  bool await_task();
-
   /// Begins what was put off: CPU tasks left for this thread to run, GPU work held back to be launched together. Does
   /// not wait. For those who wait by other means than this class.
   void flush();
-  /// Told by who has learnt it from a kernel itself: the GPU has passed `position`. Throws what kernels reported
-  /// meanwhile, as a wait for it would.
-  void saw_passed(Position position);
-
-  /// Positions of GPU work, for storage: true once the stream has passed it (a hint: never asks the driver).
-  bool passed(const PositionSet& positions) const noexcept;
-  /// True for a position of a stream that copies between host and GPU.
-  bool on_copy_stream(Position position) const noexcept;
-  /// The last rung before OutOfMemory: blocks until the GPU has passed `positions`.
-  void wait_passed(const PositionSet& positions);
 
   /// A room's own object beside this engine, made as T(engine) at first use and destroyed with the engine's core,
   /// that is after the last Var. That `engine` lives as long, and is this one in all but its address. The engine knows
@@ -267,10 +192,9 @@ class SLUICE_API Engine {
         detail::slot_id<T>, [](Engine& engine) { return std::shared_ptr<void>(std::make_shared<T>(engine)); }));
   }
 
-  detail::Core& core() noexcept { return *core_; }
-
  private:
   friend class detail::Core;
+  friend struct detail::EngineAccess;
   explicit Engine(detail::Core* inside) noexcept;
   TaskHandle push_closure(const Task& task, Closure&& body, SourceLocation site);
   void check_awaited(Access access) const;

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/error.h>
 #include <sluice/engine/interop.h>
 
@@ -86,7 +87,7 @@ void export_stream(Engine& engine, Device device, void* stream, const AccessList
         }
       },
       site);
-  engine.core().wait_issued(task);  // which runs CPU tasks where nobody else does
+  detail::EngineAccess::core(engine).wait_issued(task);  // which runs CPU tasks where nobody else does
   try {
     is_issued.get();
   } catch (const std::future_error&) {

@@ -1,13 +1,16 @@
-// The list of policies by name: the one place.
-#include <cstdlib>
+// The list of policies: the one place.
+#include <memory>
+#include <optional>
 #include <sched.h>
+#include <string>
+#include <vector>
 
+#include <sluice/engine/detail/options.h>
 #include <sluice/engine/detail/policy.h>
 #include <sluice/engine/detail/policy_chaos.h>
 #include <sluice/engine/detail/policy_pool.h>
 #include <sluice/engine/detail/policy_serial.h>
 #include <sluice/engine/device.h>
-#include <sluice/engine/engine.h>
 #include <sluice/engine/error.h>
 #if SLUICE_CUDA
 #include <sluice/engine/cuda/nvtx.h>
@@ -40,56 +43,37 @@ void check_cores(const std::vector<int>& cores) {
 }  // namespace
 
 std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& options) {
-  const std::string& name = options.cpu_policy;
+  const CpuMode mode = options.cpu_policy;
   if (options.executor) {
-    require(name == "pool" && options.workers == 0, [] {
+    require(mode == CpuMode::pool && options.workers == 0, [] {
       return std::string("Engine: with an executor of the application there are neither workers nor a cpu_policy");
     });
     return make_executor_policy(core, options.executor);
   }
-  if (name == "pool" || name == "chaos-pool") {
-    check_cores(options.cores);
-    require(options.workers <= PoolPolicy::k_max_threads, [&] {
-      return message("Engine: workers = ", options.workers, ", at most ", PoolPolicy::k_max_threads, " can be had");
-    });
-    const int workers = options.workers == 0 ? usable_cores() : options.workers;
-    return std::make_unique<PoolPolicy>(core, options, workers, name == "chaos-pool");
-  }
-  if (name == "serial")
+  if (mode == CpuMode::serial)
     return std::make_unique<SerialPolicy>(core);
-  if (name == "chaos")
+  if (mode == CpuMode::chaos)
     return std::make_unique<ChaosPolicy>(core, options.chaos_seed);
-  throw ValueError(message("Engine: cpu_policy \"", name, "\" is not one of pool, serial, chaos, chaos-pool"));
-}
-
-#if SLUICE_CUDA
-namespace {
-
-// What the program says counts; then the environment.
-std::string launch_of(const EngineOptions& options) {
-  const char* said = std::getenv("SLUICE_LAUNCH");
-  if (!options.launch.empty() || said == nullptr || *said == '\0')
-    return options.launch.empty() ? "batch" : options.launch;
-  const std::string way = said;
-  require(way == "batch" || way == "direct", [&] {
-    return message("Engine: SLUICE_LAUNCH=", way, " is not one of batch, direct");
+  check_cores(options.cores);
+  require(options.workers <= PoolPolicy::k_max_threads, [&] {
+    return message("Engine: workers = ", options.workers, ", at most ", PoolPolicy::k_max_threads, " can be had");
   });
-  return way;
+  const int workers = options.workers == 0 ? usable_cores() : options.workers;
+  return std::make_unique<PoolPolicy>(core, options, workers, mode == CpuMode::chaos_pool);
 }
-
-}  // namespace
-#endif
 
 std::unique_ptr<GpuPolicy> make_gpu_policy([[maybe_unused]] Core& core, [[maybe_unused]] const EngineOptions& options) {
 #if SLUICE_CUDA
   if (num_gpus() > 0) {
     tell_profilers();
+    const CpuMode mode = options.cpu_policy;
+    const bool serial = options.gpu_policy == GpuMode::serial, each = options.gpu_check == GpuCheck::each;
+    const bool chaos = mode == CpuMode::chaos || mode == CpuMode::chaos_pool;
     const LaunchOptions launch{
-        .batches = launch_of(options) == "batch" && options.gpu_policy == "stream" && options.gpu_check == "end",
-        .one_stream = options.gpu_policy == "serial",
-        .waits = options.gpu_policy == "serial" || options.gpu_check == "each",
-        .chaos = options.cpu_policy == "chaos" || options.cpu_policy == "chaos-pool" ? std::optional(options.chaos_seed)
-                                                                                     : std::nullopt};
+        .batches = launch_of(options) == LaunchMode::batch && !serial && !each,
+        .one_stream = serial,
+        .waits = serial || each,
+        .chaos = chaos ? std::optional(options.chaos_seed) : std::nullopt};
     return std::make_unique<StreamPolicy>(core, launch);
   }
 #endif

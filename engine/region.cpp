@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/detail/region.h>
 #include <sluice/engine/region.h>
 
@@ -87,7 +88,8 @@ Region::Region(Engine& engine, Device gpu, const std::string& name) {
   require<DeviceError>(gpu.is_gpu() && gpu.index >= 0 && gpu.index < num_gpus(), [&] {
     return message("Region: \"", name, "\" is for a GPU, not ", gpu, "; there are ", num_gpus());
   });
-  state_.reset(new State{engine, gpu, TaskName(name), detail::make_region_graphs(engine.core(), gpu)});
+  state_.reset(
+      new State{engine, gpu, TaskName(name), detail::make_region_graphs(detail::EngineAccess::core(engine), gpu)});
 }
 
 Region::~Region() = default;
@@ -103,7 +105,7 @@ void Region::run_recorded(std::uint64_t key, void (*push_tasks)(void*), void* co
   if (again) {
     detail::RegionProgram program;
     {
-      detail::RegionRecording recording(state_->engine.core(), state_->device, name);
+      detail::RegionRecording recording(detail::EngineAccess::core(state_->engine), state_->device, name);
       push_tasks(context);
       program = recording.finish();
     }

@@ -136,8 +136,8 @@ void Core::wait_here(TaskNode* task, const PositionSet& positions) {
 }
 
 void Core::run_fenced(TaskNode* task, FailureRef failure) {
-  if (task->kind == TaskKind::tell)
-    return tell(task, std::move(failure));
+  if (task->kind == TaskKind::async_probe)
+    return end_async_wait(task, std::move(failure));
   if (failure == nullptr)
     return submit_body(task);
   claim(task);
@@ -326,7 +326,7 @@ void Core::finish(TaskNode* task, FailureRef failure, bool ran, Position positio
   if (here.ready_head != nullptr && outermost)  // outside the lists: a GPU body may wait for who is kept out of them
     run_ready(here);
   here.draining = !outermost;
-  if (task->kind == TaskKind::tell) [[unlikely]]
+  if (task->kind == TaskKind::async_probe) [[unlikely]]
     return conclude(task);
   const int epoch = task->epoch;
   GroupState* const group = task->group();

@@ -8,6 +8,7 @@
 
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/detail/group_state.h>
 
 namespace sluice {
@@ -57,7 +58,7 @@ GroupState* GroupState::of_this_thread(const Core& core) noexcept {
 
 // With the mutex held, the first of them comes: from now on the Var is taken.
 void GroupState::open(GroupState* parent) {
-  TaskNode* const node = core_.make_look(awaited(), TaskKind::look, "group");
+  TaskNode* const node = core_.make_bodiless(awaited(), TaskKind::probe, "group");
   try {
     TaskExtras& extras = node->need_extras();
     end_ = new CompletionControl(node);
@@ -289,7 +290,7 @@ void GroupState::take_place(TaskNode& task) noexcept {
 
 TaskGroup::TaskGroup(Engine& engine, const TaskGroupOptions& options) {
   require(options.limit >= 0, [&] { return message("TaskGroup: limit = ", options.limit, " is negative"); });
-  state_ = new detail::GroupState(engine.core(), options.limit);
+  state_ = new detail::GroupState(detail::EngineAccess::core(engine), options.limit);
 }
 TaskGroup::~TaskGroup() {
   state_->release();

@@ -239,33 +239,33 @@ void Core::wait(Access access) {
   refuse_self_wait(access);
   if (access.mode == AccessMode::out)
     access.mode = AccessMode::write;
-  wait_look(make_look(access, TaskKind::look, "wait"));
+  wait_probe(make_bodiless(access, TaskKind::probe, "wait"));
 }
 
 void Core::wait_group(GroupState& group) {
-  TaskNode* const look = make_look(group.awaited(), TaskKind::look, "wait");
+  TaskNode* const probe = make_bodiless(group.awaited(), TaskKind::probe, "wait");
   try {
-    look->need_extras().awaited_group = &group;
+    probe->need_extras().awaited_group = &group;
   } catch (...) {
-    discard(look);
-    drop(look, TaskNode::k_handle);
+    discard(probe);
+    drop(probe, TaskNode::k_handle);
     throw;
   }
-  wait_look(look);
+  wait_probe(probe);
 }
 
-void Core::wait_look(TaskNode* look) {
-  push(look);
+void Core::wait_probe(TaskNode* probe) {
+  push(probe);
   cpu_->before_wait();
-  const HandleGuard guard{look};
-  block_until(look);
-  if (const TaskExtras* extras = look->extras()) {
+  const HandleGuard guard{probe};
+  block_until(probe);
+  if (const TaskExtras* extras = probe->extras()) {
     wait_positions(extras->result.positions);
-    rethrow_any_failure_of(*look);
+    rethrow_any_failure_of(*probe);
   }
 }
 
-TaskNode* Core::make_look(Access access, TaskKind kind, TaskName name) {
+TaskNode* Core::make_bodiless(Access access, TaskKind kind, TaskName name) {
   return make_task({.name = std::move(name), .access = {access}}, kind, Closure(), {});
 }
 
@@ -284,11 +284,11 @@ void Core::flush() {
     gpu()->flush();
 }
 
-void Core::saw_passed(Position position) {
+void Core::note_completed(Position position) {
   if (!position || gpu() == nullptr)
     return;
   count_wait();
-  gpu()->saw_passed(position);
+  gpu()->note_completed(position);
 }
 
 void Core::wait_task(TaskNode* task) {
@@ -384,7 +384,7 @@ void Core::clear_error(const Var& var) {
     return std::string("clear_error: an empty Var, or one of another engine");
   });
   refuse_self_wait(access);
-  TaskNode* clear = make_look(access, TaskKind::clear, "clear_error");
+  TaskNode* clear = make_bodiless(access, TaskKind::clear, "clear_error");
   push(clear);
   cpu_->before_wait();
   const HandleGuard guard{clear};

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstring>
 
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/engine.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/copy_kernels.h>
@@ -49,7 +50,7 @@ void read_small(const NDArray& array, void* to, DType dtype) {
       });
   engine.flush();
   if (slot->spin_until_landed(k_spin)) {
-    engine.saw_passed(slot->position.load());
+    EngineAccess::note_completed(engine, slot->position.load());
   } else {
     task.wait();  // a producer that takes longer, has failed, or a GPU that is lost
   }

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/engine.h>
 #include <sluice/engine/error.h>
 #include <sluice/storage/detail/make_pool.h>
@@ -17,16 +18,18 @@
 namespace sluice {
 namespace {
 
+using detail::EngineAccess;
+
 constexpr int k_max_gpus = 64;
 
 class EnginePassage final : public detail::Passage {
  public:
   explicit EnginePassage(Engine& engine) noexcept : engine_(engine) {}
-  bool passed(const PositionSet& positions) const noexcept override { return engine_.passed(positions); }
-  bool copies(Position position) const noexcept override { return engine_.on_copy_stream(position); }
-  void wait_passed(const PositionSet& positions) override { engine_.wait_passed(positions); }
-  bool await_task() override { return engine_.await_task(); }
-  void relieve(Device device) override { engine_.relieve_memory(device); }
+  bool passed(const PositionSet& positions) const noexcept override { return EngineAccess::passed(engine_, positions); }
+  bool copies(Position position) const noexcept override { return EngineAccess::on_copy_stream(engine_, position); }
+  void wait_passed(const PositionSet& positions) override { EngineAccess::wait_passed(engine_, positions); }
+  bool await_task() override { return EngineAccess::await_task(engine_); }
+  void relieve(Device device) override { EngineAccess::relieve_memory(engine_, device); }
 
  private:
   Engine& engine_;
@@ -141,7 +144,7 @@ struct Storage::Pools {
 };
 
 Storage::Storage(Engine& engine) : pools_(std::make_unique<Pools>(engine)) {
-  engine.on_memory_pressure([this](Device device) { empty_cache(device); });
+  EngineAccess::on_memory_pressure(engine, [this](Device device) { empty_cache(device); });
 }
 
 Storage::~Storage() = default;

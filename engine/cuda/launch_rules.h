@@ -60,7 +60,7 @@ class LaunchRules {
   static constexpr std::size_t k_a_shape = 4;
   static constexpr std::uint64_t k_long_ago = 8;
 
-  /// With a seed nothing of this holds (EngineOptions::cpu_policy "chaos"): what is open to choice is drawn.
+  /// With a seed nothing of this holds (CpuMode::chaos, chaos_pool): what is open to choice is drawn.
   explicit LaunchRules(std::optional<std::uint64_t> chaos) {
     if (chaos)
       chaos_.emplace(*chaos);

@@ -160,7 +160,7 @@ bool StreamPolicy::ask(Position position) noexcept {
   return true;
 }
 
-void StreamPolicy::saw_passed(Position position) {
+void StreamPolicy::note_completed(Position position) {
   logical_.of(position).raise_done(position.sequence());
   throw_reported();
 }

@@ -30,7 +30,7 @@ class StreamPolicy final : public GpuPolicy {
   void wait_all() override;
   void add_counters(EngineCounters& counters) const noexcept override;
   void flush() override;
-  void saw_passed(Position position) override;
+  void note_completed(Position position) override;
   bool on_copy_stream(Position position) const noexcept override;
   std::vector<GpuSpan> take_trace(std::uint64_t recording) override { return trace_.take(recording); }
   void stop() override { poller_.stop(); }

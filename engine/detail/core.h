@@ -124,10 +124,10 @@ class Core {
   static void drop_coroutine(TaskExtras& extras) noexcept;
 
   // -- Waiting without a thread (async_wait.cpp) --
-  /// A tell task's accesses have ended: tells its WaitObserver once the GPU has passed what came before.
+  /// An async_probe's accesses have ended: ends its wait once the GPU has passed what came before.
   void conclude(TaskNode* task) noexcept;
-  /// Tells it now, unless the wait was cancelled, and ends the node.
-  void tell(TaskNode* task, FailureRef failure) noexcept;
+  /// Tells its WaitObserver now, unless the wait was cancelled, and ends the node.
+  void end_async_wait(TaskNode* task, FailureRef failure) noexcept;
 
   // -- Waiting (wait.cpp) --
   void wait(Access access);
@@ -137,10 +137,10 @@ class Core {
   void wait_issued(const TaskHandle& handle);
   void clear_error(const Var& var);
   void wait_positions(const PositionSet& positions);
-  /// See Engine::await_task.
+  /// See EngineAccess::await_task.
   bool await_retirement();
   void flush();
-  void saw_passed(Position position);
+  void note_completed(Position position);
   void stop(Stop how);
   void restart();
   /// At exit of the process: waits for what runs, but not for ever.
@@ -152,7 +152,7 @@ class Core {
   void hold_back(bool counted);
   bool is_crowded() const noexcept { return in_flight_.is_crowded(); }
 
-  TaskNode* make_look(Access access, TaskKind kind, TaskName name);
+  TaskNode* make_bodiless(Access access, TaskKind kind, TaskName name);
   /// Throws Deadlock if the task that runs on this thread holds what it is about to wait for.
   void refuse_self_wait(Access access) const;
 
@@ -183,7 +183,7 @@ class Core {
   void wait_group(GroupState& group);
   /// Throws what the body of a finished task threw.
   static void rethrow_failure_of(const TaskNode& task);
-  /// The same of a look or a GPU task, once the GPU has passed it: it may have failed late.
+  /// The same of a probe or a GPU task, once the GPU has passed it: it may have failed late.
   void rethrow_any_failure_of(const TaskNode& task);
 
   Engine* facade() const noexcept { return facade_.load(std::memory_order_acquire); }
@@ -271,7 +271,7 @@ class Core {
   static void keep_estimates(const Task& task, TaskNode& node);
   void inherit_from_pusher(const Task& task, TaskNode& node);
   static void ends_in_group(TaskNode& task, const FailureRef& failure, Position position) noexcept;
-  void wait_look(TaskNode* look);
+  void wait_probe(TaskNode* probe);
   struct Raised;
   void inherit_accesses(TaskNode& task, Priority wanted, Raised& raised);
   void inherit_var(AccessNode& access, Priority wanted, Raised& raised);

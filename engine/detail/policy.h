@@ -133,7 +133,7 @@ class GpuPolicy {
   /// Launches what is held back to be launched together: somebody is about to wait for it without calling wait().
   virtual void flush() {}
   /// wait() for a position that the GPU is known to have passed, though nobody has asked the driver.
-  virtual void saw_passed(Position position) {
+  virtual void note_completed(Position position) {
     PositionSet positions;
     positions.add(position);
     wait(positions);
@@ -154,7 +154,7 @@ class GpuPolicy {
   virtual void restart() {}
 };
 
-/// Throws ValueError for an unknown name.
+/// Throws ValueError for more workers than can be had, or a core that the process may not use.
 std::unique_ptr<CpuPolicy> make_cpu_policy(Core& core, const EngineOptions& options);
 /// CPU tasks on the application's threads. Throws ValueError for a concurrency below 1.
 std::unique_ptr<CpuPolicy> make_executor_policy(Core& core, const ExternalExecutor& executor);

@@ -8,7 +8,7 @@
 
 namespace sluice::detail {
 
-/// Runs ready tasks on the threads that push and wait, as "serial" does, but in an order and at times drawn from a
+/// Runs ready tasks on the threads that push and wait, as SerialPolicy does, but in an order and at times drawn from a
 /// seed: now and then some of those that are ready, all of them when somebody waits. With one pushing thread the same
 /// seed gives the same schedule. For tests: whatever order it picks, a program must not be able to tell.
 class ChaosPolicy final : public CpuPolicy {

@@ -22,9 +22,9 @@ class CoroutineControl;
 class GroupState;
 struct WaitRecord;
 
-/// body: a user's task. look: no body; notes the error and the positions of its Var for whoever waits.
-/// tell: a look that tells a WaitObserver. clear: makes its Vars clean.
-enum class TaskKind : std::uint8_t { body, look, tell, clear };
+/// body: a user's task. The others have none. probe: notes the error and the positions of its Var for whoever waits.
+/// async_probe: the same, and tells a WaitObserver. clear: makes its Vars clean.
+enum class TaskKind : std::uint8_t { body, probe, async_probe, clear };
 
 struct TraceRecord;
 
@@ -32,7 +32,7 @@ struct TraceRecord;
 struct TaskResult {
   FailureRef failure;
   PositionSet positions;
-  Position written_at;    // of a look: who wrote the value that it waits for,
+  Position written_at;    // of a probe: who wrote the value that it waits for,
   std::uint64_t var = 0;  // in which Var
 };
 
@@ -45,10 +45,10 @@ struct TaskExtras {
   TraceRecord* trace = nullptr;                         // where `traced`
   std::uint64_t bytes = 0, work = 0;                    // Task's, where `traced`
   GroupState* group = nullptr;                          // whose member it is; referred to
-  GroupState* awaited_group = nullptr;                  // of a look
+  GroupState* awaited_group = nullptr;                  // of a probe
   bool has_place = false;                               // of a group with a limit
   std::atomic<bool> wants_place{false};                 // lies in that group's queue
-  WaitRecord* told = nullptr;                           // of a tell
+  WaitRecord* wait_record = nullptr;                    // of an async_probe
   std::atomic<CoroutineControl*> coroutine{nullptr};    // of a body that has made one
   std::atomic<CompletionControl*> completion{nullptr};  // of a body that has left its end to others
 };

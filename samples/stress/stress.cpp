@@ -148,7 +148,8 @@ Plant plant_of(const std::string& name) {
 std::string run_round(const Flags& flags, std::uint64_t seed, Tally& all) {
   // The serial policy runs bodies inside push: nobody is left to open a gate, and a body that waits keeps those below
   // it on its stack from ending.
-  const bool threaded = flags.policy != "serial" && flags.policy != "chaos";
+  const CpuMode policy = parse_cpu_mode(flags.policy);
+  const bool threaded = policy != CpuMode::serial && policy != CpuMode::chaos;
   const Plan plan = make_plan({
       .seed = seed,
       .threads = flags.threads,
@@ -161,8 +162,8 @@ std::string run_round(const Flags& flags, std::uint64_t seed, Tally& all) {
   std::optional<Engine> engine;
   engine.emplace(EngineOptions{
       .workers = flags.workers,
-      .cpu_policy = flags.policy,
-      .launch = flags.launch,
+      .cpu_policy = policy,
+      .launch = flags.launch.empty() ? std::nullopt : std::optional(parse_launch_mode(flags.launch)),
       .chaos_seed = seed,
       .seed = seed,
   });

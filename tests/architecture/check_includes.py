@@ -17,6 +17,8 @@ OPEN = [
     ("ndarray/detail/array_object.h", ("operator", "gluon"),
      "operator defines NDArray's recorded members; gluon fills batches and reads versions of buffers"),
     ("ndarray/detail/located.h", ("operator", "gluon"), "calls of every room add the user's line to their errors"),
+    ("engine/detail/engine_access.h", ("storage", "ndarray"),
+     "pools free by positions and ask for memory back; reads of small arrays learn from a kernel that it has run"),
     ("engine/detail/this_thread.h", ("gluon",), "a call of a layer belongs to the task that makes it"),
 ]
 
@@ -91,6 +93,8 @@ def check(root):
 CLEAN = {
     "engine/api.h": "#pragma once\n#include <vector>\n",
     "engine/detail/x.h": "#pragma once\n",
+    "engine/detail/engine_access.h": "#pragma once\n",
+    "storage/a.cpp": "#include <sluice/engine/detail/engine_access.h>\n",
     "storage/api.h": "// #include <sluice/gluon/api.h>\n#include <sluice/engine/api.h>\n",
     "operator/add_cuda.cu": "#include <cuda_runtime.h>\n#include <sluice/storage/api.h>\n",
     "ndarray/half.h": "#ifdef __CUDACC__\n#include <cuda_fp16.h>\n#endif\n",
@@ -101,6 +105,8 @@ PLANTS = [
     ("a room to the right", {"engine/a.cpp": "#include <sluice/storage/api.h>\n"}, "to its right"),
     ("a detail header of another room", {"gluon/a.cpp": "#include <sluice/engine/detail/x.h>\n"}, "inside the wall"),
     ("detail from a sample", {"samples/a.cpp": "#include <sluice/engine/detail/x.h>\n"}, "inside the wall"),
+    ("an inner header with guests from a sample", {"samples/a.cpp": "#include <sluice/engine/detail/engine_access.h>\n"},
+     "inside the wall"),
     ("a quoted include", {"engine/a.cpp": '  #  include "engine/api.h"\n'}, "is not written as"),
     ("a bare room path", {"samples/a.cpp": "#include <engine/api.h>\n"}, "must be written"),
     ("CUDA in a host header", {"operator/a.h": "#include <cuda_runtime.h>\n"}, "outside engine/cuda"),

@@ -164,9 +164,9 @@ class ByHand final : public Way {
 /// The same kernels, each a task that names its arrays.
 class Tasks final : public Way {
  public:
-  Tasks(const Problem& problem, Device device, const std::string& launch, bool interleaved)
+  Tasks(const Problem& problem, Device device, LaunchMode launch, bool interleaved)
       : problem_(problem),
-        name_(message("engine-", launch, interleaved ? "-by-step" : "-by-chain")),
+        name_(message("engine-", to_string(launch), interleaved ? "-by-step" : "-by-chain")),
         interleaved_(interleaved),
         device_(device),
         arrays_(problem),
@@ -211,7 +211,7 @@ class Tasks final : public Way {
 class Traced final : public Way {
  public:
   Traced(const Problem& problem, Device device)
-      : tasks_(problem, device, "direct", false), region_(tasks_.engine(), device, "branches") {}
+      : tasks_(problem, device, LaunchMode::direct, false), region_(tasks_.engine(), device, "branches") {}
   std::string name() const override { return "engine-traced"; }
   void push() override {
     region_.run(0, [this] { tasks_.push(); });
@@ -227,9 +227,9 @@ class Traced final : public Way {
 /// What a user writes: arrays and operators.
 class Eager final : public Way {
  public:
-  Eager(const Problem& problem, Device device, const std::string& launch, bool interleaved)
+  Eager(const Problem& problem, Device device, LaunchMode launch, bool interleaved)
       : problem_(problem),
-        name_(message("arrays-", launch, interleaved ? "-by-step" : "-by-chain")),
+        name_(message("arrays-", to_string(launch), interleaved ? "-by-step" : "-by-chain")),
         interleaved_(interleaved),
         engine_(bench::launched(launch)) {
     const EngineScope scope(engine_);
@@ -267,7 +267,7 @@ void branches(bench::Report& report, const bench::GpuBench& bench, const Problem
     ways.push_back(std::make_unique<ByHand>(problem, 1, graph));
     ways.push_back(std::make_unique<ByHand>(problem, 8, graph));
   }
-  for (const std::string& launch : bench.launches()) {
+  for (const LaunchMode launch : bench.launches()) {
     for (bool interleaved : {false, true}) {
       ways.push_back(std::make_unique<Tasks>(problem, bench.device(), launch, interleaved));
       ways.push_back(std::make_unique<Eager>(problem, bench.device(), launch, interleaved));

@@ -84,7 +84,7 @@ struct Tiled {
   samples::GpuCholesky factor;
   int tasks = 0;
 
-  Tiled(const std::string& launch, Device device, int n, const samples::Tiling& tiling)
+  Tiled(LaunchMode launch, Device device, int n, const samples::Tiling& tiling)
       : variant(name(tiling)), engine(bench::launched(launch)), factor(engine, device, n, tiling) {}
 };
 

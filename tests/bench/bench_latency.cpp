@@ -161,11 +161,11 @@ int main(int argc, char** argv) {
     under_load(report, engine, Priority::normal, body_us, turns_a_us, samples / 10);
   }
   after_idleness(report, engine, samples / 10);
-  for (const char* policy : {"serial", "pool"}) {
-    if (!report.wants("wait", policy))
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
+    if (!report.wants("wait", to_string(policy)))
       continue;
     Engine fresh({.workers = workers, .cpu_policy = policy});
-    waits(report, fresh, policy, samples);
+    waits(report, fresh, to_string(policy), samples);
   }
   return report.finish();
 }

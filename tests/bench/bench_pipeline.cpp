@@ -161,8 +161,12 @@ class ByHand final : public Way {
 /// Each copy and each kernel a task.
 class Tasks final : public Way {
  public:
-  Tasks(const Sizes& sizes, const Buffers& buffers, Device device, const std::string& launch)
-      : Way(sizes), name_("engine-" + launch), buffers_(buffers), device_(device), engine_(bench::launched(launch)) {
+  Tasks(const Sizes& sizes, const Buffers& buffers, Device device, LaunchMode launch)
+      : Way(sizes),
+        name_(message("engine-", to_string(launch))),
+        buffers_(buffers),
+        device_(device),
+        engine_(bench::launched(launch)) {
     for (int i = 0; i < k_buffers; ++i) {
       there_.push_back(engine_.new_var({.home = device}));
       here_.push_back(engine_.new_var());
@@ -220,7 +224,7 @@ class Eager final : public Way {
  public:
   enum class Host { pinned, plain, none };
 
-  Eager(const Sizes& sizes, Device device, const std::string& launch, Host host)
+  Eager(const Sizes& sizes, Device device, LaunchMode launch, Host host)
       : Way(sizes), launch_(launch), host_(host), device_(device), engine_(bench::launched(launch)) {
     const EngineScope scope(engine_);
     const ArrayOptions options{.pinned = host == Host::pinned};
@@ -238,7 +242,7 @@ class Eager final : public Way {
   }
   std::string name() const override {
     const char* const kinds[] = {"-pinned", "-plain", "-work-only"};
-    return message("arrays-", launch_, kinds[static_cast<int>(host_)]);
+    return message("arrays-", to_string(launch_), kinds[static_cast<int>(host_)]);
   }
   void push() override {
     const EngineScope scope(engine_);
@@ -262,7 +266,7 @@ class Eager final : public Way {
   }
 
  private:
-  std::string launch_;
+  LaunchMode launch_;
   Host host_;
   Device device_;
   Engine engine_;
@@ -286,7 +290,7 @@ void pipeline(bench::Report& report, const bench::GpuBench& bench, const Sizes& 
   for (Part part : {Part::work, Part::copy_in, Part::copy_out, Part::everything})
     ways.push_back(std::make_unique<ByHand>(sizes, buffers, 1, part));
   ways.push_back(std::make_unique<ByHand>(sizes, buffers, 3, Part::everything));
-  for (const std::string& launch : bench.launches()) {
+  for (const LaunchMode launch : bench.launches()) {
     ways.push_back(std::make_unique<Tasks>(sizes, buffers, bench.device(), launch));
     for (Eager::Host host : {Eager::Host::none, Eager::Host::pinned, Eager::Host::plain})
       ways.push_back(std::make_unique<Eager>(sizes, bench.device(), launch, host));
@@ -298,10 +302,14 @@ void pipeline(bench::Report& report, const bench::GpuBench& bench, const Sizes& 
   const auto walls = bench::compare(report, "pipeline", sizes.batches, "batch", contenders);
   for (const char* whole : {"raw-1-stream", "raw-3-streams"})
     add_share(report, walls, whole, "raw-work-only");
-  for (const std::string& launch : bench.launches()) {
-    add_share(report, walls, "engine-" + launch, "raw-work-only");
+  for (const LaunchMode launch : bench.launches()) {
+    add_share(report, walls, message("engine-", to_string(launch)), "raw-work-only");
     for (const char* host : {"-pinned", "-plain"})
-      add_share(report, walls, "arrays-" + launch + host, "arrays-" + launch + "-work-only");
+      add_share(
+          report,
+          walls,
+          message("arrays-", to_string(launch), host),
+          message("arrays-", to_string(launch), "-work-only"));
   }
   for (const auto& way : ways) {
     buffers.clear_results();

@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
   }
   for (const char* kind : {"serial", "pool", "attached"}) {
     const bool serial = std::string(kind) == "serial";
-    Engine engine({.workers = workers, .cpu_policy = serial ? "serial" : "pool"});
+    Engine engine({.workers = workers, .cpu_policy = serial ? CpuMode::serial : CpuMode::pool});
     Variant variant{.name = kind, .pushers = pushers, .spin = spin, .attached = std::string(kind) == "attached"};
     if (!serial)
       variant.name += "-" + std::to_string(engine.workers()) + "w";

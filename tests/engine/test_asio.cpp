@@ -104,7 +104,7 @@ TEST_CASE("T59: a callback is called once, later, elsewhere") {
 }
 
 TEST_CASE("T59: a future holds the value's arrival, or the failure as wait() would throw it") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     Engine engine({.workers = 1, .cpu_policy = policy});
     Var good = engine.new_var(), bad = engine.new_var(), odd = engine.new_var();
     int value = 0;

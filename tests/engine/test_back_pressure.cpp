@@ -178,8 +178,8 @@ TEST_CASE("Back-pressure: bodies that take long do not let tasks pile up beyond 
 }
 
 TEST_CASE("Back-pressure: a pusher that holds the gate itself is let through, in few steps") {
-  for (const char* policy : {"pool", "chaos-pool"}) {
-    CAPTURE(policy);
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::chaos_pool}) {
+    CAPTURE(to_string(policy));
     Engine engine({.workers = 1, .cpu_policy = policy, .max_bytes_in_flight = k_limit});
     const Var order = engine.new_var();
     const QuietGate gate;
@@ -304,8 +304,8 @@ TEST_CASE("Back-pressure: a pusher whose executor nobody serves yet is let throu
 }
 
 TEST_CASE("Back-pressure: under the serial and the chaos policy a pusher runs what it left") {
-  for (const char* policy : {"serial", "chaos"}) {
-    CAPTURE(policy);
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::chaos}) {
+    CAPTURE(to_string(policy));
     Engine engine({.cpu_policy = policy, .max_bytes_in_flight = k_limit});
     Most most;
     std::atomic<int> done{0};

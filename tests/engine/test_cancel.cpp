@@ -11,7 +11,7 @@ using namespace sluice;
 using namespace sluice::test;
 
 TEST_CASE("T30: a scope cancels what has not begun, and nothing outside it") {
-  for (const char* policy : {"pool", "chaos-pool"}) {
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::chaos_pool}) {
     Engine engine({.workers = 2, .cpu_policy = policy});
     Var gated = engine.new_var(), inside = engine.new_var(), outside = engine.new_var();
     Gate gate;

@@ -20,7 +20,7 @@ struct Run {
 };
 
 Run run_chaos(const Program& program, std::uint64_t seed) {
-  Engine engine({.cpu_policy = "chaos", .chaos_seed = seed});
+  Engine engine({.cpu_policy = CpuMode::chaos, .chaos_seed = seed});
   Run run{.history = History(program)};
   std::vector<Var> vars(program.cells);
   for (Var& var : vars)
@@ -76,7 +76,7 @@ TEST_CASE("T10, T35: under many seeds a random graph gives what a serial loop gi
 
 TEST_CASE("T10: under chaos every wait returns, from several threads, in tasks and outside") {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    Engine engine({.cpu_policy = "chaos", .chaos_seed = seed});
+    Engine engine({.cpu_policy = CpuMode::chaos, .chaos_seed = seed});
     std::atomic<int> done{0};
     std::vector<std::thread> threads;
     for (int i = 0; i < 3; ++i) {

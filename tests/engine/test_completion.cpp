@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/engine_access.h>
 
 #include "tests/engine/expect.h"
 #include "tests/engine/held.h"
@@ -33,22 +34,22 @@ struct Left {
   }
 };
 
-EngineOptions options_of(const std::string& policy) {
-  return {.workers = policy == "serial" || policy == "chaos" ? 0 : 1, .cpu_policy = policy};
+EngineOptions options_of(CpuMode policy) {
+  return {.workers = policy == CpuMode::serial || policy == CpuMode::chaos ? 0 : 1, .cpu_policy = policy};
 }
 
 }  // namespace
 
 TEST_CASE("A task ends when its TaskCompletion says so, without a worker, whatever the policy") {
-  for (const char* policy : {"pool", "serial", "chaos", "chaos-pool"}) {
-    CAPTURE(policy);
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
+    CAPTURE(to_string(policy));
     Engine engine(options_of(policy));
     Var x = engine.new_var();
     Left left;
     std::atomic<int> value{0};
     TaskHandle outside = engine.push({.name = "outside", .access = {write(x)}}, left.body());
     TaskHandle after = engine.push({.name = "after", .access = {read(x)}}, [&] { value = 2; });
-    if (policy == std::string("chaos"))
+    if (policy == CpuMode::chaos)
       engine.push({.name = "other"}, [] {}).wait();  // runs all that is ready
     REQUIRE(left.there.wait());
     engine.push({.name = "other"}, [] {}).wait();  // the one worker is free
@@ -162,8 +163,8 @@ TEST_CASE("complete_later is for the body of a CPU task, once") {
 }
 
 TEST_CASE("A coroutine body may leave its end to others too") {
-  for (const char* policy : {"pool", "serial", "chaos", "chaos-pool"}) {
-    CAPTURE(policy);
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
+    CAPTURE(to_string(policy));
     Engine engine(options_of(policy));
     Var x = engine.new_var(), y = engine.new_var();
     Left left;
@@ -173,7 +174,7 @@ TEST_CASE("A coroutine body may leave its end to others too") {
       co_await y;
       left.there.open();
     });
-    if (policy == std::string("chaos"))
+    if (policy == CpuMode::chaos)
       engine.push({.name = "other"}, [] {}).wait();
     REQUIRE(left.there.wait());
     engine.push({.name = "other"}, [] {}).wait();
@@ -265,17 +266,17 @@ TEST_CASE("A body that waits for what others end is in no deadlock") {
   TaskHandle waits = engine.push({.name = "waits"}, [&] { engine.wait(x); });
   TaskHandle sleeps = engine.push({.name = "sleeps"}, [&]() -> Coroutine { co_await x; });
   REQUIRE(left.there.wait());
-  const std::uint64_t before = engine.core().cycle_checks();
-  CHECK(eventually([&] { return engine.core().cycle_checks() > before; }));  // and finds none
+  const std::uint64_t before = detail::EngineAccess::core(engine).cycle_checks();
+  CHECK(eventually([&] { return detail::EngineAccess::core(engine).cycle_checks() > before; }));  // and finds none
   left.completion.complete();
   CHECK_NOTHROW(waits.wait());
   CHECK_NOTHROW(sleeps.wait());
 }
 
 TEST_CASE("Many tasks are ended by other threads, bodies and each other") {
-  for (const char* policy : {"pool", "serial", "chaos-pool"}) {
-    CAPTURE(policy);
-    Engine engine({.workers = policy == std::string("serial") ? 0 : 3, .cpu_policy = policy});
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos_pool}) {
+    CAPTURE(to_string(policy));
+    Engine engine({.workers = policy == CpuMode::serial ? 0 : 3, .cpu_policy = policy});
     const int count = scaled(3000);
     std::vector<Var> vars;
     for (int i = 0; i < 5; ++i)

@@ -1,20 +1,66 @@
 // The small promises: options, names, devices, closures, positions, random numbers.
+#include <initializer_list>
 #include <memory>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include <sluice/engine/detail/engine_access.h>
 
 #include "tests/engine/expect.h"
 
 using namespace sluice;
 using namespace sluice::test;
 
-TEST_CASE("Engine options: unknown policies and negative workers are refused by name") {
-  CHECK_THAT(text_of_error([] { Engine engine({.cpu_policy = "magic"}); }), contains("magic"));
-  CHECK_THAT(text_of_error([] { Engine engine({.gpu_policy = "wand"}); }), contains("wand"));
-  CHECK_THAT(text_of_error([] { Engine engine({.workers = -3}); }), contains("-3"));
-  CHECK_THROWS_AS(Engine({.cpu_policy = "magic"}), ValueError);
+namespace {
+
+/// Every enumerator is read back from what is printed of it, and no other text is read.
+template <class Value, class Parse>
+void check_names(std::initializer_list<std::pair<Value, const char*>> names, Parse parse) {
+  std::string all;
+  for (const auto& [value, name] : names) {
+    CHECK(to_string(value) == std::string(name));
+    CHECK(parse(name) == value);
+    all += (all.empty() ? "" : ", ") + std::string(name);
+  }
+  for (const char* wrong : {"magic", "", "Serial", "pool ", "e"}) {
+    CAPTURE(wrong);
+    CHECK_THROWS_AS(parse(wrong), ValueError);
+    CHECK_THAT(text_of_error([&] { parse(wrong); }), contains('"' + std::string(wrong) + "\" is not one of " + all));
+  }
+  CHECK(to_string(static_cast<Value>(names.size())) == std::string("unknown"));
+}
+
+}  // namespace
+
+TEST_CASE("Engine options: the names of what can be chosen print and parse") {
+  check_names<CpuMode>(
+      {{CpuMode::pool, "pool"},
+       {CpuMode::serial, "serial"},
+       {CpuMode::chaos, "chaos"},
+       {CpuMode::chaos_pool, "chaos-pool"}},
+      parse_cpu_mode);
+  check_names<GpuMode>({{GpuMode::stream, "stream"}, {GpuMode::serial, "serial"}}, parse_gpu_mode);
+  check_names<LaunchMode>({{LaunchMode::batch, "batch"}, {LaunchMode::direct, "direct"}}, parse_launch_mode);
+  check_names<GpuCheck>({{GpuCheck::end, "end"}, {GpuCheck::each, "each"}}, parse_gpu_check);
+  check_names<Denormals>({{Denormals::keep, "keep"}, {Denormals::flush, "flush"}}, parse_denormals);
+}
+
+TEST_CASE("Engine options: values that no enumeration has and negative workers are refused by number") {
+  const auto error = [](const EngineOptions& options) { return text_of_error([&] { Engine engine(options); }); };
+  CHECK_THAT(
+      error({.cpu_policy = static_cast<CpuMode>(4)}),
+      contains("cpu_policy = CpuMode(4) is not one of pool, serial, chaos, chaos-pool"));
+  CHECK_THAT(
+      error({.gpu_policy = static_cast<GpuMode>(200)}),
+      contains("gpu_policy = GpuMode(200) is not one of stream, serial"));
+  CHECK_THAT(error({.launch = static_cast<LaunchMode>(2)}), contains("launch = LaunchMode(2) is not one of"));
+  CHECK_THAT(error({.gpu_check = static_cast<GpuCheck>(2)}), contains("gpu_check = GpuCheck(2) is not one of"));
+  CHECK_THAT(error({.denormals = static_cast<Denormals>(7)}), contains("denormals = Denormals(7) is not one of"));
+  CHECK_THROWS_AS(Engine({.cpu_policy = static_cast<CpuMode>(4)}), ValueError);
+  CHECK_THAT(error({.workers = -3}), contains("-3"));
   CHECK(Engine({.workers = 3}).workers() == 3);
   CHECK(Engine().workers() >= 1);
 }
@@ -137,7 +183,8 @@ TEST_CASE("Random numbers depend on the seed and on the order of taking alone") 
     }
     return taken;
   };
-  Engine one({.workers = 1, .seed = 5}), four({.workers = 4, .cpu_policy = "serial", .seed = 5}), other({.seed = 6});
+  Engine one({.workers = 1, .seed = 5}), four({.workers = 4, .cpu_policy = CpuMode::serial, .seed = 5}),
+      other({.seed = 6});
   const auto first = take(one);
   CHECK(first == take(four));
   CHECK(first != take(other));
@@ -193,9 +240,9 @@ TEST_CASE("Blocks of random numbers taken by several threads never overlap") {
 TEST_CASE("Relieving memory calls everyone who registered, with the device") {
   Engine engine({.workers = 1});
   std::vector<Device> called;
-  engine.on_memory_pressure([&](Device device) { called.push_back(device); });
-  engine.on_memory_pressure([&](Device device) { called.push_back(device); });
-  engine.relieve_memory(gpu(3));
+  detail::EngineAccess::on_memory_pressure(engine, [&](Device device) { called.push_back(device); });
+  detail::EngineAccess::on_memory_pressure(engine, [&](Device device) { called.push_back(device); });
+  detail::EngineAccess::relieve_memory(engine, gpu(3));
   CHECK(called == std::vector<Device>{gpu(3), gpu(3)});
 }
 

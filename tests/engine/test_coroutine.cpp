@@ -15,7 +15,7 @@ using namespace sluice;
 using namespace sluice::test;
 
 TEST_CASE("T60: a suspended body occupies no thread and holds its accesses until it ends") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     Engine engine({.workers = 1, .cpu_policy = policy});
     Var x = engine.new_var(), y = engine.new_var();
     std::vector<std::string> order;
@@ -99,7 +99,7 @@ TEST_CASE("T60: exclusive access holds across awaits of many coroutines; each wr
 }
 
 TEST_CASE("A coroutine body fails like a plain one, and may catch what it awaits") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     Engine engine({.workers = 2, .cpu_policy = policy});
     Var bad = engine.new_var(), x = engine.new_var(), y = engine.new_var(), z = engine.new_var();
     engine.push({.name = "origin", .access = {out(bad)}}, [] { throw ValueError("broken input"); });

@@ -69,20 +69,20 @@ class PlantedFault {
 };
 
 struct Setting {
-  const char* policy;
+  CpuMode policy;
   int workers;
   int hot_reads = 256;
 };
 // With hot_reads = 2 readers come and go by the gates of Vars all the time.
 const Setting k_settings[] = {
-    {"serial", 1},
-    {"pool", 1},
-    {"pool", 2},
-    {"pool", 8},
-    {"chaos", 1},
-    {"chaos-pool", 3},
-    {"pool", 2, 2},
-    {"chaos-pool", 4, 1}};
+    {CpuMode::serial, 1},
+    {CpuMode::pool, 1},
+    {CpuMode::pool, 2},
+    {CpuMode::pool, 8},
+    {CpuMode::chaos, 1},
+    {CpuMode::chaos_pool, 3},
+    {CpuMode::pool, 2, 2},
+    {CpuMode::chaos_pool, 4, 1}};
 const int k_steps = scaled(100'000);
 
 Engine make_engine(const Setting& setting) {
@@ -95,8 +95,8 @@ TEST_CASE("T1: a random graph of 100,000 tasks gives what a serial loop gives, u
   for (const Setting& setting : k_settings) {
     for (std::uint32_t cells : {8u, 64u, 1000u}) {
       DYNAMIC_SECTION(
-          setting.policy << " with " << setting.workers << " workers on " << cells << " Vars, hot after "
-                         << setting.hot_reads) {
+          to_string(setting.policy) << " with " << setting.workers << " workers on " << cells << " Vars, hot after "
+                                    << setting.hot_reads) {
         Engine engine = make_engine(setting);
         const Program program = random_program(17 + cells, k_steps, cells, 1);
         const Outcome outcome = run_on_cpu(engine, program, false);
@@ -121,8 +121,8 @@ TEST_CASE("T2, T3: a random graph of 100,000 tasks from 8 pushing threads is ser
   for (const Setting& setting : k_settings) {
     for (std::uint32_t cells : {8u, 200u}) {
       DYNAMIC_SECTION(
-          setting.policy << " with " << setting.workers << " workers on " << cells << " Vars, hot after "
-                         << setting.hot_reads) {
+          to_string(setting.policy) << " with " << setting.workers << " workers on " << cells << " Vars, hot after "
+                                    << setting.hot_reads) {
         Engine engine = make_engine(setting);
         const Program program = random_program(23 + cells, k_steps, cells, 8);
         check_serialisable(program, run_on_cpu(engine, program, false));

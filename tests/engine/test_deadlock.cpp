@@ -5,6 +5,7 @@
 
 #include <sluice/engine/api.h>
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/engine_access.h>
 
 #include "tests/engine/expect.h"
 #include "tests/support/catch.h"
@@ -87,7 +88,7 @@ TEST_CASE("T28: waits that only take long are left alone") {
     waited = true;
   });
   engine.push({.name = "after", .access = {read(a)}}, [] {});
-  CHECK(eventually([&] { return engine.core().cycle_checks() >= 2; }));
+  CHECK(eventually([&] { return detail::EngineAccess::core(engine).cycle_checks() >= 2; }));
   gate.open();
   CHECK_NOTHROW(engine.wait_all());
   CHECK(waited);
@@ -106,7 +107,7 @@ TEST_CASE("T28: readers that share a Var do not wait for each other") {
     begun.open();
     gate.wait();
   });
-  CHECK(eventually([&] { return engine.core().cycle_checks() >= 2; }));
+  CHECK(eventually([&] { return detail::EngineAccess::core(engine).cycle_checks() >= 2; }));
   gate.open();
   CHECK_NOTHROW(engine.wait_all());
 }
@@ -198,13 +199,14 @@ TEST_CASE("A wait that is over closes no circle, whoever has its node now") {
     error = text_of_error([&] { engine.wait(z); });
   });
   CHECK(holds_a.reached());
-  const std::uint64_t searches = engine.core().cycle_checks();
-  CHECK(eventually([&] { return engine.core().cycle_checks() > searches; }));  // the wait for b has been noted
+  const std::uint64_t searches = detail::EngineAccess::core(engine).cycle_checks();
+  CHECK(eventually(
+      [&] { return detail::EngineAccess::core(engine).cycle_checks() > searches; }));  // the wait for b has been noted
   holds_b.open();
   CHECK(holds_z.reached());
-  const std::uint64_t before = engine.core().cycle_checks();
+  const std::uint64_t before = detail::EngineAccess::core(engine).cycle_checks();
   holds_a.open();
-  CHECK(eventually([&] { return engine.core().cycle_checks() > before + 1 || error != "none"; }));
+  CHECK(eventually([&] { return detail::EngineAccess::core(engine).cycle_checks() > before + 1 || error != "none"; }));
   holds_z.open();
   engine.wait_all();
   CHECK(error == "");

@@ -24,7 +24,7 @@ class OwnError : public Error {
 }  // namespace
 
 TEST_CASE("T22: a failed task is named with the file and the line of its push") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     Engine engine({.workers = 2, .cpu_policy = policy});
     Var x = engine.new_var();
     const int line = __LINE__ + 1;
@@ -122,7 +122,7 @@ TEST_CASE("T19: whatever else a body throws is nested in TaskFailed") {
 }
 
 TEST_CASE("T18: of a graph only the descendants of a failed task are skipped, each once") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     Engine engine({.workers = 4, .cpu_policy = policy});
     Var root = engine.new_var(), sound = engine.new_var();
     std::vector<Var> leaves;
@@ -193,7 +193,7 @@ TEST_CASE("T20: clear_error makes a Var clean, whatever it holds") {
 }
 
 TEST_CASE("T20: a task that asks for it runs on failed input too, and may mend it") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     Engine engine({.workers = 2, .cpu_policy = policy});
     Var broken = engine.new_var(), result = engine.new_var();
     bool skipped = true, cleaned_up = false;
@@ -270,7 +270,7 @@ TEST_CASE("One failure may be rethrown on many threads at the same time") {
 }
 
 TEST_CASE("A failing nested push marks its own Vars, not its parent's") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     Engine engine({.workers = 2, .cpu_policy = policy});
     Var parent = engine.new_var(), child = engine.new_var();
     engine.push({.name = "parent", .access = {write(parent)}}, [&] {

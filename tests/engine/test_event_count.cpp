@@ -151,7 +151,7 @@ TEST_CASE("T7: wait_all is woken by the last task, wherever that ran") {
 
 TEST_CASE("wait_all is woken by a task that runs on another engine's worker") {
   for (int round = 0; round < 20; ++round) {
-    Engine pool({.workers = 1}), serial({.cpu_policy = "serial"});
+    Engine pool({.workers = 1}), serial({.cpu_policy = CpuMode::serial});
     Gate gate;
     OpensAtEnd opens(gate);
     std::atomic<bool> ran{false};

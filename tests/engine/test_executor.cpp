@@ -355,7 +355,7 @@ TEST_CASE("T60: a body suspended on an executor is cancelled, or drained by the 
 TEST_CASE("An executor excludes workers and other policies; its concurrency is at least 1") {
   asio::io_context io;
   CHECK_THROWS_AS(Engine({.workers = 2, .executor = run_on(io)}), ValueError);
-  CHECK_THROWS_AS(Engine({.cpu_policy = "serial", .executor = run_on(io)}), ValueError);
+  CHECK_THROWS_AS(Engine({.cpu_policy = CpuMode::serial, .executor = run_on(io)}), ValueError);
   CHECK_THROWS_AS(Engine({.executor = run_on(io, 0)}), ValueError);
 }
 

@@ -58,7 +58,7 @@ int push_and_wait(Engine& engine) {
 }  // namespace
 
 TEST_CASE("T33: a child forked from an idle engine runs CPU tasks, with values of the parent intact") {
-  for (const char* policy : {"pool", "serial"}) {
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial}) {
     Engine engine({.workers = 2, .cpu_policy = policy});
     Var x = engine.new_var();
     int value = 0;

@@ -116,7 +116,7 @@ TEST_CASE("A kernel's bad index arrives at a wait without a thread", "[gpu]") {
 TEST_CASE("An engine that ends waits for coroutine bodies that await a GPU", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
-  for (const char* cpu_policy : {"pool", "serial"}) {
+  for (const CpuMode cpu_policy : {CpuMode::pool, CpuMode::serial}) {
     PinnedWords words(1);
     std::uint64_t seen = 0;
     {

@@ -72,7 +72,7 @@ TEST_CASE("T36: a random graph of 2,000 GPU tasks gives what a serial loop gives
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
   const Program program = random_program(3, 2'000, 24, 1);
-  for (const char* policy : {"stream", "serial"})
+  for (const GpuMode policy : {GpuMode::stream, GpuMode::serial})
     CHECK(differs_from_serial(program, run_on_gpu({.workers = 2, .gpu_policy = policy}, program)) == "");
 }
 
@@ -80,8 +80,8 @@ TEST_CASE("T36: a random graph launched directly and in batches gives the same",
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
   const Program program = random_program(4, 2'000, 24, 1);
-  for (const char* launch : {"direct", "batch"}) {
-    CAPTURE(launch);
+  for (const LaunchMode launch : {LaunchMode::direct, LaunchMode::batch}) {
+    CAPTURE(to_string(launch));
     CHECK(differs_from_serial(program, run_on_gpu({.workers = 2, .launch = launch}, program)) == "");
   }
 }
@@ -121,8 +121,8 @@ TEST_CASE("T1: the serial policies of CPU and GPU give what a serial loop gives"
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
   const Program program = random_program(77, 10'000, 64, 1);
-  CHECK(differs_from_serial(program, run_on_gpu({.workers = 2, .gpu_policy = "serial"}, program)) == "");
-  CHECK(differs_from_serial(program, run_on_gpu({.cpu_policy = "serial"}, program)) == "");
+  CHECK(differs_from_serial(program, run_on_gpu({.workers = 2, .gpu_policy = GpuMode::serial}, program)) == "");
+  CHECK(differs_from_serial(program, run_on_gpu({.cpu_policy = CpuMode::serial}, program)) == "");
 }
 
 TEST_CASE("T2, T36: a random graph of 100,000 GPU tasks from 8 pushing threads is serialisable", "[gpu][long]") {

@@ -115,9 +115,9 @@ TEST_CASE("A GPU task waits for the CPU task before it, and push does not", "[gp
 TEST_CASE("T43: CPU and GPU take turns on one Var, under every pair of policies", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
-  for (const char* cpu_policy : {"pool", "serial"}) {
-    for (const char* gpu_policy : {"stream", "serial"}) {
-      DYNAMIC_SECTION("CPU " << cpu_policy << ", GPU " << gpu_policy) {
+  for (const CpuMode cpu_policy : {CpuMode::pool, CpuMode::serial}) {
+    for (const GpuMode gpu_policy : {GpuMode::stream, GpuMode::serial}) {
+      DYNAMIC_SECTION("CPU " << to_string(cpu_policy) << ", GPU " << to_string(gpu_policy)) {
         PinnedWords word(1);
         std::uint64_t expected = 0;
         Engine engine({.workers = 2, .cpu_policy = cpu_policy, .gpu_policy = gpu_policy});
@@ -143,7 +143,7 @@ TEST_CASE("T43: CPU and GPU take turns on one Var, under every pair of policies"
 TEST_CASE("A CPU task after GPU work runs without anybody waiting or pushing, under every CPU policy", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
-  for (const char* cpu_policy : {"pool", "serial"}) {
+  for (const CpuMode cpu_policy : {CpuMode::pool, CpuMode::serial}) {
     PinnedWords word(1);
     std::atomic<std::uint64_t> seen{0};
     Engine engine({.workers = 1, .cpu_policy = cpu_policy});

@@ -66,7 +66,7 @@ TEST_CASE("In a process of its own: an illegal address under gpu_check = each", 
     SLUICE_SKIP("it would take the GPU from the others");
   prepare_gpus();
   PinnedArray<std::uint64_t> words(1);
-  Engine engine({.workers = 1, .gpu_check = "each"});
+  Engine engine({.workers = 1, .gpu_check = GpuCheck::each});
   Var before = engine.new_var(), bad = engine.new_var(), after = engine.new_var();
   push_store(engine, "before", before, words.data());
   push_store(engine, "culprit", bad, nowhere());

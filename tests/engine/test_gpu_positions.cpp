@@ -4,6 +4,8 @@
 #include <thread>
 #include <vector>
 
+#include <sluice/engine/detail/engine_access.h>
+
 #include "tests/engine/expect.h"
 #include "tests/engine/gpu_work.h"
 #include "tests/support/gate.h"
@@ -52,13 +54,13 @@ TEST_CASE("T23: a Var retires at issue, and its hook learns what the GPU still h
     REQUIRE(hook->kept.size() == 1);
     CHECK(*hook->kept.begin() == expected);
   }
-  CHECK_FALSE(engine.passed(written.kept));
-  CHECK(engine.passed(untouched.kept));
+  CHECK_FALSE(detail::EngineAccess::passed(engine, written.kept));
+  CHECK(detail::EngineAccess::passed(engine, untouched.kept));
   CHECK_FALSE(gate.gave_up());
   gate.open();
-  engine.wait_passed(written.kept);
+  detail::EngineAccess::wait_passed(engine, written.kept);
   CHECK(word[0] == 6);
-  CHECK(engine.passed(written.kept));
+  CHECK(detail::EngineAccess::passed(engine, written.kept));
   CHECK_FALSE(gate.gave_up());
 }
 
@@ -209,7 +211,7 @@ TEST_CASE("Many threads retire GPU Vars and reuse their positions", "[gpu]") {
         pending = hook.kept;
         expected = 3 * expected + i;
       }
-      engine.wait_passed(pending);
+      detail::EngineAccess::wait_passed(engine, pending);
       wrong += *word == expected ? 0 : 1;
     });
   }

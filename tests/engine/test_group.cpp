@@ -20,10 +20,10 @@ using namespace sluice::test;
 
 namespace {
 
-constexpr const char* k_policies[] = {"pool", "serial", "chaos", "chaos-pool"};
+constexpr CpuMode k_policies[] = {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool};
 
-EngineOptions options_of(const std::string& policy, int workers = 2) {
-  return {.workers = policy == "serial" || policy == "chaos" ? 0 : workers, .cpu_policy = policy};
+EngineOptions options_of(CpuMode policy, int workers = 2) {
+  return {.workers = policy == CpuMode::serial || policy == CpuMode::chaos ? 0 : workers, .cpu_policy = policy};
 }
 
 // A tree of tasks, each of which pushes its children and returns.
@@ -51,8 +51,8 @@ int count(Engine& engine, int depth) {
 }  // namespace
 
 TEST_CASE("A group is waited for with all that its tasks push, under every policy") {
-  for (const char* policy : k_policies) {
-    CAPTURE(policy);
+  for (const CpuMode policy : k_policies) {
+    CAPTURE(to_string(policy));
     Engine engine(options_of(policy));
     std::atomic<int> leaves{0};
     TaskGroup group(engine);
@@ -98,8 +98,8 @@ TEST_CASE("A task on a worker is a member as long as it runs; done() tells, a ha
 }
 
 TEST_CASE("Waits for groups nest as calls do: in tasks, on an executor, deeper than there are threads") {
-  for (const char* policy : k_policies) {
-    CAPTURE(policy);
+  for (const CpuMode policy : k_policies) {
+    CAPTURE(to_string(policy));
     Engine engine(options_of(policy));
     int leaves = 0;
     engine.push({.name = "all"}, [&] { leaves = count(engine, 7); }).wait();
@@ -131,8 +131,8 @@ TEST_CASE("Recursion by groups costs a call and no thread") {
 }
 
 TEST_CASE("A coroutine awaits a group without a thread, and may push to it") {
-  for (const char* policy : k_policies) {
-    CAPTURE(policy);
+  for (const CpuMode policy : k_policies) {
+    CAPTURE(to_string(policy));
     Engine engine(options_of(policy, 1));
     std::atomic<int> leaves{0};
     int seen = 0;
@@ -171,8 +171,8 @@ TEST_CASE("A coroutine is a member while it is suspended, and what it pushes is 
 }
 
 TEST_CASE("A member may wait for another one, whichever was pushed first") {
-  for (const char* policy : k_policies) {
-    CAPTURE(policy);
+  for (const CpuMode policy : k_policies) {
+    CAPTURE(to_string(policy));
     Engine engine(options_of(policy));
     Var x = engine.new_var();
     TaskGroup group(engine);

@@ -24,10 +24,10 @@ using namespace sluice::test;
 
 namespace {
 
-constexpr const char* k_policies[] = {"pool", "serial", "chaos", "chaos-pool"};
+constexpr CpuMode k_policies[] = {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool};
 
-EngineOptions options_of(const std::string& policy, int workers = 2) {
-  return {.workers = policy == "serial" || policy == "chaos" ? 0 : workers, .cpu_policy = policy};
+EngineOptions options_of(CpuMode policy, int workers = 2) {
+  return {.workers = policy == CpuMode::serial || policy == CpuMode::chaos ? 0 : workers, .cpu_policy = policy};
 }
 
 long fibonacci(Engine& engine, int n) {
@@ -80,9 +80,9 @@ void take_a_drain() {  // which ends after 100 us
 }  // namespace
 
 TEST_CASE("At most as many members of a group are begun as its limit says") {
-  for (const char* policy : {"pool", "chaos-pool"}) {
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::chaos_pool}) {
     for (const int limit : {1, 2}) {
-      CAPTURE(policy, limit);
+      CAPTURE(to_string(policy), limit);
       Engine engine(options_of(policy, limit + 1));
       TaskGroup group(engine, {.limit = limit});
       Peak peak;
@@ -110,8 +110,8 @@ TEST_CASE("At most as many members of a group are begun as its limit says") {
 }
 
 TEST_CASE("A member that waits gives its place away: a group of one at a time does not hang") {
-  for (const char* policy : k_policies) {
-    CAPTURE(policy);
+  for (const CpuMode policy : k_policies) {
+    CAPTURE(to_string(policy));
     Engine engine(options_of(policy));
     TaskGroup group(engine, {.limit = 1});
     Var x = engine.new_var();
@@ -163,8 +163,8 @@ TEST_CASE("What a limit holds back is run, skipped or cancelled like the rest") 
 }
 
 TEST_CASE("Groups under load: threads push to shared groups, members push, wait and fail") {
-  for (const char* policy : {"pool", "chaos-pool", "serial"}) {
-    CAPTURE(policy);
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::chaos_pool, CpuMode::serial}) {
+    CAPTURE(to_string(policy));
     Engine engine(options_of(policy, 3));
     std::vector<Var> vars;
     for (int i = 0; i < 4; ++i)

@@ -101,7 +101,7 @@ TEST_CASE("A cancelled writer's readers are skipped with Cancelled, an overwrite
 }
 
 TEST_CASE("A handle waits for its own task and rethrows what it threw") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     Engine engine({.workers = 2, .cpu_policy = policy});
     Var x = engine.new_var();
     int value = 0;

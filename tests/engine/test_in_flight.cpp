@@ -132,8 +132,8 @@ TEST_CASE("In flight: a coroutine body that waits holds its memory, and gives it
 }
 
 TEST_CASE("In flight: readers and writers of many threads come out even") {
-  for (const char* policy : {"pool", "chaos-pool", "chaos", "serial"}) {
-    CAPTURE(policy);
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::chaos_pool, CpuMode::chaos, CpuMode::serial}) {
+    CAPTURE(to_string(policy));
     Engine engine({.workers = 2, .cpu_policy = policy, .max_bytes_in_flight = 16 * k_block});
     std::vector<std::thread> pushers;
     for (int t = 0; t < 3; ++t) {

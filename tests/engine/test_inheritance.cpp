@@ -165,7 +165,7 @@ TEST_CASE("T16: a task that is urged twice leaves no urgency behind where it wai
 }
 
 TEST_CASE("T16: under load, with many urgent tasks behind others, each task runs once") {
-  for (const char* policy : {"pool", "chaos-pool", "chaos", "serial"}) {
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::chaos_pool, CpuMode::chaos, CpuMode::serial}) {
     Engine engine({.workers = 3, .cpu_policy = policy});
     std::vector<Var> vars(8);
     for (Var& var : vars)

@@ -3,6 +3,8 @@
 #include <thread>
 #include <vector>
 
+#include <sluice/engine/detail/engine_access.h>
+
 #include "tests/engine/expect.h"
 #include "tests/support/gate.h"
 #include "tests/support/scale.h"
@@ -61,7 +63,7 @@ TEST_CASE("A push after stop throws EngineStopped, while Vars may still be read 
 }
 
 TEST_CASE("T23: the retire hook is called once, after every task that was pushed on the Var") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     std::atomic<int> done{0};
     CountingHook hook;
     hook.done = &done;
@@ -270,8 +272,8 @@ TEST_CASE("A room's extension is made once and destroyed after the engine and it
     for (std::thread& thread : threads)
       thread.join();
     CHECK(Extension::made() == 1);
-    CHECK(&engine.extension<Extension>().owner->core() == &engine.core());
-    CHECK(&second.extension<Extension>().owner->core() == &second.core());
+    CHECK(&detail::EngineAccess::core(*engine.extension<Extension>().owner) == &detail::EngineAccess::core(engine));
+    CHECK(&detail::EngineAccess::core(*second.extension<Extension>().owner) == &detail::EngineAccess::core(second));
     CHECK(Extension::made() == 2);
   }
   CHECK(Extension::destroyed() == 1);

@@ -159,9 +159,9 @@ void give_alone(Node* node, std::atomic<int>& shared) {
 TEST_CASE("T44: steady pushes and waits never call the heap") {
   if (!k_counts_heap)
     SLUICE_SKIP("a sanitizer has the heap");
-  for (const char* policy : {"pool", "serial"}) {
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial}) {
     Load load({.workers = 2, .cpu_policy = policy});
-    warm_up(load, std::string(policy) == "pool");
+    warm_up(load, policy == CpuMode::pool);
     const std::uint64_t runs_before = load.runs;
     for (int accesses = 0; accesses <= k_most_accesses; ++accesses) {
       const std::uint64_t before = heap_calls;
@@ -169,7 +169,7 @@ TEST_CASE("T44: steady pushes and waits never call the heap") {
       const std::uint64_t small = heap_calls - before;
       load.steady<200>(accesses, 28'000);
       const std::uint64_t large = heap_calls - before - small;
-      INFO(policy << ", " << accesses << " accesses");
+      INFO(to_string(policy) << ", " << accesses << " accesses");
       CHECK(small == 0);
       CHECK(large == 0);
     }
@@ -181,13 +181,13 @@ TEST_CASE("T44: what few tasks have besides is recycled: stop tokens, other clas
   if (!k_counts_heap)
     SLUICE_SKIP("a sanitizer has the heap");
   constexpr int k_tasks = 28'000;
-  for (const char* policy : {"pool", "serial"}) {
-    const bool pool = std::string(policy) == "pool";
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial}) {
+    const bool pool = policy == CpuMode::pool;
     std::stop_source stop;
     Load load({.workers = 2, .cpu_policy = policy});
     load.like.stop = stop.get_token();
     load.like.priority = Priority::high;
-    INFO(policy);
+    INFO(to_string(policy));
     warm_up(load, pool);
     const std::uint64_t before = heap_calls;
     load.steady<8>(4, k_tasks);

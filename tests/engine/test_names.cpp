@@ -166,9 +166,9 @@ TEST_CASE("A list of accesses is copied and moved, in place and beyond") {
 }
 
 TEST_CASE("A handle tells how its task stands without blocking") {
-  for (const char* policy : {"pool", "serial", "chaos"}) {
-    CAPTURE(policy);
-    Engine engine({.workers = policy == std::string("pool") ? 2 : 0, .cpu_policy = policy});
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos}) {
+    CAPTURE(to_string(policy));
+    Engine engine({.workers = policy == CpuMode::pool ? 2 : 0, .cpu_policy = policy});
     Var x = engine.new_var();
     TaskHandle good = engine.push({.name = "good", .access = {write(x)}}, [] {});
     TaskHandle bad = engine.push({.name = "bad", .access = {write(x)}}, [] { throw ValueError("bad"); });

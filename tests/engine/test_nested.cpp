@@ -38,7 +38,7 @@ struct Descent {
 }  // namespace
 
 TEST_CASE("T26: tasks push 1000 deep without growing the stack") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     Engine engine({.workers = 1, .cpu_policy = policy});
     Descent descent{.engine = engine, .var = engine.new_var(), .depth = 1000};
     engine.push({.name = "top", .access = {write(descent.var)}}, [&] { descent.step(); });
@@ -51,7 +51,7 @@ TEST_CASE("T26: tasks push 1000 deep without growing the stack") {
 }
 
 TEST_CASE("T26: one task pushes 1000 wide, and its children run after it on the Var that it holds") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     Engine engine({.workers = 4, .cpu_policy = policy});
     Var held = engine.new_var(), sum = engine.new_var();
     bool parent_done = false;
@@ -74,7 +74,7 @@ TEST_CASE("T26: one task pushes 1000 wide, and its children run after it on the 
 
 TEST_CASE("T35: nested pushes take their places in the order of the pushes, the same under every policy") {
   std::vector<std::vector<int>> orders;
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     Engine engine({.workers = 2, .cpu_policy = policy});
     Var x = engine.new_var();
     std::vector<int> order;

@@ -67,7 +67,7 @@ TEST_CASE("T3: a writer is alone inside, whoever else wants in") {
 }
 
 TEST_CASE("Writers of one Var run in push order") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     Engine engine({.workers = 4, .cpu_policy = policy});
     Var x = engine.new_var();
     std::vector<int> order;

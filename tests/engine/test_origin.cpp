@@ -72,7 +72,7 @@ TEST_CASE("an origin is made once for a text and a line") {
 }
 
 TEST_CASE("a failure names the innermost origin, and scopes give back what was before") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     Engine engine({.workers = 2, .cpu_policy = policy});
     const std::string plain = "in task \"work\" pushed at own.cpp:77";
     CHECK_THAT(failure_pushed_in(engine), contains(plain));
@@ -115,7 +115,7 @@ TEST_CASE("scopes of one thread are not another's") {
 }
 
 TEST_CASE("what a task pushes is for whom the task is, not for who runs it") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     Engine engine({.workers = 1, .cpu_policy = policy});
     Var x = engine.new_var(), y = engine.new_var(), z = engine.new_var();
     const auto push_nested = [&](Var& from, Var& to) {

@@ -109,7 +109,7 @@ TEST_CASE("T14: background tasks run at last, though urgent ones keep coming") {
 }
 
 TEST_CASE("A class never overrides the order that Vars demand") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     Engine engine({.workers = 2, .cpu_policy = policy});
     Var x = engine.new_var();
     std::vector<int> order;

@@ -18,9 +18,9 @@ using namespace sluice;
 using namespace sluice::test;
 
 TEST_CASE("A stopped engine starts again, with its Vars, under every policy") {
-  for (const char* policy : {"pool", "serial", "chaos", "chaos-pool"}) {
-    CAPTURE(policy);
-    Engine engine({.workers = policy[0] == 'p' ? 2 : 0, .cpu_policy = policy});
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
+    CAPTURE(to_string(policy));
+    Engine engine({.workers = policy == CpuMode::pool ? 2 : 0, .cpu_policy = policy});
     Var x = engine.new_var();
     int value = 0;
     for (int round = 1; round <= 20; ++round) {

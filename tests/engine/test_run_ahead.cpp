@@ -13,6 +13,7 @@
 
 #include <sluice/engine/asio.h>
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/engine_access.h>
 
 #include "tests/engine/expect.h"
 #include "tests/support/gate.h"
@@ -94,7 +95,7 @@ TEST_CASE("Recursion by waits is right, on workers and on an executor of one thr
   std::uint64_t value = 0;
   engine.push({.name = "top"}, [&] { value = fibonacci(engine, 16); }).wait();
   CHECK(value == 987);
-  CHECK(engine.core().cycle_checks() == 0);
+  CHECK(detail::EngineAccess::core(engine).cycle_checks() == 0);
 }
 
 TEST_CASE("A wait follows what it waits for to a task that is ready, and runs nothing else") {

@@ -71,14 +71,14 @@ void wait_all_well(ScarceRun run) {
   }
 }
 
-using Policies = std::initializer_list<const char*>;
+using Policies = std::initializer_list<CpuMode>;
 void under_each(Policies policies, const ScarceProgram& program) {
-  for (const char* policy : policies) {
-    INFO(policy);
+  for (const CpuMode policy : policies) {
+    INFO(to_string(policy));
     fail_each_allocation({.workers = 2, .cpu_policy = policy}, program);
   }
 }
-constexpr Policies k_all_policies = {"pool", "serial", "chaos", "chaos-pool"};
+constexpr Policies k_all_policies = {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool};
 
 }  // namespace
 
@@ -92,7 +92,7 @@ TEST_CASE("scarce memory: pushes of all sizes, waits between them") {
 }
 
 TEST_CASE("scarce memory: an engine that is made, used and destroyed") {
-  for (const char* policy : k_all_policies) {
+  for (const CpuMode policy : k_all_policies) {
     int quiet = 0;
     for (long n = 1; quiet < 3; ++n) {
       Scarcity scarcity(n);
@@ -108,7 +108,7 @@ TEST_CASE("scarce memory: an engine that is made, used and destroyed") {
         }
       });
       scarcity.disarm();
-      INFO(policy << ", allocation " << n << " failed: " << scarcity.where());
+      INFO(to_string(policy) << ", allocation " << n << " failed: " << scarcity.where());
       CHECK(runs == pushed);
       CHECK((!lacked || scarcity.struck()));
       quiet = scarcity.struck() ? 0 : quiet + 1;
@@ -182,7 +182,7 @@ TEST_CASE("scarce memory: coroutines") {
 }
 
 TEST_CASE("scarce memory: coroutines that are cancelled while they wait") {
-  under_each({"pool", "serial"}, [](ScarceRun run) {
+  under_each({CpuMode::pool, CpuMode::serial}, [](ScarceRun run) {
     const auto make_gate = [] {
       const Plenty plenty;
       return Gate();
@@ -269,7 +269,7 @@ TEST_CASE("scarce memory: an engine is stopped, with all tasks or without them")
 }
 
 TEST_CASE("scarce memory: a thread that attached itself") {
-  under_each({"pool", "chaos-pool"}, [](ScarceRun run) {
+  under_each({CpuMode::pool, CpuMode::chaos_pool}, [](ScarceRun run) {
     lacks_memory([&] {
       AttachScope attached(*run.engine);
       push_some(run.ledger, 80);
@@ -281,7 +281,7 @@ TEST_CASE("scarce memory: a thread that attached itself") {
 }
 
 TEST_CASE("scarce memory: urgency that is passed on") {
-  under_each({"pool", "chaos-pool"}, [](ScarceRun run) {
+  under_each({CpuMode::pool, CpuMode::chaos_pool}, [](ScarceRun run) {
     for (int i = 0; i < 24; ++i) {
       run.ledger.push({{i % 3, W}}, Body::small, {.priority = Priority::background});
       if (i % 4 == 3)
@@ -311,7 +311,7 @@ TEST_CASE("scarce memory: loops that others help in") {
 }
 
 TEST_CASE("scarce memory: tasks with tokens and teams") {
-  under_each({"pool", "serial"}, [](ScarceRun run) {
+  under_each({CpuMode::pool, CpuMode::serial}, [](ScarceRun run) {
     lacks_memory([&] {
       const std::stop_source stop;
       push_some(run.ledger, 12, {.stop = stop.get_token()});
@@ -322,7 +322,7 @@ TEST_CASE("scarce memory: tasks with tokens and teams") {
 }
 
 TEST_CASE("scarce memory: traces") {
-  under_each({"pool", "serial"}, [](ScarceRun run) {
+  under_each({CpuMode::pool, CpuMode::serial}, [](ScarceRun run) {
     lacks_memory([&] { run.engine->start_trace(); });
     push_some(run.ledger, 150);
     wait_all_well(run);

@@ -9,7 +9,7 @@ using namespace sluice;
 using namespace sluice::test;
 
 TEST_CASE("Under the serial policy a task has run, in the pusher's thread, when push returns") {
-  Engine engine({.cpu_policy = "serial"});
+  Engine engine({.cpu_policy = CpuMode::serial});
   Var x = engine.new_var();
   int value = 0;
   for (int i = 1; i <= 100; ++i) {
@@ -25,7 +25,7 @@ TEST_CASE("Under the serial policy a task has run, in the pusher's thread, when 
 }
 
 TEST_CASE("Under the serial policy nested pushes run after their parent, before the outermost push returns") {
-  Engine engine({.cpu_policy = "serial"});
+  Engine engine({.cpu_policy = CpuMode::serial});
   std::vector<int> order;
   engine.push({.name = "parent"}, [&] {
     order.push_back(1);
@@ -41,21 +41,21 @@ TEST_CASE("Under the serial policy nested pushes run after their parent, before 
 }
 
 TEST_CASE("Under the serial policy a failure waits for the wait, and does not leave push") {
-  Engine engine({.cpu_policy = "serial"});
+  Engine engine({.cpu_policy = CpuMode::serial});
   Var x = engine.new_var();
   CHECK_NOTHROW(engine.push({.name = "fails", .access = {write(x)}}, [] { throw ValueError("later"); }));
   CHECK_THROWS_AS(engine.wait(x), ValueError);
 }
 
 TEST_CASE("Under the serial policy a finished task cannot be cancelled, and its handle can be waited for") {
-  Engine engine({.cpu_policy = "serial"});
+  Engine engine({.cpu_policy = CpuMode::serial});
   TaskHandle handle = engine.push({.name = "done"}, [] {});
   CHECK_FALSE(handle.cancel());
   CHECK_NOTHROW(handle.wait());
 }
 
 TEST_CASE("Under the serial policy pushes from several threads exclude each other on a Var") {
-  Engine engine({.cpu_policy = "serial"});
+  Engine engine({.cpu_policy = CpuMode::serial});
   Var x = engine.new_var();
   int value = 0;
   std::vector<std::thread> threads;
@@ -73,7 +73,7 @@ TEST_CASE("Under the serial policy pushes from several threads exclude each othe
 }
 
 TEST_CASE("Under the serial policy a task may wait for what it pushed") {
-  Engine engine({.cpu_policy = "serial"});
+  Engine engine({.cpu_policy = CpuMode::serial});
   Var x = engine.new_var();
   int value = 0, seen = 0;
   engine.push({.name = "waits"}, [&] {
@@ -85,7 +85,7 @@ TEST_CASE("Under the serial policy a task may wait for what it pushed") {
 }
 
 TEST_CASE("Under the serial policy parallel_for and teams use the calling thread") {
-  Engine engine({.cpu_policy = "serial"});
+  Engine engine({.cpu_policy = CpuMode::serial});
   EngineScope scope(engine);
   const auto here = std::this_thread::get_id();
   int strangers = 0, threads = 0;

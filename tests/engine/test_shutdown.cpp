@@ -52,7 +52,7 @@ bool refuses(Engine& engine) {
 }  // namespace
 
 TEST_CASE("T31: stop under load from 8 pushers: what was accepted runs, what was refused throws, nothing is lost") {
-  for (const char* policy : {"pool", "serial"}) {
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial}) {
     for (int round = 0; round < scaled(40); ++round) {
       Engine engine({.workers = 2, .cpu_policy = policy});
       std::atomic<int> accepted{0}, refused{0}, runs{0};
@@ -83,7 +83,7 @@ TEST_CASE("T31: stop under load from 8 pushers: what was accepted runs, what was
 }
 
 TEST_CASE("The destructor drains: everything pushed has run, nested pushes included") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     for (int round = 0; round < 20; ++round) {
       std::atomic<int> runs{0};
       {
@@ -128,7 +128,7 @@ TEST_CASE("stop drains a long chain of nested pushes that was under way") {
 }
 
 TEST_CASE("stop runs a long chain of slow tasks, each pushed by the one before, to its end") {
-  for (const char* policy : {"pool", "serial"}) {
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial}) {
     std::atomic<int> runs{0};
     Engine engine({.workers = 2, .cpu_policy = policy});
     std::function<void()> next = [&] {

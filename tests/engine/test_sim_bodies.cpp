@@ -2,6 +2,8 @@
 #include <atomic>
 #include <thread>
 
+#include <sluice/engine/detail/engine_access.h>
+
 #include "tests/engine/sim_run.h"
 
 using namespace sluice;
@@ -33,8 +35,8 @@ void fill_a_batch(Engine& engine, const Var& var, std::atomic<int>& ran, std::at
 }  // namespace
 
 TEST_CASE("A body may wait for its own place: memory that it gave back and took again", "[sim]") {
-  for (const char* launch : {"direct", "batch"}) {
-    CAPTURE(launch);
+  for (const LaunchMode launch : {LaunchMode::direct, LaunchMode::batch}) {
+    CAPTURE(to_string(launch));
     Sim sim;
     std::atomic<int> ran{0};
     Engine engine({.workers = 1, .launch = launch});
@@ -52,8 +54,8 @@ TEST_CASE("A body may wait for its own place: memory that it gave back and took 
 }
 
 TEST_CASE("What a GPU's body pushes is for whom it is, and so is what is said where the GPU is lost", "[sim]") {
-  for (const char* launch : {"direct", "batch"}) {
-    CAPTURE(launch);
+  for (const LaunchMode launch : {LaunchMode::direct, LaunchMode::batch}) {
+    CAPTURE(to_string(launch));
     Sim sim;
     sim.tolerate_leftovers();
     std::string lost;
@@ -81,8 +83,8 @@ TEST_CASE("What a GPU's body pushes is for whom it is, and so is what is said wh
 }
 
 TEST_CASE("The host that waits for the place of the body that it is in waits for what that has enqueued", "[sim]") {
-  for (const char* launch : {"direct", "batch"}) {
-    CAPTURE(launch);
+  for (const LaunchMode launch : {LaunchMode::direct, LaunchMode::batch}) {
+    CAPTURE(to_string(launch));
     Sim sim;
     std::atomic<int> ran{0}, early{0};
     Engine engine({.workers = 1, .launch = launch});
@@ -90,7 +92,7 @@ TEST_CASE("The host that waits for the place of the body that it is in waits for
     for (int i = 0; i < 10; ++i) {
       engine.push(captured("waits", {write(x)}), [&, i](Queue queue) {
         sim_launch(queue, [&ran] { ++ran; });
-        queue.engine().wait_passed(only(queue.position()));
+        detail::EngineAccess::wait_passed(queue.engine(), only(queue.position()));
         early += ran != i + 1 ? 1 : 0;
       });
     }
@@ -109,7 +111,7 @@ TEST_CASE("A body that waits for what is being captured before it enqueues anyth
   Var x = engine.new_var(), y = engine.new_var();
   fill_a_batch(engine, x, ran, &last);
   engine.push(captured("waits first", {write(y)}), [&](Queue queue) {
-    queue.engine().wait_passed(only(last.load()));
+    detail::EngineAccess::wait_passed(queue.engine(), only(last.load()));
     sim_launch(queue, [&after] { ++after; });
   });
   CHECK_NOTHROW(engine.wait(y));
@@ -128,7 +130,7 @@ TEST_CASE("The place of a capture that was given up can be waited for", "[sim]")
   engine.push(captured("given up", {write(y)}), [&](Queue queue) {
     if (++calls == 1)
       never = queue.position();  // as memory that is given back has it
-    queue.engine().wait_passed(only(last.load()));
+    detail::EngineAccess::wait_passed(queue.engine(), only(last.load()));
     sim_launch(queue, [&after] { ++after; });
   });
   engine.push({.name = "takes it", .device = gpu(0), .access = {write(z)}}, [&](Queue queue) {
@@ -136,7 +138,7 @@ TEST_CASE("The place of a capture that was given up can be waited for", "[sim]")
     sim_launch(queue, [&after] { ++after; });
   });
   CHECK_NOTHROW(engine.wait(z));
-  CHECK_NOTHROW(engine.wait_passed(only(never.load())));
+  CHECK_NOTHROW(detail::EngineAccess::wait_passed(engine, only(never.load())));
   CHECK_NOTHROW(engine.wait(y));
   CHECK(calls == 2);
   CHECK(after == 2);
@@ -209,7 +211,7 @@ TEST_CASE("Each who waits for a lost GPU catches an error of its own", "[sim]") 
     at = queue.position();
     sim_launch(queue, [] { sim::illegal_address(); });
   });
-  const auto wait = [&] { engine.wait_passed(only(at)); };
+  const auto wait = [&] { detail::EngineAccess::wait_passed(engine, only(at)); };
   try {
     wait();
     CHECK(false);

@@ -10,8 +10,8 @@ using namespace sluice::test;
 
 namespace {
 
-EngineOptions chaotic(std::uint64_t seed, const char* policy = "chaos") {
-  return {.workers = policy == std::string("chaos") ? 0 : 2, .cpu_policy = policy, .chaos_seed = seed};
+EngineOptions chaotic(std::uint64_t seed, CpuMode policy = CpuMode::chaos) {
+  return {.workers = policy == CpuMode::chaos ? 0 : 2, .cpu_policy = policy, .chaos_seed = seed};
 }
 
 /// The order in which the bodies of independent tasks are called, and the streams that they get.
@@ -57,9 +57,9 @@ TEST_CASE("T10: chaos issues GPU tasks in another order than they were pushed, o
 }
 
 TEST_CASE("T10, T52: under chaos random graphs over GPUs and the CPU give what a serial loop gives", "[sim]") {
-  for (const char* policy : {"chaos", "chaos-pool"}) {
+  for (const CpuMode policy : {CpuMode::chaos, CpuMode::chaos_pool}) {
     for (std::uint64_t seed = 1; seed <= static_cast<std::uint64_t>(scaled(10)); ++seed) {
-      CAPTURE(seed, policy);
+      CAPTURE(seed, to_string(policy));
       const Program program = random_program(seed, 400, seed % 2 == 0 ? 12 : 40, seed % 3 == 0 ? 3 : 1);
       const Where places[] = {Where::gpu, Where::two_gpus, Where::everywhere};
       Sim sim(seeded(seed));

@@ -38,8 +38,8 @@ cudaStream_t stream_of_class(Engine& engine, Priority priority) {
 
 TEST_CASE("T17: an urgent GPU task starts although 10 000 normal ones are queued before it", "[sim]") {
   constexpr int k_normal = 10'000, k_chains = 8;
-  const std::string launch = GENERATE("batch", "direct");
-  CAPTURE(launch);
+  const LaunchMode launch = GENERATE(LaunchMode::batch, LaunchMode::direct);
+  CAPTURE(to_string(launch));
   Sim sim({.devices = 2, .manual = true});
   std::set<cudaStream_t> normal_streams;
   cudaStream_t urgent_stream = nullptr;
@@ -55,10 +55,10 @@ TEST_CASE("T17: an urgent GPU task starts although 10 000 normal ones are queued
           .name = "normal",
           .device = gpu(0),
           .access = {write(chains[static_cast<std::size_t>(i % k_chains)])},
-          .capturable = launch == "batch"};
+          .capturable = launch == LaunchMode::batch};
       engine.push(normal, [&](Queue queue) {
         ++bodies;
-        if (launch == "direct")
+        if (launch == LaunchMode::direct)
           normal_streams.insert(stream_of(queue));
         sim_launch(queue, [&] { ++ran; });
       });
@@ -69,8 +69,8 @@ TEST_CASE("T17: an urgent GPU task starts although 10 000 normal ones are queued
           urgent_stream = stream_of(queue);
           sim_launch(queue, [&] { before_urgent = ran.load(); });
         });
-    CHECK(launched_before >= 0);  // the push has issued it
-    if (launch == "direct")       // graphs are few launches, so that all of them lie within the window
+    CHECK(launched_before >= 0);       // the push has issued it
+    if (launch == LaunchMode::direct)  // graphs are few launches, so that all of them lie within the window
       CHECK(launched_before < k_normal);
     CHECK(normal_streams.count(urgent_stream) == 0);
     while (before_urgent < 0 && sim::run_one()) {
@@ -84,7 +84,7 @@ TEST_CASE("T17: an urgent GPU task starts although 10 000 normal ones are queued
 
 TEST_CASE("T17: the normal streams may stand still: urgent tasks run, on streams of the highest priority", "[sim]") {
   Sim sim;
-  Engine engine({.workers = 1, .launch = "direct"});
+  Engine engine({.workers = 1, .launch = LaunchMode::direct});
   int least = 0, greatest = 0;
   REQUIRE(cudaDeviceGetStreamPriorityRange(&least, &greatest) == cudaSuccess);
   std::vector<cudaStream_t> held;

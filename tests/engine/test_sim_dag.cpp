@@ -39,9 +39,10 @@ TEST_CASE("T57: random graphs over two GPUs, and over those and the CPU, are ser
 }
 
 TEST_CASE("T1: the serial policies give what a serial loop gives on simulated streams", "[sim]") {
-  check_graphs(400, 4, 300, 1, {.where = Where::everywhere, .options = {.workers = 2, .gpu_policy = "serial"}});
-  check_graphs(450, 4, 300, 1, {.where = Where::everywhere, .options = {.cpu_policy = "serial"}});
-  check_graphs(480, 4, 300, 1, {.where = Where::everywhere, .options = {.cpu_policy = "chaos", .chaos_seed = 5}});
+  check_graphs(400, 4, 300, 1, {.where = Where::everywhere, .options = {.workers = 2, .gpu_policy = GpuMode::serial}});
+  check_graphs(450, 4, 300, 1, {.where = Where::everywhere, .options = {.cpu_policy = CpuMode::serial}});
+  check_graphs(
+      480, 4, 300, 1, {.where = Where::everywhere, .options = {.cpu_policy = CpuMode::chaos, .chaos_seed = 5}});
 }
 
 // Under ThreadSanitizer the graph would be reported as the race that it is.

@@ -26,14 +26,14 @@ Task direct(const TaskName& name, AccessList access) {
 }  // namespace
 
 TEST_CASE("An error that the application's thread has pending stays, and no task is blamed for it", "[sim]") {
-  const std::string policy = GENERATE("pool", "serial", "chaos");
-  const std::string launch = GENERATE("direct", "batch");
-  CAPTURE(policy, launch);
+  const CpuMode policy = GENERATE(CpuMode::pool, CpuMode::serial, CpuMode::chaos);
+  const LaunchMode launch = GENERATE(LaunchMode::direct, LaunchMode::batch);
+  CAPTURE(to_string(policy), to_string(launch));
   Sim sim;
   std::atomic<int> on_cpu{0};
   std::uint64_t word = 0;
   {
-    Engine engine({.workers = policy == "pool" ? 1 : 0, .cpu_policy = policy, .launch = launch});
+    Engine engine({.workers = policy == CpuMode::pool ? 1 : 0, .cpu_policy = policy, .launch = launch});
     Var x = engine.new_var(), y = engine.new_var();
     const Pending pending;
     for (int i = 0; i < 100; ++i)

@@ -28,11 +28,11 @@ int export_behind_tasks(Engine& engine, int count) {
 }  // namespace
 
 TEST_CASE("T56: an export runs the CPU tasks before it where nobody else does", "[sim]") {
-  for (const char* policy : {"serial", "chaos", "chaos-pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
       Sim sim(seeded(seed));
       Engine engine({.workers = 1, .cpu_policy = policy, .chaos_seed = seed});
-      CAPTURE(policy, seed);
+      CAPTURE(to_string(policy), seed);
       CHECK(export_behind_tasks(engine, 10) == 10);
     }
   }

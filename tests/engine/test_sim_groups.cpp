@@ -13,15 +13,15 @@ using namespace sluice::test;
 
 namespace {
 
-EngineOptions launched(const std::string& launch) {
+EngineOptions launched(LaunchMode launch) {
   return {.workers = 2, .launch = launch};
 }
 
 }  // namespace
 
 TEST_CASE("A group waits for its GPU tasks' work, also of what CPU members push", "[sim]") {
-  const std::string launch = GENERATE("batch", "direct");
-  CAPTURE(launch);
+  const LaunchMode launch = GENERATE(LaunchMode::batch, LaunchMode::direct);
+  CAPTURE(to_string(launch));
   Sim sim;
   auto counted = std::make_shared<std::atomic<int>>(0);
   Engine engine(launched(launch));
@@ -53,7 +53,7 @@ TEST_CASE("A group waits for its GPU tasks' work, also of what CPU members push"
 
 TEST_CASE("A failure of a GPU member is the group's", "[sim]") {
   Sim sim;
-  Engine engine(launched("batch"));
+  Engine engine(launched(LaunchMode::batch));
   TaskGroup group(engine);
   Var x = engine.new_var();
   group.push({.name = "fails", .device = gpu(0), .access = {write(x)}}, [](Queue) { throw IndexError("on a GPU"); });
@@ -63,7 +63,7 @@ TEST_CASE("A failure of a GPU member is the group's", "[sim]") {
 
 TEST_CASE("A group is not waited for in a GPU body, nor does one end elsewhere", "[sim]") {
   Sim sim;
-  Engine engine(launched("direct"));
+  Engine engine(launched(LaunchMode::direct));
   TaskGroup group(engine);
   TaskHandle waits = engine.push({.name = "waits", .device = gpu(0)}, [&](Queue) { group.wait(); });
   CHECK_THROWS_AS(waits.wait(), Deadlock);
@@ -72,8 +72,8 @@ TEST_CASE("A group is not waited for in a GPU body, nor does one end elsewhere",
 }
 
 TEST_CASE("done() of a GPU task becomes true for who only asks, also of one in a batch", "[sim]") {
-  const std::string launch = GENERATE("batch", "direct");
-  CAPTURE(launch);
+  const LaunchMode launch = GENERATE(LaunchMode::batch, LaunchMode::direct);
+  CAPTURE(to_string(launch));
   Sim sim;
   Engine engine(launched(launch));
   Var x = engine.new_var();
@@ -91,8 +91,8 @@ TEST_CASE("done() of a GPU task becomes true for who only asks, also of one in a
 }
 
 TEST_CASE("done() becomes true on a thread that has a CUDA error of its own pending, which stays", "[sim]") {
-  const std::string launch = GENERATE("batch", "direct");
-  CAPTURE(launch);
+  const LaunchMode launch = GENERATE(LaunchMode::batch, LaunchMode::direct);
+  CAPTURE(to_string(launch));
   Sim sim;
   Engine engine(launched(launch));
   Var x = engine.new_var();
@@ -106,7 +106,7 @@ TEST_CASE("done() becomes true on a thread that has a CUDA error of its own pend
 
 TEST_CASE("A question to the driver that fails does not make a GPU task done; one of a lost GPU has failed", "[sim]") {
   Sim sim({.devices = 2, .manual = true});
-  Engine engine(launched("direct"));
+  Engine engine(launched(LaunchMode::direct));
   Var x = engine.new_var();
   TaskHandle handle = engine.push(
       {.name = "kernel", .device = gpu(0), .access = {write(x)}}, [](Queue queue) { sim_launch(queue, [] {}); });
@@ -124,7 +124,7 @@ TEST_CASE("A question to the driver that fails does not make a GPU task done; on
 TEST_CASE("A flush in a GPU body calls no body of another GPU's tasks", "[sim]") {
   Sim sim;
   sim.keep_batches_open();
-  Engine engine(launched("batch"));
+  Engine engine(launched(LaunchMode::batch));
   Var x = engine.new_var(), y = engine.new_var(), z = engine.new_var();
   Gate gate;
   struct Holds final : WaitObserver {
@@ -165,7 +165,7 @@ TEST_CASE("A flush in a GPU body calls no body of another GPU's tasks", "[sim]")
 
 TEST_CASE("A GPU task after one that others end is issued by who ends it", "[sim]") {
   Sim sim;
-  Engine engine(launched("direct"));
+  Engine engine(launched(LaunchMode::direct));
   Var x = engine.new_var();
   TaskCompletion completion;
   Gate there;
@@ -187,7 +187,7 @@ TEST_CASE("A GPU task after one that others end is issued by who ends it", "[sim
 
 TEST_CASE("GPU tasks whose names are made at run time are told apart, and share a text", "[sim]") {
   Sim sim;
-  Engine engine(launched("direct"));
+  Engine engine(launched(LaunchMode::direct));
   Var x = engine.new_var();
   for (int i = 0; i < 20; ++i) {
     const std::string name = "kernel number " + std::to_string(i % 2);
@@ -200,8 +200,8 @@ TEST_CASE("GPU tasks whose names are made at run time are told apart, and share 
 }
 
 TEST_CASE("An engine that is started again goes on with its GPUs: order, fences and batches", "[sim]") {
-  const std::string launch = GENERATE("batch", "direct");
-  CAPTURE(launch);
+  const LaunchMode launch = GENERATE(LaunchMode::batch, LaunchMode::direct);
+  CAPTURE(to_string(launch));
   Sim sim;
   auto sum = std::make_shared<std::atomic<int>>(0);
   Engine engine(launched(launch));
@@ -225,7 +225,7 @@ TEST_CASE("An engine that is started again goes on with its GPUs: order, fences 
 TEST_CASE("An engine that finds no thread for its GPUs when it is to start again says so, and starts later", "[sim]") {
   Sim sim;
   auto ran = std::make_shared<std::atomic<int>>(0);
-  Engine engine(launched("batch"));
+  Engine engine(launched(LaunchMode::batch));
   Var x = engine.new_var();
   const auto push = [&] {
     engine.push({.name = "kernel", .device = gpu(0), .access = {write(x)}, .capturable = true}, [ran](Queue queue) {
@@ -248,7 +248,7 @@ TEST_CASE("An engine that finds no thread for its GPUs when it is to start again
 
 TEST_CASE("Without a thread for the GPUs the first push to one throws, and a later one goes well", "[sim]") {
   Sim sim;
-  Engine engine(launched("direct"));
+  Engine engine(launched(LaunchMode::direct));
   Var x = engine.new_var();
   const auto push = [&] {
     engine.push(
@@ -263,7 +263,7 @@ TEST_CASE("Without a thread for the GPUs the first push to one throws, and a lat
 
 TEST_CASE("done() of a GPU task does not become true for its being issued", "[sim]") {
   Sim sim;
-  Engine engine(launched("direct"));
+  Engine engine(launched(LaunchMode::direct));
   Var x = engine.new_var();
   for (int round = 0; round < scaled(300); ++round) {
     Gate before, kernel;

@@ -25,8 +25,8 @@ void push_kernel(Engine& engine, Task task, std::atomic<int>& done, std::uint64_
 }  // namespace
 
 TEST_CASE("In flight: a GPU's memory is free to be used again once its tasks are with the GPU", "[sim]") {
-  for (const char* launch : {"direct", "batch"}) {
-    CAPTURE(launch);
+  for (const LaunchMode launch : {LaunchMode::direct, LaunchMode::batch}) {
+    CAPTURE(to_string(launch));
     Sim sim({.devices = 2, .manual = true});
     sim.keep_batches_open();
     std::atomic<int> done{0};

@@ -65,7 +65,7 @@ bool launches_itself(Engine& engine, int device) {
 
 TEST_CASE("Who pushes launches", "[sim]") {
   Sim sim;
-  for (const char* policy : {"pool", "serial"}) {
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial}) {
     Engine engine({.workers = 1, .cpu_policy = policy});
     CHECK((launches_itself(engine, 0) && launches_itself(engine, 1) && launches_itself(engine, 0)));
   }
@@ -236,9 +236,9 @@ TEST_CASE("T42: on the simulator, a CPU task after GPU work holds no worker", "[
 }
 
 TEST_CASE("T43: on the simulator, CPU and both GPUs take turns on one Var, under every pair of policies", "[sim]") {
-  for (const char* cpu_policy : {"pool", "serial", "chaos", "chaos-pool"}) {
-    for (const char* gpu_policy : {"stream", "serial"}) {
-      CAPTURE(cpu_policy, gpu_policy);
+  for (const CpuMode cpu_policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
+    for (const GpuMode gpu_policy : {GpuMode::stream, GpuMode::serial}) {
+      CAPTURE(to_string(cpu_policy), to_string(gpu_policy));
       Sim sim(seeded(7));
       Word word = 0, expected = 0;
       Engine engine({.workers = 2, .cpu_policy = cpu_policy, .gpu_policy = gpu_policy});
@@ -261,7 +261,7 @@ TEST_CASE("T43: on the simulator, CPU and both GPUs take turns on one Var, under
 
 TEST_CASE("A new Var's first writer comes after the positions that its memory waits for", "[sim]") {
   Sim sim;
-  Engine engine({.workers = 1, .launch = "direct"});
+  Engine engine({.workers = 1, .launch = LaunchMode::direct});
   const auto log = std::make_shared<Log>();
   Gate gate;
   const OpensAtEnd opens(gate);

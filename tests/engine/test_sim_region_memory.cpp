@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include <sluice/engine/detail/engine_access.h>
+
 #include "tests/engine/sim_region.h"
 
 using namespace sluice;
@@ -150,9 +152,9 @@ TEST_CASE("Memory that a region keeps is given back when no replay uses it, not 
   region.forget();
   CHECK(hook.told == 1);
   CHECK_FALSE(hook.pending.empty());
-  CHECK_FALSE(chain.engine.passed(hook.pending));
+  CHECK_FALSE(detail::EngineAccess::passed(chain.engine, hook.pending));
   sim::set_manual(false);
-  chain.engine.wait_passed(hook.pending);
+  detail::EngineAccess::wait_passed(chain.engine, hook.pending);
   region.run(2, [&] {
     push_append(chain.engine, chain.x, chain.word, 0, keep(spoilt));
     push_append(chain.engine, chain.x, chain.word, 0, spoil);

@@ -72,7 +72,7 @@ void fail_each_on_sim(const EngineOptions& options, const ScarceProgram& program
 }  // namespace
 
 TEST_CASE("scarce memory: GPU tasks launched one by one, with CPU tasks behind them") {
-  fail_each_on_sim({.workers = 2, .launch = "direct"}, [](ScarceRun run) {
+  fail_each_on_sim({.workers = 2, .launch = LaunchMode::direct}, [](ScarceRun run) {
     push_both(run.ledger, false, 6);
     ignoring_errors([&] { run.engine->wait(run.ledger.var(5)); });
     push_both(run.ledger, false, 3);
@@ -81,7 +81,7 @@ TEST_CASE("scarce memory: GPU tasks launched one by one, with CPU tasks behind t
 }
 
 TEST_CASE("scarce memory: GPU tasks launched as graphs, with CPU tasks behind them") {
-  fail_each_on_sim({.workers = 2, .launch = "batch"}, [](ScarceRun run) {
+  fail_each_on_sim({.workers = 2, .launch = LaunchMode::batch}, [](ScarceRun run) {
     push_both(run.ledger, true, 12);
     ignoring_errors([&] { run.engine->wait(run.ledger.var(5)); });
     push_both(run.ledger, true, 12);
@@ -122,7 +122,7 @@ TEST_CASE("scarce memory: more GPU streams read a Var than it has room for, and 
 
 TEST_CASE("scarce memory: batches whose capture is spoilt") {
   fail_each_on_sim(
-      {.workers = 2, .launch = "batch"},
+      {.workers = 2, .launch = LaunchMode::batch},
       [](ScarceRun run) {
         push_both(run.ledger, true, 4);
         ignoring_errors([&] { run.engine->wait_all(); });
@@ -131,7 +131,7 @@ TEST_CASE("scarce memory: batches whose capture is spoilt") {
 }
 
 TEST_CASE("scarce memory: traced GPU tasks") {
-  fail_each_on_sim({.workers = 2, .launch = "batch"}, [](ScarceRun run) {
+  fail_each_on_sim({.workers = 2, .launch = LaunchMode::batch}, [](ScarceRun run) {
     ignoring_errors([&] { run.engine->start_trace(); });
     push_both(run.ledger, true, 12);
     ignoring_errors([&] { run.engine->wait_all(); });
@@ -181,7 +181,7 @@ TEST_CASE("scarce memory: a GPU is lost with a batch open, and its tasks fail") 
 }
 
 TEST_CASE("scarce memory: a group tells of members that could not be begun", "[sim]") {
-  fail_each_on_sim({.workers = 2, .launch = "direct"}, [](ScarceRun run) {
+  fail_each_on_sim({.workers = 2, .launch = LaunchMode::direct}, [](ScarceRun run) {
     std::optional<TaskGroup> group;
     std::vector<Var> vars;
     std::vector<TaskHandle> members;

@@ -26,13 +26,14 @@ struct Setting {
   int gpus = 2;
   int threads = 3;
   int steps = 40;
-  std::string policy = "pool", launch = {};
+  CpuMode policy = CpuMode::pool;
+  std::optional<LaunchMode> launch = {};
   stress::Plant plant = stress::Plant::none;
 };
 
 /// One program; "" if all went as in a serial run.
 std::string run_program(std::uint64_t seed, const Setting& setting, stress::Tally& all) {
-  const bool threaded = setting.policy != "serial" && setting.policy != "chaos";
+  const bool threaded = setting.policy != CpuMode::serial && setting.policy != CpuMode::chaos;
   const stress::Plan plan = stress::make_plan({
       .seed = seed,
       .threads = setting.threads,
@@ -60,7 +61,7 @@ std::string run_program(std::uint64_t seed, const Setting& setting, stress::Tall
 void check_programs(std::uint64_t first, int seeds, const Setting& setting) {
   stress::Tally tally;
   for (std::uint64_t seed = first; seed < first + static_cast<std::uint64_t>(scaled(seeds)); ++seed) {
-    CAPTURE(seed, setting.policy);
+    CAPTURE(seed, to_string(setting.policy));
     Sim sim(seeded(seed));
     REQUIRE(run_program(seed, setting, tally) == "");
   }
@@ -77,11 +78,11 @@ TEST_CASE("stress: random programs over two GPUs and the CPU end as in a serial 
 TEST_CASE("stress: so do those of one GPU, of none, and without batches", "[sim][stress]") {
   check_programs(1000, 20, {.gpus = 1});
   check_programs(2000, 20, {.gpus = 0});
-  check_programs(3000, 20, {.launch = "direct"});
+  check_programs(3000, 20, {.launch = LaunchMode::direct});
 }
 
 TEST_CASE("stress: so do those under the other CPU policies", "[sim][stress]") {
-  for (const char* policy : {"serial", "chaos", "chaos-pool"})
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool})
     check_programs(4000, 10, {.policy = policy});
 }
 

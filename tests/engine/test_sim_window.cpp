@@ -17,7 +17,7 @@ struct Ahead {
   Engine engine;
   Var x = engine.new_var(), y = engine.new_var();
 
-  explicit Ahead(const char* launch) : engine({.workers = 1, .launch = launch}) {}
+  explicit Ahead(LaunchMode launch) : engine({.workers = 1, .launch = launch}) {}
   void push(const Var& var, Priority priority = Priority::normal, bool capturable = true) {
     const Task task{
         .name = "step", .device = gpu(0), .access = {write(var)}, .priority = priority, .capturable = capturable};
@@ -36,7 +36,7 @@ struct Ahead {
 }  // namespace
 
 TEST_CASE("T17: where tasks rest because the GPU is far behind, an urgent one is launched at once", "[sim]") {
-  Ahead ahead("direct");
+  Ahead ahead(LaunchMode::direct);
   for (int i = 0; i < k_tasks; ++i)
     ahead.push(ahead.x);
   const int before = ahead.launched;
@@ -47,7 +47,7 @@ TEST_CASE("T17: where tasks rest because the GPU is far behind, an urgent one is
 }
 
 TEST_CASE("Batches are launched some hundred ahead of the GPU, no more", "[sim]") {
-  Ahead ahead("batch");
+  Ahead ahead(LaunchMode::batch);
   ahead.sim.keep_batches_open();
   for (int i = 0; i < 3 * k_tasks; ++i)
     ahead.push(ahead.x);

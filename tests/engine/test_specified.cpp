@@ -112,8 +112,8 @@ struct ThrowsInCopy {
 }  // namespace
 
 TEST_CASE("T19: what a closure owns may push while it is destroyed, also behind a body that throws") {
-  for (const char* policy : {"pool", "serial", "chaos"}) {
-    CAPTURE(policy);
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos}) {
+    CAPTURE(to_string(policy));
     std::atomic<int> ran{0};
     Engine engine({.workers = 2, .cpu_policy = policy});
     const Var x = engine.new_var();

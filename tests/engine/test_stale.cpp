@@ -13,7 +13,7 @@ struct FailedStep {
   Var input = engine.new_var(), loss = engine.new_var(), weights = engine.new_var();
   int trained = 0;
 
-  explicit FailedStep(const char* policy) : engine({.workers = 2, .cpu_policy = policy}) {
+  explicit FailedStep(CpuMode policy) : engine({.workers = 2, .cpu_policy = policy}) {
     engine.push({.name = "forward", .access = {read(weights), out(loss)}}, [] { throw OutOfMemory("too big", 4096); });
     update();
   }
@@ -25,7 +25,7 @@ struct FailedStep {
 }  // namespace
 
 TEST_CASE("After a step that failed, was caught and forgiven, training goes on from the last good weights") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     FailedStep step(policy);
     expect_error<OutOfMemory>(
         [&] { step.engine.wait(step.weights); }, [&](const OutOfMemory& error) { CHECK(step.engine.forgive(error)); });
@@ -42,7 +42,7 @@ TEST_CASE("After a step that failed, was caught and forgiven, training goes on f
 }
 
 TEST_CASE("Unforgiven, a stale Var throws on wait and stops its readers") {
-  FailedStep step("pool");
+  FailedStep step(CpuMode::pool);
   CHECK_THROWS_AS(step.engine.wait(step.weights), OutOfMemory);
   bool ran = false;
   Var copy = step.engine.new_var();

@@ -84,8 +84,8 @@ Edges edges_by_force(const std::vector<std::map<std::uint64_t, AccessMode>>& tas
 }  // namespace
 
 TEST_CASE("Trace: every task of a random graph stands in it once, in order of its stages, with its Vars") {
-  for (const char* policy : {"serial", "pool"}) {
-    DYNAMIC_SECTION(policy) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
+    DYNAMIC_SECTION(to_string(policy)) {
       Engine engine({.workers = 4, .cpu_policy = policy});
       const Program program = random_program(7, 1000, 40, 1);
       std::vector<Var> vars(program.cells);
@@ -109,7 +109,7 @@ TEST_CASE("Trace: every task of a random graph stands in it once, in order of it
         wrong += event.vars.size() != tasks.back().size() || event.outcome != TaskOutcome::ok ? 1 : 0;
         wrong += event.priority != Priority(i & 3) || event.name != "step" || event.site.line != line ? 1 : 0;
         wrong += trace.threads().at(static_cast<std::size_t>(event.pusher)).worker ? 1 : 0;
-        wrong += trace.threads().at(static_cast<std::size_t>(event.worker)).worker != (policy[0] == 'p') ? 1 : 0;
+        wrong += trace.threads().at(static_cast<std::size_t>(event.worker)).worker != (policy == CpuMode::pool) ? 1 : 0;
       }
       CHECK(wrong == 0);
       CHECK(edges_of(trace) == edges_by_force(tasks));

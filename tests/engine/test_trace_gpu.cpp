@@ -233,7 +233,7 @@ TEST_CASE("Ranges of pushes and bodies nest, and name their tasks; without a lis
   static constexpr RangeHooks k_hooks{
       [](const char* kind, const char* name) noexcept { told.push_back(std::string(kind) + " " + name); },
       [](const char* kind) noexcept { told.push_back(std::string("end of ") + kind); }};
-  Engine engine({.cpu_policy = "serial"});
+  Engine engine({.cpu_policy = CpuMode::serial});
   Var x = engine.new_var();
   engine.push({.name = "unheard", .access = {write(x)}}, [] {});
   CHECK(told.empty());

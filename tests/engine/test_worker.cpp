@@ -34,7 +34,7 @@ TEST_CASE("Bodies that run together are told different numbers of workers") {
 }
 
 TEST_CASE("Where no worker runs the body there is no number") {
-  Engine engine({.cpu_policy = "serial"});
+  Engine engine({.cpu_policy = CpuMode::serial});
   int number = 0;
   engine.push({.name = "serial"}, [&](Queue queue) { number = queue.worker(); });
   engine.wait_all();
@@ -124,9 +124,9 @@ TEST_CASE("While a body blocks in a BlockingScope another thread takes its place
 }
 
 TEST_CASE("A wait inside a BlockingScope, a nested body and an outside scope do no harm") {
-  for (const char* policy : {"pool", "serial", "chaos", "chaos-pool"}) {
-    CAPTURE(policy);
-    Engine engine({.workers = policy[0] == 'p' ? 2 : 0, .cpu_policy = policy});
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
+    CAPTURE(to_string(policy));
+    Engine engine({.workers = policy == CpuMode::pool ? 2 : 0, .cpu_policy = policy});
     const BlockingScope outside;
     Var x = engine.new_var();
     int value = 0;

@@ -167,7 +167,7 @@ TEST_CASE("a dataset's arrays are read in order with what is written to them", "
 }
 
 TEST_CASE("a loader works on the serial engine and inside others' scopes", "[gluon][data]") {
-  Engine engine({.cpu_policy = "serial"});
+  Engine engine({.cpu_policy = CpuMode::serial});
   EngineScope scope(engine);
   DataLoader loader(counting(5), {.batch_size = 2});
   CHECK(joined(epoch(loader)) == up_to(5));

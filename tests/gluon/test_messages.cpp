@@ -308,8 +308,8 @@ TEST_CASE("operators outside layers keep their own lines", "[gluon][messages]") 
 }
 
 TEST_CASE("a task that runs inside a layer's call is none of its", "[gluon][messages]") {
-  for (const char* policy : {"serial", "pool"}) {
-    INFO(policy);
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
+    INFO(to_string(policy));
     Engine engine({.workers = 1, .cpu_policy = policy});
     const EngineScope scope(engine);
     nn::Sequential other, net;

@@ -232,7 +232,7 @@ TEST_CASE("A tape of a hundred thousand nodes is walked and dropped without recu
 }
 
 TEST_CASE("What forward kept is given back during backward, and gradients as soon as used") {
-  Engine engine({.cpu_policy = "serial"});
+  Engine engine({.cpu_policy = CpuMode::serial});
   const EngineScope scope(engine);
   constexpr std::int64_t n = 1000;
   NDArray x = ones({n});
@@ -252,7 +252,7 @@ TEST_CASE("What forward kept is given back during backward, and gradients as soo
 }
 
 TEST_CASE("A gradient that nobody else sees changes owner instead of being copied") {
-  Engine engine({.cpu_policy = "serial"});
+  Engine engine({.cpu_policy = CpuMode::serial});
   const EngineScope scope(engine);
   NDArray x = ones({8});
   x.attach_grad();

@@ -105,8 +105,8 @@ TEST_CASE("Slices of every pair of types arrive, both ways, at packed and stride
 }
 
 TEST_CASE("A transfer in slices is one task to others: they see all of it or nothing, whoever pushes meanwhile") {
-  for (const char* policy : {"pool", "serial", "chaos", "chaos-pool"}) {
-    CAPTURE(policy);
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
+    CAPTURE(to_string(policy));
     Engine engine({.workers = 3, .cpu_policy = policy});
     const EngineScope scope(engine);
     const NDArray far = zeros({5000}), near = zeros({5000});

@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/ndarray/api.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/small_read.h>
@@ -214,14 +215,14 @@ TEST_CASE("After a small read the memory behind it counts as passed", "[gpu]") {
   REQUIRE(a.to_vector<int>() == std::vector<int>(100, 5));
   PositionSet positions;
   positions.add(position);
-  REQUIRE(engine.passed(positions));
+  REQUIRE(detail::EngineAccess::passed(engine, positions));
 }
 
 TEST_CASE("Small reads under every pair of policies", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
-  for (const char* cpu_policy : {"pool", "serial", "chaos", "chaos-pool"}) {
-    for (const char* gpu_policy : {"stream", "serial"}) {
-      CAPTURE(cpu_policy, gpu_policy);
+  for (const CpuMode cpu_policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
+    for (const GpuMode gpu_policy : {GpuMode::stream, GpuMode::serial}) {
+      CAPTURE(to_string(cpu_policy), to_string(gpu_policy));
       Engine engine({.workers = 2, .cpu_policy = cpu_policy, .gpu_policy = gpu_policy});
       const EngineScope scope(engine);
       const NDArray a = arange(0, 50, 1, {.device = gpu(0)});

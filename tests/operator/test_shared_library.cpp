@@ -206,7 +206,7 @@ TEST_CASE("A product on the program's own thread leaves it its number of OpenMP 
   if (get == nullptr || set == nullptr)
     SLUICE_SKIP("oneDNN without OpenMP");
   set(5);
-  Engine engine({.cpu_policy = "serial"});
+  Engine engine({.cpu_policy = CpuMode::serial});
   EngineScope scope(engine);
   CHECK(sum(matmul(ones({64, 64}), ones({64, 64}))).item<float>() == 64 * 64 * 64);
   CHECK(get() == 5);

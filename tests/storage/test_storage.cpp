@@ -6,6 +6,7 @@
 #include <optional>
 
 #include <sluice/engine/api.h>
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/storage/api.h>
 
 #include "tests/support/catch.h"
@@ -62,7 +63,7 @@ TEST_CASE("Memory pressure gives back what is cached") {
   Pool& pool = Storage::of(engine).pool(cpu());
   pool.release(pool.acquire(1 << 20));
   REQUIRE(pool.stats().reserved == 1 << 20);
-  engine.relieve_memory(cpu());
+  detail::EngineAccess::relieve_memory(engine, cpu());
   REQUIRE(pool.stats().reserved == 0);
 }
 

@@ -21,8 +21,8 @@ struct Board {
   std::vector<Var> vars;
   std::uint64_t rounds = 0;
 
-  Board(const std::string& launch, int items, Device device)
-      : variant("engine-" + launch), engine(bench::launched(launch)) {
+  Board(LaunchMode launch, int items, Device device)
+      : variant(message("engine-", to_string(launch))), engine(bench::launched(launch)) {
     for (int i = 0; i < items; ++i)
       vars.push_back(engine.new_var({.home = device}));
   }
@@ -57,7 +57,7 @@ void empty_tasks(bench::Report& report, const bench::GpuBench& bench, const Sett
     const stf_patterns::Graph graph = stf_patterns::make_graph(name, settings.width, settings.steps);
     std::deque<Board> boards;
     std::vector<Contender> contenders;
-    for (const std::string& launch : bench.launches()) {
+    for (const LaunchMode launch : bench.launches()) {
       Board& board = boards.emplace_back(launch, graph.items, bench.device());
       contenders.push_back(
           {board.variant,
@@ -110,7 +110,7 @@ void kernel_chain(bench::Report& report, const bench::GpuBench& bench, const Set
        [&] { bench::wait_for(stream.get()); }}};
   std::deque<Pair> pairs;
   std::deque<Board> boards;
-  for (const std::string& launch : bench.launches()) {
+  for (const LaunchMode launch : bench.launches()) {
     Board& board = boards.emplace_back(launch, 2, bench.device());
     const Pair& pair = pairs.emplace_back();
     contenders.push_back(

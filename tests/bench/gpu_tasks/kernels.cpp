@@ -146,12 +146,12 @@ class CapturedByHand final : public OneStream {
 
 class Tasks final : public Way {
  public:
-  Tasks(const Graph& graph, Device device, const std::string& launch)
+  Tasks(const Graph& graph, Device device, LaunchMode launch)
       : Way(graph), launch_(launch), device_(device), engine_(bench::launched(launch)) {
     for (int i = 0; i < graph.pattern.items; ++i)
       vars_.push_back(engine_.new_var({.home = device}));
   }
-  std::string name() const override { return "engine-" + launch_; }
+  std::string name() const override { return message("engine-", to_string(launch_)); }
   void push() override {
     std::uint64_t* items = items_.begin_round();
     for (const KernelStep& step : graph_.steps) {
@@ -164,7 +164,7 @@ class Tasks final : public Way {
   void finish() override { engine_.wait_all(); }
 
  private:
-  std::string launch_;
+  LaunchMode launch_;
   Device device_;
   Engine engine_;
   std::vector<Var> vars_;
@@ -186,7 +186,7 @@ void kernels(bench::Report& report, const bench::GpuBench& bench, const Settings
     ways.push_back(std::make_unique<OneStream>(graph));
     ways.push_back(std::make_unique<OneStreamEvents>(graph));
     ways.push_back(std::make_unique<CapturedByHand>(graph));
-    for (const std::string& launch : bench.launches())
+    for (const LaunchMode launch : bench.launches())
       ways.push_back(std::make_unique<Tasks>(graph, bench.device(), launch));
     std::vector<Contender> contenders;
     for (const auto& way : ways)

@@ -108,7 +108,7 @@ class ByHand {
 /// The same through an engine: two tasks and a wait, or an array's item().
 class ByEngine {
  public:
-  ByEngine(bench::Report& report, Device device, const std::string& launch)
+  ByEngine(bench::Report& report, Device device, LaunchMode launch)
       : report_(report), device_(device), engine_(bench::launched(launch)) {
     const EngineScope scope(engine_);
     array_ = zeros({1}, {.device = device});
@@ -162,10 +162,10 @@ void scalar_read(bench::Report& report, const bench::GpuBench& bench, const Sett
       {"raw-memcpy-synchronise", [&] { return by_hand.copy_and_wait(); }},
       {"raw-mapped-flag", [&] { return by_hand.kernel_and_flag(); }}};
   std::deque<ByEngine> engines;
-  for (const std::string& launch : bench.launches()) {
+  for (const LaunchMode launch : bench.launches()) {
     ByEngine& one = engines.emplace_back(report, bench.device(), launch);
-    probes.push_back({"engine-" + launch + "-item", [&one] { return one.item(); }});
-    probes.push_back({"engine-" + launch + "-tasks", [&one] { return one.tasks(); }});
+    probes.push_back({message("engine-", to_string(launch), "-item"), [&one] { return one.item(); }});
+    probes.push_back({message("engine-", to_string(launch), "-tasks"), [&one] { return one.tasks(); }});
   }
   take_samples(report, "scalar-read", settings.samples, probes);
 }
@@ -213,7 +213,7 @@ class UrgentByHand {
 
 class UrgentTasks {
  public:
-  UrgentTasks(Device device, const std::string& launch)
+  UrgentTasks(Device device, LaunchMode launch)
       : device_(device), blocks_(load_blocks(device)), engine_(bench::launched(launch)) {
     for (int i = 0; i <= k_load_vars; ++i)
       vars_.push_back(engine_.new_var({.home = device}));
@@ -257,9 +257,9 @@ void urgent(bench::Report& report, const bench::GpuBench& bench, const Settings&
   UrgentByHand by_hand(bench.device());
   std::vector<Probe> probes{{"raw-stream-priorities", [&] { return by_hand.read(); }}};
   std::deque<UrgentTasks> engines;
-  for (const std::string& launch : bench.launches()) {
+  for (const LaunchMode launch : bench.launches()) {
     UrgentTasks& one = engines.emplace_back(bench.device(), launch);
-    const std::string name = "engine-" + launch;
+    const std::string name = message("engine-", to_string(launch));
     probes.push_back({name + "-urgent", [&one] { return one.read(Priority::urgent); }});
     probes.push_back({name + "-normal", [&one] { return one.read(Priority::normal); }});
   }

@@ -46,7 +46,7 @@ struct Copied {
   Engine engine;
   NDArray from, to;
 
-  Copied(const std::string& launch, std::int64_t count) : engine(bench::launched(launch)) {
+  Copied(LaunchMode launch, std::int64_t count) : engine(bench::launched(launch)) {
     const EngineScope scope(engine);
     from = full({count}, 3, {.device = gpu(0)});
     to = zeros({count}, {.device = gpu(1)});
@@ -74,10 +74,11 @@ void peer_copy(bench::Report& report, const bench::GpuBench& bench, const Settin
   bench::compare(report, "peer-copy", k_copies, "copy", {{"raw-not-connected", push, finish}});
   std::deque<Copied> engines;
   std::vector<bench::Contender> contenders{{"raw-connected", push, finish}};
-  for (const std::string& launch : bench.launches()) {
+  for (const LaunchMode launch : bench.launches()) {
     Copied& each = engines.emplace_back(launch, count);
     Storage::of(each.engine).connect(gpu(0), gpu(1));
-    contenders.push_back({"arrays-" + launch, [&each] { each.push(); }, [&each] { each.engine.wait_all(); }});
+    contenders.push_back(
+        {message("arrays-", to_string(launch)), [&each] { each.push(); }, [&each] { each.engine.wait_all(); }});
   }
   bench::compare(report, "peer-copy", k_copies, "copy", contenders);
   for (Copied& each : engines)

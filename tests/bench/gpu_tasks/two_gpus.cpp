@@ -86,7 +86,8 @@ struct ByEngine {
   Engine engine;
   std::vector<Var> vars;
 
-  explicit ByEngine(const std::string& launch) : variant("engine-" + launch), engine(bench::launched(launch)) {
+  explicit ByEngine(LaunchMode launch)
+      : variant(message("engine-", to_string(launch))), engine(bench::launched(launch)) {
     for (int i = 0; i < k_gpus * k_chains; ++i)
       vars.push_back(engine.new_var());
   }
@@ -114,7 +115,7 @@ void two_gpus(bench::Report& report, const bench::GpuBench& bench, const Setting
   const int kernels = settings.tasks / k_gpus / k_chains * k_chains;
   const ByHand by_one, by_two;
   std::deque<ByEngine> engines;
-  for (const std::string& launch : bench.launches())
+  for (const LaunchMode launch : bench.launches())
     engines.emplace_back(launch);
   int rounds = 0;
   std::vector<Contender> contenders{

@@ -116,7 +116,7 @@ class PinnedArray {
 };
 
 /// An engine's options with GPU tasks launched so.
-inline EngineOptions launched(const std::string& launch, EngineOptions options = {}) {
+inline EngineOptions launched(LaunchMode launch, EngineOptions options = {}) {
   options.launch = launch;
   return options;
 }
@@ -151,10 +151,10 @@ class GpuBench {
   Device device() const noexcept { return device_; }
 
   /// The engine's ways of launching that were asked for.
-  std::vector<std::string> launches() const {
+  std::vector<LaunchMode> launches() const {
     if (launch_ == "both")
-      return {"direct", "batch"};
-    return {launch_};
+      return {LaunchMode::direct, LaunchMode::batch};
+    return {parse_launch_mode(launch_)};
   }
 
  private:

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+
+#include <sluice/engine/device.h>
+#include <sluice/engine/engine.h>
+#include <sluice/engine/position.h>
+
+namespace sluice::detail {
+
+/// The inner side of an Engine: what rooms need of it and users do not call.
+/// storage frees memory by positions of GPU work and climbs down its ladder when memory runs out; reads of small arrays
+/// learn from a kernel that it has run; parts of the engine (interop, regions, groups) reach its Core.
+/// Included by .cpp files of the engine, of storage and of ndarray alone, which tests/architecture/check_includes.py
+/// sees to; it is not installed.
+struct EngineAccess {
+  static Core& core(Engine& engine) noexcept { return *engine.core_; }
+
+  /// Registers what to do when memory of a device runs out: give back what is cached.
+  static void on_memory_pressure(Engine& engine, std::function<void(Device)> relieve);
+  /// Calls all that was registered.
+  static void relieve_memory(Engine& engine, Device device);
+  /// For a thread that is short of what tasks hold, memory say: blocks until some task has finished, 100 ms at most.
+  /// True if one did. Inside tasks, which might be waited for themselves, it returns false at once.
+  static bool await_task(Engine& engine);
+
+  /// True once the GPU has passed all of `positions` (a hint: never asks the driver).
+  static bool passed(const Engine& engine, const PositionSet& positions) noexcept;
+  /// True for a position of a stream that copies between host and GPU.
+  static bool on_copy_stream(const Engine& engine, Position position) noexcept;
+  /// The last rung before OutOfMemory: blocks until the GPU has passed `positions`. Throws CudaError, and what kernels
+  /// reported meanwhile.
+  static void wait_passed(Engine& engine, const PositionSet& positions);
+  /// Told by who has learnt it from a kernel itself: the GPU has passed `position`. Throws what kernels reported
+  /// meanwhile, as a wait for it would.
+  static void note_completed(Engine& engine, Position position);
+};
+
+}  // namespace sluice::detail

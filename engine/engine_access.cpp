@@ -1,0 +1,37 @@
+#include <utility>
+
+#include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/engine_access.h>
+
+namespace sluice::detail {
+
+void EngineAccess::on_memory_pressure(Engine& engine, std::function<void(Device)> relieve) {
+  engine.core_->on_memory_pressure(std::move(relieve));
+}
+
+void EngineAccess::relieve_memory(Engine& engine, Device device) {
+  engine.core_->relieve_memory(device);
+}
+
+bool EngineAccess::await_task(Engine& engine) {
+  return engine.core_->await_retirement();
+}
+
+bool EngineAccess::passed(const Engine& engine, const PositionSet& positions) noexcept {
+  return engine.core_->passed(positions);
+}
+
+bool EngineAccess::on_copy_stream(const Engine& engine, Position position) noexcept {
+  const GpuPolicy* const gpu = engine.core_->gpu();
+  return gpu != nullptr && gpu->on_copy_stream(position);
+}
+
+void EngineAccess::wait_passed(Engine& engine, const PositionSet& positions) {
+  engine.core_->wait_positions(positions);
+}
+
+void EngineAccess::note_completed(Engine& engine, Position position) {
+  engine.core_->note_completed(position);
+}
+
+}  // namespace sluice::detail
