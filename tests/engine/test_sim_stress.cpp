@@ -87,7 +87,7 @@ TEST_CASE("stress: so do those under the other CPU policies", "[sim][stress]") {
 }
 
 TEST_CASE("stress: so do those of seventeen pushing threads", "[sim][stress]") {
-  check_programs(5000, 6, {.gpus = 1, .threads = 17, .policy = "chaos"});
+  check_programs(5000, 6, {.gpus = 1, .threads = 17, .policy = CpuMode::chaos});
   check_programs(6000, 6, {.threads = 17});
 }
 

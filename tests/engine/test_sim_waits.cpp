@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/engine_access.h>
 
 #include "tests/engine/sim_region.h"
 
@@ -135,10 +136,10 @@ TEST_CASE("A GPU body that does not return keeps nobody from forking, nor from a
     first.open();
   });
   CHECK(gate.reached());
-  const std::uint64_t searches = engine.core().cycle_checks();
+  const std::uint64_t searches = detail::EngineAccess::core(engine).cycle_checks();
   std::atomic<bool> searched{false}, forked{false};
   engine.push({.name = "ends after a search", .access = {write(y)}}, [&] {
-    searched = eventually([&] { return engine.core().cycle_checks() > searches; });
+    searched = eventually([&] { return detail::EngineAccess::core(engine).cycle_checks() > searches; });
   });
   engine.push({.name = "sleeps"}, [&]() -> Coroutine { co_await read(y); });
   threads.emplace_back([&] { engine.wait(y); });
