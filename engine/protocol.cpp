@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include <sluice/engine/detail/clock.h>
+#include <sluice/engine/detail/commute_run.h>
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/group_state.h>
@@ -52,7 +53,7 @@ int sort_and_merge(AccessNode* accesses, int count) {
 
 void drop_planted_edges(TaskNode& task, int every) {
   static std::atomic<int> pushes{1};
-  if (task.kind == TaskKind::body && task.access_count > 0 && pushes.fetch_add(1) % every == 0)
+  if (task.kind == TaskKind::body && task.access_count > 0 && !task.commutes && pushes.fetch_add(1) % every == 0)
     --task.access_count;
 }
 
@@ -65,8 +66,13 @@ void check_device(const Task& task, Core& core) {
   });
 }
 
-void check_accesses(const Task& task, const Core& core) {
+// True if one commutes.
+bool check_accesses(const Task& task, const Core& core) {
+  for (const Access& access : task.access)
+    __builtin_prefetch(access.var, 1);
+  bool commutes = false;
   for (const Access& access : task.access) {
+    commutes |= access.mode == AccessMode::commute;
     require(
         access.var != nullptr, [&] { return message("push: task \"", task.name.c_str(), "\" names an empty Var"); });
     require(access.var->core == &core, [&] {
@@ -83,6 +89,7 @@ void check_accesses(const Task& task, const Core& core) {
     return message(
         "push: task \"", task.name.c_str(), "\" names ", task.access.size(), " Vars, at most 65535 are allowed");
   });
+  return commutes;
 }
 
 }  // namespace
@@ -109,11 +116,9 @@ void Core::inherit_from_pusher(const Task& task, TaskNode& node) {
 }
 
 TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, SourceLocation site) {
-  for (const Access& access : task.access)
-    __builtin_prefetch(access.var, 1);
   if (unready_.load(std::memory_order_relaxed)) [[unlikely]]
     make_ready(task, kind);
-  check_accesses(task, *this);
+  const bool commutes = check_accesses(task, *this);
   check_device(task, *this);
   const auto count = task.access.size();
   const Origin* const origin = site.origin == 0 ? nullptr : Origin::of(site);
@@ -150,10 +155,10 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   if (block != nullptr)
     node->access_block = {block, count};
   try {
-    if (task.name.counted()) [[unlikely]]
-      keep_name(task.name, *node);
-    if ((task.bytes | task.work) != 0 && tracing() != nullptr) [[unlikely]]
-      keep_estimates(task, *node);
+    if (task.name.counted() || (task.bytes | task.work) != 0) [[unlikely]]
+      keep_extras(task, *node);
+    if (commutes) [[unlikely]]
+      Commuting::prepare(task.access, *node);
     inherit_from_pusher(task, *node);
   } catch (...) {  // out of memory
     recycle(node);
@@ -165,10 +170,16 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
     accesses[i].set(task.access[i].var, node, task.access[i].mode);
   node->access_count =
       static_cast<std::uint16_t>(count < 2 ? count : sort_and_merge(accesses, static_cast<int>(count)));
+  if (commutes) [[unlikely]]
+    Commuting::enlist(*node);
   return node;
 }
 
-void Core::keep_estimates(const Task& task, TaskNode& node) {
+void Core::keep_extras(const Task& task, TaskNode& node) {
+  if (task.name.counted())
+    keep_name(task.name, node);
+  if (tracing() == nullptr)
+    return;
   TaskExtras& extras = node.need_extras();
   extras.bytes = task.bytes;
   extras.work = task.work;
@@ -195,16 +206,25 @@ void Core::push(TaskNode* task) {
   AccessNode* accesses = task->accesses().data();
   const ThisThread& here = this_thread();
   enter_lists(here);
-  const int granted = task->traced ? Protocol::enter_locked(*this, accesses, count, [task] { Tracer::queued(*task); })
-                                   : Protocol::enter(*this, accesses, count, static_cast<unsigned>(here.slot));
+  const int granted = task->traced || task->commutes
+                          ? enter_specially(*task)
+                          : Protocol::enter(*this, accesses, count, static_cast<unsigned>(here.slot));
   // With all of them granted here nobody else counts them.
   if (task->priority.load(std::memory_order_relaxed) != Priority::normal) [[unlikely]]
     priorities_.store(true, std::memory_order_relaxed);
-  if (granted < count && priorities_.load(std::memory_order_relaxed)) [[unlikely]]
+  if ((granted < count || task->commutes) && priorities_.load(std::memory_order_relaxed)) [[unlikely]]
     inherit_priority(task);
   leave_lists(here);  // first: what becomes ready may be issued here, and wait for who is kept out of the lists
   if (granted == count || task->waiting.fetch_sub(granted + 1, std::memory_order_acq_rel) == granted + 1)
     ready(task);
+}
+
+int Core::enter_specially(TaskNode& task) {
+  if (task.commutes)
+    return Commuting::enter(*this, task);
+  const std::span<AccessNode> accesses = task.accesses();
+  return Protocol::enter_locked(
+      *this, accesses.data(), static_cast<int>(accesses.size()), [&task] { Tracer::queued(task); });
 }
 
 void Core::came_together(VarCore* var, AccessNode* first) noexcept {
@@ -213,6 +233,8 @@ void Core::came_together(VarCore* var, AccessNode* first) noexcept {
 }
 
 void Core::leave(AccessNode& access) {
+  if (access.mode() == AccessMode::commute) [[unlikely]]
+    return Commuting::leave(access);
   Protocol::leave(*this, access, static_cast<unsigned>(this_thread().slot));
 }
 
@@ -231,6 +253,10 @@ void Core::recycle(TaskNode* task) noexcept {
         completion->drop();
       if (GroupState* group = extras->group)
         group->release();
+      if (extras->commutes_on != nullptr)
+        Commuting::discard(extras->commutes_on);
+      if (extras->commute_run != nullptr)
+        Commuting::discard(extras->commute_run);
       extras->~TaskExtras();
       give_block(extras, sizeof(TaskExtras));
     }

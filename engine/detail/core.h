@@ -233,6 +233,11 @@ class Core {
   // -- Urgency (priority.cpp) --
   /// Makes what a queued task waits for as urgent as itself.
   void inherit_priority(TaskNode* task);
+  /// Makes a task as urgent; kept if that changed it, and then raise_on() has to follow with no lock held.
+  TaskNode* raise_one(TaskNode* task, Priority wanted);
+  void raise_on(TaskNode* kept, Priority wanted);
+  /// What waits behind the runs in which it has its turn makes it as urgent.
+  void inherit_from_runs(TaskNode& task) noexcept;
   /// A task's address with a tag of its generation; null once the node is another task's.
   static std::uint64_t tagged(const TaskNode* task) noexcept;
   static TaskNode* task_of(std::uint64_t tag, std::uint32_t& state) noexcept;
@@ -268,7 +273,8 @@ class Core {
  private:
   void enter_lists_later(const ThisThread& here) noexcept;
   void keep_name(const TaskName& name, TaskNode& node);
-  static void keep_estimates(const Task& task, TaskNode& node);
+  void keep_extras(const Task& task, TaskNode& node);
+  int enter_specially(TaskNode& task);
   void inherit_from_pusher(const Task& task, TaskNode& node);
   static void ends_in_group(TaskNode& task, const FailureRef& failure, Position position) noexcept;
   void wait_probe(TaskNode* probe);
