@@ -20,8 +20,9 @@ enum class OnFailedInput : std::uint8_t { skip, run };
 /// flush: reads and writes them as zero (x86: FTZ and DAZ; AArch64: FZ).
 enum class Denormals : std::uint8_t { keep, flush };
 
-/// Which of a GPU's streams a task belongs on; the engine chooses the stream itself.
-enum class StreamKind : std::uint8_t { compute, copy_in, copy_out, collective };
+/// Which of a GPU's streams a task belongs on; the engine chooses the stream itself. copy_in, copy_out: between host
+/// and GPU, one stream a direction. copy_peer: from another GPU, so that those two go on beside it.
+enum class StreamKind : std::uint8_t { compute, copy_in, copy_out, copy_peer, collective };
 
 /// What a task is, apart from its body. Written with designated initialisers:
 /// `{.name = "axpy", .device = gpu(0), .access = {read(x), write(y)}}`.

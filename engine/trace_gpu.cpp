@@ -21,6 +21,9 @@ std::string track_name(const GpuSpan& span, int number) {
     case StreamKind::copy_out:
       name += " copy out";
       break;
+    case StreamKind::copy_peer:
+      name += " copy from another";
+      break;
     case StreamKind::collective:
       name += " collective";
       break;

@@ -123,12 +123,17 @@ Arrays Block::run(detail::ChildSlot* slot, std::span<const NDArray> inputs, Sour
   const detail::LayerCall call(paths, slot == nullptr ? nullptr : slot->name.c_str(), typeid(*this), site);
   try {
     members();
-    Arrays outputs = forward_all(inputs);
-    require(!one || outputs.size() == 1, [&] {
-      return message(
-          detail::type_name(typeid(*this)), ": gives ", outputs.size(), " arrays; call it with a list: block({x, y})");
-    });
-    return outputs;
+    return [&] {  // what a function returns from the middle of a try block it would move
+      Arrays outputs = forward_all(inputs);
+      require(!one || outputs.size() == 1, [&] {
+        return message(
+            detail::type_name(typeid(*this)),
+            ": gives ",
+            outputs.size(),
+            " arrays; call it with a list: block({x, y})");
+      });
+      return outputs;
+    }();
   } catch (Error& error) {
     error.locate("in " + describe(call_site()));
     throw;

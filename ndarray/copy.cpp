@@ -80,15 +80,21 @@ void push_transfer(const NDArray& from, const NDArray& to, SourceLocation site) 
   const ArrayObject& source = *from.object();
   const ArrayObject& target = *to.object();
   const bool out = target.device.is_cpu();
+  const bool peers = source.device.is_gpu() && target.device.is_gpu();
   const Task task{
-      .name = TaskName::lasting(out ? "copy_out" : "copy_in"),
+      .name = TaskName::lasting(
+          out     ? "copy_out"
+          : peers ? "copy_peer"
+                  : "copy_in"),
       .device = out ? source.device : target.device,
       .access = {read(source.buffer->var()), detail::access_to_write(target)},
-      .stream = out ? StreamKind::copy_out : StreamKind::copy_in,
+      .stream = out     ? StreamKind::copy_out
+                : peers ? StreamKind::copy_peer
+                        : StreamKind::copy_in,
       .capturable = true,
       .bytes = 2 * bytes_in(target)};
   const std::size_t bytes = bytes_in(target);
-  if (source.device.is_gpu() && target.device.is_gpu()) {
+  if (peers) {
     Storage::of(to.engine()).connect(source.device, target.device);
     to.engine().push(
         task,

@@ -86,23 +86,28 @@ NDArray invoke_view(const Call& call) {
   return result;
 }
 
-Arrays invoke_composition(Call& call) {
+Arrays compose(const Call& call) {
   const Operator& op = call.op;
+  // A composition with a gradient of its own is one node.
+  const autograd::ModeScope mode(autograd::is_recording() && op.gradient == nullptr, autograd::is_training());
+  return op.composition(call.inputs, call.attributes, call.site);
+}
+
+Arrays composed(const Call& call, const autograd::NodeRef& node) {
+  Arrays results = compose(call);
+  put_on_tape(node, results);
+  return results;
+}
+
+Arrays invoke_composition(Call& call) {
   const autograd::NodeRef node = make_node(call);
-  Arrays results;
-  {
-    // A composition with a gradient of its own is one node.
-    const autograd::ModeScope mode(autograd::is_recording() && op.gradient == nullptr, autograd::is_training());
-    results = op.composition(call.inputs, call.attributes, call.site);
-  }
-  if (call.destinations.empty()) {
-    put_on_tape(node, results);
-    return results;
-  }
+  if (call.destinations.empty())
+    return composed(call, node);
+  const Arrays results = compose(call);
   call.recorded = call.recorded || std::any_of(results.begin(), results.end(), autograd::on_tape);
   check_destinations(call, results.size());
   for (std::size_t i = 0; i < results.size(); ++i)
-    detail::check_takes(op.name, call.destinations[i], detail::spec_of(results[i]));
+    detail::check_takes(call.op.name, call.destinations[i], detail::spec_of(results[i]));
   return deliver(call, results, node);
 }
 

@@ -15,6 +15,8 @@ StreamClass class_of(const TaskNode& task) noexcept {
       return StreamClass::copy_in;
     case StreamKind::copy_out:
       return StreamClass::copy_out;
+    case StreamKind::copy_peer:
+      return StreamClass::copy_peer;
     case StreamKind::collective:
       return StreamClass::collective;
     case StreamKind::compute:
@@ -43,12 +45,12 @@ void StreamSlots::make() {
     error_words_ = ::new (words) ErrorWord[k_local_streams];
   }
   const int middle = least > most ? least - 1 : least;  // smaller numbers are more urgent
+  using enum StreamKind;
   for (StreamSlot& slot : compute_)
-    make(slot, middle, StreamKind::compute);
+    make(slot, middle, compute);
   for (StreamSlot& slot : urgent_)
-    make(slot, most, StreamKind::compute);
-  constexpr StreamKind kinds[] = {
-      StreamKind::compute, StreamKind::copy_in, StreamKind::copy_out, StreamKind::collective};
+    make(slot, most, compute);
+  constexpr StreamKind kinds[] = {compute, copy_in, copy_out, copy_peer, collective};
   for (std::size_t i = 0; i < others_.size(); ++i)
     make(others_[i], i == 0 ? least : middle, kinds[i]);
   made_ = true;

@@ -15,7 +15,7 @@ namespace sluice::detail {
 struct Gpu;
 
 /// Classes of streams: which a task goes to follows from its priority and its kind.
-enum class StreamClass : std::uint8_t { urgent, normal, background, copy_in, copy_out, collective };
+enum class StreamClass : std::uint8_t { urgent, normal, background, copy_in, copy_out, copy_peer, collective };
 StreamClass class_of(const TaskNode& task) noexcept;
 
 /// A CUDA stream, the logical stream of what is launched on it directly, those of what is captured for it.
@@ -78,7 +78,7 @@ class StreamSlots {
   bool made_ = false;
   std::array<StreamSlot, k_compute> compute_;
   std::array<StreamSlot, k_urgent> urgent_;
-  std::array<StreamSlot, 4> others_;  // background, copy_in, copy_out, collective
+  std::array<StreamSlot, 5> others_;  // background, copy_in, copy_out, copy_peer, collective
   unsigned turn_ = 0;
   int in_use_ = 0;  // CUDA streams
   ErrorWord* error_words_ = nullptr;

@@ -66,15 +66,15 @@ bool asked_to_stop(const TaskExtras& extras) noexcept;
 /// What a task is, in one word: written whole when the task is made, and not once others know it. No field crosses a
 /// byte.
 struct TaskMarks {
-  static constexpr int k_last_line = (1 << 19) - 1;
-  int line : 20 = 0;                  // its complement where `place` holds
+  static constexpr int k_last_line = (1 << 18) - 1;
+  int line : 19 = 0;                  // its complement where `place` holds
   bool commutes : 1 = false;          // on some Var; or is the writer of a run
   bool blocked_accesses : 1 = false;  // `access_block` holds
   bool capturable : 1 = false;
   bool legacy_stream : 1 = false;
-  TaskKind kind : 2 = TaskKind::body;
   OnFailedInput on_failed_input : 1 = OnFailedInput::skip;
-  StreamKind stream : 2 = StreamKind::compute;
+  TaskKind kind : 2 = TaskKind::body;
+  StreamKind stream : 3 = StreamKind::compute;
   bool flush_denormals : 1 = false;
   bool traced : 1 = false;
   std::uint8_t epoch : 1 = 0;

@@ -105,17 +105,20 @@ Arrays recorded_gradient(const GradientCall& call, const BatchNormAttributes& ho
   return grads;
 }
 
-Arrays batch_norm_gradient(const GradientCall& call) {
-  const auto& how = call.attributes.as<BatchNormAttributes>();
-  const NDArray& dy = call.output_grads[0];
-  if (!dy.defined())
-    return Arrays(5);
-  if (autograd::is_recording())
-    return recorded_gradient(call, how);
-  const std::array<NDArray, 5> inputs{dy, call.inputs[0], call.inputs[1], call.outputs[1], call.outputs[2]};
+Arrays gradient_at_once(const GradientCall& call) {
+  const std::array<NDArray, 5> inputs{
+      call.output_grads[0], call.inputs[0], call.inputs[1], call.outputs[1], call.outputs[2]};
   Arrays grads = invoke(batch_norm_backward_op, inputs, call.attributes, SourceLocation::current());
   grads.resize(5);
   return grads;
+}
+
+Arrays batch_norm_gradient(const GradientCall& call) {
+  if (!call.output_grads[0].defined())
+    return Arrays(5);
+  if (autograd::is_recording())
+    return recorded_gradient(call, call.attributes.as<BatchNormAttributes>());
+  return gradient_at_once(call);
 }
 
 }  // namespace

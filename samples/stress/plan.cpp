@@ -1,6 +1,7 @@
 #include "samples/stress/plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 
 namespace samples::stress {
@@ -220,13 +221,16 @@ class Planner {
 
   void make_gpu_task(TaskPlan& task, const Pusher& pusher, bool shares) {
     constexpr sluice::StreamKind k_kinds[] = {
-        sluice::StreamKind::copy_in, sluice::StreamKind::copy_out, sluice::StreamKind::collective};
+        sluice::StreamKind::copy_in,
+        sluice::StreamKind::copy_out,
+        sluice::StreamKind::copy_peer,
+        sluice::StreamKind::collective};
     task.big = false;
     task.spin /= 8;
     if (!shares && chance(25))
       make_copy(task, *pusher.cells);
     if (!task.copies && chance(10))
-      task.stream = k_kinds[below(3)];
+      task.stream = k_kinds[below(std::size(k_kinds))];
     if (!shares && !task.copies && pusher.depth == 0 && pusher.waits && chance(8)) {
       task.form = Form::foreign;
       task.fault = Fault::none;

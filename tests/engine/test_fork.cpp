@@ -7,6 +7,7 @@
 
 #include "tests/engine/expect.h"
 #include "tests/engine/in_flight.h"
+#include "tests/support/child.h"
 #include "tests/support/gate.h"
 
 #if !defined(__SANITIZE_THREAD__)  // which does not follow a fork of a process with threads
@@ -15,24 +16,6 @@ using namespace sluice;
 using namespace sluice::test;
 
 namespace {
-
-/// Exit code of a child that runs `body`; its steps are numbered, so that the code says which one failed. 0 = all held.
-template <class Body>
-int in_child(Body body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    int code = 99;
-    try {
-      alarm(50);
-      code = body();
-    } catch (...) {
-    }
-    _exit(code);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
 
 template <class E, class Act>
 bool throws(Act act) {

@@ -73,12 +73,7 @@ TEST_CASE("T10, T52: under chaos random graphs over GPUs and the CPU give what a
 TEST_CASE("T37: under chaos the oracle notices streams that do not wait", "[sim]") {
   if (k_thread_sanitizer)
     SLUICE_SKIP("it races on purpose");
-  int noticed = 0;
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-    const Program program = random_program(seed, 400, 12, 1);
-    Sim sim(seeded(seed));
-    sim::ignore_event_waits(true);
-    noticed += judge(program, run_on_sim(program, {.options = chaotic(seed), .capturable = true})) != "";
-  }
-  CHECK(noticed >= 8);
+  CHECK(noticed_without_waits([](std::uint64_t seed) {
+          return SimRun{.options = chaotic(seed), .capturable = true};
+        }) >= 8);
 }

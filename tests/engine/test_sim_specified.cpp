@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/engine/sim_run.h"
+#include "tests/support/child.h"
 #include "tests/support/scale.h"
 
 using namespace sluice;
@@ -241,22 +242,6 @@ int use_child(Engine& engine, const Var& written_on_gpu, TaskHandle& last, TaskG
   return sim::calls() == calls ? 0 : 6;
 }
 
-int exit_code_of(const std::function<int()>& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(50);
-    int code = 99;
-    try {
-      code = body();
-    } catch (...) {
-    }
-    _exit(code);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
-
 }  // namespace
 
 TEST_CASE(
@@ -279,7 +264,7 @@ TEST_CASE(
       push();
     if (when == "idle") {
       engine.wait_all();
-      code = exit_code_of([&] { return use_child(engine, x, last, group); });
+      code = in_child([&] { return use_child(engine, x, last, group); });
     } else if (when == "under load") {
       std::atomic<bool> enough{false};
       std::thread pusher([&] {
@@ -287,13 +272,13 @@ TEST_CASE(
           engine.push({.name = "load", .access = {write(own)}}, [] {});
       });
       sim::hold(nullptr);
-      code = exit_code_of([&] { return use_child(engine, x, last, group); });
+      code = in_child([&] { return use_child(engine, x, last, group); });
       sim::release(nullptr);
       enough = true;
       pusher.join();
     } else {
       engine.push({.name = "forks", .access = {read(x)}}, [&] {
-        code = exit_code_of([&] {
+        code = in_child([&] {
           try {
             engine.push({.name = "child"}, [] {});
           } catch (const Forked&) {

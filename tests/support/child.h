@@ -17,6 +17,24 @@ inline bool runs_alone() noexcept {
   return std::getenv("SLUICE_TEST_ALONE") != nullptr;
 }
 
+/// Exit code of a child that runs `body`; its steps are numbered, so that the code says which one failed. 0 = all held.
+template <class Body>
+int in_child(Body&& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    int code = 99;
+    try {
+      alarm(50);
+      code = body();
+    } catch (...) {
+    }
+    _exit(code);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
 /// Runs the test cases that `filter` selects in a new process of this program, which writes to standard error, and
 /// waits for it. Its exit status: 0 if there are such cases and they passed; 128 and a signal's number if it was
 /// killed; -1 if it could not be started.
