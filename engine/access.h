@@ -15,7 +15,8 @@
 namespace sluice {
 
 /// read: shared. write: exclusive, sees the old value. out: exclusive, the old value is dead (clears an error).
-enum class AccessMode : std::uint8_t { read, write, out };
+/// commute: as write, but see commute().
+enum class AccessMode : std::uint8_t { read, write, out, commute };
 
 /// One Var that a task touches, and how. Borrows the Var, which must live until push() or wait() returns.
 struct Access {
@@ -32,9 +33,20 @@ inline Access write(const Var& var) noexcept {
 inline Access out(const Var& var) noexcept {
   return {var.core(), AccessMode::out};
 }
+/// Exclusive, sees the old value, in any order: tasks that commute on a Var run one at a time, whichever has all its
+/// other Vars first (among those the more urgent class), as long as nothing else is pushed on that Var between them;
+/// before and after such a run the order is that of write(). So for sums whose order does not matter: same seed, same
+/// bits holds no more if it does. As OpenMP's mutexinoutset (5.2, 15.9.5) and StarPU's STARPU_COMMUTE. A task holds all
+/// the Vars on which it commutes from its start to its end, none before. It fails, is skipped, poisons and counts a
+/// version as write() does. A wait for the Var waits for all members pushed before, and ends the run. Beside another
+/// access of the same Var in the same task, and in a Region, it is write().
+inline Access commute(const Var& var) noexcept {
+  return {var.core(), AccessMode::commute};
+}
 Access read(Var&&) = delete;  // would dangle
 Access write(Var&&) = delete;
 Access out(Var&&) = delete;
+Access commute(Var&&) = delete;
 
 /// The accesses of a task. Made from a brace list, or from any row of Access: a std::vector, a std::array, a span. Up
 /// to eight live in place.

@@ -68,7 +68,7 @@ void Core::end_async_wait(TaskNode* task, FailureRef failure) noexcept {
 
 PendingWait::PendingWait(Access access, WaitObserver& observer) {
   require(access.var != nullptr, [] { return std::string("async_wait: an empty Var"); });
-  if (access.mode == AccessMode::out)
+  if (access.mode != AccessMode::read)
     access.mode = AccessMode::write;
   record_ = ::new (detail::take_block(sizeof(detail::WaitRecord))) detail::WaitRecord;
   record_->observer = &observer;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <sluice/engine/detail/commute_run.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/coroutine_control.h>
 #include <sluice/engine/detail/group_state.h>
@@ -61,8 +62,10 @@ class CycleSearch {
       const auto [first, last] = after_.equal_range(task);
       for (auto waiter = first; waiter != last; ++waiter)
         visit(waiter->second, task);
-      for (AccessNode& access : task->accesses())
-        visit_after(access, task);
+      for (AccessNode& access : task->accesses()) {
+        if (const AccessNode* queued = task->commutes ? visit_run(access, task) : &access)
+          visit_after(*queued, task);
+      }
       if (const GroupState* group = task->group()) {
         if (TaskNode* holder = group->holder())
           visit(holder, task);
@@ -93,6 +96,25 @@ class CycleSearch {
         behind = behind || list == &access;
       }
     }
+  }
+
+  // What waits in a run for `access` to end; returns what stands in the Var for it.
+  const AccessNode* visit_run(const AccessNode& access, TaskNode* from) {
+    const auto visit_all = [&](const CommuteRun& run) {
+      visit_members(run, [&](TaskNode* member) { visit(member, from), ++visited_; });
+    };
+    if (const CommuteRun* own = Commuting::run_of(*from)) {
+      visit_all(*own);
+      return &access;
+    }
+    if (access.mode() != AccessMode::commute)
+      return &access;
+    const CommuteMember& member = Commuting::member_of(access);
+    if (member.run == nullptr)
+      return nullptr;
+    if (member.run->holder == member.set)
+      visit_all(*member.run);
+    return member.run->access;
   }
 
   std::vector<TaskNode*> way_to(TaskNode* task) const {

@@ -160,6 +160,7 @@ void Core::renew(VarCore* var) noexcept {
   var->gate = nullptr;  // what parent's readers counted in; left
   var->readers.store(0);
   var->inbox_head = var->inbox_tail = var->run = nullptr;
+  var->commuting = nullptr;
   var->urgency.store(Priority::background, std::memory_order_relaxed);
   var->urgers.store(0, std::memory_order_relaxed);
   var->written_at = {};

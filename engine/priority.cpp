@@ -5,6 +5,7 @@
 #include <functional>
 #include <mutex>
 
+#include <sluice/engine/detail/commute_run.h>
 #include <sluice/engine/detail/core.h>
 
 namespace sluice::detail {
@@ -39,6 +40,8 @@ struct Core::Raised {
   int count = 0;
 
   bool full() const noexcept { return count == k_most_raised; }
+
+  void spread(Core& core, Priority wanted);
 };
 
 // Step by step away from `task`. Under a Var's lock tasks are only marked: a heavy fence, another queue's lock or a
@@ -47,15 +50,42 @@ void Core::inherit_priority(TaskNode* task) {
   Raised raised;
   const Priority wanted = task->priority.load(std::memory_order_relaxed);
   inherit_accesses(*task, wanted, raised);
-  for (int done = 0; done < raised.count;) {
+  raised.spread(*this, wanted);
+}
+
+void Core::Raised::spread(Core& core, Priority wanted) {
+  for (int done = 0; done < count;) {
     heavy_fence();  // against submit(): it sees the new class, or we see that it was there
-    for (const int end = raised.count; done < end; ++done) {
-      TaskNode* each = raised.tasks[static_cast<std::size_t>(done)];
-      if (each->submitted.load(std::memory_order_acquire) && cpu_->submit_again(each))
+    for (const int end = count; done < end; ++done) {
+      TaskNode* each = tasks[static_cast<std::size_t>(done)];
+      if (each->submitted.load(std::memory_order_acquire) && core.cpu_->submit_again(each))
         continue;
-      inherit_accesses(*each, wanted, raised);  // it waits elsewhere too
+      core.inherit_accesses(*each, wanted, *this);  // it waits elsewhere too
       drop(each, TaskNode::k_twice);
     }
+  }
+}
+
+TaskNode* Core::raise_one(TaskNode* task, Priority wanted) {
+  if (!priorities_.load(std::memory_order_relaxed))
+    return nullptr;
+  Raised raised;
+  raise(task, wanted, raised);
+  return raised.count == 0 ? nullptr : raised.tasks[0];
+}
+
+void Core::raise_on(TaskNode* kept, Priority wanted) {
+  Raised raised;
+  raised.tasks[static_cast<std::size_t>(raised.count++)] = kept;
+  raised.spread(*this, wanted);
+}
+
+void Core::inherit_from_runs(TaskNode& task) noexcept {
+  if (!priorities_.load(std::memory_order_relaxed))
+    return;
+  for (const AccessNode& access : task.accesses()) {
+    if (access.mode() == AccessMode::commute)
+      lower_to(task.priority, Commuting::member_of(access).run->writer->priority.load(std::memory_order_relaxed));
   }
 }
 
@@ -64,8 +94,13 @@ void Core::inherit_accesses(TaskNode& task, Priority wanted, Raised& raised) {
     if (access.gated() || raised.full())
       continue;
     const std::lock_guard hold(access.var->lock);
-    if (access.var->core == this)  // otherwise the task is over and the Var another's by now
-      inherit_var(access, wanted, raised);
+    if (access.var->core != this)  // the task is over and the Var another's by now
+      continue;
+    AccessNode* queued = &access;
+    if (task.commutes) [[unlikely]]
+      queued = Commuting::place_of(task, access, [&](TaskNode* other) { raise(other, wanted, raised); });
+    if (queued != nullptr)
+      inherit_var(*queued, wanted, raised);
   }
 }
 

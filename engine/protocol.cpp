@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include <sluice/engine/detail/clock.h>
+#include <sluice/engine/detail/commute_run.h>
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/group_state.h>
@@ -52,7 +53,7 @@ int sort_and_merge(AccessNode* accesses, int count) {
 
 void drop_planted_edges(TaskNode& task, int every) {
   static std::atomic<int> pushes{1};
-  if (task.kind == TaskKind::body && task.access_count > 0 && pushes.fetch_add(1) % every == 0)
+  if (task.kind == TaskKind::body && task.access_count > 0 && !task.commutes && pushes.fetch_add(1) % every == 0)
     --task.access_count;
 }
 
@@ -65,8 +66,13 @@ void check_device(const Task& task, Core& core) {
   });
 }
 
-void check_accesses(const Task& task, const Core& core) {
+// True if one commutes.
+bool check_accesses(const Task& task, const Core& core) {
+  for (const Access& access : task.access)
+    __builtin_prefetch(access.var, 1);
+  bool commutes = false;
   for (const Access& access : task.access) {
+    commutes |= access.mode == AccessMode::commute;
     require(
         access.var != nullptr, [&] { return message("push: task \"", task.name.c_str(), "\" names an empty Var"); });
     require(access.var->core == &core, [&] {
@@ -83,6 +89,15 @@ void check_accesses(const Task& task, const Core& core) {
     return message(
         "push: task \"", task.name.c_str(), "\" names ", task.access.size(), " Vars, at most 65535 are allowed");
   });
+  return commutes;
+}
+
+int enter_specially(Core& core, TaskNode& task) {
+  if (task.commutes)
+    return Commuting::enter(core, task);
+  const std::span<AccessNode> accesses = task.accesses();
+  return Protocol::enter_locked(
+      core, accesses.data(), static_cast<int>(accesses.size()), [&task] { Tracer::queued(task); });
 }
 
 }  // namespace
@@ -109,11 +124,9 @@ void Core::inherit_from_pusher(const Task& task, TaskNode& node) {
 }
 
 TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, SourceLocation site) {
-  for (const Access& access : task.access)
-    __builtin_prefetch(access.var, 1);
   if (unready_.load(std::memory_order_relaxed)) [[unlikely]]
     make_ready(task, kind);
-  check_accesses(task, *this);
+  const bool commutes = check_accesses(task, *this);
   check_device(task, *this);
   const auto count = task.access.size();
   const Origin* const origin = site.origin == 0 ? nullptr : Origin::of(site);
@@ -154,6 +167,8 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
       keep_name(task.name, *node);
     if ((task.bytes | task.work) != 0 && tracing() != nullptr) [[unlikely]]
       keep_estimates(task, *node);
+    if (commutes) [[unlikely]]
+      Commuting::prepare(task.access, *node);
     inherit_from_pusher(task, *node);
   } catch (...) {  // out of memory
     recycle(node);
@@ -165,6 +180,8 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
     accesses[i].set(task.access[i].var, node, task.access[i].mode);
   node->access_count =
       static_cast<std::uint16_t>(count < 2 ? count : sort_and_merge(accesses, static_cast<int>(count)));
+  if (commutes) [[unlikely]]
+    Commuting::enlist(*node);
   return node;
 }
 
@@ -195,12 +212,13 @@ void Core::push(TaskNode* task) {
   AccessNode* accesses = task->accesses().data();
   const ThisThread& here = this_thread();
   enter_lists(here);
-  const int granted = task->traced ? Protocol::enter_locked(*this, accesses, count, [task] { Tracer::queued(*task); })
-                                   : Protocol::enter(*this, accesses, count, static_cast<unsigned>(here.slot));
+  const int granted = task->traced || task->commutes
+                          ? enter_specially(*this, *task)
+                          : Protocol::enter(*this, accesses, count, static_cast<unsigned>(here.slot));
   // With all of them granted here nobody else counts them.
   if (task->priority.load(std::memory_order_relaxed) != Priority::normal) [[unlikely]]
     priorities_.store(true, std::memory_order_relaxed);
-  if (granted < count && priorities_.load(std::memory_order_relaxed)) [[unlikely]]
+  if ((granted < count || task->commutes) && priorities_.load(std::memory_order_relaxed)) [[unlikely]]
     inherit_priority(task);
   leave_lists(here);  // first: what becomes ready may be issued here, and wait for who is kept out of the lists
   if (granted == count || task->waiting.fetch_sub(granted + 1, std::memory_order_acq_rel) == granted + 1)
@@ -213,6 +231,8 @@ void Core::came_together(VarCore* var, AccessNode* first) noexcept {
 }
 
 void Core::leave(AccessNode& access) {
+  if (access.mode() == AccessMode::commute) [[unlikely]]
+    return Commuting::leave(access);
   Protocol::leave(*this, access, static_cast<unsigned>(this_thread().slot));
 }
 
@@ -231,6 +251,10 @@ void Core::recycle(TaskNode* task) noexcept {
         completion->drop();
       if (GroupState* group = extras->group)
         group->release();
+      if (extras->commutes_on != nullptr)
+        Commuting::discard(extras->commutes_on);
+      if (extras->commute_run != nullptr)
+        Commuting::discard(extras->commute_run);
       extras->~TaskExtras();
       give_block(extras, sizeof(TaskExtras));
     }

@@ -12,7 +12,9 @@ namespace {
 /// Each Var once, as Engine::push has it: out beside a read is a write.
 AccessList merged(const AccessList& list) {
   AccessList once;
-  for (const Access& access : list) {
+  for (Access access : list) {
+    if (access.mode == AccessMode::commute)
+      access.mode = AccessMode::write;
     const auto same = std::find_if(once.begin(), once.end(), [&](const Access& a) { return a.var == access.var; });
     if (same == once.end())
       once.push_back(access);

@@ -4,6 +4,7 @@
 #include <new>
 
 #include <sluice/engine/detail/clock.h>
+#include <sluice/engine/detail/commute_run.h>
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/futex.h>
@@ -36,8 +37,12 @@ TaskExtras& TaskNode::extras_at_any_rate() noexcept {
 }
 
 void Core::ready(TaskNode* task) noexcept {
-  if (task->traced) [[unlikely]]
-    Tracer::ready(*task);
+  if (task->traced || task->commutes) [[unlikely]] {
+    if (task->commutes && !Commuting::gets_in(*task))
+      return;
+    if (task->traced)
+      Tracer::ready(*task);
+  }
   // Successors of successors would recurse; only the outermost call on a thread works, the others leave their task.
   ThisThread& here = this_thread();
   task->next = nullptr;

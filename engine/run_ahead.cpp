@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <utility>
 
+#include <sluice/engine/detail/commute_run.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/group_state.h>
 
@@ -64,6 +65,8 @@ bool lies_ready(const TaskNode& task) noexcept {
 struct Core::Follow {
   int depth;
   int* left;
+
+  TaskNode* take_from_run(Core& core, const TaskNode& writer);
 };
 
 TaskNode* Core::take_needed(TaskNode* task) {
@@ -106,6 +109,10 @@ TaskNode* Core::take_needed(TaskNode* task, std::uint32_t state, Follow follow) 
     if (TaskNode* needed = take_member(*group, {follow.depth - 1, follow.left}))
       return needed;
   }
+  if (Commuting::run_of(*task) != nullptr) {
+    if (TaskNode* needed = Follow{follow.depth - 1, follow.left}.take_from_run(*this, *task))
+      return needed;
+  }
   for (const AccessNode& access : task->accesses()) {
     if (access.gated())
       continue;
@@ -131,6 +138,33 @@ TaskNode* Core::take_member(GroupState& group, Follow follow) {
       return needed;
   }
   return nullptr;
+}
+
+// The same for a run of commuting tasks, by its writer: whose turn it is, or one that something else keeps from it.
+TaskNode* Core::Follow::take_from_run(Core& core, const TaskNode& writer) {
+  VarCore* const var = writer.accesses().front().var;
+  TaskNode* member = nullptr;
+  std::uint32_t state = 0;
+  {
+    if (--*left < 0 || !var->lock.try_lock())
+      return nullptr;
+    const std::lock_guard hold(var->lock, std::adopt_lock);
+    const CommuteRun& run = *Commuting::run_of(writer);
+    if (run.left == 0)
+      return nullptr;
+    const CommuteMember* const first = run.early.first;
+    member = run.holder != nullptr ? run.holder->task : first == nullptr ? nullptr : first->set->task;
+    if (member == nullptr)
+      return nullptr;
+    state = member->state.load(std::memory_order_acquire);
+    if (!keep(member, state))
+      return nullptr;
+  }
+  if (lies_ready(*member))
+    return member;
+  TaskNode* needed = core.take_needed(member, state, *this);
+  drop(member, TaskNode::k_twice);
+  return needed;
 }
 
 // The same for a writer that `access` waits for in its Var. Readers are not followed: a Var does not know them.

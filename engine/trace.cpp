@@ -55,9 +55,10 @@ Trace::Trace(
 
 std::vector<TraceEdge> Trace::edges() const {
   struct Last {
-    bool written = false;
-    std::size_t writer = 0;
+    std::vector<std::size_t> writers;  // one, or a run that commutes
     std::vector<std::size_t> readers;  // since then
+    std::vector<std::size_t> before;   // the run
+    bool commute = false;
   };
   std::unordered_map<std::uint64_t, Last> last;
   std::vector<TraceEdge> edges;
@@ -65,18 +66,19 @@ std::vector<TraceEdge> Trace::edges() const {
     std::map<std::size_t, std::vector<std::uint64_t>> before;  // one edge a pair, whatever the number of Vars
     for (const TraceVar& var : events_[to].vars) {
       Last& seen = last[var.id];
-      if (var.mode == AccessMode::read || seen.readers.empty()) {
-        if (seen.written)
-          before[seen.writer].push_back(var.id);
-      } else {
-        for (std::size_t reader : seen.readers)
-          before[reader].push_back(var.id);
-      }
-      if (var.mode == AccessMode::read) {
+      const bool reads = var.mode == AccessMode::read, commutes = var.mode == AccessMode::commute;
+      const bool joins = commutes && seen.commute && seen.readers.empty();
+      const std::vector<std::size_t>& last_ones = joins                           ? seen.before
+                                                  : reads || seen.readers.empty() ? seen.writers
+                                                                                  : seen.readers;
+      for (std::size_t from : last_ones)
+        before[from].push_back(var.id);
+      if (reads)
         seen.readers.push_back(to);
-      } else {
-        seen = {true, to, {}};
-      }
+      else if (joins)
+        seen.writers.push_back(to);
+      else
+        seen = {{to}, {}, commutes ? last_ones : std::vector<std::size_t>(), commutes};
     }
     for (auto& [from, vars] : before)
       edges.push_back({from, to, std::move(vars)});

@@ -124,7 +124,7 @@ const char* name_of(Priority priority) noexcept {
 }
 
 const char* name_of(AccessMode mode) noexcept {
-  constexpr const char* k_names[] = {"read", "write", "out"};
+  constexpr const char* k_names[] = {"read", "write", "out", "commute"};
   return k_names[static_cast<std::size_t>(mode)];
 }
 

@@ -60,6 +60,7 @@ VarCore* Core::new_var(const VarOptions& options) {
   var->era = era_;
   var->home = options.home;
   var->on_retire = options.on_retire;
+  var->commuting = nullptr;
   var->kibibytes = static_cast<std::uint32_t>(std::min(options.bytes >> 10, std::uint64_t{~std::uint32_t{0}}));
   var->frozen.store(false, std::memory_order_relaxed);
   var->reads_in_a_row = 0;

@@ -237,7 +237,7 @@ void Core::wait(Access access) {
   require(access.var != nullptr, [] { return std::string("wait: an empty Var"); });
   require(access.var->core == this, [] { return std::string("wait: a Var of another engine"); });
   refuse_self_wait(access);
-  if (access.mode == AccessMode::out)
+  if (access.mode != AccessMode::read)
     access.mode = AccessMode::write;
   wait_probe(make_bodiless(access, TaskKind::probe, "wait"));
 }

@@ -233,6 +233,10 @@ class Core {
   // -- Urgency (priority.cpp) --
   /// Makes what a queued task waits for as urgent as itself.
   void inherit_priority(TaskNode* task);
+  /// Makes a task as urgent; kept if that changed it, and then raise_on() has to follow with no lock held.
+  TaskNode* raise_one(TaskNode* task, Priority wanted);
+  void raise_on(TaskNode* kept, Priority wanted);
+  void inherit_from_runs(TaskNode& task) noexcept;  // whose turn it is: as urgent as what waits behind them
   /// A task's address with a tag of its generation; null once the node is another task's.
   static std::uint64_t tagged(const TaskNode* task) noexcept;
   static TaskNode* task_of(std::uint64_t tag, std::uint32_t& state) noexcept;

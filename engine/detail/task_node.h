@@ -17,6 +17,8 @@
 
 namespace sluice::detail {
 
+struct CommuteRun;
+struct CommuteSet;
 class CompletionControl;
 class CoroutineControl;
 class GroupState;
@@ -41,14 +43,16 @@ struct TaskResult {
 struct TaskExtras {
   TaskResult result;
   std::stop_token stop;
-  TaskName name;                                        // where it is counted: the node's points to its text
-  TraceRecord* trace = nullptr;                         // where `traced`
-  std::uint64_t bytes = 0, work = 0;                    // Task's, where `traced`
-  GroupState* group = nullptr;                          // whose member it is; referred to
-  GroupState* awaited_group = nullptr;                  // of a probe
-  bool has_place = false;                               // of a group with a limit
-  std::atomic<bool> wants_place{false};                 // lies in that group's queue
-  WaitRecord* wait_record = nullptr;                    // of an async_probe
+  TaskName name;                         // where it is counted: the node's points to its text
+  TraceRecord* trace = nullptr;          // where `traced`
+  std::uint64_t bytes = 0, work = 0;     // Task's, where `traced`
+  GroupState* group = nullptr;           // whose member it is; referred to
+  GroupState* awaited_group = nullptr;   // of a probe
+  bool has_place = false;                // of a group with a limit
+  std::atomic<bool> wants_place{false};  // lies in that group's queue
+  WaitRecord* wait_record = nullptr;     // of an async_probe
+  CommuteSet* commutes_on = nullptr;
+  CommuteRun* commute_run = nullptr;                    // whose writer it is
   std::atomic<CoroutineControl*> coroutine{nullptr};    // of a body that has made one
   std::atomic<CompletionControl*> completion{nullptr};  // of a body that has left its end to others
 };
@@ -62,8 +66,9 @@ bool asked_to_stop(const TaskExtras& extras) noexcept;
 /// What a task is, in one word: written whole when the task is made, and not once others know it. No field crosses a
 /// byte.
 struct TaskMarks {
-  static constexpr int k_last_line = (1 << 20) - 1;
-  int line : 21 = 0;                  // its complement where `place` holds
+  static constexpr int k_last_line = (1 << 19) - 1;
+  int line : 20 = 0;                  // its complement where `place` holds
+  bool commutes : 1 = false;          // on some Var; or is the writer of a run
   bool blocked_accesses : 1 = false;  // `access_block` holds
   bool capturable : 1 = false;
   bool legacy_stream : 1 = false;

@@ -13,6 +13,7 @@
 namespace sluice::detail {
 
 class Core;
+struct CommuteRun;
 struct TaskNode;
 
 /// One access of one task, queued in its Var until it is granted. The low bits of the task's address, which is a
@@ -78,7 +79,10 @@ struct alignas(64) VarCore {
   std::atomic<std::uint64_t> next_holder{0};
 
   std::uint64_t id = 0;
-  VarCore* next_free = nullptr;
+  union {
+    VarCore* next_free = nullptr;
+    CommuteRun* commuting;  // of one in use: the latest run of commuting accesses, until it is over; under the lock
+  };
   RetireHook* on_retire = nullptr;
   PositionSet read_at;  // merged under the lock by readers that finish
   std::atomic<int> handles{1};

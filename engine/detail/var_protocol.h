@@ -53,6 +53,9 @@ struct VarProtocol {
     return granted;
   }
 
+  /// The same of one access, with its Var's lock held. True if granted.
+  static bool append_locked(Host& host, Access& access) { return append(host, access); }
+
   /// Ends a granted access.
   static void leave(Host& host, Access& access, unsigned shard) {
     if (access.exclusive()) {

@@ -23,11 +23,29 @@ Program random_program(std::uint64_t seed, std::size_t steps, std::uint32_t cell
   return program;
 }
 
+Program commuting_program(std::uint64_t seed, std::size_t steps, std::uint32_t cells, int pushers) {
+  Program program = random_program(seed, steps, cells, pushers);
+  std::mt19937_64 random(seed + 1);
+  std::size_t left = 0, first = 0;
+  for (Step& step : program.steps) {
+    if (left-- == 0) {
+      left = random() % 16;
+      first = random() % cells;
+    }
+    for (int i = 0; i < step.count; ++i) {  // half of the cells, another half in each stretch
+      if ((step.cell[i] + cells - first) % cells < cells / 2)
+        step.touch[i] = Touch::commute;
+    }
+  }
+  return program;
+}
+
 AccessList access_of(const Step& step, const std::vector<Var>& vars) {
   AccessList list;
   for (int i = 0; i < step.count; ++i) {
     const Var& var = vars[step.cell[i]];
-    list.push_back(step.touch[i] == Touch::read ? read(var) : step.touch[i] == Touch::write ? write(var) : out(var));
+    static constexpr Access (*k_access[])(const Var&) = {read, write, out, commute};
+    list.push_back(k_access[static_cast<int>(step.touch[i])](var));
   }
   if (step.repeat)
     list.push_back(read(vars[step.cell[0]]));
@@ -114,17 +132,23 @@ std::string collect(const Program& program, const History& history, std::vector<
 std::string breaks_program_order(const Program& program, const History& history) {
   for (int pusher = 0; pusher < program.pushers; ++pusher) {
     std::vector<std::uint64_t> read_floor(program.cells, 0), write_floor(program.cells, 0);
+    std::vector<std::uint64_t> run_floor(program.cells, 0);  // where a run that commutes begins
+    std::vector<bool> in_run(program.cells, false);
     for (std::size_t task = program.begin_of(pusher); task < program.begin_of(pusher + 1); ++task) {
       const Step& step = program.steps[task];
       for (int i = 0; i < step.count; ++i) {
         const std::uint32_t cell = step.cell[i];
         const std::uint64_t at = history.seen[task].writers[i];
         const bool reads = step.touch[i] == Touch::read;
-        if (at < (reads ? read_floor : write_floor)[cell])
+        const bool commutes = step.touch[i] == Touch::commute && !(step.repeat && i == 0);  // also read, it is a write
+        if (commutes && !in_run[cell])
+          run_floor[cell] = write_floor[cell];
+        in_run[cell] = commutes;
+        if (at < (commutes ? run_floor : reads ? read_floor : write_floor)[cell])
           return message("task ", task, " overtook an earlier task of its pusher on cell ", cell);
         write_floor[cell] = std::max(write_floor[cell], reads ? at : at + 1);
         if (!reads)
-          read_floor[cell] = at + 1;
+          read_floor[cell] = std::max(read_floor[cell], at + 1);
       }
     }
   }

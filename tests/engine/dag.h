@@ -24,6 +24,10 @@ struct Program {
 /// Steps with 1 to 4 accesses: half of them read, a third write, the rest out; one in sixteen names a cell twice.
 Program random_program(std::uint64_t seed, std::size_t steps, std::uint32_t cells, int pushers);
 
+/// The same with runs of steps that commute on some cells, one of them or several at a time; the other cells are read
+/// or written meanwhile.
+Program commuting_program(std::uint64_t seed, std::size_t steps, std::uint32_t cells, int pushers);
+
 /// What a run left behind.
 struct History {
   explicit History(const Program& program) : cells(program.cells), seen(program.steps.size()) {}
@@ -54,8 +58,8 @@ void from_pushers(const Program& program, Push push) {
 std::string differs_from_serial(const Program& program, const History& history);
 
 /// Judges a history of any number of pushers: reads share and writes exclude on every cell, each pusher's own order
-/// is kept, and the tasks replayed one by one in some order that agrees with every cell give the same numbers. Empty
-/// if so, otherwise what is wrong.
+/// is kept except among neighbours that commute, and the tasks replayed one by one in some order that agrees with every
+/// cell give the same numbers. Empty if so, otherwise what is wrong.
 std::string not_serialisable(const Program& program, const History& history);
 
 }  // namespace sluice::test

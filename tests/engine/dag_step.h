@@ -14,7 +14,7 @@ namespace sluice::test {
 
 inline constexpr int k_step_accesses = 6;
 
-enum class Touch : std::uint8_t { read, write, out };
+enum class Touch : std::uint8_t { read, write, out, commute };
 
 /// One task: which cells it touches, and how. `repeat` names the first cell a second time, to be read.
 struct Step {

@@ -137,6 +137,33 @@ TEST_CASE("T2, T3: a backlog from 8 pushing threads is serialisable") {
   check_serialisable(program, run_on_cpu(engine, program, true));
 }
 
+TEST_CASE("T2, T3: a random graph with commuting tasks is serialisable in some order of theirs, under every policy") {
+  for (const Setting& setting : k_settings) {
+    for (int pushers : {1, 4}) {
+      for (std::uint32_t cells : {6u, 40u}) {
+        DYNAMIC_SECTION(
+            setting.policy << " with " << setting.workers << " workers, " << pushers << " pushers on " << cells
+                           << " Vars, hot after " << setting.hot_reads) {
+          Engine engine = make_engine(setting);
+          const Program program = commuting_program(31 + cells, k_steps / 2, cells, pushers);
+          check_serialisable(program, run_on_cpu(engine, program, false));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("T2, T3: a backlog of commuting tasks runs in another order than it was pushed in, and a serialisable one") {
+  Engine engine({.workers = 2});
+  for (const int pushers : {1, 8}) {
+    const Program program = commuting_program(9, k_steps, 48, pushers);
+    const Outcome outcome = run_on_cpu(engine, program, true);
+    check_serialisable(program, outcome);
+    if (pushers == 1)
+      CHECK(differs_from_serial(program, outcome.history) != "");
+  }
+}
+
 TEST_CASE("T37: the oracle notices when the engine drops a dependency edge") {
   if (k_thread_sanitizer)
     SLUICE_SKIP("a dropped edge is a data race by design");
@@ -183,6 +210,20 @@ TEST_CASE("The judge of histories refuses made-up ones") {
   SECTION("a reader that saw a half-written value") {
     good.seen[1].digest ^= 1;
     CHECK_THAT(not_serialisable(program, good), contains("other values"));
+  }
+  SECTION("commuting tasks in another order than that of their pushes, which is none to refuse") {
+    for (Step& step : program.steps)
+      step.touch[0] = Touch::commute;
+    History turned(program);
+    for (std::size_t i : {2, 0, 1})
+      run_step(program.steps[i], i, turned.cells.data(), turned.seen[i]);
+    CHECK(not_serialisable(program, turned) == "");
+    program.steps[1].repeat = false;
+    program.steps[1].touch[0] = Touch::write;
+    CHECK_THAT(not_serialisable(program, turned), contains("overtook"));
+    program.steps[1].touch[0] = Touch::commute;
+    program.steps[0].repeat = true;
+    CHECK_THAT(not_serialisable(program, turned), contains("overtook"));
   }
   SECTION("cells that disagree about the order of two pushers' tasks") {
     Program crossed = random_program(1, 2, 2, 2);
