@@ -101,7 +101,8 @@ class SLUICE_API Trace {
   std::int64_t duration() const noexcept { return duration_; }
 
   /// The dependencies, derived from the Vars in order of push: the last writer before a reader, the readers since then
-  /// before the next writer, a writer before the next one if nobody read in between. Once a pair, sorted.
+  /// before the next writer, a writer before the next one if nobody read in between. A run of tasks that commute counts
+  /// as one writer, with no dependency inside. Once a pair, sorted.
   std::vector<TraceEdge> edges() const;
 
   /// Chrome's trace event format, for ui.perfetto.dev and chrome://tracing: a row a thread and a row a GPU stream,

@@ -189,3 +189,66 @@ TEST_CASE("T16: under load, with many urgent tasks behind others, each task runs
     CHECK((runs == std::vector<int>(20000, 1)));
   }
 }
+
+// -- Commuting tasks --
+
+TEST_CASE("T16: of tasks that wait for their turn the most urgent comes first, also one that became so meanwhile") {
+  Bench bench;
+  const Var x = bench.engine.new_var(), y = bench.engine.new_var();
+  const auto member = [&](const char* name, Priority priority) {
+    bench.engine.push({.name = "member", .access = {commute(x)}, .priority = priority}, bench.says(name));
+  };
+  member("first", Priority::normal);  // it has its turn, and waits for the worker
+  member("background", Priority::background);
+  bench.engine.push(
+      {.name = "lifted", .access = {commute(x), write(y)}, .priority = Priority::background}, bench.says("lifted"));
+  member("normal", Priority::normal);
+  member("high", Priority::high);
+  bench.engine.push({.name = "urgent reader", .access = {read(y)}, .priority = Priority::urgent}, bench.says("reader"));
+  bench.run();
+  CHECK(bench.order == std::vector<std::string>{"first", "lifted", "reader", "high", "normal", "background"});
+}
+
+TEST_CASE("T16: who has a turn that an urgent task waits for is lifted, and a whole run in front of an urgent task") {
+  const bool commutes = GENERATE(true, false);
+  CAPTURE(commutes);
+  Bench bench;
+  const Var x = bench.engine.new_var(), late = bench.engine.new_var();
+  bench.noise(Priority::normal, 200);
+  const int members = commutes ? 1 : 50;  // more than one push raises
+  for (int i = 0; i < members; ++i)
+    bench.engine.push(
+        {.name = "member", .access = {commute(x)}, .priority = Priority::background}, bench.says("member"));
+  bench.engine.push(
+      {.name = "urgent", .access = {commutes ? commute(x) : write(x)}, .priority = Priority::urgent},
+      bench.says("urgent"));
+  bench.run();
+  CHECK(bench.place("urgent") <= members + 1 + members / 32);
+  CHECK(bench.place("urgent") >= bench.place("member") + 1);
+}
+
+TEST_CASE("T16: what a run waits for that is not granted yet is lifted for its urgent member") {
+  Bench bench;
+  const Var x = bench.engine.new_var(), late = bench.engine.new_var();
+  bench.noise(Priority::normal, 100);
+  for (int i = 0; i < 20; ++i)
+    bench.engine.push({.name = "link", .access = {write(x)}, .priority = Priority::background}, bench.says("link"));
+  bench.engine.push({.name = "other", .access = {commute(x)}, .priority = Priority::background}, bench.says("other"));
+  bench.engine.push({.name = "urgent", .access = {commute(x)}, .priority = Priority::urgent}, bench.says("urgent"));
+  bench.run();
+  CHECK(bench.order.size() == 122);
+  CHECK(bench.place("urgent") <= 23);
+}
+
+TEST_CASE("T16: an urgent task that comes to its turn late lifts who has it") {
+  Bench bench;
+  const Var x = bench.engine.new_var(), late = bench.engine.new_var();
+  bench.engine.push({.name = "late", .access = {write(late)}, .priority = Priority::urgent}, bench.says("late"));
+  bench.engine.push(
+      {.name = "urgent", .access = {commute(x), read(late)}, .priority = Priority::urgent}, bench.says("urgent"));
+  bench.engine.push({.name = "holder", .access = {commute(x)}, .priority = Priority::background}, bench.says("holder"));
+  bench.noise(Priority::normal, 100);
+  bench.run();
+  CHECK(bench.place("urgent") <= 3);
+  CHECK(bench.place("holder") < bench.place("urgent"));
+}

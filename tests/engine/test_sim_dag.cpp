@@ -18,6 +18,20 @@ void check_graphs(std::uint64_t first_seed, int seeds, std::size_t steps, int pu
   }
 }
 
+// One that no serial loop need agree with. Returns how many did not.
+int check_commuting(std::uint64_t first_seed, int seeds, int pushers, const SimRun& run) {
+  int others = 0;
+  for (std::uint64_t seed = first_seed; seed < first_seed + static_cast<std::uint64_t>(scaled(seeds)); ++seed) {
+    CAPTURE(seed, pushers);
+    const Program program = commuting_program(seed, 400, seed % 2 == 0 ? 5 : 40, pushers);
+    Sim sim(seeded(seed));
+    const History history = run_on_sim(program, run);
+    REQUIRE(not_serialisable(program, history) == "");
+    others += differs_from_serial(program, history) != "" ? 1 : 0;
+  }
+  return others;
+}
+
 }  // namespace
 
 TEST_CASE("T36: random graphs of GPU tasks give what a serial loop gives, on many seeds", "[sim]") {
@@ -43,6 +57,14 @@ TEST_CASE("T1: the serial policies give what a serial loop gives on simulated st
   check_graphs(450, 4, 300, 1, {.where = Where::everywhere, .options = {.cpu_policy = CpuMode::serial}});
   check_graphs(
       480, 4, 300, 1, {.where = Where::everywhere, .options = {.cpu_policy = CpuMode::chaos, .chaos_seed = 5}});
+}
+
+TEST_CASE("T36: random graphs with GPU tasks that commute are serialisable", "[sim]") {
+  check_commuting(500, 10, 1, {});
+  check_commuting(520, 10, 3, {.where = Where::everywhere});
+  check_commuting(540, 6, 2, {.where = Where::everywhere, .options = {.workers = 2}, .capturable = true});
+  check_commuting(560, 4, 1, {.where = Where::everywhere, .options = {.cpu_policy = "chaos-pool", .chaos_seed = 3}});
+  CHECK(check_commuting(580, 10, 1, {.where = Where::cpu_and_gpu}) > 0);
 }
 
 // Under ThreadSanitizer the graph would be reported as the race that it is.

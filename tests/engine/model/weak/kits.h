@@ -1,6 +1,7 @@
 #pragma once
 
 // The engine's own headers, and copies of them with one memory order weakened (made by weaken.py).
+#include <sluice/engine/detail/commute_protocol.h>
 #include <sluice/engine/detail/read_gate.h>
 #include <sluice/engine/detail/ring.h>
 #include <sluice/engine/detail/var_life.h>
@@ -13,6 +14,8 @@ struct AsItIs {
   using Protocol = detail::VarProtocol<Host, Var, Access>;
   template <class Host, class Var, class Access>
   using Life = detail::VarLife<Host, Var, Access>;
+  template <class Host, class Var, class Access, class Set, class Member, class Run>
+  using Commute = detail::CommuteProtocol<Host, Var, Access, Set, Member, Run>;
   template <class Word, unsigned Shards>
   using Gate = detail::ReadGate<Word, Shards>;
   template <class Task, std::uint64_t Size, template <class> class Atomic>

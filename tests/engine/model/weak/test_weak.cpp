@@ -5,6 +5,7 @@
 // it is used under one lock, which ThreadSanitizer sees to (test_memory.cpp).
 #include <cstdlib>
 
+#include "tests/engine/model/weak/commute_suite.h"
 #include "tests/engine/model/weak/kits.h"
 #include "tests/engine/model/weak/ring_suite.h"
 #include "tests/engine/model/weak/scripts.h"
@@ -46,6 +47,11 @@ int main(int argc, char** argv) {
   must_hold("T6: Var, two tasks that read each other's output", explore<VarSuite<AsItIs, k_crossing>>);
   must_hold("T6: Var, the last handle goes", explore<VarSuite<AsItIs, k_dropped>>);
   must_hold("T6: Var, the last handle goes behind a gate", explore<VarSuite<AsItIs, k_dropped_gated>>);
+  must_hold("T6: commuting, one Var", explore<commuting::Suite<AsItIs, commuting::k_one_var>>);
+  must_hold("T6: commuting, runs of one Var", explore<commuting::Suite<AsItIs, commuting::k_runs>>);
+  must_hold("T6: commuting, two Vars", explore<commuting::Suite<AsItIs, commuting::k_two_vars>>);
+  must_hold("T6: commuting, two Vars, one of them late", explore<commuting::Suite<AsItIs, commuting::k_waiting>>);
+  must_hold("T6: commuting, two Vars, without patience", explore<commuting::Suite<AsItIs, commuting::k_keeping>>);
   must_hold("T6: ring", explore<RingSuite<AsItIs>>);
   must_hold("T6: falling asleep", explore<WakeSuite<WakeFault::none>>);
 

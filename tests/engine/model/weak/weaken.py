@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Copies of the engine's headers with one memory order weakened each: weaken.py SOURCE_ROOT OUTPUT.h.
+"""Copies of the engine's headers with one memory order weakened, or one fault, each: weaken.py SOURCE_ROOT OUTPUT.h.
 
 Each becomes a kit like AsItIs in kits.h, and the test that must fail with it.
 """
@@ -10,8 +10,8 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import mutate  # noqa: E402
 
-RING = "engine/detail/ring.h"
-P, L, G, R = mutate.PROTOCOL, mutate.LIFE, mutate.GATE, RING
+RING, COMMUTE = "engine/detail/ring.h", "engine/detail/commute_protocol.h"
+P, L, G, R, C = mutate.PROTOCOL, mutate.LIFE, mutate.GATE, RING, COMMUTE
 
 # (name, file, old, new, suite that must find it). Two orders of the ring are not here: that a claim releases and that
 # the owner acquires it before it uses a slot again. Together they keep the taker's read of the slot before the owner's
@@ -52,6 +52,31 @@ WEAKENED = [
     ("the ring's end is read without acquire", R,
      "const std::uint64_t tail = tail_.load(std::memory_order_acquire);\n      if (head >= tail)",
      "const std::uint64_t tail = tail_.load(std::memory_order_relaxed);\n      if (head >= tail)", "Ring"),
+    # Commuting accesses know locks only: these are faults of another kind.
+    ("a run is joined though something stands behind it", C,
+     "if (run == nullptr || !nothing_behind(var, run->access)) {", "if (run == nullptr) {", "Commute:k_runs"),
+    ("an inbox that the run has left is not looked at", C,
+     " && (var->inbox_head == nullptr || var->inbox_tail == writer);", ";", "Commute:k_one_var"),
+    ("who joins while the run opens is not told", C,
+     "    run.granted = true;\n    Access* access = run.first_told;\n    run.first_told = nullptr;\n    var->lock.unlock();\n",
+     "    Access* access = run.first_told;\n    run.first_told = nullptr;\n    var->lock.unlock();\n"
+     "    var->lock.lock();\n    run.granted = true;\n    var->lock.unlock();\n", "Commute:k_one_var"),
+    ("turns are taken without looking", C, "while (busy < set.count && is_free(set.members[busy], set))",
+     "while (busy < set.count)", "Commute:k_one_var"),
+    ("who keeps turns keeps later ones too", C,
+     "      else\n        give_back(set.members[i], set);", "      else if (!keeps)\n        give_back(set.members[i], set);",
+     "Commute:k_keeping"),
+    ("who cannot have all turns keeps what it was given", C,
+     "      else\n        give_back(set.members[i], set);", "", "Commute:k_two_vars"),
+    ("who leaves lets nobody in", C, "Member* next = run->holder == nullptr ? most_urgent(*run) : nullptr",
+     "Member* next = nullptr", "Commute:k_one_var"),
+    ("who leaves asks one alone", C, "      if (!all)\n        continue;", "      if (!all)\n        break;",
+     "Commute:k_two_vars"),
+    ("a run counts who leaves it first", C,
+     "    run->holder = nullptr;\n    // Counted", "    run->holder = nullptr;\n    run->left = run->left - 1;\n    // Counted",
+     "Commute:k_two_vars"),
+    ("a run that is over can be joined", C, "    if (over && var->commuting == run)\n      var->commuting = nullptr;\n",
+     "", "Commute:k_runs"),
 ]
 
 KIT = """struct Kit {
@@ -59,6 +84,8 @@ KIT = """struct Kit {
   using Protocol = VarProtocol<H, V, A>;
   template <class H, class V, class A>
   using Life = VarLife<H, V, A>;
+  template <class H, class V, class A, class S, class M, class R>
+  using Commute = CommuteProtocol<H, V, A, S, M, R>;
   template <class W, unsigned S>
   using Gate = ReadGate<W, S>;
   template <class T, std::uint64_t S, template <class> class A>
@@ -74,7 +101,7 @@ def named_whole(code):
 
 def main():
     root, output = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    sources = {name: (root / name).read_text() for name in (P, L, G, R)}
+    sources = {name: (root / name).read_text() for name in (P, L, G, R, C)}
     parts, rows, unapplied = [], [], []
     for number, (name, file, old, new, suite) in enumerate(WEAKENED):
         texts, good, _ = mutate.mutated(sources, (name, file, old, new))
@@ -82,10 +109,11 @@ def main():
             unapplied.append(name)
             continue
         space = f"weakened_{number}"
-        code = "".join(named_whole(mutate.bare(texts[f])) for f in (G, P, L, R))
+        code = "".join(named_whole(mutate.bare(texts[f])) for f in (G, P, L, R, C))
         parts.append(f"namespace sluice::weak::{space} {{\n{code}{KIT}}}\n")
         kind, _, script = suite.partition(":")
-        made = f"VarSuite<{space}::Kit, {script}>" if kind == "Var" else f"RingSuite<{space}::Kit>"
+        made = {"Var": f"VarSuite<{space}::Kit, {script}>", "Ring": f"RingSuite<{space}::Kit>",
+                "Commute": f"commuting::Suite<{space}::Kit, commuting::{script}>"}[kind]
         rows.append(f"  run({mutate.quoted(name)}, explore<{made}>); \\\n")
     output.write_text("// Made by tests/engine/model/weak/weaken.py.\n#pragma once\n#include <algorithm>\n#include <array>\n" +
                       "".join(parts) + "#define SLUICE_FOR_ALL_WEAKENED(run) \\\n" + "".join(rows) +
