@@ -20,8 +20,8 @@ using namespace sluice::test;
 
 namespace {
 
-const char* const k_threaded[] = {"pool", "chaos-pool"};
-const char* const k_all[] = {"serial", "pool", "chaos", "chaos-pool"};
+constexpr CpuMode k_threaded[] = {CpuMode::pool, CpuMode::chaos_pool};
+constexpr CpuMode k_all[] = {CpuMode::serial, CpuMode::pool, CpuMode::chaos, CpuMode::chaos_pool};
 
 /// What ran, in order: written by tasks that exclude each other.
 using Order = std::vector<int>;
@@ -35,7 +35,7 @@ using MakeAccess = Access (*)(const Var&);
 }  // namespace
 
 TEST_CASE("Commute: a task whose other Var is late is overtaken by one that was pushed after it") {
-  for (const char* policy : k_threaded) {
+  for (const CpuMode policy : k_threaded) {
     Engine engine({.workers = 2, .cpu_policy = policy});
     Held late(engine);
     const Var sum = engine.new_var();
@@ -55,9 +55,9 @@ TEST_CASE("Commute: a task whose other Var is late is overtaken by one that was 
 }
 
 TEST_CASE("Commute: tasks that commute on a Var run one at a time") {
-  for (const char* policy : k_all) {
-    CAPTURE(policy);
-    const bool one = std::string(policy) == "serial" || std::string(policy) == "chaos";
+  for (const CpuMode policy : k_all) {
+    CAPTURE(to_string(policy));
+    const bool one = policy == CpuMode::serial || policy == CpuMode::chaos;
     Engine engine({.workers = one ? 1 : 4, .cpu_policy = policy});
     const Var sum = engine.new_var();
     std::vector<Var> others(5);
@@ -99,7 +99,7 @@ TEST_CASE("Commute: while one member is at work no other begins") {
 }
 
 TEST_CASE("Commute: what is pushed before and after a run keeps its place") {
-  for (const char* policy : k_threaded) {
+  for (const CpuMode policy : k_threaded) {
     Engine engine({.workers = 3, .cpu_policy = policy});
     Held late(engine), before(engine);
     const Var x = engine.new_var();
@@ -180,7 +180,7 @@ TEST_CASE("Commute: failures do to its Var what they do to one that is written")
     std::uint64_t version = 0, skipped = 0;
     bool operator==(const Seen&) const = default;
   };
-  const auto play = [](MakeAccess access, int what, const char* policy) {
+  const auto play = [](MakeAccess access, int what, CpuMode policy) {
     Engine engine({.workers = 2, .cpu_policy = policy});
     const Var x = engine.new_var(), y = engine.new_var();
     Held held(engine);
@@ -211,9 +211,9 @@ TEST_CASE("Commute: failures do to its Var what they do to one that is written")
     seen.skipped = engine.counters().skipped;
     return seen;
   };
-  for (const char* policy : k_threaded) {
+  for (const CpuMode policy : k_threaded) {
     for (const int what : {0, 1, 2}) {
-      CAPTURE(policy, what);
+      CAPTURE(to_string(policy), what);
       const Seen wanted = play(write, what, policy), got = play(commute, what, policy);
       CHECK(wanted.error != "");
       CHECK(got.error == wanted.error);

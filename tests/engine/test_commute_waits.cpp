@@ -20,8 +20,8 @@ using namespace sluice::test;
 
 namespace {
 
-const char* const k_threaded[] = {"pool", "chaos-pool"};
-const char* const k_all[] = {"serial", "pool", "chaos", "chaos-pool"};
+constexpr CpuMode k_threaded[] = {CpuMode::pool, CpuMode::chaos_pool};
+constexpr CpuMode k_all[] = {CpuMode::serial, CpuMode::pool, CpuMode::chaos, CpuMode::chaos_pool};
 
 /// What ran, in order: written by tasks that exclude each other.
 using Order = std::vector<int>;
@@ -35,9 +35,9 @@ auto says(Order& order, int number) {
 // -- Several Vars --
 
 TEST_CASE("Commute: tasks that commute on several Vars in any order of naming never wait in a circle") {
-  for (const char* policy : k_all) {
-    CAPTURE(policy);
-    const bool one = std::string(policy) == "serial" || std::string(policy) == "chaos";
+  for (const CpuMode policy : k_all) {
+    CAPTURE(to_string(policy));
+    const bool one = policy == CpuMode::serial || policy == CpuMode::chaos;
     Engine engine({.workers = one ? 1 : 4, .cpu_policy = policy});
     constexpr std::size_t k_vars = 4;
     std::vector<Var> vars(k_vars);
@@ -124,7 +124,7 @@ TEST_CASE("Commute: a Var whose last handle goes while members are queued retire
     std::atomic<int> retired{0};
     void on_retire(const PositionSet&) noexcept override { ++retired; }
   };
-  for (const char* policy : k_threaded) {
+  for (const CpuMode policy : k_threaded) {
     Hook hook;
     std::atomic<int> ran{0};
     Engine engine({.workers = 2, .cpu_policy = policy});
@@ -252,7 +252,7 @@ TEST_CASE("Commute: a circle through a run that is not granted yet, and waits th
 }
 
 TEST_CASE("Commute: a body that waits for a Var runs the members itself, on its only thread") {
-  for (const char* policy : {"serial", "pool"}) {
+  for (const CpuMode policy : {CpuMode::serial, CpuMode::pool}) {
     Engine engine({.workers = 1, .cpu_policy = policy});
     const Var x = engine.new_var(), y = engine.new_var();
     int sum = 0;

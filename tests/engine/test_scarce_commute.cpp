@@ -39,8 +39,8 @@ void push_commuting(Engine& engine, Sums& sums) {
 }  // namespace
 
 TEST_CASE("T48: commuting tasks run once or fail whichever allocation fails, and a push that throws has done nothing") {
-  for (const char* policy : {"pool", "serial"}) {
-    INFO(policy);
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial}) {
+    INFO(to_string(policy));
     int most = 0, wrong = 0;
     fail_each_allocation({.workers = 2, .cpu_policy = policy}, [&](ScarceRun run) {
       Sums sums;

@@ -63,7 +63,8 @@ TEST_CASE("T36: random graphs with GPU tasks that commute are serialisable", "[s
   check_commuting(500, 10, 1, {});
   check_commuting(520, 10, 3, {.where = Where::everywhere});
   check_commuting(540, 6, 2, {.where = Where::everywhere, .options = {.workers = 2}, .capturable = true});
-  check_commuting(560, 4, 1, {.where = Where::everywhere, .options = {.cpu_policy = "chaos-pool", .chaos_seed = 3}});
+  check_commuting(
+      560, 4, 1, {.where = Where::everywhere, .options = {.cpu_policy = CpuMode::chaos_pool, .chaos_seed = 3}});
   CHECK(check_commuting(580, 10, 1, {.where = Where::cpu_and_gpu}) > 0);
 }
 
