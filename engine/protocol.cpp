@@ -67,7 +67,7 @@ void check_device(const Task& task, Core& core) {
 }
 
 // True if one commutes.
-bool check_accesses(const Task& task, const Core& core) {
+bool check_task(const Task& task, Core& core) {
   for (const Access& access : task.access)
     __builtin_prefetch(access.var, 1);
   bool commutes = false;
@@ -89,6 +89,7 @@ bool check_accesses(const Task& task, const Core& core) {
     return message(
         "push: task \"", task.name.c_str(), "\" names ", task.access.size(), " Vars, at most 65535 are allowed");
   });
+  check_device(task, core);
   return commutes;
 }
 
@@ -126,8 +127,7 @@ void Core::inherit_from_pusher(const Task& task, TaskNode& node) {
 TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, SourceLocation site) {
   if (unready_.load(std::memory_order_relaxed)) [[unlikely]]
     make_ready(task, kind);
-  const bool commutes = check_accesses(task, *this);
-  check_device(task, *this);
+  const bool commutes = check_task(task, *this);
   const auto count = task.access.size();
   const Origin* const origin = site.origin == 0 ? nullptr : Origin::of(site);
   const Origin::Place* const place = origin == nullptr ? nullptr : &origin->place(site.file);

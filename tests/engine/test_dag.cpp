@@ -142,8 +142,8 @@ TEST_CASE("T2, T3: a random graph with commuting tasks is serialisable in some o
     for (int pushers : {1, 4}) {
       for (std::uint32_t cells : {6u, 40u}) {
         DYNAMIC_SECTION(
-            setting.policy << " with " << setting.workers << " workers, " << pushers << " pushers on " << cells
-                           << " Vars, hot after " << setting.hot_reads) {
+            to_string(setting.policy) << " with " << setting.workers << " workers, " << pushers << " pushers on "
+                                      << cells << " Vars, hot after " << setting.hot_reads) {
           Engine engine = make_engine(setting);
           const Program program = commuting_program(31 + cells, k_steps / 2, cells, pushers);
           check_serialisable(program, run_on_cpu(engine, program, false));
