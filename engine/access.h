@@ -34,12 +34,14 @@ inline Access out(const Var& var) noexcept {
   return {var.core(), AccessMode::out};
 }
 /// Exclusive, sees the old value, in any order: tasks that commute on a Var run one at a time, whichever has all its
-/// other Vars first (among those the more urgent class), as long as nothing else is pushed on that Var between them;
-/// before and after such a run the order is that of write(). So for sums whose order does not matter: same seed, same
-/// bits holds no more if it does. As OpenMP's mutexinoutset (5.2, 15.9.5) and StarPU's STARPU_COMMUTE. A task holds all
-/// the Vars on which it commutes from its start to its end, none before. It fails, is skipped, poisons and counts a
-/// version as write() does. A wait for the Var waits for all members pushed before, and ends the run. Beside another
-/// access of the same Var in the same task, and in a Region, it is write().
+/// other Vars first (among those the more urgent class), as long as nothing else is pushed on that Var between them.
+/// Before and after such a run the order is that of write(). For updates whose order does not matter: of a sum of
+/// floats two runs of a program may differ in the last bits. As OpenMP's mutexinoutset (depend clause, 5.2) and
+/// StarPU's STARPU_COMMUTE. Of several Vars a task takes all at once, when it has all else, and holds none while it
+/// waits for another (after 16 tries it keeps those before, in order of age, so that others cannot pass it for ever).
+/// It fails, is skipped or cancelled, poisons and counts a version as with write(): members that come after a failure
+/// are skipped. A wait for the Var waits for all members pushed before, and ends the run. Beside another access of the
+/// same Var in the same task, and in a Region, it is write().
 inline Access commute(const Var& var) noexcept {
   return {var.core(), AccessMode::commute};
 }

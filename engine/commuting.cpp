@@ -116,14 +116,20 @@ bool Commuting::gets_in(TaskNode& task) noexcept {
   CommuteSet& set = set_of(task);
   const Priority wanted = task.priority.load(std::memory_order_relaxed);
   Core& core = *task.core;
-  if (set.has_turns || CommuteRules::take_turns(host, set)) {
-    set.has_turns = true;
-    core.inherit_from_runs(task);
-    return true;
+  if (!set.has_turns) {
+    const ThisThread& here = this_thread();
+    core.enter_lists(here);
+    const bool all = CommuteRules::take_turns(host, set);
+    core.leave_lists(here);
+    if (all)
+      set.has_turns = true;
+    else if (host.lacked != nullptr)
+      core.raise_on(host.lacked, wanted);
+    if (!all)  // `task` may be over by now
+      return false;
   }
-  if (host.lacked != nullptr)  // `task` may be over by now
-    core.raise_on(host.lacked, wanted);
-  return false;
+  core.inherit_from_runs(task);
+  return true;
 }
 
 void Commuting::leave(AccessNode& access) noexcept {

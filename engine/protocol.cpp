@@ -67,7 +67,7 @@ void check_device(const Task& task, Core& core) {
 }
 
 // True if one commutes.
-bool check_accesses(const Task& task, const Core& core) {
+bool check_task(const Task& task, Core& core) {
   for (const Access& access : task.access)
     __builtin_prefetch(access.var, 1);
   bool commutes = false;
@@ -89,7 +89,16 @@ bool check_accesses(const Task& task, const Core& core) {
     return message(
         "push: task \"", task.name.c_str(), "\" names ", task.access.size(), " Vars, at most 65535 are allowed");
   });
+  check_device(task, core);
   return commutes;
+}
+
+int enter_specially(Core& core, TaskNode& task) {
+  if (task.commutes)
+    return Commuting::enter(core, task);
+  const std::span<AccessNode> accesses = task.accesses();
+  return Protocol::enter_locked(
+      core, accesses.data(), static_cast<int>(accesses.size()), [&task] { Tracer::queued(task); });
 }
 
 }  // namespace
@@ -118,8 +127,7 @@ void Core::inherit_from_pusher(const Task& task, TaskNode& node) {
 TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, SourceLocation site) {
   if (unready_.load(std::memory_order_relaxed)) [[unlikely]]
     make_ready(task, kind);
-  const bool commutes = check_accesses(task, *this);
-  check_device(task, *this);
+  const bool commutes = check_task(task, *this);
   const auto count = task.access.size();
   const Origin* const origin = site.origin == 0 ? nullptr : Origin::of(site);
   const Origin::Place* const place = origin == nullptr ? nullptr : &origin->place(site.file);
@@ -155,8 +163,10 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   if (block != nullptr)
     node->access_block = {block, count};
   try {
-    if (task.name.counted() || (task.bytes | task.work) != 0) [[unlikely]]
-      keep_extras(task, *node);
+    if (task.name.counted()) [[unlikely]]
+      keep_name(task.name, *node);
+    if ((task.bytes | task.work) != 0 && tracing() != nullptr) [[unlikely]]
+      keep_estimates(task, *node);
     if (commutes) [[unlikely]]
       Commuting::prepare(task.access, *node);
     inherit_from_pusher(task, *node);
@@ -175,11 +185,7 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   return node;
 }
 
-void Core::keep_extras(const Task& task, TaskNode& node) {
-  if (task.name.counted())
-    keep_name(task.name, node);
-  if (tracing() == nullptr)
-    return;
+void Core::keep_estimates(const Task& task, TaskNode& node) {
   TaskExtras& extras = node.need_extras();
   extras.bytes = task.bytes;
   extras.work = task.work;
@@ -207,7 +213,7 @@ void Core::push(TaskNode* task) {
   const ThisThread& here = this_thread();
   enter_lists(here);
   const int granted = task->traced || task->commutes
-                          ? enter_specially(*task)
+                          ? enter_specially(*this, *task)
                           : Protocol::enter(*this, accesses, count, static_cast<unsigned>(here.slot));
   // With all of them granted here nobody else counts them.
   if (task->priority.load(std::memory_order_relaxed) != Priority::normal) [[unlikely]]
@@ -217,14 +223,6 @@ void Core::push(TaskNode* task) {
   leave_lists(here);  // first: what becomes ready may be issued here, and wait for who is kept out of the lists
   if (granted == count || task->waiting.fetch_sub(granted + 1, std::memory_order_acq_rel) == granted + 1)
     ready(task);
-}
-
-int Core::enter_specially(TaskNode& task) {
-  if (task.commutes)
-    return Commuting::enter(*this, task);
-  const std::span<AccessNode> accesses = task.accesses();
-  return Protocol::enter_locked(
-      *this, accesses.data(), static_cast<int>(accesses.size()), [&task] { Tracer::queued(task); });
 }
 
 void Core::came_together(VarCore* var, AccessNode* first) noexcept {

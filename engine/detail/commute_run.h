@@ -41,7 +41,7 @@ struct CommuteSet {
   }
 };
 
-/// A run of commuting accesses of one Var. `writer` stands for it in the Var: a task of kind look that commutes.
+/// A run of commuting accesses of one Var. `writer` stands for it in the Var: a task of kind probe that commutes.
 struct CommuteRun {
   TaskNode* writer = nullptr;
   AccessNode* access = nullptr;      // the writer's

@@ -236,8 +236,7 @@ class Core {
   /// Makes a task as urgent; kept if that changed it, and then raise_on() has to follow with no lock held.
   TaskNode* raise_one(TaskNode* task, Priority wanted);
   void raise_on(TaskNode* kept, Priority wanted);
-  /// What waits behind the runs in which it has its turn makes it as urgent.
-  void inherit_from_runs(TaskNode& task) noexcept;
+  void inherit_from_runs(TaskNode& task) noexcept;  // whose turn it is: as urgent as what waits behind them
   /// A task's address with a tag of its generation; null once the node is another task's.
   static std::uint64_t tagged(const TaskNode* task) noexcept;
   static TaskNode* task_of(std::uint64_t tag, std::uint32_t& state) noexcept;
@@ -273,8 +272,7 @@ class Core {
  private:
   void enter_lists_later(const ThisThread& here) noexcept;
   void keep_name(const TaskName& name, TaskNode& node);
-  void keep_extras(const Task& task, TaskNode& node);
-  int enter_specially(TaskNode& task);
+  static void keep_estimates(const Task& task, TaskNode& node);
   void inherit_from_pusher(const Task& task, TaskNode& node);
   static void ends_in_group(TaskNode& task, const FailureRef& failure, Position position) noexcept;
   void wait_probe(TaskNode* probe);

@@ -82,6 +82,22 @@ TEST_CASE("Commute: tasks that commute on a Var run one at a time") {
   }
 }
 
+TEST_CASE("Commute: while one member is at work no other begins") {
+  Engine engine({.workers = 2});
+  const Var x = engine.new_var(), y = engine.new_var();
+  const Gate gate;
+  const OpensAtEnd opens(gate);
+  engine.push({.name = "at work", .access = {commute(x)}}, [gate] { gate.wait(); });
+  CHECK(gate.reached());
+  const TaskHandle next = engine.push({.name = "next", .access = {commute(x)}}, [] {});
+  const TaskHandle on_both = engine.push({.name = "on both", .access = {commute(y), commute(x)}}, [] {});
+  let_pass(engine);
+  CHECK_FALSE(next.done());
+  CHECK_FALSE(on_both.done());
+  gate.open();
+  engine.wait_all();
+}
+
 TEST_CASE("Commute: what is pushed before and after a run keeps its place") {
   for (const CpuMode policy : k_threaded) {
     Engine engine({.workers = 3, .cpu_policy = policy});

@@ -11,7 +11,7 @@ inline constexpr int k_threads = 3, k_vars = 2, k_tasks = 6, k_commands = 3;
 
 struct Script {
   const char* name;
-  int tries;  // that each task has had already
+  int tries[k_threads];  // that each thread's tasks have had already
   const char* threads[k_threads][k_commands + 1];
 };
 
@@ -172,7 +172,7 @@ struct Suite : rl::test_suite<Suite<Kit, script>, k_threads> {
   void make(Task& made, unsigned index, int command) {
     const char* what = script.threads[index][command];
     made.commutes.task = &made;
-    made.commutes.tries = script.tries;
+    made.commutes.tries = script.tries[index];
     for (int v = 0; v < k_vars && what[v] != 0; ++v) {
       if (what[v] == '-')
         continue;
@@ -265,10 +265,13 @@ struct Suite : rl::test_suite<Suite<Kit, script>, k_threads> {
   }
 };
 
-inline constexpr Script k_one_var{"one Var", 0, {{"c-", "c-"}, {"c-", "r-"}, {"w-"}}};
-inline constexpr Script k_runs{"runs of one Var", 0, {{"c-", "r-", "c-"}, {"c-"}, {"c-"}}};
-inline constexpr Script k_two_vars{"two Vars", 0, {{"cc", "c-"}, {"-c", "cc"}, {"c-"}}};
-inline constexpr Script k_waiting{"two Vars, one of them late", 0, {{"w-", "cc"}, {"rc", "-c"}, {"cr"}}};
-inline constexpr Script k_keeping{"two Vars, without patience", 16, {{"cc", "c-"}, {"-c", "cc"}, {"cc"}}};
+inline constexpr Script k_one_var{"one Var", {}, {{"c-", "c-"}, {"c-", "r-"}, {"w-"}}};
+inline constexpr Script k_runs{"runs of one Var", {}, {{"c-", "r-", "c-"}, {"c-"}, {"c-"}}};
+inline constexpr Script k_two_vars{"two Vars", {}, {{"cc", "c-"}, {"-c", "cc"}, {"c-"}}};
+inline constexpr Script k_waiting{"two Vars, one of them late", {}, {{"w-", "cc"}, {"rc", "-c"}, {"cr"}}};
+inline constexpr Script k_keeping{"two Vars, without patience", {16, 16, 16}, {{"cc", "c-"}, {"-c", "cc"}, {"cc"}}};
+inline constexpr Script k_behind{"something stands behind a run", {}, {{"r-", "c-"}, {"c-"}, {}}};
+inline constexpr Script k_opening{"a run that opens", {}, {{"w-"}, {"c-"}, {"c-"}}};
+inline constexpr Script k_passing{"two Vars, passed on", {0, 15, 16}, {{"-c"}, {"cc"}, {"cc"}}};
 
 }  // namespace sluice::weak::commuting

@@ -52,6 +52,9 @@ int main(int argc, char** argv) {
   must_hold("T6: commuting, two Vars", explore<commuting::Suite<AsItIs, commuting::k_two_vars>>);
   must_hold("T6: commuting, two Vars, one of them late", explore<commuting::Suite<AsItIs, commuting::k_waiting>>);
   must_hold("T6: commuting, two Vars, without patience", explore<commuting::Suite<AsItIs, commuting::k_keeping>>);
+  must_hold("T6: commuting, something behind a run", explore<commuting::Suite<AsItIs, commuting::k_behind>>);
+  must_hold("T6: commuting, a run that opens", explore<commuting::Suite<AsItIs, commuting::k_opening>>);
+  must_hold("T6: commuting, two Vars, passed on", explore<commuting::Suite<AsItIs, commuting::k_passing>>);
   must_hold("T6: ring", explore<RingSuite<AsItIs>>);
   must_hold("T6: falling asleep", explore<WakeSuite<WakeFault::none>>);
 
