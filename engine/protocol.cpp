@@ -141,8 +141,8 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
       .blocked_accesses = block != nullptr,
       .capturable = task.capturable,
       .legacy_stream = task.legacy_stream,
-      .kind = kind,
       .on_failed_input = task.on_failed_input,
+      .kind = kind,
       .stream = task.stream,
       .flush_denormals = task.denormals == Denormals::flush && may_flush_};
   const int line = std::clamp(site.line, 0, TaskMarks::k_last_line);
