@@ -182,14 +182,14 @@ TEST_CASE("Commute: failures do to its Var what they do to one that is written")
   };
   const auto play = [](MakeAccess access, int what, CpuMode policy) {
     Engine engine({.workers = 2, .cpu_policy = policy});
-    const Var x = engine.new_var(), y = engine.new_var();
+    const Var x = engine.new_var(), y = engine.new_var(), begun = engine.new_var();
     Held held(engine);
-    engine.push({.name = "begins", .access = {access(x), read(held.var)}}, [] {});
+    engine.push({.name = "begins", .access = {access(x), read(held.var), out(begun)}}, [] {});
     engine.push({.name = "spoils y", .access = {out(y)}}, [] { throw ValueError("y is spoilt"); });
     if (what == 0)  // throws, and poisons x
-      engine.push({.name = "throws", .access = {access(x), read(held.var)}}, [] { throw ValueError("x is spoilt"); });
+      engine.push({.name = "throws", .access = {access(x), read(begun)}}, [] { throw ValueError("x is spoilt"); });
     if (what == 1)  // is skipped, as its input is bad
-      engine.push({.name = "skipped", .access = {access(x), read(y)}}, [] {});
+      engine.push({.name = "skipped", .access = {access(x), read(y), read(begun)}}, [] {});
     if (what == 2)
       CHECK(engine.push({.name = "cancelled", .access = {access(x), read(held.var)}}, [] {}).cancel());
     held.gate.open();
