@@ -12,6 +12,7 @@
 
 #include "tests/engine/expect.h"
 #include "tests/engine/held.h"
+#include "tests/engine/policies.h"
 #include "tests/support/gate.h"
 #include "tests/support/scale.h"
 
@@ -19,16 +20,6 @@ using namespace sluice;
 using namespace sluice::test;
 
 namespace {
-
-constexpr CpuMode k_threaded[] = {CpuMode::pool, CpuMode::chaos_pool};
-constexpr CpuMode k_all[] = {CpuMode::serial, CpuMode::pool, CpuMode::chaos, CpuMode::chaos_pool};
-
-/// What ran, in order: written by tasks that exclude each other.
-using Order = std::vector<int>;
-
-auto says(Order& order, int number) {
-  return [&order, number] { order.push_back(number); };
-}
 
 using MakeAccess = Access (*)(const Var&);
 
