@@ -22,6 +22,11 @@ bool is_told(const FailureRef& failure) noexcept {
   return failure != no_memory_failure() && failure->record->reported.load();
 }
 
+bool give_place_of(TaskNode& task) noexcept {
+  GroupState* const group = task.group();
+  return group != nullptr && group->limited() && group->give_place(task);
+}
+
 }  // namespace
 
 bool asked_to_stop(const TaskExtras& extras) noexcept {
@@ -271,9 +276,34 @@ TaskNode* GroupState::take_next(TaskNode*& taken) noexcept {
   return nullptr;
 }
 
+// A member with a place is the task of this thread, or one below it: it waits, or is just about to.
+bool GroupState::waits_here() const noexcept {
+  const ThisThread& here = this_thread();
+  const auto has_place = [this](const TaskNode* task) {
+    return task != nullptr && task->group() == this && std::atomic_ref(task->extras()->has_place).load();
+  };
+  if (has_place(here.task))
+    return true;
+  for (const TaskBelow* below = here.below; below != nullptr; below = below->next) {
+    if (has_place(below->task))
+      return true;
+  }
+  return false;
+}
+
+bool GroupState::may_run_here() noexcept {
+  {
+    const std::lock_guard hold(mutex_);
+    if (places_taken_ < limit_)
+      return true;
+  }
+  return waits_here();
+}
+
 bool GroupState::take_ahead(TaskNode& task) noexcept {
+  const bool on_top = waits_here();
   const std::lock_guard hold(mutex_);
-  if (!task.extras()->wants_place.exchange(false))
+  if ((places_taken_ >= limit_ && !on_top) || !task.extras()->wants_place.exchange(false))
     return false;
   ++places_taken_;
   task.extras()->has_place = true;
@@ -284,6 +314,24 @@ void GroupState::take_place(TaskNode& task) noexcept {
   const std::lock_guard hold(mutex_);
   ++places_taken_;
   std::atomic_ref(task.extras()->has_place).store(true);
+}
+
+GivenPlaces::GivenPlaces(TaskNode& task) noexcept : task_(give_place_of(task) ? &task : nullptr) {
+  for (TaskBelow* below = this_thread().below; below != nullptr; below = below->next) {
+    if (below->task != nullptr && give_place_of(*below->task))
+      below->place_given_by = this;
+  }
+}
+
+GivenPlaces::~GivenPlaces() {
+  if (task_ != nullptr)
+    task_->group()->take_place(*task_);
+  for (TaskBelow* below = this_thread().below; below != nullptr; below = below->next) {
+    if (below->place_given_by == this) {
+      below->task->group()->take_place(*below->task);
+      below->place_given_by = nullptr;
+    }
+  }
 }
 
 }  // namespace detail
