@@ -81,6 +81,8 @@ class GroupState {
   static constexpr std::size_t k_most_young = 64;
   static constexpr std::size_t k_most_positions = 1024;
 
+  struct Hold;
+
   ~GroupState();
   void open(GroupState* parent);
   void forget_passed();

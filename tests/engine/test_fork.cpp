@@ -256,6 +256,28 @@ TEST_CASE("A child forked where tasks are put off may only exec: it does not run
   CHECK(ran == 1);
 }
 
+TEST_CASE("A child finds the locks of Vars free, also where the parent froze one just then") {
+  Engine engine({.workers = 1});
+  Var x = engine.new_var();
+  std::atomic<bool> enough{false};
+  std::thread freezes([&] {
+    while (!enough) {
+      engine.freeze(x);
+      engine.unfreeze(x);
+    }
+  });
+  int left = 0;
+  for (int i = 0; i < 20 && left == 0; ++i) {
+    left = in_child([&] {
+      engine.push({.name = "reads", .access = {read(x)}}, [] {}).wait();
+      return 0;
+    });
+  }
+  enough = true;
+  freezes.join();
+  CHECK(left == 0);
+}
+
 TEST_CASE("A child that ends or drops or cancels what the parent has under way changes nothing of its own") {
   Engine engine({.workers = 1});
   Var v = engine.new_var();

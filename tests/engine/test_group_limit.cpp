@@ -250,7 +250,7 @@ TEST_CASE(
     --inside;
   });
   REQUIRE(gate.reached());
-  engine.push({.name = "outside"}, [&] {
+  TaskHandle outside = engine.push({.name = "outside"}, [&] {
     for (int i = 0; i < 8; ++i) {
       group.push({.name = "member"}, [&] {
         most = std::max(most.load(), ++inside);
@@ -263,7 +263,7 @@ TEST_CASE(
   CHECK(eventually([&] { return looked == 1 && engine.counters().waits > 0; }));  // it has looked, and sleeps
   CHECK(most == 0);
   gate.open();
-  group.wait();
+  outside.wait();
   CHECK(most == 1);
 }
 
@@ -299,6 +299,7 @@ TEST_CASE("A member below a body that waits on top of it gives its place away to
   CHECK(eventually([&] { return ran.load(); }));
   completion.complete();
   group.wait();
+  above.wait();
 }
 
 TEST_CASE("A member that waits for another engine gives its place and its worker away") {
