@@ -197,7 +197,7 @@ std::optional<PendingWait> CoroutineControl::awaited() const {
 }
 
 bool CoroutineControl::cancel() {
-  if (task_->era != task_->core->era())
+  if (forks_ != fork_count())
     return false;  // in a forked child: it goes on in the parent alone
   task_->state.fetch_or(TaskNode::k_stop, std::memory_order_acq_rel);
   std::optional<PendingWait> wait;

@@ -2,6 +2,8 @@
 // the parent sees to before. What was pushed and not finished ends in the parent alone: in the child its Vars are free
 // again, and failed (Forked) if they were to be written. Workers are made anew when there is work.
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <mutex>
 #include <new>
 #include <pthread.h>
@@ -21,6 +23,8 @@ struct Watched {
   bool inside_task = false;
 };
 
+std::atomic<std::uint32_t> forks{0};  // in this process and those that it comes from
+
 void before_any();
 void after_in_parent();
 void after_in_child();
@@ -38,7 +42,7 @@ void before_any() {
   Watched& all = watched();
   all.mutex.lock();
   const ThisThread& here = this_thread();
-  all.inside_task = here.task != nullptr || here.gpu_body != nullptr || here.lists_depth > 0;
+  all.inside_task = here.task != nullptr || here.gpu_body != nullptr || here.draining || here.lists_depth > 0;
   for (Core* core : all.cores)
     core->before_fork();
   all.lock.lock();
@@ -61,10 +65,13 @@ void after_in_parent() {
 }
 
 void after_in_child() {
+  forks.fetch_add(1, std::memory_order_relaxed);
   Watched& all = watched();
   free_locks(all);
   prepare_fences();
-  keep_only_slot(this_thread().slot);
+  ThisThread& here = this_thread();
+  keep_only_slot(here.slot);
+  here.ready_head = here.ready_tail = nullptr;  // put off on this thread, which goes on: they are the parent's
   for (Core* core : all.cores)
     core->after_fork_in_child(all.inside_task);
   all.mutex.unlock();
@@ -77,6 +84,10 @@ void make_anew(T& object) {
 }
 
 }  // namespace
+
+std::uint32_t fork_count() noexcept {
+  return forks.load(std::memory_order_relaxed);
+}
 
 void hold_over_forks(SpinLock& lock) {
   Watched& all = watched();
@@ -139,6 +150,7 @@ void Core::after_fork_in_child(bool inside_task) {
   static_cast<void>(gpu_owner_.release());
   gpu_.store(nullptr);
   cpu_ = make_cpu_policy(*this, options_);
+  keep_stopped();
 }
 
 void Core::renew(VarCore* var) noexcept {

@@ -54,9 +54,10 @@ bool keep(TaskNode* task, std::uint32_t state) noexcept {
   return false;
 }
 
-// In the policy's queues, or in its group's, which has no place for it.
+// In the policy's queues; or in its group's, which has no place for it, and may be run here without one.
 bool lies_ready(const TaskNode& task) noexcept {
-  return task.submitted.load(std::memory_order_acquire) || (task.wants_place() && task.core->cpu().runs_ahead());
+  return task.submitted.load(std::memory_order_acquire) ||
+         (task.wants_place() && task.core->cpu().runs_ahead() && task.group()->may_run_here());
 }
 
 }  // namespace
@@ -82,7 +83,7 @@ bool Core::run_awaited(TaskNode* awaited) {
     return false;
   GroupState* const group = task->group();
   if (group != nullptr && group->limited() && !group->take_ahead(*task) && !task->submitted.load()) {
-    drop(task, TaskNode::k_twice);  // it is being given a place
+    drop(task, TaskNode::k_twice);  // it is being given a place, or others took the last one
     return false;
   }
   ThisThread& here = this_thread();

@@ -79,8 +79,19 @@ void Core::stop(Stop how) {
   if (gpu() != nullptr)
     gpu()->stop();
   report_failures();
-  stop_phase_.fetch_add(1);
+  ++phase;
+  stop_phase_.compare_exchange_strong(phase, phase + 1);
   let_waiters_look();
+}
+
+// In a forked child: nobody goes on with a stop that was under way, nor is anything left to wait for.
+void Core::keep_stopped() {
+  const std::uint32_t phase = stop_phase_.load() % k_phases;
+  if (phase == k_runs)
+    return;
+  cpu_->stop();
+  if (phase != k_stopped)
+    stop_phase_.fetch_add(1);
 }
 
 void Core::end_facade() noexcept {

@@ -1,4 +1,4 @@
-// Groups of tasks: who belongs to which, waiting for all of them, how many run at a time.
+// Groups of tasks: who belongs to which, waiting for all of them. How many run at a time: group_limit.cpp.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -9,7 +9,7 @@
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/engine_access.h>
-#include <sluice/engine/detail/group_state.h>
+#include <sluice/engine/detail/group_hold.h>
 
 namespace sluice {
 
@@ -91,7 +91,7 @@ void GroupState::enter(TaskNode& task) {
   while (live > 0 && !live_.compare_exchange_weak(live, live + 1, std::memory_order_acq_rel)) {
   }
   if (live == 0) {
-    const std::lock_guard hold(mutex_);
+    const Hold hold(*this);
     if (live_.load(std::memory_order_relaxed) == 0)
       open(parent_);
     live_.fetch_add(1, std::memory_order_acq_rel);
@@ -107,7 +107,7 @@ void GroupState::leave() noexcept {
   if (live <= 1) {
     CompletionControl* end = nullptr;
     {
-      const std::lock_guard hold(mutex_);
+      const Hold hold(*this);
       if (live_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
         holder_.store(nullptr, std::memory_order_release);
         end = std::exchange(end_, nullptr);
@@ -121,7 +121,7 @@ void GroupState::leave() noexcept {
 
 void GroupState::note(const FailureRef& failure) noexcept {
   for (GroupState* group = this; group != nullptr; group = group->parent_) {
-    const std::lock_guard hold(group->mutex_);
+    const Hold hold(*group);
     FailureRef& first = group->first_;
     if (first == nullptr || is_told(first) || failure->record->push_number < first->record->push_number)
       first = failure;
@@ -131,6 +131,7 @@ void GroupState::note(const FailureRef& failure) noexcept {
 // For the note that a GPU member has been issued: it must not fail.
 void GroupState::prepare_for_position() {
   constexpr std::size_t k_most = 1024;  // streams
+  const InLists in_lists(core_);
   for (GroupState* group = this; group != nullptr; group = group->parent_) {
     VarCore* const var = group->var_.core();
     const std::lock_guard hold(var->lock);
@@ -141,8 +142,9 @@ void GroupState::prepare_for_position() {
 
 void GroupState::note(Position position) noexcept {
   for (GroupState* group = this; group != nullptr; group = group->parent_) {
+    const InLists in_lists(core_);
     core_.note_reader(*group->var_.core(), position);
-    const std::lock_guard hold(group->mutex_);
+    const Hold hold(*group);
     if (group->issued_.size() >= k_most_positions)
       group->forget_passed();
     try {
@@ -190,7 +192,7 @@ void GroupState::wait() {
 void GroupState::rethrow_first() {
   FailureRef first;
   {
-    const std::lock_guard hold(mutex_);
+    const Hold hold(*this);
     if (!issued_.empty())
       forget_passed();
     first = std::exchange(first_, nullptr);
@@ -200,7 +202,7 @@ void GroupState::rethrow_first() {
 }
 
 void GroupState::note_young(std::uint64_t tag, bool try_last) noexcept {
-  const std::lock_guard hold(mutex_);
+  const Hold hold(*this);
   if (young_count_ == young_.size())
     return;
   if (try_last)
@@ -210,80 +212,13 @@ void GroupState::note_young(std::uint64_t tag, bool try_last) noexcept {
 }
 
 TaskNode* GroupState::keep_youngest(bool (*keep)(TaskNode*, std::uint32_t), std::uint32_t& state) noexcept {
-  const std::lock_guard hold(mutex_);
+  const Hold hold(*this);
   while (young_count_ > 0) {
     TaskNode* const task = Core::task_of(young_[--young_count_], state);
     if (task != nullptr && keep(task, state))
       return task;
   }
   return nullptr;
-}
-
-// -- At most so many at a time --
-
-void GroupState::submit(TaskNode* task) {
-  {
-    const std::lock_guard hold(mutex_);
-    if (places_taken_ >= limit_) {
-      task->next = nullptr;
-      (last_ == nullptr ? next_ : last_->next) = task;
-      last_ = task;
-      task->extras()->wants_place.store(true, std::memory_order_release);
-      return;
-    }
-    ++places_taken_;
-    task->extras()->has_place = true;
-  }
-  core_.cpu().submit(task);
-}
-
-bool GroupState::give_place(TaskNode& task) noexcept {
-  if (!std::atomic_ref(task.extras()->has_place).exchange(false))
-    return false;
-  TaskNode* next = nullptr;
-  TaskNode* taken = nullptr;
-  {
-    const std::lock_guard hold(mutex_);
-    if (places_taken_ <= limit_)
-      next = take_next(taken);
-    if (next == nullptr)
-      --places_taken_;
-  }
-  while (taken != nullptr)  // whoever finds it there sees that it has begun, and drops it
-    core_.cpu().submit(std::exchange(taken, taken->next));
-  if (next != nullptr)
-    core_.cpu().submit(next);
-  return true;
-}
-
-// The eldest that wants a place, with one; those before it that were run ahead. With the mutex held.
-TaskNode* GroupState::take_next(TaskNode*& taken) noexcept {
-  while (TaskNode* const task = next_) {
-    next_ = std::exchange(task->next, nullptr);
-    if (next_ == nullptr)
-      last_ = nullptr;
-    if (task->extras()->wants_place.exchange(false)) {
-      task->extras()->has_place = true;
-      return task;
-    }
-    task->next = std::exchange(taken, task);
-  }
-  return nullptr;
-}
-
-bool GroupState::take_ahead(TaskNode& task) noexcept {
-  const std::lock_guard hold(mutex_);
-  if (!task.extras()->wants_place.exchange(false))
-    return false;
-  ++places_taken_;
-  task.extras()->has_place = true;
-  return true;
-}
-
-void GroupState::take_place(TaskNode& task) noexcept {
-  const std::lock_guard hold(mutex_);
-  ++places_taken_;
-  std::atomic_ref(task.extras()->has_place).store(true);
 }
 
 }  // namespace detail

@@ -133,7 +133,10 @@ void Core::freeze(const Var& handle, bool frozen) {
   });
   if (era_ != 0) [[unlikely]]
     renew(var);
+  const ThisThread& here = this_thread();
+  enter_lists(here);  // a fork finds the lock free
   Life::freeze(*this, var, frozen);
+  leave_lists(here);
 }
 
 void Core::retire(VarCore* var) noexcept {

@@ -21,33 +21,15 @@ std::chrono::nanoseconds longer(std::chrono::nanoseconds limit) noexcept {
   return std::min(2 * limit, k_for_ever);
 }
 
-/// While it lives, a body that waits has given its place in its group to another member.
-class GivenPlace {
- public:
-  explicit GivenPlace(TaskNode& task) noexcept : task_(task), group_(task.group()) {
-    if (group_ != nullptr && !(group_->limited() && group_->give_place(task)))
-      group_ = nullptr;
-  }
-  GivenPlace(const GivenPlace&) = delete;
-  GivenPlace& operator=(const GivenPlace&) = delete;
-  ~GivenPlace() {
-    if (group_ != nullptr)
-      group_->take_place(task_);
-  }
-
- private:
-  TaskNode& task_;
-  GroupState* group_;
-};
-
-/// The same for the body of another engine, whose thread another one replaces too.
+/// While it lives, the body of another engine that waits has given away its places, and another thread replaces its
+/// own.
 class OtherEngineWaits {
  public:
   explicit OtherEngineWaits(const Core& awaited) {
     const ThisThread& here = this_thread();
     if (here.task == nullptr || here.core == nullptr || here.core == &awaited)
       return;
-    place_.emplace(*here.task);
+    places_.emplace(*here.task);
     if (here.blocking)
       return;
     policy_ = &here.core->cpu();
@@ -61,7 +43,7 @@ class OtherEngineWaits {
   }
 
  private:
-  std::optional<GivenPlace> place_;
+  std::optional<GivenPlaces> places_;
   CpuPolicy* policy_ = nullptr;
 };
 
@@ -202,7 +184,7 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
     const std::lock_guard hold(blocked_mutex_);
     blocked_.add(blocked);
   }
-  std::optional<GivenPlace> place(std::in_place, *task);
+  std::optional<GivenPlaces> places(std::in_place, *task);
   const bool blocks = !this_thread().blocking;
   if (blocks)
     cpu_->before_block();
@@ -221,7 +203,7 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
   }
   if (blocks)
     cpu_->after_block();
-  place.reset();
+  places.reset();
   {
     const std::lock_guard hold(blocked_mutex_);
     if (blocked.listed)

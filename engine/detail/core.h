@@ -246,6 +246,7 @@ class Core {
   void before_fork();
   void after_fork_in_parent();
   void after_fork_in_child(bool inside_task);
+  void keep_stopped();
   /// In a forked child: makes a Var that the parent left in use free and, unless it was only read, failed.
   void renew(VarCore* var) noexcept;
   void enter_era(const Task& task);

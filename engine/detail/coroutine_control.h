@@ -1,12 +1,14 @@
 #pragma once
 
 #include <coroutine>
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <stop_token>
 
 #include <sluice/engine/coroutine.h>
 #include <sluice/engine/detail/failure.h>
+#include <sluice/engine/detail/node_pool.h>
 #include <sluice/engine/detail/spin_lock.h>
 #include <sluice/engine/detail/task_node.h>
 #include <sluice/engine/pending_wait.h>
@@ -55,6 +57,7 @@ class CoroutineControl final : public WaitObserver {
   std::exception_ptr cancelled() const noexcept;
 
   TaskNode* const task_;
+  const std::uint32_t forks_ = fork_count();  // not asked of the engine, which may be gone before this
   std::coroutine_handle<Coroutine::promise_type> frame_;
   bool* ended_ = nullptr;      // on the stack of the thread that runs the body
   std::exception_ptr result_;  // of the last await

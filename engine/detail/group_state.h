@@ -71,19 +71,24 @@ class GroupState {
   bool give_place(TaskNode& task) noexcept;
   /// It goes on after a wait.
   void take_place(TaskNode& task) noexcept;
-  /// A member that waits for a place is run by who waits for it, on top of a member that keeps its own meanwhile: the
-  /// two are one thread. False if it has been given one. Kept (k_twice), as it stays linked where it lay.
+  /// Whether a member that wants a place may be run here by who waits for it: where there is a place, or on top of a
+  /// member that keeps its own meanwhile, as the two are one thread.
+  bool may_run_here() noexcept;
+  /// It is run so. False if it has been given a place, or may not. Kept (k_twice), as it stays linked where it lay.
   bool take_ahead(TaskNode& task) noexcept;
 
  private:
   static constexpr std::size_t k_most_young = 64;
   static constexpr std::size_t k_most_positions = 1024;
 
+  struct Hold;
+
   ~GroupState();
   void open(GroupState* parent);
   void forget_passed();
   void prepare_for_position();
   TaskNode* take_next(TaskNode*& taken) noexcept;
+  bool waits_here() const noexcept;
 
   struct Stops {
     GroupState* group;
@@ -111,6 +116,19 @@ class GroupState {
   int places_taken_ = 0;
   TaskNode* next_ = nullptr;  // members without a place, the eldest first
   TaskNode* last_ = nullptr;
+};
+
+/// While it lives, a body that waits, and those below it on its thread, have given their places in their groups to
+/// other members.
+class GivenPlaces {
+ public:
+  explicit GivenPlaces(TaskNode& task) noexcept;
+  GivenPlaces(const GivenPlaces&) = delete;
+  GivenPlaces& operator=(const GivenPlaces&) = delete;
+  ~GivenPlaces();
+
+ private:
+  TaskNode* const task_;  // null if it gave none
 };
 
 }  // namespace sluice::detail

@@ -12,6 +12,8 @@ namespace sluice::detail {
 
 /// Taken before a fork and given back after it, so that the child finds nothing half done.
 void hold_over_forks(SpinLock& lock);
+/// How many forks lie between this process and the one that it comes from, of those with an engine.
+std::uint32_t fork_count() noexcept;
 
 /// Recycled objects of one type for the whole process (magazines and a depot: Bonwick and Adams, 2001). Each thread
 /// keeps a magazine; halves of full ones go through the depot, so a thread that only takes and one that only gives

@@ -23,6 +23,7 @@ struct TaskNode;
 struct TaskBelow {
   TaskNode* task = nullptr;
   TaskBelow* next = nullptr;
+  const void* place_given_by = nullptr;  // the wait on top that gave its place in its group away
 };
 
 /// What runs on a thread and for whom. It changes as a whole (WorkScope), where a body begins or a loop is helped.

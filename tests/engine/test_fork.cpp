@@ -1,9 +1,11 @@
 // What a forked child may do with an engine of its parent. Children report by their exit code.
 #include <atomic>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include <sluice/engine/api.h>
+#include <sluice/engine/pending_wait.h>
 
 #include "tests/engine/expect.h"
 #include "tests/engine/in_flight.h"
@@ -196,6 +198,84 @@ TEST_CASE("T33: a child forked inside a task may only exec: its pushes are refus
   engine.wait(x);
   CHECK(code == 0);
   CHECK(push_and_wait(engine) == 0);
+}
+
+TEST_CASE("An engine that had stopped at the fork, or was about to, has stopped in the child, and may start again") {
+  Engine engine({.workers = 1});
+  const auto goes_on = [&engine] {
+    engine.stop();
+    if (!throws<EngineStopped>([&] { engine.push({.name = "late"}, [] {}); }))
+      return 1;
+    engine.restart();
+    return push_and_wait(engine);
+  };
+  Gate gate;
+  engine.push({.name = "holds the stop up"}, [gate] { gate.wait(); });
+  REQUIRE(gate.reached());
+  std::thread stops([&] { engine.stop(); });
+  const auto refuses = [&] { return throws<EngineStopped>([&] { engine.push({.name = "late"}, [] {}); }); };
+  CHECK(eventually(refuses));
+  CHECK(in_child(goes_on) == 0);
+  gate.open();
+  stops.join();
+  CHECK(in_child(goes_on) == 0);
+  engine.restart();
+  CHECK(push_and_wait(engine) == 0);
+}
+
+// Whoever told the observer goes on with what became ready beside it.
+TEST_CASE("A child forked where tasks are put off may only exec: it does not run the parent's") {
+  struct Forks final : WaitObserver {
+    void complete(std::exception_ptr) noexcept override { child = fork(); }
+    pid_t child = -1;
+  } forks;
+  Engine engine({.workers = 2});
+  Var x = engine.new_var();
+  TaskCompletion completion;
+  Gate there;
+  engine.push({.name = "outside", .access = {write(x)}}, [&](Queue queue) {
+    completion = queue.complete_later();
+    there.open();
+  });
+  REQUIRE(there.wait());
+  PendingWait(read(x), forks).start();
+  std::atomic<int> ran{0};
+  engine.push({.name = "reads", .access = {read(x)}}, [&] { ++ran; });
+  CHECK(forks.child == -1);
+  completion.complete();
+  if (forks.child == 0) {
+    alarm(50);
+    const bool refused = throws<Forked>([&] { engine.push({.name = "child's"}, [] {}).wait(); });
+    _exit(refused && ran == 0 ? 0 : 1);
+  }
+  int status = 0;
+  CHECK(waitpid(forks.child, &status, 0) == forks.child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  engine.wait_all();
+  CHECK(ran == 1);
+}
+
+TEST_CASE("A child finds the locks of Vars free, also where the parent froze one just then") {
+  Engine engine({.workers = 1});
+  Var x = engine.new_var();
+  std::atomic<bool> enough{false};
+  std::thread freezes([&] {
+    while (!enough) {
+      engine.freeze(x);
+      engine.unfreeze(x);
+    }
+  });
+  int left = 0;
+  for (int i = 0; i < 20 && left == 0; ++i) {
+    left = in_child([&] {
+      engine.push({.name = "reads", .access = {read(x)}}, [] {}).wait();
+      return 0;
+    });
+  }
+  enough = true;
+  freezes.join();
+  CHECK(left == 0);
 }
 
 TEST_CASE("A child that ends or drops or cancels what the parent has under way changes nothing of its own") {

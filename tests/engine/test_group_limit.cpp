@@ -1,4 +1,5 @@
 // How many tasks of a group run at a time, and groups under load.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -234,6 +235,71 @@ TEST_CASE("A member that waits where no thread can be had runs its child, which 
   }
   detail::test_faults().most_workers = 1 << 20;
   CHECK(ran);
+}
+
+TEST_CASE(
+    "A limit holds where a task that is no member waits for the group: that runs none beside the one with a place") {
+  Engine engine({.workers = 3});
+  TaskGroup group(engine, {.limit = 1});
+  Gate gate;
+  OpensAtEnd opens(gate);
+  std::atomic<int> inside{0}, most{0}, looked{0};
+  group.push({.name = "first"}, [&, gate] {
+    ++inside;
+    gate.wait();
+    --inside;
+  });
+  REQUIRE(gate.reached());
+  TaskHandle outside = engine.push({.name = "outside"}, [&] {
+    for (int i = 0; i < 8; ++i) {
+      group.push({.name = "member"}, [&] {
+        most = std::max(most.load(), ++inside);
+        --inside;
+      });
+    }
+    ++looked;
+    group.wait();
+  });
+  CHECK(eventually([&] { return looked == 1 && engine.counters().waits > 0; }));  // it has looked, and sleeps
+  CHECK(most == 0);
+  gate.open();
+  outside.wait();
+  CHECK(most == 1);
+}
+
+TEST_CASE("A member below a body that waits on top of it gives its place away too") {
+  Engine engine({.workers = 2});
+  TaskGroup group(engine, {.limit = 1});
+  Gate busy, first;
+  OpensAtEnd opens(busy), opens_first(first);
+  TaskCompletion completion;
+  Gate there;
+  TaskHandle outside = engine.push({.name = "outside"}, [&](Queue queue) {
+    completion = queue.complete_later();
+    there.open();
+  });
+  REQUIRE(there.wait());
+  TaskHandle above;
+  group.push({.name = "below"}, [&, first] {
+    first.wait();
+    above.wait();
+  });
+  engine.push({.name = "has the other worker"}, [busy] { busy.wait(); });
+  REQUIRE(first.reached());
+  REQUIRE(busy.reached());
+  std::atomic<bool> begun{false}, ran{false};
+  above = engine.push({.name = "above"}, [&] {
+    begun = true;
+    outside.wait();
+  });
+  group.push({.name = "queued"}, [&] { ran = true; });
+  first.open();
+  CHECK(eventually([&] { return begun.load(); }));
+  busy.open();
+  CHECK(eventually([&] { return ran.load(); }));
+  completion.complete();
+  group.wait();
+  above.wait();
 }
 
 TEST_CASE("A member that waits for another engine gives its place and its worker away") {

@@ -146,17 +146,23 @@ TEST_CASE("A discarded handle changes nothing; an empty one is refused") {
 }
 
 TEST_CASE("A handle may outlive its engine; what the body held is gone by then") {
-  TaskHandle handle, failed;
+  TaskHandle handle, failed, coroutine;
   auto held = std::make_shared<int>(7);
   {
     Engine engine({.workers = 2});
+    Var x = engine.new_var();
     handle = engine.push({.name = "holds"}, [held] { (void)*held; });
     failed = engine.push({.name = "fails"}, [held] { throw ValueError(message("value ", *held)); });
+    coroutine = engine.push({.name = "awaits"}, [held, &x]() -> Coroutine { co_await x; });
+    engine.wait(x);
+    CHECK_NOTHROW(coroutine.wait());
   }
   CHECK(held.use_count() == 1);
   CHECK_NOTHROW(handle.wait());
   CHECK_THROWS_AS(failed.wait(), ValueError);
   CHECK_FALSE(handle.cancel());
+  CHECK_FALSE(coroutine.cancel());  // and reads nothing that went with the engine
+  CHECK(coroutine.status() == TaskStatus::finished);
 }
 
 TEST_CASE("A cancelled or skipped body is destroyed unrun") {

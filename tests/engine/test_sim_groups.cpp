@@ -1,7 +1,9 @@
 // Groups, handles, completions, names and restarts with tasks on GPUs.
 #include <atomic>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 #include <sluice/engine/pending_wait.h>
 
@@ -282,4 +284,34 @@ TEST_CASE("done() of a GPU task does not become true for its being issued", "[si
     kernel.open();
     handle.wait();
   }
+}
+
+TEST_CASE("A child finds the locks of a group free, whose GPU members come and go in the parent", "[sim]") {
+  Sim sim;
+  Engine engine({.workers = 2});
+  TaskGroup group(engine);
+  std::atomic<bool> enough{false};
+  std::thread pushes([&] {
+    while (!enough) {
+      for (int i = 0; i < 50; ++i)
+        group.push({.name = "member", .device = gpu(0)}, [](Queue) {});
+      group.wait();
+    }
+  });
+  int status = 0;
+  for (int i = 0; i < 50 && status == 0; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(50);
+      try {
+        group.wait();
+      } catch (const Error&) {  // it had members under way
+      }
+      _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+  }
+  enough = true;
+  pushes.join();
+  CHECK(status == 0);
 }
