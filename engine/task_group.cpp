@@ -185,6 +185,11 @@ void GroupState::wait() {
   refuse_while_recording("wait");
   refuse_in_gpu_body("wait");
   refuse_member("wait");
+  struct Kept {
+    GroupState& group;
+    ~Kept() { group.release(); }
+  } const kept{*this};  // the TaskGroup may be dropped meanwhile
+  retain();
   core_.wait_group(*this);
   rethrow_first();
 }
@@ -260,6 +265,10 @@ GroupScope::~GroupScope() {
 
 GroupWait::GroupWait(const TaskGroup& group) : group_(group.state_), wait_(group.state_->awaited()) {
   group_->refuse_member("co_await");
+  group_->retain();
+}
+GroupWait::~GroupWait() {
+  group_->release();
 }
 void GroupWait::await_resume() const {
   wait_.await_resume();

@@ -32,8 +32,8 @@ struct TaskGroupOptions {
 ///       group.push({.name = "tile", .access = {write(tile.var)}}, [&] { refine(tile, engine); });  // pushes more
 ///     group.wait();
 ///
-/// Members may wait for each other. A group may be used again after a wait, and dropped before its tasks have finished.
-/// Any thread may use it.
+/// Members may wait for each other. A group may be used again after a wait, and dropped before its tasks have finished,
+/// also while others wait. Any thread may use it.
 class SLUICE_API TaskGroup {
  public:
   /// Throws ValueError for a negative limit.
@@ -87,6 +87,9 @@ class SLUICE_API GroupScope {
 class SLUICE_API GroupWait {
  public:
   explicit GroupWait(const TaskGroup& group);
+  GroupWait(const GroupWait&) = delete;
+  GroupWait& operator=(const GroupWait&) = delete;
+  ~GroupWait();
   bool await_ready() const noexcept { return false; }
   template <class Promise>
   bool await_suspend(std::coroutine_handle<Promise> waiting) noexcept {

@@ -280,3 +280,31 @@ TEST_CASE("A room's extension is made once and destroyed after the engine and it
   survivor = Var();
   CHECK(Extension::destroyed() == 2);
 }
+
+TEST_CASE("A group may be dropped while a thread and a coroutine wait for it") {
+  Engine engine({.workers = 1});
+  auto group = std::make_unique<TaskGroup>(engine);
+  TaskCompletion completion;
+  Gate there, awaits;
+  group->push({.name = "member"}, [&](Queue queue) {
+    completion = queue.complete_later();
+    there.open();
+  });
+  REQUIRE(there.wait());
+  bool over = false;
+  TaskHandle coroutine = engine.push({.name = "coroutine"}, [&]() -> Coroutine {
+    awaits.open();
+    co_await *group;
+    over = true;
+  });
+  REQUIRE(awaits.wait());
+  engine.push({.name = "after"}, [] {}).wait();  // the only worker has left it
+  const std::uint64_t waits = engine.counters().waits;
+  std::thread thread([&group] { group->wait(); });
+  CHECK(eventually([&] { return engine.counters().waits > waits; }));
+  group.reset();
+  completion.complete();
+  thread.join();
+  CHECK_NOTHROW(coroutine.wait());
+  CHECK(over);
+}
