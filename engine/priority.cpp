@@ -28,10 +28,6 @@ bool lower_to(std::atomic<Priority>& priority, Priority wanted) noexcept {
   return false;
 }
 
-TaskNode* holder_in(std::uint64_t tag) noexcept {
-  return reinterpret_cast<TaskNode*>(tag & 0xffff'ffff'ffffull);
-}
-
 }  // namespace
 
 // What a push has made more urgent, kept (k_twice) until it was put where its new class is found.
@@ -113,7 +109,8 @@ void Core::inherit_var(AccessNode& access, Priority wanted, Raised& raised) {
   const std::uint64_t first = var->first_holder.load(std::memory_order_relaxed);
   const std::uint64_t next = var->next_holder.load(std::memory_order_relaxed);
   const bool writing = mode == VarMode::writing;
-  if (writing && (holder_in(first) == access.task() || holder_in(next) == access.task()))
+  const std::uint64_t own = tagged(access.task());  // not the address alone, at which another task may have lain
+  if (writing && (first == own || next == own))
     return;
   // Readers do not wait for readers beside them: only for what stands before the last writer ahead.
   bool found = false;

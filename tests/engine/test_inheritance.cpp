@@ -11,6 +11,7 @@
 #include <sluice/engine/detail/var_core.h>
 
 #include "tests/engine/expect.h"
+#include "tests/engine/held.h"
 #include "tests/support/gate.h"
 
 using namespace sluice;
@@ -64,6 +65,31 @@ TEST_CASE("T16: an urgent task lifts the background writer that holds its Var ov
   CHECK(bench.order.size() == 102);
   CHECK(bench.place("holder") <= 2);
   CHECK(bench.place("urgent") == bench.place("holder") + 1);
+}
+
+// A Var remembers who came in by an address with a tag; the task at that address may be the one that is pushed now.
+TEST_CASE("T16: so it is where the urgent task lies where one lay that had the Var before") {
+  Bench bench;
+  const Var x = bench.engine.new_var();
+  bench.gate.open();
+  std::vector<TaskHandle> before;
+  {
+    Held held(bench.engine);
+    for (int i = 0; i < 3; ++i)
+      before.push_back(bench.engine.push({.name = "before", .access = {read(held.var), write(x)}}, [] {}));
+  }
+  bench.engine.wait_all();
+  const Gate gate;
+  const OpensAtEnd opens(gate);
+  bench.engine.push({.name = "holds the worker"}, [gate] { gate.wait(); });
+  REQUIRE(gate.reached());
+  bench.noise(Priority::normal, 100);
+  bench.engine.push({.name = "holder", .access = {write(x)}, .priority = Priority::background}, bench.says("holder"));
+  before.pop_back();  // its place is the first that this thread takes again
+  bench.engine.push({.name = "urgent", .access = {write(x)}, .priority = Priority::urgent}, bench.says("urgent"));
+  gate.open();
+  bench.engine.wait_all();
+  CHECK(bench.place("urgent") <= 3);
 }
 
 TEST_CASE("T16: a whole chain of background tasks in front of an urgent one is lifted") {
