@@ -4,6 +4,7 @@
 
 #include <sluice/engine/detail/commute_run.h>
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/in_lists.h>
 
 namespace sluice::detail {
 
@@ -117,16 +118,13 @@ bool Commuting::gets_in(TaskNode& task) noexcept {
   const Priority wanted = task.priority.load(std::memory_order_relaxed);
   Core& core = *task.core;
   if (!set.has_turns) {
-    const ThisThread& here = this_thread();
-    core.enter_lists(here);
-    const bool all = CommuteRules::take_turns(host, set);
-    core.leave_lists(here);
-    if (all)
-      set.has_turns = true;
-    else if (host.lacked != nullptr)
-      core.raise_on(host.lacked, wanted);
-    if (!all)  // `task` may be over by now
+    const InLists in_lists(core);
+    if (!CommuteRules::take_turns(host, set)) {  // `task` may be over by now
+      if (host.lacked != nullptr)
+        core.raise_on(host.lacked, wanted);
       return false;
+    }
+    set.has_turns = true;
   }
   core.inherit_from_runs(task);
   return true;

@@ -8,6 +8,7 @@
 #include <sluice/engine/detail/commute_run.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/group_state.h>
+#include <sluice/engine/detail/in_lists.h>
 
 namespace sluice::detail {
 
@@ -147,6 +148,7 @@ TaskNode* Core::Follow::take_from_run(Core& core, const TaskNode& writer) {
   TaskNode* member = nullptr;
   std::uint32_t state = 0;
   {
+    const InLists in_lists(core);
     if (--*left < 0 || !var->lock.try_lock())
       return nullptr;
     const std::lock_guard hold(var->lock, std::adopt_lock);
@@ -174,6 +176,7 @@ TaskNode* Core::take_holder(const AccessNode& access, bool came_first, Follow fo
   TaskNode* holder = nullptr;
   std::uint32_t state = 0;
   {
+    const InLists in_lists(*this);
     if (--*follow.left < 0 || !var->lock.try_lock())
       return nullptr;
     const std::lock_guard hold(var->lock, std::adopt_lock);

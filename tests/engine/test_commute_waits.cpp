@@ -144,6 +144,7 @@ TEST_CASE("Commute: an engine that ends runs the members that are queued; one th
       if (how == Stop::cancel && !eventually([&] { return queue.stop_requested(); }))
         throw ValueError("was never told");
     });
+    REQUIRE(gate.reached());
     for (int i = 0; i < 20; ++i)
       engine.push({.name = "member", .access = {read(late), commute(x)}}, [&] { ++ran; });
     auto stops = std::async(std::launch::async, [&] { engine.stop(how); });
@@ -157,6 +158,7 @@ TEST_CASE("Commute: an engine that ends runs the members that are queued; one th
 TEST_CASE("Commute: coroutines keep their turn while they are suspended, completions until they are told") {
   Engine engine({.workers = 2});
   Held late(engine);
+  REQUIRE(late.gate.reached());  // the other worker takes what follows in order
   const Var x = engine.new_var();
   Order order;
   std::atomic<int> seen{0};
@@ -238,6 +240,7 @@ TEST_CASE("Commute: a circle through a run that is not granted yet, and waits th
 
   // Another member of the run is waited for by one that has not its turn: no circle, if slow.
   Held slow(engine);
+  REQUIRE(slow.gate.reached());  // or the wait would run that body
   const Var y = engine.new_var();
   engine.push({.name = "late member", .access = {read(slow.var), commute(x), write(y)}}, [] {});
   TaskHandle waits = engine.push({.name = "waits beside", .access = {read(b)}}, [&] { engine.wait(y); });
