@@ -333,7 +333,7 @@ TEST_CASE("Each kind of copy and the collectives have a stream of their own: non
       StreamKind::compute, StreamKind::copy_in, StreamKind::copy_out, StreamKind::copy_peer, StreamKind::collective};
   Sim sim({.devices = 2, .manual = true});
   std::set<cudaStream_t> streams;
-  std::vector<std::size_t> ran;
+  Log ran;  // streams run at the same time
   {
     Engine engine({.workers = 1, .launch = LaunchMode::direct});
     std::array<cudaStream_t, k_kinds.size()> stream_of_kind{};
@@ -341,7 +341,7 @@ TEST_CASE("Each kind of copy and the collectives have a stream of their own: non
       for (int round = 0; round < 2; ++round) {
         engine.push({.name = "copy", .device = gpu(0), .access = {}, .stream = k_kinds[i]}, [&, i](Queue queue) {
           stream_of_kind[i] = stream_of(queue);
-          sim_launch(queue, [&ran, i] { ran.push_back(i); });
+          sim_launch(queue, [&ran, i] { ran.add(static_cast<int>(i)); });
         });
       }
     }
@@ -350,11 +350,12 @@ TEST_CASE("Each kind of copy and the collectives have a stream of their own: non
     for (std::size_t i = 0; i + 1 < k_kinds.size(); ++i)
       sim::hold(stream_of_kind[i]);
     sim::run_all();
-    CHECK(std::count(ran.begin(), ran.end(), k_kinds.size() - 1) == 2);
+    const std::vector<int> so_far = ran.numbers();
+    CHECK(std::count(so_far.begin(), so_far.end(), static_cast<int>(k_kinds.size()) - 1) == 2);
     for (std::size_t i = 0; i + 1 < k_kinds.size(); ++i)
       sim::release(stream_of_kind[i]);
     sim::set_manual(false);
     engine.wait_all();
   }
-  CHECK(ran.size() == 2 * k_kinds.size());
+  CHECK(ran.numbers().size() == 2 * k_kinds.size());
 }
