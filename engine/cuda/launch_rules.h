@@ -18,7 +18,8 @@ class Batch;
 // clang-format off
 /// Every number and every rule by which the GPU half adapts to the program, in one place. Owned by Gpu; asked by
 /// whoever issues on it, on that thread only. (What chooses without remembering is elsewhere: StreamSlots continues what
-/// a task needs, else takes an idle stream; Batches places a task on the branch where it can begin soonest.)
+/// a task needs, else takes an idle stream; Batches places a task on the branch where it can begin soonest.) What leaving
+/// a rule out costs is measured by tests/bench/ablate.
 ///
 /// | rule      | what it does, and why                                          | left out (figures: RESULTS.md)       |
 /// | --------- | -------------------------------------------------------------- | ------------------------------------ |

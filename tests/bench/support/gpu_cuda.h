@@ -124,7 +124,10 @@ inline EngineOptions launched(LaunchMode launch, EngineOptions options = {}) {
 /// Flags and device of a benchmark that measures GPU work alone.
 class GpuBench {
  public:
-  explicit GpuBench(Report& report) : report_(report) {
+  /// `launches`: the benchmark takes --launch.
+  explicit GpuBench(Report& report, bool launches = true) : report_(report) {
+    if (!launches)
+      return;
     report.flags()
         .add_option("--launch", launch_, "How the engine launches GPU tasks: direct, batch or both")
         ->check(CLI::IsMember({"direct", "batch", "both"}))

@@ -9,13 +9,31 @@ namespace sluice::bench {
 
 namespace {
 
-__global__ void step_kernel(KernelStep step, std::uint64_t* items) {
-  if (threadIdx.x != 0)
-    return;
+__device__ void do_step(const KernelStep& step, std::uint64_t* items) {
   std::uint64_t value = items[step.target] + 1;
   for (int i = 0; i < step.count; ++i)
     value = mixed(value, items[step.sources[i]]);
   items[step.target] = mixed(value, value);
+}
+
+__device__ void hold_for(unsigned microseconds) {
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  do {
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  } while (now - begin < 1000ull * microseconds);
+}
+
+__global__ void step_kernel(KernelStep step, std::uint64_t* items) {
+  if (threadIdx.x == 0)
+    do_step(step, items);
+}
+
+__global__ void long_step_kernel(KernelStep step, std::uint64_t* items, unsigned microseconds) {
+  if (threadIdx.x != 0)
+    return;
+  hold_for(microseconds);
+  do_step(step, items);
 }
 
 __global__ void swap_kernel(double* x, double* y, int n) {
@@ -41,11 +59,7 @@ __global__ void read_out_kernel(float* to, const float* from, std::uint64_t* fla
 }
 
 __global__ void spin_kernel(unsigned microseconds) {
-  unsigned long long begin, now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
-  do {
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  } while (now - begin < 1000ull * microseconds);
+  hold_for(microseconds);
 }
 
 // A block makes a tile of 16 x 32: small enough that one product leaves most of the GPU to others.
@@ -117,6 +131,10 @@ void launch_map(void* stream, float* y, const float* x, std::int64_t n, F f) {
 
 void launch_step(void* stream, const KernelStep& step, std::uint64_t* items) {
   step_kernel<<<1, 32, 0, native(stream)>>>(step, items);
+}
+
+void launch_long_step(void* stream, const KernelStep& step, std::uint64_t* items, unsigned microseconds) {
+  long_step_kernel<<<1, 32, 0, native(stream)>>>(step, items, microseconds);
 }
 
 void launch_swap(void* stream, double* x, double* y, int n) {

@@ -15,6 +15,8 @@ struct KernelStep {
 
 /// run_step() of patterns.h on items in a GPU's memory, by one warp.
 void launch_step(void* stream, const KernelStep& step, std::uint64_t* items);
+/// The same, after so long.
+void launch_long_step(void* stream, const KernelStep& step, std::uint64_t* items, unsigned microseconds);
 /// Exchanges n doubles, in 4 blocks of 16 threads.
 void launch_swap(void* stream, double* x, double* y, int n);
 /// Writes `value` to mapped host memory, seen by a spinning host.
