@@ -65,6 +65,7 @@ void Core::run_ready(ThisThread& here) noexcept {
     next->core->process(next);
   }
   here.draining = false;
+  here.issued = 0;
 }
 
 // What is thrown on the way, for lack of memory, is the task's failure: it has been pushed, and others wait for it.

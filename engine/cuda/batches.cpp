@@ -80,10 +80,10 @@ Batch::Step Batches::step_of(const TaskNode& task, const PositionSet& needs) {
       .runs_anyway = task.on_failed_input == OnFailedInput::run};
 }
 
-// Where a task can begin soonest, counted in tasks: behind what its branch has already, and some later than what it
-// needs from other branches (list scheduling, as in Topcuoglu, Hariri and Wu, 2002). If that is the same, where it
-// continues something, else where least lies. In an order of the slot's own: a batch finds its branches in the same
-// order as the batch before it that was like it.
+// Where a task can begin soonest, counted in tasks: behind what its branch has already and what it needs (list
+// scheduling, as in Topcuoglu, Hariri and Wu, 2002). If that is the same, where it continues something, else where least
+// lies. In an order of the slot's own: a batch finds its branches in the same order as the batch before it that was like
+// it.
 LogicalStream& Batches::choose_branch(const PositionSet& needs) {
   if (const int drawn = gpu_.rules.draw(gpu_.rules.width()); drawn >= 0) [[unlikely]]
     return gpu_.slots.branch(*slot_, drawn, batch_.capture().stream());
@@ -94,7 +94,7 @@ LogicalStream& Batches::choose_branch(const PositionSet& needs) {
     const int step = batch_.step_of(need);
     if (step < 0)
       continue;
-    const std::pair reached(batch_.depth(step) + LaunchRules::k_crossing, step);  // whichever order they are named in
+    const std::pair reached(batch_.depth(step), step);  // whichever order they are named in
     if (reached > end) {
       end_elsewhere = std::exchange(end, reached).first;
       last = &gpu_.logical.of(need);

@@ -72,15 +72,16 @@ void Issuer::launch_far_needs(const TaskNode& task) {
 void Issuer::submit(TaskNode* task) {
   if (num_gpus() > 1)
     launch_far_needs(*task);
-  bool late = false;
+  // What others push may follow from what is issued here, without end.
+  bool late = this_thread().issued >= LaunchRules::k_turn;
   {
     const std::lock_guard hold(lock_);
     const bool rests = leased_ || (class_of(*task) != StreamClass::urgent && gpu_.direct.throttled());
-    if (rests || chaos_) {
+    if (rests || late || chaos_) {
       leave(task);
       if (rests)
         return;
-      late = chaos_->below(2) != 0;
+      late = late || chaos_->below(2) != 0;
       task = nullptr;
     }
     leased_ = !late;
@@ -119,12 +120,13 @@ void Issuer::hand_over() {
 void Issuer::drain(TaskNode* task, bool tired) {
   if (!gpu_.policy.may_call_here()) [[unlikely]]
     return give_up(task);
-  const ReadyAfter ready_after(this_thread());
-  issuing_.store(&this_thread(), std::memory_order_relaxed);
-  int turn = tired ? LaunchRules::k_turn : 0;
+  ThisThread& here = this_thread();
+  const ReadyAfter ready_after(here);
+  issuing_.store(&here, std::memory_order_relaxed);
   if (task == nullptr)
     task = next_or_give_up(tired);
-  for (; task != nullptr; task = next_or_give_up(turn++ >= LaunchRules::k_turn)) {
+  for (; task != nullptr; task = next_or_give_up(tired || here.issued >= LaunchRules::k_turn)) {
+    ++here.issued;
     Core::claim(task);
     if (FailureRef failure = gpu_.core.start(task)) {
       gpu_.direct.fail_unissued(task, std::move(failure), false);

@@ -11,10 +11,6 @@ namespace sluice::detail {
 bool LaunchRules::may_batch(bool open, const char* name) {
   if (chaos_) [[unlikely]]
     return draw(4) != 0 && !uncapturable_.contains(name);
-  if (off_ > 0) {
-    --off_;
-    return false;
-  }
   if (!open && ++in_a_row_ <= k_direct_first)
     return false;
   return uncapturable_.empty() || !uncapturable_.contains(name);
@@ -72,14 +68,6 @@ void LaunchRules::note_end(const Milestone* milestone) noexcept {
 // branches, they are to blame for what is new.
 void LaunchRules::learn(ExecutableCache::Found found) noexcept {
   const bool made = found != ExecutableCache::Found::updated;
-  misses_ = found == ExecutableCache::Found::made && width_ == 1 ? misses_ + 1 : 0;
-  if (misses_ == 0)
-    off_for_ = k_off_at_first;
-  if (misses_ >= k_misses) {
-    misses_ = 0;
-    off_ = off_for_;
-    off_for_ = std::min(2 * off_for_, k_off_at_most);
-  }
   if (width_ == 1)
     return;
   if (!made)

@@ -28,12 +28,9 @@ class Batch;
 /// | cut       | from 32 tasks on a batch ends where branches join, behind one  | batches of a loop begin elsewhere    |
 /// |           | pair of names in 16, or where a task continues nothing in it   | each time: graphs made anew          |
 /// | stale     | a batch that nobody adds to for 30 us is launched              | it may never be                      |
-/// | off       | 8 batches in a row made anew: none for 1000 tasks, then 2000,  | making a graph costs ten times what  |
-/// |           | ...                                                            | bringing one up to date does         |
 /// | width     | 4 branches while the GPU is a batch behind, else one           | branches run one after the other     |
 /// | narrow    | one branch for 64 batches, then 128, ... where branches make   | graphs made anew where tasks reuse   |
 /// |           | more than one graph in nine new                                | each other's memory                  |
-/// | crossing  | to wait for another branch counts as two tasks                 | random graphs 3.9 us a task, not 1.5 |
 /// | names     | a task known to leave a capture intact is not asked about; one | a call of the driver for each task;  |
 /// |           | that has spoilt one is launched directly                       | its batch is launched twice          |
 /// | events    | one for 32 tasks while one CUDA stream does everything         | a call for each task                 |
@@ -50,11 +47,9 @@ class LaunchRules {
   static constexpr int k_breakable = 32;
   static constexpr int k_rarity = 4;              // one pair of names in 2^4 ends a batch
   static constexpr std::int64_t k_stale = 30000;  // nanoseconds
-  static constexpr int k_misses = 8, k_off_at_first = 1000, k_off_at_most = 1 << 16;
   static constexpr int k_width = 4;
   static constexpr int k_price = 8, k_patience = 128;  // more than one graph in nine is new
   static constexpr int k_narrow_at_first = 64, k_narrow_at_most = 1 << 14;
-  static constexpr int k_crossing = 2;
   static constexpr int k_unmarked = 32;
   static constexpr std::uint64_t k_ask_every = 64, k_most_open = 256;  // milestones
   static constexpr int k_turn = 256;
@@ -110,9 +105,6 @@ class LaunchRules {
   int in_a_row_ = 0;                          // tasks since a host waited
   int level_ = 0;                             // how large batches may be by now
   std::uint64_t before_last_ = 0, last_ = 0;  // what the latest captured tasks were
-  int misses_ = 0;                            // batches in a row for which an executable had to be made
-  int off_ = 0;                               // tasks for which batching is left alone
-  int off_for_ = k_off_at_first;
   int width_ = 1;
   int narrow_ = 0;  // batches that get one branch
   int narrow_for_ = k_narrow_at_first;

@@ -42,6 +42,7 @@ struct ThisThread : Work {
   TaskNode* ready_head = nullptr;  // ready tasks put off until the outermost grant on this thread returns
   TaskNode* ready_tail = nullptr;
   bool draining = false;
+  int issued = 0;  // GPU tasks since then
   bool in_parallel = false;
   bool blocking = false;        // in a BlockingScope: another thread has its place
   void* pool_worker = nullptr;  // PoolPolicy's record of this thread

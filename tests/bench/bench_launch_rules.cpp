@@ -18,7 +18,6 @@ int main(int argc, char** argv) {
           launch_rules::loops,
           launch_rules::always_new,
           launch_rules::spoilers,
-          launch_rules::crossings,
           launch_rules::backlogs,
           launch_rules::neighbours})
       part(report, gpu_bench.device());

@@ -97,7 +97,7 @@ void always_new(bench::Report& report, Device device) {
   const int count = sized(report, 50000, 500);
   const std::vector<KernelStep> steps = random_steps(count, 7);
   std::mt19937 random(7);
-  time_tasks(report, device, "off", count, false, [&](Items& items) {
+  time_tasks(report, device, "always-new", count, false, [&](Items& items) {
     for (const KernelStep& step : steps)
       items.push(step, {.name = names()[random() % 8]});
   });
@@ -108,34 +108,6 @@ void spoilers(bench::Report& report, Device device) {
   time_tasks(report, device, "spoilers", count, false, [&](Items& items) {
     for (int i = 0; i < count; ++i)
       items.push_next({.name = i % 16 == 15 ? TaskName("spoiler") : TaskName("step"), .spoils = i % 16 == 15});
-  });
-}
-
-void crossings(bench::Report& report, Device device) {
-  const int count = sized(report, 5000, 200);
-  const std::vector<KernelStep> steps = random_steps(count, 7);
-  for (unsigned microseconds : {0U, 8U}) {
-    time_tasks(report, device, message("crossing-random-", microseconds, "us"), count, false, [&](Items& items) {
-      for (const KernelStep& step : steps)
-        items.push(
-            step,
-            {.name = "a step that updates one of many numbers by up to two of the others, drawn at random",
-             .microseconds = microseconds});
-    });
-  }
-  // As samples/streams has it: eight branches of a fork and four steps, joined one after the other.
-  constexpr int k_branches = 8, k_steps = 5;
-  const int rounds = sized(report, 100, 4);
-  time_tasks(report, device, "crossing-fork-join", rounds * k_branches * (k_steps + 1), false, [&](Items& items) {
-    for (int round = 0; round < rounds; ++round) {
-      for (int branch = 1; branch <= k_branches; ++branch) {
-        items.push(step_of(branch, {0}), {.name = "fork", .microseconds = 8});
-        for (int i = 1; i < k_steps; ++i)
-          items.push(step_of(branch), {.name = "advance", .microseconds = 8});
-      }
-      for (int branch = 1; branch <= k_branches; ++branch)
-        items.push(step_of(0, {branch}), {.name = "join", .microseconds = 8});
-    }
   });
 }
 

@@ -15,8 +15,13 @@ using Clock = std::chrono::steady_clock;
 
 void bursts(bench::Report& report, Device device) {
   const int count = sized(report, 200, 3);
-  for (int size : {3, 8, 20, 100}) {
-    const std::string workload = message("start-", size);
+  struct Burst {
+    int size;
+    unsigned microseconds;
+  };
+  for (const auto [size, microseconds] :
+       {Burst{3, 0}, Burst{8, 0}, Burst{20, 0}, Burst{100, 0}, Burst{8, 8}, Burst{20, 8}, Burst{100, 8}}) {
+    const std::string workload = message("start-", size, microseconds == 0 ? "" : "-8us");
     if (!report.wants(workload, "engine"))
       continue;
     Engine engine(bench::launched(LaunchMode::batch));
@@ -24,7 +29,7 @@ void bursts(bench::Report& report, Device device) {
     const auto all = [&] {
       for (int burst = 0; burst < count; ++burst) {
         for (int i = 0; i < size; ++i)
-          items.push_next();
+          items.push_next({.microseconds = microseconds});
         engine.wait(items.var(0));
       }
     };

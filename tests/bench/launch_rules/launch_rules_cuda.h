@@ -54,12 +54,10 @@ void bursts(sluice::bench::Report& report, sluice::Device device);
 void forgotten(sluice::bench::Report& report, sluice::Device device);
 /// cut: loops of tasks that are no multiple of a batch, begun and after many turns.
 void loops(sluice::bench::Report& report, sluice::Device device);
-/// off: no batch is like one before it.
+/// No batch is like one before it.
 void always_new(sluice::bench::Report& report, sluice::Device device);
 /// names: one task of sixteen ends the capture that it is part of.
 void spoilers(sluice::bench::Report& report, sluice::Device device);
-/// crossing: branches that depend on each other.
-void crossings(sluice::bench::Report& report, sluice::Device device);
 /// backlog: pushed faster than the GPU runs.
 void backlogs(sluice::bench::Report& report, sluice::Device device);
 /// turn: one thread pushes without end, another a little now and then.
