@@ -81,9 +81,9 @@ Batch::Step Batches::step_of(const TaskNode& task, const PositionSet& needs) {
 }
 
 // Where a task can begin soonest, counted in tasks: behind what its branch has already and what it needs (list
-// scheduling, as in Topcuoglu, Hariri and Wu, 2002). If that is the same, where it continues something, else where least
-// lies. In an order of the slot's own: a batch finds its branches in the same order as the batch before it that was like
-// it.
+// scheduling, as in Topcuoglu, Hariri and Wu, 2002). If that is the same, where it continues something, else where
+// least lies. In an order of the slot's own: a batch finds its branches in the same order as the batch before it that
+// was like it.
 LogicalStream& Batches::choose_branch(const PositionSet& needs) {
   if (const int drawn = gpu_.rules.draw(gpu_.rules.width()); drawn >= 0) [[unlikely]]
     return gpu_.slots.branch(*slot_, drawn, batch_.capture().stream());
