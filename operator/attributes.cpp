@@ -1,40 +1,206 @@
+#include <algorithm>
 #include <iomanip>
 #include <sstream>
 
-#include <sluice/operator/attributes.h>
+#include <sluice/engine/error.h>
+#include <sluice/operator/operator.h>
 
 namespace sluice {
 
 namespace {
 
-class Printer final : public AttributeVisitor {
- public:
-  void field(const char* name, bool& value) override { write(name, value ? "true" : "false"); }
-  void field(const char* name, std::int64_t& value) override { write(name, value); }
-  void field(const char* name, double& value) override { write(name, value); }
-  void field(const char* name, std::string& value) override { write(name, std::quoted(value)); }
-  void field(const char* name, Shape& value) override { write(name, value); }
-  void field(const char* name, DType& value) override { write(name, value); }
+template <class T>
+void write_list(std::ostream& out, const std::vector<T>& list) {
+  out << '(';
+  for (std::size_t i = 0; i < list.size(); ++i)
+    out << (i == 0 ? "" : ", ") << list[i];
+  out << (list.size() == 1 ? ",)" : ")");
+}
 
-  std::string text() && { return std::move(out_).str(); }
-
- private:
+struct Write {
+  std::ostream& out;
+  void operator()(std::monostate) const { out << "none"; }
+  void operator()(bool value) const { out << (value ? "true" : "false"); }
+  void operator()(const std::string& value) const { out << std::quoted(value); }
   template <class T>
-  void write(const char* name, const T& value) {
-    out_.precision(17);
-    out_ << (std::exchange(first_, false) ? "" : ", ") << name << '=' << value;
+  void operator()(const T& value) const {
+    out << value;
   }
-
-  std::ostringstream out_;
-  bool first_ = true;
+  template <class T>
+  void operator()(const std::vector<T>& value) const {
+    write_list(out, value);
+  }
 };
+
+template <class T>
+bool assign_same(T& field, const AttributeValue& value) {
+  const T* same = std::get_if<T>(&value);
+  if (same != nullptr)
+    field = *same;
+  return same != nullptr;
+}
+
+std::string list_of(std::span<const NamedValue> values) {
+  std::string text;
+  for (const NamedValue& value : values)
+    text += message(text.empty() ? "" : ", ", value.name);
+  return text.empty() ? "none" : text;
+}
 
 }  // namespace
 
-std::string to_string(const Attributes& attributes) {
-  Printer printer;
-  attributes.visit(printer);
-  return std::move(printer).text();
+std::string to_string(const AttributeValue& value) {
+  std::ostringstream out;
+  out.precision(17);
+  std::visit(Write{out}, value);
+  return std::move(out).str();
 }
+
+std::string to_string(const Attributes& attributes) {
+  std::string text;
+  for (const NamedValue& value : attributes.values())
+    text += message(text.empty() ? "" : ", ", value.name, '=', to_string(value.value));
+  return text;
+}
+
+Attributes make_attributes(const Operator& op, std::span<const NamedValue> values) {
+  return op.attributes->make(op.name, values);
+}
+
+namespace detail {
+
+AttributeValue value_of(bool field) {
+  return field;
+}
+AttributeValue value_of(std::int64_t field) {
+  return field;
+}
+AttributeValue value_of(double field) {
+  return field;
+}
+AttributeValue value_of(const std::string& field) {
+  return field;
+}
+AttributeValue value_of(DType field) {
+  return field;
+}
+AttributeValue value_of(Device field) {
+  return field;
+}
+AttributeValue value_of(Scalar field) {
+  switch (field.kind()) {
+    case Scalar::Kind::boolean:
+      return field.as_int64() != 0;
+    case Scalar::Kind::integer:
+      return field.as_int64();
+    default:
+      return field.as_double();
+  }
+}
+AttributeValue value_of(const Shape& field) {
+  return std::vector<std::int64_t>(field.begin(), field.end());
+}
+AttributeValue value_of(const std::vector<std::int64_t>& field) {
+  return field;
+}
+AttributeValue value_of(const std::vector<double>& field) {
+  return field;
+}
+
+bool assign(bool& field, const AttributeValue& value) {
+  return assign_same(field, value);
+}
+bool assign(std::int64_t& field, const AttributeValue& value) {
+  return assign_same(field, value);
+}
+bool assign(double& field, const AttributeValue& value) {
+  if (const auto* whole = std::get_if<std::int64_t>(&value)) {
+    field = static_cast<double>(*whole);
+    return true;
+  }
+  return assign_same(field, value);
+}
+bool assign(std::string& field, const AttributeValue& value) {
+  return assign_same(field, value);
+}
+bool assign(DType& field, const AttributeValue& value) {
+  return assign_same(field, value);
+}
+bool assign(Device& field, const AttributeValue& value) {
+  return assign_same(field, value);
+}
+bool assign(Scalar& field, const AttributeValue& value) {
+  if (const bool* boolean = std::get_if<bool>(&value))
+    field = *boolean;
+  else if (const auto* whole = std::get_if<std::int64_t>(&value))
+    field = *whole;
+  else if (const double* real = std::get_if<double>(&value))
+    field = *real;
+  else
+    return false;
+  return true;
+}
+bool assign(std::vector<std::int64_t>& field, const AttributeValue& value) {
+  return assign_same(field, value);
+}
+bool assign(std::vector<double>& field, const AttributeValue& value) {
+  if (const auto* whole = std::get_if<std::vector<std::int64_t>>(&value)) {
+    field.assign(whole->begin(), whole->end());
+    return true;
+  }
+  return assign_same(field, value);
+}
+bool assign(Shape& field, const AttributeValue& value) {
+  const auto* list = std::get_if<std::vector<std::int64_t>>(&value);
+  if (list == nullptr || list->size() > static_cast<std::size_t>(k_max_ndim))
+    return false;
+  field = Shape(*list);
+  return true;
+}
+
+const AttributeValue* FieldSetter::find(const char* name) {
+  names_.push_back(name);
+  const auto it = std::find_if(values_.begin(), values_.end(), [&](const NamedValue& v) { return v.name == name; });
+  return it == values_.end() ? nullptr : &it->value;
+}
+
+void FieldSetter::refuse(const char* name, const AttributeValue& value, const AttributeValue& now) const {
+  throw ValueError(message(
+      op_, ": the attribute ", name, " cannot be ", to_string(value), "; it is of the kind of ", to_string(now)));
+}
+
+void FieldSetter::finish() const {
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const std::string& name = values_[i].name;
+    const auto is_named = [&](const auto& other) { return name == other; };
+    require(std::any_of(names_.begin(), names_.end(), is_named), [&] {
+      std::string known;
+      for (const char* field : names_)
+        known += message(known.empty() ? "" : ", ", field);
+      return message(op_, ": has no attribute ", name, "; it has ", known.empty() ? "none" : known);
+    });
+    const auto same_name = [&](const NamedValue& other) { return other.name == name; };
+    require(std::none_of(values_.begin(), values_.begin() + static_cast<std::ptrdiff_t>(i), same_name), [&] {
+      return message(op_, ": the attribute ", name, " is given twice");
+    });
+  }
+}
+
+void check_attributes(const Operator& op, const Attributes& attributes) {
+  const AttributeType* given = attributes.type();
+  const bool fits = given != nullptr ? given == op.attributes || *given == *op.attributes
+                                     : op.optional_attributes || *op.attributes == attribute_type<NoAttributes>;
+  if (fits) [[likely]]
+    return;
+  const std::vector<NamedValue> wanted = op.attributes->make(op.name, {}).values();
+  throw ValueError(message(
+      op.name,
+      ": takes the attributes ",
+      list_of(wanted),
+      "; was given ",
+      given == nullptr ? "none" : "those of another operator: " + to_string(attributes)));
+}
+
+}  // namespace detail
 
 }  // namespace sluice

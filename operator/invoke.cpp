@@ -189,6 +189,7 @@ void push_kernel(const Call& call, Kernel kernel, const Arrays& inputs, const Ar
     task.threads = engine.workers();
   detail::CallBody body(detail::CallRecord::take());
   detail::CallRecord& record = body.record();
+  record.op = &op;
   record.kernel = kernel;
   record.attributes = call.attributes;
   record.random = call.random;
@@ -241,6 +242,7 @@ Arrays run(
     SourceLocation site,
     std::span<const NDArray> destinations) {
   detail::check_inputs(op, inputs);
+  detail::check_attributes(op, attributes);
   std::optional<EngineScope> scope;  // new arrays belong to the engine of the inputs
   if (!inputs.empty())
     scope.emplace(inputs[0].engine());
@@ -253,7 +255,7 @@ Arrays run(
     return invoke_composition(call);
 
   const Specs input_specs = detail::specs_of(inputs);
-  Specs specs = op.infer(input_specs, attributes);
+  Specs specs = op.infer(op, input_specs, attributes);
   if (!inputs.empty()) {
     for (ArraySpec& spec : specs)
       spec.device = inputs[0].device();

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 
 #include <sluice/engine/engine.h>
 #include <sluice/ndarray/ndarray.h>
+#include <sluice/operator/attributes.h>
 
 namespace sluice {
 
@@ -36,65 +38,14 @@ struct TensorView {
   }
 };
 
-/// Walks the fields of an attribute struct: for trace keys, export, parsing from text and printing.
-class AttributeVisitor {
- public:
-  virtual ~AttributeVisitor() = default;
-  virtual void field(const char* name, bool& value) = 0;
-  virtual void field(const char* name, std::int64_t& value) = 0;
-  virtual void field(const char* name, double& value) = 0;
-  virtual void field(const char* name, std::string& value) = 0;
-  virtual void field(const char* name, Shape& value) = 0;
-  virtual void field(const char* name, DType& value) = 0;
-};
-
-/// The attributes of one call, shared and immutable. `A` is a plain struct with
-/// `template <class V> void visit(V&& v) { v.field("axis", axis); ... }`.
-class Attributes {
- public:
-  Attributes() = default;
-  template <class A>
-  static Attributes of(A value) {
-    Attributes made;
-    made.box_ = std::make_shared<BoxOf<A>>(std::move(value));
-    return made;
-  }
-  /// The struct that was put in. The operator knows its own type.
-  template <class A>
-  const A& as() const noexcept {
-    return static_cast<const BoxOf<A>&>(*box_).value;
-  }
-  void visit(AttributeVisitor& visitor) const {
-    if (box_ != nullptr)
-      box_->visit(visitor);
-  }
-  bool empty() const noexcept { return box_ == nullptr; }
-
- private:
-  struct Box {
-    virtual ~Box() = default;
-    virtual void visit(AttributeVisitor& visitor) = 0;
-  };
-  template <class A>
-  struct BoxOf final : Box {
-    explicit BoxOf(A v) : value(std::move(v)) {}
-    void visit(AttributeVisitor& visitor) override { value.visit(visitor); }
-    A value;
-  };
-  std::shared_ptr<Box> box_;
-};
-
-/// Attributes of operators that have none.
-struct NoAttributes {
-  template <class V>
-  void visit(V&&) {}
-};
-
 using Specs = boost::container::small_vector<ArraySpec, 3>;
 using Arrays = boost::container::small_vector<NDArray, 3>;
 
+struct Operator;
+
 /// One run of a kernel, inside its task. On a GPU the kernel enqueues on queue.stream() and returns.
 struct KernelCall {
+  const Operator& op;
   Queue queue;
   std::span<const TensorView> inputs = {};
   std::span<const TensorView> outputs = {};
@@ -105,6 +56,7 @@ struct KernelCall {
 /// One pull of a gradient: all as arrays, to be combined with operators. Inputs and outputs that the operator did
 /// not ask to save are undefined.
 struct GradientCall {
+  const Operator& op;
   std::span<const NDArray> inputs = {};
   std::span<const NDArray> outputs = {};
   std::span<const NDArray> output_grads = {};  // undefined = zero
@@ -114,7 +66,7 @@ struct GradientCall {
   std::span<const ArraySpec> input_specs = {};  // known even where the input was not saved
 };
 
-using Infer = Specs (*)(std::span<const ArraySpec> inputs, const Attributes& attributes);
+using Infer = Specs (*)(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes);
 using Kernel = void (*)(const KernelCall& call);
 using Composition = Arrays (*)(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site);
 /// Gradients, one an input; undefined where not wanted or none.
@@ -140,6 +92,8 @@ struct Operator {
   const char* name;
   int inputs = 1;   // -1: any number
   int outputs = 1;  // -1: as many as infer returns
+  const AttributeType* attributes = &attribute_type<NoAttributes>;
+  bool optional_attributes = false;  // a call may come without: the kernel asks
   Infer infer = nullptr;
   Kernel cpu = nullptr;
   Kernel gpu = nullptr;
@@ -160,7 +114,15 @@ struct Operator {
   Kernel kernel(DeviceKind kind) const noexcept { return kind == DeviceKind::gpu ? gpu : cpu; }
 };
 
-/// All operators by name, for tools (listing, parsing a graph file).
-SLUICE_API std::span<const Operator* const> operators() noexcept;
+/// All operators by name, those of plugins too, for tools (listing, parsing a graph file).
+SLUICE_API std::vector<const Operator*> operators();
+/// The operator of that name; null if there is none.
+SLUICE_API const Operator* find_operator(std::string_view name);
+/// Adds an operator, of a plugin say: operators() and find_operator() then know it, and invoke() takes it like any
+/// other. It may be of a type derived from Operator: kernel, inference and gradient are given it, with its state. It is
+/// kept to the end of the process, so that tape, tasks and plans may name it: a shared object that it lies in must not
+/// be closed. Throws ValueError where it has no name, one that is taken, nothing that computes, a kernel without
+/// inference, or numbers of inputs or outputs that cannot be. Any thread may call this.
+SLUICE_API void register_operator(std::shared_ptr<const Operator> op);
 
 }  // namespace sluice

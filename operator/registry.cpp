@@ -1,5 +1,8 @@
 #include <algorithm>
-#include <cstring>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string_view>
 #include <vector>
 
 #include <sluice/operator/detail/families.h>
@@ -23,22 +26,81 @@ constexpr detail::OperatorList (*k_families[])() noexcept = {
     detail::random_operators,
 };
 
-std::vector<const Operator*> all_operators() {
-  std::vector<const Operator*> all;
-  for (const auto family : k_families) {
-    const detail::OperatorList list = family();
-    all.insert(all.end(), list.begin(), list.end());
+bool comes_before(const Operator* op, std::string_view name) {
+  return op->name < name;
+}
+
+// By name. Never destroyed: threads may ask to the very end.
+class Registry {
+ public:
+  Registry() {
+    for (const auto family : k_families) {
+      const detail::OperatorList list = family();
+      all_.insert(all_.end(), list.begin(), list.end());
+    }
+    std::sort(all_.begin(), all_.end(), [](const Operator* a, const Operator* b) { return comes_before(a, b->name); });
   }
-  std::sort(
-      all.begin(), all.end(), [](const Operator* a, const Operator* b) { return std::strcmp(a->name, b->name) < 0; });
-  return all;
+
+  std::vector<const Operator*> all() const {
+    const std::shared_lock hold(mutex_);
+    return all_;
+  }
+
+  const Operator* find(std::string_view name) const {
+    const std::shared_lock hold(mutex_);
+    const auto at = std::lower_bound(all_.begin(), all_.end(), name, comes_before);
+    return at == all_.end() || (*at)->name != name ? nullptr : *at;
+  }
+
+  void add(std::shared_ptr<const Operator> op) {
+    const std::lock_guard hold(mutex_);
+    const std::string_view name = op->name;
+    const auto at = std::lower_bound(all_.begin(), all_.end(), name, comes_before);
+    require(at == all_.end() || (*at)->name != name, [&] {
+      return message("register_operator: there is an operator ", name, " already");
+    });
+    added_.reserve(added_.size() + 1);
+    all_.insert(at, op.get());
+    added_.push_back(std::move(op));
+  }
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::vector<const Operator*> all_;
+  std::vector<std::shared_ptr<const Operator>> added_;
+};
+
+Registry& registry() {
+  static auto* const made = new Registry;
+  return *made;
 }
 
 }  // namespace
 
-std::span<const Operator* const> operators() noexcept {
-  static const std::vector<const Operator*>* const all = new std::vector<const Operator*>(all_operators());
-  return *all;
+std::vector<const Operator*> operators() {
+  return registry().all();
+}
+
+const Operator* find_operator(std::string_view name) {
+  return registry().find(name);
+}
+
+void register_operator(std::shared_ptr<const Operator> op) {
+  require(op != nullptr && op->name != nullptr && *op->name != '\0', [] {
+    return "register_operator: an operator has no name";
+  });
+  const bool has_kernel = op->cpu != nullptr || op->gpu != nullptr;
+  require(has_kernel || op->composition != nullptr || op->view != nullptr, [&] {
+    return message("register_operator: ", op->name, " has no kernel, composition or view");
+  });
+  require(!has_kernel || op->infer != nullptr, [&] {
+    return message("register_operator: ", op->name, " has a kernel but no inference");
+  });
+  require(op->inputs >= -1 && op->outputs >= -1 && op->outputs != 0 && op->attributes != nullptr, [&] {
+    return message(
+        "register_operator: ", op->name, " cannot have ", op->inputs, " inputs and ", op->outputs, " outputs");
+  });
+  registry().add(std::move(op));
 }
 
 }  // namespace sluice

@@ -16,7 +16,7 @@ int axis_of(const Attributes& attributes) {
   return static_cast<int>(attributes.as<ConcatAttributes>().axis);
 }
 
-Specs infer_concat(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_concat(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const int axis = axis_of(attributes);
   ArraySpec spec = inputs[0];
   for (std::size_t i = 1; i < inputs.size(); ++i) {
@@ -65,6 +65,7 @@ std::vector<NDArray> promoted(const char* op, std::span<const NDArray> arrays, S
 constinit const Operator k_concat = {
     .name = "concat",
     .inputs = -1,
+    .attributes = &attribute_type<ConcatAttributes>,
     .infer = infer_concat,
     .cpu = detail::concat_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::concat_gpu),

@@ -21,7 +21,7 @@ void check_types(const char* op, std::span<const ArraySpec> inputs) {
   }
 }
 
-Specs convolution_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs convolution_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   require<DTypeError>(is_floating(inputs[0].dtype) || !is_floating(inputs[1].dtype), [&] {
     return message(
         "convolution: x is ",
@@ -54,7 +54,7 @@ void check_result(const char* op, const ConvolutionGeometry& g, const Shape& dy)
 }
 
 // Inputs dy, weight.
-Specs backward_data_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs backward_data_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   constexpr const char* op = "convolution_backward_data";
   const auto& how = attributes.as<ConvolutionAttributes>();
   check_types(op, inputs);
@@ -69,7 +69,7 @@ Specs backward_data_infer(std::span<const ArraySpec> inputs, const Attributes& a
 }
 
 // Inputs x, dy.
-Specs backward_weights_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs backward_weights_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   constexpr const char* op = "convolution_backward_weights";
   const auto& how = attributes.as<ConvolutionAttributes>();
   check_types(op, inputs);
@@ -164,6 +164,7 @@ Mask saved_for(Mask wanted, const Attributes&) {
 const Operator convolution_op{
     .name = "convolution",
     .inputs = -1,
+    .attributes = &attribute_type<ConvolutionAttributes>,
     .infer = convolution_infer,
     .cpu = convolution_cpu,
     .gpu = SLUICE_GPU_KERNEL(convolution_gpu),
@@ -175,6 +176,7 @@ const Operator convolution_op{
 const Operator convolution_backward_data_op{
     .name = "convolution_backward_data",
     .inputs = 2,
+    .attributes = &attribute_type<ConvolutionAttributes>,
     .infer = backward_data_infer,
     .cpu = convolution_backward_data_cpu,
     .gpu = SLUICE_GPU_KERNEL(convolution_backward_data_gpu),
@@ -186,6 +188,7 @@ const Operator convolution_backward_weights_op{
     .name = "convolution_backward_weights",
     .inputs = 2,
     .outputs = -1,
+    .attributes = &attribute_type<ConvolutionAttributes>,
     .infer = backward_weights_infer,
     .cpu = convolution_backward_weights_cpu,
     .gpu = SLUICE_GPU_KERNEL(convolution_backward_weights_gpu),

@@ -11,6 +11,7 @@ namespace sluice::detail {
 /// All that one kernel run needs. It holds no arrays: the engine keeps the memory behind a task's Vars until the task
 /// has finished, so addresses are enough.
 struct CallRecord {
+  const Operator* op = nullptr;
   Kernel kernel = nullptr;
   Attributes attributes;
   RandomBlock random;
@@ -35,7 +36,7 @@ class CallBody {
   }
   CallRecord& record() noexcept { return *record_; }
   void operator()(Queue queue) {
-    record_->kernel({queue, record_->inputs, record_->outputs, record_->attributes, record_->random});
+    record_->kernel({*record_->op, queue, record_->inputs, record_->outputs, record_->attributes, record_->random});
   }
 
  private:

@@ -96,7 +96,8 @@ std::vector<NDArray> OperatorNode::pull(std::span<const NDArray> output_grads) {
   const Arrays from = restored_inputs();
   const Arrays made = restored_outputs();
   const Arrays grads = op_.gradient(
-      {.inputs = from,
+      {.op = op_,
+       .inputs = from,
        .outputs = made,
        .output_grads = output_grads,
        .attributes = attributes_,

@@ -27,7 +27,7 @@ NDArray with_scalar(const Operator& op, const NDArray& array, Scalar scalar, Sou
     using Row = math::BinaryRow<row>;
     require<ValueError>(array.defined(), [] { return message(Row::name, ": the operand is an undefined NDArray"); });
     const DType dtype = detail::operand_type_beside(Row::name, Row::kind, array.dtype(), scalar);
-    return invoke_one(op, {array.astype(dtype, site)}, Attributes::of(detail::ScalarValue(scalar)), site);
+    return invoke_one(op, {array.astype(dtype, site)}, Attributes::of(detail::NumberAttribute{scalar}), site);
   });
 }
 

@@ -20,11 +20,11 @@ struct BinaryBackward {
   using Row = math::BinaryRow<row>;
   static constexpr const char* name = operand == 0 ? Row::backward_a_name : Row::backward_b_name;
 
-  static Specs infer(std::span<const ArraySpec> inputs, const Attributes&) { return {inputs[0]}; }
+  static Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) { return {inputs[0]}; }
   static PointwiseArgs<5> args(const KernelCall& call) {
     std::array<PointwiseOperand, 4> operands{call.inputs[0], call.inputs[1], call.inputs[2], call.inputs[3]};
     if (!call.attributes.empty())
-      operands[operand == 0 ? 2 : 1] = call.attributes.as<ScalarValue>().scalar();
+      operands[operand == 0 ? 2 : 1] = call.attributes.as<NumberAttribute>().number;
     return pointwise_args<5>(name, call.outputs[0], operands, call.inputs[0].dtype);
   }
   static void cpu(const KernelCall& call) {
@@ -40,6 +40,8 @@ struct BinaryBackward {
   static constexpr Operator op{
       .name = name,
       .inputs = 4,
+      .attributes = &attribute_type<NumberAttribute>,
+      .optional_attributes = true,
       .infer = infer,
       .cpu = cpu,
       .gpu = SLUICE_GPU_KERNEL(gpu),
@@ -96,7 +98,7 @@ struct BinaryForms {
       constexpr int operand = form == BinaryForm::right_scalar ? 0 : 1;
       (operand == 0 ? saved.a : saved.b) = call.inputs[0];
       if (autograd::is_recording()) {
-        const Scalar number = call.attributes.as<ScalarValue>().scalar();
+        const Scalar number = call.attributes.as<NumberAttribute>().number;
         (operand == 0 ? saved.b : saved.a) = full({}, number, {.dtype = saved.dy.dtype(), .device = saved.dy.device()});
       }
       grads[0] = operand_gradient<operand>(saved, call.attributes, call.input_specs[0].shape);
@@ -126,7 +128,7 @@ struct BinaryForms {
            : form == BinaryForm::right_scalar ? Row::right_scalar_name
                                               : Row::left_scalar_name;
   }
-  static Specs infer(std::span<const ArraySpec> inputs, const Attributes&) {
+  static Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
     return infer_elementwise(Row::name, Row::kind, inputs);
   }
   template <BinaryForm form>
@@ -135,7 +137,7 @@ struct BinaryForms {
     if constexpr (form == BinaryForm::arrays) {
       return pointwise_args<3>(Row::name, call.outputs[0], {call.inputs[0], call.inputs[1]}, dtype);
     } else {
-      const Scalar number = call.attributes.as<ScalarValue>().scalar();
+      const Scalar number = call.attributes.as<NumberAttribute>().number;
       if constexpr (form == BinaryForm::right_scalar) {
         return pointwise_args<3>(Row::name, call.outputs[0], {call.inputs[0], number}, dtype);
       } else {
@@ -166,6 +168,7 @@ struct BinaryForms {
     return {
         .name = name<form>(),
         .inputs = arrays ? 2 : 1,
+        .attributes = arrays ? &attribute_type<NoAttributes> : &attribute_type<NumberAttribute>,
         .infer = infer,
         .cpu = cpu<form>,
         .gpu = SLUICE_GPU_KERNEL(gpu<form>),

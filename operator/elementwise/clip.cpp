@@ -11,35 +11,27 @@ namespace sluice {
 namespace {
 
 struct ClipAttributes {
-  detail::ScalarValue low, high;
+  Scalar low = 0, high = 0;
 
   template <class V>
   void visit(V&& v) {
-    v.field("low_kind", low.kind);
-    v.field("low_integer", low.integer);
-    v.field("low", low.real);
-    v.field("high_kind", high.kind);
-    v.field("high_integer", high.integer);
-    v.field("high", high.real);
+    v.field("low", low);
+    v.field("high", high);
   }
 };
 
-Specs infer(std::span<const ArraySpec> inputs, const Attributes&) {
+Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
   return detail::infer_elementwise("clip", RowKind::arithmetic, inputs.first(1));
 }
 
 detail::PointwiseArgs<4> forward_args(const KernelCall& call) {
   const auto& a = call.attributes.as<ClipAttributes>();
-  return detail::pointwise_args<4>(
-      "clip", call.outputs[0], {call.inputs[0], a.low.scalar(), a.high.scalar()}, call.inputs[0].dtype);
+  return detail::pointwise_args<4>("clip", call.outputs[0], {call.inputs[0], a.low, a.high}, call.inputs[0].dtype);
 }
 detail::PointwiseArgs<5> backward_args(const KernelCall& call) {
   const auto& a = call.attributes.as<ClipAttributes>();
   return detail::pointwise_args<5>(
-      "clip_backward",
-      call.outputs[0],
-      {call.inputs[0], call.inputs[1], a.low.scalar(), a.high.scalar()},
-      call.inputs[0].dtype);
+      "clip_backward", call.outputs[0], {call.inputs[0], call.inputs[1], a.low, a.high}, call.inputs[0].dtype);
 }
 
 void forward_cpu(const KernelCall& call) {
@@ -65,6 +57,7 @@ void backward_gpu(const KernelCall& call) {
 constexpr Operator k_backward{
     .name = "clip_backward",
     .inputs = 2,
+    .attributes = &attribute_type<ClipAttributes>,
     .infer = infer,
     .cpu = backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(backward_gpu),
@@ -79,13 +72,14 @@ Arrays gradient(const GradientCall& call) {
     return {NDArray()};
   const auto& a = call.attributes.as<ClipAttributes>();
   if (autograd::is_recording())
-    return {where(logical_and(x >= a.low.scalar(), x <= a.high.scalar()), dy, 0)};
+    return {where(logical_and(x >= a.low, x <= a.high), dy, 0)};
   const NDArray inputs[] = {dy, x};
   return invoke(k_backward, inputs, call.attributes, SourceLocation::current());
 }
 
 constexpr Operator k_forward{
     .name = "clip",
+    .attributes = &attribute_type<ClipAttributes>,
     .infer = infer,
     .cpu = forward_cpu,
     .gpu = SLUICE_GPU_KERNEL(forward_gpu),
@@ -111,9 +105,7 @@ NDArray clip(const NDArray& x, Scalar low, Scalar high, SourceLocation site) {
     });
     const DType dtype = detail::operand_type(RowKind::arithmetic, high.beside(low.beside(x.dtype())));
     // A bound beyond what the type holds is the type's own.
-    const ClipAttributes bounds{
-        detail::ScalarValue(detail::scalar_within(low, dtype)),
-        detail::ScalarValue(detail::scalar_within(high, dtype))};
+    const ClipAttributes bounds{detail::scalar_within(low, dtype), detail::scalar_within(high, dtype)};
     return invoke_one(k_forward, {x.astype(dtype, site)}, Attributes::of(bounds), site);
   });
 }

@@ -45,7 +45,7 @@ void write_in_place(const InPlace& op, const NDArray& into, Scalar number, Sourc
         into.defined(), [&] { return message(op.arrays->name, " in place: the operand is an undefined NDArray"); });
     const DType dtype = operand_type_beside(op.arrays->name, op.kind, into.dtype(), number);
     const NDArray inputs[] = {into.astype(dtype, site)};
-    invoke(*op.right_scalar, inputs, Attributes::of(ScalarValue(number)), site, std::span(&into, 1));
+    invoke(*op.right_scalar, inputs, Attributes::of(NumberAttribute{number}), site, std::span(&into, 1));
   });
 }
 

@@ -8,30 +8,13 @@
 
 namespace sluice::detail {
 
-/// A number that stands for an operand of an elementwise operator, as attributes hold it.
-struct ScalarValue {
-  std::int64_t kind = 0;  // Scalar::Kind
-  std::int64_t integer = 0;
-  double real = 0;
+/// A number that stands for an operand of an elementwise operator.
+struct NumberAttribute {
+  Scalar number = 0;
 
-  ScalarValue() = default;
-  explicit ScalarValue(Scalar from)
-      : kind(static_cast<std::int64_t>(from.kind())), integer(from.as_int64()), real(from.as_double()) {}
-  Scalar scalar() const noexcept {
-    switch (static_cast<Scalar::Kind>(kind)) {
-      case Scalar::Kind::boolean:
-        return Scalar(integer != 0);
-      case Scalar::Kind::integer:
-        return Scalar(integer);
-      default:
-        return Scalar(real);
-    }
-  }
   template <class V>
   void visit(V&& v) {
-    v.field("kind", kind);
-    v.field("integer", integer);
-    v.field("real", real);
+    v.field("number", number);
   }
 };
 

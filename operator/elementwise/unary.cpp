@@ -20,7 +20,7 @@ template <Unary row>
 constexpr bool k_fused = k_differentiable<row>&& UnaryRow<row>::uses != nothing_;
 
 template <Unary row>
-Specs infer(std::span<const ArraySpec> inputs, const Attributes&) {
+Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
   return detail::infer_elementwise(UnaryRow<row>::name, UnaryRow<row>::kind, inputs);
 }
 
@@ -61,7 +61,7 @@ void backward_gpu(const KernelCall& call) {
 
 // dy, x, y; what the formula does not read is given as dy and never loaded.
 template <Unary row>
-Specs infer_backward(std::span<const ArraySpec> inputs, const Attributes&) {
+Specs infer_backward(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
   return {inputs[0]};
 }
 

@@ -20,7 +20,7 @@ constexpr const char* k_name = form == WhereForm::arrays        ? "where"
                                                                 : "scalar_where";
 
 template <WhereForm form>
-Specs infer(std::span<const ArraySpec> inputs, const Attributes&) {
+Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
   require<DTypeError>(inputs[0].dtype == DType::bool_, [&] {
     return message(k_name<form>, ": the condition is ", inputs[0].dtype, ", not bool");
   });
@@ -35,7 +35,7 @@ detail::PointwiseArgs<4> args(const KernelCall& call) {
   const DType dtype = call.inputs[1].dtype;
   std::array<detail::PointwiseOperand, 3> operands{call.inputs[0], call.inputs[1], call.inputs.back()};
   if constexpr (form != WhereForm::arrays)
-    operands[form == WhereForm::scalar_else ? 2 : 1] = call.attributes.as<detail::ScalarValue>().scalar();
+    operands[form == WhereForm::scalar_else ? 2 : 1] = call.attributes.as<detail::NumberAttribute>().number;
   return detail::pointwise_args<4>(k_name<form>, call.outputs[0], operands, dtype);
 }
 
@@ -71,6 +71,7 @@ template <WhereForm form>
 constexpr Operator k_where{
     .name = k_name<form>,
     .inputs = form == WhereForm::arrays ? 3 : 2,
+    .attributes = form == WhereForm::arrays ? &attribute_type<NoAttributes> : &attribute_type<detail::NumberAttribute>,
     .infer = infer<form>,
     .cpu = cpu_kernel<form>,
     .gpu = SLUICE_GPU_KERNEL(gpu_kernel<form>),
@@ -97,7 +98,7 @@ NDArray with_scalar(const NDArray& condition, const NDArray& array, Scalar numbe
     return invoke_one(
         k_where<form>,
         {condition.astype(DType::bool_, site), array.astype(dtype, site)},
-        Attributes::of(detail::ScalarValue(number)),
+        Attributes::of(detail::NumberAttribute{number}),
         site);
   });
 }

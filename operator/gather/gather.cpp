@@ -23,7 +23,7 @@ int axis_of(const Attributes& attributes) {
 
 // -- Shape rules ------------------------------------------------------------------------------------------------
 
-Specs infer_take(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_take(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const int axis = axis_of(attributes);
   ArraySpec spec = inputs[0];
   require<ValueError>(spec.shape[axis] > 0 || inputs[1].shape.size() == 0, [&] {
@@ -36,7 +36,7 @@ Specs infer_take(std::span<const ArraySpec> inputs, const Attributes& attributes
 }
 
 // indices, dy: dy's shape with the axes of the indices joined to one of the input's extent.
-Specs infer_take_backward(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_take_backward(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const int axis = axis_of(attributes);
   ArraySpec spec = inputs[1];
   for (int i = 0; i < inputs[0].shape.ndim(); ++i)
@@ -45,7 +45,7 @@ Specs infer_take_backward(std::span<const ArraySpec> inputs, const Attributes& a
   return {spec};
 }
 
-Specs infer_one_hot(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_one_hot(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const auto& a = attributes.as<OneHotAttributes>();
   ArraySpec spec = inputs[0];
   spec.shape.push_back(a.depth);
@@ -53,7 +53,7 @@ Specs infer_one_hot(std::span<const ArraySpec> inputs, const Attributes& attribu
   return {spec};
 }
 
-Specs infer_pick(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_pick(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const int axis = axis_of(attributes);
   ArraySpec spec = inputs[0];
   spec.shape = detail::without_axis(spec.shape, axis);
@@ -67,7 +67,7 @@ Specs infer_pick(std::span<const ArraySpec> inputs, const Attributes& attributes
   return {spec};
 }
 
-Specs infer_pick_backward(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_pick_backward(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   ArraySpec spec = inputs[1];
   spec.shape.insert(axis_of(attributes), of(attributes).extent);
   return {spec};
@@ -113,6 +113,7 @@ detail::TakeLayout detail::take_layout(const Shape& taken, const Shape& indices,
 constinit const Operator k_take = {
     .name = "take",
     .inputs = 2,
+    .attributes = &attribute_type<GatherAttributes>,
     .infer = infer_take,
     .cpu = detail::take_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::take_gpu),
@@ -122,6 +123,7 @@ constinit const Operator k_take = {
 constinit const Operator k_take_backward = {
     .name = "take_backward",
     .inputs = 2,
+    .attributes = &attribute_type<GatherAttributes>,
     .infer = infer_take_backward,
     .cpu = detail::take_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::take_backward_gpu),
@@ -130,6 +132,7 @@ constinit const Operator k_take_backward = {
 };
 constinit const Operator k_one_hot = {
     .name = "one_hot",
+    .attributes = &attribute_type<OneHotAttributes>,
     .infer = infer_one_hot,
     .cpu = detail::one_hot_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::one_hot_gpu),
@@ -137,6 +140,7 @@ constinit const Operator k_one_hot = {
 constinit const Operator k_pick = {
     .name = "pick",
     .inputs = 2,
+    .attributes = &attribute_type<GatherAttributes>,
     .infer = infer_pick,
     .cpu = detail::pick_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::pick_gpu),
@@ -146,6 +150,7 @@ constinit const Operator k_pick = {
 constinit const Operator k_pick_backward = {
     .name = "pick_backward",
     .inputs = 2,
+    .attributes = &attribute_type<GatherAttributes>,
     .infer = infer_pick_backward,
     .cpu = detail::pick_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::pick_backward_gpu),

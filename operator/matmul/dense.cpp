@@ -15,7 +15,7 @@ void check_floating(const char* op, const ArraySpec& spec) {
       is_floating(spec.dtype), [&] { return message(op, ": no kernel for ", spec.dtype, " on ", spec.device); });
 }
 
-Specs dense_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs dense_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const ArraySpec& x = inputs[0];
   const ArraySpec& weight = inputs[1];
   const bool is_cast_missing = !is_floating(x.dtype) && is_floating(weight.dtype);
@@ -71,7 +71,7 @@ Specs dense_infer(std::span<const ArraySpec> inputs, const Attributes& attribute
   return {{shape, x.dtype, x.device}};
 }
 
-Specs dense_backward_weights_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs dense_backward_weights_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const ArraySpec& dy = inputs[0];
   const ArraySpec& x = inputs[1];
   check_floating("dense_backward_weights", x);
@@ -84,7 +84,7 @@ Specs dense_backward_weights_infer(std::span<const ArraySpec> inputs, const Attr
   return specs;
 }
 
-Specs relu_backward_infer(std::span<const ArraySpec> inputs, const Attributes&) {
+Specs relu_backward_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
   check_floating("relu_backward", inputs[0]);
   require<ShapeError>(inputs[0].shape == inputs[1].shape && inputs[0].dtype == inputs[1].dtype, [&] {
     return message("relu_backward: gradient of shape ", inputs[0].shape, " does not fit ", inputs[1].shape);
@@ -157,6 +157,7 @@ constexpr Operator dense_with(const char* name, Mask saved_outputs) {
   return {
       .name = name,
       .inputs = -1,
+      .attributes = &attribute_type<DenseAttributes>,
       .infer = dense_infer,
       .cpu = dense_cpu,
       .gpu = SLUICE_GPU_KERNEL(dense_gpu),
@@ -176,6 +177,7 @@ const Operator dense_backward_weights_op{
     .name = "dense_backward_weights",
     .inputs = 2,
     .outputs = -1,
+    .attributes = &attribute_type<DenseWeightsAttributes>,
     .infer = dense_backward_weights_infer,
     .cpu = dense_backward_weights_cpu,
     .gpu = SLUICE_GPU_KERNEL(dense_backward_weights_gpu),

@@ -9,7 +9,7 @@ namespace sluice {
 namespace detail {
 namespace {
 
-Specs matmul_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs matmul_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const auto& how = attributes.as<MatmulAttributes>();
   const ArraySpec& a = inputs[0];
   const ArraySpec& b = inputs[1];
@@ -106,6 +106,7 @@ Mask matmul_saved_for(Mask wanted, const Attributes&) {
 const Operator matmul_op{
     .name = "matmul",
     .inputs = 2,
+    .attributes = &attribute_type<MatmulAttributes>,
     .infer = matmul_infer,
     .cpu = matmul_cpu,
     .gpu = SLUICE_GPU_KERNEL(matmul_gpu),

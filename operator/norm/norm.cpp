@@ -22,7 +22,7 @@ DType statistics_type(DType x) {
 }
 
 // y, and the mean and 1 / std of each channel for backward.
-Specs batch_norm_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs batch_norm_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const auto& how = attributes.as<BatchNormAttributes>();
   const ArraySpec& x = inputs[0];
   require<UnsupportedError>(
@@ -59,7 +59,7 @@ Specs batch_norm_infer(std::span<const ArraySpec> inputs, const Attributes& attr
 }
 
 // Inputs dy, x, gamma, mean, 1 / std; gradients of x, gamma, beta.
-Specs batch_norm_backward_infer(std::span<const ArraySpec> inputs, const Attributes&) {
+Specs batch_norm_backward_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
   require<ShapeError>(inputs[0].shape == inputs[1].shape && inputs[0].dtype == inputs[1].dtype, [&] {
     return message(
         "batch_norm_backward: gradient of shape ", inputs[0].shape, " does not fit x of shape ", inputs[1].shape);
@@ -127,6 +127,7 @@ const Operator batch_norm_op{
     .name = "batch_norm",
     .inputs = 5,
     .outputs = 3,
+    .attributes = &attribute_type<BatchNormAttributes>,
     .infer = batch_norm_infer,
     .cpu = batch_norm_cpu,
     .gpu = SLUICE_GPU_KERNEL(batch_norm_gpu),
@@ -139,6 +140,7 @@ const Operator batch_norm_predict_op{
     .name = "batch_norm_predict",
     .inputs = 5,
     .outputs = 3,
+    .attributes = &attribute_type<BatchNormAttributes>,
     .infer = batch_norm_infer,
     .cpu = batch_norm_cpu,
     .gpu = SLUICE_GPU_KERNEL(batch_norm_gpu),
@@ -150,6 +152,7 @@ const Operator batch_norm_backward_op{
     .name = "batch_norm_backward",
     .inputs = 5,
     .outputs = 3,
+    .attributes = &attribute_type<BatchNormAttributes>,
     .infer = batch_norm_backward_infer,
     .cpu = batch_norm_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(batch_norm_backward_gpu),

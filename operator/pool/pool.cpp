@@ -66,7 +66,7 @@ void check_floating(const char* op, const ArraySpec& spec) {
 }
 
 template <bool IsMax>
-Specs pool_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs pool_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   constexpr const char* op = IsMax ? "max_pool2d" : "avg_pool2d";
   const auto& how = attributes.as<PoolAttributes>();
   const ArraySpec& x = inputs[0];
@@ -80,7 +80,7 @@ Specs pool_infer(std::span<const ArraySpec> inputs, const Attributes& attributes
 
 // From the gradient of the result, and for max where the maxima were, to the gradient of x.
 template <bool IsMax>
-Specs pool_backward_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs pool_backward_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   constexpr const char* op = IsMax ? "max_pool2d_backward" : "avg_pool2d_backward";
   const auto& how = attributes.as<PoolAttributes>();
   const ArraySpec& dy = inputs[0];
@@ -96,7 +96,7 @@ Specs pool_backward_infer(std::span<const ArraySpec> inputs, const Attributes& a
 }
 
 // Inputs: a gradient of x's shape, and where the maxima were.
-Specs gather_infer(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs gather_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   constexpr const char* op = "max_pool2d_gather";
   const ArraySpec& x = inputs[0];
   check_floating(op, x);
@@ -175,6 +175,7 @@ Attributes attributes_of(const PoolOptions& options, bool index) {
 const Operator max_pool2d_op{
     .name = "max_pool2d",
     .outputs = -1,
+    .attributes = &attribute_type<PoolAttributes>,
     .infer = pool_infer<true>,
     .cpu = max_pool2d_cpu,
     .gpu = SLUICE_GPU_KERNEL(max_pool2d_gpu),
@@ -184,6 +185,7 @@ const Operator max_pool2d_op{
 const Operator max_pool2d_backward_op{
     .name = "max_pool2d_backward",
     .inputs = 2,
+    .attributes = &attribute_type<PoolAttributes>,
     .infer = pool_backward_infer<true>,
     .cpu = max_pool2d_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(max_pool2d_backward_gpu),
@@ -193,6 +195,7 @@ const Operator max_pool2d_backward_op{
 const Operator max_pool2d_gather_op{
     .name = "max_pool2d_gather",
     .inputs = 2,
+    .attributes = &attribute_type<PoolAttributes>,
     .infer = gather_infer,
     .cpu = max_pool2d_gather_cpu,
     .gpu = SLUICE_GPU_KERNEL(max_pool2d_gather_gpu),
@@ -201,6 +204,7 @@ const Operator max_pool2d_gather_op{
 };
 const Operator avg_pool2d_op{
     .name = "avg_pool2d",
+    .attributes = &attribute_type<PoolAttributes>,
     .infer = pool_infer<false>,
     .cpu = avg_pool2d_cpu,
     .gpu = SLUICE_GPU_KERNEL(avg_pool2d_gpu),
@@ -208,6 +212,7 @@ const Operator avg_pool2d_op{
 };
 const Operator avg_pool2d_backward_op{
     .name = "avg_pool2d_backward",
+    .attributes = &attribute_type<PoolAttributes>,
     .infer = pool_backward_infer<false>,
     .cpu = avg_pool2d_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(avg_pool2d_backward_gpu),

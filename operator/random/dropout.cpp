@@ -59,7 +59,7 @@ void dropout_backward_cpu(const KernelCall& call) {
 
 namespace {
 
-Specs infer_same(std::span<const ArraySpec> inputs, const Attributes&) {
+Specs infer_same(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
   return {inputs[0]};
 }
 
@@ -84,6 +84,7 @@ Arrays gradient_dropout_backward(const GradientCall& call) {
 
 constinit const Operator k_dropout = {
     .name = "dropout",
+    .attributes = &attribute_type<detail::DropoutAttributes>,
     .infer = infer_same,
     .cpu = detail::dropout_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::dropout_gpu),
@@ -92,6 +93,7 @@ constinit const Operator k_dropout = {
 };
 constinit const Operator k_dropout_backward = {
     .name = "dropout_backward",
+    .attributes = &attribute_type<detail::DropoutBackwardAttributes>,
     .infer = infer_same,
     .cpu = detail::dropout_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::dropout_backward_gpu),

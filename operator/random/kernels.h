@@ -15,8 +15,7 @@ template <class Number>
 struct RandomAttributes {
   Shape shape;
   DType dtype = DType::float32;
-  bool on_gpu = false;
-  std::int64_t device_index = 0;
+  Device device = cpu();
   Number first = 0;
   Number second = 0;
 
@@ -24,8 +23,7 @@ struct RandomAttributes {
   void visit(V&& v) {
     v.field("shape", shape);
     v.field("dtype", dtype);
-    v.field("on_gpu", on_gpu);
-    v.field("device_index", device_index);
+    v.field("device", device);
     v.field("first", first);
     v.field("second", second);
   }

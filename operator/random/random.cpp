@@ -15,10 +15,9 @@ using detail::IntegerAttributes;
 using detail::RealAttributes;
 
 template <class A>
-Specs infer_random(std::span<const ArraySpec>, const Attributes& attributes) {
+Specs infer_random(const Operator&, std::span<const ArraySpec>, const Attributes& attributes) {
   const A& a = attributes.as<A>();
-  const auto index = static_cast<int>(a.device_index);
-  return {{a.shape, a.dtype, a.on_gpu ? gpu(index) : cpu(index)}};
+  return {{a.shape, a.dtype, a.device}};
 }
 
 // Enough for two elements a block, which every distribution makes at least.
@@ -31,8 +30,7 @@ NDArray make(
     const Operator& op, N first, N second, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
   for (std::int64_t extent : shape)
     require<ShapeError>(extent >= 0, [&] { return message(op.name, ": shape ", shape, " has a negative extent"); });
-  const detail::RandomAttributes<N> attributes{
-      shape, options.dtype, options.device.is_gpu(), options.device.index, first, second};
+  const detail::RandomAttributes<N> attributes{shape, options.dtype, options.device, first, second};
   if (!options.pinned)
     return invoke_one(op, {}, Attributes::of(attributes), site);
   const NDArray to = empty(shape, options);
@@ -59,6 +57,7 @@ std::pair<std::int64_t, std::int64_t> limits_of(DType dtype) {
 constinit const Operator k_random_uniform = {
     .name = "random_uniform",
     .inputs = 0,
+    .attributes = &attribute_type<RealAttributes>,
     .infer = infer_random<RealAttributes>,
     .cpu = detail::random_uniform_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::random_uniform_gpu),
@@ -67,6 +66,7 @@ constinit const Operator k_random_uniform = {
 constinit const Operator k_random_normal = {
     .name = "random_normal",
     .inputs = 0,
+    .attributes = &attribute_type<RealAttributes>,
     .infer = infer_random<RealAttributes>,
     .cpu = detail::random_normal_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::random_normal_gpu),
@@ -75,6 +75,7 @@ constinit const Operator k_random_normal = {
 constinit const Operator k_random_randint = {
     .name = "random_randint",
     .inputs = 0,
+    .attributes = &attribute_type<IntegerAttributes>,
     .infer = infer_random<IntegerAttributes>,
     .cpu = detail::random_randint_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::random_randint_gpu),
@@ -83,6 +84,7 @@ constinit const Operator k_random_randint = {
 constinit const Operator k_random_bernoulli = {
     .name = "random_bernoulli",
     .inputs = 0,
+    .attributes = &attribute_type<RealAttributes>,
     .infer = infer_random<RealAttributes>,
     .cpu = detail::random_bernoulli_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::random_bernoulli_gpu),
@@ -91,6 +93,7 @@ constinit const Operator k_random_bernoulli = {
 constinit const Operator k_random_permutation = {
     .name = "random_permutation",
     .inputs = 0,
+    .attributes = &attribute_type<IntegerAttributes>,
     .infer = infer_random<IntegerAttributes>,
     .cpu = detail::random_permutation_cpu,
     .random = blocks_of,

@@ -23,14 +23,14 @@ ArraySpec reduced_spec(std::span<const ArraySpec> inputs, const Attributes& attr
   return {detail::reduced_shape(inputs[0].shape, a.axes, a.keepdims), inputs[0].dtype, inputs[0].device};
 }
 
-Specs infer_sum(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_sum(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   ArraySpec spec = reduced_spec(inputs, attributes);
   if (!is_floating(spec.dtype))
     spec.dtype = int64;
   return {spec};
 }
 
-Specs infer_mean(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_mean(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   require<DTypeError>(
       is_floating(inputs[0].dtype), [&] { return message("mean: takes floating types, not ", inputs[0].dtype); });
   return {reduced_spec(inputs, attributes)};
@@ -45,13 +45,13 @@ void check_not_empty(const char* op, const ArraySpec& input, const Shape& axes) 
 }
 
 template <bool Largest>
-Specs infer_extreme(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_extreme(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   check_not_empty(Largest ? "max" : "min", inputs[0], attributes.as<ReduceAttributes>().axes);
   return {reduced_spec(inputs, attributes)};
 }
 
 template <bool Largest>
-Specs infer_arg(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_arg(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   check_not_empty(Largest ? "argmax" : "argmin", inputs[0], attributes.as<ReduceAttributes>().axes);
   ArraySpec spec = reduced_spec(inputs, attributes);
   spec.dtype = int64;
@@ -141,6 +141,7 @@ NDArray reduce_one(const Operator& op, const NDArray& x, int axis, bool keepdims
 
 constinit const Operator k_sum = {
     .name = "sum",
+    .attributes = &attribute_type<ReduceAttributes>,
     .infer = infer_sum,
     .cpu = detail::sum_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::sum_gpu),
@@ -149,6 +150,7 @@ constinit const Operator k_sum = {
 };
 constinit const Operator k_mean = {
     .name = "mean",
+    .attributes = &attribute_type<ReduceAttributes>,
     .infer = infer_mean,
     .cpu = detail::mean_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::mean_gpu),
@@ -157,6 +159,7 @@ constinit const Operator k_mean = {
 };
 constinit const Operator k_prod = {
     .name = "prod",
+    .attributes = &attribute_type<ReduceAttributes>,
     .infer = infer_sum,
     .cpu = detail::prod_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::prod_gpu),
@@ -166,6 +169,7 @@ constinit const Operator k_prod = {
 };
 constinit const Operator k_max = {
     .name = "max",
+    .attributes = &attribute_type<ReduceAttributes>,
     .infer = infer_extreme<true>,
     .cpu = detail::max_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::max_gpu),
@@ -176,6 +180,7 @@ constinit const Operator k_max = {
 };
 constinit const Operator k_min = {
     .name = "min",
+    .attributes = &attribute_type<ReduceAttributes>,
     .infer = infer_extreme<false>,
     .cpu = detail::min_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::min_gpu),
@@ -186,6 +191,7 @@ constinit const Operator k_min = {
 };
 constinit const Operator k_argmax = {
     .name = "argmax",
+    .attributes = &attribute_type<ReduceAttributes>,
     .infer = infer_arg<true>,
     .cpu = detail::argmax_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::argmax_gpu),
@@ -193,6 +199,7 @@ constinit const Operator k_argmax = {
 };
 constinit const Operator k_argmin = {
     .name = "argmin",
+    .attributes = &attribute_type<ReduceAttributes>,
     .infer = infer_arg<false>,
     .cpu = detail::argmin_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::argmin_gpu),

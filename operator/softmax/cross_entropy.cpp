@@ -24,7 +24,7 @@ DType compute_type(DType dtype) {
   return dtype == float64 ? float64 : float32;
 }
 
-Specs infer_cross_entropy(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_cross_entropy(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   ArraySpec loss = inputs[0];
   loss.shape = detail::without_axis(loss.shape, axis_of(attributes));
   ArraySpec log_sum = loss;
@@ -32,18 +32,18 @@ Specs infer_cross_entropy(std::span<const ArraySpec> inputs, const Attributes& a
   return {loss, log_sum};
 }
 
-Specs infer_first(std::span<const ArraySpec> inputs, const Attributes&) {
+Specs infer_first(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
   return {inputs[0]};
 }
 
-Specs infer_likelihood(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_likelihood(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   ArraySpec loss = inputs[0];
   loss.shape = detail::without_axis(loss.shape, axis_of(attributes));
   return {loss};
 }
 
 // labels, dy: dy's type, with the class axis back.
-Specs infer_likelihood_backward(std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_likelihood_backward(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const auto& a = attributes.as<LikelihoodAttributes>();
   ArraySpec spec = inputs[1];
   spec.shape.insert(static_cast<int>(a.axis), a.classes);
@@ -123,6 +123,7 @@ constinit const Operator k_softmax_cross_entropy = {
     .name = "softmax_cross_entropy",
     .inputs = 2,
     .outputs = 2,
+    .attributes = &attribute_type<SoftmaxAttributes>,
     .infer = infer_cross_entropy,
     .cpu = detail::softmax_cross_entropy_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::softmax_cross_entropy_gpu),
@@ -133,6 +134,7 @@ constinit const Operator k_softmax_cross_entropy = {
 constinit const Operator k_softmax_cross_entropy_backward = {
     .name = "softmax_cross_entropy_backward",
     .inputs = 4,
+    .attributes = &attribute_type<SoftmaxAttributes>,
     .infer = infer_first,
     .cpu = detail::softmax_cross_entropy_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::softmax_cross_entropy_backward_gpu),
@@ -142,6 +144,7 @@ constinit const Operator k_softmax_cross_entropy_backward = {
 constinit const Operator k_negative_log_likelihood = {
     .name = "negative_log_likelihood",
     .inputs = 2,
+    .attributes = &attribute_type<SoftmaxAttributes>,
     .infer = infer_likelihood,
     .cpu = detail::negative_log_likelihood_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::negative_log_likelihood_gpu),
@@ -151,6 +154,7 @@ constinit const Operator k_negative_log_likelihood = {
 constinit const Operator k_negative_log_likelihood_backward = {
     .name = "negative_log_likelihood_backward",
     .inputs = 2,
+    .attributes = &attribute_type<LikelihoodAttributes>,
     .infer = infer_likelihood_backward,
     .cpu = detail::negative_log_likelihood_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::negative_log_likelihood_backward_gpu),

@@ -13,7 +13,7 @@ namespace {
 
 using detail::SoftmaxAttributes;
 
-Specs infer_same(std::span<const ArraySpec> inputs, const Attributes&) {
+Specs infer_same(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
   return {inputs[0]};
 }
 
@@ -67,6 +67,7 @@ NDArray along_axis(const Operator& op, const NDArray& x, int axis, SourceLocatio
 
 constinit const Operator k_softmax = {
     .name = "softmax",
+    .attributes = &attribute_type<SoftmaxAttributes>,
     .infer = infer_same,
     .cpu = detail::softmax_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::softmax_gpu),
@@ -76,6 +77,7 @@ constinit const Operator k_softmax = {
 constinit const Operator k_softmax_backward = {
     .name = "softmax_backward",
     .inputs = 2,
+    .attributes = &attribute_type<SoftmaxAttributes>,
     .infer = infer_same,
     .cpu = detail::softmax_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::softmax_backward_gpu),
@@ -84,6 +86,7 @@ constinit const Operator k_softmax_backward = {
 };
 constinit const Operator k_log_softmax = {
     .name = "log_softmax",
+    .attributes = &attribute_type<SoftmaxAttributes>,
     .infer = infer_same,
     .cpu = detail::log_softmax_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::log_softmax_gpu),
@@ -93,6 +96,7 @@ constinit const Operator k_log_softmax = {
 constinit const Operator k_log_softmax_backward = {
     .name = "log_softmax_backward",
     .inputs = 2,
+    .attributes = &attribute_type<SoftmaxAttributes>,
     .infer = infer_same,
     .cpu = detail::log_softmax_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::log_softmax_backward_gpu),

@@ -40,14 +40,11 @@ struct TypeAttribute {
 };
 
 struct DeviceAttribute {
-  std::int64_t kind = 0;
-  std::int64_t index = 0;
+  Device device = cpu();
 
-  Device device() const noexcept { return {static_cast<DeviceKind>(kind), static_cast<std::int16_t>(index)}; }
   template <class V>
   void visit(V&& v) {
-    v.field("kind", kind);
-    v.field("index", index);
+    v.field("device", device);
   }
 };
 

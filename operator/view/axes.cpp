@@ -94,7 +94,11 @@ Arrays unslice_gradient(const GradientCall& call) {
 
 }  // namespace
 
-const Operator detail::k_unslice{.name = "unslice", .composition = unslice, .gradient = unslice_gradient};
+const Operator detail::k_unslice{
+    .name = "unslice",
+    .attributes = &attribute_type<UnsliceAttributes>,
+    .composition = unslice,
+    .gradient = unslice_gradient};
 
 namespace {
 
@@ -126,9 +130,18 @@ std::int64_t clipped(std::int64_t at, std::int64_t extent) noexcept {
 
 }  // namespace
 
-const Operator detail::k_transpose{.name = "transpose", .view = transposed, .gradient = transpose_gradient};
-const Operator detail::k_slice{.name = "slice", .view = sliced, .gradient = slice_gradient};
-const Operator detail::k_broadcast_to{.name = "broadcast_to", .view = broadcast, .gradient = broadcast_gradient};
+const Operator detail::k_transpose{
+    .name = "transpose",
+    .attributes = &attribute_type<ShapeAttribute>,
+    .view = transposed,
+    .gradient = transpose_gradient};
+const Operator detail::k_slice{
+    .name = "slice", .attributes = &attribute_type<SliceAttributes>, .view = sliced, .gradient = slice_gradient};
+const Operator detail::k_broadcast_to{
+    .name = "broadcast_to",
+    .attributes = &attribute_type<ShapeAttribute>,
+    .view = broadcast,
+    .gradient = broadcast_gradient};
 
 NDArray NDArray::transpose(const Shape& axes, SourceLocation site) const {
   return detail::located(site, [&]() -> NDArray {

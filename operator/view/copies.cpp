@@ -31,7 +31,7 @@ Arrays cast_gradient(const GradientCall& call) {
 }
 
 Arrays to_device(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
-  return {copied_to(inputs[0], inputs[0].dtype(), attributes.as<DeviceAttribute>().device(), site)};
+  return {copied_to(inputs[0], inputs[0].dtype(), attributes.as<DeviceAttribute>().device, site)};
 }
 Arrays to_device_gradient(const GradientCall& call) {
   const NDArray& dy = call.output_grads[0];
@@ -47,8 +47,13 @@ Arrays copy_gradient(const GradientCall& call) {
 
 }  // namespace
 
-const Operator detail::k_cast{.name = "astype", .composition = cast, .gradient = cast_gradient};
-const Operator detail::k_to_device{.name = "to", .composition = to_device, .gradient = to_device_gradient};
+const Operator detail::k_cast{
+    .name = "astype", .attributes = &attribute_type<TypeAttribute>, .composition = cast, .gradient = cast_gradient};
+const Operator detail::k_to_device{
+    .name = "to",
+    .attributes = &attribute_type<DeviceAttribute>,
+    .composition = to_device,
+    .gradient = to_device_gradient};
 const Operator detail::k_copy{.name = "copy", .composition = copy_whole, .gradient = copy_gradient};
 
 NDArray NDArray::astype(DType to, SourceLocation site) const {
@@ -63,7 +68,7 @@ NDArray NDArray::to(Device device, SourceLocation site) const {
   return detail::located(site, [&]() -> NDArray {
     if (detail::object_of(*this, "to").device == device)
       return *this;
-    const DeviceAttribute attribute{static_cast<std::int64_t>(device.kind), device.index};
+    const DeviceAttribute attribute{device};
     return invoke_one(detail::k_to_device, {*this}, Attributes::of(attribute), site);
   });
 }

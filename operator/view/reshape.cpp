@@ -102,7 +102,8 @@ detail::OperatorList detail::view_operators() noexcept {
   return all;
 }
 
-const Operator detail::k_reshape{.name = "reshape", .view = view_of, .gradient = gradient};
+const Operator detail::k_reshape{
+    .name = "reshape", .attributes = &attribute_type<ShapeAttribute>, .view = view_of, .gradient = gradient};
 
 NDArray detail::invoke_view(const Operator& op, const NDArray& input, Attributes attributes, SourceLocation site) {
   return invoke_one(op, {input}, std::move(attributes), site);

@@ -13,8 +13,10 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).parent
-PROGRAMS = ("program", "engine_alone")
+PROGRAMS = ("program", "engine_alone", "plugin_host")
+PLUGIN = "plugin"
 EXPECTED = "embedded: [0. 2. 4.]"
+PLUGGED = "plugged: [ 2. 16. 54.] [ 6. 24. 54.] plugin_power: has no attribute powre; it has power"
 MOST_KIB = 20 * 1024  # resident, of a program that uses the engine alone
 MOST_THREAD_LOCAL = 1000  # bytes, see engine/detail/static_tls.h
 LAZY = ("cudnn", "cublas", "dnnl", "gomp", "omp5")  # in the names of libraries that load at first use
@@ -41,11 +43,12 @@ def with_pkg_config(tree, libdir, compiler):
     flags = run("pkg-config", "--cflags", "--libs", "sluice", env=env).split()
     for name in PROGRAMS:
         run(compiler, "-O2", HERE / f"{name}.cpp", "-o", tree / name, *flags)
+    run(compiler, "-O2", "-shared", "-fPIC", HERE / f"{PLUGIN}.cpp", "-o", tree / f"lib{PLUGIN}.so", *flags)
     return tree
 
 
 def with_cmake(tree, prefix, compiler):
-    for name in ("CMakeLists.txt", *(f"{name}.cpp" for name in PROGRAMS)):
+    for name in ("CMakeLists.txt", *(f"{name}.cpp" for name in (*PROGRAMS, PLUGIN))):
         shutil.copy(HERE / name, tree)
     run("cmake", "-G", "Ninja", "-S", tree, "-B", tree / "out", f"-DCMAKE_PREFIX_PATH={prefix}",
         f"-DCMAKE_CXX_COMPILER={compiler}")
@@ -100,9 +103,11 @@ def main():
         env = {**os.environ, "LD_LIBRARY_PATH": ":".join(paths)}
         said = run(programs / "program", env=env).strip()
         check_footprint(run(programs / "engine_alone", env=env))
-    print(said)
-    if said != EXPECTED:
-        sys.exit(f"expected: {EXPECTED}")
+        plugged = run(programs / "plugin_host", programs / f"lib{PLUGIN}.so", env=env).strip()
+    for text, expected in ((said, EXPECTED), (plugged, PLUGGED)):
+        print(text)
+        if text != expected:
+            sys.exit(f"expected: {expected}")
 
 
 if __name__ == "__main__":

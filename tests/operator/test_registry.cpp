@@ -1,0 +1,132 @@
+// Operators that a program adds: with a state of their own, seen by inference, kernel and gradient.
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sluice/operator/api.h>
+
+#include "tests/support/catch.h"
+
+using namespace sluice;
+
+namespace {
+
+/// y = scale * x, followed by `extra` copies of y's last row. Both are the operator's own.
+struct Widened : Operator {
+  float scale = 1;
+  std::int64_t extra = 0;
+};
+
+const Widened& widened(const Operator& op) {
+  return static_cast<const Widened&>(op);
+}
+
+Specs infer_widened(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
+  ArraySpec spec = inputs[0];
+  spec.shape[0] += widened(op).extra;
+  return {spec};
+}
+
+void widened_cpu(const KernelCall& call) {
+  const Widened& op = widened(call.op);
+  const TensorView &x = call.inputs[0], &y = call.outputs[0];
+  for (std::int64_t i = 0; i < y.size; ++i)
+    y.as<float>()[i] = op.scale * x.as<float>()[std::min(i, x.size - 1)];
+}
+
+Arrays widened_gradient(const GradientCall& call) {
+  const Widened& op = widened(call.op);
+  return {call.output_grads[0].slice(0, 0, call.input_specs[0].shape[0]) * op.scale};
+}
+
+std::shared_ptr<Widened> make_widened(const char* name, float scale, std::int64_t extra) {
+  auto op = std::make_shared<Widened>();
+  op->name = name;
+  op->infer = infer_widened;
+  op->cpu = widened_cpu;
+  op->gradient = widened_gradient;
+  op->scale = scale;
+  op->extra = extra;
+  return op;
+}
+
+std::string refused(std::shared_ptr<const Operator> op) {
+  try {
+    register_operator(std::move(op));
+  } catch (const ValueError& error) {
+    return error.message();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a registered operator is found, listed, run and differentiated with its own state", "[operator][registry]") {
+  const std::size_t before = operators().size();
+  register_operator(make_widened("widened_by_2", 3, 2));
+  register_operator(make_widened("widened_by_0", 5, 0));
+  const std::vector<const Operator*> all = operators();
+  REQUIRE(all.size() == before + 2);
+  CHECK(std::is_sorted(
+      all.begin(), all.end(), [](const Operator* a, const Operator* b) { return std::string(a->name) < b->name; }));
+  const Operator* op = find_operator("widened_by_2");
+  REQUIRE(op != nullptr);
+  CHECK(std::find(all.begin(), all.end(), op) != all.end());
+
+  NDArray x = array({1.0F, 2.0F, 4.0F});
+  x.attach_grad();
+  NDArray y;
+  {
+    const autograd::RecordScope record;
+    y = invoke_one(*op, {x}, {}, {});
+  }
+  CHECK(y.to_vector<float>() == std::vector<float>{3, 6, 12, 12, 12});
+  y.backward();
+  CHECK(x.grad().to_vector<float>() == std::vector<float>{3, 3, 3});
+  CHECK(invoke_one(*find_operator("widened_by_0"), {x}, {}, {}).to_vector<float>() == std::vector<float>{5, 10, 20});
+}
+
+TEST_CASE("what cannot be an operator is refused, and nothing of it is kept", "[operator][registry]") {
+  const std::size_t before = operators().size();
+  CHECK(refused(nullptr) == "register_operator: an operator has no name");
+  CHECK(refused(std::make_shared<Operator>()) == "register_operator: an operator has no name");
+  CHECK(refused(make_widened("", 1, 0)) == "register_operator: an operator has no name");
+  CHECK(refused(make_widened("sum", 1, 0)) == "register_operator: there is an operator sum already");
+  const auto with = [](auto change) {
+    auto op = make_widened("not_an_operator", 1, 0);
+    change(*op);
+    return refused(op);
+  };
+  CHECK(with([](Operator& op) { op.cpu = nullptr; }).find("no kernel, composition or view") != std::string::npos);
+  CHECK(with([](Operator& op) { op.infer = nullptr; }).find("a kernel but no inference") != std::string::npos);
+  CHECK(with([](Operator& op) { op.inputs = -2; }).find("cannot have -2 inputs") != std::string::npos);
+  CHECK(with([](Operator& op) { op.outputs = 0; }).find("0 outputs") != std::string::npos);
+  CHECK(with([](Operator& op) { op.attributes = nullptr; }) != "");
+  CHECK(operators().size() == before);
+  CHECK(find_operator("not_an_operator") == nullptr);
+  CHECK(find_operator("") == nullptr);
+}
+
+TEST_CASE("operators are registered and looked for by several threads at once", "[operator][registry][concurrent]") {
+  constexpr int k_threads = 4, k_each = 25;
+  static std::vector<std::string> names;  // an operator's name lives as long as the operator
+  for (int i = 0; i < k_threads * k_each; ++i)
+    names.push_back("of_a_thread_" + std::to_string(i));
+  std::atomic<int> unseen{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < k_threads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < k_each; ++i) {
+        const std::string& name = names[static_cast<std::size_t>(t * k_each + i)];
+        register_operator(make_widened(name.c_str(), 1, 0));
+        unseen += find_operator(name) == nullptr || find_operator("sum") == nullptr ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+  CHECK(unseen == 0);
+  for (const std::string& name : names)
+    CHECK(find_operator(name) != nullptr);
+}
