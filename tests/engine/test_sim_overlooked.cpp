@@ -1,4 +1,5 @@
 // Cases on the simulated CUDA runtime that planted faults asked for: no other noticed them.
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <set>
@@ -300,4 +301,53 @@ TEST_CASE("Who watches the GPUs is there after a restart, also where it was woke
     REQUIRE(eventually([&] { return looks > before; }));
   }
   poller.stop();
+}
+
+TEST_CASE("What was enqueued while one stream did everything is waited for alone once there are two", "[sim]") {
+  Sim sim({.devices = 2, .manual = true});
+  Engine engine({.workers = 1, .launch = LaunchMode::direct});
+  const Var x = engine.new_var(), y = engine.new_var();
+  Log log;
+  cudaStream_t copies = nullptr;
+  const auto push = [&](Task task, int number) {
+    task.device = gpu(0);
+    engine.push(task, [&, number](Queue queue) {
+      if (number == 1)
+        copies = stream_of(queue);
+      sim_launch(queue, [&log, number] { log.add(number); });
+    });
+  };
+  push({.name = "copy", .access = {write(x)}, .stream = StreamKind::copy_in}, 1);
+  push({.name = "compute", .access = {}}, 2);  // on a second stream
+  sim::run_all();
+  sim::hold(copies);
+  push({.name = "another copy", .access = {write(y)}, .stream = StreamKind::copy_in}, 3);
+  push({.name = "needs the first", .access = {read(x)}}, 4);
+  sim::run_all();
+  CHECK(log.numbers().size() == 3);
+  CHECK(log.numbers().back() == 4);
+  sim::release(copies);
+  sim::set_manual(false);
+  engine.wait_all();
+}
+
+TEST_CASE("Of two tasks that follow a third one, which is marked already, the second goes to another stream", "[sim]") {
+  Sim sim({.devices = 2, .manual = true});
+  Engine engine({.workers = 1, .launch = LaunchMode::direct});
+  const Var x = engine.new_var(), y = engine.new_var();
+  std::array<cudaStream_t, 3> streams{};
+  const auto push = [&](const AccessList& access, std::size_t number) {
+    engine.push({.name = "kernel", .device = gpu(0), .access = access}, [&, number](Queue queue) {
+      streams[number] = stream_of(queue);
+      sim_launch(queue, [] {});
+    });
+  };
+  push({write(x), write(y)}, 0);
+  engine.flush();
+  push({write(x)}, 1);
+  push({read(y)}, 2);
+  CHECK(streams[1] == streams[0]);
+  CHECK(streams[2] != streams[0]);
+  sim::set_manual(false);
+  engine.wait_all();
 }
