@@ -16,6 +16,7 @@
 
 #include "tests/engine/expect.h"
 #include "tests/engine/held.h"
+#include "tests/support/child.h"
 #include "tests/support/gate.h"
 
 using namespace sluice;
@@ -211,4 +212,21 @@ TEST_CASE("The host's and the GPUs' limits in flight come from variables of thei
   flight.know_gpu(gpu(0), std::uint64_t{1} << 36);
   CHECK(flight.at(0).restraint.limit() == 100U << 20);
   CHECK(flight.at(detail::InFlight::index_of(gpu(0))).restraint.limit() == 200U << 20);
+}
+
+TEST_CASE("T33: a child that commutes on a Var begins a run of its own, though the parent is in the midst of one") {
+  Engine engine({.workers = 1});
+  Var x = engine.new_var();
+  const Gate gate;
+  const OpensAtEnd opens(gate);
+  engine.push({.name = "parent's", .access = {commute(x)}}, [gate] { gate.wait(); });
+  REQUIRE(gate.reached());
+  const int code = in_child([&] {
+    const Task task{.name = "child's", .access = {commute(x)}, .on_failed_input = OnFailedInput::run};
+    engine.push(task, [] {}).wait();
+    return 0;
+  });
+  CHECK(code == 0);
+  gate.open();
+  CHECK_NOTHROW(engine.wait_all());
 }

@@ -351,3 +351,22 @@ TEST_CASE("Of two tasks that follow a third one, which is marked already, the se
   sim::set_manual(false);
   engine.wait_all();
 }
+
+TEST_CASE("T55: of the keys that a region knows the one that was run longest ago goes", "[sim][region]") {
+  Sim sim;
+  Chain chain;
+  Region region(chain.engine, gpu(0), "region");
+  const auto run = [&](std::uint64_t key) { region.run(key, [&] { chain.push(static_cast<int>(key)); }); };
+  for (std::uint64_t key = 1; key <= 8; ++key)
+    run(key);
+  run(1);
+  run(9);
+  chain.engine.wait_all();
+  CHECK(region.counts().captured == 9);
+  run(1);
+  chain.engine.wait_all();
+  CHECK(region.counts().captured == 9);
+  run(2);
+  chain.engine.wait_all();
+  CHECK(region.counts().captured == 10);
+}
