@@ -80,9 +80,8 @@ FailureRef capture(std::shared_ptr<FailureRecord> record) {
   try {
     throw;
   } catch (Error& error) {
-    // An error that this task met at a wait is published already: it keeps its first task, and is not touched.
-    if (error.record() == nullptr)
-      error.attach(record);
+    // One that this task met at a wait is published already: attach() leaves it as it is, with its first task.
+    error.attach(std::move(record));
     return new Failure(std::current_exception(), error.record());
   } catch (const boost::system::system_error& network) {
     return nested_failure(std::move(record), reason_of(network));

@@ -80,9 +80,6 @@ void Batches::launch_again(Batch::Step& step) noexcept {
   LogicalStream& logical = *step.logical;
   StreamSlot& slot = gpu_.slots.with(logical.direct.enqueued_on());
   logical.direct.take_place({logical.number(), step.sequence});
-  PositionSet previous;
-  previous.add(Position(logical.number(), logical.launched()));
-  order_or_await(slot, previous);
   order_or_await(slot, step.needs);
   try {
     if (!step.failed && !gpu_.loss.lost() && !skip_late(step))

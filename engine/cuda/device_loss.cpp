@@ -25,6 +25,8 @@ bool is_for_good(int code) noexcept {
       cudaErrorECCUncorrectable,
       cudaErrorExternalDevice,
       cudaErrorContained,
+      cudaErrorTensorMemoryLeak,
+      cudaErrorMpsClientTerminated,
   };
   return std::find(std::begin(errors), std::end(errors), static_cast<cudaError_t>(code)) != std::end(errors);
 }

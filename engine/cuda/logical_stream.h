@@ -46,9 +46,9 @@ class StreamView final : public Stream {
   std::array<std::shared_ptr<void>, k_max_slots> slots_;
 };
 
-/// A stream number that positions carry. Tasks on one logical stream follow each other; which CUDA stream does the work
-/// may change from batch to batch. Three counts say how far it is: issued (the order is settled), launched (given to
-/// the GPU, alone or as part of a batch), done (as far as the host knows).
+/// A stream number that positions carry. Tasks on one logical stream follow each other, all on one CUDA stream, which
+/// may have several. Three counts say how far it is: issued (the order is settled), launched (given to the GPU, alone
+/// or as part of a batch), done (as far as the host knows).
 class LogicalStream {
  public:
   static constexpr int k_marks = 512;

@@ -183,17 +183,12 @@ void StreamSlots::launch(const StreamSlot& slot, const PositionSet& needs) {
   }
 }
 
-// A logical stream is one sequence, whichever CUDA streams its tasks were on.
+// What lies on the slot's own logical streams comes before by itself: all of it was enqueued on the slot's stream.
 void StreamSlots::order(StreamSlot& slot, const PositionSet& needs) {
   if (!std::exchange(slot.in_use, true) && ++in_use_ == 2)
     mark_all();
   launch(slot, needs);
-  const Position tail = slot.logical->tail();
-  if (!tail || slot.stream->knows(*slot.logical, tail.sequence()))
-    return slot.stream->wait_for(needs);
-  PositionSet all = needs;
-  all.add(tail);
-  slot.stream->wait_for(all);
+  slot.stream->wait_for(needs);
 }
 
 // A stream on which neither an event nor a wait works is taken for lost: nobody would learn any more when its work is

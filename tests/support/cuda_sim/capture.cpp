@@ -203,7 +203,9 @@ cudaError_t cudaStreamUpdateCaptureDependencies(
       const auto& nodes = capture->graph->nodes;
       if (std::none_of(nodes.begin(), nodes.end(), [&](const auto& node) { return node.get() == dependencies[i]; }))
         return cudaErrorInvalidValue;
-      World::merge(wanted, {dependencies[i]});
+      if (std::find(wanted.begin(), wanted.end(), dependencies[i]) != wanted.end())
+        return cudaErrorInvalidValue;  // what CUDA makes of a node named twice it does not say
+      wanted.push_back(dependencies[i]);
     }
     if (flags == cudaStreamSetCaptureDependencies)
       stream.frontier.clear();
