@@ -153,7 +153,7 @@ class Core {
   bool is_crowded() const noexcept { return in_flight_.is_crowded(); }
 
   TaskNode* make_bodiless(Access access, TaskKind kind, TaskName name);
-  /// Throws Deadlock if the task that runs on this thread holds what it is about to wait for.
+  /// Throws Deadlock if a task on this thread's stack holds what the topmost is about to wait for.
   void refuse_self_wait(Access access) const;
 
   /// Drops what `bit` stands for (k_handle, k_twice), perhaps the last that keeps a finished node.
@@ -292,6 +292,7 @@ class Core {
   void enter_epoch(TaskNode* task);
   void leave_epoch(int epoch);
   CountShard& counts(const ThisThread& here) noexcept { return counts_[static_cast<std::size_t>(here.slot)]; }
+  bool help_until(const std::function<bool()>& done, std::chrono::nanoseconds limit);
   bool drain(const std::function<bool()>& is_done);
   void take_turn();
   bool drain_epoch();  // false if there was nothing to wait for
