@@ -31,6 +31,8 @@ bool keep(TaskNode* task, std::uint32_t state) noexcept {
 
 // In the policy's queues; or in its group's, which has no place for it, and may be run here without one.
 bool lies_ready(const TaskNode& task) noexcept {
+  if (task.device.is_gpu())
+    return false;
   return task.submitted.load(std::memory_order_acquire) ||
          (task.wants_place() && task.core->cpu().runs_ahead() && task.group()->may_run_here());
 }

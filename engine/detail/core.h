@@ -251,7 +251,7 @@ class Core {
   void renew(VarCore* var) noexcept;
   void enter_era(const Task& task);
   /// Before a push, until there is a thread that runs tasks, and in a forked child.
-  void make_ready(const Task& task, TaskKind kind);
+  void prepare_for_pushes(const Task& task, TaskKind kind);
 
   // -- All lists of Vars at rest, for whoever has to read them whole (pause.cpp) --
   void enter_lists(const ThisThread& here) noexcept {
@@ -273,7 +273,7 @@ class Core {
  private:
   void enter_lists_later(const ThisThread& here) noexcept;
   void keep_name(const TaskName& name, TaskNode& node);
-  static void keep_estimates(const Task& task, TaskNode& node);
+  static void keep_estimates(const Task& task, TaskNode& node) noexcept;
   void inherit_from_pusher(const Task& task, TaskNode& node);
   static void ends_in_group(TaskNode& task, const FailureRef& failure, Position position) noexcept;
   void wait_probe(TaskNode* probe);
@@ -336,7 +336,7 @@ class Core {
   std::atomic<int> stopped_{0};
   std::atomic<std::uint32_t> stop_phase_{0};  // grows: runs, stops, has stopped, runs again
   std::atomic<bool> priorities_{false};       // a task of another class than normal was pushed
-  std::atomic<bool> unready_{true};           // pushes come to make_ready()
+  std::atomic<bool> unready_{true};           // pushes come to prepare_for_pushes()
   std::uint8_t era_ = 0;                      // moved on in a forked child, while it has one thread
   bool forked_in_task_ = false;               // the child may only exec
   std::atomic<bool> cancelling_{false};

@@ -111,6 +111,9 @@ class GpuPolicy {
   virtual ~GpuPolicy() = default;
   /// Issues a ready task on a stream of its device, from this thread or from the one that holds the stream.
   virtual void submit(TaskNode* task) = 0;
+  /// Tasks that were submitted, and rest (they are marked so), have become more urgent: puts them where their class
+  /// belongs.
+  virtual void sort_by_class() noexcept {}
   /// Calls core.run_fenced(task) once the GPU has passed `positions`. No thread of the CPU policy waits.
   virtual void fence(TaskNode* task, const PositionSet& positions) = 0;
   /// True while CPU tasks wait behind fences.

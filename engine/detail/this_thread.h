@@ -49,10 +49,11 @@ struct ThisThread : Work {
   CpuPolicy* pool = nullptr;    // whose worker it is
   bool pool_given = false;      // another thread has its place there: a body on it blocks
   unsigned pushes = 0;
+  int leases = 0;                // GPUs that it issues for
   TaskBelow* below = nullptr;    // innermost first
   std::uint64_t body_ticks = 0;  // not 0: the next body is to be timed; then how long it took
   int slot = -1;                 // see thread_slot.h
-  mutable int lists_depth = 0;   // calls of enter_lists() not left yet
+  mutable int lists_depth = 0;   // calls of enter_lists() not left yet, of all engines: see RetireHook
   /// Not null: what this thread pushes is collected for a region.
   RegionRecording* recording = nullptr;
   const GroupScope* group_scope = nullptr;  // innermost
