@@ -45,7 +45,7 @@ TEST_CASE("T13: a test that makes no progress prints each Var's mode and lists, 
   REQUIRE(ended != std::string::npos);
   REQUIRE(quiet < ended);
   for (const std::string& report : {said.substr(quiet, ended - quiet), said.substr(ended)}) {
-    CHECK_THAT(report, contains("Vars that are not idle: 2"));
+    CHECK_THAT(report, contains("Vars in use: 2"));
     CHECK_THAT(report, contains(": written"));
     CHECK_THAT(report, contains("held by \"never ends\" ("));
     CHECK_THAT(report, contains("waits to read: \"reads x\" ("));
