@@ -16,7 +16,8 @@ class SLUICE_API BlockingScope {
   ~BlockingScope();
 
  private:
-  bool blocks_;
+  bool blocks_ = false;
+  bool gave_pool_ = false;
 };
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,7 @@ bool queued(const AccessNode& access) {
 class CycleSearch {
  public:
   explicit CycleSearch(const BlockedList& blocked, std::size_t most = ~std::size_t{0}) : most_(most) {
+    std::unordered_set<const TaskBelow*> seen;  // bodies that wait on top of one another have them in common
     for (const Blocked* each = blocked.first(); each != nullptr; each = each->next) {
       after_.emplace(each->awaited, each->task);
       TaskNode* top = each->task;
@@ -44,6 +46,8 @@ class CycleSearch {
           continue;                        // another engine's lists are not at rest
         after_.emplace(top, below->task);  // it goes on when this one has ended
         top = below->task;
+        if (!seen.insert(below).second)
+          break;
       }
     }
   }
@@ -202,6 +206,13 @@ bool Core::check_blocked(Blocked& blocked, bool for_long) {
   const int stuck = for_long ? cpu_->all_blocked() : 0;
   if (stuck == 0)
     return searched;
+  require<Deadlock>(stuck != CpuPolicy::k_out_of_stack, [&] {
+    return message(
+        "wait: task \"",
+        name,
+        "\" waits where the stack of the one thread that could run what lies ready is used up by bodies that wait in "
+        "one another");
+  });
   if (TaskNode* ready_one = take_needed(blocked.awaited)) {
     drop(ready_one, TaskNode::k_twice);
     throw Deadlock(

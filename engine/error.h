@@ -89,7 +89,8 @@ class SLUICE_API AutogradError : public Error {
 class SLUICE_API EngineStopped : public Error {
   using Error::Error;
 };
-/// A wait that could never end: a task waiting for what it holds itself.
+/// A wait that could never end: a task waiting for what it holds itself, bodies for each other, or more bodies that
+/// wait in one another than threads and stacks can hold.
 class SLUICE_API Deadlock : public Error {
   using Error::Error;
 };

@@ -6,6 +6,7 @@
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/policy_chaos.h>
+#include <sluice/engine/detail/stack_left.h>
 
 namespace sluice::detail {
 
@@ -35,6 +36,7 @@ TaskNode* ChaosPolicy::take() {
 }
 
 void ChaosPolicy::run_some(std::uint64_t limit) {
+  const OnTop on_top(this_thread());
   runner_.store(Runner::here(), std::memory_order_relaxed);
   for (; limit > 0; --limit) {
     TaskNode* task = take();
@@ -109,7 +111,13 @@ void ChaosPolicy::while_waiting() {
 
 // A task that waits for one it pushed itself can only be served on its own stack here.
 void ChaosPolicy::before_block() {
-  run_some(~std::uint64_t{0});
+  if (!stack_is_used_up())
+    run_some(~std::uint64_t{0});
+}
+
+int ChaosPolicy::all_blocked() {
+  const std::lock_guard hold(lock_);
+  return ready_ > 0 && stack_is_used_up() ? k_out_of_stack : 0;
 }
 
 void ChaosPolicy::parallel(std::int64_t n, std::int64_t grain, void* context, RangeFunction run) {

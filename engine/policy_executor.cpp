@@ -4,13 +4,14 @@
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/policy_executor.h>
+#include <sluice/engine/detail/stack_left.h>
+#include <sluice/engine/detail/sweep.h>
 
 namespace sluice::detail {
 
 namespace {
 
 constexpr int k_drain_tasks = 64;
-constexpr int k_sweep = 1024;  // tasks run ahead between two looks through the queues, at least
 constexpr auto k_drain_time = std::chrono::microseconds(100);
 constexpr auto k_stall = std::chrono::milliseconds(1);
 constexpr std::uint64_t k_ageing_pick = 64;  // every so many picks the lowest class comes first
@@ -156,23 +157,27 @@ bool ExecutorPolicy::run_ahead(TaskNode* task) {
   return true;
 }
 
-// What was run from elsewhere keeps its node until it comes up here, which it may not for long where bodies only wait.
 void ExecutorPolicy::State::sweep() {
   run_ahead = 0;
   for (List& list : lists) {
-    List kept;
-    while (TaskNode* task = take_from(list, &TaskNode::next)) {
-      if ((task->state.load(std::memory_order_acquire) & TaskNode::k_finished) != 0) {
-        Core::claim(task);
-        continue;
-      }
-      task->next = nullptr;
-      (kept.tail == nullptr ? kept.head : kept.tail->next) = task;
-      kept.tail = task;
-      ++queued;
-    }
-    list = kept;
+    int taken = 0;
+    forget(take_finished(list.head, list.tail, taken));
+    queued -= taken;
   }
+}
+
+// Each thread inside waits on a stack that holds no more, and something lies ready that nobody has begun.
+int ExecutorPolicy::all_blocked() {
+  const Hold hold(state_->mutex);
+  if (!stack_is_used_up() || state_->used_up + 1 < state_->running)
+    return 0;
+  for (const List& list : state_->lists) {
+    for (const TaskNode* task = list.head; task != nullptr; task = task->next) {
+      if ((task->state.load(std::memory_order_acquire) & TaskNode::k_started) == 0)
+        return k_out_of_stack;
+    }
+  }
+  return 0;
 }
 
 // The executor may not have taken a handler for lack of memory.
@@ -261,12 +266,14 @@ void ExecutorPolicy::State::help(
     const std::function<bool()>& done, std::chrono::nanoseconds limit, bool in_drain, Hold& hold) {
   const auto end = std::chrono::steady_clock::now() + limit;
   TaskBelow below{this_thread().task, this_thread().below};
+  const bool may_run = !stack_is_used_up();
   blocked += in_drain ? 1 : 0;
+  used_up += may_run ? 0 : 1;
   Stall stall;
   while (!done() && std::chrono::steady_clock::now() < end) {
     post_if_needed(hold);
     const bool stalled = stall.seen(queued, picks);
-    if (queued > 0 && places() > 0 && (stalled || (in_drain && blocked >= executor.concurrency))) {
+    if (may_run && queued > 0 && places() > 0 && (stalled || (in_drain && blocked >= executor.concurrency))) {
       run_here(&below, in_drain, hold);
       stall.ours(picks);
       continue;
@@ -276,6 +283,7 @@ void ExecutorPolicy::State::help(
     changed.wait_for(hold, k_stall);
     --waiting;
   }
+  used_up -= may_run ? 0 : 1;
   if (!in_drain)
     return;
   ++resuming;

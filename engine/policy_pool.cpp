@@ -5,6 +5,7 @@
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/policy_pool.h>
+#include <sluice/engine/detail/sweep.h>
 #include <sluice/engine/detail/team.h>
 
 namespace sluice::detail {
@@ -12,7 +13,6 @@ namespace sluice::detail {
 namespace {
 
 constexpr auto k_rest_limit = std::chrono::milliseconds(1);
-constexpr int k_sweep = 1024;  // tasks run ahead between two looks through the queues, at least
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/policy_serial.h>
+#include <sluice/engine/detail/stack_left.h>
 
 namespace sluice::detail {
 
@@ -30,6 +31,9 @@ TaskNode* SerialPolicy::take() {
 
 // A task that waits for one it pushed itself can only be served on its own stack here.
 void SerialPolicy::drain() {
+  if (stack_is_used_up())
+    return;
+  const OnTop on_top(this_thread());
   runner_.store(Runner::here(), std::memory_order_relaxed);
   while (TaskNode* task = take()) {
     if (Core::claim(task))
@@ -39,6 +43,11 @@ void SerialPolicy::drain() {
 
 void SerialPolicy::while_waiting() {
   return this_thread().core == &core_ ? drain() : after_push();
+}
+
+int SerialPolicy::all_blocked() {
+  const std::lock_guard hold(lock_);
+  return head_ != nullptr && stack_is_used_up() ? k_out_of_stack : 0;
 }
 
 // Taking the first task and becoming the one who runs for all is one step, so is finding none and ceasing to be: a
@@ -76,6 +85,7 @@ void SerialPolicy::after_push() {
   TaskNode* task = begin_draining();
   if (task == nullptr)
     return;
+  const OnTop on_top(this_thread());
   runner_.store(Runner::here(), std::memory_order_relaxed);
   for (; task != nullptr; task = take_or_end_draining()) {
     if (Core::claim(task))

@@ -3,6 +3,7 @@
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/policy_pool.h>
+#include <sluice/engine/detail/sweep.h>
 #include <sluice/engine/detail/team.h>
 
 namespace sluice::detail {
@@ -111,29 +112,16 @@ int PoolPolicy::help(int limit) {
   return done;
 }
 
-// What was run from elsewhere keeps its node until it comes up here, which it may not for long where bodies only wait.
 void PoolPolicy::sweep() {
   for (List& list : lists_) {
     TaskNode* gone = nullptr;
     {
       const std::lock_guard hold(list.lock);
-      TaskNode** link = &list.head;
-      list.tail = nullptr;
-      while (TaskNode* task = *link) {
-        if ((task->state.load(std::memory_order_acquire) & TaskNode::k_finished) == 0) {
-          list.tail = task;
-          link = &task->next;
-          continue;
-        }
-        *link = task->next;
-        task->next = std::exchange(gone, task);
-        list.size.store(list.size.load(std::memory_order_relaxed) - 1, std::memory_order_release);
-      }
+      int taken = 0;
+      gone = take_finished(list.head, list.tail, taken);
+      list.size.store(list.size.load(std::memory_order_relaxed) - taken, std::memory_order_release);
     }
-    while (TaskNode* task = gone) {
-      gone = task->next;
-      Core::claim(task);
-    }
+    forget(gone);
   }
   const Worker* me = mine();
   for (std::uint64_t left = me == nullptr ? 0 : me->queue->ring.size(); left > 0; --left) {

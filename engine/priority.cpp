@@ -52,13 +52,18 @@ void Core::inherit_priority(TaskNode* task) {
 void Core::Raised::spread(Core& core, Priority wanted) {
   for (int done = 0; done < count;) {
     heavy_fence();  // against submit(): it sees the new class, or we see that it was there
+    bool rest_for_gpus = false;
     for (const int end = count; done < end; ++done) {
       TaskNode* each = tasks[static_cast<std::size_t>(done)];
-      if (each->submitted.load(std::memory_order_acquire) && core.cpu_->submit_again(each))
+      const bool lies_ready = each->submitted.load(std::memory_order_acquire);
+      if (lies_ready && each->device.is_cpu() && core.cpu_->submit_again(each))
         continue;
+      rest_for_gpus = rest_for_gpus || (lies_ready && each->device.is_gpu());
       core.inherit_accesses(*each, wanted, *this);  // it waits elsewhere too
       drop(each, TaskNode::k_twice);
     }
+    if (rest_for_gpus)
+      core.gpu()->sort_by_class();
   }
 }
 

@@ -93,6 +93,17 @@ bool check_task(const Task& task, Core& core) {
   return commutes;
 }
 
+// Throws std::bad_alloc, and then has given the block back.
+TaskNode* take_node(AccessNode* block, std::size_t count) {
+  try {
+    return TaskPool::take();
+  } catch (...) {
+    if (block != nullptr)
+      give_block(block, count * sizeof(AccessNode));
+    throw;
+  }
+}
+
 int enter_specially(Core& core, TaskNode& task) {
   if (task.commutes)
     return Commuting::enter(core, task);
@@ -103,7 +114,7 @@ int enter_specially(Core& core, TaskNode& task) {
 
 }  // namespace
 
-void Core::make_ready(const Task& task, TaskKind kind) {
+void Core::prepare_for_pushes(const Task& task, TaskKind kind) {
   if (era_ != 0)
     enter_era(task);
   if (kind == TaskKind::body && task.device.is_cpu() && cpu_->need_thread() && era_ == 0)
@@ -126,7 +137,7 @@ void Core::inherit_from_pusher(const Task& task, TaskNode& node) {
 
 TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, SourceLocation site) {
   if (unready_.load(std::memory_order_relaxed)) [[unlikely]]
-    make_ready(task, kind);
+    prepare_for_pushes(task, kind);
   const bool commutes = check_task(task, *this);
   const auto count = task.access.size();
   const Origin* const origin = site.origin == 0 ? nullptr : Origin::of(site);
@@ -134,7 +145,7 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   AccessNode* block = nullptr;
   if (count > TaskNode::k_inline_accesses) [[unlikely]]
     block = static_cast<AccessNode*>(take_block(count * sizeof(AccessNode)));
-  TaskNode* node = TaskPool::take();
+  TaskNode* node = take_node(block, count);
   const std::uint32_t generation = TaskNode::generation(node->state.load(std::memory_order_relaxed)) + 1;
   node->state.store((generation << TaskNode::k_generation_shift) | TaskNode::k_handle, std::memory_order_release);
   TaskMarks marks{
@@ -185,10 +196,13 @@ TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, Sourc
   return node;
 }
 
-void Core::keep_estimates(const Task& task, TaskNode& node) {
-  TaskExtras& extras = node.need_extras();
-  extras.bytes = task.bytes;
-  extras.work = task.work;
+void Core::keep_estimates(const Task& task, TaskNode& node) noexcept {
+  try {
+    TaskExtras& extras = node.need_extras();
+    extras.bytes = task.bytes;
+    extras.work = task.work;
+  } catch (const std::bad_alloc&) {  // the trace does without them
+  }
 }
 
 void Core::keep_name(const TaskName& name, TaskNode& node) {

@@ -1,10 +1,12 @@
 // Regions as the rest of the engine sees them: which programs are known, and the one task that stands for many.
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/engine_access.h>
+#include <sluice/engine/detail/node_pool.h>
 #include <sluice/engine/detail/region.h>
 #include <sluice/engine/region.h>
 
@@ -46,6 +48,16 @@ bool region_keeps(RetireHook& hook) {
   return true;
 }
 
+namespace {
+
+// In a forked child: streams and graphs are the parent's alone, and no call may be made to destroy them.
+template <class Kept>
+void leave_to_parent(Kept& kept) {
+  static_cast<void>(new (std::nothrow) Kept(std::move(kept)));
+}
+
+}  // namespace
+
 struct Region::State {
   using VariantRef = std::shared_ptr<detail::RegionVariant>;
   struct Known {
@@ -56,9 +68,12 @@ struct Region::State {
   Engine& engine;
   const Device device;
   const TaskName name;
-  const std::shared_ptr<detail::RegionGraphs> graphs;
+  std::shared_ptr<detail::RegionGraphs> graphs;
   std::mutex mutex = {};
   std::vector<Known> known = {};  // the one used last comes first
+  const std::uint32_t forks = detail::fork_count();
+
+  bool is_parents() const noexcept { return forks != detail::fork_count(); }
 
   VariantRef find(std::uint64_t key) {
     const std::lock_guard hold(mutex);
@@ -92,7 +107,12 @@ Region::Region(Engine& engine, Device gpu, const std::string& name) {
       new State{engine, gpu, TaskName(name), detail::make_region_graphs(detail::EngineAccess::core(engine), gpu)});
 }
 
-Region::~Region() = default;
+Region::~Region() {
+  if (!state_->is_parents())
+    return;
+  leave_to_parent(state_->known);
+  leave_to_parent(state_->graphs);
+}
 
 void Region::run_recorded(std::uint64_t key, void (*push_tasks)(void*), void* context, SourceLocation site) {
   using Variant = detail::RegionVariant;
@@ -122,6 +142,8 @@ void Region::run_recorded(std::uint64_t key, void (*push_tasks)(void*), void* co
 void Region::forget() {
   std::vector<State::Known> gone;
   const std::lock_guard hold(state_->mutex);
+  if (state_->is_parents())
+    return leave_to_parent(state_->known);
   gone.swap(state_->known);
 }
 

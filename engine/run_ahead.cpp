@@ -2,13 +2,12 @@
 // wait cannot end without: anything else might need what the waiting body holds.
 #include <cstdint>
 #include <mutex>
-#include <pthread.h>
-#include <utility>
 
 #include <sluice/engine/detail/commute_run.h>
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/group_state.h>
 #include <sluice/engine/detail/in_lists.h>
+#include <sluice/engine/detail/stack_left.h>
 
 namespace sluice::detail {
 
@@ -16,31 +15,6 @@ namespace {
 
 constexpr int k_depth = 8;           // of tasks that wait for each other, followed to one that is ready
 constexpr int k_most_followed = 64;  // by one look
-constexpr std::uintptr_t k_stack_reserve = 256U << 10;  // for bodies that take no waits into account
-
-/// Where this thread's stack ends; unknown on stacks that the program made itself.
-struct StackBounds {
-  std::uintptr_t low = 0, high = 0;
-
-  StackBounds() noexcept {
-    pthread_attr_t attributes;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
-      return;
-    void* address = nullptr;
-    std::size_t size = 0;
-    if (pthread_attr_getstack(&attributes, &address, &size) == 0) {
-      low = reinterpret_cast<std::uintptr_t>(address);
-      high = low + size;
-    }
-    pthread_attr_destroy(&attributes);
-  }
-};
-
-bool stack_is_left() noexcept {
-  static const thread_local StackBounds bounds;
-  const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  return here < bounds.high && here > bounds.low + k_stack_reserve;
-}
 
 // Kept until its entry in a ready queue has come up. False if it was taken, or its node is another task's by now; or if
 // it is a coroutine that was suspended: where that lies is not known.
@@ -57,6 +31,8 @@ bool keep(TaskNode* task, std::uint32_t state) noexcept {
 
 // In the policy's queues; or in its group's, which has no place for it, and may be run here without one.
 bool lies_ready(const TaskNode& task) noexcept {
+  if (task.device.is_gpu())
+    return false;
   return task.submitted.load(std::memory_order_acquire) ||
          (task.wants_place() && task.core->cpu().runs_ahead() && task.group()->may_run_here());
 }
@@ -87,16 +63,8 @@ bool Core::run_awaited(TaskNode* awaited) {
     drop(task, TaskNode::k_twice);  // it is being given a place, or others took the last one
     return false;
   }
-  ThisThread& here = this_thread();
-  TaskBelow below{here.task, here.below};
-  here.below = &below;
-  const bool in_parallel = std::exchange(here.in_parallel, false);
-  const std::uint64_t body_ticks = std::exchange(here.body_ticks, 0);
-  const bool ran = cpu_->run_ahead(task);
-  here.body_ticks = body_ticks;
-  here.in_parallel = in_parallel;
-  here.below = below.next;
-  return ran;
+  const OnTop on_top(this_thread());
+  return cpu_->run_ahead(task);
 }
 
 // A task that lies ready and that `task` waits for, or it itself; kept. Null if there is none, or none is seen.

@@ -19,7 +19,7 @@ class GroupState;
 struct TaskGroupOptions {
   /// At most so many of the group's CPU tasks are begun and not finished at a time; 0: as many as there are workers. A
   /// body that waits gives its place to another meanwhile, and goes on when its wait is over, also where as many run
-  /// again.
+  /// again: so for a moment more than that many may run, of coroutines that are resumed as of bodies on their stacks.
   int limit = 0;
 };
 

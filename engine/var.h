@@ -17,7 +17,8 @@ SLUICE_API void release(VarCore* var) noexcept;
 }  // namespace detail
 
 /// Told when a Var has retired: its last handle is gone and every task on it has finished (on a GPU: was issued).
-/// Called once, on whichever thread got there, outside every lock; `pending` is what GPU streams may still do.
+/// Called once, on whichever thread got there, outside every lock; `pending` is what GPU streams may still do. It uses
+/// no engine but that of the Var: the lists of another might be at rest, and this thread would change them.
 class RetireHook {
  public:
   virtual void on_retire(const PositionSet& pending) noexcept = 0;

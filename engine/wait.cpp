@@ -6,6 +6,7 @@
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/futex.h>
+#include <sluice/engine/detail/given_thread.h>
 #include <sluice/engine/detail/group_state.h>
 
 namespace sluice::detail {
@@ -26,25 +27,16 @@ std::chrono::nanoseconds longer(std::chrono::nanoseconds limit) noexcept {
 class OtherEngineWaits {
  public:
   explicit OtherEngineWaits(const Core& awaited) {
-    const ThisThread& here = this_thread();
+    ThisThread& here = this_thread();
     if (here.task == nullptr || here.core == nullptr || here.core == &awaited)
       return;
     places_.emplace(*here.task);
-    if (here.blocking)
-      return;
-    policy_ = &here.core->cpu();
-    policy_->before_block();
-  }
-  OtherEngineWaits(const OtherEngineWaits&) = delete;
-  OtherEngineWaits& operator=(const OtherEngineWaits&) = delete;
-  ~OtherEngineWaits() {
-    if (policy_ != nullptr)
-      policy_->after_block();
+    thread_.emplace(here, here.core->cpu());
   }
 
  private:
   std::optional<GivenPlaces> places_;
-  CpuPolicy* policy_ = nullptr;
+  std::optional<GivenThread> thread_;
 };
 
 struct HandleGuard {
@@ -53,6 +45,12 @@ struct HandleGuard {
 };
 
 }  // namespace
+
+// A thread of an executor runs what that has for it, whichever engine's task waits on it.
+bool Core::help_until(const std::function<bool()>& done, std::chrono::nanoseconds limit) {
+  CpuPolicy* const own = this_thread().pool;
+  return cpu_->help_until(done, limit) || (own != nullptr && own != cpu_.get() && own->help_until(done, limit));
+}
 
 // False if it was so at once.
 bool Core::drain(const std::function<bool()>& is_done) {
@@ -65,7 +63,7 @@ bool Core::drain(const std::function<bool()>& is_done) {
   if (drained())
     return false;
   const OtherEngineWaits left_idle(*this);
-  for (auto limit = k_cycle_check; cpu_->help_until(drained, limit); limit = longer(limit)) {
+  for (auto limit = k_cycle_check; help_until(drained, limit); limit = longer(limit)) {
     if (drained())
       return waited;
     check_suspended();
@@ -108,22 +106,27 @@ void throw_in_gpu_body(const char* what) {
 
 void Core::refuse_self_wait(Access access) const {
   const ThisThread& here = this_thread();
-  if (here.task == nullptr || here.core != this)
-    return;
-  for (const AccessNode& held : here.task->accesses()) {
-    if (held.var != access.var)
-      continue;
-    if (!held.exclusive() && access.mode == AccessMode::read) {
-      if (access.var->mode.load() == VarMode::reading_open)
+  const auto refuse = [&](const TaskNode* holder) {
+    if (holder == nullptr || holder->core != this)
+      return;
+    for (const AccessNode& held : holder->accesses()) {
+      if (held.var != access.var)
+        continue;
+      if (!held.exclusive() && access.mode == AccessMode::read && access.var->mode.load() == VarMode::reading_open)
         return;
+      const std::string who =
+          message("wait: task \"", here.task->name, "\" (", describe(here.task->site()), ") waits for ");
+      if (holder == here.task)
+        throw Deadlock(who + "a Var that it holds itself");
+      throw Deadlock(
+          message(who, "a Var of \"", holder->name, "\" (", describe(holder->site()), "), on top of which it runs"));
     }
-    throw Deadlock(message(
-        "wait: task \"",
-        here.task->name,
-        "\" (",
-        describe(here.task->site()),
-        ") waits for a Var that it holds itself"));
-  }
+  };
+  if (here.task == nullptr)
+    return;
+  refuse(here.task);
+  for (const TaskBelow* below = here.below; below != nullptr; below = below->next)
+    refuse(below->task);
 }
 
 // What conflicts with a running task and has not begun comes after it.
@@ -169,7 +172,7 @@ void Core::block_until(TaskNode* task) {
 
 // True once the task has finished.
 bool Core::sleep_on(TaskNode* task, std::chrono::nanoseconds limit) {
-  if (cpu_->help_until([task] { return task->finished(); }, limit))
+  if (help_until([task] { return task->finished(); }, limit))
     return task->finished();
   const std::uint32_t seen = task->state.fetch_or(TaskNode::k_waiter, std::memory_order_acq_rel);
   if ((seen & TaskNode::k_finished) == 0)
@@ -185,9 +188,7 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
     blocked_.add(blocked);
   }
   std::optional<GivenPlaces> places(std::in_place, *task);
-  const bool blocks = !this_thread().blocking;
-  if (blocks)
-    cpu_->before_block();
+  std::optional<GivenThread> thread(std::in_place, this_thread(), *cpu_);
   std::exception_ptr cycle;
   const auto began = std::chrono::steady_clock::now();
   for (auto limit = k_cycle_check; !sleep_on(awaited, std::min(limit, cpu_->slice()));) {
@@ -201,8 +202,7 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
       break;
     }
   }
-  if (blocks)
-    cpu_->after_block();
+  thread.reset();
   places.reset();
   {
     const std::lock_guard hold(blocked_mutex_);

@@ -1,6 +1,7 @@
 // What a body may ask of the thread that runs it.
 #include <sluice/engine/blocking_scope.h>
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/given_thread.h>
 #include <sluice/engine/queue.h>
 #include <sluice/engine/worker_local.h>
 
@@ -17,11 +18,11 @@ int Queue::worker() const noexcept {
   return here.pool == nullptr || here.core == nullptr || here.pool != &here.core->cpu() ? -1 : here.pool->worker_here();
 }
 
-BlockingScope::BlockingScope() : blocks_(false) {
+BlockingScope::BlockingScope() {
   detail::ThisThread& here = detail::this_thread();
   if (here.task == nullptr || !here.task->device.is_cpu() || here.blocking)
     return;
-  here.core->cpu().before_block();
+  gave_pool_ = detail::give_thread(here, here.core->cpu());
   here.blocking = blocks_ = true;
 }
 
@@ -30,7 +31,7 @@ BlockingScope::~BlockingScope() {
     return;
   detail::ThisThread& here = detail::this_thread();
   here.blocking = false;
-  here.core->cpu().after_block();
+  detail::take_thread_back(here, here.core->cpu(), gave_pool_);
 }
 
 }  // namespace sluice

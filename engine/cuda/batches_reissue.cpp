@@ -82,6 +82,7 @@ void Batches::launch_again(Batch::Step& step) noexcept {
   logical.direct.take_place({logical.number(), step.sequence});
   order_or_await(slot, step.needs);
   try {
+    const cuda::DeviceScope on(gpu_.device.index);  // a thread that only has the batch launched may be on another one
     if (!step.failed && !gpu_.loss.lost() && !skip_late(step))
       gpu_.bodies.run_again(
           {.slot = &slot, .logical = &logical, .needs = &step.needs, .name = step.name, .ordered = true}, step.body);

@@ -26,6 +26,18 @@ class ReadyAfter {
   const bool outermost_;
 };
 
+/// Counts the GPUs that the thread issues for.
+class Lease {
+ public:
+  explicit Lease(ThisThread& here) noexcept : here_(here) { ++here.leases; }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  ~Lease() { --here_.leases; }
+
+ private:
+  ThisThread& here_;
+};
+
 }  // namespace
 
 void Issuer::List::append(TaskNode* task) noexcept {
@@ -94,8 +106,22 @@ void Issuer::submit(TaskNode* task) {
 
 // With the lock held.
 void Issuer::leave(TaskNode* task) noexcept {
+  task->submitted.store(true, std::memory_order_release);
+  light_fence(task->submitted_fence());  // against raise(): one of the two sees the other
   const StreamClass of = class_of(*task);
   left_[of == StreamClass::urgent ? 0 : of == StreamClass::background ? 2 : 1].append(task);
+}
+
+void Issuer::sort_by_class() noexcept {
+  {
+    const std::lock_guard hold(lock_);
+    for (std::size_t lower = 1; lower < left_.size(); ++lower) {
+      List all = std::exchange(left_[lower], {});
+      while (all.head != nullptr)
+        leave(all.take(0));
+    }
+  }
+  hand_over();
 }
 
 // The caller has the lease.
@@ -122,6 +148,8 @@ void Issuer::drain(TaskNode* task, bool tired) {
     return give_up(task);
   ThisThread& here = this_thread();
   const ReadyAfter ready_after(here);
+  const Lease lease(here);
+  depth_ = here.leases;
   issuing_.store(&here, std::memory_order_relaxed);
   if (task == nullptr)
     task = next_or_give_up(tired);

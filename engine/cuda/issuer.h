@@ -34,8 +34,11 @@ class Issuer {
   /// For the poller, again and again: launches a batch that has waited long, goes on with tasks that rest in lists.
   /// True while there is something to attend to.
   bool attend();
-  /// Is the calling thread in a body that was called for this GPU?
-  bool issuing_here() const noexcept { return issuing_.load(std::memory_order_relaxed) == &this_thread(); }
+  /// Not 0 if the calling thread is in a body that was called for this GPU; the more GPUs it issues for, which call
+  /// each other's late bodies, the greater in the innermost.
+  int depth_here() const noexcept { return issuing_.load(std::memory_order_relaxed) == &this_thread() ? depth_ : 0; }
+  /// See GpuPolicy.
+  void sort_by_class() noexcept;
   /// For the thread that holds the lease: was it asked to launch? Once.
   bool take_launch_wanted();
 
@@ -61,6 +64,7 @@ class Issuer {
   std::optional<Random> chaos_;  // tasks are issued late and in any order
 
   std::atomic<const void*> issuing_{nullptr};  // the thread that issues
+  int depth_ = 0;                              // of that thread's leases; it alone looks
   std::atomic<bool> handed_over_{false};       // the poller goes on with what others have left
 };
 

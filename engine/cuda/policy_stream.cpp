@@ -51,6 +51,11 @@ void StreamPolicy::submit(TaskNode* task) {
   gpu(task->device).issuer.submit(task);
 }
 
+void StreamPolicy::sort_by_class() noexcept {
+  for (const auto& gpu : gpus_)
+    gpu->issuer.sort_by_class();
+}
+
 void StreamPolicy::add_counters(EngineCounters& counters) const noexcept {
   for (const auto& gpu : gpus_) {
     counters.stream_waits += gpu->counts.stream_waits.load(std::memory_order_relaxed);
@@ -166,11 +171,15 @@ void StreamPolicy::note_completed(Position position) {
 }
 
 Gpu* StreamPolicy::issuing_here() const noexcept {
+  Gpu* innermost = nullptr;
+  int depth = 0;
   for (const auto& gpu : gpus_) {
-    if (gpu->issuer.issuing_here())
-      return gpu.get();
+    if (const int there = gpu->issuer.depth_here(); there > depth) {
+      innermost = gpu.get();
+      depth = there;
+    }
   }
-  return nullptr;
+  return innermost;
 }
 
 void StreamPolicy::synchronize(LogicalStream& logical, std::uint64_t sequence) {

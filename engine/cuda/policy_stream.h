@@ -20,6 +20,7 @@ class StreamPolicy final : public GpuPolicy {
   ~StreamPolicy() override;
 
   void submit(TaskNode* task) override;
+  void sort_by_class() noexcept override;
   void fence(TaskNode* task, const PositionSet& positions) override;
   bool has_fences() const noexcept override { return fences_.any(); }
   std::uint64_t memory_size(Device device) noexcept override;
@@ -49,7 +50,7 @@ class StreamPolicy final : public GpuPolicy {
 
  private:
   BackgroundPoller::Seen poll();
-  Gpu* issuing_here() const noexcept;
+  Gpu* issuing_here() const noexcept;  // innermost
   void nudge(Gpu& gpu);
   void watch(const LogicalStream& logical, std::uint64_t sequence);
   void wait_for(LogicalStream& logical, std::uint64_t sequence);

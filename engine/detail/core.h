@@ -153,7 +153,7 @@ class Core {
   bool is_crowded() const noexcept { return in_flight_.is_crowded(); }
 
   TaskNode* make_bodiless(Access access, TaskKind kind, TaskName name);
-  /// Throws Deadlock if the task that runs on this thread holds what it is about to wait for.
+  /// Throws Deadlock if a task on this thread's stack holds what the topmost is about to wait for.
   void refuse_self_wait(Access access) const;
 
   /// Drops what `bit` stands for (k_handle, k_twice), perhaps the last that keeps a finished node.
@@ -251,7 +251,7 @@ class Core {
   void renew(VarCore* var) noexcept;
   void enter_era(const Task& task);
   /// Before a push, until there is a thread that runs tasks, and in a forked child.
-  void make_ready(const Task& task, TaskKind kind);
+  void prepare_for_pushes(const Task& task, TaskKind kind);
 
   // -- All lists of Vars at rest, for whoever has to read them whole (pause.cpp) --
   void enter_lists(const ThisThread& here) noexcept {
@@ -273,7 +273,7 @@ class Core {
  private:
   void enter_lists_later(const ThisThread& here) noexcept;
   void keep_name(const TaskName& name, TaskNode& node);
-  static void keep_estimates(const Task& task, TaskNode& node);
+  static void keep_estimates(const Task& task, TaskNode& node) noexcept;
   void inherit_from_pusher(const Task& task, TaskNode& node);
   static void ends_in_group(TaskNode& task, const FailureRef& failure, Position position) noexcept;
   void wait_probe(TaskNode* probe);
@@ -292,6 +292,7 @@ class Core {
   void enter_epoch(TaskNode* task);
   void leave_epoch(int epoch);
   CountShard& counts(const ThisThread& here) noexcept { return counts_[static_cast<std::size_t>(here.slot)]; }
+  bool help_until(const std::function<bool()>& done, std::chrono::nanoseconds limit);
   bool drain(const std::function<bool()>& is_done);
   void take_turn();
   bool drain_epoch();  // false if there was nothing to wait for
@@ -335,7 +336,7 @@ class Core {
   std::atomic<int> stopped_{0};
   std::atomic<std::uint32_t> stop_phase_{0};  // grows: runs, stops, has stopped, runs again
   std::atomic<bool> priorities_{false};       // a task of another class than normal was pushed
-  std::atomic<bool> unready_{true};           // pushes come to make_ready()
+  std::atomic<bool> unready_{true};           // pushes come to prepare_for_pushes()
   std::uint8_t era_ = 0;                      // moved on in a forked child, while it has one thread
   bool forked_in_task_ = false;               // the child may only exec
   std::atomic<bool> cancelling_{false};

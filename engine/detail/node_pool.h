@@ -51,6 +51,21 @@ class NodePool {
     return all.slabs.size() * k_batch;
   }
 
+  /// Calls visit(object) for each of them, in use or not: what a test that hangs prints. False if somebody has the
+  /// depot.
+  template <class Visit>
+  static bool visit(Visit&& visit) {
+    Depot& all = depot();
+    if (!all.lock.try_lock())
+      return false;
+    const std::lock_guard hold(all.lock, std::adopt_lock);
+    for (const auto& slab : all.slabs) {
+      for (int i = 0; i < k_batch; ++i)
+        visit(slab[i]);
+    }
+    return true;
+  }
+
  private:
   static constexpr int k_batch = 64;
   enum class State : unsigned char { fresh, open, closed };

@@ -67,8 +67,10 @@ class CpuPolicy {
   /// A task's body on this thread is about to block, and has ceased to: another thread may take its place.
   virtual void before_block() {}
   virtual void after_block() {}
-  /// How many bodies wait, if no thread can be had to run what lies ready.
+  /// How many bodies wait, if no thread can be had to run what lies ready; k_out_of_stack if the only one that can be
+  /// had is the calling one, and bodies that wait on it have used up its stack.
   virtual int all_blocked() { return 0; }
+  static constexpr int k_out_of_stack = -1;
   /// The number of the worker whose thread this is; -1 if it is no worker's.
   virtual int worker_here() const noexcept { return -1; }
   /// True on a user's thread that runs tasks too.
@@ -109,6 +111,9 @@ class GpuPolicy {
   virtual ~GpuPolicy() = default;
   /// Issues a ready task on a stream of its device, from this thread or from the one that holds the stream.
   virtual void submit(TaskNode* task) = 0;
+  /// Tasks that were submitted, and rest (they are marked so), have become more urgent: puts them where their class
+  /// belongs.
+  virtual void sort_by_class() noexcept {}
   /// Calls core.run_fenced(task) once the GPU has passed `positions`. No thread of the CPU policy waits.
   virtual void fence(TaskNode* task, const PositionSet& positions) = 0;
   /// True while CPU tasks wait behind fences.

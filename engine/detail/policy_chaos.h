@@ -21,6 +21,7 @@ class ChaosPolicy final : public CpuPolicy {
   void while_waiting() override;
   std::chrono::nanoseconds slice() const noexcept override { return std::chrono::milliseconds(1); }
   void before_block() override;
+  int all_blocked() override;
   void parallel(std::int64_t n, std::int64_t grain, void* context, RangeFunction run) override;
   void stop() override;
   bool waits_for_gpu() const noexcept override { return true; }

@@ -19,7 +19,8 @@ struct TaskBelow;
 /// CPU tasks on an executor of the application. A body that blocks gives its place to another drain handler; once all
 /// places are blocked, or the executor does not come to a handler that was posted, whoever waits on a thread of the
 /// executor runs ready tasks itself. So an executor of one thread goes on, but a body then runs on top of the one that
-/// waits; if it waits in turn for what can only come after that one, it gets Deadlock.
+/// waits; if it waits in turn for what can only come after that one, or for what the stack would not hold, it gets
+/// Deadlock.
 class ExecutorPolicy final : public CpuPolicy {
  public:
   ExecutorPolicy(Core& core, ExternalExecutor executor);
@@ -32,6 +33,7 @@ class ExecutorPolicy final : public CpuPolicy {
   int help(int limit) override;
   bool help_until(const std::function<bool()>& done, std::chrono::nanoseconds limit) override;
   void while_waiting() override;
+  int all_blocked() override;
   std::chrono::nanoseconds slice() const noexcept override { return std::chrono::milliseconds(100); }
   void stop() override;
   void restart() override;
@@ -93,6 +95,7 @@ class ExecutorPolicy final : public CpuPolicy {
     int running = 0;    // threads inside: drain handlers, and others that run a task
     int blocked = 0;    // of these: those that wait inside a body
     int resuming = 0;   // of those: want to go on
+    int used_up = 0;    // threads that wait where their stack holds no more bodies
     int posted = 0;     // drain handlers that have not begun
     int waiting = 0;    // threads at `changed`
     bool stopped = false;

@@ -17,6 +17,7 @@ class SerialPolicy final : public CpuPolicy {
   void while_waiting() override;
   std::chrono::nanoseconds slice() const noexcept override { return std::chrono::milliseconds(1); }
   void before_block() override { drain(); }
+  int all_blocked() override;
   void stop() override;
   bool waits_for_gpu() const noexcept override { return true; }
   int workers() const noexcept override { return 1; }

@@ -11,26 +11,34 @@ inline void pause_briefly() noexcept {
 #endif
 }
 
-/// A lock of one byte for a few instructions of work; never held over user code or a CUDA call. After 64 failed
-/// looks it yields, so that a holder that lost its core gets it back.
-class SpinLock {
+/// What a thread does between two looks at a lock: after 64 it yields, so that a holder that lost its core gets it
+/// back.
+struct SpinRest {
+  static void rest(int looks) noexcept {
+    if (looks < 64) {
+      pause_briefly();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+};
+
+/// A lock of one byte for a few instructions of work; never held over user code or a CUDA call.
+template <template <class> class Atomic, class Rest>
+class BasicSpinLock {
  public:
   void lock() noexcept {
     for (int looks = 0; locked_.exchange(true, std::memory_order_acquire);) {
-      while (locked_.load(std::memory_order_relaxed)) {
-        if (++looks < 64) {
-          pause_briefly();
-        } else {
-          std::this_thread::yield();
-        }
-      }
+      while (locked_.load(std::memory_order_relaxed))
+        Rest::rest(++looks);
     }
   }
   bool try_lock() noexcept { return !locked_.exchange(true, std::memory_order_acquire); }
   void unlock() noexcept { locked_.store(false, std::memory_order_release); }
 
  private:
-  std::atomic<bool> locked_{false};
+  Atomic<bool> locked_{false};
 };
+using SpinLock = BasicSpinLock<std::atomic, SpinRest>;
 
 }  // namespace sluice::detail

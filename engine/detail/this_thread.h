@@ -47,11 +47,13 @@ struct ThisThread : Work {
   bool blocking = false;        // in a BlockingScope: another thread has its place
   void* pool_worker = nullptr;  // PoolPolicy's record of this thread
   CpuPolicy* pool = nullptr;    // whose worker it is
+  bool pool_given = false;      // another thread has its place there: a body on it blocks
   unsigned pushes = 0;
+  int leases = 0;                // GPUs that it issues for
   TaskBelow* below = nullptr;    // innermost first
   std::uint64_t body_ticks = 0;  // not 0: the next body is to be timed; then how long it took
   int slot = -1;                 // see thread_slot.h
-  mutable int lists_depth = 0;   // calls of enter_lists() not left yet
+  mutable int lists_depth = 0;   // calls of enter_lists() not left yet, of all engines: see RetireHook
   /// Not null: what this thread pushes is collected for a region.
   RegionRecording* recording = nullptr;
   const GroupScope* group_scope = nullptr;  // innermost
@@ -78,6 +80,32 @@ class WorkScope {
  private:
   Work& here_;
   const Work before_;
+};
+
+/// While it lives, what begins on this thread runs on top of the body there, which waits or pushes.
+class OnTop {
+ public:
+  explicit OnTop(ThisThread& here) noexcept
+      : here_(here), below_{here.task, here.below}, in_parallel_(here.in_parallel), body_ticks_(here.body_ticks) {
+    if (here.task == nullptr)
+      return;
+    here.below = &below_;
+    here.in_parallel = false;
+    here.body_ticks = 0;
+  }
+  OnTop(const OnTop&) = delete;
+  OnTop& operator=(const OnTop&) = delete;
+  ~OnTop() {
+    here_.below = below_.next;
+    here_.in_parallel = in_parallel_;
+    here_.body_ticks = body_ticks_;
+  }
+
+ private:
+  ThisThread& here_;
+  TaskBelow below_;
+  const bool in_parallel_;
+  const std::uint64_t body_ticks_;
 };
 
 /// While it lives, the thread helps in a loop of another one: what a range pushes, waits for or is told to stop by is

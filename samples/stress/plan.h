@@ -4,6 +4,7 @@
 #include <deque>
 #include <vector>
 
+#include <sluice/engine/options.h>
 #include <sluice/engine/task.h>
 
 #include "samples/stress/work.h"
@@ -122,6 +123,14 @@ struct Shape {
   bool forks = true;
   int gpus = 0;
 };
+
+/// What such an engine can run: the serial policy runs bodies inside push, so nobody is left to open a gate, and a body
+/// that waits keeps those below it on its stack from ending.
+inline Shape suited_to(sluice::CpuMode policy, Shape shape) {
+  shape.gates = shape.waits_for_earlier = shape.forks =
+      policy != sluice::CpuMode::serial && policy != sluice::CpuMode::chaos;
+  return shape;
+}
 
 /// The same shape gives the same plan.
 Plan make_plan(const Shape& shape);

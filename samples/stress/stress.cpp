@@ -146,19 +146,9 @@ Plant plant_of(const std::string& name) {
 
 /// One program. Empty if all went as it must.
 std::string run_round(const Flags& flags, std::uint64_t seed, Tally& all) {
-  // The serial policy runs bodies inside push: nobody is left to open a gate, and a body that waits keeps those below
-  // it on its stack from ending.
   const CpuMode policy = parse_cpu_mode(flags.policy);
-  const bool threaded = policy != CpuMode::serial && policy != CpuMode::chaos;
-  const Plan plan = make_plan({
-      .seed = seed,
-      .threads = flags.threads,
-      .steps = flags.steps,
-      .gates = threaded,
-      .waits_for_earlier = threaded,
-      .forks = threaded,
-      .gpus = flags.gpus(),
-  });
+  const Plan plan = make_plan(
+      suited_to(policy, {.seed = seed, .threads = flags.threads, .steps = flags.steps, .gpus = flags.gpus()}));
   std::optional<Engine> engine;
   engine.emplace(EngineOptions{
       .workers = flags.workers,

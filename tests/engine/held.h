@@ -2,6 +2,7 @@
 
 #include <sluice/engine/engine.h>
 
+#include "tests/support/catch.h"
 #include "tests/support/gate.h"
 
 namespace sluice::test {
@@ -17,6 +18,18 @@ struct Held {
   Gate gate;
   OpensAtEnd opens;
 };
+
+/// A Var's writer that has been begun, and ends when it is told to.
+inline TaskCompletion written_outside(Engine& engine, const Var& var) {
+  TaskCompletion completion;
+  Gate there;
+  engine.push({.name = "outside", .access = {write(var)}}, [&](Queue queue) {
+    completion = queue.complete_later();
+    there.open();
+  });
+  REQUIRE(there.wait());
+  return completion;
+}
 
 /// Runs a task. Where all workers but one are held up, what ran on that one has ended or is suspended by then.
 inline void let_pass(Engine& engine) {

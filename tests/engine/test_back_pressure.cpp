@@ -6,6 +6,7 @@
 
 #include "tests/engine/expect.h"
 #include "tests/engine/in_flight.h"
+#include "tests/engine/policies.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -178,7 +179,7 @@ TEST_CASE("Back-pressure: bodies that take long do not let tasks pile up beyond 
 }
 
 TEST_CASE("Back-pressure: a pusher that holds the gate itself is let through, in few steps") {
-  for (const CpuMode policy : {CpuMode::pool, CpuMode::chaos_pool}) {
+  for (const CpuMode policy : k_threaded) {
     CAPTURE(to_string(policy));
     Engine engine({.workers = 1, .cpu_policy = policy, .max_bytes_in_flight = k_limit});
     const Var order = engine.new_var();

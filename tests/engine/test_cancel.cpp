@@ -5,13 +5,14 @@
 #include <sluice/engine/api.h>
 
 #include "tests/engine/expect.h"
+#include "tests/engine/policies.h"
 #include "tests/support/gate.h"
 
 using namespace sluice;
 using namespace sluice::test;
 
 TEST_CASE("T30: a scope cancels what has not begun, and nothing outside it") {
-  for (const CpuMode policy : {CpuMode::pool, CpuMode::chaos_pool}) {
+  for (const CpuMode policy : k_threaded) {
     Engine engine({.workers = 2, .cpu_policy = policy});
     Var gated = engine.new_var(), inside = engine.new_var(), outside = engine.new_var();
     Gate gate;

@@ -13,6 +13,7 @@
 
 #include "tests/engine/expect.h"
 #include "tests/engine/held.h"
+#include "tests/engine/policies.h"
 #include "tests/support/gate.h"
 #include "tests/support/scale.h"
 
@@ -34,16 +35,12 @@ struct Left {
   }
 };
 
-EngineOptions options_of(CpuMode policy) {
-  return {.workers = policy == CpuMode::serial || policy == CpuMode::chaos ? 0 : 1, .cpu_policy = policy};
-}
-
 }  // namespace
 
 TEST_CASE("A task ends when its TaskCompletion says so, without a worker, whatever the policy") {
-  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
+  for (const CpuMode policy : k_all) {
     CAPTURE(to_string(policy));
-    Engine engine(options_of(policy));
+    Engine engine(options_of(policy, 1));
     Var x = engine.new_var();
     Left left;
     std::atomic<int> value{0};
@@ -163,9 +160,9 @@ TEST_CASE("complete_later is for the body of a CPU task, once") {
 }
 
 TEST_CASE("A coroutine body may leave its end to others too") {
-  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
+  for (const CpuMode policy : k_all) {
     CAPTURE(to_string(policy));
-    Engine engine(options_of(policy));
+    Engine engine(options_of(policy, 1));
     Var x = engine.new_var(), y = engine.new_var();
     Left left;
     engine.push({.name = "input", .access = {write(y)}}, [] {});

@@ -13,6 +13,7 @@
 #include <sluice/engine/detail/test_faults.h>
 
 #include "tests/engine/expect.h"
+#include "tests/engine/policies.h"
 #include "tests/support/child.h"
 #include "tests/support/denormals.h"
 #include "tests/support/gate.h"
@@ -53,7 +54,7 @@ void check(const Seen& seen, bool flushes) {
 }  // namespace
 
 TEST_CASE("A body that asks for it flushes denormals; those before and behind it do not, also where it throws") {
-  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
+  for (const CpuMode policy : k_all) {
     INFO(to_string(policy));
     Engine engine({.workers = 1, .cpu_policy = policy});
     check(look(engine), true);

@@ -8,6 +8,7 @@
 #include <sluice/engine/pending_wait.h>
 
 #include "tests/engine/expect.h"
+#include "tests/engine/held.h"
 #include "tests/engine/in_flight.h"
 #include "tests/support/child.h"
 #include "tests/support/gate.h"
@@ -231,13 +232,7 @@ TEST_CASE("A child forked where tasks are put off may only exec: it does not run
   } forks;
   Engine engine({.workers = 2});
   Var x = engine.new_var();
-  TaskCompletion completion;
-  Gate there;
-  engine.push({.name = "outside", .access = {write(x)}}, [&](Queue queue) {
-    completion = queue.complete_later();
-    there.open();
-  });
-  REQUIRE(there.wait());
+  TaskCompletion completion = written_outside(engine, x);
   PendingWait(read(x), forks).start();
   std::atomic<int> ran{0};
   engine.push({.name = "reads", .access = {read(x)}}, [&] { ++ran; });

@@ -12,6 +12,7 @@
 
 #include "tests/engine/expect.h"
 #include "tests/engine/held.h"
+#include "tests/engine/policies.h"
 #include "tests/support/gate.h"
 #include "tests/support/scale.h"
 
@@ -19,12 +20,6 @@ using namespace sluice;
 using namespace sluice::test;
 
 namespace {
-
-constexpr CpuMode k_policies[] = {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool};
-
-EngineOptions options_of(CpuMode policy, int workers = 2) {
-  return {.workers = policy == CpuMode::serial || policy == CpuMode::chaos ? 0 : workers, .cpu_policy = policy};
-}
 
 // A tree of tasks, each of which pushes its children and returns.
 void grow(Engine& engine, std::atomic<int>& leaves, int depth) {
@@ -51,7 +46,7 @@ int count(Engine& engine, int depth) {
 }  // namespace
 
 TEST_CASE("A group is waited for with all that its tasks push, under every policy") {
-  for (const CpuMode policy : k_policies) {
+  for (const CpuMode policy : k_all) {
     CAPTURE(to_string(policy));
     Engine engine(options_of(policy));
     std::atomic<int> leaves{0};
@@ -98,7 +93,7 @@ TEST_CASE("A task on a worker is a member as long as it runs; done() tells, a ha
 }
 
 TEST_CASE("Waits for groups nest as calls do: in tasks, on an executor, deeper than there are threads") {
-  for (const CpuMode policy : k_policies) {
+  for (const CpuMode policy : k_all) {
     CAPTURE(to_string(policy));
     Engine engine(options_of(policy));
     int leaves = 0;
@@ -131,7 +126,7 @@ TEST_CASE("Recursion by groups costs a call and no thread") {
 }
 
 TEST_CASE("A coroutine awaits a group without a thread, and may push to it") {
-  for (const CpuMode policy : k_policies) {
+  for (const CpuMode policy : k_all) {
     CAPTURE(to_string(policy));
     Engine engine(options_of(policy, 1));
     std::atomic<int> leaves{0};
@@ -171,7 +166,7 @@ TEST_CASE("A coroutine is a member while it is suspended, and what it pushes is 
 }
 
 TEST_CASE("A member may wait for another one, whichever was pushed first") {
-  for (const CpuMode policy : k_policies) {
+  for (const CpuMode policy : k_all) {
     CAPTURE(to_string(policy));
     Engine engine(options_of(policy));
     Var x = engine.new_var();

@@ -17,6 +17,7 @@
 #include <sluice/engine/detail/test_faults.h>
 
 #include "tests/engine/expect.h"
+#include "tests/engine/policies.h"
 #include "tests/support/gate.h"
 #include "tests/support/scale.h"
 
@@ -24,12 +25,6 @@ using namespace sluice;
 using namespace sluice::test;
 
 namespace {
-
-constexpr CpuMode k_policies[] = {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool};
-
-EngineOptions options_of(CpuMode policy, int workers = 2) {
-  return {.workers = policy == CpuMode::serial || policy == CpuMode::chaos ? 0 : workers, .cpu_policy = policy};
-}
 
 long fibonacci(Engine& engine, int n) {
   if (n < 2)
@@ -81,7 +76,7 @@ void take_a_drain() {  // which ends after 100 us
 }  // namespace
 
 TEST_CASE("At most as many members of a group are begun as its limit says") {
-  for (const CpuMode policy : {CpuMode::pool, CpuMode::chaos_pool}) {
+  for (const CpuMode policy : k_threaded) {
     for (const int limit : {1, 2}) {
       CAPTURE(to_string(policy), limit);
       Engine engine(options_of(policy, limit + 1));
@@ -111,7 +106,7 @@ TEST_CASE("At most as many members of a group are begun as its limit says") {
 }
 
 TEST_CASE("A member that waits gives its place away: a group of one at a time does not hang") {
-  for (const CpuMode policy : k_policies) {
+  for (const CpuMode policy : k_all) {
     CAPTURE(to_string(policy));
     Engine engine(options_of(policy));
     TaskGroup group(engine, {.limit = 1});

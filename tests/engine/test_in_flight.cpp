@@ -9,6 +9,7 @@
 
 #include "tests/engine/expect.h"
 #include "tests/engine/in_flight.h"
+#include "tests/engine/policies.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -132,7 +133,7 @@ TEST_CASE("In flight: a coroutine body that waits holds its memory, and gives it
 }
 
 TEST_CASE("In flight: readers and writers of many threads come out even") {
-  for (const CpuMode policy : {CpuMode::pool, CpuMode::chaos_pool, CpuMode::chaos, CpuMode::serial}) {
+  for (const CpuMode policy : k_all) {
     CAPTURE(to_string(policy));
     Engine engine({.workers = 2, .cpu_policy = policy, .max_bytes_in_flight = 16 * k_block});
     std::vector<std::thread> pushers;

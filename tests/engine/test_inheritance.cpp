@@ -12,6 +12,7 @@
 
 #include "tests/engine/expect.h"
 #include "tests/engine/held.h"
+#include "tests/engine/policies.h"
 #include "tests/support/gate.h"
 
 using namespace sluice;
@@ -191,7 +192,7 @@ TEST_CASE("T16: a task that is urged twice leaves no urgency behind where it wai
 }
 
 TEST_CASE("T16: under load, with many urgent tasks behind others, each task runs once") {
-  for (const CpuMode policy : {CpuMode::pool, CpuMode::chaos_pool, CpuMode::chaos, CpuMode::serial}) {
+  for (const CpuMode policy : k_all) {
     Engine engine({.workers = 3, .cpu_policy = policy});
     std::vector<Var> vars(8);
     for (Var& var : vars)

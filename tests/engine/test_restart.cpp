@@ -11,6 +11,7 @@
 #include <sluice/engine/detail/test_faults.h>
 
 #include "tests/engine/expect.h"
+#include "tests/engine/policies.h"
 #include "tests/support/gate.h"
 #include "tests/support/scale.h"
 
@@ -18,7 +19,7 @@ using namespace sluice;
 using namespace sluice::test;
 
 TEST_CASE("A stopped engine starts again, with its Vars, under every policy") {
-  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
+  for (const CpuMode policy : k_all) {
     CAPTURE(to_string(policy));
     Engine engine({.workers = policy == CpuMode::pool ? 2 : 0, .cpu_policy = policy});
     Var x = engine.new_var();

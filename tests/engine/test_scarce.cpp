@@ -6,6 +6,7 @@
 
 #include <sluice/engine/pending_wait.h>
 
+#include "tests/engine/policies.h"
 #include "tests/engine/scarce_runs.h"
 #include "tests/support/gate.h"
 
@@ -78,12 +79,11 @@ void under_each(Policies policies, const ScarceProgram& program) {
     fail_each_allocation({.workers = 2, .cpu_policy = policy}, program);
   }
 }
-constexpr Policies k_all_policies = {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool};
 
 }  // namespace
 
 TEST_CASE("scarce memory: pushes of all sizes, waits between them") {
-  under_each(k_all_policies, [](ScarceRun run) {
+  under_each(k_all, [](ScarceRun run) {
     push_some(run.ledger, 24);
     wait_well(run, 2);
     push_some(run.ledger, 12);
@@ -92,7 +92,7 @@ TEST_CASE("scarce memory: pushes of all sizes, waits between them") {
 }
 
 TEST_CASE("scarce memory: an engine that is made, used and destroyed") {
-  for (const CpuMode policy : k_all_policies) {
+  for (const CpuMode policy : k_all) {
     int quiet = 0;
     for (long n = 1; quiet < 3; ++n) {
       Scarcity scarcity(n);
@@ -117,7 +117,7 @@ TEST_CASE("scarce memory: an engine that is made, used and destroyed") {
 }
 
 TEST_CASE("scarce memory: tasks that fail, and who reads what they wrote") {
-  under_each(k_all_policies, [](ScarceRun run) {
+  under_each(k_all, [](ScarceRun run) {
     push_failing(run.ledger);
     wait_well(run, 4);
     wait_all_well(run);
@@ -126,7 +126,7 @@ TEST_CASE("scarce memory: tasks that fail, and who reads what they wrote") {
 }
 
 TEST_CASE("scarce memory: bodies that push") {
-  under_each(k_all_policies, [](ScarceRun run) {
+  under_each(k_all, [](ScarceRun run) {
     for (int i = 0; i < 4; ++i) {
       lacks_memory([&] {
         run.engine->push({.name = "parent"}, [run, i] {
@@ -140,7 +140,7 @@ TEST_CASE("scarce memory: bodies that push") {
 }
 
 TEST_CASE("scarce memory: bodies that wait") {
-  under_each(k_all_policies, [](ScarceRun run) {
+  under_each(k_all, [](ScarceRun run) {
     for (int i = 0; i < 4; ++i) {
       run.ledger.push({{i, W}});
       lacks_memory([&] {
@@ -157,7 +157,7 @@ TEST_CASE("scarce memory: bodies that wait") {
 }
 
 TEST_CASE("scarce memory: coroutines") {
-  under_each(k_all_policies, [](ScarceRun run) {
+  under_each(k_all, [](ScarceRun run) {
     for (int i = 0; i < 3; ++i) {
       run.ledger.push({{i, W}});
       lacks_memory([&] {
@@ -219,7 +219,7 @@ struct Told final : WaitObserver {
 }  // namespace
 
 TEST_CASE("scarce memory: waits that occupy no thread") {
-  under_each(k_all_policies, [](ScarceRun run) {
+  under_each(k_all, [](ScarceRun run) {
     std::array<Told, 6> waits;
     std::atomic<int> ends{0};
     int started = 0;
@@ -241,7 +241,7 @@ TEST_CASE("scarce memory: waits that occupy no thread") {
 }
 
 TEST_CASE("scarce memory: cancelled tasks") {
-  under_each(k_all_policies, [](ScarceRun run) {
+  under_each(k_all, [](ScarceRun run) {
     for (int i = 0; i < 12; ++i) {
       lacks_memory([&] {
         TaskHandle handle = run.engine->push({.name = "cancelled"}, [] {});
@@ -255,7 +255,7 @@ TEST_CASE("scarce memory: cancelled tasks") {
 
 TEST_CASE("scarce memory: an engine is stopped, with all tasks or without them") {
   for (const Stop how : {Stop::drain, Stop::cancel}) {
-    under_each(k_all_policies, [how](ScarceRun run) {
+    under_each(k_all, [how](ScarceRun run) {
       push_failing(run.ledger);
       try {
         run.engine->stop(how);
@@ -269,7 +269,7 @@ TEST_CASE("scarce memory: an engine is stopped, with all tasks or without them")
 }
 
 TEST_CASE("scarce memory: a thread that attached itself") {
-  under_each({CpuMode::pool, CpuMode::chaos_pool}, [](ScarceRun run) {
+  under_each(k_threaded, [](ScarceRun run) {
     lacks_memory([&] {
       AttachScope attached(*run.engine);
       push_some(run.ledger, 80);
@@ -281,7 +281,7 @@ TEST_CASE("scarce memory: a thread that attached itself") {
 }
 
 TEST_CASE("scarce memory: urgency that is passed on") {
-  under_each({CpuMode::pool, CpuMode::chaos_pool}, [](ScarceRun run) {
+  under_each(k_threaded, [](ScarceRun run) {
     for (int i = 0; i < 24; ++i) {
       run.ledger.push({{i % 3, W}}, Body::small, {.priority = Priority::background});
       if (i % 4 == 3)
@@ -292,7 +292,7 @@ TEST_CASE("scarce memory: urgency that is passed on") {
 }
 
 TEST_CASE("scarce memory: loops that others help in") {
-  under_each(k_all_policies, [](ScarceRun run) {
+  under_each(k_all, [](ScarceRun run) {
     std::array<std::atomic<int>, 64> touched{};
     bool pushed = false;
     lacks_memory([&] {
@@ -353,7 +353,7 @@ TEST_CASE("scarce memory: a pusher that is held back") {
 }
 
 TEST_CASE("scarce memory: groups, with and without a limit, that members push to") {
-  under_each(k_all_policies, [](ScarceRun run) {
+  under_each(k_all, [](ScarceRun run) {
     for (const int limit : {0, 1}) {
       std::optional<TaskGroup> group;
       if (lacks_memory([&] { group.emplace(*run.engine, TaskGroupOptions{.limit = limit}); }))

@@ -29,6 +29,17 @@ GraphHandle counting(GraphCapture& capture, int nodes, int& word) {
   return graph;
 }
 
+/// A cache, and what is taken from it for a graph of one kernel.
+struct OneKernel {
+  int word = 0;
+  GraphCapture capture;
+  ExecutableCache cache;
+  const GraphHandle graph = counting(capture, 1, word);
+  const GraphShape shape = detail::shape_of(1, graph.get());
+
+  Found take(const ExecutableCache::Use& use) { return cache.take(shape, graph.get(), use).found(); }
+};
+
 /// Stands for a stream: only its address counts.
 const detail::CudaStream* stream(int i) {
   static char places[8];
@@ -63,39 +74,32 @@ TEST_CASE("An executable that was given back is brought up to date for the next 
 
 TEST_CASE("Graphs of one shape on several streams have executables of their own, until those rest", "[sim]") {
   Sim sim;
-  int word = 0;
-  GraphCapture capture;
-  ExecutableCache cache;
-  const GraphHandle graph = counting(capture, 1, word);
-  const GraphShape shape = detail::shape_of(1, graph.get());
-  const auto take = [&](int i) { return cache.take(shape, graph.get(), {.stream = stream(i)}).found(); };
+  OneKernel one;
+  const auto take = [&](int i) { return one.take({.stream = stream(i)}); };
   CHECK(take(0) == Found::made);
   for (int i = 1; i < static_cast<int>(LaunchRules::k_a_shape); ++i)
     CHECK(take(i) == Found::made_beside);
   CHECK(take(static_cast<int>(LaunchRules::k_a_shape)) == Found::updated);  // no more may be made
   CHECK(take(1) == Found::updated);
   ExecutableCache rested;
-  CHECK(rested.take(shape, graph.get(), {.stream = stream(0)}).found() == Found::made);
-  const GraphShape another = detail::shape_of(2, graph.get());
+  CHECK(rested.take(one.shape, one.graph.get(), {.stream = stream(0)}).found() == Found::made);
+  const GraphShape another = detail::shape_of(2, one.graph.get());
   for (std::uint64_t i = 0; i < LaunchRules::k_long_ago; ++i)
-    (void)rested.take(another, graph.get(), {.stream = stream(0)});
-  CHECK(rested.take(shape, graph.get(), {.stream = stream(1)}).found() == Found::updated);
+    (void)rested.take(another, one.graph.get(), {.stream = stream(0)});
+  CHECK(rested.take(one.shape, one.graph.get(), {.stream = stream(1)}).found() == Found::updated);
 }
 
 TEST_CASE("Executables of one owner are not lent to another, and go with it", "[sim]") {
   Sim sim;
-  int word = 0, owner = 0;
-  GraphCapture capture;
-  ExecutableCache cache;
-  const GraphHandle graph = counting(capture, 1, word);
-  const GraphShape shape = detail::shape_of(1, graph.get());
-  (void)cache.take(shape, graph.get(), {.owner = &owner});
-  CHECK(cache.take(shape, graph.get(), {}).found() == Found::made);
-  CHECK(cache.take(shape, graph.get(), {.owner = &owner}).found() == Found::updated);
-  cache.forget(&owner);
+  OneKernel one;
+  int owner = 0;
+  one.take({.owner = &owner});
+  CHECK(one.take({}) == Found::made);
+  CHECK(one.take({.owner = &owner}) == Found::updated);
+  one.cache.forget(&owner);
   CHECK(sim::calls("cudaGraphExecDestroy") == 1);
-  CHECK(cache.take(shape, graph.get(), {.owner = &owner}).found() == Found::made);
-  CHECK(cache.take(shape, graph.get(), {}).found() == Found::updated);
+  CHECK(one.take({.owner = &owner}) == Found::made);
+  CHECK(one.take({}) == Found::updated);
 }
 
 TEST_CASE("Executables that nobody has are bounded by number and by nodes; the oldest go", "[sim]") {

@@ -7,6 +7,7 @@
 
 #include <sluice/engine/pending_wait.h>
 
+#include "tests/engine/held.h"
 #include "tests/engine/sim_run.h"
 #include "tests/support/scale.h"
 
@@ -169,17 +170,11 @@ TEST_CASE("A GPU task after one that others end is issued by who ends it", "[sim
   Sim sim;
   Engine engine(launched(LaunchMode::direct));
   Var x = engine.new_var();
-  TaskCompletion completion;
-  Gate there;
-  engine.push({.name = "outside", .access = {write(x)}}, [&](Queue queue) {
-    completion = queue.complete_later();
-    there.open();
-  });
+  TaskCompletion completion = written_outside(engine, x);
   auto ran = std::make_shared<std::atomic<bool>>(false);
   engine.push({.name = "kernel", .device = gpu(0), .access = {write(x)}}, [ran](Queue queue) {
     sim_launch(queue, [ran] { *ran = true; });
   });
-  REQUIRE(there.wait());
   std::thread ends([&] { completion.complete(); });
   engine.wait(x);
   ends.join();

@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/engine/policies.h"
 #include "tests/engine/sim_run.h"
 #include "tests/support/scale.h"
 
@@ -236,7 +237,7 @@ TEST_CASE("T42: on the simulator, a CPU task after GPU work holds no worker", "[
 }
 
 TEST_CASE("T43: on the simulator, CPU and both GPUs take turns on one Var, under every pair of policies", "[sim]") {
-  for (const CpuMode cpu_policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
+  for (const CpuMode cpu_policy : k_all) {
     for (const GpuMode gpu_policy : {GpuMode::stream, GpuMode::serial}) {
       CAPTURE(to_string(cpu_policy), to_string(gpu_policy));
       Sim sim(seeded(7));

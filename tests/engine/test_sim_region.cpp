@@ -1,8 +1,12 @@
 // Regions: tasks recorded once and replayed as one graph, on the simulated CUDA runtime.
+#include <map>
+#include <memory>
+#include <string>
 #include <thread>
 
 #include "tests/engine/held.h"
 #include "tests/engine/sim_region.h"
+#include "tests/support/child.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -174,3 +178,28 @@ TEST_CASE("Several threads, and tasks, may run one region", "[sim][region]") {
   engine.wait_all();
   CHECK(sum == expected);
 }
+
+#if !defined(__SANITIZE_THREAD__)  // which does not follow a fork of a process with threads
+
+TEST_CASE("T33: a child that drops its parent's region, or has it forget, calls no CUDA", "[sim][region]") {
+  const bool forgets = GENERATE(false, true);
+  CAPTURE(forgets);
+  Sim sim;
+  Chain chain;
+  auto region = std::make_unique<Region>(chain.engine, gpu(0), "region");
+  region->run(1, [&] { chain.push(4); });
+  chain.engine.wait_all();
+  const int code = in_child([&] {
+    const std::map<std::string, int> calls = sim::calls();
+    if (forgets)
+      region->forget();
+    region.reset();
+    return sim::calls() == calls ? 0 : 1;
+  });
+  CHECK(code == 0);
+  region->run(1, [&] { chain.push(4); });
+  chain.engine.wait(chain.x);
+  CHECK(chain.word == Chain::expected(2, 4));
+}
+
+#endif

@@ -33,16 +33,8 @@ struct Setting {
 
 /// One program; "" if all went as in a serial run.
 std::string run_program(std::uint64_t seed, const Setting& setting, stress::Tally& all) {
-  const bool threaded = setting.policy != CpuMode::serial && setting.policy != CpuMode::chaos;
-  const stress::Plan plan = stress::make_plan({
-      .seed = seed,
-      .threads = setting.threads,
-      .steps = setting.steps,
-      .gates = threaded,
-      .waits_for_earlier = threaded,
-      .forks = threaded,
-      .gpus = setting.gpus,
-  });
+  const stress::Plan plan = stress::make_plan(stress::suited_to(
+      setting.policy, {.seed = seed, .threads = setting.threads, .steps = setting.steps, .gpus = setting.gpus}));
   std::optional<Engine> engine;
   engine.emplace(
       EngineOptions{.workers = 2, .cpu_policy = setting.policy, .launch = setting.launch, .chaos_seed = seed});

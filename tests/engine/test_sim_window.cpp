@@ -54,3 +54,15 @@ TEST_CASE("Batches are launched some hundred ahead of the GPU, no more", "[sim]"
   CHECK(ahead.engine.counters().batches <= 512);
   ahead.check_all_run(3 * k_tasks);
 }
+
+TEST_CASE("T16: a GPU task that rests and becomes urgent for who waits behind it is launched at once", "[sim]") {
+  Ahead ahead(LaunchMode::direct);
+  for (int i = 0; i < k_tasks; ++i)
+    ahead.push(ahead.x);
+  ahead.push(ahead.y);
+  const int before = ahead.launched;
+  CHECK(before < k_tasks);
+  ahead.engine.push({.name = "urgent", .access = {read(ahead.y)}, .priority = Priority::urgent}, [] {});
+  CHECK(eventually([&] { return ahead.launched == before + 1; }));
+  ahead.check_all_run(k_tasks + 1);
+}

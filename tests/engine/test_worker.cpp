@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/engine/expect.h"
+#include "tests/engine/policies.h"
 #include "tests/support/gate.h"
 #include "tests/support/scale.h"
 
@@ -124,7 +125,7 @@ TEST_CASE("While a body blocks in a BlockingScope another thread takes its place
 }
 
 TEST_CASE("A wait inside a BlockingScope, a nested body and an outside scope do no harm") {
-  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
+  for (const CpuMode policy : k_all) {
     CAPTURE(to_string(policy));
     Engine engine({.workers = policy == CpuMode::pool ? 2 : 0, .cpu_policy = policy});
     const BlockingScope outside;

@@ -9,6 +9,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/pipeline.h>
 
+#include "tests/engine/policies.h"
 #include "tests/support/catch.h"
 #include "tests/support/gate.h"
 
@@ -105,7 +106,7 @@ TEST_CASE("Slices of every pair of types arrive, both ways, at packed and stride
 }
 
 TEST_CASE("A transfer in slices is one task to others: they see all of it or nothing, whoever pushes meanwhile") {
-  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
+  for (const CpuMode policy : k_all) {
     CAPTURE(to_string(policy));
     Engine engine({.workers = 3, .cpu_policy = policy});
     const EngineScope scope(engine);

@@ -9,6 +9,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/small_read.h>
 
+#include "tests/engine/policies.h"
 #include "tests/support/catch.h"
 #include "tests/support/gate.h"
 
@@ -220,7 +221,7 @@ TEST_CASE("After a small read the memory behind it counts as passed", "[gpu]") {
 
 TEST_CASE("Small reads under every pair of policies", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
-  for (const CpuMode cpu_policy : {CpuMode::pool, CpuMode::serial, CpuMode::chaos, CpuMode::chaos_pool}) {
+  for (const CpuMode cpu_policy : k_all) {
     for (const GpuMode gpu_policy : {GpuMode::stream, GpuMode::serial}) {
       CAPTURE(to_string(cpu_policy), to_string(gpu_policy));
       Engine engine({.workers = 2, .cpu_policy = cpu_policy, .gpu_policy = gpu_policy});

@@ -1,4 +1,6 @@
 // What the watchdog takes for a hang, second by second.
+#include <vector>
+
 #include "tests/support/catch.h"
 #include "tests/support/progress_judge.h"
 
@@ -56,4 +58,25 @@ TEST_CASE("Work long ago does not hide that a test hangs now", "[progress]") {
   while (judge.tick(1, 100) == Verdict::going && more < 1000)
     ++more;
   CHECK(more <= 120);  // the rest of the window that was begun, and one more
+}
+
+TEST_CASE("A test that does nothing for some seconds is quiet once, and again after it has gone on", "[progress]") {
+  ProgressJudge judge({.quiet_seconds = 5, .idle_seconds = 60, .idle_share = 0.05, .cpu_seconds = 300});
+  const auto quiet_at = [&](std::uint64_t step, double cpu_a_second) {
+    std::vector<int> seconds;
+    for (int second = 0; second < 20; ++second) {
+      REQUIRE(judge.tick(step, second * cpu_a_second) == Verdict::going);
+      if (judge.became_quiet())
+        seconds.push_back(second);
+    }
+    return seconds;
+  };
+  CHECK(quiet_at(1, 0.01) == std::vector<int>{5});
+  CHECK(quiet_at(2, 0.5).empty());  // it computes
+  CHECK(quiet_at(3, 0.01) == std::vector<int>{5});
+  ProgressJudge never({.quiet_seconds = 0});
+  for (int second = 0; second < 20; ++second) {
+    never.tick(1, 0);
+    CHECK(!never.became_quiet());
+  }
 }

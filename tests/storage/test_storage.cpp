@@ -9,6 +9,7 @@
 #include <sluice/engine/detail/engine_access.h>
 #include <sluice/storage/api.h>
 
+#include "tests/engine/policies.h"
 #include "tests/support/catch.h"
 #include "tests/support/gate.h"
 
@@ -166,4 +167,47 @@ TEST_CASE("Storage goes on in the tasks of an engine that one of them has destro
   REQUIRE(refused);
   REQUIRE(served);
   REQUIRE(ended);
+}
+
+TEST_CASE(
+    "T48: a body that runs out of memory is served from caches, once; without any it fails, and the engine goes on") {
+  constexpr std::size_t k_mebibyte = 1 << 20;
+  for (const CpuMode mode : test::k_all) {
+    INFO(to_string(mode));
+    Engine engine({.workers = 2, .cpu_policy = mode});
+    Storage& storage = Storage::of(engine);
+    storage.configure({.host = "bucket", .host_limit = 8 * k_mebibyte});
+    Pool& pool = storage.pool(cpu());
+    const Var x = engine.new_var(), y = engine.new_var();
+    int bodies = 0, readers = 0;
+    const auto take = [&] {
+      ++bodies;
+      Chunk chunk = pool.acquire(6 * k_mebibyte);
+      std::memset(chunk.data, 1, chunk.bytes);
+      pool.release(std::move(chunk));
+    };
+    pool.release(pool.acquire(3 * k_mebibyte));  // cached
+    engine.push({.name = "served", .access = {write(x)}}, take);
+    REQUIRE_NOTHROW(engine.wait(x));
+    REQUIRE(pool.stats().trims == 1);
+    REQUIRE(pool.stats().retries == 1);
+
+    storage.empty_cache(cpu());
+    Chunk held = pool.acquire(3 * k_mebibyte);
+    engine.push({.name = "fails", .access = {write(x)}}, take);
+    engine.push({.name = "reads", .access = {read(x), out(y)}}, [&] { ++readers; });
+    REQUIRE_THROWS_AS(engine.wait(x), OutOfMemory);
+    REQUIRE_THROWS_AS(engine.wait(y), OutOfMemory);
+    REQUIRE(pool.stats().trims == 2);
+    REQUIRE(pool.stats().retries == 1);
+    REQUIRE(pool.stats().out_of_memory == 1);
+
+    pool.release(std::move(held));
+    engine.push({.name = "served again", .access = {out(x)}}, take);
+    engine.push({.name = "reads again", .access = {read(x), out(y)}}, [&] { ++readers; });
+    REQUIRE_NOTHROW(engine.wait(y));
+    REQUIRE(pool.stats().retries == 2);
+    REQUIRE(bodies == 3);
+    REQUIRE(readers == 1);
+  }
 }

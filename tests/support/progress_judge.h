@@ -6,6 +6,7 @@ namespace sluice::test {
 
 /// How long a test may go without a sign of progress: an assertion, a section or a case that begins or ends.
 struct ProgressLimits {
+  int quiet_seconds = 5;     // this long with next to no CPU time: worth a look; 0: never
   int idle_seconds = 60;     // this long with next to no CPU time: it waits for what never comes
   double idle_share = 0.05;  // of one core; idle workers that look up every millisecond stay well below
   double cpu_seconds = 300;  // this much CPU time: it turns in circles
@@ -22,12 +23,16 @@ class ProgressJudge {
   /// Called once a second that the program lives through. `steps` counts signs of progress, `cpu` the seconds of CPU
   /// time that the program and its children have used since they began.
   Verdict tick(std::uint64_t steps, double cpu) {
+    became_quiet_ = false;
     if (steps != steps_) {
       steps_ = steps;
-      cpu_at_step_ = cpu;
+      cpu_at_step_ = cpu_when_quiet_ = cpu;
+      quiet_ticks_ = 0;
+      was_quiet_ = false;
       begin_window(cpu);
       return Verdict::going;
     }
+    look_for_quiet(cpu);
     if (cpu - cpu_at_step_ >= limits_.cpu_seconds)
       return Verdict::turning;
     if (++ticks_ < limits_.idle_seconds)
@@ -37,7 +42,17 @@ class ProgressJudge {
     return idle ? Verdict::idle : Verdict::going;
   }
 
+  /// True after the one tick at which the test had done next to nothing for a while.
+  bool became_quiet() const { return became_quiet_; }
+
  private:
+  void look_for_quiet(double cpu) {
+    if (was_quiet_ || limits_.quiet_seconds == 0 || ++quiet_ticks_ < limits_.quiet_seconds)
+      return;
+    became_quiet_ = was_quiet_ = cpu - cpu_when_quiet_ < limits_.idle_share * limits_.quiet_seconds;
+    quiet_ticks_ = 0;
+    cpu_when_quiet_ = cpu;
+  }
   void begin_window(double cpu) {
     cpu_at_window_ = cpu;
     ticks_ = 0;
@@ -45,8 +60,9 @@ class ProgressJudge {
 
   ProgressLimits limits_;
   std::uint64_t steps_ = ~std::uint64_t{0};
-  double cpu_at_step_ = 0, cpu_at_window_ = 0;
-  int ticks_ = 0;
+  double cpu_at_step_ = 0, cpu_at_window_ = 0, cpu_when_quiet_ = 0;
+  int ticks_ = 0, quiet_ticks_ = 0;
+  bool was_quiet_ = false, became_quiet_ = false;
 };
 
 }  // namespace sluice::test

@@ -1,6 +1,7 @@
 // A test case that makes no end is a failure with a name and the stacks of its threads, and what ran before it counts
-// (T13). What "no end" means stands in progress_judge.h. SLUICE_HANG_SECONDS and SLUICE_TURN_SECONDS in the environment
-// say other limits than its own.
+// (T13); after some quiet seconds it is asked what it is about, and goes on. What "no end" means stands in
+// progress_judge.h. SLUICE_QUIET_SECONDS, SLUICE_HANG_SECONDS and SLUICE_TURN_SECONDS in the environment say other
+// limits than its own.
 #define CATCH_CONFIG_EXTERNAL_INTERFACES
 #include <atomic>
 #include <chrono>
@@ -21,6 +22,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/counts.h"
+#include "tests/support/hang_report.h"
 #include "tests/support/progress_judge.h"
 #include "tests/support/scale.h"
 
@@ -40,7 +42,9 @@ using ListenerBase = Catch::TestEventListenerBase;
 ProgressLimits limits() {
   ProgressLimits result;
   if (sluice::test::k_slowdown > 1)
-    result = {.idle_seconds = 120, .cpu_seconds = 1200};
+    result = {.quiet_seconds = 0, .idle_seconds = 120, .cpu_seconds = 1200};
+  if (const char* seconds = std::getenv("SLUICE_QUIET_SECONDS"))
+    result.quiet_seconds = std::atoi(seconds);
   if (const char* seconds = std::getenv("SLUICE_HANG_SECONDS"))
     result.idle_seconds = std::atoi(seconds);
   if (const char* seconds = std::getenv("SLUICE_TURN_SECONDS"))
@@ -111,6 +115,11 @@ void print_stacks() {
   posix_spawn_file_actions_destroy(&actions);
 }
 
+void print_report() {
+  if (auto* const report = sluice::test::hang_report.load())
+    report();
+}
+
 /// One thread that ends the program when it makes no progress. It starts with the first test case.
 class Watchdog {
  public:
@@ -144,6 +153,11 @@ class Watchdog {
     std::unique_lock lock(mutex_);
     while (!over_.wait_for(lock, std::chrono::seconds(1), [this] { return is_over_; })) {
       const ProgressJudge::Verdict verdict = judge.tick(steps_, cpu_seconds());
+      if (judge.became_quiet() && sluice::test::hang_report.load() != nullptr) {
+        std::fprintf(
+            stderr, "QUIET: test case \"%s\", last seen at %s:%zu\n", name_.c_str(), file_.load(), line_.load());
+        print_report();
+      }
       if (verdict != ProgressJudge::Verdict::going)
         end_program(verdict);
     }
@@ -161,6 +175,7 @@ class Watchdog {
         why.c_str(),
         file_.load(),
         line_.load());
+    print_report();
     print_stacks();
     sluice::test::print_counts(true);
     std::_Exit(1);

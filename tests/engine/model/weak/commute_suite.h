@@ -3,6 +3,7 @@
 // Commuting tasks on Vars with weak memory: as var_suite.h, with the letter c for a commuting access. A task takes its
 // turns on the thread that made it ready.
 #include "tests/engine/model/weak/kits.h"
+#include "tests/engine/model/weak/var_words.h"
 #include "tests/engine/model/weak/words.h"
 
 namespace sluice::weak::commuting {
@@ -68,15 +69,7 @@ struct NoGate {
   bool empty() const { return true; }
 };
 
-struct Var {
-  Lock lock;
-  Atomic<detail::VarMode> mode{detail::VarMode::idle};
-  Atomic<bool> gate_open{false};
-  Plain<bool> orphan{false};
-  Atomic<int> readers{0};
-  Plain<Access*> inbox_head, inbox_tail, run;
-  Plain<NoGate*> gate;
-  Plain<std::uint16_t> reads_in_a_row{0};
+struct Var : VarWords<Access, NoGate> {
   Plain<Run*> commuting;
   Plain<int> data{0};
 };

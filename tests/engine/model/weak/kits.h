@@ -4,6 +4,7 @@
 #include <sluice/engine/detail/commute_protocol.h>
 #include <sluice/engine/detail/read_gate.h>
 #include <sluice/engine/detail/ring.h>
+#include <sluice/engine/detail/spin_lock.h>
 #include <sluice/engine/detail/var_life.h>
 #include <sluice/engine/detail/var_protocol.h>
 
@@ -20,6 +21,8 @@ struct AsItIs {
   using Gate = detail::ReadGate<Word, Shards>;
   template <class Task, std::uint64_t Size, template <class> class Atomic>
   using Ring = detail::BasicRing<Task, Size, Atomic>;
+  template <template <class> class Atomic, class Rest>
+  using Lock = detail::BasicSpinLock<Atomic, Rest>;
 };
 
 }  // namespace sluice::weak

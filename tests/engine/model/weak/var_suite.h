@@ -4,6 +4,7 @@
 // is the least order that an engine could give. Bodies read or write a plain variable behind each Var, so whatever the
 // protocol lets run at the wrong time, or without the right order of memory, is a race for Relacy to find.
 #include "tests/engine/model/weak/kits.h"
+#include "tests/engine/model/weak/var_words.h"
 #include "tests/engine/model/weak/words.h"
 
 namespace sluice::weak {
@@ -58,15 +59,7 @@ struct GateOf final : Gate {
   Counters counters;
 };
 
-struct Var {
-  Lock lock;
-  Atomic<detail::VarMode> mode{detail::VarMode::idle};
-  Atomic<bool> gate_open{false};
-  Plain<bool> orphan{false};
-  Atomic<int> readers{0};
-  Plain<Access*> inbox_head, inbox_tail, run;
-  Plain<Gate*> gate;
-  Plain<std::uint16_t> reads_in_a_row{0};
+struct Var : VarWords<Access, Gate> {
   Atomic<int> handles{1};
   Atomic<bool> frozen{false};
   Plain<int> data{0};

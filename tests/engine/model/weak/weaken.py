@@ -10,8 +10,8 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import mutate  # noqa: E402
 
-RING, COMMUTE = "engine/detail/ring.h", "engine/detail/commute_protocol.h"
-P, L, G, R, C = mutate.PROTOCOL, mutate.LIFE, mutate.GATE, RING, COMMUTE
+RING, COMMUTE, LOCK = "engine/detail/ring.h", "engine/detail/commute_protocol.h", "engine/detail/spin_lock.h"
+P, L, G, R, C, S = mutate.PROTOCOL, mutate.LIFE, mutate.GATE, RING, COMMUTE, LOCK
 
 # (name, file, old, new, suite that must find it). Two orders of the ring are not here: that a claim releases and that
 # the owner acquires it before it uses a slot again. Together they keep the taker's read of the slot before the owner's
@@ -52,6 +52,11 @@ WEAKENED = [
     ("the ring's end is read without acquire", R,
      "const std::uint64_t tail = tail_.load(std::memory_order_acquire);\n      if (head >= tail)",
      "const std::uint64_t tail = tail_.load(std::memory_order_relaxed);\n      if (head >= tail)", "Ring"),
+    ("a lock is taken without acquire", S,
+     "for (int looks = 0; locked_.exchange(true, std::memory_order_acquire);)",
+     "for (int looks = 0; locked_.exchange(true, std::memory_order_relaxed);)", "Depot"),
+    ("a lock is given up without release", S, "locked_.store(false, std::memory_order_release)",
+     "locked_.store(false, std::memory_order_relaxed)", "Depot"),
     # Commuting accesses know locks only: these are faults of another kind.
     ("a run is joined though something stands behind it", C,
      "if (run == nullptr || !nothing_behind(var, run->access)) {", "if (run == nullptr) {", "Commute:k_behind"),
@@ -91,6 +96,8 @@ KIT = """struct Kit {
   using Gate = ReadGate<W, S>;
   template <class T, std::uint64_t S, template <class> class A>
   using Ring = BasicRing<T, S, A>;
+  template <template <class> class A, class R>
+  using Lock = BasicSpinLock<A, R>;
 };
 """
 
@@ -102,7 +109,7 @@ def named_whole(code):
 
 def main():
     root, output = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    sources = {name: (root / name).read_text() for name in (P, L, G, R, C)}
+    sources = {name: (root / name).read_text() for name in (P, L, G, R, C, S)}
     parts, rows, unapplied = [], [], []
     for number, (name, file, old, new, suite) in enumerate(WEAKENED):
         texts, good, _ = mutate.mutated(sources, (name, file, old, new))
@@ -110,10 +117,11 @@ def main():
             unapplied.append(name)
             continue
         space = f"weakened_{number}"
-        code = "".join(named_whole(mutate.bare(texts[f])) for f in (G, P, L, R, C))
+        code = "".join(named_whole(mutate.bare(texts[f])) for f in (G, P, L, R, C, S))
         parts.append(f"namespace sluice::weak::{space} {{\n{code}{KIT}}}\n")
         kind, _, script = suite.partition(":")
         made = {"Var": f"VarSuite<{space}::Kit, {script}>", "Ring": f"RingSuite<{space}::Kit>",
+                "Depot": f"DepotSuite<{space}::Kit, DepotFault::none>",
                 "Commute": f"commuting::Suite<{space}::Kit, commuting::{script}>"}[kind]
         rows.append(f"  run({mutate.quoted(name)}, explore<{made}>); \\\n")
     output.write_text("// Made by tests/engine/model/weak/weaken.py.\n#pragma once\n#include <algorithm>\n#include <array>\n" +

@@ -41,6 +41,9 @@ class Atomic {
   Atomic(T value = T{}) { word_.store(to_word(value), rl::mo_relaxed, $); }  // NOLINT: as std::atomic
   T load(std::memory_order order) const { return from_word<T>(word_.load(order_of(order), $)); }
   void store(T value, std::memory_order order) { word_.store(to_word(value), order_of(order), $); }
+  T exchange(T value, std::memory_order order) {
+    return from_word<T>(word_.exchange(to_word(value), order_of(order), $));
+  }
   T fetch_add(T value, std::memory_order order) {
     return from_word<T>(word_.fetch_add(to_word(value), order_of(order), $));
   }
