@@ -1,3 +1,6 @@
+#include <cmath>
+#include <limits>
+
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/free_list.h>
 
@@ -56,6 +59,29 @@ NDArray make_view(const NDArray& base, const Shape& shape, const Shape& strides,
 ArrayObject& object_of(const NDArray& array, const char* op) {
   require<ValueError>(array.defined(), [&] { return message(op, ": the array is undefined"); });
   return *array.object();
+}
+
+void check_fits(const char* op, Scalar value, DType dtype) {
+  if (!is_integer(dtype) || value.kind() == Scalar::Kind::boolean)
+    return;
+  const bool fits = by_dtype(dtype, [&]<class T>() {
+    if constexpr (std::is_integral_v<T>) {
+      using Limits = std::numeric_limits<T>;
+      if (value.kind() == Scalar::Kind::integer)
+        return value.as_int64() >= Limits::min() && value.as_int64() <= Limits::max();
+      // 2^digits is a double where the largest number may be none.
+      const double real = value.as_double();
+      return real >= static_cast<double>(Limits::min()) && real < std::ldexp(1.0, Limits::digits) &&
+             real == std::trunc(real);
+    } else {
+      return true;
+    }
+  });
+  require<ValueError>(fits, [&] {
+    return value.kind() == Scalar::Kind::integer
+               ? message(op, ": the number ", value.as_int64(), " does not fit ", dtype)
+               : message(op, ": the number ", value.as_double(), " does not fit ", dtype);
+  });
 }
 
 bool overlaps_itself(const ArrayObject& array) noexcept {

@@ -25,6 +25,18 @@ SLUICE_HD inline float round_to_odd(double value) noexcept {
   return std::bit_cast<float>(bits | 1u);
 }
 
+/// The same of an integer.
+template <std::integral From>
+SLUICE_HD inline float round_to_odd(From value) noexcept {
+  if constexpr (sizeof(From) > sizeof(std::int32_t)) {
+    // A double holds 53 bits: what lies below becomes one bit, far under those that a float keeps.
+    constexpr From low = 0xfff;
+    if (value >= (From{1} << 53) || value <= -(From{1} << 53))
+      value = (value & ~low) | ((value & low) != 0 ? low + 1 : 0);
+  }
+  return round_to_odd(static_cast<double>(value));
+}
+
 /// One element from type to type, the same on CPU and GPU: floating to floating rounds to nearest even, floating to
 /// integer cuts off the fraction (a value outside the target's range gives an unspecified one, as in C), anything to
 /// bool is `!= 0`, integers wrap.
@@ -37,7 +49,7 @@ SLUICE_HD inline To convert(From value) noexcept {
   } else if constexpr (std::same_as<To, bool>) {
     return value != From(0);
   } else if constexpr (is_small_float<To>) {
-    if constexpr (std::same_as<From, double>) {
+    if constexpr (std::same_as<From, double> || (std::integral<From> && sizeof(From) >= sizeof(std::int32_t))) {
       return To(round_to_odd(value));
     } else {
       return To(static_cast<float>(value));

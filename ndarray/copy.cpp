@@ -216,6 +216,7 @@ void copy_into(const NDArray& from, const NDArray& to, SourceLocation site) {
 
 void fill(const NDArray& array, Scalar value, SourceLocation site) {
   const ArrayObject& target = writable(array, "fill");
+  detail::check_fits("fill", value, target.dtype);
   if (target.size == 0)
     return;
   const auto plan = detail::plan_strided<1>(target.shape, {&target.strides}, detail::AxisOrder::free);

@@ -75,6 +75,7 @@ NDArray empty(const Shape& shape, const ArrayOptions& options) {
 }
 
 NDArray full(const Shape& shape, Scalar value, const ArrayOptions& options, SourceLocation site) {
+  detail::check_fits("full", value, options.dtype);
   NDArray made = empty(shape, options);
   fill(made, value, site);
   return made;

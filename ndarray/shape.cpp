@@ -118,11 +118,11 @@ Shape broadcast_strides(const Shape& shape, const Shape& strides, const Shape& t
   return result;
 }
 
-int normal_axis(int axis, int ndim, const char* op) {
+int normal_axis(std::int64_t axis, int ndim, const char* op) {
   require<IndexError>(axis >= -ndim && axis < ndim, [&] {
     return message(op, ": axis ", axis, " is outside an array of ", ndim, " axes");
   });
-  return axis < 0 ? axis + ndim : axis;
+  return static_cast<int>(axis < 0 ? axis + ndim : axis);
 }
 
 }  // namespace sluice

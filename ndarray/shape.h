@@ -59,6 +59,6 @@ SLUICE_API Shape broadcast_shape(const Shape& a, const Shape& b, const char* op)
 /// Strides of an array of `shape` and `strides` stretched to `target`: 0 along stretched axes. Throws ShapeError.
 SLUICE_API Shape broadcast_strides(const Shape& shape, const Shape& strides, const Shape& target, const char* op);
 /// -ndim <= axis < ndim becomes 0 <= axis < ndim. Throws IndexError naming `op`.
-SLUICE_API int normal_axis(int axis, int ndim, const char* op);
+SLUICE_API int normal_axis(std::int64_t axis, int ndim, const char* op);
 
 }  // namespace sluice

@@ -40,6 +40,8 @@ SLUICE_API NDArray make_view(const NDArray& base, const Shape& shape, const Shap
 SLUICE_API NDArray make_empty(Engine& engine, const Shape& shape, const ArrayOptions& options);
 /// The object of a defined array. Throws ValueError naming `op` for an undefined one.
 SLUICE_API ArrayObject& object_of(const NDArray& array, const char* op);
+/// Throws ValueError naming `op` unless an integer `dtype` holds `value` as it is; other types take any number.
+SLUICE_API void check_fits(const char* op, Scalar value, DType dtype);
 /// Row-major without gaps.
 SLUICE_API bool is_contiguous(const ArrayObject& array) noexcept;
 /// True if two elements of the array are one in memory (a stretched view): such arrays are not written.

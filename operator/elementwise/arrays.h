@@ -26,6 +26,19 @@ inline NDArray select(const NDArray& condition, Scalar a, const NDArray& b) {
   return where(condition, a, b);
 }
 
+/// A recorded gradient of half precision is worked out in float, as the fused kernels do: 1 / (x * x) need not fit.
+inline NDArray widened(const NDArray& x) {
+  return x.defined() && is_floating(x.dtype()) && size_of(x.dtype()) < sizeof(float) ? x.astype(float32) : x;
+}
+
 NDArray zero_like(const NDArray& array);
+
+inline NDArray round_nearest(const NDArray& x) {
+  return round(x);
+}
+// Equal numbers are subtracted, or nothing would depend on them.
+inline NDArray difference(const NDArray& a, const NDArray& b) {
+  return where(logical_and(a == b, isinf(a)), 0, a - b);
+}
 
 }  // namespace sluice

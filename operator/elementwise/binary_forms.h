@@ -77,8 +77,12 @@ struct BinaryForms {
         const auto site = SourceLocation::current();
         return sum_to_shape(invoke(BinaryBackward<row, operand>::op, inputs, attributes, site)[0], shape, site);
       }
+      const NDArray wide =
+          Formula::template of<NDArray>(widened(saved.dy), widened(saved.a), widened(saved.b), widened(saved.y));
+      return sum_to_shape(wide.astype(saved.dy.dtype()), shape);
+    } else {
+      return sum_to_shape(Formula::template of<NDArray>(saved.dy, saved.a, saved.b, saved.y), shape);
     }
-    return sum_to_shape(Formula::template of<NDArray>(saved.dy, saved.a, saved.b, saved.y), shape);
   }
 
   template <BinaryForm form>
@@ -99,7 +103,8 @@ struct BinaryForms {
       (operand == 0 ? saved.a : saved.b) = call.inputs[0];
       if (autograd::is_recording()) {
         const Scalar number = call.attributes.as<NumberAttribute>().number;
-        (operand == 0 ? saved.b : saved.a) = full({}, number, {.dtype = saved.dy.dtype(), .device = saved.dy.device()});
+        (operand == 0 ? saved.b : saved.a) =
+            full({}, number, {.dtype = saved.dy.dtype() == float64 ? float64 : float32, .device = saved.dy.device()});
       }
       grads[0] = operand_gradient<operand>(saved, call.attributes, call.input_specs[0].shape);
     }

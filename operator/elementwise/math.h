@@ -20,6 +20,7 @@ using std::ceil;
 using std::cos;
 using std::cosh;
 using std::erf;
+using std::erfc;
 using std::exp;
 using std::expm1;
 using std::floor;
@@ -167,13 +168,13 @@ SLUICE_HD inline T magnitude(T x) {
   }
 }
 
-/// -1, 0 or 1; NaN stays.
+/// -1, 0 or 1, the 0 without a sign; NaN stays.
 template <class T>
 SLUICE_HD inline T sign(T x) {
   if constexpr (std::is_unsigned_v<T>) {
     return x > 0 ? T(1) : T(0);
   } else {
-    return x > 0 ? T(1) : x < 0 ? T(-1) : x;
+    return x > 0 ? T(1) : x < 0 ? T(-1) : x == 0 ? T(0) : x;
   }
 }
 
@@ -269,18 +270,26 @@ SLUICE_HD inline T power(T a, T b) {
   }
 }
 
-/// Remainder with the sign of the divisor (numpy.mod). An integer modulo 0 is 0; a floating one is NaN.
+/// Remainder with the sign of the divisor, zeros too (numpy.mod). An integer modulo 0 is 0; a floating one is NaN.
 template <class T>
 SLUICE_HD inline T floor_mod(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
     const T rest = fmod(a, b);
-    return rest != T(0) && (rest < T(0)) != (b < T(0)) ? rest + b : rest;
+    if (rest == T(0))
+      return std::copysign(T(0), b);
+    return (rest < T(0)) != (b < T(0)) ? rest + b : rest;
   } else {
     if (b == 0 || b == static_cast<T>(-1))
       return b == 0 || std::is_signed_v<T> ? T(0) : static_cast<T>(a % b);
     const T rest = static_cast<T>(a % b);
     return rest != 0 && is_negative(rest) != is_negative(b) ? static_cast<T>(rest + b) : rest;
   }
+}
+
+/// a - b, and 0 of equal infinities.
+template <std::floating_point T>
+SLUICE_HD inline T difference(T a, T b) {
+  return a == b ? T(0) : a - b;
 }
 
 /// log(e^a + e^b), without overflow.

@@ -90,8 +90,10 @@ Arrays gradient(const GradientCall& call) {
       const NDArray inputs[] = {dy, x.defined() ? x : dy, y.defined() ? y : dy};
       return invoke(Backward<row>::op, inputs, {}, SourceLocation::current());
     }
+    return {UnaryRow<row>::Gradient::template of<NDArray>(widened(dy), widened(x), widened(y)).astype(dy.dtype())};
+  } else {
+    return {UnaryRow<row>::Gradient::template of<NDArray>(dy, x, y)};
   }
-  return {UnaryRow<row>::Gradient::template of<NDArray>(dy, x, y)};
 }
 
 template <Unary row>

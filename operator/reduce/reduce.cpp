@@ -100,11 +100,12 @@ Arrays gradient_extreme(const GradientCall& call) {
   const NDArray& x = call.inputs[0];
   const auto& a = call.attributes.as<ReduceAttributes>();
   const Shape kept = detail::reduced_shape(x.shape(), a.axes, true);
-  const NDArray ties = (x == call.outputs[0].reshape(kept)).astype(x.dtype());
-  // Counted in float: float16 would stop at 2048.
-  const NDArray count = sum(x.dtype() == float64 ? ties : ties.astype(float32), a.axes, true);
+  // Beside a NaN, which wins, the gradient is of the NaNs.
+  const NDArray ties = logical_or(x == call.outputs[0].reshape(kept), isnan(x));
+  // Counted in whole numbers: float16 would stop at 2048.
+  const NDArray count = sum(ties, a.axes, true).astype(x.dtype() == float64 ? float64 : float32);
   const NDArray share = (call.output_grads[0].reshape(kept) / count).astype(x.dtype());
-  return {ties * share};
+  return {where(ties, share, 0)};
 }
 
 // -- Calls ------------------------------------------------------------------------------------------------------
@@ -113,7 +114,7 @@ Attributes attributes_of(const char* op, const NDArray& x, const Shape& axes, bo
   ReduceAttributes attributes{{}, keepdims};
   std::vector<std::int64_t> sorted;
   for (std::int64_t axis : axes)
-    sorted.push_back(normal_axis(static_cast<int>(axis), x.ndim(), op));
+    sorted.push_back(normal_axis(axis, x.ndim(), op));
   for (int axis = 0; axes.empty() && axis < x.ndim(); ++axis)
     sorted.push_back(axis);
   std::sort(sorted.begin(), sorted.end());
@@ -214,6 +215,8 @@ NDArray mean(const NDArray& x, const Shape& axes, bool keepdims, SourceLocation 
   return detail::located(site, [&]() -> NDArray {
     if (is_floating(detail::object_of(x, "mean").dtype))
       return reduce(k_mean, x, axes, keepdims, site);
+    if (x.dtype() == int64)  // whose sums may not fit
+      return reduce(k_mean, x.astype(float64, site), axes, keepdims, site).astype(float32, site);
     // Added up exactly, rounded once.
     const NDArray total = sum(x, axes, keepdims, site);
     const double terms = total.size() == 0 ? 1 : static_cast<double>(x.size()) / static_cast<double>(total.size());

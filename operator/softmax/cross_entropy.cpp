@@ -27,7 +27,9 @@ DType compute_type(DType dtype) {
 Specs infer_cross_entropy(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   ArraySpec loss = inputs[0];
   loss.shape = detail::without_axis(loss.shape, axis_of(attributes));
+  // Of each row the largest logit, then the log of the sum of exponentials relative to it: their sum would round.
   ArraySpec log_sum = loss;
+  log_sum.shape = {2, loss.shape.size()};
   log_sum.dtype = compute_type(loss.dtype);
   return {loss, log_sum};
 }

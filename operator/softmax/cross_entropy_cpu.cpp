@@ -41,6 +41,7 @@ void cross_entropy(const KernelCall& call) {
   const T* logits = call.inputs[0].as<const T>();
   T* loss = call.outputs[0].as<T>();
   C* log_sum = call.outputs[1].as<C>();
+  const std::int64_t rows = at.outer * at.inner;
   for_rows(at, [&](std::int64_t row, std::int64_t offset) {
     const std::int64_t label = label_at("softmax_cross_entropy", call.inputs[1], row, at.n);
     const T* x = logits + offset;
@@ -51,8 +52,9 @@ void cross_entropy(const KernelCall& call) {
     for (std::int64_t i = 0; i < at.n; ++i)
       sum += vector_exp(static_cast<C>(x[i * at.inner]) - largest);
     const C log_of_sum = static_cast<C>(std::log(sum));
-    log_sum[row] = largest + log_of_sum;
-    // In this order a large common offset of the logits does not eat the digits of the loss.
+    // Apart and in this order: a large common offset of the logits does not eat the digits of loss and gradient.
+    log_sum[row] = largest;
+    log_sum[rows + row] = log_of_sum;
     loss[row] = static_cast<T>(log_of_sum - (static_cast<C>(x[label * at.inner]) - largest));
   });
 }
@@ -63,14 +65,15 @@ void cross_entropy_backward(const KernelCall& call) {
   const AxisLayout at = softmax_layout(call);
   const T* logits = call.inputs[0].as<const T>();
   const C* log_sum = call.inputs[2].as<const C>();
+  const std::int64_t rows = at.outer * at.inner;
   const T* dy = call.inputs[3].as<const T>();
   T* dx = call.outputs[0].as<T>();
   for_rows(at, [&](std::int64_t row, std::int64_t offset) {
     const std::int64_t label = label_at("softmax_cross_entropy", call.inputs[1], row, at.n);
-    const C scale = static_cast<C>(dy[row]), shift = log_sum[row];
+    const C scale = static_cast<C>(dy[row]), largest = log_sum[row], log_of_sum = log_sum[rows + row];
     for (std::int64_t i = 0; i < at.n; ++i) {
       const std::int64_t element = offset + i * at.inner;
-      const C probability = vector_exp(static_cast<C>(logits[element]) - shift);
+      const C probability = vector_exp((static_cast<C>(logits[element]) - largest) - log_of_sum);
       dx[element] = static_cast<T>((probability - (i == label ? C{1} : C{0})) * scale);
     }
   });

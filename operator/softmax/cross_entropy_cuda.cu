@@ -39,7 +39,8 @@ __global__ void __launch_bounds__(k_group_block)
       continue;
     const std::int64_t label = labels.at(row, true);
     const C log_of_sum = std::log(total.sum);
-    log_sum[row] = total.largest + log_of_sum;
+    log_sum[row] = total.largest;
+    log_sum[rows.count + row] = log_of_sum;
     loss[row] = static_cast<T>(label < 0 ? C{0} : log_of_sum - (static_cast<C>(x[label * rows.step]) - total.largest));
   }
 }
@@ -52,10 +53,10 @@ __global__ void __launch_bounds__(k_group_block) cross_entropy_backward_kernel(
   for (std::int64_t row = group.index; row < rows.count; row += group.count) {
     const std::int64_t offset = rows.offset(row);
     const std::int64_t label = labels.at(row, group.lane == 0);
-    const C scale = static_cast<C>(dy[row]), shift = log_sum[row];
+    const C scale = static_cast<C>(dy[row]), largest = log_sum[row], log_of_sum = log_sum[rows.count + row];
     for (std::int64_t i = group.lane; i < rows.n; i += rows.width) {
       const std::int64_t element = offset + i * rows.step;
-      const C probability = std::exp(static_cast<C>(logits[element]) - shift);
+      const C probability = std::exp((static_cast<C>(logits[element]) - largest) - log_of_sum);
       dx[element] = static_cast<T>(label < 0 ? C{0} : (probability - (i == label ? C{1} : C{0})) * scale);
     }
   }

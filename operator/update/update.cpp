@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -78,19 +79,45 @@ void check_parameter(const Parameters& all, std::size_t i) {
   }
 }
 
-// Two threads would write the same elements.
-void check_distinct(const Parameters& all) {
-  std::vector<const std::byte*> addresses;
+// Bytes of an array without gaps, by their first.
+struct Extent {
+  const std::byte* begin;
+  const std::byte* end;
+};
+
+Extent extent_of(const NDArray& array) {
+  const std::byte* const begin = array.object()->data();
+  return {begin, begin + static_cast<std::size_t>(array.size()) * size_of(array.dtype())};
+}
+
+// Two threads would write the same elements, or read some while others write them. `grads` are those that are read; of
+// its own weight a gradient may be the memory.
+void check_distinct(const Parameters& all, Handles grads) {
+  std::vector<Extent> written;
   for (const Handles& list : {all.weights, all.states[0], all.states[1]}) {
     for (const NDArray& array : list) {
       if (array.size() > 0)
-        addresses.push_back(array.object()->data());
+        written.push_back(extent_of(array));
     }
   }
-  std::sort(addresses.begin(), addresses.end());
-  require<ValueError>(std::adjacent_find(addresses.begin(), addresses.end()) == addresses.end(), [&] {
-    return message(all.op, ": two of the weights and states are the same memory");
+  const auto before = [](const Extent& a, const Extent& b) { return a.begin < b.begin; };
+  std::sort(written.begin(), written.end(), before);
+  const auto meet = [](const Extent& a, const Extent& b) { return b.begin < a.end; };
+  require<ValueError>(std::adjacent_find(written.begin(), written.end(), meet) == written.end(), [&] {
+    return message(all.op, ": two of the weights and states share memory");
   });
+  std::size_t next = 0;
+  for (const NDArray& weight : all.weights) {
+    if (weight.size() == 0)
+      continue;
+    const Extent grad = extent_of(grads[next++]);
+    if (grad.begin == extent_of(weight).begin)
+      continue;
+    const auto behind = std::lower_bound(written.begin(), written.end(), Extent{grad.end, nullptr}, before);
+    require<ValueError>(behind == written.begin() || std::prev(behind)->end <= grad.begin, [&] {
+      return message(all.op, ": a gradient shares memory with a weight or state that is not its own");
+    });
+  }
 }
 
 double factor(const char* op, const std::vector<double>& multipliers, std::size_t i, std::size_t count) {
@@ -136,7 +163,7 @@ void push_update(
     }
     work->pieces.push_back(piece);
   }
-  check_distinct(all);
+  check_distinct(all, copies);
   if (work->pieces.empty())
     return;
   for (const Handles& list : {all.weights, all.states[0], all.states[1]}) {

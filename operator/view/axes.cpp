@@ -45,7 +45,7 @@ Shape permutation(const Shape& axes, int ndim) {
   Shape normal = axes;
   bool seen[k_max_ndim] = {};
   for (std::int64_t& axis : std::span(const_cast<std::int64_t*>(normal.begin()), static_cast<std::size_t>(ndim))) {
-    axis = normal_axis(static_cast<int>(axis), ndim, "transpose");
+    axis = normal_axis(axis, ndim, "transpose");
     require<ValueError>(
         !std::exchange(seen[axis], true), [&] { return message("transpose: axes ", axes, " name an axis twice"); });
   }

@@ -115,6 +115,7 @@ const NDArray& NDArray::assign(Scalar value, SourceLocation site) const {
     detail::object_of(*this, "assign");
     detail::check_writable("assign", *this);
     detail::check_in_place("assign", *this, false);
+    detail::check_fits("assign", value, dtype());
     fill(*this, value, site);
     if (autograd::is_recording() && autograd::on_tape(*this))
       autograd::set_entry(*this, {}, 0);

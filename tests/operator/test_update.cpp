@@ -210,5 +210,24 @@ TEST_CASE("updates refuse what does not fit and name the parameter") {
   CHECK_THROWS_WITH(adam_update(w, g, m, v, {.steps = {1, 0}}), sluice::test::contains("adam_update: step 0"));
 }
 
+TEST_CASE("updates refuse arrays that share some of their memory") {
+  const NDArray all = zeros({10}), states = zeros({10}), grad = ones({4});
+  const auto part = [](const NDArray& of, std::int64_t begin) { return of.slice(0, begin, begin + 4); };
+  const Arrays overlapping = {part(all, 0), part(all, 3)}, apart = {part(all, 0), part(all, 4)};
+  CHECK_THROWS_WITH(sgd_update(overlapping, Arrays{grad, grad}, {}, {}), sluice::test::contains("share memory"));
+  CHECK_THROWS_AS(sgd_update(Arrays{part(all, 4), part(all, 2)}, Arrays{grad, grad}, {}, {}), ValueError);
+  CHECK_THROWS_AS(
+      sgd_update(apart, Arrays{grad, grad}, Arrays{part(states, 0), part(states, 1)}, {.momentum = 0.5}), ValueError);
+  CHECK_THROWS_AS(sgd_update(Arrays{apart[0]}, Arrays{grad}, Arrays{part(all, 2)}, {.momentum = 0.5}), ValueError);
+  // What is only read may not be written by another piece of the step either.
+  CHECK_THROWS_AS(sgd_update(apart, Arrays{grad, part(all, 2)}, {}, {}), ValueError);
+  CHECK_THROWS_AS(sgd_update(apart, Arrays{apart[1], grad}, {}, {}), ValueError);
+  CHECK(all.to_vector<float>() == std::vector<float>(10, 0));
+
+  sgd_update(apart, Arrays{grad, grad}, {}, {.learning_rate = 1});
+  sgd_update(apart, Arrays{part(all, 0), part(all, 4)}, {}, {.learning_rate = 2});  // each its own
+  CHECK(all.to_vector<float>() == std::vector<float>{1, 1, 1, 1, 1, 1, 1, 1, 0, 0});
+}
+
 }  // namespace
 }  // namespace sluice

@@ -62,8 +62,10 @@ inline std::string differences(const NDArray& got, const NDArray& want, Toleranc
   const auto a = got.to_vector<double>(), b = want.to_vector<double>();
   std::size_t count = 0, first = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
+    // Beside an infinity every number would be within the relative tolerance.
+    const bool finite = std::isfinite(a[i]) && std::isfinite(b[i]);
     const bool close = (std::isnan(a[i]) && std::isnan(b[i])) || a[i] == b[i] ||
-                       std::abs(a[i] - b[i]) <= tolerance.absolute + tolerance.relative * std::abs(b[i]);
+                       (finite && std::abs(a[i] - b[i]) <= tolerance.absolute + tolerance.relative * std::abs(b[i]));
     if (!close && count++ == 0)
       first = i;
   }
