@@ -111,6 +111,13 @@ Arrays invoke_composition(Call& call) {
   return deliver(call, results, node);
 }
 
+bool takes_as_it_lies(const Operator& op, std::size_t i, const NDArray& input) {
+  if (input.is_contiguous())
+    return true;
+  return has(op.strided_inputs, i) &&
+         (op.takes_strides == nullptr || op.takes_strides(i, input.shape(), input.strides()));
+}
+
 // Inputs as the kernel takes them. Those that it also writes must come back, so their originals are noted.
 struct KernelInputs {
   Arrays arrays;
@@ -121,7 +128,7 @@ KernelInputs kernel_inputs(const Call& call) {
   KernelInputs made;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const NDArray& input = call.inputs[i];
-    if (has(call.op.strided_inputs, i) || input.is_contiguous()) {
+    if (takes_as_it_lies(call.op, i, input)) {
       made.arrays.push_back(input);
       continue;
     }

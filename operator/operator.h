@@ -83,6 +83,9 @@ inline constexpr Mask k_none = 0;
 /// Which inputs the gradients of the `wanted` inputs (bit i = input i) read.
 using SavedFor = Mask (*)(Mask wanted, const Attributes& attributes);
 
+/// Whether the kernel takes strided input `i`, of that shape and those strides (elements), as it lies.
+using TakesStrides = bool (*)(std::size_t i, const Shape& shape, const Shape& strides);
+
 /// Everything known of one operator. A constant per operator, listed in operator/registry.cpp by name: no string
 /// look-up on the way of a call, no registration at start-up.
 ///
@@ -110,6 +113,7 @@ struct Operator {
   RandomCounters random = nullptr;  // set: the kernel takes that many random counters
   bool elementwise = false;         // the kernel may write an output over an input of the same geometry
   SavedFor saved_for = nullptr;     // set: saves these of saved_inputs only
+  TakesStrides takes_strides = nullptr;  // set: strided_inputs only where it says so
 
   Kernel kernel(DeviceKind kind) const noexcept { return kind == DeviceKind::gpu ? gpu : cpu; }
 };

@@ -37,12 +37,8 @@
   X(dnnl_memory_desc_equal)                  \
   X(dnnl_memory_desc_get_size)               \
   X(dnnl_memory_destroy)                     \
-  X(dnnl_post_ops_append_eltwise)            \
-  X(dnnl_post_ops_create)                    \
-  X(dnnl_post_ops_destroy)                   \
   X(dnnl_primitive_attr_create)              \
   X(dnnl_primitive_attr_destroy)             \
-  X(dnnl_primitive_attr_set_post_ops)        \
   X(dnnl_primitive_attr_set_scratchpad_mode) \
   X(dnnl_primitive_create)                   \
   X(dnnl_primitive_desc_destroy)             \

@@ -108,7 +108,9 @@ Arrays dense_gradient(const GradientCall& call) {
     return grads;
   const Shape& x = call.input_specs[0].shape;
   const std::int64_t units = call.input_specs[1].shape[0], width = call.input_specs[1].shape[1];
-  const std::int64_t rows = call.attributes.as<DenseAttributes>().flatten ? x[0] : (width == 0 ? 0 : x.size() / width);
+  Shape leading = x;  // the width may be 0
+  leading.erase(x.ndim() - 1);
+  const std::int64_t rows = call.attributes.as<DenseAttributes>().flatten ? x[0] : leading.size();
   const NDArray dz = (call.attributes.as<DenseAttributes>().relu ? mask_by_relu(dy, call.outputs[0], site) : dy)
                          .reshape({rows, units}, site);
   if (call.wanted[0])

@@ -41,20 +41,15 @@ Specs matmul_infer(const Operator&, std::span<const ArraySpec> inputs, const Att
   return {{shape, a.dtype, a.device}};
 }
 
-// A library wants rows or columns of neighbours; other views are copied, on the tape.
-NDArray with_unit_stride(const NDArray& array, SourceLocation site) {
-  const int ndim = array.ndim();
-  const auto fits = [&](int axis) { return array.strides()[axis] == 1 || array.shape()[axis] <= 1; };
-  if (ndim == 0 || fits(ndim - 1) || (ndim > 1 && fits(ndim - 2)))
-    return array;
-  return array.contiguous(site);
+NDArray product(const NDArray& a, const NDArray& b, bool transpose_a, bool transpose_b, SourceLocation site) {
+  const MatmulAttributes how{.transpose_a = transpose_a, .transpose_b = transpose_b};
+  return invoke_one(matmul_op, {a, b}, Attributes::of(how), site);
 }
 
-NDArray product(const NDArray& a, const NDArray& b, bool transpose_a, bool transpose_b, SourceLocation site) {
-  const auto attributes = Attributes::of(MatmulAttributes{.transpose_a = transpose_a, .transpose_b = transpose_b});
-  if (!a.defined() || !b.defined())
-    return invoke_one(matmul_op, {a, b}, attributes, site);  // says what is wrong
-  return invoke_one(matmul_op, {with_unit_stride(a, site), with_unit_stride(b, site)}, attributes, site);
+// How many rows an array has as a matrix of its last axis, which may be empty.
+std::int64_t rows_of(Shape shape) {
+  shape.erase(shape.ndim() - 1);
+  return shape.size();
 }
 
 Arrays matmul_gradient(const GradientCall& call) {
@@ -85,7 +80,7 @@ Arrays matmul_gradient(const GradientCall& call) {
   const NDArray a = row ? call.inputs[0].expand_dims(0, site) : call.inputs[0];
   if (!ta && !tb && b_shape.ndim() <= 2 && a.ndim() > 2 && a.is_contiguous()) {
     // One matrix for the whole batch: its rows joined, one product instead of a sum of many.
-    const std::int64_t k = b_shape[0], n = dc.shape().back(), rows = k == 0 ? 0 : a.size() / k;
+    const std::int64_t k = b_shape[0], n = dc.shape().back(), rows = rows_of(a.shape());
     const NDArray db = product(a.reshape({rows, k}, site), dc.reshape({rows, n}, site), true, false, site);
     grads[1] = db.reshape(b_shape, site);
   } else {
@@ -115,6 +110,7 @@ const Operator matmul_op{
     .strided_inputs = k_all,
     .library_team = true,
     .saved_for = matmul_saved_for,
+    .takes_strides = [](std::size_t, const Shape& shape, const Shape& strides) { return is_plain(shape, strides); },
 };
 
 }  // namespace detail

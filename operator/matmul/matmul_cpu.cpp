@@ -6,8 +6,12 @@
 namespace sluice::detail {
 
 void product_cpu(const Queue& queue, const GemmProblem& problem, void* row_sums) {
-  if (!product_onednn(queue, problem))
+  if (!product_onednn(queue, problem)) {
     gemm(problem);
+  } else if (problem.relu) {
+    // Not oneDNN's relu, fused: that one turns NaN into 0, and with it hides divergence.
+    channel_add_cpu({problem.m, 1, problem.n, problem.dtype}, problem.c.data, nullptr, true);
+  }
   // The gradient of a bias: a is the transpose of a contiguous (k, m).
   if (row_sums != nullptr)
     channel_sum_cpu({problem.k, problem.m, 1, problem.dtype}, problem.a.data, row_sums);
@@ -38,7 +42,7 @@ void relu_backward_cpu(const KernelCall& call) {
     T* dx = call.outputs[0].as<T>();
     parallel_for(call.outputs[0].size, grain, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i)
-        dx[i] = static_cast<Compute<T>>(y[i]) > 0 ? dy[i] : T(0.0f);
+        dx[i] = static_cast<Compute<T>>(y[i]) <= 0 ? T(0.0f) : dy[i];  // NaN passes dy on
     });
   });
 }

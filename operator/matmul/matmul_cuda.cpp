@@ -255,10 +255,8 @@ void run_cublas(const Queue& queue, const GemmProblem& p, void* row_sums) {
 
 void product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums) {
   if (p.batch > 0 && p.m > 0 && p.n > 0 && p.k > 0) {
-    const bool plain = (is_row_major(p.a, p.m, p.k) || is_column_major(p.a, p.m, p.k)) &&
-                       (is_row_major(p.b, p.k, p.n) || is_column_major(p.b, p.k, p.n));
     require<UnsupportedError>(
-        plain, [&] { return message("matmul: on a GPU, operands need rows or columns of neighbours"); });
+        is_plain(p), [&] { return message("matmul: on a GPU, operands need rows or columns of neighbours"); });
     return run_cublas(queue, p, row_sums);
   }
   const auto stream = static_cast<cudaStream_t>(queue.stream());

@@ -16,14 +16,6 @@ dnnl::memory::desc describe(const Matrix& matrix, std::int64_t batch, std::int64
   return {Dims{extent, rows, columns}, dnnl::memory::data_type::f32, Dims{stride, matrix.row, matrix.column}};
 }
 
-void append_relu(dnnl::post_ops& after) {
-#if DNNL_VERSION_MAJOR >= 3
-  after.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-#else
-  after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-#endif
-}
-
 OnednnPlan make_plan(const dnnl::engine& engine, const GemmProblem& p) {
   OnednnPlan plan;
   const dnnl::memory::desc a = describe(p.a, p.batch, p.m, p.k);
@@ -34,11 +26,6 @@ OnednnPlan make_plan(const dnnl::engine& engine, const GemmProblem& p) {
   plan.y = OnednnLayout(engine, c, c, true);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (p.relu) {
-    dnnl::post_ops after;
-    append_relu(after);
-    attributes.set_post_ops(after);
-  }
   const auto make = [&](const auto&... what) {
     const auto chosen = onednn_describe<dnnl::matmul>(engine, attributes, what...);
     plan.scratch = chosen.scratchpad_desc();
@@ -54,11 +41,9 @@ OnednnPlan make_plan(const dnnl::engine& engine, const GemmProblem& p) {
 }
 
 bool takes(const GemmProblem& p) {
-  const auto plain = [](const Matrix& matrix, std::int64_t rows, std::int64_t columns) {
-    return is_row_major(matrix, rows, columns) || is_column_major(matrix, rows, columns);
-  };
-  return p.dtype == DType::float32 && p.batch > 0 && p.m > 0 && p.n > 0 && p.k > 0 && p.row_bias == nullptr &&
-         !p.accumulate && plain(p.a, p.m, p.k) && plain(p.b, p.k, p.n) && is_row_major(p.c, p.m, p.n);
+  const bool joined = !p.relu || (p.batch == 1 && p.c.row == p.n);  // for whoever applies relu
+  return joined && p.dtype == DType::float32 && p.batch > 0 && p.m > 0 && p.n > 0 && p.k > 0 && p.row_bias == nullptr &&
+         !p.accumulate && is_plain(p) && is_row_major(p.c, p.m, p.n);
 }
 
 }  // namespace
@@ -84,8 +69,7 @@ bool product_onednn(const Queue& queue, const GemmProblem& p) {
       p.b.batch,
       p.c.row,
       p.c.batch,
-      p.column_bias != nullptr,
-      p.relu);
+      p.column_bias != nullptr);
   const auto plan = library.plans.get(key, [&] { return onednn_plan([&] { return make_plan(library.engine, p); }); });
   if (!plan->usable)
     return false;

@@ -45,12 +45,29 @@ void settle_strides(Matrix& matrix, std::int64_t rows, std::int64_t columns) {
   }
 }
 
-// One right matrix for a batch whose rows follow each other: a taller left matrix.
+bool is_plain(const Matrix& matrix, std::int64_t rows, std::int64_t columns) {
+  return is_row_major(matrix, rows, columns) || is_column_major(matrix, rows, columns);
+}
+
+// One right matrix for a batch whose rows follow each other: a taller left matrix. Before its strides are settled,
+// because the number of rows says how far apart its columns must be.
 void fold_batch(GemmProblem& p) {
-  if (p.batch > 1 && p.b.batch == 0 && p.a.batch == p.m * p.a.row && p.c.batch == p.m * p.c.row) {
-    p.m *= p.batch;
-    p.batch = 1;
+  if (p.batch <= 1 || p.b.batch != 0)
+    return;
+  Matrix a = p.a, c = p.c;
+  if (p.m == 1) {  // any distance between the matrices is one between rows
+    a.row = a.batch;
+    c.row = c.batch;
+  } else if (a.batch != p.m * a.row || c.batch != p.m * c.row) {
+    return;
   }
+  settle_strides(a, p.m * p.batch, p.k);
+  if (!is_plain(a, p.m * p.batch, p.k))
+    return;
+  p.a = a;
+  p.c = c;
+  p.m *= p.batch;
+  p.batch = 1;
 }
 
 }  // namespace
@@ -86,9 +103,9 @@ BatchedProduct batched_product(
   p.a.batch = plan.inner_stride(0);
   p.b.batch = plan.inner_stride(1);
   p.c.batch = plan.inner_stride(2);
+  fold_batch(p);
   settle_strides(p.a, p.m, p.k);
   settle_strides(p.b, p.k, p.n);
-  fold_batch(p);
   return product;
 }
 
@@ -97,6 +114,18 @@ bool is_row_major(const Matrix& matrix, std::int64_t rows, std::int64_t columns)
 }
 bool is_column_major(const Matrix& matrix, std::int64_t rows, std::int64_t columns) noexcept {
   return matrix.row == 1 && (matrix.column >= rows || columns == 1);
+}
+bool is_plain(const GemmProblem& p) noexcept {
+  return is_plain(p.a, p.m, p.k) && is_plain(p.b, p.k, p.n);
+}
+bool is_plain(const Shape& shape, const Shape& strides) noexcept {
+  const int last = shape.ndim() - 1;
+  if (last < 0)
+    return true;
+  const std::int64_t rows = last == 0 ? 1 : shape[last - 1], columns = shape[last];
+  Matrix matrix{nullptr, last == 0 ? 0 : strides[last - 1], strides[last], 0};
+  settle_strides(matrix, rows, columns);
+  return is_plain(matrix, rows, columns);
 }
 
 GemmProblem dense_problem(const KernelCall& call) {

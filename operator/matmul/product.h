@@ -53,13 +53,18 @@ void for_each_product(const BatchedProduct& product, Run&& run) {
 /// libraries take. Row-major if the first holds.
 bool is_row_major(const Matrix& matrix, std::int64_t rows, std::int64_t columns) noexcept;
 bool is_column_major(const Matrix& matrix, std::int64_t rows, std::int64_t columns) noexcept;
+/// Both operands are of either kind: a problem for a library.
+bool is_plain(const GemmProblem& problem) noexcept;
+/// An operand of matmul of that shape and strides gives problems that are, transposed or not.
+bool is_plain(const Shape& shape, const Shape& strides) noexcept;
 
 /// Runs one problem with the library of the device, or with our own kernel where the library does not take it.
 /// `row_sums`, if given, receives the sums of a's rows: (m,), the gradient of a bias; batch is 1 then.
 void product_cpu(const Queue& queue, const GemmProblem& problem, void* row_sums = nullptr);
 void product_gpu(const Queue& queue, const GemmProblem& problem, void* row_sums = nullptr);
 
-/// oneDNN's product: false where it does not take the problem (another type, no unit stride, built without).
+/// oneDNN's product: false where it does not take the problem (another type, no unit stride, built without). It leaves
+/// relu to the caller.
 bool product_onednn(const Queue& queue, const GemmProblem& problem);
 
 // Kernels of the operators; *_gpu is defined in builds with CUDA.

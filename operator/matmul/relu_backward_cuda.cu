@@ -10,7 +10,7 @@ template <class T>
 __global__ void mask_kernel(std::int64_t n, const T* dy, const T* y, T* dx) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step)
-    dx[i] = static_cast<Compute<T>>(y[i]) > Compute<T>(0) ? dy[i] : T(0.0f);
+    dx[i] = static_cast<Compute<T>>(y[i]) <= Compute<T>(0) ? T(0.0f) : dy[i];  // NaN passes dy on
 }
 
 }  // namespace

@@ -1,0 +1,221 @@
+#pragma once
+
+// Small examples of every differentiable operator: a function, the shapes of its inputs and where they are drawn from.
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/pool/geometry.h>
+
+#include "tests/operator/elementwise_rows.h"
+
+namespace sluice::test {
+
+struct DifferentiableCase {
+  std::string name;
+  std::vector<Shape> shapes;
+  std::function<NDArray(const std::vector<NDArray>&)> f;
+  double low = -1, high = 1;
+};
+
+namespace detail {
+
+inline NDArray numbers(const std::vector<std::int64_t>& values, const Shape& shape, const NDArray& beside) {
+  return array(values, shape).to(beside.device());
+}
+
+using Cases = std::vector<DifferentiableCase>;
+
+inline void add_elementwise_cases(Cases& cases) {
+  for (const UnaryCase& row : unary_cases()) {
+    if (row.has_gradient())
+      cases.push_back({row.name, {{3, 4}}, [&row](const auto& v) { return row(v[0]); }, row.low, row.high});
+  }
+  for (const BinaryCase& row : binary_cases()) {
+    if (!row.has_gradient())
+      continue;
+    const std::string name = row.name;
+    const auto add = [&](const char* form, std::vector<Shape> shapes, auto f) {
+      cases.push_back({name + form, std::move(shapes), f, row.low, row.high});
+    };
+    add("", {{2, 3, 4}, {2, 3, 4}}, [&row](const auto& v) { return row(v[0], v[1]); });
+    add(" broadcast", {{3, 1}, {2, 1, 4}}, [&row](const auto& v) { return row(v[0], v[1]); });
+    add(" scalar", {{3, 4}}, [&row](const auto& v) { return row(v[0], 0.5 * (row.low + 2 * row.high)); });
+    add(" of scalar", {{3, 4}}, [&row](const auto& v) { return row(0.5 * (row.low + 2 * row.high), v[0]); });
+  }
+  const auto chosen = [](const NDArray& x) { return numbers({1, 0, 0, 1}, {4}, x).astype(bool_); };
+  cases.push_back({"where", {{3, 4}, {3, 4}}, [=](const auto& v) { return where(chosen(v[0]), v[0], v[1]); }});
+  cases.push_back({"where broadcast", {{3, 1}, {4}}, [=](const auto& v) { return where(chosen(v[0]), v[0], v[1]); }});
+  cases.push_back({"where scalar", {{3, 4}}, [=](const auto& v) { return where(chosen(v[0]), v[0], 2); }});
+  cases.push_back({"where of scalar", {{3, 4}}, [=](const auto& v) { return where(chosen(v[0]), 2, v[0]); }});
+  cases.push_back({"clip", {{3, 4}}, [](const auto& v) { return clip(v[0], -0.5, 0.25); }});
+  for (const Shape& empty : {Shape{0, 4}, Shape{3, 0}}) {
+    cases.push_back({"exp of none", {empty}, [](const auto& v) { return exp(v[0]); }});
+    cases.push_back({"multiply none", {empty, {1, 1}}, [](const auto& v) { return v[0] * v[1]; }});
+  }
+}
+
+inline void add_reductions(Cases& cases) {
+  using Reduction = NDArray (*)(const NDArray&, const Shape&, bool, SourceLocation);
+  const std::vector<std::pair<const char*, Reduction>> rows = {
+      {"sum", &sluice::sum},
+      {"mean", &sluice::mean},
+      {"prod", &sluice::prod},
+      {"max", &sluice::max},
+      {"min", &sluice::min}};
+  for (const auto& row : rows) {
+    for (const Shape& axes : {Shape{}, Shape{0}, Shape{1}, Shape{0, 2}}) {
+      for (const bool keep : {false, true})
+        cases.push_back(
+            {message(row.first, " over ", axes), {{2, 3, 4}}, [reduce = row.second, axes, keep](const auto& v) {
+               return reduce(v[0], axes, keep, SourceLocation::current());
+             }});
+    }
+  }
+  for (const Shape& empty : {Shape{0, 4}, Shape{3, 0}})
+    cases.push_back({"sum of none", {empty}, [](const auto& v) { return sum(v[0], {1}); }});
+}
+
+inline void add_rows_and_places(Cases& cases) {
+  for (const int axis : {0, 1, 2}) {
+    cases.push_back({"softmax", {{2, 3, 4}}, [=](const auto& v) { return softmax(v[0], axis); }});
+    cases.push_back({"log_softmax", {{2, 3, 4}}, [=](const auto& v) { return log_softmax(v[0], axis); }});
+    cases.push_back({"take", {{3, 3, 4}}, [=](const auto& v) {
+                       return take(v[0], numbers({2, 0, 2, 1}, {2, 2}, v[0]), axis);
+                     }});
+    cases.push_back({"concat", {{2, 3, 4}, {2, 3, 4}}, [=](const auto& v) { return concat({v[0], v[1]}, axis); }});
+  }
+  for (const int axis : {0, 1}) {
+    const auto labels = [](const NDArray& x) { return numbers({1, 0, 2}, {3}, x); };
+    cases.push_back(
+        {"cross entropy", {{3, 3}}, [=](const auto& v) { return softmax_cross_entropy(v[0], labels(v[0]), axis); }});
+    cases.push_back(
+        {"likelihood", {{3, 3}}, [=](const auto& v) { return negative_log_likelihood(v[0], labels(v[0]), axis); }});
+    cases.push_back({"pick", {{3, 3}}, [=](const auto& v) { return pick(v[0], labels(v[0]), axis); }});
+    cases.push_back({"stack", {{2, 3}, {2, 3}}, [=](const auto& v) { return stack({v[0], v[1]}, axis); }});
+  }
+  cases.push_back({"softmax of none", {{0, 4}}, [](const auto& v) { return softmax(v[0]); }});
+  cases.push_back({"take none", {{3, 4}}, [](const auto& v) { return take(v[0], numbers({}, {0}, v[0])); }});
+  cases.push_back({"concat none", {{0, 4}, {2, 4}}, [](const auto& v) { return concat({v[0], v[1]}); }});
+  cases.push_back({"dropout", {{3, 4}}, [](const auto& v) { return dropout(v[0], 0.5); }});
+}
+
+inline void add_views(Cases& cases) {
+  cases.push_back({"reshape", {{3, 4}}, [](const auto& v) { return v[0].reshape({2, 6}); }});
+  cases.push_back({"transpose", {{2, 3, 4}}, [](const auto& v) { return v[0].transpose({1, 2, 0}); }});
+  cases.push_back({"slice", {{3, 6}}, [](const auto& v) { return v[0].slice(1, 1, 5, 2); }});
+  cases.push_back({"slice none", {{3, 6}}, [](const auto& v) { return v[0].slice(1, 2, 2); }});
+  cases.push_back({"broadcast_to", {{3, 1}}, [](const auto& v) { return v[0].broadcast_to({2, 3, 4}); }});
+  cases.push_back(
+      {"astype", {{3, 4}}, [](const auto& v) { return v[0].astype(v[0].dtype() == float64 ? float32 : float64); }});
+  cases.push_back({"to", {{3, 4}}, [](const auto& v) { return v[0].to(cpu()); }});  // from a GPU
+  cases.push_back({"copy", {{3, 4}}, [](const auto& v) { return v[0].copy(); }});
+}
+
+inline void add_products(Cases& cases) {
+  const std::vector<std::pair<Shape, Shape>> operands = {{{3, 4}, {4, 5}},
+                                                         {{4}, {4, 5}},
+                                                         {{3, 4}, {4}},
+                                                         {{4}, {4}},
+                                                         {{2, 3, 4}, {4}},
+                                                         {{2, 3, 4}, {4, 5}},
+                                                         {{2, 2, 1}, {1, 2}},
+                                                         {{2, 1, 4}, {4, 3}},
+                                                         {{5, 1}, {1, 3}},
+                                                         {{3, 2, 4}, {3, 4, 2}},
+                                                         {{2, 1, 3, 4}, {3, 4, 2}},
+                                                         {{1, 4}, {2, 4, 3}},
+                                                         {{2, 0}, {0, 3}},
+                                                         {{0, 3}, {3, 2}},
+                                                         {{2, 3}, {3, 0}},
+                                                         {{2, 3, 0}, {0, 4}},
+                                                         {{2, 0, 3}, {3, 4}},
+                                                         {{0, 2, 3}, {3, 4}},
+                                                         {{0}, {0}},
+                                                         {{2, 3, 0}, {0}},
+                                                         {{0, 2, 3}, {0, 3, 2}},
+                                                         {{2, 3, 0}, {2, 0, 4}},
+                                                         {{2, 3, 4}, {2, 4, 0}},
+                                                         {{2, 3, 4}, {4, 0}}};
+  for (const auto& [a, b] : operands)
+    cases.push_back({message("matmul ", a, " ", b), {a, b}, [](const auto& v) { return matmul(v[0], v[1]); }});
+  cases.push_back({"sum of products", {{3, 4}, {4, 5}}, [](const auto& v) { return sum(matmul(v[0], v[1]), {0}); }});
+  cases.push_back({"mean of products", {{3, 4}, {4, 5}}, [](const auto& v) { return mean(matmul(v[0], v[1]), {1}); }});
+  const std::vector<std::pair<Shape, Shape>> layers = {
+      {{3, 4}, {5, 4}}, {{2, 3, 4}, {5, 12}}, {{0, 4}, {5, 4}}, {{3, 4}, {0, 4}}, {{3, 0}, {5, 0}}, {{3, 4}, {1, 4}}};
+  const std::vector<std::pair<Shape, Shape>> wide = {
+      {{2, 3, 4}, {5, 4}}, {{4}, {5, 4}}, {{2, 3, 0}, {5, 0}}, {{0}, {5, 0}}, {{2, 0, 4}, {5, 4}}, {{2, 3, 4}, {0, 4}}};
+  for (const bool flatten : {true, false}) {
+    for (const char* activation : {"", "relu"}) {
+      const DenseOptions how{.flatten = flatten, .activation = activation};
+      for (const auto& [x, weight] : flatten ? layers : wide) {
+        const std::string name = message("dense ", activation, " ", x, " ", weight);
+        cases.push_back({name, {x, weight}, [how](const auto& v) { return dense(v[0], v[1], {}, how); }});
+        cases.push_back(
+            {name + " bias", {x, weight, {weight[0]}}, [how](const auto& v) { return dense(v[0], v[1], v[2], how); }});
+      }
+    }
+  }
+  cases.push_back({"sum of dense", {{3, 4}, {5, 4}, {5}}, [](const auto& v) { return sum(dense(v[0], v[1], v[2])); }});
+}
+
+// max_pool2d_gather stands in gradients of gradients alone.
+inline NDArray gathered_at_maxima(const NDArray& x) {
+  const SourceLocation site = SourceLocation::current();
+  sluice::detail::PoolAttributes how{.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .index = true};
+  const NDArray from = x.detach();
+  const NDArray index = invoke(sluice::detail::max_pool2d_op, std::span(&from, 1), Attributes::of(how), site)[1];
+  how.index = false;
+  return invoke_one(sluice::detail::max_pool2d_gather_op, {x, index}, Attributes::of(how), site);
+}
+
+inline void add_images(Cases& cases) {
+  const ConvolutionOptions plain{.pad = {1, 1}}, grouped{.stride = {2, 2}, .groups = 2};
+  for (const auto& how : {plain, grouped}) {
+    const Shape weight{4, 4 / how.groups, 3, 3};
+    cases.push_back(
+        {"convolution", {{2, 4, 5, 5}, weight}, [=](const auto& v) { return convolution(v[0], v[1], {}, how); }});
+    cases.push_back({"convolution bias", {{2, 4, 5, 5}, weight, {4}}, [=](const auto& v) {
+                       return convolution(v[0], v[1], v[2], how);
+                     }});
+  }
+  cases.push_back({"convolution of none", {{0, 4, 5, 5}, {4, 4, 3, 3}, {4}}, [=](const auto& v) {
+                     return convolution(v[0], v[1], v[2], plain);
+                   }});
+  const PoolOptions small{.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}};
+  for (const Shape& x : {Shape{2, 3, 5, 5}, Shape{0, 3, 5, 5}}) {
+    cases.push_back({"max_pool2d", {x}, [=](const auto& v) { return max_pool2d(v[0], small); }});
+    cases.push_back({"max_pool2d_gather", {x}, [](const auto& v) { return gathered_at_maxima(v[0]); }});
+    cases.push_back({"avg_pool2d", {x}, [=](const auto& v) { return avg_pool2d(v[0], small); }});
+  }
+  for (const bool global : {false, true}) {
+    for (const int axis : {1, 3}) {
+      cases.push_back({global ? "batch_norm_predict" : "batch_norm", {{2, 3, 2, 3}, {3}, {3}}, [=](const auto& v) {
+                         const NDArray mean = zeros_like(v[1]).detach(), var = ones_like(v[1]).detach();
+                         const BatchNormOptions how{.axis = axis, .use_global_stats = global};
+                         return batch_norm(v[0], v[1], v[2], mean, var, how);
+                       }});
+    }
+  }
+}
+
+}  // namespace detail
+
+inline const std::vector<DifferentiableCase>& differentiable_cases() {
+  static const std::vector<DifferentiableCase> cases = [] {
+    std::vector<DifferentiableCase> made;
+    detail::add_elementwise_cases(made);
+    detail::add_reductions(made);
+    detail::add_rows_and_places(made);
+    detail::add_views(made);
+    detail::add_products(made);
+    detail::add_images(made);
+    return made;
+  }();
+  return cases;
+}
+
+}  // namespace sluice::test

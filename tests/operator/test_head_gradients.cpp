@@ -1,0 +1,209 @@
+// Every differentiable operator, forward and backward, with inputs and head gradients that lie in memory in all ways,
+// against the same numbers lying densely on the CPU. Reductions give gradients that are broadcast, transposes
+// transposed ones: a kernel that refuses them fails ordinary programs.
+#include <exception>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/operator/differentiable_cases.h"
+#include "tests/support/catch.h"
+#include "tests/support/compare.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+enum class Layout { dense, repeated, repeated_rows, repeated_columns, transposed, sliced, stepped };
+
+constexpr std::pair<Layout, const char*> k_layouts[] = {
+    {Layout::dense, "dense"},
+    {Layout::repeated, "repeated"},
+    {Layout::repeated_rows, "repeated rows"},
+    {Layout::repeated_columns, "repeated columns"},
+    {Layout::transposed, "transposed"},
+    {Layout::sliced, "sliced"},
+    {Layout::stepped, "stepped"},
+};
+
+// What an array of `shape` in that layout is a view of.
+Shape base_shape(Layout layout, const Shape& shape) {
+  Shape base = shape;
+  const int last = shape.ndim() - 1;
+  for (int axis = 0; axis <= last; ++axis) {
+    if (layout == Layout::repeated || (layout == Layout::repeated_rows && axis == 0) ||
+        (layout == Layout::repeated_columns && axis == last))
+      base[axis] = 1;
+    if (layout == Layout::transposed)
+      base[axis] = shape[last - axis];
+    if (layout == Layout::sliced)
+      base[axis] = shape[axis] + 2;
+    if (layout == Layout::stepped)
+      base[axis] = 2 * shape[axis] + 1;
+  }
+  return base;
+}
+
+NDArray view_of(Layout layout, const NDArray& base, const Shape& shape) {
+  NDArray view = base;
+  switch (layout) {
+    case Layout::dense:
+      break;
+    case Layout::repeated:
+    case Layout::repeated_rows:
+    case Layout::repeated_columns:
+      return base.broadcast_to(shape);
+    case Layout::transposed:
+      return base.transpose();
+    case Layout::sliced:
+      for (int axis = 0; axis < shape.ndim(); ++axis)
+        view = view.slice(axis, 1, 1 + shape[axis]);
+      break;
+    case Layout::stepped:
+      for (int axis = 0; axis < shape.ndim(); ++axis)
+        view = view.slice(axis, 1, 1 + 2 * shape[axis], 2);
+      break;
+  }
+  return view;
+}
+
+struct Setting {
+  Device device;
+  DType dtype;
+  Layout inputs, heads;
+  bool views = true;  // false: the same numbers, copied into dense arrays
+};
+
+// A variable and the array that a function is given of it.
+struct Drawn {
+  NDArray variable, given;
+};
+
+Drawn draw(const Setting& s, Layout layout, const Shape& shape, std::uint64_t seed, double low, double high) {
+  Drawn drawn;
+  drawn.variable = random_array(base_shape(layout, shape), seed, low, high, s.dtype).to(s.device).detach();
+  drawn.variable.attach_grad();
+  drawn.given = view_of(layout, drawn.variable, shape);
+  if (!s.views)
+    drawn.given = drawn.given.copy();
+  return drawn;
+}
+
+void collect_names(const autograd::Entry& entry, std::set<const autograd::Node*>& seen, std::set<std::string>& names) {
+  if (!entry.node || !seen.insert(entry.node.get()).second)
+    return;
+  names.insert(entry.node->name());
+  for (const autograd::Entry& input : entry.node->inputs)
+    collect_names(input, seen, names);
+}
+
+std::set<std::string>& exercised() {
+  static std::set<std::string> names;
+  return names;
+}
+
+void note_operators(const std::vector<NDArray>& results) {
+  std::set<const autograd::Node*> seen;
+  for (const NDArray& result : results)
+    collect_names(autograd::entry_of(result), seen, exercised());
+}
+
+// The result and the gradients of the inputs; `twice`: the gradients, and the gradients of those, of the first head
+// gradient too.
+std::vector<NDArray> run(const DifferentiableCase& c, const Setting& s, bool twice) {
+  random::seed(7);
+  std::vector<NDArray> variables, given, results, heads;
+  {
+    const autograd::RecordScope record;
+    for (std::size_t i = 0; i < c.shapes.size(); ++i) {
+      const Drawn drawn = draw(s, s.inputs, c.shapes[i], 10 + i, c.low, c.high);
+      variables.push_back(drawn.variable);
+      given.push_back(drawn.given);
+    }
+    results.push_back(c.f(given));
+    Setting of_head = s;
+    of_head.dtype = results[0].dtype();
+    of_head.device = results[0].device();
+    const Drawn head = draw(of_head, s.heads, results[0].shape(), 30, 0.5, 1.5);
+    heads.push_back(head.given);
+    if (twice) {
+      results = autograd::grad(results, variables, heads, {.create_graph = true});
+      // What does not depend on the inputs any more, as the gradient of sign, is off the tape.
+      std::erase_if(results, [](const NDArray& result) { return !autograd::on_tape(result); });
+      variables.push_back(head.variable);
+      heads.clear();
+      for (std::size_t i = 0; i < results.size(); ++i)
+        heads.push_back(draw(s, s.heads, results[i].shape(), 40 + i, 0.5, 1.5).given);
+    }
+  }
+  note_operators(results);
+  if (!results.empty())
+    autograd::backward(results, heads);
+  for (const NDArray& variable : variables)
+    results.push_back(variable.grad());
+  return results;
+}
+
+// Empty if all layouts on `device` give what dense arrays on the CPU give.
+std::string layout_differences(const DifferentiableCase& c, Device device, DType dtype, Tolerance tolerance) {
+  for (const bool twice : {false, true}) {
+    for (const auto& [inputs, inputs_name] : k_layouts) {
+      for (const auto& [heads, heads_name] : k_layouts) {
+        // One of the two at a time; both where they are alike.
+        if (inputs != Layout::dense && heads != Layout::dense && inputs != heads)
+          continue;
+        const auto where = [&, in = inputs_name, head = heads_name](const std::string& what) {
+          return message(c.name, twice ? " twice" : "", ", inputs ", in, ", head gradients ", head, ": ", what);
+        };
+        try {
+          const auto want = run(c, {cpu(), dtype, inputs, heads, false}, twice);
+          const auto got = run(c, {device, dtype, inputs, heads, true}, twice);
+          for (std::size_t i = 0; i < want.size(); ++i) {
+            const std::string found = differences(got[i].to(cpu()), want[i], tolerance);
+            if (!found.empty())
+              return where(message("array ", i, ": ", found));
+          }
+        } catch (const std::exception& error) {
+          return where(error.what());
+        }
+      }
+    }
+  }
+  return {};
+}
+
+Tolerance loose(DType dtype, double factor) {
+  return dtype == float64 ? Tolerance{1e-10, 1e-10} : Tolerance{factor * 2e-5, factor * 2e-5};
+}
+
+// Differentiable operators that no run so far had on its tape.
+std::string not_exercised() {
+  std::string missing;
+  for (const Operator* op : operators()) {
+    if (op->gradient != nullptr && exercised().count(op->name) == 0)
+      missing += message(missing.empty() ? "" : ", ", op->name);
+  }
+  return missing;
+}
+
+}  // namespace
+
+TEST_CASE("operators and their gradients take inputs and head gradients of all layouts", "[head]") {
+  for (const DType dtype : {float32, float64}) {
+    for (const DifferentiableCase& c : differentiable_cases())
+      CHECK(layout_differences(c, cpu(), dtype, loose(dtype, 1)) == "");
+  }
+  const std::string missing = not_exercised();
+  CHECK((missing == "" || missing == "to"));  // see the GPU case; others need a row in differentiable_cases.h
+}
+
+TEST_CASE("operators and their gradients take all layouts on a GPU", "[head][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const DType dtype : {float32, float64}) {
+    for (const DifferentiableCase& c : differentiable_cases())
+      CHECK(layout_differences(c, gpu(), dtype, loose(dtype, 5)) == "");
+  }
+  CHECK(not_exercised() == "");
+}
