@@ -106,20 +106,21 @@ void GroupState::take_place(TaskNode& task) noexcept {
 }
 
 GivenPlaces::GivenPlaces(TaskNode& task) noexcept : task_(give_place_of(task) ? &task : nullptr) {
-  for (TaskBelow* below = this_thread().below; below != nullptr; below = below->next) {
-    if (below->task != nullptr && give_place_of(*below->task))
-      below->place_given_by = this;
+  // What lies below one that was looked at before was, too.
+  for (TaskBelow* below = this_thread().below; below != nullptr && below->looked_at_by == nullptr;
+       below = below->next) {
+    below->looked_at_by = this;
+    below->gave_place = below->task != nullptr && give_place_of(*below->task);
   }
 }
 
 GivenPlaces::~GivenPlaces() {
   if (task_ != nullptr)
     task_->group()->take_place(*task_);
-  for (TaskBelow* below = this_thread().below; below != nullptr; below = below->next) {
-    if (below->place_given_by == this) {
+  for (TaskBelow* below = this_thread().below; below != nullptr && below->looked_at_by == this; below = below->next) {
+    if (std::exchange(below->gave_place, false))
       below->task->group()->take_place(*below->task);
-      below->place_given_by = nullptr;
-    }
+    below->looked_at_by = nullptr;
   }
 }
 

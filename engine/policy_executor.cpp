@@ -166,10 +166,11 @@ void ExecutorPolicy::State::sweep() {
   }
 }
 
-// Each thread inside waits on a stack that holds no more, and something lies ready that nobody has begun.
+// Each thread that the executor has is inside and waits on a stack that holds no more, and something lies ready that
+// nobody has begun.
 int ExecutorPolicy::all_blocked() {
   const Hold hold(state_->mutex);
-  if (!stack_is_used_up() || state_->used_up + 1 < state_->running)
+  if (!stack_is_used_up() || state_->used_up + 1 < std::max(state_->running, state_->executor.concurrency))
     return 0;
   for (const List& list : state_->lists) {
     for (const TaskNode* task = list.head; task != nullptr; task = task->next) {

@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <iomanip>
-#include <sstream>
+#include <array>
+#include <charconv>
 
 #include <sluice/engine/error.h>
 #include <sluice/operator/operator.h>
@@ -9,26 +9,33 @@ namespace sluice {
 
 namespace {
 
-template <class T>
-void write_list(std::ostream& out, const std::vector<T>& list) {
-  out << '(';
-  for (std::size_t i = 0; i < list.size(); ++i)
-    out << (i == 0 ? "" : ", ") << list[i];
-  out << (list.size() == 1 ? ",)" : ")");
-}
-
-struct Write {
-  std::ostream& out;
-  void operator()(std::monostate) const { out << "none"; }
-  void operator()(bool value) const { out << (value ? "true" : "false"); }
-  void operator()(const std::string& value) const { out << std::quoted(value); }
-  template <class T>
-  void operator()(const T& value) const {
-    out << value;
+// In no locale: the fewest digits that read as the same number; a real one shows that it is one.
+struct Text {
+  std::string operator()(std::monostate) const { return "none"; }
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(std::int64_t value) const { return std::to_string(value); }
+  std::string operator()(DType value) const { return std::string(name_of(value)); }
+  std::string operator()(Device value) const {
+    return (value.is_gpu() ? "gpu(" : "cpu(") + std::to_string(value.index) + ")";
+  }
+  std::string operator()(double value) const {
+    std::array<char, 32> digits;
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+    std::string text(digits.data(), end);
+    return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
+  }
+  std::string operator()(const std::string& value) const {
+    std::string text = "\"";
+    for (const char c : value)
+      text += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
+    return text + '"';
   }
   template <class T>
-  void operator()(const std::vector<T>& value) const {
-    write_list(out, value);
+  std::string operator()(const std::vector<T>& list) const {
+    std::string text = "(";
+    for (std::size_t i = 0; i < list.size(); ++i)
+      text += (i == 0 ? "" : ", ") + (*this)(list[i]);
+    return text + (list.size() == 1 ? ",)" : ")");
   }
 };
 
@@ -50,10 +57,7 @@ std::string list_of(std::span<const NamedValue> values) {
 }  // namespace
 
 std::string to_string(const AttributeValue& value) {
-  std::ostringstream out;
-  out.precision(17);
-  std::visit(Write{out}, value);
-  return std::move(out).str();
+  return std::visit(Text(), value);
 }
 
 std::string to_string(const Attributes& attributes) {

@@ -34,8 +34,8 @@ using AttributeValue = std::variant<
     std::vector<std::int64_t>,
     std::vector<double>>;
 
-/// "2", "0.10000000000000001", "\"text\"", "(2, 3)", "float32", "gpu(1)", "none": all digits, so that the same text is
-/// the same value.
+/// "2", "2.0", "0.1", "\"text\"", "(2, 3)", "float32", "gpu(1)", "none": the fewest digits that read as the same value,
+/// whatever the locale.
 SLUICE_API std::string to_string(const AttributeValue& value);
 
 struct NamedValue {

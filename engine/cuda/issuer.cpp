@@ -38,12 +38,27 @@ class Lease {
   ThisThread& here_;
 };
 
+// Urgent, normal, background.
+std::size_t list_of(const TaskNode& task) noexcept {
+  const StreamClass of = class_of(task);
+  return of == StreamClass::urgent ? 0 : of == StreamClass::background ? 2 : 1;
+}
+
 }  // namespace
 
 void Issuer::List::append(TaskNode* task) noexcept {
   task->next = nullptr;
   (tail == nullptr ? head : tail->next) = task;
   tail = task;
+}
+
+void Issuer::List::prepend(const List& list) noexcept {
+  if (list.head == nullptr)
+    return;
+  list.tail->next = head;
+  head = list.head;
+  if (tail == nullptr)
+    tail = list.tail;
 }
 
 // There is one: the first, or the one behind so many.
@@ -108,20 +123,30 @@ void Issuer::submit(TaskNode* task) {
 void Issuer::leave(TaskNode* task) noexcept {
   task->submitted.store(true, std::memory_order_release);
   light_fence(task->submitted_fence());  // against raise(): one of the two sees the other
-  const StreamClass of = class_of(*task);
-  left_[of == StreamClass::urgent ? 0 : of == StreamClass::background ? 2 : 1].append(task);
+  left_[list_of(*task)].append(task);
 }
 
 void Issuer::sort_by_class() noexcept {
+  sort_wanted_.store(true);
+  hand_over();
+}
+
+// Nobody else takes tasks out: the lists are looked through without the lock, however long they are.
+void Issuer::sort() noexcept {
+  std::array<List, 3> all, sorted;
   {
     const std::lock_guard hold(lock_);
-    for (std::size_t lower = 1; lower < left_.size(); ++lower) {
-      List all = std::exchange(left_[lower], {});
-      while (all.head != nullptr)
-        leave(all.take(0));
+    std::swap(all, left_);
+  }
+  for (List& list : all) {
+    while (list.head != nullptr) {
+      TaskNode* const task = list.take(0);
+      sorted[list_of(*task)].append(task);
     }
   }
-  hand_over();
+  const std::lock_guard hold(lock_);
+  for (std::size_t i = 0; i < sorted.size(); ++i)
+    left_[i].prepend(sorted[i]);
 }
 
 // The caller has the lease.
@@ -179,6 +204,8 @@ void Issuer::drain(TaskNode* task, bool tired) {
 TaskNode* Issuer::next_or_give_up(bool tired) {
   for (;;) {
     bool launch = false, leaves = false;
+    if (sort_wanted_.load(std::memory_order_relaxed) && sort_wanted_.exchange(false)) [[unlikely]]
+      sort();
     {
       const std::lock_guard hold(lock_);
       launch = std::exchange(launch_wanted_, false);  // first: others may push without end

@@ -47,11 +47,13 @@ class Issuer {
     TaskNode* head = nullptr;
     TaskNode* tail = nullptr;
     void append(TaskNode* task) noexcept;
+    void prepend(const List& list) noexcept;
     TaskNode* take(std::uint64_t skip) noexcept;
   };
   void launch_far_needs(const TaskNode& task);
   void hand_over();
   void leave(TaskNode* task) noexcept;
+  void sort() noexcept;
   void give_up(TaskNode* task);
   void drain(TaskNode* task, bool tired);
   TaskNode* next_or_give_up(bool tired);
@@ -66,6 +68,7 @@ class Issuer {
   std::atomic<const void*> issuing_{nullptr};  // the thread that issues
   int depth_ = 0;                              // of that thread's leases; it alone looks
   std::atomic<bool> handed_over_{false};       // the poller goes on with what others have left
+  std::atomic<bool> sort_wanted_{false};       // some of it has become more urgent
 };
 
 }  // namespace sluice::detail

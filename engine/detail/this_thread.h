@@ -23,7 +23,8 @@ struct TaskNode;
 struct TaskBelow {
   TaskNode* task = nullptr;
   TaskBelow* next = nullptr;
-  const void* place_given_by = nullptr;  // the wait on top that gave its place in its group away
+  const void* looked_at_by = nullptr;  // the wait on top that has looked whether it has a place in its group
+  bool gave_place = false;             // then
 };
 
 /// What runs on a thread and for whom. It changes as a whole (WorkScope), where a body begins or a loop is helped.
