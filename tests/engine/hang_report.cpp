@@ -16,7 +16,7 @@ using detail::TaskNode;
 using detail::VarCore;
 using detail::VarMode;
 
-constexpr int k_most_vars = 50, k_most_listed = 16;
+constexpr int k_most_vars = 20, k_most_listed = 4;
 
 const char* name_of(VarMode mode) {
   switch (mode) {

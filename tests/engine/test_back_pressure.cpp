@@ -262,7 +262,7 @@ TEST_CASE("Back-pressure: an attached thread works while it would rest") {
   {
     AttachScope attached(engine);
     for (int i = 0; i < 500; ++i) {
-      push_holder(engine, {.name = "step"}, [&] {
+      push_holder(engine, {.name = "step"}, [&done, i] {
         ++done;
         compute(std::chrono::milliseconds(i % 100 == 0 ? 2 : 0));
       });
