@@ -23,6 +23,7 @@ struct ArrayOptions {
 /// An array whose elements are not set, in the current engine. Throws OutOfMemory, ShapeError for a negative extent,
 /// DeviceError for a device that is not there, ValueError for pinned memory of a GPU.
 SLUICE_API NDArray empty(const Shape& shape, const ArrayOptions& options = {});
+/// Every element `value`. Throws ValueError for a number that an integer type does not hold: 300 in uint8, 2.5.
 SLUICE_API NDArray full(
     const Shape& shape,
     Scalar value,
@@ -109,7 +110,8 @@ NDArray array(std::initializer_list<T> values, Device device = cpu(), SourceLoca
 /// Unrecorded copy of `from` into `to`: same shape, any strides, types and devices, also where the two overlap. The
 /// basis of assign() and to(). Throws ShapeError for other shapes, ValueError for a `to` that names an element twice.
 SLUICE_API void copy_into(const NDArray& from, const NDArray& to, SourceLocation site = SourceLocation::current());
-/// Unrecorded fill. Throws ValueError for an array that names an element twice.
+/// Unrecorded fill. Throws ValueError for an array that names an element twice, and for a number that an integer type
+/// does not hold.
 SLUICE_API void fill(const NDArray& array, Scalar value, SourceLocation site = SourceLocation::current());
 
 }  // namespace sluice

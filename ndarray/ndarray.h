@@ -111,6 +111,7 @@ class SLUICE_API NDArray {
   /// Writes `value`, broadcast and cast, into this array; the other device's arrays are copied over. Throws
   /// ValueError for a view that names an element twice (broadcast_to).
   const NDArray& assign(const NDArray& value, SourceLocation site = SourceLocation::current()) const;
+  /// Throws ValueError for a number that an integer type does not hold.
   const NDArray& assign(Scalar value, SourceLocation site = SourceLocation::current()) const;
   NDArray& operator+=(const Operand& other);
   NDArray& operator-=(const Operand& other);

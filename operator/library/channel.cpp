@@ -52,7 +52,7 @@ void add_channels(const ChannelView& v, T* y, const T* bias, bool relu) {
       T* at = y + plane * v.inner;
       for (std::int64_t i = 0; i < v.inner; ++i) {
         const Acc value = static_cast<Acc>(at[i]) + add;
-        at[i] = T(relu && value < Acc{} ? Acc{} : value);
+        at[i] = T(relu && value <= Acc{} ? Acc{} : value);
       }
     }
   });

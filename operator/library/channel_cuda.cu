@@ -34,7 +34,7 @@ __global__ void add_kernel(G at, T* y, const T* bias, bool relu) {
     Acc value = static_cast<Acc>(y[offset[0]]);
     if (bias != nullptr)
       value += static_cast<Acc>(bias[offset[1]]);
-    y[offset[0]] = T(relu && value < Acc(0) ? Acc(0) : value);
+    y[offset[0]] = T(relu && value <= Acc(0) ? Acc(0) : value);
   }
 }
 

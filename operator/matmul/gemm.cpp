@@ -92,7 +92,7 @@ Acc biased(Acc value, const T* row_bias, const T* column_bias, std::int64_t i, s
   if (column_bias != nullptr)
     value += static_cast<Acc>(column_bias[j]);
   if constexpr (std::is_floating_point_v<Acc>)
-    return relu && value < Acc{} ? Acc{} : value;
+    return relu && value <= Acc{} ? Acc{} : value;
   return value;
 }
 

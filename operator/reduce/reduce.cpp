@@ -3,7 +3,9 @@
 
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
+#include <sluice/operator/concat/concat.h>
 #include <sluice/operator/detail/families.h>
+#include <sluice/operator/elementwise/arrays.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
@@ -82,11 +84,49 @@ Arrays gradient_mean(const GradientCall& call) {
   return {stretch(call.output_grads[0] / terms_of(call), call)};
 }
 
+// Of every element of the last axis the product of the others, by halves: products of pairs going up, of the neighbour
+// with what lies beyond the pair coming down. Nothing is divided, so zeros need no care, in gradients of this neither.
+NDArray products_of_others(const NDArray& x) {
+  const std::int64_t n = x.shape()[1], rows = x.shape()[0];
+  if (n <= 1)
+    return ones_like(x);
+  if (n % 2 != 0) {
+    const NDArray one = ones({rows, 1}, {.dtype = x.dtype(), .device = x.device()});
+    return products_of_others(concat({x, one}, 1)).slice(1, 0, n);
+  }
+  const NDArray even = x.slice(1, 0, n, 2), odd = x.slice(1, 1, n, 2);
+  const NDArray beyond = products_of_others(even * odd);
+  return stack({odd * beyond, even * beyond}, 2).reshape({rows, n});
+}
+
+// The gradient as a function of x that can itself be differentiated where factors are zero.
+NDArray recorded_gradient_prod(const NDArray& x, const NDArray& dy, const Shape& axes) {
+  Shape order, back = Shape::filled(x.ndim(), 0);
+  std::int64_t terms = 1;
+  for (int axis = 0; axis < x.ndim(); ++axis) {
+    if (std::find(axes.begin(), axes.end(), axis) == axes.end())
+      order.push_back(axis);
+  }
+  for (std::int64_t axis : axes) {
+    order.push_back(axis);
+    terms *= x.shape()[static_cast<int>(axis)];
+  }
+  for (int i = 0; i < order.ndim(); ++i)
+    back[static_cast<int>(order[i])] = i;
+  if (x.size() == 0)
+    return dy * x;
+  const NDArray last = widened(x).transpose(order);
+  const NDArray others = products_of_others(last.reshape({-1, terms})).reshape(last.shape()).transpose(back);
+  return (widened(dy) * others).astype(x.dtype());
+}
+
 // The product of the other factors, exact where factors are zero: with one zero only that factor has a gradient,
 // with two none has.
 Arrays gradient_prod(const GradientCall& call) {
   const NDArray& x = call.inputs[0];
   const auto& a = call.attributes.as<ReduceAttributes>();
+  if (autograd::is_recording())
+    return {recorded_gradient_prod(x, stretch(call.output_grads[0], call), a.axes)};
   const NDArray zero = (x == 0).astype(x.dtype());
   const NDArray zeros = sum(zero, a.axes, true);
   const NDArray safe = x + zero;

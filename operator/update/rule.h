@@ -30,6 +30,8 @@ struct UpdateRule {
   C epsilon = 0;
   C rescale = 1;
   C clip = -1;
+  C rest1 = C{1} - beta1;  // from the numbers as they were given: 1 - 0.999f has lost half its digits
+  C rest2 = C{1} - beta2;
 
   template <class D>
   UpdateRule<D> as() const noexcept {
@@ -39,7 +41,9 @@ struct UpdateRule {
         static_cast<D>(beta2),
         static_cast<D>(epsilon),
         static_cast<D>(rescale),
-        static_cast<D>(clip)};
+        static_cast<D>(clip),
+        static_cast<D>(rest1),
+        static_cast<D>(rest2)};
   }
 
   /// The new weight; states change in place. One arithmetic for CPU and GPU.
@@ -49,8 +53,8 @@ struct UpdateRule {
       g = g > clip ? clip : g < -clip ? -clip : g;
     g += weight_decay * weight;
     if (adam) {
-      *first = beta1 * *first + (C{1} - beta1) * g;
-      *second = beta2 * *second + (C{1} - beta2) * g * g;
+      *first = beta1 * *first + rest1 * g;
+      *second = beta2 * *second + rest2 * g * g;
       return weight - learning_rate * *first / (std::sqrt(*second) + epsilon);
     }
     if (first == nullptr)

@@ -10,9 +10,9 @@ namespace sluice {
 
 // Optimizer steps over all parameters in one task, weights and states in place. The arrays of one parameter have one
 // shape; weights are of a floating type, gradients of the weight's, states float32 (float64 beside float64 weights);
-// everything computes in the states' type. All arrays live on one device; weights and states are contiguous. Nothing
-// is recorded: AutogradError while recording. ShapeError, DTypeError, DeviceError and ValueError name the parameter by
-// its number.
+// everything computes in the states' type. All arrays live on one device; weights and states are contiguous, and share
+// no memory among them or with another's gradient. Nothing is recorded: AutogradError while recording. ShapeError,
+// DTypeError, DeviceError and ValueError name the parameter by its number.
 
 /// Settings of sgd_update(). `learning_rate_multipliers` and `weight_decay_multipliers`, if not empty, hold one factor
 /// a parameter.

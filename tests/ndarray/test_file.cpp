@@ -1,9 +1,11 @@
 // .npz files: round trips, files of NumPy's, and files that are damaged or meant to do harm.
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -241,6 +243,34 @@ TEST_CASE("A file with any byte changed is refused or read, and never harms") {
     }
     REQUIRE(refused > whole.size());
   }
+}
+
+TEST_CASE("A number changed in a file is told by its checksum") {
+  const Folder folder;
+  save(folder / "x.npz", {{"x", full({64}, 1.5)}});
+  const auto whole = read_file(folder / "x.npz");
+  const float value = 1.5f;
+  const auto first = std::search(
+      whole.begin(),
+      whole.end(),
+      std::as_bytes(std::span(&value, 1)).begin(),
+      std::as_bytes(std::span(&value, 1)).end());
+  REQUIRE(first != whole.end());
+  for (std::size_t at = 0; at < 64 * sizeof(float); ++at) {
+    auto changed = whole;
+    changed[static_cast<std::size_t>(first - whole.begin()) + at] ^= std::byte{0x10};
+    write_file(folder / "changed.npz", changed);
+    REQUIRE_THROWS_WITH(load(folder / "changed.npz"), contains("\"x.npy\" has a wrong checksum"));
+  }
+}
+
+TEST_CASE("Archives say at once and at the end that the disk is full") {
+  const std::vector<std::byte> large(1 << 22), small(16);
+  detail::ZipWriter at_once("/dev/full");
+  CHECK_THROWS_WITH(at_once.add("x", small, large), contains("/dev/full: cannot be written (is the disk full?)"));
+  detail::ZipWriter at_the_end("/dev/full");
+  at_the_end.add("x", small, small);
+  CHECK_THROWS_WITH(at_the_end.finish(), contains("/dev/full: cannot be written to its end"));
 }
 
 TEST_CASE("Headers that lie about shapes and types are refused before memory is asked for") {

@@ -67,6 +67,15 @@ void failing_cpu(const KernelCall&) {
   throw ValueError("failing: on purpose");
 }
 const Operator k_failing{.name = "failing", .infer = same_spec, .cpu = failing_cpu};
+// Gradients that fail in their kernel and while they are worked out; sites as operators of the library give them.
+Arrays failing_gradient(const GradientCall& call) {
+  return {invoke_one(k_failing, {call.output_grads[0]}, {}, SourceLocation::current())};
+}
+Arrays refused_gradient(const GradientCall& call) {
+  return {call.output_grads[0] + zeros({5, 7})};
+}
+const Operator k_fails_back{.name = "fails_back", .composition = cube, .gradient = failing_gradient};
+const Operator k_refuses_back{.name = "refuses_back", .composition = cube, .gradient = refused_gradient};
 const Operator k_gpu_only{.name = "gpu_only", .infer = same_spec};
 
 void write_to(const Operator& op, const NDArray& x, const NDArray& into) {
@@ -171,6 +180,44 @@ TEST_CASE("the push site of an overloaded operator is the line where it stands",
   REQUIRE(entry.node);
   CHECK(std::string(entry.node->name()) == "multiply_scalar");
   CHECK(entry.node->site().line == line);
+}
+
+TEST_CASE("what fails in a gradient names the line of the forward operator", "[operator][invoke][errors]") {
+  NDArray x = ones({2});
+  x.attach_grad();
+  const autograd::RecordScope record;
+  const NDArray y = invoke_one(k_fails_back, {x}, {}, SourceLocation::current());
+  const int line = __LINE__ - 1;
+  y.backward();
+  try {
+    x.grad().to_vector<float>();
+    FAIL("nothing was thrown");
+  } catch (const ValueError& error) {
+    REQUIRE(error.record() != nullptr);
+    CHECK(error.record()->task == "failing");
+    CHECK(error.record()->site.line == line);
+    CHECK_THAT(error.record()->site.file, Catch::Matchers::EndsWith("test_invoke.cpp"));
+  }
+  const std::string place = "test_invoke.cpp:" + std::to_string(__LINE__ + 1);
+  const NDArray z = invoke_one(k_refuses_back, {x}, {}, SourceLocation::current());
+  CHECK_THROWS_WITH(z.backward(), contains("in the gradient of \"refuses_back\"") && contains(place));
+}
+
+TEST_CASE("views record the line where they stand, T() too", "[operator][invoke][errors]") {
+  NDArray x = ones({2, 3});
+  x.attach_grad();
+  const autograd::RecordScope record;
+  const NDArray views[] = {x.T(), x.transpose(), x.flatten(), x.expand_dims(0)};
+  const int line = __LINE__ - 1;
+  for (const NDArray& view : views) {
+    const autograd::Entry entry = autograd::entry_of(view);
+    REQUIRE(entry.node);
+    CHECK(entry.node->site().line == line);
+    CHECK_THAT(entry.node->site().file, Catch::Matchers::EndsWith("test_invoke.cpp"));
+  }
+  NDArray again = x.T();
+  again.backward();
+  CHECK_THROWS_WITH(again.backward(), contains("test_invoke.cpp"));
 }
 
 TEST_CASE(

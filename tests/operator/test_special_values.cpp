@@ -86,6 +86,35 @@ TEST_CASE("the largest share the gradient of max, NaNs have it beside numbers", 
   }
 }
 
+TEST_CASE("the gradient of a product can be differentiated where factors are zero", "[operator][reduce][special]") {
+  const auto gradient = [](NDArray x, const Shape& axes) {
+    if (!autograd::on_tape(x)) {
+      x = x.detach();
+      x.attach_grad();
+    }
+    const autograd::RecordScope record;
+    const NDArray y = prod(x, axes);
+    return autograd::grad({&y, 1}, {&x, 1}, {}, {.create_graph = true})[0];
+  };
+  // Of x0 x1 x2 at (0, 2, 5): what the gradient's elements weighted by 1, 10, 100 depend on.
+  const NDArray weights = array<double>({1, 10, 100});
+  const auto f = [&](const auto& in) { return gradient(in[0], {0}) * weights; };
+  CHECK(gradient_of(f, array<double>({0, 2, 5})) == std::vector<double>{250, 5, 2});
+  CHECK(gradient_of(f, array<double>({0, 0, 5})) == std::vector<double>{50, 5, 0});
+  CHECK(gradient_of(f, array<double>({0, 0, 0})) == std::vector<double>{0, 0, 0});
+
+  const NDArray x = test::random_array({2, 3, 5}, 8, -2, 2, float64);
+  x.slice(2, 1, 2).assign(0);
+  x.slice(0, 0, 1).slice(1, 0, 1).slice(2, 2, 3).assign(0);
+  for (const Shape& axes : {Shape{0}, Shape{1}, Shape{2}, Shape{0, 2}, Shape{1, 2}, Shape{}}) {
+    CAPTURE(axes);
+    const test::Function by_x = [&](const auto& in) { return in[0] * gradient(in[0], axes); };
+    CHECK(test::gradient_differences(by_x, {x}, {.tolerance = {2e-5, 1e-6}}) == "");
+    const auto fused = gradient_of([&](const auto& in) { return prod(in[0], axes); }, x);
+    CHECK(test::differences(gradient(x, axes), array(fused, x.shape())) == "");
+  }
+}
+
 TEST_CASE("the mean of large whole numbers does not overflow", "[operator][reduce][special]") {
   const std::int64_t large = std::int64_t{1} << 62;
   CHECK(mean(full({4}, large, {.dtype = int64})).item<double>() == std::ldexp(1.0, 62));

@@ -210,6 +210,16 @@ TEST_CASE("updates refuse what does not fit and name the parameter") {
   CHECK_THROWS_WITH(adam_update(w, g, m, v, {.steps = {1, 0}}), sluice::test::contains("adam_update: step 0"));
 }
 
+TEST_CASE("Adam's 1 - beta has the digits of the number that was given") {
+  for (const double beta : {0.999, 0.9999, 0.999999}) {
+    const Arrays w = {zeros({1})}, m = states(w), v = states(w);
+    adam_update(w, Arrays{ones({1})}, m, v, {.beta1 = beta, .beta2 = beta, .steps = {1}});
+    CHECK(m[0].item<double>() == Approx(1 - beta).epsilon(2e-7));
+    CHECK(v[0].item<double>() == Approx(1 - beta).epsilon(2e-7));
+    CHECK(w[0].item<double>() == Approx(-1e-3 / (1 + 1e-8 / std::sqrt(1 - beta))).epsilon(1e-6));
+  }
+}
+
 TEST_CASE("updates refuse arrays that share some of their memory") {
   const NDArray all = zeros({10}), states = zeros({10}), grad = ones({4});
   const auto part = [](const NDArray& of, std::int64_t begin) { return of.slice(0, begin, begin + 4); };
