@@ -206,15 +206,16 @@ bool Core::check_blocked(Blocked& blocked, bool for_long) {
   const int stuck = for_long ? cpu_->all_blocked() : 0;
   if (stuck == 0)
     return searched;
+  // Whether it is what lies ready that the wait needs is not asked: nothing else would run it here.
+  require<Deadlock>(stuck != CpuPolicy::k_out_of_stack, [&] {
+    return message(
+        "wait: task \"",
+        name,
+        "\" waits where the stack of the one thread that could run what lies ready is used up by bodies that wait in "
+        "one another");
+  });
   if (TaskNode* ready_one = take_needed(blocked.awaited)) {
     drop(ready_one, TaskNode::k_twice);
-    require<Deadlock>(stuck != CpuPolicy::k_out_of_stack, [&] {
-      return message(
-          "wait: task \"",
-          name,
-          "\" waits where the stack of the one thread that could run what lies ready is used up by bodies that wait in "
-          "one another");
-    });
     throw Deadlock(
         message("wait: task \"", name, "\" waits for what no thread is left to run: ", stuck, " bodies wait"));
   }
