@@ -17,6 +17,7 @@
 #include "tests/support/child.h"
 #include "tests/support/denormals.h"
 #include "tests/support/gate.h"
+#include "tests/support/variable.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -71,18 +72,17 @@ TEST_CASE("A body that asks for it flushes denormals; those before and behind it
 TEST_CASE("EngineOptions::denormals forbids flushing; the environment counts where the program says nothing") {
   Engine keeping({.workers = 1, .denormals = Denormals::keep});
   check(look(keeping), false);
-  setenv("SLUICE_DENORMALS", "keep", 1);
   {
+    const Variable keep("SLUICE_DENORMALS", "keep");
     Engine by_environment({.workers = 1});
     check(look(by_environment), false);
     Engine by_program({.workers = 1, .denormals = Denormals::flush});
     check(look(by_program), true);
   }
-  setenv("SLUICE_DENORMALS", "sometimes", 1);
+  const Variable sometimes("SLUICE_DENORMALS", "sometimes");
   CHECK_THAT(text_of_error([] { Engine wrong; }), contains("SLUICE_DENORMALS \"sometimes\" is not one of keep, flush"));
   CHECK_THROWS_AS(Engine(), ValueError);
   CHECK_NOTHROW(Engine({.workers = 1, .denormals = Denormals::keep}));
-  unsetenv("SLUICE_DENORMALS");
 }
 
 TEST_CASE("Workers that help a parallel_for compute as its caller does, and then as before") {

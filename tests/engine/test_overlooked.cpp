@@ -18,22 +18,12 @@
 #include "tests/engine/held.h"
 #include "tests/support/child.h"
 #include "tests/support/gate.h"
+#include "tests/support/variable.h"
 
 using namespace sluice;
 using namespace sluice::test;
 
 namespace {
-
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-  ~Variable() { unsetenv(name_); }
-
- private:
-  const char* name_;
-};
 
 /// What one worker runs, in order.
 struct OneWorker {

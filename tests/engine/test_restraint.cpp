@@ -11,6 +11,7 @@
 
 #include "tests/engine/expect.h"
 #include "tests/engine/in_flight.h"
+#include "tests/support/variable.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -32,18 +33,6 @@ struct Standstill {
   detail::Restraint restraint;
   detail::Activity now{.at = std::chrono::steady_clock::time_point(1h)};
   std::uint64_t progress = 7;
-};
-
-/// A variable of the environment, for as long as this lives.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-  ~Variable() { unsetenv(name_); }
-
- private:
-  const char* name_;
 };
 
 /// How many tasks of a block an engine takes before a push rests.

@@ -6,6 +6,7 @@
 #include "tests/engine/sim_run.h"
 #include "tests/support/gate.h"
 #include "tests/support/scale.h"
+#include "tests/support/variable.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -159,7 +160,7 @@ TEST_CASE("What the program says of launch counts before SLUICE_LAUNCH, and that
   const auto batches = [](const char* environment, const EngineOptions& options) {
     Sim sim;
     sim.keep_batches_open();
-    setenv("SLUICE_LAUNCH", environment, 1);
+    const Variable launch("SLUICE_LAUNCH", environment);
     Word word = 0;
     Engine engine(options);
     Var x = engine.new_var();
@@ -167,7 +168,6 @@ TEST_CASE("What the program says of launch counts before SLUICE_LAUNCH, and that
       for (int i = 0; i < 200; ++i)
         push_append(engine, x, word, static_cast<Word>(i));
     });
-    unsetenv("SLUICE_LAUNCH");
     engine.wait(x);
     return error.empty() ? std::to_string(engine.counters().batches > 0) : error;
   };

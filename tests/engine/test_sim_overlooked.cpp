@@ -34,6 +34,20 @@ const detail::CudaStream* stream(int i) {  // only its address counts
   return reinterpret_cast<const detail::CudaStream*>(places + i);
 }
 
+/// What executables are taken for: a graph of so many kernels.
+struct Taken {
+  explicit Taken(int nodes) : graph(graph_of(capture, nodes)) {}
+
+  Found take(std::uint64_t key, const detail::CudaStream* on = nullptr) {
+    return cache.take(detail::shape_of(key, graph.get()), graph.get(), {.stream = on}).found();
+  }
+
+  Sim sim;
+  GraphCapture capture;
+  ExecutableCache cache;
+  GraphHandle graph;
+};
+
 cudaStream_t stream_of(const Queue& queue) {
   return static_cast<cudaStream_t>(queue.stream());
 }
@@ -106,37 +120,26 @@ TEST_CASE("Each error after which a GPU is of no use loses it, and no task is bl
 }
 
 TEST_CASE("Executables that go and come back count once: two large shapes in turns are never made again", "[sim]") {
-  Sim sim;
-  GraphCapture capture;
-  ExecutableCache cache;
   constexpr int k_nodes = 256;
-  const GraphHandle graph = graph_of(capture, k_nodes);
+  Taken taken(k_nodes);
   int made = 0;
   for (std::uint64_t i = 0; i < 4 * ExecutableCache::k_most_nodes / k_nodes; ++i)
-    made += cache.take(detail::shape_of(i % 2, graph.get()), graph.get(), {}).found() != Found::updated ? 1 : 0;
+    made += taken.take(i % 2) != Found::updated ? 1 : 0;
   CHECK(made == 2);
 }
 
 TEST_CASE("A graph takes the executable that was launched on its stream, though another rested longer", "[sim]") {
-  Sim sim;
-  GraphCapture capture;
-  ExecutableCache cache;
-  const GraphHandle graph = graph_of(capture, 1);
-  const detail::GraphShape shape = detail::shape_of(1, graph.get());
-  (void)cache.take(shape, graph.get(), {.stream = stream(0)});
-  CHECK(cache.take(shape, graph.get(), {.stream = stream(1)}).found() == Found::made_beside);
-  CHECK(cache.take(shape, graph.get(), {.stream = stream(1)}).found() == Found::updated);
+  Taken taken(1);
+  taken.take(1, stream(0));
+  CHECK(taken.take(1, stream(1)) == Found::made_beside);
+  CHECK(taken.take(1, stream(1)) == Found::updated);
 }
 
 TEST_CASE("An executable that CUDA does not bring up to date is made anew, and that is counted", "[sim]") {
-  Sim sim;
-  GraphCapture capture;
-  ExecutableCache cache;
-  const GraphHandle graph = graph_of(capture, 1);
-  const detail::GraphShape shape = detail::shape_of(1, graph.get());
-  (void)cache.take(shape, graph.get(), {});
+  Taken taken(1);
+  taken.take(1);
   sim::fail_nth("cudaGraphExecUpdate", 1, cudaErrorGraphExecUpdateFailure);
-  CHECK(cache.take(shape, graph.get(), {}).found() == Found::made);
+  CHECK(taken.take(1) == Found::made);
   CHECK(sim::calls("cudaGraphInstantiate") == 2);
 }
 

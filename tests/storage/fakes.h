@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -37,6 +38,20 @@ class BoundedSource final : public detail::Source {
   std::size_t most_;
   std::atomic<std::size_t>& out_;
   const std::function<void()> on_deallocate_;
+};
+
+/// Memory of a GPU that is only addresses: nobody reads or writes there.
+class AddressSource final : public detail::Source {
+ public:
+  AddressSource() : Source(gpu(0), MemoryKind::device, 256) {}
+  void* allocate(std::size_t bytes) override {
+    next_ += bytes;
+    return reinterpret_cast<void*>(next_ - bytes);
+  }
+  void deallocate(void*) noexcept override {}
+
+ private:
+  std::uintptr_t next_ = std::uintptr_t{1} << 40;
 };
 
 /// Streams whose progress the test decides: all have come as far as `now`.

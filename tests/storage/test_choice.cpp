@@ -10,37 +10,16 @@
 
 #include "tests/storage/fakes.h"
 #include "tests/support/catch.h"
+#include "tests/support/variable.h"
 
 using namespace sluice;
 
 namespace {
 
-class PoolVariable {
- public:
-  explicit PoolVariable(const char* value) { setenv("SLUICE_POOL", value, 1); }
-  PoolVariable(const PoolVariable&) = delete;
-  PoolVariable& operator=(const PoolVariable&) = delete;
-  ~PoolVariable() { unsetenv("SLUICE_POOL"); }
-};
-
 std::string name_of_host_pool() {
   Engine engine;
   return std::string(Storage::of(engine).pool(cpu()).name());
 }
-
-/// Addresses of a GPU that nobody reads or writes.
-class Addresses final : public detail::Source {
- public:
-  Addresses() : Source(gpu(0), MemoryKind::device, 256) {}
-  void* allocate(std::size_t bytes) override {
-    next_ += bytes;
-    return reinterpret_cast<void*>(next_ - bytes);
-  }
-  void deallocate(void*) noexcept override {}
-
- private:
-  std::uintptr_t next_ = std::uintptr_t{1} << 40;
-};
 
 /// Counts who waits for a task; none is under way.
 struct NoTasks final : detail::Passage {
@@ -64,25 +43,25 @@ constexpr std::size_t operator""_gib(unsigned long long n) {
 TEST_CASE("SLUICE_POOL chooses the pools of who does not, where they fit; empty it says nothing") {
   const std::string usual = StorageOptions().host;
   {
-    const PoolVariable variable("");
+    const test::Variable variable("SLUICE_POOL", "");
     CHECK(name_of_host_pool() == usual);
   }
   for (const char* name : {"split", "direct", "bucket"}) {
-    const PoolVariable variable(name);
+    const test::Variable variable("SLUICE_POOL", name);
     CHECK(name_of_host_pool() == name);
   }
   for (const char* name : {"paged", "cuda_async"}) {  // of GPUs alone
-    const PoolVariable variable(name);
+    const test::Variable variable("SLUICE_POOL", name);
     CHECK(name_of_host_pool() == usual);
   }
-  const PoolVariable variable("puddle");
+  const test::Variable variable("SLUICE_POOL", "puddle");
   Engine engine;
   CHECK_THROWS_AS(Storage::of(engine), ValueError);
 }
 
 TEST_CASE("A large pool of a GPU waits for tasks before it grows beyond half its peak, a smaller one does not") {
   NoTasks tasks;
-  detail::SplitPool pool(tasks, std::make_unique<Addresses>(), {});
+  detail::SplitPool pool(tasks, std::make_unique<test::AddressSource>(), {});
   pool.release(pool.acquire(32_gib));
   pool.trim();
   REQUIRE(pool.stats().reserved == 0);
@@ -97,7 +76,7 @@ TEST_CASE("A large pool of a GPU waits for tasks before it grows beyond half its
 
 TEST_CASE("What a direct pool no longer needs goes before everybody's caches do, in a large pool too") {
   NoTasks tasks;
-  detail::DirectPool pool(tasks, "direct", detail::exact_rule(256), std::make_unique<Addresses>());
+  detail::DirectPool pool(tasks, "direct", detail::exact_rule(256), std::make_unique<test::AddressSource>());
   pool.set_limit(16_gib);
   tasks.done = false;
   Chunk chunk = pool.acquire(12_gib);

@@ -141,20 +141,6 @@ TEST_CASE("An unknown strategy is refused with the names that there are") {
 
 namespace {
 
-/// Device memory that is only numbers: nobody writes there.
-class Numbers final : public detail::Source {
- public:
-  Numbers() : Source(gpu(0), MemoryKind::device, 512) {}
-  void* allocate(std::size_t bytes) override {
-    next_ += bytes;
-    return reinterpret_cast<void*>(next_ - bytes);
-  }
-  void deallocate(void*) noexcept override {}
-
- private:
-  std::uintptr_t next_ = std::uintptr_t{1} << 40;
-};
-
 /// Tasks that hold a chunk each; the oldest finishes when somebody waits for one.
 struct Backlog final : detail::Passage {
   bool passed(const PositionSet&) const noexcept override { return true; }
@@ -179,7 +165,7 @@ struct Backlog final : detail::Passage {
 TEST_CASE("A program that pushes far ahead reuses what its first tasks held, instead of filling the GPU's memory") {
   constexpr std::size_t k_chunk = std::size_t{1} << 30;
   Backlog backlog;
-  detail::SplitPool pool(backlog, std::make_unique<Numbers>(), {});
+  detail::SplitPool pool(backlog, std::make_unique<test::AddressSource>(), {});
   backlog.pool = &pool;
   for (int i = 0; i < 100; ++i)
     backlog.held.push_back(pool.acquire(k_chunk));
