@@ -47,19 +47,22 @@ void ChaosPolicy::run_some(std::uint64_t limit) {
   }
 }
 
-// True if this thread is the one that runs now.
+// True if this thread is the one that runs now. Inside a task the outermost push runs; where GPU work is issued nothing
+// that bodies push would become ready.
 bool ChaosPolicy::take_turn(bool everything) {
+  if (this_thread().core == &core_ || this_thread().draining)
+    return false;
   const std::lock_guard hold(lock_);
   everything_ = everything_ || everything;
-  if (running_ || ready_ == 0)
+  if (turn_ != nullptr || ready_ == 0)
     return false;
-  running_ = true;
+  turn_ = &this_thread();
   return true;
 }
 
 void ChaosPolicy::after_push() {
-  if (this_thread().core == &core_ || !take_turn(false))
-    return;  // inside a task: the outermost push runs
+  if (!take_turn(false))
+    return;
   std::uint64_t some = 0;
   {
     const std::lock_guard hold(lock_);
@@ -71,7 +74,7 @@ void ChaosPolicy::after_push() {
       const std::lock_guard hold(lock_);
       if (!everything_ || ready_ == 0) {
         everything_ = everything_ && ready_ > 0;
-        running_ = false;
+        turn_ = nullptr;
         return;
       }
     }
@@ -80,7 +83,7 @@ void ChaosPolicy::after_push() {
 }
 
 void ChaosPolicy::before_wait() {
-  if (this_thread().core == &core_ || !take_turn(true))
+  if (!take_turn(true))
     return;
   for (;;) {
     run_some(~std::uint64_t{0});
@@ -88,7 +91,7 @@ void ChaosPolicy::before_wait() {
     if (ready_ > 0)
       continue;
     everything_ = false;
-    running_ = false;
+    turn_ = nullptr;
     return;
   }
 }
@@ -98,7 +101,7 @@ void ChaosPolicy::stop() {
   for (;;) {
     {
       const std::lock_guard hold(lock_);
-      if (!running_)
+      if (turn_ == nullptr)
         return;
     }
     std::this_thread::yield();
@@ -106,7 +109,14 @@ void ChaosPolicy::stop() {
 }
 
 void ChaosPolicy::while_waiting() {
-  return this_thread().core == &core_ ? before_block() : before_wait();
+  return has_turn() ? before_block() : before_wait();
+}
+
+// True in a body of this engine, be it below one of another engine, that waits.
+bool ChaosPolicy::has_turn() {
+  const ThisThread& here = this_thread();
+  const std::lock_guard hold(lock_);
+  return here.core == &core_ || turn_ == &here;
 }
 
 // A task that waits for one it pushed itself can only be served on its own stack here.

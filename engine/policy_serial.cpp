@@ -42,7 +42,14 @@ void SerialPolicy::drain() {
 }
 
 void SerialPolicy::while_waiting() {
-  return this_thread().core == &core_ ? drain() : after_push();
+  return has_turn() ? drain() : after_push();
+}
+
+// True in a body of this engine, be it below one of another engine, that waits.
+bool SerialPolicy::has_turn() {
+  const ThisThread& here = this_thread();
+  const std::lock_guard hold(lock_);
+  return here.core == &core_ || turn_ == &here;
 }
 
 int SerialPolicy::all_blocked() {
@@ -54,16 +61,17 @@ int SerialPolicy::all_blocked() {
 // task costs three turns of the lock.
 TaskNode* SerialPolicy::begin_draining() {
   const std::lock_guard hold(lock_);
-  if (draining_ || head_ == nullptr)
+  if (turn_ != nullptr || head_ == nullptr)
     return nullptr;
-  draining_ = true;
+  turn_ = &this_thread();
   return pop();
 }
 
 TaskNode* SerialPolicy::take_or_end_draining() {
   const std::lock_guard hold(lock_);
   TaskNode* task = pop();
-  draining_ = task != nullptr;
+  if (task == nullptr)
+    turn_ = nullptr;
   return task;
 }
 
@@ -72,7 +80,7 @@ void SerialPolicy::stop() {
   for (;;) {
     {
       const std::lock_guard hold(lock_);
-      if (!draining_)
+      if (turn_ == nullptr)
         return;
     }
     std::this_thread::yield();
@@ -80,8 +88,9 @@ void SerialPolicy::stop() {
 }
 
 void SerialPolicy::after_push() {
-  if (this_thread().core == &core_)
-    return;  // inside a task: the outermost push drains
+  // Inside a task the outermost push drains. Where GPU work is issued nothing that bodies push would become ready.
+  if (this_thread().core == &core_ || this_thread().draining)
+    return;
   TaskNode* task = begin_draining();
   if (task == nullptr)
     return;

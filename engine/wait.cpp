@@ -6,8 +6,8 @@
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/futex.h>
-#include <sluice/engine/detail/given_thread.h>
 #include <sluice/engine/detail/group_state.h>
+#include <sluice/engine/detail/through_engines.h>
 
 namespace sluice::detail {
 
@@ -21,23 +21,6 @@ constexpr std::chrono::nanoseconds k_long_wait = std::chrono::milliseconds(500);
 std::chrono::nanoseconds longer(std::chrono::nanoseconds limit) noexcept {
   return std::min(2 * limit, k_for_ever);
 }
-
-/// While it lives, the body of another engine that waits has given away its places, and another thread replaces its
-/// own.
-class OtherEngineWaits {
- public:
-  explicit OtherEngineWaits(const Core& awaited) {
-    ThisThread& here = this_thread();
-    if (here.task == nullptr || here.core == nullptr || here.core == &awaited)
-      return;
-    places_.emplace(*here.task);
-    thread_.emplace(here, here.core->cpu());
-  }
-
- private:
-  std::optional<GivenPlaces> places_;
-  std::optional<GivenThread> thread_;
-};
 
 struct HandleGuard {
   TaskNode* task;
@@ -68,13 +51,14 @@ bool Core::drain(const std::function<bool()>& is_done) {
       return waited;
     check_suspended();
   }
+  const LeftToThisThread left(*this);
   const DrainWaiter waiter(*this);
   std::unique_lock hold(drained_mutex_);
   std::chrono::nanoseconds slept{}, next_check = k_cycle_check;
-  const auto slice = std::min<std::chrono::nanoseconds>(cpu_->slice(), k_look_again);
+  const auto slice = std::min(left.slice(), k_look_again);
   while (!drained_.wait_for(hold, slice, drained)) {
     hold.unlock();
-    cpu_->while_waiting();
+    left.run();
     slept += slice;
     if (slept >= next_check) {
       check_suspended();
@@ -162,8 +146,9 @@ void Core::block_until(TaskNode* task) {
   if (in_task)
     return block_in_task(here.task, task);
   const OtherEngineWaits left_idle(*this);
-  for (auto limit = k_cycle_check; !sleep_on(task, std::min(limit, cpu_->slice())); limit = longer(limit)) {
-    cpu_->while_waiting();
+  const LeftToThisThread left(*this);
+  for (auto limit = k_cycle_check; !sleep_on(task, std::min(limit, left.slice())); limit = longer(limit)) {
+    left.run();
     check_suspended();
     while (here.task == nullptr && !task->finished() && cpu_->help(1) > 0) {
     }
@@ -190,9 +175,10 @@ void Core::block_in_task(TaskNode* task, TaskNode* awaited) {
   std::optional<GivenPlaces> places(std::in_place, *task);
   std::optional<GivenThread> thread(std::in_place, this_thread(), *cpu_);
   std::exception_ptr cycle;
+  const LeftToThisThread left(*this);
   const auto began = std::chrono::steady_clock::now();
-  for (auto limit = k_cycle_check; !sleep_on(awaited, std::min(limit, cpu_->slice()));) {
-    cpu_->while_waiting();
+  for (auto limit = k_cycle_check; !sleep_on(awaited, std::min(limit, left.slice()));) {
+    left.run();
     check_suspended();
     try {
       if (check_blocked(blocked, std::chrono::steady_clock::now() - began >= k_long_wait))
@@ -327,6 +313,16 @@ void Core::wait_all() {
   require<Deadlock>(here.task == nullptr || here.core != this, [&] {
     return message("wait_all: task \"", here.task->name, "\" would wait for itself");
   });
+  for (const TaskBelow* below = here.below; below != nullptr; below = below->next) {
+    require<Deadlock>(below->task == nullptr || below->task->core != this, [&] {
+      return message(
+          "wait_all: task \"",
+          here.task->name,
+          "\" would wait for \"",
+          below->task->name,
+          "\", on top of which it runs");
+    });
+  }
   cpu_->before_wait();
   while (cpu_->help(32) > 0) {
   }

@@ -5,6 +5,7 @@
 #include <sluice/engine/detail/policy.h>
 #include <sluice/engine/detail/random.h>
 #include <sluice/engine/detail/spin_lock.h>
+#include <sluice/engine/detail/this_thread.h>
 
 namespace sluice::detail {
 
@@ -29,6 +30,7 @@ class ChaosPolicy final : public CpuPolicy {
   void visit_runners(const std::function<void(Runner)>& visit) override { visit(runner_.load()); }
 
  private:
+  bool has_turn();
   TaskNode* take();
   bool take_turn(bool everything);
   void run_some(std::uint64_t limit);
@@ -41,8 +43,8 @@ class ChaosPolicy final : public CpuPolicy {
   TaskNode* head_ = nullptr;  // of those that are ready
   TaskNode* tail_ = nullptr;
   std::uint64_t ready_ = 0;
-  bool running_ = false;     // one thread runs for all
-  bool everything_ = false;  // somebody waits: whoever runs goes on until nothing is ready
+  const ThisThread* turn_ = nullptr;  // the thread that runs for all
+  bool everything_ = false;           // somebody waits: whoever runs goes on until nothing is ready
 };
 
 }  // namespace sluice::detail

@@ -2,11 +2,13 @@
 
 #include <sluice/engine/detail/policy.h>
 #include <sluice/engine/detail/spin_lock.h>
+#include <sluice/engine/detail/this_thread.h>
 
 namespace sluice::detail {
 
 /// Runs every task on the thread that pushes, one at a time, first come, first served, before the outermost push
-/// returns. For debugging and as the oracle of tests. With several pushing threads, one of them runs for all.
+/// returns. For debugging and as the oracle of tests. With several pushing threads, one of them runs for all; what the
+/// issue of another engine's GPU work pushes begins with the next push or wait outside it.
 class SerialPolicy final : public CpuPolicy {
  public:
   explicit SerialPolicy(Core& core) : core_(core) {}
@@ -24,6 +26,7 @@ class SerialPolicy final : public CpuPolicy {
   void visit_runners(const std::function<void(Runner)>& visit) override { visit(runner_.load()); }
 
  private:
+  bool has_turn();
   void drain();
   TaskNode* pop();
   TaskNode* take();
@@ -35,7 +38,7 @@ class SerialPolicy final : public CpuPolicy {
   SpinLock lock_;
   TaskNode* head_ = nullptr;
   TaskNode* tail_ = nullptr;
-  bool draining_ = false;
+  const ThisThread* turn_ = nullptr;  // the thread that runs for all
 };
 
 }  // namespace sluice::detail

@@ -113,3 +113,61 @@ TEST_CASE(
     CHECK_THAT(text, contains("between"));
   }
 }
+
+TEST_CASE("Serial engines whose bodies wait through one another run what those wait for, on one thread or on two") {
+  for (const CpuMode outer_mode : {CpuMode::serial, CpuMode::chaos}) {
+    for (const CpuMode inner_mode : k_all) {
+      INFO(to_string(outer_mode) << " outside, " << to_string(inner_mode) << " inside");
+      Engine outer({.cpu_policy = outer_mode}), inner({.workers = 1, .cpu_policy = inner_mode});
+      int ran = 0;
+      outer
+          .push(
+              {.name = "outside"},
+              [&] {
+                const auto awaited = [&] { outer.push({.name = "awaited"}, [&] { ++ran; }).wait(); };
+                inner.push({.name = "between"}, awaited).wait();
+                inner.push({.name = "once more"}, awaited);
+                inner.wait_all();
+                const Var v = inner.new_var();
+                inner.push({.name = "by a Var", .access = {write(v)}}, awaited);
+                inner.wait(v);
+              })
+          .wait();
+      CHECK(ran == 3);
+    }
+  }
+}
+
+TEST_CASE("A serial engine three engines down runs what others wait for while the one on top waits") {
+  Engine bottom({.cpu_policy = CpuMode::serial}), middle({.cpu_policy = CpuMode::chaos}), top({.workers = 1});
+  bool ran = false;
+  bottom
+      .push(
+          {.name = "bottom"},
+          [&] {
+            middle
+                .push(
+                    {.name = "middle"},
+                    [&] {
+                      top.push({.name = "top"}, [&] { bottom.push({.name = "awaited"}, [&] { ran = true; }).wait(); })
+                          .wait();
+                    })
+                .wait();
+          })
+      .wait();
+  CHECK(ran);
+}
+
+TEST_CASE("A body that runs on top of an engine's body cannot wait for all of that engine") {
+  for (const CpuMode mode : {CpuMode::serial, CpuMode::chaos}) {
+    Engine outer({.cpu_policy = mode}), inner({.cpu_policy = mode});
+    std::string text;
+    outer
+        .push(
+            {.name = "outside"},
+            [&] { inner.push({.name = "between"}, [&] { text = text_of_error([&] { outer.wait_all(); }); }).wait(); })
+        .wait();
+    CHECK_THAT(text, contains("between"));
+    CHECK_THAT(text, contains("outside"));
+  }
+}

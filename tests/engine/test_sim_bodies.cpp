@@ -308,3 +308,33 @@ TEST_CASE("A task is not blamed for an error that its thread brought along", "[s
   CHECK_NOTHROW(engine.wait(x));
   CHECK(ran == 1);
 }
+
+TEST_CASE(
+    "Another engine's CPU bodies, which would wait for what cannot begin, wait for the GPU body to return", "[sim]") {
+  const CpuMode mode = GENERATE(CpuMode::serial, CpuMode::chaos);
+  const bool flushed = GENERATE(false, true);
+  CAPTURE(to_string(mode), flushed);
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Sim sim;
+    Engine issuing({.workers = 1}), other({.cpu_policy = mode, .chaos_seed = seed});
+    int begun = 0, during = 0;
+    const auto waits = [&] {
+      ++begun;
+      other.push({.name = "awaited"}, [] {}).wait();
+    };
+    for (int i = 0; i < 8; ++i)
+      other.push({.name = "waits"}, waits);
+    issuing.push({.name = "issues", .device = gpu(0)}, [&](Queue queue) {
+      const int before = begun;
+      other.push({.name = "waits"}, waits);
+      if (flushed)
+        other.flush();
+      during = begun - before;
+      sim_launch(queue, [] {});
+    });
+    issuing.wait_all();
+    other.wait_all();
+    CHECK(during == 0);
+    CHECK(begun == 9);
+  }
+}
