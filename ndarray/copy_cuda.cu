@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include <sluice/ndarray/detail/cast_kernels.cuh>
+#include <sluice/ndarray/detail/copy_transposed.cuh>
 
 namespace sluice::detail {
 namespace {
@@ -67,6 +68,8 @@ void cast_on_gpu(void* stream, const CopyPlan& plan, void* to, DType to_type, co
     return cast_for(to_type, from_type)(stream, plan, to, from);
   if (plan.contiguous())
     return copy_bytes(stream, to, from, static_cast<std::size_t>(plan.size) * size_of(to_type));
+  if (copy_transposed(stream, plan, to, from, size_of(to_type)))
+    return;
   switch (size_of(to_type)) {
     case 1:
       return launch_cast<std::uint8_t, std::uint8_t>(stream, plan, to, from);

@@ -71,4 +71,10 @@ inline int group_width(std::int64_t terms) noexcept {
   return terms < 64 ? 1 : terms <= 1024 ? k_warp : k_group_block;
 }
 
+/// The same for rows of neighbours: where there are enough of them a warp does with a longer one, for it joins without
+/// a barrier.
+inline int row_width(std::int64_t rows, std::int64_t terms) noexcept {
+  return terms <= 1024 || (rows >= 8192 && terms <= 16384) ? k_warp : k_group_block;
+}
+
 }  // namespace sluice::detail

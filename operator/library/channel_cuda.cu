@@ -1,6 +1,6 @@
-#include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/library/channel_reduce.cuh>
+#include <sluice/operator/library/channel_walk.cuh>
 
 namespace sluice::detail {
 namespace {
@@ -13,10 +13,19 @@ struct Sum {
 };
 
 template <class T>
-struct AddElement {
+struct AddElements {
+  template <int V>
+  using Values = Neighbours<T, V>;
   const T* x;
-  __device__ void operator()(Sum<Compute<T>>& sum, std::int64_t offset, std::int64_t) const {
-    sum.v[0] += static_cast<Compute<T>>(x[offset]);
+  template <int V>
+  __device__ Values<V> load(std::int64_t offset, std::int64_t) const {
+    return *reinterpret_cast<const Values<V>*>(x + offset);
+  }
+  template <int V, int U>
+  __device__ void add(Sum<Compute<T>>& sum, const Neighbours<T, V> (&loaded)[U]) const {
+#pragma unroll
+    for (int k = 0; k < U * V; ++k)
+      sum.v[0] += static_cast<Compute<T>>(loaded[k / V].at[k % V]);
   }
 };
 
@@ -26,15 +35,21 @@ struct WriteSum {
   __device__ void operator()(std::int64_t channel, const Sum<Compute<T>>& sum) const { sums[channel] = T(sum.v[0]); }
 };
 
-template <class T, class G>
-__global__ void add_kernel(G at, T* y, const T* bias, bool relu) {
+template <int V, class T, class G>
+__global__ void __launch_bounds__(k_block) add_kernel(G at, bool along, T* y, const T* bias, bool relu) {
   using Acc = Compute<T>;
   for (auto i = first_index(at); i < at.size; i += index_step(at)) {
     const auto offset = at.offsets(i);
-    Acc value = static_cast<Acc>(y[offset[0]]);
-    if (bias != nullptr)
-      value += static_cast<Acc>(bias[offset[1]]);
-    y[offset[0]] = T(relu && value <= Acc(0) ? Acc(0) : value);
+    auto* const place = reinterpret_cast<Neighbours<T, V>*>(y + offset[0]);
+    Neighbours<T, V> values = *place;
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      Acc value = static_cast<Acc>(values.at[j]);
+      if (bias != nullptr)
+        value += static_cast<Acc>(bias[offset[1] + (along ? j : 0)]);
+      values.at[j] = T(relu && value <= Acc(0) ? Acc(0) : value);
+    }
+    *place = values;
   }
 }
 
@@ -42,22 +57,25 @@ __global__ void add_kernel(G at, T* y, const T* bias, bool relu) {
 
 void channel_sum_gpu(const Queue& queue, const ChannelView& view, const void* x, void* sums) {
   by_floating(view.dtype, [&]<class T>() {
-    channel_reduce<Sum<Compute<T>>>(
-        queue, view, "channel_sum", AddElement<T>{static_cast<const T*>(x)}, WriteSum<T>{static_cast<T*>(sums)});
+    channel_reduce<Sum<Compute<T>>, k_neighbours<T>>(
+        queue,
+        view,
+        aligned_for_vectors(x),
+        "channel_sum",
+        AddElements<T>{static_cast<const T*>(x)},
+        WriteSum<T>{static_cast<T*>(sums)});
   });
 }
 
 void channel_add_gpu(const Queue& queue, const ChannelView& view, void* y, const void* bias, bool relu) {
-  const Shape shape{view.outer, view.channels, view.inner};
-  const Shape y_strides = contiguous_strides(shape);
-  const Shape bias_strides{0, 1, 0};
-  const auto plan = plan_strided<2>(shape, {&y_strides, &bias_strides});
   by_floating(view.dtype, [&]<class T>() {
-    with_geometry(plan, [&](auto at) {
-      add_kernel<T><<<blocks_for(at.size, 4), k_block, 0, stream_of(queue)>>>(
-          at, static_cast<T*>(y), static_cast<const T*>(bias), relu);
-      check_launch("channel_add");
-    });
+    T* const values = static_cast<T*>(y);
+    const T* const added = static_cast<const T*>(bias);
+    walk_channels<k_neighbours<T>>(
+        view, aligned_for_vectors(values), [&]<int V>(const auto& at, bool along, unsigned blocks) {
+          add_kernel<V><<<blocks, k_block, 0, stream_of(queue)>>>(at, along, values, added, relu);
+          check_launch("channel_add");
+        });
   });
 }
 

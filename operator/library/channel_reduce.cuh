@@ -5,8 +5,10 @@
 // with merge(const Partial&).
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include <sluice/ndarray/strided.cuh>
+#include <sluice/operator/group.cuh>
 #include <sluice/operator/library/channel.h>
 #include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/workspace.h>
@@ -64,8 +66,10 @@ __global__ void channel_partials(ChannelCut cut, Body body, Partial* partials) {
     std::int64_t o = static_cast<std::int64_t>(chunk_outer) * cut.lanes_outer + outer_lane;
     for (; o < cut.outer; o += outer_step) {
       const std::int64_t row = (o * cut.channels + channel) * cut.inner;
-      for (std::int64_t i = first_inner; i < cut.inner; i += inner_step)
-        body(mine, row + i, channel);
+      for (std::int64_t i = first_inner; i < cut.inner; i += inner_step) {
+        typename Body::template Values<1> loaded[1] = {body.template load<1>(row + i, channel)};
+        body.add(mine, loaded);
+      }
     }
   }
   shared[thread] = mine;
@@ -83,6 +87,42 @@ __global__ void channel_partials(ChannelCut cut, Body body, Partial* partials) {
   }
   if (outer_lane == 0 && inner_lane == 0 && channel < cut.channels)
     partials[channel * gridDim.y + chunk] = shared[thread];
+}
+
+/// Planes of a channel, in vectors of V neighbours: a block takes a chunk of them, four loads of a thread under way.
+template <int V, class Partial, class Index, class Body>
+__global__ void __launch_bounds__(k_channel_block) channel_plane_partials(
+    Divider<Index> plane, std::int64_t channels, Index vectors, Index chunk_vectors, Body body, Partial* partials) {
+  using Values = typename Body::template Values<V>;
+  const auto channel = static_cast<std::int64_t>(blockIdx.x);
+  const auto begin = static_cast<Index>(blockIdx.y) * chunk_vectors;
+  const Index end = begin + chunk_vectors < vectors ? begin + chunk_vectors : vectors;
+  const auto load = [&](Index i) {
+    const Index outer = plane.divide(i);
+    const std::int64_t row = (outer * channels + channel) * plane.value() + (i - outer * plane.value());
+    return body.template load<V>(row * V, channel);
+  };
+  Partial mine{};
+  Index i = begin + static_cast<Index>(threadIdx.x);
+  for (; i + 3 * k_channel_block < end; i += 4 * k_channel_block) {
+    const Values loaded[4] = {
+        load(i), load(i + k_channel_block), load(i + 2 * k_channel_block), load(i + 3 * k_channel_block)};
+    body.add(mine, loaded);
+  }
+  for (; i < end; i += k_channel_block) {
+    const Values loaded[1] = {load(i)};
+    body.add(mine, loaded);
+  }
+  __shared__ Partial shared[k_channel_block];
+  shared[threadIdx.x] = mine;
+  __syncthreads();
+  for (int half = k_channel_block / 2; half > 0; half /= 2) {
+    if (static_cast<int>(threadIdx.x) < half)
+      shared[threadIdx.x].merge(shared[threadIdx.x + half]);
+    __syncthreads();
+  }
+  if (threadIdx.x == 0)
+    partials[channel * gridDim.y + blockIdx.y] = shared[0];
 }
 
 /// One warp a channel joins its chunks; finish(channel, partial) takes the result.
@@ -106,22 +146,63 @@ __global__ void channel_finish(std::int64_t channels, int chunks, const Partial*
     finish(channel, joined);
 }
 
-/// body(partial, offset, channel) takes in one element, finish(channel, partial) writes a channel's result. Both run
-/// on the device. No channels: nothing is launched; no elements: finish gets zeros.
-template <class Partial, class Body, class Finish>
-void channel_reduce(const Queue& queue, const ChannelView& view, const char* name, Body body, Finish finish) {
+/// Chunks of `vectors` vectors a channel; each has some for every thread.
+inline int plane_chunks(std::int64_t channels, std::int64_t vectors) {
+  constexpr std::int64_t blocks_wanted = 2048, least = 4 * k_channel_block;
+  const std::int64_t wanted = (blocks_wanted + channels - 1) / channels;
+  return static_cast<int>(std::clamp<std::int64_t>(vectors / least, 1, std::min<std::int64_t>(wanted, 65535)));
+}
+
+template <int V, class Partial, class Body>
+void launch_plane_partials(
+    const ChannelView& view, int chunks, const char* name, Body body, Partial* partials, cudaStream_t stream) {
+  const std::int64_t plane = view.inner / V, vectors = view.outer * plane;
+  const std::int64_t chunk_vectors = (vectors + chunks - 1) / chunks;
+  const dim3 grid(static_cast<unsigned>(view.channels), static_cast<unsigned>(chunks));
+  if (vectors + 4 * k_channel_block < std::numeric_limits<std::int32_t>::max()) {
+    channel_plane_partials<V><<<grid, k_channel_block, 0, stream>>>(
+        Divider<std::int32_t>(plane),
+        view.channels,
+        static_cast<std::int32_t>(vectors),
+        static_cast<std::int32_t>(chunk_vectors),
+        body,
+        partials);
+  } else {
+    channel_plane_partials<V><<<grid, k_channel_block, 0, stream>>>(
+        Divider<std::int64_t>(plane), view.channels, vectors, chunk_vectors, body, partials);
+  }
+  check_launch(name);
+}
+
+/// A Body's load<V>(offset, channel) gives `Values<V>`, V neighbours of a channel, and add(partial, values) takes in an
+/// array of those; finish(channel, partial) writes a channel's result. All run on the device. `V`: as many neighbours
+/// as can be loaded at once where planes are whole vectors. No channels: nothing is launched; no elements: finish gets
+/// zeros.
+template <class Partial, int V, class Body, class Finish>
+void channel_reduce(
+    const Queue& queue, const ChannelView& view, bool aligned, const char* name, Body body, Finish finish) {
+  constexpr std::int64_t shortest_plane = 16;  // below it neighbouring channels share a load
   if (view.channels == 0)
     return;
+  const bool planes = view.inner >= shortest_plane;
+  const bool vectors = aligned && view.inner % V == 0;
   const ChannelCut cut = channel_cut(view);
-  const Workspace workspace(queue, sizeof(Partial) * static_cast<std::size_t>(view.channels * cut.chunks()));
+  const int chunks = planes ? plane_chunks(view.channels, view.outer * view.inner / (vectors ? V : 1)) : cut.chunks();
+  const Workspace workspace(queue, sizeof(Partial) * static_cast<std::size_t>(view.channels * chunks));
+  auto* const partials = workspace.as<Partial>();
   const cudaStream_t stream = stream_of(queue);
-  const auto groups = static_cast<unsigned>((view.channels + cut.lanes_channel - 1) / cut.lanes_channel);
-  channel_partials<Partial><<<dim3(groups, static_cast<unsigned>(cut.chunks())), k_channel_block, 0, stream>>>(
-      cut, body, workspace.as<Partial>());
-  check_launch(name);
+  if (planes && vectors) {
+    launch_plane_partials<V>(view, chunks, name, body, partials, stream);
+  } else if (planes) {
+    launch_plane_partials<1>(view, chunks, name, body, partials, stream);
+  } else {
+    const auto groups = static_cast<unsigned>((view.channels + cut.lanes_channel - 1) / cut.lanes_channel);
+    channel_partials<<<dim3(groups, static_cast<unsigned>(chunks)), k_channel_block, 0, stream>>>(cut, body, partials);
+    check_launch(name);
+  }
   constexpr int warps = 4;
   channel_finish<Partial><<<static_cast<unsigned>((view.channels + warps - 1) / warps), warps * 32, 0, stream>>>(
-      view.channels, cut.chunks(), workspace.as<Partial>(), finish);
+      view.channels, chunks, partials, finish);
   check_launch(name);
 }
 

@@ -13,15 +13,34 @@ struct GradientSums {
   }
 };
 
+template <class T, int V>
+struct GradientValues {
+  Neighbours<T, V> dy, x;
+  Compute<T> mean;
+};
+
 template <class T>
 struct AddGradient {
+  template <int V>
+  using Values = GradientValues<T, V>;
   const T* dy;
   const T* x;
   const Compute<T>* mean;
-  __device__ void operator()(GradientSums<Compute<T>>& sums, std::int64_t i, std::int64_t c) const {
-    const auto grad = static_cast<Compute<T>>(dy[i]);
-    sums.v[0] += grad;
-    sums.v[1] += grad * (static_cast<Compute<T>>(x[i]) - mean[c]);
+  template <int V>
+  __device__ Values<V> load(std::int64_t offset, std::int64_t c) const {
+    return {
+        *reinterpret_cast<const Neighbours<T, V>*>(dy + offset),
+        *reinterpret_cast<const Neighbours<T, V>*>(x + offset),
+        mean[c]};
+  }
+  template <int V, int U>
+  __device__ void add(GradientSums<Compute<T>>& sums, const GradientValues<T, V> (&loaded)[U]) const {
+#pragma unroll
+    for (int k = 0; k < U * V; ++k) {
+      const auto grad = static_cast<Compute<T>>(loaded[k / V].dy.at[k % V]);
+      sums.v[0] += grad;
+      sums.v[1] += grad * (static_cast<Compute<T>>(loaded[k / V].x.at[k % V]) - loaded[k / V].mean);
+    }
   }
 };
 
@@ -34,14 +53,23 @@ struct FinishGradient {
   }
 };
 
-template <class T, class G, class Acc>
-__global__ void spread(G at, const T* dy, const T* x, T* dx, const Acc* mean, BatchNormGradientChannel<Acc> channel) {
+template <int V, class T, class G, class Acc>
+__global__ void __launch_bounds__(k_block)
+    spread(G at, bool along, const T* dy, const T* x, T* dx, const Acc* mean, BatchNormGradientChannel<Acc> channel) {
+  using Vector = Neighbours<T, V>;
   for (auto i = first_index(at); i < at.size; i += index_step(at)) {
     const auto offset = at.offsets(i);
-    const auto c = offset[1];
-    const Acc centred = static_cast<Acc>(x[offset[0]]) - mean[c];
-    const Acc grad = static_cast<Acc>(dy[offset[0]]) - channel.mean_dy[c] - centred * channel.slope[c];
-    dx[offset[0]] = T(channel.scale[c] * grad);
+    const Vector values = *reinterpret_cast<const Vector*>(x + offset[0]);
+    const Vector grads = *reinterpret_cast<const Vector*>(dy + offset[0]);
+    Vector made;
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const auto c = offset[1] + (along ? j : 0);
+      const Acc centred = static_cast<Acc>(values.at[j]) - mean[c];
+      const Acc grad = static_cast<Acc>(grads.at[j]) - channel.mean_dy[c] - centred * channel.slope[c];
+      made.at[j] = T(channel.scale[c] * grad);
+    }
+    *reinterpret_cast<Vector*>(dx + offset[0]) = made;
   }
 }
 
@@ -58,10 +86,16 @@ void backward(const KernelCall& call) {
   const Acc* mean = call.inputs[3].as<Acc>();
   T* dx = call.outputs[0].as<T>();
   const auto count = static_cast<Acc>(view.outer * view.inner);
-  channel_reduce<GradientSums<Acc>>(
-      call.queue, view, "batch_norm_backward", AddGradient<T>{dy, x, mean}, FinishGradient<Acc>{channel, count});
-  walk_channels(view, [&](auto at) {
-    spread<<<blocks_for(at.size, 4), k_block, 0, stream_of(call.queue)>>>(at, dy, x, dx, mean, channel);
+  const bool aligned = aligned_for_vectors(dy, x, dx);
+  channel_reduce<GradientSums<Acc>, k_neighbours<T>>(
+      call.queue,
+      view,
+      aligned,
+      "batch_norm_backward",
+      AddGradient<T>{dy, x, mean},
+      FinishGradient<Acc>{channel, count});
+  walk_channels<k_neighbours<T>>(view, aligned, [&]<int V>(const auto& at, bool along, unsigned blocks) {
+    spread<V><<<blocks, k_block, 0, stream_of(call.queue)>>>(at, along, dy, x, dx, mean, channel);
     check_launch("batch_norm_backward");
   });
 }

@@ -3,17 +3,11 @@
 namespace sluice::detail {
 namespace {
 
-// Count, mean and sum of squares around it (Welford, 1962; joined as in Chan, Golub and LeVeque, 1979).
+// Count, mean and sum of squares around it, joined as in Chan, Golub and LeVeque (1979).
 template <class Acc>
 struct Moments {
   static constexpr int n = 3;
   Acc v[3];
-  __device__ void add(Acc value) {
-    v[0] += Acc(1);
-    const Acc distance = value - v[1];
-    v[1] += distance / v[0];
-    v[2] += distance * (value - v[1]);
-  }
   __device__ void merge(const Moments& other) {
     const Acc count = v[0] + other.v[0];
     if (other.v[0] == Acc(0))
@@ -28,9 +22,29 @@ struct Moments {
 
 template <class T>
 struct AddToMoments {
+  template <int V>
+  using Values = Neighbours<T, V>;
   const T* x;
-  __device__ void operator()(Moments<Compute<T>>& moments, std::int64_t i, std::int64_t) const {
-    moments.add(static_cast<Compute<T>>(x[i]));
+  template <int V>
+  __device__ Values<V> load(std::int64_t offset, std::int64_t) const {
+    return *reinterpret_cast<const Values<V>*>(x + offset);
+  }
+  // The moments of a few values in two passes over registers, then one division for all of them.
+  template <int V, int U>
+  __device__ void add(Moments<Compute<T>>& moments, const Neighbours<T, V> (&loaded)[U]) const {
+    using Acc = Compute<T>;
+    constexpr Acc count = U * V;
+    Acc sum = 0, squares = 0;
+#pragma unroll
+    for (int k = 0; k < U * V; ++k)
+      sum += static_cast<Acc>(loaded[k / V].at[k % V]);
+    const Acc mean = sum * (Acc(1) / count);
+#pragma unroll
+    for (int k = 0; k < U * V; ++k) {
+      const Acc distance = static_cast<Acc>(loaded[k / V].at[k % V]) - mean;
+      squares += distance * distance;
+    }
+    moments.merge({count, mean, squares});
   }
 };
 
@@ -49,12 +63,18 @@ __global__ void use_running(std::int64_t channels, BatchNormChannel<Acc> channel
     channel.finish(c, Acc(0), Acc(0), Acc(0));
 }
 
-template <class T, class G, class Acc>
-__global__ void normalise(G at, const T* x, T* y, const Acc* mean, const Acc* scale, const Acc* shift) {
+template <int V, class T, class G, class Acc>
+__global__ void __launch_bounds__(k_block)
+    normalise(G at, bool along, const T* x, T* y, const Acc* mean, const Acc* scale, const Acc* shift) {
   for (auto i = first_index(at); i < at.size; i += index_step(at)) {
     const auto offset = at.offsets(i);
-    const auto c = offset[1];
-    y[offset[0]] = T((static_cast<Acc>(x[offset[0]]) - mean[c]) * scale[c] + shift[c]);
+    Neighbours<T, V> values = *reinterpret_cast<const Neighbours<T, V>*>(x + offset[0]);
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const auto c = offset[1] + (along ? j : 0);
+      values.at[j] = T((static_cast<Acc>(values.at[j]) - mean[c]) * scale[c] + shift[c]);
+    }
+    *reinterpret_cast<Neighbours<T, V>*>(y + offset[0]) = values;
   }
 }
 
@@ -71,16 +91,18 @@ void forward(const KernelCall& call) {
   T* y = call.outputs[0].as<T>();
   const cudaStream_t stream = stream_of(call.queue);
   if (how.batch_stats) {
-    channel_reduce<Moments<Acc>>(call.queue, view, "batch_norm", AddToMoments<T>{x}, FinishMoments<Acc>{channel});
+    channel_reduce<Moments<Acc>, k_neighbours<T>>(
+        call.queue, view, aligned_for_vectors(x), "batch_norm", AddToMoments<T>{x}, FinishMoments<Acc>{channel});
   } else {
     use_running<<<static_cast<unsigned>((view.channels + k_block - 1) / k_block), k_block, 0, stream>>>(
         view.channels, channel);
     check_launch("batch_norm");
   }
-  walk_channels(view, [&](auto at) {
-    normalise<<<blocks_for(at.size, 4), k_block, 0, stream>>>(at, x, y, channel.mean, channel.scale, channel.shift);
-    check_launch("batch_norm");
-  });
+  walk_channels<k_neighbours<T>>(
+      view, aligned_for_vectors(x, y), [&]<int V>(const auto& at, bool along, unsigned blocks) {
+        normalise<V><<<blocks, k_block, 0, stream>>>(at, along, x, y, channel.mean, channel.scale, channel.shift);
+        check_launch("batch_norm");
+      });
 }
 
 }  // namespace

@@ -87,8 +87,39 @@ __global__ void __launch_bounds__(k_group_block)
   }
 }
 
-/// Any strides.
-template <class Index, class Op, class T>
+/// Any strides, V neighbours a load: `reduced` walks vectors, four loads under way.
+template <int V, class Index, class Op, class T>
+__device__ typename Op::Acc sum_scattered(
+    const Op& op, const T* from, const Geometry<1, Index>& reduced, Index begin, Index end, int lane, int width) {
+  using Vector = Neighbours<T, V>;
+  typename Op::Acc total[V];
+#pragma unroll
+  for (int j = 0; j < V; ++j)
+    total[j] = op.identity();
+  const auto load = [&](Index i) { return *reinterpret_cast<const Vector*>(from + reduced.offsets(i)[0]); };
+  const auto take = [&](const Vector& loaded) {
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      total[j] = op.join(total[j], to_accumulator(loaded.at[j]));
+  };
+  Index i = begin + static_cast<Index>(lane);
+  const auto step = static_cast<Index>(width);
+  for (; i + 3 * step < end; i += 4 * step) {
+    const Vector loaded[4] = {load(i), load(i + step), load(i + 2 * step), load(i + 3 * step)};
+#pragma unroll
+    for (int u = 0; u < 4; ++u)
+      take(loaded[u]);
+  }
+  for (; i < end; i += step)
+    take(load(i));
+#pragma unroll
+  for (int j = 1; j < V; ++j)
+    total[0] = op.join(total[0], total[j]);
+  return total[0];
+}
+
+/// The target counts terms in vectors.
+template <int V, class Index, class Op, class T>
 __global__ void __launch_bounds__(k_group_block) reduce_general_kernel(
     Op op,
     const T* x,
@@ -101,9 +132,8 @@ __global__ void __launch_bounds__(k_group_block) reduce_general_kernel(
   for (std::int64_t unit = group.index; unit < units; unit += group.count) {
     const std::int64_t output = unit / to.split.pieces, piece = unit % to.split.pieces;
     const T* from = x + kept.offsets(static_cast<Index>(output))[1];
-    auto total = op.identity();
-    for (std::int64_t i = to.begin(piece) + group.lane; i < to.end(piece); i += width)
-      total = op.join(total, to_accumulator(from[reduced.offsets(static_cast<Index>(i))[0]]));
+    const auto begin = static_cast<Index>(to.begin(piece)), end = static_cast<Index>(to.end(piece));
+    auto total = sum_scattered<V>(op, from, reduced, begin, end, group.lane, width);
     total = join_group(total, width, [&op](auto a, auto b) { return op.join(a, b); });
     if (group.lane == 0)
       to.put(op, output, piece, total);
@@ -201,8 +231,10 @@ class ReduceLaunch {
         return rows();
       if (is_columns())
         return columns();
+      if (in_vectors<k_neighbours<T>>())
+        return general<k_neighbours<T>>();
     }
-    general();
+    general<1>();
   }
 
  private:
@@ -212,11 +244,11 @@ class ReduceLaunch {
   // Cuts the terms and calls launch(units) between the allocation of partial results and their joining.
   template <class Launch>
   void in_pieces(std::int64_t units, std::int64_t smallest_chunk, const Launch& launch) {
-    to_.split = split_terms(units, plan_.terms(), 1024, smallest_chunk);
+    to_.split = split_terms(units, to_.terms, 1024, smallest_chunk);
     if (to_.split.pieces > 1) {
       // Whole vectors: every piece starts aligned.
       to_.split.chunk = (to_.split.chunk + 15) / 16 * 16;
-      to_.split.pieces = (plan_.terms() + to_.split.chunk - 1) / to_.split.chunk;
+      to_.split.pieces = (to_.terms + to_.split.chunk - 1) / to_.split.chunk;
     }
     const std::int64_t partials = to_.split.pieces == 1 ? 0 : to_.split.pieces * plan_.outputs();
     const Workspace scratch(call_.queue, static_cast<std::size_t>(partials) * sizeof(Acc));
@@ -234,7 +266,7 @@ class ReduceLaunch {
     constexpr int V = k_neighbours<T>;
     const std::int64_t pitch = plan_.kept.inner_stride(1);
     const bool aligned = reinterpret_cast<std::uintptr_t>(x_) % 16 == 0 && pitch % V == 0;
-    const int width = plan_.terms() <= 1024 ? k_warp : k_group_block;
+    const int width = row_width(plan_.outputs(), plan_.terms());
     in_pieces(plan_.outputs(), 16384, [&](std::int64_t units) {
       const unsigned blocks = blocks_for_groups(units, width);
       if (aligned) {
@@ -259,20 +291,41 @@ class ReduceLaunch {
     });
   }
 
+  template <int V>
   void general() {
-    const int width = group_width(plan_.terms());
-    in_pieces(plan_.outputs(), 16384, [&](std::int64_t units) {
+    if constexpr (V > 1) {
+      to_.terms /= V;
+      plan_.reduced.size /= V;
+      plan_.reduced.extents[plan_.reduced.ndim - 1] /= V;
+      plan_.reduced.strides[0][plan_.reduced.ndim - 1] = V;
+    }
+    const int width = group_width(to_.terms);
+    in_pieces(plan_.outputs(), 16384 / V, [&](std::int64_t units) {
       const unsigned blocks = blocks_for_groups(units, width);
       if (fits_32_bits(plan_.kept) && fits_32_bits(plan_.reduced)) {
         const Geometry<2, std::int32_t> kept(plan_.kept);
         const Geometry<1, std::int32_t> reduced(plan_.reduced);
-        reduce_general_kernel<<<blocks, k_group_block, 0, stream_>>>(op_, x_, kept, reduced, units, width, to_);
+        reduce_general_kernel<V><<<blocks, k_group_block, 0, stream_>>>(op_, x_, kept, reduced, units, width, to_);
       } else {
         const Geometry<2, std::int64_t> kept(plan_.kept);
         const Geometry<1, std::int64_t> reduced(plan_.reduced);
-        reduce_general_kernel<<<blocks, k_group_block, 0, stream_>>>(op_, x_, kept, reduced, units, width, to_);
+        reduce_general_kernel<V><<<blocks, k_group_block, 0, stream_>>>(op_, x_, kept, reduced, units, width, to_);
       }
     });
+  }
+
+  // Terms come in runs of neighbours that are whole vectors.
+  template <int V>
+  bool in_vectors() const {
+    const StridedPlan<1>& reduced = plan_.reduced;
+    const int inner = reduced.ndim - 1;
+    bool fit = reinterpret_cast<std::uintptr_t>(x_) % 16 == 0 && reduced.strides[0][inner] == 1 &&
+               reduced.extents[inner] % V == 0;
+    for (int axis = 0; axis < inner; ++axis)
+      fit = fit && reduced.strides[0][axis] % V == 0;
+    for (int axis = 0; axis < plan_.kept.ndim; ++axis)
+      fit = fit && plan_.kept.strides[1][axis] % V == 0;
+    return fit;
   }
 
   const KernelCall& call_;

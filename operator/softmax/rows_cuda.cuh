@@ -41,6 +41,22 @@ struct RowShape {
   }
 };
 
+/// Calls f.operator()<P>() with the number of vectors that each thread of a group keeps of a row in registers; false if
+/// they are too many.
+template <class F>
+bool by_kept_vectors(const RowShape& rows, int V, F&& f) {
+  const std::int64_t needed = (rows.n / V + rows.width - 1) / rows.width;
+  if (needed <= 1)
+    f.template operator()<1>();
+  else if (needed <= 2)
+    f.template operator()<2>();
+  else if (needed <= 4)
+    f.template operator()<4>();
+  else if (needed <= 8)
+    f.template operator()<8>();
+  return needed <= 8;
+}
+
 template <class C>
 struct MaxSum {
   C largest;

@@ -1,0 +1,129 @@
+// The memory rate of operators that read and write whole arrays: what has to move at least, by the time taken.
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include <sluice/operator/api.h>
+
+#include "tests/bench/support/bench.h"
+
+namespace {
+
+using namespace sluice;
+
+class Kernels {
+ public:
+  Kernels(bench::Report& report, DType dtype)
+      : report_(report), dtype_(dtype), device_(report.options().device), small_(report.options().smoke) {}
+
+  void run() {
+    moves();
+    rows();
+    channels();
+  }
+
+ private:
+  // `passes` times the elements of `x` are read or written at least.
+  void rate(const std::string& workload, const NDArray& x, double passes, const std::function<NDArray()>& call) {
+    const std::string variant = message(dtype_);
+    if (!report_.wants(workload, variant))
+      return;
+    NDArray y;
+    const auto wait = [] { Engine::current().wait_all(); };
+    const bench::Timing timing = report_.time(
+        device_.is_gpu() ? 20 : 2, 2, [&] { y = call(); }, wait);
+    const double bytes = passes * static_cast<double>(x.size()) * static_cast<double>(size_of(dtype_));
+    report_.add(workload, variant, "rate", bytes / timing.median / 1e9, "GB/s", bytes / timing.min / 1e9);
+    const double checked = sum(y.astype(float32)).item<double>();
+    report_.expect(std::isfinite(checked), workload);
+  }
+
+  NDArray drawn(const Shape& shape) const {
+    random::seed(3);
+    return random::uniform(-1, 1, shape, {.device = device_}).astype(dtype_);
+  }
+
+  void moves() {
+    const std::int64_t n = small_ ? 64 : device_.is_gpu() ? 8192 : 4096;
+    const NDArray x = drawn({n, n});
+    rate("copy", x, 2, [&] { return x.copy(); });
+    rate("transpose", x, 2, [&] { return x.T().copy(); });
+    rate("add-transposed", x, 3, [&] { return x + x.T(); });
+    const NDArray odd = drawn({n - 1, n - 1});
+    rate("transpose-odd", odd, 2, [&] { return odd.T().copy(); });
+    const NDArray images = small_ ? drawn({2, 16, 8, 8}) : drawn({64, 256, 56, 56});
+    rate("channels-last", images, 2, [&] { return images.transpose({0, 2, 3, 1}).copy(); });
+    const NDArray row = drawn({1, n - 1});
+    rate("add-row-odd", odd, 2, [&] { return odd + row; });
+  }
+
+  void rows() {
+    const Shape shape = small_ ? Shape{8, 64} : device_.is_gpu() ? Shape{32768, 4096} : Shape{4096, 4096};
+    const NDArray x = drawn(shape), head = drawn(shape);
+    rate("softmax", x, 2, [&] { return softmax(x); });
+    rate("log-softmax", x, 2, [&] { return log_softmax(x); });
+    gradient("softmax-backward", x, head, 3, [](const NDArray& v) { return softmax(v); });
+    rate("argmax", x, 1, [&] { return argmax(x, 1); });
+    rate("sum-rows", x, 1, [&] { return sum(x, {1}); });
+    rate("sum-columns", x, 1, [&] { return sum(x, {0}); });
+    rate("max-rows", x, 1, [&] { return max(x, {1}); });
+  }
+
+  void channels() {
+    const NDArray x = small_ ? drawn({2, 16, 8, 8}) : drawn({64, 256, 56, 56});
+    const NDArray head = x.copy();
+    const std::int64_t count = x.shape()[1];
+    const NDArray gamma = ones({count}, {.device = device_}), beta = zeros({count}, {.device = device_});
+    const NDArray mean = zeros({count}, {.device = device_}), var = ones({count}, {.device = device_});
+    rate("sum-0-2-3", x, 1, [&] { return sum(x, {0, 2, 3}); });
+    rate("batch-norm", x, 3, [&] {
+      const autograd::ModeScope training(false, true);
+      return batch_norm(x, gamma, beta, mean, var);
+    });
+    rate("batch-norm-predict", x, 2, [&] { return batch_norm(x, gamma, beta, mean, var); });
+    gradient(
+        "batch-norm-backward", x, head, 5, [&](const NDArray& v) { return batch_norm(v, gamma, beta, mean, var); });
+  }
+
+  void gradient(
+      const std::string& workload,
+      const NDArray& x,
+      const NDArray& head,
+      double passes,
+      const std::function<NDArray(const NDArray&)>& f) {
+    if (!report_.wants(workload, message(dtype_)))
+      return;
+    NDArray variable = x.copy();
+    variable.attach_grad();
+    NDArray y;
+    {
+      const autograd::RecordScope record;
+      y = f(variable);
+    }
+    rate(workload, x, passes, [&] {
+      y.backward(head, {.retain_graph = true});
+      return variable.grad();
+    });
+  }
+
+  bench::Report& report_;
+  DType dtype_;
+  Device device_;
+  bool small_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bench::Report report("bench_kernels", "Memory rates of operators that read and write whole arrays");
+  if (!report.parse(argc, argv))
+    return report.exit_code();
+  try {
+    for (const DType dtype : {float32, bfloat16})
+      Kernels(report, dtype).run();
+  } catch (const Error& error) {
+    report.expect(false, error.what());
+  }
+  return report.finish();
+}
