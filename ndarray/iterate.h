@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 
 #include <sluice/engine/parallel.h>
 #include <sluice/ndarray/shape.h>
@@ -53,6 +54,13 @@ struct StridedPlan {
     return most;
   }
 };
+
+/// Sizes and offsets fit 32-bit arithmetic in device code, the last step of a grid-stride loop included.
+template <int K>
+bool fits_32_bits(const StridedPlan<K>& plan) noexcept {
+  constexpr std::int64_t limit = std::numeric_limits<std::int32_t>::max() / 2;
+  return plan.size <= limit && plan.reach() <= limit;
+}
 
 /// Collapses `shape`. Each stride set has shape.ndim() entries (broadcast_strides() makes them so).
 template <int K>

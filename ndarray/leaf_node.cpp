@@ -4,11 +4,13 @@
 namespace sluice::detail {
 namespace {
 
-/// Nobody else sees the gradient, and it looks as the array that is to hold it: its buffer can change owner.
+/// Nobody else sees the gradient, nor through a view or a detached copy what it replaces, and it looks as the array
+/// that is to hold it: its buffer can change owner.
 bool can_move(const ArrayObject& gradient, const ArrayObject& held) noexcept {
   return gradient.references.load(std::memory_order_acquire) == 1 && gradient.buffer->use_count() == 1 &&
-         gradient.buffer != held.buffer && covers_buffer(gradient) && covers_buffer(held) && is_contiguous(gradient) &&
-         gradient.dtype == held.dtype && gradient.device == held.device;
+         held.buffer->use_count() == 1 && gradient.buffer != held.buffer && covers_buffer(gradient) &&
+         covers_buffer(held) && is_contiguous(gradient) && gradient.dtype == held.dtype &&
+         gradient.device == held.device;
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 //   }
 //   with_geometry(plan, [&](auto at) { kernel<<<blocks_for(at.size), k_block, 0, stream>>>(at, out, in); });
 #include <cstdint>
-#include <limits>
 
 #include <cuda_runtime.h>
 
@@ -124,13 +123,6 @@ template <class G>
 __device__ typename G::IndexType index_step(const G&) {
   using Index = typename G::IndexType;
   return static_cast<Index>(gridDim.x) * static_cast<Index>(blockDim.x);
-}
-
-/// Sizes and offsets fit 32-bit arithmetic, the last step of a grid-stride loop included.
-template <int K>
-bool fits_32_bits(const StridedPlan<K>& plan) noexcept {
-  constexpr std::int64_t limit = std::numeric_limits<std::int32_t>::max() / 2;
-  return plan.size <= limit && plan.reach() <= limit;
 }
 
 /// Calls launch(geometry) with the narrowest index type. Not called for zero elements.

@@ -170,7 +170,6 @@ const Operator convolution_op{
     .gpu = SLUICE_GPU_KERNEL(convolution_gpu),
     .gradient = convolution_gradient,
     .saved_inputs = 0b11,
-    .library_team = true,
     .saved_for = saved_for,
 };
 const Operator convolution_backward_data_op{
@@ -182,7 +181,6 @@ const Operator convolution_backward_data_op{
     .gpu = SLUICE_GPU_KERNEL(convolution_backward_data_gpu),
     .gradient = backward_data_gradient,
     .saved_inputs = k_all,
-    .library_team = true,
 };
 const Operator convolution_backward_weights_op{
     .name = "convolution_backward_weights",
@@ -194,7 +192,6 @@ const Operator convolution_backward_weights_op{
     .gpu = SLUICE_GPU_KERNEL(convolution_backward_weights_gpu),
     .gradient = backward_weights_gradient,
     .saved_inputs = k_all,
-    .library_team = true,
 };
 
 OperatorList conv_operators() noexcept {

@@ -12,6 +12,7 @@
 #include <sluice/engine/error.h>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/elementwise/math.h>
+#include <sluice/operator/elementwise/pieces.h>
 #include <sluice/operator/elementwise/pointwise.h>
 
 namespace sluice::detail {
@@ -117,46 +118,12 @@ struct PointwiseKernel {
   static constexpr int K = 1 + static_cast<int>(sizeof...(In));
   static constexpr int V = k_pack<Out, In...>;
   using Args = PointwiseArgs<K>;
-  // Below this a run whose length is no multiple of V goes element by element instead.
-  static constexpr std::int64_t k_worth_two_launches = 1 << 16;
 
-  static void launch(const Args& args, void* stream) { split(args, static_cast<cudaStream_t>(stream)); }
+  static void launch(const Args& args, void* stream) { launch_in_pieces<K>(args, V, &launch_piece, stream); }
 
  private:
-  // Kernels count in 32 bits: larger work goes in halves of its longest axis, a contiguous rest in elements of its own.
-  static void split(Args args, cudaStream_t stream) {
-    if (args.plan.size == 0)
-      return;
-    StridedPlan<K>& plan = args.plan;
-    int axis = 0;
-    for (int candidate = 1; candidate < plan.ndim; ++candidate) {
-      if (plan.extents[candidate] > plan.extents[axis])
-        axis = candidate;
-    }
-    std::int64_t head = plan.extents[axis];
-    if (!fits_32_bits(plan)) {
-      head = head / 2 > V ? head / 2 / V * V : head / 2;
-    } else if (plan.ndim == 1 && plan.size > k_worth_two_launches) {
-      head -= head % V;
-    }
-    if (head < plan.extents[axis] && head > 0) {
-      Args first = args, rest = args;
-      cut(first, axis, 0, head);
-      cut(rest, axis, head, plan.extents[axis] - head);
-      split(first, stream);
-      split(rest, stream);
-      return;
-    }
-    launch_whole(args, stream, std::index_sequence_for<In...>{});
-  }
-
-  static void cut(Args& args, int axis, std::int64_t begin, std::int64_t count) {
-    args.plan.size = args.plan.size / args.plan.extents[axis] * count;
-    args.plan.extents[axis] = count;
-    for (int k = 0; k < K; ++k) {
-      if (!args.is_constant[k])
-        args.data[k] += begin * args.plan.strides[k][axis] * static_cast<std::int64_t>(size_of(args.dtypes[k]));
-    }
+  static void launch_piece(const Args& args, void* stream) {
+    launch_whole(args, static_cast<cudaStream_t>(stream), std::index_sequence_for<In...>{});
   }
 
   template <std::size_t... I>

@@ -72,8 +72,8 @@ typename Primitive::primitive_desc onednn_describe_backward(
 #endif
 }
 
-/// oneDNN's engine and the primitives of one of our engines. Primitives remember their number of threads, so it is
-/// part of every key.
+/// oneDNN's engine and the primitives of one of our engines. Primitives remember their number of threads: it is always
+/// one (pieces.h), because how they sum up follows it.
 class Onednn {
  public:
   explicit Onednn(Engine&) : engine(dnnl::engine::kind::cpu, 0), plans(512) {}
@@ -83,7 +83,7 @@ class Onednn {
   LibraryCache<OnednnPlan> plans;
 };
 
-/// One execution of a plan inside a task, on the calling thread's team. Tensors whose layout differs pass through
+/// One execution of a plan inside a task, on the calling thread alone. Tensors whose layout differs pass through
 /// scratch memory. Errors of oneDNN become our Error, naming `op`.
 class OnednnCall {
  public:

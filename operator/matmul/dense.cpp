@@ -166,7 +166,6 @@ constexpr Operator dense_with(const char* name, Mask saved_outputs) {
       .gradient = dense_gradient,
       .saved_inputs = 0b11,
       .saved_outputs = saved_outputs,
-      .library_team = true,
       .saved_for = dense_saved_for,
   };
 }
@@ -185,7 +184,6 @@ const Operator dense_backward_weights_op{
     .gpu = SLUICE_GPU_KERNEL(dense_backward_weights_gpu),
     .gradient = dense_backward_weights_gradient,
     .saved_inputs = k_all,
-    .library_team = true,
 };
 const Operator relu_backward_op{
     .name = "relu_backward",

@@ -108,7 +108,6 @@ const Operator matmul_op{
     .gradient = matmul_gradient,
     .saved_inputs = k_all,
     .strided_inputs = k_all,
-    .library_team = true,
     .saved_for = matmul_saved_for,
     .takes_strides = [](std::size_t, const Shape& shape, const Shape& strides) { return is_plain(shape, strides); },
 };

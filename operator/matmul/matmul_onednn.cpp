@@ -1,4 +1,5 @@
 #include <sluice/operator/library/onednn.h>
+#include <sluice/operator/library/pieces.h>
 #include <sluice/operator/library/team.h>
 #include <sluice/operator/matmul/product.h>
 
@@ -46,17 +47,57 @@ bool takes(const GemmProblem& p) {
          !p.accumulate && is_plain(p) && is_row_major(p.c, p.m, p.n);
 }
 
-}  // namespace
+// Matrices of a batch, otherwise rows or columns of the result: what is summed over stays whole.
+struct Cutting {
+  enum class Axis : std::uint8_t { batch, rows, columns };
+  Axis axis = Axis::batch;
+  Pieces pieces;
 
-bool product_onednn(const Queue& queue, const GemmProblem& p) {
-  if (!takes(p) || !has_onednn("matmul"))
-    return false;
-  const TeamScope team(queue.threads());
-  Onednn& library = Onednn::of(queue);
+  explicit Cutting(const GemmProblem& p) {
+    constexpr std::int64_t unit = 32;  // rows or columns, whole tiles of any kernel
+    const double matrix = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+    const std::int64_t most = pieces_worth(static_cast<double>(p.batch) * matrix);
+    pieces = pieces_of(p.batch, most);
+    if (pieces.count() >= most)
+      return;
+    const bool rows = p.m >= p.n;
+    const Pieces lines = pieces_of(rows ? p.m : p.n, most, unit);
+    if (lines.count() > pieces.count()) {
+      axis = rows ? Axis::rows : Axis::columns;
+      pieces = lines;
+    }
+  }
+
+  GemmProblem part(const GemmProblem& whole, std::int64_t piece) const {
+    const auto past = [](const void* data, std::int64_t elements) -> void* {
+      return const_cast<float*>(static_cast<const float*>(data) + elements);
+    };
+    const std::int64_t begin = pieces.begin(piece);
+    GemmProblem p = whole;
+    if (axis == Axis::batch) {
+      p.batch = pieces.length_of(piece);
+      p.a.data = past(whole.a.data, begin * whole.a.batch);
+      p.b.data = past(whole.b.data, begin * whole.b.batch);
+      p.c.data = past(whole.c.data, begin * whole.c.batch);
+    } else if (axis == Axis::rows) {
+      p.m = pieces.length_of(piece);
+      p.a.data = past(whole.a.data, begin * whole.a.row);
+      p.c.data = past(whole.c.data, begin * whole.c.row);
+    } else {
+      p.n = pieces.length_of(piece);
+      p.b.data = past(whole.b.data, begin * whole.b.column);
+      p.c.data = past(whole.c.data, begin * whole.c.column);
+      if (whole.column_bias != nullptr)
+        p.column_bias = past(whole.column_bias, begin);
+    }
+    return p;
+  }
+};
+
+CacheKey key_of(const GemmProblem& p) {
   constexpr std::int64_t kind = 1;  // apart from other primitives in the cache
-  const auto key = CacheKey::of(
+  return CacheKey::of(
       kind,
-      team.threads(),
       p.batch,
       p.m,
       p.n,
@@ -70,16 +111,36 @@ bool product_onednn(const Queue& queue, const GemmProblem& p) {
       p.c.row,
       p.c.batch,
       p.column_bias != nullptr);
-  const auto plan = library.plans.get(key, [&] { return onednn_plan([&] { return make_plan(library.engine, p); }); });
-  if (!plan->usable)
+}
+
+}  // namespace
+
+bool product_onednn(const Queue& queue, const GemmProblem& p) {
+  if (!takes(p) || !has_onednn("matmul"))
     return false;
-  OnednnCall call("matmul", queue, *plan);
-  call.input(DNNL_ARG_SRC, plan->x, p.a.data);
-  call.input(DNNL_ARG_WEIGHTS, plan->weight, p.b.data);
-  if (p.column_bias != nullptr)
-    call.plain(DNNL_ARG_BIAS, plan->bias, const_cast<void*>(p.column_bias));
-  call.output(DNNL_ARG_DST, plan->y, p.c.data);
-  call.run();
+  Onednn& library = Onednn::of(queue);
+  const Cutting cutting(p);
+  const auto plan_for = [&](std::int64_t piece) {
+    const TeamScope alone(1);
+    const GemmProblem part = cutting.part(p, piece);
+    return library.plans.get(
+        key_of(part), [&] { return onednn_plan([&] { return make_plan(library.engine, part); }); });
+  };
+  const std::int64_t last = cutting.pieces.count() - 1;
+  const auto plan = plan_for(0), last_plan = plan_for(last);
+  if (!plan->usable || !last_plan->usable)
+    return false;
+  for_each_piece(cutting.pieces, [&](std::int64_t piece) {
+    const GemmProblem part = cutting.part(p, piece);
+    const OnednnPlan& its = piece == last ? *last_plan : *plan;
+    OnednnCall call("matmul", queue, its);
+    call.input(DNNL_ARG_SRC, its.x, part.a.data);
+    call.input(DNNL_ARG_WEIGHTS, its.weight, part.b.data);
+    if (part.column_bias != nullptr)
+      call.plain(DNNL_ARG_BIAS, its.bias, const_cast<void*>(part.column_bias));
+    call.output(DNNL_ARG_DST, its.y, part.c.data);
+    call.run();
+  });
   return true;
 }
 

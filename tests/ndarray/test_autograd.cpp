@@ -165,6 +165,27 @@ TEST_CASE("The handle of a gradient stays good over many backward passes") {
   REQUIRE(first(x.grad()) == 7);
 }
 
+TEST_CASE("Views and detached copies of a gradient show what each backward pass left, as its handle does") {
+  NDArray x = variable(1);
+  const NDArray detached = x.grad().detach();
+  const NDArray view = detail::make_view(x.grad(), {1}, {1}, x.grad().object()->offset);
+  for (int round = 1; round <= 3; ++round) {
+    record_scale(x, static_cast<float>(round)).backward();
+    CHECK(first(x.grad()) == static_cast<float>(round));
+    CHECK(first(detached) == static_cast<float>(round));
+    CHECK(first(view) == static_cast<float>(round));
+  }
+}
+
+TEST_CASE("A gradient that nothing else looks at takes the new one's memory, without a copy") {
+  NDArray x = variable(1);
+  const NDArray handle = x.grad();
+  const detail::Buffer* before = handle.object()->buffer;
+  record_scale(x, 2).backward();
+  CHECK(handle.object()->buffer != before);
+  CHECK(first(handle) == 2);
+}
+
 TEST_CASE("A second backward needs retain_graph in the first") {
   NDArray x = variable(1);
   int pulls = 0;

@@ -223,6 +223,49 @@ TEST_CASE("gradients of take and pick on a GPU agree with the CPU, the same bits
   }
 }
 
+// Long runs of one index are added in two steps. One after the other, ones added to 2^24 in float32 would all be lost:
+// 2^24 + 65535 came out as 2^24.
+TEST_CASE("the gradient of an entry that is taken very often adds up in two steps on a GPU", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  constexpr std::int64_t n = 1 << 16;
+  for (const Shape& slice : {Shape{}, Shape{3}, Shape{100}, Shape{1100}}) {
+    Shape heads = slice;
+    heads.insert(0, n);
+    const auto gradient = [&](const NDArray& indices, const NDArray& dy) {
+      Shape shape = slice;
+      shape.insert(0, 5);
+      NDArray w = zeros(shape, {.device = gpu()});
+      w.attach_grad();
+      NDArray y;
+      {
+        const autograd::RecordScope record;
+        y = take(w, indices.to(gpu()));
+      }
+      y.backward(dy.to(gpu()));
+      return w.grad().to(cpu());
+    };
+    CAPTURE(slice);
+    NDArray dy = ones(heads);
+    dy.slice(0, 0, 1).assign(1 << 24);
+    // The first chunk keeps 2^24 alone; all the others count.
+    const NDArray one = gradient(full({n}, 3, {.dtype = int32}), dy);
+    for (const float value : one.slice(0, 3, 4).to_vector<float>())
+      CHECK(value >= static_cast<float>((1 << 24) + n - 1024));
+    for (const float value : one.slice(0, 0, 3).to_vector<float>())
+      CHECK(value == 0);
+    // Runs that begin and end inside chunks, beside indices of their own; whole numbers add exactly.
+    NDArray indices = zeros({n}, {.dtype = int32});
+    indices.slice(0, 100, 5000).assign(2);
+    indices.slice(0, 5000, 5001).assign(4);
+    indices.slice(0, 5001, 5031).assign(1);
+    const auto counts = sum(gradient(indices, ones(heads)).reshape({5, -1}), {1}).to_vector<float>();
+    const auto columns = static_cast<float>(slice.size());
+    CHECK(counts == std::vector<float>{(n - 4931) * columns, 30 * columns, 4900 * columns, 0, columns});
+    const NDArray drawn = test::random_array(heads, 21), many = test::random_array({n}, 22, 0, 4, int32);
+    CHECK(gradient(many, drawn).to_vector<float>() == gradient(many, drawn).to_vector<float>());
+  }
+}
+
 TEST_CASE("an index out of bounds on a GPU is an IndexError at the wait, and the GPU goes on", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   const NDArray x = ones({3, 4}, {.device = gpu()});

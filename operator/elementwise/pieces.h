@@ -1,0 +1,86 @@
+#pragma once
+
+// Which launches an elementwise run on a GPU becomes: kernels count in 32 bits, so what is larger goes in pieces. Host
+// code, without a CUDA header, so that it is tested without a GPU.
+#include <cstdint>
+
+#include <sluice/operator/elementwise/pointwise.h>
+
+namespace sluice::detail {
+
+/// Below this a run whose length is no multiple of a vector goes element by element in place of two launches.
+inline constexpr std::int64_t k_worth_two_launches = 1 << 16;
+
+/// Where a run is cut in two: before `head` of `axis`; 0: not at all.
+struct Cut {
+  int axis = 0;
+  std::int64_t head = 0;
+};
+
+/// The axis that makes the farthest operand reach so far: halving it is what shortens the reach most. A longer axis
+/// of small strides would be cut to nothing and leave the reach as it was. The array that is written repeats no
+/// element, so its reach is never below the size, and the size falls too.
+template <int K>
+int farthest_axis(const StridedPlan<K>& plan) noexcept {
+  std::int64_t most = -1;
+  int found = 0;
+  for (const auto& strides : plan.strides) {
+    std::int64_t reach = 0, part = -1;
+    int axis_of_part = 0;
+    for (int axis = 0; axis < plan.ndim; ++axis) {
+      const std::int64_t distance = (plan.extents[axis] - 1) * (strides[axis] < 0 ? -strides[axis] : strides[axis]);
+      reach += distance;
+      if (distance > part) {
+        part = distance;
+        axis_of_part = axis;
+      }
+    }
+    if (reach > most) {
+      most = reach;
+      found = axis_of_part;
+    }
+  }
+  return found;
+}
+
+/// What is too large is halved; of neighbours a whole number of vectors of `pack` elements goes first.
+template <int K>
+Cut cut_of(const StridedPlan<K>& plan, int pack) noexcept {
+  const int inner = plan.ndim - 1;
+  if (!fits_32_bits(plan)) {
+    const int axis = farthest_axis(plan);
+    const std::int64_t half = plan.extents[axis] / 2;
+    return {axis, axis == inner && half > pack ? half / pack * pack : half};
+  }
+  if (plan.ndim == 1 && plan.size > k_worth_two_launches && plan.size % pack != 0)
+    return {0, plan.size - plan.size % pack};
+  return {};
+}
+
+/// `count` of `axis`, from `begin` on.
+template <int K>
+PointwiseArgs<K> piece_of(PointwiseArgs<K> args, int axis, std::int64_t begin, std::int64_t count) noexcept {
+  args.plan.size = args.plan.size / args.plan.extents[axis] * count;
+  args.plan.extents[axis] = count;
+  for (int k = 0; k < K; ++k) {
+    if (!args.is_constant[k])
+      args.data[k] += begin * args.plan.strides[k][axis] * static_cast<std::int64_t>(size_of(args.dtypes[k]));
+  }
+  return args;
+}
+
+/// Calls launch(piece, stream) for pieces that fit 32 bits and together cover `args`; for none if it is empty.
+template <int K>
+void launch_in_pieces(const PointwiseArgs<K>& args, int pack, PointwiseLaunch<K> launch, void* stream) {
+  if (args.plan.size == 0)
+    return;
+  const Cut cut = cut_of(args.plan, pack);
+  if (cut.head == 0) {
+    launch(args, stream);
+    return;
+  }
+  launch_in_pieces(piece_of(args, cut.axis, 0, cut.head), pack, launch, stream);
+  launch_in_pieces(piece_of(args, cut.axis, cut.head, args.plan.extents[cut.axis] - cut.head), pack, launch, stream);
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,100 @@
+// Which launches an elementwise run on a GPU becomes; host code, so no GPU is needed.
+#include <cstdint>
+#include <vector>
+
+#include <sluice/operator/elementwise/pieces.h>
+
+#include "tests/support/catch.h"
+
+using namespace sluice;
+using namespace sluice::detail;
+
+namespace {
+
+std::vector<PointwiseArgs<2>> g_pieces;  // NOLINT: launches are plain functions
+
+PointwiseArgs<2> run_over(const Shape& shape, const Shape& out, const Shape& in) {
+  PointwiseArgs<2> args;
+  args.plan = plan_strided<2>(shape, {&out, &in}, AxisOrder::free);
+  args.dtypes = {DType::float32, DType::float32};
+  // Nothing is read: addresses only tell where a piece begins.
+  args.data = {reinterpret_cast<std::byte*>(std::uintptr_t{1} << 44), reinterpret_cast<std::byte*>(1ull << 45)};
+  return args;
+}
+
+const std::vector<PointwiseArgs<2>>& pieces_of(const PointwiseArgs<2>& args, int pack) {
+  g_pieces.clear();
+  launch_in_pieces<2>(
+      args, pack, [](const PointwiseArgs<2>& piece, void*) { g_pieces.push_back(piece); }, nullptr);
+  return g_pieces;
+}
+
+bool all_fit() {
+  for (const PointwiseArgs<2>& piece : g_pieces) {
+    if (!fits_32_bits(piece.plan))
+      return false;
+  }
+  return true;
+}
+
+std::int64_t total() {
+  std::int64_t sum = 0;
+  for (const PointwiseArgs<2>& piece : g_pieces)
+    sum += piece.plan.size;
+  return sum;
+}
+
+constexpr std::int64_t k_row = std::int64_t{1} << 30, k_part = std::int64_t{1} << 18;
+
+}  // namespace
+
+TEST_CASE("a narrow view of a wide array is launched row by row, not element by element") {
+  // Columns 0 .. 2^18 of a (4, 2^30) array: four rows that lie 2^30 apart.
+  REQUIRE(pieces_of(run_over({4, k_part}, {k_part, 1}, {k_row, 1}), 4).size() == 4);
+  CHECK(all_fit());
+  CHECK(total() == 4 * k_part);
+  for (std::int64_t row = 0; row < 4; ++row) {
+    const PointwiseArgs<2>& piece = g_pieces[static_cast<std::size_t>(row)];
+    CHECK(piece.plan.inner() == k_part);
+    CHECK(piece.data[0] - g_pieces[0].data[0] == row * k_part * 4);
+    CHECK(piece.data[1] - g_pieces[0].data[1] == row * k_row * 4);
+  }
+  // Written through the view, and read backwards.
+  CHECK(pieces_of(run_over({4, k_part}, {k_row, 1}, {k_part, 1}), 4).size() == 4);
+  CHECK(all_fit());
+  CHECK(pieces_of(run_over({4, k_part}, {k_part, 1}, {-k_row, 1}), 4).size() == 4);
+  CHECK(all_fit());
+  // The axis between is the far one.
+  CHECK(pieces_of(run_over({k_part, 2, 64}, {128, 64, 1}, {64, k_row, 1}), 4).size() == 2);
+  CHECK(all_fit());
+}
+
+TEST_CASE("what is larger than 32 bits goes in few pieces of whole vectors, together all of it") {
+  const std::int64_t n = (std::int64_t{5} << 30) + 3;
+  const auto pieces = pieces_of(run_over({n}, {1}, {1}), 8);
+  CHECK(pieces.size() <= 9);
+  CHECK(all_fit());
+  CHECK(total() == n);
+  std::int64_t at = 0;
+  for (const PointwiseArgs<2>& piece : pieces) {
+    CHECK(piece.data[0] - pieces[0].data[0] == at * 4);
+    CHECK(at % 8 == 0);
+    at += piece.plan.size;
+  }
+  // A transposed operand reaches as far along another axis.
+  const std::int64_t side = std::int64_t{1} << 16;
+  CHECK(pieces_of(run_over({side, side}, {side, 1}, {1, side}), 4).size() <= 32);
+  CHECK(all_fit());
+  CHECK(total() == side * side);
+  // One value for all elements reaches nowhere.
+  CHECK(pieces_of(run_over({side, side}, {side, 1}, {0, 0}), 4).size() <= 8);
+  CHECK(all_fit());
+}
+
+TEST_CASE("what fits is launched once, long runs with a rest of no whole vector twice, nothing never") {
+  CHECK(pieces_of(run_over({4, k_part}, {k_part, 1}, {k_part, 1}), 4).size() == 1);
+  CHECK(pieces_of(run_over({k_worth_two_launches + 1}, {1}, {1}), 4).size() == 2);
+  CHECK(g_pieces[1].plan.size == 1);
+  CHECK(pieces_of(run_over({k_worth_two_launches - 1}, {1}, {1}), 4).size() == 1);
+  CHECK(pieces_of(run_over({4, 0}, {0, 1}, {0, 1}), 4).empty());
+}
