@@ -1,5 +1,6 @@
 #include <sluice/operator/elementwise/kernels.h>
 #include <sluice/operator/elementwise/loop.h>
+#include <sluice/operator/simd/rows.h>
 
 namespace sluice::detail {
 
@@ -30,7 +31,13 @@ PointwiseLoop loop_at(Binary row) {
 }  // namespace
 
 PointwiseLoop binary_loop(Binary row, DType dtype) {
-  return by_dtype(dtype, [&]<class T>() { return loop_at<T>(row); });
+  return by_dtype(dtype, [&]<class T>() -> PointwiseLoop {
+    if constexpr (std::is_floating_point_v<math::Compute<T>>) {
+      if (const PointwiseLoop loop = simd::binary_loop<math::Compute<T>>(row))
+        return loop;
+    }
+    return loop_at<T>(row);
+  });
 }
 
 }  // namespace sluice::detail

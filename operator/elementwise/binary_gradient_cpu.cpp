@@ -1,5 +1,6 @@
 #include <sluice/operator/elementwise/kernels.h>
 #include <sluice/operator/elementwise/loop.h>
+#include <sluice/operator/simd/rows.h>
 
 namespace sluice::detail {
 
@@ -30,7 +31,16 @@ PointwiseLoop loop_at(Binary row) {
 }  // namespace
 
 PointwiseLoop binary_gradient_loop(Binary row, int operand, DType dtype) {
-  return by_dtype(dtype, [&]<class T>() { return operand == 0 ? loop_at<T, 0>(row) : loop_at<T, 1>(row); });
+  return by_dtype(dtype, [&]<class T>() -> PointwiseLoop {
+    using C = math::Compute<T>;
+    if constexpr (std::is_floating_point_v<C>) {
+      const PointwiseLoop loop =
+          operand == 0 ? simd::binary_gradient_loop<C, 0>(row) : simd::binary_gradient_loop<C, 1>(row);
+      if (loop != nullptr)
+        return loop;
+    }
+    return operand == 0 ? loop_at<T, 0>(row) : loop_at<T, 1>(row);
+  });
 }
 
 }  // namespace sluice::detail

@@ -19,6 +19,8 @@ OPEN = [
     ("ndarray/detail/located.h", ("operator", "gluon"), "calls of every room add the user's line to their errors"),
     ("engine/detail/engine_access.h", ("storage", "ndarray"),
      "pools free by positions and ask for memory back; reads of small arrays learn from a kernel that it has run"),
+    ("ndarray/detail/simd_target.h", ("operator",), "vector kernels of both rooms are chosen by one rule"),
+    ("ndarray/detail/simd_build.h", ("operator",), "and compiled by one"),
     ("engine/detail/this_thread.h", ("gluon",), "a call of a layer belongs to the task that makes it"),
 ]
 
