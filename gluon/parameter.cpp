@@ -322,6 +322,8 @@ void Parameter::check_shared(const Parameter& other) const {
 bool Parameter::grad_is_fresh() const {
   const NDArray gradient = grad();
   const detail::Buffer* buffer = gradient.object()->buffer;
+  if (buffer == nullptr)  // of a step that is recorded for later
+    return true;
   return buffer->var().id() != state_->used_grad_buffer || buffer->version() != state_->used_grad_version;
 }
 
@@ -333,6 +335,8 @@ void Parameter::mark_grad_used() const {
 void Parameter::note_grad() const {
   const NDArray gradient = state_->data.grad();
   const detail::Buffer* buffer = gradient.object()->buffer;
+  if (buffer == nullptr)
+    return;
   state_->used_grad_buffer = buffer->var().id();
   state_->used_grad_version = buffer->version();
 }

@@ -53,7 +53,9 @@ NDArray make_view(const NDArray& base, const Shape& shape, const Shape& strides,
   const ArrayObject& of = object_of(base, "view");
   if (of.buffer != nullptr)
     of.buffer->retain();
-  return make_array(of.buffer, of.dtype, of.device, shape, strides, offset);
+  NDArray view = make_array(of.buffer, of.dtype, of.device, shape, strides, offset);
+  view.object()->value = of.value;
+  return view;
 }
 
 ArrayObject& object_of(const NDArray& array, const char* op) {

@@ -167,4 +167,6 @@ namespace sluice::detail {
 NDArray add_gradients(const NDArray& a, const NDArray& b);
 /// into += value, not recorded.
 void accumulate_gradient(const NDArray& into, const NDArray& value);
+/// Calls of this thread are given to a sink (operator/sink.h), which is to see each write.
+bool calls_are_taken() noexcept;
 }  // namespace sluice::detail

@@ -181,7 +181,7 @@ bool ranges_meet(const ArrayObject& a, const ArrayObject& b) noexcept {
 }
 
 const ArrayObject& writable(const NDArray& to, const char* op) {
-  const ArrayObject& target = detail::object_of(to, op);
+  const ArrayObject& target = detail::with_data(op, detail::object_of(to, op));
   require<ValueError>(!detail::overlaps_itself(target), [&] {
     return message(op, ": a stretched view of shape ", target.shape, " names elements twice and is not written");
   });
@@ -190,8 +190,8 @@ const ArrayObject& writable(const NDArray& to, const char* op) {
 
 }  // namespace
 
-void copy_into(const NDArray& from, const NDArray& to, SourceLocation site) {
-  const ArrayObject& source = detail::object_of(from, "copy");
+void detail::push_copy(const NDArray& from, const NDArray& to, SourceLocation site) {
+  const ArrayObject& source = detail::with_data("copy", detail::object_of(from, "copy"));
   const ArrayObject& target = writable(to, "copy");
   require<ShapeError>(source.shape == target.shape, [&] {
     return message("copy: shape ", source.shape, " into shape ", target.shape);
@@ -214,7 +214,7 @@ void copy_into(const NDArray& from, const NDArray& to, SourceLocation site) {
 #endif
 }
 
-void fill(const NDArray& array, Scalar value, SourceLocation site) {
+void detail::push_fill(const NDArray& array, Scalar value, SourceLocation site) {
   const ArrayObject& target = writable(array, "fill");
   detail::check_fits("fill", value, target.dtype);
   if (target.size == 0)

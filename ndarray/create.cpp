@@ -1,7 +1,5 @@
-#include <cmath>
 #include <cstring>
 
-#include <sluice/ndarray/convert.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/copy_kernels.h>
@@ -74,66 +72,9 @@ NDArray empty(const Shape& shape, const ArrayOptions& options) {
   return detail::make_empty(Engine::current(), shape, options);
 }
 
-NDArray full(const Shape& shape, Scalar value, const ArrayOptions& options, SourceLocation site) {
-  detail::check_fits("full", value, options.dtype);
-  NDArray made = empty(shape, options);
-  fill(made, value, site);
-  return made;
-}
-
-NDArray zeros(const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  return full(shape, 0, options, site);
-}
-
-NDArray ones(const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  return full(shape, 1, options, site);
-}
-
 NDArray empty_like(const NDArray& array) {
   const detail::ArrayObject& like = detail::object_of(array, "empty_like");
   return detail::make_empty(array.engine(), like.shape, {.dtype = like.dtype, .device = like.device});
-}
-
-NDArray zeros_like(const NDArray& array, SourceLocation site) {
-  NDArray made = empty_like(array);
-  fill(made, 0, site);
-  return made;
-}
-
-NDArray ones_like(const NDArray& array, SourceLocation site) {
-  NDArray made = empty_like(array);
-  fill(made, 1, site);
-  return made;
-}
-
-NDArray arange(double start, double stop, double step, const ArrayOptions& options, SourceLocation site) {
-  require<ValueError>(std::isfinite(start) && std::isfinite(stop) && std::isfinite(step) && step != 0, [&] {
-    return message("arange: from ", start, " to ", stop, " in steps of ", step, " is not a finite range");
-  });
-  const double count = std::max(0.0, std::ceil((stop - start) / step));
-  require<ValueError>(
-      count < 0x1p62, [&] { return message("arange: ", count, " elements are more than can be counted"); });
-  const Shape shape{static_cast<std::int64_t>(count)};
-  NDArray host = empty(shape, {.dtype = options.dtype, .pinned = options.pinned || options.device.is_gpu()});
-  const detail::ArrayObject& object = *host.object();
-  if (object.size > 0) {
-    host.engine().push(
-        {.name = "arange", .access = {detail::access_to_write(object)}},
-        [to = object.data(), type = object.dtype, n = object.size, start, step] {
-          by_dtype(type, [&]<class T>() {
-            parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
-              for (std::int64_t i = begin; i < end; ++i)
-                reinterpret_cast<T*>(to)[i] = detail::convert<T>(start + static_cast<double>(i) * step);
-            });
-          });
-        },
-        site);
-  }
-  if (options.device.is_cpu())
-    return host;
-  NDArray made = empty(shape, options);
-  copy_into(host, made, site);
-  return made;
 }
 
 NDArray from_values(
@@ -155,7 +96,7 @@ NDArray from_values(
   ArrayOptions landing = options;
   landing.copied_into = options.device.is_gpu();
   NDArray made = empty(shape, landing);
-  copy_into(taken, made, site);
+  detail::push_copy(taken, made, site);
   return made;
 }
 

@@ -107,6 +107,7 @@ NDArray array(std::initializer_list<T> values, Device device = cpu(), SourceLoca
   return array(values, {static_cast<std::int64_t>(values.size())}, device, site);
 }
 
+// -- Calls of operators ("copy", "fill"), off the tape -------------------------------------------------------------
 /// Unrecorded copy of `from` into `to`: same shape, any strides, types and devices, also where the two overlap. The
 /// basis of assign() and to(). Throws ShapeError for other shapes, ValueError for a `to` that names an element twice.
 SLUICE_API void copy_into(const NDArray& from, const NDArray& to, SourceLocation site = SourceLocation::current());

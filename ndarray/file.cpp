@@ -136,6 +136,7 @@ DType type_of(const NpyHeader& header, const std::string* named) {
 void save(const std::filesystem::path& path, const std::map<std::string, NDArray>& arrays) {
   for (const auto& [name, array] : arrays) {
     require<ValueError>(array.defined(), [&] { return message("save: the array \"", name, "\" is undefined"); });
+    detail::with_data("save", *array.object());
     require<ValueError>(array.dtype() != DType::bfloat16 || !arrays.contains(name + std::string(k_type_suffix)), [&] {
       return message("save: the type of \"", name, "\" is kept under the name of another array");
     });

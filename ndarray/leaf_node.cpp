@@ -7,7 +7,8 @@ namespace {
 /// Nobody else sees the gradient, nor through a view or a detached copy what it replaces, and it looks as the array
 /// that is to hold it: its buffer can change owner.
 bool can_move(const ArrayObject& gradient, const ArrayObject& held) noexcept {
-  return gradient.references.load(std::memory_order_acquire) == 1 && gradient.buffer->use_count() == 1 &&
+  return !calls_are_taken() && gradient.buffer != nullptr && held.buffer != nullptr &&
+         gradient.references.load(std::memory_order_acquire) == 1 && gradient.buffer->use_count() == 1 &&
          held.buffer->use_count() == 1 && gradient.buffer != held.buffer && covers_buffer(gradient) &&
          covers_buffer(held) && is_contiguous(gradient) && gradient.dtype == held.dtype &&
          gradient.device == held.device;

@@ -27,9 +27,18 @@ bool is_contiguous(const ArrayObject& array) noexcept {
   return true;
 }
 
+void refuse_without_data(const char* op, const ArrayObject& array) {
+  throw ValueError(message(
+      op,
+      ": an array of shape ",
+      array.shape,
+      " has no memory: it stands for the result of a call that was recorded for later, not run"));
+}
+
 }  // namespace detail
 
 using detail::object_of;
+using detail::with_data;
 
 const Shape& NDArray::shape() const {
   return object_of(*this, "shape").shape;
@@ -55,12 +64,12 @@ bool NDArray::is_contiguous() const {
 }
 
 void NDArray::wait_to_read() const {
-  const detail::ArrayObject& object = object_of(*this, "wait_to_read");
+  const detail::ArrayObject& object = with_data("wait_to_read", object_of(*this, "wait_to_read"));
   engine().wait(read(object.buffer->var()));
 }
 
 void NDArray::wait_to_write() const {
-  const detail::ArrayObject& object = object_of(*this, "wait_to_write");
+  const detail::ArrayObject& object = with_data("wait_to_write", object_of(*this, "wait_to_write"));
   engine().wait(write(object.buffer->var()));
 }
 
@@ -70,7 +79,7 @@ std::int64_t NDArray::size_for(const char* member, SourceLocation site) const {
 
 void NDArray::read_for(const char* member, void* to, DType dtype, std::int64_t n, SourceLocation site) const {
   detail::located(site, [&] {
-    const detail::ArrayObject& object = object_of(*this, member);
+    const detail::ArrayObject& object = with_data(member, object_of(*this, member));
     require<ShapeError>(object.size == n, [&] {
       return message(member, ": an array of shape ", object.shape, " has ", object.size, " elements, not ", n);
     });
@@ -92,7 +101,7 @@ void NDArray::read_elements(void* to, DType dtype, std::int64_t n) const {
   if (object.device.is_gpu() && n > 0) {
     const DType wire = size_of(dtype) <= size_of(object.dtype) ? dtype : object.dtype;
     host = detail::make_empty(mine, object.shape, {.dtype = wire, .pinned = true});
-    copy_into(*this, host);
+    detail::push_copy(*this, host, SourceLocation::current());
   }
   const detail::ArrayObject& source = *host.object();
   mine.wait(read(source.buffer->var()));

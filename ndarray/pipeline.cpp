@@ -273,7 +273,7 @@ bool read_sliced(const NDArray& array, void* to, DType dtype) {
   NDArray sent = array;
   if (wire != object.dtype || !is_contiguous(object)) {
     sent = make_empty(engine, object.shape, {.dtype = wire, .device = object.device});
-    copy_into(array, sent);
+    push_copy(array, sent, SourceLocation::current());
   }
   const ArrayObject& source = *sent.object();
   const SlicedCopy copy{true, wire, static_cast<std::byte*>(to), dtype, source.data(), source.device, *slicing};

@@ -38,7 +38,10 @@ NDArray edges_of(const NDArray& array) {
         to += k_edge * packed[axis];
       }
     }
-    copy_into(detail::make_view(array, part, object.strides, from), detail::make_view(edges, part, packed, to));
+    detail::push_copy(
+        detail::make_view(array, part, object.strides, from),
+        detail::make_view(edges, part, packed, to),
+        SourceLocation::current());
   }
   return edges;
 }
@@ -105,7 +108,7 @@ class Layout {
 }  // namespace
 
 std::string NDArray::to_string() const {
-  const detail::ArrayObject& object = detail::object_of(*this, "to_string");
+  const detail::ArrayObject& object = detail::with_data("to_string", detail::object_of(*this, "to_string"));
   if (object.size == 0) {
     wait_to_read();
     return "[]";

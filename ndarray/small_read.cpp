@@ -36,7 +36,7 @@ void read_small(const NDArray& array, void* to, DType dtype) {
   if (!is_contiguous(*array.object())) {
     const ArrayObject& view = *array.object();
     packed = make_empty(engine, view.shape, {.dtype = view.dtype, .device = view.device});
-    copy_into(array, packed);
+    push_copy(array, packed, SourceLocation::current());
   }
   const ArrayObject& source = *packed.object();
   const auto bytes = static_cast<std::size_t>(source.size) * size_of(source.dtype);

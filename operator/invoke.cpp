@@ -6,6 +6,7 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/call_record.h>
 #include <sluice/operator/detail/destination.h>
+#include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/library/team.h>
@@ -68,7 +69,7 @@ Arrays deliver(const Call& call, const Arrays& results, const autograd::NodeRef&
   for (std::size_t i = 0; i < call.destinations.size(); ++i) {
     const NDArray& destination = call.destinations[i];
     if (!results[i].same(destination))
-      copy_into(results[i], destination, call.site);
+      detail::push_copy(results[i], destination, call.site);
     if (node || !autograd::is_recording())
       continue;
     const autograd::Entry entry = results[i].same(destination) ? autograd::Entry{} : autograd::entry_of(results[i]);
@@ -79,11 +80,36 @@ Arrays deliver(const Call& call, const Arrays& results, const autograd::NodeRef&
   return Arrays(call.destinations.begin(), call.destinations.end());
 }
 
-NDArray invoke_view(const Call& call) {
-  const NDArray result = call.op.view(call.inputs[0], call.attributes);
+// To who takes the thread's calls. The node is made before, as for what runs.
+Arrays hand_over(CallSink& sink, const Call& call, const Specs& specs, const Geometry* view = nullptr) {
+  for (std::size_t i = 0; i < call.destinations.size(); ++i)
+    detail::check_takes(call.op.name, call.destinations[i], specs[i]);
   const autograd::NodeRef node = make_node(call);
-  put_on_tape(node, std::span(&result, 1));
-  return result;
+  const Arrays results = detail::offer(
+      sink,
+      {.op = call.op,
+       .inputs = call.inputs,
+       .attributes = call.attributes,
+       .outputs = specs,
+       .view = view,
+       .site = call.site,
+       .destinations = call.destinations,
+       .recorded = call.recorded});
+  if (!call.destinations.empty())
+    return deliver(call, results, node);
+  put_on_tape(node, results);
+  return results;
+}
+
+Arrays invoke_view(const Call& call) {
+  require<ValueError>(call.destinations.empty(), [&] { return message(call.op.name, ": a view has no destination"); });
+  const NDArray& input = call.inputs[0];
+  const Geometry view = call.op.view(call.op, detail::geometry_of(input), call.attributes);
+  if (detail::t_sink != nullptr) [[unlikely]]
+    return hand_over(*detail::t_sink, call, {{view.shape, input.dtype(), input.device()}}, &view);
+  const Arrays results{detail::make_view(input, view.shape, view.strides, view.offset)};
+  put_on_tape(make_node(call), results);
+  return results;
 }
 
 Arrays compose(const Call& call) {
@@ -99,7 +125,18 @@ Arrays composed(const Call& call, const autograd::NodeRef& node) {
   return results;
 }
 
+// As one call where nothing of it must be on the tape, or all of it as one node.
+bool is_taken_whole(const Call& call) {
+  return detail::t_sink != nullptr && call.op.infer != nullptr &&
+         (call.op.gradient != nullptr || !autograd::is_recording());
+}
+
 Arrays invoke_composition(Call& call) {
+  if (is_taken_whole(call)) [[unlikely]] {
+    const Specs specs = infer(call.op, detail::specs_of(call.inputs), call.attributes);
+    check_destinations(call, specs.size());
+    return hand_over(*detail::t_sink, call, specs);
+  }
   const autograd::NodeRef node = make_node(call);
   if (call.destinations.empty())
     return composed(call, node);
@@ -133,7 +170,7 @@ KernelInputs kernel_inputs(const Call& call) {
       continue;
     }
     made.arrays.push_back(empty(input.shape(), {.dtype = input.dtype(), .device = input.device()}));
-    copy_into(input, made.arrays.back(), call.site);
+    detail::push_copy(input, made.arrays.back(), call.site);
     if (has(call.op.mutated_inputs, i))
       made.copied_mutables.push_back(i);
   }
@@ -215,16 +252,56 @@ void push_kernel(const Call& call, Kernel kernel, const Arrays& inputs, const Ar
   engine.push(std::move(task), std::move(body), call.site);
 }
 
-Arrays invoke_kernel(Call& call, Kernel kernel, const Specs& specs, Device device) {
+// Of what runs: there is memory, and results fit where they go.
+void check_data(const Call& call, const Specs& specs) {
   const Operator& op = call.op;
-  for (std::size_t i = 0; i < call.destinations.size(); ++i)
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    if (!has(op.shape_inputs, i))
+      detail::with_data(op.name, *call.inputs[i].object());
+  }
+  for (std::size_t i = 0; i < call.destinations.size(); ++i) {
+    detail::with_data(op.name, *call.destinations[i].object());
     detail::check_takes(op.name, call.destinations[i], specs[i]);
-  for (std::size_t i = 0; op.mutated_inputs != k_none && i < call.inputs.size(); ++i) {
-    if (!has(op.mutated_inputs, i))
+  }
+}
+
+// Inputs that the call writes may be written.
+void check_mutables(const Call& call) {
+  const Operator& op = call.op;
+  if (op.mutated_inputs == k_none && op.mutates == nullptr)
+    return;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    if (op.mutates != nullptr ? !op.mutates(i, call.inputs.size(), call.attributes) : !has(op.mutated_inputs, i))
       continue;
     detail::check_writable(op.name, call.inputs[i]);
     detail::check_in_place(op.name, call.inputs[i], false);
   }
+}
+
+// Outputs are written as they lie; where they overlap inputs is the operator's own care.
+Arrays invoke_issue(const Call& call, const Specs& specs) {
+  const Operator& op = call.op;
+  check_data(call, specs);
+  Arrays outputs;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const ArraySpec& spec = specs[i];
+    const NDArray to = call.destinations.empty() ? NDArray() : call.destinations[i];
+    const bool is_direct = to.defined() && to.dtype() == spec.dtype && to.device() == spec.device;
+    const bool arrives = !call.inputs.empty() && call.inputs[0].device() != spec.device;
+    outputs.push_back(
+        is_direct ? to : empty(spec.shape, {.dtype = spec.dtype, .device = spec.device, .copied_into = arrives}));
+  }
+  const autograd::NodeRef node = make_node(call);
+  op.issue({op, call.inputs, outputs, call.attributes, call.site});
+  if (!call.destinations.empty())
+    return deliver(call, outputs, node);
+  put_on_tape(node, outputs);
+  return outputs;
+}
+
+Arrays invoke_kernel(Call& call, Kernel kernel, const Specs& specs, Device device) {
+  const Operator& op = call.op;
+  check_data(call, specs);
   const KernelInputs inputs = kernel_inputs(call);
   const Arrays outputs = kernel_outputs(call, specs);
   if (op.random != nullptr) {
@@ -234,7 +311,7 @@ Arrays invoke_kernel(Call& call, Kernel kernel, const Specs& specs, Device devic
   const autograd::NodeRef node = make_node(call);
   push_kernel(call, kernel, inputs.arrays, outputs, device);
   for (const std::size_t i : inputs.copied_mutables)
-    copy_into(inputs.arrays[i], call.inputs[i], call.site);
+    detail::push_copy(inputs.arrays[i], call.inputs[i], call.site);
   if (call.destinations.empty()) {
     put_on_tape(node, outputs);
     return outputs;
@@ -254,23 +331,26 @@ Arrays run(
   if (!inputs.empty())
     scope.emplace(inputs[0].engine());
   Call call{op, inputs, attributes, site, destinations, detail::is_recorded(op, inputs), {}};
-  if (op.view != nullptr) {
-    require<ValueError>(destinations.empty(), [&] { return message(op.name, ": a view has no destination"); });
-    return {invoke_view(call)};
-  }
+  if (op.view != nullptr)
+    return invoke_view(call);
   if (op.cpu == nullptr && op.gpu == nullptr && op.composition != nullptr)
     return invoke_composition(call);
 
   const Specs input_specs = detail::specs_of(inputs);
   Specs specs = op.infer(op, input_specs, attributes);
-  if (!inputs.empty()) {
+  if (!inputs.empty() && op.issue == nullptr) {
     for (ArraySpec& spec : specs)
       spec.device = inputs[0].device();
   }
   check_destinations(call, specs.size());
+  check_mutables(call);
   const Device device = !inputs.empty() ? inputs[0].device() : specs.at(0).device;
-  if (const Kernel kernel = op.kernel(device.kind))
-    return invoke_kernel(call, kernel, specs, device);
+  const Kernel kernel = op.kernel(device.kind);
+  if (kernel != nullptr || op.issue != nullptr) {
+    if (detail::t_sink != nullptr) [[unlikely]]
+      return hand_over(*detail::t_sink, call, specs);
+    return op.issue != nullptr ? invoke_issue(call, specs) : invoke_kernel(call, kernel, specs, device);
+  }
   if (op.composition != nullptr)
     return invoke_composition(call);
   throw UnsupportedError([&] {

@@ -21,6 +21,14 @@ struct ArraySpec {
   Shape shape = {};
   DType dtype = DType::float32;
   Device device = cpu();
+  std::uint64_t value = 0;  // abstract_value() of an input without memory
+};
+
+/// How an array lies in its memory: steps and the first element's place in elements.
+struct Geometry {
+  Shape shape = {};
+  Shape strides = {};
+  std::int64_t offset = 0;
 };
 
 /// What a kernel sees of an array. `data` is the first element; strides are in elements.
@@ -53,6 +61,15 @@ struct KernelCall {
   RandomBlock random = {};  // set if the operator asked for random numbers
 };
 
+/// One call of an operator that pushes its tasks itself. Inputs lie as they lie, outputs may have any strides.
+struct IssueCall {
+  const Operator& op;
+  std::span<const NDArray> inputs = {};
+  std::span<const NDArray> outputs = {};
+  const Attributes& attributes;
+  SourceLocation site = {};
+};
+
 /// One pull of a gradient: all as arrays, to be combined with operators. Inputs and outputs that the operator did
 /// not ask to save are undefined.
 struct GradientCall {
@@ -71,8 +88,10 @@ using Kernel = void (*)(const KernelCall& call);
 using Composition = Arrays (*)(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site);
 /// Gradients, one an input; undefined where not wanted or none.
 using Gradient = Arrays (*)(const GradientCall& call);
-/// A view of the one input; no task, no copy.
-using ViewOf = NDArray (*)(const NDArray& input, const Attributes& attributes);
+/// Where a view of an array of geometry `input` lies; no task, no copy, and no array is needed. Throws where there is
+/// no such view.
+using ViewOf = Geometry (*)(const Operator& op, const Geometry& input, const Attributes& attributes);
+using Issue = void (*)(const IssueCall& call);
 using RandomCounters = std::uint64_t (*)(std::span<const ArraySpec> outputs, const Attributes& attributes);
 
 /// Bit i = input or output i.
@@ -83,18 +102,22 @@ inline constexpr Mask k_none = 0;
 /// Which inputs the gradients of the `wanted` inputs (bit i = input i) read.
 using SavedFor = Mask (*)(Mask wanted, const Attributes& attributes);
 
+/// Whether a call with `inputs` inputs writes input `i`.
+using Mutates = bool (*)(std::size_t i, std::size_t inputs, const Attributes& attributes);
+
 /// Whether the kernel takes strided input `i`, of that shape and those strides (elements), as it lies.
 using TakesStrides = bool (*)(std::size_t i, const Shape& shape, const Shape& strides);
 
 /// Everything known of one operator. A constant per operator, listed in operator/registry.cpp by name: no string
 /// look-up on the way of a call, no registration at start-up.
 ///
-/// invoke() looks for the kernel of the arrays' device kind, then for a composition, then throws UnsupportedError. A
-/// composition records its own operators, unless the operator has a gradient: then it is one node on the tape.
+/// invoke() looks for what issues, then for the kernel of the arrays' device kind, then for a composition, and
+/// otherwise throws UnsupportedError. A composition records its own operators, unless the operator has a gradient: then
+/// it is one node on the tape. Of all operators but views inference says what a call gives before anything runs.
 struct Operator {
   const char* name;
   int inputs = 1;   // -1: any number
-  int outputs = 1;  // -1: as many as infer returns
+  int outputs = 1;  // -1: as many as infer returns, 0: it writes inputs alone
   const AttributeType* attributes = &attribute_type<NoAttributes>;
   bool optional_attributes = false;  // a call may come without: the kernel asks
   Infer infer = nullptr;
@@ -102,6 +125,7 @@ struct Operator {
   Kernel gpu = nullptr;
   Composition composition = nullptr;
   ViewOf view = nullptr;        // set: the operator is a view, nothing else of the above is used
+  Issue issue = nullptr;        // set: pushes its tasks itself, on any device; infer says where outputs are
   Gradient gradient = nullptr;  // null: not differentiable, results are off the tape
   Mask saved_inputs = k_none;   // what gradient reads
   Mask saved_outputs = k_none;
@@ -114,6 +138,8 @@ struct Operator {
   bool elementwise = false;         // the kernel may write an output over an input of the same geometry
   SavedFor saved_for = nullptr;     // set: saves these of saved_inputs only
   TakesStrides takes_strides = nullptr;  // set: strided_inputs only where it says so
+  Mutates mutates = nullptr;   // set: says in mutated_inputs' place what issue writes, of any number of inputs
+  Mask shape_inputs = k_none;  // inputs of which shape, type and device matter alone: nobody reads their data
 
   Kernel kernel(DeviceKind kind) const noexcept { return kind == DeviceKind::gpu ? gpu : cpu; }
 };

@@ -24,6 +24,7 @@ constexpr detail::OperatorList (*k_families[])() noexcept = {
     detail::gather_operators,
     detail::concat_operators,
     detail::random_operators,
+    detail::update_operators,
 };
 
 bool comes_before(const Operator* op, std::string_view name) {
@@ -89,14 +90,15 @@ void register_operator(std::shared_ptr<const Operator> op) {
   require(op != nullptr && op->name != nullptr && *op->name != '\0', [] {
     return "register_operator: an operator has no name";
   });
-  const bool has_kernel = op->cpu != nullptr || op->gpu != nullptr;
-  require(has_kernel || op->composition != nullptr || op->view != nullptr, [&] {
+  const bool computes = op->cpu != nullptr || op->gpu != nullptr || op->issue != nullptr || op->composition != nullptr;
+  require(computes || op->view != nullptr, [&] {
     return message("register_operator: ", op->name, " has no kernel, composition or view");
   });
-  require(!has_kernel || op->infer != nullptr, [&] {
-    return message("register_operator: ", op->name, " has a kernel but no inference");
+  require(op->view != nullptr || op->infer != nullptr, [&] {
+    return message("register_operator: ", op->name, " has a kernel or composition but no inference");
   });
-  require(op->inputs >= -1 && op->outputs >= -1 && op->outputs != 0 && op->attributes != nullptr, [&] {
+  const bool writes = op->outputs != 0 || op->mutates != nullptr || op->mutated_inputs != k_none;
+  require(op->inputs >= -1 && op->outputs >= -1 && writes && op->attributes != nullptr, [&] {
     return message(
         "register_operator: ", op->name, " cannot have ", op->inputs, " inputs and ", op->outputs, " outputs");
   });

@@ -23,18 +23,41 @@ struct ArrayObject {
   Shape strides;            // elements
   std::int64_t offset = 0;  // elements from the start of the buffer
   std::int64_t size = 0;
-  Buffer* buffer = nullptr;                      // counted; null while tracing
+  Buffer* buffer = nullptr;                      // counted; null: an array without memory, see operator/sink.h
+  std::uint64_t value = 0;                       // without a buffer: which value the array stands for
   autograd::Entry entry;                         // which node made it, if recorded
   std::shared_ptr<autograd::Variable> variable;  // attach_grad's state; its leaf node shares it
 
-  std::byte* data() const noexcept { return buffer->data() + offset * static_cast<std::int64_t>(size_of(dtype)); }
+  /// Throws ValueError for an array without a buffer.
+  std::byte* data() const;
 };
+
+/// Throws ValueError: `op` needs the memory of an array that has none.
+[[noreturn]] SLUICE_API void refuse_without_data(const char* op, const ArrayObject& array);
+/// The array. Throws ValueError naming `op` if it has no buffer.
+inline const ArrayObject& with_data(const char* op, const ArrayObject& array) {
+  if (array.buffer == nullptr) [[unlikely]]
+    refuse_without_data(op, array);
+  return array;
+}
+
+inline std::byte* ArrayObject::data() const {
+  return with_data("data", *this).buffer->data() + offset * static_cast<std::int64_t>(size_of(dtype));
+}
 
 /// A new array object on `buffer` (adopts one count). From a slab.
 SLUICE_API NDArray
 make_array(Buffer* buffer, DType dtype, Device device, const Shape& shape, const Shape& strides, std::int64_t offset);
 /// A view of `base` with other geometry: shares the buffer, not recorded.
 SLUICE_API NDArray make_view(const NDArray& base, const Shape& shape, const Shape& strides, std::int64_t offset);
+
+/// Pushes the tasks of an unrecorded copy of `from` into `to`: same shape, any strides, types and devices, also where
+/// the two overlap. What copying operators run. Throws ShapeError for other shapes, ValueError for a `to` that names an
+/// element twice and for arrays without a buffer.
+SLUICE_API void push_copy(const NDArray& from, const NDArray& to, SourceLocation site);
+/// The same of an unrecorded fill. Throws ValueError for an array that names an element twice or has no buffer, and for
+/// a number that an integer type does not hold.
+SLUICE_API void push_fill(const NDArray& array, Scalar value, SourceLocation site);
 
 /// empty() on an engine of choice: what is made beside an array belongs to that array's engine.
 SLUICE_API NDArray make_empty(Engine& engine, const Shape& shape, const ArrayOptions& options);

@@ -60,7 +60,8 @@ void check_inputs(const Operator& op, std::span<const NDArray> inputs) {
           inputs[i].device(),
           "; move one of them with to(device)");
     });
-    require<ValueError>(i == 0 || &inputs[i].engine() == &inputs[0].engine(), [&] {
+    const bool has_engine = inputs[i].object()->buffer != nullptr && inputs[0].object()->buffer != nullptr;
+    require<ValueError>(!has_engine || i == 0 || &inputs[i].engine() == &inputs[0].engine(), [&] {
       return message(op.name, ": inputs 0 and ", i, " belong to different engines");
     });
   }
@@ -73,6 +74,8 @@ void check_in_place(const char* op, const NDArray& array, bool recorded) {
   require<AutogradError>(object.variable == nullptr || object.variable->req == GradReq::null, [&] {
     return message(op, ": writes in place to a variable that requires a gradient while recording");
   });
+  if (object.buffer == nullptr)
+    return;
   require<AutogradError>(!(recorded || autograd::on_tape(array)) || object.buffer->use_count() == 1, [&] {
     return message(
         op,

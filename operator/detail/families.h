@@ -20,5 +20,6 @@ OperatorList softmax_operators() noexcept;
 OperatorList gather_operators() noexcept;
 OperatorList concat_operators() noexcept;
 OperatorList random_operators() noexcept;
+OperatorList update_operators() noexcept;
 
 }  // namespace sluice::detail

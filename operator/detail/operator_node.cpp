@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <optional>
 
+#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/operator_node.h>
 
 namespace sluice::detail {
@@ -18,7 +19,8 @@ bool has(Mask mask, std::size_t i) noexcept {
 }  // namespace
 
 ArraySpec spec_of(const NDArray& array) {
-  return {array.shape(), array.dtype(), array.device()};
+  const ArrayObject& object = *array.object();
+  return {object.shape, object.dtype, object.device, object.value};
 }
 
 Specs specs_of(std::span<const NDArray> arrays) {

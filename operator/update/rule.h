@@ -19,6 +19,7 @@ struct UpdatePiece {
   double learning_rate = 0;
   double weight_decay = 0;
   DType dtype = DType::float32;
+  std::int64_t number = 0;  // which parameter it is
 };
 
 /// The numbers that all parameters share, in the type that the step computes in.
@@ -68,6 +69,8 @@ struct UpdateRule {
 struct UpdateWork {
   std::vector<UpdatePiece> pieces;
   UpdateRule<double> rule;
+  const double* numbers = nullptr;  // set: where learning rates, by parameter, and then rescale are read
+  std::int64_t count = 0;           // of parameters
 };
 
 void update_cpu(const UpdateWork& work);

@@ -14,8 +14,13 @@ namespace sluice {
 // no memory among them or with another's gradient. Nothing is recorded: AutogradError while recording. ShapeError,
 // DTypeError, DeviceError and ValueError name the parameter by its number.
 
+//
+// What changes from step to step, learning rates (of Adam with the correction for the step's number) and rescale_grad,
+// is part of the call, unless it brings `numbers`: then the step reads them from that array when it runs, and a step
+// that was recorded can be run again with others. See update_numbers().
+
 /// Settings of sgd_update(). `learning_rate_multipliers` and `weight_decay_multipliers`, if not empty, hold one factor
-/// a parameter.
+/// a parameter. `numbers`, if defined: float64, of shape (parameters + 1,), where the weights are.
 struct SgdUpdate {
   double learning_rate = 0.01;
   double momentum = 0;
@@ -24,6 +29,7 @@ struct SgdUpdate {
   double clip_gradient = -1;  // negative: no clipping; else gradients are cut to [-c, c] after rescaling
   std::vector<double> learning_rate_multipliers = {};
   std::vector<double> weight_decay_multipliers = {};
+  NDArray numbers = {};
 };
 
 /// MXNet's sgd_mom_update: g = clip(rescale * grad) + wd * w;  m = momentum * m - lr * g;  w += m.
@@ -35,7 +41,7 @@ SLUICE_API void sgd_update(
     const SgdUpdate& options,
     SourceLocation site = SourceLocation::current());
 
-/// Settings of adam_update(); multipliers as in SgdUpdate.
+/// Settings of adam_update(); multipliers and numbers as in SgdUpdate.
 struct AdamUpdate {
   double learning_rate = 1e-3;
   double beta1 = 0.9;
@@ -47,6 +53,7 @@ struct AdamUpdate {
   std::vector<std::int64_t> steps = {};  // t of each parameter, counted from 1
   std::vector<double> learning_rate_multipliers = {};
   std::vector<double> weight_decay_multipliers = {};
+  NDArray numbers = {};
 };
 
 /// MXNet's adam_update (Kingma and Ba, 2014, the form before section 2.1):
@@ -60,5 +67,10 @@ SLUICE_API void adam_update(
     std::span<const NDArray> variances,
     const AdamUpdate& options,
     SourceLocation site = SourceLocation::current());
+
+/// The numbers of one step with these options, for an array that steps read them from: the learning rate of each
+/// parameter, then rescale_grad. Throws ValueError as the step does.
+SLUICE_API std::vector<double> update_numbers(const SgdUpdate& options, std::size_t parameters);
+SLUICE_API std::vector<double> update_numbers(const AdamUpdate& options);
 
 }  // namespace sluice

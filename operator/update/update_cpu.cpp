@@ -11,15 +11,18 @@ namespace {
 
 // Whether there are states is settled outside the loop, so that it vectorises.
 template <bool First, bool Second, class T>
-void step_elements(const UpdatePiece& piece, const UpdateRule<double>& shared, std::int64_t begin, std::int64_t end) {
+void step_elements(const UpdatePiece& piece, const UpdateWork& work, std::int64_t begin, std::int64_t end) {
   using C = Compute<T>;
-  UpdateRule<C> rule = shared.as<C>();
+  UpdateRule<C> rule = work.rule.as<C>();
+  if (work.numbers != nullptr)
+    rule.rescale = static_cast<C>(work.numbers[work.count]);
   rule.adam = Second;
   auto* __restrict weight = static_cast<T*>(piece.weight);
   const auto* __restrict grad = static_cast<const T*>(piece.grad);
   auto* __restrict first = static_cast<C*>(piece.state[0]);
   auto* __restrict second = static_cast<C*>(piece.state[1]);
-  const C rate = static_cast<C>(piece.learning_rate), decay = static_cast<C>(piece.weight_decay);
+  const C rate = static_cast<C>(work.numbers != nullptr ? work.numbers[piece.number] : piece.learning_rate);
+  const C decay = static_cast<C>(piece.weight_decay);
   for (std::int64_t i = begin; i < end; ++i) {
     weight[i] = static_cast<T>(rule.step(
         static_cast<C>(weight[i]),
@@ -32,13 +35,13 @@ void step_elements(const UpdatePiece& piece, const UpdateRule<double>& shared, s
 }
 
 template <class T>
-void step_range(const UpdatePiece& piece, const UpdateRule<double>& rule, std::int64_t begin, std::int64_t end) {
-  if (rule.adam) {
-    step_elements<true, true, T>(piece, rule, begin, end);
+void step_range(const UpdatePiece& piece, const UpdateWork& work, std::int64_t begin, std::int64_t end) {
+  if (work.rule.adam) {
+    step_elements<true, true, T>(piece, work, begin, end);
   } else if (piece.state[0] != nullptr) {
-    step_elements<true, false, T>(piece, rule, begin, end);
+    step_elements<true, false, T>(piece, work, begin, end);
   } else {
-    step_elements<false, false, T>(piece, rule, begin, end);
+    step_elements<false, false, T>(piece, work, begin, end);
   }
 }
 
@@ -56,7 +59,7 @@ void update_cpu(const UpdateWork& work) {
     for (; begin < end; ++at) {
       const UpdatePiece& piece = work.pieces[at];
       const std::int64_t first = begin - starts[at], last = std::min(end - starts[at], piece.size);
-      by_floating(piece.dtype, [&]<class T>() { step_range<T>(piece, work.rule, first, last); });
+      by_floating(piece.dtype, [&]<class T>() { step_range<T>(piece, work, first, last); });
       begin = starts[at] + last;
     }
   });

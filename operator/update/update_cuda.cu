@@ -22,11 +22,14 @@ struct UpdateTable {
     std::int64_t size;
     double learning_rate;
     double weight_decay;
+    std::int64_t number;
   };
   Entry entries[k_table];
   unsigned first_block[k_table];
   int count = 0;
   unsigned blocks = 0;
+  const double* numbers = nullptr;  // as of UpdateWork
+  std::int64_t parameters = 0;
 };
 static_assert(sizeof(UpdateTable) + sizeof(UpdateRule<double>) <= 4096);
 
@@ -42,7 +45,10 @@ __global__ void __launch_bounds__(k_group_block)
   const T* grad = static_cast<const T*>(entry.grad);
   C* first = static_cast<C*>(entry.state[0]);
   C* second = static_cast<C*>(entry.state[1]);
-  const C rate = static_cast<C>(entry.learning_rate), decay = static_cast<C>(entry.weight_decay);
+  if (table.numbers != nullptr)
+    rule.rescale = static_cast<C>(table.numbers[table.parameters]);
+  const C rate = static_cast<C>(table.numbers != nullptr ? table.numbers[entry.number] : entry.learning_rate);
+  const C decay = static_cast<C>(entry.weight_decay);
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x - table.first_block[at]) * k_per_block;
   const std::int64_t end = min(begin + k_per_block, entry.size);
 #pragma unroll 4
@@ -70,6 +76,8 @@ void launch(UpdateTable& table, const UpdateRule<double>& rule, cudaStream_t str
 template <class T>
 void update_all(const UpdateWork& work, DType dtype, cudaStream_t stream) {
   UpdateTable table;
+  table.numbers = work.numbers;
+  table.parameters = work.count;
   for (const UpdatePiece& piece : work.pieces) {
     if (piece.dtype != dtype)
       continue;
@@ -82,7 +90,8 @@ void update_all(const UpdateWork& work, DType dtype, cudaStream_t stream) {
         {piece.state[0], piece.state[1]},
         piece.size,
         piece.learning_rate,
-        piece.weight_decay};
+        piece.weight_decay,
+        piece.number};
     if (table.count == k_table)
       launch<T>(table, work.rule, stream);
   }

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <optional>
+
 #include <sluice/operator/operator.h>
 
 namespace sluice::detail {
 
-/// reshape, broadcast_to: the new shape. transpose: the order of axes.
+/// reshape: the new shape, in which one extent may be -1. broadcast_to: the new shape. transpose: the order of axes,
+/// which may be negative.
 struct ShapeAttribute {
   Shape shape;
 
@@ -14,19 +17,28 @@ struct ShapeAttribute {
   }
 };
 
-/// Entries begin, begin + step, ... of an axis, `count` of them.
+/// Entries begin, begin + step, ... < end of an axis; negative ones count from the back, all are clipped (NumPy).
 struct SliceAttributes {
   std::int64_t axis = 0;
   std::int64_t begin = 0;
-  std::int64_t count = 0;
+  std::int64_t end = 0;
   std::int64_t step = 1;
 
   template <class V>
   void visit(V&& v) {
     v.field("axis", axis);
     v.field("begin", begin);
-    v.field("count", count);
+    v.field("end", end);
     v.field("step", step);
+  }
+};
+
+struct AxisAttribute {
+  std::int64_t axis = 0;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("axis", axis);
   }
 };
 
@@ -48,11 +60,24 @@ struct DeviceAttribute {
   }
 };
 
+/// Of copy: another type or place, if any.
+struct CopyAttributes {
+  std::optional<DType> dtype;
+  std::optional<Device> device;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("dtype", dtype);
+    v.field("device", device);
+  }
+};
+
 /// A view of one array, recorded.
 NDArray invoke_view(const Operator& op, const NDArray& input, Attributes attributes, SourceLocation site);
 
 // Lists for the registry.
-extern const Operator k_reshape, k_transpose, k_slice, k_unslice, k_broadcast_to;
+extern const Operator k_reshape, k_transpose, k_slice, k_unslice, k_broadcast_to, k_expand_dims, k_squeeze;
 extern const Operator k_cast, k_to_device, k_copy;
+extern const Operator k_fill, k_full, k_arange;
 
 }  // namespace sluice::detail

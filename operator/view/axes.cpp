@@ -1,104 +1,116 @@
 // Views with the axes of the array: transpose, slice, broadcast_to.
 #include <algorithm>
+#include <utility>
 
-#include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
+#include <sluice/operator/detail/destination.h>
+#include <sluice/operator/detail/offer.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/sink.h>
 #include <sluice/operator/view/attributes.h>
 
 namespace sluice {
 
 namespace {
 
-using detail::ArrayObject;
 using detail::ShapeAttribute;
 using detail::SliceAttributes;
 
 // -- transpose --------------------------------------------------------------------------------------------------
-NDArray transposed(const NDArray& input, const Attributes& attributes) {
-  const ArrayObject& object = *input.object();
-  const Shape& axes = attributes.as<ShapeAttribute>().shape;
-  Shape shape, strides;
+Shape permutation(const Shape& axes, int ndim) {
+  require<ShapeError>(
+      axes.ndim() == ndim, [&] { return message("transpose: axes ", axes, " for an array with ", ndim, " axes"); });
+  Shape normal;
+  bool seen[k_max_ndim] = {};
   for (const std::int64_t axis : axes) {
-    shape.push_back(object.shape[static_cast<int>(axis)]);
-    strides.push_back(object.strides[static_cast<int>(axis)]);
+    normal.push_back(normal_axis(axis, ndim, "transpose"));
+    require<ValueError>(!std::exchange(seen[normal.back()], true), [&] {
+      return message("transpose: axes ", axes, " name an axis twice");
+    });
   }
-  return detail::make_view(input, shape, strides, object.offset);
+  return normal;
+}
+
+Geometry transposed(const Operator&, const Geometry& input, const Attributes& attributes) {
+  Geometry view{{}, {}, input.offset};
+  for (const std::int64_t axis : permutation(attributes.as<ShapeAttribute>().shape, input.shape.ndim())) {
+    view.shape.push_back(input.shape[static_cast<int>(axis)]);
+    view.strides.push_back(input.strides[static_cast<int>(axis)]);
+  }
+  return view;
 }
 
 Arrays transpose_gradient(const GradientCall& call) {
   const NDArray& dy = call.output_grads[0];
   if (!dy.defined())
     return {NDArray()};
-  const Shape& axes = call.attributes.as<ShapeAttribute>().shape;
+  const Shape axes = permutation(call.attributes.as<ShapeAttribute>().shape, dy.ndim());
   Shape back = axes;
   for (int i = 0; i < axes.ndim(); ++i)
     back[static_cast<int>(axes[i])] = i;
   return {dy.transpose(back)};
 }
 
-Shape permutation(const Shape& axes, int ndim) {
-  require<ShapeError>(
-      axes.ndim() == ndim, [&] { return message("transpose: axes ", axes, " for an array with ", ndim, " axes"); });
-  Shape normal = axes;
-  bool seen[k_max_ndim] = {};
-  for (std::int64_t& axis : std::span(const_cast<std::int64_t*>(normal.begin()), static_cast<std::size_t>(ndim))) {
-    axis = normal_axis(axis, ndim, "transpose");
-    require<ValueError>(
-        !std::exchange(seen[axis], true), [&] { return message("transpose: axes ", axes, " name an axis twice"); });
-  }
-  return normal;
-}
-
 // -- slice ------------------------------------------------------------------------------------------------------
-NDArray sliced(const NDArray& input, const Attributes& attributes) {
-  const ArrayObject& object = *input.object();
-  const auto& a = attributes.as<SliceAttributes>();
-  const int axis = static_cast<int>(a.axis);
-  Shape shape = object.shape, strides = object.strides;
-  shape[axis] = a.count;
-  strides[axis] *= a.step;
-  // An empty slice may begin behind the last element; it names none, so it stays at the first.
-  const std::int64_t begin = a.count == 0 ? 0 : a.begin;
-  return detail::make_view(input, shape, strides, object.offset + begin * object.strides[axis]);
+// NumPy's rules: negative ends count from the back, all are clipped.
+std::int64_t clipped(std::int64_t at, std::int64_t extent) noexcept {
+  return std::clamp<std::int64_t>(at < 0 ? at + extent : at, 0, extent);
 }
 
-// The gradient of a slice: zeros, with dy where the slice was.
-struct UnsliceAttributes {
-  SliceAttributes slice;
-  Shape shape;
+Geometry sliced(const Operator&, const Geometry& input, const Attributes& attributes) {
+  const auto& a = attributes.as<SliceAttributes>();
+  require<ValueError>(a.step > 0, [&] { return message("slice: the step must be positive, not ", a.step); });
+  const int axis = normal_axis(a.axis, input.shape.ndim(), "slice");
+  const std::int64_t first = clipped(a.begin, input.shape[axis]), last = clipped(a.end, input.shape[axis]);
+  Geometry view = input;
+  view.shape[axis] = last > first ? (last - first - 1) / a.step + 1 : 0;
+  view.strides[axis] *= a.step;
+  // An empty slice may begin behind the last element; it names none, so it stays at the first.
+  if (view.shape[axis] > 0)
+    view.offset += first * input.strides[axis];
+  return view;
+}
 
-  template <class V>
-  void visit(V&& v) {
-    slice.visit(v);
-    v.field("shape", shape);
-  }
-};
+// -- unslice, the gradient of slice: zeros of the second input's shape, with dy where the slice was ----------------
+Specs infer_unslice(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const ArraySpec &dy = inputs[0], &whole = inputs[1];
+  const Shape part = sliced(op, {whole.shape, contiguous_strides(whole.shape), 0}, attributes).shape;
+  require<ShapeError>(dy.shape == part, [&] {
+    return message("unslice: ", dy.shape, " is not the slice of shape ", part, " of ", whole.shape);
+  });
+  return {{whole.shape, dy.dtype, dy.device}};
+}
 
-Arrays unslice(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
-  const auto& a = attributes.as<UnsliceAttributes>();
-  const NDArray whole = zeros(a.shape, {.dtype = inputs[0].dtype(), .device = inputs[0].device()}, site);
-  copy_into(inputs[0], sliced(whole, Attributes::of(a.slice)), site);
-  return {whole};
+void issue_unslice(const IssueCall& call) {
+  const NDArray& whole = call.outputs[0];
+  // The slice may lie in the memory of the destination.
+  const NDArray part = detail::overlaps(call.inputs[0], whole) ? call.inputs[0].copy(call.site) : call.inputs[0];
+  detail::push_fill(whole, 0, call.site);
+  const Geometry view = sliced(call.op, detail::geometry_of(whole), call.attributes);
+  detail::push_copy(part, detail::make_view(whole, view.shape, view.strides, view.offset), call.site);
 }
 
 Arrays unslice_gradient(const GradientCall& call) {
   const NDArray& dy = call.output_grads[0];
   if (!dy.defined())
-    return {NDArray()};
-  return {detail::invoke_view(
-      detail::k_slice, dy, Attributes::of(call.attributes.as<UnsliceAttributes>().slice), SourceLocation::current())};
+    return Arrays(2);
+  return {detail::invoke_view(detail::k_slice, dy, call.attributes, SourceLocation::current()), NDArray()};
 }
 
 }  // namespace
 
 const Operator detail::k_unslice{
     .name = "unslice",
-    .attributes = &attribute_type<UnsliceAttributes>,
-    .composition = unslice,
-    .gradient = unslice_gradient};
+    .inputs = 2,
+    .attributes = &attribute_type<SliceAttributes>,
+    .infer = infer_unslice,
+    .issue = issue_unslice,
+    .gradient = unslice_gradient,
+    .strided_inputs = k_all,
+    .strided_outputs = true,
+    .shape_inputs = 0b10};
 
 namespace {
 
@@ -106,26 +118,19 @@ Arrays slice_gradient(const GradientCall& call) {
   const NDArray& dy = call.output_grads[0];
   if (!dy.defined())
     return {NDArray()};
-  const UnsliceAttributes back{call.attributes.as<SliceAttributes>(), call.input_specs[0].shape};
-  return {invoke_one(detail::k_unslice, {dy}, Attributes::of(back), SourceLocation::current())};
+  const NDArray whole = shape_only(call.input_specs[0]);
+  return {invoke_one(detail::k_unslice, {dy, whole}, call.attributes, SourceLocation::current())};
 }
 
 // -- broadcast_to -----------------------------------------------------------------------------------------------
-NDArray broadcast(const NDArray& input, const Attributes& attributes) {
-  const ArrayObject& object = *input.object();
+Geometry broadcast(const Operator&, const Geometry& input, const Attributes& attributes) {
   const Shape& shape = attributes.as<ShapeAttribute>().shape;
-  return detail::make_view(
-      input, shape, broadcast_strides(object.shape, object.strides, shape, "broadcast_to"), object.offset);
+  return {shape, broadcast_strides(input.shape, input.strides, shape, "broadcast_to"), input.offset};
 }
 
 Arrays broadcast_gradient(const GradientCall& call) {
   const NDArray& dy = call.output_grads[0];
   return {dy.defined() ? sum_to_shape(dy, call.input_specs[0].shape) : NDArray()};
-}
-
-// NumPy's rules: negative ends count from the back, all are clipped.
-std::int64_t clipped(std::int64_t at, std::int64_t extent) noexcept {
-  return std::clamp<std::int64_t>(at < 0 ? at + extent : at, 0, extent);
 }
 
 }  // namespace
@@ -149,7 +154,7 @@ NDArray NDArray::transpose(const Shape& axes, SourceLocation site) const {
     Shape order = axes;
     for (int i = 0; axes.empty() && i < n; ++i)
       order.push_back(n - 1 - i);
-    return detail::invoke_view(detail::k_transpose, *this, Attributes::of(ShapeAttribute{permutation(order, n)}), site);
+    return detail::invoke_view(detail::k_transpose, *this, Attributes::of(ShapeAttribute{order}), site);
   });
 }
 
@@ -166,12 +171,8 @@ NDArray NDArray::swapaxes(int a, int b, SourceLocation site) const {
 
 NDArray NDArray::slice(int axis, std::int64_t begin, std::int64_t end, std::int64_t step, SourceLocation site) const {
   return detail::located(site, [&]() -> NDArray {
-    const Shape& from = detail::object_of(*this, "slice").shape;
-    require<ValueError>(step > 0, [&] { return message("slice: the step must be positive, not ", step); });
-    const int at = normal_axis(axis, from.ndim(), "slice");
-    const std::int64_t first = clipped(begin, from[at]), last = clipped(end, from[at]);
-    const std::int64_t count = last > first ? (last - first - 1) / step + 1 : 0;
-    return detail::invoke_view(detail::k_slice, *this, Attributes::of(SliceAttributes{at, first, count, step}), site);
+    detail::object_of(*this, "slice");
+    return detail::invoke_view(detail::k_slice, *this, Attributes::of(SliceAttributes{axis, begin, end, step}), site);
   });
 }
 

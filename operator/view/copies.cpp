@@ -1,4 +1,4 @@
-// Copies that the tape sees: astype, to, copy, contiguous, assign.
+// Copies: astype, to, copy, contiguous and assign, which the tape sees, and copy_into.
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
@@ -12,49 +12,91 @@ namespace sluice {
 
 namespace {
 
+using detail::CopyAttributes;
 using detail::DeviceAttribute;
 using detail::TypeAttribute;
 
-NDArray copied_to(const NDArray& from, DType dtype, Device device, SourceLocation site) {
-  const NDArray result = detail::make_empty(
-      from.engine(), from.shape(), {.dtype = dtype, .device = device, .copied_into = device != from.device()});
-  copy_into(from, result, site);
-  return result;
+void issue_copy(const IssueCall& call) {
+  detail::push_copy(call.inputs[0], call.outputs[0], call.site);
 }
 
-Arrays cast(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
-  return {copied_to(inputs[0], attributes.as<TypeAttribute>().dtype, inputs[0].device(), site)};
+Specs infer_cast(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  ArraySpec spec = inputs[0];
+  spec.dtype = attributes.as<TypeAttribute>().dtype;
+  return {spec};
 }
 Arrays cast_gradient(const GradientCall& call) {
   const NDArray& dy = call.output_grads[0];
   return {dy.defined() ? dy.astype(call.input_specs[0].dtype) : NDArray()};
 }
 
-Arrays to_device(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
-  return {copied_to(inputs[0], inputs[0].dtype(), attributes.as<DeviceAttribute>().device, site)};
+Specs infer_to_device(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  ArraySpec spec = inputs[0];
+  spec.device = attributes.as<DeviceAttribute>().device;
+  return {spec};
 }
 Arrays to_device_gradient(const GradientCall& call) {
   const NDArray& dy = call.output_grads[0];
   return {dy.defined() ? dy.to(call.input_specs[0].device) : NDArray()};
 }
 
-Arrays copy_whole(std::span<const NDArray> inputs, const Attributes&, SourceLocation site) {
-  return {copied_to(inputs[0], inputs[0].dtype(), inputs[0].device(), site)};
+Specs infer_copy(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  ArraySpec spec = inputs[0];
+  if (!attributes.empty()) {
+    const auto& a = attributes.as<CopyAttributes>();
+    spec.dtype = a.dtype.value_or(spec.dtype);
+    spec.device = a.device.value_or(spec.device);
+  }
+  return {spec};
 }
 Arrays copy_gradient(const GradientCall& call) {
-  return {call.output_grads[0]};
+  const NDArray& dy = call.output_grads[0];
+  const ArraySpec& from = call.input_specs[0];
+  return {dy.defined() ? dy.astype(from.dtype).to(from.device) : NDArray()};
 }
 
 }  // namespace
 
 const Operator detail::k_cast{
-    .name = "astype", .attributes = &attribute_type<TypeAttribute>, .composition = cast, .gradient = cast_gradient};
+    .name = "astype",
+    .attributes = &attribute_type<TypeAttribute>,
+    .infer = infer_cast,
+    .issue = issue_copy,
+    .gradient = cast_gradient,
+    .strided_inputs = k_all,
+    .strided_outputs = true};
 const Operator detail::k_to_device{
     .name = "to",
     .attributes = &attribute_type<DeviceAttribute>,
-    .composition = to_device,
-    .gradient = to_device_gradient};
-const Operator detail::k_copy{.name = "copy", .composition = copy_whole, .gradient = copy_gradient};
+    .infer = infer_to_device,
+    .issue = issue_copy,
+    .gradient = to_device_gradient,
+    .strided_inputs = k_all,
+    .strided_outputs = true};
+const Operator detail::k_copy{
+    .name = "copy",
+    .attributes = &attribute_type<CopyAttributes>,
+    .optional_attributes = true,
+    .infer = infer_copy,
+    .issue = issue_copy,
+    .gradient = copy_gradient,
+    .strided_inputs = k_all,
+    .strided_outputs = true};
+
+void copy_into(const NDArray& from, const NDArray& to, SourceLocation site) {
+  detail::located(site, [&] {
+    const Shape &source = detail::object_of(from, "copy").shape, &target = detail::object_of(to, "copy").shape;
+    require<ShapeError>(source == target, [&] { return message("copy: shape ", source, " into shape ", target); });
+    const autograd::ModeScope unrecorded(false, autograd::is_training());
+    CopyAttributes landing;
+    if (to.dtype() != from.dtype())
+      landing.dtype = to.dtype();
+    if (to.device() != from.device())
+      landing.device = to.device();
+    const bool plain = !landing.dtype && !landing.device;
+    invoke(detail::k_copy, {&from, 1}, plain ? Attributes() : Attributes::of(landing), site, {&to, 1});
+  });
+}
 
 NDArray NDArray::astype(DType to, SourceLocation site) const {
   return detail::located(site, [&]() -> NDArray {

@@ -1,9 +1,10 @@
-// reshape and the members that are reshapes: expand_dims, squeeze, flatten.
+// reshape and its like: flatten, and with the axes as they are expand_dims and squeeze.
 #include <optional>
 
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/families.h>
+#include <sluice/operator/detail/offer.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/view/attributes.h>
 
@@ -11,21 +12,23 @@ namespace sluice {
 
 namespace {
 
-using detail::ArrayObject;
+using detail::AxisAttribute;
 using detail::ShapeAttribute;
 
-// Strides under which `object` has `shape` without a copy, if there are any. Both shapes are walked in groups of axes
+// Strides under which `array` has `shape` without a copy, if there are any. Both shapes are walked in groups of axes
 // that hold the same elements; within a group the old axes must be one run.
-std::optional<Shape> strides_for(const ArrayObject& object, const Shape& shape) {
-  if (object.size == 0 || detail::is_contiguous(object))
-    return contiguous_strides(shape);
+std::optional<Shape> strides_for(const Geometry& array, const Shape& shape) {
   Shape old_shape, old_strides;
-  for (int axis = 0; axis < object.shape.ndim(); ++axis) {
-    if (object.shape[axis] == 1)
+  for (int axis = 0; axis < array.shape.ndim(); ++axis) {
+    if (array.shape[axis] == 0)
+      return contiguous_strides(shape);
+    if (array.shape[axis] == 1)
       continue;
-    old_shape.push_back(object.shape[axis]);
-    old_strides.push_back(object.strides[axis]);
+    old_shape.push_back(array.shape[axis]);
+    old_strides.push_back(array.strides[axis]);
   }
+  if (old_strides == contiguous_strides(old_shape))
+    return contiguous_strides(shape);
   Shape strides = Shape::filled(shape.ndim(), 1);
   int from = 0, to = 0;
   while (from < old_shape.ndim()) {
@@ -51,23 +54,9 @@ std::optional<Shape> strides_for(const ArrayObject& object, const Shape& shape) 
   return strides;
 }
 
-NDArray view_of(const NDArray& input, const Attributes& attributes) {
-  const Shape& shape = attributes.as<ShapeAttribute>().shape;
-  const ArrayObject& object = *input.object();
-  const std::optional<Shape> strides = shape.size() == object.size ? strides_for(object, shape) : std::nullopt;
-  require<ShapeError>(strides.has_value(), [&] {
-    return message("reshape: an array of shape ", object.shape, " has no view of shape ", shape);
-  });
-  return detail::make_view(input, shape, *strides, object.offset);
-}
-
-Arrays gradient(const GradientCall& call) {
-  const NDArray& dy = call.output_grads[0];
-  return {dy.defined() ? dy.reshape(call.input_specs[0].shape) : NDArray()};
-}
-
 // At most one extent is -1; it becomes what makes the sizes agree.
-Shape resolved(const ArrayObject& object, Shape shape) {
+Shape resolved(const Shape& from, Shape shape) {
+  const std::int64_t size = from.size();
   int unknown = -1;
   for (int axis = 0; axis < shape.ndim(); ++axis) {
     require<ShapeError>(shape[axis] >= -1 && (shape[axis] >= 0 || unknown < 0), [&] {
@@ -80,67 +69,133 @@ Shape resolved(const ArrayObject& object, Shape shape) {
   if (unknown >= 0)
     others[unknown] = 1;
   const std::int64_t known = others.size();
-  if (unknown >= 0 && known != 0 && object.size % known == 0)
-    shape[unknown] = object.size / known;
-  require<ShapeError>((unknown < 0 || shape[unknown] >= 0) && shape.size() == object.size, [&] {
-    return message("reshape: ", object.shape, " with ", object.size, " elements does not become ", shape);
+  if (unknown >= 0 && known != 0 && size % known == 0)
+    shape[unknown] = size / known;
+  require<ShapeError>((unknown < 0 || shape[unknown] >= 0) && shape.size() == size, [&] {
+    return message("reshape: ", from, " with ", size, " elements does not become ", shape);
   });
   return shape;
 }
 
-NDArray reshaped(const NDArray& array, const Shape& shape, SourceLocation site) {
-  const bool is_view = strides_for(*array.object(), shape).has_value();
+Geometry reshaped(const Operator&, const Geometry& input, const Attributes& attributes) {
+  const Shape shape = resolved(input.shape, attributes.as<ShapeAttribute>().shape);
+  const std::optional<Shape> strides = strides_for(input, shape);
+  require<ShapeError>(strides.has_value(), [&] {
+    return message(
+        "reshape: an array of shape ", input.shape, " and strides ", input.strides, " has no view of ", shape);
+  });
+  return {shape, *strides, input.offset};
+}
+
+Arrays gradient(const GradientCall& call) {
+  const NDArray& dy = call.output_grads[0];
+  return {dy.defined() ? dy.reshape(call.input_specs[0].shape) : NDArray()};
+}
+
+NDArray reshape_to(const NDArray& array, const Shape& shape, SourceLocation site) {
+  const bool is_view =
+      array.is_contiguous() || strides_for(detail::geometry_of(array), resolved(array.shape(), shape)).has_value();
   return detail::invoke_view(
       detail::k_reshape, is_view ? array : array.copy(site), Attributes::of(ShapeAttribute{shape}), site);
+}
+
+// -- expand_dims, squeeze ---------------------------------------------------------------------------------------
+// Negative axes count from the back of the longer shape.
+Geometry expanded(const Operator&, const Geometry& input, const Attributes& attributes) {
+  Geometry view = input;
+  const int axis = normal_axis(attributes.as<AxisAttribute>().axis, input.shape.ndim() + 1, "expand_dims");
+  view.strides.insert(axis, axis < input.shape.ndim() ? input.shape[axis] * input.strides[axis] : 1);
+  view.shape.insert(axis, 1);
+  return view;
+}
+
+Geometry squeezed(const Operator&, const Geometry& input, const Attributes& attributes) {
+  Geometry view = input;
+  const Shape& from = input.shape;
+  const std::int64_t axis = attributes.as<AxisAttribute>().axis;
+  const int at = normal_axis(axis, from.ndim(), "squeeze");
+  require<ShapeError>(from[at] == 1, [&] {
+    return message("squeeze: axis ", axis, " of ", from, " has extent ", from[at], ", not 1");
+  });
+  view.shape.erase(at);
+  view.strides.erase(at);
+  return view;
+}
+
+template <const Operator& Back>
+Arrays axis_gradient(const GradientCall& call) {
+  const NDArray& dy = call.output_grads[0];
+  return {dy.defined() ? detail::invoke_view(Back, dy, call.attributes, SourceLocation::current()) : NDArray()};
+}
+
+NDArray along_axis(const Operator& op, const NDArray& array, int axis, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    detail::object_of(array, op.name);
+    return detail::invoke_view(op, array, Attributes::of(AxisAttribute{axis}), site);
+  });
 }
 
 }  // namespace
 
 detail::OperatorList detail::view_operators() noexcept {
   static const Operator* const all[] = {
-      &k_reshape, &k_transpose, &k_slice, &k_unslice, &k_broadcast_to, &k_cast, &k_to_device, &k_copy};
+      &k_reshape,
+      &k_expand_dims,
+      &k_squeeze,
+      &k_transpose,
+      &k_slice,
+      &k_unslice,
+      &k_broadcast_to,
+      &k_cast,
+      &k_to_device,
+      &k_copy,
+      &k_fill,
+      &k_full,
+      &k_arange};
   return all;
 }
 
 const Operator detail::k_reshape{
-    .name = "reshape", .attributes = &attribute_type<ShapeAttribute>, .view = view_of, .gradient = gradient};
+    .name = "reshape", .attributes = &attribute_type<ShapeAttribute>, .view = reshaped, .gradient = gradient};
+const Operator detail::k_expand_dims{
+    .name = "expand_dims",
+    .attributes = &attribute_type<AxisAttribute>,
+    .view = expanded,
+    .gradient = axis_gradient<detail::k_squeeze>};
+const Operator detail::k_squeeze{
+    .name = "squeeze",
+    .attributes = &attribute_type<AxisAttribute>,
+    .view = squeezed,
+    .gradient = axis_gradient<detail::k_expand_dims>};
 
 NDArray detail::invoke_view(const Operator& op, const NDArray& input, Attributes attributes, SourceLocation site) {
   return invoke_one(op, {input}, std::move(attributes), site);
 }
 
 NDArray NDArray::reshape(const Shape& to, SourceLocation site) const {
-  return detail::located(
-      site, [&]() -> NDArray { return reshaped(*this, resolved(detail::object_of(*this, "reshape"), to), site); });
+  return detail::located(site, [&]() -> NDArray {
+    detail::object_of(*this, "reshape");
+    return reshape_to(*this, to, site);
+  });
 }
 
 NDArray NDArray::expand_dims(int axis, SourceLocation site) const {
-  return detail::located(site, [&]() -> NDArray {
-    Shape to = detail::object_of(*this, "expand_dims").shape;
-    to.insert(normal_axis(axis, to.ndim() + 1, "expand_dims"), 1);
-    return reshaped(*this, to, site);
-  });
+  return along_axis(detail::k_expand_dims, *this, axis, site);
 }
 
 NDArray NDArray::squeeze(int axis, SourceLocation site) const {
-  return detail::located(site, [&]() -> NDArray {
-    Shape to = detail::object_of(*this, "squeeze").shape;
-    const int at = normal_axis(axis, to.ndim(), "squeeze");
-    require<ShapeError>(
-        to[at] == 1, [&] { return message("squeeze: axis ", axis, " of ", to, " has extent ", to[at], ", not 1"); });
-    to.erase(at);
-    return reshaped(*this, to, site);
-  });
+  return along_axis(detail::k_squeeze, *this, axis, site);
 }
 
 NDArray NDArray::flatten(SourceLocation site) const {
   return detail::located(site, [&]() -> NDArray {
-    const Shape& from = detail::object_of(*this, "flatten").shape;
-    require<ShapeError>(from.ndim() > 0, [] { return "flatten: an array without axes has no first axis to keep"; });
-    std::int64_t rest = 1;
-    for (int axis = 1; axis < from.ndim(); ++axis)
-      rest *= from[axis];
-    return reshaped(*this, {from[0], rest}, site);
+    Shape rest = detail::object_of(*this, "flatten").shape;
+    require<ShapeError>(rest.ndim() > 0, [] { return "flatten: an array without axes has no first axis to keep"; });
+    const std::int64_t first = rest[0];
+    rest.erase(0);
+    // The first axis is left open, so that the call is one for every number of rows.
+    const std::int64_t width = rest.size();
+    return reshape_to(*this, {width == 0 ? first : -1, width}, site);
   });
 }
 

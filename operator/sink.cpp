@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/detail/offer.h>
+#include <sluice/operator/sink.h>
+
+namespace sluice {
+
+namespace {
+
+NDArray without_memory(const ArraySpec& spec, const Geometry& lies, std::uint64_t value) {
+  NDArray made = detail::make_array(nullptr, spec.dtype, spec.device, lies.shape, lies.strides, lies.offset);
+  made.object()->value = value;
+  return made;
+}
+
+std::uint64_t next_value() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+void check_given(const OperatorCall& call, const Arrays& given) {
+  require<ValueError>(given.size() == call.outputs.size(), [&] {
+    return message(call.op.name, ": a sink gave ", given.size(), " arrays for ", call.outputs.size(), " outputs");
+  });
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const ArraySpec& spec = call.outputs[i];
+    require<ValueError>(
+        given[i].defined(), [&] { return message(call.op.name, ": a sink gave an undefined NDArray for output ", i); });
+    const NDArray& array = given[i];
+    require<ValueError>(
+        array.shape() == spec.shape && array.dtype() == spec.dtype && array.device() == spec.device, [&] {
+          return message(
+              call.op.name,
+              ": a sink gave a ",
+              array.dtype(),
+              " array of shape ",
+              array.shape(),
+              " on ",
+              array.device(),
+              " for output ",
+              i,
+              ", which is ",
+              spec.dtype,
+              " of shape ",
+              spec.shape,
+              " on ",
+              spec.device);
+        });
+  }
+}
+
+}  // namespace
+
+constinit thread_local CallSink* detail::t_sink [[gnu::tls_model("initial-exec")]] = nullptr;
+
+bool detail::calls_are_taken() noexcept {
+  return t_sink != nullptr;
+}
+
+Geometry detail::geometry_of(const NDArray& array) {
+  const ArrayObject& object = *array.object();
+  return {object.shape, object.strides, object.offset};
+}
+
+Arrays detail::offer(CallSink& sink, const OperatorCall& call) {
+  const CallSinkScope nobody(nullptr);
+  const autograd::ModeScope unrecorded(false, autograd::is_training());
+  Arrays given = sink.take(call);
+  if (!call.destinations.empty())
+    return Arrays(call.destinations.begin(), call.destinations.end());
+  check_given(call, given);
+  return given;
+}
+
+CallSink::~CallSink() = default;
+
+CallSinkScope::CallSinkScope(CallSink* sink) noexcept : before_(std::exchange(detail::t_sink, sink)) {}
+
+CallSinkScope::~CallSinkScope() {
+  detail::t_sink = before_;
+}
+
+bool OperatorCall::mutates(std::size_t i) const noexcept {
+  if (op.mutates != nullptr)
+    return op.mutates(i, inputs.size(), attributes);
+  return (op.mutated_inputs >> std::min<std::size_t>(i, 31) & 1) != 0;
+}
+
+NDArray abstract_array(const ArraySpec& spec) {
+  return without_memory(spec, {spec.shape, contiguous_strides(spec.shape), 0}, next_value());
+}
+
+NDArray shape_only(const ArraySpec& spec) {
+  return without_memory(spec, {spec.shape, contiguous_strides(spec.shape), 0}, spec.value);
+}
+
+Arrays abstract_results(const OperatorCall& call) {
+  if (call.view != nullptr)
+    return {without_memory(call.outputs[0], *call.view, next_value())};
+  Arrays made;
+  for (const ArraySpec& spec : call.outputs)
+    made.push_back(abstract_array(spec));
+  return made;
+}
+
+std::uint64_t abstract_value(const NDArray& array) noexcept {
+  return array.defined() && array.object()->buffer == nullptr ? array.object()->value : 0;
+}
+
+Specs infer(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  detail::check_attributes(op, attributes);
+  require<ValueError>(op.inputs < 0 || inputs.size() == static_cast<std::size_t>(op.inputs), [&] {
+    return message(op.name, ": takes ", op.inputs, " inputs, was given ", inputs.size());
+  });
+  if (op.view != nullptr) {
+    ArraySpec spec = inputs[0];
+    spec.shape = op.view(op, {spec.shape, contiguous_strides(spec.shape), 0}, attributes).shape;
+    return {spec};
+  }
+  require<UnsupportedError>(op.infer != nullptr, [&] { return message(op.name, ": has no inference"); });
+  Specs specs = op.infer(op, inputs, attributes);
+  for (ArraySpec& spec : specs) {
+    if (!inputs.empty() && op.issue == nullptr)
+      spec.device = inputs[0].device;
+  }
+  return specs;
+}
+
+}  // namespace sluice

@@ -1,0 +1,87 @@
+// Training steps under a sink: whatever pushes a task is a call that the sink was given.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <sluice/gluon/sluice.h>
+
+#include "tests/gluon/networks.h"
+#include "tests/support/catch.h"
+#include "tests/support/sinks.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+using gluon::optimizer::Adam;
+using gluon::optimizer::Optimizer;
+using gluon::optimizer::SGD;
+
+// Tasks that a training step pushed beside the calls that the sink was given; with these, what the sink saw.
+struct StepSeen {
+  std::uint64_t beside = 0;
+  std::set<std::string> names = {};
+  std::vector<std::string> wrong = {};
+};
+
+StepSeen step_under_sink(const std::string& network, std::unique_ptr<Optimizer> optimizer, GradReq req) {
+  Engine engine({.workers = 1});
+  const EngineScope scope(engine);
+  const auto [x, y] = synthetic_batch(8, 28, 1, cpu());
+  engine.wait_all();
+  StepSeen seen;
+  RunningSink sink;
+  {
+    const CallSinkScope taken(&sink);
+    const auto before = engine.counters().pushed;
+    gluon::nn::Sequential net = sample_network(network);
+    net.initialize(gluon::init::Xavier());
+    {
+      const autograd::TrainScope train;
+      net(x);
+    }
+    for (const auto& [name, parameter] : net.collect_params())
+      parameter.set_grad_req(req);
+    gluon::Trainer trainer(net.collect_params(), std::move(optimizer));
+    gluon::loss::SoftmaxCrossEntropyLoss loss;
+    for (int step = 0; step < 2; ++step) {
+      NDArray losses;
+      {
+        const autograd::RecordScope record;
+        losses = loss(net(x), y);
+      }
+      losses.backward();
+      trainer.step(8);
+      if (req == GradReq::add) {
+        for (const auto& [name, parameter] : net.collect_params())
+          parameter.zero_grad();
+      }
+    }
+    engine.wait_all();
+    seen.beside = engine.counters().pushed - before - sink.pushed;
+  }
+  seen.names = sink.names;
+  seen.wrong = sink.wrong;
+  return seen;
+}
+
+}  // namespace
+
+TEST_CASE("A sink sees every write of a training step, with every optimizer", "[sink]") {
+  const auto check = [](const std::string& network, const char* update, auto make) {
+    for (const GradReq req : {GradReq::write, GradReq::add}) {
+      CAPTURE(network, update);
+      const StepSeen seen = step_under_sink(network, make(), req);
+      CHECK(seen.beside == 0);
+      CHECK(seen.wrong == std::vector<std::string>());
+      CHECK(seen.names.count(update) == 1);
+      CHECK(seen.names.count("random_uniform") == 1);  // of the initialiser
+    }
+  };
+  for (const char* network : {"mlp", "torch"}) {
+    check(network, "sgd_update", [] { return std::make_unique<SGD>(); });
+    check(network, "sgd_update", [] { return std::make_unique<SGD>(gluon::optimizer::SGDOptions{.momentum = 0.9}); });
+    check(network, "adam_update", [] { return std::make_unique<Adam>(); });
+  }
+}

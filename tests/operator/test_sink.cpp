@@ -1,0 +1,315 @@
+// The seam of invoke(): what a sink is given, arrays without memory, and inference against what is run.
+#include <deque>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+#include <sluice/ndarray/detail/array_object.h>
+
+#include "tests/operator/differentiable_cases.h"
+#include "tests/support/catch.h"
+#include "tests/support/sinks.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+NDArray abstract(const Shape& shape, DType dtype = float32) {
+  return abstract_array({shape, dtype, cpu()});
+}
+
+struct Node {
+  std::string name;
+  std::vector<std::uint64_t> inputs, outputs;
+  std::string attributes;
+  bool recorded = false;
+  SourceLocation site;
+};
+
+/// Makes a graph of calls that are not run.
+class Graph : public CallSink {
+ public:
+  Arrays take(const OperatorCall& call) override {
+    Node& node = nodes.emplace_back(Node{call.op.name, {}, {}, to_string(call.attributes), call.recorded, call.site});
+    for (const NDArray& input : call.inputs)
+      node.inputs.push_back(abstract_value(input));
+    const Arrays made = abstract_results(call);
+    for (const NDArray& output : made)
+      node.outputs.push_back(abstract_value(output));
+    return made;
+  }
+  std::deque<Node> nodes;
+};
+
+// A call of every operator that differentiable_cases.h does not reach, forward or backward.
+void call_the_rest(Device device) {
+  const ArrayOptions there{.device = device};
+  const NDArray a = ones({3, 4}, there), b = full({3, 4}, 2, there);
+  for (const UnaryCase& row : unary_cases())
+    row(a);
+  for (const BinaryCase& row : binary_cases()) {
+    row(a, b);
+    row(a, 2);
+    row(2, a);
+  }
+  const NDArray index = zeros({3}, {.dtype = int32, .device = device});
+  argmax(a, 1);
+  argmin(a, 0, true);
+  one_hot(index, 5);
+  const autograd::TrainScope train;
+  random::uniform({3, 4}, there);
+  random::normal({3, 4}, there);
+  random::randint(0, 9, {5}, {.dtype = int32, .device = device});
+  random::bernoulli(0.5, {3, 4}, there);
+  random::permutation(5);
+  arange(0, 5, 1, there);
+  fill(a, 3);
+  a.assign(a.T().copy().T());
+  copy_into(a, zeros({3, 4}, {.dtype = float64, .device = device}));
+  invoke_one(*find_operator("to"), {a}, make_attributes(*find_operator("to"), {}), {});
+  const std::vector<NDArray> w = {ones({3})}, g = {ones({3})}, m = {zeros({3})}, v = {zeros({3})};
+  sgd_update(w, g, m, {.momentum = 0.5});
+  adam_update(w, g, m, v, {.steps = {1}});
+}
+
+// Forward, backward, and backward of that.
+void run_case(const DifferentiableCase& c, const std::vector<NDArray>& inputs) {
+  std::vector<NDArray> variables = inputs;
+  for (NDArray& variable : variables)
+    variable.attach_grad();
+  std::vector<NDArray> first;
+  {
+    const autograd::RecordScope record;
+    const NDArray y = c.f(variables);
+    first = autograd::grad({&y, 1}, variables, {}, {.create_graph = true});
+  }
+  std::vector<NDArray> on_tape;
+  for (const NDArray& gradient : first) {
+    if (autograd::on_tape(gradient))
+      on_tape.push_back(gradient);
+  }
+  if (!on_tape.empty())
+    autograd::backward(on_tape);
+  const autograd::RecordScope record;
+  c.f(variables).backward();
+}
+
+}  // namespace
+
+TEST_CASE("A sink is given what a graph needs, and nothing runs", "[sink]") {
+  Engine engine({.workers = 1});
+  const EngineScope scope(engine);
+  const NDArray labels = array<std::int32_t>({1, 0});
+  engine.wait_all();
+  const auto before = engine.counters().pushed;
+  Graph graph;
+  const CallSinkScope taken(&graph);
+  NDArray x = abstract({2, 3}), weight = abstract({4, 3}), bias = abstract({4});
+  weight.attach_grad();
+  graph.nodes.clear();
+  NDArray loss;
+  int line = 0;
+  {
+    const autograd::RecordScope record;
+    const NDArray hidden = relu(dense(x, weight, bias));
+    line = __LINE__ - 1;
+    loss = softmax_cross_entropy(hidden, labels);
+  }
+  CHECK(engine.counters().pushed == before);
+  REQUIRE(graph.nodes.size() == 3);
+  const Node &dense = graph.nodes[0], &relu = graph.nodes[1], &entropy = graph.nodes[2];
+  CHECK(dense.name == "dense");
+  CHECK(dense.inputs == std::vector{abstract_value(x), abstract_value(weight), abstract_value(bias)});
+  CHECK(dense.attributes == "flatten=true, relu=false");
+  CHECK(dense.recorded);
+  CHECK(dense.site.line == line);
+  CHECK(relu.name == "relu");
+  CHECK(relu.inputs == dense.outputs);
+  CHECK(entropy.name == "softmax_cross_entropy");
+  CHECK(entropy.inputs == std::vector{relu.outputs[0], std::uint64_t{0}});
+  CHECK(entropy.outputs.size() == 2);
+  CHECK(loss.shape() == Shape{2});
+
+  // The tape was kept: gradients are calls too, on the values that forward gave.
+  const std::size_t forward = graph.nodes.size();
+  loss.backward();
+  REQUIRE(graph.nodes.size() > forward + 3);
+  CHECK(graph.nodes[forward].name == "fill");
+  CHECK(graph.nodes[forward + 1].name == "softmax_cross_entropy_backward");
+  CHECK(graph.nodes[forward + 1].inputs[0] == relu.outputs[0]);
+  CHECK(graph.nodes[forward + 1].inputs[2] == entropy.outputs[1]);
+  CHECK(graph.nodes.back().name == "copy");  // into the gradient
+  CHECK(engine.counters().pushed == before);
+}
+
+TEST_CASE("Inference says what every operator gives", "[sink]") {
+  RunningSink sink;
+  {
+    const CallSinkScope taken(&sink);
+    for (const DifferentiableCase& c : differentiable_cases()) {
+      std::vector<NDArray> inputs;
+      for (const Shape& shape : c.shapes)
+        inputs.push_back(full(shape, 0.5 * (c.low + c.high) + 0.125 * (c.high - c.low)));
+      run_case(c, inputs);
+    }
+    call_the_rest(cpu());
+  }
+  CHECK(sink.wrong == std::vector<std::string>());
+  std::string missing;
+  for (const Operator* op : operators()) {
+    CHECK((op->infer != nullptr || op->view != nullptr));
+    if (sink.names.count(op->name) == 0 && std::string_view(op->name).find("widened") == std::string_view::npos)
+      missing += message(missing.empty() ? "" : ", ", op->name);
+  }
+  CHECK(missing == "");
+}
+
+TEST_CASE("A program makes the same calls on arrays without memory as on arrays with", "[sink]") {
+  for (const DifferentiableCase& c : differentiable_cases()) {
+    CAPTURE(c.name);
+    std::vector<NDArray> real, none;
+    for (const Shape& shape : c.shapes) {
+      real.push_back(full(shape, 0.5 * (c.low + c.high)));
+      none.push_back(abstract(shape));
+    }
+    RunningSink running;
+    {
+      const CallSinkScope taken(&running);
+      run_case(c, real);
+    }
+    AbstractSink sink;
+    {
+      const CallSinkScope taken(&sink);
+      run_case(c, none);
+    }
+    CHECK(sink.calls == running.calls);
+  }
+}
+
+TEST_CASE("Arrays without memory say so wherever data is looked at", "[sink]") {
+  const NDArray x = abstract({2, 3}), real = ones({2, 3}), one = abstract({});
+  const auto says = sluice::test::contains("no memory");
+  CHECK_THROWS_WITH(one.item<float>(), says && sluice::test::contains("item"));
+  CHECK_THROWS_WITH(x.to_vector<float>(), says);
+  CHECK_THROWS_WITH(x.to_string(), says);
+  CHECK_THROWS_WITH(std::ostringstream() << x, says);
+  CHECK_THROWS_WITH(x.wait_to_read(), says);
+  CHECK_THROWS_WITH(x.wait_to_write(), says);
+  CHECK_THROWS_WITH(x.object()->data(), says);
+  CHECK_THROWS_WITH(copy_into(x, real), says);
+  CHECK_THROWS_WITH(copy_into(real, x), says);
+  CHECK_THROWS_WITH(fill(x, 1), says);
+  CHECK_THROWS_WITH(x.assign(real), says);
+  CHECK_THROWS_WITH(real.assign(x), says);
+  CHECK_THROWS_WITH(x + real, says && sluice::test::contains("add"));
+  CHECK_THROWS_WITH(real + x, says);
+  CHECK_THROWS_WITH(x.astype(float64), says);
+  CHECK_THROWS_WITH(batch_norm(ones({2, 3}), ones({3}), ones({3}), abstract({3}), ones({3})), says);
+  const std::vector<NDArray> w = {real}, none = {x};
+  CHECK_THROWS_WITH(sgd_update(none, w, {}, {}), says);
+  CHECK_THROWS_WITH(sgd_update(w, none, {}, {}), says);
+  CHECK_THROWS_WITH(save(std::filesystem::temp_directory_path() / "abstract.npz", {{"x", x}}), says);
+  NDArray into = real.copy();
+  CHECK_THROWS_WITH(into += x, says);
+  // Shapes, types, views are known without.
+  CHECK(x.T().shape() == Shape{3, 2});
+  CHECK(x.slice(1, 0, -1).strides() == Shape{3, 1});
+  CHECK(x.T().expand_dims(1).squeeze(1).T().reshape({-1}).shape() == Shape{6});
+  CHECK(zeros_like(x).to_vector<float>() == std::vector<float>(6, 0));
+  CHECK(abstract_value(x) != 0);
+  CHECK(abstract_value(x.detach()) == abstract_value(x));
+  CHECK(abstract_value(real) == 0);
+}
+
+TEST_CASE("A sink's results are checked, its errors reach the caller, and its scope ends", "[sink]") {
+  struct Given : CallSink {
+    std::optional<NDArray> result;
+    Arrays take(const OperatorCall&) override {
+      if (!result)
+        throw UnsupportedError("not taken");
+      return {*result};
+    }
+  };
+  Given sink;
+  const NDArray x = ones({2});
+  {
+    const CallSinkScope taken(&sink);
+    CHECK_THROWS_AS(x + x, UnsupportedError);
+  }
+  sink.result = zeros({3});
+  {
+    const CallSinkScope taken(&sink);
+    CHECK_THROWS_WITH(x + x, sluice::test::contains("add") && sluice::test::contains("(3,)"));
+    sink.result = NDArray();
+    CHECK_THROWS_AS(x + x, ValueError);
+    {
+      const CallSinkScope nobody(nullptr);
+      CHECK((x + x).to_vector<float>() == std::vector<float>{2, 2});
+    }
+    std::vector<float> elsewhere;
+    std::thread([&] { elsewhere = (x + x).to_vector<float>(); }).join();
+    CHECK(elsewhere == std::vector<float>{2, 2});
+    CHECK_THROWS_AS(x + x, ValueError);
+  }
+  CHECK((x + x).to_vector<float>() == std::vector<float>{2, 2});
+}
+
+TEST_CASE("An update of any number of arrays says which of them it writes", "[sink]") {
+  struct Written : CallSink {
+    std::vector<bool> written;
+    Arrays take(const OperatorCall& call) override {
+      for (std::size_t i = 0; i < call.inputs.size(); ++i)
+        written.push_back(call.mutates(i));
+      return {};
+    }
+  };
+  Written sink;
+  std::vector<NDArray> w, g, m;
+  for (int i = 0; i < 40; ++i) {
+    w.push_back(ones({2}));
+    g.push_back(ones({2}));
+    m.push_back(zeros({2}));
+  }
+  {
+    const CallSinkScope taken(&sink);
+    sgd_update(w, g, m, {.momentum = 0.9});
+  }
+  std::vector<bool> wanted(120, true);
+  std::fill(wanted.begin() + 40, wanted.begin() + 80, false);
+  CHECK(sink.written == wanted);
+  CHECK(w[39].to_vector<float>() == std::vector<float>{1, 1});
+}
+
+TEST_CASE("Steps read learning rates and rescaling from memory where they are given there", "[sink]") {
+  const auto start = [] { return std::vector<NDArray>{ones({3}), full({2}, 2.0)}; };
+  const std::vector<NDArray> grads = {full({3}, 0.5), full({2}, 0.25)};
+  const auto state = [] { return std::vector<NDArray>{zeros({3}), zeros({2})}; };
+  const auto values = [](const std::vector<NDArray>& w) {
+    auto all = w[0].to_vector<float>();
+    const auto more = w[1].to_vector<float>();
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const auto in_memory = [](const std::vector<double>& numbers) {
+    return array(numbers, {static_cast<std::int64_t>(numbers.size())});
+  };
+  AdamUpdate adam{.learning_rate = 0.1, .rescale_grad = 0.5, .learning_rate_multipliers = {1, 2}};
+  const auto w1 = start(), w2 = start(), m1 = state(), m2 = state(), v1 = state(), v2 = state();
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    adam.steps = {step, step + 1};
+    adam.learning_rate = 0.1 / static_cast<double>(step);
+    adam_update(w1, grads, m1, v1, adam);
+    AdamUpdate same{.learning_rate_multipliers = {1, 2}, .numbers = in_memory(update_numbers(adam))};
+    adam_update(w2, grads, m2, v2, same);
+    CHECK(values(w2) == values(w1));
+  }
+  SgdUpdate sgd{.learning_rate = 0.1, .momentum = 0.5, .rescale_grad = 2};
+  const NDArray numbers = in_memory(update_numbers(sgd, 2));
+  sgd_update(w1, grads, m1, sgd);
+  sgd_update(w2, grads, m2, {.momentum = 0.5, .numbers = numbers});
+  CHECK(values(w2) == values(w1));
+  CHECK_THROWS_AS(sgd_update(w2, grads, m2, {.momentum = 0.5, .numbers = ones({3})}), DTypeError);
+  CHECK_THROWS_AS(sgd_update(w2, grads, m2, {.momentum = 0.5, .numbers = in_memory({1, 2})}), ShapeError);
+}
