@@ -71,6 +71,22 @@ TEST_CASE("Transposed arrays of every element size are copied on a GPU, whole ve
   }
 }
 
+TEST_CASE("Arithmetic with transposed arrays on a GPU, in tiles or not", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const DType dtype : {uint8, bfloat16, float32, float64}) {
+    for (const std::int64_t n : {8, 63, 64, 96, 256, 512}) {
+      CAPTURE(dtype, n);
+      const NDArray x = random_array({n, n}, 9, 0, 100, dtype);
+      CHECK(differences_of(x, [](const NDArray& v) { return v + v.T(); }, {0, 0}) == "");
+      CHECK(differences_of(x, [](const NDArray& v) { return v.T() < v; }, {0, 0}) == "");
+    }
+    const NDArray batch = random_array({3, 64, 32}, 10, 0, 100, dtype);
+    CHECK(
+        differences_of(batch, [](const NDArray& v) { return v.swapaxes(1, 2).copy().swapaxes(1, 2) * v[0]; }, {0, 0}) ==
+        "");
+  }
+}
+
 TEST_CASE("Softmax and its gradient on a GPU, rows in registers and longer ones", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   for (const DType dtype : {float32, float64, bfloat16}) {
