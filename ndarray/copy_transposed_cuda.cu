@@ -61,7 +61,7 @@ struct Place {
 /// under way at once. Rows there are longer by a bank, so that neither direction meets its own banks more than twice.
 template <int V, class Bits, class G>
 __global__ void __launch_bounds__(k_block) copy_tiles(G rest, Turn turn, Bits* to, const Bits* from) {
-  using Vector = PackOf<Bits, V>;
+  using Vector = Neighbours<Bits, V>;
   constexpr int k_lanes = k_tile / V, k_step = k_block / k_lanes, k_passes = k_tile / k_step;
   constexpr int k_pad = sizeof(Bits) < 4 ? static_cast<int>(4 / sizeof(Bits)) : 1;
   __shared__ Bits tile[k_tile][k_tile + k_pad];

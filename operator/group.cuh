@@ -5,18 +5,12 @@
 
 #include <cuda_runtime.h>
 
+#include <sluice/ndarray/neighbours.cuh>
+
 namespace sluice::detail {
 
 inline constexpr int k_warp = 32;
 inline constexpr int k_group_block = 256;  // threads of a block in the kernels that work in groups
-
-/// V neighbours in one load.
-template <class T, int V>
-struct alignas(sizeof(T) * V) Neighbours {
-  T at[V];
-};
-template <class T>
-inline constexpr int k_neighbours = static_cast<int>(16 / sizeof(T));
 
 template <class A>
 __device__ inline A shuffle_xor(A value, int lanes) {

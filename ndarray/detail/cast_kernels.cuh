@@ -4,6 +4,7 @@
 
 #include <sluice/ndarray/convert.h>
 #include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/ndarray/neighbours.cuh>
 #include <sluice/ndarray/strided.cuh>
 
 namespace sluice::detail {
@@ -11,13 +12,11 @@ namespace sluice::detail {
 inline constexpr int k_pack = 4;  // neighbours that a thread loads and stores at once
 
 template <class T>
-struct alignas(sizeof(T) * k_pack) Pack {
-  T at[k_pack];
-};
+using Pack = Neighbours<T, k_pack>;
 
 template <class T>
 bool is_packable(const void* data) noexcept {
-  return reinterpret_cast<std::uintptr_t>(data) % alignof(Pack<T>) == 0;
+  return starts_neighbours<T, k_pack>(data);
 }
 
 template <class To, class From>

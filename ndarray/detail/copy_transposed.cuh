@@ -7,15 +7,10 @@
 #include <cuda_runtime.h>
 
 #include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/ndarray/neighbours.cuh>
 #include <sluice/ndarray/strided.cuh>
 
 namespace sluice::detail {
-
-/// N neighbours, loaded and stored at once.
-template <class T, int N>
-struct alignas(sizeof(T) * N) PackOf {
-  T at[N];
-};
 
 /// Enqueues the copy of elements of that many bytes where `from` has its neighbours along another axis than `to`: a
 /// transposed matrix, channels moved last. False, and nothing is enqueued, if that is not so or one of the two axes is

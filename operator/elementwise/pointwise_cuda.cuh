@@ -11,6 +11,7 @@
 #include <cuda_runtime.h>
 
 #include <sluice/engine/error.h>
+#include <sluice/ndarray/neighbours.cuh>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/elementwise/math.h>
 #include <sluice/operator/elementwise/pieces.h>
@@ -18,11 +19,6 @@
 #include <sluice/operator/elementwise/tiles.h>
 
 namespace sluice::detail {
-
-template <class T, int V>
-struct alignas(sizeof(T) * V) Pack {
-  T at[V];
-};
 
 /// How a thread reads its V elements of an operand.
 enum class ReadMode : std::uint8_t { constant, repeated, neighbours };
@@ -35,11 +31,11 @@ struct Source {
   ReadMode mode = ReadMode::constant;
 
   template <int V>
-  __device__ Pack<math::Compute<T>, V> read(std::int32_t offset) const {
+  __device__ Neighbours<math::Compute<T>, V> read(std::int32_t offset) const {
     using C = math::Compute<T>;
-    Pack<C, V> values;
+    Neighbours<C, V> values;
     if (mode == ReadMode::neighbours) {
-      const Pack<T, V> raw = *reinterpret_cast<const Pack<T, V>*>(data + offset);
+      const Neighbours<T, V> raw = *reinterpret_cast<const Neighbours<T, V>*>(data + offset);
 #pragma unroll
       for (int j = 0; j < V; ++j)
         values.at[j] = static_cast<C>(raw.at[j]);
@@ -54,12 +50,12 @@ struct Source {
 };
 
 template <class F, int V, class Out, class... C>
-__device__ void apply_pack(Out* to, const Pack<C, V>&... values) {
-  Pack<Out, V> result;
+__device__ void apply_pack(Out* to, const Neighbours<C, V>&... values) {
+  Neighbours<Out, V> result;
 #pragma unroll
   for (int j = 0; j < V; ++j)
     result.at[j] = static_cast<Out>(F::of(values.at[j]...));
-  *reinterpret_cast<Pack<Out, V>*>(to) = result;
+  *reinterpret_cast<Neighbours<Out, V>*>(to) = result;
 }
 
 template <class F, int V, class Out, class G, class... In, std::size_t... I>
