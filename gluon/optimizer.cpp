@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/optimizer.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
+#include <sluice/operator/sink.h>
 #include <sluice/operator/update/update.h>
 
 namespace sluice::gluon::optimizer {
@@ -102,6 +104,16 @@ std::vector<NDArray> Optimizer::state(const Step& step, const std::string& slot)
   return arrays;
 }
 
+NDArray Optimizer::taken_numbers(const Step& step, const std::vector<double>& numbers) {
+  const CallSinkScope nobody(nullptr);
+  const NDArray now = array(numbers, {std::ssize(numbers)}, step.weights.front().device(), step.site);
+  if (numbers_.defined() && numbers_.shape() == now.shape() && numbers_.device() == now.device())
+    copy_into(now, numbers_, step.site);
+  else
+    numbers_ = now;
+  return numbers_;
+}
+
 SGD::SGD(SGDOptions options) : Optimizer(options.learning_rate), options_(options) {
   require_range("SGD: momentum", options.momentum, 0, 1);
   require_range("SGD: weight_decay", options.weight_decay, 0, k_any);
@@ -110,18 +122,17 @@ SGD::SGD(SGDOptions options) : Optimizer(options.learning_rate), options_(option
 
 void SGD::apply(const Step& step) {
   const std::vector<NDArray> momenta = options_.momentum == 0 ? std::vector<NDArray>() : state(step, "momentum");
-  sgd_update(
-      step.weights,
-      step.grads,
-      momenta,
-      {.learning_rate = learning_rate(),
-       .momentum = options_.momentum,
-       .weight_decay = options_.weight_decay,
-       .rescale_grad = step.rescale_grad,
-       .clip_gradient = options_.clip_gradient,
-       .learning_rate_multipliers = step.learning_rate_multipliers,
-       .weight_decay_multipliers = step.weight_decay_multipliers},
-      step.site);
+  SgdUpdate update{
+      .learning_rate = learning_rate(),
+      .momentum = options_.momentum,
+      .weight_decay = options_.weight_decay,
+      .rescale_grad = step.rescale_grad,
+      .clip_gradient = options_.clip_gradient,
+      .learning_rate_multipliers = step.learning_rate_multipliers,
+      .weight_decay_multipliers = step.weight_decay_multipliers};
+  if (sluice::detail::calls_are_taken())
+    update.numbers = taken_numbers(step, update_numbers(update, step.weights.size()));
+  sgd_update(step.weights, step.grads, momenta, update, step.site);
 }
 
 Adam::Adam(AdamOptions options) : Optimizer(options.learning_rate), options_(options) {
@@ -134,22 +145,20 @@ Adam::Adam(AdamOptions options) : Optimizer(options.learning_rate), options_(opt
 
 void Adam::apply(const Step& step) {
   const std::vector<NDArray> means = state(step, "mean"), variances = state(step, "variance");
-  adam_update(
-      step.weights,
-      step.grads,
-      means,
-      variances,
-      {.learning_rate = learning_rate(),
-       .beta1 = options_.beta1,
-       .beta2 = options_.beta2,
-       .epsilon = options_.epsilon,
-       .weight_decay = options_.weight_decay,
-       .rescale_grad = step.rescale_grad,
-       .clip_gradient = options_.clip_gradient,
-       .steps = step.numbers,
-       .learning_rate_multipliers = step.learning_rate_multipliers,
-       .weight_decay_multipliers = step.weight_decay_multipliers},
-      step.site);
+  AdamUpdate update{
+      .learning_rate = learning_rate(),
+      .beta1 = options_.beta1,
+      .beta2 = options_.beta2,
+      .epsilon = options_.epsilon,
+      .weight_decay = options_.weight_decay,
+      .rescale_grad = step.rescale_grad,
+      .clip_gradient = options_.clip_gradient,
+      .steps = step.numbers,
+      .learning_rate_multipliers = step.learning_rate_multipliers,
+      .weight_decay_multipliers = step.weight_decay_multipliers};
+  if (sluice::detail::calls_are_taken())
+    update.numbers = taken_numbers(step, update_numbers(update));
+  adam_update(step.weights, step.grads, means, variances, update, step.site);
 }
 
 }  // namespace sluice::gluon::optimizer

@@ -72,12 +72,16 @@ class SLUICE_API Optimizer {
   virtual std::vector<std::string> needed_slots([[maybe_unused]] bool any) const { return slots(); }
   /// State array `slot` of each parameter: zeros at first use, of the weight's shape, float32 (float64 for float64).
   std::vector<NDArray> state(const Step& step, const std::string& slot);
+  /// The numbers of a step in memory, always the same memory, for updates that bring them (operator/update/update.h).
+  /// For calls that a sink takes (operator/sink.h): run again, the step reads what is there then.
+  NDArray taken_numbers(const Step& step, const std::vector<double>& numbers);
 
  private:
   double learning_rate_;
   std::int64_t num_updates_ = 0;
   std::map<std::string, std::int64_t> counts_;  // by parameter
   States states_;
+  NDArray numbers_;
 };
 
 /// Of SGD.

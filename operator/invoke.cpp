@@ -149,7 +149,7 @@ Arrays invoke_composition(Call& call) {
 }
 
 bool takes_as_it_lies(const Operator& op, std::size_t i, const NDArray& input) {
-  if (input.is_contiguous())
+  if (input.is_contiguous() || has(op.shape_inputs, i))
     return true;
   return has(op.strided_inputs, i) &&
          (op.takes_strides == nullptr || op.takes_strides(i, input.shape(), input.strides()));
@@ -210,8 +210,10 @@ std::uint64_t bytes_of(const NDArray& array) {
 
 std::uint64_t bytes_moved(const Operator& op, const Arrays& inputs, const Arrays& outputs) {
   std::uint64_t bytes = 0;
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    bytes += (has(op.mutated_inputs, i) ? 2 : 1) * bytes_of(inputs[i]);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!has(op.shape_inputs, i))
+      bytes += (has(op.mutated_inputs, i) ? 2 : 1) * bytes_of(inputs[i]);
+  }
   for (const NDArray& output : outputs)
     bytes += bytes_of(output);
   return bytes;
@@ -238,6 +240,11 @@ void push_kernel(const Call& call, Kernel kernel, const Arrays& inputs, const Ar
   record.attributes = call.attributes;
   record.random = call.random;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (has(op.shape_inputs, i)) {  // nothing to wait for
+      const NDArray& shape = inputs[i];
+      record.inputs.push_back({nullptr, shape.shape(), shape.strides(), shape.size(), shape.dtype()});
+      continue;
+    }
     const bool mutated = has(op.mutated_inputs, i);
     detail::add_access(task.access, inputs[i], mutated ? AccessMode::write : AccessMode::read);
     record.inputs.push_back(detail::view_of(inputs[i]));
@@ -304,7 +311,8 @@ Arrays invoke_kernel(Call& call, Kernel kernel, const Specs& specs, Device devic
   check_data(call, specs);
   const KernelInputs inputs = kernel_inputs(call);
   const Arrays outputs = kernel_outputs(call, specs);
-  if (op.random != nullptr) {
+  const bool brings_state = op.state_input >= 0 && call.inputs.size() > static_cast<std::size_t>(op.state_input);
+  if (op.random != nullptr && !brings_state) {
     Engine& engine = !inputs.arrays.empty() ? inputs.arrays[0].engine() : outputs[0].engine();
     call.random = engine.take_random(op.random(specs, call.attributes));
   }
@@ -330,14 +338,20 @@ Arrays run(
   std::optional<EngineScope> scope;  // new arrays belong to the engine of the inputs
   if (!inputs.empty())
     scope.emplace(inputs[0].engine());
-  Call call{op, inputs, attributes, site, destinations, detail::is_recorded(op, inputs), {}};
+  std::optional<NormalCall> normal;
+  const Attributes* settings = &attributes;
+  if (op.normalise != nullptr && op.normalise({op, inputs, attributes, site}, normal.emplace())) {
+    inputs = normal->inputs;
+    settings = &normal->attributes;
+  }
+  Call call{op, inputs, *settings, site, destinations, detail::is_recorded(op, inputs), {}};
   if (op.view != nullptr)
     return invoke_view(call);
   if (op.cpu == nullptr && op.gpu == nullptr && op.composition != nullptr)
     return invoke_composition(call);
 
   const Specs input_specs = detail::specs_of(inputs);
-  Specs specs = op.infer(op, input_specs, attributes);
+  Specs specs = op.infer(op, input_specs, call.attributes);
   if (!inputs.empty() && op.issue == nullptr) {
     for (ArraySpec& spec : specs)
       spec.device = inputs[0].device();

@@ -58,7 +58,7 @@ struct KernelCall {
   std::span<const TensorView> inputs = {};
   std::span<const TensorView> outputs = {};
   const Attributes& attributes;
-  RandomBlock random = {};  // set if the operator asked for random numbers
+  RandomBlock random = {};  // set if the operator asked for random numbers and the call brings none
 };
 
 /// One call of an operator that pushes its tasks itself. Inputs lie as they lie, outputs may have any strides.
@@ -83,6 +83,23 @@ struct GradientCall {
   std::span<const ArraySpec> input_specs = {};  // known even where the input was not saved
 };
 
+/// What a call becomes in the form that inference and kernels take: operands of one type, axes counted from the front.
+struct NormalCall {
+  Arrays inputs = {};
+  Attributes attributes;
+};
+
+/// One call before inference, inputs defined and on one device.
+struct RawCall {
+  const Operator& op;
+  std::span<const NDArray> inputs = {};
+  const Attributes& attributes;
+  SourceLocation site = {};
+};
+
+/// Fills in `normal` and says true where the call is not in its normal form yet; casts are calls of their own,
+/// recorded.
+using Normalise = bool (*)(const RawCall& call, NormalCall& normal);
 using Infer = Specs (*)(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes);
 using Kernel = void (*)(const KernelCall& call);
 using Composition = Arrays (*)(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site);
@@ -120,6 +137,7 @@ struct Operator {
   int outputs = 1;  // -1: as many as infer returns, 0: it writes inputs alone
   const AttributeType* attributes = &attribute_type<NoAttributes>;
   bool optional_attributes = false;  // a call may come without: the kernel asks
+  Normalise normalise = nullptr;     // set: a call is brought to its normal form first
   Infer infer = nullptr;
   Kernel cpu = nullptr;
   Kernel gpu = nullptr;
@@ -139,6 +157,7 @@ struct Operator {
   SavedFor saved_for = nullptr;     // set: saves these of saved_inputs only
   TakesStrides takes_strides = nullptr;  // set: strided_inputs only where it says so
   Mutates mutates = nullptr;   // set: says in mutated_inputs' place what issue writes, of any number of inputs
+  int state_input = -1;        // input, if a call has so many, that holds seed and offset of random numbers
   Mask shape_inputs = k_none;  // inputs of which shape, type and device matter alone: nobody reads their data
 
   Kernel kernel(DeviceKind kind) const noexcept { return kind == DeviceKind::gpu ? gpu : cpu; }

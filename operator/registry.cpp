@@ -95,7 +95,8 @@ void register_operator(std::shared_ptr<const Operator> op) {
     return message("register_operator: ", op->name, " has no kernel, composition or view");
   });
   require(op->view != nullptr || op->infer != nullptr, [&] {
-    return message("register_operator: ", op->name, " has a kernel or composition but no inference");
+    const char* const what = op->composition != nullptr ? "a composition" : "a kernel";
+    return message("register_operator: ", op->name, " has ", what, " but no inference");
   });
   const bool writes = op->outputs != 0 || op->mutates != nullptr || op->mutated_inputs != k_none;
   require(op->inputs >= -1 && op->outputs >= -1 && writes && op->attributes != nullptr, [&] {

@@ -5,6 +5,7 @@
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/normalise.h>
 
 namespace sluice {
 
@@ -46,18 +47,17 @@ Arrays gradient_concat(const GradientCall& call) {
 }
 
 // All of one type, the smallest that holds them all.
-std::vector<NDArray> promoted(const char* op, std::span<const NDArray> arrays, SourceLocation site) {
-  require<ValueError>(!arrays.empty(), [&] { return message(op, ": no arrays"); });
-  DType dtype = detail::object_of(arrays[0], op).dtype;
-  for (const NDArray& array : arrays) {
-    detail::object_of(array, op);
+bool normalise_concat(const RawCall& call, NormalCall& normal) {
+  require<ValueError>(!call.inputs.empty(), [&] { return message(call.op.name, ": no arrays"); });
+  const bool counted = detail::normalise_axis<ConcatAttributes>(call, normal);
+  DType dtype = call.inputs[0].dtype();
+  for (const NDArray& array : call.inputs)
     dtype = promote(dtype, array.dtype());
-  }
-  std::vector<NDArray> cast;
-  cast.reserve(arrays.size());
-  for (const NDArray& array : arrays)
-    cast.push_back(array.astype(dtype, site));
-  return cast;
+  if (!counted)
+    return detail::cast_inputs(call, dtype, normal);
+  for (NDArray& input : normal.inputs)
+    input = input.astype(dtype, call.site);
+  return true;
 }
 
 }  // namespace
@@ -66,6 +66,7 @@ constinit const Operator k_concat = {
     .name = "concat",
     .inputs = -1,
     .attributes = &attribute_type<ConcatAttributes>,
+    .normalise = normalise_concat,
     .infer = infer_concat,
     .cpu = detail::concat_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::concat_gpu),
@@ -73,11 +74,8 @@ constinit const Operator k_concat = {
 };
 
 NDArray concat(std::span<const NDArray> arrays, int axis, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    const std::vector<NDArray> inputs = promoted("concat", arrays, site);
-    const ConcatAttributes attributes{normal_axis(axis, inputs[0].ndim(), "concat")};
-    return invoke(k_concat, inputs, Attributes::of(attributes), site)[0];
-  });
+  return detail::located(
+      site, [&]() -> NDArray { return invoke(k_concat, arrays, Attributes::of(ConcatAttributes{axis}), site)[0]; });
 }
 
 NDArray concat(std::initializer_list<NDArray> arrays, int axis, SourceLocation site) {
@@ -86,7 +84,10 @@ NDArray concat(std::initializer_list<NDArray> arrays, int axis, SourceLocation s
 
 NDArray stack(std::span<const NDArray> arrays, int axis, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
-    std::vector<NDArray> rows = promoted("stack", arrays, site);
+    require<ValueError>(!arrays.empty(), [] { return "stack: no arrays"; });
+    std::vector<NDArray> rows(arrays.begin(), arrays.end());
+    for (const NDArray& row : rows)
+      detail::object_of(row, "stack");
     const int normal = normal_axis(axis, rows[0].ndim() + 1, "stack");
     const Shape shape = rows[0].shape();
     for (std::size_t i = 0; i < rows.size(); ++i) {

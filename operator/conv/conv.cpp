@@ -5,6 +5,7 @@
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/sink.h>
 
 namespace sluice {
 namespace detail {
@@ -53,33 +54,24 @@ void check_result(const char* op, const ConvolutionGeometry& g, const Shape& dy)
   });
 }
 
-// Inputs dy, weight.
+// Inputs dy, weight, x (shape alone).
 Specs backward_data_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   constexpr const char* op = "convolution_backward_data";
   const auto& how = attributes.as<ConvolutionAttributes>();
   check_types(op, inputs);
-  const Shape& dy = inputs[0].shape;
-  const Shape& weight = inputs[1].shape;
-  require<ShapeError>(dy.ndim() == 4 && weight.ndim() == 4 && how.size.ndim() == 2, [&] {
-    return message(op, ": no gradient of shape ", dy, " for a weight of shape ", weight);
-  });
-  const Shape x{dy[0], weight[1] * how.groups, how.size[0], how.size[1]};
-  check_result(op, convolution_geometry(op, x, weight, inputs[0].dtype, how), dy);
+  const Shape& x = inputs[2].shape;
+  check_result(op, convolution_geometry(op, x, inputs[1].shape, inputs[0].dtype, how), inputs[0].shape);
   return {{x, inputs[0].dtype, inputs[0].device}};
 }
 
-// Inputs x, dy.
+// Inputs x, dy, weight (shape alone).
 Specs backward_weights_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   constexpr const char* op = "convolution_backward_weights";
   const auto& how = attributes.as<ConvolutionAttributes>();
   check_types(op, inputs);
-  const Shape& x = inputs[0].shape;
+  const Shape& weight = inputs[2].shape;
   const Shape& dy = inputs[1].shape;
-  require<ShapeError>(x.ndim() == 4 && dy.ndim() == 4 && how.size.ndim() == 2 && how.groups > 0, [&] {
-    return message(op, ": no gradient of shape ", dy, " for x of shape ", x);
-  });
-  const Shape weight{dy[1], x[1] / how.groups, how.size[0], how.size[1]};
-  check_result(op, convolution_geometry(op, x, weight, inputs[0].dtype, how), dy);
+  check_result(op, convolution_geometry(op, inputs[0].shape, weight, inputs[0].dtype, how), dy);
   Specs specs{{weight, inputs[0].dtype, inputs[0].device}};
   if (how.bias)
     specs.push_back({{dy[1]}, inputs[0].dtype, inputs[0].device});
@@ -93,17 +85,16 @@ NDArray forward(const NDArray& x, const NDArray& weight, const NDArray& bias, co
   return invoke_one(convolution_op, {x, weight}, Attributes::of(how), site);
 }
 
-NDArray backward_data(const NDArray& dy, const NDArray& weight, ConvolutionAttributes how, const Shape& x) {
-  how.size = {x[2], x[3]};
+NDArray backward_data(const NDArray& dy, const NDArray& weight, ConvolutionAttributes how, const ArraySpec& x) {
   how.bias = false;
-  return invoke_one(convolution_backward_data_op, {dy, weight}, Attributes::of(how), SourceLocation::current());
+  return invoke_one(
+      convolution_backward_data_op, {dy, weight, shape_only(x)}, Attributes::of(how), SourceLocation::current());
 }
 
 Arrays backward_weights(
-    const NDArray& x, const NDArray& dy, ConvolutionAttributes how, const Shape& weight, bool bias) {
-  how.size = {weight[2], weight[3]};
+    const NDArray& x, const NDArray& dy, ConvolutionAttributes how, const ArraySpec& weight, bool bias) {
   how.bias = bias;
-  const std::array<NDArray, 2> inputs{x, dy};
+  const std::array<NDArray, 3> inputs{x, dy, shape_only(weight)};
   return invoke(convolution_backward_weights_op, inputs, Attributes::of(how), SourceLocation::current());
 }
 
@@ -114,10 +105,10 @@ Arrays convolution_gradient(const GradientCall& call) {
   if (!dy.defined())
     return grads;
   if (call.wanted[0])
-    grads[0] = backward_data(dy, call.inputs[1], how, call.input_specs[0].shape);
+    grads[0] = backward_data(dy, call.inputs[1], how, call.input_specs[0]);
   const bool bias = grads.size() > 2 && call.wanted[2];
   if (call.wanted[1] || bias) {
-    const Arrays both = backward_weights(call.inputs[0], dy, how, call.input_specs[1].shape, bias);
+    const Arrays both = backward_weights(call.inputs[0], dy, how, call.input_specs[1], bias);
     grads[1] = both[0];
     if (bias)
       grads[2] = both[1];
@@ -128,25 +119,25 @@ Arrays convolution_gradient(const GradientCall& call) {
 // Each pass is linear in both of its inputs, so that their gradients are the other passes.
 Arrays backward_data_gradient(const GradientCall& call) {
   const auto& how = call.attributes.as<ConvolutionAttributes>();
-  Arrays grads(2);
+  Arrays grads(3);
   const NDArray& dx = call.output_grads[0];
   if (!dx.defined())
     return grads;
   if (call.wanted[0])
     grads[0] = forward(dx, call.inputs[1], {}, how);
   if (call.wanted[1])
-    grads[1] = backward_weights(dx, call.inputs[0], how, call.input_specs[1].shape, false)[0];
+    grads[1] = backward_weights(dx, call.inputs[0], how, call.input_specs[1], false)[0];
   return grads;
 }
 
 Arrays backward_weights_gradient(const GradientCall& call) {
   const auto& how = call.attributes.as<ConvolutionAttributes>();
-  Arrays grads(2);
+  Arrays grads(3);
   const NDArray& weight = call.output_grads[0];
   const NDArray bias = call.output_grads.size() > 1 ? call.output_grads[1] : NDArray();
   const Shape& dy = call.input_specs[1].shape;
   if (weight.defined() && call.wanted[0])
-    grads[0] = backward_data(call.inputs[1], weight, how, call.input_specs[0].shape);
+    grads[0] = backward_data(call.inputs[1], weight, how, call.input_specs[0]);
   if (weight.defined() && call.wanted[1])
     grads[1] = forward(call.inputs[0], weight, bias, how);
   if (!weight.defined() && bias.defined() && call.wanted[1])
@@ -174,24 +165,26 @@ const Operator convolution_op{
 };
 const Operator convolution_backward_data_op{
     .name = "convolution_backward_data",
-    .inputs = 2,
+    .inputs = 3,
     .attributes = &attribute_type<ConvolutionAttributes>,
     .infer = backward_data_infer,
     .cpu = convolution_backward_data_cpu,
     .gpu = SLUICE_GPU_KERNEL(convolution_backward_data_gpu),
     .gradient = backward_data_gradient,
-    .saved_inputs = k_all,
+    .saved_inputs = 0b11,
+    .shape_inputs = 0b100,
 };
 const Operator convolution_backward_weights_op{
     .name = "convolution_backward_weights",
-    .inputs = 2,
+    .inputs = 3,
     .outputs = -1,
     .attributes = &attribute_type<ConvolutionAttributes>,
     .infer = backward_weights_infer,
     .cpu = convolution_backward_weights_cpu,
     .gpu = SLUICE_GPU_KERNEL(convolution_backward_weights_gpu),
     .gradient = backward_weights_gradient,
-    .saved_inputs = k_all,
+    .saved_inputs = 0b11,
+    .shape_inputs = 0b100,
 };
 
 OperatorList conv_operators() noexcept {

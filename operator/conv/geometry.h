@@ -10,7 +10,6 @@ namespace sluice::detail {
 struct ConvolutionAttributes {
   Shape stride{1, 1}, pad{0, 0}, dilation{1, 1};
   std::int64_t groups = 1;
-  Shape size = {};    // backward data: of the input; backward weights: of the kernel
   bool bias = false;  // backward weights: a second output, the gradient of the bias
 
   template <class V>
@@ -19,7 +18,6 @@ struct ConvolutionAttributes {
     v.field("pad", pad);
     v.field("dilation", dilation);
     v.field("groups", groups);
-    v.field("size", size);
     v.field("bias", bias);
   }
 };

@@ -20,14 +20,12 @@ void list(std::vector<const Operator*>& all) {
     all.push_back(&detail::BinaryBackward<row, 1>::op);
 }
 
-// A number beside an array takes the array's type; see operand_type_beside().
 template <Binary row>
 NDArray with_scalar(const Operator& op, const NDArray& array, Scalar scalar, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     using Row = math::BinaryRow<row>;
     require<ValueError>(array.defined(), [] { return message(Row::name, ": the operand is an undefined NDArray"); });
-    const DType dtype = detail::operand_type_beside(Row::name, Row::kind, array.dtype(), scalar);
-    return invoke_one(op, {array.astype(dtype, site)}, Attributes::of(detail::NumberAttribute{scalar}), site);
+    return invoke_one(op, {array}, Attributes::of(detail::NumberAttribute{scalar}), site);
   });
 }
 
@@ -37,8 +35,7 @@ NDArray with_array(const NDArray& a, const NDArray& b, SourceLocation site) {
     using Row = math::BinaryRow<row>;
     require<ValueError>(
         a.defined() && b.defined(), [] { return message(Row::name, ": an operand is an undefined NDArray"); });
-    const DType dtype = detail::operand_type(Row::kind, promote(a.dtype(), b.dtype()));
-    return invoke_one(detail::BinaryForms<row>::arrays, {a.astype(dtype, site), b.astype(dtype, site)}, {}, site);
+    return invoke_one(detail::BinaryForms<row>::arrays, {a, b}, {}, site);
   });
 }
 

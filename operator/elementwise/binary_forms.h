@@ -6,6 +6,7 @@
 #include <sluice/operator/elementwise/run.h>
 #include <sluice/operator/elementwise/types.h>
 #include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/normalise.h>
 
 namespace sluice::detail {
 
@@ -133,6 +134,17 @@ struct BinaryForms {
            : form == BinaryForm::right_scalar ? Row::right_scalar_name
                                               : Row::left_scalar_name;
   }
+  // A number beside an array takes the array's type; see operand_type_beside().
+  template <BinaryForm form>
+  static bool normalise(const RawCall& call, NormalCall& normal) {
+    const DType first = call.inputs[0].dtype();
+    if constexpr (form == BinaryForm::arrays) {
+      return cast_inputs(call, operand_type(Row::kind, promote(first, call.inputs[1].dtype())), normal);
+    } else {
+      const Scalar number = call.attributes.as<NumberAttribute>().number;
+      return cast_inputs(call, operand_type_beside(Row::name, Row::kind, first, number), normal);
+    }
+  }
   static Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
     return infer_elementwise(Row::name, Row::kind, inputs);
   }
@@ -174,6 +186,7 @@ struct BinaryForms {
         .name = name<form>(),
         .inputs = arrays ? 2 : 1,
         .attributes = arrays ? &attribute_type<NoAttributes> : &attribute_type<NumberAttribute>,
+        .normalise = normalise<form>,
         .infer = infer,
         .cpu = cpu<form>,
         .gpu = SLUICE_GPU_KERNEL(gpu<form>),

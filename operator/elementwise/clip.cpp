@@ -20,6 +20,22 @@ struct ClipAttributes {
   }
 };
 
+// A bound beyond what the type holds is the type's own.
+bool normalise(const RawCall& call, NormalCall& normal) {
+  const auto& a = call.attributes.as<ClipAttributes>();
+  require<ValueError>(a.low.as_double() <= a.high.as_double(), [&] {
+    return message("clip: low ", a.low.as_double(), " is not below high ", a.high.as_double());
+  });
+  const DType given = call.inputs[0].dtype();
+  const DType dtype = detail::operand_type(RowKind::arithmetic, a.high.beside(a.low.beside(given)));
+  if (dtype == given && detail::scalar_fits(a.low, dtype) && detail::scalar_fits(a.high, dtype))
+    return false;
+  normal.inputs.push_back(call.inputs[0].astype(dtype, call.site));
+  normal.attributes =
+      Attributes::of(ClipAttributes{detail::scalar_within(a.low, dtype), detail::scalar_within(a.high, dtype)});
+  return true;
+}
+
 Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
   return detail::infer_elementwise("clip", RowKind::arithmetic, inputs.first(1));
 }
@@ -80,6 +96,7 @@ Arrays gradient(const GradientCall& call) {
 constexpr Operator k_forward{
     .name = "clip",
     .attributes = &attribute_type<ClipAttributes>,
+    .normalise = normalise,
     .infer = infer,
     .cpu = forward_cpu,
     .gpu = SLUICE_GPU_KERNEL(forward_gpu),
@@ -100,13 +117,7 @@ void detail::list_clip(std::vector<const Operator*>& all) {
 NDArray clip(const NDArray& x, Scalar low, Scalar high, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     require<ValueError>(x.defined(), [] { return "clip: input 0 is an undefined NDArray"; });
-    require<ValueError>(low.as_double() <= high.as_double(), [&] {
-      return message("clip: low ", low.as_double(), " is not below high ", high.as_double());
-    });
-    const DType dtype = detail::operand_type(RowKind::arithmetic, high.beside(low.beside(x.dtype())));
-    // A bound beyond what the type holds is the type's own.
-    const ClipAttributes bounds{detail::scalar_within(low, dtype), detail::scalar_within(high, dtype)};
-    return invoke_one(k_forward, {x.astype(dtype, site)}, Attributes::of(bounds), site);
+    return invoke_one(k_forward, {x}, Attributes::of(ClipAttributes{low, high}), site);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <sluice/operator/elementwise/families.h>
 #include <sluice/operator/elementwise/in_place.h>
 #include <sluice/operator/elementwise/types.h>
+#include <sluice/operator/normalise.h>
 #include <sluice/operator/reduce/reduce.h>
 
 namespace sluice {
@@ -33,8 +34,7 @@ void write_in_place(const InPlace& op, const NDArray& into, const NDArray& other
     require<ValueError>(into.defined() && other.defined(), [&] {
       return message(op.arrays->name, " in place: an operand is an undefined NDArray");
     });
-    const DType dtype = operand_type(op.kind, promote(into.dtype(), other.dtype()));
-    const NDArray inputs[] = {into.astype(dtype, site), other.astype(dtype, site)};
+    const NDArray inputs[] = {into, other};
     invoke(*op.arrays, inputs, {}, site, std::span(&into, 1));
   });
 }
@@ -43,9 +43,7 @@ void write_in_place(const InPlace& op, const NDArray& into, Scalar number, Sourc
   located(site, [&] {
     require<ValueError>(
         into.defined(), [&] { return message(op.arrays->name, " in place: the operand is an undefined NDArray"); });
-    const DType dtype = operand_type_beside(op.arrays->name, op.kind, into.dtype(), number);
-    const NDArray inputs[] = {into.astype(dtype, site)};
-    invoke(*op.right_scalar, inputs, Attributes::of(NumberAttribute{number}), site, std::span(&into, 1));
+    invoke(*op.right_scalar, {&into, 1}, Attributes::of(NumberAttribute{number}), site, std::span(&into, 1));
   });
 }
 
@@ -93,7 +91,7 @@ NDArray sum_to_shape(const NDArray& array, const Shape& shape, SourceLocation si
     }
     // With no axis to add up (only leading extents of 1 to drop) sum() would take all of them.
     const NDArray added = axes.empty() ? array : sum(array, axes, true, site);
-    return added.reshape(shape, site);
+    return added.reshape(detail::with_open_rows(shape), site);
   });
 }
 

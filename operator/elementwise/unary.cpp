@@ -6,6 +6,7 @@
 #include <sluice/operator/elementwise/run.h>
 #include <sluice/operator/elementwise/types.h>
 #include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/normalise.h>
 
 namespace sluice {
 
@@ -18,6 +19,11 @@ constexpr bool k_differentiable = !gives_bool(UnaryRow<row>::kind);
 // A gradient of dy alone is written with arrays; others have a fused kernel.
 template <Unary row>
 constexpr bool k_fused = k_differentiable<row>&& UnaryRow<row>::uses != nothing_;
+
+template <Unary row>
+bool normalise(const RawCall& call, NormalCall& normal) {
+  return detail::cast_inputs(call, detail::operand_type(UnaryRow<row>::kind, call.inputs[0].dtype()), normal);
+}
 
 template <Unary row>
 Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
@@ -108,6 +114,7 @@ constexpr Gradient gradient_of() {
 template <Unary row>
 constexpr Operator k_forward{
     .name = UnaryRow<row>::name,
+    .normalise = normalise<row>,
     .infer = infer<row>,
     .cpu = forward_cpu<row>,
     .gpu = SLUICE_GPU_KERNEL(forward_gpu<row>),
@@ -123,7 +130,7 @@ template <Unary row>
 NDArray apply(const NDArray& x, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     require<ValueError>(x.defined(), [] { return message(UnaryRow<row>::name, ": input 0 is an undefined NDArray"); });
-    return invoke_one(k_forward<row>, {x.astype(detail::operand_type(UnaryRow<row>::kind, x.dtype()), site)}, {}, site);
+    return invoke_one(k_forward<row>, {x}, {}, site);
   });
 }
 

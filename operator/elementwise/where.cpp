@@ -19,6 +19,27 @@ constexpr const char* k_name = form == WhereForm::arrays        ? "where"
                                : form == WhereForm::scalar_else ? "where_scalar"
                                                                 : "scalar_where";
 
+// The condition is bool, the branches have one type, which holds the number if one of them is that.
+template <WhereForm form>
+bool normalise(const RawCall& call, NormalCall& normal) {
+  DType dtype = call.inputs[1].dtype();
+  if constexpr (form == WhereForm::arrays) {
+    dtype = promote(dtype, call.inputs[2].dtype());
+  } else {
+    const Scalar number = call.attributes.as<detail::NumberAttribute>().number;
+    dtype = number.beside(dtype);
+    require<ValueError>(detail::scalar_fits(number, dtype), [&] {
+      return message("where: the number ", number.as_int64(), " does not fit ", dtype);
+    });
+  }
+  if (call.inputs[0].dtype() == DType::bool_ && call.inputs[1].dtype() == dtype && call.inputs.back().dtype() == dtype)
+    return false;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i)
+    normal.inputs.push_back(call.inputs[i].astype(i == 0 ? DType::bool_ : dtype, call.site));
+  normal.attributes = call.attributes;
+  return true;
+}
+
 template <WhereForm form>
 Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
   require<DTypeError>(inputs[0].dtype == DType::bool_, [&] {
@@ -72,6 +93,7 @@ constexpr Operator k_where{
     .name = k_name<form>,
     .inputs = form == WhereForm::arrays ? 3 : 2,
     .attributes = form == WhereForm::arrays ? &attribute_type<NoAttributes> : &attribute_type<detail::NumberAttribute>,
+    .normalise = normalise<form>,
     .infer = infer<form>,
     .cpu = cpu_kernel<form>,
     .gpu = SLUICE_GPU_KERNEL(gpu_kernel<form>),
@@ -91,15 +113,7 @@ template <WhereForm form>
 NDArray with_scalar(const NDArray& condition, const NDArray& array, Scalar number, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     check_defined({condition, array});
-    const DType dtype = number.beside(array.dtype());
-    require<ValueError>(detail::scalar_fits(number, dtype), [&] {
-      return message("where: the number ", number.as_int64(), " does not fit ", dtype);
-    });
-    return invoke_one(
-        k_where<form>,
-        {condition.astype(DType::bool_, site), array.astype(dtype, site)},
-        Attributes::of(detail::NumberAttribute{number}),
-        site);
+    return invoke_one(k_where<form>, {condition, array}, Attributes::of(detail::NumberAttribute{number}), site);
   });
 }
 
@@ -113,12 +127,7 @@ void detail::list_where(std::vector<const Operator*>& all) {
 NDArray where(const NDArray& condition, const NDArray& a, const NDArray& b, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     check_defined({condition, a, b});
-    const DType dtype = promote(a.dtype(), b.dtype());
-    return invoke_one(
-        k_where<WhereForm::arrays>,
-        {condition.astype(DType::bool_, site), a.astype(dtype, site), b.astype(dtype, site)},
-        {},
-        site);
+    return invoke_one(k_where<WhereForm::arrays>, {condition, a, b}, {}, site);
   });
 }
 

@@ -1,10 +1,10 @@
-#include <sluice/ndarray/detail/array_object.h>
-#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/gather/gather.h>
 #include <sluice/operator/gather/kernels.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/normalise.h>
+#include <sluice/operator/sink.h>
 
 namespace sluice {
 
@@ -23,7 +23,14 @@ int axis_of(const Attributes& attributes) {
 
 // -- Shape rules ------------------------------------------------------------------------------------------------
 
-Specs infer_take(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+void check_indices(const Operator& op, const ArraySpec& indices) {
+  require<DTypeError>(is_integer(indices.dtype), [&] {
+    return message(op.name, ": indices are of an integer type, not ", indices.dtype);
+  });
+}
+
+Specs infer_take(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  check_indices(op, inputs[1]);
   const int axis = axis_of(attributes);
   ArraySpec spec = inputs[0];
   require<ValueError>(spec.shape[axis] > 0 || inputs[1].shape.size() == 0, [&] {
@@ -35,25 +42,32 @@ Specs infer_take(const Operator&, std::span<const ArraySpec> inputs, const Attri
   return {spec};
 }
 
-// indices, dy: dy's shape with the axes of the indices joined to one of the input's extent.
+// indices, dy, x: dy's type, with the axes of the indices joined to the one that they name entries of.
 Specs infer_take_backward(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const int axis = axis_of(attributes);
   ArraySpec spec = inputs[1];
   for (int i = 0; i < inputs[0].shape.ndim(); ++i)
     spec.shape.erase(axis);
-  spec.shape.insert(axis, of(attributes).extent);
+  spec.shape.insert(axis, inputs[2].shape[axis]);
+  require<ShapeError>(spec.shape == inputs[2].shape, [&] {
+    return message(
+        "take_backward: a gradient of shape ", inputs[1].shape, " is not that of entries of ", inputs[2].shape);
+  });
   return {spec};
 }
 
-Specs infer_one_hot(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_one_hot(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const auto& a = attributes.as<OneHotAttributes>();
+  check_indices(op, inputs[0]);
+  require<ValueError>(a.depth > 0, [&] { return message("one_hot: depth ", a.depth, " is not positive"); });
   ArraySpec spec = inputs[0];
   spec.shape.push_back(a.depth);
   spec.dtype = a.dtype;
   return {spec};
 }
 
-Specs infer_pick(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_pick(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  check_indices(op, inputs[1]);
   const int axis = axis_of(attributes);
   ArraySpec spec = inputs[0];
   spec.shape = detail::without_axis(spec.shape, axis);
@@ -69,7 +83,11 @@ Specs infer_pick(const Operator&, std::span<const ArraySpec> inputs, const Attri
 
 Specs infer_pick_backward(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   ArraySpec spec = inputs[1];
-  spec.shape.insert(axis_of(attributes), of(attributes).extent);
+  spec.shape.insert(axis_of(attributes), inputs[2].shape[axis_of(attributes)]);
+  require<ShapeError>(spec.shape == inputs[2].shape, [&] {
+    return message(
+        "pick_backward: a gradient of shape ", inputs[1].shape, " is not that of entries of ", inputs[2].shape);
+  });
   return {spec};
 }
 
@@ -77,32 +95,22 @@ Specs infer_pick_backward(const Operator&, std::span<const ArraySpec> inputs, co
 
 template <const Operator& Backward>
 Arrays gradient_gather(const GradientCall& call) {
-  return {invoke_one(Backward, {call.inputs[1], call.output_grads[0]}, call.attributes, {}), {}};
+  const NDArray x = shape_only(call.input_specs[0]);
+  return {invoke_one(Backward, {call.inputs[1], call.output_grads[0], x}, call.attributes, {}), {}};
 }
 
 template <const Operator& Forward>
 Arrays gradient_scatter(const GradientCall& call) {
-  return {{}, invoke_one(Forward, {call.output_grads[0], call.inputs[0]}, call.attributes, {})};
-}
-
-void check_indices(const char* op, const NDArray& indices) {
-  require<DTypeError>(is_integer(detail::object_of(indices, op).dtype), [&] {
-    return message(op, ": indices are of an integer type, not ", indices.dtype());
-  });
-}
-
-Attributes gather_attributes(const char* op, const NDArray& x, int axis, IndexMode mode) {
-  const int normal = normal_axis(axis, detail::object_of(x, op).shape.ndim(), op);
-  return Attributes::of(GatherAttributes{normal, static_cast<std::int64_t>(mode), x.shape()[normal]});
+  return {{}, invoke_one(Forward, {call.output_grads[0], call.inputs[0]}, call.attributes, {}), {}};
 }
 
 }  // namespace
 
-detail::TakeLayout detail::take_layout(const Shape& taken, const Shape& indices, const GatherAttributes& attributes) {
+detail::TakeLayout detail::take_layout(const Shape& taken, const Shape& indices, const GatherAxis& along) {
   TakeLayout layout;
-  layout.n = attributes.extent;
+  layout.n = along.extent;
   layout.indices = indices.size();
-  const int axis = static_cast<int>(attributes.axis), after = axis + indices.ndim();
+  const int axis = static_cast<int>(along.axis), after = axis + indices.ndim();
   for (int i = 0; i < axis; ++i)
     layout.outer *= taken[i];
   for (int i = after; i < taken.ndim(); ++i)
@@ -114,6 +122,7 @@ constinit const Operator k_take = {
     .name = "take",
     .inputs = 2,
     .attributes = &attribute_type<GatherAttributes>,
+    .normalise = detail::normalise_axis<GatherAttributes>,
     .infer = infer_take,
     .cpu = detail::take_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::take_gpu),
@@ -122,13 +131,14 @@ constinit const Operator k_take = {
 };
 constinit const Operator k_take_backward = {
     .name = "take_backward",
-    .inputs = 2,
+    .inputs = 3,
     .attributes = &attribute_type<GatherAttributes>,
     .infer = infer_take_backward,
     .cpu = detail::take_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::take_backward_gpu),
     .gradient = gradient_scatter<k_take>,
     .saved_inputs = 0b01,
+    .shape_inputs = 0b100,
 };
 constinit const Operator k_one_hot = {
     .name = "one_hot",
@@ -141,6 +151,7 @@ constinit const Operator k_pick = {
     .name = "pick",
     .inputs = 2,
     .attributes = &attribute_type<GatherAttributes>,
+    .normalise = detail::normalise_axis<GatherAttributes>,
     .infer = infer_pick,
     .cpu = detail::pick_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::pick_gpu),
@@ -149,35 +160,28 @@ constinit const Operator k_pick = {
 };
 constinit const Operator k_pick_backward = {
     .name = "pick_backward",
-    .inputs = 2,
+    .inputs = 3,
     .attributes = &attribute_type<GatherAttributes>,
     .infer = infer_pick_backward,
     .cpu = detail::pick_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::pick_backward_gpu),
     .gradient = gradient_scatter<k_pick>,
     .saved_inputs = 0b01,
+    .shape_inputs = 0b100,
 };
 
 NDArray take(const NDArray& x, const NDArray& indices, int axis, IndexMode mode, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    check_indices("take", indices);
-    return invoke_one(k_take, {x, indices}, gather_attributes("take", x, axis, mode), site);
-  });
+  const GatherAttributes attributes{axis, static_cast<std::int64_t>(mode)};
+  return invoke_one(k_take, {x, indices}, Attributes::of(attributes), site);
 }
 
 NDArray one_hot(const NDArray& indices, std::int64_t depth, DType dtype, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    check_indices("one_hot", indices);
-    require<ValueError>(depth > 0, [&] { return message("one_hot: depth ", depth, " is not positive"); });
-    return invoke_one(k_one_hot, {indices}, Attributes::of(OneHotAttributes{depth, dtype}), site);
-  });
+  return invoke_one(k_one_hot, {indices}, Attributes::of(OneHotAttributes{depth, dtype}), site);
 }
 
 NDArray pick(const NDArray& x, const NDArray& index, int axis, IndexMode mode, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    check_indices("pick", index);
-    return invoke_one(k_pick, {x, index}, gather_attributes("pick", x, axis, mode), site);
-  });
+  const GatherAttributes attributes{axis, static_cast<std::int64_t>(mode)};
+  return invoke_one(k_pick, {x, index}, Attributes::of(attributes), site);
 }
 
 detail::OperatorList detail::gather_operators() noexcept {

@@ -19,9 +19,9 @@ std::int64_t grain_of(std::int64_t elements_each) {
   return std::max<std::int64_t>(1, k_grain / std::max<std::int64_t>(1, elements_each));
 }
 
-std::int64_t index_at(const char* op, const TensorView& indices, std::int64_t i, const GatherAttributes& a) {
+std::int64_t index_at(const char* op, const TensorView& indices, std::int64_t i, const GatherAxis& a) {
   const std::int64_t index = load_index(indices.data, indices.dtype, i);
-  const std::int64_t entry = resolve_index(index, a.extent, a.index_mode());
+  const std::int64_t entry = resolve_index(index, a.extent, a.mode);
   require<IndexError>(entry >= 0, [&] {
     return message(op, ": index ", index, " is out of bounds for axis ", a.axis, " with size ", a.extent);
   });
@@ -35,7 +35,7 @@ struct Positions {
   std::vector<std::int64_t> at;
 };
 
-Positions sort_positions(const TensorView& indices, const GatherAttributes& a) {
+Positions sort_positions(const TensorView& indices, const GatherAxis& a) {
   Positions sorted;
   sorted.starts.assign(static_cast<std::size_t>(a.extent) + 1, 0);
   sorted.at.resize(static_cast<std::size_t>(indices.size));
@@ -52,7 +52,7 @@ Positions sort_positions(const TensorView& indices, const GatherAttributes& a) {
 template <class T>
 void add_taken(const KernelCall& call) {
   using C = Compute<T>;
-  const auto& a = call.attributes.as<GatherAttributes>();
+  const GatherAxis a = gather_axis(call, call.outputs[0]);
   const TakeLayout at = take_layout(call.inputs[1].shape, call.inputs[0].shape, a);
   const T* dy = call.inputs[1].as<const T>();
   T* dx = call.outputs[0].as<T>();
@@ -75,7 +75,7 @@ void add_taken(const KernelCall& call) {
 
 template <class U>
 void pick_elements(const KernelCall& call) {
-  const auto& a = call.attributes.as<GatherAttributes>();
+  const GatherAxis a = gather_axis(call, call.inputs[0]);
   const AxisLayout at = axis_layout(call.inputs[0].shape, static_cast<int>(a.axis));
   const U* x = call.inputs[0].as<const U>();
   U* y = call.outputs[0].as<U>();
@@ -89,7 +89,7 @@ void pick_elements(const KernelCall& call) {
 
 template <class U>
 void put_picked(const KernelCall& call) {
-  const auto& a = call.attributes.as<GatherAttributes>();
+  const GatherAxis a = gather_axis(call, call.outputs[0]);
   const AxisLayout at = axis_layout(call.outputs[0].shape, static_cast<int>(a.axis));
   const U* dy = call.inputs[1].as<const U>();
   U* dx = call.outputs[0].as<U>();
@@ -106,7 +106,7 @@ void put_picked(const KernelCall& call) {
 }  // namespace
 
 void take_cpu(const KernelCall& call) {
-  const auto& a = call.attributes.as<GatherAttributes>();
+  const GatherAxis a = gather_axis(call, call.inputs[0]);
   const TakeLayout at = take_layout(call.outputs[0].shape, call.inputs[1].shape, a);
   const std::size_t bytes = static_cast<std::size_t>(at.inner) * size_of(call.inputs[0].dtype);
   const auto* x = call.inputs[0].as<const std::byte>();

@@ -63,14 +63,18 @@ void take_units(const KernelCall& call, const TakeLayout& at, std::int64_t units
   const int width = units < 8 ? 1 : units <= 256 ? k_warp : k_group_block;
   const unsigned blocks = blocks_for_groups(at.outer * at.indices, width);
   take_kernel<<<blocks, k_group_block, 0, stream_of(call)>>>(
-      call.inputs[0].as<const U>(), ResolvedIndices(call, call.inputs[1]), at, units, width, call.outputs[0].as<U>());
+      call.inputs[0].as<const U>(),
+      ResolvedIndices(call, call.inputs[1], gather_axis(call, call.inputs[0])),
+      at,
+      units,
+      width,
+      call.outputs[0].as<U>());
 }
 
 }  // namespace
 
 void take_gpu(const KernelCall& call) {
-  const auto& a = call.attributes.as<GatherAttributes>();
-  const TakeLayout at = take_layout(call.outputs[0].shape, call.inputs[1].shape, a);
+  const TakeLayout at = take_layout(call.outputs[0].shape, call.inputs[1].shape, gather_axis(call, call.inputs[0]));
   if (call.outputs[0].size == 0)
     return;
   const std::int64_t bytes = at.inner * static_cast<std::int64_t>(size_of(call.inputs[0].dtype));
@@ -109,7 +113,10 @@ void pick_gpu(const KernelCall& call) {
     return;
   by_element_size(size_of(call.inputs[0].dtype), [&]<class U>() {
     pick_kernel<<<blocks_for_groups(call.outputs[0].size, 1), k_group_block, 0, stream_of(call)>>>(
-        call.inputs[0].as<const U>(), ResolvedIndices(call, call.inputs[1]), at, call.outputs[0].as<U>());
+        call.inputs[0].as<const U>(),
+        ResolvedIndices(call, call.inputs[1], gather_axis(call, call.inputs[0])),
+        at,
+        call.outputs[0].as<U>());
   });
   cuda::cuda_check(cudaGetLastError(), "pick");
 }
@@ -121,7 +128,10 @@ void pick_backward_gpu(const KernelCall& call) {
     return;
   by_element_size(size_of(call.outputs[0].dtype), [&]<class U>() {
     pick_backward_kernel<<<blocks_for_groups(call.outputs[0].size, 1), k_group_block, 0, stream_of(call)>>>(
-        call.inputs[1].as<const U>(), ResolvedIndices(call, call.inputs[0]), at, call.outputs[0].as<U>());
+        call.inputs[1].as<const U>(),
+        ResolvedIndices(call, call.inputs[0], gather_axis(call, call.outputs[0])),
+        at,
+        call.outputs[0].as<U>());
   });
   cuda::cuda_check(cudaGetLastError(), "pick_backward");
 }

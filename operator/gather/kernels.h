@@ -11,12 +11,10 @@ extern const Operator k_take, k_take_backward, k_one_hot, k_pick, k_pick_backwar
 
 namespace detail {
 
-/// Attributes of take and pick. `axis` is not negative, `mode` an IndexMode, `extent` that of the axis in the input:
-/// gradients, which do not see the input, need it.
+/// Attributes of take and pick. `axis` is not negative, `mode` an IndexMode.
 struct GatherAttributes {
   std::int64_t axis = 0;
   std::int64_t mode = 0;
-  std::int64_t extent = 0;
 
   IndexMode index_mode() const noexcept { return static_cast<IndexMode>(mode); }
 
@@ -24,7 +22,6 @@ struct GatherAttributes {
   void visit(V&& v) {
     v.field("axis", axis);
     v.field("mode", mode);
-    v.field("extent", extent);
   }
 };
 
@@ -39,6 +36,18 @@ struct OneHotAttributes {
   }
 };
 
+/// The axis that indices name entries of, and how.
+struct GatherAxis {
+  std::int64_t axis = 0;
+  std::int64_t extent = 0;
+  IndexMode mode = IndexMode::raise;
+};
+/// Of `x`, the array that is taken from, or its gradient.
+inline GatherAxis gather_axis(const KernelCall& call, const TensorView& x) noexcept {
+  const auto& a = call.attributes.as<GatherAttributes>();
+  return {a.axis, x.shape[static_cast<int>(a.axis)], a.index_mode()};
+}
+
 /// `take` as loops: y[outer][indices][inner] = x[outer][index][inner].
 struct TakeLayout {
   std::int64_t outer = 1;
@@ -46,12 +55,12 @@ struct TakeLayout {
   std::int64_t indices = 1;
   std::int64_t inner = 1;
 };
-TakeLayout take_layout(const Shape& taken, const Shape& indices, const GatherAttributes& attributes);
+TakeLayout take_layout(const Shape& taken, const Shape& indices, const GatherAxis& along);
 
 // x, indices -> y
 void take_cpu(const KernelCall& call);
 void take_gpu(const KernelCall& call);
-// indices, dy -> dx
+// indices, dy, x (shape alone) -> dx
 void take_backward_cpu(const KernelCall& call);
 void take_backward_gpu(const KernelCall& call);
 // indices -> y
@@ -60,7 +69,7 @@ void one_hot_gpu(const KernelCall& call);
 // x, index -> y
 void pick_cpu(const KernelCall& call);
 void pick_gpu(const KernelCall& call);
-// index, dy -> dx
+// index, dy, x (shape alone) -> dx
 void pick_backward_cpu(const KernelCall& call);
 void pick_backward_gpu(const KernelCall& call);
 

@@ -17,11 +17,11 @@ struct ResolvedIndices {
   IndexMode mode;
   ErrorWord* errors;
 
-  ResolvedIndices(const KernelCall& call, const TensorView& indices)
+  ResolvedIndices(const KernelCall& call, const TensorView& indices, const GatherAxis& along)
       : data(indices.data),
         dtype(indices.dtype),
-        extent(call.attributes.as<GatherAttributes>().extent),
-        mode(call.attributes.as<GatherAttributes>().index_mode()),
+        extent(along.extent),
+        mode(along.mode),
         errors(call.queue.error_word()) {}
 
   /// The entry that index i names, or -1; `reports` is true for one thread of those that ask.

@@ -204,9 +204,9 @@ void add_taken(const KernelCall& call, const SortBuffers& sorted, const TakeLayo
 }  // namespace
 
 void take_backward_gpu(const KernelCall& call) {
-  const auto& a = call.attributes.as<GatherAttributes>();
   const TensorView &indices = call.inputs[0], &dy = call.inputs[1], &dx = call.outputs[0];
-  const TakeLayout at = take_layout(dy.shape, indices.shape, a);
+  const GatherAxis along = gather_axis(call, dx);
+  const TakeLayout at = take_layout(dy.shape, indices.shape, along);
   if (dx.size == 0)
     return;
   const auto stream = static_cast<cudaStream_t>(call.queue.stream());
@@ -218,7 +218,7 @@ void take_backward_gpu(const KernelCall& call) {
   auto* words = scratch.as<std::int64_t>();
   const SortBuffers buffers{words, words + at.indices, words + 2 * at.indices, words + 3 * at.indices};
   resolve_kernel<<<blocks_for_groups(at.indices, 1), k_group_block, 0, stream>>>(
-      ResolvedIndices(call, indices), at.indices, buffers);
+      ResolvedIndices(call, indices, along), at.indices, buffers);
   cuda::cuda_check(cudaGetLastError(), "take_backward");
   sort(call, buffers, at.indices, at.n);
   by_floating(dx.dtype, [&]<class T>() { add_taken<T>(call, buffers, at); });

@@ -5,6 +5,7 @@
 #include <sluice/operator/matmul/dense_attributes.h>
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/matmul/product.h>
+#include <sluice/operator/normalise.h>
 
 namespace sluice {
 namespace detail {
@@ -112,13 +113,13 @@ Arrays dense_gradient(const GradientCall& call) {
   leading.erase(x.ndim() - 1);
   const std::int64_t rows = call.attributes.as<DenseAttributes>().flatten ? x[0] : leading.size();
   const NDArray dz = (call.attributes.as<DenseAttributes>().relu ? mask_by_relu(dy, call.outputs[0], site) : dy)
-                         .reshape({rows, units}, site);
+                         .reshape(with_open_rows({rows, units}), site);
   if (call.wanted[0])
-    grads[0] = plain_product(dz, call.inputs[1], site).reshape(x, site);
+    grads[0] = plain_product(dz, call.inputs[1], site).reshape(with_open_rows(x), site);
   const bool bias = grads.size() > 2 && call.wanted[2];
   if (!call.wanted[1] && !bias)
     return grads;
-  const std::array<NDArray, 2> inputs{dz, call.inputs[0].reshape({rows, width}, site)};
+  const std::array<NDArray, 2> inputs{dz, call.inputs[0].reshape(with_open_rows({rows, width}), site)};
   const Arrays both =
       invoke(dense_backward_weights_op, inputs, Attributes::of(DenseWeightsAttributes{.bias = bias}), site);
   grads[1] = both[0];

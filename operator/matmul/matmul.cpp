@@ -4,6 +4,7 @@
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/matmul/product.h>
+#include <sluice/operator/normalise.h>
 
 namespace sluice {
 namespace detail {
@@ -81,7 +82,8 @@ Arrays matmul_gradient(const GradientCall& call) {
   if (!ta && !tb && b_shape.ndim() <= 2 && a.ndim() > 2 && a.is_contiguous()) {
     // One matrix for the whole batch: its rows joined, one product instead of a sum of many.
     const std::int64_t k = b_shape[0], n = dc.shape().back(), rows = rows_of(a.shape());
-    const NDArray db = product(a.reshape({rows, k}, site), dc.reshape({rows, n}, site), true, false, site);
+    const NDArray db = product(
+        a.reshape(with_open_rows({rows, k}), site), dc.reshape(with_open_rows({rows, n}), site), true, false, site);
     grads[1] = db.reshape(b_shape, site);
   } else {
     const NDArray db = tb ? product(dc, a, true, ta, site) : product(a, dc, !ta, false, site);

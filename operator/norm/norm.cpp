@@ -9,6 +9,7 @@
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/norm/kernels.h>
 #include <sluice/operator/norm/norm.h>
+#include <sluice/operator/normalise.h>
 #include <sluice/operator/reduce/reduce.h>
 
 namespace sluice {
@@ -128,6 +129,7 @@ const Operator batch_norm_op{
     .inputs = 5,
     .outputs = 3,
     .attributes = &attribute_type<BatchNormAttributes>,
+    .normalise = normalise_axis<BatchNormAttributes>,
     .infer = batch_norm_infer,
     .cpu = batch_norm_cpu,
     .gpu = SLUICE_GPU_KERNEL(batch_norm_gpu),
@@ -141,6 +143,7 @@ const Operator batch_norm_predict_op{
     .inputs = 5,
     .outputs = 3,
     .attributes = &attribute_type<BatchNormAttributes>,
+    .normalise = normalise_axis<BatchNormAttributes>,
     .infer = batch_norm_infer,
     .cpu = batch_norm_cpu,
     .gpu = SLUICE_GPU_KERNEL(batch_norm_gpu),
@@ -182,7 +185,6 @@ NDArray batch_norm(
           options.momentum);
     });
     const bool batch_stats = autograd::is_training() && !options.use_global_stats;
-    const int axis = x.defined() ? normal_axis(options.axis, x.ndim(), "batch_norm") : 0;
     const std::array<NDArray, 5> inputs{x, gamma, beta, running_mean, running_var};
     return invoke(
         batch_stats ? detail::batch_norm_op : detail::batch_norm_predict_op,
@@ -190,7 +192,7 @@ NDArray batch_norm(
         Attributes::of(detail::BatchNormAttributes{
             .eps = options.eps,
             .momentum = options.momentum,
-            .axis = axis,
+            .axis = options.axis,
             .fix_gamma = options.fix_gamma,
             .batch_stats = batch_stats}),
         site)[0];

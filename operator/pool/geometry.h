@@ -12,8 +12,6 @@ struct PoolAttributes {
   bool ceil_mode = false;
   bool count_include_pad = true;
   bool global = false;
-  bool index = false;  // max: a second output, where in its plane each maximum was (int32)
-  Shape size = {};     // gradients: of the input
 
   template <class V>
   void visit(V&& v) {
@@ -23,8 +21,6 @@ struct PoolAttributes {
     v.field("ceil_mode", ceil_mode);
     v.field("count_include_pad", count_include_pad);
     v.field("global", global);
-    v.field("index", index);
-    v.field("size", size);
   }
 };
 
@@ -42,10 +38,15 @@ PoolGeometry pool_geometry(const char* op, const Shape& x, const PoolAttributes&
 Shape pooled_shape(const Shape& x, const PoolGeometry& g);
 
 // Kernels of the operators.
+// x -> y, where in its plane each maximum is (int32)
 void max_pool2d_cpu(const KernelCall& call);
+// dy, places of the maxima, x (shape alone) -> dx
 void max_pool2d_backward_cpu(const KernelCall& call);
+// x, places -> y
 void max_pool2d_gather_cpu(const KernelCall& call);
+// x -> y
 void avg_pool2d_cpu(const KernelCall& call);
+// dy, x (shape alone) -> dx
 void avg_pool2d_backward_cpu(const KernelCall& call);
 void max_pool2d_gpu(const KernelCall& call);
 void max_pool2d_backward_gpu(const KernelCall& call);

@@ -1,11 +1,11 @@
 #include <limits>
 
-#include <sluice/ndarray/autograd.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/pool/geometry.h>
 #include <sluice/operator/pool/pool.h>
+#include <sluice/operator/sink.h>
 
 namespace sluice {
 namespace detail {
@@ -73,7 +73,7 @@ Specs pool_infer(const Operator&, std::span<const ArraySpec> inputs, const Attri
   check_floating(op, x);
   const Shape shape = pooled_shape(x.shape, pool_geometry(op, x.shape, how));
   Specs specs{{shape, x.dtype, x.device}};
-  if (IsMax && how.index)
+  if (IsMax)
     specs.push_back({shape, DType::int32, x.device});
   return specs;
 }
@@ -83,16 +83,13 @@ template <bool IsMax>
 Specs pool_backward_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   constexpr const char* op = IsMax ? "max_pool2d_backward" : "avg_pool2d_backward";
   const auto& how = attributes.as<PoolAttributes>();
-  const ArraySpec& dy = inputs[0];
+  const ArraySpec &dy = inputs[0], &x = inputs.back();
   check_floating(op, dy);
-  require<ShapeError>(
-      dy.shape.ndim() == 4 && how.size.ndim() == 2, [&] { return message(op, ": no gradient of shape ", dy.shape); });
-  const Shape x{dy.shape[0], dy.shape[1], how.size[0], how.size[1]};
-  const Shape y = pooled_shape(x, pool_geometry(op, x, how));
+  const Shape y = pooled_shape(x.shape, pool_geometry(op, x.shape, how));
   require<ShapeError>(dy.shape == y && (!IsMax || inputs[1].shape == y), [&] {
     return message(op, ": gradient of shape ", dy.shape, " is not that of a result of shape ", y);
   });
-  return {{x, dy.dtype, dy.device}};
+  return {{x.shape, dy.dtype, dy.device}};
 }
 
 // Inputs: a gradient of x's shape, and where the maxima were.
@@ -107,27 +104,19 @@ Specs gather_infer(const Operator&, std::span<const ArraySpec> inputs, const Att
   return {{y, x.dtype, x.device}};
 }
 
-PoolAttributes sized(const PoolAttributes& how, const Shape& x) {
-  PoolAttributes result = how;
-  result.size = {x[2], x[3]};
-  result.index = false;
-  return result;
-}
-
 Arrays max_pool_gradient(const GradientCall& call) {
-  Arrays grads(1);
   const NDArray& dy = call.output_grads[0];
   if (!dy.defined())
-    return grads;
-  require<AutogradError>(
-      call.outputs.size() > 1, [] { return message("max_pool2d: recorded without the positions of its maxima"); });
-  const auto how = sized(call.attributes.as<PoolAttributes>(), call.input_specs[0].shape);
-  grads[0] = invoke_one(max_pool2d_backward_op, {dy, call.outputs[1]}, Attributes::of(how), SourceLocation::current());
-  return grads;
+    return Arrays(1);
+  return {invoke_one(
+      max_pool2d_backward_op,
+      {dy, call.outputs[1], shape_only(call.input_specs[0])},
+      call.attributes,
+      SourceLocation::current())};
 }
 
 Arrays max_pool_backward_gradient(const GradientCall& call) {
-  Arrays grads(2);
+  Arrays grads(3);
   if (call.wanted[0] && call.output_grads[0].defined())
     grads[0] = invoke_one(
         max_pool2d_gather_op, {call.output_grads[0], call.inputs[1]}, call.attributes, SourceLocation::current());
@@ -136,45 +125,45 @@ Arrays max_pool_backward_gradient(const GradientCall& call) {
 
 Arrays gather_gradient(const GradientCall& call) {
   Arrays grads(2);
-  const auto how = sized(call.attributes.as<PoolAttributes>(), call.input_specs[0].shape);
   if (call.wanted[0] && call.output_grads[0].defined())
     grads[0] = invoke_one(
-        max_pool2d_backward_op, {call.output_grads[0], call.inputs[1]}, Attributes::of(how), SourceLocation::current());
+        max_pool2d_backward_op,
+        {call.output_grads[0], call.inputs[1], shape_only(call.input_specs[0])},
+        call.attributes,
+        SourceLocation::current());
   return grads;
 }
 
 Arrays avg_pool_gradient(const GradientCall& call) {
-  Arrays grads(1);
-  const auto how = sized(call.attributes.as<PoolAttributes>(), call.input_specs[0].shape);
-  if (call.output_grads[0].defined())
-    grads[0] =
-        invoke_one(avg_pool2d_backward_op, {call.output_grads[0]}, Attributes::of(how), SourceLocation::current());
-  return grads;
+  const NDArray& dy = call.output_grads[0];
+  if (!dy.defined())
+    return Arrays(1);
+  return {invoke_one(
+      avg_pool2d_backward_op, {dy, shape_only(call.input_specs[0])}, call.attributes, SourceLocation::current())};
 }
 
 Arrays avg_pool_backward_gradient(const GradientCall& call) {
-  Arrays grads(1);
+  Arrays grads(2);
   if (call.output_grads[0].defined())
     grads[0] = invoke_one(avg_pool2d_op, {call.output_grads[0]}, call.attributes, SourceLocation::current());
   return grads;
 }
 
-Attributes attributes_of(const PoolOptions& options, bool index) {
+Attributes attributes_of(const PoolOptions& options) {
   return Attributes::of(PoolAttributes{
       .kernel = options.kernel,
       .stride = options.stride,
       .pad = options.pad,
       .ceil_mode = options.ceil_mode,
       .count_include_pad = options.count_include_pad,
-      .global = options.global,
-      .index = index});
+      .global = options.global});
 }
 
 }  // namespace
 
 const Operator max_pool2d_op{
     .name = "max_pool2d",
-    .outputs = -1,
+    .outputs = 2,
     .attributes = &attribute_type<PoolAttributes>,
     .infer = pool_infer<true>,
     .cpu = max_pool2d_cpu,
@@ -184,13 +173,14 @@ const Operator max_pool2d_op{
 };
 const Operator max_pool2d_backward_op{
     .name = "max_pool2d_backward",
-    .inputs = 2,
+    .inputs = 3,
     .attributes = &attribute_type<PoolAttributes>,
     .infer = pool_backward_infer<true>,
     .cpu = max_pool2d_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(max_pool2d_backward_gpu),
     .gradient = max_pool_backward_gradient,
     .saved_inputs = 0b10,
+    .shape_inputs = 0b100,
 };
 const Operator max_pool2d_gather_op{
     .name = "max_pool2d_gather",
@@ -212,11 +202,13 @@ const Operator avg_pool2d_op{
 };
 const Operator avg_pool2d_backward_op{
     .name = "avg_pool2d_backward",
+    .inputs = 2,
     .attributes = &attribute_type<PoolAttributes>,
     .infer = pool_backward_infer<false>,
     .cpu = avg_pool2d_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(avg_pool2d_backward_gpu),
     .gradient = avg_pool_backward_gradient,
+    .shape_inputs = 0b10,
 };
 
 OperatorList pool_operators() noexcept {
@@ -228,12 +220,11 @@ OperatorList pool_operators() noexcept {
 }  // namespace detail
 
 NDArray max_pool2d(const NDArray& x, const PoolOptions& options, SourceLocation site) {
-  const bool recorded = autograd::is_recording() && x.defined() && autograd::on_tape(x);
-  return invoke(detail::max_pool2d_op, std::span(&x, 1), detail::attributes_of(options, recorded), site)[0];
+  return invoke(detail::max_pool2d_op, std::span(&x, 1), detail::attributes_of(options), site)[0];
 }
 
 NDArray avg_pool2d(const NDArray& x, const PoolOptions& options, SourceLocation site) {
-  return invoke_one(detail::avg_pool2d_op, {x}, detail::attributes_of(options, false), site);
+  return invoke_one(detail::avg_pool2d_op, {x}, detail::attributes_of(options), site);
 }
 
 }  // namespace sluice

@@ -80,12 +80,10 @@ void max_pool2d_cpu(const KernelCall& call) {
     for_each_plane(g, in_plane(g), [&](std::int64_t plane) {
       const T* x = call.inputs[0].as<T>() + plane * in_plane(g);
       T* y = call.outputs[0].as<T>() + plane * out_plane(g);
-      std::int32_t* index =
-          call.outputs.size() > 1 ? call.outputs[1].as<std::int32_t>() + plane * out_plane(g) : nullptr;
+      std::int32_t* index = call.outputs[1].as<std::int32_t>() + plane * out_plane(g);
       std::vector<Compute<T>> largest(g.out[1]);
-      std::vector<std::int32_t> row(index == nullptr ? g.out[1] : 0);
       for (std::int64_t oy = 0; oy < g.out[0]; ++oy) {
-        std::int32_t* best = index == nullptr ? row.data() : index + oy * g.out[1];
+        std::int32_t* best = index + oy * g.out[1];
         max_row(g, x, oy, largest.data(), best);
         for (std::int64_t ox = 0; ox < g.out[1]; ++ox)
           y[oy * g.out[1] + ox] = x[best[ox]];

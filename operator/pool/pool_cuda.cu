@@ -32,8 +32,7 @@ struct MaxForward {
     const T* plane = x + at.plane * g.in[0] * g.in[1];
     const std::int32_t best = max_of_window<Compute<T>>(g, plane, at.y, at.x);
     y[i] = plane[best];
-    if (index != nullptr)
-      index[i] = best;
+    index[i] = best;
   }
 };
 
@@ -102,7 +101,7 @@ const PoolAttributes& attributes_of(const KernelCall& call) {
 
 void max_pool2d_gpu(const KernelCall& call) {
   const PoolGeometry g = pool_geometry("max_pool2d", call.inputs[0].shape, attributes_of(call));
-  std::int32_t* index = call.outputs.size() > 1 ? call.outputs[1].as<std::int32_t>() : nullptr;
+  std::int32_t* index = call.outputs[1].as<std::int32_t>();
   by_floating(call.inputs[0].dtype, [&]<class T>() {
     launch(call, g, g.out, "max_pool2d", MaxForward<T>{call.inputs[0].as<T>(), call.outputs[0].as<T>(), index});
   });

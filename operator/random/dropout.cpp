@@ -16,12 +16,9 @@ namespace sluice {
 
 namespace detail {
 
-DropoutMask dropout_mask(double rate, const RandomBlock& random) {
-  return {probability_threshold(rate), rate < 1 ? 1 / (1 - rate) : 0, random};
-}
-
-DropoutMask dropout_mask(const DropoutBackwardAttributes& a) {
-  return dropout_mask(a.rate, {static_cast<std::uint64_t>(a.seed), static_cast<std::uint64_t>(a.offset)});
+DropoutMask dropout_mask(const KernelCall& call) {
+  const double rate = call.attributes.as<DropoutAttributes>().rate;
+  return {probability_threshold(rate), rate < 1 ? 1 / (1 - rate) : 0, random_source(call)};
 }
 
 namespace {
@@ -33,9 +30,10 @@ void apply_mask(const TensorView& input, const TensorView& output, const Dropout
   T* y = output.as<T>();
   const std::int64_t size = output.size;
   const C scale = static_cast<C>(mask.scale);
+  const RandomBlock random = mask.random.read();
   parallel_for((size + 3) / 4, 2048, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
-      const PhiloxBlock words = philox(mask.random, static_cast<std::uint64_t>(block));
+      const PhiloxBlock words = philox(random, static_cast<std::uint64_t>(block));
       const std::int64_t first = block * 4;
       for (std::int64_t i = first; i < std::min(first + 4, size); ++i)
         y[i] = static_cast<T>(words.word[i - first] < mask.threshold ? C{0} : static_cast<C>(x[i]) * scale);
@@ -46,12 +44,13 @@ void apply_mask(const TensorView& input, const TensorView& output, const Dropout
 }  // namespace
 
 void dropout_cpu(const KernelCall& call) {
-  const DropoutMask mask = dropout_mask(call.attributes.as<DropoutAttributes>().rate, call.random);
+  const DropoutMask mask = dropout_mask(call);
+  *call.outputs[1].as<RandomBlock>() = mask.random.read();
   by_floating(call.inputs[0].dtype, [&]<class T>() { apply_mask<T>(call.inputs[0], call.outputs[0], mask); });
 }
 
 void dropout_backward_cpu(const KernelCall& call) {
-  const DropoutMask mask = dropout_mask(call.attributes.as<DropoutBackwardAttributes>());
+  const DropoutMask mask = dropout_mask(call);
   by_floating(call.inputs[0].dtype, [&]<class T>() { apply_mask<T>(call.inputs[0], call.outputs[0], mask); });
 }
 
@@ -59,7 +58,15 @@ void dropout_backward_cpu(const KernelCall& call) {
 
 namespace {
 
-Specs infer_same(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
+// x, maybe the state of the random numbers -> y, the state that was used.
+Specs infer_dropout(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
+  require<ValueError>(!inputs.empty(), [&] { return message(op.name, ": has no input"); });
+  detail::check_state(op.name, inputs, 1, inputs[0].device);
+  return {inputs[0], {{2}, int64, inputs[0].device}};
+}
+
+Specs infer_dropout_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
+  detail::check_state(op.name, inputs, 1, inputs[0].device);
   return {inputs[0]};
 }
 
@@ -68,36 +75,42 @@ std::uint64_t blocks_of(std::span<const ArraySpec> outputs, const Attributes&) {
 }
 
 Arrays gradient_dropout(const GradientCall& call) {
-  const detail::DropoutBackwardAttributes attributes{
-      call.attributes.as<detail::DropoutAttributes>().rate,
-      static_cast<std::int64_t>(call.random.seed),
-      static_cast<std::int64_t>(call.random.offset)};
-  return {invoke_one(k_dropout_backward, {call.output_grads[0]}, Attributes::of(attributes), {})};
+  Arrays grads(call.wanted.size());
+  if (call.output_grads[0].defined())
+    grads[0] = invoke_one(k_dropout_backward, {call.output_grads[0], call.outputs[1]}, call.attributes, {});
+  return grads;
 }
 
 // Linear in dy: its gradient is itself.
 Arrays gradient_dropout_backward(const GradientCall& call) {
-  return {invoke_one(k_dropout_backward, {call.output_grads[0]}, call.attributes, {})};
+  return {invoke_one(k_dropout_backward, {call.output_grads[0], call.inputs[1]}, call.attributes, {}), NDArray()};
 }
 
 }  // namespace
 
 constinit const Operator k_dropout = {
     .name = "dropout",
+    .inputs = -1,
+    .outputs = 2,
     .attributes = &attribute_type<detail::DropoutAttributes>,
-    .infer = infer_same,
+    .infer = infer_dropout,
     .cpu = detail::dropout_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::dropout_gpu),
     .gradient = gradient_dropout,
+    .saved_outputs = 0b10,
     .random = blocks_of,
+    .state_input = 1,
 };
 constinit const Operator k_dropout_backward = {
     .name = "dropout_backward",
-    .attributes = &attribute_type<detail::DropoutBackwardAttributes>,
-    .infer = infer_same,
+    .inputs = 2,
+    .attributes = &attribute_type<detail::DropoutAttributes>,
+    .infer = infer_dropout_backward,
     .cpu = detail::dropout_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::dropout_backward_gpu),
     .gradient = gradient_dropout_backward,
+    .saved_inputs = 0b10,
+    .state_input = 1,
 };
 
 NDArray dropout(const NDArray& x, double rate, SourceLocation site) {
@@ -108,7 +121,7 @@ NDArray dropout(const NDArray& x, double rate, SourceLocation site) {
     });
     if (!autograd::is_training() || rate == 0)
       return x;
-    return invoke_one(k_dropout, {x}, Attributes::of(detail::DropoutAttributes{rate}), site);
+    return invoke(k_dropout, {&x, 1}, Attributes::of(detail::DropoutAttributes{rate}), site)[0];
   });
 }
 

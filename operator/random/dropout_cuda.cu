@@ -10,15 +10,19 @@ namespace sluice::detail {
 
 namespace {
 
-// A thread handles the four elements of one Philox block. `packed`: addresses allow to move them at once.
+// A thread handles the four elements of one Philox block. `packed`: addresses allow to move them at once. `used`, if
+// not null, is told what the mask was drawn from.
 template <class T>
-__global__ void __launch_bounds__(k_group_block)
-    dropout_kernel(const T* x, T* y, std::int64_t size, DropoutMask mask, Compute<T> scale, bool packed) {
+__global__ void __launch_bounds__(k_group_block) dropout_kernel(
+    const T* x, T* y, std::int64_t size, DropoutMask mask, Compute<T> scale, bool packed, RandomBlock* used) {
   using C = Compute<T>;
   using Pack = Neighbours<T, 4>;
   const Group group(1);
+  const RandomBlock random = mask.random.read();
+  if (used != nullptr && group.index == 0)
+    *used = random;
   for (std::int64_t block = group.index; block * 4 < size; block += group.count) {
-    const PhiloxBlock words = philox(mask.random, static_cast<std::uint64_t>(block));
+    const PhiloxBlock words = philox(random, static_cast<std::uint64_t>(block));
     const std::int64_t first = block * 4;
     const auto masked = [&](T value, int i) {
       return static_cast<T>(words.word[i] < mask.threshold ? C{0} : static_cast<C>(value) * scale);
@@ -39,7 +43,8 @@ __global__ void __launch_bounds__(k_group_block)
   }
 }
 
-void apply_mask(const KernelCall& call, const DropoutMask& mask) {
+void apply_mask(const KernelCall& call, RandomBlock* used) {
+  const DropoutMask mask = dropout_mask(call);
   const std::int64_t size = call.outputs[0].size;
   if (size == 0)
     return;
@@ -53,7 +58,7 @@ void apply_mask(const KernelCall& call, const DropoutMask& mask) {
         k_group_block,
         0,
         static_cast<cudaStream_t>(call.queue.stream())>>>(
-        x, y, size, mask, static_cast<Compute<T>>(mask.scale), packed);
+        x, y, size, mask, static_cast<Compute<T>>(mask.scale), packed, used);
   });
   cuda::cuda_check(cudaGetLastError(), "dropout");
 }
@@ -61,11 +66,11 @@ void apply_mask(const KernelCall& call, const DropoutMask& mask) {
 }  // namespace
 
 void dropout_gpu(const KernelCall& call) {
-  apply_mask(call, dropout_mask(call.attributes.as<DropoutAttributes>().rate, call.random));
+  apply_mask(call, call.outputs[1].as<RandomBlock>());
 }
 
 void dropout_backward_gpu(const KernelCall& call) {
-  apply_mask(call, dropout_mask(call.attributes.as<DropoutBackwardAttributes>()));
+  apply_mask(call, nullptr);
 }
 
 }  // namespace sluice::detail

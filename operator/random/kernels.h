@@ -1,5 +1,6 @@
 #pragma once
 
+#include <sluice/ndarray/half.h>
 #include <sluice/operator/operator.h>
 
 // The kernels and constants of this family; the registry lists the constants.
@@ -40,28 +41,32 @@ struct DropoutAttributes {
   }
 };
 
-/// Of the gradient: the same mask again, from the counters that forward used.
-struct DropoutBackwardAttributes {
-  double rate = 0.5;
-  std::int64_t seed = 0;
-  std::int64_t offset = 0;
+/// Where a kernel finds the numbers that the engine handed out, or others in the memory of an input, which are read
+/// when it runs: a recorded call draws anew each time that it is run again.
+struct RandomSource {
+  RandomBlock block;
+  const RandomBlock* state = nullptr;
 
-  template <class V>
-  void visit(V&& v) {
-    v.field("rate", rate);
-    v.field("seed", seed);
-    v.field("offset", offset);
-  }
+  SLUICE_HD RandomBlock read() const noexcept { return state != nullptr ? *state : block; }
 };
+static_assert(sizeof(RandomBlock) == 2 * sizeof(std::int64_t));
+
+inline RandomSource random_source(const KernelCall& call) noexcept {
+  const auto i = static_cast<std::size_t>(call.op.state_input);
+  return {call.random, call.inputs.size() > i ? call.inputs[i].as<const RandomBlock>() : nullptr};
+}
+
+/// Seed and offset as an array: (2,) of int64. Throws ValueError, ShapeError, DTypeError and DeviceError for inputs
+/// behind the `others` of a call on `device` that are not one of that kind.
+void check_state(const char* op, std::span<const ArraySpec> inputs, std::size_t others, Device device);
 
 /// Scales or drops: the same for forward and backward.
 struct DropoutMask {
   std::uint64_t threshold = 0;  // a word below it drops its element
   double scale = 1;
-  RandomBlock random;
+  RandomSource random;
 };
-DropoutMask dropout_mask(double rate, const RandomBlock& random);
-DropoutMask dropout_mask(const DropoutBackwardAttributes& attributes);
+DropoutMask dropout_mask(const KernelCall& call);
 
 void random_uniform_cpu(const KernelCall& call);
 void random_uniform_gpu(const KernelCall& call);
@@ -73,8 +78,10 @@ void random_bernoulli_cpu(const KernelCall& call);
 void random_bernoulli_gpu(const KernelCall& call);
 void random_permutation_cpu(const KernelCall& call);
 
+// x -> y, the state that the mask was drawn from
 void dropout_cpu(const KernelCall& call);
 void dropout_gpu(const KernelCall& call);
+// dy, that state -> dx
 void dropout_backward_cpu(const KernelCall& call);
 void dropout_backward_gpu(const KernelCall& call);
 

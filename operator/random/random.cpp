@@ -15,8 +15,9 @@ using detail::IntegerAttributes;
 using detail::RealAttributes;
 
 template <class A>
-Specs infer_random(const Operator&, std::span<const ArraySpec>, const Attributes& attributes) {
+Specs infer_random(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const A& a = attributes.as<A>();
+  detail::check_state(op.name, inputs, 0, a.device);
   return {{a.shape, a.dtype, a.device}};
 }
 
@@ -54,49 +55,71 @@ std::pair<std::int64_t, std::int64_t> limits_of(DType dtype) {
 
 }  // namespace
 
+void detail::check_state(const char* op, std::span<const ArraySpec> inputs, std::size_t others, Device device) {
+  require<ValueError>(inputs.size() <= others + 1, [&] {
+    return message(op, ": takes at most ", others + 1, " inputs, was given ", inputs.size());
+  });
+  if (inputs.size() <= others)
+    return;
+  const ArraySpec& state = inputs.back();
+  require<ShapeError>(state.shape == Shape{2}, [&] {
+    return message(op, ": the state of random numbers is seed and offset, of shape (2,), not ", state.shape);
+  });
+  require<DTypeError>(
+      state.dtype == int64, [&] { return message(op, ": the state of random numbers is int64, not ", state.dtype); });
+  require<DeviceError>(state.device == device, [&] {
+    return message(op, ": the state of random numbers is on ", state.device, ", the result on ", device);
+  });
+}
+
 constinit const Operator k_random_uniform = {
     .name = "random_uniform",
-    .inputs = 0,
+    .inputs = -1,
     .attributes = &attribute_type<RealAttributes>,
     .infer = infer_random<RealAttributes>,
     .cpu = detail::random_uniform_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::random_uniform_gpu),
     .random = blocks_of,
+    .state_input = 0,
 };
 constinit const Operator k_random_normal = {
     .name = "random_normal",
-    .inputs = 0,
+    .inputs = -1,
     .attributes = &attribute_type<RealAttributes>,
     .infer = infer_random<RealAttributes>,
     .cpu = detail::random_normal_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::random_normal_gpu),
     .random = blocks_of,
+    .state_input = 0,
 };
 constinit const Operator k_random_randint = {
     .name = "random_randint",
-    .inputs = 0,
+    .inputs = -1,
     .attributes = &attribute_type<IntegerAttributes>,
     .infer = infer_random<IntegerAttributes>,
     .cpu = detail::random_randint_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::random_randint_gpu),
     .random = blocks_of,
+    .state_input = 0,
 };
 constinit const Operator k_random_bernoulli = {
     .name = "random_bernoulli",
-    .inputs = 0,
+    .inputs = -1,
     .attributes = &attribute_type<RealAttributes>,
     .infer = infer_random<RealAttributes>,
     .cpu = detail::random_bernoulli_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::random_bernoulli_gpu),
     .random = blocks_of,
+    .state_input = 0,
 };
 constinit const Operator k_random_permutation = {
     .name = "random_permutation",
-    .inputs = 0,
+    .inputs = -1,
     .attributes = &attribute_type<IntegerAttributes>,
     .infer = infer_random<IntegerAttributes>,
     .cpu = detail::random_permutation_cpu,
     .random = blocks_of,
+    .state_input = 0,
 };
 
 namespace random {

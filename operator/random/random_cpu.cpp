@@ -15,10 +15,11 @@ void fill_random(const KernelCall& call, const Draw& draw) {
   T* to = call.outputs[0].as<T>();
   const std::int64_t size = call.outputs[0].size;
   const std::int64_t blocks = (size + Draw::k_count - 1) / Draw::k_count;
+  const RandomBlock random = random_source(call).read();
   parallel_for(blocks, 1024, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
       T values[Draw::k_count];
-      draw(philox(call.random, static_cast<std::uint64_t>(block)), values);
+      draw(philox(random, static_cast<std::uint64_t>(block)), values);
       const std::int64_t first = block * Draw::k_count;
       std::copy_n(values, std::min<std::int64_t>(Draw::k_count, size - first), to + first);
     }
@@ -55,11 +56,12 @@ void random_permutation_cpu(const KernelCall& call) {
   auto* to = call.outputs[0].as<std::int64_t>();
   const std::int64_t n = call.outputs[0].size;
   std::iota(to, to + n, std::int64_t{0});
+  const RandomBlock random = random_source(call).read();
   PhiloxBlock block{};
   for (std::int64_t i = n - 1, drawn = 0; i > 0; --i, ++drawn) {
     const int half = static_cast<int>(drawn % 2) * 2;
     if (half == 0)
-      block = philox(call.random, static_cast<std::uint64_t>(drawn / 2));
+      block = philox(random, static_cast<std::uint64_t>(drawn / 2));
     const std::uint64_t bits = join_words(block.word[half], block.word[half + 1]);
     std::swap(to[i], to[bits % static_cast<std::uint64_t>(i + 1)]);
   }

@@ -12,10 +12,11 @@ namespace {
 // A thread makes the elements of one Philox block. `packed`: the address allows to store them at once.
 template <class Draw>
 __global__ void __launch_bounds__(k_group_block)
-    random_kernel(Draw draw, RandomBlock random, typename Draw::Element* to, std::int64_t size, bool packed) {
+    random_kernel(Draw draw, RandomSource source, typename Draw::Element* to, std::int64_t size, bool packed) {
   using T = typename Draw::Element;
   using Pack = Neighbours<T, Draw::k_count>;
   const Group group(1);
+  const RandomBlock random = source.read();
   for (std::int64_t block = group.index; block * Draw::k_count < size; block += group.count) {
     Pack values;
     draw(philox(random, static_cast<std::uint64_t>(block)), values.at);
@@ -42,7 +43,7 @@ void fill_random(const KernelCall& call, const Draw& draw) {
   const bool packed = reinterpret_cast<std::uintptr_t>(to) % sizeof(Neighbours<T, Draw::k_count>) == 0;
   const std::int64_t blocks = (size + Draw::k_count - 1) / Draw::k_count;
   random_kernel<<<blocks_for_groups(blocks, 1), k_group_block, 0, static_cast<cudaStream_t>(call.queue.stream())>>>(
-      draw, call.random, to, size, packed);
+      draw, random_source(call), to, size, packed);
   cuda::cuda_check(cudaGetLastError(), "random numbers");
 }
 

@@ -9,6 +9,7 @@
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/normalise.h>
 #include <sluice/operator/reduce/kernels.h>
 #include <sluice/operator/reduce/reduce.h>
 
@@ -62,11 +63,24 @@ Specs infer_arg(const Operator&, std::span<const ArraySpec> inputs, const Attrib
 
 // -- Gradients --------------------------------------------------------------------------------------------------
 
-// Something of the result's shape, stretched back over the input.
+// Something of the result's shape, stretched back over the input. Axes that were not reduced are left open.
 NDArray stretch(const NDArray& reduced, const GradientCall& call) {
   const Shape& shape = call.input_specs[0].shape;
-  const Shape& axes = call.attributes.as<ReduceAttributes>().axes;
-  return reduced.reshape(detail::reduced_shape(shape, axes, true)).broadcast_to(shape);
+  const auto& a = call.attributes.as<ReduceAttributes>();
+  NDArray kept = reduced;
+  Shape target = Shape::filled(shape.ndim(), -1);
+  int leading = 0;  // broadcasting puts these back by itself
+  for (int i = 0; i < a.axes.ndim(); ++i) {
+    const int axis = static_cast<int>(a.axes[i]);
+    target[axis] = shape[axis];
+    if (a.keepdims)
+      continue;
+    if (axis == leading)
+      ++leading;
+    else
+      kept = kept.expand_dims(axis - leading);
+  }
+  return kept.broadcast_to(target);
 }
 
 double terms_of(const GradientCall& call) {
@@ -150,25 +164,27 @@ Arrays gradient_extreme(const GradientCall& call) {
 
 // -- Calls ------------------------------------------------------------------------------------------------------
 
-Attributes attributes_of(const char* op, const NDArray& x, const Shape& axes, bool keepdims) {
-  ReduceAttributes attributes{{}, keepdims};
+// Counted from the front, in order, each once; none are all.
+bool normalise(const RawCall& call, NormalCall& normal) {
+  const auto& given = call.attributes.as<ReduceAttributes>();
+  const Shape& shape = call.inputs[0].shape();
   std::vector<std::int64_t> sorted;
-  for (std::int64_t axis : axes)
-    sorted.push_back(normal_axis(axis, x.ndim(), op));
-  for (int axis = 0; axes.empty() && axis < x.ndim(); ++axis)
+  for (std::int64_t axis : given.axes)
+    sorted.push_back(normal_axis(axis, shape.ndim(), call.op.name));
+  for (int axis = 0; given.axes.empty() && axis < shape.ndim(); ++axis)
     sorted.push_back(axis);
   std::sort(sorted.begin(), sorted.end());
   require<ValueError>(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(), [&] {
-    return message(op, ": axes ", axes, " name an axis of shape ", x.shape(), " twice");
+    return message(call.op.name, ": axes ", given.axes, " name an axis of shape ", shape, " twice");
   });
-  attributes.axes = Shape(sorted);
-  return Attributes::of(attributes);
+  const Shape axes(sorted);
+  return axes != given.axes && detail::with_attributes(call, ReduceAttributes{axes, given.keepdims}, normal);
 }
 
 NDArray reduce(const Operator& op, const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     detail::object_of(x, op.name);
-    return invoke_one(op, {x}, attributes_of(op.name, x, axes, keepdims), site);
+    return invoke_one(op, {x}, Attributes::of(ReduceAttributes{axes, keepdims}), site);
   });
 }
 
@@ -183,6 +199,7 @@ NDArray reduce_one(const Operator& op, const NDArray& x, int axis, bool keepdims
 constinit const Operator k_sum = {
     .name = "sum",
     .attributes = &attribute_type<ReduceAttributes>,
+    .normalise = normalise,
     .infer = infer_sum,
     .cpu = detail::sum_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::sum_gpu),
@@ -192,6 +209,7 @@ constinit const Operator k_sum = {
 constinit const Operator k_mean = {
     .name = "mean",
     .attributes = &attribute_type<ReduceAttributes>,
+    .normalise = normalise,
     .infer = infer_mean,
     .cpu = detail::mean_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::mean_gpu),
@@ -201,6 +219,7 @@ constinit const Operator k_mean = {
 constinit const Operator k_prod = {
     .name = "prod",
     .attributes = &attribute_type<ReduceAttributes>,
+    .normalise = normalise,
     .infer = infer_sum,
     .cpu = detail::prod_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::prod_gpu),
@@ -211,6 +230,7 @@ constinit const Operator k_prod = {
 constinit const Operator k_max = {
     .name = "max",
     .attributes = &attribute_type<ReduceAttributes>,
+    .normalise = normalise,
     .infer = infer_extreme<true>,
     .cpu = detail::max_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::max_gpu),
@@ -222,6 +242,7 @@ constinit const Operator k_max = {
 constinit const Operator k_min = {
     .name = "min",
     .attributes = &attribute_type<ReduceAttributes>,
+    .normalise = normalise,
     .infer = infer_extreme<false>,
     .cpu = detail::min_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::min_gpu),
@@ -233,6 +254,7 @@ constinit const Operator k_min = {
 constinit const Operator k_argmax = {
     .name = "argmax",
     .attributes = &attribute_type<ReduceAttributes>,
+    .normalise = normalise,
     .infer = infer_arg<true>,
     .cpu = detail::argmax_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::argmax_gpu),
@@ -241,6 +263,7 @@ constinit const Operator k_argmax = {
 constinit const Operator k_argmin = {
     .name = "argmin",
     .attributes = &attribute_type<ReduceAttributes>,
+    .normalise = normalise,
     .infer = infer_arg<false>,
     .cpu = detail::argmin_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::argmin_gpu),

@@ -5,7 +5,9 @@
 #include <sluice/operator/gather/gather.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/normalise.h>
 #include <sluice/operator/reduce/reduce.h>
+#include <sluice/operator/sink.h>
 #include <sluice/operator/softmax/kernels.h>
 #include <sluice/operator/softmax/softmax.h>
 
@@ -13,7 +15,6 @@ namespace sluice {
 
 namespace {
 
-using detail::LikelihoodAttributes;
 using detail::SoftmaxAttributes;
 
 int axis_of(const Attributes& attributes) {
@@ -24,7 +25,32 @@ DType compute_type(DType dtype) {
   return dtype == float64 ? float64 : float32;
 }
 
-Specs infer_cross_entropy(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+void check_labels(const char* op, const ArraySpec& x, const ArraySpec& labels, int axis) {
+  require<DTypeError>(is_floating(x.dtype), [&] { return message(op, ": takes floating types, not ", x.dtype); });
+  require<DTypeError>(is_integer(labels.dtype), [&] {
+    return message(
+        op,
+        ": labels are class indices of an integer type, not ",
+        labels.dtype,
+        "; labels.astype(int32) makes them so (for probabilities the loss takes sparse_label = false)");
+  });
+  const Shape wanted = detail::without_axis(x.shape, axis);
+  require<ShapeError>(labels.shape == wanted, [&] {
+    return message(
+        op,
+        ": predictions of shape ",
+        x.shape,
+        ", classes on axis ",
+        axis,
+        ", need labels of shape ",
+        wanted,
+        ", not ",
+        labels.shape);
+  });
+}
+
+Specs infer_cross_entropy(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  check_labels(op.name, inputs[0], inputs[1], axis_of(attributes));
   ArraySpec loss = inputs[0];
   loss.shape = detail::without_axis(loss.shape, axis_of(attributes));
   // Of each row the largest logit, then the log of the sum of exponentials relative to it: their sum would round.
@@ -38,17 +64,25 @@ Specs infer_first(const Operator&, std::span<const ArraySpec> inputs, const Attr
   return {inputs[0]};
 }
 
-Specs infer_likelihood(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_likelihood(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  check_labels(op.name, inputs[0], inputs[1], axis_of(attributes));
   ArraySpec loss = inputs[0];
   loss.shape = detail::without_axis(loss.shape, axis_of(attributes));
   return {loss};
 }
 
-// labels, dy: dy's type, with the class axis back.
+// labels, dy, log_probs: dy's type, with the class axis back.
 Specs infer_likelihood_backward(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  const auto& a = attributes.as<LikelihoodAttributes>();
+  const int axis = axis_of(attributes);
   ArraySpec spec = inputs[1];
-  spec.shape.insert(static_cast<int>(a.axis), a.classes);
+  spec.shape.insert(axis, inputs[2].shape[axis]);
+  require<ShapeError>(spec.shape == inputs[2].shape, [&] {
+    return message(
+        "negative_log_likelihood_backward: a gradient of shape ",
+        inputs[1].shape,
+        " is not that of losses of ",
+        inputs[2].shape);
+  });
   return {spec};
 }
 
@@ -81,42 +115,18 @@ Arrays gradient_cross_entropy_backward(const GradientCall& call) {
 
 Arrays gradient_likelihood(const GradientCall& call) {
   Arrays grads(2);
-  const std::int64_t axis = call.attributes.as<SoftmaxAttributes>().axis;
-  const LikelihoodAttributes attributes{axis, call.input_specs[0].shape[static_cast<int>(axis)]};
   grads[0] = invoke_one(
-      k_negative_log_likelihood_backward, {call.inputs[1], call.output_grads[0]}, Attributes::of(attributes), {});
+      k_negative_log_likelihood_backward,
+      {call.inputs[1], call.output_grads[0], shape_only(call.input_specs[0])},
+      call.attributes,
+      {});
   return grads;
 }
 
 Arrays gradient_likelihood_backward(const GradientCall& call) {
-  Arrays grads(2);
-  const SoftmaxAttributes attributes{call.attributes.as<LikelihoodAttributes>().axis};
-  grads[1] =
-      invoke_one(k_negative_log_likelihood, {call.output_grads[0], call.inputs[0]}, Attributes::of(attributes), {});
+  Arrays grads(3);
+  grads[1] = invoke_one(k_negative_log_likelihood, {call.output_grads[0], call.inputs[0]}, call.attributes, {});
   return grads;
-}
-
-void check_labels(const char* op, const NDArray& x, const NDArray& labels, int axis) {
-  require<DTypeError>(is_floating(x.dtype()), [&] { return message(op, ": takes floating types, not ", x.dtype()); });
-  require<DTypeError>(is_integer(detail::object_of(labels, op).dtype), [&] {
-    return message(
-        op,
-        ": labels are class indices of an integer type, not ",
-        labels.dtype(),
-        "; labels.astype(int32) makes them so (for probabilities the loss takes sparse_label = false)");
-  });
-  require<ShapeError>(labels.shape() == detail::without_axis(x.shape(), axis), [&] {
-    return message(
-        op,
-        ": predictions of shape ",
-        x.shape(),
-        ", classes on axis ",
-        axis,
-        ", need labels of shape ",
-        detail::without_axis(x.shape(), axis),
-        ", not ",
-        labels.shape());
-  });
 }
 
 }  // namespace
@@ -126,6 +136,7 @@ constinit const Operator k_softmax_cross_entropy = {
     .inputs = 2,
     .outputs = 2,
     .attributes = &attribute_type<SoftmaxAttributes>,
+    .normalise = detail::normalise_axis<SoftmaxAttributes>,
     .infer = infer_cross_entropy,
     .cpu = detail::softmax_cross_entropy_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::softmax_cross_entropy_gpu),
@@ -147,6 +158,7 @@ constinit const Operator k_negative_log_likelihood = {
     .name = "negative_log_likelihood",
     .inputs = 2,
     .attributes = &attribute_type<SoftmaxAttributes>,
+    .normalise = detail::normalise_axis<SoftmaxAttributes>,
     .infer = infer_likelihood,
     .cpu = detail::negative_log_likelihood_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::negative_log_likelihood_gpu),
@@ -155,32 +167,23 @@ constinit const Operator k_negative_log_likelihood = {
 };
 constinit const Operator k_negative_log_likelihood_backward = {
     .name = "negative_log_likelihood_backward",
-    .inputs = 2,
-    .attributes = &attribute_type<LikelihoodAttributes>,
+    .inputs = 3,
+    .attributes = &attribute_type<SoftmaxAttributes>,
     .infer = infer_likelihood_backward,
     .cpu = detail::negative_log_likelihood_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::negative_log_likelihood_backward_gpu),
     .gradient = gradient_likelihood_backward,
     .saved_inputs = 0b01,
+    .shape_inputs = 0b100,
 };
 
 NDArray softmax_cross_entropy(const NDArray& logits, const NDArray& labels, int axis, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    const int normal =
-        normal_axis(axis, detail::object_of(logits, "softmax_cross_entropy").shape.ndim(), "softmax_cross_entropy");
-    check_labels("softmax_cross_entropy", logits, labels, normal);
-    const NDArray inputs[] = {logits, labels};
-    return invoke(k_softmax_cross_entropy, inputs, Attributes::of(SoftmaxAttributes{normal}), site)[0];
-  });
+  const NDArray inputs[] = {logits, labels};
+  return invoke(k_softmax_cross_entropy, inputs, Attributes::of(SoftmaxAttributes{axis}), site)[0];
 }
 
 NDArray negative_log_likelihood(const NDArray& log_probs, const NDArray& labels, int axis, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    const int normal = normal_axis(
-        axis, detail::object_of(log_probs, "negative_log_likelihood").shape.ndim(), "negative_log_likelihood");
-    check_labels("negative_log_likelihood", log_probs, labels, normal);
-    return invoke_one(k_negative_log_likelihood, {log_probs, labels}, Attributes::of(SoftmaxAttributes{normal}), site);
-  });
+  return invoke_one(k_negative_log_likelihood, {log_probs, labels}, Attributes::of(SoftmaxAttributes{axis}), site);
 }
 
 detail::OperatorList detail::softmax_operators() noexcept {

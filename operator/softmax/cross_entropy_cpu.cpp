@@ -93,7 +93,7 @@ void likelihood(const KernelCall& call) {
 
 template <class T>
 void likelihood_backward(const KernelCall& call) {
-  const auto& a = call.attributes.as<LikelihoodAttributes>();
+  const auto& a = call.attributes.as<SoftmaxAttributes>();
   const AxisLayout at = axis_layout(call.outputs[0].shape, static_cast<int>(a.axis));
   const T* dy = call.inputs[1].as<const T>();
   T* dx = call.outputs[0].as<T>();

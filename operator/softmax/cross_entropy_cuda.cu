@@ -134,7 +134,7 @@ void negative_log_likelihood_gpu(const KernelCall& call) {
 }
 
 void negative_log_likelihood_backward_gpu(const KernelCall& call) {
-  const auto& a = call.attributes.as<LikelihoodAttributes>();
+  const auto& a = call.attributes.as<SoftmaxAttributes>();
   const RowShape rows(axis_layout(call.outputs[0].shape, static_cast<int>(a.axis)));
   if (call.outputs[0].size == 0)
     return;

@@ -26,18 +26,6 @@ inline AxisLayout softmax_layout(const KernelCall& call) noexcept {
   return axis_layout(call.inputs[0].shape, static_cast<int>(call.attributes.as<SoftmaxAttributes>().axis));
 }
 
-/// Attributes of the gradient of negative_log_likelihood, whose input it does not see.
-struct LikelihoodAttributes {
-  std::int64_t axis = 0;
-  std::int64_t classes = 0;
-
-  template <class V>
-  void visit(V&& v) {
-    v.field("axis", axis);
-    v.field("classes", classes);
-  }
-};
-
 // x -> y
 void softmax_cpu(const KernelCall& call);
 void softmax_gpu(const KernelCall& call);
@@ -57,7 +45,7 @@ void softmax_cross_entropy_backward_gpu(const KernelCall& call);
 // log_probs, labels -> loss
 void negative_log_likelihood_cpu(const KernelCall& call);
 void negative_log_likelihood_gpu(const KernelCall& call);
-// labels, dy -> dlog_probs
+// labels, dy, log_probs (shape alone) -> dlog_probs
 void negative_log_likelihood_backward_cpu(const KernelCall& call);
 void negative_log_likelihood_backward_gpu(const KernelCall& call);
 

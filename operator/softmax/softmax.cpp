@@ -3,6 +3,7 @@
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/normalise.h>
 #include <sluice/operator/reduce/reduce.h>
 #include <sluice/operator/softmax/kernels.h>
 #include <sluice/operator/softmax/softmax.h>
@@ -14,6 +15,12 @@ namespace {
 using detail::SoftmaxAttributes;
 
 Specs infer_same(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
+  return {inputs[0]};
+}
+
+Specs infer_softmax(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
+  require<DTypeError>(
+      is_floating(inputs[0].dtype), [&] { return message(op.name, ": takes floating types, not ", inputs[0].dtype); });
   return {inputs[0]};
 }
 
@@ -56,10 +63,8 @@ Arrays gradient_log_softmax_backward(const GradientCall& call) {
 
 NDArray along_axis(const Operator& op, const NDArray& x, int axis, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
-    require<DTypeError>(is_floating(detail::object_of(x, op.name).dtype), [&] {
-      return message(op.name, ": takes floating types, not ", x.dtype());
-    });
-    return invoke_one(op, {x}, Attributes::of(SoftmaxAttributes{normal_axis(axis, x.ndim(), op.name)}), site);
+    detail::object_of(x, op.name);
+    return invoke_one(op, {x}, Attributes::of(SoftmaxAttributes{axis}), site);
   });
 }
 
@@ -68,7 +73,8 @@ NDArray along_axis(const Operator& op, const NDArray& x, int axis, SourceLocatio
 constinit const Operator k_softmax = {
     .name = "softmax",
     .attributes = &attribute_type<SoftmaxAttributes>,
-    .infer = infer_same,
+    .normalise = detail::normalise_axis<SoftmaxAttributes>,
+    .infer = infer_softmax,
     .cpu = detail::softmax_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::softmax_gpu),
     .gradient = gradient_softmax,
@@ -87,7 +93,8 @@ constinit const Operator k_softmax_backward = {
 constinit const Operator k_log_softmax = {
     .name = "log_softmax",
     .attributes = &attribute_type<SoftmaxAttributes>,
-    .infer = infer_same,
+    .normalise = detail::normalise_axis<SoftmaxAttributes>,
+    .infer = infer_softmax,
     .cpu = detail::log_softmax_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::log_softmax_gpu),
     .gradient = gradient_log_softmax,

@@ -124,7 +124,16 @@ Arrays slice_gradient(const GradientCall& call) {
 
 // -- broadcast_to -----------------------------------------------------------------------------------------------
 Geometry broadcast(const Operator&, const Geometry& input, const Attributes& attributes) {
-  const Shape& shape = attributes.as<ShapeAttribute>().shape;
+  // -1: as it is.
+  Shape shape = attributes.as<ShapeAttribute>().shape;
+  const int ahead = shape.ndim() - input.shape.ndim();
+  for (int axis = 0; axis < shape.ndim(); ++axis) {
+    require<ShapeError>(shape[axis] >= 0 || (shape[axis] == -1 && axis >= ahead), [&] {
+      return message("broadcast_to: ", shape, " is no shape for an array of shape ", input.shape);
+    });
+    if (shape[axis] == -1)
+      shape[axis] = input.shape[axis - ahead];
+  }
   return {shape, broadcast_strides(input.shape, input.strides, shape, "broadcast_to"), input.offset};
 }
 

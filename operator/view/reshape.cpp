@@ -6,6 +6,7 @@
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/normalise.h>
 #include <sluice/operator/view/attributes.h>
 
 namespace sluice {
@@ -89,7 +90,7 @@ Geometry reshaped(const Operator&, const Geometry& input, const Attributes& attr
 
 Arrays gradient(const GradientCall& call) {
   const NDArray& dy = call.output_grads[0];
-  return {dy.defined() ? dy.reshape(call.input_specs[0].shape) : NDArray()};
+  return {dy.defined() ? dy.reshape(detail::with_open_rows(call.input_specs[0].shape)) : NDArray()};
 }
 
 NDArray reshape_to(const NDArray& array, const Shape& shape, SourceLocation site) {
@@ -193,9 +194,7 @@ NDArray NDArray::flatten(SourceLocation site) const {
     require<ShapeError>(rest.ndim() > 0, [] { return "flatten: an array without axes has no first axis to keep"; });
     const std::int64_t first = rest[0];
     rest.erase(0);
-    // The first axis is left open, so that the call is one for every number of rows.
-    const std::int64_t width = rest.size();
-    return reshape_to(*this, {width == 0 ? first : -1, width}, site);
+    return reshape_to(*this, detail::with_open_rows({first, rest.size()}), site);
   });
 }
 

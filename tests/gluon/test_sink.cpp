@@ -23,17 +23,19 @@ struct StepSeen {
   std::uint64_t beside = 0;
   std::set<std::string> names = {};
   std::vector<std::string> wrong = {};
+  std::vector<float> weights = {};  // afterwards
 };
 
-StepSeen step_under_sink(const std::string& network, std::unique_ptr<Optimizer> optimizer, GradReq req) {
-  Engine engine({.workers = 1});
+StepSeen step_under_sink(
+    const std::string& network, std::unique_ptr<Optimizer> optimizer, GradReq req, bool with_sink = true) {
+  Engine engine({.workers = 1, .seed = 3});
   const EngineScope scope(engine);
   const auto [x, y] = synthetic_batch(8, 28, 1, cpu());
   engine.wait_all();
   StepSeen seen;
   RunningSink sink;
   {
-    const CallSinkScope taken(&sink);
+    const CallSinkScope taken(with_sink ? &sink : nullptr);
     const auto before = engine.counters().pushed;
     gluon::nn::Sequential net = sample_network(network);
     net.initialize(gluon::init::Xavier());
@@ -60,6 +62,10 @@ StepSeen step_under_sink(const std::string& network, std::unique_ptr<Optimizer> 
     }
     engine.wait_all();
     seen.beside = engine.counters().pushed - before - sink.pushed;
+    for (const auto& [name, parameter] : net.collect_params()) {
+      const auto values = parameter.data().to_vector<float>();
+      seen.weights.insert(seen.weights.end(), values.begin(), values.end());
+    }
   }
   seen.names = sink.names;
   seen.wrong = sink.wrong;
@@ -77,6 +83,7 @@ TEST_CASE("A sink sees every write of a training step, with every optimizer", "[
       CHECK(seen.wrong == std::vector<std::string>());
       CHECK(seen.names.count(update) == 1);
       CHECK(seen.names.count("random_uniform") == 1);  // of the initialiser
+      CHECK((seen.weights == step_under_sink(network, make(), req, false).weights));
     }
   };
   for (const char* network : {"mlp", "torch"}) {

@@ -173,10 +173,9 @@ inline void add_products(Cases& cases) {
 // max_pool2d_gather stands in gradients of gradients alone.
 inline NDArray gathered_at_maxima(const NDArray& x) {
   const SourceLocation site = SourceLocation::current();
-  sluice::detail::PoolAttributes how{.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .index = true};
+  const sluice::detail::PoolAttributes how{.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}};
   const NDArray from = x.detach();
   const NDArray index = invoke(sluice::detail::max_pool2d_op, std::span(&from, 1), Attributes::of(how), site)[1];
-  how.index = false;
   return invoke_one(sluice::detail::max_pool2d_gather_op, {x, index}, Attributes::of(how), site);
 }
 

@@ -1,0 +1,27 @@
+#include <algorithm>
+
+#include <sluice/operator/normalise.h>
+
+namespace sluice::detail {
+
+bool cast_inputs(const RawCall& call, DType dtype, NormalCall& normal) {
+  const auto is_that = [dtype](const NDArray& input) { return input.dtype() == dtype; };
+  if (std::all_of(call.inputs.begin(), call.inputs.end(), is_that))
+    return false;
+  for (const NDArray& input : call.inputs)
+    normal.inputs.push_back(input.astype(dtype, call.site));
+  normal.attributes = call.attributes;
+  return true;
+}
+
+Shape with_open_rows(Shape shape) {
+  if (shape.ndim() == 0)
+    return shape;
+  Shape rest = shape;
+  rest.erase(0);
+  if (rest.size() != 0)
+    shape[0] = -1;
+  return shape;
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <sluice/ndarray/shape.h>
+#include <sluice/operator/operator.h>
+
+// Rules that bring calls to their normal form (Operator::normalise), for more than one family.
+namespace sluice::detail {
+
+/// All inputs of type `dtype`, cast where they are not.
+bool cast_inputs(const RawCall& call, DType dtype, NormalCall& normal);
+
+/// The shape with its first extent left open, -1, where the others determine it: what is reshaped to it is one call for
+/// every number of rows.
+Shape with_open_rows(Shape shape);
+
+/// The call with other attributes.
+template <class A>
+bool with_attributes(const RawCall& call, A attributes, NormalCall& normal) {
+  normal.inputs.assign(call.inputs.begin(), call.inputs.end());
+  normal.attributes = Attributes::of(std::move(attributes));
+  return true;
+}
+
+/// The attribute `axis` counted from the front of input 0. Throws IndexError for an axis that it does not have.
+template <class A>
+bool normalise_axis(const RawCall& call, NormalCall& normal) {
+  const A& given = call.attributes.as<A>();
+  const int axis = normal_axis(given.axis, call.inputs[0].ndim(), call.op.name);
+  if (axis == given.axis)
+    return false;
+  A counted = given;
+  counted.axis = axis;
+  return with_attributes(call, std::move(counted), normal);
+}
+
+}  // namespace sluice::detail

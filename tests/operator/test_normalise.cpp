@@ -1,0 +1,103 @@
+// Calls by name: the rules of promotion and of axes are the operators', not those of the C++ functions before them.
+#include <initializer_list>
+#include <string>
+
+#include <sluice/operator/api.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/compare.h"
+#include "tests/support/sinks.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+NDArray call(const char* name, std::initializer_list<NDArray> inputs, std::string_view attributes = "") {
+  const Operator* op = find_operator(name);
+  REQUIRE(op != nullptr);
+  return invoke(
+      *op, std::span(inputs.begin(), inputs.size()), parse_attributes(*op, attributes), SourceLocation::current())[0];
+}
+
+std::string difference(const NDArray& got, const NDArray& want) {
+  return got.dtype() == want.dtype() ? differences(got, want)
+                                     : message("is ", got.dtype(), ", expected ", want.dtype());
+}
+
+}  // namespace
+
+TEST_CASE("Operators promote their operands themselves", "[normalise]") {
+  const NDArray whole = array<std::int32_t>({1, 2, 3}), real = array<float>({0.5f, 2, -1}),
+                wide = ones({3}, {.dtype = float64});
+  const NDArray flags = array<std::uint8_t>({1, 0, 1}).astype(bool_);
+  CHECK(difference(call("add", {whole, real}), whole + real) == "");
+  CHECK(difference(call("multiply", {real, wide}), real * wide) == "");
+  CHECK(difference(call("equal", {whole, real}), equal(whole, real)) == "");
+  CHECK(difference(call("add", {flags, flags}), flags + flags) == "");
+  CHECK(difference(call("add_scalar", {whole}, "number=0.5"), whole + 0.5) == "");
+  CHECK(difference(call("exp", {whole}), exp(whole)) == "");
+  CHECK(difference(call("where", {whole, whole, real}), where(whole, whole, real)) == "");
+  CHECK(difference(call("where_scalar", {flags, whole}, "number=2.5"), where(flags, whole, 2.5)) == "");
+  CHECK(difference(call("clip", {whole}, "low=1.5, high=2.5"), clip(whole, 1.5, 2.5)) == "");
+  CHECK(difference(call("concat", {whole, real}), concat({whole, real})) == "");
+}
+
+TEST_CASE("Operators count axes from the back, and refuse those that are not there", "[normalise]") {
+  const NDArray x = random_array({2, 3, 4}, 1), labels = array<std::int32_t>({1, 0, 3, 2, 0, 1}, {2, 3});
+  CHECK(difference(call("sum", {x}, "axes=(-1,)"), sum(x, {2})) == "");
+  CHECK(difference(call("max", {x}, "axes=(-1, 0), keepdims=true"), max(x, {0, 2}, true)) == "");
+  CHECK(difference(call("prod", {x}, "axes=()"), prod(x)) == "");
+  CHECK(difference(call("argmax", {x}, "axes=(-2,)"), argmax(x, 1)) == "");
+  CHECK(difference(call("softmax", {x}, "axis=-1"), softmax(x, 2)) == "");
+  CHECK(difference(call("log_softmax", {x}, "axis=-3"), log_softmax(x, 0)) == "");
+  CHECK(difference(call("concat", {x, x}, "axis=-1"), concat({x, x}, 2)) == "");
+  CHECK(difference(call("take", {x, labels}, "axis=-1"), take(x, labels, 2)) == "");
+  CHECK(difference(call("pick", {x, labels}, "axis=-1"), pick(x, labels, 2)) == "");
+  CHECK(difference(call("softmax_cross_entropy", {x, labels}, "axis=-1"), softmax_cross_entropy(x, labels, 2)) == "");
+  CHECK(difference(call("transpose", {x}, "shape=(-1, 0, 1)"), x.transpose({2, 0, 1})) == "");
+  CHECK(difference(call("slice", {x}, "axis=-1, begin=-3, end=100, step=2"), x.slice(2, 1, 4, 2)) == "");
+  CHECK(difference(call("expand_dims", {x}, "axis=-1"), x.expand_dims(3)) == "");
+  CHECK(difference(call("reshape", {x}, "shape=(-1, 6)"), x.reshape({4, 6})) == "");
+
+  CHECK_THROWS_AS(call("softmax", {x}, "axis=3"), IndexError);
+  CHECK_THROWS_AS(call("sum", {x}, "axes=(0, -3)"), ValueError);
+  CHECK_THROWS_AS(call("take", {x, labels}, "axis=-4"), IndexError);
+  CHECK_THROWS_AS(call("transpose", {x}, "shape=(0, 1, 3)"), IndexError);
+  CHECK_THROWS_AS(call("squeeze", {x}, "axis=0"), ShapeError);
+  CHECK_THROWS_AS(call("slice", {x}, "step=0"), ValueError);
+}
+
+TEST_CASE("What only functions refused before is refused of every call", "[normalise]") {
+  const NDArray x = ones({2, 3}), floats = ones({2});
+  CHECK_THROWS_AS(call("take", {x, floats}), DTypeError);
+  CHECK_THROWS_AS(call("pick", {x, floats}, "axis=1"), DTypeError);
+  CHECK_THROWS_AS(call("one_hot", {floats}, "depth=3"), DTypeError);
+  CHECK_THROWS_AS(call("one_hot", {floats.astype(int32)}, "depth=0"), ValueError);
+  CHECK_THROWS_AS(call("softmax_cross_entropy", {x, floats}, "axis=1"), DTypeError);
+  CHECK_THROWS_AS(call("softmax_cross_entropy", {x, zeros({3}, {.dtype = int32})}, "axis=1"), ShapeError);
+  CHECK_THROWS_AS(call("softmax", {x.astype(int32)}, "axis=1"), DTypeError);
+  CHECK_THROWS_AS(call("clip", {x}, "low=2, high=1"), ValueError);
+  CHECK_THROWS_AS(call("concat", std::initializer_list<NDArray>()), ValueError);
+}
+
+TEST_CASE("A sink sees the casts of a promotion, and gradients go back through them", "[normalise]") {
+  const NDArray whole = array<std::int32_t>({1, 2, 3});
+  AbstractSink sink;
+  {
+    const CallSinkScope taken(&sink);
+    whole + abstract_array({{3}, float32, cpu()});
+  }
+  REQUIRE(sink.calls.size() == 2);
+  CHECK_THAT(sink.calls[0], Catch::Matchers::StartsWith("astype (int32 (3,)"));
+  CHECK_THAT(sink.calls[1], Catch::Matchers::StartsWith("add (float32 (3,)"));
+
+  NDArray x = array<float>({1, 2, 3}), wide = ones({3}, {.dtype = float64});
+  x.attach_grad();
+  {
+    const autograd::RecordScope record;
+    call("multiply", {x, wide}).backward();
+  }
+  CHECK(x.grad().dtype() == float32);
+  CHECK(x.grad().to_vector<float>() == std::vector<float>{1, 1, 1});
+}
