@@ -112,6 +112,15 @@ Arrays invoke_view(const Call& call) {
   return results;
 }
 
+// New arrays belong to the engine of the inputs, also those that are made on the way.
+struct InputsEngine {
+  explicit InputsEngine(const Call& call) {
+    if (!call.inputs.empty())
+      scope.emplace(call.inputs[0].engine());
+  }
+  std::optional<EngineScope> scope;
+};
+
 Arrays compose(const Call& call) {
   const Operator& op = call.op;
   // A composition with a gradient of its own is one node.
@@ -132,6 +141,7 @@ bool is_taken_whole(const Call& call) {
 }
 
 Arrays invoke_composition(Call& call) {
+  const InputsEngine engine(call);
   if (is_taken_whole(call)) [[unlikely]] {
     const Specs specs = infer(call.op, detail::specs_of(call.inputs), call.attributes);
     check_destinations(call, specs.size());
@@ -149,52 +159,66 @@ Arrays invoke_composition(Call& call) {
 }
 
 bool takes_as_it_lies(const Operator& op, std::size_t i, const NDArray& input) {
-  if (input.is_contiguous())
+  const detail::ArrayObject& object = *input.object();
+  if (object.contiguous)
     return true;
   return has(op.strided_inputs, i) &&
-         (op.takes_strides == nullptr || op.takes_strides(i, input.shape(), input.strides()));
+         (op.takes_strides == nullptr || op.takes_strides(i, object.shape, object.strides));
 }
 
-// Inputs as the kernel takes them. Those that it also writes must come back, so their originals are noted.
-struct KernelInputs {
-  Arrays arrays;
+// Inputs as the kernel takes them: the call's own, as most calls have them, or partly copies. Of those that it also
+// writes the copies must come back, so they are noted.
+class KernelInputs {
+ public:
+  KernelInputs(const Call& call, Engine& engine) : arrays(call.inputs) {
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+      if (!takes_as_it_lies(call.op, i, call.inputs[i])) [[unlikely]]
+        replace(call, engine, i);
+    }
+  }
+  KernelInputs(const KernelInputs&) = delete;
+  KernelInputs& operator=(const KernelInputs&) = delete;
+
+  std::span<const NDArray> arrays;
   boost::container::small_vector<std::size_t, 2> copied_mutables;
+
+ private:
+  void replace(const Call& call, Engine& engine, std::size_t i) {
+    if (replaced_.empty()) {
+      replaced_.assign(call.inputs.begin(), call.inputs.end());
+      arrays = replaced_;
+    }
+    const detail::ArrayObject& input = *call.inputs[i].object();
+    replaced_[i] = detail::make_empty(engine, input.shape, {.dtype = input.dtype, .device = input.device});
+    detail::push_copy(call.inputs[i], replaced_[i], call.site);
+    if (has(call.op.mutated_inputs, i))
+      copied_mutables.push_back(i);
+  }
+
+  Arrays replaced_;
 };
 
-KernelInputs kernel_inputs(const Call& call) {
-  KernelInputs made;
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    const NDArray& input = call.inputs[i];
-    if (takes_as_it_lies(call.op, i, input)) {
-      made.arrays.push_back(input);
-      continue;
-    }
-    made.arrays.push_back(empty(input.shape(), {.dtype = input.dtype(), .device = input.device()}));
-    detail::push_copy(input, made.arrays.back(), call.site);
-    if (has(call.op.mutated_inputs, i))
-      made.copied_mutables.push_back(i);
-  }
-  return made;
-}
-
 // Where the kernel writes: destinations where it can, otherwise new arrays.
-Arrays kernel_outputs(const Call& call, const Specs& specs) {
+Arrays kernel_outputs(const Call& call, const Specs& specs, Engine& engine) {
   Arrays outputs;
-  Arrays touched(call.inputs.begin(), call.inputs.end());
+  Arrays touched;  // what a destination must not overlap
+  if (!call.destinations.empty())
+    touched.assign(call.inputs.begin(), call.inputs.end());
   for (std::size_t i = 0; i < specs.size(); ++i) {
     if (!call.destinations.empty() && detail::is_direct(call.op, call.destinations[i], specs[i], touched)) {
       outputs.push_back(call.destinations[i]);
       touched.push_back(call.destinations[i]);
     } else {
-      outputs.push_back(empty(specs[i].shape, {.dtype = specs[i].dtype, .device = specs[i].device}));
+      outputs.push_back(
+          detail::make_empty(engine, specs[i].shape, {.dtype = specs[i].dtype, .device = specs[i].device}));
     }
   }
   return outputs;
 }
 
 // Arithmetic in float64 is IEEE 754's to the last denormal, as on a GPU.
-Denormals denormals_of(const Arrays& inputs, const Arrays& outputs) {
-  const auto wide = [](const NDArray& array) { return array.dtype() == float64; };
+Denormals denormals_of(std::span<const NDArray> inputs, const Arrays& outputs) {
+  const auto wide = [](const NDArray& array) { return array.object()->dtype == float64; };
   return std::any_of(inputs.begin(), inputs.end(), wide) || std::any_of(outputs.begin(), outputs.end(), wide)
              ? Denormals::keep
              : Denormals::flush;
@@ -208,7 +232,7 @@ std::uint64_t bytes_of(const NDArray& array) {
   return bytes;
 }
 
-std::uint64_t bytes_moved(const Operator& op, const Arrays& inputs, const Arrays& outputs) {
+std::uint64_t bytes_moved(const Operator& op, std::span<const NDArray> inputs, const Arrays& outputs) {
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     bytes += (has(op.mutated_inputs, i) ? 2 : 1) * bytes_of(inputs[i]);
@@ -217,15 +241,23 @@ std::uint64_t bytes_moved(const Operator& op, const Arrays& inputs, const Arrays
   return bytes;
 }
 
-void push_kernel(const Call& call, Kernel kernel, const Arrays& inputs, const Arrays& outputs, Device device) {
+void push_kernel(
+    const Call& call,
+    Kernel kernel,
+    std::span<const NDArray> inputs,
+    const Arrays& outputs,
+    Device device,
+    Engine& engine) {
   const Operator& op = call.op;
   const bool writes_nothing =
       op.mutated_inputs == k_none &&
-      std::all_of(outputs.begin(), outputs.end(), [](const NDArray& output) { return output.size() == 0; });
+      std::all_of(outputs.begin(), outputs.end(), [](const NDArray& output) { return output.object()->size == 0; });
   if (writes_nothing && !outputs.empty())
     return;
-  Engine& engine = !inputs.empty() ? inputs[0].engine() : outputs[0].engine();
-  Task task{.name = TaskName::lasting(op.name), .device = device, .denormals = denormals_of(inputs, outputs)};
+  Task task;  // not from a list: that would clear the room for accesses too
+  task.name = TaskName::lasting(op.name);
+  task.device = device;
+  task.denormals = denormals_of(inputs, outputs);
   task.capturable = op.capturable;
   if (engine.tracing()) [[unlikely]]
     task.bytes = bytes_moved(op, inputs, outputs);
@@ -235,21 +267,24 @@ void push_kernel(const Call& call, Kernel kernel, const Arrays& inputs, const Ar
   detail::CallRecord& record = body.record();
   record.op = &op;
   record.kernel = kernel;
-  record.attributes = call.attributes;
+  if (!call.attributes.empty())
+    record.attributes = call.attributes;
   record.random = call.random;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const bool mutated = has(op.mutated_inputs, i);
-    detail::add_access(task.access, inputs[i], mutated ? AccessMode::write : AccessMode::read);
-    record.inputs.push_back(detail::view_of(inputs[i]));
+    detail::add_access(task.access, *inputs[i].object(), mutated ? AccessMode::write : AccessMode::read);
+    detail::add_view(record.inputs, *inputs[i].object());
     if (mutated)
       inputs[i].object()->buffer->raise_version();
   }
   for (const NDArray& output : outputs) {
-    detail::add_access(task.access, output, detail::write_mode(output, inputs));
-    record.outputs.push_back(detail::view_of(output));
+    // New memory is all written, and nobody reads it.
+    const AccessMode mode = call.destinations.empty() ? AccessMode::out : detail::write_mode(output, inputs);
+    detail::add_access(task.access, *output.object(), mode);
+    detail::add_view(record.outputs, *output.object());
     output.object()->buffer->raise_version();
   }
-  engine.push(std::move(task), std::move(body), call.site);
+  engine.push(task, std::move(body), call.site);
 }
 
 // Of what runs: there is memory, and results fit where they go.
@@ -281,6 +316,7 @@ void check_mutables(const Call& call) {
 // Outputs are written as they lie; where they overlap inputs is the operator's own care.
 Arrays invoke_issue(const Call& call, const Specs& specs) {
   const Operator& op = call.op;
+  const InputsEngine engine(call);
   check_data(call, specs);
   Arrays outputs;
   for (std::size_t i = 0; i < specs.size(); ++i) {
@@ -302,21 +338,20 @@ Arrays invoke_issue(const Call& call, const Specs& specs) {
 Arrays invoke_kernel(Call& call, Kernel kernel, const Specs& specs, Device device) {
   const Operator& op = call.op;
   check_data(call, specs);
-  const KernelInputs inputs = kernel_inputs(call);
-  const Arrays outputs = kernel_outputs(call, specs);
-  if (op.random != nullptr) {
-    Engine& engine = !inputs.arrays.empty() ? inputs.arrays[0].engine() : outputs[0].engine();
+  Engine& engine = !call.inputs.empty() ? call.inputs[0].engine() : Engine::current();
+  const KernelInputs inputs(call, engine);
+  Arrays outputs = kernel_outputs(call, specs, engine);
+  if (op.random != nullptr)
     call.random = engine.take_random(op.random(specs, call.attributes));
-  }
   const autograd::NodeRef node = make_node(call);
-  push_kernel(call, kernel, inputs.arrays, outputs, device);
+  push_kernel(call, kernel, inputs.arrays, outputs, device, engine);
   for (const std::size_t i : inputs.copied_mutables)
     detail::push_copy(inputs.arrays[i], call.inputs[i], call.site);
-  if (call.destinations.empty()) {
+  if (call.destinations.empty()) [[likely]]
     put_on_tape(node, outputs);
-    return outputs;
-  }
-  return deliver(call, outputs, node);
+  else
+    outputs = deliver(call, outputs, node);
+  return outputs;
 }
 
 Arrays run(
@@ -327,9 +362,6 @@ Arrays run(
     std::span<const NDArray> destinations) {
   detail::check_inputs(op, inputs);
   detail::check_attributes(op, attributes);
-  std::optional<EngineScope> scope;  // new arrays belong to the engine of the inputs
-  if (!inputs.empty())
-    scope.emplace(inputs[0].engine());
   Call call{op, inputs, attributes, site, destinations, detail::is_recorded(op, inputs), {}};
   if (op.view != nullptr)
     return invoke_view(call);
@@ -374,7 +406,8 @@ Arrays invoke(
 
 NDArray invoke_one(
     const Operator& op, std::initializer_list<NDArray> inputs, Attributes attributes, SourceLocation site) {
-  return invoke(op, std::span(inputs.begin(), inputs.size()), std::move(attributes), site).at(0);
+  Arrays results = invoke(op, std::span(inputs.begin(), inputs.size()), std::move(attributes), site);
+  return std::move(results.at(0));
 }
 
 }  // namespace sluice

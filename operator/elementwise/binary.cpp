@@ -1,6 +1,11 @@
 // The operators of binary.def and their gradients. Each row has three forms: two arrays, an array and a number, a
 // number and an array.
+#include <array>
+#include <utility>
+
+#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
+#include <sluice/operator/detail/borrowed.h>
 #include <sluice/operator/elementwise/binary_forms.h>
 #include <sluice/operator/elementwise/families.h>
 #include <sluice/operator/elementwise/in_place.h>
@@ -8,6 +13,10 @@
 namespace sluice {
 
 namespace {
+
+NDArray first_of(Arrays&& results) {
+  return std::move(results[0]);
+}
 
 template <Binary row>
 void list(std::vector<const Operator*>& all) {
@@ -20,14 +29,31 @@ void list(std::vector<const Operator*>& all) {
     all.push_back(&detail::BinaryBackward<row, 1>::op);
 }
 
+// Operands that are all of the type already are not handed on as new handles.
+template <std::size_t N>
+NDArray run(
+    const Operator& op,
+    const std::array<const NDArray*, N>& operands,
+    bool as_they_are,
+    DType dtype,
+    Attributes attributes,
+    SourceLocation site) {
+  if (as_they_are) [[likely]]
+    return first_of(invoke(op, detail::Borrowed<N>(operands).arrays(), std::move(attributes), site));
+  NDArray converted[N];
+  for (std::size_t i = 0; i < N; ++i)
+    converted[i] = operands[i]->astype(dtype, site);
+  return first_of(invoke(op, converted, std::move(attributes), site));
+}
+
 // A number beside an array takes the array's type; see operand_type_beside().
 template <Binary row>
 NDArray with_scalar(const Operator& op, const NDArray& array, Scalar scalar, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     using Row = math::BinaryRow<row>;
     require<ValueError>(array.defined(), [] { return message(Row::name, ": the operand is an undefined NDArray"); });
-    const DType dtype = detail::operand_type_beside(Row::name, Row::kind, array.dtype(), scalar);
-    return invoke_one(op, {array.astype(dtype, site)}, Attributes::of(detail::NumberAttribute{scalar}), site);
+    const DType own = array.object()->dtype, dtype = detail::operand_type_beside(Row::name, Row::kind, own, scalar);
+    return run<1>(op, {&array}, own == dtype, dtype, Attributes::of(detail::NumberAttribute{scalar}), site);
   });
 }
 
@@ -37,8 +63,9 @@ NDArray with_array(const NDArray& a, const NDArray& b, SourceLocation site) {
     using Row = math::BinaryRow<row>;
     require<ValueError>(
         a.defined() && b.defined(), [] { return message(Row::name, ": an operand is an undefined NDArray"); });
-    const DType dtype = detail::operand_type(Row::kind, promote(a.dtype(), b.dtype()));
-    return invoke_one(detail::BinaryForms<row>::arrays, {a.astype(dtype, site), b.astype(dtype, site)}, {}, site);
+    const DType own = a.object()->dtype, other = b.object()->dtype,
+                dtype = detail::operand_type(Row::kind, promote(own, other));
+    return run<2>(detail::BinaryForms<row>::arrays, {&a, &b}, own == dtype && other == dtype, dtype, {}, site);
   });
 }
 

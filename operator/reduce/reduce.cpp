@@ -152,7 +152,7 @@ Arrays gradient_extreme(const GradientCall& call) {
 
 Attributes attributes_of(const char* op, const NDArray& x, const Shape& axes, bool keepdims) {
   ReduceAttributes attributes{{}, keepdims};
-  std::vector<std::int64_t> sorted;
+  boost::container::small_vector<std::int64_t, k_max_ndim> sorted;
   for (std::int64_t axis : axes)
     sorted.push_back(normal_axis(axis, x.ndim(), op));
   for (int axis = 0; axes.empty() && axis < x.ndim(); ++axis)
@@ -161,7 +161,7 @@ Attributes attributes_of(const char* op, const NDArray& x, const Shape& axes, bo
   require<ValueError>(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(), [&] {
     return message(op, ": axes ", axes, " name an axis of shape ", x.shape(), " twice");
   });
-  attributes.axes = Shape(sorted);
+  attributes.axes = Shape(std::span<const std::int64_t>(sorted.data(), sorted.size()));
   return Attributes::of(attributes);
 }
 
