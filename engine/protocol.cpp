@@ -26,6 +26,8 @@ using TaskPool = NodePool<TaskNode, &TaskNode::next>;
 int sort_and_merge(AccessNode* accesses, int count) {
   if (count <= 8) {
     for (int i = 1; i < count; ++i) {
+      if (!accesses[i].var->comes_before(*accesses[i - 1].var)) [[likely]]  // as a rule: results are the youngest
+        continue;
       const AccessNode moved = accesses[i];
       int at = i;
       for (; at > 0 && moved.var->comes_before(*accesses[at - 1].var); --at)

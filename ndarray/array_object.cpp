@@ -9,8 +9,15 @@ namespace {
 
 using ArrayMemory = FreeList<ArrayObject>;
 
-ArrayObject* new_object() {
-  return ::new (ArrayMemory::take()) ArrayObject;
+// Drops the buffer where there is no memory for the object.
+ArrayObject* new_object(Buffer* buffer) {
+  try {
+    return ::new (ArrayMemory::take()) ArrayObject;
+  } catch (...) {
+    if (buffer != nullptr)
+      buffer->release();
+    throw;
+  }
 }
 
 }  // namespace
@@ -30,14 +37,7 @@ void release(ArrayObject* array) noexcept {
 
 NDArray make_array(
     Buffer* buffer, DType dtype, Device device, const Shape& shape, const Shape& strides, std::int64_t offset) {
-  ArrayObject* object = nullptr;
-  try {
-    object = new_object();
-  } catch (...) {
-    if (buffer != nullptr)
-      buffer->release();
-    throw;
-  }
+  ArrayObject* object = new_object(buffer);
   NDArray array(object);
   object->buffer = buffer;
   object->dtype = dtype;
@@ -46,7 +46,19 @@ NDArray make_array(
   object->strides = strides;
   object->offset = offset;
   object->size = shape.size();
+  object->contiguous = is_contiguous(*object);
   return array;
+}
+
+NDArray make_packed(Buffer* buffer, DType dtype, Device device, const Shape& shape, std::int64_t size) {
+  ArrayObject* object = new_object(buffer);
+  object->buffer = buffer;
+  object->dtype = dtype;
+  object->device = device;
+  object->shape = shape;
+  object->strides = contiguous_strides(shape);
+  object->size = size;
+  return NDArray(object);
 }
 
 NDArray make_view(const NDArray& base, const Shape& shape, const Shape& strides, std::int64_t offset) {

@@ -1,4 +1,7 @@
 // The modes of a thread, and the tape's own objects: nodes, entries, variables, saved arrays.
+#include <utility>
+
+#include <sluice/engine/detail/static_tls.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
@@ -7,12 +10,13 @@
 namespace sluice::autograd {
 namespace {
 
-thread_local bool recording = false;
-thread_local bool training = false;
+SLUICE_STATIC_TLS constinit thread_local bool recording = false;
+SLUICE_STATIC_TLS constinit thread_local bool training = false;
 
 // Nodes whose last reference is gone. The outermost release drops them one by one: a chain of any length is
 // dropped without recursion.
-thread_local std::vector<Node*>* dying = nullptr;
+SLUICE_STATIC_TLS constinit thread_local bool is_dropping = false;
+SLUICE_STATIC_TLS constinit thread_local Node* dying = nullptr;
 
 }  // namespace
 
@@ -45,18 +49,13 @@ NodeRef::NodeRef(const NodeRef& other) noexcept : NodeRef(share(other.node_)) {}
 NodeRef::~NodeRef() {
   if (node_ == nullptr || node_->references_.fetch_sub(1, std::memory_order_acq_rel) != 1)
     return;
-  if (dying != nullptr) {
-    dying->push_back(node_);
+  node_->next_dying_ = std::exchange(dying, node_);
+  if (is_dropping)
     return;
-  }
-  std::vector<Node*> list{node_};
-  dying = &list;
-  while (!list.empty()) {
-    Node* const next = list.back();
-    list.pop_back();
-    delete next;
-  }
-  dying = nullptr;
+  is_dropping = true;
+  while (dying != nullptr)
+    delete std::exchange(dying, dying->next_dying_);
+  is_dropping = false;
 }
 
 Saved::Saved(const NDArray& array) : array_(array.detach()) {

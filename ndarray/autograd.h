@@ -117,6 +117,7 @@ class SLUICE_API Node {
  private:
   friend class NodeRef;
   std::atomic<int> references_{1};
+  Node* next_dying_ = nullptr;  // of those without references that a thread is dropping
   const char* name_;
   SourceLocation site_;
 };

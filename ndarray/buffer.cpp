@@ -1,44 +1,72 @@
+#include <new>
 #include <utility>
 
 #include <sluice/engine/engine.h>
 #include <sluice/ndarray/buffer.h>
-#include <sluice/storage/pool.h>
+#include <sluice/ndarray/detail/free_list.h>
 
 namespace sluice::detail {
 
-Buffer* Buffer::create(Engine& engine, Chunk chunk) {
-  Buffer* buffer = new Buffer;
-  buffer->chunk_ = std::move(chunk);
+namespace {
+
+using BufferMemory = FreeList<Buffer>;
+
+}  // namespace
+
+Buffer* Buffer::create(Engine& engine, Pool& pool, std::size_t bytes, ChunkUse use) {
+  void* const memory = BufferMemory::take();
+  Buffer* buffer = nullptr;
   try {
-    const PositionSet pending = std::exchange(buffer->chunk_.pending, {});
-    buffer->fresh_ = pending.empty();
-    Var var = engine.new_var(
-        {.home = buffer->chunk_.device, .on_retire = buffer, .pending = &pending, .bytes = buffer->chunk_.bytes});
-    buffer->regions_.push_back({0, buffer->chunk_.requested, std::move(var)});
+    buffer = ::new (memory) Buffer(pool, bytes, use);
   } catch (...) {
-    buffer->chunk_.pool->release(std::move(buffer->chunk_));
-    delete buffer;
+    BufferMemory::give(memory);
     throw;
   }
+  Chunk& chunk = buffer->chunk_;
+  try {
+    buffer->maker_ = &engine;
+    buffer->fresh_ = chunk.pending.empty();
+    VarOptions options{.home = chunk.device, .on_retire = buffer, .bytes = chunk.bytes};
+    if (!buffer->fresh_) [[unlikely]]
+      options.pending = &chunk.pending;
+    buffer->regions_.push_back({0, chunk.requested, engine.new_var(options)});
+  } catch (...) {
+    pool.release(std::move(chunk));
+    destroy(buffer);
+    throw;
+  }
+  if (!buffer->fresh_) [[unlikely]]
+    chunk.pending.clear();
   return buffer;
+}
+
+void Buffer::destroy(Buffer* buffer) noexcept {
+  buffer->~Buffer();
+  BufferMemory::give(buffer);
 }
 
 void Buffer::release() noexcept {
   if (arrays_.fetch_sub(1, std::memory_order_acq_rel) != 1)
     return;
-  // The last Var to retire deletes this buffer, maybe while the list is being dropped.
+  // The last Var to retire ends this buffer, maybe while they are being dropped.
+  if (regions_.size() == 1) [[likely]] {
+    const Var var = std::move(regions_.front().var);
+    return;
+  }
   const auto regions = std::move(regions_);
 }
 
 void Buffer::on_retire(const PositionSet& pending) noexcept {
-  while (merging_.test_and_set(std::memory_order_acquire)) {
+  if (!pending.empty()) {
+    while (merging_.test_and_set(std::memory_order_acquire)) {
+    }
+    chunk_.pending.add(pending);
+    merging_.clear(std::memory_order_release);
   }
-  chunk_.pending.add(pending);
-  merging_.clear(std::memory_order_release);
   if (live_regions_.fetch_sub(1, std::memory_order_acq_rel) != 1)
     return;
   chunk_.pool->release(std::move(chunk_));
-  delete this;
+  destroy(this);
 }
 
 }  // namespace sluice::detail

@@ -7,6 +7,7 @@
 
 #include <sluice/engine/var.h>
 #include <sluice/storage/chunk.h>
+#include <sluice/storage/pool.h>
 
 namespace sluice::detail {
 
@@ -22,8 +23,8 @@ class Buffer final : public RetireHook {
     Var var;
   };
 
-  /// Takes a chunk; its Var starts with what the chunk has pending.
-  static Buffer* create(Engine& engine, Chunk chunk);
+  /// With a chunk of `pool`; its Var starts with what the chunk has pending. Throws OutOfMemory.
+  static Buffer* create(Engine& engine, Pool& pool, std::size_t bytes, ChunkUse use);
 
   void retain() noexcept { arrays_.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept;
@@ -33,6 +34,8 @@ class Buffer final : public RetireHook {
   const Chunk& chunk() const noexcept { return chunk_; }
   /// The memory came with nothing pending on a GPU: as long as no task was pushed on it, its maker may write it.
   bool fresh() const noexcept { return fresh_; }
+  /// Where the engine stood that made it, to be compared with another's alone: it may be gone.
+  const void* maker() const noexcept { return maker_; }
   /// Throws EngineStopped when that engine is gone.
   Engine& engine() const { return regions_.front().var.engine(); }
   const auto& regions() const noexcept { return regions_; }
@@ -46,9 +49,12 @@ class Buffer final : public RetireHook {
   void on_retire(const PositionSet& pending) noexcept override;
 
  private:
-  Buffer() = default;
+  Buffer(Pool& pool, std::size_t bytes, ChunkUse use) : chunk_(pool.acquire(bytes, {}, use)) {}
+  ~Buffer() = default;
+  static void destroy(Buffer* buffer) noexcept;
 
   Chunk chunk_;
+  const void* maker_ = nullptr;
   boost::container::small_vector<Region, 1> regions_;
   bool fresh_ = true;
   std::atomic<int> arrays_{1};

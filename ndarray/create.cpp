@@ -9,12 +9,13 @@
 namespace sluice {
 namespace {
 
-std::size_t bytes_of(const Shape& shape, DType dtype) {
+// `count`: as shape.size() says.
+std::size_t bytes_of(const Shape& shape, std::int64_t count, DType dtype) {
   for (std::int64_t extent : shape) {
     require<ShapeError>(extent >= 0, [&] { return message("empty: shape ", shape, " has a negative extent"); });
   }
   std::size_t bytes = 0;
-  const auto size = static_cast<std::size_t>(shape.size());
+  const auto size = static_cast<std::size_t>(count);
   require<ShapeError>(!__builtin_mul_overflow(size, size_of(dtype), &bytes), [&] {
     return message("empty: shape ", shape, " of ", dtype, " has more bytes than can be counted");
   });
@@ -26,7 +27,7 @@ std::size_t bytes_of(const Shape& shape, DType dtype) {
 NDArray take_values(Engine& engine, const void* values, DType from, const Shape& shape, bool pinned, SourceLocation s) {
   NDArray taken = detail::make_empty(engine, shape, {.dtype = from, .pinned = pinned});
   const detail::ArrayObject& object = *taken.object();
-  const std::size_t bytes = bytes_of(shape, from);
+  const std::size_t bytes = bytes_of(shape, object.size, from);
   if (object.buffer->fresh()) {
     std::memcpy(object.data(), values, bytes);
     return taken;
@@ -49,7 +50,8 @@ NDArray take_values(Engine& engine, const void* values, DType from, const Shape&
 namespace detail {
 
 NDArray make_empty(Engine& engine, const Shape& shape, const ArrayOptions& options) {
-  const std::size_t bytes = bytes_of(shape, options.dtype);
+  const std::int64_t size = shape.size();
+  const std::size_t bytes = bytes_of(shape, size, options.dtype);
   require<ValueError>(!options.pinned || options.device.is_cpu(), [&] {
     return message("empty: pinned memory belongs to the CPU, not to ", options.device);
   });
@@ -62,8 +64,8 @@ NDArray make_empty(Engine& engine, const Shape& shape, const ArrayOptions& optio
   const MemoryKind kind = options.device.is_gpu() ? MemoryKind::device : pinned ? MemoryKind::pinned : MemoryKind::host;
   Pool& pool = Storage::of(engine).pool(options.device, kind);
   const ChunkUse use = options.copied_into ? ChunkUse::copy_target : ChunkUse::compute;
-  Buffer* buffer = Buffer::create(engine, pool.acquire(bytes, {}, use));
-  return make_array(buffer, options.dtype, options.device, shape, contiguous_strides(shape), 0);
+  Buffer* buffer = Buffer::create(engine, pool, bytes, use);
+  return make_packed(buffer, options.dtype, options.device, shape, size);
 }
 
 }  // namespace detail

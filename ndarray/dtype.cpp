@@ -1,4 +1,5 @@
 #include <array>
+#include <iterator>
 #include <ostream>
 #include <string>
 
@@ -8,35 +9,26 @@
 namespace sluice {
 namespace {
 
-struct Row {
-  std::string_view name;
-  std::size_t bytes;
-};
-
-constexpr std::array k_rows{
-#define SLUICE_ROW(name, type, text) Row{text, sizeof(type)},
+constexpr std::array<std::string_view, std::size(detail::k_element_bytes)> k_names{
+#define SLUICE_ROW(name, type, text) text,
     SLUICE_DTYPES(SLUICE_ROW)
 #undef SLUICE_ROW
 };
 
 }  // namespace
 
-std::size_t size_of(DType dtype) noexcept {
-  return k_rows[static_cast<std::size_t>(dtype)].bytes;
-}
-
 std::string_view name_of(DType dtype) noexcept {
-  return k_rows[static_cast<std::size_t>(dtype)].name;
+  return k_names[static_cast<std::size_t>(dtype)];
 }
 
 DType parse_dtype(std::string_view name) {
-  for (std::size_t i = 0; i < k_rows.size(); ++i) {
-    if (k_rows[i].name == name)
+  for (std::size_t i = 0; i < k_names.size(); ++i) {
+    if (k_names[i] == name)
       return static_cast<DType>(i);
   }
   std::string known;
-  for (const Row& row : k_rows)
-    known += (known.empty() ? "" : ", ") + std::string(row.name);
+  for (const std::string_view one : k_names)
+    known += (known.empty() ? "" : ", ") + std::string(one);
   throw DTypeError(message("parse_dtype: \"", name, "\" is none of ", known));
 }
 

@@ -45,8 +45,18 @@ SLUICE_DTYPES(SLUICE_ROW)
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
 
+namespace detail {
+inline constexpr std::uint8_t k_element_bytes[] = {
+#define SLUICE_ROW(name, type, text) sizeof(type),
+    SLUICE_DTYPES(SLUICE_ROW)
+#undef SLUICE_ROW
+};
+}  // namespace detail
+
 /// Bytes of one element.
-SLUICE_API std::size_t size_of(DType dtype) noexcept;
+constexpr std::size_t size_of(DType dtype) noexcept {
+  return detail::k_element_bytes[static_cast<std::size_t>(dtype)];
+}
 /// "float32".
 SLUICE_API std::string_view name_of(DType dtype) noexcept;
 /// The type of that name. Throws DTypeError.

@@ -73,8 +73,14 @@ StridedPlan<K> plan_strided(
       axes[used++] = axis;
   }
   if (order == AxisOrder::free) {
-    std::stable_sort(
-        axes.begin(), axes.begin() + used, [&](int a, int b) { return (*strides[0])[a] > (*strides[0])[b]; });
+    const Shape& first = *strides[0];
+    for (int i = 1; i < used; ++i) {  // stable, and there are few
+      const int moved = axes[i];
+      int at = i;
+      for (; at > 0 && first[axes[at - 1]] < first[moved]; --at)
+        axes[at] = axes[at - 1];
+      axes[at] = moved;
+    }
   }
   StridedPlan<K> plan;
   plan.ndim = 0;

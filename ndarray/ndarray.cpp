@@ -60,7 +60,7 @@ Engine& NDArray::engine() const {
   return object.buffer != nullptr ? object.buffer->engine() : Engine::current();
 }
 bool NDArray::is_contiguous() const {
-  return detail::is_contiguous(object_of(*this, "is_contiguous"));
+  return object_of(*this, "is_contiguous").contiguous;
 }
 
 void NDArray::wait_to_read() const {

@@ -32,7 +32,8 @@ Shape Shape::filled(int ndim, std::int64_t value) {
   return shape;
 }
 
-std::int64_t Shape::size() const {
+// The product left int64 on the way: an extent of 0 may still follow.
+std::int64_t Shape::size_of_many() const {
   if (std::find(begin(), end(), 0) != end())
     return 0;
   std::int64_t product = 1;
@@ -60,10 +61,6 @@ void Shape::erase(int axis) noexcept {
   std::copy(dims_ + axis + 1, dims_ + ndim_, dims_ + axis);
   --ndim_;
   dims_[ndim_] = 0;
-}
-
-bool Shape::operator==(const Shape& other) const noexcept {
-  return std::equal(begin(), end(), other.begin(), other.end());
 }
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) {

@@ -36,14 +36,27 @@ class SLUICE_API Shape {
   std::int64_t back() const noexcept { return dims_[ndim_ - 1]; }
 
   /// Product of the entries; 1 for none. Throws ShapeError on overflow.
-  std::int64_t size() const;
+  std::int64_t size() const {
+    std::int64_t product = 1;
+    bool overflows = false;
+    for (int axis = 0; axis < ndim_; ++axis)
+      overflows |= __builtin_mul_overflow(product, dims_[axis], &product);
+    return overflows ? size_of_many() : product;
+  }
   void push_back(std::int64_t dim);
   void insert(int axis, std::int64_t dim);
   void erase(int axis) noexcept;
 
-  bool operator==(const Shape& other) const noexcept;
+  bool operator==(const Shape& other) const noexcept {
+    bool same = ndim_ == other.ndim_;
+    for (int axis = 0; same && axis < ndim_; ++axis)
+      same = dims_[axis] == other.dims_[axis];
+    return same;
+  }
 
  private:
+  std::int64_t size_of_many() const;
+
   std::int64_t dims_[k_max_ndim] = {};
   int ndim_ = 0;
 };

@@ -1,16 +1,21 @@
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <cstring>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <typeinfo>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include <sluice/engine/detail/block_pool.h>
 #include <sluice/engine/device.h>
 #include <sluice/engine/export.h>
 #include <sluice/ndarray/dtype.h>
@@ -123,42 +128,94 @@ struct AttributeType {
   const std::type_info* cpp;
   std::vector<NamedValue> (*values)(const void* attributes);
   Attributes (*make)(std::string_view op, std::span<const NamedValue> values);
+  bool in_place;  // an Attributes holds the struct itself
 
   bool operator==(const AttributeType& other) const noexcept { return cpp == other.cpp || *cpp == *other.cpp; }
 };
 
-/// The attributes of one call, shared and immutable. `A` is a plain struct, with a default for each field, and
-/// `template <class V> void visit(V&& v) { v.field("axis", axis); ... }`.
+/// The attributes of one call, immutable. `A` is a plain struct, with a default for each field, and
+/// `template <class V> void visit(V&& v) { v.field("axis", axis); ... }`. A number or two lie in place, larger structs
+/// are shared, in a recycled block: a steady program does not call the heap for them.
 class SLUICE_API Attributes {
  public:
-  Attributes() = default;
+  Attributes() noexcept {}  // NOLINT: what is in place stays unwritten
   template <class A>
   static Attributes of(A value);
-  /// The struct that was put in. invoke() has seen to it that it is the operator's.
+  Attributes(const Attributes& other) noexcept { copy(other); }
+  Attributes(Attributes&& other) noexcept { take(other); }
+  Attributes& operator=(const Attributes& other) noexcept {
+    Attributes copied(other);
+    drop();
+    take(copied);
+    return *this;
+  }
+  Attributes& operator=(Attributes&& other) noexcept {
+    if (this != &other) {
+      drop();
+      take(other);
+    }
+    return *this;
+  }
+  ~Attributes() { drop(); }
+
+  /// The struct that was put in, as long as this object lives. invoke() has seen to it that it is the operator's.
   template <class A>
   const A& as() const noexcept {
-    return static_cast<const BoxOf<A>&>(*box_).value;
+    return *static_cast<const A*>(k_in_place<A> ? static_cast<const void*>(bytes_) : box_->value);
   }
-  bool empty() const noexcept { return box_ == nullptr; }
+  bool empty() const noexcept { return type_ == nullptr; }
   /// Null if empty.
-  const AttributeType* type() const noexcept { return box_ == nullptr ? nullptr : box_->type; }
+  const AttributeType* type() const noexcept { return type_; }
   /// The fields by name, in order; none for none.
-  std::vector<NamedValue> values() const { return box_ == nullptr ? std::vector<NamedValue>{} : box_->values(); }
+  std::vector<NamedValue> values() const {
+    if (type_ == nullptr)
+      return {};
+    return type_->values(type_->in_place ? static_cast<const void*>(bytes_) : box_->value);
+  }
+
+  /// Whether such a struct lies in place.
+  template <class A>
+  static constexpr bool k_in_place = sizeof(A) <= 24 && alignof(A) <= 8 && std::is_trivially_copyable_v<A>;
 
  private:
   struct Box {
-    explicit Box(const AttributeType* t) : type(t) {}
+    explicit Box(const void* v) noexcept : value(v) {}
     virtual ~Box() = default;
-    virtual std::vector<NamedValue> values() const = 0;
-    const AttributeType* type;
+    static void* operator new(std::size_t bytes) { return detail::take_block(bytes); }
+    static void operator delete(void* memory, std::size_t bytes) noexcept { detail::give_block(memory, bytes); }
+    std::atomic<int> references{1};
+    const void* value;
   };
   template <class A>
   struct BoxOf final : Box {
-    explicit BoxOf(A v);
-    std::vector<NamedValue> values() const override { return this->type->values(&value); }
-    A value;
+    explicit BoxOf(A v) : Box(&held), held(std::move(v)) {}
+    A held;
   };
-  std::shared_ptr<const Box> box_;
+
+  bool is_boxed() const noexcept { return type_ != nullptr && !type_->in_place; }
+  void copy(const Attributes& other) noexcept {
+    type_ = other.type_;
+    if (type_ != nullptr)
+      std::memcpy(bytes_, other.bytes_, sizeof(bytes_));
+    if (is_boxed())
+      box_->references.fetch_add(1, std::memory_order_relaxed);
+  }
+  void take(Attributes& other) noexcept {
+    type_ = std::exchange(other.type_, nullptr);
+    if (type_ != nullptr)
+      std::memcpy(bytes_, other.bytes_, sizeof(bytes_));
+  }
+  void drop() noexcept {
+    if (is_boxed() && box_->references.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      delete box_;
+    type_ = nullptr;
+  }
+
+  const AttributeType* type_ = nullptr;
+  union {
+    alignas(8) std::byte bytes_[24];
+    Box* box_;
+  };
 };
 
 namespace detail {
@@ -183,17 +240,21 @@ Attributes make_attributes(std::string_view op, std::span<const NamedValue> valu
 }  // namespace detail
 
 template <class A>
-inline constexpr AttributeType attribute_type{&typeid(A), detail::values_of<A>, detail::make_attributes<A>};
+inline constexpr AttributeType attribute_type{
+    &typeid(A), detail::values_of<A>, detail::make_attributes<A>, Attributes::k_in_place<A>};
 
 template <class A>
 Attributes Attributes::of(A value) {
   Attributes made;
-  made.box_ = std::make_shared<BoxOf<A>>(std::move(value));
+  if constexpr (k_in_place<A>) {
+    std::memset(made.bytes_, 0, sizeof(made.bytes_));
+    ::new (static_cast<void*>(made.bytes_)) A(value);
+  } else {
+    made.box_ = new BoxOf<A>(std::move(value));
+  }
+  made.type_ = &attribute_type<A>;
   return made;
 }
-
-template <class A>
-Attributes::BoxOf<A>::BoxOf(A v) : Box(&attribute_type<A>), value(std::move(v)) {}
 
 /// Attributes of operators that have none.
 struct NoAttributes {

@@ -4,33 +4,19 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
-#include <sluice/operator/detail/call_record.h>
 #include <sluice/operator/detail/destination.h>
+#include <sluice/operator/detail/kernel_task.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/invoke.h>
-#include <sluice/operator/library/team.h>
 
 namespace sluice {
 
 namespace {
 
+using detail::Call;
+using detail::has;
 using detail::OperatorNode;
-
-bool has(Mask mask, std::size_t i) noexcept {
-  return (mask >> std::min<std::size_t>(i, 31) & 1) != 0;
-}
-
-// One call on its way through invoke().
-struct Call {
-  const Operator& op;
-  std::span<const NDArray> inputs;
-  const Attributes& attributes;
-  SourceLocation site;
-  std::span<const NDArray> destinations;
-  bool recorded = false;
-  RandomBlock random;
-};
 
 // The node is made before anything is written: an input that the call overwrites is then known to be stale.
 autograd::NodeRef make_node(const Call& call) {
@@ -112,6 +98,15 @@ Arrays invoke_view(const Call& call) {
   return results;
 }
 
+// New arrays belong to the engine of the inputs, also those that are made on the way.
+struct InputsEngine {
+  explicit InputsEngine(const Call& call) {
+    if (!call.inputs.empty())
+      scope.emplace(call.inputs[0].engine());
+  }
+  std::optional<EngineScope> scope;
+};
+
 Arrays compose(const Call& call) {
   const Operator& op = call.op;
   // A composition with a gradient of its own is one node.
@@ -132,6 +127,7 @@ bool is_taken_whole(const Call& call) {
 }
 
 Arrays invoke_composition(Call& call) {
+  const InputsEngine engine(call);
   if (is_taken_whole(call)) [[unlikely]] {
     const Specs specs = infer(call.op, detail::specs_of(call.inputs), call.attributes);
     check_destinations(call, specs.size());
@@ -146,117 +142,6 @@ Arrays invoke_composition(Call& call) {
   for (std::size_t i = 0; i < results.size(); ++i)
     detail::check_takes(call.op.name, call.destinations[i], detail::spec_of(results[i]));
   return deliver(call, results, node);
-}
-
-bool takes_as_it_lies(const Operator& op, std::size_t i, const NDArray& input) {
-  if (input.is_contiguous() || has(op.shape_inputs, i))
-    return true;
-  return has(op.strided_inputs, i) &&
-         (op.takes_strides == nullptr || op.takes_strides(i, input.shape(), input.strides()));
-}
-
-// Inputs as the kernel takes them. Those that it also writes must come back, so their originals are noted.
-struct KernelInputs {
-  Arrays arrays;
-  boost::container::small_vector<std::size_t, 2> copied_mutables;
-};
-
-KernelInputs kernel_inputs(const Call& call) {
-  KernelInputs made;
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    const NDArray& input = call.inputs[i];
-    if (takes_as_it_lies(call.op, i, input)) {
-      made.arrays.push_back(input);
-      continue;
-    }
-    made.arrays.push_back(empty(input.shape(), {.dtype = input.dtype(), .device = input.device()}));
-    detail::push_copy(input, made.arrays.back(), call.site);
-    if (has(call.op.mutated_inputs, i))
-      made.copied_mutables.push_back(i);
-  }
-  return made;
-}
-
-// Where the kernel writes: destinations where it can, otherwise new arrays.
-Arrays kernel_outputs(const Call& call, const Specs& specs) {
-  Arrays outputs;
-  Arrays touched(call.inputs.begin(), call.inputs.end());
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    if (!call.destinations.empty() && detail::is_direct(call.op, call.destinations[i], specs[i], touched)) {
-      outputs.push_back(call.destinations[i]);
-      touched.push_back(call.destinations[i]);
-    } else {
-      outputs.push_back(empty(specs[i].shape, {.dtype = specs[i].dtype, .device = specs[i].device}));
-    }
-  }
-  return outputs;
-}
-
-// Arithmetic in float64 is IEEE 754's to the last denormal, as on a GPU.
-Denormals denormals_of(const Arrays& inputs, const Arrays& outputs) {
-  const auto wide = [](const NDArray& array) { return array.dtype() == float64; };
-  return std::any_of(inputs.begin(), inputs.end(), wide) || std::any_of(outputs.begin(), outputs.end(), wide)
-             ? Denormals::keep
-             : Denormals::flush;
-}
-
-// What is broadcast lies in memory once.
-std::uint64_t bytes_of(const NDArray& array) {
-  std::uint64_t bytes = size_of(array.dtype());
-  for (int axis = 0; axis < array.ndim(); ++axis)
-    bytes *= array.strides()[axis] == 0 ? 1 : static_cast<std::uint64_t>(array.shape()[axis]);
-  return bytes;
-}
-
-std::uint64_t bytes_moved(const Operator& op, const Arrays& inputs, const Arrays& outputs) {
-  std::uint64_t bytes = 0;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!has(op.shape_inputs, i))
-      bytes += (has(op.mutated_inputs, i) ? 2 : 1) * bytes_of(inputs[i]);
-  }
-  for (const NDArray& output : outputs)
-    bytes += bytes_of(output);
-  return bytes;
-}
-
-void push_kernel(const Call& call, Kernel kernel, const Arrays& inputs, const Arrays& outputs, Device device) {
-  const Operator& op = call.op;
-  const bool writes_nothing =
-      op.mutated_inputs == k_none &&
-      std::all_of(outputs.begin(), outputs.end(), [](const NDArray& output) { return output.size() == 0; });
-  if (writes_nothing && !outputs.empty())
-    return;
-  Engine& engine = !inputs.empty() ? inputs[0].engine() : outputs[0].engine();
-  Task task{.name = TaskName::lasting(op.name), .device = device, .denormals = denormals_of(inputs, outputs)};
-  task.capturable = op.capturable;
-  if (engine.tracing()) [[unlikely]]
-    task.bytes = bytes_moved(op, inputs, outputs);
-  if (op.library_team && device.is_cpu() && detail::may_use_team(outputs[0].dtype()))
-    task.threads = engine.workers();
-  detail::CallBody body(detail::CallRecord::take());
-  detail::CallRecord& record = body.record();
-  record.op = &op;
-  record.kernel = kernel;
-  record.attributes = call.attributes;
-  record.random = call.random;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (has(op.shape_inputs, i)) {  // nothing to wait for
-      const NDArray& shape = inputs[i];
-      record.inputs.push_back({nullptr, shape.shape(), shape.strides(), shape.size(), shape.dtype()});
-      continue;
-    }
-    const bool mutated = has(op.mutated_inputs, i);
-    detail::add_access(task.access, inputs[i], mutated ? AccessMode::write : AccessMode::read);
-    record.inputs.push_back(detail::view_of(inputs[i]));
-    if (mutated)
-      inputs[i].object()->buffer->raise_version();
-  }
-  for (const NDArray& output : outputs) {
-    detail::add_access(task.access, output, detail::write_mode(output, inputs));
-    record.outputs.push_back(detail::view_of(output));
-    output.object()->buffer->raise_version();
-  }
-  engine.push(std::move(task), std::move(body), call.site);
 }
 
 // Of what runs: there is memory, and results fit where they go.
@@ -288,6 +173,7 @@ void check_mutables(const Call& call) {
 // Outputs are written as they lie; where they overlap inputs is the operator's own care.
 Arrays invoke_issue(const Call& call, const Specs& specs) {
   const Operator& op = call.op;
+  const InputsEngine engine(call);
   check_data(call, specs);
   Arrays outputs;
   for (std::size_t i = 0; i < specs.size(); ++i) {
@@ -309,22 +195,21 @@ Arrays invoke_issue(const Call& call, const Specs& specs) {
 Arrays invoke_kernel(Call& call, Kernel kernel, const Specs& specs, Device device) {
   const Operator& op = call.op;
   check_data(call, specs);
-  const KernelInputs inputs = kernel_inputs(call);
-  const Arrays outputs = kernel_outputs(call, specs);
+  Engine& engine = !call.inputs.empty() ? call.inputs[0].engine() : Engine::current();
+  const detail::KernelInputs inputs(call, engine);
+  Arrays outputs = detail::kernel_outputs(call, specs, engine);
   const bool brings_state = op.state_input >= 0 && call.inputs.size() > static_cast<std::size_t>(op.state_input);
-  if (op.random != nullptr && !brings_state) {
-    Engine& engine = !inputs.arrays.empty() ? inputs.arrays[0].engine() : outputs[0].engine();
+  if (op.random != nullptr && !brings_state)
     call.random = engine.take_random(op.random(specs, call.attributes));
-  }
   const autograd::NodeRef node = make_node(call);
-  push_kernel(call, kernel, inputs.arrays, outputs, device);
+  detail::push_kernel(call, kernel, inputs.arrays, outputs, device, engine);
   for (const std::size_t i : inputs.copied_mutables)
     detail::push_copy(inputs.arrays[i], call.inputs[i], call.site);
-  if (call.destinations.empty()) {
+  if (call.destinations.empty()) [[likely]]
     put_on_tape(node, outputs);
-    return outputs;
-  }
-  return deliver(call, outputs, node);
+  else
+    outputs = deliver(call, outputs, node);
+  return outputs;
 }
 
 Arrays run(
@@ -335,12 +220,9 @@ Arrays run(
     std::span<const NDArray> destinations) {
   detail::check_inputs(op, inputs);
   detail::check_attributes(op, attributes);
-  std::optional<EngineScope> scope;  // new arrays belong to the engine of the inputs
-  if (!inputs.empty())
-    scope.emplace(inputs[0].engine());
   std::optional<NormalCall> normal;
   const Attributes* settings = &attributes;
-  if (op.normalise != nullptr && op.normalise({op, inputs, attributes, site}, normal.emplace())) {
+  if (op.normalise != nullptr && op.normalise({op, inputs, attributes, site}, normal.emplace())) [[unlikely]] {
     inputs = normal->inputs;
     settings = &normal->attributes;
   }
@@ -388,7 +270,8 @@ Arrays invoke(
 
 NDArray invoke_one(
     const Operator& op, std::initializer_list<NDArray> inputs, Attributes attributes, SourceLocation site) {
-  return invoke(op, std::span(inputs.begin(), inputs.size()), std::move(attributes), site).at(0);
+  Arrays results = invoke(op, std::span(inputs.begin(), inputs.size()), std::move(attributes), site);
+  return std::move(results.at(0));
 }
 
 }  // namespace sluice

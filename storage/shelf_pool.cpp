@@ -43,6 +43,10 @@ Piece* ShelfPool::take(std::size_t bytes, const User& user) {
     shelf = &far_[bytes];  // room for what comes back: release() must not call the heap
   if (shelf->empty())
     return nullptr;
+  if (Piece* const newest = shelf->head(); newest->pending.empty()) [[likely]] {
+    shelf->erase(newest);
+    return newest;
+  }
   Piece* piece = best_of(*shelf, user);
   if (piece != nullptr)
     shelf->erase(piece);

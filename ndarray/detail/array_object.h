@@ -23,6 +23,7 @@ struct ArrayObject {
   Shape strides;            // elements
   std::int64_t offset = 0;  // elements from the start of the buffer
   std::int64_t size = 0;
+  bool contiguous = true;                        // what is_contiguous() says of it
   Buffer* buffer = nullptr;                      // counted; null: an array without memory, see operator/sink.h
   std::uint64_t value = 0;                       // without a buffer: which value the array stands for
   autograd::Entry entry;                         // which node made it, if recorded
@@ -48,6 +49,8 @@ inline std::byte* ArrayObject::data() const {
 /// A new array object on `buffer` (adopts one count). From a slab.
 SLUICE_API NDArray
 make_array(Buffer* buffer, DType dtype, Device device, const Shape& shape, const Shape& strides, std::int64_t offset);
+/// The same, row-major without gaps and of `size` elements, as shape.size() says.
+NDArray make_packed(Buffer* buffer, DType dtype, Device device, const Shape& shape, std::int64_t size);
 /// A view of `base` with other geometry: shares the buffer, not recorded.
 SLUICE_API NDArray make_view(const NDArray& base, const Shape& shape, const Shape& strides, std::int64_t offset);
 

@@ -4,6 +4,7 @@
 
 #include <boost/container/small_vector.hpp>
 
+#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/operator.h>
 
 namespace sluice::detail {
@@ -19,7 +20,7 @@ struct CallRecord {
   boost::container::small_vector<TensorView, 2> outputs;
   CallRecord* next = nullptr;  // in the pool
 
-  /// An empty record, from a pool.
+  /// An empty record, recycled: pushing threads take them, workers give them back. Throws std::bad_alloc.
   static CallRecord* take();
   static void give_back(CallRecord* record) noexcept;
 };
@@ -43,7 +44,10 @@ class CallBody {
   CallRecord* record_;
 };
 
-/// What a kernel sees of `array`.
-TensorView view_of(const NDArray& array);
+/// Adds what a kernel sees of `array`.
+template <class Views>
+void add_view(Views& views, const ArrayObject& array) {
+  views.emplace_back(array.data(), array.shape, array.strides, array.size, array.dtype, array.contiguous);
+}
 
 }  // namespace sluice::detail

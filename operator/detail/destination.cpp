@@ -31,6 +31,12 @@ bool same_geometry(const NDArray& a, const NDArray& b) noexcept {
          x.strides == y.strides;
 }
 
+// Arrays without memory belong to none.
+bool of_one_engine(const NDArray& a, const NDArray& b) {
+  const Buffer *x = a.object()->buffer, *y = b.object()->buffer;
+  return x == nullptr || y == nullptr || x->maker() == y->maker() || &a.engine() == &b.engine();
+}
+
 // bool < integer < floating: a value may move up, not down.
 int rank_of(DType dtype) noexcept {
   return is_floating(dtype) ? 2 : is_integer(dtype) ? 1 : 0;
@@ -45,7 +51,7 @@ void check_inputs(const Operator& op, std::span<const NDArray> inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     require<ValueError>(
         inputs[i].defined(), [&] { return message(op.name, ": input ", i, " is an undefined NDArray"); });
-    require<DeviceError>(inputs[i].device() == inputs[0].device(), [&] {
+    require<DeviceError>(inputs[i].object()->device == inputs[0].object()->device, [&] {
       return message(
           op.name,
           ": input 0 of shape ",
@@ -60,8 +66,7 @@ void check_inputs(const Operator& op, std::span<const NDArray> inputs) {
           inputs[i].device(),
           "; move one of them with to(device)");
     });
-    const bool has_engine = inputs[i].object()->buffer != nullptr && inputs[0].object()->buffer != nullptr;
-    require<ValueError>(!has_engine || i == 0 || &inputs[i].engine() == &inputs[0].engine(), [&] {
+    require<ValueError>(i == 0 || of_one_engine(inputs[0], inputs[i]), [&] {
       return message(op.name, ": inputs 0 and ", i, " belong to different engines");
     });
   }
@@ -117,20 +122,15 @@ bool is_direct(
     const Operator& op, const NDArray& destination, const ArraySpec& spec, std::span<const NDArray> inputs) noexcept {
   if (destination.dtype() != spec.dtype || destination.device() != spec.device)
     return false;
-  if (!op.strided_outputs && !destination.is_contiguous())
+  if (!op.strided_outputs && !destination.object()->contiguous)
     return false;
   return std::all_of(inputs.begin(), inputs.end(), [&](const NDArray& input) {
     return !overlaps(destination, input) || (op.elementwise && same_geometry(destination, input));
   });
 }
 
-void add_access(AccessList& list, const NDArray& array, AccessMode mode) {
-  const ArrayObject& object = *array.object();
+void add_touched(AccessList& list, const ArrayObject& object, AccessMode mode) {
   const auto& regions = object.buffer->regions();
-  if (regions.size() == 1) {
-    list.push_back({regions.front().var.core(), mode});
-    return;
-  }
   const Bytes reach = reach_of(object);
   for (const auto& region : regions) {
     if (reach.begin < static_cast<std::int64_t>(region.end) && static_cast<std::int64_t>(region.begin) < reach.end)
@@ -141,7 +141,7 @@ void add_access(AccessList& list, const NDArray& array, AccessMode mode) {
 AccessMode write_mode(const NDArray& array, std::span<const NDArray> inputs) noexcept {
   const ArrayObject& object = *array.object();
   const auto bytes = static_cast<std::size_t>(object.size) * size_of(object.dtype);
-  const bool covers = object.offset == 0 && array.is_contiguous() && bytes >= object.buffer->chunk().requested;
+  const bool covers = object.offset == 0 && object.contiguous && bytes >= object.buffer->chunk().requested;
   const bool is_read = std::any_of(
       inputs.begin(), inputs.end(), [&](const NDArray& input) { return input.object()->buffer == object.buffer; });
   return covers && !is_read ? AccessMode::out : AccessMode::write;

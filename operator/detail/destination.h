@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/operator.h>
 
 namespace sluice::detail {
@@ -26,8 +27,18 @@ bool overlaps(const NDArray& a, const NDArray& b) noexcept;
 bool is_direct(
     const Operator& op, const NDArray& destination, const ArraySpec& spec, std::span<const NDArray> inputs) noexcept;
 
+/// Adds the Vars of the regions that `array` touches, one by one.
+void add_touched(AccessList& list, const ArrayObject& array, AccessMode mode);
 /// Adds the Vars of the regions that `array` touches.
-void add_access(AccessList& list, const NDArray& array, AccessMode mode);
+inline void add_access(AccessList& list, const ArrayObject& array, AccessMode mode) {
+  const auto& regions = array.buffer->regions();
+  if (regions.size() == 1) [[likely]]
+    return list.push_back({regions.front().var.core(), mode});
+  add_touched(list, array, mode);
+}
+inline void add_access(AccessList& list, const NDArray& array, AccessMode mode) {
+  add_access(list, *array.object(), mode);
+}
 /// How a task names an array that it writes: `out` where it overwrites everything, `write` where something is kept.
 AccessMode write_mode(const NDArray& array, std::span<const NDArray> inputs) noexcept;
 

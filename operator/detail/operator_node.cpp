@@ -2,14 +2,18 @@
 #include <optional>
 
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/free_list.h>
 #include <sluice/operator/detail/operator_node.h>
 
 namespace sluice::detail {
 
 namespace {
 
+using NodeMemory = FreeList<OperatorNode>;
+
 bool takes_gradient(const NDArray& input) noexcept {
-  return is_floating(input.dtype()) && autograd::on_tape(input);
+  const ArrayObject& object = *input.object();
+  return object.entry.node && is_floating(object.dtype);
 }
 
 bool has(Mask mask, std::size_t i) noexcept {
@@ -25,14 +29,23 @@ ArraySpec spec_of(const NDArray& array) {
 
 Specs specs_of(std::span<const NDArray> arrays) {
   Specs specs;
-  for (const NDArray& array : arrays)
-    specs.push_back(spec_of(array));
+  for (const NDArray& array : arrays) {
+    const ArrayObject& object = *array.object();
+    specs.emplace_back(object.shape, object.dtype, object.device, object.value);
+  }
   return specs;
 }
 
 bool is_recorded(const Operator& op, std::span<const NDArray> inputs) noexcept {
   return op.gradient != nullptr && autograd::is_recording() &&
          std::any_of(inputs.begin(), inputs.end(), takes_gradient);
+}
+
+void* OperatorNode::operator new(std::size_t) {
+  return NodeMemory::take();
+}
+void OperatorNode::operator delete(void* memory) noexcept {
+  NodeMemory::give(memory);
 }
 
 OperatorNode::OperatorNode(

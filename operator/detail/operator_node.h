@@ -23,6 +23,9 @@ class OperatorNode final : public autograd::Node {
   /// Keeps the outputs that the gradient reads, and notes what they are.
   void keep_outputs(std::span<const NDArray> outputs);
 
+  static void* operator new(std::size_t bytes);
+  static void operator delete(void* memory) noexcept;
+
   std::vector<NDArray> pull(std::span<const NDArray> output_grads) override;
   void release_saved() noexcept override;
 

@@ -1,6 +1,11 @@
 // The operators of binary.def and their gradients. Each row has three forms: two arrays, an array and a number, a
 // number and an array.
+#include <array>
+#include <utility>
+
+#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
+#include <sluice/operator/detail/borrowed.h>
 #include <sluice/operator/elementwise/binary_forms.h>
 #include <sluice/operator/elementwise/families.h>
 #include <sluice/operator/elementwise/in_place.h>
@@ -8,6 +13,10 @@
 namespace sluice {
 
 namespace {
+
+NDArray first_of(Arrays&& results) {
+  return std::move(results[0]);
+}
 
 template <Binary row>
 void list(std::vector<const Operator*>& all) {
@@ -25,7 +34,8 @@ NDArray with_scalar(const Operator& op, const NDArray& array, Scalar scalar, Sou
   return detail::located(site, [&]() -> NDArray {
     using Row = math::BinaryRow<row>;
     require<ValueError>(array.defined(), [] { return message(Row::name, ": the operand is an undefined NDArray"); });
-    return invoke_one(op, {array}, Attributes::of(detail::NumberAttribute{scalar}), site);
+    const Attributes number = Attributes::of(detail::NumberAttribute{scalar});
+    return first_of(invoke(op, detail::Borrowed<1>({&array}).arrays(), number, site));
   });
 }
 
@@ -35,7 +45,7 @@ NDArray with_array(const NDArray& a, const NDArray& b, SourceLocation site) {
     using Row = math::BinaryRow<row>;
     require<ValueError>(
         a.defined() && b.defined(), [] { return message(Row::name, ": an operand is an undefined NDArray"); });
-    return invoke_one(detail::BinaryForms<row>::arrays, {a, b}, {}, site);
+    return first_of(invoke(detail::BinaryForms<row>::arrays, detail::Borrowed<2>({&a, &b}).arrays(), {}, site));
   });
 }
 

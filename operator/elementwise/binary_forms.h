@@ -22,20 +22,21 @@ struct BinaryBackward {
   static constexpr const char* name = operand == 0 ? Row::backward_a_name : Row::backward_b_name;
 
   static Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) { return {inputs[0]}; }
-  static PointwiseArgs<5> args(const KernelCall& call) {
-    std::array<PointwiseOperand, 4> operands{call.inputs[0], call.inputs[1], call.inputs[2], call.inputs[3]};
+  static std::array<PointwiseOperand, 4> operands(const KernelCall& call) {
+    std::array<PointwiseOperand, 4> all{call.inputs[0], call.inputs[1], call.inputs[2], call.inputs[3]};
     if (!call.attributes.empty())
-      operands[operand == 0 ? 2 : 1] = call.attributes.as<NumberAttribute>().number;
-    return pointwise_args<5>(name, call.outputs[0], operands, call.inputs[0].dtype);
+      all[operand == 0 ? 2 : 1] = call.attributes.as<NumberAttribute>().number;
+    return all;
   }
   static void cpu(const KernelCall& call) {
     const DType dtype = call.inputs[0].dtype;
-    run_on_cpu(name, args(call), binary_gradient_loop(row, operand, dtype), dtype);
+    run_on_cpu<5>(name, call.outputs[0], operands(call), binary_gradient_loop(row, operand, dtype), dtype);
   }
 #if SLUICE_CUDA
   static void gpu(const KernelCall& call) {
     const DType dtype = call.inputs[0].dtype;
-    run_on_gpu(name, args(call), binary_gradient_launch(row, operand, dtype), dtype, call.queue);
+    const auto args = pointwise_args<5>(name, call.outputs[0], operands(call), dtype);
+    run_on_gpu(name, args, binary_gradient_launch(row, operand, dtype), dtype, call.queue);
   }
 #endif
   static constexpr Operator op{
@@ -149,29 +150,29 @@ struct BinaryForms {
     return infer_elementwise(Row::name, Row::kind, inputs);
   }
   template <BinaryForm form>
-  static PointwiseArgs<3> args(const KernelCall& call) {
-    const DType dtype = call.inputs[0].dtype;
+  static std::array<PointwiseOperand, 2> operands(const KernelCall& call) {
     if constexpr (form == BinaryForm::arrays) {
-      return pointwise_args<3>(Row::name, call.outputs[0], {call.inputs[0], call.inputs[1]}, dtype);
+      return {call.inputs[0], call.inputs[1]};
     } else {
       const Scalar number = call.attributes.as<NumberAttribute>().number;
       if constexpr (form == BinaryForm::right_scalar) {
-        return pointwise_args<3>(Row::name, call.outputs[0], {call.inputs[0], number}, dtype);
+        return {call.inputs[0], number};
       } else {
-        return pointwise_args<3>(Row::name, call.outputs[0], {number, call.inputs[0]}, dtype);
+        return {number, call.inputs[0]};
       }
     }
   }
   template <BinaryForm form>
   static void cpu(const KernelCall& call) {
     const DType dtype = call.inputs[0].dtype;
-    run_on_cpu(Row::name, args<form>(call), binary_loop(row, dtype), dtype);
+    run_on_cpu<3>(Row::name, call.outputs[0], operands<form>(call), binary_loop(row, dtype), dtype);
   }
 #if SLUICE_CUDA
   template <BinaryForm form>
   static void gpu(const KernelCall& call) {
     const DType dtype = call.inputs[0].dtype;
-    run_on_gpu(Row::name, args<form>(call), binary_launch(row, dtype), dtype, call.queue);
+    const auto args = pointwise_args<3>(Row::name, call.outputs[0], operands<form>(call), dtype);
+    run_on_gpu(Row::name, args, binary_launch(row, dtype), dtype, call.queue);
   }
 #endif
 

@@ -41,11 +41,11 @@ void scatter(DType dtype, const void* from, std::byte* to, std::int64_t step, st
   });
 }
 
-void fill_constant(DType dtype, std::uint64_t bits, void* to) {
+void fill_constant(DType dtype, std::uint64_t bits, void* to, std::int64_t n) {
   by_dtype(dtype, [&]<class T>() {
     math::Compute<T> value;
     std::memcpy(&value, &bits, sizeof(value));
-    std::fill_n(static_cast<math::Compute<T>*>(to), k_chunk, value);
+    std::fill_n(static_cast<math::Compute<T>*>(to), n, value);
   });
 }
 
@@ -62,7 +62,7 @@ class Runner {
       buffered_[k] = !unit;
       any_buffered_ = any_buffered_ || !unit;
       if (args.is_constant[k])
-        fill_constant(args.dtypes[k], args.constants[k], buffers_[k]);
+        fill_constant(args.dtypes[k], args.constants[k], buffers_[k], std::min(args.plan.size, k_chunk));
     }
   }
 
@@ -107,6 +107,12 @@ class Runner {
 
 template <int K>
 void run_loop(const PointwiseArgs<K>& args, PointwiseLoop loop, std::int64_t grain) {
+  if (args.plan.ndim == 1 && args.plan.size <= k_chunk) {
+    StridedRun<K> all{.count = args.plan.size};
+    for (int k = 0; k < K; ++k)
+      all.step[k] = args.plan.inner_stride(k);
+    return Runner<K>(args, loop).run(all);
+  }
   parallel_for(args.plan.size, grain, [&](std::int64_t begin, std::int64_t end) {
     Runner<K> runner(args, loop);
     walk_runs(args.plan, begin, end, [&](const StridedRun<K>& run) { runner.run(run); });

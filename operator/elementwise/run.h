@@ -30,32 +30,52 @@ struct PointwiseOperand {
 /// The bits of `scalar` in the compute type of `dtype`.
 std::uint64_t constant_bits(Scalar scalar, DType dtype) noexcept;
 
+/// The plan of operands of which some are strided or broadcast.
+template <int K>
+StridedPlan<K> pointwise_plan(
+    const char* op, const TensorView& out, const std::array<PointwiseOperand, K - 1>& operands) {
+  std::array<Shape, K> stretched;
+  std::array<const Shape*, K> strides{&out.strides};
+  for (int k = 1; k < K; ++k) {
+    const TensorView* const view = operands[static_cast<std::size_t>(k) - 1].view;
+    strides[k] = &stretched[k];
+    if (view == nullptr)
+      stretched[k] = Shape::filled(out.shape.ndim(), 0);
+    else if (view->shape == out.shape)
+      strides[k] = &view->strides;
+    else
+      stretched[k] = broadcast_strides(view->shape, view->strides, out.shape, op);
+  }
+  return plan_strided<K>(out.shape, strides, AxisOrder::free);
+}
+
 /// `dtype`: the type that numbers among the operands take.
 template <int K>
 PointwiseArgs<K> pointwise_args(
     const char* op, const TensorView& out, const std::array<PointwiseOperand, K - 1>& operands, DType dtype) {
   PointwiseArgs<K> args;
-  std::array<Shape, K> strides;
-  std::array<const Shape*, K> all{};
-  strides[0] = out.strides;
   args.data[0] = out.as<std::byte>();
   args.dtypes[0] = out.dtype;
+  bool one_run = out.contiguous;
   for (int k = 1; k < K; ++k) {
     const PointwiseOperand& operand = operands[static_cast<std::size_t>(k) - 1];
     args.is_constant[k] = operand.view == nullptr;
     if (operand.view == nullptr) {
-      strides[k] = Shape::filled(out.shape.ndim(), 0);
       args.dtypes[k] = dtype;
       args.constants[k] = constant_bits(operand.scalar, dtype);
     } else {
-      strides[k] = broadcast_strides(operand.view->shape, operand.view->strides, out.shape, op);
       args.data[k] = operand.view->as<std::byte>();
       args.dtypes[k] = operand.view->dtype;
+      one_run = one_run && operand.view->contiguous && operand.view->shape == out.shape;
     }
   }
+  if (!one_run) {
+    args.plan = pointwise_plan<K>(op, out, operands);
+    return args;
+  }
+  args.plan.extents[0] = args.plan.size = out.size;
   for (int k = 0; k < K; ++k)
-    all[k] = &strides[k];
-  args.plan = plan_strided<K>(out.shape, all, AxisOrder::free);
+    args.plan.strides[k][0] = args.is_constant[k] ? 0 : 1;
   return args;
 }
 
@@ -69,6 +89,30 @@ template <int K>
 void run_on_cpu(const char* op, const PointwiseArgs<K>& args, PointwiseLoop loop, DType dtype) {
   check_found(loop != nullptr, op, dtype);
   run_loop<K>(args, loop, k_pointwise_grain);
+}
+
+/// The same from operands. Neighbours of the loop's own types, few enough for one thread, need no plan.
+template <int K>
+void run_on_cpu(
+    const char* op,
+    const TensorView& out,
+    const std::array<PointwiseOperand, K - 1>& operands,
+    PointwiseLoop loop,
+    DType dtype) {
+  check_found(loop != nullptr, op, dtype);
+  const auto is_plain = [&](const TensorView& view) {
+    return view.contiguous && view.dtype != DType::float16 && view.dtype != DType::bfloat16;
+  };
+  bool plain = is_plain(out) && out.size <= k_pointwise_grain;
+  const void* in[K - 1];
+  for (std::size_t k = 0; k < K - 1; ++k) {
+    const TensorView* const view = operands[k].view;
+    plain = plain && view != nullptr && is_plain(*view) && view->shape == out.shape;
+    in[k] = plain ? view->data : nullptr;
+  }
+  if (plain) [[likely]]
+    return loop(out.data, in, out.size);
+  run_loop<K>(pointwise_args<K>(op, out, operands, dtype), loop, k_pointwise_grain);
 }
 
 template <int K>

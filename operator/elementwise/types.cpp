@@ -47,18 +47,20 @@ DType operand_type_beside(const char* op, RowKind kind, DType array, Scalar scal
 }
 
 Specs infer_elementwise(const char* op, RowKind kind, std::span<const ArraySpec> inputs) {
-  ArraySpec spec = inputs[0];
+  Specs result;
+  ArraySpec& spec = result.emplace_back(inputs[0]);
   for (const ArraySpec& input : inputs.subspan(1)) {
     require<DTypeError>(input.dtype == spec.dtype, [&] {
       return message(op, ": operands are ", spec.dtype, " and ", input.dtype, "; promote them first");
     });
-    spec.shape = broadcast_shape(spec.shape, input.shape, op);
+    if (!(input.shape == spec.shape))
+      spec.shape = broadcast_shape(spec.shape, input.shape, op);
   }
   require<DTypeError>(
       operand_type(kind, spec.dtype) == spec.dtype, [&] { return message(op, ": does not take ", spec.dtype); });
   if (gives_bool(kind))
     spec.dtype = DType::bool_;
-  return {spec};
+  return result;
 }
 
 }  // namespace sluice::detail

@@ -31,27 +31,32 @@ Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes
 }
 
 template <Unary row>
+void forward_cpu(const KernelCall& call) {
+  const DType dtype = call.inputs[0].dtype;
+  detail::run_on_cpu<2>(UnaryRow<row>::name, call.outputs[0], {call.inputs[0]}, detail::unary_loop(row, dtype), dtype);
+}
+
+template <Unary row>
+void backward_cpu(const KernelCall& call) {
+  const DType dtype = call.inputs[0].dtype;
+  detail::run_on_cpu<4>(
+      UnaryRow<row>::name,
+      call.outputs[0],
+      {call.inputs[0], call.inputs[1], call.inputs[2]},
+      detail::unary_gradient_loop(row, dtype),
+      dtype);
+}
+
+#if SLUICE_CUDA
+template <Unary row>
 detail::PointwiseArgs<2> forward_args(const KernelCall& call) {
   return detail::pointwise_args<2>(UnaryRow<row>::name, call.outputs[0], {call.inputs[0]}, call.inputs[0].dtype);
 }
-template <Unary row>
-void forward_cpu(const KernelCall& call) {
-  const DType dtype = call.inputs[0].dtype;
-  detail::run_on_cpu(UnaryRow<row>::name, forward_args<row>(call), detail::unary_loop(row, dtype), dtype);
-}
-
 template <Unary row>
 detail::PointwiseArgs<4> backward_args(const KernelCall& call) {
   return detail::pointwise_args<4>(
       UnaryRow<row>::name, call.outputs[0], {call.inputs[0], call.inputs[1], call.inputs[2]}, call.inputs[0].dtype);
 }
-template <Unary row>
-void backward_cpu(const KernelCall& call) {
-  const DType dtype = call.inputs[0].dtype;
-  detail::run_on_cpu(UnaryRow<row>::name, backward_args<row>(call), detail::unary_gradient_loop(row, dtype), dtype);
-}
-
-#if SLUICE_CUDA
 template <Unary row>
 void forward_gpu(const KernelCall& call) {
   const DType dtype = call.inputs[0].dtype;

@@ -168,7 +168,7 @@ Arrays gradient_extreme(const GradientCall& call) {
 bool normalise(const RawCall& call, NormalCall& normal) {
   const auto& given = call.attributes.as<ReduceAttributes>();
   const Shape& shape = call.inputs[0].shape();
-  std::vector<std::int64_t> sorted;
+  boost::container::small_vector<std::int64_t, k_max_ndim> sorted;
   for (std::int64_t axis : given.axes)
     sorted.push_back(normal_axis(axis, shape.ndim(), call.op.name));
   for (int axis = 0; given.axes.empty() && axis < shape.ndim(); ++axis)
@@ -177,7 +177,7 @@ bool normalise(const RawCall& call, NormalCall& normal) {
   require<ValueError>(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(), [&] {
     return message(call.op.name, ": axes ", given.axes, " name an axis of shape ", shape, " twice");
   });
-  const Shape axes(sorted);
+  const Shape axes(std::span<const std::int64_t>(sorted.data(), sorted.size()));
   return axes != given.axes && detail::with_attributes(call, ReduceAttributes{axes, given.keepdims}, normal);
 }
 

@@ -21,6 +21,10 @@ OPEN = [
      "pools free by positions and ask for memory back; reads of small arrays learn from a kernel that it has run"),
     ("ndarray/detail/simd_target.h", ("operator",), "vector kernels of both rooms are chosen by one rule"),
     ("ndarray/detail/simd_build.h", ("operator",), "and compiled by one"),
+    ("engine/detail/node_pool.h", ("ndarray", "operator"), "arrays and records of calls are recycled as tasks are"),
+    ("engine/detail/static_tls.h", ("ndarray", "operator"), "what every call looks up is at a fixed place of its thread"),
+    ("engine/detail/block_pool.h", ("operator",), "attributes, nodes and records come from recycled blocks"),
+    ("ndarray/detail/free_list.h", ("operator",), "nodes of the tape come from the lists that arrays come from"),
     ("engine/detail/this_thread.h", ("gluon",), "a call of a layer belongs to the task that makes it"),
 ]
 

@@ -192,7 +192,11 @@ TEST_CASE("Each batch of products is one that a library takes, however its opera
         return sluice::detail::is_plain(x.shape(), x.strides()) ? x : x.copy();
       };
       const NDArray c = matmul(a, b), plain_a = taken(a), plain_b = taken(b);
-      const auto view = [](const NDArray& x) { return sluice::detail::view_of(x); };
+      const auto view = [](const NDArray& x) {
+        std::vector<TensorView> views;
+        sluice::detail::add_view(views, *x.object());
+        return views[0];
+      };
       std::int64_t rows = 0;
       for_each_product(
           sluice::detail::batched_product(view(plain_a), view(plain_b), view(c), {}), [&](const GemmProblem& p) {

@@ -48,7 +48,8 @@ class Machine:
         return done.returncode, done.stdout + done.stderr, log
 
     def tools_appear(self):
-        for name in ("g++", "meson", "ninja", "pkg-config", "python3", "ccache", "cmake", "clang-format", "clang-format-14"):
+        for name in ("g++", "meson", "ninja", "pkg-config", "python3", "ccache", "cmake", "valgrind", "clang-format",
+                     "clang-format-14"):
             self.put(name, "#!/bin/bash\n")
 
 

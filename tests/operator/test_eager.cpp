@@ -1,0 +1,148 @@
+// The eager call's own ways: recycled arrays, nodes and records, runs that need no plan, attributes in place.
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <sluice/operator/api.h>
+#include <sluice/storage/api.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/child.h"
+#include "tests/support/compare.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+// Where threads leave results for other threads.
+class Shelf {
+ public:
+  void put(NDArray array) {
+    const std::lock_guard hold(mutex_);
+    arrays_.push_back(std::move(array));
+  }
+  /// Undefined once `makers` have ended and nothing is left.
+  NDArray take(const std::atomic<int>& makers) {
+    for (;;) {
+      const bool last = makers.load() == 0;
+      {
+        const std::lock_guard hold(mutex_);
+        if (!arrays_.empty()) {
+          NDArray array = std::move(arrays_.back());
+          arrays_.pop_back();
+          return array;
+        }
+      }
+      if (last)
+        return {};
+      std::this_thread::yield();
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<NDArray> arrays_;
+};
+
+// Makers put recorded results on the shelf, droppers look at every eighth and drop all; then all threads end. Returns
+// how many results were wrong.
+int make_here_and_drop_there(Engine& engine, int each) {
+  Shelf shelf;
+  std::atomic<int> makers{2}, wrong{0}, seen{0};
+  std::vector<std::thread> threads;
+  for (int m = 0; m < 2; ++m) {
+    threads.emplace_back([&, m] {
+      const EngineScope scope(engine);
+      NDArray x = full({16}, m + 1);
+      x.attach_grad();
+      const NDArray row = full({16}, 2);
+      for (int i = 0; i < each; ++i) {
+        const autograd::RecordScope record;
+        shelf.put(x * row + i);
+      }
+      --makers;
+    });
+    threads.emplace_back([&] {
+      const EngineScope scope(engine);
+      for (NDArray array = shelf.take(makers); array.defined(); array = shelf.take(makers)) {
+        const std::vector<float> values = seen++ % 8 == 0 ? array.to_vector<float>() : std::vector<float>(16, 2);
+        for (const float value : values)
+          wrong += value != values[0] || value < 2 || value > static_cast<float>(each + 4);
+      }
+    });
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+  return wrong + (seen == 2 * each ? 0 : 1);
+}
+
+}  // namespace
+
+TEST_CASE("arrays made on threads that end are dropped on others, and all memory comes back", "[eager]") {
+  for (const CpuMode mode : {CpuMode::pool, CpuMode::serial}) {
+    Engine engine({.workers = 2, .cpu_policy = mode});
+    const EngineScope scope(engine);
+    for (int round = 0; round < 3; ++round) {
+      CHECK(make_here_and_drop_there(engine, 300) == 0);
+      engine.wait_all();
+      CHECK(memory_stats(cpu()).active == 0);
+    }
+  }
+}
+
+#if !defined(__SANITIZE_THREAD__)  // which does not follow a fork of a process with threads
+TEST_CASE("a forked child goes on with its parent's arrays and makes its own", "[eager]") {
+  Engine engine({.workers = 2});
+  const EngineScope scope(engine);
+  NDArray x = full({16}, 3);
+  x.attach_grad();
+  std::vector<NDArray> held;
+  for (int i = 0; i < 200; ++i)
+    held.push_back(x + i);
+  engine.wait_all();
+  const int code = in_child([&] {
+    held.resize(100);
+    for (int i = 0; i < 300; ++i) {
+      const autograd::RecordScope record;
+      held.push_back(x * i);
+    }
+    if (held.back().to_vector<float>() != std::vector<float>(16, 3 * 299) || held[99].to_vector<float>()[0] != 102)
+      return 1;
+    held.back().backward();
+    if (x.grad().to_vector<float>() != std::vector<float>(16, 299))
+      return 2;
+    held.clear();
+    return (x + x).to_vector<float>() == std::vector<float>(16, 6) ? 0 : 3;
+  });
+  CHECK(code == 0);
+  CHECK(held.back().to_vector<float>() == std::vector<float>(16, 202));
+}
+#endif
+
+TEST_CASE(
+    "rows of any length beside numbers, strided arrays and short types are computed to the last element", "[eager]") {
+  for (const std::int64_t n : {0, 1, 2, 16, 255, 256, 257, 700}) {
+    for (const DType dtype : {float32, float16, float64, int32, uint8}) {
+      CAPTURE(n, name_of(dtype));
+      const auto every = [n](auto value) {
+        std::vector<float> values;
+        for (std::int64_t i = 0; i < n; ++i)
+          values.push_back(static_cast<float>(value(i % 12)));
+        return values;
+      };
+      const NDArray x = array<float>(every([](auto i) { return i; }), {n}).astype(dtype);
+      const NDArray wide = array<float>(every([](auto i) { return i; }), {n, 1}).broadcast_to({n, 3}).copy();
+      const NDArray strided = wide.slice(1, 1, 2).reshape({n}).astype(dtype);
+      CHECK((x + x).to_vector<float>() == every([](auto i) { return 2 * i; }));
+      CHECK((x + 3).to_vector<float>() == every([](auto i) { return i + 3; }));
+      CHECK((40 - x).to_vector<float>() == every([](auto i) { return 40 - i; }));
+      CHECK((x * strided).to_vector<float>() == every([](auto i) { return i * i; }));
+      CHECK(square(wide.T()[2].astype(dtype)).to_vector<float>() == every([](auto i) { return i * i; }));
+      NDArray y = x.copy();
+      y += 1;
+      CHECK(y.to_vector<float>() == every([](auto i) { return i + 1; }));
+    }
+  }
+}
