@@ -20,6 +20,7 @@ OPEN = [
     ("engine/detail/engine_access.h", ("storage", "ndarray"),
      "pools free by positions and ask for memory back; reads of small arrays learn from a kernel that it has run"),
     ("ndarray/detail/simd_target.h", ("operator",), "vector kernels of both rooms are chosen by one rule"),
+    ("ndarray/detail/simd_casts.h", ("operator",), "kernels of half types compute in float"),
     ("ndarray/detail/simd_build.h", ("operator",), "and compiled by one"),
     ("engine/detail/this_thread.h", ("gluon",), "a call of a layer belongs to the task that makes it"),
 ]
