@@ -4,6 +4,7 @@
 
 #include <sluice/ndarray/convert.h>
 #include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/ndarray/detail/simd_casts.h>
 
 namespace sluice::detail {
 
@@ -15,6 +16,9 @@ void cast_run(To* to, std::int64_t to_step, const From* from, std::int64_t from_
   if (to_step == 1 && from_step == 1) {
     if constexpr (std::same_as<To, From>) {
       std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(To));
+    } else if constexpr (
+        (std::same_as<To, float> && is_small_float<From>) || (std::same_as<From, float> && is_small_float<To>)) {
+      simd::convert(from, to, count);
     } else {
       for (std::int64_t i = 0; i < count; ++i)
         to[i] = convert<To>(from[i]);

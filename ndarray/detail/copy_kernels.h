@@ -23,6 +23,8 @@ constexpr Denormals denormals_of_cast(DType to, DType from) noexcept {
 
 /// to = from, converted. Runs on the calling thread and idle workers.
 void cast_on_cpu(const CopyPlan& plan, void* to, DType to_type, const void* from, DType from_type);
+/// Elements of `element` bytes. False, and nothing done, if the plan does not turn axes: see cast_on_cpu for the rest.
+bool transpose_on_cpu(const CopyPlan& plan, void* to, const void* from, std::size_t element);
 void fill_on_cpu(const FillPlan& plan, void* to, DType type, Scalar value);
 
 #ifdef SLUICE_CUDA

@@ -1,12 +1,14 @@
 #pragma once
 
 // For files that are compiled once for each instruction set: which sets, and how the right one's function is called.
-// Such a file says HWY_TARGET_INCLUDE (itself), includes this, then <hwy/foreach_target.h>; what stands in
+// Such a file includes this, says HWY_TARGET_INCLUDE (itself), then includes <hwy/foreach_target.h>; what stands in
 // HWY_BEFORE_NAMESPACE() to HWY_AFTER_NAMESPACE() is compiled for each set, what stands in #if HWY_ONCE once.
 #include <sluice/ndarray/detail/simd_target.h>
 
+#if SLUICE_HIGHWAY
+
 // AVX2, AVX-512, NEON; what lies between and below is served by the plain loops. Versions of Highway name more or
-// fewer.
+// fewer; names that one lacks count as 0.
 #define HWY_DISABLED_TARGETS                                                                                         \
   (HWY_SSE2 | HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_AVX3_ZEN4 | HWY_AVX3_SPR | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | \
    HWY_SVE2_128)
@@ -22,7 +24,9 @@
 #endif
 
 // Is the set that is being compiled one of ours?
-#define SLUICE_SIMD_HERE (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON)
+#define SLUICE_SIMD_HERE                                                               \
+  (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || (HWY_TARGET & HWY_NEON) != 0 || \
+   (HWY_TARGET & HWY_NEON_WITHOUT_AES) != 0)
 
 #if HWY_TARGETS & HWY_AVX3
 #define SLUICE_SIMD_AVX512(...) \
@@ -38,7 +42,11 @@
 #else
 #define SLUICE_SIMD_AVX2(...)
 #endif
-#if HWY_TARGETS & HWY_NEON
+#if HWY_TARGETS & HWY_NEON_WITHOUT_AES
+#define SLUICE_SIMD_NEON(...) \
+  case Target::neon:          \
+    return N_NEON_WITHOUT_AES::__VA_ARGS__;
+#elif HWY_TARGETS & HWY_NEON
 #define SLUICE_SIMD_NEON(...) \
   case Target::neon:          \
     return N_NEON::__VA_ARGS__;
@@ -55,3 +63,7 @@
     default:                        \
       break;                        \
   }
+
+#else
+#define SLUICE_SIMD_RETURN(...)
+#endif

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include <sluice/ndarray/detail/simd_casts.h>
 #include <sluice/operator/elementwise/loop.h>
 
 namespace sluice::detail {
@@ -19,8 +20,11 @@ void gather_as(const std::byte* from, std::int64_t step, void* to, std::int64_t 
   const From* source = reinterpret_cast<const From*>(from);
   To* target = static_cast<To*>(to);
   if (step == 1) {
-    for (std::int64_t i = 0; i < n; ++i)
-      target[i] = static_cast<To>(source[i]);
+    if constexpr (std::is_same_v<To, From>) {
+      std::copy_n(source, n, target);
+    } else {
+      simd::convert(source, target, n);
+    }
   } else {
     for (std::int64_t i = 0; i < n; ++i)
       target[i] = static_cast<To>(source[i * step]);
@@ -36,6 +40,10 @@ void scatter(DType dtype, const void* from, std::byte* to, std::int64_t step, st
   by_dtype(dtype, [&]<class T>() {
     const auto* source = static_cast<const math::Compute<T>*>(from);
     T* target = reinterpret_cast<T*>(to);
+    if constexpr (!std::is_same_v<T, math::Compute<T>>) {
+      if (step == 1)
+        return simd::convert(source, target, n);
+    }
     for (std::int64_t i = 0; i < n; ++i)
       target[i * step] = static_cast<T>(source[i]);
   });

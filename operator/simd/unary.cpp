@@ -1,3 +1,4 @@
+#include <sluice/ndarray/detail/simd_build.h>
 #include <sluice/operator/simd/rows.h>
 
 #if SLUICE_HIGHWAY
@@ -5,7 +6,6 @@
 #define HWY_TARGET_INCLUDE <sluice/operator/simd/unary.cpp>
 #include <hwy/foreach_target.h>
 
-#include <sluice/ndarray/detail/simd_build.h>
 #include <sluice/operator/simd/detail/formulas.h>
 
 #if SLUICE_SIMD_HERE

@@ -5,6 +5,7 @@
 #include <sluice/engine/parallel.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/index_value.h>
+#include <sluice/operator/simd/softmax_rows.h>
 #include <sluice/operator/softmax/kernels.h>
 #include <sluice/operator/softmax/row_cpu.h>
 
@@ -20,6 +21,12 @@ std::int64_t label_at(const char* op, const TensorView& labels, std::int64_t row
     return message(op, ": label ", label, " of row ", row, " is outside [0, ", classes, ")");
   });
   return label;
+}
+
+// For rows of neighbouring floats; null for others.
+template <class T>
+const simd::SoftmaxRows* row_vectors(const AxisLayout& at) noexcept {
+  return std::is_same_v<T, float> && at.inner == 1 ? simd::softmax_rows() : nullptr;
 }
 
 // Calls body(row, offset of the row's first element) in parallel.
@@ -42,14 +49,21 @@ void cross_entropy(const KernelCall& call) {
   T* loss = call.outputs[0].as<T>();
   C* log_sum = call.outputs[1].as<C>();
   const std::int64_t rows = at.outer * at.inner;
+  const simd::SoftmaxRows* const vectors = row_vectors<T>(at);
   for_rows(at, [&](std::int64_t row, std::int64_t offset) {
     const std::int64_t label = label_at("softmax_cross_entropy", call.inputs[1], row, at.n);
     const T* x = logits + offset;
     C largest = -std::numeric_limits<C>::infinity();
-    for (std::int64_t i = 0; i < at.n; ++i)
-      largest = std::max(largest, static_cast<C>(x[i * at.inner]));
     double sum = 0;
-    for (std::int64_t i = 0; i < at.n; ++i)
+    if constexpr (std::is_same_v<T, float>) {
+      if (vectors != nullptr) {
+        largest = vectors->largest(x, at.n);
+        sum = vectors->exp_sum(x, largest, at.n, nullptr);
+      }
+    }
+    for (std::int64_t i = 0; vectors == nullptr && i < at.n; ++i)
+      largest = std::max(largest, static_cast<C>(x[i * at.inner]));
+    for (std::int64_t i = 0; vectors == nullptr && i < at.n; ++i)
       sum += vector_exp(static_cast<C>(x[i * at.inner]) - largest);
     const C log_of_sum = static_cast<C>(std::log(sum));
     // Apart and in this order: a large common offset of the logits does not eat the digits of loss and gradient.
@@ -68,9 +82,19 @@ void cross_entropy_backward(const KernelCall& call) {
   const std::int64_t rows = at.outer * at.inner;
   const T* dy = call.inputs[3].as<const T>();
   T* dx = call.outputs[0].as<T>();
+  const simd::SoftmaxRows* const vectors = row_vectors<T>(at);
   for_rows(at, [&](std::int64_t row, std::int64_t offset) {
     const std::int64_t label = label_at("softmax_cross_entropy", call.inputs[1], row, at.n);
     const C scale = static_cast<C>(dy[row]), largest = log_sum[row], log_of_sum = log_sum[rows + row];
+    if constexpr (std::is_same_v<T, float>) {
+      if (vectors != nullptr) {
+        float of_label;
+        vectors->probability(logits + offset + label, largest, log_of_sum, 1, 1, &of_label);
+        vectors->probability(logits + offset, largest, log_of_sum, scale, at.n, dx + offset);
+        dx[offset + label] = (of_label - 1) * scale;
+        return;
+      }
+    }
     for (std::int64_t i = 0; i < at.n; ++i) {
       const std::int64_t element = offset + i * at.inner;
       const C probability = vector_exp((static_cast<C>(logits[element]) - largest) - log_of_sum);

@@ -4,7 +4,9 @@
 #include <vector>
 
 #include <sluice/engine/parallel.h>
+#include <sluice/ndarray/detail/simd_casts.h>
 #include <sluice/operator/floating.h>
+#include <sluice/operator/simd/softmax_rows.h>
 #include <sluice/operator/softmax/kernels.h>
 #include <sluice/operator/softmax/row_cpu.h>
 
@@ -26,6 +28,26 @@ void softmax_row(const T* x, T* y, std::int64_t n, C* __restrict scratch) {
   const C last = static_cast<C>(Log ? std::log(sum) : 1 / sum);
   for (std::int64_t i = 0; i < n; ++i)
     y[i] = static_cast<T>(Log ? (static_cast<C>(x[i]) - largest) - last : scratch[i] * last);
+}
+
+// A row of neighbours in vectors; `row` holds n numbers, y itself where that can.
+template <bool Log, class T>
+void softmax_row(const simd::SoftmaxRows& simd, const T* x, T* y, std::int64_t n, float* row) {
+  const float* from = row;
+  if constexpr (std::is_same_v<T, float>) {
+    from = x;
+  } else {
+    simd::convert(x, row, n);
+  }
+  const float largest = simd.largest(from, n);
+  const double sum = simd.exp_sum(from, largest, n, Log ? nullptr : row);
+  if (Log) {
+    simd.shift(from, largest, static_cast<float>(std::log(sum)), n, row);
+  } else {
+    simd.scale(row, static_cast<float>(1 / sum), n, row);
+  }
+  if constexpr (!std::is_same_v<T, float>)
+    simd::convert(row, y, n);
 }
 
 // `width` columns, `inner` apart from row to row.
@@ -62,10 +84,21 @@ void forward(const KernelCall& call) {
   const T* x = call.inputs[0].as<const T>();
   T* y = call.outputs[0].as<T>();
   if (at.inner == 1) {
+    const simd::SoftmaxRows* const vectors = std::is_same_v<C, float> ? simd::softmax_rows() : nullptr;
+    constexpr bool in_place = std::is_same_v<T, float>;
     parallel_for(at.outer, std::max<std::int64_t>(1, k_grain / at.n), [&](std::int64_t begin, std::int64_t end) {
-      std::vector<C> scratch(static_cast<std::size_t>(at.n));
-      for (std::int64_t row = begin; row < end; ++row)
-        softmax_row<Log>(x + row * at.n, y + row * at.n, at.n, scratch.data());
+      std::vector<C> scratch(vectors != nullptr && in_place ? 0 : static_cast<std::size_t>(at.n));
+      for (std::int64_t row = begin; row < end; ++row) {
+        const T* from = x + row * at.n;
+        T* to = y + row * at.n;
+        if (vectors == nullptr) {
+          softmax_row<Log>(from, to, at.n, scratch.data());
+        } else if constexpr (in_place) {
+          softmax_row<Log>(*vectors, from, to, at.n, to);
+        } else if constexpr (std::is_same_v<C, float>) {
+          softmax_row<Log>(*vectors, from, to, at.n, scratch.data());
+        }
+      }
     });
     return;
   }
@@ -104,9 +137,18 @@ void backward(const KernelCall& call) {
   const T* dy = call.inputs[1].as<const T>();
   T* dx = call.outputs[0].as<T>();
   const std::int64_t grain = std::max<std::int64_t>(1, k_grain / at.n);
+  const simd::SoftmaxRows* const vectors = at.inner == 1 ? simd::softmax_rows() : nullptr;
   parallel_for(at.outer * at.inner, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t offset = row / at.inner * at.n * at.inner + row % at.inner;
+      if constexpr (std::is_same_v<T, float>) {
+        if (vectors != nullptr) {
+          const double total = vectors->sum(dy + offset, Log ? nullptr : y + offset, at.n);
+          const auto gradient = Log ? vectors->log_gradient : vectors->gradient;
+          gradient(y + offset, dy + offset, static_cast<float>(total), at.n, dx + offset);
+          continue;
+        }
+      }
       backward_row<Log>(y + offset, dy + offset, dx + offset, at.n, at.inner);
     }
   });

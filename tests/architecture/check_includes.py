@@ -20,6 +20,7 @@ OPEN = [
     ("engine/detail/engine_access.h", ("storage", "ndarray"),
      "pools free by positions and ask for memory back; reads of small arrays learn from a kernel that it has run"),
     ("ndarray/detail/simd_target.h", ("operator",), "vector kernels of both rooms are chosen by one rule"),
+    ("ndarray/detail/simd_casts.h", ("operator",), "kernels of half types compute in float"),
     ("ndarray/detail/simd_build.h", ("operator",), "and compiled by one"),
     ("engine/detail/node_pool.h", ("ndarray", "operator"), "arrays and records of calls are recycled as tasks are"),
     ("engine/detail/static_tls.h", ("ndarray", "operator"), "what every call looks up is at a fixed place of its thread"),

@@ -43,14 +43,62 @@ struct Rate {
   std::int64_t n;
   int steps;
 
-  // `passes` arrays of n floats are read or written by one call.
-  void operator()(const std::string& what, int passes, const std::function<void()>& call) const {
+  // The bytes of `passes` arrays of n floats are read or written by one call.
+  void operator()(const std::string& what, double passes, const std::function<void()>& call) const {
     const std::string workload = what + "-" + size;
     const bench::Timing timing = report.time(steps, 2, call, wait);
     const double bytes = 4.0 * passes * static_cast<double>(n);
     report.add(workload, "eager", "rate", bytes / timing.median / 1e9, "GB/s", bytes / timing.min / 1e9);
   }
 };
+
+// Functions that have vectors of their own, and a gradient.
+void functions(const Rate& rate, const NDArray& a, NDArray& c) {
+  struct Case {
+    const char* name;
+    NDArray (*call)(const NDArray&, SourceLocation);
+    double value;  // of 0.5
+  };
+  const Case cases[] = {
+      {"tanh", &tanh, 0.46211715726000975},
+      {"log", &log, -0.6931471805599453},
+      {"gelu", &gelu, 0.34573123063700656},
+      {"sin", &sin, 0.479425538604203}};
+  for (const Case& at : cases) {
+    if (!rate.report.wants(std::string(at.name) + "-" + rate.size, "eager"))
+      continue;
+    rate(at.name, 2, [&] { c = at.call(a, SourceLocation::current()); });
+    rate.report.expect(std::abs(c[rate.n - 1].item<double>() - at.value) < 1e-5, at.name);
+  }
+}
+
+// Rows of 1024, turned axes and half types.
+void rows_and_layouts(const Rate& rate, const NDArray& a, NDArray& c) {
+  bench::Report& report = rate.report;
+  const std::int64_t width = rate.n < (1 << 20) ? 64 : 1024;
+  const NDArray rows = a.reshape({rate.n / width, width});
+  if (report.wants("softmax-" + rate.size, "eager")) {
+    rate("softmax", 2, [&] { c = softmax(rows, 1); });
+    report.expect(
+        std::abs(c.reshape({rate.n})[rate.n - 1].item<double>() * static_cast<double>(width) - 1) < 1e-5, "softmax");
+  }
+  if (report.wants("log-softmax-" + rate.size, "eager")) {
+    rate("log-softmax", 2, [&] { c = log_softmax(rows, 1); });
+    report.expect(
+        std::abs(c.reshape({rate.n})[0].item<double>() + std::log(static_cast<double>(width))) < 1e-5, "log_softmax");
+  }
+  const NDArray square = a.reshape({rate.n / (width * 8), width * 8});
+  if (report.wants("transpose-" + rate.size, "eager")) {
+    rate("transpose", 2, [&] { c = square.T().copy(); });
+    report.expect(c.reshape({rate.n})[rate.n - 1].item<float>() == 0.5F, "transpose");
+  }
+  const NDArray half = a.astype(bfloat16);
+  if (report.wants("from-bfloat16-" + rate.size, "eager")) {
+    // Two bytes read and four written an element.
+    rate("from-bfloat16", 1.5, [&] { c = half.astype(float32); });
+    report.expect(c[rate.n - 1].item<float>() == 0.5F, "from-bfloat16");
+  }
+}
 
 void bandwidth(bench::Report& report, Device device) {
   const bool gpu = device.is_gpu();
@@ -77,6 +125,8 @@ void bandwidth(bench::Report& report, Device device) {
     rate("exp", 2, [&] { c = exp(a); });
     report.expect(std::abs(c[n - 1].item<double>() - std::exp(0.5)) < 1e-5, "exp");
   }
+  functions(rate, a, c);
+  rows_and_layouts(rate, a, c);
 }
 
 }  // namespace

@@ -225,4 +225,43 @@ TEST_CASE("an element's result does not depend on its neighbours, its place or i
   }
 }
 
+TEST_CASE("softmax and its like agree with doubles on every instruction set", "[operator][simd][softmax]") {
+  for (const Target target : targets()) {
+    const TargetScope scope(target);
+    for (const DType dtype : {float32, float16, bfloat16}) {
+      for (const std::int64_t n : {1, 2, 7, 15, 16, 17, 31, 32, 33, 100, 1000}) {
+        CAPTURE(name_of(target), dtype, n);
+        const NDArray x = random_array({3, n}, static_cast<std::uint64_t>(n), -20, 20, dtype), wide = x.astype(float64);
+        const NDArray labels = full({3}, n - 1, {.dtype = int32}), head = random_array({3, n}, 4, -1, 1, dtype);
+        const auto with_gradient = [&](const NDArray& at, auto&& f) {
+          NDArray v = at.detach();
+          v.attach_grad();
+          const autograd::RecordScope record;
+          const NDArray y = f(v);
+          const NDArray dy = y.ndim() == 1 ? ones({3}, {.dtype = at.dtype()}) : head.astype(at.dtype());
+          return std::vector<NDArray>{autograd::grad({&y, 1}, {&v, 1}, {&dy, 1}, {})[0], y};
+        };
+        const auto check = [&](const char* what, auto&& f) {
+          const auto got = with_gradient(x, f), want = with_gradient(wide, f);
+          CAPTURE(what);
+          for (std::size_t i = 0; i < got.size(); ++i)
+            CHECK(
+                differences(
+                    got[i],
+                    want[i],
+                    {dtype == float32 ? 4e-6 : tolerance_of(dtype).relative, tolerance_of(dtype).absolute}) == "");
+        };
+        check("softmax", [](const NDArray& v) { return softmax(v, 1); });
+        check("log_softmax", [](const NDArray& v) { return log_softmax(v, 1); });
+        check("cross entropy", [&](const NDArray& v) { return softmax_cross_entropy(v, labels); });
+      }
+      const NDArray some = line({1, k_nan, 3, -k_inf}).astype(dtype).reshape({1, 4});
+      for (const double value : softmax(some, 1).to_vector<double>())
+        CHECK(std::isnan(value));
+      const NDArray masked = line({1, -k_inf, 1, -k_inf}).astype(dtype).reshape({1, 4});
+      CHECK(softmax(masked, 1).to_vector<double>() == std::vector<double>{0.5, 0, 0.5, 0});
+    }
+  }
+}
+
 }  // namespace sluice::test
