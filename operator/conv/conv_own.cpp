@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include <sluice/engine/parallel.h>
@@ -41,13 +42,18 @@ Pointers<T> pointers_of(
       static_cast<T*>(d.y) + (image * g.outputs + group * g.group_outputs()) * g.out_plane()};
 }
 
-// One thread's memory for a block, kept between calls.
+// One thread's memory for a block, of whatever type, kept between calls.
+void* scratch_bytes(std::size_t bytes) {
+  static thread_local std::vector<std::max_align_t> kept;
+  const std::size_t units = (bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
+  if (kept.size() < units)
+    kept.resize(units);
+  return kept.data();
+}
+
 template <class T>
 T* scratch(std::int64_t n) {
-  static thread_local std::vector<T> kept;
-  if (static_cast<std::int64_t>(kept.size()) < n)
-    kept.resize(n);
-  return kept.data();
+  return static_cast<T*>(scratch_bytes(static_cast<std::size_t>(n) * sizeof(T)));
 }
 
 template <class T>
