@@ -23,8 +23,8 @@ template <class T>
 inline const int slot_id = next_slot_id();
 }  // namespace detail
 
-/// Where a kernel reports bad data (an index out of range) without ending the CUDA context. Mapped host memory; the
-/// engine throws it as IndexError at the next wait that covers the stream.
+/// Where a kernel reports bad data (an index out of range) without ending the CUDA context. Mapped host memory. The
+/// task fails with an IndexError that names it: whoever waits for what it wrote, or for what was made of that, gets it.
 struct ErrorWord {
   int code = 0;  // 0 = nothing to report; set last, by the first thread that finds a fault
   int reserved = 0;
@@ -63,7 +63,7 @@ class SLUICE_API Queue {
   Position position() const;
   /// GPU: makes the stream wait for `positions` before what is enqueued next. The host does not wait.
   void wait_for(const PositionSet& positions) const;
-  /// GPU: where kernels of this stream report bad data. Null on a CPU.
+  /// GPU: where kernels of this task report bad data; the first report counts. Null on a CPU. Throws CudaError.
   ErrorWord* error_word() const;
 
   /// GPU: the stream's own T (a library handle with its stream set), made as T(queue) at first use and destroyed

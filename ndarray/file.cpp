@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
 #include <unistd.h>
 #include <vector>
 
@@ -98,16 +100,17 @@ NDArray array_of(std::vector<std::byte> values, const NpyHeader& header, DType d
   return from_values(values.data(), dtype, n, header.shape, {.dtype = dtype, .device = device});
 }
 
-/// One member, its header read and checked against its size.
+/// One member, its header read and checked against its size. No values where it has too many axes.
 struct Entry {
   NpyHeader header;
   std::vector<std::byte> values;
 };
 
-Entry read_entry(detail::ZipReader& zip, const detail::ZipMember& member) {
-  const std::vector<std::byte> file = zip.read(member);
+Entry parse_entry(std::span<const std::byte> file) {
   Entry entry;
   entry.header = detail::parse_npy_header(file);
+  if (entry.header.has_too_many_axes())
+    return entry;
   const std::size_t held = file.size() - entry.header.data_offset;
   const std::size_t due = entry.header.data_size();
   require<FileError>(held == due, [&] {
@@ -162,8 +165,43 @@ void write_whole(
   file.publish();
 }
 
-std::map<std::string, NDArray> load(const std::filesystem::path& path, Device device) {
+namespace {
+
+constexpr std::string_view k_too_many = "more axes than an array can have";
+
+bool is_npy(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored))
+    return false;
+  char first[detail::k_npy_magic.size()] = {};
+  std::ifstream(path, std::ios::binary).read(first, sizeof first);
+  return std::string_view(first, sizeof first) == detail::k_npy_magic;
+}
+
+NDArray load_npy(const std::filesystem::path& path, Device device) {
+  try {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(std::filesystem::file_size(path)));
+    std::ifstream file(path, std::ios::binary);
+    file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    require<FileError>(file.good(), [] { return "cannot be read"; });
+    Entry entry = parse_entry(bytes);
+    require<FileError>(!entry.header.has_too_many_axes(), [] { return message("its array has ", k_too_many); });
+    return array_of(std::move(entry.values), entry.header, detail::dtype_of_header(entry.header), device);
+  } catch (const FileError& error) {
+    throw FileError(message(path.string(), ": ", error.message()));
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw FileError(message(path.string(), ": ", error.code().message()));
+  }
+}
+
+}  // namespace
+
+std::map<std::string, NDArray> load(
+    const std::filesystem::path& path, Device device, std::vector<std::string>* left_out) {
+  if (is_npy(path))
+    return {{path.extension() == k_suffix ? path.stem().string() : path.filename().string(), load_npy(path, device)}};
   detail::ZipReader zip(path);
+  std::vector<std::string> too_many_axes;
   std::map<std::string, Entry> entries;
   std::map<std::string, std::string> types;
   std::map<std::string, NDArray> arrays;
@@ -173,7 +211,11 @@ std::map<std::string, NDArray> load(const std::filesystem::path& path, Device de
       about = member.name;
       require<FileError>(member.name.ends_with(k_suffix), [] { return "it is no .npy file; this is not a .npz"; });
       const std::string name = member.name.substr(0, member.name.size() - k_suffix.size());
-      Entry entry = read_entry(zip, member);
+      Entry entry = parse_entry(zip.read(member));
+      if (entry.header.has_too_many_axes()) {
+        too_many_axes.push_back(name);
+        continue;
+      }
       if (names_a_type(entry.header, name)) {
         types[name.substr(0, name.size() - k_type_suffix.size())].assign(
             reinterpret_cast<const char*>(entry.values.data()), entry.values.size());
@@ -194,6 +236,19 @@ std::map<std::string, NDArray> load(const std::filesystem::path& path, Device de
   } catch (const DTypeError& error) {
     zip.fail("member \"" + about + "\": " + error.message());
   }
+  if (arrays.empty() && !too_many_axes.empty())
+    zip.fail(message("member \"", too_many_axes.front(), "\": it has ", k_too_many));
+  for (const std::string& name : too_many_axes) {
+    if (left_out == nullptr)
+      std::fprintf(
+          stderr,
+          "sluice: %s: member \"%s\" is left out: it has %s.\n",
+          path.c_str(),
+          name.c_str(),
+          std::string(k_too_many).c_str());
+  }
+  if (left_out != nullptr)
+    *left_out = std::move(too_many_axes);
   return arrays;
 }
 

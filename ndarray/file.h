@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include <sluice/ndarray/ndarray.h>
 
@@ -15,8 +16,12 @@ namespace sluice {
 SLUICE_API void save(const std::filesystem::path& path, const std::map<std::string, NDArray>& arrays);
 
 /// Reads what save() or numpy.savez wrote, onto `device`. Stored and deflated members, C and Fortran order, little
-/// and big endian. Throws FileError naming the file and what is wrong with it (truncated, foreign, bad checksum).
-SLUICE_API std::map<std::string, NDArray> load(const std::filesystem::path& path, Device device = cpu());
+/// and big endian. Of a single .npy file (numpy.save) the array has the file's name without ".npy". Members with more
+/// axes than an NDArray can have are left out: `left_out` gets their names; without it, they are said on standard
+/// error. Throws FileError naming the file and what is wrong with it (truncated, foreign, bad checksum, nothing but
+/// such members).
+SLUICE_API std::map<std::string, NDArray> load(
+    const std::filesystem::path& path, Device device = cpu(), std::vector<std::string>* left_out = nullptr);
 
 /// Makes the file `path` whole or not at all: `write` writes a file of another name beside it, which then goes to the
 /// disk and takes its place; where anything fails, what stood there stays. Throws FileError, and what `write` throws. A

@@ -99,9 +99,8 @@ class HeaderParser {
     while (!take(')')) {
       skip_space();
       const auto extent = number<std::int64_t>(rest_);
-      if (header_.shape.ndim() == k_max_ndim)
-        fail("more axes than an array can have");
-      header_.shape.push_back(extent);
+      if (++header_.axes <= k_max_ndim)
+        header_.shape.push_back(extent);
       if (!take(',') && !at(')'))
         fail("a shape that is not a tuple");
     }
@@ -149,9 +148,8 @@ std::size_t NpyHeader::data_size() const {
 }
 
 NpyHeader parse_npy_header(std::span<const std::byte> file) {
-  static constexpr std::string_view magic = "\x93NUMPY";
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-  require<FileError>(file.size() >= 12 && text.starts_with(magic), [] { return "it is not a .npy file"; });
+  require<FileError>(file.size() >= 12 && text.starts_with(k_npy_magic), [] { return "it is not a .npy file"; });
   const int version = static_cast<int>(file[6]);
   require<FileError>(version >= 1 && version <= 3, [&] {
     return message("it is a .npy file of version ", version, "; 1 to 3 are known");
@@ -170,7 +168,7 @@ std::string format_npy_header(const std::string& descr, const Shape& shape) {
   const std::size_t length = dict.size() + 1;
   dict.append((alignment - (before + length) % alignment) % alignment, ' ');
   dict += '\n';
-  std::string header = "\x93NUMPY";
+  std::string header(k_npy_magic);
   header += '\1';
   header += '\0';
   append_little<std::uint16_t>(header, static_cast<std::uint16_t>(dict.size()));

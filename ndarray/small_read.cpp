@@ -49,11 +49,9 @@ void read_small(const NDArray& array, void* to, DType dtype) {
         write_slot(queue.stream(), *held, from, bytes);
       });
   engine.flush();
-  if (slot->spin_until_landed(k_spin)) {
+  if (slot->spin_until_landed(k_spin))
     EngineAccess::note_completed(engine, slot->position.load());
-  } else {
-    task.wait();  // a producer that takes longer, has failed, or a GPU that is lost
-  }
+  task.wait();  // for a producer that takes longer or a GPU that is lost; and says whether what was read has failed
   unpack(*slot, source, to, dtype);
 }
 

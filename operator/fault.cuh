@@ -1,6 +1,7 @@
 #pragma once
 
-// How a kernel reports an index outside its axis without ending the CUDA context: the engine throws it at a wait.
+// How a kernel reports an index outside its axis without ending the CUDA context: its task fails, and whoever waits for
+// what it wrote gets an IndexError.
 #include <cstdint>
 
 #include <cuda_runtime.h>

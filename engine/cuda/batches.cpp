@@ -128,6 +128,8 @@ void Batches::join(TaskNode* task, Batch::Step&& step, FailureRef failure) {
   batch_.end_step(std::move(step));
   if (task->traced) [[unlikely]]
     traced_.add(*task);
+  if (gpu_.policy.reports().concerns_issue()) [[unlikely]]
+    gpu_.policy.reports().follow(*task, position, failure);
   gpu_.core.finish(task, std::move(failure), true, position);
   if (batch_.empty()) [[unlikely]]  // for lack of memory it had to be launched at once
     return;

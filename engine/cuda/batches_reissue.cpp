@@ -85,7 +85,8 @@ void Batches::launch_again(Batch::Step& step) noexcept {
     const cuda::DeviceScope on(gpu_.device.index);  // a thread that only has the batch launched may be on another one
     if (!step.failed && !gpu_.loss.lost() && !skip_late(step))
       gpu_.bodies.run_again(
-          {.slot = &slot, .logical = &logical, .needs = &step.needs, .name = step.name, .ordered = true}, step.body);
+          {.slot = &slot, .logical = &logical, .needs = &step.needs, .name = step.name, .ordered = true, .step = &step},
+          step.body);
     gpu_.counts.reissued.fetch_add(1, std::memory_order_relaxed);
   } catch (...) {
     fail_late(step, gpu_.loss.caught(step.name, step.site, step.push_number), true);

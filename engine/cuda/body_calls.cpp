@@ -155,6 +155,18 @@ void BodyCalls::launch(const LogicalStream& logical, std::uint64_t sequence) {
   }
 }
 
+ErrorWord* BodyCalls::error_word(Position at) {
+  Reports& reports = gpu_.policy.reports();
+  if (reports.is_crowded()) [[unlikely]] {
+    keep_error();
+    reports.relieve();
+  }
+  if (const Batch::Step* step = call_.step)
+    return reports.word_for({at, step->name, step->site, step->push_number, step->uses});
+  const TaskNode& task = *call_.task;
+  return reports.word_for({at, task.name, task.site(), task.push_number, gpu_.core.late().uses_of(task)});
+}
+
 void BodyCalls::wait_for_own() {
   const cuda::DeviceScope on(gpu_.device.index);
   try {

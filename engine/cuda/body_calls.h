@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <sluice/engine/closure.h>
+#include <sluice/engine/cuda/batch.h>
 #include <sluice/engine/cuda/gpu_trace.h>
 #include <sluice/engine/cuda/stream_slots.h>
 #include <sluice/engine/detail/failure.h>
@@ -23,9 +24,10 @@ struct BodyCall {
   bool captured = false;
   bool ordered = false;  // what it enqueues comes after its needs
   GpuTrace::Span* span = nullptr;
-  std::exception_ptr failure = {};  // of what should have come before
-  FailureRef input = {};            // of an input, since the task was begun: it is skipped
-  cudaError_t error = cudaSuccess;  // that the body has left, seen before its end
+  std::exception_ptr failure = {};    // of what should have come before
+  FailureRef input = {};              // of an input, since the task was begun: it is skipped
+  cudaError_t error = cudaSuccess;    // that the body has left, seen before its end
+  const Batch::Step* step = nullptr;  // that is called again
 };
 
 /// Calls the bodies of one GPU's tasks, and serves what they ask for meanwhile by way of their Queue: what a body
@@ -53,6 +55,8 @@ class BodyCalls {
   /// enqueues nothing out of order; that is the task's failure.
   void order_or_throw();
   void wait_for(const PositionSet& positions, bool captured);
+  /// Where kernels of the task at that place report. Throws CudaError.
+  ErrorWord* error_word(Position at);
   /// It is about to block until the GPU has passed what may not have been launched yet. Where it is being captured, the
   /// batch is given up and its tasks are launched one by one: then this throws; what, nobody sees.
   void launch(const LogicalStream& logical, std::uint64_t sequence);

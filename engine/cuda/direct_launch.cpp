@@ -32,6 +32,8 @@ void DirectLaunch::issue(TaskNode* task, const PositionSet& needs) {
   }
   watch_backlog(slot);
   task->body.reset();
+  if (gpu_.policy.reports().concerns_issue()) [[unlikely]]
+    gpu_.policy.reports().follow(*task, position, failure);
   gpu_.core.finish(task, std::move(failure), true, position);
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include <sluice/engine/cuda/gpu.h>
+#include <sluice/engine/cuda/policy_stream.h>
 #include <sluice/engine/error.h>
 
 namespace sluice::detail {
@@ -21,22 +22,21 @@ std::shared_ptr<void>& StreamView::slot(std::size_t id) {
 }
 ErrorWord* StreamView::error_word() {
   gpu_.bodies.order_or_throw();
-  return logical_.error_word();
+  return gpu_.bodies.error_word(place_ ? place_ : logical_.next_position());
 }
 void StreamView::wait_for(const PositionSet& positions) {
   gpu_.bodies.order_or_throw();
   gpu_.bodies.wait_for(positions, captures_);
 }
 
-LogicalStream::LogicalStream(Gpu& gpu, StreamKind kind, std::uint16_t number, int local, ErrorWord* error_word)
+LogicalStream::LogicalStream(Gpu& gpu, StreamKind kind, std::uint16_t number, int local)
     : direct(gpu, *this, false),
       captured(gpu, *this, true),
       gpu_(gpu),
       device_(gpu.device),
       kind_(kind),
       number_(number),
-      local_(local),
-      error_word_(error_word) {}
+      local_(local) {}
 
 // Library handles go before the streams that they use.
 LogicalStream::~LogicalStream() {
@@ -87,6 +87,8 @@ LogicalStream::Reach LogicalStream::reach(std::uint64_t sequence) const noexcept
 }
 
 void LogicalStream::raise_done(std::uint64_t sequence) noexcept {
+  if (Reports& reports = gpu_.policy.reports(); reports.any()) [[unlikely]]
+    reports.look(*this, sequence);
   std::uint64_t known = done_.load(std::memory_order_relaxed);
   while (known < sequence && !done_.compare_exchange_weak(known, sequence, std::memory_order_acq_rel)) {
   }
@@ -106,24 +108,6 @@ bool LogicalStream::query(std::uint64_t sequence) {
   return true;
 }
 
-void LogicalStream::throw_reported() {
-  if (reinterpret_cast<std::atomic<int>&>(error_word_->code).load(std::memory_order_acquire) == 0)
-    return;
-  const std::lock_guard hold(reported_mutex_);
-  const ErrorWord word = *error_word_;
-  if (word.code == 0)
-    return;
-  *error_word_ = ErrorWord();
-  throw IndexError(message(
-      "a kernel on ",
-      device_,
-      " met index ",
-      word.value,
-      " outside [0, ",
-      word.bound,
-      "); what it wrote for that element is 0"));
-}
-
 void LogicalStream::list_unfinished(std::vector<std::string>& names, std::size_t most) const {
   const std::uint64_t last = issued();
   std::uint64_t first = done() + 1;
@@ -138,12 +122,12 @@ void LogicalStream::list_unfinished(std::vector<std::string>& names, std::size_t
   }
 }
 
-LogicalStream& LogicalStreamTable::add(Gpu& gpu, StreamKind kind, int local, ErrorWord* error_word) {
+LogicalStream& LogicalStreamTable::add(Gpu& gpu, StreamKind kind, int local) {
   const std::lock_guard hold(mutex_);
   const int number = count_.load(std::memory_order_relaxed);
   if (number >= k_max_logical_streams)
     throw ValueError(message("engine: more than ", k_max_logical_streams - 1, " streams of GPUs are not possible"));
-  auto* made = new LogicalStream(gpu, kind, static_cast<std::uint16_t>(number), local, error_word);
+  auto* made = new LogicalStream(gpu, kind, static_cast<std::uint16_t>(number), local);
   streams_[static_cast<std::size_t>(number)].store(made, std::memory_order_release);
   count_.store(number + 1, std::memory_order_release);
   return *made;

@@ -53,7 +53,7 @@ class LogicalStream {
  public:
   static constexpr int k_marks = 512;
 
-  LogicalStream(Gpu& gpu, StreamKind kind, std::uint16_t number, int local, ErrorWord* error_word);
+  LogicalStream(Gpu& gpu, StreamKind kind, std::uint16_t number, int local);
   ~LogicalStream();
   LogicalStream(const LogicalStream&) = delete;
   LogicalStream& operator=(const LogicalStream&) = delete;
@@ -82,9 +82,8 @@ class LogicalStream {
   Reach reach(std::uint64_t sequence) const noexcept;
   /// Asks the driver about work that has been launched. Throws CudaError.
   bool query(std::uint64_t sequence);
+  /// The GPU has passed it: what kernels have reported so far is published first.
   void raise_done(std::uint64_t sequence) noexcept;
-  /// Throws what kernels on it reported, once.
-  void throw_reported();
   /// "name (file:line)", with the origin before the file where there is one, of the tasks that the host does not know
   /// to be done, the oldest first, `most` at most.
   void list_unfinished(std::vector<std::string>& names, std::size_t most) const;
@@ -94,7 +93,6 @@ class LogicalStream {
   StreamKind kind() const noexcept { return kind_; }
   std::uint16_t number() const noexcept { return number_; }
   int local() const noexcept { return local_; }
-  ErrorWord* error_word() const noexcept { return error_word_; }
 
   StreamView direct;
   StreamView captured;
@@ -116,8 +114,6 @@ class LogicalStream {
   const StreamKind kind_;
   const std::uint16_t number_;
   const int local_;  // index in the frontiers of its device
-  ErrorWord* const error_word_;
-  std::mutex reported_mutex_;
   std::atomic<std::uint64_t> issued_{0};
   std::atomic<std::uint64_t> launched_{0};
   std::atomic<std::uint64_t> done_{0};
@@ -135,7 +131,7 @@ class LogicalStreamTable {
   LogicalStream& of(Position position) const noexcept { return at(position.stream()); }
   int count() const noexcept { return count_.load(std::memory_order_acquire); }
   /// Throws ValueError when the numbers have run out.
-  LogicalStream& add(Gpu& gpu, StreamKind kind, int local, ErrorWord* error_word);
+  LogicalStream& add(Gpu& gpu, StreamKind kind, int local);
   void clear() noexcept;
   ~LogicalStreamTable() { clear(); }
 

@@ -36,7 +36,7 @@ constexpr int k_tries = 3;
 }  // namespace
 
 StreamPolicy::StreamPolicy(Core& core, LaunchOptions options)
-    : fences_(core, logical_), poller_([this] { return poll(); }) {
+    : reports_(core, logical_), fences_(core, logical_), poller_([this] { return poll(); }) {
   for (int i = 0; i < num_gpus(); ++i)
     gpus_.push_back(std::make_unique<Gpu>(core, *this, logical_, sluice::gpu(i), options));
   poller_.wake();  // makes the thread: later nobody could be told that there is none
@@ -167,7 +167,6 @@ bool StreamPolicy::ask(Position position) noexcept {
 
 void StreamPolicy::note_completed(Position position) {
   logical_.of(position).raise_done(position.sequence());
-  throw_reported();
 }
 
 Gpu* StreamPolicy::issuing_here() const noexcept {
@@ -225,7 +224,6 @@ void StreamPolicy::wait(const PositionSet& positions) {
     mine->bodies.keep_error();
   for (Position position : positions)
     wait_for(logical_.of(position), position.sequence());
-  throw_reported();
 }
 
 void StreamPolicy::wait_all() {
@@ -241,13 +239,6 @@ void StreamPolicy::wait_all() {
   }
   if (first != nullptr)
     std::rethrow_exception(first);
-  throw_reported();
-}
-
-// Of every logical stream: what a kernel wrote for a bad index may have travelled to others.
-void StreamPolicy::throw_reported() {
-  for (int i = 1; i < logical_.count(); ++i)
-    logical_.at(static_cast<std::uint16_t>(i)).throw_reported();
 }
 
 }  // namespace detail

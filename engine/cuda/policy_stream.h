@@ -7,6 +7,7 @@
 #include <sluice/engine/cuda/fences.h>
 #include <sluice/engine/cuda/gpu.h>
 #include <sluice/engine/cuda/gpu_trace.h>
+#include <sluice/engine/cuda/reports.h>
 #include <sluice/engine/cuda/sleepers.h>
 #include <sluice/engine/detail/policy.h>
 
@@ -45,6 +46,7 @@ class StreamPolicy final : public GpuPolicy {
   /// overwrite the error, or be taken for it.
   bool may_call_here() const noexcept;
   GpuTrace& trace() noexcept { return trace_; }
+  Reports& reports() noexcept { return reports_; }
   /// Blocks the host until the work at `sequence`, which has been launched, is done. Throws CudaError.
   void synchronize(LogicalStream& logical, std::uint64_t sequence);
 
@@ -54,10 +56,10 @@ class StreamPolicy final : public GpuPolicy {
   void nudge(Gpu& gpu);
   void watch(const LogicalStream& logical, std::uint64_t sequence);
   void wait_for(LogicalStream& logical, std::uint64_t sequence);
-  void throw_reported();
 
   GpuTrace trace_;
   LogicalStreamTable logical_;
+  Reports reports_;
   Sleepers sleepers_;
   std::vector<std::unique_ptr<Gpu>> gpus_;
   Fences fences_;

@@ -6,8 +6,9 @@
 
 namespace sluice::detail {
 
-RegionCapture::RegionCapture(RegionStream& where, const Queue& outer, PositionSet& outside)
-    : where_(where), outer_(outer), outside_(outside) {
+RegionCapture::RegionCapture(
+    RegionStream& where, const Queue& outer, PositionSet& outside, Reports& reports, Reports::Word*& word)
+    : where_(where), outer_(outer), outside_(outside), reports_(reports), word_(word) {
   where.capture.begin(0);
 }
 
@@ -42,6 +43,12 @@ bool RegionCapture::end_step() {
 GraphHandle RegionCapture::close() noexcept {
   GraphHandle graph = where_.capture.end();
   return failed_ ? GraphHandle() : std::move(graph);
+}
+
+ErrorWord* RegionCapture::error_word() {
+  if (word_ == nullptr)
+    word_ = &reports_.keep();
+  return word_->word;
 }
 
 // What the region's own task leaves is no reason to wait: it comes after that anyway.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <sluice/engine/cuda/graph_capture.h>
+#include <sluice/engine/cuda/reports.h>
 #include <sluice/engine/detail/stream.h>
 
 namespace sluice::detail {
@@ -24,8 +25,8 @@ struct RegionStream {
 class RegionCapture final : public Stream {
  public:
   /// Begins on `where`; `outer` is the Queue of the region's own task. What bodies wait for, and the launch then has
-  /// to, is added to `outside`. Throws CudaError.
-  RegionCapture(RegionStream& where, const Queue& outer, PositionSet& outside);
+  /// to, is added to `outside`; where they report, in all launches, becomes `word`. Throws CudaError.
+  RegionCapture(RegionStream& where, const Queue& outer, PositionSet& outside, Reports& reports, Reports::Word*& word);
   RegionCapture(const RegionCapture&) = delete;
   RegionCapture& operator=(const RegionCapture&) = delete;
   ~RegionCapture() override;
@@ -43,7 +44,7 @@ class RegionCapture final : public Stream {
   void* native() override { return where_.capture.stream(); }
   Position current_position() override { return outer_.position(); }
   void wait_for(const PositionSet& positions) override;
-  ErrorWord* error_word() override { return outer_.error_word(); }
+  ErrorWord* error_word() override;
   std::shared_ptr<void>& slot(std::size_t id) noexcept override;
 
  private:
@@ -60,6 +61,8 @@ class RegionCapture final : public Stream {
   RegionStream& where_;
   const Queue outer_;
   PositionSet& outside_;
+  Reports& reports_;
+  Reports::Word*& word_;
   bool failed_ = false;
   bool used_slots_ = false;
   std::vector<Step> steps_;

@@ -40,7 +40,7 @@ CoreRef::~CoreRef() {
 
 std::shared_ptr<RegionGraphs> make_region_graphs(Core& core, Device device) {
   auto& policy = static_cast<StreamPolicy&>(*core.need_gpu());
-  return std::make_shared<CudaRegionGraphs>(core, policy.gpu(device).executables);
+  return std::make_shared<CudaRegionGraphs>(core, policy.gpu(device).executables, policy.reports());
 }
 
 // -- What the variants share --
@@ -65,6 +65,11 @@ ExecutableCache::Lease CudaRegionGraphs::prepare(GraphShape shape, cudaGraph_t g
 }
 
 // -- One variant --
+
+CudaRegionVariant::~CudaRegionVariant() {
+  if (word_ != nullptr)
+    graphs_->reports.give_back(*word_);
+}
 
 void CudaRegionVariant::run(const Queue& queue) {
   if (program.tasks.empty())
@@ -147,7 +152,7 @@ CudaRegionVariant::State CudaRegionVariant::capture(const Queue& queue) {
     }
   } attempt{*this, queue};
   try {
-    RegionCapture capture(graphs_->stream, queue, outside_);
+    RegionCapture capture(graphs_->stream, queue, outside_, graphs_->reports, word_);
     if (!capture_all(capture, queue))
       return State::spoilt;
     const GraphHandle graph = capture.close();
@@ -174,6 +179,11 @@ bool CudaRegionVariant::launch(const Queue& queue) {
   if (uses_handles_)
     queue.wait_for(graphs_->after_handles);
   keeps_.pending.add(queue.position());
+  if (word_ != nullptr) {
+    const TaskNode& whole = *this_thread().task;
+    graphs_->reports.use(
+        *word_, {queue.position(), whole.name, whole.site(), whole.push_number, whole.core->late().uses_of(whole)});
+  }
   if (cudaGraphLaunch(executable_.get(), static_cast<cudaStream_t>(queue.stream())) != cudaSuccess) {
     cudaGetLastError();
     return false;

@@ -26,7 +26,8 @@ class CoreRef {
 /// The CUDA half of a region.
 class CudaRegionGraphs final : public RegionGraphs, public std::enable_shared_from_this<CudaRegionGraphs> {
  public:
-  CudaRegionGraphs(Core& core, ExecutableCache& executables) noexcept : core_(core), executables_(executables) {}
+  CudaRegionGraphs(Core& core, ExecutableCache& executables, Reports& with) noexcept
+      : core_(core), executables_(executables), reports(with) {}
   ~CudaRegionGraphs() override { executables_.forget(this); }
   std::shared_ptr<RegionVariant> make(RegionProgram program, bool in_order) override;
   RegionCounts counts() const noexcept override;
@@ -43,6 +44,7 @@ class CudaRegionGraphs final : public RegionGraphs, public std::enable_shared_fr
   ExecutableCache& executables_;  // of the device
 
  public:
+  Reports& reports;
   Counts counted;
   // For bodies of the device's tasks only.
   RegionStream stream;
@@ -53,6 +55,7 @@ class CudaRegionVariant final : public RegionVariant {
  public:
   CudaRegionVariant(RegionProgram program, bool in_order, std::shared_ptr<CudaRegionGraphs> graphs)
       : RegionVariant(std::move(program), in_order ? State::spoilt : State::fresh), graphs_(std::move(graphs)) {}
+  ~CudaRegionVariant() override;
   void run(const Queue& queue) override;
 
  private:
@@ -68,6 +71,7 @@ class CudaRegionVariant final : public RegionVariant {
   ExecutableCache::Lease executable_;  // null: the tasks enqueue nothing
   PositionSet outside_;
   bool uses_handles_ = false;
+  Reports::Word* word_ = nullptr;  // where kernels of the graph report, if they do
   RegionKeeps keeps_;
 };
 

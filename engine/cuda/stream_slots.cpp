@@ -28,22 +28,12 @@ StreamClass class_of(const TaskNode& task) noexcept {
                                             : StreamClass::normal;
 }
 
-StreamSlots::~StreamSlots() {
-  if (error_words_ != nullptr)
-    cudaFreeHost(error_words_);
-}
-
 void StreamSlots::make() {
   if (made_)
     return;
   int least = 0, most = 0;
   cuda_check(cudaDeviceGetStreamPriorityRange(&least, &most), "cudaDeviceGetStreamPriorityRange");
-  if (error_words_ == nullptr) {
-    void* words = nullptr;
-    constexpr std::size_t bytes = sizeof(ErrorWord) * k_local_streams;
-    cuda_check(cudaHostAlloc(&words, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "cudaHostAlloc");
-    error_words_ = ::new (words) ErrorWord[k_local_streams];
-  }
+  gpu_.policy.reports().make_first();
   const int middle = least > most ? least - 1 : least;  // smaller numbers are more urgent
   using enum StreamKind;
   for (StreamSlot& slot : compute_)
@@ -64,7 +54,7 @@ void StreamSlots::make(StreamSlot& slot, int urgency, StreamKind kind) {
 }
 
 LogicalStream& StreamSlots::add(StreamKind kind, const CudaStream& stream) {
-  LogicalStream& logical = gpu_.logical.add(gpu_, kind, count_, error_words_ + count_);
+  LogicalStream& logical = gpu_.logical.add(gpu_, kind, count_);
   logical.direct.enqueue_on(stream.native());
   ++count_;
   return logical;

@@ -37,7 +37,6 @@ class StreamSlots {
   explicit StreamSlots(Gpu& gpu) : gpu_(gpu) {}
   StreamSlots(const StreamSlots&) = delete;
   StreamSlots& operator=(const StreamSlots&) = delete;
-  ~StreamSlots();
 
   /// At the first task: a process that never uses the device never makes streams on it. Throws CudaError.
   void make();
@@ -81,8 +80,7 @@ class StreamSlots {
   std::array<StreamSlot, 5> others_;  // background, copy_in, copy_out, copy_peer, collective
   unsigned turn_ = 0;
   int in_use_ = 0;  // CUDA streams
-  ErrorWord* error_words_ = nullptr;
-  int count_ = 0;  // logical streams
+  int count_ = 0;   // logical streams
 };
 
 }  // namespace sluice::detail

@@ -111,7 +111,7 @@ class Core {
   void note_reader(VarCore& var, Position position) noexcept;
 
   // -- GPU tasks that fail after they have finished (late_failures.cpp) --
-  /// See LateFailures::add(). To be called before the position counts as launched.
+  /// See LateFailures::add(). To be called before the position counts as launched; of kernels, as passed.
   void fail_late(Position position, const FailureRef& failure, bool ran, const LateFailures::Uses& uses);
   LateFailures& late() noexcept { return late_; }
 

@@ -28,11 +28,10 @@ struct EngineAccess {
   static bool passed(const Engine& engine, const PositionSet& positions) noexcept;
   /// True for a position of a stream that copies between host and GPU.
   static bool on_copy_stream(const Engine& engine, Position position) noexcept;
-  /// The last rung before OutOfMemory: blocks until the GPU has passed `positions`. Throws CudaError, and what kernels
-  /// reported meanwhile.
+  /// The last rung before OutOfMemory: blocks until the GPU has passed `positions`. Throws CudaError.
   static void wait_passed(Engine& engine, const PositionSet& positions);
-  /// Told by who has learnt it from a kernel itself: the GPU has passed `position`. Throws what kernels reported
-  /// meanwhile, as a wait for it would.
+  /// Told by who has learnt it from a kernel itself: the GPU has passed `position`. Whether what was read there has
+  /// failed, a wait for the task says.
   static void note_completed(Engine& engine, Position position);
 };
 

@@ -15,8 +15,9 @@
 namespace sluice::detail {
 
 /// Of an engine: GPU tasks that have failed after they had finished, because their bodies were called late, or once
-/// more, and threw. Their Vars say that all is well; whoever is about to believe it asks here by the place that the
-/// task has, and need not while none() holds. Filled before that place counts as launched. For any thread.
+/// more, and threw, or because their kernels reported bad data (cuda/reports.h). Their Vars say that all is well;
+/// whoever is about to believe it asks here by the place that the task has, and need not while none() holds. Filled
+/// before that place counts as launched; of kernels, as passed. For any thread.
 class LateFailures {
  public:
   /// A Var of a task that may fail late, as it was when the task's place was settled.

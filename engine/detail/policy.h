@@ -133,7 +133,7 @@ class GpuPolicy {
     (void)position;
     return false;
   }
-  /// The host blocks until the GPU has passed `positions`. Throws CudaError, and what kernels reported meanwhile.
+  /// The host blocks until the GPU has passed `positions`. Throws CudaError.
   virtual void wait(const PositionSet& positions) = 0;
   /// Launches what is held back to be launched together: somebody is about to wait for it without calling wait().
   virtual void flush() {}

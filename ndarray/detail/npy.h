@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <sluice/engine/export.h>
 #include <sluice/ndarray/dtype.h>
@@ -10,14 +11,21 @@
 
 namespace sluice::detail {
 
+/// The first bytes of every .npy file.
+inline constexpr std::string_view k_npy_magic = "\x93NUMPY";
+
 /// What stands in front of the values of a .npy file (numpy.lib.format, versions 1.0 to 3.0).
 struct NpyHeader {
   char kind = 'f';  // b, u, i, f, or S: bytes
   std::size_t item = 4;
   bool big_endian = false;
   bool fortran_order = false;
+  int axes = 0;  // of the array; `shape` has the first of them where there are more than a Shape can have
   Shape shape;
   std::size_t data_offset = 0;
+
+  /// No NDArray has so many axes.
+  bool has_too_many_axes() const noexcept { return axes > k_max_ndim; }
 
   /// Bytes of all values. Throws FileError if they cannot be counted.
   std::size_t data_size() const;

@@ -22,7 +22,7 @@ struct ResolvedIndices {
         dtype(indices.dtype),
         extent(along.extent),
         mode(along.mode),
-        errors(call.queue.error_word()) {}
+        errors(mode == IndexMode::raise ? call.queue.error_word() : nullptr) {}
 
   /// The entry that index i names, or -1; `reports` is true for one thread of those that ask.
   __device__ std::int64_t at(std::int64_t i, bool reports) const {

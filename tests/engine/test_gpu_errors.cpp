@@ -23,7 +23,7 @@ void check_alive(Engine& engine) {
 
 }  // namespace
 
-TEST_CASE("A kernel's bad index is thrown as IndexError at the wait, once, with the values", "[gpu]") {
+TEST_CASE("A kernel's bad index is thrown as IndexError by waits for what it wrote, and by no other", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   prepare_gpus();
   Engine engine({.workers = 1});
@@ -31,13 +31,20 @@ TEST_CASE("A kernel's bad index is thrown as IndexError at the wait, once, with 
   engine.push({.name = "take", .device = gpu(0), .access = {write(x)}}, [](Queue queue) {
     enqueue_bad_index(queue.stream(), queue.error_word(), 1234, 77);
   });
-  expect_error<IndexError>(
-      [&] { engine.wait(x); },
-      [](const IndexError& error) {
-        CHECK_THAT(error.what(), contains("1234"));
-        CHECK_THAT(error.what(), contains("77"));
-      });
-  CHECK_NOTHROW(engine.wait(x));
+  PinnedWords word(1);
+  Var y = engine.new_var();
+  engine.push({.name = "reads", .device = gpu(0), .access = {read(x), write(y)}}, [&](Queue queue) {
+    enqueue_store(queue.stream(), word.data(), 1);
+  });
+  check_alive(engine);
+  for (const Var& var : {x, y, x}) {
+    expect_error<IndexError>(
+        [&] { engine.wait(var); },
+        [](const IndexError& error) {
+          CHECK_THAT(error.what(), contains("1234") && contains("77") && contains("in task \"take\""));
+          CHECK_THAT(error.what(), contains("test_gpu_errors.cpp"));
+        });
+  }
   CHECK_NOTHROW(engine.wait_all());
   check_alive(engine);
 }

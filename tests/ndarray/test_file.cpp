@@ -139,6 +139,50 @@ TEST_CASE("Files of NumPy are read: stored, deflated, Fortran order, big endian,
   REQUIRE(odd.at("empty").shape() == Shape{0, 3});
 }
 
+TEST_CASE("A single .npy file is read, by whatever name") {
+  const Folder folder;
+  for (const char* name : {"weights.npy", "values"}) {
+    const std::string head = detail::format_npy_header("<f4", {2, 3});
+    const std::vector<float> values{1, 2, 3, 4, 5, 6};
+    std::vector<std::byte> file;
+    for (const auto part : {detail::bytes_of(head), std::as_bytes(std::span(values))})
+      file.insert(file.end(), part.begin(), part.end());
+    write_file(folder / name, file);
+    const auto loaded = load(folder / name);
+    REQUIRE(loaded.size() == 1);
+    CHECK(loaded.begin()->first == std::filesystem::path(name).stem().string());
+    CHECK(loaded.begin()->second.shape() == Shape{2, 3});
+    CHECK(loaded.begin()->second.to_vector<float>() == values);
+    for (std::size_t length = 0; length < file.size(); ++length) {
+      write_file(folder / name, std::span(file).first(length));
+      CHECK_THROWS_AS(load(folder / name), FileError);
+    }
+    CHECK_THROWS_WITH(load(folder / name), contains(name));
+  }
+}
+
+TEST_CASE("A member with more axes than an array can have is left out, and the others are read") {
+  const Folder folder;
+  const std::vector<float> values{1, 2};
+  {
+    detail::ZipWriter zip(folder / "axes.npz");
+    const std::string few = detail::format_npy_header("<f4", {2});
+    std::string many = few;
+    many.replace(many.find("(2,), }"), 31, "(1,1,1,1,1,1,1,2,1,), }        ");
+    zip.add("a.npy", detail::bytes_of(few), std::as_bytes(std::span(values)));
+    zip.add("nine.npy", detail::bytes_of(many), std::as_bytes(std::span(values)));
+    zip.add("z.npy", detail::bytes_of(few), std::as_bytes(std::span(values)));
+    zip.finish();
+  }
+  std::vector<std::string> left_out{"of before"};
+  const auto loaded = load(folder / "axes.npz", cpu(), &left_out);
+  CHECK(loaded.size() == 2);
+  CHECK(loaded.at("a").to_vector<float>() == values);
+  CHECK(loaded.at("z").to_vector<float>() == values);
+  CHECK(left_out == std::vector<std::string>{"nine"});
+  CHECK(load(folder / "axes.npz").size() == 2);  // and it is said
+}
+
 TEST_CASE("Foreign files are refused, and the error names the file and what is wrong with it") {
   const Folder folder;
   REQUIRE_THROWS_WITH(load(folder / "none.npz"), contains("none.npz: there is no such file"));

@@ -272,6 +272,15 @@ TEST_CASE("an index out of bounds on a GPU is an IndexError at the wait, and the
   CHECK_THROWS_AS(take(x, array<int>({0, 3}, gpu())).wait_to_read(), IndexError);
   CHECK_THROWS_AS(pick(x, array<int>({0, 4, 1}, gpu())).wait_to_read(), IndexError);
   CHECK_THROWS_AS(one_hot(array<int>({5}, gpu()), 5).wait_to_read(), IndexError);
+  const NDArray bad = take(x, array<int>({0, -4}, gpu()));
+  const NDArray made_of_it = sum(bad * 2), beside = x + 1;
+  CHECK(sum(beside).item<float>() == 24);  // a wait for something else hears nothing of it
+  for (int i = 0; i < 2; ++i) {
+    CHECK_THROWS_AS(made_of_it.item<float>(), IndexError);
+    CHECK_THROWS_WITH(
+        bad.to_vector<float>(),
+        sluice::test::contains("in task \"take\"") && sluice::test::contains("test_gather.cpp"));
+  }
   CHECK(sum(take(x, array<int>({2, -3}, gpu()))).item<float>() == 8);
 }
 

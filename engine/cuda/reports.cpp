@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <array>
+#include <new>
+#include <utility>
+
+#include <sluice/engine/cuda/gpu.h>
+#include <sluice/engine/cuda/reports.h>
+#include <sluice/engine/detail/core.h>
+
+namespace sluice::detail {
+
+using cuda::cuda_check;
+
+namespace {
+
+std::atomic_ref<int> code_of(ErrorWord& word) noexcept {
+  return std::atomic_ref<int>(word.code);
+}
+
+FailureRef failure_of(const Reports::Asker& asker, Device device, const ErrorWord& word) {
+  try {
+    throw IndexError(message(
+        "a kernel on ",
+        device,
+        " met index ",
+        word.value,
+        " outside [0, ",
+        word.bound,
+        "); what it wrote for that element is 0"));
+  } catch (...) {
+    return capture_failure(new_record(asker.name, asker.site, asker.push_number));
+  }
+}
+
+}  // namespace
+
+Reports::~Reports() {
+  for (void* chunk : chunks_)
+    cudaFreeHost(chunk);
+}
+
+const LateFailures& Reports::core_late() const noexcept {
+  return core_.late();
+}
+
+// -- Words --
+
+void Reports::grow() {
+  void* memory = nullptr;
+  chunks_.reserve(chunks_.size() + 1);
+  free_.reserve(words_.size() + k_chunk);
+  constexpr std::size_t bytes = sizeof(ErrorWord) * k_chunk;
+  cuda_check(cudaHostAlloc(&memory, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "cudaHostAlloc");
+  chunks_.push_back(memory);
+  auto* const made = ::new (memory) ErrorWord[k_chunk];
+  for (std::size_t i = 0; i < k_chunk; ++i)
+    free_.push_back(&words_.emplace_back(Word{.word = made + i}));
+}
+
+void Reports::make_first() {
+  const std::lock_guard hold(mutex_);
+  if (chunks_.empty())
+    grow();
+}
+
+Reports::Word& Reports::take() {
+  if (free_.empty())
+    grow();
+  Word& word = *free_.back();
+  free_.pop_back();
+  return word;
+}
+
+void Reports::release(Word& word) noexcept {
+  if (word.askers > 0 || word.kept)
+    return;
+  *word.word = ErrorWord();
+  free_.push_back(&word);
+}
+
+void Reports::note(Asker&& asker, Word& word) {
+  asked_.push_back({std::move(asker), &word, issued_begin_ + issued_.size()});
+  ++word.askers;
+  any_.store(true, std::memory_order_release);
+  judge_crowd();
+}
+
+ErrorWord* Reports::word_for(Asker asker) {
+  const std::lock_guard hold(mutex_);
+  for (auto asked = asked_.rbegin(); asked != asked_.rend(); ++asked) {
+    const Position there = asked->who.at;
+    if (there.stream() != asker.at.stream() || there.sequence() > asker.at.sequence())
+      continue;
+    if (there.sequence() < asker.at.sequence())
+      break;
+    if (asked->word->kept)
+      continue;
+    asked->who = std::move(asker);  // a body that enqueued nothing may have left the place to another task
+    return asked->word->word;
+  }
+  asked_.reserve(asked_.size() + 1);
+  Word& word = take();
+  note(std::move(asker), word);
+  return word.word;
+}
+
+Reports::Word& Reports::keep() {
+  const std::lock_guard hold(mutex_);
+  Word& word = take();
+  word.kept = true;
+  return word;
+}
+
+void Reports::use(Word& word, Asker asker) {
+  const std::lock_guard hold(mutex_);
+  note(std::move(asker), word);
+}
+
+void Reports::give_back(Word& word) noexcept {
+  const std::lock_guard hold(mutex_);
+  word.kept = false;
+  release(word);
+}
+
+// -- Tasks that come after --
+
+// One lock for both questions: either the publisher finds the task noted, or the task finds what was published.
+void Reports::follow(const TaskNode& task, Position at, FailureRef& failure) noexcept {
+  if (failure != nullptr || task.on_failed_input == OnFailedInput::run)
+    return;
+  try {
+    LateFailures::Uses uses = core_.late().uses_of(task);
+    const std::lock_guard hold(mutex_);
+    failure = core_.late().of_inputs(uses);
+    if (failure != nullptr || asked_.empty())
+      return;
+    issued_.push_back({at, std::move(uses)});
+    judge_crowd();
+  } catch (...) {
+    failure = capture_failure(core_.record_of(&task));
+  }
+}
+
+void Reports::forget_log() noexcept {
+  const std::uint64_t end = asked_.empty() ? issued_begin_ + issued_.size() : asked_.front().logged_before;
+  for (; issued_begin_ < end; ++issued_begin_)
+    issued_.pop_front();
+}
+
+void Reports::judge_crowd() noexcept {
+  crowded_.store(asked_.size() + issued_.size() > crowd_, std::memory_order_relaxed);
+}
+
+// Nobody waits for long, and so nobody learns how far the GPU is. The latest that may be passed is asked first.
+void Reports::relieve() noexcept {
+  constexpr std::size_t k_parts = 4;
+  std::array<Position, k_parts> places;
+  {
+    const std::lock_guard hold(mutex_);
+    for (std::size_t i = 0; i < k_parts && !asked_.empty(); ++i)
+      places[i] = asked_[asked_.size() * (k_parts - 1 - i) / k_parts].who.at;
+  }
+  for (const Position place : places) {
+    if (!place || passes(place))
+      break;
+  }
+  const std::lock_guard hold(mutex_);
+  crowd_ = asked_.size() + issued_.size() + k_crowd;
+  judge_crowd();
+}
+
+bool Reports::passes(Position place) noexcept {
+  LogicalStream& stream = table_.of(place);
+  try {
+    return stream.launched() >= place.sequence() && stream.query(place.sequence());
+  } catch (...) {  // a wait will say it
+    return false;
+  }
+}
+
+// -- What was reported --
+
+void Reports::publish(Asked& asked) noexcept {
+  const Asker& who = asked.who;
+  LateFailures& late = core_.late();
+  LogicalStream& stream = table_.of(who.at);
+  asked.published = true;
+  try {
+    if (late.of_task(who.at) != nullptr)  // it has failed already
+      return;
+    core_.fail_late(who.at, failure_of(who, stream.device(), *asked.word->word), true, who.uses);
+    for (std::size_t i = asked.logged_before - issued_begin_; i < issued_.size(); ++i) {
+      Issued& task = issued_[i];
+      const FailureRef failure = task.failed || late.of_task(task.at) ? nullptr : late.of_inputs(task.uses);
+      if (failure == nullptr)
+        continue;
+      task.failed = true;
+      late.add(task.at, failure, true, task.uses);
+    }
+  } catch (...) {  // where nobody can be told, nothing of the device is to be believed
+    stream.gpu().loss.declare(no_memory_failure());
+  }
+}
+
+// Whether a place is passed is asked before its word is read: then the word has its last value.
+void Reports::look(const LogicalStream& passed, std::uint64_t sequence) noexcept {
+  const std::lock_guard hold(mutex_);
+  bool again = false;
+  for (Asked& asked : asked_) {
+    const Position at = asked.who.at;
+    asked.over = table_.of(at).done() >= at.sequence() || (at.stream() == passed.number() && at.sequence() <= sequence);
+    if (asked.published || code_of(*asked.word->word).load(std::memory_order_acquire) == 0)
+      continue;
+    publish(asked);
+    again |= asked.word->kept;
+  }
+  for (Word& word : words_) {  // all launches under way have been told of
+    if (again && word.kept && code_of(*word.word).load(std::memory_order_acquire) != 0)
+      *word.word = ErrorWord();
+  }
+  std::erase_if(asked_, [this](const Asked& asked) {
+    if (!asked.over)
+      return false;
+    --asked.word->askers;
+    release(*asked.word);
+    return true;
+  });
+  forget_log();
+  if (asked_.empty())
+    crowd_ = k_crowd;
+  judge_crowd();
+  any_.store(!asked_.empty(), std::memory_order_release);
+}
+
+}  // namespace sluice::detail
