@@ -15,11 +15,11 @@ import tempfile
 STEPS = (500, 1500)
 # Row of bench_eager: (measured with gcc 12, -O3, x86-64; bound, some 15 % above). RESULTS.md has the history.
 BOUNDS = {
-    "add": (7513, 8640),
-    "add-recorded": (9066, 10430),
-    "add-scalar": (7160, 8230),
-    "add-row": (8269, 9510),
-    "sum": (6921, 7960),
+    "add": (4406, 5070),
+    "add-recorded": (5315, 6110),
+    "add-scalar": (4508, 5180),
+    "add-row": (5976, 6870),
+    "sum": (5049, 5810),
 }
 
 
