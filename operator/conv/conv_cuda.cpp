@@ -2,6 +2,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <memory>
 
 #include <sluice/engine/cuda/check.h>
 #include <sluice/operator/conv/geometry.h>
@@ -79,7 +80,11 @@ OperationNames names_of(ConvolutionPass pass) {
       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
 }
 
-CudnnPlan make_plan(cudnnHandle_t handle, ConvolutionPass pass, const ConvolutionGeometry& g, std::int64_t alignment) {
+CudnnPlan make_plan(
+    std::shared_ptr<const CudnnMaker> maker,
+    ConvolutionPass pass,
+    const ConvolutionGeometry& g,
+    std::int64_t alignment) {
   const OperationNames names = names_of(pass);
   const bool wide = g.dtype == DType::float64;
   std::vector<CudnnDescriptor> parts;
@@ -96,8 +101,8 @@ CudnnPlan make_plan(cudnnHandle_t handle, ConvolutionPass pass, const Convolutio
   operation.set_scale(names.beta, 0.0, wide);
   if (operation.try_finalize() != CUDNN_STATUS_SUCCESS)
     return {};
-  CudnnPlan plan =
-      cudnn_plan(handle, std::move(parts), operation, {.tensor_cores = g.dtype != DType::float32 || is_tf32_allowed()});
+  CudnnPlan plan = cudnn_plan(
+      std::move(maker), std::move(parts), operation, {.tensor_cores = g.dtype != DType::float32 || is_tf32_allowed()});
   plan.parts.push_back(std::move(operation));
   return plan;
 }
@@ -139,8 +144,9 @@ void run(const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g,
   }
   cudnn_library().require("convolution");
   const std::int64_t alignment = alignment_of(d);
-  const auto plan = CudnnPlans::of(queue).get(key_of(queue, pass, g, alignment), [&] {
-    return std::make_shared<const CudnnPlan>(make_plan(Cudnn::of(queue).handle(), pass, g, alignment));
+  CudnnPlans& made = CudnnPlans::of(queue);
+  const auto plan = made.plans.get(key_of(queue, pass, g, alignment), [&] {
+    return std::make_shared<const CudnnPlan>(make_plan(made.maker(queue), pass, g, alignment));
   });
   if (plan->plan == nullptr)
     return convolution_unfolded_gpu(queue, pass, g, d);

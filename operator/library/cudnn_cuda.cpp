@@ -94,6 +94,22 @@ Cudnn::~Cudnn() {
   cudnn_calls.cudnnDestroy(handle_);
 }
 
+CudnnMaker::CudnnMaker() {
+  cudnn_check(cudnn_calls.cudnnCreate(&handle_), "cudnnCreate");
+}
+
+CudnnMaker::~CudnnMaker() {
+  cudnn_calls.cudnnDestroy(handle_);
+}
+
+std::shared_ptr<const CudnnMaker> CudnnPlans::maker(const Queue& queue) {
+  const std::lock_guard hold(mutex_);
+  auto& made = makers_[queue.device().index];
+  if (made == nullptr)
+    made = std::make_shared<const CudnnMaker>();
+  return made;
+}
+
 void cudnn_run(
     const Queue& queue, const CudnnPlan& plan, std::span<const std::int64_t> ids, std::span<void* const> pointers) {
   const Workspace workspace(queue, plan.workspace);

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
@@ -83,8 +85,22 @@ class Cudnn {
   cudnnHandle_t handle_ = nullptr;
 };
 
+/// cuDNN's handle that plans of one device are made with. No stream's: those go with their streams and with regions,
+/// while a plan is kept, and run on whichever stream its task is on.
+class CudnnMaker {
+ public:
+  CudnnMaker();
+  CudnnMaker(const CudnnMaker&) = delete;
+  ~CudnnMaker();
+  cudnnHandle_t handle() const noexcept { return handle_; }
+
+ private:
+  cudnnHandle_t handle_ = nullptr;
+};
+
 /// An execution plan with everything it was made from; none where cuDNN has no engine that we accept.
 struct CudnnPlan {
+  std::shared_ptr<const CudnnMaker> maker;  // goes last
   std::vector<CudnnDescriptor> parts;
   std::unique_ptr<CudnnDescriptor> plan;
   std::size_t workspace = 0;
@@ -93,8 +109,15 @@ struct CudnnPlan {
 /// The plans of one engine's devices.
 struct CudnnPlans {
   explicit CudnnPlans(Engine&) {}
-  static LibraryCache<CudnnPlan>& of(const Queue& queue) { return queue.engine().extension<CudnnPlans>().plans; }
+  static CudnnPlans& of(const Queue& queue) { return queue.engine().extension<CudnnPlans>(); }
+  /// To be used by the body that asks, while it runs: bodies of one device are called one at a time.
+  std::shared_ptr<const CudnnMaker> maker(const Queue& queue);
+
   LibraryCache<CudnnPlan> plans{512};
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::shared_ptr<const CudnnMaker>> makers_;  // by device
 };
 
 /// Which numerics an engine may have.
@@ -112,9 +135,13 @@ CudnnDescriptor cudnn_tensor(
 cudnnDataType_t cudnn_type(DType dtype);
 
 /// Chooses an engine for one operation by cuDNN's heuristics: deterministic, no down-converted inputs, sums not below
-/// the computing type, within `limits`. The parts are kept by the plan. result.plan is null if there is none.
+/// the computing type, within `limits`. The parts and the maker are kept by the plan. result.plan is null if there is
+/// none.
 CudnnPlan cudnn_plan(
-    cudnnHandle_t handle, std::vector<CudnnDescriptor> parts, const CudnnDescriptor& operation, CudnnLimits limits);
+    std::shared_ptr<const CudnnMaker> maker,
+    std::vector<CudnnDescriptor> parts,
+    const CudnnDescriptor& operation,
+    CudnnLimits limits);
 
 /// Enqueues a plan on the queue's stream: `pointers` in the order of `ids`.
 void cudnn_run(

@@ -117,12 +117,15 @@ CudnnDescriptor cudnn_tensor(
 }
 
 CudnnPlan cudnn_plan(
-    cudnnHandle_t handle, std::vector<CudnnDescriptor> parts, const CudnnDescriptor& operation, CudnnLimits limits) {
+    std::shared_ptr<const CudnnMaker> maker,
+    std::vector<CudnnDescriptor> parts,
+    const CudnnDescriptor& operation,
+    CudnnLimits limits) {
+  const cudnnHandle_t handle = maker->handle();
   CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
-  CudnnPlan best;
-  best.parts = std::move(parts);
+  CudnnPlan best{.maker = std::move(maker), .parts = std::move(parts)};
   if (graph.try_finalize() != CUDNN_STATUS_SUCCESS)
     return best;
   if (!try_engines(handle, engine_configs(graph, CUDNN_HEUR_MODE_A), limits, best))
