@@ -1,4 +1,6 @@
 // Same seed, same bits: whatever the number of workers, and whatever else they do.
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -89,7 +91,66 @@ Bits step_with(const EngineOptions& options, int steps, int tasks) {
   return first;
 }
 
+// Largest difference from the same in float64, which our own kernels compute whole, as a part of the largest value.
+double error_of(const NDArray& got, const NDArray& wide) {
+  const std::vector<double> a = got.to_vector<double>(), b = wide.to_vector<double>();
+  REQUIRE(a.size() == b.size());
+  double most = 0, largest = 1e-30;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    most = std::max(most, std::abs(a[i] - b[i]));
+    largest = std::max(largest, std::abs(b[i]));
+  }
+  return most / largest;
+}
+
+// f(inputs) and the gradients of all inputs, in float32 and in float64.
+template <class F>
+void check_pieces(std::vector<Shape> shapes, const F& f) {
+  std::vector<NDArray> results[2];
+  for (const DType dtype : {float32, float64}) {
+    std::vector<NDArray> inputs;
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      inputs.push_back(test::random_array(shapes[i], 20 + i, -1, 1, float32).astype(dtype));
+      inputs.back().attach_grad();
+    }
+    NDArray y;
+    {
+      const autograd::RecordScope record;
+      y = f(inputs);
+    }
+    y.backward(test::random_array(y.shape(), 30, -1, 1, float32).astype(dtype));
+    auto& into = results[dtype == float64];
+    into.push_back(y);
+    for (const NDArray& input : inputs)
+      into.push_back(input.grad());
+  }
+  for (std::size_t i = 0; i < results[0].size(); ++i) {
+    CAPTURE(shapes[0], shapes[1], i);
+    CHECK(error_of(results[0][i], results[1][i]) < 2e-6);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("Products and convolutions that are cut into pieces agree with whole ones in float64") {
+  const auto convolved = [](std::int64_t groups) {
+    return [groups](const std::vector<NDArray>& in) {
+      return convolution(in[0], in[1], in[2], {.pad = {1, 0}, .groups = groups});
+    };
+  };
+  check_pieces({{21, 8, 18, 18}, {32, 8, 3, 3}, {32}}, convolved(1));     // images, the last piece shorter
+  check_pieces({{1, 72, 20, 20}, {120, 72, 3, 3}, {120}}, convolved(1));  // channels
+  check_pieces({{2, 128, 6, 6}, {144, 128, 3, 3}, {144}}, convolved(1));  // weights larger than images
+  check_pieces({{9, 32, 16, 16}, {64, 16, 3, 3}, {64}}, convolved(2));
+  const auto product = [](const std::vector<NDArray>& in) { return matmul(in[0], in[1]); };
+  check_pieces({{500, 150}, {150, 170}}, product);
+  check_pieces({{40, 300}, {300, 700}}, product);
+  check_pieces({{13, 64, 96}, {13, 96, 80}}, product);
+  check_pieces({{130, 64, 96}, {96, 80}}, product);
+  check_pieces({{333, 260}, {270, 260}, {270}}, [](const std::vector<NDArray>& in) {
+    return dense(in[0], in[1], in[2], {.activation = "relu"});
+  });
+}
 
 TEST_CASE("A training step of convolutions and dense layers gives the same bits with 1, 2, 3 and 4 workers") {
   const Bits want = step_with({.workers = 1}, 1, 0);
