@@ -23,6 +23,9 @@ void check_types(const char* op, std::span<const ArraySpec> inputs) {
 }
 
 Specs convolution_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  require<ValueError>(inputs.size() == 2 || inputs.size() == 3, [&] {
+    return message("convolution: takes x, weight and maybe a bias, was given ", inputs.size(), " inputs");
+  });
   require<DTypeError>(is_floating(inputs[0].dtype) || !is_floating(inputs[1].dtype), [&] {
     return message(
         "convolution: x is ",

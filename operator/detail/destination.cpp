@@ -92,12 +92,10 @@ void check_in_place(const char* op, const NDArray& array, bool recorded) {
 
 void check_writable(const char* op, const NDArray& array) {
   const ArrayObject& object = *array.object();
-  for (int axis = 0; axis < object.shape.ndim(); ++axis) {
-    require<ValueError>(object.strides[axis] != 0 || object.shape[axis] <= 1, [&] {
-      return message(
-          op, ": cannot write to a broadcast view of shape ", object.shape, ", whose elements share memory; copy() it");
-    });
-  }
+  require<ValueError>(!overlaps_itself(object), [&] {
+    return message(
+        op, ": cannot write to a broadcast view of shape ", object.shape, ", whose elements share memory; copy() it");
+  });
 }
 
 void check_takes(const char* op, const NDArray& destination, const ArraySpec& spec) {

@@ -17,6 +17,9 @@ void check_floating(const char* op, const ArraySpec& spec) {
 }
 
 Specs dense_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  require<ValueError>(inputs.size() == 2 || inputs.size() == 3, [&] {
+    return message("dense: takes x, weight and maybe a bias, was given ", inputs.size(), " inputs");
+  });
   const ArraySpec& x = inputs[0];
   const ArraySpec& weight = inputs[1];
   const bool is_cast_missing = !is_floating(x.dtype) && is_floating(weight.dtype);

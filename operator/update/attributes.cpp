@@ -33,6 +33,12 @@ std::vector<double> UpdateAttributes::decays(std::size_t count) const {
   return made;
 }
 
+void SgdAttributes::check(const char* op, std::size_t count, bool numbers) const {
+  UpdateAttributes::check(op, count, numbers);
+  if (momentum != 0 && !momenta)
+    check_count(op, "momenta", 0, count);
+}
+
 UpdateRule<double> SgdAttributes::rule() const noexcept {
   return {.beta1 = momentum, .rescale = rescale_grad, .clip = clip_gradient};
 }
@@ -59,8 +65,6 @@ UpdateRule<double> AdamAttributes::rule() const noexcept {
 }
 
 std::vector<double> AdamAttributes::rates(std::size_t count) const {
-  if (steps.empty())  // the call brings them
-    return std::vector<double>(count);
   std::vector<double> made;
   std::int64_t last = 0;
   double corrected = 0;  // of step `last`: most parameters are at the same
@@ -82,17 +86,24 @@ std::vector<double> numbers_of(std::vector<double> rates, double rescale) {
   return rates;
 }
 
+// Options that bring an array of numbers keep those of the step to themselves.
+template <class Options>
+Options without_numbers(Options options) {
+  options.numbers = {};
+  return options;
+}
+
 }  // namespace
 }  // namespace detail
 
 std::vector<double> update_numbers(const SgdUpdate& options, std::size_t parameters) {
-  const detail::SgdAttributes a(options, false);
+  const detail::SgdAttributes a(detail::without_numbers(options), options.momentum != 0);
   a.check("sgd_update", parameters, false);
   return detail::numbers_of(a.rates(parameters), a.rescale_grad);
 }
 
 std::vector<double> update_numbers(const AdamUpdate& options) {
-  const detail::AdamAttributes a(options);
+  const detail::AdamAttributes a(detail::without_numbers(options));
   a.check("adam_update", a.steps.size(), false);
   return detail::numbers_of(a.rates(a.steps.size()), a.rescale_grad);
 }

@@ -61,6 +61,8 @@ struct SgdAttributes : UpdateAttributes {
     v.field("momenta", momenta);
   }
   std::size_t lists() const noexcept { return momenta ? 3 : 2; }
+  /// Throws ValueError for a momentum without momenta, too.
+  void check(const char* op, std::size_t count, bool numbers) const;
   UpdateRule<double> rule() const noexcept;
   std::vector<double> rates(std::size_t count) const;
 };

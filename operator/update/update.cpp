@@ -205,7 +205,8 @@ void issue_update(const IssueCall& call) {
   work->rule = a.rule();
   work->count = static_cast<std::int64_t>(lists.count);
   Task task{.name = TaskName::lasting(call.op.name)};
-  add_pieces(all, a.rates(lists.count), a.decays(lists.count), *work, task);
+  const auto rates = numbers.defined() ? std::vector<double>(lists.count) : a.rates(lists.count);
+  add_pieces(all, rates, a.decays(lists.count), *work, task);
   if (work->pieces.empty())
     return;
   if (numbers.defined()) {

@@ -98,6 +98,9 @@ TEST_CASE("Bad requests for arrays are refused with a typed error") {
   const NDArray stretched = detail::make_view(one, {4}, {0}, 0);
   REQUIRE_THROWS_AS(fill(stretched, 1), ValueError);
   REQUIRE_THROWS_AS(copy_into(zeros({4}), stretched), ValueError);
+  const NDArray nothing = detail::make_view(one, {4, 0}, {0, 1}, 0);
+  REQUIRE_NOTHROW(fill(nothing, 1));
+  REQUIRE_NOTHROW(copy_into(zeros({4, 0}), nothing));
 }
 
 TEST_CASE("Every type is copied into every type, packed and strided") {

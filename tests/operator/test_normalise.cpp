@@ -81,6 +81,16 @@ TEST_CASE("What only functions refused before is refused of every call", "[norma
   CHECK_THROWS_AS(call("concat", std::initializer_list<NDArray>()), ValueError);
 }
 
+TEST_CASE("Calls by name with more or fewer inputs than weight and bias are refused", "[normalise]") {
+  const NDArray x = ones({2, 3});
+  for (const char* name : {"dense", "dense_relu", "convolution"}) {
+    CAPTURE(name);
+    CHECK_THROWS_AS(call(name, std::initializer_list<NDArray>()), ValueError);
+    CHECK_THROWS_AS(call(name, {x}), ValueError);
+    CHECK_THROWS_AS(call(name, {x, x, x, x}), ValueError);
+  }
+}
+
 TEST_CASE("A sink sees the casts of a promotion, and gradients go back through them", "[normalise]") {
   const NDArray whole = array<std::int32_t>({1, 2, 3});
   AbstractSink sink;

@@ -210,6 +210,25 @@ TEST_CASE("updates refuse what does not fit and name the parameter") {
   CHECK_THROWS_WITH(adam_update(w, g, m, v, {.steps = {1, 0}}), sluice::test::contains("adam_update: step 0"));
 }
 
+TEST_CASE("updates called by name are refused as those of a program are") {
+  const Arrays both = {zeros({2}), zeros({2})};
+  const Operator& sgd = *find_operator("sgd_update");
+  const auto with = [&](const char* text) { invoke(sgd, both, parse_attributes(sgd, text), {}); };
+  CHECK_NOTHROW(with("learning_rate=0.1"));
+  CHECK_THROWS_WITH(with("momentum=0.9"), sluice::test::contains("sgd_update: 0 momenta for 1 weights"));
+}
+
+TEST_CASE("the numbers of a step are the same whether its options bring an array of numbers or not") {
+  SgdUpdate sgd{.learning_rate = 0.5, .rescale_grad = 2};
+  AdamUpdate adam{.learning_rate = 0.5, .rescale_grad = 2, .steps = {1, 2}};
+  const std::vector<double> of_sgd = update_numbers(sgd, 2), of_adam = update_numbers(adam);
+  CHECK(of_sgd == std::vector<double>{0.5, 0.5, 2});
+  CHECK(of_adam.size() == 3);
+  sgd.numbers = adam.numbers = zeros({3}, {.dtype = float64});
+  CHECK(update_numbers(sgd, 2) == of_sgd);
+  CHECK(update_numbers(adam) == of_adam);
+}
+
 TEST_CASE("Adam's 1 - beta has the digits of the number that was given") {
   for (const double beta : {0.999, 0.9999, 0.999999}) {
     const Arrays w = {zeros({1})}, m = states(w), v = states(w);
