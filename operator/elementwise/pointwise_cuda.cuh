@@ -3,7 +3,6 @@
 // The CUDA side of elementwise operators: one kernel template, compiled for vectors of 16 bytes and for single
 // elements. The vector form takes operands whose innermost axis is a run of neighbours or one repeated value
 // (contiguous arrays, an array with a scalar, broadcast rows and columns); the other takes any strides.
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -16,7 +15,6 @@
 #include <sluice/operator/elementwise/math.h>
 #include <sluice/operator/elementwise/pieces.h>
 #include <sluice/operator/elementwise/pointwise.h>
-#include <sluice/operator/elementwise/tiles.h>
 
 namespace sluice::detail {
 
@@ -133,9 +131,7 @@ struct PointwiseKernel {
       pointwise_kernel<F, V, Out, In...>
           <<<blocks_for(packed.size), k_block, 0, stream>>>(at, out, source<In>(args, I + 1, true)...);
     } else {
-      StridedPlan<K> plan = args.plan;
-      order_in_tiles(plan, std::max({sizeof(Out), sizeof(In)...}));
-      const Geometry<K, std::int32_t> at(plan);
+      const Geometry<K, std::int32_t> at(args.plan);
       pointwise_kernel<F, 1, Out, In...>
           <<<blocks_for(args.plan.size), k_block, 0, stream>>>(at, out, source<In>(args, I + 1, false)...);
     }

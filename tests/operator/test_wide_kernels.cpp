@@ -71,7 +71,7 @@ TEST_CASE("Transposed arrays of every element size are copied on a GPU, whole ve
   }
 }
 
-TEST_CASE("Arithmetic with transposed arrays on a GPU, in tiles or not", "[gpu]") {
+TEST_CASE("Arithmetic with transposed arrays on a GPU", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   for (const DType dtype : {uint8, bfloat16, float32, float64}) {
     for (const std::int64_t n : {8, 63, 64, 96, 256, 512}) {
