@@ -21,11 +21,11 @@ bool with_attributes(const RawCall& call, A attributes, NormalCall& normal) {
   return true;
 }
 
-/// The attribute `axis` counted from the front of input 0. Throws IndexError for an axis that it does not have.
-template <class A>
+/// The attribute `axis` counted from the front of that input. Throws IndexError for an axis that it does not have.
+template <class A, std::size_t input = 0>
 bool normalise_axis(const RawCall& call, NormalCall& normal) {
   const A& given = call.attributes.as<A>();
-  const int axis = normal_axis(given.axis, call.inputs[0].ndim(), call.op.name);
+  const int axis = normal_axis(given.axis, call.inputs[input].ndim(), call.op.name);
   if (axis == given.axis)
     return false;
   A counted = given;

@@ -43,16 +43,27 @@ Specs infer_take(const Operator& op, std::span<const ArraySpec> inputs, const At
 }
 
 // indices, dy, x: dy's type, with the axes of the indices joined to the one that they name entries of.
-Specs infer_take_backward(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_take_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  check_indices(op, inputs[0]);
   const int axis = axis_of(attributes);
-  ArraySpec spec = inputs[1];
-  for (int i = 0; i < inputs[0].shape.ndim(); ++i)
-    spec.shape.erase(axis);
-  spec.shape.insert(axis, inputs[2].shape[axis]);
-  require<ShapeError>(spec.shape == inputs[2].shape, [&] {
+  Shape taken = detail::without_axis(inputs[2].shape, axis);
+  require<ShapeError>(inputs[1].shape.ndim() == taken.ndim() + inputs[0].shape.ndim(), [&] {
     return message(
-        "take_backward: a gradient of shape ", inputs[1].shape, " is not that of entries of ", inputs[2].shape);
+        op.name,
+        ": a gradient of shape ",
+        inputs[1].shape,
+        " is not that of entries of ",
+        inputs[2].shape,
+        " at indices of shape ",
+        inputs[0].shape);
   });
+  for (int i = 0; i < inputs[0].shape.ndim(); ++i)
+    taken.insert(axis + i, inputs[0].shape[i]);
+  require<ShapeError>(inputs[1].shape == taken, [&] {
+    return message(op.name, ": a gradient of shape ", inputs[1].shape, ", entries of shape ", taken);
+  });
+  ArraySpec spec = inputs[1];
+  spec.shape = inputs[2].shape;
   return {spec};
 }
 
@@ -81,13 +92,21 @@ Specs infer_pick(const Operator& op, std::span<const ArraySpec> inputs, const At
   return {spec};
 }
 
-Specs infer_pick_backward(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  ArraySpec spec = inputs[1];
-  spec.shape.insert(axis_of(attributes), inputs[2].shape[axis_of(attributes)]);
-  require<ShapeError>(spec.shape == inputs[2].shape, [&] {
+Specs infer_pick_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  check_indices(op, inputs[0]);
+  const Shape picked = detail::without_axis(inputs[2].shape, axis_of(attributes));
+  require<ShapeError>(inputs[0].shape == picked && inputs[1].shape == picked, [&] {
     return message(
-        "pick_backward: a gradient of shape ", inputs[1].shape, " is not that of entries of ", inputs[2].shape);
+        op.name,
+        ": a gradient of shape ",
+        inputs[1].shape,
+        " at an index of shape ",
+        inputs[0].shape,
+        " is not that of entries of ",
+        inputs[2].shape);
   });
+  ArraySpec spec = inputs[1];
+  spec.shape = inputs[2].shape;
   return {spec};
 }
 
@@ -133,6 +152,7 @@ constinit const Operator k_take_backward = {
     .name = "take_backward",
     .inputs = 3,
     .attributes = &attribute_type<GatherAttributes>,
+    .normalise = detail::normalise_axis<GatherAttributes, 2>,
     .infer = infer_take_backward,
     .cpu = detail::take_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::take_backward_gpu),
@@ -162,6 +182,7 @@ constinit const Operator k_pick_backward = {
     .name = "pick_backward",
     .inputs = 3,
     .attributes = &attribute_type<GatherAttributes>,
+    .normalise = detail::normalise_axis<GatherAttributes, 2>,
     .infer = infer_pick_backward,
     .cpu = detail::pick_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::pick_backward_gpu),

@@ -1,8 +1,8 @@
 #pragma once
 
-// Reductions of (outer, channels, inner) to one partial result a channel, in an order that depends on the shape alone:
-// blocks reduce chunks, then one warp a channel joins them. A Partial has `kind v[n]`, starts with zeros, and merges
-// with merge(const Partial&).
+// Reductions of (outer, channels, inner) to one partial result a channel, in an order that depends on the shape and on
+// whether the data is aligned for vectors: blocks reduce chunks, then one warp a channel joins them. A Partial has
+// `kind v[n]`, starts with zeros, and merges with merge(const Partial&).
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -159,7 +159,7 @@ void launch_plane_partials(
   const std::int64_t plane = view.inner / V, vectors = view.outer * plane;
   const std::int64_t chunk_vectors = (vectors + chunks - 1) / chunks;
   const dim3 grid(static_cast<unsigned>(view.channels), static_cast<unsigned>(chunks));
-  if (vectors + 4 * k_channel_block < std::numeric_limits<std::int32_t>::max()) {
+  if (vectors + chunk_vectors + 4 * k_channel_block < std::numeric_limits<std::int32_t>::max()) {
     channel_plane_partials<V><<<grid, k_channel_block, 0, stream>>>(
         Divider<std::int32_t>(plane),
         view.channels,

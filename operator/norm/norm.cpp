@@ -60,7 +60,27 @@ Specs batch_norm_infer(const Operator&, std::span<const ArraySpec> inputs, const
 }
 
 // Inputs dy, x, gamma, mean, 1 / std; gradients of x, gamma, beta.
-Specs batch_norm_backward_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
+Specs batch_norm_backward_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const ArraySpec& x = inputs[1];
+  const Shape channels{x.shape[static_cast<int>(attributes.as<BatchNormAttributes>().axis)]};
+  require<DTypeError>(is_floating(x.dtype) && is_floating(inputs[2].dtype), [&] {
+    return message("batch_norm_backward: takes floating types, not ", x.dtype, " with gamma of ", inputs[2].dtype);
+  });
+  for (std::size_t i = 2; i < inputs.size(); ++i) {
+    require<ShapeError>(inputs[i].shape == channels && (i == 2 || inputs[i].dtype == statistics_type(x.dtype)), [&] {
+      return message(
+          "batch_norm_backward: input ",
+          i,
+          " is ",
+          inputs[i].dtype,
+          " of shape ",
+          inputs[i].shape,
+          ", not ",
+          i == 2 ? inputs[i].dtype : statistics_type(x.dtype),
+          " of ",
+          channels);
+    });
+  }
   require<ShapeError>(inputs[0].shape == inputs[1].shape && inputs[0].dtype == inputs[1].dtype, [&] {
     return message(
         "batch_norm_backward: gradient of shape ", inputs[0].shape, " does not fit x of shape ", inputs[1].shape);
@@ -156,6 +176,7 @@ const Operator batch_norm_backward_op{
     .inputs = 5,
     .outputs = 3,
     .attributes = &attribute_type<BatchNormAttributes>,
+    .normalise = normalise_axis<BatchNormAttributes, 1>,
     .infer = batch_norm_backward_infer,
     .cpu = batch_norm_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(batch_norm_backward_gpu),

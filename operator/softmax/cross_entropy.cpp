@@ -60,7 +60,32 @@ Specs infer_cross_entropy(const Operator& op, std::span<const ArraySpec> inputs,
   return {loss, log_sum};
 }
 
-Specs infer_first(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
+// A gradient of the losses, one a label.
+void check_losses(const char* op, const ArraySpec& dy, const ArraySpec& labels, const ArraySpec& x) {
+  require<ShapeError>(dy.shape == labels.shape, [&] {
+    return message(op, ": a gradient of shape ", dy.shape, " of losses of shape ", labels.shape);
+  });
+  require<DTypeError>(
+      dy.dtype == x.dtype, [&] { return message(op, ": a gradient of ", dy.dtype, " of losses of ", x.dtype); });
+}
+
+// logits, labels, what forward saved of each row, dy.
+Specs infer_cross_entropy_backward(
+    const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const Specs forward = infer_cross_entropy(op, inputs, attributes);
+  require<ShapeError>(inputs[2].shape == forward[1].shape && inputs[2].dtype == forward[1].dtype, [&] {
+    return message(
+        op.name,
+        ": what forward saved is ",
+        forward[1].dtype,
+        " of shape ",
+        forward[1].shape,
+        ", not ",
+        inputs[2].dtype,
+        " of shape ",
+        inputs[2].shape);
+  });
+  check_losses(op.name, inputs[3], inputs[1], inputs[0]);
   return {inputs[0]};
 }
 
@@ -72,18 +97,10 @@ Specs infer_likelihood(const Operator& op, std::span<const ArraySpec> inputs, co
 }
 
 // labels, dy, log_probs: dy's type, with the class axis back.
-Specs infer_likelihood_backward(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  const int axis = axis_of(attributes);
-  ArraySpec spec = inputs[1];
-  spec.shape.insert(axis, inputs[2].shape[axis]);
-  require<ShapeError>(spec.shape == inputs[2].shape, [&] {
-    return message(
-        "negative_log_likelihood_backward: a gradient of shape ",
-        inputs[1].shape,
-        " is not that of losses of ",
-        inputs[2].shape);
-  });
-  return {spec};
+Specs infer_likelihood_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  check_labels(op.name, inputs[2], inputs[0], axis_of(attributes));
+  check_losses(op.name, inputs[1], inputs[0], inputs[2]);
+  return {inputs[2]};
 }
 
 Arrays gradient_cross_entropy(const GradientCall& call) {
@@ -148,7 +165,8 @@ constinit const Operator k_softmax_cross_entropy_backward = {
     .name = "softmax_cross_entropy_backward",
     .inputs = 4,
     .attributes = &attribute_type<SoftmaxAttributes>,
-    .infer = infer_first,
+    .normalise = detail::normalise_axis<SoftmaxAttributes>,
+    .infer = infer_cross_entropy_backward,
     .cpu = detail::softmax_cross_entropy_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::softmax_cross_entropy_backward_gpu),
     .gradient = gradient_cross_entropy_backward,
@@ -169,6 +187,7 @@ constinit const Operator k_negative_log_likelihood_backward = {
     .name = "negative_log_likelihood_backward",
     .inputs = 3,
     .attributes = &attribute_type<SoftmaxAttributes>,
+    .normalise = detail::normalise_axis<SoftmaxAttributes, 2>,
     .infer = infer_likelihood_backward,
     .cpu = detail::negative_log_likelihood_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::negative_log_likelihood_backward_gpu),

@@ -14,14 +14,20 @@ namespace {
 
 using detail::SoftmaxAttributes;
 
-Specs infer_same(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
-  return {inputs[0]};
-}
-
 Specs infer_softmax(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
   require<DTypeError>(
       is_floating(inputs[0].dtype), [&] { return message(op.name, ": takes floating types, not ", inputs[0].dtype); });
   return {inputs[0]};
+}
+
+Specs infer_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  require<ShapeError>(inputs[0].shape == inputs[1].shape, [&] {
+    return message(op.name, ": a gradient of shape ", inputs[1].shape, " of a result of shape ", inputs[0].shape);
+  });
+  require<DTypeError>(inputs[0].dtype == inputs[1].dtype, [&] {
+    return message(op.name, ": a gradient of ", inputs[1].dtype, " of a result of ", inputs[0].dtype);
+  });
+  return infer_softmax(op, inputs, attributes);
 }
 
 Shape axis_of(const GradientCall& call) {
@@ -84,7 +90,8 @@ constinit const Operator k_softmax_backward = {
     .name = "softmax_backward",
     .inputs = 2,
     .attributes = &attribute_type<SoftmaxAttributes>,
-    .infer = infer_same,
+    .normalise = detail::normalise_axis<SoftmaxAttributes>,
+    .infer = infer_backward,
     .cpu = detail::softmax_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::softmax_backward_gpu),
     .gradient = gradient_softmax_backward,
@@ -104,7 +111,8 @@ constinit const Operator k_log_softmax_backward = {
     .name = "log_softmax_backward",
     .inputs = 2,
     .attributes = &attribute_type<SoftmaxAttributes>,
-    .infer = infer_same,
+    .normalise = detail::normalise_axis<SoftmaxAttributes>,
+    .infer = infer_backward,
     .cpu = detail::log_softmax_backward_cpu,
     .gpu = SLUICE_GPU_KERNEL(detail::log_softmax_backward_gpu),
     .gradient = gradient_log_softmax_backward,

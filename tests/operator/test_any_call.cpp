@@ -1,0 +1,132 @@
+// Every operator called by name with inputs and attributes that nobody would write: it runs or throws an Error.
+#include <array>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <sluice/operator/api.h>
+
+#include "tests/support/catch.h"
+
+using namespace sluice;
+
+namespace {
+
+class AnyCall {
+ public:
+  AnyCall(const Operator& op, std::uint32_t seed) : op_(op), random_(seed) {}
+
+  /// What was thrown that is no Error; empty if nothing was.
+  std::string run() {
+    const std::vector<NDArray> inputs = any_inputs();
+    const Attributes attributes = any_attributes();
+    try {
+      std::optional<autograd::RecordScope> record;
+      if (below(2) == 0)
+        record.emplace();
+      for (const NDArray& result : invoke(op_, inputs, attributes, SourceLocation::current())) {
+        result.wait_to_read();
+        if (record && is_floating(result.dtype()) && autograd::on_tape(result)) {
+          result.backward();
+          break;
+        }
+      }
+    } catch (const Error&) {
+    } catch (const std::exception& error) {
+      return message(op_.name, ": ", error.what());
+    }
+    try {
+      Engine::current().wait_all();
+    } catch (const Error&) {
+    }
+    return {};
+  }
+
+ private:
+  std::uint32_t below(std::uint32_t n) { return random_() % n; }
+
+  Shape any_shape() {
+    Shape shape;
+    for (std::uint32_t axes = below(5); axes > 0; --axes)
+      shape.push_back(below(7) == 0 ? 0 : 1 + below(4));
+    return shape;
+  }
+
+  NDArray any_array(Shape shape) {
+    static constexpr DType k_types[] = {float64, int32, int64, bool_, float16, bfloat16, uint8, int8};
+    const DType dtype = below(3) != 0 ? float32 : k_types[below(8)];
+    if (below(10) == 0)
+      return abstract_array({shape, dtype, cpu()});
+    const NDArray array = full(shape, 1, {.dtype = dtype});
+    if (below(8) == 0)
+      return array.transpose();
+    if (below(8) != 0)
+      return array;
+    for (int axis = 0; axis < shape.ndim(); ++axis)
+      shape[axis] = shape[axis] == 1 ? 3 : shape[axis];
+    return array.broadcast_to(shape);
+  }
+
+  std::vector<NDArray> any_inputs() {
+    const bool as_many = op_.inputs >= 0 && below(6) != 0;
+    const auto count = as_many ? static_cast<std::uint32_t>(op_.inputs) : below(6);
+    const Shape shape = any_shape();
+    std::vector<NDArray> inputs;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      inputs.push_back(any_array(below(3) != 0 ? shape : any_shape()));
+      if (inputs.back().dtype() == float32 && below(2) == 0)
+        inputs.back().attach_grad();
+    }
+    return inputs;
+  }
+
+  // Each named value that some text fits gets one.
+  Attributes any_attributes() {
+    static constexpr std::array k_texts = {
+        "-1",
+        "0",
+        "1",
+        "2",
+        "-3",
+        "5",
+        "(1,)",
+        "(0, 1)",
+        "(2, 2)",
+        "(-1,)",
+        "()",
+        "true",
+        "1.5",
+        "(0, 0)",
+        "1000000000000"};
+    std::string text;
+    for (const NamedValue& value : parse_attributes(op_, "").values()) {
+      if (below(2) == 0)
+        continue;
+      const std::string more = message(text, text.empty() ? "" : ", ", value.name, "=", k_texts[below(k_texts.size())]);
+      try {
+        parse_attributes(op_, more);
+        text = more;
+      } catch (const ValueError&) {
+      }
+    }
+    return parse_attributes(op_, text);
+  }
+
+  const Operator& op_;
+  std::mt19937 random_;
+};
+
+}  // namespace
+
+TEST_CASE("Any operator called by name with any inputs and attributes runs or throws an Error") {
+  const std::vector<const Operator*> all = operators();
+  for (std::uint32_t seed = 0; seed < 60; ++seed) {
+    for (std::size_t at = 0; at < all.size(); ++at) {
+      CAPTURE(all[at]->name, seed);
+      CHECK(AnyCall(*all[at], 1000 * seed + static_cast<std::uint32_t>(at)).run() == "");
+    }
+  }
+}
