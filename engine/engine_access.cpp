@@ -5,6 +5,11 @@
 
 namespace sluice::detail {
 
+const void* EngineAccess::body_here() noexcept {
+  const ThisThread& here = this_thread();
+  return here.task != nullptr ? static_cast<const void*>(here.task) : here.gpu_body;
+}
+
 void EngineAccess::on_memory_pressure(Engine& engine, std::function<void(Device)> relieve) {
   engine.core_->on_memory_pressure(std::move(relieve));
 }

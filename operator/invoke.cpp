@@ -91,8 +91,8 @@ Arrays invoke_view(const Call& call) {
   require<ValueError>(call.destinations.empty(), [&] { return message(call.op.name, ": a view has no destination"); });
   const NDArray& input = call.inputs[0];
   const Geometry view = call.op.view(call.op, detail::geometry_of(input), call.attributes);
-  if (detail::t_sink != nullptr) [[unlikely]]
-    return hand_over(*detail::t_sink, call, {{view.shape, input.dtype(), input.device()}}, &view);
+  if (CallSink* const sink = detail::sink_here(); sink != nullptr) [[unlikely]]
+    return hand_over(*sink, call, {{view.shape, input.dtype(), input.device()}}, &view);
   const Arrays results{detail::make_view(input, view.shape, view.strides, view.offset)};
   put_on_tape(make_node(call), results);
   return results;
@@ -122,7 +122,7 @@ Arrays composed(const Call& call, const autograd::NodeRef& node) {
 
 // As one call where nothing of it must be on the tape, or all of it as one node.
 bool is_taken_whole(const Call& call) {
-  return detail::t_sink != nullptr && call.op.infer != nullptr &&
+  return detail::sink_here() != nullptr && call.op.infer != nullptr &&
          (call.op.gradient != nullptr || !autograd::is_recording());
 }
 
@@ -131,7 +131,7 @@ Arrays invoke_composition(Call& call) {
   if (is_taken_whole(call)) [[unlikely]] {
     const Specs specs = infer(call.op, detail::specs_of(call.inputs), call.attributes);
     check_destinations(call, specs.size());
-    return hand_over(*detail::t_sink, call, specs);
+    return hand_over(*detail::sink_here(), call, specs);
   }
   const autograd::NodeRef node = make_node(call);
   if (call.destinations.empty())
@@ -243,8 +243,8 @@ Arrays run(
   const Device device = !inputs.empty() ? inputs[0].device() : specs.at(0).device;
   const Kernel kernel = op.kernel(device.kind);
   if (kernel != nullptr || op.issue != nullptr) {
-    if (detail::t_sink != nullptr) [[unlikely]]
-      return hand_over(*detail::t_sink, call, specs);
+    if (CallSink* const sink = detail::sink_here(); sink != nullptr) [[unlikely]]
+      return hand_over(*sink, call, specs);
     return op.issue != nullptr ? invoke_issue(call, specs) : invoke_kernel(call, kernel, specs, device);
   }
   if (op.composition != nullptr)

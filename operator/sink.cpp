@@ -2,6 +2,7 @@
 #include <atomic>
 #include <utility>
 
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/offer.h>
@@ -57,8 +58,16 @@ void check_given(const OperatorCall& call, const Arrays& given) {
 
 constinit thread_local CallSink* detail::t_sink [[gnu::tls_model("initial-exec")]] = nullptr;
 
+namespace {
+constinit thread_local const void* t_body [[gnu::tls_model("initial-exec")]] = nullptr;  // where the scope was opened
+}  // namespace
+
+CallSink* detail::sink_of_this_body() noexcept {
+  return EngineAccess::body_here() == t_body ? t_sink : nullptr;
+}
+
 bool detail::calls_are_taken() noexcept {
-  return t_sink != nullptr;
+  return sink_here() != nullptr;
 }
 
 Geometry detail::geometry_of(const NDArray& array) {
@@ -78,10 +87,13 @@ Arrays detail::offer(CallSink& sink, const OperatorCall& call) {
 
 CallSink::~CallSink() = default;
 
-CallSinkScope::CallSinkScope(CallSink* sink) noexcept : before_(std::exchange(detail::t_sink, sink)) {}
+CallSinkScope::CallSinkScope(CallSink* sink) noexcept
+    : before_(std::exchange(detail::t_sink, sink)),
+      body_before_(std::exchange(t_body, detail::EngineAccess::body_here())) {}
 
 CallSinkScope::~CallSinkScope() {
   detail::t_sink = before_;
+  t_body = body_before_;
 }
 
 bool OperatorCall::mutates(std::size_t i) const noexcept {

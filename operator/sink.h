@@ -53,6 +53,7 @@ class SLUICE_API CallSinkScope {
 
  private:
   CallSink* before_;
+  const void* body_before_;
 };
 
 /// An array without memory, contiguous. It goes wherever only shape, type and device are looked at; views and gradients

@@ -11,10 +11,13 @@ namespace sluice::detail {
 /// The inner side of an Engine: what rooms need of it and users do not call.
 /// storage frees memory by positions of GPU work and climbs down its ladder when memory runs out; reads of small arrays
 /// learn from a kernel that it has run; parts of the engine (interop, regions, groups) reach its Core.
-/// Included by .cpp files of the engine, of storage and of ndarray alone, which tests/architecture/check_includes.py
-/// sees to; it is not installed.
+/// Included by .cpp files of the engine, of storage, of ndarray and of operator alone, which
+/// tests/architecture/check_includes.py sees to; it is not installed.
 struct EngineAccess {
   static Core& core(Engine& engine) noexcept { return *engine.core_; }
+
+  /// Which task's body runs on this thread; null outside of them. To be compared, never looked into.
+  static const void* body_here() noexcept;
 
   /// Registers what to do when memory of a device runs out: give back what is cached.
   static void on_memory_pressure(Engine& engine, std::function<void(Device)> relieve);

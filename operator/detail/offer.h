@@ -4,8 +4,14 @@
 
 namespace sluice::detail {
 
-/// Who takes the calls of this thread; null: they run. Looked at by every call: reached without the loader.
+/// The sink that this thread's innermost scope names. Looked at by every call: reached without the loader.
 extern constinit thread_local CallSink* t_sink [[gnu::tls_model("initial-exec")]];
+/// It, unless a body runs here that the scope was not opened in.
+CallSink* sink_of_this_body() noexcept;
+/// Who takes the calls that are made here; null: they run.
+inline CallSink* sink_here() noexcept {
+  return t_sink == nullptr ? nullptr : sink_of_this_body();
+}
 
 /// The call's results from `sink`, checked against what inference says; the destinations where there are some.
 Arrays offer(CallSink& sink, const OperatorCall& call);

@@ -110,7 +110,7 @@ Arrays range_elsewhere(std::span<const NDArray>, const Attributes& attributes, S
 
 // Memory of a kind other than what results usually have is allocated here; without anybody to run, it is all one.
 NDArray made(const Operator& op, const Attributes& attributes, const ArrayOptions& options, SourceLocation site) {
-  if ((options.pinned || options.copied_into) && detail::t_sink == nullptr)
+  if ((options.pinned || options.copied_into) && detail::sink_here() == nullptr)
     return make_pinned(op, attributes, options, site)[0];
   return invoke(op, {}, attributes, site)[0];
 }

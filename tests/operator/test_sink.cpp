@@ -284,3 +284,28 @@ TEST_CASE("An update of any number of arrays says which of them it writes", "[si
   CHECK(sink.written == wanted);
   CHECK(w[39].to_vector<float>() == std::vector<float>{1, 1});
 }
+
+TEST_CASE("A sink takes the calls of the body that it was opened in, not of tasks that run on top of it") {
+  for (const CpuMode mode : {CpuMode::serial, CpuMode::chaos}) {
+    Engine engine({.cpu_policy = mode});
+    const EngineScope scope(engine);
+    const NDArray a = ones({3});
+    AbstractSink outside, inside;
+    const CallSinkScope taken(&outside);
+    engine
+        .push(
+            {.name = "body"},
+            [&] {
+              CHECK((a + a).to_vector<float>() == std::vector<float>(3, 2.0F));
+              const CallSinkScope own(&inside);
+              (void)(a * a);
+              engine.push({.name = "child"}, [&] { CHECK((a - a).to_vector<float>() == std::vector<float>(3, 0.0F)); })
+                  .wait();
+              (void)(a * a);
+            })
+        .wait();
+    (void)(a / a);
+    CHECK(outside.calls.size() == 1);
+    CHECK(inside.calls.size() == 2);
+  }
+}
