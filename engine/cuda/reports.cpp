@@ -98,7 +98,8 @@ ErrorWord* Reports::word_for(Asker asker) {
     asked->who = std::move(asker);  // a body that enqueued nothing may have left the place to another task
     return asked->word->word;
   }
-  asked_.reserve(asked_.size() + 1);
+  if (asked_.size() == asked_.capacity())
+    asked_.reserve(2 * asked_.size() + 16);
   Word& word = take();
   note(std::move(asker), word);
   return word.word;

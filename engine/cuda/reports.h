@@ -36,7 +36,8 @@ class Reports {
     bool kept = false;
   };
 
-  Reports(Core& core, LogicalStreamTable& table) noexcept : core_(core), table_(table) {}
+  /// Throws std::bad_alloc.
+  Reports(Core& core, LogicalStreamTable& table) : core_(core), table_(table) {}
   Reports(const Reports&) = delete;
   Reports& operator=(const Reports&) = delete;
   ~Reports();
