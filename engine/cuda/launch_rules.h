@@ -23,8 +23,8 @@ class Batch;
 ///
 /// | rule      | what it does, and why                                          | left out (figures: RESULTS.md)       |
 /// | --------- | -------------------------------------------------------------- | ------------------------------------ |
-/// | start     | 4 tasks after a host wait go directly, then batches of 5, 10,  | the first kernel of a burst waits    |
-/// |           | 20, 64: the GPU has nothing to do while the first is gathered  | for its batch (not shown yet)        |
+/// | start     | 4 tasks after a host wait go directly, then batches of 5, 10,  | 8 kernels of 8 us after a wait end a |
+/// |           | 20, 64: the GPU has nothing to do while the first is gathered  | third later, 100 an eighth           |
 /// | cut       | from 32 tasks on a batch ends where branches join, behind one  | batches of a loop begin elsewhere    |
 /// |           | pair of names in 16, or where a task continues nothing in it   | each time: graphs made anew          |
 /// | stale     | a batch that nobody adds to for 30 us is launched              | it may never be                      |

@@ -203,6 +203,14 @@ void Reports::publish(Asked& asked) noexcept {
   }
 }
 
+// All launches under way have been told of.
+void Reports::clear_kept() noexcept {
+  for (Word& word : words_) {
+    if (word.kept && code_of(*word.word).load(std::memory_order_acquire) != 0)
+      *word.word = ErrorWord();
+  }
+}
+
 // Whether a place is passed is asked before its word is read: then the word has its last value.
 void Reports::look(const LogicalStream& passed, std::uint64_t sequence) noexcept {
   const std::lock_guard hold(mutex_);
@@ -215,10 +223,8 @@ void Reports::look(const LogicalStream& passed, std::uint64_t sequence) noexcept
     publish(asked);
     again |= asked.word->kept;
   }
-  for (Word& word : words_) {  // all launches under way have been told of
-    if (again && word.kept && code_of(*word.word).load(std::memory_order_acquire) != 0)
-      *word.word = ErrorWord();
-  }
+  if (again)
+    clear_kept();
   std::erase_if(asked_, [this](const Asked& asked) {
     if (!asked.over)
       return false;

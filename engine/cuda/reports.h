@@ -90,6 +90,7 @@ class Reports {
   void note(Asker&& asker, Word& word);
   void release(Word& word) noexcept;
   void publish(Asked& asked) noexcept;
+  void clear_kept() noexcept;
   void forget_log() noexcept;
   bool passes(Position place) noexcept;
   void judge_crowd() noexcept;
