@@ -13,7 +13,6 @@ namespace sluice {
 // everything computes in the states' type. All arrays live on one device; weights and states are contiguous, and share
 // no memory among them or with another's gradient. Nothing is recorded: AutogradError while recording. ShapeError,
 // DTypeError, DeviceError and ValueError name the parameter by its number.
-
 //
 // What changes from step to step, learning rates (of Adam with the correction for the step's number) and rescale_grad,
 // is part of the call, unless it brings `numbers`: then the step reads them from that array when it runs, and a step
