@@ -9,9 +9,13 @@ namespace sluice::detail {
 
 namespace {
 
-bool takes_as_it_lies(const Operator& op, std::size_t i, const NDArray& input) {
+bool takes_as_it_lies(const Operator& op, MemoryOrder order, std::size_t i, const NDArray& input) {
   const ArrayObject& object = *input.object();
-  if (object.contiguous || has(op.shape_inputs, i))
+  if (has(op.shape_inputs, i))
+    return true;
+  if (op.order != nullptr && order != MemoryOrder::row_major) [[unlikely]]
+    return is_in_order(object.shape, object.strides, order);
+  if (object.contiguous)
     return true;
   return has(op.strided_inputs, i) &&
          (op.takes_strides == nullptr || op.takes_strides(i, object.shape, object.strides));
@@ -44,38 +48,71 @@ std::uint64_t bytes_moved(const Operator& op, std::span<const NDArray> inputs, c
   return bytes;
 }
 
+NDArray new_array(Engine& engine, const ArraySpec& spec, MemoryOrder order) {
+  NDArray packed = make_empty(engine, spec.shape, {.dtype = spec.dtype, .device = spec.device});
+  if (order == MemoryOrder::row_major) [[likely]]
+    return packed;
+  return make_view(packed, spec.shape, ordered_strides(spec.shape, order), 0);
+}
+
+// A destination of an operator that wants an order has it.
+bool lies_so(const Call& call, MemoryOrder order, const NDArray& destination) {
+  if (call.op.order == nullptr || order == MemoryOrder::row_major)
+    return true;
+  const ArrayObject& object = *destination.object();
+  return is_in_order(object.shape, object.strides, order);
+}
+
 }  // namespace
 
-KernelInputs::KernelInputs(const Call& call, Engine& engine) : arrays(call.inputs) {
+MemoryOrder order_of(const Call& call, Device device) {
+  if (!device.is_gpu())
+    return MemoryOrder::row_major;
+  if (call.op.order != nullptr)
+    return call.op.order(call.inputs, call.attributes);
+  // What is computed element by element keeps the order, so that layers do not repack what lies between them.
+  if (!call.op.elementwise || !call.op.strided_outputs)
+    return MemoryOrder::row_major;
+  for (const NDArray& input : call.inputs) {
+    const ArrayObject& object = *input.object();
+    if (!object.contiguous && order_of(object.shape, object.strides) == MemoryOrder::channels_last)
+      return MemoryOrder::channels_last;
+  }
+  return MemoryOrder::row_major;
+}
+
+KernelInputs::KernelInputs(const Call& call, MemoryOrder order, Engine& engine) : arrays(call.inputs) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    if (!takes_as_it_lies(call.op, i, call.inputs[i])) [[unlikely]]
-      replace(call, engine, i);
+    if (!takes_as_it_lies(call.op, order, i, call.inputs[i])) [[unlikely]]
+      replace(call, order, engine, i);
   }
 }
 
-void KernelInputs::replace(const Call& call, Engine& engine, std::size_t i) {
+void KernelInputs::replace(const Call& call, MemoryOrder order, Engine& engine, std::size_t i) {
   if (replaced_.empty()) {
     replaced_.assign(call.inputs.begin(), call.inputs.end());
     arrays = replaced_;
   }
   const ArrayObject& input = *call.inputs[i].object();
-  replaced_[i] = make_empty(engine, input.shape, {.dtype = input.dtype, .device = input.device});
+  replaced_[i] = new_array(
+      engine, {input.shape, input.dtype, input.device}, call.op.order != nullptr ? order : MemoryOrder::row_major);
   push_copy(call.inputs[i], replaced_[i], call.site);
   if (has(call.op.mutated_inputs, i))
     copied_mutables.push_back(i);
 }
 
-Arrays kernel_outputs(const Call& call, const Specs& specs, Engine& engine) {
+Arrays kernel_outputs(const Call& call, const Specs& specs, MemoryOrder order, Engine& engine) {
   Arrays outputs;
   Arrays touched;  // what a destination must not overlap
   if (!call.destinations.empty())
     touched.assign(call.inputs.begin(), call.inputs.end());
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    if (!call.destinations.empty() && is_direct(call.op, call.destinations[i], specs[i], touched)) {
+    if (!call.destinations.empty() && lies_so(call, order, call.destinations[i]) &&
+        is_direct(call.op, call.destinations[i], specs[i], touched)) {
       outputs.push_back(call.destinations[i]);
       touched.push_back(call.destinations[i]);
     } else {
-      outputs.push_back(make_empty(engine, specs[i].shape, {.dtype = specs[i].dtype, .device = specs[i].device}));
+      outputs.push_back(new_array(engine, specs[i], order));
     }
   }
   return outputs;

@@ -55,6 +55,19 @@ void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnBackendHeurMode
 void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnHandle_t value) {
   set_raw(name, CUDNN_TYPE_HANDLE, 1, &value);
 }
+void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnPointwiseMode_t value) {
+  set_raw(name, CUDNN_TYPE_POINTWISE_MODE, 1, &value);
+}
+void CudnnDescriptor::set_true(cudnnBackendAttributeName_t name) {
+  const bool value = true;
+  set_raw(name, CUDNN_TYPE_BOOLEAN, 1, &value);
+}
+void CudnnDescriptor::set(cudnnBackendAttributeName_t name, std::span<const CudnnDescriptor* const> values) {
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (const CudnnDescriptor* value : values)
+    raw.push_back(value->raw_);
+  set_raw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(raw.size()), raw.data());
+}
 void CudnnDescriptor::set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value) {
   set_raw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.raw_);
 }
@@ -110,17 +123,24 @@ std::shared_ptr<const CudnnMaker> CudnnPlans::maker(const Queue& queue) {
   return made;
 }
 
-void cudnn_run(
-    const Queue& queue, const CudnnPlan& plan, std::span<const std::int64_t> ids, std::span<void* const> pointers) {
-  const Workspace workspace(queue, plan.workspace);
+void cudnn_execute(
+    cudnnHandle_t handle,
+    const CudnnDescriptor& plan,
+    std::span<const std::int64_t> ids,
+    std::span<void* const> pointers,
+    void* scratch) {
   CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  void* const scratch = workspace.data();
   pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids);
   pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, pointers);
   pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, std::span<void* const>(&scratch, 1));
   pack.finalize("cudnnBackendFinalize (variant pack)");
-  cudnn_check(
-      cudnn_calls.cudnnBackendExecute(Cudnn::of(queue).handle(), plan.plan->get(), pack.get()), "cudnnBackendExecute");
+  cudnn_check(cudnn_calls.cudnnBackendExecute(handle, plan.get(), pack.get()), "cudnnBackendExecute");
+}
+
+void cudnn_run(
+    const Queue& queue, const CudnnPlan& plan, std::span<const std::int64_t> ids, std::span<void* const> pointers) {
+  const Workspace workspace(queue, plan.workspace);
+  cudnn_execute(Cudnn::of(queue).handle(), *plan.plan, ids, pointers, workspace.data());
 }
 
 }  // namespace sluice::detail

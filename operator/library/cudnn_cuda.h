@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,7 @@ namespace sluice::detail {
   X(cudnnCreate)                   \
   X(cudnnDestroy)                  \
   X(cudnnGetErrorString)           \
+  X(cudnnGetVersion)               \
   X(cudnnSetStream)
 struct CudnnCalls {
 #define SLUICE_MEMBER(name) decltype(&::name) name = nullptr;
@@ -57,6 +59,9 @@ class CudnnDescriptor {
   void set(cudnnBackendAttributeName_t name, cudnnConvolutionMode_t value);
   void set(cudnnBackendAttributeName_t name, cudnnBackendHeurMode_t value);
   void set(cudnnBackendAttributeName_t name, cudnnHandle_t value);
+  void set(cudnnBackendAttributeName_t name, cudnnPointwiseMode_t value);
+  void set_true(cudnnBackendAttributeName_t name);
+  void set(cudnnBackendAttributeName_t name, std::span<const CudnnDescriptor* const> values);
   void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value);
   void set(cudnnBackendAttributeName_t name, std::span<void* const> pointers);
   /// A factor of the sum, in the type that the operation computes in.
@@ -120,29 +125,47 @@ struct CudnnPlans {
   std::map<int, std::shared_ptr<const CudnnMaker>> makers_;  // by device
 };
 
-/// Which numerics an engine may have.
+/// Which engines are accepted, beside that they are deterministic, do not convert inputs down and do not sum below the
+/// computing type.
 struct CudnnLimits {
   bool tensor_cores = true;  // false for float32 without TF32
+  bool ready_made = false;   // none that is compiled when its plan is made, which takes up to a second
 };
 
-/// A tensor for the graph; alignment in bytes.
+/// What a trial of plans needs: arrays of these bytes in the order of `ids`, and a key that says which problem it is.
+struct CudnnTrial {
+  std::span<const std::int64_t> ids;
+  std::span<const std::size_t> bytes;
+  std::string key;
+};
+
+/// A tensor for the graph; alignment in bytes. A virtual one exists between operations only.
 CudnnDescriptor cudnn_tensor(
     std::int64_t id,
-    DType dtype,
+    cudnnDataType_t type,
     std::span<const std::int64_t> extents,
     std::span<const std::int64_t> strides,
-    std::int64_t alignment);
+    std::int64_t alignment,
+    bool is_virtual = false);
 cudnnDataType_t cudnn_type(DType dtype);
 
-/// Chooses an engine for one operation by cuDNN's heuristics: deterministic, no down-converted inputs, sums not below
-/// the computing type, within `limits`. The parts and the maker are kept by the plan. result.plan is null if there is
-/// none.
+/// Chooses an engine for a graph of operations, within `limits`: as autotune() says the first of cuDNN's heuristics
+/// that makes a plan, or the quickest in a trial, in which the host waits for the GPU. The parts and the maker are kept
+/// by the plan. result.plan is null if there is none.
 CudnnPlan cudnn_plan(
     std::shared_ptr<const CudnnMaker> maker,
     std::vector<CudnnDescriptor> parts,
-    const CudnnDescriptor& operation,
-    CudnnLimits limits);
+    std::vector<CudnnDescriptor> operations,
+    CudnnLimits limits,
+    const CudnnTrial& trial);
 
+/// Enqueues a plan on the stream of `handle`, with that scratch memory: `pointers` in the order of `ids`.
+void cudnn_execute(
+    cudnnHandle_t handle,
+    const CudnnDescriptor& plan,
+    std::span<const std::int64_t> ids,
+    std::span<void* const> pointers,
+    void* scratch);
 /// Enqueues a plan on the queue's stream: `pointers` in the order of `ids`.
 void cudnn_run(
     const Queue& queue, const CudnnPlan& plan, std::span<const std::int64_t> ids, std::span<void* const> pointers);
