@@ -183,4 +183,28 @@ TEST_CASE(
   }
 }
 
+// More than 4 MB of whole lines: they go past the caches.
+TEST_CASE("rows of a large softmax have the bits of each row alone", "[operator][simd][softmax]") {
+  const NDArray x = random_array({1100, 1024}, 3, -30, 10), head = random_array(x.shape(), 4, -1, 1);
+  const auto run = [&](const NDArray& at, const NDArray& dy, bool log) {
+    NDArray v = at.detach();
+    v.attach_grad();
+    const autograd::RecordScope record;
+    const NDArray y = log ? log_softmax(v, 1) : softmax(v, 1);
+    return Arrays{y, autograd::grad({&y, 1}, {&v, 1}, {&dy, 1}, {})[0]};
+  };
+  for (const simd::Target target : simd_targets()) {
+    const TargetScope scope(target);
+    for (const bool log : {false, true}) {
+      CAPTURE(name_of(target), log);
+      const Arrays all = run(x, head, log);
+      for (const std::int64_t row : {0, 1, 547, 1099}) {
+        const auto one = [&](const NDArray& array) { return array.slice(0, row, row + 1).copy(); };
+        const Arrays alone = run(one(x), one(head), log);
+        CHECK((equal_bits(one(all[0]), alone[0]) && equal_bits(one(all[1]), alone[1])));
+      }
+    }
+  }
+}
+
 }  // namespace sluice::test
