@@ -49,6 +49,14 @@ struct Squares {
     }
   }
 
+  // Lines of the target that are written soon, two side by side.
+  HWY_INLINE void expect(std::int64_t i, std::int64_t a, std::int64_t end) const {
+    for (; a < end; ++a) {
+      __builtin_prefetch(to + a * to_step + i, 1);
+      __builtin_prefetch(to + a * to_step + i + 64 / sizeof(T), 1);
+    }
+  }
+
  private:
   // The block at `source` and those of the rows that are `side` apart from it.
   template <class V>
@@ -80,6 +88,8 @@ void turn_squares(const Squares<T>& squares, std::int64_t rows, std::int64_t col
     const std::int64_t end = std::min(rows, i + height);
     for (std::int64_t a = 0; a < columns; a += line) {
       const std::int64_t across = std::min(columns, a + line);
+      if constexpr (!stream)
+        squares.expect(i, a + 2 * line, std::min(columns, a + 3 * line));
       for (std::int64_t down = i; down < end; down += line) {
         for (std::int64_t b = a; b < across; b += side) {
           for (std::int64_t j = down; j < std::min(end, down + line); j += lanes)

@@ -22,6 +22,12 @@ constexpr bool k_in_vectors<UniformDraw<T>> = !std::is_same_v<T, double>;
 template <class T>
 constexpr bool k_in_vectors<NormalDraw<T>> = !std::is_same_v<T, double>;
 
+// Whether elements are made of a word each, by a loop over those.
+template <class Draw>
+constexpr bool k_by_word = false;
+template <class T>
+constexpr bool k_by_word<BernoulliDraw<T>> = true;
+
 template <class T>
 void draw_floats(
     const RandomRows& rows, const UniformDraw<T>& draw, const std::uint32_t* words, std::int64_t n, float* to) {
@@ -84,6 +90,10 @@ void draw_blocks(
         draw_numbers(*blocks.rows(), draw, blocks.words(), elements, here);
         continue;
       }
+    }
+    if constexpr (k_by_word<Draw>) {
+      draw.each(blocks.words(), elements, here);
+      continue;
     }
     for (std::int64_t i = 0; i < elements; i += per_block) {
       T values[per_block];

@@ -22,10 +22,12 @@ using V = Lanes<Single>;
 struct Blocks {
   hn::Vec<Pair> word[4];
 
-  HWY_INLINE void round(std::uint32_t key0, std::uint32_t key1) {
+  HWY_INLINE explicit Blocks(hn::Vec<Pair> counter)
+      : word{counter, hn::ShiftRight<32>(counter), hn::Zero(Pair{}), hn::Zero(Pair{})} {}
+  HWY_INLINE void round(const hn::Vec<Pair>* key) {
     const auto product0 = product(word[0], 0xD2511F53u), product1 = product(word[2], 0xCD9E8D57u);
-    word[0] = mixed(product1, word[1], key0);
-    word[2] = mixed(product0, word[3], key1);
+    word[0] = mixed(product1, word[1], key[0]);
+    word[2] = mixed(product0, word[3], key[1]);
     word[1] = product1;
     word[3] = product0;
   }
@@ -38,8 +40,8 @@ struct Blocks {
   static HWY_INLINE hn::Vec<Pair> product(hn::Vec<Pair> a, std::uint32_t factor) {
     return hn::MulEven(hn::BitCast(Word{}, a), hn::Set(Word{}, factor));
   }
-  static HWY_INLINE hn::Vec<Pair> mixed(hn::Vec<Pair> product, hn::Vec<Pair> other, std::uint32_t key) {
-    return hn::Xor(hn::Xor(hn::ShiftRight<32>(product), other), hn::Set(Pair{}, key));
+  static HWY_INLINE hn::Vec<Pair> mixed(hn::Vec<Pair> product, hn::Vec<Pair> other, hn::Vec<Pair> key) {
+    return hn::Xor(hn::Xor(hn::ShiftRight<32>(product), other), key);
   }
   static HWY_INLINE hn::Vec<Pair> joined(hn::Vec<Pair> low, hn::Vec<Pair> high) {
     return hn::Or(hn::And(low, hn::Set(Pair{}, 0xffffffffu)), hn::ShiftLeft<32>(high));
@@ -47,18 +49,28 @@ struct Blocks {
 };
 
 void words(const RandomBlock& random, std::uint64_t block, std::int64_t n, std::uint32_t* to) {
+  constexpr int k_rounds = 10;
   constexpr std::int64_t lanes = hn::MaxLanes(Pair{});
+  hn::Vec<Pair> keys[2 * k_rounds];
+  auto key0 = static_cast<std::uint32_t>(random.seed), key1 = static_cast<std::uint32_t>(random.seed >> 32);
+  for (int round = 0; round < k_rounds; ++round) {
+    keys[2 * round] = hn::Set(Pair{}, key0);
+    keys[2 * round + 1] = hn::Set(Pair{}, key1);
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  const auto step = hn::Set(Pair{}, static_cast<std::uint64_t>(lanes));
   auto counter = hn::Add(hn::Iota(Pair{}, 0), hn::Set(Pair{}, random.offset + block));
-  for (std::int64_t i = 0; i < n; i += 4 * lanes) {
-    Blocks blocks{{counter, hn::ShiftRight<32>(counter), hn::Zero(Pair{}), hn::Zero(Pair{})}};
-    auto key0 = static_cast<std::uint32_t>(random.seed), key1 = static_cast<std::uint32_t>(random.seed >> 32);
-    for (int round = 0; round < 10; ++round) {
-      blocks.round(key0, key1);
-      key0 += 0x9E3779B9u;
-      key1 += 0xBB67AE85u;
+  // Two beside each other, for a round waits for the one before.
+  for (std::int64_t i = 0; i < n; i += 8 * lanes) {
+    Blocks left(counter), right(hn::Add(counter, step));
+    for (int round = 0; round < k_rounds; ++round) {
+      left.round(keys + 2 * round);
+      right.round(keys + 2 * round);
     }
-    blocks.store(to + i);
-    counter = hn::Add(counter, hn::Set(Pair{}, static_cast<std::uint64_t>(lanes)));
+    left.store(to + i);
+    right.store(to + i + 4 * lanes);
+    counter = hn::Add(counter, hn::Add(step, step));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <sluice/operator/api.h>
 
 #include "tests/operator/heavy_reference.h"
+#include "tests/operator/reference.h"
 #include "tests/operator/simd_targets.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
@@ -203,6 +204,45 @@ TEST_CASE("rows of a large softmax have the bits of each row alone", "[operator]
         const Arrays alone = run(one(x), one(head), log);
         CHECK((equal_bits(one(all[0]), alone[0]) && equal_bits(one(all[1]), alone[1])));
       }
+    }
+  }
+}
+
+TEST_CASE("where chooses each element on every instruction set", "[operator][simd]") {
+  constexpr double k_nan = std::numeric_limits<double>::quiet_NaN();
+  for (const simd::Target target : simd_targets()) {
+    const TargetScope scope(target);
+    for (const DType dtype : all_dtypes()) {
+      CAPTURE(name_of(target), dtype);
+      std::vector<double> left, right;
+      for (int i = 0; i < 140; ++i) {
+        left.push_back(is_floating(dtype) && i % 5 == 0 ? k_nan : i % 100);
+        right.push_back(is_floating(dtype) && i % 7 == 0 ? -0.0 : (i + 50) % 120);
+      }
+      const auto line = [](const std::vector<double>& values) {
+        return array(values, {static_cast<std::int64_t>(values.size())});
+      };
+      const NDArray a = line(left).astype(dtype), b = line(right).astype(dtype);
+      const NDArray condition = random_array({140}, 8, -1, 1) > 0;
+      const auto chosen = condition.to_vector<double>(), as = a.to_vector<double>(), bs = b.to_vector<double>();
+      int wrong = 0;
+      const auto check = [&](const NDArray& got, std::int64_t from, std::int64_t step, bool one) {
+        const auto values = got.to_vector<double>();
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          const auto at = static_cast<std::size_t>(from) + i * static_cast<std::size_t>(step);
+          const double want = chosen[at] != 0 ? as[at] : bs[one ? 3 : at];
+          wrong += std::isnan(want) ? !std::isnan(values[i])
+                                    : values[i] != want || std::signbit(values[i]) != std::signbit(want);
+        }
+      };
+      for (std::int64_t n = 0; n <= 70; ++n) {
+        const auto part = [&](const NDArray& x) { return x.slice(0, n, 2 * n); };
+        check(where(part(condition), part(a), part(b)), n, 1, false);
+      }
+      const auto half = [](const NDArray& x) { return x.reshape({70, 2}).slice(1, 1, 2).reshape({70}); };
+      check(where(half(condition), half(a), half(b)), 1, 2, false);
+      check(where(condition, a, b.slice(0, 3, 4)), 0, 1, true);
+      CHECK(wrong == 0);
     }
   }
 }
