@@ -39,16 +39,20 @@ void draw_floats(
   rows.normal(words, draw.mean, draw.deviation, n, to);
 }
 
-// Rounding to T may reach the open end of a uniform range: see UniformDraw.
+// Rounding to T may reach the open end of a uniform range: see UniformDraw. `room` holds n numbers.
 template <class T>
-void close_end(const UniformDraw<T>& draw, std::int64_t n, T* to) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    if (!(static_cast<float>(to[i]) < draw.high))
+void close_end(const UniformDraw<T>& draw, std::int64_t n, T* to, float* room) {
+  simd::convert(to, room, n);
+  int reached = 0;
+  for (std::int64_t i = 0; i < n; ++i)
+    reached |= static_cast<int>(!(room[i] < draw.high));
+  for (std::int64_t i = 0; reached != 0 && i < n; ++i) {
+    if (!(room[i] < draw.high))
       to[i] = static_cast<T>(draw.low);
   }
 }
 template <class T>
-void close_end(const NormalDraw<T>&, std::int64_t, T*) {}
+void close_end(const NormalDraw<T>&, std::int64_t, T*, float*) {}
 
 template <class Draw>
 void draw_numbers(
@@ -64,7 +68,7 @@ void draw_numbers(
     std::copy_n(numbers, n, to);
   } else {
     simd::convert(numbers, to, n);
-    close_end(draw, n, to);
+    close_end(draw, n, to, numbers);
   }
 }
 
