@@ -141,12 +141,16 @@ void Core::freeze(const Var& handle, bool frozen) {
 
 void Core::retire(VarCore* var) noexcept {
   Core* const owner = var->core;  // not `this`, if a late reader of the Var that was here before found it
-  PositionSet pending = std::move(var->read_at);  // a copy would want memory
-  pending.add(var->written_at);
   RetireHook* hook = std::exchange(var->on_retire, nullptr);
-  var->poison = {};
-  var->written_at = {};
-  var->read_at.clear();
+  if (var->poison) [[unlikely]]
+    var->poison = {};
+  PositionSet pending;
+  if (!var->read_at.empty() || var->written_at) [[unlikely]] {
+    pending = std::move(var->read_at);  // a copy would want memory
+    pending.add(var->written_at);
+    var->written_at = {};
+    var->read_at.clear();
+  }
   if (var->gate != nullptr)
     give_block(std::exchange(var->gate, nullptr), sizeof(Gate));
   if (hook != nullptr)

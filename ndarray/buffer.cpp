@@ -46,7 +46,7 @@ void Buffer::destroy(Buffer* buffer) noexcept {
 }
 
 void Buffer::release() noexcept {
-  if (arrays_.fetch_sub(1, std::memory_order_acq_rel) != 1)
+  if (arrays_.load(std::memory_order_acquire) != 1 && arrays_.fetch_sub(1, std::memory_order_acq_rel) != 1)
     return;
   // The last Var to retire ends this buffer, maybe while they are being dropped.
   if (regions_.size() == 1) [[likely]] {
@@ -63,7 +63,7 @@ void Buffer::on_retire(const PositionSet& pending) noexcept {
     chunk_.pending.add(pending);
     merging_.clear(std::memory_order_release);
   }
-  if (live_regions_.fetch_sub(1, std::memory_order_acq_rel) != 1)
+  if (live_regions_.load(std::memory_order_acquire) != 1 && live_regions_.fetch_sub(1, std::memory_order_acq_rel) != 1)
     return;
   chunk_.pool->release(std::move(chunk_));
   destroy(this);

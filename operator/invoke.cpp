@@ -148,8 +148,9 @@ Arrays invoke_composition(Call& call) {
 void check_data(const Call& call, const Specs& specs) {
   const Operator& op = call.op;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    if (!has(op.shape_inputs, i))
-      detail::with_data(op.name, *call.inputs[i].object());
+    const detail::ArrayObject& input = *call.inputs[i].object();
+    if (input.buffer == nullptr && !has(op.shape_inputs, i)) [[unlikely]]
+      detail::refuse_without_data(op.name, input);
   }
   for (std::size_t i = 0; i < call.destinations.size(); ++i) {
     detail::with_data(op.name, *call.destinations[i].object());
