@@ -15,6 +15,12 @@ using Protocol = VarProtocol<Core, VarCore, AccessNode>;
 
 // By age, each once.
 int sort_reads(std::span<VarCore* const> vars, AccessNode* reads) noexcept {
+  if (vars.size() == 2 && vars[0] != vars[1]) [[likely]] {
+    const bool turned = vars[1]->comes_before(*vars[0]);
+    reads[0].set(vars[turned ? 1 : 0], nullptr, AccessMode::read);
+    reads[1].set(vars[turned ? 0 : 1], nullptr, AccessMode::read);
+    return 2;
+  }
   int count = 0;
   for (VarCore* const var : vars) {
     int at = count;
@@ -66,11 +72,13 @@ class AtOnceRun {
  private:
   // A thread of the user's, outside bodies, with nothing to be noted of what it pushes.
   bool is_plain() const noexcept {
-    const bool inside = here_.task != nullptr || here_.recording != nullptr || here_.group_scope != nullptr ||
-                        here_.gpu_body != nullptr || here_.draining || here_.in_parallel;
-    const bool watched = core_.tracing() != nullptr || range_hooks.load(std::memory_order_relaxed) != nullptr;
-    return !inside && !watched && !core_.unready_.load(std::memory_order_relaxed) && !core_.is_crowded() &&
-           core_.stopped_.load(std::memory_order_relaxed) == 0;
+    // Summed up, as nearly always all of it holds.
+    const bool inside = (here_.task != nullptr) | (here_.recording != nullptr) | (here_.group_scope != nullptr) |
+                        (here_.gpu_body != nullptr) | here_.draining | here_.in_parallel;
+    const bool watched = (core_.tracing() != nullptr) | (range_hooks.load(std::memory_order_relaxed) != nullptr);
+    const bool refuses = core_.unready_.load(std::memory_order_relaxed) | core_.is_crowded() |
+                         (core_.stopped_.load(std::memory_order_relaxed) != 0);
+    return !(inside | watched | refuses);
   }
 
   // Values that are neither failed nor to come from a GPU.

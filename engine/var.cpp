@@ -144,17 +144,19 @@ void Core::retire(VarCore* var) noexcept {
   RetireHook* hook = std::exchange(var->on_retire, nullptr);
   if (var->poison) [[unlikely]]
     var->poison = {};
-  PositionSet pending;
-  if (!var->read_at.empty() || var->written_at) [[unlikely]] {
-    pending = std::move(var->read_at);  // a copy would want memory
+  if (var->gate != nullptr)
+    give_block(std::exchange(var->gate, nullptr), sizeof(Gate));
+  if (var->read_at.empty() && !var->written_at) [[likely]] {
+    if (hook != nullptr)
+      hook->on_retire(var->read_at);
+  } else {
+    PositionSet pending = std::move(var->read_at);  // a copy would want memory
     pending.add(var->written_at);
     var->written_at = {};
     var->read_at.clear();
+    if (hook != nullptr)
+      hook->on_retire(pending);
   }
-  if (var->gate != nullptr)
-    give_block(std::exchange(var->gate, nullptr), sizeof(Gate));
-  if (hook != nullptr)
-    hook->on_retire(pending);
   VarPool::give(var);
   owner->release();
 }

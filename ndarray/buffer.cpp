@@ -29,7 +29,7 @@ Buffer* Buffer::create(Engine& engine, Pool& pool, std::size_t bytes, ChunkUse u
     VarOptions options{.home = chunk.device, .on_retire = buffer, .bytes = chunk.bytes};
     if (!buffer->fresh_) [[unlikely]]
       options.pending = &chunk.pending;
-    buffer->regions_.push_back({0, chunk.requested, engine.new_var(options)});
+    buffer->regions_.emplace_back(0, chunk.requested, engine.new_var(options));
   } catch (...) {
     pool.release(std::move(chunk));
     destroy(buffer);

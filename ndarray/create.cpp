@@ -11,8 +11,8 @@ namespace {
 
 // `count`: as shape.size() says.
 std::size_t bytes_of(const Shape& shape, std::int64_t count, DType dtype) {
-  std::int64_t signs = 0;
-  for (std::int64_t extent : shape)
+  std::int64_t signs = 0;  // of all extents
+  for (const std::int64_t extent : shape)
     signs |= extent;
   require<ShapeError>(signs >= 0, [&] { return message("empty: shape ", shape, " has a negative extent"); });
   std::size_t bytes = 0;

@@ -53,9 +53,11 @@ std::uint64_t bytes_moved(const Operator& op, std::span<const NDArray> inputs, c
 constexpr std::int64_t k_short = 1024;
 
 bool is_short(const Call& call, const Arrays& outputs, Device device) {
-  return call.op.elementwise && device.is_cpu() && call.destinations.empty() &&
-         call.inputs.size() <= AtOnce::k_most_reads && outputs.size() == 1 && outputs[0].object()->size <= k_short &&
-         outputs[0].object()->buffer->fresh();
+  if (!call.op.elementwise || !device.is_cpu() || !call.destinations.empty() || outputs.size() != 1)
+    return false;
+  const ArrayObject& output = *outputs[0].object();
+  return output.size > 0 && output.size <= k_short && output.buffer->fresh() &&
+         call.inputs.size() <= AtOnce::k_most_reads;
 }
 
 // True if the kernel has run, where the call was made. Only of arrays that are of one region each.
@@ -135,16 +137,16 @@ void push_kernel(
     const Arrays& outputs,
     Device device,
     Engine& engine) {
+  if (is_short(call, outputs, device) && ran_at_once(call, kernel, inputs, outputs[0], engine)) {
+    outputs[0].object()->buffer->begin_versions();
+    return;
+  }
   const Operator& op = call.op;
   const bool writes_nothing =
       op.mutated_inputs == k_none &&
       std::all_of(outputs.begin(), outputs.end(), [](const NDArray& output) { return output.object()->size == 0; });
   if (writes_nothing && !outputs.empty())
     return;
-  if (is_short(call, outputs, device) && ran_at_once(call, kernel, inputs, outputs[0], engine)) {
-    outputs[0].object()->buffer->begin_versions();
-    return;
-  }
   Task task;  // not from a list: that would clear the room for accesses too
   task.name = TaskName::lasting(op.name);
   task.device = device;

@@ -25,6 +25,7 @@ struct Call {
   SourceLocation site;
   std::span<const NDArray> destinations;
   bool recorded = false;
+  bool plain = false;  // the inputs have memory
   RandomBlock random;
 };
 
