@@ -153,8 +153,10 @@ struct Operator {
   bool library_team = false;        // CPU kernel calls a library that brings its own threads
   bool capturable = true;           // GPU kernel has no host side effects
   RandomCounters random = nullptr;  // set: the kernel takes that many random counters
-  bool elementwise = false;         // the kernel may write an output over an input of the same geometry
-  SavedFor saved_for = nullptr;     // set: saves these of saved_inputs only
+  /// The kernel may write an output over an input of the same geometry. It computes and nothing else, on a CPU without
+  /// waiting and without locks: short calls run it where they are made.
+  bool elementwise = false;
+  SavedFor saved_for = nullptr;          // set: saves these of saved_inputs only
   TakesStrides takes_strides = nullptr;  // set: strided_inputs only where it says so
   Mutates mutates = nullptr;   // set: says in mutated_inputs' place what issue writes, of any number of inputs
   int state_input = -1;        // input, if a call has so many, that holds seed and offset of random numbers

@@ -271,6 +271,7 @@ class Core {
   std::uint64_t cycle_checks() const noexcept { return cycle_checks_.load(); }
 
  private:
+  friend class AtOnceRun;  // at_once.cpp
   void enter_lists_later(const ThisThread& here) noexcept;
   void keep_name(const TaskName& name, TaskNode& node);
   static void keep_estimates(const Task& task, TaskNode& node) noexcept;

@@ -1,3 +1,8 @@
+#include <algorithm>
+
+#include <boost/container/static_vector.hpp>
+
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/call_record.h>
@@ -11,7 +16,7 @@ namespace {
 
 bool takes_as_it_lies(const Operator& op, std::size_t i, const NDArray& input) {
   const ArrayObject& object = *input.object();
-  if (object.contiguous || has(op.shape_inputs, i))
+  if (has(op.shape_inputs, i))
     return true;
   return has(op.strided_inputs, i) &&
          (op.takes_strides == nullptr || op.takes_strides(i, object.shape, object.strides));
@@ -44,16 +49,50 @@ std::uint64_t bytes_moved(const Operator& op, std::span<const NDArray> inputs, c
   return bytes;
 }
 
-}  // namespace
+// Elements of a result up to which a kernel without a loop of its own making takes less time than a task.
+constexpr std::int64_t k_short = 1024;
 
-KernelInputs::KernelInputs(const Call& call, Engine& engine) : arrays(call.inputs) {
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    if (!takes_as_it_lies(call.op, i, call.inputs[i])) [[unlikely]]
-      replace(call, engine, i);
-  }
+bool is_short(const Call& call, const Arrays& outputs, Device device) {
+  if (!call.op.elementwise || !device.is_cpu() || !call.destinations.empty() || outputs.size() != 1)
+    return false;
+  const ArrayObject& output = *outputs[0].object();
+  return output.size > 0 && output.size <= k_short && output.buffer->fresh() &&
+         call.inputs.size() <= AtOnce::k_most_reads;
 }
 
+// True if the kernel has run, where the call was made. Only of arrays that are of one region each.
+bool ran_at_once(
+    const Call& call, Kernel kernel, std::span<const NDArray> inputs, const NDArray& output, Engine& engine) {
+  VarCore* reads[AtOnce::k_most_reads];
+  boost::container::static_vector<TensorView, AtOnce::k_most_reads> in;
+  bool is_wide = output.object()->dtype == float64;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const ArrayObject& input = *inputs[i].object();
+    if (input.buffer->regions().size() != 1)
+      return false;
+    reads[i] = input.buffer->var().core();
+    is_wide = is_wide || input.dtype == float64;
+    add_view(in, input);
+  }
+  boost::container::static_vector<TensorView, 1> out;
+  add_view(out, *output.object());
+  VarCore* const made = output.object()->buffer->var().core();
+  const AtOnce what{
+      .name = call.op.name,
+      .site = call.site,
+      .reads = {reads, inputs.size()},
+      .makes = {&made, 1},
+      .flush_denormals = !is_wide};
+  return EngineAccess::run_at_once(engine, what, [&](Queue queue) {
+    kernel({call.op, queue, in, out, call.attributes, call.random});
+  });
+}
+
+}  // namespace
+
 void KernelInputs::replace(const Call& call, Engine& engine, std::size_t i) {
+  if (takes_as_it_lies(call.op, i, call.inputs[i]))
+    return;
   if (replaced_.empty()) {
     replaced_.assign(call.inputs.begin(), call.inputs.end());
     arrays = replaced_;
@@ -65,18 +104,28 @@ void KernelInputs::replace(const Call& call, Engine& engine, std::size_t i) {
     copied_mutables.push_back(i);
 }
 
+namespace {
+
+NDArray new_output(const Call& call, const ArraySpec& spec, Engine& engine) {
+  return call.inputs.empty() ? make_empty(engine, spec.shape, {.dtype = spec.dtype, .device = spec.device})
+                             : make_beside(engine, *call.inputs[0].object(), spec.shape, spec.dtype);
+}
+
+}  // namespace
+
 Arrays kernel_outputs(const Call& call, const Specs& specs, Engine& engine) {
   Arrays outputs;
-  Arrays touched;  // what a destination must not overlap
-  if (!call.destinations.empty())
-    touched.assign(call.inputs.begin(), call.inputs.end());
+  if (call.destinations.empty()) [[likely]] {
+    for (const ArraySpec& spec : specs)
+      outputs.push_back(new_output(call, spec, engine));
+    return outputs;
+  }
+  Arrays touched(call.inputs.begin(), call.inputs.end());  // what a destination must not overlap
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    if (!call.destinations.empty() && is_direct(call.op, call.destinations[i], specs[i], touched)) {
-      outputs.push_back(call.destinations[i]);
+    const bool direct = is_direct(call.op, call.destinations[i], specs[i], touched);
+    outputs.push_back(direct ? call.destinations[i] : new_output(call, specs[i], engine));
+    if (direct)
       touched.push_back(call.destinations[i]);
-    } else {
-      outputs.push_back(make_empty(engine, specs[i].shape, {.dtype = specs[i].dtype, .device = specs[i].device}));
-    }
   }
   return outputs;
 }
@@ -88,6 +137,10 @@ void push_kernel(
     const Arrays& outputs,
     Device device,
     Engine& engine) {
+  if (is_short(call, outputs, device) && ran_at_once(call, kernel, inputs, outputs[0], engine)) {
+    outputs[0].object()->buffer->begin_versions();
+    return;
+  }
   const Operator& op = call.op;
   const bool writes_nothing =
       op.mutated_inputs == k_none &&

@@ -6,6 +6,7 @@
 
 #include <boost/container/small_vector.hpp>
 
+#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/operator.h>
 
 // From a checked call of an operator with a kernel to its task.
@@ -24,6 +25,7 @@ struct Call {
   SourceLocation site;
   std::span<const NDArray> destinations;
   bool recorded = false;
+  bool plain = false;  // the inputs have memory
   RandomBlock random;
 };
 
@@ -31,7 +33,12 @@ struct Call {
 /// writes the copies must come back, so they are noted.
 class KernelInputs {
  public:
-  KernelInputs(const Call& call, Engine& engine);
+  KernelInputs(const Call& call, Engine& engine) : arrays(call.inputs) {
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+      if (!call.inputs[i].object()->contiguous) [[unlikely]]
+        replace(call, engine, i);
+    }
+  }
   KernelInputs(const KernelInputs&) = delete;
   KernelInputs& operator=(const KernelInputs&) = delete;
 
@@ -39,6 +46,7 @@ class KernelInputs {
   boost::container::small_vector<std::size_t, 2> copied_mutables;
 
  private:
+  // Where the kernel does not take that one as it lies.
   void replace(const Call& call, Engine& engine, std::size_t i);
 
   Arrays replaced_;
