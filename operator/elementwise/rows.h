@@ -89,8 +89,6 @@ struct BinaryRow;
   template <>                                                                                   \
   struct BinaryRow<Binary::row> {                                                               \
     static constexpr const char* name = #row;                                                   \
-    static constexpr const char* right_scalar_name = #row "_scalar";                            \
-    static constexpr const char* left_scalar_name = "scalar_" #row;                             \
     static constexpr const char* backward_a_name = #row "_gradient_a";                          \
     static constexpr const char* backward_b_name = #row "_gradient_b";                          \
     static constexpr RowKind kind = RowKind::row_kind;                                          \

@@ -19,6 +19,18 @@ std::uint64_t constant_bits(Scalar scalar, DType dtype) noexcept {
   });
 }
 
+void refuse_operands(const char* op, std::size_t inputs, std::size_t operands, bool beside_number) {
+  const std::size_t wanted = operands - (beside_number ? 1 : 0);
+  throw ValueError(message(
+      op,
+      ": takes ",
+      wanted,
+      wanted == 1 ? " input" : " inputs",
+      beside_number ? " beside a number" : "",
+      ", was given ",
+      inputs));
+}
+
 void check_found(bool found, const char* op, DType dtype) {
   require<DTypeError>(found, [&] { return message(op, ": does not take ", dtype); });
 }

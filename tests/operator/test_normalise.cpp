@@ -35,10 +35,10 @@ TEST_CASE("Operators promote their operands themselves", "[normalise]") {
   CHECK(difference(call("multiply", {real, wide}), real * wide) == "");
   CHECK(difference(call("equal", {whole, real}), equal(whole, real)) == "");
   CHECK(difference(call("add", {flags, flags}), flags + flags) == "");
-  CHECK(difference(call("add_scalar", {whole}, "number=0.5"), whole + 0.5) == "");
+  CHECK(difference(call("add", {whole}, "number=0.5"), whole + 0.5) == "");
   CHECK(difference(call("exp", {whole}), exp(whole)) == "");
   CHECK(difference(call("where", {whole, whole, real}), where(whole, whole, real)) == "");
-  CHECK(difference(call("where_scalar", {flags, whole}, "number=2.5"), where(flags, whole, 2.5)) == "");
+  CHECK(difference(call("where", {flags, whole}, "number=2.5"), where(flags, whole, 2.5)) == "");
   CHECK(difference(call("clip", {whole}, "low=1.5, high=2.5"), clip(whole, 1.5, 2.5)) == "");
   CHECK(difference(call("concat", {whole, real}), concat({whole, real})) == "");
 }

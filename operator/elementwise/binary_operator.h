@@ -1,6 +1,7 @@
 #pragma once
 
-// The operators that a row of binary.def stands for.
+// The operators that a row of binary.def stands for: the row itself, of two arrays or of an array and a number, and the
+// gradients of its operands.
 #include <sluice/operator/elementwise/arrays.h>
 #include <sluice/operator/elementwise/kernels.h>
 #include <sluice/operator/elementwise/run.h>
@@ -9,9 +10,6 @@
 #include <sluice/operator/normalise.h>
 
 namespace sluice::detail {
-
-/// Where the number stands, if there is one.
-enum class BinaryForm : std::uint8_t { arrays, right_scalar, left_scalar };
 
 // -- Backward: da or db from dy, a, b, y; what the formula does not read is given as dy and never loaded. Attributes,
 // -- if any, hold the other operand, which is a number.
@@ -24,8 +22,8 @@ struct BinaryBackward {
   static Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) { return {inputs[0]}; }
   static std::array<PointwiseOperand, 4> operands(const KernelCall& call) {
     std::array<PointwiseOperand, 4> all{call.inputs[0], call.inputs[1], call.inputs[2], call.inputs[3]};
-    if (!call.attributes.empty())
-      all[operand == 0 ? 2 : 1] = call.attributes.as<NumberAttribute>().number;
+    if (const NumberAttribute* const beside = number_of(call.attributes))
+      all[beside->first ? 1 : 2] = beside->number;
     return all;
   }
   static void cpu(const KernelCall& call) {
@@ -54,7 +52,7 @@ struct BinaryBackward {
 };
 
 template <Binary row>
-struct BinaryForms {
+struct BinaryOperator {
   using Row = math::BinaryRow<row>;
   static constexpr bool differentiable = !gives_bool(Row::kind);
   // A gradient of dy alone is written with arrays; others have a fused kernel.
@@ -87,122 +85,106 @@ struct BinaryForms {
     }
   }
 
-  template <BinaryForm form>
   static Arrays gradient(const GradientCall& call) {
     Arrays grads(call.inputs.size());
-    Saved saved{call.output_grads[0], {}, {}, call.outputs[0]};
+    Saved saved{call.output_grads[0], call.inputs[0], call.inputs.back(), call.outputs[0]};
     if (!saved.dy.defined())
       return grads;
-    if constexpr (form == BinaryForm::arrays) {
-      saved.a = call.inputs[0];
-      saved.b = call.inputs[1];
-      if (call.wanted[0])
-        grads[0] = operand_gradient<0>(saved, {}, call.input_specs[0].shape);
-      if (call.wanted[1])
-        grads[1] = operand_gradient<1>(saved, {}, call.input_specs[1].shape);
-    } else {
-      constexpr int operand = form == BinaryForm::right_scalar ? 0 : 1;
-      (operand == 0 ? saved.a : saved.b) = call.inputs[0];
+    const NumberAttribute* const beside = number_of(call.attributes);
+    const bool only_b = beside != nullptr && beside->first;
+    if (beside != nullptr) {
+      NDArray number;  // read by formulas for arrays; kernels take it from the attributes
       if (autograd::is_recording()) {
-        const Scalar number = call.attributes.as<NumberAttribute>().number;
-        (operand == 0 ? saved.b : saved.a) =
-            full({}, number, {.dtype = saved.dy.dtype() == float64 ? float64 : float32, .device = saved.dy.device()});
+        const DType dtype = saved.dy.dtype() == float64 ? float64 : float32;
+        number = full({}, beside->number, {.dtype = dtype, .device = saved.dy.device()});
       }
-      grads[0] = operand_gradient<operand>(saved, call.attributes, call.input_specs[0].shape);
+      (only_b ? saved.a : saved.b) = number;
     }
+    if (call.wanted[0] && !only_b)
+      grads[0] = operand_gradient<0>(saved, call.attributes, call.input_specs[0].shape);
+    if (call.wanted.back() && (only_b || beside == nullptr))
+      grads.back() = operand_gradient<1>(saved, call.attributes, call.input_specs.back().shape);
     return grads;
   }
 
-  template <BinaryForm form>
-  static constexpr Gradient gradient_of() {
+  static constexpr Gradient gradient_or_none() {
     if constexpr (differentiable) {
-      return gradient<form>;
+      return gradient;
     } else {
       return nullptr;
     }
   }
 
-  // What the gradients of the wanted operands read.
-  static Mask saved_for(Mask wanted, const Attributes&) {
-    const Uses uses = ((wanted & 1) != 0 ? Row::uses_a : nothing_) | ((wanted & 2) != 0 ? Row::uses_b : nothing_);
-    return uses & (a_ | b_);
+  // What the gradients of the wanted inputs read.
+  static Uses uses_for(Mask wanted, const Attributes& attributes) {
+    if (const NumberAttribute* const beside = number_of(attributes))
+      return beside->first ? Row::uses_b : Row::uses_a;
+    return ((wanted & 1) != 0 ? Row::uses_a : nothing_) | ((wanted & 2) != 0 ? Row::uses_b : nothing_);
+  }
+  static Mask saved_for(Mask wanted, const Attributes& attributes) {
+    const Uses uses = uses_for(wanted, attributes) & (a_ | b_);
+    const NumberAttribute* const beside = number_of(attributes);
+    if (beside == nullptr)
+      return uses;
+    return (uses & (beside->first ? b_ : a_)) != 0 ? 1 : 0;
+  }
+  static Mask saved_outputs_for(Mask wanted, const Attributes& attributes) {
+    return (uses_for(wanted, attributes) & y_) != 0 ? 1 : 0;
   }
 
   // -- Forward --------------------------------------------------------------------------------------------------
-  template <BinaryForm form>
-  static constexpr const char* name() {
-    return form == BinaryForm::arrays         ? Row::name
-           : form == BinaryForm::right_scalar ? Row::right_scalar_name
-                                              : Row::left_scalar_name;
-  }
   // A number beside an array takes the array's type; see operand_type_beside().
-  template <BinaryForm form>
   static bool normalise(const RawCall& call, NormalCall& normal) {
+    const NumberAttribute* const beside = number_of(call.attributes);
+    check_operands(Row::name, call.inputs.size(), 2, beside);
     const DType first = call.inputs[0].dtype();
-    if constexpr (form == BinaryForm::arrays) {
+    if (beside == nullptr)
       return cast_inputs(call, operand_type(Row::kind, promote(first, call.inputs[1].dtype())), normal);
-    } else {
-      const Scalar number = call.attributes.as<NumberAttribute>().number;
-      return cast_inputs(call, operand_type_beside(Row::name, Row::kind, first, number), normal);
-    }
+    return cast_inputs(call, operand_type_beside(Row::name, Row::kind, first, beside->number), normal);
   }
-  static Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
+  static Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+    check_operands(Row::name, inputs.size(), 2, number_of(attributes));
     return infer_elementwise(Row::name, Row::kind, inputs);
   }
-  template <BinaryForm form>
   static std::array<PointwiseOperand, 2> operands(const KernelCall& call) {
-    if constexpr (form == BinaryForm::arrays) {
+    const NumberAttribute* const beside = number_of(call.attributes);
+    if (beside == nullptr)
       return {call.inputs[0], call.inputs[1]};
-    } else {
-      const Scalar number = call.attributes.as<NumberAttribute>().number;
-      if constexpr (form == BinaryForm::right_scalar) {
-        return {call.inputs[0], number};
-      } else {
-        return {number, call.inputs[0]};
-      }
-    }
+    if (beside->first)
+      return {beside->number, call.inputs[0]};
+    return {call.inputs[0], beside->number};
   }
-  template <BinaryForm form>
   static void cpu(const KernelCall& call) {
     const DType dtype = call.inputs[0].dtype;
-    run_on_cpu<3>(Row::name, call.outputs[0], operands<form>(call), binary_loop(row, dtype), dtype);
+    run_on_cpu<3>(Row::name, call.outputs[0], operands(call), binary_loop(row, dtype), dtype);
   }
 #if SLUICE_CUDA
-  template <BinaryForm form>
   static void gpu(const KernelCall& call) {
     const DType dtype = call.inputs[0].dtype;
-    const auto args = pointwise_args<3>(Row::name, call.outputs[0], operands<form>(call), dtype);
+    const auto args = pointwise_args<3>(Row::name, call.outputs[0], operands(call), dtype);
     run_on_gpu(Row::name, args, binary_launch(row, dtype), dtype, call.queue);
   }
 #endif
 
-  template <BinaryForm form>
-  static constexpr Operator make() {
-    constexpr bool arrays = form == BinaryForm::arrays;
-    constexpr Uses uses = arrays                             ? Row::uses_a | Row::uses_b
-                          : form == BinaryForm::right_scalar ? Row::uses_a
-                                                             : Row::uses_b;
-    constexpr Uses own = form == BinaryForm::left_scalar ? b_ : a_;  // which operand is input 0 beside a number
-    return {
-        .name = name<form>(),
-        .inputs = arrays ? 2 : 1,
-        .attributes = arrays ? &attribute_type<NoAttributes> : &attribute_type<NumberAttribute>,
-        .normalise = normalise<form>,
-        .infer = infer,
-        .cpu = cpu<form>,
-        .gpu = SLUICE_GPU_KERNEL(gpu<form>),
-        .gradient = gradient_of<form>(),
-        .saved_inputs = arrays ? Mask{uses & (a_ | b_)} : Mask{(uses & own) != 0 ? 1u : 0u},
-        .saved_outputs = (uses & y_) != 0 ? Mask{1} : k_none,
-        .strided_inputs = k_all,
-        .strided_outputs = true,
-        .elementwise = true,
-        .saved_for = arrays ? saved_for : nullptr,
-    };
-  }
-  static constexpr Operator arrays = make<BinaryForm::arrays>();
-  static constexpr Operator right_scalar = make<BinaryForm::right_scalar>();
-  static constexpr Operator left_scalar = make<BinaryForm::left_scalar>();
+  static constexpr Uses uses = Row::uses_a | Row::uses_b;
+  static constexpr Operator op{
+      .name = Row::name,
+      .inputs = -1,
+      .attributes = &attribute_type<NumberAttribute>,
+      .optional_attributes = true,
+      .normalise = normalise,
+      .infer = infer,
+      .cpu = cpu,
+      .gpu = SLUICE_GPU_KERNEL(gpu),
+      .gradient = gradient_or_none(),
+      .saved_inputs = Mask{(uses & (a_ | b_)) != 0 ? Mask{3} : k_none},
+      .saved_outputs = (uses & y_) != 0 ? Mask{1} : k_none,
+      .strided_inputs = k_all,
+      .strided_outputs = true,
+      .elementwise = true,
+      .saved_for = saved_for,
+      .saved_outputs_for = saved_outputs_for,
+  };
 };
 
 }  // namespace sluice::detail
