@@ -21,7 +21,6 @@ OperatorList elementwise_operators() noexcept {
     list_unary(*made);
     list_binary(*made);
     list_where(*made);
-    list_clip(*made);
     return made;
   }();
   return *all;

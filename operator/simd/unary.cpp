@@ -19,7 +19,7 @@ constexpr PointwiseLoop loop_of() {
     return nullptr;  // memory is what they wait for
   } else {
     using Out = std::conditional_t<gives_bool(kind), bool, T>;
-    return &Loop<typename UnaryFormula<row>::Value, Out, T, 1>::run;
+    return &Loop<typename UnaryFormula<row>::Value, Out, T, 1 + math::UnaryRow<row>::parameters>::run;
   }
 }
 
@@ -28,7 +28,6 @@ PointwiseLoop unary_at(Unary row) {
   static constexpr PointwiseLoop k_loops[] = {
 #define UNARY(name, ...) loop_of<Unary::name, T>(),
 #include <sluice/operator/elementwise/unary.def>
-#undef UNARY
   };
   return k_loops[static_cast<std::size_t>(row)];
 }

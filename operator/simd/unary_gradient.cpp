@@ -17,7 +17,7 @@ constexpr PointwiseLoop loop_of() {
   if constexpr (gives_bool(math::UnaryRow<row>::kind)) {
     return nullptr;
   } else {
-    return &Loop<typename UnaryFormula<row>::Gradient, T, T, 3>::run;
+    return &Loop<typename UnaryFormula<row>::Gradient, T, T, 3 + math::UnaryRow<row>::parameters>::run;
   }
 }
 
@@ -26,7 +26,6 @@ PointwiseLoop unary_gradient_at(Unary row) {
   static constexpr PointwiseLoop k_loops[] = {
 #define UNARY(name, ...) loop_of<Unary::name, T>(),
 #include <sluice/operator/elementwise/unary.def>
-#undef UNARY
   };
   return k_loops[static_cast<std::size_t>(row)];
 }

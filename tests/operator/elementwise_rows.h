@@ -28,15 +28,23 @@ struct UnaryCase {
 
 inline const std::vector<UnaryCase>& unary_cases() {
   static const std::vector<UnaryCase> cases = {
-#define UNARY(name, kind, value, gradient, uses, low, high, doc)                            \
-  {#name,                                                                                   \
-   RowKind::kind,                                                                           \
-   &sluice::name,                                                                           \
-   [](double x) { return static_cast<double>(math::UnaryRow<Unary::name>::Value::of(x)); }, \
-   low,                                                                                     \
+#define SLUICE_VALUE(type, name, value) , static_cast<type>(value)
+#define SLUICE_REAL(type, name, value) , static_cast<double>(value)
+#define UNARY_WITH(row, parameters, kind, value, gradient, uses, low, high, doc)              \
+  {#row,                                                                                      \
+   RowKind::kind,                                                                             \
+   [](const NDArray& x, SourceLocation site) {                                                \
+     return sluice::row(x SLUICE_EACH_PARAMETER(SLUICE_VALUE, parameters), site);             \
+   },                                                                                         \
+   [](double x) {                                                                             \
+     using Value = math::UnaryRow<Unary::row>::Value;                                         \
+     return static_cast<double>(Value::of(x SLUICE_EACH_PARAMETER(SLUICE_REAL, parameters))); \
+   },                                                                                         \
+   low,                                                                                       \
    high},
 #include <sluice/operator/elementwise/unary.def>
-#undef UNARY
+#undef SLUICE_VALUE
+#undef SLUICE_REAL
   };
   return cases;
 }
@@ -73,7 +81,8 @@ inline const std::vector<BinaryCase>& binary_cases() {
   return cases;
 }
 
-/// What a unary row should give, by the C++ library or by definition.
+/// What a unary row should give (with the values of its parameters that unary.def says), by the C++ library or by
+/// definition.
 inline double unary_reference(const UnaryCase& row, double x) {
   static const std::map<std::string, std::function<double(double)>> table = {
       {"negative", [](double v) { return -v; }},
@@ -111,6 +120,12 @@ inline double unary_reference(const UnaryCase& row, double x) {
       {"silu", [](double v) { return v / (1 + std::exp(-v)); }},
       {"erf", [](double v) { return v == 0 ? v : 1 - std::erfc(v); }},
       {"erfc", [](double v) { return v < 1 ? 1 - std::erf(v) : std::erfc(v); }},
+      {"clip", [](double v) { return std::isnan(v) ? v : std::fmin(std::fmax(v, -1), 1); }},
+      {"leaky_relu", [](double v) { return v < 0 ? v / 100 : v; }},
+      {"elu", [](double v) { return v < 0 ? std::expm1(v) : v; }},
+      {"celu", [](double v) { return v < 0 ? std::expm1(v) : v; }},
+      {"hard_sigmoid", [](double v) { return std::isnan(v) ? v : std::fmin(std::fmax(v / 5 + 0.5, 0), 1); }},
+      {"threshold", [](double v) { return v <= 0 ? 0 : v; }},
       {"logical_not", [](double v) { return v == 0; }},
       {"isnan", [](double v) { return std::isnan(v); }},
       {"isinf", [](double v) { return std::isinf(v); }},

@@ -77,6 +77,10 @@ HWY_INLINE Lanes<D> square(Lanes<D> x) {
   return x * x;
 }
 template <class D>
+HWY_INLINE Lanes<D> clamp(Lanes<D> x, Lanes<D> low, Lanes<D> high) {
+  return select(x < low, low, select(high < x, high, x));
+}
+template <class D>
 HWY_INLINE Lanes<D> round_down(Lanes<D> x) {
   return hn::Floor(x.v);
 }
