@@ -19,7 +19,9 @@ struct BinaryBackward {
   using Row = math::BinaryRow<row>;
   static constexpr const char* name = operand == 0 ? Row::backward_a_name : Row::backward_b_name;
 
-  static Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) { return {inputs[0]}; }
+  static Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
+    return infer_backward(name, inputs);
+  }
   static std::array<PointwiseOperand, 4> operands(const KernelCall& call) {
     std::array<PointwiseOperand, 4> all{call.inputs[0], call.inputs[1], call.inputs[2], call.inputs[3]};
     if (const NumberAttribute* const beside = number_of(call.attributes))
@@ -54,7 +56,7 @@ struct BinaryBackward {
 template <Binary row>
 struct BinaryOperator {
   using Row = math::BinaryRow<row>;
-  static constexpr bool differentiable = !gives_bool(Row::kind);
+  static constexpr bool differentiable = is_differentiable(Row::kind);
   // A gradient of dy alone is written with arrays; others have a fused kernel.
   static constexpr bool fused_a = differentiable && Row::uses_a != nothing_;
   static constexpr bool fused_b = differentiable && Row::uses_b != nothing_;
@@ -135,6 +137,10 @@ struct BinaryOperator {
   // -- Forward --------------------------------------------------------------------------------------------------
   // A number beside an array takes the array's type; see operand_type_beside().
   static bool normalise(const RawCall& call, NormalCall& normal) {
+    if (call.attributes.empty() && call.inputs.size() == 2) [[likely]] {
+      const DType dtype = promote(call.inputs[0].dtype(), call.inputs[1].dtype());
+      return cast_inputs(call, operand_type(Row::kind, dtype), normal);
+    }
     const NumberAttribute* const beside = number_of(call.attributes);
     check_operands(Row::name, call.inputs.size(), 2, beside);
     const DType first = call.inputs[0].dtype();
@@ -146,22 +152,20 @@ struct BinaryOperator {
     check_operands(Row::name, inputs.size(), 2, number_of(attributes));
     return infer_elementwise(Row::name, Row::kind, inputs);
   }
-  static std::array<PointwiseOperand, 2> operands(const KernelCall& call) {
-    const NumberAttribute* const beside = number_of(call.attributes);
-    if (beside == nullptr)
-      return {call.inputs[0], call.inputs[1]};
-    if (beside->first)
-      return {beside->number, call.inputs[0]};
-    return {call.inputs[0], beside->number};
-  }
   static void cpu(const KernelCall& call) {
     const DType dtype = call.inputs[0].dtype;
-    run_on_cpu<3>(Row::name, call.outputs[0], operands(call), binary_loop(row, dtype), dtype);
+    const PointwiseLoop loop = binary_loop(row, dtype);
+    if (const NumberAttribute* const beside = number_of(call.attributes)) [[unlikely]]
+      return run_beside_number(call, *beside, loop);
+    run_on_cpu<3>(Row::name, call.outputs[0], {call.inputs[0], call.inputs[1]}, loop, dtype);
   }
 #if SLUICE_CUDA
   static void gpu(const KernelCall& call) {
     const DType dtype = call.inputs[0].dtype;
-    const auto args = pointwise_args<3>(Row::name, call.outputs[0], operands(call), dtype);
+    const NumberAttribute* const beside = number_of(call.attributes);
+    const auto operands = beside == nullptr ? std::array<PointwiseOperand, 2>{call.inputs[0], call.inputs[1]}
+                                            : operands_beside(call, *beside);
+    const auto args = pointwise_args<3>(Row::name, call.outputs[0], operands, dtype);
     run_on_gpu(Row::name, args, binary_launch(row, dtype), dtype, call.queue);
   }
 #endif

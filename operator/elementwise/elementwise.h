@@ -23,7 +23,7 @@ namespace sluice {
 
 /// f(a, b) of each pair: add, divide, maximum, less, logical_and, ... (binary.def), with a number in either place.
 /// Arithmetic on bool arrays happens in int64; divide, hypot, arctan2 and logaddexp give integers as float32;
-/// comparisons and logical operators give bool.
+/// comparisons and logical operators give bool. Bitwise operators and shifts take integers and bool alone (DTypeError).
 #define BINARY(name, ...)                                                                                       \
   SLUICE_API NDArray name(const NDArray& a, const NDArray& b, SourceLocation site = SourceLocation::current()); \
   SLUICE_API NDArray name(const NDArray& a, Scalar b, SourceLocation site = SourceLocation::current());         \

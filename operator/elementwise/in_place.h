@@ -7,5 +7,7 @@ namespace sluice::detail {
 
 /// The operator of a row, for NDArray's in-place forms.
 const Operator& binary_operator(Binary row) noexcept;
+/// dx of relu from dy and y, recorded where the thread records: for operators that end with a relu.
+NDArray relu_gradient(const NDArray& dy, const NDArray& y, SourceLocation site);
 
 }  // namespace sluice::detail

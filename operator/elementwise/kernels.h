@@ -13,10 +13,12 @@ template <RowKind kind, class T>
 inline constexpr bool k_takes = kind == RowKind::real         ? std::is_floating_point_v<math::Compute<T>>
                                 : kind == RowKind::arithmetic ? !std::is_same_v<T, bool>
                                 : kind == RowKind::logical    ? std::is_same_v<T, bool>
+                                : kind == RowKind::bitwise    ? std::is_integral_v<T>
+                                : kind == RowKind::shift      ? std::is_integral_v<T> && !std::is_same_v<T, bool>
                                                               : true;
 /// Does it have a gradient for T?
 template <RowKind kind, class T>
-inline constexpr bool k_has_gradient = !gives_bool(kind) && std::is_floating_point_v<math::Compute<T>>;
+inline constexpr bool k_has_gradient = is_differentiable(kind) && std::is_floating_point_v<math::Compute<T>>;
 
 /// y from x.
 PointwiseLoop unary_loop(Unary row, DType dtype);

@@ -31,7 +31,7 @@ inline constexpr std::size_t k_binary_rows = 0
 #undef BINARY
 
 /// Which types a row takes and gives; see the heads of the .def files.
-enum class RowKind : std::uint8_t { arithmetic, real, test, comparison, logical };
+enum class RowKind : std::uint8_t { arithmetic, real, test, comparison, logical, bitwise, shift };
 
 /// What a gradient formula reads.
 using Uses = unsigned;
@@ -39,6 +39,13 @@ inline constexpr Uses nothing_ = 0, x_ = 1, y_ = 4, a_ = 1, b_ = 2;
 
 constexpr bool gives_bool(RowKind kind) noexcept {
   return kind == RowKind::test || kind == RowKind::comparison || kind == RowKind::logical;
+}
+/// Of whole numbers alone.
+constexpr bool is_of_bits(RowKind kind) noexcept {
+  return kind == RowKind::bitwise || kind == RowKind::shift;
+}
+constexpr bool is_differentiable(RowKind kind) noexcept {
+  return !gives_bool(kind) && !is_of_bits(kind);
 }
 
 }  // namespace sluice
@@ -58,7 +65,7 @@ struct BinaryRow;
   template <>                                                                                                          \
   struct UnaryRow<Unary::row> {                                                                                        \
     static constexpr const char* name = #row;                                                                          \
-    static constexpr const char* backward_name = #row "_gradient";                                                     \
+    static constexpr const char* backward_name = #row "_backward";                                                     \
     static constexpr RowKind kind = RowKind::row_kind;                                                                 \
     static constexpr Uses uses = row_uses;                                                                             \
     static constexpr int parameters = 0 SLUICE_EACH_PARAMETER(SLUICE_COUNTED, parameter_list);                         \
@@ -91,8 +98,8 @@ struct BinaryRow;
   template <>                                                                                   \
   struct BinaryRow<Binary::row> {                                                               \
     static constexpr const char* name = #row;                                                   \
-    static constexpr const char* backward_a_name = #row "_gradient_a";                          \
-    static constexpr const char* backward_b_name = #row "_gradient_b";                          \
+    static constexpr const char* backward_a_name = #row "_backward_a";                          \
+    static constexpr const char* backward_b_name = #row "_backward_b";                          \
     static constexpr RowKind kind = RowKind::row_kind;                                          \
     static constexpr Uses uses_a = row_uses_a;                                                  \
     static constexpr Uses uses_b = row_uses_b;                                                  \

@@ -140,6 +140,11 @@ void run_on_cpu(
   run_loop<K>(pointwise_args<K>(op, out, operands, dtype), loop, k_pointwise_grain);
 }
 
+/// The one array of a call and the number beside it, in their order.
+std::array<PointwiseOperand, 2> operands_beside(const KernelCall& call, const NumberAttribute& beside);
+/// The loop of two operands, of which one is a number.
+void run_beside_number(const KernelCall& call, const NumberAttribute& beside, PointwiseLoop loop);
+
 template <int K>
 void run_on_gpu(
     const char* op, const PointwiseArgs<K>& args, PointwiseLaunch<K> launch, DType dtype, const Queue& queue) {

@@ -6,6 +6,7 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/elementwise/arrays.h>
 #include <sluice/operator/elementwise/families.h>
+#include <sluice/operator/elementwise/in_place.h>
 #include <sluice/operator/elementwise/kernels.h>
 #include <sluice/operator/elementwise/parameters.h>
 #include <sluice/operator/elementwise/run.h>
@@ -20,7 +21,7 @@ namespace {
 using math::UnaryRow;
 
 template <Unary row>
-constexpr bool k_differentiable = !gives_bool(UnaryRow<row>::kind);
+constexpr bool k_differentiable = is_differentiable(UnaryRow<row>::kind);
 // A gradient of dy alone is written with arrays; others have a fused kernel.
 template <Unary row>
 constexpr bool k_fused = k_differentiable<row>&& UnaryRow<row>::uses != nothing_;
@@ -103,7 +104,7 @@ void backward_gpu(const KernelCall& call) {
 // dy, x, y; what the formula does not read is given as dy and never loaded.
 template <Unary row>
 Specs infer_backward(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
-  return {inputs[0]};
+  return detail::infer_backward(UnaryRow<row>::backward_name, inputs);
 }
 
 template <Unary row>
@@ -191,6 +192,12 @@ void list(std::vector<const Operator*>& all) {
 }
 
 }  // namespace
+
+NDArray detail::relu_gradient(const NDArray& dy, const NDArray& y, SourceLocation site) {
+  if (autograd::is_recording())
+    return formula<Unary::relu>(dy, dy, y, {});
+  return invoke_one(Backward<Unary::relu>::op, {dy, dy, y}, {}, site);
+}
 
 void detail::list_unary(std::vector<const Operator*>& all) {
 #define UNARY(name, ...) list<Unary::name>(all);

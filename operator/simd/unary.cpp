@@ -15,7 +15,7 @@ namespace sluice::simd::HWY_NAMESPACE {
 template <Unary row, class T>
 constexpr PointwiseLoop loop_of() {
   constexpr RowKind kind = math::UnaryRow<row>::kind;
-  if constexpr (gives_bool(kind) && sizeof(T) == 8) {
+  if constexpr (is_of_bits(kind) || (gives_bool(kind) && sizeof(T) == 8)) {
     return nullptr;  // memory is what they wait for
   } else {
     using Out = std::conditional_t<gives_bool(kind), bool, T>;

@@ -14,7 +14,7 @@ namespace sluice::simd::HWY_NAMESPACE {
 
 template <Unary row, class T>
 constexpr PointwiseLoop loop_of() {
-  if constexpr (gives_bool(math::UnaryRow<row>::kind)) {
+  if constexpr (!is_differentiable(math::UnaryRow<row>::kind)) {
     return nullptr;
   } else {
     return &Loop<typename UnaryFormula<row>::Gradient, T, T, 3 + math::UnaryRow<row>::parameters>::run;

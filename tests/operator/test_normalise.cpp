@@ -111,3 +111,17 @@ TEST_CASE("A sink sees the casts of a promotion, and gradients go back through t
   CHECK(x.grad().dtype() == float32);
   CHECK(x.grad().to_vector<float>() == std::vector<float>{1, 1, 1});
 }
+
+TEST_CASE("Gradients of rows, called by name, refuse what does not fit together", "[normalise]") {
+  const NDArray x = ones({2, 3}), wide = ones({2, 3}, {.dtype = float64}), row = ones({3}), more = ones({4, 2, 3});
+  CHECK(call("tanh_backward", {x, x, x}).shape() == Shape{2, 3});
+  CHECK(call("multiply_backward_a", {x, row, row, x}).shape() == Shape{2, 3});
+  CHECK_THROWS_AS(call("tanh_backward", {wide, x, x}), DTypeError);
+  CHECK_THROWS_AS(call("multiply_backward_a", {wide, x, x, x}), DTypeError);
+  CHECK_THROWS_AS(call("tanh_backward", {row, row, more}), ShapeError);
+  CHECK_THROWS_AS(call("multiply_backward_b", {x, x, more, x}), ShapeError);
+  const NDArray whole = ones({2, 3}, {.dtype = int32});
+  CHECK_THROWS_AS(call("relu_backward", {whole, whole, whole}), DTypeError);
+  for (const Operator* op : operators())
+    CHECK(std::string(op->name).find("_gradient") == std::string::npos);
+}

@@ -78,7 +78,7 @@ TEST_CASE("A row that was added runs and has a gradient", "[operator][rows]") {
   CHECK(log_cosh(array<std::int32_t>({0, 1})).dtype() == float32);
   CHECK(gradient_of([](const auto& v) { return log_cosh(v[0]); }, {{3, 4}}) == "");
   CHECK(second_gradient_of([](const auto& v) { return log_cosh(v[0]); }) == "");
-  for (const char* name : {"log_cosh", "log_cosh_gradient"})
+  for (const char* name : {"log_cosh", "log_cosh_backward"})
     CHECK(find_operator(name) != nullptr);
 }
 
