@@ -1,6 +1,5 @@
 // Rows of bits: every type that they take, layouts, numbers beside arrays, shifts by too much, and what they refuse.
-#include <functional>
-#include <map>
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -1,5 +1,6 @@
 // Rows with parameters: what other numbers than the rows' own give, by function, by name, and recorded.
 #include <cmath>
+#include <functional>
 #include <string>
 #include <vector>
 
