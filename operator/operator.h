@@ -116,7 +116,7 @@ using Mask = std::uint32_t;
 inline constexpr Mask k_all = ~Mask{0};
 inline constexpr Mask k_none = 0;
 
-/// Which inputs the gradients of the `wanted` inputs (bit i = input i) read.
+/// Which inputs, or outputs, the gradients of the `wanted` inputs (bit i = input i) read.
 using SavedFor = Mask (*)(Mask wanted, const Attributes& attributes);
 
 /// Whether a call with `inputs` inputs writes input `i`.
@@ -161,6 +161,7 @@ struct Operator {
   Mutates mutates = nullptr;   // set: says in mutated_inputs' place what issue writes, of any number of inputs
   int state_input = -1;        // input, if a call has so many, that holds seed and offset of random numbers
   Mask shape_inputs = k_none;  // inputs of which shape, type and device matter alone: nobody reads their data
+  SavedFor saved_outputs_for = nullptr;  // set: saves these of saved_outputs only
 
   Kernel kernel(DeviceKind kind) const noexcept { return kind == DeviceKind::gpu ? gpu : cpu; }
 };

@@ -41,6 +41,7 @@ class OperatorNode final : public autograd::Node {
   Attributes attributes_;
   RandomBlock random_;
   bool released_ = false;
+  Mask kept_outputs_;
   boost::container::small_vector<bool, 3> wanted_;
   boost::container::small_vector<autograd::Saved, 3> saved_inputs_;
   boost::container::small_vector<autograd::Saved, 1> saved_outputs_;

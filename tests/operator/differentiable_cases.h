@@ -54,6 +54,11 @@ inline void add_elementwise_cases(Cases& cases) {
   cases.push_back({"where scalar", {{3, 4}}, [=](const auto& v) { return where(chosen(v[0]), v[0], 2); }});
   cases.push_back({"where of scalar", {{3, 4}}, [=](const auto& v) { return where(chosen(v[0]), 2, v[0]); }});
   cases.push_back({"clip", {{3, 4}}, [](const auto& v) { return clip(v[0], -0.5, 0.25); }});
+  cases.push_back({"leaky_relu", {{3, 4}}, [](const auto& v) { return leaky_relu(v[0], -0.5); }});
+  cases.push_back({"elu", {{3, 4}}, [](const auto& v) { return elu(v[0], 0.25); }});
+  cases.push_back({"celu", {{3, 4}}, [](const auto& v) { return celu(v[0], 0.25); }});
+  cases.push_back({"hard_sigmoid", {{3, 4}}, [](const auto& v) { return hard_sigmoid(v[0], 0.75, 0.25); }});
+  cases.push_back({"threshold", {{3, 4}}, [](const auto& v) { return threshold(v[0], 0.1, -2); }});
   for (const Shape& empty : {Shape{0, 4}, Shape{3, 0}}) {
     cases.push_back({"exp of none", {empty}, [](const auto& v) { return exp(v[0]); }});
     cases.push_back({"multiply none", {empty, {1, 1}}, [](const auto& v) { return v[0] * v[1]; }});
