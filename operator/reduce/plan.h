@@ -19,6 +19,18 @@ struct ReduceAttributes {
   }
 };
 
+/// Of divide_by_terms: by the extents of these axes, less `fewer`, but not by less than 0.
+struct TermsAttributes {
+  Shape axes;
+  std::int64_t fewer = 0;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("axes", axes);
+    v.field("fewer", fewer);
+  }
+};
+
 /// One reduction as loops: for each kept element, over all reduced ones. Operand 0 of `kept` is the (contiguous)
 /// output, operand 1 and the operand of `reduced` the input.
 struct ReducePlan {

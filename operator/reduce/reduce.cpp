@@ -12,12 +12,15 @@
 #include <sluice/operator/normalise.h>
 #include <sluice/operator/reduce/kernels.h>
 #include <sluice/operator/reduce/reduce.h>
+#include <sluice/operator/sink.h>
+#include <sluice/operator/view/attributes.h>
 
 namespace sluice {
 
 namespace {
 
 using detail::ReduceAttributes;
+using detail::TermsAttributes;
 
 // -- Shape rules ------------------------------------------------------------------------------------------------
 
@@ -63,39 +66,69 @@ Specs infer_arg(const Operator&, std::span<const ArraySpec> inputs, const Attrib
 
 // -- Gradients --------------------------------------------------------------------------------------------------
 
-// Something of the result's shape, stretched back over the input. Axes that were not reduced are left open.
-NDArray stretch(const NDArray& reduced, const GradientCall& call) {
-  const Shape& shape = call.input_specs[0].shape;
-  const auto& a = call.attributes.as<ReduceAttributes>();
+// Something of the result's shape, with the reduced axes put back as 1 as far as broadcasting does not do it by itself.
+NDArray aligned(const NDArray& reduced, const ReduceAttributes& a) {
   NDArray kept = reduced;
-  Shape target = Shape::filled(shape.ndim(), -1);
-  int leading = 0;  // broadcasting puts these back by itself
-  for (int i = 0; i < a.axes.ndim(); ++i) {
+  int leading = 0;
+  for (int i = 0; i < a.axes.ndim() && !a.keepdims; ++i) {
     const int axis = static_cast<int>(a.axes[i]);
-    target[axis] = shape[axis];
-    if (a.keepdims)
-      continue;
     if (axis == leading)
       ++leading;
     else
       kept = kept.expand_dims(axis - leading);
   }
-  return kept.broadcast_to(target);
+  return kept;
 }
 
-double terms_of(const GradientCall& call) {
-  double terms = 1;
-  for (std::int64_t axis : call.attributes.as<ReduceAttributes>().axes)
-    terms *= static_cast<double>(call.input_specs[0].shape[static_cast<int>(axis)]);
-  return terms;
+// The same, stretched over the input. No extent stands in the calls: the batch may be another when they are replayed.
+NDArray stretch(const NDArray& reduced, const GradientCall& call) {
+  const NDArray like = shape_only(call.input_specs[0]);
+  const NDArray kept = aligned(reduced, call.attributes.as<ReduceAttributes>());
+  return invoke_one(detail::k_broadcast_like, {kept, like}, {}, SourceLocation::current());
 }
 
 Arrays gradient_sum(const GradientCall& call) {
   return {stretch(call.output_grads[0], call)};
 }
 
+// -- divide_by_terms: the first input by the number of terms that a reduction of the second one has --------------
+Specs infer_divided(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  for (const std::int64_t axis : attributes.as<TermsAttributes>().axes)
+    normal_axis(axis, inputs[1].shape.ndim(), op.name);
+  require<DTypeError>(
+      is_floating(inputs[0].dtype), [&] { return message(op.name, ": takes floating types, not ", inputs[0].dtype); });
+  return {inputs[0]};
+}
+
+Arrays divided(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  const auto& a = attributes.as<TermsAttributes>();
+  const Shape& shape = inputs[1].shape();
+  double terms = 1;
+  for (const std::int64_t axis : a.axes)
+    terms *= static_cast<double>(shape[normal_axis(axis, shape.ndim(), "divide_by_terms")]);
+  return {divide(inputs[0], std::max(terms - static_cast<double>(a.fewer), 0.0), site)};
+}
+
+Arrays gradient_divided(const GradientCall& call) {
+  const NDArray like = shape_only(call.input_specs[1]);
+  return {invoke_one(call.op, {call.output_grads[0], like}, call.attributes, SourceLocation::current()), NDArray()};
+}
+
+constinit const Operator k_divide_by_terms = {
+    .name = "divide_by_terms",
+    .inputs = 2,
+    .attributes = &attribute_type<TermsAttributes>,
+    .infer = infer_divided,
+    .composition = divided,
+    .gradient = gradient_divided,
+    .shape_inputs = 0b10,
+};
+
 Arrays gradient_mean(const GradientCall& call) {
-  return {stretch(call.output_grads[0] / terms_of(call), call)};
+  const NDArray like = shape_only(call.input_specs[0]);
+  const TermsAttributes terms{call.attributes.as<ReduceAttributes>().axes};
+  const SourceLocation site = SourceLocation::current();
+  return {stretch(invoke_one(k_divide_by_terms, {call.output_grads[0], like}, Attributes::of(terms), site), call)};
 }
 
 // Of every element of the last axis the product of the others, by halves: products of pairs going up, of the neighbour
@@ -153,13 +186,12 @@ Arrays gradient_prod(const GradientCall& call) {
 Arrays gradient_extreme(const GradientCall& call) {
   const NDArray& x = call.inputs[0];
   const auto& a = call.attributes.as<ReduceAttributes>();
-  const Shape kept = detail::reduced_shape(x.shape(), a.axes, true);
   // Beside a NaN, which wins, the gradient is of the NaNs.
-  const NDArray ties = logical_or(x == call.outputs[0].reshape(kept), isnan(x));
+  const NDArray ties = logical_or(x == aligned(call.outputs[0], a), isnan(x));
   // Counted in whole numbers: float16 would stop at 2048.
-  const NDArray count = sum(ties, a.axes, true).astype(x.dtype() == float64 ? float64 : float32);
-  const NDArray share = (call.output_grads[0].reshape(kept) / count).astype(x.dtype());
-  return {where(ties, share, 0)};
+  const NDArray count = sum(ties, a.axes, a.keepdims).astype(x.dtype() == float64 ? float64 : float32);
+  const NDArray share = (call.output_grads[0] / count).astype(x.dtype());
+  return {where(ties, aligned(share, a), 0)};
 }
 
 // -- Calls ------------------------------------------------------------------------------------------------------
@@ -308,7 +340,8 @@ NDArray argmin(const NDArray& x, int axis, bool keepdims, SourceLocation site) {
 }
 
 detail::OperatorList detail::reduce_operators() noexcept {
-  static constexpr const Operator* list[] = {&k_sum, &k_mean, &k_prod, &k_max, &k_min, &k_argmax, &k_argmin};
+  static constexpr const Operator* list[] = {
+      &k_sum, &k_mean, &k_prod, &k_max, &k_min, &k_argmax, &k_argmin, &k_divide_by_terms};
   return list;
 }
 
