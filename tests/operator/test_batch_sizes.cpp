@@ -7,6 +7,7 @@
 
 #include <sluice/operator/api.h>
 
+#include "tests/operator/reduction_rows.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
 
@@ -55,10 +56,10 @@ class Recording : public CallSink {
   std::vector<Step> steps_;
 };
 
-using Function = std::function<NDArray(const NDArray&)>;
+using Program = std::function<NDArray(const NDArray&)>;
 
 // f, its gradient under `head`, and where `twice` the gradient of that sum's square.
-std::vector<NDArray> gradients(const Function& f, NDArray x, NDArray head, bool twice) {
+std::vector<NDArray> gradients(const Program& f, NDArray x, NDArray head, bool twice) {
   x.attach_grad();
   head.attach_grad();
   const autograd::RecordScope record;
@@ -74,7 +75,7 @@ std::vector<NDArray> gradients(const Function& f, NDArray x, NDArray head, bool 
   return results;
 }
 
-std::string batch_differences(const Function& f, const Shape& result_of_4, const Shape& result_of_6, bool twice) {
+std::string batch_differences(const Program& f, const Shape& result_of_4, const Shape& result_of_6, bool twice) {
   Recording recording;
   const NDArray x = abstract_array({{4, 3, 5}, float64, cpu()}), head = abstract_array({result_of_4, float64, cpu()});
   std::vector<NDArray> recorded;
@@ -97,23 +98,19 @@ std::string batch_differences(const Function& f, const Shape& result_of_4, const
   return {};
 }
 
-using Reduce = NDArray (*)(const NDArray&, const Shape&, bool, SourceLocation);
-
 }  // namespace
 
 TEST_CASE("Gradients of reductions that were recorded with one batch size run with another") {
-  const std::pair<const char*, Reduce> rows[] = {
-      {"sum", sum}, {"mean", mean}, {"prod", prod}, {"max", max}, {"min", min}};
-  for (const auto& [name, reduce] : rows) {
+  for (const ReductionCase& row : reduction_cases()) {
+    if (!row.has_gradient())
+      continue;
     for (const Shape& axes : {Shape{}, Shape{0}, Shape{1}, Shape{-1}, Shape{0, 2}, Shape{1, 2}}) {
       for (const bool keepdims : {false, true}) {
-        const Function f = [&, reduce = reduce](const NDArray& x) {
-          return reduce(x, axes, keepdims, SourceLocation::current());
-        };
+        const Program f = [&](const NDArray& x) { return row.run(x, axes, keepdims); };
         const Shape of_4 = f(ones({4, 3, 5})).shape(), of_6 = f(ones({6, 3, 5})).shape();
-        CAPTURE(name, axes.ndim(), keepdims);
+        CAPTURE(row.name, axes.ndim(), keepdims);
         CHECK(batch_differences(f, of_4, of_6, false) == "");
-        if (reduce != static_cast<Reduce>(prod))  // whose second gradient cuts the terms in halves
+        if (row.name != "prod")  // whose second gradient cuts the terms in halves
           CHECK(batch_differences(f, of_4, of_6, true) == "");
       }
     }
