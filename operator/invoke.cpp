@@ -91,7 +91,8 @@ Arrays hand_over(CallSink& sink, const Call& call, const Specs& specs, const Geo
 Arrays invoke_view(const Call& call) {
   require<ValueError>(call.destinations.empty(), [&] { return message(call.op.name, ": a view has no destination"); });
   const NDArray& input = call.inputs[0];
-  const Geometry view = call.op.view(call.op, detail::geometry_of(input), call.attributes);
+  const Shape* const like = call.inputs.size() > 1 ? &call.inputs[1].object()->shape : nullptr;
+  const Geometry view = call.op.view(call.op, detail::geometry_of(input), like, call.attributes);
   if (CallSink* const sink = detail::sink_here(); sink != nullptr) [[unlikely]]
     return hand_over(*sink, call, {{view.shape, input.dtype(), input.device()}}, &view);
   const Arrays results{detail::make_view(input, view.shape, view.strides, view.offset)};

@@ -105,9 +105,9 @@ using Kernel = void (*)(const KernelCall& call);
 using Composition = Arrays (*)(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site);
 /// Gradients, one an input; undefined where not wanted or none.
 using Gradient = Arrays (*)(const GradientCall& call);
-/// Where a view of an array of geometry `input` lies; no task, no copy, and no array is needed. Throws where there is
-/// no such view.
-using ViewOf = Geometry (*)(const Operator& op, const Geometry& input, const Attributes& attributes);
+/// Where a view of an array of geometry `input` lies; no task, no copy, and no array is needed. `like` is the shape of
+/// the second input of a view that has one, otherwise null. Throws where there is no such view.
+using ViewOf = Geometry (*)(const Operator& op, const Geometry& input, const Shape* like, const Attributes& attributes);
 using Issue = void (*)(const IssueCall& call);
 using RandomCounters = std::uint64_t (*)(std::span<const ArraySpec> outputs, const Attributes& attributes);
 

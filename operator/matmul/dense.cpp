@@ -80,6 +80,9 @@ Specs dense_backward_weights_infer(const Operator&, std::span<const ArraySpec> i
   const ArraySpec& dy = inputs[0];
   const ArraySpec& x = inputs[1];
   check_floating("dense_backward_weights", x);
+  require<DTypeError>(dy.dtype == x.dtype, [&] {
+    return message("dense_backward_weights: gradient of ", dy.dtype, " for x of ", x.dtype);
+  });
   require<ShapeError>(dy.shape.ndim() == 2 && x.shape.ndim() == 2 && dy.shape[0] == x.shape[0], [&] {
     return message("dense_backward_weights: gradient of shape ", dy.shape, " does not fit x of shape ", x.shape);
   });

@@ -95,13 +95,20 @@ void dropout_backward_cpu(const KernelCall& call) {
 namespace {
 
 // x, maybe the state of the random numbers -> y, the state that was used.
+void check_floating(const Operator& op, const ArraySpec& input) {
+  require<DTypeError>(
+      is_floating(input.dtype), [&] { return message(op.name, ": takes floating types, not ", input.dtype); });
+}
+
 Specs infer_dropout(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
   require<ValueError>(!inputs.empty(), [&] { return message(op.name, ": has no input"); });
+  check_floating(op, inputs[0]);
   detail::check_state(op.name, inputs, 1, inputs[0].device);
   return {inputs[0], {{2}, int64, inputs[0].device}};
 }
 
 Specs infer_dropout_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
+  check_floating(op, inputs[0]);
   detail::check_state(op.name, inputs, 1, inputs[0].device);
   return {inputs[0]};
 }

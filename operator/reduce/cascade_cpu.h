@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include <sluice/ndarray/iterate.h>
-#include <sluice/operator/reduce/arithmetic.h>
+#include <sluice/operator/reduce/states.h>
 
 // Sums in blocks, and blocks in pairs of equal size: the rounding error grows with the logarithm of the number of
 // terms (Higham, "The accuracy of floating point summation", 1993; NumPy's pairwise sum), in one pass over any runs.
@@ -25,7 +25,7 @@ class Cascade {
     ++blocks_;
   }
   Acc total() const noexcept {
-    Acc result = Op::identity();
+    Acc result = op_.identity();
     bool first = true;
     for (int level = 0; blocks_ >> level != 0; ++level) {
       if ((blocks_ >> level & 1) == 0)
@@ -50,30 +50,30 @@ template <class Op, class T>
 typename Op::Acc reduce_block(const Op& op, const T* x, std::int64_t n, std::int64_t step) noexcept {
   using Acc = typename Op::Acc;
   if (n < k_lanes) {
-    Acc sum = n > 0 ? to_accumulator(x[0]) : Op::identity();
+    Acc sum = n > 0 ? op.lift(x[0]) : op.identity();
     for (std::int64_t i = 1; i < n; ++i)
-      sum = op.join(sum, to_accumulator(x[i * step]));
+      sum = with_term(op, sum, x[i * step]);
     return sum;
   }
   Acc lane[k_lanes];
   std::int64_t i = k_lanes;
   if (step == 1) {
     for (int j = 0; j < k_lanes; ++j)
-      lane[j] = to_accumulator(x[j]);
+      lane[j] = op.lift(x[j]);
     for (; i + k_lanes <= n; i += k_lanes) {
       for (int j = 0; j < k_lanes; ++j)
-        lane[j] = op.join(lane[j], to_accumulator(x[i + j]));
+        lane[j] = with_term(op, lane[j], x[i + j]);
     }
   } else {
     for (int j = 0; j < k_lanes; ++j)
-      lane[j] = to_accumulator(x[j * step]);
+      lane[j] = op.lift(x[j * step]);
     for (; i + k_lanes <= n; i += k_lanes) {
       for (int j = 0; j < k_lanes; ++j)
-        lane[j] = op.join(lane[j], to_accumulator(x[(i + j) * step]));
+        lane[j] = with_term(op, lane[j], x[(i + j) * step]);
     }
   }
   for (int j = 0; i < n; ++i, ++j)
-    lane[j] = op.join(lane[j], to_accumulator(x[i * step]));
+    lane[j] = with_term(op, lane[j], x[i * step]);
   for (int width = k_lanes / 2; width > 0; width /= 2) {
     for (int j = 0; j < width; ++j)
       lane[j] = op.join(lane[j], lane[j + width]);
@@ -103,7 +103,7 @@ template <class Op>
 class TileCascade {
  public:
   using Acc = typename Op::Acc;
-  static constexpr int k_width = 256;
+  static constexpr int k_width = sizeof(Acc) <= 8 ? 256 : 64;
   static constexpr int k_block_rows = 64;
 
   TileCascade(const Op& op, int width) noexcept : op_(op), width_(width) {}
@@ -113,10 +113,10 @@ class TileCascade {
     Acc* __restrict block = block_;
     if (rows_ == 0) {
       for (int j = 0; j < width_; ++j)
-        block[j] = to_accumulator(x[j]);
+        block[j] = op_.lift(x[j]);
     } else {
       for (int j = 0; j < width_; ++j)
-        block[j] = op_.join(block[j], to_accumulator(x[j]));
+        block[j] = with_term(op_, block[j], x[j]);
     }
     if (++rows_ == k_block_rows)
       close_block();

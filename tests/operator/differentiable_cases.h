@@ -11,6 +11,7 @@
 #include <sluice/operator/pool/geometry.h>
 
 #include "tests/operator/elementwise_rows.h"
+#include "tests/operator/reduction_rows.h"
 
 namespace sluice::test {
 
@@ -66,20 +67,15 @@ inline void add_elementwise_cases(Cases& cases) {
 }
 
 inline void add_reductions(Cases& cases) {
-  using Reduction = NDArray (*)(const NDArray&, const Shape&, bool, SourceLocation);
-  const std::vector<std::pair<const char*, Reduction>> rows = {
-      {"sum", &sluice::sum},
-      {"mean", &sluice::mean},
-      {"prod", &sluice::prod},
-      {"max", &sluice::max},
-      {"min", &sluice::min}};
-  for (const auto& row : rows) {
+  for (const ReductionCase& row : reduction_cases()) {
+    if (!row.has_gradient())
+      continue;
+    bool keep = false;
     for (const Shape& axes : {Shape{}, Shape{0}, Shape{1}, Shape{0, 2}}) {
-      for (const bool keep : {false, true})
-        cases.push_back(
-            {message(row.first, " over ", axes), {{2, 3, 4}}, [reduce = row.second, axes, keep](const auto& v) {
-               return reduce(v[0], axes, keep, SourceLocation::current());
-             }});
+      keep = !keep;
+      cases.push_back({message(row.name, " over ", axes), {{2, 3, 4}}, [&row, axes, keep](const auto& v) {
+                         return row.run(v[0], axes, keep);
+                       }});
     }
   }
   for (const Shape& empty : {Shape{0, 4}, Shape{3, 0}})
