@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
+#include <sluice/ndarray/detail/simd_casts.h>
 #include <sluice/ndarray/iterate.h>
 #include <sluice/operator/reduce/states.h>
 
@@ -45,6 +47,12 @@ class Cascade {
 inline constexpr std::int64_t k_block_terms = 256;
 inline constexpr int k_lanes = 16;
 
+/// Elements of half precision that the state takes as float too: they are converted by vectors.
+template <class Op, class T>
+inline constexpr bool k_converts = (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)&&requires(const Op& op) {
+  op.lift(0.0F);
+};
+
 /// At most k_block_terms terms, `step` apart, in k_lanes independent sums that the compiler keeps in vectors.
 template <class Op, class T>
 typename Op::Acc reduce_block(const Op& op, const T* x, std::int64_t n, std::int64_t step) noexcept {
@@ -81,24 +89,7 @@ typename Op::Acc reduce_block(const Op& op, const T* x, std::int64_t n, std::int
   return lane[0];
 }
 
-/// Terms [begin, end) of one output.
-template <class Op, class T>
-typename Op::Acc reduce_row(
-    const Op& op, const T* x, const StridedPlan<1>& terms, std::int64_t begin, std::int64_t end) noexcept {
-  if (terms.ndim == 1 && end - begin <= k_block_terms) {
-    const std::int64_t step = terms.inner_stride(0);
-    return reduce_block(op, x + begin * step, end - begin, step);
-  }
-  Cascade<Op> blocks(op);
-  walk_runs(terms, begin, end, [&](const StridedRun<1>& run) {
-    const T* from = x + run.offset[0];
-    for (std::int64_t i = 0; i < run.count; i += k_block_terms)
-      blocks.add(reduce_block(op, from + i * run.step[0], std::min(k_block_terms, run.count - i), run.step[0]));
-  });
-  return blocks.total();
-}
-
-/// The same for `width` neighbouring outputs at a time: blocks of rows, joined in pairs.
+/// Terms of `width` neighbouring outputs at a time: blocks of rows, joined in pairs.
 template <class Op>
 class TileCascade {
  public:
@@ -110,6 +101,11 @@ class TileCascade {
 
   template <class T>
   void add_row(const T* __restrict x) noexcept {
+    if constexpr (k_converts<Op, T>) {
+      float converted[k_width];
+      simd::convert(x, converted, width_);
+      return add_row(static_cast<const float*>(converted));
+    }
     Acc* __restrict block = block_;
     if (rows_ == 0) {
       for (int j = 0; j < width_; ++j)

@@ -6,6 +6,10 @@
 
 namespace sluice {
 
+// What a row is told beside axes and keepdims.
+#define SLUICE_PARAMETER_none
+#define SLUICE_PARAMETER_ddof std::int64_t ddof = 0,
+
 /// Reductions over any set of axes: sum, mean, prod, max, min, variance, standard_deviation, l1_norm, l2_norm,
 /// max_norm, logsumexp, any, all, count_nonzero; what each is stands in reduce.def, a row each. `axes` empty = all of
 /// them; negative axes count from the back; `keepdims` keeps the reduced axes as extent 1. Rules are NumPy's: sum and
@@ -14,8 +18,6 @@ namespace sluice {
 /// terms; with no terms more than that they are NaN or infinite. All of them throw IndexError for an axis out of range,
 /// ValueError for one named twice, max and min also where there is nothing to reduce. They give the same bits on every
 /// run, and do not block.
-#define SLUICE_PARAMETER_none
-#define SLUICE_PARAMETER_ddof std::int64_t ddof = 0,
 #define REDUCTION(name, types, nothing, parameter, ...) \
   SLUICE_API NDArray name(                              \
       const NDArray& x,                                 \

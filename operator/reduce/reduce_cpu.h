@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include <sluice/engine/parallel.h>
-#include <sluice/operator/reduce/cascade_cpu.h>
+#include <sluice/operator/reduce/blocks_cpu.h>
 #include <sluice/operator/reduce/rows.h>
 #include <sluice/operator/workspace.h>
 
@@ -120,7 +120,9 @@ void reduce_cpu(const KernelCall& call, const Op& op, const Shape& axes) {
 template <class T>
 void reduce_type_on_cpu(Reduction row, const KernelCall& call, const ReduceSettings& settings) {
   with_state<T>(row, settings, [&](const auto& op) {
-    reduce_cpu<std::remove_cvref_t<decltype(op)>, T>(call, op, settings.axes);
+    with_settled(op, [&](const auto& settled) {
+      reduce_cpu<std::remove_cvref_t<decltype(settled)>, T>(call, settled, settings.axes);
+    });
   });
 }
 

@@ -11,7 +11,8 @@
 //
 //   Acc, Out       a partial result, of trivial type, and the result
 //   identity()     the partial result of no terms
-//   lift(x)        of one term; with add(acc, x), if there is one, terms are taken one by one instead
+//   lift(x)        of one term, a T or a number that was converted from one; with add(acc, x), if there is one, terms
+//                  are taken one by one instead
 //   join(a, b)     of two, those of `a` first; associative up to rounding
 //   finish(a)      the result
 namespace sluice::detail {
@@ -66,7 +67,10 @@ struct SumOf {
   Acc divisor = 1;
 
   SLUICE_HD static Acc identity() noexcept { return Acc{0}; }
-  SLUICE_HD static Acc lift(T x) noexcept { return to_accumulator(x); }
+  template <class X>
+  SLUICE_HD static Acc lift(X x) noexcept {
+    return to_accumulator(x);
+  }
   SLUICE_HD Acc join(Acc a, Acc b) const noexcept { return a + b; }
   SLUICE_HD Out finish(Acc a) const noexcept {
     if constexpr (std::is_integral_v<T>) {
@@ -85,7 +89,10 @@ struct WholeMeanOf {
   double divisor = 1;
 
   SLUICE_HD static Acc identity() noexcept { return Acc{0}; }
-  SLUICE_HD static Acc lift(T x) noexcept { return static_cast<Acc>(x); }
+  template <class X>
+  SLUICE_HD static Acc lift(X x) noexcept {
+    return static_cast<Acc>(x);
+  }
   SLUICE_HD Acc join(Acc a, Acc b) const noexcept { return a + b; }
   SLUICE_HD Out finish(Acc a) const noexcept { return static_cast<float>(static_cast<double>(a) / divisor); }
 };
@@ -105,7 +112,10 @@ struct ProductOf {
   using Out = Whole<T>;
 
   SLUICE_HD static Acc identity() noexcept { return Acc{1}; }
-  SLUICE_HD static Acc lift(T x) noexcept { return to_accumulator(x); }
+  template <class X>
+  SLUICE_HD static Acc lift(X x) noexcept {
+    return to_accumulator(x);
+  }
   SLUICE_HD Acc join(Acc a, Acc b) const noexcept { return a * b; }
   SLUICE_HD Out finish(Acc a) const noexcept { return static_cast<Out>(a); }
 };
@@ -128,7 +138,8 @@ struct ExtremeOf {
       return largest ? -Limits::infinity() : Limits::infinity();
     }
   }
-  SLUICE_HD Acc lift(T x) const noexcept {
+  template <class X>
+  SLUICE_HD Acc lift(X x) const noexcept {
     const Acc value = to_accumulator(x);
     return absolute ? magnitude_of(value) : value;
   }
@@ -167,8 +178,12 @@ struct MomentsOf {
   bool root = false;
 
   SLUICE_HD static Acc identity() noexcept { return {0, 0, 0}; }
-  SLUICE_HD static Acc lift(T x) noexcept { return {1, to_accumulator(x), 0 * to_accumulator(x)}; }
-  SLUICE_HD Acc add(Acc a, T x) const noexcept {
+  template <class X>
+  SLUICE_HD static Acc lift(X x) noexcept {
+    return {1, to_accumulator(x), 0 * to_accumulator(x)};
+  }
+  template <class X>
+  SLUICE_HD Acc add(Acc a, X x) const noexcept {
     const Number value = to_accumulator(x), distance = value - a.mean, terms = a.terms + 1;
     const Number mean = a.mean + distance / terms;
     return {terms, mean, a.squares + distance * (value - mean)};
@@ -191,7 +206,10 @@ struct AbsoluteSumOf {
   using Out = T;
 
   SLUICE_HD static Acc identity() noexcept { return Acc{0}; }
-  SLUICE_HD static Acc lift(T x) noexcept { return magnitude_of(to_accumulator(x)); }
+  template <class X>
+  SLUICE_HD static Acc lift(X x) noexcept {
+    return magnitude_of(to_accumulator(x));
+  }
   SLUICE_HD Acc join(Acc a, Acc b) const noexcept { return a + b; }
   SLUICE_HD Out finish(Acc a) const noexcept { return static_cast<Out>(a); }
 };
@@ -214,7 +232,8 @@ struct SquaresOf {
   static constexpr Number k_shrink = k_double ? static_cast<Number>(0x1p-538) : static_cast<Number>(0x1p-76);
 
   SLUICE_HD static Acc identity() noexcept { return {0, 0, 0}; }
-  SLUICE_HD static Acc lift(T x) noexcept {
+  template <class X>
+  SLUICE_HD static Acc lift(X x) noexcept {
     const Number value = magnitude_of(to_accumulator(x));
     const bool big = value > k_big, small = value < k_small;  // neither is a NaN
     const Number scaled = value * (big ? k_shrink : small ? k_enlarge : Number{1}), square = scaled * scaled;
@@ -243,7 +262,10 @@ struct ExponentialsOf {
   using Out = T;
 
   SLUICE_HD static Acc identity() noexcept { return {-std::numeric_limits<Number>::infinity(), 0}; }
-  SLUICE_HD static Acc lift(T x) noexcept { return {to_accumulator(x), 1}; }
+  template <class X>
+  SLUICE_HD static Acc lift(X x) noexcept {
+    return {to_accumulator(x), 1};
+  }
   /// e^(x - largest), 1 of equal infinities too.
   SLUICE_HD static Number relative(Number x, Number largest) noexcept {
     return x == largest ? Number{1} : std::exp(x - largest);
@@ -263,7 +285,10 @@ struct NonzerosOf {
   double least = 0;
 
   SLUICE_HD static Acc identity() noexcept { return 0; }
-  SLUICE_HD static Acc lift(T x) noexcept { return to_accumulator(x) != 0 ? 1 : 0; }
+  template <class X>
+  SLUICE_HD static Acc lift(X x) noexcept {
+    return to_accumulator(x) != 0 ? 1 : 0;
+  }
   SLUICE_HD Acc join(Acc a, Acc b) const noexcept { return a + b; }
   SLUICE_HD Out finish(Acc a) const noexcept {
     if constexpr (std::is_same_v<Out, bool>) {
