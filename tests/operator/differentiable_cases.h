@@ -76,6 +76,8 @@ inline void add_reductions(Cases& cases) {
       cases.push_back({message(row.name, " over ", axes), {{2, 3, 4}}, [&row, axes, keep](const auto& v) {
                          return row.run(v[0], axes, keep);
                        }});
+      if (row.name == "standard_deviation")  // of two terms, its second gradient takes what is nearly alike apart
+        cases.back().noise = 10;
     }
   }
   for (const Shape& empty : {Shape{0, 4}, Shape{3, 0}})

@@ -304,6 +304,12 @@ void compare_devices(const NDArray& on_cpu, const NDArray& on_gpu) {
     for (const ReductionCase& reduction : reduction_cases()) {
       if (on_cpu.size() == 0 && !reduction.takes_nothing)
         continue;
+      // Of many elements only some: the ways that kernels cut them are everybody's.
+      const bool is_told = reduction.name == "sum" || reduction.name == "variance";
+      if (on_cpu.size() > 100000 && !is_told)
+        continue;
+      if (on_cpu.size() > 10000 && !is_told && reduction.name != "max" && reduction.name != "logsumexp")
+        continue;
       INFO(reduction.name << " of " << on_cpu.dtype() << " " << on_cpu.shape() << " over " << as_shape(axes));
       const NDArray want = reduction.run(on_cpu, as_shape(axes), false);
       const NDArray got = reduction.run(on_gpu, as_shape(axes), false);
