@@ -79,16 +79,33 @@ def without_foreign_links(text, page, known):
     return re.sub(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", replace, text)
 
 
-TABLE = re.compile(r"#define (\w+)\(name, \.\.\.\) ((?:.*\\\n)*.*)\n#include <sluice/([^>]+\.def)>\n#undef \1\n")
+TABLE = re.compile(r"#define (\w+)\(name, ((?:\w+, )*)\.\.\.\)\s((?:.*\\\n)*.*)\n#include <sluice/([^>]+\.def)>\n#undef \w+\n")
+
+
+def with_parameters(body, row):
+    """What a macro says of each parameter of a row, ((type, name, value), ...), written out: ", type name"."""
+    listed = re.match(r"\s*\((\(.*?\))\)", row, re.DOTALL)
+    listed = "".join(re.sub(r"\s*\(([\w:]+), (\w+), [^()]*\),?", r", \1 \2", listed.group(1)) if listed else "")
+    return re.sub(r" SLUICE_EACH_PARAMETER\(\w+, parameters\)", listed, body)
+
+
+def with_pasted(body, text, columns, row):
+    """What the macros are whose names a macro puts together with a word of a row, MACRO_##column."""
+    values = dict(zip(columns.replace(" ", "").split(","), (value.strip() for value in row.split(","))))
+    macros = dict(re.findall(r"(?m)^#define (\w+) ?(.*)$", text))
+    return re.sub(r"(\w+)##(\w+)", lambda pasted: macros.get(pasted[1] + values.get(pasted[2], ""), ""), body)
 
 
 def with_rows(text, root):
     """Declarations that a macro makes of the rows of a .def file, written out with the rows' own sentences."""
     def declarations(match):
-        macro, body, name = match.groups()
+        macro, columns, body, name = match.groups()
         body = body.replace("\\\n", "\n")
-        rows = re.findall(r'^%s\(\s*(\w+),.*?"([^"]*)"\)$' % macro, (root / name).read_text(), re.MULTILINE | re.DOTALL)
-        return "".join(re.sub(r"(?m)^\s*(?=SLUICE_API)", f"/// {doc}\n", re.sub(r"\bname\b", row, body)) + "\n" for row, doc in rows)
+        rows = re.findall(r'^%s(?:_WITH)?\(\s*(\w+),(.*?)"([^"]*)"\)$' % macro.replace("_WITH", ""), (root / name).read_text(),
+                          re.MULTILINE | re.DOTALL)
+        made = ((re.sub(r"\bname\b", row, with_parameters(with_pasted(body, text, columns, rest), rest)), doc)
+                for row, rest, doc in rows)
+        return "".join(re.sub(r"(?m)^\s*(?=SLUICE_API)", f"/// {doc}\n", one) + "\n" for one, doc in made)
     return TABLE.sub(declarations, text)
 
 

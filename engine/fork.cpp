@@ -7,6 +7,7 @@
 #include <mutex>
 #include <new>
 #include <pthread.h>
+#include <unistd.h>
 #include <vector>
 
 #include <sluice/engine/detail/core.h>
@@ -96,6 +97,15 @@ void hold_over_forks(SpinLock& lock) {
 }
 
 void Core::watch_forks(Core* core, bool alive) {
+  // Tasks that still run when the process ends call into libraries whose static objects are destroyed by then. A
+  // thread-local of the main thread goes before every static object, those of libraries loaded later included.
+  struct AtEnd {
+    ~AtEnd() { drain_all_at_exit(); }
+  };
+  if (alive && getpid() == gettid()) {
+    static thread_local AtEnd at_end;
+    (void)at_end;
+  }
   Watched& all = watched();
   const std::lock_guard hold(all.mutex);
   if (alive) {
@@ -103,6 +113,16 @@ void Core::watch_forks(Core* core, bool alive) {
   } else {
     std::erase(all.cores, core);
   }
+}
+
+void Core::drain_all_at_exit() noexcept {
+  const ThisThread& here = this_thread();
+  if (here.task != nullptr || here.gpu_body != nullptr)
+    return;  // exit() in a body, which would wait for itself
+  Watched& all = watched();
+  const std::lock_guard hold(all.mutex);
+  for (Core* core : all.cores)
+    core->drain_for_exit();
 }
 
 void Core::before_fork() {

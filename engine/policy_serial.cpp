@@ -91,15 +91,32 @@ void SerialPolicy::after_push() {
   // Inside a task the outermost push drains. Where GPU work is issued nothing that bodies push would become ready.
   if (this_thread().core == &core_ || this_thread().draining)
     return;
-  TaskNode* task = begin_draining();
-  if (task == nullptr)
-    return;
+  if (TaskNode* task = begin_draining())
+    run_turn(task);
+}
+
+// One that has the turn runs `task` and all that lies ready after it.
+void SerialPolicy::run_turn(TaskNode* task) {
   const OnTop on_top(this_thread());
   runner_.store(Runner::here(), std::memory_order_relaxed);
   for (; task != nullptr; task = take_or_end_draining()) {
     if (Core::claim(task))
       core_.run_on_cpu(task, 1);
   }
+}
+
+// First come, first served, one at a time: only where nothing lies ready and nobody runs anything.
+bool SerialPolicy::begin_at_once() noexcept {
+  const std::lock_guard hold(lock_);
+  if (turn_ != nullptr || head_ != nullptr)
+    return false;
+  turn_ = &this_thread();
+  return true;
+}
+
+void SerialPolicy::end_at_once() {
+  if (TaskNode* task = take_or_end_draining()) [[unlikely]]  // pushed elsewhere meanwhile, or let in by this body's end
+    run_turn(task);
 }
 
 }  // namespace sluice::detail

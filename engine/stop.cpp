@@ -138,11 +138,15 @@ void Core::restart() {
   stopped_.store(0);
 }
 
-void Core::stop_at_exit() {
-  stopped_.store(1);
+void Core::drain_for_exit() {
   const DrainWaiter waiter(*this);
   std::unique_lock hold(drained_mutex_);
   drained_.wait_for(hold, k_exit_limit, [&] { return live() == 0; });
+}
+
+void Core::stop_at_exit() {
+  stopped_.store(1);
+  drain_for_exit();
   report_failures();
 }
 

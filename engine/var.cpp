@@ -141,16 +141,22 @@ void Core::freeze(const Var& handle, bool frozen) {
 
 void Core::retire(VarCore* var) noexcept {
   Core* const owner = var->core;  // not `this`, if a late reader of the Var that was here before found it
-  PositionSet pending = std::move(var->read_at);  // a copy would want memory
-  pending.add(var->written_at);
   RetireHook* hook = std::exchange(var->on_retire, nullptr);
-  var->poison = {};
-  var->written_at = {};
-  var->read_at.clear();
+  if (var->poison) [[unlikely]]
+    var->poison = {};
   if (var->gate != nullptr)
     give_block(std::exchange(var->gate, nullptr), sizeof(Gate));
-  if (hook != nullptr)
-    hook->on_retire(pending);
+  if (var->read_at.empty() && !var->written_at) [[likely]] {
+    if (hook != nullptr)
+      hook->on_retire(var->read_at);
+  } else {
+    PositionSet pending = std::move(var->read_at);  // a copy would want memory
+    pending.add(var->written_at);
+    var->written_at = {};
+    var->read_at.clear();
+    if (hook != nullptr)
+      hook->on_retire(pending);
+  }
   VarPool::give(var);
   owner->release();
 }

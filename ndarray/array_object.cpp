@@ -10,9 +10,9 @@ namespace {
 using ArrayMemory = FreeList<ArrayObject>;
 
 // Drops the buffer where there is no memory for the object.
-ArrayObject* new_object(Buffer* buffer) {
+ArrayObject* new_object(Buffer* buffer, DType dtype, Device device, const Shape& shape, const Shape& strides) {
   try {
-    return ::new (ArrayMemory::take()) ArrayObject;
+    return ::new (ArrayMemory::take()) ArrayObject(buffer, dtype, device, shape, strides);
   } catch (...) {
     if (buffer != nullptr)
       buffer->release();
@@ -27,7 +27,9 @@ void retain(ArrayObject* array) noexcept {
 }
 
 void release(ArrayObject* array) noexcept {
-  if (array->references.fetch_sub(1, std::memory_order_acq_rel) != 1)
+  // Who holds the only reference is alone with it.
+  if (array->references.load(std::memory_order_acquire) != 1 &&
+      array->references.fetch_sub(1, std::memory_order_acq_rel) != 1)
     return;
   if (array->buffer != nullptr)
     array->buffer->release();
@@ -37,13 +39,8 @@ void release(ArrayObject* array) noexcept {
 
 NDArray make_array(
     Buffer* buffer, DType dtype, Device device, const Shape& shape, const Shape& strides, std::int64_t offset) {
-  ArrayObject* object = new_object(buffer);
+  ArrayObject* object = new_object(buffer, dtype, device, shape, strides);
   NDArray array(object);
-  object->buffer = buffer;
-  object->dtype = dtype;
-  object->device = device;
-  object->shape = shape;
-  object->strides = strides;
   object->offset = offset;
   object->size = shape.size();
   object->contiguous = is_contiguous(*object);
@@ -51,12 +48,7 @@ NDArray make_array(
 }
 
 NDArray make_packed(Buffer* buffer, DType dtype, Device device, const Shape& shape, std::int64_t size) {
-  ArrayObject* object = new_object(buffer);
-  object->buffer = buffer;
-  object->dtype = dtype;
-  object->device = device;
-  object->shape = shape;
-  object->strides = contiguous_strides(shape);
+  ArrayObject* object = new_object(buffer, dtype, device, shape, contiguous_strides(shape));
   object->size = size;
   return NDArray(object);
 }
@@ -70,9 +62,8 @@ NDArray make_view(const NDArray& base, const Shape& shape, const Shape& strides,
   return view;
 }
 
-ArrayObject& object_of(const NDArray& array, const char* op) {
-  require<ValueError>(array.defined(), [&] { return message(op, ": the array is undefined"); });
-  return *array.object();
+void refuse_undefined(const char* op) {
+  throw ValueError(message(op, ": the array is undefined"));
 }
 
 void check_fits(const char* op, Scalar value, DType dtype) {

@@ -29,7 +29,7 @@ Buffer* Buffer::create(Engine& engine, Pool& pool, std::size_t bytes, ChunkUse u
     VarOptions options{.home = chunk.device, .on_retire = buffer, .bytes = chunk.bytes};
     if (!buffer->fresh_) [[unlikely]]
       options.pending = &chunk.pending;
-    buffer->regions_.push_back({0, chunk.requested, engine.new_var(options)});
+    buffer->regions_.emplace_back(0, chunk.requested, engine.new_var(options));
   } catch (...) {
     pool.release(std::move(chunk));
     destroy(buffer);
@@ -46,7 +46,7 @@ void Buffer::destroy(Buffer* buffer) noexcept {
 }
 
 void Buffer::release() noexcept {
-  if (arrays_.fetch_sub(1, std::memory_order_acq_rel) != 1)
+  if (arrays_.load(std::memory_order_acquire) != 1 && arrays_.fetch_sub(1, std::memory_order_acq_rel) != 1)
     return;
   // The last Var to retire ends this buffer, maybe while they are being dropped.
   if (regions_.size() == 1) [[likely]] {
@@ -63,7 +63,7 @@ void Buffer::on_retire(const PositionSet& pending) noexcept {
     chunk_.pending.add(pending);
     merging_.clear(std::memory_order_release);
   }
-  if (live_regions_.fetch_sub(1, std::memory_order_acq_rel) != 1)
+  if (live_regions_.load(std::memory_order_acquire) != 1 && live_regions_.fetch_sub(1, std::memory_order_acq_rel) != 1)
     return;
   chunk_.pool->release(std::move(chunk_));
   destroy(this);

@@ -45,6 +45,8 @@ class Buffer final : public RetireHook {
   /// Raised at push by everything that writes; backward compares it with what it saw when it saved.
   std::uint64_t version() const noexcept { return version_.load(std::memory_order_relaxed); }
   void raise_version() noexcept { version_.fetch_add(1, std::memory_order_relaxed); }
+  /// The same of memory that nobody else knows yet.
+  void begin_versions() noexcept { version_.store(1, std::memory_order_relaxed); }
 
   void on_retire(const PositionSet& pending) noexcept override;
 

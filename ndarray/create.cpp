@@ -11,9 +11,10 @@ namespace {
 
 // `count`: as shape.size() says.
 std::size_t bytes_of(const Shape& shape, std::int64_t count, DType dtype) {
-  for (std::int64_t extent : shape) {
-    require<ShapeError>(extent >= 0, [&] { return message("empty: shape ", shape, " has a negative extent"); });
-  }
+  std::int64_t signs = 0;  // of all extents
+  for (const std::int64_t extent : shape)
+    signs |= extent;
+  require<ShapeError>(signs >= 0, [&] { return message("empty: shape ", shape, " has a negative extent"); });
   std::size_t bytes = 0;
   const auto size = static_cast<std::size_t>(count);
   require<ShapeError>(!__builtin_mul_overflow(size, size_of(dtype), &bytes), [&] {
@@ -66,6 +67,15 @@ NDArray make_empty(Engine& engine, const Shape& shape, const ArrayOptions& optio
   const ChunkUse use = options.copied_into ? ChunkUse::copy_target : ChunkUse::compute;
   Buffer* buffer = Buffer::create(engine, pool, bytes, use);
   return make_packed(buffer, options.dtype, options.device, shape, size);
+}
+
+NDArray make_beside(Engine& engine, const ArrayObject& beside, const Shape& shape, DType dtype) {
+  if (beside.buffer == nullptr || beside.buffer->chunk().kind == MemoryKind::pinned) [[unlikely]]
+    return make_empty(engine, shape, {.dtype = dtype, .device = beside.device});
+  const std::int64_t size = shape.size();
+  Buffer* const buffer =
+      Buffer::create(engine, *beside.buffer->chunk().pool, bytes_of(shape, size, dtype), ChunkUse::compute);
+  return make_packed(buffer, dtype, beside.device, shape, size);
 }
 
 }  // namespace detail

@@ -75,7 +75,9 @@ std::string to_string(const Shape& shape) {
 }
 
 Shape contiguous_strides(const Shape& shape) {
-  Shape strides = Shape::filled(shape.ndim(), 1);
+  Shape strides = shape;
+  if (shape.ndim() > 0)
+    strides[shape.ndim() - 1] = 1;
   for (int axis = shape.ndim() - 2; axis >= 0; --axis) {
     const std::int64_t extent = std::max<std::int64_t>(shape[axis + 1], 1);
     if (__builtin_mul_overflow(strides[axis + 1], extent, &strides[axis]))

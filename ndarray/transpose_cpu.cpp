@@ -1,9 +1,11 @@
 // Copies that turn axes: neighbours of the target lie apart in the source, neighbours of the source in the target.
 // Squares of a cache line a side are read whole and written whole, in tiles whose pages stay known to the processor.
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/ndarray/detail/simd_turn.h>
 
 namespace sluice::detail {
 
@@ -86,24 +88,52 @@ int turned_axis(const CopyPlan& plan, std::int64_t least) noexcept {
   return -1;
 }
 
+// How much is turned at a time, elements of i and a. Past the caches the tiles are large: each of a few hundred pages
+// is then written a good part of before it is forgotten. Otherwise what is written stays until its lines are full.
+struct TileShape {
+  std::int64_t rows, columns;
+};
+template <class T>
+constexpr TileShape k_near{Turn<T>::tile, Turn<T>::tile};
+template <class T>
+constexpr TileShape k_past{1024 / sizeof(T), 2048 / sizeof(T)};
+
+// Results that will not be found in a cache anyway go past it, where whole lines of it can be written.
+template <class T>
+bool streams(const CopyPlan& plan, const T* to, int axis) noexcept {
+  constexpr std::int64_t k_large = std::int64_t{4} << 20;
+  const auto size = static_cast<std::int64_t>(sizeof(T));
+  bool whole = reinterpret_cast<std::uintptr_t>(to) % k_line == 0 && plan.size * size >= k_large;
+  for (int i = 0; i < plan.ndim - 1; ++i)
+    whole = whole && (plan.extents[i] == 1 || plan.strides[0][i] * size % k_line == 0);
+  return whole && plan.extents[axis] >= Turn<T>::side && plan.extents[plan.ndim - 1] >= Turn<T>::side;
+}
+
 template <class T>
 bool turn(const CopyPlan& plan, T* to, const T* from) {
   using Tiles = Turn<T>;
   const int inner = plan.ndim - 1, axis = turned_axis(plan, std::min<std::int64_t>(8, Tiles::side));
   if (axis < 0)
     return false;
+  const bool stream = streams(plan, to, axis);
+  const TileShape tile = stream ? k_past<T> : k_near<T>;
   const std::int64_t rows = plan.extents[inner], columns = plan.extents[axis];
-  const std::int64_t down = (rows + Tiles::tile - 1) / Tiles::tile, across = (columns + Tiles::tile - 1) / Tiles::tile;
+  const std::int64_t down = (rows + tile.rows - 1) / tile.rows, across = (columns + tile.columns - 1) / tile.columns;
+  const std::int64_t to_step = plan.strides[0][axis], from_step = plan.strides[1][inner];
   CopyPlan outer = plan;  // the axes beside the two
   outer.extents[inner] = outer.extents[axis] = 1;
   outer.size = plan.size / (rows * columns);
-  parallel_for(outer.size * down * across, 2, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(outer.size * down * across, stream ? 1 : 2, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t unit = begin; unit < end; ++unit) {
-      const std::int64_t i = unit % down * Tiles::tile, a = unit / down % across * Tiles::tile;
+      const std::int64_t i = unit % down * tile.rows, a = unit / down % across * tile.columns;
+      const std::int64_t height = std::min(tile.rows, rows - i), width = std::min(tile.columns, columns - a);
       const std::int64_t which = unit / (down * across);
       walk_runs(outer, which, which + 1, [&](const StridedRun<2>& run) {
-        const Tiles tiles(to + run.offset[0], plan.strides[0][axis], from + run.offset[1], plan.strides[1][inner]);
-        tiles.run(i, std::min(Tiles::tile, rows - i), a, std::min(Tiles::tile, columns - a));
+        T* const target = to + run.offset[0];
+        const T* const source = from + run.offset[1];
+        if (!simd::turn(
+                target + a * to_step + i, to_step, source + i * from_step + a, from_step, height, width, stream))
+          Tiles(target, to_step, source, from_step).run(i, height, a, width);
       });
     }
   });

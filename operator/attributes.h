@@ -85,7 +85,13 @@ bool assign(std::optional<T>& field, const AttributeValue& value) {
     field.reset();
     return true;
   }
-  T read = field.value_or(T());
+  T read = [&field] {
+    if constexpr (std::is_same_v<T, Scalar>) {
+      return field.value_or(T(0));
+    } else {
+      return field.value_or(T());
+    }
+  }();
   if (!assign(read, value))
     return false;
   field = std::move(read);

@@ -6,9 +6,9 @@
 
 namespace sluice::detail {
 
-/// What a floating type computes in: float for float16, bfloat16 and float32, double for float64.
+/// What arithmetic on elements of type T happens in: float for float16 and bfloat16, T itself for others.
 template <class T>
-using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
+using Compute = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
 
 /// Calls f.operator()<T>() with the C++ type of a floating `dtype`; shape rules have refused the others.
 template <class F>

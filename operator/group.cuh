@@ -2,6 +2,8 @@
 
 // Threads that work on one result together: a group of 1, of 32 (a warp) or of a whole block.
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include <cuda_runtime.h>
 
@@ -12,9 +14,21 @@ namespace sluice::detail {
 inline constexpr int k_warp = 32;
 inline constexpr int k_group_block = 256;  // threads of a block in the kernels that work in groups
 
+/// Structs go word by word.
 template <class A>
 __device__ inline A shuffle_xor(A value, int lanes) {
-  return __shfl_xor_sync(0xffffffffu, value, lanes);
+  if constexpr (std::is_arithmetic_v<A>) {
+    return __shfl_xor_sync(0xffffffffu, value, lanes);
+  } else {
+    static_assert(sizeof(A) % sizeof(unsigned) == 0 && std::is_trivially_copyable_v<A>);
+    unsigned words[sizeof(A) / sizeof(unsigned)];
+    memcpy(words, &value, sizeof(A));
+#pragma unroll
+    for (unsigned& word : words)
+      word = __shfl_xor_sync(0xffffffffu, word, lanes);
+    memcpy(&value, words, sizeof(A));
+    return value;
+  }
 }
 
 /// Joins `value` of all threads of a group; every thread gets the result, with the same bits. All threads of a group

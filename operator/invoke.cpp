@@ -51,7 +51,7 @@ void check_destinations(const Call& call, std::size_t outputs) {
 }
 
 // Results that could not be written where the caller wants them are copied there, and take their place on the tape.
-Arrays deliver(const Call& call, const Arrays& results, const autograd::NodeRef& node) {
+void deliver(const Call& call, Arrays& results, const autograd::NodeRef& node) {
   for (std::size_t i = 0; i < call.destinations.size(); ++i) {
     const NDArray& destination = call.destinations[i];
     if (!results[i].same(destination))
@@ -63,7 +63,7 @@ Arrays deliver(const Call& call, const Arrays& results, const autograd::NodeRef&
       autograd::set_entry(destination, entry.node, entry.index);
   }
   put_on_tape(node, call.destinations);
-  return Arrays(call.destinations.begin(), call.destinations.end());
+  results.assign(call.destinations.begin(), call.destinations.end());
 }
 
 // To who takes the thread's calls. The node is made before, as for what runs.
@@ -71,7 +71,7 @@ Arrays hand_over(CallSink& sink, const Call& call, const Specs& specs, const Geo
   for (std::size_t i = 0; i < call.destinations.size(); ++i)
     detail::check_takes(call.op.name, call.destinations[i], specs[i]);
   const autograd::NodeRef node = make_node(call);
-  const Arrays results = detail::offer(
+  Arrays results = detail::offer(
       sink,
       {.op = call.op,
        .inputs = call.inputs,
@@ -81,16 +81,18 @@ Arrays hand_over(CallSink& sink, const Call& call, const Specs& specs, const Geo
        .site = call.site,
        .destinations = call.destinations,
        .recorded = call.recorded});
-  if (!call.destinations.empty())
-    return deliver(call, results, node);
-  put_on_tape(node, results);
+  if (call.destinations.empty())
+    put_on_tape(node, results);
+  else
+    deliver(call, results, node);
   return results;
 }
 
 Arrays invoke_view(const Call& call) {
   require<ValueError>(call.destinations.empty(), [&] { return message(call.op.name, ": a view has no destination"); });
   const NDArray& input = call.inputs[0];
-  const Geometry view = call.op.view(call.op, detail::geometry_of(input), call.attributes);
+  const Shape* const like = call.inputs.size() > 1 ? &call.inputs[1].object()->shape : nullptr;
+  const Geometry view = call.op.view(call.op, detail::geometry_of(input), like, call.attributes);
   if (CallSink* const sink = detail::sink_here(); sink != nullptr) [[unlikely]]
     return hand_over(*sink, call, {{view.shape, input.dtype(), input.device()}}, &view);
   const Arrays results{detail::make_view(input, view.shape, view.strides, view.offset)};
@@ -120,6 +122,16 @@ Arrays composed(const Call& call, const autograd::NodeRef& node) {
   return results;
 }
 
+Arrays composed_into(Call& call, const autograd::NodeRef& node) {
+  Arrays results = compose(call);
+  call.recorded = call.recorded || std::any_of(results.begin(), results.end(), autograd::on_tape);
+  check_destinations(call, results.size());
+  for (std::size_t i = 0; i < results.size(); ++i)
+    detail::check_takes(call.op.name, call.destinations[i], detail::spec_of(results[i]));
+  deliver(call, results, node);
+  return results;
+}
+
 // As one call where nothing of it must be on the tape, or all of it as one node.
 bool is_taken_whole(const Call& call) {
   return detail::sink_here() != nullptr && call.op.infer != nullptr &&
@@ -134,22 +146,16 @@ Arrays invoke_composition(Call& call) {
     return hand_over(*detail::sink_here(), call, specs);
   }
   const autograd::NodeRef node = make_node(call);
-  if (call.destinations.empty())
-    return composed(call, node);
-  const Arrays results = compose(call);
-  call.recorded = call.recorded || std::any_of(results.begin(), results.end(), autograd::on_tape);
-  check_destinations(call, results.size());
-  for (std::size_t i = 0; i < results.size(); ++i)
-    detail::check_takes(call.op.name, call.destinations[i], detail::spec_of(results[i]));
-  return deliver(call, results, node);
+  return call.destinations.empty() ? composed(call, node) : composed_into(call, node);
 }
 
 // Of what runs: there is memory, and results fit where they go.
 void check_data(const Call& call, const Specs& specs) {
   const Operator& op = call.op;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    if (!has(op.shape_inputs, i))
-      detail::with_data(op.name, *call.inputs[i].object());
+    const detail::ArrayObject& input = *call.inputs[i].object();
+    if (input.buffer == nullptr && !has(op.shape_inputs, i)) [[unlikely]]
+      detail::refuse_without_data(op.name, input);
   }
   for (std::size_t i = 0; i < call.destinations.size(); ++i) {
     detail::with_data(op.name, *call.destinations[i].object());
@@ -186,15 +192,17 @@ Arrays invoke_issue(const Call& call, const Specs& specs) {
   }
   const autograd::NodeRef node = make_node(call);
   op.issue({op, call.inputs, outputs, call.attributes, call.site});
-  if (!call.destinations.empty())
-    return deliver(call, outputs, node);
-  put_on_tape(node, outputs);
+  if (call.destinations.empty())
+    put_on_tape(node, outputs);
+  else
+    deliver(call, outputs, node);
   return outputs;
 }
 
 Arrays invoke_kernel(Call& call, Kernel kernel, const Specs& specs, Device device) {
   const Operator& op = call.op;
-  check_data(call, specs);
+  if (!call.plain || !call.destinations.empty())
+    check_data(call, specs);
   Engine& engine = !call.inputs.empty() ? call.inputs[0].engine() : Engine::current();
   const MemoryOrder order = detail::order_of(call, device);
   const detail::KernelInputs inputs(call, order, engine);
@@ -209,7 +217,7 @@ Arrays invoke_kernel(Call& call, Kernel kernel, const Specs& specs, Device devic
   if (call.destinations.empty()) [[likely]]
     put_on_tape(node, outputs);
   else
-    outputs = deliver(call, outputs, node);
+    deliver(call, outputs, node);
   return outputs;
 }
 
@@ -219,29 +227,35 @@ Arrays run(
     const Attributes& attributes,
     SourceLocation site,
     std::span<const NDArray> destinations) {
-  detail::check_inputs(op, inputs);
-  detail::check_attributes(op, attributes);
-  std::optional<NormalCall> normal;
+  bool plain = detail::are_plain(op, inputs);
+  if (!plain) [[unlikely]]
+    detail::check_inputs(op, inputs);
+  const bool has_none = attributes.empty() && op.attributes == &attribute_type<NoAttributes>;
+  if (!has_none && attributes.type() != op.attributes) [[unlikely]]
+    detail::check_attributes(op, attributes);
+  NormalCall normal;
   const Attributes* settings = &attributes;
-  if (op.normalise != nullptr && op.normalise({op, inputs, attributes, site}, normal.emplace())) [[unlikely]] {
-    inputs = normal->inputs;
-    settings = &normal->attributes;
+  if (op.normalise != nullptr && op.normalise({op, inputs, attributes, site}, normal)) [[unlikely]] {
+    inputs = normal.inputs;
+    settings = &normal.attributes;
+    plain = false;
   }
-  Call call{op, inputs, *settings, site, destinations, detail::is_recorded(op, inputs), {}};
+  Call call{op, inputs, *settings, site, destinations, detail::is_recorded(op, inputs), plain, {}};
   if (op.view != nullptr)
     return invoke_view(call);
   if (op.cpu == nullptr && op.gpu == nullptr && op.composition != nullptr)
     return invoke_composition(call);
 
-  const Specs input_specs = detail::specs_of(inputs);
-  Specs specs = op.infer(op, input_specs, call.attributes);
+  const detail::InputSpecs input_specs(inputs);
+  Specs specs = op.infer(op, input_specs.all(), call.attributes);
+  const Device device = !inputs.empty() ? inputs[0].object()->device : specs.at(0).device;
   if (!inputs.empty() && op.issue == nullptr) {
     for (ArraySpec& spec : specs)
-      spec.device = inputs[0].device();
+      spec.device = device;
   }
-  check_destinations(call, specs.size());
+  if (!destinations.empty())
+    check_destinations(call, specs.size());
   check_mutables(call);
-  const Device device = !inputs.empty() ? inputs[0].device() : specs.at(0).device;
   const Kernel kernel = op.kernel(device.kind);
   if (kernel != nullptr || op.issue != nullptr) {
     if (CallSink* const sink = detail::sink_here(); sink != nullptr) [[unlikely]]

@@ -1,11 +1,12 @@
 #include <algorithm>
 
+#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/normalise.h>
 
 namespace sluice::detail {
 
 bool cast_inputs(const RawCall& call, DType dtype, NormalCall& normal) {
-  const auto is_that = [dtype](const NDArray& input) { return input.dtype() == dtype; };
+  const auto is_that = [dtype](const NDArray& input) { return input.object()->dtype == dtype; };
   if (std::all_of(call.inputs.begin(), call.inputs.end(), is_that))
     return false;
   for (const NDArray& input : call.inputs)

@@ -106,9 +106,9 @@ using Kernel = void (*)(const KernelCall& call);
 using Composition = Arrays (*)(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site);
 /// Gradients, one an input; undefined where not wanted or none.
 using Gradient = Arrays (*)(const GradientCall& call);
-/// Where a view of an array of geometry `input` lies; no task, no copy, and no array is needed. Throws where there is
-/// no such view.
-using ViewOf = Geometry (*)(const Operator& op, const Geometry& input, const Attributes& attributes);
+/// Where a view of an array of geometry `input` lies; no task, no copy, and no array is needed. `like` is the shape of
+/// the second input of a view that has one, otherwise null. Throws where there is no such view.
+using ViewOf = Geometry (*)(const Operator& op, const Geometry& input, const Shape* like, const Attributes& attributes);
 using Issue = void (*)(const IssueCall& call);
 using RandomCounters = std::uint64_t (*)(std::span<const ArraySpec> outputs, const Attributes& attributes);
 
@@ -117,7 +117,7 @@ using Mask = std::uint32_t;
 inline constexpr Mask k_all = ~Mask{0};
 inline constexpr Mask k_none = 0;
 
-/// Which inputs the gradients of the `wanted` inputs (bit i = input i) read.
+/// Which inputs, or outputs, the gradients of the `wanted` inputs (bit i = input i) read.
 using SavedFor = Mask (*)(Mask wanted, const Attributes& attributes);
 
 /// Whether a call with `inputs` inputs writes input `i`.
@@ -157,13 +157,16 @@ struct Operator {
   bool library_team = false;        // CPU kernel calls a library that brings its own threads
   bool capturable = true;           // GPU kernel has no host side effects
   RandomCounters random = nullptr;  // set: the kernel takes that many random counters
-  bool elementwise = false;         // the kernel may write an output over an input of the same geometry
-  SavedFor saved_for = nullptr;     // set: saves these of saved_inputs only
+  /// The kernel may write an output over an input of the same geometry. It computes and nothing else, on a CPU without
+  /// waiting and without locks: short calls run it where they are made.
+  bool elementwise = false;
+  SavedFor saved_for = nullptr;          // set: saves these of saved_inputs only
   TakesStrides takes_strides = nullptr;  // set: strided_inputs only where it says so
   Mutates mutates = nullptr;   // set: says in mutated_inputs' place what issue writes, of any number of inputs
   int state_input = -1;        // input, if a call has so many, that holds seed and offset of random numbers
   Mask shape_inputs = k_none;  // inputs of which shape, type and device matter alone: nobody reads their data
   OrderOf order = nullptr;     // set: GPU arrays of four axes lie so, inputs (copied where they do not) and outputs
+  SavedFor saved_outputs_for = nullptr;  // set: saves these of saved_outputs only
 
   Kernel kernel(DeviceKind kind) const noexcept { return kind == DeviceKind::gpu ? gpu : cpu; }
 };

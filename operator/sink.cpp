@@ -130,7 +130,8 @@ Specs infer(const Operator& op, std::span<const ArraySpec> inputs, const Attribu
   });
   if (op.view != nullptr) {
     ArraySpec spec = inputs[0];
-    spec.shape = op.view(op, {spec.shape, contiguous_strides(spec.shape), 0}, attributes).shape;
+    const Shape* const like = inputs.size() > 1 ? &inputs[1].shape : nullptr;
+    spec.shape = op.view(op, {spec.shape, contiguous_strides(spec.shape), 0}, like, attributes).shape;
     return {spec};
   }
   require<UnsupportedError>(op.infer != nullptr, [&] { return message(op.name, ": has no inference"); });

@@ -199,7 +199,8 @@ void BasePool::give_up(std::size_t bytes) noexcept {
 void BasePool::end_return(std::size_t bytes) noexcept {
   stats_.reserved -= bytes;
   returning_ -= bytes;
-  returned_.notify_all();
+  returns_.fetch_add(1);
+  returns_.notify_all();
 }
 
 // -- Settings --

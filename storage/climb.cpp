@@ -97,8 +97,15 @@ bool BasePool::wait_for_oldest(Lock& lock) {
 /// False if nobody is giving memory back.
 bool BasePool::wait_for_return(Lock& lock) {
   const std::size_t before = returning_;
-  returned_.wait(lock, [&] { return before == 0 || returning_ != before; });
-  return before != 0;
+  if (before == 0)
+    return false;
+  while (returning_ == before) {
+    const int seen = returns_.load();
+    lock.unlock();
+    returns_.wait(seen);
+    lock.lock();
+  }
+  return true;
 }
 
 const Piece* BasePool::oldest_pending() const noexcept {

@@ -137,14 +137,13 @@ class Core {
   void wait_issued(const TaskHandle& handle);
   void clear_error(const Var& var);
   void wait_positions(const PositionSet& positions);
-  /// See EngineAccess::await_task.
-  bool await_retirement();
+  bool await_retirement();  // see EngineAccess::await_task
   void flush();
   void note_completed(Position position);
   void stop(Stop how);
   void restart();
-  /// At exit of the process: waits for what runs, but not for ever.
-  void stop_at_exit();
+  void stop_at_exit();                       // of the process: waits for what runs, but not for ever
+  static void drain_all_at_exit() noexcept;  // all engines, which do not stop
 
   // -- Back-pressure (back_pressure.cpp) --
   /// For pushes from outside tasks: rests while too much memory is in flight, and if `counted`, which every so many
@@ -271,6 +270,7 @@ class Core {
   std::uint64_t cycle_checks() const noexcept { return cycle_checks_.load(); }
 
  private:
+  friend class AtOnceRun;  // at_once.cpp
   void enter_lists_later(const ThisThread& here) noexcept;
   void keep_name(const TaskName& name, TaskNode& node);
   static void keep_estimates(const Task& task, TaskNode& node) noexcept;
@@ -353,6 +353,7 @@ class Core {
   std::condition_variable drained_;
   std::atomic<int> drain_waiters_{0};
   /// While it lives, whoever finishes a task tells `drained_`; what finished before is seen by looking once more.
+  void drain_for_exit();
   struct DrainWaiter {
     explicit DrainWaiter(Core& waited_for) : core(waited_for) {
       core.drain_waiters_.fetch_add(1);

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <type_traits>
 
+#include <sluice/engine/detail/at_once.h>
 #include <sluice/engine/device.h>
 #include <sluice/engine/engine.h>
 #include <sluice/engine/position.h>
@@ -18,6 +20,16 @@ struct EngineAccess {
 
   /// Which task's body runs on this thread; null outside of them. To be compared, never looked into.
   static const void* body_here() noexcept;
+
+  /// Runs body(queue) now, on this thread, and returns when it is over, if there is nothing that it would have to wait
+  /// for; what it throws becomes the failure of what it makes. To everybody else it is a CPU task that was pushed here.
+  /// False, and nothing was done, where that cannot be told or something stands before it: then push() is the way.
+  template <class Body>
+  static bool run_at_once(Engine& engine, const AtOnce& call, Body&& body) {
+    using Plain = std::remove_reference_t<Body>;
+    return run_at_once(engine, call, &body, [](void* at, Queue queue) { (*static_cast<Plain*>(at))(queue); });
+  }
+  static bool run_at_once(Engine& engine, const AtOnce& call, void* body, void (*run)(void* body, Queue queue));
 
   /// Registers what to do when memory of a device runs out: give back what is cached.
   static void on_memory_pressure(Engine& engine, std::function<void(Device)> relieve);

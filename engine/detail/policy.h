@@ -54,6 +54,10 @@ class CpuPolicy {
   virtual bool need_thread() { return true; }
   /// Called at the end of every outermost push on a thread.
   virtual void after_push() {}
+  /// Whether the calling thread, outside tasks, may run a short body of its own here and now, in no queue's turn. Then
+  /// end_at_once() follows it.
+  virtual bool begin_at_once() noexcept { return false; }
+  virtual void end_at_once() {}
   /// Called before a thread outside tasks waits: whatever this policy put off must run.
   virtual void before_wait() { after_push(); }
   /// Called again and again, every slice(), on a thread that waits, in a task or outside: where no workers run, what

@@ -48,6 +48,7 @@ class PoolPolicy final : public CpuPolicy {
   bool need_thread() override;
   void while_waiting() override;
   void after_push() override;
+  bool begin_at_once() noexcept override { return !chaos_; }
   int all_blocked() override;
   int worker_here() const noexcept override;
   bool works_here() const noexcept override;

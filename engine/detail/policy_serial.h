@@ -15,6 +15,8 @@ class SerialPolicy final : public CpuPolicy {
 
   void submit(TaskNode* task) noexcept override;
   void after_push() override;
+  bool begin_at_once() noexcept override;
+  void end_at_once() override;
   void parallel(std::int64_t n, std::int64_t, void* context, RangeFunction run) override { run(context, 0, n); }
   void while_waiting() override;
   std::chrono::nanoseconds slice() const noexcept override { return std::chrono::milliseconds(1); }
@@ -32,6 +34,7 @@ class SerialPolicy final : public CpuPolicy {
   TaskNode* take();
   TaskNode* begin_draining();
   TaskNode* take_or_end_draining();
+  void run_turn(TaskNode* task);
 
   Core& core_;
   AtomicRunner runner_{Runner{}};  // the thread that ran something last

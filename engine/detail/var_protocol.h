@@ -53,6 +53,26 @@ struct VarProtocol {
     return granted;
   }
 
+  /// Reads alone, sorted by Var, each Var once: lets all of them in on the spot, as enter() would, or none. False: as
+  /// if nothing had been tried.
+  static bool try_read(Host& host, Access* accesses, int count, unsigned shard) {
+    if (!try_gates(host, accesses, count, shard))
+      return false;
+    bool all = true;
+    for (int i = 0; all && i < count; ++i)
+      all = accesses[i].gated() || takes_readers(accesses[i].var);
+    for (int i = 0; all && i < count; ++i) {
+      if (!accesses[i].gated())
+        append(host, accesses[i]);
+    }
+    unlock(accesses, count);
+    for (int i = 0; !all && i < count; ++i) {  // with no lock held: who leaves may have to advance
+      if (accesses[i].gated())
+        leave(host, accesses[i], shard);
+    }
+    return all;
+  }
+
   /// The same of one access, with its Var's lock held. True if granted.
   static bool append_locked(Host& host, Access& access) { return append(host, access); }
 
@@ -88,6 +108,12 @@ struct VarProtocol {
   }
 
  private:
+  // With the lock held: a read would be let in.
+  static bool takes_readers(const Var* var) {
+    const VarMode mode = var->mode.load(std::memory_order_relaxed);
+    return mode == VarMode::idle || mode == VarMode::reading_open;
+  }
+
   static void shut_gate(Var* var) {
     if (var->gate_open.load(std::memory_order_relaxed))
       var->gate_open.store(false, std::memory_order_seq_cst);

@@ -29,6 +29,10 @@ struct ArrayObject {
   autograd::Entry entry;                         // which node made it, if recorded
   std::shared_ptr<autograd::Variable> variable;  // attach_grad's state; its leaf node shares it
 
+  ArrayObject() = default;
+  ArrayObject(Buffer* of, DType type, Device on, const Shape& extents, const Shape& steps) noexcept
+      : dtype(type), device(on), shape(extents), strides(steps), buffer(of) {}
+
   /// Throws ValueError for an array without a buffer.
   std::byte* data() const;
 };
@@ -64,8 +68,17 @@ SLUICE_API void push_fill(const NDArray& array, Scalar value, SourceLocation sit
 
 /// empty() on an engine of choice: what is made beside an array belongs to that array's engine.
 SLUICE_API NDArray make_empty(Engine& engine, const Shape& shape, const ArrayOptions& options);
+/// The same without a look at the pools, where an array of that device is at hand: its memory comes from where that of
+/// `beside` came from.
+SLUICE_API NDArray make_beside(Engine& engine, const ArrayObject& beside, const Shape& shape, DType dtype);
+/// Throws ValueError: `op` needs an array and was given none.
+[[noreturn]] SLUICE_API void refuse_undefined(const char* op);
 /// The object of a defined array. Throws ValueError naming `op` for an undefined one.
-SLUICE_API ArrayObject& object_of(const NDArray& array, const char* op);
+inline ArrayObject& object_of(const NDArray& array, const char* op) {
+  if (!array.defined()) [[unlikely]]
+    refuse_undefined(op);
+  return *array.object();
+}
 /// Throws ValueError naming `op` unless an integer `dtype` holds `value` as it is; other types take any number.
 SLUICE_API void check_fits(const char* op, Scalar value, DType dtype);
 /// Row-major without gaps.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 
 #include <sluice/ndarray/convert.h>
@@ -11,6 +12,38 @@ namespace sluice::detail {
 /// Elements that a thread takes at least.
 inline constexpr std::int64_t k_copy_grain = 32768;
 
+/// Conversions from a half type, and to one, but from and to float.
+template <class To, class From>
+inline constexpr bool through_float = !std::same_as<To, From> && !std::same_as<To, float> &&
+                                      !std::same_as<From, float> && (is_small_float<From> || is_small_float<To>);
+
+// Neighbours by way of floats that stay in the nearest cache. Those that become halves are exact or odd: see convert().
+template <class To, class From>
+void cast_through_float(To* to, const From* from, std::int64_t count) {
+  constexpr std::int64_t k_block = 512;
+  float block[k_block];
+  for (std::int64_t i = 0; i < count; i += k_block) {
+    const std::int64_t n = std::min(k_block, count - i);
+    if constexpr (is_small_float<From>) {
+      simd::convert(from + i, block, n);
+    } else {
+      for (std::int64_t j = 0; j < n; ++j) {
+        if constexpr (sizeof(From) >= sizeof(float)) {
+          block[j] = round_to_odd(from[i + j]);
+        } else {
+          block[j] = static_cast<float>(from[i + j]);
+        }
+      }
+    }
+    if constexpr (is_small_float<To>) {
+      simd::convert(block, to + i, n);
+    } else {
+      for (std::int64_t j = 0; j < n; ++j)
+        to[i + j] = convert<To>(block[j]);
+    }
+  }
+}
+
 template <class To, class From>
 void cast_run(To* to, std::int64_t to_step, const From* from, std::int64_t from_step, std::int64_t count) {
   if (to_step == 1 && from_step == 1) {
@@ -19,6 +52,8 @@ void cast_run(To* to, std::int64_t to_step, const From* from, std::int64_t from_
     } else if constexpr (
         (std::same_as<To, float> && is_small_float<From>) || (std::same_as<From, float> && is_small_float<To>)) {
       simd::convert(from, to, count);
+    } else if constexpr (through_float<To, From>) {
+      cast_through_float(to, from, count);
     } else {
       for (std::int64_t i = 0; i < count; ++i)
         to[i] = convert<To>(from[i]);

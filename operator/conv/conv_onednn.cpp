@@ -30,33 +30,38 @@ struct Descriptors {
   memory::desc x, weight, bias, y;
 };
 
+struct Extents {
+  Dims x, weight, bias, y;
+
+  explicit Extents(const ConvolutionGeometry& g)
+      : x{g.images, g.inputs, g.in[0], g.in[1]},
+        weight{g.outputs, g.inputs, g.kernel[0], g.kernel[1]},
+        bias{g.outputs},
+        y{g.images, g.outputs, g.out[0], g.out[1]} {
+    if (g.groups != 1)
+      weight = {g.groups, g.group_outputs(), g.group_inputs(), g.kernel[0], g.kernel[1]};
+  }
+};
+
 Descriptors describe_free(const ConvolutionGeometry& g) {
   const auto f32 = memory::data_type::f32;
-  Descriptors d;
-  d.x = {Dims{g.images, g.inputs, g.in[0], g.in[1]}, f32, Tag::any};
-  d.y = {Dims{g.images, g.outputs, g.out[0], g.out[1]}, f32, Tag::any};
-  d.bias = {Dims{g.outputs}, f32, Tag::a};
-  if (g.groups == 1) {
-    d.weight = {Dims{g.outputs, g.inputs, g.kernel[0], g.kernel[1]}, f32, Tag::any};
-  } else {
-    d.weight = {Dims{g.groups, g.group_outputs(), g.group_inputs(), g.kernel[0], g.kernel[1]}, f32, Tag::any};
-  }
-  return d;
+  const Extents of(g);
+  return {{of.x, f32, Tag::any}, {of.weight, f32, Tag::any}, {of.bias, f32, Tag::a}, {of.y, f32, Tag::any}};
 }
 
 Descriptors describe_plain(const Part& part) {
   const auto f32 = memory::data_type::f32;
   const ConvolutionGeometry& g = part.g;
+  const Extents of(g);
   const std::int64_t taps = g.kernel[0] * g.kernel[1];
-  Descriptors d = describe_free(g);
-  d.x = {d.x.dims(), f32, Dims{part.x_image, g.in_plane(), g.in[1], 1}};
-  d.y = {d.y.dims(), f32, Dims{part.y_image, g.out_plane(), g.out[1], 1}};
-  if (g.groups == 1) {
-    d.weight = {d.weight.dims(), f32, Dims{part.weight_row, taps, g.kernel[1], 1}};
-  } else {
-    d.weight = {d.weight.dims(), f32, Dims{g.group_outputs() * part.weight_row, part.weight_row, taps, g.kernel[1], 1}};
-  }
-  return d;
+  Dims weights{part.weight_row, taps, g.kernel[1], 1};
+  if (g.groups != 1)
+    weights.insert(weights.begin(), g.group_outputs() * part.weight_row);
+  return {
+      {of.x, f32, Dims{part.x_image, g.in_plane(), g.in[1], 1}},
+      {of.weight, f32, weights},
+      {of.bias, f32, Tag::a},
+      {of.y, f32, Dims{part.y_image, g.out_plane(), g.out[1], 1}}};
 }
 
 Dims pair(const std::int64_t (&values)[2], std::int64_t less = 0) {

@@ -10,6 +10,20 @@ namespace sluice::detail {
 /// Throws ValueError, DeviceError: an input that is not there, inputs on several devices or engines.
 void check_inputs(const Operator& op, std::span<const NDArray> inputs);
 
+/// What check_inputs() finds nothing against, at a glance: it need not be asked.
+inline bool are_plain(const Operator& op, std::span<const NDArray> inputs) noexcept {
+  if (op.inputs >= 0 && inputs.size() != static_cast<std::size_t>(op.inputs))
+    return false;
+  const ArrayObject* const first = inputs.empty() ? nullptr : inputs[0].object();
+  for (const NDArray& input : inputs) {
+    const ArrayObject* const object = input.object();
+    if (object == nullptr || object->buffer == nullptr || first->buffer == nullptr || object->device != first->device ||
+        object->buffer->maker() != first->buffer->maker())
+      return false;
+  }
+  return true;
+}
+
 /// Throws AutogradError where writing in place would make gradients wrong: `array` is a variable, or other arrays
 /// see its memory while it is, or becomes, part of the tape. `recorded`: the call goes on the tape.
 void check_in_place(const char* op, const NDArray& array, bool recorded);

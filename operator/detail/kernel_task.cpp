@@ -1,3 +1,8 @@
+#include <algorithm>
+
+#include <boost/container/static_vector.hpp>
+
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/call_record.h>
@@ -63,6 +68,45 @@ bool lies_so(const Call& call, MemoryOrder order, const NDArray& destination) {
   return is_in_order(object.shape, object.strides, order);
 }
 
+// Elements of a result up to which a kernel without a loop of its own making takes less time than a task.
+constexpr std::int64_t k_short = 1024;
+
+bool is_short(const Call& call, const Arrays& outputs, Device device) {
+  if (!call.op.elementwise || !device.is_cpu() || !call.destinations.empty() || outputs.size() != 1)
+    return false;
+  const ArrayObject& output = *outputs[0].object();
+  return output.size > 0 && output.size <= k_short && output.buffer->fresh() &&
+         call.inputs.size() <= AtOnce::k_most_reads;
+}
+
+// True if the kernel has run, where the call was made. Only of arrays that are of one region each.
+bool ran_at_once(
+    const Call& call, Kernel kernel, std::span<const NDArray> inputs, const NDArray& output, Engine& engine) {
+  VarCore* reads[AtOnce::k_most_reads];
+  boost::container::static_vector<TensorView, AtOnce::k_most_reads> in;
+  bool is_wide = output.object()->dtype == float64;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const ArrayObject& input = *inputs[i].object();
+    if (input.buffer->regions().size() != 1)
+      return false;
+    reads[i] = input.buffer->var().core();
+    is_wide = is_wide || input.dtype == float64;
+    add_view(in, input);
+  }
+  boost::container::static_vector<TensorView, 1> out;
+  add_view(out, *output.object());
+  VarCore* const made = output.object()->buffer->var().core();
+  const AtOnce what{
+      .name = call.op.name,
+      .site = call.site,
+      .reads = {reads, inputs.size()},
+      .makes = {&made, 1},
+      .flush_denormals = !is_wide};
+  return EngineAccess::run_at_once(engine, what, [&](Queue queue) {
+    kernel({call.op, queue, in, out, call.attributes, call.random});
+  });
+}
+
 }  // namespace
 
 MemoryOrder order_of(const Call& call, Device device) {
@@ -81,14 +125,9 @@ MemoryOrder order_of(const Call& call, Device device) {
   return MemoryOrder::row_major;
 }
 
-KernelInputs::KernelInputs(const Call& call, MemoryOrder order, Engine& engine) : arrays(call.inputs) {
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    if (!takes_as_it_lies(call.op, order, i, call.inputs[i])) [[unlikely]]
-      replace(call, order, engine, i);
-  }
-}
-
 void KernelInputs::replace(const Call& call, MemoryOrder order, Engine& engine, std::size_t i) {
+  if (takes_as_it_lies(call.op, order, i, call.inputs[i]))
+    return;
   if (replaced_.empty()) {
     replaced_.assign(call.inputs.begin(), call.inputs.end());
     arrays = replaced_;
@@ -101,19 +140,31 @@ void KernelInputs::replace(const Call& call, MemoryOrder order, Engine& engine, 
     copied_mutables.push_back(i);
 }
 
+namespace {
+
+NDArray new_output(const Call& call, const ArraySpec& spec, MemoryOrder order, Engine& engine) {
+  if (order != MemoryOrder::row_major) [[unlikely]]
+    return new_array(engine, spec, order);
+  return call.inputs.empty() ? make_empty(engine, spec.shape, {.dtype = spec.dtype, .device = spec.device})
+                             : make_beside(engine, *call.inputs[0].object(), spec.shape, spec.dtype);
+}
+
+}  // namespace
+
 Arrays kernel_outputs(const Call& call, const Specs& specs, MemoryOrder order, Engine& engine) {
   Arrays outputs;
-  Arrays touched;  // what a destination must not overlap
-  if (!call.destinations.empty())
-    touched.assign(call.inputs.begin(), call.inputs.end());
+  if (call.destinations.empty()) [[likely]] {
+    for (const ArraySpec& spec : specs)
+      outputs.push_back(new_output(call, spec, order, engine));
+    return outputs;
+  }
+  Arrays touched(call.inputs.begin(), call.inputs.end());  // what a destination must not overlap
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    if (!call.destinations.empty() && lies_so(call, order, call.destinations[i]) &&
-        is_direct(call.op, call.destinations[i], specs[i], touched)) {
-      outputs.push_back(call.destinations[i]);
+    const bool direct =
+        lies_so(call, order, call.destinations[i]) && is_direct(call.op, call.destinations[i], specs[i], touched);
+    outputs.push_back(direct ? call.destinations[i] : new_output(call, specs[i], order, engine));
+    if (direct)
       touched.push_back(call.destinations[i]);
-    } else {
-      outputs.push_back(new_array(engine, specs[i], order));
-    }
   }
   return outputs;
 }
@@ -125,6 +176,10 @@ void push_kernel(
     const Arrays& outputs,
     Device device,
     Engine& engine) {
+  if (is_short(call, outputs, device) && ran_at_once(call, kernel, inputs, outputs[0], engine)) {
+    outputs[0].object()->buffer->begin_versions();
+    return;
+  }
   const Operator& op = call.op;
   const bool writes_nothing =
       op.mutated_inputs == k_none &&

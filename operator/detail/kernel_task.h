@@ -6,6 +6,7 @@
 
 #include <boost/container/small_vector.hpp>
 
+#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/operator.h>
 
 // From a checked call of an operator with a kernel to its task.
@@ -24,6 +25,7 @@ struct Call {
   SourceLocation site;
   std::span<const NDArray> destinations;
   bool recorded = false;
+  bool plain = false;  // the inputs have memory
   RandomBlock random;
 };
 
@@ -34,7 +36,12 @@ MemoryOrder order_of(const Call& call, Device device);
 /// writes the copies must come back, so they are noted.
 class KernelInputs {
  public:
-  KernelInputs(const Call& call, MemoryOrder order, Engine& engine);
+  KernelInputs(const Call& call, MemoryOrder order, Engine& engine) : arrays(call.inputs) {
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+      if (!call.inputs[i].object()->contiguous || order != MemoryOrder::row_major) [[unlikely]]
+        replace(call, order, engine, i);
+    }
+  }
   KernelInputs(const KernelInputs&) = delete;
   KernelInputs& operator=(const KernelInputs&) = delete;
 
@@ -42,6 +49,7 @@ class KernelInputs {
   boost::container::small_vector<std::size_t, 2> copied_mutables;
 
  private:
+  // Where the kernel does not take that one as it lies.
   void replace(const Call& call, MemoryOrder order, Engine& engine, std::size_t i);
 
   Arrays replaced_;

@@ -64,12 +64,15 @@ OperatorNode::OperatorNode(
     saved &= op.saved_for(wanted, attributes_);
   for (std::size_t i = 0; i < from.size(); ++i)
     saved_inputs_.push_back(has(saved, i) ? autograd::Saved(from[i]) : autograd::Saved());
+  kept_outputs_ = op.saved_outputs;
+  if (kept_outputs_ != k_none && op.saved_outputs_for != nullptr)
+    kept_outputs_ &= op.saved_outputs_for(wanted, attributes_);
 }
 
 void OperatorNode::keep_outputs(std::span<const NDArray> made) {
   for (std::size_t i = 0; i < made.size(); ++i) {
     outputs.push_back({made[i].shape(), made[i].dtype(), made[i].device()});
-    saved_outputs_.push_back(has(op_.saved_outputs, i) ? autograd::Saved(made[i]) : autograd::Saved());
+    saved_outputs_.push_back(has(kept_outputs_, i) ? autograd::Saved(made[i]) : autograd::Saved());
   }
 }
 

@@ -36,6 +36,12 @@ NDArray zero_like(const NDArray& array);
 inline NDArray round_nearest(const NDArray& x) {
   return round(x);
 }
+inline NDArray whole_quotient(const NDArray& a, const NDArray& b, const NDArray& y) {
+  return where(isinf(b), where(y == b, -1, y - y), round((a - y) / b));
+}
+inline NDArray over_square(const NDArray& x, const NDArray& root) {
+  return x / root / root;
+}
 // Equal numbers are subtracted, or nothing would depend on them.
 inline NDArray difference(const NDArray& a, const NDArray& b) {
   return where(logical_and(a == b, isinf(a)), 0, a - b);

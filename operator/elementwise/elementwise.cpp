@@ -6,6 +6,7 @@
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/elementwise/families.h>
 #include <sluice/operator/elementwise/in_place.h>
+#include <sluice/operator/elementwise/run.h>
 #include <sluice/operator/elementwise/types.h>
 #include <sluice/operator/normalise.h>
 #include <sluice/operator/reduce/reduce.h>
@@ -20,7 +21,6 @@ OperatorList elementwise_operators() noexcept {
     list_unary(*made);
     list_binary(*made);
     list_where(*made);
-    list_clip(*made);
     return made;
   }();
   return *all;
@@ -29,21 +29,21 @@ OperatorList elementwise_operators() noexcept {
 namespace {
 
 // The operator runs in the type of the operands; invoke() casts the result back, or refuses to.
-void write_in_place(const InPlace& op, const NDArray& into, const NDArray& other, SourceLocation site) {
+void write_in_place(const Operator& op, const NDArray& into, const NDArray& other, SourceLocation site) {
   located(site, [&] {
     require<ValueError>(into.defined() && other.defined(), [&] {
-      return message(op.arrays->name, " in place: an operand is an undefined NDArray");
+      return message(op.name, " in place: an operand is an undefined NDArray");
     });
     const NDArray inputs[] = {into, other};
-    invoke(*op.arrays, inputs, {}, site, std::span(&into, 1));
+    invoke(op, inputs, {}, site, std::span(&into, 1));
   });
 }
 
-void write_in_place(const InPlace& op, const NDArray& into, Scalar number, SourceLocation site) {
+void write_in_place(const Operator& op, const NDArray& into, Scalar number, SourceLocation site) {
   located(site, [&] {
     require<ValueError>(
-        into.defined(), [&] { return message(op.arrays->name, " in place: the operand is an undefined NDArray"); });
-    invoke(*op.right_scalar, {&into, 1}, Attributes::of(NumberAttribute{number}), site, std::span(&into, 1));
+        into.defined(), [&] { return message(op.name, " in place: the operand is an undefined NDArray"); });
+    invoke(op, {&into, 1}, Attributes::of(NumberAttribute{number, false, true}), site, std::span(&into, 1));
   });
 }
 
@@ -55,19 +55,19 @@ NDArray add_gradients(const NDArray& a, const NDArray& b) {
 
 void accumulate_gradient(const NDArray& into, const NDArray& value) {
   const autograd::ModeScope unrecorded(false, autograd::is_training());
-  write_in_place(in_place(Binary::add), into, value, SourceLocation::current());
+  write_in_place(binary_operator(Binary::add), into, value, SourceLocation::current());
 }
 
 }  // namespace detail
 
-#define SLUICE_IN_PLACE(symbol, name)                                                           \
-  NDArray& NDArray::operator symbol(const Operand& other) {                                     \
-    detail::write_in_place(detail::in_place(Binary::name), *this, other.array(), other.site()); \
-    return *this;                                                                               \
-  }                                                                                             \
-  NDArray& NDArray::operator symbol(Scalar other) {                                             \
-    detail::write_in_place(detail::in_place(Binary::name), *this, other, {});                   \
-    return *this;                                                                               \
+#define SLUICE_IN_PLACE(symbol, name)                                                                  \
+  NDArray& NDArray::operator symbol(const Operand& other) {                                            \
+    detail::write_in_place(detail::binary_operator(Binary::name), *this, other.array(), other.site()); \
+    return *this;                                                                                      \
+  }                                                                                                    \
+  NDArray& NDArray::operator symbol(Scalar other) {                                                    \
+    detail::write_in_place(detail::binary_operator(Binary::name), *this, other, {});                   \
+    return *this;                                                                                      \
   }
 SLUICE_IN_PLACE(+=, add)
 SLUICE_IN_PLACE(-=, subtract)

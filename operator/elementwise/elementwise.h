@@ -2,6 +2,7 @@
 
 #include <sluice/ndarray/ndarray.h>
 #include <sluice/ndarray/scalar.h>
+#include <sluice/operator/elementwise/each_parameter.h>
 
 // Elementwise operators, NumPy's by name and rule. Operands broadcast and are promoted (promote() in ndarray/dtype.h;
 // scalars are weak: they take the array's type, see ndarray/scalar.h). All throw ShapeError for shapes that do not
@@ -10,15 +11,19 @@
 namespace sluice {
 
 /// f(x) of each element: negative, exp, tanh, isnan, ... (unary.def). Functions of real numbers give integers and bool
-/// as float32; negative, abs, sign, square, relu and the rounding ones keep integers and give bool as int64; tests
-/// give bool.
-#define UNARY(name, ...) SLUICE_API NDArray name(const NDArray& x, SourceLocation site = SourceLocation::current());
+/// as float32; negative, abs, sign, square, relu, clip and the rounding ones keep integers and give bool as int64;
+/// tests give bool. Rows with parameters take them behind x: leaky_relu(x, slope), clip(x, low, high).
+#define SLUICE_DECLARED(type, name, value) , type name
+#define UNARY_WITH(name, parameters, ...)                                  \
+  SLUICE_API NDArray name(                                                 \
+      const NDArray& x SLUICE_EACH_PARAMETER(SLUICE_DECLARED, parameters), \
+      SourceLocation site = SourceLocation::current());
 #include <sluice/operator/elementwise/unary.def>
-#undef UNARY
+#undef SLUICE_DECLARED
 
 /// f(a, b) of each pair: add, divide, maximum, less, logical_and, ... (binary.def), with a number in either place.
 /// Arithmetic on bool arrays happens in int64; divide, hypot, arctan2 and logaddexp give integers as float32;
-/// comparisons and logical operators give bool.
+/// comparisons and logical operators give bool. Bitwise operators and shifts take integers and bool alone (DTypeError).
 #define BINARY(name, ...)                                                                                       \
   SLUICE_API NDArray name(const NDArray& a, const NDArray& b, SourceLocation site = SourceLocation::current()); \
   SLUICE_API NDArray name(const NDArray& a, Scalar b, SourceLocation site = SourceLocation::current());         \
@@ -33,10 +38,6 @@ SLUICE_API NDArray
 where(const NDArray& condition, const NDArray& a, Scalar b, SourceLocation site = SourceLocation::current());
 SLUICE_API NDArray
 where(const NDArray& condition, Scalar a, const NDArray& b, SourceLocation site = SourceLocation::current());
-
-/// Each element kept within [low, high]; NaN stays. The gradient is 1 on the bounds, 0 beyond them. Throws ValueError
-/// unless low <= high.
-SLUICE_API NDArray clip(const NDArray& x, Scalar low, Scalar high, SourceLocation site = SourceLocation::current());
 
 /// Sums over the axes along which `shape` was stretched to array.shape(): the gradient of broadcasting.
 SLUICE_API NDArray

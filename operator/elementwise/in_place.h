@@ -1,17 +1,13 @@
 #pragma once
 
 #include <sluice/operator/elementwise/rows.h>
-#include <sluice/operator/elementwise/run.h>
+#include <sluice/operator/operator.h>
 
 namespace sluice::detail {
 
-/// The operators of a row that NDArray's in-place forms use.
-struct InPlace {
-  const Operator* arrays;
-  const Operator* right_scalar;
-  RowKind kind;
-};
-
-InPlace in_place(Binary row) noexcept;
+/// The operator of a row, for NDArray's in-place forms.
+const Operator& binary_operator(Binary row) noexcept;
+/// dx of relu from dy and y, recorded where the thread records: for operators that end with a relu.
+NDArray relu_gradient(const NDArray& dy, const NDArray& y, SourceLocation site);
 
 }  // namespace sluice::detail

@@ -13,17 +13,22 @@ template <RowKind kind, class T>
 inline constexpr bool k_takes = kind == RowKind::real         ? std::is_floating_point_v<math::Compute<T>>
                                 : kind == RowKind::arithmetic ? !std::is_same_v<T, bool>
                                 : kind == RowKind::logical    ? std::is_same_v<T, bool>
+                                : kind == RowKind::bitwise    ? std::is_integral_v<T>
+                                : kind == RowKind::shift      ? std::is_integral_v<T> && !std::is_same_v<T, bool>
                                                               : true;
 /// Does it have a gradient for T?
 template <RowKind kind, class T>
-inline constexpr bool k_has_gradient = !gives_bool(kind) && std::is_floating_point_v<math::Compute<T>>;
+inline constexpr bool k_has_gradient = is_differentiable(kind) && std::is_floating_point_v<math::Compute<T>>;
 
 /// y from x.
 PointwiseLoop unary_loop(Unary row, DType dtype);
-PointwiseLaunch<2> unary_launch(Unary row, DType dtype);
 /// dx from dy, x, y.
 PointwiseLoop unary_gradient_loop(Unary row, DType dtype);
-PointwiseLaunch<4> unary_gradient_launch(Unary row, DType dtype);
+/// Of rows with P parameters; these are operands behind the others, for the loops too.
+template <int P>
+PointwiseLaunch<2 + P> unary_launch(Unary row, DType dtype);
+template <int P>
+PointwiseLaunch<4 + P> unary_gradient_launch(Unary row, DType dtype);
 /// y from a, b; `dtype` is theirs.
 PointwiseLoop binary_loop(Binary row, DType dtype);
 PointwiseLaunch<3> binary_launch(Binary row, DType dtype);
@@ -33,34 +38,16 @@ PointwiseLaunch<5> binary_gradient_launch(Binary row, int operand, DType dtype);
 /// y from a condition (bool), a, b.
 PointwiseLoop where_loop(DType dtype);
 PointwiseLaunch<4> where_launch(DType dtype);
-/// y from x, low, high.
-PointwiseLoop clip_loop(DType dtype);
-PointwiseLaunch<4> clip_launch(DType dtype);
-/// dx from dy, x, low, high.
-PointwiseLoop clip_gradient_loop(DType dtype);
-PointwiseLaunch<5> clip_gradient_launch(DType dtype);
 
 }  // namespace sluice::detail
 
-// Formulas that are no rows: they take a type of their own beside the operands', or constants.
+// A formula that is no row: it takes a type of its own beside the operands'.
 namespace sluice::math {
 
 struct Where {
   template <class T>
   SLUICE_HD static T of(bool condition, T a, T b) {
     return condition ? a : b;
-  }
-};
-struct Clip {
-  template <class T>
-  SLUICE_HD static T of(T x, T low, T high) {
-    return clamp(x, low, high);
-  }
-};
-struct ClipGradient {
-  template <class T>
-  SLUICE_HD static T of(T dy, T x, T low, T high) {
-    return x >= low && x <= high ? dy : T(0);
   }
 };
 

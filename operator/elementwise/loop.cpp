@@ -8,7 +8,7 @@ namespace sluice::detail {
 
 namespace {
 
-constexpr std::int64_t k_chunk = 256;  // elements of a buffer: five of them fit the nearest cache
+constexpr std::int64_t k_chunk = 256;  // elements of a buffer: six of them fit the nearest cache
 using Buffer = std::byte[k_chunk * sizeof(double)];
 
 bool is_half(DType dtype) noexcept {
@@ -131,5 +131,6 @@ template void run_loop<2>(const PointwiseArgs<2>&, PointwiseLoop, std::int64_t);
 template void run_loop<3>(const PointwiseArgs<3>&, PointwiseLoop, std::int64_t);
 template void run_loop<4>(const PointwiseArgs<4>&, PointwiseLoop, std::int64_t);
 template void run_loop<5>(const PointwiseArgs<5>&, PointwiseLoop, std::int64_t);
+template void run_loop<6>(const PointwiseArgs<6>&, PointwiseLoop, std::int64_t);
 
 }  // namespace sluice::detail

@@ -19,6 +19,7 @@ extern template void run_loop<2>(const PointwiseArgs<2>&, PointwiseLoop, std::in
 extern template void run_loop<3>(const PointwiseArgs<3>&, PointwiseLoop, std::int64_t);
 extern template void run_loop<4>(const PointwiseArgs<4>&, PointwiseLoop, std::int64_t);
 extern template void run_loop<5>(const PointwiseArgs<5>&, PointwiseLoop, std::int64_t);
+extern template void run_loop<6>(const PointwiseArgs<6>&, PointwiseLoop, std::int64_t);
 
 /// The loop of formula F with operand types In.
 template <class F, class Out, class... In>
@@ -39,5 +40,11 @@ struct Loop {
       out[i] = static_cast<Out>(F::of(in[i]...));
   }
 };
+
+/// The loop of formula F with N operands of type T.
+template <class F, class Out, class T, std::size_t... I>
+constexpr PointwiseLoop loop_of_each(std::index_sequence<I...>) {
+  return &Loop<F, Out, Each<T, I>...>::run;
+}
 
 }  // namespace sluice::detail

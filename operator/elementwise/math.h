@@ -8,7 +8,7 @@
 #include <limits>
 #include <type_traits>
 
-#include <sluice/ndarray/half.h>
+#include <sluice/operator/floating.h>
 
 namespace sluice::math {
 
@@ -34,21 +34,7 @@ using std::tan;
 using std::tanh;
 using std::trunc;
 
-/// What arithmetic on elements of type T happens in.
-template <class T>
-struct ComputeOf {
-  using type = T;
-};
-template <>
-struct ComputeOf<Half> {
-  using type = float;
-};
-template <>
-struct ComputeOf<BFloat16> {
-  using type = float;
-};
-template <class T>
-using Compute = typename ComputeOf<T>::type;
+using detail::Compute;
 
 /// x as the thread's arithmetic reads it. The C library looks at bits, and so past a mode in which denormals are zero.
 template <class T>
@@ -178,6 +164,30 @@ SLUICE_HD inline T sign(T x) {
   }
 }
 
+// Bits of whole numbers.
+template <class T>
+SLUICE_HD inline T complement(T x) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return !x;
+  } else {
+    return static_cast<T>(~x);
+  }
+}
+/// Every bit leaves by as many places as there are or more, and by a negative number of them (numpy.left_shift).
+template <class T>
+SLUICE_HD inline T shift_left(T x, T places) {
+  using U = std::make_unsigned_t<T>;
+  constexpr U width = 8 * sizeof(T);
+  return static_cast<U>(places) < width ? static_cast<T>(static_cast<U>(x) << places) : T(0);
+}
+/// The sign fills what becomes free.
+template <class T>
+SLUICE_HD inline T shift_right(T x, T places) {
+  using U = std::make_unsigned_t<T>;
+  constexpr U width = 8 * sizeof(T);
+  return static_cast<U>(places) < width ? static_cast<T>(x >> places) : is_negative(x) ? static_cast<T>(-1) : T(0);
+}
+
 template <class T>
 SLUICE_HD inline T square(T x) {
   return wrapping_multiply(x, x);
@@ -284,6 +294,18 @@ SLUICE_HD inline T floor_mod(T a, T b) {
     const T rest = static_cast<T>(a % b);
     return rest != 0 && is_negative(rest) != is_negative(b) ? static_cast<T>(rest + b) : rest;
   }
+}
+
+/// How often b goes into a, from their floor_mod y, which is b itself where an infinite b has the other sign.
+template <std::floating_point T>
+SLUICE_HD inline T whole_quotient(T a, T b, T y) {
+  return is_infinite(b) ? (y == b ? T(-1) : y - y) : round_nearest((a - y) / b);
+}
+
+/// x / root^2, where the square need not fit.
+template <std::floating_point T>
+SLUICE_HD inline T over_square(T x, T root) {
+  return x / root / root;
 }
 
 /// a - b, and 0 of equal infinities.

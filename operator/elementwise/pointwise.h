@@ -2,6 +2,7 @@
 
 // One elementwise run, as both the CPU loops and the CUDA kernels take it.
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -35,5 +36,9 @@ using PointwiseLaunch = void (*)(const PointwiseArgs<K>& args, void* stream);
 /// y[i] = f(x0[i], x1[i], ...) over `n` neighbours; operands are of their compute types. `out` may be one of the
 /// inputs.
 using PointwiseLoop = void (*)(void* out, const void* const* in, std::int64_t n);
+
+/// T, to be written once for each of N operands of one type.
+template <class T, std::size_t>
+using Each = T;
 
 }  // namespace sluice::detail

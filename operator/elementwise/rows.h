@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <sluice/operator/elementwise/each_parameter.h>
 #include <sluice/operator/elementwise/math.h>
 
 namespace sluice {
@@ -11,7 +12,6 @@ namespace sluice {
 enum class Unary : std::uint8_t {
 #define UNARY(name, ...) name,
 #include <sluice/operator/elementwise/unary.def>
-#undef UNARY
 };
 
 enum class Binary : std::uint8_t {
@@ -24,7 +24,6 @@ enum class Binary : std::uint8_t {
 inline constexpr std::size_t k_unary_rows = 0
 #include <sluice/operator/elementwise/unary.def>
     ;
-#undef UNARY
 #define BINARY(...) +1
 inline constexpr std::size_t k_binary_rows = 0
 #include <sluice/operator/elementwise/binary.def>
@@ -32,7 +31,7 @@ inline constexpr std::size_t k_binary_rows = 0
 #undef BINARY
 
 /// Which types a row takes and gives; see the heads of the .def files.
-enum class RowKind : std::uint8_t { arithmetic, real, test, comparison, logical };
+enum class RowKind : std::uint8_t { arithmetic, real, test, comparison, logical, bitwise, shift };
 
 /// What a gradient formula reads.
 using Uses = unsigned;
@@ -40,6 +39,13 @@ inline constexpr Uses nothing_ = 0, x_ = 1, y_ = 4, a_ = 1, b_ = 2;
 
 constexpr bool gives_bool(RowKind kind) noexcept {
   return kind == RowKind::test || kind == RowKind::comparison || kind == RowKind::logical;
+}
+/// Of whole numbers alone.
+constexpr bool is_of_bits(RowKind kind) noexcept {
+  return kind == RowKind::bitwise || kind == RowKind::shift;
+}
+constexpr bool is_differentiable(RowKind kind) noexcept {
+  return !gives_bool(kind) && !is_of_bits(kind);
 }
 
 }  // namespace sluice
@@ -53,30 +59,33 @@ struct UnaryRow;
 template <Binary row>
 struct BinaryRow;
 
-#define UNARY(row, row_kind, formula, derivative, row_uses, ...)                   \
-  template <>                                                                      \
-  struct UnaryRow<Unary::row> {                                                    \
-    static constexpr const char* name = #row;                                      \
-    static constexpr const char* backward_name = #row "_gradient";                 \
-    static constexpr RowKind kind = RowKind::row_kind;                             \
-    static constexpr Uses uses = row_uses;                                         \
-    struct Value {                                                                 \
-      template <class T>                                                           \
-      SLUICE_HD static auto of(T x) {                                              \
-        using K [[maybe_unused]] = T;                                              \
-        return formula;                                                            \
-      }                                                                            \
-    };                                                                             \
-    struct Gradient {                                                              \
-      template <class T>                                                           \
-      SLUICE_HD static auto of(T dy, [[maybe_unused]] T x, [[maybe_unused]] T y) { \
-        using K [[maybe_unused]] = typename ConstantOf<T>::type;                   \
-        return derivative;                                                         \
-      }                                                                            \
-    };                                                                             \
+#define SLUICE_AS_ARGUMENT(type, name, value) , [[maybe_unused]] K name
+#define SLUICE_COUNTED(type, name, value) +1
+#define UNARY_WITH(row, parameter_list, row_kind, formula, derivative, row_uses, ...)                                  \
+  template <>                                                                                                          \
+  struct UnaryRow<Unary::row> {                                                                                        \
+    static constexpr const char* name = #row;                                                                          \
+    static constexpr const char* backward_name = #row "_backward";                                                     \
+    static constexpr RowKind kind = RowKind::row_kind;                                                                 \
+    static constexpr Uses uses = row_uses;                                                                             \
+    static constexpr int parameters = 0 SLUICE_EACH_PARAMETER(SLUICE_COUNTED, parameter_list);                         \
+    struct Value {                                                                                                     \
+      template <class T, class K = T>                                                                                  \
+      SLUICE_HD static auto of(T x SLUICE_EACH_PARAMETER(SLUICE_AS_ARGUMENT, parameter_list)) {                        \
+        return formula;                                                                                                \
+      }                                                                                                                \
+    };                                                                                                                 \
+    struct Gradient {                                                                                                  \
+      template <class T, class K = typename ConstantOf<T>::type>                                                       \
+      SLUICE_HD static auto                                                                                            \
+      of(T dy, [[maybe_unused]] T x, [[maybe_unused]] T y SLUICE_EACH_PARAMETER(SLUICE_AS_ARGUMENT, parameter_list)) { \
+        return derivative;                                                                                             \
+      }                                                                                                                \
+    };                                                                                                                 \
   };
 #include <sluice/operator/elementwise/unary.def>
-#undef UNARY
+#undef SLUICE_AS_ARGUMENT
+#undef SLUICE_COUNTED
 
 #define SLUICE_GRADIENT(title, derivative)                                                             \
   struct title {                                                                                       \
@@ -89,10 +98,8 @@ struct BinaryRow;
   template <>                                                                                   \
   struct BinaryRow<Binary::row> {                                                               \
     static constexpr const char* name = #row;                                                   \
-    static constexpr const char* right_scalar_name = #row "_scalar";                            \
-    static constexpr const char* left_scalar_name = "scalar_" #row;                             \
-    static constexpr const char* backward_a_name = #row "_gradient_a";                          \
-    static constexpr const char* backward_b_name = #row "_gradient_b";                          \
+    static constexpr const char* backward_a_name = #row "_backward_a";                          \
+    static constexpr const char* backward_b_name = #row "_backward_b";                          \
     static constexpr RowKind kind = RowKind::row_kind;                                          \
     static constexpr Uses uses_a = row_uses_a;                                                  \
     static constexpr Uses uses_b = row_uses_b;                                                  \

@@ -19,8 +19,30 @@ std::uint64_t constant_bits(Scalar scalar, DType dtype) noexcept {
   });
 }
 
+void refuse_operands(const char* op, std::size_t inputs, std::size_t operands, bool beside_number) {
+  const std::size_t wanted = operands - (beside_number ? 1 : 0);
+  throw ValueError(message(
+      op,
+      ": takes ",
+      wanted,
+      wanted == 1 ? " input" : " inputs",
+      beside_number ? " beside a number" : "",
+      ", was given ",
+      inputs));
+}
+
 void check_found(bool found, const char* op, DType dtype) {
   require<DTypeError>(found, [&] { return message(op, ": does not take ", dtype); });
+}
+
+std::array<PointwiseOperand, 2> operands_beside(const KernelCall& call, const NumberAttribute& beside) {
+  if (beside.first)
+    return {beside.number, call.inputs[0]};
+  return {call.inputs[0], beside.number};
+}
+
+void run_beside_number(const KernelCall& call, const NumberAttribute& beside, PointwiseLoop loop) {
+  run_on_cpu<3>(call.op.name, call.outputs[0], operands_beside(call, beside), loop, call.inputs[0].dtype);
 }
 
 }  // namespace sluice::detail

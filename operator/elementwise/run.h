@@ -1,6 +1,8 @@
 #pragma once
 
 // From a KernelCall to one elementwise run on the device of its task.
+#include <optional>
+
 #include <sluice/ndarray/scalar.h>
 #include <sluice/operator/elementwise/loop.h>
 #include <sluice/operator/elementwise/pointwise.h>
@@ -8,15 +10,38 @@
 
 namespace sluice::detail {
 
-/// A number that stands for an operand of an elementwise operator.
+/// A number that stands for an operand of an elementwise operator, the first one or else the last: the call then has an
+/// input less. By name `number` is none, or absent, where all operands are arrays.
 struct NumberAttribute {
   Scalar number = 0;
+  bool first = false;
+  bool present = false;
 
   template <class V>
   void visit(V&& v) {
-    v.field("number", number);
+    std::optional<Scalar> given = present ? std::optional(number) : std::nullopt;
+    v.field("number", given);
+    present = given.has_value();
+    number = given.value_or(0);
+    v.field("first", first);
   }
 };
+
+/// Null where all operands are arrays. Calls of arrays come without attributes, or with some that say so.
+inline const NumberAttribute* number_of(const Attributes& attributes) noexcept {
+  if (attributes.empty()) [[likely]]
+    return nullptr;
+  const auto& beside = attributes.as<NumberAttribute>();
+  return beside.present ? &beside : nullptr;
+}
+
+[[noreturn]] void refuse_operands(const char* op, std::size_t inputs, std::size_t operands, bool beside_number);
+
+/// Throws ValueError unless `inputs` arrays, and the number beside them if there is one, are `operands` operands.
+inline void check_operands(const char* op, std::size_t inputs, std::size_t operands, const NumberAttribute* number) {
+  if (inputs != operands - (number == nullptr ? 0 : 1)) [[unlikely]]
+    refuse_operands(op, inputs, operands, number != nullptr);
+}
 
 /// An operand that is read: an array, or a number in its place.
 struct PointwiseOperand {
@@ -114,6 +139,11 @@ void run_on_cpu(
     return loop(out.data, in, out.size);
   run_loop<K>(pointwise_args<K>(op, out, operands, dtype), loop, k_pointwise_grain);
 }
+
+/// The one array of a call and the number beside it, in their order.
+std::array<PointwiseOperand, 2> operands_beside(const KernelCall& call, const NumberAttribute& beside);
+/// The loop of two operands, of which one is a number.
+void run_beside_number(const KernelCall& call, const NumberAttribute& beside, PointwiseLoop loop);
 
 template <int K>
 void run_on_gpu(

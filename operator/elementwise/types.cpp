@@ -5,19 +5,6 @@
 
 namespace sluice::detail {
 
-DType operand_type(RowKind kind, DType dtype) noexcept {
-  switch (kind) {
-    case RowKind::real:
-      return is_floating(dtype) ? dtype : DType::float32;
-    case RowKind::arithmetic:
-      return dtype == DType::bool_ ? DType::int64 : dtype;
-    case RowKind::logical:
-      return DType::bool_;
-    default:
-      return dtype;
-  }
-}
-
 Scalar scalar_within(Scalar scalar, DType dtype) noexcept {
   if (scalar.kind() != Scalar::Kind::integer || !is_integer(dtype))
     return scalar;
@@ -56,11 +43,20 @@ Specs infer_elementwise(const char* op, RowKind kind, std::span<const ArraySpec>
     if (!(input.shape == spec.shape))
       spec.shape = broadcast_shape(spec.shape, input.shape, op);
   }
-  require<DTypeError>(
-      operand_type(kind, spec.dtype) == spec.dtype, [&] { return message(op, ": does not take ", spec.dtype); });
+  const bool is_taken = operand_type(kind, spec.dtype) == spec.dtype && !(is_of_bits(kind) && is_floating(spec.dtype));
+  require<DTypeError>(is_taken, [&] { return message(op, ": does not take ", spec.dtype); });
   if (gives_bool(kind))
     spec.dtype = DType::bool_;
   return result;
+}
+
+Specs infer_backward(const char* op, std::span<const ArraySpec> inputs) {
+  const Specs specs = infer_elementwise(op, RowKind::arithmetic, inputs);
+  require<DTypeError>(is_floating(specs[0].dtype), [&] { return message(op, ": does not take ", specs[0].dtype); });
+  require<ShapeError>(specs[0].shape == inputs[0].shape, [&] {
+    return message(op, ": gradient of shape ", inputs[0].shape, " does not fit operands of shape ", specs[0].shape);
+  });
+  return specs;
 }
 
 }  // namespace sluice::detail

@@ -7,7 +7,19 @@
 namespace sluice::detail {
 
 /// The type that operands of promoted type `dtype` take for an operator of this kind.
-DType operand_type(RowKind kind, DType dtype) noexcept;
+constexpr DType operand_type(RowKind kind, DType dtype) noexcept {
+  switch (kind) {
+    case RowKind::real:
+      return is_floating(dtype) ? dtype : DType::float32;
+    case RowKind::arithmetic:
+    case RowKind::shift:
+      return dtype == DType::bool_ ? DType::int64 : dtype;
+    case RowKind::logical:
+      return DType::bool_;
+    default:
+      return dtype;
+  }
+}
 /// True if an integer scalar can be written in that type (others always can).
 bool scalar_fits(Scalar scalar, DType dtype) noexcept;
 /// The nearest number to `scalar` that the type holds.
@@ -18,5 +30,8 @@ DType operand_type_beside(const char* op, RowKind kind, DType array, Scalar scal
 
 /// Shape rules of elementwise operators: operands broadcast and have one type.
 Specs infer_elementwise(const char* op, RowKind kind, std::span<const ArraySpec> inputs);
+/// Those of their gradients, of dy and what goes with it: all of one floating type, and dy has the shape that they
+/// broadcast to.
+Specs infer_backward(const char* op, std::span<const ArraySpec> inputs);
 
 }  // namespace sluice::detail

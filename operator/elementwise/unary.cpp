@@ -1,8 +1,14 @@
 // Everything of the rows of unary.def but their loops: operators, gradients, public functions.
+#include <array>
+#include <tuple>
+#include <utility>
+
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/elementwise/arrays.h>
 #include <sluice/operator/elementwise/families.h>
+#include <sluice/operator/elementwise/in_place.h>
 #include <sluice/operator/elementwise/kernels.h>
+#include <sluice/operator/elementwise/parameters.h>
 #include <sluice/operator/elementwise/run.h>
 #include <sluice/operator/elementwise/types.h>
 #include <sluice/operator/gpu_kernel.h>
@@ -15,14 +21,29 @@ namespace {
 using math::UnaryRow;
 
 template <Unary row>
-constexpr bool k_differentiable = !gives_bool(UnaryRow<row>::kind);
+constexpr bool k_differentiable = is_differentiable(UnaryRow<row>::kind);
 // A gradient of dy alone is written with arrays; others have a fused kernel.
 template <Unary row>
 constexpr bool k_fused = k_differentiable<row>&& UnaryRow<row>::uses != nothing_;
 
 template <Unary row>
+using Parameters = UnaryParameters<row>;
+template <Unary row>
+constexpr int k_parameters = UnaryRow<row>::parameters;
+template <Unary row>
+constexpr const AttributeType* k_attributes =
+    k_parameters<row> == 0 ? &attribute_type<NoAttributes> : &attribute_type<Parameters<row>>;
+
+template <Unary row>
 bool normalise(const RawCall& call, NormalCall& normal) {
-  return detail::cast_inputs(call, detail::operand_type(UnaryRow<row>::kind, call.inputs[0].dtype()), normal);
+  DType dtype = call.inputs[0].dtype();
+  if constexpr (k_parameters < row >> 0) {
+    const auto& parameters = call.attributes.as<Parameters<row>>();
+    check_parameters(parameters);
+    for (const Scalar number : parameters.numbers())
+      dtype = number.beside(dtype);
+  }
+  return detail::cast_inputs(call, detail::operand_type(UnaryRow<row>::kind, dtype), normal);
 }
 
 template <Unary row>
@@ -30,50 +51,60 @@ Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes
   return detail::infer_elementwise(UnaryRow<row>::name, UnaryRow<row>::kind, inputs);
 }
 
+// N arrays, and the parameters behind them: numbers of the kernel's type.
+template <Unary row, std::size_t... I, std::size_t... P>
+std::array<detail::PointwiseOperand, sizeof...(I) + sizeof...(P)> operands(
+    const KernelCall& call, std::index_sequence<I...>, std::index_sequence<P...>) {
+  if constexpr (sizeof...(P) == 0) {
+    return {call.inputs[I]...};
+  } else {
+    const auto numbers = call.attributes.as<Parameters<row>>().numbers();
+    return {call.inputs[I]..., detail::scalar_within(numbers[P], call.inputs[0].dtype)...};
+  }
+}
+template <Unary row, std::size_t N>
+auto operands(const KernelCall& call) {
+  return operands<row>(call, std::make_index_sequence<N>(), std::make_index_sequence<k_parameters<row>>());
+}
+
 template <Unary row>
 void forward_cpu(const KernelCall& call) {
   const DType dtype = call.inputs[0].dtype;
-  detail::run_on_cpu<2>(UnaryRow<row>::name, call.outputs[0], {call.inputs[0]}, detail::unary_loop(row, dtype), dtype);
+  detail::run_on_cpu<2 + k_parameters<row>>(
+      UnaryRow<row>::name, call.outputs[0], operands<row, 1>(call), detail::unary_loop(row, dtype), dtype);
 }
 
 template <Unary row>
 void backward_cpu(const KernelCall& call) {
   const DType dtype = call.inputs[0].dtype;
-  detail::run_on_cpu<4>(
-      UnaryRow<row>::name,
-      call.outputs[0],
-      {call.inputs[0], call.inputs[1], call.inputs[2]},
-      detail::unary_gradient_loop(row, dtype),
-      dtype);
+  const detail::PointwiseLoop loop = detail::unary_gradient_loop(row, dtype);
+  detail::run_on_cpu<4 + k_parameters<row>>(
+      UnaryRow<row>::backward_name, call.outputs[0], operands<row, 3>(call), loop, dtype);
 }
 
 #if SLUICE_CUDA
 template <Unary row>
-detail::PointwiseArgs<2> forward_args(const KernelCall& call) {
-  return detail::pointwise_args<2>(UnaryRow<row>::name, call.outputs[0], {call.inputs[0]}, call.inputs[0].dtype);
-}
-template <Unary row>
-detail::PointwiseArgs<4> backward_args(const KernelCall& call) {
-  return detail::pointwise_args<4>(
-      UnaryRow<row>::name, call.outputs[0], {call.inputs[0], call.inputs[1], call.inputs[2]}, call.inputs[0].dtype);
-}
-template <Unary row>
 void forward_gpu(const KernelCall& call) {
+  constexpr int P = k_parameters<row>;
+  constexpr const char* name = UnaryRow<row>::name;
   const DType dtype = call.inputs[0].dtype;
-  detail::run_on_gpu(UnaryRow<row>::name, forward_args<row>(call), detail::unary_launch(row, dtype), dtype, call.queue);
+  const auto args = detail::pointwise_args<2 + P>(name, call.outputs[0], operands<row, 1>(call), dtype);
+  detail::run_on_gpu(name, args, detail::unary_launch<P>(row, dtype), dtype, call.queue);
 }
 template <Unary row>
 void backward_gpu(const KernelCall& call) {
+  constexpr int P = k_parameters<row>;
+  constexpr const char* name = UnaryRow<row>::backward_name;
   const DType dtype = call.inputs[0].dtype;
-  detail::run_on_gpu(
-      UnaryRow<row>::name, backward_args<row>(call), detail::unary_gradient_launch(row, dtype), dtype, call.queue);
+  const auto args = detail::pointwise_args<4 + P>(name, call.outputs[0], operands<row, 3>(call), dtype);
+  detail::run_on_gpu(name, args, detail::unary_gradient_launch<P>(row, dtype), dtype, call.queue);
 }
 #endif
 
 // dy, x, y; what the formula does not read is given as dy and never loaded.
 template <Unary row>
 Specs infer_backward(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
-  return {inputs[0]};
+  return detail::infer_backward(UnaryRow<row>::backward_name, inputs);
 }
 
 template <Unary row>
@@ -81,6 +112,7 @@ struct Backward {
   static constexpr Operator op{
       .name = UnaryRow<row>::backward_name,
       .inputs = 3,
+      .attributes = k_attributes<row>,
       .infer = infer_backward<row>,
       .cpu = backward_cpu<row>,
       .gpu = SLUICE_GPU_KERNEL(backward_gpu<row>),
@@ -89,6 +121,18 @@ struct Backward {
       .elementwise = true,
   };
 };
+
+// The gradient's formula for arrays, which is recorded in its turn.
+template <Unary row>
+NDArray formula(const NDArray& dy, const NDArray& x, const NDArray& y, const Attributes& attributes) {
+  using Formula = typename UnaryRow<row>::Gradient;
+  if constexpr (k_parameters<row> == 0) {
+    return Formula::template of<NDArray>(dy, x, y);
+  } else {
+    const auto of = [&](const auto&... numbers) { return Formula::template of<NDArray>(dy, x, y, numbers...); };
+    return std::apply(of, attributes.as<Parameters<row>>().numbers());
+  }
+}
 
 template <Unary row>
 Arrays gradient(const GradientCall& call) {
@@ -99,11 +143,11 @@ Arrays gradient(const GradientCall& call) {
   if constexpr (k_fused<row>) {
     if (!autograd::is_recording()) {
       const NDArray inputs[] = {dy, x.defined() ? x : dy, y.defined() ? y : dy};
-      return invoke(Backward<row>::op, inputs, {}, SourceLocation::current());
+      return invoke(Backward<row>::op, inputs, call.attributes, SourceLocation::current());
     }
-    return {UnaryRow<row>::Gradient::template of<NDArray>(widened(dy), widened(x), widened(y)).astype(dy.dtype())};
+    return {formula<row>(widened(dy), widened(x), widened(y), call.attributes).astype(dy.dtype())};
   } else {
-    return {UnaryRow<row>::Gradient::template of<NDArray>(dy, x, y)};
+    return {formula<row>(dy, x, y, call.attributes)};
   }
 }
 
@@ -119,6 +163,7 @@ constexpr Gradient gradient_of() {
 template <Unary row>
 constexpr Operator k_forward{
     .name = UnaryRow<row>::name,
+    .attributes = k_attributes<row>,
     .normalise = normalise<row>,
     .infer = infer<row>,
     .cpu = forward_cpu<row>,
@@ -132,10 +177,10 @@ constexpr Operator k_forward{
 };
 
 template <Unary row>
-NDArray apply(const NDArray& x, SourceLocation site) {
+NDArray apply(const NDArray& x, Attributes attributes, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     require<ValueError>(x.defined(), [] { return message(UnaryRow<row>::name, ": input 0 is an undefined NDArray"); });
-    return invoke_one(k_forward<row>, {x}, {}, site);
+    return invoke_one(k_forward<row>, {x}, std::move(attributes), site);
   });
 }
 
@@ -148,18 +193,29 @@ void list(std::vector<const Operator*>& all) {
 
 }  // namespace
 
+NDArray detail::relu_gradient(const NDArray& dy, const NDArray& y, SourceLocation site) {
+  if (autograd::is_recording())
+    return formula<Unary::relu>(dy, dy, y, {});
+  return invoke_one(Backward<Unary::relu>::op, {dy, dy, y}, {}, site);
+}
+
 void detail::list_unary(std::vector<const Operator*>& all) {
 #define UNARY(name, ...) list<Unary::name>(all);
 #include <sluice/operator/elementwise/unary.def>
-#undef UNARY
 }
 
 #define UNARY(name, ...)                                \
   NDArray name(const NDArray& x, SourceLocation site) { \
-    return apply<Unary::name>(x, site);                 \
+    return apply<Unary::name>(x, {}, site);             \
+  }
+#define SLUICE_AS_ARGUMENT(type, name, value) , type name
+#define SLUICE_AS_INITIALIZER(type, name, value) .name = name,
+#define UNARY_WITH(row, parameters, ...)                                                                     \
+  NDArray row(const NDArray& x SLUICE_EACH_PARAMETER(SLUICE_AS_ARGUMENT, parameters), SourceLocation site) { \
+    const UnaryParameters<Unary::row> given{SLUICE_EACH_PARAMETER(SLUICE_AS_INITIALIZER, parameters)};       \
+    return apply<Unary::row>(x, Attributes::of(given), site);                                                \
   }
 #include <sluice/operator/elementwise/unary.def>
-#undef UNARY
 
 NDArray zero_like(const NDArray& array) {
   return zeros_like(array);

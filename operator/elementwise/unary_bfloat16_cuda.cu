@@ -2,7 +2,7 @@
 
 namespace sluice::detail {
 
-template PointwiseLaunch<2> unary_launch_for<BFloat16>(Unary);
-template PointwiseLaunch<4> unary_gradient_launch_for<BFloat16>(Unary);
+SLUICE_UNARY_LAUNCHES(BFloat16)
+SLUICE_UNARY_GRADIENT_LAUNCHES(BFloat16)
 
 }  // namespace sluice::detail

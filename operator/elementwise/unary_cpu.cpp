@@ -14,7 +14,7 @@ constexpr PointwiseLoop loop_of() {
     return nullptr;
   } else {
     using Out = std::conditional_t<gives_bool(Row::kind), bool, C>;
-    return &Loop<typename Row::Value, Out, C>::run;
+    return loop_of_each<typename Row::Value, Out, C>(std::make_index_sequence<1 + Row::parameters>());
   }
 }
 
@@ -23,7 +23,6 @@ PointwiseLoop loop_at(Unary row) {
   static constexpr PointwiseLoop k_loops[] = {
 #define UNARY(name, ...) loop_of<Unary::name, T>(),
 #include <sluice/operator/elementwise/unary.def>
-#undef UNARY
   };
   return k_loops[static_cast<std::size_t>(row)];
 }

@@ -2,7 +2,7 @@
 
 namespace sluice::detail {
 
-template PointwiseLaunch<2> unary_launch_for<Half>(Unary);
-template PointwiseLaunch<4> unary_gradient_launch_for<Half>(Unary);
+SLUICE_UNARY_LAUNCHES(Half)
+SLUICE_UNARY_GRADIENT_LAUNCHES(Half)
 
 }  // namespace sluice::detail

@@ -2,7 +2,7 @@
 
 namespace sluice::detail {
 
-template PointwiseLaunch<2> unary_launch_for<float>(Unary);
-template PointwiseLaunch<4> unary_gradient_launch_for<float>(Unary);
+SLUICE_UNARY_LAUNCHES(float)
+SLUICE_UNARY_GRADIENT_LAUNCHES(float)
 
 }  // namespace sluice::detail

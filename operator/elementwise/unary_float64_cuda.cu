@@ -2,7 +2,7 @@
 
 namespace sluice::detail {
 
-template PointwiseLaunch<2> unary_launch_for<double>(Unary);
-template PointwiseLaunch<4> unary_gradient_launch_for<double>(Unary);
+SLUICE_UNARY_LAUNCHES(double)
+SLUICE_UNARY_GRADIENT_LAUNCHES(double)
 
 }  // namespace sluice::detail

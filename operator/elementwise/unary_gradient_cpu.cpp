@@ -13,7 +13,7 @@ constexpr PointwiseLoop loop_of() {
   if constexpr (!k_has_gradient<Row::kind, T>) {
     return nullptr;
   } else {
-    return &Loop<typename Row::Gradient, C, C, C, C>::run;
+    return loop_of_each<typename Row::Gradient, C, C>(std::make_index_sequence<3 + Row::parameters>());
   }
 }
 
@@ -22,7 +22,6 @@ PointwiseLoop loop_at(Unary row) {
   static constexpr PointwiseLoop k_loops[] = {
 #define UNARY(name, ...) loop_of<Unary::name, T>(),
 #include <sluice/operator/elementwise/unary.def>
-#undef UNARY
   };
   return k_loops[static_cast<std::size_t>(row)];
 }

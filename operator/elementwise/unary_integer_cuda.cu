@@ -2,10 +2,10 @@
 
 namespace sluice::detail {
 
-template PointwiseLaunch<2> unary_launch_for<bool>(Unary);
-template PointwiseLaunch<2> unary_launch_for<std::uint8_t>(Unary);
-template PointwiseLaunch<2> unary_launch_for<std::int8_t>(Unary);
-template PointwiseLaunch<2> unary_launch_for<std::int32_t>(Unary);
-template PointwiseLaunch<2> unary_launch_for<std::int64_t>(Unary);
+SLUICE_UNARY_LAUNCHES(bool)
+SLUICE_UNARY_LAUNCHES(std::uint8_t)
+SLUICE_UNARY_LAUNCHES(std::int8_t)
+SLUICE_UNARY_LAUNCHES(std::int32_t)
+SLUICE_UNARY_LAUNCHES(std::int64_t)
 
 }  // namespace sluice::detail

@@ -29,8 +29,15 @@
   X(dnnl_primitive_desc_iterator_destroy)                \
   X(dnnl_primitive_desc_iterator_fetch)
 #endif
+// The C++ wrapper of later versions 3 calls these where earlier ones called those without a number.
+#if SLUICE_ONEDNN_HANDLES
+#define SLUICE_ONEDNN_CALLS_OF_HANDLES(X) X(dnnl_memory_create_v2) X(dnnl_memory_desc_get_size_v2)
+#else
+#define SLUICE_ONEDNN_CALLS_OF_HANDLES(X)
+#endif
 #define SLUICE_ONEDNN_CALLS(X)               \
   SLUICE_ONEDNN_CALLS_OF_VERSION(X)          \
+  SLUICE_ONEDNN_CALLS_OF_HANDLES(X)          \
   X(dnnl_engine_create)                      \
   X(dnnl_engine_destroy)                     \
   X(dnnl_memory_create)                      \

@@ -1,5 +1,6 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/families.h>
+#include <sluice/operator/elementwise/in_place.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/matmul/dense_attributes.h>
@@ -79,6 +80,9 @@ Specs dense_backward_weights_infer(const Operator&, std::span<const ArraySpec> i
   const ArraySpec& dy = inputs[0];
   const ArraySpec& x = inputs[1];
   check_floating("dense_backward_weights", x);
+  require<DTypeError>(dy.dtype == x.dtype, [&] {
+    return message("dense_backward_weights: gradient of ", dy.dtype, " for x of ", x.dtype);
+  });
   require<ShapeError>(dy.shape.ndim() == 2 && x.shape.ndim() == 2 && dy.shape[0] == x.shape[0], [&] {
     return message("dense_backward_weights: gradient of shape ", dy.shape, " does not fit x of shape ", x.shape);
   });
@@ -86,18 +90,6 @@ Specs dense_backward_weights_infer(const Operator&, std::span<const ArraySpec> i
   if (attributes.as<DenseWeightsAttributes>().bias)
     specs.push_back({{dy.shape[1]}, x.dtype, x.device});
   return specs;
-}
-
-Specs relu_backward_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
-  check_floating("relu_backward", inputs[0]);
-  require<ShapeError>(inputs[0].shape == inputs[1].shape && inputs[0].dtype == inputs[1].dtype, [&] {
-    return message("relu_backward: gradient of shape ", inputs[0].shape, " does not fit ", inputs[1].shape);
-  });
-  return {inputs[0]};
-}
-
-NDArray mask_by_relu(const NDArray& dy, const NDArray& y, SourceLocation site) {
-  return invoke_one(relu_backward_op, {dy, y}, Attributes(), site);
 }
 
 NDArray plain_product(const NDArray& a, const NDArray& b, SourceLocation site) {
@@ -115,7 +107,7 @@ Arrays dense_gradient(const GradientCall& call) {
   Shape leading = x;  // the width may be 0
   leading.erase(x.ndim() - 1);
   const std::int64_t rows = call.attributes.as<DenseAttributes>().flatten ? x[0] : leading.size();
-  const NDArray dz = (call.attributes.as<DenseAttributes>().relu ? mask_by_relu(dy, call.outputs[0], site) : dy)
+  const NDArray dz = (call.attributes.as<DenseAttributes>().relu ? relu_gradient(dy, call.outputs[0], site) : dy)
                          .reshape(with_open_rows({rows, units}), site);
   if (call.wanted[0])
     grads[0] = plain_product(dz, call.inputs[1], site).reshape(with_open_rows(x), site);
@@ -144,13 +136,6 @@ Arrays dense_backward_weights_gradient(const GradientCall& call) {
     grads[0] = bias_grad.broadcast_to(dy_shape, site);
   if (call.wanted[1] && weight_grad.defined())
     grads[1] = plain_product(call.inputs[0], weight_grad, site);
-  return grads;
-}
-
-Arrays relu_backward_gradient(const GradientCall& call) {
-  Arrays grads(2);
-  if (call.wanted[0] && call.output_grads[0].defined())
-    grads[0] = mask_by_relu(call.output_grads[0], call.inputs[1], SourceLocation::current());
   return grads;
 }
 
@@ -189,19 +174,8 @@ const Operator dense_backward_weights_op{
     .gradient = dense_backward_weights_gradient,
     .saved_inputs = k_all,
 };
-const Operator relu_backward_op{
-    .name = "relu_backward",
-    .inputs = 2,
-    .infer = relu_backward_infer,
-    .cpu = relu_backward_cpu,
-    .gpu = SLUICE_GPU_KERNEL(relu_backward_gpu),
-    .gradient = relu_backward_gradient,
-    .saved_inputs = 0b10,
-};
-
 OperatorList matmul_operators() noexcept {
-  static constexpr const Operator* list[] = {
-      &matmul_op, &dense_op, &dense_relu_op, &dense_backward_weights_op, &relu_backward_op};
+  static constexpr const Operator* list[] = {&matmul_op, &dense_op, &dense_relu_op, &dense_backward_weights_op};
   return list;
 }
 

@@ -33,7 +33,6 @@ extern const Operator matmul_op;
 extern const Operator dense_op;
 extern const Operator dense_relu_op;  // its gradient also reads the result
 extern const Operator dense_backward_weights_op;
-extern const Operator relu_backward_op;
 }  // namespace detail
 
 }  // namespace sluice

@@ -34,17 +34,4 @@ void dense_backward_weights_cpu(const KernelCall& call) {
   product_cpu(call.queue, dense_backward_weights_problem(call), bias);
 }
 
-void relu_backward_cpu(const KernelCall& call) {
-  constexpr std::int64_t grain = 16 * 1024;
-  by_floating(call.inputs[0].dtype, [&]<class T>() {
-    const T* dy = call.inputs[0].as<T>();
-    const T* y = call.inputs[1].as<T>();
-    T* dx = call.outputs[0].as<T>();
-    parallel_for(call.outputs[0].size, grain, [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i)
-        dx[i] = static_cast<Compute<T>>(y[i]) <= 0 ? T(0.0f) : dy[i];  // NaN passes dy on
-    });
-  });
-}
-
 }  // namespace sluice::detail

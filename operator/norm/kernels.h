@@ -147,6 +147,9 @@ struct BatchNormGradientChannel {
 // Kernels of the operators.
 void batch_norm_cpu(const KernelCall& call);
 void batch_norm_backward_cpu(const KernelCall& call);
+// The same in vectors; false, and nothing done, where there are none for the type.
+bool batch_norm_in_vectors(const KernelCall& call);
+bool batch_norm_backward_in_vectors(const KernelCall& call);
 void batch_norm_gpu(const KernelCall& call);
 void batch_norm_backward_gpu(const KernelCall& call);
 

@@ -120,10 +120,14 @@ void backward(const KernelCall& call) {
 }  // namespace
 
 void batch_norm_cpu(const KernelCall& call) {
+  if (batch_norm_in_vectors(call))
+    return;
   by_floating(call.inputs[0].dtype, [&]<class T>() { forward<T>(call); });
 }
 
 void batch_norm_backward_cpu(const KernelCall& call) {
+  if (batch_norm_backward_in_vectors(call))
+    return;
   by_floating(call.inputs[0].dtype, [&]<class T>() { backward<T>(call); });
 }
 

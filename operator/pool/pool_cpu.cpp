@@ -1,31 +1,13 @@
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
-#include <sluice/engine/parallel.h>
+#include <sluice/ndarray/detail/simd_casts.h>
 #include <sluice/operator/floating.h>
-#include <sluice/operator/pool/window.h>
+#include <sluice/operator/pool/planes_cpu.h>
 
 namespace sluice::detail {
 namespace {
-
-constexpr std::int64_t k_grain = 4 * 1024;  // elements worth a thread
-
-// Calls body(plane) for every plane, `elements` of work each.
-template <class Body>
-void for_each_plane(const PoolGeometry& g, std::int64_t elements, Body&& body) {
-  const std::int64_t grain = std::max<std::int64_t>(1, k_grain / std::max<std::int64_t>(1, elements));
-  parallel_for(g.planes, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t plane = begin; plane < end; ++plane)
-      body(plane);
-  });
-}
-
-std::int64_t in_plane(const PoolGeometry& g) {
-  return g.in[0] * g.in[1];
-}
-std::int64_t out_plane(const PoolGeometry& g) {
-  return g.out[0] * g.out[1];
-}
 
 // Calls body(oy, ox, o) for every output of a plane.
 template <class Body>
@@ -68,6 +50,41 @@ void max_row(const PoolGeometry& g, const T* plane, std::int64_t oy, Compute<T>*
   }
 }
 
+// Calls body(plane, sums) with an accumulator a number of each plane of dx, zero to begin with, which becomes dx.
+template <class T, class Body>
+void sum_planes(const PoolGeometry& g, T* dx, Body&& body) {
+  using Acc = Compute<T>;
+  for_each_plane(g, in_plane(g), [&](std::int64_t begin, std::int64_t end) {
+    constexpr bool direct = std::is_same_v<T, Acc>;
+    std::vector<Acc> beside(direct ? 0 : static_cast<std::size_t>(in_plane(g)));
+    for (std::int64_t plane = begin; plane < end; ++plane) {
+      T* const to = dx + plane * in_plane(g);
+      if constexpr (direct) {
+        std::fill_n(to, in_plane(g), Acc{0});
+        body(plane, to);
+      } else {
+        std::fill(beside.begin(), beside.end(), Acc{0});
+        body(plane, beside.data());
+        simd::convert(beside.data(), to, in_plane(g));
+      }
+    }
+  });
+}
+
+// What the windows of row `oy` give to each column: one line of gradients for all rows of theirs.
+template <class Acc, class T>
+void spread_row(
+    const PoolGeometry& g, const T* dy, std::int64_t oy, std::vector<Acc>& each, std::vector<Acc>& columns) {
+  for (std::int64_t ox = 0; ox < g.out[1]; ++ox)
+    each[ox] = static_cast<Acc>(dy[oy * g.out[1] + ox]) / static_cast<Acc>(window_count(g, oy, ox));
+  std::fill(columns.begin(), columns.end(), Acc{0});
+  for (std::int64_t tap = g.kernel[1] - 1; tap >= 0; --tap) {
+    const Span1D span = columns_inside(g, tap);
+    for (std::int64_t ox = span.begin; ox < span.end; ++ox)
+      columns[ox * g.stride[1] + tap - g.pad[1]] += each[ox];
+  }
+}
+
 const PoolAttributes& attributes_of(const KernelCall& call) {
   return call.attributes.as<PoolAttributes>();
 }
@@ -76,17 +93,18 @@ const PoolAttributes& attributes_of(const KernelCall& call) {
 
 void max_pool2d_cpu(const KernelCall& call) {
   const PoolGeometry g = pool_geometry("max_pool2d", call.inputs[0].shape, attributes_of(call));
+  if (max_pool2d_in_vectors(call, g))
+    return;
   by_floating(call.inputs[0].dtype, [&]<class T>() {
-    for_each_plane(g, in_plane(g), [&](std::int64_t plane) {
-      const T* x = call.inputs[0].as<T>() + plane * in_plane(g);
-      T* y = call.outputs[0].as<T>() + plane * out_plane(g);
-      std::int32_t* index = call.outputs[1].as<std::int32_t>() + plane * out_plane(g);
+    for_each_plane(g, in_plane(g), [&](std::int64_t begin, std::int64_t end) {
       std::vector<Compute<T>> largest(g.out[1]);
-      for (std::int64_t oy = 0; oy < g.out[0]; ++oy) {
-        std::int32_t* best = index + oy * g.out[1];
-        max_row(g, x, oy, largest.data(), best);
+      for (std::int64_t row = begin * g.out[0]; row < end * g.out[0]; ++row) {
+        const T* x = call.inputs[0].as<T>() + row / g.out[0] * in_plane(g);
+        T* y = call.outputs[0].as<T>() + row * g.out[1];
+        std::int32_t* best = call.outputs[1].as<std::int32_t>() + row * g.out[1];
+        max_row(g, x, row % g.out[0], largest.data(), best);
         for (std::int64_t ox = 0; ox < g.out[1]; ++ox)
-          y[oy * g.out[1] + ox] = x[best[ox]];
+          y[ox] = x[best[ox]];
       }
     });
   });
@@ -97,18 +115,22 @@ void max_pool2d_backward_cpu(const KernelCall& call) {
   // Where windows do not overlap, each input has one gradient at most.
   const bool apart = g.stride[0] >= g.kernel[0] && g.stride[1] >= g.kernel[1];
   by_floating(call.inputs[0].dtype, [&]<class T>() {
-    for_each_plane(g, in_plane(g), [&](std::int64_t plane) {
-      const T* dy = call.inputs[0].as<T>() + plane * out_plane(g);
-      const std::int32_t* index = call.inputs[1].as<std::int32_t>() + plane * out_plane(g);
-      T* dx = call.outputs[0].as<T>() + plane * in_plane(g);
-      if (apart) {
-        std::fill_n(dx, in_plane(g), T(0.0f));
-        for (std::int64_t o = 0; o < out_plane(g); ++o)
-          dx[index[o]] = dy[o];
-        return;
+    const T* const dy = call.inputs[0].as<T>();
+    const std::int32_t* const index = call.inputs[1].as<std::int32_t>();
+    T* const dx = call.outputs[0].as<T>();
+    if (!apart) {
+      return sum_planes(g, dx, [&](std::int64_t plane, Compute<T>* sums) {
+        for (std::int64_t o = plane * out_plane(g); o < (plane + 1) * out_plane(g); ++o)
+          sums[index[o]] += static_cast<Compute<T>>(dy[o]);
+      });
+    }
+    for_each_plane(g, in_plane(g), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t plane = begin; plane < end; ++plane) {
+        T* const to = dx + plane * in_plane(g);
+        std::fill_n(to, in_plane(g), T(0.0f));
+        for (std::int64_t o = plane * out_plane(g); o < (plane + 1) * out_plane(g); ++o)
+          to[index[o]] = dy[o];
       }
-      for (std::int64_t i = 0; i < in_plane(g); ++i)
-        dx[i] = T(max_gradient<Compute<T>>(g, dy, index, i / g.in[1], i % g.in[1]));
     });
   });
 }
@@ -116,25 +138,31 @@ void max_pool2d_backward_cpu(const KernelCall& call) {
 void max_pool2d_gather_cpu(const KernelCall& call) {
   const PoolGeometry g = pool_geometry("max_pool2d_gather", call.inputs[0].shape, attributes_of(call));
   by_floating(call.inputs[0].dtype, [&]<class T>() {
-    for_each_plane(g, out_plane(g), [&](std::int64_t plane) {
-      const T* x = call.inputs[0].as<T>() + plane * in_plane(g);
-      const std::int32_t* index = call.inputs[1].as<std::int32_t>() + plane * out_plane(g);
-      T* y = call.outputs[0].as<T>() + plane * out_plane(g);
-      for (std::int64_t o = 0; o < out_plane(g); ++o)
-        y[o] = x[index[o]];
+    for_each_plane(g, out_plane(g), [&](std::int64_t begin, std::int64_t end) {
+      const T* x = call.inputs[0].as<T>();
+      const std::int32_t* index = call.inputs[1].as<std::int32_t>();
+      T* y = call.outputs[0].as<T>();
+      for (std::int64_t plane = begin; plane < end; ++plane) {
+        for (std::int64_t o = plane * out_plane(g); o < (plane + 1) * out_plane(g); ++o)
+          y[o] = x[plane * in_plane(g) + index[o]];
+      }
     });
   });
 }
 
 void avg_pool2d_cpu(const KernelCall& call) {
   const PoolGeometry g = pool_geometry("avg_pool2d", call.inputs[0].shape, attributes_of(call));
+  if (avg_pool2d_in_vectors(call, g))
+    return;
   by_floating(call.inputs[0].dtype, [&]<class T>() {
-    for_each_plane(g, in_plane(g), [&](std::int64_t plane) {
-      const T* x = call.inputs[0].as<T>() + plane * in_plane(g);
-      T* y = call.outputs[0].as<T>() + plane * out_plane(g);
-      for_each_output(g, [&](std::int64_t oy, std::int64_t ox, std::int64_t o) {
-        y[o] = T(mean_of_window<Compute<T>>(g, x, oy, ox));
-      });
+    for_each_plane(g, in_plane(g), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t plane = begin; plane < end; ++plane) {
+        const T* x = call.inputs[0].as<T>() + plane * in_plane(g);
+        T* y = call.outputs[0].as<T>() + plane * out_plane(g);
+        for_each_output(g, [&](std::int64_t oy, std::int64_t ox, std::int64_t o) {
+          y[o] = T(mean_of_window<Compute<T>>(g, x, oy, ox));
+        });
+      }
     });
   });
 }
@@ -142,11 +170,16 @@ void avg_pool2d_cpu(const KernelCall& call) {
 void avg_pool2d_backward_cpu(const KernelCall& call) {
   const PoolGeometry g = pool_geometry("avg_pool2d_backward", call.outputs[0].shape, attributes_of(call));
   by_floating(call.inputs[0].dtype, [&]<class T>() {
-    for_each_plane(g, in_plane(g), [&](std::int64_t plane) {
-      const T* dy = call.inputs[0].as<T>() + plane * out_plane(g);
-      T* dx = call.outputs[0].as<T>() + plane * in_plane(g);
-      for (std::int64_t i = 0; i < in_plane(g); ++i)
-        dx[i] = T(mean_gradient<Compute<T>>(g, dy, i / g.in[1], i % g.in[1]));
+    using Acc = Compute<T>;
+    sum_planes(g, call.outputs[0].as<T>(), [&](std::int64_t plane, Acc* sums) {
+      std::vector<Acc> each(static_cast<std::size_t>(g.out[1])), columns(static_cast<std::size_t>(g.in[1]));
+      const T* const dy = call.inputs[0].as<T>() + plane * out_plane(g);
+      for (std::int64_t oy = 0; oy < g.out[0]; ++oy) {
+        spread_row(g, dy, oy, each, columns);
+        const Span1D ys = window_inside(g, 0, oy);
+        for (std::int64_t y = ys.begin; y < ys.end; ++y)
+          add_row(columns.data(), g.in[1], sums + y * g.in[1]);
+      }
     });
   });
 }

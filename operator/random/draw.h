@@ -125,6 +125,12 @@ struct BernoulliDraw {
     for (int i = 0; i < k_count; ++i)
       to[i] = static_cast<T>(block.word[i] < threshold ? 1.0f : 0.0f);
   }
+  /// The same of n words.
+  void each(const std::uint32_t* word, std::int64_t n, T* to) const noexcept {
+    const T chances[] = {static_cast<T>(0.0f), static_cast<T>(1.0f)};
+    for (std::int64_t i = 0; i < n; ++i)
+      to[i] = chances[word[i] < threshold];
+  }
 };
 
 }  // namespace sluice::detail

@@ -1,13 +1,16 @@
 #include <algorithm>
+#include <type_traits>
 
 #include <sluice/engine/parallel.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
+#include <sluice/ndarray/detail/simd_casts.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/random/blocks_cpu.h>
 #include <sluice/operator/random/draw.h>
 #include <sluice/operator/random/dropout.h>
 #include <sluice/operator/random/kernels.h>
@@ -23,20 +26,53 @@ DropoutMask dropout_mask(const KernelCall& call) {
 
 namespace {
 
+// In vectors, through floats of whole groups unless x and y are that.
+template <class T>
+void drop_in_vectors(const BlocksAtATime& blocks, const DropoutMask& mask, const T* x, std::int64_t n, T* y) {
+  const simd::RandomRows& rows = *blocks.rows();
+  const auto scale = static_cast<float>(mask.scale);
+  const std::int64_t whole = whole_groups(n);
+  float numbers[BlocksAtATime::k_words];
+  std::fill(numbers + n, numbers + whole, 0.0f);
+  if constexpr (!std::is_same_v<T, float>) {
+    simd::convert(x, numbers, n);
+    rows.drop(blocks.words(), mask.threshold, numbers, scale, whole, numbers);
+    simd::convert(numbers, y, n);
+  } else if (whole == n) {
+    rows.drop(blocks.words(), mask.threshold, x, scale, n, y);
+  } else {
+    std::copy_n(x, n, numbers);
+    rows.drop(blocks.words(), mask.threshold, numbers, scale, whole, numbers);
+    std::copy_n(numbers, n, y);
+  }
+}
+
+// n elements, of as many words.
+template <class T>
+void drop_some(const BlocksAtATime& blocks, const DropoutMask& mask, const T* x, std::int64_t n, T* y) {
+  using C = Compute<T>;
+  if constexpr (!std::is_same_v<T, double>) {
+    if (blocks.rows() != nullptr)
+      return drop_in_vectors(blocks, mask, x, n, y);
+  }
+  const C scale = static_cast<C>(mask.scale);
+  const std::uint32_t* const words = blocks.words();
+  for (std::int64_t i = 0; i < n; ++i)
+    y[i] = static_cast<T>(words[i] < mask.threshold ? C{0} : static_cast<C>(x[i]) * scale);
+}
+
 template <class T>
 void apply_mask(const TensorView& input, const TensorView& output, const DropoutMask& mask) {
-  using C = Compute<T>;
   const T* x = input.as<const T>();
   T* y = output.as<T>();
   const std::int64_t size = output.size;
-  const C scale = static_cast<C>(mask.scale);
   const RandomBlock random = mask.random.read();
   parallel_for((size + 3) / 4, 2048, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t block = begin; block < end; ++block) {
-      const PhiloxBlock words = philox(random, static_cast<std::uint64_t>(block));
-      const std::int64_t first = block * 4;
-      for (std::int64_t i = first; i < std::min(first + 4, size); ++i)
-        y[i] = static_cast<T>(words.word[i - first] < mask.threshold ? C{0} : static_cast<C>(x[i]) * scale);
+    BlocksAtATime blocks(random);
+    for (std::int64_t first = begin; first < end; first += BlocksAtATime::k_most) {
+      const std::int64_t count = std::min(BlocksAtATime::k_most, end - first), at = 4 * first;
+      blocks.make(first, count);
+      drop_some(blocks, mask, x + at, std::min(4 * count, size - at), y + at);
     }
   });
 }
@@ -59,13 +95,20 @@ void dropout_backward_cpu(const KernelCall& call) {
 namespace {
 
 // x, maybe the state of the random numbers -> y, the state that was used.
+void check_floating(const Operator& op, const ArraySpec& input) {
+  require<DTypeError>(
+      is_floating(input.dtype), [&] { return message(op.name, ": takes floating types, not ", input.dtype); });
+}
+
 Specs infer_dropout(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
   require<ValueError>(!inputs.empty(), [&] { return message(op.name, ": has no input"); });
+  check_floating(op, inputs[0]);
   detail::check_state(op.name, inputs, 1, inputs[0].device);
   return {inputs[0], {{2}, int64, inputs[0].device}};
 }
 
 Specs infer_dropout_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
+  check_floating(op, inputs[0]);
   detail::check_state(op.name, inputs, 1, inputs[0].device);
   return {inputs[0]};
 }

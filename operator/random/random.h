@@ -6,8 +6,9 @@
 #include <sluice/ndarray/ndarray.h>
 
 /// Random arrays. Each number is a function of its index in the array and of a block of Philox4x32-10 counters that
-/// the engine hands out at push, so a seed gives the same numbers on any number of threads, on CPU and GPU alike
-/// (normal() to rounding of log, sin and cos).
+/// the engine hands out at push, so a seed gives the same numbers on any number of threads, on every instruction set,
+/// on CPU and GPU alike; but for normal(), whose logarithms, sines and cosines are a library's or the vectors' own and
+/// may differ in the last bits from one instruction set or device to another.
 namespace sluice::random {
 
 /// Restarts the numbers of the current engine (mx.random.seed).

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include <sluice/engine/parallel.h>
-#include <sluice/operator/reduce/arithmetic.h>
 #include <sluice/operator/reduce/kernels.h>
+#include <sluice/operator/reduce/states.h>
 
 namespace sluice::detail {
 

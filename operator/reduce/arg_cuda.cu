@@ -10,6 +10,18 @@ __device__ Candidate<Acc> shuffle_xor(const Candidate<Acc>& candidate, int lanes
 
 namespace {
 
+/// Calls f.operator()<T>() with the type of the elements; bool is read as the byte that it is.
+template <class F>
+void by_reduced_type(DType dtype, F&& f) {
+  by_dtype(dtype, [&]<class T>() {
+    if constexpr (std::is_same_v<T, bool>) {
+      f.template operator()<std::uint8_t>();
+    } else {
+      f.template operator()<T>();
+    }
+  });
+}
+
 template <class Acc>
 struct Better {
   bool largest;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
+#include <sluice/ndarray/detail/simd_casts.h>
 #include <sluice/ndarray/iterate.h>
-#include <sluice/operator/reduce/arithmetic.h>
+#include <sluice/operator/reduce/states.h>
 
 // Sums in blocks, and blocks in pairs of equal size: the rounding error grows with the logarithm of the number of
 // terms (Higham, "The accuracy of floating point summation", 1993; NumPy's pairwise sum), in one pass over any runs.
@@ -25,7 +27,7 @@ class Cascade {
     ++blocks_;
   }
   Acc total() const noexcept {
-    Acc result = Op::identity();
+    Acc result = op_.identity();
     bool first = true;
     for (int level = 0; blocks_ >> level != 0; ++level) {
       if ((blocks_ >> level & 1) == 0)
@@ -45,35 +47,41 @@ class Cascade {
 inline constexpr std::int64_t k_block_terms = 256;
 inline constexpr int k_lanes = 16;
 
+/// Elements of half precision that the state takes as float too: they are converted by vectors.
+template <class Op, class T>
+inline constexpr bool k_converts = (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)&&requires(const Op& op) {
+  op.lift(0.0F);
+};
+
 /// At most k_block_terms terms, `step` apart, in k_lanes independent sums that the compiler keeps in vectors.
 template <class Op, class T>
 typename Op::Acc reduce_block(const Op& op, const T* x, std::int64_t n, std::int64_t step) noexcept {
   using Acc = typename Op::Acc;
   if (n < k_lanes) {
-    Acc sum = n > 0 ? to_accumulator(x[0]) : Op::identity();
+    Acc sum = n > 0 ? op.lift(x[0]) : op.identity();
     for (std::int64_t i = 1; i < n; ++i)
-      sum = op.join(sum, to_accumulator(x[i * step]));
+      sum = with_term(op, sum, x[i * step]);
     return sum;
   }
   Acc lane[k_lanes];
   std::int64_t i = k_lanes;
   if (step == 1) {
     for (int j = 0; j < k_lanes; ++j)
-      lane[j] = to_accumulator(x[j]);
+      lane[j] = op.lift(x[j]);
     for (; i + k_lanes <= n; i += k_lanes) {
       for (int j = 0; j < k_lanes; ++j)
-        lane[j] = op.join(lane[j], to_accumulator(x[i + j]));
+        lane[j] = with_term(op, lane[j], x[i + j]);
     }
   } else {
     for (int j = 0; j < k_lanes; ++j)
-      lane[j] = to_accumulator(x[j * step]);
+      lane[j] = op.lift(x[j * step]);
     for (; i + k_lanes <= n; i += k_lanes) {
       for (int j = 0; j < k_lanes; ++j)
-        lane[j] = op.join(lane[j], to_accumulator(x[(i + j) * step]));
+        lane[j] = with_term(op, lane[j], x[(i + j) * step]);
     }
   }
   for (int j = 0; i < n; ++i, ++j)
-    lane[j] = op.join(lane[j], to_accumulator(x[i * step]));
+    lane[j] = with_term(op, lane[j], x[i * step]);
   for (int width = k_lanes / 2; width > 0; width /= 2) {
     for (int j = 0; j < width; ++j)
       lane[j] = op.join(lane[j], lane[j + width]);
@@ -81,42 +89,30 @@ typename Op::Acc reduce_block(const Op& op, const T* x, std::int64_t n, std::int
   return lane[0];
 }
 
-/// Terms [begin, end) of one output.
-template <class Op, class T>
-typename Op::Acc reduce_row(
-    const Op& op, const T* x, const StridedPlan<1>& terms, std::int64_t begin, std::int64_t end) noexcept {
-  if (terms.ndim == 1 && end - begin <= k_block_terms) {
-    const std::int64_t step = terms.inner_stride(0);
-    return reduce_block(op, x + begin * step, end - begin, step);
-  }
-  Cascade<Op> blocks(op);
-  walk_runs(terms, begin, end, [&](const StridedRun<1>& run) {
-    const T* from = x + run.offset[0];
-    for (std::int64_t i = 0; i < run.count; i += k_block_terms)
-      blocks.add(reduce_block(op, from + i * run.step[0], std::min(k_block_terms, run.count - i), run.step[0]));
-  });
-  return blocks.total();
-}
-
-/// The same for `width` neighbouring outputs at a time: blocks of rows, joined in pairs.
+/// Terms of `width` neighbouring outputs at a time: blocks of rows, joined in pairs.
 template <class Op>
 class TileCascade {
  public:
   using Acc = typename Op::Acc;
-  static constexpr int k_width = 256;
+  static constexpr int k_width = sizeof(Acc) <= 8 ? 256 : 64;
   static constexpr int k_block_rows = 64;
 
   TileCascade(const Op& op, int width) noexcept : op_(op), width_(width) {}
 
   template <class T>
   void add_row(const T* __restrict x) noexcept {
+    if constexpr (k_converts<Op, T>) {
+      float converted[k_width];
+      simd::convert(x, converted, width_);
+      return add_row(static_cast<const float*>(converted));
+    }
     Acc* __restrict block = block_;
     if (rows_ == 0) {
       for (int j = 0; j < width_; ++j)
-        block[j] = to_accumulator(x[j]);
+        block[j] = op_.lift(x[j]);
     } else {
       for (int j = 0; j < width_; ++j)
-        block[j] = op_.join(block[j], to_accumulator(x[j]));
+        block[j] = with_term(op_, block[j], x[j]);
     }
     if (++rows_ == k_block_rows)
       close_block();

@@ -35,13 +35,6 @@ ReducePlan plan_reduce(const TensorView& x, const Shape& axes) {
       plan_strided<1>(reduced, {&reduced_strides}, AxisOrder::free)};
 }
 
-double mean_divisor(const KernelCall& call) {
-  double terms = 1;
-  for (std::int64_t axis : call.attributes.as<ReduceAttributes>().axes)
-    terms *= static_cast<double>(call.inputs[0].shape[static_cast<int>(axis)]);
-  return terms;
-}
-
 Split split_terms(std::int64_t units, std::int64_t terms, std::int64_t enough_units, std::int64_t smallest_chunk) {
   if (units >= enough_units || terms <= smallest_chunk)
     return {terms, 1};

@@ -19,6 +19,39 @@ struct ReduceAttributes {
   }
 };
 
+/// Of those that divide by their number of terms: by `ddof` less.
+struct MomentAttributes {
+  Shape axes;
+  bool keepdims = false;
+  std::int64_t ddof = 0;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("axes", axes);
+    v.field("keepdims", keepdims);
+    v.field("ddof", ddof);
+  }
+};
+
+inline std::int64_t ddof_of(const ReduceAttributes&) noexcept {
+  return 0;
+}
+inline std::int64_t ddof_of(const MomentAttributes& a) noexcept {
+  return a.ddof;
+}
+
+/// Of divide_by_terms: by the extents of these axes, less `fewer`, but not by less than 0.
+struct TermsAttributes {
+  Shape axes;
+  std::int64_t fewer = 0;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("axes", axes);
+    v.field("fewer", fewer);
+  }
+};
+
 /// One reduction as loops: for each kept element, over all reduced ones. Operand 0 of `kept` is the (contiguous)
 /// output, operand 1 and the operand of `reduced` the input.
 struct ReducePlan {
@@ -35,9 +68,6 @@ struct ReducePlan {
 
 /// Splits x by `axes`.
 ReducePlan plan_reduce(const TensorView& x, const Shape& axes);
-
-/// The number of terms of each output: what a mean divides by.
-double mean_divisor(const KernelCall& call);
 
 /// What is left of `shape`: without `axes`, or with them as 1.
 Shape reduced_shape(const Shape& shape, const Shape& axes, bool keepdims);

@@ -1,303 +1,241 @@
 #include <algorithm>
-#include <vector>
+#include <type_traits>
 
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
-#include <sluice/operator/concat/concat.h>
 #include <sluice/operator/detail/families.h>
-#include <sluice/operator/elementwise/arrays.h>
-#include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/normalise.h>
+#include <sluice/operator/reduce/gradient.h>
 #include <sluice/operator/reduce/kernels.h>
 #include <sluice/operator/reduce/reduce.h>
+#include <sluice/operator/reduce/rows.h>
 
 namespace sluice {
 
 namespace {
 
+using detail::MomentAttributes;
 using detail::ReduceAttributes;
+using detail::ReduceSettings;
+using detail::ReductionRow;
 
 // -- Shape rules ------------------------------------------------------------------------------------------------
 
-ArraySpec reduced_spec(std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  const auto& a = attributes.as<ReduceAttributes>();
+template <class A>
+ArraySpec reduced_spec(std::span<const ArraySpec> inputs, const A& a) {
   return {detail::reduced_shape(inputs[0].shape, a.axes, a.keepdims), inputs[0].dtype, inputs[0].device};
 }
 
-Specs infer_sum(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  ArraySpec spec = reduced_spec(inputs, attributes);
-  if (!is_floating(spec.dtype))
-    spec.dtype = int64;
-  return {spec};
+DType result_type(ReduceTypes types, DType dtype) {
+  switch (types) {
+    case ReduceTypes::kept:
+      return dtype;
+    case ReduceTypes::whole:
+      return is_floating(dtype) ? dtype : int64;
+    case ReduceTypes::exact:
+    case ReduceTypes::real:
+      return is_floating(dtype) ? dtype : float32;
+    case ReduceTypes::count:
+      return int64;
+    case ReduceTypes::truth:
+      return bool_;
+  }
+  return dtype;
 }
 
-Specs infer_mean(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  require<DTypeError>(
-      is_floating(inputs[0].dtype), [&] { return message("mean: takes floating types, not ", inputs[0].dtype); });
-  return {reduced_spec(inputs, attributes)};
-}
-
-void check_not_empty(const char* op, const ArraySpec& input, const Shape& axes) {
-  for (std::int64_t axis : axes) {
+void check_not_empty(const Operator& op, const ArraySpec& input, const Shape& axes) {
+  for (const std::int64_t axis : axes) {
     require<ValueError>(input.shape[static_cast<int>(axis)] > 0, [&] {
-      return message(op, ": nothing to reduce along axis ", axis, " of shape ", input.shape);
+      return message(op.name, ": nothing to reduce along axis ", axis, " of shape ", input.shape);
     });
   }
 }
 
-template <bool Largest>
-Specs infer_extreme(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_not_empty(Largest ? "max" : "min", inputs[0], attributes.as<ReduceAttributes>().axes);
-  return {reduced_spec(inputs, attributes)};
+template <Reduction row>
+Specs infer_row(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  using Row = ReductionRow<row>;
+  const auto& a = attributes.as<typename Row::Attributes>();
+  if (Row::nothing == OfNothing::refused)
+    check_not_empty(op, inputs[0], a.axes);
+  ArraySpec spec = reduced_spec(inputs, a);
+  spec.dtype = result_type(Row::types, spec.dtype);
+  return {spec};
 }
 
-template <bool Largest>
-Specs infer_arg(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_not_empty(Largest ? "argmax" : "argmin", inputs[0], attributes.as<ReduceAttributes>().axes);
-  ArraySpec spec = reduced_spec(inputs, attributes);
+Specs infer_arg(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const auto& a = attributes.as<ReduceAttributes>();
+  check_not_empty(op, inputs[0], a.axes);
+  ArraySpec spec = reduced_spec(inputs, a);
   spec.dtype = int64;
   return {spec};
 }
 
-// -- Gradients --------------------------------------------------------------------------------------------------
-
-// Something of the result's shape, stretched back over the input. Axes that were not reduced are left open.
-NDArray stretch(const NDArray& reduced, const GradientCall& call) {
-  const Shape& shape = call.input_specs[0].shape;
-  const auto& a = call.attributes.as<ReduceAttributes>();
-  NDArray kept = reduced;
-  Shape target = Shape::filled(shape.ndim(), -1);
-  int leading = 0;  // broadcasting puts these back by itself
-  for (int i = 0; i < a.axes.ndim(); ++i) {
-    const int axis = static_cast<int>(a.axes[i]);
-    target[axis] = shape[axis];
-    if (a.keepdims)
-      continue;
-    if (axis == leading)
-      ++leading;
-    else
-      kept = kept.expand_dims(axis - leading);
-  }
-  return kept.broadcast_to(target);
-}
-
-double terms_of(const GradientCall& call) {
-  double terms = 1;
-  for (std::int64_t axis : call.attributes.as<ReduceAttributes>().axes)
-    terms *= static_cast<double>(call.input_specs[0].shape[static_cast<int>(axis)]);
-  return terms;
-}
-
-Arrays gradient_sum(const GradientCall& call) {
-  return {stretch(call.output_grads[0], call)};
-}
-
-Arrays gradient_mean(const GradientCall& call) {
-  return {stretch(call.output_grads[0] / terms_of(call), call)};
-}
-
-// Of every element of the last axis the product of the others, by halves: products of pairs going up, of the neighbour
-// with what lies beyond the pair coming down. Nothing is divided, so zeros need no care, in gradients of this neither.
-NDArray products_of_others(const NDArray& x) {
-  const std::int64_t n = x.shape()[1], rows = x.shape()[0];
-  if (n <= 1)
-    return ones_like(x);
-  if (n % 2 != 0) {
-    const NDArray one = ones({rows, 1}, {.dtype = x.dtype(), .device = x.device()});
-    return products_of_others(concat({x, one}, 1)).slice(1, 0, n);
-  }
-  const NDArray even = x.slice(1, 0, n, 2), odd = x.slice(1, 1, n, 2);
-  const NDArray beyond = products_of_others(even * odd);
-  return stack({odd * beyond, even * beyond}, 2).reshape({rows, n});
-}
-
-// The gradient as a function of x that can itself be differentiated where factors are zero.
-NDArray recorded_gradient_prod(const NDArray& x, const NDArray& dy, const Shape& axes) {
-  Shape order, back = Shape::filled(x.ndim(), 0);
-  std::int64_t terms = 1;
-  for (int axis = 0; axis < x.ndim(); ++axis) {
-    if (std::find(axes.begin(), axes.end(), axis) == axes.end())
-      order.push_back(axis);
-  }
-  for (std::int64_t axis : axes) {
-    order.push_back(axis);
-    terms *= x.shape()[static_cast<int>(axis)];
-  }
-  for (int i = 0; i < order.ndim(); ++i)
-    back[static_cast<int>(order[i])] = i;
-  if (x.size() == 0)
-    return dy * x;
-  const NDArray last = widened(x).transpose(order);
-  const NDArray others = products_of_others(last.reshape({-1, terms})).reshape(last.shape()).transpose(back);
-  return (widened(dy) * others).astype(x.dtype());
-}
-
-// The product of the other factors, exact where factors are zero: with one zero only that factor has a gradient,
-// with two none has.
-Arrays gradient_prod(const GradientCall& call) {
-  const NDArray& x = call.inputs[0];
-  const auto& a = call.attributes.as<ReduceAttributes>();
-  if (autograd::is_recording())
-    return {recorded_gradient_prod(x, stretch(call.output_grads[0], call), a.axes)};
-  const NDArray zero = (x == 0).astype(x.dtype());
-  const NDArray zeros = sum(zero, a.axes, true);
-  const NDArray safe = x + zero;
-  const NDArray others = prod(safe, a.axes, true) / safe;
-  const NDArray none = (zeros == 0).astype(x.dtype());
-  const NDArray one = (zeros == 1).astype(x.dtype());
-  return {stretch(call.output_grads[0], call) * others * (zero * one + (1 - zero) * none)};
-}
-
-Arrays gradient_extreme(const GradientCall& call) {
-  const NDArray& x = call.inputs[0];
-  const auto& a = call.attributes.as<ReduceAttributes>();
-  const Shape kept = detail::reduced_shape(x.shape(), a.axes, true);
-  // Beside a NaN, which wins, the gradient is of the NaNs.
-  const NDArray ties = logical_or(x == call.outputs[0].reshape(kept), isnan(x));
-  // Counted in whole numbers: float16 would stop at 2048.
-  const NDArray count = sum(ties, a.axes, true).astype(x.dtype() == float64 ? float64 : float32);
-  const NDArray share = (call.output_grads[0].reshape(kept) / count).astype(x.dtype());
-  return {where(ties, share, 0)};
-}
-
-// -- Calls ------------------------------------------------------------------------------------------------------
+// -- Normal form ------------------------------------------------------------------------------------------------
 
 // Counted from the front, in order, each once; none are all.
-bool normalise(const RawCall& call, NormalCall& normal) {
-  const auto& given = call.attributes.as<ReduceAttributes>();
+Shape normal_axes(const RawCall& call, const Shape& given) {
   const Shape& shape = call.inputs[0].shape();
   boost::container::small_vector<std::int64_t, k_max_ndim> sorted;
-  for (std::int64_t axis : given.axes)
+  for (const std::int64_t axis : given)
     sorted.push_back(normal_axis(axis, shape.ndim(), call.op.name));
-  for (int axis = 0; given.axes.empty() && axis < shape.ndim(); ++axis)
+  for (int axis = 0; given.empty() && axis < shape.ndim(); ++axis)
     sorted.push_back(axis);
   std::sort(sorted.begin(), sorted.end());
   require<ValueError>(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(), [&] {
-    return message(call.op.name, ": axes ", given.axes, " name an axis of shape ", shape, " twice");
+    return message(call.op.name, ": axes ", given, " name an axis of shape ", shape, " twice");
   });
-  const Shape axes(std::span<const std::int64_t>(sorted.data(), sorted.size()));
-  return axes != given.axes && detail::with_attributes(call, ReduceAttributes{axes, given.keepdims}, normal);
+  return Shape(std::span<const std::int64_t>(sorted.data(), sorted.size()));
 }
 
-NDArray reduce(const Operator& op, const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {
+template <class A, bool real>
+bool normalise(const RawCall& call, NormalCall& normal) {
+  const A& given = call.attributes.as<A>();
+  const Shape axes = normal_axes(call, given.axes);
+  const NDArray& x = call.inputs[0];
+  const bool is_cast = real && !is_floating(x.dtype());
+  if (axes == given.axes && !is_cast)
+    return false;
+  A counted = given;
+  counted.axes = axes;
+  detail::with_attributes(call, counted, normal);
+  if (is_cast)
+    normal.inputs[0] = x.astype(float32, call.site);
+  return true;
+}
+
+// -- Kernels ----------------------------------------------------------------------------------------------------
+
+template <Reduction row>
+ReduceSettings settings_of(const KernelCall& call) {
+  const auto& a = call.attributes.as<typename ReductionRow<row>::Attributes>();
+  ReduceSettings settings{a.axes, 1, static_cast<double>(detail::ddof_of(a))};
+  for (const std::int64_t axis : a.axes)
+    settings.terms *= static_cast<double>(call.inputs[0].shape[static_cast<int>(axis)]);
+  return settings;
+}
+
+template <Reduction row>
+void row_cpu(const KernelCall& call) {
+  by_dtype(call.inputs[0].dtype, [&]<class T>() { detail::reduce_type_on_cpu<T>(row, call, settings_of<row>(call)); });
+}
+
+// bool is read as the byte that it is.
+template <Reduction row>
+[[maybe_unused]] void row_gpu(const KernelCall& call) {
+  by_dtype(call.inputs[0].dtype, [&]<class T>() {
+    using Read = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
+    detail::reduce_type_on_gpu<Read>(row, call, settings_of<row>(call));
+  });
+}
+
+// -- Gradients --------------------------------------------------------------------------------------------------
+
+template <Reduction row>
+struct Derivative;
+
+#define REDUCTION(row, types, nothing, parameter, state, derivative, ...) \
+  template <>                                                             \
+  struct Derivative<Reduction::row> {                                     \
+    static NDArray of(                                                    \
+        [[maybe_unused]] const detail::ReductionGradient& r,              \
+        [[maybe_unused]] const NDArray& dy,                               \
+        [[maybe_unused]] const NDArray& x,                                \
+        [[maybe_unused]] const NDArray& y) {                              \
+      return derivative;                                                  \
+    }                                                                     \
+  };
+#include <sluice/operator/reduce/reduce.def>
+#undef REDUCTION
+
+template <Reduction row>
+Arrays gradient_row(const GradientCall& call) {
+  using Row = ReductionRow<row>;
+  const auto& a = call.attributes.as<typename Row::Attributes>();
+  const detail::ReductionGradient r(call, a.axes, a.keepdims, detail::ddof_of(a));
+  NDArray x = call.inputs[0], y = call.outputs[0], dy = call.output_grads[0];
+  const DType dtype = call.input_specs[0].dtype;
+  if (Row::types == ReduceTypes::real && size_of(dtype) < sizeof(float)) {
+    // In float, the result too: rounded to half precision, e^(x - y) would be anything.
+    x = widened(x);
+    dy = widened(dy);
+    if (y.defined())
+      y = invoke_one(call.op, {x}, call.attributes, SourceLocation::current());
+  }
+  const NDArray dx = Derivative<row>::of(r, r.aligned(dy), x, y.defined() ? r.aligned(y) : y);
+  return {dx.dtype() == dtype ? dx : dx.astype(dtype)};
+}
+
+// -- Operators --------------------------------------------------------------------------------------------------
+
+template <Reduction row>
+constexpr Operator make_row() {
+  using Row = ReductionRow<row>;
+  constexpr bool has_gradient = Row::types != ReduceTypes::count && Row::types != ReduceTypes::truth;
+  Operator op;
+  op.name = Row::name;
+  op.attributes = &attribute_type<typename Row::Attributes>;
+  op.normalise = normalise<typename Row::Attributes, Row::types == ReduceTypes::real>;
+  op.infer = infer_row<row>;
+  op.cpu = row_cpu<row>;
+  op.gpu = SLUICE_GPU_KERNEL(row_gpu<row>);
+  if (has_gradient)
+    op.gradient = gradient_row<row>;
+  op.saved_inputs = (Row::uses & x_) != 0 ? k_all : k_none;
+  op.saved_outputs = (Row::uses & y_) != 0 ? k_all : k_none;
+  op.strided_inputs = k_all;
+  return op;
+}
+
+template <Reduction row>
+constinit const Operator k_row = make_row<row>();
+
+constexpr Operator make_arg(const char* name, Kernel cpu, Kernel gpu) {
+  Operator op;
+  op.name = name;
+  op.attributes = &attribute_type<ReduceAttributes>;
+  op.normalise = normalise<ReduceAttributes, false>;
+  op.infer = infer_arg;
+  op.cpu = cpu;
+  op.gpu = gpu;
+  op.strided_inputs = k_all;
+  return op;
+}
+
+constinit const Operator k_argmax = make_arg("argmax", detail::argmax_cpu, SLUICE_GPU_KERNEL(detail::argmax_gpu));
+constinit const Operator k_argmin = make_arg("argmin", detail::argmin_cpu, SLUICE_GPU_KERNEL(detail::argmin_gpu));
+
+// -- Calls ------------------------------------------------------------------------------------------------------
+
+template <class A>
+NDArray reduce(const Operator& op, const NDArray& x, A attributes, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     detail::object_of(x, op.name);
-    return invoke_one(op, {x}, Attributes::of(ReduceAttributes{axes, keepdims}), site);
+    return invoke_one(op, {x}, Attributes::of(std::move(attributes)), site);
   });
 }
 
 NDArray reduce_one(const Operator& op, const NDArray& x, int axis, bool keepdims, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
-    return reduce(op, x, {normal_axis(axis, detail::object_of(x, op.name).shape.ndim(), op.name)}, keepdims, site);
+    const int counted = normal_axis(axis, detail::object_of(x, op.name).shape.ndim(), op.name);
+    return reduce(op, x, ReduceAttributes{{counted}, keepdims}, site);
   });
 }
 
 }  // namespace
 
-constinit const Operator k_sum = {
-    .name = "sum",
-    .attributes = &attribute_type<ReduceAttributes>,
-    .normalise = normalise,
-    .infer = infer_sum,
-    .cpu = detail::sum_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::sum_gpu),
-    .gradient = gradient_sum,
-    .strided_inputs = k_all,
-};
-constinit const Operator k_mean = {
-    .name = "mean",
-    .attributes = &attribute_type<ReduceAttributes>,
-    .normalise = normalise,
-    .infer = infer_mean,
-    .cpu = detail::mean_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::mean_gpu),
-    .gradient = gradient_mean,
-    .strided_inputs = k_all,
-};
-constinit const Operator k_prod = {
-    .name = "prod",
-    .attributes = &attribute_type<ReduceAttributes>,
-    .normalise = normalise,
-    .infer = infer_sum,
-    .cpu = detail::prod_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::prod_gpu),
-    .gradient = gradient_prod,
-    .saved_inputs = k_all,
-    .strided_inputs = k_all,
-};
-constinit const Operator k_max = {
-    .name = "max",
-    .attributes = &attribute_type<ReduceAttributes>,
-    .normalise = normalise,
-    .infer = infer_extreme<true>,
-    .cpu = detail::max_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::max_gpu),
-    .gradient = gradient_extreme,
-    .saved_inputs = k_all,
-    .saved_outputs = k_all,
-    .strided_inputs = k_all,
-};
-constinit const Operator k_min = {
-    .name = "min",
-    .attributes = &attribute_type<ReduceAttributes>,
-    .normalise = normalise,
-    .infer = infer_extreme<false>,
-    .cpu = detail::min_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::min_gpu),
-    .gradient = gradient_extreme,
-    .saved_inputs = k_all,
-    .saved_outputs = k_all,
-    .strided_inputs = k_all,
-};
-constinit const Operator k_argmax = {
-    .name = "argmax",
-    .attributes = &attribute_type<ReduceAttributes>,
-    .normalise = normalise,
-    .infer = infer_arg<true>,
-    .cpu = detail::argmax_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::argmax_gpu),
-    .strided_inputs = k_all,
-};
-constinit const Operator k_argmin = {
-    .name = "argmin",
-    .attributes = &attribute_type<ReduceAttributes>,
-    .normalise = normalise,
-    .infer = infer_arg<false>,
-    .cpu = detail::argmin_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::argmin_gpu),
-    .strided_inputs = k_all,
-};
-
-NDArray sum(const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {
-  return reduce(k_sum, x, axes, keepdims, site);
-}
-
-NDArray mean(const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    if (is_floating(detail::object_of(x, "mean").dtype))
-      return reduce(k_mean, x, axes, keepdims, site);
-    if (x.dtype() == int64)  // whose sums may not fit
-      return reduce(k_mean, x.astype(float64, site), axes, keepdims, site).astype(float32, site);
-    // Added up exactly, rounded once.
-    const NDArray total = sum(x, axes, keepdims, site);
-    const double terms = total.size() == 0 ? 1 : static_cast<double>(x.size()) / static_cast<double>(total.size());
-    return divide(total.astype(float32, site), terms, site);
-  });
-}
-
-NDArray prod(const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {
-  return reduce(k_prod, x, axes, keepdims, site);
-}
-
-NDArray max(const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {
-  return reduce(k_max, x, axes, keepdims, site);
-}
-
-NDArray min(const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {
-  return reduce(k_min, x, axes, keepdims, site);
-}
+#define SLUICE_TAKES_none
+#define SLUICE_TAKES_ddof std::int64_t ddof,
+#define SLUICE_PUTS_none
+#define SLUICE_PUTS_ddof , ddof
+#define REDUCTION(name, types, nothing, parameter, ...)                                                            \
+  NDArray name(const NDArray& x, const Shape& axes, bool keepdims, SLUICE_TAKES_##parameter SourceLocation site) { \
+    using A = ReductionRow<Reduction::name>::Attributes;                                                           \
+    return reduce(k_row<Reduction::name>, x, A{axes, keepdims SLUICE_PUTS_##parameter}, site);                     \
+  }
+#include <sluice/operator/reduce/reduce.def>
+#undef REDUCTION
 
 NDArray argmax(const NDArray& x, int axis, bool keepdims, SourceLocation site) {
   return reduce_one(k_argmax, x, axis, keepdims, site);
@@ -308,7 +246,11 @@ NDArray argmin(const NDArray& x, int axis, bool keepdims, SourceLocation site) {
 }
 
 detail::OperatorList detail::reduce_operators() noexcept {
-  static constexpr const Operator* list[] = {&k_sum, &k_mean, &k_prod, &k_max, &k_min, &k_argmax, &k_argmin};
+  static constexpr const Operator* list[] = {
+#define REDUCTION(name, ...) &k_row<Reduction::name>,
+#include <sluice/operator/reduce/reduce.def>
+#undef REDUCTION
+      &k_argmax, &k_argmin, &k_divide_by_terms};
   return list;
 }
 

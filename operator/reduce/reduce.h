@@ -1,30 +1,34 @@
 #pragma once
 
+#include <cstdint>
+
 #include <sluice/ndarray/ndarray.h>
 
 namespace sluice {
 
-// Reductions over any set of axes. `axes` empty = all of them; negative axes count from the back; `keepdims` keeps
-// the reduced axes as extent 1. Names and rules are NumPy's. All of them throw IndexError for an axis out of range,
-// ValueError for one named twice, and give the same bits on every run.
+// What a row is told beside axes and keepdims.
+#define SLUICE_PARAMETER_none
+#define SLUICE_PARAMETER_ddof std::int64_t ddof = 0,
 
-/// Sum. Floating types keep their type (float16 and bfloat16 add up in float), integers and bool give int64. An
-/// empty sum is 0.
-SLUICE_API NDArray
-sum(const NDArray& x, const Shape& axes = {}, bool keepdims = false, SourceLocation site = SourceLocation::current());
-/// Arithmetic mean. Integers and bool give float32. The mean of nothing is NaN.
-SLUICE_API NDArray
-mean(const NDArray& x, const Shape& axes = {}, bool keepdims = false, SourceLocation site = SourceLocation::current());
-/// Product. Types as in sum(). An empty product is 1.
-SLUICE_API NDArray
-prod(const NDArray& x, const Shape& axes = {}, bool keepdims = false, SourceLocation site = SourceLocation::current());
-/// Largest element, of x's type; a NaN wins. The gradient is divided evenly among elements that tie for the maximum
-/// (as torch.amax does; MXNet gave each of them all of it). Throws ValueError for a reduction over no elements.
-SLUICE_API NDArray
-max(const NDArray& x, const Shape& axes = {}, bool keepdims = false, SourceLocation site = SourceLocation::current());
-/// Smallest element; otherwise as max().
-SLUICE_API NDArray
-min(const NDArray& x, const Shape& axes = {}, bool keepdims = false, SourceLocation site = SourceLocation::current());
+/// Reductions over any set of axes: sum, mean, prod, max, min, variance, standard_deviation, l1_norm, l2_norm,
+/// max_norm, logsumexp, any, all, count_nonzero; what each is stands in reduce.def, a row each. `axes` empty = all of
+/// them; negative axes count from the back; `keepdims` keeps the reduced axes as extent 1. Rules are NumPy's: sum and
+/// prod of integers and bool are int64, max and min keep the type, other numbers are float32 for integers. float16 and
+/// bfloat16 add up in float. `ddof` of variance and standard_deviation: what their divisor is less than the number of
+/// terms; with no terms more than that they are NaN or infinite. All of them throw IndexError for an axis out of range,
+/// ValueError for one named twice, max and min also where there is nothing to reduce. They give the same bits on every
+/// run, and do not block.
+#define REDUCTION(name, types, nothing, parameter, ...) \
+  SLUICE_API NDArray name(                              \
+      const NDArray& x,                                 \
+      const Shape& axes = {},                           \
+      bool keepdims = false,                            \
+      SLUICE_PARAMETER_##parameter SourceLocation site = SourceLocation::current());
+#include <sluice/operator/reduce/reduce.def>
+#undef REDUCTION
+#undef SLUICE_PARAMETER_none
+#undef SLUICE_PARAMETER_ddof
+
 /// Index (int64) of the largest element along `axis`; of the first one where several tie, of the first NaN if there
 /// is one. Not differentiable. Throws ValueError for an axis of extent 0.
 SLUICE_API NDArray

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include <sluice/engine/parallel.h>
-#include <sluice/operator/reduce/cascade_cpu.h>
-#include <sluice/operator/reduce/kernels.h>
+#include <sluice/operator/reduce/blocks_cpu.h>
+#include <sluice/operator/reduce/rows.h>
 #include <sluice/operator/workspace.h>
 
 // The CPU side of every reduction that is one `Op`: rows (terms of an output are neighbours, or anyhow), and columns
@@ -101,19 +102,28 @@ void reduce_columns(const Op& op, const Queue& queue, const ReducePlan& plan, co
 }
 
 template <class Op, class T>
-void reduce_cpu(const KernelCall& call, const Op& op) {
+void reduce_cpu(const KernelCall& call, const Op& op, const Shape& axes) {
   const TensorView& x = call.inputs[0];
-  const ReducePlan plan = plan_reduce(x, call.attributes.as<ReduceAttributes>().axes);
+  const ReducePlan plan = plan_reduce(x, axes);
   auto* out = call.outputs[0].as<typename Op::Out>();
   if (plan.outputs() == 0)
     return;
   if (plan.terms() == 0) {
-    std::fill_n(out, plan.outputs(), op.finish(Op::identity()));
+    std::fill_n(out, plan.outputs(), op.finish(op.identity()));
   } else if (plan.columns()) {
     reduce_columns(op, call.queue, plan, x.as<const T>(), out);
   } else {
     reduce_rows(op, call.queue, plan, x.as<const T>(), out);
   }
+}
+
+template <class T>
+void reduce_type_on_cpu(Reduction row, const KernelCall& call, const ReduceSettings& settings) {
+  with_state<T>(row, settings, [&](const auto& op) {
+    with_settled(op, [&](const auto& settled) {
+      reduce_cpu<std::remove_cvref_t<decltype(settled)>, T>(call, settled, settings.axes);
+    });
+  });
 }
 
 }  // namespace sluice::detail

@@ -11,8 +11,7 @@
 #include <sluice/engine/cuda/check.h>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/group.cuh>
-#include <sluice/operator/reduce/arithmetic.h>
-#include <sluice/operator/reduce/kernels.h>
+#include <sluice/operator/reduce/rows.h>
 #include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
@@ -57,17 +56,17 @@ __device__ typename Op::Acc sum_row(
     for (int u = 0; u < 4; ++u) {
 #pragma unroll
       for (int j = 0; j < V; ++j)
-        total[j] = op.join(total[j], to_accumulator(loaded[u].at[j]));
+        total[j] = with_term(op, total[j], loaded[u].at[j]);
     }
   }
   for (; i < packs; i += width) {
     const Neighbours<T, V> loaded = from[i];
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      total[j] = op.join(total[j], to_accumulator(loaded.at[j]));
+      total[j] = with_term(op, total[j], loaded.at[j]);
   }
   for (std::int64_t rest = begin + packs * V + lane; rest < end; rest += width)
-    total[0] = op.join(total[0], to_accumulator(row[rest]));
+    total[0] = with_term(op, total[0], row[rest]);
 #pragma unroll
   for (int j = 1; j < V; ++j)
     total[0] = op.join(total[0], total[j]);
@@ -100,7 +99,7 @@ __device__ typename Op::Acc sum_scattered(
   const auto take = [&](const Vector& loaded) {
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      total[j] = op.join(total[j], to_accumulator(loaded.at[j]));
+      total[j] = with_term(op, total[j], loaded.at[j]);
   };
   Index i = begin + static_cast<Index>(lane);
   const auto step = static_cast<Index>(width);
@@ -164,7 +163,7 @@ __global__ void __launch_bounds__(k_group_block)
       const T* from = x + outer * shape.outer_step + column;
 #pragma unroll 4
       for (std::int64_t i = to.begin(piece) + threadIdx.y; i < to.end(piece); i += k_column_rows)
-        total = op.join(total, to_accumulator(from[i * shape.step]));
+        total = with_term(op, total, from[i * shape.step]);
     }
     totals[threadIdx.y][threadIdx.x] = total;
     __syncthreads();
@@ -199,16 +198,22 @@ __global__ void __launch_bounds__(k_group_block)
     to.out[output] = op.finish(op.identity());
 }
 
+/// Reductions that are rare have the general form alone: it is most of the time that compiling takes.
+template <class Op>
+inline constexpr bool k_by_layout = true;
+template <class T>
+inline constexpr bool k_by_layout<ProductOf<T>> = false;
+
 /// One reduction on its way to the GPU.
 template <class Op, class T>
 class ReduceLaunch {
  public:
   using Acc = typename Op::Acc;
 
-  ReduceLaunch(const KernelCall& call, const Op& op)
+  ReduceLaunch(const KernelCall& call, const Op& op, const Shape& axes)
       : call_(call),
         op_(op),
-        plan_(plan_reduce(call.inputs[0], call.attributes.as<ReduceAttributes>().axes)),
+        plan_(plan_reduce(call.inputs[0], axes)),
         x_(call.inputs[0].as<const T>()),
         stream_(static_cast<cudaStream_t>(call.queue.stream())) {
     to_.out = call.outputs[0].as<typename Op::Out>();
@@ -336,15 +341,11 @@ class ReduceLaunch {
   ReduceTarget<Op> to_;
 };
 
-/// Calls f.operator()<T>() with the type of the elements; bool is read as the byte that it is.
-template <class F>
-void by_reduced_type(DType dtype, F&& f) {
-  by_dtype(dtype, [&]<class T>() {
-    if constexpr (std::is_same_v<T, bool>) {
-      f.template operator()<std::uint8_t>();
-    } else {
-      f.template operator()<T>();
-    }
+template <class T>
+void reduce_type_on_gpu(Reduction row, const KernelCall& call, const ReduceSettings& settings) {
+  with_state<T>(row, settings, [&](const auto& op) {
+    using Op = std::remove_cvref_t<decltype(op)>;
+    ReduceLaunch<Op, T>(call, op, settings.axes).template run<k_by_layout<Op>>();
   });
 }
 

@@ -15,7 +15,7 @@ namespace sluice::simd::HWY_NAMESPACE {
 template <Binary row, class T>
 constexpr PointwiseLoop loop_of() {
   constexpr RowKind kind = math::BinaryRow<row>::kind;
-  if constexpr (kind == RowKind::logical || (gives_bool(kind) && sizeof(T) == 8)) {
+  if constexpr (kind == RowKind::logical || is_of_bits(kind) || (gives_bool(kind) && sizeof(T) == 8)) {
     return nullptr;
   } else {
     using Out = std::conditional_t<gives_bool(kind), bool, T>;

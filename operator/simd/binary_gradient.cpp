@@ -17,7 +17,7 @@ constexpr PointwiseLoop loop_of() {
   using Row = math::BinaryRow<row>;
   // Formulas that read dy alone never come here: see elementwise/binary.cpp.
   constexpr Uses uses = operand == 0 ? Row::uses_a : Row::uses_b;
-  if constexpr (gives_bool(Row::kind) || uses == nothing_) {
+  if constexpr (!is_differentiable(Row::kind) || uses == nothing_) {
     return nullptr;
   } else {
     using Formula = BinaryFormula<row>;

@@ -6,23 +6,26 @@ namespace sluice::simd {
 
 /// What the softmax family does to a row of n neighbouring floats, in the vectors of simd::target(). Sums are in double
 /// and have 16 parts, whatever the width of a vector, so that their order is the same on every instruction set. A row
-/// may be written over.
+/// may be written over. Rows written with `stream` go past the caches: they are whole lines of 64 bytes, and finish()
+/// comes before anybody reads them.
 struct SoftmaxRows {
   /// The largest; NaN is passed over.
   float (*largest)(const float* x, std::int64_t n);
-  /// The sum of e^(x - shift); each of them is also written to `to` unless that is null.
+  /// The sum of e^(x - shift), of x <= shift; each of them is also written to `to` unless that is null.
   double (*exp_sum)(const float* x, float shift, std::int64_t n, float* to);
   /// The sum of a * b, of a alone if b is null.
   double (*sum)(const float* a, const float* b, std::int64_t n);
   /// x * factor.
-  void (*scale)(const float* x, float factor, std::int64_t n, float* to);
+  void (*scale)(const float* x, float factor, std::int64_t n, float* to, bool stream);
   /// (x - largest) - log_of_sum.
-  void (*shift)(const float* x, float largest, float log_of_sum, std::int64_t n, float* to);
+  void (*shift)(const float* x, float largest, float log_of_sum, std::int64_t n, float* to, bool stream);
   /// e^((x - largest) - log_of_sum) * factor.
   void (*probability)(const float* x, float largest, float log_of_sum, float factor, std::int64_t n, float* to);
   /// The gradients of softmax, y * (dy - total), and of its logarithm, dy - e^y * total.
-  void (*gradient)(const float* y, const float* dy, float total, std::int64_t n, float* to);
-  void (*log_gradient)(const float* y, const float* dy, float total, std::int64_t n, float* to);
+  void (*gradient)(const float* y, const float* dy, float total, std::int64_t n, float* to, bool stream);
+  void (*log_gradient)(const float* y, const float* dy, float total, std::int64_t n, float* to, bool stream);
+  /// After streamed rows of this thread.
+  void (*finish)();
 };
 
 /// Null if there are none: the plain loops serve.

@@ -15,11 +15,11 @@ namespace sluice::simd::HWY_NAMESPACE {
 template <Unary row, class T>
 constexpr PointwiseLoop loop_of() {
   constexpr RowKind kind = math::UnaryRow<row>::kind;
-  if constexpr (gives_bool(kind) && sizeof(T) == 8) {
+  if constexpr (is_of_bits(kind) || (gives_bool(kind) && sizeof(T) == 8)) {
     return nullptr;  // memory is what they wait for
   } else {
     using Out = std::conditional_t<gives_bool(kind), bool, T>;
-    return &Loop<typename UnaryFormula<row>::Value, Out, T, 1>::run;
+    return &Loop<typename UnaryFormula<row>::Value, Out, T, 1 + math::UnaryRow<row>::parameters>::run;
   }
 }
 
@@ -28,7 +28,6 @@ PointwiseLoop unary_at(Unary row) {
   static constexpr PointwiseLoop k_loops[] = {
 #define UNARY(name, ...) loop_of<Unary::name, T>(),
 #include <sluice/operator/elementwise/unary.def>
-#undef UNARY
   };
   return k_loops[static_cast<std::size_t>(row)];
 }

@@ -14,10 +14,10 @@ namespace sluice::simd::HWY_NAMESPACE {
 
 template <Unary row, class T>
 constexpr PointwiseLoop loop_of() {
-  if constexpr (gives_bool(math::UnaryRow<row>::kind)) {
+  if constexpr (!is_differentiable(math::UnaryRow<row>::kind)) {
     return nullptr;
   } else {
-    return &Loop<typename UnaryFormula<row>::Gradient, T, T, 3>::run;
+    return &Loop<typename UnaryFormula<row>::Gradient, T, T, 3 + math::UnaryRow<row>::parameters>::run;
   }
 }
 
@@ -26,7 +26,6 @@ PointwiseLoop unary_gradient_at(Unary row) {
   static constexpr PointwiseLoop k_loops[] = {
 #define UNARY(name, ...) loop_of<Unary::name, T>(),
 #include <sluice/operator/elementwise/unary.def>
-#undef UNARY
   };
   return k_loops[static_cast<std::size_t>(row)];
 }

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include <sluice/engine/parallel.h>
@@ -30,24 +32,66 @@ void softmax_row(const T* x, T* y, std::int64_t n, C* __restrict scratch) {
     y[i] = static_cast<T>(Log ? (static_cast<C>(x[i]) - largest) - last : scratch[i] * last);
 }
 
+// Results that no cache keeps go past it, if their rows are whole lines.
+template <class T>
+bool streams(const T* y, std::int64_t rows, std::int64_t n) {
+  constexpr std::int64_t k_line = 64, k_large = std::int64_t{4} << 20;
+  const std::int64_t bytes = n * static_cast<std::int64_t>(sizeof(T));
+  return std::is_same_v<T, float> && bytes % k_line == 0 && rows * bytes >= k_large &&
+         reinterpret_cast<std::uintptr_t>(y) % k_line == 0;
+}
+
 // A row of neighbours in vectors; `row` holds n numbers, y itself where that can.
 template <bool Log, class T>
-void softmax_row(const simd::SoftmaxRows& simd, const T* x, T* y, std::int64_t n, float* row) {
+void softmax_row(const simd::SoftmaxRows& simd, const T* x, T* y, std::int64_t n, float* row, bool stream) {
   const float* from = row;
+  float* to = row;
   if constexpr (std::is_same_v<T, float>) {
     from = x;
+    to = y;
   } else {
     simd::convert(x, row, n);
   }
   const float largest = simd.largest(from, n);
   const double sum = simd.exp_sum(from, largest, n, Log ? nullptr : row);
   if (Log) {
-    simd.shift(from, largest, static_cast<float>(std::log(sum)), n, row);
+    simd.shift(from, largest, static_cast<float>(std::log(sum)), n, to, stream);
   } else {
-    simd.scale(row, static_cast<float>(1 / sum), n, row);
+    simd.scale(row, static_cast<float>(1 / sum), n, to, stream);
   }
   if constexpr (!std::is_same_v<T, float>)
     simd::convert(row, y, n);
+}
+
+// Rows [begin, end) of neighbours.
+template <bool Log, class T>
+void softmax_rows(
+    const simd::SoftmaxRows* vectors,
+    const T* x,
+    T* y,
+    std::int64_t begin,
+    std::int64_t end,
+    std::int64_t n,
+    bool stream) {
+  using C = Compute<T>;
+  if constexpr (std::is_same_v<C, float>) {
+    if (vectors != nullptr) {
+      const bool in_place = std::is_same_v<T, float> && !stream;
+      std::vector<float> scratch(in_place || (Log && stream) ? 0 : static_cast<std::size_t>(n));
+      for (std::int64_t row = begin; row < end; ++row) {
+        float* here = scratch.data();
+        if constexpr (std::is_same_v<T, float>)
+          here = in_place ? y + row * n : here;
+        softmax_row<Log>(*vectors, x + row * n, y + row * n, n, here, stream);
+      }
+      if (stream)
+        vectors->finish();
+      return;
+    }
+  }
+  std::vector<C> scratch(static_cast<std::size_t>(n));
+  for (std::int64_t row = begin; row < end; ++row)
+    softmax_row<Log>(x + row * n, y + row * n, n, scratch.data());
 }
 
 // `width` columns, `inner` apart from row to row.
@@ -84,21 +128,10 @@ void forward(const KernelCall& call) {
   const T* x = call.inputs[0].as<const T>();
   T* y = call.outputs[0].as<T>();
   if (at.inner == 1) {
-    const simd::SoftmaxRows* const vectors = std::is_same_v<C, float> ? simd::softmax_rows() : nullptr;
-    constexpr bool in_place = std::is_same_v<T, float>;
+    const simd::SoftmaxRows* const vectors = simd::softmax_rows();
+    const bool stream = vectors != nullptr && streams(y, at.outer, at.n);
     parallel_for(at.outer, std::max<std::int64_t>(1, k_grain / at.n), [&](std::int64_t begin, std::int64_t end) {
-      std::vector<C> scratch(vectors != nullptr && in_place ? 0 : static_cast<std::size_t>(at.n));
-      for (std::int64_t row = begin; row < end; ++row) {
-        const T* from = x + row * at.n;
-        T* to = y + row * at.n;
-        if (vectors == nullptr) {
-          softmax_row<Log>(from, to, at.n, scratch.data());
-        } else if constexpr (in_place) {
-          softmax_row<Log>(*vectors, from, to, at.n, to);
-        } else if constexpr (std::is_same_v<C, float>) {
-          softmax_row<Log>(*vectors, from, to, at.n, scratch.data());
-        }
-      }
+      softmax_rows<Log>(vectors, x, y, begin, end, at.n, stream);
     });
     return;
   }
@@ -128,6 +161,24 @@ void backward_row(const T* y, const T* dy, T* dx, std::int64_t n, std::int64_t s
   }
 }
 
+template <bool Log>
+void backward_rows(
+    const simd::SoftmaxRows& vectors,
+    const float* y,
+    const float* dy,
+    float* dx,
+    std::int64_t rows,
+    std::int64_t n,
+    bool stream) {
+  const auto gradient = Log ? vectors.log_gradient : vectors.gradient;
+  for (std::int64_t i = 0; i < rows * n; i += n) {
+    const double total = vectors.sum(dy + i, Log ? nullptr : y + i, n);
+    gradient(y + i, dy + i, static_cast<float>(total), n, dx + i, stream);
+  }
+  if (stream)
+    vectors.finish();
+}
+
 template <bool Log, class T>
 void backward(const KernelCall& call) {
   const AxisLayout at = softmax_layout(call);
@@ -138,17 +189,16 @@ void backward(const KernelCall& call) {
   T* dx = call.outputs[0].as<T>();
   const std::int64_t grain = std::max<std::int64_t>(1, k_grain / at.n);
   const simd::SoftmaxRows* const vectors = at.inner == 1 ? simd::softmax_rows() : nullptr;
+  const bool stream = vectors != nullptr && streams(dx, at.outer, at.n);
   parallel_for(at.outer * at.inner, grain, [&](std::int64_t begin, std::int64_t end) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (vectors != nullptr) {
+        const std::int64_t first = begin * at.n;
+        return backward_rows<Log>(*vectors, y + first, dy + first, dx + first, end - begin, at.n, stream);
+      }
+    }
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t offset = row / at.inner * at.n * at.inner + row % at.inner;
-      if constexpr (std::is_same_v<T, float>) {
-        if (vectors != nullptr) {
-          const double total = vectors->sum(dy + offset, Log ? nullptr : y + offset, at.n);
-          const auto gradient = Log ? vectors->log_gradient : vectors->gradient;
-          gradient(y + offset, dy + offset, static_cast<float>(total), at.n, dx + offset);
-          continue;
-        }
-      }
       backward_row<Log>(y + offset, dy + offset, dx + offset, at.n, at.inner);
     }
   });

@@ -1,47 +1,83 @@
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include <sluice/engine/parallel.h>
+#include <sluice/ndarray/detail/simd_casts.h>
 #include <sluice/operator/floating.h>
+#include <sluice/operator/simd/update.h>
 #include <sluice/operator/update/rule.h>
 
 namespace sluice::detail {
 
 namespace {
 
-// Whether there are states is settled outside the loop, so that it vectorises.
-template <bool First, bool Second, class T>
-void step_elements(const UpdatePiece& piece, const UpdateWork& work, std::int64_t begin, std::int64_t end) {
-  using C = Compute<T>;
-  UpdateRule<C> rule = work.rule.as<C>();
-  if (work.numbers != nullptr)
-    rule.rescale = static_cast<C>(work.numbers[work.count]);
+// Where there are no vectors. Whether there are states is settled outside the loop.
+template <bool First, bool Second, class C>
+void step_plainly(UpdateRule<C> rule, const simd::UpdateRun<C>& run) {
   rule.adam = Second;
-  auto* __restrict weight = static_cast<T*>(piece.weight);
-  const auto* __restrict grad = static_cast<const T*>(piece.grad);
-  auto* __restrict first = static_cast<C*>(piece.state[0]);
-  auto* __restrict second = static_cast<C*>(piece.state[1]);
-  const C rate = static_cast<C>(work.numbers != nullptr ? work.numbers[piece.number] : piece.learning_rate);
-  const C decay = static_cast<C>(piece.weight_decay);
-  for (std::int64_t i = begin; i < end; ++i) {
-    weight[i] = static_cast<T>(rule.step(
-        static_cast<C>(weight[i]),
-        static_cast<C>(grad[i]),
-        First ? first + i : nullptr,
-        Second ? second + i : nullptr,
-        rate,
-        decay));
+  auto* __restrict weight = run.weight;
+  const auto* __restrict grad = run.grad;
+  auto* __restrict first = run.first;
+  auto* __restrict second = run.second;
+  const C rate = run.learning_rate, decay = run.weight_decay;
+  for (std::int64_t i = 0; i < run.n; ++i)
+    weight[i] = rule.step(weight[i], grad[i], First ? first + i : nullptr, Second ? second + i : nullptr, rate, decay);
+}
+
+template <class C>
+void step_run(const UpdateRule<C>& rule, const simd::UpdateRun<C>& run) {
+  if (simd::update(rule, run))
+    return;
+  if (rule.adam) {
+    step_plainly<true, true>(rule, run);
+  } else if (run.first != nullptr) {
+    step_plainly<true, false>(rule, run);
+  } else {
+    step_plainly<false, false>(rule, run);
+  }
+}
+
+// Half types go through blocks of floats that stay in the nearest cache.
+template <class T>
+void step_halves(const UpdateRule<float>& rule, simd::UpdateRun<float> run, T* weight, const T* grad) {
+  constexpr std::int64_t k_block = 512;
+  float wide[k_block], gradients[k_block];
+  for (std::int64_t left = run.n; left > 0; left -= run.n) {
+    run.n = std::min(left, k_block);
+    simd::convert(weight, wide, run.n);
+    simd::convert(grad, gradients, run.n);
+    run.weight = wide;
+    run.grad = gradients;
+    step_run(rule, run);
+    simd::convert(wide, weight, run.n);
+    weight += run.n;
+    grad += run.n;
+    run.first = run.first == nullptr ? nullptr : run.first + run.n;
+    run.second = run.second == nullptr ? nullptr : run.second + run.n;
   }
 }
 
 template <class T>
 void step_range(const UpdatePiece& piece, const UpdateWork& work, std::int64_t begin, std::int64_t end) {
-  if (work.rule.adam) {
-    step_elements<true, true, T>(piece, work, begin, end);
-  } else if (piece.state[0] != nullptr) {
-    step_elements<true, false, T>(piece, work, begin, end);
+  using C = Compute<T>;
+  UpdateRule<C> rule = work.rule.as<C>();
+  if (work.numbers != nullptr)
+    rule.rescale = static_cast<C>(work.numbers[work.count]);
+  const auto state = [&](int i) {
+    return piece.state[i] == nullptr ? nullptr : static_cast<C*>(piece.state[i]) + begin;
+  };
+  auto* weight = static_cast<T*>(piece.weight) + begin;
+  const auto* grad = static_cast<const T*>(piece.grad) + begin;
+  simd::UpdateRun<C> run{.first = state(0), .second = state(1), .n = end - begin};
+  run.learning_rate = static_cast<C>(work.numbers != nullptr ? work.numbers[piece.number] : piece.learning_rate);
+  run.weight_decay = static_cast<C>(piece.weight_decay);
+  if constexpr (std::is_same_v<T, C>) {
+    run.weight = weight;
+    run.grad = grad;
+    step_run(rule, run);
   } else {
-    step_elements<false, false, T>(piece, work, begin, end);
+    step_halves(rule, run, weight, grad);
   }
 }
 

@@ -33,7 +33,7 @@ Shape permutation(const Shape& axes, int ndim) {
   return normal;
 }
 
-Geometry transposed(const Operator&, const Geometry& input, const Attributes& attributes) {
+Geometry transposed(const Operator&, const Geometry& input, const Shape*, const Attributes& attributes) {
   Geometry view{{}, {}, input.offset};
   for (const std::int64_t axis : permutation(attributes.as<ShapeAttribute>().shape, input.shape.ndim())) {
     view.shape.push_back(input.shape[static_cast<int>(axis)]);
@@ -59,7 +59,7 @@ std::int64_t clipped(std::int64_t at, std::int64_t extent) noexcept {
   return std::clamp<std::int64_t>(at < 0 ? at + extent : at, 0, extent);
 }
 
-Geometry sliced(const Operator&, const Geometry& input, const Attributes& attributes) {
+Geometry sliced(const Operator&, const Geometry& input, const Shape*, const Attributes& attributes) {
   const auto& a = attributes.as<SliceAttributes>();
   require<ValueError>(a.step > 0, [&] { return message("slice: the step must be positive, not ", a.step); });
   const int axis = normal_axis(a.axis, input.shape.ndim(), "slice");
@@ -76,7 +76,7 @@ Geometry sliced(const Operator&, const Geometry& input, const Attributes& attrib
 // -- unslice, the gradient of slice: zeros of the second input's shape, with dy where the slice was ----------------
 Specs infer_unslice(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const ArraySpec &dy = inputs[0], &whole = inputs[1];
-  const Shape part = sliced(op, {whole.shape, contiguous_strides(whole.shape), 0}, attributes).shape;
+  const Shape part = sliced(op, {whole.shape, contiguous_strides(whole.shape), 0}, nullptr, attributes).shape;
   require<ShapeError>(dy.shape == part, [&] {
     return message("unslice: ", dy.shape, " is not the slice of shape ", part, " of ", whole.shape);
   });
@@ -88,7 +88,7 @@ void issue_unslice(const IssueCall& call) {
   // The slice may lie in the memory of the destination.
   const NDArray part = detail::overlaps(call.inputs[0], whole) ? call.inputs[0].copy(call.site) : call.inputs[0];
   detail::push_fill(whole, 0, call.site);
-  const Geometry view = sliced(call.op, detail::geometry_of(whole), call.attributes);
+  const Geometry view = sliced(call.op, detail::geometry_of(whole), nullptr, call.attributes);
   detail::push_copy(part, detail::make_view(whole, view.shape, view.strides, view.offset), call.site);
 }
 
@@ -123,7 +123,7 @@ Arrays slice_gradient(const GradientCall& call) {
 }
 
 // -- broadcast_to -----------------------------------------------------------------------------------------------
-Geometry broadcast(const Operator&, const Geometry& input, const Attributes& attributes) {
+Geometry broadcast(const Operator&, const Geometry& input, const Shape*, const Attributes& attributes) {
   // -1: as it is.
   Shape shape = attributes.as<ShapeAttribute>().shape;
   const int ahead = shape.ndim() - input.shape.ndim();
@@ -137,9 +137,17 @@ Geometry broadcast(const Operator&, const Geometry& input, const Attributes& att
   return {shape, broadcast_strides(input.shape, input.strides, shape, "broadcast_to"), input.offset};
 }
 
+// To the shape of the second input: no extent stands in the call, which may serve other batch sizes.
+Geometry broadcast_as(const Operator& op, const Geometry& input, const Shape* like, const Attributes&) {
+  return {*like, broadcast_strides(input.shape, input.strides, *like, op.name), input.offset};
+}
+
 Arrays broadcast_gradient(const GradientCall& call) {
   const NDArray& dy = call.output_grads[0];
-  return {dy.defined() ? sum_to_shape(dy, call.input_specs[0].shape) : NDArray()};
+  Arrays gradients(call.input_specs.size());
+  if (dy.defined())
+    gradients[0] = sum_to_shape(dy, call.input_specs[0].shape);
+  return gradients;
 }
 
 }  // namespace
@@ -156,6 +164,8 @@ const Operator detail::k_broadcast_to{
     .attributes = &attribute_type<ShapeAttribute>,
     .view = broadcast,
     .gradient = broadcast_gradient};
+const Operator detail::k_broadcast_like{
+    .name = "broadcast_like", .inputs = 2, .view = broadcast_as, .gradient = broadcast_gradient, .shape_inputs = 0b10};
 
 NDArray NDArray::transpose(const Shape& axes, SourceLocation site) const {
   return detail::located(site, [&]() -> NDArray {

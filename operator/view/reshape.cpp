@@ -78,7 +78,7 @@ Shape resolved(const Shape& from, Shape shape) {
   return shape;
 }
 
-Geometry reshaped(const Operator&, const Geometry& input, const Attributes& attributes) {
+Geometry reshaped(const Operator&, const Geometry& input, const Shape*, const Attributes& attributes) {
   const Shape shape = resolved(input.shape, attributes.as<ShapeAttribute>().shape);
   const std::optional<Shape> strides = strides_for(input, shape);
   require<ShapeError>(strides.has_value(), [&] {
@@ -102,7 +102,7 @@ NDArray reshape_to(const NDArray& array, const Shape& shape, SourceLocation site
 
 // -- expand_dims, squeeze ---------------------------------------------------------------------------------------
 // Negative axes count from the back of the longer shape.
-Geometry expanded(const Operator&, const Geometry& input, const Attributes& attributes) {
+Geometry expanded(const Operator&, const Geometry& input, const Shape*, const Attributes& attributes) {
   Geometry view = input;
   const int axis = normal_axis(attributes.as<AxisAttribute>().axis, input.shape.ndim() + 1, "expand_dims");
   view.strides.insert(axis, axis < input.shape.ndim() ? input.shape[axis] * input.strides[axis] : 1);
@@ -110,7 +110,7 @@ Geometry expanded(const Operator&, const Geometry& input, const Attributes& attr
   return view;
 }
 
-Geometry squeezed(const Operator&, const Geometry& input, const Attributes& attributes) {
+Geometry squeezed(const Operator&, const Geometry& input, const Shape*, const Attributes& attributes) {
   Geometry view = input;
   const Shape& from = input.shape;
   const std::int64_t axis = attributes.as<AxisAttribute>().axis;
@@ -147,6 +147,7 @@ detail::OperatorList detail::view_operators() noexcept {
       &k_slice,
       &k_unslice,
       &k_broadcast_to,
+      &k_broadcast_like,
       &k_cast,
       &k_to_device,
       &k_copy,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -10,6 +10,7 @@
 #include <sluice/storage/detail/passage.h>
 #include <sluice/storage/detail/pending.h>
 #include <sluice/storage/detail/piece.h>
+#include <sluice/storage/detail/short_mutex.h>
 #include <sluice/storage/detail/source.h>
 #include <sluice/storage/pool.h>
 
@@ -37,7 +38,7 @@ class BasePool : public Pool {
   void record_history(std::size_t events) final;
 
  protected:
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = std::unique_lock<ShortMutex>;
 
   BasePool(
       Passage& passage, std::string_view name, std::unique_ptr<Source> source, std::size_t release_threshold) noexcept;
@@ -120,15 +121,15 @@ class BasePool : public Pool {
   const std::unique_ptr<Source> source_;
   const std::size_t release_threshold_;
 
-  mutable std::mutex mutex_;
+  mutable ShortMutex mutex_;
   NodeStore<Segment> segment_nodes_;
   Linked<Segment> segments_;  // oldest first
   MemoryStats stats_;
   std::size_t limit_ = 0;
   std::uint64_t stamp_ = 0;
-  std::size_t expected_ = 0;   // bytes: reserved already, and not there yet
-  std::size_t returning_ = 0;  // bytes: reserved still, and nobody's
-  std::condition_variable returned_;
+  std::size_t expected_ = 0;     // bytes: reserved already, and not there yet
+  std::size_t returning_ = 0;    // bytes: reserved still, and nobody's
+  std::atomic<int> returns_{0};  // times that some of it has gone
   History history_;
 };
 

@@ -37,6 +37,7 @@ ALLOWED = [
     ("ndarray/ndarray.cpp", "wait", "wait_to_read, wait_to_write, read_out"),
     ("operator/library/team.cpp", "pause join", "a thread that only keeps OpenMP's own threads from spinning; threads that were started to see whether there are any"),
     ("storage/climb.cpp", "wait", "out of memory while another thread is giving memory back to the system"),
+    ("storage/short_mutex.cpp", "wait", "a mutex held over a few instructions"),
     ("storage/source_async_cuda.cpp", "cudaStreamSynchronize", "an allocation of the driver's pool, on a stream without work"),
     ("storage/source_cuda.cpp", "cudaFree cudaFreeHost", "memory goes back to the driver: trimming, exhaustion, the end"),
 ]

@@ -21,6 +21,9 @@ class Kernels {
     moves();
     rows();
     channels();
+    windows();
+    numbers();
+    steps();
   }
 
  private:
@@ -84,6 +87,48 @@ class Kernels {
     rate("batch-norm-predict", x, 2, [&] { return batch_norm(x, gamma, beta, mean, var); });
     gradient(
         "batch-norm-backward", x, head, 5, [&](const NDArray& v) { return batch_norm(v, gamma, beta, mean, var); });
+  }
+
+  void windows() {
+    const NDArray x = small_ ? drawn({2, 4, 8, 8}) : drawn({64, 64, 112, 112});
+    const PoolOptions options{.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}};
+    const NDArray head = max_pool2d(x, options);
+    rate("max-pool", x, 1.25, [&] { return max_pool2d(x, options); });
+    rate("average-pool", x, 1.25, [&] { return avg_pool2d(x, options); });
+    gradient("max-pool-backward", x, head, 1.25, [&](const NDArray& v) { return max_pool2d(v, options); });
+    gradient("average-pool-backward", x, head, 1.25, [&](const NDArray& v) { return avg_pool2d(v, options); });
+  }
+
+  void numbers() {
+    const std::int64_t n = small_ ? 4096 : device_.is_gpu() ? 1 << 26 : 1 << 24;
+    const NDArray x = drawn({n}), y = drawn({n}), chosen = x > y;
+    const ArrayOptions options{.dtype = dtype_, .device = device_};
+    rate("uniform", x, 1, [&] { return random::uniform({n}, options); });
+    rate("normal", x, 1, [&] { return random::normal({n}, options); });
+    rate("dropout", x, 2, [&] {
+      const autograd::TrainScope training;
+      return dropout(x, 0.3);
+    });
+    const double choice = 3 + 1 / static_cast<double>(size_of(dtype_));
+    rate("where", x, choice, [&] { return where(chosen, x, y); });
+  }
+
+  // In place, states in float32.
+  void steps() {
+    const std::int64_t n = small_ ? 4096 : device_.is_gpu() ? 1 << 26 : 1 << 24;
+    const NDArray weight[] = {drawn({n})}, grad[] = {drawn({n})};
+    const NDArray first[] = {zeros({n}, {.device = device_})}, second[] = {ones({n}, {.device = device_})};
+    const auto passes = [&](double states) { return 3 + 8 * states / static_cast<double>(size_of(dtype_)); };
+    rate("momentum-step", weight[0], passes(1), [&] {
+      sgd_update(weight, grad, first, {.learning_rate = 1e-3, .momentum = 0.9});
+      return weight[0];
+    });
+    AdamUpdate adam;
+    adam.steps = {3};
+    rate("adam-step", weight[0], passes(2), [&] {
+      adam_update(weight, grad, first, second, adam);
+      return weight[0];
+    });
   }
 
   void gradient(

@@ -15,11 +15,11 @@ import tempfile
 STEPS = (500, 1500)
 # Row of bench_eager: (measured with gcc 12, -O3, x86-64; bound, some 15 % above). RESULTS.md has the history.
 BOUNDS = {
-    "add": (4406, 5070),
-    "add-recorded": (5315, 6110),
-    "add-scalar": (4508, 5180),
-    "add-row": (5976, 6870),
-    "sum": (5049, 5810),
+    "add": (2721, 3130),
+    "add-recorded": (3585, 4120),
+    "add-scalar": (3083, 3540),
+    "add-row": (4631, 5320),
+    "sum": (4870, 5600),
 }
 
 

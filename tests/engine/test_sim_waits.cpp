@@ -157,3 +157,28 @@ TEST_CASE("A GPU body that does not return keeps nobody from forking, nor from a
     thread.join();
   engine.wait_all();
 }
+
+TEST_CASE("A short body does not run at once before a GPU has written what it reads", "[sim]") {
+  for (const CpuMode policy : {CpuMode::pool, CpuMode::serial}) {
+    Sim sim({.devices = 2, .manual = true});
+    Engine engine({.workers = 1, .cpu_policy = policy});
+    const Var x = engine.new_var(), y = engine.new_var(), made = engine.new_var();
+    int word = 0, seen = -1;
+    engine.push({.name = "first", .access = {write(y)}}, [] {}).wait();
+    engine.push({.name = "writes", .device = gpu(0), .access = {write(x)}}, [&](Queue queue) {
+      sim_launch(queue, [&word] { word = 7; });
+    });
+    const auto runs = [&](const Var& var) {
+      detail::VarCore* const reads = var.core();
+      detail::VarCore* const makes = made.core();
+      const detail::AtOnce call{.name = "short", .reads = {&reads, 1}, .makes = {&makes, 1}};
+      return detail::EngineAccess::run_at_once(engine, call, [&](Queue) { seen = word; });
+    };
+    CHECK(runs(y));
+    CHECK_FALSE(runs(x));
+    sim::set_manual(false);
+    engine.wait(x);
+    CHECK(runs(x));
+    CHECK(seen == 7);
+  }
+}

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include <sluice/ndarray/api.h>
@@ -32,7 +33,11 @@ template <class T>
 int wrong_in_turned(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t pad) {
   const std::int64_t step = columns + pad, count = batch * rows * step;
   std::vector<T> from(static_cast<std::size_t>(count));
-  std::vector<T> to(static_cast<std::size_t>(batch * rows * columns) + 1, T{77});
+  const auto size = static_cast<std::size_t>(batch * rows * columns);
+  // Begins at a line, as large results must to be written past the caches.
+  std::vector<T> room(size + 1 + 64 / sizeof(T), T{77});
+  const std::size_t skipped = (64 - reinterpret_cast<std::uintptr_t>(room.data()) % 64) % 64 / sizeof(T);
+  const std::span<T> to(room.data() + skipped, size + 1);
   for (std::size_t i = 0; i < from.size(); ++i)
     from[i] = static_cast<T>(i * 2654435761u >> 7);
   const Shape shape{batch, columns, rows}, out{rows * columns, rows, 1}, in{rows * step, 1, step};
@@ -66,10 +71,29 @@ void check_turned() {
 }
 
 TEST_CASE("copies that turn axes move every element, whatever the sizes", "[ndarray][copy]") {
-  check_turned<std::uint8_t>();
-  check_turned<std::uint16_t>();
-  check_turned<std::uint32_t>();
-  check_turned<std::uint64_t>();
+  for (const Target target : targets()) {
+    const simd::TargetScope scope(target);
+    CAPTURE(static_cast<int>(target));
+    check_turned<std::uint8_t>();
+    check_turned<std::uint16_t>();
+    check_turned<std::uint32_t>();
+    check_turned<std::uint64_t>();
+  }
+}
+
+// More than 4 MB: whole lines go past the caches, where rows of the target are whole lines, and otherwise not.
+TEST_CASE("large copies that turn axes move every element", "[ndarray][copy]") {
+  for (const Target target : targets()) {
+    const simd::TargetScope scope(target);
+    CAPTURE(static_cast<int>(target));
+    for (const std::int64_t odd : {0, 1}) {
+      CHECK(wrong_in_turned<std::uint8_t>(1, 2112 + odd, 2101, 0) == 0);
+      CHECK(wrong_in_turned<std::uint16_t>(1, 1472 + odd, 1507, 3) == 0);
+      CHECK(wrong_in_turned<std::uint32_t>(1, 1040 + odd, 1037, 0) == 0);
+      CHECK(wrong_in_turned<std::uint32_t>(3, 272 + odd, 2057, 7) == 0);
+      CHECK(wrong_in_turned<std::uint64_t>(1, 776 + odd, 723, 0) == 0);
+    }
+  }
 }
 
 TEST_CASE("copies that turn no axes are left to the others", "[ndarray][copy]") {

@@ -2,9 +2,11 @@
 
 // The rows of unary.def and binary.def as tables that tests walk: a new row is tested without an edit here.
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <sluice/operator/api.h>
@@ -15,6 +17,13 @@ namespace sluice::test {
 inline const std::vector<DType> k_all_dtypes = {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64};
 inline const std::vector<DType> k_floating_dtypes = {float16, bfloat16, float32, float64};
 
+/// A row's formula, for whole numbers where it has no other.
+template <class Row, class... T>
+double of_numbers(T... at) {
+  using Number = std::conditional_t<is_of_bits(Row::kind), std::int64_t, double>;
+  return static_cast<double>(Row::Value::of(static_cast<Number>(at)...));
+}
+
 struct UnaryCase {
   const char* name;
   RowKind kind;
@@ -23,20 +32,28 @@ struct UnaryCase {
   double low, high;           // where tests draw x
 
   NDArray operator()(const NDArray& x) const { return call(x, SourceLocation::current()); }
-  bool has_gradient() const { return !gives_bool(kind); }
+  bool has_gradient() const { return is_differentiable(kind); }
 };
 
-inline const std::vector<UnaryCase>& unary_cases() {
+inline const std::vector<UnaryCase>& all_unary_cases() {
   static const std::vector<UnaryCase> cases = {
-#define UNARY(name, kind, value, gradient, uses, low, high, doc)                            \
-  {#name,                                                                                   \
-   RowKind::kind,                                                                           \
-   &sluice::name,                                                                           \
-   [](double x) { return static_cast<double>(math::UnaryRow<Unary::name>::Value::of(x)); }, \
-   low,                                                                                     \
+#define SLUICE_VALUE(type, name, value) , static_cast<type>(value)
+#define SLUICE_REAL(type, name, value) , static_cast<double>(value)
+#define UNARY_WITH(row, parameters, kind, value, gradient, uses, low, high, doc)  \
+  {#row,                                                                          \
+   RowKind::kind,                                                                 \
+   [](const NDArray& x, SourceLocation site) {                                    \
+     return sluice::row(x SLUICE_EACH_PARAMETER(SLUICE_VALUE, parameters), site); \
+   },                                                                             \
+   [](double x) {                                                                 \
+     using Row = math::UnaryRow<Unary::row>;                                      \
+     return of_numbers<Row>(x SLUICE_EACH_PARAMETER(SLUICE_REAL, parameters));    \
+   },                                                                             \
+   low,                                                                           \
    high},
 #include <sluice/operator/elementwise/unary.def>
-#undef UNARY
+#undef SLUICE_VALUE
+#undef SLUICE_REAL
   };
   return cases;
 }
@@ -53,19 +70,19 @@ struct BinaryCase {
   NDArray operator()(const NDArray& a, const NDArray& b) const { return arrays(a, b, SourceLocation::current()); }
   NDArray operator()(const NDArray& a, Scalar b) const { return right(a, b, SourceLocation::current()); }
   NDArray operator()(Scalar a, const NDArray& b) const { return left(a, b, SourceLocation::current()); }
-  bool has_gradient() const { return !gives_bool(kind); }
+  bool has_gradient() const { return is_differentiable(kind); }
 };
 
-inline const std::vector<BinaryCase>& binary_cases() {
+inline const std::vector<BinaryCase>& all_binary_cases() {
   static const std::vector<BinaryCase> cases = {
-#define BINARY(name, kind, value, gradient_a, uses_a, gradient_b, uses_b, low, high, doc)                  \
-  {#name,                                                                                                  \
-   RowKind::kind,                                                                                          \
-   &sluice::name,                                                                                          \
-   &sluice::name,                                                                                          \
-   &sluice::name,                                                                                          \
-   [](double a, double b) { return static_cast<double>(math::BinaryRow<Binary::name>::Value::of(a, b)); }, \
-   low,                                                                                                    \
+#define BINARY(name, kind, value, gradient_a, uses_a, gradient_b, uses_b, low, high, doc) \
+  {#name,                                                                                 \
+   RowKind::kind,                                                                         \
+   &sluice::name,                                                                         \
+   &sluice::name,                                                                         \
+   &sluice::name,                                                                         \
+   [](double a, double b) { return of_numbers<math::BinaryRow<Binary::name>>(a, b); },    \
+   low,                                                                                   \
    high},
 #include <sluice/operator/elementwise/binary.def>
 #undef BINARY
@@ -73,7 +90,27 @@ inline const std::vector<BinaryCase>& binary_cases() {
   return cases;
 }
 
-/// What a unary row should give, by the C++ library or by definition.
+/// The rows of bits, which take whole numbers alone, or the others.
+template <class Case>
+std::vector<Case> rows_of(const std::vector<Case>& all, bool of_bits) {
+  std::vector<Case> chosen;
+  for (const Case& row : all) {
+    if (is_of_bits(row.kind) == of_bits)
+      chosen.push_back(row);
+  }
+  return chosen;
+}
+inline const std::vector<UnaryCase>& unary_cases() {
+  static const std::vector<UnaryCase> cases = rows_of(all_unary_cases(), false);
+  return cases;
+}
+inline const std::vector<BinaryCase>& binary_cases() {
+  static const std::vector<BinaryCase> cases = rows_of(all_binary_cases(), false);
+  return cases;
+}
+
+/// What a unary row should give (with the values of its parameters that unary.def says), by the C++ library or by
+/// definition.
 inline double unary_reference(const UnaryCase& row, double x) {
   static const std::map<std::string, std::function<double(double)>> table = {
       {"negative", [](double v) { return -v; }},
@@ -111,6 +148,12 @@ inline double unary_reference(const UnaryCase& row, double x) {
       {"silu", [](double v) { return v / (1 + std::exp(-v)); }},
       {"erf", [](double v) { return v == 0 ? v : 1 - std::erfc(v); }},
       {"erfc", [](double v) { return v < 1 ? 1 - std::erf(v) : std::erfc(v); }},
+      {"clip", [](double v) { return std::isnan(v) ? v : std::fmin(std::fmax(v, -1), 1); }},
+      {"leaky_relu", [](double v) { return v < 0 ? v / 100 : v; }},
+      {"elu", [](double v) { return v < 0 ? std::expm1(v) : v; }},
+      {"celu", [](double v) { return v < 0 ? std::expm1(v) : v; }},
+      {"hard_sigmoid", [](double v) { return std::isnan(v) ? v : std::fmin(std::fmax(v / 5 + 0.5, 0), 1); }},
+      {"threshold", [](double v) { return v <= 0 ? 0 : v; }},
       {"logical_not", [](double v) { return v == 0; }},
       {"isnan", [](double v) { return std::isnan(v); }},
       {"isinf", [](double v) { return std::isinf(v); }},

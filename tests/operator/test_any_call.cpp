@@ -130,3 +130,11 @@ TEST_CASE("Any operator called by name with any inputs and attributes runs or th
     }
   }
 }
+
+TEST_CASE("Operators called by name refuse types that they would write beyond") {
+  const Operator& weights = *find_operator("dense_backward_weights");
+  const NDArray whole = ones({3, 5}, {.dtype = int64});
+  const Operator& drop = *find_operator("dropout");
+  CHECK_THROWS_AS(invoke_one(drop, {ones({3, 5}, {.dtype = int8})}, parse_attributes(drop, ""), {}), DTypeError);
+  CHECK_THROWS_AS(invoke_one(weights, {whole, ones({3, 4})}, parse_attributes(weights, ""), {}), DTypeError);
+}

@@ -256,7 +256,7 @@ void compare(const char* name, const NDArray& gpu_result, const NDArray& cpu_res
 
 }  // namespace
 
-TEST_CASE("Every row treats denormals on a GPU as on the CPU", "[gpu]") {
+TEST_CASE("Every row treats denormals on a GPU as on the CPU", "[gpu][hardware]") {
   SLUICE_NEEDS_GPUS(1);
   const NDArray x = of(mixed_values(1001)), y = concat({x.slice(0, 5, 1001), x.slice(0, 0, 5)}, 0);
   const NDArray gx = x.to(gpu()), gy = y.to(gpu());
@@ -267,7 +267,7 @@ TEST_CASE("Every row treats denormals on a GPU as on the CPU", "[gpu]") {
     compare(row.name, row(gx, gy).astype(float32), row(x, y).astype(float32));
 }
 
-TEST_CASE("Casts, sums, products and updates treat denormals on a GPU as on the CPU", "[gpu]") {
+TEST_CASE("Casts, sums, products and updates treat denormals on a GPU as on the CPU", "[gpu][hardware]") {
   SLUICE_NEEDS_GPUS(1);
   const NDArray x = of(mixed_values(1001)), gx = x.to(gpu());
   for (DType type : {float16, bfloat16, float64, int32, bool_})

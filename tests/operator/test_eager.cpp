@@ -4,12 +4,14 @@
 #include <thread>
 #include <vector>
 
+#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/api.h>
 #include <sluice/storage/api.h>
 
 #include "tests/support/catch.h"
 #include "tests/support/child.h"
 #include "tests/support/compare.h"
+#include "tests/support/gate.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -145,4 +147,51 @@ TEST_CASE(
       CHECK(y.to_vector<float>() == every([](auto i) { return i + 1; }));
     }
   }
+}
+
+TEST_CASE("short elementwise calls run where they are made, if nothing comes before them", "[eager]") {
+  Engine engine({.workers = 1});
+  const EngineScope scope(engine);
+  const NDArray a = full({16}, 3), b = full({4, 4}, 2), row = full({4}, 5), late = zeros({16}), many = zeros({4096});
+  engine.wait_all();
+  Gate gate;
+  OpensAtEnd opens(gate);
+  engine.push({.name = "holds the worker", .access = {write(late.object()->buffer->var())}}, [&gate] { gate.wait(); });
+  const auto first_of = [](const NDArray& array) {
+    return *static_cast<const float*>(static_cast<void*>(array.object()->data()));
+  };
+  const auto ran = [&](const NDArray& result) { return result.object()->buffer->var().version() == 1; };
+  const NDArray sum = a + a, with_number = a * 2, with_row = b + row, view = exp(a[0]) - exp(a[0]);
+  for (const NDArray& result : {sum, with_number, with_row, view})
+    CHECK(ran(result));
+  CHECK(first_of(sum) == 6);
+  CHECK(first_of(with_number) == 6);
+  CHECK(first_of(with_row) == 7);
+  CHECK(first_of(view) == 0);
+  const NDArray waits = a + late, after = waits * 2, large = many + 1;
+  for (const NDArray& result : {waits, after, large})
+    CHECK_FALSE(ran(result));
+  gate.open();
+  CHECK(after.to_vector<float>() == std::vector<float>(16, 6));
+  CHECK(large.to_vector<float>() == std::vector<float>(4096, 1));
+}
+
+TEST_CASE("a recorded short call keeps what its gradient reads, and is stale once that is written", "[eager]") {
+  NDArray x = full({16}, 3);
+  x.attach_grad();
+  NDArray square_of, y;
+  {
+    const autograd::RecordScope record;
+    y = exp(x * 0);
+    square_of = y * y;
+  }
+  square_of.backward();
+  CHECK(x.grad().to_vector<float>() == std::vector<float>(16, 0));
+  {
+    const autograd::RecordScope record;
+    y = exp(x * 0);
+    square_of = y * y;
+  }
+  y.detach() += 1;
+  CHECK_THROWS_AS(square_of.backward(), AutogradError);
 }

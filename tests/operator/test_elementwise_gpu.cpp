@@ -198,7 +198,7 @@ TEST_CASE("GPU work on many arrays needs no wait in between", "[operator][elemen
   CHECK(all_close(x, full({1 << 16}, 2)));
 }
 
-TEST_CASE("more elements than 32 bits count are all computed", "[operator][elementwise][gpu]") {
+TEST_CASE("more elements than 32 bits count are all computed", "[operator][elementwise][gpu][hardware]") {
   SLUICE_NEEDS_GPUS(1);
   const std::int64_t n = (std::int64_t{1} << 31) + 4099;
   const NDArray x = zeros({n}, {.dtype = int8, .device = gpu()});

@@ -160,7 +160,39 @@ const GradientCase k_gradients[] = {
     {"mod", -7, 2, 1, 4},
     {"mod", 6, 2, 1, -3},
     {"mod", 3, k_inf, 1, 0},
+    {"mod", 0, k_inf, 1, 0},
+    {"mod", -3, k_inf, 1, 1},
+    {"mod", 3, -k_inf, 1, 1},
+    {"mod", -3, -k_inf, 1, 0},
+    {"mod", k_inf, k_inf, 1, k_nan},
+    {"power", 0, 0, 0, 0},
+    {"power", 0, 2, 0, 0},
+    {"power", 0, 1, 1, 0},
+    {"power", 0, 0.5, k_inf, 0},
+    {"power", 0, -1, -k_inf, -k_inf},
+    {"power", 2, 0, 0, 0.693147180559945309},
+    {"power", 0, k_nan, k_nan, k_nan},
+    {"arctan2", 0, 1, 1, 0},
+    {"arctan2", 3, 4, 0.16, -0.12},
+    {"arctan2", k_inf, 1, 0, k_nan},
 };
+
+// Squares of such numbers do not fit; what the gradient is does.
+void check_far_angles(Device device) {
+  for (const double at : {1e20, 1e36, 1e-20, 1e-25}) {
+    for (const DType dtype : {bfloat16, float32, float64}) {
+      for (const bool recorded : {false, true}) {
+        CAPTURE(at, dtype, recorded);
+        const NDArray a = typed({3 * at}, dtype, device), b = typed({4 * at}, dtype, device);
+        const auto f = [](const NDArray& u, const NDArray& v) { return arctan2(u, v); };
+        const Gradients got = gradients_at(f, a, b, recorded);
+        const double close = 20 * tolerance_of(dtype).relative;
+        CHECK(std::fabs(got.a[0] * at / 0.16 - 1) < close);
+        CHECK(std::fabs(got.b[0] * at / -0.12 - 1) < close);
+      }
+    }
+  }
+}
 
 void check_gradients(Device device) {
   for (const GradientCase& at : k_gradients) {
@@ -196,6 +228,7 @@ TEST_CASE("binary rows at special values are those of the C++ library", "[operat
 
 TEST_CASE("gradients of rows at ties, zeros, infinities and NaN", "[operator][elementwise][gradient][special]") {
   check_gradients(cpu());
+  check_far_angles(cpu());
 }
 
 TEST_CASE("rows at special values on a GPU", "[operator][elementwise][gradient][special][gpu]") {
@@ -203,6 +236,7 @@ TEST_CASE("rows at special values on a GPU", "[operator][elementwise][gradient][
   check_unary(gpu());
   check_binary(gpu());
   check_gradients(gpu());
+  check_far_angles(gpu());
 }
 
 TEST_CASE("gelu and its gradient keep their digits far below zero", "[operator][elementwise][special]") {

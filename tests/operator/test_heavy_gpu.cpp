@@ -115,7 +115,7 @@ TEST_CASE("dense and its gradients are the same on a GPU, with and without bias 
   }
 }
 
-TEST_CASE("TF32 is off on a GPU unless the precision is set to high", "[gpu]") {
+TEST_CASE("TF32 is off on a GPU unless the precision is set to high", "[gpu][hardware]") {
   SLUICE_NEEDS_GPUS(1);
   const NDArray a = draw({512, 512}, 1, float32), b = draw({512, 512}, 2, float32);
   const NDArray x = draw({8, 64, 16, 16}, 3, float32), w = draw({64, 64, 3, 3}, 4, float32);

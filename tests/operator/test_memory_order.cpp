@@ -184,7 +184,7 @@ TEST_CASE("Pooling of channels as neighbours is that of rows, bit for bit, gradi
   }
 }
 
-TEST_CASE("Tensor cores take and give channels as neighbours; values and gradients are the CPU's", "[gpu]") {
+TEST_CASE("Tensor cores take and give channels as neighbours; values and gradients are the CPU's", "[gpu][hardware]") {
   SLUICE_NEEDS_GPUS(1);
   const WithTf32 tf32;
   struct Case {
@@ -258,7 +258,7 @@ TEST_CASE("A NaN passes through a convolution's relu on every device", "[gpu]") 
   }
 }
 
-TEST_CASE("A convolution chosen by trial is the predicted one's equal, and the choice is kept", "[gpu]") {
+TEST_CASE("A convolution chosen by trial is the predicted one's equal, and the choice is kept", "[gpu][hardware]") {
   SLUICE_NEEDS_GPUS(1);
   const Folder folder;
   REQUIRE(setenv("SLUICE_PLAN_CACHE", folder.path.c_str(), 1) == 0);  // before the first choice of this process

@@ -35,10 +35,10 @@ TEST_CASE("Operators promote their operands themselves", "[normalise]") {
   CHECK(difference(call("multiply", {real, wide}), real * wide) == "");
   CHECK(difference(call("equal", {whole, real}), equal(whole, real)) == "");
   CHECK(difference(call("add", {flags, flags}), flags + flags) == "");
-  CHECK(difference(call("add_scalar", {whole}, "number=0.5"), whole + 0.5) == "");
+  CHECK(difference(call("add", {whole}, "number=0.5"), whole + 0.5) == "");
   CHECK(difference(call("exp", {whole}), exp(whole)) == "");
   CHECK(difference(call("where", {whole, whole, real}), where(whole, whole, real)) == "");
-  CHECK(difference(call("where_scalar", {flags, whole}, "number=2.5"), where(flags, whole, 2.5)) == "");
+  CHECK(difference(call("where", {flags, whole}, "number=2.5"), where(flags, whole, 2.5)) == "");
   CHECK(difference(call("clip", {whole}, "low=1.5, high=2.5"), clip(whole, 1.5, 2.5)) == "");
   CHECK(difference(call("concat", {whole, real}), concat({whole, real})) == "");
 }
@@ -110,4 +110,18 @@ TEST_CASE("A sink sees the casts of a promotion, and gradients go back through t
   }
   CHECK(x.grad().dtype() == float32);
   CHECK(x.grad().to_vector<float>() == std::vector<float>{1, 1, 1});
+}
+
+TEST_CASE("Gradients of rows, called by name, refuse what does not fit together", "[normalise]") {
+  const NDArray x = ones({2, 3}), wide = ones({2, 3}, {.dtype = float64}), row = ones({3}), more = ones({4, 2, 3});
+  CHECK(call("tanh_backward", {x, x, x}).shape() == Shape{2, 3});
+  CHECK(call("multiply_backward_a", {x, row, row, x}).shape() == Shape{2, 3});
+  CHECK_THROWS_AS(call("tanh_backward", {wide, x, x}), DTypeError);
+  CHECK_THROWS_AS(call("multiply_backward_a", {wide, x, x, x}), DTypeError);
+  CHECK_THROWS_AS(call("tanh_backward", {row, row, more}), ShapeError);
+  CHECK_THROWS_AS(call("multiply_backward_b", {x, x, more, x}), ShapeError);
+  const NDArray whole = ones({2, 3}, {.dtype = int32});
+  CHECK_THROWS_AS(call("relu_backward", {whole, whole, whole}), DTypeError);
+  for (const Operator* op : operators())
+    CHECK(std::string(op->name).find("_gradient") == std::string::npos);
 }

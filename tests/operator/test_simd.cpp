@@ -130,13 +130,15 @@ TEST_CASE("unary rows are right far from their domains on every instruction set"
           value = name == "erf" ? std::erf(value) : unary_reference(row, value);
         CAPTURE(name_of(target), name, dtype);
         // gelu is as exact as its argument's square allows: far below zero that is an exponent.
+        // Where hard_sigmoid's product and number cancel, digits are lost.
         const Tolerance close = close_to(dtype);
         const NDArray y = row(x);
         CHECK(
             differences(
                 y,
                 line(exact).astype(y.dtype()),
-                {name == "gelu" ? 50 * close.relative : close.relative, close.absolute}) == "");
+                {name == "gelu" ? 50 * close.relative : close.relative,
+                 name == "hard_sigmoid" ? close.relative / 2 : close.absolute}) == "");
       }
     }
   }

@@ -57,7 +57,17 @@ void call_the_rest(Device device) {
     row(a, 2);
     row(2, a);
   }
+  const NDArray bits = a.astype(int32);
+  for (const UnaryCase& row : rows_of(all_unary_cases(), true))
+    row(bits);
+  for (const BinaryCase& row : rows_of(all_binary_cases(), true)) {
+    row(bits, bits);
+    row(bits, 2);
+    row(2, bits);
+  }
   const NDArray index = zeros({3}, {.dtype = int32, .device = device});
+  for (const ReductionCase& row : reduction_cases())
+    row.run(a, {1}, false);
   argmax(a, 1);
   argmin(a, 0, true);
   one_hot(index, 5);

@@ -24,26 +24,26 @@ struct UnaryFormula;
 template <Binary row>
 struct BinaryFormula;
 
-#define UNARY(row, row_kind, formula, derivative, ...)                           \
-  template <>                                                                    \
-  struct UnaryFormula<Unary::row> {                                              \
-    struct Value {                                                               \
-      template <class T>                                                         \
-      static HWY_INLINE auto of(T x) {                                           \
-        using K [[maybe_unused]] = T;                                            \
-        return formula;                                                          \
-      }                                                                          \
-    };                                                                           \
-    struct Gradient {                                                            \
-      template <class T>                                                         \
-      static HWY_INLINE T of(T dy, [[maybe_unused]] T x, [[maybe_unused]] T y) { \
-        using K [[maybe_unused]] = T;                                            \
-        return derivative;                                                       \
-      }                                                                          \
-    };                                                                           \
+#define SLUICE_AS_ARGUMENT(type, name, value) , [[maybe_unused]] K name
+#define UNARY_WITH(row, parameters, row_kind, formula, derivative, ...)                                            \
+  template <>                                                                                                      \
+  struct UnaryFormula<Unary::row> {                                                                                \
+    struct Value {                                                                                                 \
+      template <class T, class K = T>                                                                              \
+      static HWY_INLINE auto of(T x SLUICE_EACH_PARAMETER(SLUICE_AS_ARGUMENT, parameters)) {                       \
+        return formula;                                                                                            \
+      }                                                                                                            \
+    };                                                                                                             \
+    struct Gradient {                                                                                              \
+      template <class T, class K = T>                                                                              \
+      static HWY_INLINE T                                                                                          \
+      of(T dy, [[maybe_unused]] T x, [[maybe_unused]] T y SLUICE_EACH_PARAMETER(SLUICE_AS_ARGUMENT, parameters)) { \
+        return derivative;                                                                                         \
+      }                                                                                                            \
+    };                                                                                                             \
   };
 #include <sluice/operator/elementwise/unary.def>
-#undef UNARY
+#undef SLUICE_AS_ARGUMENT
 
 #define SLUICE_GRADIENT(title, derivative)                                                           \
   struct title {                                                                                     \

@@ -77,6 +77,14 @@ HWY_INLINE Lanes<D> square(Lanes<D> x) {
   return x * x;
 }
 template <class D>
+HWY_INLINE Lanes<D> over_square(Lanes<D> x, Lanes<D> root) {
+  return x / root / root;
+}
+template <class D>
+HWY_INLINE Lanes<D> clamp(Lanes<D> x, Lanes<D> low, Lanes<D> high) {
+  return select(x < low, low, select(high < x, high, x));
+}
+template <class D>
 HWY_INLINE Lanes<D> round_down(Lanes<D> x) {
   return hn::Floor(x.v);
 }
@@ -87,6 +95,10 @@ HWY_INLINE Lanes<D> round_up(Lanes<D> x) {
 template <class D>
 HWY_INLINE Lanes<D> round_nearest(Lanes<D> x) {
   return hn::Round(x.v);
+}
+template <class D>
+HWY_INLINE Lanes<D> whole_quotient(Lanes<D> a, Lanes<D> b, Lanes<D> y) {
+  return select(is_infinite(b), select(y == b, -1, y - y), round_nearest((a - y) / b));
 }
 template <class D>
 HWY_INLINE Lanes<D> round_to_zero(Lanes<D> x) {

@@ -172,8 +172,9 @@ void set_up(const Scenario& scenario) {
     Task& task = now.task[i];
     for (std::size_t v = 0; v < scenario.tasks[i].size(); ++v) {
       const char use = scenario.tasks[i][v];
-      if (use != 'r' && use != 'w')
+      if (use != 'r' && use != 'w' && use != 't')
         continue;
+      task.tries = use == 't';
       Access& access = task.access[task.count++];
       access.var = &now.var[v];
       access.writes = use == 'w';

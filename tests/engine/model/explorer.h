@@ -18,7 +18,8 @@ struct Command {
   int what;
 };
 
-/// Which Vars a task uses: one letter a Var, r or w, anything else for not at all.
+/// Which Vars a task uses: one letter a Var, r or w, anything else for not at all; t is a read of a task that tries
+/// first whether it may come in at once.
 struct Scenario {
   std::string name = {};
   std::vector<std::string> tasks = {};

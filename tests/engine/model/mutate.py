@@ -85,6 +85,19 @@ MUTATIONS = [
      "mode == VarMode::idle || var->readers.load(std::memory_order_acquire) <= 1) {"),
     ("a queued node keeps its old successor", PROTOCOL, "    access.next = nullptr;\n", ""),
     ("the inbox forgets its end", PROTOCOL, "    var->inbox_tail = &access;\n", ""),
+    # -- Reads that are tried --
+    ("a tried read comes in whoever has the Var", PROTOCOL,
+     "accesses[i].gated() || takes_readers(accesses[i].var);", "true;"),
+    ("a tried read joins readers though somebody waits", PROTOCOL,
+     "    return mode == VarMode::idle || mode == VarMode::reading_open;", "    return mode != VarMode::writing;"),
+    ("tried reads look at one Var after the other", PROTOCOL,
+     "    if (!try_gates(host, accesses, count, shard))\n      return false;\n    bool all = true;",
+     "    bool all = true;\n    for (int i = 0; all && i < count && count > 1; ++i)\n"
+     "      all = try_read(host, accesses + i, 1, shard);\n    if (count > 1)\n      return all;\n"
+     "    if (!try_gates(host, accesses, count, shard))\n      return false;"),
+    ("tried reads keep the gates that they have passed", PROTOCOL,
+     "    for (int i = 0; !all && i < count; ++i) {", "    for (int i = 0; false;) {"),
+    ("tried reads keep their locks", PROTOCOL, "    unlock(accesses, count);\n    for (int i = 0; !all", "    for (int i = 0; !all"),
     # -- Leaving --
     ("any reader that leaves claims", PROTOCOL,
      "fetch_sub(1, std::memory_order_seq_cst) == 1)", "fetch_sub(1, std::memory_order_seq_cst) >= 1)", "equivalent"),

@@ -142,10 +142,11 @@ void call_leave(Thread& thread) {
   under_test->leave(now.task[thread.task].access[thread.access], shard_of(thread));
 }
 
-// As Core::push does.
+// As Core::push does, or Core::run_at_once before it.
 void call_push(Thread& thread) {
   Task& task = now.task[thread.task];
-  const int granted = under_test->enter(task.access, task.count, shard_of(thread));
+  const bool at_once = task.tries && under_test->try_read(task.access, task.count, shard_of(thread));
+  const int granted = at_once ? task.count : under_test->enter(task.access, task.count, shard_of(thread));
   operation(Kind::atomic, &task.waiting, [&] {
     int on_the_spot = 0;
     for (int k = 0; k < task.count; ++k) {

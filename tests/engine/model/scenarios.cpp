@@ -175,6 +175,33 @@ std::vector<Scenario> three_pushers() {
           "in a circle", {.tasks = {"rw-", "-rw", "w-r"}, .pushers = {pushes(0, 1), pushes(1, 2), pushes(2, 3)}})};
 }
 
+// Reads that come in at once or are pushed, beside what they may meet; the first task opens gates where that is wanted.
+std::vector<Scenario> tried_reads(int hot_reads) {
+  std::vector<Scenario> all;
+  const auto add =
+      [&](std::vector<std::string> tasks, std::vector<std::vector<Command>> pushers, bool everywhere, int handles = 1) {
+        all.push_back(with_name(
+            "tried",
+            {.tasks = std::move(tasks),
+             .pushers = std::move(pushers),
+             .hot_reads = hot_reads,
+             .handles = handles,
+             .every_operation = everywhere}));
+      };
+  const Command drop{Verb::drop, 0};
+  for (const char* beside : {"r", "w", "t"}) {
+    add({"r", beside, "t"}, {pushes(0, 2), pushes(2, 3)}, true);
+    add({"r", "t", beside, "t"}, {pushes(0, 2), pushes(2, 4)}, false);
+    add({"r", beside, "t"}, {then(pushes(0, 2), drop), then(pushes(2, 3), drop)}, true, 2);
+  }
+  for (const char* beside : k_two)
+    add({"rr", beside, "tt"}, {pushes(0, 2), pushes(2, 3)}, false);
+  // What is read of two Vars must be of one moment.
+  for (const char* second : {"-w", "ww"})
+    add({"rr", "w-", second, "tt"}, {pushes(0, 3), pushes(3, 4)}, false);
+  return all;
+}
+
 void for_all_scenarios(const std::function<bool(const Scenario&)>& visit) {
   const auto all_of = [&](const std::vector<Scenario>& family) {
     for (const Scenario& scenario : family) {
@@ -192,7 +219,7 @@ void for_all_scenarios(const std::function<bool(const Scenario&)>& visit) {
   if (!all_of(three_pushers()) || !all_of(frozen_var(true)) || !all_of(crossing_with_closed_gates()))
     return;
   for (const int hot_reads : {100, 1}) {
-    if (!all_of(reused_var(hot_reads)) || !all_of(one_pusher_two_vars(hot_reads)) ||
+    if (!all_of(tried_reads(hot_reads)) || !all_of(reused_var(hot_reads)) || !all_of(one_pusher_two_vars(hot_reads)) ||
         !all_of(one_var(5, 3, hot_reads, false)))
       return;
   }

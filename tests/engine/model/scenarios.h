@@ -19,5 +19,6 @@ std::vector<Scenario> one_pusher_two_vars(int hot_reads);
 std::vector<Scenario> crossing_pushers(int hot_reads);
 std::vector<Scenario> crossing_with_closed_gates();
 std::vector<Scenario> three_pushers();
+std::vector<Scenario> tried_reads(int hot_reads);
 
 }  // namespace sluice::model

@@ -66,6 +66,7 @@ struct Task {
   Atomic<int> waiting{0};
   std::uint8_t count = 0;
   std::uint16_t before = 0;  // tasks whose push was over when this push began
+  bool tries = false;        // before it is pushed: its accesses, reads all of them, come in at once or not at all
   bool pushing = false, pushed = false, ready = false, finished = false;
 };
 
@@ -77,10 +78,11 @@ struct State {
 
 extern State now;
 
-/// One copy of the protocol. `enter` and `leave` work for all of a task; `drop` and `freeze` for one Var.
+/// One copy of the protocol. `enter`, `try_read` and `leave` work for all of a task; `drop` and `freeze` for one Var.
 struct Protocol {
   const char* name;
   int (*enter)(Access*, int count, unsigned shard);
+  bool (*try_read)(Access*, int count, unsigned shard);
   void (*leave)(Access&, unsigned shard);
   void (*drop)(Var*);
   void (*freeze)(Var*, bool frozen);
@@ -121,10 +123,14 @@ constexpr Protocol make_protocol(const char* name) {
   using H = Host<Life>;
   using C = Calls<H, Var, Access>;
   using L = Life<H, Var, Access>;
-  Protocol made{name, {}, {}, {}, {}, {}, {}, {}};
+  Protocol made{name, {}, {}, {}, {}, {}, {}, {}, {}};
   made.enter = [](Access* accesses, int count, unsigned shard) {
     H host;
     return C::enter(host, accesses, count, shard);
+  };
+  made.try_read = [](Access* accesses, int count, unsigned shard) {
+    H host;
+    return C::try_read(host, accesses, count, shard);
   };
   made.leave = [](Access& access, unsigned shard) {
     H host;

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include <sluice/operator/reduce/cascade_cpu.h>
+#include <sluice/operator/simd/softmax_rows.h>
+
+// Blocks of states that are not one number: worked out in passes over neighbours that are in the cache, each of which
+// is one number and so runs in vectors. What passes cannot do goes term by term, for reasons of the numbers alone.
+namespace sluice::detail {
+
+/// ExtremeOf with its questions settled, so that loops over it have no branches.
+template <class T, bool Largest, bool Absolute>
+struct SettledExtremeOf : ExtremeOf<T> {
+  using Acc = Accumulator<T>;
+  SettledExtremeOf() noexcept : ExtremeOf<T>{Largest, Absolute} {}
+
+  template <class X>
+  Acc lift(X x) const noexcept {
+    const Acc value = to_accumulator(x);
+    return Absolute ? magnitude_of(value) : value;
+  }
+  Acc join(Acc a, Acc b) const noexcept {
+    const bool keeps = (Largest ? a >= b : a <= b) | is_nan(a);
+    return keeps ? a : b;
+  }
+};
+
+/// Calls f(state) with a state that loops are compiled for.
+template <class Op, class F>
+void with_settled(const Op& op, const F& f) {
+  f(op);
+}
+template <class T, class F>
+void with_settled(const ExtremeOf<T>& op, const F& f) {
+  if (!op.largest) {
+    f(SettledExtremeOf<T, false, false>());
+  } else if (op.absolute) {
+    f(SettledExtremeOf<T, true, true>());
+  } else {
+    f(SettledExtremeOf<T, true, false>());
+  }
+}
+
+/// Sum of squares of distances.
+template <class T>
+struct SquaredDistancesFrom {
+  using Acc = T;
+  T from = 0;
+  static Acc identity() noexcept { return 0; }
+  Acc lift(T x) const noexcept { return (x - from) * (x - from); }
+  Acc join(Acc a, Acc b) const noexcept { return a + b; }
+};
+
+/// A block of neighbours, of a state that has passes for it.
+template <class T, class A>
+Moments<A> block_in_passes(const MomentsOf<T>&, const A* x, std::int64_t n) noexcept {
+  const A terms = static_cast<A>(n), mean = reduce_block(SumOf<A>(), x, n, 1) / terms;
+  return {terms, mean, reduce_block(SquaredDistancesFrom<A>{mean}, x, n, 1)};
+}
+
+template <class T, class A>
+ScaledSquares<A> block_in_passes(const SquaresOf<T>& op, const A* x, std::int64_t n) noexcept {
+  // Beside so large a sum the squares that were lost are less than its last bit.
+  constexpr A k_enough = sizeof(A) == 8 ? static_cast<A>(0x1p-950) : static_cast<A>(0x1p-90);
+  const A largest = reduce_block(SettledExtremeOf<A, true, true>(), x, n, 1);
+  const A sum = reduce_block(SquaredDistancesFrom<A>(), x, n, 1);
+  if (largest <= op.k_big && (sum >= k_enough || largest == 0))
+    return {0, sum, 0};
+  return reduce_block(op, x, n, 1);
+}
+
+template <class T, class A>
+Exponentials<A> block_in_passes(const ExponentialsOf<T>& op, const A* x, std::int64_t n) noexcept {
+  const A largest = reduce_block(SettledExtremeOf<A, true, false>(), x, n, 1);
+  const simd::SoftmaxRows* const rows = simd::softmax_rows();
+  if constexpr (std::is_same_v<A, float>) {
+    if (std::isfinite(largest) && rows != nullptr)
+      return {largest, static_cast<float>(rows->exp_sum(x, largest, n, nullptr))};
+  }
+  return reduce_block(op, x, n, 1);
+}
+
+/// At most k_block_terms terms, `step` apart.
+template <class Op, class T>
+typename Op::Acc block_of(const Op& op, const T* x, std::int64_t n, std::int64_t step) noexcept {
+  if (step != 1 || n < k_lanes)
+    return reduce_block(op, x, n, step);
+  if constexpr (k_converts<Op, T>) {
+    float converted[k_block_terms];
+    simd::convert(x, converted, n);
+    return block_of(op, static_cast<const float*>(converted), n, 1);
+  } else if constexpr (requires { block_in_passes(op, x, n); }) {
+    return block_in_passes(op, x, n);
+  } else {
+    return reduce_block(op, x, n, 1);
+  }
+}
+
+/// Terms [begin, end) of one output.
+template <class Op, class T>
+typename Op::Acc reduce_row(
+    const Op& op, const T* x, const StridedPlan<1>& terms, std::int64_t begin, std::int64_t end) noexcept {
+  if (terms.ndim == 1 && end - begin <= k_block_terms) {
+    const std::int64_t step = terms.inner_stride(0);
+    return block_of(op, x + begin * step, end - begin, step);
+  }
+  Cascade<Op> blocks(op);
+  walk_runs(terms, begin, end, [&](const StridedRun<1>& run) {
+    const T* from = x + run.offset[0];
+    for (std::int64_t i = 0; i < run.count; i += k_block_terms)
+      blocks.add(block_of(op, from + i * run.step[0], std::min(k_block_terms, run.count - i), run.step[0]));
+  });
+  return blocks.total();
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,178 @@
+// Reductions at the edges of their domains: no terms, one, NaN, infinities, zeros, numbers whose squares do not fit.
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <sluice/operator/api.h>
+
+#include "tests/operator/reduction_rows.h"
+#include "tests/support/catch.h"
+#include "tests/support/compare.h"
+#include "tests/support/gradient.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+constexpr double k_inf = std::numeric_limits<double>::infinity();
+constexpr double k_nan = std::numeric_limits<double>::quiet_NaN();
+
+NDArray vector_of(const std::vector<double>& values, DType dtype = float32, Device device = cpu()) {
+  return array(values, {static_cast<std::int64_t>(values.size())}).astype(dtype).to(device);
+}
+
+std::vector<double> gradient_of(NDArray x, const std::function<NDArray(const NDArray&)>& f) {
+  x = x.detach();
+  x.attach_grad();
+  NDArray y;
+  {
+    const autograd::RecordScope record;
+    y = f(x);
+  }
+  y.backward();
+  return x.grad().to_vector<double>();
+}
+
+const ReductionCase& row_of(const std::string& name) {
+  for (const ReductionCase& row : reduction_cases()) {
+    if (row.name == name)
+      return row;
+  }
+  throw ValueError("no reduction " + name);
+}
+
+// The gradient of a row as a function that can be differentiated again.
+NDArray recorded_gradient(const ReductionCase& row, const NDArray& at, const Shape& axes) {
+  NDArray x = at;
+  if (!autograd::on_tape(x)) {
+    x = x.detach();
+    x.attach_grad();
+  }
+  const autograd::RecordScope record;
+  const NDArray y = row.run(x, axes, false);
+  const NDArray head = random_array(y.shape(), 5, 0.5, 1.5, float64, x.device());
+  return autograd::grad({&y, 1}, {&x, 1}, {&head, 1}, {.create_graph = true})[0];
+}
+
+void check_edges(Device device) {
+  const auto of = [&](const std::vector<double>& values, DType dtype = float32) {
+    return vector_of(values, dtype, device);
+  };
+  CHECK(variance(of({1, 2, 3, 4})).item<double>() == 1.25);
+  CHECK(variance(of({1, 2, 3, 4}), {}, false, 1).item<double>() == Approx(5.0 / 3));
+  CHECK(standard_deviation(of({1, 2, 3, 4}), {0}, true, 1).item<double>() == Approx(std::sqrt(5.0 / 3)));
+  CHECK(variance(of({7})).item<double>() == 0);
+  CHECK(std::isnan(variance(of({7}), {}, false, 1).item<double>()));
+  CHECK(variance(of({7, 8}), {}, false, 3).item<double>() == k_inf);
+  CHECK(std::isnan(variance(of({})).item<double>()));
+  CHECK(std::isnan(variance(of({1, k_inf, 2})).item<double>()));
+  CHECK(std::isnan(variance(of({k_inf})).item<double>()));
+  // Sums of squares would cancel here.
+  CHECK(variance(of({1e6, 1e6 + 1, 1e6 + 2, 1e6 + 3})).item<double>() == 1.25);
+  for (const DType dtype : {float32, float64}) {
+    const double huge = dtype == float32 ? 1e37 : 1e307, tiny = dtype == float32 ? 1e-37 : 1e-307;
+    CHECK(l2_norm(of({3 * huge, -4 * huge}, dtype)).item<double>() == Approx(5 * huge));
+    CHECK(l2_norm(of({3 * tiny, -4 * tiny}, dtype)).item<double>() == Approx(5 * tiny));
+    CHECK(l2_norm(of({3, tiny, -4}, dtype)).item<double>() == 5);
+    CHECK(l2_norm(of({3 * huge, tiny, 1, -4 * huge}, dtype)).item<double>() == Approx(5 * huge));
+  }
+  CHECK(l2_norm(of({1, -k_inf})).item<double>() == k_inf);
+  CHECK(l2_norm(of({0, 0})).item<double>() == 0);
+  CHECK(l2_norm(of(std::vector<double>(4, 30000), float16)).item<double>() == 60000);
+  CHECK(max_norm(of({1, -3, 2})).item<double>() == 3);
+  CHECK(logsumexp(of({1000, 1000})).item<double>() == Approx(1000 + std::log(2)));
+  CHECK(logsumexp(of({-1000, -1001})).item<double>() == Approx(-1000 + std::log1p(std::exp(-1.0))));
+  CHECK(logsumexp(of({-k_inf, -k_inf})).item<double>() == -k_inf);
+  CHECK(logsumexp(of({-k_inf, 2})).item<double>() == 2);
+  CHECK(logsumexp(of({k_inf, 2, k_inf})).item<double>() == k_inf);
+  CHECK(logsumexp(of({k_inf, -k_inf})).item<double>() == k_inf);
+  CHECK(logsumexp(of({})).item<double>() == -k_inf);
+  CHECK(any(of({0, k_nan})).item<bool>());
+  CHECK_FALSE(any(of({0, -0.0})).item<bool>());
+  CHECK(all(of({1, k_nan})).item<bool>());
+  CHECK_FALSE(all(of({1, 0, 1})).item<bool>());
+  CHECK_FALSE(any(of({})).item<bool>());
+  CHECK(all(of({})).item<bool>());
+  CHECK(count_nonzero(of({0, 3, k_nan, 0}, float16)).item<std::int64_t>() == 2);
+  CHECK(l1_norm(of({-3, 4}, int32)).dtype() == float32);
+  CHECK(max_norm(of({})).item<double>() == 0);
+}
+
+// A NaN anywhere is the result.
+void check_nan(Device device) {
+  for (const char* name :
+       {"sum",
+        "mean",
+        "prod",
+        "max",
+        "min",
+        "variance",
+        "standard_deviation",
+        "l1_norm",
+        "l2_norm",
+        "max_norm",
+        "logsumexp"}) {
+    for (const DType dtype : floating_dtypes()) {
+      for (const std::vector<double>& values : {std::vector<double>{k_nan, 1, 2}, {1, k_nan, -1}, {k_inf, 2, k_nan}}) {
+        INFO(name << " of " << dtype);
+        CHECK(std::isnan(row_of(name).run(vector_of(values, dtype, device), {}, false).item<double>()));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Reductions of nothing, one term, NaN, infinities and numbers whose squares do not fit", "[reduce]") {
+  check_edges(cpu());
+  check_nan(cpu());
+}
+
+TEST_CASE("Reductions at the edges of their domains on a GPU", "[reduce][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_edges(gpu());
+  check_nan(gpu());
+}
+
+TEST_CASE("Gradients of reductions where they have kinks", "[reduce]") {
+  using List = std::vector<double>;
+  CHECK(gradient_of(vector_of({3, 3, 3}), [](auto& x) { return standard_deviation(x); }) == List{0, 0, 0});
+  CHECK(gradient_of(vector_of({7}), [](auto& x) { return variance(x); }) == List{0});
+  CHECK(std::isnan(gradient_of(vector_of({7}), [](auto& x) { return variance(x, {}, false, 1); })[0]));
+  CHECK(gradient_of(vector_of({0, 0}), [](auto& x) { return l2_norm(x); }) == List{0, 0});
+  CHECK(gradient_of(vector_of({0, -2}), [](auto& x) { return l1_norm(x); }) == List{0, -1});
+  CHECK(gradient_of(vector_of({3, -3, 1}), [](auto& x) { return max_norm(x); }) == List{0.5, -0.5, 0});
+  CHECK(gradient_of(vector_of({-k_inf, -k_inf}), [](auto& x) { return logsumexp(x); }) == List{0, 0});
+  CHECK(gradient_of(vector_of({k_inf, 5}), [](auto& x) { return logsumexp(x); }) == List{1, 0});
+  CHECK(gradient_of(vector_of({-k_inf, 5}), [](auto& x) { return logsumexp(x); }) == List{0, 1});
+  CHECK(std::isnan(gradient_of(vector_of({k_nan, 5}), [](auto& x) { return logsumexp(x); })[1]));
+  // The result, rounded to bfloat16, is half off.
+  const List shares = gradient_of(vector_of({200, 200, 200, 199}, bfloat16), [](auto& x) { return logsumexp(x); });
+  CHECK(shares[0] == Approx(1 / (3 + std::exp(-1.0))).epsilon(0.01));
+}
+
+TEST_CASE("Second gradients of reductions agree with finite differences", "[reduce]") {
+  const NDArray x = random_array({3, 4, 2}, 21, 0.5, 2, float64);
+  for (const char* name : {"prod", "variance", "standard_deviation", "l2_norm", "logsumexp"}) {
+    for (const Shape& axes : {Shape{}, Shape{1}, Shape{0, 2}}) {
+      INFO(name << " over " << axes);
+      const auto f = [&](const std::vector<NDArray>& in) { return recorded_gradient(row_of(name), in[0], axes); };
+      CHECK(gradient_differences(f, {x}, {.tolerance = {1e-4, 1e-6}}) == "");
+    }
+  }
+}
+
+TEST_CASE("A reduction called by name promotes as the function does", "[reduce]") {
+  const NDArray whole = array<std::int64_t>({1, 2, 4});
+  for (const ReductionCase& row : reduction_cases()) {
+    const Operator& op = *find_operator(row.name);
+    const NDArray by_name = invoke_one(op, {whole}, parse_attributes(op, "axes=(-1,)"), {});
+    INFO(row.name);
+    CHECK(by_name.dtype() == row.run(whole, {}, false).dtype());
+    CHECK(by_name.item<double>() == row.run(whole, {}, false).item<double>());
+  }
+  CHECK(mean(array<std::int32_t>({1 << 30, (1 << 30) + 256})).item<double>() == (1 << 30) + 128);
+}

@@ -1,0 +1,128 @@
+// What cuBLASLt, cuDNN and nvcc do for operators, on the simulated GPU: products by plain loops in float64 that run as
+// kernels do, convolutions by unfolding.
+#include <algorithm>
+
+#include <cuda_runtime_api.h>
+
+#include <sluice/ndarray/detail/gpu_build.h>
+#include <sluice/operator/conv/conv.h>
+#include <sluice/operator/conv/geometry.h>
+#include <sluice/operator/floating.h>
+#include <sluice/operator/library/channel.h>
+#include <sluice/operator/matmul/product.h>
+
+#include "tests/support/cuda_sim/sim.h"
+
+namespace sluice::detail {
+namespace {
+
+template <class T>
+double at(const Matrix& matrix, std::int64_t batch, std::int64_t row, std::int64_t column) {
+  const std::int64_t place = batch * matrix.batch + row * matrix.row + column * matrix.column;
+  return static_cast<double>(static_cast<const T*>(matrix.data)[place]);
+}
+
+template <class T>
+void multiply(const GemmProblem& p, T* row_sums) {
+  for (std::int64_t batch = 0; batch < p.batch; ++batch) {
+    for (std::int64_t m = 0; m < p.m; ++m) {
+      for (std::int64_t n = 0; n < p.n; ++n) {
+        T& target = static_cast<T*>(p.c.data)[batch * p.c.batch + m * p.c.row + n];
+        double sum = p.accumulate ? static_cast<double>(target) : 0;
+        for (std::int64_t k = 0; k < p.k; ++k)
+          sum += at<T>(p.a, batch, m, k) * at<T>(p.b, batch, k, n);
+        if (p.column_bias != nullptr)
+          sum += static_cast<double>(static_cast<const T*>(p.column_bias)[n]);
+        target = T(static_cast<Compute<T>>(p.relu && sum <= 0 ? 0 : sum));
+      }
+      double sum = 0;
+      for (std::int64_t k = 0; row_sums != nullptr && k < p.k; ++k)
+        sum += at<T>(p.a, batch, m, k);
+      if (row_sums != nullptr)
+        row_sums[m] = T(static_cast<Compute<T>>(sum));
+    }
+  }
+}
+
+void run(const KernelCall& call, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& d) {
+  const std::int64_t sizes[] = {g.x_shape().size(), g.weight_shape().size(), g.y_shape().size()};
+  if (std::find(std::begin(sizes), std::end(sizes), 0) == std::end(sizes))
+    return convolution_unfolded_gpu(call.queue, pass, g, d);
+  const int target = pass == ConvolutionPass::forward ? 2 : pass == ConvolutionPass::backward_data ? 0 : 1;
+  void* const to = target == 2 ? d.y : target == 0 ? d.x : d.weight;
+  if (sizes[target] > 0)
+    cudaMemsetAsync(
+        to,
+        0,
+        static_cast<std::size_t>(sizes[target]) * size_of(g.dtype),
+        static_cast<cudaStream_t>(call.queue.stream()));
+}
+
+}  // namespace
+
+GpuFacts probe_gpu(int) {
+  return {};
+}
+GpuBuild gpu_build() noexcept {
+  return {};
+}
+
+void product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums) {
+  require<UnsupportedError>(p.batch * p.m * p.n * p.k == 0 || is_plain(p), [&] {
+    return message("matmul: on a GPU, operands need rows or columns of neighbours");
+  });
+  test::sim::launch(static_cast<cudaStream_t>(queue.stream()), [p, row_sums] {
+    by_floating(p.dtype, [&]<class T>() { multiply<T>(p, static_cast<T*>(row_sums)); });
+  });
+}
+
+void matmul_gpu(const KernelCall& call) {
+  if (call.outputs[0].size == 0)
+    return;
+  const auto product =
+      batched_product(call.inputs[0], call.inputs[1], call.outputs[0], call.attributes.as<MatmulAttributes>());
+  for_each_product(product, [&](const GemmProblem& problem) { product_gpu(call.queue, problem); });
+}
+
+void dense_gpu(const KernelCall& call) {
+  product_gpu(call.queue, dense_problem(call));
+}
+
+void dense_backward_weights_gpu(const KernelCall& call) {
+  void* const bias = call.outputs.size() > 1 ? call.outputs[1].data : nullptr;
+  product_gpu(call.queue, dense_backward_weights_problem(call), bias);
+}
+
+// Unfolding takes rows alone.
+MemoryOrder convolution_order(std::span<const NDArray>, const Attributes&) {
+  return MemoryOrder::row_major;
+}
+MemoryOrder convolution_weights_order(std::span<const NDArray>, const Attributes&) {
+  return MemoryOrder::row_major;
+}
+
+void convolution_gpu(const KernelCall& call) {
+  const ConvolutionGeometry g = forward_geometry(call);
+  run(call, ConvolutionPass::forward, g, {call.inputs[0].data, call.inputs[1].data, call.outputs[0].data});
+  const bool relu = &call.op == &convolution_relu_op;
+  const void* const bias = call.inputs.size() > 2 ? call.inputs[2].data : nullptr;
+  if ((bias != nullptr || relu) && g.y_shape().size() > 0)
+    channel_add_gpu(call.queue, {g.images, g.outputs, g.out_plane(), g.dtype}, call.outputs[0].data, bias, relu);
+}
+
+void convolution_backward_data_gpu(const KernelCall& call) {
+  run(call,
+      ConvolutionPass::backward_data,
+      backward_data_geometry(call),
+      {call.outputs[0].data, call.inputs[1].data, call.inputs[0].data});
+}
+
+void convolution_backward_weights_gpu(const KernelCall& call) {
+  const ConvolutionGeometry g = backward_weights_geometry(call);
+  run(call, ConvolutionPass::backward_weights, g, {call.inputs[0].data, call.outputs[0].data, call.inputs[1].data});
+  if (call.outputs.size() > 1)
+    channel_sum_gpu(
+        call.queue, {g.images, g.outputs, g.out_plane(), g.dtype}, call.inputs[1].data, call.outputs[1].data);
+}
+
+}  // namespace sluice::detail
