@@ -75,10 +75,12 @@ class AtOnceRun {
     // Summed up, as nearly always all of it holds.
     const bool inside = (here_.task != nullptr) | (here_.recording != nullptr) | (here_.group_scope != nullptr) |
                         (here_.gpu_body != nullptr) | here_.draining | here_.in_parallel;
+    // A body computes as the thread that made the engine does.
+    const bool same_mode = here_.mode.without_body() == core_.thread_mode_;
     const bool watched = (core_.tracing() != nullptr) | (range_hooks.load(std::memory_order_relaxed) != nullptr);
     const bool refuses = core_.unready_.load(std::memory_order_relaxed) | core_.is_crowded() |
                          (core_.stopped_.load(std::memory_order_relaxed) != 0);
-    return !(inside | watched | refuses);
+    return same_mode & !(inside | watched | refuses);
   }
 
   // Values that are neither failed nor to come from a GPU.

@@ -44,6 +44,16 @@ void with_settled(const ExtremeOf<T>& op, const F& f) {
   }
 }
 
+/// Sum of distances.
+template <class T>
+struct DistancesFrom {
+  using Acc = T;
+  T from = 0;
+  static Acc identity() noexcept { return 0; }
+  Acc lift(T x) const noexcept { return x - from; }
+  Acc join(Acc a, Acc b) const noexcept { return a + b; }
+};
+
 /// Sum of squares of distances.
 template <class T>
 struct SquaredDistancesFrom {
@@ -56,9 +66,15 @@ struct SquaredDistancesFrom {
 
 /// A block of neighbours, of a state that has passes for it.
 template <class T, class A>
-Moments<A> block_in_passes(const MomentsOf<T>&, const A* x, std::int64_t n) noexcept {
-  const A terms = static_cast<A>(n), mean = reduce_block(SumOf<A>(), x, n, 1) / terms;
-  return {terms, mean, reduce_block(SquaredDistancesFrom<A>{mean}, x, n, 1)};
+Moments<A> block_in_passes(const MomentsOf<T>& op, const A* x, std::int64_t n) noexcept {
+  // Around the first, so that what is constant has no distances; then less what the mean was rounded by (Chan, Golub
+  // and LeVeque, "Algorithms for computing the sample variance", 1983).
+  const A terms = static_cast<A>(n), mean = x[0] + reduce_block(DistancesFrom<A>{x[0]}, x, n, 1) / terms;
+  const A rest = reduce_block(DistancesFrom<A>{mean}, x, n, 1);
+  const A squares = reduce_block(SquaredDistancesFrom<A>{mean}, x, n, 1) - rest * rest / terms;
+  if (!std::isfinite(mean) || !std::isfinite(squares))
+    return reduce_block(op, x, n, 1);
+  return {terms, mean, squares > 0 ? squares : 0};
 }
 
 template <class T, class A>

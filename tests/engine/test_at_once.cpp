@@ -1,5 +1,6 @@
 // Bodies that run where they are called, without a task (EngineAccess::run_at_once): only where nobody could tell.
 #include <atomic>
+#include <cfenv>
 #include <thread>
 #include <vector>
 
@@ -56,6 +57,19 @@ TEST_CASE("A short body runs on the thread that calls it, as if it had been push
     int order = 0;
     engine.push({.name = "next", .access = {write(a), write(b), read(c)}}, [&] { order = 1; }).wait();
     CHECK(order == 1);
+  }
+}
+
+TEST_CASE("A short body does not run on a thread that computes in another way than its engine", "[at_once]") {
+  for (const CpuMode policy : k_at_once) {
+    Ready ready(policy);
+    const Var a = ready.engine.new_var(), c = ready.engine.new_var();
+    const int rounding = std::fegetround();
+    REQUIRE(std::fesetround(FE_DOWNWARD) == 0);
+    const bool ran = at_once(ready.engine, {a}, c, [] {});
+    REQUIRE(std::fesetround(rounding) == 0);
+    CHECK_FALSE(ran);
+    CHECK(at_once(ready.engine, {a}, c, [] {}));
   }
 }
 
