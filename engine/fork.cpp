@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <mutex>
 #include <new>
 #include <pthread.h>
@@ -99,12 +100,16 @@ void hold_over_forks(SpinLock& lock) {
 void Core::watch_forks(Core* core, bool alive) {
   // Tasks that still run when the process ends call into libraries whose static objects are destroyed by then. A
   // thread-local of the main thread goes before every static object, those of libraries loaded later included.
+  // Where no engine was made there, an exit handler is the best there is.
   struct AtEnd {
     ~AtEnd() { drain_all_at_exit(); }
   };
   if (alive && getpid() == gettid()) {
     static thread_local AtEnd at_end;
     (void)at_end;
+  } else if (alive) {
+    static const int registered = std::atexit([] { drain_all_at_exit(); });
+    (void)registered;
   }
   Watched& all = watched();
   const std::lock_guard hold(all.mutex);
@@ -119,10 +124,26 @@ void Core::drain_all_at_exit() noexcept {
   const ThisThread& here = this_thread();
   if (here.task != nullptr || here.gpu_body != nullptr)
     return;  // exit() in a body, which would wait for itself
-  Watched& all = watched();
-  const std::lock_guard hold(all.mutex);
-  for (Core* core : all.cores)
+  // Kept, and waited for without the lock, which a task that forks or makes an engine needs.
+  std::vector<Core*> cores;
+  try {
+    Watched& all = watched();
+    const std::lock_guard hold(all.mutex);
+    cores.reserve(all.cores.size());
+    for (Core* core : all.cores) {
+      int references = core->references_.load();
+      while (references > 0 && !core->references_.compare_exchange_weak(references, references + 1)) {
+      }
+      if (references > 0)  // else it is being destroyed
+        cores.push_back(core);
+    }
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  for (Core* core : cores) {
     core->drain_for_exit();
+    core->release();
+  }
 }
 
 void Core::before_fork() {

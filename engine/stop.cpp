@@ -139,9 +139,11 @@ void Core::restart() {
 }
 
 void Core::drain_for_exit() {
+  // One limit for all engines: the first that is waited for sets it.
+  static const auto deadline = std::chrono::steady_clock::now() + k_exit_limit;
   const DrainWaiter waiter(*this);
   std::unique_lock hold(drained_mutex_);
-  drained_.wait_for(hold, k_exit_limit, [&] { return live() == 0; });
+  drained_.wait_for(hold, deadline - std::chrono::steady_clock::now(), [&] { return live() == 0; });
 }
 
 void Core::stop_at_exit() {

@@ -67,3 +67,13 @@
 #else
 #define SLUICE_SIMD_RETURN(...)
 #endif
+
+// The function `name` of sluice::simd: the table that the call gives in the namespace of the chosen set; null where the
+// plain loops serve. To stand where a file is compiled once.
+#define SLUICE_SIMD_TABLE(Rows, name, ...) \
+  namespace sluice::simd {                 \
+  const Rows* name() noexcept {            \
+    SLUICE_SIMD_RETURN(__VA_ARGS__)        \
+    return nullptr;                        \
+  }                                        \
+  }

@@ -119,17 +119,19 @@ NDArray ReductionGradient::recorded_of_product(const NDArray& x, const NDArray& 
   return (widened(dy) * others).astype(x.dtype());
 }
 
-// With one zero only that factor has a gradient, with two none has.
+// With one zero only that factor has a gradient, with two none has. In float32 for half types, whose products soon
+// leave them.
 NDArray ReductionGradient::of_product(const NDArray& x, const NDArray& dy) const {
   if (autograd::is_recording())
     return recorded_of_product(x, dy);
-  const NDArray zero = (x == 0).astype(x.dtype());
+  const NDArray factors = widened(x);
+  const NDArray zero = (factors == 0).astype(factors.dtype());
   const NDArray zeros = sum(zero, axes_, true);
-  const NDArray safe = x + zero;
+  const NDArray safe = factors + zero;
   const NDArray others = prod(safe, axes_, true) / safe;
-  const NDArray none = (zeros == 0).astype(x.dtype());
-  const NDArray one = (zeros == 1).astype(x.dtype());
-  return dy * others * (zero * one + (1 - zero) * none);
+  const NDArray none = (zeros == 0).astype(factors.dtype());
+  const NDArray one = (zeros == 1).astype(factors.dtype());
+  return (widened(dy) * others * (zero * one + (1 - zero) * none)).astype(x.dtype());
 }
 
 }  // namespace detail

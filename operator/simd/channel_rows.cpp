@@ -150,12 +150,5 @@ HWY_AFTER_NAMESPACE();
 #endif
 
 #if !SLUICE_HIGHWAY || HWY_ONCE
-namespace sluice::simd {
-
-const ChannelRows* channel_rows() noexcept {
-  SLUICE_SIMD_RETURN(table())
-  return nullptr;
-}
-
-}  // namespace sluice::simd
+SLUICE_SIMD_TABLE(ChannelRows, channel_rows, table())
 #endif

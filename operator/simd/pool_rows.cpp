@@ -126,12 +126,5 @@ HWY_AFTER_NAMESPACE();
 #endif
 
 #if !SLUICE_HIGHWAY || HWY_ONCE
-namespace sluice::simd {
-
-const PoolRows* pool_rows() noexcept {
-  SLUICE_SIMD_RETURN(table())
-  return nullptr;
-}
-
-}  // namespace sluice::simd
+SLUICE_SIMD_TABLE(PoolRows, pool_rows, table())
 #endif

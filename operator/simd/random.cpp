@@ -150,12 +150,5 @@ HWY_AFTER_NAMESPACE();
 #endif
 
 #if !SLUICE_HIGHWAY || HWY_ONCE
-namespace sluice::simd {
-
-const RandomRows* random_rows() noexcept {
-  SLUICE_SIMD_RETURN(rows())
-  return nullptr;
-}
-
-}  // namespace sluice::simd
+SLUICE_SIMD_TABLE(RandomRows, random_rows, rows())
 #endif

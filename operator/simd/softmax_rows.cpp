@@ -239,12 +239,5 @@ HWY_AFTER_NAMESPACE();
 #endif
 
 #if !SLUICE_HIGHWAY || HWY_ONCE
-namespace sluice::simd {
-
-const SoftmaxRows* softmax_rows() noexcept {
-  SLUICE_SIMD_RETURN(rows())
-  return nullptr;
-}
-
-}  // namespace sluice::simd
+SLUICE_SIMD_TABLE(SoftmaxRows, softmax_rows, rows())
 #endif

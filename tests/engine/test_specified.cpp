@@ -5,6 +5,9 @@
 #include <cstdlib>
 #include <memory>
 #include <set>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <boost/asio/thread_pool.hpp>
@@ -289,4 +292,59 @@ TEST_CASE("T32: static objects may use the default engine and drop Vars when the
     return;
   }
   CHECK(run_case_alone("T32: static objects*") == 0);
+}
+
+namespace {
+
+std::atomic<bool> leaving{false}, finished{false};
+
+/// A static object that a task of this process outlives if it ends with 3.
+struct EndsAfterTasks {
+  ~EndsAfterTasks() {
+    if (!finished.load())
+      _exit(3);
+  }
+};
+
+/// An engine that nobody ends, with a task that begins what needs the engine's lists when the process ends.
+void leave_work_behind() {
+  static EndsAfterTasks ends;
+  static Engine* const engine = new Engine({.workers = 1});
+  engine->push({.name = "goes on at exit"}, [] {
+    while (!leaving.load())
+      std::this_thread::yield();
+    const pid_t child = fork();
+    if (child == 0)
+      _exit(0);
+    int status = 1;
+    const bool waited = waitpid(child, &status, 0) == child;
+    const Engine another({.workers = 1});
+    finished = waited && status == 0;
+  });
+}
+
+struct Leaves {
+  ~Leaves() { leaving = true; }
+};
+
+}  // namespace
+
+TEST_CASE("T32: tasks of an engine that is never destroyed end before static objects, and may fork until then") {
+  if (!runs_alone()) {
+    CHECK(run_case_alone("T32: tasks of an engine that is never*") == 0);
+    return;
+  }
+  leave_work_behind();
+  static thread_local Leaves leaves;  // goes first, as it came last
+  (void)leaves;
+}
+
+TEST_CASE("T32: tasks of an engine that another thread made end before static objects that were there before") {
+  if (!runs_alone()) {
+    CHECK(run_case_alone("T32: tasks of an engine that another*") == 0);
+    return;
+  }
+  static thread_local Leaves leaves;
+  (void)leaves;
+  std::thread(leave_work_behind).join();
 }

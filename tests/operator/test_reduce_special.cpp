@@ -17,6 +17,8 @@ using namespace sluice::test;
 
 namespace {
 
+using List = std::vector<double>;
+
 constexpr double k_inf = std::numeric_limits<double>::infinity();
 constexpr double k_nan = std::numeric_limits<double>::quiet_NaN();
 
@@ -138,7 +140,6 @@ TEST_CASE("Reductions at the edges of their domains on a GPU", "[reduce][gpu]") 
 }
 
 TEST_CASE("Gradients of reductions where they have kinks", "[reduce]") {
-  using List = std::vector<double>;
   CHECK(gradient_of(vector_of({3, 3, 3}), [](auto& x) { return standard_deviation(x); }) == List{0, 0, 0});
   CHECK(gradient_of(vector_of({7}), [](auto& x) { return variance(x); }) == List{0});
   CHECK(std::isnan(gradient_of(vector_of({7}), [](auto& x) { return variance(x, {}, false, 1); })[0]));
@@ -175,4 +176,21 @@ TEST_CASE("A reduction called by name promotes as the function does", "[reduce]"
     CHECK(by_name.item<double>() == row.run(whole, {}, false).item<double>());
   }
   CHECK(mean(array<std::int32_t>({1 << 30, (1 << 30) + 256})).item<double>() == (1 << 30) + 128);
+}
+
+TEST_CASE("what is constant has no variance, however it lies and however large it is") {
+  for (const std::int64_t n : {2, 15, 16, 50, 300, 5000}) {
+    for (const double value : {0.1, 1000.1, 1e38}) {
+      CAPTURE(n, value);
+      const NDArray row = full({n}, value), wide = full({n, 2}, value);
+      CHECK(variance(row).item<double>() == 0);
+      CHECK(standard_deviation(row).item<double>() == 0);
+      CHECK(variance(wide.slice(1, 0, 1).reshape({n})).item<double>() == 0);
+      CHECK(variance(wide, {0}).to_vector<double>() == List{0, 0});
+      const List slopes = gradient_of(row, [](auto& x) { return standard_deviation(x); });
+      CHECK(slopes == List(static_cast<std::size_t>(n), 0));
+    }
+  }
+  const NDArray apart = array<float>({3e38f, -3e38f}).broadcast_to({20, 2}).copy().reshape({40});
+  CHECK(std::isinf(variance(apart).item<float>()));
 }

@@ -12,18 +12,11 @@
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
 #include "tests/support/gradient.h"
-#include "touched_by_reduction.h"
+#include "touched.h"
 
 using namespace sluice;
 
 namespace {
-
-int lines_in(const std::string& file) {
-  int lines = 0;
-  for (const Touched& touched : k_touched)
-    lines += touched.file == file ? touched.lines : 0;
-  return lines;
-}
 
 double geometric(const std::vector<double>& terms) {
   double logarithms = 0;

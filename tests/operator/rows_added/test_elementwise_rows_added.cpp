@@ -22,13 +22,6 @@ NDArray line(const std::vector<double>& values) {
   return array(values, {static_cast<std::int64_t>(values.size())});
 }
 
-int lines_in(const std::string& file) {
-  int lines = 0;
-  for (const Touched& touched : k_touched)
-    lines += touched.file == file ? touched.lines : 0;
-  return lines;
-}
-
 template <class Cases>
 bool is_walked(const Cases& cases, const std::string& name) {
   return std::any_of(cases.begin(), cases.end(), [&](const auto& row) { return row.name == name; });
