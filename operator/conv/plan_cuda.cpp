@@ -173,7 +173,7 @@ CudnnPlan make_plan(std::shared_ptr<const CudnnMaker> maker, const ConvolutionPr
       std::move(maker),
       std::move(graph.parts),
       std::move(graph.operations),
-      {.tensor_cores = narrow, .ready_made = p.bias || p.relu},
+      {.tensor_cores = narrow, .ready_made = p.bias || p.relu, .keeps_nan = p.relu},
       {.ids = std::span(k_convolution_ids).first(arrays),
        .bytes = std::span(bytes).first(arrays),
        .key = "convolution" + key.text()});

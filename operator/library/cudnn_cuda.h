@@ -130,6 +130,7 @@ struct CudnnPlans {
 struct CudnnLimits {
   bool tensor_cores = true;  // false for float32 without TF32
   bool ready_made = false;   // none that is compiled when its plan is made, which takes up to a second
+  bool keeps_nan = false;    // none whose maxima lose NaN
 };
 
 /// What a trial of plans needs: arrays of these bytes in the order of `ids`, and a key that says which problem it is.

@@ -75,6 +75,9 @@ bool acceptable(const CudnnDescriptor& engine, CudnnLimits limits) {
         (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && !limits.tensor_cores))
       return false;
   }
+  const auto strict = std::find(numerics.begin(), numerics.end(), CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP);
+  if (limits.keeps_nan && strict == numerics.end())
+    return false;
   if (!limits.ready_made)
     return true;
   const auto behaviour = notes_of<cudnnBackendBehaviorNote_t, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT>(
