@@ -100,7 +100,7 @@ class AnyCall {
         "true",
         "1.5",
         "(0, 0)",
-        "1000000000000"};
+        "1000000000000000000"};
     std::string text;
     for (const NamedValue& value : parse_attributes(op_, "").values()) {
       if (below(2) == 0)
