@@ -18,23 +18,44 @@ using cuda::cuda_check;
 
 namespace {
 
-using KernelParams = CUresult(CUgraphNode, CUDA_KERNEL_NODE_PARAMS*);
-
 // The runtime's own call knows only kernels that were loaded through the runtime; libraries load theirs otherwise.
-KernelParams* kernel_params() {
-  if (test_faults().kernels_unnamed.load(std::memory_order_relaxed))
-    return nullptr;
-  static KernelParams* const found = [] {
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    constexpr unsigned version = 12000;
-    const cudaError_t status =
-        cudaGetDriverEntryPointByVersion("cuGraphKernelNodeGetParams", &entry, version, cudaEnableDefault, &result);
-    cudaGetLastError();
-    return status == cudaSuccess && result == cudaDriverEntryPointSuccess ? reinterpret_cast<KernelParams*>(entry)
-                                                                          : nullptr;
-  }();
-  return found;
+template <class Function>
+Function* driver_function(const char* name) {
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+  constexpr unsigned version = 12000;
+  const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &entry, version, cudaEnableDefault, &result);
+  cudaGetLastError();
+  const bool found = status == cudaSuccess && result == cudaDriverEntryPointSuccess;
+  return found ? reinterpret_cast<Function*>(entry) : nullptr;
+}
+
+struct KernelCalls {
+  using Params = CUresult(CUgraphNode, CUDA_KERNEL_NODE_PARAMS*);
+  using Attribute = CUresult(CUgraphNode, CUlaunchAttributeID, CUlaunchAttributeValue*);
+  Params* const params = driver_function<Params>("cuGraphKernelNodeGetParams");
+  Attribute* const attribute = driver_function<Attribute>("cuGraphKernelNodeGetAttribute");
+
+  // Null where the driver does not tell.
+  static const KernelCalls* found() {
+    static const KernelCalls calls;
+    const bool tells = calls.params != nullptr && calls.attribute != nullptr;
+    return tells && !test_faults().kernels_unnamed.load(std::memory_order_relaxed) ? &calls : nullptr;
+  }
+};
+
+// Which kernel a node calls, and in what clusters: the driver takes an update to others, and the kernel then meets
+// instructions that are illegal in the clusters that it had.
+std::uint64_t kernel_of(const KernelCalls& calls, CUgraphNode node) {
+  CUDA_KERNEL_NODE_PARAMS params{};
+  if (calls.params(node, &params) != CUDA_SUCCESS)
+    return 0;
+  const std::uint64_t called =
+      mixed(mixed(0, static_cast<const void*>(params.func)), static_cast<const void*>(params.kern));
+  CUlaunchAttributeValue value{};
+  if (calls.attribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value) != CUDA_SUCCESS)
+    return called;
+  return mixed(mixed(mixed(called, value.clusterDim.x), value.clusterDim.y), value.clusterDim.z);
 }
 
 }  // namespace
@@ -44,20 +65,16 @@ GraphShape shape_of(std::uint64_t structure, cudaGraph_t graph) {
   cuda_check(cudaGraphGetNodes(graph, nullptr, &shape.nodes), "cudaGraphGetNodes");
   if (shape.nodes == 0)
     return shape;
-  KernelParams* const params_of = kernel_params();
-  if (params_of == nullptr) {  // a graph whose kernels nobody can name is like no other
+  const KernelCalls* const calls = KernelCalls::found();
+  if (calls == nullptr) {  // a graph whose kernels nobody can name is like no other
     static std::atomic<std::uint64_t> unnamed{0};
     shape.key = mixed(structure, unnamed.fetch_add(1, std::memory_order_relaxed) + 1);
     return shape;
   }
   boost::container::small_vector<cudaGraphNode_t, 128> nodes(shape.nodes);
   cuda_check(cudaGraphGetNodes(graph, nodes.data(), &shape.nodes), "cudaGraphGetNodes");
-  for (cudaGraphNode_t node : nodes) {
-    CUDA_KERNEL_NODE_PARAMS params{};
-    const bool is_kernel = params_of(node, &params) == CUDA_SUCCESS;
-    shape.key = mixed(shape.key, is_kernel ? static_cast<const void*>(params.func) : nullptr);
-    shape.key = mixed(shape.key, is_kernel ? static_cast<const void*>(params.kern) : nullptr);
-  }
+  for (cudaGraphNode_t node : nodes)
+    shape.key = mixed(shape.key, kernel_of(*calls, node));
   return shape;
 }
 

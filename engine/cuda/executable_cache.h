@@ -24,10 +24,10 @@ struct GraphShape {
   std::size_t nodes = 0;
 };
 
-/// The shape of `graph`: what its maker knows of its edges, `structure`, and which kernels its nodes call. An
-/// executable that is brought up to date with other kernels than it was made with may compute nonsense, and the driver
-/// does not always say so. Where the driver does not tell of kernels the shape is another each time: such graphs are
-/// made anew. Throws CudaError.
+/// The shape of `graph`: what its maker knows of its edges, `structure`, and which kernels its nodes call in what
+/// clusters. An executable that is brought up to date with other kernels or clusters than it was made with may compute
+/// nonsense or lose the GPU, and the driver does not always say so. Where the driver does not tell of kernels the shape
+/// is another each time: such graphs are made anew. Throws CudaError.
 GraphShape shape_of(std::uint64_t structure, cudaGraph_t graph);
 
 /// The executables of one GPU's graphs, by shape, of batches as of regions: making one costs ten times what bringing

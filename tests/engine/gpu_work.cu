@@ -49,6 +49,19 @@ __global__ void combine_kernel(std::uint64_t* to, const std::uint64_t* from, uns
   *to = 3 * *to + *from;
 }
 
+// The clusters that it really runs in: 100 * blocks along x + blocks along y; 0 where a GPU has none.
+__global__ void cluster_kernel(std::uint64_t* word) {
+#if __CUDA_ARCH__ >= 900
+  unsigned x, y;
+  asm volatile("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(x));
+  asm volatile("mov.u32 %0, %%cluster_nctaid.y;" : "=r"(y));
+  if (blockIdx.x == 0 && blockIdx.y == 0)
+    *word = 3 * *word + 100 * x + y;
+#else
+  *word = 0;
+#endif
+}
+
 __global__ void bad_index_kernel(ErrorWord* word, long long value, long long bound) {
   word->value = value;
   word->bound = bound;
@@ -75,6 +88,7 @@ void prepare_gpus() {
       check(cudaFuncGetAttributes(&loaded, store_kernel), "cudaFuncGetAttributes");
       check(cudaFuncGetAttributes(&loaded, append_kernel), "cudaFuncGetAttributes");
       check(cudaFuncGetAttributes(&loaded, combine_kernel), "cudaFuncGetAttributes");
+      check(cudaFuncGetAttributes(&loaded, cluster_kernel), "cudaFuncGetAttributes");
       check(cudaFuncGetAttributes(&loaded, bad_index_kernel), "cudaFuncGetAttributes");
     }
     check(cudaSetDevice(before), "cudaSetDevice");
@@ -95,6 +109,25 @@ void enqueue_append(void* stream, std::uint64_t* word, std::uint64_t value, unsi
 
 void enqueue_combine(void* stream, std::uint64_t* to, const std::uint64_t* from, unsigned delay_us) {
   combine_kernel<<<1, 1, 0, native(stream)>>>(to, from, delay_us);
+}
+
+bool has_clusters(int device) {
+  int major = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  return major >= 9;
+}
+
+void enqueue_cluster(void* stream, std::uint64_t* word, unsigned x, unsigned y) {
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {x, y, 1};
+  cudaLaunchConfig_t launch{};
+  launch.gridDim = dim3(4, 4);
+  launch.blockDim = dim3(32);
+  launch.stream = native(stream);
+  launch.attrs = &cluster;
+  launch.numAttrs = 1;
+  check(cudaLaunchKernelEx(&launch, cluster_kernel, word), "cudaLaunchKernelEx");
 }
 
 void enqueue_copy(void* stream, void* to, const void* from, std::size_t bytes) {

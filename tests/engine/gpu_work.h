@@ -22,6 +22,10 @@ void enqueue_store(void* stream, std::uint64_t* word, std::uint64_t value, unsig
 void enqueue_append(void* stream, std::uint64_t* word, std::uint64_t value, unsigned delay_us = 0);
 /// to = 3 * to + from.
 void enqueue_combine(void* stream, std::uint64_t* to, const std::uint64_t* from, unsigned delay_us = 0);
+/// Whether a GPU can run blocks in clusters.
+bool has_clusters(int device);
+/// word = 3 * word + 100 * x + y, if the kernel runs in clusters of x by y blocks as it should.
+void enqueue_cluster(void* stream, std::uint64_t* word, unsigned x, unsigned y);
 /// Not from host to host: there CUDA makes the host wait.
 void enqueue_copy(void* stream, void* to, const void* from, std::size_t bytes);
 /// What a kernel that meets a bad index does.

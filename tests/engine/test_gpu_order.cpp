@@ -238,3 +238,25 @@ TEST_CASE("T57: tasks alternate between two GPUs over one Var", "[gpu]") {
   engine.wait(x);
   CHECK(word[0] == expected);
 }
+
+TEST_CASE("Kernels run in the clusters that they were launched in, whatever ran in their place before", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  if (!has_clusters(0))
+    return;
+  prepare_gpus();
+  Words word(1);
+  Engine engine({.workers = 1});
+  Var x = engine.new_var();
+  std::uint64_t expected = 0;
+  for (unsigned round = 0; round < 30; ++round) {
+    const unsigned along = round % 3 == 0 ? 1 : 2, down = round % 3 == 1 ? 1 : 4;
+    for (int i = 0; i < 20; ++i) {
+      engine.push(
+          {.name = "cluster", .device = gpu(0), .access = {write(x)}, .capturable = true},
+          [&, along, down](Queue q) { enqueue_cluster(q.stream(), word.data(), along, down); });
+      expected = 3 * expected + 100 * along + down;
+    }
+    engine.wait(x);
+  }
+  CHECK(word.values()[0] == expected);
+}

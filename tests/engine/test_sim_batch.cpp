@@ -365,35 +365,3 @@ TEST_CASE("T49: a GPU that does not tell whether what a spoilt batch needs is do
   sim::set_manual(false);
   CHECK_THROWS_AS(engine.wait(x), DeviceLost);
 }
-
-TEST_CASE("Graphs of the same tasks with other kernels are not brought up to date with each other", "[sim]") {
-  const bool named = GENERATE(true, false);
-  CAPTURE(named);
-  Sim sim;
-  sim.keep_batches_open();
-  if (!named)
-    sim.leave_kernels_unnamed();
-  Word word = 0, expected = 0;
-  Engine engine({.workers = 1});
-  Var x = engine.new_var();
-  for (int round = 0; round < 40; ++round) {
-    for (int i = 0; i < 20; ++i) {
-      const bool adds = round % 2 == 0;
-      const Task task{.name = "either", .device = gpu(0), .access = {write(x)}, .capturable = true};
-      engine.push(task, [&word, adds](Queue queue) {
-        if (adds)
-          sim_launch(queue, [&word] { word += 3; });
-        else
-          sim_launch(queue, [&word] { word *= 5; });
-      });
-      expected = adds ? expected + 3 : expected * 5;
-    }
-    engine.wait(x);
-  }
-  CHECK(word == expected);
-  CHECK(engine.counters().batches > 0);
-  if (named)
-    CHECK(engine.counters().graphs_made < engine.counters().batches / 2);
-  else
-    CHECK(engine.counters().graphs_made == engine.counters().batches);
-}

@@ -7,6 +7,7 @@
 #include <sluice/engine/cuda/launch_rules.h>
 
 #include "tests/engine/sim_case.h"
+#include "tests/engine/sim_run.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -135,4 +136,58 @@ TEST_CASE("A capture that was spoilt gives no graph, and the next one is sound",
   CHECK_FALSE(capture.is_open());
   const GraphHandle graph = counting(capture, 2, word);
   CHECK(detail::shape_of(1, graph.get()).nodes == 2);
+}
+
+TEST_CASE("Graphs of the same tasks with other kernels are not brought up to date with each other", "[sim]") {
+  const bool named = GENERATE(true, false);
+  CAPTURE(named);
+  Sim sim;
+  sim.keep_batches_open();
+  if (!named)
+    sim.leave_kernels_unnamed();
+  std::uint64_t word = 0, expected = 0;
+  Engine engine({.workers = 1});
+  Var x = engine.new_var();
+  for (int round = 0; round < 40; ++round) {
+    for (int i = 0; i < 20; ++i) {
+      const bool adds = round % 2 == 0;
+      const Task task{.name = "either", .device = gpu(0), .access = {write(x)}, .capturable = true};
+      engine.push(task, [&word, adds](Queue queue) {
+        if (adds)
+          sim_launch(queue, [&word] { word += 3; });
+        else
+          sim_launch(queue, [&word] { word *= 5; });
+      });
+      expected = adds ? expected + 3 : expected * 5;
+    }
+    engine.wait(x);
+  }
+  CHECK(word == expected);
+  CHECK(engine.counters().batches > 0);
+  if (named)
+    CHECK(engine.counters().graphs_made < engine.counters().batches / 2);
+  else
+    CHECK(engine.counters().graphs_made == engine.counters().batches);
+}
+
+TEST_CASE("Graphs of the same kernels in other clusters are not brought up to date with each other", "[sim]") {
+  Sim sim;
+  sim.keep_batches_open();
+  std::uint64_t word = 0;
+  Engine engine({.workers = 1});
+  Var x = engine.new_var();
+  for (unsigned round = 0; round < 20; ++round) {
+    for (int i = 0; i < 20; ++i) {
+      const Task task{.name = "product", .device = gpu(0), .access = {write(x)}, .capturable = true};
+      engine.push(task, [&word, round](Queue queue) {
+        if (sim::launch(
+                static_cast<cudaStream_t>(queue.stream()), [&word] { ++word; }, round % 3) != cudaSuccess)
+          throw Error("launch");
+      });
+    }
+    engine.wait(x);
+  }
+  CHECK(word == 400);
+  CHECK(engine.counters().batches > 0);
+  CHECK(engine.counters().graphs_made < engine.counters().batches / 2);
 }

@@ -133,7 +133,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
 
 namespace {
 
-// The only function of the driver that there is. A kernel is known by the type of what it calls.
+// The only functions of the driver that there are. A kernel is known by the type of what it calls.
 CUresult kernel_of_node(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* params) {
   const Unseen unseen;
   World& all = world();
@@ -143,6 +143,26 @@ CUresult kernel_of_node(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* params) {
   *params = {};
   params->func = reinterpret_cast<CUfunction>(const_cast<std::type_info*>(&node->node.work->target_type()));
   return CUDA_SUCCESS;
+}
+
+CUresult cluster_of_node(CUgraphNode node, CUlaunchAttributeID attribute, CUlaunchAttributeValue* value) {
+  const Unseen unseen;
+  World& all = world();
+  const Lock hold(all.mutex);
+  if (node == nullptr || node->node.kind != Kind::kernel || attribute != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+    return CUDA_ERROR_INVALID_VALUE;
+  *value = {};
+  value->clusterDim.x = node->node.cluster;
+  value->clusterDim.y = value->clusterDim.z = node->node.cluster == 0 ? 0 : 1;
+  return CUDA_SUCCESS;
+}
+
+void* driver_function(std::string_view name) {
+  if (name == "cuGraphKernelNodeGetParams")
+    return reinterpret_cast<void*>(&kernel_of_node);
+  if (name == "cuGraphKernelNodeGetAttribute")
+    return reinterpret_cast<void*>(&cluster_of_node);
+  return nullptr;
 }
 
 }  // namespace
@@ -156,10 +176,9 @@ cudaError_t cudaGetDriverEntryPointByVersion(
   return call("cudaGetDriverEntryPointByVersion", [&](World&, Lock&) {
     if (symbol == nullptr || function == nullptr || version == 0)
       return cudaErrorInvalidValue;
-    const bool known = std::string_view(symbol) == "cuGraphKernelNodeGetParams";
-    *function = known ? reinterpret_cast<void*>(&kernel_of_node) : nullptr;
+    *function = driver_function(symbol);
     if (status != nullptr)
-      *status = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+      *status = *function != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return cudaSuccess;
   });
 }

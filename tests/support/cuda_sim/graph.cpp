@@ -75,7 +75,8 @@ cudaGraphExecUpdateResult compare(const std::vector<Node>& have, const std::vect
 
 bool same_kernels(const std::vector<Node>& have, const std::vector<Node>& want) {
   return std::equal(have.begin(), have.end(), want.begin(), [](const Node& one, const Node& other) {
-    return one.kind != Kind::kernel || one.work->target_type() == other.work->target_type();
+    return one.kind != Kind::kernel ||
+           (one.work->target_type() == other.work->target_type() && one.cluster == other.cluster);
   });
 }
 
@@ -161,7 +162,7 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t handle, cudaGraph_t source, cuda
     if (result != cudaGraphExecUpdateSuccess)
       return cudaErrorGraphExecUpdateFailure;
     if (!same_kernels(exec.nodes, wanted))
-      all.violation("a graph was brought up to date with other kernels than it was made with");
+      all.violation("a graph was brought up to date with other kernels or clusters than it was made with");
     std::swap(exec.nodes, wanted);  // launches under way keep what they were launched with
     all.dropped.push_back(std::move(wanted));
     return cudaSuccess;

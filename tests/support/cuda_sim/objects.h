@@ -51,6 +51,7 @@ struct Node {
   std::vector<Range> touches = {};
   std::vector<std::size_t> before = {};  // indices of the nodes that it comes after, ascending
   cudaEvent_t event = nullptr;           // of event nodes
+  unsigned cluster = 0;                  // blocks of a kernel's clusters along x; 0: it was launched without
 };
 
 /// A capture under way.

@@ -36,8 +36,8 @@ void reset(const Options& options = {});
 // -- Work -------------------------------------------------------------------------------------------------------------
 
 /// A kernel launch. On a capturing stream it becomes a graph node, which may run many times. `body` makes no CUDA
-/// calls.
-cudaError_t launch(cudaStream_t stream, std::function<void()> body);
+/// calls. `cluster`: as a node's attribute tells it.
+cudaError_t launch(cudaStream_t stream, std::function<void()> body, unsigned cluster = 0);
 /// Called in a kernel's body: an illegal address. The device of the kernel is lost when the body returns.
 void illegal_address() noexcept;
 

@@ -22,8 +22,9 @@ OpRef World::add(CUstream_st& stream, Node&& node, std::vector<OpRef> needs) {
   return op;
 }
 
-cudaError_t launch(cudaStream_t handle, std::function<void()> body) {
-  Node node{.kind = Kind::kernel, .work = std::make_shared<const std::function<void()>>(std::move(body))};
+cudaError_t launch(cudaStream_t handle, std::function<void()> body, unsigned cluster) {
+  Node node{
+      .kind = Kind::kernel, .work = std::make_shared<const std::function<void()>>(std::move(body)), .cluster = cluster};
   return call("cudaLaunchKernel", [&](World& all, Lock&) {
     CUstream_st& stream = all.stream(handle);
     if (stream.device != all.current_device())
