@@ -19,10 +19,8 @@ bool is_tf32(DType dtype) {
 
 // The alignment that all arrays have, at most 16 bytes.
 std::int64_t alignment_of(const ConvolutionData& d) {
-  std::uintptr_t bits = 16;
-  for (const void* data :
-       {static_cast<const void*>(d.x), static_cast<const void*>(d.weight), static_cast<const void*>(d.y), d.bias})
-    bits |= reinterpret_cast<std::uintptr_t>(data);
+  const auto bits = reinterpret_cast<std::uintptr_t>(d.x) | reinterpret_cast<std::uintptr_t>(d.weight) |
+                    reinterpret_cast<std::uintptr_t>(d.y) | 16;
   return std::int64_t{1} << std::countr_zero(bits);
 }
 
@@ -55,9 +53,8 @@ bool run_plan(const Queue& queue, const ConvolutionProblem& problem, const Convo
   const auto plan = convolution_plan(queue, problem);
   if (plan->plan == nullptr)
     return false;
-  const std::array<void*, 4> pointers{d.x, d.weight, d.y, const_cast<void*>(d.bias)};
-  const std::size_t arrays = problem.bias ? 4 : 3;
-  cudnn_run(queue, *plan, std::span(k_convolution_ids).first(arrays), std::span(pointers).first(arrays));
+  const std::array<void*, 3> pointers{d.x, d.weight, d.y};
+  cudnn_run(queue, *plan, k_convolution_ids, pointers);
   return true;
 }
 
@@ -114,25 +111,11 @@ MemoryOrder convolution_weights_order(std::span<const NDArray> inputs, const Att
 
 void convolution_gpu(const KernelCall& call) {
   const ConvolutionGeometry g = forward_geometry(call);
-  const bool relu = &call.op == &convolution_relu_op;
-  const MemoryOrder order = order_in(call);
+  run_pass(call, ConvolutionPass::forward, g, {call.inputs[0].data, call.inputs[1].data, call.outputs[0].data});
   const void* const bias = call.inputs.size() > 2 ? call.inputs[2].data : nullptr;
-  const ConvolutionData d{call.inputs[0].data, call.inputs[1].data, call.outputs[0].data, bias};
-  const bool empty = ran_empty(call.queue, ConvolutionPass::forward, g, d);
-  if (!empty) {
-    cudnn_library().require("convolution");
-    ConvolutionProblem problem = problem_of(ConvolutionPass::forward, g, order, d);
-    if (bias != nullptr) {
-      problem.bias = true;
-      problem.relu = relu;
-      if (run_plan(call.queue, problem, d))
-        return;
-      problem.bias = problem.relu = false;
-    }
-    run(call.queue, problem, d);
-  }
+  const bool relu = &call.op == &convolution_relu_op;
   if ((bias != nullptr || relu) && g.y_shape().size() > 0)
-    channel_add_gpu(call.queue, channels_of(g, order), call.outputs[0].data, bias, relu);
+    channel_add_gpu(call.queue, channels_of(g, order_in(call)), call.outputs[0].data, bias, relu);
 }
 
 void convolution_backward_data_gpu(const KernelCall& call) {

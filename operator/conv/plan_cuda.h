@@ -15,12 +15,10 @@ struct ConvolutionProblem {
   MemoryOrder order = MemoryOrder::row_major;
   std::int64_t alignment = 16;  // bytes, of all arrays
   bool tf32 = false;
-  bool bias = false;  // forward
-  bool relu = false;  // forward
 };
 
-/// The names that arrays have in plans: x, weight, y, and the bias of a forward pass.
-inline constexpr std::int64_t k_convolution_ids[] = {'x', 'w', 'y', 'b'};
+/// The names that arrays have in plans: x, weight, y.
+inline constexpr std::int64_t k_convolution_ids[] = {'x', 'w', 'y'};
 
 /// The plan of a pass on the queue's device, made when it is first asked for: from the current autotune(). Null inside
 /// where cuDNN has none.

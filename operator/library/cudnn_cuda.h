@@ -59,9 +59,6 @@ class CudnnDescriptor {
   void set(cudnnBackendAttributeName_t name, cudnnConvolutionMode_t value);
   void set(cudnnBackendAttributeName_t name, cudnnBackendHeurMode_t value);
   void set(cudnnBackendAttributeName_t name, cudnnHandle_t value);
-  void set(cudnnBackendAttributeName_t name, cudnnPointwiseMode_t value);
-  void set_true(cudnnBackendAttributeName_t name);
-  void set(cudnnBackendAttributeName_t name, std::span<const CudnnDescriptor* const> values);
   void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value);
   void set(cudnnBackendAttributeName_t name, std::span<void* const> pointers);
   /// A factor of the sum, in the type that the operation computes in.
@@ -129,8 +126,6 @@ struct CudnnPlans {
 /// computing type.
 struct CudnnLimits {
   bool tensor_cores = true;  // false for float32 without TF32
-  bool ready_made = false;   // none that is compiled when its plan is made, which takes up to a second
-  bool keeps_nan = false;    // none whose maxima lose NaN
 };
 
 /// What a trial of plans needs: arrays of these bytes in the order of `ids`, and a key that says which problem it is.
@@ -140,23 +135,22 @@ struct CudnnTrial {
   std::string key;
 };
 
-/// A tensor for the graph; alignment in bytes. A virtual one exists between operations only.
+/// A tensor for the graph; alignment in bytes.
 CudnnDescriptor cudnn_tensor(
     std::int64_t id,
-    cudnnDataType_t type,
+    DType dtype,
     std::span<const std::int64_t> extents,
     std::span<const std::int64_t> strides,
-    std::int64_t alignment,
-    bool is_virtual = false);
+    std::int64_t alignment);
 cudnnDataType_t cudnn_type(DType dtype);
 
-/// Chooses an engine for a graph of operations, within `limits`: as autotune() says the first of cuDNN's heuristics
+/// Chooses an engine for one operation, within `limits`: as autotune() says the first of cuDNN's heuristics
 /// that makes a plan, or the quickest in a trial, in which the host waits for the GPU. The parts and the maker are kept
-/// by the plan. result.plan is null if there is none.
+/// by the plan, as the operation is. result.plan is null if there is none.
 CudnnPlan cudnn_plan(
     std::shared_ptr<const CudnnMaker> maker,
     std::vector<CudnnDescriptor> parts,
-    std::vector<CudnnDescriptor> operations,
+    CudnnDescriptor operation,
     CudnnLimits limits,
     const CudnnTrial& trial);
 

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <iterator>
+#include <array>
 
 #include <cuda_runtime.h>
 
@@ -53,36 +53,24 @@ CudnnDescriptor engine_of(const CudnnDescriptor& config) {
   return engine;
 }
 
-template <class Note, std::size_t most>
-std::vector<Note> notes_of(
-    const CudnnDescriptor& engine, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) {
-  std::vector<Note> notes(most);
+bool acceptable(const CudnnDescriptor& engine, CudnnLimits limits) {
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
   std::int64_t count = 0;
   cudnn_check(
       cudnn_calls.cudnnBackendGetAttribute(
-          engine.get(), name, type, static_cast<std::int64_t>(most), &count, notes.data()),
-      "cudnnBackendGetAttribute (notes)");
-  notes.resize(std::clamp<std::int64_t>(count, 0, static_cast<std::int64_t>(most)));
-  return notes;
-}
-
-bool acceptable(const CudnnDescriptor& engine, CudnnLimits limits) {
-  const auto numerics = notes_of<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT>(
-      engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE);
-  for (const cudnnBackendNumericalNote_t note : numerics) {
-    if (note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
-        note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
-        (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && !limits.tensor_cores))
-      return false;
-  }
-  const auto strict = std::find(numerics.begin(), numerics.end(), CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP);
-  if (limits.keeps_nan && strict == numerics.end())
-    return false;
-  if (!limits.ready_made)
-    return true;
-  const auto behaviour = notes_of<cudnnBackendBehaviorNote_t, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT>(
-      engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE);
-  return std::find(behaviour.begin(), behaviour.end(), CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) == behaviour.end();
+          engine.get(),
+          CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+          CUDNN_TYPE_NUMERICAL_NOTE,
+          static_cast<std::int64_t>(notes.size()),
+          &count,
+          notes.data()),
+      "cudnnBackendGetAttribute (numerical notes)");
+  const auto end = notes.begin() + std::clamp<std::int64_t>(count, 0, static_cast<std::int64_t>(notes.size()));
+  return std::none_of(notes.begin(), end, [&](cudnnBackendNumericalNote_t note) {
+    return note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+           note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
+           (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && !limits.tensor_cores);
+  });
 }
 
 // A configuration that is accepted, and how another process finds it again.
@@ -212,19 +200,16 @@ cudnnDataType_t cudnn_type(DType dtype) {
 
 CudnnDescriptor cudnn_tensor(
     std::int64_t id,
-    cudnnDataType_t type,
+    DType dtype,
     std::span<const std::int64_t> extents,
     std::span<const std::int64_t> strides,
-    std::int64_t alignment,
-    bool is_virtual) {
+    std::int64_t alignment) {
   CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
-  tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, type);
+  tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, cudnn_type(dtype));
   tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
   tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, extents);
   tensor.set(CUDNN_ATTR_TENSOR_STRIDES, strides);
-  if (is_virtual)
-    tensor.set_true(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
   tensor.finalize("cudnnBackendFinalize (tensor)");
   return tensor;
 }
@@ -232,16 +217,13 @@ CudnnDescriptor cudnn_tensor(
 CudnnPlan cudnn_plan(
     std::shared_ptr<const CudnnMaker> maker,
     std::vector<CudnnDescriptor> parts,
-    std::vector<CudnnDescriptor> operations,
+    CudnnDescriptor operation,
     CudnnLimits limits,
     const CudnnTrial& trial) {
   const CudnnMaker& made_with = *maker;
   CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, made_with.handle());
-  std::vector<const CudnnDescriptor*> all;
-  for (const CudnnDescriptor& operation : operations)
-    all.push_back(&operation);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, all);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
   CudnnPlan best{.maker = std::move(maker), .parts = std::move(parts)};
   if (graph.try_finalize() != CUDNN_STATUS_SUCCESS)
     return best;
@@ -258,7 +240,7 @@ CudnnPlan cudnn_plan(
     take_first(made_with, candidates, best);
   }
   best.parts.push_back(std::move(graph));
-  std::move(operations.begin(), operations.end(), std::back_inserter(best.parts));
+  best.parts.push_back(std::move(operation));
   return best;
 }
 

@@ -282,3 +282,44 @@ TEST_CASE("A convolution chosen by trial is the predicted one's equal, and the c
     CHECK(line.find('\t') != std::string::npos);
   CHECK(lines >= 3);
 }
+
+// The sums are of one sign and of thousands of terms: added up in a half type they would be off by percents.
+TEST_CASE("Convolutions of half types add up in float32 on a GPU", "[gpu][hardware]") {
+  SLUICE_NEEDS_GPUS(1);
+  struct Problem {
+    Shape x, weight;
+    std::int64_t pad;
+  };
+  const Problem problems[] = {
+      {{4, 256, 14, 14}, {64, 256, 3, 3}, 1},
+      {{16, 24, 17, 17}, {40, 24, 1, 1}, 0},
+      {{4, 3, 32, 32}, {16, 3, 7, 7}, 3}};
+  for (const DType dtype : {float16, bfloat16}) {
+    const double rounding = dtype == float16 ? 0x1p-11 : 0x1p-8;
+    for (const Problem& p : problems) {
+      CAPTURE(name_of(dtype), to_string(p.x), to_string(p.weight));
+      const auto half = [&](const Shape& shape, std::uint64_t seed) {
+        return random_array(shape, seed, 0.5, 1, dtype).astype(float64) * 0.0625;
+      };
+      const NDArray x = half(p.x, 1), w = half(p.weight, 2);
+      const auto results = [&](DType type, Device device) {
+        NDArray a = x.astype(type).to(device), b = w.astype(type).to(device);
+        a.attach_grad(), b.attach_grad();
+        NDArray y;
+        {
+          const autograd::RecordScope record;
+          y = convolution(a, b, {}, {.pad = {p.pad, p.pad}});
+        }
+        y.backward(half(y.shape(), 3).astype(type).to(device));
+        return std::vector<NDArray>{y, a.grad(), b.grad()};
+      };
+      const std::vector<NDArray> want = results(float64, cpu());
+      for (const Autotune how : {Autotune::off, Autotune::exhaustive}) {
+        const WithAutotune tuned(how);
+        const std::vector<NDArray> got = results(dtype, gpu());
+        for (std::size_t i = 0; i < want.size(); ++i)
+          CHECK(differences(got[i].to(cpu()).astype(float64), want[i], {1.05 * rounding + 1e-5, 1e-6}) == "");
+      }
+    }
+  }
+}
