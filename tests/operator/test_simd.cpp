@@ -1,11 +1,13 @@
 // The vector loops of the elementwise rows on every instruction set that this machine has, against references in double
 // and against the plain loops: values far from the rows' usual domains, specials, tails, layouts, neighbours.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <sluice/ndarray/detail/simd_target.h>
@@ -198,6 +200,26 @@ TEST_CASE("rows and gradients agree with the plain loops at special values", "[o
         }
       }
     });
+  }
+}
+
+TEST_CASE("functions that are x near 0 give the least numbers back", "[operator][simd][special]") {
+  for (const DType dtype : {float32, float64}) {
+    const double least = dtype == float32 ? std::numeric_limits<float>::min() : std::numeric_limits<double>::min();
+    for (const double value : {least, -least, 3 * least, 0x1p40 * least}) {
+      const NDArray x = full({67}, value, {.dtype = dtype});
+      for (const char* name :
+           {"sinh", "tanh", "expm1", "log1p", "sin", "tan", "arcsin", "arctan", "softsign", "relu"}) {
+        CAPTURE(name_of(dtype), value, name);
+        const Operator& op = *find_operator(name);
+        const NDArray y = invoke_one(op, {x}, parse_attributes(op, ""), SourceLocation::current());
+        const double want = std::string_view(name) == "relu" ? std::max(value, 0.0) : value;
+        const double ulps = 4 * (dtype == float32 ? 0x1p-23 : 0x1p-52);
+        // The quotient of two least numbers is exact where their difference would be flushed.
+        for (const double got : y.to_vector<double>())
+          CHECK((got == want || std::abs(got / want - 1) <= ulps));
+      }
+    }
   }
 }
 
