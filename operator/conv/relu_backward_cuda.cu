@@ -6,13 +6,6 @@
 namespace sluice::detail {
 namespace {
 
-template <class Acc>
-struct Sum {
-  static constexpr int n = 1;
-  Acc v[1];
-  __device__ void merge(const Sum& other) { v[0] += other.v[0]; }
-};
-
 // One pass: the head where the result is not 0, written and added up.
 template <class T>
 struct MaskAndAdd {
@@ -35,19 +28,10 @@ struct MaskAndAdd {
     return head;
   }
   template <int V, int U>
-  __device__ void add(Sum<Compute<T>>& sum, const Neighbours<T, V> (&loaded)[U]) const {
+  __device__ void add(ChannelSum<Compute<T>>& sum, const Neighbours<T, V> (&loaded)[U]) const {
 #pragma unroll
     for (int k = 0; k < U * V; ++k)
       sum.v[0] += static_cast<Compute<T>>(loaded[k / V].at[k % V]);
-  }
-};
-
-template <class T>
-struct WriteSum {
-  T* sums;  // null: not wanted
-  __device__ void operator()(std::int64_t channel, const Sum<Compute<T>>& sum) const {
-    if (sums != nullptr)
-      sums[channel] = T(sum.v[0]);
   }
 };
 
@@ -63,13 +47,13 @@ void convolution_relu_backward_gpu(const KernelCall& call) {
     const T* const dy = call.inputs[0].as<T>();
     const T* const y = result.as<T>();
     T* const dz = call.outputs[0].as<T>();
-    channel_reduce<Sum<Compute<T>>, k_neighbours<T>>(
+    channel_reduce<ChannelSum<Compute<T>>, k_neighbours<T>>(
         call.queue,
         view,
         aligned_for_vectors(dy, y, dz),
         "convolution_relu_backward",
         MaskAndAdd<T>{dy, y, dz},
-        WriteSum<T>{call.outputs.size() > 1 ? call.outputs[1].as<T>() : nullptr});
+        WriteChannelSum<T>{call.outputs.size() > 1 ? call.outputs[1].as<T>() : nullptr});
   });
 }
 
