@@ -8,6 +8,7 @@
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/library/autotune.h>
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/matmul/precision.h>
 #include <sluice/operator/norm/norm.h>

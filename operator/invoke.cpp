@@ -204,8 +204,9 @@ Arrays invoke_kernel(Call& call, Kernel kernel, const Specs& specs, Device devic
   if (!call.plain || !call.destinations.empty())
     check_data(call, specs);
   Engine& engine = !call.inputs.empty() ? call.inputs[0].engine() : Engine::current();
-  const detail::KernelInputs inputs(call, engine);
-  Arrays outputs = detail::kernel_outputs(call, specs, engine);
+  const MemoryOrder order = detail::order_of(call, device);
+  const detail::KernelInputs inputs(call, order, engine);
+  Arrays outputs = detail::kernel_outputs(call, specs, order, engine);
   const bool brings_state = op.state_input >= 0 && call.inputs.size() > static_cast<std::size_t>(op.state_input);
   if (op.random != nullptr && !brings_state)
     call.random = engine.take_random(op.random(specs, call.attributes));

@@ -13,6 +13,7 @@
 #include <sluice/engine/engine.h>
 #include <sluice/ndarray/ndarray.h>
 #include <sluice/operator/attributes.h>
+#include <sluice/operator/memory_order.h>
 
 namespace sluice {
 
@@ -125,6 +126,9 @@ using Mutates = bool (*)(std::size_t i, std::size_t inputs, const Attributes& at
 /// Whether the kernel takes strided input `i`, of that shape and those strides (elements), as it lies.
 using TakesStrides = bool (*)(std::size_t i, const Shape& shape, const Shape& strides);
 
+/// In which order the arrays of a call on a GPU that have four axes should lie.
+using OrderOf = MemoryOrder (*)(std::span<const NDArray> inputs, const Attributes& attributes);
+
 /// Everything known of one operator. A constant per operator, listed in operator/registry.cpp by name: no string
 /// look-up on the way of a call, no registration at start-up.
 ///
@@ -161,6 +165,7 @@ struct Operator {
   Mutates mutates = nullptr;   // set: says in mutated_inputs' place what issue writes, of any number of inputs
   int state_input = -1;        // input, if a call has so many, that holds seed and offset of random numbers
   Mask shape_inputs = k_none;  // inputs of which shape, type and device matter alone: nobody reads their data
+  OrderOf order = nullptr;     // set: GPU arrays of four axes lie so, inputs (copied where they do not) and outputs
   SavedFor saved_outputs_for = nullptr;  // set: saves these of saved_outputs only
 
   Kernel kernel(DeviceKind kind) const noexcept { return kind == DeviceKind::gpu ? gpu : cpu; }

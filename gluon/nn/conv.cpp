@@ -41,10 +41,11 @@ Conv2D::Conv2D(std::int64_t channels, Size2D kernel_size, Conv2DOptions options)
           .stride = options.strides.shape(),
           .pad = options.padding.shape(),
           .dilation = options.dilation.shape(),
-          .groups = options.groups},
+          .groups = options.groups,
+          .activation = options.activation == "relu" ? "relu" : ""},
       channels_(channels),
       kernel_(kernel_size),
-      activation_(detail::activation_function(options.activation)),
+      activation_(options.activation == "relu" ? nullptr : detail::activation_function(options.activation)),
       weight_(parameter(
           "weight",
           {.shape = {channels, channels_a_group(channels, kernel_size, options), kernel_size.height, kernel_size.width},

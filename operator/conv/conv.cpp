@@ -1,8 +1,10 @@
 #include <array>
 
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/geometry.h>
 #include <sluice/operator/detail/families.h>
+#include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/sink.h>
@@ -101,6 +103,62 @@ Arrays backward_weights(
   return invoke(convolution_backward_weights_op, inputs, Attributes::of(how), SourceLocation::current());
 }
 
+// Inputs: the gradient of a result of relu, and the result.
+Specs relu_backward_infer(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  check_types(op.name, inputs);
+  const ArraySpec &dy = inputs[0], &y = inputs[1];
+  require<ShapeError>(y.shape.ndim() == 4 && dy.shape == y.shape, [&] {
+    return message(
+        op.name, ": gradient of shape ", dy.shape, " is not that of a result (N, C, H, W) of shape ", y.shape);
+  });
+  Specs specs{{y.shape, y.dtype, y.device}};
+  if (attributes.as<ReluBackwardAttributes>().bias)
+    specs.push_back({{y.shape[1]}, y.dtype, y.device});
+  return specs;
+}
+
+Arrays relu_backward(const NDArray& dy, const NDArray& y, bool bias) {
+  const std::array<NDArray, 2> inputs{dy, y};
+  return invoke(
+      convolution_relu_backward_op,
+      inputs,
+      Attributes::of(ReluBackwardAttributes{.bias = bias}),
+      SourceLocation::current());
+}
+
+Arrays relu_backward_gradient(const GradientCall& call) {
+  Arrays grads(2);
+  NDArray head = call.output_grads[0];
+  if (call.output_grads.size() > 1 && call.output_grads[1].defined()) {
+    const Shape& shape = call.input_specs[1].shape;
+    const NDArray added = call.output_grads[1].reshape({1, shape[1], 1, 1});
+    head = head.defined() ? head + added : added.broadcast_to(shape);
+  }
+  if (head.defined() && call.wanted[0])
+    grads[0] = relu_backward(head, call.inputs[1], false)[0];
+  return grads;
+}
+
+MemoryOrder relu_backward_order(std::span<const NDArray> inputs, const Attributes&) {
+  return order_of(inputs[1].shape(), inputs[1].strides());
+}
+
+Arrays convolution_relu_gradient(const GradientCall& call) {
+  const auto& how = call.attributes.as<ConvolutionAttributes>();
+  Arrays grads(call.input_specs.size());
+  if (!call.output_grads[0].defined())
+    return grads;
+  const bool bias = grads.size() > 2 && call.wanted[2];
+  const Arrays masked = relu_backward(call.output_grads[0], call.outputs[0], bias);
+  if (call.wanted[0])
+    grads[0] = backward_data(masked[0], call.inputs[1], how, call.input_specs[0]);
+  if (call.wanted[1])
+    grads[1] = backward_weights(call.inputs[0], masked[0], how, call.input_specs[1], false)[0];
+  if (bias)
+    grads[2] = masked[1];
+  return grads;
+}
+
 Arrays convolution_gradient(const GradientCall& call) {
   const auto& how = call.attributes.as<ConvolutionAttributes>();
   Arrays grads(call.input_specs.size());
@@ -153,18 +211,37 @@ Mask saved_for(Mask wanted, const Attributes&) {
   return (wanted & 0b001 ? 0b10 : 0) | (wanted & 0b110 ? 0b01 : 0);
 }
 
+constexpr Operator convolution_with(const char* name, Gradient gradient, Mask saved_outputs) {
+  return {
+      .name = name,
+      .inputs = -1,
+      .attributes = &attribute_type<ConvolutionAttributes>,
+      .infer = convolution_infer,
+      .cpu = convolution_cpu,
+      .gpu = SLUICE_GPU_KERNEL(convolution_gpu),
+      .gradient = gradient,
+      .saved_inputs = 0b11,
+      .saved_outputs = saved_outputs,
+      .saved_for = saved_for,
+      .order = SLUICE_GPU_KERNEL(convolution_order),
+  };
+}
+
 }  // namespace
 
-const Operator convolution_op{
-    .name = "convolution",
-    .inputs = -1,
-    .attributes = &attribute_type<ConvolutionAttributes>,
-    .infer = convolution_infer,
-    .cpu = convolution_cpu,
-    .gpu = SLUICE_GPU_KERNEL(convolution_gpu),
-    .gradient = convolution_gradient,
-    .saved_inputs = 0b11,
-    .saved_for = saved_for,
+const Operator convolution_op = convolution_with("convolution", convolution_gradient, k_none);
+const Operator convolution_relu_op = convolution_with("convolution_relu", convolution_relu_gradient, k_all);
+const Operator convolution_relu_backward_op{
+    .name = "convolution_relu_backward",
+    .inputs = 2,
+    .outputs = -1,
+    .attributes = &attribute_type<ReluBackwardAttributes>,
+    .infer = relu_backward_infer,
+    .cpu = convolution_relu_backward_cpu,
+    .gpu = SLUICE_GPU_KERNEL(convolution_relu_backward_gpu),
+    .gradient = relu_backward_gradient,
+    .saved_inputs = 0b10,
+    .order = relu_backward_order,
 };
 const Operator convolution_backward_data_op{
     .name = "convolution_backward_data",
@@ -176,6 +253,7 @@ const Operator convolution_backward_data_op{
     .gradient = backward_data_gradient,
     .saved_inputs = 0b11,
     .shape_inputs = 0b100,
+    .order = SLUICE_GPU_KERNEL(convolution_order),
 };
 const Operator convolution_backward_weights_op{
     .name = "convolution_backward_weights",
@@ -188,11 +266,16 @@ const Operator convolution_backward_weights_op{
     .gradient = backward_weights_gradient,
     .saved_inputs = 0b11,
     .shape_inputs = 0b100,
+    .order = SLUICE_GPU_KERNEL(convolution_weights_order),
 };
 
 OperatorList conv_operators() noexcept {
   static constexpr const Operator* list[] = {
-      &convolution_op, &convolution_backward_data_op, &convolution_backward_weights_op};
+      &convolution_op,
+      &convolution_relu_op,
+      &convolution_relu_backward_op,
+      &convolution_backward_data_op,
+      &convolution_backward_weights_op};
   return list;
 }
 
@@ -204,11 +287,18 @@ NDArray convolution(
     const NDArray& bias,
     const ConvolutionOptions& options,
     SourceLocation site) {
-  auto attributes = Attributes::of(detail::ConvolutionAttributes{
-      .stride = options.stride, .pad = options.pad, .dilation = options.dilation, .groups = options.groups});
-  if (bias.defined())
-    return invoke_one(detail::convolution_op, {x, weight, bias}, std::move(attributes), site);
-  return invoke_one(detail::convolution_op, {x, weight}, std::move(attributes), site);
+  return detail::located(site, [&]() -> NDArray {
+    const bool relu = options.activation == "relu";
+    require<ValueError>(relu || options.activation.empty(), [&] {
+      return message("convolution: activation \"", options.activation, "\" is neither \"\" nor \"relu\"");
+    });
+    const Operator& op = relu ? detail::convolution_relu_op : detail::convolution_op;
+    auto attributes = Attributes::of(detail::ConvolutionAttributes{
+        .stride = options.stride, .pad = options.pad, .dilation = options.dilation, .groups = options.groups});
+    if (bias.defined())
+      return invoke_one(op, {x, weight, bias}, std::move(attributes), site);
+    return invoke_one(op, {x, weight}, std::move(attributes), site);
+  });
 }
 
 }  // namespace sluice

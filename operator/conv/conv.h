@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include <sluice/ndarray/ndarray.h>
 #include <sluice/operator/operator.h>
@@ -13,12 +14,18 @@ struct ConvolutionOptions {
   Shape pad{0, 0};  // zeros on both sides
   Shape dilation{1, 1};
   std::int64_t groups = 1;
+  std::string activation = "";  // "relu" is computed along with the sums; "" is none
 };
 
 /// 2-D cross-correlation (MXNet Convolution): x (N, C, H, W), weight (O, C / groups, KH, KW), bias (O,) or undefined;
 /// gives (N, O, OH, OW) with OH = (H + 2 pad - dilation (KH - 1) - 1) / stride + 1. Operands of one type: float32,
 /// float64, float16, bfloat16 (sums in float32). Throws ShapeError, DTypeError, ValueError for attributes out of
 /// range, UnsupportedError for other types.
+///
+/// On a GPU tensor cores (half types, float32 with set_float32_precision("high")) take and give arrays whose channels
+/// are neighbours in memory (MemoryOrder::channels_last): of the same shape, with other strides. What is computed
+/// element by element and pooling keep that order; operators that do not take it are given a copy. set_autotune()
+/// chooses algorithms by trial.
 SLUICE_API NDArray convolution(
     const NDArray& x,
     const NDArray& weight,
@@ -28,6 +35,8 @@ SLUICE_API NDArray convolution(
 
 namespace detail {
 extern const Operator convolution_op;
+extern const Operator convolution_relu_op;
+extern const Operator convolution_relu_backward_op;
 extern const Operator convolution_backward_data_op;
 extern const Operator convolution_backward_weights_op;
 }  // namespace detail

@@ -2,170 +2,125 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <memory>
 
 #include <sluice/engine/cuda/check.h>
-#include <sluice/operator/conv/geometry.h>
+#include <sluice/operator/conv/conv.h>
+#include <sluice/operator/conv/plan_cuda.h>
 #include <sluice/operator/library/channel.h>
-#include <sluice/operator/library/cudnn_cuda.h>
 #include <sluice/operator/library/shared_library.h>
 #include <sluice/operator/matmul/precision.h>
 
 namespace sluice::detail {
 namespace {
 
-constexpr std::array<std::int64_t, 3> k_ids{'x', 'w', 'y'};
-
-bool is_tf32_allowed() {
-  return current_float32_precision() == Float32Precision::high;
+bool is_tf32(DType dtype) {
+  return dtype == DType::float32 && current_float32_precision() == Float32Precision::high;
 }
 
-// The alignment that all three arrays have, at most 16 bytes.
+// The alignment that all arrays have, at most 16 bytes.
 std::int64_t alignment_of(const ConvolutionData& d) {
   const auto bits = reinterpret_cast<std::uintptr_t>(d.x) | reinterpret_cast<std::uintptr_t>(d.weight) |
                     reinterpret_cast<std::uintptr_t>(d.y) | 16;
   return std::int64_t{1} << std::countr_zero(bits);
 }
 
-CudnnDescriptor tensor(std::int64_t id, const ConvolutionGeometry& g, const Shape& shape, std::int64_t alignment) {
-  const Shape strides = contiguous_strides(shape);
-  return cudnn_tensor(id, g.dtype, {shape.begin(), shape.end()}, {strides.begin(), strides.end()}, alignment);
+ChannelView channels_of(const ConvolutionGeometry& g, MemoryOrder order) {
+  if (order == MemoryOrder::channels_last)
+    return {g.images * g.out_plane(), g.outputs, 1, g.dtype};
+  return {g.images, g.outputs, g.out_plane(), g.dtype};
 }
 
-CudnnDescriptor describe(const ConvolutionGeometry& g) {
-  CudnnDescriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  convolution.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2});
-  convolution.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, g.dtype == DType::float64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT);
-  convolution.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
-  convolution.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, g.dilation);
-  convolution.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, g.stride);
-  convolution.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, g.pad);
-  convolution.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, g.pad);
-  convolution.finalize("cudnnBackendFinalize (convolution)");
-  return convolution;
+// A sum over nothing, if the pass is one; no other array of it has elements then.
+bool ran_empty(const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& d) {
+  const std::int64_t sizes[] = {g.x_shape().size(), g.weight_shape().size(), g.y_shape().size()};
+  if (std::find(std::begin(sizes), std::end(sizes), 0) == std::end(sizes))
+    return false;
+  const int target = pass == ConvolutionPass::forward ? 2 : pass == ConvolutionPass::backward_data ? 0 : 1;
+  void* const to = target == 2 ? d.y : target == 0 ? d.x : d.weight;
+  if (sizes[target] > 0)
+    cuda::cuda_check(
+        cudaMemsetAsync(
+            to,
+            0,
+            static_cast<std::size_t>(sizes[target]) * size_of(g.dtype),
+            static_cast<cudaStream_t>(queue.stream())),
+        "cudaMemsetAsync");
+  return true;
 }
 
-// The names that one pass's operation has for its parts.
-struct OperationNames {
-  cudnnBackendDescriptorType_t type;
-  cudnnBackendAttributeName_t convolution, x, weight, y, alpha, beta;
-};
-
-OperationNames names_of(ConvolutionPass pass) {
-  if (pass == ConvolutionPass::forward)
-    return {
-        CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
-  if (pass == ConvolutionPass::backward_data)
-    return {
-        CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
-  return {
-      CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
-}
-
-CudnnPlan make_plan(
-    std::shared_ptr<const CudnnMaker> maker,
-    ConvolutionPass pass,
-    const ConvolutionGeometry& g,
-    std::int64_t alignment) {
-  const OperationNames names = names_of(pass);
-  const bool wide = g.dtype == DType::float64;
-  std::vector<CudnnDescriptor> parts;
-  parts.push_back(describe(g));
-  parts.push_back(tensor(k_ids[0], g, g.x_shape(), alignment));
-  parts.push_back(tensor(k_ids[1], g, g.weight_shape(), alignment));
-  parts.push_back(tensor(k_ids[2], g, g.y_shape(), alignment));
-  CudnnDescriptor operation(names.type);
-  operation.set(names.convolution, parts[0]);
-  operation.set(names.x, parts[1]);
-  operation.set(names.weight, parts[2]);
-  operation.set(names.y, parts[3]);
-  operation.set_scale(names.alpha, 1.0, wide);
-  operation.set_scale(names.beta, 0.0, wide);
-  if (operation.try_finalize() != CUDNN_STATUS_SUCCESS)
-    return {};
-  CudnnPlan plan = cudnn_plan(
-      std::move(maker), std::move(parts), operation, {.tensor_cores = g.dtype != DType::float32 || is_tf32_allowed()});
-  plan.parts.push_back(std::move(operation));
-  return plan;
-}
-
-CacheKey key_of(const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, std::int64_t alignment) {
-  const bool tf32 = g.dtype == DType::float32 && is_tf32_allowed();
-  CacheKey key = CacheKey::of(
-      static_cast<int>(pass),
-      queue.device().index,
-      static_cast<int>(g.dtype),
-      tf32,
-      alignment,
-      g.images,
-      g.inputs,
-      g.outputs,
-      g.groups);
-  for (const auto* values : {&g.in, &g.kernel, &g.stride, &g.pad, &g.dilation}) {
-    key.add((*values)[0]);
-    key.add((*values)[1]);
-  }
-  return key;
+// True once cuDNN has enqueued the problem; false where it has no plan.
+bool run_plan(const Queue& queue, const ConvolutionProblem& problem, const ConvolutionData& d) {
+  const auto plan = convolution_plan(queue, problem);
+  if (plan->plan == nullptr)
+    return false;
+  const std::array<void*, 3> pointers{d.x, d.weight, d.y};
+  cudnn_run(queue, *plan, k_convolution_ids, pointers);
+  return true;
 }
 
 // The pass itself, without bias; its output is written whole.
-void run(const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& d) {
-  const std::int64_t sizes[] = {g.x_shape().size(), g.weight_shape().size(), g.y_shape().size()};
-  if (std::find(std::begin(sizes), std::end(sizes), 0) != std::end(sizes)) {  // sums over nothing
-    const int target = pass == ConvolutionPass::forward ? 2 : pass == ConvolutionPass::backward_data ? 0 : 1;
-    void* to = target == 2 ? d.y : target == 0 ? d.x : d.weight;
-    if (sizes[target] > 0)
-      cuda::cuda_check(
-          cudaMemsetAsync(
-              to,
-              0,
-              static_cast<std::size_t>(sizes[target]) * size_of(g.dtype),
-              static_cast<cudaStream_t>(queue.stream())),
-          "cudaMemsetAsync");
+void run(const Queue& queue, const ConvolutionProblem& problem, const ConvolutionData& d) {
+  if (!run_plan(queue, problem, d))
+    convolution_unfolded_gpu(queue, problem.pass, problem.geometry, d);
+}
+
+ConvolutionProblem problem_of(
+    ConvolutionPass pass, const ConvolutionGeometry& g, MemoryOrder order, const ConvolutionData& d) {
+  return {.pass = pass, .geometry = g, .order = order, .alignment = alignment_of(d), .tf32 = is_tf32(g.dtype)};
+}
+
+// As the arrays lie, which was chosen when the call was pushed.
+MemoryOrder order_in(const KernelCall& call) {
+  const auto is_last = [](const TensorView& array) {
+    return order_of(array.shape, array.strides) == MemoryOrder::channels_last;
+  };
+  const bool last = std::any_of(call.inputs.begin(), call.inputs.end(), is_last) ||
+                    std::any_of(call.outputs.begin(), call.outputs.end(), is_last);
+  return last ? MemoryOrder::channels_last : MemoryOrder::row_major;
+}
+
+void run_pass(const KernelCall& call, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& d) {
+  if (ran_empty(call.queue, pass, g, d))
     return;
-  }
   cudnn_library().require("convolution");
-  const std::int64_t alignment = alignment_of(d);
-  CudnnPlans& made = CudnnPlans::of(queue);
-  const auto plan = made.plans.get(key_of(queue, pass, g, alignment), [&] {
-    return std::make_shared<const CudnnPlan>(make_plan(made.maker(queue), pass, g, alignment));
-  });
-  if (plan->plan == nullptr)
-    return convolution_unfolded_gpu(queue, pass, g, d);
-  const std::array<void*, 3> pointers{d.x, d.weight, d.y};
-  cudnn_run(queue, *plan, k_ids, pointers);
+  run(call.queue, problem_of(pass, g, order_in(call), d), d);
+}
+
+// Whether tensor cores take the convolution; they want channels as neighbours, in whole vectors but for first layers.
+// All else is quicker row by row.
+MemoryOrder preferred_order(DType dtype, const Shape& weight, const ConvolutionAttributes& how, bool first_layer_too) {
+  if (how.groups != 1 || !(dtype == DType::float16 || dtype == DType::bfloat16 || is_tf32(dtype)))
+    return MemoryOrder::row_major;
+  const std::int64_t vector = 16 / static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t inputs = weight[1];
+  const bool fits = weight[0] % vector == 0 && (inputs % vector == 0 || (first_layer_too && inputs <= 4));
+  return fits ? MemoryOrder::channels_last : MemoryOrder::row_major;
 }
 
 }  // namespace
 
+MemoryOrder convolution_order(std::span<const NDArray> inputs, const Attributes& attributes) {
+  return preferred_order(inputs[0].dtype(), inputs[1].shape(), attributes.as<ConvolutionAttributes>(), true);
+}
+
+// In float32 the gradient of a first layer's weights is far from filling tensor cores.
+MemoryOrder convolution_weights_order(std::span<const NDArray> inputs, const Attributes& attributes) {
+  const DType dtype = inputs[0].dtype();
+  return preferred_order(dtype, inputs[2].shape(), attributes.as<ConvolutionAttributes>(), dtype != DType::float32);
+}
+
 void convolution_gpu(const KernelCall& call) {
   const ConvolutionGeometry g = forward_geometry(call);
-  run(call.queue, ConvolutionPass::forward, g, {call.inputs[0].data, call.inputs[1].data, call.outputs[0].data});
-  if (call.inputs.size() > 2)
-    channel_add_gpu(
-        call.queue, {g.images, g.outputs, g.out_plane(), g.dtype}, call.outputs[0].data, call.inputs[2].data, false);
+  run_pass(call, ConvolutionPass::forward, g, {call.inputs[0].data, call.inputs[1].data, call.outputs[0].data});
+  const void* const bias = call.inputs.size() > 2 ? call.inputs[2].data : nullptr;
+  const bool relu = &call.op == &convolution_relu_op;
+  if ((bias != nullptr || relu) && g.y_shape().size() > 0)
+    channel_add_gpu(call.queue, channels_of(g, order_in(call)), call.outputs[0].data, bias, relu);
 }
 
 void convolution_backward_data_gpu(const KernelCall& call) {
-  run(call.queue,
+  run_pass(
+      call,
       ConvolutionPass::backward_data,
       backward_data_geometry(call),
       {call.outputs[0].data, call.inputs[1].data, call.inputs[0].data});
@@ -173,13 +128,10 @@ void convolution_backward_data_gpu(const KernelCall& call) {
 
 void convolution_backward_weights_gpu(const KernelCall& call) {
   const ConvolutionGeometry g = backward_weights_geometry(call);
-  run(call.queue,
-      ConvolutionPass::backward_weights,
-      g,
-      {call.inputs[0].data, call.outputs[0].data, call.inputs[1].data});
+  run_pass(
+      call, ConvolutionPass::backward_weights, g, {call.inputs[0].data, call.outputs[0].data, call.inputs[1].data});
   if (call.outputs.size() > 1)
-    channel_sum_gpu(
-        call.queue, {g.images, g.outputs, g.out_plane(), g.dtype}, call.inputs[1].data, call.outputs[1].data);
+    channel_sum_gpu(call.queue, channels_of(g, order_in(call)), call.inputs[1].data, call.outputs[1].data);
 }
 
 }  // namespace sluice::detail

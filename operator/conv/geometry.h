@@ -22,6 +22,16 @@ struct ConvolutionAttributes {
   }
 };
 
+/// Attributes of what goes before the passes of a fused relu's gradient.
+struct ReluBackwardAttributes {
+  bool bias = false;  // a second output, the gradient of the bias
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("bias", bias);
+  }
+};
+
 /// Every extent of one convolution; index 0 is height, 1 is width.
 struct ConvolutionGeometry {
   DType dtype = DType::float32;
@@ -74,12 +84,18 @@ bool convolution_onednn(
 void convolution_unfolded_gpu(
     const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data);
 
+/// Of the forward pass and of the gradient of x; of the gradient of the weight.
+MemoryOrder convolution_order(std::span<const NDArray> inputs, const Attributes& attributes);
+MemoryOrder convolution_weights_order(std::span<const NDArray> inputs, const Attributes& attributes);
+
 // Kernels of the operators.
 void convolution_cpu(const KernelCall& call);
 void convolution_backward_data_cpu(const KernelCall& call);
 void convolution_backward_weights_cpu(const KernelCall& call);
+void convolution_relu_backward_cpu(const KernelCall& call);
 void convolution_gpu(const KernelCall& call);
 void convolution_backward_data_gpu(const KernelCall& call);
 void convolution_backward_weights_gpu(const KernelCall& call);
+void convolution_relu_backward_gpu(const KernelCall& call);
 
 }  // namespace sluice::detail

@@ -14,9 +14,13 @@ namespace sluice::detail {
 
 namespace {
 
-bool takes_as_it_lies(const Operator& op, std::size_t i, const NDArray& input) {
+bool takes_as_it_lies(const Operator& op, MemoryOrder order, std::size_t i, const NDArray& input) {
   const ArrayObject& object = *input.object();
   if (has(op.shape_inputs, i))
+    return true;
+  if (op.order != nullptr && order != MemoryOrder::row_major) [[unlikely]]
+    return is_in_order(object.shape, object.strides, order);
+  if (object.contiguous)
     return true;
   return has(op.strided_inputs, i) &&
          (op.takes_strides == nullptr || op.takes_strides(i, object.shape, object.strides));
@@ -47,6 +51,21 @@ std::uint64_t bytes_moved(const Operator& op, std::span<const NDArray> inputs, c
   for (const NDArray& output : outputs)
     bytes += bytes_of(output);
   return bytes;
+}
+
+NDArray new_array(Engine& engine, const ArraySpec& spec, MemoryOrder order) {
+  NDArray packed = make_empty(engine, spec.shape, {.dtype = spec.dtype, .device = spec.device});
+  if (order == MemoryOrder::row_major) [[likely]]
+    return packed;
+  return make_view(packed, spec.shape, ordered_strides(spec.shape, order), 0);
+}
+
+// A destination of an operator that wants an order has it.
+bool lies_so(const Call& call, MemoryOrder order, const NDArray& destination) {
+  if (call.op.order == nullptr || order == MemoryOrder::row_major)
+    return true;
+  const ArrayObject& object = *destination.object();
+  return is_in_order(object.shape, object.strides, order);
 }
 
 // Elements of a result up to which a kernel without a loop of its own making takes less time than a task.
@@ -90,15 +109,32 @@ bool ran_at_once(
 
 }  // namespace
 
-void KernelInputs::replace(const Call& call, Engine& engine, std::size_t i) {
-  if (takes_as_it_lies(call.op, i, call.inputs[i]))
+MemoryOrder order_of(const Call& call, Device device) {
+  if (!device.is_gpu())
+    return MemoryOrder::row_major;
+  if (call.op.order != nullptr)
+    return call.op.order(call.inputs, call.attributes);
+  // What is computed element by element keeps the order, so that layers do not repack what lies between them.
+  if (!call.op.elementwise || !call.op.strided_outputs)
+    return MemoryOrder::row_major;
+  for (const NDArray& input : call.inputs) {
+    const ArrayObject& object = *input.object();
+    if (!object.contiguous && order_of(object.shape, object.strides) == MemoryOrder::channels_last)
+      return MemoryOrder::channels_last;
+  }
+  return MemoryOrder::row_major;
+}
+
+void KernelInputs::replace(const Call& call, MemoryOrder order, Engine& engine, std::size_t i) {
+  if (takes_as_it_lies(call.op, order, i, call.inputs[i]))
     return;
   if (replaced_.empty()) {
     replaced_.assign(call.inputs.begin(), call.inputs.end());
     arrays = replaced_;
   }
   const ArrayObject& input = *call.inputs[i].object();
-  replaced_[i] = make_empty(engine, input.shape, {.dtype = input.dtype, .device = input.device});
+  replaced_[i] = new_array(
+      engine, {input.shape, input.dtype, input.device}, call.op.order != nullptr ? order : MemoryOrder::row_major);
   push_copy(call.inputs[i], replaced_[i], call.site);
   if (has(call.op.mutated_inputs, i))
     copied_mutables.push_back(i);
@@ -106,24 +142,27 @@ void KernelInputs::replace(const Call& call, Engine& engine, std::size_t i) {
 
 namespace {
 
-NDArray new_output(const Call& call, const ArraySpec& spec, Engine& engine) {
+NDArray new_output(const Call& call, const ArraySpec& spec, MemoryOrder order, Engine& engine) {
+  if (order != MemoryOrder::row_major) [[unlikely]]
+    return new_array(engine, spec, order);
   return call.inputs.empty() ? make_empty(engine, spec.shape, {.dtype = spec.dtype, .device = spec.device})
                              : make_beside(engine, *call.inputs[0].object(), spec.shape, spec.dtype);
 }
 
 }  // namespace
 
-Arrays kernel_outputs(const Call& call, const Specs& specs, Engine& engine) {
+Arrays kernel_outputs(const Call& call, const Specs& specs, MemoryOrder order, Engine& engine) {
   Arrays outputs;
   if (call.destinations.empty()) [[likely]] {
     for (const ArraySpec& spec : specs)
-      outputs.push_back(new_output(call, spec, engine));
+      outputs.push_back(new_output(call, spec, order, engine));
     return outputs;
   }
   Arrays touched(call.inputs.begin(), call.inputs.end());  // what a destination must not overlap
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    const bool direct = is_direct(call.op, call.destinations[i], specs[i], touched);
-    outputs.push_back(direct ? call.destinations[i] : new_output(call, specs[i], engine));
+    const bool direct =
+        lies_so(call, order, call.destinations[i]) && is_direct(call.op, call.destinations[i], specs[i], touched);
+    outputs.push_back(direct ? call.destinations[i] : new_output(call, specs[i], order, engine));
     if (direct)
       touched.push_back(call.destinations[i]);
   }

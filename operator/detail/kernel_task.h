@@ -29,14 +29,17 @@ struct Call {
   RandomBlock random;
 };
 
+/// How the call's arrays of four axes lie where the operator cares, and its new results where it keeps an order.
+MemoryOrder order_of(const Call& call, Device device);
+
 /// Inputs as the kernel takes them: the call's own, as most calls have them, or partly copies. Of those that it also
 /// writes the copies must come back, so they are noted.
 class KernelInputs {
  public:
-  KernelInputs(const Call& call, Engine& engine) : arrays(call.inputs) {
+  KernelInputs(const Call& call, MemoryOrder order, Engine& engine) : arrays(call.inputs) {
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-      if (!call.inputs[i].object()->contiguous) [[unlikely]]
-        replace(call, engine, i);
+      if (!call.inputs[i].object()->contiguous || order != MemoryOrder::row_major) [[unlikely]]
+        replace(call, order, engine, i);
     }
   }
   KernelInputs(const KernelInputs&) = delete;
@@ -47,13 +50,13 @@ class KernelInputs {
 
  private:
   // Where the kernel does not take that one as it lies.
-  void replace(const Call& call, Engine& engine, std::size_t i);
+  void replace(const Call& call, MemoryOrder order, Engine& engine, std::size_t i);
 
   Arrays replaced_;
 };
 
 /// Where the kernel writes: destinations where it can, otherwise new arrays.
-Arrays kernel_outputs(const Call& call, const Specs& specs, Engine& engine);
+Arrays kernel_outputs(const Call& call, const Specs& specs, MemoryOrder order, Engine& engine);
 
 /// Pushes the kernel's task; none where nothing is written.
 void push_kernel(

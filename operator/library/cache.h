@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -28,6 +29,13 @@ class CacheKey {
     CacheKey key;
     (key.add(values), ...);
     return key;
+  }
+  /// The numbers, a space before each.
+  std::string text() const {
+    std::string all;
+    for (std::int64_t word : words_)
+      all += ' ' + std::to_string(word);
+    return all;
   }
   bool operator==(const CacheKey& other) const noexcept { return words_ == other.words_; }
   std::size_t hash() const noexcept {

@@ -5,13 +5,6 @@
 namespace sluice::detail {
 namespace {
 
-template <class Acc>
-struct Sum {
-  static constexpr int n = 1;
-  Acc v[1];
-  __device__ void merge(const Sum& other) { v[0] += other.v[0]; }
-};
-
 template <class T>
 struct AddElements {
   template <int V>
@@ -22,17 +15,11 @@ struct AddElements {
     return *reinterpret_cast<const Values<V>*>(x + offset);
   }
   template <int V, int U>
-  __device__ void add(Sum<Compute<T>>& sum, const Neighbours<T, V> (&loaded)[U]) const {
+  __device__ void add(ChannelSum<Compute<T>>& sum, const Neighbours<T, V> (&loaded)[U]) const {
 #pragma unroll
     for (int k = 0; k < U * V; ++k)
       sum.v[0] += static_cast<Compute<T>>(loaded[k / V].at[k % V]);
   }
-};
-
-template <class T>
-struct WriteSum {
-  T* sums;
-  __device__ void operator()(std::int64_t channel, const Sum<Compute<T>>& sum) const { sums[channel] = T(sum.v[0]); }
 };
 
 template <int V, class T, class G>
@@ -57,13 +44,13 @@ __global__ void __launch_bounds__(k_block) add_kernel(G at, bool along, T* y, co
 
 void channel_sum_gpu(const Queue& queue, const ChannelView& view, const void* x, void* sums) {
   by_floating(view.dtype, [&]<class T>() {
-    channel_reduce<Sum<Compute<T>>, k_neighbours<T>>(
+    channel_reduce<ChannelSum<Compute<T>>, k_neighbours<T>>(
         queue,
         view,
         aligned_for_vectors(x),
         "channel_sum",
         AddElements<T>{static_cast<const T*>(x)},
-        WriteSum<T>{static_cast<T*>(sums)});
+        WriteChannelSum<T>{static_cast<T*>(sums)});
   });
 }
 

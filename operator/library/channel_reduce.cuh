@@ -17,6 +17,23 @@ namespace sluice::detail {
 
 inline constexpr int k_channel_block = 256;
 
+/// A Partial that adds up, and what writes it; `sums` may be null.
+template <class Acc>
+struct ChannelSum {
+  static constexpr int n = 1;
+  Acc v[1];
+  __device__ void merge(const ChannelSum& other) { v[0] += other.v[0]; }
+};
+template <class T>
+struct WriteChannelSum {
+  T* sums;
+  template <class Acc>
+  __device__ void operator()(std::int64_t channel, const ChannelSum<Acc>& sum) const {
+    if (sums != nullptr)
+      sums[channel] = T(sum.v[0]);
+  }
+};
+
 /// How a block of k_channel_block threads lies over the data (powers of two), and how the data is cut.
 struct ChannelCut {
   std::int64_t outer, channels, inner;

@@ -14,7 +14,9 @@ namespace sluice::detail {
   X(cublasLtCreate)                       \
   X(cublasLtDestroy)                      \
   X(cublasLtGetStatusString)              \
+  X(cublasLtGetVersion)                   \
   X(cublasLtMatmul)                       \
+  X(cublasLtMatmulAlgoCheck)              \
   X(cublasLtMatmulAlgoGetHeuristic)       \
   X(cublasLtMatmulDescCreate)             \
   X(cublasLtMatmulDescDestroy)            \

@@ -110,17 +110,24 @@ std::shared_ptr<const CudnnMaker> CudnnPlans::maker(const Queue& queue) {
   return made;
 }
 
-void cudnn_run(
-    const Queue& queue, const CudnnPlan& plan, std::span<const std::int64_t> ids, std::span<void* const> pointers) {
-  const Workspace workspace(queue, plan.workspace);
+void cudnn_execute(
+    cudnnHandle_t handle,
+    const CudnnDescriptor& plan,
+    std::span<const std::int64_t> ids,
+    std::span<void* const> pointers,
+    void* scratch) {
   CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  void* const scratch = workspace.data();
   pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids);
   pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, pointers);
   pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, std::span<void* const>(&scratch, 1));
   pack.finalize("cudnnBackendFinalize (variant pack)");
-  cudnn_check(
-      cudnn_calls.cudnnBackendExecute(Cudnn::of(queue).handle(), plan.plan->get(), pack.get()), "cudnnBackendExecute");
+  cudnn_check(cudnn_calls.cudnnBackendExecute(handle, plan.get(), pack.get()), "cudnnBackendExecute");
+}
+
+void cudnn_run(
+    const Queue& queue, const CudnnPlan& plan, std::span<const std::int64_t> ids, std::span<void* const> pointers) {
+  const Workspace workspace(queue, plan.workspace);
+  cudnn_execute(Cudnn::of(queue).handle(), *plan.plan, ids, pointers, workspace.data());
 }
 
 }  // namespace sluice::detail

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,7 @@ namespace sluice::detail {
   X(cudnnCreate)                   \
   X(cudnnDestroy)                  \
   X(cudnnGetErrorString)           \
+  X(cudnnGetVersion)               \
   X(cudnnSetStream)
 struct CudnnCalls {
 #define SLUICE_MEMBER(name) decltype(&::name) name = nullptr;
@@ -120,9 +122,17 @@ struct CudnnPlans {
   std::map<int, std::shared_ptr<const CudnnMaker>> makers_;  // by device
 };
 
-/// Which numerics an engine may have.
+/// Which engines are accepted, beside that they are deterministic, do not convert inputs down and do not sum below the
+/// computing type.
 struct CudnnLimits {
   bool tensor_cores = true;  // false for float32 without TF32
+};
+
+/// What a trial of plans needs: arrays of these bytes in the order of `ids`, and a key that says which problem it is.
+struct CudnnTrial {
+  std::span<const std::int64_t> ids;
+  std::span<const std::size_t> bytes;
+  std::string key;
 };
 
 /// A tensor for the graph; alignment in bytes.
@@ -134,15 +144,23 @@ CudnnDescriptor cudnn_tensor(
     std::int64_t alignment);
 cudnnDataType_t cudnn_type(DType dtype);
 
-/// Chooses an engine for one operation by cuDNN's heuristics: deterministic, no down-converted inputs, sums not below
-/// the computing type, within `limits`. The parts and the maker are kept by the plan. result.plan is null if there is
-/// none.
+/// Chooses an engine for one operation, within `limits`: as autotune() says the first of cuDNN's heuristics
+/// that makes a plan, or the quickest in a trial, in which the host waits for the GPU. The parts and the maker are kept
+/// by the plan, as the operation is. result.plan is null if there is none.
 CudnnPlan cudnn_plan(
     std::shared_ptr<const CudnnMaker> maker,
     std::vector<CudnnDescriptor> parts,
-    const CudnnDescriptor& operation,
-    CudnnLimits limits);
+    CudnnDescriptor operation,
+    CudnnLimits limits,
+    const CudnnTrial& trial);
 
+/// Enqueues a plan on the stream of `handle`, with that scratch memory: `pointers` in the order of `ids`.
+void cudnn_execute(
+    cudnnHandle_t handle,
+    const CudnnDescriptor& plan,
+    std::span<const std::int64_t> ids,
+    std::span<void* const> pointers,
+    void* scratch);
 /// Enqueues a plan on the queue's stream: `pointers` in the order of `ids`.
 void cudnn_run(
     const Queue& queue, const CudnnPlan& plan, std::span<const std::int64_t> ids, std::span<void* const> pointers);

@@ -1,8 +1,14 @@
 #include <algorithm>
 #include <array>
 
+#include <cuda_runtime.h>
+
+#include <sluice/engine/cuda/check.h>
 #include <sluice/engine/error.h>
+#include <sluice/operator/library/autotune.h>
 #include <sluice/operator/library/cudnn_cuda.h>
+#include <sluice/operator/library/kept_choices.h>
+#include <sluice/operator/library/trial_cuda.h>
 
 namespace sluice::detail {
 namespace {
@@ -35,7 +41,8 @@ std::vector<CudnnDescriptor> engine_configs(const CudnnDescriptor& graph, cudnnB
   return configs;
 }
 
-bool acceptable(const CudnnDescriptor& config, CudnnLimits limits) {
+// The engine of a configuration, to be asked.
+CudnnDescriptor engine_of(const CudnnDescriptor& config) {
   CudnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t raw = engine.get();
   std::int64_t count = 0;
@@ -43,7 +50,12 @@ bool acceptable(const CudnnDescriptor& config, CudnnLimits limits) {
       cudnn_calls.cudnnBackendGetAttribute(
           config.get(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw),
       "cudnnBackendGetAttribute (engine)");
+  return engine;
+}
+
+bool acceptable(const CudnnDescriptor& engine, CudnnLimits limits) {
   std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
+  std::int64_t count = 0;
   cudnn_check(
       cudnn_calls.cudnnBackendGetAttribute(
           engine.get(),
@@ -61,26 +73,112 @@ bool acceptable(const CudnnDescriptor& config, CudnnLimits limits) {
   });
 }
 
-// Tries the engines in the order of the heuristics; true once a plan within the wanted workspace stands.
-bool try_engines(cudnnHandle_t handle, std::vector<CudnnDescriptor> configs, CudnnLimits limits, CudnnPlan& best) {
-  for (CudnnDescriptor& config : configs) {
-    if (!acceptable(config, limits))
+// A configuration that is accepted, and how another process finds it again.
+struct Candidate {
+  CudnnDescriptor config;
+  std::string name;  // heuristics, place among its answers, engine
+};
+
+std::vector<Candidate> candidates_of(const CudnnDescriptor& graph, CudnnLimits limits, cudnnBackendHeurMode_t mode) {
+  std::vector<Candidate> candidates;
+  std::vector<CudnnDescriptor> configs = engine_configs(graph, mode);
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    const CudnnDescriptor engine = engine_of(configs[i]);
+    if (!acceptable(engine, limits))
       continue;
-    CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
-    plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-    if (plan.try_finalize() != CUDNN_STATUS_SUCCESS)
-      continue;
-    const auto bytes = static_cast<std::size_t>(plan.int64(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
-    if (best.plan != nullptr && best.workspace <= bytes)
-      continue;
-    best.plan = std::make_unique<CudnnDescriptor>(std::move(plan));
-    best.workspace = bytes;
-    best.parts.push_back(std::move(config));
-    if (bytes <= static_cast<std::size_t>(k_workspace_wanted))
-      return true;
+    std::string name = message(
+        mode == CUDNN_HEUR_MODE_A ? "A " : "fallback ", i, " engine ", engine.int64(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+    candidates.push_back({std::move(configs[i]), std::move(name)});
   }
-  return false;
+  return candidates;
+}
+
+// False where the engine does not take the graph after all.
+bool make(const CudnnMaker& maker, const Candidate& candidate, CudnnPlan& made) {
+  CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, maker.handle());
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, candidate.config);
+  if (plan.try_finalize() != CUDNN_STATUS_SUCCESS)
+    return false;
+  made.workspace = static_cast<std::size_t>(plan.int64(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
+  made.plan = std::make_unique<CudnnDescriptor>(std::move(plan));
+  return true;
+}
+
+// The first one within the wanted workspace, else the one that needs least.
+void take_first(const CudnnMaker& maker, std::vector<Candidate>& candidates, CudnnPlan& best) {
+  for (Candidate& candidate : candidates) {
+    CudnnPlan made;
+    if (!make(maker, candidate, made) || (best.plan != nullptr && best.workspace <= made.workspace))
+      continue;
+    best.plan = std::move(made.plan);
+    best.workspace = made.workspace;
+    best.parts.push_back(std::move(candidate.config));
+    if (best.workspace <= static_cast<std::size_t>(k_workspace_wanted))
+      return;
+  }
+}
+
+std::string kept_key(const CudnnTrial& trial) {
+  int device = 0;
+  cudaDeviceProp about{};
+  cuda::cuda_check(cudaGetDevice(&device), "cudaGetDevice");
+  cuda::cuda_check(cudaGetDeviceProperties(&about, device), "cudaGetDeviceProperties");
+  return message("cudnn ", cudnn_calls.cudnnGetVersion(), " on ", about.name, ": ", trial.key);
+}
+
+// The quickest; its name is kept. Nothing where there is no room for a trial.
+void take_quickest(
+    const CudnnMaker& maker,
+    std::vector<Candidate>& candidates,
+    const CudnnTrial& trial,
+    const std::string& key,
+    CudnnPlan& best) try {
+  Trial on({trial.bytes.begin(), trial.bytes.end()});
+  const CudnnMaker runner;
+  cudnn_check(cudnn_calls.cudnnSetStream(runner.handle(), on.stream()), "cudnnSetStream");
+  std::vector<void*> pointers;
+  for (std::size_t i = 0; i < trial.bytes.size(); ++i)
+    pointers.push_back(on.operand(i));
+  double least = 0;
+  Candidate* chosen = nullptr;
+  for (Candidate& candidate : candidates) {
+    CudnnPlan made;
+    if (!make(maker, candidate, made) || made.workspace > static_cast<std::size_t>(k_workspace_wanted))
+      continue;
+    const auto seconds = on.seconds(made.workspace, [&](void* scratch) {
+      cudnn_execute(runner.handle(), *made.plan, trial.ids, pointers, scratch);
+    });
+    if (!seconds.has_value() || (chosen != nullptr && *seconds >= least))
+      continue;
+    least = *seconds;
+    chosen = &candidate;
+    best.plan = std::move(made.plan);
+    best.workspace = made.workspace;
+  }
+  if (chosen == nullptr)
+    return;
+  KeptChoices::of_process().keep(key, chosen->name);
+  best.parts.push_back(std::move(chosen->config));
+} catch (const OutOfMemory&) {
+  best.plan.reset();
+}
+
+// As a trial of this process or of another chose, or as one says now.
+void take_tried(const CudnnMaker& maker, std::vector<Candidate>& candidates, const CudnnTrial& trial, CudnnPlan& best) {
+  const std::string key = kept_key(trial);
+  if (const auto kept = KeptChoices::of_process().find(key)) {
+    const auto same = [&](const Candidate& candidate) { return candidate.name == *kept; };
+    const auto found = std::find_if(candidates.begin(), candidates.end(), same);
+    if (found != candidates.end() && make(maker, *found, best)) {
+      best.parts.push_back(std::move(found->config));
+      return;
+    }
+  }
+  constexpr std::size_t few = 10;
+  if (autotune() == Autotune::first_use && candidates.size() > few)
+    candidates.erase(candidates.begin() + few, candidates.end());
+  take_quickest(maker, candidates, trial, key, best);
 }
 
 }  // namespace
@@ -119,18 +217,30 @@ CudnnDescriptor cudnn_tensor(
 CudnnPlan cudnn_plan(
     std::shared_ptr<const CudnnMaker> maker,
     std::vector<CudnnDescriptor> parts,
-    const CudnnDescriptor& operation,
-    CudnnLimits limits) {
-  const cudnnHandle_t handle = maker->handle();
+    CudnnDescriptor operation,
+    CudnnLimits limits,
+    const CudnnTrial& trial) {
+  const CudnnMaker& made_with = *maker;
   CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, made_with.handle());
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
   CudnnPlan best{.maker = std::move(maker), .parts = std::move(parts)};
   if (graph.try_finalize() != CUDNN_STATUS_SUCCESS)
     return best;
-  if (!try_engines(handle, engine_configs(graph, CUDNN_HEUR_MODE_A), limits, best))
-    try_engines(handle, engine_configs(graph, CUDNN_HEUR_MODE_FALLBACK), limits, best);
+  std::vector<Candidate> candidates = candidates_of(graph, limits, CUDNN_HEUR_MODE_A);
+  if (autotune() != Autotune::off) {
+    for (Candidate& more : candidates_of(graph, limits, CUDNN_HEUR_MODE_FALLBACK))
+      candidates.push_back(std::move(more));
+    take_tried(made_with, candidates, trial, best);
+  }
+  if (best.plan == nullptr)
+    take_first(made_with, candidates, best);
+  if (best.plan == nullptr) {
+    candidates = candidates_of(graph, limits, CUDNN_HEUR_MODE_FALLBACK);
+    take_first(made_with, candidates, best);
+  }
   best.parts.push_back(std::move(graph));
+  best.parts.push_back(std::move(operation));
   return best;
 }
 

@@ -1,19 +1,18 @@
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 
 #include <sluice/engine/cuda/check.h>
+#include <sluice/operator/library/autotune.h>
 #include <sluice/operator/library/channel.h>
 #include <sluice/operator/library/cublas_cuda.h>
 #include <sluice/operator/library/shared_library.h>
+#include <sluice/operator/matmul/algorithm_cuda.h>
 #include <sluice/operator/matmul/precision.h>
 #include <sluice/operator/matmul/product.h>
 #include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
 namespace {
-
-constexpr std::size_t k_workspace_bytes = std::size_t{32} << 20;
 
 cudaDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -37,24 +36,12 @@ cublasComputeType_t compute_of(DType dtype) {
   return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-std::uint32_t alignment_of(const void* data) {
-  const auto address = reinterpret_cast<std::uintptr_t>(data) | 256;
-  return static_cast<std::uint32_t>(1) << std::countr_zero(address);
-}
-
 template <class T>
 void set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute, const T& value) {
   cublas_check(
       cublas_calls.cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof(value)),
       "cublasLtMatmulDescSetAttribute");
 }
-template <class T>
-void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
-  cublas_check(
-      cublas_calls.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
-      "cublasLtMatmulPreferenceSetAttribute");
-}
-
 // cuBLAS counts columns first: a row-major (rows, columns) matrix is its (columns, rows).
 struct Side {
   std::int64_t rows, columns, leading;
@@ -95,48 +82,6 @@ cublasLtEpilogue_t epilogue_of(const GemmProblem& p, const void* row_sums) {
   return p.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// Sums over k in the compute type, in a fixed order.
-CublasPreference make_preference(const GemmProblem& p) {
-  cublasLtMatmulPreference_t raw = nullptr;
-  cublas_check(cublas_calls.cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate");
-  CublasPreference preference(raw);
-  set(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{k_workspace_bytes});
-  set(raw, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-  set(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b.data));
-  set(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a.data));
-  set(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c.data));
-  set(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c.data));
-  return preference;
-}
-
-// Asks for an algorithm; false if there is none for this problem with its epilogue.
-bool choose(cublasLtHandle_t handle, const GemmProblem& p, CublasPlan& plan) {
-  const CublasPreference preference = make_preference(p);
-  cublasLtMatmulHeuristicResult_t result{};
-  int found = 0;
-  const cublasStatus_t status = cublas_calls.cublasLtMatmulAlgoGetHeuristic(
-      handle,
-      plan.product.get(),
-      plan.a.get(),
-      plan.b.get(),
-      plan.c.get(),
-      plan.c.get(),
-      preference.get(),
-      1,
-      &result,
-      &found);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED)
-    return false;
-  if (status == CUBLAS_STATUS_INVALID_VALUE && plan.fused)
-    return false;
-  cublas_check(status, "cublasLtMatmulAlgoGetHeuristic");
-  if (found == 0 || result.state != CUBLAS_STATUS_SUCCESS)
-    return false;
-  plan.algorithm = result.algo;
-  plan.workspace = result.workspaceSize;
-  return true;
-}
-
 CublasPlan describe(const GemmProblem& p, cublasLtEpilogue_t epilogue, const void* bias) {
   const cudaDataType_t type = type_of(p.dtype);
   CublasPlan plan;
@@ -157,31 +102,6 @@ CublasPlan describe(const GemmProblem& p, cublasLtEpilogue_t epilogue, const voi
   plan.b = make_layout(right, p.a, p.batch, type);
   plan.c = make_layout({p.n, p.m, std::max(p.c.row, p.n), CUBLAS_OP_N}, p.c, p.batch, type);
   return plan;
-}
-
-std::shared_ptr<const CublasPlan> make_plan(
-    cublasLtHandle_t handle, const GemmProblem& p, cublasLtEpilogue_t epilogue, const void* bias) {
-  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
-    CublasPlan fused = describe(p, epilogue, bias);
-    fused.fused = true;
-    if (choose(handle, p, fused))
-      return std::make_shared<const CublasPlan>(std::move(fused));
-  }
-  CublasPlan plain = describe(p, CUBLASLT_EPILOGUE_DEFAULT, nullptr);
-  require<UnsupportedError>(choose(handle, p, plain), [&] {
-    return message(
-        "matmul: cuBLASLt has no algorithm for ",
-        p.dtype,
-        ", m = ",
-        p.m,
-        ", n = ",
-        p.n,
-        ", k = ",
-        p.k,
-        ", batch = ",
-        p.batch);
-  });
-  return std::make_shared<const CublasPlan>(std::move(plain));
 }
 
 CacheKey key_of(const GemmProblem& p, cublasLtEpilogue_t epilogue, const void* bias) {
@@ -207,13 +127,40 @@ CacheKey key_of(const GemmProblem& p, cublasLtEpilogue_t epilogue, const void* b
       bias == nullptr ? 0 : alignment_of(bias));
 }
 
+std::shared_ptr<const CublasPlan> make_plan(
+    cublasLtHandle_t handle, const GemmProblem& p, cublasLtEpilogue_t epilogue, const void* bias) {
+  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
+    CublasPlan fused = describe(p, epilogue, bias);
+    fused.fused = true;
+    if (choose_algorithm(handle, p, fused, key_of(p, epilogue, bias).text()))
+      return std::make_shared<const CublasPlan>(std::move(fused));
+  }
+  CublasPlan plain = describe(p, CUBLASLT_EPILOGUE_DEFAULT, nullptr);
+  const std::string key = key_of(p, CUBLASLT_EPILOGUE_DEFAULT, nullptr).text();
+  require<UnsupportedError>(choose_algorithm(handle, p, plain, key), [&] {
+    return message(
+        "matmul: cuBLASLt has no algorithm for ",
+        p.dtype,
+        ", m = ",
+        p.m,
+        ", n = ",
+        p.n,
+        ", k = ",
+        p.k,
+        ", batch = ",
+        p.batch);
+  });
+  return std::make_shared<const CublasPlan>(std::move(plain));
+}
+
 void run_cublas(const Queue& queue, const GemmProblem& p, void* row_sums) {
   cublas_library().require("matmul");
   Cublas& library = Cublas::of(queue);
   const cublasLtEpilogue_t epilogue = epilogue_of(p, row_sums);
   const void* bias = row_sums != nullptr ? row_sums : p.column_bias;
-  const auto plan =
-      library.plans().get(key_of(p, epilogue, bias), [&] { return make_plan(library.handle(), p, epilogue, bias); });
+  CacheKey key = key_of(p, epilogue, bias);
+  key.add(static_cast<int>(autotune()));
+  const auto plan = library.plans().get(key, [&] { return make_plan(library.handle(), p, epilogue, bias); });
   if (plan->fused && bias != nullptr)
     set(plan->product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   const Workspace workspace(queue, plan->workspace);

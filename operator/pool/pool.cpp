@@ -104,6 +104,12 @@ Specs gather_infer(const Operator&, std::span<const ArraySpec> inputs, const Att
   return {{y, x.dtype, x.device}};
 }
 
+// Results lie as what they are made from: as input `i` does.
+template <std::size_t i>
+MemoryOrder order_of_input(std::span<const NDArray> inputs, const Attributes&) {
+  return order_of(inputs[i].shape(), inputs[i].strides());
+}
+
 Arrays max_pool_gradient(const GradientCall& call) {
   const NDArray& dy = call.output_grads[0];
   if (!dy.defined())
@@ -170,6 +176,7 @@ const Operator max_pool2d_op{
     .gpu = SLUICE_GPU_KERNEL(max_pool2d_gpu),
     .gradient = max_pool_gradient,
     .saved_outputs = 0b10,
+    .order = order_of_input<0>,
 };
 const Operator max_pool2d_backward_op{
     .name = "max_pool2d_backward",
@@ -181,6 +188,7 @@ const Operator max_pool2d_backward_op{
     .gradient = max_pool_backward_gradient,
     .saved_inputs = 0b10,
     .shape_inputs = 0b100,
+    .order = order_of_input<1>,
 };
 const Operator max_pool2d_gather_op{
     .name = "max_pool2d_gather",
@@ -191,6 +199,7 @@ const Operator max_pool2d_gather_op{
     .gpu = SLUICE_GPU_KERNEL(max_pool2d_gather_gpu),
     .gradient = gather_gradient,
     .saved_inputs = 0b10,
+    .order = order_of_input<1>,
 };
 const Operator avg_pool2d_op{
     .name = "avg_pool2d",
@@ -199,6 +208,7 @@ const Operator avg_pool2d_op{
     .cpu = avg_pool2d_cpu,
     .gpu = SLUICE_GPU_KERNEL(avg_pool2d_gpu),
     .gradient = avg_pool_gradient,
+    .order = order_of_input<0>,
 };
 const Operator avg_pool2d_backward_op{
     .name = "avg_pool2d_backward",
@@ -209,6 +219,7 @@ const Operator avg_pool2d_backward_op{
     .gpu = SLUICE_GPU_KERNEL(avg_pool2d_backward_gpu),
     .gradient = avg_pool_backward_gradient,
     .shape_inputs = 0b10,
+    .order = order_of_input<0>,
 };
 
 OperatorList pool_operators() noexcept {

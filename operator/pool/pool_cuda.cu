@@ -1,96 +1,215 @@
-#include <sluice/ndarray/strided.cuh>
-#include <sluice/operator/floating.h>
+#include <algorithm>
+#include <limits>
+
+#include <sluice/operator/library/channel_walk.cuh>
 #include <sluice/operator/library/launch.cuh>
-#include <sluice/operator/pool/window.h>
+#include <sluice/operator/pool/walk.cuh>
 
 namespace sluice::detail {
 namespace {
 
-// Which element of which plane a thread works on; planes of `height` x `width`.
-struct Place {
-  std::int64_t plane, y, x;
-};
+template <class T, int V>
+using Pack = Neighbours<T, V>;
 
-__device__ Place place_of(std::int64_t linear, std::int64_t height, std::int64_t width, std::int64_t total) {
-  if (total <= 0x7fffffff) {  // 32-bit division is several times cheaper
-    const auto i = static_cast<std::uint32_t>(linear);
-    const auto w = static_cast<std::uint32_t>(width);
-    const auto h = static_cast<std::uint32_t>(height);
-    const std::uint32_t row = i / w;
-    return {row / h, row % h, i % w};
-  }
-  const std::int64_t row = linear / width;
-  return {row / height, row % height, linear % width};
+template <class T, int V>
+__device__ const Pack<T, V>& at(const T* data, std::int64_t vector) {
+  return reinterpret_cast<const Pack<T, V>*>(data)[vector];
+}
+template <class T, int V>
+__device__ void put(T* data, std::int64_t vector, const Pack<T, V>& values) {
+  reinterpret_cast<Pack<T, V>*>(data)[vector] = values;
 }
 
+// The largest of each window, the first of equal ones, the first NaN if there is one; and where in its plane it is.
 template <class T>
 struct MaxForward {
+  static constexpr bool walks_inputs = false;
   const T* x;
   T* y;
   std::int32_t* index;
-  __device__ void operator()(const PoolGeometry& g, std::int64_t i, const Place& at) const {
-    const T* plane = x + at.plane * g.in[0] * g.in[1];
-    const std::int32_t best = max_of_window<Compute<T>>(g, plane, at.y, at.x);
-    y[i] = plane[best];
-    index[i] = best;
+
+  template <int V, class Index>
+  __device__ void run(const PoolWalk<Index>& w, Index i, const typename PoolWalk<Index>::Place& place) const {
+    using C = Compute<T>;
+    const auto ys = w.window(0, place.y), xs = w.window(1, place.x);
+    Pack<T, V> largest;
+    Pack<std::int32_t, V> where;
+    bool first = true;
+    for (Index row = ys.begin; row < ys.end; ++row) {
+      for (Index column = xs.begin; column < xs.end; ++column) {
+        const Pack<T, V> values = at<T, V>(x, w.vector(w.in, place, row, column));
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C value = static_cast<C>(values.at[j]), most = static_cast<C>(largest.at[j]);
+          // A NaN beats every number, nothing beats a NaN.
+          if (first || value > most || (value != value && most == most)) {
+            largest.at[j] = values.at[j];
+            where.at[j] = static_cast<std::int32_t>(row * w.in.width + column);
+          }
+        }
+        first = false;
+      }
+    }
+    put<T, V>(y, i, largest);
+    put<std::int32_t, V>(index, i, where);
   }
 };
 
+// Of each input the sum over the windows whose maximum it is.
 template <class T>
 struct MaxBackward {
+  static constexpr bool walks_inputs = true;
   const T* dy;
   const std::int32_t* index;
   T* dx;
-  __device__ void operator()(const PoolGeometry& g, std::int64_t i, const Place& at) const {
-    const std::int64_t first = at.plane * g.out[0] * g.out[1];
-    dx[i] = T(max_gradient<Compute<T>>(g, dy + first, index + first, at.y, at.x));
+
+  template <int V, class Index>
+  __device__ void run(const PoolWalk<Index>& w, Index i, const typename PoolWalk<Index>::Place& place) const {
+    using C = Compute<T>;
+    const auto ys = w.windows_of(0, place.y), xs = w.windows_of(1, place.x);
+    const auto here = static_cast<std::int32_t>(place.y * w.in.width + place.x);
+    C sums[V] = {};
+    for (Index row = ys.begin; row < ys.end; ++row) {
+      for (Index column = xs.begin; column < xs.end; ++column) {
+        const Index vector = w.vector(w.out, place, row, column);
+        const Pack<std::int32_t, V> where = at<std::int32_t, V>(index, vector);
+        const Pack<T, V> head = at<T, V>(dy, vector);
+#pragma unroll
+        for (int j = 0; j < V; ++j)
+          sums[j] += where.at[j] == here ? static_cast<C>(head.at[j]) : C(0);
+      }
+    }
+    Pack<T, V> result;
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      result.at[j] = T(sums[j]);
+    put<T, V>(dx, i, result);
   }
 };
 
 template <class T>
 struct MaxGather {
+  static constexpr bool walks_inputs = false;
   const T* x;
   const std::int32_t* index;
   T* y;
-  __device__ void operator()(const PoolGeometry& g, std::int64_t i, const Place& at) const {
-    y[i] = x[at.plane * g.in[0] * g.in[1] + index[i]];
+
+  template <int V, class Index>
+  __device__ void run(const PoolWalk<Index>& w, Index i, const typename PoolWalk<Index>::Place& place) const {
+    const Pack<std::int32_t, V> where = at<std::int32_t, V>(index, i);
+    Pack<T, V> result;
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const Index row = w.in.by_width.divide(static_cast<Index>(where.at[j]));
+      const Index vector = w.vector(w.in, place, row, static_cast<Index>(where.at[j]) - row * w.in.width);
+      result.at[j] = x[static_cast<std::int64_t>(vector) * V + j];
+    }
+    put<T, V>(y, i, result);
   }
 };
 
 template <class T>
 struct MeanForward {
+  static constexpr bool walks_inputs = false;
   const T* x;
   T* y;
-  __device__ void operator()(const PoolGeometry& g, std::int64_t i, const Place& at) const {
-    y[i] = T(mean_of_window<Compute<T>>(g, x + at.plane * g.in[0] * g.in[1], at.y, at.x));
+
+  template <int V, class Index>
+  __device__ void run(const PoolWalk<Index>& w, Index i, const typename PoolWalk<Index>::Place& place) const {
+    using C = Compute<T>;
+    const auto ys = w.window(0, place.y), xs = w.window(1, place.x);
+    C sums[V] = {};
+    for (Index row = ys.begin; row < ys.end; ++row) {
+      for (Index column = xs.begin; column < xs.end; ++column) {
+        const Pack<T, V> values = at<T, V>(x, w.vector(w.in, place, row, column));
+#pragma unroll
+        for (int j = 0; j < V; ++j)
+          sums[j] += static_cast<C>(values.at[j]);
+      }
+    }
+    const C count = static_cast<C>(w.counted(0, place.y)) * static_cast<C>(w.counted(1, place.x));
+    Pack<T, V> result;
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      result.at[j] = T(sums[j] / count);
+    put<T, V>(y, i, result);
   }
 };
 
 template <class T>
 struct MeanBackward {
+  static constexpr bool walks_inputs = true;
   const T* dy;
   T* dx;
-  __device__ void operator()(const PoolGeometry& g, std::int64_t i, const Place& at) const {
-    dx[i] = T(mean_gradient<Compute<T>>(g, dy + at.plane * g.out[0] * g.out[1], at.y, at.x));
+
+  template <int V, class Index>
+  __device__ void run(const PoolWalk<Index>& w, Index i, const typename PoolWalk<Index>::Place& place) const {
+    using C = Compute<T>;
+    const auto ys = w.windows_of(0, place.y), xs = w.windows_of(1, place.x);
+    C sums[V] = {};
+    for (Index row = ys.begin; row < ys.end; ++row) {
+      for (Index column = xs.begin; column < xs.end; ++column) {
+        const Pack<T, V> head = at<T, V>(dy, w.vector(w.out, place, row, column));
+        const C count = static_cast<C>(w.counted(0, row)) * static_cast<C>(w.counted(1, column));
+#pragma unroll
+        for (int j = 0; j < V; ++j)
+          sums[j] += static_cast<C>(head.at[j]) / count;
+      }
+    }
+    Pack<T, V> result;
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      result.at[j] = T(sums[j]);
+    put<T, V>(dx, i, result);
   }
 };
 
-template <class Body>
-__global__ void pool_kernel(PoolGeometry g, std::int64_t height, std::int64_t width, std::int64_t total, Body body) {
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < total; i += step)
-    body(g, i, place_of(i, height, width, total));
+template <int V, class Index, class Body>
+__global__ void __launch_bounds__(k_block) pool_kernel(PoolWalk<Index> w, Body body) {
+  const auto step = static_cast<Index>(gridDim.x) * static_cast<Index>(k_block);
+  for (auto i = static_cast<Index>(blockIdx.x) * k_block + static_cast<Index>(threadIdx.x); i < w.total; i += step)
+    body.template run<V>(w, i, w.place(Body::walks_inputs ? w.in : w.out, i));
 }
 
-// One thread an element of planes of `extent`.
-template <class Body>
-void launch(
-    const KernelCall& call, const PoolGeometry& g, const std::int64_t (&extent)[2], const char* name, Body body) {
-  const std::int64_t total = g.planes * extent[0] * extent[1];
-  if (total == 0)
+template <int V, class Body>
+void launch_vectors(const Queue& queue, const PoolGeometry& g, std::int64_t inner, const char* name, Body body) {
+  const std::int64_t inputs = g.planes * g.in[0] * g.in[1] / V, outputs = g.planes * g.out[0] * g.out[1] / V;
+  const std::int64_t walked = Body::walks_inputs ? inputs : outputs;
+  if (walked == 0)
     return;
-  pool_kernel<<<blocks_for(total), k_block, 0, stream_of(call.queue)>>>(g, extent[0], extent[1], total, body);
+  std::int64_t largest = std::max(inputs, outputs);
+  for (int axis = 0; axis < 2; ++axis)
+    largest = std::max(largest, g.in[axis] + g.kernel[axis] + g.stride[axis] + g.pad[axis]);
+  const unsigned blocks = blocks_for(walked);
+  if (largest < std::numeric_limits<std::int32_t>::max() / 2) {
+    pool_kernel<V><<<blocks, k_block, 0, stream_of(queue)>>>(PoolWalk<std::int32_t>(g, walked, inner / V), body);
+  } else {
+    pool_kernel<V><<<blocks, k_block, 0, stream_of(queue)>>>(PoolWalk<std::int64_t>(g, walked, inner / V), body);
+  }
   check_launch(name);
+}
+
+// `images` tells how all arrays of the call lie; `aligned`: all of them can be read in vectors.
+template <class T, class Body>
+void launch(
+    const KernelCall& call,
+    const PoolGeometry& g,
+    const TensorView& images,
+    const char* name,
+    bool aligned,
+    Body body) {
+  const bool last = order_of(images.shape, images.strides) == MemoryOrder::channels_last;
+  const std::int64_t inner = last ? images.shape[1] : 1;
+  constexpr int widest = k_neighbours<T>;
+  if (aligned && inner % widest == 0)
+    launch_vectors<widest>(call.queue, g, inner, name, body);
+  else
+    launch_vectors<1>(call.queue, g, inner, name, body);
+}
+
+template <class T>
+bool aligned(const std::int32_t* index, const T* a, const T* b) {
+  return starts_neighbours<std::int32_t, k_neighbours<T>>(index) && aligned_for_vectors(a, b);
 }
 
 const PoolAttributes& attributes_of(const KernelCall& call) {
@@ -103,7 +222,9 @@ void max_pool2d_gpu(const KernelCall& call) {
   const PoolGeometry g = pool_geometry("max_pool2d", call.inputs[0].shape, attributes_of(call));
   std::int32_t* index = call.outputs[1].as<std::int32_t>();
   by_floating(call.inputs[0].dtype, [&]<class T>() {
-    launch(call, g, g.out, "max_pool2d", MaxForward<T>{call.inputs[0].as<T>(), call.outputs[0].as<T>(), index});
+    const T* x = call.inputs[0].as<T>();
+    T* y = call.outputs[0].as<T>();
+    launch<T>(call, g, call.inputs[0], "max_pool2d", aligned<T>(index, x, y), MaxForward<T>{x, y, index});
   });
 }
 
@@ -111,8 +232,10 @@ void max_pool2d_backward_gpu(const KernelCall& call) {
   const PoolGeometry g = pool_geometry("max_pool2d_backward", call.outputs[0].shape, attributes_of(call));
   const std::int32_t* index = call.inputs[1].as<std::int32_t>();
   by_floating(call.inputs[0].dtype, [&]<class T>() {
-    launch(
-        call, g, g.in, "max_pool2d_backward", MaxBackward<T>{call.inputs[0].as<T>(), index, call.outputs[0].as<T>()});
+    const T* dy = call.inputs[0].as<T>();
+    T* dx = call.outputs[0].as<T>();
+    launch<T>(
+        call, g, call.outputs[0], "max_pool2d_backward", aligned<T>(index, dy, dx), MaxBackward<T>{dy, index, dx});
   });
 }
 
@@ -120,21 +243,27 @@ void max_pool2d_gather_gpu(const KernelCall& call) {
   const PoolGeometry g = pool_geometry("max_pool2d_gather", call.inputs[0].shape, attributes_of(call));
   const std::int32_t* index = call.inputs[1].as<std::int32_t>();
   by_floating(call.inputs[0].dtype, [&]<class T>() {
-    launch(call, g, g.out, "max_pool2d_gather", MaxGather<T>{call.inputs[0].as<T>(), index, call.outputs[0].as<T>()});
+    const T* x = call.inputs[0].as<T>();
+    T* y = call.outputs[0].as<T>();
+    launch<T>(call, g, call.inputs[0], "max_pool2d_gather", aligned<T>(index, x, y), MaxGather<T>{x, index, y});
   });
 }
 
 void avg_pool2d_gpu(const KernelCall& call) {
   const PoolGeometry g = pool_geometry("avg_pool2d", call.inputs[0].shape, attributes_of(call));
   by_floating(call.inputs[0].dtype, [&]<class T>() {
-    launch(call, g, g.out, "avg_pool2d", MeanForward<T>{call.inputs[0].as<T>(), call.outputs[0].as<T>()});
+    const T* x = call.inputs[0].as<T>();
+    T* y = call.outputs[0].as<T>();
+    launch<T>(call, g, call.inputs[0], "avg_pool2d", aligned_for_vectors(x, y), MeanForward<T>{x, y});
   });
 }
 
 void avg_pool2d_backward_gpu(const KernelCall& call) {
   const PoolGeometry g = pool_geometry("avg_pool2d_backward", call.outputs[0].shape, attributes_of(call));
   by_floating(call.inputs[0].dtype, [&]<class T>() {
-    launch(call, g, g.in, "avg_pool2d_backward", MeanBackward<T>{call.inputs[0].as<T>(), call.outputs[0].as<T>()});
+    const T* dy = call.inputs[0].as<T>();
+    T* dx = call.outputs[0].as<T>();
+    launch<T>(call, g, call.outputs[0], "avg_pool2d_backward", aligned_for_vectors(dy, dx), MeanBackward<T>{dy, dx});
   });
 }
 

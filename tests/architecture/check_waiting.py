@@ -36,6 +36,7 @@ ALLOWED = [
     ("ndarray/small_read_cuda.cu", "cudaFreeHost", "the slots' memory, when their engine ends"),
     ("ndarray/ndarray.cpp", "wait", "wait_to_read, wait_to_write, read_out"),
     ("operator/library/team.cpp", "pause join", "a thread that only keeps OpenMP's own threads from spinning; threads that were started to see whether there are any"),
+    ("operator/library/trial_cuda.cpp", "cudaStreamSynchronize cudaEventSynchronize", "trials of algorithms, for set_autotune alone"),
     ("storage/climb.cpp", "wait", "out of memory while another thread is giving memory back to the system"),
     ("storage/short_mutex.cpp", "wait", "a mutex held over a few instructions"),
     ("storage/source_async_cuda.cpp", "cudaStreamSynchronize", "an allocation of the driver's pool, on a stream without work"),

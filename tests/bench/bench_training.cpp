@@ -127,6 +127,9 @@ int main(int argc, char** argv) {
         continue;
       set_float32_precision("high");
       run_workload(report, workload, "eager-tf32");
+      set_autotune(Autotune::first_use);
+      run_workload(report, workload, "eager-tf32-tuned");
+      set_autotune(Autotune::off);
       set_float32_precision("highest");
     }
   } catch (const Error& error) {

@@ -192,6 +192,13 @@ inline void add_images(Cases& cases) {
                        return convolution(v[0], v[1], v[2], how);
                      }});
   }
+  const ConvolutionOptions with_relu{.pad = {1, 1}, .activation = "relu"};
+  const Shape images{2, 4, 5, 5}, filters{4, 4, 3, 3};
+  cases.push_back(
+      {"convolution_relu", {images, filters}, [=](const auto& v) { return convolution(v[0], v[1], {}, with_relu); }});
+  cases.push_back({"convolution_relu bias", {images, filters, {4}}, [=](const auto& v) {
+                     return convolution(v[0], v[1], v[2], with_relu);
+                   }});
   cases.push_back({"convolution of none", {{0, 4, 5, 5}, {4, 4, 3, 3}, {4}}, [=](const auto& v) {
                      return convolution(v[0], v[1], v[2], plain);
                    }});

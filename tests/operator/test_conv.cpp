@@ -52,6 +52,35 @@ TEST_CASE("convolution agrees with plain loops for every type, stride, pad, dila
   }
 }
 
+TEST_CASE("convolution with relu is relu of convolution, in its gradients too, and NaN passes") {
+  for (const Case& c : k_cases) {
+    for (const DType dtype : k_heavy_dtypes) {
+      CAPTURE(to_string(c.x), to_string(c.weight), name_of(dtype));
+      ConvolutionOptions fused = c.options;
+      fused.activation = "relu";
+      std::vector<std::vector<NDArray>> results;
+      for (const bool whole : {true, false}) {
+        std::vector<NDArray> v{draw(c.x, 1, dtype), draw(c.weight, 2, dtype), bias_of(c, dtype)};
+        for (NDArray& variable : v)
+          variable.attach_grad();
+        NDArray y;
+        {
+          const autograd::RecordScope record;
+          y = whole ? convolution(v[0], v[1], v[2], fused) : relu(convolution(v[0], v[1], v[2], c.options));
+        }
+        y.backward(draw(y.shape(), 4, dtype));
+        results.push_back({y, v[0].grad(), v[1].grad(), v[2].grad()});
+      }
+      for (std::size_t i = 0; i < 4; ++i)
+        CHECK(differences(results[0][i], results[1][i], sum_tolerance(dtype)) == "");
+    }
+  }
+  NDArray x = ones({1, 4, 6, 6});
+  x.slice(2, 0, 1).assign(NAN);
+  const NDArray y = convolution(x, ones({4, 4, 3, 3}), {}, {.activation = "relu"});
+  CHECK(sum(isnan(y)).item<std::int64_t>() == 16);
+}
+
 TEST_CASE("convolution without a bias, of no images, of views") {
   const NDArray x = draw({2, 3, 8, 8}, 1, float32), w = draw({4, 3, 3, 3}, 2, float32);
   CHECK(differences(convolution(x, w, {}), reference_convolution(x, w, {}, {}), sum_tolerance(float32)) == "");
@@ -119,6 +148,9 @@ TEST_CASE("The passes of a convolution are each other's gradients") {
 }
 
 TEST_CASE("convolution refuses what does not fit, by name") {
+  CHECK_THROWS_WITH(
+      convolution(ones({1, 1, 3, 3}), ones({1, 1, 1, 1}), {}, {.activation = "gelu"}),
+      contains("convolution: activation \"gelu\""));
   const NDArray x = zeros({2, 4, 8, 8}), w = zeros({6, 4, 3, 3});
   CHECK_THROWS_AS(convolution(zeros({4, 8, 8}), w, {}), ShapeError);
   CHECK_THROWS_AS(convolution(x, zeros({6, 3, 3, 3}), {}), ShapeError);

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <sluice/ndarray/detail/gpu_build.h>
+#include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/geometry.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/library/channel.h>
@@ -92,12 +93,21 @@ void dense_backward_weights_gpu(const KernelCall& call) {
   product_gpu(call.queue, dense_backward_weights_problem(call), bias);
 }
 
+// Unfolding takes rows alone.
+MemoryOrder convolution_order(std::span<const NDArray>, const Attributes&) {
+  return MemoryOrder::row_major;
+}
+MemoryOrder convolution_weights_order(std::span<const NDArray>, const Attributes&) {
+  return MemoryOrder::row_major;
+}
+
 void convolution_gpu(const KernelCall& call) {
   const ConvolutionGeometry g = forward_geometry(call);
   run(call, ConvolutionPass::forward, g, {call.inputs[0].data, call.inputs[1].data, call.outputs[0].data});
-  if (call.inputs.size() > 2)
-    channel_add_gpu(
-        call.queue, {g.images, g.outputs, g.out_plane(), g.dtype}, call.outputs[0].data, call.inputs[2].data, false);
+  const bool relu = &call.op == &convolution_relu_op;
+  const void* const bias = call.inputs.size() > 2 ? call.inputs[2].data : nullptr;
+  if ((bias != nullptr || relu) && g.y_shape().size() > 0)
+    channel_add_gpu(call.queue, {g.images, g.outputs, g.out_plane(), g.dtype}, call.outputs[0].data, bias, relu);
 }
 
 void convolution_backward_data_gpu(const KernelCall& call) {

@@ -1,0 +1,192 @@
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include <cuda_runtime.h>
+
+#include <sluice/engine/cuda/check.h>
+#include <sluice/engine/error.h>
+#include <sluice/operator/library/autotune.h>
+#include <sluice/operator/library/kept_choices.h>
+#include <sluice/operator/library/trial_cuda.h>
+#include <sluice/operator/matmul/algorithm_cuda.h>
+
+namespace sluice::detail {
+namespace {
+
+constexpr std::size_t k_workspace_bytes = std::size_t{32} << 20;
+
+template <class T>
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
+  cublas_check(
+      cublas_calls.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
+      "cublasLtMatmulPreferenceSetAttribute");
+}
+
+CublasPreference make_preference(const GemmProblem& p) {
+  cublasLtMatmulPreference_t raw = nullptr;
+  cublas_check(cublas_calls.cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate");
+  CublasPreference preference(raw);
+  set(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{k_workspace_bytes});
+  set(raw, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  set(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b.data));
+  set(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a.data));
+  set(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c.data));
+  set(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c.data));
+  return preference;
+}
+
+using Results = std::vector<cublasLtMatmulHeuristicResult_t>;
+
+// At most `most` algorithms, the predicted best first; none where the product is not taken.
+Results predicted(cublasLtHandle_t handle, const GemmProblem& p, const CublasPlan& plan, int most) {
+  const CublasPreference preference = make_preference(p);
+  Results results(static_cast<std::size_t>(most));
+  int found = 0;
+  const cublasStatus_t status = cublas_calls.cublasLtMatmulAlgoGetHeuristic(
+      handle,
+      plan.product.get(),
+      plan.a.get(),
+      plan.b.get(),
+      plan.c.get(),
+      plan.c.get(),
+      preference.get(),
+      most,
+      results.data(),
+      &found);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_INVALID_VALUE && plan.fused))
+    return {};
+  cublas_check(status, "cublasLtMatmulAlgoGetHeuristic");
+  results.resize(static_cast<std::size_t>(found));
+  std::erase_if(results, [](const auto& result) { return result.state != CUBLAS_STATUS_SUCCESS; });
+  return results;
+}
+
+// Bytes from the first element of a matrix and its batch to behind the last.
+std::size_t reach_of(const Matrix& matrix, std::int64_t rows, std::int64_t columns, const GemmProblem& p) {
+  const std::int64_t last = (rows - 1) * matrix.row + (columns - 1) * matrix.column + (p.batch - 1) * matrix.batch;
+  return static_cast<std::size_t>(last + 1) * size_of(p.dtype);
+}
+
+// An algorithm as text: it stays valid for its version of cuBLAS.
+std::string text_of(const cublasLtMatmulAlgo_t& algorithm) {
+  std::string text;
+  for (const std::uint64_t word : algorithm.data)
+    text += message(text.empty() ? "" : " ", word);
+  return text;
+}
+
+std::optional<cublasLtMatmulAlgo_t> algorithm_of(const std::string& text) {
+  cublasLtMatmulAlgo_t algorithm{};
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (std::uint64_t& word : algorithm.data) {
+    while (at != end && *at == ' ')
+      ++at;
+    const auto [next, problem] = std::from_chars(at, end, word);
+    if (problem != std::errc())
+      return {};
+    at = next;
+  }
+  return algorithm;
+}
+
+bool take_kept(cublasLtHandle_t handle, const std::string& key, CublasPlan& plan) {
+  const auto kept = KeptChoices::of_process().find(key);
+  const auto algorithm = kept.has_value() ? algorithm_of(*kept) : std::nullopt;
+  if (!algorithm.has_value())
+    return false;
+  cublasLtMatmulHeuristicResult_t checked{};
+  const cublasStatus_t status = cublas_calls.cublasLtMatmulAlgoCheck(
+      handle, plan.product.get(), plan.a.get(), plan.b.get(), plan.c.get(), plan.c.get(), &*algorithm, &checked);
+  if (status != CUBLAS_STATUS_SUCCESS || checked.workspaceSize > k_workspace_bytes)
+    return false;
+  plan.algorithm = *algorithm;
+  plan.workspace = checked.workspaceSize;
+  return true;
+}
+
+// The quickest of `results`; the predicted best where there is no room for a trial.
+std::size_t quickest(
+    cublasLtHandle_t handle, const GemmProblem& p, const CublasPlan& plan, const Results& results) try {
+  const std::size_t side = static_cast<std::size_t>(std::max(p.m, p.n)) * size_of(p.dtype);
+  Trial on({reach_of(p.a, p.m, p.k, p), reach_of(p.b, p.k, p.n, p), reach_of(p.c, p.m, p.n, p), side});
+  if (plan.fused) {  // the bias, or sums that are written: others may use the call's own
+    void* const values = on.operand(3);
+    cublas_check(
+        cublas_calls.cublasLtMatmulDescSetAttribute(
+            plan.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &values, sizeof(values)),
+        "cublasLtMatmulDescSetAttribute");
+  }
+  const float one = 1.0f, zero = 0.0f;
+  const double wide_one = 1.0, wide_zero = 0.0;
+  const bool wide = p.dtype == DType::float64;
+  std::size_t best = 0;
+  std::optional<double> least;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const auto seconds = on.seconds(results[i].workspaceSize, [&](void* scratch) {
+      cublas_check(
+          cublas_calls.cublasLtMatmul(
+              handle,
+              plan.product.get(),
+              wide ? static_cast<const void*>(&wide_one) : &one,
+              on.operand(1),
+              plan.a.get(),
+              on.operand(0),
+              plan.b.get(),
+              wide ? static_cast<const void*>(&wide_zero) : &zero,
+              on.operand(2),
+              plan.c.get(),
+              on.operand(2),
+              plan.c.get(),
+              &results[i].algo,
+              scratch,
+              results[i].workspaceSize,
+              on.stream()),
+          "cublasLtMatmul (trial)");
+    });
+    if (seconds.has_value() && (!least.has_value() || *seconds < *least)) {
+      least = seconds;
+      best = i;
+    }
+  }
+  return best;
+} catch (const OutOfMemory&) {
+  return 0;
+}
+
+std::string kept_key(const std::string& key) {
+  int device = 0;
+  cudaDeviceProp about{};
+  cuda::cuda_check(cudaGetDevice(&device), "cudaGetDevice");
+  cuda::cuda_check(cudaGetDeviceProperties(&about, device), "cudaGetDeviceProperties");
+  return message("cublaslt ", cublas_calls.cublasLtGetVersion(), " on ", about.name, ": product", key);
+}
+
+}  // namespace
+
+std::uint32_t alignment_of(const void* data) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(data) | 256;
+  return static_cast<std::uint32_t>(1) << std::countr_zero(address);
+}
+
+bool choose_algorithm(cublasLtHandle_t handle, const GemmProblem& p, CublasPlan& plan, const std::string& key) {
+  const Autotune how = autotune();
+  const std::string kept = how == Autotune::off ? "" : kept_key(key);
+  if (how != Autotune::off && take_kept(handle, kept, plan))
+    return true;
+  const Results results = predicted(handle, p, plan, how == Autotune::off ? 1 : how == Autotune::first_use ? 8 : 64);
+  if (results.empty())
+    return false;
+  const std::size_t chosen = how == Autotune::off ? 0 : quickest(handle, p, plan, results);
+  plan.algorithm = results[chosen].algo;
+  plan.workspace = results[chosen].workspaceSize;
+  if (how != Autotune::off)
+    KeptChoices::of_process().keep(kept, text_of(plan.algorithm));
+  return true;
+}
+
+}  // namespace sluice::detail
