@@ -58,7 +58,7 @@ void run_layer(bench::Report& report, const Layer& layer, DType dtype, const std
       return;
     NDArray result;
     const bench::Timing timing = report.time(
-        device.is_gpu() ? 10 : 1, 2, [&] { result = run(); }, [] { Engine::current().wait_all(); });
+        device.is_gpu() ? 40 : 1, 2, [&] { result = run(); }, [] { Engine::current().wait_all(); });
     report.add(layer.name, variant, "time", timing.median * 1e6, "us", timing.min * 1e6);
     report.expect(std::isfinite(sum(result.astype(float32)).item<double>()), layer.name);
   };

@@ -47,7 +47,7 @@ void run_problem(bench::Report& report, const Problem& p, DType dtype, const std
   const NDArray b = p.turned ? drawn({n, k}).swapaxes(-1, -2) : drawn({k, n});
   NDArray c;
   const bench::Timing timing = report.time(
-      report.options().device.is_gpu() ? 20 : 1, 3, [&] { c = matmul(a, b); }, [] { Engine::current().wait_all(); });
+      report.options().device.is_gpu() ? 60 : 1, 3, [&] { c = matmul(a, b); }, [] { Engine::current().wait_all(); });
   report.add(name, variant, "time", timing.median * 1e6, "us", timing.min * 1e6);
   report.expect(std::isfinite(sum(c.astype(float32)).item<double>()), name);
 }
