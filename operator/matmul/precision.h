@@ -9,7 +9,7 @@ namespace sluice {
 /// How matrix products and convolutions of float32 arrays treat their inputs on a GPU.
 enum class Float32Precision : unsigned char {
   highest,  // all 24 bits of significand
-  high,     // TF32: tensor cores that see 11 bits of significand, sums in float32
+  high,     // TF32: tensor cores that see 11 bits of significand, sums in float32; small products stay exact
 };
 
 /// "highest" (the default) or "high", for the whole process and every operation that starts after this call, those

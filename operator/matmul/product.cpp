@@ -1,6 +1,8 @@
+
 #include <sluice/ndarray/iterate.h>
 #include <sluice/operator/matmul/dense_attributes.h>
 #include <sluice/operator/matmul/product.h>
+#include <sluice/operator/matmul/small_product.h>
 
 namespace sluice::detail {
 namespace {
@@ -117,6 +119,14 @@ bool is_column_major(const Matrix& matrix, std::int64_t rows, std::int64_t colum
 }
 bool is_plain(const GemmProblem& p) noexcept {
   return is_plain(p.a, p.m, p.k) && is_plain(p.b, p.k, p.n);
+}
+bool is_small_product(const GemmProblem& p) noexcept {
+  constexpr double most = 8e6;  // multiplications: some microseconds of a large GPU
+  constexpr std::int64_t deepest = 1024, most_batches = 65535;
+  const double products =
+      static_cast<double>(p.batch) * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+  return is_floating(p.dtype) && products <= most && p.k <= deepest && p.batch <= most_batches &&
+         p.row_bias == nullptr && p.c.column == 1 && !p.c_in_accumulator;
 }
 bool is_plain(const Shape& shape, const Shape& strides) noexcept {
   const int last = shape.ndim() - 1;

@@ -90,6 +90,46 @@ TEST_CASE("matmul and its gradients are the same on a GPU", "[gpu]") {
       UnsupportedError);
 }
 
+TEST_CASE("Small products on a GPU are right around the edges of tiles and of stretches of their sums", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  struct Extents {
+    std::int64_t m, n, k;
+  };
+  const Extents cases[] = {
+      {1, 1, 1},
+      {31, 33, 15},
+      {32, 32, 16},
+      {33, 31, 17},
+      {64, 5, 63},
+      {5, 65, 64},
+      {34, 34, 65},
+      {3, 2, 1024},
+      {2, 3, 1025}};
+  for (const DType dtype : k_heavy_dtypes) {
+    for (const auto& [m, n, k] : cases) {
+      CAPTURE(name_of(dtype), m, n, k);
+      const double scale = 1 / std::sqrt(static_cast<double>(k));
+      const auto drawn = [&](const Shape& shape, std::uint64_t seed) {
+        return (draw(shape, seed, float32) * scale).astype(dtype);
+      };
+      for (const bool turned : {false, true}) {
+        const Function f = [turned](const auto& v) { return turned ? matmul(v[0].T(), v[1].T()) : matmul(v[0], v[1]); };
+        const NDArray a = drawn(turned ? Shape{k, m} : Shape{m, k}, 1),
+                      b = drawn(turned ? Shape{n, k} : Shape{k, n}, 2);
+        CHECK(device_differences(f, {a, b}, gpu_tolerance(dtype)) == "");
+      }
+    }
+  }
+  // Few tiles and many: of the latter each has more rows.
+  const Function batches = [](const auto& v) { return matmul(v[0], v[1].swapaxes(-1, -2)); };
+  for (const DType dtype : {float32, float64}) {
+    for (const std::int64_t count : {3, 270}) {
+      const NDArray a = draw({count, 9, 8}, 1, dtype), b = draw({count, 5, 8}, 2, dtype);
+      CHECK(device_differences(batches, {a, b}, gpu_tolerance(dtype)) == "");
+    }
+  }
+}
+
 TEST_CASE("dense and its gradients are the same on a GPU, with and without bias and relu", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   for (const DType dtype : k_heavy_dtypes) {

@@ -10,6 +10,7 @@
 #include <sluice/operator/floating.h>
 #include <sluice/operator/library/channel.h>
 #include <sluice/operator/matmul/product.h>
+#include <sluice/operator/matmul/small_product.h>
 
 #include "tests/support/cuda_sim/sim.h"
 
@@ -68,6 +69,8 @@ GpuBuild gpu_build() noexcept {
 }
 
 void product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums) {
+  if (p.batch * p.m * p.n * p.k > 0 && is_small_product(p))
+    return small_product_gpu(queue, p, row_sums);
   require<UnsupportedError>(p.batch * p.m * p.n * p.k == 0 || is_plain(p), [&] {
     return message("matmul: on a GPU, operands need rows or columns of neighbours");
   });
