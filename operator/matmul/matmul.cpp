@@ -104,6 +104,7 @@ const Operator matmul_op{
     .name = "matmul",
     .inputs = 2,
     .attributes = &attribute_type<MatmulAttributes>,
+    .normalise = promote_inputs,
     .infer = matmul_infer,
     .kernels = {on_cpu(matmul_cpu), on_gpu(SLUICE_GPU_KERNEL(matmul_gpu))},
     .gradient = matmul_gradient,
