@@ -5,6 +5,7 @@
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/pool/geometry.h>
 #include <sluice/operator/pool/pool.h>
+#include <sluice/operator/sides.h>
 #include <sluice/operator/sink.h>
 
 namespace sluice {
@@ -32,15 +33,16 @@ PoolGeometry pool_geometry(const char* op, const Shape& x, const PoolAttributes&
       [&] { return message(op, ": planes of x of shape ", x, " must have 1 to 2^31 - 1 elements"); });
   pair(kernel, 1, "kernel");
   pair(stride, 1, "stride");
-  pair(pad, 0, "pad");
+  const Sides sides = sides_of(op, pad);
   for (int axis = 0; axis < 2; ++axis) {
-    require<ValueError>(
-        pad[axis] < kernel[axis], [&] { return message(op, ": pad ", pad, " must be smaller than kernel ", kernel); });
+    const bool is_less = sides.begin[axis] < kernel[axis] && sides.end[axis] < kernel[axis];
+    require<ValueError>(is_less, [&] { return message(op, ": pad ", pad, " must be smaller than kernel ", kernel); });
     g.in[axis] = image[axis];
     g.kernel[axis] = kernel[axis];
     g.stride[axis] = stride[axis];
-    g.pad[axis] = pad[axis];
-    const std::int64_t room = g.in[axis] + 2 * g.pad[axis] - g.kernel[axis];
+    g.pad[axis] = sides.begin[axis];
+    g.pad_end[axis] = sides.end[axis];
+    const std::int64_t room = g.in[axis] + g.pad[axis] + g.pad_end[axis] - g.kernel[axis];
     const bool fits = room >= 0 || (a.ceil_mode && room > -g.stride[axis]);
     require<ShapeError>(fits, [&] {
       return message(
