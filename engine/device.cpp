@@ -7,7 +7,10 @@
 namespace sluice {
 
 std::string to_string(Device device) {
-  return (device.is_gpu() ? "gpu(" : "cpu(") + std::to_string(device.index) + ")";
+  const std::string kind = device.is_cpu()   ? "cpu"
+                           : device.is_gpu() ? "gpu"
+                                             : "device_" + std::to_string(static_cast<int>(device.kind));
+  return kind + "(" + std::to_string(device.index) + ")";
 }
 
 std::ostream& operator<<(std::ostream& out, Device device) {

@@ -34,7 +34,7 @@ constexpr Device gpu(int index = 0) noexcept {
 /// Never throws.
 SLUICE_API int num_gpus() noexcept;
 
-/// "cpu(0)", "gpu(1)".
+/// "cpu(0)", "gpu(1)"; "device_2(0)" of a kind that the engine does not know.
 SLUICE_API std::string to_string(Device device);
 SLUICE_API std::ostream& operator<<(std::ostream& out, Device device);
 

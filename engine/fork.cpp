@@ -3,6 +3,7 @@
 // again, and failed (Forked) if they were to be written. Workers are made anew when there is work.
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/fork_watch.h>
 
 namespace sluice::detail {
 
@@ -20,6 +22,7 @@ namespace {
 struct Watched {
   std::mutex mutex;
   std::vector<Core*> cores;
+  ForkWatch* watches = nullptr;  // under the mutex, like the cores
   SpinLock lock;
   std::vector<SpinLock*> locks;
   bool inside_task = false;
@@ -32,8 +35,9 @@ void after_in_parent();
 void after_in_child();
 
 Watched& watched() {
+  alignas(Watched) static std::byte room[sizeof(Watched)];
   static Watched* all = [] {
-    auto* made = new Watched;  // leaked: engines may outlive static objects
+    auto* made = ::new (static_cast<void*>(room)) Watched;  // never destroyed: engines may outlive static objects
     pthread_atfork(&before_any, &after_in_parent, &after_in_child);
     return made;
   }();
@@ -47,20 +51,24 @@ void before_any() {
   all.inside_task = here.task != nullptr || here.gpu_body != nullptr || here.draining || here.lists_depth > 0;
   for (Core* core : all.cores)
     core->before_fork();
+  for (ForkWatch* watch = all.watches; watch != nullptr; watch = watch->next())
+    watch->tell(ForkMoment::before);
   all.lock.lock();
   for (SpinLock* lock : all.locks)
     lock->lock();
 }
 
-void free_locks(Watched& all) {
+void free_locks(Watched& all, ForkMoment moment) {
   for (SpinLock* lock : all.locks)
     lock->unlock();
   all.lock.unlock();
+  for (ForkWatch* watch = all.watches; watch != nullptr; watch = watch->next())
+    watch->tell(moment);
 }
 
 void after_in_parent() {
   Watched& all = watched();
-  free_locks(all);
+  free_locks(all, ForkMoment::in_parent);
   for (Core* core : all.cores)
     core->after_fork_in_parent();
   all.mutex.unlock();
@@ -69,7 +77,7 @@ void after_in_parent() {
 void after_in_child() {
   forks.fetch_add(1, std::memory_order_relaxed);
   Watched& all = watched();
-  free_locks(all);
+  free_locks(all, ForkMoment::in_child);
   prepare_fences();
   ThisThread& here = this_thread();
   keep_only_slot(here.slot);
@@ -95,6 +103,23 @@ void hold_over_forks(SpinLock& lock) {
   Watched& all = watched();
   const std::lock_guard hold(all.lock);
   all.locks.push_back(&lock);
+}
+
+ForkWatch::ForkWatch(void* owner, Notice notice) noexcept : owner_(owner), notice_(notice) {
+  Watched& all = watched();
+  const std::lock_guard hold(all.mutex);
+  next_ = all.watches;
+  if (next_ != nullptr)
+    next_->before_ = this;
+  all.watches = this;
+}
+
+ForkWatch::~ForkWatch() {
+  Watched& all = watched();
+  const std::lock_guard hold(all.mutex);
+  (before_ == nullptr ? all.watches : before_->next_) = next_;
+  if (next_ != nullptr)
+    next_->before_ = before_;
 }
 
 void Core::watch_forks(Core* core, bool alive) {

@@ -62,6 +62,9 @@ void drop_planted_edges(TaskNode& task, int every) {
 void check_device(const Task& task, Core& core) {
   if (task.device.is_cpu()) [[likely]]
     return;
+  require<DeviceError>(task.device.is_gpu(), [&] {
+    return message("push: task \"", task.name.c_str(), "\" wants ", task.device, "; an engine has CPUs and GPUs");
+  });
   const int there = core.need_gpu() == nullptr ? 0 : num_gpus();
   require<DeviceError>(task.device.index >= 0 && task.device.index < there, [&] {
     return message("push: task \"", task.name.c_str(), "\" wants ", task.device, ", there are ", there, " GPU(s)");

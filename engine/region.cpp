@@ -41,6 +41,10 @@ bool region_captures() noexcept {
   return detail::keeps_here != nullptr;
 }
 
+bool region_records() noexcept {
+  return detail::this_thread().recording != nullptr;
+}
+
 bool region_keeps(RetireHook& hook) {
   if (detail::keeps_here == nullptr)
     return false;

@@ -74,5 +74,7 @@ class SLUICE_API Region {
 SLUICE_API bool region_keeps(RetireHook& hook);
 /// True in a body that a region captures.
 SLUICE_API bool region_captures() noexcept;
+/// True while this thread is in Region::run and records what push_tasks pushes.
+SLUICE_API bool region_records() noexcept;
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include <sluice/engine/error.h>
+#include <sluice/engine/region.h>
 #include <sluice/gluon/optimizer.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
@@ -42,10 +43,8 @@ void Optimizer::set_learning_rate(double learning_rate) {
   learning_rate_ = learning_rate;
 }
 
-void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) {
-  if (parameters.empty())
-    return;
-  autograd::PauseScope pause;
+Optimizer::Step Optimizer::step_of(
+    std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) const {
   Step step{.rescale_grad = rescale_grad, .parameters = parameters, .site = site};
   bool factors = false;
   const Device device = parameters[0].second.data().device();
@@ -73,10 +72,57 @@ void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double 
       step.weight_decay_multipliers.push_back(parameter.wd_mult());
     }
   }
-  apply(step);
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    counts_[parameters[i].first] = step.numbers[i];
+  return step;
+}
+
+void Optimizer::count(const Step& step) {
+  for (std::size_t i = 0; i < step.parameters.size(); ++i)
+    counts_[step.parameters[i].first] = step.numbers[i];
   ++num_updates_;
+}
+
+void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) {
+  if (parameters.empty())
+    return;
+  require(!region_records(), [&] {
+    return name() +
+           ": a region would repeat the rates of this step; prepare() each step before the region runs, and "
+           "record update_prepared()";
+  });
+  autograd::PauseScope pause;
+  Step step = step_of(parameters, rescale_grad, site);
+  if (sluice::detail::calls_are_taken())
+    write_numbers(step);
+  apply(step);
+  count(step);
+}
+
+void Optimizer::prepare(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) {
+  if (parameters.empty())
+    return;
+  const autograd::PauseScope pause;
+  const CallSinkScope nobody(nullptr);
+  Step step = step_of(parameters, rescale_grad, site);
+  for (const std::string& slot : needed_slots(true))
+    state(step, slot);  // made here: a recorded step would make it again each time
+  write_numbers(step);
+  count(step);
+}
+
+void Optimizer::update_prepared(std::span<const ParameterDict::Entry> parameters, SourceLocation site) {
+  if (parameters.empty())
+    return;
+  const autograd::PauseScope pause;
+  Step step = step_of(parameters, 1, site);
+  require(numbers_.defined() && numbers_.size() == std::ssize(parameters) + 1, [&] {
+    return message(
+        name(),
+        ": a step of ",
+        parameters.size(),
+        " parameters was not prepared: call prepare() for them before, outside what is recorded");
+  });
+  step.in_memory = numbers_;
+  apply(step);
 }
 
 std::int64_t Optimizer::num_updates(const std::string& parameter) const noexcept {
@@ -104,14 +150,15 @@ std::vector<NDArray> Optimizer::state(const Step& step, const std::string& slot)
   return arrays;
 }
 
-NDArray Optimizer::taken_numbers(const Step& step, const std::vector<double>& numbers) {
+void Optimizer::write_numbers(Step& step) {
   const CallSinkScope nobody(nullptr);
+  const std::vector<double> numbers = numbers_of(step);
   const NDArray now = array(numbers, {std::ssize(numbers)}, step.weights.front().device(), step.site);
   if (numbers_.defined() && numbers_.shape() == now.shape() && numbers_.device() == now.device())
     copy_into(now, numbers_, step.site);
   else
     numbers_ = now;
-  return numbers_;
+  step.in_memory = numbers_;
 }
 
 SGD::SGD(SGDOptions options) : Optimizer(options.learning_rate), options_(options) {
@@ -120,19 +167,25 @@ SGD::SGD(SGDOptions options) : Optimizer(options.learning_rate), options_(option
   require_clip("SGD", options.clip_gradient);
 }
 
-void SGD::apply(const Step& step) {
-  const std::vector<NDArray> momenta = options_.momentum == 0 ? std::vector<NDArray>() : state(step, "momentum");
-  SgdUpdate update{
+SgdUpdate SGD::update_of(const Step& step) const {
+  return {
       .learning_rate = learning_rate(),
       .momentum = options_.momentum,
       .weight_decay = options_.weight_decay,
       .rescale_grad = step.rescale_grad,
       .clip_gradient = options_.clip_gradient,
       .learning_rate_multipliers = step.learning_rate_multipliers,
-      .weight_decay_multipliers = step.weight_decay_multipliers};
-  if (sluice::detail::calls_are_taken())
-    update.numbers = taken_numbers(step, update_numbers(update, step.weights.size()));
-  sgd_update(step.weights, step.grads, momenta, update, step.site);
+      .weight_decay_multipliers = step.weight_decay_multipliers,
+      .numbers = step.in_memory};
+}
+
+void SGD::apply(const Step& step) {
+  const std::vector<NDArray> momenta = options_.momentum == 0 ? std::vector<NDArray>() : state(step, "momentum");
+  sgd_update(step.weights, step.grads, momenta, update_of(step), step.site);
+}
+
+std::vector<double> SGD::numbers_of(const Step& step) const {
+  return update_numbers(update_of(step), step.weights.size());
 }
 
 Adam::Adam(AdamOptions options) : Optimizer(options.learning_rate), options_(options) {
@@ -143,9 +196,8 @@ Adam::Adam(AdamOptions options) : Optimizer(options.learning_rate), options_(opt
   require_clip("Adam", options.clip_gradient);
 }
 
-void Adam::apply(const Step& step) {
-  const std::vector<NDArray> means = state(step, "mean"), variances = state(step, "variance");
-  AdamUpdate update{
+AdamUpdate Adam::update_of(const Step& step) const {
+  return {
       .learning_rate = learning_rate(),
       .beta1 = options_.beta1,
       .beta2 = options_.beta2,
@@ -155,10 +207,17 @@ void Adam::apply(const Step& step) {
       .clip_gradient = options_.clip_gradient,
       .steps = step.numbers,
       .learning_rate_multipliers = step.learning_rate_multipliers,
-      .weight_decay_multipliers = step.weight_decay_multipliers};
-  if (sluice::detail::calls_are_taken())
-    update.numbers = taken_numbers(step, update_numbers(update));
-  adam_update(step.weights, step.grads, means, variances, update, step.site);
+      .weight_decay_multipliers = step.weight_decay_multipliers,
+      .numbers = step.in_memory};
+}
+
+void Adam::apply(const Step& step) {
+  const std::vector<NDArray> means = state(step, "mean"), variances = state(step, "variance");
+  adam_update(step.weights, step.grads, means, variances, update_of(step), step.site);
+}
+
+std::vector<double> Adam::numbers_of(const Step& step) const {
+  return update_numbers(update_of(step));
 }
 
 }  // namespace sluice::gluon::optimizer

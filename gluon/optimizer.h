@@ -10,6 +10,7 @@
 #include <sluice/engine/export.h>
 #include <sluice/gluon/parameter.h>
 #include <sluice/ndarray/ndarray.h>
+#include <sluice/operator/update/update.h>
 
 namespace sluice::gluon::optimizer {
 
@@ -25,11 +26,24 @@ class SLUICE_API Optimizer {
   virtual std::string name() const = 0;
 
   /// One step over all `parameters` with their gradients times `rescale_grad`: one task. Does not block. Throws
-  /// DeviceError for parameters on several devices.
+  /// DeviceError for parameters on several devices, ValueError while a region records, which would repeat its rates.
   void update(
       std::span<const ParameterDict::Entry> parameters,
       double rescale_grad,
       SourceLocation site = SourceLocation::current());
+
+  /// update() in two halves, for steps that are recorded once and run again (Region, CallSink). This one counts a step
+  /// and writes what changes from step to step, learning rates with the correction for the step's number and
+  /// `rescale_grad`, to memory that stays the same, for the other half to read when it runs. Call it before each run,
+  /// outside what is recorded: once more when the first run records. Does not block.
+  void prepare(
+      std::span<const ParameterDict::Entry> parameters,
+      double rescale_grad,
+      SourceLocation site = SourceLocation::current());
+  /// The half that is recorded: one task, capturable, of the same `parameters` in the same order. Throws ValueError
+  /// where no step of so many was prepared.
+  void update_prepared(
+      std::span<const ParameterDict::Entry> parameters, SourceLocation site = SourceLocation::current());
 
   double learning_rate() const noexcept { return learning_rate_; }
   /// Throws ValueError unless the rate is finite and not negative.
@@ -59,6 +73,7 @@ class SLUICE_API Optimizer {
     std::vector<std::int64_t> numbers = {};  // of each parameter's step, counted from 1
     std::span<const ParameterDict::Entry> parameters = {};
     SourceLocation site = {};  // for the tasks
+    NDArray in_memory = {};    // if defined, numbers_of() this step, or of the step that it stands for when it runs
   };
 
   explicit Optimizer(double learning_rate);
@@ -66,17 +81,22 @@ class SLUICE_API Optimizer {
   Optimizer& operator=(Optimizer&&) = default;
 
   virtual void apply(const Step& step) = 0;
+  /// What changes from step to step, as the update that apply() makes reads it from `in_memory`
+  /// (operator/update/update.h).
+  virtual std::vector<double> numbers_of(const Step& step) const = 0;
   /// The slots that state() is asked for.
   virtual std::vector<std::string> slots() const = 0;
   /// Those without which the states of a parameter that was updated are not whole; `any`: some are there at all.
   virtual std::vector<std::string> needed_slots([[maybe_unused]] bool any) const { return slots(); }
   /// State array `slot` of each parameter: zeros at first use, of the weight's shape, float32 (float64 for float64).
   std::vector<NDArray> state(const Step& step, const std::string& slot);
-  /// The numbers of a step in memory, always the same memory, for updates that bring them (operator/update/update.h).
-  /// For calls that a sink takes (operator/sink.h): run again, the step reads what is there then.
-  NDArray taken_numbers(const Step& step, const std::vector<double>& numbers);
 
  private:
+  Step step_of(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) const;
+  void count(const Step& step);
+  /// Its numbers to memory, always the same memory.
+  void write_numbers(Step& step);
+
   double learning_rate_;
   std::int64_t num_updates_ = 0;
   std::map<std::string, std::int64_t> counts_;  // by parameter
@@ -102,12 +122,15 @@ class SLUICE_API SGD : public Optimizer {
  protected:
   void apply(const Step& step) override;
   std::vector<std::string> slots() const override { return {"momentum"}; }
+  std::vector<double> numbers_of(const Step& step) const override;
   // Momenta are there from the first step with momentum on.
   std::vector<std::string> needed_slots(bool any) const override {
     return any && options_.momentum != 0 ? slots() : std::vector<std::string>();
   }
 
  private:
+  SgdUpdate update_of(const Step& step) const;
+
   SGDOptions options_;
 };
 
@@ -130,9 +153,12 @@ class SLUICE_API Adam : public Optimizer {
 
  protected:
   void apply(const Step& step) override;
+  std::vector<double> numbers_of(const Step& step) const override;
   std::vector<std::string> slots() const override { return {"mean", "variance"}; }
 
  private:
+  AdamUpdate update_of(const Step& step) const;
+
   AdamOptions options_;
 };
 

@@ -23,27 +23,62 @@ Trainer::Trainer(ParameterDict parameters, std::unique_ptr<optimizer::Optimizer>
   }
 }
 
-void Trainer::step(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site) {
+// Errors and tasks name the user's line.
+template <class Body>
+void Trainer::located(const char* what, SourceLocation site, const Body& body) {
   if (site.line != called_.line || std::strcmp(site.file, called_.file) != 0) {
-    const Origin& origin = Origin::of("Trainer::step", site);
+    const Origin& origin = Origin::of(what, site);
     called_ = origin.called();
     called_.origin = origin.number();
   }
   site = called_;
   const OriginScope scope(site);
   try {
-    update(batch_size, ignore_stale_grad, site);
+    body(site);
   } catch (Error& error) {
     error.locate("in " + describe(site));
     throw;
   }
 }
 
-void Trainer::update(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site) {
+namespace {
+
+void check_batch_size(std::int64_t batch_size) {
   require(batch_size >= 1, [&] {
     return message(
         "batch_size is ", batch_size, "; give the number of samples whose losses backward added up, 1 or more");
   });
+}
+
+}  // namespace
+
+void Trainer::step(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site) {
+  located("Trainer::step", site, [&](SourceLocation at) { update(batch_size, ignore_stale_grad, at); });
+}
+
+void Trainer::prepare_step(std::int64_t batch_size, SourceLocation site) {
+  located("Trainer::prepare_step", site, [&](SourceLocation at) {
+    check_batch_size(batch_size);
+    prepared_.clear();
+    for (const ParameterDict::Entry& entry : parameters_) {
+      if (entry.second.grad_req() != GradReq::null && entry.second.is_initialized())
+        prepared_.push_back(entry);
+    }
+    optimizer_->prepare(prepared_, 1.0 / static_cast<double>(batch_size), at);
+  });
+}
+
+void Trainer::apply_step(SourceLocation site) {
+  located("Trainer::apply_step", site, [&](SourceLocation at) {
+    require(!prepared_.empty(), [] { return "no step was prepared: call prepare_step() before each run"; });
+    optimizer_->update_prepared(prepared_, at);
+    for (const auto& [name, parameter] : prepared_)
+      parameter.mark_grad_used();
+  });
+}
+
+void Trainer::update(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site) {
+  check_batch_size(batch_size);
   std::vector<ParameterDict::Entry> fresh;
   fresh.reserve(parameters_.size());
   for (const ParameterDict::Entry& entry : parameters_) {

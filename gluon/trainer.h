@@ -29,6 +29,14 @@ class SLUICE_API Trainer {
   /// the last two as they are.
   void step(std::int64_t batch_size, bool ignore_stale_grad = false, SourceLocation site = SourceLocation::current());
 
+  /// step() in two halves, for steps that are recorded once and run again (engine/region.h, operator/sink.h): before
+  /// each run prepare_step(), which counts the step and writes learning rates and `batch_size` where the run reads
+  /// them; in what is recorded apply_step(). Both concern the parameters that are trained and initialised when the step
+  /// is prepared; whether their gradients are fresh nobody asks. The host does not wait. prepare_step() throws
+  /// ValueError for batch_size < 1, apply_step() where nothing was prepared.
+  void prepare_step(std::int64_t batch_size, SourceLocation site = SourceLocation::current());
+  void apply_step(SourceLocation site = SourceLocation::current());
+
   double learning_rate() const noexcept { return optimizer_->learning_rate(); }
   void set_learning_rate(double learning_rate) { optimizer_->set_learning_rate(learning_rate); }
   optimizer::Optimizer& optimizer() const noexcept { return *optimizer_; }
@@ -40,10 +48,13 @@ class SLUICE_API Trainer {
   void load_states(const std::filesystem::path& path, SourceLocation site = SourceLocation::current());
 
  private:
+  template <class Body>
+  void located(const char* what, SourceLocation site, const Body& body);
   void update(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site);
   void check_state(const std::string& file, const std::string& entry, const NDArray& state) const;
 
   std::vector<ParameterDict::Entry> parameters_;  // each once
+  std::vector<ParameterDict::Entry> prepared_;
   std::unique_ptr<optimizer::Optimizer> optimizer_;
   SourceLocation called_ = {};  // the line of the last step
 };

@@ -99,6 +99,14 @@ bool overlaps_itself(const ArrayObject& array) noexcept {
   return false;
 }
 
+bool runs_backwards(const ArrayObject& array) noexcept {
+  for (int axis = 0; axis < array.shape.ndim(); ++axis) {
+    if (array.strides[axis] < 0)
+      return true;
+  }
+  return false;
+}
+
 bool covers_buffer(const ArrayObject& array) noexcept {
   return !overlaps_itself(array) &&
          static_cast<std::size_t>(array.size) * size_of(array.dtype) == array.buffer->chunk().requested;

@@ -1,4 +1,6 @@
 // Unrecorded copies and fills: which tasks, on which device, over which intermediate arrays.
+#include <utility>
+
 #include <sluice/engine/engine.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
@@ -51,10 +53,26 @@ std::uint64_t bytes_in(const ArrayObject& array) noexcept {
   return static_cast<std::uint64_t>(array.size) * size_of(array.dtype);
 }
 
+/// The array with the axes turned around along which `like` runs backwards: the same elements in another order.
+NDArray turned_as(const NDArray& array, const ArrayObject& like) {
+  const ArrayObject& object = *array.object();
+  Shape strides = object.strides;
+  std::int64_t offset = object.offset;
+  for (int axis = 0; axis < strides.ndim(); ++axis) {
+    if (like.strides[axis] >= 0)
+      continue;
+    offset += (object.shape[axis] - 1) * strides[axis];
+    strides[axis] = -strides[axis];
+  }
+  return detail::make_view(array, object.shape, strides, offset);
+}
+
 /// Both arrays on one device.
 void push_cast(const NDArray& from, const NDArray& to, SourceLocation site) {
   const ArrayObject& source = *from.object();
   const ArrayObject& target = *to.object();
+  if (detail::runs_backwards(target)) [[unlikely]]  // what is written is walked in the order of its memory
+    return push_cast(turned_as(from, target), turned_as(to, target), site);
   const Ends ends{target.data(), source.data(), target.dtype, source.dtype};
   const auto plan = detail::plan_strided<2>(target.shape, {&target.strides, &source.strides}, detail::AxisOrder::free);
   const Task task{
@@ -169,15 +187,19 @@ void copy_between(const NDArray& from, const NDArray& to, SourceLocation site) {
 }
 #endif
 
-/// First and last element's places in the buffer; strides are not negative.
+/// First and last element's places in the buffer.
 bool ranges_meet(const ArrayObject& a, const ArrayObject& b) noexcept {
-  const auto last = [](const ArrayObject& array) {
-    std::int64_t at = array.offset;
-    for (int axis = 0; axis < array.shape.ndim(); ++axis)
-      at += (array.shape[axis] - 1) * array.strides[axis];
-    return at;
+  const auto range = [](const ArrayObject& array) {
+    std::pair places(array.offset, array.offset);
+    for (int axis = 0; axis < array.shape.ndim(); ++axis) {
+      const std::int64_t span = (array.shape[axis] - 1) * array.strides[axis];
+      (span < 0 ? places.first : places.second) += span;
+    }
+    return places;
   };
-  return a.offset <= last(b) && b.offset <= last(a);
+  const auto [a_first, a_last] = range(a);
+  const auto [b_first, b_last] = range(b);
+  return a_first <= b_last && b_first <= a_last;
 }
 
 const ArrayObject& writable(const NDArray& to, const char* op) {
@@ -219,6 +241,8 @@ void detail::push_fill(const NDArray& array, Scalar value, SourceLocation site) 
   detail::check_fits("fill", value, target.dtype);
   if (target.size == 0)
     return;
+  if (detail::runs_backwards(target)) [[unlikely]]
+    return push_fill(turned_as(array, target), value, site);
   const auto plan = detail::plan_strided<1>(target.shape, {&target.strides}, detail::AxisOrder::free);
   const Task task{
       .name = "fill",

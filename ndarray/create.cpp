@@ -56,7 +56,7 @@ NDArray make_empty(Engine& engine, const Shape& shape, const ArrayOptions& optio
   require<ValueError>(!options.pinned || options.device.is_cpu(), [&] {
     return message("empty: pinned memory belongs to the CPU, not to ", options.device);
   });
-  require<DeviceError>(options.device.is_gpu() || options.device.index == 0, [&] {
+  require<DeviceError>(options.device.is_gpu() || options.device == cpu(), [&] {
     return message("empty: there is no ", options.device, "; the one CPU device is ", cpu());
   });
   if (options.device.is_gpu())

@@ -82,8 +82,9 @@ class SLUICE_API NDArray {
   NDArray transpose(const Shape& axes = {}, SourceLocation site = SourceLocation::current()) const;
   NDArray T(SourceLocation site = SourceLocation::current()) const { return transpose({}, site); }
   NDArray swapaxes(int a, int b, SourceLocation site = SourceLocation::current()) const;
-  /// Elements begin, begin + step, ... < end along `axis`; negative begin and end count from the back, out-of-range
-  /// ones are clipped; step > 0.
+  /// Elements begin, begin + step, ... < end along `axis`, or > end where step is negative; negative begin and end
+  /// count from the back, out-of-range ones are clipped. x.slice(0, -1, INT64_MIN, -1) is x backwards: a view as well,
+  /// of which kernels are given a copy. Throws ValueError for a step of 0.
   NDArray slice(
       int axis,
       std::int64_t begin,

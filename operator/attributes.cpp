@@ -15,9 +15,7 @@ struct Text {
   std::string operator()(bool value) const { return value ? "true" : "false"; }
   std::string operator()(std::int64_t value) const { return std::to_string(value); }
   std::string operator()(DType value) const { return std::string(name_of(value)); }
-  std::string operator()(Device value) const {
-    return (value.is_gpu() ? "gpu(" : "cpu(") + std::to_string(value.index) + ")";
-  }
+  std::string operator()(Device value) const { return sluice::to_string(value); }
   std::string operator()(double value) const {
     std::array<char, 32> digits;
     const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;

@@ -5,6 +5,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/destination.h>
+#include <sluice/operator/detail/given_kernels.h>
 #include <sluice/operator/detail/kernel_task.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
@@ -243,7 +244,7 @@ Arrays run(
   Call call{op, inputs, *settings, site, destinations, detail::is_recorded(op, inputs), plain, {}};
   if (op.view != nullptr)
     return invoke_view(call);
-  if (op.cpu == nullptr && op.gpu == nullptr && op.composition != nullptr)
+  if (op.composition != nullptr && op.kernels.empty() && !detail::was_given_kernels(op))
     return invoke_composition(call);
 
   const detail::InputSpecs input_specs(inputs);
@@ -256,7 +257,9 @@ Arrays run(
   if (!destinations.empty())
     check_destinations(call, specs.size());
   check_mutables(call);
-  const Kernel kernel = op.kernel(device.kind);
+  Kernel kernel = op.kernels[device.kind];
+  if (kernel == nullptr) [[unlikely]]
+    kernel = detail::given_kernel(op, device.kind);
   if (kernel != nullptr || op.issue != nullptr) {
     if (CallSink* const sink = detail::sink_here(); sink != nullptr) [[unlikely]]
       return hand_over(*sink, call, specs);
@@ -268,7 +271,7 @@ Arrays run(
     std::string types;
     for (const NDArray& input : inputs)
       types += message(types.empty() ? "" : ", ", input.dtype());
-    return message(op.name, ": no kernel for ", device.is_gpu() ? "gpu" : "cpu", " arrays (", types, ")");
+    return message(op.name, ": no kernel for arrays on ", device, " (", types, ")");
   }());
 }
 

@@ -15,6 +15,19 @@ bool cast_inputs(const RawCall& call, DType dtype, NormalCall& normal) {
   return true;
 }
 
+bool promote_inputs(const RawCall& call, NormalCall& normal) {
+  if (call.inputs.empty())
+    return false;
+  const DType first = call.inputs[0].object()->dtype;
+  DType dtype = first;
+  bool is_normal = true;
+  for (const NDArray& input : call.inputs.subspan(1)) {
+    is_normal = is_normal && input.object()->dtype == first;
+    dtype = promote(dtype, input.object()->dtype);
+  }
+  return !is_normal && cast_inputs(call, dtype, normal);
+}
+
 Shape with_open_rows(Shape shape) {
   if (shape.ndim() == 0)
     return shape;

@@ -8,6 +8,8 @@ namespace sluice::detail {
 
 /// All inputs of type `dtype`, cast where they are not.
 bool cast_inputs(const RawCall& call, DType dtype, NormalCall& normal);
+/// All inputs of the one type that promote() gives for theirs: what `normalise` does for products.
+bool promote_inputs(const RawCall& call, NormalCall& normal);
 
 /// The shape with its first extent left open, -1, where the others determine it: what is reshaped to it is one call for
 /// every number of rows.

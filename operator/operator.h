@@ -1,6 +1,9 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -103,6 +106,45 @@ struct RawCall {
 using Normalise = bool (*)(const RawCall& call, NormalCall& normal);
 using Infer = Specs (*)(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes);
 using Kernel = void (*)(const KernelCall& call);
+
+/// The kernels of an operator, by kind of device. Beside the engine's kinds there is room for further ones: a plugin
+/// that brings a kind fills its places, of its own operators here, of others by register_kernel().
+class KernelTable {
+ public:
+  static constexpr std::size_t k_places = 4;
+
+  struct Place {
+    DeviceKind kind;
+    Kernel kernel;
+  };
+
+  constexpr KernelTable() = default;
+  constexpr KernelTable(std::initializer_list<Place> places) {  // NOLINT: as a braced list
+    for (const Place& place : places)
+      set(place.kind, place.kernel);
+  }
+
+  /// Null: none. The kind may be any.
+  constexpr Kernel operator[](DeviceKind kind) const noexcept {
+    const auto place = static_cast<std::size_t>(kind);
+    return place < k_places ? kernels_[place] : nullptr;
+  }
+  /// Throws std::out_of_range for a kind without a place.
+  constexpr void set(DeviceKind kind, Kernel kernel) { kernels_.at(static_cast<std::size_t>(kind)) = kernel; }
+  constexpr bool empty() const noexcept { return kernels_ == std::array<Kernel, k_places>{}; }
+
+ private:
+  std::array<Kernel, k_places> kernels_ = {};
+};
+
+constexpr KernelTable::Place on_cpu(Kernel kernel) noexcept {
+  return {DeviceKind::cpu, kernel};
+}
+/// `kernel` is SLUICE_GPU_KERNEL(function) (operator/gpu_kernel.h) where there is a build without CUDA.
+constexpr KernelTable::Place on_gpu(Kernel kernel) noexcept {
+  return {DeviceKind::gpu, kernel};
+}
+
 using Composition = Arrays (*)(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site);
 /// Gradients, one an input; undefined where not wanted or none.
 using Gradient = Arrays (*)(const GradientCall& call);
@@ -143,8 +185,7 @@ struct Operator {
   bool optional_attributes = false;  // a call may come without: the kernel asks
   Normalise normalise = nullptr;     // set: a call is brought to its normal form first
   Infer infer = nullptr;
-  Kernel cpu = nullptr;
-  Kernel gpu = nullptr;
+  KernelTable kernels = {};  // {on_cpu(...), on_gpu(...)}
   Composition composition = nullptr;
   ViewOf view = nullptr;        // set: the operator is a view, nothing else of the above is used
   Issue issue = nullptr;        // set: pushes its tasks itself, on any device; infer says where outputs are
@@ -167,8 +208,6 @@ struct Operator {
   Mask shape_inputs = k_none;  // inputs of which shape, type and device matter alone: nobody reads their data
   OrderOf order = nullptr;     // set: GPU arrays of four axes lie so, inputs (copied where they do not) and outputs
   SavedFor saved_outputs_for = nullptr;  // set: saves these of saved_outputs only
-
-  Kernel kernel(DeviceKind kind) const noexcept { return kind == DeviceKind::gpu ? gpu : cpu; }
 };
 
 /// All operators by name, those of plugins too, for tools (listing, parsing a graph file).
@@ -181,5 +220,11 @@ SLUICE_API const Operator* find_operator(std::string_view name);
 /// be closed. Throws ValueError where it has no name, one that is taken, nothing that computes, a kernel without
 /// inference, or numbers of inputs or outputs that cannot be. Any thread may call this.
 SLUICE_API void register_operator(std::shared_ptr<const Operator> op);
+/// Gives an operator that is there a kernel for a kind of device that it has none for: so a third kind of device joins,
+/// or a GPU the operators that are for CPUs alone. invoke() looks for it after the operator's own kernels and before
+/// its composition. It stays to the end of the process. Throws ValueError where no operator has that name, where there
+/// is such a kernel already, and for an operator that cannot have one: a view, one that pushes its tasks itself, one
+/// without inference. Any thread may call this.
+SLUICE_API void register_kernel(std::string_view op, DeviceKind kind, Kernel kernel);
 
 }  // namespace sluice

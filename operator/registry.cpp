@@ -90,7 +90,7 @@ void register_operator(std::shared_ptr<const Operator> op) {
   require(op != nullptr && op->name != nullptr && *op->name != '\0', [] {
     return "register_operator: an operator has no name";
   });
-  const bool computes = op->cpu != nullptr || op->gpu != nullptr || op->issue != nullptr || op->composition != nullptr;
+  const bool computes = !op->kernels.empty() || op->issue != nullptr || op->composition != nullptr;
   require(computes || op->view != nullptr, [&] {
     return message("register_operator: ", op->name, " has no kernel, composition or view");
   });

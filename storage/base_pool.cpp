@@ -10,7 +10,21 @@ namespace sluice::detail {
 
 BasePool::BasePool(
     Passage& passage, std::string_view name, std::unique_ptr<Source> source, std::size_t release_threshold) noexcept
-    : passage_(passage), name_(name), source_(std::move(source)), release_threshold_(release_threshold) {}
+    : passage_(passage),
+      name_(name),
+      source_(std::move(source)),
+      release_threshold_(release_threshold),
+      forks_(this, [](void* pool, ForkMoment moment) noexcept { static_cast<BasePool*>(pool)->at_fork(moment); }) {}
+
+void BasePool::at_fork(ForkMoment moment) noexcept {
+  if (moment == ForkMoment::before)
+    return mutex_.lock();
+  if (moment == ForkMoment::in_child) {  // threads that are not here were getting memory, or giving it back
+    stats_.reserved -= expected_ + returning_;
+    expected_ = returning_ = 0;
+  }
+  mutex_.unlock();
+}
 
 BasePool::~BasePool() {
   // The engine drained its streams before it ended; what is still on loan stays usable.

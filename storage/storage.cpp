@@ -4,9 +4,11 @@
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include <sluice/engine/detail/engine_access.h>
+#include <sluice/engine/detail/fork_watch.h>
 #include <sluice/engine/engine.h>
 #include <sluice/engine/error.h>
 #include <sluice/storage/detail/make_pool.h>
@@ -137,6 +139,10 @@ struct Storage::Pools {
 
   EnginePassage passage;
   std::mutex mutex;
+  const detail::ForkWatch forks{&mutex, [](void* held, detail::ForkMoment moment) noexcept {
+                                  if (moment == detail::ForkMoment::in_child)  // whoever holds it is not there
+                                    ::new (held) std::mutex;
+                                }};
   StorageOptions options;
   std::array<Place, 2> host_places;  // host, pinned
   std::array<Place, k_max_gpus> gpu_places;

@@ -33,6 +33,18 @@ NDArray Dense::forward(const NDArray& x) const {
     weight_.complete({units_, in});
   }
   const NDArray& weight = weight_.data();
+  // The operator promotes; of a layer that is mostly a cast that somebody forgot.
+  require<DTypeError>(x.dtype() == weight.dtype(), [&] {
+    const bool is_network = is_floating(x.dtype());
+    return message(
+        "Dense: x is ",
+        x.dtype(),
+        ", weight is ",
+        weight.dtype(),
+        is_network ? "; cast one: x.astype(" : "; cast x: ToTensor() or x.astype(",
+        weight.dtype(),
+        is_network ? message("), or the network by cast(", x.dtype(), ")") : ")");
+  });
   const NDArray bias = bias_ == nullptr ? NDArray() : bias_->data();
   const NDArray y = dense(x, weight, bias, {.flatten = flatten_, .activation = fused_relu_ ? "relu" : ""}, call_site());
   return activation_ == nullptr ? y : activation_(y, call_site());

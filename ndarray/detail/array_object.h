@@ -85,6 +85,8 @@ SLUICE_API void check_fits(const char* op, Scalar value, DType dtype);
 SLUICE_API bool is_contiguous(const ArrayObject& array) noexcept;
 /// True if two elements of the array are one in memory (a stretched view): such arrays are not written.
 SLUICE_API bool overlaps_itself(const ArrayObject& array) noexcept;
+/// True if along some axis the elements lie one before the other. Copies and fills take such arrays, kernels do not.
+SLUICE_API bool runs_backwards(const ArrayObject& array) noexcept;
 /// The array is all of its buffer, so writing it leaves nothing of the old value.
 SLUICE_API bool covers_buffer(const ArrayObject& array) noexcept;
 /// What a task that writes the array says: out() where nothing of the old value is left, write() otherwise.

@@ -68,8 +68,7 @@ constinit const Operator k_concat = {
     .attributes = &attribute_type<ConcatAttributes>,
     .normalise = normalise_concat,
     .infer = infer_concat,
-    .cpu = detail::concat_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::concat_gpu),
+    .kernels = {on_cpu(detail::concat_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::concat_gpu))},
     .gradient = gradient_concat,
 };
 

@@ -73,7 +73,8 @@ OnednnPlan make_plan(const dnnl::engine& engine, ConvolutionPass pass, const Par
   const ConvolutionGeometry& g = part.g;
   const Descriptors any = describe_free(g);
   const Descriptors plain = describe_plain(part);
-  const Dims stride = pair(g.stride), dilation = pair(g.dilation, 1), pad = pair(g.pad);
+  const Dims stride = pair(g.stride), dilation = pair(g.dilation, 1);
+  const Dims pad = pair(g.pad), pad_end = pair(g.pad_end);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 
@@ -82,8 +83,8 @@ OnednnPlan make_plan(const dnnl::engine& engine, ConvolutionPass pass, const Par
     return onednn_describe<Forward>(engine, attributes, dnnl::prop_kind::forward_training, direct, what...);
   };
   const Forward::primitive_desc hint =
-      bias ? describe_forward(any.x, any.weight, any.bias, any.y, stride, dilation, pad, pad)
-           : describe_forward(any.x, any.weight, any.y, stride, dilation, pad, pad);
+      bias ? describe_forward(any.x, any.weight, any.bias, any.y, stride, dilation, pad, pad_end)
+           : describe_forward(any.x, any.weight, any.y, stride, dilation, pad, pad_end);
   OnednnPlan plan;
   plan.bias = plain.bias;
   const auto keep = [&](const auto& chosen, const memory::desc& x, const memory::desc& w, const memory::desc& y) {
@@ -98,7 +99,7 @@ OnednnPlan make_plan(const dnnl::engine& engine, ConvolutionPass pass, const Par
   } else if (pass == ConvolutionPass::backward_data) {
     using Backward = dnnl::convolution_backward_data;
     const auto chosen = onednn_describe_backward<Backward>(
-        engine, attributes, hint, direct, any.x, any.weight, any.y, stride, dilation, pad, pad);
+        engine, attributes, hint, direct, any.x, any.weight, any.y, stride, dilation, pad, pad_end);
     plan.primitive = Backward(chosen);
     keep(chosen, chosen.diff_src_desc(), chosen.weights_desc(), chosen.diff_dst_desc());
   } else {
@@ -107,8 +108,8 @@ OnednnPlan make_plan(const dnnl::engine& engine, ConvolutionPass pass, const Par
       return onednn_describe_backward<Backward>(engine, attributes, hint, direct, what...);
     };
     const Backward::primitive_desc chosen =
-        bias ? describe_backward(any.x, any.weight, any.bias, any.y, stride, dilation, pad, pad)
-             : describe_backward(any.x, any.weight, any.y, stride, dilation, pad, pad);
+        bias ? describe_backward(any.x, any.weight, any.bias, any.y, stride, dilation, pad, pad_end)
+             : describe_backward(any.x, any.weight, any.y, stride, dilation, pad, pad_end);
     plan.primitive = Backward(chosen);
     keep(chosen, chosen.src_desc(), chosen.diff_weights_desc(), chosen.diff_dst_desc());
   }
@@ -129,7 +130,7 @@ CacheKey key_of(ConvolutionPass pass, const Part& part, bool bias) {
       part.x_image,
       part.y_image,
       part.weight_row);
-  for (const auto* values : {&g.in, &g.kernel, &g.stride, &g.pad, &g.dilation}) {
+  for (const auto* values : {&g.in, &g.kernel, &g.stride, &g.pad, &g.pad_end, &g.dilation}) {
     key.add((*values)[0]);
     key.add((*values)[1]);
   }

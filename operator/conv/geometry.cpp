@@ -1,4 +1,5 @@
 #include <sluice/operator/conv/geometry.h>
+#include <sluice/operator/sides.h>
 
 namespace sluice::detail {
 namespace {
@@ -10,7 +11,6 @@ void check_attributes(const char* op, const ConvolutionAttributes& a) {
         good, [&] { return message(op, ": ", name, " must be a pair of numbers >= ", least, ", not ", values); });
   };
   pair(a.stride, 1, "stride");
-  pair(a.pad, 0, "pad");
   pair(a.dilation, 1, "dilation");
   require<ValueError>(a.groups >= 1, [&] { return message(op, ": groups must be at least 1, not ", a.groups); });
 }
@@ -54,6 +54,7 @@ void check_shapes(const char* op, const Shape& x, const Shape& weight, const Con
 ConvolutionGeometry convolution_geometry(
     const char* op, const Shape& x, const Shape& weight, DType dtype, const ConvolutionAttributes& a) {
   check_attributes(op, a);
+  const Sides sides = sides_of(op, a.pad);
   check_shapes(op, x, weight, a);
   ConvolutionGeometry g;
   g.dtype = dtype;
@@ -65,10 +66,11 @@ ConvolutionGeometry convolution_geometry(
     g.in[axis] = x[axis + 2];
     g.kernel[axis] = weight[axis + 2];
     g.stride[axis] = a.stride[axis];
-    g.pad[axis] = a.pad[axis];
+    g.pad[axis] = sides.begin[axis];
+    g.pad_end[axis] = sides.end[axis];
     g.dilation[axis] = a.dilation[axis];
     const std::int64_t reach = g.dilation[axis] * (g.kernel[axis] - 1) + 1;
-    const std::int64_t room = g.in[axis] + 2 * g.pad[axis] - reach;
+    const std::int64_t room = g.in[axis] + g.pad[axis] + g.pad_end[axis] - reach;
     require<ShapeError>(g.kernel[axis] >= 1 && room >= 0, [&] {
       return message(
           op,
@@ -82,7 +84,7 @@ ConvolutionGeometry convolution_geometry(
           " of x ",
           x,
           ", (N, C, H, W), with padding ",
-          a.pad[axis]);
+          a.pad);
     });
     g.out[axis] = room / g.stride[axis] + 1;
   }

@@ -6,7 +6,7 @@
 
 namespace sluice::detail {
 
-/// Attributes of convolution and of its gradients; pairs are (height, width).
+/// Attributes of convolution and of its gradients; pairs are (height, width), `pad` may be (top, left, bottom, right).
 struct ConvolutionAttributes {
   Shape stride{1, 1}, pad{0, 0}, dilation{1, 1};
   std::int64_t groups = 1;
@@ -37,7 +37,8 @@ struct ConvolutionGeometry {
   DType dtype = DType::float32;
   std::int64_t images = 0, inputs = 0, outputs = 0, groups = 1;  // inputs, outputs: channels
   std::int64_t in[2] = {}, kernel[2] = {}, out[2] = {};
-  std::int64_t stride[2] = {}, pad[2] = {}, dilation[2] = {};
+  std::int64_t stride[2] = {}, dilation[2] = {};
+  std::int64_t pad[2] = {}, pad_end[2] = {};  // before the image and behind it
 
   std::int64_t group_inputs() const noexcept { return inputs / groups; }
   std::int64_t group_outputs() const noexcept { return outputs / groups; }
@@ -46,7 +47,8 @@ struct ConvolutionGeometry {
   /// Inputs that one output is a sum of: rows of the unfolded image.
   std::int64_t depth() const noexcept { return group_inputs() * kernel[0] * kernel[1]; }
   bool is_pointwise() const noexcept {
-    return kernel[0] == 1 && kernel[1] == 1 && stride[0] == 1 && stride[1] == 1 && pad[0] == 0 && pad[1] == 0;
+    return kernel[0] == 1 && kernel[1] == 1 && stride[0] == 1 && stride[1] == 1 && pad[0] == 0 && pad[1] == 0 &&
+           pad_end[0] == 0 && pad_end[1] == 0;
   }
   Shape x_shape() const { return {images, inputs, in[0], in[1]}; }
   Shape weight_shape() const { return {outputs, group_inputs(), kernel[0], kernel[1]}; }

@@ -28,7 +28,7 @@ CudnnDescriptor describe(const ConvolutionGeometry& g) {
   convolution.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, g.dilation);
   convolution.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, g.stride);
   convolution.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, g.pad);
-  convolution.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, g.pad);
+  convolution.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, g.pad_end);
   convolution.finalize("cudnnBackendFinalize (convolution)");
   return convolution;
 }
@@ -100,7 +100,7 @@ void add_numbers(const ConvolutionProblem& p, CacheKey& key) {
         g.outputs,
         g.groups})
     key.add(number);
-  for (const auto* values : {&g.in, &g.kernel, &g.stride, &g.pad, &g.dilation}) {
+  for (const auto* values : {&g.in, &g.kernel, &g.stride, &g.pad, &g.pad_end, &g.dilation}) {
     key.add((*values)[0]);
     key.add((*values)[1]);
   }

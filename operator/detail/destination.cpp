@@ -120,7 +120,7 @@ bool is_direct(
     const Operator& op, const NDArray& destination, const ArraySpec& spec, std::span<const NDArray> inputs) noexcept {
   if (destination.dtype() != spec.dtype || destination.device() != spec.device)
     return false;
-  if (!op.strided_outputs && !destination.object()->contiguous)
+  if (!destination.object()->contiguous && (!op.strided_outputs || runs_backwards(*destination.object())))
     return false;
   return std::all_of(inputs.begin(), inputs.end(), [&](const NDArray& input) {
     return !overlaps(destination, input) || (op.elementwise && same_geometry(destination, input));

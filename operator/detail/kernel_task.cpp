@@ -22,7 +22,7 @@ bool takes_as_it_lies(const Operator& op, MemoryOrder order, std::size_t i, cons
     return is_in_order(object.shape, object.strides, order);
   if (object.contiguous)
     return true;
-  return has(op.strided_inputs, i) &&
+  return has(op.strided_inputs, i) && !runs_backwards(object) &&
          (op.takes_strides == nullptr || op.takes_strides(i, object.shape, object.strides));
 }
 

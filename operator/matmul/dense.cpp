@@ -23,21 +23,10 @@ Specs dense_infer(const Operator&, std::span<const ArraySpec> inputs, const Attr
   });
   const ArraySpec& x = inputs[0];
   const ArraySpec& weight = inputs[1];
-  const bool is_cast_missing = !is_floating(x.dtype) && is_floating(weight.dtype);
-  if (!is_cast_missing)
-    check_floating("dense", x);
+  check_floating("dense", x);
   for (std::size_t i = 1; i < inputs.size(); ++i) {
-    require<DTypeError>(inputs[i].dtype == x.dtype, [&] {
-      return message(
-          "dense: x is ",
-          x.dtype,
-          ", ",
-          i == 1 ? "weight" : "bias",
-          " is ",
-          inputs[i].dtype,
-          is_cast_missing ? "; cast x: ToTensor() or x.astype(" : "; cast one: x.astype(",
-          inputs[i].dtype,
-          is_cast_missing ? ")" : message("), or the network by cast(", x.dtype, ")"));
+    require<DTypeError>(inputs[i].dtype == x.dtype, [&] {  // inference alone: a call is promoted before
+      return message("dense: x is ", x.dtype, ", ", i == 1 ? "weight" : "bias", " is ", inputs[i].dtype);
     });
   }
   require<ShapeError>(x.shape.ndim() > 0, [&] { return message("dense: x needs at least one axis"); });
@@ -149,9 +138,9 @@ constexpr Operator dense_with(const char* name, Mask saved_outputs) {
       .name = name,
       .inputs = -1,
       .attributes = &attribute_type<DenseAttributes>,
+      .normalise = promote_inputs,
       .infer = dense_infer,
-      .cpu = dense_cpu,
-      .gpu = SLUICE_GPU_KERNEL(dense_gpu),
+      .kernels = {on_cpu(dense_cpu), on_gpu(SLUICE_GPU_KERNEL(dense_gpu))},
       .gradient = dense_gradient,
       .saved_inputs = 0b11,
       .saved_outputs = saved_outputs,
@@ -169,8 +158,7 @@ const Operator dense_backward_weights_op{
     .outputs = -1,
     .attributes = &attribute_type<DenseWeightsAttributes>,
     .infer = dense_backward_weights_infer,
-    .cpu = dense_backward_weights_cpu,
-    .gpu = SLUICE_GPU_KERNEL(dense_backward_weights_gpu),
+    .kernels = {on_cpu(dense_backward_weights_cpu), on_gpu(SLUICE_GPU_KERNEL(dense_backward_weights_gpu))},
     .gradient = dense_backward_weights_gradient,
     .saved_inputs = k_all,
 };

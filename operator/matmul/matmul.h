@@ -9,8 +9,9 @@ namespace sluice {
 
 /// Matrix product by NumPy's rules (numpy.matmul): (m, k) x (k, n) gives (m, n); leading axes are a batch and
 /// broadcast; a 1-D operand is a row (left) or a column (right) whose axis the result drops. Transposed views cost no
-/// copy. Operands of one type: float32, float64, float16, bfloat16 (sums in float32), and integers on the CPU (sums
-/// wrap). Throws ShapeError, DTypeError, UnsupportedError for an integer type on a GPU.
+/// copy. Operands of two types are promoted, as elementwise operators do it; the product is float32, float64, float16,
+/// bfloat16 (sums in float32), or of an integer type on the CPU (sums wrap). Throws ShapeError, UnsupportedError for
+/// bool, and for an integer type on a GPU.
 SLUICE_API NDArray matmul(const NDArray& a, const NDArray& b, SourceLocation site = SourceLocation::current());
 
 struct DenseOptions {
@@ -19,8 +20,8 @@ struct DenseOptions {
 };
 
 /// activation(x W^T + bias): x (batch, ...) or (..., in), weight (units, in), bias (units,) or undefined; gives
-/// (batch, units), or (..., units) without flatten (MXNet FullyConnected). Throws ShapeError, DTypeError, ValueError
-/// for another activation.
+/// (batch, units), or (..., units) without flatten (MXNet FullyConnected). Types are promoted to one, which must be a
+/// floating one: UnsupportedError. Throws ShapeError, ValueError for another activation.
 SLUICE_API NDArray dense(
     const NDArray& x,
     const NDArray& weight,

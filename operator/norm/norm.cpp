@@ -151,8 +151,7 @@ const Operator batch_norm_op{
     .attributes = &attribute_type<BatchNormAttributes>,
     .normalise = normalise_axis<BatchNormAttributes>,
     .infer = batch_norm_infer,
-    .cpu = batch_norm_cpu,
-    .gpu = SLUICE_GPU_KERNEL(batch_norm_gpu),
+    .kernels = {on_cpu(batch_norm_cpu), on_gpu(SLUICE_GPU_KERNEL(batch_norm_gpu))},
     .gradient = batch_norm_gradient,
     .saved_inputs = 0b11,
     .saved_outputs = 0b110,
@@ -165,8 +164,7 @@ const Operator batch_norm_predict_op{
     .attributes = &attribute_type<BatchNormAttributes>,
     .normalise = normalise_axis<BatchNormAttributes>,
     .infer = batch_norm_infer,
-    .cpu = batch_norm_cpu,
-    .gpu = SLUICE_GPU_KERNEL(batch_norm_gpu),
+    .kernels = {on_cpu(batch_norm_cpu), on_gpu(SLUICE_GPU_KERNEL(batch_norm_gpu))},
     .gradient = batch_norm_gradient,
     .saved_inputs = 0b11,
     .saved_outputs = 0b110,
@@ -178,8 +176,7 @@ const Operator batch_norm_backward_op{
     .attributes = &attribute_type<BatchNormAttributes>,
     .normalise = normalise_axis<BatchNormAttributes, 1>,
     .infer = batch_norm_backward_infer,
-    .cpu = batch_norm_backward_cpu,
-    .gpu = SLUICE_GPU_KERNEL(batch_norm_backward_gpu),
+    .kernels = {on_cpu(batch_norm_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(batch_norm_backward_gpu))},
 };
 
 OperatorList norm_operators() noexcept {

@@ -6,7 +6,7 @@
 
 namespace sluice::detail {
 
-/// Attributes of pooling and of its gradients; pairs are (height, width).
+/// Attributes of pooling and of its gradients; pairs are (height, width), `pad` may be (top, left, bottom, right).
 struct PoolAttributes {
   Shape kernel{2, 2}, stride, pad{0, 0};
   bool ceil_mode = false;
@@ -27,7 +27,8 @@ struct PoolAttributes {
 /// Every extent of one pooling; index 0 is height, 1 is width. A kernel parameter on a GPU.
 struct PoolGeometry {
   std::int64_t planes = 0;  // images x channels
-  std::int64_t in[2] = {}, out[2] = {}, kernel[2] = {}, stride[2] = {}, pad[2] = {};
+  std::int64_t in[2] = {}, out[2] = {}, kernel[2] = {}, stride[2] = {};
+  std::int64_t pad[2] = {}, pad_end[2] = {};  // before the image and behind it
   bool count_include_pad = true;
 };
 

@@ -5,6 +5,7 @@
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/pool/geometry.h>
 #include <sluice/operator/pool/pool.h>
+#include <sluice/operator/sides.h>
 #include <sluice/operator/sink.h>
 
 namespace sluice {
@@ -32,15 +33,16 @@ PoolGeometry pool_geometry(const char* op, const Shape& x, const PoolAttributes&
       [&] { return message(op, ": planes of x of shape ", x, " must have 1 to 2^31 - 1 elements"); });
   pair(kernel, 1, "kernel");
   pair(stride, 1, "stride");
-  pair(pad, 0, "pad");
+  const Sides sides = sides_of(op, pad);
   for (int axis = 0; axis < 2; ++axis) {
-    require<ValueError>(
-        pad[axis] < kernel[axis], [&] { return message(op, ": pad ", pad, " must be smaller than kernel ", kernel); });
+    const bool is_less = sides.begin[axis] < kernel[axis] && sides.end[axis] < kernel[axis];
+    require<ValueError>(is_less, [&] { return message(op, ": pad ", pad, " must be smaller than kernel ", kernel); });
     g.in[axis] = image[axis];
     g.kernel[axis] = kernel[axis];
     g.stride[axis] = stride[axis];
-    g.pad[axis] = pad[axis];
-    const std::int64_t room = g.in[axis] + 2 * g.pad[axis] - g.kernel[axis];
+    g.pad[axis] = sides.begin[axis];
+    g.pad_end[axis] = sides.end[axis];
+    const std::int64_t room = g.in[axis] + g.pad[axis] + g.pad_end[axis] - g.kernel[axis];
     const bool fits = room >= 0 || (a.ceil_mode && room > -g.stride[axis]);
     require<ShapeError>(fits, [&] {
       return message(
@@ -172,8 +174,7 @@ const Operator max_pool2d_op{
     .outputs = 2,
     .attributes = &attribute_type<PoolAttributes>,
     .infer = pool_infer<true>,
-    .cpu = max_pool2d_cpu,
-    .gpu = SLUICE_GPU_KERNEL(max_pool2d_gpu),
+    .kernels = {on_cpu(max_pool2d_cpu), on_gpu(SLUICE_GPU_KERNEL(max_pool2d_gpu))},
     .gradient = max_pool_gradient,
     .saved_outputs = 0b10,
     .order = order_of_input<0>,
@@ -183,8 +184,7 @@ const Operator max_pool2d_backward_op{
     .inputs = 3,
     .attributes = &attribute_type<PoolAttributes>,
     .infer = pool_backward_infer<true>,
-    .cpu = max_pool2d_backward_cpu,
-    .gpu = SLUICE_GPU_KERNEL(max_pool2d_backward_gpu),
+    .kernels = {on_cpu(max_pool2d_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(max_pool2d_backward_gpu))},
     .gradient = max_pool_backward_gradient,
     .saved_inputs = 0b10,
     .shape_inputs = 0b100,
@@ -195,8 +195,7 @@ const Operator max_pool2d_gather_op{
     .inputs = 2,
     .attributes = &attribute_type<PoolAttributes>,
     .infer = gather_infer,
-    .cpu = max_pool2d_gather_cpu,
-    .gpu = SLUICE_GPU_KERNEL(max_pool2d_gather_gpu),
+    .kernels = {on_cpu(max_pool2d_gather_cpu), on_gpu(SLUICE_GPU_KERNEL(max_pool2d_gather_gpu))},
     .gradient = gather_gradient,
     .saved_inputs = 0b10,
     .order = order_of_input<1>,
@@ -205,8 +204,7 @@ const Operator avg_pool2d_op{
     .name = "avg_pool2d",
     .attributes = &attribute_type<PoolAttributes>,
     .infer = pool_infer<false>,
-    .cpu = avg_pool2d_cpu,
-    .gpu = SLUICE_GPU_KERNEL(avg_pool2d_gpu),
+    .kernels = {on_cpu(avg_pool2d_cpu), on_gpu(SLUICE_GPU_KERNEL(avg_pool2d_gpu))},
     .gradient = avg_pool_gradient,
     .order = order_of_input<0>,
 };
@@ -215,8 +213,7 @@ const Operator avg_pool2d_backward_op{
     .inputs = 2,
     .attributes = &attribute_type<PoolAttributes>,
     .infer = pool_backward_infer<false>,
-    .cpu = avg_pool2d_backward_cpu,
-    .gpu = SLUICE_GPU_KERNEL(avg_pool2d_backward_gpu),
+    .kernels = {on_cpu(avg_pool2d_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(avg_pool2d_backward_gpu))},
     .gradient = avg_pool_backward_gradient,
     .shape_inputs = 0b10,
     .order = order_of_input<0>,

@@ -8,8 +8,8 @@ namespace sluice {
 /// Pairs are (height, width).
 struct PoolOptions {
   Shape kernel{2, 2};
-  Shape stride = {};  // the kernel if empty
-  Shape pad{0, 0};
+  Shape stride = {};              // the kernel if empty
+  Shape pad{0, 0};                // on both sides, or (top, left, bottom, right)
   bool ceil_mode = false;         // keep the last window although it hangs over the edge
   bool count_include_pad = true;  // average: padding counts as zeros
   bool global = false;            // one window over all of height and width; the fields above are not used

@@ -179,7 +179,7 @@ void launch_vectors(const Queue& queue, const PoolGeometry& g, std::int64_t inne
     return;
   std::int64_t largest = std::max(inputs, outputs);
   for (int axis = 0; axis < 2; ++axis)
-    largest = std::max(largest, g.in[axis] + g.kernel[axis] + g.stride[axis] + g.pad[axis]);
+    largest = std::max(largest, g.in[axis] + g.kernel[axis] + g.stride[axis] + g.pad[axis] + g.pad_end[axis]);
   const unsigned blocks = blocks_for(walked);
   if (largest < std::numeric_limits<std::int32_t>::max() / 2) {
     pool_kernel<V><<<blocks, k_block, 0, stream_of(queue)>>>(PoolWalk<std::int32_t>(g, walked, inner / V), body);

@@ -31,6 +31,7 @@ struct PoolWalk {
   Index total;  // vectors of the side that is walked
   Divider<Index> inner;
   Index kernel[2], stride[2], pad[2];
+  Index end[2];  // of the image and the padding behind it
   Divider<Index> by_stride[2];
   bool count_include_pad;
 
@@ -45,6 +46,7 @@ struct PoolWalk {
       kernel[axis] = static_cast<Index>(g.kernel[axis]);
       stride[axis] = static_cast<Index>(g.stride[axis]);
       pad[axis] = static_cast<Index>(g.pad[axis]);
+      end[axis] = static_cast<Index>(g.in[axis] + g.pad_end[axis]);
     }
   }
 
@@ -93,7 +95,7 @@ struct PoolWalk {
       return inside.end - inside.begin;
     }
     const Index start = o * stride[axis] - pad[axis];
-    return min(start + kernel[axis], (axis == 0 ? in.height : in.width) + pad[axis]) - start;
+    return min(start + kernel[axis], end[axis]) - start;
   }
 };
 

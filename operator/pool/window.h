@@ -41,7 +41,7 @@ SLUICE_HD inline std::int64_t window_count(const PoolGeometry& g, std::int64_t o
     const std::int64_t o = axis == 0 ? oy : ox;
     if (g.count_include_pad) {
       const std::int64_t start = o * g.stride[axis] - g.pad[axis];
-      count *= smaller(start + g.kernel[axis], g.in[axis] + g.pad[axis]) - start;
+      count *= smaller(start + g.kernel[axis], g.in[axis] + g.pad_end[axis]) - start;
     } else {
       const Span1D inside = window_inside(g, axis, o);
       count *= inside.end - inside.begin;

@@ -77,8 +77,7 @@ constinit const Operator k_random_uniform = {
     .inputs = -1,
     .attributes = &attribute_type<RealAttributes>,
     .infer = infer_random<RealAttributes>,
-    .cpu = detail::random_uniform_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::random_uniform_gpu),
+    .kernels = {on_cpu(detail::random_uniform_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::random_uniform_gpu))},
     .random = blocks_of,
     .state_input = 0,
 };
@@ -87,8 +86,7 @@ constinit const Operator k_random_normal = {
     .inputs = -1,
     .attributes = &attribute_type<RealAttributes>,
     .infer = infer_random<RealAttributes>,
-    .cpu = detail::random_normal_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::random_normal_gpu),
+    .kernels = {on_cpu(detail::random_normal_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::random_normal_gpu))},
     .random = blocks_of,
     .state_input = 0,
 };
@@ -97,8 +95,7 @@ constinit const Operator k_random_randint = {
     .inputs = -1,
     .attributes = &attribute_type<IntegerAttributes>,
     .infer = infer_random<IntegerAttributes>,
-    .cpu = detail::random_randint_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::random_randint_gpu),
+    .kernels = {on_cpu(detail::random_randint_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::random_randint_gpu))},
     .random = blocks_of,
     .state_input = 0,
 };
@@ -107,8 +104,7 @@ constinit const Operator k_random_bernoulli = {
     .inputs = -1,
     .attributes = &attribute_type<RealAttributes>,
     .infer = infer_random<RealAttributes>,
-    .cpu = detail::random_bernoulli_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::random_bernoulli_gpu),
+    .kernels = {on_cpu(detail::random_bernoulli_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::random_bernoulli_gpu))},
     .random = blocks_of,
     .state_input = 0,
 };
@@ -117,7 +113,7 @@ constinit const Operator k_random_permutation = {
     .inputs = -1,
     .attributes = &attribute_type<IntegerAttributes>,
     .infer = infer_random<IntegerAttributes>,
-    .cpu = detail::random_permutation_cpu,
+    .kernels = {on_cpu(detail::random_permutation_cpu)},
     .random = blocks_of,
     .state_input = 0,
 };

@@ -52,6 +52,15 @@ NDArray products_of_others(const NDArray& x) {
   return stack({odd * beyond, even * beyond}, 2).reshape({rows, n});
 }
 
+// The product of all but each; of what is not 0. From sums of logarithms in a wider type, so that it does not matter
+// whether the product of all fits the type; float64 has none. Finite: beside zeros it is multiplied by 0.
+NDArray products_without(const NDArray& safe, const Shape& axes, DType dtype) {
+  if (dtype == float64)
+    return prod(safe, axes, true) / safe;
+  const NDArray logs = log(abs(safe)), signs = sign(safe);
+  return finite(exp(sum(logs, axes, true) - logs)) * prod(signs, axes, true) * signs;
+}
+
 }  // namespace
 
 constinit const Operator k_divide_by_terms = {
@@ -98,6 +107,10 @@ NDArray ReductionGradient::shared(const NDArray& x, const NDArray& y, const NDAr
   return where(ties, (dy / count.astype(x.dtype() == float64 ? float64 : float32)).astype(x.dtype()), 0);
 }
 
+NDArray ReductionGradient::in_shares(const NDArray& x, const NDArray& dy) const {
+  return x * (dy / nonzero(sum(x, axes_, true)));
+}
+
 // The gradient as a function of x that can itself be differentiated where factors are zero.
 NDArray ReductionGradient::recorded_of_product(const NDArray& x, const NDArray& dy) const {
   Shape order, back = Shape::filled(x.ndim(), 0);
@@ -119,19 +132,18 @@ NDArray ReductionGradient::recorded_of_product(const NDArray& x, const NDArray& 
   return (widened(dy) * others).astype(x.dtype());
 }
 
-// With one zero only that factor has a gradient, with two none has. In float32 for half types, whose products soon
-// leave them.
+// With one zero only that factor has a gradient, with two none has.
 NDArray ReductionGradient::of_product(const NDArray& x, const NDArray& dy) const {
   if (autograd::is_recording())
     return recorded_of_product(x, dy);
-  const NDArray factors = widened(x);
+  const NDArray factors = x.astype(float64);
   const NDArray zero = (factors == 0).astype(factors.dtype());
   const NDArray zeros = sum(zero, axes_, true);
   const NDArray safe = factors + zero;
-  const NDArray others = prod(safe, axes_, true) / safe;
+  const NDArray others = products_without(safe, axes_, x.dtype());
   const NDArray none = (zeros == 0).astype(factors.dtype());
   const NDArray one = (zeros == 1).astype(factors.dtype());
-  return (widened(dy) * others * (zero * one + (1 - zero) * none)).astype(x.dtype());
+  return (dy.astype(float64) * others * (zero * one + (1 - zero) * none)).astype(x.dtype());
 }
 
 }  // namespace detail

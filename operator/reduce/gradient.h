@@ -38,6 +38,8 @@ class ReductionGradient {
   NDArray centred(const NDArray& x) const;
   /// dy in even shares to the elements that are y; beside a NaN, which wins, to the NaNs.
   NDArray shared(const NDArray& x, const NDArray& y, const NDArray& dy) const;
+  /// dy in the proportions of x, which is not negative; of zeros alone 0.
+  NDArray in_shares(const NDArray& x, const NDArray& dy) const;
   /// Each element's gradient in a product: that of the others. Exact where factors are zero.
   NDArray of_product(const NDArray& x, const NDArray& dy) const;
 

@@ -178,8 +178,7 @@ constexpr Operator make_row() {
   op.attributes = &attribute_type<typename Row::Attributes>;
   op.normalise = normalise<typename Row::Attributes, Row::types == ReduceTypes::real>;
   op.infer = infer_row<row>;
-  op.cpu = row_cpu<row>;
-  op.gpu = SLUICE_GPU_KERNEL(row_gpu<row>);
+  op.kernels = {on_cpu(row_cpu<row>), on_gpu(SLUICE_GPU_KERNEL(row_gpu<row>))};
   if (has_gradient)
     op.gradient = gradient_row<row>;
   op.saved_inputs = (Row::uses & x_) != 0 ? k_all : k_none;
@@ -197,8 +196,7 @@ constexpr Operator make_arg(const char* name, Kernel cpu, Kernel gpu) {
   op.attributes = &attribute_type<ReduceAttributes>;
   op.normalise = normalise<ReduceAttributes, false>;
   op.infer = infer_arg;
-  op.cpu = cpu;
-  op.gpu = gpu;
+  op.kernels = {on_cpu(cpu), on_gpu(gpu)};
   op.strided_inputs = k_all;
   return op;
 }

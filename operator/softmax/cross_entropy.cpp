@@ -155,8 +155,8 @@ constinit const Operator k_softmax_cross_entropy = {
     .attributes = &attribute_type<SoftmaxAttributes>,
     .normalise = detail::normalise_axis<SoftmaxAttributes>,
     .infer = infer_cross_entropy,
-    .cpu = detail::softmax_cross_entropy_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::softmax_cross_entropy_gpu),
+    .kernels =
+        {on_cpu(detail::softmax_cross_entropy_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::softmax_cross_entropy_gpu))},
     .gradient = gradient_cross_entropy,
     .saved_inputs = k_all,
     .saved_outputs = 0b10,
@@ -167,8 +167,9 @@ constinit const Operator k_softmax_cross_entropy_backward = {
     .attributes = &attribute_type<SoftmaxAttributes>,
     .normalise = detail::normalise_axis<SoftmaxAttributes>,
     .infer = infer_cross_entropy_backward,
-    .cpu = detail::softmax_cross_entropy_backward_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::softmax_cross_entropy_backward_gpu),
+    .kernels =
+        {on_cpu(detail::softmax_cross_entropy_backward_cpu),
+         on_gpu(SLUICE_GPU_KERNEL(detail::softmax_cross_entropy_backward_gpu))},
     .gradient = gradient_cross_entropy_backward,
     .saved_inputs = 0b1011,
 };
@@ -178,8 +179,8 @@ constinit const Operator k_negative_log_likelihood = {
     .attributes = &attribute_type<SoftmaxAttributes>,
     .normalise = detail::normalise_axis<SoftmaxAttributes>,
     .infer = infer_likelihood,
-    .cpu = detail::negative_log_likelihood_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::negative_log_likelihood_gpu),
+    .kernels =
+        {on_cpu(detail::negative_log_likelihood_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::negative_log_likelihood_gpu))},
     .gradient = gradient_likelihood,
     .saved_inputs = 0b10,
 };
@@ -189,8 +190,9 @@ constinit const Operator k_negative_log_likelihood_backward = {
     .attributes = &attribute_type<SoftmaxAttributes>,
     .normalise = detail::normalise_axis<SoftmaxAttributes, 2>,
     .infer = infer_likelihood_backward,
-    .cpu = detail::negative_log_likelihood_backward_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::negative_log_likelihood_backward_gpu),
+    .kernels =
+        {on_cpu(detail::negative_log_likelihood_backward_cpu),
+         on_gpu(SLUICE_GPU_KERNEL(detail::negative_log_likelihood_backward_gpu))},
     .gradient = gradient_likelihood_backward,
     .saved_inputs = 0b01,
     .shape_inputs = 0b100,

@@ -81,8 +81,7 @@ constinit const Operator k_softmax = {
     .attributes = &attribute_type<SoftmaxAttributes>,
     .normalise = detail::normalise_axis<SoftmaxAttributes>,
     .infer = infer_softmax,
-    .cpu = detail::softmax_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::softmax_gpu),
+    .kernels = {on_cpu(detail::softmax_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::softmax_gpu))},
     .gradient = gradient_softmax,
     .saved_outputs = k_all,
 };
@@ -92,8 +91,7 @@ constinit const Operator k_softmax_backward = {
     .attributes = &attribute_type<SoftmaxAttributes>,
     .normalise = detail::normalise_axis<SoftmaxAttributes>,
     .infer = infer_backward,
-    .cpu = detail::softmax_backward_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::softmax_backward_gpu),
+    .kernels = {on_cpu(detail::softmax_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::softmax_backward_gpu))},
     .gradient = gradient_softmax_backward,
     .saved_inputs = k_all,
 };
@@ -102,8 +100,7 @@ constinit const Operator k_log_softmax = {
     .attributes = &attribute_type<SoftmaxAttributes>,
     .normalise = detail::normalise_axis<SoftmaxAttributes>,
     .infer = infer_softmax,
-    .cpu = detail::log_softmax_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::log_softmax_gpu),
+    .kernels = {on_cpu(detail::log_softmax_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::log_softmax_gpu))},
     .gradient = gradient_log_softmax,
     .saved_outputs = k_all,
 };
@@ -113,8 +110,7 @@ constinit const Operator k_log_softmax_backward = {
     .attributes = &attribute_type<SoftmaxAttributes>,
     .normalise = detail::normalise_axis<SoftmaxAttributes>,
     .infer = infer_backward,
-    .cpu = detail::log_softmax_backward_cpu,
-    .gpu = SLUICE_GPU_KERNEL(detail::log_softmax_backward_gpu),
+    .kernels = {on_cpu(detail::log_softmax_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::log_softmax_backward_gpu))},
     .gradient = gradient_log_softmax_backward,
     .saved_inputs = k_all,
 };

@@ -17,7 +17,8 @@ struct ShapeAttribute {
   }
 };
 
-/// Entries begin, begin + step, ... < end of an axis; negative ones count from the back, all are clipped (NumPy).
+/// Entries begin, begin + step, ... < end of an axis, with a negative step > end; negative begin and end count from the
+/// back, all are clipped (NumPy).
 struct SliceAttributes {
   std::int64_t axis = 0;
   std::int64_t begin = 0;

@@ -1,5 +1,6 @@
 // Views with the axes of the array: transpose, slice, broadcast_to.
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include <sluice/ndarray/detail/array_object.h>
@@ -54,19 +55,26 @@ Arrays transpose_gradient(const GradientCall& call) {
 }
 
 // -- slice ------------------------------------------------------------------------------------------------------
-// NumPy's rules: negative ends count from the back, all are clipped.
-std::int64_t clipped(std::int64_t at, std::int64_t extent) noexcept {
-  return std::clamp<std::int64_t>(at < 0 ? at + extent : at, 0, extent);
+// NumPy's rules: negative ends count from the back, all are clipped, of a slice that runs backwards to the last element
+// and to the place before the first.
+std::int64_t clipped(std::int64_t at, std::int64_t extent, bool forwards) noexcept {
+  const std::int64_t counted = at < 0 ? at + extent : at;
+  return forwards ? std::clamp<std::int64_t>(counted, 0, extent) : std::clamp<std::int64_t>(counted, -1, extent - 1);
 }
 
 Geometry sliced(const Operator&, const Geometry& input, const Shape*, const Attributes& attributes) {
   const auto& a = attributes.as<SliceAttributes>();
-  require<ValueError>(a.step > 0, [&] { return message("slice: the step must be positive, not ", a.step); });
+  require<ValueError>(a.step != 0, [] { return "slice: the step must not be 0"; });
   const int axis = normal_axis(a.axis, input.shape.ndim(), "slice");
-  const std::int64_t first = clipped(a.begin, input.shape[axis]), last = clipped(a.end, input.shape[axis]);
+  const std::int64_t extent = input.shape[axis];
+  const std::int64_t first = clipped(a.begin, extent, a.step > 0), last = clipped(a.end, extent, a.step > 0);
   Geometry view = input;
-  view.shape[axis] = last > first ? (last - first - 1) / a.step + 1 : 0;
-  view.strides[axis] *= a.step;
+  if (a.step > 0)
+    view.shape[axis] = last > first ? (last - first - 1) / a.step + 1 : 0;
+  else
+    view.shape[axis] = first > last ? 1 - (first - last - 1) / a.step : 0;
+  // Of one element no step is taken, and it might be none that a stride can be.
+  view.strides[axis] = view.shape[axis] > 1 ? input.strides[axis] * a.step : std::abs(input.strides[axis]);
   // An empty slice may begin behind the last element; it names none, so it stays at the first.
   if (view.shape[axis] > 0)
     view.offset += first * input.strides[axis];

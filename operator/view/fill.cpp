@@ -144,7 +144,7 @@ const Operator detail::k_arange{
     .inputs = 0,
     .attributes = &attribute_type<RangeAttributes>,
     .infer = infer_range,
-    .cpu = range_cpu,
+    .kernels = {on_cpu(range_cpu)},
     .composition = range_elsewhere};
 
 void fill(const NDArray& array, Scalar value, SourceLocation site) {

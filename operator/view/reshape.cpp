@@ -1,4 +1,5 @@
 // reshape and its like: flatten, and with the axes as they are expand_dims and squeeze.
+#include <cstdlib>
 #include <optional>
 
 #include <sluice/ndarray/detail/array_object.h>
@@ -49,6 +50,8 @@ std::optional<Shape> strides_for(const Geometry& array, const Shape& shape) {
     strides[to_end - 1] = old_strides[from_end - 1];
     for (int axis = to_end - 1; axis > to; --axis)
       strides[axis - 1] = strides[axis] * shape[axis];
+    for (int axis = to; axis < to_end; ++axis)
+      strides[axis] = shape[axis] == 1 ? std::abs(strides[axis]) : strides[axis];
     from = from_end;
     to = to_end;
   }
@@ -105,7 +108,7 @@ NDArray reshape_to(const NDArray& array, const Shape& shape, SourceLocation site
 Geometry expanded(const Operator&, const Geometry& input, const Shape*, const Attributes& attributes) {
   Geometry view = input;
   const int axis = normal_axis(attributes.as<AxisAttribute>().axis, input.shape.ndim() + 1, "expand_dims");
-  view.strides.insert(axis, axis < input.shape.ndim() ? input.shape[axis] * input.strides[axis] : 1);
+  view.strides.insert(axis, axis < input.shape.ndim() ? std::abs(input.shape[axis] * input.strides[axis]) : 1);
   view.shape.insert(axis, 1);
   return view;
 }

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string_view>
 
+#include <sluice/engine/detail/fork_watch.h>
 #include <sluice/storage/detail/history.h>
 #include <sluice/storage/detail/passage.h>
 #include <sluice/storage/detail/pending.h>
@@ -114,6 +115,7 @@ class BasePool : public Pool {
   bool wait_for_oldest(Lock& lock);
   bool wait_for_return(Lock& lock);
   void book(Piece* piece, std::size_t bytes) noexcept;
+  void at_fork(ForkMoment moment) noexcept;
   MemoryStats stats_now() const;
   [[noreturn]] void throw_out_of_memory(std::size_t bytes, std::size_t size) const;
 
@@ -131,6 +133,7 @@ class BasePool : public Pool {
   std::size_t returning_ = 0;    // bytes: reserved still, and nobody's
   std::atomic<int> returns_{0};  // times that some of it has gone
   History history_;
+  const ForkWatch forks_;  // last: it may call at once
 };
 
 }  // namespace sluice::detail

@@ -23,6 +23,7 @@ OPEN = [
     ("ndarray/detail/simd_casts.h", ("operator",), "kernels of half types compute in float"),
     ("ndarray/detail/simd_build.h", ("operator",), "and compiled by one"),
     ("engine/detail/node_pool.h", ("ndarray", "operator"), "arrays and records of calls are recycled as tasks are"),
+    ("engine/detail/fork_watch.h", ("storage",), "a forked child finds the locks of pools free"),
     ("engine/detail/static_tls.h", ("ndarray", "operator"), "what every call looks up is at a fixed place of its thread"),
     ("engine/detail/block_pool.h", ("operator",), "attributes, nodes and records come from recycled blocks"),
     ("ndarray/detail/free_list.h", ("operator",), "nodes of the tape come from the lists that arrays come from"),

@@ -191,7 +191,7 @@ TEST_CASE("pixels that were not cast are told how to be", "[gluon][messages]") {
   const nn::Sequential net = dense_net();
   CHECK_THAT(
       text_of([&] { net(pixels); }),
-      contains("dense: x is uint8, weight is float32; cast x: ToTensor() or x.astype(float32)"));
+      contains("Dense: x is uint8, weight is float32; cast x: ToTensor() or x.astype(float32)"));
   nn::Sequential conv;
   conv.add(nn::Conv2D(2, 3, {.in_channels = 1}));
   conv.initialize();

@@ -45,7 +45,8 @@ Specs same_spec(const Operator&, std::span<const ArraySpec> inputs, const Attrib
 }
 void nothing(const KernelCall&) {}
 
-const Operator k_every{.name = "every", .attributes = &attribute_type<EveryKind>, .infer = same_spec, .cpu = nothing};
+const Operator k_every{
+    .name = "every", .attributes = &attribute_type<EveryKind>, .infer = same_spec, .kernels = {on_cpu(nothing)}};
 
 const EveryKind& as_every(const Attributes& attributes) {
   return attributes.as<EveryKind>();

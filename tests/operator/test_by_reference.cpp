@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/engine/region.h>
 #include <sluice/operator/api.h>
 
 #include "tests/support/catch.h"
@@ -48,6 +49,28 @@ void check_updates(Device device) {
   CHECK(values(w2) == values(w1));
   CHECK_THROWS_AS(sgd_update(w2, grads, m2, {.momentum = 0.5, .numbers = ones({3}, there)}), DTypeError);
   CHECK_THROWS_AS(sgd_update(w2, grads, m2, {.momentum = 0.5, .numbers = in_memory({1, 2}, device)}), ShapeError);
+}
+
+// A step that a region records, beside the same steps pushed one by one: with numbers in memory the rates of each run
+// count; without, those of the recording would (as Region says of scalars), so that the test can tell.
+void check_replayed_update(bool by_reference) {
+  const ArrayOptions there{.device = gpu()};
+  const auto of = [&](double value) { return List{full({5}, value, there)}; };
+  const List grads = of(0.5), w1 = of(1), m1 = of(0), v1 = of(0), w2 = of(1), m2 = of(0), v2 = of(0);
+  const NDArray numbers = zeros({2}, {.dtype = float64, .device = gpu()});
+  Region region(Engine::current(), gpu(0), "adam");
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    AdamUpdate adam{.learning_rate = 0.1 / static_cast<double>(step * step), .rescale_grad = 1.0 / step};
+    adam.steps = {step};
+    adam_update(w1, grads, m1, v1, adam);
+    copy_into(in_memory(update_numbers(adam), gpu()), numbers);
+    if (by_reference)
+      adam = {.numbers = numbers};
+    region.run(0, [&] { adam_update(w2, grads, m2, v2, adam); });
+    CHECK((w2[0].to_vector<float>() == w1[0].to_vector<float>()) == (by_reference || step == 1));
+  }
+  CHECK(region.counts().captured == 1);
+  CHECK(region.counts().launched == 4);
 }
 
 void check_random(Device device) {
@@ -144,6 +167,12 @@ TEST_CASE("Steps read learning rates and rescaling from memory where they are gi
 TEST_CASE("Steps on a GPU read learning rates and rescaling from its memory", "[reference][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   check_updates(gpu());
+}
+
+TEST_CASE("A step that a region replays takes the learning rate and number of each run", "[reference][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_replayed_update(true);
+  check_replayed_update(false);
 }
 
 TEST_CASE("Random numbers are drawn from a state in memory where a call brings one", "[reference]") {

@@ -16,7 +16,7 @@ using namespace sluice::test;
 
 namespace {
 
-enum class Layout { dense, repeated, repeated_rows, repeated_columns, transposed, sliced, stepped };
+enum class Layout { dense, repeated, repeated_rows, repeated_columns, transposed, sliced, stepped, backwards };
 
 constexpr std::pair<Layout, const char*> k_layouts[] = {
     {Layout::dense, "dense"},
@@ -26,6 +26,7 @@ constexpr std::pair<Layout, const char*> k_layouts[] = {
     {Layout::transposed, "transposed"},
     {Layout::sliced, "sliced"},
     {Layout::stepped, "stepped"},
+    {Layout::backwards, "backwards"},
 };
 
 // What an array of `shape` in that layout is a view of.
@@ -38,7 +39,7 @@ Shape base_shape(Layout layout, const Shape& shape) {
       base[axis] = 1;
     if (layout == Layout::transposed)
       base[axis] = shape[last - axis];
-    if (layout == Layout::sliced)
+    if (layout == Layout::sliced || layout == Layout::backwards)
       base[axis] = shape[axis] + 2;
     if (layout == Layout::stepped)
       base[axis] = 2 * shape[axis] + 1;
@@ -64,6 +65,10 @@ NDArray view_of(Layout layout, const NDArray& base, const Shape& shape) {
     case Layout::stepped:
       for (int axis = 0; axis < shape.ndim(); ++axis)
         view = view.slice(axis, 1, 1 + 2 * shape[axis], 2);
+      break;
+    case Layout::backwards:
+      for (int axis = 0; axis < shape.ndim(); ++axis)
+        view = view.slice(axis, -2, 0, -1);
       break;
   }
   return view;

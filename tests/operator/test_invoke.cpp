@@ -27,7 +27,8 @@ void reverse_cpu(const KernelCall& call) {
     y.as<float>()[i] = x.as<float>()[x.size - 1 - i];
 }
 Arrays reverse_gradient(const GradientCall& call);
-const Operator k_reverse{.name = "reverse", .infer = same_spec, .cpu = reverse_cpu, .gradient = reverse_gradient};
+const Operator k_reverse{
+    .name = "reverse", .infer = same_spec, .kernels = {on_cpu(reverse_cpu)}, .gradient = reverse_gradient};
 Arrays reverse_gradient(const GradientCall& call) {
   return {invoke_one(k_reverse, {call.output_grads[0]}, {}, {})};
 }
@@ -40,7 +41,7 @@ void counting_cpu(const KernelCall& call) {
     call.inputs[1].as<float>()[i] += static_cast<float>(call.inputs[0].size);
 }
 const Operator k_counting{
-    .name = "counting", .inputs = 2, .infer = same_spec, .cpu = counting_cpu, .mutated_inputs = Mask{2}};
+    .name = "counting", .inputs = 2, .infer = same_spec, .kernels = {on_cpu(counting_cpu)}, .mutated_inputs = Mask{2}};
 
 Arrays cube(std::span<const NDArray> inputs, const Attributes&, SourceLocation) {
   return {inputs[0] * inputs[0] * inputs[0]};
@@ -61,12 +62,12 @@ void offsets_cpu(const KernelCall& call) {
   for (std::int64_t i = 0; i < call.outputs[0].size; ++i)
     call.outputs[0].as<float>()[i] = static_cast<float>(call.random.offset) + static_cast<float>(i);
 }
-const Operator k_offsets{.name = "offsets", .infer = same_spec, .cpu = offsets_cpu, .random = counters};
+const Operator k_offsets{.name = "offsets", .infer = same_spec, .kernels = {on_cpu(offsets_cpu)}, .random = counters};
 
 void failing_cpu(const KernelCall&) {
   throw ValueError("failing: on purpose");
 }
-const Operator k_failing{.name = "failing", .infer = same_spec, .cpu = failing_cpu};
+const Operator k_failing{.name = "failing", .infer = same_spec, .kernels = {on_cpu(failing_cpu)}};
 // Gradients that fail in their kernel and while they are worked out; sites as operators of the library give them.
 Arrays failing_gradient(const GradientCall& call) {
   return {invoke_one(k_failing, {call.output_grads[0]}, {}, SourceLocation::current())};
@@ -286,8 +287,7 @@ TEST_CASE("every operator is listed once, by its name", "[operator][invoke]") {
   for (const Operator* op : operators()) {
     REQUIRE(op != nullptr);
     names.emplace_back(op->name);
-    const bool computes =
-        op->cpu != nullptr || op->gpu != nullptr || op->issue != nullptr || op->composition != nullptr;
+    const bool computes = !op->kernels.empty() || op->issue != nullptr || op->composition != nullptr;
     CHECK((computes || op->view != nullptr));
   }
   CHECK(std::is_sorted(names.begin(), names.end()));

@@ -155,6 +155,44 @@ TEST_CASE("Gradients of reductions where they have kinks", "[reduce]") {
   CHECK(shares[0] == Approx(1 / (3 + std::exp(-1.0))).epsilon(0.01));
 }
 
+TEST_CASE("Gradients of reductions of float32 numbers whose product or square does not fit", "[reduce]") {
+  const auto of_product = [](const std::vector<double>& values, DType dtype = float32) {
+    return gradient_of(vector_of(values, dtype), [](auto& x) { return prod(x); });
+  };
+  const auto near = [](double wanted) { return Approx(wanted).epsilon(1e-6); };
+  const List over = of_product({1e30, 1e30, 1e-30}), under = of_product({1e-30, -1e-30, 1e25, 1e10});
+  CHECK(over[0] == near(1));
+  CHECK(over[1] == near(1));
+  CHECK(over[2] == k_inf);
+  CHECK(under[0] == near(-1e5));
+  CHECK(under[1] == near(1e5));
+  CHECK(of_product({1e-30, 1e-30, 1e30})[2] == 0);
+  // Intermediate products beyond float64 too.
+  std::vector<double> many(40, 1e30);
+  many.resize(80, 1e-30);
+  for (const double one : of_product(many))
+    CHECK((one == near(1e30) || one == near(1e-30)));
+  CHECK(of_product({2, 3, -4}) == List{-12, -8, 6});
+  CHECK(of_product({2, 0, -4}) == List{0, -8, 0});
+  CHECK(of_product({0, 3, 0}) == List{0, 0, 0});
+  CHECK(of_product({2, 3, -4}, float64) == List{-12, -8, 6});
+  CHECK(std::isnan(of_product({2, k_nan, 4})[0]));
+
+  const auto of_norm = [](const std::vector<double>& values) {
+    return gradient_of(vector_of(values), [](auto& x) { return l2_norm(x); });
+  };
+  CHECK(of_norm({3e38, 0}) == List{1, 0});
+  CHECK(of_norm({3e38, 3e38}) == List{0, 0});
+  CHECK(of_norm({-2e38, 1e38})[0] == near(-2 / std::sqrt(5.0)));
+  CHECK(of_norm({3e-38, 4e-38})[1] == near(0.8));
+
+  const auto of_exponentials = [](const std::vector<double>& values) {
+    return gradient_of(vector_of(values), [](auto& x) { return logsumexp(x); });
+  };
+  CHECK(of_exponentials({k_inf, k_inf}) == List{0.5, 0.5});
+  CHECK(of_exponentials({k_inf, 3, k_inf, -k_inf}) == List{0.5, 0, 0.5, 0});
+}
+
 TEST_CASE("Second gradients of reductions agree with finite differences", "[reduce]") {
   const NDArray x = random_array({3, 4, 2}, 21, 0.5, 2, float64);
   for (const char* name : {"prod", "variance", "standard_deviation", "l2_norm", "logsumexp"}) {

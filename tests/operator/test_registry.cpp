@@ -44,7 +44,7 @@ std::shared_ptr<Widened> make_widened(const char* name, float scale, std::int64_
   auto op = std::make_shared<Widened>();
   op->name = name;
   op->infer = infer_widened;
-  op->cpu = widened_cpu;
+  op->kernels = {on_cpu(widened_cpu)};
   op->gradient = widened_gradient;
   op->scale = scale;
   op->extra = extra;
@@ -98,7 +98,7 @@ TEST_CASE("what cannot be an operator is refused, and nothing of it is kept", "[
     change(*op);
     return refused(op);
   };
-  CHECK(with([](Operator& op) { op.cpu = nullptr; }).find("no kernel, composition or view") != std::string::npos);
+  CHECK(with([](Operator& op) { op.kernels = {}; }).find("no kernel, composition or view") != std::string::npos);
   CHECK(with([](Operator& op) { op.infer = nullptr; }).find("a kernel but no inference") != std::string::npos);
   CHECK(with([](Operator& op) { op.inputs = -2; }).find("cannot have -2 inputs") != std::string::npos);
   CHECK(with([](Operator& op) { op.outputs = 0; }).find("0 outputs") != std::string::npos);
