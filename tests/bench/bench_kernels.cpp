@@ -57,8 +57,21 @@ class Kernels {
     rate("transpose-odd", odd, 2, [&] { return odd.T().copy(); });
     const NDArray images = small_ ? drawn({2, 16, 8, 8}) : drawn({64, 256, 56, 56});
     rate("channels-last", images, 2, [&] { return images.transpose({0, 2, 3, 1}).copy(); });
-    const NDArray row = drawn({1, n - 1});
+    const NDArray row = drawn({1, n - 1}), column = drawn({n - 1, 1});
     rate("add-row-odd", odd, 2, [&] { return odd + row; });
+    rate("add-column-odd", odd, 2, [&] { return odd + column; });
+    layouts(x, images);
+  }
+
+  void layouts(const NDArray& x, const NDArray& images) {
+    const std::int64_t n = x.shape()[0];
+    const NDArray y = drawn({n, n}), half = drawn({n, n / 2});
+    rate("add-both-transposed", x, 3, [&] { return x.T() + y.T(); });
+    rate("exp-transposed", x, 2, [&] { return exp(x.T()); });
+    // Memory comes in pieces of 32 bytes: of every second element all of them are read.
+    rate("add-every-second", half, 4, [&] { return x.slice(1, 0, n, 2) + half; });
+    const NDArray last = images.transpose({0, 2, 3, 1}).copy().transpose({0, 3, 1, 2});
+    rate("add-channels-last", images, 3, [&] { return images + last; });
   }
 
   void rows() {

@@ -24,6 +24,7 @@ def rate(name, x, passes, call, repeats):
 def run(dtype, wrap, repeats):
     gpu = {"device": "cuda", "dtype": dtype}
     x, odd = torch.rand(8192, 8192, **gpu), torch.rand(8191, 8191, **gpu)
+    y, half = torch.rand(8192, 8192, **gpu), torch.rand(8192, 4096, **gpu)
     images, row = torch.rand(64, 256, 56, 56, **gpu), torch.rand(1, 8191, **gpu)
     rows, head = torch.rand(32768, 4096, **gpu), torch.rand(32768, 4096, **gpu)
     norm = torch.nn.BatchNorm2d(256, device="cuda").train()
@@ -43,6 +44,11 @@ def run(dtype, wrap, repeats):
     measured("transpose-odd", odd, 2, lambda a: a.t().contiguous(), odd)
     measured("channels-last", images, 2, lambda a: a.permute(0, 2, 3, 1).contiguous(), images)
     measured("add-row-odd", odd, 2, lambda a, b: a + b, odd, row)
+    measured("add-column-odd", odd, 2, lambda a, b: a + b, odd, row.t().contiguous())
+    measured("add-both-transposed", x, 3, lambda a, b: a.t() + b.t(), x, y)
+    measured("exp-transposed", x, 2, lambda a: a.t().exp().contiguous(), x)
+    measured("add-every-second", half, 4, lambda a, b: a[:, ::2] + b, x, half)
+    measured("add-channels-last", images, 3, lambda a, b: a + b, images, images.to(memory_format=torch.channels_last))
     measured("softmax", rows, 2, lambda a: torch.softmax(a, -1), rows)
     measured("log-softmax", rows, 2, lambda a: torch.log_softmax(a, -1), rows)
     backward("softmax-backward", rows, head, 3, lambda a: torch.softmax(a, -1))
