@@ -81,6 +81,14 @@ class Kernels {
     rate("log-softmax", x, 2, [&] { return log_softmax(x); });
     gradient("softmax-backward", x, head, 3, [](const NDArray& v) { return softmax(v); });
     rate("argmax", x, 1, [&] { return argmax(x, 1); });
+    const NDArray labels = zeros({shape[0]}, {.dtype = int32, .device = device_});
+    rate("cross-entropy", x, 1, [&] { return softmax_cross_entropy(x, labels); });
+    gradient(
+        "cross-entropy-backward",
+        x,
+        zeros({shape[0]}, {.dtype = dtype_, .device = device_}) + 1,
+        2,
+        [&](const NDArray& v) { return softmax_cross_entropy(v, labels); });
     rate("sum-rows", x, 1, [&] { return sum(x, {1}); });
     rate("sum-columns", x, 1, [&] { return sum(x, {0}); });
     rate("max-rows", x, 1, [&] { return max(x, {1}); });

@@ -53,6 +53,10 @@ def run(dtype, wrap, repeats):
     measured("log-softmax", rows, 2, lambda a: torch.log_softmax(a, -1), rows)
     backward("softmax-backward", rows, head, 3, lambda a: torch.softmax(a, -1))
     measured("argmax", rows, 1, lambda a: a.argmax(1), rows)
+    labels = torch.zeros(32768, dtype=torch.int64, device="cuda")
+    loss = torch.nn.functional.cross_entropy
+    measured("cross-entropy", rows, 1, lambda a: loss(a, labels, reduction="none"), rows)
+    backward("cross-entropy-backward", rows, torch.ones_like(rows[:, 0]), 2, lambda a: loss(a, labels, reduction="none"))
     measured("sum-rows", rows, 1, lambda a: a.sum(1), rows)
     measured("sum-columns", rows, 1, lambda a: a.sum(0), rows)
     measured("max-rows", rows, 1, lambda a: a.amax(1), rows)
