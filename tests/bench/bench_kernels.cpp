@@ -19,6 +19,7 @@ class Kernels {
 
   void run() {
     moves();
+    walks();
     rows();
     channels();
     windows();
@@ -72,6 +73,20 @@ class Kernels {
     rate("add-every-second", half, 4, [&] { return x.slice(1, 0, n, 2) + half; });
     const NDArray last = images.transpose({0, 2, 3, 1}).copy().transpose({0, 3, 1, 2});
     rate("add-channels-last", images, 3, [&] { return images + last; });
+  }
+
+  void walks() {
+    const std::int64_t n = small_ ? 64 : device_.is_gpu() ? 8192 : 4096;
+    const NDArray x = drawn({n, n}), left = drawn({n, n / 2}), right = drawn({n, n / 2 - 1});
+    rate("concat", x, 2, [&] { return concat({left, left}, 1); });
+    rate("concat-odd", x, 2, [&] { return concat({left, right}, 1); });
+    rate("pad", x, 2, [&] { return pad(x, {{0, 0}, {1, 2}}); });
+    rate("pad-reflect", x, 2, [&] { return pad(x, {{0, 0}, {1, 2}}, PadMode::reflect); });
+    rate("roll", x, 2, [&] { return roll(x, 3, 1); });
+    rate("flip", x, 2, [&] { return flip(x, 1); });
+    rate("flip-rows", x, 2, [&] { return flip(x, 0); });
+    rate("tile", x, 3, [&] { return tile(x, {1, 2}); });
+    rate("repeat", x, 3, [&] { return repeat(x, 2, 1); });
   }
 
   void rows() {
