@@ -20,3 +20,4 @@
 #include <sluice/operator/sink.h>
 #include <sluice/operator/softmax/softmax.h>
 #include <sluice/operator/update/update.h>
+#include <sluice/operator/walk/walk.h>

@@ -1,8 +1,8 @@
 #pragma once
 
-// The CUDA side of elementwise operators: one kernel template, compiled for vectors of 16 bytes and for single
-// elements. The vector form takes operands whose innermost axis is a run of neighbours or one repeated value
-// (contiguous arrays, an array with a scalar, broadcast rows and columns); the other takes any strides.
+// The CUDA side of elementwise operators: two kernel templates. One moves vectors of 16 bytes; it takes operands whose
+// innermost axis is a run of neighbours or one repeated value (contiguous arrays, an array with a scalar, broadcast
+// rows and columns). The other takes any strides: see walk_cuda.cuh.
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -15,37 +15,28 @@
 #include <sluice/operator/elementwise/math.h>
 #include <sluice/operator/elementwise/pieces.h>
 #include <sluice/operator/elementwise/pointwise.h>
+#include <sluice/operator/elementwise/walk_cuda.cuh>
 
 namespace sluice::detail {
 
-/// How a thread reads its V elements of an operand.
-enum class ReadMode : std::uint8_t { constant, repeated, neighbours };
-
-/// One operand that a kernel reads.
-template <class T>
-struct Source {
-  const T* data = nullptr;
-  math::Compute<T> constant{};
-  ReadMode mode = ReadMode::constant;
-
-  template <int V>
-  __device__ Neighbours<math::Compute<T>, V> read(std::int32_t offset) const {
-    using C = math::Compute<T>;
-    Neighbours<C, V> values;
-    if (mode == ReadMode::neighbours) {
-      const Neighbours<T, V> raw = *reinterpret_cast<const Neighbours<T, V>*>(data + offset);
+/// V neighbours of an operand, or V times one element of it.
+template <int V, class T>
+__device__ Neighbours<math::Compute<T>, V> read_vector(const Source<T>& source, std::int32_t offset) {
+  using C = math::Compute<T>;
+  Neighbours<C, V> values;
+  if (source.mode == ReadMode::each) {
+    const Neighbours<T, V> raw = *reinterpret_cast<const Neighbours<T, V>*>(source.data + offset);
 #pragma unroll
-      for (int j = 0; j < V; ++j)
-        values.at[j] = static_cast<C>(raw.at[j]);
-    } else {
-      const C value = mode == ReadMode::repeated ? static_cast<C>(data[offset]) : constant;
+    for (int j = 0; j < V; ++j)
+      values.at[j] = static_cast<C>(raw.at[j]);
+  } else {
+    const C value = source.mode == ReadMode::repeated ? static_cast<C>(source.data[offset]) : source.constant;
 #pragma unroll
-      for (int j = 0; j < V; ++j)
-        values.at[j] = value;
-    }
-    return values;
+    for (int j = 0; j < V; ++j)
+      values.at[j] = value;
   }
-};
+  return values;
+}
 
 template <class F, int V, class Out, class... C>
 __device__ void apply_pack(Out* to, const Neighbours<C, V>&... values) {
@@ -60,7 +51,7 @@ template <class F, int V, class Out, class G, class... In, std::size_t... I>
 __device__ void apply_at(
     const G& at, std::int32_t index, Out* out, std::index_sequence<I...>, const Source<In>&... in) {
   const auto offsets = at.offsets(index);
-  apply_pack<F, V>(out + offsets[0], in.template read<V>(offsets[static_cast<int>(I) + 1])...);
+  apply_pack<F, V>(out + offsets[0], read_vector<V>(in, offsets[static_cast<int>(I) + 1])...);
 }
 
 /// `at` walks vectors: its innermost extent counts them, its innermost strides step over them.
@@ -71,7 +62,7 @@ __global__ void __launch_bounds__(k_block)
     apply_at<F, V>(at, i, out, std::index_sequence_for<In...>{}, in...);
 }
 
-/// Elements a thread handles at once: 16 bytes of the widest operand, at most 8.
+/// Elements of a vector: 16 bytes of the widest operand, at most 8.
 template <class... T>
 inline constexpr int k_pack = [] {
   std::size_t widest = 1;
@@ -131,9 +122,10 @@ struct PointwiseKernel {
       pointwise_kernel<F, V, Out, In...>
           <<<blocks_for(packed.size), k_block, 0, stream>>>(at, out, source<In>(args, I + 1, true)...);
     } else {
-      const Geometry<K, std::int32_t> at(args.plan);
-      pointwise_kernel<F, 1, Out, In...>
-          <<<blocks_for(args.plan.size), k_block, 0, stream>>>(at, out, source<In>(args, I + 1, false)...);
+      constexpr int U = k_at_once<Out, In...>;
+      const Walk<K> walk = walk_of(args.plan, U);
+      pointwise_walk_kernel<F, U, Out, In...>
+          <<<walk.blocks(), k_block, 0, stream>>>(walk, out, source<In>(args, I + 1, false)...);
     }
     if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess)
       throw CudaError(message("elementwise kernel: ", cudaGetErrorString(error)), static_cast<int>(error));
@@ -145,7 +137,7 @@ struct PointwiseKernel {
     if (args.is_constant[k])
       return {nullptr, args.template constant<math::Compute<T>>(operand), ReadMode::constant};
     const bool repeated = packed && args.plan.inner_stride(operand) == 0;
-    return {reinterpret_cast<const T*>(args.data[k]), {}, repeated ? ReadMode::repeated : ReadMode::neighbours};
+    return {reinterpret_cast<const T*>(args.data[k]), {}, repeated ? ReadMode::repeated : ReadMode::each};
   }
 };
 

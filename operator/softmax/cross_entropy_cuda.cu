@@ -1,6 +1,6 @@
 #include <sluice/operator/fault.cuh>
 #include <sluice/operator/index_value.h>
-#include <sluice/operator/softmax/rows_cuda.cuh>
+#include <sluice/operator/softmax/max_sum_cuda.cuh>
 
 namespace sluice::detail {
 
@@ -27,123 +27,162 @@ struct Labels {
   }
 };
 
+// What every loss has: a label a row.
+template <class Base>
+struct Labelled : Base {
+  Labels labels;
+  explicit Labelled(const Labels& of_rows) : labels(of_rows) {}
+};
+// Nothing is summed.
+template <class Base>
+struct Unjoined : Labelled<Base> {
+  static constexpr bool k_joined = false;
+  using Labelled<Base>::Labelled;
+  __device__ int start(std::int64_t) const { return 0; }
+};
+
 template <class T>
-__global__ void __launch_bounds__(k_group_block)
-    cross_entropy_kernel(const T* logits, Labels labels, T* loss, Compute<T>* log_sum, RowShape rows) {
+struct CrossEntropy : Labelled<MaxSumRow<T, false>> {
   using C = Compute<T>;
-  const Group group(rows.width);
-  for (std::int64_t row = group.index; row < rows.count; row += group.count) {
-    const T* x = logits + rows.offset(row);
-    const MaxSum<C> total = row_max_sum<1>(x, rows.n, rows.step, group.lane, rows.width);
-    if (group.lane != 0)
-      continue;
-    const std::int64_t label = labels.at(row, true);
+  T* loss;
+  C* log_sum;  // the largest element of each row, then the logarithms of the sums
+  std::int64_t count, step;
+
+  CrossEntropy(const KernelCall& call, const Labels& of_rows, const Rows& rows)
+      : Labelled<MaxSumRow<T, false>>(of_rows),
+        loss(call.outputs[0].as<T>()),
+        log_sum(call.outputs[1].as<C>()),
+        count(rows.count),
+        step(rows.step) {
+    this->in[0] = call.inputs[0].as<const T>();
+  }
+  __device__ int finish(std::int64_t row, std::int64_t offset, const MaxSum<C>& total, bool once) const {
+    if (!once)
+      return 0;
+    const std::int64_t label = this->labels.at(row, true);
     const C log_of_sum = std::log(total.sum);
     log_sum[row] = total.largest;
-    log_sum[rows.count + row] = log_of_sum;
-    loss[row] = static_cast<T>(label < 0 ? C{0} : log_of_sum - (static_cast<C>(x[label * rows.step]) - total.largest));
+    log_sum[count + row] = log_of_sum;
+    const C chosen = label < 0 ? C{0} : static_cast<C>(this->in[0][offset + label * step]) - total.largest;
+    loss[row] = static_cast<T>(label < 0 ? C{0} : log_of_sum - chosen);
+    return 0;
   }
-}
+};
 
 template <class T>
-__global__ void __launch_bounds__(k_group_block) cross_entropy_backward_kernel(
-    const T* logits, Labels labels, const Compute<T>* log_sum, const T* dy, T* dx, RowShape rows) {
+struct CrossEntropyBackward : Unjoined<RowOperands<T, 1, true>> {
   using C = Compute<T>;
-  const Group group(rows.width);
-  for (std::int64_t row = group.index; row < rows.count; row += group.count) {
-    const std::int64_t offset = rows.offset(row);
-    const std::int64_t label = labels.at(row, group.lane == 0);
-    const C scale = static_cast<C>(dy[row]), largest = log_sum[row], log_of_sum = log_sum[rows.count + row];
-    for (std::int64_t i = group.lane; i < rows.n; i += rows.width) {
-      const std::int64_t element = offset + i * rows.step;
-      const C probability = std::exp((static_cast<C>(logits[element]) - largest) - log_of_sum);
-      dx[element] = static_cast<T>(label < 0 ? C{0} : (probability - (i == label ? C{1} : C{0})) * scale);
-    }
+  struct Told {
+    std::int64_t label;
+    C scale, largest, log_of_sum;
+  };
+  const C* log_sum;
+  const T* dy;
+  std::int64_t count;
+
+  CrossEntropyBackward(const KernelCall& call, const Labels& of_rows, const Rows& rows)
+      : Unjoined<RowOperands<T, 1, true>>(of_rows),
+        log_sum(call.inputs[2].as<const C>()),
+        dy(call.inputs[3].as<const T>()),
+        count(rows.count) {
+    this->in[0] = call.inputs[0].as<const T>();
+    this->out = call.outputs[0].as<T>();
   }
-}
+  __device__ Told finish(std::int64_t row, std::int64_t, int, bool once) const {
+    return {this->labels.at(row, once), static_cast<C>(dy[row]), log_sum[row], log_sum[count + row]};
+  }
+  template <int V>
+  __device__ C give(const Told& told, const RowValues<C, 1, V>& values, int j, std::int64_t i) const {
+    const C probability = std::exp((values.at[0][j] - told.largest) - told.log_of_sum);
+    return told.label < 0 ? C{0} : (probability - (i == told.label ? C{1} : C{0})) * told.scale;
+  }
+};
 
 template <class T>
-__global__ void __launch_bounds__(k_group_block)
-    likelihood_kernel(const T* log_probs, Labels labels, T* loss, RowShape rows) {
-  const Group group(1);
-  for (std::int64_t row = group.index; row < rows.count; row += group.count) {
-    const std::int64_t label = labels.at(row, true);
+struct Likelihood : Unjoined<RowOperands<T, 0, false>> {
+  const T* log_probs;
+  T* loss;
+  std::int64_t step;
+
+  Likelihood(const KernelCall& call, const Labels& of_rows, const Rows& rows)
+      : Unjoined<RowOperands<T, 0, false>>(of_rows),
+        log_probs(call.inputs[0].as<const T>()),
+        loss(call.outputs[0].as<T>()),
+        step(rows.step) {}
+  __device__ int finish(std::int64_t row, std::int64_t offset, int, bool once) const {
     using C = Compute<T>;
-    loss[row] = static_cast<T>(label < 0 ? C{0} : -static_cast<C>(log_probs[rows.offset(row) + label * rows.step]));
+    const std::int64_t label = this->labels.at(row, once);
+    loss[row] = static_cast<T>(label < 0 ? C{0} : -static_cast<C>(log_probs[offset + label * step]));
+    return 0;
   }
-}
+};
 
 template <class T>
-__global__ void __launch_bounds__(k_group_block)
-    likelihood_backward_kernel(Labels labels, const T* dy, T* dx, RowShape rows) {
+struct LikelihoodBackward : Unjoined<RowOperands<T, 0, true>> {
   using C = Compute<T>;
-  const Group group(rows.width);
-  for (std::int64_t row = group.index; row < rows.count; row += group.count) {
-    const std::int64_t offset = rows.offset(row);
-    const std::int64_t label = labels.at(row, group.lane == 0);
-    for (std::int64_t i = group.lane; i < rows.n; i += rows.width)
-      dx[offset + i * rows.step] = static_cast<T>(i == label ? -static_cast<C>(dy[row]) : C{0});
-  }
-}
+  struct Told {
+    std::int64_t label;
+    C grad;
+  };
+  const T* dy;
 
-cudaStream_t stream_of(const KernelCall& call) {
-  return static_cast<cudaStream_t>(call.queue.stream());
-}
+  LikelihoodBackward(const KernelCall& call, const Labels& of_rows)
+      : Unjoined<RowOperands<T, 0, true>>(of_rows), dy(call.inputs[1].as<const T>()) {
+    this->out = call.outputs[0].as<T>();
+  }
+  __device__ Told finish(std::int64_t row, std::int64_t, int, bool once) const {
+    return {this->labels.at(row, once), -static_cast<C>(dy[row])};
+  }
+  template <class Values>
+  __device__ C give(const Told& told, const Values&, int, std::int64_t i) const {
+    return i == told.label ? told.grad : C{0};
+  }
+};
 
 }  // namespace
 
 void softmax_cross_entropy_gpu(const KernelCall& call) {
-  const RowShape rows(softmax_layout(call));
+  const Rows rows(softmax_layout(call));
   if (rows.count == 0)
     return;
   const Labels labels(call, call.inputs[1], rows.n);
   by_floating(call.inputs[0].dtype, [&]<class T>() {
-    cross_entropy_kernel<<<rows.blocks(), k_group_block, 0, stream_of(call)>>>(
-        call.inputs[0].as<const T>(), labels, call.outputs[0].as<T>(), call.outputs[1].as<Compute<T>>(), rows);
+    launch_rows("softmax_cross_entropy", CrossEntropy<T>(call, labels, rows), rows, stream_of(call.queue));
   });
-  cuda::cuda_check(cudaGetLastError(), "softmax_cross_entropy");
 }
 
 void softmax_cross_entropy_backward_gpu(const KernelCall& call) {
-  const RowShape rows(softmax_layout(call));
-  if (call.outputs[0].size == 0)
-    return;
-  const Labels labels(call, call.inputs[1], rows.n);
-  by_floating(call.inputs[0].dtype, [&]<class T>() {
-    cross_entropy_backward_kernel<<<rows.blocks(), k_group_block, 0, stream_of(call)>>>(
-        call.inputs[0].as<const T>(),
-        labels,
-        call.inputs[2].as<const Compute<T>>(),
-        call.inputs[3].as<const T>(),
-        call.outputs[0].as<T>(),
-        rows);
-  });
-  cuda::cuda_check(cudaGetLastError(), "softmax_cross_entropy_backward");
-}
-
-void negative_log_likelihood_gpu(const KernelCall& call) {
-  const RowShape rows(softmax_layout(call));
+  const Rows rows(softmax_layout(call));
   if (rows.count == 0)
     return;
   const Labels labels(call, call.inputs[1], rows.n);
   by_floating(call.inputs[0].dtype, [&]<class T>() {
-    likelihood_kernel<<<blocks_for_groups(rows.count, 1), k_group_block, 0, stream_of(call)>>>(
-        call.inputs[0].as<const T>(), labels, call.outputs[0].as<T>(), rows);
+    const CrossEntropyBackward<T> op(call, labels, rows);
+    launch_rows("softmax_cross_entropy_backward", op, rows, stream_of(call.queue));
   });
-  cuda::cuda_check(cudaGetLastError(), "negative_log_likelihood");
+}
+
+void negative_log_likelihood_gpu(const KernelCall& call) {
+  Rows rows(softmax_layout(call));
+  if (rows.count == 0)
+    return;
+  const Labels labels(call, call.inputs[1], rows.n);
+  rows.width = 1;  // one element of a row is read
+  by_floating(call.inputs[0].dtype, [&]<class T>() {
+    launch_rows("negative_log_likelihood", Likelihood<T>(call, labels, rows), rows, stream_of(call.queue));
+  });
 }
 
 void negative_log_likelihood_backward_gpu(const KernelCall& call) {
   const auto& a = call.attributes.as<SoftmaxAttributes>();
-  const RowShape rows(axis_layout(call.outputs[0].shape, static_cast<int>(a.axis)));
-  if (call.outputs[0].size == 0)
+  const Rows rows(axis_layout(call.outputs[0].shape, static_cast<int>(a.axis)));
+  if (rows.count == 0)
     return;
   const Labels labels(call, call.inputs[0], rows.n);
   by_floating(call.outputs[0].dtype, [&]<class T>() {
-    likelihood_backward_kernel<<<rows.blocks(), k_group_block, 0, stream_of(call)>>>(
-        labels, call.inputs[1].as<const T>(), call.outputs[0].as<T>(), rows);
+    const LikelihoodBackward<T> op(call, labels);
+    launch_rows("negative_log_likelihood_backward", op, rows, stream_of(call.queue));
   });
-  cuda::cuda_check(cudaGetLastError(), "negative_log_likelihood_backward");
 }
 
 }  // namespace sluice::detail

@@ -19,6 +19,7 @@ class Kernels {
 
   void run() {
     moves();
+    walks();
     rows();
     channels();
     windows();
@@ -57,8 +58,35 @@ class Kernels {
     rate("transpose-odd", odd, 2, [&] { return odd.T().copy(); });
     const NDArray images = small_ ? drawn({2, 16, 8, 8}) : drawn({64, 256, 56, 56});
     rate("channels-last", images, 2, [&] { return images.transpose({0, 2, 3, 1}).copy(); });
-    const NDArray row = drawn({1, n - 1});
+    const NDArray row = drawn({1, n - 1}), column = drawn({n - 1, 1});
     rate("add-row-odd", odd, 2, [&] { return odd + row; });
+    rate("add-column-odd", odd, 2, [&] { return odd + column; });
+    layouts(x, images);
+  }
+
+  void layouts(const NDArray& x, const NDArray& images) {
+    const std::int64_t n = x.shape()[0];
+    const NDArray y = drawn({n, n}), half = drawn({n, n / 2});
+    rate("add-both-transposed", x, 3, [&] { return x.T() + y.T(); });
+    rate("exp-transposed", x, 2, [&] { return exp(x.T()); });
+    // Memory comes in pieces of 32 bytes: of every second element all of them are read.
+    rate("add-every-second", half, 4, [&] { return x.slice(1, 0, n, 2) + half; });
+    const NDArray last = images.transpose({0, 2, 3, 1}).copy().transpose({0, 3, 1, 2});
+    rate("add-channels-last", images, 3, [&] { return images + last; });
+  }
+
+  void walks() {
+    const std::int64_t n = small_ ? 64 : device_.is_gpu() ? 8192 : 4096;
+    const NDArray x = drawn({n, n}), left = drawn({n, n / 2}), right = drawn({n, n / 2 - 1});
+    rate("concat", x, 2, [&] { return concat({left, left}, 1); });
+    rate("concat-odd", x, 2, [&] { return concat({left, right}, 1); });
+    rate("pad", x, 2, [&] { return pad(x, {{0, 0}, {1, 2}}); });
+    rate("pad-reflect", x, 2, [&] { return pad(x, {{0, 0}, {1, 2}}, PadMode::reflect); });
+    rate("roll", x, 2, [&] { return roll(x, 3, 1); });
+    rate("flip", x, 2, [&] { return flip(x, 1); });
+    rate("flip-rows", x, 2, [&] { return flip(x, 0); });
+    rate("tile", x, 3, [&] { return tile(x, {1, 2}); });
+    rate("repeat", x, 3, [&] { return repeat(x, 2, 1); });
   }
 
   void rows() {
@@ -68,6 +96,14 @@ class Kernels {
     rate("log-softmax", x, 2, [&] { return log_softmax(x); });
     gradient("softmax-backward", x, head, 3, [](const NDArray& v) { return softmax(v); });
     rate("argmax", x, 1, [&] { return argmax(x, 1); });
+    const NDArray labels = zeros({shape[0]}, {.dtype = int32, .device = device_});
+    rate("cross-entropy", x, 1, [&] { return softmax_cross_entropy(x, labels); });
+    gradient(
+        "cross-entropy-backward",
+        x,
+        zeros({shape[0]}, {.dtype = dtype_, .device = device_}) + 1,
+        2,
+        [&](const NDArray& v) { return softmax_cross_entropy(v, labels); });
     rate("sum-rows", x, 1, [&] { return sum(x, {1}); });
     rate("sum-columns", x, 1, [&] { return sum(x, {0}); });
     rate("max-rows", x, 1, [&] { return max(x, {1}); });

@@ -102,6 +102,19 @@ inline void add_rows_and_places(Cases& cases) {
     cases.push_back({"pick", {{3, 3}}, [=](const auto& v) { return pick(v[0], labels(v[0]), axis); }});
     cases.push_back({"stack", {{2, 3}, {2, 3}}, [=](const auto& v) { return stack({v[0], v[1]}, axis); }});
   }
+  const auto moved = [&cases](const char* name, const std::function<NDArray(const NDArray&)>& f) {
+    cases.push_back({name, {{2, 3, 4}}, [f](const auto& v) { return f(v[0]); }});
+  };
+  moved("pad", [](const NDArray& x) { return pad(x, {{1, 0}, {0, 0}, {2, 3}}, PadMode::constant, 2); });
+  moved("pad with edges", [](const NDArray& x) { return pad(x, {{1, 2}, {0, 3}, {2, 0}}, PadMode::edge); });
+  moved("pad with itself", [](const NDArray& x) { return pad(x, {{1, 0}, {2, 1}, {0, 3}}, PadMode::reflect); });
+  moved("pad with itself often", [](const NDArray& x) { return pad(x, {{3, 1}, {1, 9}, {11, 2}}, PadMode::reflect); });
+  moved("roll", [](const NDArray& x) { return roll(x, {1, -5}, {0, 2}); });
+  moved("flip", [](const NDArray& x) { return flip(x, {0, 2}); });
+  moved("tile", [](const NDArray& x) { return tile(x, {2, 3, 1, 2}); });
+  moved("repeat", [](const NDArray& x) { return repeat(repeat(x, 3, 1), 2, -1); });
+  cases.push_back({"tile of none", {{0, 4}}, [](const auto& v) { return tile(v[0], {2, 3}); }});
+  cases.push_back({"repeat no times", {{3, 4}}, [](const auto& v) { return repeat(v[0], 0, 1); }});
   cases.push_back({"softmax of none", {{0, 4}}, [](const auto& v) { return softmax(v[0]); }});
   cases.push_back({"take none", {{3, 4}}, [](const auto& v) { return take(v[0], numbers({}, {0}, v[0])); }});
   cases.push_back({"concat none", {{0, 4}, {2, 4}}, [](const auto& v) { return concat({v[0], v[1]}); }});

@@ -1,0 +1,291 @@
+#pragma once
+
+// Elementwise runs over operands of any strides, on a GPU. A thread takes several elements, whose loads are all under
+// way before one is needed, and finds its place by one division an axis for all of them. It takes them in one of two
+// ways:
+//   streams  the outermost axis is cut in as many parts; threads side by side are neighbours in memory however odd the
+//            rows and their addresses are;
+//   tiles    some operand has its neighbours along another axis than what is written: a block reads a square of it
+//   along
+//            that axis and turns it in shared memory.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include <cuda_runtime.h>
+
+#include <sluice/ndarray/strided.cuh>
+#include <sluice/operator/elementwise/math.h>
+
+namespace sluice::detail {
+
+/// What an operand's elements are: a number, one element for all of a vector, each its own.
+enum class ReadMode : std::uint8_t { constant, repeated, each };
+
+/// One operand that a kernel reads.
+template <class T>
+struct Source {
+  const T* data = nullptr;
+  math::Compute<T> constant{};
+  ReadMode mode = ReadMode::constant;
+};
+
+inline constexpr int k_square = 32;                  // side of a tile, a warp's lanes
+inline constexpr int k_warps = k_block / k_square;   // lines of a tile that are read at once
+inline constexpr int k_lines = k_square / k_warps;   // of a tile, a thread
+inline constexpr int k_turned = 2;                   // operands that are turned, at most; more are read as they lie
+inline constexpr std::int64_t k_worth_turning = 16;  // shorter axes leave most of a tile idle
+inline constexpr std::int64_t k_tile_group = 8;      // tiles side by side where turned operands are read
+inline constexpr std::int32_t k_most_blocks = 65536;
+
+/// Elements a thread takes at once: more where they are small, or too few bytes would be under way.
+template <class... T>
+inline constexpr int k_at_once = ((sizeof(T) <= 2) && ...) ? 8 : 4;
+
+/// How many elements a thread has: of what lies as the result does, and of operands that are turned.
+struct Share {
+  int straight, turned;
+};
+
+/// How threads walk a plan of K operands, of which operand 0 is written.
+template <int K>
+struct Walk {
+  Geometry<K, std::int32_t> at;  // of a thread's first element, or of a tile's
+  std::int32_t next[K];          // from an element of a thread to its next one
+  std::int32_t total = 0;        // streams: elements; those of a thread lie at.size of them apart
+  std::int32_t streams = 0;      // 0: tiles
+  // Of tiles. The lanes of a warp go along the axis that is written along, and warps along the other; in a turned
+  // operand the other way round.
+  std::int32_t by_lane[K] = {}, by_warp[K] = {};
+  std::int8_t slot[K];  // where it is turned; -1: nowhere
+  std::int32_t along = 0, across = 0;
+  Divider<std::int32_t> group, along_tiles, across_groups;
+
+  explicit Walk(const StridedPlan<K>& plan) : at(plan) {
+    for (std::int8_t& none : slot)
+      none = -1;
+  }
+  unsigned blocks() const noexcept {
+    return streams != 0 ? blocks_for(at.size) : static_cast<unsigned>(std::min(at.size, k_most_blocks));
+  }
+
+  __device__ Share share(std::int32_t i) const {
+    if (streams != 0) {
+      const int count = i + (streams - 1) * at.size < total ? streams : streams - 1;
+      return {count, count};
+    }
+    const std::int32_t of_group = group.divide(i), of_row = along_tiles.divide(of_group);
+    const std::int32_t row = of_row - across_groups.divide(of_row) * across_groups.value();
+    const std::int32_t along_left = along - (of_group - of_row * along_tiles.value()) * k_square;
+    const std::int32_t across_left = across - (row * group.value() + i - of_group * group.value()) * k_square;
+    return {lines(along_left, across_left), lines(across_left, along_left)};
+  }
+
+ private:
+  __device__ static int lines(std::int32_t lanes_left, std::int32_t lines_left) {
+    const auto lane = static_cast<std::int32_t>(threadIdx.x) % k_square;
+    const auto warp = static_cast<std::int32_t>(threadIdx.x) / k_square;
+    const std::int32_t count = (lines_left - warp + k_warps - 1) / k_warps;
+    return lane >= lanes_left || count < 0 ? 0 : count < k_lines ? count : k_lines;
+  }
+};
+
+template <int K>
+Walk<K> walk_in_streams(StridedPlan<K> plan, int at_once) noexcept {
+  const std::int64_t extent = plan.extents[0], part = (extent + at_once - 1) / at_once, total = plan.size;
+  plan.extents[0] = part;
+  plan.size = total / extent * part;
+  Walk<K> walk(plan);
+  walk.total = static_cast<std::int32_t>(total);
+  walk.streams = static_cast<std::int32_t>((extent + part - 1) / part);
+  for (int k = 0; k < K; ++k)
+    walk.next[k] = static_cast<std::int32_t>(part * plan.strides[k][0]);
+  return walk;
+}
+
+/// Whether operand k has its neighbours along `axis` and not along the innermost one.
+template <int K>
+bool is_turned(const StridedPlan<K>& plan, int k, int axis) noexcept {
+  const std::int64_t step = plan.inner_stride(k);
+  return plan.strides[k][axis] == 1 && step != 0 && step != 1 && plan.extents[axis] >= k_worth_turning;
+}
+
+/// The axis that the first turned operand has its neighbours along; -1: there is none.
+template <int K>
+int axis_of_turned(const StridedPlan<K>& plan) noexcept {
+  for (int k = 1; k < K && plan.inner() >= k_worth_turning; ++k) {
+    for (int axis = 0; axis + 1 < plan.ndim; ++axis) {
+      if (is_turned(plan, k, axis))
+        return axis;
+    }
+  }
+  return -1;
+}
+
+/// One entry a tile: what is left of `plan` beside two axes, groups of tiles across, tiles along, and those of a group.
+template <int K>
+StridedPlan<K> plan_of_tiles(
+    const StridedPlan<K>& plan, int axis, std::int64_t groups, std::int64_t along, std::int64_t group) noexcept {
+  StridedPlan<K> tiles;
+  tiles.ndim = 0;
+  const auto add = [&](std::int64_t extent, int of, std::int64_t times) {
+    tiles.size *= extent;
+    tiles.extents[tiles.ndim] = extent;
+    for (int k = 0; k < K; ++k)
+      tiles.strides[k][tiles.ndim] = plan.strides[k][of] * times;
+    ++tiles.ndim;
+  };
+  for (int rest = 0; rest + 1 < plan.ndim; ++rest) {
+    if (rest != axis)
+      add(plan.extents[rest], rest, 1);
+  }
+  add(groups, axis, group * k_square);
+  add(along, plan.ndim - 1, k_square);
+  if (group > 1)
+    add(group, axis, k_square);
+  return tiles;
+}
+
+/// Nothing where no operand is turned, or offsets behind the last tile would leave 32 bits.
+template <int K>
+std::optional<Walk<K>> walk_in_tiles(const StridedPlan<K>& plan) noexcept {
+  const int axis = axis_of_turned(plan), inner = plan.ndim - 1;
+  if (axis < 0)
+    return {};
+  const std::int64_t along = (plan.inner() + k_square - 1) / k_square;
+  const std::int64_t across = (plan.extents[axis] + k_square - 1) / k_square;
+  // Tiles that run at a time then read long pieces of turned operands too.
+  const std::int64_t group = plan.ndim < k_max_ndim ? std::min(across, k_tile_group) : 1;
+  const std::int64_t groups = (across + group - 1) / group;
+  const StridedPlan<K> tiles = plan_of_tiles(plan, axis, groups, along, group);
+  if (!fits_32_bits(tiles))
+    return {};
+  Walk<K> walk(tiles);
+  walk.along = static_cast<std::int32_t>(plan.inner());
+  walk.across = static_cast<std::int32_t>(plan.extents[axis]);
+  walk.group = Divider<std::int32_t>(group);
+  walk.along_tiles = Divider<std::int32_t>(along);
+  walk.across_groups = Divider<std::int32_t>(groups);
+  std::int8_t slot = 0;
+  for (int k = 0; k < K; ++k) {
+    const bool turned = k > 0 && slot < k_turned && is_turned(plan, k, axis);
+    if (turned)
+      walk.slot[k] = slot++;
+    walk.by_lane[k] = static_cast<std::int32_t>(plan.strides[k][turned ? axis : inner]);
+    walk.by_warp[k] = static_cast<std::int32_t>(plan.strides[k][turned ? inner : axis]);
+    walk.next[k] = walk.by_warp[k] * k_warps;
+  }
+  return walk;
+}
+
+template <int K>
+Walk<K> walk_of(const StridedPlan<K>& plan, int at_once) noexcept {
+  const auto in_tiles = walk_in_tiles(plan);
+  return in_tiles ? *in_tiles : walk_in_streams(plan, at_once);
+}
+
+/// U elements of a thread.
+template <class C, int U>
+struct Several {
+  C at[U];
+};
+
+template <int U, class T>
+__device__ Several<math::Compute<T>, U> read_several(
+    const Source<T>& source, std::int32_t offset, std::int32_t next, int count) {
+  using C = math::Compute<T>;
+  Several<C, U> values;
+  if (source.mode == ReadMode::constant) {
+#pragma unroll
+    for (int j = 0; j < U; ++j)
+      values.at[j] = source.constant;
+    return values;
+  }
+  T raw[U] = {};
+#pragma unroll
+  for (int j = 0; j < U; ++j) {
+    if (j < count)
+      raw[j] = source.data[offset + j * next];
+  }
+#pragma unroll
+  for (int j = 0; j < U; ++j)
+    values.at[j] = static_cast<C>(raw[j]);
+  return values;
+}
+
+/// Operands in the memory of a block, to be read along the other axis. Rows are longer by one element, so that neither
+/// way lanes meet in a bank.
+template <class Stage, int N>
+struct Tiles {
+  Stage at[N][k_square][k_square + 1];
+
+  template <class C, int U>
+  __device__ void put(int slot, const Several<C, U>& values) {
+    if (slot < 0)
+      return;
+#pragma unroll
+    for (int j = 0; j < k_lines; ++j)
+      at[slot][threadIdx.x / k_square + j * k_warps][threadIdx.x % k_square] = static_cast<Stage>(values.at[j]);
+  }
+  template <class C, int U>
+  __device__ void take(int slot, Several<C, U>& values) const {
+    if (slot < 0)
+      return;
+#pragma unroll
+    for (int j = 0; j < k_lines; ++j)
+      values.at[j] = static_cast<C>(at[slot][threadIdx.x % k_square][threadIdx.x / k_square + j * k_warps]);
+  }
+};
+
+template <class F, int U, class Out, class W, class Turned, std::size_t... I, class... C>
+__device__ void write_several(
+    const W& walk, Turned& tiles, Out* to, int count, std::index_sequence<I...>, Several<C, U>... values) {
+  if (walk.streams == 0) {
+    (tiles.put(walk.slot[I + 1], values), ...);
+    __syncthreads();
+    (tiles.take(walk.slot[I + 1], values), ...);
+    __syncthreads();  // the next tile is put there
+  }
+#pragma unroll
+  for (int j = 0; j < U; ++j) {
+    if (j < count)
+      to[j * walk.next[0]] = static_cast<Out>(F::of(values.at[j]...));
+  }
+}
+
+template <class F, int U, class Out, class W, class Turned, std::size_t... I, class... In>
+__device__ void apply_several(
+    const W& walk, Turned& tiles, std::int32_t i, Out* out, std::index_sequence<I...> each, const Source<In>&... in) {
+  const auto lane = static_cast<std::int32_t>(threadIdx.x) % k_square;
+  const auto warp = static_cast<std::int32_t>(threadIdx.x) / k_square;
+  const auto offsets = walk.at.offsets(i);
+  const Share share = walk.share(i);
+  const auto first = [&](int k) { return offsets[k] + lane * walk.by_lane[k] + warp * walk.by_warp[k]; };
+  const auto count = [&](int k) { return walk.slot[k] < 0 ? share.straight : share.turned; };
+  write_several<F, U>(
+      walk,
+      tiles,
+      out + first(0),
+      share.straight,
+      each,
+      read_several<U>(in, first(static_cast<int>(I) + 1), walk.next[I + 1], count(static_cast<int>(I) + 1))...);
+}
+
+template <class F, int U, class Out, class... In>
+__global__ void __launch_bounds__(k_block)
+    pointwise_walk_kernel(Walk<1 + static_cast<int>(sizeof...(In))> walk, Out* out, Source<In>... in) {
+  using Stage = std::common_type_t<math::Compute<In>...>;
+  constexpr int k_slots = sizeof...(In) < k_turned ? 1 : k_turned;
+  __shared__ Tiles<Stage, k_slots> tiles;
+  // A block takes a tile, a thread its share of the streams.
+  const bool tiled = walk.streams == 0;
+  const auto first = static_cast<std::int32_t>(tiled ? blockIdx.x : blockIdx.x * blockDim.x + threadIdx.x);
+  const auto step = static_cast<std::int32_t>(tiled ? gridDim.x : gridDim.x * blockDim.x);
+  for (std::int32_t i = first; i < walk.at.size; i += step)
+    apply_several<F, U>(walk, tiles, i, out, std::index_sequence_for<In...>{}, in...);
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,280 @@
+#pragma once
+
+// One kernel for what works along rows: softmax and its like, their gradients, cross entropies, the largest of a row. A
+// row operator is a struct that derives from RowOperands and says
+//   k_joined                  whether a Total of all elements of a row is wanted (false: start() to finish() at once)
+//   Total start(offset)       of no element; `offset` is the row's first element
+//   void take(Total&, values, first)
+//                             adds elements first, first + 1, ..; values.at[k][j] is the j-th one of operand k
+//   Total join(a, b)          of two parts of a row; symmetric, associative up to rounding
+//   finish(row, offset, total, once)
+//                             what give() is told; writes what there is one of a row, where `once`
+//   C give(told, values, j, i)
+//                             element i of the result, with k_writes
+// A row that fits the registers of its threads is read once; `InRegisters` names the operator that works there. It says
+// what stands where a row ends (k_absent), and may look at the row twice: with k_twice there are start_again(total),
+// take_again(second, values, total), join_again(a, b), and finish() gets both; k_changes: take_again() makes of the
+// values those that give() gets.
+#include <cstdint>
+#include <type_traits>
+
+#include <cuda_runtime.h>
+
+#include <sluice/ndarray/strided.cuh>
+#include <sluice/operator/axis_layout.h>
+#include <sluice/operator/floating.h>
+#include <sluice/operator/group.cuh>
+
+namespace sluice::detail {
+
+/// Rows that lie anyhow: n elements `step` apart, for each of `count` rows; `width` threads share one.
+struct Rows {
+  std::int64_t count = 0;
+  std::int64_t n = 0;
+  std::int64_t step = 1;
+  std::int64_t beside = 1;  // rows that lie element beside element
+  std::int64_t pitch = 0;   // from there to the next ones
+  int width = k_warp;
+
+  Rows() = default;
+  /// Of a contiguous array, along one axis: many threads for rows of neighbours, one for columns, where the next thread
+  /// has the next column.
+  explicit Rows(const AxisLayout& at)
+      : count(at.outer * at.inner),
+        n(at.n),
+        step(at.inner),
+        beside(at.inner),
+        pitch(at.n * at.inner),
+        width(
+            at.inner > 1   ? 1
+            : at.n <= 1024 ? k_warp
+                           : k_group_block) {}
+
+  __device__ std::int64_t offset(std::int64_t row) const {
+    return beside == 1 ? row * pitch : row / beside * pitch + row % beside;
+  }
+  unsigned blocks() const noexcept { return blocks_for_groups(count, width); }
+};
+
+/// Rows of a view, by its geometry.
+template <class Index>
+struct PlacedRows : Rows {
+  Geometry<2, Index> places;
+  PlacedRows(const Rows& rows, const Geometry<2, Index>& at) : Rows(rows), places(at) {}
+  __device__ std::int64_t offset(std::int64_t row) const { return places.offsets(static_cast<Index>(row))[1]; }
+};
+
+/// What a row operator reads, `Reads` arrays of one layout, and writes.
+template <class T, int Reads, bool Writes>
+struct RowOperands {
+  using Element = T;
+  static constexpr int k_reads = Reads, k_kept = Reads == 0 ? 1 : Reads;
+  static constexpr bool k_writes = Writes, k_joined = true, k_twice = false, k_changes = false;
+  using InRegisters = void;
+  const T* in[k_kept] = {};
+  T* out = nullptr;
+
+  /// Rows can be read and written in vectors of V elements.
+  bool in_vectors(const Rows& rows, int V) const noexcept {
+    bool aligned = reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
+    for (const T* data : in)
+      aligned = aligned && reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+    return aligned && rows.step == 1 && rows.beside == 1 && rows.n % V == 0 && rows.pitch % V == 0;
+  }
+};
+
+/// V elements of each operand.
+template <class C, int K, int V>
+struct RowValues {
+  C at[K][V];
+};
+/// The same as they lie in memory.
+template <class T, int K, int V>
+struct RowVectors {
+  Neighbours<T, V> of[K];
+};
+
+template <class T, int K, int V>
+__device__ auto widened(const RowVectors<T, K, V>& raw) {
+  using C = Compute<T>;
+  RowValues<C, K, V> values;
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      values.at[k][j] = static_cast<C>(raw.of[k].at[j]);
+  }
+  return values;
+}
+template <class C, int K, int V>
+__device__ RowValues<C, K, V>& widened(RowValues<C, K, V>& values) {
+  return values;
+}
+
+template <int V, class R>
+__device__ RowVectors<typename R::Element, R::k_kept, V> load_row(
+    const R& op, std::int64_t offset, std::int64_t step, std::int64_t i) {
+  using T = typename R::Element;
+  RowVectors<T, R::k_kept, V> loaded;
+#pragma unroll
+  for (int k = 0; k < R::k_reads; ++k) {
+    if constexpr (V == 1) {
+      loaded.of[k].at[0] = op.in[k][offset + i * step];
+    } else {
+      loaded.of[k] = reinterpret_cast<const Neighbours<T, V>*>(op.in[k] + offset)[i];
+    }
+  }
+  return loaded;
+}
+
+template <int V, class R, class Told, class Values>
+__device__ void store_row(
+    const R& op, const Told& told, const Values& values, std::int64_t offset, std::int64_t step, std::int64_t i) {
+  using T = typename R::Element;
+  Neighbours<T, V> made;
+#pragma unroll
+  for (int j = 0; j < V; ++j)
+    made.at[j] = static_cast<T>(op.give(told, values, j, i * V + j));
+  if constexpr (V == 1) {
+    op.out[offset + i * step] = made.at[0];
+  } else {
+    reinterpret_cast<Neighbours<T, V>*>(op.out + offset)[i] = made;
+  }
+}
+
+/// Any rows, V elements a load. What is written looks at the row again, which then lies in a cache.
+template <int V, class R, class Places>
+__global__ void __launch_bounds__(k_group_block) row_kernel(R op, Places rows) {
+  const Group group(rows.width);
+  [[maybe_unused]] const std::int64_t vectors = rows.n / V;
+  for (std::int64_t row = group.index; row < rows.count; row += group.count) {
+    const std::int64_t offset = rows.offset(row);
+    auto total = op.start(offset);
+    if constexpr (R::k_joined) {
+      std::int64_t i = group.lane;
+      if constexpr (V > 1) {
+        constexpr int k_under_way = 4 / R::k_kept;
+        for (; i + (k_under_way - 1) * rows.width < vectors; i += k_under_way * rows.width) {
+          RowVectors<typename R::Element, R::k_kept, V> loaded[k_under_way];
+#pragma unroll
+          for (int u = 0; u < k_under_way; ++u)
+            loaded[u] = load_row<V>(op, offset, rows.step, i + u * rows.width);
+#pragma unroll
+          for (int u = 0; u < k_under_way; ++u)
+            op.take(total, widened(loaded[u]), (i + u * rows.width) * V);
+        }
+      }
+      for (; i < vectors; i += rows.width)
+        op.take(total, widened(load_row<V>(op, offset, rows.step, i)), i * V);
+      total = join_group(total, rows.width, [&op](const auto& a, const auto& b) { return op.join(a, b); });
+    }
+    const auto told = op.finish(row, offset, total, group.lane == 0);
+    if constexpr (R::k_writes) {
+      for (std::int64_t i = group.lane; i < vectors; i += rows.width)
+        store_row<V>(op, told, widened(load_row<V>(op, offset, rows.step, i)), offset, rows.step, i);
+    }
+  }
+}
+
+/// A row lies in the registers of its group: one pass over the memory, with P loads an operand and thread under way.
+/// Where a row ends sooner there is R::k_absent, which changes no total.
+template <int V, int P, class R>
+__global__ void __launch_bounds__(k_group_block) row_in_registers_kernel(R op, Rows rows) {
+  using T = typename R::Element;
+  using Raw = RowVectors<T, R::k_kept, V>;
+  using Kept = std::conditional_t<R::k_changes, RowValues<Compute<T>, R::k_kept, V>, Raw>;
+  const Group group(rows.width);
+  const auto vectors = static_cast<int>(rows.n / V);
+  for (std::int64_t row = group.index; row < rows.count; row += group.count) {
+    const std::int64_t offset = rows.offset(row);
+    Raw loaded[P];
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if (const int i = group.lane + p * rows.width; i < vectors) {
+        loaded[p] = load_row<V>(op, offset, 1, i);
+      } else {
+#pragma unroll
+        for (int j = 0; j < R::k_kept * V; ++j)
+          loaded[p].of[j / V].at[j % V] = static_cast<T>(R::k_absent);
+      }
+    }
+    Kept kept[P];
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if constexpr (R::k_changes) {
+        kept[p] = widened(loaded[p]);
+      } else {
+        kept[p] = loaded[p];
+      }
+    }
+    auto total = op.start(offset);
+#pragma unroll
+    for (int p = 0; p < P; ++p)
+      op.take(total, widened(kept[p]), (group.lane + p * rows.width) * V);
+    total = join_group(total, rows.width, [&op](const auto& a, const auto& b) { return op.join(a, b); });
+    const auto write = [&](const auto& told) {
+#pragma unroll
+      for (int p = 0; p < P; ++p) {
+        if (const int i = group.lane + p * rows.width; i < vectors)
+          store_row<V>(op, told, widened(kept[p]), offset, 1, i);
+      }
+    };
+    if constexpr (R::k_twice) {
+      auto second = op.start_again(total);
+#pragma unroll
+      for (int p = 0; p < P; ++p)
+        op.take_again(second, kept[p], total);
+      second = join_group(second, rows.width, [&op](const auto& a, const auto& b) { return op.join_again(a, b); });
+      write(op.finish(row, offset, total, second, group.lane == 0));
+    } else {
+      write(op.finish(row, offset, total, group.lane == 0));
+    }
+  }
+}
+
+/// Calls f.operator()<P>() with the number of vectors that each thread of a group keeps of a row in registers; false if
+/// they are too many.
+template <class F>
+bool by_kept_vectors(const Rows& rows, int V, F&& f) {
+  const std::int64_t needed = (rows.n / V + rows.width - 1) / rows.width;
+  if (needed <= 1)
+    f.template operator()<1>();
+  else if (needed <= 2)
+    f.template operator()<2>();
+  else if (needed <= 4)
+    f.template operator()<4>();
+  else if (needed <= 8)
+    f.template operator()<8>();
+  return needed <= 8;
+}
+
+/// Enqueues the operator over rows element by element, where they lie anyhow. Throws CudaError naming `name`.
+template <class R, class Index>
+void launch_placed_rows(const char* name, const R& op, const PlacedRows<Index>& rows, cudaStream_t stream) {
+  row_kernel<1><<<rows.blocks(), k_group_block, 0, stream>>>(op, rows);
+  check_launch(name);
+}
+
+/// Enqueues the operator over rows. Throws CudaError naming `name` where the launch is refused.
+template <class R>
+void launch_rows(const char* name, const R& op, const Rows& rows, cudaStream_t stream) {
+  if (rows.count == 0 || (R::k_writes && rows.n == 0))
+    return;
+  constexpr int V = k_neighbours<typename R::Element>;
+  if (!op.in_vectors(rows, V)) {
+    row_kernel<1><<<rows.blocks(), k_group_block, 0, stream>>>(op, rows);
+    return check_launch(name);
+  }
+  bool launched = false;
+  if constexpr (!std::is_void_v<typename R::InRegisters>) {
+    const typename R::InRegisters in_registers(op);
+    launched = by_kept_vectors(rows, V, [&]<int P>() {
+      row_in_registers_kernel<V, P><<<rows.blocks(), k_group_block, 0, stream>>>(in_registers, rows);
+    });
+  }
+  if (!launched)
+    row_kernel<V><<<rows.blocks(), k_group_block, 0, stream>>>(op, rows);
+  check_launch(name);
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,56 @@
+#pragma once
+
+// The largest element and the sum of exponentials of a row in one pass (Milakov and Gimelshein, "Online normalizer
+// calculation for softmax", 2018).
+#include <cmath>
+#include <limits>
+
+#include <sluice/operator/library/launch.cuh>
+#include <sluice/operator/row_kernel.cuh>
+#include <sluice/operator/softmax/kernels.h>
+
+namespace sluice::detail {
+
+template <class C>
+struct MaxSum {
+  C largest;
+  C sum;  // of exp(x - largest)
+};
+
+template <class C>
+__device__ C negative_infinity() {
+  return -std::numeric_limits<C>::infinity();
+}
+
+/// exp(value - largest), 0 for nothing at all: -inf against -inf is not NaN here.
+template <class C>
+__device__ C scale_to(C value, C largest) {
+  return value == negative_infinity<C>() ? C{0} : std::exp(value - largest);
+}
+
+/// Row operators with that as their total. A NaN in the row ends up in the sum.
+template <class T, bool Writes>
+struct MaxSumRow : RowOperands<T, 1, Writes> {
+  using C = Compute<T>;
+  using Total = MaxSum<C>;
+
+  __device__ Total start(std::int64_t) const { return {negative_infinity<C>(), C{0}}; }
+  template <int V>
+  __device__ void take(Total& total, const RowValues<C, 1, V>& values, std::int64_t) const {
+    C largest = total.largest;
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      largest = values.at[0][j] > largest ? values.at[0][j] : largest;
+    total.sum *= scale_to(total.largest, largest);
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      total.sum += scale_to(values.at[0][j], largest);
+    total.largest = largest;
+  }
+  __device__ Total join(const Total& a, const Total& b) const {
+    const C largest = a.largest > b.largest ? a.largest : b.largest;
+    return {largest, a.sum * scale_to(a.largest, largest) + b.sum * scale_to(b.largest, largest)};
+  }
+};
+
+}  // namespace sluice::detail

@@ -1,0 +1,110 @@
+#pragma once
+
+// The rows of walk.def as C++: an enumerator and its traits each.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <sluice/ndarray/half.h>
+#include <sluice/ndarray/scalar.h>
+#include <sluice/operator/operator.h>
+
+namespace sluice {
+
+enum class AxisWalk : std::uint8_t {
+#define WALK(row, ...) row,
+#include <sluice/operator/walk/walk.def>
+#undef WALK
+};
+
+}  // namespace sluice
+
+namespace sluice::detail {
+
+// What the formulas of the rows are written with; x is as far beyond an end as a parameter says.
+template <class I>
+SLUICE_HD constexpr I within(I x, I n) noexcept {
+  return x < 0 || x >= n ? I{-1} : x;
+}
+template <class I>
+SLUICE_HD constexpr I clamped(I x, I n) noexcept {
+  return x < 0 ? I{0} : x < n ? x : n - 1;
+}
+/// Less than n beyond either end.
+template <class I>
+SLUICE_HD constexpr I wrapped(I x, I n) noexcept {
+  return x < 0 ? x + n : x < n ? x : x - n;
+}
+template <class I>
+SLUICE_HD constexpr I reflected(I x, I n) noexcept {
+  x = x < 0 ? -x : x;
+  if (x < n)
+    return x;
+  const I period = n > 1 ? 2 * (n - 1) : 1;
+  x %= period;
+  return x < n ? x : period - x;
+}
+
+template <AxisWalk row>
+struct WalkRow;
+
+#define SLUICE_NAME_OF(name, value) #name
+#define SLUICE_DEFAULT_OF(name, value) value
+#define WALK(row, first_parameter, second_parameter, has_holes, extent_formula, from_formula, ...)               \
+  template <>                                                                                                    \
+  struct WalkRow<AxisWalk::row> {                                                                                \
+    static constexpr const char* name = #row;                                                                    \
+    static constexpr std::string_view first = SLUICE_NAME_OF first_parameter,                                    \
+                                      second = SLUICE_NAME_OF second_parameter;                                  \
+    static constexpr std::int64_t a = SLUICE_DEFAULT_OF first_parameter, b = SLUICE_DEFAULT_OF second_parameter; \
+    static constexpr bool holes = has_holes;                                                                     \
+    static std::int64_t extent(                                                                                  \
+        std::int64_t n, [[maybe_unused]] std::int64_t a, [[maybe_unused]] std::int64_t b) noexcept {             \
+      return extent_formula;                                                                                     \
+    }                                                                                                            \
+    template <class I>                                                                                           \
+    SLUICE_HD static I from(I o, [[maybe_unused]] I n, [[maybe_unused]] I a, [[maybe_unused]] I b) noexcept {    \
+      return from_formula;                                                                                       \
+    }                                                                                                            \
+  };
+#include <sluice/operator/walk/walk.def>
+#undef WALK
+#undef SLUICE_NAME_OF
+#undef SLUICE_DEFAULT_OF
+
+template <AxisWalk row, bool holes = WalkRow<row>::holes>
+struct WalkAttributes {
+  std::int64_t axis = 0;
+  std::int64_t a = WalkRow<row>::a;
+  std::int64_t b = WalkRow<row>::b;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("axis", axis);
+    if constexpr (WalkRow<row>::first != "none")
+      v.field(WalkRow<row>::first.data(), a);
+    if constexpr (WalkRow<row>::second != "none")
+      v.field(WalkRow<row>::second.data(), b);
+  }
+};
+template <AxisWalk row>
+struct WalkAttributes<row, true> : WalkAttributes<row, false> {
+  Scalar value = 0;
+
+  template <class V>
+  void visit(V&& v) {
+    WalkAttributes<row, false>::visit(v);
+    v.field("value", value);
+  }
+};
+
+/// The numbers of one run, whatever the row. `value`: the bits of an element.
+struct WalkNumbers {
+  std::int64_t axis, a, b;
+  std::uint64_t value = 0;
+};
+
+void walk_cpu(AxisWalk row, const KernelCall& call, const WalkNumbers& numbers);
+void walk_gpu(AxisWalk row, const KernelCall& call, const WalkNumbers& numbers);
+
+}  // namespace sluice::detail

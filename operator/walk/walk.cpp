@@ -1,0 +1,285 @@
+// The operators of walk.def and the functions that call them, axis by axis.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+#include <sluice/ndarray/convert.h>
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
+#include <sluice/operator/axis_layout.h>
+#include <sluice/operator/concat/concat.h>
+#include <sluice/operator/detail/families.h>
+#include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/normalise.h>
+#include <sluice/operator/reduce/reduce.h>
+#include <sluice/operator/walk/rows.h>
+#include <sluice/operator/walk/walk.h>
+
+namespace sluice {
+
+namespace {
+
+using detail::WalkAttributes;
+using detail::WalkRow;
+
+template <AxisWalk row>
+struct Moves {
+  static const Operator op;
+};
+
+template <AxisWalk row>
+NDArray walked(const NDArray& x, int axis, std::int64_t a, std::int64_t b, SourceLocation site = {}) {
+  WalkAttributes<row> attributes;
+  attributes.axis = axis;
+  attributes.a = a;
+  attributes.b = b;
+  return invoke_one(Moves<row>::op, {x}, Attributes::of(attributes), site);
+}
+
+// -- what gradients are written with ------------------------------------------------------------------------------
+NDArray unpadded(const NDArray& dy, int axis, std::int64_t before, std::int64_t after) {
+  return dy.slice(axis, before, after == 0 ? std::numeric_limits<std::int64_t>::max() : -after);
+}
+
+NDArray of_edges(const NDArray& dy, int axis, std::int64_t n, std::int64_t before, std::int64_t after) {
+  if (n == 1)
+    return sum(dy, {axis}, true);
+  const std::int64_t last = before + n - 1;
+  const NDArray first_sum = sum(dy.slice(axis, 0, before + 1), {axis}, true);
+  const NDArray last_sum = sum(dy.slice(axis, last, last + 1 + after), {axis}, true);
+  return concat({first_sum, dy.slice(axis, before + 1, last), last_sum}, axis);
+}
+
+// A mirror image longer than x is one of a mirror image, each of `most` entries.
+NDArray of_reflected(
+    const NDArray& dy, int axis, std::int64_t n, std::int64_t before, std::int64_t after, std::int64_t most) {
+  if (n == 1)
+    return sum(dy, {axis}, true);
+  const std::int64_t a = std::min(before, most), b = std::min(after, most);
+  if (a < before || b < after)
+    return of_reflected(of_reflected(dy, axis, n + a + b, before - a, after - b, most), axis, n, a, b, most);
+  NDArray dx = unpadded(dy, axis, a, b);
+  if (a > 0)
+    dx = dx + walked<AxisWalk::pad>(flip(dy.slice(axis, 0, a), axis), axis, 1, n - 1 - a);
+  if (b > 0)
+    dx = dx + walked<AxisWalk::pad>(flip(dy.slice(axis, a + n, a + n + b), axis), axis, n - 1 - b, 1);
+  return dx;
+}
+
+// Entries that stand `repeats` times, side by side or a whole x apart.
+NDArray of_parts(const NDArray& dy, const Shape& shape, int axis, std::int64_t repeats, bool side_by_side) {
+  const detail::AxisLayout at = detail::axis_layout(shape, axis);
+  const Shape parts =
+      side_by_side ? Shape{at.outer * at.n, repeats, at.inner} : Shape{at.outer, repeats, at.n * at.inner};
+  return sum(dy.reshape(detail::with_open_rows(parts)), {1}).reshape(detail::with_open_rows(shape));
+}
+
+// -- the operators ------------------------------------------------------------------------------------------------
+template <AxisWalk row>
+Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& given) {
+  using Row = WalkRow<row>;
+  const auto& attributes = given.as<WalkAttributes<row>>();
+  ArraySpec spec = inputs[0];
+  std::int64_t& extent = spec.shape[static_cast<int>(attributes.axis)];
+  const auto check = [](std::string_view name, std::int64_t value) {
+    require<ValueError>(name == "shift" || name == "none" || value >= 0, [&] {
+      return message(Row::name, ": ", name, " is ", value, ", which is negative");
+    });
+  };
+  check(Row::first, attributes.a);
+  check(Row::second, attributes.b);
+  const std::int64_t n = extent;
+  extent = Row::extent(n, attributes.a, attributes.b);
+  require<ValueError>(n > 0 || extent == 0 || Row::holes, [&] {
+    return message(Row::name, ": axis ", attributes.axis, " of shape ", inputs[0].shape, " has no entries");
+  });
+  return {spec};
+}
+
+template <AxisWalk row>
+detail::WalkNumbers numbers_of(const KernelCall& call) {
+  const auto& attributes = call.attributes.as<WalkAttributes<row>>();
+  detail::WalkNumbers numbers{attributes.axis, attributes.a, attributes.b};
+  if constexpr (WalkRow<row>::holes) {
+    by_dtype(call.inputs[0].dtype, [&]<class T>() {
+      const Scalar value = attributes.value;
+      const T element = value.kind() == Scalar::Kind::real ? detail::convert<T>(value.as_double())
+                                                           : detail::convert<T>(value.as_int64());
+      std::memcpy(&numbers.value, &element, sizeof element);
+    });
+  }
+  return numbers;
+}
+
+template <AxisWalk row>
+bool normalise(const RawCall& call, NormalCall& normal) {
+  if constexpr (WalkRow<row>::holes)
+    detail::check_fits(WalkRow<row>::name, call.attributes.as<WalkAttributes<row>>().value, call.inputs[0].dtype());
+  return detail::normalise_axis<WalkAttributes<row>>(call, normal);
+}
+
+template <AxisWalk row>
+void cpu_kernel(const KernelCall& call) {
+  detail::walk_cpu(row, call, numbers_of<row>(call));
+}
+#if SLUICE_CUDA
+template <AxisWalk row>
+void gpu_kernel(const KernelCall& call) {
+  detail::walk_gpu(row, call, numbers_of<row>(call));
+}
+#endif
+
+template <AxisWalk row>
+struct WalkGradient;
+#define WALK(row, first, second, holes, extent, from, derivative, ...) \
+  template <>                                                          \
+  struct WalkGradient<AxisWalk::row> {                                 \
+    static NDArray of(                                                 \
+        const NDArray& dy,                                             \
+        [[maybe_unused]] const Shape& x_shape,                         \
+        [[maybe_unused]] int axis,                                     \
+        [[maybe_unused]] std::int64_t n,                               \
+        [[maybe_unused]] std::int64_t a,                               \
+        [[maybe_unused]] std::int64_t b) {                             \
+      return derivative;                                               \
+    }                                                                  \
+  };
+#include <sluice/operator/walk/walk.def>
+#undef WALK
+
+template <AxisWalk row>
+Arrays gradient(const GradientCall& call) {
+  const NDArray& dy = call.output_grads[0];
+  if (!dy.defined())
+    return {NDArray()};
+  const auto& attributes = call.attributes.as<WalkAttributes<row>>();
+  const Shape& shape = call.input_specs[0].shape;
+  const int axis = static_cast<int>(attributes.axis);
+  if (shape.size() == 0)
+    return {zeros(shape, {.dtype = dy.dtype(), .device = dy.device()})};
+  return {WalkGradient<row>::of(dy, shape, axis, shape[axis], attributes.a, attributes.b)};
+}
+
+template <AxisWalk row>
+constinit const Operator Moves<row>::op{
+    .name = WalkRow<row>::name,
+    .attributes = &attribute_type<WalkAttributes<row>>,
+    .normalise = normalise<row>,
+    .infer = infer<row>,
+    .cpu = cpu_kernel<row>,
+    .gpu = SLUICE_GPU_KERNEL(gpu_kernel<row>),
+    .gradient = gradient<row>,
+};
+
+}  // namespace
+
+NDArray pad(
+    const NDArray& x,
+    const std::vector<std::pair<std::int64_t, std::int64_t>>& width,
+    PadMode mode,
+    Scalar value,
+    SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    const int ndim = detail::object_of(x, "pad").shape.ndim();
+    require<ShapeError>(width.size() == 1 || static_cast<int>(width.size()) == ndim, [&] {
+      return message("pad: ", width.size(), " pairs of widths for shape ", x.shape());
+    });
+    NDArray padded = x;
+    for (int axis = 0; axis < ndim; ++axis) {
+      const auto& [before, after] = width[width.size() == 1 ? 0 : static_cast<std::size_t>(axis)];
+      if (before == 0 && after == 0)
+        continue;
+      if (mode == PadMode::edge) {
+        padded = walked<AxisWalk::pad_edge>(padded, axis, before, after, site);
+      } else if (mode == PadMode::reflect) {
+        padded = walked<AxisWalk::pad_reflect>(padded, axis, before, after, site);
+      } else {
+        WalkAttributes<AxisWalk::pad> attributes;
+        attributes.axis = axis;
+        attributes.a = before;
+        attributes.b = after;
+        attributes.value = value;
+        padded = invoke_one(Moves<AxisWalk::pad>::op, {padded}, Attributes::of(attributes), site);
+      }
+    }
+    return padded;
+  });
+}
+
+NDArray roll(const NDArray& x, std::int64_t shift, std::optional<int> axis, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    const Shape shape = detail::object_of(x, "roll").shape;
+    if (axis)
+      return walked<AxisWalk::roll>(x, *axis, shift, 0, site);
+    return walked<AxisWalk::roll>(x.reshape({-1}, site), 0, shift, 0, site).reshape(shape, site);
+  });
+}
+
+NDArray roll(
+    const NDArray& x, const std::vector<std::int64_t>& shifts, const std::vector<int>& axes, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    detail::object_of(x, "roll");
+    require<ValueError>(shifts.size() == axes.size(), [&] {
+      return message("roll: ", shifts.size(), " shifts along ", axes.size(), " axes");
+    });
+    NDArray rolled = x;
+    for (std::size_t i = 0; i < axes.size(); ++i)
+      rolled = walked<AxisWalk::roll>(rolled, axes[i], shifts[i], 0, site);
+    return rolled;
+  });
+}
+
+NDArray flip(const NDArray& x, int axis, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    detail::object_of(x, "flip");
+    return walked<AxisWalk::flip>(x, axis, 0, 0, site);
+  });
+}
+
+NDArray flip(const NDArray& x, const std::vector<int>& axes, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    const int ndim = detail::object_of(x, "flip").shape.ndim();
+    NDArray flipped = x;
+    for (int axis = 0; axes.empty() && axis < ndim; ++axis)
+      flipped = walked<AxisWalk::flip>(flipped, axis, 0, 0, site);
+    for (const int axis : axes)
+      flipped = walked<AxisWalk::flip>(flipped, axis, 0, 0, site);
+    return flipped;
+  });
+}
+
+NDArray tile(const NDArray& x, const std::vector<std::int64_t>& repeats, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    const int ndim = detail::object_of(x, "tile").shape.ndim(), given = static_cast<int>(repeats.size());
+    NDArray tiled = x;
+    for (int missing = ndim; missing < given; ++missing)
+      tiled = tiled.expand_dims(0, site);
+    for (int i = 0; i < given; ++i) {
+      if (const std::int64_t times = repeats[static_cast<std::size_t>(i)]; times != 1)
+        tiled = walked<AxisWalk::tile>(tiled, i - given, times, 0, site);
+    }
+    return tiled;
+  });
+}
+
+NDArray repeat(const NDArray& x, std::int64_t repeats, std::optional<int> axis, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    detail::object_of(x, "repeat");
+    return walked<AxisWalk::repeat>(axis ? x : x.reshape({-1}, site), axis.value_or(0), repeats, 0, site);
+  });
+}
+
+detail::OperatorList detail::walk_operators() noexcept {
+  static constexpr const Operator* list[] = {
+#define WALK(row, ...) &Moves<AxisWalk::row>::op,
+#include <sluice/operator/walk/walk.def>
+#undef WALK
+  };
+  return list;
+}
+
+}  // namespace sluice

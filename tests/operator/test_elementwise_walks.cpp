@@ -1,0 +1,136 @@
+// Elementwise operators on a GPU whose operands are no runs of vectors: neighbours along different axes, odd rows,
+// misaligned and strided views. Sizes go past each limit of the walks: tiles, groups of tiles, streams, 32 bits.
+#include <functional>
+#include <vector>
+
+#include <sluice/operator/elementwise/elementwise.h>
+
+#include "tests/operator/elementwise_rows.h"
+#include "tests/support/catch.h"
+#include "tests/support/compare.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+using View = std::function<NDArray(const NDArray&)>;
+
+/// What is drawn, and how it is seen.
+struct Operand {
+  Shape drawn;
+  View view = [](const NDArray& x) { return x; };
+};
+
+struct Layout {
+  const char* name;
+  Operand a, b;
+};
+
+const View k_turned = [](const NDArray& x) { return x.T(); };
+
+Operand turned(std::int64_t rows, std::int64_t columns) {
+  return {{columns, rows}, k_turned};
+}
+View axes(const Shape& order) {
+  return [order](const NDArray& x) { return x.transpose(order); };
+}
+View every_second(int axis) {
+  return [axis](const NDArray& x) { return x.slice(axis, 1, x.shape()[axis], 2); };
+}
+
+std::vector<Layout> layouts() {
+  return {
+      {"one turned, one tile", {{32, 32}}, turned(32, 32)},
+      {"one turned, parts of tiles", {{65, 47}}, turned(65, 47)},
+      {"one turned, groups of tiles and a rest", {{300, 40}}, turned(300, 40)},
+      {"one turned, long rows", {{17, 1000}}, turned(17, 1000)},
+      {"turned, with an axis too short for tiles", {{15, 200}}, turned(15, 200)},
+      {"turned, the other axis too short", {{200, 15}}, turned(200, 15)},
+      {"turned and a row", turned(70, 50), {{50}}},
+      {"turned and a column", turned(70, 50), {{70, 1}}},
+      {"a turned part of a larger array",
+       {{40, 100}},
+       {{120, 45}, [](const NDArray& x) { return x.slice(0, 7, 107).slice(1, 3, 43).T(); }}},
+      {"channels moved, beside channels first", {{3, 20, 6, 7}}, {{3, 6, 7, 20}, axes({0, 3, 1, 2})}},
+      {"channels moved last", {{2, 5, 8, 33}}, {{2, 33, 5, 8}, axes({0, 2, 3, 1})}},
+      {"two kinds of turning", {{18, 20, 22}, axes({2, 1, 0})}, {{22, 18, 20}, axes({0, 2, 1})}},
+      {"many axes, no room for groups",
+       {{2, 2, 2, 2, 2, 2, 17, 40}, axes({1, 0, 3, 2, 5, 4, 6, 7})},
+       {{2, 2, 2, 2, 2, 2, 40, 17}, axes({0, 2, 1, 4, 3, 5, 7, 6})}},
+      {"odd rows and a row", {{37, 101}}, {{101}}},
+      {"odd rows and a column", {{37, 101}}, {{37, 1}}},
+      {"fewer rows than streams", {{3, 777}}, {{777}}},
+      {"misaligned", {{1029}, [](const NDArray& x) { return x.slice(0, 1, 1029); }}, {{1028}}},
+      {"every second element", {{9, 130}, every_second(1)}, {{9, 65}}},
+      {"every second row", {{19, 33}, every_second(0)}, {{9, 33}}},
+      {"one element", {{1}}, {{3}, [](const NDArray& x) { return x.slice(0, 2, 3); }}},
+  };
+}
+
+NDArray drawn(const Shape& shape, std::uint64_t seed, DType dtype) {
+  return random_array(shape, seed, dtype == uint8 || dtype == bool_ ? 0 : -9, 9, dtype);
+}
+
+Tolerance loose(DType dtype) {
+  const Tolerance t = tolerance_of(dtype);
+  return is_floating(dtype) ? Tolerance{4 * t.relative, 4 * t.absolute} : Tolerance{0, 0};
+}
+
+}  // namespace
+
+TEST_CASE(
+    "operands whose neighbours lie anyhow give on a GPU what they give on the CPU", "[operator][elementwise][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const Layout& layout : layouts()) {
+    for (const DType dtype : k_all_dtypes) {
+      const NDArray a = drawn(layout.a.drawn, 1, dtype), b = drawn(layout.b.drawn, 2, dtype);
+      const NDArray on_a = a.to(gpu()), on_b = b.to(gpu());
+      CAPTURE(layout.name, dtype);
+      const auto check = [&](const std::function<NDArray(const NDArray&, const NDArray&)>& f) {
+        const NDArray want = f(layout.a.view(a), layout.b.view(b));
+        CHECK(differences(f(layout.a.view(on_a), layout.b.view(on_b)), want, loose(want.dtype())) == "");
+        CHECK(
+            differences(
+                f(layout.b.view(on_b), layout.a.view(on_a)),
+                f(layout.b.view(b), layout.a.view(a)),
+                loose(want.dtype())) == "");
+      };
+      check([](const NDArray& x, const NDArray& y) { return maximum(x, y); });
+      check([](const NDArray& x, const NDArray& y) { return x < y; });
+      check([](const NDArray& x, const NDArray& y) { return where(x < y, y, x); });
+    }
+  }
+}
+
+TEST_CASE("a gradient of operands that are turned reads up to four of them", "[operator][elementwise][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const auto gradients = [](NDArray a, NDArray b, const NDArray& head) {
+    a.attach_grad();
+    b.attach_grad();
+    {
+      const autograd::RecordScope record;
+      hypot(a.T(), b.T()).backward(head.T());
+    }
+    return std::vector<NDArray>{a.grad(), b.grad()};
+  };
+  for (const DType dtype : {float16, float32, float64}) {
+    const NDArray a = drawn({50, 70}, 1, dtype), b = drawn({50, 70}, 2, dtype), head = drawn({50, 70}, 3, dtype);
+    const auto want = gradients(a.copy(), b.copy(), head), got = gradients(a.to(gpu()), b.to(gpu()), head.to(gpu()));
+    for (std::size_t k = 0; k < 2; ++k) {
+      CAPTURE(dtype, k);
+      CHECK(differences(got[k], want[k], loose(dtype)) == "");
+    }
+  }
+}
+
+TEST_CASE("results are written through views of any layout", "[operator][elementwise][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const auto written = [](NDArray to, const NDArray& a) {
+    NDArray view = to.slice(1, 1, 91, 2).T();  // 45 x 70, steps of 2 where it is written along
+    view += a;
+    return to;
+  };
+  const NDArray to = drawn({70, 92}, 1, float32), a = drawn({45, 70}, 2, float32);
+  CHECK(differences(written(to.to(gpu()), a.to(gpu())), written(to.copy(), a)) == "");
+}
