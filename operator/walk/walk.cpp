@@ -170,8 +170,7 @@ constinit const Operator Moves<row>::op{
     .attributes = &attribute_type<WalkAttributes<row>>,
     .normalise = normalise<row>,
     .infer = infer<row>,
-    .cpu = cpu_kernel<row>,
-    .gpu = SLUICE_GPU_KERNEL(gpu_kernel<row>),
+    .kernels = {on_cpu(cpu_kernel<row>), on_gpu(SLUICE_GPU_KERNEL(gpu_kernel<row>))},
     .gradient = gradient<row>,
 };
 
