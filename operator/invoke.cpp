@@ -28,14 +28,17 @@ inline autograd::NodeRef make_node(const Call& call) {
 }
 
 // Results of a recorded call name its node.
-void put_on_tape(const autograd::NodeRef& node, std::span<const NDArray> results) {
-  if (!node)
-    return;
+void put_on_node(const autograd::NodeRef& node, std::span<const NDArray> results) {
   static_cast<OperatorNode*>(node.get())->keep_outputs(results);
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (is_floating(results[i].dtype()))
       autograd::set_entry(results[i], node, static_cast<int>(i));
   }
+}
+
+inline void put_on_tape(const autograd::NodeRef& node, std::span<const NDArray> results) {
+  if (node)
+    put_on_node(node, results);
 }
 
 void check_destinations(const Call& call, std::size_t outputs) {
@@ -261,11 +264,11 @@ Arrays run(
   DType dtype = DType::float32;
   const bool alike =
       plain && op.alike != nullptr && detail::are_alike(inputs, dtype) && op.alike(inputs.size(), attributes, dtype);
-  NormalCall normal;
+  std::optional<NormalCall> normal;  // of few calls
   const Attributes* settings = &attributes;
-  if (!alike && op.normalise != nullptr && op.normalise({op, inputs, attributes, site}, normal)) {
-    inputs = normal.inputs;
-    settings = &normal.attributes;
+  if (!alike && op.normalise != nullptr && op.normalise({op, inputs, attributes, site}, normal.emplace())) {
+    inputs = normal->inputs;
+    settings = &normal->attributes;
     plain = false;
   }
   const bool recorded = op.gradient != nullptr && autograd::is_recording() && detail::is_recorded(inputs);

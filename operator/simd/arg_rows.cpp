@@ -83,6 +83,33 @@ std::int64_t find(const T* x, std::int64_t n, T value) {
   return i;
 }
 
+// Where `value` takes the place of `old`: better, or a NaN, of which the first stays.
+template <bool Largest, class T, class V>
+HWY_INLINE auto wins_over(V value, V old) {
+  const auto better = better_lanes<Largest>(value, old);
+  if constexpr (std::is_integral_v<T>)
+    return better;
+  else
+    return hn::Or(better, hn::AndNot(hn::Eq(value, value), hn::Eq(old, old)));
+}
+template <bool Largest, class T>
+HWY_INLINE bool wins_over(T value, T old) {
+  return is_better<Largest>(value, old) || (is_nan(value) && !is_nan(old));
+}
+
+template <bool Largest, class T>
+void keep(const T* x, std::int64_t width, T* HWY_RESTRICT best) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t k_step = hn::MaxLanes(hn::ScalableTag<T>{});
+  std::int64_t j = 0;
+  for (; j + k_step <= width; j += k_step) {
+    const auto value = hn::LoadU(d, x + j), old = hn::LoadU(d, best + j);
+    hn::StoreU(hn::IfThenElse(wins_over<Largest, T>(value, old), value, old), d, best + j);
+  }
+  for (; j < width; ++j)
+    best[j] = wins_over<Largest>(x[j], best[j]) ? x[j] : best[j];
+}
+
 template <bool Largest, class T>
 void row(const T* x, std::int64_t width, RowNumber<T> number, T* HWY_RESTRICT best, RowNumber<T>* HWY_RESTRICT where) {
   const hn::ScalableTag<T> d;
@@ -92,14 +119,12 @@ void row(const T* x, std::int64_t width, RowNumber<T> number, T* HWY_RESTRICT be
   std::int64_t j = 0;
   for (; j + k_step <= width; j += k_step) {
     const auto value = hn::LoadU(d, x + j), old = hn::LoadU(d, best + j);
-    auto wins = better_lanes<Largest>(value, old);
-    if constexpr (!std::is_integral_v<T>)  // a NaN, of which the first stays
-      wins = hn::Or(wins, hn::AndNot(hn::Eq(value, value), hn::Eq(old, old)));
+    const auto wins = wins_over<Largest, T>(value, old);
     hn::StoreU(hn::IfThenElse(wins, value, old), d, best + j);
     hn::StoreU(hn::IfThenElse(hn::RebindMask(whole, wins), here, hn::LoadU(whole, where + j)), whole, where + j);
   }
   for (; j < width; ++j) {
-    if (is_better<Largest>(x[j], best[j]) || (is_nan(x[j]) && !is_nan(best[j]))) {
+    if (wins_over<Largest>(x[j], best[j])) {
       best[j] = x[j];
       where[j] = number;
     }
@@ -108,8 +133,8 @@ void row(const T* x, std::int64_t width, RowNumber<T> number, T* HWY_RESTRICT be
 
 template <class T>
 const ArgRows<T>* table(bool largest) noexcept {
-  static constexpr ArgRows<T> k_largest{best<true, T>, find<T>, row<true, T>};
-  static constexpr ArgRows<T> k_smallest{best<false, T>, find<T>, row<false, T>};
+  static constexpr ArgRows<T> k_largest{best<true, T>, find<T>, row<true, T>, keep<true, T>};
+  static constexpr ArgRows<T> k_smallest{best<false, T>, find<T>, row<false, T>, keep<false, T>};
   return largest ? &k_largest : &k_smallest;
 }
 
