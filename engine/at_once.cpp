@@ -1,5 +1,6 @@
 // Short bodies that run where they are called, without a task: nobody could tell the difference, as what they read is
 // there and what they make nobody knows yet. Whatever is not plain goes the way of a push.
+#include <new>
 #include <utility>
 
 #include <sluice/engine/detail/clock.h>
@@ -13,12 +14,16 @@ namespace {
 
 using Protocol = VarProtocol<Core, VarCore, AccessNode>;
 
+void make_read(AccessNode* at, VarCore* var) noexcept {
+  (::new (static_cast<void*>(at)) AccessNode)->set(var, nullptr, AccessMode::read);
+}
+
 // By age, each once.
 int sort_reads(std::span<VarCore* const> vars, AccessNode* reads) noexcept {
   if (vars.size() == 2 && vars[0] != vars[1]) [[likely]] {
     const bool turned = vars[1]->comes_before(*vars[0]);
-    reads[0].set(vars[turned ? 1 : 0], nullptr, AccessMode::read);
-    reads[1].set(vars[turned ? 0 : 1], nullptr, AccessMode::read);
+    make_read(reads, vars[turned ? 1 : 0]);
+    make_read(reads + 1, vars[turned ? 0 : 1]);
     return 2;
   }
   int count = 0;
@@ -28,9 +33,9 @@ int sort_reads(std::span<VarCore* const> vars, AccessNode* reads) noexcept {
       --at;
     if (at > 0 && reads[at - 1].var == var)
       continue;
+    make_read(reads + count, var);
     for (int i = count++; i > at; --i)
-      reads[i] = reads[i - 1];
-    reads[at].set(var, nullptr, AccessMode::read);
+      std::swap(reads[i], reads[i - 1]);
   }
   return count;
 }
@@ -128,7 +133,9 @@ class AtOnceRun {
   Core& core_;
   ThisThread& here_;
   const AtOnce& call_;
-  AccessNode reads_[AtOnce::k_most_reads];
+  union {
+    AccessNode reads_[AtOnce::k_most_reads];  // made as they are sorted
+  };
   FailureRef failure_;
 };
 

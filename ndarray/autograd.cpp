@@ -46,8 +46,8 @@ NodeRef NodeRef::share(Node* node) noexcept {
 
 NodeRef::NodeRef(const NodeRef& other) noexcept : NodeRef(share(other.node_)) {}
 
-NodeRef::~NodeRef() {
-  if (node_ == nullptr || node_->references_.fetch_sub(1, std::memory_order_acq_rel) != 1)
+void NodeRef::drop() noexcept {
+  if (node_->references_.fetch_sub(1, std::memory_order_acq_rel) != 1)
     return;
   node_->next_dying_ = std::exchange(dying, node_);
   if (is_dropping)

@@ -66,12 +66,17 @@ class SLUICE_API NodeRef {
     std::swap(node_, other.node_);
     return *this;
   }
-  ~NodeRef();
+  ~NodeRef() {
+    if (node_ != nullptr)
+      drop();
+  }
   Node* get() const noexcept { return node_; }
   Node* operator->() const noexcept { return node_; }
   explicit operator bool() const noexcept { return node_ != nullptr; }
 
  private:
+  void drop() noexcept;
+
   Node* node_ = nullptr;
 };
 

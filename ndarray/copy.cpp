@@ -1,6 +1,7 @@
 // Unrecorded copies and fills: which tasks, on which device, over which intermediate arrays.
 #include <utility>
 
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/engine.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
@@ -12,6 +13,7 @@ namespace sluice {
 namespace {
 
 using detail::ArrayObject;
+using detail::CopyTo;
 
 /// Elements of two arrays of one shape, as a task's body takes them along: small where both are contiguous.
 struct Ends {
@@ -67,19 +69,54 @@ NDArray turned_as(const NDArray& array, const ArrayObject& like) {
   return detail::make_view(array, object.shape, strides, offset);
 }
 
+/// True if `body` has run where it was called, and made `target` from `source`, if there is one.
+template <class Body>
+bool ran_at_once(
+    const char* name,
+    const ArrayObject* source,
+    const NDArray& to,
+    Denormals denormals,
+    SourceLocation site,
+    Body&& body) {
+  const ArrayObject& target = *to.object();
+  const auto is_whole = [](const ArrayObject& array) {
+    return array.device.is_cpu() && array.buffer->regions().size() == 1;
+  };
+  if (target.size > detail::k_short_size || !target.buffer->fresh() || !is_whole(target) ||
+      (source != nullptr && !is_whole(*source)))
+    return false;
+  detail::VarCore* const read = source == nullptr ? nullptr : source->buffer->var().core();
+  detail::VarCore* const made = target.buffer->var().core();
+  const detail::AtOnce what{
+      .name = name,
+      .site = site,
+      .reads = {&read, source == nullptr ? std::size_t{0} : std::size_t{1}},
+      .makes = {&made, 1},
+      .flush_denormals = denormals == Denormals::flush};
+  if (!detail::EngineAccess::run_at_once(to.engine(), what, std::forward<Body>(body)))
+    return false;
+  target.buffer->begin_versions();
+  return true;
+}
+
 /// Both arrays on one device.
-void push_cast(const NDArray& from, const NDArray& to, SourceLocation site) {
+void push_cast(const NDArray& from, const NDArray& to, SourceLocation site, CopyTo what = CopyTo::known) {
   const ArrayObject& source = *from.object();
   const ArrayObject& target = *to.object();
   if (detail::runs_backwards(target)) [[unlikely]]  // what is written is walked in the order of its memory
-    return push_cast(turned_as(from, target), turned_as(to, target), site);
+    return push_cast(turned_as(from, target), turned_as(to, target), site, what);
   const Ends ends{target.data(), source.data(), target.dtype, source.dtype};
   const auto plan = detail::plan_strided<2>(target.shape, {&target.strides, &source.strides}, detail::AxisOrder::free);
+  const char* const name = source.dtype == target.dtype ? "copy" : "cast";
+  const Denormals denormals = detail::denormals_of_cast(target.dtype, source.dtype);
+  if (what == CopyTo::made &&
+      ran_at_once(name, &source, to, denormals, site, [&](Queue queue) { run_cast(queue, plan, ends); }))
+    return;
   const Task task{
-      .name = TaskName::lasting(source.dtype == target.dtype ? "copy" : "cast"),
+      .name = TaskName::lasting(name),
       .device = target.device,
       .access = {read(source.buffer->var()), detail::access_to_write(target)},
-      .denormals = detail::denormals_of_cast(target.dtype, source.dtype),
+      .denormals = denormals,
       .capturable = true,
       .bytes = bytes_in(source) + bytes_in(target)};
   if (plan.contiguous()) {
@@ -212,7 +249,7 @@ const ArrayObject& writable(const NDArray& to, const char* op) {
 
 }  // namespace
 
-void detail::push_copy(const NDArray& from, const NDArray& to, SourceLocation site) {
+void detail::push_copy(const NDArray& from, const NDArray& to, SourceLocation site, CopyTo what) {
   const ArrayObject& source = detail::with_data("copy", detail::object_of(from, "copy"));
   const ArrayObject& target = writable(to, "copy");
   require<ShapeError>(source.shape == target.shape, [&] {
@@ -225,18 +262,18 @@ void detail::push_copy(const NDArray& from, const NDArray& to, SourceLocation si
       return;
     if (ranges_meet(source, target)) {
       const NDArray between = empty_like(from);
-      push_cast(from, between, site);
+      push_cast(from, between, site, CopyTo::made);
       return push_cast(between, to, site);
     }
   }
   if (same_place(source.device, target.device))
-    return push_cast(from, to, site);
+    return push_cast(from, to, site, what);
 #ifdef SLUICE_CUDA
   copy_between(from, to, site);
 #endif
 }
 
-void detail::push_fill(const NDArray& array, Scalar value, SourceLocation site) {
+void detail::push_fill(const NDArray& array, Scalar value, SourceLocation site, CopyTo what) {
   const ArrayObject& target = writable(array, "fill");
   detail::check_fits("fill", value, target.dtype);
   if (target.size == 0)
@@ -244,14 +281,17 @@ void detail::push_fill(const NDArray& array, Scalar value, SourceLocation site) 
   if (detail::runs_backwards(target)) [[unlikely]]
     return push_fill(turned_as(array, target), value, site);
   const auto plan = detail::plan_strided<1>(target.shape, {&target.strides}, detail::AxisOrder::free);
+  void* const to = target.data();
+  const DType type = target.dtype;
+  auto run = [=](Queue queue) { run_fill(queue, plan, to, type, value); };
+  if (what == CopyTo::made && ran_at_once("fill", nullptr, array, Denormals::keep, site, run))
+    return;
   const Task task{
       .name = "fill",
       .device = target.device,
       .access = {detail::access_to_write(target)},
       .capturable = true,
       .bytes = bytes_in(target)};
-  void* const to = target.data();
-  const DType type = target.dtype;
   if (plan.contiguous()) {
     array.engine().push(
         task,
@@ -260,8 +300,7 @@ void detail::push_fill(const NDArray& array, Scalar value, SourceLocation site) 
         },
         site);
   } else {
-    array.engine().push(
-        task, [=](Queue queue) { run_fill(queue, plan, to, type, value); }, site);
+    array.engine().push(task, run, site);
   }
   target.buffer->raise_version();
 }

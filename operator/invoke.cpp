@@ -20,21 +20,25 @@ using detail::has;
 using detail::OperatorNode;
 
 // The node is made before anything is written: an input that the call overwrites is then known to be stale.
-autograd::NodeRef make_node(const Call& call) {
-  if (!call.recorded)
-    return {};
+autograd::NodeRef new_node(const Call& call) {
   return autograd::NodeRef(new OperatorNode(call.op, call.inputs, call.attributes, call.random, call.site));
+}
+inline autograd::NodeRef make_node(const Call& call) {
+  return call.recorded ? new_node(call) : autograd::NodeRef();
 }
 
 // Results of a recorded call name its node.
-void put_on_tape(const autograd::NodeRef& node, std::span<const NDArray> results) {
-  if (!node)
-    return;
+void put_on_node(const autograd::NodeRef& node, std::span<const NDArray> results) {
   static_cast<OperatorNode*>(node.get())->keep_outputs(results);
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (is_floating(results[i].dtype()))
       autograd::set_entry(results[i], node, static_cast<int>(i));
   }
+}
+
+inline void put_on_tape(const autograd::NodeRef& node, std::span<const NDArray> results) {
+  if (node)
+    put_on_node(node, results);
 }
 
 void check_destinations(const Call& call, std::size_t outputs) {
@@ -192,7 +196,7 @@ Arrays invoke_issue(const Call& call, const Specs& specs) {
         is_direct ? to : empty(spec.shape, {.dtype = spec.dtype, .device = spec.device, .copied_into = arrives}));
   }
   const autograd::NodeRef node = make_node(call);
-  op.issue({op, call.inputs, outputs, call.attributes, call.site});
+  op.issue({op, call.inputs, outputs, call.attributes, call.site, call.destinations.empty()});
   if (call.destinations.empty())
     put_on_tape(node, outputs);
   else
@@ -222,6 +226,30 @@ Arrays invoke_kernel(Call& call, Kernel kernel, const Specs& specs, Device devic
   return outputs;
 }
 
+bool has_attributes(const Operator& op, const Attributes& attributes) noexcept {
+  return attributes.type() == op.attributes ||
+         (attributes.empty() && (op.optional_attributes || op.attributes == &attribute_type<NoAttributes>));
+}
+
+// Results are where the inputs are, unless the operator pushes its tasks itself.
+Specs inferred(const Call& call) {
+  const detail::InputSpecs input_specs(call.inputs);
+  Specs specs = call.op.infer(call.op, input_specs.all(), call.attributes);
+  if (!call.inputs.empty() && call.op.issue == nullptr) {
+    for (ArraySpec& spec : specs)
+      spec.device = call.inputs[0].object()->device;
+  }
+  return specs;
+}
+
+// One result that is as the inputs are, but for its type.
+Specs as_inputs(const Call& call, DType dtype) {
+  const detail::ArrayObject& input = *call.inputs[0].object();
+  Specs specs;
+  specs.emplace_back(input.shape, dtype, input.device);
+  return specs;
+}
+
 Arrays run(
     const Operator& op,
     std::span<const NDArray> inputs,
@@ -231,29 +259,27 @@ Arrays run(
   bool plain = detail::are_plain(op, inputs);
   if (!plain) [[unlikely]]
     detail::check_inputs(op, inputs);
-  const bool has_none = attributes.empty() && op.attributes == &attribute_type<NoAttributes>;
-  if (!has_none && attributes.type() != op.attributes) [[unlikely]]
+  if (!has_attributes(op, attributes)) [[unlikely]]
     detail::check_attributes(op, attributes);
-  NormalCall normal;
+  DType dtype = DType::float32;
+  const bool alike =
+      plain && op.alike != nullptr && detail::are_alike(inputs, dtype) && op.alike(inputs.size(), attributes, dtype);
+  std::optional<NormalCall> normal;  // of few calls
   const Attributes* settings = &attributes;
-  if (op.normalise != nullptr && op.normalise({op, inputs, attributes, site}, normal)) [[unlikely]] {
-    inputs = normal.inputs;
-    settings = &normal.attributes;
+  if (!alike && op.normalise != nullptr && op.normalise({op, inputs, attributes, site}, normal.emplace())) {
+    inputs = normal->inputs;
+    settings = &normal->attributes;
     plain = false;
   }
-  Call call{op, inputs, *settings, site, destinations, detail::is_recorded(op, inputs), plain, {}};
+  const bool recorded = op.gradient != nullptr && autograd::is_recording() && detail::is_recorded(inputs);
+  Call call{op, inputs, *settings, site, destinations, recorded, plain, {}};
   if (op.view != nullptr)
     return invoke_view(call);
   if (op.composition != nullptr && op.kernels.empty() && !detail::was_given_kernels(op))
     return invoke_composition(call);
 
-  const detail::InputSpecs input_specs(inputs);
-  Specs specs = op.infer(op, input_specs.all(), call.attributes);
+  const Specs specs = alike ? as_inputs(call, dtype) : inferred(call);
   const Device device = !inputs.empty() ? inputs[0].object()->device : specs.at(0).device;
-  if (!inputs.empty() && op.issue == nullptr) {
-    for (ArraySpec& spec : specs)
-      spec.device = device;
-  }
   if (!destinations.empty())
     check_destinations(call, specs.size());
   check_mutables(call);

@@ -72,6 +72,7 @@ struct IssueCall {
   std::span<const NDArray> outputs = {};
   const Attributes& attributes;
   SourceLocation site = {};
+  bool made = false;  // outputs are new arrays, which nobody else knows yet
 };
 
 /// One pull of a gradient: all as arrays, to be combined with operators. Inputs and outputs that the operator did
@@ -104,6 +105,9 @@ struct RawCall {
 /// Fills in `normal` and says true where the call is not in its normal form yet; casts are calls of their own,
 /// recorded.
 using Normalise = bool (*)(const RawCall& call, NormalCall& normal);
+/// Of a call of so many inputs, all of type `dtype` and of one shape: true if it is in its normal form and gives one
+/// result of that shape, of type `dtype` as it is set then. False says nothing.
+using Alike = bool (*)(std::size_t inputs, const Attributes& attributes, DType& dtype);
 using Infer = Specs (*)(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes);
 using Kernel = void (*)(const KernelCall& call);
 
@@ -185,6 +189,7 @@ struct Operator {
   bool optional_attributes = false;  // a call may come without: the kernel asks
   Normalise normalise = nullptr;     // set: a call is brought to its normal form first
   Infer infer = nullptr;
+  Alike alike = nullptr;  // set: what normalise and infer say where all inputs are alike, at a glance
   KernelTable kernels = {};  // {on_cpu(...), on_gpu(...)}
   Composition composition = nullptr;
   ViewOf view = nullptr;        // set: the operator is a view, nothing else of the above is used
@@ -201,6 +206,8 @@ struct Operator {
   /// The kernel may write an output over an input of the same geometry. It computes and nothing else, on a CPU without
   /// waiting and without locks: short calls run it where they are made.
   bool elementwise = false;
+  /// The same as to short calls: what it does on a CPU takes time that goes with the elements that it reads and writes.
+  bool prompt = false;
   SavedFor saved_for = nullptr;          // set: saves these of saved_inputs only
   TakesStrides takes_strides = nullptr;  // set: strided_inputs only where it says so
   Mutates mutates = nullptr;   // set: says in mutated_inputs' place what issue writes, of any number of inputs

@@ -58,13 +58,20 @@ NDArray make_packed(Buffer* buffer, DType dtype, Device device, const Shape& sha
 /// A view of `base` with other geometry: shares the buffer, not recorded.
 SLUICE_API NDArray make_view(const NDArray& base, const Shape& shape, const Shape& strides, std::int64_t offset);
 
+/// Elements up to which what is done with each of them on a CPU takes less time than a task: it is done at once, if
+/// nothing comes before it and nobody knows the result yet.
+inline constexpr std::int64_t k_short_size = 1024;
+
+/// What a copy or a fill writes: an array that somebody may know, or one that was made for it and that nobody knows.
+enum class CopyTo : std::uint8_t { known, made };
+
 /// Pushes the tasks of an unrecorded copy of `from` into `to`: same shape, any strides, types and devices, also where
 /// the two overlap. What copying operators run. Throws ShapeError for other shapes, ValueError for a `to` that names an
 /// element twice and for arrays without a buffer.
-SLUICE_API void push_copy(const NDArray& from, const NDArray& to, SourceLocation site);
+SLUICE_API void push_copy(const NDArray& from, const NDArray& to, SourceLocation site, CopyTo what = CopyTo::known);
 /// The same of an unrecorded fill. Throws ValueError for an array that names an element twice or has no buffer, and for
 /// a number that an integer type does not hold.
-SLUICE_API void push_fill(const NDArray& array, Scalar value, SourceLocation site);
+SLUICE_API void push_fill(const NDArray& array, Scalar value, SourceLocation site, CopyTo what = CopyTo::known);
 
 /// empty() on an engine of choice: what is made beside an array belongs to that array's engine.
 SLUICE_API NDArray make_empty(Engine& engine, const Shape& shape, const ArrayOptions& options);

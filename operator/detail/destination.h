@@ -24,6 +24,20 @@ inline bool are_plain(const Operator& op, std::span<const NDArray> inputs) noexc
   return true;
 }
 
+/// All of the first one's type, which is left in `dtype`, and shape. Of plain inputs; false where there are none.
+inline bool are_alike(std::span<const NDArray> inputs, DType& dtype) noexcept {
+  if (inputs.empty())
+    return false;
+  const ArrayObject& first = *inputs[0].object();
+  dtype = first.dtype;
+  for (const NDArray& input : inputs.subspan(1)) {
+    const ArrayObject& object = *input.object();
+    if (object.dtype != first.dtype || !(object.shape == first.shape))
+      return false;
+  }
+  return true;
+}
+
 /// Throws AutogradError where writing in place would make gradients wrong: `array` is a variable, or other arrays
 /// see its memory while it is, or becomes, part of the tape. `recorded`: the call goes on the tape.
 void check_in_place(const char* op, const NDArray& array, bool recorded);

@@ -68,15 +68,21 @@ bool lies_so(const Call& call, MemoryOrder order, const NDArray& destination) {
   return is_in_order(object.shape, object.strides, order);
 }
 
-// Elements of a result up to which a kernel without a loop of its own making takes less time than a task.
-constexpr std::int64_t k_short = 1024;
+// What reads no more than that takes less time than a task.
+bool reads_little(std::span<const NDArray> inputs) {
+  std::int64_t elements = 0;
+  for (const NDArray& input : inputs)
+    elements += input.object()->size;
+  return elements <= k_short_size;
+}
 
-bool is_short(const Call& call, const Arrays& outputs, Device device) {
-  if (!call.op.elementwise || !device.is_cpu() || !call.destinations.empty() || outputs.size() != 1)
+bool is_short(const Call& call, std::span<const NDArray> inputs, const Arrays& outputs, Device device) {
+  const bool elementwise = call.op.elementwise;
+  if (!(elementwise || call.op.prompt) || !device.is_cpu() || !call.destinations.empty() || outputs.size() != 1)
     return false;
   const ArrayObject& output = *outputs[0].object();
-  return output.size > 0 && output.size <= k_short && output.buffer->fresh() &&
-         call.inputs.size() <= AtOnce::k_most_reads;
+  return output.size > 0 && output.size <= k_short_size && output.buffer->fresh() &&
+         inputs.size() <= AtOnce::k_most_reads && (elementwise || reads_little(inputs));
 }
 
 // True if the kernel has run, where the call was made. Only of arrays that are of one region each.
@@ -135,7 +141,7 @@ void KernelInputs::replace(const Call& call, MemoryOrder order, Engine& engine, 
   const ArrayObject& input = *call.inputs[i].object();
   replaced_[i] = new_array(
       engine, {input.shape, input.dtype, input.device}, call.op.order != nullptr ? order : MemoryOrder::row_major);
-  push_copy(call.inputs[i], replaced_[i], call.site);
+  push_copy(call.inputs[i], replaced_[i], call.site, CopyTo::made);
   if (has(call.op.mutated_inputs, i))
     copied_mutables.push_back(i);
 }
@@ -176,7 +182,7 @@ void push_kernel(
     const Arrays& outputs,
     Device device,
     Engine& engine) {
-  if (is_short(call, outputs, device) && ran_at_once(call, kernel, inputs, outputs[0], engine)) {
+  if (is_short(call, inputs, outputs, device) && ran_at_once(call, kernel, inputs, outputs[0], engine)) {
     outputs[0].object()->buffer->begin_versions();
     return;
   }

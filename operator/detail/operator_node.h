@@ -48,8 +48,8 @@ class OperatorNode final : public autograd::Node {
   Specs input_specs_;
 };
 
-/// True if a call of `op` on `inputs` goes on the tape of this thread.
-bool is_recorded(const Operator& op, std::span<const NDArray> inputs) noexcept;
+/// True if gradients go to one of `inputs`: while recording is on, a call of them goes on the tape.
+bool is_recorded(std::span<const NDArray> inputs) noexcept;
 
 ArraySpec spec_of(const NDArray& array);
 Specs specs_of(std::span<const NDArray> arrays);

@@ -22,6 +22,7 @@ struct BinaryBackward {
   static Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
     return infer_backward(name, inputs);
   }
+  static bool alike(std::size_t inputs, const Attributes&, DType& dtype) { return inputs == 4 && is_floating(dtype); }
   static std::array<PointwiseOperand, 4> operands(const KernelCall& call) {
     std::array<PointwiseOperand, 4> all{call.inputs[0], call.inputs[1], call.inputs[2], call.inputs[3]};
     if (const NumberAttribute* const beside = number_of(call.attributes))
@@ -45,6 +46,7 @@ struct BinaryBackward {
       .attributes = &attribute_type<NumberAttribute>,
       .optional_attributes = true,
       .infer = infer,
+      .alike = alike,
       .kernels = {on_cpu(cpu), on_gpu(SLUICE_GPU_KERNEL(gpu))},
       .strided_inputs = k_all,
       .strided_outputs = true,
@@ -151,6 +153,13 @@ struct BinaryOperator {
     check_operands(Row::name, inputs.size(), 2, number_of(attributes));
     return infer_elementwise(Row::name, Row::kind, inputs);
   }
+  static bool alike(std::size_t inputs, const Attributes& attributes, DType& dtype) {
+    const NumberAttribute* const beside = number_of(attributes);
+    if (inputs != (beside == nullptr ? 2 : 1)) [[unlikely]]
+      return false;
+    const DType operand = beside == nullptr ? dtype : operand_type_beside(Row::name, Row::kind, dtype, beside->number);
+    return alike_elementwise(Row::kind, operand, dtype);
+  }
   static void cpu(const KernelCall& call) {
     const DType dtype = call.inputs[0].dtype;
     const PointwiseLoop loop = binary_loop(row, dtype);
@@ -177,6 +186,7 @@ struct BinaryOperator {
       .optional_attributes = true,
       .normalise = normalise,
       .infer = infer,
+      .alike = alike,
       .kernels = {on_cpu(cpu), on_gpu(SLUICE_GPU_KERNEL(gpu))},
       .gradient = gradient_or_none(),
       .saved_inputs = Mask{(uses & (a_ | b_)) != 0 ? Mask{3} : k_none},

@@ -31,8 +31,8 @@ void refuse_operands(const char* op, std::size_t inputs, std::size_t operands, b
       inputs));
 }
 
-void check_found(bool found, const char* op, DType dtype) {
-  require<DTypeError>(found, [&] { return message(op, ": does not take ", dtype); });
+void refuse_type(const char* op, DType dtype) {
+  throw DTypeError(message(op, ": does not take ", dtype));
 }
 
 std::array<PointwiseOperand, 2> operands_beside(const KernelCall& call, const NumberAttribute& beside) {

@@ -107,8 +107,12 @@ PointwiseArgs<K> pointwise_args(
 /// Elements that are worth a thread of their own.
 inline constexpr std::int64_t k_pointwise_grain = 8192;
 
+[[noreturn]] void refuse_type(const char* op, DType dtype);
 /// Throws DTypeError for a row that does not take the type.
-void check_found(bool found, const char* op, DType dtype);
+inline void check_found(bool found, const char* op, DType dtype) {
+  if (!found) [[unlikely]]
+    refuse_type(op, dtype);
+}
 
 template <int K>
 void run_on_cpu(const char* op, const PointwiseArgs<K>& args, PointwiseLoop loop, DType dtype) {

@@ -43,8 +43,7 @@ Specs infer_elementwise(const char* op, RowKind kind, std::span<const ArraySpec>
     if (!(input.shape == spec.shape))
       spec.shape = broadcast_shape(spec.shape, input.shape, op);
   }
-  const bool is_taken = operand_type(kind, spec.dtype) == spec.dtype && !(is_of_bits(kind) && is_floating(spec.dtype));
-  require<DTypeError>(is_taken, [&] { return message(op, ": does not take ", spec.dtype); });
+  require<DTypeError>(takes_type(kind, spec.dtype), [&] { return message(op, ": does not take ", spec.dtype); });
   if (gives_bool(kind))
     spec.dtype = DType::bool_;
   return result;

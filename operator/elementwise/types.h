@@ -20,6 +20,18 @@ constexpr DType operand_type(RowKind kind, DType dtype) noexcept {
       return dtype;
   }
 }
+/// Whether operators of this kind compute in `dtype`.
+constexpr bool takes_type(RowKind kind, DType dtype) noexcept {
+  return operand_type(kind, dtype) == dtype && !(is_of_bits(kind) && is_floating(dtype));
+}
+/// Operator::alike of such an operator, of operands that have all become `operand`.
+constexpr bool alike_elementwise(RowKind kind, DType operand, DType& dtype) noexcept {
+  if (operand != dtype || !takes_type(kind, dtype))
+    return false;
+  if (gives_bool(kind))
+    dtype = DType::bool_;
+  return true;
+}
 /// True if an integer scalar can be written in that type (others always can).
 bool scalar_fits(Scalar scalar, DType dtype) noexcept;
 /// The nearest number to `scalar` that the type holds.

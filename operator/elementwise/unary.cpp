@@ -51,6 +51,11 @@ Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes
   return detail::infer_elementwise(UnaryRow<row>::name, UnaryRow<row>::kind, inputs);
 }
 
+template <Unary row>
+bool alike([[maybe_unused]] std::size_t inputs, const Attributes&, DType& dtype) {
+  return k_parameters<row> == 0 && detail::alike_elementwise(UnaryRow<row>::kind, dtype, dtype);
+}
+
 // N arrays, and the parameters behind them: numbers of the kernel's type.
 template <Unary row, std::size_t... I, std::size_t... P>
 std::array<detail::PointwiseOperand, sizeof...(I) + sizeof...(P)> operands(
@@ -107,6 +112,10 @@ Specs infer_backward(const Operator&, std::span<const ArraySpec> inputs, const A
   return detail::infer_backward(UnaryRow<row>::backward_name, inputs);
 }
 
+bool alike_backward(std::size_t, const Attributes&, DType& dtype) {
+  return is_floating(dtype);
+}
+
 template <Unary row>
 struct Backward {
   static constexpr Operator op{
@@ -114,6 +123,7 @@ struct Backward {
       .inputs = 3,
       .attributes = k_attributes<row>,
       .infer = infer_backward<row>,
+      .alike = alike_backward,
       .kernels = {on_cpu(backward_cpu<row>), on_gpu(SLUICE_GPU_KERNEL(backward_gpu<row>))},
       .strided_inputs = k_all,
       .strided_outputs = true,
@@ -165,6 +175,7 @@ constexpr Operator k_forward{
     .attributes = k_attributes<row>,
     .normalise = normalise<row>,
     .infer = infer<row>,
+    .alike = alike<row>,
     .kernels = {on_cpu(forward_cpu<row>), on_gpu(SLUICE_GPU_KERNEL(forward_gpu<row>))},
     .gradient = gradient_of<row>(),
     .saved_inputs = (UnaryRow<row>::uses & x_) != 0 ? Mask{1} : k_none,

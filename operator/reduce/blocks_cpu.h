@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <sluice/operator/reduce/cascade_cpu.h>
+#include <sluice/operator/simd/arg_rows.h>
 #include <sluice/operator/simd/softmax_rows.h>
 
 // Blocks of states that are not one number: worked out in passes over neighbours that are in the cache, each of which
@@ -27,6 +28,12 @@ struct SettledExtremeOf : ExtremeOf<T> {
     return keeps ? a : b;
   }
 };
+
+/// What joins neighbours of such a state in vectors; null where the plain loops do.
+template <class T, bool Largest>
+const simd::ArgRows<Accumulator<T>>* vectors_of(const SettledExtremeOf<T, Largest, false>&) noexcept {
+  return simd::arg_rows<Accumulator<T>>(Largest);
+}
 
 /// Calls f(state) with a state that loops are compiled for.
 template <class Op, class F>
@@ -65,6 +72,13 @@ struct SquaredDistancesFrom {
 };
 
 /// A block of neighbours, of a state that has passes for it.
+template <class T, bool Largest, class A>
+A block_in_passes(const SettledExtremeOf<T, Largest, false>& op, const A* x, std::int64_t n) noexcept requires
+    std::is_same_v<A, Accumulator<T>> {
+  const auto* const vectors = vectors_of(op);
+  return vectors == nullptr ? reduce_block(op, x, n, 1) : vectors->best(x, n);
+}
+
 template <class T, class A>
 Moments<A> block_in_passes(const MomentsOf<T>& op, const A* x, std::int64_t n) noexcept {
   // Around the first, so that what is constant has no distances; then less what the mean was rounded by (Chan, Golub
@@ -90,7 +104,7 @@ ScaledSquares<A> block_in_passes(const SquaresOf<T>& op, const A* x, std::int64_
 
 template <class T, class A>
 Exponentials<A> block_in_passes(const ExponentialsOf<T>& op, const A* x, std::int64_t n) noexcept {
-  const A largest = reduce_block(SettledExtremeOf<A, true, false>(), x, n, 1);
+  const A largest = block_in_passes(SettledExtremeOf<A, true, false>(), x, n);
   const simd::SoftmaxRows* const rows = simd::softmax_rows();
   if constexpr (std::is_same_v<A, float>) {
     if (std::isfinite(largest) && rows != nullptr)

@@ -111,8 +111,7 @@ class TileCascade {
       for (int j = 0; j < width_; ++j)
         block[j] = op_.lift(x[j]);
     } else {
-      for (int j = 0; j < width_; ++j)
-        block[j] = with_term(op_, block[j], x[j]);
+      join_row(x, block);
     }
     if (++rows_ == k_block_rows)
       close_block();
@@ -132,6 +131,15 @@ class TileCascade {
   }
 
  private:
+  template <class T>
+  void join_row(const T* __restrict x, Acc* __restrict block) noexcept {
+    if constexpr (requires { vectors_of(op_)->keep(x, width_, block); }) {
+      if (const auto* const vectors = vectors_of(op_))
+        return vectors->keep(x, width_, block);
+    }
+    for (int j = 0; j < width_; ++j)
+      block[j] = with_term(op_, block[j], x[j]);
+  }
   void close_block() noexcept {
     int level = 0;
     for (std::uint64_t rest = blocks_; rest & 1; rest >>= 1, ++level) {

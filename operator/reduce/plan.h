@@ -69,6 +69,13 @@ struct ReducePlan {
 /// Splits x by `axes`.
 ReducePlan plan_reduce(const TensorView& x, const Shape& axes);
 
+/// Offset of output `index` in the input, in elements.
+inline std::int64_t kept_offset(const ReducePlan& plan, std::int64_t index) {
+  std::int64_t offset = 0;
+  walk_runs(plan.kept, index, index + 1, [&](const StridedRun<2>& run) { offset = run.offset[1]; });
+  return offset;
+}
+
 /// What is left of `shape`: without `axes`, or with them as 1.
 Shape reduced_shape(const Shape& shape, const Shape& axes, bool keepdims);
 

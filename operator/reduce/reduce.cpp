@@ -184,6 +184,7 @@ constexpr Operator make_row() {
   op.saved_inputs = (Row::uses & x_) != 0 ? k_all : k_none;
   op.saved_outputs = (Row::uses & y_) != 0 ? k_all : k_none;
   op.strided_inputs = k_all;
+  op.prompt = true;
   return op;
 }
 
@@ -198,6 +199,7 @@ constexpr Operator make_arg(const char* name, Kernel cpu, Kernel gpu) {
   op.infer = infer_arg;
   op.kernels = {on_cpu(cpu), on_gpu(gpu)};
   op.strided_inputs = k_all;
+  op.prompt = true;
   return op;
 }
 

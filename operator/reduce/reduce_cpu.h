@@ -15,13 +15,6 @@ namespace sluice::detail {
 
 inline constexpr std::int64_t k_reduce_grain = 16384;
 
-/// Offset of output `index` in the input, in elements.
-inline std::int64_t kept_offset(const ReducePlan& plan, std::int64_t index) {
-  std::int64_t offset = 0;
-  walk_runs(plan.kept, index, index + 1, [&](const StridedRun<2>& run) { offset = run.offset[1]; });
-  return offset;
-}
-
 /// Joins `pieces` partial results an output, `outputs` apart.
 template <class Op>
 void join_pieces(

@@ -84,6 +84,7 @@ constinit const Operator k_softmax = {
     .kernels = {on_cpu(detail::softmax_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::softmax_gpu))},
     .gradient = gradient_softmax,
     .saved_outputs = k_all,
+    .prompt = true,
 };
 constinit const Operator k_softmax_backward = {
     .name = "softmax_backward",
@@ -94,6 +95,7 @@ constinit const Operator k_softmax_backward = {
     .kernels = {on_cpu(detail::softmax_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::softmax_backward_gpu))},
     .gradient = gradient_softmax_backward,
     .saved_inputs = k_all,
+    .prompt = true,
 };
 constinit const Operator k_log_softmax = {
     .name = "log_softmax",
@@ -103,6 +105,7 @@ constinit const Operator k_log_softmax = {
     .kernels = {on_cpu(detail::log_softmax_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::log_softmax_gpu))},
     .gradient = gradient_log_softmax,
     .saved_outputs = k_all,
+    .prompt = true,
 };
 constinit const Operator k_log_softmax_backward = {
     .name = "log_softmax_backward",
@@ -113,6 +116,7 @@ constinit const Operator k_log_softmax_backward = {
     .kernels = {on_cpu(detail::log_softmax_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::log_softmax_backward_gpu))},
     .gradient = gradient_log_softmax_backward,
     .saved_inputs = k_all,
+    .prompt = true,
 };
 
 NDArray softmax(const NDArray& x, int axis, SourceLocation site) {

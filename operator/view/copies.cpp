@@ -17,7 +17,8 @@ using detail::DeviceAttribute;
 using detail::TypeAttribute;
 
 void issue_copy(const IssueCall& call) {
-  detail::push_copy(call.inputs[0], call.outputs[0], call.site);
+  detail::push_copy(
+      call.inputs[0], call.outputs[0], call.site, call.made ? detail::CopyTo::made : detail::CopyTo::known);
 }
 
 Specs infer_cast(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {

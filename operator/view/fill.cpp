@@ -59,8 +59,12 @@ Specs infer_fill(const Operator& op, std::span<const ArraySpec> inputs, const At
   return {inputs[0]};
 }
 
+void push_fill(const IssueCall& call, Scalar value) {
+  detail::push_fill(call.outputs[0], value, call.site, call.made ? detail::CopyTo::made : detail::CopyTo::known);
+}
+
 void issue_fill(const IssueCall& call) {
-  detail::push_fill(call.outputs[0], call.attributes.as<FillAttributes>().value, call.site);
+  push_fill(call, call.attributes.as<FillAttributes>().value);
 }
 
 Specs infer_full(const Operator& op, std::span<const ArraySpec>, const Attributes& attributes) {
@@ -70,7 +74,7 @@ Specs infer_full(const Operator& op, std::span<const ArraySpec>, const Attribute
 }
 
 void issue_full(const IssueCall& call) {
-  detail::push_fill(call.outputs[0], call.attributes.as<FullAttributes>().value, call.site);
+  push_fill(call, call.attributes.as<FullAttributes>().value);
 }
 
 Specs infer_range(const Operator&, std::span<const ArraySpec>, const Attributes& attributes) {
@@ -145,7 +149,8 @@ const Operator detail::k_arange{
     .attributes = &attribute_type<RangeAttributes>,
     .infer = infer_range,
     .kernels = {on_cpu(range_cpu)},
-    .composition = range_elsewhere};
+    .composition = range_elsewhere,
+    .prompt = true};
 
 void fill(const NDArray& array, Scalar value, SourceLocation site) {
   detail::located(site, [&] {

@@ -96,6 +96,9 @@ class Kernels {
     rate("log-softmax", x, 2, [&] { return log_softmax(x); });
     gradient("softmax-backward", x, head, 3, [](const NDArray& v) { return softmax(v); });
     rate("argmax", x, 1, [&] { return argmax(x, 1); });
+    rate("argmax-columns", x, 1, [&] { return argmax(x, 0); });
+    const NDArray all = x.reshape({-1});
+    rate("argmax-all", all, 1, [&] { return argmax(all, 0); });
     const NDArray labels = zeros({shape[0]}, {.dtype = int32, .device = device_});
     rate("cross-entropy", x, 1, [&] { return softmax_cross_entropy(x, labels); });
     gradient(
@@ -107,6 +110,7 @@ class Kernels {
     rate("sum-rows", x, 1, [&] { return sum(x, {1}); });
     rate("sum-columns", x, 1, [&] { return sum(x, {0}); });
     rate("max-rows", x, 1, [&] { return max(x, {1}); });
+    rate("max-columns", x, 1, [&] { return max(x, {0}); });
   }
 
   void channels() {

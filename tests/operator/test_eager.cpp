@@ -1,11 +1,14 @@
 // The eager call's own ways: recycled arrays, nodes and records, runs that need no plan, attributes in place.
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/api.h>
+#include <sluice/operator/elementwise/run.h>
 #include <sluice/storage/api.h>
 
 #include "tests/support/catch.h"
@@ -47,6 +50,10 @@ class Shelf {
   std::mutex mutex_;
   std::vector<NDArray> arrays_;
 };
+
+Attributes numbers_beside(Scalar number, bool first) {
+  return Attributes::of(detail::NumberAttribute{number, first, true});
+}
 
 // Makers put recorded results on the shelf, droppers look at every eighth and drop all; then all threads end. Returns
 // how many results were wrong.
@@ -174,6 +181,143 @@ TEST_CASE("short elementwise calls run where they are made, if nothing comes bef
   gate.open();
   CHECK(after.to_vector<float>() == std::vector<float>(16, 6));
   CHECK(large.to_vector<float>() == std::vector<float>(4096, 1));
+}
+
+// While it lives the only worker is held by a task that writes `late`, so that what is a task does not run.
+struct HeldWorker {
+  HeldWorker() : engine({.workers = 1}), scope(engine), late(zeros({16})), opens(gate) {
+    engine.push({.name = "holds", .access = {write(late.object()->buffer->var())}}, [this] { gate.wait(); });
+  }
+  static bool ran(const NDArray& result) { return result.object()->buffer->var().version() == 1; }
+  static float first_of(const NDArray& array) {
+    return *static_cast<const float*>(static_cast<void*>(array.object()->data()));
+  }
+
+  Gate gate;
+  Engine engine;
+  EngineScope scope;
+  NDArray late;
+  OpensAtEnd opens;
+};
+
+TEST_CASE("short reductions, softmax, copies, casts and fills run where they are made too", "[eager]") {
+  const HeldWorker held;
+  const NDArray x = arange(0, 12).reshape({3, 4}), strided = x.T();
+  const std::vector<std::pair<const char*, NDArray>> results = {
+      {"arange", x},
+      {"sum", sum(x)},
+      {"sum of columns", sum(x, {0})},
+      {"mean", mean(x, {1})},
+      {"max of what is strided", max(strided, {1})},
+      {"variance", variance(x)},
+      {"logsumexp", logsumexp(x, {1})},
+      {"any", any(x)},
+      {"argmax", argmax(x, 1)},
+      {"argmin of columns", argmin(x, 0)},
+      {"softmax", softmax(x)},
+      {"softmax of columns", softmax(x, 0)},
+      {"log_softmax", log_softmax(x)},
+      {"softmax of what is strided", softmax(strided)},
+      {"copy", x.copy()},
+      {"copy of what is strided", strided.copy()},
+      {"cast", x.astype(float16)},
+      {"cast of what is strided", strided.astype(int64)},
+      {"full", full({16}, 2)},
+      {"zeros_like", zeros_like(x)}};
+  for (const auto& [name, result] : results) {
+    CAPTURE(name);
+    CHECK(HeldWorker::ran(result));
+  }
+  CHECK(HeldWorker::first_of(sum(x)) == 66);
+  CHECK(HeldWorker::first_of(max(strided, {1})) == 8);
+  CHECK(HeldWorker::first_of(full({16}, 2)) == 2);
+  CHECK(HeldWorker::first_of(strided.copy().slice(0, 1, 2)) == 1);
+}
+
+TEST_CASE("long ones, and those of what is not there yet, are tasks", "[eager]") {
+  HeldWorker held;
+  const NDArray many = zeros({2, 1024});
+  const std::vector<std::pair<const char*, NDArray>> results = {
+      {"sum of what is not there", sum(held.late)},
+      {"copy of it", held.late.copy()},
+      {"cast of it", held.late.astype(int32)},
+      {"sum of many", sum(many)},
+      {"few sums of many", sum(many, {1})},
+      {"softmax of many", softmax(many)},
+      {"copy of many", many.copy()},
+      {"many filled", full({1025}, 1)}};
+  for (const auto& [name, result] : results) {
+    CAPTURE(name);
+    CHECK_FALSE(HeldWorker::ran(result));
+  }
+  held.gate.open();
+  CHECK(results[0].second.item<double>() == 0);
+  CHECK(results.back().second.to_vector<float>() == std::vector<float>(1025, 1));
+}
+
+TEST_CASE("what a task of the user's writes is filled and copied into after it", "[eager]") {
+  HeldWorker held;
+  const NDArray known = empty({16});
+  held.engine.push({.name = "writes", .access = {write(known.object()->buffer->var())}}, [known] {
+    std::fill_n(static_cast<float*>(static_cast<void*>(known.object()->data())), 16, 5.0F);
+  });
+  fill(known, 1);
+  const NDArray plus = known + 0;
+  copy_into(full({16}, 7), known);
+  held.gate.open();
+  CHECK(plus.to_vector<float>() == std::vector<float>(16, 1));
+  CHECK(known.to_vector<float>() == std::vector<float>(16, 7));
+}
+
+TEST_CASE("a short call of a value that is lost fails as its task would", "[eager]") {
+  Engine engine({.workers = 1});
+  const EngineScope scope(engine);
+  const NDArray lost = zeros({4});
+  engine.push(
+      {.name = "fails", .access = {write(lost.object()->buffer->var())}}, [] { throw ValueError("on purpose"); });
+  const NDArray total = sum(lost), copied = lost.copy(), cast = lost.astype(int32);
+  for (const NDArray& result : {total, copied, cast})
+    CHECK_THROWS_AS(result.wait_to_read(), ValueError);
+}
+
+TEST_CASE("what operators say of operands that are alike is what they infer", "[eager]") {
+  constexpr DType k_types[] = {float32, float64, float16, bfloat16, int8, uint8, int32, int64, bool_};
+  int said = 0;
+  for (const Operator* op : operators()) {
+    if (op->alike == nullptr)
+      continue;
+    int of_this = 0;
+    for (const Attributes& attributes :
+         {Attributes(), numbers_beside(2, false), numbers_beside(2, true), numbers_beside(300.5, false)}) {
+      const bool fits = attributes.empty() ? op->optional_attributes || op->attributes == &attribute_type<NoAttributes>
+                                           : *op->attributes == *attributes.type();
+      if (!fits)
+        continue;
+      for (std::size_t inputs = 1; inputs <= 4; ++inputs) {
+        if (op->inputs >= 0 && inputs != static_cast<std::size_t>(op->inputs))
+          continue;
+        for (const DType dtype : k_types) {
+          DType result = dtype;
+          if (!op->alike(inputs, attributes, result))
+            continue;
+          CAPTURE(op->name, inputs, name_of(dtype), to_string(attributes));
+          const std::vector<NDArray> given(inputs, zeros({2, 3}, {.dtype = dtype}));
+          NormalCall normal;
+          CHECK_FALSE((op->normalise != nullptr && op->normalise({*op, given, attributes, {}}, normal)));
+          const std::vector<ArraySpec> specs(inputs, ArraySpec{{2, 3}, dtype, cpu()});
+          const Specs inferred = infer(*op, specs, attributes);
+          REQUIRE(inferred.size() == 1);
+          CHECK(inferred[0].shape == Shape{2, 3});
+          CHECK(inferred[0].dtype == result);
+          ++of_this;
+        }
+      }
+    }
+    CAPTURE(op->name);
+    CHECK((of_this > 0 || (op->attributes != &attribute_type<NoAttributes> && !op->optional_attributes)));
+    said += of_this;
+  }
+  CHECK(said > 500);
 }
 
 TEST_CASE("a recorded short call keeps what its gradient reads, and is stale once that is written", "[eager]") {

@@ -1,42 +1,58 @@
-"""PyTorch's memory rates for the rows of bench_kernels, on a GPU: eager operators, and `--compile` compiled ones."""
+"""PyTorch's memory rates for the rows of bench_kernels: eager operators, and `--compile` compiled ones.
+
+On a GPU; with `--device cpu` on as many cores as `--threads` says, `--filter` the rows whose names have that in them."""
 
 import argparse
 import statistics
+import time
 
 import torch
 
 
-def rate(name, x, passes, call, repeats):
-    call(), call(), torch.cuda.synchronize()
-    times = []
-    for _ in range(repeats):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for _ in range(20):
-            call()
-        end.record()
+def seconds_on_gpu(call):
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(20):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) / 20 / 1e3
+
+
+def seconds_on_cpu(call):
+    start = time.perf_counter()
+    call(), call()
+    return (time.perf_counter() - start) / 2
+
+
+def rate(name, x, passes, call, options):
+    if options.filter not in name:
+        return
+    call(), call()
+    if x.is_cuda:
         torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) / 20 / 1e3)
+    times = [(seconds_on_gpu if x.is_cuda else seconds_on_cpu)(call) for _ in range(options.repeats)]
     moved = passes * x.numel() * x.element_size()
     print(f"{name:20} {str(x.dtype)[6:]:10} rate {moved / statistics.median(times) / 1e9:10.1f} GB/s", flush=True)
 
 
-def run(dtype, wrap, repeats):
-    gpu = {"device": "cuda", "dtype": dtype}
-    x, odd = torch.rand(8192, 8192, **gpu), torch.rand(8191, 8191, **gpu)
-    y, half = torch.rand(8192, 8192, **gpu), torch.rand(8192, 4096, **gpu)
-    images, row = torch.rand(64, 256, 56, 56, **gpu), torch.rand(1, 8191, **gpu)
-    rows, head = torch.rand(32768, 4096, **gpu), torch.rand(32768, 4096, **gpu)
-    norm = torch.nn.BatchNorm2d(256, device="cuda").train()
+def run(dtype, wrap, options):
+    of = {"device": options.device, "dtype": dtype}
+    n, count = (8192, 32768) if options.device == "cuda" else (4096, 4096)
+    x, odd = torch.rand(n, n, **of), torch.rand(n - 1, n - 1, **of)
+    y, half = torch.rand(n, n, **of), torch.rand(n, n // 2, **of)
+    images, row = torch.rand(64, 256, 56, 56, **of), torch.rand(1, n - 1, **of)
+    rows, head = torch.rand(count, 4096, **of), torch.rand(count, 4096, **of)
+    norm = torch.nn.BatchNorm2d(256, device=options.device).train()
 
     def measured(name, of, passes, f, *args):
         f = wrap(f)
-        rate(name, of, passes, lambda: f(*args), repeats)
+        rate(name, of, passes, lambda: f(*args), options)
 
     def backward(name, of, grad, passes, f):
         of = of.clone().requires_grad_()
         y = f(of)
-        rate(name, of, passes, lambda: torch.autograd.grad(y, of, grad, retain_graph=True), repeats)
+        rate(name, of, passes, lambda: torch.autograd.grad(y, of, grad, retain_graph=True), options)
 
     measured("copy", x, 2, lambda a: a.clone(), x)
     measured("transpose", x, 2, lambda a: a.t().contiguous(), x)
@@ -49,7 +65,7 @@ def run(dtype, wrap, repeats):
     measured("exp-transposed", x, 2, lambda a: a.t().exp().contiguous(), x)
     measured("add-every-second", half, 4, lambda a, b: a[:, ::2] + b, x, half)
     measured("add-channels-last", images, 3, lambda a, b: a + b, images, images.to(memory_format=torch.channels_last))
-    left, right = torch.rand(8192, 4096, **gpu), torch.rand(8192, 4095, **gpu)
+    left, right = torch.rand(n, n // 2, **of), torch.rand(n, n // 2 - 1, **of)
     measured("concat", x, 2, lambda a: torch.cat((a, a), 1), left)
     measured("concat-odd", x, 2, lambda a, b: torch.cat((a, b), 1), left, right)
     measured("pad", x, 2, lambda a: torch.nn.functional.pad(a, (1, 2)), x)
@@ -63,13 +79,16 @@ def run(dtype, wrap, repeats):
     measured("log-softmax", rows, 2, lambda a: torch.log_softmax(a, -1), rows)
     backward("softmax-backward", rows, head, 3, lambda a: torch.softmax(a, -1))
     measured("argmax", rows, 1, lambda a: a.argmax(1), rows)
-    labels = torch.zeros(32768, dtype=torch.int64, device="cuda")
+    measured("argmax-columns", rows, 1, lambda a: a.argmax(0), rows)
+    measured("argmax-all", rows.flatten(), 1, lambda a: a.argmax(0), rows.flatten())
+    labels = torch.zeros(count, dtype=torch.int64, device=options.device)
     loss = torch.nn.functional.cross_entropy
     measured("cross-entropy", rows, 1, lambda a: loss(a, labels, reduction="none"), rows)
     backward("cross-entropy-backward", rows, torch.ones_like(rows[:, 0]), 2, lambda a: loss(a, labels, reduction="none"))
     measured("sum-rows", rows, 1, lambda a: a.sum(1), rows)
     measured("sum-columns", rows, 1, lambda a: a.sum(0), rows)
     measured("max-rows", rows, 1, lambda a: a.amax(1), rows)
+    measured("max-columns", rows, 1, lambda a: a.amax(0), rows)
     measured("sum-0-2-3", images, 1, lambda a: a.sum((0, 2, 3)), images)
     with torch.no_grad():
         measured("batch-norm", images, 3, lambda a: norm(a), images)
@@ -80,9 +99,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--filter", default="")
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     for dtype in (torch.float32, torch.bfloat16):
-        run(dtype, torch.compile if options.compile else lambda f: f, options.repeats)
+        run(dtype, torch.compile if options.compile else lambda f: f, options)
 
 
 if __name__ == "__main__":

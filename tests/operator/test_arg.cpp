@@ -1,0 +1,100 @@
+// argmax and argmin where vectors, blocks and pieces of work begin and end, against a plain search.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <sluice/operator/api.h>
+
+#include "tests/operator/reference.h"
+#include "tests/operator/simd_targets.h"
+#include "tests/support/catch.h"
+#include "tests/support/compare.h"
+
+namespace sluice::test {
+namespace {
+
+using simd::TargetScope;
+
+// Whole numbers from -k_span to k_span, so that there are ties; of floating types some may be NaN.
+NDArray coarse(const Shape& shape, DType dtype, bool with_nan) {
+  constexpr double k_span = 60;
+  const NDArray numbers = floor(random_array(shape, 11, -k_span, k_span, float64));
+  const NDArray kept = dtype == uint8 || dtype == DType::bool_ ? abs(numbers) : numbers;
+  if (!with_nan)
+    return kept.astype(dtype);
+  const NDArray holes = random_array(shape, 12, 0, 1, float64) < 0.002;
+  return where(holes, full(shape, std::numeric_limits<double>::quiet_NaN(), {.dtype = float64}), kept).astype(dtype);
+}
+
+// Along axis 1 of (outer, n, inner).
+std::vector<std::int64_t> searched(const NDArray& x, bool largest) {
+  const std::int64_t outer = x.shape()[0], n = x.shape()[1], inner = x.shape()[2];
+  const std::vector<double> values = x.astype(float64).to_vector<double>();
+  std::vector<std::int64_t> found;
+  for (std::int64_t o = 0; o < outer; ++o) {
+    for (std::int64_t j = 0; j < inner; ++j) {
+      const auto at = [&](std::int64_t i) { return values[static_cast<std::size_t>((o * n + i) * inner + j)]; };
+      std::int64_t best = 0;
+      for (std::int64_t i = 1; i < n && !std::isnan(at(best)); ++i)
+        best = std::isnan(at(i)) || (largest ? at(i) > at(best) : at(i) < at(best)) ? i : best;
+      found.push_back(best);
+    }
+  }
+  return found;
+}
+
+void check(const NDArray& x) {
+  CHECK(argmax(x, 1).to_vector<std::int64_t>() == searched(x, true));
+  CHECK(argmin(x, 1).to_vector<std::int64_t>() == searched(x, false));
+}
+
+}  // namespace
+
+TEST_CASE("argmax and argmin find the first of the best on every instruction set", "[operator][simd][reduce]") {
+  for (const simd::Target target : simd_targets()) {
+    const TargetScope scope(target);
+    for (const DType dtype : all_dtypes()) {
+      for (const bool with_nan : {false, true}) {
+        if (with_nan && !is_floating(dtype))
+          continue;
+        CAPTURE(name_of(target), dtype, with_nan);
+        for (const std::int64_t n : {1, 2, 15, 16, 17, 63, 64, 65, 100, 255, 2047, 2048, 2049, 4100}) {
+          CAPTURE(n);
+          check(coarse({3, n, 1}, dtype, with_nan));
+          check(coarse({1, n, 3}, dtype, with_nan));
+        }
+        for (const std::int64_t columns : {4, 17, 64, 65, 1023, 1024, 1025, 1100}) {
+          CAPTURE(columns);
+          check(coarse({2, 5, columns}, dtype, with_nan));
+        }
+        check(coarse({2, 70000, 1}, dtype, with_nan));  // rows in pieces
+        check(coarse({1, 1100, 20}, dtype, with_nan));  // and columns
+        const NDArray wide = coarse({6, 70, 40}, dtype, with_nan);
+        check(wide.transpose({2, 1, 0}));
+        check(wide.slice(2, 1, 40, 3));
+        check(wide.slice(1, 3, 70, 2));
+      }
+    }
+  }
+}
+
+TEST_CASE("the best may stand in any lane, and the first NaN is the best", "[operator][simd][reduce]") {
+  for (const simd::Target target : simd_targets()) {
+    const TargetScope scope(target);
+    for (const std::int64_t n : {70, 5000}) {
+      for (std::int64_t at = 0; at < n; at += n == 70 ? 1 : 37) {
+        std::vector<float> values(static_cast<std::size_t>(n), 1.0F);
+        values[static_cast<std::size_t>(at)] = 2;
+        CAPTURE(name_of(target), n, at);
+        CHECK(argmax(array<float>(values, {n}), 0).item<std::int64_t>() == at);
+        CHECK(argmin(-array<float>(values, {n}), 0).item<std::int64_t>() == at);
+        values[static_cast<std::size_t>(at)] = values.back() = std::numeric_limits<float>::quiet_NaN();
+        CHECK(argmax(array<float>(values, {n}), 0).item<std::int64_t>() == at);
+        CHECK(argmin(array<float>(values, {n}), 0).item<std::int64_t>() == at);
+      }
+    }
+  }
+}
+
+}  // namespace sluice::test
