@@ -189,7 +189,7 @@ struct Operator {
   bool optional_attributes = false;  // a call may come without: the kernel asks
   Normalise normalise = nullptr;     // set: a call is brought to its normal form first
   Infer infer = nullptr;
-  Alike alike = nullptr;  // set: what normalise and infer say where all inputs are alike, at a glance
+  Alike alike = nullptr;     // set: what normalise and infer say where all inputs are alike, at a glance
   KernelTable kernels = {};  // {on_cpu(...), on_gpu(...)}
   Composition composition = nullptr;
   ViewOf view = nullptr;        // set: the operator is a view, nothing else of the above is used

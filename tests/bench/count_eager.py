@@ -13,13 +13,13 @@ import sys
 import tempfile
 
 STEPS = (500, 1500)
-# Row of bench_eager: (measured with gcc 12, -O3, x86-64; bound, some 15 % above). RESULTS.md has the history.
+# Row of bench_eager: (measured with gcc 12, -O3, x86-64; bound, some 8 % above). RESULTS.md has the history.
 BOUNDS = {
-    "add": (2721, 3130),
-    "add-recorded": (3585, 4120),
-    "add-scalar": (3083, 3540),
-    "add-row": (4631, 5320),
-    "sum": (4870, 5600),
+    "add": (2466, 2650),
+    "add-recorded": (3331, 3590),
+    "add-scalar": (2730, 2950),
+    "add-row": (4579, 4940),
+    "sum": (3599, 3880),
 }
 
 
