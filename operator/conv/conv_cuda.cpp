@@ -61,7 +61,7 @@ bool run_plan(const Queue& queue, const ConvolutionProblem& problem, const Convo
 // The pass itself, without bias; its output is written whole.
 void run(const Queue& queue, const ConvolutionProblem& problem, const ConvolutionData& d) {
   if (!run_plan(queue, problem, d))
-    convolution_unfolded_gpu(queue, problem.pass, problem.geometry, d);
+    convolution_unfolded_gpu(queue, problem.pass, problem.geometry, d, problem.order);
 }
 
 ConvolutionProblem problem_of(
@@ -74,8 +74,9 @@ MemoryOrder order_in(const KernelCall& call) {
   const auto is_last = [](const TensorView& array) {
     return order_of(array.shape, array.strides) == MemoryOrder::channels_last;
   };
-  const bool last = std::any_of(call.inputs.begin(), call.inputs.end(), is_last) ||
-                    std::any_of(call.outputs.begin(), call.outputs.end(), is_last);
+  bool last = std::any_of(call.outputs.begin(), call.outputs.end(), is_last);
+  for (std::size_t i = 0; i < call.inputs.size(); ++i)  // of some only the shape counts
+    last = last || ((call.op.shape_inputs >> i & 1) == 0 && is_last(call.inputs[i]));
   return last ? MemoryOrder::channels_last : MemoryOrder::row_major;
 }
 

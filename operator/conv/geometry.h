@@ -82,9 +82,14 @@ void convolution_own(
 bool convolution_onednn(
     const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data);
 
-/// On a GPU where cuDNN has no engine: unfolding and cuBLASLt. No extent is 0.
+/// On a GPU where cuDNN has no engine: unfolding and products, of copies where arrays lie otherwise than row by row. No
+/// extent is 0.
 void convolution_unfolded_gpu(
-    const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data);
+    const Queue& queue,
+    ConvolutionPass pass,
+    const ConvolutionGeometry& g,
+    const ConvolutionData& data,
+    MemoryOrder order = MemoryOrder::row_major);
 
 /// Of the forward pass and of the gradient of x; of the gradient of the weight.
 MemoryOrder convolution_order(std::span<const NDArray> inputs, const Attributes& attributes);

@@ -97,10 +97,50 @@ void run_one(
   product_gpu(queue, p);
 }
 
+// Between rows and channels that are neighbours.
+template <class T>
+__global__ void __launch_bounds__(k_block)
+    reorder_kernel(const T* from, T* to, std::int64_t size, std::int64_t channels, std::int64_t plane, bool to_rows) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * k_block;
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * k_block + threadIdx.x; row < size; row += step) {
+    const std::int64_t image = row / (channels * plane), rest = row % (channels * plane);
+    const std::int64_t last = (image * plane + rest % plane) * channels + rest / plane;
+    to[to_rows ? row : last] = from[to_rows ? last : row];
+  }
+}
+
+void reorder(const Queue& queue, DType dtype, const Shape& shape, const void* from, void* to, bool to_rows) {
+  by_floating(dtype, [&]<class T>() {
+    reorder_kernel<<<blocks_for(shape.size()), k_block, 0, stream_of(queue)>>>(
+        static_cast<const T*>(from), static_cast<T*>(to), shape.size(), shape[1], shape[2] * shape[3], to_rows);
+    check_launch("convolution");
+  });
+}
+
+void run_in_rows(const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& d) {
+  const Shape shapes[] = {g.x_shape(), g.weight_shape(), g.y_shape()};
+  void* const given[] = {d.x, d.weight, d.y};
+  const auto bytes_of = [&](int i) { return static_cast<std::size_t>(shapes[i].size()) * size_of(g.dtype); };
+  const Workspace rows[] = {{queue, bytes_of(0)}, {queue, bytes_of(1)}, {queue, bytes_of(2)}};
+  const int result = pass == ConvolutionPass::forward ? 2 : pass == ConvolutionPass::backward_data ? 0 : 1;
+  for (int i = 0; i < 3; ++i) {
+    if (i != result)
+      reorder(queue, g.dtype, shapes[i], given[i], rows[i].data(), true);
+  }
+  convolution_unfolded_gpu(queue, pass, g, {rows[0].data(), rows[1].data(), rows[2].data()});
+  reorder(queue, g.dtype, shapes[result], rows[result].data(), given[result], false);
+}
+
 }  // namespace
 
 void convolution_unfolded_gpu(
-    const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& d) {
+    const Queue& queue,
+    ConvolutionPass pass,
+    const ConvolutionGeometry& g,
+    const ConvolutionData& d,
+    MemoryOrder order) {
+  if (order == MemoryOrder::channels_last)
+    return run_in_rows(queue, pass, g, d);
   by_floating(g.dtype, [&]<class T>() {
     const Workspace block(queue, sizeof(T) * static_cast<std::size_t>(g.depth() * g.out_plane()));
     for (std::int64_t image = 0; image < g.images; ++image) {

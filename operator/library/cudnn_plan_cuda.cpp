@@ -119,12 +119,18 @@ void take_first(const CudnnMaker& maker, std::vector<Candidate>& candidates, Cud
   }
 }
 
-std::string kept_key(const CudnnTrial& trial) {
+std::string kept_key(const CudnnTrial& trial, Autotune how) {
   int device = 0;
   cudaDeviceProp about{};
   cuda::cuda_check(cudaGetDevice(&device), "cudaGetDevice");
   cuda::cuda_check(cudaGetDeviceProperties(&about, device), "cudaGetDeviceProperties");
-  return message("cudnn ", cudnn_calls.cudnnGetVersion(), " on ", about.name, ": ", trial.key);
+  return message(
+      "cudnn ",
+      cudnn_calls.cudnnGetVersion(),
+      " on ",
+      about.name,
+      how == Autotune::exhaustive ? ", all: " : ": ",
+      trial.key);
 }
 
 // The quickest; its name is kept. Nothing where there is no room for a trial.
@@ -165,8 +171,13 @@ void take_quickest(
 }
 
 // As a trial of this process or of another chose, or as one says now.
-void take_tried(const CudnnMaker& maker, std::vector<Candidate>& candidates, const CudnnTrial& trial, CudnnPlan& best) {
-  const std::string key = kept_key(trial);
+void take_tried(
+    const CudnnMaker& maker,
+    std::vector<Candidate>& candidates,
+    const CudnnTrial& trial,
+    Autotune how,
+    CudnnPlan& best) {
+  const std::string key = kept_key(trial, how);
   if (const auto kept = KeptChoices::of_process().find(key)) {
     const auto same = [&](const Candidate& candidate) { return candidate.name == *kept; };
     const auto found = std::find_if(candidates.begin(), candidates.end(), same);
@@ -176,7 +187,7 @@ void take_tried(const CudnnMaker& maker, std::vector<Candidate>& candidates, con
     }
   }
   constexpr std::size_t few = 10;
-  if (autotune() == Autotune::first_use && candidates.size() > few)
+  if (how == Autotune::first_use && candidates.size() > few)
     candidates.erase(candidates.begin() + few, candidates.end());
   take_quickest(maker, candidates, trial, key, best);
 }
@@ -228,10 +239,11 @@ CudnnPlan cudnn_plan(
   if (graph.try_finalize() != CUDNN_STATUS_SUCCESS)
     return best;
   std::vector<Candidate> candidates = candidates_of(graph, limits, CUDNN_HEUR_MODE_A);
-  if (autotune() != Autotune::off) {
+  const Autotune how = autotune();
+  if (how != Autotune::off) {
     for (Candidate& more : candidates_of(graph, limits, CUDNN_HEUR_MODE_FALLBACK))
       candidates.push_back(std::move(more));
-    take_tried(made_with, candidates, trial, best);
+    take_tried(made_with, candidates, trial, how, best);
   }
   if (best.plan == nullptr)
     take_first(made_with, candidates, best);

@@ -91,6 +91,8 @@ std::optional<cublasLtMatmulAlgo_t> algorithm_of(const std::string& text) {
       return {};
     at = next;
   }
+  if (at != end)
+    return {};
   return algorithm;
 }
 
@@ -109,8 +111,8 @@ bool take_kept(cublasLtHandle_t handle, const std::string& key, CublasPlan& plan
   return true;
 }
 
-// The quickest of `results`; the predicted best where there is no room for a trial.
-std::size_t quickest(
+// The quickest of `results`; none where there is no room for a trial.
+std::optional<std::size_t> quickest(
     cublasLtHandle_t handle, const GemmProblem& p, const CublasPlan& plan, const Results& results) try {
   const std::size_t side = static_cast<std::size_t>(std::max(p.m, p.n)) * size_of(p.dtype);
   Trial on({reach_of(p.a, p.m, p.k, p), reach_of(p.b, p.k, p.n, p), reach_of(p.c, p.m, p.n, p), side});
@@ -124,7 +126,7 @@ std::size_t quickest(
   const float one = 1.0f, zero = 0.0f;
   const double wide_one = 1.0, wide_zero = 0.0;
   const bool wide = p.dtype == DType::float64;
-  std::size_t best = 0;
+  std::optional<std::size_t> best;
   std::optional<double> least;
   for (std::size_t i = 0; i < results.size(); ++i) {
     const auto seconds = on.seconds(results[i].workspaceSize, [&](void* scratch) {
@@ -155,15 +157,21 @@ std::size_t quickest(
   }
   return best;
 } catch (const OutOfMemory&) {
-  return 0;
+  return {};
 }
 
-std::string kept_key(const std::string& key) {
+std::string kept_key(const std::string& key, Autotune how) {
   int device = 0;
   cudaDeviceProp about{};
   cuda::cuda_check(cudaGetDevice(&device), "cudaGetDevice");
   cuda::cuda_check(cudaGetDeviceProperties(&about, device), "cudaGetDeviceProperties");
-  return message("cublaslt ", cublas_calls.cublasLtGetVersion(), " on ", about.name, ": product", key);
+  return message(
+      "cublaslt ",
+      cublas_calls.cublasLtGetVersion(),
+      " on ",
+      about.name,
+      how == Autotune::exhaustive ? ", all: product" : ": product",
+      key);
 }
 
 }  // namespace
@@ -175,16 +183,17 @@ std::uint32_t alignment_of(const void* data) noexcept {
 
 bool choose_algorithm(cublasLtHandle_t handle, const GemmProblem& p, CublasPlan& plan, const std::string& key) {
   const Autotune how = autotune();
-  const std::string kept = how == Autotune::off ? "" : kept_key(key);
+  const std::string kept = how == Autotune::off ? "" : kept_key(key, how);
   if (how != Autotune::off && take_kept(handle, kept, plan))
     return true;
   const Results results = predicted(handle, p, plan, how == Autotune::off ? 1 : how == Autotune::first_use ? 8 : 64);
   if (results.empty())
     return false;
-  const std::size_t chosen = how == Autotune::off ? 0 : quickest(handle, p, plan, results);
-  plan.algorithm = results[chosen].algo;
-  plan.workspace = results[chosen].workspaceSize;
-  if (how != Autotune::off)
+  const auto chosen = how == Autotune::off ? std::nullopt : quickest(handle, p, plan, results);
+  const cublasLtMatmulHeuristicResult_t& result = results[chosen.value_or(0)];
+  plan.algorithm = result.algo;
+  plan.workspace = result.workspaceSize;
+  if (chosen.has_value())  // what was not tried is for the next process to try
     KeptChoices::of_process().keep(kept, text_of(plan.algorithm));
   return true;
 }

@@ -122,10 +122,10 @@ bool is_plain(const GemmProblem& p) noexcept {
 }
 bool is_small_product(const GemmProblem& p) noexcept {
   constexpr double most = 8e6;  // multiplications: some microseconds of a large GPU
-  constexpr std::int64_t deepest = 1024, most_batches = 65535;
+  constexpr std::int64_t deepest = 1024, most_batches = 65535, most_rows = 65535 * 16;  // of a grid
   const double products =
       static_cast<double>(p.batch) * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
-  return is_floating(p.dtype) && products <= most && p.k <= deepest && p.batch <= most_batches &&
+  return is_floating(p.dtype) && products <= most && p.k <= deepest && p.batch <= most_batches && p.m <= most_rows &&
          p.row_bias == nullptr && p.c.column == 1 && !p.c_in_accumulator;
 }
 bool is_plain(const Shape& shape, const Shape& strides) noexcept {

@@ -163,14 +163,15 @@ void raise_versions(const Parameters& all) {
   }
 }
 
-// What one task does to the arrays, and whom it names.
+// What one task does to the arrays, and whom it names. `copies`, of gradients with gaps, stay until it is pushed, which
+// is when its accesses keep their memory.
 void add_pieces(
     const Parameters& all,
     std::span<const double> rates,
     std::span<const double> decays,
     UpdateWork& work,
-    Task& task) {
-  std::vector<NDArray> copies;  // of gradients with gaps; the task's accesses keep their memory
+    Task& task,
+    std::vector<NDArray>& copies) {
   for (std::size_t i = 0; i < all.weights.size(); ++i) {
     const NDArray& weight = all.weights[i];
     if (weight.size() == 0)
@@ -206,7 +207,8 @@ void issue_update(const IssueCall& call) {
   work->count = static_cast<std::int64_t>(lists.count);
   Task task{.name = TaskName::lasting(call.op.name)};
   const auto rates = numbers.defined() ? std::vector<double>(lists.count) : a.rates(lists.count);
-  add_pieces(all, rates, a.decays(lists.count), *work, task);
+  std::vector<NDArray> copies;
+  add_pieces(all, rates, a.decays(lists.count), *work, task, copies);
   if (work->pieces.empty())
     return;
   if (numbers.defined()) {

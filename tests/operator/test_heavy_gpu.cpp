@@ -218,23 +218,30 @@ TEST_CASE("Convolution by unfolding on a GPU agrees with the CPU in all three pa
     for (const auto pass :
          {ConvolutionPass::forward, ConvolutionPass::backward_data, ConvolutionPass::backward_weights}) {
       std::vector<NDArray> results;
-      for (const Device device : {cpu(), gpu()}) {
-        const NDArray x = draw(g.x_shape(), 1, dtype).to(device), w = draw(g.weight_shape(), 2, dtype).to(device);
-        const NDArray y = draw(g.y_shape(), 3, dtype).to(device);
+      for (const auto& [device, last] : {std::pair(cpu(), false), std::pair(gpu(), false), std::pair(gpu(), true)}) {
+        const auto drawn = [&, last = last](const Shape& shape, std::uint64_t seed) {
+          const NDArray rows = draw(shape, seed, dtype);
+          return last ? rows.transpose({0, 2, 3, 1}).copy() : rows;
+        };
+        const NDArray x = drawn(g.x_shape(), 1).to(device), w = drawn(g.weight_shape(), 2).to(device);
+        const NDArray y = drawn(g.y_shape(), 3).to(device);
         const sluice::detail::ConvolutionData data{data_of(x), data_of(w), data_of(y)};
+        const auto order = last ? sluice::MemoryOrder::channels_last : sluice::MemoryOrder::row_major;
         run_kernel({x, w, y}, [=](const Queue& queue) {
-          if (device.is_gpu()) {
-            sluice::detail::convolution_unfolded_gpu(queue, pass, g, data);
+          if (queue.device().is_gpu()) {
+            sluice::detail::convolution_unfolded_gpu(queue, pass, g, data, order);
           } else {
             sluice::detail::convolution_own(queue, pass, g, data);
           }
         });
-        results.push_back((pass == ConvolutionPass::forward         ? y
-                           : pass == ConvolutionPass::backward_data ? x
-                                                                    : w)
-                              .to(cpu()));
+        const NDArray result = (pass == ConvolutionPass::forward         ? y
+                                : pass == ConvolutionPass::backward_data ? x
+                                                                         : w)
+                                   .to(cpu());
+        results.push_back(last ? result.transpose({0, 3, 1, 2}) : result);
       }
-      CHECK(differences(results[1], results[0], gpu_tolerance(dtype)) == "");
+      for (std::size_t i = 1; i < results.size(); ++i)
+        CHECK(differences(results[i], results[0], gpu_tolerance(dtype)) == "");
     }
   }
 #endif
@@ -298,4 +305,10 @@ TEST_CASE("batch_norm, its gradients and running statistics are the same on a GP
       }
     }
   }
+}
+
+TEST_CASE("A product of more rows than a grid has places is computed", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray a = ones({1'100'000, 2}, {.device = gpu()}), b = full({2, 1}, 3, {.device = gpu()});
+  CHECK(sum(matmul(a, b)).item<float>() == 6'600'000);
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <sluice/engine/detail/float_mode.h>
+#include <sluice/engine/error.h>
 
 #include "tests/support/cuda_sim/sim.h"
 
@@ -232,6 +233,10 @@ Here& here() noexcept {
 }
 
 void enqueue(const Config& config, std::function<void()> thread) {
+  constexpr unsigned most_blocks = 65535, most_threads = 1024;  // as a GPU has them along y and z, and in a block
+  const unsigned threads = config.block.x * config.block.y * config.block.z;
+  if (config.grid.y > most_blocks || config.grid.z > most_blocks || threads > most_threads)
+    throw sluice::CudaError("a launch that no GPU takes", cudaErrorInvalidConfiguration);
   sluice::test::sim::launch(config.stream, [config, thread = std::move(thread)] { run_grid(config, thread); });
 }
 
