@@ -5,13 +5,8 @@ namespace sluice::detail {
 namespace {
 
 void check_attributes(const char* op, const ConvolutionAttributes& a) {
-  const auto pair = [op](const Shape& values, std::int64_t least, const char* name) {
-    const bool good = values.ndim() == 2 && values[0] >= least && values[1] >= least;
-    require<ValueError>(
-        good, [&] { return message(op, ": ", name, " must be a pair of numbers >= ", least, ", not ", values); });
-  };
-  pair(a.stride, 1, "stride");
-  pair(a.dilation, 1, "dilation");
+  check_pair(op, a.stride, 1, "stride");
+  check_pair(op, a.dilation, 1, "dilation");
   require<ValueError>(a.groups >= 1, [&] { return message(op, ": groups must be at least 1, not ", a.groups); });
 }
 

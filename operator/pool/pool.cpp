@@ -19,11 +19,6 @@ PoolGeometry pool_geometry(const char* op, const Shape& x, const PoolAttributes&
   PoolGeometry g;
   g.planes = x[0] * x[1];
   g.count_include_pad = a.count_include_pad;
-  const auto pair = [op](const Shape& values, std::int64_t least, const char* name) {
-    const bool good = values.ndim() == 2 && values[0] >= least && values[1] >= least;
-    require<ValueError>(
-        good, [&] { return message(op, ": ", name, " must be a pair of numbers >= ", least, ", not ", values); });
-  };
   const Shape image{x[2], x[3]};
   const Shape kernel = a.global ? image : a.kernel;
   const Shape stride = a.global || a.stride.empty() ? kernel : a.stride;
@@ -31,8 +26,8 @@ PoolGeometry pool_geometry(const char* op, const Shape& x, const PoolAttributes&
   require<ShapeError>(
       image[0] > 0 && image[1] > 0 && image[0] <= std::numeric_limits<std::int32_t>::max() / image[1],
       [&] { return message(op, ": planes of x of shape ", x, " must have 1 to 2^31 - 1 elements"); });
-  pair(kernel, 1, "kernel");
-  pair(stride, 1, "stride");
+  check_pair(op, kernel, 1, "kernel");
+  check_pair(op, stride, 1, "stride");
   const Sides sides = sides_of(op, pad);
   for (int axis = 0; axis < 2; ++axis) {
     const bool is_less = sides.begin[axis] < kernel[axis] && sides.end[axis] < kernel[axis];

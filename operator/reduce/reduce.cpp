@@ -105,6 +105,38 @@ bool normalise(const RawCall& call, NormalCall& normal) {
   return true;
 }
 
+// A place along several axes counts their elements row by row: they are made one axis, by a copy where they lie apart.
+// It stands where the first of them stood, so that keepdims leaves each of them as 1.
+bool normalise_arg(const RawCall& call, NormalCall& normal) {
+  const auto& given = call.attributes.as<ReduceAttributes>();
+  const Shape axes = normal_axes(call, given.axes);
+  if (axes.ndim() < 2)
+    return normalise<ReduceAttributes, false>(call, normal);
+  const NDArray& x = call.inputs[0];
+  const Shape& shape = x.shape();
+  const int first = static_cast<int>(axes[0]);
+  Shape order, joined;
+  for (int axis = 0; axis < shape.ndim(); ++axis) {
+    const bool is_kept = std::find(axes.begin(), axes.end(), axis) == axes.end();
+    if (axis == first) {
+      for (const std::int64_t reduced : axes)
+        order.push_back(reduced);
+      joined.push_back(1);
+    }
+    if (is_kept) {
+      order.push_back(axis);
+      joined.push_back(shape[axis]);
+    } else {
+      joined[first] *= shape[axis];
+      if (axis != first && given.keepdims)
+        joined.push_back(1);
+    }
+  }
+  detail::with_attributes(call, ReduceAttributes{{first}, given.keepdims}, normal);
+  normal.inputs[0] = x.transpose(order, call.site).reshape(joined, call.site);
+  return true;
+}
+
 // -- Kernels ----------------------------------------------------------------------------------------------------
 
 template <Reduction row>
@@ -195,7 +227,7 @@ constexpr Operator make_arg(const char* name, Kernel cpu, Kernel gpu) {
   Operator op;
   op.name = name;
   op.attributes = &attribute_type<ReduceAttributes>;
-  op.normalise = normalise<ReduceAttributes, false>;
+  op.normalise = normalise_arg;
   op.infer = infer_arg;
   op.kernels = {on_cpu(cpu), on_gpu(gpu)};
   op.strided_inputs = k_all;

@@ -30,7 +30,8 @@ namespace sluice {
 #undef SLUICE_PARAMETER_ddof
 
 /// Index (int64) of the largest element along `axis`; of the first one where several tie, of the first NaN if there
-/// is one. Not differentiable. Throws ValueError for an axis of extent 0.
+/// is one. Not differentiable. Throws ValueError for an axis of extent 0. The operator of that name also takes several
+/// axes, or none for all: the index then counts their elements row by row.
 SLUICE_API NDArray
 argmax(const NDArray& x, int axis, bool keepdims = false, SourceLocation site = SourceLocation::current());
 /// Index (int64) of the smallest element along `axis`; otherwise as argmax().

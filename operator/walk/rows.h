@@ -58,8 +58,8 @@ struct WalkRow;
                                       second = SLUICE_NAME_OF second_parameter;                                  \
     static constexpr std::int64_t a = SLUICE_DEFAULT_OF first_parameter, b = SLUICE_DEFAULT_OF second_parameter; \
     static constexpr bool holes = has_holes;                                                                     \
-    static std::int64_t extent(                                                                                  \
-        std::int64_t n, [[maybe_unused]] std::int64_t a, [[maybe_unused]] std::int64_t b) noexcept {             \
+    template <class I>                                                                                           \
+    static constexpr I extent(I n, [[maybe_unused]] I a, [[maybe_unused]] I b) noexcept {                        \
       return extent_formula;                                                                                     \
     }                                                                                                            \
     template <class I>                                                                                           \

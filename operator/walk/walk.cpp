@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <string_view>
 
 #include <sluice/ndarray/convert.h>
@@ -54,14 +55,28 @@ NDArray of_edges(const NDArray& dy, int axis, std::int64_t n, std::int64_t befor
   return concat({first_sum, dy.slice(axis, before + 1, last), last_sum}, axis);
 }
 
-// A mirror image longer than x is one of a mirror image, each of `most` entries.
-NDArray of_reflected(
-    const NDArray& dy, int axis, std::int64_t n, std::int64_t before, std::int64_t after, std::int64_t most) {
+// To and fro is a period of 2 (n - 1) entries: whole ones are added up in one sum, in float for half types, and folded.
+NDArray of_periods(const NDArray& dy, const Shape& x_shape, int axis, std::int64_t before, std::int64_t after) {
+  const detail::AxisLayout at = detail::axis_layout(x_shape, axis);
+  const std::int64_t n = at.n, period = 2 * (n - 1);
+  const auto missing = [period](std::int64_t entries) { return (period - entries % period) % period; };
+  const std::int64_t front = missing(before), back = missing(n + after);
+  const std::int64_t periods = (front + before) / period + (n + after + back) / period;
+  Shape one_period = x_shape;
+  one_period[axis] = period;
+  const NDArray whole = walked<AxisWalk::pad>(dy, axis, front, back)
+                            .reshape(detail::with_open_rows({at.outer, periods, period, at.inner}));
+  const NDArray summed = sum(whole, {1}).reshape(detail::with_open_rows(one_period));
+  const NDArray dx = summed.slice(axis, 0, n);
+  return n == 2 ? dx : dx + walked<AxisWalk::pad>(flip(summed.slice(axis, n, period), axis), axis, 1, 1);
+}
+
+NDArray of_reflected(const NDArray& dy, const Shape& x_shape, int axis, std::int64_t a, std::int64_t b) {
+  const std::int64_t n = x_shape[axis];
   if (n == 1)
     return sum(dy, {axis}, true);
-  const std::int64_t a = std::min(before, most), b = std::min(after, most);
-  if (a < before || b < after)
-    return of_reflected(of_reflected(dy, axis, n + a + b, before - a, after - b, most), axis, n, a, b, most);
+  if (std::max(a, b) >= n)
+    return of_periods(dy, x_shape, axis, a, b);
   NDArray dx = unpadded(dy, axis, a, b);
   if (a > 0)
     dx = dx + walked<AxisWalk::pad>(flip(dy.slice(axis, 0, a), axis), axis, 1, n - 1 - a);
@@ -76,6 +91,11 @@ NDArray of_parts(const NDArray& dy, const Shape& shape, int axis, std::int64_t r
   const Shape parts =
       side_by_side ? Shape{at.outer * at.n, repeats, at.inner} : Shape{at.outer, repeats, at.n * at.inner};
   return sum(dy.reshape(detail::with_open_rows(parts)), {1}).reshape(detail::with_open_rows(shape));
+}
+
+// A call's result is an array of its own, also where nothing moved.
+NDArray apart(const NDArray& made, const NDArray& x, SourceLocation site) {
+  return made.same(x) ? made.copy(site) : made;
 }
 
 // -- the operators ------------------------------------------------------------------------------------------------
@@ -93,7 +113,24 @@ Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes
   check(Row::first, attributes.a);
   check(Row::second, attributes.b);
   const std::int64_t n = extent;
-  extent = Row::extent(n, attributes.a, attributes.b);
+  __extension__ using Wide = __int128;
+  const Wide entries = Row::template extent<Wide>(n, attributes.a, attributes.b);
+  require<ShapeError>(entries <= std::numeric_limits<std::int64_t>::max(), [&] {
+    const std::string second = Row::second == "none" ? std::string() : message(" and ", Row::second, " ", attributes.b);
+    return message(
+        Row::name,
+        ": axis ",
+        attributes.axis,
+        " of shape ",
+        inputs[0].shape,
+        " with ",
+        Row::first,
+        " ",
+        attributes.a,
+        second,
+        " would have more than 2^63 - 1 entries");
+  });
+  extent = static_cast<std::int64_t>(entries);
   require<ValueError>(n > 0 || extent == 0 || Row::holes, [&] {
     return message(Row::name, ": axis ", attributes.axis, " of shape ", inputs[0].shape, " has no entries");
   });
@@ -104,6 +141,11 @@ template <AxisWalk row>
 detail::WalkNumbers numbers_of(const KernelCall& call) {
   const auto& attributes = call.attributes.as<WalkAttributes<row>>();
   detail::WalkNumbers numbers{attributes.axis, attributes.a, attributes.b};
+  if constexpr (WalkRow<row>::first == "shift") {
+    // Kernels count in 32 bits where all numbers are small.
+    if (const std::int64_t n = call.inputs[0].shape[static_cast<int>(attributes.axis)]; n > 0)
+      numbers.a %= n;
+  }
   if constexpr (WalkRow<row>::holes) {
     by_dtype(call.inputs[0].dtype, [&]<class T>() {
       const Scalar value = attributes.value;
@@ -205,7 +247,7 @@ NDArray pad(
         padded = invoke_one(Moves<AxisWalk::pad>::op, {padded}, Attributes::of(attributes), site);
       }
     }
-    return padded;
+    return apart(padded, x, site);
   });
 }
 
@@ -228,14 +270,7 @@ NDArray roll(
     NDArray rolled = x;
     for (std::size_t i = 0; i < axes.size(); ++i)
       rolled = walked<AxisWalk::roll>(rolled, axes[i], shifts[i], 0, site);
-    return rolled;
-  });
-}
-
-NDArray flip(const NDArray& x, int axis, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    detail::object_of(x, "flip");
-    return walked<AxisWalk::flip>(x, axis, 0, 0, site);
+    return apart(rolled, x, site);
   });
 }
 
@@ -247,21 +282,22 @@ NDArray flip(const NDArray& x, const std::vector<int>& axes, SourceLocation site
       flipped = walked<AxisWalk::flip>(flipped, axis, 0, 0, site);
     for (const int axis : axes)
       flipped = walked<AxisWalk::flip>(flipped, axis, 0, 0, site);
-    return flipped;
+    return apart(flipped, x, site);
   });
 }
 
 NDArray tile(const NDArray& x, const std::vector<std::int64_t>& repeats, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     const int ndim = detail::object_of(x, "tile").shape.ndim(), given = static_cast<int>(repeats.size());
-    NDArray tiled = x;
+    NDArray expanded = x;
     for (int missing = ndim; missing < given; ++missing)
-      tiled = tiled.expand_dims(0, site);
+      expanded = expanded.expand_dims(0, site);
+    NDArray tiled = expanded;
     for (int i = 0; i < given; ++i) {
       if (const std::int64_t times = repeats[static_cast<std::size_t>(i)]; times != 1)
         tiled = walked<AxisWalk::tile>(tiled, i - given, times, 0, site);
     }
-    return tiled;
+    return apart(tiled, expanded, site);
   });
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -14,7 +15,8 @@ enum class PadMode : std::uint8_t { constant, edge, reflect };
 
 /// x with entries before and behind it, a pair of numbers for each axis; one pair is for all axes. Rules of numpy.pad:
 /// `value` is for PadMode::constant, a mirror image longer than x goes to and fro. Throws ShapeError for another number
-/// of pairs, ValueError for negative ones, or for edges and mirror images of an axis of extent 0.
+/// of pairs, and for an axis of 2^63 entries or more, ValueError for negative ones, or for edges and mirror images of
+/// an axis of extent 0.
 SLUICE_API NDArray
 pad(const NDArray& x,
     const std::vector<std::pair<std::int64_t, std::int64_t>>& width,
@@ -36,19 +38,21 @@ SLUICE_API NDArray roll(
     const std::vector<int>& axes,
     SourceLocation site = SourceLocation::current());
 
-/// The last entries of an axis first.
-SLUICE_API NDArray flip(const NDArray& x, int axis, SourceLocation site = SourceLocation::current());
-/// Along several axes; of all where none is named.
+/// The last entries of each of these axes first; of all where none is named.
 SLUICE_API NDArray
 flip(const NDArray& x, const std::vector<int>& axes = {}, SourceLocation site = SourceLocation::current());
+/// Along one axis. Braces are never that: flip(x, {}) is of all axes.
+NDArray flip(const NDArray& x, std::integral auto axis, SourceLocation site = SourceLocation::current()) {
+  return flip(x, std::vector<int>{static_cast<int>(axis)}, site);
+}
 
 /// x several times along its last axes, as numpy.tile: missing axes of x, or missing numbers, are 1 in front. Throws
-/// ValueError for negative numbers.
+/// ValueError for negative numbers, ShapeError for an axis of 2^63 entries or more.
 SLUICE_API NDArray
 tile(const NDArray& x, const std::vector<std::int64_t>& repeats, SourceLocation site = SourceLocation::current());
 
 /// Each entry of the axis so often; without an axis each element of x, as one row. Throws ValueError for a negative
-/// number.
+/// number, ShapeError for an axis of 2^63 entries or more.
 SLUICE_API NDArray repeat(
     const NDArray& x,
     std::int64_t repeats,

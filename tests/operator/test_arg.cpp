@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include <sluice/operator/api.h>
@@ -94,6 +95,50 @@ TEST_CASE("the best may stand in any lane, and the first NaN is the best", "[ope
         CHECK(argmin(array<float>(values, {n}), 0).item<std::int64_t>() == at);
       }
     }
+  }
+}
+
+TEST_CASE("argmax and argmin by name count several axes row by row", "[operator][reduce][arg]") {
+  const auto found = [](const char* name, const NDArray& x, const char* attributes) {
+    const Operator& op = *find_operator(name);
+    return invoke_one(op, {x}, parse_attributes(op, attributes), {});
+  };
+  using Places = std::vector<std::int64_t>;
+  const auto places = [](const NDArray& y) { return y.to_vector<std::int64_t>(); };
+  const NDArray x = coarse({3, 5, 4}, DType::float32, false);
+  for (const char* name : {"argmax", "argmin"}) {
+    const bool largest = name == std::string("argmax");
+    // (what is looked through, axes, the same with one axis in the middle, shapes of the results)
+    struct Case {
+      NDArray x;
+      const char* axes;
+      NDArray joined;
+      Shape shape, kept;
+    };
+    const NDArray back = x.T(), middle = x.transpose({1, 0, 2});
+    const std::vector<Case> cases{
+        {x, "axes=()", x.reshape({1, 60, 1}), {}, {1, 1, 1}},
+        {x, "axes=(2, 0, 1)", x.reshape({1, 60, 1}), {}, {1, 1, 1}},
+        {back, "axes=()", back.copy().reshape({1, 60, 1}), {}, {1, 1, 1}},
+        {x, "axes=(0, 1)", x.reshape({1, 15, 4}), {4}, {1, 1, 4}},
+        {x, "axes=(-1, 1)", x.reshape({3, 20, 1}), {3}, {3, 1, 1}},
+        {x, "axes=(0, 2)", middle.copy().reshape({5, 12, 1}), {5}, {1, 5, 1}},
+        {middle, "axes=(1, 2)", middle.copy().reshape({5, 12, 1}), {5}, {5, 1, 1}},
+        {middle, "axes=(0, 2)", x.reshape({3, 20, 1}), {3}, {1, 3, 1}},
+    };
+    for (const Case& given : cases) {
+      CAPTURE(name, given.axes, given.x.shape());
+      const NDArray y = found(name, given.x, given.axes);
+      CHECK(y.shape() == given.shape);
+      CHECK(places(y) == searched(given.joined, largest));
+      const NDArray kept = found(name, given.x, (std::string(given.axes) + ", keepdims=true").c_str());
+      CHECK(kept.shape() == given.kept);
+      CHECK(places(kept) == places(y));
+    }
+    CHECK(places(found(name, full({}, 3), "axes=()")) == Places{0});
+    CHECK_THROWS_AS(found(name, zeros({0, 3}), "axes=()"), ValueError);
+    CHECK_THROWS_AS(found(name, x, "axes=(1, 1)"), ValueError);
+    CHECK(found(name, zeros({0, 3, 2}), "axes=(1, 2)").shape() == Shape{0});
   }
 }
 

@@ -187,3 +187,25 @@ TEST_CASE("Pads are read from text in both forms, and others are refused") {
   const Attributes ceil = parse_attributes(pool, "kernel=(2, 2), stride=(2, 2), pad=(1, 0, 0, 1), ceil_mode=true");
   CHECK(invoke_one(pool, {x}, ceil, {}).shape() == Shape{1, 2, 3, 3});
 }
+
+TEST_CASE("Numbers of windows that no image has are refused, and named") {
+  const NDArray x = random_array({1, 2, 5, 5}, 10), w = random_array({3, 2, 2, 2}, 11);
+  const Operator &conv = *find_operator("convolution"), &pool = *find_operator("max_pool2d");
+  const std::string most = "9223372036854775807", over = "2147483648", far = "stride=(2147483647, 2147483647)";
+  for (const std::string& number : {most, over}) {
+    for (const std::string& pad : {"(" + number + ", 0)", "(0, 0, 0, " + number + ")", "(0, " + number + ", 1, 1)"}) {
+      CAPTURE(pad);
+      const auto convolved = [&] { invoke_one(conv, {x, w}, parse_attributes(conv, far + ", pad=" + pad), {}); };
+      CHECK_THROWS_AS(convolved(), ValueError);
+      CHECK_THROWS_WITH(convolved(), test::contains("convolution: ") && test::contains(number));
+      const std::string kernel = "kernel=(" + most + ", " + most + "), pad=";
+      const auto pooled = [&] { invoke_one(pool, {x}, parse_attributes(pool, kernel + pad), {}); };
+      CHECK_THROWS_AS(pooled(), ValueError);
+      CHECK_THROWS_WITH(pooled(), test::contains("max_pool2d: ") && test::contains(most));
+    }
+  }
+  const auto dilated = [&] { invoke_one(conv, {x, w}, parse_attributes(conv, "dilation=(1, " + most + ")"), {}); };
+  CHECK_THROWS_AS(dilated(), ValueError);
+  const std::string last = "kernel=(2, 2), ceil_mode=true, stride=(1, " + most + ")";
+  CHECK_THROWS_AS(invoke_one(pool, {x}, parse_attributes(pool, last), {}), ValueError);
+}

@@ -1,6 +1,7 @@
 // pad, roll, flip, tile and repeat: what NumPy gives, for every type and axis, on CPU and GPU.
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace {
 
 using Index = std::int64_t;
 using Call = std::function<NDArray(const NDArray&, int axis)>;
+constexpr Index k_least = std::numeric_limits<Index>::min(), k_most = std::numeric_limits<Index>::max();
 
 /// One way of moving entries: which entry of an axis of n stands at o, -1 for none.
 struct Case {
@@ -68,11 +70,11 @@ std::vector<Case> cases() {
          [a = a, b = b](const NDArray& x, int axis) { return padded(x, axis, a, b, PadMode::reflect); }});
   }
   const auto same = [](Index n) { return n; };
-  for (const Index shift : {0, 1, -2, 5, 12345, -9876}) {
+  for (const Index shift : std::vector<Index>{0, 1, -2, 5, 12345, -9876, k_least, k_most}) {
     all.push_back(
         {message("roll ", shift),
          same,
-         [shift](Index o, Index n) { return modulo(o - shift, n); },
+         [shift](Index o, Index n) { return modulo(o - shift % n, n); },
          [shift](const NDArray& x, int axis) { return roll(x, shift, axis); }});
   }
   all.push_back(
@@ -195,6 +197,116 @@ TEST_CASE("pad, roll, flip, tile and repeat name what does not fit", "[operator]
   CHECK_THROWS_AS(tile(x, {-1}), ValueError);
   CHECK_THROWS_AS(repeat(x, -1), ValueError);
   CHECK_THROWS_AS(flip(NDArray()), Error);
+}
+
+TEST_CASE("pad, tile and repeat refuse axes of more entries than can be counted", "[operator][walk]") {
+  const NDArray x = zeros({4});
+  CHECK_THROWS_AS(tile(x, {Index{1} << 62}), ShapeError);
+  CHECK_THROWS_AS(repeat(x, (Index{1} << 62) + 1), ShapeError);
+  for (const PadMode mode : {PadMode::constant, PadMode::edge, PadMode::reflect}) {
+    CHECK_THROWS_AS(pad(x, {{k_most, k_most}}, mode), ShapeError);
+    CHECK_THROWS_AS(pad(x, {{0, k_most}}, mode), ShapeError);
+  }
+  CHECK_THROWS_WITH(tile(x, {Index{1} << 62}), test::contains("tile") && test::contains("4611686018427387904"));
+  CHECK_THROWS_WITH(pad(x, {{1, k_most}}), test::contains("pad") && test::contains("9223372036854775807"));
+}
+
+TEST_CASE("What pad, roll, flip and tile return is never x itself", "[operator][walk]") {
+  const NDArray x = arange(0, 3, 1), number = full({}, 3);
+  const auto check = [](const NDArray& from, NDArray y, const Shape& shape) {
+    CHECK(y.shape() == shape);
+    const auto before = from.to_vector<int>();
+    CHECK(y.to_vector<int>() == before);
+    y += 1;
+    CHECK(from.to_vector<int>() == before);
+  };
+  for (const PadMode mode : {PadMode::constant, PadMode::edge, PadMode::reflect})
+    check(x, pad(x, {{0, 0}}, mode), {3});
+  check(number, pad(number, {{1, 1}}), {});
+  check(x, tile(x, {}), {3});
+  check(x, tile(x, {1}), {3});
+  check(x, tile(x, {1, 1}), {1, 3});
+  check(x, roll(x, std::vector<Index>{}, std::vector<int>{}), {3});
+  check(x, roll(x, 0), {3});
+  check(number, flip(number), {});
+  check(x, repeat(x, 1), {3});
+  NDArray v = x.copy();
+  v.attach_grad();
+  {
+    const autograd::RecordScope record;
+    sum(tile(v, {1, 1}) * 3).backward();
+  }
+  CHECK(v.grad().to_vector<int>() == std::vector<int>{3, 3, 3});
+}
+
+TEST_CASE("Braces without an axis flip all axes", "[operator][walk]") {
+  const NDArray x = arange(0, 6, 1).reshape({2, 3});
+  CHECK(flip(x, {}).to_vector<int>() == std::vector<int>{5, 4, 3, 2, 1, 0});
+  CHECK(flip(x, {0}).to_vector<int>() == std::vector<int>{3, 4, 5, 0, 1, 2});
+  CHECK(flip(x, Index{1}).to_vector<int>() == std::vector<int>{2, 1, 0, 5, 4, 3});
+}
+
+namespace {
+
+// The gradient of sum(f(x) * weights), where `weights` are whole numbers from -3 to 3, or all 1.
+NDArray gradient_of(
+    const std::function<NDArray(const NDArray&)>& f, const NDArray& x, bool all_ones, NDArray& weights) {
+  NDArray v = x.copy();
+  v.attach_grad();
+  {
+    const autograd::RecordScope record;
+    const NDArray y = f(v);
+    weights = all_ones ? ones_like(y) : drawn(y.shape(), int32, 3).astype(y.dtype());
+    y.backward(weights);
+  }
+  return v.grad();
+}
+
+}  // namespace
+
+TEST_CASE("Gradients of mirror images are of every length and add up in float", "[operator][walk]") {
+  for (const Index n : {2, 3, 5}) {
+    for (const auto& [before, after] :
+         std::vector<std::pair<Index, Index>>{{0, 1}, {1, 1}, {4, 0}, {8, 3}, {1000, 1001}, {0, 30000}}) {
+      for (const int axis : {0, 1, 2}) {
+        CAPTURE(n, before, after, axis);
+        Shape shape{2, 3, 2};
+        shape[axis] = n;
+        NDArray weights;
+        const auto f = [&, a = before, b = after](const NDArray& x) { return padded(x, axis, a, b, PadMode::reflect); };
+        const NDArray dx = gradient_of(f, zeros(shape), false, weights);
+        test::Dense sums(shape, 0);
+        const test::Dense dy(weights);
+        for (std::size_t i = 0; i < dy.values.size(); ++i) {
+          auto index = test::unravel(weights.shape(), static_cast<Index>(i));
+          Index& at = index[static_cast<std::size_t>(axis)];
+          const Index far = at - before, period = 2 * (n - 1), in = modulo(far, period);
+          at = in < n ? in : period - in;
+          sums.values[static_cast<std::size_t>(test::ravel(shape, index))] += dy.values[i];
+        }
+        CHECK(differences(dx, sums.array()) == "");
+      }
+    }
+  }
+  // As long as a million folds, and 6000 ones, which float16 does not count one by one.
+  NDArray weights;
+  const auto by = [](Index width) {
+    return [width](const NDArray& x) { return pad(x, {{width, width}}, PadMode::reflect); };
+  };
+  CHECK(
+      gradient_of(by(1000000), zeros({2}), true, weights).to_vector<double>() == std::vector<double>{1000001, 1000001});
+  CHECK(
+      gradient_of(by(6000), zeros({2}, {.dtype = float16}), true, weights).to_vector<double>() ==
+      std::vector<double>{6000, 6000});  // 6001, rounded
+}
+
+TEST_CASE("The gradient of a roll goes back by any shift", "[operator][walk]") {
+  for (const Index shift : {k_least, k_least + 1, k_most, Index{-4}, Index{4}}) {
+    CAPTURE(shift);
+    NDArray weights;
+    const NDArray dx = gradient_of([&](const NDArray& x) { return roll(x, shift, 1); }, zeros({2, 7}), false, weights);
+    CHECK(differences(roll(dx, shift, 1), weights) == "");
+  }
 }
 
 TEST_CASE("Operators that move entries go by name", "[operator][walk]") {
