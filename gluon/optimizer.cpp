@@ -32,6 +32,15 @@ void require_clip(const char* optimizer, double clip) {
   });
 }
 
+// Sets of parameters are told apart by it.
+std::vector<std::string> names_of(std::span<const ParameterDict::Entry> parameters) {
+  std::vector<std::string> names;
+  names.reserve(parameters.size());
+  for (const auto& [name, parameter] : parameters)
+    names.push_back(name);
+  return names;
+}
+
 }  // namespace
 
 Optimizer::Optimizer(double learning_rate) {
@@ -81,14 +90,18 @@ void Optimizer::count(const Step& step) {
   ++num_updates_;
 }
 
-void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) {
-  if (parameters.empty())
-    return;
+void Optimizer::refuse_in_region() const {
   require(!region_records(), [&] {
     return name() +
            ": a region would repeat the rates of this step; prepare() each step before the region runs, and "
            "record update_prepared()";
   });
+}
+
+void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) {
+  if (parameters.empty())
+    return;
+  refuse_in_region();
   autograd::PauseScope pause;
   Step step = step_of(parameters, rescale_grad, site);
   if (sluice::detail::calls_are_taken())
@@ -100,6 +113,7 @@ void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double 
 void Optimizer::prepare(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) {
   if (parameters.empty())
     return;
+  refuse_in_region();
   const autograd::PauseScope pause;
   const CallSinkScope nobody(nullptr);
   Step step = step_of(parameters, rescale_grad, site);
@@ -114,14 +128,17 @@ void Optimizer::update_prepared(std::span<const ParameterDict::Entry> parameters
     return;
   const autograd::PauseScope pause;
   Step step = step_of(parameters, 1, site);
-  require(numbers_.defined() && numbers_.size() == std::ssize(parameters) + 1, [&] {
+  const auto prepared = numbers_.find(names_of(parameters));
+  require(prepared != numbers_.end(), [&] {
     return message(
         name(),
-        ": a step of ",
+        ": a step of these ",
         parameters.size(),
-        " parameters was not prepared: call prepare() for them before, outside what is recorded");
+        " parameters, '",
+        parameters[0].first,
+        "' the first, was not prepared: call prepare() for them before, outside what is recorded");
   });
-  step.in_memory = numbers_;
+  step.in_memory = prepared->second;
   apply(step);
 }
 
@@ -154,11 +171,18 @@ void Optimizer::write_numbers(Step& step) {
   const CallSinkScope nobody(nullptr);
   const std::vector<double> numbers = numbers_of(step);
   const NDArray now = array(numbers, {std::ssize(numbers)}, step.weights.front().device(), step.site);
-  if (numbers_.defined() && numbers_.shape() == now.shape() && numbers_.device() == now.device())
-    copy_into(now, numbers_, step.site);
+  NDArray& kept = numbers_[names_of(step.parameters)];
+  if (kept.defined() && kept.shape() == now.shape() && kept.device() == now.device())
+    copy_into(now, kept, step.site);
   else
-    numbers_ = now;
-  step.in_memory = numbers_;
+    kept = now;  // the first step of these, or they moved: what was recorded on the other device holds old weights too
+  step.in_memory = kept;
+}
+
+std::vector<double> Optimizer::numbers_of(const Step& /*step*/) const {
+  throw UnsupportedError(
+      name() +
+      ": its steps cannot be recorded, since it does not say what changes from step to step; override numbers_of()");
 }
 
 SGD::SGD(SGDOptions options) : Optimizer(options.learning_rate), options_(options) {

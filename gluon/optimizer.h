@@ -34,14 +34,17 @@ class SLUICE_API Optimizer {
 
   /// update() in two halves, for steps that are recorded once and run again (Region, CallSink). This one counts a step
   /// and writes what changes from step to step, learning rates with the correction for the step's number and
-  /// `rescale_grad`, to memory that stays the same, for the other half to read when it runs. Call it before each run,
-  /// outside what is recorded: once more when the first run records. Does not block.
+  /// `rescale_grad`, to memory that stays the same, for the other half to read when it runs. Each set of `parameters`,
+  /// by their names in order, has memory of its own, which is kept: a recorded step reads what was last prepared for
+  /// the parameters that it was recorded with, whatever is prepared for others. Call it before each run, outside what
+  /// is recorded: once more when the first run records. Does not block. Throws as update() does, ValueError while a
+  /// region records too, and UnsupportedError for an optimizer without numbers_of().
   void prepare(
       std::span<const ParameterDict::Entry> parameters,
       double rescale_grad,
       SourceLocation site = SourceLocation::current());
   /// The half that is recorded: one task, capturable, of the same `parameters` in the same order. Throws ValueError
-  /// where no step of so many was prepared.
+  /// where no step of these was prepared.
   void update_prepared(
       std::span<const ParameterDict::Entry> parameters, SourceLocation site = SourceLocation::current());
 
@@ -82,8 +85,9 @@ class SLUICE_API Optimizer {
 
   virtual void apply(const Step& step) = 0;
   /// What changes from step to step, as the update that apply() makes reads it from `in_memory`
-  /// (operator/update/update.h).
-  virtual std::vector<double> numbers_of(const Step& step) const = 0;
+  /// (operator/update/update.h). Asked for by prepare(), and by update() under a sink. An optimizer that does not say
+  /// it steps all the same, but not in what is recorded: this one throws UnsupportedError.
+  virtual std::vector<double> numbers_of(const Step& step) const;
   /// The slots that state() is asked for.
   virtual std::vector<std::string> slots() const = 0;
   /// Those without which the states of a parameter that was updated are not whole; `any`: some are there at all.
@@ -94,14 +98,15 @@ class SLUICE_API Optimizer {
  private:
   Step step_of(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) const;
   void count(const Step& step);
-  /// Its numbers to memory, always the same memory.
+  void refuse_in_region() const;
+  /// Its numbers to memory, of these parameters always the same memory.
   void write_numbers(Step& step);
 
   double learning_rate_;
   std::int64_t num_updates_ = 0;
   std::map<std::string, std::int64_t> counts_;  // by parameter
   States states_;
-  NDArray numbers_;
+  std::map<std::vector<std::string>, NDArray> numbers_;  // by the names of the parameters prepared together
 };
 
 /// Of SGD.

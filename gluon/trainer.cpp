@@ -4,8 +4,10 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/engine/origin.h>
+#include <sluice/engine/region.h>
 #include <sluice/gluon/detail/called.h>
 #include <sluice/gluon/trainer.h>
+#include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/file.h>
 
 namespace sluice::gluon {
@@ -50,6 +52,19 @@ void check_batch_size(std::int64_t batch_size) {
   });
 }
 
+void require_value(const ParameterDict::Entry& entry, const char* or_else) {
+  require(entry.second.is_initialized(), [&] {
+    return message("there is no value yet for '", entry.first, "'; initialize() the network and run it once", or_else);
+  });
+}
+
+bool are_named_alike(
+    const std::vector<ParameterDict::Entry>& some, const std::vector<ParameterDict::Entry>& others) noexcept {
+  return std::equal(some.begin(), some.end(), others.begin(), others.end(), [](const auto& one, const auto& other) {
+    return one.first == other.first;
+  });
+}
+
 }  // namespace
 
 void Trainer::step(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site) {
@@ -59,12 +74,24 @@ void Trainer::step(std::int64_t batch_size, bool ignore_stale_grad, SourceLocati
 void Trainer::prepare_step(std::int64_t batch_size, SourceLocation site) {
   located("Trainer::prepare_step", site, [&](SourceLocation at) {
     check_batch_size(batch_size);
-    prepared_.clear();
+    std::vector<ParameterDict::Entry> trained;
     for (const ParameterDict::Entry& entry : parameters_) {
-      if (entry.second.grad_req() != GradReq::null && entry.second.is_initialized())
-        prepared_.push_back(entry);
+      if (entry.second.grad_req() == GradReq::null)
+        continue;
+      require_value(entry, ", or set_grad_req(GradReq::null) for what is not to be trained");
+      trained.push_back(entry);
     }
-    optimizer_->prepare(prepared_, 1.0 / static_cast<double>(batch_size), at);
+    require(!is_recorded_ || are_named_alike(trained, prepared_), [&] {
+      return message(
+          "the step that was recorded is of ",
+          prepared_.size(),
+          " parameters, ",
+          trained.size(),
+          " are to be trained now, and it would go on with other parameters and old rates; set their grad_req as it "
+          "was, or record anew with another Trainer, which load_states() continues");
+    });
+    optimizer_->prepare(trained, 1.0 / static_cast<double>(batch_size), at);
+    prepared_ = std::move(trained);
   });
 }
 
@@ -72,6 +99,7 @@ void Trainer::apply_step(SourceLocation site) {
   located("Trainer::apply_step", site, [&](SourceLocation at) {
     require(!prepared_.empty(), [] { return "no step was prepared: call prepare_step() before each run"; });
     optimizer_->update_prepared(prepared_, at);
+    is_recorded_ = is_recorded_ || region_records() || sluice::detail::calls_are_taken();
     for (const auto& [name, parameter] : prepared_)
       parameter.mark_grad_used();
   });
@@ -85,22 +113,19 @@ void Trainer::update(std::int64_t batch_size, bool ignore_stale_grad, SourceLoca
     const auto& [name, parameter] = entry;
     if (parameter.grad_req() == GradReq::null)
       continue;
-    const bool initialized = parameter.is_initialized();
-    if (initialized && parameter.grad_is_fresh()) {
+    if (parameter.is_initialized() && parameter.grad_is_fresh()) {
       fresh.push_back(entry);
       continue;
     }
-    require(ignore_stale_grad, [&, &name = name] {
-      return initialized ? message(
-                               "no backward computed the gradient of '",
-                               name,
-                               "' since the last step; call backward() on a loss that depends on it, or let such "
-                               "parameters be by ignore_stale_grad")
-                         : message(
-                               "there is no value yet for '",
-                               name,
-                               "'; initialize() the network and run it once, or let such parameters be by "
-                               "ignore_stale_grad");
+    if (ignore_stale_grad)
+      continue;
+    require_value(entry, ", or let such parameters be by ignore_stale_grad");
+    require(false, [&, &name = name] {
+      return message(
+          "no backward computed the gradient of '",
+          name,
+          "' since the last step; call backward() on a loss that depends on it, or let such parameters be by "
+          "ignore_stale_grad");
     });
   }
   optimizer_->update(fresh, 1.0 / static_cast<double>(batch_size), site);

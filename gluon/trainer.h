@@ -31,9 +31,12 @@ class SLUICE_API Trainer {
 
   /// step() in two halves, for steps that are recorded once and run again (engine/region.h, operator/sink.h): before
   /// each run prepare_step(), which counts the step and writes learning rates and `batch_size` where the run reads
-  /// them; in what is recorded apply_step(). Both concern the parameters that are trained and initialised when the step
-  /// is prepared; whether their gradients are fresh nobody asks. The host does not wait. prepare_step() throws
-  /// ValueError for batch_size < 1, apply_step() where nothing was prepared.
+  /// them; in what is recorded apply_step(). Both concern the parameters that are trained when the step is prepared;
+  /// whether their gradients are fresh nobody asks. The host does not wait. prepare_step() throws ValueError for
+  /// batch_size < 1, for a parameter that is to be trained and not initialised, while a region records, and, once a
+  /// region recorded apply_step() or a sink took it, where other parameters than in that step are to be trained: what
+  /// was recorded would go on without their rates. apply_step() throws ValueError where nothing was prepared. After a
+  /// throw all is as it was before.
   void prepare_step(std::int64_t batch_size, SourceLocation site = SourceLocation::current());
   void apply_step(SourceLocation site = SourceLocation::current());
 
@@ -55,6 +58,7 @@ class SLUICE_API Trainer {
 
   std::vector<ParameterDict::Entry> parameters_;  // each once
   std::vector<ParameterDict::Entry> prepared_;
+  bool is_recorded_ = false;  // a step of prepared_
   std::unique_ptr<optimizer::Optimizer> optimizer_;
   SourceLocation called_ = {};  // the line of the last step
 };

@@ -226,6 +226,12 @@ Arrays invoke_kernel(Call& call, Kernel kernel, const Specs& specs, Device devic
   return outputs;
 }
 
+// A kernel that was given from outside has no say in the gradient: where the composition has one it stays in place.
+bool is_composed_for_gradient(const Call& call) {
+  return call.op.composition != nullptr && call.op.gradient == nullptr && autograd::is_recording() &&
+         detail::is_recorded(call.inputs);
+}
+
 bool has_attributes(const Operator& op, const Attributes& attributes) noexcept {
   return attributes.type() == op.attributes ||
          (attributes.empty() && (op.optional_attributes || op.attributes == &attribute_type<NoAttributes>));
@@ -284,7 +290,7 @@ Arrays run(
     check_destinations(call, specs.size());
   check_mutables(call);
   Kernel kernel = op.kernels[device.kind];
-  if (kernel == nullptr) [[unlikely]]
+  if (kernel == nullptr && !is_composed_for_gradient(call)) [[unlikely]]
     kernel = detail::given_kernel(op, device.kind);
   if (kernel != nullptr || op.issue != nullptr) {
     if (CallSink* const sink = detail::sink_here(); sink != nullptr) [[unlikely]]

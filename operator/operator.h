@@ -229,9 +229,11 @@ SLUICE_API const Operator* find_operator(std::string_view name);
 SLUICE_API void register_operator(std::shared_ptr<const Operator> op);
 /// Gives an operator that is there a kernel for a kind of device that it has none for: so a third kind of device joins,
 /// or a GPU the operators that are for CPUs alone. invoke() looks for it after the operator's own kernels and before
-/// its composition. It stays to the end of the process. Throws ValueError where no operator has that name, where there
-/// is such a kernel already, and for an operator that cannot have one: a view, one that pushes its tasks itself, one
-/// without inference. Any thread may call this.
+/// its composition; but where an input is on the tape and recorded, and the operator has no gradient of its own, the
+/// composition is taken, whose operators have theirs. It stays to the end of the process: a shared object that the
+/// kernel lies in must not be closed. Throws ValueError where no operator has that name, where there is such a kernel
+/// already, and for an operator that cannot have one: a view, one that pushes its tasks itself, one without inference.
+/// Any thread may call this.
 SLUICE_API void register_kernel(std::string_view op, DeviceKind kind, Kernel kernel);
 
 }  // namespace sluice

@@ -29,8 +29,8 @@ void KeptChoices::read() {
   std::ifstream file(file_);
   for (std::string line; std::getline(file, line);) {
     const std::size_t tab = line.find('\t');
-    // A line that another process is still writing has no end yet.
-    if (tab != std::string::npos && tab > 0 && tab + 1 < line.size() && !file.eof())
+    // A line that another process is still writing has no end yet; one with two tabs was never ended by its own.
+    if (tab != std::string::npos && tab > 0 && tab + 1 < line.size() && !file.eof() && line.rfind('\t') == tab)
       choices_[line.substr(0, tab)] = line.substr(tab + 1);
   }
 }
@@ -43,6 +43,16 @@ std::optional<std::string> KeptChoices::find(const std::string& key) {
   return found == choices_.end() ? std::nullopt : std::optional(found->second);
 }
 
+namespace {
+
+// A process that ended while it wrote leaves half a line behind.
+bool ends_a_line(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return !file.seekg(-1, std::ios::end) || file.get() == '\n';
+}
+
+}  // namespace
+
 void KeptChoices::keep(const std::string& key, const std::string& choice) {
   const std::scoped_lock lock(mutex_);
   choices_[key] = choice;
@@ -52,7 +62,8 @@ void KeptChoices::keep(const std::string& key, const std::string& choice) {
   std::filesystem::create_directories(file_.parent_path(), ignored);
   // One write at the end of the file: lines of processes do not mix.
   if (std::FILE* const file = std::fopen(file_.c_str(), "a"); file != nullptr) {
-    const std::string line = key + '\t' + choice + '\n';
+    // Half a line is ended by a tab too: what it holds may look like a choice.
+    const std::string line = (ends_a_line(file_) ? "" : "\t\n") + key + '\t' + choice + '\n';
     std::setvbuf(file, nullptr, _IOFBF, line.size() + 1);
     std::fwrite(line.data(), 1, line.size(), file);
     std::fclose(file);

@@ -110,6 +110,20 @@ void check_sink(const Make& make) {
   CHECK(replay.calls() == 1);
 }
 
+/// An optimizer of a program's own, which knows nothing of recorded steps.
+class Halving : public Optimizer {
+ public:
+  Halving() : Optimizer(0.5) {}
+  std::string name() const override { return "Halving"; }
+
+ protected:
+  void apply(const Step& step) override {
+    for (NDArray weight : step.weights)
+      weight *= 0.5;
+  }
+  std::vector<std::string> slots() const override { return {}; }
+};
+
 template <class Make>
 void check_region(const Make& make) {
   Region region(Engine::current(), gpu(0), "step");
@@ -148,6 +162,9 @@ TEST_CASE("a region refuses to record a step with its rates", "[gluon][trainer][
   Trainer trainer(dict, Adam());
   Region region(Engine::current(), gpu(0), "step");
   CHECK_THROWS_AS(region.run(0, [&] { trainer.step(1); }), ValueError);
+  CHECK_THROWS_AS(region.run(0, [&] { trainer.prepare_step(1); }), ValueError);
+  const std::vector<ParameterDict::Entry> entries(dict.begin(), dict.end());
+  CHECK_THROWS_AS(region.run(0, [&] { trainer.optimizer().prepare(entries, 1); }), ValueError);
   CHECK(trainer.optimizer().num_updates() == 0);
 }
 
@@ -163,4 +180,77 @@ TEST_CASE("a step that was not prepared, or for other parameters, is refused", "
   adam.prepare(entries, 1);
   CHECK_THROWS_AS(adam.update_prepared(std::span(entries).first(1)), ValueError);
   CHECK(adam.num_updates() == 1);
+}
+
+TEST_CASE("a step is not prepared while parameters that it would train have no value", "[gluon][trainer]") {
+  gluon::nn::Dense dense(2);
+  Trainer trainer(dense.collect_params(), SGD());
+  CHECK_THROWS_AS(trainer.prepare_step(1), ValueError);  // nothing is initialised
+  dense.initialize();
+  CHECK_THROWS_WITH(trainer.prepare_step(1), contains("no value yet for 'weight'"));  // only the bias is
+  CHECK(trainer.optimizer().num_updates() == 0);
+  dense(ones({1, 3}));
+  trainer.prepare_step(1);
+  trainer.apply_step();
+  CHECK(trainer.optimizer().num_updates("weight") == 1);
+}
+
+TEST_CASE("steps of several sets of parameters each keep the numbers prepared for them", "[gluon][trainer]") {
+  const ParameterDict dict = two_parameters(cpu()), same = two_parameters(cpu());
+  const std::vector<ParameterDict::Entry> entries(dict.begin(), dict.end()), others(same.begin(), same.end());
+  const auto first = std::span(entries).first(1), second = std::span(entries).last(1);
+  SGD sgd({.learning_rate = 0.1}), anew({.learning_rate = 0.1});
+  Replay replay;
+  sgd.prepare(entries, 1);
+  {
+    const CallSinkScope taken(&replay);
+    sgd.update_prepared(entries);
+  }
+  sgd.prepare(first, 1);  // and one of another set
+  CHECK_THROWS_AS(sgd.update_prepared(second), ValueError);
+  sgd.update_prepared(first);
+  sgd.set_learning_rate(0.5);
+  sgd.prepare(entries, 0.25);
+  replay.again();
+
+  anew.update(others, 1);
+  anew.update(std::span(others).first(1), 1);
+  anew.set_learning_rate(0.5);
+  anew.update(others, 0.25);
+  CHECK(values_of(dict) == values_of(same));
+}
+
+TEST_CASE("a trainer whose step was recorded refuses to prepare one of other parameters", "[gluon][trainer]") {
+  const ParameterDict dict = two_parameters(cpu());
+  Trainer trainer(dict, SGD());
+  trainer.prepare_step(1);
+  trainer.apply_step();  // nobody records: it may be another one next time
+  dict["0.weight"].set_grad_req(GradReq::null);
+  trainer.prepare_step(1);
+  Replay replay;
+  {
+    const CallSinkScope taken(&replay);
+    trainer.apply_step();
+  }
+  dict["0.weight"].set_grad_req(GradReq::write);
+  CHECK_THROWS_WITH(trainer.prepare_step(1), contains("other parameters"));
+  CHECK(trainer.optimizer().num_updates() == 2);
+  dict["0.weight"].set_grad_req(GradReq::null);
+  trainer.prepare_step(1);
+  replay.again();
+  CHECK(trainer.optimizer().num_updates("1.weight") == 3);
+}
+
+TEST_CASE("an optimizer of one's own without numbers_of steps, and says that it cannot be recorded", "[gluon]") {
+  const ParameterDict dict = two_parameters(cpu());
+  const std::vector<ParameterDict::Entry> entries(dict.begin(), dict.end());
+  const std::vector<float> before = values(entries[0].second.data());
+  Halving halving;
+  halving.update(entries, 1);
+  const std::vector<float> after = values(entries[0].second.data());
+  for (std::size_t i = 0; i < before.size(); ++i)
+    CHECK(after[i] == before[i] / 2);
+  CHECK_THROWS_AS(halving.prepare(entries, 1), UnsupportedError);
+  CHECK_THROWS_WITH(halving.prepare(entries, 1), contains("Halving"));
+  CHECK(halving.num_updates() == 1);
 }

@@ -129,6 +129,25 @@ TEST_CASE("A kernel that an operator was given runs in place of its composition"
   CHECK(invoke_one(*op, {x}, {}, {}).to_vector<float>() == std::vector<float>{3, 6});
 }
 
+TEST_CASE("A kernel that an operator was given leaves the gradient of its composition", "[operator][kinds]") {
+  auto op = named("doubled_with_a_gradient");
+  op->composition = doubled;
+  register_operator(op);
+  register_kernel("doubled_with_a_gradient", DeviceKind::cpu, tripled);
+  NDArray x = array({1.0F, 2.0F});
+  x.attach_grad();
+  NDArray y;
+  {
+    const autograd::RecordScope record;
+    y = invoke_one(*op, {x}, {}, {});
+    CHECK(invoke_one(*op, {x.detach()}, {}, {}).to_vector<float>() == std::vector<float>{3, 6});
+  }
+  CHECK(y.to_vector<float>() == std::vector<float>{2, 4});
+  y.backward();
+  CHECK(x.grad().to_vector<float>() == std::vector<float>{2, 2});
+  CHECK(invoke_one(*op, {x}, {}, {}).to_vector<float>() == std::vector<float>{3, 6});  // nobody records
+}
+
 TEST_CASE("There is no memory and no task of a kind of device that the engine does not know", "[operator][kinds]") {
   CHECK(
       message_of<DeviceError>([] { (void)ones({2}, {.device = k_device}); }).find("device_2(1)") != std::string::npos);

@@ -137,6 +137,22 @@ TEST_CASE("What was chosen is found again, by another process too, and bad lines
   CHECK(in_memory.find("a") == "4");
 }
 
+TEST_CASE("A choice that is kept after half a line is found again, and half a line is none") {
+  const Folder folder;
+  const auto file = folder.path / "choices";
+  std::filesystem::create_directories(folder.path);
+  for (const char* half : {"half", "half\t", "half\twritt"}) {
+    std::ofstream(file) << "a\t1\n" << half;
+    sluice::detail::KeptChoices(file).keep("b", "2");
+    sluice::detail::KeptChoices(file).keep("c", "3");
+    sluice::detail::KeptChoices again(file);
+    CHECK(again.find("a") == "1");
+    CHECK(again.find("b") == "2");
+    CHECK(again.find("c") == "3");
+    CHECK(!again.find("half").has_value());
+  }
+}
+
 TEST_CASE("Where choices are kept follows the environment") {
   using sluice::detail::choices_file;
   CHECK(choices_file("/p", "/x", "/h") == "/p/choices-1.txt");
