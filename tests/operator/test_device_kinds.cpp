@@ -130,10 +130,10 @@ TEST_CASE("A kernel that an operator was given runs in place of its composition"
 }
 
 TEST_CASE("A kernel that an operator was given leaves the gradient of its composition", "[operator][kinds]") {
-  auto op = named("doubled_with_a_gradient");
+  auto op = named("doubled_with_a_slope");
   op->composition = doubled;
   register_operator(op);
-  register_kernel("doubled_with_a_gradient", DeviceKind::cpu, tripled);
+  register_kernel("doubled_with_a_slope", DeviceKind::cpu, tripled);
   NDArray x = array({1.0F, 2.0F});
   x.attach_grad();
   NDArray y;
