@@ -1,6 +1,8 @@
 #ifdef SLUICE_ONEDNN
 #include <atomic>
+#include <csignal>
 #include <cstdio>
+#include <pthread.h>
 #include <utility>
 
 #include <sluice/operator/library/onednn.h>
@@ -10,6 +12,29 @@
 namespace sluice::detail {
 
 using dnnl::memory;
+
+namespace {
+
+// Until version 3.11.1 kernels of oneDNN's products point the stack at their workspace (its issue 4845): the frame of a
+// signal that comes then is written over the heap. Signals that tell of an instruction's own fault are not held.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t held;
+    sigfillset(&held);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT})
+      sigdelset(&held, fault);
+    pthread_sigmask(SIG_BLOCK, &held, &before_);
+  }
+  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
 
 SharedLibrary& onednn_library() {
   static auto* const library = new SharedLibrary(
@@ -83,6 +108,7 @@ void OnednnCall::output(int argument, const OnednnLayout& layout, void* data) {
 
 void OnednnCall::run() {
   try {
+    const SignalsHeld held;
     plan_.primitive.execute(stream_, arguments_);
     for (CopyBack& back : copies_)
       back.layout->copy.execute(stream_, back.from, back.to);

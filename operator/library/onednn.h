@@ -84,7 +84,7 @@ class Onednn {
 };
 
 /// One execution of a plan inside a task, on the calling thread alone. Tensors whose layout differs pass through
-/// scratch memory. Errors of oneDNN become our Error, naming `op`.
+/// scratch memory. Errors of oneDNN become our Error, naming `op`. run() holds back this thread's signals meanwhile.
 class OnednnCall {
  public:
   OnednnCall(const char* op, const Queue& queue, const OnednnPlan& plan);
