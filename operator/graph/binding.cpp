@@ -41,8 +41,8 @@ Binding::Binding(const Graph& graph, bool share_memory, Engine& engine)
   const autograd::PauseScope unrecorded;
   const std::vector<bool> once = invariant_nodes(graph);
   for (std::size_t at = 0; at < graph.nodes.size(); ++at) {
-    for (const ValueId output : graph.nodes[at].outputs)
-      apart_[output] = once[at] || !share_memory;
+    for (const Result& result : graph.nodes[at].results)
+      apart_[result.value] = apart_[result.value] || once[at] || !share_memory;
   }
   memory_ = plan_memory(graph, apart_);
   for (const MemoryPlan::Slot& slot : memory_.slots)
@@ -120,7 +120,7 @@ Arrays Binding::inputs_of(const Node& node) const {
 void Binding::bind_view(const Node& node) {
   const NDArray& base = arrays_[node.inputs[0]];
   const Shape* const like = node.inputs.size() > 1 ? &graph_.values[node.inputs[1]].spec.shape : nullptr;
-  const ValueId made = node.outputs[0];
+  const ValueId made = node.results[0].value;
   const auto view_of = [&](const NDArray& array) {
     const sluice::detail::ArrayObject& object = *array.object();
     const Geometry lies =
@@ -141,8 +141,7 @@ void Binding::bind_view(const Node& node) {
   }
 }
 
-NDArray Binding::result_of(const Node& node, std::size_t i, const Arrays& inputs, Engine& engine) {
-  const ValueId id = node.outputs[i];
+NDArray Binding::result_of(const Node& node, ValueId id, const Arrays& inputs, Engine& engine) {
   const ArraySpec& spec = graph_.values[id].spec;
   const sluice::detail::Call call{*node.op, inputs, node.attributes, node.site, {}, false, true, {}};
   const MemoryOrder order =
@@ -160,11 +159,10 @@ void Binding::bind_node(const Node& node, bool once, Engine& engine) {
     return;
   }
   Step step{node.op, inputs_of(node), &node.attributes, {}, node.site, node.op->capturable};
-  for (const ValueId destination : node.destinations)
-    step.destinations.push_back(arrays_[destination]);
-  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-    step.destinations.push_back(result_of(node, i, step.inputs, engine));
-    arrays_[node.outputs[i]] = step.destinations.back();
+  for (const auto [id, made] : node.results) {
+    if (made)
+      arrays_[id] = result_of(node, id, step.inputs, engine);
+    step.destinations.push_back(arrays_[id]);
   }
   step.capturable = step.capturable && is_on_one_gpu(step.inputs, step.destinations);
   if (once)

@@ -18,15 +18,17 @@ Graph without_dead_code(const Graph& graph) {
   std::vector<bool> lives(graph.nodes.size());
   for (std::size_t at = graph.nodes.size(); at-- > 0;) {
     const Node& node = graph.nodes[at];
-    for (const ValueId output : node.outputs)
-      lives[at] = lives[at] || value_lives[output];
+    for (const Result& result : node.results)
+      lives[at] = lives[at] || value_lives[result.value];
     for_each_write(graph, node, [&](ValueId root) { lives[at] = lives[at] || root_lives[root]; });
     if (!lives[at])
       continue;
     for (const ValueId input : node.inputs)
       keep(input);
-    for (const ValueId destination : node.destinations)
-      keep(destination);
+    for (const Result& result : node.results) {
+      if (!result.made)
+        keep(result.value);
+    }
   }
   Graph less{.values = graph.values, .inputs = graph.inputs, .outputs = graph.outputs};
   for (std::size_t at = 0; at < graph.nodes.size(); ++at) {

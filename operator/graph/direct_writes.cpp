@@ -9,23 +9,25 @@ namespace sluice::graph {
 
 namespace {
 
-/// The only maker and user of each value, where there is one.
+/// Who makes each value, and how often it and its memory are named.
 struct Uses {
   explicit Uses(const Graph& graph)
       : maker(graph.values.size()), count(graph.values.size()), root_count(graph.values.size()) {
     for (std::size_t at = 0; at < graph.nodes.size(); ++at) {
-      const Node& node = graph.nodes[at];
-      for (const ValueId id : node.outputs)
-        maker[id] = at;
-      for (const auto* ids : {&node.inputs, &node.destinations, &node.outputs}) {
-        for (const ValueId id : *ids) {
-          ++count[id];
-          ++root_count[graph.root(id)];
-        }
+      for (const ValueId id : graph.nodes[at].inputs)
+        add(graph, id);
+      for (const auto [id, made] : graph.nodes[at].results) {
+        add(graph, id);
+        if (made)
+          maker[id] = at;
       }
     }
     for (const ValueId id : graph.outputs)
-      ++count[id], ++root_count[graph.root(id)];
+      add(graph, id);
+  }
+  void add(const Graph& graph, ValueId id) {
+    ++count[id];
+    ++root_count[graph.root(id)];
   }
 
   std::vector<std::optional<std::size_t>> maker;
@@ -51,17 +53,19 @@ bool covers_memory(const Value& value) {
 // The node whose result the copy brings, if it can write there itself.
 std::optional<std::size_t> maker_of(const Graph& graph, const Uses& uses, std::size_t copy) {
   const Node& node = graph.nodes[copy];
-  if (node.op != &sluice::detail::k_copy || !node.attributes.empty() || node.destinations.size() != 1)
+  if (node.op != &sluice::detail::k_copy || !node.attributes.empty() || !node.has_destinations())
     return std::nullopt;
-  const ValueId from = node.inputs[0], to = node.destinations[0];
+  const ValueId from = node.inputs[0], to = node.results[0].value;
   const std::optional<std::size_t> made = uses.maker[from];
-  // One that makes it, and this one that reads it.
+  // Named by the one that makes it and by this one that reads it.
   if (!made || uses.count[from] != 2 || uses.root_count[from] != 2 || graph.root(from) != from)
     return std::nullopt;
   const Node& maker = graph.nodes[*made];
-  bool reads_it = false;
-  for_each_read(graph, maker, [&](ValueId root) { reads_it = reads_it || root == graph.root(to); });
-  if (maker.is_view() || maker.outputs.size() != 1 || reads_it || !covers_memory(graph.values[to]) ||
+  bool touches_it = false;
+  const auto touch = [&](ValueId root) { touches_it = touches_it || root == graph.root(to); };
+  for_each_read(graph, maker, touch);
+  for_each_write(graph, maker, touch);
+  if (maker.is_view() || touches_it || !covers_memory(graph.values[to]) ||
       is_touched(graph, graph.root(to), *made, copy))
     return std::nullopt;
   return made;
@@ -70,15 +74,17 @@ std::optional<std::size_t> maker_of(const Graph& graph, const Uses& uses, std::s
 }  // namespace
 
 Graph with_direct_writes(const Graph& graph) {
-  const Uses uses(graph);
   Graph direct = graph;
   std::vector<bool> dropped(graph.nodes.size());
+  const Uses uses(graph);
   for (std::size_t at = 0; at < graph.nodes.size(); ++at) {
-    const std::optional<std::size_t> made = maker_of(graph, uses, at);
-    if (!made || !direct.nodes[*made].destinations.empty())
+    const std::optional<std::size_t> made = maker_of(direct, uses, at);
+    if (!made)
       continue;
-    direct.nodes[*made].outputs.clear();
-    direct.nodes[*made].destinations = graph.nodes[at].destinations;
+    for (Result& result : direct.nodes[*made].results) {
+      if (result.value == graph.nodes[at].inputs[0])
+        result = graph.nodes[at].results[0];
+    }
     dropped[at] = true;
   }
   std::size_t kept = 0;
@@ -107,14 +113,14 @@ std::vector<bool> invariant_nodes(const Graph& graph) {
   std::vector<bool> invariant_value(graph.values.size()), found(graph.nodes.size());
   for (std::size_t at = 0; at < graph.nodes.size(); ++at) {
     const Node& node = graph.nodes[at];
-    bool same = node.destinations.empty() && node.op->random == nullptr && !node.outputs.empty();
+    bool same = !node.has_destinations() && node.op->random == nullptr && !node.results.empty();
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       same = same && !node.mutates(i) && (node.sees_shape_only(i) || invariant_value[node.inputs[i]]);
-    for (const ValueId output : node.outputs)
-      same = same && !rewritten[graph.root(output)];
+    for (const Result& result : node.results)
+      same = same && !rewritten[graph.root(result.value)];
     found[at] = same;
-    for (const ValueId output : node.outputs)
-      invariant_value[output] = same;
+    for (const Result& result : node.results)
+      invariant_value[result.value] = same;
   }
   return found;
 }

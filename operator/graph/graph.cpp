@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <sluice/engine/error.h>
 #include <sluice/operator/detail/kernel_task.h>
 #include <sluice/operator/graph/graph.h>
@@ -11,6 +13,10 @@ bool Node::mutates(std::size_t i) const noexcept {
 
 bool Node::sees_shape_only(std::size_t i) const noexcept {
   return detail::has(op->shape_inputs, i);
+}
+
+bool Node::has_destinations() const noexcept {
+  return std::any_of(results.begin(), results.end(), [](const Result& result) { return !result.made; });
 }
 
 namespace {
@@ -76,39 +82,42 @@ class Verifier {
           ", of which the shape alone is known");
       given.push_back(graph_.values[node.inputs[i]].spec);
     }
-    for (const ValueId destination : node.destinations)
-      check_there(destination, "destination");
     check_results(node, infer(*node.op, given, node.attributes));
   }
 
   void check_results(const Node& node, const Specs& specs) {
-    const auto& results = node.destinations.empty() ? node.outputs : node.destinations;
-    require_that(node.destinations.empty() || node.outputs.empty(), "has outputs and destinations");
-    require_that(results.size() == specs.size(), "has ", results.size(), " results, inference says ", specs.size());
+    require_that(
+        node.results.size() == specs.size(), "has ", node.results.size(), " results, inference says ", specs.size());
     for (std::size_t i = 0; i < specs.size(); ++i) {
-      require_that(results[i] < graph_.values.size(), "result ", results[i], " is not there");
-      const Value& value = graph_.values[results[i]];
-      const bool fits = value.spec.shape == specs[i].shape;
-      require_that(fits, "result ", results[i], " has shape ", value.spec.shape, ", inference says ", specs[i].shape);
-      if (!node.destinations.empty())
-        continue;
-      require_that(
-          value.spec.dtype == specs[i].dtype && value.spec.device == specs[i].device,
-          "result ",
-          results[i],
-          " is ",
-          value.spec.dtype,
-          " on ",
-          value.spec.device,
-          ", inference says ",
-          specs[i].dtype,
-          " on ",
-          specs[i].device);
-      require_that(value.source == Source::result && !there_[results[i]], "value ", results[i], " is made twice");
-      const ValueId root = node.is_view() ? graph_.root(node.inputs[0]) : results[i];
-      require_that(value.root == root, "result ", results[i], " sees the memory of ", value.root, ", not of ", root);
-      there_[results[i]] = true;
+      const auto [id, made] = node.results[i];
+      require_that(id < graph_.values.size(), "result ", id, " is not there");
+      const Shape& shape = graph_.values[id].spec.shape;
+      require_that(shape == specs[i].shape, "result ", id, " has shape ", shape, ", inference says ", specs[i].shape);
+      if (made)
+        check_made(node, id, specs[i]);
+      else
+        check_there(id, "destination");
     }
+  }
+
+  void check_made(const Node& node, ValueId id, const ArraySpec& spec) {
+    const Value& value = graph_.values[id];
+    require_that(
+        value.spec.dtype == spec.dtype && value.spec.device == spec.device,
+        "result ",
+        id,
+        " is ",
+        value.spec.dtype,
+        " on ",
+        value.spec.device,
+        ", inference says ",
+        spec.dtype,
+        " on ",
+        spec.device);
+    require_that(value.source == Source::result && !there_[id], "value ", id, " is made twice");
+    const ValueId root = node.is_view() ? graph_.root(node.inputs[0]) : id;
+    require_that(value.root == root, "result ", id, " sees the memory of ", value.root, ", not of ", root);
+    there_[id] = true;
   }
 
   const Graph& graph_;

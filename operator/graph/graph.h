@@ -29,13 +29,18 @@ struct Value {
   std::uint64_t counters = 0;  // of a random state: how many numbers its node takes
 };
 
+/// Where a node leaves a result: in a value that it makes, or in one that is there.
+struct Result {
+  ValueId value = 0;
+  bool made = true;
+};
+
 /// One call of an operator.
 struct Node {
   const Operator* op = nullptr;
   Attributes attributes = {};
   std::vector<ValueId> inputs = {};
-  std::vector<ValueId> outputs = {};       // made by the node; none where it writes destinations
-  std::vector<ValueId> destinations = {};  // values that are there and are written
+  std::vector<Result> results = {};
   SourceLocation site = {};
 
   /// Does the node write its input `i` (running statistics, weights of an update)?
@@ -43,6 +48,8 @@ struct Node {
   /// Does it look at the shape of input `i` alone?
   SLUICE_API bool sees_shape_only(std::size_t i) const noexcept;
   bool is_view() const noexcept { return op->view != nullptr; }
+  /// Does it write values that were there, beside inputs that it changes?
+  SLUICE_API bool has_destinations() const noexcept;
 };
 
 /// Nodes in an order in which they can run: whatever a node reads was written by an earlier one, and of what two nodes

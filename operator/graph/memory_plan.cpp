@@ -26,9 +26,9 @@ class Planner {
 
   MemoryPlan run() {
     for (std::size_t at = 0; at < graph_.nodes.size(); ++at) {
-      for (const ValueId output : graph_.nodes[at].outputs) {
-        if (!graph_.nodes[at].is_view() && !apart_[output])
-          place(output, at);
+      for (const auto [id, made] : graph_.nodes[at].results) {
+        if (made && !graph_.nodes[at].is_view() && !apart_[id])
+          place(id, at);
       }
     }
     return std::move(plan_);
@@ -42,7 +42,7 @@ class Planner {
   // An elementwise kernel may write over an operand that lies as the result does, if it reads that memory once.
   bool may_write_over(std::size_t at, ValueId value, ValueId held) const {
     const Node& node = graph_.nodes[at];
-    if (!node.op->elementwise || node.outputs.size() != 1)
+    if (!node.op->elementwise || node.results.size() != 1)
       return false;
     const ArraySpec &made = graph_.values[value].spec, &read = graph_.values[held].spec;
     if (!(made.shape == read.shape) || size_of(made.dtype) != size_of(read.dtype))

@@ -62,9 +62,13 @@ std::optional<Device> gpu_of(const std::vector<Binding::Step>& steps) {
   return std::nullopt;
 }
 
+NDArray new_array(const ArraySpec& spec) {
+  return empty(spec.shape, {.dtype = spec.dtype, .device = spec.device});
+}
+
 }  // namespace
 
-Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs, SourceLocation site) {
+Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs) {
   check_inputs(graph, inputs);
   std::vector<NDArray> arrays(graph.values.size());
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -82,13 +86,14 @@ Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs, SourceLocat
       if (graph.values[input].source != Source::random)  // the call draws its own
         operands.push_back(arrays[input]);
     }
-    for (const ValueId destination : node.destinations)
-      destinations.push_back(arrays[destination]);
+    for (const auto [id, made] : node.results) {
+      if (node.has_destinations())
+        destinations.push_back(made ? new_array(graph.values[id].spec) : arrays[id]);
+    }
     const Arrays results = invoke(*node.op, operands, node.attributes, node.site, destinations);
-    for (std::size_t i = 0; i < node.outputs.size(); ++i)
-      arrays[node.outputs[i]] = results[i];
+    for (std::size_t i = 0; i < node.results.size(); ++i)
+      arrays[node.results[i].value] = results[i];
   }
-  static_cast<void>(site);
   Arrays outputs;
   for (const ValueId output : graph.outputs)
     outputs.push_back(arrays[output]);

@@ -24,8 +24,7 @@ struct PlanMemory {
 };
 
 /// Runs the graph on new inputs: each node by invoke(), results new arrays. What a plan is compared with.
-SLUICE_API Arrays evaluate(
-    const Graph& graph, std::span<const NDArray> inputs, SourceLocation site = SourceLocation::current());
+SLUICE_API Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs);
 
 /// A graph made ready to run again and again: memory planned, results where they were the last time; on a GPU what can
 /// be captured is one CUDA graph. Constants are used as they are at each run, and written where the graph writes them;

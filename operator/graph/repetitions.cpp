@@ -32,13 +32,13 @@ std::string key_of(const Node& node) {
 
 // Numbers drawn twice are two; what is written in place is not the same before and after.
 bool may_be_shared(const Graph& graph, const Node& node, const std::vector<bool>& rewritten) {
-  if (!node.destinations.empty() || node.outputs.empty() || node.op->random != nullptr)
+  if (node.has_destinations() || node.results.empty() || node.op->random != nullptr)
     return false;
   bool pure = true;
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
     pure = pure && !node.mutates(i);
-  for (const ValueId output : node.outputs)
-    pure = pure && !rewritten[graph.root(output)];
+  for (const Result& result : node.results)
+    pure = pure && !rewritten[graph.root(result.value)];
   for_each_read(graph, node, [&](ValueId root) { pure = pure && !rewritten[root]; });
   return pure;
 }
@@ -55,13 +55,13 @@ Graph without_repetitions(const Graph& graph) {
   for (Node node : graph.nodes) {
     for (ValueId& input : node.inputs)
       input = stands_for[input];
-    for (ValueId& destination : node.destinations)
-      destination = stands_for[destination];
+    for (Result& result : node.results)
+      result.value = stands_for[result.value];
     if (may_be_shared(graph, node, rewritten)) {
       const auto [found, is_new] = known.emplace(key_of(node), less.nodes.size());
       if (!is_new) {
-        for (std::size_t i = 0; i < node.outputs.size(); ++i)
-          stands_for[node.outputs[i]] = less.nodes[found->second].outputs[i];
+        for (std::size_t i = 0; i < node.results.size(); ++i)
+          stands_for[node.results[i].value] = less.nodes[found->second].results[i].value;
         continue;
       }
     }

@@ -59,10 +59,10 @@ std::string to_text(const Graph& graph) {
       "graph(" + listed(graph.inputs, [&](ValueId id) { return typed(graph, id); }) + ") on " +
       (graph.values.empty() ? std::string("nothing") : message(graph.values.back().spec.device)) + " {\n";
   for (const Node& node : graph.nodes) {
-    const auto& results = node.destinations.empty() ? node.outputs : node.destinations;
-    const std::string left = node.destinations.empty() ? listed(results, [&](ValueId id) { return typed(graph, id); })
-                                                       : "into " + names_of(graph, results);
-    text += "  " + (results.empty() ? "" : left + " = ") + node.op->name + '(' + names_of(graph, node.inputs) + ')';
+    std::string left;
+    for (const auto [id, made] : node.results)
+      left += (left.empty() ? "" : ", ") + (made ? typed(graph, id) : "into " + name_of(graph, id));
+    text += "  " + left + (left.empty() ? "" : " = ") + node.op->name + '(' + names_of(graph, node.inputs) + ')';
     text += attributes_of(node) + "  # " + describe(node.site) + '\n';
   }
   return text + "  return " + names_of(graph, graph.outputs) + "\n}\n";
@@ -87,10 +87,12 @@ std::string to_dot(const Graph& graph) {
       if (source != Source::shape && source != Source::random)
         text += "  " + edge_from(node.inputs[i]) + message(" -> n", at, node.mutates(i) ? " [style=bold];\n" : ";\n");
     }
-    for (const ValueId id : node.destinations)
-      text += message("  n", at, " -> ") + edge_from(id) + " [style=bold];\n";
-    for (const ValueId id : node.outputs)
-      maker[id] = at;
+    for (const auto [id, made] : node.results) {
+      if (made)
+        maker[id] = at;
+      else
+        text += message("  n", at, " -> ") + edge_from(id) + " [style=bold];\n";
+    }
   }
   for (const ValueId id : graph.outputs)
     text += message("  o", id, " [label=\"result\", shape=ellipse];\n  ") + edge_from(id) + message(" -> o", id, ";\n");

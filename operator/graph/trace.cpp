@@ -84,7 +84,7 @@ Node Tracer::node_of(const OperatorCall& call) {
     node.inputs.push_back(value_of(call.inputs[i], node.sees_shape_only(i)));
   add_random_state(call, node);
   for (const NDArray& destination : call.destinations)
-    node.destinations.push_back(value_of(destination, false));
+    node.results.push_back({value_of(destination, false), false});
   return node;
 }
 
@@ -116,7 +116,7 @@ Arrays Tracer::add_results(const OperatorCall& call, Node node) {
     const ValueId id =
         add({.spec = call.outputs[i]}, node.is_view() ? std::optional(graph_.root(node.inputs[0])) : std::nullopt);
     abstract_.emplace(abstract_value(results[i]), id);
-    node.outputs.push_back(id);
+    node.results.push_back({id, true});
   }
   graph_.nodes.push_back(std::move(node));
   return results;

@@ -108,10 +108,10 @@ TEST_CASE("Verification finds what cannot be in a graph", "[graph]") {
   };
   refuses([](Graph& graph) { std::swap(graph.nodes[0], graph.nodes[1]); }, "not made yet");
   refuses([](Graph& graph) { graph.nodes[1].inputs[0] = 99; }, "not there");
-  refuses([](Graph& graph) { graph.values[graph.nodes[1].outputs[0]].spec.shape = {4}; }, "inference says");
-  refuses([](Graph& graph) { graph.values[graph.nodes[1].outputs[0]].spec.dtype = float64; }, "inference says");
-  refuses([](Graph& graph) { graph.nodes[2].outputs = graph.nodes[1].outputs; }, "made twice");
-  refuses([](Graph& graph) { graph.values[graph.nodes[1].outputs[0]].root = graph.inputs[0]; }, "memory");
+  refuses([](Graph& graph) { graph.values[graph.nodes[1].results[0].value].spec.shape = {4}; }, "inference says");
+  refuses([](Graph& graph) { graph.values[graph.nodes[1].results[0].value].spec.dtype = float64; }, "inference says");
+  refuses([](Graph& graph) { graph.nodes[2].results = graph.nodes[1].results; }, "made twice");
+  refuses([](Graph& graph) { graph.values[graph.nodes[1].results[0].value].root = graph.inputs[0]; }, "memory");
   refuses([](Graph& graph) { graph.nodes[0].op = nullptr; }, "no operator");
   refuses([](Graph& graph) { graph.outputs.push_back(77); }, "not there");
   refuses([](Graph& graph) { graph.inputs.push_back(graph.inputs[0]); }, "twice");

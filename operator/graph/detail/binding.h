@@ -54,7 +54,7 @@ class Binding {
   void bind_random(Engine& engine, Device device);
   void bind_node(const Node& node, bool once, Engine& engine);
   void bind_view(const Node& node);
-  NDArray result_of(const Node& node, std::size_t i, const Arrays& inputs, Engine& engine);
+  NDArray result_of(const Node& node, ValueId id, const Arrays& inputs, Engine& engine);
   Arrays inputs_of(const Node& node) const;
   void note_written();
 

@@ -21,10 +21,8 @@ template <class Each>
 void for_each_write(const Graph& graph, const Node& node, const Each& each) {
   if (node.is_view())
     return;
-  for (const ValueId id : node.outputs)
-    each(graph.root(id));
-  for (const ValueId id : node.destinations)
-    each(graph.root(id));
+  for (const Result& result : node.results)
+    each(graph.root(result.value));
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     if (node.mutates(i))
       each(graph.root(node.inputs[i]));
