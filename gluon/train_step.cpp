@@ -60,7 +60,8 @@ struct TrainStep::State {
   }
 
   Signature signature_of(const NDArray& x, const NDArray& y) const {
-    Signature signature{x.shape(), y.shape(), x.dtype(), y.dtype(), x.device(), sluice::detail::current_float32_precision(), {}};
+    Signature signature{
+        x.shape(), y.shape(), x.dtype(), y.dtype(), x.device(), sluice::detail::current_float32_precision(), {}};
     for (const auto& [name, parameter] : parameters) {
       const auto* const object = parameter.data().object();
       signature.parameters.push_back(object);

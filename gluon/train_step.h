@@ -12,7 +12,7 @@ namespace sluice::gluon {
 
 /// How a TrainStep works.
 struct TrainStepOptions {
-  std::size_t most_plans = 8;     // of other shapes, types, devices; the one used longest ago goes
+  std::size_t most_plans = 8;  // of other shapes, types, devices; the one used longest ago goes
   graph::PlanOptions plan = {};
 };
 

@@ -59,14 +59,21 @@ void Binding::bind_sources(Engine& engine) {
     const Value& value = graph_.values[id];
     const ArrayOptions options{.dtype = value.spec.dtype, .device = value.spec.device};
     switch (value.source) {
-      case Source::input: arrays_[id] = sluice::detail::make_empty(engine, value.spec.shape, options); break;
-      case Source::shape: arrays_[id] = shape_only(value.spec); break;
+      case Source::input:
+        arrays_[id] = sluice::detail::make_empty(engine, value.spec.shape, options);
+        break;
+      case Source::shape:
+        arrays_[id] = shape_only(value.spec);
+        break;
       case Source::constant:
         arrays_[id] = value.array;
         held_.push_back({id, value.array.object()->buffer});
         break;
-      case Source::random: bind_random(engine, value.spec.device); break;
-      case Source::result: break;
+      case Source::random:
+        bind_random(engine, value.spec.device);
+        break;
+      case Source::result:
+        break;
     }
   }
 }
@@ -81,11 +88,9 @@ void Binding::bind_random(Engine& engine, Device device) {
     if (graph_.values[id].source == Source::random && graph_.values[id].spec.device == device)
       made.values.push_back(id);
   }
-  made.states =
-      sluice::detail::make_empty(engine, {std::ssize(made.values), 2}, {.dtype = int64, .device = device});
+  made.states = sluice::detail::make_empty(engine, {std::ssize(made.values), 2}, {.dtype = int64, .device = device});
   for (std::size_t i = 0; i < made.values.size(); ++i)
-    arrays_[made.values[i]] =
-        sluice::detail::make_view(made.states, {2}, {1}, 2 * static_cast<std::int64_t>(i));
+    arrays_[made.values[i]] = sluice::detail::make_view(made.states, {2}, {1}, 2 * static_cast<std::int64_t>(i));
   random_.push_back(std::move(made));
 }
 
@@ -123,8 +128,7 @@ void Binding::bind_view(const Node& node) {
   const ValueId made = node.results[0].value;
   const auto view_of = [&](const NDArray& array) {
     const sluice::detail::ArrayObject& object = *array.object();
-    const Geometry lies =
-        node.op->view(*node.op, {object.shape, object.strides, object.offset}, like, node.attributes);
+    const Geometry lies = node.op->view(*node.op, {object.shape, object.strides, object.offset}, like, node.attributes);
     return sluice::detail::make_view(array, lies.shape, lies.strides, lies.offset);
   };
   if (base.object()->contiguous) {
@@ -134,8 +138,8 @@ void Binding::bind_view(const Node& node) {
   try {
     arrays_[made] = view_of(base);
   } catch (const ShapeError&) {
-    const NDArray packed = sluice::detail::make_empty(
-        base.engine(), base.shape(), {.dtype = base.dtype(), .device = base.device()});
+    const NDArray packed =
+        sluice::detail::make_empty(base.engine(), base.shape(), {.dtype = base.dtype(), .device = base.device()});
     steps_.push_back({&sluice::detail::k_copy, {base}, &k_no_attributes, {packed}, node.site, base.device().is_gpu()});
     arrays_[made] = view_of(packed);
   }

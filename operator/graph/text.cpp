@@ -8,11 +8,15 @@ namespace {
 
 std::string name_of(const Graph& graph, ValueId id) {
   switch (graph.values[id].source) {
-    case Source::constant: return message('@', id);
-    case Source::random: return message("random ", id);
-    case Source::shape: return message("shape ", graph.values[id].spec.shape);
+    case Source::constant:
+      return message('@', id);
+    case Source::random:
+      return message("random ", id);
+    case Source::shape:
+      return message("shape ", graph.values[id].spec.shape);
     case Source::input:
-    case Source::result: break;
+    case Source::result:
+      break;
   }
   return message('%', id);
 }
@@ -55,9 +59,9 @@ std::string escaped(const std::string& text) {
 }  // namespace
 
 std::string to_text(const Graph& graph) {
-  std::string text =
-      "graph(" + listed(graph.inputs, [&](ValueId id) { return typed(graph, id); }) + ") on " +
-      (graph.values.empty() ? std::string("nothing") : message(graph.values.back().spec.device)) + " {\n";
+  std::string text = "graph(" + listed(graph.inputs, [&](ValueId id) { return typed(graph, id); }) + ") on " +
+                     (graph.values.empty() ? std::string("nothing") : message(graph.values.back().spec.device)) +
+                     " {\n";
   for (const Node& node : graph.nodes) {
     std::string left;
     for (const auto [id, made] : node.results)

@@ -59,8 +59,7 @@ ValueId Tracer::value_of(const NDArray& array, bool shape_only) {
   if (shape_only)
     return add({.source = Source::shape, .spec = {object.shape, object.dtype, object.device}});
   require<ValueError>(object.buffer != nullptr, [&] {
-    return message(
-        "trace: an array of shape ", object.shape, " has no memory and was made outside of what is traced");
+    return message("trace: an array of shape ", object.shape, " has no memory and was made outside of what is traced");
   });
   return constant_of(array);
 }
@@ -74,8 +73,8 @@ void Tracer::add_random_state(const OperatorCall& call, Node& node) {
     return message(op.name, ": takes random numbers that cannot come from memory, so that it cannot be traced");
   });
   const Device device = call.inputs.empty() ? call.outputs[0].device : call.inputs[0].device();
-  node.inputs.push_back(
-      add({.source = Source::random, .spec = {{2}, int64, device}, .counters = op.random(call.outputs, call.attributes)}));
+  node.inputs.push_back(add(
+      {.source = Source::random, .spec = {{2}, int64, device}, .counters = op.random(call.outputs, call.attributes)}));
 }
 
 Node Tracer::node_of(const OperatorCall& call) {

@@ -1,6 +1,6 @@
 // The time of a training step (forward, backward, update) of the three networks of the samples, on one batch that stays
-// on the device, by hand ("eager") and as one graph ("hybrid"). The peers run the same: same layers, batch, optimizer and
-// loss.
+// on the device, by hand ("eager") and as one graph ("hybrid"). The peers run the same: same layers, batch, optimizer
+// and loss.
 #include <cmath>
 #include <functional>
 #include <memory>

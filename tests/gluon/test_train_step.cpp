@@ -9,8 +9,8 @@
 using namespace sluice;
 using namespace sluice::test;
 using gluon::StepResult;
-using gluon::TrainStep;
 using gluon::Trainer;
+using gluon::TrainStep;
 using gluon::optimizer::Adam;
 using gluon::optimizer::SGD;
 
@@ -22,13 +22,7 @@ nn::Sequential network(const std::string& name) {
   if (name != "norm")
     return sample_network(name);
   nn::Sequential net;
-  net.add(
-      nn::Conv2D(8, 3),
-      nn::BatchNorm(),
-      nn::Activation("relu"),
-      nn::MaxPool2D(2),
-      nn::Dropout(0.3),
-      nn::Dense(10));
+  net.add(nn::Conv2D(8, 3), nn::BatchNorm(), nn::Activation("relu"), nn::MaxPool2D(2), nn::Dropout(0.3), nn::Dense(10));
   return net;
 }
 

@@ -9,10 +9,6 @@
 
 namespace sluice::test {
 
-inline NDArray cumulative_free_chain(const NDArray& x) {
-  return sin(x) + 1.0;
-}
-
 /// The arrays' types, shapes and bytes, to be compared.
 inline std::vector<std::string> all_bytes(const Arrays& arrays) {
   std::vector<std::string> all;
@@ -70,18 +66,31 @@ class RandomProgram {
   // All values are (rows, columns) of float32. Undefined: something was written in place.
   static NDArray step(unsigned kind, const NDArray& a, const NDArray& b, bool a_is_own, bool& own) {
     switch (kind) {
-      case 0: return a + b;
-      case 1: return a * b - 0.5;
-      case 2: return tanh(a);
-      case 3: return sin(a) + sum(b, {0}, true);
-      case 4: return a / (abs(b) + 1.0);
-      case 5: return broadcast_row(mean(a, {0}));
-      case 6: return matmul(tanh(a), matmul(b.T(), tanh(a)));
-      case 7: return softmax(a);
-      case 8: return where(a > b, a, b * 0.5);
-      case 9: return maximum(a, b).T().copy().T() + a;
-      case 10: own = a_is_own; return a.reshape({k_columns, k_rows}).reshape({k_rows, k_columns});
-      case 11: return full({k_rows, k_columns}, 0.25, {.device = a.device()}) + a;
+      case 0:
+        return a + b;
+      case 1:
+        return a * b - 0.5;
+      case 2:
+        return tanh(a);
+      case 3:
+        return sin(a) + sum(b, {0}, true);
+      case 4:
+        return a / (abs(b) + 1.0);
+      case 5:
+        return broadcast_row(mean(a, {0}));
+      case 6:
+        return matmul(tanh(a), matmul(b.T(), tanh(a)));
+      case 7:
+        return softmax(a);
+      case 8:
+        return where(a > b, a, b * 0.5);
+      case 9:
+        return maximum(a, b).T().copy().T() + a;
+      case 10:
+        own = a_is_own;
+        return a.reshape({k_columns, k_rows}).reshape({k_rows, k_columns});
+      case 11:
+        return full({k_rows, k_columns}, 0.25, {.device = a.device()}) + a;
       case 12:
         if (a_is_own)
           a.slice(0, 1, 3).assign(b.slice(0, 2, 4) * 0.5);
