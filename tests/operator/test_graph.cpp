@@ -164,12 +164,13 @@ TEST_CASE("What is computed twice is computed once, unless memory changes in bet
   verify(less);
 }
 
-TEST_CASE("A gradient is made where it is kept", "[graph]") {
-  const NDArray weight = array<float>({1, 2, 3});
-  NDArray variable = weight;
+namespace {
+
+void check_gradient(Device device) {
+  NDArray variable = array<float>({1, 2, 3}, device);
   variable.attach_grad();
   Tracer tracer;
-  const NDArray x = tracer.input(spec({3}));
+  const NDArray x = tracer.input(spec({3}, float32, device));
   const Graph whole = tracer.trace([&] {
     NDArray loss;
     {
@@ -182,19 +183,71 @@ TEST_CASE("A gradient is made where it is kept", "[graph]") {
   const Graph direct = with_direct_writes(without_dead_code(whole));
   CHECK(count(whole, "copy") == 1);
   CHECK(count(direct, "copy") == 0);
-  const NDArray given = array<float>({1, 10, 100});
+  const NDArray given = array<float>({1, 10, 100}, device);
   Plan plan(whole);
   CHECK(plan.run({&given, 1})[0].to_vector<float>() == std::vector<float>{941});
   CHECK(variable.grad().to_vector<float>() == std::vector<float>{2, 40, 600});
   // A backward by hand in between may put other memory there.
+  NDArray loss;
   {
     const autograd::RecordScope record;
-    const NDArray loss = sum(variable * variable * variable);
-    loss.backward();
+    loss = sum(variable * variable * variable);
   }
+  loss.backward();
   CHECK(variable.grad().to_vector<float>() == std::vector<float>{3, 12, 27});
   plan.run({&given, 1});
   CHECK(variable.grad().to_vector<float>() == std::vector<float>{2, 40, 600});
+}
+
+}  // namespace
+
+TEST_CASE("A gradient is made where it is kept", "[graph]") {
+  check_gradient(cpu());
+}
+
+TEST_CASE("A gradient on a GPU is made where it is kept, wherever that is by then", "[graph][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_gradient(gpu(0));
+}
+
+TEST_CASE("What is copied to memory is not made there before others have read it", "[graph]") {
+  const NDArray kept = array<float>({1, 2, 3});
+  Tracer tracer;
+  const NDArray x = tracer.input(spec({3}));
+  const Graph graph = tracer.trace([&] {
+    const NDArray made = x * 2.0;
+    const NDArray before = kept + 1.0;
+    copy_into(made, kept);
+    return Arrays{before};
+  });
+  Plan plan(graph);
+  const NDArray given = array<float>({5, 6, 7});
+  CHECK(plan.run({&given, 1})[0].to_vector<float>() == std::vector<float>{2, 3, 4});
+  CHECK(plan.run({&given, 1})[0].to_vector<float>() == std::vector<float>{11, 13, 15});
+}
+
+TEST_CASE("What is the same at each run is computed once, unless it is written", "[graph]") {
+  Tracer tracer;
+  const NDArray x = tracer.input(spec({3}));
+  const Graph graph = tracer.trace([&] {
+    NDArray sums = full({3}, 1.0);
+    const NDArray same = sqrt(full({3}, 16.0));
+    sums += x;
+    return Arrays{sums, same};
+  });
+  const std::vector<bool> once = invariant_nodes(graph);
+  for (std::size_t at = 0; at < once.size(); ++at) {
+    const std::string op = graph.nodes[at].op->name;
+    CAPTURE(at, op);
+    CHECK(once[at] == (op == "sqrt" || at == 1));
+  }
+  Plan plan(graph);
+  const NDArray given = array<float>({1, 2, 3});
+  for (int run = 0; run < 3; ++run) {
+    const Arrays got = plan.run({&given, 1});
+    CHECK(got[0].to_vector<float>() == std::vector<float>{2, 3, 4});
+    CHECK(got[1].to_vector<float>() == std::vector<float>(3, 4.0f));
+  }
 }
 
 TEST_CASE("Random numbers of a plan are those that the program would have drawn", "[graph]") {
@@ -239,6 +292,27 @@ TEST_CASE("Memory is shared by values that never live together", "[graph]") {
   const Plan plan(graph);
   CHECK(plan.memory().bytes_without_sharing >= 20 * 4000);
   CHECK(plan.memory().bytes <= 3 * 4000);
+}
+
+TEST_CASE("Chains that may run side by side share no memory", "[graph]") {
+  Tracer tracer;
+  const NDArray x = tracer.input(spec({10, 10})), y = tracer.input(spec({10, 10}));
+  const Graph graph = tracer.trace([&] {
+    NDArray one = x, other = y;
+    for (int i = 0; i < 6; ++i)
+      one = softmax(one);
+    for (int i = 0; i < 6; ++i)
+      other = log_softmax(other);
+    return Arrays{one, other};
+  });
+  const graph::MemoryPlan plan = plan_memory(graph, std::vector<bool>(graph.values.size()));
+  std::vector<std::string> user(plan.slots.size());
+  for (const graph::Node& node : graph.nodes) {
+    std::string& here = user[*plan.slot_of[node.results[0].value]];
+    CHECK((here.empty() || here == node.op->name));
+    here = node.op->name;
+  }
+  CHECK(plan.slots.size() <= 4);
 }
 
 namespace {
