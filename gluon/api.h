@@ -9,5 +9,6 @@
 #include <sluice/gluon/nn/api.h>
 #include <sluice/gluon/optimizer.h>
 #include <sluice/gluon/parameter.h>
+#include <sluice/gluon/train_step.h>
 #include <sluice/gluon/trainer.h>
 #include <sluice/operator/api.h>

@@ -3,6 +3,7 @@
 
 #include <sluice/engine/engine.h>
 #include <sluice/ndarray/buffer.h>
+#include <sluice/ndarray/detail/buffers_kept.h>
 #include <sluice/ndarray/detail/free_list.h>
 
 namespace sluice::detail {
@@ -12,6 +13,28 @@ namespace {
 using BufferMemory = FreeList<Buffer>;
 
 }  // namespace
+
+constinit thread_local BuffersKept* BuffersKept::here [[gnu::tls_model("initial-exec")]] = nullptr;
+
+BuffersKept::Scope::Scope(BuffersKept& kept) noexcept : before_(std::exchange(here, &kept)) {}
+BuffersKept::Scope::~Scope() {
+  here = before_;
+}
+
+void BuffersKept::keep(Buffer* buffer) {
+  try {
+    buffers_.push_back(buffer);
+  } catch (...) {
+    buffer->release();  // nobody else has it yet
+    throw;
+  }
+  buffer->retain();
+}
+
+void BuffersKept::clear() noexcept {
+  for (Buffer* const buffer : std::exchange(buffers_, {}))
+    buffer->release();
+}
 
 Buffer* Buffer::create(Engine& engine, Pool& pool, std::size_t bytes, ChunkUse use) {
   void* const memory = BufferMemory::take();
@@ -37,6 +60,7 @@ Buffer* Buffer::create(Engine& engine, Pool& pool, std::size_t bytes, ChunkUse u
   }
   if (!buffer->fresh_) [[unlikely]]
     chunk.pending.clear();
+  BuffersKept::note(buffer);
   return buffer;
 }
 

@@ -7,6 +7,9 @@
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
+#include <sluice/operator/graph/passes.h>
+#include <sluice/operator/graph/plan.h>
+#include <sluice/operator/graph/trace.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/library/autotune.h>
 #include <sluice/operator/matmul/matmul.h>

@@ -16,6 +16,7 @@ ASIO_DOOR = "engine/asio.h"
 OPEN = [
     ("ndarray/detail/array_object.h", ("operator", "gluon"),
      "operator defines NDArray's recorded members; gluon fills batches and reads versions of buffers"),
+    ("ndarray/detail/buffers_kept.h", ("operator",), "plans keep the memory that recorded tasks use"),
     ("ndarray/detail/located.h", ("operator", "gluon"), "calls of every room add the user's line to their errors"),
     ("engine/detail/engine_access.h", ("storage", "ndarray", "operator"),
      "pools free by positions and ask for memory back; small reads learn from a kernel that it has run; sinks are a body's own"),

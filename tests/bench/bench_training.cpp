@@ -1,5 +1,6 @@
 // The time of a training step (forward, backward, update) of the three networks of the samples, on one batch that stays
-// on the device. The peers run the same: same layers, batch, optimizer and loss.
+// on the device, by hand ("eager") and as one graph ("hybrid"). The peers run the same: same layers, batch, optimizer
+// and loss.
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -53,7 +54,7 @@ constexpr Workload k_workloads[] = {
 // A network with its trainer and one batch of random images.
 class Session {
  public:
-  Session(const Workload& workload, Device device)
+  Session(const Workload& workload, Device device, bool hybrid)
       : net_(workload.make()), loss_({.from_logits = workload.log_probs}), batch_(workload.batch) {
     Engine::current().seed(7);
     images_ = random::normal(0, 1, {batch_, 1, 28, 28}, {.device = device});
@@ -66,9 +67,13 @@ class Session {
     else
       trainer_ =
           std::make_unique<gluon::Trainer>(net_.collect_params(), gluon::optimizer::Adam({.learning_rate = 1e-3}));
+    if (hybrid)
+      hybrid_ = std::make_unique<gluon::TrainStep>(net_, loss_, *trainer_);
   }
 
   NDArray step() {
+    if (hybrid_ != nullptr)
+      return (*hybrid_)(images_, labels_).losses;
     NDArray loss;
     {
       autograd::RecordScope record;
@@ -85,13 +90,14 @@ class Session {
   std::int64_t batch_;
   NDArray images_, labels_;
   std::unique_ptr<gluon::Trainer> trainer_;
+  std::unique_ptr<gluon::TrainStep> hybrid_;
 };
 
 void run_workload(bench::Report& report, const Workload& workload, const std::string& variant) {
   if (!report.wants(workload.name, variant))
     return;
   const Device device = report.options().device;
-  Session session(workload, device);
+  Session session(workload, device, variant.starts_with("hybrid"));
   const int steps = device.is_gpu() ? workload.gpu_steps : workload.cpu_steps;
   const double first = mean(session.step()).item<double>();
   const bench::Timing timing = report.time(
@@ -123,12 +129,15 @@ int main(int argc, char** argv) {
     const bool gpu = report.options().device.is_gpu();
     for (const Workload& workload : k_workloads) {
       run_workload(report, workload, "eager");
+      run_workload(report, workload, "hybrid");
       if (!gpu)
         continue;
       set_float32_precision("high");
       run_workload(report, workload, "eager-tf32");
+      run_workload(report, workload, "hybrid-tf32");
       set_autotune(Autotune::first_use);
       run_workload(report, workload, "eager-tf32-tuned");
+      run_workload(report, workload, "hybrid-tf32-tuned");
       set_autotune(Autotune::off);
       set_float32_precision("highest");
     }

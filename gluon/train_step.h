@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include <sluice/engine/export.h>
+#include <sluice/gluon/block.h>
+#include <sluice/gluon/trainer.h>
+#include <sluice/operator/graph/plan.h>
+
+namespace sluice::gluon {
+
+/// How a TrainStep works.
+struct TrainStepOptions {
+  std::size_t most_plans = 8;  // of other shapes, types, devices; the one used longest ago goes
+  graph::PlanOptions plan = {};
+};
+
+/// What a step gives.
+struct StepResult {
+  NDArray losses = {};       // one value a sample, as the loss gives them
+  NDArray predictions = {};  // what the network gave
+};
+
+/// A training step as one graph: forward, loss, backward and the optimizer's update, traced once for each shape of
+/// batches and then run again, on a GPU as one CUDA graph. Parameters, their gradients, optimizer states and running
+/// statistics are what they are after the same step by hand, to the last bit; learning rates and random numbers go on.
+///
+///     gluon::TrainStep step(net, loss, trainer);
+///     for (auto [x, y] : loader)
+///       losses = step(x, y).losses;
+///
+/// A network whose shapes are not known yet takes its first step by hand. What forward() does beside calling operators
+/// happens when it is traced alone; where it looks at values, tracing throws ValueError. Network, loss and trainer must
+/// outlive the step. One thread at a time.
+class SLUICE_API TrainStep {
+ public:
+  TrainStep(const Block& net, const Block& loss, Trainer& trainer, const TrainStepOptions& options = {});
+  TrainStep(const TrainStep&) = delete;
+  TrainStep& operator=(const TrainStep&) = delete;
+  ~TrainStep();
+
+  /// One step on samples x with labels y, n of each along the first axis; gradients are divided by n. Does not wait.
+  /// Throws what the network, the loss and the trainer throw.
+  StepResult operator()(const NDArray& x, const NDArray& y, SourceLocation site = SourceLocation::current());
+
+  /// The plan of the last step; null before the first one that was traced.
+  const graph::Plan* plan() const noexcept;
+  /// Steps that were traced so far.
+  std::size_t traced() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sluice::gluon

@@ -1,0 +1,201 @@
+#include <algorithm>
+#include <utility>
+
+#include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/detail/kernel_task.h>
+#include <sluice/operator/detail/operator_node.h>
+#include <sluice/operator/graph/detail/binding.h>
+#include <sluice/operator/graph/detail/effects.h>
+#include <sluice/operator/graph/passes.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/sink.h>
+#include <sluice/operator/view/attributes.h>
+
+namespace sluice::graph {
+
+namespace {
+
+const Attributes k_no_attributes;
+
+// The slot's memory seen as an array of another type and shape.
+NDArray on_slot(const NDArray& slot, const ArraySpec& spec, const Shape& strides) {
+  sluice::detail::Buffer* const buffer = slot.object()->buffer;
+  buffer->retain();
+  return sluice::detail::make_array(buffer, spec.dtype, spec.device, spec.shape, strides, 0);
+}
+
+bool is_on_one_gpu(const Arrays& inputs, const Arrays& destinations) {
+  const Device device = !destinations.empty() ? destinations[0].device() : inputs[0].device();
+  const auto is_there = [&](const NDArray& array) { return array.device() == device; };
+  return device.is_gpu() && std::all_of(inputs.begin(), inputs.end(), is_there) &&
+         std::all_of(destinations.begin(), destinations.end(), is_there);
+}
+
+}  // namespace
+
+Binding::Binding(const Graph& graph, bool share_memory, Engine& engine)
+    : graph_(graph), apart_(graph.values.size()), arrays_(graph.values.size()) {
+  const CallSinkScope nobody(nullptr);
+  const autograd::PauseScope unrecorded;
+  const std::vector<bool> once = invariant_nodes(graph);
+  for (std::size_t at = 0; at < graph.nodes.size(); ++at) {
+    for (const Result& result : graph.nodes[at].results)
+      apart_[result.value] = apart_[result.value] || once[at] || !share_memory;
+  }
+  memory_ = plan_memory(graph, apart_);
+  for (const MemoryPlan::Slot& slot : memory_.slots)
+    slots_.push_back(sluice::detail::make_empty(
+        engine, {static_cast<std::int64_t>(slot.bytes)}, {.dtype = uint8, .device = slot.device}));
+  bind_sources(engine);
+  for (std::size_t at = 0; at < graph.nodes.size(); ++at)
+    bind_node(graph.nodes[at], once[at], engine);
+  note_written();
+}
+
+void Binding::bind_sources(Engine& engine) {
+  for (ValueId id = 0; id < graph_.values.size(); ++id) {
+    const Value& value = graph_.values[id];
+    const ArrayOptions options{.dtype = value.spec.dtype, .device = value.spec.device};
+    switch (value.source) {
+      case Source::input:
+        arrays_[id] = sluice::detail::make_empty(engine, value.spec.shape, options);
+        break;
+      case Source::shape:
+        arrays_[id] = shape_only(value.spec);
+        break;
+      case Source::constant:
+        arrays_[id] = value.array;
+        held_.push_back({id, value.array.object()->buffer});
+        break;
+      case Source::random:
+        bind_random(engine, value.spec.device);
+        break;
+      case Source::result:
+        break;
+    }
+  }
+}
+
+void Binding::bind_random(Engine& engine, Device device) {
+  const bool is_known = std::any_of(
+      random_.begin(), random_.end(), [&](const RandomStates& known) { return known.states.device() == device; });
+  if (is_known)
+    return;
+  RandomStates made;
+  for (ValueId id = 0; id < graph_.values.size(); ++id) {
+    if (graph_.values[id].source == Source::random && graph_.values[id].spec.device == device)
+      made.values.push_back(id);
+  }
+  made.states = sluice::detail::make_empty(engine, {std::ssize(made.values), 2}, {.dtype = int64, .device = device});
+  for (std::size_t i = 0; i < made.values.size(); ++i)
+    arrays_[made.values[i]] = sluice::detail::make_view(made.states, {2}, {1}, 2 * static_cast<std::int64_t>(i));
+  random_.push_back(std::move(made));
+}
+
+void Binding::draw(Engine& engine, SourceLocation site) const {
+  if (random_.empty())
+    return;
+  std::vector<RandomBlock> drawn(graph_.values.size());
+  for (const Node& node : graph_.nodes) {
+    for (const ValueId input : node.inputs) {
+      if (graph_.values[input].source == Source::random)
+        drawn[input] = engine.take_random(graph_.values[input].counters);
+    }
+  }
+  for (const RandomStates& states : random_) {
+    std::vector<std::int64_t> words;
+    for (const ValueId id : states.values) {
+      words.push_back(static_cast<std::int64_t>(drawn[id].seed));
+      words.push_back(static_cast<std::int64_t>(drawn[id].offset));
+    }
+    copy_into(sluice::array(words, states.states.shape(), states.states.device(), site), states.states, site);
+  }
+}
+
+Arrays Binding::inputs_of(const Node& node) const {
+  Arrays inputs;
+  for (const ValueId input : node.inputs)
+    inputs.push_back(arrays_[input]);
+  return inputs;
+}
+
+// Traced arrays lie row by row; where the real one does not and cannot be seen so, the view is of a copy.
+void Binding::bind_view(const Node& node) {
+  const NDArray& base = arrays_[node.inputs[0]];
+  const Shape* const like = node.inputs.size() > 1 ? &graph_.values[node.inputs[1]].spec.shape : nullptr;
+  const ValueId made = node.results[0].value;
+  const auto view_of = [&](const NDArray& array) {
+    const sluice::detail::ArrayObject& object = *array.object();
+    const Geometry lies = node.op->view(*node.op, {object.shape, object.strides, object.offset}, like, node.attributes);
+    return sluice::detail::make_view(array, lies.shape, lies.strides, lies.offset);
+  };
+  if (base.object()->contiguous) {
+    arrays_[made] = view_of(base);
+    return;
+  }
+  try {
+    arrays_[made] = view_of(base);
+  } catch (const ShapeError&) {
+    const NDArray packed =
+        sluice::detail::make_empty(base.engine(), base.shape(), {.dtype = base.dtype(), .device = base.device()});
+    steps_.push_back({&sluice::detail::k_copy, {base}, &k_no_attributes, {packed}, node.site, base.device().is_gpu()});
+    arrays_[made] = view_of(packed);
+  }
+}
+
+NDArray Binding::result_of(const Node& node, ValueId id, const Arrays& inputs, Engine& engine) {
+  const ArraySpec& spec = graph_.values[id].spec;
+  const sluice::detail::Call call{*node.op, inputs, node.attributes, node.site, {}, false, true, {}};
+  const MemoryOrder order =
+      node.op->issue != nullptr ? MemoryOrder::row_major : sluice::detail::order_of(call, spec.device);
+  const Shape strides = sluice::detail::ordered_strides(spec.shape, order);
+  if (memory_.slot_of[id])
+    return on_slot(slots_[*memory_.slot_of[id]], spec, strides);
+  const NDArray own = sluice::detail::make_empty(engine, spec.shape, {.dtype = spec.dtype, .device = spec.device});
+  return sluice::detail::make_view(own, spec.shape, strides, 0);
+}
+
+void Binding::bind_node(const Node& node, bool once, Engine& engine) {
+  if (node.is_view()) {
+    bind_view(node);
+    return;
+  }
+  Step step{node.op, inputs_of(node), &node.attributes, {}, node.site, node.op->capturable};
+  for (const auto [id, made] : node.results) {
+    if (made)
+      arrays_[id] = result_of(node, id, step.inputs, engine);
+    step.destinations.push_back(arrays_[id]);
+  }
+  step.capturable = step.capturable && is_on_one_gpu(step.inputs, step.destinations);
+  if (once)
+    run(step);
+  else
+    steps_.push_back(std::move(step));
+}
+
+void Binding::run(const Step& step) {
+  invoke(*step.op, step.inputs, *step.attributes, step.site, step.destinations);
+}
+
+void Binding::note_written() {
+  const std::vector<bool> rewritten = rewritten_roots(graph_);
+  for (ValueId id = 0; id < graph_.values.size(); ++id) {
+    if (graph_.values[id].source == Source::constant && graph_.root(id) == id && rewritten[id])
+      written_.push_back(id);
+  }
+}
+
+void Binding::raise_versions() const {
+  for (const ValueId id : written_)
+    arrays_[id].object()->buffer->raise_version();
+}
+
+bool Binding::is_current() const {
+  return std::all_of(held_.begin(), held_.end(), [&](const Held& held) {
+    return graph_.values[held.constant].array.object()->buffer == held.memory;
+  });
+}
+
+}  // namespace sluice::graph

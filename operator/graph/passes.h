@@ -1,0 +1,25 @@
+#pragma once
+
+#include <vector>
+
+#include <sluice/engine/export.h>
+#include <sluice/operator/graph/graph.h>
+
+// Each pass takes a graph and gives one that computes the same, to the last bit. Numbers of values stay; those that no
+// node uses any more are left over.
+namespace sluice::graph {
+
+/// Without the nodes of which nothing comes: neither an output of the graph nor a write to memory that others see.
+SLUICE_API Graph without_dead_code(const Graph& graph);
+/// Of nodes that compute the same from the same values the first alone. Not of random ones, nor where the memory of an
+/// operand or result is written later or in between.
+SLUICE_API Graph without_repetitions(const Graph& graph);
+/// What is made only to be copied into memory that is there (gradients into a parameter's) is made there.
+SLUICE_API Graph with_direct_writes(const Graph& graph);
+/// All passes, the graph verified after each.
+SLUICE_API Graph optimised(const Graph& graph);
+
+/// Which nodes give the same whenever the graph runs, since they read nothing that can change: a plan runs them once.
+SLUICE_API std::vector<bool> invariant_nodes(const Graph& graph);
+
+}  // namespace sluice::graph

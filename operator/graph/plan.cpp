@@ -1,0 +1,191 @@
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <sluice/engine/region.h>
+#include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/buffers_kept.h>
+#include <sluice/operator/detail/operator_node.h>
+#include <sluice/operator/graph/detail/binding.h>
+#include <sluice/operator/graph/passes.h>
+#include <sluice/operator/graph/plan.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/sink.h>
+
+namespace sluice::graph {
+
+namespace {
+
+void check_inputs(const Graph& graph, std::span<const NDArray> inputs) {
+  require<ValueError>(inputs.size() == graph.inputs.size(), [&] {
+    return message("plan: takes ", graph.inputs.size(), " inputs, was given ", inputs.size());
+  });
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const ArraySpec& spec = graph.values[graph.inputs[i]].spec;
+    const sluice::detail::ArrayObject& given = sluice::detail::object_of(inputs[i], "plan");
+    require<ShapeError>(given.shape == spec.shape, [&] {
+      return message("plan: input ", i, " has shape ", given.shape, ", the graph takes ", spec.shape);
+    });
+    require<DTypeError>(given.dtype == spec.dtype, [&] {
+      return message("plan: input ", i, " is ", given.dtype, ", the graph takes ", spec.dtype);
+    });
+    require<DeviceError>(given.device == spec.device, [&] {
+      return message("plan: input ", i, " is on ", given.device, ", the graph's is on ", spec.device);
+    });
+  }
+}
+
+/// Steps that run together: as one CUDA graph, or one by one.
+struct Segment {
+  std::size_t begin, end;
+  bool captured;
+};
+
+std::vector<Segment> segments_of(const std::vector<Binding::Step>& steps) {
+  std::vector<Segment> segments;
+  for (std::size_t at = 0; at < steps.size(); ++at) {
+    if (segments.empty() || segments.back().captured != steps[at].capturable)
+      segments.push_back({at, at, steps[at].capturable});
+    segments.back().end = at + 1;
+  }
+  return segments;
+}
+
+std::optional<Device> gpu_of(const std::vector<Binding::Step>& steps) {
+  for (const Binding::Step& step : steps) {
+    if (step.capturable)
+      return step.destinations.empty() ? step.inputs[0].device() : step.destinations[0].device();
+  }
+  return std::nullopt;
+}
+
+NDArray new_array(const ArraySpec& spec) {
+  return empty(spec.shape, {.dtype = spec.dtype, .device = spec.device});
+}
+
+}  // namespace
+
+Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs) {
+  check_inputs(graph, inputs);
+  std::vector<NDArray> arrays(graph.values.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    arrays[graph.inputs[i]] = inputs[i];
+  for (ValueId id = 0; id < graph.values.size(); ++id) {
+    const Value& value = graph.values[id];
+    if (value.source == Source::constant)
+      arrays[id] = value.array;
+    if (value.source == Source::shape)
+      arrays[id] = shape_only(value.spec);
+  }
+  for (const Node& node : graph.nodes) {
+    Arrays operands, destinations;
+    for (const ValueId input : node.inputs) {
+      if (graph.values[input].source != Source::random)  // the call draws its own
+        operands.push_back(arrays[input]);
+    }
+    for (const auto [id, made] : node.results) {
+      if (node.has_destinations())
+        destinations.push_back(made ? new_array(graph.values[id].spec) : arrays[id]);
+    }
+    const Arrays results = invoke(*node.op, operands, node.attributes, node.site, destinations);
+    for (std::size_t i = 0; i < node.results.size(); ++i)
+      arrays[node.results[i].value] = results[i];
+  }
+  Arrays outputs;
+  for (const ValueId output : graph.outputs)
+    outputs.push_back(arrays[output]);
+  return outputs;
+}
+
+struct Plan::State {
+  Graph graph;
+  const bool share_memory;
+  Engine& engine;
+  std::mutex mutex = {};  // of one run's pushes, which are not to be mixed with another's
+  sluice::detail::BuffersKept kept = {};
+  std::unique_ptr<Binding> binding = {};
+  std::vector<Segment> segments = {};
+  std::unique_ptr<Region> region = {};  // before the memory that it replays on
+
+  void bind() {
+    region.reset();
+    kept.clear();
+    binding = std::make_unique<Binding>(graph, share_memory, engine);
+    segments = segments_of(binding->steps());
+    if (const std::optional<Device> gpu = gpu_of(binding->steps()))
+      region = std::make_unique<Region>(engine, *gpu, "plan");
+  }
+
+  void run_segment(std::size_t number, SourceLocation site) {
+    const Segment& segment = segments[number];
+    const auto run = [&] {
+      for (std::size_t at = segment.begin; at < segment.end; ++at)
+        Binding::run(binding->steps()[at]);
+    };
+    if (!segment.captured)
+      return run();
+    region->run(
+        number,
+        [&] {
+          const sluice::detail::BuffersKept::Scope keep(kept);
+          run();
+        },
+        site);
+  }
+
+  Arrays results(std::span<const NDArray> inputs, SourceLocation site) const {
+    Arrays made;
+    for (const ValueId output : graph.outputs) {
+      const Value& value = graph.values[output];
+      if (value.source == Source::input) {
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+          if (graph.inputs[i] == output)
+            made.push_back(inputs[i]);
+        }
+      } else {
+        made.push_back(value.source == Source::constant ? value.array : binding->array(output).copy(site));
+      }
+    }
+    return made;
+  }
+};
+
+Plan::Plan(const Graph& graph, const PlanOptions& options, Engine& engine)
+    : state_(new State{options.optimise ? optimised(graph) : graph, options.share_memory, engine}) {
+  verify(state_->graph);
+  state_->bind();
+}
+
+Plan::~Plan() = default;
+
+Arrays Plan::run(std::span<const NDArray> inputs, SourceLocation site) {
+  State& state = *state_;
+  check_inputs(state.graph, inputs);
+  const CallSinkScope nobody(nullptr);
+  const autograd::PauseScope unrecorded;
+  const EngineScope here(state.engine);
+  const std::lock_guard hold(state.mutex);
+  if (!state.binding->is_current())
+    state.bind();
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    copy_into(inputs[i], state.binding->array(state.graph.inputs[i]), site);
+  state.binding->draw(state.engine, site);
+  for (std::size_t number = 0; number < state.segments.size(); ++number)
+    state.run_segment(number, site);
+  state.binding->raise_versions();
+  return state.results(inputs, site);
+}
+
+const Graph& Plan::graph() const noexcept {
+  return state_->graph;
+}
+
+PlanMemory Plan::memory() const noexcept {
+  const MemoryPlan& memory = state_->binding->memory();
+  return {bytes_of(memory), memory.bytes_without_sharing};
+}
+
+}  // namespace sluice::graph

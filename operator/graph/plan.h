@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include <sluice/engine/engine.h>
+#include <sluice/engine/export.h>
+#include <sluice/operator/graph/graph.h>
+#include <sluice/operator/operator.h>
+
+namespace sluice::graph {
+
+/// How a plan is made.
+struct PlanOptions {
+  bool optimise = true;      // run the passes
+  bool share_memory = true;  // plan_memory(); otherwise each result has its own
+};
+
+/// What a plan holds.
+struct PlanMemory {
+  std::size_t bytes = 0;                  // of results, as they share it
+  std::size_t bytes_without_sharing = 0;  // as they would have it each for itself
+};
+
+/// Runs the graph on new inputs: each node by invoke(), results new arrays. What a plan is compared with.
+SLUICE_API Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs);
+
+/// A graph made ready to run again and again: memory planned, results where they were the last time; on a GPU what can
+/// be captured is one CUDA graph. Constants are used as they are at each run, and written where the graph writes them;
+/// random numbers are drawn anew, in the order of the nodes, as invoke() would draw them.
+class SLUICE_API Plan {
+ public:
+  /// Throws what verify() throws, OutOfMemory.
+  explicit Plan(const Graph& graph, const PlanOptions& options = {}, Engine& engine = Engine::current());
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+  /// What is under way ends.
+  ~Plan();
+
+  /// New arrays, one an output. Pushes the work and does not wait. Throws ValueError, ShapeError, DTypeError and
+  /// DeviceError for other inputs than the graph's, and what invoke() throws. Nothing of it is recorded. Any thread may
+  /// call it; runs of one plan follow each other.
+  Arrays run(std::span<const NDArray> inputs, SourceLocation site = SourceLocation::current());
+
+  /// After the passes.
+  const Graph& graph() const noexcept;
+  PlanMemory memory() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sluice::graph

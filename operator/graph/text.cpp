@@ -1,0 +1,106 @@
+// Graphs for people: lines of text, and pictures.
+#include <sluice/engine/origin.h>
+#include <sluice/operator/graph/graph.h>
+
+namespace sluice::graph {
+
+namespace {
+
+std::string name_of(const Graph& graph, ValueId id) {
+  switch (graph.values[id].source) {
+    case Source::constant:
+      return message('@', id);
+    case Source::random:
+      return message("random ", id);
+    case Source::shape:
+      return message("shape ", graph.values[id].spec.shape);
+    case Source::input:
+    case Source::result:
+      break;
+  }
+  return message('%', id);
+}
+
+template <class Each>
+std::string listed(const std::vector<ValueId>& ids, const Each& each) {
+  std::string text;
+  for (const ValueId id : ids)
+    text += (text.empty() ? "" : ", ") + each(id);
+  return text;
+}
+
+std::string names_of(const Graph& graph, const std::vector<ValueId>& ids) {
+  return listed(ids, [&](ValueId id) { return name_of(graph, id); });
+}
+
+std::string typed(const Graph& graph, ValueId id) {
+  const ArraySpec& spec = graph.values[id].spec;
+  return message(name_of(graph, id), ": ", spec.dtype, ' ', spec.shape);
+}
+
+std::string attributes_of(const Node& node) {
+  std::string text;
+  for (const NamedValue& field : node.attributes.values())
+    text += (text.empty() ? "" : ", ") + field.name + '=' + to_string(field.value);
+  return text.empty() ? "" : " {" + text + '}';
+}
+
+// A dot's label is a text in quotes.
+std::string escaped(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    if (c == '"' || c == '\\')
+      safe += '\\';
+    safe += c;
+  }
+  return safe;
+}
+
+}  // namespace
+
+std::string to_text(const Graph& graph) {
+  std::string text = "graph(" + listed(graph.inputs, [&](ValueId id) { return typed(graph, id); }) + ") on " +
+                     (graph.values.empty() ? std::string("nothing") : message(graph.values.back().spec.device)) +
+                     " {\n";
+  for (const Node& node : graph.nodes) {
+    std::string left;
+    for (const auto [id, made] : node.results)
+      left += (left.empty() ? "" : ", ") + (made ? typed(graph, id) : "into " + name_of(graph, id));
+    text += "  " + left + (left.empty() ? "" : " = ") + node.op->name + '(' + names_of(graph, node.inputs) + ')';
+    text += attributes_of(node) + "  # " + describe(node.site) + '\n';
+  }
+  return text + "  return " + names_of(graph, graph.outputs) + "\n}\n";
+}
+
+std::string to_dot(const Graph& graph) {
+  std::string text = "digraph sluice {\n  node [shape=box, fontname=\"sans-serif\"];\n";
+  for (ValueId id = 0; id < graph.values.size(); ++id) {
+    const Value& value = graph.values[id];
+    if (value.source == Source::input || value.source == Source::constant)
+      text += message("  v", id, " [label=\"", escaped(typed(graph, id)), "\", shape=ellipse];\n");
+  }
+  std::vector<std::size_t> maker(graph.values.size(), graph.nodes.size());
+  const auto edge_from = [&](ValueId id) {
+    return maker[id] < graph.nodes.size() ? message('n', maker[id]) : message('v', id);
+  };
+  for (std::size_t at = 0; at < graph.nodes.size(); ++at) {
+    const Node& node = graph.nodes[at];
+    text += message("  n", at, " [label=\"", node.op->name, escaped(attributes_of(node)), "\"];\n");
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const Source source = graph.values[node.inputs[i]].source;
+      if (source != Source::shape && source != Source::random)
+        text += "  " + edge_from(node.inputs[i]) + message(" -> n", at, node.mutates(i) ? " [style=bold];\n" : ";\n");
+    }
+    for (const auto [id, made] : node.results) {
+      if (made)
+        maker[id] = at;
+      else
+        text += message("  n", at, " -> ") + edge_from(id) + " [style=bold];\n";
+    }
+  }
+  for (const ValueId id : graph.outputs)
+    text += message("  o", id, " [label=\"result\", shape=ellipse];\n  ") + edge_from(id) + message(" -> o", id, ";\n");
+  return text + "}\n";
+}
+
+}  // namespace sluice::graph

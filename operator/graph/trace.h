@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+
+#include <sluice/operator/graph/graph.h>
+#include <sluice/operator/sink.h>
+
+namespace sluice::graph {
+
+/// Takes the calls of a thread and makes a graph of them: no call runs. Arrays that the program is given are input()s,
+/// without memory; arrays with memory that it uses beside become constants, by reference, so that a graph sees what is
+/// written to a parameter later. Random numbers are drawn when a graph runs. Compositions that no kernel is for are
+/// taken apart.
+///
+///     Tracer tracer;
+///     const NDArray x = tracer.input({.shape = {32, 784}, .dtype = float32, .device = gpu(0)});
+///     const Graph graph = tracer.trace([&] { return Arrays{net(x)}; });
+class SLUICE_API Tracer final : public CallSink {
+ public:
+  /// An array of the graph's caller. In the order of the calls.
+  NDArray input(const ArraySpec& spec);
+  /// The graph of what `program` calls, whose outputs are the arrays that it returns. What it throws, trace() throws.
+  template <class Program>
+  Graph trace(Program&& program) {
+    const CallSinkScope taken(this);
+    const Arrays outputs = program();
+    return finish(outputs);
+  }
+
+  Arrays take(const OperatorCall& call) override;
+
+ private:
+  /// Which part of whose memory an array with memory is.
+  using Place = std::tuple<const void*, std::int64_t, std::string>;
+
+  Graph finish(std::span<const NDArray> outputs);
+  /// `root`: of a view.
+  ValueId add(Value value, std::optional<ValueId> root = {});
+  ValueId value_of(const NDArray& array, bool shape_only);
+  ValueId constant_of(const NDArray& array);
+  Arrays take_apart(const OperatorCall& call);
+  Arrays add_results(const OperatorCall& call, Node node);
+  Node node_of(const OperatorCall& call);
+  void add_random_state(const OperatorCall& call, Node& node);
+
+  Graph graph_;
+  std::unordered_map<std::uint64_t, ValueId> abstract_;
+  std::map<Place, ValueId> constants_;
+  std::map<const void*, ValueId> roots_;  // of constants, by memory
+};
+
+}  // namespace sluice::graph
