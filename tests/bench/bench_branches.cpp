@@ -260,6 +260,41 @@ class Eager final : public Way {
   std::vector<NDArray> inputs_, results_;
 };
 
+/// The same program traced once, its inputs being constants, and run as a plan.
+class Planned final : public Way {
+ public:
+  Planned(const Problem& problem, Device device) : engine_(bench::launched(LaunchMode::direct)) {
+    const EngineScope scope(engine_);
+    const NDArray weights = array(problem.weights, {k_columns, k_columns}, device);
+    graph::Tracer tracer;
+    plan_ = std::make_unique<graph::Plan>(tracer.trace([&] {
+      sluice::Arrays results;
+      for (const std::vector<float>& input : problem.inputs) {
+        NDArray x;
+        {
+          const CallSinkScope nobody(nullptr);
+          x = array(input, {k_rows, k_columns}, device);
+        }
+        for (int step = 0; step < k_steps; ++step)
+          x = relu(matmul(x, weights));
+        results.push_back(x);
+      }
+      return results;
+    }));
+  }
+  std::string name() const override { return "arrays-plan"; }
+  void push() override { results_ = plan_->run({}); }
+  void finish() override { engine_.wait_all(); }
+  std::vector<float> result(int chain) const override {
+    return results_[static_cast<std::size_t>(chain)].to_vector<float>();
+  }
+
+ private:
+  Engine engine_;
+  std::unique_ptr<graph::Plan> plan_;
+  sluice::Arrays results_;
+};
+
 void branches(bench::Report& report, const bench::GpuBench& bench, const Problem& problem) {
   const std::string workload = message("branches-", problem.chains, "x", 2 * k_steps);
   std::vector<std::unique_ptr<Way>> ways;
@@ -274,6 +309,7 @@ void branches(bench::Report& report, const bench::GpuBench& bench, const Problem
     }
   }
   ways.push_back(std::make_unique<Traced>(problem, bench.device()));
+  ways.push_back(std::make_unique<Planned>(problem, bench.device()));
   std::vector<Contender> contenders;
   for (const auto& way : ways)
     contenders.push_back({way->name(), [&way] { way->push(); }, [&way] { way->finish(); }});
