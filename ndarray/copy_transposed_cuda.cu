@@ -1,18 +1,26 @@
 // Copies between arrays whose neighbours lie along different axes.
+#include <algorithm>
+
 #include <sluice/ndarray/detail/copy_transposed.cuh>
 
 namespace sluice::detail {
 namespace {
 
-constexpr int k_tile = 64;            // elements along each side of a tile in shared memory
+/// Elements along each side of a tile in shared memory: rows of 256 bytes, where elements have more than one.
+template <class Bits>
+constexpr int k_tile = sizeof(Bits) <= 2 ? 128 : 64;
 constexpr std::int64_t k_worth = 16;  // shorter axes leave most of a tile idle
+constexpr unsigned k_group = 4;       // tiles side by side where they are read: 1 KB of a row is read at about one time
+constexpr int k_under_way = 16;       // loads of a thread
 
 /// The two axes of a plan along which elements are neighbours: where they are read, and where they are written.
 struct Turn {
   std::int64_t read_extent, write_extent;
   std::int64_t read_step;   // elements read, from one place along the written axis to the next
   std::int64_t write_step;  // elements written, from one place along the read axis to the next
-  unsigned read_tiles, write_tiles, blocks;
+  unsigned read_tiles = 0, write_tiles = 0;
+  unsigned group = 0, groups = 0;  // of tiles along the read axis; the last group may have places without a tile
+  unsigned blocks = 0;
 };
 
 /// Which axis is read along, the innermost is written along; -1 where there is no such pair.
@@ -51,52 +59,139 @@ CopyPlan rest_of(const CopyPlan& plan, int read_axis) noexcept {
 struct Place {
   unsigned read_tile, write_tile, rest;
 
-  __device__ Place(unsigned block, const Turn& turn)
-      : read_tile(block / turn.write_tiles % turn.read_tiles),
-        write_tile(block % turn.write_tiles),
-        rest(block / turn.write_tiles / turn.read_tiles) {}
+  __device__ Place(unsigned block, const Turn& turn) {
+    unsigned left = block / turn.group;
+    write_tile = left % turn.write_tiles;
+    left /= turn.write_tiles;
+    read_tile = left % turn.groups * turn.group + block % turn.group;
+    rest = left / turn.groups;
+  }
 };
 
-/// A block moves a tile through shared memory; it reads and writes vectors of V neighbours, all of a thread's loads
+/// The part of both arrays that a block moves: where it begins, and how much of a tile there is.
+template <class Bits>
+struct Piece {
+  const Bits* in;
+  Bits* out;
+  int reads, writes;
+
+  template <class G>
+  __device__ Piece(const Place& place, const G& rest, const Turn& turn, Bits* to, const Bits* from) {
+    constexpr std::int64_t k_side = k_tile<Bits>;
+    const std::int64_t write = place.write_tile * k_side, read = place.read_tile * k_side;
+    const auto offsets = rest.offsets(static_cast<typename G::IndexType>(place.rest));
+    in = from + offsets[1] + read + write * turn.read_step;
+    out = to + offsets[0] + write + read * turn.write_step;
+    writes = static_cast<int>(min(turn.write_extent - write, k_side));
+    reads = static_cast<int>(min(turn.read_extent - read, k_side));
+  }
+};
+
+/// A block moves a tile through shared memory; it reads and writes vectors of V neighbours, many of a thread's loads
 /// under way at once. Rows there are longer by a bank, so that neither direction meets its own banks more than twice.
 template <int V, class Bits, class G>
 __global__ void __launch_bounds__(k_block) copy_tiles(G rest, Turn turn, Bits* to, const Bits* from) {
   using Vector = Neighbours<Bits, V>;
-  constexpr int k_lanes = k_tile / V, k_step = k_block / k_lanes, k_passes = k_tile / k_step;
+  constexpr int k_side = k_tile<Bits>, k_lanes = k_side / V, k_step = k_block / k_lanes, k_passes = k_side / k_step;
+  constexpr int k_at_once = k_passes < k_under_way ? k_passes : k_under_way;
   constexpr int k_pad = sizeof(Bits) < 4 ? static_cast<int>(4 / sizeof(Bits)) : 1;
-  __shared__ Bits tile[k_tile][k_tile + k_pad];
+  __shared__ Bits tile[k_side][k_side + k_pad];
   const int along = static_cast<int>(threadIdx.x) % k_lanes * V, across = static_cast<int>(threadIdx.x) / k_lanes;
   for (unsigned block = blockIdx.x; block < turn.blocks; block += gridDim.x) {
     const Place place(block, turn);
-    const std::int64_t write = static_cast<std::int64_t>(place.write_tile) * k_tile;
-    const std::int64_t read = static_cast<std::int64_t>(place.read_tile) * k_tile;
-    const auto offsets = rest.offsets(static_cast<typename G::IndexType>(place.rest));
-    const Bits* const in = from + offsets[1] + read + along + (write + across) * turn.read_step;
-    Bits* const out = to + offsets[0] + write + along + (read + across) * turn.write_step;
-    const auto writes = static_cast<int>(min(turn.write_extent - write, static_cast<std::int64_t>(k_tile)));
-    const auto reads = static_cast<int>(min(turn.read_extent - read, static_cast<std::int64_t>(k_tile)));
+    if (place.read_tile >= turn.read_tiles)
+      continue;
+    const Piece<Bits> piece(place, rest, turn, to, from);
+    for (int first = across; first < k_side; first += k_at_once * k_step) {
+      Vector loaded[k_at_once];
+#pragma unroll
+      for (int pass = 0; pass < k_at_once; ++pass) {
+        const int line = first + pass * k_step;
+        if (line < piece.writes && along < piece.reads)
+          loaded[pass] = *reinterpret_cast<const Vector*>(piece.in + along + line * turn.read_step);
+      }
+#pragma unroll
+      for (int pass = 0; pass < k_at_once; ++pass) {
+#pragma unroll
+        for (int k = 0; k < V; ++k)
+          tile[first + pass * k_step][along + k] = loaded[pass].at[k];
+      }
+    }
+    __syncthreads();
+    if (along < piece.writes) {
+#pragma unroll 4
+      for (int line = across; line < piece.reads; line += k_step) {
+        Vector column;
+#pragma unroll
+        for (int k = 0; k < V; ++k)
+          column.at[k] = tile[along + k][line];
+        *reinterpret_cast<Vector*>(piece.out + along + line * turn.write_step) = column;
+      }
+    }
+    __syncthreads();
+  }
+}
+
+/// Blocks of a multiprocessor: some write while others read. Their tiles and what their threads have under way fit.
+template <class Bits>
+constexpr int k_blocks_at_once = sizeof(Bits) == 4 ? 5 : 3;
+
+/// Elements of 4 or 2 bytes where every 16 bytes are whole: tiles of 64 words a row are kept as vectors of 4, which go
+/// in at once. Where a vector lies depends on its row, so that words of a column lie in different banks, but for two. A
+/// thread takes words out of 16 bytes of rows: one vector to write, or where a word holds two elements two of them.
+template <class Bits, class G>
+__global__ void __launch_bounds__(k_block, k_blocks_at_once<Bits>)
+    copy_word_tiles(G rest, Turn turn, Bits* to, const Bits* from) {
+  using Word = std::uint32_t;
+  using Vector = Neighbours<Word, 4>;
+  constexpr int k_parts = sizeof(Word) / sizeof(Bits), V = 4 * k_parts, k_side = k_tile<Bits>;
+  constexpr int k_lanes = k_side / V, k_step = k_block / k_lanes, k_passes = k_side / k_step,
+                k_words = k_side / k_parts;
+  static_assert(k_lanes == 16 && (k_parts == 1 || k_parts == 2));
+  __shared__ Vector tile[k_side][k_lanes];
+  const int lane = static_cast<int>(threadIdx.x) % k_lanes, along = lane * V;
+  const int across = static_cast<int>(threadIdx.x) / k_lanes;
+  const auto bank_of = [](int row, int vector) { return vector ^ (row / V % 8); };
+  for (unsigned block = blockIdx.x; block < turn.blocks; block += gridDim.x) {
+    const Place place(block, turn);
+    if (place.read_tile >= turn.read_tiles)
+      continue;
+    const Piece<Bits> piece(place, rest, turn, to, from);
     Vector loaded[k_passes];
 #pragma unroll
     for (int pass = 0; pass < k_passes; ++pass) {
-      if (across + pass * k_step < writes && along < reads)
-        loaded[pass] = *reinterpret_cast<const Vector*>(in + pass * k_step * turn.read_step);
+      const int line = across + pass * k_step;
+      if (line < piece.writes && along < piece.reads)
+        loaded[pass] = *reinterpret_cast<const Vector*>(piece.in + along + line * turn.read_step);
     }
 #pragma unroll
-    for (int pass = 0; pass < k_passes; ++pass) {
-#pragma unroll
-      for (int k = 0; k < V; ++k)
-        tile[across + pass * k_step][along + k] = loaded[pass].at[k];
-    }
+    for (int pass = 0; pass < k_passes; ++pass)
+      tile[across + pass * k_step][bank_of(across + pass * k_step, lane)] = loaded[pass];
     __syncthreads();
-#pragma unroll
-    for (int pass = 0; pass < k_passes; ++pass) {
-      if (across + pass * k_step >= reads || along >= writes)
+#pragma unroll 1
+    for (int pass = 0; pass < k_words / k_step; ++pass) {
+      const int word = across + pass * k_step, line = word * k_parts;
+      if (line >= piece.reads || along >= piece.writes)
         continue;
-      Vector column;
+      Word column[V];
 #pragma unroll
       for (int k = 0; k < V; ++k)
-        column.at[k] = tile[along + k][across + pass * k_step];
-      *reinterpret_cast<Vector*>(out + pass * k_step * turn.write_step) = column;
+        column[k] = tile[along + k][bank_of(along + k, word / 4)].at[word % 4];
+      Bits* const out = piece.out + along + line * turn.write_step;
+#pragma unroll
+      for (int part = 0; part < k_parts; ++part) {
+        Vector made;
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          if constexpr (k_parts == 1) {
+            made.at[k] = column[k];
+          } else {
+            const Word first = column[2 * k], second = column[2 * k + 1];
+            made.at[k] = part == 0 ? (first & 0xffffu) | second << 16 : first >> 16 | (second & 0xffff0000u);
+          }
+        }
+        *reinterpret_cast<Vector*>(out + part * turn.write_step) = made;
+      }
     }
     __syncthreads();
   }
@@ -123,7 +218,9 @@ bool launch_transposed(cudaStream_t stream, const CopyPlan& plan, Bits* to, cons
   const int read_axis = read_axis_of(plan);
   if (read_axis < 0)
     return false;
-  constexpr int V = sizeof(Bits) == 8 ? 2 : 4;
+  constexpr bool k_in_words = sizeof(Bits) == 2 || sizeof(Bits) == 4;
+  constexpr int V = k_in_words ? 16 / sizeof(Bits) : sizeof(Bits) == 8 ? 2 : 4;
+  constexpr std::int64_t k_side = k_tile<Bits>;
   const int write_axis = plan.ndim - 1;
   Turn turn{
       .read_extent = plan.extents[read_axis],
@@ -131,17 +228,24 @@ bool launch_transposed(cudaStream_t stream, const CopyPlan& plan, Bits* to, cons
       .read_step = plan.strides[1][write_axis],
       .write_step = plan.strides[0][read_axis]};
   const CopyPlan rest = rest_of(plan, read_axis);
-  const std::int64_t read_tiles = (turn.read_extent + k_tile - 1) / k_tile;
-  const std::int64_t write_tiles = (turn.write_extent + k_tile - 1) / k_tile;
-  const std::int64_t blocks = read_tiles * write_tiles * rest.size;
+  const std::int64_t read_tiles = (turn.read_extent + k_side - 1) / k_side;
+  const std::int64_t write_tiles = (turn.write_extent + k_side - 1) / k_side;
+  const std::int64_t group = std::min<std::int64_t>(read_tiles, k_group), groups = (read_tiles + group - 1) / group;
+  const std::int64_t blocks = group * groups * write_tiles * rest.size;
   if (blocks > std::numeric_limits<std::int32_t>::max())
     return false;
   turn.read_tiles = static_cast<unsigned>(read_tiles);
   turn.write_tiles = static_cast<unsigned>(write_tiles);
+  turn.group = static_cast<unsigned>(group);
+  turn.groups = static_cast<unsigned>(groups);
   turn.blocks = static_cast<unsigned>(blocks);
   with_geometry(rest, [&](auto at) {
     if (in_vectors(plan, read_axis, V, to, from)) {
-      copy_tiles<V><<<turn.blocks, k_block, 0, stream>>>(at, turn, to, from);
+      if constexpr (k_in_words) {
+        copy_word_tiles<<<turn.blocks, k_block, 0, stream>>>(at, turn, to, from);
+      } else {
+        copy_tiles<V><<<turn.blocks, k_block, 0, stream>>>(at, turn, to, from);
+      }
     } else {
       copy_tiles<1><<<turn.blocks, k_block, 0, stream>>>(at, turn, to, from);
     }

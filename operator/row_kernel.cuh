@@ -1,7 +1,7 @@
 #pragma once
 
-// One kernel for what works along rows: softmax and its like, their gradients, cross entropies, the largest of a row. A
-// row operator is a struct that derives from RowOperands and says
+// One kernel for what works along rows: softmax and its like, their gradients, cross entropies. A row
+// operator is a struct that derives from RowOperands and says
 //   k_joined                  whether a Total of all elements of a row is wanted (false: start() to finish() at once)
 //   Total start(offset)       of no element; `offset` is the row's first element
 //   void take(Total&, values, first)
@@ -54,14 +54,6 @@ struct Rows {
     return beside == 1 ? row * pitch : row / beside * pitch + row % beside;
   }
   unsigned blocks() const noexcept { return blocks_for_groups(count, width); }
-};
-
-/// Rows of a view, by its geometry.
-template <class Index>
-struct PlacedRows : Rows {
-  Geometry<2, Index> places;
-  PlacedRows(const Rows& rows, const Geometry<2, Index>& at) : Rows(rows), places(at) {}
-  __device__ std::int64_t offset(std::int64_t row) const { return places.offsets(static_cast<Index>(row))[1]; }
 };
 
 /// What a row operator reads, `Reads` arrays of one layout, and writes.
@@ -143,8 +135,8 @@ __device__ void store_row(
 }
 
 /// Any rows, V elements a load. What is written looks at the row again, which then lies in a cache.
-template <int V, class R, class Places>
-__global__ void __launch_bounds__(k_group_block) row_kernel(R op, Places rows) {
+template <int V, class R>
+__global__ void __launch_bounds__(k_group_block) row_kernel(R op, Rows rows) {
   const Group group(rows.width);
   [[maybe_unused]] const std::int64_t vectors = rows.n / V;
   for (std::int64_t row = group.index; row < rows.count; row += group.count) {
@@ -246,13 +238,6 @@ bool by_kept_vectors(const Rows& rows, int V, F&& f) {
   else if (needed <= 8)
     f.template operator()<8>();
   return needed <= 8;
-}
-
-/// Enqueues the operator over rows element by element, where they lie anyhow. Throws CudaError naming `name`.
-template <class R, class Index>
-void launch_placed_rows(const char* name, const R& op, const PlacedRows<Index>& rows, cudaStream_t stream) {
-  row_kernel<1><<<rows.blocks(), k_group_block, 0, stream>>>(op, rows);
-  check_launch(name);
 }
 
 /// Enqueues the operator over rows. Throws CudaError naming `name` where the launch is refused.

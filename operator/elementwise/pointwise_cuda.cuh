@@ -123,7 +123,7 @@ struct PointwiseKernel {
           <<<blocks_for(packed.size), k_block, 0, stream>>>(at, out, source<In>(args, I + 1, true)...);
     } else {
       constexpr int U = k_at_once<Out, In...>;
-      const Walk<K> walk = walk_of(args.plan, U);
+      const Walk<K> walk = walk_of<Square<k_side_of<Out, In...>>>(args.plan, U);
       pointwise_walk_kernel<F, U, Out, In...>
           <<<walk.blocks(), k_block, 0, stream>>>(walk, out, source<In>(args, I + 1, false)...);
     }

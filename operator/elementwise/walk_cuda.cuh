@@ -7,7 +7,8 @@
 //            rows and their addresses are;
 //   tiles    some operand has its neighbours along another axis than what is written: a block reads a square of it
 //   along
-//            that axis and turns it in shared memory.
+//            that axis and turns it in shared memory. Elements of two bytes have wider squares, or too few bytes would
+//            be read of a row and be under way.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -33,9 +34,6 @@ struct Source {
   ReadMode mode = ReadMode::constant;
 };
 
-inline constexpr int k_square = 32;                  // side of a tile, a warp's lanes
-inline constexpr int k_warps = k_block / k_square;   // lines of a tile that are read at once
-inline constexpr int k_lines = k_square / k_warps;   // of a tile, a thread
 inline constexpr int k_turned = 2;                   // operands that are turned, at most; more are read as they lie
 inline constexpr std::int64_t k_worth_turning = 16;  // shorter axes leave most of a tile idle
 inline constexpr std::int64_t k_tile_group = 8;      // tiles side by side where turned operands are read
@@ -44,6 +42,18 @@ inline constexpr std::int32_t k_most_blocks = 65536;
 /// Elements a thread takes at once: more where they are small, or too few bytes would be under way.
 template <class... T>
 inline constexpr int k_at_once = ((sizeof(T) <= 2) && ...) ? 8 : 4;
+
+/// A square tile of `Side` elements a line; threads beside each other take elements of a line, at least a warp of them.
+template <int Side>
+struct Square {
+  static constexpr int k_side = Side;
+  static constexpr int k_step = k_block / Side;  // lines of the tile that are read at once
+  static constexpr int k_lines = Side / k_step;  // of the tile, a thread
+  __device__ static std::int32_t lane() { return static_cast<std::int32_t>(threadIdx.x) % Side; }
+  __device__ static std::int32_t line() { return static_cast<std::int32_t>(threadIdx.x) / Side; }
+};
+template <class... T>
+inline constexpr int k_side_of = ((sizeof(T) <= 2) && ...) ? 64 : 32;
 
 /// How many elements a thread has: of what lies as the result does, and of operands that are turned.
 struct Share {
@@ -57,9 +67,9 @@ struct Walk {
   std::int32_t next[K];          // from an element of a thread to its next one
   std::int32_t total = 0;        // streams: elements; those of a thread lie at.size of them apart
   std::int32_t streams = 0;      // 0: tiles
-  // Of tiles. The lanes of a warp go along the axis that is written along, and warps along the other; in a turned
-  // operand the other way round.
-  std::int32_t by_lane[K] = {}, by_warp[K] = {};
+  // Of tiles. Lanes go along the axis that is written along, lines along the other; in a turned operand the other way
+  // round.
+  std::int32_t by_lane[K] = {}, by_line[K] = {};
   std::int8_t slot[K];  // where it is turned; -1: nowhere
   std::int32_t along = 0, across = 0;
   Divider<std::int32_t> group, along_tiles, across_groups;
@@ -72,6 +82,7 @@ struct Walk {
     return streams != 0 ? blocks_for(at.size) : static_cast<unsigned>(std::min(at.size, k_most_blocks));
   }
 
+  template <class S>
   __device__ Share share(std::int32_t i) const {
     if (streams != 0) {
       const int count = i + (streams - 1) * at.size < total ? streams : streams - 1;
@@ -79,17 +90,16 @@ struct Walk {
     }
     const std::int32_t of_group = group.divide(i), of_row = along_tiles.divide(of_group);
     const std::int32_t row = of_row - across_groups.divide(of_row) * across_groups.value();
-    const std::int32_t along_left = along - (of_group - of_row * along_tiles.value()) * k_square;
-    const std::int32_t across_left = across - (row * group.value() + i - of_group * group.value()) * k_square;
-    return {lines(along_left, across_left), lines(across_left, along_left)};
+    const std::int32_t along_left = along - (of_group - of_row * along_tiles.value()) * S::k_side;
+    const std::int32_t across_left = across - (row * group.value() + i - of_group * group.value()) * S::k_side;
+    return {lines<S>(along_left, across_left), lines<S>(across_left, along_left)};
   }
 
  private:
+  template <class S>
   __device__ static int lines(std::int32_t lanes_left, std::int32_t lines_left) {
-    const auto lane = static_cast<std::int32_t>(threadIdx.x) % k_square;
-    const auto warp = static_cast<std::int32_t>(threadIdx.x) / k_square;
-    const std::int32_t count = (lines_left - warp + k_warps - 1) / k_warps;
-    return lane >= lanes_left || count < 0 ? 0 : count < k_lines ? count : k_lines;
+    const std::int32_t count = (lines_left - S::line() + S::k_step - 1) / S::k_step;
+    return S::lane() >= lanes_left || count < 0 ? 0 : count < S::k_lines ? count : S::k_lines;
   }
 };
 
@@ -128,7 +138,12 @@ int axis_of_turned(const StridedPlan<K>& plan) noexcept {
 /// One entry a tile: what is left of `plan` beside two axes, groups of tiles across, tiles along, and those of a group.
 template <int K>
 StridedPlan<K> plan_of_tiles(
-    const StridedPlan<K>& plan, int axis, std::int64_t groups, std::int64_t along, std::int64_t group) noexcept {
+    const StridedPlan<K>& plan,
+    int axis,
+    int side,
+    std::int64_t groups,
+    std::int64_t along,
+    std::int64_t group) noexcept {
   StridedPlan<K> tiles;
   tiles.ndim = 0;
   const auto add = [&](std::int64_t extent, int of, std::int64_t times) {
@@ -142,25 +157,25 @@ StridedPlan<K> plan_of_tiles(
     if (rest != axis)
       add(plan.extents[rest], rest, 1);
   }
-  add(groups, axis, group * k_square);
-  add(along, plan.ndim - 1, k_square);
+  add(groups, axis, group * side);
+  add(along, plan.ndim - 1, side);
   if (group > 1)
-    add(group, axis, k_square);
+    add(group, axis, side);
   return tiles;
 }
 
 /// Nothing where no operand is turned, or offsets behind the last tile would leave 32 bits.
-template <int K>
+template <class S, int K>
 std::optional<Walk<K>> walk_in_tiles(const StridedPlan<K>& plan) noexcept {
   const int axis = axis_of_turned(plan), inner = plan.ndim - 1;
   if (axis < 0)
     return {};
-  const std::int64_t along = (plan.inner() + k_square - 1) / k_square;
-  const std::int64_t across = (plan.extents[axis] + k_square - 1) / k_square;
+  const std::int64_t along = (plan.inner() + S::k_side - 1) / S::k_side;
+  const std::int64_t across = (plan.extents[axis] + S::k_side - 1) / S::k_side;
   // Tiles that run at a time then read long pieces of turned operands too.
   const std::int64_t group = plan.ndim < k_max_ndim ? std::min(across, k_tile_group) : 1;
   const std::int64_t groups = (across + group - 1) / group;
-  const StridedPlan<K> tiles = plan_of_tiles(plan, axis, groups, along, group);
+  const StridedPlan<K> tiles = plan_of_tiles(plan, axis, S::k_side, groups, along, group);
   if (!fits_32_bits(tiles))
     return {};
   Walk<K> walk(tiles);
@@ -175,15 +190,15 @@ std::optional<Walk<K>> walk_in_tiles(const StridedPlan<K>& plan) noexcept {
     if (turned)
       walk.slot[k] = slot++;
     walk.by_lane[k] = static_cast<std::int32_t>(plan.strides[k][turned ? axis : inner]);
-    walk.by_warp[k] = static_cast<std::int32_t>(plan.strides[k][turned ? inner : axis]);
-    walk.next[k] = walk.by_warp[k] * k_warps;
+    walk.by_line[k] = static_cast<std::int32_t>(plan.strides[k][turned ? inner : axis]);
+    walk.next[k] = walk.by_line[k] * S::k_step;
   }
   return walk;
 }
 
-template <int K>
+template <class S, int K>
 Walk<K> walk_of(const StridedPlan<K>& plan, int at_once) noexcept {
-  const auto in_tiles = walk_in_tiles(plan);
+  const auto in_tiles = walk_in_tiles<S>(plan);
   return in_tiles ? *in_tiles : walk_in_streams(plan, at_once);
 }
 
@@ -216,76 +231,151 @@ __device__ Several<math::Compute<T>, U> read_several(
   return values;
 }
 
-/// Operands in the memory of a block, to be read along the other axis. Rows are longer by one element, so that neither
-/// way lanes meet in a bank.
-template <class Stage, int N>
+/// Operands in the memory of a block, to be read along the other axis. Rows are longer by a bank, so that neither way
+/// lanes meet in one.
+template <class Stage, class S, int N>
 struct Tiles {
-  Stage at[N][k_square][k_square + 1];
+  Stage at[N][S::k_side][S::k_side + (sizeof(Stage) < 4 ? 4 / sizeof(Stage) : 1)];
 
+  /// A thread's lines from `first` on.
   template <class C, int U>
-  __device__ void put(int slot, const Several<C, U>& values) {
+  __device__ void put(int slot, int first, const Several<C, U>& values) {
     if (slot < 0)
       return;
 #pragma unroll
-    for (int j = 0; j < k_lines; ++j)
-      at[slot][threadIdx.x / k_square + j * k_warps][threadIdx.x % k_square] = static_cast<Stage>(values.at[j]);
+    for (int j = 0; j < U; ++j) {
+      if (j < S::k_lines)
+        at[slot][S::line() + (first + j) * S::k_step][S::lane()] = static_cast<Stage>(values.at[j]);
+    }
   }
   template <class C, int U>
-  __device__ void take(int slot, Several<C, U>& values) const {
+  __device__ void take(int slot, int first, Several<C, U>& values) const {
     if (slot < 0)
       return;
 #pragma unroll
-    for (int j = 0; j < k_lines; ++j)
-      values.at[j] = static_cast<C>(at[slot][threadIdx.x % k_square][threadIdx.x / k_square + j * k_warps]);
+    for (int j = 0; j < U; ++j) {
+      if (j < S::k_lines)
+        values.at[j] = static_cast<C>(at[slot][S::lane()][S::line() + (first + j) * S::k_step]);
+    }
   }
 };
 
-template <class F, int U, class Out, class W, class Turned, std::size_t... I, class... C>
-__device__ void write_several(
-    const W& walk, Turned& tiles, Out* to, int count, std::index_sequence<I...>, Several<C, U>... values) {
-  if (walk.streams == 0) {
-    (tiles.put(walk.slot[I + 1], values), ...);
-    __syncthreads();
-    (tiles.take(walk.slot[I + 1], values), ...);
-    __syncthreads();  // the next tile is put there
-  }
+template <class F, int U, class Out, class... C>
+__device__ void write_several(Out* to, std::int32_t next, int count, const Several<C, U>&... values) {
 #pragma unroll
   for (int j = 0; j < U; ++j) {
     if (j < count)
-      to[j * walk.next[0]] = static_cast<Out>(F::of(values.at[j]...));
+      to[j * next] = static_cast<Out>(F::of(values.at[j]...));
   }
 }
 
-template <class F, int U, class Out, class W, class Turned, std::size_t... I, class... In>
+/// Where a thread is in a tile or in its streams.
+template <class S, class W>
+struct Spot {
+  const W& walk;
+  decltype(walk.at.offsets(0)) offsets;
+  Share share;
+
+  __device__ Spot(const W& w, std::int32_t i) : walk(w), offsets(w.at.offsets(i)), share(w.template share<S>(i)) {}
+  __device__ std::int32_t first(int k) const {
+    return offsets[k] + S::lane() * walk.by_lane[k] + S::line() * walk.by_line[k];
+  }
+  __device__ int count(int k) const { return walk.slot[k] < 0 ? share.straight : share.turned; }
+  /// Operand k from its line `from` on.
+  template <int U, class In>
+  __device__ auto read(const Source<In>& in, int k, int from) const {
+    return read_several<U>(in, first(k) + from * walk.next[k], walk.next[k], count(k) - from);
+  }
+};
+
+/// All loads are under way at once.
+template <class F, int U, class S, class Turned, class Out, class W, class... C>
+__device__ void turn_and_write(const W& walk, Turned& tiles, Out* to, int count, Several<C, U>... values) {
+  if (walk.streams == 0) {
+    int k = 0;
+    (tiles.put(walk.slot[++k], 0, values), ...);
+    __syncthreads();
+    k = 0;
+    (tiles.take(walk.slot[++k], 0, values), ...);
+    __syncthreads();  // the next tile is put there
+  }
+  write_several<F>(to, walk.next[0], count, values...);
+}
+
+/// A tile of more lines than a thread takes at once: turned operands first.
+template <class F, int U, class S, class Turned, class Out, class W, std::size_t... I, class... In>
+__device__ void apply_in_parts(
+    const Spot<S, W>& spot, Turned& tiles, Out* out, std::index_sequence<I...>, const Source<In>&... in) {
+  const auto put = [&](int k, const auto& source) {
+    if (spot.walk.slot[k] < 0)
+      return;
+#pragma unroll 1
+    for (int line = 0; line < S::k_lines; line += U)
+      tiles.put(spot.walk.slot[k], line, spot.template read<U>(source, k, line));
+  };
+  (put(static_cast<int>(I) + 1, in), ...);
+  __syncthreads();
+  const auto get = [&](int k, const auto& source, int line) {
+    if (spot.walk.slot[k] < 0)
+      return spot.template read<U>(source, k, line);
+    decltype(spot.template read<U>(source, k, line)) values;
+    tiles.take(spot.walk.slot[k], line, values);
+    return values;
+  };
+#pragma unroll 1
+  for (int line = 0; line < S::k_lines; line += U) {
+    write_several<F>(
+        out + spot.first(0) + line * spot.walk.next[0],
+        spot.walk.next[0],
+        spot.share.straight - line,
+        get(static_cast<int>(I) + 1, in, line)...);
+  }
+  __syncthreads();  // the next tile is put there
+}
+
+template <class F, int U, class S, class Turned, class Out, class W, std::size_t... I, class... In>
 __device__ void apply_several(
     const W& walk, Turned& tiles, std::int32_t i, Out* out, std::index_sequence<I...> each, const Source<In>&... in) {
-  const auto lane = static_cast<std::int32_t>(threadIdx.x) % k_square;
-  const auto warp = static_cast<std::int32_t>(threadIdx.x) / k_square;
-  const auto offsets = walk.at.offsets(i);
-  const Share share = walk.share(i);
-  const auto first = [&](int k) { return offsets[k] + lane * walk.by_lane[k] + warp * walk.by_warp[k]; };
-  const auto count = [&](int k) { return walk.slot[k] < 0 ? share.straight : share.turned; };
-  write_several<F, U>(
-      walk,
-      tiles,
-      out + first(0),
-      share.straight,
-      each,
-      read_several<U>(in, first(static_cast<int>(I) + 1), walk.next[I + 1], count(static_cast<int>(I) + 1))...);
+  const Spot<S, W> spot(walk, i);
+  if constexpr (S::k_lines > U) {
+    if (walk.streams == 0)
+      return apply_in_parts<F, U>(spot, tiles, out, each, in...);
+    write_several<F>(
+        out + spot.first(0),
+        walk.next[0],
+        spot.share.straight,
+        spot.template read<U>(in, static_cast<int>(I) + 1, 0)...);
+  } else {
+    turn_and_write<F, U, S>(
+        walk,
+        tiles,
+        out + spot.first(0),
+        spot.share.straight,
+        spot.template read<U>(in, static_cast<int>(I) + 1, 0)...);
+  }
 }
+
+/// What operands are kept as in a tile: as they are, if they are all alike, or as what is computed with.
+template <class... In>
+struct Staged;
+template <class First, class... In>
+struct Staged<First, In...> {
+  using Numbers = std::common_type_t<math::Compute<First>, math::Compute<In>...>;
+  using Type = std::conditional_t<(std::is_same_v<First, In> && ...), First, Numbers>;
+};
 
 template <class F, int U, class Out, class... In>
 __global__ void __launch_bounds__(k_block)
     pointwise_walk_kernel(Walk<1 + static_cast<int>(sizeof...(In))> walk, Out* out, Source<In>... in) {
-  using Stage = std::common_type_t<math::Compute<In>...>;
+  using S = Square<k_side_of<Out, In...>>;
   constexpr int k_slots = sizeof...(In) < k_turned ? 1 : k_turned;
-  __shared__ Tiles<Stage, k_slots> tiles;
+  __shared__ Tiles<typename Staged<In...>::Type, S, k_slots> tiles;
   // A block takes a tile, a thread its share of the streams.
   const bool tiled = walk.streams == 0;
   const auto first = static_cast<std::int32_t>(tiled ? blockIdx.x : blockIdx.x * blockDim.x + threadIdx.x);
   const auto step = static_cast<std::int32_t>(tiled ? gridDim.x : gridDim.x * blockDim.x);
   for (std::int32_t i = first; i < walk.at.size; i += step)
-    apply_several<F, U>(walk, tiles, i, out, std::index_sequence_for<In...>{}, in...);
+    apply_several<F, U, S>(walk, tiles, i, out, std::index_sequence_for<In...>{}, in...);
 }
 
 }  // namespace sluice::detail

@@ -8,7 +8,8 @@ namespace sluice {
 enum class Autotune : unsigned char {
   off,         // what the library's own prediction puts first
   first_use,   // the quickest of the first few predictions, tried when a shape is first seen
-  exhaustive,  // the quickest of all that the library offers: some dozen plans of a convolution, 8 or so of a product
+  exhaustive,  // the quickest of all that the library offers: some dozen plans of a convolution; of a product what it
+               // predicts with more and with less scratch memory
 };
 
 /// For the whole process and every operation that starts after this call. Not called: SLUICE_AUTOTUNE in the

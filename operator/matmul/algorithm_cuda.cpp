@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <iterator>
 #include <optional>
 #include <system_error>
 #include <vector>
@@ -26,11 +27,11 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
       "cublasLtMatmulPreferenceSetAttribute");
 }
 
-CublasPreference make_preference(const GemmProblem& p) {
+CublasPreference make_preference(const GemmProblem& p, std::size_t workspace_bytes) {
   cublasLtMatmulPreference_t raw = nullptr;
   cublas_check(cublas_calls.cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate");
   CublasPreference preference(raw);
-  set(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{k_workspace_bytes});
+  set(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
   set(raw, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   set(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b.data));
   set(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a.data));
@@ -42,8 +43,9 @@ CublasPreference make_preference(const GemmProblem& p) {
 using Results = std::vector<cublasLtMatmulHeuristicResult_t>;
 
 // At most `most` algorithms, the predicted best first; none where the product is not taken.
-Results predicted(cublasLtHandle_t handle, const GemmProblem& p, const CublasPlan& plan, int most) {
-  const CublasPreference preference = make_preference(p);
+Results predicted(
+    cublasLtHandle_t handle, const GemmProblem& p, const CublasPlan& plan, int most, std::size_t workspace_bytes) {
+  const CublasPreference preference = make_preference(p, workspace_bytes);
   Results results(static_cast<std::size_t>(most));
   int found = 0;
   const cublasStatus_t status = cublas_calls.cublasLtMatmulAlgoGetHeuristic(
@@ -62,6 +64,30 @@ Results predicted(cublasLtHandle_t handle, const GemmProblem& p, const CublasPla
   cublas_check(status, "cublasLtMatmulAlgoGetHeuristic");
   results.resize(static_cast<std::size_t>(found));
   std::erase_if(results, [](const auto& result) { return result.state != CUBLAS_STATUS_SUCCESS; });
+  return results;
+}
+
+// What is tried. The library predicts some 8 however many it is asked for, so it is asked again with less scratch
+// memory: with none it says what does without cutting the sums over k.
+Results candidates(cublasLtHandle_t handle, const GemmProblem& p, const CublasPlan& plan, Autotune how) {
+  if (how == Autotune::off)
+    return predicted(handle, p, plan, 1, k_workspace_bytes);
+  const bool all = how == Autotune::exhaustive;
+  Results results = predicted(handle, p, plan, all ? 64 : 8, k_workspace_bytes);
+  const auto add = [&](int most, std::size_t workspace_bytes) {
+    if (results.empty())
+      return;
+    for (const auto& more : predicted(handle, p, plan, most, workspace_bytes)) {
+      const auto same = [&](const auto& known) {
+        return std::equal(std::begin(more.algo.data), std::end(more.algo.data), std::begin(known.algo.data));
+      };
+      if (std::none_of(results.begin(), results.end(), same))
+        results.push_back(more);
+    }
+  };
+  if (all)
+    add(64, std::size_t{4} << 20);
+  add(all ? 64 : 4, 0);
   return results;
 }
 
@@ -186,7 +212,7 @@ bool choose_algorithm(cublasLtHandle_t handle, const GemmProblem& p, CublasPlan&
   const std::string kept = how == Autotune::off ? "" : kept_key(key, how);
   if (how != Autotune::off && take_kept(handle, kept, plan))
     return true;
-  const Results results = predicted(handle, p, plan, how == Autotune::off ? 1 : how == Autotune::first_use ? 8 : 64);
+  const Results results = candidates(handle, p, plan, how);
   if (results.empty())
     return false;
   const auto chosen = how == Autotune::off ? std::nullopt : quickest(handle, p, plan, results);

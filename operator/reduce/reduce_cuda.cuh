@@ -1,202 +1,16 @@
 #pragma once
 
-// The CUDA side of every reduction that is one `Op`: rows (the terms of an output are neighbours), columns
-// (neighbouring outputs read neighbouring inputs, terms are apart) and a general form for any strides. Few outputs with
-// many terms are cut into pieces, which a second kernel joins in order: no atomics, the same bits every time.
+// How a reduction is enqueued: which of the kernels takes it, and in how many pieces.
 #include <algorithm>
 #include <cstdint>
 
 #include <cuda_runtime.h>
 
 #include <sluice/engine/cuda/check.h>
-#include <sluice/ndarray/strided.cuh>
-#include <sluice/operator/group.cuh>
-#include <sluice/operator/reduce/rows.h>
+#include <sluice/operator/reduce/reduce_kernels.cuh>
 #include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
-
-/// Where results go: to the outputs, or with several pieces an output to `partial`, pieces of one output together.
-template <class Op>
-struct ReduceTarget {
-  typename Op::Out* out = nullptr;
-  typename Op::Acc* partial = nullptr;
-  std::int64_t terms = 0;
-  Split split;
-
-  __device__ std::int64_t begin(std::int64_t piece) const { return piece * split.chunk; }
-  __device__ std::int64_t end(std::int64_t piece) const { return min((piece + 1) * split.chunk, terms); }
-  __device__ void put(const Op& op, std::int64_t output, std::int64_t piece, typename Op::Acc total) const {
-    if (split.pieces == 1) {
-      out[output] = op.finish(total);
-    } else {
-      partial[output * split.pieces + piece] = total;
-    }
-  }
-};
-
-/// Terms [begin, end) of a row of neighbours, V a load, four loads under way.
-template <int V, class Op, class T>
-__device__ typename Op::Acc sum_row(
-    const Op& op, const T* row, std::int64_t begin, std::int64_t end, int lane, int width) {
-  using Acc = typename Op::Acc;
-  Acc total[V];
-#pragma unroll
-  for (int j = 0; j < V; ++j)
-    total[j] = op.identity();
-  const std::int64_t packs = (end - begin) / V;
-  const auto* from = reinterpret_cast<const Neighbours<T, V>*>(row + begin);
-  std::int64_t i = lane;
-  for (; i + 3 * width < packs; i += 4 * width) {
-    Neighbours<T, V> loaded[4];
-#pragma unroll
-    for (int u = 0; u < 4; ++u)
-      loaded[u] = from[i + u * width];
-#pragma unroll
-    for (int u = 0; u < 4; ++u) {
-#pragma unroll
-      for (int j = 0; j < V; ++j)
-        total[j] = with_term(op, total[j], loaded[u].at[j]);
-    }
-  }
-  for (; i < packs; i += width) {
-    const Neighbours<T, V> loaded = from[i];
-#pragma unroll
-    for (int j = 0; j < V; ++j)
-      total[j] = with_term(op, total[j], loaded.at[j]);
-  }
-  for (std::int64_t rest = begin + packs * V + lane; rest < end; rest += width)
-    total[0] = with_term(op, total[0], row[rest]);
-#pragma unroll
-  for (int j = 1; j < V; ++j)
-    total[0] = op.join(total[0], total[j]);
-  return total[0];
-}
-
-template <int V, class Op, class T>
-__global__ void __launch_bounds__(k_group_block)
-    reduce_rows_kernel(Op op, const T* x, std::int64_t pitch, std::int64_t units, int width, ReduceTarget<Op> to) {
-  const Group group(width);
-  for (std::int64_t unit = group.index; unit < units; unit += group.count) {
-    const std::int64_t output = unit / to.split.pieces, piece = unit % to.split.pieces;
-    auto total = sum_row<V>(op, x + output * pitch, to.begin(piece), to.end(piece), group.lane, width);
-    total = join_group(total, width, [&op](auto a, auto b) { return op.join(a, b); });
-    if (group.lane == 0)
-      to.put(op, output, piece, total);
-  }
-}
-
-/// Any strides, V neighbours a load: `reduced` walks vectors, four loads under way.
-template <int V, class Index, class Op, class T>
-__device__ typename Op::Acc sum_scattered(
-    const Op& op, const T* from, const Geometry<1, Index>& reduced, Index begin, Index end, int lane, int width) {
-  using Vector = Neighbours<T, V>;
-  typename Op::Acc total[V];
-#pragma unroll
-  for (int j = 0; j < V; ++j)
-    total[j] = op.identity();
-  const auto load = [&](Index i) { return *reinterpret_cast<const Vector*>(from + reduced.offsets(i)[0]); };
-  const auto take = [&](const Vector& loaded) {
-#pragma unroll
-    for (int j = 0; j < V; ++j)
-      total[j] = with_term(op, total[j], loaded.at[j]);
-  };
-  Index i = begin + static_cast<Index>(lane);
-  const auto step = static_cast<Index>(width);
-  for (; i + 3 * step < end; i += 4 * step) {
-    const Vector loaded[4] = {load(i), load(i + step), load(i + 2 * step), load(i + 3 * step)};
-#pragma unroll
-    for (int u = 0; u < 4; ++u)
-      take(loaded[u]);
-  }
-  for (; i < end; i += step)
-    take(load(i));
-#pragma unroll
-  for (int j = 1; j < V; ++j)
-    total[0] = op.join(total[0], total[j]);
-  return total[0];
-}
-
-/// The target counts terms in vectors.
-template <int V, class Index, class Op, class T>
-__global__ void __launch_bounds__(k_group_block) reduce_general_kernel(
-    Op op,
-    const T* x,
-    Geometry<2, Index> kept,
-    Geometry<1, Index> reduced,
-    std::int64_t units,
-    int width,
-    ReduceTarget<Op> to) {
-  const Group group(width);
-  for (std::int64_t unit = group.index; unit < units; unit += group.count) {
-    const std::int64_t output = unit / to.split.pieces, piece = unit % to.split.pieces;
-    const T* from = x + kept.offsets(static_cast<Index>(output))[1];
-    const auto begin = static_cast<Index>(to.begin(piece)), end = static_cast<Index>(to.end(piece));
-    auto total = sum_scattered<V>(op, from, reduced, begin, end, group.lane, width);
-    total = join_group(total, width, [&op](auto a, auto b) { return op.join(a, b); });
-    if (group.lane == 0)
-      to.put(op, output, piece, total);
-  }
-}
-
-/// `outer` groups of `columns` neighbouring outputs; terms are `step` apart.
-struct ColumnShape {
-  std::int64_t columns = 1;
-  std::int64_t outer = 1;
-  std::int64_t outer_step = 0;
-  std::int64_t step = 0;
-};
-inline constexpr int k_column_rows = 8;  // threads along the terms, beside a warp along the columns
-
-template <class Op, class T>
-__global__ void __launch_bounds__(k_group_block)
-    reduce_columns_kernel(Op op, const T* x, ColumnShape shape, std::int64_t units, ReduceTarget<Op> to) {
-  using Acc = typename Op::Acc;
-  __shared__ Acc totals[k_column_rows][k_warp];
-  const std::int64_t tiles = (shape.columns + k_warp - 1) / k_warp;
-  for (std::int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
-    const std::int64_t tile = unit % tiles, piece = unit / tiles % to.split.pieces;
-    const std::int64_t outer = unit / tiles / to.split.pieces;
-    const std::int64_t column = tile * k_warp + threadIdx.x;
-    Acc total = op.identity();
-    if (column < shape.columns) {
-      const T* from = x + outer * shape.outer_step + column;
-#pragma unroll 4
-      for (std::int64_t i = to.begin(piece) + threadIdx.y; i < to.end(piece); i += k_column_rows)
-        total = with_term(op, total, from[i * shape.step]);
-    }
-    totals[threadIdx.y][threadIdx.x] = total;
-    __syncthreads();
-    if (threadIdx.y == 0 && column < shape.columns) {
-#pragma unroll
-      for (int row = 1; row < k_column_rows; ++row)
-        total = op.join(total, totals[row][threadIdx.x]);
-      to.put(op, outer * shape.columns + column, piece, total);
-    }
-    __syncthreads();
-  }
-}
-
-template <class Op>
-__global__ void __launch_bounds__(k_group_block) join_pieces_kernel(Op op, std::int64_t outputs, ReduceTarget<Op> to) {
-  const Group group(k_warp);
-  for (std::int64_t output = group.index; output < outputs; output += group.count) {
-    auto total = op.identity();
-    for (std::int64_t piece = group.lane; piece < to.split.pieces; piece += k_warp)
-      total = op.join(total, to.partial[output * to.split.pieces + piece]);
-    total = join_group(total, k_warp, [&op](auto a, auto b) { return op.join(a, b); });
-    if (group.lane == 0)
-      to.out[output] = op.finish(total);
-  }
-}
-
-template <class Op>
-__global__ void __launch_bounds__(k_group_block)
-    fill_identity_kernel(Op op, std::int64_t outputs, ReduceTarget<Op> to) {
-  const Group group(1);
-  for (std::int64_t output = group.index; output < outputs; output += group.count)
-    to.out[output] = op.finish(op.identity());
-}
 
 /// Reductions that are rare have the general form alone: it is most of the time that compiling takes.
 template <class Op>
@@ -236,6 +50,8 @@ class ReduceLaunch {
         return rows();
       if (is_columns())
         return columns();
+    }
+    if constexpr (ByLayout && !Placed<Op>) {  // places have one axis, so no planes to read in vectors
       if (in_vectors<k_neighbours<T>>())
         return general<k_neighbours<T>>();
     }
@@ -288,12 +104,20 @@ class ReduceLaunch {
     shape.outer = plan_.outputs() / shape.columns;
     shape.outer_step = plan_.kept.ndim == 2 ? plan_.kept.strides[1][0] : 0;
     shape.step = plan_.reduced.inner_stride(0);
-    const std::int64_t tiles = (shape.columns + k_warp - 1) / k_warp;
-    in_pieces(shape.outer * tiles, 256, [&](std::int64_t units) {
-      const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(units, 1 << 20));
-      const dim3 block(k_warp, k_column_rows);
-      reduce_columns_kernel<<<blocks, block, 0, stream_>>>(op_, x_, shape, units, to_);
+    // The cut is the same however many columns a thread takes, and with it the bits of the result.
+    in_pieces(shape.outer * shape.tiles(1), 256, [&](std::int64_t) {
+      constexpr int V = k_columns<T>;
+      const bool in_vectors =
+          starts_neighbours<T, V>(x_) && shape.columns % V == 0 && shape.step % V == 0 && shape.outer_step % V == 0;
+      in_vectors ? launch_columns<V>(shape) : launch_columns<1>(shape);
     });
+  }
+  template <int V>
+  void launch_columns(const ColumnShape& shape) {
+    const std::int64_t units = shape.outer * shape.tiles(V) * to_.split.pieces;
+    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(units, 1 << 20));
+    const dim3 block(k_warp, k_column_rows);
+    reduce_columns_kernel<V><<<blocks, block, 0, stream_>>>(op_, x_, shape, units, to_);
   }
 
   template <int V>

@@ -15,6 +15,9 @@
 //                  are taken one by one instead
 //   join(a, b)     of two, those of `a` first; associative up to rounding
 //   finish(a)      the result
+//
+// One that is Placed has take(acc, terms, place) in place of lift(): it is told neighbouring terms and, of the first
+// one, which term of its result that is; a thread's places grow, and join() need not be given parts in order.
 namespace sluice::detail {
 
 /// float for the half types and float, double for double, int64 for integers and bool.
@@ -48,6 +51,11 @@ SLUICE_HD inline A magnitude_of(A value) noexcept {
     return value < 0 ? -value : value;
   }
 }
+
+template <class Op>
+concept Placed = requires {
+  requires Op::k_placed;
+};
 
 /// `acc` with one term more.
 template <class Op, class T>
@@ -320,5 +328,51 @@ SLUICE_HD inline Candidate<Acc> better(const Candidate<Acc>& a, const Candidate<
   }
   return second ? b : a;
 }
+
+/// Where the largest or smallest term stands, the first of equals; a NaN is the best of all. Ordered so that the
+/// largest number is the best: half as much to compile.
+template <class T>
+struct PlaceOf {
+  static constexpr bool k_placed = true;
+  using Narrow = std::conditional_t<sizeof(T) <= 4, std::int32_t, std::int64_t>;
+  using Number = std::conditional_t<std::is_integral_v<T>, Narrow, Accumulator<T>>;
+  using Acc = Candidate<Number>;
+  using Out = std::int64_t;
+  bool largest = true;
+
+  /// Nothing is worse, and if nothing was better the first term is the best.
+  SLUICE_HD static Acc identity() noexcept {
+    using Limits = std::numeric_limits<Number>;
+    return {std::is_integral_v<T> ? Limits::lowest() : -Limits::infinity(), 0};
+  }
+  SLUICE_HD Number ordered(T x) const noexcept {
+    const auto value = static_cast<Number>(x);
+    if constexpr (std::is_integral_v<T>) {
+      return largest ? value : ~value;
+    } else {
+      return largest ? value : -value;
+    }
+  }
+  template <int V>
+  SLUICE_HD void take(Acc& best, const T (&terms)[V], std::int64_t place) const noexcept {
+    Number value[V];
+    // One comparison a term says whether any may win; a NaN on either side says so too.
+    bool any = V == 1;
+    for (int j = 0; j < V; ++j) {
+      value[j] = ordered(terms[j]);
+      any |= !(value[j] <= best.value);
+    }
+    if (!any)
+      return;
+    for (int j = 0; j < V; ++j) {
+      // Without branches: loads of later terms need not wait for it.
+      const bool wins = (value[j] > best.value) | (is_nan(value[j]) & !is_nan(best.value));
+      best.value = wins ? value[j] : best.value;
+      best.index = wins ? place + j : best.index;
+    }
+  }
+  SLUICE_HD static Acc join(const Acc& a, const Acc& b) noexcept { return better<true>(a, b); }
+  SLUICE_HD static Out finish(const Acc& a) noexcept { return a.index; }
+};
 
 }  // namespace sluice::detail

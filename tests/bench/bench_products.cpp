@@ -1,5 +1,6 @@
 // The time of matrix products of many shapes, square, skinny and batched: with the algorithm that the library predicts
-// and with the best of a trial of few and of many. The peer is peers/torch_products.py.
+// and with the best of a trial of few and of many; with --exhaustive beside the best that a search through cuBLASLt's
+// configurations finds. The peer is peers/torch_products.py.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -8,17 +9,14 @@
 
 #include <sluice/operator/api.h>
 
+#include "tests/bench/products/algorithm_search.h"
 #include "tests/bench/support/bench.h"
 
 namespace {
 
 using namespace sluice;
 
-// batch products of (m, k) by (k, n); `right` is stored transposed where `turned`.
-struct Problem {
-  std::int64_t batch, m, n, k;
-  bool turned = false;
-};
+using Problem = bench::ProductShape;
 constexpr Problem k_problems[] = {
     {1, 128, 128, 128},        {1, 256, 256, 256},        {1, 512, 512, 512},         {1, 1024, 1024, 1024},
     {1, 2048, 2048, 2048},     {1, 4096, 4096, 4096},     {1, 8192, 8192, 8192},      {1, 1000, 1000, 1000},
@@ -30,14 +28,19 @@ constexpr Problem k_problems[] = {
     {384, 197, 197, 64, true}, {1024, 32, 32, 32},
 };
 
-void run_problem(bench::Report& report, const Problem& p, DType dtype, const std::string& tuning) {
+std::string name_of(const Problem& p) {
+  return message(p.batch, "x", p.m, "x", p.n, "x", p.k, p.turned ? "t" : "");
+}
+
+// us a product, the middle of all blocks; 0 where it is not asked for.
+double run_problem(bench::Report& report, const Problem& p, DType dtype, const std::string& tuning) {
   const bool small = report.options().smoke || report.options().device.is_cpu();
   const auto less = [&](std::int64_t extent, std::int64_t limit) { return small ? std::min(extent, limit) : extent; };
   const std::int64_t batch = less(p.batch, 4), m = less(p.m, 128), n = less(p.n, 128), k = less(p.k, 128);
-  const std::string name = message(p.batch, "x", p.m, "x", p.n, "x", p.k, p.turned ? "t" : "");
+  const std::string name = name_of(p);
   const std::string variant = message(dtype, tuning);
   if (!report.wants(name, variant))
-    return;
+    return 0;
   random::seed(3);
   const auto drawn = [&](const Shape& shape) {
     const Shape stored = batch > 1 ? Shape{batch, shape[0], shape[1]} : shape;
@@ -50,33 +53,111 @@ void run_problem(bench::Report& report, const Problem& p, DType dtype, const std
       report.options().device.is_gpu() ? 60 : 1, 3, [&] { c = matmul(a, b); }, [] { Engine::current().wait_all(); });
   report.add(name, variant, "time", timing.median * 1e6, "us", timing.min * 1e6);
   report.expect(std::isfinite(sum(c.astype(float32)).item<double>()), name);
+  return timing.median * 1e6;
+}
+
+#ifdef SLUICE_CUDA
+// How far the best of our times are from the best that there is: of what a kernel takes, and of calls from the host.
+class Comparison {
+ public:
+  Comparison(bench::Report& report, DType dtype, double seconds) : report_(report), dtype_(dtype), seconds_(seconds) {}
+
+  void add(const Problem& p, double ours) {
+    const std::string name = name_of(p), variant = message(dtype_, "-search");
+    const bench::SearchResult found = bench::search_algorithms(p, dtype_, seconds_);
+    const auto us = [&](const char* metric, double value) { report_.add(name, variant, metric, value, "us"); };
+    us("kernel-predicted", found.predicted);
+    us("kernel-of-predicted", found.predictions);
+    us("kernel-best", found.best);
+    us("kernel-best-in-order", found.in_order);
+    us("best-called", found.eager);
+    report_.add(name, variant, "tried", found.timed, "algorithms");
+    report_.add(name, variant, "checked", found.checked, "algorithms,best:" + found.what);
+    calls_.add(report_, name, variant, "ours/best-called", ours / found.eager);
+    kernels_.add(report_, name, variant, "predictions/best", found.predictions / found.best);
+  }
+  void summarise() const {
+    calls_.summarise(report_, message(dtype_), "ours/best-called");
+    kernels_.summarise(report_, message(dtype_), "predictions/best");
+  }
+
+ private:
+  struct Ratios {
+    int count = 0, within = 0;
+    double logarithms = 0, worst = 0;
+
+    void add(
+        bench::Report& report, const std::string& name, const std::string& variant, const char* what, double ratio) {
+      report.add(name, variant, what, ratio, "x");
+      ++count;
+      within += ratio <= 1.02 ? 1 : 0;
+      logarithms += std::log(ratio);
+      worst = std::max(worst, ratio);
+    }
+    void summarise(bench::Report& report, const std::string& variant, const std::string& what) const {
+      report.add("all", variant, what + "<=1.02", within, message("of-", count));
+      report.add("all", variant, what + "-mean", count == 0 ? 0 : std::exp(logarithms / count), "x");
+      report.add("all", variant, what + "-worst", worst, "x");
+    }
+  };
+
+  bench::Report& report_;
+  DType dtype_;
+  double seconds_;
+  Ratios calls_, kernels_;
+};
+#endif
+
+struct Search {
+  bool wanted = false;
+  double seconds = 4;
+};
+
+std::string text_of(Autotune how) {
+  return how == Autotune::off ? "" : how == Autotune::first_use ? "-tuned" : "-all";
+}
+
+void run_type(bench::Report& report, DType dtype, [[maybe_unused]] const Search& search) {
+#ifdef SLUICE_CUDA
+  Comparison comparison(report, dtype, search.seconds);
+#endif
+  for (const Problem& problem : k_problems) {
+    double least = 0;
+    for (const Autotune how : {Autotune::off, Autotune::first_use, Autotune::exhaustive}) {
+      set_autotune(how);
+      const double time = run_problem(report, problem, dtype, text_of(how));
+      least = least == 0 || (time > 0 && time < least) ? time : least;
+      if (report.options().device.is_cpu())
+        break;
+    }
+#ifdef SLUICE_CUDA
+    if (search.wanted && report.options().device.is_gpu() && least > 0)
+      comparison.add(problem, least);
+#endif
+  }
+#ifdef SLUICE_CUDA
+  if (search.wanted && report.options().device.is_gpu())
+    comparison.summarise();
+#endif
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   bench::Report report("bench_products", "Matrix products of thirty shapes, as predicted and as tried");
+  Search search;
+#ifdef SLUICE_CUDA
+  report.flags().add_flag(
+      "--exhaustive", search.wanted, "On a GPU: search all that cuBLASLt has for each shape as well");
+  report.flags().add_option("--seconds", search.seconds, "Of a search")->check(CLI::Range(0.1, 600.0));
+#endif
   if (!report.parse(argc, argv))
     return report.exit_code();
   try {
     const bool gpu = report.options().device.is_gpu();
-    for (const DType dtype : gpu ? std::vector<DType>{bfloat16, float32} : std::vector<DType>{float32}) {
-      set_float32_precision(gpu ? "high" : "highest");
-      for (const Problem& problem : k_problems) {
-        for (const Autotune how : {Autotune::off, Autotune::first_use, Autotune::exhaustive}) {
-          set_autotune(how);
-          run_problem(
-              report,
-              problem,
-              dtype,
-              how == Autotune::off         ? ""
-              : how == Autotune::first_use ? "-tuned"
-                                           : "-all");
-          if (!gpu)
-            break;
-        }
-      }
-    }
+    set_float32_precision(gpu ? "high" : "highest");
+    for (const DType dtype : gpu ? std::vector<DType>{bfloat16, float32} : std::vector<DType>{float32})
+      run_type(report, dtype, search);
   } catch (const Error& error) {
     report.expect(false, error.what());
   }

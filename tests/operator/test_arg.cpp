@@ -1,6 +1,7 @@
 // argmax and argmin where vectors, blocks and pieces of work begin and end, against a plain search.
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -96,6 +97,75 @@ TEST_CASE("the best may stand in any lane, and the first NaN is the best", "[ope
       }
     }
   }
+}
+
+TEST_CASE("argmax and argmin on a GPU find the first of the best along rows, columns and all elements", "[gpu][arg]") {
+  SLUICE_NEEDS_GPUS(1);
+  const auto check_on_gpu = [](const NDArray& x) {
+    const NDArray there = x.to(gpu());
+    CAPTURE(x.dtype(), x.shape(), x.strides());
+    CHECK(argmax(there, 1).to_vector<std::int64_t>() == searched(x, true));
+    CHECK(argmin(there, 1).to_vector<std::int64_t>() == searched(x, false));
+  };
+  for (const DType dtype : all_dtypes()) {
+    for (const bool with_nan : {false, true}) {
+      if (with_nan && !is_floating(dtype))
+        continue;
+      CAPTURE(with_nan);
+      for (const Shape& shape :
+           {Shape{1, 50000, 1},  // all elements, in pieces
+            Shape{2, 17001, 1},  // the same of rows that are not whole vectors
+            Shape{1, 3000, 34},  // columns, in pieces
+            Shape{1, 3000, 33},  // and of an odd number
+            Shape{3, 37, 65},    // columns of several matrices
+            Shape{40, 100, 1}}) {
+        check_on_gpu(coarse(shape, dtype, with_nan));
+      }
+      const NDArray wide = coarse({6, 70, 40}, dtype, with_nan);
+      const auto same = [&](const std::function<NDArray(const NDArray&)>& view) {
+        CHECK(argmax(view(wide.to(gpu())), 1).to_vector<std::int64_t>() == searched(view(wide), true));
+        CHECK(argmin(view(wide.to(gpu())), 1).to_vector<std::int64_t>() == searched(view(wide), false));
+      };
+      same([](const NDArray& x) { return x.transpose({2, 1, 0}); });
+      same([](const NDArray& x) { return x.transpose({0, 2, 1}).slice(1, 1, 40, 2); });
+      same([](const NDArray& x) { return x.slice(2, 1, 40, 3); });
+      same([](const NDArray& x) { return x.slice(2, 1, 40); });
+      same([](const NDArray& x) { return x.slice(1, 0, 1).broadcast_to({6, 70, 40}); });
+    }
+  }
+}
+
+TEST_CASE("On a GPU the best may stand in any piece, and what is as bad as can be is found first", "[gpu][arg]") {
+  SLUICE_NEEDS_GPUS(1);
+  constexpr float k_infinite = std::numeric_limits<float>::infinity();
+  constexpr float k_none = std::numeric_limits<float>::quiet_NaN();
+  const auto place = [](const std::vector<float>& values, const Shape& shape, bool largest) {
+    const NDArray x = array<float>(values, shape).to(gpu());
+    return (largest ? argmax(x, 0) : argmin(x, 0)).to_vector<std::int64_t>()[0];
+  };
+  // As one row of neighbours, and as the first of three columns.
+  for (const std::int64_t columns : {1, 3}) {
+    const std::int64_t n = columns == 1 ? 40000 : 2000;
+    const Shape shape = columns == 1 ? Shape{n} : Shape{n, columns};
+    CAPTURE(columns);
+    const std::vector<float> low(static_cast<std::size_t>(n * columns), -k_infinite);
+    CHECK(place(low, shape, true) == 0);
+    const std::vector<float> high(low.size(), k_infinite);
+    CHECK(place(high, shape, false) == 0);
+    for (std::int64_t at = 0; at < n; at += n / 7 + 1) {
+      CAPTURE(at);
+      const auto index = static_cast<std::size_t>(at * columns), last = static_cast<std::size_t>((n - 1) * columns);
+      std::vector<float> values = low;
+      values[index] = values[last] = 2;
+      CHECK(place(values, shape, true) == at);
+      values[index] = values[last] = k_none;
+      CHECK(place(values, shape, true) == at);
+      CHECK(place(values, shape, false) == at);
+    }
+  }
+  const NDArray least = full({30000}, std::numeric_limits<std::int64_t>::min(), {.dtype = int64, .device = gpu()});
+  CHECK(argmax(least, 0).item<std::int64_t>() == 0);
+  CHECK(argmin(least, 0).item<std::int64_t>() == 0);
 }
 
 TEST_CASE("argmax and argmin by name count several axes row by row", "[operator][reduce][arg]") {

@@ -44,6 +44,8 @@ std::vector<Layout> layouts() {
       {"one turned, one tile", {{32, 32}}, turned(32, 32)},
       {"one turned, parts of tiles", {{65, 47}}, turned(65, 47)},
       {"one turned, groups of tiles and a rest", {{300, 40}}, turned(300, 40)},
+      {"one turned, one wide tile", {{64, 64}}, turned(64, 64)},
+      {"one turned, groups of wide tiles and a rest", {{529, 67}}, turned(529, 67)},
       {"one turned, long rows", {{17, 1000}}, turned(17, 1000)},
       {"turned, with an axis too short for tiles", {{15, 200}}, turned(15, 200)},
       {"turned, the other axis too short", {{200, 15}}, turned(200, 15)},
@@ -65,6 +67,20 @@ std::vector<Layout> layouts() {
       {"every second element", {{9, 130}, every_second(1)}, {{9, 65}}},
       {"every second row", {{19, 33}, every_second(0)}, {{9, 33}}},
       {"one element", {{1}}, {{3}, [](const NDArray& x) { return x.slice(0, 2, 3); }}},
+  };
+}
+
+std::vector<Operand> turned_sources() {
+  return {
+      {{128, 128}, k_turned},  // one tile of halves, four of floats
+      {{72, 520}, k_turned},   // whole vectors, parts of tiles, a group with a rest
+      {{520, 72}, k_turned},
+      {{1040, 16}, k_turned},
+      {{131, 517}, k_turned},  // odd rows
+      {{132, 300}, k_turned},  // vectors of floats, not of halves
+      {{200, 130}, [](const NDArray& x) { return x.slice(0, 8, 200).slice(1, 1, 129).T(); }},  // misaligned
+      {{3, 24, 16, 8}, axes({0, 2, 3, 1})},
+      {{2, 70, 9, 7}, axes({2, 0, 3, 1})},
   };
 }
 
@@ -99,6 +115,17 @@ TEST_CASE(
       check([](const NDArray& x, const NDArray& y) { return maximum(x, y); });
       check([](const NDArray& x, const NDArray& y) { return x < y; });
       check([](const NDArray& x, const NDArray& y) { return where(x < y, y, x); });
+    }
+  }
+}
+
+TEST_CASE("copies of turned arrays on a GPU hold every element in its place", "[operator][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const DType dtype : k_all_dtypes) {
+    for (const auto& source : turned_sources()) {
+      const NDArray x = random_array(source.drawn, 3, 0, 100, dtype);
+      CAPTURE(dtype, source.drawn);
+      CHECK(differences(source.view(x.to(gpu())).copy(), source.view(x).copy(), {0, 0}) == "");
     }
   }
 }

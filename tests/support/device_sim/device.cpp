@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <pthread.h>
 #include <random>
 #include <setjmp.h>
 #include <ucontext.h>
@@ -26,6 +27,17 @@ namespace {
 
 constexpr std::size_t k_stack = 256 * 1024;
 constexpr unsigned k_warp = 32;
+
+// The shared memory of every kernel is a variable of each thread of the host, megabytes in all, and the system takes
+// the room for those out of the thread's stack.
+[[maybe_unused]] const bool k_has_room = [] {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, std::size_t{64} << 20);
+  const bool set = pthread_setattr_default_np(&attributes) == 0;
+  pthread_attr_destroy(&attributes);
+  return set;
+}();
 
 [[noreturn]] void broken(const char* what) {
   std::fprintf(stderr, "device_sim: %s\n", what);

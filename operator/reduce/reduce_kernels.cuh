@@ -1,0 +1,264 @@
+#pragma once
+
+// Kernels of every reduction that is one `Op`: rows (the terms of an output are neighbours), columns
+// (neighbouring outputs read neighbouring inputs, terms are apart) and a general form for any strides. Few outputs with
+// many terms are cut into pieces, which a second kernel joins in order: no atomics, the same bits every time.
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+#include <sluice/engine/cuda/check.h>
+#include <sluice/ndarray/strided.cuh>
+#include <sluice/operator/group.cuh>
+#include <sluice/operator/reduce/rows.h>
+
+namespace sluice::detail {
+
+/// Where results go: to the outputs, or with several pieces an output to `partial`, pieces of one output together.
+template <class Op>
+struct ReduceTarget {
+  typename Op::Out* out = nullptr;
+  typename Op::Acc* partial = nullptr;
+  std::int64_t terms = 0;
+  Split split;
+
+  __device__ std::int64_t begin(std::int64_t piece) const { return piece * split.chunk; }
+  __device__ std::int64_t end(std::int64_t piece) const { return min((piece + 1) * split.chunk, terms); }
+  __device__ void put(const Op& op, std::int64_t output, std::int64_t piece, typename Op::Acc total) const {
+    if (split.pieces == 1) {
+      out[output] = op.finish(total);
+    } else {
+      partial[output * split.pieces + piece] = total;
+    }
+  }
+};
+
+/// `acc` with one term more, number `place` of its output.
+template <class Op, class T>
+__device__ typename Op::Acc with_placed_term(const Op& op, typename Op::Acc acc, T x, std::int64_t place) {
+  if constexpr (Placed<Op>) {
+    const T terms[1] = {x};
+    op.take(acc, terms, place);
+    return acc;
+  } else {
+    return with_term(op, acc, x);
+  }
+}
+
+/// What a thread adds up of vectors of V terms: each of their lanes alone, or all of them where places count.
+template <int V, class Op>
+struct Totals {
+  using Acc = typename Op::Acc;
+  static constexpr int k_lanes = Placed<Op> ? 1 : V;
+  Acc at[k_lanes];
+
+  __device__ explicit Totals(const Op& op) {
+#pragma unroll
+    for (Acc& lane : at)
+      lane = op.identity();
+  }
+  /// The first of the terms is number `place` of its output.
+  template <class T>
+  __device__ void add(const Op& op, const T (&terms)[V], std::int64_t place) {
+    if constexpr (Placed<Op>) {
+      op.take(at[0], terms, place);
+    } else {
+#pragma unroll
+      for (int j = 0; j < V; ++j)
+        at[j] = with_term(op, at[j], terms[j]);
+    }
+  }
+  __device__ Acc joined(const Op& op) {
+#pragma unroll
+    for (int j = 1; j < k_lanes; ++j)
+      at[0] = op.join(at[0], at[j]);
+    return at[0];
+  }
+};
+
+/// Terms [begin, end) of a row of neighbours, V a load, four loads under way.
+template <int V, class Op, class T>
+__device__ typename Op::Acc sum_row(
+    const Op& op, const T* row, std::int64_t begin, std::int64_t end, int lane, int width) {
+  Totals<V, Op> total(op);
+  const std::int64_t packs = (end - begin) / V;
+  const auto* from = reinterpret_cast<const Neighbours<T, V>*>(row + begin);
+  std::int64_t i = lane;
+  for (; i + 3 * width < packs; i += 4 * width) {
+    Neighbours<T, V> loaded[4];
+#pragma unroll
+    for (int u = 0; u < 4; ++u)
+      loaded[u] = from[i + u * width];
+#pragma unroll
+    for (int u = 0; u < 4; ++u)
+      total.add(op, loaded[u].at, begin + (i + u * width) * V);
+  }
+  for (; i < packs; i += width) {
+    const Neighbours<T, V> loaded = from[i];
+    total.add(op, loaded.at, begin + i * V);
+  }
+  for (std::int64_t rest = begin + packs * V + lane; rest < end; rest += width)
+    total.at[0] = with_placed_term(op, total.at[0], row[rest], rest);
+  return total.joined(op);
+}
+
+template <int V, class Op, class T>
+__global__ void __launch_bounds__(k_group_block)
+    reduce_rows_kernel(Op op, const T* x, std::int64_t pitch, std::int64_t units, int width, ReduceTarget<Op> to) {
+  const Group group(width);
+  for (std::int64_t unit = group.index; unit < units; unit += group.count) {
+    const std::int64_t output = unit / to.split.pieces, piece = unit % to.split.pieces;
+    auto total = sum_row<V>(op, x + output * pitch, to.begin(piece), to.end(piece), group.lane, width);
+    total = join_group(total, width, [&op](auto a, auto b) { return op.join(a, b); });
+    if (group.lane == 0)
+      to.put(op, output, piece, total);
+  }
+}
+
+/// Any strides, V neighbours a load: `reduced` walks vectors, four loads under way.
+template <int V, class Index, class Op, class T>
+__device__ typename Op::Acc sum_scattered(
+    const Op& op, const T* from, const Geometry<1, Index>& reduced, Index begin, Index end, int lane, int width) {
+  using Vector = Neighbours<T, V>;
+  Totals<V, Op> total(op);
+  const auto load = [&](Index i) { return *reinterpret_cast<const Vector*>(from + reduced.offsets(i)[0]); };
+  const auto take = [&](const Vector& loaded, Index i) { total.add(op, loaded.at, static_cast<std::int64_t>(i) * V); };
+  Index i = begin + static_cast<Index>(lane);
+  const auto step = static_cast<Index>(width);
+  for (; i + 3 * step < end; i += 4 * step) {
+    const Vector loaded[4] = {load(i), load(i + step), load(i + 2 * step), load(i + 3 * step)};
+#pragma unroll
+    for (int u = 0; u < 4; ++u)
+      take(loaded[u], i + static_cast<Index>(u) * step);
+  }
+  for (; i < end; i += step)
+    take(load(i), i);
+  return total.joined(op);
+}
+
+/// The target counts terms in vectors.
+template <int V, class Index, class Op, class T>
+__global__ void __launch_bounds__(k_group_block) reduce_general_kernel(
+    Op op,
+    const T* x,
+    Geometry<2, Index> kept,
+    Geometry<1, Index> reduced,
+    std::int64_t units,
+    int width,
+    ReduceTarget<Op> to) {
+  const Group group(width);
+  for (std::int64_t unit = group.index; unit < units; unit += group.count) {
+    const std::int64_t output = unit / to.split.pieces, piece = unit % to.split.pieces;
+    const T* from = x + kept.offsets(static_cast<Index>(output))[1];
+    const auto begin = static_cast<Index>(to.begin(piece)), end = static_cast<Index>(to.end(piece));
+    auto total = sum_scattered<V>(op, from, reduced, begin, end, group.lane, width);
+    total = join_group(total, width, [&op](auto a, auto b) { return op.join(a, b); });
+    if (group.lane == 0)
+      to.put(op, output, piece, total);
+  }
+}
+
+/// `outer` groups of `columns` neighbouring outputs; terms are `step` apart.
+struct ColumnShape {
+  std::int64_t columns = 1;
+  std::int64_t outer = 1;
+  std::int64_t outer_step = 0;
+  std::int64_t step = 0;
+
+  /// Tiles along the columns, of a warp with V columns a thread.
+  SLUICE_HD std::int64_t tiles(int V) const noexcept { return (columns + k_warp * V - 1) / (k_warp * V); }
+};
+inline constexpr int k_column_rows = 8;  // threads along the terms, beside a warp along the columns
+
+/// Columns that a thread takes: as many as a word of 4 bytes holds, so that a warp reads whole lines.
+template <class T>
+inline constexpr int k_columns = sizeof(T) == 2 ? 2 : 1;
+
+/// V neighbouring columns a thread, four terms of them under way.
+template <int V, class Op, class T>
+__device__ void sum_columns(
+    const Op& op,
+    const T* from,
+    std::int64_t step,
+    std::int64_t begin,
+    std::int64_t end,
+    typename Op::Acc (&total)[V]) {
+  using Vector = Neighbours<T, V>;
+  const auto load = [&](std::int64_t i) { return *reinterpret_cast<const Vector*>(from + i * step); };
+  const auto take = [&](const Vector& loaded, std::int64_t i) {
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      total[j] = with_placed_term(op, total[j], loaded.at[j], i);
+  };
+  std::int64_t i = begin;
+  for (; i + 3 * k_column_rows < end; i += 4 * k_column_rows) {
+    Vector loaded[4];
+#pragma unroll
+    for (int u = 0; u < 4; ++u)
+      loaded[u] = load(i + u * k_column_rows);
+#pragma unroll
+    for (int u = 0; u < 4; ++u)
+      take(loaded[u], i + u * k_column_rows);
+  }
+  for (; i < end; i += k_column_rows)
+    take(load(i), i);
+}
+
+template <int V, class Op, class T>
+__global__ void __launch_bounds__(k_group_block)
+    reduce_columns_kernel(Op op, const T* x, ColumnShape shape, std::int64_t units, ReduceTarget<Op> to) {
+  using Acc = typename Op::Acc;
+  __shared__ Acc totals[k_column_rows][V][k_warp];
+  const std::int64_t tiles = shape.tiles(V);
+  for (std::int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
+    const std::int64_t tile = unit % tiles, piece = unit / tiles % to.split.pieces;
+    const std::int64_t outer = unit / tiles / to.split.pieces;
+    const std::int64_t column = (tile * k_warp + threadIdx.x) * V;
+    Acc total[V];
+#pragma unroll
+    for (Acc& column_total : total)
+      column_total = op.identity();
+    if (column < shape.columns) {
+      const T* from = x + outer * shape.outer_step + column;
+      sum_columns(op, from, shape.step, to.begin(piece) + threadIdx.y, to.end(piece), total);
+    }
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      totals[threadIdx.y][j][threadIdx.x] = total[j];
+    __syncthreads();
+    if (threadIdx.y == 0 && column < shape.columns) {
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        Acc sum = total[j];
+#pragma unroll
+        for (int row = 1; row < k_column_rows; ++row)
+          sum = op.join(sum, totals[row][j][threadIdx.x]);
+        to.put(op, outer * shape.columns + column + j, piece, sum);
+      }
+    }
+    __syncthreads();
+  }
+}
+
+template <class Op>
+__global__ void __launch_bounds__(k_group_block) join_pieces_kernel(Op op, std::int64_t outputs, ReduceTarget<Op> to) {
+  const Group group(k_warp);
+  for (std::int64_t output = group.index; output < outputs; output += group.count) {
+    auto total = op.identity();
+    for (std::int64_t piece = group.lane; piece < to.split.pieces; piece += k_warp)
+      total = op.join(total, to.partial[output * to.split.pieces + piece]);
+    total = join_group(total, k_warp, [&op](auto a, auto b) { return op.join(a, b); });
+    if (group.lane == 0)
+      to.out[output] = op.finish(total);
+  }
+}
+
+template <class Op>
+__global__ void __launch_bounds__(k_group_block)
+    fill_identity_kernel(Op op, std::int64_t outputs, ReduceTarget<Op> to) {
+  const Group group(1);
+  for (std::int64_t output = group.index; output < outputs; output += group.count)
+    to.out[output] = op.finish(op.identity());
+}
+
+}  // namespace sluice::detail

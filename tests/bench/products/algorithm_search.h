@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <sluice/ndarray/dtype.h>
+
+namespace sluice::bench {
+
+/// `batch` products of (m, k) by (k, n); `right` is stored transposed where `turned`.
+struct ProductShape {
+  std::int64_t batch, m, n, k;
+  bool turned = false;
+};
+
+/// What cuBLASLt can do for a product on the current GPU, us a product.
+struct SearchResult {
+  double predicted = 0;    // its first prediction, in a graph of products: what a kernel takes
+  double predictions = 0;  // the best of all that it predicts, with sums as Sluice asks for them
+  double best = 0;         // the best found
+  double in_order = 0;     // the best found with sums as Sluice asks for them
+  double eager = 0;        // the best found, called again and again from the host
+  std::string what;        // its configuration
+  int checked = 0, timed = 0;
+};
+
+/// Looks for the quickest algorithm of the library itself: all that it predicts, then configurations at random out of
+/// all that it lists, then one change at a time of the best ones. It ends when the seconds are over. float32 is TF32.
+/// Throws Error where cuBLASLt or memory are missing.
+SearchResult search_algorithms(const ProductShape& shape, DType dtype, double seconds);
+
+}  // namespace sluice::bench
