@@ -20,6 +20,23 @@ __device__ void put(T* data, std::int64_t vector, const Pack<T, V>& values) {
   reinterpret_cast<Pack<T, V>*>(data)[vector] = values;
 }
 
+// Calls f(row, column) for every place within `ys` and `xs`.
+template <class Range, class F>
+__device__ void each_place(const Range& ys, const Range& xs, F&& f) {
+  for (auto row = ys.begin; row < ys.end; ++row) {
+    for (auto column = xs.begin; column < xs.end; ++column)
+      f(row, column);
+  }
+}
+template <class T, int V, class C>
+__device__ void put_rounded(T* data, std::int64_t vector, const C (&values)[V]) {
+  Pack<T, V> rounded;
+#pragma unroll
+  for (int j = 0; j < V; ++j)
+    rounded.at[j] = T(values[j]);
+  put<T, V>(data, vector, rounded);
+}
+
 // The largest of each window, the first of equal ones, the first NaN if there is one; and where in its plane it is.
 template <class T>
 struct MaxForward {
@@ -69,21 +86,15 @@ struct MaxBackward {
     const auto ys = w.windows_of(0, place.y), xs = w.windows_of(1, place.x);
     const auto here = static_cast<std::int32_t>(place.y * w.in.width + place.x);
     C sums[V] = {};
-    for (Index row = ys.begin; row < ys.end; ++row) {
-      for (Index column = xs.begin; column < xs.end; ++column) {
-        const Index vector = w.vector(w.out, place, row, column);
-        const Pack<std::int32_t, V> where = at<std::int32_t, V>(index, vector);
-        const Pack<T, V> head = at<T, V>(dy, vector);
+    each_place(ys, xs, [&](Index row, Index column) {
+      const Index vector = w.vector(w.out, place, row, column);
+      const Pack<std::int32_t, V> where = at<std::int32_t, V>(index, vector);
+      const Pack<T, V> head = at<T, V>(dy, vector);
 #pragma unroll
-        for (int j = 0; j < V; ++j)
-          sums[j] += where.at[j] == here ? static_cast<C>(head.at[j]) : C(0);
-      }
-    }
-    Pack<T, V> result;
-#pragma unroll
-    for (int j = 0; j < V; ++j)
-      result.at[j] = T(sums[j]);
-    put<T, V>(dx, i, result);
+      for (int j = 0; j < V; ++j)
+        sums[j] += where.at[j] == here ? static_cast<C>(head.at[j]) : C(0);
+    });
+    put_rounded<T, V>(dx, i, sums);
   }
 };
 
@@ -119,20 +130,17 @@ struct MeanForward {
     using C = Compute<T>;
     const auto ys = w.window(0, place.y), xs = w.window(1, place.x);
     C sums[V] = {};
-    for (Index row = ys.begin; row < ys.end; ++row) {
-      for (Index column = xs.begin; column < xs.end; ++column) {
-        const Pack<T, V> values = at<T, V>(x, w.vector(w.in, place, row, column));
+    each_place(ys, xs, [&](Index row, Index column) {
+      const Pack<T, V> values = at<T, V>(x, w.vector(w.in, place, row, column));
 #pragma unroll
-        for (int j = 0; j < V; ++j)
-          sums[j] += static_cast<C>(values.at[j]);
-      }
-    }
+      for (int j = 0; j < V; ++j)
+        sums[j] += static_cast<C>(values.at[j]);
+    });
     const C count = static_cast<C>(w.counted(0, place.y)) * static_cast<C>(w.counted(1, place.x));
-    Pack<T, V> result;
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      result.at[j] = T(sums[j] / count);
-    put<T, V>(y, i, result);
+      sums[j] /= count;
+    put_rounded<T, V>(y, i, sums);
   }
 };
 
@@ -147,20 +155,14 @@ struct MeanBackward {
     using C = Compute<T>;
     const auto ys = w.windows_of(0, place.y), xs = w.windows_of(1, place.x);
     C sums[V] = {};
-    for (Index row = ys.begin; row < ys.end; ++row) {
-      for (Index column = xs.begin; column < xs.end; ++column) {
-        const Pack<T, V> head = at<T, V>(dy, w.vector(w.out, place, row, column));
-        const C count = static_cast<C>(w.counted(0, row)) * static_cast<C>(w.counted(1, column));
+    each_place(ys, xs, [&](Index row, Index column) {
+      const Pack<T, V> head = at<T, V>(dy, w.vector(w.out, place, row, column));
+      const C count = static_cast<C>(w.counted(0, row)) * static_cast<C>(w.counted(1, column));
 #pragma unroll
-        for (int j = 0; j < V; ++j)
-          sums[j] += static_cast<C>(head.at[j]) / count;
-      }
-    }
-    Pack<T, V> result;
-#pragma unroll
-    for (int j = 0; j < V; ++j)
-      result.at[j] = T(sums[j]);
-    put<T, V>(dx, i, result);
+      for (int j = 0; j < V; ++j)
+        sums[j] += static_cast<C>(head.at[j]) / count;
+    });
+    put_rounded<T, V>(dx, i, sums);
   }
 };
 

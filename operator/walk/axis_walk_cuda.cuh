@@ -89,35 +89,23 @@ struct AxisSource {
   std::int64_t n, first, count, a, b;
 };
 
-template <class Row, class U, class I, int N>
-void launch_axis_parts(
-    const char* name,
-    const AxisRun& run,
-    const AxisSource* sources,
-    int count,
-    void* out,
-    U fill,
-    cudaStream_t stream) {
+template <class I, int N>
+AxisParts<I, N> axis_parts(const AxisRun& run, const AxisSource* sources, int count) {
   AxisParts<I, N> parts;
   parts.inner = Divider<I>(run.inner);
   parts.extent = static_cast<I>(run.extent);
-  std::int64_t most = 0;
   for (int k = 0; k < count; ++k) {
     const AxisSource& s = sources[k];
-    const std::int64_t size = run.outer * s.count * run.inner;
-    most = std::max(most, size);
     parts.part[k] = {
         s.from,
         static_cast<I>(s.n),
         static_cast<I>(s.first),
         static_cast<I>(s.a),
         static_cast<I>(s.b),
-        static_cast<I>(size),
+        static_cast<I>(run.outer * s.count * run.inner),
         Divider<I>(s.count)};
   }
-  const dim3 grid(blocks_for(most, k_units_under_way), static_cast<unsigned>(count));
-  axis_walk_kernel<Row><<<grid, k_block, 0, stream>>>(parts, static_cast<U*>(out), fill);
-  check_launch(name);
+  return parts;
 }
 
 /// Enqueues up to N parts, none of them empty. Throws CudaError naming `name` where the launch is refused.
@@ -132,13 +120,20 @@ void launch_axis_walk(
     cudaStream_t stream) {
   // Offsets, and steps behind the last unit, stay below 2^31.
   constexpr std::int64_t limit = std::numeric_limits<std::int32_t>::max() / 2;
-  std::int64_t most = run.outer * run.extent * run.inner;
-  for (int k = 0; k < count; ++k)
-    most = std::max({most, run.outer * sources[k].n * run.inner, std::abs(sources[k].a), std::abs(sources[k].b)});
-  if (most <= limit)
-    launch_axis_parts<Row, U, std::int32_t, N>(name, run, sources, count, out, fill, stream);
-  else
-    launch_axis_parts<Row, U, std::int64_t, N>(name, run, sources, count, out, fill, stream);
+  std::int64_t units = 0, most = run.outer * run.extent * run.inner;
+  for (int k = 0; k < count; ++k) {
+    const AxisSource& s = sources[k];
+    units = std::max(units, run.outer * s.count * run.inner);
+    most = std::max({most, run.outer * s.n * run.inner, std::abs(s.a), std::abs(s.b)});
+  }
+  const dim3 grid(blocks_for(units, k_units_under_way), static_cast<unsigned>(count));
+  U* const to = static_cast<U*>(out);
+  if (most <= limit) {
+    axis_walk_kernel<Row><<<grid, k_block, 0, stream>>>(axis_parts<std::int32_t, N>(run, sources, count), to, fill);
+  } else {
+    axis_walk_kernel<Row><<<grid, k_block, 0, stream>>>(axis_parts<std::int64_t, N>(run, sources, count), to, fill);
+  }
+  check_launch(name);
 }
 
 }  // namespace sluice::detail

@@ -104,6 +104,18 @@ struct WalkNumbers {
   std::uint64_t value = 0;
 };
 
+/// Calls f of the row's traits.
+template <class F>
+void with_walk(AxisWalk row, const F& f) {
+  switch (row) {
+#define WALK(name, ...) \
+  case AxisWalk::name:  \
+    return f(WalkRow<AxisWalk::name>());
+#include <sluice/operator/walk/walk.def>
+#undef WALK
+  }
+}
+
 void walk_cpu(AxisWalk row, const KernelCall& call, const WalkNumbers& numbers);
 void walk_gpu(AxisWalk row, const KernelCall& call, const WalkNumbers& numbers);
 

@@ -43,13 +43,7 @@ void walk_row(const KernelCall& call, const WalkNumbers& numbers) {
 }  // namespace
 
 void walk_gpu(AxisWalk row, const KernelCall& call, const WalkNumbers& numbers) {
-  switch (row) {
-#define WALK(name, ...) \
-  case AxisWalk::name:  \
-    return walk_row<WalkRow<AxisWalk::name>>(call, numbers);
-#include <sluice/operator/walk/walk.def>
-#undef WALK
-  }
+  with_walk(row, [&]<class Row>(Row) { walk_row<Row>(call, numbers); });
 }
 
 }  // namespace sluice::detail

@@ -13,6 +13,15 @@
 
 namespace sluice::test {
 
+using gluon::Parameter;
+using gluon::ParameterDict;
+using gluon::Trainer;
+using gluon::loss::L2Loss;
+using gluon::loss::SoftmaxCrossEntropyLoss;
+using gluon::optimizer::Adam;
+using gluon::optimizer::Optimizer;
+using gluon::optimizer::SGD;
+
 /// A folder that is gone when the test is over.
 class TemporaryFolder {
  public:

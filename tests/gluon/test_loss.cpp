@@ -4,8 +4,6 @@
 
 using namespace sluice;
 using namespace sluice::test;
-using gluon::loss::L2Loss;
-using gluon::loss::SoftmaxCrossEntropyLoss;
 
 namespace {
 

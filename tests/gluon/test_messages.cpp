@@ -8,8 +8,6 @@
 
 using namespace sluice;
 using namespace sluice::test;
-using gluon::loss::L2Loss;
-using gluon::loss::SoftmaxCrossEntropyLoss;
 namespace nn = gluon::nn;
 
 namespace {

@@ -2,8 +2,6 @@
 
 using namespace sluice;
 using namespace sluice::test;
-using gluon::Parameter;
-using gluon::ParameterDict;
 
 TEST_CASE("a parameter is initialised once, on its device, unless forced", "[gluon][parameter]") {
   Parameter weight("weight", {.shape = {2, 3}});

@@ -10,12 +10,6 @@
 
 using namespace sluice;
 using namespace sluice::test;
-using gluon::Parameter;
-using gluon::ParameterDict;
-using gluon::Trainer;
-using gluon::optimizer::Adam;
-using gluon::optimizer::Optimizer;
-using gluon::optimizer::SGD;
 
 namespace {
 

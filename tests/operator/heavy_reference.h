@@ -13,6 +13,15 @@ namespace sluice::test {
 
 inline const std::vector<DType> k_heavy_dtypes = {float16, bfloat16, float32, float64};
 
+/// Windows side by side, overlapping, cut off at the end, and as large as the image.
+inline std::vector<PoolOptions> pool_options() {
+  return {
+      {.kernel = {2, 2}},
+      {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}},
+      {.kernel = {3, 2}, .stride = {1, 2}, .pad = {1, 1}, .ceil_mode = true, .count_include_pad = false},
+      {.global = true}};
+}
+
 /// Tolerances for sums of about a hundred products of numbers below 1.
 inline Tolerance sum_tolerance(DType dtype) noexcept {
   switch (dtype) {

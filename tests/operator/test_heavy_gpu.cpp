@@ -249,13 +249,8 @@ TEST_CASE("Convolution by unfolding on a GPU agrees with the CPU in all three pa
 
 TEST_CASE("Pooling and its gradients are the same on a GPU, ties and NaN included", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
-  const std::vector<PoolOptions> options = {
-      {.kernel = {2, 2}},
-      {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}},
-      {.kernel = {3, 2}, .stride = {1, 2}, .pad = {1, 1}, .ceil_mode = true, .count_include_pad = false},
-      {.global = true}};
   for (const DType dtype : k_heavy_dtypes) {
-    for (const PoolOptions& o : options) {
+    for (const PoolOptions& o : pool_options()) {
       CAPTURE(name_of(dtype), to_string(o.kernel));
       // Few different values, so that many tie.
       const NDArray x = random_array({2, 3, 9, 8}, 1, 0, 3, int32).astype(dtype);

@@ -179,14 +179,9 @@ TEST_CASE("On a GPU pooling and what goes element by element keep channels as ne
 
 TEST_CASE("Pooling of channels as neighbours is that of rows, bit for bit, gradients too", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
-  const std::vector<PoolOptions> options = {
-      {.kernel = {2, 2}},
-      {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}},
-      {.kernel = {3, 2}, .stride = {1, 2}, .pad = {1, 1}, .ceil_mode = true, .count_include_pad = false},
-      {.global = true}};
   for (const DType dtype : k_heavy_dtypes) {
     for (const std::int64_t channels : {1, 3, 8, 12, 16}) {
-      for (const PoolOptions& o : options) {
+      for (const PoolOptions& o : pool_options()) {
         CAPTURE(name_of(dtype), channels, to_string(o.kernel));
         const NDArray x = random_array({3, channels, 9, 8}, 1, 0, 3, int32).astype(dtype);
         for (const bool largest : {true, false}) {
