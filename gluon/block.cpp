@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <regex>
 #include <vector>
@@ -6,9 +7,25 @@
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/called.h>
 #include <sluice/gluon/detail/child_slot.h>
+#include <sluice/gluon/detail/network_changes.h>
 #include <sluice/ndarray/detail/located.h>
 
 namespace sluice::gluon {
+
+namespace detail {
+
+namespace {
+std::atomic<std::uint64_t> changes{0};
+}  // namespace
+
+std::uint64_t network_changes() noexcept {
+  return changes.load(std::memory_order_relaxed);
+}
+void note_network_change() noexcept {
+  changes.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace detail
 
 struct Block::Members {
   std::deque<Parameter> parameters;  // a deque: growing moves nothing
@@ -43,6 +60,7 @@ Block::Members& Block::members() const {
 }
 
 Parameter& Block::parameter(const std::string& name, ParameterOptions options) {
+  detail::note_network_change();
   members().check_new(name);
   return members().parameters.emplace_back(name, std::move(options));
 }
@@ -80,6 +98,7 @@ void Block::check_adoptable(const Block& block, const std::type_info& as) const 
 }
 
 std::shared_ptr<detail::ChildSlot> Block::add_child(const std::string& name, std::shared_ptr<Block> block) {
+  detail::note_network_change();
   members().check_new(name);
   check_child(name, block.get());
   return members().children.emplace_back(
@@ -95,6 +114,7 @@ void Block::check_replaceable(
 }
 
 std::shared_ptr<Block> Block::replace(std::string_view name, std::shared_ptr<Block> block, SourceLocation site) {
+  detail::note_network_change();
   return detail::called("replace", site, [&] {
     const Child<> child = child_named(name, site);
     check_child(child.name(), block.get());
@@ -265,6 +285,7 @@ void Block::zero_grad() {
 }
 
 void Block::share_parameters(const ParameterDict& shared) {
+  detail::note_network_change();
   std::size_t replaced = 0;
   const std::function<void(Block&, const std::string&, bool)> walk =
       [&](Block& block, const std::string& prefix, bool replace) {

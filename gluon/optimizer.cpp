@@ -142,6 +142,14 @@ void Optimizer::update_prepared(std::span<const ParameterDict::Entry> parameters
   apply(step);
 }
 
+void Optimizer::cancel(std::span<const ParameterDict::Entry> parameters) {
+  if (parameters.empty())
+    return;
+  for (const auto& [name, parameter] : parameters)
+    --counts_[name];
+  --num_updates_;
+}
+
 std::int64_t Optimizer::num_updates(const std::string& parameter) const noexcept {
   const auto found = counts_.find(parameter);
   return found == counts_.end() ? 0 : found->second;

@@ -47,6 +47,8 @@ class SLUICE_API Optimizer {
   /// where no step of these was prepared.
   void update_prepared(
       std::span<const ParameterDict::Entry> parameters, SourceLocation site = SourceLocation::current());
+  /// Takes back what prepare() counted for these parameters, for a step that does not run.
+  void cancel(std::span<const ParameterDict::Entry> parameters);
 
   double learning_rate() const noexcept { return learning_rate_; }
   /// Throws ValueError unless the rate is finite and not negative.

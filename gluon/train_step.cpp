@@ -6,6 +6,7 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/called.h>
+#include <sluice/gluon/detail/network_changes.h>
 #include <sluice/gluon/train_step.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
@@ -23,10 +24,12 @@ struct Signature {
   Device device;
   Float32Precision precision;
   std::vector<const void*> parameters;
+  std::vector<double> multipliers;  // of decays, which are part of the step
 
   bool operator==(const Signature& other) const {
     return x_shape == other.x_shape && y_shape == other.y_shape && x_type == other.x_type && y_type == other.y_type &&
-           device == other.device && precision == other.precision && parameters == other.parameters;
+           device == other.device && precision == other.precision && parameters == other.parameters &&
+           multipliers == other.multipliers;
   }
 };
 
@@ -49,11 +52,16 @@ struct TrainStep::State {
   std::vector<ParameterDict::Entry> parameters = {};
   std::deque<Known> known = {};  // the one used last comes first
   std::size_t traced = 0;
+  std::uint64_t changes = 0;  // of networks, when the parameters were listed
 
   bool is_complete() {
-    if (parameters.empty()) {
-      const ParameterDict all = net.collect_params();
-      parameters.assign(all.begin(), all.end());
+    if (const std::uint64_t now = detail::network_changes(); parameters.empty() || now != changes) {
+      parameters.clear();
+      for (const Block* const block : {&net, &loss}) {
+        const ParameterDict all = block->collect_params();
+        parameters.insert(parameters.end(), all.begin(), all.end());
+      }
+      changes = now;
     }
     return std::all_of(
         parameters.begin(), parameters.end(), [](const auto& entry) { return entry.second.is_initialized(); });
@@ -61,11 +69,12 @@ struct TrainStep::State {
 
   Signature signature_of(const NDArray& x, const NDArray& y) const {
     Signature signature{
-        x.shape(), y.shape(), x.dtype(), y.dtype(), x.device(), sluice::detail::current_float32_precision(), {}};
+        x.shape(), y.shape(), x.dtype(), y.dtype(), x.device(), sluice::detail::current_float32_precision(), {}, {}};
     for (const auto& [name, parameter] : parameters) {
       const auto* const object = parameter.data().object();
       signature.parameters.push_back(object);
       signature.parameters.push_back(object->variable == nullptr ? nullptr : object->variable->grad.object());
+      signature.multipliers.push_back(parameter.wd_mult());
     }
     return signature;
   }
@@ -83,6 +92,26 @@ struct TrainStep::State {
     return result;
   }
 
+  // As Trainer::step() asks, which sees by their versions what backward reached.
+  void require_gradients(const graph::Graph& graph) const {
+    std::vector<const void*> written;
+    for (const graph::Node& node : graph.nodes) {
+      for (const auto [value, made] : node.results) {
+        if (graph.values[value].source == graph::Source::constant)
+          written.push_back(graph.values[value].array.object()->buffer);
+      }
+    }
+    for (const auto& [name, parameter] : trainer.prepared()) {
+      const void* const gradient = parameter.grad().object()->buffer;
+      require(std::find(written.begin(), written.end(), gradient) != written.end(), [&, &name = name] {
+        return message(
+            "backward does not reach '",
+            name,
+            "', which the trainer is to update; call it on a loss that depends on it, or set_grad_req(GradReq::null)");
+      });
+    }
+  }
+
   std::unique_ptr<graph::Plan> trace(const NDArray& x, const NDArray& y, SourceLocation site) {
     const EngineScope here(x.engine());
     graph::Tracer tracer;
@@ -92,6 +121,7 @@ struct TrainStep::State {
       trainer.apply_step(site);
       return Arrays{result.losses, result.predictions};
     });
+    require_gradients(graph);
     ++traced;
     return std::make_unique<graph::Plan>(graph, options.plan, x.engine());
   }
@@ -111,6 +141,16 @@ struct TrainStep::State {
     return *known.front().plan;
   }
 
+  Arrays run_prepared(const NDArray& x, const NDArray& y, SourceLocation site) {
+    try {
+      const NDArray inputs[] = {x, y};
+      return plan_for(x, y, site).run(inputs, site);
+    } catch (...) {
+      trainer.cancel_step();
+      throw;
+    }
+  }
+
   StepResult run(const NDArray& x, const NDArray& y, SourceLocation site) {
     require(x.defined() && y.defined() && x.ndim() > 0, [] { return "takes samples and labels along a first axis"; });
     const std::int64_t samples = x.shape()[0];
@@ -119,9 +159,14 @@ struct TrainStep::State {
       trainer.step(samples, false, site);
       return result;
     }
+    require<UnsupportedError>(!autograd::on_tape(x) && !autograd::on_tape(y), [] {
+      return "samples or labels are on the tape, whose gradients a step as a graph does not compute; pass detach()";
+    });
+    trainer.record_anew();
     trainer.prepare_step(samples, site);
-    const NDArray inputs[] = {x, y};
-    const Arrays results = plan_for(x, y, site).run(inputs, site);
+    const Arrays results = run_prepared(x, y, site);
+    for (const auto& [name, parameter] : trainer.prepared())
+      parameter.mark_grad_used();
     return {results[0], results[1]};
   }
 };

@@ -30,7 +30,8 @@ struct StepResult {
 ///     for (auto [x, y] : loader)
 ///       losses = step(x, y).losses;
 ///
-/// A network whose shapes are not known yet takes its first step by hand. What forward() does beside calling operators
+/// Traced anew where parameters, their grad_req or multipliers changed, or a child was replaced. A network whose shapes
+/// are not known yet takes its first step by hand. What forward() does beside calling operators
 /// happens when it is traced alone; where it looks at values, tracing throws ValueError. Network, loss and trainer must
 /// outlive the step. One thread at a time.
 class SLUICE_API TrainStep {
@@ -41,7 +42,8 @@ class SLUICE_API TrainStep {
   ~TrainStep();
 
   /// One step on samples x with labels y, n of each along the first axis; gradients are divided by n. Does not wait.
-  /// Throws what the network, the loss and the trainer throw.
+  /// Throws what the network, the loss and the trainer throw; ValueError where backward does not reach a parameter that
+  /// is to be trained, UnsupportedError for x or y on the tape. A step that throws was not counted.
   StepResult operator()(const NDArray& x, const NDArray& y, SourceLocation site = SourceLocation::current());
 
   /// The plan of the last step; null before the first one that was traced.

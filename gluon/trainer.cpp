@@ -105,6 +105,10 @@ void Trainer::apply_step(SourceLocation site) {
   });
 }
 
+void Trainer::cancel_step() {
+  optimizer_->cancel(prepared_);
+}
+
 void Trainer::update(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site) {
   check_batch_size(batch_size);
   std::vector<ParameterDict::Entry> fresh;

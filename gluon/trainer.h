@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,12 @@ class SLUICE_API Trainer {
   /// throw all is as it was before.
   void prepare_step(std::int64_t batch_size, SourceLocation site = SourceLocation::current());
   void apply_step(SourceLocation site = SourceLocation::current());
+  /// Takes back prepare_step(), for a run that did not begin.
+  void cancel_step();
+  /// From now on the step is recorded anew whenever other parameters are to be trained: prepare_step() takes any.
+  void record_anew() noexcept { is_recorded_ = false; }
+  /// Those of the step that was prepared last.
+  std::span<const ParameterDict::Entry> prepared() const noexcept { return prepared_; }
 
   double learning_rate() const noexcept { return optimizer_->learning_rate(); }
   void set_learning_rate(double learning_rate) { optimizer_->set_learning_rate(learning_rate); }

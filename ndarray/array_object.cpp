@@ -113,7 +113,7 @@ bool covers_buffer(const ArrayObject& array) noexcept {
 }
 
 Access access_to_write(const ArrayObject& array) noexcept {
-  return covers_buffer(array) ? out(array.buffer->var()) : write(array.buffer->var());
+  return array.is_all || covers_buffer(array) ? out(array.buffer->var()) : write(array.buffer->var());
 }
 
 }  // namespace sluice::detail

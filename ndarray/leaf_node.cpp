@@ -18,6 +18,7 @@ bool can_move(const ArrayObject& gradient, const ArrayObject& held) noexcept {
 
 void LeafNode::deposit(NDArray gradient, bool keep_graph) {
   autograd::Variable& variable = *variable_;
+  keep_graph = keep_graph && !calls_are_taken();  // a variable outlives arrays without memory
   if (variable.req == GradReq::add) {
     if (keep_graph) {
       variable.grad = add_gradients(variable.grad, gradient);

@@ -24,6 +24,7 @@ struct ArrayObject {
   std::int64_t offset = 0;  // elements from the start of the buffer
   std::int64_t size = 0;
   bool contiguous = true;                        // what is_contiguous() says of it
+  bool is_all = false;                           // whoever writes all of it leaves nothing that others need there
   Buffer* buffer = nullptr;                      // counted; null: an array without memory, see operator/sink.h
   std::uint64_t value = 0;                       // without a buffer: which value the array stands for
   autograd::Entry entry;                         // which node made it, if recorded

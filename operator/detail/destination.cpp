@@ -139,7 +139,8 @@ void add_touched(AccessList& list, const ArrayObject& object, AccessMode mode) {
 AccessMode write_mode(const NDArray& array, std::span<const NDArray> inputs) noexcept {
   const ArrayObject& object = *array.object();
   const auto bytes = static_cast<std::size_t>(object.size) * size_of(object.dtype);
-  const bool covers = object.offset == 0 && object.contiguous && bytes >= object.buffer->chunk().requested;
+  const bool covers =
+      object.is_all || (object.offset == 0 && object.contiguous && bytes >= object.buffer->chunk().requested);
   const bool is_read = std::any_of(
       inputs.begin(), inputs.end(), [&](const NDArray& input) { return input.object()->buffer == object.buffer; });
   return covers && !is_read ? AccessMode::out : AccessMode::write;

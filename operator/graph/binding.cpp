@@ -19,11 +19,14 @@ namespace {
 
 const Attributes k_no_attributes;
 
-// The slot's memory seen as an array of another type and shape.
+// The slot's memory seen as an array of another type and shape, which is all that anybody needs there: what is left in
+// the rest, an error of an earlier run too, does not matter to who writes it.
 NDArray on_slot(const NDArray& slot, const ArraySpec& spec, const Shape& strides) {
   sluice::detail::Buffer* const buffer = slot.object()->buffer;
   buffer->retain();
-  return sluice::detail::make_array(buffer, spec.dtype, spec.device, spec.shape, strides, 0);
+  NDArray array = sluice::detail::make_array(buffer, spec.dtype, spec.device, spec.shape, strides, 0);
+  array.object()->is_all = true;
+  return array;
 }
 
 bool is_on_one_gpu(const Arrays& inputs, const Arrays& destinations) {
@@ -37,6 +40,7 @@ bool is_on_one_gpu(const Arrays& inputs, const Arrays& destinations) {
 
 Binding::Binding(const Graph& graph, bool share_memory, Engine& engine)
     : graph_(graph), apart_(graph.values.size()), arrays_(graph.values.size()) {
+  const EngineScope here(engine);
   const CallSinkScope nobody(nullptr);
   const autograd::PauseScope unrecorded;
   const std::vector<bool> once = invariant_nodes(graph);
@@ -153,8 +157,8 @@ NDArray Binding::result_of(const Node& node, ValueId id, const Arrays& inputs, E
   const Shape strides = sluice::detail::ordered_strides(spec.shape, order);
   if (memory_.slot_of[id])
     return on_slot(slots_[*memory_.slot_of[id]], spec, strides);
-  const NDArray own = sluice::detail::make_empty(engine, spec.shape, {.dtype = spec.dtype, .device = spec.device});
-  return sluice::detail::make_view(own, spec.shape, strides, 0);
+  return on_slot(
+      sluice::detail::make_empty(engine, spec.shape, {.dtype = spec.dtype, .device = spec.device}), spec, strides);
 }
 
 void Binding::bind_node(const Node& node, bool once, Engine& engine) {

@@ -27,7 +27,12 @@ class Planner {
   MemoryPlan run() {
     for (std::size_t at = 0; at < graph_.nodes.size(); ++at) {
       for (const auto [id, made] : graph_.nodes[at].results) {
-        if (made && !graph_.nodes[at].is_view() && !apart_[id])
+        if (!made || graph_.nodes[at].is_view())
+          continue;
+        plan_.bytes_without_sharing += bytes_of(graph_.values[id].spec);
+        if (apart_[id])
+          plan_.bytes_apart += bytes_of(graph_.values[id].spec);
+        else
           place(id, at);
       }
     }
@@ -65,7 +70,6 @@ class Planner {
   void place(ValueId value, std::size_t at) {
     const ArraySpec& spec = graph_.values[value].spec;
     const std::size_t bytes = bytes_of(spec);
-    plan_.bytes_without_sharing += bytes;
     std::optional<std::size_t> best;
     for (std::size_t slot = 0; slot < held_.size(); ++slot) {
       if (plan_.slots[slot].device != spec.device || !is_free(slot, value, at))
@@ -100,7 +104,7 @@ class Planner {
 }  // namespace
 
 std::size_t bytes_of(const MemoryPlan& plan) noexcept {
-  std::size_t bytes = 0;
+  std::size_t bytes = plan.bytes_apart;
   for (const MemoryPlan::Slot& slot : plan.slots)
     bytes += slot.bytes;
   return bytes;

@@ -18,13 +18,14 @@ struct MemoryPlan {
   };
   std::vector<Slot> slots = {};
   std::vector<std::optional<std::size_t>> slot_of = {};  // by value; of the roots of results that nodes make
+  std::size_t bytes_apart = 0;                           // of results that have their own
   std::size_t bytes_without_sharing = 0;
 };
 
-/// Bytes of all slots.
+/// Bytes of all results.
 SLUICE_API std::size_t bytes_of(const MemoryPlan& plan) noexcept;
 
-/// Values of `apart`, by value, have memory of their own elsewhere. Outputs of the graph share with nobody behind them.
+/// Values of `apart`, by value, have memory of their own. Outputs of the graph share with nobody behind them.
 SLUICE_API MemoryPlan plan_memory(const Graph& graph, const std::vector<bool>& apart);
 
 }  // namespace sluice::graph

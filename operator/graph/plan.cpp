@@ -10,6 +10,7 @@
 #include <sluice/ndarray/detail/buffers_kept.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/graph/detail/binding.h>
+#include <sluice/operator/graph/detail/effects.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/plan.h>
 #include <sluice/operator/invoke.h>
@@ -40,26 +41,31 @@ void check_inputs(const Graph& graph, std::span<const NDArray> inputs) {
 
 /// Steps that run together: as one CUDA graph, or one by one.
 struct Segment {
-  std::size_t begin, end;
-  bool captured;
+  std::size_t begin = 0, end = 0;
+  std::unique_ptr<sluice::detail::BuffersKept> kept = {};  // what recorded calls made for themselves
+  std::unique_ptr<Region> region = {};                     // of what is captured; goes before the memory
 };
 
-std::vector<Segment> segments_of(const std::vector<Binding::Step>& steps) {
+Device device_of(const Binding::Step& step) {
+  return step.destinations.empty() ? step.inputs[0].device() : step.destinations[0].device();
+}
+
+std::vector<Segment> segments_of(const std::vector<Binding::Step>& steps, Engine& engine) {
   std::vector<Segment> segments;
+  std::optional<Device> before;
   for (std::size_t at = 0; at < steps.size(); ++at) {
-    if (segments.empty() || segments.back().captured != steps[at].capturable)
-      segments.push_back({at, at, steps[at].capturable});
+    const std::optional<Device> gpu = steps[at].capturable ? std::optional(device_of(steps[at])) : std::nullopt;
+    if (segments.empty() || gpu != before) {
+      segments.push_back({.begin = at});
+      if (gpu) {
+        segments.back().kept = std::make_unique<sluice::detail::BuffersKept>();
+        segments.back().region = std::make_unique<Region>(engine, *gpu, "plan");
+      }
+      before = gpu;
+    }
     segments.back().end = at + 1;
   }
   return segments;
-}
-
-std::optional<Device> gpu_of(const std::vector<Binding::Step>& steps) {
-  for (const Binding::Step& step : steps) {
-    if (step.capturable)
-      return step.destinations.empty() ? step.inputs[0].device() : step.destinations[0].device();
-  }
-  return std::nullopt;
 }
 
 NDArray new_array(const ArraySpec& spec) {
@@ -105,32 +111,29 @@ struct Plan::State {
   const bool share_memory;
   Engine& engine;
   std::mutex mutex = {};  // of one run's pushes, which are not to be mixed with another's
-  sluice::detail::BuffersKept kept = {};
+  std::vector<bool> rewritten = rewritten_roots(graph);
   std::unique_ptr<Binding> binding = {};
   std::vector<Segment> segments = {};
-  std::unique_ptr<Region> region = {};  // before the memory that it replays on
 
   void bind() {
-    region.reset();
-    kept.clear();
-    binding = std::make_unique<Binding>(graph, share_memory, engine);
-    segments = segments_of(binding->steps());
-    if (const std::optional<Device> gpu = gpu_of(binding->steps()))
-      region = std::make_unique<Region>(engine, *gpu, "plan");
+    auto bound = std::make_unique<Binding>(graph, share_memory, engine);
+    std::vector<Segment> made = segments_of(bound->steps(), engine);
+    segments = std::move(made);
+    binding = std::move(bound);
   }
 
-  void run_segment(std::size_t number, SourceLocation site) {
-    const Segment& segment = segments[number];
+  void run_segment(const Segment& segment, SourceLocation site) {
     const auto run = [&] {
       for (std::size_t at = segment.begin; at < segment.end; ++at)
         Binding::run(binding->steps()[at]);
     };
-    if (!segment.captured)
+    if (segment.region == nullptr)
       return run();
-    region->run(
-        number,
+    segment.region->run(
+        0,
         [&] {
-          const sluice::detail::BuffersKept::Scope keep(kept);
+          segment.kept->clear();
+          const sluice::detail::BuffersKept::Scope keep(*segment.kept);
           run();
         },
         site);
@@ -140,13 +143,15 @@ struct Plan::State {
     Arrays made;
     for (const ValueId output : graph.outputs) {
       const Value& value = graph.values[output];
-      if (value.source == Source::input) {
+      const bool is_passed_on = !rewritten[value.root];
+      if (value.source == Source::input && is_passed_on) {
         for (std::size_t i = 0; i < inputs.size(); ++i) {
           if (graph.inputs[i] == output)
             made.push_back(inputs[i]);
         }
       } else {
-        made.push_back(value.source == Source::constant ? value.array : binding->array(output).copy(site));
+        const bool is_constant = value.source == Source::constant && is_passed_on;
+        made.push_back(is_constant ? value.array : binding->array(output).copy(site));
       }
     }
     return made;
@@ -173,8 +178,8 @@ Arrays Plan::run(std::span<const NDArray> inputs, SourceLocation site) {
   for (std::size_t i = 0; i < inputs.size(); ++i)
     copy_into(inputs[i], state.binding->array(state.graph.inputs[i]), site);
   state.binding->draw(state.engine, site);
-  for (std::size_t number = 0; number < state.segments.size(); ++number)
-    state.run_segment(number, site);
+  for (const Segment& segment : state.segments)
+    state.run_segment(segment, site);
   state.binding->raise_versions();
   return state.results(inputs, site);
 }

@@ -31,16 +31,17 @@ SLUICE_API Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs);
 /// random numbers are drawn anew, in the order of the nodes, as invoke() would draw them.
 class SLUICE_API Plan {
  public:
-  /// Throws what verify() throws, OutOfMemory.
+  /// Throws what verify() throws, OutOfMemory. Runs need the engine; the plan may go after it.
   explicit Plan(const Graph& graph, const PlanOptions& options = {}, Engine& engine = Engine::current());
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
   /// What is under way ends.
   ~Plan();
 
-  /// New arrays, one an output. Pushes the work and does not wait. Throws ValueError, ShapeError, DTypeError and
-  /// DeviceError for other inputs than the graph's, and what invoke() throws. Nothing of it is recorded. Any thread may
-  /// call it; runs of one plan follow each other.
+  /// One array an output, new unless it is a constant or an input that the graph does not write. Inputs are read when
+  /// the run begins, and are not written: what the graph writes into one shows in its outputs alone. Pushes the work
+  /// and does not wait. Throws ValueError, ShapeError, DTypeError and DeviceError for other inputs than the graph's,
+  /// and what invoke() throws. Nothing of it is recorded. Any thread may call it; runs of one plan follow each other.
   Arrays run(std::span<const NDArray> inputs, SourceLocation site = SourceLocation::current());
 
   /// After the passes.

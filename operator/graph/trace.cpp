@@ -1,3 +1,4 @@
+#include <sluice/engine/origin.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/given_kernels.h>
 #include <sluice/operator/detail/operator_node.h>
@@ -19,7 +20,13 @@ bool is_composed(const OperatorCall& call) {
 
 }  // namespace
 
+void Tracer::begin() {
+  require<ValueError>(!begun_, [] { return "trace: a Tracer makes one graph; this one was used before"; });
+  begun_ = true;
+}
+
 NDArray Tracer::input(const ArraySpec& spec) {
+  require<ValueError>(!begun_, [] { return "trace: inputs are made before the program is traced"; });
   NDArray array = abstract_array(spec);
   const ValueId id = add({.source = Source::input, .spec = spec});
   abstract_.emplace(abstract_value(array), id);
@@ -78,7 +85,7 @@ void Tracer::add_random_state(const OperatorCall& call, Node& node) {
 }
 
 Node Tracer::node_of(const OperatorCall& call) {
-  Node node{.op = &call.op, .attributes = call.attributes, .site = call.site};
+  Node node{.op = &call.op, .attributes = call.attributes, .site = OriginScope::stamped(call.site)};
   for (std::size_t i = 0; i < call.inputs.size(); ++i)
     node.inputs.push_back(value_of(call.inputs[i], node.sees_shape_only(i)));
   add_random_state(call, node);

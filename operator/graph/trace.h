@@ -23,11 +23,14 @@ namespace sluice::graph {
 ///     const Graph graph = tracer.trace([&] { return Arrays{net(x)}; });
 class SLUICE_API Tracer final : public CallSink {
  public:
-  /// An array of the graph's caller. In the order of the calls.
+  /// An array of the graph's caller. In the order of the calls, before trace(). Throws ValueError afterwards.
   NDArray input(const ArraySpec& spec);
   /// The graph of what `program` calls, whose outputs are the arrays that it returns. What it throws, trace() throws.
+  /// Once: a second call throws ValueError. Arrays that the program makes of its own values, array() and empty(), are
+  /// constants: one array for all runs.
   template <class Program>
   Graph trace(Program&& program) {
+    begin();
     const CallSinkScope taken(this);
     const Arrays outputs = program();
     return finish(outputs);
@@ -39,6 +42,7 @@ class SLUICE_API Tracer final : public CallSink {
   /// Which part of whose memory an array with memory is.
   using Place = std::tuple<const void*, std::int64_t, std::string>;
 
+  void begin();
   Graph finish(std::span<const NDArray> outputs);
   /// `root`: of a view.
   ValueId add(Value value, std::optional<ValueId> root = {});
@@ -50,6 +54,7 @@ class SLUICE_API Tracer final : public CallSink {
   void add_random_state(const OperatorCall& call, Node& node);
 
   Graph graph_;
+  bool begun_ = false;
   std::unordered_map<std::uint64_t, ValueId> abstract_;
   std::map<Place, ValueId> constants_;
   std::map<const void*, ValueId> roots_;  // of constants, by memory

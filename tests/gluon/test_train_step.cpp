@@ -128,3 +128,156 @@ TEST_CASE("A step as a graph on a GPU leaves what the same step by hand leaves",
       check_same({.name = name, .device = gpu(0), .adam = adam});
   }
 }
+
+namespace {
+
+/// Two trainings of one small network, one by hand and one as a graph; what is done between steps is done to both.
+struct Pair {
+  nn::Sequential nets[2];
+  std::unique_ptr<Trainer> trainers[2];
+  std::unique_ptr<TrainStep> graph;
+  gluon::loss::SoftmaxCrossEntropyLoss loss;
+
+  explicit Pair(const gluon::optimizer::SGDOptions& options) {
+    for (int i = 0; i < 2; ++i) {
+      Engine::current().seed(3);
+      nets[i].add(nn::Dense(6, {.activation = "relu"}), nn::Dense(3));
+      nets[i].initialize(gluon::init::Xavier());
+      (void)nets[i](samples());
+      trainers[i] = std::make_unique<Trainer>(nets[i].collect_params(), SGD(options));
+    }
+    graph = std::make_unique<TrainStep>(nets[1], loss, *trainers[1]);
+  }
+  static NDArray samples() { return pattern_array({4, 5}); }
+  static NDArray labels(std::int32_t last = 1) { return array<std::int32_t>({0, 2, 1, last}); }
+
+  std::vector<float> step_by_hand(const NDArray& y) {
+    NDArray losses;
+    {
+      const autograd::RecordScope record;
+      losses = loss(nets[0](samples()), y);
+    }
+    losses.backward();
+    trainers[0]->step(4);
+    return values(losses);
+  }
+  void step() {
+    const std::vector<float> wanted = step_by_hand(labels());
+    CHECK(values((*graph)(samples(), labels()).losses) == wanted);
+  }
+  void check() {
+    for (const auto& [name, parameter] : nets[0].collect_params())
+      CHECK(values(nets[1].collect_params()[name].data()) == values(parameter.data()));
+  }
+};
+
+constexpr gluon::optimizer::SGDOptions k_decaying = {.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.05};
+
+}  // namespace
+
+TEST_CASE("What changes between steps changes steps as graphs too", "[gluon][graph]") {
+  const TemporaryFolder folder;
+  Pair pair(k_decaying);
+  pair.step();
+  pair.step();
+  for (const auto& net : pair.nets)
+    net.collect_params()["0.weight"].set_wd_mult(0);
+  pair.step();
+  for (const auto& net : pair.nets)
+    net.collect_params()["1.weight"].set_lr_mult(0.5);
+  pair.step();
+  for (const auto& trainer : pair.trainers)
+    trainer->save_states(folder / "states.npz");
+  pair.step();
+  pair.step();
+  for (const auto& trainer : pair.trainers)
+    trainer->load_states(folder / "states.npz");
+  pair.step();
+  pair.step();
+  for (const auto& net : pair.nets)
+    net.collect_params()["0.bias"].set_grad_req(GradReq::null);
+  pair.step();
+  pair.step();
+  pair.check();
+}
+
+TEST_CASE("A child that was replaced is trained by a step as a graph", "[gluon][graph]") {
+  Pair pair({.learning_rate = 0.1});
+  pair.step();
+  for (int i = 0; i < 2; ++i) {
+    Engine::current().seed(8);
+    nn::Dense fresh(3);
+    fresh.initialize(gluon::init::Xavier());
+    (void)fresh(zeros({1, 6}));
+    (void)pair.nets[i].replace("1", std::move(fresh));
+  }
+  const NDArray x = Pair::samples(), y = Pair::labels();
+  pair.graph = nullptr;
+  for (int i = 0; i < 2; ++i)
+    pair.trainers[i] = std::make_unique<Trainer>(pair.nets[i].collect_params(), SGD());
+  pair.graph = std::make_unique<TrainStep>(pair.nets[1], pair.loss, *pair.trainers[1]);
+  pair.step();
+  pair.step();
+  pair.check();
+}
+
+TEST_CASE("A step as a graph that throws was not counted, and the next ones go on", "[gluon][graph]") {
+  Pair pair(k_decaying);
+  pair.step();
+  const auto before = pair.trainers[1]->optimizer().num_updates();
+  CHECK_THROWS_AS((*pair.graph)(zeros({4, 7}), Pair::labels()), ShapeError);
+  CHECK(pair.trainers[1]->optimizer().num_updates() == before);
+  NDArray variable = Pair::samples();
+  variable.attach_grad();
+  CHECK_THROWS_AS((*pair.graph)(variable, Pair::labels()), UnsupportedError);
+  pair.step();
+  pair.check();
+}
+
+TEST_CASE("After a bad label a step as a graph goes on as by hand, once the error is forgiven", "[gluon][graph]") {
+  Pair pair({.learning_rate = 0.1});
+  pair.step();
+
+  for (int i = 0; i < 2; ++i) {
+    try {
+      if (i == 0)
+        (void)pair.step_by_hand(Pair::labels(77));
+      else
+        (void)values((*pair.graph)(Pair::samples(), Pair::labels(77)).losses);
+      FAIL("a label of 77 is none");
+    } catch (const IndexError& error) {
+      Engine::current().forgive(error);
+    }
+    if (i == 0) {  // its step was cut off by the error, as the other's was
+      NDArray again;
+      {
+        const autograd::RecordScope record;
+        again = pair.loss(pair.nets[0](Pair::samples()), Pair::labels());
+      }
+      CHECK(values(again).size() == 4);
+    }
+  }
+  pair.step();
+  pair.step();
+  pair.check();
+}
+
+TEST_CASE("A parameter that backward does not reach is an error of a step as a graph", "[gluon][graph]") {
+  Pair pair({.learning_rate = 0.1});
+  nn::Dense other(2);
+  other.initialize(gluon::init::Xavier());
+  (void)other(zeros({1, 2}));
+  gluon::ParameterDict both = pair.nets[1].collect_params();
+  both.insert("other.weight", other.own_parameter("weight"));
+  Trainer trainer(both, SGD());
+  TrainStep step(pair.nets[1], pair.loss, trainer);
+  CHECK_THROWS_AS(step(Pair::samples(), Pair::labels()), ValueError);
+  CHECK(trainer.optimizer().num_updates() == 0);
+}
+
+TEST_CASE("A gradient that a step as a graph used is used: a step by hand asks for another", "[gluon][graph]") {
+  Pair pair({.learning_rate = 0.1});
+  pair.step();
+  pair.step();
+  CHECK_THROWS_AS(pair.trainers[1]->step(4), ValueError);
+}

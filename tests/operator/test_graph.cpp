@@ -280,6 +280,90 @@ TEST_CASE("Random numbers of a plan are those that the program would have drawn"
   CHECK(planned == by_hand);
 }
 
+TEST_CASE("Numbers that nobody uses are drawn all the same: those behind them stay what they are", "[graph]") {
+  const auto program = [] {
+    (void)sluice::random::uniform({5});
+    return Arrays{sluice::random::uniform({3})};
+  };
+  std::vector<float> wanted;
+  {
+    Engine engine({.seed = 9});
+    const EngineScope scope(engine);
+    wanted = program()[0].to_vector<float>();
+  }
+  Engine engine({.seed = 9});
+  const EngineScope scope(engine);
+  Plan plan(Tracer().trace(program));
+  CHECK(plan.run({})[0].to_vector<float>() == wanted);
+}
+
+TEST_CASE("An input that is written and returned comes back written, the caller's own does not change", "[graph]") {
+  Tracer tracer;
+  const NDArray x = tracer.input(spec({3}));
+  Plan plan(tracer.trace([&] {
+    NDArray sums = x;
+    sums += 1.0;
+    return Arrays{sums, sums * 1.0};
+  }));
+  const NDArray given = array<float>({1, 2, 3});
+  const Arrays got = plan.run({&given, 1});
+  CHECK(got[0].to_vector<float>() == std::vector<float>{2, 3, 4});
+  CHECK(got[1].to_vector<float>() == std::vector<float>{2, 3, 4});
+  CHECK(given.to_vector<float>() == std::vector<float>{1, 2, 3});
+}
+
+TEST_CASE("What a run returned stays when the next run writes a constant again", "[graph]") {
+  const NDArray kept = zeros({2});
+  Tracer tracer;
+  const NDArray x = tracer.input(spec({2}));
+  Plan plan(tracer.trace([&] {
+    copy_into(x * 2.0, kept);
+    return Arrays{kept};
+  }));
+  const NDArray one = array<float>({1, 1}), two = array<float>({2, 2});
+  const NDArray first = plan.run({&one, 1})[0];
+  plan.run({&two, 1});
+  CHECK(first.to_vector<float>() == std::vector<float>{2, 2});
+  CHECK(kept.to_vector<float>() == std::vector<float>{4, 4});
+}
+
+TEST_CASE("A plan belongs to the engine that it is made for", "[graph]") {
+  Engine other({.seed = 2});
+  const Graph graph = Tracer().trace([] { return Arrays{full({3}, 2.0) + arange(0, 3)}; });
+  Plan plan(graph, {}, other);
+  const NDArray got = plan.run({})[0];
+  CHECK(&got.engine() == &other);
+  CHECK(got.to_vector<float>() == std::vector<float>{2, 3, 4});
+}
+
+TEST_CASE("A Tracer makes one graph, also where the program throws", "[graph]") {
+  Tracer used;
+  (void)used.input(spec({2}));
+  CHECK_THROWS_AS(used.trace([]() -> Arrays { throw ValueError("stop"); }), ValueError);
+  CHECK(text_of_error([&] { used.trace([] { return Arrays{}; }); }).find("used before") != std::string::npos);
+  CHECK_THROWS_AS(used.input(spec({2})), ValueError);
+}
+
+TEST_CASE("After an error in a plan the next run is whole", "[graph]") {
+  const NDArray table = array<float>({1, 2, 3, 4}, {4, 1});
+  for (const bool share : {true, false}) {
+    Tracer tracer;
+    const NDArray rows = tracer.input(spec({2}, int32));
+    Plan plan(
+        tracer.trace([&] {
+          const NDArray taken = take(table, rows);
+          const NDArray wide = concat({taken, taken, taken}, 1);
+          return Arrays{sum(softmax(wide) * 2.0 + sum(taken), {1})};
+        }),
+        {.share_memory = share});
+    const NDArray good = array<std::int32_t>({0, 3}), bad = array<std::int32_t>({0, 9});
+    const auto wanted = plan.run({&good, 1})[0].to_vector<float>();
+    const NDArray failed = plan.run({&bad, 1})[0];
+    CHECK_THROWS_AS(failed.to_vector<float>(), IndexError);
+    CHECK(plan.run({&good, 1})[0].to_vector<float>() == wanted);
+  }
+}
+
 TEST_CASE("Memory is shared by values that never live together", "[graph]") {
   Tracer tracer;
   const NDArray x = tracer.input(spec({1000}));
@@ -292,6 +376,9 @@ TEST_CASE("Memory is shared by values that never live together", "[graph]") {
   const Plan plan(graph);
   CHECK(plan.memory().bytes_without_sharing >= 20 * 4000);
   CHECK(plan.memory().bytes <= 3 * 4000);
+  const Plan apart(graph, {.share_memory = false});
+  CHECK(apart.memory().bytes == apart.memory().bytes_without_sharing);
+  CHECK(apart.memory().bytes == plan.memory().bytes_without_sharing);
 }
 
 TEST_CASE("Chains that may run side by side share no memory", "[graph]") {
