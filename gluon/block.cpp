@@ -19,11 +19,21 @@ std::atomic<std::uint64_t> changes{0};
 }  // namespace
 
 std::uint64_t network_changes() noexcept {
-  return changes.load(std::memory_order_relaxed);
+  return changes.load(std::memory_order_acquire);
 }
 void note_network_change() noexcept {
-  changes.fetch_add(1, std::memory_order_relaxed);
+  changes.fetch_add(1, std::memory_order_release);
 }
+
+namespace {
+// At the end of what changes a network: who reads the count before lists the network as it was, and then again.
+struct NotesChange {
+  NotesChange() = default;
+  NotesChange(const NotesChange&) = delete;
+  NotesChange& operator=(const NotesChange&) = delete;
+  ~NotesChange() { note_network_change(); }
+};
+}  // namespace
 
 }  // namespace detail
 
@@ -60,7 +70,7 @@ Block::Members& Block::members() const {
 }
 
 Parameter& Block::parameter(const std::string& name, ParameterOptions options) {
-  detail::note_network_change();
+  const detail::NotesChange change;
   members().check_new(name);
   return members().parameters.emplace_back(name, std::move(options));
 }
@@ -98,7 +108,7 @@ void Block::check_adoptable(const Block& block, const std::type_info& as) const 
 }
 
 std::shared_ptr<detail::ChildSlot> Block::add_child(const std::string& name, std::shared_ptr<Block> block) {
-  detail::note_network_change();
+  const detail::NotesChange change;
   members().check_new(name);
   check_child(name, block.get());
   return members().children.emplace_back(
@@ -114,7 +124,7 @@ void Block::check_replaceable(
 }
 
 std::shared_ptr<Block> Block::replace(std::string_view name, std::shared_ptr<Block> block, SourceLocation site) {
-  detail::note_network_change();
+  const detail::NotesChange change;
   return detail::called("replace", site, [&] {
     const Child<> child = child_named(name, site);
     check_child(child.name(), block.get());
@@ -285,7 +295,7 @@ void Block::zero_grad() {
 }
 
 void Block::share_parameters(const ParameterDict& shared) {
-  detail::note_network_change();
+  const detail::NotesChange change;
   std::size_t replaced = 0;
   const std::function<void(Block&, const std::string&, bool)> walk =
       [&](Block& block, const std::string& prefix, bool replace) {

@@ -150,6 +150,19 @@ void Optimizer::cancel(std::span<const ParameterDict::Entry> parameters) {
   --num_updates_;
 }
 
+std::vector<NDArray> Optimizer::step_arrays(std::span<const ParameterDict::Entry> parameters) const {
+  std::vector<NDArray> arrays;
+  if (const auto numbers = numbers_.find(names_of(parameters)); numbers != numbers_.end())
+    arrays.push_back(numbers->second);
+  for (const auto& [name, parameter] : parameters) {
+    for (const std::string& slot : slots()) {
+      if (const auto state = states_.find(name + "." + slot); state != states_.end())
+        arrays.push_back(state->second);
+    }
+  }
+  return arrays;
+}
+
 std::int64_t Optimizer::num_updates(const std::string& parameter) const noexcept {
   const auto found = counts_.find(parameter);
   return found == counts_.end() ? 0 : found->second;

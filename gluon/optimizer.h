@@ -47,8 +47,11 @@ class SLUICE_API Optimizer {
   /// where no step of these was prepared.
   void update_prepared(
       std::span<const ParameterDict::Entry> parameters, SourceLocation site = SourceLocation::current());
-  /// Takes back what prepare() counted for these parameters, for a step that does not run.
+  /// Takes back what the last prepare(), of these parameters, counted: for a step that does not run.
   void cancel(std::span<const ParameterDict::Entry> parameters);
+  /// Which arrays a recorded step of these parameters reads and writes beside theirs: where one is another, as after
+  /// load_states(), the step is to be recorded anew.
+  std::vector<NDArray> step_arrays(std::span<const ParameterDict::Entry> parameters) const;
 
   double learning_rate() const noexcept { return learning_rate_; }
   /// Throws ValueError unless the rate is finite and not negative.

@@ -120,14 +120,6 @@ void Optimizer::load_states(const States& states) {
     arrays.emplace(entry, value);
   }
   check_complete(arrays, counts, needed_slots(!arrays.empty()));
-  // Into the arrays that are there, where they fit: steps that were recorded write those.
-  for (auto& [entry, value] : arrays) {
-    const auto held = states_.find(entry);
-    if (held == states_.end() || held->second.shape() != value.shape() || held->second.dtype() != value.dtype())
-      continue;
-    copy_into(value, held->second);
-    value = held->second;
-  }
   states_ = std::move(arrays);
   counts_ = std::move(counts);
   num_updates_ = number;

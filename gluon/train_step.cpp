@@ -57,6 +57,7 @@ struct TrainStep::State {
   bool is_complete() {
     if (const std::uint64_t now = detail::network_changes(); parameters.empty() || now != changes) {
       parameters.clear();
+      known.clear();  // a child that has no parameters may be another
       for (const Block* const block : {&net, &loss}) {
         const ParameterDict all = block->collect_params();
         parameters.insert(parameters.end(), all.begin(), all.end());
@@ -76,6 +77,10 @@ struct TrainStep::State {
       signature.parameters.push_back(object->variable == nullptr ? nullptr : object->variable->grad.object());
       signature.multipliers.push_back(parameter.wd_mult());
     }
+    for (const auto& [name, parameter] : prepared(trainer))
+      signature.parameters.push_back(parameter.data().object());
+    for (const NDArray& array : trainer.optimizer().step_arrays(prepared(trainer)))
+      signature.parameters.push_back(array.object());
     return signature;
   }
 
@@ -101,7 +106,7 @@ struct TrainStep::State {
           written.push_back(graph.values[value].array.object()->buffer);
       }
     }
-    for (const auto& [name, parameter] : trainer.prepared()) {
+    for (const auto& [name, parameter] : prepared(trainer)) {
       const void* const gradient = parameter.grad().object()->buffer;
       require(std::find(written.begin(), written.end(), gradient) != written.end(), [&, &name = name] {
         return message(
@@ -118,7 +123,7 @@ struct TrainStep::State {
     const NDArray samples = tracer.input(spec_of(x)), labels = tracer.input(spec_of(y));
     const graph::Graph graph = tracer.trace([&] {
       const StepResult result = forward_and_back(samples, labels, site);
-      trainer.apply_step(site);
+      trace_step(trainer, site);
       return Arrays{result.losses, result.predictions};
     });
     require_gradients(graph);
@@ -146,7 +151,7 @@ struct TrainStep::State {
       const NDArray inputs[] = {x, y};
       return plan_for(x, y, site).run(inputs, site);
     } catch (...) {
-      trainer.cancel_step();
+      cancel_step(trainer);
       throw;
     }
   }
@@ -162,10 +167,9 @@ struct TrainStep::State {
     require<UnsupportedError>(!autograd::on_tape(x) && !autograd::on_tape(y), [] {
       return "samples or labels are on the tape, whose gradients a step as a graph does not compute; pass detach()";
     });
-    trainer.record_anew();
     trainer.prepare_step(samples, site);
     const Arrays results = run_prepared(x, y, site);
-    for (const auto& [name, parameter] : trainer.prepared())
+    for (const auto& [name, parameter] : prepared(trainer))
       parameter.mark_grad_used();
     return {results[0], results[1]};
   }
@@ -175,6 +179,16 @@ TrainStep::TrainStep(const Block& net, const Block& loss, Trainer& trainer, cons
     : state_(new State{net, loss, trainer, options}) {}
 
 TrainStep::~TrainStep() = default;
+
+std::span<const ParameterDict::Entry> TrainStep::prepared(const Trainer& trainer) noexcept {
+  return trainer.prepared_;
+}
+void TrainStep::trace_step(Trainer& trainer, SourceLocation site) {
+  trainer.trace_step(site);
+}
+void TrainStep::cancel_step(Trainer& trainer) {
+  trainer.cancel_step();
+}
 
 StepResult TrainStep::operator()(const NDArray& x, const NDArray& y, SourceLocation site) {
   return detail::called("TrainStep", site, [&] { return state_->run(x, y, site); });

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 
 #include <sluice/engine/export.h>
 #include <sluice/gluon/block.h>
@@ -53,6 +54,9 @@ class SLUICE_API TrainStep {
 
  private:
   struct State;
+  static std::span<const ParameterDict::Entry> prepared(const Trainer& trainer) noexcept;
+  static void trace_step(Trainer& trainer, SourceLocation site);
+  static void cancel_step(Trainer& trainer);
   std::unique_ptr<State> state_;
 };
 

@@ -105,6 +105,12 @@ void Trainer::apply_step(SourceLocation site) {
   });
 }
 
+// apply_step() of a trace: the plan is another one where other parameters are trained, and nothing is used yet.
+void Trainer::trace_step(SourceLocation site) {
+  located("TrainStep", site, [&](SourceLocation at) { optimizer_->update_prepared(prepared_, at); });
+}
+
+// Takes back prepare_step(), for a run that did not begin.
 void Trainer::cancel_step() {
   optimizer_->cancel(prepared_);
 }

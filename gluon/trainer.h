@@ -40,12 +40,6 @@ class SLUICE_API Trainer {
   /// throw all is as it was before.
   void prepare_step(std::int64_t batch_size, SourceLocation site = SourceLocation::current());
   void apply_step(SourceLocation site = SourceLocation::current());
-  /// Takes back prepare_step(), for a run that did not begin.
-  void cancel_step();
-  /// From now on the step is recorded anew whenever other parameters are to be trained: prepare_step() takes any.
-  void record_anew() noexcept { is_recorded_ = false; }
-  /// Those of the step that was prepared last.
-  std::span<const ParameterDict::Entry> prepared() const noexcept { return prepared_; }
 
   double learning_rate() const noexcept { return optimizer_->learning_rate(); }
   void set_learning_rate(double learning_rate) { optimizer_->set_learning_rate(learning_rate); }
@@ -58,6 +52,9 @@ class SLUICE_API Trainer {
   void load_states(const std::filesystem::path& path, SourceLocation site = SourceLocation::current());
 
  private:
+  friend class TrainStep;  // which traces steps, each for the parameters that it was prepared for
+  void trace_step(SourceLocation site);
+  void cancel_step();
   template <class Body>
   void located(const char* what, SourceLocation site, const Body& body);
   void update(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site);

@@ -18,7 +18,9 @@ bool can_move(const ArrayObject& gradient, const ArrayObject& held) noexcept {
 
 void LeafNode::deposit(NDArray gradient, bool keep_graph) {
   autograd::Variable& variable = *variable_;
-  keep_graph = keep_graph && !calls_are_taken();  // a variable outlives arrays without memory
+  require<UnsupportedError>(!keep_graph || gradient.object()->buffer != nullptr, [] {
+    return "backward: with create_graph an array without memory would become a variable's gradient; ask grad() for it";
+  });
   if (variable.req == GradReq::add) {
     if (keep_graph) {
       variable.grad = add_gradients(variable.grad, gradient);

@@ -18,7 +18,8 @@ Graph without_dead_code(const Graph& graph) {
   std::vector<bool> lives(graph.nodes.size());
   for (std::size_t at = graph.nodes.size(); at-- > 0;) {
     const Node& node = graph.nodes[at];
-    lives[at] = node.op->random != nullptr;  // others draw their numbers behind its
+    for (const ValueId input : node.inputs)  // others draw their numbers behind its
+      lives[at] = lives[at] || graph.values[input].source == Source::random;
     for (const Result& result : node.results)
       lives[at] = lives[at] || value_lives[result.value];
     for_each_write(graph, node, [&](ValueId root) { lives[at] = lives[at] || root_lives[root]; });

@@ -201,21 +201,40 @@ TEST_CASE("What changes between steps changes steps as graphs too", "[gluon][gra
   pair.check();
 }
 
-TEST_CASE("A child that was replaced is trained by a step as a graph", "[gluon][graph]") {
+TEST_CASE("A child that was replaced is another step as a graph, with parameters or without", "[gluon][graph]") {
   Pair pair({.learning_rate = 0.1});
+  for (auto& net : pair.nets)
+    net.add(nn::Activation("relu"));
+  pair.step();
+  pair.step();
+  for (auto& net : pair.nets)
+    (void)net.replace("2", nn::Activation("tanh"));
+  pair.step();
   pair.step();
   for (int i = 0; i < 2; ++i) {
     Engine::current().seed(8);
     nn::Dense fresh(3);
     fresh.initialize(gluon::init::Xavier());
     (void)fresh(zeros({1, 6}));
+    for (const auto& [name, parameter] : pair.nets[i].collect_params())
+      parameter.set_grad_req(name[0] == '1' ? GradReq::null : GradReq::write);
     (void)pair.nets[i].replace("1", std::move(fresh));
   }
-  const NDArray x = Pair::samples(), y = Pair::labels();
-  pair.graph = nullptr;
-  for (int i = 0; i < 2; ++i)
-    pair.trainers[i] = std::make_unique<Trainer>(pair.nets[i].collect_params(), SGD());
-  pair.graph = std::make_unique<TrainStep>(pair.nets[1], pair.loss, *pair.trainers[1]);
+  pair.step();  // trains what the trainer has: the first layer
+  pair.step();
+  pair.check();
+}
+
+TEST_CASE("States from before the first step take a step as a graph back to zeros", "[gluon][graph]") {
+  const TemporaryFolder folder;
+  Pair pair(k_decaying);
+  for (const auto& trainer : pair.trainers)
+    trainer->save_states(folder / "none.npz");
+  pair.step();
+  pair.step();
+  for (const auto& trainer : pair.trainers)
+    trainer->load_states(folder / "none.npz");
+  pair.step();
   pair.step();
   pair.step();
   pair.check();
@@ -273,6 +292,11 @@ TEST_CASE("A parameter that backward does not reach is an error of a step as a g
   TrainStep step(pair.nets[1], pair.loss, trainer);
   CHECK_THROWS_AS(step(Pair::samples(), Pair::labels()), ValueError);
   CHECK(trainer.optimizer().num_updates() == 0);
+  both["other.weight"].set_grad_req(GradReq::null);
+  (void)step(Pair::samples(), Pair::labels());
+  both["other.weight"].set_grad_req(GradReq::write);  // after a plan was made
+  CHECK_THROWS_AS(step(Pair::samples(), Pair::labels()), ValueError);
+  CHECK(trainer.optimizer().num_updates() == 1);
 }
 
 TEST_CASE("A gradient that a step as a graph used is used: a step by hand asks for another", "[gluon][graph]") {
