@@ -118,7 +118,8 @@ Region::~Region() {
   leave_to_parent(state_->graphs);
 }
 
-void Region::run_recorded(std::uint64_t key, void (*push_tasks)(void*), void* context, SourceLocation site) {
+void Region::run_recorded(
+    std::uint64_t key, std::span<const Var> changing, void (*push_tasks)(void*), void* context, SourceLocation site) {
   using Variant = detail::RegionVariant;
   const char* const name = state_->name.c_str();
   if (detail::RegionRecording* outer = detail::this_thread().recording)
@@ -131,11 +132,17 @@ void Region::run_recorded(std::uint64_t key, void (*push_tasks)(void*), void* co
     {
       detail::RegionRecording recording(detail::EngineAccess::core(state_->engine), state_->device, name);
       push_tasks(context);
-      program = recording.finish();
+      program = recording.finish(changing);
     }
     variant = state_->graphs->make(std::move(program), found == Variant::State::spoilt);
   }
   Task task{.name = state_->name, .device = state_->device, .access = variant->program.access};
+  for (const auto [place, mode] : variant->program.changing) {
+    require<ValueError>(place < changing.size(), [&] {
+      return message("Region: \"", name, "\" was given ", changing.size(), " changing Vars, its key had more");
+    });
+    task.access.push_back({changing[place].core(), mode});
+  }
   task.priority = variant->program.priority;
   state_->engine.push(
       task, [variant](Queue queue) { variant->run(queue); }, site);

@@ -3,6 +3,7 @@
 // A door of its own: tasks that a program pushes again and again, launched as one.
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <type_traits>
 
@@ -55,7 +56,22 @@ class SLUICE_API Region {
     using Held = std::remove_reference_t<Push>;
     auto* held = std::addressof(push_tasks);
     run_recorded(
-        key, [](void* context) { (**static_cast<Held**>(context))(); }, &held, site);
+        key, {}, [](void* context) { (**static_cast<Held**>(context))(); }, &held, site);
+  }
+
+  /// The same where the memory of `changing` is another array's each time, at the addresses that it had when the key
+  /// was recorded. Of those Vars the region keeps only how its tasks use them: each run uses the ones that it is given
+  /// so. As many as at the recording, in the same places.
+  template <class Push>
+  void run(
+      std::uint64_t key,
+      std::span<const Var> changing,
+      Push&& push_tasks,
+      SourceLocation site = SourceLocation::current()) {
+    using Held = std::remove_reference_t<Push>;
+    auto* held = std::addressof(push_tasks);
+    run_recorded(
+        key, changing, [](void* context) { (**static_cast<Held**>(context))(); }, &held, site);
   }
 
   /// Drops all that was recorded. What is under way ends as if it were there.
@@ -64,7 +80,8 @@ class SLUICE_API Region {
 
  private:
   struct State;
-  void run_recorded(std::uint64_t key, void (*push_tasks)(void*), void* context, SourceLocation site);
+  void run_recorded(
+      std::uint64_t key, std::span<const Var> changing, void (*push_tasks)(void*), void* context, SourceLocation site);
   std::unique_ptr<State> state_;
 };
 

@@ -125,9 +125,29 @@ void RegionRecording::add(const Core& core, const Task& task, Closure&& body, So
   program_.tasks.push_back(std::move(recorded));
 }
 
-RegionProgram RegionRecording::finish() {
+void RegionRecording::take_out(std::span<const Var> changing) {
+  AccessList stays;
+  std::vector<Var> kept;
+  for (std::size_t at = 0; at < program_.access.size(); ++at) {
+    const Access access = program_.access[at];
+    const auto place =
+        std::find_if(changing.begin(), changing.end(), [&](const Var& var) { return var.core() == access.var; });
+    if (place == changing.end()) {
+      stays.push_back(access);
+      kept.push_back(std::move(program_.vars[at]));
+    } else {
+      program_.changing.push_back({static_cast<std::size_t>(place - changing.begin()), access.mode});
+    }
+  }
+  program_.access = std::move(stays);
+  program_.vars = std::move(kept);
+}
+
+RegionProgram RegionRecording::finish(std::span<const Var> changing) {
   if (refused_ != nullptr)
     std::rethrow_exception(refused_);
+  if (!changing.empty())
+    take_out(changing);
   return std::move(program_);
 }
 

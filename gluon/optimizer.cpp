@@ -9,6 +9,7 @@
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/operator/sink.h>
+#include <sluice/operator/update/numbers.h>
 #include <sluice/operator/update/update.h>
 
 namespace sluice::gluon::optimizer {
@@ -138,7 +139,7 @@ void Optimizer::update_prepared(std::span<const ParameterDict::Entry> parameters
         parameters[0].first,
         "' the first, was not prepared: call prepare() for them before, outside what is recorded");
   });
-  step.in_memory = prepared->second;
+  step.in_memory = prepared->second.array;
   apply(step);
 }
 
@@ -148,12 +149,14 @@ void Optimizer::cancel(std::span<const ParameterDict::Entry> parameters) {
   for (const auto& [name, parameter] : parameters)
     --counts_[name];
   --num_updates_;
+  if (const auto numbers = numbers_.find(names_of(parameters)); numbers != numbers_.end())
+    numbers->second.values.clear();  // perhaps they did not arrive
 }
 
 std::vector<NDArray> Optimizer::step_arrays(std::span<const ParameterDict::Entry> parameters) const {
   std::vector<NDArray> arrays;
   if (const auto numbers = numbers_.find(names_of(parameters)); numbers != numbers_.end())
-    arrays.push_back(numbers->second);
+    arrays.push_back(numbers->second.array);
   for (const auto& [name, parameter] : parameters) {
     for (const std::string& slot : slots()) {
       if (const auto state = states_.find(name + "." + slot); state != states_.end())
@@ -190,14 +193,16 @@ std::vector<NDArray> Optimizer::state(const Step& step, const std::string& slot)
 
 void Optimizer::write_numbers(Step& step) {
   const CallSinkScope nobody(nullptr);
-  const std::vector<double> numbers = numbers_of(step);
-  const NDArray now = array(numbers, {std::ssize(numbers)}, step.weights.front().device(), step.site);
-  NDArray& kept = numbers_[names_of(step.parameters)];
-  if (kept.defined() && kept.shape() == now.shape() && kept.device() == now.device())
-    copy_into(now, kept, step.site);
-  else
-    kept = now;  // the first step of these, or they moved: what was recorded on the other device holds old weights too
-  step.in_memory = kept;
+  const std::vector<double> values = numbers_of(step);
+  const Device device = step.weights.front().device();
+  Numbers& kept = numbers_[names_of(step.parameters)];
+  if (!kept.array.defined() || kept.array.size() != std::ssize(values) || kept.array.device() != device)
+    kept.array =
+        array(values, {std::ssize(values)}, device, step.site);  // what was recorded there holds old weights too
+  else if (kept.values != values)
+    sluice::detail::write_words(std::span<const double>(values), kept.array, step.site);
+  kept.values = values;
+  step.in_memory = kept.array;
 }
 
 std::vector<double> Optimizer::numbers_of(const Step& /*step*/) const {

@@ -111,7 +111,12 @@ class SLUICE_API Optimizer {
   std::int64_t num_updates_ = 0;
   std::map<std::string, std::int64_t> counts_;  // by parameter
   States states_;
-  std::map<std::vector<std::string>, NDArray> numbers_;  // by the names of the parameters prepared together
+  /// What a step reads from memory, and what was written there last.
+  struct Numbers {
+    NDArray array = {};
+    std::vector<double> values = {};
+  };
+  std::map<std::vector<std::string>, Numbers> numbers_;  // by the names of the parameters prepared together
 };
 
 /// Of SGD.

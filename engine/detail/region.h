@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -25,11 +26,18 @@ struct RegionTask {
   std::vector<int> after;  // earlier tasks that it has to follow; what follows from those is left out
 };
 
+/// How the tasks together use a Var that is another one at each run: its place among those that the run is given.
+struct ChangingUse {
+  std::size_t place = 0;
+  AccessMode mode = AccessMode::read;
+};
+
 /// What a region recorded for one key.
 struct RegionProgram {
   std::vector<RegionTask> tasks;
   std::vector<Var> vars;  // those of `access`, kept
   AccessList access;      // of all tasks together
+  std::vector<ChangingUse> changing;
   Priority priority = Priority::background;
 };
 
@@ -46,7 +54,8 @@ class RegionRecording {
   /// Throws ValueError, again in finish(): push_tasks may have caught it, and the tasks are incomplete.
   [[noreturn]] void refuse(const std::string& text);
   const char* region() const noexcept { return region_; }
-  RegionProgram finish();
+  /// `changing` are not kept.
+  RegionProgram finish(std::span<const Var> changing);
 
  private:
   struct Use {
@@ -57,6 +66,7 @@ class RegionRecording {
   void check(const Core& core, const Task& task);
   void use(Access access, RegionTask& task);
   Use& use_of(Access access);
+  void take_out(std::span<const Var> changing);
 
   Core& core_;
   const Device device_;

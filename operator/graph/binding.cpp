@@ -5,12 +5,14 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/kernel_task.h>
+#include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/graph/detail/binding.h>
 #include <sluice/operator/graph/detail/effects.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/sink.h>
+#include <sluice/operator/update/numbers.h>
 #include <sluice/operator/view/attributes.h>
 
 namespace sluice::graph {
@@ -29,8 +31,11 @@ NDArray on_slot(const NDArray& slot, const ArraySpec& spec, const Shape& strides
   return array;
 }
 
-bool is_on_one_gpu(const Arrays& inputs, const Arrays& destinations) {
-  const Device device = !destinations.empty() ? destinations[0].device() : inputs[0].device();
+Device device_of(const Binding::Step& step) {
+  return step.destinations.empty() ? step.inputs[0].device() : step.destinations[0].device();
+}
+
+bool is_on_one_gpu(Device device, const Arrays& inputs, const Arrays& destinations) {
   const auto is_there = [&](const NDArray& array) { return array.device() == device; };
   return device.is_gpu() && std::all_of(inputs.begin(), inputs.end(), is_there) &&
          std::all_of(destinations.begin(), destinations.end(), is_there);
@@ -39,7 +44,12 @@ bool is_on_one_gpu(const Arrays& inputs, const Arrays& destinations) {
 }  // namespace
 
 Binding::Binding(const Graph& graph, bool share_memory, Engine& engine)
-    : graph_(graph), apart_(graph.values.size()), arrays_(graph.values.size()) {
+    : graph_(graph),
+      apart_(graph.values.size()),
+      is_outside_(graph.values.size()),
+      follows_(graph.values.size()),
+      strides_(graph.values.size()),
+      arrays_(graph.values.size()) {
   const EngineScope here(engine);
   const CallSinkScope nobody(nullptr);
   const autograd::PauseScope unrecorded;
@@ -48,6 +58,7 @@ Binding::Binding(const Graph& graph, bool share_memory, Engine& engine)
     for (const Result& result : graph.nodes[at].results)
       apart_[result.value] = apart_[result.value] || once[at] || !share_memory;
   }
+  choose_outside(once);
   memory_ = plan_memory(graph, apart_);
   for (const MemoryPlan::Slot& slot : memory_.slots)
     slots_.push_back(sluice::detail::make_empty(
@@ -56,6 +67,33 @@ Binding::Binding(const Graph& graph, bool share_memory, Engine& engine)
   for (std::size_t at = 0; at < graph.nodes.size(); ++at)
     bind_node(graph.nodes[at], once[at], engine);
   note_written();
+  detach();
+}
+
+// What the graph writes in an input others must not see, so that such a one is copied. What is made once stays.
+void Binding::choose_outside(const std::vector<bool>& once) {
+  const std::vector<bool> rewritten = rewritten_roots(graph_);
+  const auto add = [&](ValueId id) {
+    if (is_outside_[id])
+      return;
+    is_outside_[id] = apart_[id] = true;
+    outside_.push_back(id);
+  };
+  for (const ValueId input : graph_.inputs) {
+    if (!rewritten[input])
+      add(input);
+  }
+  std::vector<bool> made_each_time(graph_.values.size());
+  for (std::size_t at = 0; at < graph_.nodes.size(); ++at) {
+    for (const Result& result : graph_.nodes[at].results) {
+      if (result.made && !graph_.nodes[at].is_view() && !once[at])
+        made_each_time[result.value] = true;
+    }
+  }
+  for (const ValueId output : graph_.outputs) {
+    if (made_each_time[graph_.root(output)])
+      add(graph_.root(output));
+  }
 }
 
 void Binding::bind_sources(Engine& engine) {
@@ -65,6 +103,8 @@ void Binding::bind_sources(Engine& engine) {
     switch (value.source) {
       case Source::input:
         arrays_[id] = sluice::detail::make_empty(engine, value.spec.shape, options);
+        strides_[id] = arrays_[id].object()->strides;
+        follows_[id] = is_outside_[id];
         break;
       case Source::shape:
         arrays_[id] = shape_only(value.spec);
@@ -114,7 +154,7 @@ void Binding::draw(Engine& engine, SourceLocation site) const {
       words.push_back(static_cast<std::int64_t>(drawn[id].seed));
       words.push_back(static_cast<std::int64_t>(drawn[id].offset));
     }
-    copy_into(sluice::array(words, states.states.shape(), states.states.device(), site), states.states, site);
+    sluice::detail::write_words(std::move(words), states.states, site);
   }
 }
 
@@ -135,16 +175,31 @@ void Binding::bind_view(const Node& node) {
     const Geometry lies = node.op->view(*node.op, {object.shape, object.strides, object.offset}, like, node.attributes);
     return sluice::detail::make_view(array, lies.shape, lies.strides, lies.offset);
   };
-  if (base.object()->contiguous) {
+  const auto keep_view = [&] {
     arrays_[made] = view_of(base);
-    return;
-  }
+    follows_[made] = follows_[node.inputs[0]];
+    if (!follows_[made])
+      return;
+    views_.push_back({node.inputs[0], made, sluice::detail::geometry_of(arrays_[made])});
+    views_.back().lies.offset -= base.object()->offset;
+  };
+  if (base.object()->contiguous)
+    return keep_view();
   try {
-    arrays_[made] = view_of(base);
+    keep_view();
   } catch (const ShapeError&) {
     const NDArray packed =
         sluice::detail::make_empty(base.engine(), base.shape(), {.dtype = base.dtype(), .device = base.device()});
-    steps_.push_back({&sluice::detail::k_copy, {base}, &k_no_attributes, {packed}, node.site, base.device().is_gpu()});
+    steps_.push_back(
+        {&sluice::detail::k_copy,
+         {base},
+         &k_no_attributes,
+         {packed},
+         node.site,
+         base.device(),
+         base.device().is_gpu()});
+    if (follows_[node.inputs[0]])
+      uses_.push_back({node.inputs[0], steps_.size() - 1, 0, false});
     arrays_[made] = view_of(packed);
   }
 }
@@ -155,6 +210,8 @@ NDArray Binding::result_of(const Node& node, ValueId id, const Arrays& inputs, E
   const MemoryOrder order =
       node.op->issue != nullptr ? MemoryOrder::row_major : sluice::detail::order_of(call, spec.device);
   const Shape strides = sluice::detail::ordered_strides(spec.shape, order);
+  strides_[id] = strides;
+  follows_[id] = is_outside_[id];
   if (memory_.slot_of[id])
     return on_slot(slots_[*memory_.slot_of[id]], spec, strides);
   return on_slot(
@@ -166,17 +223,72 @@ void Binding::bind_node(const Node& node, bool once, Engine& engine) {
     bind_view(node);
     return;
   }
-  Step step{node.op, inputs_of(node), &node.attributes, {}, node.site, node.op->capturable};
+  Step step{node.op, inputs_of(node), &node.attributes, {}, node.site, cpu(), node.op->capturable};
   for (const auto [id, made] : node.results) {
     if (made)
       arrays_[id] = result_of(node, id, step.inputs, engine);
     step.destinations.push_back(arrays_[id]);
   }
-  step.capturable = step.capturable && is_on_one_gpu(step.inputs, step.destinations);
-  if (once)
+  step.device = device_of(step);
+  step.capturable = step.capturable && is_on_one_gpu(step.device, step.inputs, step.destinations);
+  if (once) {
     run(step);
-  else
-    steps_.push_back(std::move(step));
+    return;
+  }
+  steps_.push_back(std::move(step));
+  note_uses(node);
+}
+
+// Numbers that a node draws come behind the inputs that it names.
+void Binding::note_uses(const Node& node) {
+  const std::size_t step = steps_.size() - 1;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (follows_[node.inputs[i]])
+      uses_.push_back({node.inputs[i], step, i, false});
+  }
+  for (std::size_t i = 0; i < node.results.size(); ++i) {
+    if (follows_[node.results[i].value])
+      uses_.push_back({node.results[i].value, step, i, true});
+  }
+}
+
+NDArray Binding::new_outside(ValueId value, Engine& engine) const {
+  const ArraySpec& spec = graph_.values[value].spec;
+  return on_slot(
+      sluice::detail::make_empty(engine, spec.shape, {.dtype = spec.dtype, .device = spec.device}),
+      spec,
+      strides_[value]);
+}
+
+bool Binding::takes(ValueId value, const NDArray& array) const {
+  const sluice::detail::ArrayObject& object = *array.object();
+  return (object.size <= 1 || object.strides == strides_[value]) && object.buffer->regions().size() == 1 &&
+         written_memory_.find(object.buffer) == written_memory_.end();
+}
+
+void Binding::attach(const Arrays& arrays) {
+  for (std::size_t i = 0; i < outside_.size(); ++i)
+    arrays_[outside_[i]] = arrays[i];
+  for (const View& view : views_) {
+    const NDArray& base = arrays_[view.base];
+    arrays_[view.made] =
+        sluice::detail::make_view(base, view.lies.shape, view.lies.strides, base.object()->offset + view.lies.offset);
+  }
+  for (const Use& use : uses_) {
+    Step& step = steps_[use.step];
+    (use.is_destination ? step.destinations : step.inputs)[use.place] = arrays_[use.value];
+  }
+}
+
+void Binding::detach() noexcept {
+  for (const ValueId value : outside_)
+    arrays_[value] = {};
+  for (const View& view : views_)
+    arrays_[view.made] = {};
+  for (const Use& use : uses_) {
+    Step& step = steps_[use.step];
+    (use.is_destination ? step.destinations : step.inputs)[use.place] = {};
+  }
 }
 
 void Binding::run(const Step& step) {
@@ -186,8 +298,10 @@ void Binding::run(const Step& step) {
 void Binding::note_written() {
   const std::vector<bool> rewritten = rewritten_roots(graph_);
   for (ValueId id = 0; id < graph_.values.size(); ++id) {
-    if (graph_.values[id].source == Source::constant && graph_.root(id) == id && rewritten[id])
+    if (graph_.values[id].source == Source::constant && graph_.root(id) == id && rewritten[id]) {
       written_.push_back(id);
+      written_memory_.insert(arrays_[id].object()->buffer);
+    }
   }
 }
 

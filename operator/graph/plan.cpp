@@ -1,16 +1,14 @@
+#include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <utility>
 
-#include <sluice/engine/region.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
-#include <sluice/ndarray/detail/buffers_kept.h>
 #include <sluice/operator/detail/operator_node.h>
-#include <sluice/operator/graph/detail/binding.h>
-#include <sluice/operator/graph/detail/effects.h>
+#include <sluice/operator/graph/detail/arena.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/plan.h>
 #include <sluice/operator/invoke.h>
@@ -39,35 +37,6 @@ void check_inputs(const Graph& graph, std::span<const NDArray> inputs) {
   }
 }
 
-/// Steps that run together: as one CUDA graph, or one by one.
-struct Segment {
-  std::size_t begin = 0, end = 0;
-  std::unique_ptr<sluice::detail::BuffersKept> kept = {};  // what recorded calls made for themselves
-  std::unique_ptr<Region> region = {};                     // of what is captured; goes before the memory
-};
-
-Device device_of(const Binding::Step& step) {
-  return step.destinations.empty() ? step.inputs[0].device() : step.destinations[0].device();
-}
-
-std::vector<Segment> segments_of(const std::vector<Binding::Step>& steps, Engine& engine) {
-  std::vector<Segment> segments;
-  std::optional<Device> before;
-  for (std::size_t at = 0; at < steps.size(); ++at) {
-    const std::optional<Device> gpu = steps[at].capturable ? std::optional(device_of(steps[at])) : std::nullopt;
-    if (segments.empty() || gpu != before) {
-      segments.push_back({.begin = at});
-      if (gpu) {
-        segments.back().kept = std::make_unique<sluice::detail::BuffersKept>();
-        segments.back().region = std::make_unique<Region>(engine, *gpu, "plan");
-      }
-      before = gpu;
-    }
-    segments.back().end = at + 1;
-  }
-  return segments;
-}
-
 NDArray new_array(const ArraySpec& spec) {
   return empty(spec.shape, {.dtype = spec.dtype, .device = spec.device});
 }
@@ -78,7 +47,7 @@ Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs) {
   check_inputs(graph, inputs);
   std::vector<NDArray> arrays(graph.values.size());
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    arrays[graph.inputs[i]] = inputs[i];
+    arrays[graph.inputs[i]] = inputs[i].contiguous();  // as they were traced: views of them are possible
   for (ValueId id = 0; id < graph.values.size(); ++id) {
     const Value& value = graph.values[id];
     if (value.source == Source::constant)
@@ -106,63 +75,46 @@ Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs) {
   return outputs;
 }
 
+namespace {
+
+// Threads are told apart by numbers, so that each comes back to the memory that it used before.
+std::size_t number_of_thread() noexcept {
+  static std::atomic<std::size_t> threads{0};
+  thread_local const std::size_t mine = threads.fetch_add(1, std::memory_order_relaxed);
+  return mine;
+}
+
+/// A place for an arena, and who may push there.
+struct Place {
+  std::mutex mutex = {};
+  std::unique_ptr<Arena> arena = {};
+};
+
+}  // namespace
+
 struct Plan::State {
   Graph graph;
   const bool share_memory;
   Engine& engine;
-  std::mutex mutex = {};  // of one run's pushes, which are not to be mixed with another's
-  std::vector<bool> rewritten = rewritten_roots(graph);
-  std::unique_ptr<Binding> binding = {};
-  std::vector<Segment> segments = {};
+  std::vector<Place> places;
+  PlanMemory memory = {};
 
-  void bind() {
-    auto bound = std::make_unique<Binding>(graph, share_memory, engine);
-    std::vector<Segment> made = segments_of(bound->steps(), engine);
-    segments = std::move(made);
-    binding = std::move(bound);
+  State(Graph made, const PlanOptions& options, Engine& on)
+      : graph(std::move(made)), share_memory(options.share_memory), engine(on), places(1) {
+    verify(graph);
+    auto first = new_arena();
+    memory = {bytes_of(first->memory()), first->memory().bytes_without_sharing};
+    if (!first->writes_outside())  // otherwise runs follow each other anyway
+      places = std::vector<Place>(std::max<std::size_t>(options.most_arenas, 1));
+    place_here().arena = std::move(first);
   }
 
-  void run_segment(const Segment& segment, SourceLocation site) {
-    const auto run = [&] {
-      for (std::size_t at = segment.begin; at < segment.end; ++at)
-        Binding::run(binding->steps()[at]);
-    };
-    if (segment.region == nullptr)
-      return run();
-    segment.region->run(
-        0,
-        [&] {
-          segment.kept->clear();
-          const sluice::detail::BuffersKept::Scope keep(*segment.kept);
-          run();
-        },
-        site);
-  }
-
-  Arrays results(std::span<const NDArray> inputs, SourceLocation site) const {
-    Arrays made;
-    for (const ValueId output : graph.outputs) {
-      const Value& value = graph.values[output];
-      const bool is_passed_on = !rewritten[value.root];
-      if (value.source == Source::input && is_passed_on) {
-        for (std::size_t i = 0; i < inputs.size(); ++i) {
-          if (graph.inputs[i] == output)
-            made.push_back(inputs[i]);
-        }
-      } else {
-        const bool is_constant = value.source == Source::constant && is_passed_on;
-        made.push_back(is_constant ? value.array : binding->array(output).copy(site));
-      }
-    }
-    return made;
-  }
+  std::unique_ptr<Arena> new_arena() { return std::make_unique<Arena>(graph, share_memory, engine); }
+  Place& place_here() { return places[number_of_thread() % places.size()]; }
 };
 
 Plan::Plan(const Graph& graph, const PlanOptions& options, Engine& engine)
-    : state_(new State{options.optimise ? optimised(graph) : graph, options.share_memory, engine}) {
-  verify(state_->graph);
-  state_->bind();
-}
+    : state_(std::make_unique<State>(options.optimise ? optimised(graph) : graph, options, engine)) {}
 
 Plan::~Plan() = default;
 
@@ -172,16 +124,11 @@ Arrays Plan::run(std::span<const NDArray> inputs, SourceLocation site) {
   const CallSinkScope nobody(nullptr);
   const autograd::PauseScope unrecorded;
   const EngineScope here(state.engine);
-  const std::lock_guard hold(state.mutex);
-  if (!state.binding->is_current())
-    state.bind();
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    copy_into(inputs[i], state.binding->array(state.graph.inputs[i]), site);
-  state.binding->draw(state.engine, site);
-  for (const Segment& segment : state.segments)
-    state.run_segment(segment, site);
-  state.binding->raise_versions();
-  return state.results(inputs, site);
+  Place& place = state.place_here();
+  const std::lock_guard hold(place.mutex);
+  if (place.arena == nullptr || !place.arena->is_current())
+    place.arena = state.new_arena();
+  return place.arena->run(inputs, site);
 }
 
 const Graph& Plan::graph() const noexcept {
@@ -189,8 +136,7 @@ const Graph& Plan::graph() const noexcept {
 }
 
 PlanMemory Plan::memory() const noexcept {
-  const MemoryPlan& memory = state_->binding->memory();
-  return {bytes_of(memory), memory.bytes_without_sharing};
+  return state_->memory;
 }
 
 }  // namespace sluice::graph

@@ -15,6 +15,8 @@ namespace sluice::graph {
 struct PlanOptions {
   bool optimise = true;      // run the passes
   bool share_memory = true;  // plan_memory(); otherwise each result has its own
+  std::size_t most_arenas =
+      16;  // threads that run a graph which writes nothing outside have memory each, up to so many
 };
 
 /// What a plan holds.
@@ -27,8 +29,9 @@ struct PlanMemory {
 SLUICE_API Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs);
 
 /// A graph made ready to run again and again: memory planned, results where they were the last time; on a GPU what can
-/// be captured is one CUDA graph. Constants are used as they are at each run, and written where the graph writes them;
-/// random numbers are drawn anew, in the order of the nodes, as invoke() would draw them.
+/// be captured is one CUDA graph, for arrays at addresses that come again without a copy. Constants are used as they
+/// are at each run, and written where the graph writes them; random numbers are drawn anew, in the order of the nodes,
+/// as invoke() would draw them.
 class SLUICE_API Plan {
  public:
   /// Throws what verify() throws, OutOfMemory. Runs need the engine; the plan may go after it.
@@ -38,10 +41,13 @@ class SLUICE_API Plan {
   /// What is under way ends.
   ~Plan();
 
-  /// One array an output, new unless it is a constant or an input that the graph does not write. Inputs are read when
-  /// the run begins, and are not written: what the graph writes into one shows in its outputs alone. Pushes the work
+  /// One array an output, new unless it is a constant or an input that the graph does not write; views of one result
+  /// share its memory. Inputs are as they are when run() is called, and are not written: what the graph writes into one
+  /// shows in its outputs alone. Pushes the work
   /// and does not wait. Throws ValueError, ShapeError, DTypeError and DeviceError for other inputs than the graph's,
-  /// and what invoke() throws. Nothing of it is recorded. Any thread may call it; runs of one plan follow each other.
+  /// and what invoke() throws. Nothing of it is recorded. Any thread may call it, also several at
+  /// once, each in an arena of its own; runs in one arena follow each other, and all runs of a graph that writes
+  /// constants.
   Arrays run(std::span<const NDArray> inputs, SourceLocation site = SourceLocation::current());
 
   /// After the passes.

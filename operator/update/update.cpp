@@ -10,6 +10,7 @@
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/update/attributes.h>
+#include <sluice/operator/update/numbers.h>
 #include <sluice/operator/update/update.h>
 
 namespace sluice {
@@ -269,7 +270,7 @@ const Operator k_sgd_update = k_update_of<SgdAttributes>("sgd_update");
 const Operator k_adam_update = k_update_of<AdamAttributes>("adam_update");
 
 OperatorList update_operators() noexcept {
-  static const Operator* const list[] = {&k_sgd_update, &k_adam_update};
+  static const Operator* const list[] = {&k_sgd_update, &k_adam_update, &k_words};
   return list;
 }
 

@@ -203,3 +203,34 @@ TEST_CASE("T33: a child that drops its parent's region, or has it forget, calls 
 }
 
 #endif
+
+TEST_CASE("A Var that changes from run to run is named by each run, and not kept by the region", "[sim][region]") {
+  Sim sim;
+  Chain chain;
+  Region region(chain.engine, gpu(0), "region");
+  Word from = 0, to = 0;  // the same places each time, as the key says
+  int recorded = 0;
+  for (Word round = 1; round <= 5; ++round) {
+    const std::vector<Var> changing{chain.engine.new_var(), chain.engine.new_var(), chain.engine.new_var()};
+    chain.engine.push({.name = "set", .device = gpu(0), .access = {out(changing[1])}}, [&, round](Queue queue) {
+      sim_launch(queue, [&from, round] { from = round; });
+    });
+    region.run(1, changing, [&] {
+      ++recorded;
+      chain.engine.push(
+          {.name = "use", .device = gpu(0), .access = {read(changing[1]), out(changing[0])}, .capturable = true},
+          [&](Queue queue) { sim_launch(queue, [&] { to = 10 * from; }); });
+      push_append(chain.engine, chain.x, chain.word, 1);
+    });
+    chain.engine.wait(changing[0]);
+    CHECK(to == 10 * round);
+    CHECK(changing[0].version() == 1);
+    CHECK(changing[1].version() == 1);
+    CHECK(changing[2].version() == 0);
+  }
+  CHECK(recorded == 1);
+  CHECK(chain.x.version() == 5);
+  chain.engine.wait(chain.x);
+  const std::vector<Var> few{chain.engine.new_var()};
+  CHECK_THROWS_AS(region.run(1, few, [] {}), ValueError);
+}

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include <sluice/engine/engine.h>
@@ -10,7 +12,8 @@
 
 namespace sluice::graph {
 
-/// A graph with an array for each value: what a plan runs.
+/// A graph with an array for each value: what a plan runs. Inputs that the graph does not write, and outputs that it
+/// makes, come from outside: each run may bring others (attach()).
 class Binding {
  public:
   /// One call, ready.
@@ -20,10 +23,12 @@ class Binding {
     const Attributes* attributes;
     Arrays destinations;
     SourceLocation site;
+    Device device;
     bool capturable;  // may be part of a CUDA graph
   };
 
-  /// Makes all arrays, and runs the nodes that give the same each time. `graph` must outlive the binding.
+  /// Makes all arrays but those from outside, and runs the nodes that give the same each time. `graph` must outlive the
+  /// binding.
   Binding(const Graph& graph, bool share_memory, Engine& engine);
   Binding(const Binding&) = delete;
   Binding& operator=(const Binding&) = delete;
@@ -33,10 +38,25 @@ class Binding {
   const std::vector<Step>& steps() const noexcept { return steps_; }
   const NDArray& array(ValueId value) const noexcept { return arrays_[value]; }
   const MemoryPlan& memory() const noexcept { return memory_; }
+
+  /// The values whose arrays come from outside, roots of memory: inputs first, then results.
+  const std::vector<ValueId>& outside() const noexcept { return outside_; }
+  /// An array for such a value, as steps need it to lie.
+  NDArray new_outside(ValueId value, Engine& engine) const;
+  /// May the value have this array? It lies as new_outside() says, and the graph writes nothing in its memory.
+  bool takes(ValueId value, const NDArray& array) const;
+  /// Steps use these from now on, one for each of outside(); they are kept until detach().
+  void attach(const Arrays& arrays);
+  void detach() noexcept;
+
+  /// Is the value's array one from outside, or a view of one?
+  bool follows(ValueId value) const noexcept { return follows_[value]; }
+
   /// Says where this run's random numbers begin, as if each node had drawn its own when it was reached.
   void draw(Engine& engine, SourceLocation site) const;
   /// For gradients that were recorded before: what the graph writes in memory of others is not what it was.
   void raise_versions() const;
+  bool writes_outside() const noexcept { return !written_.empty(); }
   static void run(const Step& step);
 
  private:
@@ -49,17 +69,36 @@ class Binding {
     ValueId constant;
     const void* memory;
   };
+  /// Where an array from outside, or a view of one, is used.
+  struct Use {
+    ValueId value;
+    std::size_t step;
+    std::size_t place;
+    bool is_destination;
+  };
+  struct View {
+    ValueId base, made;
+    Geometry lies;
+  };
 
+  void choose_outside(const std::vector<bool>& once);
   void bind_sources(Engine& engine);
   void bind_random(Engine& engine, Device device);
   void bind_node(const Node& node, bool once, Engine& engine);
   void bind_view(const Node& node);
   NDArray result_of(const Node& node, ValueId id, const Arrays& inputs, Engine& engine);
+  void note_uses(const Node& node);
   Arrays inputs_of(const Node& node) const;
   void note_written();
 
   const Graph& graph_;
-  std::vector<bool> apart_;  // values of nodes that run once
+  std::vector<bool> apart_;       // values of nodes that run once, and from outside
+  std::vector<bool> is_outside_;  // by root
+  std::vector<bool> follows_;     // by value: it is the array of its root from outside, or a view of that
+  std::vector<ValueId> outside_;
+  std::vector<Shape> strides_;  // of values from outside
+  std::vector<Use> uses_;
+  std::vector<View> views_;
   MemoryPlan memory_;
   Arrays slots_;
   std::vector<NDArray> arrays_;
@@ -67,6 +106,7 @@ class Binding {
   std::vector<RandomStates> random_;
   std::vector<Held> held_;
   std::vector<ValueId> written_;
+  std::unordered_set<const void*> written_memory_;
 };
 
 }  // namespace sluice::graph
