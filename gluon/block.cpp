@@ -5,9 +5,12 @@
 #include <vector>
 
 #include <sluice/engine/error.h>
+#include <sluice/engine/region.h>
 #include <sluice/gluon/detail/called.h>
 #include <sluice/gluon/detail/child_slot.h>
+#include <sluice/gluon/detail/hybrid.h>
 #include <sluice/gluon/detail/network_changes.h>
+#include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/located.h>
 
 namespace sluice::gluon {
@@ -40,6 +43,7 @@ struct NotesChange {
 struct Block::Members {
   std::deque<Parameter> parameters;  // a deque: growing moves nothing
   std::vector<std::shared_ptr<detail::ChildSlot>> children;
+  std::shared_ptr<detail::Hybrid> hybrid;
   detail::LayerPaths paths;  // by which the block was called by itself
 
   ~Members() {
@@ -148,13 +152,38 @@ Arrays Block::call(std::span<const NDArray> inputs, SourceLocation site) const {
 }
 
 // `slot` says where the block stands; null if it is called by itself. `one`: a single output is wanted.
+Arrays Block::compute(std::span<const NDArray> inputs) const {
+  const std::shared_ptr<detail::Hybrid>& hybrid = members().hybrid;
+  if (hybrid == nullptr || sluice::detail::calls_are_taken() || region_records())
+    return forward_all(inputs);
+  return hybrid->run(
+      inputs,
+      [this](std::span<const NDArray> traced) { return forward_all(traced); },
+      [this] { return collect_params(); },
+      call_site());
+}
+
+void Block::hybridize(bool active, const HybridOptions& options) {
+  members().hybrid = active ? std::make_shared<detail::Hybrid>(options) : nullptr;
+}
+bool Block::is_hybridized() const {
+  return members().hybrid != nullptr;
+}
+std::size_t Block::hybrid_traces() const {
+  return members().hybrid == nullptr ? 0 : members().hybrid->traced();
+}
+const graph::Plan* Block::hybrid_plan() const {
+  const auto program = members().hybrid == nullptr ? nullptr : members().hybrid->last();
+  return program == nullptr ? nullptr : program->forward.get();
+}
+
 Arrays Block::run(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site, bool one) const {
   detail::LayerPaths& paths = slot == nullptr ? members().paths : slot->paths;
   const detail::LayerCall call(paths, slot == nullptr ? nullptr : slot->name.c_str(), typeid(*this), site);
   try {
     members();
     return [&] {  // what a function returns from the middle of a try block it would move
-      Arrays outputs = forward_all(inputs);
+      Arrays outputs = compute(inputs);
       require(!one || outputs.size() == 1, [&] {
         return message(
             detail::type_name(typeid(*this)),

@@ -15,6 +15,7 @@
 
 #include <sluice/engine/export.h>
 #include <sluice/gluon/child.h>
+#include <sluice/gluon/hybrid.h>
 #include <sluice/gluon/init.h>
 #include <sluice/gluon/parameter.h>
 #include <sluice/ndarray/ndarray.h>
@@ -113,6 +114,19 @@ class SLUICE_API Block {
       const LoadOptions& options = {},
       SourceLocation site = SourceLocation::current());
 
+  /// From now on calls of this block run as graphs: forward() is traced once for each shape, type and device of its
+  /// inputs, mode and precision, optimised, and replayed, on a GPU as one CUDA graph; a recorded call is one node of
+  /// the tape whose gradient is a second graph. Values, gradients and random numbers are what they are without, to the
+  /// last bit, running statistics too. What forward() does beside calling operators happens when it is traced alone;
+  /// where it looks at values, tracing throws ValueError. Children need not be hybridized: they are part of the graph.
+  /// Calls before all parameters have their shapes run by hand. hybridize(false) ends it.
+  void hybridize(bool active = true, const HybridOptions& options = {});
+  bool is_hybridized() const;
+  /// Programs that were traced since hybridize().
+  std::size_t hybrid_traces() const;
+  /// The graph that ran last, or null: for printing it, its memory. Good until the next call of the block.
+  const graph::Plan* hybrid_plan() const;
+
   /// Changes the type of all parameters. Layers that need another type for some override it.
   virtual void cast(DType dtype);
   /// Moves all parameters.
@@ -163,6 +177,7 @@ class SLUICE_API Block {
   struct Members;
   Members& members() const;
   void collect(const std::string& prefix, ParameterDict& into) const;
+  Arrays compute(std::span<const NDArray> inputs) const;
   Arrays run(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site, bool one = false) const;
   NDArray run_for_one(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site) const;
   std::shared_ptr<detail::ChildSlot> add_child(const std::string& name, std::shared_ptr<Block> block);

@@ -9,6 +9,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/graph/detail/arena.h>
+#include <sluice/operator/graph/detail/effects.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/plan.h>
 #include <sluice/operator/invoke.h>
@@ -43,7 +44,10 @@ NDArray new_array(const ArraySpec& spec) {
 
 }  // namespace
 
-Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs) {
+namespace {
+
+// Values of inputs, constants and shapes; nodes make the others.
+std::vector<NDArray> given_values(const Graph& graph, std::span<const NDArray> inputs) {
   check_inputs(graph, inputs);
   std::vector<NDArray> arrays(graph.values.size());
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -55,10 +59,14 @@ Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs) {
     if (value.source == Source::shape)
       arrays[id] = shape_only(value.spec);
   }
+  return arrays;
+}
+
+Arrays run_nodes(const Graph& graph, std::vector<NDArray> arrays) {
   for (const Node& node : graph.nodes) {
     Arrays operands, destinations;
     for (const ValueId input : node.inputs) {
-      if (graph.values[input].source != Source::random)  // the call draws its own
+      if (arrays[input].defined())  // numbers that nobody gave the call draws itself
         operands.push_back(arrays[input]);
     }
     for (const auto [id, made] : node.results) {
@@ -73,6 +81,26 @@ Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs) {
   for (const ValueId output : graph.outputs)
     outputs.push_back(arrays[output]);
   return outputs;
+}
+
+}  // namespace
+
+Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs) {
+  return run_nodes(graph, given_values(graph, inputs));
+}
+
+Arrays evaluate_again(const Graph& graph, std::span<const NDArray> inputs, std::span<const NDArray> random) {
+  std::vector<NDArray> arrays = given_values(graph, inputs);
+  const std::vector<bool> rewritten = rewritten_roots(graph);
+  std::size_t drawn = 0;
+  for (ValueId id = 0; id < graph.values.size(); ++id) {
+    const Value& value = graph.values[id];
+    if (value.source == Source::random)
+      arrays[id] = random[drawn++];
+    if (value.source == Source::constant && rewritten[value.root])
+      arrays[id] = value.array.detach().copy();
+  }
+  return run_nodes(graph, std::move(arrays));
 }
 
 namespace {

@@ -28,6 +28,10 @@ struct PlanMemory {
 /// Runs the graph on new inputs: each node by invoke(), results new arrays. What a plan is compared with.
 SLUICE_API Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs);
 
+/// The same as part of a program that goes on: recorded where that is, with the numbers that an earlier run drew, and
+/// without writing the constants. `random`: of the graph's random values in their order, each of shape (2,).
+SLUICE_API Arrays evaluate_again(const Graph& graph, std::span<const NDArray> inputs, std::span<const NDArray> random);
+
 /// A graph made ready to run again and again: memory planned, results where they were the last time; on a GPU what can
 /// be captured is one CUDA graph, for arrays at addresses that come again without a copy. Constants are used as they
 /// are at each run, and written where the graph writes them; random numbers are drawn anew, in the order of the nodes,

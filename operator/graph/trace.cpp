@@ -26,7 +26,12 @@ void Tracer::begin() {
 }
 
 NDArray Tracer::input(const ArraySpec& spec) {
-  require<ValueError>(!begun_, [] { return "trace: inputs are made before the program is traced"; });
+  require<ValueError>(
+      !begun_, [] { return "trace: inputs are made before the program is traced, or by late_input()"; });
+  return late_input(spec);
+}
+
+NDArray Tracer::late_input(const ArraySpec& spec) {
   NDArray array = abstract_array(spec);
   const ValueId id = add({.source = Source::input, .spec = spec});
   abstract_.emplace(abstract_value(array), id);

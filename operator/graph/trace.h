@@ -25,6 +25,9 @@ class SLUICE_API Tracer final : public CallSink {
  public:
   /// An array of the graph's caller. In the order of the calls, before trace(). Throws ValueError afterwards.
   NDArray input(const ArraySpec& spec);
+  /// An input behind the others, made by the program that is being traced: the gradient of an output, whose shape was
+  /// not known before.
+  NDArray late_input(const ArraySpec& spec);
   /// The graph of what `program` calls, whose outputs are the arrays that it returns. What it throws, trace() throws.
   /// Once: a second call throws ValueError. Arrays that the program makes of its own values, array() and empty(), are
   /// constants: one array for all runs.
@@ -37,6 +40,8 @@ class SLUICE_API Tracer final : public CallSink {
   }
 
   Arrays take(const OperatorCall& call) override;
+  /// How many nodes the graph has so far.
+  std::size_t size() const noexcept { return graph_.nodes.size(); }
 
  private:
   /// Which part of whose memory an array with memory is.

@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <utility>
+
+#include <sluice/engine/error.h>
+#include <sluice/operator/graph/detail/effects.h>
+#include <sluice/operator/graph/split.h>
+
+namespace sluice::graph {
+
+namespace {
+
+/// What the nodes behind the cut read that lies before it.
+class Cut {
+ public:
+  Cut(const Graph& joint, const SplitPlace& place) : joint_(joint), made_behind_(joint.values.size()), place_(place) {
+    for (std::size_t at = place.nodes; at < joint.nodes.size(); ++at) {
+      for (const Result& result : joint.nodes[at].results)
+        made_behind_[result.value] = made_behind_[result.value] || result.made;
+    }
+    for (std::size_t i = place.inputs; i < joint.inputs.size(); ++i)
+      made_behind_[joint.inputs[i]] = true;
+  }
+
+  std::vector<ValueId> saved() {
+    for (std::size_t at = place_.nodes; at < joint_.nodes.size(); ++at) {
+      const Node& node = joint_.nodes[at];
+      for (const ValueId input : node.inputs)
+        read(input);
+      check_writes(node);
+    }
+    for (std::size_t i = place_.outputs; i < joint_.outputs.size(); ++i)
+      read(joint_.outputs[i]);
+    return std::move(saved_);
+  }
+
+  bool is_behind(ValueId value) const { return made_behind_[value]; }
+
+ private:
+  bool is_before(ValueId value) const {
+    const Source source = joint_.values[value].source;
+    return !made_behind_[value] && source != Source::constant && source != Source::shape;
+  }
+  // Numbers that a gradient draws itself are its own.
+  void read(ValueId value) {
+    if (!is_before(value) || is_own_random(value))
+      return;
+    if (std::find(saved_.begin(), saved_.end(), value) == saved_.end())
+      saved_.push_back(value);
+  }
+  bool is_own_random(ValueId value) const {
+    if (joint_.values[value].source != Source::random)
+      return false;
+    return std::none_of(
+        joint_.nodes.begin(), joint_.nodes.begin() + static_cast<std::ptrdiff_t>(place_.nodes), [&](const Node& node) {
+          return std::find(node.inputs.begin(), node.inputs.end(), value) != node.inputs.end();
+        });
+  }
+  void check_writes(const Node& node) const {
+    for_each_write(joint_, node, [&](ValueId root) {
+      require<UnsupportedError>(!is_before(root), [&] {
+        return message(node.op->name, ": a gradient writes what the program before it made; this cannot be two graphs");
+      });
+    });
+  }
+
+  const Graph& joint_;
+  std::vector<bool> made_behind_;
+  const SplitPlace place_;
+  std::vector<ValueId> saved_;
+};
+
+}  // namespace
+
+SplitGraph split(const Graph& joint, const SplitPlace& place) {
+  Cut cut(joint, place);
+  SplitGraph parts{.saved = cut.saved()};
+  const auto node_at = [&](std::size_t at) { return joint.nodes.begin() + static_cast<std::ptrdiff_t>(at); };
+  const auto in = joint.inputs.begin() + static_cast<std::ptrdiff_t>(place.inputs);
+  const auto out = joint.outputs.begin() + static_cast<std::ptrdiff_t>(place.outputs);
+  parts.forward = {
+      joint.values,
+      {joint.nodes.begin(), node_at(place.nodes)},
+      {joint.inputs.begin(), in},
+      {joint.outputs.begin(), out}};
+  parts.forward.outputs.insert(parts.forward.outputs.end(), parts.saved.begin(), parts.saved.end());
+
+  Graph& back = parts.backward;
+  back = {joint.values, {node_at(place.nodes), joint.nodes.end()}, parts.saved, {out, joint.outputs.end()}};
+  back.inputs.insert(back.inputs.end(), in, joint.inputs.end());
+  for (const ValueId id : parts.saved)
+    back.values[id] = {.source = Source::input, .spec = joint.values[id].spec, .root = id};
+  for (const Node& node : back.nodes) {
+    if (node.is_view())
+      back.values[node.results[0].value].root = back.root(node.inputs[0]);
+  }
+  verify(parts.forward);
+  verify(back);
+  return parts;
+}
+
+}  // namespace sluice::graph
