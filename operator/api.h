@@ -9,6 +9,7 @@
 #include <sluice/operator/gather/gather.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/plan.h>
+#include <sluice/operator/graph/respecified.h>
 #include <sluice/operator/graph/trace.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/library/autotune.h>

@@ -11,6 +11,7 @@
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/graph/detail/binding.h>
 #include <sluice/operator/graph/detail/effects.h>
+#include <sluice/operator/graph/detail/replay.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/plan.h>
 #include <sluice/operator/invoke.h>
@@ -68,42 +69,11 @@ std::vector<Segment> segments_of(const std::vector<Binding::Step>& steps, Engine
   return segments;
 }
 
-NDArray new_array(const ArraySpec& spec) {
-  return empty(spec.shape, {.dtype = spec.dtype, .device = spec.device});
-}
-
 }  // namespace
 
 Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs) {
   check_inputs(graph, inputs);
-  std::vector<NDArray> arrays(graph.values.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    arrays[graph.inputs[i]] = inputs[i];
-  for (ValueId id = 0; id < graph.values.size(); ++id) {
-    const Value& value = graph.values[id];
-    if (value.source == Source::constant)
-      arrays[id] = value.array;
-    if (value.source == Source::shape)
-      arrays[id] = shape_only(value.spec);
-  }
-  for (const Node& node : graph.nodes) {
-    Arrays operands, destinations;
-    for (const ValueId input : node.inputs) {
-      if (graph.values[input].source != Source::random)  // the call draws its own
-        operands.push_back(arrays[input]);
-    }
-    for (const auto [id, made] : node.results) {
-      if (node.has_destinations())
-        destinations.push_back(made ? new_array(graph.values[id].spec) : arrays[id]);
-    }
-    const Arrays results = invoke(*node.op, operands, node.attributes, node.site, destinations);
-    for (std::size_t i = 0; i < node.results.size(); ++i)
-      arrays[node.results[i].value] = results[i];
-  }
-  Arrays outputs;
-  for (const ValueId output : graph.outputs)
-    outputs.push_back(arrays[output]);
-  return outputs;
+  return replay(graph, inputs);
 }
 
 struct Plan::State {
