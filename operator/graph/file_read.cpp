@@ -1,10 +1,10 @@
 #include <algorithm>
+#include <mutex>
 #include <set>
 
 #include <boost/json/parse.hpp>
 #include <boost/json/src.hpp>  // Boost.JSON as a part of this file: nothing more to link
 
-#include <sluice/engine/origin.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/operator/graph/detail/file_format.h>
 #include <sluice/operator/graph/detail/json_place.h>
@@ -17,6 +17,14 @@ namespace sluice::graph {
 namespace {
 
 using namespace file_format;
+
+// Lives as long as the process: tasks keep where they were pushed.
+const char* kept(const std::string& text) {
+  static std::mutex mutex;
+  static auto* const all = new std::set<std::string>;
+  const std::lock_guard hold(mutex);
+  return all->insert(text).first->c_str();
+}
 
 class Reader {
  public:
@@ -205,12 +213,11 @@ class Reader {
     }
   }
 
-  // Names live as long as the process: tasks keep them.
   SourceLocation site_of(const JsonPlace& place) const {
     const std::string layer = place["layer"].text(), file = place["file"].text();
     const std::string where = name_ + ": " + (layer.empty() ? "" : layer + " at ") + file;
     const auto line = static_cast<int>(place["line"].whole(0, INT32_MAX));
-    return {Origin::of("a graph file's call", {where.c_str(), line}).called().file, line};
+    return {kept(where), line};
   }
 
   const std::string& name_;

@@ -183,42 +183,61 @@ TEST_CASE("A graph file that is damaged is refused, with the file and the place"
   CHECK_NOTHROW(graph::from_json(replaced(text, "\"line\": ", "\"line\": 1"), "net.json"));
 }
 
+namespace {
+
+// One place of the text becomes another: bytes, numbers, or an operator.
+std::string mutated(std::string text, std::mt19937& draw) {
+  const std::string pieces[] = {"0", "-1", "99999999999", "null", "[]", "{}", "\"\"", "true", "\"nan\"", "7", "1"};
+  const std::size_t at = draw() % text.size();
+  const auto replace = [&](std::size_t begin, const char* until, bool in_word, const std::string& by) {
+    if (begin == std::string::npos)
+      return;
+    const std::size_t end = in_word ? text.find_first_not_of(until, begin) : text.find_first_of(until, begin);
+    if (end != std::string::npos)
+      text.replace(begin, end - begin, by);
+  };
+  switch (draw() % 6) {
+    case 0:
+      text[at] = static_cast<char>(draw());
+      break;
+    case 1:
+      text.erase(at, 1 + draw() % 40);
+      break;
+    case 2:
+      text.insert(at, text.substr(draw() % text.size(), draw() % 60));
+      break;
+    case 3: {
+      const auto all = operators();
+      if (const std::size_t op = text.find("\"op\": \"", at); op != std::string::npos)
+        replace(op + 7, "\"", false, all[draw() % all.size()]->name);
+      break;
+    }
+    default:
+      replace(text.find_first_of("0123456789", at), "0123456789", true, pieces[draw() % std::size(pieces)]);
+  }
+  return text;
+}
+
+}  // namespace
+
 TEST_CASE("A damaged graph file gives a graph that runs, or a typed error", "[graph]") {
   const Rich rich;
   std::mt19937 draw(7);
   int whole = 0, refused = 0;
-  const std::string pieces[] = {"0", "-1", "99999999999", "null", "[]", "{}", "\"\"", "true", "\"nan\"", "7", "1"};
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < 3000; ++i) {
+    CAPTURE(i);
     std::string text = rich.text;
-    const int times = 1 + static_cast<int>(draw() % 3);
-    for (int change = 0; change < times; ++change) {
-      const std::size_t at = draw() % text.size();
-      switch (draw() % 5) {
-        case 0:
-          text[at] = static_cast<char>(draw());
-          break;
-        case 1:
-          text.erase(at, 1 + draw() % 40);
-          break;
-        case 2:
-          text.insert(at, text.substr(draw() % text.size(), draw() % 60));
-          break;
-        default: {  // a number or a word becomes another
-          const std::size_t begin = text.find_first_of("0123456789", at);
-          if (begin == std::string::npos)
-            break;
-          const std::size_t end = text.find_first_not_of("0123456789", begin);
-          text.replace(begin, end - begin, pieces[draw() % std::size(pieces)]);
-        }
-      }
-    }
+    for (std::size_t changes = 1 + draw() % 3; changes > 0; --changes)
+      text = mutated(text, draw);
     if (draw() % 10 != 0)
       text = with_checksum(text);
     try {
       const GraphFile read = graph::from_json(text, "net.json");
       Arrays inputs;
-      for (const graph::ValueId input : read.graph.inputs)
-        inputs.push_back(zeros(read.graph.values[input].spec.shape, {.dtype = read.graph.values[input].spec.dtype}));
+      for (const graph::ValueId input : read.graph.inputs) {
+        const ArraySpec& spec = read.graph.values[input].spec;
+        inputs.push_back(zeros(spec.shape, {.dtype = spec.dtype}));
+      }
       for (const NDArray& output : evaluate(read.graph, inputs))
         output.wait_to_read();
       ++whole;
