@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <sluice/engine/export.h>
 #include <sluice/gluon/child.h>
@@ -28,6 +30,13 @@ struct LoadOptions {
   bool allow_missing = false;         // parameters that the file does not name stay as they are
   bool ignore_extra = false;          // names in the file that no parameter has are skipped
   bool cast_dtype = false;            // values of another type are cast; otherwise they are an error
+};
+
+/// What export_to() writes beside the network.
+struct ExportOptions {
+  std::vector<std::string> inputs = {};           // names; default: "data", of several "data0", "data1", ..
+  std::vector<std::string> outputs = {};          // names; default: "output", of several "output0", ..
+  std::map<std::string, std::string> notes = {};  // anything: SymbolBlock::notes() gives it back
 };
 
 /// A layer, or a network of layers, or a loss: parameters, children, and a forward. It can be moved, when it is made,
@@ -117,15 +126,30 @@ class SLUICE_API Block {
   /// From now on calls of this block run as graphs: forward() is traced once for each shape, type and device of its
   /// inputs, mode and precision, optimised, and replayed, on a GPU as one CUDA graph; a recorded call is one node of
   /// the tape whose gradient is a second graph. Values, gradients and random numbers are what they are without, to the
-  /// last bit, running statistics too. What forward() does beside calling operators happens when it is traced alone;
-  /// where it looks at values, tracing throws ValueError. Children need not be hybridized: they are part of the graph.
-  /// Calls before all parameters have their shapes run by hand. hybridize(false) ends it.
+  /// last bit, running statistics too; gradients that an array gets from several calls are added in another order. What
+  /// forward() does beside calling operators happens when it is traced alone; where it looks at values, tracing throws
+  /// ValueError. Children need not be hybridized: they are part of the graph. Calls before all parameters have their
+  /// shapes run by hand. hybridize(false) ends it.
   void hybridize(bool active = true, const HybridOptions& options = {});
   bool is_hybridized() const;
   /// Programs that were traced since hybridize().
   std::size_t hybrid_traces() const;
   /// The graph that ran last, or null: for printing it, its memory. Good until the next call of the block.
   const graph::Plan* hybrid_plan() const;
+
+  /// Writes what forward computes in predict mode as a graph, PREFIX.json, and the parameters that it uses under their
+  /// names of collect_params(), with other arrays of the network's own, as PREFIX.npz: SymbolBlock::imports() runs them
+  /// without this class (docs/graph_file.md). `inputs` are examples, of which shape, type and device count. The first
+  /// axis of those that share the first one's extent is taken as the batch: where forward proves to be the same program
+  /// for a batch of another size, so will be what is imported. What forward does beside calling operators is done once
+  /// or twice here and not again. Parameters whose shape is not known yet get it by a forward. The host waits for the
+  /// values. Throws what forward throws, ValueError where it looks at values, UnsupportedError where it writes to
+  /// parameters or other arrays that stay, FileError.
+  void export_to(
+      const std::filesystem::path& prefix,
+      const Arrays& inputs,
+      const ExportOptions& options = {},
+      SourceLocation site = SourceLocation::current()) const;
 
   /// Changes the type of all parameters. Layers that need another type for some override it.
   virtual void cast(DType dtype);

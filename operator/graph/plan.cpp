@@ -10,6 +10,7 @@
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/graph/detail/arena.h>
 #include <sluice/operator/graph/detail/effects.h>
+#include <sluice/operator/graph/detail/replay.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/plan.h>
 #include <sluice/operator/invoke.h>
@@ -38,69 +39,26 @@ void check_inputs(const Graph& graph, std::span<const NDArray> inputs) {
   }
 }
 
-NDArray new_array(const ArraySpec& spec) {
-  return empty(spec.shape, {.dtype = spec.dtype, .device = spec.device});
-}
-
-}  // namespace
-
-namespace {
-
-// Values of inputs, constants and shapes; nodes make the others.
-std::vector<NDArray> given_values(const Graph& graph, std::span<const NDArray> inputs) {
-  check_inputs(graph, inputs);
-  std::vector<NDArray> arrays(graph.values.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    arrays[graph.inputs[i]] = inputs[i].contiguous();  // as they were traced: views of them are possible
-  for (ValueId id = 0; id < graph.values.size(); ++id) {
-    const Value& value = graph.values[id];
-    if (value.source == Source::constant)
-      arrays[id] = value.array;
-    if (value.source == Source::shape)
-      arrays[id] = shape_only(value.spec);
-  }
-  return arrays;
-}
-
-Arrays run_nodes(const Graph& graph, std::vector<NDArray> arrays) {
-  for (const Node& node : graph.nodes) {
-    Arrays operands, destinations;
-    for (const ValueId input : node.inputs) {
-      if (arrays[input].defined())  // numbers that nobody gave the call draws itself
-        operands.push_back(arrays[input]);
-    }
-    for (const auto [id, made] : node.results) {
-      if (node.has_destinations())
-        destinations.push_back(made ? new_array(graph.values[id].spec) : arrays[id]);
-    }
-    const Arrays results = invoke(*node.op, operands, node.attributes, node.site, destinations);
-    for (std::size_t i = 0; i < node.results.size(); ++i)
-      arrays[node.results[i].value] = results[i];
-  }
-  Arrays outputs;
-  for (const ValueId output : graph.outputs)
-    outputs.push_back(arrays[output]);
-  return outputs;
-}
-
 }  // namespace
 
 Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs) {
-  return run_nodes(graph, given_values(graph, inputs));
+  check_inputs(graph, inputs);
+  return replay(graph, inputs);
 }
 
 Arrays evaluate_again(const Graph& graph, std::span<const NDArray> inputs, std::span<const NDArray> random) {
-  std::vector<NDArray> arrays = given_values(graph, inputs);
+  check_inputs(graph, inputs);
   const std::vector<bool> rewritten = rewritten_roots(graph);
+  std::vector<std::pair<ValueId, NDArray>> given;
   std::size_t drawn = 0;
   for (ValueId id = 0; id < graph.values.size(); ++id) {
     const Value& value = graph.values[id];
     if (value.source == Source::random)
-      arrays[id] = random[drawn++];
+      given.emplace_back(id, random[drawn++]);
     if (value.source == Source::constant && rewritten[value.root])
-      arrays[id] = value.array.detach().copy();
+      given.emplace_back(id, value.array.detach().copy());
   }
-  return run_nodes(graph, std::move(arrays));
+  return replay(graph, inputs, {.given = given});
 }
 
 namespace {

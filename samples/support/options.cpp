@@ -52,7 +52,12 @@ void add_file_flags(CLI::App& app, TrainingOptions& to) {
       ->excludes(load);
   app.add_flag("--evaluate", to.evaluate, "Do not train: judge the parameters of --load or --resume");
   app.add_option("--report", to.report, "Write a page about the run into this folder: curves, confusions, mistakes");
-  for (const char* place : {"--save", "--load", "--resume", "--report"})
+  app.add_option(
+         "--export",
+         to.export_to,
+         "Write the trained network as PREFIX.json and PREFIX.npz, which the sample infer runs")
+      ->type_name("PREFIX");
+  for (const char* place : {"--save", "--load", "--resume", "--report", "--export"})
     app.get_option(place)->check(a_name());
   app.get_option("--evaluate")->excludes(save);
 }

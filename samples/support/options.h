@@ -27,7 +27,7 @@ struct TrainingOptions {
   double weight_decay = 0;
   std::uint64_t seed = 1;
   std::string data = {};  // folder; "" = where the dataset usually is
-  std::filesystem::path save = {}, load = {}, resume = {}, report = {};
+  std::filesystem::path save = {}, load = {}, resume = {}, report = {}, export_to = {};
   int save_every = 0;  // epochs; 0 = at the end alone
   bool evaluate = false;
   double log_every = 10;  // seconds

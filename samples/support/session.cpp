@@ -262,6 +262,19 @@ void Session::save_in_passing() {
   }
 }
 
+void Session::export_network(const std::vector<std::string>& classes) const {
+  if (options_.export_to.empty())
+    return;
+  std::string names;
+  for (const std::string& name : classes)
+    names += (names.empty() ? "" : "\n") + name;
+  model_.net.export_to(
+      options_.export_to,
+      {zeros({options_.batch_size, 1, 28, 28}, {.device = options_.device})},
+      {.inputs = {"image"}, .outputs = {"scores"}, .notes = {{"classes", names}}});
+  say(message("network exported to ", options_.export_to.string(), ".json and .npz"));
+}
+
 bool Session::save() {
   if (options_.save.empty() || steps_ == 0)
     return true;

@@ -27,6 +27,10 @@ namespace {
 void check_outputs(const TrainingOptions& options) {
   if (!options.save.empty())
     check_target("--save", options.save);
+  if (!options.export_to.empty()) {
+    for (const char* suffix : {".json", ".npz"})
+      check_target("--export", std::filesystem::path(options.export_to) += suffix);
+  }
   if (!options.report.empty())
     check_folder("--report", options.report);
 }
@@ -84,6 +88,7 @@ int finish(const TrainingOptions& options, const Images& images, Session& sessio
     say("interrupted" + what_is_left(options, session));
     return good ? interrupt_code() : 1;
   }
+  session.export_network(images.classes);
   const Evaluation& evaluation = session.evaluation();
   if (options.evaluate)
     say(fmt::format("test loss: {:.4f}", evaluation.loss));

@@ -163,6 +163,7 @@ TEST_CASE("Gradients of gradients use the numbers that a hybridized block drew",
   CHECK(run(true) == run(false));
 }
 
+// Gradients that one array gets from several calls are added in another order than by hand.
 TEST_CASE("Several outputs of a hybridized block, added gradients, parameters nobody uses", "[gluon][graph][hybrid]") {
   const auto run = [](bool hybrid) {
     MixedCall call(hybrid);
@@ -187,7 +188,12 @@ TEST_CASE("Several outputs of a hybridized block, added gradients, parameters no
     }
     return trail;
   };
-  CHECK(run(true) == run(false));
+  const Trail hybrid = run(true), by_hand = run(false);
+  REQUIRE(hybrid.size() == by_hand.size());
+  for (std::size_t i = 0; i < hybrid.size(); ++i) {
+    for (std::size_t at = 0; at < hybrid[i].size(); ++at)
+      CHECK(hybrid[i][at] == Approx(by_hand[i][at]).epsilon(1e-6));
+  }
 }
 
 TEST_CASE("A hybridized block says when its gradients cannot be had", "[gluon][graph][hybrid]") {

@@ -163,6 +163,45 @@ def check_async_server(_):
         expect(both.returncode == 130 and said == "", f"Ctrl-C ends both, quietly: {both.returncode} {said}")
 
 
+def check_infer(folder):
+    """Two networks that were trained and exported here, over images of the data they were trained on."""
+    harness.write_dataset(folder)
+    images = folder / "images"
+    images.mkdir()
+    labels = {f"{i:02}.png": (i * 7 + i // 10) % 10 for i in range(30)}
+    for i, (name, label) in enumerate(labels.items()):
+        rows = [[(220 if y // 2 - 2 == label else 10) + (i * 13 + y * 5 + x * 3) % 30 for x in range(28)] for y in range(28)]
+        if name == "03.png":  # grey as a colour
+            (images / name).write_bytes(png(28, 28, 2, [[value for value in row for _ in range(3)] for row in rows]))
+        else:
+            (images / name).write_bytes(png(28, 28, 0, rows))
+    (images / "notes.txt").write_text("no image")
+    for program, flags in (("mlp", []), ("cnn", ["--model", "tf"])):
+        result = harness.train(program, folder, "--epochs", 4, "--batch-size", 32, *flags, "--export", folder / program)
+        expect(result.returncode == 0 and f"exported to {folder / program}.json" in result.stdout, "--export", result)
+        result = run("infer", folder / program, images, "--top", 2, "--batch-size", 7, "--device", device())
+        lines = dict(line.split(": ") for line in result.stdout.splitlines()[:-1])
+        expect(result.returncode == 0 and lines.keys() == labels.keys() and "30 image(s)" in result.stdout, program, result)
+        names = [guess.split(", ")[0].rsplit(" ", 1)[0] for guess in lines.values()]
+        expect(len({(name, label) for name, label in zip(names, labels.values())}) == 10, f"{program} tells classes", result)
+        chances = [float(part.rsplit(" ", 1)[1]) for guess in lines.values() for part in guess.split(", ")]
+        expect(len(chances) == 60 and all(0 <= chance <= 1.0001 for chance in chances), f"{program}'s chances", result)
+    one = run("infer", folder / "mlp.json", images / "00.png", "--top", 100, "--device", device())
+    expect(one.returncode == 0 and one.stdout.count(",") == 10 and "1 image(s)" in one.stdout, "one image", one)
+    (images / "wide.png").write_bytes(png(4, 2, 0, [[0] * 4] * 2))
+    graph = (folder / "mlp.json").read_text()
+    (folder / "bad.json").write_text(graph.replace("dense", "tense"))
+    for arguments, words in (
+            ((folder / "mlp", images), ("wide.png", "28 x 28")), ((folder / "none", images), ("none.json",)),
+            ((folder / "bad", images), ("bad.json", "damaged")), ((folder / "mlp", folder / "none"), ("none",)),
+            ((folder / "mlp", folder), ("ends in .png",))):
+        result = run("infer", *arguments, "--device", device())
+        expect(result.returncode == 1 and all(word in result.stderr for word in words), f"infer {arguments}", result)
+    expect(run("infer", folder / "mlp").returncode == 2, "no images are named")
+    result = harness.train("mlp", folder, "--epochs", 1, "--export", folder / "nowhere" / "net")
+    expect(result.returncode == 1 and "--export" in result.stderr and "epoch" not in result.stdout, "no such folder", result)
+
+
 def one_line(result, what, *words):
     """An error that is told in one line, without the insides of libraries."""
     expect(result.returncode == 1 and result.stderr.count("\n") == 1, f"{what}: one line", result)
