@@ -49,4 +49,8 @@ struct FusedAttributes {
   }
 };
 
+/// Programs are read once, and kept to the end of the process. Throws what parse() throws.
+SLUICE_API const Program& program_of(const Attributes& attributes);
+SLUICE_API Attributes attributes_of(const Program& program);
+
 }  // namespace sluice::fused

@@ -1,0 +1,68 @@
+#include <algorithm>
+
+#include <cuda_runtime_api.h>
+
+#include <sluice/engine/cuda/check.h>
+#include <sluice/operator/elementwise/pieces.h>
+#include <sluice/operator/fused/compiled.h>
+#include <sluice/operator/fused/fused_gpu.h>
+#include <sluice/operator/fused/layout.h>
+
+namespace sluice::fused {
+
+namespace {
+
+constexpr unsigned k_block = 256;
+constexpr std::int64_t k_most_blocks = 65536;  // kernels loop for what is left
+
+void launch(const Compiled& compiled, const Args& args, cudaStream_t stream) {
+  Layout layout = layout_of(args, compiled.source);
+  std::array<void*, k_operands> pointers{};
+  std::copy(args.data.begin(), args.data.end(), pointers.begin());
+  void* parameters[] = {layout.words.data(), pointers.data(), const_cast<std::uint64_t*>(compiled.numbers.data())};
+  const std::int64_t blocks = std::min((layout.threads + k_block - 1) / k_block, k_most_blocks);
+  const void* const kernel = compiled.kernels[static_cast<std::size_t>(layout.walk)];
+  launch_kernel(kernel, static_cast<unsigned>(blocks), k_block, parameters, stream);
+}
+
+// As launch_in_pieces does for kernels of one operator.
+void launch_in_pieces(const Compiled& compiled, const Args& args, cudaStream_t stream) {
+  const sluice::detail::Cut cut = sluice::detail::cut_of(args.plan, compiled.source.neighbours);
+  if (cut.head == 0)
+    return launch(compiled, args, stream);
+  const std::int64_t rest = args.plan.extents[cut.axis] - cut.head;
+  launch_in_pieces(compiled, sluice::detail::piece_of(args, cut.axis, 0, cut.head), stream);
+  launch_in_pieces(compiled, sluice::detail::piece_of(args, cut.axis, cut.head, rest), stream);
+}
+
+bool is_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cuda::cuda_check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+}  // namespace
+
+std::string why_not_compiled(Device gpu) {
+  return why_not_compiled(gpu.index);
+}
+
+std::string prepare(const Attributes& attributes, Device gpu) {
+  return compiled(program_of(attributes), gpu.index).problem;
+}
+
+void fused_gpu(const KernelCall& call) {
+  const Program& program = program_of(call.attributes);
+  if (call.outputs[0].size == 0)
+    return;
+  const auto stream = static_cast<cudaStream_t>(call.queue.stream());
+  const int gpu = call.queue.device().index;
+  const Compiled* found = compiled_already(program, gpu);
+  if (found == nullptr && !is_captured(stream))
+    found = &compiled(program, gpu);
+  if (found == nullptr || !found->problem.empty())
+    return run_one_by_one(call, program);
+  launch_in_pieces(*found, args_of(call), stream);
+}
+
+}  // namespace sluice::fused

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include <sluice/operator/fused/program.h>
+#include <sluice/operator/operator.h>
+
+// Fused programs on a GPU: one kernel, compiled at run time (source.h, compiled.h), or call by call where none can be.
+namespace sluice::fused {
+
+/// Whether programs can be compiled for that GPU: "" if they can, else a sentence that says what is missing. A graph is
+/// not fused where they cannot.
+std::string why_not_compiled(Device gpu);
+
+/// Compiles the program of a call, so that its first run does not, nor a capture in which nothing is compiled: who
+/// makes plans calls it. "" if one kernel will run, else why the calls run one by one; a program that NVRTC refuses is
+/// also named on standard error, once. Takes some tenths of a second where the kernel is not kept from before. Any
+/// thread.
+std::string prepare(const Attributes& attributes, Device gpu);
+
+/// The kernel of the operator `fused`.
+void fused_gpu(const KernelCall& call);
+
+/// Each call with its operator's own kernel, results in scratch memory.
+void run_one_by_one(const KernelCall& call, const Program& program);
+
+}  // namespace sluice::fused

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include <sluice/operator/elementwise/pieces.h>
+#include <sluice/operator/elementwise/pointwise.h>
+#include <sluice/operator/fused/source.h>
+#include <sluice/operator/operator.h>
+
+// From a call of a fused program to the launches of its kernels, without CUDA.
+namespace sluice::fused {
+
+/// Results and inputs of a program that runs as one kernel, at most.
+inline constexpr int k_operands = 16;
+using Args = sluice::detail::PointwiseArgs<k_operands>;
+
+/// Which kernel of source.h, and its first argument.
+enum class Walk : std::uint8_t { flat, vectors, streams };
+
+struct Layout {
+  Walk walk = Walk::flat;
+  std::int64_t threads = 0;  // that have work
+  /// Layout<K> of detail/kernels.h, word by word.
+  std::array<std::uint32_t, 5 + 3 * k_max_ndim + (1 + k_max_ndim) * k_operands> words{};
+};
+
+/// How the operands lie, results first; results are all of one shape, inputs are stretched to it. Operands beyond those
+/// of the call count as numbers. Throws ShapeError for inputs that do not fit.
+Args args_of(const KernelCall& call);
+
+/// The launch of `args`, which fit 32 bits: by vectors where all operands allow it, by streams otherwise.
+Layout layout_of(const Args& args, const Source& source);
+
+/// Multiplier and shift of Divider in detail/kernels.h.
+struct Division {
+  std::uint32_t divisor, multiplier, shift;
+};
+Division division_by(std::int64_t divisor) noexcept;
+
+}  // namespace sluice::fused
