@@ -39,14 +39,21 @@ SLUICE_API std::string to_text(const Program& program);
 /// elementwise, or gives another type.
 SLUICE_API Program parse(std::string_view text);
 
+struct Interned;
+
 /// The attribute of the operator `fused`: its program as text.
 struct FusedAttributes {
   std::string program = {};
+  const Interned* known = nullptr;  // the same, read; null: not looked up yet
 
   template <class V>
   void visit(V&& v) {
     v.field("program", program);
   }
 };
+
+/// Programs are read once, and kept to the end of the process. Throws what parse() throws.
+SLUICE_API const Program& program_of(const Attributes& attributes);
+SLUICE_API Attributes attributes_of(const Program& program);
 
 }  // namespace sluice::fused
