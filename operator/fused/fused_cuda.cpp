@@ -47,11 +47,11 @@ std::string why_not_compiled(Device gpu) {
   return why_not_compiled(gpu.index);
 }
 
-std::string prepare(const Attributes& attributes, Device gpu) {
+std::string compile_for(const Attributes& attributes, Device gpu) {
   return compiled(program_of(attributes), gpu.index).problem;
 }
 
-void fused_gpu(const KernelCall& call) {
+void run_on_gpu(const KernelCall& call) {
   const Program& program = program_of(call.attributes);
   if (call.outputs[0].size == 0)
     return;
@@ -62,7 +62,7 @@ void fused_gpu(const KernelCall& call) {
     found = &compiled(program, gpu);
   if (found == nullptr || !found->problem.empty())
     return run_one_by_one(call, program);
-  launch_in_pieces(*found, args_of(call), stream);
+  launch_in_pieces(*found, args_of(call.op.name, call.outputs, call.inputs), stream);
 }
 
 }  // namespace sluice::fused

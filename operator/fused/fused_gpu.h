@@ -12,14 +12,11 @@ namespace sluice::fused {
 /// not fused where they cannot.
 std::string why_not_compiled(Device gpu);
 
-/// Compiles the program of a call, so that its first run does not, nor a capture in which nothing is compiled: who
-/// makes plans calls it. "" if one kernel will run, else why the calls run one by one; a program that NVRTC refuses is
-/// also named on standard error, once. Takes some tenths of a second where the kernel is not kept from before. Any
-/// thread.
-std::string prepare(const Attributes& attributes, Device gpu);
+/// Does what prepare() says (fused.h).
+std::string compile_for(const Attributes& attributes, Device gpu);
 
 /// The kernel of the operator `fused`.
-void fused_gpu(const KernelCall& call);
+void run_on_gpu(const KernelCall& call);
 
 /// Each call with its operator's own kernel, results in scratch memory.
 void run_one_by_one(const KernelCall& call, const Program& program);

@@ -114,9 +114,9 @@ Division division_by(std::int64_t divisor) noexcept {
   return by;
 }
 
-Args args_of(const KernelCall& call) {
+Args args_of(const char* op, std::span<const TensorView> results, std::span<const TensorView> inputs) {
   Args args;
-  const Shape& shape = call.outputs[0].shape;
+  const Shape& shape = results[0].shape;
   std::array<Shape, k_operands> stretched;
   std::array<const Shape*, k_operands> strides;
   const Shape none = Shape::filled(shape.ndim(), 0);
@@ -130,20 +130,20 @@ Args args_of(const KernelCall& call) {
     args.is_constant[k] = false;
     const bool is_whole = view.shape == shape;
     if (!is_whole)
-      stretched[k] = sluice::broadcast_strides(view.shape, view.strides, shape, call.op.name);
+      stretched[k] = sluice::broadcast_strides(view.shape, view.strides, shape, op);
     strides[k] = is_whole ? &view.strides : &stretched[k];
     one_run = one_run && is_whole && view.contiguous;
     ++k;
   };
-  for (const TensorView& output : call.outputs)
+  for (const TensorView& output : results)
     add(output);
-  for (const TensorView& input : call.inputs)
+  for (const TensorView& input : inputs)
     add(input);
   if (!one_run) {
     args.plan = sluice::detail::plan_strided<k_operands>(shape, strides, sluice::detail::AxisOrder::free);
     return args;
   }
-  args.plan.extents[0] = args.plan.size = call.outputs[0].size;
+  args.plan.extents[0] = args.plan.size = results[0].size;
   for (std::size_t at = 0; at < k; ++at)
     args.plan.strides[at][0] = 1;
   return args;

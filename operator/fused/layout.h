@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <sluice/operator/elementwise/pieces.h>
 #include <sluice/operator/elementwise/pointwise.h>
@@ -28,7 +29,7 @@ struct Layout {
 
 /// How the operands lie, results first; results are all of one shape, inputs are stretched to it. Operands beyond those
 /// of the call count as numbers. Throws ShapeError for inputs that do not fit.
-Args args_of(const KernelCall& call);
+Args args_of(const char* op, std::span<const TensorView> results, std::span<const TensorView> inputs);
 
 /// The launch of `args`, which fit 32 bits: by vectors where all operands allow it, by streams otherwise.
 Layout layout_of(const Args& args, const Source& source);

@@ -39,9 +39,12 @@ SLUICE_API std::string to_text(const Program& program);
 /// elementwise, or gives another type.
 SLUICE_API Program parse(std::string_view text);
 
+struct Interned;
+
 /// The attribute of the operator `fused`: its program as text.
 struct FusedAttributes {
   std::string program = {};
+  const Interned* known = nullptr;  // the same, read; null: not looked up yet
 
   template <class V>
   void visit(V&& v) {

@@ -122,7 +122,11 @@ class ProgramDraw {
     std::size_t count = operands_of(op);
     Attributes attributes = default_attributes(op);
     if (takes_numbers && below(3) == 0) {
-      attributes = beside_number(below(2) == 0 ? Scalar(2) : Scalar(0.75), below(2) == 0);
+      // As in graphs: of a kind that changes no type.
+      const Scalar number = dtype == bool_                        ? Scalar(true)
+                            : is_floating(dtype) && below(2) == 0 ? Scalar(0.75)
+                                                                  : Scalar(2);
+      attributes = beside_number(number, below(2) == 0);
       count -= op.inputs > 0 ? 0 : 1;
     }
     try {
@@ -137,28 +141,5 @@ class ProgramDraw {
 
   std::mt19937_64 generator_;
 };
-
-/// The same calls one by one, through invoke().
-inline std::vector<NDArray> eagerly(const fused::Program& program, const std::vector<NDArray>& inputs) {
-  std::vector<NDArray> values = inputs;
-  Shape shape = inputs[0].shape();
-  for (const NDArray& input : inputs)
-    shape = broadcast_shape(shape, input.shape(), "test");
-  for (const fused::Call& call : program.calls) {
-    Arrays operands;
-    for (const fused::Number operand : call.operands)
-      operands.push_back(values[operand]);
-    values.push_back(invoke(*call.op, operands, call.attributes, SourceLocation::current())[0]);
-  }
-  std::vector<NDArray> outputs;
-  for (const fused::Number output : program.outputs)
-    outputs.push_back(values[output].broadcast_to(shape).contiguous());
-  return outputs;
-}
-
-inline std::vector<NDArray> as_one(const fused::Program& program, const std::vector<NDArray>& inputs) {
-  const Arrays results = invoke(fused::k_fused, inputs, fused::attributes_of(program), SourceLocation::current());
-  return {results.begin(), results.end()};
-}
 
 }  // namespace sluice::test
