@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include <cuda_runtime_api.h>
 
@@ -7,6 +9,7 @@
 #include <sluice/operator/fused/compiled.h>
 #include <sluice/operator/fused/fused_gpu.h>
 #include <sluice/operator/fused/layout.h>
+#include <sluice/operator/workspace.h>
 
 namespace sluice::fused {
 
@@ -33,6 +36,35 @@ void launch_in_pieces(const Compiled& compiled, const Args& args, cudaStream_t s
   const std::int64_t rest = args.plan.extents[cut.axis] - cut.head;
   launch_in_pieces(compiled, sluice::detail::piece_of(args, cut.axis, 0, cut.head), stream);
   launch_in_pieces(compiled, sluice::detail::piece_of(args, cut.axis, cut.head, rest), stream);
+}
+
+// Turned inputs are copied first, by a kernel that reads and writes long pieces.
+void launch_straightened(const KernelCall& call, const Compiled& compiled, Args args, cudaStream_t stream) {
+  constexpr std::size_t k_alignment = 256;
+  std::vector<TensorView> inputs(call.inputs.begin(), call.inputs.end());
+  std::size_t bytes = 0;
+  const auto each_turned = [&](auto&& then) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (!is_turned(args, static_cast<int>(call.outputs.size() + i)))
+        continue;
+      then(inputs[i], bytes);
+      bytes += (static_cast<std::size_t>(inputs[i].size) * size_of(inputs[i].dtype) + k_alignment - 1) / k_alignment *
+               k_alignment;
+    }
+  };
+  each_turned([](const TensorView&, std::size_t) {});
+  if (bytes == 0)
+    return launch_in_pieces(compiled, args, stream);
+  const Workspace scratch(call.queue, std::exchange(bytes, 0));
+  each_turned([&](TensorView& input, std::size_t at) {
+    TensorView straight = input;
+    straight.data = scratch.as<std::byte>() + at;
+    straight.strides = contiguous_strides(input.shape);
+    straight.contiguous = true;
+    move_on_gpu(call, input, straight);
+    input = straight;
+  });
+  launch_in_pieces(compiled, args_of(call.op.name, call.outputs, inputs), stream);
 }
 
 bool is_captured(cudaStream_t stream) {
@@ -62,7 +94,7 @@ void run_on_gpu(const KernelCall& call) {
     found = &compiled(program, gpu);
   if (found == nullptr || !found->problem.empty())
     return run_one_by_one(call, program);
-  launch_in_pieces(*found, args_of(call.op.name, call.outputs, call.inputs), stream);
+  launch_straightened(call, *found, args_of(call.op.name, call.outputs, call.inputs), stream);
 }
 
 }  // namespace sluice::fused

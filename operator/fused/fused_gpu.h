@@ -18,6 +18,9 @@ std::string compile_for(const Attributes& attributes, Device gpu);
 /// The kernel of the operator `fused`.
 void run_on_gpu(const KernelCall& call);
 
+/// to = from, of other strides or another type, stretched.
+void move_on_gpu(const KernelCall& call, const TensorView& from, const TensorView& to);
+
 /// Each call with its operator's own kernel, results in scratch memory.
 void run_one_by_one(const KernelCall& call, const Program& program);
 

@@ -149,6 +149,19 @@ Args args_of(const char* op, std::span<const TensorView> results, std::span<cons
   return args;
 }
 
+bool is_turned(const Args& args, int k) noexcept {
+  constexpr std::int64_t k_worth_a_copy = 1 << 16, k_long = 16;
+  const Plan& plan = args.plan;
+  const std::int64_t step = plan.inner_stride(k);
+  if (plan.size < k_worth_a_copy || plan.inner() < k_long || plan.inner_stride(0) != 1 || step == 0 || step == 1)
+    return false;
+  for (int axis = 0; axis + 1 < plan.ndim; ++axis) {
+    if (plan.strides[k][axis] == 1 && plan.extents[axis] >= k_long)
+      return true;
+  }
+  return false;
+}
+
 Layout layout_of(const Args& args, const Source& source) {
   return goes_in_vectors(args, source) ? in_vectors(args, source.operands, source.neighbours)
                                        : in_streams(args, source.operands, source.several);

@@ -31,6 +31,10 @@ struct Layout {
 /// of the call count as numbers. Throws ShapeError for inputs that do not fit.
 Args args_of(const char* op, std::span<const TensorView> results, std::span<const TensorView> inputs);
 
+/// Whether the kernels had better be given operand `k` as a copy: it has its neighbours along another axis than what is
+/// written, and there are enough of them.
+bool is_turned(const Args& args, int k) noexcept;
+
 /// The launch of `args`, which fit 32 bits: by vectors where all operands allow it, by streams otherwise.
 Layout layout_of(const Args& args, const Source& source);
 

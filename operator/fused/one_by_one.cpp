@@ -55,14 +55,14 @@ Places places_of(const Program& program) {
   return places;
 }
 
-void move(const KernelCall& call, const TensorView& from, const TensorView& to) {
+}  // namespace
+
+void move_on_gpu(const KernelCall& call, const TensorView& from, const TensorView& to) {
   const Shape stretched = sluice::broadcast_strides(from.shape, from.strides, to.shape, call.op.name);
   const auto plan =
       sluice::detail::plan_strided<2>(to.shape, {&to.strides, &stretched}, sluice::detail::AxisOrder::free);
   sluice::detail::cast_on_gpu(call.queue.stream(), plan, to.data, to.dtype, from.data, from.dtype);
 }
-
-}  // namespace
 
 void run_one_by_one(const KernelCall& call, const Program& program) {
   const Places places = places_of(program);
@@ -91,13 +91,13 @@ void run_one_by_one(const KernelCall& call, const Program& program) {
            .outputs = {&result, 1},
            .attributes = one.attributes});
     else
-      move(call, operands[0], result);
+      move_on_gpu(call, operands[0], result);
     values.push_back(result);
   }
   // Values that were in the way, and those that are named twice.
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     if (values[program.outputs[i]].data != call.outputs[i].data)
-      move(call, values[program.outputs[i]], call.outputs[i]);
+      move_on_gpu(call, values[program.outputs[i]], call.outputs[i]);
   }
 }
 
