@@ -208,3 +208,12 @@ TEST_CASE("A fused operator is exported and imported by name and text", "[fused]
   const Arrays inputs{random_array({3}, 1), random_array({3}, 2), random_array({3}, 3)};
   CHECK(all_bytes(invoke(k_fused, inputs, read, SourceLocation::current())) == all_bytes(alone(k_mixed, inputs)));
 }
+
+TEST_CASE("A program runs on a GPU too, and gives what its calls give there", "[fused][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const Arrays inputs{
+      random_array({6, 50}, 1, -1, 1, float32, gpu(0)),
+      random_array({50}, 2, -1, 1, float32, gpu(0)),
+      random_array({6, 1}, 3, -1, 1, float32, gpu(0))};
+  check_same(k_mixed, inputs);
+}

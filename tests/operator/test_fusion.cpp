@@ -139,6 +139,16 @@ TEST_CASE("A write stays behind what reads the memory before, and before what re
   CHECK(std::count(parts.begin(), parts.end(), "fused(exp, multiply, copy)") == 1);
 }
 
+TEST_CASE("A result does not take the memory that its node also writes", "[fusion]") {
+  const Names names = fused_nodes({spec({8}), spec({8})}, [](const auto& in) {
+    const NDArray target = softmax(in[0]);
+    const NDArray before = target * in[1];
+    copy_into(in[1] * 3.0, target);
+    return Arrays{before};
+  });
+  CHECK(names == Names{"softmax", "fused(multiply, multiply, copy)"});
+}
+
 TEST_CASE("A value that is written again is read as it was at each place", "[fusion]") {
   fused_nodes({spec({8})}, [](const auto& in) {
     NDArray value = exp(in[0]);
