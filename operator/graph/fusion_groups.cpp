@@ -55,8 +55,7 @@ bool is_fusable(const Graph& graph, const Dependencies& order, std::size_t at) {
       return false;
     types.push_back(value.spec.dtype);
   }
-  return fused::runs_on(result.device) && width_of(graph, node) != Width::mixed &&
-         fused::type_of_call(*node.op, types, node.attributes) == result.dtype &&
+  return fused::runs_on(result.device) && fused::type_of_call(*node.op, types, node.attributes) == result.dtype &&
          !copies_as_it_lies(graph, order, node);
 }
 

@@ -79,6 +79,7 @@ TEST_CASE("Inputs that are not the program's are refused", "[fused]") {
 }
 
 TEST_CASE("Every row gives in a program what it gives alone, of every type that it takes", "[fused]") {
+  int checked = 0;
   for (const DType dtype : k_all_dtypes) {
     const NDArray a = random_array({3, 700}, 1, -3, 3, dtype), b = random_array({3, 700}, 2, -3, 3, dtype);
     for (const Operator* op : operators()) {
@@ -100,8 +101,10 @@ TEST_CASE("Every row gives in a program what it gives alone, of every type that 
         continue;  // not of that type
       }
       check_same(to_text(program), {a, b});
+      ++checked;
     }
   }
+  CHECK(checked > 400);
 }
 
 TEST_CASE("Half types are rounded after each call, as they are by single ones", "[fused]") {
@@ -204,4 +207,13 @@ TEST_CASE("A fused operator is exported and imported by name and text", "[fused]
   CHECK(&fused::program_of(read) == &fused::program_of(made));
   const Arrays inputs{random_array({3}, 1), random_array({3}, 2), random_array({3}, 3)};
   CHECK(all_bytes(invoke(k_fused, inputs, read, SourceLocation::current())) == all_bytes(alone(k_mixed, inputs)));
+}
+
+TEST_CASE("A program runs on a GPU too, and gives what its calls give there", "[fused][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const Arrays inputs{
+      random_array({6, 50}, 1, -1, 1, float32, gpu(0)),
+      random_array({50}, 2, -1, 1, float32, gpu(0)),
+      random_array({6, 1}, 3, -1, 1, float32, gpu(0))};
+  check_same(k_mixed, inputs);
 }
