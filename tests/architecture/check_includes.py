@@ -22,6 +22,7 @@ OPEN = [
      "pools free by positions and ask for memory back; small reads learn from a kernel that it has run; sinks are a body's own"),
     ("ndarray/detail/simd_target.h", ("operator",), "vector kernels of both rooms are chosen by one rule"),
     ("ndarray/detail/simd_casts.h", ("operator",), "kernels of half types compute in float"),
+    ("ndarray/detail/copy_kernels.h", ("operator",), "a fused kernel casts among its other calls"),
     ("ndarray/detail/simd_build.h", ("operator",), "and compiled by one"),
     ("engine/detail/node_pool.h", ("ndarray", "operator"), "arrays and records of calls are recycled as tasks are"),
     ("engine/detail/fork_watch.h", ("storage",), "a forked child finds the locks of pools free"),

@@ -8,6 +8,7 @@
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/geometry.h>
 #include <sluice/operator/floating.h>
+#include <sluice/operator/fused/compiled.h>
 #include <sluice/operator/library/channel.h>
 #include <sluice/operator/matmul/product.h>
 #include <sluice/operator/matmul/small_product.h>
@@ -129,3 +130,20 @@ void convolution_backward_weights_gpu(const KernelCall& call) {
 }
 
 }  // namespace sluice::detail
+
+namespace sluice::fused {
+
+// Nothing is compiled at run time: fused programs run call by call.
+std::string why_not_compiled(int) {
+  return "a simulated GPU runs no machine code";
+}
+const Compiled* compiled_already(const Program& program, int gpu) noexcept {
+  return &compiled(program, gpu);
+}
+const Compiled& compiled(const Program&, int gpu) {
+  static const Compiled none{.problem = why_not_compiled(gpu)};
+  return none;
+}
+void launch_kernel(const void*, unsigned, unsigned, void**, void*) {}
+
+}  // namespace sluice::fused
