@@ -7,7 +7,7 @@ import struct
 import zipfile
 
 import harness
-from harness import PROGRAMS, expect, idx, run, train, write_dataset
+from harness import PROGRAMS, expect, idx, run, succeeds, train, write_dataset
 
 
 def check_training(folder):
@@ -27,6 +27,27 @@ def check_training(folder):
             expect(float(last.split()[-1]) > 0.9, "the network learns", result)
             again = train(name, folder, *arguments, "--losses", 3)
             expect(losses == re.findall(r"^loss (\d+) ([0-9.e+-]+)$", again.stdout, re.MULTILINE), "one seed", again)
+
+
+def without_times(text):
+    return re.sub(r"\d+ images/s|\d+:\d\d(:\d\d)?|\d+ ms/step", "", text)
+
+
+def check_hybrid(folder):
+    """As graphs, training prints the same figures, and leaves the same file; batches of two sizes, dropout, judging."""
+    write_dataset(folder)
+    watched = ["--losses", 1000, "--log-every", 0, "--save", "net.npz"]
+    for name, arguments in (("mlp", ["--epochs", 3, "--batch-size", 60, "--final-lr", "0.2"]),
+                            ("cnn", ["--model", "torch", "--epochs", 2, "--batch-size", 100, "--threads", 1]),
+                            ("cnn", ["--model", "tf", "--epochs", 2, "--optimizer", "sgd", "--threads", 1])):
+        plain, hybrid = (succeeds(train(name, folder, *arguments, *watched, *flags, cwd=folder), f"{name} {arguments} {flags}")
+                         for flags in ([], ["--hybrid"]))
+        expect(plain.stdout.count("\nloss ") >= 10, "losses are printed", plain)
+        expect(without_times(plain.stdout) == without_times(hybrid.stdout), f"{name}: what is printed\n{plain.stdout}", hybrid)
+        model = arguments[:2] if name == "cnn" else []
+        judged = [succeeds(train(name, folder, *model, "--evaluate", "--load", folder / "net.npz", *flags), "judging")
+                  for flags in ([], ["--hybrid"])]
+        expect(judged[0].stdout == judged[1].stdout and "test loss" in judged[0].stdout, f"{name}: judging", judged[1])
 
 
 def check_bad_input(folder):
