@@ -38,6 +38,40 @@ __device__ T finished(const ShallowForward<T>& p, Acc sum, Acc bias) {
   return T(p.relu && sum <= Acc(0) ? Acc(0) : sum);  // NaN stays
 }
 
+// What a thread has of y: `many` pixels, `step` apart, of neighbouring channels.
+template <bool last, int many, class T, class Acc>
+__device__ void write_sums(
+    const ShallowForward<T>& p,
+    const Acc (&sums)[many][k_shallow_own],
+    const Acc (&bias)[k_shallow_own],
+    int channel,
+    std::int32_t first,
+    int step) {
+  constexpr int own = k_shallow_own;
+#pragma unroll
+  for (int i = 0; i < many; ++i) {
+    const std::int32_t pixel = first + i * step;
+    if (pixel >= p.patches.pixels || channel >= p.outputs)
+      continue;
+    Neighbours<T, own> made;
+#pragma unroll
+    for (int j = 0; j < own; ++j)
+      made.at[j] = finished(p, sums[i][j], bias[j]);
+    const std::int32_t plane = p.patches.plane.value(), image = p.patches.plane.divide(pixel);
+    T* const to = last ? p.y + pixel * p.outputs + channel
+                       : p.y + (image * p.outputs + channel) * plane + (pixel - image * plane);
+    if (last && p.vectors) {
+      *reinterpret_cast<Neighbours<T, own>*>(to) = made;
+      continue;
+    }
+#pragma unroll
+    for (int j = 0; j < own; ++j) {
+      if (channel + j < p.outputs)
+        to[last ? j : j * plane] = made.at[j];
+    }
+  }
+}
+
 // A block has a tile of pixels and channels, a thread some pixels of neighbouring channels. Neighbouring threads have
 // what lies side by side in y: with `last` channels, otherwise pixels.
 template <bool last, class T>
@@ -49,13 +83,17 @@ __global__ void __launch_bounds__(k_shallow_block) shallow_forward_kernel(Shallo
   alignas(32) __shared__ Acc weights[k_shallow_depth * k_weight_pitch];
   const int first_channel = static_cast<int>(blockIdx.y) * k_shallow_channels;
   const auto first = static_cast<std::int32_t>(blockIdx.x) * pixels;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int quad = last ? thread % quads : thread / 32, channel = first_channel + quad * own;
+  const int start = last ? thread / quads * many : thread % 32, step = last ? 1 : 32;
+  Acc bias[own];
+#pragma unroll
+  for (int j = 0; j < own; ++j)
+    bias[j] = p.bias != nullptr && channel + j < p.outputs ? static_cast<Acc>(p.bias[channel + j]) : Acc(0);
   take_weights<Acc>(p, first_channel, weights);
   unfold_patches(p.patches, p.x, first, p.patches.depth, tile);
   __syncthreads();
 
-  const int thread = static_cast<int>(threadIdx.x);
-  const int quad = last ? thread % quads : thread / 32;
-  const int start = last ? thread / quads * many : thread % 32, step = last ? 1 : 32;
   Acc sums[many][own] = {};
 #pragma unroll 3
   for (int k = 0; k < p.patches.depth; ++k) {
@@ -76,33 +114,7 @@ __global__ void __launch_bounds__(k_shallow_block) shallow_forward_kernel(Shallo
     }
   }
 
-  const int channel = first_channel + quad * own;
-  Acc bias[own];
-#pragma unroll
-  for (int j = 0; j < own; ++j)
-    bias[j] = p.bias != nullptr && channel + j < p.outputs ? static_cast<Acc>(p.bias[channel + j]) : Acc(0);
-#pragma unroll
-  for (int i = 0; i < many; ++i) {
-    const std::int32_t pixel = first + start + i * step;
-    if (pixel >= p.patches.pixels || channel >= p.outputs)
-      continue;
-    Neighbours<T, own> made;
-#pragma unroll
-    for (int j = 0; j < own; ++j)
-      made.at[j] = finished(p, sums[i][j], bias[j]);
-    const std::int32_t plane = p.patches.plane.value(), image = p.patches.plane.divide(pixel);
-    T* const to = last ? p.y + pixel * p.outputs + channel
-                       : p.y + (image * p.outputs + channel) * plane + (pixel - image * plane);
-    if (last && p.vectors) {
-      *reinterpret_cast<Neighbours<T, own>*>(to) = made;
-      continue;
-    }
-#pragma unroll
-    for (int j = 0; j < own; ++j) {
-      if (channel + j < p.outputs)
-        to[last ? j : j * plane] = made.at[j];
-    }
-  }
+  write_sums<last>(p, sums, bias, channel, first + start, step);
 }
 
 }  // namespace
