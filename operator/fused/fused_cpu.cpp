@@ -8,6 +8,7 @@
 #include <boost/container/small_vector.hpp>
 
 #include <sluice/ndarray/detail/simd_casts.h>
+#include <sluice/operator/detail/thread_scratch.h>
 #include <sluice/operator/elementwise/elements.h>
 #include <sluice/operator/fused/detail/schedule.h>
 #include <sluice/operator/fused/fused.h>
@@ -90,22 +91,6 @@ Walked walked(const TensorView& view, const Shape& shape, const Shape& order) {
   return made;
 }
 
-/// Memory of this thread, kept for the next call.
-std::byte* scratch(std::size_t bytes) {
-  struct Free {
-    void operator()(std::byte* memory) const noexcept { ::operator delete[](memory, std::align_val_t{64}); }
-  };
-  thread_local std::unique_ptr<std::byte[], Free> memory;
-  thread_local std::size_t held = 0;
-  if (bytes > held) {
-    memory.reset();
-    held = 0;
-    memory.reset(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{64})));
-    held = bytes;
-  }
-  return memory.get();
-}
-
 void round_to_half(DType dtype, const float* from, std::byte* to, std::int64_t n) {
   if (dtype == DType::float16)
     simd::convert(from, reinterpret_cast<Half*>(to), n);
@@ -179,7 +164,7 @@ class Tiles {
     const std::size_t values = schedule_.types.size();
     slots_.resize(values + schedule_.constants.size());
     lay_out(nullptr);
-    lay_out(scratch(bytes_));
+    lay_out(static_cast<std::byte*>(sluice::detail::thread_scratch(sluice::detail::ScratchUse::fused, bytes_)));
     for (std::size_t i = 0; i < schedule_.constants.size(); ++i) {
       const Constant& constant = schedule_.constants[i];
       sluice::detail::fill_constant(constant.dtype, constant.bits, slots_[values + i], job.tile);

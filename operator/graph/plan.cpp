@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <utility>
 
 #include <sluice/engine/detail/engine_access.h>
+#include <sluice/engine/detail/thread_number.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
@@ -90,13 +90,6 @@ Arrays evaluate_again(const Graph& graph, std::span<const NDArray> inputs, std::
 
 namespace {
 
-// Threads are told apart by numbers, so that each comes back to the memory that it used before.
-std::size_t number_of_thread() noexcept {
-  static std::atomic<std::size_t> threads{0};
-  thread_local const std::size_t mine = threads.fetch_add(1, std::memory_order_relaxed);
-  return mine;
-}
-
 /// A place for an arena, and who may push there.
 struct Place {
   std::mutex mutex = {};
@@ -134,7 +127,8 @@ struct Plan::State {
   }
 
   std::unique_ptr<Arena> new_arena() { return std::make_unique<Arena>(graph, share_memory, engine); }
-  Place& place_here() { return places[number_of_thread() % places.size()]; }
+  // Each thread comes back to the memory that it used before.
+  Place& place_here() { return places[sluice::detail::this_thread_number() % places.size()]; }
 };
 
 Plan::Plan(const Graph& graph, const PlanOptions& options, Engine& engine)
