@@ -29,6 +29,7 @@ OPEN = [
     ("engine/detail/static_tls.h", ("ndarray", "operator"), "what every call looks up is at a fixed place of its thread"),
     ("engine/detail/block_pool.h", ("operator",), "attributes, nodes and records come from recycled blocks"),
     ("ndarray/detail/free_list.h", ("operator",), "nodes of the tape come from the lists that arrays come from"),
+    ("engine/detail/thread_number.h", ("operator",), "a plan gives each thread the memory that it used before"),
     ("engine/detail/this_thread.h", ("gluon",), "a call of a layer belongs to the task that makes it"),
 ]
 
