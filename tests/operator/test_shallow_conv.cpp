@@ -7,6 +7,7 @@
 #include <sluice/operator/conv/shallow.h>
 
 #include "tests/operator/heavy_reference.h"
+#include "tests/operator/with_tf32.h"
 #include "tests/support/catch.h"
 #include "tests/support/gradient.h"
 
@@ -72,14 +73,6 @@ std::vector<NDArray> results_on(
     results.push_back(v[i].grad());
   return results;
 }
-
-struct WithTf32 {
-  WithTf32() { set_float32_precision("high"); }
-  ~WithTf32() {
-    Engine::current().wait_all();
-    set_float32_precision("highest");
-  }
-};
 
 }  // namespace
 
