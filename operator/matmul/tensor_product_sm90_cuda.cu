@@ -10,19 +10,23 @@
 namespace sluice::detail {
 namespace {
 
-// A block computes a tile of c over its part of k, in stretches that are copied while earlier ones are multiplied. The
-// blocks of a cluster have parts of the same tile; each reads the others' sums and finishes its share of the tile.
-constexpr int k_rows = 32, k_stretch = 32, k_tensor_block = 128, k_most_parts = 8;
-constexpr int k_own_rows = 16;                // of a warp; two warps lie below each other, two side by side
-constexpr int k_deep = 8, k_across = 8;       // an instruction multiplies 16 by 8 with 8 by 8
-constexpr int k_depth_pitch = k_stretch + 4;  // lanes of a warp meet different banks
-template <int outer>
-constexpr int k_outer_pitch = outer + 8;
-template <int outer>
-constexpr int k_room =
-    outer* k_depth_pitch > k_stretch* k_outer_pitch<outer> ? outer* k_depth_pitch : k_stretch* k_outer_pitch<outer>;
+// A block computes a tile of c over its part of k, in stretches, as many of them under way to shared memory as fit; its
+// two teams of four warps have half of each stretch. The blocks of a cluster have parts of the same tile; each reads
+// the others' sums and finishes its share of the tile.
+constexpr int k_rows = 32, k_stretch = 32, k_tensor_block = 256, k_teams = 2, k_most_parts = 8;
+constexpr int k_own_rows = 16;           // of a warp; two warps of a team lie below each other, two side by side
+constexpr int k_deep = 8, k_across = 8;  // an instruction multiplies 16 by 8 with 8 by 8
 template <int columns>
 constexpr int k_stages = columns > 32 ? 3 : 4;  // what fits into the memory that a block always has
+
+// How `outer` rows of a, or columns of b, lie in shared memory: as in memory, with a pitch at which the lanes of a warp
+// meet different banks.
+template <int outer, bool by_depth>
+struct Kept {
+  static constexpr int line = by_depth ? k_stretch : outer, lines = by_depth ? outer : k_stretch;
+  static constexpr int pitch = line + (by_depth ? 4 : 8), room = lines * pitch;
+  static constexpr int along_outer = by_depth ? pitch : 1, along_depth = by_depth ? 1 : pitch;
+};
 
 #if __CUDA_ARCH__ >= 900
 namespace cg = cooperative_groups;
@@ -45,156 +49,191 @@ __device__ unsigned to_tf32(float value) {
   return bits;
 }
 __device__ void multiply_add(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// `outer` rows of a or columns of b from `first` on, and what lies in shared memory of them.
-template <int outer>
-class Stretch {
+// A thread's share of what goes to shared memory of one operand: vectors of four, a few lines apart.
+template <int outer, bool by_depth>
+class Copies {
  public:
-  __device__ Stretch(const Operand<float>& operand, int first, int depth)
-      : operand_(operand), first_(first), depth_(depth), by_depth_(operand.depth_stride == 1) {}
+  using Lies = Kept<outer, by_depth>;
+  static constexpr int quads = Lies::line / 4, step = k_tensor_block / quads, count = Lies::lines / step;
 
-  __device__ void copy(float* to, int k) const {
-    constexpr int quads = outer * k_stretch / 4;
-#pragma unroll
-    for (int i = 0; i < quads / k_tensor_block; ++i) {
-      const int quad = static_cast<int>(threadIdx.x) + i * k_tensor_block;
-      const int line = by_depth_ ? quad / (k_stretch / 4) : quad / (outer / 4);
-      const int along = (by_depth_ ? quad % (k_stretch / 4) : quad % (outer / 4)) * 4;
-      const int row = first_ + (by_depth_ ? line : along), deep = k + (by_depth_ ? along : line);
-      const int room = by_depth_ ? depth_ - deep : operand_.outer - row;
-      const bool inside = row < operand_.outer && deep < depth_;
-      const int real = inside ? (room < 4 ? room : 4) : 0;
-      const float* const from =
-          operand_.data + (inside ? row * operand_.outer_stride + deep * operand_.depth_stride : 0);
-      copy_behind(to + line * (by_depth_ ? k_depth_pitch : k_outer_pitch<outer>)+along, from, real * 4);
-    }
+  __device__ Copies(const Operand<float>& operand, int first, int begin, int depth)
+      : data_(operand.data), depth_(depth), outer_(operand.outer) {
+    const int thread = static_cast<int>(threadIdx.x), line = thread / quads, along = thread % quads * 4;
+    row_ = first + (by_depth ? line : along);
+    k_ = begin * k_stretch + (by_depth ? along : line);
+    place_ = line * Lies::pitch + along;
+    stride_ = by_depth ? operand.outer_stride : operand.depth_stride;
+    offset_ = by_depth ? row_ * stride_ + k_ : k_ * stride_ + row_;
   }
-  __device__ float at(const float* kept, int row, int k) const {
-    return by_depth_ ? kept[row * k_depth_pitch + k] : kept[k * k_outer_pitch<outer> + row];
+  /// The next stretch.
+  __device__ void copy(float* to) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      const int row = row_ + (by_depth ? i * step : 0), k = k_ + (by_depth ? 0 : i * step);
+      const int room = by_depth ? depth_ - k : outer_ - row;
+      const bool inside = row < outer_ && k < depth_;
+      copy_behind(
+          to + place_ + i * step * Lies::pitch,
+          data_ + (inside ? offset_ + i * step * stride_ : 0),
+          inside ? (room < 4 ? room : 4) * 4 : 0);
+    }
+    k_ += k_stretch;
+    offset_ += by_depth ? k_stretch : k_stretch * stride_;
   }
 
  private:
-  const Operand<float>& operand_;
-  int first_, depth_;
-  bool by_depth_;
+  const float* data_;
+  std::int64_t stride_, offset_;
+  int depth_, outer_, row_, k_, place_;
 };
 
-// A stretch in shared memory, as a warp adds it up.
+// A team's half of a stretch in shared memory, as a warp adds it up.
 template <int columns, class Left, class Right>
-__device__ void add_stretch(
-    const Left& left, const Right& right, const float* a, const float* b, float (&sums)[columns / 2 / k_across][4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const int row = warp / 2 * k_own_rows + lane / 4, column = warp % 2 * (columns / 2) + lane / 4, deep = lane % 4;
+__device__ void add_stretch(const float* a, const float* b, float (&sums)[columns / 2 / k_across][4]) {
 #pragma unroll
-  for (int k = 0; k < k_stretch; k += k_deep) {
-    const unsigned down[4] = {
-        to_tf32(left.at(a, row, k + deep)),
-        to_tf32(left.at(a, row + 8, k + deep)),
-        to_tf32(left.at(a, row, k + deep + 4)),
-        to_tf32(left.at(a, row + 8, k + deep + 4))};
+  for (int k = 0; k < k_stretch / k_teams; k += k_deep) {
+    const float* const down = a + k * Left::along_depth;
+    const unsigned left[4] = {
+        to_tf32(down[0]),
+        to_tf32(down[8 * Left::along_outer]),
+        to_tf32(down[4 * Left::along_depth]),
+        to_tf32(down[8 * Left::along_outer + 4 * Left::along_depth])};
 #pragma unroll
     for (int j = 0; j < columns / 2 / k_across; ++j) {
-      const unsigned across[2] = {
-          to_tf32(right.at(b, column + j * k_across, k + deep)),
-          to_tf32(right.at(b, column + j * k_across, k + deep + 4))};
-      multiply_add(sums[j], down, across);
+      const float* const across = b + k * Right::along_depth + j * k_across * Right::along_outer;
+      const unsigned right[2] = {to_tf32(across[0]), to_tf32(across[4 * Right::along_depth])};
+      multiply_add(sums[j], left, right);
     }
   }
 }
 
-// A quarter of what a stretch adds to the sum of row `threadIdx.x / 4` of a.
+// A thread's eighth of what a stretch adds to the sum of a row of a.
 template <class Left>
-__device__ float quarter_of_row(const Left& left, const float* a) {
-  const int row = static_cast<int>(threadIdx.x) / 4, first = static_cast<int>(threadIdx.x) % 4;
+__device__ float eighth_of_row(const float* a) {
+  const int row = static_cast<int>(threadIdx.x) / 8, first = static_cast<int>(threadIdx.x) % 8;
   float sum = 0;
 #pragma unroll
-  for (int k = first; k < k_stretch; k += 4)
-    sum += left.at(a, row, k);
+  for (int k = 0; k < k_stretch; k += 8)
+    sum += a[row * Left::along_outer + (first + k) * Left::along_depth];
+  return sum;
+}
+
+// The sums of one tile that both teams of all blocks of a cluster have, four neighbours of them, in the blocks' order.
+template <int columns>
+__device__ float4 joined(const cg::cluster_group& cluster, float4* sums, int parts, int quad) {
+  constexpr int tile = k_rows * columns / 4;
+  float4 all[k_most_parts][k_teams];
+#pragma unroll
+  for (int part = 0; part < k_most_parts; ++part) {
+    const float4* const from = cluster.map_shared_rank(sums, static_cast<unsigned>(part < parts ? part : 0));
+#pragma unroll
+    for (int team = 0; team < k_teams; ++team)
+      all[part][team] = part < parts ? from[team * tile + quad] : float4{0, 0, 0, 0};
+  }
+  float4 sum{0, 0, 0, 0};
+#pragma unroll
+  for (int part = 0; part < k_most_parts; ++part) {
+#pragma unroll
+    for (int team = 0; team < k_teams; ++team) {
+      sum.x += all[part][team].x;
+      sum.y += all[part][team].y;
+      sum.z += all[part][team].z;
+      sum.w += all[part][team].w;
+    }
+  }
   return sum;
 }
 #endif
 
 // `add_rows`: the sums of a's rows as well, by the blocks of the first columns.
-template <int columns, bool add_rows>
-__global__ void __launch_bounds__(k_tensor_block) tensor_product_kernel(SmallProduct<float> p) {
+template <int columns, bool a_by_depth, bool b_by_depth, bool add_rows>
+__global__ void __launch_bounds__(k_tensor_block) tensor_product_kernel(const __grid_constant__ SmallProduct<float> p) {
 #if __CUDA_ARCH__ >= 900
-  constexpr int stages = k_stages<columns>, room = k_room<k_rows> + k_room<columns>, beside = columns / 2 / k_across;
+  using Left = Kept<k_rows, a_by_depth>;
+  using Right = Kept<columns, b_by_depth>;
+  constexpr int stages = k_stages<columns>, room = Left::room + Right::room, beside = columns / 2 / k_across;
+  static_assert(stages * room >= k_teams * k_rows * columns);
   alignas(16) __shared__ float shared[stages * room];
   __shared__ float row_parts[k_rows];
   const cg::cluster_group cluster = cg::this_cluster();
   const int parts = static_cast<int>(cluster.num_blocks()), part = static_cast<int>(cluster.block_rank());
-  const int thread = static_cast<int>(threadIdx.x);
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32 % 4, team = thread / 128;
   const int tile = static_cast<int>(blockIdx.x) / parts;
   const int first_row = static_cast<int>(blockIdx.y) * k_rows, first_column = tile * columns;
   const auto batch = static_cast<std::int64_t>(blockIdx.z);
-  p.a.data += batch * p.a.batch_stride;
-  p.b.data += batch * p.b.batch_stride;
   const int all = (p.depth + k_stretch - 1) / k_stretch, begin = part * all / parts, end = (part + 1) * all / parts;
-  const Stretch<k_rows> left(p.a, first_row, p.depth);
-  const Stretch<columns> right(p.b, first_column, p.depth);
-
-  const auto copy = [&](int stretch) {
+  Operand<float> a = p.a, b = p.b;
+  a.data += batch * a.batch_stride;
+  b.data += batch * b.batch_stride;
+  Copies<k_rows, a_by_depth> left(a, first_row, begin, p.depth);
+  Copies<columns, b_by_depth> right(b, first_column, begin, p.depth);
+  const auto copy = [&](int stretch, float* to) {
     if (stretch < end) {
-      float* const to = shared + (stretch - begin) % stages * room;
-      left.copy(to, stretch * k_stretch);
-      right.copy(to + k_room<k_rows>, stretch * k_stretch);
+      left.copy(to);
+      right.copy(to + Left::room);
     }
     end_copies();
   };
-  for (int i = 0; i < stages - 1; ++i)
-    copy(begin + i);
+#pragma unroll
+  for (int i = 0; i < stages; ++i)
+    copy(begin + i, shared + i * room);
+
+  const int row = warp / 2 * k_own_rows + lane / 4, column = warp % 2 * (columns / 2) + lane / 4;
+  const int deep = team * (k_stretch / k_teams) + lane % 4;
+  const int mine_of_a = row * Left::along_outer + deep * Left::along_depth;
+  const int mine_of_b = Left::room + column * Right::along_outer + deep * Right::along_depth;
   float sums[beside][4] = {}, row_sum = 0;
+  float* stage = shared;
   for (int stretch = begin; stretch < end; ++stretch) {
-    await_copies<stages - 2>();
-    __syncthreads();  // this stretch is there for all, and all are through with the one before it
-    copy(stretch + stages - 1);
-    const float* const a = shared + (stretch - begin) % stages * room;
-    add_stretch<columns>(left, right, a, a + k_room<k_rows>, sums);
+    await_copies<stages - 1>();
+    __syncthreads();  // the stretch is there for all
+    add_stretch<columns, Left, Right>(stage + mine_of_a, stage + mine_of_b, sums);
     if (add_rows && tile == 0)
-      row_sum += quarter_of_row(left, a);
+      row_sum += eighth_of_row<Left>(stage);
+    __syncthreads();  // and all are through with it
+    copy(stretch + stages, stage);
+    stage = stage == shared + (stages - 1) * room ? shared : stage + room;
   }
   await_copies<0>();
   __syncthreads();
 
   // Into the memory that held the stretches.
-  const int lane = thread % 32, warp = thread / 32;
-  float* const mine = shared + (warp / 2 * k_own_rows + lane / 4) * columns + warp % 2 * (columns / 2) + lane % 4 * 2;
+  float* const mine = shared + team * k_rows * columns + row * columns + warp % 2 * (columns / 2) + lane % 4 * 2;
 #pragma unroll
   for (int j = 0; j < beside; ++j) {
+    *reinterpret_cast<float2*>(mine + j * k_across) = {sums[j][0], sums[j][1]};
+    *reinterpret_cast<float2*>(mine + j * k_across + 8 * columns) = {sums[j][2], sums[j][3]};
+  }
+  if constexpr (add_rows) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float* const to = mine + half * 8 * columns + j * k_across;
-      to[0] = sums[j][2 * half];
-      to[1] = sums[j][2 * half + 1];
+    for (int lanes = 4; lanes > 0; lanes /= 2)
+      row_sum += __shfl_xor_sync(0xffffffffu, row_sum, lanes);
+    if (thread % 8 == 0)
+      row_parts[thread / 8] = row_sum;
+  }
+  cluster.sync();
+  const int share = k_rows * columns / 4 / parts;
+  for (int quad = part * share + thread; quad < (part + 1) * share; quad += k_tensor_block) {
+    const int to_row = first_row + quad / (columns / 4), to_column = first_column + quad % (columns / 4) * 4;
+    const float4 sum = joined<columns>(cluster, reinterpret_cast<float4*>(shared), parts, quad);
+    const float each[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (to_row >= a.outer || to_column + j >= b.outer)
+        continue;
+      const std::int64_t at = batch * p.c_batch + to_row * p.c_row + to_column + j;
+      const float bias = p.bias != nullptr ? p.bias[to_column + j] : 0.0f;
+      p.c[at] = finished(p, each[j], p.accumulate ? p.c[at] : 0.0f, bias, is_masked(p, at));
     }
   }
   if constexpr (add_rows) {
-    row_sum += __shfl_xor_sync(0xffffffffu, row_sum, 1);
-    row_sum += __shfl_xor_sync(0xffffffffu, row_sum, 2);
-    if (thread % 4 == 0)
-      row_parts[thread / 4] = row_sum;
-  }
-  cluster.sync();
-  const int share = k_rows * columns / parts;
-  for (int place = part * share + thread; place < (part + 1) * share; place += k_tensor_block) {
-    const int row = first_row + place / columns, column = first_column + place % columns;
-    if (row >= p.a.outer || column >= p.b.outer)
-      continue;
-    float sum = 0;
-    for (int other = 0; other < parts; ++other)
-      sum += cluster.map_shared_rank(shared, static_cast<unsigned>(other))[place];
-    const std::int64_t at = batch * p.c_batch + row * p.c_row + column;
-    float* const to = p.c + at;
-    *to = finished(p, sum, p.accumulate ? *to : 0.0f, p.bias != nullptr ? p.bias[column] : 0.0f, is_masked(p, at));
-  }
-  if constexpr (add_rows) {
-    if (tile == 0 && part == 0 && thread < k_rows && first_row + thread < p.a.outer) {
+    if (tile == 0 && part == 0 && thread < k_rows && first_row + thread < a.outer) {
       float sum = 0;
       for (int other = 0; other < parts; ++other)
         sum += cluster.map_shared_rank(row_parts, static_cast<unsigned>(other))[thread];
@@ -214,7 +253,7 @@ bool lies_aligned(const Matrix& matrix, std::int64_t outer_stride, std::int64_t 
   return whole && matrix.batch % 4 == 0 && reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
 }
 
-template <int columns, bool add_rows>
+template <int columns, bool a_by_depth, bool b_by_depth>
 void launch(const Queue& queue, const SmallProduct<float>& product, const GemmProblem& p) {
   constexpr std::int64_t k_blocks = 132;  // a large GPU's processors
   const std::int64_t tiles = tiles_of(p.m, k_rows) * tiles_of(p.n, columns) * p.batch, deep = tiles_of(p.k, k_stretch);
@@ -233,7 +272,18 @@ void launch(const Queue& queue, const SmallProduct<float>& product, const GemmPr
   config.stream = stream_of(queue);
   config.attrs = &cluster;
   config.numAttrs = 1;
-  cuda::cuda_check(cudaLaunchKernelEx(&config, tensor_product_kernel<columns, add_rows>, product), "tensor_product");
+  const auto kernel = product.row_sums != nullptr ? tensor_product_kernel<columns, a_by_depth, b_by_depth, true>
+                                                  : tensor_product_kernel<columns, a_by_depth, b_by_depth, false>;
+  cuda::cuda_check(cudaLaunchKernelEx(&config, kernel, product), "tensor_product");
+}
+
+template <int columns>
+void launch_as_it_lies(const Queue& queue, const SmallProduct<float>& product, const GemmProblem& p) {
+  const bool a_by_depth = p.a.column == 1, b_by_depth = p.b.row == 1;
+  if (a_by_depth)
+    b_by_depth ? launch<columns, true, true>(queue, product, p) : launch<columns, true, false>(queue, product, p);
+  else
+    b_by_depth ? launch<columns, false, true>(queue, product, p) : launch<columns, false, false>(queue, product, p);
 }
 
 }  // namespace
@@ -270,11 +320,10 @@ void tensor_product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums
       static_cast<const float*>(p.mask),
       p.relu,
       p.accumulate};
-  const bool wide = tiles_of(p.m, k_rows) * tiles_of(p.n, 64) * p.batch * k_most_parts >= 128;
-  if (wide)
-    row_sums != nullptr ? launch<64, true>(queue, product, p) : launch<64, false>(queue, product, p);
+  if (tiles_of(p.m, k_rows) * tiles_of(p.n, 64) * p.batch * k_most_parts >= 128)
+    launch_as_it_lies<64>(queue, product, p);
   else
-    row_sums != nullptr ? launch<32, true>(queue, product, p) : launch<32, false>(queue, product, p);
+    launch_as_it_lies<32>(queue, product, p);
 }
 
 }  // namespace sluice::detail

@@ -1,6 +1,7 @@
 #include <sluice/operator/fault.cuh>
 #include <sluice/operator/index_value.h>
 #include <sluice/operator/softmax/max_sum_cuda.cuh>
+#include <sluice/operator/times_plus.h>
 
 namespace sluice::detail {
 
@@ -64,7 +65,7 @@ struct CrossEntropy : Labelled<MaxSumRow<T, false>> {
     log_sum[row] = total.largest;
     log_sum[count + row] = log_of_sum;
     const C chosen = label < 0 ? C{0} : static_cast<C>(this->in[0][offset + label * step]) - total.largest;
-    loss[row] = static_cast<T>(label < 0 ? C{0} : log_of_sum - chosen);
+    loss[row] = static_cast<T>(label < 0 ? C{0} : minus(log_of_sum, chosen));
     return 0;
   }
 };
@@ -93,7 +94,7 @@ struct CrossEntropyBackward : Unjoined<RowOperands<T, 1, true>> {
   }
   template <int V>
   __device__ C give(const Told& told, const RowValues<C, 1, V>& values, int j, std::int64_t i) const {
-    const C probability = std::exp((values.at[0][j] - told.largest) - told.log_of_sum);
+    const C probability = std::exp(minus(values.at[0][j] - told.largest, told.log_of_sum));
     return told.label < 0 ? C{0} : (probability - (i == told.label ? C{1} : C{0})) * told.scale;
   }
 };
@@ -125,13 +126,13 @@ struct CrossEntropyWithGradient : Labelled<MaxSumRow<T, true>> {
       log_sum[row] = total.largest;
       log_sum[count + row] = log_of_sum;
       const C chosen = label < 0 ? C{0} : static_cast<C>(this->in[0][offset + label * step]) - total.largest;
-      loss[row] = static_cast<T>(label < 0 ? C{0} : log_of_sum - chosen);
+      loss[row] = static_cast<T>(label < 0 ? C{0} : minus(log_of_sum, chosen));
     }
     return {label, static_cast<C>(dy[row]), total.largest, log_of_sum};
   }
   template <int V>
   __device__ C give(const Told& told, const RowValues<C, 1, V>& values, int j, std::int64_t i) const {
-    const C probability = std::exp((values.at[0][j] - told.largest) - told.log_of_sum);
+    const C probability = std::exp(minus(values.at[0][j] - told.largest, told.log_of_sum));
     return told.label < 0 ? C{0} : (probability - (i == told.label ? C{1} : C{0})) * told.scale;
   }
 };

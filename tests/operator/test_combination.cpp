@@ -47,12 +47,12 @@ Graph combined(const Arrays& inputs, const Body& body) {
   const Graph made = with_combined_calls(graph);
   verify(made);
   const auto wanted = all_bytes(evaluate(graph, inputs));
-  CHECK(all_bytes(body(inputs)) == wanted);
+  CHECK((all_bytes(body(inputs)) == wanted));
   Plan plan(made, {.optimise = false});
   for (int run = 0; run < 2; ++run)
-    CHECK(all_bytes(plan.run(inputs)) == wanted);
+    CHECK((all_bytes(plan.run(inputs)) == wanted));
   Plan whole(graph);
-  CHECK(all_bytes(whole.run(inputs)) == wanted);
+  CHECK((all_bytes(whole.run(inputs)) == wanted));
   return made;
 }
 
