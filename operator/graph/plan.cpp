@@ -70,8 +70,8 @@ std::size_t number_of_thread() noexcept {
   return mine;
 }
 
-/// A place for an arena, and who may push there.
-struct Place {
+/// A place for an arena, and who may push there. On cache lines of its own: threads have each theirs.
+struct alignas(64) Place {
   std::mutex mutex = {};
   std::unique_ptr<Arena> arena = {};
 };
@@ -80,13 +80,12 @@ struct Place {
 
 struct Plan::State {
   Graph graph;
-  const bool share_memory;
+  const PlanOptions options;
   Engine& engine;
   std::vector<Place> places;
   PlanMemory memory = {};
 
-  State(Graph made, const PlanOptions& options, Engine& on)
-      : graph(std::move(made)), share_memory(options.share_memory), engine(on), places(1) {
+  State(Graph made, const PlanOptions& how, Engine& on) : graph(std::move(made)), options(how), engine(on), places(1) {
     verify(graph);
     auto first = new_arena();
     memory = {bytes_of(first->memory()), first->memory().bytes_without_sharing};
@@ -95,7 +94,7 @@ struct Plan::State {
     place_here().arena = std::move(first);
   }
 
-  std::unique_ptr<Arena> new_arena() { return std::make_unique<Arena>(graph, share_memory, engine); }
+  std::unique_ptr<Arena> new_arena() { return std::make_unique<Arena>(graph, options, engine); }
   Place& place_here() { return places[number_of_thread() % places.size()]; }
 };
 
