@@ -163,7 +163,18 @@ bool is_recorded(std::span<const NDArray> inputs, const std::vector<Parameter>& 
           }));
 }
 
+constexpr auto used_before = [](const auto& a, const auto& b) { return a->used.load() < b->used.load(); };
+
 }  // namespace
+
+bool Hybrid::Signature::operator==(const Signature& other) const {
+  const auto same = [](const ArraySpec& a, const ArraySpec& b) {
+    return a.shape == b.shape && a.dtype == b.dtype && a.device == b.device;
+  };
+  return recorded == other.recorded && training == other.training && precision == other.precision &&
+         wanted == other.wanted && parameters == other.parameters &&
+         std::equal(inputs.begin(), inputs.end(), other.inputs.begin(), other.inputs.end(), same);
+}
 
 bool Hybrid::stands_for(const Signature& made, std::span<const NDArray> inputs, const Table& table, bool recorded) {
   if (made.recorded != recorded || made.training != autograd::is_training() ||
@@ -238,19 +249,26 @@ void Hybrid::list_parameters(const List& list) {
   gone = table_.publish(std::move(made));
 }
 
-void Hybrid::keep(Signature signature, std::shared_ptr<const HybridProgram> program, std::uint64_t changes) {
+// Of several threads that made the same the first one's stays; returns what is to be run.
+std::shared_ptr<const HybridProgram> Hybrid::keep(
+    Signature signature, std::shared_ptr<const HybridProgram> program, std::uint64_t changes) {
   std::vector<std::unique_ptr<const Table>> gone;
   const std::lock_guard hold(mutex_);
   traced_.fetch_add(1, std::memory_order_relaxed);
-  if (table_.latest()->changes != changes)  // nobody will ask for it
-    return;
-  auto made = std::make_unique<Table>(*table_.latest());
-  const auto used_before = [](const auto& a, const auto& b) { return a->used.load() < b->used.load(); };
+  const Table& now = *table_.latest();
+  if (now.changes != changes)  // nobody will ask for it
+    return program;
+  for (const auto& known : now.known) {
+    if (known->signature == signature)
+      return known->program;
+  }
+  auto made = std::make_unique<Table>(now);
   while (made->known.size() >= std::max<std::size_t>(options_.most_plans, 1))
     made->known.erase(std::min_element(made->known.begin(), made->known.end(), used_before));
-  made->known.push_back(std::make_shared<Known>(std::move(signature), std::move(program), 1 + uses_.fetch_add(1)));
+  made->known.push_back(std::make_shared<Known>(std::move(signature), program, 1 + uses_.fetch_add(1)));
   used_last_ = made->known.back().get();
   gone = table_.publish(std::move(made));
+  return program;
 }
 
 Arrays Hybrid::run_new(std::span<const NDArray> inputs, const Forward& forward, SourceLocation site) {
@@ -263,10 +281,8 @@ Arrays Hybrid::run_new(std::span<const NDArray> inputs, const Forward& forward, 
     changes = table->changes;
     signature = signature_of(inputs, *table, is_recorded(inputs, parameters));
   }
-  const auto program =
-      Making(forward, std::move(parameters), options_).run(inputs, signature.wanted, signature.recorded);
-  keep(std::move(signature), program, changes);
-  return call(program, inputs, site);
+  auto made = Making(forward, std::move(parameters), options_).run(inputs, signature.wanted, signature.recorded);
+  return call(keep(std::move(signature), std::move(made), changes), inputs, site);
 }
 
 Arrays Hybrid::run(std::span<const NDArray> inputs, const Forward& forward, const List& list, SourceLocation site) {
@@ -299,7 +315,6 @@ std::shared_ptr<const HybridProgram> Hybrid::last() const {
   const Published<Table>::Reading table(table_);
   if (!table || table->known.empty())
     return nullptr;
-  const auto used_before = [](const auto& a, const auto& b) { return a->used.load() < b->used.load(); };
   return (*std::max_element(table->known.begin(), table->known.end(), used_before))->program;
 }
 

@@ -57,6 +57,8 @@ class Hybrid {
     std::vector<const void*> parameters;  // array and gradient of each
     bool recorded = false, training = false;
     Float32Precision precision = {};
+
+    bool operator==(const Signature& other) const;
   };
   struct Known {
     Signature signature;
@@ -84,7 +86,8 @@ class Hybrid {
   void note_use(const Known& known);
   void list_parameters(const List& list);
   Arrays run_new(std::span<const NDArray> inputs, const Forward& forward, SourceLocation site);
-  void keep(Signature signature, std::shared_ptr<const HybridProgram> program, std::uint64_t changes);
+  std::shared_ptr<const HybridProgram> keep(
+      Signature signature, std::shared_ptr<const HybridProgram> program, std::uint64_t changes);
 
   const HybridOptions options_;
   mutable std::mutex mutex_;  // of who changes the table
