@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/hybrid.h>
 #include <sluice/gluon/detail/hybrid_node.h>
@@ -28,9 +29,14 @@ class Making {
     Engine& engine = inputs.empty() ? Engine::current() : inputs[0].engine();
     const EngineScope here(engine);
     made_->training = autograd::is_training();
+    made_->engine = engine.new_var();
     for (const NDArray& input : inputs)
       inputs_.push_back(tracer_.input(spec_of(input)));
     const graph::Graph joint = tracer_.trace([&] { return recorded ? trace_with_gradients(wanted) : trace_alone(); });
+    if (writes_inputs(joint))
+      made_->by_hand = true;
+    if (made_->by_hand)
+      return made_;
     if (!recorded || made_->heads.empty()) {
       graph::PlanOptions plan = options_.plan;
       plan.keep_results = !recorded;  // of recorded calls the tape holds some for long
@@ -62,9 +68,23 @@ class Making {
     }
     made_->outputs = outputs.size();
     place_ = {tracer_.size(), inputs_.size(), outputs.size()};
+    if (captures_recorded()) {
+      made_->by_hand = true;
+      return outputs;
+    }
     const std::vector<NDArray> gradients = trace_gradients(outputs);
     outputs.insert(outputs.end(), gradients.begin(), gradients.end());
     return outputs;
+  }
+
+  // Gradients of arrays that are neither inputs nor parameters: where they go the tape knows.
+  bool captures_recorded() const {
+    const std::vector<NDArray>& used = tracer_.recorded_constants();
+    return std::any_of(used.begin(), used.end(), [&](const NDArray& one) {
+      return std::none_of(parameters_.begin(), parameters_.end(), [&](const Parameter& parameter) {
+        return parameter.data().same(one);
+      });
+    });
   }
 
   std::vector<NDArray> trace_gradients(const Arrays& outputs) {
@@ -86,8 +106,11 @@ class Making {
         variables.push_back(inputs_[i]);
     }
     for (const Parameter& parameter : parameters_) {
-      if (autograd::on_tape(parameter.data()) && tape.reaches(parameter.data()))
-        made_->parameters.push_back(parameter.data());
+      const NDArray& data = parameter.data();
+      const bool is_listed = std::any_of(
+          made_->parameters.begin(), made_->parameters.end(), [&](const NDArray& one) { return one.same(data); });
+      if (autograd::on_tape(data) && tape.reaches(data) && !is_listed)  // layers may share one
+        made_->parameters.push_back(data);
     }
     variables.insert(variables.end(), made_->parameters.begin(), made_->parameters.end());
     if (variables.empty()) {
@@ -107,12 +130,25 @@ class Making {
       parts.forward.outputs.push_back(id);
       ++made_->random;
     }
-    for (const graph::Value& value : parts.backward.values) {
-      if (value.source == graph::Source::constant)
+    for (graph::ValueId id = 0; id < parts.backward.values.size(); ++id) {
+      const graph::Value& value = parts.backward.values[id];
+      if (value.source == graph::Source::constant && is_read(parts.backward, id))
         made_->constants.push_back(value.array);
     }
     made_->forward = std::make_unique<graph::Plan>(parts.forward, options_.plan, engine);
     made_->backward = std::make_unique<graph::Plan>(parts.backward, options_.plan, engine);
+  }
+
+  // In the caller's arrays, where a plan would not.
+  static bool writes_inputs(const graph::Graph& graph) {
+    std::vector<bool> written(graph.values.size());
+    for (const graph::Node& node : graph.nodes) {
+      for (const graph::Result& result : node.results)
+        written[graph.root(result.value)] = written[graph.root(result.value)] || !result.made;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i)
+        written[graph.root(node.inputs[i])] = written[graph.root(node.inputs[i])] || node.mutates(i);
+    }
+    return std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](graph::ValueId input) { return written[input]; });
   }
 
   static bool is_read(const graph::Graph& graph, graph::ValueId value) {
@@ -130,7 +166,13 @@ class Making {
   std::shared_ptr<HybridProgram> made_ = std::make_shared<HybridProgram>();
 };
 
-Arrays call(const std::shared_ptr<const HybridProgram>& program, std::span<const NDArray> inputs, SourceLocation site) {
+Arrays call(
+    const std::shared_ptr<const HybridProgram>& program,
+    std::span<const NDArray> inputs,
+    const Hybrid::Forward& forward,
+    SourceLocation site) {
+  if (program->by_hand)
+    return forward(inputs);
   Arrays results = program->forward->run(inputs, site);
   if (program->backward == nullptr)
     return results;
@@ -163,6 +205,10 @@ bool is_recorded(std::span<const NDArray> inputs, const std::vector<Parameter>& 
           }));
 }
 
+const void* engine_of(std::span<const NDArray> inputs) noexcept {
+  return &sluice::detail::EngineAccess::core(inputs.empty() ? Engine::current() : inputs[0].engine());
+}
+
 constexpr auto used_before = [](const auto& a, const auto& b) { return a->used.load() < b->used.load(); };
 
 }  // namespace
@@ -172,13 +218,14 @@ bool Hybrid::Signature::operator==(const Signature& other) const {
     return a.shape == b.shape && a.dtype == b.dtype && a.device == b.device;
   };
   return recorded == other.recorded && training == other.training && precision == other.precision &&
-         wanted == other.wanted && parameters == other.parameters &&
+         engine == other.engine && wanted == other.wanted && parameters == other.parameters &&
          std::equal(inputs.begin(), inputs.end(), other.inputs.begin(), other.inputs.end(), same);
 }
 
 bool Hybrid::stands_for(const Signature& made, std::span<const NDArray> inputs, const Table& table, bool recorded) {
   if (made.recorded != recorded || made.training != autograd::is_training() ||
-      made.precision != sluice::detail::current_float32_precision() || made.inputs.size() != inputs.size())
+      made.precision != sluice::detail::current_float32_precision() || made.engine != engine_of(inputs) ||
+      made.inputs.size() != inputs.size())
     return false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const sluice::detail::ArrayObject& given = *inputs[i].object();
@@ -199,7 +246,8 @@ Hybrid::Signature Hybrid::signature_of(std::span<const NDArray> inputs, const Ta
   Signature signature{
       .recorded = recorded,
       .training = autograd::is_training(),
-      .precision = sluice::detail::current_float32_precision()};
+      .precision = sluice::detail::current_float32_precision(),
+      .engine = engine_of(inputs)};
   for (const NDArray& input : inputs) {
     signature.inputs.push_back(spec_of(input));
     signature.wanted.push_back(recorded && autograd::on_tape(input));
@@ -282,7 +330,7 @@ Arrays Hybrid::run_new(std::span<const NDArray> inputs, const Forward& forward, 
     signature = signature_of(inputs, *table, is_recorded(inputs, parameters));
   }
   auto made = Making(forward, std::move(parameters), options_).run(inputs, signature.wanted, signature.recorded);
-  return call(keep(std::move(signature), std::move(made), changes), inputs, site);
+  return call(keep(std::move(signature), std::move(made), changes), inputs, forward, site);
 }
 
 Arrays Hybrid::run(std::span<const NDArray> inputs, const Forward& forward, const List& list, SourceLocation site) {
@@ -295,7 +343,7 @@ Arrays Hybrid::run(std::span<const NDArray> inputs, const Forward& forward, cons
       const Lookup found = look_up(table, inputs);
       if (found.what == Found::program) [[likely]] {
         note_use(*found.known);
-        return call(found.known->program, inputs, site);
+        return call(found.known->program, inputs, forward, site);
       }
       what = found.what;
     }

@@ -10,8 +10,8 @@
 #include <sluice/operator/graph/file.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/plan.h>
-#include <sluice/operator/graph/split.h>
 #include <sluice/operator/graph/respecified.h>
+#include <sluice/operator/graph/split.h>
 #include <sluice/operator/graph/trace.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/library/autotune.h>

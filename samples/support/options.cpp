@@ -27,6 +27,8 @@ void add_course_flags(CLI::App& app, TrainingOptions& to) {
       ->check(finite_within({.low = 0, .high = 1, .open_high = true}));
   app.add_option("--weight-decay", to.weight_decay, "Weight decay")->check(finite_within({.low = 0}));
   app.add_option("--seed", to.seed, "Seed of weights, shuffling and dropout")->check(whole_number());
+  app.add_flag(
+      "--hybrid", to.hybrid, "Run each training step and each evaluated batch as one graph: faster, the same numbers");
   app.add_option("--precision", to.precision, "highest, or high: TF32 on a GPU")
       ->check(CLI::IsMember({"highest", "high"}));
   for (const char* shown :

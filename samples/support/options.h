@@ -30,6 +30,7 @@ struct TrainingOptions {
   std::filesystem::path save = {}, load = {}, resume = {}, report = {}, export_to = {};
   int save_every = 0;  // epochs; 0 = at the end alone
   bool evaluate = false;
+  bool hybrid = false;    // the same numbers, by graphs
   double log_every = 10;  // seconds
   int threads = 0;        // 0: as many as the process may use
   int losses = 0;         // print the first so many

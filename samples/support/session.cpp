@@ -67,6 +67,10 @@ Session::Session(const TrainingOptions& options, const Images& images, Model mod
     resume(*resumed);
   else if (!options.load.empty())
     set_parameters(model_.net, read_parameters(options.load), options.load, options.device);
+  if (options.hybrid) {
+    model_.net.hybridize();
+    graph_step_.emplace(model_.net, *model_.loss, trainer_);
+  }
 }
 
 void Session::resume(const Checkpoint& from) {
@@ -212,8 +216,9 @@ void Session::train_epoch(Progress& progress) {
   pace_.stop_training();
 }
 
-void Session::train_step(const gluon::data::Batch& batch, Progress& progress) {
-  const std::int64_t step = steps_++;  // at once: the loader has given the batch, even if its step fails
+gluon::StepResult Session::compute_step(const gluon::data::Batch& batch) {
+  if (graph_step_)
+    return (*graph_step_)(batch.data, batch.label);
   NDArray predictions, losses;
   {
     autograd::RecordScope record;
@@ -221,10 +226,16 @@ void Session::train_step(const gluon::data::Batch& batch, Progress& progress) {
     losses = (*model_.loss)(predictions, batch.label);
   }
   losses.backward();
-  trainer_.set_learning_rate(rate_of_step(step));
   trainer_.step(batch.data.shape()[0]);
+  return {losses.detach(), predictions.detach()};
+}
+
+void Session::train_step(const gluon::data::Batch& batch, Progress& progress) {
+  const std::int64_t step = steps_++;  // at once: the loader has given the batch, even if its step fails
+  trainer_.set_learning_rate(rate_of_step(step));
+  const gluon::StepResult result = compute_step(batch);
   updated_ = true;
-  sums_.step(losses.detach(), batch.label, predictions.detach(), progress);
+  sums_.step(result.losses, batch.label, result.predictions, progress);
   pace_.reach(sums_.steps_read());
   progress.step();
 }

@@ -47,6 +47,8 @@ class Session {
 
   const History& history() const { return history_; }
   std::int64_t steps() const { return steps_; }
+  /// Graphs that training was traced into; 0 without --hybrid.
+  std::size_t graphs() const { return graph_step_ ? graph_step_->traced() : 0; }
   std::int64_t steps_in_all() const { return options_.epochs * steps_an_epoch_; }
   double seconds() const { return pace_.elapsed(); }
 
@@ -55,6 +57,7 @@ class Session {
   void resume_loader(const Checkpoint& from);
   void run_epoch();
   void train_epoch(Progress& progress);
+  sluice::gluon::StepResult compute_step(const sluice::gluon::data::Batch& batch);
   void train_step(const sluice::gluon::data::Batch& batch, Progress& progress);
   void finish_epoch(const Progress& progress);
   void save_in_passing();
@@ -65,6 +68,7 @@ class Session {
   const TrainingOptions& options_;
   Model model_;
   sluice::gluon::Trainer trainer_;
+  std::optional<sluice::gluon::TrainStep> graph_step_;           // of --hybrid
   std::optional<sluice::gluon::data::DataLoader> train_loader_;  // none: there is nothing to train
   sluice::gluon::data::DataLoader test_loader_;
   const std::int64_t steps_an_epoch_;

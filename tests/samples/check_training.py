@@ -7,7 +7,7 @@ import struct
 import zipfile
 
 import harness
-from harness import PROGRAMS, expect, idx, run, train, write_dataset
+from harness import PROGRAMS, expect, idx, run, succeeds, train, write_dataset
 
 
 def check_training(folder):
@@ -29,11 +29,36 @@ def check_training(folder):
             expect(losses == re.findall(r"^loss (\d+) ([0-9.e+-]+)$", again.stdout, re.MULTILINE), "one seed", again)
 
 
+def without_times(text):
+    return re.sub(r"\d+ images/s|\d+:\d\d(:\d\d)?|\d+ ms/step", "", text)
+
+
+def check_hybrid(folder):
+    """As graphs, training prints the same figures, and leaves the same file; batches of two sizes, dropout, judging."""
+    write_dataset(folder)
+    watched = ["--losses", 1000, "--log-every", 0, "--save", "net.npz"]
+    for name, arguments in (("mlp", ["--epochs", 3, "--batch-size", 60, "--final-lr", "0.2"]),
+                            ("cnn", ["--model", "torch", "--epochs", 2, "--batch-size", 100, "--threads", 1]),
+                            ("cnn", ["--model", "tf", "--epochs", 2, "--optimizer", "sgd", "--threads", 1])):
+        plain, hybrid = (succeeds(train(name, folder, *arguments, *watched, *flags, cwd=folder), f"{name} {arguments} {flags}")
+                         for flags in ([], ["--hybrid"]))
+        expect(plain.stdout.count("\nloss ") >= 10, "losses are printed", plain)
+        expect(without_times(plain.stdout) == without_times(hybrid.stdout), f"{name}: what is printed\n{plain.stdout}", hybrid)
+        model = arguments[:2] if name == "cnn" else []
+        judged = [succeeds(train(name, folder, *model, "--evaluate", "--load", folder / "net.npz", *flags), "judging")
+                  for flags in ([], ["--hybrid"])]
+        expect(judged[0].stdout == judged[1].stdout and "test loss" in judged[0].stdout, f"{name}: judging", judged[1])
+
+
+# What a program asks for before it looks at flags.
+NEEDED = {"sharpen": ["in.png", "out.png"], "infer": ["network", "a.png"]}
+
+
 def check_bad_input(folder):
     for name in PROGRAMS:
         result = run(name, "--help")
         expect(result.returncode == 0 and "Usage" in result.stdout, f"{name} --help", result)
-        result = run(name, *(["in.png", "out.png"] if name == "sharpen" else []), "--no-such-flag")
+        result = run(name, *NEEDED.get(name, []), "--no-such-flag")
         expect(result.returncode == 2 and "no-such-flag" in result.stderr, f"{name}: an unknown flag", result)
     for flag, value in (("--device", "tpu"), ("--device", "gpu:99"), ("--epochs", "0"), ("--epochs", "many"),
                         ("--batch-size", "-1"), ("--lr", "-1"), ("--optimizer", "lbfgs"), ("--model", "vgg"),

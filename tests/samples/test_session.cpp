@@ -47,6 +47,7 @@ void train_to(
     resumed = read_checkpoint(from);
   Session session(options, images, small_model(), resumed ? &*resumed : nullptr);
   session.run();
+  CHECK((session.graphs() > 0) == options.hybrid);
   write_checkpoint(to, session.checkpoint());
 }
 
@@ -87,6 +88,22 @@ TEST_CASE("3 + 3 epochs with batch norm, dropout and shuffling are 6, to the las
     train_to(images, options_for(optimizer, 3), folder / "half.npz");
     train_to(images, options_for(optimizer, 6), folder / "rest.npz", folder / "half.npz");
     check_same(folder / "whole.npz", folder / "rest.npz");
+  }
+}
+
+TEST_CASE("a session that runs graphs comes to the same file, to the last bit, resumed halfway too", "[samples]") {
+  TemporaryFolder folder;
+  const Images images = toy_images_of(folder);
+  for (const char* optimizer : {"adam", "sgd"}) {
+    INFO(optimizer);
+    TrainingOptions options = options_for(optimizer, 4), half = options_for(optimizer, 2);
+    train_to(images, options, folder / "plain.npz");
+    options.hybrid = half.hybrid = true;
+    train_to(images, options, folder / "hybrid.npz");
+    check_same(folder / "plain.npz", folder / "hybrid.npz");
+    train_to(images, half, folder / "half.npz");
+    train_to(images, options, folder / "rest.npz", folder / "half.npz");
+    check_same(folder / "plain.npz", folder / "rest.npz");
   }
 }
 

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <sluice/ndarray/half.h>
+
+namespace sluice::detail {
+
+// a * b + c, not contracted to a fused multiply-add, which the GPU's compiler would do: host code is compiled without
+// (meson.build).
+SLUICE_HD inline float times_plus(float a, float b, float c) noexcept {
+#ifdef __CUDA_ARCH__
+  return __fadd_rn(__fmul_rn(a, b), c);
+#else
+  return a * b + c;
+#endif
+}
+SLUICE_HD inline double times_plus(double a, double b, double c) noexcept {
+#ifdef __CUDA_ARCH__
+  return __dadd_rn(__dmul_rn(a, b), c);
+#else
+  return a * b + c;
+#endif
+}
+
+}  // namespace sluice::detail
