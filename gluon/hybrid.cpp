@@ -186,10 +186,6 @@ Arrays call(
   return results;
 }
 
-}  // namespace
-
-namespace {
-
 bool has_data(std::span<const NDArray> inputs) {
   return std::all_of(inputs.begin(), inputs.end(), [](const NDArray& input) {
     return input.defined() && input.object()->buffer != nullptr;
@@ -260,9 +256,10 @@ Hybrid::Signature Hybrid::signature_of(std::span<const NDArray> inputs, const Ta
   return signature;
 }
 
-// What the network was before a change no program stands for any more.
-Hybrid::Lookup Hybrid::look_up(const Published<Table>::Reading& table, std::span<const NDArray> inputs) {
-  if (!table || table->changes != network_changes())
+// What the network was before a change no program stands for any more. `changes`: when the call began, so that networks
+// that others build meanwhile do not hold it up.
+Hybrid::Lookup Hybrid::look_up(const Reading& table, std::span<const NDArray> inputs, std::uint64_t changes) {
+  if (!table || table->changes < changes)
     return {Found::no_table};
   for (const Parameter& parameter : table->parameters) {
     if (!parameter.is_initialized())
@@ -324,7 +321,7 @@ Arrays Hybrid::run_new(std::span<const NDArray> inputs, const Forward& forward, 
   Signature signature;
   std::uint64_t changes = 0;
   {
-    const Published<Table>::Reading table(table_);
+    const Reading table(table_);
     parameters = table->parameters;
     changes = table->changes;
     signature = signature_of(inputs, *table, is_recorded(inputs, parameters));
@@ -336,11 +333,12 @@ Arrays Hybrid::run_new(std::span<const NDArray> inputs, const Forward& forward, 
 Arrays Hybrid::run(std::span<const NDArray> inputs, const Forward& forward, const List& list, SourceLocation site) {
   if (!has_data(inputs))
     return forward(inputs);
+  const std::uint64_t changes = network_changes();
   for (;;) {
     Found what = {};
     {
-      const Published<Table>::Reading table(table_);
-      const Lookup found = look_up(table, inputs);
+      const Reading table(table_);
+      const Lookup found = look_up(table, inputs, changes);
       if (found.what == Found::program) [[likely]] {
         note_use(*found.known);
         return call(found.known->program, inputs, forward, site);
@@ -360,7 +358,7 @@ std::size_t Hybrid::traced() const {
 }
 
 std::shared_ptr<const HybridProgram> Hybrid::last() const {
-  const Published<Table>::Reading table(table_);
+  const Reading table(table_);
   if (!table || table->known.empty())
     return nullptr;
   return (*std::max_element(table->known.begin(), table->known.end(), used_before))->program;

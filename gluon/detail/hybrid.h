@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <sluice/gluon/detail/published.h>
+#include <sluice/engine/detail/published.h>
 #include <sluice/gluon/hybrid.h>
 #include <sluice/gluon/parameter.h>
 #include <sluice/operator/graph/split.h>
@@ -77,6 +77,7 @@ class Hybrid {
     std::vector<Parameter> parameters = {};
     std::vector<std::shared_ptr<const Known>> known = {};
   };
+  using Reading = sluice::detail::Published<Table>::Reading;
   enum class Found : std::uint8_t { program, none, no_table, no_shapes };
   struct Lookup {
     Found what;
@@ -85,7 +86,7 @@ class Hybrid {
 
   static bool stands_for(const Signature& made, std::span<const NDArray> inputs, const Table& table, bool recorded);
   static Signature signature_of(std::span<const NDArray> inputs, const Table& table, bool recorded);
-  static Lookup look_up(const Published<Table>::Reading& table, std::span<const NDArray> inputs);
+  static Lookup look_up(const Reading& table, std::span<const NDArray> inputs, std::uint64_t changes);
   void note_use(const Known& known);
   void list_parameters(const List& list);
   Arrays run_new(std::span<const NDArray> inputs, const Forward& forward, SourceLocation site);
@@ -94,9 +95,9 @@ class Hybrid {
 
   const HybridOptions options_;
   mutable std::mutex mutex_;  // of who changes the table
-  Published<Table> table_;
-  std::atomic<std::uint64_t> uses_{0};
-  std::atomic<const Known*> used_last_{nullptr};  // to be compared alone
+  sluice::detail::Published<Table> table_;
+  alignas(64) std::atomic<std::uint64_t> uses_{0};  // written where programs change, not beside what all read
+  std::atomic<const Known*> used_last_{nullptr};    // to be compared alone
   std::atomic<std::size_t> traced_{0};
 };
 

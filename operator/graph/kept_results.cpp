@@ -21,20 +21,29 @@ struct Register {
   }
 };
 
+void forget(std::unordered_set<const void*>& buffers, const Arrays& arrays) noexcept {
+  for (const NDArray& array : arrays)
+    buffers.erase(array.object()->buffer);
+}
+
 }  // namespace
 
 KeptResults::KeptResults(Arrays arrays) : arrays_(std::move(arrays)) {
   Register& known = Register::get();
   const std::lock_guard hold(known.mutex);
-  for (const NDArray& array : arrays_)
-    known.buffers.insert(array.object()->buffer);
+  try {
+    for (const NDArray& array : arrays_)
+      known.buffers.insert(array.object()->buffer);
+  } catch (...) {  // no destructor follows
+    forget(known.buffers, arrays_);
+    throw;
+  }
 }
 
 KeptResults::~KeptResults() {
   Register& known = Register::get();
   const std::lock_guard hold(known.mutex);
-  for (const NDArray& array : arrays_)
-    known.buffers.erase(array.object()->buffer);
+  forget(known.buffers, arrays_);
 }
 
 bool KeptResults::are_unused() const noexcept {

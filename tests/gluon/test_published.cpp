@@ -5,14 +5,14 @@
 #include <thread>
 #include <vector>
 
-#include <sluice/gluon/detail/published.h>
+#include <sluice/engine/detail/published.h>
 
 #include "tests/gluon/support.h"
 #include "tests/support/catch.h"
 
 using namespace sluice;
 using namespace sluice::test;
-using gluon::detail::Published;
+using sluice::detail::Published;
 
 namespace {
 
