@@ -49,19 +49,18 @@ Shape rows_of(std::int64_t rows, const Shape& sample) {
   return shape;
 }
 
-/// Where requests write their samples, and what the network takes: on a GPU a second array.
+/// Where requests write their samples.
 struct ArrayBatch : detail::ServerBatch {
-  NDArray host, device;
+  NDArray host;
   std::byte* samples;  // of `host`
 
   ArrayBatch(Engine& engine, const ServerOptions& options) : ServerBatch(options.max_batch) {
     const EngineScope here(engine);
-    const Shape shape = rows_of(options.max_batch, options.sample);
-    host = empty(shape, {.dtype = options.dtype, .pinned = options.device.is_gpu()});
+    host =
+        empty(rows_of(options.max_batch, options.sample), {.dtype = options.dtype, .pinned = options.device.is_gpu()});
     fill(host, 0);  // rows that nobody has written are computed with too
     host.wait_to_write();
     samples = host.object()->data();
-    device = options.device.is_gpu() ? zeros(shape, {.dtype = options.dtype, .device = options.device}) : host;
   }
 };
 
@@ -88,15 +87,17 @@ struct Server::State {
   std::latch tried{options.threads};
   std::mutex stopping = {};
   std::vector<boost::thread> threads = {};
+  std::vector<boost::thread::id> ids = {};  // of those
 
   State(const Block& net_of, const ServerOptions& how, SourceLocation where) : net(net_of), options(how), site(where) {}
 
   void start();
   void stop();
   void live();
-  void try_sizes();
-  void serve(ArrayBatch& batch);
-  std::vector<ServerAnswer::Output> run(ArrayBatch& batch, std::int64_t rows, std::int64_t size) const;
+  NDArray place_on_device() const;
+  void try_sizes(NDArray& device);
+  void serve(ArrayBatch& batch, NDArray& device);
+  std::vector<ServerAnswer::Output> run(ArrayBatch& batch, NDArray& device, std::int64_t rows, std::int64_t size) const;
   ServerAnswer::Output read(const NDArray& from, std::int64_t rows, std::int64_t size, std::size_t number) const;
   void count(const ArrayBatch& batch, std::int64_t size, bool failed);
   ServerReply submit(const std::function<void(std::byte*)>& write);
@@ -104,11 +105,18 @@ struct Server::State {
 
 void Server::State::start() {
   try {
-    for (int i = 0; i < options.threads; ++i)
+    threads.reserve(static_cast<std::size_t>(options.threads));
+    ids.reserve(threads.capacity());
+    for (int i = 0; i < options.threads; ++i) {
       threads.emplace_back([this] { live(); });
+      ids.push_back(threads.back().get_id());
+    }
   } catch (const boost::thread_resource_error& error) {
     stop();
     throw ThreadError(message("Server: a thread cannot be started: ", error.code().message()));
+  } catch (...) {
+    stop();
+    throw;
   }
   tried.wait();
   if (failure != nullptr) {
@@ -118,10 +126,9 @@ void Server::State::start() {
 }
 
 void Server::State::stop() {
-  for (const boost::thread& thread : threads)
-    require<Deadlock>(thread.get_id() != boost::this_thread::get_id(), [] {
-      return "Server::stop() on a thread of the server's own, which it would wait for";
-    });
+  require<Deadlock>(std::find(ids.begin(), ids.end(), boost::this_thread::get_id()) == ids.end(), [] {
+    return "Server::stop() on a thread of the server's own, which it would wait for";
+  });
   queue.stop();
   const std::lock_guard hold(stopping);
   for (boost::thread& thread : threads) {
@@ -133,23 +140,33 @@ void Server::State::stop() {
 // Each thread has arenas of its own.
 void Server::State::live() {
   const EngineScope here(engine);
+  NDArray device;
   try {
-    try_sizes();
+    device = place_on_device();
+    try_sizes(device);
   } catch (...) {
     const std::lock_guard hold(mutex);
     failure = std::current_exception();
   }
   tried.count_down();
   while (detail::ServerBatch* const batch = queue.take())
-    serve(static_cast<ArrayBatch&>(*batch));
+    serve(static_cast<ArrayBatch&>(*batch), device);
+}
+
+// What the network takes on a GPU: one place a thread, as what is recorded there is for addresses. Undefined on the
+// CPU.
+NDArray Server::State::place_on_device() const {
+  if (!options.device.is_gpu())
+    return {};
+  return zeros(rows_of(options.max_batch, options.sample), {.dtype = options.dtype, .device = options.device});
 }
 
 // Twice: what a GPU has recorded is for the arrays that come again.
-void Server::State::try_sizes() {
+void Server::State::try_sizes(NDArray& device) {
   ArrayBatch batch(engine, options);
   for (const std::int64_t size : sizes) {
     for (int i = 0; i < 2; ++i)
-      run(batch, size, size);
+      run(batch, device, size, size);
   }
 }
 
@@ -173,10 +190,11 @@ ServerAnswer::Output Server::State::read(
   return output;
 }
 
-std::vector<ServerAnswer::Output> Server::State::run(ArrayBatch& batch, std::int64_t rows, std::int64_t size) const {
-  if (options.device.is_gpu())
-    copy_into(batch.host.slice(0, 0, rows), batch.device.slice(0, 0, rows), site);
-  const NDArray inputs[] = {batch.device.slice(0, 0, size)};
+std::vector<ServerAnswer::Output> Server::State::run(
+    ArrayBatch& batch, NDArray& device, std::int64_t rows, std::int64_t size) const {
+  if (device.defined())
+    copy_into(batch.host.slice(0, 0, rows), device.slice(0, 0, rows), site);
+  const NDArray inputs[] = {(device.defined() ? device : batch.host).slice(0, 0, size)};
   const Arrays results = net.call(inputs, site);
   std::vector<ServerAnswer::Output> outputs;
   for (std::size_t i = 0; i < results.size(); ++i)
@@ -185,7 +203,7 @@ std::vector<ServerAnswer::Output> Server::State::run(ArrayBatch& batch, std::int
   return outputs;
 }
 
-void Server::State::serve(ArrayBatch& batch) {
+void Server::State::serve(ArrayBatch& batch, NDArray& device) {
   const std::int64_t rows = batch.taken;
   const std::int64_t size = *std::lower_bound(sizes.begin(), sizes.end(), rows);
   if (batch.span != nullptr)
@@ -196,9 +214,12 @@ void Server::State::serve(ArrayBatch& batch) {
   try {
     if (engine.tracing())
       span = detail::TraceSpan::begin(engine, message("server batch of ", rows, " (", size, ")"), site);
-    outputs = run(batch, rows, size);
+    if (options.device.is_gpu() && !device.defined())
+      device = place_on_device();
+    outputs = run(batch, device, rows, size);
   } catch (...) {
     error = std::current_exception();
+    device = {};  // lost, perhaps
   }
   if (span != nullptr)
     span->end();
@@ -227,9 +248,9 @@ void Server::State::count(const ArrayBatch& batch, std::int64_t size, bool faile
 ServerReply Server::State::submit(const std::function<void(std::byte*)>& write) {
   const detail::ServerQueue::Place place = queue.reserve();
   struct Filled {
-    detail::ServerBatch& batch;
-    ~Filled() { detail::ServerQueue::filled(batch); }
-  } const filled{*place.batch};
+    ServerAnswer& answer;
+    ~Filled() { answer.note_filled(); }
+  } const filled{*place.answer};
   if (place.row == 0)
     place.batch->span = detail::TraceSpan::begin(engine, "server queue", site);
   write(static_cast<ArrayBatch*>(place.batch)->samples + static_cast<std::size_t>(place.row) * sample_bytes);

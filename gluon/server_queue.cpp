@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <sluice/engine/blocking_scope.h>
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/server_queue.h>
 #include <sluice/gluon/server.h>
@@ -45,6 +46,12 @@ void ServerQueue::open() {
   free_.pop_back();
 }
 
+// No place is left: to the end of those that wait.
+void ServerQueue::close() noexcept {
+  (first_full_ == nullptr ? first_full_ : last_full_->next) = open_;
+  last_full_ = std::exchange(open_, nullptr);
+}
+
 // What runs in this thread's place meanwhile may hand in samples too: without the lock.
 void ServerQueue::rest(std::unique_lock<std::mutex>& hold) {
   hold.unlock();
@@ -80,23 +87,17 @@ ServerQueue::Place ServerQueue::reserve() {
   open_->begun[static_cast<std::size_t>(place.row)] = now;
   ++waiting_;
   if (open_->taken == limits_.max_batch)
-    full_.push_back(std::exchange(open_, nullptr));
+    close();
   if (place.row == 0 || open_ == nullptr)
     work_.notify_one();
   return place;
 }
 
-void ServerQueue::filled(ServerBatch& batch) noexcept {
-  batch.filled.fetch_add(1, std::memory_order_release);
-  batch.filled.notify_one();
-}
-
 // With the lock held: full batches, and the open one when its first sample has waited for long enough.
 ServerBatch* ServerQueue::next(std::unique_lock<std::mutex>& hold) {
   for (;;) {
-    if (!full_.empty()) {
-      ServerBatch* const batch = full_.front();
-      full_.pop_front();
+    if (ServerBatch* const batch = first_full_; batch != nullptr) {
+      first_full_ = std::exchange(batch->next, nullptr);
       return batch;
     }
     if (open_ == nullptr && stopped_)
@@ -123,15 +124,13 @@ ServerBatch* ServerQueue::take() {
     if (resting_ > 0)
       room_.notify_all();
   }
-  for (std::int64_t now = 0; (now = batch->filled.load(std::memory_order_acquire)) != batch->taken;)
-    batch->filled.wait(now, std::memory_order_acquire);
+  batch->answer->wait_filled(batch->taken);
   return batch;
 }
 
 void ServerQueue::give_back(ServerBatch& batch) noexcept {
   const std::lock_guard hold(mutex_);
   batch.taken = 0;
-  batch.filled.store(0, std::memory_order_relaxed);
   batch.answer.reset();
   free_.push_back(&batch);
   if (resting_ > 0)

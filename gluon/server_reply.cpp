@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include <sluice/engine/blocking_scope.h>
 #include <sluice/gluon/detail/server_answer.h>
 #include <sluice/gluon/server.h>
 #include <sluice/ndarray/create.h>
@@ -18,6 +19,16 @@ void call_in_vain(const std::function<void()>& call) noexcept {
 }
 
 }  // namespace
+
+void ServerAnswer::note_filled() noexcept {
+  filled_.fetch_add(1, std::memory_order_release);
+  filled_.notify_one();
+}
+
+void ServerAnswer::wait_filled(std::int64_t samples) const noexcept {
+  for (std::uint32_t now = 0; (now = filled_.load(std::memory_order_acquire)) != samples;)
+    filled_.wait(now, std::memory_order_acquire);
+}
 
 void ServerAnswer::wait() const {
   if (!done()) {

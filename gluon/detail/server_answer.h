@@ -6,11 +6,8 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <span>
-#include <utility>
 #include <vector>
 
-#include <sluice/engine/blocking_scope.h>
 #include <sluice/ndarray/ndarray.h>
 
 namespace sluice::gluon::detail {
@@ -25,6 +22,11 @@ class ServerAnswer {
     std::vector<std::byte> values;  // rows of all samples
   };
 
+  /// Samples that are written. Here, as who writes the last one may still be telling so when the batch is gone.
+  void note_filled() noexcept;
+  /// Waits until so many are.
+  void wait_filled(std::int64_t samples) const noexcept;
+
   bool done() const noexcept { return done_.load(std::memory_order_acquire) != 0; }
   void wait() const;
   /// Once, by who runs the batch. What it calls may throw in vain.
@@ -36,6 +38,7 @@ class ServerAnswer {
 
  private:
   std::atomic<std::uint32_t> done_{0};
+  std::atomic<std::uint32_t> filled_{0};
   std::vector<Output> outputs_;
   std::exception_ptr error_;
   std::mutex mutex_;

@@ -1,11 +1,9 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -26,8 +24,8 @@ struct ServerBatch {
   virtual ~ServerBatch() = default;
 
   std::int64_t taken = 0;                // places, under the queue's lock until the batch is taken
-  std::atomic<std::int64_t> filled{0};   // of those
   std::vector<Clock::time_point> begun;  // by place
+  ServerBatch* next = nullptr;           // among those that are full
   std::shared_ptr<ServerAnswer> answer = {};
   std::shared_ptr<TraceSpan> span = {};  // while it waits, if the engine is traced
 };
@@ -51,10 +49,9 @@ class ServerQueue {
   /// `make` gives batches, as many as are under way at once.
   ServerQueue(const Limits& limits, std::function<std::unique_ptr<ServerBatch>()> make);
 
-  /// A place in the batch that fills now. The caller must say filled(), whatever comes. May wait for room. Throws
-  /// ServerBusy, ServerStopped, and what `make` throws.
+  /// A place in the batch that fills now. The caller must say answer->note_filled(), whatever comes. May wait for room.
+  /// Throws ServerBusy, ServerStopped, and what `make` throws.
   Place reserve();
-  static void filled(ServerBatch& batch) noexcept;
 
   /// Waits for the next batch, all of whose places are written; the caller gives it back. Null: there will be none.
   ServerBatch* take();
@@ -72,6 +69,7 @@ class ServerQueue {
   void add_batch(std::unique_lock<std::mutex>& hold);
   void open();
   void rest(std::unique_lock<std::mutex>& hold);
+  void close() noexcept;
   ServerBatch* next(std::unique_lock<std::mutex>& hold);
 
   const Limits limits_;
@@ -81,8 +79,9 @@ class ServerQueue {
   std::condition_variable work_;  // for takers
   std::condition_variable room_;  // for those who hand in
   bool stopped_ = false;
-  ServerBatch* open_ = nullptr;     // has places left, and one that is taken
-  std::deque<ServerBatch*> full_;   // in the order in which they were opened
+  ServerBatch* open_ = nullptr;        // has places left, and one that is taken
+  ServerBatch* first_full_ = nullptr;  // in the order in which they were opened
+  ServerBatch* last_full_ = nullptr;
   std::vector<ServerBatch*> free_;  // the one used last is taken first
   std::vector<std::unique_ptr<ServerBatch>> all_;
   std::size_t making_ = 0;
