@@ -1,6 +1,7 @@
 // What threads read without a lock while others exchange it, and hybridized blocks, which find their programs so.
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -121,5 +122,42 @@ TEST_CASE("Programs used longest ago go, while others are run by many threads", 
   }
   for (std::thread& thread : threads)
     thread.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("Memory of results that another thread has read serves again", "[gluon][hybrid][concurrent]") {
+  nn::Sequential net;
+  net.add(nn::Dense(16));
+  net.initialize(gluon::init::Xavier());
+  const NDArray x = rows(2);
+  const std::vector<float> wanted = values(net(x));
+  net.hybridize();
+  net(x);
+  std::mutex mutex;
+  std::optional<NDArray> handed;
+  std::atomic<int> wrong{0}, read{0};
+  std::thread reader([&] {
+    while (read < 200) {
+      std::optional<NDArray> mine;
+      {
+        const std::lock_guard hold(mutex);
+        mine.swap(handed);
+      }
+      if (!mine)
+        continue;
+      wrong += values(*mine) != wanted;
+      mine.reset();
+      ++read;
+    }
+  });
+  for (int made = 0; made < 200;) {
+    NDArray result = net(x);
+    const std::lock_guard hold(mutex);
+    if (!handed) {
+      handed = std::move(result);
+      ++made;
+    }
+  }
+  reader.join();
   CHECK(wrong == 0);
 }
