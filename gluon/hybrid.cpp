@@ -166,13 +166,7 @@ class Making {
   std::shared_ptr<HybridProgram> made_ = std::make_shared<HybridProgram>();
 };
 
-Arrays call(
-    const std::shared_ptr<const HybridProgram>& program,
-    std::span<const NDArray> inputs,
-    const Hybrid::Forward& forward,
-    SourceLocation site) {
-  if (program->by_hand)
-    return forward(inputs);
+Arrays call(const std::shared_ptr<const HybridProgram>& program, std::span<const NDArray> inputs, SourceLocation site) {
   Arrays results = program->forward->run(inputs, site);
   if (program->backward == nullptr)
     return results;
@@ -327,7 +321,8 @@ Arrays Hybrid::run_new(std::span<const NDArray> inputs, const Forward& forward, 
     signature = signature_of(inputs, *table, is_recorded(inputs, parameters));
   }
   auto made = Making(forward, std::move(parameters), options_).run(inputs, signature.wanted, signature.recorded);
-  return call(keep(std::move(signature), std::move(made), changes), inputs, forward, site);
+  const auto program = keep(std::move(signature), std::move(made), changes);
+  return program->by_hand ? forward(inputs) : call(program, inputs, site);
 }
 
 Arrays Hybrid::run(std::span<const NDArray> inputs, const Forward& forward, const List& list, SourceLocation site) {
@@ -341,7 +336,7 @@ Arrays Hybrid::run(std::span<const NDArray> inputs, const Forward& forward, cons
       const Lookup found = look_up(table, inputs, changes);
       if (found.what == Found::program) [[likely]] {
         note_use(*found.known);
-        return call(found.known->program, inputs, forward, site);
+        return found.known->program->by_hand ? forward(inputs) : call(found.known->program, inputs, site);
       }
       what = found.what;
     }

@@ -54,9 +54,9 @@ class Hybrid {
  private:
   /// What a program was made for. Arrays by identity: the program keeps them, so that no other comes to stand there.
   struct Signature {
-    std::vector<ArraySpec> inputs;
-    std::vector<bool> wanted;
-    std::vector<const void*> parameters;  // array and gradient of each
+    std::vector<ArraySpec> inputs = {};
+    std::vector<bool> wanted = {};
+    std::vector<const void*> parameters = {};  // array and gradient of each
     bool recorded = false, training = false;
     Float32Precision precision = {};
     const void* engine = nullptr;

@@ -1,10 +1,13 @@
 // One network served from many threads, a sample at a time: floats of the host in, floats of the host out. By hand
-// ("eager") and hybridized. The peer runs the same network.
+// ("eager"), hybridized, and through a gluon::Server, which makes batches: "server" with one request of a thread open
+// at once, "server-64" with that many. The peer runs the same network.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <functional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -46,6 +49,10 @@ struct Samples {
   }
 };
 
+std::string workload_of(int threads) {
+  return "serve-tf-b1-" + std::to_string(threads) + "t";
+}
+
 /// One thread's requests.
 struct Client {
   std::vector<float> latencies = {};  // microseconds
@@ -85,6 +92,32 @@ Serve by_kept_arrays(const nn::Sequential& net, Device device) {
   };
 }
 
+// `window` requests of a thread are open at once.
+Serve by_server(gluon::Server& server, std::size_t window) {
+  struct Open {
+    Clock::time_point start;
+    std::size_t image;
+    gluon::ServerReply reply;
+  };
+  return [&server, window](const Samples& samples, Client& client, const std::function<bool()>& go_on) {
+    std::deque<Open> open;
+    float out[k_classes];
+    std::size_t image = 0;
+    for (bool more = true; more || !open.empty();) {
+      for (; more && open.size() < window && (more = go_on()); image = (image + 1) % k_images) {
+        const Clock::time_point start = Clock::now();
+        open.push_back({start, image, server.submit(samples.images[image])});
+      }
+      if (open.empty())
+        continue;
+      open.front().reply.read(std::span<float>(out));
+      client.latencies.push_back(std::chrono::duration<float, std::micro>(Clock::now() - open.front().start).count());
+      client.wrong += samples.is_right(open.front().image, out) ? 0 : 1;
+      open.pop_front();
+    }
+  };
+}
+
 /// All threads at once for `seconds`, after some requests that nobody measures.
 void run(
     bench::Report& report,
@@ -93,9 +126,7 @@ void run(
     int threads,
     double seconds,
     const Serve& serve) {
-  const std::string workload = "serve-tf-b1-" + std::to_string(threads) + "t";
-  if (!report.wants(workload, variant))
-    return;
+  const std::string workload = workload_of(threads);
   const bool smoke = report.options().smoke;
   std::vector<Client> clients(static_cast<std::size_t>(threads));
   std::vector<std::thread> pool;
@@ -138,6 +169,22 @@ void run(
   report.add(workload, variant, "p99", all[all.size() * 99 / 100], "us", all.front());
 }
 
+void run_server(
+    bench::Report& report,
+    const Samples& samples,
+    nn::Sequential& net,
+    int threads,
+    double seconds,
+    int window,
+    const gluon::ServerOptions& options) {
+  const std::string variant = window == 1 ? "server" : "server-" + std::to_string(window);
+  if (!report.wants(workload_of(threads), variant))
+    return;
+  gluon::Server server(net, options);
+  run(report, samples, variant, threads, seconds, by_server(server, static_cast<std::size_t>(window)));
+  report.add(workload_of(threads), variant, "batch", server.stats().mean_batch(), "samples");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -146,6 +193,11 @@ int main(int argc, char** argv) {
   std::vector<int> counts{1, 4, 16};
   report.flags().add_option("--seconds", seconds, "How long each variant runs")->check(CLI::Range(0.01, 600.0));
   report.flags().add_option("--threads", counts, "Threads that ask")->check(CLI::Range(1, 1024));
+  gluon::ServerOptions server{.sample = {1, 28, 28}, .max_batch = 256, .max_queue = 8192};
+  std::int64_t max_delay = 0;
+  report.flags().add_option("--max-batch", server.max_batch, "Of the server")->check(CLI::Range(1, 65536));
+  report.flags().add_option("--server-threads", server.threads, "Batches that run at once")->check(CLI::Range(1, 64));
+  report.flags().add_option("--max-delay", max_delay, "Microseconds")->check(CLI::Range(0, 1000000));
   if (!report.parse(argc, argv))
     return report.exit_code();
   try {
@@ -153,12 +205,21 @@ int main(int argc, char** argv) {
     nn::Sequential net = make_cnn_tf();
     net.initialize(gluon::init::Xavier(), device);
     const Samples samples(net, device);
-    for (const int threads : counts)
-      run(report, samples, "eager", threads, seconds, by_calls(net, device));
-    net.hybridize();
+    const auto run_calls = [&](const char* variant, const Serve& serve) {
+      for (const int threads : counts) {
+        if (report.wants(workload_of(threads), variant))
+          run(report, samples, variant, threads, seconds, serve);
+      }
+    };
+    run_calls("eager", by_calls(net, device));
+    net.hybridize(true, {.most_plans = 32});
+    run_calls("hybrid", by_calls(net, device));
+    run_calls("hybrid-kept", by_kept_arrays(net, device));
+    server.device = device;
+    server.max_delay = std::chrono::microseconds(max_delay);
     for (const int threads : counts) {
-      run(report, samples, "hybrid", threads, seconds, by_calls(net, device));
-      run(report, samples, "hybrid-kept", threads, seconds, by_kept_arrays(net, device));
+      for (const int window : {1, 64})
+        run_server(report, samples, net, threads, seconds, window, server);
     }
   } catch (const Error& error) {
     report.expect(false, error.what());
