@@ -62,14 +62,26 @@ __device__ void unfold_patches(const Patches& patches, const T* x, std::int32_t 
   const std::uint32_t base = static_cast<std::uint32_t>(image) * patches.image_step +
                              static_cast<std::uint32_t>(y) * patches.row_step +
                              static_cast<std::uint32_t>(from) * patches.column_step;
-#pragma unroll 5
-  for (int k = static_cast<int>(threadIdx.x) / pixels; k < rows; k += k_shallow_block / pixels) {
-    const auto in_y = static_cast<std::uint32_t>(y + patches.down[k]);
-    const auto in_x = static_cast<std::uint32_t>(from + patches.along[k]);
-    const bool inside = pixel < patches.pixels && k < patches.depth &&
-                        in_y < static_cast<std::uint32_t>(patches.in[0]) &&
-                        in_x < static_cast<std::uint32_t>(patches.in[1]);
-    tile[k * pixels + mine] = inside ? static_cast<Acc>(x[base + patches.offset[k]]) : Acc(0);
+  // Of a thread's terms some are loaded at once: a loop that is unrolled in part would wait for each of the rest.
+  constexpr int step = k_shallow_block / pixels, at_once = 5;
+  for (int begin = static_cast<int>(threadIdx.x) / pixels; begin < rows; begin += at_once * step) {
+    Acc values[at_once];
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      const int k = begin + i * step < k_shallow_depth ? begin + i * step : 0;
+      const auto in_y = static_cast<std::uint32_t>(y + patches.down[k]);
+      const auto in_x = static_cast<std::uint32_t>(from + patches.along[k]);
+      const bool inside = pixel < patches.pixels && begin + i * step < patches.depth &&
+                          in_y < static_cast<std::uint32_t>(patches.in[0]) &&
+                          in_x < static_cast<std::uint32_t>(patches.in[1]);
+      const T value = x[inside ? base + patches.offset[k] : 0];
+      values[i] = inside ? static_cast<Acc>(value) : Acc(0);
+    }
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      if (begin + i * step < rows)
+        tile[(begin + i * step) * pixels + mine] = values[i];
+    }
   }
 }
 

@@ -25,9 +25,11 @@ struct ShallowWeights {
   __device__ __host__ int values() const { return outputs * (patches.depth + 1); }
 };
 
+// NaN passes the head on.
 template <class T>
-__device__ Compute<T> masked(T head, T result) {
-  return static_cast<Compute<T>>(result) <= Compute<T>(0) ? Compute<T>(0) : static_cast<Compute<T>>(head);  // not NaN
+__device__ Compute<T> masked(const ShallowWeights<T>& p, T head, T result) {
+  const bool hidden = p.result != nullptr && static_cast<Compute<T>>(result) <= Compute<T>(0);
+  return hidden ? Compute<T>(0) : static_cast<Compute<T>>(head);
 }
 
 // heads[channel][pixel]: that pitch is one more than a multiple of 8, so that quads times pixels of a warp meet
@@ -35,60 +37,69 @@ __device__ Compute<T> masked(T head, T result) {
 template <class Acc>
 constexpr int k_pitch = k_shallow_pixels<Acc> + 1;
 
-// Channels are neighbours: quads of them, in one load where that can be.
-template <class T, class Acc>
+// Channels are neighbours: quads of them, in one load with `vectors`. What is not there is loaded from the beginning,
+// for loads without conditions are all under way at once.
+template <bool vectors, class T, class Acc>
 __device__ void take_quads(const ShallowWeights<T>& p, std::int32_t first, int first_channel, Acc* heads) {
-  constexpr int loads = k_shallow_pixels<Acc> * k_quads / k_shallow_block;
+  constexpr int loads = k_shallow_pixels<Acc> * k_quads / k_shallow_block, beside = k_shallow_block / k_quads;
+  using Quad = Neighbours<T, k_own>;
   const int quad = static_cast<int>(threadIdx.x) % k_quads * k_own, mine = static_cast<int>(threadIdx.x) / k_quads;
-  Neighbours<T, k_own> head[loads] = {}, result[loads] = {};
+  const int channels = p.outputs - first_channel - quad;  // from there on
+  const T* const results = p.result != nullptr ? p.result : p.dy;
+  Quad head[loads], result[loads];
 #pragma unroll
   for (int i = 0; i < loads; ++i) {
-    const std::int32_t pixel = first + mine + i * (k_shallow_block / k_quads);
-    const std::int32_t at = pixel * p.outputs + first_channel + quad;
-    const int real = pixel < p.patches.pixels ? p.outputs - first_channel - quad : 0;  // channels that there are
-    if (p.vectors && real > 0) {
-      head[i] = *reinterpret_cast<const Neighbours<T, k_own>*>(p.dy + at);
-      if (p.result != nullptr)
-        result[i] = *reinterpret_cast<const Neighbours<T, k_own>*>(p.result + at);
-      continue;
-    }
+    const std::int32_t pixel = first + mine + i * beside;
+    const bool real = pixel < p.patches.pixels && channels > 0;
+    const std::int32_t at = real ? pixel * p.outputs + first_channel + quad : 0;
+    if constexpr (vectors) {
+      head[i] = *reinterpret_cast<const Quad*>(p.dy + at);
+      result[i] = *reinterpret_cast<const Quad*>(results + at);
+    } else {
 #pragma unroll
-    for (int j = 0; j < k_own; ++j) {
-      head[i].at[j] = j < real ? p.dy[at + j] : T(0.0f);
-      result[i].at[j] = j < real && p.result != nullptr ? p.result[at + j] : T(0.0f);
+      for (int j = 0; j < k_own; ++j) {
+        head[i].at[j] = p.dy[j < channels ? at + j : 0];
+        result[i].at[j] = results[j < channels ? at + j : 0];
+      }
     }
   }
 #pragma unroll
   for (int i = 0; i < loads; ++i) {
+    const bool inside = first + mine + i * beside < p.patches.pixels;
 #pragma unroll
     for (int j = 0; j < k_own; ++j)
-      heads[(quad + j) * k_pitch<Acc> + mine + i * (k_shallow_block / k_quads)] =
-          p.result != nullptr ? masked(head[i].at[j], result[i].at[j]) : static_cast<Acc>(head[i].at[j]);
+      heads[(quad + j) * k_pitch<Acc> + mine + i * beside] =
+          inside && j < channels ? masked<T>(p, head[i].at[j], result[i].at[j]) : Acc(0);
   }
 }
 
 // Pixels are neighbours: a warp takes 32 of them, of one channel after the other.
 template <class T, class Acc>
 __device__ void take_rows(const ShallowWeights<T>& p, std::int32_t first, int first_channel, Acc* heads) {
+  constexpr int parts = k_shallow_pixels<Acc> / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const std::int32_t plane = p.patches.plane.value();
+  const int channel = first_channel + warp * k_own, channels = p.outputs - channel;  // from there on
+  const T* const results = p.result != nullptr ? p.result : p.dy;
+  T head[parts][k_own], result[parts][k_own];
 #pragma unroll
-  for (int part = 0; part < k_shallow_pixels<Acc>; part += 32) {
-    const std::int32_t pixel = first + part + lane, image = p.patches.plane.divide(pixel);
-    const std::int32_t place = pixel - image * plane;
-    T head[k_own], result[k_own];
+  for (int i = 0; i < parts; ++i) {
+    const std::int32_t pixel = first + i * 32 + lane, image = p.patches.plane.divide(pixel);
+    const bool real = pixel < p.patches.pixels;
+    const std::int32_t at = (image * p.outputs + channel) * plane + (pixel - image * plane);
 #pragma unroll
     for (int j = 0; j < k_own; ++j) {
-      const int channel = first_channel + warp * k_own + j;
-      const bool real = pixel < p.patches.pixels && channel < p.outputs;
-      const std::int32_t at = real ? (image * p.outputs + channel) * plane + place : 0;
-      head[j] = real ? p.dy[at] : T(0.0f);
-      result[j] = real && p.result != nullptr ? p.result[at] : T(0.0f);
+      head[i][j] = p.dy[real && j < channels ? at + j * plane : 0];
+      result[i][j] = results[real && j < channels ? at + j * plane : 0];
     }
+  }
+#pragma unroll
+  for (int i = 0; i < parts; ++i) {
+    const bool real = first + i * 32 + lane < p.patches.pixels;
 #pragma unroll
     for (int j = 0; j < k_own; ++j)
-      heads[(warp * k_own + j) * k_pitch<Acc> + part + lane] =
-          p.result != nullptr ? masked(head[j], result[j]) : static_cast<Acc>(head[j]);
+      heads[(warp * k_own + j) * k_pitch<Acc> + i * 32 + lane] =
+          real && j < channels ? masked<T>(p, head[i][j], result[i][j]) : Acc(0);
   }
 }
 
@@ -159,8 +170,10 @@ __global__ void __launch_bounds__(k_shallow_block) shallow_weights_kernel(Shallo
 
   Acc sums[k_sums] = {};
   for (auto i = static_cast<std::int32_t>(blockIdx.x); i < p.tiles; i += static_cast<std::int32_t>(gridDim.x)) {
-    if (p.last)
-      take_quads(p, i * pixels, first_channel, heads);
+    if (p.last && p.vectors)
+      take_quads<true>(p, i * pixels, first_channel, heads);
+    else if (p.last)
+      take_quads<false>(p, i * pixels, first_channel, heads);
     else
       take_rows(p, i * pixels, first_channel, heads);
     unfold_patches(p.patches, p.x, i * pixels, rows, tile);
@@ -192,9 +205,20 @@ __global__ void __launch_bounds__(k_results* k_slices)
   const int column = static_cast<int>(threadIdx.x) % k_results, slice = static_cast<int>(threadIdx.x) / k_results;
   const int value = static_cast<int>(blockIdx.x) * k_results + column;
   Acc sum = 0;
-#pragma unroll 12
-  for (int block = slice; block < blocks; block += k_slices)
-    sum += value < values ? partials[static_cast<std::int64_t>(block) * values + value] : Acc(0);
+  constexpr int at_once = 12;
+  for (int begin = slice; begin < blocks; begin += at_once * k_slices) {
+    Acc parts[at_once];
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      const int block = begin + i * k_slices;
+      const bool inside = block < blocks && value < values;
+      parts[i] = partials[inside ? static_cast<std::int64_t>(block) * values + value : 0];
+      parts[i] = inside ? parts[i] : Acc(0);
+    }
+#pragma unroll
+    for (int i = 0; i < at_once; ++i)
+      sum += parts[i];
+  }
   sums[slice][column] = sum;
   __syncthreads();
   if (slice > 0 || value >= values)

@@ -227,6 +227,10 @@ NDArray detail::relu_gradient(const NDArray& dy, const NDArray& y, SourceLocatio
   return invoke_one(Backward<Unary::relu>::op, {dy, dy, y}, {}, site);
 }
 
+const Operator& detail::relu_backward_operator() noexcept {
+  return Backward<Unary::relu>::op;
+}
+
 void detail::list_unary(std::vector<const Operator*>& all) {
 #define UNARY(name, ...) list<Unary::name>(all);
 #include <sluice/operator/elementwise/unary.def>

@@ -40,6 +40,11 @@ __global__ void __launch_bounds__(k_flat_block) flat_product_kernel(SmallProduct
     for (int j = 0; j < k_flat_own; ++j)
       across[k].at[j] = from[j < real ? j * p.b.outer_stride : 0];
   }
+  const std::int64_t at = batch * p.c_batch + row * p.c_row + column;
+  bool masked[k_flat_own];
+#pragma unroll
+  for (int j = 0; j < k_flat_own; ++j)
+    masked[j] = j < real && is_masked(p, at + j);
   Acc sums[k_flat_own] = {};
 #pragma unroll
   for (int k = 0; k < depth; ++k) {
@@ -49,13 +54,13 @@ __global__ void __launch_bounds__(k_flat_block) flat_product_kernel(SmallProduct
     for (int j = 0; j < k_flat_own; ++j)
       sums[j] += static_cast<Acc>(down[k]) * static_cast<Acc>(across[k].at[j]);
   }
-  T* const to = p.c + batch * p.c_batch + row * p.c_row + column;
+  T* const to = p.c + at;
 #pragma unroll
   for (int j = 0; j < k_flat_own; ++j) {
     if (j >= real)
       break;
     const Acc bias = p.bias != nullptr ? static_cast<Acc>(p.bias[column + j]) : Acc(0);
-    to[j] = finished(p, sums[j], p.accumulate ? static_cast<Acc>(to[j]) : Acc(0), bias);
+    to[j] = finished(p, sums[j], p.accumulate ? static_cast<Acc>(to[j]) : Acc(0), bias, masked[j]);
   }
 }
 

@@ -24,18 +24,23 @@ struct SmallProduct {
   int depth;
   const T* bias;  // of columns, may be null
   T* row_sums;    // may be null: see add_rows
+  const T* mask;  // may be null: see GemmProblem
   bool relu, accumulate;
 };
 
+template <class T>
+__device__ bool is_masked(const SmallProduct<T>& p, std::int64_t place) {
+  return p.mask != nullptr && static_cast<Compute<T>>(p.mask[place]) <= Compute<T>(0);
+}
 /// A sum with all that follows it.
 template <class T>
-__device__ T finished(const SmallProduct<T>& p, Compute<T> sum, Compute<T> old, Compute<T> bias) {
+__device__ T finished(const SmallProduct<T>& p, Compute<T> sum, Compute<T> old, Compute<T> bias, bool masked) {
   using Acc = Compute<T>;
   if (p.accumulate)
     sum += old;
   if (p.bias != nullptr)
     sum += bias;
-  return T(p.relu && sum <= Acc(0) ? Acc(0) : sum);  // NaN stays
+  return T(masked || (p.relu && sum <= Acc(0)) ? Acc(0) : sum);  // NaN stays
 }
 
 /// Both extents of c that a block of the first has, and the most terms of a sum that the second takes.

@@ -121,9 +121,10 @@ __device__ void write(
 #pragma unroll
     for (int other = 1; other < k_teams<Acc>; ++other)
       sum += parts[other * part + place];
-    T* const to = p.c + batch * p.c_batch + row * p.c_row + column;
+    const std::int64_t at = batch * p.c_batch + row * p.c_row + column;
+    T* const to = p.c + at;
     const Acc bias = p.bias != nullptr ? static_cast<Acc>(p.bias[column]) : Acc(0);
-    *to = finished(p, sum, p.accumulate ? static_cast<Acc>(*to) : Acc(0), bias);
+    *to = finished(p, sum, p.accumulate ? static_cast<Acc>(*to) : Acc(0), bias, is_masked(p, at));
   }
 }
 
@@ -208,6 +209,7 @@ void small_product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums)
         static_cast<int>(p.k),
         static_cast<const T*>(p.column_bias),
         static_cast<T*>(row_sums),
+        static_cast<const T*>(p.mask),
         p.relu,
         p.accumulate};
     const auto tiles = [](std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; };

@@ -105,7 +105,9 @@ __global__ void __launch_bounds__(k_split_block) split_product_kernel(SmallProdu
   // Of a warp's results the one that this lane ends up with, and what it is added to.
   const int mine = lane / 4, row = first_row + down + mine / k_across, column = first_column + across + mine % k_across;
   const bool real = row < p.a.outer && column < p.b.outer;
-  T* const to = p.c + batch * p.c_batch + (real ? row * p.c_row + column : 0);
+  const std::int64_t at = batch * p.c_batch + (real ? row * p.c_row + column : 0);
+  T* const to = p.c + at;
+  const bool masked = real && is_masked(p, at);
   const Acc bias = real && p.bias != nullptr ? static_cast<Acc>(p.bias[column]) : Acc(0);
   const Acc old = real && p.accumulate ? static_cast<Acc>(*to) : Acc(0);
 
@@ -129,7 +131,7 @@ __global__ void __launch_bounds__(k_split_block) split_product_kernel(SmallProdu
   join_halves<2>(sums, 4);
   const Acc sum = join_rest(sums[0], 2);
   if (real && lane % 4 == 0)
-    *to = finished(p, sum, old, bias);
+    *to = finished(p, sum, old, bias, masked);
   if constexpr (add_rows) {
     join_halves<4>(row_sums, 16);
     join_halves<2>(row_sums, 8);
