@@ -41,7 +41,7 @@ using Branch = std::function<Arrays(const Arrays& inputs)>;
 /// Throws ValueError for no data, undefined arrays and numbers of outputs or states that change; ShapeError, DTypeError
 /// and DeviceError for data of several lengths, outputs or states that become others than at the first turn; what the
 /// body throws. Does not wait.
-SLUICE_API LoopResult foreach (
+SLUICE_API LoopResult foreach(
     const ForeachBody& body, const Arrays& data, const Arrays& states, SourceLocation site = SourceLocation::current());
 
 /// Calls `body` as long as `condition` says so, `max_iterations` times at most. Gives the bodies' outputs, stacked

@@ -93,7 +93,7 @@ std::optional<LoopResult> as_node(
 
 }  // namespace
 
-LoopResult foreach (const ForeachBody& body, const Arrays& data, const Arrays& states, SourceLocation site) {
+LoopResult foreach(const ForeachBody& body, const Arrays& data, const Arrays& states, SourceLocation site) {
   return detail::located(site, [&]() -> LoopResult {
     if (length_of(data) > k_most_unrolled && detail::sink_here() != nullptr) {
       control::check_defined(k_name, "state", states);

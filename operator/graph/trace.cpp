@@ -33,8 +33,9 @@ bool is_same_handle(const NDArray& a, const NDArray& b) {
 // The graph's gradients are those of its nodes.
 void check_gradient(const NDArray& array) {
   const autograd::Node* const node = array.object()->entry.node.get();
-  const bool known = node == nullptr || dynamic_cast<const sluice::detail::OperatorNode*>(node) != nullptr ||
-                     array.object()->variable != nullptr || node->name() == control::k_entries_node;
+  // What nothing flows through is a variable.
+  const bool known = node == nullptr || node->inputs.empty() || node->name() == control::k_entries_node ||
+                     dynamic_cast<const sluice::detail::OperatorNode*>(node) != nullptr;
   require<UnsupportedError>(known, [&] {
     return message(node->name(), ": has a gradient of its own, an autograd::Node, and cannot be part of a traced body");
   });

@@ -20,6 +20,11 @@ Arrays as_it_is(const Arrays& inputs) {
   return inputs;
 }
 
+void has(const std::string& found, const std::string& part) {
+  INFO(found);
+  CHECK(found.find(part) != std::string::npos);
+}
+
 NDArray below(const NDArray& x, double limit) {
   return x < limit;
 }
@@ -28,7 +33,7 @@ NDArray below(const NDArray& x, double limit) {
 
 TEST_CASE("foreach stacks what its body gives and hands the states on", "[control]") {
   const NDArray data = array({1.f, 2.f, 3.f, 4.f, 5.f, 6.f}, {3, 2});
-  const LoopResult result = foreach (sum_so_far, {data}, {zeros({2})});
+  const LoopResult result = foreach(sum_so_far, {data}, {zeros({2})});
   REQUIRE(result.outputs.size() == 1);
   CHECK(result.outputs[0].shape() == Shape{3, 2});
   CHECK(floats(result.outputs[0]) == std::vector<float>{2, 4, 8, 12, 18, 24});
@@ -36,7 +41,7 @@ TEST_CASE("foreach stacks what its body gives and hands the states on", "[contro
 
   // Strided, backwards and stretched data, several arrays, no states, no outputs.
   const NDArray backwards = data.slice(0, -1, INT64_MIN, -1), stretched = array({10.f, 20.f}).broadcast_to({3, 2});
-  const LoopResult two = foreach (
+  const LoopResult two = foreach(
       [](const Arrays& in, const Arrays&) -> LoopResult {
         return {{in[0] + in[1], in[1]}, {}};
       },
@@ -44,7 +49,7 @@ TEST_CASE("foreach stacks what its body gives and hands the states on", "[contro
       {});
   CHECK(floats(two.outputs[0]) == std::vector<float>{15, 26, 13, 24, 11, 22});
   CHECK(floats(two.outputs[1]) == std::vector<float>{10, 20, 10, 20, 10, 20});
-  const LoopResult none = foreach (
+  const LoopResult none = foreach(
       [](const Arrays& in, const Arrays& s) -> LoopResult {
         return {{}, {s[0] * in[0]}};
       },
@@ -57,7 +62,7 @@ TEST_CASE("foreach stacks what its body gives and hands the states on", "[contro
 TEST_CASE(
     "Loops without turns give what they were given, and zeros of the shapes that a turn would give", "[control]") {
   const NDArray state = array({1.f, 2.f});
-  const LoopResult empty = foreach (
+  const LoopResult empty = foreach(
       [](const Arrays& in, const Arrays& s) -> LoopResult {
         return {{in[0].reshape({2, 2}).astype(int32)}, {s[0] + 1}};
       },
@@ -124,7 +129,7 @@ TEST_CASE("A predicate is one element of any type", "[control]") {
 TEST_CASE("Gradients of loops and branches are those of the calls that they are", "[control]") {
   const NDArray x = numbers_of(1, {3, 4}), w = numbers_of(2, {4});
   const Program looped = [](const Arrays& in) {
-    const LoopResult r = foreach (
+    const LoopResult r = foreach(
         [&](const Arrays& d, const Arrays& s) -> LoopResult {
           const NDArray h = tanh(d[0] * in[1] + s[0]);
           return {{h}, {h}};
@@ -177,13 +182,8 @@ TEST_CASE("Bodies that give something else from turn to turn are refused by name
   const auto text = [&](const auto& body) {
     int turn = 0;
     return text_of_error([&] {
-      foreach ([&](const Arrays&, const Arrays& s) -> LoopResult { return body(s, turn++); }, {data}, {zeros({2})})
-        ;
+      foreach([&](const Arrays&, const Arrays& s) -> LoopResult { return body(s, turn++); }, {data}, {zeros({2})});
     });
-  };
-  const auto has = [](const std::string& found, const std::string& part) {
-    INFO(found);
-    CHECK(found.find(part) != std::string::npos);
   };
   has(text([](const Arrays& s, int turn) -> LoopResult {
         return {{zeros({turn < 2 ? 1 : 5})}, s};
@@ -203,26 +203,14 @@ TEST_CASE("Bodies that give something else from turn to turn are refused by name
       }),
       "foreach: state 0 of turn 0 has shape (1, 2), not (2,)");
   has(text([](const Arrays& s, int) -> LoopResult { return {{NDArray()}, s}; }), "foreach: output 0 is an undefined");
-  has(text_of_error([&] {
-        foreach (sum_so_far, {}, {})
-          ;
-      }),
-      "no data");
-  has(text_of_error([&] {
-        foreach (sum_so_far, {zeros({})}, {})
-          ;
-      }),
-      "without axes");
-  has(text_of_error([&] {
-        foreach (sum_so_far, {data, zeros({4, 2})}, {})
-          ;
-      }),
-      "(3, 2) and (4, 2)");
-  has(text_of_error([&] {
-        foreach (sum_so_far, {data}, {NDArray()})
-          ;
-      }),
-      "state 0 is an undefined");
+}
+
+TEST_CASE("Loops that cannot begin are refused", "[control]") {
+  const NDArray data = zeros({3, 2});
+  has(text_of_error([&] { foreach(sum_so_far, {}, {}); }), "no data");
+  has(text_of_error([&] { foreach(sum_so_far, {zeros({})}, {}); }), "without axes");
+  has(text_of_error([&] { foreach(sum_so_far, {data, zeros({4, 2})}, {}); }), "(3, 2) and (4, 2)");
+  has(text_of_error([&] { foreach(sum_so_far, {data}, {NDArray()}); }), "state 0 is an undefined");
   const auto loop = [&](const Arrays& vars, std::int64_t most) {
     return text_of_error([&] {
       while_loop(
@@ -248,21 +236,13 @@ TEST_CASE("An error in the middle of a loop leaves a second error, and everythin
     return {{in[0].reshape({1, 2})}, {s[0] + in[0]}};
   };
   expect_error<ShapeError>(
-      [&] {
-        foreach (failing, {data}, {zeros({2})})
-          ;
-      },
+      [&] { foreach(failing, {data}, {zeros({2})}); },
       [&](const ShapeError& first) {
         CHECK(std::string(first.what()).find("matmul") != std::string::npos);
         calls = 2;
-        expect_error<ShapeError>(
-            [&] {
-              foreach (failing, {data}, {zeros({2})})
-                ;
-            },
-            [](const ShapeError&) {});
+        expect_error<ShapeError>([&] { foreach(failing, {data}, {zeros({2})}); }, [](const ShapeError&) {});
         calls = 10;
-        CHECK(all_bytes(foreach (failing, {data}, {zeros({2})}).outputs) == all_bytes({data.reshape({4, 1, 2})}));
+        CHECK(all_bytes(foreach(failing, {data}, {zeros({2})}).outputs) == all_bytes({data.reshape({4, 1, 2})}));
       });
   // Of work that fails later: where its value decides.
   const NDArray table = zeros({3}), outside = array({7}, {1});

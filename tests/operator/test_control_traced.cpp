@@ -14,7 +14,7 @@ Program recurrent(bool as_loop) {
       return tanh(matmul(x, in[2]) + matmul(h, in[3]) + in[4]);
     };
     if (as_loop) {
-      const LoopResult r = foreach (
+      const LoopResult r = foreach(
           [&](const Arrays& data, const Arrays& states) -> LoopResult {
             const NDArray h = cell(data[0], states[0]);
             return {{h}, {h}};
