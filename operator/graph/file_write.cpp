@@ -1,5 +1,8 @@
+#include <algorithm>
+
 #include <zlib.h>
 
+#include <sluice/operator/control/subgraph.h>
 #include <sluice/operator/graph/detail/file_format.h>
 #include <sluice/operator/graph/detail/json_text.h>
 #include <sluice/operator/graph/detail/node_text.h>
@@ -21,6 +24,12 @@ Device here_of(const Graph& graph) {
   return graph.inputs.empty() ? cpu() : graph.values[graph.inputs[0]].spec.device;
 }
 
+int version_of(const Graph& graph) {
+  const bool has_graphs = std::any_of(
+      graph.nodes.begin(), graph.nodes.end(), [](const Node& node) { return !control::subgraphs_of(node).empty(); });
+  return has_graphs ? k_file_version : 1;
+}
+
 class Writer {
  public:
   explicit Writer(const GraphFile& file) : file_(file), graph_(file.graph), text_(file.graph, here_of(file.graph)) {
@@ -40,7 +49,8 @@ class Writer {
 
   std::string write() {
     std::size_t at = 0;
-    std::string text = std::string(k_head) + std::to_string(k_file_version) + std::string(k_checksum) + "00000000\"";
+    std::string text =
+        std::string(k_head) + std::to_string(version_of(graph_)) + std::string(k_checksum) + "00000000\"";
     text += ",\n \"parameter_checksum\": " + quoted(checksum_text(file_.parameter_checksum));
     text += ",\n \"notes\": {" +
             listed(file_.notes, ", ", [](const auto& note) { return quoted(note.first) + ": " + quoted(note.second); });

@@ -160,7 +160,7 @@ TEST_CASE("A graph file that is damaged is refused, with the file and the place"
   refuses(text + "x", "not JSON");
   refuses(text + " ", "damaged");
   refuses(std::string(text).replace(text.find("dense"), 5, "Dense"), "damaged");
-  refuses(replaced(text, "\"version\": 1,", "\"version\": 2,"), "version 2");
+  refuses(replaced(text, "\"version\": 1,", "\"version\": 3,"), "version 3");
   refuses(replaced(text, "\"version\": 1,", "\"version\": \"1\","), "no whole number");
   refuses(replaced(text, "\"op\": \"dense_relu\"", "\"op\": \"tense\""), "no operator 'tense'");
   refuses(replaced(text, "\"value\": 2", "\"value\": 1"), "the next number");
