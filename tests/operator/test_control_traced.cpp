@@ -111,3 +111,29 @@ TEST_CASE("cond in a graph takes the side that the predicate says when it runs",
     CHECK(all_bytes(plan.run(other)) == all_bytes(branching(0)(other)));
   }
 }
+
+TEST_CASE("Loops and branches on a GPU, by hand and traced", "[control][graph][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const std::int64_t turns : {4, 40})
+    check_everywhere(recurrent(true), recurrent_inputs(turns, float32, gpu(0)), {}, 1e-4);
+  const auto on_gpu = [](unsigned seed) { return numbers_of(seed, {4}, float32, gpu(0)); };
+  for (const double limit : {-1.0, 5.0, 1e9})
+    check_everywhere(growing(limit, 6), {full({4}, 0.25f, {.device = gpu(0)}), abs(on_gpu(6))}, {}, 1e-5);
+  const Arrays inputs{on_gpu(7), on_gpu(8), on_gpu(9)};
+  for (const double limit : {-100.0, 100.0})
+    check_everywhere(branching(limit), inputs);
+  // A predicate that lies elsewhere, and a plan's other segments around the branch.
+  const Program program = [](const Arrays& in) {
+    const NDArray x = exp(in[0]) + in[1];
+    const NDArray y = cond(
+        full({}, 1, {.dtype = int32}),
+        [](const Arrays& a) { return Arrays{a[0] * 2}; },
+        [](const Arrays& a) { return Arrays{a[0] * 3}; },
+        {x})[0];
+    return Arrays{tanh(y) * in[1]};
+  };
+  check_everywhere(program, {inputs[0], inputs[1]});
+  const Arrays here = recurrent_inputs(40);
+  const Arrays there = recurrent_inputs(40, float32, gpu(0));
+  CHECK(are_near(graph::Plan(traced(recurrent(true), there)).run(there), recurrent(true)(here), 1e-4));
+}
