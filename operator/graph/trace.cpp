@@ -134,7 +134,7 @@ ValueId Tracer::stopped(ValueId value) {
   if (const auto known = stopped_ids_.find(value); known != stopped_ids_.end())
     return known->second;
   const ValueId id = add({.spec = graph_.values[value].spec}, graph_.root(value));
-  graph_.nodes.push_back({.op = &sluice::detail::k_stop_gradient, .inputs = {value}, .results = {{id, true}}});
+  graph_.nodes.push_back({.op = &sluice::detail::k_detach, .inputs = {value}, .results = {{id, true}}});
   stopped_ids_.emplace(value, id);
   return id;
 }

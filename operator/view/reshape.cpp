@@ -146,7 +146,7 @@ detail::OperatorList detail::view_operators() noexcept {
       &k_reshape,
       &k_expand_dims,
       &k_squeeze,
-      &k_stop_gradient,
+      &k_detach,
       &k_transpose,
       &k_slice,
       &k_unslice,
@@ -175,8 +175,8 @@ const Operator detail::k_squeeze{
     .gradient = axis_gradient<detail::k_expand_dims>};
 
 // What detach() is in a graph that is to be differentiated.
-const Operator detail::k_stop_gradient{
-    .name = "stop_gradient",
+const Operator detail::k_detach{
+    .name = "detach",
     .view = [](const Operator&, const Geometry& input, const Shape*, const Attributes&) { return input; }};
 
 NDArray detail::invoke_view(const Operator& op, const NDArray& input, Attributes attributes, SourceLocation site) {
