@@ -101,4 +101,45 @@ inline void check_everywhere(
     check(plan.run(inputs));
 }
 
+inline Arrays chosen(const NDArray& predicate, const NDArray& x, double factor) {
+  return cond(
+      predicate,
+      [=](const Arrays& a) { return Arrays{a[0] * factor}; },
+      [](const Arrays& a) { return Arrays{a[0] - 1}; },
+      {x});
+}
+
+// A loop of so many turns, a counted one and a branch in it.
+inline Program all_kinds(std::int64_t turns) {
+  return [=](const Arrays& in) {
+    const LoopResult r = foreach(
+        [&](const Arrays& d, const Arrays& s) -> LoopResult {
+          return {{chosen(sum(d[0]) > 0, s[0], 0.5)[0]}, {s[0] + d[0] * in[1]}};
+        },
+        {in[0].broadcast_to({turns, in[0].shape()[0]})},
+        {in[1]});
+    const LoopResult w = while_loop(
+        [](const Arrays& v) { return v[1] < 3; },
+        [](const Arrays& v) -> LoopResult {
+          return {{v[0]}, {v[0] * 2, v[1] + 1}};
+        },
+        {r.states[0], zeros({}, {.dtype = int32, .device = in[0].device()})},
+        4);
+    return Arrays{r.outputs[0], w.outputs[0], w.states[0], w.states[1]};
+  };
+}
+
+inline Arrays pair(std::int64_t n, Device device = cpu()) {
+  return {numbers_of(1, {n}, float32, device), numbers_of(2, {n}, float32, device)};
+}
+
+inline graph::GraphFile file_of(const graph::Graph& graph) {
+  graph::GraphFile file{.graph = graph};
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i)
+    file.inputs.push_back({message("x", i), false});
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i)
+    file.outputs.push_back(message("y", i));
+  return file;
+}
+
 }  // namespace sluice::test

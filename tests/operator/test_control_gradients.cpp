@@ -124,6 +124,16 @@ TEST_CASE("Arrays that bodies use beside, with memory or traced, get their gradi
   scale.attach_grad();
   for (const std::int64_t turns : {7, 35}) {
     CAPTURE(turns);
+    const Program both_ways = [&](const Arrays& in) {  // one array off the tape and on it
+      const LoopResult r = foreach(
+          [&](const Arrays& d, const Arrays& s) -> LoopResult {
+            return {{d[0] * weight.detach() * in[1].detach()}, {s[0] + d[0] * weight * in[1]}};
+          },
+          {in[0].reshape({-1, 3})},
+          {zeros({3})});
+      return Arrays{r.outputs[0], r.states[0]};
+    };
+    check_everywhere(both_ways, {numbers_of(13, {turns * 3}), numbers_of(14, {3})}, {weight}, 1e-5);
     const Program program = [&](const Arrays& in) {
       const NDArray shared = in[1] * scale;  // on the tape, of an input and of a parameter
       const LoopResult r = foreach(

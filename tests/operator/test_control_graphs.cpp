@@ -1,4 +1,7 @@
 // What graphs, passes, plans and files make of nodes that hold graphs.
+#include <atomic>
+#include <thread>
+
 #include <sluice/operator/control/attributes.h>
 #include <sluice/operator/graph/detail/replay.h>
 
@@ -14,47 +17,6 @@ namespace {
 void has(const std::string& found, const std::string& part) {
   INFO(found);
   CHECK(found.find(part) != std::string::npos);
-}
-
-Arrays chosen(const NDArray& predicate, const NDArray& x, double factor) {
-  return cond(
-      predicate,
-      [=](const Arrays& a) { return Arrays{a[0] * factor}; },
-      [](const Arrays& a) { return Arrays{a[0] - 1}; },
-      {x});
-}
-
-// A loop of so many turns, a counted one and a branch in it.
-Program all_kinds(std::int64_t turns) {
-  return [=](const Arrays& in) {
-    const LoopResult r = foreach(
-        [&](const Arrays& d, const Arrays& s) -> LoopResult {
-          return {{chosen(sum(d[0]) > 0, s[0], 0.5)[0]}, {s[0] + d[0] * in[1]}};
-        },
-        {in[0].broadcast_to({turns, in[0].shape()[0]})},
-        {in[1]});
-    const LoopResult w = while_loop(
-        [](const Arrays& v) { return v[1] < 3; },
-        [](const Arrays& v) -> LoopResult {
-          return {{v[0]}, {v[0] * 2, v[1] + 1}};
-        },
-        {r.states[0], zeros({}, {.dtype = int32, .device = in[0].device()})},
-        4);
-    return Arrays{r.outputs[0], w.outputs[0], w.states[0], w.states[1]};
-  };
-}
-
-Arrays pair(std::int64_t n, Device device = cpu()) {
-  return {numbers_of(1, {n}, float32, device), numbers_of(2, {n}, float32, device)};
-}
-
-graph::GraphFile file_of(const Graph& graph) {
-  graph::GraphFile file{.graph = graph};
-  for (std::size_t i = 0; i < graph.inputs.size(); ++i)
-    file.inputs.push_back({message("x", i), false});
-  for (std::size_t i = 0; i < graph.outputs.size(); ++i)
-    file.outputs.push_back(message("y", i));
-  return file;
 }
 
 }  // namespace
@@ -86,7 +48,9 @@ TEST_CASE("The text and the picture of a graph show what its loops and branches 
   has(graph::to_dot(graph), "body: ");
 }
 
-TEST_CASE("verify() looks into the graphs of nodes", "[control][graph]") {
+TEST_CASE(
+    "verify() compares a node with the graphs that it holds, which were verified when they were made",
+    "[control][graph]") {
   const Graph graph = traced(all_kinds(40), pair(3));
   graph::verify(graph);
   Graph other = graph;
@@ -105,6 +69,9 @@ TEST_CASE("verify() looks into the graphs of nodes", "[control][graph]") {
   Graph random;
   random.values = {{.source = graph::Source::random, .spec = {{2}, int64, cpu()}, .counters = 3}};
   CHECK_THROWS_AS(control::Subgraph(random), UnsupportedError);
+  Graph wrong = traced([](const Arrays& in) { return Arrays{in[0] * in[1]}; }, pair(3));
+  wrong.values[wrong.outputs[0]].spec.shape = {4};
+  CHECK_THROWS_AS(control::Subgraph(wrong), ValueError);
 }
 
 TEST_CASE("Loops and branches serve inputs of other shapes and types", "[control][graph]") {
@@ -254,4 +221,69 @@ TEST_CASE("An error in the middle of a planned loop leaves the plan as it was", 
       CHECK(all_bytes(plan.run(good)) == all_bytes(program(good)));
     }
   }
+}
+
+TEST_CASE(
+    "Plans with loops and branches are run by many threads, on several engines and without workers",
+    "[control][graph]") {
+  const Arrays shapes = pair(3);
+  const Graph graph = traced(all_kinds(40), shapes);
+  const auto run_on = [&](const EngineOptions& options) {
+    Engine engine(options);
+    const EngineScope scope(engine);
+    const Arrays inputs = pair(3);
+    const auto expected = all_bytes(all_kinds(40)(inputs));
+    graph::Plan plan(graph);
+    std::atomic<int> same = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&] {
+        const EngineScope here(engine);
+        for (int run = 0; run < 5; ++run)
+          same += all_bytes(plan.run(inputs)) == expected;
+      });
+    for (std::thread& thread : threads)
+      thread.join();
+    return same.load();
+  };
+  CHECK(run_on({.workers = 2}) == 20);
+  CHECK(run_on({.cpu_policy = CpuMode::serial}) == 20);
+  CHECK(run_on({.workers = 1}) == 20);
+}
+
+TEST_CASE("A graph planned on two engines runs its bodies on each", "[control][graph]") {
+  Engine one({.workers = 1}), other({.workers = 1});
+  const Graph graph = traced(all_kinds(40), pair(3));
+  graph::Plan first(graph, {}, one), second(graph, {}, other);
+  const auto inputs_on = [](Engine& engine) {
+    const EngineScope scope(engine);
+    return pair(3);
+  };
+  const Arrays here = inputs_on(one), there = inputs_on(other);
+  const auto expected = all_bytes(first.run(here));
+  one.wait_all();
+  const auto before = one.counters().pushed;
+  CHECK(all_bytes(second.run(there)) == expected);
+  CHECK(one.counters().pushed == before);
+}
+
+TEST_CASE("A loop that writes where it reads gives what it would give elsewhere", "[control][graph]") {
+  const Graph graph = graph::without_dead_code(traced(
+      [](const Arrays& in) {
+        const LoopResult r = foreach(
+            [](const Arrays& d, const Arrays& s) -> LoopResult {
+              return {{d[0] + s[0]}, {d[0]}};
+            },
+            {in[0]},
+            {in[1]});
+        return Arrays{r.outputs[0], r.states[0]};
+      },
+      {zeros({40, 3}), zeros({3})}));
+  REQUIRE(graph.nodes.size() == 1);
+  const Arrays inputs{numbers_of(1, {40, 3}), numbers_of(2, {3})};
+  const Arrays expected = graph::evaluate(graph, inputs);
+  const Arrays copies{inputs[0].copy(), inputs[1].copy()};
+  const graph::Node& node = graph.nodes[0];
+  invoke(*node.op, copies, node.attributes, SourceLocation::current(), copies);
+  CHECK(all_bytes(copies) == all_bytes(expected));
 }
