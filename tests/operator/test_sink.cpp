@@ -77,6 +77,7 @@ void call_the_rest(Device device) {
   random::randint(0, 9, {5}, {.dtype = int32, .device = device});
   random::bernoulli(0.5, {3, 4}, there);
   random::permutation(5);
+  invoke_one(*find_operator("detach"), {a}, {}, SourceLocation::current());
   arange(0, 5, 1, there);
   fill(a, 3);
   a.assign(a.T().copy().T());
