@@ -1,10 +1,9 @@
 // Graphs for people: lines of text, and pictures.
 #include <sluice/engine/origin.h>
+#include <sluice/operator/graph/detail/labels.h>
 #include <sluice/operator/graph/graph.h>
 
 namespace sluice::graph {
-
-namespace {
 
 std::string name_of(const Graph& graph, ValueId id) {
   switch (graph.values[id].source) {
@@ -21,18 +20,6 @@ std::string name_of(const Graph& graph, ValueId id) {
   return message('%', id);
 }
 
-template <class Each>
-std::string listed(const std::vector<ValueId>& ids, const Each& each) {
-  std::string text;
-  for (const ValueId id : ids)
-    text += (text.empty() ? "" : ", ") + each(id);
-  return text;
-}
-
-std::string names_of(const Graph& graph, const std::vector<ValueId>& ids) {
-  return listed(ids, [&](ValueId id) { return name_of(graph, id); });
-}
-
 std::string typed(const Graph& graph, ValueId id) {
   const ArraySpec& spec = graph.values[id].spec;
   return message(name_of(graph, id), ": ", spec.dtype, ' ', spec.shape);
@@ -43,6 +30,20 @@ std::string attributes_of(const Node& node) {
   for (const NamedValue& field : node.attributes.values())
     text += (text.empty() ? "" : ", ") + field.name + '=' + to_string(field.value);
   return text.empty() ? "" : " {" + text + '}';
+}
+
+namespace {
+
+template <class Each>
+std::string listed(const std::vector<ValueId>& ids, const Each& each) {
+  std::string text;
+  for (const ValueId id : ids)
+    text += (text.empty() ? "" : ", ") + each(id);
+  return text;
+}
+
+std::string names_of(const Graph& graph, const std::vector<ValueId>& ids) {
+  return listed(ids, [&](ValueId id) { return name_of(graph, id); });
 }
 
 // A dot's label is a text in quotes.

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include <sluice/gluon/block.h>
+
+namespace sluice::gluon::detail {
+
+/// While it lives, is told of every call of a layer that this thread makes.
+class LayerWatch {
+ public:
+  LayerWatch() noexcept;
+  LayerWatch(const LayerWatch&) = delete;
+  LayerWatch& operator=(const LayerWatch&) = delete;
+  virtual ~LayerWatch();
+
+  /// Null: there is none.
+  static LayerWatch* current() noexcept;
+  /// Makes the call, whose results it gives.
+  virtual Arrays watched(const Block& layer, const std::string& path, const std::function<Arrays()>& call) = 0;
+
+ private:
+  LayerWatch* before_;
+};
+
+}  // namespace sluice::gluon::detail
