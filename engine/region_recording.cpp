@@ -130,14 +130,17 @@ void RegionRecording::take_out(std::span<const Var> changing) {
   std::vector<Var> kept;
   for (std::size_t at = 0; at < program_.access.size(); ++at) {
     const Access access = program_.access[at];
-    const auto place =
-        std::find_if(changing.begin(), changing.end(), [&](const Var& var) { return var.core() == access.var; });
-    if (place == changing.end()) {
-      stays.push_back(access);
-      kept.push_back(std::move(program_.vars[at]));
-    } else {
-      program_.changing.push_back({static_cast<std::size_t>(place - changing.begin()), access.mode});
+    bool changes = false;
+    for (std::size_t place = 0; place < changing.size(); ++place) {  // what is one Var now may be two another time
+      if (changing[place].core() != access.var)
+        continue;
+      program_.changing.push_back({place, access.mode});
+      changes = true;
     }
+    if (changes)
+      continue;
+    stays.push_back(access);
+    kept.push_back(std::move(program_.vars[at]));
   }
   program_.access = std::move(stays);
   program_.vars = std::move(kept);

@@ -5,21 +5,24 @@
 #include <unistd.h>
 
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/thread_number.h>
 #include <sluice/engine/detail/tracer.h>
 
 namespace sluice::detail {
+
+std::uint64_t this_thread_number() noexcept {
+  static std::atomic<std::uint64_t> next{1};
+  static thread_local std::uint64_t mine = 0;
+  if (mine == 0)
+    mine = next.fetch_add(1, std::memory_order_relaxed);
+  return mine;
+}
 
 namespace {
 
 std::int64_t now() noexcept {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-std::uint64_t this_thread_number() noexcept {
-  static std::atomic<std::uint64_t> next{1};
-  static thread_local const std::uint64_t mine = next.fetch_add(1, std::memory_order_relaxed);
-  return mine;
 }
 
 // Where this thread writes for each of the engines that it met last. A thread that ends leaves its buffers to them.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/hybrid.h>
 #include <sluice/gluon/detail/hybrid_node.h>
@@ -28,9 +29,14 @@ class Making {
     Engine& engine = inputs.empty() ? Engine::current() : inputs[0].engine();
     const EngineScope here(engine);
     made_->training = autograd::is_training();
+    made_->engine = engine.new_var();
     for (const NDArray& input : inputs)
       inputs_.push_back(tracer_.input(spec_of(input)));
     const graph::Graph joint = tracer_.trace([&] { return recorded ? trace_with_gradients(wanted) : trace_alone(); });
+    if (writes_inputs(joint))
+      made_->by_hand = true;
+    if (made_->by_hand)
+      return made_;
     if (!recorded || made_->heads.empty())
       made_->forward = std::make_unique<graph::Plan>(joint, options_.plan, engine);
     else
@@ -59,9 +65,23 @@ class Making {
     }
     made_->outputs = outputs.size();
     place_ = {tracer_.size(), inputs_.size(), outputs.size()};
+    if (captures_recorded()) {
+      made_->by_hand = true;
+      return outputs;
+    }
     const std::vector<NDArray> gradients = trace_gradients(outputs);
     outputs.insert(outputs.end(), gradients.begin(), gradients.end());
     return outputs;
+  }
+
+  // Gradients of arrays that are neither inputs nor parameters: where they go the tape knows.
+  bool captures_recorded() const {
+    const std::vector<NDArray>& used = tracer_.recorded_constants();
+    return std::any_of(used.begin(), used.end(), [&](const NDArray& one) {
+      return std::none_of(parameters_.begin(), parameters_.end(), [&](const Parameter& parameter) {
+        return parameter.data().same(one);
+      });
+    });
   }
 
   std::vector<NDArray> trace_gradients(const Arrays& outputs) {
@@ -83,8 +103,11 @@ class Making {
         variables.push_back(inputs_[i]);
     }
     for (const Parameter& parameter : parameters_) {
-      if (autograd::on_tape(parameter.data()) && tape.reaches(parameter.data()))
-        made_->parameters.push_back(parameter.data());
+      const NDArray& data = parameter.data();
+      const bool is_listed = std::any_of(
+          made_->parameters.begin(), made_->parameters.end(), [&](const NDArray& one) { return one.same(data); });
+      if (autograd::on_tape(data) && tape.reaches(data) && !is_listed)  // layers may share one
+        made_->parameters.push_back(data);
     }
     variables.insert(variables.end(), made_->parameters.begin(), made_->parameters.end());
     if (variables.empty()) {
@@ -104,12 +127,25 @@ class Making {
       parts.forward.outputs.push_back(id);
       ++made_->random;
     }
-    for (const graph::Value& value : parts.backward.values) {
-      if (value.source == graph::Source::constant)
+    for (graph::ValueId id = 0; id < parts.backward.values.size(); ++id) {
+      const graph::Value& value = parts.backward.values[id];
+      if (value.source == graph::Source::constant && is_read(parts.backward, id))
         made_->constants.push_back(value.array);
     }
     made_->forward = std::make_unique<graph::Plan>(parts.forward, options_.plan, engine);
     made_->backward = std::make_unique<graph::Plan>(parts.backward, options_.plan, engine);
+  }
+
+  // In the caller's arrays, where a plan would not.
+  static bool writes_inputs(const graph::Graph& graph) {
+    std::vector<bool> written(graph.values.size());
+    for (const graph::Node& node : graph.nodes) {
+      for (const graph::Result& result : node.results)
+        written[graph.root(result.value)] = written[graph.root(result.value)] || !result.made;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i)
+        written[graph.root(node.inputs[i])] = written[graph.root(node.inputs[i])] || node.mutates(i);
+    }
+    return std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](graph::ValueId input) { return written[input]; });
   }
 
   static bool is_read(const graph::Graph& graph, graph::ValueId value) {
@@ -148,7 +184,7 @@ bool Hybrid::Signature::operator==(const Signature& other) const {
     return a.shape == b.shape && a.dtype == b.dtype && a.device == b.device;
   };
   return recorded == other.recorded && training == other.training && precision == other.precision &&
-         wanted == other.wanted && parameters == other.parameters &&
+         engine == other.engine && wanted == other.wanted && parameters == other.parameters &&
          std::equal(inputs.begin(), inputs.end(), other.inputs.begin(), other.inputs.end(), same);
 }
 
@@ -182,6 +218,10 @@ void Hybrid::keep(Signature signature, std::shared_ptr<const HybridProgram> prog
   std::vector<Known> gone;  // dropped without the lock
   const std::lock_guard hold(mutex_);
   ++traced_;
+  for (const Known& one : known_) {
+    if (one.signature == signature)  // another thread's first call
+      return;
+  }
   while (known_.size() >= std::max<std::size_t>(options_.most_plans, 1)) {
     gone.push_back(std::move(known_.back()));
     known_.pop_back();
@@ -204,6 +244,8 @@ Arrays Hybrid::run(
       .recorded = autograd::is_recording(),
       .training = autograd::is_training(),
       .precision = sluice::detail::current_float32_precision()};
+  Engine& engine = inputs.empty() ? Engine::current() : inputs[0].engine();
+  signature.engine = &sluice::detail::EngineAccess::core(engine);
   bool on_tape = false;
   for (const NDArray& input : inputs) {
     signature.inputs.push_back(spec_of(input));
@@ -222,7 +264,7 @@ Arrays Hybrid::run(
     program = Making(forward, std::move(parameters), options_).run(inputs, signature.wanted, signature.recorded);
     keep(std::move(signature), program);
   }
-  return call(program, inputs, site);
+  return program->by_hand ? forward(inputs) : call(program, inputs, site);
 }
 
 std::size_t Hybrid::traced() const {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <sluice/engine/error.h>
+#include <sluice/engine/region.h>
 #include <sluice/gluon/detail/hybrid_node.h>
 #include <sluice/gluon/detail/tape.h>
 
@@ -11,6 +12,19 @@ namespace sluice::gluon::detail {
 namespace {
 
 constexpr const char* k_name = "hybridized block";
+
+/// Stands for an input while the program is run again: gradients are taken up to here alone, not of what lies before.
+/// Gradients of gradients go on there once it has its way.
+class Bridge final : public autograd::Node {
+ public:
+  Bridge(const NDArray& input, SourceLocation site) : Node(k_name, site) {
+    outputs.push_back({input.shape(), input.dtype(), input.device()});
+  }
+  std::vector<NDArray> pull(std::span<const NDArray> output_grads) override {
+    return std::vector<NDArray>(inputs.size(), output_grads[0]);
+  }
+  void release_saved() noexcept override {}
+};
 
 }  // namespace
 
@@ -39,12 +53,13 @@ HybridNode::HybridNode(
 // those of the outputs that have some go.
 std::vector<NDArray> HybridNode::pull_again(std::span<const NDArray> output_grads) const {
   std::vector<NDArray> from, variables, drawn;
+  std::vector<Bridge*> bridges;  // of the wanted inputs, which `from` holds
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     from.push_back(inputs_[i].get(k_name).detach());
     if (!program_->wanted[i])
       continue;
-    const autograd::Entry& entry = inputs[variables.size()];
-    autograd::set_entry(from.back(), entry.node, entry.index);
+    bridges.push_back(new Bridge(from.back(), site()));
+    autograd::set_entry(from.back(), autograd::NodeRef(bridges.back()), 0);
     variables.push_back(from.back());
   }
   variables.insert(variables.end(), program_->parameters.begin(), program_->parameters.end());
@@ -68,6 +83,8 @@ std::vector<NDArray> HybridNode::pull_again(std::span<const NDArray> output_grad
   const autograd::ModeScope backward(create_graph, program_->training);
   const std::vector<NDArray> found =
       autograd::grad(heads, reached, gradients, {.retain_graph = true, .create_graph = create_graph}, site());
+  for (std::size_t i = 0; create_graph && i < bridges.size(); ++i)
+    bridges[i]->inputs.push_back(inputs[i]);
   std::vector<NDArray> all;
   std::size_t next = 0;
   for (const NDArray& variable : variables)
@@ -83,7 +100,7 @@ std::vector<NDArray> HybridNode::pull(std::span<const NDArray> output_grads) {
     constant.get(k_name);  // not written since
   const bool is_whole =
       std::all_of(output_grads.begin(), output_grads.end(), [](const NDArray& gradient) { return gradient.defined(); });
-  if (autograd::is_recording() || !is_whole)
+  if (autograd::is_recording() || !is_whole || sluice::detail::calls_are_taken() || region_records())
     return pull_again(output_grads);
   std::vector<NDArray> from;
   for (std::size_t i = 0; i + program_->random < saved_.size(); ++i)

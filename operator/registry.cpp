@@ -14,6 +14,7 @@ namespace {
 // The one list of families.
 constexpr detail::OperatorList (*k_families[])() noexcept = {
     detail::elementwise_operators,
+    detail::fused_operators,
     detail::view_operators,
     detail::matmul_operators,
     detail::conv_operators,

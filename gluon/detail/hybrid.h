@@ -18,6 +18,8 @@ namespace sluice::gluon::detail {
 
 /// What stands for a block's forward: a plan, and where gradients may be asked for a second one for these.
 struct HybridProgram {
+  Var engine = {};       // keeps what tells the engine from later ones
+  bool by_hand = false;  // a plan would not do the same: it writes its inputs, or needs others' gradients
   std::unique_ptr<graph::Plan> forward = {};
   std::size_t outputs = 0;  // the program's own; behind them comes what is saved
   // Of recorded calls:
@@ -57,6 +59,7 @@ class Hybrid {
     std::vector<const void*> parameters;
     bool recorded = false, training = false;
     Float32Precision precision = {};
+    const void* engine = nullptr;
 
     bool operator==(const Signature& other) const;
   };

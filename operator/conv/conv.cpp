@@ -2,7 +2,7 @@
 
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/conv/conv.h>
-#include <sluice/operator/conv/geometry.h>
+#include <sluice/operator/conv/passes.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gpu_kernel.h>
@@ -11,9 +11,8 @@
 
 namespace sluice {
 namespace detail {
-namespace {
 
-void check_types(const char* op, std::span<const ArraySpec> inputs) {
+void check_convolution_types(const char* op, std::span<const ArraySpec> inputs) {
   require<UnsupportedError>(is_floating(inputs[0].dtype), [&] {
     return message(op, ": no kernel for ", inputs[0].dtype, " on ", inputs[0].device);
   });
@@ -23,6 +22,36 @@ void check_types(const char* op, std::span<const ArraySpec> inputs) {
     });
   }
 }
+
+void check_convolution_result(const char* op, const ConvolutionGeometry& g, const Shape& dy) {
+  require<ShapeError>(dy == g.y_shape(), [&] {
+    return message(op, ": gradient of shape ", dy, " is not that of a result of shape ", g.y_shape());
+  });
+}
+
+NDArray convolution_forward(
+    const NDArray& x, const NDArray& weight, const NDArray& bias, const ConvolutionAttributes& how) {
+  const SourceLocation site = SourceLocation::current();
+  if (bias.defined())
+    return invoke_one(convolution_op, {x, weight, bias}, Attributes::of(how), site);
+  return invoke_one(convolution_op, {x, weight}, Attributes::of(how), site);
+}
+
+NDArray convolution_backward_data(
+    const NDArray& dy, const NDArray& weight, ConvolutionAttributes how, const ArraySpec& x) {
+  how.bias = false;
+  return invoke_one(
+      convolution_backward_data_op, {dy, weight, shape_only(x)}, Attributes::of(how), SourceLocation::current());
+}
+
+Arrays convolution_backward_weights(
+    const NDArray& x, const NDArray& dy, ConvolutionAttributes how, const ArraySpec& weight, bool bias) {
+  how.bias = bias;
+  const std::array<NDArray, 3> inputs{x, dy, shape_only(weight)};
+  return invoke(convolution_backward_weights_op, inputs, Attributes::of(how), SourceLocation::current());
+}
+
+namespace {
 
 Specs convolution_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   require<ValueError>(inputs.size() == 2 || inputs.size() == 3, [&] {
@@ -38,7 +67,7 @@ Specs convolution_infer(const Operator&, std::span<const ArraySpec> inputs, cons
         inputs[1].dtype,
         ")");
   });
-  check_types("convolution", inputs);
+  check_convolution_types("convolution", inputs);
   const ConvolutionGeometry g = convolution_geometry(
       "convolution", inputs[0].shape, inputs[1].shape, inputs[0].dtype, attributes.as<ConvolutionAttributes>());
   require<ShapeError>(inputs.size() < 3 || inputs[2].shape == Shape{g.outputs}, [&] {
@@ -53,19 +82,13 @@ Specs convolution_infer(const Operator&, std::span<const ArraySpec> inputs, cons
   return {{g.y_shape(), inputs[0].dtype, inputs[0].device}};
 }
 
-void check_result(const char* op, const ConvolutionGeometry& g, const Shape& dy) {
-  require<ShapeError>(dy == g.y_shape(), [&] {
-    return message(op, ": gradient of shape ", dy, " is not that of a result of shape ", g.y_shape());
-  });
-}
-
 // Inputs dy, weight, x (shape alone).
 Specs backward_data_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   constexpr const char* op = "convolution_backward_data";
   const auto& how = attributes.as<ConvolutionAttributes>();
-  check_types(op, inputs);
+  check_convolution_types(op, inputs);
   const Shape& x = inputs[2].shape;
-  check_result(op, convolution_geometry(op, x, inputs[1].shape, inputs[0].dtype, how), inputs[0].shape);
+  check_convolution_result(op, convolution_geometry(op, x, inputs[1].shape, inputs[0].dtype, how), inputs[0].shape);
   return {{x, inputs[0].dtype, inputs[0].device}};
 }
 
@@ -73,90 +96,14 @@ Specs backward_data_infer(const Operator&, std::span<const ArraySpec> inputs, co
 Specs backward_weights_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   constexpr const char* op = "convolution_backward_weights";
   const auto& how = attributes.as<ConvolutionAttributes>();
-  check_types(op, inputs);
+  check_convolution_types(op, inputs);
   const Shape& weight = inputs[2].shape;
   const Shape& dy = inputs[1].shape;
-  check_result(op, convolution_geometry(op, inputs[0].shape, weight, inputs[0].dtype, how), dy);
+  check_convolution_result(op, convolution_geometry(op, inputs[0].shape, weight, inputs[0].dtype, how), dy);
   Specs specs{{weight, inputs[0].dtype, inputs[0].device}};
   if (how.bias)
     specs.push_back({{dy[1]}, inputs[0].dtype, inputs[0].device});
   return specs;
-}
-
-NDArray forward(const NDArray& x, const NDArray& weight, const NDArray& bias, const ConvolutionAttributes& how) {
-  const SourceLocation site = SourceLocation::current();
-  if (bias.defined())
-    return invoke_one(convolution_op, {x, weight, bias}, Attributes::of(how), site);
-  return invoke_one(convolution_op, {x, weight}, Attributes::of(how), site);
-}
-
-NDArray backward_data(const NDArray& dy, const NDArray& weight, ConvolutionAttributes how, const ArraySpec& x) {
-  how.bias = false;
-  return invoke_one(
-      convolution_backward_data_op, {dy, weight, shape_only(x)}, Attributes::of(how), SourceLocation::current());
-}
-
-Arrays backward_weights(
-    const NDArray& x, const NDArray& dy, ConvolutionAttributes how, const ArraySpec& weight, bool bias) {
-  how.bias = bias;
-  const std::array<NDArray, 3> inputs{x, dy, shape_only(weight)};
-  return invoke(convolution_backward_weights_op, inputs, Attributes::of(how), SourceLocation::current());
-}
-
-// Inputs: the gradient of a result of relu, and the result.
-Specs relu_backward_infer(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_types(op.name, inputs);
-  const ArraySpec &dy = inputs[0], &y = inputs[1];
-  require<ShapeError>(y.shape.ndim() == 4 && dy.shape == y.shape, [&] {
-    return message(
-        op.name, ": gradient of shape ", dy.shape, " is not that of a result (N, C, H, W) of shape ", y.shape);
-  });
-  Specs specs{{y.shape, y.dtype, y.device}};
-  if (attributes.as<ReluBackwardAttributes>().bias)
-    specs.push_back({{y.shape[1]}, y.dtype, y.device});
-  return specs;
-}
-
-Arrays relu_backward(const NDArray& dy, const NDArray& y, bool bias) {
-  const std::array<NDArray, 2> inputs{dy, y};
-  return invoke(
-      convolution_relu_backward_op,
-      inputs,
-      Attributes::of(ReluBackwardAttributes{.bias = bias}),
-      SourceLocation::current());
-}
-
-Arrays relu_backward_gradient(const GradientCall& call) {
-  Arrays grads(2);
-  NDArray head = call.output_grads[0];
-  if (call.output_grads.size() > 1 && call.output_grads[1].defined()) {
-    const Shape& shape = call.input_specs[1].shape;
-    const NDArray added = call.output_grads[1].reshape({1, shape[1], 1, 1});
-    head = head.defined() ? head + added : added.broadcast_to(shape);
-  }
-  if (head.defined() && call.wanted[0])
-    grads[0] = relu_backward(head, call.inputs[1], false)[0];
-  return grads;
-}
-
-MemoryOrder relu_backward_order(std::span<const NDArray> inputs, const Attributes&) {
-  return order_of(inputs[1].shape(), inputs[1].strides());
-}
-
-Arrays convolution_relu_gradient(const GradientCall& call) {
-  const auto& how = call.attributes.as<ConvolutionAttributes>();
-  Arrays grads(call.input_specs.size());
-  if (!call.output_grads[0].defined())
-    return grads;
-  const bool bias = grads.size() > 2 && call.wanted[2];
-  const Arrays masked = relu_backward(call.output_grads[0], call.outputs[0], bias);
-  if (call.wanted[0])
-    grads[0] = backward_data(masked[0], call.inputs[1], how, call.input_specs[0]);
-  if (call.wanted[1])
-    grads[1] = backward_weights(call.inputs[0], masked[0], how, call.input_specs[1], false)[0];
-  if (bias)
-    grads[2] = masked[1];
-  return grads;
 }
 
 Arrays convolution_gradient(const GradientCall& call) {
@@ -166,10 +113,10 @@ Arrays convolution_gradient(const GradientCall& call) {
   if (!dy.defined())
     return grads;
   if (call.wanted[0])
-    grads[0] = backward_data(dy, call.inputs[1], how, call.input_specs[0]);
+    grads[0] = convolution_backward_data(dy, call.inputs[1], how, call.input_specs[0]);
   const bool bias = grads.size() > 2 && call.wanted[2];
   if (call.wanted[1] || bias) {
-    const Arrays both = backward_weights(call.inputs[0], dy, how, call.input_specs[1], bias);
+    const Arrays both = convolution_backward_weights(call.inputs[0], dy, how, call.input_specs[1], bias);
     grads[1] = both[0];
     if (bias)
       grads[2] = both[1];
@@ -185,9 +132,9 @@ Arrays backward_data_gradient(const GradientCall& call) {
   if (!dx.defined())
     return grads;
   if (call.wanted[0])
-    grads[0] = forward(dx, call.inputs[1], {}, how);
+    grads[0] = convolution_forward(dx, call.inputs[1], {}, how);
   if (call.wanted[1])
-    grads[1] = backward_weights(dx, call.inputs[0], how, call.input_specs[1], false)[0];
+    grads[1] = convolution_backward_weights(dx, call.inputs[0], how, call.input_specs[1], false)[0];
   return grads;
 }
 
@@ -198,9 +145,9 @@ Arrays backward_weights_gradient(const GradientCall& call) {
   const NDArray bias = call.output_grads.size() > 1 ? call.output_grads[1] : NDArray();
   const Shape& dy = call.input_specs[1].shape;
   if (weight.defined() && call.wanted[0])
-    grads[0] = backward_data(call.inputs[1], weight, how, call.input_specs[0]);
+    grads[0] = convolution_backward_data(call.inputs[1], weight, how, call.input_specs[0]);
   if (weight.defined() && call.wanted[1])
-    grads[1] = forward(call.inputs[0], weight, bias, how);
+    grads[1] = convolution_forward(call.inputs[0], weight, bias, how);
   if (!weight.defined() && bias.defined() && call.wanted[1])
     grads[1] = bias.reshape({1, dy[1], 1, 1}).broadcast_to(dy);
   return grads;
@@ -230,17 +177,6 @@ constexpr Operator convolution_with(const char* name, Gradient gradient, Mask sa
 
 const Operator convolution_op = convolution_with("convolution", convolution_gradient, k_none);
 const Operator convolution_relu_op = convolution_with("convolution_relu", convolution_relu_gradient, k_all);
-const Operator convolution_relu_backward_op{
-    .name = "convolution_relu_backward",
-    .inputs = 2,
-    .outputs = -1,
-    .attributes = &attribute_type<ReluBackwardAttributes>,
-    .infer = relu_backward_infer,
-    .kernels = {on_cpu(convolution_relu_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(convolution_relu_backward_gpu))},
-    .gradient = relu_backward_gradient,
-    .saved_inputs = 0b10,
-    .order = relu_backward_order,
-};
 const Operator convolution_backward_data_op{
     .name = "convolution_backward_data",
     .inputs = 3,
@@ -270,6 +206,7 @@ OperatorList conv_operators() noexcept {
       &convolution_op,
       &convolution_relu_op,
       &convolution_relu_backward_op,
+      &convolution_relu_backward_weights_op,
       &convolution_backward_data_op,
       &convolution_backward_weights_op};
   return list;

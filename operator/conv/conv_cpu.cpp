@@ -1,6 +1,6 @@
 #include <sluice/engine/parallel.h>
 #include <sluice/operator/conv/conv.h>
-#include <sluice/operator/conv/geometry.h>
+#include <sluice/operator/conv/masked.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/library/channel.h>
 
@@ -55,6 +55,10 @@ void convolution_backward_weights_cpu(const KernelCall& call) {
   convolution_own(call.queue, ConvolutionPass::backward_weights, g, data);
   if (bias != nullptr)
     channel_sum_cpu({g.images, g.outputs, g.out_plane(), g.dtype}, data.y, bias);
+}
+
+void convolution_relu_backward_weights_cpu(const KernelCall& call) {
+  mask_then_weights(call, convolution_relu_backward_cpu, convolution_backward_weights_cpu);
 }
 
 }  // namespace sluice::detail

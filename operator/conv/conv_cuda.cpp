@@ -6,28 +6,17 @@
 #include <sluice/engine/cuda/check.h>
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/plan_cuda.h>
-#include <sluice/operator/library/channel.h>
+#include <sluice/operator/conv/shallow.h>
 #include <sluice/operator/library/shared_library.h>
-#include <sluice/operator/matmul/precision.h>
 
 namespace sluice::detail {
 namespace {
-
-bool is_tf32(DType dtype) {
-  return dtype == DType::float32 && current_float32_precision() == Float32Precision::high;
-}
 
 // The alignment that all arrays have, at most 16 bytes.
 std::int64_t alignment_of(const ConvolutionData& d) {
   const auto bits = reinterpret_cast<std::uintptr_t>(d.x) | reinterpret_cast<std::uintptr_t>(d.weight) |
                     reinterpret_cast<std::uintptr_t>(d.y) | 16;
   return std::int64_t{1} << std::countr_zero(bits);
-}
-
-ChannelView channels_of(const ConvolutionGeometry& g, MemoryOrder order) {
-  if (order == MemoryOrder::channels_last)
-    return {g.images * g.out_plane(), g.outputs, 1, g.dtype};
-  return {g.images, g.outputs, g.out_plane(), g.dtype};
 }
 
 // A sum over nothing, if the pass is one; no other array of it has elements then.
@@ -69,17 +58,6 @@ ConvolutionProblem problem_of(
   return {.pass = pass, .geometry = g, .order = order, .alignment = alignment_of(d), .tf32 = is_tf32(g.dtype)};
 }
 
-// As the arrays lie, which was chosen when the call was pushed.
-MemoryOrder order_in(const KernelCall& call) {
-  const auto is_last = [](const TensorView& array) {
-    return order_of(array.shape, array.strides) == MemoryOrder::channels_last;
-  };
-  bool last = std::any_of(call.outputs.begin(), call.outputs.end(), is_last);
-  for (std::size_t i = 0; i < call.inputs.size(); ++i)  // of some only the shape counts
-    last = last || ((call.op.shape_inputs >> i & 1) == 0 && is_last(call.inputs[i]));
-  return last ? MemoryOrder::channels_last : MemoryOrder::row_major;
-}
-
 void run_pass(const KernelCall& call, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& d) {
   if (ran_empty(call.queue, pass, g, d))
     return;
@@ -87,34 +65,16 @@ void run_pass(const KernelCall& call, ConvolutionPass pass, const ConvolutionGeo
   run(call.queue, problem_of(pass, g, order_in(call), d), d);
 }
 
-// Whether tensor cores take the convolution; they want channels as neighbours, in whole vectors but for first layers.
-// All else is quicker row by row.
-MemoryOrder preferred_order(DType dtype, const Shape& weight, const ConvolutionAttributes& how, bool first_layer_too) {
-  if (how.groups != 1 || !(dtype == DType::float16 || dtype == DType::bfloat16 || is_tf32(dtype)))
-    return MemoryOrder::row_major;
-  const std::int64_t vector = 16 / static_cast<std::int64_t>(size_of(dtype));
-  const std::int64_t inputs = weight[1];
-  const bool fits = weight[0] % vector == 0 && (inputs % vector == 0 || (first_layer_too && inputs <= 4));
-  return fits ? MemoryOrder::channels_last : MemoryOrder::row_major;
-}
-
 }  // namespace
-
-MemoryOrder convolution_order(std::span<const NDArray> inputs, const Attributes& attributes) {
-  return preferred_order(inputs[0].dtype(), inputs[1].shape(), attributes.as<ConvolutionAttributes>(), true);
-}
-
-// In float32 the gradient of a first layer's weights is far from filling tensor cores.
-MemoryOrder convolution_weights_order(std::span<const NDArray> inputs, const Attributes& attributes) {
-  const DType dtype = inputs[0].dtype();
-  return preferred_order(dtype, inputs[2].shape(), attributes.as<ConvolutionAttributes>(), dtype != DType::float32);
-}
 
 void convolution_gpu(const KernelCall& call) {
   const ConvolutionGeometry g = forward_geometry(call);
-  run_pass(call, ConvolutionPass::forward, g, {call.inputs[0].data, call.inputs[1].data, call.outputs[0].data});
   const void* const bias = call.inputs.size() > 2 ? call.inputs[2].data : nullptr;
   const bool relu = &call.op == &convolution_relu_op;
+  const ConvolutionData data{call.inputs[0].data, call.inputs[1].data, call.outputs[0].data, bias};
+  if (is_shallow(g, ConvolutionPass::forward))
+    return shallow_forward_gpu(call.queue, g, order_in(call), data, relu);
+  run_pass(call, ConvolutionPass::forward, g, data);
   if ((bias != nullptr || relu) && g.y_shape().size() > 0)
     channel_add_gpu(call.queue, channels_of(g, order_in(call)), call.outputs[0].data, bias, relu);
 }
@@ -129,10 +89,14 @@ void convolution_backward_data_gpu(const KernelCall& call) {
 
 void convolution_backward_weights_gpu(const KernelCall& call) {
   const ConvolutionGeometry g = backward_weights_geometry(call);
-  run_pass(
-      call, ConvolutionPass::backward_weights, g, {call.inputs[0].data, call.outputs[0].data, call.inputs[1].data});
-  if (call.outputs.size() > 1)
-    channel_sum_gpu(call.queue, channels_of(g, order_in(call)), call.inputs[1].data, call.outputs[1].data);
+  void* const bias = call.outputs.size() > 1 ? call.outputs[1].data : nullptr;
+  const ConvolutionData data{
+      .x = call.inputs[0].data, .weight = call.outputs[0].data, .y = call.inputs[1].data, .bias_grad = bias};
+  if (is_shallow(g, ConvolutionPass::backward_weights))
+    return shallow_weights_gpu(call.queue, g, order_in(call), data, nullptr);
+  run_pass(call, ConvolutionPass::backward_weights, g, data);
+  if (bias != nullptr)
+    channel_sum_gpu(call.queue, channels_of(g, order_in(call)), data.y, bias);
 }
 
 }  // namespace sluice::detail

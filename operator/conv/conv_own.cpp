@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cstddef>
-#include <vector>
 
 #include <sluice/engine/parallel.h>
 #include <sluice/operator/conv/geometry.h>
 #include <sluice/operator/conv/unfold.h>
+#include <sluice/operator/detail/thread_scratch.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/matmul/gemm.h>
 
@@ -42,18 +42,9 @@ Pointers<T> pointers_of(
       static_cast<T*>(d.y) + (image * g.outputs + group * g.group_outputs()) * g.out_plane()};
 }
 
-// One thread's memory for a block, of whatever type, kept between calls.
-void* scratch_bytes(std::size_t bytes) {
-  static thread_local std::vector<std::max_align_t> kept;
-  const std::size_t units = (bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
-  if (kept.size() < units)
-    kept.resize(units);
-  return kept.data();
-}
-
 template <class T>
 T* scratch(std::int64_t n) {
-  return static_cast<T*>(scratch_bytes(static_cast<std::size_t>(n) * sizeof(T)));
+  return static_cast<T*>(thread_scratch(ScratchUse::convolution, static_cast<std::size_t>(n) * sizeof(T)));
 }
 
 template <class T>

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include <sluice/operator/library/channel.h>
 #include <sluice/operator/operator.h>
 
 namespace sluice::detail {
@@ -69,8 +70,8 @@ struct ConvolutionData {
   void* x = nullptr;
   void* weight = nullptr;
   void* y = nullptr;
-  const void* bias = nullptr;  // forward
-  void* bias_grad = nullptr;   // backward weights, oneDNN only
+  const void* bias = nullptr;  // forward, oneDNN and shallow ones only
+  void* bias_grad = nullptr;   // backward weights, the same
 };
 
 enum class ConvolutionPass : std::uint8_t { forward, backward_data, backward_weights };
@@ -91,18 +92,26 @@ void convolution_unfolded_gpu(
     const ConvolutionData& data,
     MemoryOrder order = MemoryOrder::row_major);
 
-/// Of the forward pass and of the gradient of x; of the gradient of the weight.
+/// Of the forward pass and of the gradient of x; of the gradient of the weight; of the latter with relu's mask.
 MemoryOrder convolution_order(std::span<const NDArray> inputs, const Attributes& attributes);
 MemoryOrder convolution_weights_order(std::span<const NDArray> inputs, const Attributes& attributes);
+MemoryOrder convolution_relu_weights_order(std::span<const NDArray> inputs, const Attributes& attributes);
+/// Whether float32 may be multiplied by tensor cores now.
+bool is_tf32(DType dtype) noexcept;
+/// As the arrays of a pass lie, which was chosen when the call was pushed; as a bias is added to its outputs.
+MemoryOrder order_in(const KernelCall& call);
+ChannelView channels_of(const ConvolutionGeometry& g, MemoryOrder order) noexcept;
 
 // Kernels of the operators.
 void convolution_cpu(const KernelCall& call);
 void convolution_backward_data_cpu(const KernelCall& call);
 void convolution_backward_weights_cpu(const KernelCall& call);
 void convolution_relu_backward_cpu(const KernelCall& call);
+void convolution_relu_backward_weights_cpu(const KernelCall& call);
 void convolution_gpu(const KernelCall& call);
 void convolution_backward_data_gpu(const KernelCall& call);
 void convolution_backward_weights_gpu(const KernelCall& call);
 void convolution_relu_backward_gpu(const KernelCall& call);
+void convolution_relu_backward_weights_gpu(const KernelCall& call);
 
 }  // namespace sluice::detail

@@ -1,4 +1,5 @@
-#include <sluice/operator/conv/geometry.h>
+#include <sluice/operator/conv/masked.h>
+#include <sluice/operator/conv/shallow.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/library/channel_reduce.cuh>
 #include <sluice/operator/library/channel_walk.cuh>
@@ -26,6 +27,10 @@ struct MaskAndAdd {
     }
     *reinterpret_cast<Values<V>*>(dz + offset) = head;
     return head;
+  }
+  template <int V>
+  __device__ Values<1> one(const Values<V>& values, int j) const {
+    return {values.at[j]};
   }
   template <int V, int U>
   __device__ void add(ChannelSum<Compute<T>>& sum, const Neighbours<T, V> (&loaded)[U]) const {
@@ -55,6 +60,16 @@ void convolution_relu_backward_gpu(const KernelCall& call) {
         MaskAndAdd<T>{dy, y, dz},
         WriteChannelSum<T>{call.outputs.size() > 1 ? call.outputs[1].as<T>() : nullptr});
   });
+}
+
+void convolution_relu_backward_weights_gpu(const KernelCall& call) {
+  const ConvolutionGeometry g = relu_backward_weights_geometry(call);
+  if (!is_shallow(g, ConvolutionPass::backward_weights))
+    return mask_then_weights(call, convolution_relu_backward_gpu, convolution_backward_weights_gpu);
+  void* const bias = call.outputs.size() > 1 ? call.outputs[1].data : nullptr;
+  const ConvolutionData data{
+      .x = call.inputs[0].data, .weight = call.outputs[0].data, .y = call.inputs[1].data, .bias_grad = bias};
+  shallow_weights_gpu(call.queue, g, order_in(call), data, call.inputs[2].data);
 }
 
 }  // namespace sluice::detail

@@ -10,6 +10,7 @@ namespace sluice::detail {
 using OperatorList = std::span<const Operator* const>;
 
 OperatorList elementwise_operators() noexcept;
+OperatorList fused_operators() noexcept;
 OperatorList view_operators() noexcept;
 OperatorList matmul_operators() noexcept;
 OperatorList conv_operators() noexcept;

@@ -27,6 +27,16 @@ void list(std::vector<const Operator*>& all) {
 }
 
 template <Binary row>
+void list_loops(std::vector<detail::RowOperator>& all) {
+  using Operators = detail::BinaryOperator<row>;
+  all.push_back({&Operators::op, Operators::loop_of});
+  if constexpr (Operators::fused_a)
+    all.push_back({&detail::BinaryBackward<row, 0>::op, detail::BinaryBackward<row, 0>::loop_of});
+  if constexpr (Operators::fused_b)
+    all.push_back({&detail::BinaryBackward<row, 1>::op, detail::BinaryBackward<row, 1>::loop_of});
+}
+
+template <Binary row>
 NDArray with_number(const NDArray& array, Scalar number, bool first, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     using Row = math::BinaryRow<row>;
@@ -51,6 +61,12 @@ NDArray with_array(const NDArray& a, const NDArray& b, SourceLocation site) {
 
 void detail::list_binary(std::vector<const Operator*>& all) {
 #define BINARY(name, ...) list<Binary::name>(all);
+#include <sluice/operator/elementwise/binary.def>
+#undef BINARY
+}
+
+void detail::list_binary_rows(std::vector<RowOperator>& all) {
+#define BINARY(name, ...) list_loops<Binary::name>(all);
 #include <sluice/operator/elementwise/binary.def>
 #undef BINARY
 }

@@ -4,6 +4,7 @@
 // gradients of its operands.
 #include <sluice/operator/elementwise/arrays.h>
 #include <sluice/operator/elementwise/kernels.h>
+#include <sluice/operator/elementwise/row_loops.h>
 #include <sluice/operator/elementwise/run.h>
 #include <sluice/operator/elementwise/types.h>
 #include <sluice/operator/gpu_kernel.h>
@@ -23,11 +24,16 @@ struct BinaryBackward {
     return infer_backward(name, inputs);
   }
   static bool alike(std::size_t inputs, const Attributes&, DType& dtype) { return inputs == 4 && is_floating(dtype); }
-  static std::array<PointwiseOperand, 4> operands(const KernelCall& call) {
+  template <class Call>
+  static std::array<PointwiseOperand, 4> operands(const Call& call) {
     std::array<PointwiseOperand, 4> all{call.inputs[0], call.inputs[1], call.inputs[2], call.inputs[3]};
     if (const NumberAttribute* const beside = number_of(call.attributes))
       all[beside->first ? 1 : 2] = beside->number;
     return all;
+  }
+  static RowLoop loop_of(const RowInputs& call) {
+    const DType dtype = call.inputs[0].dtype;
+    return row_loop(binary_gradient_loop(row, operand, dtype), operands(call), dtype);
   }
   static void cpu(const KernelCall& call) {
     const DType dtype = call.inputs[0].dtype;
@@ -160,6 +166,16 @@ struct BinaryOperator {
     const DType operand = beside == nullptr ? dtype : operand_type_beside(Row::name, Row::kind, dtype, beside->number);
     return alike_elementwise(Row::kind, operand, dtype);
   }
+  template <class Call>
+  static std::array<PointwiseOperand, 2> operands(const Call& call) {
+    const NumberAttribute* const beside = number_of(call.attributes);
+    return beside == nullptr ? std::array<PointwiseOperand, 2>{call.inputs[0], call.inputs[1]}
+                             : operands_beside(call.inputs, *beside);
+  }
+  static RowLoop loop_of(const RowInputs& call) {
+    const DType dtype = call.inputs[0].dtype;
+    return row_loop(binary_loop(row, dtype), operands(call), dtype);
+  }
   static void cpu(const KernelCall& call) {
     const DType dtype = call.inputs[0].dtype;
     const PointwiseLoop loop = binary_loop(row, dtype);
@@ -170,10 +186,7 @@ struct BinaryOperator {
 #if SLUICE_CUDA
   static void gpu(const KernelCall& call) {
     const DType dtype = call.inputs[0].dtype;
-    const NumberAttribute* const beside = number_of(call.attributes);
-    const auto operands = beside == nullptr ? std::array<PointwiseOperand, 2>{call.inputs[0], call.inputs[1]}
-                                            : operands_beside(call, *beside);
-    const auto args = pointwise_args<3>(Row::name, call.outputs[0], operands, dtype);
+    const auto args = pointwise_args<3>(Row::name, call.outputs[0], operands(call), dtype);
     run_on_gpu(Row::name, args, binary_launch(row, dtype), dtype, call.queue);
   }
 #endif

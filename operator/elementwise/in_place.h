@@ -9,5 +9,7 @@ namespace sluice::detail {
 const Operator& binary_operator(Binary row) noexcept;
 /// dx of relu from dy and y, recorded where the thread records: for operators that end with a relu.
 NDArray relu_gradient(const NDArray& dy, const NDArray& y, SourceLocation site);
+/// The operator behind it, of dy, any array of its type and shape, and y.
+const Operator& relu_backward_operator() noexcept;
 
 }  // namespace sluice::detail

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include <sluice/ndarray/detail/simd_casts.h>
+#include <sluice/operator/elementwise/elements.h>
 #include <sluice/operator/elementwise/loop.h>
 
 namespace sluice::detail {
@@ -10,10 +11,6 @@ namespace {
 
 constexpr std::int64_t k_chunk = 256;  // elements of a buffer: six of them fit the nearest cache
 using Buffer = std::byte[k_chunk * sizeof(double)];
-
-bool is_half(DType dtype) noexcept {
-  return dtype == DType::float16 || dtype == DType::bfloat16;
-}
 
 template <class To, class From>
 void gather_as(const std::byte* from, std::int64_t step, void* to, std::int64_t n) {
@@ -25,13 +22,16 @@ void gather_as(const std::byte* from, std::int64_t step, void* to, std::int64_t 
     } else {
       simd::convert(source, target, n);
     }
+  } else if (step == 0) {
+    std::fill_n(target, n, static_cast<To>(*source));
   } else {
     for (std::int64_t i = 0; i < n; ++i)
       target[i] = static_cast<To>(source[i * step]);
   }
 }
 
-// Elements of type `dtype`, `step` apart, become neighbours of the compute type.
+}  // namespace
+
 void gather(DType dtype, const std::byte* from, std::int64_t step, void* to, std::int64_t n) {
   by_dtype(dtype, [&]<class T>() { gather_as<math::Compute<T>, T>(from, step, to, n); });
 }
@@ -56,6 +56,8 @@ void fill_constant(DType dtype, std::uint64_t bits, void* to, std::int64_t n) {
     std::fill_n(static_cast<math::Compute<T>*>(to), n, value);
   });
 }
+
+namespace {
 
 std::int64_t bytes_of(DType dtype) noexcept {
   return static_cast<std::int64_t>(size_of(dtype));

@@ -35,14 +35,14 @@ void refuse_type(const char* op, DType dtype) {
   throw DTypeError(message(op, ": does not take ", dtype));
 }
 
-std::array<PointwiseOperand, 2> operands_beside(const KernelCall& call, const NumberAttribute& beside) {
+std::array<PointwiseOperand, 2> operands_beside(std::span<const TensorView> inputs, const NumberAttribute& beside) {
   if (beside.first)
-    return {beside.number, call.inputs[0]};
-  return {call.inputs[0], beside.number};
+    return {beside.number, inputs[0]};
+  return {inputs[0], beside.number};
 }
 
 void run_beside_number(const KernelCall& call, const NumberAttribute& beside, PointwiseLoop loop) {
-  run_on_cpu<3>(call.op.name, call.outputs[0], operands_beside(call, beside), loop, call.inputs[0].dtype);
+  run_on_cpu<3>(call.op.name, call.outputs[0], operands_beside(call.inputs, beside), loop, call.inputs[0].dtype);
 }
 
 }  // namespace sluice::detail

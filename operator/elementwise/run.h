@@ -145,7 +145,7 @@ void run_on_cpu(
 }
 
 /// The one array of a call and the number beside it, in their order.
-std::array<PointwiseOperand, 2> operands_beside(const KernelCall& call, const NumberAttribute& beside);
+std::array<PointwiseOperand, 2> operands_beside(std::span<const TensorView> inputs, const NumberAttribute& beside);
 /// The loop of two operands, of which one is a number.
 void run_beside_number(const KernelCall& call, const NumberAttribute& beside, PointwiseLoop loop);
 

@@ -9,6 +9,7 @@
 #include <sluice/operator/elementwise/in_place.h>
 #include <sluice/operator/elementwise/kernels.h>
 #include <sluice/operator/elementwise/parameters.h>
+#include <sluice/operator/elementwise/row_loops.h>
 #include <sluice/operator/elementwise/run.h>
 #include <sluice/operator/elementwise/types.h>
 #include <sluice/operator/gpu_kernel.h>
@@ -57,19 +58,30 @@ bool alike([[maybe_unused]] std::size_t inputs, const Attributes&, DType& dtype)
 }
 
 // N arrays, and the parameters behind them: numbers of the kernel's type.
-template <Unary row, std::size_t... I, std::size_t... P>
+template <Unary row, class Call, std::size_t... I, std::size_t... P>
 std::array<detail::PointwiseOperand, sizeof...(I) + sizeof...(P)> operands(
-    const KernelCall& call, std::index_sequence<I...>, std::index_sequence<P...>) {
+    const Call& call, std::index_sequence<I...>, std::index_sequence<P...>) {
   if constexpr (sizeof...(P) == 0) {
     return {call.inputs[I]...};
   } else {
-    const auto numbers = call.attributes.as<Parameters<row>>().numbers();
+    const auto numbers = call.attributes.template as<Parameters<row>>().numbers();
     return {call.inputs[I]..., detail::scalar_within(numbers[P], call.inputs[0].dtype)...};
   }
 }
-template <Unary row, std::size_t N>
-auto operands(const KernelCall& call) {
+template <Unary row, std::size_t N, class Call>
+auto operands(const Call& call) {
   return operands<row>(call, std::make_index_sequence<N>(), std::make_index_sequence<k_parameters<row>>());
+}
+
+template <Unary row>
+detail::RowLoop forward_loop(const detail::RowInputs& call) {
+  const DType dtype = call.inputs[0].dtype;
+  return detail::row_loop(detail::unary_loop(row, dtype), operands<row, 1>(call), dtype);
+}
+template <Unary row>
+detail::RowLoop backward_loop(const detail::RowInputs& call) {
+  const DType dtype = call.inputs[0].dtype;
+  return detail::row_loop(detail::unary_gradient_loop(row, dtype), operands<row, 3>(call), dtype);
 }
 
 template <Unary row>
@@ -200,6 +212,13 @@ void list(std::vector<const Operator*>& all) {
     all.push_back(&Backward<row>::op);
 }
 
+template <Unary row>
+void list_loops(std::vector<detail::RowOperator>& all) {
+  all.push_back({&k_forward<row>, forward_loop<row>});
+  if constexpr (k_fused<row>)
+    all.push_back({&Backward<row>::op, backward_loop<row>});
+}
+
 }  // namespace
 
 NDArray detail::relu_gradient(const NDArray& dy, const NDArray& y, SourceLocation site) {
@@ -208,8 +227,17 @@ NDArray detail::relu_gradient(const NDArray& dy, const NDArray& y, SourceLocatio
   return invoke_one(Backward<Unary::relu>::op, {dy, dy, y}, {}, site);
 }
 
+const Operator& detail::relu_backward_operator() noexcept {
+  return Backward<Unary::relu>::op;
+}
+
 void detail::list_unary(std::vector<const Operator*>& all) {
 #define UNARY(name, ...) list<Unary::name>(all);
+#include <sluice/operator/elementwise/unary.def>
+}
+
+void detail::list_unary_rows(std::vector<RowOperator>& all) {
+#define UNARY(name, ...) list_loops<Unary::name>(all);
 #include <sluice/operator/elementwise/unary.def>
 }
 

@@ -3,6 +3,7 @@
 #include <sluice/operator/elementwise/arrays.h>
 #include <sluice/operator/elementwise/families.h>
 #include <sluice/operator/elementwise/kernels.h>
+#include <sluice/operator/elementwise/row_loops.h>
 #include <sluice/operator/elementwise/run.h>
 #include <sluice/operator/elementwise/types.h>
 #include <sluice/operator/gpu_kernel.h>
@@ -41,11 +42,21 @@ Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes
   return {spec};
 }
 
-detail::PointwiseArgs<4> args(const KernelCall& call) {
-  std::array<detail::PointwiseOperand, 3> operands{call.inputs[0], call.inputs[1], call.inputs.back()};
+template <class Call>
+std::array<detail::PointwiseOperand, 3> operands(const Call& call) {
+  std::array<detail::PointwiseOperand, 3> all{call.inputs[0], call.inputs[1], call.inputs.back()};
   if (const detail::NumberAttribute* const beside = detail::number_of(call.attributes))
-    operands[beside->first ? 1 : 2] = beside->number;
-  return detail::pointwise_args<4>("where", call.outputs[0], operands, call.inputs[1].dtype);
+    all[beside->first ? 1 : 2] = beside->number;
+  return all;
+}
+
+detail::PointwiseArgs<4> args(const KernelCall& call) {
+  return detail::pointwise_args<4>("where", call.outputs[0], operands(call), call.inputs[1].dtype);
+}
+
+detail::RowLoop loop_of(const detail::RowInputs& call) {
+  const DType dtype = call.inputs[1].dtype;
+  return detail::row_loop(detail::where_loop(dtype), operands(call), dtype);
 }
 
 void cpu_kernel(const KernelCall& call) {
@@ -106,6 +117,10 @@ NDArray with_number(
 
 void detail::list_where(std::vector<const Operator*>& all) {
   all.push_back(&k_where);
+}
+
+void detail::list_where_rows(std::vector<RowOperator>& all) {
+  all.push_back({&k_where, loop_of});
 }
 
 NDArray where(const NDArray& condition, const NDArray& a, const NDArray& b, SourceLocation site) {

@@ -44,10 +44,15 @@ class Planner {
     return static_cast<std::size_t>(spec.shape.size()) * size_of(spec.dtype);
   }
 
-  // An elementwise kernel may write over an operand that lies as the result does, if it reads that memory once.
+  // An elementwise kernel may write over an operand that lies as the result does, if it reads that memory once and
+  // leaves nothing else there.
   bool may_write_over(std::size_t at, ValueId value, ValueId held) const {
     const Node& node = graph_.nodes[at];
-    if (!node.op->elementwise || node.results.size() != 1)
+    const bool is_read = std::find(node.inputs.begin(), node.inputs.end(), held) != node.inputs.end();
+    const bool is_written = std::any_of(node.results.begin(), node.results.end(), [&](const Result& result) {
+      return graph_.root(result.value) == held;
+    });
+    if (!node.op->elementwise || !is_read || is_written)
       return false;
     const ArraySpec &made = graph_.values[value].spec, &read = graph_.values[held].spec;
     if (!(made.shape == read.shape) || size_of(made.dtype) != size_of(read.dtype))

@@ -16,6 +16,12 @@ SLUICE_API Graph without_dead_code(const Graph& graph);
 SLUICE_API Graph without_repetitions(const Graph& graph);
 /// What is made only to be copied into memory that is there (gradients into a parameter's) is made there.
 SLUICE_API Graph with_direct_writes(const Graph& graph);
+/// Calls that one kernel does where only the second one wants what the first gives: a product whose gradient goes
+/// through a relu, a loss and its gradient.
+SLUICE_API Graph with_combined_calls(const Graph& graph);
+/// Elementwise nodes of one shape that pass values on, or read the same, run as one node, `fused`, where there is a
+/// kernel for that: what lies between them is neither written nor read.
+SLUICE_API Graph with_fused_pointwise(const Graph& graph);
 /// All passes, the graph verified after each.
 SLUICE_API Graph optimised(const Graph& graph);
 

@@ -1,9 +1,10 @@
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <utility>
 
+#include <sluice/engine/detail/engine_access.h>
+#include <sluice/engine/detail/thread_number.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
@@ -46,14 +47,40 @@ Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs) {
   return replay(graph, inputs);
 }
 
+namespace {
+
+bool is_read(const Graph& graph, ValueId value) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [value](const Node& node) {
+    return std::find(node.inputs.begin(), node.inputs.end(), value) != node.inputs.end();
+  });
+}
+
+// What the program wrote is not what it was then: only who writes may read it.
+void refuse_states(const Graph& graph, const std::vector<bool>& rewritten) {
+  for (const Node& node : graph.nodes) {
+    std::vector<ValueId> writes;
+    for_each_write(graph, node, [&](ValueId root) { writes.push_back(root); });
+    for_each_read(graph, node, [&](ValueId root) {
+      const bool is_state = graph.values[root].source == Source::constant && rewritten[root];
+      require<UnsupportedError>(!is_state || std::find(writes.begin(), writes.end(), root) != writes.end(), [&] {
+        return message(
+            node.op->name, ": reads an array that the program writes too; its values of then are needed and are gone");
+      });
+    });
+  }
+}
+
+}  // namespace
+
 Arrays evaluate_again(const Graph& graph, std::span<const NDArray> inputs, std::span<const NDArray> random) {
   check_inputs(graph, inputs);
   const std::vector<bool> rewritten = rewritten_roots(graph);
   std::vector<std::pair<ValueId, NDArray>> given;
+  refuse_states(graph, rewritten);
   std::size_t drawn = 0;
   for (ValueId id = 0; id < graph.values.size(); ++id) {
     const Value& value = graph.values[id];
-    if (value.source == Source::random)
+    if (value.source == Source::random && drawn < random.size() && is_read(graph, id))
       given.emplace_back(id, random[drawn++]);
     if (value.source == Source::constant && rewritten[value.root])
       given.emplace_back(id, value.array.detach().copy());
@@ -63,17 +90,21 @@ Arrays evaluate_again(const Graph& graph, std::span<const NDArray> inputs, std::
 
 namespace {
 
-// Threads are told apart by numbers, so that each comes back to the memory that it used before.
-std::size_t number_of_thread() noexcept {
-  static std::atomic<std::size_t> threads{0};
-  thread_local const std::size_t mine = threads.fetch_add(1, std::memory_order_relaxed);
-  return mine;
-}
-
 /// A place for an arena, and who may push there.
 struct Place {
   std::mutex mutex = {};
   std::unique_ptr<Arena> arena = {};
+};
+
+// A push may run other tasks, which may run the plan: who is in one does not wait for a place, which may be held by the
+// push that it runs in.
+thread_local int pushing = 0;
+
+struct Pushing {
+  Pushing() { ++pushing; }
+  Pushing(const Pushing&) = delete;
+  Pushing& operator=(const Pushing&) = delete;
+  ~Pushing() { --pushing; }
 };
 
 }  // namespace
@@ -96,7 +127,8 @@ struct Plan::State {
   }
 
   std::unique_ptr<Arena> new_arena() { return std::make_unique<Arena>(graph, share_memory, engine); }
-  Place& place_here() { return places[number_of_thread() % places.size()]; }
+  // Each thread comes back to the memory that it used before.
+  Place& place_here() { return places[sluice::detail::this_thread_number() % places.size()]; }
 };
 
 Plan::Plan(const Graph& graph, const PlanOptions& options, Engine& engine)
@@ -111,7 +143,14 @@ Arrays Plan::run(std::span<const NDArray> inputs, SourceLocation site) {
   const autograd::PauseScope unrecorded;
   const EngineScope here(state.engine);
   Place& place = state.place_here();
-  const std::lock_guard hold(place.mutex);
+  std::unique_lock hold(place.mutex, std::defer_lock);
+  if (pushing > 0 || sluice::detail::EngineAccess::body_here() != nullptr) {
+    if (!hold.try_lock())
+      return state.new_arena()->run(inputs, site);
+  } else {
+    hold.lock();
+  }
+  const Pushing here_too;
   if (place.arena == nullptr || !place.arena->is_current())
     place.arena = state.new_arena();
   return place.arena->run(inputs, site);

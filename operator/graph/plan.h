@@ -30,7 +30,8 @@ struct PlanMemory {
 SLUICE_API Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs);
 
 /// The same as part of a program that goes on: recorded where that is, with the numbers that an earlier run drew, and
-/// without writing the constants. `random`: of the graph's random values in their order, each of shape (2,).
+/// without writing the constants. `random`: of the random values that nodes read, in their order, each of shape (2,).
+/// Throws UnsupportedError where what a node gives depends on a constant that the graph writes.
 SLUICE_API Arrays evaluate_again(const Graph& graph, std::span<const NDArray> inputs, std::span<const NDArray> random);
 
 /// A graph made ready to run again and again: memory planned, results where they were the last time; on a GPU what can

@@ -28,6 +28,7 @@ class Cut {
         read(input);
       check_writes(node);
     }
+    check_saved();
     for (std::size_t i = place_.outputs; i < joint_.outputs.size(); ++i)
       read(joint_.outputs[i]);
     return std::move(saved_);
@@ -61,6 +62,23 @@ class Cut {
         return message(node.op->name, ": a gradient writes what the program before it made; this cannot be two graphs");
       });
     });
+  }
+
+  // As versions say of arrays with memory: what a gradient reads is not written once somebody has read it.
+  void check_saved() const {
+    std::vector<bool> is_saved(joint_.values.size()), is_read(joint_.values.size());
+    for (const ValueId value : saved_)
+      is_saved[joint_.root(value)] = true;
+    for (std::size_t at = 0; at < place_.nodes; ++at) {
+      const Node& node = joint_.nodes[at];
+      for (const Result& result : node.results) {
+        const ValueId root = joint_.root(result.value);
+        require<AutogradError>(result.made || !is_saved[root] || !is_read[root], [&] {
+          return message(node.op->name, ": writes an array in place that an earlier gradient needs; write to a copy");
+        });
+      }
+      for_each_read(joint_, node, [&](ValueId root) { is_read[root] = true; });
+    }
   }
 
   const Graph& joint_;

@@ -24,7 +24,8 @@ struct SplitPlace {
 
 /// Cuts a graph that computes a program's outputs and then its gradients. What the gradients read of the program,
 /// inputs and numbers that it drew too, is saved, each value once; parameters are constants of both. Throws
-/// UnsupportedError where the gradients write what the program made.
+/// UnsupportedError where the gradients write what the program made, AutogradError where the program writes in place
+/// what they need as it was.
 SLUICE_API SplitGraph split(const Graph& joint, const SplitPlace& place);
 
 }  // namespace sluice::graph

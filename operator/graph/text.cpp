@@ -1,5 +1,6 @@
 // Graphs for people: lines of text, and pictures.
 #include <sluice/engine/origin.h>
+#include <sluice/operator/fused/fused.h>
 #include <sluice/operator/graph/detail/labels.h>
 #include <sluice/operator/graph/graph.h>
 
@@ -30,6 +31,23 @@ std::string attributes_of(const Node& node) {
   for (const NamedValue& field : node.attributes.values())
     text += (text.empty() ? "" : ", ") + field.name + '=' + to_string(field.value);
   return text.empty() ? "" : " {" + text + '}';
+}
+
+std::string details_of(const Graph& graph, const Node& node) {
+  if (node.op != &fused::k_fused)
+    return attributes_of(node);
+  std::vector<std::string> inputs, outputs;
+  for (const ValueId input : node.inputs)
+    inputs.push_back(name_of(graph, input));
+  for (const Result& result : node.results)
+    outputs.push_back(name_of(graph, result.value));
+  return " {" + fused::to_text(fused::program_of(node.attributes), inputs, outputs) + '}';
+}
+
+std::string label_of(const Node& node) {
+  if (node.op != &fused::k_fused)
+    return node.op->name + attributes_of(node);
+  return "fused: " + fused::names_of_calls(fused::program_of(node.attributes));
 }
 
 namespace {
@@ -68,7 +86,7 @@ std::string to_text(const Graph& graph) {
     for (const auto [id, made] : node.results)
       left += (left.empty() ? "" : ", ") + (made ? typed(graph, id) : "into " + name_of(graph, id));
     text += "  " + left + (left.empty() ? "" : " = ") + node.op->name + '(' + names_of(graph, node.inputs) + ')';
-    text += attributes_of(node) + "  # " + describe(node.site) + '\n';
+    text += details_of(graph, node) + "  # " + describe(node.site) + '\n';
   }
   return text + "  return " + names_of(graph, graph.outputs) + "\n}\n";
 }
@@ -86,7 +104,7 @@ std::string to_dot(const Graph& graph) {
   };
   for (std::size_t at = 0; at < graph.nodes.size(); ++at) {
     const Node& node = graph.nodes[at];
-    text += message("  n", at, " [label=\"", node.op->name, escaped(attributes_of(node)), "\"];\n");
+    text += message("  n", at, " [label=\"", escaped(label_of(node)), "\"];\n");
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const Source source = graph.values[node.inputs[i]].source;
       if (source != Source::shape && source != Source::random)

@@ -53,6 +53,8 @@ ValueId Tracer::constant_of(const NDArray& array) {
   if (const auto found = constants_.find(place); found != constants_.end())
     return found->second;
   const bool is_computed = object.entry.node && object.variable == nullptr;  // such a handle keeps the tape
+  if (autograd::on_tape(array))
+    recorded_.push_back(array);
   const auto known = roots_.find(object.buffer);
   const ValueId id =
       add({.source = Source::constant,

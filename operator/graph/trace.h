@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <vector>
 
 #include <sluice/operator/graph/graph.h>
 #include <sluice/operator/sink.h>
@@ -40,6 +41,9 @@ class SLUICE_API Tracer final : public CallSink {
   }
 
   Arrays take(const OperatorCall& call) override;
+  /// Arrays with memory that the program used so far and whose gradients are recorded: variables, and what came from
+  /// some.
+  const std::vector<NDArray>& recorded_constants() const noexcept { return recorded_; }
   /// How many nodes the graph has so far.
   std::size_t size() const noexcept { return graph_.nodes.size(); }
 
@@ -59,6 +63,7 @@ class SLUICE_API Tracer final : public CallSink {
   void add_random_state(const OperatorCall& call, Node& node);
 
   Graph graph_;
+  std::vector<NDArray> recorded_;
   bool begun_ = false;
   std::unordered_map<std::uint64_t, ValueId> abstract_;
   std::map<Place, ValueId> constants_;

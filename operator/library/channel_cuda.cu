@@ -14,6 +14,10 @@ struct AddElements {
   __device__ Values<V> load(std::int64_t offset, std::int64_t) const {
     return *reinterpret_cast<const Values<V>*>(x + offset);
   }
+  template <int V>
+  __device__ Values<1> one(const Values<V>& values, int j) const {
+    return {values.at[j]};
+  }
   template <int V, int U>
   __device__ void add(ChannelSum<Compute<T>>& sum, const Neighbours<T, V> (&loaded)[U]) const {
 #pragma unroll

@@ -10,6 +10,7 @@
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/group.cuh>
 #include <sluice/operator/library/channel.h>
+#include <sluice/operator/library/channel_rows.cuh>
 #include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/workspace.h>
 
@@ -151,8 +152,16 @@ __global__ void channel_finish(std::int64_t channels, int chunks, const Partial*
   if (channel >= channels)
     return;
   Partial joined{};
-  for (int chunk = lane; chunk < chunks; chunk += 32)
-    joined.merge(partials[channel * chunks + chunk]);
+  constexpr int under_way = 8;
+  for (int chunk = lane; chunk < chunks; chunk += under_way * 32) {
+    Partial loaded[under_way];
+#pragma unroll
+    for (int i = 0; i < under_way; ++i)
+      loaded[i] = chunk + i * 32 < chunks ? partials[channel * chunks + chunk + i * 32] : Partial{};
+#pragma unroll
+    for (int i = 0; i < under_way; ++i)
+      joined.merge(loaded[i]);
+  }
   for (int distance = 16; distance > 0; distance /= 2) {
     Partial other;
     for (int k = 0; k < Partial::n; ++k)
@@ -192,9 +201,9 @@ void launch_plane_partials(
 }
 
 /// A Body's load<V>(offset, channel) gives `Values<V>`, V neighbours of a channel, and add(partial, values) takes in an
-/// array of those; finish(channel, partial) writes a channel's result. All run on the device. `V`: as many neighbours
-/// as can be loaded at once where planes are whole vectors. No channels: nothing is launched; no elements: finish gets
-/// zeros.
+/// array of those; one(values, j) are the j-th of V channels that are neighbours; finish(channel, partial) writes a
+/// channel's result. All run on the device. `V`: as many neighbours as can be loaded at once where planes are whole
+/// vectors. No channels: nothing is launched; no elements: finish gets zeros.
 template <class Partial, int V, class Body, class Finish>
 void channel_reduce(
     const Queue& queue, const ChannelView& view, bool aligned, const char* name, Body body, Finish finish) {
@@ -203,12 +212,20 @@ void channel_reduce(
     return;
   const bool planes = view.inner >= shortest_plane;
   const bool vectors = aligned && view.inner % V == 0;
+  const bool rows = view.inner == 1 && aligned && view.channels % V == 0;  // channels are neighbours
   const ChannelCut cut = channel_cut(view);
-  const int chunks = planes ? plane_chunks(view.channels, view.outer * view.inner / (vectors ? V : 1)) : cut.chunks();
+  const ChannelRowsCut rows_cut = channel_rows_cut(view.outer, rows ? view.channels / V : 1);
+  const int chunks = rows     ? rows_cut.chunks
+                     : planes ? plane_chunks(view.channels, view.outer * view.inner / (vectors ? V : 1))
+                              : cut.chunks();
   const Workspace workspace(queue, sizeof(Partial) * static_cast<std::size_t>(view.channels * chunks));
   auto* const partials = workspace.as<Partial>();
   const cudaStream_t stream = stream_of(queue);
-  if (planes && vectors) {
+  if (rows) {
+    const dim3 grid(rows_cut.groups(), static_cast<unsigned>(chunks));
+    channel_row_partials<V><<<grid, k_rows_block, 0, stream>>>(rows_cut, body, partials);
+    check_launch(name);
+  } else if (planes && vectors) {
     launch_plane_partials<V>(view, chunks, name, body, partials, stream);
   } else if (planes) {
     launch_plane_partials<1>(view, chunks, name, body, partials, stream);

@@ -163,7 +163,8 @@ const Operator dense_backward_weights_op{
     .saved_inputs = k_all,
 };
 OperatorList matmul_operators() noexcept {
-  static constexpr const Operator* list[] = {&matmul_op, &dense_op, &dense_relu_op, &dense_backward_weights_op};
+  static constexpr const Operator* list[] = {
+      &matmul_op, &matmul_relu_backward_op, &dense_op, &dense_relu_op, &dense_backward_weights_op};
   return list;
 }
 

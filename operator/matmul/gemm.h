@@ -24,6 +24,8 @@ struct GemmProblem {
   bool relu = false;
   bool accumulate = false;        // add to what c holds
   bool c_in_accumulator = false;  // c holds accumulators: float for 16-bit types
+  /// Of c's places, may be null: where it is not above 0, neither NaN, c becomes 0. Kernels of small products alone.
+  const void* mask = nullptr;
 };
 
 /// Sluice's own product on the CPU: blocked, packed, on the calling thread and idle workers. Floating types and

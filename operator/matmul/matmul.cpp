@@ -98,6 +98,21 @@ Mask matmul_saved_for(Mask wanted, const Attributes&) {
   return (wanted & 1 ? 0b10 : 0) | (wanted & 2 ? 0b01 : 0);
 }
 
+// a, b, y of a relu.
+Specs matmul_relu_backward_infer(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  Specs specs = matmul_infer(op, inputs.first(2), attributes);
+  require<UnsupportedError>(is_floating(specs[0].dtype), [&] {
+    return message(op.name, ": no kernel for ", specs[0].dtype, " on ", specs[0].device);
+  });
+  require<ShapeError>(inputs[2].shape == specs[0].shape, [&] {
+    return message(op.name, ": a product of shape ", specs[0].shape, " for a relu that gave ", inputs[2].shape);
+  });
+  require<DTypeError>(inputs[2].dtype == specs[0].dtype, [&] {
+    return message(op.name, ": a product of ", specs[0].dtype, " for a relu that gave ", inputs[2].dtype);
+  });
+  return specs;
+}
+
 }  // namespace
 
 const Operator matmul_op{
@@ -111,6 +126,15 @@ const Operator matmul_op{
     .saved_inputs = k_all,
     .strided_inputs = k_all,
     .saved_for = matmul_saved_for,
+    .takes_strides = [](std::size_t, const Shape& shape, const Shape& strides) { return is_plain(shape, strides); },
+};
+const Operator matmul_relu_backward_op{
+    .name = "matmul_relu_backward",
+    .inputs = 3,
+    .attributes = &attribute_type<MatmulAttributes>,
+    .infer = matmul_relu_backward_infer,
+    .kernels = {on_cpu(matmul_relu_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(matmul_relu_backward_gpu))},
+    .strided_inputs = 0b011,
     .takes_strides = [](std::size_t, const Shape& shape, const Shape& strides) { return is_plain(shape, strides); },
 };
 

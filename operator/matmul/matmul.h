@@ -31,6 +31,7 @@ SLUICE_API NDArray dense(
 
 namespace detail {
 extern const Operator matmul_op;
+extern const Operator matmul_relu_backward_op;  // of plans: a product, 0 where a relu gave 0
 extern const Operator dense_op;
 extern const Operator dense_relu_op;  // its gradient also reads the result
 extern const Operator dense_backward_weights_op;

@@ -70,6 +70,8 @@ bool product_onednn(const Queue& queue, const GemmProblem& problem);
 // Kernels of the operators; *_gpu is defined in builds with CUDA.
 void matmul_cpu(const KernelCall& call);
 void matmul_gpu(const KernelCall& call);
+void matmul_relu_backward_cpu(const KernelCall& call);
+void matmul_relu_backward_gpu(const KernelCall& call);
 void dense_cpu(const KernelCall& call);
 void dense_gpu(const KernelCall& call);
 void dense_backward_weights_cpu(const KernelCall& call);

@@ -10,7 +10,7 @@ bool is_small_product(const GemmProblem& problem) noexcept;
 
 /// One kernel of ours for products of any strides and floating types, biases of columns, relu, accumulation into c (of
 /// the problem's own type) and `row_sums` as in product_gpu; half types add up in float32, in an order that depends on
-/// k alone. No extent is 0; the product is_small_product().
+/// the extents alone. No extent is 0; the product is_small_product().
 void small_product_gpu(const Queue& queue, const GemmProblem& problem, void* row_sums);
 
 }  // namespace sluice::detail

@@ -4,6 +4,7 @@
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/library/launch.cuh>
+#include <sluice/operator/matmul/small_product.cuh>
 #include <sluice/operator/matmul/small_product.h>
 
 namespace sluice::detail {
@@ -24,25 +25,6 @@ template <class Acc>
 constexpr int k_depth = sizeof(Acc) > 4 ? 8 : 16;
 template <int rows, class T>
 constexpr int k_threads = k_teams<Compute<T>>* k_members<rows>;
-
-// One operand: elements (outer, depth), where outer is a row of a or a column of b.
-template <class T>
-struct Operand {
-  const T* data;
-  std::int64_t outer_stride, depth_stride, batch_stride;
-  int outer;
-};
-
-template <class T>
-struct SmallProduct {
-  Operand<T> a, b;
-  T* c;
-  std::int64_t c_row, c_batch;
-  int depth;
-  const T* bias;  // of columns, may be null
-  T* row_sums;    // may be null: see add_rows
-  bool relu, accumulate;
-};
 
 // A thread's share of a team's part of a stretch: every few elements along one axis. Neighbours in memory belong to
 // neighbouring threads.
@@ -139,12 +121,10 @@ __device__ void write(
 #pragma unroll
     for (int other = 1; other < k_teams<Acc>; ++other)
       sum += parts[other * part + place];
-    T* const to = p.c + batch * p.c_batch + row * p.c_row + column;
-    if (p.accumulate)
-      sum += static_cast<Acc>(*to);
-    if (p.bias != nullptr)
-      sum += static_cast<Acc>(p.bias[column]);
-    *to = T(p.relu && sum <= Acc(0) ? Acc(0) : sum);  // NaN stays
+    const std::int64_t at = batch * p.c_batch + row * p.c_row + column;
+    T* const to = p.c + at;
+    const Acc bias = p.bias != nullptr ? static_cast<Acc>(p.bias[column]) : Acc(0);
+    *to = finished(p, sum, p.accumulate ? static_cast<Acc>(*to) : Acc(0), bias, is_masked(p, at));
   }
 }
 
@@ -229,10 +209,15 @@ void small_product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums)
         static_cast<int>(p.k),
         static_cast<const T*>(p.column_bias),
         static_cast<T*>(row_sums),
+        static_cast<const T*>(p.mask),
         p.relu,
         p.accumulate};
     const auto tiles = [](std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; };
-    if (tiles(p.m, 32) * tiles(p.n, k_columns) * p.batch <= k_few_tiles)
+    if (p.k <= k_flat_depth && row_sums == nullptr)
+      launch_flat_product(queue, product, p.batch);
+    else if (tiles(p.m, k_split_tile) * tiles(p.n, k_split_tile) * p.batch <= k_few_tiles)
+      launch_split_product(queue, product, p.batch);
+    else if (tiles(p.m, 32) * tiles(p.n, k_columns) * p.batch <= k_few_tiles)
       launch<16>(queue, product, p, row_sums != nullptr);
     else
       launch<32>(queue, product, p, row_sums != nullptr);

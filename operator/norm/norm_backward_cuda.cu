@@ -16,7 +16,7 @@ struct GradientSums {
 template <class T, int V>
 struct GradientValues {
   Neighbours<T, V> dy, x;
-  Compute<T> mean;
+  std::int64_t channel;  // of the first
 };
 
 template <class T>
@@ -31,7 +31,11 @@ struct AddGradient {
     return {
         *reinterpret_cast<const Neighbours<T, V>*>(dy + offset),
         *reinterpret_cast<const Neighbours<T, V>*>(x + offset),
-        mean[c]};
+        c};
+  }
+  template <int V>
+  __device__ Values<1> one(const Values<V>& values, int j) const {
+    return {{values.dy.at[j]}, {values.x.at[j]}, values.channel + j};
   }
   template <int V, int U>
   __device__ void add(GradientSums<Compute<T>>& sums, const GradientValues<T, V> (&loaded)[U]) const {
@@ -39,7 +43,7 @@ struct AddGradient {
     for (int k = 0; k < U * V; ++k) {
       const auto grad = static_cast<Compute<T>>(loaded[k / V].dy.at[k % V]);
       sums.v[0] += grad;
-      sums.v[1] += grad * (static_cast<Compute<T>>(loaded[k / V].x.at[k % V]) - loaded[k / V].mean);
+      sums.v[1] += grad * (static_cast<Compute<T>>(loaded[k / V].x.at[k % V]) - mean[loaded[k / V].channel]);
     }
   }
 };

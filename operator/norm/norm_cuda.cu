@@ -29,6 +29,10 @@ struct AddToMoments {
   __device__ Values<V> load(std::int64_t offset, std::int64_t) const {
     return *reinterpret_cast<const Values<V>*>(x + offset);
   }
+  template <int V>
+  __device__ Values<1> one(const Values<V>& values, int j) const {
+    return {values.at[j]};
+  }
   // The moments of a few values in two passes over registers, then one division for all of them.
   template <int V, int U>
   __device__ void add(Moments<Compute<T>>& moments, const Neighbours<T, V> (&loaded)[U]) const {

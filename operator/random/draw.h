@@ -5,27 +5,11 @@
 
 #include <sluice/operator/floating.h>
 #include <sluice/operator/random/philox.h>
+#include <sluice/operator/times_plus.h>
 
 // How the words of a Philox block become numbers: one arithmetic for CPU and GPU. Every `Draw` makes `k_count`
 // neighbouring elements from one block, so element i depends on block i / k_count alone.
 namespace sluice::detail {
-
-// Not contracted to a fused multiply-add, which the GPU's compiler would do: host code is compiled without
-// (meson.build).
-SLUICE_HD inline float times_plus(float a, float b, float c) noexcept {
-#ifdef __CUDA_ARCH__
-  return __fadd_rn(__fmul_rn(a, b), c);
-#else
-  return a * b + c;
-#endif
-}
-SLUICE_HD inline double times_plus(double a, double b, double c) noexcept {
-#ifdef __CUDA_ARCH__
-  return __dadd_rn(__dmul_rn(a, b), c);
-#else
-  return a * b + c;
-#endif
-}
 
 SLUICE_HD inline std::uint64_t join_words(std::uint32_t low, std::uint32_t high) noexcept {
   return std::uint64_t{high} << 32 | low;

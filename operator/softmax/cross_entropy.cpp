@@ -89,6 +89,14 @@ Specs infer_cross_entropy_backward(
   return {inputs[0]};
 }
 
+// logits, labels, dy: what forward gives, and the gradient of the logits.
+Specs infer_with_gradient(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  Specs specs = infer_cross_entropy(op, inputs.first(2), attributes);
+  check_losses(op.name, inputs[2], inputs[1], inputs[0]);
+  specs.push_back(inputs[0]);
+  return specs;
+}
+
 Specs infer_likelihood(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   check_labels(op.name, inputs[0], inputs[1], axis_of(attributes));
   ArraySpec loss = inputs[0];
@@ -173,6 +181,17 @@ constinit const Operator k_softmax_cross_entropy_backward = {
     .gradient = gradient_cross_entropy_backward,
     .saved_inputs = 0b1011,
 };
+constinit const Operator k_softmax_cross_entropy_with_gradient = {
+    .name = "softmax_cross_entropy_with_gradient",
+    .inputs = 3,
+    .outputs = 3,
+    .attributes = &attribute_type<SoftmaxAttributes>,
+    .normalise = detail::normalise_axis<SoftmaxAttributes>,
+    .infer = infer_with_gradient,
+    .kernels =
+        {on_cpu(detail::softmax_cross_entropy_with_gradient_cpu),
+         on_gpu(SLUICE_GPU_KERNEL(detail::softmax_cross_entropy_with_gradient_gpu))},
+};
 constinit const Operator k_negative_log_likelihood = {
     .name = "negative_log_likelihood",
     .inputs = 2,
@@ -207,6 +226,12 @@ NDArray negative_log_likelihood(const NDArray& log_probs, const NDArray& labels,
   return invoke_one(k_negative_log_likelihood, {log_probs, labels}, Attributes::of(SoftmaxAttributes{axis}), site);
 }
 
+void detail::cross_entropy_in_two(const KernelCall& call, Kernel forward, Kernel backward) {
+  forward({k_softmax_cross_entropy, call.queue, call.inputs.first(2), call.outputs.first(2), call.attributes});
+  const TensorView inputs[] = {call.inputs[0], call.inputs[1], call.outputs[1], call.inputs[2]};
+  backward({k_softmax_cross_entropy_backward, call.queue, inputs, call.outputs.last(1), call.attributes});
+}
+
 detail::OperatorList detail::softmax_operators() noexcept {
   static constexpr const Operator* list[] = {
       &k_softmax,
@@ -215,6 +240,7 @@ detail::OperatorList detail::softmax_operators() noexcept {
       &k_log_softmax_backward,
       &k_softmax_cross_entropy,
       &k_softmax_cross_entropy_backward,
+      &k_softmax_cross_entropy_with_gradient,
       &k_negative_log_likelihood,
       &k_negative_log_likelihood_backward};
   return list;

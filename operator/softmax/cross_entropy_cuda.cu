@@ -1,6 +1,7 @@
 #include <sluice/operator/fault.cuh>
 #include <sluice/operator/index_value.h>
 #include <sluice/operator/softmax/max_sum_cuda.cuh>
+#include <sluice/operator/times_plus.h>
 
 namespace sluice::detail {
 
@@ -64,7 +65,7 @@ struct CrossEntropy : Labelled<MaxSumRow<T, false>> {
     log_sum[row] = total.largest;
     log_sum[count + row] = log_of_sum;
     const C chosen = label < 0 ? C{0} : static_cast<C>(this->in[0][offset + label * step]) - total.largest;
-    loss[row] = static_cast<T>(label < 0 ? C{0} : log_of_sum - chosen);
+    loss[row] = static_cast<T>(label < 0 ? C{0} : minus(log_of_sum, chosen));
     return 0;
   }
 };
@@ -93,7 +94,45 @@ struct CrossEntropyBackward : Unjoined<RowOperands<T, 1, true>> {
   }
   template <int V>
   __device__ C give(const Told& told, const RowValues<C, 1, V>& values, int j, std::int64_t i) const {
-    const C probability = std::exp((values.at[0][j] - told.largest) - told.log_of_sum);
+    const C probability = std::exp(minus(values.at[0][j] - told.largest, told.log_of_sum));
+    return told.label < 0 ? C{0} : (probability - (i == told.label ? C{1} : C{0})) * told.scale;
+  }
+};
+
+// Both at once: a row is read again while it lies in a cache, and what belongs to it stays in registers.
+template <class T>
+struct CrossEntropyWithGradient : Labelled<MaxSumRow<T, true>> {
+  using C = Compute<T>;
+  using Told = typename CrossEntropyBackward<T>::Told;
+  const T* dy;
+  T* loss;
+  C* log_sum;
+  std::int64_t count, step;
+
+  CrossEntropyWithGradient(const KernelCall& call, const Labels& of_rows, const Rows& rows)
+      : Labelled<MaxSumRow<T, true>>(of_rows),
+        dy(call.inputs[2].as<const T>()),
+        loss(call.outputs[0].as<T>()),
+        log_sum(call.outputs[1].as<C>()),
+        count(rows.count),
+        step(rows.step) {
+    this->in[0] = call.inputs[0].as<const T>();
+    this->out = call.outputs[2].as<T>();
+  }
+  __device__ Told finish(std::int64_t row, std::int64_t offset, const MaxSum<C>& total, bool once) const {
+    const std::int64_t label = this->labels.at(row, once);
+    const C log_of_sum = std::log(total.sum);
+    if (once) {
+      log_sum[row] = total.largest;
+      log_sum[count + row] = log_of_sum;
+      const C chosen = label < 0 ? C{0} : static_cast<C>(this->in[0][offset + label * step]) - total.largest;
+      loss[row] = static_cast<T>(label < 0 ? C{0} : minus(log_of_sum, chosen));
+    }
+    return {label, static_cast<C>(dy[row]), total.largest, log_of_sum};
+  }
+  template <int V>
+  __device__ C give(const Told& told, const RowValues<C, 1, V>& values, int j, std::int64_t i) const {
+    const C probability = std::exp(minus(values.at[0][j] - told.largest, told.log_of_sum));
     return told.label < 0 ? C{0} : (probability - (i == told.label ? C{1} : C{0})) * told.scale;
   }
 };
@@ -159,6 +198,20 @@ void softmax_cross_entropy_backward_gpu(const KernelCall& call) {
   by_floating(call.inputs[0].dtype, [&]<class T>() {
     const CrossEntropyBackward<T> op(call, labels, rows);
     launch_rows("softmax_cross_entropy_backward", op, rows, stream_of(call.queue));
+  });
+}
+
+void softmax_cross_entropy_with_gradient_gpu(const KernelCall& call) {
+  const Rows rows(softmax_layout(call));
+  if (rows.count == 0)
+    return;
+  // Where the gradient lies off the others' alignment, forward alone would add up in vectors: the same bits by two.
+  if (reinterpret_cast<std::uintptr_t>(call.outputs[2].data) % 16 != 0)
+    return cross_entropy_in_two(call, softmax_cross_entropy_gpu, softmax_cross_entropy_backward_gpu);
+  const Labels labels(call, call.inputs[1], rows.n);
+  by_floating(call.inputs[0].dtype, [&]<class T>() {
+    const CrossEntropyWithGradient<T> op(call, labels, rows);
+    launch_rows("softmax_cross_entropy_with_gradient", op, rows, stream_of(call.queue));
   });
 }
 

@@ -8,6 +8,7 @@ namespace sluice {
 
 extern const Operator k_softmax, k_log_softmax, k_softmax_backward, k_log_softmax_backward;
 extern const Operator k_softmax_cross_entropy, k_softmax_cross_entropy_backward;
+extern const Operator k_softmax_cross_entropy_with_gradient;  // of plans
 extern const Operator k_negative_log_likelihood, k_negative_log_likelihood_backward;
 
 namespace detail {
@@ -21,6 +22,9 @@ struct SoftmaxAttributes {
     v.field("axis", axis);
   }
 };
+
+/// softmax_cross_entropy_with_gradient by the kernels of forward and backward.
+void cross_entropy_in_two(const KernelCall& call, Kernel forward, Kernel backward);
 
 inline AxisLayout softmax_layout(const KernelCall& call) noexcept {
   return axis_layout(call.inputs[0].shape, static_cast<int>(call.attributes.as<SoftmaxAttributes>().axis));
@@ -42,6 +46,9 @@ void softmax_cross_entropy_gpu(const KernelCall& call);
 // logits, labels, log of the sum, dy -> dlogits
 void softmax_cross_entropy_backward_cpu(const KernelCall& call);
 void softmax_cross_entropy_backward_gpu(const KernelCall& call);
+// logits, labels, dy -> loss, log of the sum, dlogits
+void softmax_cross_entropy_with_gradient_cpu(const KernelCall& call);
+void softmax_cross_entropy_with_gradient_gpu(const KernelCall& call);
 // log_probs, labels -> loss
 void negative_log_likelihood_cpu(const KernelCall& call);
 void negative_log_likelihood_gpu(const KernelCall& call);

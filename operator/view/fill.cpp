@@ -3,13 +3,14 @@
 
 #include <sluice/engine/parallel.h>
 #include <sluice/ndarray/autograd.h>
-#include <sluice/ndarray/convert.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/offer.h>
+#include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/view/attributes.h>
+#include <sluice/operator/view/range.h>
 
 namespace sluice {
 
@@ -39,21 +40,6 @@ struct FullAttributes {
   }
 };
 
-struct RangeAttributes {
-  double start = 0, stop = 0, step = 1;
-  DType dtype = DType::float32;
-  Device device = cpu();
-
-  template <class V>
-  void visit(V&& v) {
-    v.field("start", start);
-    v.field("stop", stop);
-    v.field("step", step);
-    v.field("dtype", dtype);
-    v.field("device", device);
-  }
-};
-
 Specs infer_fill(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   detail::check_fits(op.name, attributes.as<FillAttributes>().value, inputs[0].dtype);
   return {inputs[0]};
@@ -78,7 +64,7 @@ void issue_full(const IssueCall& call) {
 }
 
 Specs infer_range(const Operator&, std::span<const ArraySpec>, const Attributes& attributes) {
-  const auto& a = attributes.as<RangeAttributes>();
+  const auto& a = attributes.as<detail::RangeAttributes>();
   require<ValueError>(std::isfinite(a.start) && std::isfinite(a.stop) && std::isfinite(a.step) && a.step != 0, [&] {
     return message("arange: from ", a.start, " to ", a.stop, " in steps of ", a.step, " is not a finite range");
   });
@@ -89,12 +75,12 @@ Specs infer_range(const Operator&, std::span<const ArraySpec>, const Attributes&
 }
 
 void range_cpu(const KernelCall& call) {
-  const auto& a = call.attributes.as<RangeAttributes>();
+  const auto& a = call.attributes.as<detail::RangeAttributes>();
   const TensorView& to = call.outputs[0];
   by_dtype(to.dtype, [&]<class T>() {
     parallel_for(to.size, 16384, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i)
-        to.as<T>()[i] = detail::convert<T>(a.start + static_cast<double>(i) * a.step);
+        to.as<T>()[i] = detail::range_entry<T>(a.start, a.step, i);
     });
   });
 }
@@ -102,14 +88,6 @@ void range_cpu(const KernelCall& call) {
 Arrays make_pinned(const Operator& op, const Attributes& attributes, const ArrayOptions& options, SourceLocation site) {
   const NDArray to = empty(infer(op, {}, attributes)[0].shape, options);
   return invoke(op, {}, attributes, site, {&to, 1});
-}
-
-// Made on the host.
-Arrays range_elsewhere(std::span<const NDArray>, const Attributes& attributes, SourceLocation site) {
-  auto a = attributes.as<RangeAttributes>();
-  const Device device = std::exchange(a.device, cpu());
-  const ArrayOptions pinned{.dtype = a.dtype, .pinned = true};
-  return {make_pinned(detail::k_arange, Attributes::of(a), pinned, site)[0].to(device, site)};
 }
 
 // Memory of a kind other than what results usually have is allocated here; without anybody to run, it is all one.
@@ -148,8 +126,7 @@ const Operator detail::k_arange{
     .inputs = 0,
     .attributes = &attribute_type<RangeAttributes>,
     .infer = infer_range,
-    .kernels = {on_cpu(range_cpu)},
-    .composition = range_elsewhere,
+    .kernels = {on_cpu(range_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::range_gpu))},
     .prompt = true};
 
 void fill(const NDArray& array, Scalar value, SourceLocation site) {
@@ -185,7 +162,7 @@ NDArray ones_like(const NDArray& array, SourceLocation site) {
 
 NDArray arange(double start, double stop, double step, const ArrayOptions& options, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
-    const RangeAttributes range{start, stop, step, options.dtype, options.device};
+    const detail::RangeAttributes range{start, stop, step, options.dtype, options.device};
     return made(detail::k_arange, Attributes::of(range), options, site);
   });
 }

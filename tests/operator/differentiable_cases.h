@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <sluice/operator/conv/geometry.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/pool/geometry.h>
 
@@ -195,6 +196,17 @@ inline NDArray gathered_at_maxima(const NDArray& x) {
   return invoke_one(sluice::detail::max_pool2d_gather_op, {x, index}, Attributes::of(how), site);
 }
 
+// convolution_relu_backward_weights stands in gradients of shallow convolutions on a GPU alone. Inputs x and dy.
+inline NDArray masked_weights(const NDArray& x, const NDArray& dy, int output) {
+  const std::vector<NDArray> inputs{x, dy, relu(dy.detach()), full({4, x.shape()[1], 3, 3}, 0.5).astype(x.dtype())};
+  const sluice::detail::ConvolutionAttributes how{.pad = {1, 1}, .bias = true};
+  std::vector<NDArray> there;
+  for (const NDArray& input : inputs)
+    there.push_back(input.to(x.device()));
+  const Operator& op = *find_operator("convolution_relu_backward_weights");
+  return invoke(op, there, Attributes::of(how), SourceLocation::current())[output];
+}
+
 inline void add_images(Cases& cases) {
   const ConvolutionOptions plain{.pad = {1, 1}}, grouped{.stride = {2, 2}, .groups = 2};
   for (const auto& how : {plain, grouped}) {
@@ -212,6 +224,12 @@ inline void add_images(Cases& cases) {
   cases.push_back({"convolution_relu bias", {images, filters, {4}}, [=](const auto& v) {
                      return convolution(v[0], v[1], v[2], with_relu);
                    }});
+  for (const int output : {0, 1}) {
+    const std::string name = "convolution_relu_backward_weights";
+    cases.push_back({name + (output == 0 ? "" : " bias"), {{2, 3, 5, 5}, {2, 4, 5, 5}}, [=](const auto& v) {
+                       return masked_weights(v[0], v[1], output);
+                     }});
+  }
   cases.push_back({"convolution of none", {{0, 4, 5, 5}, {4, 4, 3, 3}, {4}}, [=](const auto& v) {
                      return convolution(v[0], v[1], v[2], plain);
                    }});

@@ -23,17 +23,20 @@ inline std::vector<std::string> all_bytes(const Arrays& arrays) {
   return all;
 }
 
-/// A program of operators drawn from a seed: elementwise with broadcasting, reductions, products, views, writes in
-/// place into results and views of them, values used again much later. Given the same inputs it makes the same calls.
+/// A program of operators drawn from a seed: elementwise with broadcasting and of several types, reductions, products,
+/// views, writes in place into results and views of them, values used again much later; of few elements, none, or more
+/// than a tile of a fused kernel has. Given the same inputs it makes the same calls.
 class RandomProgram {
  public:
   RandomProgram(unsigned seed, Device device) : seed_(seed) {
     std::mt19937 draw(seed);
+    const Shape shapes[] = {{6, 5}, {6, 5}, {6, 5}, {0, 5}, {6, 5}, {1, 7}, {6, 5}, {97, 101}};
+    shape_ = shapes[seed % 8];
     for (int i = 0; i < 3; ++i) {
-      std::vector<float> values(k_rows * k_columns);
+      std::vector<float> values(static_cast<std::size_t>(shape_.size()));
       for (float& value : values)
         value = static_cast<float>(draw() % 2001) / 1000.0f - 1.0f;
-      inputs_.push_back(array(values, {k_rows, k_columns}, device));
+      inputs_.push_back(array(values, shape_, device));
     }
   }
 
@@ -48,7 +51,7 @@ class RandomProgram {
     for (std::size_t i = 0; i < length; ++i) {
       const std::size_t a = pick(), b = pick();
       bool own = true;
-      const NDArray made = step(draw() % 14, known[a], known[b], is_own[a], own);
+      const NDArray made = step(draw() % 24, known[a], known[b], is_own[a], own);
       if (!made.defined())
         continue;
       known.push_back(made);
@@ -61,10 +64,9 @@ class RandomProgram {
   }
 
  private:
-  static constexpr std::int64_t k_rows = 6, k_columns = 5;
-
   // All values are (rows, columns) of float32. Undefined: something was written in place.
-  static NDArray step(unsigned kind, const NDArray& a, const NDArray& b, bool a_is_own, bool& own) {
+  NDArray step(unsigned kind, const NDArray& a, const NDArray& b, bool a_is_own, bool& own) const {
+    const std::int64_t rows = shape_[0], columns = shape_[1];
     switch (kind) {
       case 0:
         return a + b;
@@ -77,7 +79,7 @@ class RandomProgram {
       case 4:
         return a / (abs(b) + 1.0);
       case 5:
-        return broadcast_row(mean(a, {0}));
+        return mean(a, {0}).broadcast_to(shape_) + 0.0;
       case 6:
         return matmul(tanh(a), matmul(b.T(), tanh(a)));
       case 7:
@@ -88,25 +90,69 @@ class RandomProgram {
         return maximum(a, b).T().copy().T() + a;
       case 10:
         own = a_is_own;
-        return a.reshape({k_columns, k_rows}).reshape({k_rows, k_columns});
+        return a.reshape({columns, rows}).reshape(shape_);
       case 11:
-        return full({k_rows, k_columns}, 0.25, {.device = a.device()}) + a;
+        return full(shape_, 0.25, {.device = a.device()}) + a;
       case 12:
         if (a_is_own)
           a.slice(0, 1, 3).assign(b.slice(0, 2, 4) * 0.5);
         return {};
-      default: {
+      case 13: {
         if (!a_is_own)
-          return concat({a.slice(1, 0, 2), b.slice(1, 2, k_columns)}, 1);
+          return concat({a.slice(1, 0, 2), b.slice(1, 2, columns)}, 1);
         NDArray target = a;
         target += tanh(b);
         return {};
       }
+      default:
+        return elementwise_step(kind, a, b, a_is_own);
     }
   }
-  static NDArray broadcast_row(const NDArray& row) { return row.broadcast_to({k_rows, k_columns}) + 0.0; }
+
+  // Chains, of which most become one node.
+  NDArray elementwise_step(unsigned kind, const NDArray& a, const NDArray& b, bool a_is_own) const {
+    switch (kind) {
+      case 14:
+        return relu(a * 2.0 + b) - minimum(a, 0.25);
+      case 15:
+        return (a.astype(float16) * b.astype(float16) + 0.1).astype(float32) - a;
+      case 16:
+        return (a.astype(bfloat16) - b.astype(bfloat16)).astype(float16).astype(float32) * b;
+      case 17:
+        return (sin(a.astype(float64)) * b.astype(float64) + 0.1).astype(float32) + tanh(a);
+      case 18:  // a row, a column and a number, all views
+        return (b - mean(a, {0}, true)) * sum(b, {1}, true).astype(float16).astype(float32) + mean(a);
+      case 19: {
+        const NDArray whole = (a * 7.0).astype(int32);
+        return where(logical_or(whole > 3, isnan(b)), (whole * whole).astype(float32), b) +
+               whole.astype(int8).astype(float32);
+      }
+      case 20: {
+        if (!a_is_own)
+          return a.slice(0, 0, shape_[0]) * b.slice(1, 0, shape_[1]) + a;
+        // Read, written in part, and read again.
+        const NDArray before = a * 0.5 + b;
+        a.slice(1, 0, shape_[1], 2).assign(tanh(before.slice(1, 0, shape_[1], 2)) * 0.5);
+        return before + a;
+      }
+      case 21: {
+        if (!a_is_own)
+          return clip(a, -0.5, 0.5).copy() * a + copy_of(b);
+        NDArray target = a;
+        target *= clip(b, -1, 1) + 0.25;
+        target += b;
+        return target * b;
+      }
+      case 22:
+        return sum(abs(a) + b * b, {1}, true) * 0.01 + relu(b) * relu(a);
+      default:
+        return (a + b).reshape({shape_.size()}).reshape(shape_) * 0.5 - (a - b).T().T();
+    }
+  }
+  static NDArray copy_of(const NDArray& x) { return x.T().copy().T() * 1.0; }
 
   unsigned seed_;
+  Shape shape_;
   Arrays inputs_;
 };
 

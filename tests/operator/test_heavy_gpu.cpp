@@ -103,6 +103,12 @@ TEST_CASE("Small products on a GPU are right around the edges of tiles and of st
       {64, 5, 63},
       {5, 65, 64},
       {34, 34, 65},
+      {7, 8, 16},
+      {16, 33, 3},
+      {9, 17, 17},
+      {17, 10, 256},
+      {8, 9, 257},
+      {160, 110, 33},
       {3, 2, 1024},
       {2, 3, 1025}};
   for (const DType dtype : k_heavy_dtypes) {
@@ -120,12 +126,14 @@ TEST_CASE("Small products on a GPU are right around the edges of tiles and of st
       }
     }
   }
-  // Few tiles and many: of the latter each has more rows.
+  // Few tiles and many: of the latter each has more rows. Of few terms a thread has all.
   const Function batches = [](const auto& v) { return matmul(v[0], v[1].swapaxes(-1, -2)); };
   for (const DType dtype : {float32, float64}) {
     for (const std::int64_t count : {3, 270}) {
-      const NDArray a = draw({count, 9, 8}, 1, dtype), b = draw({count, 5, 8}, 2, dtype);
-      CHECK(device_differences(batches, {a, b}, gpu_tolerance(dtype)) == "");
+      for (const std::int64_t k : {8, 24}) {
+        const NDArray a = draw({count, 9, k}, 1, dtype), b = draw({count, 5, k}, 2, dtype);
+        CHECK(device_differences(batches, {a, b}, gpu_tolerance(dtype)) == "");
+      }
     }
   }
 }
@@ -135,7 +143,13 @@ TEST_CASE("dense and its gradients are the same on a GPU, with and without bias 
   for (const DType dtype : k_heavy_dtypes) {
     for (const char* activation : {"", "relu"}) {
       for (const auto& [x, units] : std::vector<std::pair<Shape, std::int64_t>>{
-               {{6, 5, 4}, 7}, {{64, 128}, 10}, {{1, 33}, 1}, {{256, 784}, 256}, {{0, 4}, 3}}) {
+               {{6, 5, 4}, 7},
+               {{64, 128}, 10},
+               {{1, 33}, 1},
+               {{18, 60}, 300},
+               {{270, 24}, 8},
+               {{256, 784}, 256},
+               {{0, 4}, 3}}) {
         // With many results one is so close to 0 that devices may disagree on its sign, and with it on its mask.
         if (*activation != 0 && x[0] * units > 1000)
           continue;

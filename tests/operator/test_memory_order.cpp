@@ -10,6 +10,7 @@
 #include <sluice/operator/library/kept_choices.h>
 
 #include "tests/operator/heavy_reference.h"
+#include "tests/operator/with_tf32.h"
 #include "tests/support/catch.h"
 
 using namespace sluice;
@@ -34,14 +35,6 @@ MemoryOrder order_of(const NDArray& array) {
 NDArray channels_last(const NDArray& x) {
   return x.transpose({0, 2, 3, 1}).copy().transpose({0, 3, 1, 2});
 }
-
-struct WithTf32 {
-  WithTf32() { set_float32_precision("high"); }
-  ~WithTf32() {
-    Engine::current().wait_all();
-    set_float32_precision("highest");
-  }
-};
 
 struct WithAutotune {
   explicit WithAutotune(Autotune how) { set_autotune(how); }

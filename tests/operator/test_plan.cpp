@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <sluice/operator/api.h>
+#include <sluice/operator/fused/fused.h>
 #include <sluice/operator/graph/memory_plan.h>
 
 #include "tests/engine/expect.h"
@@ -152,6 +153,7 @@ void check_memory(const Graph& graph) {
 }
 
 void check_programs(Device device, int programs, unsigned seed) {
+  std::size_t fused = 0, with_many_results = 0;
   for (int i = 0; i < programs; ++i) {
     CAPTURE(seed, i);
     const RandomProgram program(seed + static_cast<unsigned>(i), device);
@@ -162,6 +164,10 @@ void check_programs(Device device, int programs, unsigned seed) {
     const Graph graph = tracer.trace([&] { return program.run(abstract); });
     check_memory(graph);
     Plan plan(graph), plain(graph, {.optimise = false, .share_memory = false});
+    for (const graph::Node& node : plan.graph().nodes) {
+      fused += node.op == &fused::k_fused ? 1 : 0;
+      with_many_results += node.op == &fused::k_fused && node.results.size() > 1 ? 1 : 0;
+    }
     for (int run = 0; run < 2; ++run) {
       const auto wanted = all_bytes(program.run(program.inputs()));
       REQUIRE(all_bytes(plan.run(program.inputs())) == wanted);
@@ -169,6 +175,10 @@ void check_programs(Device device, int programs, unsigned seed) {
       REQUIRE(all_bytes(evaluate(graph, program.inputs())) == wanted);
     }
   }
+  if (!fused::runs_on(device))
+    return;
+  CHECK(fused > static_cast<std::size_t>(programs));
+  CHECK(with_many_results > static_cast<std::size_t>(programs) / 2);
 }
 
 }  // namespace

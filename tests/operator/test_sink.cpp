@@ -82,8 +82,13 @@ void call_the_rest(Device device) {
   a.assign(a.T().copy().T());
   copy_into(a, zeros({3, 4}, {.dtype = float64, .device = device}));
   invoke_one(*find_operator("to"), {a}, make_attributes(*find_operator("to"), {}), {});
+  const NamedValue program{
+      "program", std::string("float32; %1 = relu(%0) float32; %2 = greater(%1, %0) bool; -> %1, %2")};
+  invoke(*find_operator("fused"), {&a, 1}, make_attributes(*find_operator("fused"), {&program, 1}), {});
   const std::vector<NDArray> w = {ones({3})}, g = {ones({3})}, m = {zeros({3})}, v = {zeros({3})};
   sgd_update(w, g, m, {.momentum = 0.5});
+  const NamedValue words[] = {{"words", std::vector<std::int64_t>{4, 5}}, {"shape", std::vector<std::int64_t>{2}}};
+  invoke(*find_operator("words"), {}, make_attributes(*find_operator("words"), words), {});
   adam_update(w, g, m, v, {.steps = {1}});
 }
 

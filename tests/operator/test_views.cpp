@@ -1,8 +1,11 @@
 // Views and copies as members of arrays: NumPy's shapes, shared memory, gradients.
+#include <array>
+#include <cmath>
 #include <limits>
 
 #include <sluice/operator/api.h>
 
+#include "tests/operator/elementwise_rows.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
 #include "tests/support/gradient.h"
@@ -296,4 +299,25 @@ TEST_CASE("views of GPU arrays give what views of CPU arrays give", "[operator][
   CHECK(differences(y.slice(1, 1, 8, 3).copy(), x.slice(1, 1, 8, 3)) == "");
   CHECK(differences(y[2].astype(float16), x[2].astype(float16)) == "");
   CHECK(differences(y.slice(0, 1, 2).broadcast_to({4, 8}).contiguous(), x.slice(0, 1, 2).broadcast_to({4, 8})) == "");
+}
+
+TEST_CASE("ranges on a GPU are those of the CPU, made there in one task", "[operator][view][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  arange(0, 1, 1, {.device = gpu()}).wait_to_read();  // what a device is asked for the first time
+  const auto before = Engine::current().counters().pushed;
+  const NDArray made = arange(0, 100'003, 1, {.dtype = int64, .device = gpu()});
+  CHECK(Engine::current().counters().pushed - before == 1);
+  CHECK(made.to_vector<std::int64_t>()[100'002] == 100'002);
+  for (const DType dtype : k_all_dtypes) {
+    // 0.1 is no double: each entry shows how it was rounded.
+    for (const auto& [start, stop, step] :
+         {std::array{0.0, 7.0, 1.0}, {0.3, 100.0, 0.1}, {100.0, 0.0, -0.7}, {0.0, 0.0, 1.0}, {5.0, 1.0, 1.0}}) {
+      CAPTURE(dtype, start, stop, step);
+      const NDArray here = arange(start, stop, step, {.dtype = dtype});
+      const NDArray there = arange(start, stop, step, {.dtype = dtype, .device = gpu()});
+      CHECK(there.shape() == here.shape());
+      CHECK(there.to_vector<double>() == here.to_vector<double>());
+    }
+  }
+  CHECK_THROWS_AS(arange(0, INFINITY, 1, {.device = gpu()}), ValueError);
 }

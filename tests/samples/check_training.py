@@ -50,11 +50,15 @@ def check_hybrid(folder):
         expect(judged[0].stdout == judged[1].stdout and "test loss" in judged[0].stdout, f"{name}: judging", judged[1])
 
 
+# What a program asks for before it looks at flags.
+NEEDED = {"sharpen": ["in.png", "out.png"], "infer": ["network", "a.png"]}
+
+
 def check_bad_input(folder):
     for name in PROGRAMS:
         result = run(name, "--help")
         expect(result.returncode == 0 and "Usage" in result.stdout, f"{name} --help", result)
-        result = run(name, *(["in.png", "out.png"] if name == "sharpen" else []), "--no-such-flag")
+        result = run(name, *NEEDED.get(name, []), "--no-such-flag")
         expect(result.returncode == 2 and "no-such-flag" in result.stderr, f"{name}: an unknown flag", result)
     for flag, value in (("--device", "tpu"), ("--device", "gpu:99"), ("--epochs", "0"), ("--epochs", "many"),
                         ("--batch-size", "-1"), ("--lr", "-1"), ("--optimizer", "lbfgs"), ("--model", "vgg"),

@@ -6,11 +6,13 @@
 
 #include <sluice/ndarray/detail/gpu_build.h>
 #include <sluice/operator/conv/conv.h>
-#include <sluice/operator/conv/geometry.h>
+#include <sluice/operator/conv/shallow.h>
 #include <sluice/operator/floating.h>
+#include <sluice/operator/fused/compiled.h>
 #include <sluice/operator/library/channel.h>
 #include <sluice/operator/matmul/product.h>
 #include <sluice/operator/matmul/small_product.h>
+#include <sluice/operator/matmul/tensor_product.h>
 
 #include "tests/support/cuda_sim/sim.h"
 
@@ -48,7 +50,7 @@ void multiply(const GemmProblem& p, T* row_sums) {
 void run(const KernelCall& call, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& d) {
   const std::int64_t sizes[] = {g.x_shape().size(), g.weight_shape().size(), g.y_shape().size()};
   if (std::find(std::begin(sizes), std::end(sizes), 0) == std::end(sizes))
-    return convolution_unfolded_gpu(call.queue, pass, g, d);
+    return convolution_unfolded_gpu(call.queue, pass, g, d, order_in(call));
   const int target = pass == ConvolutionPass::forward ? 2 : pass == ConvolutionPass::backward_data ? 0 : 1;
   void* const to = target == 2 ? d.y : target == 0 ? d.x : d.weight;
   if (sizes[target] > 0)
@@ -79,6 +81,10 @@ void product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums) {
   });
 }
 
+bool takes_tensor_product(const Queue&, const GemmProblem&) {
+  return false;  // it is written in a GPU's own instructions
+}
+
 void matmul_gpu(const KernelCall& call) {
   if (call.outputs[0].size == 0)
     return;
@@ -96,21 +102,16 @@ void dense_backward_weights_gpu(const KernelCall& call) {
   product_gpu(call.queue, dense_backward_weights_problem(call), bias);
 }
 
-// Unfolding takes rows alone.
-MemoryOrder convolution_order(std::span<const NDArray>, const Attributes&) {
-  return MemoryOrder::row_major;
-}
-MemoryOrder convolution_weights_order(std::span<const NDArray>, const Attributes&) {
-  return MemoryOrder::row_major;
-}
-
 void convolution_gpu(const KernelCall& call) {
   const ConvolutionGeometry g = forward_geometry(call);
-  run(call, ConvolutionPass::forward, g, {call.inputs[0].data, call.inputs[1].data, call.outputs[0].data});
   const bool relu = &call.op == &convolution_relu_op;
   const void* const bias = call.inputs.size() > 2 ? call.inputs[2].data : nullptr;
+  const ConvolutionData data{call.inputs[0].data, call.inputs[1].data, call.outputs[0].data, bias};
+  if (is_shallow(g, ConvolutionPass::forward))
+    return shallow_forward_gpu(call.queue, g, order_in(call), data, relu);
+  run(call, ConvolutionPass::forward, g, data);
   if ((bias != nullptr || relu) && g.y_shape().size() > 0)
-    channel_add_gpu(call.queue, {g.images, g.outputs, g.out_plane(), g.dtype}, call.outputs[0].data, bias, relu);
+    channel_add_gpu(call.queue, channels_of(g, order_in(call)), call.outputs[0].data, bias, relu);
 }
 
 void convolution_backward_data_gpu(const KernelCall& call) {
@@ -122,10 +123,31 @@ void convolution_backward_data_gpu(const KernelCall& call) {
 
 void convolution_backward_weights_gpu(const KernelCall& call) {
   const ConvolutionGeometry g = backward_weights_geometry(call);
-  run(call, ConvolutionPass::backward_weights, g, {call.inputs[0].data, call.outputs[0].data, call.inputs[1].data});
-  if (call.outputs.size() > 1)
-    channel_sum_gpu(
-        call.queue, {g.images, g.outputs, g.out_plane(), g.dtype}, call.inputs[1].data, call.outputs[1].data);
+  void* const bias = call.outputs.size() > 1 ? call.outputs[1].data : nullptr;
+  const ConvolutionData data{
+      .x = call.inputs[0].data, .weight = call.outputs[0].data, .y = call.inputs[1].data, .bias_grad = bias};
+  if (is_shallow(g, ConvolutionPass::backward_weights))
+    return shallow_weights_gpu(call.queue, g, order_in(call), data, nullptr);
+  run(call, ConvolutionPass::backward_weights, g, data);
+  if (bias != nullptr)
+    channel_sum_gpu(call.queue, channels_of(g, order_in(call)), data.y, bias);
 }
 
 }  // namespace sluice::detail
+
+namespace sluice::fused {
+
+// Nothing is compiled at run time: fused programs run call by call.
+std::string why_not_compiled(int) {
+  return "a simulated GPU runs no machine code";
+}
+const Compiled* compiled_already(const Program& program, int gpu) noexcept {
+  return &compiled(program, gpu);
+}
+const Compiled& compiled(const Program&, int gpu) {
+  static const Compiled none{.problem = why_not_compiled(gpu)};
+  return none;
+}
+void launch_kernel(const void*, unsigned, unsigned, void**, void*) {}
+
+}  // namespace sluice::fused

@@ -1,0 +1,28 @@
+#pragma once
+
+// What operators of convolutions and their gradients call.
+#include <sluice/operator/conv/geometry.h>
+#include <sluice/operator/invoke.h>
+
+namespace sluice::detail {
+
+/// Gradients of weight and bias from x, dy, the result of relu and the weight (shape alone), with relu's mask.
+extern const Operator convolution_relu_backward_weights_op;
+
+/// Throws UnsupportedError for what is not floating, DTypeError for operands of different types.
+void check_convolution_types(const char* op, std::span<const ArraySpec> inputs);
+/// Throws ShapeError unless dy is of the result's shape.
+void check_convolution_result(const char* op, const ConvolutionGeometry& g, const Shape& dy);
+
+/// The passes as operators; `bias` may be undefined.
+NDArray convolution_forward(
+    const NDArray& x, const NDArray& weight, const NDArray& bias, const ConvolutionAttributes& how);
+NDArray convolution_backward_data(
+    const NDArray& dy, const NDArray& weight, ConvolutionAttributes how, const ArraySpec& x);
+Arrays convolution_backward_weights(
+    const NDArray& x, const NDArray& dy, ConvolutionAttributes how, const ArraySpec& weight, bool bias);
+
+/// The gradient of convolution_relu.
+Arrays convolution_relu_gradient(const GradientCall& call);
+
+}  // namespace sluice::detail

@@ -1,0 +1,177 @@
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include <cuda_runtime_api.h>
+
+#include <sluice/engine/cuda/check.h>
+#include <sluice/engine/error.h>
+#include <sluice/operator/fused/compiled.h>
+#include <sluice/operator/fused/headers.h>
+#include <sluice/operator/fused/layout.h>
+#include <sluice/operator/library/nvrtc.h>
+
+namespace sluice::fused {
+
+namespace {
+
+using sluice::detail::nvrtc_library;
+
+/// 90 for 9.0.
+int capability_of(int gpu) {
+  constexpr int k_known = 64;
+  static std::atomic<int> known[k_known];
+  if (gpu < k_known && known[gpu].load(std::memory_order_relaxed) != 0)
+    return known[gpu].load(std::memory_order_relaxed);
+  int major = 0, minor = 0;
+  cuda::cuda_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu), "cudaDeviceGetAttribute");
+  cuda::cuda_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, gpu), "cudaDeviceGetAttribute");
+  if (gpu < k_known)
+    known[gpu].store(10 * major + minor, std::memory_order_relaxed);
+  return 10 * major + minor;
+}
+
+std::string why_not_for(int capability) {
+  if (!nvrtc_library().load())
+    return nvrtc_library().problem();
+  if (sluice::detail::nvrtc_target(capability, sluice::detail::nvrtc_capabilities()) != 0)
+    return "";
+  return message(
+      "NVRTC ",
+      sluice::detail::nvrtc_version(),
+      " compiles nothing for compute capability ",
+      capability / 10,
+      ".",
+      capability % 10);
+}
+
+#if CUDART_VERSION >= 12080
+/// Machine code in every GPU that it is for, to the end of the process.
+std::array<const void*, 3> kernels_in(const std::string& code) {
+  cudaLibrary_t library = nullptr;
+  cuda::cuda_check(
+      cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0), "cudaLibraryLoadData");
+  std::array<const void*, 3> kernels{};
+  constexpr const char* k_names[] = {"sluice_flat", "sluice_vectors", "sluice_streams"};
+  for (std::size_t walk = 0; walk < kernels.size(); ++walk) {
+    cudaKernel_t kernel = nullptr;
+    cuda::cuda_check(cudaLibraryGetKernel(&kernel, library, k_names[walk]), "cudaLibraryGetKernel");
+    kernels[walk] = static_cast<const void*>(kernel);
+  }
+  return kernels;
+}
+#else
+std::array<const void*, 3> kernels_in(const std::string&) {
+  throw LibraryError("kernels compiled at run time need a Sluice built with CUDA 12.8 or later");
+}
+#endif
+
+/// Kernels by source and target: programs that differ in numbers alone share them.
+class Modules {
+ public:
+  std::array<const void*, 3> get(const Source& source, int target) {
+    Module& module = *entry(key_of(source, target));
+    const std::lock_guard hold(module.mutex);
+    if (module.kernels[0] == nullptr)
+      module.kernels = kernels_in(code_of(source, target, KeptCode::of_process()));
+    return module.kernels;
+  }
+
+ private:
+  struct Module {
+    std::mutex mutex;  // of who compiles
+    std::array<const void*, 3> kernels = {};
+  };
+  Module* entry(const std::string& key) {
+    const std::lock_guard hold(mutex_);
+    auto& made = modules_[key];
+    if (made == nullptr)
+      made = std::make_unique<Module>();
+    return made.get();
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::unique_ptr<Module>> modules_;
+};
+
+Compiled compile(const Program& program, int capability) {
+  static auto* const modules = new Modules;
+  Compiled made;
+  try {
+    made.source = source_of(program);
+    require<UnsupportedError>(made.source.operands <= k_operands, [&] {
+      return message("fused: a kernel takes ", k_operands, " arrays, the program has ", made.source.operands);
+    });
+    made.numbers = numbers_of(program);
+    made.numbers.insert(made.numbers.begin(), 0);
+    made.problem = why_not_for(capability);
+    if (made.problem.empty())
+      made.kernels =
+          modules->get(made.source, sluice::detail::nvrtc_target(capability, sluice::detail::nvrtc_capabilities()));
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error& error) {
+    made.problem = error.message();
+    std::fprintf(stderr, "sluice: a fused program runs call by call: %s\n", error.message().c_str());
+  }
+  return made;
+}
+
+struct ProgramKey {
+  const Program* program;
+  int capability;
+  bool operator==(const ProgramKey&) const = default;
+};
+struct HashOfKey {
+  std::size_t operator()(const ProgramKey& key) const noexcept {
+    return std::hash<const void*>()(key.program) * 31 + static_cast<std::size_t>(key.capability);
+  }
+};
+
+struct Programs {
+  std::shared_mutex mutex;
+  std::unordered_map<ProgramKey, std::unique_ptr<const Compiled>, HashOfKey> all;
+
+  const Compiled* find(const ProgramKey& key) {
+    const std::shared_lock hold(mutex);
+    const auto at = all.find(key);
+    return at == all.end() ? nullptr : at->second.get();
+  }
+};
+
+Programs& programs() {
+  static auto* const made = new Programs;
+  return *made;
+}
+
+}  // namespace
+
+std::string why_not_compiled(int gpu) {
+  return why_not_for(capability_of(gpu));
+}
+
+const Compiled* compiled_already(const Program& program, int gpu) noexcept {
+  return programs().find({&program, capability_of(gpu)});
+}
+
+const Compiled& compiled(const Program& program, int gpu) {
+  const ProgramKey key{&program, capability_of(gpu)};
+  if (const Compiled* const found = programs().find(key))
+    return *found;
+  auto made = std::make_unique<const Compiled>(compile(program, key.capability));
+  const std::unique_lock hold(programs().mutex);
+  return *programs().all.try_emplace(key, std::move(made)).first->second;
+}
+
+void launch_kernel(const void* kernel, unsigned blocks, unsigned threads, void** parameters, void* stream) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(threads);
+  config.stream = static_cast<cudaStream_t>(stream);
+  cuda::cuda_check(cudaLaunchKernelExC(&config, kernel, parameters), "fused kernel");
+}
+
+}  // namespace sluice::fused

@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Headers as strings in the library, for kernels compiled at run time: embed.py ROOT OUTPUT writes them as C++; the names
+of standard and CUDA headers that they include stand for fused/detail/standard.h.
+"""
+import pathlib
+import re
+import sys
+
+# What fused/detail/kernels.h includes, and so on. A header that is missing here is found out when OUTPUT is written.
+HEADERS = [
+    "engine/export.h",
+    "ndarray/convert.h",
+    "ndarray/dtype.h",
+    "ndarray/half.h",
+    "operator/elementwise/binary.def",
+    "operator/elementwise/each_parameter.h",
+    "operator/elementwise/math.h",
+    "operator/elementwise/rows.h",
+    "operator/elementwise/unary.def",
+    "operator/floating.h",
+    "operator/fused/detail/kernels.h",
+    "operator/fused/detail/standard.h",
+]
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>]+)>", re.MULTILINE)
+STANDARD = "sluice/operator/fused/detail/standard.h"
+
+
+def literal(text):
+    mark = "sluice"
+    if f"){mark}\"" in text:
+        sys.exit("embed.py: a header holds the mark that ends its literal")
+    return f'R"{mark}({text}){mark}"'
+
+
+def embedded(root):
+    """{name of an #include: text} of all that a kernel may include."""
+    all_of = {f"sluice/{name}": (root / name).read_text() for name in HEADERS}
+    for name in sorted({target for text in all_of.values() for target in INCLUDE.findall(text)}):
+        if name in all_of:
+            continue
+        if name.startswith("sluice/"):
+            sys.exit(f"embed.py: <{name}> is included by an embedded header and not embedded itself")
+        all_of[name] = f"#include <{STANDARD}>\n"
+    return all_of
+
+
+def main():
+    if sys.argv[1:] == ["--list"]:
+        return print("\n".join(HEADERS))
+    root, output = sys.argv[1:]
+    rows = [f'{{"{name}", {literal(text)}}},\n' for name, text in embedded(pathlib.Path(root)).items()]
+    pathlib.Path(output).write_text("// Written by embed.py.\n" + "".join(rows))
+
+
+if __name__ == "__main__":
+    main()

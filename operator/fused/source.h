@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <sluice/operator/fused/program.h>
+
+// A program as CUDA source, made of the rows' own formulas. Kernels of one program differ in how they walk, not in what
+// is known of shapes: sizes, strides, which operands are repeated and the numbers beside arrays are arguments.
+namespace sluice::fused {
+
+/// The source is the key under which a compiled program is kept: programs that differ in numbers alone share it.
+struct Source {
+  std::string text = {};
+  int results = 0, operands = 0;  // of the kernels: results, then inputs
+  int neighbours = 1;             // elements that `sluice_flat` and `sluice_vectors` move at once
+  int several = 1;                // elements of a thread in `sluice_streams`
+};
+
+/// Throws UnsupportedError for a program with an operator that has no formula.
+Source source_of(const Program& program);
+
+/// The numbers beside arrays in the order of the source: bits of the types that they are computed with in.
+std::vector<std::uint64_t> numbers_of(const Program& program);
+
+}  // namespace sluice::fused

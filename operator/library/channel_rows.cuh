@@ -1,0 +1,98 @@
+#pragma once
+
+// Reductions of (rows, channels) to one partial result a channel, of neighbouring channels at once: see
+// channel_reduce.cuh.
+#include <algorithm>
+#include <cstdint>
+
+#include <sluice/operator/group.cuh>
+
+namespace sluice::detail {
+
+inline constexpr int k_rows_block = 256, k_rows_under_way = 4;
+
+/// How a block lies over the rows and how those are cut: `lanes` threads side by side along vectors of channels.
+struct ChannelRowsCut {
+  std::int64_t vectors, rows, chunk_rows;
+  int lanes, chunks;
+
+  unsigned groups() const { return static_cast<unsigned>((vectors + lanes - 1) / lanes); }
+};
+
+inline ChannelRowsCut channel_rows_cut(std::int64_t rows, std::int64_t vectors) {
+  // A warp loads whole lines, and as few threads as can be have no channel.
+  int lanes = 32;
+  while (lanes > 8 && vectors % lanes != 0)
+    lanes /= 2;
+  while (lanes > 1 && lanes / 2 >= vectors)
+    lanes /= 2;
+  ChannelRowsCut cut{vectors, rows, 0, lanes, 1};
+  // What a large GPU runs at once, each block with as many rounds of loads.
+  constexpr std::int64_t blocks_wanted = 512;
+  const std::int64_t round = k_rows_block / lanes * k_rows_under_way;
+  const std::int64_t most = std::max<std::int64_t>(1, blocks_wanted / cut.groups());
+  const std::int64_t rounds = std::max<std::int64_t>(1, (rows + round - 1) / round);
+  cut.chunk_rows = (rounds + most - 1) / most * round;
+  cut.chunks = static_cast<int>(std::max<std::int64_t>(1, (rows + cut.chunk_rows - 1) / cut.chunk_rows));
+  return cut;
+}
+
+template <int V, class Partial, class Body>
+__global__ void __launch_bounds__(k_rows_block) channel_row_partials(ChannelRowsCut cut, Body body, Partial* partials) {
+  using Values = typename Body::template Values<V>;
+  using Value = typename Body::template Values<1>;
+  __shared__ Partial shared[V][k_rows_block];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % cut.lanes, below = thread / cut.lanes;
+  const int beside = k_rows_block / cut.lanes;  // rows that the block looks at together
+  const std::int64_t vector = static_cast<std::int64_t>(blockIdx.x) * cut.lanes + lane;
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.y) * cut.chunk_rows;
+  const std::int64_t end = begin + cut.chunk_rows < cut.rows ? begin + cut.chunk_rows : cut.rows;
+  const bool real = vector < cut.vectors;
+
+  Partial mine[V] = {};
+  const auto load = [&](std::int64_t row) {
+    return body.template load<V>((row * cut.vectors + vector) * V, vector * V);
+  };
+  std::int64_t row = begin + below;
+  for (; real && row + (k_rows_under_way - 1) * beside < end; row += k_rows_under_way * beside) {
+    Values loaded[k_rows_under_way];
+#pragma unroll
+    for (int i = 0; i < k_rows_under_way; ++i)
+      loaded[i] = load(row + i * beside);
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      Value column[k_rows_under_way];
+#pragma unroll
+      for (int i = 0; i < k_rows_under_way; ++i)
+        column[i] = body.one(loaded[i], j);
+      body.add(mine[j], column);
+    }
+  }
+  for (; real && row < end; row += beside) {
+    const Values loaded = load(row);
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const Value column[1] = {body.one(loaded, j)};
+      body.add(mine[j], column);
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < V; ++j)
+    shared[j][thread] = mine[j];
+  __syncthreads();
+  for (int half = beside / 2; half > 0; half /= 2) {
+    if (below < half) {
+#pragma unroll
+      for (int j = 0; j < V; ++j)
+        shared[j][thread].merge(shared[j][thread + half * cut.lanes]);
+    }
+    __syncthreads();
+  }
+  if (below != 0 || !real)
+    return;
+#pragma unroll
+  for (int j = 0; j < V; ++j)
+    partials[(vector * V + j) * gridDim.y + blockIdx.y] = shared[j][thread];
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,137 @@
+// Ten elementwise operations in a row, with a number, a row and a column among their operands: one by one ("eager"),
+// and as a plan in which they are one node ("fused") or ten ("plan").
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <sluice/operator/api.h>
+
+#include "tests/bench/support/bench.h"
+
+namespace {
+
+using namespace sluice;
+
+// One function that is not cheap, tanh, and nine that are.
+NDArray chain(const NDArray& x, const NDArray& y) {
+  NDArray z = (x * 2.0 + y) * x;
+  z = tanh(z - 0.5);
+  z = maximum(z * y, x * 0.1);
+  return z / (y * y + 1.0);
+}
+
+NDArray broadcast_chain(const NDArray& x, const NDArray& row, const NDArray& column) {
+  const NDArray z = relu((x - row) * column + row);
+  return z * z * 0.5 + x;
+}
+
+// Ten cheap ones of one array: what is read and written once sets the time.
+NDArray chain_of_one(const NDArray& x) {
+  NDArray z = relu(x * 1.5 + 0.25) * 0.5;
+  z = maximum(z - 0.125, x) * x;
+  return abs(z + 0.5) * 0.75;
+}
+
+struct Chain {
+  bench::Report& report;
+  std::string workload;
+  std::int64_t n;
+  int steps;
+  Arrays inputs;
+  Arrays (*run)(const Arrays& inputs);
+
+  void time(const std::string& variant, const std::function<NDArray()>& step) const {
+    if (!report.wants(workload, variant))
+      return;
+    NDArray last;
+    const bench::Timing timing = report.time(
+        steps, 2, [&] { last = step(); }, [] { Engine::current().wait_all(); });
+    const double wanted = sum(run(inputs)[0]).item<double>(), got = sum(last).item<double>();
+    report.expect(got == wanted, workload + " " + variant);
+    report.add(workload, variant, "chain", timing.median * 1e3, "ms", timing.min * 1e3);
+  }
+
+  // Into an array that is there: a plan's results would be copied out of its memory.
+  graph::Graph trace(const NDArray& result) const {
+    const graph::Graph graph = graph::Tracer().trace([&] {
+      copy_into(run(inputs)[0], result);
+      return Arrays{};
+    });
+    return graph::with_direct_writes(graph);
+  }
+
+  void all() const {
+    time("eager", [&] { return run(inputs)[0]; });
+    const NDArray result = run(inputs)[0];
+    const graph::Graph graph = trace(result);
+    for (const bool fuse : {false, true}) {
+      graph::Plan plan(fuse ? graph::with_fused_pointwise(graph) : graph, {.optimise = false});
+      time(fuse ? "fused" : "plan", [&] {
+        plan.run({});
+        return result;
+      });
+    }
+  }
+};
+
+void run_all(bench::Report& report) {
+  const Device device = report.options().device;
+  const bool gpu = device.is_gpu();
+  const auto size = [&](std::int64_t n) { return report.options().smoke ? std::min<std::int64_t>(n, 1 << 12) : n; };
+  struct Size {
+    const char* name;
+    std::int64_t n;
+    int steps;
+  };
+  for (const Size at :
+       {Size{"1K", 1 << 10, 2000},
+        {"64K", 1 << 16, 200},
+        {"1M", 1 << 20, 20},
+        {"16M", 1 << 24, 3},
+        {"128M", 1 << 27, 3}}) {
+    if (at.n > (1 << 24) && !gpu)
+      continue;
+    const std::int64_t n = size(at.n), width = 256;
+    const NDArray x = random::uniform(-1, 1, {n}, {.device = device}),
+                  y = random::uniform(0, 1, {n}, {.device = device});
+    Chain{
+        report,
+        std::string("chain-") + at.name,
+        n,
+        at.steps,
+        {x, y},
+        [](const Arrays& in) { return Arrays{chain(in[0], in[1])}; }}
+        .all();
+    Chain{
+        report,
+        std::string("one-") + at.name,
+        n,
+        at.steps,
+        {x},
+        [](const Arrays& in) { return Arrays{chain_of_one(in[0])}; }}
+        .all();
+    const NDArray table = x.reshape({n / width, width});
+    Chain{
+        report,
+        std::string("broadcast-") + at.name,
+        n,
+        at.steps,
+        {table, y.slice(0, 0, width), y.slice(0, 0, n / width).reshape({n / width, 1})},
+        [](const Arrays& in) { return Arrays{broadcast_chain(in[0], in[1], in[2])}; }}
+        .all();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bench::Report report("bench_chain", "Ten elementwise operations in a row, one by one and as one");
+  if (!report.parse(argc, argv))
+    return report.exit_code();
+  try {
+    run_all(report);
+  } catch (const Error& error) {
+    report.expect(false, error.what());
+  }
+  return report.finish();
+}

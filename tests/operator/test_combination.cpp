@@ -1,0 +1,249 @@
+// The pass that makes one call of two: which it takes, which it must not, and what the calls give.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sluice/operator/api.h>
+#include <sluice/operator/graph/passes.h>
+#include <sluice/operator/graph/plan.h>
+
+#include "tests/operator/random_program.h"
+#include "tests/support/catch.h"
+#include "tests/support/compare.h"
+
+using namespace sluice;
+using namespace sluice::test;
+using graph::Graph;
+using graph::Plan;
+using graph::Tracer;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+Names names_of(const Graph& graph) {
+  Names names;
+  for (const graph::Node& node : graph.nodes)
+    names.emplace_back(node.op->name);
+  return names;
+}
+
+bool has(const Graph& graph, const std::string& name) {
+  const Names names = names_of(graph);
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// The graph of `body` after the pass, when it is seen that it gives the same bits as without, twice.
+template <class Body>
+Graph combined(const Arrays& inputs, const Body& body) {
+  Tracer tracer;
+  Arrays traced;
+  for (const NDArray& input : inputs)
+    traced.push_back(tracer.input({input.shape(), input.dtype(), input.device()}));
+  const Graph graph = without_dead_code(tracer.trace([&] { return body(traced); }));
+  const Graph made = with_combined_calls(graph);
+  verify(made);
+  const auto wanted = all_bytes(evaluate(graph, inputs));
+  CHECK((all_bytes(body(inputs)) == wanted));
+  Plan plan(made, {.optimise = false});
+  for (int run = 0; run < 2; ++run)
+    CHECK((all_bytes(plan.run(inputs)) == wanted));
+  Plan whole(graph);
+  CHECK((all_bytes(whole.run(inputs)) == wanted));
+  return made;
+}
+
+/// Gradients of two dense layers, the first with a relu, of x of so many rows.
+Arrays two_layers(const Arrays& in, bool looks) {
+  NDArray w = in[1].copy(), v = in[2].copy();
+  w.attach_grad();
+  v.attach_grad();
+  NDArray hidden, y;
+  {
+    const autograd::RecordScope record;
+    hidden = dense(in[0], w, {}, {.activation = "relu"});
+    y = dense(hidden, v, {});
+  }
+  y.backward();
+  Arrays made{w.grad(), v.grad()};
+  if (looks)
+    made.push_back(hidden);
+  return made;
+}
+
+const std::string k_masked = "matmul_relu_backward", k_loss = "softmax_cross_entropy_with_gradient";
+
+Arrays layers(std::int64_t rows, std::int64_t in, std::int64_t hidden, std::int64_t out, DType dtype, Device device) {
+  Arrays arrays{
+      random_array({rows, in}, 1, -2, 2, dtype),
+      random_array({hidden, in}, 2, -1, 1, dtype),
+      random_array({out, hidden}, 3, -1, 1, dtype)};
+  for (NDArray& array : arrays)
+    array = array.to(device);
+  return arrays;
+}
+
+/// Losses of logits and the gradient, as a trainer has them.
+Arrays loss_of(const Arrays& in, int axis, bool weighted) {
+  NDArray logits = in[0].copy();
+  logits.attach_grad();
+  NDArray losses;
+  {
+    const autograd::RecordScope record;
+    losses = softmax_cross_entropy(logits, in[1], axis);
+  }
+  losses.backward(weighted ? losses * 2.0 : NDArray());
+  return {losses, logits.grad()};
+}
+
+void check_layers(Device device) {
+  for (const DType dtype : {float32, float64, float16, bfloat16}) {
+    for (const auto& [rows, in, hidden, out] :
+         {std::array<std::int64_t, 4>{7, 5, 9, 3}, {64, 20, 33, 10}, {130, 8, 300, 40}, {300, 3, 260, 200}}) {
+      CAPTURE(dtype, rows, hidden, out);
+      const Graph made = combined(
+          layers(rows, in, hidden, out, dtype, device), [](const Arrays& given) { return two_layers(given, false); });
+      CHECK(has(made, k_masked));
+      CHECK_FALSE(has(made, "relu_backward"));
+    }
+  }
+}
+
+void check_losses(Device device) {
+  for (const DType dtype : {float32, float64, float16, bfloat16}) {
+    for (const auto& [shape, axis] :
+         {std::pair{Shape{5, 10}, 1}, {Shape{8, 64}, -1}, {Shape{4, 7, 6}, 1}, {Shape{3, 3000}, 1}}) {
+      CAPTURE(dtype, shape);
+      Shape rows = shape;
+      rows.erase(axis < 0 ? shape.ndim() + axis : axis);
+      const NDArray logits = random_array(shape, 4, -8, 8, dtype).to(device);
+      const NDArray labels = random_array(rows, 5, 0, 2.9).astype(int32).to(device);
+      const Graph made =
+          combined({logits, labels}, [axis = axis](const Arrays& in) { return loss_of(in, axis, false); });
+      CHECK(has(made, k_loss));
+      CHECK_FALSE(has(made, "softmax_cross_entropy_backward"));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("A product whose gradient goes through a relu is one call", "[graph][combination]") {
+  check_layers(cpu());
+}
+
+TEST_CASE("A product whose gradient goes through a relu is one call on a GPU", "[graph][combination][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_layers(gpu());
+}
+
+TEST_CASE("A loss and its gradient are one call", "[graph][combination]") {
+  check_losses(cpu());
+}
+
+TEST_CASE("A loss and its gradient are one call on a GPU", "[graph][combination][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_losses(gpu());
+}
+
+TEST_CASE("NaN and infinity pass a masked product as they pass the two calls", "[graph][combination]") {
+  Arrays given = layers(6, 4, 8, 3, float32, cpu());
+  std::vector<float> x = given[0].to_vector<float>();
+  x[1] = NAN;
+  x[6] = INFINITY;
+  x[11] = -INFINITY;
+  given[0] = array(x, {6, 4});
+  CHECK(has(combined(given, [](const Arrays& in) { return two_layers(in, false); }), k_masked));
+}
+
+TEST_CASE("What others want to see stays a call of its own", "[graph][combination]") {
+  const Arrays given = layers(6, 4, 8, 3, float32, cpu());
+  // The relu's result is read by others: that is not what goes.
+  CHECK(has(combined(given, [](const Arrays& in) { return two_layers(in, true); }), k_masked));
+  const NDArray y = random_array({6, 8}, 7, -1, 1);
+  const Arrays products{given[0], given[1].T().copy(), y};
+  const auto masked = [](const NDArray& dy, const NDArray& of) {
+    return invoke_one(*find_operator("relu_backward"), {dy, dy, of}, {}, SourceLocation::current());
+  };
+  CHECK(
+      has(combined(products, [&](const Arrays& in) { return Arrays{masked(matmul(in[0], in[1]), in[2])}; }), k_masked));
+  // The product is wanted, or read once more.
+  CHECK_FALSE(
+      has(combined(
+              products,
+              [&](const Arrays& in) {
+                const NDArray product = matmul(in[0], in[1]);
+                return Arrays{masked(product, in[2]), product};
+              }),
+          k_masked));
+  CHECK_FALSE(
+      has(combined(
+              products,
+              [&](const Arrays& in) {
+                const NDArray product = matmul(in[0], in[1]);
+                return Arrays{masked(product, in[2]), sum(product)};
+              }),
+          k_masked));
+  // Another shape in between, and the relu of the product itself.
+  CHECK_FALSE(has(
+      combined(
+          products,
+          [&](const Arrays& in) { return Arrays{masked(matmul(in[0], in[1]).reshape({48}), in[2].reshape({48}))}; }),
+      k_masked));
+  CHECK_FALSE(
+      has(combined(
+              products,
+              [&](const Arrays& in) {
+                const NDArray product = matmul(in[0], in[1]);
+                return Arrays{masked(product, product)};
+              }),
+          k_masked));
+  // An operand is written before the relu's gradient is taken.
+  CHECK_FALSE(
+      has(combined(
+              products,
+              [&](const Arrays& in) {
+                NDArray a = in[0].copy();
+                const NDArray product = matmul(a, in[1]);
+                a += 1.0;
+                return Arrays{masked(product, in[2]), a};
+              }),
+          k_masked));
+}
+
+TEST_CASE("A loss that is looked at before its gradient stays a call of its own", "[graph][combination]") {
+  const NDArray logits = random_array({5, 10}, 4, -8, 8), labels = array({1, 0, 9, 3, 3}, {5}).astype(int32);
+  CHECK_FALSE(has(combined({logits, labels}, [](const Arrays& in) { return loss_of(in, 1, true); }), k_loss));
+  // A label out of range fails either way, and nothing is lost of what comes next.
+  Tracer tracer;
+  const Arrays traced{tracer.input({{5, 10}, float32, cpu()}), tracer.input({{5}, int32, cpu()})};
+  Plan plan(tracer.trace([&] { return loss_of(traced, 1, false); }));
+  CHECK(has(plan.graph(), k_loss));
+  const Arrays bad = plan.run(Arrays{logits, array({1, 0, 10, 3, 3}, {5}).astype(int32)});
+  CHECK_THROWS_AS(bad[0].to_vector<float>(), IndexError);
+  CHECK_THROWS_AS(bad[1].to_vector<float>(), IndexError);
+  CHECK(all_bytes(plan.run(Arrays{logits, labels})) == all_bytes(loss_of({logits, labels}, 1, false)));
+}
+
+TEST_CASE("The combined calls refuse what does not fit", "[graph][combination]") {
+  const Operator &masked = *find_operator(k_masked), &loss = *find_operator(k_loss);
+  const NDArray a = ones({2, 3}), b = ones({3, 4});
+  const auto call = [&](const Operator& op, const Arrays& inputs) {
+    return invoke(
+        op,
+        inputs,
+        parse_attributes(op, op.name == k_loss ? "axis=1" : "transpose_a=false, transpose_b=false"),
+        SourceLocation::current());
+  };
+  CHECK_THROWS_AS(call(masked, {a, b, ones({2, 3})}), ShapeError);
+  CHECK_THROWS_AS(call(masked, {a, b, ones({2, 4}, {.dtype = float64})}), DTypeError);
+  CHECK_THROWS_AS(call(masked, {a, a, ones({2, 3})}), ShapeError);
+  const NDArray whole = ones({2, 2}, {.dtype = int32});
+  CHECK_THROWS_AS(call(masked, {whole, whole, whole}), UnsupportedError);
+  const NDArray labels = zeros({2}, {.dtype = int32});
+  CHECK_THROWS_AS(call(loss, {a, labels, ones({3})}), ShapeError);
+  CHECK_THROWS_AS(call(loss, {a, labels, ones({2}, {.dtype = float64})}), DTypeError);
+}
