@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include <sluice/gluon/block.h>
@@ -17,15 +20,37 @@ namespace sluice::gluon {
 namespace detail {
 
 namespace {
-thread_local constinit LayerWatch* innermost = nullptr;
+// Of all threads: mostly there are none, and who asks sees so without a lock.
+struct Watches {
+  std::atomic<int> count{0};
+  std::mutex mutex = {};
+  std::vector<std::pair<std::thread::id, LayerWatch*>> all = {};
+};
+Watches& watches() {
+  static auto* const made = new Watches;
+  return *made;
+}
 }  // namespace
 
-LayerWatch::LayerWatch() noexcept : before_(std::exchange(innermost, this)) {}
-LayerWatch::~LayerWatch() {
-  innermost = before_;
+LayerWatch::LayerWatch() {
+  const std::lock_guard hold(watches().mutex);
+  watches().all.emplace_back(std::this_thread::get_id(), this);
+  ++watches().count;
 }
-LayerWatch* LayerWatch::current() noexcept {
-  return innermost;
+
+LayerWatch::~LayerWatch() {
+  const std::lock_guard hold(watches().mutex);
+  std::erase_if(watches().all, [this](const auto& one) { return one.second == this; });
+  --watches().count;
+}
+
+LayerWatch* LayerWatch::current() {
+  if (watches().count.load(std::memory_order_relaxed) == 0)
+    return nullptr;
+  const std::lock_guard hold(watches().mutex);
+  const auto is_here = [](const auto& one) { return one.first == std::this_thread::get_id(); };
+  const auto found = std::find_if(watches().all.rbegin(), watches().all.rend(), is_here);
+  return found == watches().all.rend() ? nullptr : found->second;
 }
 
 }  // namespace detail

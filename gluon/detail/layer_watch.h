@@ -10,18 +10,15 @@ namespace sluice::gluon::detail {
 /// While it lives, is told of every call of a layer that this thread makes.
 class LayerWatch {
  public:
-  LayerWatch() noexcept;
+  LayerWatch();
   LayerWatch(const LayerWatch&) = delete;
   LayerWatch& operator=(const LayerWatch&) = delete;
   virtual ~LayerWatch();
 
-  /// Null: there is none.
-  static LayerWatch* current() noexcept;
+  /// The innermost one of this thread; null: there is none.
+  static LayerWatch* current();
   /// Makes the call, whose results it gives.
   virtual Arrays watched(const Block& layer, const std::string& path, const std::function<Arrays()>& call) = 0;
-
- private:
-  LayerWatch* before_;
 };
 
 }  // namespace sluice::gluon::detail

@@ -3,6 +3,8 @@
 #include <string_view>
 
 #include <sluice/operator/conv/conv.h>
+#include <sluice/operator/conv/passes.h>
+#include <sluice/operator/fused/fused.h>
 #include <sluice/operator/graph/flops.h>
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/matmul/product.h>
@@ -38,6 +40,7 @@ constexpr std::array k_by_input = {
     PerElement{"logsumexp", 4},
     PerElement{"softmax_cross_entropy", 4},
     PerElement{"softmax_cross_entropy_backward", 3},
+    PerElement{"softmax_cross_entropy_with_gradient", 7},
     PerElement{"max_pool2d_backward", 1},
 };
 
@@ -72,10 +75,11 @@ std::int64_t product_flops(const Shapes& of) {
   const Node& node = of.node;
   const Operator* const op = node.op;
   const bool bias = node.inputs.size() > 2;
-  if (op == &detail::matmul_op) {
+  if (op == &detail::matmul_op || op == &detail::matmul_relu_backward_op) {
     const Shape& a = of.input(0);
     const bool transposed = a.ndim() > 1 && node.attributes.as<detail::MatmulAttributes>().transpose_a;
-    return 2 * of.result(0).size() * a[transposed ? a.ndim() - 2 : a.ndim() - 1];
+    const std::int64_t mask = op == &detail::matmul_relu_backward_op ? 1 : 0;
+    return of.result(0).size() * (2 * a[transposed ? a.ndim() - 2 : a.ndim() - 1] + mask);
   }
   if (op == &detail::dense_op || op == &detail::dense_relu_op) {
     const std::int64_t extra = (bias ? 1 : 0) + (op == &detail::dense_relu_op ? 1 : 0);
@@ -85,8 +89,14 @@ std::int64_t product_flops(const Shapes& of) {
     const std::int64_t gradients = of.input(0).size();
     return 2 * gradients * of.input(1)[1] + (node.results.size() > 1 ? gradients : 0);
   }
+  return 0;
+}
+
+std::int64_t filter_flops(const Shapes& of) {
+  const Node& node = of.node;
+  const Operator* const op = node.op;
   if (op == &detail::convolution_op || op == &detail::convolution_relu_op) {
-    const std::int64_t extra = (bias ? 1 : 0) + (op == &detail::convolution_relu_op ? 1 : 0);
+    const std::int64_t extra = (node.inputs.size() > 2 ? 1 : 0) + (op == &detail::convolution_relu_op ? 1 : 0);
     return convolution_flops(of.result(0), of.input(1)) + extra * of.result(0).size();
   }
   if (op == &detail::convolution_backward_data_op)
@@ -95,6 +105,9 @@ std::int64_t product_flops(const Shapes& of) {
     return convolution_flops(of.input(1), of.input(2)) + (node.results.size() > 1 ? of.input(1).size() : 0);
   if (op == &detail::convolution_relu_backward_op)
     return of.input(0).size() * static_cast<std::int64_t>(node.results.size());
+  if (op == &detail::convolution_relu_backward_weights_op)  // a mask, and the sums of a bias
+    return convolution_flops(of.input(1), of.input(3)) +
+           of.input(1).size() * static_cast<std::int64_t>(node.results.size());
   return 0;
 }
 
@@ -129,8 +142,16 @@ bool is_reduction(const Operator& op) {
          *op.attributes == attribute_type<detail::MomentAttributes>;
 }
 
+// Of a fused node, all of one shape: casts are none, as where they stand alone.
+std::int64_t calls_that_count(const Node& node) {
+  const std::vector<fused::Call>& calls = fused::program_of(node.attributes).calls;
+  return std::count_if(calls.begin(), calls.end(), [](const fused::Call& call) { return call.op->elementwise; });
+}
+
 std::int64_t element_flops(const Shapes& of) {
   const Operator& op = *of.node.op;
+  if (&op == &fused::k_fused)
+    return calls_that_count(of.node) * of.result(0).size();
   if (const std::int64_t count = count_in(k_by_input, op.name); count > 0)
     return count * of.input(0).size();
   if (is_reduction(op))
@@ -148,7 +169,7 @@ std::int64_t flops(const Node& node, const Graph& graph) {
   if (node.is_view())
     return 0;
   const Shapes shapes{node, graph};
-  for (const auto family : {product_flops, pool_flops, update_flops}) {
+  for (const auto family : {product_flops, filter_flops, pool_flops, update_flops}) {
     if (const std::int64_t count = family(shapes); count > 0)
       return count;
   }

@@ -12,8 +12,9 @@ namespace sluice::graph {
 /// functions like exp, one each, whatever the type.
 ///
 ///     matmul, dense, convolution        2 for each product that is summed, 1 an element for a bias, 1 for relu
-///     their gradients                   the same
+///     their gradients                   the same, 1 for a relu's mask that is taken along
 ///     elementwise, one of gradients too 1 an element of the result, however long the formula
+///     fused                             1 for each of its calls but casts, times the elements of a result
 ///     reductions                        1 an element read; norms 2, logsumexp, variance, standard_deviation 4
 ///     pooling                           1 an element of a window
 ///     softmax, log_softmax              5 an element, backward 4; cross-entropy of classes 4 and 3

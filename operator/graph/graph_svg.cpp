@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <sluice/engine/origin.h>
+#include <sluice/operator/fused/fused.h>
 #include <sluice/operator/graph/detail/labels.h>
 #include <sluice/operator/graph/detail/svg_writer.h>
 #include <sluice/operator/graph/svg.h>
@@ -120,9 +121,9 @@ class Scene {
     for (const Result& result : node.results)
       made += (made.empty() ? "" : ", ") + (result.made ? "" : std::string("into ")) + typed(graph_, result.value);
     const std::size_t item = add_item(
-        {.name = node.op->name,
+        {.name = node.op == &fused::k_fused ? label_of(node) : node.op->name,
          .shape = made,
-         .title = node.op->name + attributes_of(node) + ", " + describe(node.site),
+         .title = node.op->name + details_of(graph_, node) + ", " + describe(node.site),
          .is_node = true});
     join_constants(node);
     for (std::size_t i = 0; i < node.inputs.size(); ++i)

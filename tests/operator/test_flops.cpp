@@ -5,6 +5,9 @@
 #include <vector>
 
 #include <sluice/operator/api.h>
+#include <sluice/operator/conv/geometry.h>
+#include <sluice/operator/elementwise/in_place.h>
+#include <sluice/operator/fused/fused.h>
 
 #include "tests/operator/random_program.h"
 #include "tests/support/catch.h"
@@ -149,6 +152,60 @@ TEST_CASE("An update counts its formula for each weight", "[graph][flops]") {
   CHECK(with(2, [](const auto& of) { sgd_update(of[0], of[1], {}, {}); }) == 5 * 17);
   CHECK(with(3, [](const auto& of) { sgd_update(of[0], of[1], of[2], {.momentum = 0.9}); }) == 7 * 17);
   CHECK(with(4, [](const auto& of) { adam_update(of[0], of[1], of[2], of[3], {.steps = {1, 1}}); }) == 15 * 17);
+}
+
+TEST_CASE("A convolution's weights that mask a relu's gradient along count that too", "[graph][flops]") {
+  const std::int64_t result = 2 * 4 * 5 * 7, filter = 3 * 3 * 2;
+  for (const bool bias : {false, true}) {
+    const auto attributes =
+        Attributes::of(detail::ConvolutionAttributes{.stride = {2, 1}, .pad = {1, 0}, .bias = bias});
+    const Graph graph = traced({{2, 3, 9, 8}, {2, 4, 5, 7}, {2, 4, 5, 7}, {4, 3, 3, 2}}, [&](const Arrays& x) {
+      const Operator& op = *find_operator("convolution_relu_backward_weights");
+      return invoke(op, x, attributes, SourceLocation::current())[0];
+    });
+    CHECK(flops(graph) == 2 * result * filter + (bias ? 2 : 1) * result);
+  }
+}
+
+TEST_CASE("A fused node counts each of its calls but casts, an element", "[graph][flops]") {
+  const Graph graph = with_fused_pointwise(
+      traced({{4, 1}, {4, 5}}, [](const Arrays& x) { return relu(x[0] * x[1] + 1.0).astype(float16); }));
+  REQUIRE(graph.nodes.size() == 1);
+  REQUIRE(graph.nodes[0].op == &fused::k_fused);
+  CHECK(flops(graph) == 3 * 20);
+}
+
+TEST_CASE("Passes that join calls leave the count of what they join", "[graph][flops]") {
+  Tracer tracer;
+  const NDArray x = tracer.input({{6, 7}, float32, cpu()}), labels = tracer.input({{6}, int32, cpu()});
+  NDArray first = full({5, 7}, 0.5f), second = full({3, 5}, 0.5f);
+  first.attach_grad();
+  second.attach_grad();
+  const Graph graph = tracer.trace([&] {
+    NDArray loss;
+    {
+      const autograd::RecordScope record;
+      loss = softmax_cross_entropy(dense(tanh(dense(x, first, {}, {.activation = "relu"})) * 2.0, second, {}), labels);
+    }
+    loss.backward();
+    return Arrays{loss};
+  });
+  const Graph combined = with_combined_calls(graph), fused = with_fused_pointwise(combined);
+  CHECK(combined.nodes.size() < graph.nodes.size());
+  CHECK(fused.nodes.size() < combined.nodes.size());
+  CHECK(flops(combined) == flops(graph));
+  CHECK(flops(fused) == flops(graph));
+}
+
+TEST_CASE("A product through a relu's gradient counts what the two counted", "[graph][flops]") {
+  const Graph graph = traced({{6, 7}, {7, 5}, {6, 5}}, [](const Arrays& x) {
+    const NDArray product = matmul(x[0], x[1]);
+    return detail::relu_gradient(product, x[2], {});
+  });
+  const Graph combined = with_combined_calls(graph);
+  REQUIRE(combined.nodes.size() == 1);
+  CHECK(flops(combined) == 6 * 5 * (2 * 7 + 1));
+  CHECK(flops(combined) == flops(graph));
 }
 
 TEST_CASE("Every node of random programs has a count, and the graph their sum", "[graph][flops]") {

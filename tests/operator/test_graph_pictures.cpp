@@ -114,13 +114,14 @@ TEST_CASE("A picture of a graph has a box for each node, and none lies on anothe
 TEST_CASE("A picture of a graph escapes what XML would misread, and tells each node's attributes", "[graph][svg]") {
   Tracer tracer;
   const NDArray x = tracer.input({{4, 3}, float32, cpu()});
-  const Graph graph = tracer.trace([&] {
-    return Arrays{dense(x, full({2, 3}, 1.0f), {}, {.flatten = false}), less(x, 2.0)};
-  });
+  const NDArray weight = full({2, 3}, 1.0f);
+  const SourceLocation odd{"a<b>&\"c\".cpp", 7};
+  const Graph graph = tracer.trace([&] { return Arrays{dense(x, weight, {}, {.flatten = false}), less(x, 2.0, odd)}; });
   const std::string svg = to_svg(graph);
   CHECK(is_well_formed(svg));
   CHECK(svg.find("dense {flatten=false, relu=false}, ") != std::string::npos);
   CHECK(svg.find("test_graph_pictures.cpp") != std::string::npos);
+  CHECK(svg.find("a&lt;b&gt;&amp;&quot;c&quot;.cpp:7") != std::string::npos);
   CHECK(svg.find("constant @") != std::string::npos);
   std::string spoilt = svg;  // the check sees faults
   spoilt[svg.find("input %")] = '<';
@@ -195,8 +196,31 @@ TEST_CASE("A memory plan's picture is as high as there are bytes, and says how l
   CHECK(of("softmax").height == of("concat").height);
   CHECK(std::abs(of("softmax").height - 3 * of("log_softmax").height) <= 3);
   CHECK(of("softmax").fill != of("concat").fill);  // it has memory of its own
-  CHECK(of("concat").title.find("3600 B on cpu(0): made by node 0 (concat), used last by node 1") != std::string::npos);
+  CHECK(
+      of("concat").title.find("3.5 KiB on cpu(0): made by node 0 (concat), used last by node 1") != std::string::npos);
   CHECK(of("softmax").title.ends_with("kept"));
+}
+
+TEST_CASE("A fused node says in pictures what it calls, and its kernel has a source", "[graph][svg]") {
+  Tracer tracer;
+  Arrays x;
+  for (int i = 0; i < 6; ++i)
+    x.push_back(tracer.input({{4, 3}, float32, cpu()}));
+  const Graph graph = with_fused_pointwise(tracer.trace([&] {
+    return Arrays{tanh(x[0] * 2.0 + x[1]), tanh(x[2] * 3.0 + x[3]), exp(x[4] - x[5])};
+  }));
+  const std::string svg = to_svg(graph);
+  CHECK(is_well_formed(svg));
+  CHECK(svg.find(">fused: multiply, add, tanh<") != std::string::npos);
+  CHECK(svg.find("= tanh(") != std::string::npos);
+  const std::vector<graph::FusedKernel> kernels = fused_kernels(graph);
+  REQUIRE(kernels.size() == 2);  // those that differ in a number share one
+  CHECK(kernels[0].calls == "multiply, add, tanh");
+  CHECK(kernels[0].nodes.size() == 2);
+  CHECK(kernels[0].problem.empty());
+  CHECK(kernels[0].source.find("Unary::tanh") != std::string::npos);
+  CHECK(kernels[1].calls == "subtract, exp");
+  CHECK(fused_kernels(Graph()).empty());
 }
 
 TEST_CASE("An empty graph has pictures too", "[graph][svg]") {
