@@ -21,7 +21,7 @@ SLUICE_HD inline double times_plus(double a, double b, double c) noexcept {
 #endif
 }
 
-// a - b, where b or a may end in a product that the GPU's compiler would join to the subtraction.
+// a - b and a + b, where one may end in a product that the GPU's compiler would join to that.
 SLUICE_HD inline float minus(float a, float b) noexcept {
 #ifdef __CUDA_ARCH__
   return __fsub_rn(a, b);
@@ -29,12 +29,19 @@ SLUICE_HD inline float minus(float a, float b) noexcept {
   return a - b;
 #endif
 }
+SLUICE_HD inline float plus(float a, float b) noexcept {
+  return minus(a, -b);
+}
 SLUICE_HD inline double minus(double a, double b) noexcept {
 #ifdef __CUDA_ARCH__
   return __dsub_rn(a, b);
 #else
   return a - b;
 #endif
+}
+
+SLUICE_HD inline double plus(double a, double b) noexcept {
+  return minus(a, -b);
 }
 
 }  // namespace sluice::detail

@@ -4,7 +4,6 @@
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/matmul/product.h>
 #include <sluice/operator/matmul/small_product.h>
-#include <sluice/operator/matmul/tensor_product.h>
 
 namespace sluice::detail {
 
@@ -35,7 +34,7 @@ void matmul_relu_backward_gpu(const KernelCall& call) {
   for_each_product(product, [&](GemmProblem problem) {
     const auto offset = static_cast<const char*>(problem.c.data) - static_cast<const char*>(to.data);
     const bool real = problem.batch * problem.m * problem.n * problem.k > 0;
-    if (real && (is_small_product(problem) || takes_tensor_product(call.queue, problem)))
+    if (real && is_small_product(problem))
       problem.mask = static_cast<const char*>(call.inputs[2].data) + offset;
     masked = masked && problem.mask != nullptr;
     product_gpu(call.queue, problem);

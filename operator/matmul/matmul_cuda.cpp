@@ -10,7 +10,6 @@
 #include <sluice/operator/matmul/precision.h>
 #include <sluice/operator/matmul/product.h>
 #include <sluice/operator/matmul/small_product.h>
-#include <sluice/operator/matmul/tensor_product.h>
 #include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
@@ -206,8 +205,6 @@ void product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums) {
   if (p.batch > 0 && p.m > 0 && p.n > 0 && p.k > 0) {
     if (is_small_product(p))
       return small_product_gpu(queue, p, row_sums);
-    if (takes_tensor_product(queue, p))
-      return tensor_product_gpu(queue, p, row_sums);
     require<UnsupportedError>(
         is_plain(p), [&] { return message("matmul: on a GPU, operands need rows or columns of neighbours"); });
     return run_cublas(queue, p, row_sums);

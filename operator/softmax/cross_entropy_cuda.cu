@@ -95,7 +95,7 @@ struct CrossEntropyBackward : Unjoined<RowOperands<T, 1, true>> {
   template <int V>
   __device__ C give(const Told& told, const RowValues<C, 1, V>& values, int j, std::int64_t i) const {
     const C probability = std::exp(minus(values.at[0][j] - told.largest, told.log_of_sum));
-    return told.label < 0 ? C{0} : (probability - (i == told.label ? C{1} : C{0})) * told.scale;
+    return told.label < 0 ? C{0} : minus(probability, i == told.label ? C{1} : C{0}) * told.scale;
   }
 };
 
@@ -133,7 +133,7 @@ struct CrossEntropyWithGradient : Labelled<MaxSumRow<T, true>> {
   template <int V>
   __device__ C give(const Told& told, const RowValues<C, 1, V>& values, int j, std::int64_t i) const {
     const C probability = std::exp(minus(values.at[0][j] - told.largest, told.log_of_sum));
-    return told.label < 0 ? C{0} : (probability - (i == told.label ? C{1} : C{0})) * told.scale;
+    return told.label < 0 ? C{0} : minus(probability, i == told.label ? C{1} : C{0}) * told.scale;
   }
 };
 

@@ -8,6 +8,7 @@
 #include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/row_kernel.cuh>
 #include <sluice/operator/softmax/kernels.h>
+#include <sluice/operator/times_plus.h>
 
 namespace sluice::detail {
 
@@ -44,12 +45,13 @@ struct MaxSumRow : RowOperands<T, 1, Writes> {
     total.sum *= scale_to(total.largest, largest);
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      total.sum += scale_to(values.at[0][j], largest);
+      total.sum = plus(total.sum, scale_to(values.at[0][j], largest));
     total.largest = largest;
   }
   __device__ Total join(const Total& a, const Total& b) const {
     const C largest = a.largest > b.largest ? a.largest : b.largest;
-    return {largest, a.sum * scale_to(a.largest, largest) + b.sum * scale_to(b.largest, largest)};
+    // Not contracted, so that both lanes of a pair get the same: a + b is b + a.
+    return {largest, times_plus(a.sum, scale_to(a.largest, largest), b.sum * scale_to(b.largest, largest))};
   }
 };
 

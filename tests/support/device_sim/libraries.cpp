@@ -12,7 +12,6 @@
 #include <sluice/operator/library/channel.h>
 #include <sluice/operator/matmul/product.h>
 #include <sluice/operator/matmul/small_product.h>
-#include <sluice/operator/matmul/tensor_product.h>
 
 #include "tests/support/cuda_sim/sim.h"
 
@@ -79,10 +78,6 @@ void product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums) {
   test::sim::launch(static_cast<cudaStream_t>(queue.stream()), [p, row_sums] {
     by_floating(p.dtype, [&]<class T>() { multiply<T>(p, static_cast<T*>(row_sums)); });
   });
-}
-
-bool takes_tensor_product(const Queue&, const GemmProblem&) {
-  return false;  // it is written in a GPU's own instructions
 }
 
 void matmul_gpu(const KernelCall& call) {

@@ -72,11 +72,10 @@ def flat(name):
 
 
 def device_files(root):
-    """The device code of the rooms that have any, but for what only asks the GPU whether it runs on it, and what is
-    written in one GPU's own instructions."""
+    """The device code of the rooms that have any, but for what only asks the GPU whether it runs on it."""
     return sorted(
         str(path.relative_to(root)) for room in ROOMS for path in (root / room).rglob("*")
-        if path.suffix in (".cu", ".cuh") and path.name != "gpu_probe_cuda.cu" and not path.name.endswith("_sm90_cuda.cu"))
+        if path.suffix in (".cu", ".cuh") and path.name != "gpu_probe_cuda.cu")
 
 
 def main():
