@@ -9,6 +9,7 @@
 #include <sluice/gluon/detail/called.h>
 #include <sluice/gluon/detail/child_slot.h>
 #include <sluice/gluon/detail/hybrid.h>
+#include <sluice/gluon/detail/layer_watch.h>
 #include <sluice/gluon/detail/network_changes.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/located.h>
@@ -153,6 +154,9 @@ Arrays Block::call(std::span<const NDArray> inputs, SourceLocation site) const {
 
 // `slot` says where the block stands; null if it is called by itself. `one`: a single output is wanted.
 Arrays Block::compute(std::span<const NDArray> inputs) const {
+  if (detail::LayerWatch* const watch = detail::LayerWatch::current();
+      watch != nullptr && sluice::detail::calls_are_taken()) [[unlikely]]
+    return watch->watched(*this, detail::LayerCall::path(), [&] { return forward_all(inputs); });
   const std::shared_ptr<detail::Hybrid>& hybrid = members().hybrid;
   if (hybrid == nullptr || sluice::detail::calls_are_taken() || region_records())
     return forward_all(inputs);

@@ -20,6 +20,7 @@
 #include <sluice/gluon/hybrid.h>
 #include <sluice/gluon/init.h>
 #include <sluice/gluon/parameter.h>
+#include <sluice/gluon/summary.h>
 #include <sluice/ndarray/ndarray.h>
 
 namespace sluice::gluon {
@@ -138,6 +139,15 @@ class SLUICE_API Block {
   std::size_t hybrid_traces() const;
   /// The graph that ran last, or null: for printing it, its memory. Good until the next call of the block.
   const graph::Plan* hybrid_plan() const;
+
+  /// The layers with the shapes that they give, parameters, and operations of a forward in predict mode (graph::flops),
+  /// for inputs of which shape, type and device count: abstract_array() will do. Nothing is computed, but parameters
+  /// that wait for their shape get it, and are initialised, as by a first forward. Throws what forward throws, and
+  /// ValueError where it looks at values.
+  ///
+  ///     std::cout << net.summary(x);
+  Summary summary(const NDArray& x, SourceLocation site = SourceLocation::current()) const;
+  Summary summary(const Arrays& inputs, SourceLocation site = SourceLocation::current()) const;
 
   /// Writes what forward computes in predict mode as a graph, PREFIX.json, and the parameters that it uses under their
   /// names of collect_params(), with other arrays of the network's own, as PREFIX.npz: SymbolBlock::imports() runs them

@@ -94,4 +94,9 @@ SourceLocation LayerCall::site() noexcept {
   return call == nullptr ? SourceLocation::current() : call->site_;
 }
 
+std::string LayerCall::path() {
+  const LayerCall* const call = current();
+  return call == nullptr ? "" : call->path_.path;
+}
+
 }  // namespace sluice::gluon::detail

@@ -13,6 +13,7 @@
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/sink.h>
 
 namespace sluice::gluon {
 
@@ -176,6 +177,7 @@ void Parameter::initialize_as(
 void Parameter::fill(const std::string& path, const init::Initializer& init, Device device, SourceLocation site) const {
   const State& state = *state_;
   const autograd::PauseScope pause;
+  const CallSinkScope nobody(nullptr);  // a value that is made once is no part of what is traced
   site.origin = Origin::of("parameter " + path, site).number();
   const OriginScope scope(site);
   try {

@@ -9,10 +9,13 @@
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
 #include <sluice/operator/graph/file.h>
+#include <sluice/operator/graph/flops.h>
+#include <sluice/operator/graph/fused_kernels.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/plan.h>
 #include <sluice/operator/graph/respecified.h>
 #include <sluice/operator/graph/split.h>
+#include <sluice/operator/graph/svg.h>
 #include <sluice/operator/graph/trace.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/library/autotune.h>

@@ -1,16 +1,9 @@
 // Trains the network 784-256-10 on Fashion-MNIST.
-#include <memory>
-#include <utility>
-
+#include "samples/networks.h"
 #include "samples/support/training.h"
 
 int main(int argc, char** argv) {
-  using namespace sluice;
   samples::TrainingOptions options{.model = "mlp", .batch_size = 256, .adam_rate = 3e-3, .final_rate = 0.1};
   CLI::App app("Trains a multilayer perceptron, 784-256-10, on Fashion-MNIST.");
-  return samples::train_main(app, argc, argv, options, [] {
-    gluon::nn::Sequential net;
-    net.add(gluon::nn::Dense(256, {.activation = "relu"}), gluon::nn::Dense(10));
-    return samples::Model{std::move(net), std::make_unique<gluon::loss::SoftmaxCrossEntropyLoss>()};
-  });
+  return samples::train_main(app, argc, argv, options, samples::mlp);
 }

@@ -49,6 +49,8 @@ class LayerCall {
 
   /// Of the innermost call of this thread: the user's line, for the layer. Its own line if there is no call.
   static SourceLocation site() noexcept;
+  /// Of the innermost call of this thread: where the layer stands, "0.body"; empty for the network itself.
+  static std::string path();
 
  private:
   /// The innermost call of what this thread works for now; null if there is none.

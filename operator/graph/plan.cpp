@@ -114,12 +114,12 @@ struct Plan::State {
   const PlanOptions options;
   Engine& engine;
   std::vector<Place> places;
-  PlanMemory memory = {};
+  MemoryPlan memory_plan = {};
 
   State(Graph made, const PlanOptions& how, Engine& on) : graph(std::move(made)), options(how), engine(on), places(1) {
     verify(graph);
     auto first = new_arena();
-    memory = {bytes_of(first->memory()), first->memory().bytes_without_sharing};
+    memory_plan = first->memory();
     if (!first->writes_outside())  // otherwise runs follow each other anyway
       places = std::vector<Place>(std::max<std::size_t>(options.most_arenas, 1));
     place_here().arena = std::move(first);
@@ -160,7 +160,11 @@ const Graph& Plan::graph() const noexcept {
 }
 
 PlanMemory Plan::memory() const noexcept {
-  return state_->memory;
+  return {bytes_of(state_->memory_plan), state_->memory_plan.bytes_without_sharing};
+}
+
+const MemoryPlan& Plan::memory_plan() const noexcept {
+  return state_->memory_plan;
 }
 
 }  // namespace sluice::graph

@@ -7,6 +7,7 @@
 #include <sluice/engine/engine.h>
 #include <sluice/engine/export.h>
 #include <sluice/operator/graph/graph.h>
+#include <sluice/operator/graph/memory_plan.h>
 #include <sluice/operator/operator.h>
 
 namespace sluice::graph {
@@ -58,6 +59,8 @@ class SLUICE_API Plan {
   /// After the passes.
   const Graph& graph() const noexcept;
   PlanMemory memory() const noexcept;
+  /// Which results share memory; each arena has as much.
+  const MemoryPlan& memory_plan() const noexcept;
 
  private:
   struct State;

@@ -4,11 +4,10 @@
 #include <sluice/engine/origin.h>
 #include <sluice/operator/control/subgraph.h>
 #include <sluice/operator/fused/fused.h>
+#include <sluice/operator/graph/detail/labels.h>
 #include <sluice/operator/graph/graph.h>
 
 namespace sluice::graph {
-
-namespace {
 
 std::string name_of(const Graph& graph, ValueId id) {
   switch (graph.values[id].source) {
@@ -23,18 +22,6 @@ std::string name_of(const Graph& graph, ValueId id) {
       break;
   }
   return message('%', id);
-}
-
-template <class Each>
-std::string listed(const std::vector<ValueId>& ids, const Each& each) {
-  std::string text;
-  for (const ValueId id : ids)
-    text += (text.empty() ? "" : ", ") + each(id);
-  return text;
-}
-
-std::string names_of(const Graph& graph, const std::vector<ValueId>& ids) {
-  return listed(ids, [&](ValueId id) { return name_of(graph, id); });
 }
 
 std::string typed(const Graph& graph, ValueId id) {
@@ -55,7 +42,6 @@ std::string attributes_of(const Node& node) {
   return text.empty() ? "" : " {" + text + '}';
 }
 
-// Of a fused node its calls, in the graph's own names: "{t0 = multiply(%0, @1); %5 = relu(t0)}".
 std::string details_of(const Graph& graph, const Node& node) {
   if (node.op != &fused::k_fused)
     return attributes_of(node);
@@ -78,6 +64,20 @@ std::string label_of(const Node& node) {
     return label;
   }
   return "fused: " + fused::names_of_calls(fused::program_of(node.attributes));
+}
+
+namespace {
+
+template <class Each>
+std::string listed(const std::vector<ValueId>& ids, const Each& each) {
+  std::string text;
+  for (const ValueId id : ids)
+    text += (text.empty() ? "" : ", ") + each(id);
+  return text;
+}
+
+std::string names_of(const Graph& graph, const std::vector<ValueId>& ids) {
+  return listed(ids, [&](ValueId id) { return name_of(graph, id); });
 }
 
 std::string text_of(const Graph& graph, const std::string& indent) {

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import xml.etree.ElementTree
+import zlib
 
 import harness
 from harness import PROGRAMS, Skipped, device, expect, run
@@ -200,6 +201,89 @@ def check_infer(folder):
     expect(run("infer", folder / "mlp").returncode == 2, "no images are named")
     result = harness.train("mlp", folder, "--epochs", 1, "--export", folder / "nowhere" / "net")
     expect(result.returncode == 1 and "--export" in result.stderr and "epoch" not in result.stdout, "no such folder", result)
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def boxes_of(path):
+    """Of a picture that XML readers take: (x, y, width, height, title) of each rectangle."""
+    boxes = []
+    for rect in xml.etree.ElementTree.parse(path).getroot().iter(SVG + "rect"):
+        title = rect.find(SVG + "title")
+        if title is not None:
+            boxes.append((*(int(rect.get(key)) for key in ("x", "y", "width", "height")), title.text or ""))
+    return boxes
+
+
+def overlaps(boxes):
+    return [(a, b) for i, a in enumerate(boxes) for b in boxes[:i]
+            if a[0] < b[0] + b[2] and b[0] < a[0] + a[2] and a[1] < b[1] + b[3] and b[1] < a[1] + a[3]]
+
+
+def check_pictures(out, result):
+    """The files of `inspect`, against each other. Gives the nodes after the passes, a line each."""
+    expect(result.returncode == 0 and (out / "summary.txt").read_text() in result.stdout, f"inspect {out}", result)
+    lines = {}
+    for name in ("graph_before", "graph_after"):
+        lines[name] = (out / f"{name}.txt").read_text().splitlines()[1:-2]
+        boxes = boxes_of(out / f"{name}.svg")
+        sites = [box[4] for box in boxes if ".cpp:" in box[4] or ".h:" in box[4]]
+        expect(len(sites) == len(lines[name]) and not overlaps(boxes), f"boxes of {out}/{name}: {len(sites)}")
+        dot = (out / f"{name}.dot").read_text()
+        expect(len(re.findall(r"^  n\d+ \[", dot, re.MULTILINE)) == len(lines[name]), f"{out}/{name}.dot")
+    held = boxes_of(out / "memory.svg")
+    expect(held and not overlaps(held), f"{out}/memory.svg: {overlaps(held)}")
+    expect(f"{len(lines['graph_before'])} nodes, {len(lines['graph_after'])} after the passes" in result.stdout, "nodes", result)
+    return lines["graph_after"]
+
+
+def with_elementwise_tail(graph):
+    """Elementwise calls behind a network's last one, of a layer with an odd name. A file's checksum is of its own text."""
+    made = json.loads(graph)
+    value = 1 + max(one.get("value", 0) for node in made["nodes"] for one in node["results"])
+    last = made["outputs"][0]["value"]
+    result = next(one for node in made["nodes"] for one in node["results"] if one.get("value") == last)
+    for i, (name, inputs) in enumerate((("tanh", [last]), ("sigmoid", [value]), ("add", [value, value + 1]))):
+        made["nodes"].append({"op": name, "inputs": inputs, "attributes": {}, "results": [{**result, "value": value + i}],
+                              "call": {"layer": "layer <odd> & \"so\" (Tail)", "file": "a<b>&.cpp", "line": 7}})
+    made["outputs"][0]["value"] = value + 2
+    rest = json.dumps({key: made[key] for key in made if key not in ("format", "version", "checksum")})
+    text = '{\n "format": "sluice graph",\n "version": 1,\n "checksum": "00000000",\n' + rest[1:] + "\n"
+    return text.replace("00000000", f"{zlib.crc32(text.encode()):08x}", 1)
+
+
+def check_inspect(folder):
+    for name, parameters in (("mlp", "203,530"), ("cnn-torch", "1,199,882"), ("cnn-tf", "347,146")):
+        for flags in ((), ("--train",)):
+            out = folder / "new" / f"{name}{len(flags)}"
+            result = run("inspect", name, *flags, "--batch-size", 4, "--out", out, "--device", device())
+            nodes = check_pictures(out, result)
+            expect(f"parameters: {parameters} (" in result.stdout, f"parameters of {name}", result)
+            expect(("adam_update" in nodes[-1]) == bool(flags), f"{name} {flags}: {nodes[-1]}")
+            expect(not (out / "kernels.txt").exists(), "kernels are there only where they are asked for")
+    harness.write_dataset(folder)
+    result = harness.train("mlp", folder, "--epochs", 1, "--export", folder / "mlp")
+    expect(result.returncode == 0, "an exported network", result)
+    (folder / "mlp.json").write_text(with_elementwise_tail((folder / "mlp.json").read_text()))
+    for flags in ((), ("--train",)):
+        out = folder / f"mlp{len(flags)}"
+        result = run("inspect", folder / "mlp", *flags, "--kernels", "--batch-size", 5, "--out", out, "--device", device())
+        nodes = check_pictures(out, result)
+        expect("SymbolBlock" in result.stdout and "float32 (5, 10)" in "".join(nodes), "a network from a file", result)
+        titles = [box[4] for box in boxes_of(out / "graph_after.svg")]
+        expect(any('layer <odd> & "so" (Tail) at a<b>&.cpp:7' in title for title in titles), f"names: {titles}")
+        kernels = (out / "kernels.txt").read_text()
+        count = len(re.findall("^// -- kernel ", kernels, re.MULTILINE))
+        expect(kernels.startswith(f"{count} fused kernel(s)"), "how many kernels there are")
+        fused = sum("fused(" in node for node in nodes)
+        expect(fused >= count and (count > 0 or device() == "gpu"), f"kernels of {fused} nodes: {kernels}")
+        expect(count == 0 or "tanh, sigmoid, add" in kernels and "Unary::tanh" in kernels, f"their source: {kernels}")
+    (folder / "file").write_text("")
+    for arguments, words in ((("none-such",), ("none-such.json",)), (("mlp", "--out", folder / "file"), ("--out", "file"))):
+        result = run("inspect", *arguments, "--device", device())
+        expect(result.returncode == 1 and all(word in result.stderr for word in words), f"inspect {arguments}", result)
+    expect(run("inspect").returncode == 2 and run("inspect", "").returncode == 2, "no network is named")
 
 
 def one_line(result, what, *words):

@@ -1,0 +1,186 @@
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include <sluice/operator/conv/conv.h>
+#include <sluice/operator/conv/passes.h>
+#include <sluice/operator/fused/fused.h>
+#include <sluice/operator/graph/flops.h>
+#include <sluice/operator/matmul/matmul.h>
+#include <sluice/operator/matmul/product.h>
+#include <sluice/operator/pool/geometry.h>
+#include <sluice/operator/pool/pool.h>
+#include <sluice/operator/reduce/plan.h>
+#include <sluice/operator/update/attributes.h>
+
+namespace sluice::graph {
+
+namespace {
+
+/// The shapes of a node's arrays.
+struct Shapes {
+  const Node& node;
+  const Graph& graph;
+
+  const Shape& input(std::size_t i) const { return graph.values[node.inputs[i]].spec.shape; }
+  const Shape& result(std::size_t i) const { return graph.values[node.results[i].value].spec.shape; }
+};
+
+/// How many operations stand behind each element of one array of a node.
+struct PerElement {
+  std::string_view op;
+  std::int64_t count;
+};
+
+// Of the first input: those that reduce, and those that give more or less than they are given.
+constexpr std::array k_by_input = {
+    PerElement{"l1_norm", 2},
+    PerElement{"l2_norm", 2},
+    PerElement{"max_norm", 2},
+    PerElement{"logsumexp", 4},
+    PerElement{"softmax_cross_entropy", 4},
+    PerElement{"softmax_cross_entropy_backward", 3},
+    PerElement{"softmax_cross_entropy_with_gradient", 7},
+    PerElement{"max_pool2d_backward", 1},
+};
+
+// Of the first result.
+constexpr std::array k_by_result = {
+    PerElement{"softmax", 5},
+    PerElement{"log_softmax", 5},
+    PerElement{"softmax_backward", 4},
+    PerElement{"log_softmax_backward", 4},
+    PerElement{"negative_log_likelihood", 1},
+    PerElement{"batch_norm", 6},
+    PerElement{"batch_norm_predict", 2},
+    PerElement{"batch_norm_backward", 9},
+    PerElement{"dropout", 1},
+    PerElement{"dropout_backward", 1},
+    PerElement{"divide_by_terms", 1},
+};
+
+template <class Table>
+std::int64_t count_in(const Table& table, std::string_view op) {
+  const auto found = std::find_if(table.begin(), table.end(), [op](const PerElement& one) { return one.op == op; });
+  return found == table.end() ? 0 : found->count;
+}
+
+// Each element of y is a sum over one filter.
+std::int64_t convolution_flops(const Shape& y, const Shape& weight) {
+  const std::int64_t filter = weight[0] == 0 ? 0 : weight.size() / weight[0];
+  return 2 * y.size() * filter;
+}
+
+std::int64_t product_flops(const Shapes& of) {
+  const Node& node = of.node;
+  const Operator* const op = node.op;
+  const bool bias = node.inputs.size() > 2;
+  if (op == &detail::matmul_op || op == &detail::matmul_relu_backward_op) {
+    const Shape& a = of.input(0);
+    const bool transposed = a.ndim() > 1 && node.attributes.as<detail::MatmulAttributes>().transpose_a;
+    const std::int64_t mask = op == &detail::matmul_relu_backward_op ? 1 : 0;
+    return of.result(0).size() * (2 * a[transposed ? a.ndim() - 2 : a.ndim() - 1] + mask);
+  }
+  if (op == &detail::dense_op || op == &detail::dense_relu_op) {
+    const std::int64_t extra = (bias ? 1 : 0) + (op == &detail::dense_relu_op ? 1 : 0);
+    return of.result(0).size() * (2 * of.input(1)[1] + extra);
+  }
+  if (op == &detail::dense_backward_weights_op) {
+    const std::int64_t gradients = of.input(0).size();
+    return 2 * gradients * of.input(1)[1] + (node.results.size() > 1 ? gradients : 0);
+  }
+  return 0;
+}
+
+std::int64_t filter_flops(const Shapes& of) {
+  const Node& node = of.node;
+  const Operator* const op = node.op;
+  if (op == &detail::convolution_op || op == &detail::convolution_relu_op) {
+    const std::int64_t extra = (node.inputs.size() > 2 ? 1 : 0) + (op == &detail::convolution_relu_op ? 1 : 0);
+    return convolution_flops(of.result(0), of.input(1)) + extra * of.result(0).size();
+  }
+  if (op == &detail::convolution_backward_data_op)
+    return convolution_flops(of.input(0), of.input(1));
+  if (op == &detail::convolution_backward_weights_op)
+    return convolution_flops(of.input(1), of.input(2)) + (node.results.size() > 1 ? of.input(1).size() : 0);
+  if (op == &detail::convolution_relu_backward_op)
+    return of.input(0).size() * static_cast<std::int64_t>(node.results.size());
+  if (op == &detail::convolution_relu_backward_weights_op)  // a mask, and the sums of a bias
+    return convolution_flops(of.input(1), of.input(3)) +
+           of.input(1).size() * static_cast<std::int64_t>(node.results.size());
+  return 0;
+}
+
+// `x` is what is pooled, `y` what comes of it: in backward too.
+std::int64_t window_flops(const Shapes& of, const Shape& x, const Shape& y) {
+  const auto geometry = detail::pool_geometry(of.node.op->name, x, of.node.attributes.as<detail::PoolAttributes>());
+  return y.size() * geometry.kernel[0] * geometry.kernel[1];
+}
+
+std::int64_t pool_flops(const Shapes& of) {
+  const Operator* const op = of.node.op;
+  if (op == &detail::max_pool2d_op || op == &detail::avg_pool2d_op)
+    return window_flops(of, of.input(0), of.result(0));
+  return op == &detail::avg_pool2d_backward_op ? window_flops(of, of.input(1), of.input(0)) : 0;
+}
+
+std::int64_t update_flops(const Shapes& of) {
+  const Node& node = of.node;
+  const bool adam = node.op == &detail::k_adam_update;
+  if (!adam && node.op != &detail::k_sgd_update)
+    return 0;
+  const std::size_t lists =
+      adam ? node.attributes.as<detail::AdamAttributes>().lists() : node.attributes.as<detail::SgdAttributes>().lists();
+  std::int64_t weights = 0;
+  for (std::size_t i = 0; i < node.inputs.size() / lists; ++i)
+    weights += of.input(i).size();
+  return weights * (adam ? 15 : lists == 3 ? 7 : 5);
+}
+
+bool is_reduction(const Operator& op) {
+  return *op.attributes == attribute_type<detail::ReduceAttributes> ||
+         *op.attributes == attribute_type<detail::MomentAttributes>;
+}
+
+// Of a fused node, all of one shape: casts are none, as where they stand alone.
+std::int64_t calls_that_count(const Node& node) {
+  const std::vector<fused::Call>& calls = fused::program_of(node.attributes).calls;
+  return std::count_if(calls.begin(), calls.end(), [](const fused::Call& call) { return call.op->elementwise; });
+}
+
+std::int64_t element_flops(const Shapes& of) {
+  const Operator& op = *of.node.op;
+  if (&op == &fused::k_fused)
+    return calls_that_count(of.node) * of.result(0).size();
+  if (const std::int64_t count = count_in(k_by_input, op.name); count > 0)
+    return count * of.input(0).size();
+  if (is_reduction(op))
+    return of.input(0).size() * (*op.attributes == attribute_type<detail::MomentAttributes> ? 4 : 1);
+  const std::string_view name = op.name;
+  if (name == "take_backward" || name == "pick_backward" || name == "negative_log_likelihood_backward")
+    return of.input(1).size();
+  const std::int64_t count = op.elementwise ? 1 : count_in(k_by_result, name);
+  return count == 0 ? 0 : count * of.result(0).size();
+}
+
+}  // namespace
+
+std::int64_t flops(const Node& node, const Graph& graph) {
+  if (node.is_view())
+    return 0;
+  const Shapes shapes{node, graph};
+  for (const auto family : {product_flops, filter_flops, pool_flops, update_flops}) {
+    if (const std::int64_t count = family(shapes); count > 0)
+      return count;
+  }
+  return element_flops(shapes);
+}
+
+std::int64_t flops(const Graph& graph) {
+  std::int64_t count = 0;
+  for (const Node& node : graph.nodes)
+    count += flops(node, graph);
+  return count;
+}
+
+}  // namespace sluice::graph
