@@ -37,10 +37,13 @@ class Making {
       made_->by_hand = true;
     if (made_->by_hand)
       return made_;
-    if (!recorded || made_->heads.empty())
-      made_->forward = std::make_unique<graph::Plan>(joint, options_.plan, engine);
-    else
+    if (!recorded || made_->heads.empty()) {
+      graph::PlanOptions plan = options_.plan;
+      plan.keep_results = !recorded;  // of recorded calls the tape holds some for long
+      made_->forward = std::make_unique<graph::Plan>(joint, plan, engine);
+    } else {
       cut(joint, engine);
+    }
     return made_;
   }
 
@@ -177,6 +180,27 @@ Arrays call(const std::shared_ptr<const HybridProgram>& program, std::span<const
   return results;
 }
 
+bool has_data(std::span<const NDArray> inputs) {
+  return std::all_of(inputs.begin(), inputs.end(), [](const NDArray& input) {
+    return input.defined() && input.object()->buffer != nullptr;
+  });
+}
+
+// Whether a call now is recorded: somebody may ask for gradients of what it reads.
+bool is_recorded(std::span<const NDArray> inputs, const std::vector<Parameter>& parameters) {
+  return autograd::is_recording() &&
+         (std::any_of(inputs.begin(), inputs.end(), [](const NDArray& input) { return autograd::on_tape(input); }) ||
+          std::any_of(parameters.begin(), parameters.end(), [](const Parameter& parameter) {
+            return autograd::on_tape(parameter.data());
+          }));
+}
+
+const void* engine_of(std::span<const NDArray> inputs) noexcept {
+  return &sluice::detail::EngineAccess::core(inputs.empty() ? Engine::current() : inputs[0].engine());
+}
+
+constexpr auto used_before = [](const auto& a, const auto& b) { return a->used.load() < b->used.load(); };
+
 }  // namespace
 
 bool Hybrid::Signature::operator==(const Signature& other) const {
@@ -188,93 +212,151 @@ bool Hybrid::Signature::operator==(const Signature& other) const {
          std::equal(inputs.begin(), inputs.end(), other.inputs.begin(), other.inputs.end(), same);
 }
 
-// False where some parameter waits for its shape. What the network was before a change no program stands for any more.
-bool Hybrid::list_parameters(const std::function<ParameterDict()>& list, std::vector<Parameter>& parameters) {
-  const std::lock_guard hold(mutex_);
-  if (const std::uint64_t now = network_changes(); !listed_ || now != changes_) {
-    parameters_.clear();
-    known_.clear();
-    for (const auto& [name, parameter] : list())
-      parameters_.push_back(parameter);
-    changes_ = now;
-    listed_ = true;
+bool Hybrid::stands_for(const Signature& made, std::span<const NDArray> inputs, const Table& table, bool recorded) {
+  if (made.recorded != recorded || made.training != autograd::is_training() ||
+      made.precision != sluice::detail::current_float32_precision() || made.engine != engine_of(inputs) ||
+      made.inputs.size() != inputs.size())
+    return false;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const sluice::detail::ArrayObject& given = *inputs[i].object();
+    const ArraySpec& spec = made.inputs[i];
+    if (given.shape != spec.shape || given.dtype != spec.dtype || given.device != spec.device ||
+        made.wanted[i] != (recorded && autograd::on_tape(inputs[i])))
+      return false;
   }
-  parameters = parameters_;
-  return std::all_of(
-      parameters.begin(), parameters.end(), [](const Parameter& parameter) { return parameter.is_initialized(); });
+  for (std::size_t i = 0; i < table.parameters.size(); ++i) {
+    const auto* const object = table.parameters[i].data().object();
+    if (made.parameters[2 * i] != object || made.parameters[2 * i + 1] != object->variable.get())
+      return false;
+  }
+  return true;
 }
 
-std::shared_ptr<const HybridProgram> Hybrid::find(const Signature& signature) {
-  const std::lock_guard hold(mutex_);
-  const auto found =
-      std::find_if(known_.begin(), known_.end(), [&](const Known& one) { return one.signature == signature; });
-  if (found == known_.end())
-    return nullptr;
-  std::rotate(known_.begin(), found, found + 1);
-  return known_.front().program;
-}
-
-void Hybrid::keep(Signature signature, std::shared_ptr<const HybridProgram> program) {
-  std::vector<Known> gone;  // dropped without the lock
-  const std::lock_guard hold(mutex_);
-  ++traced_;
-  for (const Known& one : known_) {
-    if (one.signature == signature)  // another thread's first call
-      return;
-  }
-  while (known_.size() >= std::max<std::size_t>(options_.most_plans, 1)) {
-    gone.push_back(std::move(known_.back()));
-    known_.pop_back();
-  }
-  known_.push_front({std::move(signature), std::move(program)});
-}
-
-Arrays Hybrid::run(
-    std::span<const NDArray> inputs,
-    const Forward& forward,
-    const std::function<ParameterDict()>& list,
-    SourceLocation site) {
-  std::vector<Parameter> parameters;
-  const bool has_data = std::all_of(inputs.begin(), inputs.end(), [](const NDArray& input) {
-    return input.defined() && input.object()->buffer != nullptr;
-  });
-  if (!has_data || !list_parameters(list, parameters))
-    return forward(inputs);
+Hybrid::Signature Hybrid::signature_of(std::span<const NDArray> inputs, const Table& table, bool recorded) {
   Signature signature{
-      .recorded = autograd::is_recording(),
+      .recorded = recorded,
       .training = autograd::is_training(),
-      .precision = sluice::detail::current_float32_precision()};
-  Engine& engine = inputs.empty() ? Engine::current() : inputs[0].engine();
-  signature.engine = &sluice::detail::EngineAccess::core(engine);
-  bool on_tape = false;
+      .precision = sluice::detail::current_float32_precision(),
+      .engine = engine_of(inputs)};
   for (const NDArray& input : inputs) {
     signature.inputs.push_back(spec_of(input));
-    signature.wanted.push_back(signature.recorded && autograd::on_tape(input));
-    on_tape = on_tape || signature.wanted.back();
+    signature.wanted.push_back(recorded && autograd::on_tape(input));
   }
-  for (const Parameter& parameter : parameters) {
+  for (const Parameter& parameter : table.parameters) {
     const auto* const object = parameter.data().object();
     signature.parameters.push_back(object);
     signature.parameters.push_back(object->variable.get());
-    on_tape = on_tape || autograd::on_tape(parameter.data());
   }
-  signature.recorded = signature.recorded && on_tape;
-  std::shared_ptr<const HybridProgram> program = find(signature);
-  if (program == nullptr) {
-    program = Making(forward, std::move(parameters), options_).run(inputs, signature.wanted, signature.recorded);
-    keep(std::move(signature), program);
+  return signature;
+}
+
+// What the network was before a change no program stands for any more. `changes`: when the call began, so that networks
+// that others build meanwhile do not hold it up.
+Hybrid::Lookup Hybrid::look_up(const Reading& table, std::span<const NDArray> inputs, std::uint64_t changes) {
+  if (!table || table->changes < changes)
+    return {Found::no_table};
+  for (const Parameter& parameter : table->parameters) {
+    if (!parameter.is_initialized())
+      return {Found::no_shapes};
   }
+  const bool recorded = is_recorded(inputs, table->parameters);
+  for (const auto& known : table->known) {
+    if (stands_for(known->signature, inputs, *table, recorded))
+      return {Found::program, known.get()};
+  }
+  return {Found::none};
+}
+
+// As long as all call one program nobody writes anything.
+void Hybrid::note_use(const Known& known) {
+  if (used_last_.load(std::memory_order_relaxed) == &known)
+    return;
+  used_last_.store(&known, std::memory_order_relaxed);
+  known.used.store(1 + uses_.fetch_add(1, std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
+void Hybrid::list_parameters(const List& list) {
+  std::vector<std::unique_ptr<const Table>> gone;  // dropped without the lock, as elsewhere
+  const std::lock_guard hold(mutex_);
+  const std::uint64_t now = network_changes();
+  if (table_.latest() != nullptr && table_.latest()->changes == now)
+    return;
+  auto made = std::make_unique<Table>();
+  made->changes = now;
+  for (const auto& [name, parameter] : list())
+    made->parameters.push_back(parameter);
+  gone = table_.publish(std::move(made));
+}
+
+// Of several threads that made the same the first one's stays; returns what is to be run.
+std::shared_ptr<const HybridProgram> Hybrid::keep(
+    Signature signature, std::shared_ptr<const HybridProgram> program, std::uint64_t changes) {
+  std::vector<std::unique_ptr<const Table>> gone;
+  const std::lock_guard hold(mutex_);
+  traced_.fetch_add(1, std::memory_order_relaxed);
+  const Table& now = *table_.latest();
+  if (now.changes != changes)  // nobody will ask for it
+    return program;
+  for (const auto& known : now.known) {
+    if (known->signature == signature)
+      return known->program;
+  }
+  auto made = std::make_unique<Table>(now);
+  while (made->known.size() >= std::max<std::size_t>(options_.most_plans, 1))
+    made->known.erase(std::min_element(made->known.begin(), made->known.end(), used_before));
+  made->known.push_back(std::make_shared<Known>(std::move(signature), program, 1 + uses_.fetch_add(1)));
+  used_last_ = made->known.back().get();
+  gone = table_.publish(std::move(made));
+  return program;
+}
+
+Arrays Hybrid::run_new(std::span<const NDArray> inputs, const Forward& forward, SourceLocation site) {
+  std::vector<Parameter> parameters;
+  Signature signature;
+  std::uint64_t changes = 0;
+  {
+    const Reading table(table_);
+    parameters = table->parameters;
+    changes = table->changes;
+    signature = signature_of(inputs, *table, is_recorded(inputs, parameters));
+  }
+  auto made = Making(forward, std::move(parameters), options_).run(inputs, signature.wanted, signature.recorded);
+  const auto program = keep(std::move(signature), std::move(made), changes);
   return program->by_hand ? forward(inputs) : call(program, inputs, site);
 }
 
+Arrays Hybrid::run(std::span<const NDArray> inputs, const Forward& forward, const List& list, SourceLocation site) {
+  if (!has_data(inputs))
+    return forward(inputs);
+  const std::uint64_t changes = network_changes();
+  for (;;) {
+    Found what = {};
+    {
+      const Reading table(table_);
+      const Lookup found = look_up(table, inputs, changes);
+      if (found.what == Found::program) [[likely]] {
+        note_use(*found.known);
+        return found.known->program->by_hand ? forward(inputs) : call(found.known->program, inputs, site);
+      }
+      what = found.what;
+    }
+    if (what == Found::no_shapes)
+      return forward(inputs);
+    if (what == Found::none)
+      return run_new(inputs, forward, site);
+    list_parameters(list);
+  }
+}
+
 std::size_t Hybrid::traced() const {
-  const std::lock_guard hold(mutex_);
-  return traced_;
+  return traced_.load(std::memory_order_relaxed);
 }
 
 std::shared_ptr<const HybridProgram> Hybrid::last() const {
-  const std::lock_guard hold(mutex_);
-  return known_.empty() ? nullptr : known_.front().program;
+  const Reading table(table_);
+  if (!table || table->known.empty())
+    return nullptr;
+  return (*std::max_element(table->known.begin(), table->known.end(), used_before))->program;
 }
 
 }  // namespace sluice::gluon::detail

@@ -28,7 +28,7 @@ class Buffer final : public RetireHook {
 
   void retain() noexcept { arrays_.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept;
-  int use_count() const noexcept { return arrays_.load(std::memory_order_relaxed); }
+  int use_count() const noexcept { return arrays_.load(std::memory_order_acquire); }
 
   std::byte* data() const noexcept { return static_cast<std::byte*>(chunk_.data); }
   const Chunk& chunk() const noexcept { return chunk_; }

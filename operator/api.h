@@ -4,6 +4,7 @@
 #include <sluice/ndarray/api.h>
 #include <sluice/operator/attributes.h>
 #include <sluice/operator/concat/concat.h>
+#include <sluice/operator/control/control.h>
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>

@@ -24,6 +24,7 @@ constexpr detail::OperatorList (*k_families[])() noexcept = {
     detail::softmax_operators,
     detail::gather_operators,
     detail::concat_operators,
+    detail::control_operators,
     detail::walk_operators,
     detail::random_operators,
     detail::update_operators,

@@ -1,14 +1,16 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include <sluice/engine/detail/published.h>
 #include <sluice/gluon/hybrid.h>
 #include <sluice/gluon/parameter.h>
 #include <sluice/operator/graph/split.h>
@@ -33,30 +35,28 @@ struct HybridProgram {
   bool training = false;
 };
 
-/// The programs that a block's forward became, one a signature. Any thread.
+/// The programs that a block's forward became, one a signature. Any thread; a call that finds its program takes no lock
+/// and writes to no memory that it shares with others.
 class Hybrid {
  public:
   using Forward = std::function<Arrays(std::span<const NDArray>)>;
+  using List = std::function<ParameterDict()>;
 
   explicit Hybrid(const HybridOptions& options) : options_(options) {}
   Hybrid(const Hybrid&) = delete;
   Hybrid& operator=(const Hybrid&) = delete;
 
   /// What forward(inputs) gives. `list`: the block's parameters.
-  Arrays run(
-      std::span<const NDArray> inputs,
-      const Forward& forward,
-      const std::function<ParameterDict()>& list,
-      SourceLocation site);
+  Arrays run(std::span<const NDArray> inputs, const Forward& forward, const List& list, SourceLocation site);
   std::size_t traced() const;
   std::shared_ptr<const HybridProgram> last() const;
 
  private:
   /// What a program was made for. Arrays by identity: the program keeps them, so that no other comes to stand there.
   struct Signature {
-    std::vector<ArraySpec> inputs;
-    std::vector<bool> wanted;
-    std::vector<const void*> parameters;
+    std::vector<ArraySpec> inputs = {};
+    std::vector<bool> wanted = {};
+    std::vector<const void*> parameters = {};  // array and gradient of each
     bool recorded = false, training = false;
     Float32Precision precision = {};
     const void* engine = nullptr;
@@ -66,19 +66,39 @@ class Hybrid {
   struct Known {
     Signature signature;
     std::shared_ptr<const HybridProgram> program;
+    mutable std::atomic<std::uint64_t> used;  // on uses_
+
+    Known(Signature&& of, std::shared_ptr<const HybridProgram> made, std::uint64_t at)
+        : signature(std::move(of)), program(std::move(made)), used(at) {}
+  };
+  /// All that is known of the network as it is.
+  struct Table {
+    std::uint64_t changes = 0;  // of networks, when the parameters were listed
+    std::vector<Parameter> parameters = {};
+    std::vector<std::shared_ptr<const Known>> known = {};
+  };
+  using Reading = sluice::detail::Published<Table>::Reading;
+  enum class Found : std::uint8_t { program, none, no_table, no_shapes };
+  struct Lookup {
+    Found what;
+    const Known* known = nullptr;
   };
 
-  bool list_parameters(const std::function<ParameterDict()>& list, std::vector<Parameter>& parameters);
-  std::shared_ptr<const HybridProgram> find(const Signature& signature);
-  void keep(Signature signature, std::shared_ptr<const HybridProgram> program);
+  static bool stands_for(const Signature& made, std::span<const NDArray> inputs, const Table& table, bool recorded);
+  static Signature signature_of(std::span<const NDArray> inputs, const Table& table, bool recorded);
+  static Lookup look_up(const Reading& table, std::span<const NDArray> inputs, std::uint64_t changes);
+  void note_use(const Known& known);
+  void list_parameters(const List& list);
+  Arrays run_new(std::span<const NDArray> inputs, const Forward& forward, SourceLocation site);
+  std::shared_ptr<const HybridProgram> keep(
+      Signature signature, std::shared_ptr<const HybridProgram> program, std::uint64_t changes);
 
   const HybridOptions options_;
-  mutable std::mutex mutex_;
-  std::deque<Known> known_;  // the one used last comes first
-  std::vector<Parameter> parameters_;
-  bool listed_ = false;
-  std::uint64_t changes_ = 0;  // of networks, when the parameters were listed
-  std::size_t traced_ = 0;
+  mutable std::mutex mutex_;  // of who changes the table
+  sluice::detail::Published<Table> table_;
+  alignas(64) std::atomic<std::uint64_t> uses_{0};  // written where programs change, not beside what all read
+  std::atomic<const Known*> used_last_{nullptr};    // to be compared alone
+  std::atomic<std::size_t> traced_{0};
 };
 
 }  // namespace sluice::gluon::detail

@@ -2,6 +2,7 @@
 
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/destination.h>
+#include <sluice/operator/graph/detail/kept_results.h>
 
 namespace sluice::detail {
 
@@ -81,7 +82,9 @@ void check_in_place(const char* op, const NDArray& array, bool recorded) {
   });
   if (object.buffer == nullptr)
     return;
-  require<AutogradError>(!(recorded || autograd::on_tape(array)) || object.buffer->use_count() == 1, [&] {
+  const int users = object.buffer->use_count();
+  const bool is_alone = users == 1 || (users == 2 && graph::KeptResults::any_holds(object.buffer));
+  require<AutogradError>(!(recorded || autograd::on_tape(array)) || is_alone, [&] {
     return message(
         op,
         ": writes in place to an array of shape ",

@@ -20,6 +20,7 @@ OperatorList reduce_operators() noexcept;
 OperatorList softmax_operators() noexcept;
 OperatorList gather_operators() noexcept;
 OperatorList concat_operators() noexcept;
+OperatorList control_operators() noexcept;
 OperatorList walk_operators() noexcept;
 OperatorList random_operators() noexcept;
 OperatorList update_operators() noexcept;

@@ -15,6 +15,8 @@ constexpr std::size_t k_most_recordings = 4;
 // A recording costs what some dozen copies cost: in the long run one in so many runs at most.
 constexpr double k_runs_a_recording = 16;
 constexpr std::size_t k_most_seen = 8;
+// A caller who replaces a result by the next one needs two sets.
+constexpr std::size_t k_most_kept = 2, k_most_kept_bytes = 256 * 1024;
 
 /// Steps use the arrays as long as it lives.
 class Attached {
@@ -28,18 +30,10 @@ class Attached {
   Binding& binding_;
 };
 
-std::vector<const void*> addresses_of(const Arrays& arrays) {
-  std::vector<const void*> addresses;
-  addresses.reserve(arrays.size());
-  for (const NDArray& array : arrays)
-    addresses.push_back(array.object()->data());
-  return addresses;
-}
-
 }  // namespace
 
-Arena::Arena(const Graph& graph, bool share_memory, Engine& engine)
-    : graph_(graph), engine_(engine), binding_(graph, share_memory, engine) {
+Arena::Arena(const Graph& graph, const PlanOptions& options, Engine& engine)
+    : graph_(graph), engine_(engine), binding_(graph, options.share_memory, engine) {
   for (const ValueId value : binding_.outside()) {
     if (graph.values[value].source != Source::input)
       continue;
@@ -48,6 +42,7 @@ Arena::Arena(const Graph& graph, bool share_memory, Engine& engine)
     input_numbers_.push_back(static_cast<std::size_t>(at - graph.inputs.begin()));
   }
   find_segments();
+  keeps_results_ = options.keep_results && are_results_small();
   credit_ = k_most_recordings;
 }
 
@@ -67,19 +62,45 @@ void Arena::find_segments() {
   }
 }
 
-Arrays Arena::arrays_from_outside(std::span<const NDArray> inputs, SourceLocation site) const {
+bool Arena::are_results_small() const {
+  std::size_t bytes = 0;
+  for (std::size_t i = results_begin_; i < binding_.outside().size(); ++i) {
+    const ArraySpec& spec = graph_.values[binding_.outside()[i]].spec;
+    bytes += static_cast<std::size_t>(spec.shape.size()) * size_of(spec.dtype);
+  }
+  return bytes > 0 && bytes <= k_most_kept_bytes;
+}
+
+void Arena::add_results(Arrays& arrays) {
+  const std::vector<ValueId>& outside = binding_.outside();
+  auto unused = std::find_if(
+      kept_results_.begin(), kept_results_.end(), [](const auto& results) { return results->are_unused(); });
+  if (unused == kept_results_.end() && keeps_results_ && kept_results_.size() < k_most_kept) {
+    Arrays made;
+    for (std::size_t i = results_begin_; i < outside.size(); ++i)
+      made.push_back(binding_.new_outside(outside[i], engine_));
+    kept_results_.push_back(std::make_unique<KeptResults>(std::move(made)));
+    unused = kept_results_.end() - 1;
+  }
+  const bool serve_again = unused != kept_results_.end();
+  for (std::size_t i = results_begin_; i < outside.size(); ++i)
+    arrays.push_back(
+        serve_again ? binding_.outside_on((*unused)->arrays()[i - results_begin_], outside[i])
+                    : binding_.new_outside(outside[i], engine_));
+}
+
+Arrays Arena::arrays_from_outside(std::span<const NDArray> inputs, SourceLocation site) {
   Arrays arrays;
-  for (std::size_t i = 0; i < binding_.outside().size(); ++i) {
+  for (std::size_t i = 0; i < results_begin_; ++i) {
     const ValueId value = binding_.outside()[i];
-    const bool is_input = i < results_begin_;
-    if (is_input && binding_.takes(value, inputs[input_numbers_[i]])) {
+    if (binding_.takes(value, inputs[input_numbers_[i]])) {
       arrays.push_back(inputs[input_numbers_[i]]);
       continue;
     }
     arrays.push_back(binding_.new_outside(value, engine_));
-    if (is_input)
-      copy_into(inputs[input_numbers_[i]], arrays.back(), site);
+    copy_into(inputs[input_numbers_[i]], arrays.back(), site);
   }
+  add_results(arrays);
   return arrays;
 }
 
@@ -101,30 +122,40 @@ bool Arena::is_worth_recording(const std::vector<const void*>& addresses) {
   return false;
 }
 
-Arena::Recording& Arena::new_recording(std::vector<const void*> addresses) {
+// For addresses_.
+Arena::Recording& Arena::new_recording() {
   if (recordings_.size() >= k_most_recordings)
     recordings_.pop_back();
   Recording& made = recordings_.emplace_front();
-  made.addresses = std::move(addresses);
+  made.addresses = addresses_;
   made.key = ++keys_;
   for (std::size_t i = 0; i < segments_.size(); ++i)
     made.kept.push_back(std::make_unique<sluice::detail::BuffersKept>());
   return made;
 }
 
-// Null: none, and not to be made.
-Arena::Recording* Arena::recording_for(const Arrays& arrays) {
-  std::vector<const void*> addresses = addresses_of(arrays);
+// Null: there is none. Afterwards addresses_ are those of `arrays`.
+Arena::Recording* Arena::find_recording(const Arrays& arrays) {
+  addresses_.clear();
+  for (const NDArray& array : arrays)
+    addresses_.push_back(array.object()->data());
   const auto known = std::find_if(
-      recordings_.begin(), recordings_.end(), [&](const Recording& one) { return one.addresses == addresses; });
-  if (known != recordings_.end()) {
+      recordings_.begin(), recordings_.end(), [&](const Recording& one) { return one.addresses == addresses_; });
+  if (known == recordings_.end())
+    return nullptr;
+  if (known != recordings_.begin())
     std::rotate(recordings_.begin(), known, known + 1);
-    return &recordings_.front();
-  }
-  return is_worth_recording(addresses) ? &new_recording(std::move(addresses)) : nullptr;
+  return &recordings_.front();
 }
 
-void Arena::run_segment(std::size_t at, const std::vector<Var>& changing, Recording* recording, SourceLocation site) {
+// Null: none, and not to be made.
+Arena::Recording* Arena::recording_for(const Arrays& arrays) {
+  if (Recording* const known = find_recording(arrays); known != nullptr)
+    return known;
+  return is_worth_recording(addresses_) ? &new_recording() : nullptr;
+}
+
+void Arena::run_segment(std::size_t at, Recording* recording, SourceLocation site) {
   const Segment& segment = segments_[at];
   const auto run = [&] {
     for (std::size_t step = segment.begin; step < segment.end; ++step)
@@ -134,7 +165,7 @@ void Arena::run_segment(std::size_t at, const std::vector<Var>& changing, Record
     return run();
   segment.region->run(
       recording->key,
-      changing,
+      changing_,
       [&] {
         recording->kept[at]->clear();
         const sluice::detail::BuffersKept::Scope keep(*recording->kept[at]);
@@ -145,31 +176,55 @@ void Arena::run_segment(std::size_t at, const std::vector<Var>& changing, Record
 
 void Arena::run_with(const Arrays& arrays, Recording* recording, SourceLocation site) {
   const Attached attached(binding_, arrays);
-  std::vector<Var> changing;
+  changing_.clear();
   if (recording != nullptr) {
     for (const NDArray& array : arrays)
-      changing.push_back(array.object()->buffer->var());
+      changing_.push_back(array.object()->buffer->var());
   }
   for (std::size_t at = 0; at < segments_.size(); ++at)
-    run_segment(at, changing, recording, site);
+    run_segment(at, recording, site);
+  changing_.clear();
+}
+
+bool Arena::is_kept(const Arrays& arrays) const {
+  return std::any_of(kept_results_.begin(), kept_results_.end(), [&](const auto& results) {
+    return results->hold(arrays[results_begin_].object()->buffer);
+  });
 }
 
 void Arena::make_own() {
-  if (own_recording_ != nullptr)
+  if (!own_.empty())
     return;
   Arrays made;
   for (const ValueId value : binding_.outside())
     made.push_back(binding_.new_outside(value, engine_));
-  Recording& recording = new_recording({});
-  own_recording_ = std::make_unique<Recording>(std::move(recording));
-  recordings_.pop_front();
   own_ = std::move(made);
 }
 
+Arrays Arena::in_own_inputs(const Arrays& arrays, SourceLocation site) {
+  Arrays mixed;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    mixed.push_back(i < results_begin_ ? own_[i] : arrays[i]);
+    if (i < results_begin_)
+      copy_into(arrays[i], own_[i], site);
+  }
+  return mixed;
+}
+
+// For inputs at addresses that are always new; results that are kept have few.
 void Arena::run_in_own(const Arrays& arrays, SourceLocation site) {
   make_own();
-  for (std::size_t i = 0; i < results_begin_; ++i)
-    copy_into(arrays[i], own_[i], site);
+  const Arrays mixed = in_own_inputs(arrays, site);
+  Recording* recording = find_recording(mixed);
+  if (recording == nullptr && is_kept(arrays))
+    recording = &new_recording();
+  if (recording != nullptr)
+    return run_with(mixed, recording, site);
+  if (own_recording_ == nullptr) {
+    addresses_.clear();
+    own_recording_ = std::make_unique<Recording>(std::move(new_recording()));
+    recordings_.pop_front();
+  }
   run_with(own_, own_recording_.get(), site);
   for (std::size_t i = results_begin_; i < arrays.size(); ++i)
     copy_into(own_[i], arrays[i], site);

@@ -260,6 +260,10 @@ NDArray Binding::new_outside(ValueId value, Engine& engine) const {
       strides_[value]);
 }
 
+NDArray Binding::outside_on(const NDArray& kept, ValueId value) const {
+  return on_slot(kept, graph_.values[value].spec, strides_[value]);
+}
+
 bool Binding::takes(ValueId value, const NDArray& array) const {
   const sluice::detail::ArrayObject& object = *array.object();
   return (object.size <= 1 || object.strides == strides_[value]) && object.buffer->regions().size() == 1 &&

@@ -101,7 +101,13 @@ Graph with_direct_writes(const Graph& graph) {
 
 Graph optimised(const Graph& graph) {
   Graph now = graph;
-  for (const auto pass : {without_repetitions, without_dead_code, with_direct_writes, with_combined_calls, with_fused_pointwise}) {
+  for (const auto pass :
+       {without_repetitions,
+        without_dead_code,
+        with_direct_writes,
+        with_combined_calls,
+        with_biases_apart,
+        with_fused_pointwise}) {
     now = pass(now);
     verify(now);
   }

@@ -12,8 +12,9 @@
 // Graphs as text in JSON, which docs/graph_file.md describes: programs go from one to another.
 namespace sluice::graph {
 
-/// The version that to_json() writes, and the newest that from_json() reads.
-inline constexpr int k_file_version = 1;
+/// The newest version that from_json() reads. to_json() writes it for graphs with loops and branches, which have graphs
+/// as attributes, and 1 for others.
+inline constexpr int k_file_version = 2;
 
 /// An input of the caller's.
 struct FileInput {

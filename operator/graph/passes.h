@@ -19,6 +19,9 @@ SLUICE_API Graph with_direct_writes(const Graph& graph);
 /// Calls that one kernel does where only the second one wants what the first gives: a product whose gradient goes
 /// through a relu, a loss and its gradient.
 SLUICE_API Graph with_combined_calls(const Graph& graph);
+/// On a GPU, the gradient of a dense layer's bias beside that of its weight, where they are two kernels anyway: other
+/// nodes need not wait for one behind the other.
+SLUICE_API Graph with_biases_apart(const Graph& graph);
 /// Elementwise nodes of one shape that pass values on, or read the same, run as one node, `fused`, where there is a
 /// kernel for that: what lies between them is neither written nor read.
 SLUICE_API Graph with_fused_pointwise(const Graph& graph);

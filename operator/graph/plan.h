@@ -14,10 +14,10 @@ namespace sluice::graph {
 
 /// How a plan is made.
 struct PlanOptions {
-  bool optimise = true;      // run the passes
-  bool share_memory = true;  // plan_memory(); otherwise each result has its own
-  std::size_t most_arenas =
-      16;  // threads that run a graph which writes nothing outside have memory each, up to so many
+  bool optimise = true;          // run the passes
+  bool share_memory = true;      // plan_memory(); otherwise each result has its own
+  std::size_t most_arenas = 16;  // threads that run a graph which writes nothing outside have memory each
+  bool keep_results = false;     // memory of small results serves again once the caller has let go of it
 };
 
 /// What a plan holds.

@@ -1,5 +1,8 @@
 // Graphs for people: lines of text, and pictures.
+#include <algorithm>
+
 #include <sluice/engine/origin.h>
+#include <sluice/operator/control/subgraph.h>
 #include <sluice/operator/fused/fused.h>
 #include <sluice/operator/graph/detail/labels.h>
 #include <sluice/operator/graph/graph.h>
@@ -26,10 +29,16 @@ std::string typed(const Graph& graph, ValueId id) {
   return message(name_of(graph, id), ": ", spec.dtype, ' ', spec.shape);
 }
 
+// But for graphs, which stand below.
 std::string attributes_of(const Node& node) {
   std::string text;
-  for (const NamedValue& field : node.attributes.values())
-    text += (text.empty() ? "" : ", ") + field.name + '=' + to_string(field.value);
+  const auto subgraphs = control::subgraphs_of(node);
+  for (const NamedValue& field : node.attributes.values()) {
+    const bool is_graph =
+        std::any_of(subgraphs.begin(), subgraphs.end(), [&](const auto& one) { return one.first == field.name; });
+    if (!is_graph)
+      text += (text.empty() ? "" : ", ") + field.name + '=' + to_string(field.value);
+  }
   return text.empty() ? "" : " {" + text + '}';
 }
 
@@ -45,8 +54,15 @@ std::string details_of(const Graph& graph, const Node& node) {
 }
 
 std::string label_of(const Node& node) {
-  if (node.op != &fused::k_fused)
-    return node.op->name + attributes_of(node);
+  if (node.op != &fused::k_fused) {
+    std::string label = node.op->name + attributes_of(node);
+    for (const auto& [name, subgraph] : control::subgraphs_of(node)) {
+      label += "; " + name + ':';
+      for (const Node& inner : subgraph.graph().nodes)
+        label += message(' ', inner.op->name);
+    }
+    return label;
+  }
   return "fused: " + fused::names_of_calls(fused::program_of(node.attributes));
 }
 
@@ -64,6 +80,23 @@ std::string names_of(const Graph& graph, const std::vector<ValueId>& ids) {
   return listed(ids, [&](ValueId id) { return name_of(graph, id); });
 }
 
+std::string text_of(const Graph& graph, const std::string& indent) {
+  std::string text = "graph(" + listed(graph.inputs, [&](ValueId id) { return typed(graph, id); }) + ") on " +
+                     (graph.values.empty() ? std::string("nothing") : message(graph.values.back().spec.device)) +
+                     " {\n";
+  for (const Node& node : graph.nodes) {
+    std::string left;
+    for (const auto [id, made] : node.results)
+      left += (left.empty() ? "" : ", ") + (made ? typed(graph, id) : "into " + name_of(graph, id));
+    text +=
+        indent + "  " + left + (left.empty() ? "" : " = ") + node.op->name + '(' + names_of(graph, node.inputs) + ')';
+    text += details_of(graph, node) + "  # " + describe(node.site) + '\n';
+    for (const auto& [name, subgraph] : control::subgraphs_of(node))
+      text += indent + "    " + name + ": " + text_of(subgraph.graph(), indent + "    ");
+  }
+  return text + indent + "  return " + names_of(graph, graph.outputs) + '\n' + indent + "}\n";
+}
+
 // A dot's label is a text in quotes.
 std::string escaped(const std::string& text) {
   std::string safe;
@@ -78,17 +111,7 @@ std::string escaped(const std::string& text) {
 }  // namespace
 
 std::string to_text(const Graph& graph) {
-  std::string text = "graph(" + listed(graph.inputs, [&](ValueId id) { return typed(graph, id); }) + ") on " +
-                     (graph.values.empty() ? std::string("nothing") : message(graph.values.back().spec.device)) +
-                     " {\n";
-  for (const Node& node : graph.nodes) {
-    std::string left;
-    for (const auto [id, made] : node.results)
-      left += (left.empty() ? "" : ", ") + (made ? typed(graph, id) : "into " + name_of(graph, id));
-    text += "  " + left + (left.empty() ? "" : " = ") + node.op->name + '(' + names_of(graph, node.inputs) + ')';
-    text += details_of(graph, node) + "  # " + describe(node.site) + '\n';
-  }
-  return text + "  return " + names_of(graph, graph.outputs) + "\n}\n";
+  return text_of(graph, "");
 }
 
 std::string to_dot(const Graph& graph) {

@@ -1,9 +1,14 @@
+#include <algorithm>
+
 #include <sluice/engine/origin.h>
+#include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/control/detail/turns.h>
 #include <sluice/operator/detail/given_kernels.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/graph/trace.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/view/attributes.h>
 
 namespace sluice::graph {
 
@@ -16,6 +21,24 @@ bool is_composed(const OperatorCall& call) {
     return false;
   const DeviceKind kind = call.inputs.empty() ? call.outputs[0].device.kind : call.inputs[0].device().kind;
   return op.kernels[kind] == nullptr && detail::given_kernel(op, kind) == nullptr;
+}
+
+bool is_same_handle(const NDArray& a, const NDArray& b) {
+  const sluice::detail::ArrayObject &x = *a.object(), &y = *b.object();
+  const bool same_memory = x.buffer == y.buffer && x.offset == y.offset && x.dtype == y.dtype && x.shape == y.shape &&
+                           x.strides == y.strides && x.value == y.value;
+  return same_memory && x.entry.node.get() == y.entry.node.get() && x.entry.index == y.entry.index;
+}
+
+// The graph's gradients are those of its nodes.
+void check_gradient(const NDArray& array) {
+  const autograd::Node* const node = array.object()->entry.node.get();
+  // What nothing flows through is a variable.
+  const bool known = node == nullptr || node->inputs.empty() || node->name() == control::k_entries_node ||
+                     dynamic_cast<const sluice::detail::OperatorNode*>(node) != nullptr;
+  require<UnsupportedError>(known, [&] {
+    return message(node->name(), ": has a gradient of its own, an autograd::Node, and cannot be part of a traced body");
+  });
 }
 
 }  // namespace
@@ -42,6 +65,7 @@ NDArray Tracer::late_input(const ArraySpec& spec) {
 ValueId Tracer::add(Value value, std::optional<ValueId> root) {
   const auto id = static_cast<ValueId>(graph_.values.size());
   value.root = root.value_or(id);
+  differentiable_.push_back(value.source == Source::input && is_floating(value.spec.dtype));
   graph_.values.push_back(std::move(value));
   return id;
 }
@@ -72,10 +96,47 @@ ValueId Tracer::value_of(const NDArray& array, bool shape_only) {
     return found->second;
   if (shape_only)
     return add({.source = Source::shape, .spec = {object.shape, object.dtype, object.device}});
+  if (outside_ == Outside::captured && (object.buffer != nullptr || object.value != 0))
+    return capture(array);
   require<ValueError>(object.buffer != nullptr, [&] {
     return message("trace: an array of shape ", object.shape, " has no memory and was made outside of what is traced");
   });
   return constant_of(array);
+}
+
+ValueId Tracer::capture(const NDArray& array) {
+  const auto known =
+      std::find_if(captured_.begin(), captured_.end(), [&](const NDArray& one) { return is_same_handle(one, array); });
+  if (known != captured_.end())
+    return captured_ids_[static_cast<std::size_t>(known - captured_.begin())];
+  const ValueId id = add({.source = Source::input, .spec = sluice::detail::spec_of(array)});
+  graph_.values[id].spec.value = 0;
+  differentiable_[id] = autograd::on_tape(array);
+  graph_.inputs.push_back(id);
+  captured_.push_back(array);
+  captured_ids_.push_back(id);
+  return id;
+}
+
+// What replays the graph under a tape is to stop where the program did.
+ValueId Tracer::operand_of(const NDArray& array, bool shape_only, bool recorded) {
+  const ValueId id = value_of(array, shape_only);
+  if (outside_ == Outside::constants || !recorded || !differentiable_[id] || shape_only)
+    return id;
+  if (!autograd::on_tape(array))
+    return stopped(id);
+  if (std::find(captured_ids_.begin(), captured_ids_.end(), id) == captured_ids_.end())
+    check_gradient(array);
+  return id;
+}
+
+ValueId Tracer::stopped(ValueId value) {
+  if (const auto known = stopped_ids_.find(value); known != stopped_ids_.end())
+    return known->second;
+  const ValueId id = add({.spec = graph_.values[value].spec}, graph_.root(value));
+  graph_.nodes.push_back({.op = &sluice::detail::k_detach, .inputs = {value}, .results = {{id, true}}});
+  stopped_ids_.emplace(value, id);
+  return id;
 }
 
 // Drawn anew whenever the graph runs: the node reads where to begin from memory.
@@ -94,7 +155,7 @@ void Tracer::add_random_state(const OperatorCall& call, Node& node) {
 Node Tracer::node_of(const OperatorCall& call) {
   Node node{.op = &call.op, .attributes = call.attributes, .site = OriginScope::stamped(call.site)};
   for (std::size_t i = 0; i < call.inputs.size(); ++i)
-    node.inputs.push_back(value_of(call.inputs[i], node.sees_shape_only(i)));
+    node.inputs.push_back(operand_of(call.inputs[i], node.sees_shape_only(i), call.recorded));
   add_random_state(call, node);
   for (const NDArray& destination : call.destinations)
     node.results.push_back({value_of(destination, false), false});
@@ -129,6 +190,9 @@ Arrays Tracer::add_results(const OperatorCall& call, Node node) {
     const ValueId id =
         add({.spec = call.outputs[i]}, node.is_view() ? std::optional(graph_.root(node.inputs[0])) : std::nullopt);
     abstract_.emplace(abstract_value(results[i]), id);
+    differentiable_[id] =
+        is_floating(call.outputs[i].dtype) &&
+        std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) { return differentiable_[input]; });
     node.results.push_back({id, true});
   }
   graph_.nodes.push_back(std::move(node));
@@ -137,7 +201,7 @@ Arrays Tracer::add_results(const OperatorCall& call, Node node) {
 
 Graph Tracer::finish(std::span<const NDArray> outputs) {
   for (const NDArray& output : outputs)
-    graph_.outputs.push_back(value_of(output, false));
+    graph_.outputs.push_back(operand_of(output, false, autograd::is_recording()));
   verify(graph_);
   return std::move(graph_);
 }

@@ -14,6 +14,10 @@
 
 namespace sluice::graph {
 
+/// What becomes of arrays that a program uses and that are not its inputs: constants, which have memory; or captured,
+/// as further inputs, with or without memory: the program is the body of a loop, say, in another one.
+enum class Outside : std::uint8_t { constants, captured };
+
 /// Takes the calls of a thread and makes a graph of them: no call runs. Arrays that the program is given are input()s,
 /// without memory; arrays with memory that it uses beside become constants, by reference, so that a graph sees what is
 /// written to a parameter later. Random numbers are drawn when a graph runs. Compositions that no kernel is for are
@@ -24,6 +28,8 @@ namespace sluice::graph {
 ///     const Graph graph = tracer.trace([&] { return Arrays{net(x)}; });
 class SLUICE_API Tracer final : public CallSink {
  public:
+  explicit Tracer(Outside outside = Outside::constants) noexcept : outside_(outside) {}
+
   /// An array of the graph's caller. In the order of the calls, before trace(). Throws ValueError afterwards.
   NDArray input(const ArraySpec& spec);
   /// An input behind the others, made by the program that is being traced: the gradient of an output, whose shape was
@@ -44,6 +50,10 @@ class SLUICE_API Tracer final : public CallSink {
   /// Arrays with memory that the program used so far and whose gradients are recorded: variables, and what came from
   /// some.
   const std::vector<NDArray>& recorded_constants() const noexcept { return recorded_; }
+  /// Arrays that were captured: of the inputs behind those that input() made. Handles that stand at other places of the
+  /// tape are captured apart. What the program takes off the tape while it is recorded becomes a node that gradients of
+  /// the graph do not pass.
+  const std::vector<NDArray>& captured() const noexcept { return captured_; }
   /// How many nodes the graph has so far.
   std::size_t size() const noexcept { return graph_.nodes.size(); }
 
@@ -57,13 +67,21 @@ class SLUICE_API Tracer final : public CallSink {
   ValueId add(Value value, std::optional<ValueId> root = {});
   ValueId value_of(const NDArray& array, bool shape_only);
   ValueId constant_of(const NDArray& array);
+  ValueId capture(const NDArray& array);
+  ValueId operand_of(const NDArray& array, bool shape_only, bool recorded);
+  ValueId stopped(ValueId value);
   Arrays take_apart(const OperatorCall& call);
   Arrays add_results(const OperatorCall& call, Node node);
   Node node_of(const OperatorCall& call);
   void add_random_state(const OperatorCall& call, Node& node);
 
+  const Outside outside_;
   Graph graph_;
   std::vector<NDArray> recorded_;
+  std::vector<NDArray> captured_;
+  std::vector<ValueId> captured_ids_;
+  std::vector<bool> differentiable_;  // by value, of a program that captures: made of inputs with gradients
+  std::unordered_map<ValueId, ValueId> stopped_ids_;  // the same off the tape
   bool begun_ = false;
   std::unordered_map<std::uint64_t, ValueId> abstract_;
   std::map<Place, ValueId> constants_;

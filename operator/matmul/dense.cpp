@@ -81,6 +81,14 @@ Specs dense_backward_weights_infer(const Operator&, std::span<const ArraySpec> i
   return specs;
 }
 
+Specs dense_backward_bias_infer(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
+  const ArraySpec& dy = inputs[0];
+  check_floating(op.name, dy);
+  require<ShapeError>(
+      dy.shape.ndim() == 2, [&] { return message(op.name, ": gradient of shape ", dy.shape, ", not (rows, units)"); });
+  return {{{dy.shape[1]}, dy.dtype, dy.device}};
+}
+
 NDArray plain_product(const NDArray& a, const NDArray& b, SourceLocation site) {
   return invoke_one(matmul_op, {a, b}, Attributes::of(MatmulAttributes{}), site);
 }
@@ -162,9 +170,19 @@ const Operator dense_backward_weights_op{
     .gradient = dense_backward_weights_gradient,
     .saved_inputs = k_all,
 };
+const Operator dense_backward_bias_op{
+    .name = "dense_backward_bias",
+    .infer = dense_backward_bias_infer,
+    .kernels = {on_cpu(dense_backward_bias_cpu), on_gpu(SLUICE_GPU_KERNEL(dense_backward_bias_gpu))},
+};
 OperatorList matmul_operators() noexcept {
   static constexpr const Operator* list[] = {
-      &matmul_op, &matmul_relu_backward_op, &dense_op, &dense_relu_op, &dense_backward_weights_op};
+      &matmul_op,
+      &matmul_relu_backward_op,
+      &dense_op,
+      &dense_relu_op,
+      &dense_backward_weights_op,
+      &dense_backward_bias_op};
   return list;
 }
 

@@ -34,4 +34,9 @@ void dense_backward_weights_cpu(const KernelCall& call) {
   product_cpu(call.queue, dense_backward_weights_problem(call), bias);
 }
 
+void dense_backward_bias_cpu(const KernelCall& call) {
+  const TensorView& dy = call.inputs[0];
+  channel_sum_cpu({dy.shape[0], dy.shape[1], 1, dy.dtype}, dy.data, call.outputs[0].data);
+}
+
 }  // namespace sluice::detail

@@ -75,9 +75,8 @@ CublasLayout make_layout(const Side& side, const Matrix& matrix, std::int64_t ba
   return layout;
 }
 
-cublasLtEpilogue_t epilogue_of(const GemmProblem& p, const void* row_sums) {
-  if (row_sums != nullptr)
-    return CUBLASLT_EPILOGUE_BGRADB;  // our a is cuBLAS's B
+// Sums of rows are a kernel of their own either way: ours, which a plan may run beside the product.
+cublasLtEpilogue_t epilogue_of(const GemmProblem& p) {
   if (p.column_bias != nullptr)
     return p.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
   return p.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
@@ -154,11 +153,11 @@ std::shared_ptr<const CublasPlan> make_plan(
   return std::make_shared<const CublasPlan>(std::move(plain));
 }
 
-void run_cublas(const Queue& queue, const GemmProblem& p, void* row_sums) {
+void run_cublas(const Queue& queue, const GemmProblem& p) {
   cublas_library().require("matmul");
   Cublas& library = Cublas::of(queue);
-  const cublasLtEpilogue_t epilogue = epilogue_of(p, row_sums);
-  const void* bias = row_sums != nullptr ? row_sums : p.column_bias;
+  const cublasLtEpilogue_t epilogue = epilogue_of(p);
+  const void* bias = p.column_bias;
   CacheKey key = key_of(p, epilogue, bias);
   key.add(static_cast<int>(autotune()));
   const auto plan = library.plans().get(key, [&] { return make_plan(library.handle(), p, epilogue, bias); });
@@ -193,8 +192,6 @@ void run_cublas(const Queue& queue, const GemmProblem& p, void* row_sums) {
       "cublasLtMatmul");
   if (plan->fused)
     return;
-  if (row_sums != nullptr)
-    channel_sum_gpu(queue, {p.k, p.m, 1, p.dtype}, p.a.data, row_sums);
   if (p.column_bias != nullptr || p.relu)
     channel_add_gpu(queue, {p.m, p.n, 1, p.dtype}, p.c.data, p.column_bias, p.relu);
 }
@@ -207,7 +204,9 @@ void product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums) {
       return small_product_gpu(queue, p, row_sums);
     require<UnsupportedError>(
         is_plain(p), [&] { return message("matmul: on a GPU, operands need rows or columns of neighbours"); });
-    return run_cublas(queue, p, row_sums);
+    if (row_sums != nullptr)
+      channel_sum_gpu(queue, {p.k, p.m, 1, p.dtype}, p.a.data, row_sums);
+    return run_cublas(queue, p);
   }
   const auto stream = static_cast<cudaStream_t>(queue.stream());
   const std::size_t element = size_of(p.dtype);

@@ -76,6 +76,8 @@ void dense_cpu(const KernelCall& call);
 void dense_gpu(const KernelCall& call);
 void dense_backward_weights_cpu(const KernelCall& call);
 void dense_backward_weights_gpu(const KernelCall& call);
+void dense_backward_bias_cpu(const KernelCall& call);
+void dense_backward_bias_gpu(const KernelCall& call);
 
 /// The products behind dense and its gradient, for any device.
 GemmProblem dense_problem(const KernelCall& call);

@@ -146,6 +146,7 @@ detail::OperatorList detail::view_operators() noexcept {
       &k_reshape,
       &k_expand_dims,
       &k_squeeze,
+      &k_detach,
       &k_transpose,
       &k_slice,
       &k_unslice,
@@ -172,6 +173,11 @@ const Operator detail::k_squeeze{
     .attributes = &attribute_type<AxisAttribute>,
     .view = squeezed,
     .gradient = axis_gradient<detail::k_expand_dims>};
+
+// What detach() is in a graph that is to be differentiated.
+const Operator detail::k_detach{
+    .name = "detach",
+    .view = [](const Operator&, const Geometry& input, const Shape*, const Attributes&) { return input; }};
 
 NDArray detail::invoke_view(const Operator& op, const NDArray& input, Attributes attributes, SourceLocation site) {
   return invoke_one(op, {input}, std::move(attributes), site);

@@ -7,7 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include <sluice/operator/control/control.h>
 #include <sluice/operator/conv/geometry.h>
+#include <sluice/operator/graph/plan.h>
+#include <sluice/operator/graph/trace.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/pool/geometry.h>
 
@@ -252,6 +255,47 @@ inline void add_images(Cases& cases) {
   }
 }
 
+// Of a program as a graph, whose loops and branches are nodes.
+inline NDArray as_graph(const std::vector<NDArray>& v, const std::function<NDArray(const Arrays&)>& program) {
+  graph::Tracer tracer;
+  Arrays inputs;
+  for (const NDArray& input : v)
+    inputs.push_back(tracer.input({input.shape(), input.dtype(), input.device()}));
+  return graph::evaluate(tracer.trace([&] { return Arrays{program(inputs)}; }), v)[0];
+}
+
+inline void add_control(Cases& cases) {
+  const auto looped = [](const Arrays& in) {
+    return foreach(
+               [&](const Arrays& d, const Arrays& s) -> LoopResult {
+                 return {{d[0] * s[0]}, {tanh(s[0] + d[0] * in[2])}};
+               },
+               {in[0]},
+               {in[1]})
+        .outputs[0];
+  };
+  const auto counted = [](const Arrays& in) {
+    return while_loop(
+               [](const Arrays& v) { return v[1] < 3; },
+               [&](const Arrays& v) -> LoopResult {
+                 return {{v[0] * in[1]}, {sin(v[0]) + in[1], v[1] + 1}};
+               },
+               {in[0], zeros({}, {.dtype = int32, .device = in[0].device()})},
+               4)
+        .outputs[0];
+  };
+  const auto chosen = [](const Arrays& in) {
+    return cond(
+        sum(in[0]) > -1e9,
+        [&](const Arrays& a) { return Arrays{exp(a[0]) * in[1]}; },
+        [&](const Arrays& a) { return Arrays{a[0] * in[2]}; },
+        {in[0]})[0];
+  };
+  cases.push_back({"foreach", {{35, 2}, {2}, {2}}, [=](const auto& v) { return as_graph(v, looped); }});
+  cases.push_back({"while_loop", {{3, 2}, {2}}, [=](const auto& v) { return as_graph(v, counted); }});
+  cases.push_back({"cond", {{3, 2}, {2}, {2}}, [=](const auto& v) { return as_graph(v, chosen); }});
+}
+
 }  // namespace detail
 
 inline const std::vector<DifferentiableCase>& differentiable_cases() {
@@ -263,6 +307,7 @@ inline const std::vector<DifferentiableCase>& differentiable_cases() {
     detail::add_views(made);
     detail::add_products(made);
     detail::add_images(made);
+    detail::add_control(made);
     return made;
   }();
   return cases;

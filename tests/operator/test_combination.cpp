@@ -59,16 +59,17 @@ Graph combined(const Arrays& inputs, const Body& body) {
 /// Gradients of two dense layers, the first with a relu, of x of so many rows.
 Arrays two_layers(const Arrays& in, bool looks) {
   NDArray w = in[1].copy(), v = in[2].copy();
-  w.attach_grad();
-  v.attach_grad();
+  NDArray bias = in[3].copy();
+  for (NDArray* each : {&w, &v, &bias})
+    each->attach_grad();
   NDArray hidden, y;
   {
     const autograd::RecordScope record;
-    hidden = dense(in[0], w, {}, {.activation = "relu"});
+    hidden = dense(in[0], w, bias, {.activation = "relu"});
     y = dense(hidden, v, {});
   }
   y.backward();
-  Arrays made{w.grad(), v.grad()};
+  Arrays made{w.grad(), v.grad(), bias.grad()};
   if (looks)
     made.push_back(hidden);
   return made;
@@ -80,7 +81,8 @@ Arrays layers(std::int64_t rows, std::int64_t in, std::int64_t hidden, std::int6
   Arrays arrays{
       random_array({rows, in}, 1, -2, 2, dtype),
       random_array({hidden, in}, 2, -1, 1, dtype),
-      random_array({out, hidden}, 3, -1, 1, dtype)};
+      random_array({out, hidden}, 3, -1, 1, dtype),
+      random_array({hidden}, 4, -1, 1, dtype)};
   for (NDArray& array : arrays)
     array = array.to(device);
   return arrays;
@@ -138,6 +140,24 @@ TEST_CASE("A product whose gradient goes through a relu is one call", "[graph][c
 TEST_CASE("A product whose gradient goes through a relu is one call on a GPU", "[graph][combination][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   check_layers(gpu());
+}
+
+TEST_CASE("On a GPU the gradient of a bias is a call beside that of a large weight", "[graph][combination][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const DType dtype : {float32, bfloat16}) {
+    for (const std::int64_t rows : {64, 512}) {
+      const Arrays given = layers(rows, 300, 200, 10, dtype, gpu());
+      Tracer tracer;
+      Arrays traced;
+      for (const NDArray& each : given)
+        traced.push_back(tracer.input({each.shape(), each.dtype(), each.device()}));
+      Plan plan(tracer.trace([&] { return two_layers(traced, false); }));
+      CHECK(has(plan.graph(), "dense_backward_bias") == (rows == 512));  // 8 million products are one small kernel
+      const auto wanted = all_bytes(two_layers(given, false));
+      for (int run = 0; run < 3; ++run)
+        CHECK((all_bytes(plan.run(given)) == wanted));
+    }
+  }
 }
 
 TEST_CASE("A loss and its gradient are one call", "[graph][combination]") {

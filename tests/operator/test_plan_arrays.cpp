@@ -168,3 +168,67 @@ TEST_CASE("Many threads run one plan on a GPU", "[graph][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   run_from_threads(gpu(0));
 }
+
+namespace {
+
+// Memory of results serves again, and never while somebody has them, or a view of them.
+void give_results_again(Device device) {
+  Tracer tracer;
+  const NDArray x = tracer.input({{2, 3}, float32, device});
+  const Graph graph = tracer.trace([&] { return Arrays{x * 2.0, exp(x)}; });
+  Plan plan(graph, {.keep_results = true});
+  const auto run = [&](float value) {
+    const NDArray inputs[] = {full({2, 3}, value, {.device = device})};
+    return plan.run(inputs);
+  };
+  const auto place = [](const NDArray& array) { return array.object()->data(); };
+  const std::byte* const first = place(run(1)[0]);
+  CHECK(place(run(2)[0]) == first);
+  std::vector<Arrays> held;
+  for (int i = 0; i < 5; ++i)
+    held.push_back(run(static_cast<float>(i)));
+  const NDArray view = run(7)[0].slice(0, 1, 2);
+  const NDArray second = run(8)[1];
+  run(9);
+  for (std::size_t i = 0; i < held.size(); ++i)
+    CHECK(held[i][0].to_vector<float>() == std::vector<float>(6, 2 * static_cast<float>(i)));
+  CHECK(view.to_vector<float>() == std::vector<float>(3, 14));
+  CHECK(second.to_vector<float>() == exp(full({6}, 8.0f, {.device = device})).to_vector<float>());
+  // What was written there meanwhile is nothing to the next run.
+  held.clear();
+  {
+    NDArray mine = run(3)[0];
+    mine += 1.0;
+    CHECK(mine.to_vector<float>() == std::vector<float>(6, 7));
+  }
+  CHECK(run(4)[0].to_vector<float>() == std::vector<float>(6, 8));
+  // Nor does it look like another array's to who records.
+  NDArray z = full({2, 3}, 5.0f, {.device = device});
+  z.attach_grad();
+  {
+    NDArray mine = run(3)[0];
+    const autograd::RecordScope record;
+    mine += z;
+    mine.backward();
+  }
+  CHECK(z.grad().to_vector<float>() == std::vector<float>(6, 1));
+  CHECK(run(4)[0].to_vector<float>() == std::vector<float>(6, 8));
+}
+
+TEST_CASE("A plan keeps no large results", "[graph]") {
+  Tracer tracer;
+  const NDArray x = tracer.input({{300, 300}, float32, cpu()});
+  Plan plan(tracer.trace([&] { return Arrays{x + x}; }), {.keep_results = true});
+  const NDArray inputs[] = {full({300, 300}, 1.0f)};
+  CHECK(plan.run(inputs)[0].object()->buffer->use_count() == 1);
+}
+
+}  // namespace
+
+TEST_CASE("A plan's small results have memory that serves again once nobody has them", "[graph]") {
+  give_results_again(cpu());
+}
+TEST_CASE("A plan's small results on a GPU have memory that serves again", "[graph][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  give_results_again(gpu(0));
+}

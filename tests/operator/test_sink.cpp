@@ -77,6 +77,7 @@ void call_the_rest(Device device) {
   random::randint(0, 9, {5}, {.dtype = int32, .device = device});
   random::bernoulli(0.5, {3, 4}, there);
   random::permutation(5);
+  invoke_one(*find_operator("detach"), {a}, {}, SourceLocation::current());
   arange(0, 5, 1, there);
   fill(a, 3);
   a.assign(a.T().copy().T());
@@ -90,6 +91,14 @@ void call_the_rest(Device device) {
   const NamedValue words[] = {{"words", std::vector<std::int64_t>{4, 5}}, {"shape", std::vector<std::int64_t>{2}}};
   invoke(*find_operator("words"), {}, make_attributes(*find_operator("words"), words), {});
   adam_update(w, g, m, v, {.steps = {1}});
+  // What plans alone call.
+  const auto call = [](const char* name, const Arrays& inputs, const char* attributes) {
+    const Operator& op = *find_operator(name);
+    invoke(op, inputs, parse_attributes(op, attributes), {});
+  };
+  call("matmul_relu_backward", {a, ones({4, 2}), ones({3, 2})}, "transpose_a=false, transpose_b=false");
+  call("softmax_cross_entropy_with_gradient", {a, zeros({3}, {.dtype = int32}), ones({3})}, "axis=1");
+  call("dense_backward_bias", {a}, "");
 }
 
 // Forward, backward, and backward of that.

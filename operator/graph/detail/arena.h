@@ -11,7 +11,9 @@
 #include <sluice/ndarray/detail/buffers_kept.h>
 #include <sluice/operator/graph/detail/binding.h>
 #include <sluice/operator/graph/detail/effects.h>
+#include <sluice/operator/graph/detail/kept_results.h>
 #include <sluice/operator/graph/graph.h>
+#include <sluice/operator/graph/plan.h>
 
 namespace sluice::graph {
 
@@ -19,7 +21,7 @@ namespace sluice::graph {
 class Arena {
  public:
   /// Throws OutOfMemory. `graph` and `engine` must outlive the arena's runs.
-  Arena(const Graph& graph, bool share_memory, Engine& engine);
+  Arena(const Graph& graph, const PlanOptions& options, Engine& engine);
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -43,15 +45,20 @@ class Arena {
   };
 
   void find_segments();
-  Arrays arrays_from_outside(std::span<const NDArray> inputs, SourceLocation site) const;
+  bool are_results_small() const;
+  Arrays arrays_from_outside(std::span<const NDArray> inputs, SourceLocation site);
+  void add_results(Arrays& arrays);
   Recording* recording_for(const Arrays& arrays);
+  Recording* find_recording(const Arrays& arrays);
   bool is_worth_recording(const std::vector<const void*>& addresses);
-  Recording& new_recording(std::vector<const void*> addresses);
+  Recording& new_recording();
+  bool is_kept(const Arrays& arrays) const;
   void make_own();
+  Arrays in_own_inputs(const Arrays& arrays, SourceLocation site);
   void copy_rewritten_inputs(std::span<const NDArray> inputs, SourceLocation site) const;
   void run_in_own(const Arrays& arrays, SourceLocation site);
   void run_with(const Arrays& arrays, Recording* recording, SourceLocation site);
-  void run_segment(std::size_t at, const std::vector<Var>& changing, Recording* recording, SourceLocation site);
+  void run_segment(std::size_t at, Recording* recording, SourceLocation site);
   Arrays results(std::span<const NDArray> inputs, const Arrays& arrays, SourceLocation site);
 
   const Graph& graph_;
@@ -65,7 +72,11 @@ class Arena {
   std::uint64_t keys_ = 0;
   std::deque<std::vector<const void*>> seen_;  // and not recorded
   double credit_ = 0;
-  Arrays own_;  // in place of arrays at other addresses each time
+  std::vector<std::unique_ptr<KeptResults>> kept_results_;
+  bool keeps_results_ = false;
+  std::vector<const void*> addresses_;  // of the run's arrays
+  std::vector<Var> changing_;           // their Vars, while they are used
+  Arrays own_;                          // in place of arrays at other addresses each time
   std::unique_ptr<Recording> own_recording_;
   std::vector<Segment> segments_;  // regions go before the memory that is theirs
 };

@@ -43,6 +43,8 @@ class Binding {
   const std::vector<ValueId>& outside() const noexcept { return outside_; }
   /// An array for such a value, as steps need it to lie.
   NDArray new_outside(ValueId value, Engine& engine) const;
+  /// The same in the memory of `kept`, which was made so.
+  NDArray outside_on(const NDArray& kept, ValueId value) const;
   /// May the value have this array? It lies as new_outside() says, and the graph writes nothing in its memory.
   bool takes(ValueId value, const NDArray& array) const;
   /// Steps use these from now on, one for each of outside(); they are kept until detach().

@@ -25,7 +25,7 @@ double at(const Matrix& matrix, std::int64_t batch, std::int64_t row, std::int64
 }
 
 template <class T>
-void multiply(const GemmProblem& p, T* row_sums) {
+void multiply(const GemmProblem& p) {
   for (std::int64_t batch = 0; batch < p.batch; ++batch) {
     for (std::int64_t m = 0; m < p.m; ++m) {
       for (std::int64_t n = 0; n < p.n; ++n) {
@@ -37,11 +37,6 @@ void multiply(const GemmProblem& p, T* row_sums) {
           sum += static_cast<double>(static_cast<const T*>(p.column_bias)[n]);
         target = T(static_cast<Compute<T>>(p.relu && sum <= 0 ? 0 : sum));
       }
-      double sum = 0;
-      for (std::int64_t k = 0; row_sums != nullptr && k < p.k; ++k)
-        sum += at<T>(p.a, batch, m, k);
-      if (row_sums != nullptr)
-        row_sums[m] = T(static_cast<Compute<T>>(sum));
     }
   }
 }
@@ -75,9 +70,10 @@ void product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums) {
   require<UnsupportedError>(p.batch * p.m * p.n * p.k == 0 || is_plain(p), [&] {
     return message("matmul: on a GPU, operands need rows or columns of neighbours");
   });
-  test::sim::launch(static_cast<cudaStream_t>(queue.stream()), [p, row_sums] {
-    by_floating(p.dtype, [&]<class T>() { multiply<T>(p, static_cast<T*>(row_sums)); });
-  });
+  if (row_sums != nullptr && p.m > 0)
+    channel_sum_gpu(queue, {p.k, p.m, 1, p.dtype}, p.a.data, row_sums);
+  test::sim::launch(
+      static_cast<cudaStream_t>(queue.stream()), [p] { by_floating(p.dtype, [&]<class T>() { multiply<T>(p); }); });
 }
 
 void matmul_gpu(const KernelCall& call) {

@@ -3,6 +3,7 @@
 // The engine's own headers, and copies of them with one memory order weakened (made by weaken.py).
 #include <sluice/engine/detail/commute_protocol.h>
 #include <sluice/engine/detail/read_gate.h>
+#include <sluice/engine/detail/read_marks.h>
 #include <sluice/engine/detail/ring.h>
 #include <sluice/engine/detail/spin_lock.h>
 #include <sluice/engine/detail/var_life.h>
@@ -23,6 +24,10 @@ struct AsItIs {
   using Ring = detail::BasicRing<Task, Size, Atomic>;
   template <template <class> class Atomic, class Rest>
   using Lock = detail::BasicSpinLock<Atomic, Rest>;
+  template <template <class> class Atomic, std::size_t Count>
+  using Marks = detail::BasicReadMarks<Atomic, Count>;
+  template <class T, template <class> class Atomic>
+  using Pointer = detail::BasicMarkedPointer<T, Atomic>;
 };
 
 }  // namespace sluice::weak

@@ -1,6 +1,6 @@
-// T6: the Var protocol, its read gate, the ring, the lock and what goes through the node pool's depot, and falling
-// asleep with weak memory, by Relacy, which runs each many times and chooses at random who goes on and what a load
-// sees. Usage: test_weak [rounds]
+// T6: the Var protocol, its read gate, the ring, the lock and what goes through the node pool's depot, what is read
+// while it is exchanged, and falling asleep with weak memory, by Relacy, which runs each many times and chooses at
+// random who goes on and what a load sees. Usage: test_weak [rounds]
 //
 // No main of Catch here: Relacy watches the heap of the whole program.
 #include <cstdlib>
@@ -8,6 +8,7 @@
 #include "tests/engine/model/weak/commute_suite.h"
 #include "tests/engine/model/weak/depot_suite.h"
 #include "tests/engine/model/weak/kits.h"
+#include "tests/engine/model/weak/published_suite.h"
 #include "tests/engine/model/weak/ring_suite.h"
 #include "tests/engine/model/weak/scripts.h"
 #include "tests/engine/model/weak/wake_suite.h"
@@ -58,6 +59,7 @@ int main(int argc, char** argv) {
   must_hold("T6: commuting, two Vars, passed on", explore<commuting::Suite<AsItIs, commuting::k_passing>>);
   must_hold("T6: ring", explore<RingSuite<AsItIs>>);
   must_hold("T6: nodes that others give back", explore<DepotSuite<AsItIs, DepotFault::none>>);
+  must_hold("T6: exchanged while it is read", explore<PublishedSuite<AsItIs, PublishedFault::none>>);
   must_hold("T6: falling asleep", explore<WakeSuite<WakeFault::none>>);
 
   SLUICE_FOR_ALL_WEAKENED(must_be_found);
@@ -65,6 +67,9 @@ int main(int argc, char** argv) {
       "the depot is taken from without its lock", explore<DepotSuite<AsItIs, DepotFault::takes_without_lock>>);
   must_be_found("the depot is given to without its lock", explore<DepotSuite<AsItIs, DepotFault::gives_without_lock>>);
   must_be_found("a batch keeps the link behind it", explore<DepotSuite<AsItIs, DepotFault::keeps_link>>);
+  must_be_found(
+      "readers are looked for before the exchange",
+      explore<PublishedSuite<AsItIs, PublishedFault::looks_before_exchanging>>);
   must_be_found("no light fence", explore<WakeSuite<WakeFault::no_light_fence>>);
   must_be_found("no heavy fence", explore<WakeSuite<WakeFault::no_heavy_fence>>);
   must_be_found("looking before announcing", explore<WakeSuite<WakeFault::looks_before_announcing>>);

@@ -12,6 +12,7 @@ import mutate  # noqa: E402
 
 RING, COMMUTE, LOCK = "engine/detail/ring.h", "engine/detail/commute_protocol.h", "engine/detail/spin_lock.h"
 P, L, G, R, C, S = mutate.PROTOCOL, mutate.LIFE, mutate.GATE, RING, COMMUTE, LOCK
+M = "engine/detail/read_marks.h"
 
 # (name, file, old, new, suite that must find it). Two orders of the ring are not here: that a claim releases and that
 # the owner acquires it before it uses a slot again. Together they keep the taker's read of the slot before the owner's
@@ -57,6 +58,25 @@ WEAKENED = [
      "for (int looks = 0; locked_.exchange(true, std::memory_order_relaxed);)", "Depot"),
     ("a lock is given up without release", S, "locked_.store(false, std::memory_order_release)",
      "locked_.store(false, std::memory_order_relaxed)", "Depot"),
+    ("a mark is taken by acq_rel", M,
+     "compare_exchange_weak(now, what, std::memory_order_seq_cst,",
+     "compare_exchange_weak(now, what, std::memory_order_acq_rel,", "Published"),
+    ("a mark is changed by release", M, "mark.what.store(seen, std::memory_order_seq_cst)",
+     "mark.what.store(seen, std::memory_order_release)", "Published"),
+    ("a reader looks again by acquire", M, "again = current_.load(std::memory_order_seq_cst)",
+     "again = current_.load(std::memory_order_acquire)", "Published"),
+    ("a reader does not look again", M, "if (again == seen)", "if (again != nullptr)", "Published"),
+    ("what is read is exchanged by acq_rel", M, "current_.exchange(next, std::memory_order_seq_cst)",
+     "current_.exchange(next, std::memory_order_acq_rel)", "Published"),
+    ("marks are looked at by acquire", M, "mark.what.load(std::memory_order_seq_cst) == what",
+     "mark.what.load(std::memory_order_acquire) == what", "Published"),
+    ("a reader leaves without release of its mark", M, "what.store(nullptr, std::memory_order_release)",
+     "what.store(nullptr, std::memory_order_relaxed)", "Published"),
+    ("a mark is taken though it is another's", M, "now == nullptr;) {", "now != what;) {", "Published"),
+    ("more marks are added by acq_rel", M, "compare_exchange_weak(there, made, std::memory_order_seq_cst,",
+     "compare_exchange_weak(there, made, std::memory_order_acq_rel,", "Published"),
+    ("the writer looks for more marks by acquire", M, "some->more_.load(std::memory_order_seq_cst)",
+     "some->more_.load(std::memory_order_acquire)", "Published"),
     # Commuting accesses know locks only: these are faults of another kind.
     ("a run is joined though something stands behind it", C,
      "if (run == nullptr || !nothing_behind(var, run->access)) {", "if (run == nullptr) {", "Commute:k_behind"),
@@ -98,6 +118,10 @@ KIT = """struct Kit {
   using Ring = BasicRing<T, S, A>;
   template <template <class> class A, class R>
   using Lock = BasicSpinLock<A, R>;
+  template <template <class> class A, std::size_t N>
+  using Marks = BasicReadMarks<A, N>;
+  template <class T, template <class> class A>
+  using Pointer = BasicMarkedPointer<T, A>;
 };
 """
 
@@ -109,7 +133,7 @@ def named_whole(code):
 
 def main():
     root, output = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    sources = {name: (root / name).read_text() for name in (P, L, G, R, C, S)}
+    sources = {name: (root / name).read_text() for name in (P, L, G, R, C, S, M)}
     parts, rows, unapplied = [], [], []
     for number, (name, file, old, new, suite) in enumerate(WEAKENED):
         texts, good, _ = mutate.mutated(sources, (name, file, old, new))
@@ -117,11 +141,12 @@ def main():
             unapplied.append(name)
             continue
         space = f"weakened_{number}"
-        code = "".join(named_whole(mutate.bare(texts[f])) for f in (G, P, L, R, C, S))
+        code = "".join(named_whole(mutate.bare(texts[f])) for f in (G, P, L, R, C, S, M))
         parts.append(f"namespace sluice::weak::{space} {{\n{code}{KIT}}}\n")
         kind, _, script = suite.partition(":")
         made = {"Var": f"VarSuite<{space}::Kit, {script}>", "Ring": f"RingSuite<{space}::Kit>",
                 "Depot": f"DepotSuite<{space}::Kit, DepotFault::none>",
+                "Published": f"PublishedSuite<{space}::Kit, PublishedFault::none>",
                 "Commute": f"commuting::Suite<{space}::Kit, commuting::{script}>"}[kind]
         rows.append(f"  run({mutate.quoted(name)}, explore<{made}>); \\\n")
     output.write_text("// Made by tests/engine/model/weak/weaken.py.\n#pragma once\n#include <algorithm>\n#include <array>\n" +

@@ -1,6 +1,7 @@
 #include <array>
 
 #include <sluice/operator/elementwise/in_place.h>
+#include <sluice/operator/library/channel.h>
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/matmul/product.h>
 #include <sluice/operator/matmul/small_product.h>
@@ -41,6 +42,11 @@ void matmul_relu_backward_gpu(const KernelCall& call) {
   });
   if (!masked)
     mask_result(call);
+}
+
+void dense_backward_bias_gpu(const KernelCall& call) {
+  const TensorView& dy = call.inputs[0];
+  channel_sum_gpu(call.queue, {dy.shape[0], dy.shape[1], 1, dy.dtype}, dy.data, call.outputs[0].data);
 }
 #endif
 
