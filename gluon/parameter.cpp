@@ -9,6 +9,7 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/engine/origin.h>
+#include <sluice/gluon/detail/layer_watch.h>
 #include <sluice/gluon/parameter.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
@@ -177,7 +178,9 @@ void Parameter::initialize_as(
 void Parameter::fill(const std::string& path, const init::Initializer& init, Device device, SourceLocation site) const {
   const State& state = *state_;
   const autograd::PauseScope pause;
-  const CallSinkScope nobody(nullptr);  // a value that is made once is no part of what is traced
+  std::optional<CallSinkScope> nobody;
+  if (detail::LayerWatch::current() != nullptr)  // a summary runs nothing but this
+    nobody.emplace(nullptr);
   site.origin = Origin::of("parameter " + path, site).number();
   const OriginScope scope(site);
   try {
@@ -323,7 +326,7 @@ void Parameter::check_shared(const Parameter& other) const {
 
 bool Parameter::grad_is_fresh() const {
   const NDArray gradient = grad();
-  const detail::Buffer* buffer = gradient.object()->buffer;
+  const sluice::detail::Buffer* buffer = gradient.object()->buffer;
   if (buffer == nullptr)  // of a step that is recorded for later
     return true;
   return buffer->var().id() != state_->used_grad_buffer || buffer->version() != state_->used_grad_version;
@@ -336,7 +339,7 @@ void Parameter::mark_grad_used() const {
 
 void Parameter::note_grad() const {
   const NDArray gradient = state_->data.grad();
-  const detail::Buffer* buffer = gradient.object()->buffer;
+  const sluice::detail::Buffer* buffer = gradient.object()->buffer;
   if (buffer == nullptr)
     return;
   state_->used_grad_buffer = buffer->var().id();

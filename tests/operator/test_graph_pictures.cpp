@@ -75,11 +75,13 @@ std::size_t results_with_memory(const Graph& graph) {
 // Elements open and close in turn, attributes have quotes, and nothing else needs escaping.
 bool is_well_formed(const std::string& svg) {
   static const std::regex tag(R"re(<(/?)(\w+)((?: [\w:-]+="[^"<&]*(?:&\w+;[^"<&]*)*")*)(/?)>)re");
+  static const std::regex bare("&(?!\\w+;)");
   std::vector<std::string> open;
   std::size_t end = 0;
   for (auto at = std::sregex_iterator(svg.begin(), svg.end(), tag); at != std::sregex_iterator(); ++at) {
     const std::smatch& m = *at;
-    if (svg.substr(end, static_cast<std::size_t>(m.position()) - end).find_first_of("<>") != std::string::npos)
+    const std::string between = svg.substr(end, static_cast<std::size_t>(m.position()) - end);
+    if (between.find_first_of("<>") != std::string::npos || std::regex_search(between, bare))
       return false;
     end = static_cast<std::size_t>(m.position() + m.length());
     if (m[1].length() > 0) {
@@ -125,6 +127,8 @@ TEST_CASE("A picture of a graph escapes what XML would misread, and tells each n
   CHECK(svg.find("constant @") != std::string::npos);
   std::string spoilt = svg;  // the check sees faults
   spoilt[svg.find("input %")] = '<';
+  CHECK_FALSE(is_well_formed(spoilt));
+  spoilt[svg.find("input %")] = '&';
   CHECK_FALSE(is_well_formed(spoilt));
   CHECK_FALSE(is_well_formed(message(svg, "<b>")));
 }
