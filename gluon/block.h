@@ -131,8 +131,8 @@ class SLUICE_API Block {
   /// a result that is a view of an input is a copy. What forward() does beside calling operators happens when it is
   /// traced alone; where it looks at values, tracing throws ValueError (cond and while_loop are for that), where it
   /// writes in place what gradients need, AutogradError. Children need not be hybridized: they are part of the graph.
-  /// Run by hand as before: calls before all parameters have their shapes, a forward() that writes its inputs, one whose
-  /// gradients go to arrays that are neither inputs nor parameters. hybridize(false) ends it.
+  /// Run by hand as before: calls before all parameters have their shapes, a forward() that writes its inputs, one
+  /// whose gradients go to arrays that are neither inputs nor parameters. hybridize(false) ends it.
   void hybridize(bool active = true, const HybridOptions& options = {});
   bool is_hybridized() const;
   /// Programs that were traced since hybridize().
