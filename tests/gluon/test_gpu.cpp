@@ -8,7 +8,7 @@ using namespace sluice;
 using namespace sluice::test;
 using namespace gluon::data;
 
-TEST_CASE("a GPU and a CPU train alike from one seed", "[gluon][training][gpu]") {
+TEST_CASE("a GPU and a CPU train alike from one seed", "[gluon][training][gpu][long]") {
   SLUICE_NEEDS_GPUS(1);
   for (const char* network : {"mlp", "torch", "tf"}) {
     INFO(network);
