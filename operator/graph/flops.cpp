@@ -2,6 +2,7 @@
 #include <array>
 #include <string_view>
 
+#include <sluice/operator/control/attributes.h>
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/passes.h>
 #include <sluice/operator/fused/fused.h>
@@ -89,7 +90,7 @@ std::int64_t product_flops(const Shapes& of) {
     const std::int64_t gradients = of.input(0).size();
     return 2 * gradients * of.input(1)[1] + (node.results.size() > 1 ? gradients : 0);
   }
-  return 0;
+  return op == &detail::dense_backward_bias_op ? of.input(0).size() : 0;
 }
 
 std::int64_t filter_flops(const Shapes& of) {
@@ -137,6 +138,21 @@ std::int64_t update_flops(const Shapes& of) {
   return weights * (adam ? 15 : lists == 3 ? 7 : 5);
 }
 
+// As many turns as there may be, and the branch that does more.
+std::int64_t control_flops(const Shapes& of) {
+  const Node& node = of.node;
+  if (node.op == &control::k_foreach)
+    return of.input(0)[0] * flops(node.attributes.as<control::ForeachAttributes>().body.graph());
+  if (node.op == &control::k_while_loop) {
+    const auto& loop = node.attributes.as<control::WhileAttributes>();
+    return loop.max_iterations * (flops(loop.condition.graph()) + flops(loop.body.graph()));
+  }
+  if (node.op != &control::k_cond)
+    return 0;
+  const auto& branches = node.attributes.as<control::CondAttributes>();
+  return std::max(flops(branches.then_body.graph()), flops(branches.else_body.graph()));
+}
+
 bool is_reduction(const Operator& op) {
   return *op.attributes == attribute_type<detail::ReduceAttributes> ||
          *op.attributes == attribute_type<detail::MomentAttributes>;
@@ -169,7 +185,7 @@ std::int64_t flops(const Node& node, const Graph& graph) {
   if (node.is_view())
     return 0;
   const Shapes shapes{node, graph};
-  for (const auto family : {product_flops, filter_flops, pool_flops, update_flops}) {
+  for (const auto family : {product_flops, filter_flops, pool_flops, update_flops, control_flops}) {
     if (const std::int64_t count = family(shapes); count > 0)
       return count;
   }

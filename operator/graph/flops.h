@@ -22,6 +22,8 @@ namespace sluice::graph {
 ///     dropout                           1 an element
 ///     sgd, adam                         5 a weight, with momentum 7; 15
 ///     take, pick                        0, backward 1 an element that is added
+///     foreach, while_loop               their bodies, as often as there may be turns
+///     cond                              the branch that does more
 ///
 /// 0 for views, for what copies, casts, moves or draws numbers, and for operators that are not Sluice's.
 SLUICE_API std::int64_t flops(const Node& node, const Graph& graph);

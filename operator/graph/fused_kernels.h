@@ -17,9 +17,9 @@ struct FusedKernel {
   std::string problem = {};             // on a GPU: why the calls run one by one; empty if they do not
 };
 
-/// Those of `graph`, which a pass has fused, in the order of their first nodes: programs that differ in numbers or
-/// shapes alone share one. On a GPU the kernels are compiled, as plans do it. Throws UnsupportedError for a program
-/// with an operator that has no formula.
+/// Those of `graph`, which a pass has fused, not of bodies of loops, in the order of their first nodes: programs that
+/// differ in numbers or shapes alone share one. On a GPU the kernels are compiled, as plans do it. Throws
+/// UnsupportedError for a program with an operator that has no formula.
 SLUICE_API std::vector<FusedKernel> fused_kernels(const Graph& graph);
 
 }  // namespace sluice::graph

@@ -208,6 +208,37 @@ TEST_CASE("A product through a relu's gradient counts what the two counted", "[g
   CHECK(flops(combined) == flops(graph));
 }
 
+TEST_CASE(
+    "Loops count their bodies for each turn that there may be, cond the branch that does more", "[graph][flops]") {
+  const auto scan = [](const Arrays& x) {
+    const auto body = [&](const Arrays& data, const Arrays& states) -> LoopResult {
+      const NDArray next = tanh(matmul(states[0], x[1]) + data[0]);
+      return {{next}, {next}};
+    };
+    return foreach(body, {x[0]}, {x[2]}).states[0];
+  };
+  CHECK(counted({{40, 2, 3}, {3, 3}, {2, 3}}, scan) == 40 * (2 * 2 * 3 * 3 + 2 * 2 * 3));
+  const auto halve = [](const Arrays& x) {
+    const auto is_large = [](const Arrays& vars) { return sum(vars[0]) > 1.0; };
+    const auto body = [](const Arrays& vars) -> LoopResult { return {{}, {vars[0] * 0.5}}; };
+    return while_loop(is_large, body, {x[0]}, 50).states[0];
+  };
+  CHECK(counted({{7}}, halve) == 50 * (7 + 1 + 7));
+  const auto choose = [](const Arrays& x) {
+    const auto less = [](const Arrays& in) { return Arrays{in[0] * 2.0}; };
+    const auto more = [](const Arrays& in) { return Arrays{tanh(in[0]) + 1.0}; };
+    return cond(x[1], less, more, {x[0]})[0];
+  };
+  CHECK(counted({{7}, {1}}, choose) == 14);
+}
+
+TEST_CASE("A bias' gradient beside that of its weight counts what the two counted together", "[graph][flops]") {
+  const Graph graph = traced({{6, 5}}, [](const Arrays& x) {
+    return invoke(*find_operator("dense_backward_bias"), x, {}, SourceLocation::current())[0];
+  });
+  CHECK(flops(graph) == 6 * 5);
+}
+
 TEST_CASE("Every node of random programs has a count, and the graph their sum", "[graph][flops]") {
   for (unsigned seed = 0; seed < 100; ++seed) {
     INFO("seed " << seed);
