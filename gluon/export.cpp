@@ -197,9 +197,14 @@ void Block::export_to(
     file.outputs = names_for(options.outputs, known.graph.outputs.size(), "output", "outputs");
     const std::map<std::string, NDArray> arrays = name_constants(*this, known, file);
     (void)to_json(file);  // throws before anything is written
-    save(with_suffix(prefix, ".npz"), arrays);
-    file.parameter_checksum = detail::checksum_of_file(with_suffix(prefix, ".npz"));
-    detail::write_text(with_suffix(prefix, ".json"), to_json(file));
+    // Both are written before either takes its place: an export that fails leaves the one that was there.
+    write_whole(with_suffix(prefix, ".json"), [&](const std::filesystem::path& json) {
+      write_whole(with_suffix(prefix, ".npz"), [&](const std::filesystem::path& npz) {
+        save(npz, arrays);
+        file.parameter_checksum = detail::checksum_of_file(npz);
+        detail::write_text(json, to_json(file));
+      });
+    });
   });
 }
 

@@ -190,6 +190,10 @@ void SymbolBlock::declare(const std::map<std::string, NDArray>& arrays, const st
   };
   for (std::size_t i = 0; i < state.file.parameters.size(); ++i) {
     const graph::FileParameter& one = state.file.parameters[i];
+    const std::string framed = '.' + one.name + '.';
+    require<FileError>(framed.find("..") == std::string::npos, [&] {
+      return message(file, ": '", one.name, "' is no name of a parameter");
+    });
     const ArraySpec& spec = state.file.graph.values[state.file.graph.inputs[state.file.inputs.size() + i]].spec;
     const auto found = arrays.find(one.name);
     require<FileError>(found != arrays.end(), [&] { return message(file, ": has no array '", one.name, "'"); });

@@ -119,8 +119,9 @@ int infer(const Options& options) {
       append_planes(files[i], shape, planes);
     planes.resize(static_cast<std::size_t>(shape.size()));
     const NDArray scores = net.call(Arrays{array(planes, shape, options.device)})[0];
-    require(
-        scores.ndim() == 2, [&] { return message(file.string(), ": gives ", scores.shape(), ", not (N, classes)"); });
+    require(scores.ndim() == 2 && scores.shape()[0] == shape[0], [&] {
+      return message(file.string(), ": gives ", scores.shape(), ", not (", shape[0], ", classes)");
+    });
     const std::vector<float> chances = softmax(scores).astype(float32).to_vector<float>();
     const auto classes = static_cast<std::size_t>(scores.shape()[1]);
     for (std::size_t i = begin; i < end; ++i)

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <memory>
@@ -107,6 +108,7 @@ Compiled compile(const Program& program, int capability) {
     });
     made.numbers = numbers_of(program);
     made.numbers.insert(made.numbers.begin(), 0);
+    made.numbers.resize(std::max<std::size_t>(made.numbers.size(), 2));  // a kernel's array has one at least
     made.problem = why_not_for(capability);
     if (made.problem.empty())
       made.kernels =

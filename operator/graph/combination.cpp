@@ -81,7 +81,7 @@ class Combinations {
         is_changed(loss, *maker, at) || graph_.root(gradient.results[0].value) == graph_.root(loss.results[0].value))
       return std::nullopt;
     return Combined{
-        {.op = &k_softmax_cross_entropy_with_gradient,
+        {.op = &k_softmax_cross_entropy_both,
          .attributes = loss.attributes,
          .inputs = {loss.inputs[0], loss.inputs[1], gradient.inputs[3]},
          .results = {loss.results[0], loss.results[1], gradient.results[0]},

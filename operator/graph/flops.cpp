@@ -41,7 +41,7 @@ constexpr std::array k_by_input = {
     PerElement{"logsumexp", 4},
     PerElement{"softmax_cross_entropy", 4},
     PerElement{"softmax_cross_entropy_backward", 3},
-    PerElement{"softmax_cross_entropy_with_gradient", 7},
+    PerElement{"softmax_cross_entropy_both", 7},
     PerElement{"max_pool2d_backward", 1},
 };
 

@@ -86,6 +86,9 @@ Specs pool_backward_infer(const Operator&, std::span<const ArraySpec> inputs, co
   require<ShapeError>(dy.shape == y && (!IsMax || inputs[1].shape == y), [&] {
     return message(op, ": gradient of shape ", dy.shape, " is not that of a result of shape ", y);
   });
+  require<DTypeError>(!IsMax || inputs[1].dtype == DType::int32, [&] {
+    return message(op, ": places of maxima are int32, not ", inputs[1].dtype);
+  });
   return {{x.shape, dy.dtype, dy.device}};
 }
 

@@ -89,6 +89,14 @@ const PoolAttributes& attributes_of(const KernelCall& call) {
   return call.attributes.as<PoolAttributes>();
 }
 
+// A graph file, or a call by name, may bring any numbers.
+std::int32_t checked_place(const char* op, std::int32_t place, std::int64_t plane) {
+  require<IndexError>(place >= 0 && place < plane, [&] {
+    return message(op, ": a maximum at ", place, " of a plane of ", plane, " elements");
+  });
+  return place;
+}
+
 }  // namespace
 
 void max_pool2d_cpu(const KernelCall& call) {
@@ -121,7 +129,7 @@ void max_pool2d_backward_cpu(const KernelCall& call) {
     if (!apart) {
       return sum_planes(g, dx, [&](std::int64_t plane, Compute<T>* sums) {
         for (std::int64_t o = plane * out_plane(g); o < (plane + 1) * out_plane(g); ++o)
-          sums[index[o]] += static_cast<Compute<T>>(dy[o]);
+          sums[checked_place("max_pool2d_backward", index[o], in_plane(g))] += static_cast<Compute<T>>(dy[o]);
       });
     }
     for_each_plane(g, in_plane(g), [&](std::int64_t begin, std::int64_t end) {
@@ -129,7 +137,7 @@ void max_pool2d_backward_cpu(const KernelCall& call) {
         T* const to = dx + plane * in_plane(g);
         std::fill_n(to, in_plane(g), T(0.0f));
         for (std::int64_t o = plane * out_plane(g); o < (plane + 1) * out_plane(g); ++o)
-          to[index[o]] = dy[o];
+          to[checked_place("max_pool2d_backward", index[o], in_plane(g))] = dy[o];
       }
     });
   });
@@ -144,7 +152,7 @@ void max_pool2d_gather_cpu(const KernelCall& call) {
       T* y = call.outputs[0].as<T>();
       for (std::int64_t plane = begin; plane < end; ++plane) {
         for (std::int64_t o = plane * out_plane(g); o < (plane + 1) * out_plane(g); ++o)
-          y[o] = x[plane * in_plane(g) + index[o]];
+          y[o] = x[plane * in_plane(g) + checked_place("max_pool2d_gather", index[o], in_plane(g))];
       }
     });
   });

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include <sluice/operator/fault.cuh>
 #include <sluice/operator/library/channel_walk.cuh>
 #include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/pool/walk.cuh>
@@ -104,6 +105,8 @@ struct MaxGather {
   const T* x;
   const std::int32_t* index;
   T* y;
+  std::int64_t plane;  // elements of x's
+  ErrorWord* errors;
 
   template <int V, class Index>
   __device__ void run(const PoolWalk<Index>& w, Index i, const typename PoolWalk<Index>::Place& place) const {
@@ -111,8 +114,12 @@ struct MaxGather {
     Pack<T, V> result;
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      const Index row = w.in.by_width.divide(static_cast<Index>(where.at[j]));
-      const Index vector = w.vector(w.in, place, row, static_cast<Index>(where.at[j]) - row * w.in.width);
+      const bool inside = where.at[j] >= 0 && where.at[j] < plane;
+      if (!inside)
+        report_index(errors, where.at[j], plane);
+      const auto taken = static_cast<Index>(inside ? where.at[j] : 0);
+      const Index row = w.in.by_width.divide(taken);
+      const Index vector = w.vector(w.in, place, row, taken - row * w.in.width);
       result.at[j] = x[static_cast<std::int64_t>(vector) * V + j];
     }
     put<T, V>(y, i, result);
@@ -247,7 +254,13 @@ void max_pool2d_gather_gpu(const KernelCall& call) {
   by_floating(call.inputs[0].dtype, [&]<class T>() {
     const T* x = call.inputs[0].as<T>();
     T* y = call.outputs[0].as<T>();
-    launch<T>(call, g, call.inputs[0], "max_pool2d_gather", aligned<T>(index, x, y), MaxGather<T>{x, index, y});
+    launch<T>(
+        call,
+        g,
+        call.inputs[0],
+        "max_pool2d_gather",
+        aligned<T>(index, x, y),
+        MaxGather<T>{x, index, y, g.in[0] * g.in[1], call.queue.error_word()});
   });
 }
 

@@ -90,7 +90,7 @@ Specs infer_cross_entropy_backward(
 }
 
 // logits, labels, dy: what forward gives, and the gradient of the logits.
-Specs infer_with_gradient(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_both(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   Specs specs = infer_cross_entropy(op, inputs.first(2), attributes);
   check_losses(op.name, inputs[2], inputs[1], inputs[0]);
   specs.push_back(inputs[0]);
@@ -181,16 +181,16 @@ constinit const Operator k_softmax_cross_entropy_backward = {
     .gradient = gradient_cross_entropy_backward,
     .saved_inputs = 0b1011,
 };
-constinit const Operator k_softmax_cross_entropy_with_gradient = {
-    .name = "softmax_cross_entropy_with_gradient",
+constinit const Operator k_softmax_cross_entropy_both = {
+    .name = "softmax_cross_entropy_both",
     .inputs = 3,
     .outputs = 3,
     .attributes = &attribute_type<SoftmaxAttributes>,
     .normalise = detail::normalise_axis<SoftmaxAttributes>,
-    .infer = infer_with_gradient,
+    .infer = infer_both,
     .kernels =
-        {on_cpu(detail::softmax_cross_entropy_with_gradient_cpu),
-         on_gpu(SLUICE_GPU_KERNEL(detail::softmax_cross_entropy_with_gradient_gpu))},
+        {on_cpu(detail::softmax_cross_entropy_both_cpu),
+         on_gpu(SLUICE_GPU_KERNEL(detail::softmax_cross_entropy_both_gpu))},
 };
 constinit const Operator k_negative_log_likelihood = {
     .name = "negative_log_likelihood",
@@ -240,7 +240,7 @@ detail::OperatorList detail::softmax_operators() noexcept {
       &k_log_softmax_backward,
       &k_softmax_cross_entropy,
       &k_softmax_cross_entropy_backward,
-      &k_softmax_cross_entropy_with_gradient,
+      &k_softmax_cross_entropy_both,
       &k_negative_log_likelihood,
       &k_negative_log_likelihood_backward};
   return list;

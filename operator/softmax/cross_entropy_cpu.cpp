@@ -138,7 +138,7 @@ void softmax_cross_entropy_backward_cpu(const KernelCall& call) {
   by_floating(call.inputs[0].dtype, [&]<class T>() { cross_entropy_backward<T>(call); });
 }
 
-void softmax_cross_entropy_with_gradient_cpu(const KernelCall& call) {
+void softmax_cross_entropy_both_cpu(const KernelCall& call) {
   cross_entropy_in_two(call, softmax_cross_entropy_cpu, softmax_cross_entropy_backward_cpu);
 }
 

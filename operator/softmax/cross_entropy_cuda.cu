@@ -101,7 +101,7 @@ struct CrossEntropyBackward : Unjoined<RowOperands<T, 1, true>> {
 
 // Both at once: a row is read again while it lies in a cache, and what belongs to it stays in registers.
 template <class T>
-struct CrossEntropyWithGradient : Labelled<MaxSumRow<T, true>> {
+struct CrossEntropyBoth : Labelled<MaxSumRow<T, true>> {
   using C = Compute<T>;
   using Told = typename CrossEntropyBackward<T>::Told;
   const T* dy;
@@ -109,7 +109,7 @@ struct CrossEntropyWithGradient : Labelled<MaxSumRow<T, true>> {
   C* log_sum;
   std::int64_t count, step;
 
-  CrossEntropyWithGradient(const KernelCall& call, const Labels& of_rows, const Rows& rows)
+  CrossEntropyBoth(const KernelCall& call, const Labels& of_rows, const Rows& rows)
       : Labelled<MaxSumRow<T, true>>(of_rows),
         dy(call.inputs[2].as<const T>()),
         loss(call.outputs[0].as<T>()),
@@ -201,7 +201,7 @@ void softmax_cross_entropy_backward_gpu(const KernelCall& call) {
   });
 }
 
-void softmax_cross_entropy_with_gradient_gpu(const KernelCall& call) {
+void softmax_cross_entropy_both_gpu(const KernelCall& call) {
   const Rows rows(softmax_layout(call));
   if (rows.count == 0)
     return;
@@ -210,8 +210,8 @@ void softmax_cross_entropy_with_gradient_gpu(const KernelCall& call) {
     return cross_entropy_in_two(call, softmax_cross_entropy_gpu, softmax_cross_entropy_backward_gpu);
   const Labels labels(call, call.inputs[1], rows.n);
   by_floating(call.inputs[0].dtype, [&]<class T>() {
-    const CrossEntropyWithGradient<T> op(call, labels, rows);
-    launch_rows("softmax_cross_entropy_with_gradient", op, rows, stream_of(call.queue));
+    const CrossEntropyBoth<T> op(call, labels, rows);
+    launch_rows("softmax_cross_entropy_both", op, rows, stream_of(call.queue));
   });
 }
 

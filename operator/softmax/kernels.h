@@ -8,7 +8,7 @@ namespace sluice {
 
 extern const Operator k_softmax, k_log_softmax, k_softmax_backward, k_log_softmax_backward;
 extern const Operator k_softmax_cross_entropy, k_softmax_cross_entropy_backward;
-extern const Operator k_softmax_cross_entropy_with_gradient;  // of plans
+extern const Operator k_softmax_cross_entropy_both;  // of plans
 extern const Operator k_negative_log_likelihood, k_negative_log_likelihood_backward;
 
 namespace detail {
@@ -23,7 +23,7 @@ struct SoftmaxAttributes {
   }
 };
 
-/// softmax_cross_entropy_with_gradient by the kernels of forward and backward.
+/// softmax_cross_entropy_both by the kernels of forward and backward.
 void cross_entropy_in_two(const KernelCall& call, Kernel forward, Kernel backward);
 
 inline AxisLayout softmax_layout(const KernelCall& call) noexcept {
@@ -47,8 +47,8 @@ void softmax_cross_entropy_gpu(const KernelCall& call);
 void softmax_cross_entropy_backward_cpu(const KernelCall& call);
 void softmax_cross_entropy_backward_gpu(const KernelCall& call);
 // logits, labels, dy -> loss, log of the sum, dlogits
-void softmax_cross_entropy_with_gradient_cpu(const KernelCall& call);
-void softmax_cross_entropy_with_gradient_gpu(const KernelCall& call);
+void softmax_cross_entropy_both_cpu(const KernelCall& call);
+void softmax_cross_entropy_both_gpu(const KernelCall& call);
 // log_probs, labels -> loss
 void negative_log_likelihood_cpu(const KernelCall& call);
 void negative_log_likelihood_gpu(const KernelCall& call);

@@ -1,7 +1,9 @@
 // Files of exported networks: damaged ones are refused, old ones stay readable.
+#include <csignal>
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <sys/resource.h>
 
 #include <sluice/operator/graph/file.h>
 
@@ -162,4 +164,51 @@ TEST_CASE("a network that version 1 exported stays readable, and gives what it g
   scores.insert(scores.end(), {0.131854564f, 0.58076781f, 0.287377596f});
   shifted.insert(shifted.end(), {1.5f, -3.45000005f});
   check(3);
+}
+
+TEST_CASE("an export that fails leaves the one that was there", "[gluon][export]") {
+  const Files files;
+  gluon::nn::Sequential net;
+  net.add(gluon::nn::Dense(2));
+  net.initialize();
+  const Arrays inputs{zeros({2, 3})};
+  net(inputs[0]);
+  // No file may have more than 64 KiB: the arrays fit, the graph with its notes does not.
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+  const rlimit small{.rlim_cur = 1 << 16, .rlim_max = limit.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  CHECK_THROWS_AS(
+      net.export_to(files.folder / "net", inputs, {.notes = {{"long", std::string(1 << 18, 'n')}}}), FileError);
+  setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, before);
+  CHECK(content(files.folder / "net.npz") == files.parameters);
+  CHECK(SymbolBlock::imports(files.folder / "net.json").notes().at("classes") == "a\nb");
+}
+
+TEST_CASE("parameters without a name, or with an empty part of one, are refused", "[gluon][export]") {
+  const Files files;
+  for (const std::string& name : {".weight", "0.", ".", "0..weight"}) {
+    CAPTURE(name);
+    std::string text = files.graph;
+    const std::string key = "\"0.weight\"";
+    const std::size_t at = text.find(key);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, key.size(), '"' + name + '"');
+    put(files.folder / "net.json", whole_again(text));
+    CHECK_THROWS_AS(SymbolBlock::imports(files.folder / "net.json"), FileError);
+  }
+}
+
+TEST_CASE("a network with NaN among its numbers is exported for any batch", "[gluon][export]") {
+  const TemporaryFolder folder;
+  class WithNaN : public gluon::Block {
+   public:
+    NDArray forward(const NDArray& x) const override { return where(x > 0, x, NAN); }
+  };
+  const WithNaN net;
+  net.export_to(folder / "net", {zeros({2, 3})});
+  const NDArray made = SymbolBlock::imports(folder / "net.json")(ones({5, 3}));
+  CHECK(made.to_vector<float>() == std::vector<float>(15, 1));
 }

@@ -75,7 +75,7 @@ Arrays two_layers(const Arrays& in, bool looks) {
   return made;
 }
 
-const std::string k_masked = "matmul_relu_backward", k_loss = "softmax_cross_entropy_with_gradient";
+const std::string k_masked = "matmul_relu_backward", k_loss = "softmax_cross_entropy_both";
 
 Arrays layers(std::int64_t rows, std::int64_t in, std::int64_t hidden, std::int64_t out, DType dtype, Device device) {
   Arrays arrays{

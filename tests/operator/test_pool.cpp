@@ -98,3 +98,33 @@ TEST_CASE("Pooling refuses what does not fit, by name") {
   CHECK_THROWS_AS(max_pool2d(x.astype(int32)), UnsupportedError);
   CHECK_THROWS_WITH(max_pool2d(x, {.kernel = {6, 2}}), contains("max_pool2d") && contains("(6, 2)"));
 }
+
+TEST_CASE("Gradients of pooling, called by name, refuse places that are not in the plane") {
+  const Operator &backward = *find_operator("max_pool2d_backward"), &gather = *find_operator("max_pool2d_gather");
+  const NDArray x = ones({1, 1, 4, 4});
+  for (const bool apart : {true, false}) {
+    const Attributes how =
+        parse_attributes(backward, apart ? "kernel=(2, 2), stride=(2, 2)" : "kernel=(2, 2), stride=(1, 1)");
+    const Shape y = apart ? Shape{1, 1, 2, 2} : Shape{1, 1, 3, 3};
+    for (const double place : {-1.0, 16.0, 3e6, -2e6}) {
+      CAPTURE(apart, place);
+      const NDArray places = full(y, place, {.dtype = int32});
+      CHECK_THROWS_AS(invoke_one(backward, {ones(y), places, x}, how, {}).to_vector<float>(), IndexError);
+      CHECK_THROWS_AS(invoke_one(gather, {x, places}, how, {}).to_vector<float>(), IndexError);
+    }
+    const NDArray last = full(y, 15, {.dtype = int32});
+    CHECK(invoke_one(backward, {ones(y), last, x}, how, {}).to_vector<float>().back() != 0);
+    CHECK_THROWS_AS(invoke_one(backward, {ones(y), zeros(y, {.dtype = int64}), x}, how, {}), DTypeError);
+  }
+}
+
+TEST_CASE("On a GPU a gradient of pooling that would read outside of the plane fails", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const Operator& gather = *find_operator("max_pool2d_gather");
+  const Attributes how = parse_attributes(gather, "kernel=(2, 2), stride=(2, 2)");
+  const NDArray x = ones({1, 1, 4, 4}, {.device = gpu()});
+  for (const double place : {-1.0, 16.0, 3e6}) {
+    const NDArray places = full({1, 1, 2, 2}, place, {.dtype = int32, .device = gpu()});
+    CHECK_THROWS_AS(invoke_one(gather, {x, places}, how, {}).to_vector<float>(), IndexError);
+  }
+}

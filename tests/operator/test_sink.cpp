@@ -97,7 +97,7 @@ void call_the_rest(Device device) {
     invoke(op, inputs, parse_attributes(op, attributes), {});
   };
   call("matmul_relu_backward", {a, ones({4, 2}), ones({3, 2})}, "transpose_a=false, transpose_b=false");
-  call("softmax_cross_entropy_with_gradient", {a, zeros({3}, {.dtype = int32}), ones({3})}, "axis=1");
+  call("softmax_cross_entropy_both", {a, zeros({3}, {.dtype = int32}), ones({3})}, "axis=1");
   call("dense_backward_bias", {a}, "");
 }
 

@@ -51,7 +51,7 @@ def check_hybrid(folder):
 
 
 # What a program asks for before it looks at flags.
-NEEDED = {"sharpen": ["in.png", "out.png"], "infer": ["network", "a.png"]}
+NEEDED = {"sharpen": ["in.png", "out.png"], "infer": ["network", "a.png"], "inspect": ["network"]}
 
 
 def check_bad_input(folder):
