@@ -8,6 +8,7 @@
 #include <sluice/gluon/detail/network_changes.h>
 #include <sluice/gluon/detail/tape.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/trace.h>
 
 namespace sluice::gluon::detail {
@@ -32,7 +33,8 @@ class Making {
     made_->engine = engine.new_var();
     for (const NDArray& input : inputs)
       inputs_.push_back(tracer_.input(spec_of(input)));
-    const graph::Graph joint = tracer_.trace([&] { return recorded ? trace_with_gradients(wanted) : trace_alone(); });
+    const graph::Graph marked = tracer_.trace([&] { return recorded ? trace_with_gradients(wanted) : trace_alone(); });
+    const graph::Graph joint = graph::without_detached(marked);
     if (writes_inputs(joint))
       made_->by_hand = true;
     if (made_->by_hand)
@@ -42,6 +44,8 @@ class Making {
       plan.keep_results = !recorded;  // of recorded calls the tape holds some for long
       made_->forward = std::make_unique<graph::Plan>(joint, plan, engine);
     } else {
+      made_->again = program_of(marked);
+      place_.nodes -= marked.nodes.size() - joint.nodes.size();  // gradients take nothing off the tape
       cut(joint, engine);
     }
     return made_;
@@ -122,8 +126,6 @@ class Making {
 
   void cut(const graph::Graph& joint, Engine& engine) {
     graph::SplitGraph parts = graph::split(joint, place_);
-    made_->again = parts.forward;
-    made_->again.outputs.resize(made_->outputs);
     for (graph::ValueId id = 0; id < parts.forward.values.size(); ++id) {
       if (parts.forward.values[id].source != graph::Source::random || !is_read(parts.forward, id))
         continue;
@@ -137,6 +139,15 @@ class Making {
     }
     made_->forward = std::make_unique<graph::Plan>(parts.forward, options_.plan, engine);
     made_->backward = std::make_unique<graph::Plan>(parts.backward, options_.plan, engine);
+  }
+
+  // With the places where its gradients end.
+  graph::Graph program_of(const graph::Graph& marked) const {
+    graph::Graph program = marked;
+    program.nodes.resize(place_.nodes);
+    program.inputs.resize(place_.inputs);
+    program.outputs.resize(place_.outputs);
+    return program;
   }
 
   // In the caller's arrays, where a plan would not.
@@ -160,7 +171,7 @@ class Making {
   const Hybrid::Forward& forward_;
   const std::vector<Parameter> parameters_;
   const HybridOptions& options_;
-  graph::Tracer tracer_;
+  graph::Tracer tracer_{graph::Outside::constants, graph::Detached::kept};
   std::vector<NDArray> inputs_;
   graph::SplitPlace place_;
   std::shared_ptr<HybridProgram> made_ = std::make_shared<HybridProgram>();

@@ -9,6 +9,8 @@
 // node uses any more are left over.
 namespace sluice::graph {
 
+/// Without the nodes where only gradients end.
+SLUICE_API Graph without_detached(const Graph& graph);
 /// Without the nodes of which nothing comes: neither an output of the graph nor a write to memory that others see.
 SLUICE_API Graph without_dead_code(const Graph& graph);
 /// Of nodes that compute the same from the same values the first alone. Not of random ones, nor where the memory of an

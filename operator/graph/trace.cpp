@@ -73,7 +73,8 @@ ValueId Tracer::add(Value value, std::optional<ValueId> root) {
 // Two views of one array with memory are two constants of one root.
 ValueId Tracer::constant_of(const NDArray& array) {
   const detail::ArrayObject& object = *array.object();
-  const Place place{object.buffer, object.offset, message(object.dtype, object.shape, object.strides)};
+  const bool is_variable = marks_detached_ && autograd::on_tape(array);
+  const Place place{object.buffer, object.offset, message(object.dtype, object.shape, object.strides), is_variable};
   if (const auto found = constants_.find(place); found != constants_.end())
     return found->second;
   const bool is_computed = object.entry.node && object.variable == nullptr;  // such a handle keeps the tape
@@ -85,6 +86,7 @@ ValueId Tracer::constant_of(const NDArray& array) {
            .spec = {object.shape, object.dtype, object.device},
            .array = is_computed ? array.detach() : array},
           known == roots_.end() ? std::nullopt : std::optional(known->second));
+  differentiable_[id] = is_variable;
   constants_.emplace(place, id);
   roots_.emplace(object.buffer, graph_.root(id));
   return id;
@@ -121,10 +123,12 @@ ValueId Tracer::capture(const NDArray& array) {
 // What replays the graph under a tape is to stop where the program did.
 ValueId Tracer::operand_of(const NDArray& array, bool shape_only, bool recorded) {
   const ValueId id = value_of(array, shape_only);
-  if (outside_ == Outside::constants || !recorded || !differentiable_[id] || shape_only)
+  if (!marks_detached_ || !recorded || !differentiable_[id] || shape_only)
     return id;
   if (!autograd::on_tape(array))
     return stopped(id);
+  if (outside_ == Outside::constants)
+    return id;
   if (std::find(captured_ids_.begin(), captured_ids_.end(), id) == captured_ids_.end())
     check_gradient(array);
   return id;
@@ -201,7 +205,7 @@ Arrays Tracer::add_results(const OperatorCall& call, Node node) {
 
 Graph Tracer::finish(std::span<const NDArray> outputs) {
   for (const NDArray& output : outputs)
-    graph_.outputs.push_back(operand_of(output, false, autograd::is_recording()));
+    graph_.outputs.push_back(operand_of(output, false, outside_ == Outside::captured && autograd::is_recording()));
   verify(graph_);
   return std::move(graph_);
 }

@@ -18,6 +18,10 @@ namespace sluice::graph {
 /// as further inputs, with or without memory: the program is the body of a loop, say, in another one.
 enum class Outside : std::uint8_t { constants, captured };
 
+/// What becomes of what a recorded program takes off the tape, by detach() or in a PauseScope: nothing to be seen, or a
+/// node where gradients of the graph end as the program's did. Programs that capture keep it always.
+enum class Detached : std::uint8_t { forgotten, kept };
+
 /// Takes the calls of a thread and makes a graph of them: no call runs. Arrays that the program is given are input()s,
 /// without memory; arrays with memory that it uses beside become constants, by reference, so that a graph sees what is
 /// written to a parameter later. Random numbers are drawn when a graph runs. Compositions that no kernel is for are
@@ -28,7 +32,8 @@ enum class Outside : std::uint8_t { constants, captured };
 ///     const Graph graph = tracer.trace([&] { return Arrays{net(x)}; });
 class SLUICE_API Tracer final : public CallSink {
  public:
-  explicit Tracer(Outside outside = Outside::constants) noexcept : outside_(outside) {}
+  explicit Tracer(Outside outside = Outside::constants, Detached detached = Detached::forgotten) noexcept
+      : outside_(outside), marks_detached_(outside == Outside::captured || detached == Detached::kept) {}
 
   /// An array of the graph's caller. In the order of the calls, before trace(). Throws ValueError afterwards.
   NDArray input(const ArraySpec& spec);
@@ -51,15 +56,14 @@ class SLUICE_API Tracer final : public CallSink {
   /// some.
   const std::vector<NDArray>& recorded_constants() const noexcept { return recorded_; }
   /// Arrays that were captured: of the inputs behind those that input() made. Handles that stand at other places of the
-  /// tape are captured apart. What the program takes off the tape while it is recorded becomes a node that gradients of
-  /// the graph do not pass.
+  /// tape are captured apart.
   const std::vector<NDArray>& captured() const noexcept { return captured_; }
   /// How many nodes the graph has so far.
   std::size_t size() const noexcept { return graph_.nodes.size(); }
 
  private:
-  /// Which part of whose memory an array with memory is.
-  using Place = std::tuple<const void*, std::int64_t, std::string>;
+  /// Which part of whose memory an array with memory is; whether gradients go there, if that is kept.
+  using Place = std::tuple<const void*, std::int64_t, std::string, bool>;
 
   void begin();
   Graph finish(std::span<const NDArray> outputs);
@@ -76,11 +80,12 @@ class SLUICE_API Tracer final : public CallSink {
   void add_random_state(const OperatorCall& call, Node& node);
 
   const Outside outside_;
+  const bool marks_detached_;
   Graph graph_;
   std::vector<NDArray> recorded_;
   std::vector<NDArray> captured_;
   std::vector<ValueId> captured_ids_;
-  std::vector<bool> differentiable_;  // by value, of a program that captures: made of inputs with gradients
+  std::vector<bool> differentiable_;                  // by value: made of something with gradients
   std::unordered_map<ValueId, ValueId> stopped_ids_;  // the same off the tape
   bool begun_ = false;
   std::unordered_map<std::uint64_t, ValueId> abstract_;

@@ -96,6 +96,52 @@ TEST_CASE("Second gradients where inputs of a hybridized block come from each ot
 }
 
 TEST_CASE(
+    "Gradients of gradients end where a hybridized forward takes an array off the tape", "[gluon][graph][hybrid]") {
+  const auto detached_input = [](std::span<const NDArray> in, const NDArray& w) {
+    return Arrays{sin(in[0].detach()) * in[0] * in[0] * w};
+  };
+  const auto detached_product = [](std::span<const NDArray> in, const NDArray& w) {
+    const NDArray product = in[0] * w;
+    return Arrays{exp(product.detach()) * square(product), product.detach()};
+  };
+  const auto paused = [](std::span<const NDArray> in, const NDArray& w) {
+    NDArray factor;
+    {
+      const autograd::PauseScope pause;
+      factor = cos(in[0] * w);
+    }
+    return Arrays{factor * square(in[0]) * w};
+  };
+  const auto detached_parameter = [](std::span<const NDArray> in, const NDArray& w) {
+    return Arrays{tanh(w.detach() * in[0]) * w * w};
+  };
+  using Forward = Arrays (*)(std::span<const NDArray>, const NDArray&);
+  const Forward all[] = {detached_input, detached_product, paused, detached_parameter};
+  for (const Forward forward : all) {
+    check_told(forward, [](const Told& block) {
+      NDArray x = some(0.7f);
+      x.attach_grad();
+      const NDArray w = block.own_parameter("w").data();
+      const autograd::RecordScope record;
+      const NDArray heads[] = {block({x})[0]}, variables[] = {x, w};
+      const auto first = autograd::grad(heads, variables, {}, {.create_graph = true});
+      const NDArray second_heads[] = {square(first[0]) + first[1]};
+      const auto second = autograd::grad(second_heads, variables, {}, {.create_graph = true});
+      const NDArray third_heads[] = {second[0]};
+      const auto third = autograd::grad(third_heads, variables);
+      return Trail{
+          values(heads[0]),
+          values(first[0]),
+          values(first[1]),
+          values(second[0]),
+          values(second[1]),
+          values(third[0]),
+          values(third[1])};
+    });
+  }
+}
+
+TEST_CASE(
     "Hybridized: two calls of batch norm before one backward, weights that layers share", "[gluon][graph][hybrid]") {
   const auto run = [](bool hybrid) {
     Engine engine({.workers = 2, .seed = 5});
