@@ -91,13 +91,22 @@ class Reader {
   std::set<std::string> names_;
 };
 
+// Some fifty bodies of branches within each other; the stack must hold as many readers.
+constexpr std::size_t k_max_depth = 256;
+
+std::string complaint(const boost::json::error_code& error) {
+  if (error == boost::json::error::too_deep)
+    return message("it nests values deeper than ", k_max_depth, " levels: bodies within bodies");
+  if (error == boost::json::error::incomplete)
+    return "is no graph file: it ends too early";
+  return "is no graph file: it is not JSON: " + error.message();
+}
+
 boost::json::value parsed(std::string_view text, const std::string& name) {
   boost::json::error_code error;
-  boost::json::value value = boost::json::parse({text.data(), text.size()}, error);
-  require<FileError>(!error, [&] {
-    const bool is_cut = error == boost::json::error::incomplete;
-    return message(name, ": is no graph file: ", is_cut ? "it ends too early" : "it is not JSON: " + error.message());
-  });
+  const boost::json::parse_options options{.max_depth = k_max_depth};
+  boost::json::value value = boost::json::parse({text.data(), text.size()}, error, {}, options);
+  require<FileError>(!error, [&] { return message(name, ": ", complaint(error)); });
   return value;
 }
 

@@ -1,5 +1,6 @@
 // What graphs, passes, plans and files make of nodes that hold graphs.
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include <sluice/operator/control/attributes.h>
@@ -116,6 +117,26 @@ TEST_CASE("Graph files hold the graphs of nodes", "[control][graph]") {
   CHECK(are_near(with_gradients(again, inputs), with_gradients(all_kinds(40), inputs), 1e-5));
   has(graph::to_json(file_of(traced([](const Arrays& in) { return Arrays{in[0] + 1}; }, {inputs[0]}))),
       "\"version\": 1");
+}
+
+TEST_CASE("Graph files hold branches within branches, to a depth that is said", "[control][graph]") {
+  const std::function<NDArray(const NDArray&, int)> nested = [&](const NDArray& x, int depth) -> NDArray {
+    if (depth == 0)
+      return x * 2.0;
+    return cond(
+        sum(x) > 0,
+        [&](const Arrays& in) { return Arrays{nested(in[0] - 1.0, depth - 1)}; },
+        [](const Arrays& in) { return Arrays{in[0]}; },
+        {x})[0];
+  };
+  const Graph graph = traced([&](const Arrays& in) { return Arrays{nested(in[0], 8)}; }, pair(3));
+  const graph::GraphFile read = graph::from_json(graph::to_json(file_of(graph)), "deep.json");
+  for (const float start : {9.0f, 3.5f, -1.0f}) {
+    const Arrays inputs{array({start}), array({0.0f})};
+    CHECK(all_bytes(graph::replay(read.graph, inputs)) == all_bytes(Arrays{nested(inputs[0], 8)}));
+  }
+  has(text_of_error([&] { (void)graph::from_json(std::string(300, '['), "deep.json"); }),
+      "deep.json: it nests values deeper than 256 levels");
 }
 
 TEST_CASE("Damaged graphs of nodes are refused with their place", "[control][graph]") {
