@@ -1,6 +1,7 @@
 #include "samples/support/images.h"
 
 #include <algorithm>
+#include <future>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -30,10 +31,11 @@ FashionMNIST open_one(const std::string& folder, bool train) {
 }
 
 Images open_all(const std::string& folder, bool with_training) {
+  auto testing = std::async(std::launch::async, open_one, folder, false);
   std::optional<FashionMNIST> training;
   if (with_training)
     training = open_one(folder, true);
-  Images images{.training = std::move(training), .testing = open_one(folder, false), .classes = k_clothes};
+  Images images{.training = std::move(training), .testing = testing.get(), .classes = k_clothes};
   require<FileError>(!with_training || images.training->data_spec().shape == images.testing.data_spec().shape, [&] {
     return message(
         "the training images are ", side_of(*images.training), " pixels, the test images ", side_of(images.testing));

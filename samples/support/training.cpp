@@ -1,6 +1,7 @@
 #include "samples/support/training.h"
 
 #include <cmath>
+#include <future>
 #include <optional>
 #include <string>
 
@@ -123,10 +124,18 @@ void run_training(const TrainingOptions& options, const Images& images, Session&
   }
 }
 
+// A GPU takes nearly as long to start as the files to read, so both are done at once.
+void start_device(Engine& engine, Device device) {
+  const EngineScope scope(engine);
+  zeros({1}, {.device = device}).wait_to_read();
+}
+
 int train(TrainingOptions& options, const std::function<Model()>& make_model) {
-  const Images images = open_images(options.data, !options.evaluate);
   Engine engine({.workers = options.threads, .seed = options.seed});
   EngineScope scope(engine);
+  auto started = std::async(std::launch::async, [&] { start_device(engine, options.device); });
+  const Images images = open_images(options.data, !options.evaluate);
+  started.get();
   std::optional<Checkpoint> resumed;
   if (!options.resume.empty()) {
     resumed = read_checkpoint(options.resume);
