@@ -6,179 +6,18 @@
 #include <sluice/gluon/detail/hybrid.h>
 #include <sluice/gluon/detail/hybrid_node.h>
 #include <sluice/gluon/detail/network_changes.h>
-#include <sluice/gluon/detail/tape.h>
 #include <sluice/ndarray/detail/array_object.h>
-#include <sluice/operator/graph/passes.h>
-#include <sluice/operator/graph/trace.h>
 
 namespace sluice::gluon::detail {
 
 namespace {
 
-ArraySpec spec_of(const NDArray& array) {
-  return {array.shape(), array.dtype(), array.device()};
-}
-
-/// Makes a program of one call.
-class Making {
- public:
-  Making(const Hybrid::Forward& forward, std::vector<Parameter> parameters, const HybridOptions& options)
-      : forward_(forward), parameters_(std::move(parameters)), options_(options) {}
-
-  std::shared_ptr<const HybridProgram> run(
-      std::span<const NDArray> inputs, const std::vector<bool>& wanted, bool recorded) {
-    Engine& engine = inputs.empty() ? Engine::current() : inputs[0].engine();
-    const EngineScope here(engine);
-    made_->training = autograd::is_training();
-    made_->engine = engine.new_var();
-    for (const NDArray& input : inputs)
-      inputs_.push_back(tracer_.input(spec_of(input)));
-    const graph::Graph marked = tracer_.trace([&] { return recorded ? trace_with_gradients(wanted) : trace_alone(); });
-    const graph::Graph joint = graph::without_detached(marked);
-    if (writes_inputs(joint))
-      made_->by_hand = true;
-    if (made_->by_hand)
-      return made_;
-    if (!recorded || made_->heads.empty()) {
-      graph::PlanOptions plan = options_.plan;
-      plan.keep_results = !recorded;  // of recorded calls the tape holds some for long
-      made_->forward = std::make_unique<graph::Plan>(joint, plan, engine);
-    } else {
-      made_->again = program_of(marked);
-      place_.nodes -= marked.nodes.size() - joint.nodes.size();  // gradients take nothing off the tape
-      cut(joint, engine);
-    }
-    return made_;
-  }
-
- private:
-  Arrays trace_alone() {
-    const autograd::PauseScope unrecorded(made_->training);
-    const Arrays outputs = forward_(inputs_);
-    made_->outputs = outputs.size();
-    return outputs;
-  }
-
-  Arrays trace_with_gradients(const std::vector<bool>& wanted) {
-    made_->wanted = wanted;
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      if (wanted[i])
-        inputs_[i].attach_grad();
-    }
-    Arrays outputs;
-    {
-      const autograd::ModeScope recording(true, made_->training);
-      outputs = forward_(inputs_);
-    }
-    made_->outputs = outputs.size();
-    place_ = {tracer_.size(), inputs_.size(), outputs.size()};
-    if (captures_recorded()) {
-      made_->by_hand = true;
-      return outputs;
-    }
-    const std::vector<NDArray> gradients = trace_gradients(outputs);
-    outputs.insert(outputs.end(), gradients.begin(), gradients.end());
-    return outputs;
-  }
-
-  // Gradients of arrays that are neither inputs nor parameters: where they go the tape knows.
-  bool captures_recorded() const {
-    const std::vector<NDArray>& used = tracer_.recorded_constants();
-    return std::any_of(used.begin(), used.end(), [&](const NDArray& one) {
-      return std::none_of(parameters_.begin(), parameters_.end(), [&](const Parameter& parameter) {
-        return parameter.data().same(one);
-      });
-    });
-  }
-
-  std::vector<NDArray> trace_gradients(const Arrays& outputs) {
-    std::vector<NDArray> heads, head_gradients, variables;
-    Tape tape;
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      if (!autograd::on_tape(outputs[i]))
-        continue;
-      made_->heads.push_back(i);
-      heads.push_back(outputs[i]);
-      head_gradients.push_back(tracer_.late_input(spec_of(outputs[i])));
-      tape.add(outputs[i]);
-    }
-    if (heads.empty())
-      return {};
-    for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      made_->wanted[i] = made_->wanted[i] && tape.reaches(inputs_[i]);
-      if (made_->wanted[i])
-        variables.push_back(inputs_[i]);
-    }
-    for (const Parameter& parameter : parameters_) {
-      const NDArray& data = parameter.data();
-      const bool is_listed = std::any_of(
-          made_->parameters.begin(), made_->parameters.end(), [&](const NDArray& one) { return one.same(data); });
-      if (autograd::on_tape(data) && tape.reaches(data) && !is_listed)  // layers may share one
-        made_->parameters.push_back(data);
-    }
-    variables.insert(variables.end(), made_->parameters.begin(), made_->parameters.end());
-    if (variables.empty()) {
-      made_->heads.clear();
-      return {};
-    }
-    return autograd::grad(heads, variables, head_gradients);
-  }
-
-  void cut(const graph::Graph& joint, Engine& engine) {
-    graph::SplitGraph parts = graph::split(joint, place_);
-    for (graph::ValueId id = 0; id < parts.forward.values.size(); ++id) {
-      if (parts.forward.values[id].source != graph::Source::random || !is_read(parts.forward, id))
-        continue;
-      parts.forward.outputs.push_back(id);
-      ++made_->random;
-    }
-    for (graph::ValueId id = 0; id < parts.backward.values.size(); ++id) {
-      const graph::Value& value = parts.backward.values[id];
-      if (value.source == graph::Source::constant && is_read(parts.backward, id))
-        made_->constants.push_back(value.array);
-    }
-    made_->forward = std::make_unique<graph::Plan>(parts.forward, options_.plan, engine);
-    made_->backward = std::make_unique<graph::Plan>(parts.backward, options_.plan, engine);
-  }
-
-  // With the places where its gradients end.
-  graph::Graph program_of(const graph::Graph& marked) const {
-    graph::Graph program = marked;
-    program.nodes.resize(place_.nodes);
-    program.inputs.resize(place_.inputs);
-    program.outputs.resize(place_.outputs);
-    return program;
-  }
-
-  // In the caller's arrays, where a plan would not.
-  static bool writes_inputs(const graph::Graph& graph) {
-    std::vector<bool> written(graph.values.size());
-    for (const graph::Node& node : graph.nodes) {
-      for (const graph::Result& result : node.results)
-        written[graph.root(result.value)] = written[graph.root(result.value)] || !result.made;
-      for (std::size_t i = 0; i < node.inputs.size(); ++i)
-        written[graph.root(node.inputs[i])] = written[graph.root(node.inputs[i])] || node.mutates(i);
-    }
-    return std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](graph::ValueId input) { return written[input]; });
-  }
-
-  static bool is_read(const graph::Graph& graph, graph::ValueId value) {
-    return std::any_of(graph.nodes.begin(), graph.nodes.end(), [value](const graph::Node& node) {
-      return std::find(node.inputs.begin(), node.inputs.end(), value) != node.inputs.end();
-    });
-  }
-
-  const Hybrid::Forward& forward_;
-  const std::vector<Parameter> parameters_;
-  const HybridOptions& options_;
-  graph::Tracer tracer_{graph::Outside::constants, graph::Detached::kept};
-  std::vector<NDArray> inputs_;
-  graph::SplitPlace place_;
-  std::shared_ptr<HybridProgram> made_ = std::make_shared<HybridProgram>();
-};
-
 Arrays call(const std::shared_ptr<const HybridProgram>& program, std::span<const NDArray> inputs, SourceLocation site) {
   Arrays results = program->forward->run(inputs, site);
+  for (std::size_t i = 0; i < program->outputs; ++i) {
+    if (!program->passed_on[i] && autograd::on_tape(results[i]))  // an input or a parameter that forward took off it
+      results[i] = results[i].detach();
+  }
   if (program->backward == nullptr)
     return results;
   const autograd::NodeRef node(new HybridNode(program, inputs, results, site));
@@ -206,6 +45,14 @@ bool is_recorded(std::span<const NDArray> inputs, const std::vector<Parameter>& 
           }));
 }
 
+// Whether gradients go to an array that the program took for one without.
+bool is_outdated(const HybridProgram& program) {
+  return !program.by_hand && autograd::is_recording() &&
+         std::any_of(program.captured.begin(), program.captured.end(), [](const NDArray& array) {
+           return autograd::on_tape(array);
+         });
+}
+
 const void* engine_of(std::span<const NDArray> inputs) noexcept {
   return &sluice::detail::EngineAccess::core(inputs.empty() ? Engine::current() : inputs[0].engine());
 }
@@ -218,15 +65,16 @@ bool Hybrid::Signature::operator==(const Signature& other) const {
   const auto same = [](const ArraySpec& a, const ArraySpec& b) {
     return a.shape == b.shape && a.dtype == b.dtype && a.device == b.device;
   };
-  return recorded == other.recorded && training == other.training && precision == other.precision &&
-         engine == other.engine && wanted == other.wanted && parameters == other.parameters &&
+  return recorded == other.recorded && recording == other.recording && training == other.training &&
+         precision == other.precision && engine == other.engine && wanted == other.wanted &&
+         parameters == other.parameters &&
          std::equal(inputs.begin(), inputs.end(), other.inputs.begin(), other.inputs.end(), same);
 }
 
 bool Hybrid::stands_for(const Signature& made, std::span<const NDArray> inputs, const Table& table, bool recorded) {
-  if (made.recorded != recorded || made.training != autograd::is_training() ||
-      made.precision != sluice::detail::current_float32_precision() || made.engine != engine_of(inputs) ||
-      made.inputs.size() != inputs.size())
+  if (made.recorded != recorded || made.recording != autograd::is_recording() ||
+      made.training != autograd::is_training() || made.precision != sluice::detail::current_float32_precision() ||
+      made.engine != engine_of(inputs) || made.inputs.size() != inputs.size())
     return false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const sluice::detail::ArrayObject& given = *inputs[i].object();
@@ -246,6 +94,7 @@ bool Hybrid::stands_for(const Signature& made, std::span<const NDArray> inputs, 
 Hybrid::Signature Hybrid::signature_of(std::span<const NDArray> inputs, const Table& table, bool recorded) {
   Signature signature{
       .recorded = recorded,
+      .recording = autograd::is_recording(),
       .training = autograd::is_training(),
       .precision = sluice::detail::current_float32_precision(),
       .engine = engine_of(inputs)};
@@ -272,7 +121,7 @@ Hybrid::Lookup Hybrid::look_up(const Reading& table, std::span<const NDArray> in
   }
   const bool recorded = is_recorded(inputs, table->parameters);
   for (const auto& known : table->known) {
-    if (stands_for(known->signature, inputs, *table, recorded))
+    if (stands_for(known->signature, inputs, *table, recorded) && !is_outdated(*known->program))
       return {Found::program, known.get()};
   }
   return {Found::none};
@@ -309,10 +158,11 @@ std::shared_ptr<const HybridProgram> Hybrid::keep(
   if (now.changes != changes)  // nobody will ask for it
     return program;
   for (const auto& known : now.known) {
-    if (known->signature == signature)
+    if (known->signature == signature && !is_outdated(*known->program))
       return known->program;
   }
   auto made = std::make_unique<Table>(now);
+  std::erase_if(made->known, [&](const auto& known) { return known->signature == signature; });
   while (made->known.size() >= std::max<std::size_t>(options_.most_plans, 1))
     made->known.erase(std::min_element(made->known.begin(), made->known.end(), used_before));
   made->known.push_back(std::make_shared<Known>(std::move(signature), program, 1 + uses_.fetch_add(1)));
@@ -331,7 +181,7 @@ Arrays Hybrid::run_new(std::span<const NDArray> inputs, const Forward& forward, 
     changes = table->changes;
     signature = signature_of(inputs, *table, is_recorded(inputs, parameters));
   }
-  auto made = Making(forward, std::move(parameters), options_).run(inputs, signature.wanted, signature.recorded);
+  auto made = make_program(forward, std::move(parameters), options_, inputs, signature.wanted, signature.recorded);
   const auto program = keep(std::move(signature), std::move(made), changes);
   return program->by_hand ? forward(inputs) : call(program, inputs, site);
 }

@@ -25,6 +25,12 @@ Trainer::Trainer(ParameterDict parameters, std::unique_ptr<optimizer::Optimizer>
   }
 }
 
+optimizer::Optimizer& Trainer::optimizer() const {
+  require(
+      optimizer_ != nullptr, [] { return "the trainer was moved from and has no optimizer; use the one it went to"; });
+  return *optimizer_;
+}
+
 // Errors and tasks name the user's line.
 template <class Body>
 void Trainer::located(const char* what, SourceLocation site, const Body& body) {
@@ -73,6 +79,7 @@ void Trainer::step(std::int64_t batch_size, bool ignore_stale_grad, SourceLocati
 
 void Trainer::prepare_step(std::int64_t batch_size, SourceLocation site) {
   located("Trainer::prepare_step", site, [&](SourceLocation at) {
+    optimizer();  // is there
     check_batch_size(batch_size);
     std::vector<ParameterDict::Entry> trained;
     for (const ParameterDict::Entry& entry : parameters_) {
@@ -90,7 +97,7 @@ void Trainer::prepare_step(std::int64_t batch_size, SourceLocation site) {
           " are to be trained now, and it would go on with other parameters and old rates; set their grad_req as it "
           "was, or record anew with another Trainer, which load_states() continues");
     });
-    optimizer_->prepare(trained, 1.0 / static_cast<double>(batch_size), at);
+    optimizer().prepare(trained, 1.0 / static_cast<double>(batch_size), at);
     prepared_ = std::move(trained);
   });
 }
@@ -98,7 +105,7 @@ void Trainer::prepare_step(std::int64_t batch_size, SourceLocation site) {
 void Trainer::apply_step(SourceLocation site) {
   located("Trainer::apply_step", site, [&](SourceLocation at) {
     require(!prepared_.empty(), [] { return "no step was prepared: call prepare_step() before each run"; });
-    optimizer_->update_prepared(prepared_, at);
+    optimizer().update_prepared(prepared_, at);
     is_recorded_ = is_recorded_ || region_records() || sluice::detail::calls_are_taken();
     for (const auto& [name, parameter] : prepared_)
       parameter.mark_grad_used();
@@ -107,15 +114,16 @@ void Trainer::apply_step(SourceLocation site) {
 
 // apply_step() of a trace: the plan is another one where other parameters are trained, and nothing is used yet.
 void Trainer::trace_step(SourceLocation site) {
-  located("TrainStep", site, [&](SourceLocation at) { optimizer_->update_prepared(prepared_, at); });
+  located("TrainStep", site, [&](SourceLocation at) { optimizer().update_prepared(prepared_, at); });
 }
 
 // Takes back prepare_step(), for a run that did not begin.
 void Trainer::cancel_step() {
-  optimizer_->cancel(prepared_);
+  optimizer().cancel(prepared_);
 }
 
 void Trainer::update(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site) {
+  optimizer();  // is there
   check_batch_size(batch_size);
   std::vector<ParameterDict::Entry> fresh;
   fresh.reserve(parameters_.size());
@@ -138,13 +146,13 @@ void Trainer::update(std::int64_t batch_size, bool ignore_stale_grad, SourceLoca
           "ignore_stale_grad");
     });
   }
-  optimizer_->update(fresh, 1.0 / static_cast<double>(batch_size), site);
+  optimizer().update(fresh, 1.0 / static_cast<double>(batch_size), site);
   for (const auto& [name, parameter] : fresh)
     parameter.mark_grad_used();
 }
 
 void Trainer::save_states(const std::filesystem::path& path, SourceLocation site) const {
-  detail::called("Trainer::save_states of " + path.string(), site, [&] { save(path, optimizer_->states()); });
+  detail::called("Trainer::save_states of " + path.string(), site, [&] { save(path, optimizer().states()); });
 }
 
 void Trainer::check_state(const std::string& file, const std::string& entry, const NDArray& state) const {
@@ -188,7 +196,7 @@ void Trainer::load_states(const std::filesystem::path& path, SourceLocation site
     const optimizer::Optimizer::States states = load(path);
     for (const auto& [entry, state] : states)
       check_state(path.string(), entry, state);
-    optimizer_->load_states(states);
+    optimizer().load_states(states);
   });
 }
 

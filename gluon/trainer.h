@@ -41,9 +41,10 @@ class SLUICE_API Trainer {
   void prepare_step(std::int64_t batch_size, SourceLocation site = SourceLocation::current());
   void apply_step(SourceLocation site = SourceLocation::current());
 
-  double learning_rate() const noexcept { return optimizer_->learning_rate(); }
-  void set_learning_rate(double learning_rate) { optimizer_->set_learning_rate(learning_rate); }
-  optimizer::Optimizer& optimizer() const noexcept { return *optimizer_; }
+  double learning_rate() const { return optimizer().learning_rate(); }
+  void set_learning_rate(double learning_rate) { optimizer().set_learning_rate(learning_rate); }
+  /// Throws ValueError, as all calls do, once the trainer was moved from.
+  optimizer::Optimizer& optimizer() const;
 
   /// Writes the optimizer's state as .npz; the host waits for it. Throws FileError.
   void save_states(const std::filesystem::path& path, SourceLocation site = SourceLocation::current()) const;

@@ -23,7 +23,9 @@ struct HybridProgram {
   Var engine = {};       // keeps what tells the engine from later ones
   bool by_hand = false;  // a plan would not do the same: it writes its inputs, or needs others' gradients
   std::unique_ptr<graph::Plan> forward = {};
-  std::size_t outputs = 0;  // the program's own; behind them comes what is saved
+  std::size_t outputs = 0;             // the program's own; behind them comes what is saved
+  std::vector<bool> passed_on = {};    // outputs that forward returned as it had them, with their place on the tape
+  std::vector<NDArray> captured = {};  // that are neither inputs nor parameters, off the tape when it was traced
   // Of recorded calls:
   graph::Graph again = {};  // the program alone, for gradients of gradients
   std::unique_ptr<graph::Plan> backward = {};
@@ -57,7 +59,9 @@ class Hybrid {
     std::vector<ArraySpec> inputs = {};
     std::vector<bool> wanted = {};
     std::vector<const void*> parameters = {};  // array and gradient of each
-    bool recorded = false, training = false;
+    bool recorded = false;                     // something of it is on the tape
+    bool recording = false;                    // the caller records
+    bool training = false;
     Float32Precision precision = {};
     const void* engine = nullptr;
 
@@ -100,5 +104,19 @@ class Hybrid {
   std::atomic<const Known*> used_last_{nullptr};    // to be compared alone
   std::atomic<std::size_t> traced_{0};
 };
+
+inline ArraySpec spec_of(const NDArray& array) {
+  return {array.shape(), array.dtype(), array.device()};
+}
+
+/// Traces one call of `forward` and makes plans of it. `wanted`: the inputs that somebody may ask gradients of;
+/// `recorded`: something that it reads is on the tape. Throws what `forward` throws.
+std::shared_ptr<const HybridProgram> make_program(
+    const Hybrid::Forward& forward,
+    std::vector<Parameter> parameters,
+    const HybridOptions& options,
+    std::span<const NDArray> inputs,
+    const std::vector<bool>& wanted,
+    bool recorded);
 
 }  // namespace sluice::gluon::detail

@@ -13,6 +13,7 @@ namespace {
 class Cut {
  public:
   Cut(const Graph& joint, const SplitPlace& place) : joint_(joint), made_behind_(joint.values.size()), place_(place) {
+    find_parameter_views();
     for (std::size_t at = place.nodes; at < joint.nodes.size(); ++at) {
       for (const Result& result : joint.nodes[at].results)
         made_behind_[result.value] = made_behind_[result.value] || result.made;
@@ -34,15 +35,42 @@ class Cut {
     return std::move(saved_);
   }
 
-  bool is_behind(ValueId value) const { return made_behind_[value]; }
+  /// Views of parameters that are read behind the cut: made there again, so that nothing is copied for them.
+  std::vector<Node> views() const {
+    std::vector<Node> found;
+    for (std::size_t at = 0; at < place_.nodes; ++at) {
+      if (is_view_needed_[at])
+        found.push_back(joint_.nodes[at]);
+    }
+    return found;
+  }
 
  private:
   bool is_before(ValueId value) const {
     const Source source = joint_.values[value].source;
-    return !made_behind_[value] && source != Source::constant && source != Source::shape;
+    return !made_behind_[value] && !is_needed_again(value) && source != Source::constant && source != Source::shape;
+  }
+  bool is_needed_again(ValueId value) const { return view_made_by_[value] != k_none; }
+
+  // Unless the program writes there, behind which a view shows something else.
+  void find_parameter_views() {
+    const std::vector<bool> rewritten = rewritten_roots(joint_);
+    for (std::size_t at = 0; at < place_.nodes; ++at) {
+      const Node& node = joint_.nodes[at];
+      const ValueId root = node.is_view() ? joint_.root(node.results[0].value) : 0;
+      if (node.is_view() && joint_.values[root].source == Source::constant && !rewritten[root])
+        view_made_by_[node.results[0].value] = at;
+    }
+  }
+  // And what it is a view of.
+  void make_again(ValueId view) {
+    for (; is_needed_again(view) && !is_view_needed_[view_made_by_[view]];
+         view = joint_.nodes[view_made_by_[view]].inputs[0])
+      is_view_needed_[view_made_by_[view]] = true;
   }
   // Numbers that a gradient draws itself are its own.
   void read(ValueId value) {
+    make_again(value);
     if (!is_before(value) || is_own_random(value))
       return;
     if (std::find(saved_.begin(), saved_.end(), value) == saved_.end())
@@ -81,9 +109,13 @@ class Cut {
     }
   }
 
+  static constexpr auto k_none = static_cast<std::size_t>(-1);
+
   const Graph& joint_;
   std::vector<bool> made_behind_;
   const SplitPlace place_;
+  std::vector<std::size_t> view_made_by_ = std::vector<std::size_t>(joint_.values.size(), k_none);  // of parameters
+  std::vector<bool> is_view_needed_ = std::vector<bool>(place_.nodes);                              // by node
   std::vector<ValueId> saved_;
 };
 
@@ -103,7 +135,8 @@ SplitGraph split(const Graph& joint, const SplitPlace& place) {
   parts.forward.outputs.insert(parts.forward.outputs.end(), parts.saved.begin(), parts.saved.end());
 
   Graph& back = parts.backward;
-  back = {joint.values, {node_at(place.nodes), joint.nodes.end()}, parts.saved, {out, joint.outputs.end()}};
+  back = {joint.values, cut.views(), parts.saved, {out, joint.outputs.end()}};
+  back.nodes.insert(back.nodes.end(), node_at(place.nodes), joint.nodes.end());
   back.inputs.insert(back.inputs.end(), in, joint.inputs.end());
   for (const ValueId id : parts.saved)
     back.values[id] = {.source = Source::input, .spec = joint.values[id].spec, .root = id};

@@ -48,10 +48,12 @@ void Tracer::begin() {
   begun_ = true;
 }
 
-NDArray Tracer::input(const ArraySpec& spec) {
+NDArray Tracer::input(const ArraySpec& spec, bool differentiable) {
   require<ValueError>(
       !begun_, [] { return "trace: inputs are made before the program is traced, or by late_input()"; });
-  return late_input(spec);
+  NDArray array = late_input(spec);
+  differentiable_.back() = differentiable_.back() && differentiable;
+  return array;
 }
 
 NDArray Tracer::late_input(const ArraySpec& spec) {
@@ -139,7 +141,8 @@ ValueId Tracer::stopped(ValueId value) {
     return known->second;
   const ValueId id = add({.spec = graph_.values[value].spec}, graph_.root(value));
   graph_.nodes.push_back({.op = &sluice::detail::k_detach, .inputs = {value}, .results = {{id, true}}});
-  stopped_ids_.emplace(value, id);
+  if (outside_ == Outside::captured)  // elsewhere replays may write there in place, once nobody else looks
+    stopped_ids_.emplace(value, id);
   return id;
 }
 
@@ -184,6 +187,11 @@ Arrays Tracer::take(const OperatorCall& call) {
   Node node = node_of(call);
   if (call.destinations.empty())
     return add_results(call, std::move(node));
+  for (const Result& result : node.results) {
+    const bool takes_some =
+        std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) { return differentiable_[input]; });
+    differentiable_[result.value] = differentiable_[result.value] || (marks_detached_ && takes_some);
+  }
   graph_.nodes.push_back(std::move(node));
   return {};
 }

@@ -36,7 +36,8 @@ class SLUICE_API Tracer final : public CallSink {
       : outside_(outside), marks_detached_(outside == Outside::captured || detached == Detached::kept) {}
 
   /// An array of the graph's caller. In the order of the calls, before trace(). Throws ValueError afterwards.
-  NDArray input(const ArraySpec& spec);
+  /// `differentiable`: the program may ask for its gradient.
+  NDArray input(const ArraySpec& spec, bool differentiable = true);
   /// An input behind the others, made by the program that is being traced: the gradient of an output, whose shape was
   /// not known before.
   NDArray late_input(const ArraySpec& spec);

@@ -203,3 +203,17 @@ TEST_CASE("states that do not fit are refused", "[gluon][trainer]") {
   backward(dict);
   CHECK_NOTHROW(trainer.step(1));  // nothing was taken over
 }
+
+TEST_CASE("A trainer that was moved from says so", "[gluon][trainer]") {
+  gluon::nn::Dense net(2, {.in_units = 3});
+  net.initialize();
+  gluon::Trainer from(net.collect_params(), gluon::optimizer::SGD({.learning_rate = 0.1}));
+  gluon::Trainer to(std::move(from));
+  const gluon::loss::L2Loss loss;
+  gluon::TrainStep step(net, loss, from);
+  CHECK_THROWS_AS(from.step(1), ValueError);
+  CHECK_THROWS_AS(from.prepare_step(1), ValueError);
+  CHECK_THROWS_AS(from.learning_rate(), ValueError);
+  CHECK_THROWS_AS(step(ones({2, 3}), zeros({2, 2})), ValueError);
+  CHECK(to.learning_rate() == 0.1);
+}
