@@ -150,6 +150,10 @@ void Region::run_recorded(
     state_->keep(key, std::move(variant));
 }
 
+std::shared_ptr<detail::RegionVariant> Region::variant_of(std::uint64_t key) const {
+  return state_->find(key);
+}
+
 void Region::forget() {
   std::vector<State::Known> gone;
   const std::lock_guard hold(state_->mutex);

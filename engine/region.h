@@ -14,6 +14,11 @@
 
 namespace sluice {
 
+namespace detail {
+class OwnLaunch;
+class RegionVariant;
+}  // namespace detail
+
 /// What a region did so far. Work that the GPU has not been given yet is not counted yet.
 struct RegionCounts {
   std::uint64_t captured = 0;      // graphs made of the tasks' bodies
@@ -79,7 +84,9 @@ class SLUICE_API Region {
   RegionCounts counts() const noexcept;
 
  private:
+  friend class detail::OwnLaunch;
   struct State;
+  std::shared_ptr<detail::RegionVariant> variant_of(std::uint64_t key) const;
   void run_recorded(
       std::uint64_t key, std::span<const Var> changing, void (*push_tasks)(void*), void* context, SourceLocation site);
   std::unique_ptr<State> state_;

@@ -11,6 +11,7 @@
 #include <sluice/operator/graph/file.h>
 #include <sluice/operator/graph/flops.h>
 #include <sluice/operator/graph/fused_kernels.h>
+#include <sluice/operator/graph/host_plan.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/plan.h>
 #include <sluice/operator/graph/respecified.h>

@@ -40,10 +40,14 @@ CoreRef::~CoreRef() {
 
 std::shared_ptr<RegionGraphs> make_region_graphs(Core& core, Device device) {
   auto& policy = static_cast<StreamPolicy&>(*core.need_gpu());
-  return std::make_shared<CudaRegionGraphs>(core, policy.gpu(device).executables, policy.reports());
+  return std::make_shared<CudaRegionGraphs>(core, policy.gpu(device), policy.reports());
 }
 
 // -- What the variants share --
+
+CudaRegionGraphs::~CudaRegionGraphs() {
+  gpu.executables.forget(this);
+}
 
 std::shared_ptr<RegionVariant> CudaRegionGraphs::make(RegionProgram program, bool in_order) {
   return std::make_shared<CudaRegionVariant>(std::move(program), in_order, shared_from_this());
@@ -59,7 +63,7 @@ RegionCounts CudaRegionGraphs::counts() const noexcept {
 }
 
 ExecutableCache::Lease CudaRegionGraphs::prepare(GraphShape shape, cudaGraph_t graph) {
-  ExecutableCache::Lease lease = executables_.take(shape, graph, {.owner = this});
+  ExecutableCache::Lease lease = gpu.executables.take(shape, graph, {.owner = this});
   count(lease.found() == ExecutableCache::Found::updated ? counted.updated : counted.instantiated);
   return lease;
 }

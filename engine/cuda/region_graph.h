@@ -11,6 +11,8 @@
 
 namespace sluice::detail {
 
+struct Gpu;
+
 /// Keeps an engine's core, whose streams know the positions of a region's work.
 class CoreRef {
  public:
@@ -26,9 +28,8 @@ class CoreRef {
 /// The CUDA half of a region.
 class CudaRegionGraphs final : public RegionGraphs, public std::enable_shared_from_this<CudaRegionGraphs> {
  public:
-  CudaRegionGraphs(Core& core, ExecutableCache& executables, Reports& with) noexcept
-      : core_(core), executables_(executables), reports(with) {}
-  ~CudaRegionGraphs() override { executables_.forget(this); }
+  CudaRegionGraphs(Core& core, Gpu& on, Reports& with) noexcept : core_(core), gpu(on), reports(with) {}
+  ~CudaRegionGraphs() override;
   std::shared_ptr<RegionVariant> make(RegionProgram program, bool in_order) override;
   RegionCounts counts() const noexcept override;
 
@@ -40,10 +41,10 @@ class CudaRegionGraphs final : public RegionGraphs, public std::enable_shared_fr
   };
 
  private:
-  const CoreRef core_;            // goes last
-  ExecutableCache& executables_;  // of the device
+  const CoreRef core_;  // goes last
 
  public:
+  Gpu& gpu;
   Reports& reports;
   Counts counted;
   // For bodies of the device's tasks only.
@@ -57,6 +58,7 @@ class CudaRegionVariant final : public RegionVariant {
       : RegionVariant(std::move(program), in_order ? State::spoilt : State::fresh), graphs_(std::move(graphs)) {}
   ~CudaRegionVariant() override;
   void run(const Queue& queue) override;
+  std::unique_ptr<RegionLaunch> own_launch() override;
 
  private:
   State capture(const Queue& queue);

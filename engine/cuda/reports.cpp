@@ -75,6 +75,7 @@ void Reports::release(Word& word) noexcept {
   if (word.askers > 0 || word.kept)
     return;
   *word.word = ErrorWord();
+  word.handed_over = false;
   free_.push_back(&word);
 }
 
@@ -115,6 +116,11 @@ Reports::Word& Reports::keep() {
 void Reports::use(Word& word, Asker asker) {
   const std::lock_guard hold(mutex_);
   note(std::move(asker), word);
+}
+
+void Reports::hand_over(Word& word) noexcept {
+  const std::lock_guard hold(mutex_);
+  word.handed_over = true;
 }
 
 void Reports::give_back(Word& word) noexcept {
@@ -206,7 +212,7 @@ void Reports::publish(Asked& asked) noexcept {
 // All launches under way have been told of.
 void Reports::clear_kept() noexcept {
   for (Word& word : words_) {
-    if (word.kept && code_of(*word.word).load(std::memory_order_acquire) != 0)
+    if (word.kept && !word.handed_over && code_of(*word.word).load(std::memory_order_acquire) != 0)
       *word.word = ErrorWord();
   }
 }
@@ -218,7 +224,7 @@ void Reports::look(const LogicalStream& passed, std::uint64_t sequence) noexcept
   for (Asked& asked : asked_) {
     const Position at = asked.who.at;
     asked.over = table_.of(at).done() >= at.sequence() || (at.stream() == passed.number() && at.sequence() <= sequence);
-    if (asked.published || code_of(*asked.word->word).load(std::memory_order_acquire) == 0)
+    if (asked.published || asked.word->handed_over || code_of(*asked.word->word).load(std::memory_order_acquire) == 0)
       continue;
     publish(asked);
     again |= asked.word->kept;

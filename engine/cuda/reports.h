@@ -34,6 +34,7 @@ class Reports {
     ErrorWord* word = nullptr;
     int askers = 0;
     bool kept = false;
+    bool handed_over = false;
   };
 
   /// Throws std::bad_alloc.
@@ -60,6 +61,8 @@ class Reports {
   Word& keep();
   /// The launch at that place reports to a kept word. What is reported concerns all launches that may have done so.
   void use(Word& word, Asker asker);
+  /// From now on who keeps it launches by himself, reads it and clears it: nobody else does.
+  void hand_over(Word& word) noexcept;
   void give_back(Word& word) noexcept;
 
   // -- For who waits -------------------------------------------------------------------------------------------------

@@ -66,8 +66,7 @@ class Core {
   void freeze(const Var& var, bool frozen);
 
   // -- The protocol (protocol.cpp) --
-  /// Fills a node from what the user wrote; checks Vars and devices. It belongs to a handle until that is dropped, and
-  /// to the engine from admit() to its end.
+  /// Fills a node from what the user wrote; checks Vars and devices. It is a handle's, from admit() on the engine's.
   TaskNode* make_task(const Task& task, TaskKind kind, Closure&& body, SourceLocation site);
   /// Counts the task among the live ones. Throws EngineStopped (and gives the node back) if the engine takes none.
   void admit(TaskNode* task);
@@ -271,6 +270,7 @@ class Core {
 
  private:
   friend class AtOnceRun;  // at_once.cpp
+  friend class OwnLaunch;
   void enter_lists_later(const ThisThread& here) noexcept;
   void keep_name(const TaskName& name, TaskNode& node);
   static void keep_estimates(const Task& task, TaskNode& node) noexcept;

@@ -76,6 +76,18 @@ class RegionRecording {
   std::exception_ptr refused_;
 };
 
+/// A captured program on a stream that nobody else has: see OwnLaunch.
+class RegionLaunch {
+ public:
+  virtual ~RegionLaunch() = default;
+  /// False, and nothing was enqueued, if CUDA refuses it or this thread may not call it now.
+  virtual bool launch() noexcept = 0;
+  /// Blocks the host. False if the GPU failed.
+  virtual bool synchronize() noexcept = 0;
+  /// Where its kernels report bad data; null if they do not.
+  virtual ErrorWord* word() const noexcept = 0;
+};
+
 /// A program as the GPU runs it. run() is called in bodies of the device's tasks, hence by one thread at a time.
 class RegionVariant {
  public:
@@ -83,6 +95,8 @@ class RegionVariant {
   RegionVariant(RegionProgram program, State state) : program(std::move(program)), state_(state) {}
   virtual ~RegionVariant() = default;
   virtual void run(const Queue& queue) = 0;
+  /// Of one that is captured; null if its tasks enqueue nothing. Throws CudaError. It must not outlive the variant.
+  virtual std::unique_ptr<RegionLaunch> own_launch() = 0;
   State state() const noexcept { return state_.load(std::memory_order_acquire); }
 
   // Kept until the last task that runs it is over.

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/mapped.h>
 #include <sluice/ndarray/detail/read_slots.h>
 
 // Values of small GPU arrays on the host without a copy engine: a kernel writes them into mapped memory and sets a flag
@@ -23,9 +24,6 @@ void read_small(const NDArray& array, void* to, DType dtype);
 // Of small_read_cuda.cu
 /// `bytes` bytes from GPU memory into the slot, then its flag, enqueued on a cudaStream_t. Throws CudaError.
 void write_slot(void* stream, const ReadSlot& slot, const void* from, std::size_t bytes);
-/// Host memory that every GPU reaches at the same address. Throws CudaError, OutOfMemory.
-void* allocate_mapped(std::size_t bytes);
-void free_mapped(void* memory) noexcept;
 #endif
 
 }  // namespace sluice::detail

@@ -18,6 +18,8 @@ OPEN = [
      "operator defines NDArray's recorded members; gluon fills batches and reads versions of buffers"),
     ("ndarray/detail/buffers_kept.h", ("operator",), "plans keep the memory that recorded tasks use"),
     ("ndarray/detail/located.h", ("operator", "gluon"), "calls of every room add the user's line to their errors"),
+    ("engine/detail/own_launch.h", ("operator",), "a graph for host values is launched by the thread that calls it"),
+    ("ndarray/detail/mapped.h", ("operator",), "and brings them in and out itself"),
     ("engine/detail/engine_access.h", ("storage", "ndarray", "operator", "gluon"),
      "pools free by positions and ask for memory back; small reads learn from a kernel that it has run; sinks are a body's own; plans of a network belong to an engine"),
     ("ndarray/detail/simd_target.h", ("operator",), "vector kernels of both rooms are chosen by one rule"),

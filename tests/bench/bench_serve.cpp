@@ -1,6 +1,6 @@
 // One network served from many threads, a sample at a time: floats of the host in, floats of the host out. By hand
-// ("eager"), hybridized, and through a gluon::Server, which makes batches: "server" with one request of a thread open
-// at once, "server-64" with that many. The peer runs the same network.
+// ("eager"), hybridized, by a gluon::Predictor, and through a gluon::Server, which makes batches: "server" with one
+// request of a thread open at once, "server-64" with that many. The peer runs the same network.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -88,6 +88,14 @@ Serve by_kept_arrays(const nn::Sequential& net, Device device) {
     ask(samples, client, go_on, [&](const std::vector<float>& image, float* out) {
       x.assign(array(image, {1, 1, 28, 28}));
       net(x).read_out(out, float32, k_classes);
+    });
+  };
+}
+
+Serve by_predictor(const gluon::Predictor& predict) {
+  return [&predict](const Samples& samples, Client& client, const std::function<bool()>& go_on) {
+    ask(samples, client, go_on, [&](const std::vector<float>& image, float* out) {
+      predict(std::span<const float>(image), std::span<float>(out, k_classes));
     });
   };
 }
@@ -185,6 +193,30 @@ void run_server(
   report.add(workload_of(threads), variant, "batch", server.stats().mean_batch(), "samples");
 }
 
+void run_predictor(
+    bench::Report& report,
+    const Samples& samples,
+    const nn::Sequential& net,
+    Device device,
+    const std::vector<int>& counts,
+    double seconds) {
+  const char* const variant = "predictor";
+  for (const int threads : counts) {
+    if (!report.wants(workload_of(threads), variant))
+      continue;
+    const gluon::Predictor predict(
+        net, empty({1, 1, 28, 28}, {.device = device}), {.most_at_once = static_cast<std::size_t>(threads)});
+    run(report, samples, variant, threads, seconds, by_predictor(predict));
+    const gluon::Predictor::Counts made = predict.counts();
+    report.add(
+        workload_of(threads),
+        variant,
+        "launched",
+        static_cast<double>(made.launched) / static_cast<double>(made.launched + made.pushed),
+        "of all");
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -215,6 +247,7 @@ int main(int argc, char** argv) {
     net.hybridize(true, {.most_plans = 32});
     run_calls("hybrid", by_calls(net, device));
     run_calls("hybrid-kept", by_kept_arrays(net, device));
+    run_predictor(report, samples, net, device, counts, seconds);
     server.device = device;
     server.max_delay = std::chrono::microseconds(max_delay);
     for (const int threads : counts) {

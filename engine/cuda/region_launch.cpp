@@ -1,0 +1,68 @@
+// A region's graph launched from any thread, beside the streams on which the engine issues.
+#include <sluice/engine/cuda/check.h>
+#include <sluice/engine/cuda/gpu.h>
+#include <sluice/engine/cuda/handle.h>
+#include <sluice/engine/cuda/policy_stream.h>
+#include <sluice/engine/cuda/region_graph.h>
+
+namespace sluice::detail {
+
+using cuda::cuda_check;
+
+namespace {
+
+class CudaRegionLaunch final : public RegionLaunch {
+ public:
+  CudaRegionLaunch(Gpu& gpu, cudaGraphExec_t executable, ErrorWord* word)
+      : gpu_(gpu), executable_(executable), word_(word) {
+    const cuda::DeviceScope scope(gpu.device.index);
+    cudaStream_t made = nullptr;
+    cuda_check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    stream_ = cuda::StreamHandle(made);
+  }
+
+  bool launch() noexcept override {
+    if (gpu_.loss.lost() || !gpu_.policy.may_call_here())
+      return false;
+    try {
+      const cuda::DeviceScope scope(gpu_.device.index);
+      if (cudaGraphLaunch(executable_, stream_.get()) == cudaSuccess) [[likely]]
+        return true;
+      cudaGetLastError();
+    } catch (const Error&) {  // what is wrong with the device a task will say
+    }
+    return false;
+  }
+
+  bool synchronize() noexcept override {
+    try {
+      cuda_check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+      return true;
+    } catch (...) {
+      gpu_.loss.note_if_lost();
+      return false;
+    }
+  }
+
+  ErrorWord* word() const noexcept override { return word_; }
+
+ private:
+  Gpu& gpu_;
+  const cudaGraphExec_t executable_;
+  ErrorWord* const word_;
+  cuda::StreamHandle stream_;
+};
+
+}  // namespace
+
+std::unique_ptr<RegionLaunch> CudaRegionVariant::own_launch() {
+  if (executable_.get() == nullptr)
+    return nullptr;
+  auto made =
+      std::make_unique<CudaRegionLaunch>(graphs_->gpu, executable_.get(), word_ == nullptr ? nullptr : word_->word);
+  if (word_ != nullptr)
+    graphs_->reports.hand_over(*word_);
+  return made;
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <sluice/engine/detail/region.h>
+#include <sluice/engine/detail/var_core.h>
+#include <sluice/engine/engine.h>
+#include <sluice/engine/region.h>
+
+namespace sluice::detail {
+
+/// What a region has captured, launched by its owner himself: on a stream that nobody else has, from the thread that
+/// calls, without a task. To everybody else it is a task that reads what the region's tasks read, pushed by begin() and
+/// over with end(): writers wait for it, and it does not begin before those that were pushed earlier. Nobody else may
+/// use what the tasks write, nor run the region. For one thread at a time.
+class OwnLaunch {
+ public:
+  /// Null if the region's first run of `key`, which is over, could not be captured. Throws CudaError, OutOfMemory.
+  static std::unique_ptr<OwnLaunch> of(Engine& engine, const Region& region, std::uint64_t key);
+  OwnLaunch(const OwnLaunch&) = delete;
+  OwnLaunch& operator=(const OwnLaunch&) = delete;
+  /// What was begun is over.
+  ~OwnLaunch();
+
+  /// Launches once. False, and nothing was done, where that would have to wait or might fail: a value is not there yet,
+  /// or has failed; the engine has stopped, or is watched; the thread is in a body. Then run() is the way.
+  bool begin();
+  /// Once the host has seen that what was begun is over.
+  void end() noexcept;
+  /// Blocks until what was begun is over. False if the GPU failed.
+  bool synchronize() noexcept;
+  /// Did kernels of what was begun report bad data? Once.
+  bool take_report() noexcept;
+
+ private:
+  OwnLaunch(Core& core, std::shared_ptr<RegionVariant> variant, std::unique_ptr<RegionLaunch> launch);
+  bool is_plain() const noexcept;
+  bool are_at_hand() noexcept;
+  bool counts_in() noexcept;
+  void leave_reads() noexcept;
+
+  Core& core_;
+  std::shared_ptr<RegionVariant> variant_;  // keeps the core
+  std::unique_ptr<RegionLaunch> launch_;
+  std::vector<AccessNode> reads_;  // by age, each once
+  std::vector<Position> good_;     // of each: where the value was written that is known to be there
+  const std::uint32_t forks_;
+  int epoch_ = 0;  // of what is under way
+};
+
+}  // namespace sluice::detail

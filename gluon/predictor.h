@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <sluice/engine/export.h>
+#include <sluice/engine/source_location.h>
+#include <sluice/operator/graph/host_plan.h>
+
+namespace sluice::gluon {
+
+class Block;
+
+/// How a Predictor works.
+struct PredictorOptions {
+  /// Requests that a GPU computes at once; each has memory and library handles of its own, made when it is first used.
+  std::size_t most_at_once = 16;
+};
+
+/// A network from values of the host to values of the host, for any number of threads, each with its request:
+///
+///     const gluon::Predictor predict(net, abstract_array({1, 1, 28, 28}, float32, gpu(0)));
+///     predict(std::span<const float>(pixels), std::span<float>(scores));   // any thread; waits for the scores
+///
+/// Inputs have one shape; Server makes batches of what comes together. Predict mode; nothing is recorded. A request
+/// sees all that was pushed before it on the parameters, a training step say, as a call of the network does, and what
+/// is pushed later waits for it; a GPU computes it as graph::HostPlan says. A request takes the GPU's next free memory
+/// of most_at_once, or waits for it.
+class SLUICE_API Predictor {
+ public:
+  using Counts = graph::HostPlanCounts;
+
+  /// Traces the network for inputs of the shape, type and device of `examples` (abstract arrays will do where all
+  /// parameters have their shapes), in the current engine. `net` must outlive the predictor, and while requests run
+  /// nobody may change more of it than what parameters hold; what was changed between them is seen. Throws what forward
+  /// throws, ValueError where it looks at values.
+  Predictor(
+      const Block& net,
+      std::vector<NDArray> examples,
+      const PredictorOptions& options = {},
+      SourceLocation site = SourceLocation::current());
+  Predictor(
+      const Block& net,
+      const NDArray& example,
+      const PredictorOptions& options = {},
+      SourceLocation site = SourceLocation::current())
+      : Predictor(net, std::vector<NDArray>{example}, options, site) {}
+  Predictor(const Predictor&) = delete;
+  Predictor& operator=(const Predictor&) = delete;
+  /// No request is under way.
+  ~Predictor();
+
+  /// Of a network with one input and one output, row-major, in their types. The host waits. Throws ShapeError and
+  /// DTypeError for other values, EngineStopped, and what the network throws: then `to` holds nothing of use.
+  template <class T, class R>
+  void operator()(std::span<const T> from, std::span<R> to, SourceLocation site = SourceLocation::current()) const {
+    const graph::HostValues in{from.data(), dtype_of<T>, static_cast<std::int64_t>(from.size())};
+    const graph::HostRoom out{to.data(), dtype_of<R>, static_cast<std::int64_t>(to.size())};
+    run({&in, 1}, {&out, 1}, site);
+  }
+  template <class T, class R>
+  void operator()(
+      const std::vector<T>& from, std::vector<R>& to, SourceLocation site = SourceLocation::current()) const {
+    (*this)(std::span<const T>(from), std::span<R>(to), site);
+  }
+  /// The same of any network. Throws ValueError for other numbers of inputs and outputs too.
+  void run(
+      std::span<const graph::HostValues> inputs,
+      std::span<const graph::HostRoom> outputs,
+      SourceLocation site = SourceLocation::current()) const;
+
+  /// What requests bring, and what they get.
+  const std::vector<ArraySpec>& inputs() const noexcept;
+  std::vector<ArraySpec> outputs() const;
+  /// Since the network was last changed.
+  Counts counts() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sluice::gluon

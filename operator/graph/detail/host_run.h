@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <sluice/engine/detail/own_launch.h>
+#include <sluice/engine/region.h>
+#include <sluice/ndarray/detail/buffers_kept.h>
+#include <sluice/ndarray/detail/mapped.h>
+#include <sluice/operator/graph/detail/binding.h>
+#include <sluice/operator/graph/host_plan.h>
+
+namespace sluice::graph {
+
+#ifdef SLUICE_CUDA
+/// A graph captured together with what brings its inputs from the host and its outputs back, in memory of its own. For
+/// one thread at a time.
+class HostRun {
+ public:
+  /// Captures, and runs it once on zeros, which the host waits for. Null where it cannot be captured, or would not be
+  /// the same each time. Throws OutOfMemory, and what else the run throws. `graph` and `engine` must outlive its runs.
+  static std::unique_ptr<HostRun> make(const Graph& graph, Engine& engine, SourceLocation site);
+  HostRun(const HostRun&) = delete;
+  HostRun& operator=(const HostRun&) = delete;
+  ~HostRun();
+
+  bool is_current() const { return binding_.is_current(); }
+  /// Of values that were checked. False where a plan has to do it: `outputs` may then be written, or not.
+  bool run(std::span<const HostValues> inputs, std::span<const HostRoom> outputs);
+
+ private:
+  /// An array, and its place in `host_`.
+  struct End {
+    NDArray array;
+    std::size_t at = 0, bytes = 0;
+  };
+
+  HostRun(const Graph& graph, Engine& engine);
+  bool is_capturable() const;
+  Device device() const;
+  void bind();
+  void allocate_host();
+  bool capture(SourceLocation site);
+  void push_fetch(const End& input, SourceLocation site) const;
+  void push_delivery(const End& output, std::uint64_t* flag, SourceLocation site) const;
+  std::uint64_t* flag() const noexcept { return reinterpret_cast<std::uint64_t*>(host_.data()); }
+  bool has_landed() const noexcept;
+  bool await();
+
+  const Graph& graph_;
+  Engine& engine_;
+  Binding binding_;
+  sluice::detail::MappedMemory host_;  // the flag, inputs, outputs
+  Var host_var_;
+  std::vector<End> inputs_, outputs_;
+  sluice::detail::BuffersKept kept_;  // what recorded calls made
+  std::unique_ptr<Region> region_;
+  std::unique_ptr<sluice::detail::OwnLaunch> launch_;  // goes first
+  std::uint32_t forks_;
+};
+#endif
+
+}  // namespace sluice::graph
