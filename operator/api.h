@@ -6,6 +6,7 @@
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/control/control.h>
 #include <sluice/operator/conv/conv.h>
+#include <sluice/operator/conv/fused.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
 #include <sluice/operator/graph/file.h>

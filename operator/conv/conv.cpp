@@ -2,6 +2,7 @@
 
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/conv/conv.h>
+#include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/passes.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/elementwise/elementwise.h>
@@ -205,6 +206,7 @@ OperatorList conv_operators() noexcept {
   static constexpr const Operator* list[] = {
       &convolution_op,
       &convolution_relu_op,
+      &convolution_fused_op,
       &convolution_relu_backward_op,
       &convolution_relu_backward_weights_op,
       &convolution_backward_data_op,

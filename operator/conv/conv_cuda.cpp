@@ -5,6 +5,7 @@
 
 #include <sluice/engine/cuda/check.h>
 #include <sluice/operator/conv/conv.h>
+#include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/plan_cuda.h>
 #include <sluice/operator/conv/shallow.h>
 #include <sluice/operator/library/shared_library.h>
@@ -58,14 +59,27 @@ ConvolutionProblem problem_of(
   return {.pass = pass, .geometry = g, .order = order, .alignment = alignment_of(d), .tf32 = is_tf32(g.dtype)};
 }
 
-void run_pass(const KernelCall& call, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& d) {
-  if (ran_empty(call.queue, pass, g, d))
+void run_pass(
+    const Queue& queue,
+    ConvolutionPass pass,
+    const ConvolutionGeometry& g,
+    MemoryOrder order,
+    const ConvolutionData& d) {
+  if (ran_empty(queue, pass, g, d))
     return;
   cudnn_library().require("convolution");
-  run(call.queue, problem_of(pass, g, order_in(call), d), d);
+  run(queue, problem_of(pass, g, order, d), d);
+}
+void run_pass(const KernelCall& call, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& d) {
+  run_pass(call.queue, pass, g, order_in(call), d);
 }
 
 }  // namespace
+
+void convolution_sums_gpu(
+    const Queue& queue, const ConvolutionGeometry& g, MemoryOrder order, const ConvolutionData& data) {
+  run_pass(queue, ConvolutionPass::forward, g, order, data);
+}
 
 void convolution_gpu(const KernelCall& call) {
   const ConvolutionGeometry g = forward_geometry(call);

@@ -24,4 +24,21 @@ inline constexpr std::int64_t k_convolution_ids[] = {'x', 'w', 'y'};
 /// where cuDNN has none.
 std::shared_ptr<const CudnnPlan> convolution_plan(const Queue& queue, const ConvolutionProblem& problem);
 
+// What plans of convolutions with something behind them are made of too.
+
+/// An array of the problem: 4 axes, in its order.
+CudnnDescriptor convolution_array(const ConvolutionProblem& problem, std::int64_t id, const Shape& shape);
+/// Its strides.
+Shape convolution_strides(const ConvolutionProblem& problem, const Shape& shape);
+/// The operation of the problem's pass between arrays of these names; finalize it.
+CudnnDescriptor convolution_operation(
+    const ConvolutionProblem& problem,
+    const CudnnDescriptor& how,
+    const CudnnDescriptor& x,
+    const CudnnDescriptor& weight,
+    const CudnnDescriptor& y);
+CudnnDescriptor convolution_how(const ConvolutionGeometry& g);
+CudnnLimits convolution_limits(const ConvolutionProblem& problem);
+void add_numbers(const ConvolutionProblem& problem, CacheKey& key);
+
 }  // namespace sluice::detail

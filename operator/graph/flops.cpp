@@ -4,6 +4,7 @@
 
 #include <sluice/operator/control/attributes.h>
 #include <sluice/operator/conv/conv.h>
+#include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/passes.h>
 #include <sluice/operator/fused/fused.h>
 #include <sluice/operator/graph/flops.h>
@@ -98,6 +99,11 @@ std::int64_t filter_flops(const Shapes& of) {
   const Operator* const op = node.op;
   if (op == &detail::convolution_op || op == &detail::convolution_relu_op) {
     const std::int64_t extra = (node.inputs.size() > 2 ? 1 : 0) + (op == &detail::convolution_relu_op ? 1 : 0);
+    return convolution_flops(of.result(0), of.input(1)) + extra * of.result(0).size();
+  }
+  if (op == &detail::convolution_fused_op) {
+    const auto& how = node.attributes.as<detail::ConvolutionFusedAttributes>();
+    const std::int64_t extra = static_cast<std::int64_t>(node.inputs.size()) - 2 + (how.relu ? 1 : 0);
     return convolution_flops(of.result(0), of.input(1)) + extra * of.result(0).size();
   }
   if (op == &detail::convolution_backward_data_op)

@@ -58,6 +58,53 @@ void add_channels(const ChannelView& v, T* y, const T* bias, bool relu) {
   });
 }
 
+// What is not there changes nothing: not even the sign of a zero or the payload of a NaN.
+template <bool has_scale, bool has_shift, bool has_residual, class T>
+void finish_plane(std::int64_t n, T* at, Compute<T> scale, Compute<T> shift, const T* residual, bool relu) {
+  using Acc = Compute<T>;
+  for (std::int64_t i = 0; i < n; ++i) {
+    Acc value = static_cast<Acc>(at[i]);
+    if constexpr (has_scale)
+      value *= scale;
+    if constexpr (has_shift)
+      value += shift;
+    if constexpr (has_residual)
+      value += static_cast<Acc>(residual[i]);
+    at[i] = T(relu && value <= Acc{} ? Acc{} : value);
+  }
+}
+
+template <bool has_scale, bool has_shift, bool has_residual, class T>
+void finish_channels(const ChannelView& v, T* y, const ChannelEpilogue& then) {
+  using Acc = Compute<T>;
+  const std::int64_t grain = std::max<std::int64_t>(1, k_grain / std::max<std::int64_t>(1, v.inner));
+  parallel_for(v.outer * v.channels, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t plane = begin; plane < end; ++plane) {
+      const std::int64_t channel = plane % v.channels;
+      finish_plane<has_scale, has_shift, has_residual>(
+          v.inner,
+          y + plane * v.inner,
+          has_scale ? static_cast<const Acc*>(then.scale)[channel] : Acc{},
+          has_shift ? static_cast<const Acc*>(then.shift)[channel] : Acc{},
+          has_residual ? static_cast<const T*>(then.residual) + plane * v.inner : nullptr,
+          then.relu);
+    }
+  });
+}
+
+template <class T>
+void finish_channels(const ChannelView& v, T* y, const ChannelEpilogue& then) {
+  const auto with_shift = [&]<bool has_scale, bool has_shift>() {
+    then.residual != nullptr ? finish_channels<has_scale, has_shift, true>(v, y, then)
+                             : finish_channels<has_scale, has_shift, false>(v, y, then);
+  };
+  const auto with_scale = [&]<bool has_scale>() {
+    then.shift != nullptr ? with_shift.template operator()<has_scale, true>()
+                          : with_shift.template operator()<has_scale, false>();
+  };
+  then.scale != nullptr ? with_scale.template operator()<true>() : with_scale.template operator()<false>();
+}
+
 }  // namespace
 
 void channel_sum_cpu(const ChannelView& view, const void* x, void* sums) {
@@ -67,6 +114,11 @@ void channel_sum_cpu(const ChannelView& view, const void* x, void* sums) {
 void channel_add_cpu(const ChannelView& view, void* y, const void* bias, bool relu) {
   by_floating(
       view.dtype, [&]<class T>() { add_channels(view, static_cast<T*>(y), static_cast<const T*>(bias), relu); });
+}
+
+void channel_finish_cpu(const ChannelView& view, void* y, const ChannelEpilogue& then) {
+  if (!then.empty())
+    by_floating(view.dtype, [&]<class T>() { finish_channels(view, static_cast<T*>(y), then); });
 }
 
 }  // namespace sluice::detail

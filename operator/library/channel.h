@@ -24,4 +24,20 @@ void channel_sum_gpu(const Queue& queue, const ChannelView& view, const void* x,
 void channel_add_cpu(const ChannelView& view, void* y, const void* bias, bool relu);
 void channel_add_gpu(const Queue& queue, const ChannelView& view, void* y, const void* bias, bool relu);
 
+/// What comes behind sums of channels. Null: nothing. scale and shift are a number a channel, float of all types but
+/// float64; residual lies as y does.
+struct ChannelEpilogue {
+  const void* scale = nullptr;
+  const void* shift = nullptr;
+  const void* residual = nullptr;
+  bool relu = false;
+
+  bool empty() const noexcept { return scale == nullptr && shift == nullptr && residual == nullptr && !relu; }
+};
+
+/// y[:, c, :] = y[:, c, :] * scale[c] + shift[c] + residual[:, c, :], then relu if asked for; in float, of float64 in
+/// that.
+void channel_finish_cpu(const ChannelView& view, void* y, const ChannelEpilogue& then);
+void channel_finish_gpu(const Queue& queue, const ChannelView& view, void* y, const ChannelEpilogue& then);
+
 }  // namespace sluice::detail

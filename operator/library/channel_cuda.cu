@@ -44,6 +44,32 @@ __global__ void __launch_bounds__(k_block) add_kernel(G at, bool along, T* y, co
   }
 }
 
+template <int V, class T, class G>
+__global__ void __launch_bounds__(k_block) finish_kernel(
+    G at, bool along, T* y, const Compute<T>* scale, const Compute<T>* shift, const T* residual, bool relu) {
+  using Acc = Compute<T>;
+  for (auto i = first_index(at); i < at.size; i += index_step(at)) {
+    const auto offset = at.offsets(i);
+    auto* const place = reinterpret_cast<Neighbours<T, V>*>(y + offset[0]);
+    Neighbours<T, V> values = *place, others = values;
+    if (residual != nullptr)
+      others = *reinterpret_cast<const Neighbours<T, V>*>(residual + offset[0]);
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const auto channel = offset[1] + (along ? j : 0);
+      Acc value = static_cast<Acc>(values.at[j]);
+      if (scale != nullptr)
+        value *= scale[channel];
+      if (shift != nullptr)
+        value += shift[channel];
+      if (residual != nullptr)
+        value += static_cast<Acc>(others.at[j]);
+      values.at[j] = T(relu && value <= Acc(0) ? Acc(0) : value);
+    }
+    *place = values;
+  }
+}
+
 }  // namespace
 
 void channel_sum_gpu(const Queue& queue, const ChannelView& view, const void* x, void* sums) {
@@ -66,6 +92,23 @@ void channel_add_gpu(const Queue& queue, const ChannelView& view, void* y, const
         view, aligned_for_vectors(values), [&]<int V>(const auto& at, bool along, unsigned blocks) {
           add_kernel<V><<<blocks, k_block, 0, stream_of(queue)>>>(at, along, values, added, relu);
           check_launch("channel_add");
+        });
+  });
+}
+
+void channel_finish_gpu(const Queue& queue, const ChannelView& view, void* y, const ChannelEpilogue& then) {
+  if (then.empty() || view.size() == 0)
+    return;
+  by_floating(view.dtype, [&]<class T>() {
+    T* const values = static_cast<T*>(y);
+    const auto* const scale = static_cast<const Compute<T>*>(then.scale);
+    const auto* const shift = static_cast<const Compute<T>*>(then.shift);
+    const T* const residual = static_cast<const T*>(then.residual);
+    walk_channels<k_neighbours<T>>(
+        view, aligned_for_vectors(values, residual), [&]<int V>(const auto& at, bool along, unsigned blocks) {
+          finish_kernel<V>
+              <<<blocks, k_block, 0, stream_of(queue)>>>(at, along, values, scale, shift, residual, then.relu);
+          check_launch("channel_finish");
         });
   });
 }

@@ -55,6 +55,18 @@ void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnBackendHeurMode
 void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnHandle_t value) {
   set_raw(name, CUDNN_TYPE_HANDLE, 1, &value);
 }
+void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnPointwiseMode_t value) {
+  set_raw(name, CUDNN_TYPE_POINTWISE_MODE, 1, &value);
+}
+void CudnnDescriptor::set_flag(cudnnBackendAttributeName_t name, bool value) {
+  set_raw(name, CUDNN_TYPE_BOOLEAN, 1, &value);
+}
+void CudnnDescriptor::set(cudnnBackendAttributeName_t name, std::span<const CudnnDescriptor> values) {
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (const CudnnDescriptor& value : values)
+    raw.push_back(value.raw_);
+  set_raw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(raw.size()), raw.data());
+}
 void CudnnDescriptor::set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value) {
   set_raw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.raw_);
 }

@@ -59,8 +59,11 @@ class CudnnDescriptor {
   void set(cudnnBackendAttributeName_t name, cudnnConvolutionMode_t value);
   void set(cudnnBackendAttributeName_t name, cudnnBackendHeurMode_t value);
   void set(cudnnBackendAttributeName_t name, cudnnHandle_t value);
+  void set(cudnnBackendAttributeName_t name, cudnnPointwiseMode_t value);
   void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value);
+  void set(cudnnBackendAttributeName_t name, std::span<const CudnnDescriptor> values);
   void set(cudnnBackendAttributeName_t name, std::span<void* const> pointers);
+  void set_flag(cudnnBackendAttributeName_t name, bool value);
   /// A factor of the sum, in the type that the operation computes in.
   void set_scale(cudnnBackendAttributeName_t name, double value, bool wide);
 
@@ -142,15 +145,21 @@ CudnnDescriptor cudnn_tensor(
     std::span<const std::int64_t> extents,
     std::span<const std::int64_t> strides,
     std::int64_t alignment);
+/// One that is nowhere in memory: between two operations of a graph.
+CudnnDescriptor cudnn_between(
+    std::int64_t id,
+    cudnnDataType_t type,
+    std::span<const std::int64_t> extents,
+    std::span<const std::int64_t> strides);
 cudnnDataType_t cudnn_type(DType dtype);
 
-/// Chooses an engine for one operation, within `limits`: as autotune() says the first of cuDNN's heuristics
-/// that makes a plan, or the quickest in a trial, in which the host waits for the GPU. The parts and the maker are kept
-/// by the plan, as the operation is. result.plan is null if there is none.
+/// Chooses an engine for operations that are one graph, within `limits`: as autotune() says the first of cuDNN's
+/// heuristics that makes a plan, or the quickest in a trial, in which the host waits for the GPU. The parts and the
+/// maker are kept by the plan, as the operations are. result.plan is null if there is none.
 CudnnPlan cudnn_plan(
     std::shared_ptr<const CudnnMaker> maker,
     std::vector<CudnnDescriptor> parts,
-    CudnnDescriptor operation,
+    std::vector<CudnnDescriptor> operations,
     CudnnLimits limits,
     const CudnnTrial& trial);
 

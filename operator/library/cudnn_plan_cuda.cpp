@@ -225,16 +225,32 @@ CudnnDescriptor cudnn_tensor(
   return tensor;
 }
 
+CudnnDescriptor cudnn_between(
+    std::int64_t id,
+    cudnnDataType_t type,
+    std::span<const std::int64_t> extents,
+    std::span<const std::int64_t> strides) {
+  CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
+  tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, type);
+  tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, std::int64_t{16});
+  tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, extents);
+  tensor.set(CUDNN_ATTR_TENSOR_STRIDES, strides);
+  tensor.set_flag(CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);
+  tensor.finalize("cudnnBackendFinalize (tensor)");
+  return tensor;
+}
+
 CudnnPlan cudnn_plan(
     std::shared_ptr<const CudnnMaker> maker,
     std::vector<CudnnDescriptor> parts,
-    CudnnDescriptor operation,
+    std::vector<CudnnDescriptor> operations,
     CudnnLimits limits,
     const CudnnTrial& trial) {
   const CudnnMaker& made_with = *maker;
   CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, made_with.handle());
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, std::span<const CudnnDescriptor>(operations));
   CudnnPlan best{.maker = std::move(maker), .parts = std::move(parts)};
   if (graph.try_finalize() != CUDNN_STATUS_SUCCESS)
     return best;
@@ -252,7 +268,8 @@ CudnnPlan cudnn_plan(
     take_first(made_with, candidates, best);
   }
   best.parts.push_back(std::move(graph));
-  best.parts.push_back(std::move(operation));
+  for (CudnnDescriptor& operation : operations)
+    best.parts.push_back(std::move(operation));
   return best;
 }
 

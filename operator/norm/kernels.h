@@ -144,7 +144,52 @@ struct BatchNormGradientChannel {
   }
 };
 
+/// Attributes of batch_norm_fold.
+struct BatchNormFoldAttributes {
+  double eps = 1e-5;
+  bool fix_gamma = false;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("eps", eps);
+    v.field("fix_gamma", fix_gamma);
+  }
+};
+
+/// Statistics that are constants as what they do to x.
+template <class Acc>
+struct BatchNormFold {
+  const void *gamma, *beta, *mean, *var, *bias;
+  DType parameters, bias_type;
+  Acc *scale, *shift;
+  Acc eps;
+  bool fix_gamma;
+
+  explicit BatchNormFold(const KernelCall& call)
+      : gamma(call.inputs[0].data),
+        beta(call.inputs[1].data),
+        mean(call.inputs[2].data),
+        var(call.inputs[3].data),
+        bias(call.inputs.size() > 4 ? call.inputs[4].data : nullptr),
+        parameters(call.inputs[0].dtype),
+        bias_type(call.inputs.back().dtype),
+        scale(call.outputs[0].as<Acc>()),
+        shift(call.outputs[1].as<Acc>()),
+        eps(static_cast<Acc>(call.attributes.as<BatchNormFoldAttributes>().eps)),
+        fix_gamma(call.attributes.as<BatchNormFoldAttributes>().fix_gamma) {}
+
+  SLUICE_HD void finish(std::int64_t c) const {
+    const Acc inverse = 1 / sqrt(load_parameter<Acc>(var, parameters, c) + eps);
+    const Acc factor = fix_gamma ? inverse : inverse * load_parameter<Acc>(gamma, parameters, c);
+    const Acc before = bias == nullptr ? Acc(0) : load_parameter<Acc>(bias, bias_type, c);
+    scale[c] = factor;
+    shift[c] = (before - load_parameter<Acc>(mean, parameters, c)) * factor + load_parameter<Acc>(beta, parameters, c);
+  }
+};
+
 // Kernels of the operators.
+void batch_norm_fold_cpu(const KernelCall& call);
+void batch_norm_fold_gpu(const KernelCall& call);
 void batch_norm_cpu(const KernelCall& call);
 void batch_norm_backward_cpu(const KernelCall& call);
 // The same in vectors; false, and nothing done, where there are none for the type.

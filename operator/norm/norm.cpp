@@ -180,7 +180,8 @@ const Operator batch_norm_backward_op{
 };
 
 OperatorList norm_operators() noexcept {
-  static constexpr const Operator* list[] = {&batch_norm_op, &batch_norm_predict_op, &batch_norm_backward_op};
+  static constexpr const Operator* list[] = {
+      &batch_norm_op, &batch_norm_predict_op, &batch_norm_backward_op, &batch_norm_fold_op};
   return list;
 }
 

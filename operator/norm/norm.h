@@ -32,6 +32,9 @@ namespace detail {
 extern const Operator batch_norm_op;
 extern const Operator batch_norm_predict_op;
 extern const Operator batch_norm_backward_op;
+/// Of gamma, beta, running_mean, running_var and maybe a bias in front: scale and shift, so that batch_norm_predict of
+/// x + bias is x * scale + shift. Two results of float32, of float64 parameters float64.
+extern const Operator batch_norm_fold_op;
 }  // namespace detail
 
 }  // namespace sluice

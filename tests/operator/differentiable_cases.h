@@ -227,6 +227,10 @@ inline void add_images(Cases& cases) {
   cases.push_back({"convolution_relu bias", {images, filters, {4}}, [=](const auto& v) {
                      return convolution(v[0], v[1], v[2], with_relu);
                    }});
+  const Shape channels{4};
+  cases.push_back({"convolution_fused", {images, filters, channels, channels, {2, 4, 5, 5}}, [=](const auto& v) {
+                     return convolution_fused(v[0], v[1], {v[2], v[3], v[4]}, with_relu);
+                   }});
   for (const int output : {0, 1}) {
     const std::string name = "convolution_relu_backward_weights";
     cases.push_back({name + (output == 0 ? "" : " bias"), {{2, 3, 5, 5}, {2, 4, 5, 5}}, [=](const auto& v) {

@@ -109,6 +109,11 @@ TEST_CASE("A convolution sums a filter for each element of its result", "[graph]
   CHECK(counted(unbiased, plain) == 2 * result * filter);
   CHECK(counted(biased, plain) == 2 * result * filter + result);
   CHECK(counted(biased, with_relu) == 2 * result * filter + 2 * result);
+  const auto fused = [&](const Arrays& x) {
+    return convolution_fused(
+        x[0], x[1], {.shift = x[2]}, {.stride = {2, 1}, .pad = {1, 0}, .groups = 2, .activation = "relu"});
+  };
+  CHECK(counted(biased, fused) == 2 * result * filter + 2 * result);
   CHECK(backward(unbiased, plain) == 2 * (2 * result * filter));
   CHECK(backward(biased, plain) == 2 * (2 * result * filter) + result);
   CHECK(backward(biased, with_relu) == 2 * (2 * result * filter) + 2 * result);

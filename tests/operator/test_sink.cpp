@@ -99,6 +99,11 @@ void call_the_rest(Device device) {
   call("matmul_relu_backward", {a, ones({4, 2}), ones({3, 2})}, "transpose_a=false, transpose_b=false");
   call("softmax_cross_entropy_both", {a, zeros({3}, {.dtype = int32}), ones({3})}, "axis=1");
   call("dense_backward_bias", {a}, "");
+  call(
+      "convolution_fused",
+      {ones({1, 2, 3, 3}), ones({4, 2, 3, 3}), ones({4}), ones({4}), ones({1, 4, 1, 1})},
+      "stride=(1, 1), pad=(0, 0), dilation=(1, 1), groups=1, scale=true, shift=true, residual=true, relu=true");
+  call("batch_norm_fold", {ones({3}), ones({3}), ones({3}), ones({3})}, "eps=0.001, fix_gamma=false");
 }
 
 // Forward, backward, and backward of that.

@@ -6,6 +6,7 @@
 
 #include <sluice/ndarray/detail/gpu_build.h>
 #include <sluice/operator/conv/conv.h>
+#include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/shallow.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/fused/compiled.h>
@@ -41,18 +42,63 @@ void multiply(const GemmProblem& p) {
   }
 }
 
-void run(const KernelCall& call, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& d) {
+void run(
+    const Queue& queue,
+    ConvolutionPass pass,
+    const ConvolutionGeometry& g,
+    MemoryOrder order,
+    const ConvolutionData& d) {
   const std::int64_t sizes[] = {g.x_shape().size(), g.weight_shape().size(), g.y_shape().size()};
   if (std::find(std::begin(sizes), std::end(sizes), 0) == std::end(sizes))
-    return convolution_unfolded_gpu(call.queue, pass, g, d, order_in(call));
+    return convolution_unfolded_gpu(queue, pass, g, d, order);
   const int target = pass == ConvolutionPass::forward ? 2 : pass == ConvolutionPass::backward_data ? 0 : 1;
   void* const to = target == 2 ? d.y : target == 0 ? d.x : d.weight;
   if (sizes[target] > 0)
     cudaMemsetAsync(
-        to,
-        0,
-        static_cast<std::size_t>(sizes[target]) * size_of(g.dtype),
-        static_cast<cudaStream_t>(call.queue.stream()));
+        to, 0, static_cast<std::size_t>(sizes[target]) * size_of(g.dtype), static_cast<cudaStream_t>(queue.stream()));
+}
+void run(const KernelCall& call, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& d) {
+  run(call.queue, pass, g, order_in(call), d);
+}
+
+// One number of a convolution of arrays whose channels are neighbours.
+template <class T>
+double convolved(
+    const ConvolutionGeometry& g, const T* x, const T* w, std::int64_t n, std::int64_t o, const std::int64_t (&at)[2]) {
+  double sum = 0;
+  for (std::int64_t ky = 0; ky < g.kernel[0]; ++ky) {
+    for (std::int64_t kx = 0; kx < g.kernel[1]; ++kx) {
+      const std::int64_t row = at[0] * g.stride[0] - g.pad[0] + ky * g.dilation[0];
+      const std::int64_t column = at[1] * g.stride[1] - g.pad[1] + kx * g.dilation[1];
+      if (row < 0 || row >= g.in[0] || column < 0 || column >= g.in[1])
+        continue;
+      const T* const pixel = x + ((n * g.in[0] + row) * g.in[1] + column) * g.inputs;
+      const T* const tap = w + ((o * g.kernel[0] + ky) * g.kernel[1] + kx) * g.inputs;
+      for (std::int64_t c = 0; c < g.inputs; ++c)
+        sum += static_cast<double>(pixel[c]) * static_cast<double>(tap[c]);
+    }
+  }
+  return sum;
+}
+
+// As a graph of cuDNN's: rounded once.
+template <class T>
+void convolve_and_finish(const ConvolutionGeometry& g, const ConvolutionData& d, const ChannelEpilogue& then) {
+  T* y = static_cast<T*>(d.y);
+  const T* residual = static_cast<const T*>(then.residual);
+  for (std::int64_t i = 0; i < g.y_shape().size(); ++i) {
+    const std::int64_t o = i % g.outputs, place = i / g.outputs;
+    const std::int64_t at[] = {place / g.out[1] % g.out[0], place % g.out[1]};
+    double value =
+        convolved(g, static_cast<const T*>(d.x), static_cast<const T*>(d.weight), place / g.out_plane(), o, at);
+    if (then.scale != nullptr)
+      value *= static_cast<const float*>(then.scale)[o];
+    if (then.shift != nullptr)
+      value += static_cast<const float*>(then.shift)[o];
+    if (residual != nullptr)
+      value += static_cast<double>(residual[i]);
+    y[i] = T(static_cast<Compute<T>>(then.relu && value <= 0 ? 0 : value));
+  }
 }
 
 }  // namespace
@@ -103,6 +149,25 @@ void convolution_gpu(const KernelCall& call) {
   run(call, ConvolutionPass::forward, g, data);
   if ((bias != nullptr || relu) && g.y_shape().size() > 0)
     channel_add_gpu(call.queue, channels_of(g, order_in(call)), call.outputs[0].data, bias, relu);
+}
+
+void convolution_sums_gpu(
+    const Queue& queue, const ConvolutionGeometry& g, MemoryOrder order, const ConvolutionData& data) {
+  run(queue, ConvolutionPass::forward, g, order, data);
+}
+
+bool convolution_fused_by_plan(
+    const Queue& queue,
+    const ConvolutionGeometry& g,
+    MemoryOrder order,
+    const ConvolutionData& data,
+    const ChannelEpilogue& then) {
+  if (g.dtype == DType::float64 || order != MemoryOrder::channels_last)
+    return false;
+  test::sim::launch(static_cast<cudaStream_t>(queue.stream()), [g, data, then] {
+    by_floating(g.dtype, [&]<class T>() { convolve_and_finish<T>(g, data, then); });
+  });
+  return true;
 }
 
 void convolution_backward_data_gpu(const KernelCall& call) {
