@@ -127,12 +127,13 @@ class SLUICE_API Block {
   /// From now on calls of this block run as graphs: forward() is traced once for each shape, type and device of its
   /// inputs, mode and precision, optimised, and replayed, on a GPU as one CUDA graph; a recorded call is one node of
   /// the tape whose gradient is a second graph. Values, gradients and random numbers are what they are without, to the
-  /// last bit, running statistics too; gradients that an array gets from several calls are added in another order, and
-  /// a result that is a view of an input is a copy. What forward() does beside calling operators happens when it is
-  /// traced alone; where it looks at values, tracing throws ValueError (cond and while_loop are for that), where it
-  /// writes in place what gradients need, AutogradError. Children need not be hybridized: they are part of the graph.
-  /// Run by hand as before: calls before all parameters have their shapes, a forward() that writes its inputs, one
-  /// whose gradients go to arrays that are neither inputs nor parameters. hybridize(false) ends it.
+  /// last bit unless options.plan.rounding allows less, running statistics too; gradients that an array gets from
+  /// several calls are added in another order, and a result that is a view of an input is a copy. What forward() does
+  /// beside calling operators happens when it is traced alone; where it looks at values, tracing throws ValueError
+  /// (cond and while_loop are for that), where it writes in place what gradients need, AutogradError. Children need not
+  /// be hybridized: they are part of the graph. Run by hand as before: calls before all parameters have their shapes, a
+  /// forward() that writes its inputs, one whose gradients go to arrays that are neither inputs nor parameters.
+  /// hybridize(false) ends it.
   void hybridize(bool active = true, const HybridOptions& options = {});
   bool is_hybridized() const;
   /// Programs that were traced since hybridize().

@@ -99,18 +99,17 @@ Graph with_direct_writes(const Graph& graph) {
   return direct;
 }
 
-Graph optimised(const Graph& graph) {
+Graph optimised(const Graph& graph, Rounding rounding) {
   Graph now = graph;
-  for (const auto pass :
-       {without_repetitions,
-        without_dead_code,
-        with_direct_writes,
-        with_combined_calls,
-        with_biases_apart,
-        with_fused_pointwise}) {
+  const auto run = [&now](const auto& pass) {
     now = pass(now);
     verify(now);
-  }
+  };
+  for (const auto pass : {without_repetitions, without_dead_code, with_direct_writes, with_combined_calls})
+    run(pass);
+  run([&](const Graph& before) { return with_epilogues(before, rounding); });
+  for (const auto pass : {with_biases_apart, with_fused_pointwise})
+    run(pass);
   return now;
 }
 

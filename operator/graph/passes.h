@@ -4,9 +4,10 @@
 
 #include <sluice/engine/export.h>
 #include <sluice/operator/graph/graph.h>
+#include <sluice/operator/graph/plan.h>
 
-// Each pass takes a graph and gives one that computes the same, to the last bit. Numbers of values stay; those that no
-// node uses any more are left over.
+// Each pass takes a graph and gives one that computes the same, to the last bit unless it is allowed to round less.
+// Numbers of values stay; those that no node uses any more are left over.
 namespace sluice::graph {
 
 /// Without the nodes where only gradients end.
@@ -24,11 +25,14 @@ SLUICE_API Graph with_combined_calls(const Graph& graph);
 /// On a GPU, the gradient of a dense layer's bias beside that of its weight, where they are two kernels anyway: other
 /// nodes need not wait for one behind the other.
 SLUICE_API Graph with_biases_apart(const Graph& graph);
+/// A convolution takes along what alone reads it: relu behind a bias; rounded once also a batch norm of constant
+/// statistics, a sum with an array of the same shape and the bias, all before the relu.
+SLUICE_API Graph with_epilogues(const Graph& graph, Rounding rounding);
 /// Elementwise nodes of one shape that pass values on, or read the same, run as one node, `fused`, where there is a
 /// kernel for that: what lies between them is neither written nor read.
 SLUICE_API Graph with_fused_pointwise(const Graph& graph);
 /// All passes, the graph verified after each.
-SLUICE_API Graph optimised(const Graph& graph);
+SLUICE_API Graph optimised(const Graph& graph, Rounding rounding = Rounding::as_by_hand);
 
 /// Which nodes give the same whenever the graph runs, since they read nothing that can change: a plan runs them once.
 SLUICE_API std::vector<bool> invariant_nodes(const Graph& graph);

@@ -131,7 +131,7 @@ struct Plan::State {
 };
 
 Plan::Plan(const Graph& graph, const PlanOptions& options, Engine& engine)
-    : state_(std::make_unique<State>(options.optimise ? optimised(graph) : graph, options, engine)) {}
+    : state_(std::make_unique<State>(options.optimise ? optimised(graph, options.rounding) : graph, options, engine)) {}
 
 Plan::~Plan() = default;
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -12,12 +13,20 @@
 
 namespace sluice::graph {
 
+/// How often a number may be rounded on its way through several calls that become one.
+enum class Rounding : std::uint8_t {
+  as_by_hand,  // wherever the calls one by one round: results are theirs to the last bit
+  once,        // behind the last of them alone: closer to what is meant, in fewer kernels
+};
+
 /// How a plan is made.
 struct PlanOptions {
   bool optimise = true;          // run the passes
   bool share_memory = true;      // plan_memory(); otherwise each result has its own
   std::size_t most_arenas = 16;  // threads that run a graph which writes nothing outside have memory each
   bool keep_results = false;     // memory of small results serves again once the caller has let go of it
+  Rounding rounding = Rounding::as_by_hand;
+  bool keep_derived = true;  // what comes of constants alone is made again only once one of them was written
 };
 
 /// What a plan holds.
