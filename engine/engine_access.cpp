@@ -22,6 +22,14 @@ bool EngineAccess::await_task(Engine& engine) {
   return engine.core_->await_retirement();
 }
 
+std::optional<std::uint64_t> EngineAccess::writes_done(const Var& var) noexcept {
+  // In this order: a writer is counted before it leaves.
+  const VarMode mode = var.core()->mode.load(std::memory_order_acquire);
+  if (mode == VarMode::writing || mode == VarMode::reading_closed)
+    return std::nullopt;
+  return var.version();
+}
+
 bool EngineAccess::passed(const Engine& engine, const PositionSet& positions) noexcept {
   return engine.core_->passed(positions);
 }

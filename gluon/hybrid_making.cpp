@@ -33,7 +33,8 @@ class Making {
       return made_;
     if (!recorded || made_->heads.empty()) {
       graph::PlanOptions plan = options_.plan;
-      plan.keep_results = !recorded;  // of recorded calls the tape holds some for long
+      plan.keep_results = !recorded;                       // of recorded calls the tape holds some for long
+      plan.keep_derived = plan.keep_derived && !recorded;  // parameters that train change each time
       made_->forward = std::make_unique<graph::Plan>(joint, plan, engine);
     } else {
       made_->again = program_of(marked);
@@ -156,8 +157,10 @@ class Making {
       if (value.source == graph::Source::constant && is_read(parts.backward, id))
         made_->constants.push_back(value.array);
     }
-    made_->forward = std::make_unique<graph::Plan>(parts.forward, options_.plan, engine);
-    made_->backward = std::make_unique<graph::Plan>(parts.backward, options_.plan, engine);
+    graph::PlanOptions plan = options_.plan;
+    plan.keep_derived = false;
+    made_->forward = std::make_unique<graph::Plan>(parts.forward, plan, engine);
+    made_->backward = std::make_unique<graph::Plan>(parts.backward, plan, engine);
   }
 
   // With the places where its gradients end.

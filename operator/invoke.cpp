@@ -191,9 +191,12 @@ Arrays invoke_issue(const Call& call, const Specs& specs) {
     const ArraySpec& spec = specs[i];
     const NDArray to = call.destinations.empty() ? NDArray() : call.destinations[i];
     const bool is_direct = to.defined() && to.dtype() == spec.dtype && to.device() == spec.device;
+    const MemoryOrder order = op.order != nullptr ? detail::order_of(call, spec.device) : MemoryOrder::row_major;
     const bool arrives = !call.inputs.empty() && call.inputs[0].device() != spec.device;
     outputs.push_back(
         is_direct ? to : empty(spec.shape, {.dtype = spec.dtype, .device = spec.device, .copied_into = arrives}));
+    if (order != MemoryOrder::row_major && !is_direct)
+      outputs.back() = detail::make_view(outputs.back(), spec.shape, detail::ordered_strides(spec.shape, order), 0);
   }
   const autograd::NodeRef node = make_node(call);
   op.issue({op, call.inputs, outputs, call.attributes, call.site, call.destinations.empty()});

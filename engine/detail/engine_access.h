@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <type_traits>
 
 #include <sluice/engine/detail/at_once.h>
@@ -38,6 +40,10 @@ struct EngineAccess {
   /// For a thread that is short of what tasks hold, memory say: blocks until some task has finished, 100 ms at most.
   /// True if one did. Inside tasks, which might be waited for themselves, it returns false at once.
   static bool await_task(Engine& engine);
+
+  /// How many tasks wrote `var` so far (Var::version()); nothing while one is pushed and not over. What a thread pushed
+  /// itself it sees.
+  static std::optional<std::uint64_t> writes_done(const Var& var) noexcept;
 
   /// True once the GPU has passed all of `positions` (a hint: never asks the driver).
   static bool passed(const Engine& engine, const PositionSet& positions) noexcept;

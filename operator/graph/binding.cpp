@@ -207,8 +207,9 @@ void Binding::bind_view(const Node& node) {
 NDArray Binding::result_of(const Node& node, ValueId id, const Arrays& inputs, Engine& engine) {
   const ArraySpec& spec = graph_.values[id].spec;
   const sluice::detail::Call call{*node.op, inputs, node.attributes, node.site, {}, false, true, {}};
-  const MemoryOrder order =
-      node.op->issue != nullptr ? MemoryOrder::row_major : sluice::detail::order_of(call, spec.device);
+  const MemoryOrder order = node.op->issue != nullptr && node.op->order == nullptr
+                                ? MemoryOrder::row_major
+                                : sluice::detail::order_of(call, spec.device);
   const Shape strides = sluice::detail::ordered_strides(spec.shape, order);
   strides_[id] = strides;
   follows_[id] = is_outside_[id];

@@ -31,10 +31,17 @@ SLUICE_API Graph with_epilogues(const Graph& graph, Rounding rounding);
 /// Elementwise nodes of one shape that pass values on, or read the same, run as one node, `fused`, where there is a
 /// kernel for that: what lies between them is neither written nor read.
 SLUICE_API Graph with_fused_pointwise(const Graph& graph);
-/// All passes, the graph verified after each.
+/// On a GPU, weights of convolutions that want them channels-last and get them row by row from constants: brought into
+/// that order by a node of its own, which a plan runs seldom (derived_nodes()).
+SLUICE_API Graph with_ordered_weights(const Graph& graph);
+/// All passes but the one for weights, the graph verified after each.
 SLUICE_API Graph optimised(const Graph& graph, Rounding rounding = Rounding::as_by_hand);
 
 /// Which nodes give the same whenever the graph runs, since they read nothing that can change: a plan runs them once.
 SLUICE_API std::vector<bool> invariant_nodes(const Graph& graph);
+/// Which nodes, views aside, compute from constants alone that the graph does not write, and give nothing that the
+/// caller sees; those that read no constant either, if others do. A plan runs them again only once a constant was
+/// written (PlanOptions::keep_derived).
+SLUICE_API std::vector<bool> derived_nodes(const Graph& graph);
 
 }  // namespace sluice::graph

@@ -10,6 +10,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/graph/detail/arena.h>
+#include <sluice/operator/graph/detail/derived_values.h>
 #include <sluice/operator/graph/detail/effects.h>
 #include <sluice/operator/graph/detail/replay.h>
 #include <sluice/operator/graph/passes.h>
@@ -93,6 +94,7 @@ namespace {
 /// A place for an arena, and who may push there. On cache lines of its own: threads have each theirs.
 struct alignas(64) Place {
   std::mutex mutex = {};
+  std::shared_ptr<DerivedValues> derived = {};  // whose rest the arena runs; null: it runs all
   std::unique_ptr<Arena> arena = {};
 };
 
@@ -115,23 +117,74 @@ struct Plan::State {
   Engine& engine;
   std::vector<Place> places;
   MemoryPlan memory_plan = {};
+  std::size_t bytes_derived = 0;
+  std::mutex derived_mutex = {};
+  std::shared_ptr<DerivedValues> derived = {};
 
   State(Graph made, const PlanOptions& how, Engine& on) : graph(std::move(made)), options(how), engine(on), places(1) {
     verify(graph);
-    auto first = new_arena();
-    memory_plan = first->memory();
-    if (!first->writes_outside())  // otherwise runs follow each other anyway
+    if (options.keep_derived)
+      derived = DerivedValues::of(graph, engine);
+    bytes_derived = derived != nullptr ? derived->bytes() : 0;
+    Place first;
+    fill(first, derived);
+    memory_plan = first.arena->memory();
+    if (!first.arena->writes_outside())  // otherwise runs follow each other anyway
       places = std::vector<Place>(std::max<std::size_t>(options.most_arenas, 1));
-    place_here().arena = std::move(first);
+    Place& here = place_here();
+    here.derived = std::move(first.derived);
+    here.arena = std::move(first.arena);
   }
 
   std::unique_ptr<Arena> new_arena() { return std::make_unique<Arena>(graph, options, engine); }
   // Each thread comes back to the memory that it used before.
   Place& place_here() { return places[sluice::detail::this_thread_number() % places.size()]; }
+
+  void fill(Place& place, std::shared_ptr<DerivedValues> of) {
+    place.arena = nullptr;
+    place.derived = std::move(of);
+    place.arena =
+        place.derived == nullptr ? new_arena() : std::make_unique<Arena>(place.derived->rest(), options, engine);
+  }
+  // False: another thread looks after what is kept, and this one may not wait.
+  bool fill_anew(Place& place, bool may_wait) {
+    std::unique_lock hold(derived_mutex, std::defer_lock);
+    if (may_wait)
+      hold.lock();
+    else if (!hold.try_lock())
+      return false;
+    if (derived != nullptr && !derived->is_current())
+      derived = DerivedValues::of(graph, engine);
+    fill(place, derived);
+    return true;
+  }
+  bool make_ready(Place& place, bool may_wait, SourceLocation site) {
+    if ((place.arena == nullptr || !place.arena->is_current()) && !fill_anew(place, may_wait))
+      return false;
+    while (place.derived != nullptr) {
+      const DerivedValues::Renewal renewal = place.derived->renew(may_wait, site);
+      if (renewal != DerivedValues::Renewal::outdated)
+        return renewal == DerivedValues::Renewal::ready;
+      if (!fill_anew(place, may_wait))
+        return false;
+    }
+    return true;
+  }
 };
 
+namespace {
+
+Graph made_ready(const Graph& graph, const PlanOptions& options) {
+  if (!options.optimise)
+    return graph;
+  Graph made = optimised(graph, options.rounding);
+  return options.keep_derived ? with_ordered_weights(made) : made;
+}
+
+}  // namespace
+
 Plan::Plan(const Graph& graph, const PlanOptions& options, Engine& engine)
-    : state_(std::make_unique<State>(options.optimise ? optimised(graph, options.rounding) : graph, options, engine)) {}
+    : state_(std::make_unique<State>(made_ready(graph, options), options, engine)) {}
 
 Plan::~Plan() = default;
 
@@ -143,15 +196,14 @@ Arrays Plan::run(std::span<const NDArray> inputs, SourceLocation site) {
   const EngineScope here(state.engine);
   Place& place = state.place_here();
   std::unique_lock hold(place.mutex, std::defer_lock);
-  if (pushing > 0 || sluice::detail::EngineAccess::body_here() != nullptr) {
-    if (!hold.try_lock())
-      return state.new_arena()->run(inputs, site);
-  } else {
+  const bool may_wait = pushing == 0 && sluice::detail::EngineAccess::body_here() == nullptr;
+  if (may_wait)
     hold.lock();
-  }
+  else if (!hold.try_lock())
+    return state.new_arena()->run(inputs, site);
   const Pushing here_too;
-  if (place.arena == nullptr || !place.arena->is_current())
-    place.arena = state.new_arena();
+  if (!state.make_ready(place, may_wait, site))
+    return state.new_arena()->run(inputs, site);
   return place.arena->run(inputs, site);
 }
 
@@ -160,7 +212,7 @@ const Graph& Plan::graph() const noexcept {
 }
 
 PlanMemory Plan::memory() const noexcept {
-  return {bytes_of(state_->memory_plan), state_->memory_plan.bytes_without_sharing};
+  return {bytes_of(state_->memory_plan), state_->memory_plan.bytes_without_sharing, state_->bytes_derived};
 }
 
 const MemoryPlan& Plan::memory_plan() const noexcept {

@@ -26,13 +26,16 @@ struct PlanOptions {
   std::size_t most_arenas = 16;  // threads that run a graph which writes nothing outside have memory each
   bool keep_results = false;     // memory of small results serves again once the caller has let go of it
   Rounding rounding = Rounding::as_by_hand;
-  bool keep_derived = true;  // what comes of constants alone is made again only once one of them was written
+  /// What comes of constants alone (scales of batch norm, weights in another type or order) is kept, in memory of its
+  /// own that all arenas share, and made again only once a constant was written.
+  bool keep_derived = true;
 };
 
 /// What a plan holds.
 struct PlanMemory {
   std::size_t bytes = 0;                  // of results, as they share it
   std::size_t bytes_without_sharing = 0;  // as they would have it each for itself
+  std::size_t bytes_derived = 0;          // of what is kept as long as constants are not written
 };
 
 /// Runs the graph on new inputs: each node by invoke(), results new arrays. What a plan is compared with.

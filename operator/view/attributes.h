@@ -80,6 +80,8 @@ NDArray invoke_view(const Operator& op, const NDArray& input, Attributes attribu
 extern const Operator k_reshape, k_transpose, k_slice, k_unslice, k_broadcast_to, k_broadcast_like, k_expand_dims;
 extern const Operator k_squeeze, k_detach;
 extern const Operator k_cast, k_to_device, k_copy;
+/// A copy that lies on a GPU as convolutions on tensor cores want it.
+extern const Operator k_channels_last;
 extern const Operator k_fill, k_full, k_arange;
 
 }  // namespace sluice::detail

@@ -84,6 +84,15 @@ const Operator detail::k_copy{
     .strided_inputs = k_all,
     .strided_outputs = true};
 
+const Operator detail::k_channels_last{
+    .name = "channels_last",
+    .infer = infer_copy,
+    .issue = issue_copy,
+    .gradient = copy_gradient,
+    .strided_inputs = k_all,
+    .strided_outputs = true,
+    .order = [](std::span<const NDArray>, const Attributes&) { return MemoryOrder::channels_last; }};
+
 void copy_into(const NDArray& from, const NDArray& to, SourceLocation site) {
   detail::located(site, [&] {
     const Shape &source = detail::object_of(from, "copy").shape, &target = detail::object_of(to, "copy").shape;

@@ -155,6 +155,7 @@ detail::OperatorList detail::view_operators() noexcept {
       &k_cast,
       &k_to_device,
       &k_copy,
+      &k_channels_last,
       &k_fill,
       &k_full,
       &k_arange};

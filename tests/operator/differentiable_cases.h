@@ -141,6 +141,9 @@ inline void add_views(Cases& cases) {
        true});
   cases.push_back({"to", {{3, 4}}, [](const auto& v) { return v[0].to(cpu()); }});  // from a GPU
   cases.push_back({"copy", {{3, 4}}, [](const auto& v) { return v[0].copy(); }});
+  cases.push_back({"channels_last", {{2, 3, 4, 2}}, [](const auto& v) {
+                     return invoke_one(*find_operator("channels_last"), {v[0]}, {}, SourceLocation::current());
+                   }});
 }
 
 inline void add_products(Cases& cases) {

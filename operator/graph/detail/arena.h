@@ -28,6 +28,8 @@ class Arena {
   bool is_current() const { return binding_.is_current(); }
   bool writes_outside() const noexcept { return binding_.writes_outside(); }
   const MemoryPlan& memory() const noexcept { return binding_.memory(); }
+  /// Of values that do not come from outside.
+  const NDArray& array(ValueId value) const noexcept { return binding_.array(value); }
   /// Plan::run() with inputs that were checked.
   Arrays run(std::span<const NDArray> inputs, SourceLocation site);
 
