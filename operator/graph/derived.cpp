@@ -1,8 +1,6 @@
 #include <algorithm>
-#include <unordered_set>
 #include <utility>
 
-#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/graph/detail/derived.h>
 #include <sluice/operator/graph/detail/effects.h>
 #include <sluice/operator/graph/detail/shapes_apart.h>
@@ -11,20 +9,6 @@
 namespace sluice::graph {
 
 namespace {
-
-// Constants that the graph does not write, under no name: two may share memory.
-std::vector<bool> steady_constants(const Graph& graph, const std::vector<bool>& rewritten) {
-  std::unordered_set<const void*> written;
-  for (ValueId id = 0; id < graph.values.size(); ++id) {
-    if (graph.values[id].source == Source::constant && rewritten[graph.root(id)])
-      written.insert(graph.values[id].array.object()->buffer);
-  }
-  std::vector<bool> steady(graph.values.size());
-  for (ValueId id = 0; id < graph.values.size(); ++id)
-    steady[id] = graph.values[id].source == Source::constant &&
-                 written.find(graph.values[id].array.object()->buffer) == written.end();
-  return steady;
-}
 
 /// Some nodes of a graph as one, with the views that they and the outputs look through.
 class Part {
@@ -45,27 +29,35 @@ class Part {
         continue;
       for (const ValueId id : node.inputs)
         used_[id] = true;
+      for (const Result& result : node.results)  // where it goes
+        used_[result.value] = true;
       part_.nodes.push_back(node);
     }
     std::reverse(part_.nodes.begin(), part_.nodes.end());
   }
 
-  bool uses(ValueId id) const { return used_[id]; }
   Graph take() {
     std::vector<bool> read(part_.values.size());
     for (const Node& node : part_.nodes) {
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
         read[node.inputs[i]] = read[node.inputs[i]] || !node.sees_shape_only(i);
+      for (const Result& result : node.results)
+        read[result.value] = true;
     }
     for (const auto* const named : {&part_.inputs, &part_.outputs}) {
       for (const ValueId id : *named)
         read[id] = true;
     }
     for (ValueId id = 0; id < part_.values.size(); ++id) {
+      if (read[id])
+        read[part_.root(id)] = true;
+    }
+    for (ValueId id = 0; id < part_.values.size(); ++id) {
       Value& value = part_.values[id];
       if (value.source == Source::result || read[id])
         continue;
       value.source = Source::shape;
+      value.root = id;
       value.array = {};
     }
     return std::move(part_);
@@ -87,7 +79,8 @@ struct Derived {
 
   explicit Derived(const Graph& graph)
       : nodes(graph.nodes.size()), rewritten_(rewritten_roots(graph)), is_output_(graph.values.size()) {
-    values = steady_constants(graph, rewritten_);
+    for (ValueId id = 0; id < graph.values.size(); ++id)
+      values.push_back(graph.values[id].source == Source::constant && !rewritten_[graph.root(id)]);
     from_constant_ = values;
     for (const ValueId output : graph.outputs)  // which the caller may write
       is_output_[graph.root(output)] = true;

@@ -9,13 +9,11 @@
 
 #include <sluice/engine/region.h>
 #include <sluice/engine/trace.h>
-#include <sluice/operator/api.h>
-#include <sluice/operator/graph/passes.h>
-#include <sluice/operator/graph/plan.h>
+#include <sluice/ndarray/detail/array_object.h>
 
-#include "tests/operator/heavy_reference.h"
-#include "tests/operator/random_program.h"
+#include "tests/operator/derived_plans.h"
 #include "tests/support/catch.h"
+#include "tests/support/gate.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -24,21 +22,6 @@ using graph::Plan;
 using graph::Tracer;
 
 namespace {
-
-using Body = std::function<Arrays(const Arrays&)>;
-
-Graph traced(const Arrays& inputs, const Body& body) {
-  Tracer tracer;
-  Arrays given;
-  for (const NDArray& input : inputs)
-    given.push_back(tracer.input({input.shape(), input.dtype(), input.device()}));
-  return tracer.trace([&] { return body(given); });
-}
-
-std::int64_t derived(const Graph& graph) {
-  const std::vector<bool> nodes = derived_nodes(graph);
-  return std::count(nodes.begin(), nodes.end(), true);
-}
 
 /// How often it makes anew what a plan keeps.
 template <class Call>
@@ -51,10 +34,6 @@ std::int64_t renewals(const Call& call) {
   return std::count_if(trace.events().begin(), trace.events().end(), [](const TraceEvent& event) {
     return event.name == "derived values";
   });
-}
-
-NDArray draw(const Shape& shape, std::uint64_t seed, Device device, DType dtype = float32) {
-  return random_array(shape, seed, -1, 1, dtype).to(device);
 }
 
 void check_writes(Device device) {
@@ -97,18 +76,60 @@ void check_writes(Device device) {
   }
 }
 
-// Tasks that are replayed are not pushed as calls are.
+// Tasks that are replayed are not pushed as calls are; they may be waiting when the plan runs.
 void check_regions() {
   const NDArray x = draw({3, 4}, 1, gpu()), w = draw({4, 5}, 2, gpu()), step = draw({4, 5}, 3, gpu());
   const Body body = [&](const Arrays& in) { return Arrays{matmul(in[0], exp(w))}; };
   Plan plan(traced({x}, body));
   Region region(Engine::current(), gpu(0), "update");
-  for (int run = 0; run < 4; ++run) {
+  for (int run = 0; run < 6; ++run) {
+    Gate gate;
+    const OpensAtEnd opens(gate);
+    if (run % 2 == 1)
+      Engine::current().push(
+          {.name = "gate", .access = {write(step.object()->buffer->var())}}, [gate] { gate.wait(); });
     region.run(0, [&] {
       NDArray there = w;
       there += step;
     });
+    const Arrays got = plan.run({&x, 1});
+    gate.open();
+    CHECK((all_bytes(got) == all_bytes(body({x}))));
+  }
+}
+
+void check_gradient(Device device) {
+  NDArray w = draw({4, 5}, 1, device);
+  const NDArray x = draw({3, 4}, 2, device);
+  w.attach_grad();
+  const auto backward = [&](double factor) {
+    const autograd::RecordScope record;
+    (w * factor).backward();
+  };
+  backward(1);
+  const NDArray grad = w.grad();
+  const Body body = [&](const Arrays& in) { return Arrays{matmul(in[0], exp(grad))}; };
+  Plan plan(traced({x}, body));
+  CHECK(derived(plan.graph()) == 1);
+  for (int run = 0; run < 5; ++run) {
     CHECK((all_bytes(plan.run({&x, 1})) == all_bytes(body({x}))));
+    backward(run);
+  }
+}
+
+void check_dead_names(Device device) {
+  const NDArray x = draw({3, 4}, 1, device), w = draw({4, 5}, 2, device), flat = w.reshape({20});
+  Plan plan(traced({x}, [&](const Arrays& in) {
+    tanh(w);
+    NDArray there = flat;
+    there += 1.0;
+    return Arrays{matmul(in[0], exp(x).T().copy())};
+  }));
+  CHECK(derived(plan.graph()) > 0);
+  for (int run = 0; run < 4; ++run) {
+    const std::uint64_t before = w.object()->buffer->version();
+    plan.run({&x, 1});
+    CHECK(w.object()->buffer->version() > before);
   }
 }
 
@@ -131,6 +152,9 @@ void check_weights(Device device) {
     CHECK(count("channels_last") == (device.is_gpu() ? 2 : 0));
     CHECK(derived(plan.graph()) == (device.is_gpu() ? 3 : 1));
     check();
+    const Graph given = with_ordered_weights(
+        traced({x, w}, [&](const Arrays& in) { return Arrays{convolution(in[0], in[1], {}, same)}; }));
+    CHECK(given.nodes.size() == 1);
     for (const NDArray& one : {w, wide, narrow}) {
       one.assign(draw(one.shape(), 9, device, one.dtype()));
       check();
@@ -144,9 +168,21 @@ void check_failures() {
   const Body body = [&](const Arrays& in) { return Arrays{matmul(in[0], exp(w))}; };
   Plan plan(traced({x}, body));
   const auto before = all_bytes(plan.run({&x, 1}));
+  Engine::current().wait_all();
   const NDArray lost = take(w, array(std::vector<std::int32_t>{0, 1, 2, 70}, {4}));
   NDArray there = w;
   there += lost;  // misses this update, and is what it was otherwise
+  const auto fails = [](const NDArray& array) {
+    try {
+      array.wait_to_read();
+      return false;
+    } catch (const IndexError&) {
+      return true;
+    }
+  };
+  CHECK(fails(w));  // from here on nothing is to come
+  CHECK(fails(plan.run({&x, 1})[0]));
+  CHECK(fails(plan.run({&x, 1})[0]));
   bool failed = false;
   try {
     plan.run({&x, 1})[0].wait_to_read();
@@ -217,78 +253,18 @@ TEST_CASE("Threads share what a plan on a GPU keeps of constants", "[graph][deri
   check_threads(gpu());
 }
 
-TEST_CASE("What a caller gets, what is written and what is drawn is made in each run", "[graph][derived]") {
-  const NDArray x = draw({3, 4}, 1, cpu()), w = draw({4, 5}, 2, cpu());
-  const NDArray flat = w.reshape({20});  // the same memory by another name
-  const auto check = [&](std::int64_t nodes, const Body& body) {
-    const Graph graph = traced({x}, body);
-    CHECK(derived(graph) == nodes);
-    for (const bool optimise : {false, true}) {
-      Plan plan(graph, {.optimise = optimise}), apart(graph, {.keep_derived = false});
-      CHECK(apart.memory().bytes_derived == 0);
-      for (int run = 0; run < 3; ++run) {
-        const NDArray before = w.copy();
-        const auto wanted = all_bytes(body({x}));
-        for (Plan* const one : {&plan, &apart}) {
-          w.assign(before);
-          const Arrays got = one->run({&x, 1});
-          CHECK((all_bytes(got) == wanted));
-          got.back().assign(7.0);  // is nothing to the next run
-        }
-      }
-    }
-  };
-  check(1, [&](const Arrays& in) { return Arrays{matmul(in[0], exp(w))}; });
-  check(3, [&](const Arrays& in) { return Arrays{matmul(in[0], tanh(exp(w)).reshape({5, 4}).T().copy())}; });
-  check(0, [&](const Arrays& in) { return Arrays{matmul(in[0], w), exp(w)}; });
-  check(0, [&](const Arrays& in) {
-    const NDArray made = exp(w);
-    return Arrays{matmul(in[0], made), made.T()};
-  });
-  check(0, [&](const Arrays& in) {
-    NDArray there = flat;
-    const NDArray y = matmul(in[0], exp(w));
-    there += 0.125;
-    return Arrays{y};
-  });
-  check(0, [&](const Arrays& in) {
-    NDArray made = exp(w);
-    made += 1.0;
-    return Arrays{matmul(in[0], made)};
-  });
-  // Nothing but its shape is needed of what the run makes.
-  check(1, [&](const Arrays& in) {
-    const NDArray made = matmul(in[0], w);
-    return Arrays{
-        made *
-        invoke_one(*find_operator("broadcast_like"), {exp(w.slice(0, 0, 1)), made}, {}, SourceLocation::current())};
-  });
-}
-
-TEST_CASE("What is drawn is drawn in each run", "[graph][derived]") {
-  const NDArray x = draw({3, 4}, 1, cpu()), w = draw({4, 5}, 2, cpu());
-  const Graph graph = traced({x}, [&](const Arrays& in) {
-    return Arrays{matmul(in[0], exp(w) * sluice::random::uniform(0, 1, {4, 5}))};
-  });
-  Plan plan(graph);
-  CHECK(all_bytes(plan.run({&x, 1})) != all_bytes(plan.run({&x, 1})));
-}
-
 TEST_CASE("A gradient that lies elsewhere by now is a constant all the same", "[graph][derived]") {
-  NDArray w = draw({4, 5}, 1, cpu());
-  const NDArray x = draw({3, 4}, 2, cpu());
-  w.attach_grad();
-  const auto backward = [&](double factor) {
-    const autograd::RecordScope record;
-    (w * factor).backward();
-  };
-  backward(1);
-  const NDArray grad = w.grad();
-  const Body body = [&](const Arrays& in) { return Arrays{matmul(in[0], exp(grad))}; };
-  Plan plan(traced({x}, body));
-  CHECK(derived(plan.graph()) == 1);
-  for (int run = 0; run < 5; ++run) {
-    CHECK((all_bytes(plan.run({&x, 1})) == all_bytes(body({x}))));
-    backward(run);
-  }
+  check_gradient(cpu());
+}
+TEST_CASE("A gradient that lies elsewhere on a GPU by now is a constant all the same", "[graph][derived][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_gradient(gpu());
+}
+
+TEST_CASE("Constants that only dead nodes named are written as the others are", "[graph][derived]") {
+  check_dead_names(cpu());
+}
+TEST_CASE("Constants that only dead nodes named are written as the others are on a GPU", "[graph][derived][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_dead_names(gpu());
 }
