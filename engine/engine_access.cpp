@@ -27,7 +27,7 @@ std::optional<std::uint64_t> EngineAccess::writes_done(const Var& var) noexcept 
   const VarMode mode = var.core()->mode.load(std::memory_order_acquire);
   if (mode == VarMode::writing || mode == VarMode::reading_closed)
     return std::nullopt;
-  return var.version();
+  return var.core()->version.load(std::memory_order_acquire);
 }
 
 bool EngineAccess::passed(const Engine& engine, const PositionSet& positions) noexcept {

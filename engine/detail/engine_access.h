@@ -41,8 +41,8 @@ struct EngineAccess {
   /// True if one did. Inside tasks, which might be waited for themselves, it returns false at once.
   static bool await_task(Engine& engine);
 
-  /// How many tasks wrote `var` so far (Var::version()); nothing while one is pushed and not over. What a thread pushed
-  /// itself it sees.
+  /// How many tasks wrote `var` so far, also with errors that were found late; nothing while one is pushed and not
+  /// over. What a thread pushed itself it sees.
   static std::optional<std::uint64_t> writes_done(const Var& var) noexcept;
 
   /// True once the GPU has passed all of `positions` (a hint: never asks the driver).

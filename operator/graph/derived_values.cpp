@@ -35,7 +35,8 @@ std::shared_ptr<DerivedValues> DerivedValues::of(const Graph& graph, Engine& eng
   return split ? std::make_shared<DerivedValues>(*std::move(split), engine) : nullptr;
 }
 
-DerivedValues::DerivedValues(DerivedSplit split, Engine& engine) : split_(std::move(split)), engine_(engine) {
+DerivedValues::DerivedValues(DerivedSplit split, Engine& engine)
+    : split_(std::move(split)), engine_(engine), sources_(split_.sources.size()) {
   verify(split_.derived);
   arena_ = std::make_unique<Arena>(split_.derived, PlanOptions{.share_memory = false}, engine);
   proof_.name = TaskName::lasting("derived values");
@@ -46,10 +47,9 @@ DerivedValues::DerivedValues(DerivedSplit split, Engine& engine) : split_(std::m
     proof_.device = array.device();
   }
   verify(split_.rest);
-  for (const ValueId id : split_.sources) {
-    sources_.push_back(std::make_unique<Source>());
-    sources_.back()->array = &split_.derived.values[id].array;
-    sources_.back()->memory = sources_.back()->array->object()->buffer;
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    sources_[i].array = &split_.derived.values[split_.sources[i]].array;
+    sources_[i].memory = sources_[i].array->object()->buffer;
   }
 }
 
@@ -63,10 +63,10 @@ std::size_t DerivedValues::bytes() const noexcept {
 }
 
 bool DerivedValues::has_seen_all() const noexcept {
-  return std::all_of(sources_.begin(), sources_.end(), [](const auto& source) {
-    const Buffer* const buffer = source->array->object()->buffer;
-    return buffer == source->memory && buffer->version() == source->pushed.load(std::memory_order_acquire) &&
-           writes_done(*buffer) == source->done.load(std::memory_order_relaxed);
+  return std::all_of(sources_.begin(), sources_.end(), [](const Source& source) {
+    const Buffer* const buffer = source.array->object()->buffer;
+    return buffer == source.memory && buffer->version() == source.pushed.load(std::memory_order_acquire) &&
+           writes_done(*buffer) == source.done.load(std::memory_order_relaxed);
   });
 }
 
@@ -89,8 +89,8 @@ void DerivedValues::make(SourceLocation site) {
   is_made_.store(false, std::memory_order_relaxed);
   is_pushed_ = false;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> seen;  // before they are read
-  for (const auto& source : sources_) {
-    const Buffer* const buffer = source->array->object()->buffer;
+  for (const Source& source : sources_) {
+    const Buffer* const buffer = source.array->object()->buffer;
     const std::uint64_t pushed = buffer->version();
     seen.emplace_back(pushed, writes_done(*buffer).value_or(k_unknown));
   }
@@ -99,8 +99,8 @@ void DerivedValues::make(SourceLocation site) {
       proof_, [] {}, site);
   is_pushed_ = true;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
-    sources_[i]->done.store(seen[i].second, std::memory_order_relaxed);
-    sources_[i]->pushed.store(seen[i].first, std::memory_order_release);
+    sources_[i].done.store(seen[i].second, std::memory_order_relaxed);
+    sources_[i].pushed.store(seen[i].first, std::memory_order_release);
   }
 }
 

@@ -47,7 +47,7 @@ class DerivedValues {
   DerivedSplit split_;
   Engine& engine_;
   std::unique_ptr<Arena> arena_;
-  std::vector<std::unique_ptr<Source>> sources_;
+  std::vector<Source> sources_;       // as many as ever
   Task proof_ = {};                   // reads all that is kept
   std::atomic<bool> is_made_{false};  // and nothing of it failed
   std::mutex mutex_;                  // for those below, and for who pushes
