@@ -15,7 +15,7 @@ std::int64_t channels_a_group(std::int64_t channels, const Size2D& kernel, const
   require(kernel.height >= 1 && kernel.width >= 1, [&] {
     return message("nn::Conv2D: kernel_size is (", kernel.height, ", ", kernel.width, ")");
   });
-  const Size2D &stride = options.strides, &pad = options.padding, &dilation = options.dilation;
+  const Size2D &stride = options.strides, &dilation = options.dilation;
   require(stride.height >= 1 && stride.width >= 1 && dilation.height >= 1 && dilation.width >= 1, [&] {
     return message(
         "nn::Conv2D: strides (",
@@ -28,9 +28,7 @@ std::int64_t channels_a_group(std::int64_t channels, const Size2D& kernel, const
         dilation.width,
         ") must be >= 1");
   });
-  require(pad.height >= 0 && pad.width >= 0, [&] {
-    return message("nn::Conv2D: padding is (", pad.height, ", ", pad.width, ")");
-  });
+  require(options.padding.is_valid(), [&] { return message("nn::Conv2D: padding is ", options.padding.shape()); });
   return in / groups;
 }
 

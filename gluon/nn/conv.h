@@ -10,10 +10,10 @@
 
 namespace sluice::gluon::nn {
 
-/// Of Conv2D; pairs are one number or {height, width}.
+/// Of Conv2D; pairs are one number or {height, width}, padding each side of its own too.
 struct Conv2DOptions {
   Size2D strides = 1;
-  Size2D padding = 0;  // zeros on both sides
+  Padding2D padding = 0;  // zeros beside the image
   Size2D dilation = 1;
   std::int64_t groups = 1;
   std::string activation = {};  // a name that nn::Activation knows; "" = none
@@ -25,8 +25,8 @@ struct Conv2DOptions {
 };
 
 /// 2-D convolution (Gluon's nn.Conv2D): x (N, C, H, W) gives (N, channels, OH, OW) with
-/// OH = (H + 2 padding - dilation (kernel - 1) - 1) / strides + 1. Parameters: weight (channels, C / groups, KH, KW),
-/// bias (channels,).
+/// OH = (H + top + bottom - dilation (kernel - 1) - 1) / strides + 1. Parameters: weight (channels, C / groups, KH,
+/// KW), bias (channels,).
 class SLUICE_API Conv2D : public Block {
  public:
   /// Throws ValueError for sizes out of range and an unknown activation.

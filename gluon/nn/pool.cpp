@@ -20,9 +20,7 @@ PoolOptions window_of(const char* layer, const Size2D& size, const Pool2DOptions
         strides.width,
         ") must be >= 1");
   });
-  require(options.padding.height >= 0 && options.padding.width >= 0, [&] {
-    return message(layer, ": padding is (", options.padding.height, ", ", options.padding.width, ")");
-  });
+  require(options.padding.is_valid(), [&] { return message(layer, ": padding is ", options.padding.shape()); });
   return {
       .kernel = size.shape(),
       .stride = strides.shape(),

@@ -8,10 +8,10 @@
 
 namespace sluice::gluon::nn {
 
-/// Of MaxPool2D and AvgPool2D; pairs are one number or {height, width}.
+/// Of MaxPool2D and AvgPool2D; pairs are one number or {height, width}, padding each side of its own too.
 struct Pool2DOptions {
   std::optional<Size2D> strides = {};  // the window if not given
-  Size2D padding = 0;
+  Padding2D padding = 0;
   bool ceil_mode = false;         // keep the last window although it hangs over the edge
   bool count_include_pad = true;  // AvgPool2D: padding counts as zeros
 };

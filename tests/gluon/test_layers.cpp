@@ -75,6 +75,25 @@ TEST_CASE("Conv2D convolves as a plain loop does", "[gluon][layers]") {
   check_near(values(y), expected, 1e-4);
 }
 
+TEST_CASE("layers over images pad each side as they are told", "[gluon][layers]") {
+  const NDArray x = array(pattern(2 * 2 * 4 * 3, 5), {2, 2, 4, 3});
+  nn::Conv2D whole(3, 3, {.padding = {1, 2, 0, 3}});
+  whole.initialize();
+  const NDArray y = whole(x);
+  REQUIRE(y.shape() == Shape{2, 3, 3, 6});
+  nn::Conv2D bare(3, 3);
+  bare.initialize();
+  bare.share_parameters(whole.collect_params());
+  const NDArray around = pad(x, {{0, 0}, {0, 0}, {1, 0}, {2, 3}});
+  check_near(values(y), values(bare(around)), 1e-5);
+  nn::AvgPool2D average(2, {.strides = 1, .padding = {0, 1, 1, 0}});
+  check_near(
+      values(average(x)), values(nn::AvgPool2D(2, {.strides = 1})(pad(x, {{0, 0}, {0, 0}, {0, 1}, {1, 0}}))), 1e-6);
+  CHECK(nn::MaxPool2D(2, {.padding = {0, 0, 1, 1}})(x).shape() == Shape{2, 2, 2, 2});
+  CHECK_THROWS_WITH(nn::Conv2D(3, 3, {.padding = {0, 0, -1, 0}}), contains("(0, 0, -1, 0)"));
+  CHECK_THROWS_AS(nn::MaxPool2D(2, {.padding = {0, 0, 0, -1}}), ValueError);
+}
+
 TEST_CASE("Conv2D refuses what it cannot be", "[gluon][layers]") {
   CHECK_THROWS_AS(nn::Conv2D(3, 3, {.groups = 2}), ValueError);
   CHECK_THROWS_AS(nn::Conv2D(0, 3), ValueError);
