@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include <zlib.h>
 
@@ -10,6 +11,7 @@ namespace sluice::gluon::data::detail {
 namespace {
 constexpr std::size_t k_buffer_bytes = 1 << 16;
 constexpr int k_gzip_only = 16 + MAX_WBITS;
+constexpr std::uint64_t k_most_packed = 1032;  // deflate packs no more into one byte
 }  // namespace
 
 ByteSource::ByteSource(const std::filesystem::path& path) : path_(path) {
@@ -22,12 +24,15 @@ ByteSource::ByteSource(const std::filesystem::path& path) : path_(path) {
   if (!file_)
     fail("it cannot be opened for reading");
   file_bytes_ = std::filesystem::file_size(path, ignored);
-  buffer_.resize(k_buffer_bytes);
   const bool packed = file_.get() == 0x1f && file_.get() == 0x8b;
-  file_.clear();
-  file_.seekg(0);
+  rewind();
   if (!packed)
     return;
+  unpacked_ = unpack_whole(file_, file_bytes_, file_bytes_ * k_most_packed);
+  if (unpacked_.bytes != nullptr)
+    return;
+  rewind();
+  buffer_.resize(k_buffer_bytes);
   unpacker_ = std::make_unique<z_stream_s>();
   if (inflateInit2(unpacker_.get(), k_gzip_only) != Z_OK) {
     unpacker_.reset();
@@ -40,21 +45,36 @@ ByteSource::~ByteSource() {
     inflateEnd(unpacker_.get());
 }
 
+void ByteSource::rewind() {
+  file_.clear();
+  file_.seekg(0);
+}
+
 void ByteSource::fail(const char* what) const {
   throw FileError(message(path_.string(), ": ", what));
 }
 
 std::uint64_t ByteSource::most_bytes() const noexcept {
-  return unpacker_ != nullptr ? file_bytes_ * 1032 : file_bytes_;
+  return unpacked_.bytes != nullptr ? unpacked_.size : unpacker_ != nullptr ? file_bytes_ * k_most_packed : file_bytes_;
 }
 
 std::size_t ByteSource::read(std::uint8_t* to, std::size_t n) {
+  if (unpacked_.bytes != nullptr)
+    return read_unpacked(to, n);
   if (unpacker_ != nullptr)
     return read_packed(to, n);
   file_.read(reinterpret_cast<char*>(to), static_cast<std::streamsize>(n));
   if (file_.bad())
     fail("reading it failed");
   return static_cast<std::size_t>(file_.gcount());
+}
+
+std::size_t ByteSource::read_unpacked(std::uint8_t* to, std::size_t n) {
+  const std::size_t bytes = std::min(n, unpacked_.size - unpacked_read_);
+  if (bytes > 0)
+    std::memcpy(to, unpacked_.bytes.get() + unpacked_read_, bytes);
+  unpacked_read_ += bytes;
+  return bytes;
 }
 
 bool ByteSource::refill() {

@@ -7,6 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include <sluice/gluon/data/whole_gzip.h>
+
 struct z_stream_s;  // zlib's, which headers of ours do not drag in
 
 namespace sluice::gluon::data::detail {
@@ -27,6 +29,8 @@ class ByteSource {
 
  private:
   std::size_t read_packed(std::uint8_t* to, std::size_t n);
+  std::size_t read_unpacked(std::uint8_t* to, std::size_t n);
+  void rewind();
   bool refill();
   [[noreturn]] void fail(const char* what) const;
 
@@ -35,7 +39,9 @@ class ByteSource {
   std::uint64_t file_bytes_ = 0;
   bool ended_ = false;
   std::vector<std::uint8_t> buffer_;
-  std::unique_ptr<z_stream_s> unpacker_;  // null for a plain file
+  Unpacked unpacked_ = {};  // of gzip data that could be unpacked at once
+  std::size_t unpacked_read_ = 0;
+  std::unique_ptr<z_stream_s> unpacker_;  // of other gzip data
 };
 
 }  // namespace sluice::gluon::data::detail
