@@ -6,7 +6,8 @@
 
 namespace sluice::detail {
 
-inline cudaStream_t stream_of(const Queue& queue) noexcept {
+/// Throws what Queue::stream() throws: there the engine orders the task, and finds that an input has failed.
+inline cudaStream_t stream_of(const Queue& queue) {
   return static_cast<cudaStream_t>(queue.stream());
 }
 
