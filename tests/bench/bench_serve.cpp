@@ -213,7 +213,7 @@ void run_predictor(
         variant,
         "launched",
         static_cast<double>(made.launched) / static_cast<double>(made.launched + made.pushed),
-        "of all");
+        "of_all");
   }
 }
 
