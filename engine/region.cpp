@@ -22,6 +22,44 @@ thread_local RegionKeeps* keeps_here = nullptr;
 
 }  // namespace
 
+void RegionKeeps::begin_step(const std::vector<int>& after) {
+  std::vector<std::uint64_t> before((before_.size() + 63) / 64);
+  for (const int step : after) {
+    const auto at = static_cast<std::size_t>(step);
+    for (std::size_t word = 0; word < before_[at].size(); ++word)
+      before[word] |= before_[at][word];
+    before[at / 64] |= std::uint64_t{1} << (at % 64);
+  }
+  before_.push_back(std::move(before));
+}
+
+bool RegionKeeps::comes_after(std::size_t user) const noexcept {
+  const std::size_t at = user - 1;
+  return user == before_.size() || (before_.back()[at / 64] >> (at % 64) & 1) != 0;
+}
+
+RetireHook* RegionKeeps::lend(
+    std::size_t (*cost)(const RetireHook& hook, const void* context), const void* context) noexcept {
+  if (before_.empty())
+    return nullptr;
+  auto best = kept_.end();
+  std::size_t least = k_unsuitable;
+  for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
+    if (!comes_after(kept->user))
+      continue;
+    if (const std::size_t its = cost(*kept->hook, context); its < least) {
+      best = kept;
+      least = its;
+    }
+  }
+  if (best == kept_.end())
+    return nullptr;
+  RetireHook* const lent = best->hook;
+  *best = kept_.back();
+  kept_.pop_back();
+  return lent;
+}
+
 RegionKeepsScope::RegionKeepsScope(RegionKeeps& keeps) noexcept {
   keeps_here = &keeps;
 }
@@ -48,8 +86,12 @@ bool region_records() noexcept {
 bool region_keeps(RetireHook& hook) {
   if (detail::keeps_here == nullptr)
     return false;
-  detail::keeps_here->hooks.push_back(&hook);
+  detail::keeps_here->add(hook);
   return true;
+}
+
+RetireHook* region_lends(std::size_t (*cost)(const RetireHook& hook, const void* context), const void* context) {
+  return detail::keeps_here == nullptr ? nullptr : detail::keeps_here->lend(cost, context);
 }
 
 namespace {

@@ -32,15 +32,36 @@ void keep(Chunk&& chunk) noexcept {
   }
 }
 
+struct Wanted {
+  const Pool& pool;
+  std::size_t bytes;
+};
+
+std::size_t excess(const RetireHook& hook, const void* context) {
+  const auto& wanted = *static_cast<const Wanted*>(context);
+  const auto* const kept = dynamic_cast<const KeptChunk*>(&hook);
+  const bool suits = kept != nullptr && kept->chunk.pool == &wanted.pool && kept->chunk.bytes >= wanted.bytes;
+  return suits ? kept->chunk.bytes - wanted.bytes : k_unsuitable;
+}
+
+Chunk lent_by_region(const Pool& pool, std::size_t bytes) {
+  const Wanted wanted{pool, bytes};
+  const std::unique_ptr<KeptChunk> lent(static_cast<KeptChunk*>(region_lends(excess, &wanted)));
+  return lent == nullptr ? Chunk() : std::move(lent->chunk);
+}
+
 }  // namespace
 
-Workspace::Workspace(const Queue& queue, std::size_t bytes) {
+Workspace::Workspace(const Queue& queue, std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0)
+    return;
+  Pool& pool = Storage::of(queue.engine()).pool(queue.device());
+  if (region_captures() && (chunk_ = lent_by_region(pool, bytes)))
     return;
   std::optional<std::uint16_t> stream;
   if (queue.device().is_gpu())
     stream = queue.position().stream();
-  chunk_ = Storage::of(queue.engine()).pool(queue.device()).acquire(bytes, stream);
+  chunk_ = pool.acquire(bytes, stream);
   if (queue.device().is_cpu())
     return;
   queue.wait_for(chunk_.pending);

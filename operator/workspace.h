@@ -8,8 +8,8 @@
 namespace sluice {
 
 /// Scratch memory of a kernel, from the same pool as the arrays of its device. Made and dropped inside the task's
-/// body: on a GPU the memory goes back at once with the task's position pending on it, so the host never waits.
-/// Throws OutOfMemory.
+/// body: on a GPU the memory goes back at once with the task's position pending on it, so the host never waits. Bodies
+/// that a region captures keep it for the replays, in which one uses what another before it used. Throws OutOfMemory.
 class SLUICE_API Workspace {
  public:
   Workspace(const Queue& queue, std::size_t bytes);
@@ -23,9 +23,10 @@ class SLUICE_API Workspace {
   T* as() const noexcept {
     return static_cast<T*>(chunk_.data);
   }
-  std::size_t bytes() const noexcept { return chunk_.requested; }
+  std::size_t bytes() const noexcept { return bytes_; }
 
  private:
+  std::size_t bytes_;
   Chunk chunk_;
 };
 

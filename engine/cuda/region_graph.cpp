@@ -102,9 +102,14 @@ void CudaRegionVariant::call(RegionTask& task, const Queue& queue) {
 // False if the capture is spoilt. Throws what a body throws, and nothing else.
 bool CudaRegionVariant::capture_all(RegionCapture& capture, const Queue& queue) {
   const Queue inner(queue.engine(), queue.device(), 1, &capture, this_thread().task);
+  struct Steps {
+    RegionKeeps& keeps;
+    ~Steps() { keeps.end_steps(); }
+  } const steps{keeps_};
   for (RegionTask& task : program.tasks) {
     try {
       capture.begin_step(task.after);
+      keeps_.begin_step(task.after);
     } catch (const Error&) {
       return false;
     }

@@ -119,20 +119,40 @@ class RegionGraphs {
 };
 std::shared_ptr<RegionGraphs> make_region_graphs(Core& core, Device device);
 
-/// Memory that a captured graph uses: told when it goes.
-struct RegionKeeps {
-  std::vector<RetireHook*> hooks;
-  PositionSet pending;
-
+/// Memory that a captured graph uses: told when it goes. While the graph is captured, steps lend each other what they
+/// keep.
+class RegionKeeps {
+ public:
   RegionKeeps() = default;
   RegionKeeps(const RegionKeeps&) = delete;
   RegionKeeps& operator=(const RegionKeeps&) = delete;
   ~RegionKeeps() { give_back(); }
+
+  /// The next task's body is called: it comes after those steps, and after what they come after. Throws std::bad_alloc.
+  void begin_step(const std::vector<int>& after);
+  /// No further bodies are called.
+  void end_steps() noexcept { before_.clear(); }
+  void add(RetireHook& hook) { kept_.push_back({&hook, before_.size()}); }
+  /// See region_lends().
+  RetireHook* lend(std::size_t (*cost)(const RetireHook& hook, const void* context), const void* context) noexcept;
   void give_back() noexcept {
-    for (RetireHook* hook : hooks)
-      hook->on_retire(pending);
-    hooks.clear();
+    for (const Kept& kept : kept_)
+      kept.hook->on_retire(pending);
+    kept_.clear();
   }
+
+  PositionSet pending = {};
+
+ private:
+  /// `user`: the last step that used it, counted from one.
+  struct Kept {
+    RetireHook* hook;
+    std::size_t user;
+  };
+  bool comes_after(std::size_t user) const noexcept;
+
+  std::vector<Kept> kept_;
+  std::vector<std::vector<std::uint64_t>> before_;  // of each step, a bit for each that it comes after
 };
 
 /// While it lives, region_keeps() of this thread adds to `keeps`.

@@ -120,10 +120,16 @@ bool overlaps(const NDArray& a, const NDArray& b) noexcept {
 }
 
 bool is_direct(
-    const Operator& op, const NDArray& destination, const ArraySpec& spec, std::span<const NDArray> inputs) noexcept {
+    const Operator& op,
+    const NDArray& destination,
+    const ArraySpec& spec,
+    MemoryOrder order,
+    std::span<const NDArray> inputs) noexcept {
   if (destination.dtype() != spec.dtype || destination.device() != spec.device)
     return false;
-  if (!destination.object()->contiguous && (!op.strided_outputs || runs_backwards(*destination.object())))
+  const ArrayObject& object = *destination.object();
+  const bool as_made = order != MemoryOrder::row_major && is_in_order(object.shape, object.strides, order);
+  if (!object.contiguous && !as_made && (!op.strided_outputs || runs_backwards(object)))
     return false;
   return std::all_of(inputs.begin(), inputs.end(), [&](const NDArray& input) {
     return !overlaps(destination, input) || (op.elementwise && same_geometry(destination, input));

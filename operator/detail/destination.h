@@ -51,9 +51,13 @@ void check_takes(const char* op, const NDArray& destination, const ArraySpec& sp
 /// Might the two arrays share bytes?
 bool overlaps(const NDArray& a, const NDArray& b) noexcept;
 
-/// Can the kernel of `op` write `destination` directly, given what it reads?
+/// Can the kernel of `op`, which makes its results in `order`, write `destination` directly, given what it reads?
 bool is_direct(
-    const Operator& op, const NDArray& destination, const ArraySpec& spec, std::span<const NDArray> inputs) noexcept;
+    const Operator& op,
+    const NDArray& destination,
+    const ArraySpec& spec,
+    MemoryOrder order,
+    std::span<const NDArray> inputs) noexcept;
 
 /// Adds the Vars of the regions that `array` touches, one by one.
 void add_touched(AccessList& list, const ArrayObject& array, AccessMode mode);

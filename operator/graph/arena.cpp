@@ -15,6 +15,8 @@ constexpr std::size_t k_most_recordings = 4;
 // A recording costs what some dozen copies cost: in the long run one in so many runs at most.
 constexpr double k_runs_a_recording = 16;
 constexpr std::size_t k_most_seen = 8;
+// Beside what so much memory is computed from and to, copies of inputs and results are nothing: one recording does.
+constexpr std::size_t k_large_plan = std::size_t{256} << 20;
 // A caller who replaces a result by the next one needs two sets.
 constexpr std::size_t k_most_kept = 2, k_most_kept_bytes = 256 * 1024;
 
@@ -42,7 +44,8 @@ Arena::Arena(const Graph& graph, const PlanOptions& options, Engine& engine)
     input_numbers_.push_back(static_cast<std::size_t>(at - graph.inputs.begin()));
   }
   find_segments();
-  keeps_results_ = options.keep_results && are_results_small();
+  is_large_ = bytes_of(binding_.memory()) >= k_large_plan;
+  keeps_results_ = options.keep_results && are_results_small() && !is_large_;
   credit_ = k_most_recordings;
 }
 
@@ -261,7 +264,7 @@ Arrays Arena::run(std::span<const NDArray> inputs, SourceLocation site) {
   copy_rewritten_inputs(inputs, site);
   binding_.draw(engine_, site);
   credit_ = std::min<double>(credit_ + 1 / k_runs_a_recording, k_most_recordings);
-  Recording* const recording = records_ ? recording_for(arrays) : nullptr;
+  Recording* const recording = records_ && !is_large_ ? recording_for(arrays) : nullptr;
   if (records_ && recording == nullptr)
     run_in_own(arrays, site);
   else

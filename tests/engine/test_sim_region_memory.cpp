@@ -1,8 +1,11 @@
 // What the bodies of a region use besides their Vars: library handles, memory of others, scratch memory.
 #include <atomic>
+#include <functional>
+#include <map>
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <sluice/engine/detail/engine_access.h>
 
@@ -169,4 +172,70 @@ TEST_CASE("Memory that a region keeps is given back when no replay uses it, not 
   CHECK(all_issued());
   CHECK(failed.told == 1);
   CHECK_THROWS_AS(chain.engine.wait(chain.x), ValueError);
+}
+
+namespace {
+
+std::size_t cost_of(const RetireHook& hook, const void* costs) {
+  const auto& known = *static_cast<const std::map<const RetireHook*, std::size_t>*>(costs);
+  return known.at(&hook);
+}
+
+}  // namespace
+
+TEST_CASE("Bodies of a region use again what bodies before them kept, not what others keep", "[sim][region]") {
+  Sim sim;
+  Engine engine({.workers = 1});
+  Var x = engine.new_var(), y = engine.new_var();
+  Hook small, large, apart;
+  std::map<const RetireHook*, std::size_t> costs{{&small, 1}, {&large, 2}, {&apart, 0}};
+  CHECK(region_lends(cost_of, &costs) == nullptr);
+  std::vector<RetireHook*> own, behind, beside, joined;
+  Region region(engine, gpu(0), "region");
+  const auto push = [&](AccessList access, std::function<void()> body) {
+    engine.push(
+        {.name = "step", .device = gpu(0), .access = std::move(access), .capturable = true},
+        [body = std::move(body)](Queue queue) {
+          if (region_captures())
+            body();
+          sim_launch(queue, [] {});
+        });
+  };
+  const auto lend_to = [&](std::vector<RetireHook*>& whom) { whom.push_back(region_lends(cost_of, &costs)); };
+  region.run(1, [&] {
+    push({write(x)}, [&] {
+      region_keeps(large);
+      region_keeps(small);
+      lend_to(own);  // its own, once given
+      region_keeps(small);
+    });
+    push({write(y)}, [&] {
+      lend_to(beside);  // may run beside the first
+      region_keeps(apart);
+    });
+    push({write(x)}, [&] {
+      for (int i = 0; i < 3; ++i)
+        lend_to(behind);
+      region_keeps(small);
+      region_keeps(large);
+    });
+    push({write(x), read(y)}, [&] {
+      costs[&large] = k_unsuitable;
+      for (int i = 0; i < 3; ++i)
+        lend_to(joined);
+      region_keeps(apart);
+      region_keeps(small);
+    });
+  });
+  engine.wait_all();
+  REQUIRE(region.counts().captured == 1);
+  CHECK(own == std::vector<RetireHook*>{&small});
+  CHECK(beside == std::vector<RetireHook*>{nullptr});
+  CHECK(behind == std::vector<RetireHook*>{&small, &large, nullptr});
+  CHECK(joined == std::vector<RetireHook*>{&apart, &small, nullptr});
+  region.forget();
+  engine.wait_all();
+  CHECK(small.told == 1);
+  CHECK(large.told == 1);
+  CHECK(apart.told == 1);
 }

@@ -170,6 +170,26 @@ TEST_CASE("On a GPU pooling and what goes element by element keep channels as ne
   CHECK(differences(x.reshape({2, -1}).to(cpu()), x.to(cpu()).reshape({2, -1}), {0, 0}) == "");
 }
 
+TEST_CASE("A convolution writes to memory that lies as its results do, and copies to any other", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray x = draw({2, 8, 6, 6}, 1, bfloat16).to(gpu()), w = draw({8, 8, 3, 3}, 2, bfloat16).to(gpu());
+  const NDArray expected = convolution(x, w, {});
+  REQUIRE(order_of(expected) == k_last);
+  const auto tasks_into = [&](const NDArray& result) {
+    Engine::current().wait_all();
+    const std::uint64_t before = Engine::current().counters().pushed;
+    const std::vector<NDArray> inputs{x, w}, into{result};
+    invoke(sluice::detail::convolution_op, inputs, Attributes::of(sluice::detail::ConvolutionAttributes{}), {}, into);
+    const std::uint64_t pushed = Engine::current().counters().pushed - before;
+    CHECK(result.to_vector<float>() == expected.to_vector<float>());
+    return pushed;
+  };
+  const std::uint64_t alone = tasks_into(channels_last(zeros({2, 8, 4, 4}, {.dtype = bfloat16, .device = gpu()})));
+  CHECK(tasks_into(zeros({2, 8, 4, 4}, {.dtype = bfloat16, .device = gpu()})) == alone + 1);
+  const NDArray wide = channels_last(zeros({2, 16, 4, 4}, {.dtype = bfloat16, .device = gpu()}));
+  CHECK(tasks_into(wide.slice(1, 0, 8)) == alone + 1);
+}
+
 TEST_CASE("Pooling of channels as neighbours is that of rows, bit for bit, gradients too", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   for (const DType dtype : k_heavy_dtypes) {

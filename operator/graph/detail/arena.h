@@ -75,7 +75,7 @@ class Arena {
   std::deque<std::vector<const void*>> seen_;  // and not recorded
   double credit_ = 0;
   std::vector<std::unique_ptr<KeptResults>> kept_results_;
-  bool keeps_results_ = false;
+  bool keeps_results_ = false, is_large_ = false;
   std::vector<const void*> addresses_;  // of the run's arrays
   std::vector<Var> changing_;           // their Vars, while they are used
   Arrays own_;                          // in place of arrays at other addresses each time
