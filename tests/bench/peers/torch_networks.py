@@ -1,9 +1,10 @@
 """ResNet-50 and DeepLabV3 of torchvision, as bench_networks runs them: float16, channels-last, tuned algorithms.
 
 `--out FOLDER` writes for each the parameters in the order of the layers, an input and the answer, as bench_networks
-takes them (`--weights`). `--compile` adds torch.compile(mode="max-autotune"), minutes of compiling. On a GPU."""
+takes them (`--weights`), also as float64 has it. `--compile` adds torch.compile(mode="max-autotune"), minutes of compiling. On a GPU."""
 
 import argparse
+import copy
 import pathlib
 import statistics
 import time
@@ -44,15 +45,25 @@ def with_statistics(net, x):
     norms = [module for module in net.modules() if isinstance(module, torch.nn.BatchNorm2d)]
     for norm in norms:
         norm.momentum = 1.0
-    with torch.no_grad():
-        net.train()(torch.cat([x, torch.randn_like(x)]))  # one sample has no variance where images were averaged
+    with torch.no_grad():  # of several samples: one has no variance where images were averaged
+        net.train()(torch.cat([x, torch.randn(8, *x.shape[1:], device="cuda")]))
     return net.eval()
 
 
-def write(file, net, x, y):
+def exact(net, x, answer):
+    """What the same weights give in float64, image by image."""
+    exactly = copy.deepcopy(net).double()
+    return torch.cat([answer(exactly(image[None].double())) for image in x])
+
+
+def write(file, net, x, answer):
     arrays = [value for name, value in net.state_dict().items() if not name.endswith("num_batches_tracked")]
     named = {str(at): array.float().cpu().numpy() for at, array in enumerate(arrays)}
-    numpy.savez(file, x=x.cpu().numpy(), y=y.cpu().numpy(), **named)
+    y, wanted = answer(net(x)), exact(net, x, answer)
+    off = ((y.double() - wanted).abs().max() / wanted.abs().max()).item()
+    print(f"{file.stem} torch error {off:.5f} of_max", flush=True)
+    ends = {"x": x.contiguous(), "y": y.contiguous(), "exact": wanted.float().contiguous()}
+    numpy.savez(file, **{name: array.cpu().numpy() for name, array in ends.items()}, **named)
 
 
 def predict(workload, net, x, answer, options):
@@ -61,7 +72,7 @@ def predict(workload, net, x, answer, options):
     x = x.half().to(memory_format=torch.channels_last)
     with torch.inference_mode():
         if options.out is not None:
-            write(options.out / f"{workload}.npz", net, x.contiguous(), answer(net(x)).contiguous())
+            write(options.out / f"{workload}.npz", net, x, answer)
         variants = {"eager": lambda: net(x), "graph": captured(lambda: net(x))}
         if options.compile:
             compiled = torch.compile(net, mode="max-autotune")
