@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include <sluice/operator/axis_layout.h>
@@ -27,6 +28,8 @@ struct BatchNormAttributes {
 };
 
 inline ChannelView channel_view(const TensorView& x, std::int64_t axis) noexcept {
+  if (order_of(x.shape, x.strides) == MemoryOrder::channels_last)  // as batch_norm_order() chose, of axis 1
+    return {x.size / std::max<std::int64_t>(x.shape[1], 1), x.shape[1], 1, x.dtype};
   const AxisLayout layout = axis_layout(x.shape, static_cast<int>(axis));
   return {layout.outer, layout.n, layout.inner, x.dtype};
 }

@@ -88,6 +88,13 @@ Specs batch_norm_backward_infer(const Operator&, std::span<const ArraySpec> inpu
   return {inputs[1], inputs[2], inputs[2]};
 }
 
+// Channels that are neighbours stay so.
+template <std::size_t i>
+MemoryOrder batch_norm_order(std::span<const NDArray> inputs, const Attributes& attributes) {
+  const bool of_channels = attributes.as<BatchNormAttributes>().axis == 1;
+  return of_channels ? order_of(inputs[i].shape(), inputs[i].strides()) : MemoryOrder::row_major;
+}
+
 // The gradient in operators that can themselves be differentiated, for a backward that is recorded.
 Arrays recorded_gradient(const GradientCall& call, const BatchNormAttributes& how) {
   const NDArray& x = call.inputs[0];
@@ -156,6 +163,7 @@ const Operator batch_norm_op{
     .saved_inputs = 0b11,
     .saved_outputs = 0b110,
     .mutated_inputs = 0b11000,
+    .order = batch_norm_order<0>,
 };
 const Operator batch_norm_predict_op{
     .name = "batch_norm_predict",
@@ -168,6 +176,7 @@ const Operator batch_norm_predict_op{
     .gradient = batch_norm_gradient,
     .saved_inputs = 0b11,
     .saved_outputs = 0b110,
+    .order = batch_norm_order<0>,
 };
 const Operator batch_norm_backward_op{
     .name = "batch_norm_backward",
@@ -177,6 +186,7 @@ const Operator batch_norm_backward_op{
     .normalise = normalise_axis<BatchNormAttributes, 1>,
     .infer = batch_norm_backward_infer,
     .kernels = {on_cpu(batch_norm_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(batch_norm_backward_gpu))},
+    .order = batch_norm_order<1>,
 };
 
 OperatorList norm_operators() noexcept {

@@ -162,3 +162,72 @@ TEST_CASE("batch_norm refuses what does not fit, by name") {
   CHECK_THROWS_AS(batch_norm(x.astype(int32), p, p, p, p), UnsupportedError);
   CHECK_THROWS_WITH(batch_norm(x, p, p, p, ones({2})), contains("running_var") && contains("(2,)"));
 }
+
+namespace {
+
+NDArray channels_last(const NDArray& x) {
+  return x.transpose({0, 2, 3, 1}).copy().transpose({0, 3, 1, 2});
+}
+
+MemoryOrder order_of(const NDArray& array) {
+  return sluice::detail::order_of(array.shape(), array.strides());
+}
+
+// Result, gradients of x, gamma and beta, statistics, as x lies; the head lies row by row or as x.
+std::vector<NDArray> all_of(const Setup& given, bool last, bool head_too, bool training) {
+  const auto there = [](const NDArray& array) { return array.to(gpu()).copy(); };
+  Setup on = given;
+  on.x = last ? channels_last(there(given.x)) : there(given.x);
+  for (NDArray* const array : {&on.gamma, &on.beta, &on.running_mean, &on.running_var})
+    *array = there(*array);
+  for (NDArray* const array : {&on.x, &on.gamma, &on.beta})
+    array->attach_grad();
+  NDArray y;
+  {
+    const autograd::RecordScope record(training);
+    y = on.run({});
+  }
+  CHECK(order_of(y) == order_of(on.x));
+  const NDArray head = there(random_array(given.x.shape(), 6, -1, 1, given.x.dtype()));
+  y.backward(head_too ? channels_last(head) : head);
+  return {y, on.x.grad(), on.gamma.grad(), on.beta.grad(), on.running_mean, on.running_var};
+}
+
+}  // namespace
+
+TEST_CASE("batch_norm of channels that are neighbours is that of rows, gradients too", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const Shape shapes[] = {{2, 8, 6, 6}, {3, 5, 7, 3}, {1, 16, 2, 1}, {4, 64, 9, 5}, {2, 1, 3, 3}, {2, 8, 1, 1}};
+  for (const DType dtype : {float32, float16, bfloat16}) {
+    for (const Shape& shape : shapes) {
+      for (const bool training : {true, false}) {
+        CAPTURE(dtype, shape, training);
+        const Setup given(shape, 1, dtype, float32);
+        const std::vector<NDArray> rows = all_of(given, false, false, training);
+        for (const bool head_too : {true, false}) {
+          const std::vector<NDArray> last = all_of(given, true, head_too, training);
+          for (std::size_t i = 0; i < rows.size(); ++i) {
+            CAPTURE(i);
+            CHECK(differences(last[i].to(cpu()), rows[i].to(cpu()), tolerance(dtype)) == "");
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("batch_norm over another axis, or of nothing, takes channels that are neighbours as well", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const Setup given({2, 8, 4, 3}, 3, float32, float32);
+  Setup on = given;
+  on.x = channels_last(given.x.to(gpu()));
+  for (NDArray* const array : {&on.gamma, &on.beta, &on.running_mean, &on.running_var})
+    *array = array->to(gpu());
+  CHECK(differences(on.run({.axis = 3}).to(cpu()), given.run({.axis = 3}), tolerance(float32)) == "");
+  Setup none({0, 8, 4, 3}, 1, float32, float32);
+  none.x = channels_last(none.x.to(gpu()));
+  for (NDArray* const array : {&none.gamma, &none.beta, &none.running_mean, &none.running_var})
+    *array = array->to(gpu());
+  const autograd::ModeScope training(false, true);
+  CHECK(none.run({}).shape() == Shape{0, 8, 4, 3});
+}
