@@ -22,37 +22,45 @@ thread_local RegionKeeps* keeps_here = nullptr;
 
 }  // namespace
 
+void RegionKeeps::add_before(std::vector<std::uint64_t>& before, std::size_t step) const noexcept {
+  for (std::size_t word = 0; word < before_[step].size(); ++word)
+    before[word] |= before_[step][word];
+  before[step / 64] |= std::uint64_t{1} << (step % 64);
+}
+
 void RegionKeeps::begin_step(const std::vector<int>& after) {
   std::vector<std::uint64_t> before((before_.size() + 63) / 64);
-  for (const int step : after) {
-    const auto at = static_cast<std::size_t>(step);
-    for (std::size_t word = 0; word < before_[at].size(); ++word)
-      before[word] |= before_[at][word];
-    before[at / 64] |= std::uint64_t{1} << (at % 64);
-  }
+  for (const int step : after)
+    add_before(before, static_cast<std::size_t>(step));
   before_.push_back(std::move(before));
 }
 
 bool RegionKeeps::comes_after(std::size_t user) const noexcept {
-  const std::size_t at = user - 1;
-  return user == before_.size() || (before_.back()[at / 64] >> (at % 64) & 1) != 0;
+  const std::size_t step = user - 1;
+  return user == before_.size() || (before_.back()[step / 64] >> (step % 64) & 1) != 0;
 }
 
-RetireHook* RegionKeeps::lend(
-    std::size_t (*cost)(const RetireHook& hook, const void* context), const void* context) noexcept {
-  if (before_.empty())
-    return nullptr;
+bool RegionKeeps::come_after(std::size_t user) noexcept {
+  if (comes_after(user))
+    return true;
+  if (!steps_->follow(user - 1))
+    return false;
+  add_before(before_.back(), user - 1);
+  return true;
+}
+
+RetireHook* RegionKeeps::lend(RegionCost cost, const void* context, bool waits) noexcept {
   auto best = kept_.end();
   std::size_t least = k_unsuitable;
   for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
-    if (!comes_after(kept->user))
+    if (!waits && !comes_after(kept->user))
       continue;
     if (const std::size_t its = cost(*kept->hook, context); its < least) {
       best = kept;
       least = its;
     }
   }
-  if (best == kept_.end())
+  if (best == kept_.end() || !come_after(best->user))
     return nullptr;
   RetireHook* const lent = best->hook;
   *best = kept_.back();
@@ -90,8 +98,8 @@ bool region_keeps(RetireHook& hook) {
   return true;
 }
 
-RetireHook* region_lends(std::size_t (*cost)(const RetireHook& hook, const void* context), const void* context) {
-  return detail::keeps_here == nullptr ? nullptr : detail::keeps_here->lend(cost, context);
+RetireHook* region_lends(RegionCost cost, const void* context, bool waits) {
+  return detail::keeps_here == nullptr ? nullptr : detail::keeps_here->lend(cost, context, waits);
 }
 
 namespace {

@@ -96,12 +96,14 @@ class SLUICE_API Region {
 /// memory is given back as always. Inside: true, since replays use it too; then hook->on_retire() is called, on some
 /// thread, when there are no more replays, and told what streams may still do. Throws std::bad_alloc.
 SLUICE_API bool region_keeps(RetireHook& hook);
-/// In a body that a region captures: the hook of least `cost` among those that this body, and bodies that the replays
-/// run before it, gave to region_keeps(); null if each costs k_unsuitable, and outside of such bodies. It is the
-/// region's no longer: its memory may be used here, behind what uses it there, and is to be kept again.
-SLUICE_API RetireHook* region_lends(
-    std::size_t (*cost)(const RetireHook& hook, const void* context), const void* context);
+/// How well a hook suits, the less the better.
+using RegionCost = std::size_t (*)(const RetireHook& hook, const void* context);
 inline constexpr std::size_t k_unsuitable = ~std::size_t{0};
+/// In a body that a region captures: the hook of least cost among those that this body, and bodies that the replays
+/// run before it, gave to region_keeps(); null if each is k_unsuitable, and outside of such bodies. It is the region's
+/// no longer: its memory may be used here, behind what uses it there, and is to be kept again. `waits`: also one of a
+/// body that might run beside this one, which comes after it then.
+SLUICE_API RetireHook* region_lends(RegionCost cost, const void* context, bool waits = false);
 /// True in a body that a region captures.
 SLUICE_API bool region_captures() noexcept;
 /// True while this thread is in Region::run and records what push_tasks pushes.

@@ -32,6 +32,10 @@ void keep(Chunk&& chunk) noexcept {
   }
 }
 
+// Bodies that may run side by side have scratch memory each until a region keeps so much; from there on they wait for
+// each other rather than make it grow.
+constexpr std::size_t k_side_by_side = std::size_t{256} << 20;
+
 struct Wanted {
   const Pool& pool;
   std::size_t bytes;
@@ -44,9 +48,26 @@ std::size_t excess(const RetireHook& hook, const void* context) {
   return suits ? kept->chunk.bytes - wanted.bytes : k_unsuitable;
 }
 
+std::size_t kept_bytes() {
+  std::size_t sum = 0;
+  std::size_t* const into = &sum;
+  region_lends(
+      [](const RetireHook& hook, const void* context) {
+        if (const auto* const kept = dynamic_cast<const KeptChunk*>(&hook))
+          **static_cast<std::size_t* const*>(context) += kept->chunk.bytes;
+        return k_unsuitable;
+      },
+      &into,
+      true);
+  return sum;
+}
+
 Chunk lent_by_region(const Pool& pool, std::size_t bytes) {
   const Wanted wanted{pool, bytes};
-  const std::unique_ptr<KeptChunk> lent(static_cast<KeptChunk*>(region_lends(excess, &wanted)));
+  RetireHook* hook = region_lends(excess, &wanted);
+  if (hook == nullptr && kept_bytes() + bytes > k_side_by_side)
+    hook = region_lends(excess, &wanted, true);
+  const std::unique_ptr<KeptChunk> lent(static_cast<KeptChunk*>(hook));
   return lent == nullptr ? Chunk() : std::move(lent->chunk);
 }
 

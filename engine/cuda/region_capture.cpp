@@ -60,6 +60,17 @@ void RegionCapture::wait_for(const PositionSet& positions) {
   }
 }
 
+bool RegionCapture::follow(std::size_t step) noexcept {
+  try {
+    merge(steps_[step].uses);
+    where_.capture.also_after(steps_[step].ends);
+    return true;
+  } catch (...) {
+    failed_ = true;
+    return false;
+  }
+}
+
 // One whose users all come before the step under way; where there is none, the step has to follow the last of one.
 std::size_t RegionCapture::choose_table() {
   auto& tables = where_.tables;

@@ -7,6 +7,7 @@
 
 #include <sluice/engine/cuda/graph_capture.h>
 #include <sluice/engine/cuda/reports.h>
+#include <sluice/engine/detail/region.h>
 #include <sluice/engine/detail/stream.h>
 
 namespace sluice::detail {
@@ -22,7 +23,7 @@ struct RegionStream {
 };
 
 /// A capture under way: the stream of the bodies that are being captured. Ended with the object.
-class RegionCapture final : public Stream {
+class RegionCapture final : public Stream, public RegionSteps {
  public:
   /// Begins on `where`; `outer` is the Queue of the region's own task. What bodies wait for, and the launch then has
   /// to, is added to `outside`; where they report, in all launches, becomes `word`. Throws CudaError.
@@ -46,6 +47,7 @@ class RegionCapture final : public Stream {
   void wait_for(const PositionSet& positions) override;
   ErrorWord* error_word() override;
   std::shared_ptr<void>& slot(std::size_t id) noexcept override;
+  bool follow(std::size_t step) noexcept override;
 
  private:
   /// Of each table: the step, from 1, that used it last among those that something comes after.

@@ -106,6 +106,7 @@ bool CudaRegionVariant::capture_all(RegionCapture& capture, const Queue& queue) 
     RegionKeeps& keeps;
     ~Steps() { keeps.end_steps(); }
   } const steps{keeps_};
+  keeps_.begin_steps(capture);
   for (RegionTask& task : program.tasks) {
     try {
       capture.begin_step(task.after);

@@ -119,6 +119,16 @@ class RegionGraphs {
 };
 std::shared_ptr<RegionGraphs> make_region_graphs(Core& core, Device device);
 
+/// The steps of a capture under way.
+class RegionSteps {
+ public:
+  /// What is enqueued next comes after that earlier step too. False, and the capture is spoilt, if that cannot be.
+  virtual bool follow(std::size_t step) noexcept = 0;
+
+ protected:
+  ~RegionSteps() = default;
+};
+
 /// Memory that a captured graph uses: told when it goes. While the graph is captured, steps lend each other what they
 /// keep.
 class RegionKeeps {
@@ -128,13 +138,14 @@ class RegionKeeps {
   RegionKeeps& operator=(const RegionKeeps&) = delete;
   ~RegionKeeps() { give_back(); }
 
+  void begin_steps(RegionSteps& steps) noexcept { steps_ = &steps; }
   /// The next task's body is called: it comes after those steps, and after what they come after. Throws std::bad_alloc.
   void begin_step(const std::vector<int>& after);
   /// No further bodies are called.
   void end_steps() noexcept { before_.clear(); }
   void add(RetireHook& hook) { kept_.push_back({&hook, before_.size()}); }
   /// See region_lends().
-  RetireHook* lend(std::size_t (*cost)(const RetireHook& hook, const void* context), const void* context) noexcept;
+  RetireHook* lend(RegionCost cost, const void* context, bool waits) noexcept;
   void give_back() noexcept {
     for (const Kept& kept : kept_)
       kept.hook->on_retire(pending);
@@ -150,7 +161,10 @@ class RegionKeeps {
     std::size_t user;
   };
   bool comes_after(std::size_t user) const noexcept;
+  bool come_after(std::size_t user) noexcept;
+  void add_before(std::vector<std::uint64_t>& before, std::size_t step) const noexcept;
 
+  RegionSteps* steps_ = nullptr;
   std::vector<Kept> kept_;
   std::vector<std::vector<std::uint64_t>> before_;  // of each step, a bit for each that it comes after
 };

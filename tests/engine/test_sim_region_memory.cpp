@@ -239,3 +239,53 @@ TEST_CASE("Bodies of a region use again what bodies before them kept, not what o
   CHECK(large.told == 1);
   CHECK(apart.told == 1);
 }
+
+TEST_CASE("A body of a region that uses what one beside it kept comes after that one", "[sim][region]") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Sim sim(seeded(seed));
+    Engine engine({.workers = 1});
+    Var x = engine.new_var(), y = engine.new_var(), z = engine.new_var();
+    Hook hook;
+    const std::map<const RetireHook*, std::size_t> costs{{&hook, 1}};
+    std::atomic<int> users{0}, shared{0};
+    RetireHook *refused = nullptr, *lent = nullptr, *again = nullptr;
+    const auto use = [&](Queue queue) {
+      sim_launch(queue, [&] {
+        shared += users++ != 0;
+        for (int i = 0; i < 50; ++i)
+          std::this_thread::yield();  // so that others come in, if they may
+        --users;
+      });
+    };
+    Region region(engine, gpu(0), "region");
+    for (int run = 0; run < 3; ++run) {
+      region.run(1, [&] {
+        const auto push = [&](const Var& var, std::function<void()> body) {
+          engine.push(
+              {.name = "step", .device = gpu(0), .access = {write(var)}, .capturable = true},
+              [body = std::move(body), &use](Queue queue) {
+                if (region_captures())
+                  body();
+                use(queue);
+              });
+        };
+        push(x, [&] { region_keeps(hook); });
+        push(y, [&] {
+          refused = region_lends(cost_of, &costs);
+          lent = region_lends(cost_of, &costs, true);
+          region_keeps(hook);
+        });
+        push(z, [&] {
+          again = region_lends(cost_of, &costs, true);
+          region_keeps(hook);
+        });
+      });
+    }
+    engine.wait_all();
+    REQUIRE(region.counts().captured == 1);
+    CHECK(refused == nullptr);
+    CHECK(lent == &hook);
+    CHECK(again == &hook);
+    CHECK(shared == 0);
+  }
+}
