@@ -30,6 +30,16 @@ std::optional<std::uint64_t> EngineAccess::writes_done(const Var& var) noexcept 
   return var.core()->version.load(std::memory_order_acquire);
 }
 
+ApartScope::ApartScope() noexcept : before_(std::exchange(this_thread().apart, this)), task_(this_thread().task) {}
+ApartScope::~ApartScope() {
+  this_thread().apart = before_;
+}
+
+bool ApartScope::here() noexcept {
+  const ThisThread& here = this_thread();
+  return here.apart != nullptr && here.apart->task_ == here.task;
+}
+
 bool EngineAccess::passed(const Engine& engine, const PositionSet& positions) noexcept {
   return engine.core_->passed(positions);
 }

@@ -7,6 +7,7 @@
 #include <sluice/engine/detail/commute_run.h>
 #include <sluice/engine/detail/completion_control.h>
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/detail/group_state.h>
 #include <sluice/engine/detail/test_faults.h>
 
@@ -133,9 +134,10 @@ void Core::inherit_from_pusher(const Task& task, TaskNode& node) {
   const TaskExtras* const above = here.task == nullptr || here.task->core != this ? nullptr : here.task->extras();
   if (!own && above == nullptr && here.group_scope == nullptr) [[likely]]
     return;
-  if (own || (above != nullptr && above->stop.stop_possible()))
+  const bool apart = ApartScope::here();
+  if (own || (!apart && above != nullptr && above->stop.stop_possible()))
     node.need_extras().stop = own ? task.stop : above->stop;
-  GroupState* const group = node.kind == TaskKind::body ? GroupState::of_this_thread(*this) : nullptr;
+  GroupState* const group = node.kind == TaskKind::body && !apart ? GroupState::of_this_thread(*this) : nullptr;
   if (group != nullptr)
     group->enter(node);
 }

@@ -280,12 +280,13 @@ void Core::settle_write(TaskNode* task, AccessNode& access, const FailureRef& fa
   if (ran && failure == nullptr) {
     if (var->poison && (out || !var->poisoned()))
       var->poison = {};
-    var->version.store(var->version.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  } else if (ran || out) {
-    var->poison = {failure, true};
-  } else if (!var->poisoned()) {
-    var->poison = {failure, false};
+    return var->note_write(1);
   }
+  if (ran || out)
+    var->poison = {failure, true};
+  else if (!var->poisoned())
+    var->poison = {failure, false};
+  var->note_write(VarCore::k_failed_write);
 }
 
 // Where there is no memory to say so, the read is over before anything can come after it.

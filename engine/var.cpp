@@ -11,7 +11,7 @@ std::uint64_t Var::id() const noexcept {
   return core_->id;
 }
 std::uint64_t Var::version() const noexcept {
-  const std::uint64_t counted = core_->version.load(std::memory_order_acquire);
+  const std::uint64_t counted = core_->version.load(std::memory_order_acquire) % detail::VarCore::k_failed_write;
   detail::LateFailures& late = core_->core->late();
   return late.none() ? counted : counted - late.void_versions(core_->id);
 }

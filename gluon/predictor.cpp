@@ -98,7 +98,10 @@ void Predictor::State::trace_again(std::uint64_t changes) {
     made->plan = before->plan;
   } else {
     made->plan = std::make_shared<graph::HostPlan>(
-        made->traced, graph::HostPlanOptions{.most_at_once = options.most_at_once}, there);
+        made->traced,
+        graph::HostPlanOptions{
+            .most_at_once = options.most_at_once, .rounding = options.rounding, .keep_derived = options.keep_derived},
+        there);
   }
   gone = program.publish(std::move(made));
 }

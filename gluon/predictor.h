@@ -18,6 +18,9 @@ class Block;
 struct PredictorOptions {
   /// Requests that a GPU computes at once; each has memory and library handles of its own, made when it is first used.
   std::size_t most_at_once = 16;
+  graph::Rounding rounding = graph::Rounding::as_by_hand;
+  /// What comes of parameters alone is kept between requests, as graph::PlanOptions say.
+  bool keep_derived = true;
 };
 
 /// A network from values of the host to values of the host, for any number of threads, each with its request:

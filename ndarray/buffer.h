@@ -42,8 +42,8 @@ class Buffer final : public RetireHook {
   /// The Var of a buffer that has one region.
   const Var& var() const noexcept { return regions_.front().var; }
 
-  /// Raised by everything that writes, once that is pushed: who sees it comes behind the write. backward compares it
-  /// with what it saw when it saved, a plan with what it made its derived values of.
+  /// Raised by everything that writes, before that is pushed: who still sees the version of then pushes before the
+  /// write, or by no order at all. backward compares it with what it saw when it saved.
   std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
   void raise_version() noexcept { version_.fetch_add(1, std::memory_order_release); }
   /// The same of memory that nobody else knows yet.

@@ -112,6 +112,7 @@ void push_cast(const NDArray& from, const NDArray& to, SourceLocation site, Copy
   if (what == CopyTo::made &&
       ran_at_once(name, &source, to, denormals, site, [&](Queue queue) { run_cast(queue, plan, ends); }))
     return;
+  target.buffer->raise_version();
   const Task task{
       .name = TaskName::lasting(name),
       .device = target.device,
@@ -126,7 +127,6 @@ void push_cast(const NDArray& from, const NDArray& to, SourceLocation site, Copy
     to.engine().push(
         task, [ends, plan](Queue queue) { run_cast(queue, plan, ends); }, site);
   }
-  target.buffer->raise_version();
 }
 
 #ifdef SLUICE_CUDA
@@ -136,6 +136,7 @@ void push_transfer(const NDArray& from, const NDArray& to, SourceLocation site) 
   const ArrayObject& target = *to.object();
   const bool out = target.device.is_cpu();
   const bool peers = source.device.is_gpu() && target.device.is_gpu();
+  target.buffer->raise_version();
   const Task task{
       .name = TaskName::lasting(
           out     ? "copy_out"
@@ -163,7 +164,6 @@ void push_transfer(const NDArray& from, const NDArray& to, SourceLocation site) 
         [a = source.data(), b = target.data(), bytes](Queue queue) { detail::copy_bytes(queue.stream(), b, a, bytes); },
         site);
   }
-  target.buffer->raise_version();
 }
 
 /// Can the array be one end of a transfer of elements of type `wire`?
@@ -185,8 +185,8 @@ void push_in_slices(
   const ArrayObject &host = outward ? target : source, &far = outward ? source : target;
   const Denormals denormals = detail::denormals_of_cast(wire, host.dtype);
   const detail::SlicedCopy copy{outward, wire, host.data(), host.dtype, far.data(), far.device, slicing, denormals};
-  detail::push_sliced(to.engine(), copy, read(source.buffer->var()), detail::access_to_write(target), site);
   target.buffer->raise_version();
+  detail::push_sliced(to.engine(), copy, read(source.buffer->var()), detail::access_to_write(target), site);
 }
 
 /// The type with the smaller elements goes over the bus; arrays that cannot be an end get one beside them.
@@ -286,6 +286,7 @@ void detail::push_fill(const NDArray& array, Scalar value, SourceLocation site, 
   auto run = [=](Queue queue) { run_fill(queue, plan, to, type, value); };
   if (what == CopyTo::made && ran_at_once("fill", nullptr, array, Denormals::keep, site, run))
     return;
+  target.buffer->raise_version();
   const Task task{
       .name = "fill",
       .device = target.device,
@@ -302,7 +303,6 @@ void detail::push_fill(const NDArray& array, Scalar value, SourceLocation site, 
   } else {
     array.engine().push(task, run, site);
   }
-  target.buffer->raise_version();
 }
 
 }  // namespace sluice

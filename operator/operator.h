@@ -201,7 +201,7 @@ struct Operator {
   Mask strided_inputs = k_none;     // inputs the kernel takes with any strides; others are made contiguous first
   bool strided_outputs = false;     // the kernel writes outputs with any strides
   bool library_team = false;        // CPU kernel calls a library that brings its own threads
-  bool capturable = true;           // GPU kernel has no host side effects
+  bool capturable = true;           // gives the same of the same inputs, without side effects on the host
   RandomCounters random = nullptr;  // set: the kernel takes that many random counters
   /// The kernel may write an output over an input of the same geometry. It computes and nothing else, on a CPU without
   /// waiting and without locks: short calls run it where they are made.
@@ -225,7 +225,9 @@ SLUICE_API const Operator* find_operator(std::string_view name);
 /// other. It may be of a type derived from Operator: kernel, inference and gradient are given it, with its state. It is
 /// kept to the end of the process, so that tape, tasks and plans may name it: a shared object that it lies in must not
 /// be closed. Throws ValueError where it has no name, one that is taken, nothing that computes, a kernel without
-/// inference, or numbers of inputs or outputs that cannot be. Any thread may call this.
+/// inference, or numbers of inputs or outputs that cannot be. What it gives is to depend on its inputs and attributes
+/// alone, or on random numbers that it says it takes: plans keep what comes of constants alone (PlanOptions::
+/// keep_derived). One that looks at more says capturable = false, and runs each time. Any thread may call this.
 SLUICE_API void register_operator(std::shared_ptr<const Operator> op);
 /// Gives an operator that is there a kernel for a kind of device that it has none for: so a third kind of device joins,
 /// or a GPU the operators that are for CPUs alone. invoke() looks for it after the operator's own kernels and before

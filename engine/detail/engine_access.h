@@ -41,8 +41,8 @@ struct EngineAccess {
   /// True if one did. Inside tasks, which might be waited for themselves, it returns false at once.
   static bool await_task(Engine& engine);
 
-  /// How many tasks wrote `var` so far, also with errors that were found late; nothing while one is pushed and not
-  /// over. What a thread pushed itself it sees.
+  /// A number that every task which was to write `var` changes once it is over, also if it failed or was skipped;
+  /// nothing while one is pushed and not over. What a thread pushed itself it sees.
   static std::optional<std::uint64_t> writes_done(const Var& var) noexcept;
 
   /// True once the GPU has passed all of `positions` (a hint: never asks the driver).
@@ -54,6 +54,23 @@ struct EngineAccess {
   /// Told by who has learnt it from a kernel itself: the GPU has passed `position`. Whether what was read there has
   /// failed, a wait for the task says.
   static void note_completed(Engine& engine, Position position);
+};
+
+/// While it lives, what this thread pushes for others than who asked is in no group, and does not stop with the task in
+/// whose body it was made; what runs on top of that body meanwhile is not concerned.
+class ApartScope {
+ public:
+  ApartScope() noexcept;
+  ApartScope(const ApartScope&) = delete;
+  ApartScope& operator=(const ApartScope&) = delete;
+  ~ApartScope();
+
+  /// Is the thread in one that the task which runs there made?
+  static bool here() noexcept;
+
+ private:
+  const ApartScope* before_;
+  const void* task_;
 };
 
 }  // namespace sluice::detail

@@ -14,6 +14,7 @@ class OriginScope;
 
 namespace sluice::detail {
 
+class ApartScope;
 class Core;
 class CpuPolicy;
 class RegionRecording;
@@ -58,6 +59,7 @@ struct ThisThread : Work {
   /// Not null: what this thread pushes is collected for a region.
   RegionRecording* recording = nullptr;
   const GroupScope* group_scope = nullptr;  // innermost
+  const ApartScope* apart = nullptr;        // innermost
   ThreadMode mode = {};
 
   /// True if nobody else counts in this thread's slot.

@@ -74,9 +74,15 @@ struct alignas(64) VarCore {
   alignas(64) AccessNode* run = nullptr;
   Poison poison;
   Position written_at;
-  std::atomic<std::uint64_t> version{0};
+  std::atomic<std::uint64_t> version{0};  // writes so far, and times k_failed_write those that failed or were skipped
   /// The writer that came in when others had left.
   std::atomic<std::uint64_t> next_holder{0};
+
+  static constexpr std::uint64_t k_failed_write = std::uint64_t{1} << 48;
+  /// For the task that has the Var to itself, before it leaves.
+  void note_write(std::uint64_t counted) noexcept {
+    version.store(version.load(std::memory_order_relaxed) + counted, std::memory_order_release);
+  }
 
   std::uint64_t id = 0;
   union {

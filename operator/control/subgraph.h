@@ -15,7 +15,8 @@ namespace sluice::control {
 
 struct GradientNode;
 
-/// An immutable graph that takes all it uses as inputs, and the plans that run it. Copies share them. As an attribute
+/// An immutable graph that takes all it uses as inputs, and the plans that run it: with options as they are by default,
+/// whatever those of a plan around it are, so it rounds as by hand. Copies share them. As an attribute
 /// it is text: the JSON of docs/graph_file.md.
 class SLUICE_API Subgraph {
  public:

@@ -214,23 +214,20 @@ void push_kernel(
       record.inputs.push_back({nullptr, shape.shape(), shape.strides(), shape.size(), shape.dtype()});
       continue;
     }
-    const AccessMode mode = has(op.mutated_inputs, i) ? AccessMode::write : AccessMode::read;
-    add_access(task.access, *inputs[i].object(), mode);
+    const bool mutated = has(op.mutated_inputs, i);
+    add_access(task.access, *inputs[i].object(), mutated ? AccessMode::write : AccessMode::read);
     add_view(record.inputs, *inputs[i].object());
+    if (mutated)
+      inputs[i].object()->buffer->raise_version();
   }
   for (const NDArray& output : outputs) {
     // New memory is all written, and nobody reads it.
     const AccessMode mode = call.destinations.empty() ? AccessMode::out : write_mode(output, inputs);
     add_access(task.access, *output.object(), mode);
     add_view(record.outputs, *output.object());
+    output.object()->buffer->raise_version();
   }
   engine.push(task, std::move(body), call.site);
-  for (std::size_t i = 0; i < inputs.size() && op.mutated_inputs != k_none; ++i) {
-    if (has(op.mutated_inputs, i))
-      inputs[i].object()->buffer->raise_version();
-  }
-  for (const NDArray& output : outputs)
-    output.object()->buffer->raise_version();
 }
 
 }  // namespace sluice::detail

@@ -263,13 +263,13 @@ Arrays Arena::run(std::span<const NDArray> inputs, SourceLocation site) {
   const Arrays arrays = arrays_from_outside(inputs, site);
   copy_rewritten_inputs(inputs, site);
   binding_.draw(engine_, site);
+  binding_.raise_versions();
   credit_ = std::min<double>(credit_ + 1 / k_runs_a_recording, k_most_recordings);
   Recording* const recording = records_ && !is_large_ ? recording_for(arrays) : nullptr;
   if (records_ && recording == nullptr)
     run_in_own(arrays, site);
   else
     run_with(arrays, recording, site);
-  binding_.raise_versions();
   return results(inputs, arrays, site);
 }
 

@@ -9,7 +9,6 @@
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/graph/detail/binding.h>
 #include <sluice/operator/graph/detail/effects.h>
-#include <sluice/operator/graph/passes.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/sink.h>
 #include <sluice/operator/update/numbers.h>
@@ -45,7 +44,7 @@ bool is_on_one_gpu(Device device, const Arrays& inputs, const Arrays& destinatio
 
 Binding::Binding(const Graph& graph, bool share_memory, Engine& engine)
     : graph_(graph),
-      apart_(graph.values.size()),
+      apart_(graph.values.size(), !share_memory),
       is_outside_(graph.values.size()),
       follows_(graph.values.size()),
       strides_(graph.values.size()),
@@ -53,25 +52,20 @@ Binding::Binding(const Graph& graph, bool share_memory, Engine& engine)
   const EngineScope here(engine);
   const CallSinkScope nobody(nullptr);
   const autograd::PauseScope unrecorded;
-  const std::vector<bool> once = invariant_nodes(graph);
-  for (std::size_t at = 0; at < graph.nodes.size(); ++at) {
-    for (const Result& result : graph.nodes[at].results)
-      apart_[result.value] = apart_[result.value] || once[at] || !share_memory;
-  }
-  choose_outside(once);
+  choose_outside();
   memory_ = plan_memory(graph, apart_);
   for (const MemoryPlan::Slot& slot : memory_.slots)
     slots_.push_back(sluice::detail::make_empty(
         engine, {static_cast<std::int64_t>(slot.bytes)}, {.dtype = uint8, .device = slot.device}));
   bind_sources(engine);
-  for (std::size_t at = 0; at < graph.nodes.size(); ++at)
-    bind_node(graph.nodes[at], once[at], engine);
+  for (const Node& node : graph.nodes)
+    bind_node(node, engine);
   note_written();
   detach();
 }
 
-// What the graph writes in an input others must not see, so that such a one is copied. What is made once stays.
-void Binding::choose_outside(const std::vector<bool>& once) {
+// What the graph writes in an input others must not see, so that such a one is copied.
+void Binding::choose_outside() {
   const std::vector<bool> rewritten = rewritten_roots(graph_);
   const auto add = [&](ValueId id) {
     if (is_outside_[id])
@@ -83,15 +77,8 @@ void Binding::choose_outside(const std::vector<bool>& once) {
     if (!rewritten[input])
       add(input);
   }
-  std::vector<bool> made_each_time(graph_.values.size());
-  for (std::size_t at = 0; at < graph_.nodes.size(); ++at) {
-    for (const Result& result : graph_.nodes[at].results) {
-      if (result.made && !graph_.nodes[at].is_view() && !once[at])
-        made_each_time[result.value] = true;
-    }
-  }
   for (const ValueId output : graph_.outputs) {
-    if (made_each_time[graph_.root(output)])
+    if (graph_.values[graph_.root(output)].source == Source::result)
       add(graph_.root(output));
   }
 }
@@ -111,7 +98,7 @@ void Binding::bind_sources(Engine& engine) {
         break;
       case Source::constant:
         arrays_[id] = value.array;
-        held_.push_back({id, value.array.object()->buffer});
+        held_.emplace_back(value.array);
         break;
       case Source::random:
         bind_random(engine, value.spec.device);
@@ -219,7 +206,7 @@ NDArray Binding::result_of(const Node& node, ValueId id, const Arrays& inputs, E
       sluice::detail::make_empty(engine, spec.shape, {.dtype = spec.dtype, .device = spec.device}), spec, strides);
 }
 
-void Binding::bind_node(const Node& node, bool once, Engine& engine) {
+void Binding::bind_node(const Node& node, Engine& engine) {
   if (node.is_view()) {
     bind_view(node);
     return;
@@ -232,10 +219,6 @@ void Binding::bind_node(const Node& node, bool once, Engine& engine) {
   }
   step.device = device_of(step);
   step.capturable = step.capturable && is_on_one_gpu(step.device, step.inputs, step.destinations);
-  if (once) {
-    run(step);
-    return;
-  }
   steps_.push_back(std::move(step));
   note_uses(node);
 }
@@ -316,9 +299,7 @@ void Binding::raise_versions() const {
 }
 
 bool Binding::is_current() const {
-  return std::all_of(held_.begin(), held_.end(), [&](const Held& held) {
-    return graph_.values[held.constant].array.object()->buffer == held.memory;
-  });
+  return std::all_of(held_.begin(), held_.end(), [](const Held& held) { return held.is_current(); });
 }
 
 }  // namespace sluice::graph

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <sluice/operator/conv/fused.h>
+#include <sluice/operator/conv/shallow.h>
 #include <sluice/operator/elementwise/in_place.h>
 #include <sluice/operator/graph/detail/dependencies.h>
 #include <sluice/operator/graph/detail/effects.h>
@@ -146,12 +147,22 @@ class Fusing {
       return fused(chain);
     // With a bias there is a pass over the result anyway.
     const bool relu = chain.relu || first.op == &sluice::detail::convolution_relu_op;
-    if (rounding_ == Rounding::once && (relu || bias) && graph_.values[first.inputs[0]].spec.device.is_gpu())
+    if (rounding_ == Rounding::once && (relu || bias) && graph_.values[first.inputs[0]].spec.device.is_gpu() &&
+        !is_shallow(first))
       return fused(chain);
     return chain.relu && bias ? std::vector<Node>{with_relu(chain)} : std::vector<Node>{};
   }
 
  private:
+  // Such a kernel takes bias and relu along as it is, and rounds once too.
+  bool is_shallow(const Node& node) const {
+    const ArraySpec &x = graph_.values[node.inputs[0]].spec, &weight = graph_.values[node.inputs[1]].spec;
+    const auto& how = node.attributes.as<ConvolutionAttributes>();
+    return sluice::detail::is_shallow(
+        sluice::detail::convolution_geometry(node.op->name, x.shape, weight.shape, x.dtype, how),
+        sluice::detail::ConvolutionPass::forward);
+  }
+
   // To the last bit: relu of a number that is rounded is relu of the number, rounded.
   Node with_relu(const Chain& chain) const {
     Node node = graph_.nodes[chain.nodes.front()];

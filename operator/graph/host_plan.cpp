@@ -71,6 +71,10 @@ struct HostPlan::State {
   std::atomic<std::uint64_t> pushed{0};
   std::once_flag planned = {};
   std::unique_ptr<Plan> plan = {};
+#ifdef SLUICE_CUDA
+  std::mutex derived_mutex = {};
+  std::shared_ptr<DerivedValues> derived = {};  // for all lanes
+#endif
 
   State(Graph made, const HostPlanOptions& how, Engine& on)
       : graph(std::move(made)), options(how), engine(on), of_engine(on.new_var()), lanes(number_of_lanes()) {
@@ -84,6 +88,11 @@ struct HostPlan::State {
   }
 
   std::unique_lock<std::mutex> take_lane(Lane*& lane);
+#ifdef SLUICE_CUDA
+  std::shared_ptr<DerivedValues> derived_here();
+  void make_run(Lane& lane, SourceLocation site);
+  bool is_ready(Lane& lane, SourceLocation site);
+#endif
   bool launch(std::span<const HostValues> from, std::span<const HostRoom> to, SourceLocation site);
   void push(std::span<const HostValues> from, std::span<const HostRoom> to, SourceLocation site);
 };
@@ -101,36 +110,40 @@ std::unique_lock<std::mutex> HostPlan::State::take_lane(Lane*& lane) {
 }
 
 #ifdef SLUICE_CUDA
-namespace {
-
-// What stands in the way may pass, as too little memory or a parameter that has failed: tasks say what it is.
-void make_run(Lane& lane, const Graph& graph, Engine& engine, SourceLocation site) {
-  lane.run.reset();
-  try {
-    lane.run = HostRun::make(graph, engine, site);
-    lane.unfit = lane.run == nullptr;
-    lane.rest = 0;
-  } catch (const EngineStopped&) {
-    throw;
-  } catch (const Error&) {
-    lane.resting = lane.rest = std::min(2 * lane.rest + 1, Lane::k_longest_rest);
-  }
+std::shared_ptr<DerivedValues> HostPlan::State::derived_here() {
+  const std::lock_guard hold(derived_mutex);
+  if (derived == nullptr || !derived->is_current())
+    derived = DerivedValues::of(
+        graph, options.keep_derived ? Derives::of_constants : Derives::of_nothing, of_engine.engine());
+  return derived;
 }
 
-bool is_ready(Lane& lane, const Graph& graph, const Var& of_engine, SourceLocation site) {
+// What stands in the way may pass, as too little memory or a parameter that has failed: tasks say what it is.
+bool HostPlan::State::is_ready(Lane& lane, SourceLocation site) {
   if (lane.unfit)
     return false;
-  if (lane.run != nullptr && lane.run->is_current()) [[likely]]
-    return true;
   if (lane.resting > 0) {
     --lane.resting;
     return false;
   }
-  make_run(lane, graph, of_engine.engine(), site);
-  return lane.run != nullptr;
+  try {
+    if (lane.run == nullptr || !lane.run->renew(site)) [[unlikely]]
+      make_run(lane, site);
+    return lane.run != nullptr;
+  } catch (const EngineStopped&) {
+    throw;
+  } catch (const Error&) {
+    lane.resting = lane.rest = std::min(2 * lane.rest + 1, Lane::k_longest_rest);
+    return false;
+  }
 }
 
-}  // namespace
+void HostPlan::State::make_run(Lane& lane, SourceLocation site) {
+  lane.run.reset();
+  lane.run = HostRun::make(graph, derived_here(), of_engine.engine(), site);
+  lane.unfit = lane.run == nullptr;
+  lane.rest = 0;
+}
 
 bool HostPlan::State::launch(std::span<const HostValues> from, std::span<const HostRoom> to, SourceLocation site) {
   if (lanes.empty() || sluice::detail::EngineAccess::body_here() != nullptr || region_records() ||
@@ -138,7 +151,7 @@ bool HostPlan::State::launch(std::span<const HostValues> from, std::span<const H
     return false;
   Lane* lane = nullptr;
   const std::unique_lock hold = take_lane(lane);
-  if (!is_ready(*lane, graph, of_engine, site) || !lane->run->run(from, to))
+  if (!is_ready(*lane, site) || !lane->run->run(from, to))
     return false;
   lane->launched.store(lane->launched.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return true;
@@ -156,7 +169,8 @@ void HostPlan::State::push(std::span<const HostValues> from, std::span<const Hos
   const autograd::PauseScope unrecorded;
   pushed.fetch_add(1, std::memory_order_relaxed);
   std::call_once(planned, [&] {
-    plan = std::make_unique<Plan>(graph, PlanOptions{.optimise = false, .keep_results = true}, there);
+    plan = std::make_unique<Plan>(
+        graph, PlanOptions{.optimise = false, .keep_results = true, .keep_derived = options.keep_derived}, there);
   });
   Arrays arrays;
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -169,8 +183,19 @@ void HostPlan::State::push(std::span<const HostValues> from, std::span<const Hos
     results[i].read_out(to[i].values, to[i].dtype, to[i].count, site);
 }
 
+namespace {
+
+Graph made_ready(const Graph& graph, const HostPlanOptions& options) {
+  if (!options.optimise)
+    return graph;
+  const Graph made = optimised(graph, options.rounding);
+  return options.keep_derived ? with_ordered_weights(made) : made;
+}
+
+}  // namespace
+
 HostPlan::HostPlan(const Graph& graph, const HostPlanOptions& options, Engine& engine)
-    : state_(std::make_unique<State>(options.optimise ? optimised(graph) : graph, options, engine)) {
+    : state_(std::make_unique<State>(made_ready(graph, options), options, engine)) {
   for (const ArraySpec& input : state_->inputs) {
     require<DeviceError>(input.device == state_->inputs[0].device, [&] {
       return message("host plan: inputs on ", state_->inputs[0].device, " and on ", input.device);

@@ -9,6 +9,7 @@
 #include <sluice/engine/engine.h>
 #include <sluice/engine/export.h>
 #include <sluice/operator/graph/graph.h>
+#include <sluice/operator/graph/plan.h>
 #include <sluice/operator/operator.h>
 
 namespace sluice::graph {
@@ -29,6 +30,8 @@ struct HostRoom {
 struct HostPlanOptions {
   std::size_t most_at_once = 16;  // runs of a GPU's graph: each has memory and library handles of its own
   bool optimise = true;           // run the passes
+  Rounding rounding = Rounding::as_by_hand;
+  bool keep_derived = true;  // as PlanOptions say; all runs share what is kept, those by tasks have theirs
 };
 
 /// How runs went so far.

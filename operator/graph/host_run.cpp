@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include <sluice/engine/detail/node_pool.h>
 #include <sluice/ndarray/autograd.h>
@@ -35,19 +36,28 @@ void rest_the_core() noexcept {
 
 }  // namespace
 
-std::unique_ptr<HostRun> HostRun::make(const Graph& graph, Engine& engine, SourceLocation site) {
+std::unique_ptr<HostRun> HostRun::make(
+    const Graph& graph, std::shared_ptr<DerivedValues> derived, Engine& engine, SourceLocation site) {
   const EngineScope here(engine);
   const CallSinkScope nobody(nullptr);
   const autograd::PauseScope unrecorded;
-  std::unique_ptr<HostRun> made(new HostRun(graph, engine));
-  if (!made->is_capturable())
+  std::unique_ptr<HostRun> made(new HostRun(graph, std::move(derived), engine));
+  if (!made->is_capturable() || !made->renew(site))
     return nullptr;
   made->bind();
   return made->capture(site) ? std::move(made) : nullptr;
 }
 
-HostRun::HostRun(const Graph& graph, Engine& engine)
-    : graph_(graph), engine_(engine), binding_(graph, true, engine), forks_(sluice::detail::fork_count()) {}
+HostRun::HostRun(const Graph& graph, std::shared_ptr<DerivedValues> derived, Engine& engine)
+    : derived_(std::move(derived)),
+      graph_(derived_ == nullptr ? graph : derived_->rest()),
+      engine_(engine),
+      binding_(graph_, true, engine),
+      forks_(sluice::detail::fork_count()) {}
+
+bool HostRun::renew(SourceLocation site) {
+  return binding_.is_current() && (derived_ == nullptr || derived_->renew(true, site) == DerivedValues::Renewal::ready);
+}
 
 HostRun::~HostRun() {
   if (forks_ != sluice::detail::fork_count())

@@ -26,7 +26,8 @@ SLUICE_API Graph with_combined_calls(const Graph& graph);
 /// nodes need not wait for one behind the other.
 SLUICE_API Graph with_biases_apart(const Graph& graph);
 /// A convolution takes along what alone reads it: relu behind a bias; rounded once also a batch norm of constant
-/// statistics, a sum with an array of the same shape and the bias, all before the relu.
+/// statistics, a sum with an array of the same shape and the bias, all before the relu. Batch norm is then x * scale +
+/// shift, which cancels where a mean is far from zero beside its deviation (Rounding::once).
 SLUICE_API Graph with_epilogues(const Graph& graph, Rounding rounding);
 /// Elementwise nodes of one shape that pass values on, or read the same, run as one node, `fused`, where there is a
 /// kernel for that: what lies between them is neither written nor read.
@@ -37,10 +38,11 @@ SLUICE_API Graph with_ordered_weights(const Graph& graph);
 /// All passes but the one for weights, the graph verified after each.
 SLUICE_API Graph optimised(const Graph& graph, Rounding rounding = Rounding::as_by_hand);
 
-/// Which nodes give the same whenever the graph runs, since they read nothing that can change: a plan runs them once.
+/// Which nodes give the same whenever the graph runs, since they read nothing that can change: a plan keeps what the
+/// others need of it.
 SLUICE_API std::vector<bool> invariant_nodes(const Graph& graph);
 /// Which nodes, views aside, compute from constants alone that the graph does not write, and give nothing that the
-/// caller sees; those that read no constant either, if others do. A plan runs them again only once a constant was
+/// caller sees; those too that read no constant either. A plan runs them again only once a constant of theirs was
 /// written (PlanOptions::keep_derived).
 SLUICE_API std::vector<bool> derived_nodes(const Graph& graph);
 

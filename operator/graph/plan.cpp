@@ -119,15 +119,25 @@ struct Plan::State {
   MemoryPlan memory_plan = {};
   std::size_t bytes_derived = 0;
   std::mutex derived_mutex = {};
+  Derives derives;
   std::shared_ptr<DerivedValues> derived = {};
 
-  State(Graph made, const PlanOptions& how, Engine& on) : graph(std::move(made)), options(how), engine(on), places(1) {
+  State(Graph made, const PlanOptions& how, Engine& on)
+      : graph(std::move(made)),
+        options(how),
+        engine(on),
+        places(1),
+        derives(how.keep_derived ? Derives::of_constants : Derives::of_nothing) {
     verify(graph);
-    if (options.keep_derived)
-      derived = DerivedValues::of(graph, engine);
-    bytes_derived = derived != nullptr ? derived->bytes() : 0;
     Place first;
-    fill(first, derived);
+    try {
+      derived = DerivedValues::of(graph, derives, engine);
+      fill(first, derived);
+    } catch (const OutOfMemory&) {
+      if (!keep_less(first))
+        throw;
+    }
+    bytes_derived = derived != nullptr ? derived->bytes() : 0;
     memory_plan = first.arena->memory();
     if (!first.arena->writes_outside())  // otherwise runs follow each other anyway
       places = std::vector<Place>(std::max<std::size_t>(options.most_arenas, 1));
@@ -154,11 +164,35 @@ struct Plan::State {
     else if (!hold.try_lock())
       return false;
     if (derived != nullptr && !derived->is_current())
-      derived = DerivedValues::of(graph, engine);
+      derived = DerivedValues::of(graph, derives, engine);
+    fill(place, derived);
+    return true;
+  }
+  // What is kept must not stand in the way of a graph that would do without. False: it does not.
+  bool keep_less(Place& place) {
+    const std::unique_lock hold(derived_mutex, std::try_to_lock);
+    if (!hold.owns_lock() || (derives == Derives::of_nothing && place.derived == derived))
+      return false;
+    place.arena = nullptr;
+    place.derived = nullptr;
+    if (derives == Derives::of_constants) {
+      derives = Derives::of_nothing;
+      derived = nullptr;  // its memory first
+      derived = DerivedValues::of(graph, derives, engine);
+    }
     fill(place, derived);
     return true;
   }
   bool make_ready(Place& place, bool may_wait, SourceLocation site) {
+    try {
+      return renew(place, may_wait, site);
+    } catch (const OutOfMemory&) {
+      if (!keep_less(place))
+        throw;
+    }
+    return renew(place, may_wait, site);
+  }
+  bool renew(Place& place, bool may_wait, SourceLocation site) {
     if ((place.arena == nullptr || !place.arena->is_current()) && !fill_anew(place, may_wait))
       return false;
     while (place.derived != nullptr) {

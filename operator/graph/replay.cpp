@@ -12,10 +12,6 @@ namespace sluice::graph {
 
 namespace {
 
-bool has_made(const Node& node) {
-  return std::any_of(node.results.begin(), node.results.end(), [](const Result& result) { return result.made; });
-}
-
 // Traced arrays lie row by row; where the real one does not and cannot be seen so, the view is of a copy.
 NDArray viewable(const Node& node, const NDArray& base, const Shape* like) {
   if (base.is_contiguous())
@@ -52,7 +48,7 @@ class Replay {
   Arrays run_node(std::size_t at) {
     const Node& node = graph_.nodes[at];
     Arrays operands = operands_of(node), destinations;
-    const bool in_place = node.has_destinations() && !has_made(node);
+    const bool in_place = is_told_where(node);
     for (const auto [id, made] : node.results) {
       if (in_place)
         destinations.push_back(arrays_[id]);
@@ -89,6 +85,13 @@ class Replay {
       each(input);
     for (const Result& result : node.results)
       each(result.value);
+  }
+
+  // All its results are there before it runs.
+  bool is_told_where(const Node& node) const {
+    return !node.results.empty() && std::all_of(node.results.begin(), node.results.end(), [&](const Result& result) {
+      return arrays_[result.value].defined();
+    });
   }
 
   Arrays operands_of(const Node& node) const {
@@ -147,6 +150,8 @@ Arrays replay(const Graph& graph, std::span<const NDArray> inputs, const ReplayO
       options.after(at, results);
   };
   for (std::size_t at = 0; at < graph.nodes.size(); ++at) {
+    if (options.only != nullptr && !(*options.only)[at])
+      continue;
     if (options.numbered)
       run_numbered(graph, at, [&] { run(at); });
     else

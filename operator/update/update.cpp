@@ -216,6 +216,7 @@ void issue_update(const IssueCall& call) {
     work->numbers = reinterpret_cast<const double*>(numbers.object()->data());
     detail::add_access(task.access, numbers, AccessMode::read);
   }
+  raise_versions(all);
   task.device = all.weights[0].device();
   task.denormals = all.weights[0].dtype() == float64 ? Denormals::keep : Denormals::flush;
   task.capturable = true;
@@ -229,7 +230,6 @@ void issue_update(const IssueCall& call) {
         detail::update_cpu(*work);
       },
       call.site);
-  raise_versions(all);
 }
 
 template <class A>

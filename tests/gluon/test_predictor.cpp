@@ -51,6 +51,38 @@ void sees_what_was_pushed(Device device) {
     CHECK(predict.counts().launched >= 50);
 }
 
+// Whatever it keeps of them; a norm folded into the convolution, or not.
+void sees_changed_parameters(Device device) {
+  nn::Sequential net;
+  net.add(
+      nn::Conv2D(8, 3, {.use_bias = false, .in_channels = 8}),
+      nn::BatchNorm({.in_channels = 8}),
+      nn::Activation("relu"));
+  net.initialize(gluon::init::Xavier(), device);
+  const Shape shape{2, 8, 6, 5};
+  for (const graph::Rounding rounding : {graph::Rounding::as_by_hand, graph::Rounding::once}) {
+    for (const bool keep : {true, false}) {
+      CAPTURE(static_cast<int>(rounding), keep);
+      const Predictor predict(net, zeros(shape, {.device = device}), {.rounding = rounding, .keep_derived = keep});
+      std::vector<float> y(2 * 8 * 4 * 3);
+      for (const char* name : {"0.weight", "1.gamma", "1.running_mean", "1.running_var", "1.beta"}) {
+        CAPTURE(name);
+        for (int i = 0; i < 3; ++i) {
+          const std::vector<float> x = pattern(shape.size(), 7 * i);
+          predict(x, y);
+          const std::vector<float> wanted = values(net(array(x, shape, device)));
+          if (rounding == graph::Rounding::once || device.is_gpu())
+            check_near(y, wanted, 1e-4);
+          else
+            CHECK(y == wanted);
+        }
+        const Parameter one = net.collect_params()[name];
+        one.data().assign(abs(one.data()) * 0.5 + 0.75);
+      }
+    }
+  }
+}
+
 /// Two arrays in, of two types; two out, one of them turned: it does not lie row by row.
 struct Two final : gluon::Block {
   Arrays forward_all(std::span<const NDArray> inputs) const override {
@@ -185,6 +217,14 @@ TEST_CASE("A predictor sees changes of its network", "[gluon][predictor]") {
 TEST_CASE("A predictor of a GPU sees changes of its network", "[gluon][predictor][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   sees_changes(gpu(0));
+}
+
+TEST_CASE("A predictor sees parameters that change, whatever it keeps of them", "[gluon][predictor][derived]") {
+  sees_changed_parameters(cpu());
+}
+TEST_CASE("A predictor of a GPU sees parameters that change", "[gluon][predictor][derived][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  sees_changed_parameters(gpu(0));
 }
 
 TEST_CASE("A predictor works in tasks, under a trace, and not when the engine has stopped", "[gluon][predictor]") {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include <sluice/engine/trace.h>
 #include <sluice/operator/api.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/plan.h>
@@ -28,6 +29,19 @@ inline graph::Graph traced(const Arrays& inputs, const Body& body) {
 inline std::int64_t derived(const graph::Graph& graph) {
   const std::vector<bool> nodes = derived_nodes(graph);
   return std::count(nodes.begin(), nodes.end(), true);
+}
+
+/// How many kept values a plan makes anew meanwhile.
+template <class Call>
+std::int64_t renewals(const Call& call) {
+  Engine& engine = Engine::current();
+  engine.start_trace();
+  call();
+  engine.wait_all();
+  const Trace trace = engine.stop_trace();
+  return std::count_if(trace.events().begin(), trace.events().end(), [](const TraceEvent& event) {
+    return event.name == "derived values";
+  });
 }
 
 inline NDArray draw(const Shape& shape, std::uint64_t seed, Device device, DType dtype = float32) {

@@ -1,4 +1,8 @@
 // The tape as operators write it: what is recorded, writing in place, second derivatives, what is freed.
+#include <algorithm>
+#include <vector>
+
+#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/api.h>
 
 #include "tests/support/catch.h"
@@ -162,4 +166,46 @@ TEST_CASE("what the tape holds is not in flight, what backward lets go is", "[op
   gate.open();
   engine.wait_all();
   CHECK(in_flight() == 0);
+}
+
+namespace {
+
+const sluice::detail::Buffer* watched = nullptr;
+std::uint64_t version_in_kernel = 0;
+
+// y = 7, and what a backward on another thread would see meanwhile.
+void look_at_version(const KernelCall& call) {
+  version_in_kernel = watched->version();
+  const TensorView& y = call.outputs.empty() ? call.inputs[0] : call.outputs[0];
+  std::fill_n(y.as<float>(), y.size, 7.0F);
+}
+Specs infer_looking(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
+  return op.outputs == 0 ? Specs{} : Specs{inputs[0]};
+}
+
+}  // namespace
+
+TEST_CASE("a version is raised before the write is pushed", "[operator][invoke][gradient]") {
+  Engine engine({.cpu_policy = CpuMode::serial});  // where a push runs the kernel
+  const EngineScope scope(engine);
+  const Operator writes_output{.name = "looks_out", .infer = infer_looking, .kernels = {on_cpu(look_at_version)}};
+  const Operator writes_input{
+      .name = "looks_in",
+      .outputs = 0,
+      .infer = infer_looking,
+      .kernels = {on_cpu(look_at_version)},
+      .mutated_inputs = 1};
+  const NDArray x = zeros({3}), w = zeros({3});
+  watched = w.object()->buffer;
+  for (const bool output : {true, false}) {
+    const std::uint64_t before = watched->version();
+    if (output)
+      invoke(writes_output, {&x, 1}, {}, {}, {&w, 1});
+    else
+      invoke(writes_input, {&w, 1}, {}, {});
+    CHECK(w.to_vector<float>() == std::vector<float>(3, 7.0F));
+    CHECK(version_in_kernel == before + 1);
+    CHECK(watched->version() == before + 1);
+    w.assign(0.0);
+  }
 }

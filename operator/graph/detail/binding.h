@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <sluice/engine/engine.h>
+#include <sluice/operator/graph/detail/held.h>
 #include <sluice/operator/graph/graph.h>
 #include <sluice/operator/graph/memory_plan.h>
 
@@ -27,8 +28,7 @@ class Binding {
     bool capturable;  // may be part of a CUDA graph
   };
 
-  /// Makes all arrays but those from outside, and runs the nodes that give the same each time. `graph` must outlive the
-  /// binding.
+  /// Makes all arrays but those from outside. `graph` must outlive the binding.
   Binding(const Graph& graph, bool share_memory, Engine& engine);
   Binding(const Binding&) = delete;
   Binding& operator=(const Binding&) = delete;
@@ -67,10 +67,6 @@ class Binding {
     NDArray states;
     std::vector<ValueId> values;
   };
-  struct Held {
-    ValueId constant;
-    const void* memory;
-  };
   /// Where an array from outside, or a view of one, is used.
   struct Use {
     ValueId value;
@@ -83,10 +79,10 @@ class Binding {
     Geometry lies;
   };
 
-  void choose_outside(const std::vector<bool>& once);
+  void choose_outside();
   void bind_sources(Engine& engine);
   void bind_random(Engine& engine, Device device);
-  void bind_node(const Node& node, bool once, Engine& engine);
+  void bind_node(const Node& node, Engine& engine);
   void bind_view(const Node& node);
   NDArray result_of(const Node& node, ValueId id, const Arrays& inputs, Engine& engine);
   void note_uses(const Node& node);
@@ -94,7 +90,7 @@ class Binding {
   void note_written();
 
   const Graph& graph_;
-  std::vector<bool> apart_;       // values of nodes that run once, and from outside
+  std::vector<bool> apart_;       // of results: they share no memory
   std::vector<bool> is_outside_;  // by root
   std::vector<bool> follows_;     // by value: it is the array of its root from outside, or a view of that
   std::vector<ValueId> outside_;

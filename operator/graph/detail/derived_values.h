@@ -4,55 +4,63 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include <sluice/engine/engine.h>
-#include <sluice/operator/graph/detail/arena.h>
 #include <sluice/operator/graph/detail/derived.h>
+#include <sluice/operator/graph/detail/held.h>
+#include <sluice/operator/matmul/precision.h>
 
 namespace sluice::graph {
 
-/// What comes of a graph's constants alone, kept from run to run and made again once one of them was written: for all
-/// arenas of a plan, as the constants themselves are. Any thread may call it.
+/// What comes of a graph's constants alone, or of nothing, kept from run to run: for all arenas of a plan, as the
+/// constants themselves are. What goes together is made again once one of its constants was written, or when it could
+/// not be made, for nobody in particular: in no task group, and not stopped with the task that asks. Any thread may
+/// call it.
 class DerivedValues {
  public:
   /// Null where the graph has nothing of that kind. Throws OutOfMemory. Nothing is made yet.
-  static std::shared_ptr<DerivedValues> of(const Graph& graph, Engine& engine);
+  static std::shared_ptr<DerivedValues> of(const Graph& graph, Derives what, Engine& engine);
   DerivedValues(DerivedSplit split, Engine& engine);
   DerivedValues(const DerivedValues&) = delete;
   DerivedValues& operator=(const DerivedValues&) = delete;
 
   /// The graph without what makes them, where they are constants.
   const Graph& rest() const noexcept { return split_.rest; }
-  bool is_current() const { return arena_->is_current(); }
+  bool is_current() const;
   std::size_t bytes() const noexcept;
 
   /// ready: what makes them was pushed if that must be, and who pushes now comes behind it. busy: another thread is
-  /// about to, and this one may not wait. outdated: a constant is other memory now.
+  /// about to, and this one may not wait. outdated: a constant is other memory now. Throws what invoke() throws.
   enum class Renewal : std::uint8_t { ready, busy, outdated };
   Renewal renew(bool may_wait, SourceLocation site);
 
  private:
   /// A constant, and the writes of its memory that what is kept has seen.
   struct Source {
-    const NDArray* array = nullptr;
-    const void* memory = nullptr;
-    std::atomic<std::uint64_t> pushed{0}, done{0};
+    Held constant = {};
+    std::atomic<std::uint64_t> seen{0};
+  };
+  /// What goes together.
+  struct Part {
+    std::vector<std::size_t> nodes = {}, sources = {}, kept = {};  // by their numbers
+    std::vector<TaskHandle> proofs = {};                           // each reads one of those kept; none: not pushed
+    bool is_made = false;                                          // and nothing of it failed
   };
 
   bool has_seen_all() const noexcept;
-  bool has_failed();
-  void make(SourceLocation site);
+  void renew_parts(SourceLocation site);
+  void make(const std::vector<Part*>& parts, SourceLocation site);
 
   DerivedSplit split_;
   Engine& engine_;
-  std::unique_ptr<Arena> arena_;
-  std::vector<Source> sources_;       // as many as ever
-  Task proof_ = {};                   // reads all that is kept
-  std::atomic<bool> is_made_{false};  // and nothing of it failed
-  std::mutex mutex_;                  // for those below, and for who pushes
-  bool is_pushed_ = false;
-  TaskHandle proven_;
+  std::vector<std::pair<ValueId, NDArray>> kept_;
+  std::vector<Source> sources_;  // as many as ever
+  std::atomic<Float32Precision> precision_{};
+  std::atomic<bool> is_made_{false};  // all of it
+  std::mutex mutex_;                  // for the parts, and for who pushes
+  std::vector<Part> parts_;
 };
 
 }  // namespace sluice::graph

@@ -11,6 +11,7 @@
 #include <sluice/ndarray/detail/buffers_kept.h>
 #include <sluice/ndarray/detail/mapped.h>
 #include <sluice/operator/graph/detail/binding.h>
+#include <sluice/operator/graph/detail/derived_values.h>
 #include <sluice/operator/graph/host_plan.h>
 
 namespace sluice::graph {
@@ -22,12 +23,15 @@ class HostRun {
  public:
   /// Captures, and runs it once on zeros, which the host waits for. Null where it cannot be captured, or would not be
   /// the same each time. Throws OutOfMemory, and what else the run throws. `graph` and `engine` must outlive its runs.
-  static std::unique_ptr<HostRun> make(const Graph& graph, Engine& engine, SourceLocation site);
+  /// derived: of which it runs the rest; null: it runs all.
+  static std::unique_ptr<HostRun> make(
+      const Graph& graph, std::shared_ptr<DerivedValues> derived, Engine& engine, SourceLocation site);
   HostRun(const HostRun&) = delete;
   HostRun& operator=(const HostRun&) = delete;
   ~HostRun();
 
-  bool is_current() const { return binding_.is_current(); }
+  /// What it keeps is on its way, if it must be made again. False: it has to be captured anew.
+  bool renew(SourceLocation site);
   /// Of values that were checked. False where a plan has to do it: `outputs` may then be written, or not.
   bool run(std::span<const HostValues> inputs, std::span<const HostRoom> outputs);
 
@@ -38,7 +42,7 @@ class HostRun {
     std::size_t at = 0, bytes = 0;
   };
 
-  HostRun(const Graph& graph, Engine& engine);
+  HostRun(const Graph& graph, std::shared_ptr<DerivedValues> derived, Engine& engine);
   bool is_capturable() const;
   Device device() const;
   void bind();
@@ -50,6 +54,7 @@ class HostRun {
   bool has_landed() const noexcept;
   bool await();
 
+  const std::shared_ptr<DerivedValues> derived_;
   const Graph& graph_;
   Engine& engine_;
   Binding binding_;
