@@ -126,7 +126,8 @@ class SLUICE_API Block {
 
   /// From now on calls of this block run as graphs: forward() is traced once for each shape, type and device of its
   /// inputs, mode and precision, optimised, and replayed, on a GPU as one CUDA graph; a recorded call is one node of
-  /// the tape whose gradient is a second graph. Values, gradients and random numbers are what they are without, to the
+  /// the tape whose gradient is a second graph. Batches of other sizes share a trace (options.batch_sizes) unless
+  /// forward() asks how large they are. Values, gradients and random numbers are what they are without, to the
   /// last bit unless options.plan.rounding allows less, running statistics too; gradients that an array gets from
   /// several calls are added in another order, and a result that is a view of an input is a copy. What forward() does
   /// beside calling operators happens when it is traced alone; where it looks at values, tracing throws ValueError
@@ -136,7 +137,7 @@ class SLUICE_API Block {
   /// hybridize(false) ends it.
   void hybridize(bool active = true, const HybridOptions& options = {});
   bool is_hybridized() const;
-  /// Programs that were traced since hybridize().
+  /// Programs that were traced since hybridize(); what was made of one for a batch of another size is none.
   std::size_t hybrid_traces() const;
   /// The graph that ran last, or null: for printing it, its memory. Good until the next call of the block.
   const graph::Plan* hybrid_plan() const;

@@ -3,6 +3,7 @@
 
 #include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/any_batch.h>
 #include <sluice/gluon/detail/hybrid.h>
 #include <sluice/gluon/detail/hybrid_node.h>
 #include <sluice/gluon/detail/network_changes.h>
@@ -65,10 +66,13 @@ bool Hybrid::Signature::operator==(const Signature& other) const {
   const auto same = [](const ArraySpec& a, const ArraySpec& b) {
     return a.shape == b.shape && a.dtype == b.dtype && a.device == b.device;
   };
+  return is_like(other) && std::equal(inputs.begin(), inputs.end(), other.inputs.begin(), other.inputs.end(), same);
+}
+
+bool Hybrid::Signature::is_like(const Signature& other) const {
   return recorded == other.recorded && recording == other.recording && training == other.training &&
          precision == other.precision && engine == other.engine && wanted == other.wanted &&
-         parameters == other.parameters &&
-         std::equal(inputs.begin(), inputs.end(), other.inputs.begin(), other.inputs.end(), same);
+         parameters == other.parameters && inputs.size() == other.inputs.size();
 }
 
 bool Hybrid::stands_for(const Signature& made, std::span<const NDArray> inputs, const Table& table, bool recorded) {
@@ -127,6 +131,17 @@ Hybrid::Lookup Hybrid::look_up(const Reading& table, std::span<const NDArray> in
   return {Found::none};
 }
 
+// A program that stands for batches of other sizes, if this is one.
+std::shared_ptr<const TracedForward> Hybrid::find_like(const Table& table, const Signature& signature) {
+  for (const auto& known : table.known) {
+    const std::shared_ptr<const TracedForward>& traced = known->program->traced;
+    if (traced != nullptr && known->signature.is_like(signature) &&
+        is_other_batch(known->signature.inputs, signature.inputs, traced->batched) && !is_outdated(*known->program))
+      return traced;
+  }
+  return nullptr;
+}
+
 // As long as all call one program nobody writes anything.
 void Hybrid::note_use(const Known& known) {
   if (used_last_.load(std::memory_order_relaxed) == &known)
@@ -153,7 +168,6 @@ std::shared_ptr<const HybridProgram> Hybrid::keep(
     Signature signature, std::shared_ptr<const HybridProgram> program, std::uint64_t changes) {
   std::vector<std::unique_ptr<const Table>> gone;
   const std::lock_guard hold(mutex_);
-  traced_.fetch_add(1, std::memory_order_relaxed);
   const Table& now = *table_.latest();
   if (now.changes != changes)  // nobody will ask for it
     return program;
@@ -175,13 +189,21 @@ Arrays Hybrid::run_new(std::span<const NDArray> inputs, const Forward& forward, 
   std::vector<Parameter> parameters;
   Signature signature;
   std::uint64_t changes = 0;
+  std::shared_ptr<const TracedForward> like;
   {
     const Reading table(table_);
     parameters = table->parameters;
     changes = table->changes;
     signature = signature_of(inputs, *table, is_recorded(inputs, parameters));
+    like = find_like(*table, signature);
   }
-  auto made = make_program(forward, std::move(parameters), options_, inputs, signature.wanted, signature.recorded);
+  std::shared_ptr<const HybridProgram> made;
+  if (like != nullptr)
+    made = make_program_like(*like, parameters, options_, inputs);
+  if (made == nullptr) {
+    made = make_program(forward, parameters, options_, inputs, signature.wanted, signature.recorded);
+    traced_.fetch_add(1, std::memory_order_relaxed);
+  }
   const auto program = keep(std::move(signature), std::move(made), changes);
   return program->by_hand ? forward(inputs) : call(program, inputs, site);
 }

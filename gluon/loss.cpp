@@ -1,8 +1,9 @@
 #include <sluice/engine/error.h>
 #include <sluice/engine/origin.h>
 #include <sluice/gluon/loss.h>
-#include <sluice/ndarray/shape.h>
+#include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/normalise.h>
 #include <sluice/operator/reduce/reduce.h>
 #include <sluice/operator/softmax/softmax.h>
 
@@ -10,12 +11,15 @@ namespace sluice::gluon::loss {
 
 namespace {
 
+using sluice::detail::unseen_shape;
+
 // Per element (N, ...) to per sample (N,): the mean of what is left of each, times a factor.
 NDArray per_sample(NDArray values, double factor) {
-  require<ShapeError>(values.ndim() >= 1, [] { return "a loss needs a first axis, that of the samples"; });
-  if (values.ndim() > 1) {
+  const int ndim = unseen_shape(values).ndim();
+  require<ShapeError>(ndim >= 1, [] { return "a loss needs a first axis, that of the samples"; });
+  if (ndim > 1) {
     Shape others;
-    for (int axis = 1; axis < values.ndim(); ++axis)
+    for (int axis = 1; axis < ndim; ++axis)
       others.push_back(axis);
     values = mean(values, others);
   }
@@ -38,7 +42,8 @@ NDArray SoftmaxCrossEntropyLoss::compute(const NDArray& predictions, const NDArr
                     : softmax_cross_entropy(predictions, labels, axis),
         weight);
   }
-  require<ShapeError>(predictions.shape() == labels.shape(), [&] {
+  const Shape& shape = unseen_shape(predictions);
+  require<ShapeError>(shape == unseen_shape(labels), [&] {
     return message(
         "SoftmaxCrossEntropyLoss: probabilities ",
         labels.shape(),
@@ -47,23 +52,23 @@ NDArray SoftmaxCrossEntropyLoss::compute(const NDArray& predictions, const NDArr
         " (sparse_label takes class indices)");
   });
   const NDArray log_probs = from_logits ? predictions : log_softmax(predictions, axis);
-  return per_sample(
-      sum(log_probs * labels, {normal_axis(axis, predictions.ndim(), "SoftmaxCrossEntropyLoss")}), -weight);
+  return per_sample(sum(log_probs * labels, {normal_axis(axis, shape.ndim(), "SoftmaxCrossEntropyLoss")}), -weight);
 }
 
 NDArray L2Loss::compute(const NDArray& predictions, const NDArray& labels) const {
   const OriginScope here(call_site());
-  require<ShapeError>(predictions.size() == labels.size(), [&] {
+  const Shape &shape = unseen_shape(predictions), &given = unseen_shape(labels);
+  require<ShapeError>(shape.size() == given.size(), [&] {
     return message(
         "L2Loss: labels of shape ",
-        labels.shape(),
+        given,
         " do not fit predictions of shape ",
-        predictions.shape(),
+        shape,
         "; give labels of shape ",
-        predictions.shape(),
+        shape,
         ", or as many numbers");
   });
-  const NDArray aligned = labels.shape() == predictions.shape() ? labels : labels.reshape(predictions.shape());
+  const NDArray aligned = given == shape ? labels : labels.reshape(sluice::detail::with_open_rows(shape));
   return per_sample(square(predictions - aligned), options_.weight / 2);
 }
 

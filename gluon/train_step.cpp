@@ -1,10 +1,14 @@
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <memory>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/any_batch.h>
 #include <sluice/gluon/detail/called.h>
 #include <sluice/gluon/detail/network_changes.h>
 #include <sluice/gluon/train_step.h>
@@ -17,30 +21,42 @@ namespace sluice::gluon {
 
 namespace {
 
+ArraySpec spec_of(const NDArray& array) {
+  return {array.shape(), array.dtype(), array.device()};
+}
+
 /// What a plan was made for. Arrays by identity: the plan's graph keeps them, so that no other comes to stand there.
 struct Signature {
-  Shape x_shape, y_shape;
-  DType x_type, y_type;
-  Device device;
+  std::array<ArraySpec, 2> inputs;
   Float32Precision precision;
   std::vector<const void*> parameters;
   std::vector<double> multipliers;  // of decays, which are part of the step
 
   bool operator==(const Signature& other) const {
-    return x_shape == other.x_shape && y_shape == other.y_shape && x_type == other.x_type && y_type == other.y_type &&
-           device == other.device && precision == other.precision && parameters == other.parameters &&
-           multipliers == other.multipliers;
+    return is_like(other) &&
+           std::equal(inputs.begin(), inputs.end(), other.inputs.begin(), [](const ArraySpec& a, const ArraySpec& b) {
+             return a.shape == b.shape && a.dtype == b.dtype && a.device == b.device;
+           });
   }
+  /// All but the inputs.
+  bool is_like(const Signature& other) const {
+    return precision == other.precision && parameters == other.parameters && multipliers == other.multipliers;
+  }
+};
+
+/// A step as it was traced, and the inputs whose first extent may be another.
+struct TracedStep {
+  detail::Traced program = {};
+  std::vector<bool> batched = {};
+
+  bool is_for_any_batch() const { return std::find(batched.begin(), batched.end(), true) != batched.end(); }
 };
 
 struct Known {
   Signature signature;
   std::unique_ptr<graph::Plan> plan;
+  std::shared_ptr<const TracedStep> traced;  // null of a step for one size of batches alone
 };
-
-ArraySpec spec_of(const NDArray& array) {
-  return {array.shape(), array.dtype(), array.device()};
-}
 
 }  // namespace
 
@@ -69,8 +85,7 @@ struct TrainStep::State {
   }
 
   Signature signature_of(const NDArray& x, const NDArray& y) const {
-    Signature signature{
-        x.shape(), y.shape(), x.dtype(), y.dtype(), x.device(), sluice::detail::current_float32_precision(), {}, {}};
+    Signature signature{{spec_of(x), spec_of(y)}, sluice::detail::current_float32_precision(), {}, {}};
     for (const auto& [name, parameter] : parameters) {
       const auto* const object = parameter.data().object();
       signature.parameters.push_back(object);
@@ -117,18 +132,53 @@ struct TrainStep::State {
     }
   }
 
-  std::unique_ptr<graph::Plan> trace(const NDArray& x, const NDArray& y, SourceLocation site) {
-    const EngineScope here(x.engine());
+  detail::Traced trace_once(std::span<const ArraySpec> inputs, SourceLocation site) const {
     graph::Tracer tracer;
-    const NDArray samples = tracer.input(spec_of(x)), labels = tracer.input(spec_of(y));
-    const graph::Graph graph = tracer.trace([&] {
+    const NDArray samples = tracer.input(inputs[0]), labels = tracer.input(inputs[1]);
+    return detail::watched_trace(tracer, [&] {
       const StepResult result = forward_and_back(samples, labels, site);
       trace_step(trainer, site);
       return Arrays{result.losses, result.predictions};
     });
-    require_gradients(graph);
+  }
+
+  // Says in which inputs the size of the batch may be another one.
+  void compare_batches(std::span<const ArraySpec> inputs, TracedStep& step, SourceLocation site) const {
+    const std::vector<bool> batched = detail::batched_inputs(inputs);
+    if (std::find(batched.begin(), batched.end(), true) == batched.end())
+      return;
+    const std::vector<ArraySpec> others = detail::with_other_batch(inputs, batched);
+    const std::optional<graph::Graph> expected = detail::for_batch(step.program, others);
+    if (!expected)
+      return;
+    try {
+      if (detail::is_same_with_constants(*expected, trace_once(others, site).graph))
+        step.batched = batched;
+    } catch (const std::exception&) {  // it need not take such a batch
+    }
+  }
+
+  std::shared_ptr<const TracedStep> trace(std::span<const ArraySpec> inputs, SourceLocation site) {
+    auto step = std::make_shared<TracedStep>();
+    step->program = trace_once(inputs, site);
+    require_gradients(step->program.graph);
     ++traced;
-    return std::make_unique<graph::Plan>(graph, options.plan, x.engine());
+    if (options.batch_sizes == BatchSizes::any)
+      compare_batches(inputs, *step, site);
+    return step;
+  }
+
+  // What was traced for a batch of another size, for this one; null where there is nothing.
+  std::shared_ptr<const TracedStep> find_like(const Signature& signature) const {
+    for (const Known& one : known) {
+      if (one.traced == nullptr || !one.signature.is_like(signature) ||
+          !detail::is_other_batch(one.signature.inputs, signature.inputs, one.traced->batched))
+        continue;
+      const detail::Traced& program = one.traced->program;
+      if (std::optional<graph::Graph> graph = detail::for_batch(program, signature.inputs))
+        return std::make_shared<TracedStep>(TracedStep{{std::move(*graph), program.asked}, one.traced->batched});
+    }
+    return nullptr;
   }
 
   graph::Plan& plan_for(const NDArray& x, const NDArray& y, SourceLocation site) {
@@ -139,10 +189,16 @@ struct TrainStep::State {
       std::rotate(known.begin(), found, found + 1);
       return *known.front().plan;
     }
-    std::unique_ptr<graph::Plan> plan = trace(x, y, site);
+    const EngineScope here(x.engine());
+    std::shared_ptr<const TracedStep> step = find_like(signature);
+    if (step == nullptr)
+      step = trace(signature.inputs, site);
+    auto plan = std::make_unique<graph::Plan>(step->program.graph, options.plan, x.engine());
+    if (!step->is_for_any_batch())
+      step = nullptr;
     if (known.size() >= std::max<std::size_t>(options.most_plans, 1))
       known.pop_back();
-    known.push_front({std::move(signature), std::move(plan)});
+    known.push_front({std::move(signature), std::move(plan), std::move(step)});
     return *known.front().plan;
   }
 

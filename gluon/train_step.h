@@ -6,6 +6,7 @@
 
 #include <sluice/engine/export.h>
 #include <sluice/gluon/block.h>
+#include <sluice/gluon/hybrid.h>
 #include <sluice/gluon/trainer.h>
 #include <sluice/operator/graph/plan.h>
 
@@ -15,6 +16,7 @@ namespace sluice::gluon {
 struct TrainStepOptions {
   std::size_t most_plans = 8;  // of other shapes, types, devices; the one used longest ago goes
   graph::PlanOptions plan = {};
+  BatchSizes batch_sizes = BatchSizes::any;  // as of HybridOptions
 };
 
 /// What a step gives.
@@ -24,8 +26,9 @@ struct StepResult {
 };
 
 /// A training step as one graph: forward, loss, backward and the optimizer's update, traced once for each shape of
-/// batches and then run again, on a GPU as one CUDA graph. Parameters, their gradients, optimizer states and running
-/// statistics are what they are after the same step by hand, to the last bit; learning rates and random numbers go on.
+/// samples, whatever the size of the batch (BatchSizes), and then run again, on a GPU as one CUDA graph. Parameters,
+/// their gradients, optimizer states and running statistics are what they are after the same step by hand, to the last
+/// bit; learning rates and random numbers go on.
 ///
 ///     gluon::TrainStep step(net, loss, trainer);
 ///     for (auto [x, y] : loader)
@@ -49,7 +52,7 @@ class SLUICE_API TrainStep {
 
   /// The plan of the last step; null before the first one that was traced.
   const graph::Plan* plan() const noexcept;
-  /// Steps that were traced so far.
+  /// Steps that were traced so far; what was made of one for a batch of another size is none.
   std::size_t traced() const noexcept;
 
  private:

@@ -257,7 +257,7 @@ void Walk::deliver(const Entry& to, NDArray gradient, const Node& from) {
   Visit& visit = visits_[at];
   if (gradient.defined() && visit.needed) {
     const OutputSpec& spec = to.node->outputs[static_cast<std::size_t>(to.index)];
-    require<AutogradError>(gradient.shape() == spec.shape, [&] {
+    require<AutogradError>(gradient.object()->shape == spec.shape, [&] {
       return message(
           op_,
           ": ",

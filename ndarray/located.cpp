@@ -3,6 +3,7 @@
 
 #include <sluice/engine/origin.h>
 #include <sluice/ndarray/detail/located.h>
+#include <sluice/ndarray/detail/shape_watch.h>
 
 namespace sluice::detail {
 
@@ -15,6 +16,7 @@ bool same(SourceLocation a, SourceLocation b) noexcept {
 }  // namespace
 
 void locate(Error& error, SourceLocation site) {
+  ShapeWatch::note_error();
   const bool is_layers = site.origin != 0;
   if (site.line == 0 || is_layers || !same(OriginScope::stamped(site), site))
     return;

@@ -6,6 +6,7 @@
 #include <sluice/ndarray/detail/copy_kernels.h>
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/ndarray/detail/pipeline.h>
+#include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/ndarray/detail/small_read.h>
 #include <sluice/ndarray/ndarray.h>
 
@@ -40,14 +41,26 @@ void refuse_without_data(const char* op, const ArrayObject& array) {
 using detail::object_of;
 using detail::with_data;
 
+namespace {
+
+// Of an array without memory: who asks may go on as the extents say, and a trace has to know.
+const detail::ArrayObject& seen_object(const NDArray& array, const char* member) {
+  const detail::ArrayObject& object = object_of(array, member);
+  if (object.buffer == nullptr) [[unlikely]]
+    detail::ShapeWatch::note(object.value);
+  return object;
+}
+
+}  // namespace
+
 const Shape& NDArray::shape() const {
-  return object_of(*this, "shape").shape;
+  return seen_object(*this, "shape").shape;
 }
 const Shape& NDArray::strides() const {
-  return object_of(*this, "strides").strides;
+  return seen_object(*this, "strides").strides;
 }
 std::int64_t NDArray::size() const {
-  return object_of(*this, "size").size;
+  return seen_object(*this, "size").size;
 }
 DType NDArray::dtype() const {
   return object_of(*this, "dtype").dtype;

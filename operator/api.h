@@ -9,6 +9,7 @@
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
+#include <sluice/operator/graph/extents.h>
 #include <sluice/operator/graph/file.h>
 #include <sluice/operator/graph/flops.h>
 #include <sluice/operator/graph/fused_kernels.h>

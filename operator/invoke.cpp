@@ -4,6 +4,7 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
+#include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/detail/given_kernels.h>
 #include <sluice/operator/detail/kernel_task.h>
@@ -259,6 +260,14 @@ Specs as_inputs(const Call& call, DType dtype) {
   return specs;
 }
 
+// A trace does not take an operator that counts its axes for a program that depends on extents.
+bool normalised(const Operator& op, const RawCall& call, NormalCall& normal) {
+  if (detail::sink_here() == nullptr) [[likely]]
+    return op.normalise(call, normal);
+  const detail::UnseenShapes unseen;
+  return op.normalise(call, normal);
+}
+
 Arrays run(
     const Operator& op,
     std::span<const NDArray> inputs,
@@ -275,7 +284,7 @@ Arrays run(
       plain && op.alike != nullptr && detail::are_alike(inputs, dtype) && op.alike(inputs.size(), attributes, dtype);
   std::optional<NormalCall> normal;  // of few calls
   const Attributes* settings = &attributes;
-  if (!alike && op.normalise != nullptr && op.normalise({op, inputs, attributes, site}, normal.emplace())) {
+  if (!alike && op.normalise != nullptr && normalised(op, {op, inputs, attributes, site}, normal.emplace())) {
     inputs = normal->inputs;
     settings = &normal->attributes;
     plain = false;

@@ -33,7 +33,7 @@ void check_given(const OperatorCall& call, const Arrays& given) {
         given[i].defined(), [&] { return message(call.op.name, ": a sink gave an undefined NDArray for output ", i); });
     const NDArray& array = given[i];
     require<ValueError>(
-        array.shape() == spec.shape && array.dtype() == spec.dtype && array.device() == spec.device, [&] {
+        array.object()->shape == spec.shape && array.dtype() == spec.dtype && array.device() == spec.device, [&] {
           return message(
               call.op.name,
               ": a sink gave a ",

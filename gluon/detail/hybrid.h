@@ -11,30 +11,26 @@
 #include <vector>
 
 #include <sluice/engine/detail/published.h>
+#include <sluice/gluon/detail/hybrid_trace.h>
 #include <sluice/gluon/hybrid.h>
 #include <sluice/gluon/parameter.h>
-#include <sluice/operator/graph/split.h>
+#include <sluice/operator/graph/plan.h>
 #include <sluice/operator/matmul/precision.h>
 
 namespace sluice::gluon::detail {
 
-/// What stands for a block's forward: a plan, and where gradients may be asked for a second one for these.
-struct HybridProgram {
-  Var engine = {};       // keeps what tells the engine from later ones
-  bool by_hand = false;  // a plan would not do the same: it writes its inputs, or needs others' gradients
+/// What stands for a block's forward: a plan, and where gradients may be asked for a second one for these. Behind the
+/// outputs of the first come what is saved and the numbers that were drawn.
+struct HybridProgram : ForwardOutline {
+  Var engine = {};  // keeps what tells the engine from later ones
   std::unique_ptr<graph::Plan> forward = {};
-  std::size_t outputs = 0;             // the program's own; behind them comes what is saved
-  std::vector<bool> passed_on = {};    // outputs that forward returned as it had them, with their place on the tape
   std::vector<NDArray> captured = {};  // that are neither inputs nor parameters, off the tape when it was traced
+  std::shared_ptr<const TracedForward> traced = {};  // what stands for other batches too; null of one size alone
   // Of recorded calls:
   graph::Graph again = {};  // the program alone, for gradients of gradients
   std::unique_ptr<graph::Plan> backward = {};
-  std::vector<bool> wanted = {};         // of the inputs
-  std::vector<NDArray> parameters = {};  // that gradients reach
-  std::vector<std::size_t> heads = {};   // outputs that are on the tape
-  std::vector<NDArray> constants = {};   // that the gradients read
-  std::size_t random = 0;                // numbers that were drawn: the last so many outputs of `forward`
-  bool training = false;
+  std::vector<NDArray> constants = {};  // that the gradients read
+  std::size_t random = 0;               // numbers that were drawn: the last so many outputs of `forward`
 };
 
 /// The programs that a block's forward became, one a signature. Any thread; a call that finds its program takes no lock
@@ -66,6 +62,8 @@ class Hybrid {
     const void* engine = nullptr;
 
     bool operator==(const Signature& other) const;
+    /// All but the inputs.
+    bool is_like(const Signature& other) const;
   };
   struct Known {
     Signature signature;
@@ -91,6 +89,7 @@ class Hybrid {
   static bool stands_for(const Signature& made, std::span<const NDArray> inputs, const Table& table, bool recorded);
   static Signature signature_of(std::span<const NDArray> inputs, const Table& table, bool recorded);
   static Lookup look_up(const Reading& table, std::span<const NDArray> inputs, std::uint64_t changes);
+  static std::shared_ptr<const TracedForward> find_like(const Table& table, const Signature& signature);
   void note_use(const Known& known);
   void list_parameters(const List& list);
   Arrays run_new(std::span<const NDArray> inputs, const Forward& forward, SourceLocation site);
@@ -113,10 +112,17 @@ inline ArraySpec spec_of(const NDArray& array) {
 /// `recorded`: something that it reads is on the tape. Throws what `forward` throws.
 std::shared_ptr<const HybridProgram> make_program(
     const Hybrid::Forward& forward,
-    std::vector<Parameter> parameters,
+    const std::vector<Parameter>& parameters,
     const HybridOptions& options,
     std::span<const NDArray> inputs,
     const std::vector<bool>& wanted,
     bool recorded);
+
+/// Plans of what was traced for a batch of another size; null where the program may be another.
+std::shared_ptr<const HybridProgram> make_program_like(
+    const TracedForward& known,
+    const std::vector<Parameter>& parameters,
+    const HybridOptions& options,
+    std::span<const NDArray> inputs);
 
 }  // namespace sluice::gluon::detail

@@ -102,7 +102,7 @@ void check_writable(const char* op, const NDArray& array) {
 }
 
 void check_takes(const char* op, const NDArray& destination, const ArraySpec& spec) {
-  require<ShapeError>(destination.shape() == spec.shape, [&] {
+  require<ShapeError>(destination.object()->shape == spec.shape, [&] {
     return message(
         op, ": a result of shape ", spec.shape, " does not fit a destination of shape ", destination.shape());
   });

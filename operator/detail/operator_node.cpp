@@ -70,7 +70,7 @@ OperatorNode::OperatorNode(
 
 void OperatorNode::keep_outputs(std::span<const NDArray> made) {
   for (std::size_t i = 0; i < made.size(); ++i) {
-    outputs.push_back({made[i].shape(), made[i].dtype(), made[i].device()});
+    outputs.push_back({made[i].object()->shape, made[i].dtype(), made[i].device()});
     saved_outputs_.push_back(has(kept_outputs_, i) ? autograd::Saved(made[i]) : autograd::Saved());
   }
 }
@@ -128,7 +128,7 @@ std::vector<NDArray> OperatorNode::pull(std::span<const NDArray> output_grads) {
   for (std::size_t i = 0; i < result.size(); ++i) {
     if (!wanted_[i] || !grads[i].defined())
       continue;
-    require<AutogradError>(grads[i].shape() == input_specs_[i].shape, [&] {
+    require<AutogradError>(grads[i].object()->shape == input_specs_[i].shape, [&] {
       return message(
           name(), ": gradient of input ", i, " has shape ", grads[i].shape(), ", the input ", input_specs_[i].shape);
     });

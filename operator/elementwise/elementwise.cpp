@@ -77,16 +77,16 @@ SLUICE_IN_PLACE(/=, divide)
 
 NDArray sum_to_shape(const NDArray& array, const Shape& shape, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
-    detail::object_of(array, "sum_to_shape");
-    if (array.shape() == shape)
+    const Shape& from = detail::object_of(array, "sum_to_shape").shape;
+    if (from == shape)
       return array;
-    const int extra = array.ndim() - shape.ndim();
-    require<ShapeError>(extra >= 0 && broadcast_shape(shape, array.shape(), "sum_to_shape") == array.shape(), [&] {
-      return message("sum_to_shape: ", shape, " does not stretch to ", array.shape());
+    const int extra = from.ndim() - shape.ndim();
+    require<ShapeError>(extra >= 0 && broadcast_shape(shape, from, "sum_to_shape") == from, [&] {
+      return message("sum_to_shape: ", shape, " does not stretch to ", from);
     });
     Shape axes;
-    for (int axis = 0; axis < array.ndim(); ++axis) {
-      if (axis < extra || (shape[axis - extra] == 1 && array.shape()[axis] != 1))
+    for (int axis = 0; axis < from.ndim(); ++axis) {
+      if (axis < extra || (shape[axis - extra] == 1 && from[axis] != 1))
         axes.push_back(axis);
     }
     // With no axis to add up (only leading extents of 1 to drop) sum() would take all of them.

@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include <sluice/engine/origin.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/offer.h>
+#include <sluice/operator/graph/detail/numbered.h>
 #include <sluice/operator/graph/detail/replay.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/sink.h>
@@ -110,35 +110,6 @@ class Replay {
   std::vector<NDArray> arrays_;
   std::vector<std::size_t> last_;  // node that uses the value
 };
-
-template <class E>
-[[noreturn]] void refuse(const Graph& graph, std::size_t at, const Error& error) {
-  const Node& node = graph.nodes[at];
-  E named(message("graph: node ", at, " (", node.op->name, "): ", error.message()));
-  named.locate(
-      node.site.origin != 0 ? "in " + describe(node.site) : message("at ", node.site.file, ":", node.site.line));
-  throw named;
-}
-
-// What a node says on other inputs than it was traced with: of shapes in the end, but for types and devices.
-template <class Run>
-void run_numbered(const Graph& graph, std::size_t at, const Run& run) {
-  try {
-    run();
-  } catch (const DTypeError& error) {
-    refuse<DTypeError>(graph, at, error);
-  } catch (const DeviceError& error) {
-    refuse<DeviceError>(graph, at, error);
-  } catch (const UnsupportedError& error) {
-    refuse<UnsupportedError>(graph, at, error);
-  } catch (const ValueError& error) {
-    refuse<ValueError>(graph, at, error);
-  } catch (const ShapeError& error) {
-    refuse<ShapeError>(graph, at, error);
-  } catch (const IndexError& error) {
-    refuse<ShapeError>(graph, at, error);
-  }
-}
 
 }  // namespace
 

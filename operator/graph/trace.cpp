@@ -94,6 +94,11 @@ ValueId Tracer::constant_of(const NDArray& array) {
   return id;
 }
 
+std::optional<ValueId> Tracer::find(std::uint64_t value) const {
+  const auto found = abstract_.find(value);
+  return found == abstract_.end() ? std::nullopt : std::optional(found->second);
+}
+
 ValueId Tracer::value_of(const NDArray& array, bool shape_only) {
   const detail::ArrayObject& object = *array.object();
   if (const auto found = abstract_.find(abstract_value(array)); found != abstract_.end())

@@ -59,6 +59,8 @@ class SLUICE_API Tracer final : public CallSink {
   /// Arrays that were captured: of the inputs behind those that input() made. Handles that stand at other places of the
   /// tape are captured apart.
   const std::vector<NDArray>& captured() const noexcept { return captured_; }
+  /// Which value of the graph an array without memory stands for, by abstract_value(); none of what is not of it.
+  std::optional<ValueId> find(std::uint64_t value) const;
   /// How many nodes the graph has so far.
   std::size_t size() const noexcept { return graph_.nodes.size(); }
 

@@ -1,3 +1,4 @@
+#include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gpu_kernel.h>
@@ -68,9 +69,9 @@ Arrays matmul_gradient(const GradientCall& call) {
   const bool ta = how.transpose_a && !row;
   const bool tb = how.transpose_b && !column;
   if (row)
-    dc = dc.expand_dims(column ? dc.ndim() : dc.ndim() - 1, site);
+    dc = dc.expand_dims(unseen_shape(dc).ndim() - (column ? 0 : 1), site);
   if (column)
-    dc = dc.expand_dims(dc.ndim(), site);
+    dc = dc.expand_dims(unseen_shape(dc).ndim(), site);
   if (call.wanted[0]) {
     const NDArray b = column ? call.inputs[1].expand_dims(1, site) : call.inputs[1];
     const NDArray da = ta ? product(b, dc, tb, true, site) : product(dc, b, false, !tb, site);
@@ -79,9 +80,9 @@ Arrays matmul_gradient(const GradientCall& call) {
   if (!call.wanted[1])
     return grads;
   const NDArray a = row ? call.inputs[0].expand_dims(0, site) : call.inputs[0];
-  if (!ta && !tb && b_shape.ndim() <= 2 && a.ndim() > 2 && a.is_contiguous()) {
+  if (!ta && !tb && b_shape.ndim() <= 2 && unseen_shape(a).ndim() > 2 && a.is_contiguous()) {
     // One matrix for the whole batch: its rows joined, one product instead of a sum of many.
-    const std::int64_t k = b_shape[0], n = dc.shape().back(), rows = rows_of(a.shape());
+    const std::int64_t k = b_shape[0], n = unseen_shape(dc).back(), rows = rows_of(unseen_shape(a));
     const NDArray db = product(
         a.reshape(with_open_rows({rows, k}), site), dc.reshape(with_open_rows({rows, n}), site), true, false, site);
     grads[1] = db.reshape(b_shape, site);

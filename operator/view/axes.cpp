@@ -5,6 +5,7 @@
 
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
+#include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/elementwise/elementwise.h>
@@ -47,7 +48,7 @@ Arrays transpose_gradient(const GradientCall& call) {
   const NDArray& dy = call.output_grads[0];
   if (!dy.defined())
     return {NDArray()};
-  const Shape axes = permutation(call.attributes.as<ShapeAttribute>().shape, dy.ndim());
+  const Shape axes = permutation(call.attributes.as<ShapeAttribute>().shape, detail::unseen_shape(dy).ndim());
   Shape back = axes;
   for (int i = 0; i < axes.ndim(); ++i)
     back[static_cast<int>(axes[i])] = i;
@@ -206,6 +207,7 @@ NDArray NDArray::slice(int axis, std::int64_t begin, std::int64_t end, std::int6
 NDArray NDArray::operator[](std::int64_t index) const {
   const Shape& from = detail::object_of(*this, "operator[]").shape;
   require<IndexError>(from.ndim() > 0 && index >= -from[0] && index < from[0], [&] {
+    detail::ShapeWatch::note_error();
     return message("operator[]: index ", index, " of an array of shape ", from);
   });
   const std::int64_t at = index < 0 ? index + from[0] : index;

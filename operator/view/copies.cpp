@@ -151,8 +151,8 @@ const NDArray& NDArray::assign(const NDArray& value, SourceLocation site) const 
     NDArray brought = value;
     if (recorded)
       brought = brought.to(device(), site).astype(dtype(), site);
-    if (brought.shape() != shape())
-      brought = brought.broadcast_to(shape(), site);
+    if (const Shape& to = object()->shape; brought.object()->shape != to)
+      brought = brought.broadcast_to(to, site);
     copy_into(brought, *this, site);
     if (autograd::is_recording() && (recorded || autograd::on_tape(*this))) {
       const autograd::Entry entry = recorded ? autograd::entry_of(brought) : autograd::Entry{};

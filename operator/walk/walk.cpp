@@ -41,18 +41,23 @@ NDArray walked(const NDArray& x, int axis, std::int64_t a, std::int64_t b, Sourc
   return invoke_one(Moves<row>::op, {x}, Attributes::of(attributes), site);
 }
 
-// -- what gradients are written with ------------------------------------------------------------------------------
+// -- what gradients are written with: as far as can be without the axis' extent, which may be that of a batch ---------
+constexpr std::int64_t k_end = std::numeric_limits<std::int64_t>::max();
+
+// Without so many entries at the ends.
 NDArray unpadded(const NDArray& dy, int axis, std::int64_t before, std::int64_t after) {
-  return dy.slice(axis, before, after == 0 ? std::numeric_limits<std::int64_t>::max() : -after);
+  return dy.slice(axis, before, after == 0 ? k_end : -after);
+}
+NDArray last_of(const NDArray& dy, int axis, std::int64_t entries) {
+  return dy.slice(axis, -entries, k_end);
 }
 
 NDArray of_edges(const NDArray& dy, int axis, std::int64_t n, std::int64_t before, std::int64_t after) {
   if (n == 1)
     return sum(dy, {axis}, true);
-  const std::int64_t last = before + n - 1;
   const NDArray first_sum = sum(dy.slice(axis, 0, before + 1), {axis}, true);
-  const NDArray last_sum = sum(dy.slice(axis, last, last + 1 + after), {axis}, true);
-  return concat({first_sum, dy.slice(axis, before + 1, last), last_sum}, axis);
+  const NDArray last_sum = sum(last_of(dy, axis, after + 1), {axis}, true);
+  return concat({first_sum, unpadded(dy, axis, before + 1, after + 1), last_sum}, axis);
 }
 
 // To and fro is a period of 2 (n - 1) entries: whole ones are added up in one sum, in float for half types, and folded.
@@ -78,19 +83,33 @@ NDArray of_reflected(const NDArray& dy, const Shape& x_shape, int axis, std::int
   if (std::max(a, b) >= n)
     return of_periods(dy, x_shape, axis, a, b);
   NDArray dx = unpadded(dy, axis, a, b);
-  if (a > 0)
-    dx = dx + walked<AxisWalk::pad>(flip(dy.slice(axis, 0, a), axis), axis, 1, n - 1 - a);
-  if (b > 0)
-    dx = dx + walked<AxisWalk::pad>(flip(dy.slice(axis, a + n, a + n + b), axis), axis, n - 1 - b, 1);
+  if (a > 0) {
+    const NDArray mirrored = dx.slice(axis, 1, a + 1) + flip(dy.slice(axis, 0, a), axis);
+    dx = concat({dx.slice(axis, 0, 1), mirrored, dx.slice(axis, a + 1, k_end)}, axis);
+  }
+  if (b > 0) {
+    const NDArray mirrored = dx.slice(axis, -(b + 1), -1) + flip(last_of(dy, axis, b), axis);
+    dx = concat({dx.slice(axis, 0, -(b + 1)), mirrored, last_of(dx, axis, 1)}, axis);
+  }
   return dx;
 }
 
 // Entries that stand `repeats` times, side by side or a whole x apart.
 NDArray of_parts(const NDArray& dy, const Shape& shape, int axis, std::int64_t repeats, bool side_by_side) {
   const detail::AxisLayout at = detail::axis_layout(shape, axis);
-  const Shape parts =
-      side_by_side ? Shape{at.outer * at.n, repeats, at.inner} : Shape{at.outer, repeats, at.n * at.inner};
-  return sum(dy.reshape(detail::with_open_rows(parts)), {1}).reshape(detail::with_open_rows(shape));
+  if (at.n == 1)
+    return sum(dy, {axis}, true);
+  Shape parts = side_by_side ? Shape{at.outer * at.n, repeats, at.inner} : Shape{at.outer, repeats, at.n * at.inner};
+  if (axis == 0 && !side_by_side && repeats > 0)
+    parts[2] = -1;
+  else
+    parts = detail::with_open_rows(parts);
+  return sum(dy.reshape(parts), {1}).reshape(detail::with_open_rows(shape));
+}
+
+// By as much as the roll went, where that is a number; of the lowest there is none.
+NDArray rolled_back(const NDArray& dy, int axis, std::int64_t n, std::int64_t shift) {
+  return walked<AxisWalk::roll>(dy, axis, shift == std::numeric_limits<std::int64_t>::min() ? -(shift % n) : -shift, 0);
 }
 
 // A call's result is an array of its own, also where nothing moved.
@@ -256,7 +275,8 @@ NDArray roll(const NDArray& x, std::int64_t shift, std::optional<int> axis, Sour
     const Shape shape = detail::object_of(x, "roll").shape;
     if (axis)
       return walked<AxisWalk::roll>(x, *axis, shift, 0, site);
-    return walked<AxisWalk::roll>(x.reshape({-1}, site), 0, shift, 0, site).reshape(shape, site);
+    return walked<AxisWalk::roll>(x.reshape({-1}, site), 0, shift, 0, site)
+        .reshape(detail::with_open_rows(shape), site);
   });
 }
 

@@ -18,6 +18,8 @@ OPEN = [
      "operator defines NDArray's recorded members; gluon fills batches and reads versions of buffers"),
     ("ndarray/detail/buffers_kept.h", ("operator",), "plans keep the memory that recorded tasks use"),
     ("ndarray/detail/located.h", ("operator", "gluon"), "calls of every room add the user's line to their errors"),
+    ("ndarray/detail/shape_watch.h", ("operator", "gluon"),
+     "traces see what a program asks of arrays; operators and layers that do the same for all sizes ask unseen"),
     ("engine/detail/own_launch.h", ("operator",), "a graph for host values is launched by the thread that calls it"),
     ("ndarray/detail/mapped.h", ("operator",), "and brings them in and out itself"),
     ("engine/detail/engine_access.h", ("storage", "ndarray", "operator", "gluon"),

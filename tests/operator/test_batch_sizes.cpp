@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sluice/operator/api.h>
@@ -114,6 +115,48 @@ TEST_CASE("Gradients of reductions that were recorded with one batch size run wi
           CHECK(batch_differences(f, of_4, of_6, true) == "");
       }
     }
+  }
+}
+
+TEST_CASE("Gradients of what moves entries that were recorded with one batch size run with another") {
+  const auto padded = [](PadMode mode, std::pair<std::int64_t, std::int64_t> width, int axis) {
+    return [=](const NDArray& x) {
+      std::vector<std::pair<std::int64_t, std::int64_t>> widths(3);
+      widths[static_cast<std::size_t>(axis)] = width;
+      return pad(x, widths, mode);
+    };
+  };
+  std::vector<std::pair<std::string, Program>> programs = {
+      {"roll of all", [](const NDArray& x) { return roll(x, 7); }},
+      {"repeat of all", [](const NDArray& x) { return repeat(x, 2); }},
+      {"flip of all", [](const NDArray& x) { return flip(x); }},
+      {"tile of all",
+       [](const NDArray& x) {
+         return tile(x, {2, 3, 2});
+       }},
+      {"tile in front",
+       [](const NDArray& x) {
+         return tile(x, {2, 1, 1, 1});
+       }},
+  };
+  for (const int axis : {0, 1, 2}) {
+    for (const auto& width : std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 0}, {2, 1}, {0, 2}, {1, 0}}) {
+      programs.emplace_back("pad", padded(PadMode::constant, width, axis));
+      programs.emplace_back("edges", padded(PadMode::edge, width, axis));
+      programs.emplace_back("mirrored", padded(PadMode::reflect, width, axis));
+    }
+    for (const std::int64_t shift : {-9, 1, 3})
+      programs.emplace_back("roll", [=](const NDArray& x) { return roll(x, shift, axis); });
+    programs.emplace_back("repeat", [=](const NDArray& x) { return repeat(x, 3, axis); });
+    programs.emplace_back("tile", [=](const NDArray& x) {
+      return tile(x, {axis == 0 ? 2 : 1, axis == 1 ? 2 : 1, axis == 2 ? 2 : 1});
+    });
+    programs.emplace_back("flip", [=](const NDArray& x) { return flip(x, axis); });
+  }
+  for (const auto& [name, f] : programs) {
+    const Shape of_4 = f(ones({4, 3, 5})).shape(), of_6 = f(ones({6, 3, 5})).shape();
+    CAPTURE(name, of_4);
+    CHECK(batch_differences(f, of_4, of_6, false) == "");
   }
 }
 

@@ -23,6 +23,13 @@ std::vector<ArraySpec> specs_of(const Arrays& arrays) {
   return specs;
 }
 
+std::vector<Shape> shapes_of(const Arrays& arrays) {
+  std::vector<Shape> shapes;
+  for (const NDArray& array : arrays)
+    shapes.push_back(array.shape());
+  return shapes;
+}
+
 template <class Program>
 Graph traced(const std::vector<ArraySpec>& specs, const Program& program) {
   Tracer tracer;
@@ -102,6 +109,10 @@ void check_batches(unsigned programs, Device device) {
       CHECK(all_bytes(Plan(other).run(inputs)) == wanted);
       if (n > 1)  // where an extent of 1 is not the batch's
         CHECK(is_same_program(other, with_inputs(traced(specs_of(inputs), program), specs_of(inputs))));
+      if (n > 1)
+        CHECK(is_same_program(with_extents(graph, shapes_of(inputs)), traced(specs_of(inputs), program)));
+      else
+        CHECK_THROWS_AS(with_extents(graph, shapes_of(inputs)), ShapeError);
     }
   }
 }
@@ -178,6 +189,63 @@ TEST_CASE("Where a program cannot be for other shapes the error names node, oper
   CHECK_NOTHROW(with_inputs(graph, std::vector<ArraySpec>{{.shape = {2, 12}}}));
 }
 
+TEST_CASE("With other extents a graph is numbered as it was, and its errors name node, operator and line", "[graph]") {
+  const Graph graph = traced({{.shape = {4, 6}}}, [](const Arrays& x) { return Arrays{exp(x[0]).reshape({8, 3})}; });
+  const Shape five[] = {{5, 6}}, same[] = {{4, 6}}, wider[] = {{2, 12}}, two[] = {{4, 6}, {4, 6}};
+  CHECK(is_same_program(with_extents(graph, same), graph));
+  CHECK(with_extents(graph, wider).values[graph.nodes[0].results[0].value].spec.shape == Shape{2, 12});
+  const std::string text = text_of_error([&] { with_extents(graph, five); });
+  CAPTURE(text);
+  CHECK(text.find("node 1 (reshape)") != std::string::npos);
+  CHECK(text.find("test_respecified.cpp:") != std::string::npos);
+  CHECK_THROWS_AS(with_extents(graph, {}), ValueError);
+  CHECK_THROWS_AS(with_extents(graph, two), ValueError);
+}
+
+TEST_CASE("Other extents that operators take for something else are refused", "[graph]") {
+  const auto graph_of = [](const Shape& shape, const auto& program) {
+    return traced({{.shape = shape}}, [&](const Arrays& x) { return Arrays{program(x[0])}; });
+  };
+  const auto takes = [](const Graph& graph, const Shape& shape) {
+    try {
+      const Shape shapes[] = {shape};
+      (void)with_extents(graph, shapes);
+      return true;
+    } catch (const ShapeError&) {
+      return false;
+    }
+  };
+  const Graph plain = graph_of({4, 3}, [](const NDArray& x) { return exp(x); });
+  CHECK(takes(plain, {2, 3}));
+  CHECK_FALSE(takes(plain, {1, 3}));
+  CHECK_FALSE(takes(plain, {0, 3}));
+  CHECK_FALSE(takes(plain, {4, 3, 1}));
+  CHECK_FALSE(takes(graph_of({1, 3}, [](const NDArray& x) { return exp(x); }), {4, 3}));
+  // One row is left of two, which broadcasting would stretch.
+  CHECK_FALSE(takes(graph_of({4, 3}, [](const NDArray& x) { return x.slice(0, 0, 9, 2); }), {2, 3}));
+  // Eight columns of nine do not lie row by row; of eight they do, and reshape() looks at that.
+  const Graph columns = graph_of({3, 9}, [](const NDArray& x) { return x.slice(1, 0, 8); });
+  CHECK(takes(columns, {3, 10}));
+  CHECK_FALSE(takes(columns, {3, 8}));
+}
+
+TEST_CASE("Inputs that are like values of the graph get their shapes", "[graph]") {
+  Tracer tracer;
+  const NDArray x = tracer.input({.shape = {4, 6}});
+  const Graph graph = tracer.trace([&] {
+    const NDArray y = x.reshape({-1, 3});
+    return Arrays{y, tracer.late_input({.shape = {8, 3}}) * y, tracer.late_input({.shape = {4, 6}}) + x};
+  });
+  const Shape shapes[] = {{5, 6}};
+  const graph::ValueId like[] = {graph.outputs[0], graph.inputs[0]};
+  const Graph other = with_extents(graph, shapes, like);
+  CHECK(other.values[other.inputs[1]].spec.shape == Shape{10, 3});
+  CHECK(other.values[other.inputs[2]].spec.shape == Shape{5, 6});
+  CHECK_NOTHROW(graph::verify(other));
+  const graph::ValueId crossed[] = {graph.inputs[0], graph.outputs[0]};
+  CHECK_THROWS_AS(with_extents(graph, shapes, crossed), ShapeError);
+}
+
 TEST_CASE("Random numbers of a graph for another batch are those that the program draws there", "[graph]") {
   const auto program = [](const Arrays& x) {
     const autograd::TrainScope train;
@@ -188,7 +256,11 @@ TEST_CASE("Random numbers of a graph for another batch are those that the progra
     Engine engine({.seed = 5});
     const EngineScope scope(engine);
     const Arrays x{full({7, 6}, 2.0f)};
-    return all_bytes(by_graph ? Plan(with_inputs(graph, specs_of(x))).run(x) : program(x));
+    if (!by_graph)
+      return all_bytes(program(x));
+    const Graph other = with_extents(graph, shapes_of(x));
+    CHECK(is_same_program(other, with_inputs(graph, specs_of(x))));
+    return all_bytes(Plan(other).run(x));
   };
   CHECK(drawn(true) == drawn(false));
 }
