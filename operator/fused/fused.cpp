@@ -3,6 +3,7 @@
 #include <sluice/operator/fused/detail/schedule.h>
 #include <sluice/operator/fused/fused.h>
 #include <sluice/operator/fused/fused_gpu.h>
+#include <sluice/operator/fused/reduction.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 
@@ -11,22 +12,7 @@ namespace sluice::fused {
 namespace {
 
 Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  const Program& program = interned(attributes).program;
-  require<ValueError>(inputs.size() == program.inputs.size(), [&] {
-    return message("fused: the program takes ", program.inputs.size(), " inputs, was given ", inputs.size());
-  });
-  Shape shape = inputs[0].shape;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    require<DTypeError>(inputs[i].dtype == program.inputs[i], [&] {
-      return message("fused: input ", i, " is ", inputs[i].dtype, ", the program takes ", program.inputs[i]);
-    });
-    if (!(inputs[i].shape == shape))
-      shape = broadcast_shape(shape, inputs[i].shape, "fused");
-  }
-  Specs specs;
-  for (const Number output : program.outputs)
-    specs.push_back({shape, program.calls[output - program.inputs.size()].dtype});
-  return specs;
+  return specs_of(interned(attributes).program, inputs, "fused");
 }
 
 }  // namespace
@@ -82,6 +68,24 @@ Arrays compose(std::span<const NDArray> inputs, const Attributes& attributes, So
   return outputs;
 }
 
+Specs specs_of(const Program& program, std::span<const ArraySpec> inputs, const char* op) {
+  require<ValueError>(inputs.size() == program.inputs.size(), [&] {
+    return message(op, ": the program takes ", program.inputs.size(), " inputs, was given ", inputs.size());
+  });
+  Shape shape = inputs[0].shape;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    require<DTypeError>(inputs[i].dtype == program.inputs[i], [&] {
+      return message(op, ": input ", i, " is ", inputs[i].dtype, ", the program takes ", program.inputs[i]);
+    });
+    if (!(inputs[i].shape == shape))
+      shape = broadcast_shape(shape, inputs[i].shape, op);
+  }
+  Specs specs;
+  for (const Number output : program.outputs)
+    specs.push_back({shape, program.calls[output - program.inputs.size()].dtype, inputs[0].device});
+  return specs;
+}
+
 std::string names_of_calls(const Program& program) {
   std::string text;
   for (const Call& call : program.calls)
@@ -113,6 +117,6 @@ std::string to_text(const Program& program, std::span<const std::string> inputs,
 }  // namespace sluice::fused
 
 sluice::detail::OperatorList sluice::detail::fused_operators() noexcept {
-  static const Operator* const all[] = {&fused::k_fused};
+  static const Operator* const all[] = {&fused::k_fused, &fused::k_fused_reduction};
   return all;
 }

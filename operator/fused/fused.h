@@ -16,6 +16,10 @@ bool runs_on(Device device);
 /// Any thread may call it.
 std::string prepare(const Attributes& attributes, Device device);
 
+/// What the program gives of such inputs, in the name of operator `op`. Throws ValueError, DTypeError, ShapeError for
+/// inputs that it does not take.
+Specs specs_of(const Program& program, std::span<const ArraySpec> inputs, const char* op);
+
 /// The names of its calls, "multiply, add, relu".
 std::string names_of_calls(const Program& program);
 /// The program in terms of its surroundings' names: "t0 = multiply(%0, @1); %5 = relu(t0)".

@@ -7,6 +7,7 @@
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/passes.h>
 #include <sluice/operator/fused/fused.h>
+#include <sluice/operator/fused/reduction.h>
 #include <sluice/operator/graph/flops.h>
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/matmul/product.h>
@@ -164,20 +165,36 @@ bool is_reduction(const Operator& op) {
          *op.attributes == attribute_type<detail::MomentAttributes>;
 }
 
-// Of a fused node, all of one shape: casts are none, as where they stand alone.
-std::int64_t calls_that_count(const Node& node) {
-  const std::vector<fused::Call>& calls = fused::program_of(node.attributes).calls;
+// Of a program, all of one shape: casts are none, as where they stand alone.
+std::int64_t calls_that_count(const fused::Program& program) {
+  const std::vector<fused::Call>& calls = program.calls;
   return std::count_if(calls.begin(), calls.end(), [](const fused::Call& call) { return call.op->elementwise; });
+}
+
+std::int64_t per_term(const Operator& reduction) {
+  const std::int64_t count = count_in(k_by_input, reduction.name);
+  return count > 0 ? count : *reduction.attributes == attribute_type<detail::MomentAttributes> ? 4 : 1;
+}
+
+std::int64_t fused_flops(const Shapes& of) {
+  const Attributes& attributes = of.node.attributes;
+  if (of.node.op == &fused::k_fused)
+    return calls_that_count(fused::program_of(attributes)) * of.result(0).size();
+  Shape terms = of.input(0);
+  for (std::size_t i = 1; i < of.node.inputs.size(); ++i)
+    terms = broadcast_shape(terms, of.input(i), of.node.op->name);
+  const Operator& row = detail::operator_of(fused::reduction_of(attributes).row);
+  return (calls_that_count(fused::reduced_program_of(attributes)) + per_term(row)) * terms.size();
 }
 
 std::int64_t element_flops(const Shapes& of) {
   const Operator& op = *of.node.op;
-  if (&op == &fused::k_fused)
-    return calls_that_count(of.node) * of.result(0).size();
+  if (&op == &fused::k_fused || &op == &fused::k_fused_reduction)
+    return fused_flops(of);
+  if (is_reduction(op))
+    return of.input(0).size() * per_term(op);
   if (const std::int64_t count = count_in(k_by_input, op.name); count > 0)
     return count * of.input(0).size();
-  if (is_reduction(op))
-    return of.input(0).size() * (*op.attributes == attribute_type<detail::MomentAttributes> ? 4 : 1);
   const std::string_view name = op.name;
   if (name == "take_backward" || name == "pick_backward" || name == "negative_log_likelihood_backward")
     return of.input(1).size();

@@ -9,6 +9,7 @@
 
 #include <sluice/engine/origin.h>
 #include <sluice/operator/fused/fused.h>
+#include <sluice/operator/fused/reduction.h>
 #include <sluice/operator/graph/detail/labels.h>
 #include <sluice/operator/graph/detail/svg_writer.h>
 #include <sluice/operator/graph/svg.h>
@@ -121,7 +122,7 @@ class Scene {
     for (const Result& result : node.results)
       made += (made.empty() ? "" : ", ") + (result.made ? "" : std::string("into ")) + typed(graph_, result.value);
     const std::size_t item = add_item(
-        {.name = node.op == &fused::k_fused ? label_of(node) : node.op->name,
+        {.name = node.op == &fused::k_fused || node.op == &fused::k_fused_reduction ? label_of(node) : node.op->name,
          .shape = made,
          .title = node.op->name + details_of(graph_, node) + ", " + describe(node.site),
          .is_node = true});

@@ -32,6 +32,9 @@ SLUICE_API Graph with_epilogues(const Graph& graph, Rounding rounding);
 /// Elementwise nodes of one shape that pass values on, or read the same, run as one node, `fused`, where there is a
 /// kernel for that: what lies between them is neither written nor read.
 SLUICE_API Graph with_fused_pointwise(const Graph& graph);
+/// A reduction that alone reads what elementwise calls give takes it in as they compute it, `fused_reduction`, where
+/// there is a kernel for that: it is never written down.
+SLUICE_API Graph with_fused_reductions(const Graph& graph);
 /// On a GPU, weights of convolutions that want them channels-last and get them row by row from constants: brought into
 /// that order by a node of its own, which a plan runs seldom (derived_nodes()).
 SLUICE_API Graph with_ordered_weights(const Graph& graph);

@@ -4,6 +4,7 @@
 #include <sluice/engine/origin.h>
 #include <sluice/operator/control/subgraph.h>
 #include <sluice/operator/fused/fused.h>
+#include <sluice/operator/fused/reduction.h>
 #include <sluice/operator/graph/detail/labels.h>
 #include <sluice/operator/graph/graph.h>
 
@@ -43,17 +44,22 @@ std::string attributes_of(const Node& node) {
 }
 
 std::string details_of(const Graph& graph, const Node& node) {
-  if (node.op != &fused::k_fused)
+  const bool reduces = node.op == &fused::k_fused_reduction;
+  if (node.op != &fused::k_fused && !reduces)
     return attributes_of(node);
   std::vector<std::string> inputs, outputs;
   for (const ValueId input : node.inputs)
     inputs.push_back(name_of(graph, input));
   for (const Result& result : node.results)
     outputs.push_back(name_of(graph, result.value));
-  return " {" + fused::to_text(fused::program_of(node.attributes), inputs, outputs) + '}';
+  const std::string calls = reduces ? fused::to_text(node.attributes, inputs, outputs[0])
+                                    : fused::to_text(fused::program_of(node.attributes), inputs, outputs);
+  return " {" + calls + '}';
 }
 
 std::string label_of(const Node& node) {
+  if (node.op == &fused::k_fused_reduction)
+    return "fused: " + fused::names_of_calls(node.attributes);
   if (node.op != &fused::k_fused) {
     std::string label = node.op->name + attributes_of(node);
     for (const auto& [name, subgraph] : control::subgraphs_of(node)) {

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <sluice/operator/reduce/cascade_cpu.h>
+#include <sluice/operator/reduce/terms_cpu.h>
 #include <sluice/operator/simd/arg_rows.h>
 #include <sluice/operator/simd/softmax_rows.h>
 
@@ -129,19 +130,28 @@ typename Op::Acc block_of(const Op& op, const T* x, std::int64_t n, std::int64_t
   }
 }
 
-/// Terms [begin, end) of one output.
+/// Terms [begin, end) of the output whose first one is element `from`; `rest`: so many elements from term `begin` on
+/// are asked for before others.
 template <class Op, class T>
 typename Op::Acc reduce_row(
-    const Op& op, const T* x, const StridedPlan<1>& terms, std::int64_t begin, std::int64_t end) noexcept {
+    const Op& op,
+    TermReader<T>& x,
+    std::int64_t from,
+    const StridedPlan<1>& terms,
+    std::int64_t begin,
+    std::int64_t end,
+    std::int64_t rest) {
   if (terms.ndim == 1 && end - begin <= k_block_terms) {
     const std::int64_t step = terms.inner_stride(0);
-    return block_of(op, x + begin * step, end - begin, step);
+    return block_of(op, x.at(from + begin * step, end - begin, rest), end - begin, step);
   }
   Cascade<Op> blocks(op);
   walk_runs(terms, begin, end, [&](const StridedRun<1>& run) {
-    const T* from = x + run.offset[0];
-    for (std::int64_t i = 0; i < run.count; i += k_block_terms)
-      blocks.add(block_of(op, from + i * run.step[0], std::min(k_block_terms, run.count - i), run.step[0]));
+    for (std::int64_t i = 0; i < run.count; i += k_block_terms) {
+      const std::int64_t n = std::min(k_block_terms, run.count - i);
+      const std::int64_t left = terms.ndim == 1 ? rest - i : run.count - i;
+      blocks.add(block_of(op, x.at(from + run.offset[0] + i * run.step[0], n, left), n, run.step[0]));
+    }
   });
   return blocks.total();
 }

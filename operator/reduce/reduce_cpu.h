@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <boost/container/small_vector.hpp>
+
 #include <sluice/engine/parallel.h>
 #include <sluice/operator/reduce/blocks_cpu.h>
 #include <sluice/operator/reduce/rows.h>
@@ -30,15 +32,19 @@ void join_pieces(
 }
 
 template <class Op, class T>
-void reduce_rows(const Op& op, const Queue& queue, const ReducePlan& plan, const T* x, typename Op::Out* out) {
+void reduce_rows(const Op& op, const Queue& queue, const ReducePlan& plan, const Terms<T>& x, typename Op::Out* out) {
   const Split split = split_terms(plan.outputs(), plan.terms(), 256, 32768);
-  const std::int64_t grain = std::max<std::int64_t>(1, k_reduce_grain / split.chunk);
+  const std::int64_t grain = std::max<std::int64_t>(1, x.grain_of(k_reduce_grain) / split.chunk);
+  const std::int64_t terms = plan.terms();
   if (split.pieces == 1) {
     parallel_for(plan.outputs(), grain, [&](std::int64_t begin, std::int64_t end) {
+      TermReader<T> reader(x, plan.reduced.inner(), k_block_terms);
       walk_runs(plan.kept, begin, end, [&](const StridedRun<2>& run) {
-        const T* row = x + run.offset[1];
-        for (std::int64_t i = 0; i < run.count; ++i)
-          out[run.first + i] = op.finish(reduce_row(op, row + i * run.step[1], plan.reduced, 0, plan.terms()));
+        for (std::int64_t i = 0; i < run.count; ++i) {
+          const std::int64_t rest = run.step[1] == terms ? (run.count - i) * terms : terms;
+          const std::int64_t from = run.offset[1] + i * run.step[1];
+          out[run.first + i] = op.finish(reduce_row(op, reader, from, plan.reduced, 0, terms, rest));
+        }
       });
     });
     return;
@@ -47,47 +53,110 @@ void reduce_rows(const Op& op, const Queue& queue, const ReducePlan& plan, const
   Workspace scratch(queue, static_cast<std::size_t>(units) * sizeof(typename Op::Acc));
   auto* partial = scratch.as<typename Op::Acc>();
   parallel_for(units, grain, [&](std::int64_t begin, std::int64_t end) {
+    TermReader<T> reader(x, plan.reduced.inner(), k_block_terms);
     for (std::int64_t unit = begin; unit < end; ++unit) {
       const std::int64_t o = unit / split.pieces, piece = unit % split.pieces;
-      const std::int64_t first = piece * split.chunk;
-      const std::int64_t last = std::min(first + split.chunk, plan.terms());
-      partial[piece * plan.outputs() + o] = reduce_row(op, x + kept_offset(plan, o), plan.reduced, first, last);
+      const std::int64_t first = piece * split.chunk, last = std::min(first + split.chunk, terms);
+      partial[piece * plan.outputs() + o] =
+          reduce_row(op, reader, kept_offset(plan, o), plan.reduced, first, last, last - first);
     }
   });
   join_pieces(op, partial, split.pieces, plan.outputs(), out);
 }
 
+/// Neighbouring outputs as threads take them: a tile at a time, or several where their terms are made.
+struct ColumnGroups {
+  std::int64_t width = 0;     // of a tile
+  std::int64_t columns = 0;   // neighbouring outputs
+  std::int64_t tiles = 0;     // of them
+  std::int64_t together = 1;  // tiles, at most
+  std::int64_t count = 0;     // groups of so many tiles
+
+  ColumnGroups(std::int64_t tile_width, std::int64_t neighbours)
+      : width(tile_width), columns(neighbours), tiles((neighbours + tile_width - 1) / tile_width), count(tiles) {}
+
+  /// `units`: how many tiles all threads have. Nothing of a result depends on it.
+  void join(const MadeTerms& made, std::int64_t units) {
+    constexpr std::int64_t k_most = 8, k_enough_units = 32;
+    const std::int64_t most =
+        std::clamp(std::min(units / k_enough_units, made.most() / width), std::int64_t{1}, k_most);
+    count = (tiles + most - 1) / most;
+    together = (tiles + count - 1) / count;
+    count = (tiles + together - 1) / together;
+  }
+};
+
+/// One piece of the terms of one group's columns.
 template <class Op, class T>
-void reduce_columns(const Op& op, const Queue& queue, const ReducePlan& plan, const T* x, typename Op::Out* out) {
+class ColumnSums {
+ public:
+  ColumnSums(const Op& op, const ReducePlan& plan, const ColumnGroups& groups, const Terms<T>& x)
+      : op_(op), plan_(plan), groups_(groups), reader_(x, std::min(groups.columns, groups.together * groups.width), 1) {
+    blocks_.reserve(static_cast<std::size_t>(groups.together));
+  }
+
+  /// Calls put(column, n, totals) for stretches of the group's columns, of terms [begin, end); output `first` is column
+  /// 0.
+  template <class Put>
+  void run(std::int64_t first, std::int64_t group, std::int64_t begin, std::int64_t end, const Put& put) {
+    const std::int64_t width = groups_.width, from_column = group * groups_.together * width;
+    const std::int64_t columns = std::min(groups_.together * width, groups_.columns - from_column);
+    blocks_.clear();
+    for (std::int64_t at = 0; at < columns; at += width)
+      blocks_.emplace_back(op_, static_cast<int>(std::min(width, columns - at)));
+    const std::int64_t from = kept_offset(plan_, first + from_column);
+    walk_runs(plan_.reduced, begin, end, [&](const StridedRun<1>& run) {
+      for (std::int64_t i = 0; i < run.count; ++i) {
+        const std::int64_t rest = run.step[0] == columns ? (run.count - i) * columns : columns;
+        const T* const row = reader_.at(from + run.offset[0] + i * run.step[0], columns, rest);
+        for (std::size_t tile = 0; tile < blocks_.size(); ++tile)
+          blocks_[tile].add_row(row + static_cast<std::int64_t>(tile) * width);
+      }
+    });
+    for (std::size_t tile = 0; tile < blocks_.size(); ++tile) {
+      blocks_[tile].total(total_);
+      const std::int64_t at = static_cast<std::int64_t>(tile) * width;
+      put(from_column + at, std::min(width, columns - at), static_cast<const typename Op::Acc*>(total_));
+    }
+  }
+
+ private:
+  const Op& op_;
+  const ReducePlan& plan_;
+  const ColumnGroups& groups_;
+  TermReader<T> reader_;
+  boost::container::small_vector<TileCascade<Op>, 1> blocks_;
+  typename Op::Acc total_[TileCascade<Op>::k_width];
+};
+
+template <class Op, class T>
+void reduce_columns(
+    const Op& op, const Queue& queue, const ReducePlan& plan, const Terms<T>& x, typename Op::Out* out) {
   using Acc = typename Op::Acc;
-  constexpr std::int64_t tile_width = TileCascade<Op>::k_width;
   const std::int64_t columns = plan.kept.inner(), outer = plan.outputs() / columns;
-  const std::int64_t tiles = (columns + tile_width - 1) / tile_width;
-  const Split split = split_terms(outer * tiles, plan.terms(), 64, 512);
+  ColumnGroups groups(TileCascade<Op>::k_width, columns);
+  const Split split = split_terms(outer * groups.tiles, plan.terms(), 64, 512);
+  if (x.made != nullptr)
+    groups.join(*x.made, outer * groups.tiles * split.pieces);
   Workspace scratch(
       queue, split.pieces == 1 ? 0 : static_cast<std::size_t>(split.pieces * plan.outputs()) * sizeof(Acc));
   auto* partial = scratch.as<Acc>();
-  const std::int64_t grain = std::max<std::int64_t>(1, k_reduce_grain / (split.chunk * std::min(columns, tile_width)));
-  parallel_for(outer * tiles * split.pieces, grain, [&](std::int64_t begin, std::int64_t end) {
-    Acc total[tile_width];
+  const std::int64_t width = std::min(columns, groups.together * groups.width);
+  const std::int64_t grain = std::max<std::int64_t>(1, x.grain_of(k_reduce_grain) / (split.chunk * width));
+  parallel_for(outer * groups.count * split.pieces, grain, [&](std::int64_t begin, std::int64_t end) {
+    ColumnSums<Op, T> sums(op, plan, groups, x);
     for (std::int64_t unit = begin; unit < end; ++unit) {
-      const std::int64_t tile = unit % tiles, piece = unit / tiles % split.pieces, row = unit / tiles / split.pieces;
-      const std::int64_t first_output = row * columns + tile * tile_width;
-      const int width = static_cast<int>(std::min(tile_width, columns - tile * tile_width));
-      const T* from = x + kept_offset(plan, first_output);
-      const std::int64_t first = piece * split.chunk;
-      TileCascade<Op> blocks(op, width);
-      walk_runs(plan.reduced, first, std::min(first + split.chunk, plan.terms()), [&](const StridedRun<1>& run) {
-        for (std::int64_t i = 0; i < run.count; ++i)
-          blocks.add_row(from + run.offset[0] + i * run.step[0]);
+      const std::int64_t group = unit % groups.count, piece = unit / groups.count % split.pieces;
+      const std::int64_t first_output = unit / groups.count / split.pieces * columns, first = piece * split.chunk;
+      const std::int64_t last = std::min(first + split.chunk, plan.terms());
+      sums.run(first_output, group, first, last, [&](std::int64_t column, std::int64_t n, const Acc* total) {
+        if (split.pieces > 1) {
+          std::copy_n(total, n, partial + piece * plan.outputs() + first_output + column);
+          return;
+        }
+        for (std::int64_t j = 0; j < n; ++j)
+          out[first_output + column + j] = op.finish(total[j]);
       });
-      blocks.total(total);
-      if (split.pieces == 1) {
-        for (int j = 0; j < width; ++j)
-          out[first_output + j] = op.finish(total[j]);
-      } else {
-        std::copy(total, total + width, partial + piece * plan.outputs() + first_output);
-      }
     }
   });
   if (split.pieces > 1)
@@ -95,18 +164,19 @@ void reduce_columns(const Op& op, const Queue& queue, const ReducePlan& plan, co
 }
 
 template <class Op, class T>
-void reduce_cpu(const KernelCall& call, const Op& op, const Shape& axes) {
+void reduce_cpu(const KernelCall& call, const Op& op, const ReduceSettings& settings) {
   const TensorView& x = call.inputs[0];
-  const ReducePlan plan = plan_reduce(x, axes);
+  const ReducePlan plan = plan_reduce(x, settings.axes);
+  const Terms<T> terms{x.as<const T>(), settings.made};
   auto* out = call.outputs[0].as<typename Op::Out>();
   if (plan.outputs() == 0)
     return;
   if (plan.terms() == 0) {
     std::fill_n(out, plan.outputs(), op.finish(op.identity()));
   } else if (plan.columns()) {
-    reduce_columns(op, call.queue, plan, x.as<const T>(), out);
+    reduce_columns(op, call.queue, plan, terms, out);
   } else {
-    reduce_rows(op, call.queue, plan, x.as<const T>(), out);
+    reduce_rows(op, call.queue, plan, terms, out);
   }
 }
 
@@ -114,7 +184,7 @@ template <class T>
 void reduce_type_on_cpu(Reduction row, const KernelCall& call, const ReduceSettings& settings) {
   with_state<T>(row, settings, [&](const auto& op) {
     with_settled(op, [&](const auto& settled) {
-      reduce_cpu<std::remove_cvref_t<decltype(settled)>, T>(call, settled, settings.axes);
+      reduce_cpu<std::remove_cvref_t<decltype(settled)>, T>(call, settled, settings);
     });
   });
 }

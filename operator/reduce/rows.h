@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <sluice/operator/elementwise/rows.h>
+#include <sluice/operator/reduce/made_terms.h>
 #include <sluice/operator/reduce/plan.h>
 #include <sluice/operator/reduce/states.h>
 
@@ -58,6 +59,7 @@ struct ReduceSettings {
   Shape axes;
   double terms = 1;
   double ddof = 0;
+  const MadeTerms* made = nullptr;  // set, on a CPU: what the terms are in place of the input's elements
 };
 
 /// The same loops for every row that keeps its terms in the same type T: one file a type, or a few.

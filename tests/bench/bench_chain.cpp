@@ -1,5 +1,6 @@
 // Ten elementwise operations in a row, with a number, a row and a column among their operands: one by one ("eager"),
-// and as a plan in which they are one node ("fused") or ten ("plan").
+// and as a plan in which they are one node ("fused") or ten ("plan"). With a reduction behind them that is a node of
+// its own in these, and takes them in in a fourth ("reduced").
 #include <cmath>
 #include <string>
 #include <vector>
@@ -39,6 +40,7 @@ struct Chain {
   int steps;
   Arrays inputs;
   Arrays (*run)(const Arrays& inputs);
+  bool reduces = false;
 
   void time(const std::string& variant, const std::function<NDArray()>& step) const {
     if (!report.wants(workload, variant))
@@ -63,16 +65,40 @@ struct Chain {
   void all() const {
     time("eager", [&] { return run(inputs)[0]; });
     const NDArray result = run(inputs)[0];
-    const graph::Graph graph = trace(result);
-    for (const bool fuse : {false, true}) {
-      graph::Plan plan(fuse ? graph::with_fused_pointwise(graph) : graph, {.optimise = false});
-      time(fuse ? "fused" : "plan", [&] {
-        plan.run({});
-        return result;
-      });
-    }
+    const graph::Graph graph = trace(result), fused = graph::with_fused_pointwise(graph);
+    time_plan("plan", graph, result);
+    time_plan("fused", fused, result);
+    if (reduces)
+      time_plan("reduced", graph::with_fused_reductions(fused), result);
+  }
+
+  void time_plan(const std::string& variant, const graph::Graph& graph, const NDArray& result) const {
+    // The inputs are the graph's constants: what comes of them alone would be kept, and not be computed each time.
+    graph::Plan plan(graph, {.optimise = false, .keep_derived = false});
+    time(variant, [&] {
+      plan.run({});
+      return result;
+    });
   }
 };
+
+// All of them to one number, rows to a number each, columns to a number each.
+void run_reduced(bench::Report& report, const std::string& size, int steps, const NDArray& x, const NDArray& y) {
+  const std::int64_t n = x.size(), width = std::min<std::int64_t>(4096, n / 4);
+  const NDArray table = x.reshape({n / width, width});
+  const Arrays of_table{table, y.slice(0, 0, width), y.slice(0, 0, n / width).reshape({n / width, 1})};
+  const auto chained = [&](const char* name, const Arrays& inputs, Arrays (*run)(const Arrays&)) {
+    Chain{report, name + size, n, steps, inputs, run, true}.all();
+  };
+  chained("sum-", {x, y}, [](const Arrays& in) { return Arrays{sum(chain(in[0], in[1]))}; });
+  chained("sum-one-", {x}, [](const Arrays& in) { return Arrays{sum(chain_of_one(in[0]))}; });
+  chained("sum-square-", {x}, [](const Arrays& in) { return Arrays{sum(square(in[0]))}; });
+  chained(
+      "mean-rows-", of_table, [](const Arrays& in) { return Arrays{mean(broadcast_chain(in[0], in[1], in[2]), {1})}; });
+  chained("mean-columns-", of_table, [](const Arrays& in) {
+    return Arrays{mean(broadcast_chain(in[0], in[1], in[2]), {0})};
+  });
+}
 
 void run_all(bench::Report& report) {
   const Device device = report.options().device;
@@ -119,6 +145,7 @@ void run_all(bench::Report& report) {
         {table, y.slice(0, 0, width), y.slice(0, 0, n / width).reshape({n / width, 1})},
         [](const Arrays& in) { return Arrays{broadcast_chain(in[0], in[1], in[2])}; }}
         .all();
+    run_reduced(report, at.name, at.steps, x, y);
   }
 }
 
