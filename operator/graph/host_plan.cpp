@@ -103,31 +103,44 @@ std::unique_lock<std::mutex> HostPlan::State::take_lane(Lane*& lane) {
 #ifdef SLUICE_CUDA
 namespace {
 
-// What stands in the way may pass, as too little memory or a parameter that has failed: tasks say what it is.
-void make_run(Lane& lane, const Graph& graph, Engine& engine, SourceLocation site) {
+/// One request.
+struct Asked {
+  std::span<const HostValues> from;
+  std::span<const HostRoom> to;
+  SourceLocation site;
+};
+
+// What stands in the way may pass, as too little memory, a call that CUDA refuses, or bad values: tasks say what it is.
+bool run_first(Lane& lane, const Graph& graph, Engine& engine, const Asked& asked) {
   lane.run.reset();
   try {
-    lane.run = HostRun::make(graph, engine, site);
-    lane.unfit = lane.run == nullptr;
-    lane.rest = 0;
+    std::unique_ptr<HostRun> made = HostRun::make(graph, engine);
+    lane.unfit = made == nullptr;
+    if (lane.unfit)
+      return false;
+    if (made->run_first(asked.from, asked.to, asked.site)) {
+      lane.run = std::move(made);
+      lane.rest = 0;
+      return true;
+    }
   } catch (const EngineStopped&) {
     throw;
-  } catch (const Error&) {
-    lane.resting = lane.rest = std::min(2 * lane.rest + 1, Lane::k_longest_rest);
+  } catch (const Error&) {  // as below
   }
+  lane.resting = lane.rest = std::min(2 * lane.rest + 1, Lane::k_longest_rest);
+  return false;
 }
 
-bool is_ready(Lane& lane, const Graph& graph, const Var& of_engine, SourceLocation site) {
+bool run_here(Lane& lane, const Graph& graph, const Var& of_engine, const Asked& asked) {
   if (lane.unfit)
     return false;
   if (lane.run != nullptr && lane.run->is_current()) [[likely]]
-    return true;
+    return lane.run->run(asked.from, asked.to);
   if (lane.resting > 0) {
     --lane.resting;
     return false;
   }
-  make_run(lane, graph, of_engine.engine(), site);
-  return lane.run != nullptr;
+  return run_first(lane, graph, of_engine.engine(), asked);
 }
 
 }  // namespace
@@ -138,7 +151,7 @@ bool HostPlan::State::launch(std::span<const HostValues> from, std::span<const H
     return false;
   Lane* lane = nullptr;
   const std::unique_lock hold = take_lane(lane);
-  if (!is_ready(*lane, graph, of_engine, site) || !lane->run->run(from, to))
+  if (!run_here(*lane, graph, of_engine, {from, to, site}))
     return false;
   lane->launched.store(lane->launched.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return true;
@@ -174,6 +187,11 @@ HostPlan::HostPlan(const Graph& graph, const HostPlanOptions& options, Engine& e
   for (const ArraySpec& input : state_->inputs) {
     require<DeviceError>(input.device == state_->inputs[0].device, [&] {
       return message("host plan: inputs on ", state_->inputs[0].device, " and on ", input.device);
+    });
+  }
+  for (const Value& value : state_->graph.values) {
+    require<ValueError>(value.source != Source::constant || &value.array.engine() == &engine, [&] {
+      return message("host plan: reads an array of shape ", value.spec.shape, " of another engine than its own");
     });
   }
 }
