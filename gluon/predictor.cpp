@@ -66,7 +66,7 @@ struct Predictor::State {
       : net(of), options(how), site(where), inputs(std::move(specs)) {}
 
   graph::Graph trace() const;
-  void trace_again(std::uint64_t changes);
+  void trace_again(std::uint64_t changes, bool always = false);
 };
 
 graph::Graph Predictor::State::trace() const {
@@ -78,11 +78,11 @@ graph::Graph Predictor::State::trace() const {
   return tracer.trace([&] { return net.call(arrays, site); });
 }
 
-void Predictor::State::trace_again(std::uint64_t changes) {
+void Predictor::State::trace_again(std::uint64_t changes, bool always) {
   std::vector<std::unique_ptr<const Program>> gone;  // dropped without the lock
   const std::lock_guard hold(mutex);
   const Program* const before = program.latest();
-  if (before != nullptr && is_current(*before, changes))
+  if (before != nullptr && !always && is_current(*before, changes))
     return;
   Engine& there = of_engine.engine();
   const EngineScope here(there);
@@ -90,6 +90,8 @@ void Predictor::State::trace_again(std::uint64_t changes) {
   made->changes = detail::network_changes();
   made->precision = sluice::detail::current_float32_precision();
   for (const auto& [name, parameter] : net.collect_params()) {
+    if (!parameter.is_initialized())
+      continue;  // forward can do without; where it cannot, the trace says so
     made->parameters.push_back(parameter);
     made->arrays.push_back(parameter.data().object());
   }
@@ -115,10 +117,14 @@ std::vector<ArraySpec> specs_of(const std::vector<NDArray>& examples) {
   return specs;
 }
 
+// What waits for its shape gets it, of abstract examples when they are traced.
 void complete(const Block& net, const std::vector<NDArray>& examples, SourceLocation site) {
   const ParameterDict parameters = net.collect_params();
   const autograd::ModeScope predicting(false, false);
-  if (!std::all_of(parameters.begin(), parameters.end(), [](const auto& one) { return one.second.is_initialized(); }))
+  const auto has_shape = [](const auto& one) { return one.second.is_initialized(); };
+  const auto has_memory = [](const NDArray& one) { return one.object()->buffer != nullptr; };
+  if (!std::all_of(parameters.begin(), parameters.end(), has_shape) &&
+      std::all_of(examples.begin(), examples.end(), has_memory))
     (void)net.call(examples, site);
 }
 
@@ -148,6 +154,10 @@ void Predictor::run(
       state_->trace_again(changes);
     }
   });
+}
+
+void Predictor::retrace() {
+  detail::called("Predictor", state_->site, [&] { state_->trace_again(detail::network_changes(), true); });
 }
 
 const std::vector<ArraySpec>& Predictor::inputs() const noexcept {
