@@ -3,6 +3,8 @@
 #include <mutex>
 #include <utility>
 
+#include <sluice/engine/detail/fork_watch.h>
+#include <sluice/engine/detail/per_process.h>
 #include <sluice/engine/detail/published.h>
 #include <sluice/engine/error.h>
 #include <sluice/gluon/block.h>
@@ -59,7 +61,9 @@ struct Predictor::State {
   Engine& engine = Engine::current();
   const Var of_engine = engine.new_var();  // tells whether it is still there
   const std::vector<ArraySpec> inputs;
-  std::mutex mutex = {};  // of who traces
+  sluice::detail::PerProcess<std::mutex> mutex = {};  // of who traces
+  std::mutex publishing = {};
+  const sluice::detail::HeldOverForks held{publishing};
   sluice::detail::Published<Program> program = {};
 
   State(const Block& of, std::vector<ArraySpec> specs, const PredictorOptions& how, SourceLocation where)
@@ -80,7 +84,7 @@ graph::Graph Predictor::State::trace() const {
 
 void Predictor::State::trace_again(std::uint64_t changes, bool always) {
   std::vector<std::unique_ptr<const Program>> gone;  // dropped without the lock
-  const std::lock_guard hold(mutex);
+  const std::lock_guard hold(mutex.get());
   const Program* const before = program.latest();
   if (before != nullptr && !always && is_current(*before, changes))
     return;
@@ -102,6 +106,7 @@ void Predictor::State::trace_again(std::uint64_t changes, bool always) {
     made->plan = std::make_shared<graph::HostPlan>(
         made->traced, graph::HostPlanOptions{.most_at_once = options.most_at_once}, there);
   }
+  const std::lock_guard whole(publishing);
   gone = program.publish(std::move(made));
 }
 

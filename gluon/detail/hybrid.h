@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <sluice/engine/detail/fork_watch.h>
 #include <sluice/engine/detail/published.h>
 #include <sluice/gluon/hybrid.h>
 #include <sluice/gluon/parameter.h>
@@ -101,6 +102,7 @@ class Hybrid {
 
   const HybridOptions options_;
   mutable std::mutex mutex_;  // of who changes the table
+  const sluice::detail::HeldOverForks held_{mutex_};
   std::size_t most_plans_;
   sluice::detail::Published<Table> table_;
   alignas(64) std::atomic<std::uint64_t> uses_{0};  // written where programs change, not beside what all read

@@ -6,6 +6,7 @@
 
 #include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/detail/node_pool.h>
+#include <sluice/engine/detail/per_process.h>
 #include <sluice/engine/detail/thread_number.h>
 #include <sluice/engine/region.h>
 #include <sluice/ndarray/autograd.h>
@@ -58,6 +59,12 @@ struct alignas(64) Lane {
 #endif
 };
 
+/// How tasks run it.
+struct Tasks {
+  std::once_flag planned = {};
+  std::unique_ptr<Plan> plan = {};
+};
+
 }  // namespace
 
 struct HostPlan::State {
@@ -69,8 +76,7 @@ struct HostPlan::State {
   const std::vector<ArraySpec> inputs = specs_of(graph, graph.inputs), outputs = specs_of(graph, graph.outputs);
   std::vector<Lane> lanes;
   std::atomic<std::uint64_t> pushed{0};
-  std::once_flag planned = {};
-  std::unique_ptr<Plan> plan = {};
+  sluice::detail::PerProcess<Tasks> tasks = {};
 
   State(Graph made, const HostPlanOptions& how, Engine& on)
       : graph(std::move(made)), options(how), engine(on), of_engine(on.new_var()), lanes(number_of_lanes()) {
@@ -168,8 +174,9 @@ void HostPlan::State::push(std::span<const HostValues> from, std::span<const Hos
   const CallSinkScope nobody(nullptr);
   const autograd::PauseScope unrecorded;
   pushed.fetch_add(1, std::memory_order_relaxed);
-  std::call_once(planned, [&] {
-    plan = std::make_unique<Plan>(graph, PlanOptions{.optimise = false, .keep_results = true}, there);
+  Tasks& by_tasks = tasks.get();
+  std::call_once(by_tasks.planned, [&] {
+    by_tasks.plan = std::make_unique<Plan>(graph, PlanOptions{.optimise = false, .keep_results = true}, there);
   });
   Arrays arrays;
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -177,7 +184,7 @@ void HostPlan::State::push(std::span<const HostValues> from, std::span<const Hos
     arrays.push_back(from_values(
         from[i].values, spec.dtype, from[i].count, spec.shape, {.dtype = spec.dtype, .device = spec.device}, site));
   }
-  const Arrays results = plan->run(arrays, site);
+  const Arrays results = by_tasks.plan->run(arrays, site);
   for (std::size_t i = 0; i < to.size(); ++i)
     results[i].read_out(to[i].values, to[i].dtype, to[i].count, site);
 }
