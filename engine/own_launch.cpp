@@ -39,6 +39,11 @@ std::unique_ptr<OwnLaunch> OwnLaunch::of(Engine& engine, const Region& region, s
   return std::unique_ptr<OwnLaunch>(new OwnLaunch(EngineAccess::core(engine), std::move(variant), std::move(launch)));
 }
 
+void OwnLaunch::end_with_last() {
+  if (RegionRecording* const recording = this_thread().recording)
+    recording->follow_all();
+}
+
 OwnLaunch::OwnLaunch(Core& core, std::shared_ptr<RegionVariant> variant, std::unique_ptr<RegionLaunch> launch)
     : core_(core),
       variant_(std::move(variant)),
@@ -130,8 +135,12 @@ void OwnLaunch::end() noexcept {
   core_.leave_epoch(epoch_);
 }
 
-bool OwnLaunch::synchronize() noexcept {
+LaunchEnd OwnLaunch::synchronize() noexcept {
   return launch_->synchronize();
+}
+
+void OwnLaunch::give_up() noexcept {
+  launch_->give_up();
 }
 
 bool OwnLaunch::take_report() noexcept {

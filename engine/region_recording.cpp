@@ -125,6 +125,19 @@ void RegionRecording::add(const Core& core, const Task& task, Closure&& body, So
   program_.tasks.push_back(std::move(recorded));
 }
 
+void RegionRecording::follow_all() {
+  std::vector<RegionTask>& tasks = program_.tasks;
+  std::vector<bool> followed(tasks.size());
+  for (const RegionTask& task : tasks) {
+    for (const int earlier : task.after)
+      followed[static_cast<std::size_t>(earlier)] = true;
+  }
+  for (std::size_t at = 0; at + 1 < tasks.size(); ++at) {
+    if (!followed[at])
+      follow(tasks.back(), static_cast<int>(at));
+  }
+}
+
 void RegionRecording::take_out(std::span<const Var> changing) {
   AccessList stays;
   std::vector<Var> kept;

@@ -252,6 +252,35 @@ void Tracer::note(TaskNode& task, TraceBuffer& buffer) {
   buffer.publish();
 }
 
+TraceRecord* Tracer::begin_span(const TaskName& name, SourceLocation site) noexcept {
+  TraceBuffer* const buffer = buffer_of_this_thread();
+  if (buffer == nullptr)
+    return nullptr;
+  try {
+    TraceRecord& record = buffer->next();
+    record.tracer = this;
+    record.recording = recording_.load(std::memory_order_relaxed);
+    record.name = name;
+    record.site = site;
+    record.device = cpu();
+    record.pusher = buffer->row();
+    record.pushed = now();
+    record.order.store(order_.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    record.ready.store(record.pushed, std::memory_order_relaxed);
+    record.worker.store(buffer->row(), std::memory_order_relaxed);
+    record.started.store(record.pushed, std::memory_order_relaxed);
+    buffer->publish();
+    return &record;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+void Tracer::end_span(TraceRecord& record) noexcept {
+  record.outcome.store(TaskOutcome::ok, std::memory_order_relaxed);
+  record.ended.store(now(), std::memory_order_release);
+}
+
 void Tracer::queued(TaskNode& task) noexcept {
   TraceRecord& record = *task.extras()->trace;
   record.order.store(record.tracer->order_.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_release);

@@ -173,6 +173,11 @@ void Block::hybridize(bool active, const HybridOptions& options) {
 bool Block::is_hybridized() const {
   return members().hybrid != nullptr;
 }
+// Also where it is hybridized as a part of a network that is not.
+void Block::make_room_for_plans(std::size_t plans) const {
+  if (members().hybrid != nullptr)
+    members().hybrid->make_room(plans);
+}
 std::size_t Block::hybrid_traces() const {
   return members().hybrid == nullptr ? 0 : members().hybrid->traced();
 }

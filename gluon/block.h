@@ -212,6 +212,7 @@ class SLUICE_API Block {
 
  private:
   friend class detail::ChildHandle;
+  friend class Server;
   struct Members;
   Members& members() const;
   void collect(const std::string& prefix, ParameterDict& into) const;
@@ -226,6 +227,8 @@ class SLUICE_API Block {
       std::string_view name, const Block& block, const std::type_info& as, SourceLocation site) const;
   void load_from(const std::filesystem::path& path, const LoadOptions& options);
   bool holds(const Block& other) const;
+
+  void make_room_for_plans(std::size_t plans) const;
 
   std::unique_ptr<Members> members_;
 };

@@ -177,7 +177,7 @@ std::shared_ptr<const HybridProgram> Hybrid::keep(
   }
   auto made = std::make_unique<Table>(now);
   std::erase_if(made->known, [&](const auto& known) { return known->signature == signature; });
-  while (made->known.size() >= std::max<std::size_t>(options_.most_plans, 1))
+  while (made->known.size() >= std::max<std::size_t>(most_plans_, 1))
     made->known.erase(std::min_element(made->known.begin(), made->known.end(), used_before));
   made->known.push_back(std::make_shared<Known>(std::move(signature), program, 1 + uses_.fetch_add(1)));
   used_last_ = made->known.back().get();
@@ -229,6 +229,11 @@ Arrays Hybrid::run(std::span<const NDArray> inputs, const Forward& forward, cons
       return run_new(inputs, forward, site);
     list_parameters(list);
   }
+}
+
+void Hybrid::make_room(std::size_t plans) {
+  const std::lock_guard hold(mutex_);
+  most_plans_ = std::max(most_plans_, options_.most_plans + plans);
 }
 
 std::size_t Hybrid::traced() const {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include <sluice/engine/detail/fork_watch.h>
 #include <sluice/engine/detail/this_thread.h>
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/layer_call.h>
@@ -19,6 +20,8 @@ thread_local constinit const LayerCall* innermost = nullptr;
 const LayerPath* intern(const std::string& path, const Origin& origin) {
   static std::mutex mutex;
   static auto* const known = new std::map<std::pair<std::string, const Origin*>, LayerPath>;  // outlives everything
+  static auto* const held = new sluice::detail::HeldOverForks(mutex);
+  (void)held;
   const std::lock_guard hold(mutex);
   return &known->try_emplace({path, &origin}, LayerPath{path, &origin}).first->second;
 }

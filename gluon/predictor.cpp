@@ -3,6 +3,8 @@
 #include <mutex>
 #include <utility>
 
+#include <sluice/engine/detail/fork_watch.h>
+#include <sluice/engine/detail/per_process.h>
 #include <sluice/engine/detail/published.h>
 #include <sluice/engine/error.h>
 #include <sluice/gluon/block.h>
@@ -59,14 +61,16 @@ struct Predictor::State {
   Engine& engine = Engine::current();
   const Var of_engine = engine.new_var();  // tells whether it is still there
   const std::vector<ArraySpec> inputs;
-  std::mutex mutex = {};  // of who traces
+  sluice::detail::PerProcess<std::mutex> mutex = {};  // of who traces
+  std::mutex publishing = {};
+  const sluice::detail::HeldOverForks held{publishing};
   sluice::detail::Published<Program> program = {};
 
   State(const Block& of, std::vector<ArraySpec> specs, const PredictorOptions& how, SourceLocation where)
       : net(of), options(how), site(where), inputs(std::move(specs)) {}
 
   graph::Graph trace() const;
-  void trace_again(std::uint64_t changes);
+  void trace_again(std::uint64_t changes, bool always = false);
 };
 
 graph::Graph Predictor::State::trace() const {
@@ -78,11 +82,11 @@ graph::Graph Predictor::State::trace() const {
   return tracer.trace([&] { return net.call(arrays, site); });
 }
 
-void Predictor::State::trace_again(std::uint64_t changes) {
+void Predictor::State::trace_again(std::uint64_t changes, bool always) {
   std::vector<std::unique_ptr<const Program>> gone;  // dropped without the lock
-  const std::lock_guard hold(mutex);
+  const std::lock_guard hold(mutex.get());
   const Program* const before = program.latest();
-  if (before != nullptr && is_current(*before, changes))
+  if (before != nullptr && !always && is_current(*before, changes))
     return;
   Engine& there = of_engine.engine();
   const EngineScope here(there);
@@ -90,6 +94,8 @@ void Predictor::State::trace_again(std::uint64_t changes) {
   made->changes = detail::network_changes();
   made->precision = sluice::detail::current_float32_precision();
   for (const auto& [name, parameter] : net.collect_params()) {
+    if (!parameter.is_initialized())
+      continue;  // forward can do without; where it cannot, the trace says so
     made->parameters.push_back(parameter);
     made->arrays.push_back(parameter.data().object());
   }
@@ -103,6 +109,7 @@ void Predictor::State::trace_again(std::uint64_t changes) {
             .most_at_once = options.most_at_once, .rounding = options.rounding, .keep_derived = options.keep_derived},
         there);
   }
+  const std::lock_guard whole(publishing);
   gone = program.publish(std::move(made));
 }
 
@@ -118,10 +125,14 @@ std::vector<ArraySpec> specs_of(const std::vector<NDArray>& examples) {
   return specs;
 }
 
+// What waits for its shape gets it, of abstract examples when they are traced.
 void complete(const Block& net, const std::vector<NDArray>& examples, SourceLocation site) {
   const ParameterDict parameters = net.collect_params();
   const autograd::ModeScope predicting(false, false);
-  if (!std::all_of(parameters.begin(), parameters.end(), [](const auto& one) { return one.second.is_initialized(); }))
+  const auto has_shape = [](const auto& one) { return one.second.is_initialized(); };
+  const auto has_memory = [](const NDArray& one) { return one.object()->buffer != nullptr; };
+  if (!std::all_of(parameters.begin(), parameters.end(), has_shape) &&
+      std::all_of(examples.begin(), examples.end(), has_memory))
     (void)net.call(examples, site);
 }
 
@@ -151,6 +162,10 @@ void Predictor::run(
       state_->trace_again(changes);
     }
   });
+}
+
+void Predictor::retrace() {
+  detail::called("Predictor", state_->site, [&] { state_->trace_again(detail::network_changes(), true); });
 }
 
 const std::vector<ArraySpec>& Predictor::inputs() const noexcept {

@@ -25,7 +25,7 @@ struct PredictorOptions {
 
 /// A network from values of the host to values of the host, for any number of threads, each with its request:
 ///
-///     const gluon::Predictor predict(net, abstract_array({1, 1, 28, 28}, float32, gpu(0)));
+///     const gluon::Predictor predict(net, abstract_array({{1, 1, 28, 28}, float32, gpu(0)}));
 ///     predict(std::span<const float>(pixels), std::span<float>(scores));   // any thread; waits for the scores
 ///
 /// Inputs have one shape; Server makes batches of what comes together. Predict mode; nothing is recorded. A request
@@ -36,10 +36,12 @@ class SLUICE_API Predictor {
  public:
   using Counts = graph::HostPlanCounts;
 
-  /// Traces the network for inputs of the shape, type and device of `examples` (abstract arrays will do where all
-  /// parameters have their shapes), in the current engine. `net` must outlive the predictor, and while requests run
-  /// nobody may change more of it than what parameters hold; what was changed between them is seen. Throws what forward
-  /// throws, ValueError where it looks at values.
+  /// Traces the network for inputs of the shape, type and device of `examples` (abstract arrays will do), in the
+  /// current engine, which has to be that of the parameters. Those that wait for their shape get it. `net` must outlive
+  /// the predictor, where it is: a block that it was moved to is another one. While requests run nobody may change more
+  /// of it than what parameters hold. What was changed between them is seen where it is parameters or layers: what
+  /// forward does beside calling operators it did when it was traced, as under hybridize(); retrace() has it do that
+  /// again. Throws what forward throws, ValueError where it looks at values, or where arrays are another engine's.
   Predictor(
       const Block& net,
       std::vector<NDArray> examples,
@@ -51,6 +53,17 @@ class SLUICE_API Predictor {
       const PredictorOptions& options = {},
       SourceLocation site = SourceLocation::current())
       : Predictor(net, std::vector<NDArray>{example}, options, site) {}
+  /// A network that nobody keeps.
+  Predictor(
+      const Block&& net,
+      std::vector<NDArray> examples,
+      const PredictorOptions& options = {},
+      SourceLocation site = SourceLocation::current()) = delete;
+  Predictor(
+      const Block&& net,
+      const NDArray& example,
+      const PredictorOptions& options = {},
+      SourceLocation site = SourceLocation::current()) = delete;
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;
   /// No request is under way.
@@ -74,6 +87,10 @@ class SLUICE_API Predictor {
       std::span<const graph::HostValues> inputs,
       std::span<const graph::HostRoom> outputs,
       SourceLocation site = SourceLocation::current()) const;
+
+  /// Traces the network again, after a change that is neither one of parameters nor of layers, as of a number or an
+  /// array that forward reads: what is asked later sees it. Throws as the constructor does, and then all is as before.
+  void retrace();
 
   /// What requests bring, and what they get.
   const std::vector<ArraySpec>& inputs() const noexcept;

@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <latch>
 #include <utility>
 
 #include <boost/thread/thread.hpp>
 
+#include <sluice/engine/blocking_scope.h>
+#include <sluice/engine/detail/node_pool.h>
 #include <sluice/engine/engine.h>
 #include <sluice/gluon/block.h>
 #include <sluice/gluon/detail/server_queue.h>
@@ -18,6 +21,7 @@ namespace {
 
 using detail::ServerAnswer;
 using Clock = detail::ServerBatch::Clock;
+using sluice::detail::TraceSpan;
 
 void check(const ServerOptions& options) {
   const auto within = [](const char* name, auto value, auto low, auto high) {
@@ -64,9 +68,17 @@ struct ArrayBatch : detail::ServerBatch {
   }
 };
 
+/// What a thread of a server knows.
+struct ServerThread {
+  const void* serves = nullptr;  // the server's state
+  bool ends_it = false;          // once it is over itself
+};
+thread_local ServerThread this_server_thread;
+
 }  // namespace
 
 struct Server::State {
+  const std::uint32_t forks = sluice::detail::fork_count();
   const Block& net;
   const ServerOptions options;
   const SourceLocation site;
@@ -87,13 +99,17 @@ struct Server::State {
   std::latch tried{options.threads};
   std::mutex stopping = {};
   std::vector<boost::thread> threads = {};
-  std::vector<boost::thread::id> ids = {};  // of those
 
   State(const Block& net_of, const ServerOptions& how, SourceLocation where) : net(net_of), options(how), site(where) {}
 
+  bool is_parents() const noexcept { return forks != sluice::detail::fork_count(); }
+  bool is_own_thread() const noexcept { return this_server_thread.serves == this; }
+  void check_here() const;
   void start();
   void stop();
+  void end_from_within() noexcept;
   void live();
+  void serve_all(NDArray& device);
   NDArray place_on_device() const;
   void try_sizes(NDArray& device);
   void serve(ArrayBatch& batch, NDArray& device);
@@ -106,10 +122,12 @@ struct Server::State {
 void Server::State::start() {
   try {
     threads.reserve(static_cast<std::size_t>(options.threads));
-    ids.reserve(threads.capacity());
     for (int i = 0; i < options.threads; ++i) {
-      threads.emplace_back([this] { live(); });
-      ids.push_back(threads.back().get_id());
+      threads.emplace_back([this] {
+        live();
+        if (this_server_thread.ends_it)
+          delete this;
+      });
     }
   } catch (const boost::thread_resource_error& error) {
     stop();
@@ -118,18 +136,27 @@ void Server::State::start() {
     stop();
     throw;
   }
-  tried.wait();
+  {
+    const BlockingScope blocks;
+    tried.wait();
+  }
   if (failure != nullptr) {
     stop();
     std::rethrow_exception(failure);
   }
 }
 
-void Server::State::stop() {
-  require<Deadlock>(std::find(ids.begin(), ids.end(), boost::this_thread::get_id()) == ids.end(), [] {
-    return "Server::stop() on a thread of the server's own, which it would wait for";
+void Server::State::check_here() const {
+  require<Forked>(!is_parents(), [] {
+    return "this server's threads are those of the process that this one was forked from; make a server here";
   });
+}
+
+void Server::State::stop() {
+  require<Deadlock>(
+      !is_own_thread(), [] { return "Server::stop() on a thread of the server's own, which it would wait for"; });
   queue.stop();
+  const BlockingScope blocks;
   const std::lock_guard hold(stopping);
   for (boost::thread& thread : threads) {
     if (thread.joinable())
@@ -137,8 +164,23 @@ void Server::State::stop() {
   }
 }
 
+// In a call of then(). Nobody uses the network afterwards; the state goes with this thread.
+void Server::State::end_from_within() noexcept {
+  queue.stop();
+  NDArray device;
+  serve_all(device);
+  for (boost::thread& thread : threads) {
+    if (thread.get_id() == boost::this_thread::get_id())
+      thread.detach();
+    else if (thread.joinable())
+      thread.join();
+  }
+  this_server_thread.ends_it = true;
+}
+
 // Each thread has arenas of its own.
 void Server::State::live() {
+  this_server_thread.serves = this;
   const EngineScope here(engine);
   NDArray device;
   try {
@@ -149,6 +191,10 @@ void Server::State::live() {
     failure = std::current_exception();
   }
   tried.count_down();
+  serve_all(device);
+}
+
+void Server::State::serve_all(NDArray& device) {
   while (detail::ServerBatch* const batch = queue.take())
     serve(static_cast<ArrayBatch&>(*batch), device);
 }
@@ -206,14 +252,13 @@ std::vector<ServerAnswer::Output> Server::State::run(
 void Server::State::serve(ArrayBatch& batch, NDArray& device) {
   const std::int64_t rows = batch.taken;
   const std::int64_t size = *std::lower_bound(sizes.begin(), sizes.end(), rows);
-  if (batch.span != nullptr)
-    std::exchange(batch.span, nullptr)->end();
-  std::shared_ptr<detail::TraceSpan> span;
+  batch.span.reset();
+  std::unique_ptr<TraceSpan> span;
   std::vector<ServerAnswer::Output> outputs;
   std::exception_ptr error;
   try {
     if (engine.tracing())
-      span = detail::TraceSpan::begin(engine, message("server batch of ", rows, " (", size, ")"), site);
+      span = TraceSpan::begin(engine, message("server batch of ", rows, " (", size, ")"), site);
     if (options.device.is_gpu() && !device.defined())
       device = place_on_device();
     outputs = run(batch, device, rows, size);
@@ -221,8 +266,7 @@ void Server::State::serve(ArrayBatch& batch, NDArray& device) {
     error = std::current_exception();
     device = {};  // lost, perhaps
   }
-  if (span != nullptr)
-    span->end();
+  span.reset();
   count(batch, size, error != nullptr);
   const std::shared_ptr<ServerAnswer> answer = batch.answer;
   // Of a batch that failed samples stay as what fills up others, and its arrays are lost.
@@ -246,31 +290,40 @@ void Server::State::count(const ArrayBatch& batch, std::int64_t size, bool faile
 }
 
 ServerReply Server::State::submit(const std::function<void(std::byte*)>& write) {
-  const detail::ServerQueue::Place place = queue.reserve();
+  check_here();
+  const detail::ServerQueue::Place place = queue.reserve(!is_own_thread());
   struct Filled {
     ServerAnswer& answer;
     ~Filled() { answer.note_filled(); }
   } const filled{*place.answer};
   if (place.row == 0)
-    place.batch->span = detail::TraceSpan::begin(engine, "server queue", site);
+    place.batch->span = TraceSpan::begin(engine, "server queue", site);
   write(static_cast<ArrayBatch*>(place.batch)->samples + static_cast<std::size_t>(place.row) * sample_bytes);
   return {place.answer, place.row};
 }
 
 Server::Server(Block& net, const ServerOptions& options, SourceLocation site) {
   check(options);
+  const std::size_t plans = sizes_up_to(options.max_batch).size();
+  net.apply([plans](Block& block) { block.make_room_for_plans(plans); });
   if (options.hybridize && !net.is_hybridized())
-    net.hybridize(true, {.most_plans = sizes_up_to(options.max_batch).size() + 4});
+    net.hybridize(true, {.most_plans = plans + 4});
   state_ = std::make_unique<State>(net, options, site);
   state_->start();
 }
 
 Server::~Server() {
-  state_->stop();
+  if (state_->is_parents())
+    static_cast<void>(state_.release());  // its locks may be held, and its threads are not here
+  else if (state_->is_own_thread())
+    state_.release()->end_from_within();
+  else
+    state_->stop();
 }
 
 void Server::stop() {
-  state_->stop();
+  if (!state_->is_parents())
+    state_->stop();
 }
 
 ServerReply Server::submit_values(const void* values, DType dtype, std::int64_t n) {
@@ -301,6 +354,7 @@ ServerReply Server::submit(const NDArray& sample) {
 }
 
 ServerStats Server::stats() const {
+  state_->check_here();
   ServerStats stats;
   {
     const std::lock_guard hold(state_->mutex);

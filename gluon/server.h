@@ -58,7 +58,8 @@ class SLUICE_API ServerReply {
   bool defined() const noexcept { return answer_ != nullptr; }
   bool done() const noexcept;
   /// Blocks until it is there; inside a task another thread takes this one's place meanwhile. Throws what the
-  /// network threw for the batch, ValueError for an empty handle; so do the calls below, which wait too.
+  /// network threw for the batch, ValueError for an empty handle, Forked in a child whose parent has it still to come;
+  /// so do the calls below, which wait too.
   void wait() const;
   std::size_t outputs() const;
   /// Output `output` for this sample, without the batch's axis, a new array on the CPU.
@@ -79,7 +80,8 @@ class SLUICE_API ServerReply {
     copy(bytes, to.data());
   }
   /// Calls `call` once the answer, or the error, is there: on a thread of the server, which should have it back soon,
-  /// or at once. What it throws is lost.
+  /// or at once. It may hand in more: on a thread of the server's own submit() throws ServerBusy where it would rest;
+  /// and let the server go, which then answers the rest there. What it throws is lost.
   void then(std::function<void()> call) const;
 
  private:
@@ -131,8 +133,8 @@ struct ServerStats {
 ///
 /// The network takes one array, (n, sample..), and gives arrays whose first axis is the batch's too; what it gives for
 /// a sample must not depend on the others. Predict mode; nothing is recorded. Batches begin in the order of their first
-/// samples. Traces of the engine show each batch as two tasks, "server queue" while it fills and waits, and "server
-/// batch of 17 (32)".
+/// samples. Traces of the engine show each batch as two stretches beside the tasks, "server queue" while it fills and
+/// waits, and "server batch of 17 (32)". In a forked child the server is the parent's: it takes nothing and may go.
 class SLUICE_API Server {
  public:
   /// Runs the network for every size of a batch first, in the current engine, so that no request pays for that. The
@@ -141,12 +143,12 @@ class SLUICE_API Server {
   explicit Server(Block& net, const ServerOptions& options, SourceLocation site = SourceLocation::current());
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
-  /// As stop().
+  /// As stop(); on a thread of the server's own that thread answers what is left.
   ~Server();
 
   /// Hands in one sample, which may go or be overwritten afterwards. Does not wait for the answer; for room in the
   /// queue as WhenFull says. An error of the network goes to all requests of its batch and no other. Throws ShapeError
-  /// and DTypeError for what is no sample, ServerBusy, ServerStopped, OutOfMemory.
+  /// and DTypeError for what is no sample, ServerBusy, ServerStopped, Forked, OutOfMemory.
   template <class T>
   ServerReply submit(std::span<const T> values) {
     return submit_values(values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()));
@@ -159,9 +161,11 @@ class SLUICE_API Server {
   /// with the array.
   ServerReply submit(const NDArray& sample);
 
+  /// Throws Forked in a forked child.
   ServerStats stats() const;
   const ServerOptions& options() const noexcept;
-  /// Answers what was handed in, and takes no more. The host waits. Throws Deadlock on a thread of the server's own.
+  /// Answers what was handed in, and takes no more. The host waits; inside a task another thread takes this one's place
+  /// meanwhile. Throws Deadlock on a thread of the server's own. Does nothing in a forked child.
   void stop();
 
  private:

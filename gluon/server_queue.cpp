@@ -41,8 +41,9 @@ void ServerQueue::add_batch(std::unique_lock<std::mutex>& hold) {
 }
 
 void ServerQueue::open() {
+  auto answer = std::make_shared<ServerAnswer>();
   open_ = free_.back();
-  open_->answer = std::make_shared<ServerAnswer>();
+  open_->answer = std::move(answer);
   free_.pop_back();
 }
 
@@ -66,17 +67,22 @@ void ServerQueue::rest(std::unique_lock<std::mutex>& hold) {
   hold.lock();
 }
 
-ServerQueue::Place ServerQueue::reserve() {
+ServerQueue::Place ServerQueue::reserve(bool may_rest) {
   const Clock::time_point now = Clock::now();
   std::unique_lock hold(mutex_);
   while (stopped_ || waiting_ >= limits_.max_queue || open_ == nullptr) {
     require<ServerStopped>(!stopped_, [] { return "the server has stopped and takes no more requests"; });
-    const bool full = waiting_ >= limits_.max_queue;
-    refused_ += full && limits_.refuses ? 1 : 0;
-    require<ServerBusy>(!full || !limits_.refuses, [&] {
-      return message("the server is busy: ", waiting_, " requests wait, which is all that may");
+    const bool full = waiting_ >= limits_.max_queue, must_rest = full || !may_open();
+    const bool refuses = (full && limits_.refuses) || (must_rest && !may_rest);
+    refused_ += refuses ? 1 : 0;
+    require<ServerBusy>(!refuses, [&] {
+      return message(
+          "the server is busy: ",
+          waiting_,
+          " requests wait, which is all that may",
+          may_rest ? "" : "; on a thread of its own nobody waits for room");
     });
-    if (full || !may_open())
+    if (must_rest)
       rest(hold);
     else if (free_.empty())
       add_batch(hold);

@@ -30,8 +30,16 @@ void ServerAnswer::wait_filled(std::int64_t samples) const noexcept {
     filled_.wait(now, std::memory_order_acquire);
 }
 
+// What the parent's threads work at comes there alone.
+void ServerAnswer::check_here() const {
+  require<Forked>(forks_ == sluice::detail::fork_count(), [] {
+    return "this reply was not there when the process forked; it comes in the parent alone";
+  });
+}
+
 void ServerAnswer::wait() const {
   if (!done()) {
+    check_here();
     const BlockingScope blocks;
     done_.wait(0, std::memory_order_acquire);
   }
@@ -54,7 +62,8 @@ void ServerAnswer::finish(std::vector<Output> outputs, std::exception_ptr error)
 }
 
 void ServerAnswer::then(std::function<void()> call) {
-  {
+  if (!done()) {
+    check_here();
     const std::lock_guard hold(mutex_);
     if (!done()) {
       calls_.push_back(std::move(call));

@@ -1,6 +1,7 @@
 // A few bytes from GPU memory to the host, without a copy engine.
 #include <cuda_runtime.h>
 
+#include <sluice/engine/cuda/portable_memory.h>
 #include <sluice/ndarray/detail/copy_kernels.h>
 #include <sluice/ndarray/detail/small_read.h>
 #include <sluice/ndarray/strided.cuh>
@@ -80,12 +81,12 @@ void deliver_mapped(void* stream, void* mapped, const void* from, std::size_t by
 
 void* allocate_mapped(std::size_t bytes) {
   void* memory = nullptr;
-  cuda::cuda_check(cudaHostAlloc(&memory, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "cudaHostAlloc");
+  cuda::cuda_check(cuda::allocate_portable(&memory, bytes), "cudaHostAlloc");
   return memory;
 }
 
 void free_mapped(void* memory) noexcept {
-  cudaFreeHost(memory);
+  cuda::free_portable(memory);
 }
 
 }  // namespace sluice::detail

@@ -1,6 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include <sluice/engine/cuda/handle.h>
+#include <sluice/engine/cuda/portable_memory.h>
 #include <sluice/engine/error.h>
 #include <sluice/storage/detail/source.h>
 
@@ -25,10 +26,10 @@ class PinnedSource final : public Source {
   PinnedSource() noexcept : Source(cpu(), MemoryKind::pinned, k_pinned_alignment) {}
   void* allocate(std::size_t bytes) override {
     void* data = nullptr;
-    const cudaError_t result = cudaHostAlloc(&data, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+    const cudaError_t result = cuda::allocate_portable(&data, bytes);
     return checked(result, data, "cudaHostAlloc", bytes);
   }
-  void deallocate(void* data) noexcept override { cudaFreeHost(data); }
+  void deallocate(void* data) noexcept override { cuda::free_portable(data); }
 };
 
 class GpuSource final : public Source {
@@ -40,7 +41,10 @@ class GpuSource final : public Source {
     const cudaError_t result = cudaMalloc(&data, bytes);
     return checked(result, data, "cudaMalloc", bytes);
   }
-  void deallocate(void* data) noexcept override { cudaFree(data); }  // knows its GPU by the address
+  void deallocate(void* data) noexcept override {  // it knows its GPU by the address
+    if (cudaFree(data) != cudaSuccess)
+      cudaGetLastError();
+  }
 };
 
 /// `from` may reach what `to` allocates with cudaMalloc.

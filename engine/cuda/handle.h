@@ -9,7 +9,8 @@
 
 namespace sluice::cuda {
 
-/// Owns a CUDA object. Destroys it without throwing: at the end of a process the driver may be gone before us.
+/// Owns a CUDA object. Destroys it without throwing: at the end of a process the driver may be gone before us. The
+/// thread is left no error of that, which would keep launches of its own from it.
 template <class Raw, cudaError_t (*Destroy)(Raw)>
 class Handle {
  public:
@@ -21,8 +22,8 @@ class Handle {
     return *this;
   }
   ~Handle() {
-    if (raw_ != nullptr)
-      Destroy(raw_);
+    if (raw_ != nullptr && Destroy(raw_) != cudaSuccess)
+      cudaGetLastError();
   }
   Raw get() const noexcept { return raw_; }
 

@@ -34,13 +34,22 @@ class CudaRegionLaunch final : public RegionLaunch {
     return false;
   }
 
-  bool synchronize() noexcept override {
+  LaunchEnd synchronize() noexcept override {
     try {
+      const cuda::DeviceScope scope(gpu_.device.index);
       cuda_check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
-      return true;
+      return LaunchEnd::over;
     } catch (...) {
       gpu_.loss.note_if_lost();
-      return false;
+    }
+    return gpu_.loss.lost() ? LaunchEnd::lost : LaunchEnd::unknown;
+  }
+
+  void give_up() noexcept override {
+    try {
+      throw CudaError("a launch did not come to its end while CUDA refused to wait for it", cudaErrorUnknown);
+    } catch (...) {
+      gpu_.loss.declare(gpu_.loss.caught("launch"));
     }
   }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <sluice/engine/cuda/gpu.h>
+#include <sluice/engine/cuda/portable_memory.h>
 #include <sluice/engine/cuda/reports.h>
 #include <sluice/engine/detail/core.h>
 
@@ -36,7 +37,7 @@ FailureRef failure_of(const Reports::Asker& asker, Device device, const ErrorWor
 
 Reports::~Reports() {
   for (void* chunk : chunks_)
-    cudaFreeHost(chunk);
+    cuda::free_portable(chunk);
 }
 
 const LateFailures& Reports::core_late() const noexcept {
@@ -50,7 +51,7 @@ void Reports::grow() {
   chunks_.reserve(chunks_.size() + 1);
   free_.reserve(words_.size() + k_chunk);
   constexpr std::size_t bytes = sizeof(ErrorWord) * k_chunk;
-  cuda_check(cudaHostAlloc(&memory, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "cudaHostAlloc");
+  cuda_check(cuda::allocate_portable(&memory, bytes), "cudaHostAlloc");
   chunks_.push_back(memory);
   auto* const made = ::new (memory) ErrorWord[k_chunk];
   for (std::size_t i = 0; i < k_chunk; ++i)

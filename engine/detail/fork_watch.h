@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 
 namespace sluice::detail {
 
@@ -26,6 +27,23 @@ class ForkWatch {
   const Notice notice_;
   ForkWatch* next_ = nullptr;  // of all in the process, the newest first
   ForkWatch* before_ = nullptr;
+};
+
+/// Takes a mutex before each fork(): the child finds it free, and what it guards whole. Under it nobody may lock what
+/// is held so too, call an engine, or make or drop arrays.
+class HeldOverForks {
+ public:
+  explicit HeldOverForks(std::mutex& mutex) noexcept
+      : watch_(&mutex, [](void* held, ForkMoment moment) noexcept {
+          auto& mutex = *static_cast<std::mutex*>(held);
+          if (moment == ForkMoment::before)
+            mutex.lock();
+          else
+            mutex.unlock();
+        }) {}
+
+ private:
+  const ForkWatch watch_;
 };
 
 }  // namespace sluice::detail

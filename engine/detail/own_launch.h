@@ -19,6 +19,9 @@ class OwnLaunch {
  public:
   /// Null if the region's first run of `key`, which is over, could not be captured. Throws CudaError, OutOfMemory.
   static std::unique_ptr<OwnLaunch> of(Engine& engine, const Region& region, std::uint64_t key);
+  /// To be called while this thread records such a region, behind its last task: that one follows all others, so that
+  /// what it tells the host stands for the whole launch.
+  static void end_with_last();
   OwnLaunch(const OwnLaunch&) = delete;
   OwnLaunch& operator=(const OwnLaunch&) = delete;
   /// What was begun is over.
@@ -29,8 +32,10 @@ class OwnLaunch {
   bool begin();
   /// Once the host has seen that what was begun is over.
   void end() noexcept;
-  /// Blocks until what was begun is over. False if the GPU failed.
-  bool synchronize() noexcept;
+  /// Blocks until what was begun is over, its GPU is lost, or a call fails, which says nothing of what runs.
+  LaunchEnd synchronize() noexcept;
+  /// Where that goes on failing: the GPU counts as lost.
+  void give_up() noexcept;
   /// Did kernels of what was begun report bad data? Once.
   bool take_report() noexcept;
 

@@ -53,6 +53,8 @@ class RegionRecording {
   void add(const Core& core, const Task& task, Closure&& body, SourceLocation site);
   /// Throws ValueError, again in finish(): push_tasks may have caught it, and the tasks are incomplete.
   [[noreturn]] void refuse(const std::string& text);
+  /// The task that was added last follows all others: when it is over, all are.
+  void follow_all();
   const char* region() const noexcept { return region_; }
   /// `changing` are not kept.
   RegionProgram finish(std::span<const Var> changing);
@@ -76,14 +78,19 @@ class RegionRecording {
   std::exception_ptr refused_;
 };
 
+/// How a launch stands. unknown: CUDA did not say, and it may still run.
+enum class LaunchEnd : std::uint8_t { over, unknown, lost };
+
 /// A captured program on a stream that nobody else has: see OwnLaunch.
 class RegionLaunch {
  public:
   virtual ~RegionLaunch() = default;
   /// False, and nothing was enqueued, if CUDA refuses it or this thread may not call it now.
   virtual bool launch() noexcept = 0;
-  /// Blocks the host. False if the GPU failed.
-  virtual bool synchronize() noexcept = 0;
+  /// Blocks the host.
+  virtual LaunchEnd synchronize() noexcept = 0;
+  /// Nothing is heard of it: its GPU counts as lost from now on.
+  virtual void give_up() noexcept = 0;
   /// Where its kernels report bad data; null if they do not.
   virtual ErrorWord* word() const noexcept = 0;
 };

@@ -111,6 +111,11 @@ class Tracer {
   /// Before successors are let go; forgets the record.
   static void finished(TaskNode& task, const FailureRef& failure, bool ran) noexcept;
 
+  /// What is no task and shows beside them, from here to end_span(), which must be called while the tracer lives. Null
+  /// for lack of memory.
+  TraceRecord* begin_span(const TaskName& name, SourceLocation site) noexcept;
+  static void end_span(TraceRecord& record) noexcept;
+
  private:
   struct Seat {  // a thread's row
     std::uint64_t thread = 0;

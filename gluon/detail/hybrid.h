@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <sluice/engine/detail/fork_watch.h>
 #include <sluice/engine/detail/published.h>
 #include <sluice/gluon/detail/hybrid_trace.h>
 #include <sluice/gluon/hybrid.h>
@@ -40,13 +41,15 @@ class Hybrid {
   using Forward = std::function<Arrays(std::span<const NDArray>)>;
   using List = std::function<ParameterDict()>;
 
-  explicit Hybrid(const HybridOptions& options) : options_(options) {}
+  explicit Hybrid(const HybridOptions& options) : options_(options), most_plans_(options.most_plans) {}
   Hybrid(const Hybrid&) = delete;
   Hybrid& operator=(const Hybrid&) = delete;
 
   /// What forward(inputs) gives. `list`: the block's parameters.
   Arrays run(std::span<const NDArray> inputs, const Forward& forward, const List& list, SourceLocation site);
   std::size_t traced() const;
+  /// For so many plans beside those of the options.
+  void make_room(std::size_t plans);
   std::shared_ptr<const HybridProgram> last() const;
 
  private:
@@ -98,6 +101,8 @@ class Hybrid {
 
   const HybridOptions options_;
   mutable std::mutex mutex_;  // of who changes the table
+  const sluice::detail::HeldOverForks held_{mutex_};
+  std::size_t most_plans_;
   sluice::detail::Published<Table> table_;
   alignas(64) std::atomic<std::uint64_t> uses_{0};  // written where programs change, not beside what all read
   std::atomic<const Known*> used_last_{nullptr};    // to be compared alone

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include <sluice/engine/detail/node_pool.h>
 #include <sluice/ndarray/ndarray.h>
 
 namespace sluice::gluon::detail {
@@ -28,6 +29,7 @@ class ServerAnswer {
   void wait_filled(std::int64_t samples) const noexcept;
 
   bool done() const noexcept { return done_.load(std::memory_order_acquire) != 0; }
+  /// Throws Forked, as then() does, in a forked child where it was not there before.
   void wait() const;
   /// Once, by who runs the batch. What it calls may throw in vain.
   void finish(std::vector<Output> outputs, std::exception_ptr error) noexcept;
@@ -37,6 +39,9 @@ class ServerAnswer {
   const std::vector<Output>& outputs() const noexcept { return outputs_; }
 
  private:
+  void check_here() const;
+
+  const std::uint32_t forks_ = sluice::detail::fork_count();
   std::atomic<std::uint32_t> done_{0};
   std::atomic<std::uint32_t> filled_{0};
   std::vector<Output> outputs_;

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <vector>
 
+#include <sluice/engine/detail/trace_span.h>
 #include <sluice/gluon/detail/server_answer.h>
-#include <sluice/gluon/detail/trace_span.h>
 
 namespace sluice::gluon::detail {
 
@@ -27,7 +27,7 @@ struct ServerBatch {
   std::vector<Clock::time_point> begun;  // by place
   ServerBatch* next = nullptr;           // among those that are full
   std::shared_ptr<ServerAnswer> answer = {};
-  std::shared_ptr<TraceSpan> span = {};  // while it waits, if the engine is traced
+  std::unique_ptr<sluice::detail::TraceSpan> span = {};  // while it waits, if the engine is traced
 };
 
 /// Gathers requests to batches, for threads that take them. Any thread.
@@ -49,9 +49,9 @@ class ServerQueue {
   /// `make` gives batches, as many as are under way at once.
   ServerQueue(const Limits& limits, std::function<std::unique_ptr<ServerBatch>()> make);
 
-  /// A place in the batch that fills now. The caller must say answer->note_filled(), whatever comes. May wait for room.
-  /// Throws ServerBusy, ServerStopped, and what `make` throws.
-  Place reserve();
+  /// A place in the batch that fills now. The caller must say answer->note_filled(), whatever comes. Waits for room if
+  /// it may. Throws ServerBusy, ServerStopped, and what `make` throws.
+  Place reserve(bool may_rest);
 
   /// Waits for the next batch, all of whose places are written; the caller gives it back. Null: there will be none.
   ServerBatch* take();

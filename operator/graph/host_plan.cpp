@@ -6,6 +6,7 @@
 
 #include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/detail/node_pool.h>
+#include <sluice/engine/detail/per_process.h>
 #include <sluice/engine/detail/thread_number.h>
 #include <sluice/engine/region.h>
 #include <sluice/ndarray/autograd.h>
@@ -56,6 +57,23 @@ struct alignas(64) Lane {
 #ifdef SLUICE_CUDA
   std::unique_ptr<HostRun> run = {};
 #endif
+
+  void rests() noexcept {
+    resting = rest = std::min(2 * rest + 1, k_longest_rest);
+  }
+};
+
+/// One request.
+struct Asked {
+  std::span<const HostValues> from;
+  std::span<const HostRoom> to;
+  SourceLocation site;
+};
+
+/// How tasks run it.
+struct Tasks {
+  std::once_flag planned = {};
+  std::unique_ptr<Plan> plan = {};
 };
 
 }  // namespace
@@ -69,12 +87,11 @@ struct HostPlan::State {
   const std::vector<ArraySpec> inputs = specs_of(graph, graph.inputs), outputs = specs_of(graph, graph.outputs);
   std::vector<Lane> lanes;
   std::atomic<std::uint64_t> pushed{0};
-  std::once_flag planned = {};
-  std::unique_ptr<Plan> plan = {};
 #ifdef SLUICE_CUDA
   std::mutex derived_mutex = {};
   std::shared_ptr<DerivedValues> derived = {};  // for all lanes
 #endif
+  sluice::detail::PerProcess<Tasks> tasks = {};
 
   State(Graph made, const HostPlanOptions& how, Engine& on)
       : graph(std::move(made)), options(how), engine(on), of_engine(on.new_var()), lanes(number_of_lanes()) {
@@ -90,8 +107,8 @@ struct HostPlan::State {
   std::unique_lock<std::mutex> take_lane(Lane*& lane);
 #ifdef SLUICE_CUDA
   std::shared_ptr<DerivedValues> derived_here();
-  void make_run(Lane& lane, SourceLocation site);
-  bool is_ready(Lane& lane, SourceLocation site);
+  bool run_first(Lane& lane, const Asked& asked);
+  bool run_here(Lane& lane, const Asked& asked);
 #endif
   bool launch(std::span<const HostValues> from, std::span<const HostRoom> to, SourceLocation site);
   void push(std::span<const HostValues> from, std::span<const HostRoom> to, SourceLocation site);
@@ -118,8 +135,23 @@ std::shared_ptr<DerivedValues> HostPlan::State::derived_here() {
   return derived;
 }
 
-// What stands in the way may pass, as too little memory or a parameter that has failed: tasks say what it is.
-bool HostPlan::State::is_ready(Lane& lane, SourceLocation site) {
+bool HostPlan::State::run_first(Lane& lane, const Asked& asked) {
+  lane.run.reset();
+  std::unique_ptr<HostRun> made = HostRun::make(graph, derived_here(), of_engine.engine());
+  lane.unfit = made == nullptr;
+  if (lane.unfit)
+    return false;
+  if (!made->run_first(asked.from, asked.to, asked.site)) {
+    lane.rests();
+    return false;
+  }
+  lane.run = std::move(made);
+  lane.rest = 0;
+  return true;
+}
+
+// What stands in the way may pass, as too little memory, a call that CUDA refuses, or bad values: tasks say what it is.
+bool HostPlan::State::run_here(Lane& lane, const Asked& asked) {
   if (lane.unfit)
     return false;
   if (lane.resting > 0) {
@@ -127,22 +159,15 @@ bool HostPlan::State::is_ready(Lane& lane, SourceLocation site) {
     return false;
   }
   try {
-    if (lane.run == nullptr || !lane.run->renew(site)) [[unlikely]]
-      make_run(lane, site);
-    return lane.run != nullptr;
+    if (lane.run != nullptr && lane.run->renew(asked.site)) [[likely]]
+      return lane.run->run(asked.from, asked.to);
+    return run_first(lane, asked);
   } catch (const EngineStopped&) {
     throw;
   } catch (const Error&) {
-    lane.resting = lane.rest = std::min(2 * lane.rest + 1, Lane::k_longest_rest);
+    lane.rests();
     return false;
   }
-}
-
-void HostPlan::State::make_run(Lane& lane, SourceLocation site) {
-  lane.run.reset();
-  lane.run = HostRun::make(graph, derived_here(), of_engine.engine(), site);
-  lane.unfit = lane.run == nullptr;
-  lane.rest = 0;
 }
 
 bool HostPlan::State::launch(std::span<const HostValues> from, std::span<const HostRoom> to, SourceLocation site) {
@@ -151,7 +176,7 @@ bool HostPlan::State::launch(std::span<const HostValues> from, std::span<const H
     return false;
   Lane* lane = nullptr;
   const std::unique_lock hold = take_lane(lane);
-  if (!is_ready(*lane, site) || !lane->run->run(from, to))
+  if (!run_here(*lane, {from, to, site}))
     return false;
   lane->launched.store(lane->launched.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return true;
@@ -168,8 +193,9 @@ void HostPlan::State::push(std::span<const HostValues> from, std::span<const Hos
   const CallSinkScope nobody(nullptr);
   const autograd::PauseScope unrecorded;
   pushed.fetch_add(1, std::memory_order_relaxed);
-  std::call_once(planned, [&] {
-    plan = std::make_unique<Plan>(
+  Tasks& by_tasks = tasks.get();
+  std::call_once(by_tasks.planned, [&] {
+    by_tasks.plan = std::make_unique<Plan>(
         graph, PlanOptions{.optimise = false, .keep_results = true, .keep_derived = options.keep_derived}, there);
   });
   Arrays arrays;
@@ -178,7 +204,7 @@ void HostPlan::State::push(std::span<const HostValues> from, std::span<const Hos
     arrays.push_back(from_values(
         from[i].values, spec.dtype, from[i].count, spec.shape, {.dtype = spec.dtype, .device = spec.device}, site));
   }
-  const Arrays results = plan->run(arrays, site);
+  const Arrays results = by_tasks.plan->run(arrays, site);
   for (std::size_t i = 0; i < to.size(); ++i)
     results[i].read_out(to[i].values, to[i].dtype, to[i].count, site);
 }
@@ -199,6 +225,11 @@ HostPlan::HostPlan(const Graph& graph, const HostPlanOptions& options, Engine& e
   for (const ArraySpec& input : state_->inputs) {
     require<DeviceError>(input.device == state_->inputs[0].device, [&] {
       return message("host plan: inputs on ", state_->inputs[0].device, " and on ", input.device);
+    });
+  }
+  for (const Value& value : state_->graph.values) {
+    require<ValueError>(value.source != Source::constant || &value.array.engine() == &engine, [&] {
+      return message("host plan: reads an array of shape ", value.spec.shape, " of another engine than its own");
     });
   }
 }

@@ -36,7 +36,7 @@ struct HostPlanOptions {
 
 /// How runs went so far.
 struct HostPlanCounts {
-  std::uint64_t launched = 0;  // by one launch from the calling thread
+  std::uint64_t launched = 0;  // by one launch from the calling thread, and by the run that this was captured from
   std::uint64_t pushed = 0;    // by tasks
 };
 
@@ -49,8 +49,8 @@ struct HostPlanCounts {
 /// constants; and when something has failed, so that the error is that of an operator.
 class SLUICE_API HostPlan {
  public:
-  /// Throws what verify() throws, OutOfMemory. Runs need the engine; the plan may go after it. Inputs are on one
-  /// device.
+  /// Throws what verify() throws, ValueError for constants of another engine, OutOfMemory. Runs need the engine; the
+  /// plan may go after it. Inputs are on one device.
   explicit HostPlan(const Graph& graph, const HostPlanOptions& options = {}, Engine& engine = Engine::current());
   HostPlan(const HostPlan&) = delete;
   HostPlan& operator=(const HostPlan&) = delete;

@@ -20,6 +20,9 @@ constexpr std::size_t k_line = 64;
 // A request is over in some dozen microseconds; who waits longer lets others run, and then sleeps in the driver.
 constexpr std::chrono::microseconds k_spin{100};
 constexpr std::chrono::milliseconds k_yield{2};
+// Calls of CUDA that fail say nothing of what runs. Where nothing else is heard of it for so long, the GPU is lost.
+constexpr std::chrono::microseconds k_ask_again{50};
+constexpr std::chrono::seconds k_longest_silence{10};
 constexpr std::uint64_t k_key = 1;
 
 std::size_t bytes_of(const NDArray& array) {
@@ -36,16 +39,15 @@ void rest_the_core() noexcept {
 
 }  // namespace
 
-std::unique_ptr<HostRun> HostRun::make(
-    const Graph& graph, std::shared_ptr<DerivedValues> derived, Engine& engine, SourceLocation site) {
+std::unique_ptr<HostRun> HostRun::make(const Graph& graph, std::shared_ptr<DerivedValues> derived, Engine& engine) {
   const EngineScope here(engine);
   const CallSinkScope nobody(nullptr);
   const autograd::PauseScope unrecorded;
   std::unique_ptr<HostRun> made(new HostRun(graph, std::move(derived), engine));
-  if (!made->is_capturable() || !made->renew(site))
+  if (!made->is_capturable())
     return nullptr;
   made->bind();
-  return made->capture(site) ? std::move(made) : nullptr;
+  return made;
 }
 
 HostRun::HostRun(const Graph& graph, std::shared_ptr<DerivedValues> derived, Engine& engine)
@@ -68,10 +70,11 @@ Device HostRun::device() const {
   return graph_.values[graph_.inputs[0]].spec.device;
 }
 
-// The same each time, on one GPU, and writing nothing that others see.
+// The same each time, on one GPU, and writing nothing that others see. Without outputs nobody would tell the host that
+// it is over.
 bool HostRun::is_capturable() const {
   const auto is_here = [&](ValueId value) { return graph_.values[value].spec.device == device(); };
-  if (graph_.inputs.empty() || !device().is_gpu() || binding_.writes_outside())
+  if (graph_.inputs.empty() || graph_.outputs.empty() || !device().is_gpu() || binding_.writes_outside())
     return false;
   const std::vector<Binding::Step>& steps = binding_.steps();
   return std::all_of(graph_.inputs.begin(), graph_.inputs.end(), is_here) &&
@@ -125,7 +128,7 @@ void HostRun::push_fetch(const End& input, SourceLocation site) const {
       site);
 }
 
-// One after the other, so that the last one's flag stands for all.
+// One after the other; the last one, which sets the flag, comes after all other steps too.
 void HostRun::push_delivery(const End& output, std::uint64_t* flag, SourceLocation site) const {
   NDArray packed = output.array;
   if (!sluice::detail::is_contiguous(*packed.object())) {
@@ -145,7 +148,7 @@ void HostRun::push_delivery(const End& output, std::uint64_t* flag, SourceLocati
       site);
 }
 
-bool HostRun::capture(SourceLocation site) {
+void HostRun::capture(SourceLocation site) {
   region_ = std::make_unique<Region>(engine_, device(), "host plan");
   region_->run(
       k_key,
@@ -159,18 +162,32 @@ bool HostRun::capture(SourceLocation site) {
           Binding::run(step);
         for (std::size_t i = 0; i < outputs_.size(); ++i)
           push_delivery(outputs_[i], i + 1 == outputs_.size() ? flag() : nullptr, site);
+        sluice::detail::OwnLaunch::end_with_last();
       },
       site);
   engine_.wait(host_var_);
+}
+
+bool HostRun::run_first(std::span<const HostValues> inputs, std::span<const HostRoom> outputs, SourceLocation site) {
+  const EngineScope here(engine_);
+  const CallSinkScope nobody(nullptr);
+  const autograd::PauseScope unrecorded;
+  if (!renew(site))
+    return false;
+  put_in(inputs);
+  capture(site);
   launch_ = sluice::detail::OwnLaunch::of(engine_, *region_, k_key);
-  return launch_ != nullptr && has_landed();
+  if (launch_ == nullptr || !has_landed())
+    return false;
+  take_out(outputs);
+  return true;
 }
 
 bool HostRun::has_landed() const noexcept {
   return std::atomic_ref(*flag()).load(std::memory_order_acquire) != 0;
 }
 
-// False if the GPU failed.
+// False if the GPU failed, not before what runs is over.
 bool HostRun::await() {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
@@ -183,12 +200,40 @@ bool HostRun::await() {
     if (waited >= k_spin)
       std::this_thread::yield();
   }
-  return launch_->synchronize() && has_landed();
+  return await_end();
+}
+
+bool HostRun::await_end() {
+  using Clock = std::chrono::steady_clock;
+  using sluice::detail::LaunchEnd;
+  Clock::time_point failing = {};
+  for (;;) {
+    const LaunchEnd end = launch_->synchronize();
+    if (has_landed())
+      return true;
+    if (end != LaunchEnd::unknown)
+      return false;
+    const Clock::time_point now = Clock::now();
+    if (failing == Clock::time_point{})
+      failing = now;
+    if (now - failing > k_longest_silence)
+      launch_->give_up();
+    std::this_thread::sleep_for(k_ask_again);
+  }
+}
+
+void HostRun::put_in(std::span<const HostValues> inputs) noexcept {
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    std::memcpy(host_.data() + inputs_[i].at, inputs[i].values, inputs_[i].bytes);
+}
+
+void HostRun::take_out(std::span<const HostRoom> outputs) const noexcept {
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    std::memcpy(outputs[i].values, host_.data() + outputs_[i].at, outputs_[i].bytes);
 }
 
 bool HostRun::run(std::span<const HostValues> inputs, std::span<const HostRoom> outputs) {
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    std::memcpy(host_.data() + inputs_[i].at, inputs[i].values, inputs_[i].bytes);
+  put_in(inputs);
   std::atomic_ref(*flag()).store(0, std::memory_order_relaxed);
   if (!launch_->begin())
     return false;
@@ -196,8 +241,7 @@ bool HostRun::run(std::span<const HostValues> inputs, std::span<const HostRoom> 
   launch_->end();
   if (!landed || launch_->take_report()) [[unlikely]]
     return false;
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    std::memcpy(outputs[i].values, host_.data() + outputs_[i].at, outputs_[i].bytes);
+  take_out(outputs);
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <sluice/engine/detail/engine_access.h>
+#include <sluice/engine/detail/per_process.h>
 #include <sluice/engine/detail/thread_number.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
@@ -115,6 +116,8 @@ struct Plan::State {
   Graph graph;
   const PlanOptions options;
   Engine& engine;
+  const std::uint32_t forks = sluice::detail::fork_count();
+  sluice::detail::PerProcess<State> in_child = {};
   std::vector<Place> places;
   MemoryPlan memory_plan = {};
   std::size_t bytes_derived = 0;
@@ -147,6 +150,12 @@ struct Plan::State {
   }
 
   std::unique_ptr<Arena> new_arena() { return std::make_unique<Arena>(graph, options, engine); }
+  // Places of the parent's threads may be locked, and halfway.
+  State& of_this_process() {
+    if (forks == sluice::detail::fork_count()) [[likely]]
+      return *this;
+    return in_child.get([this] { return std::make_unique<State>(graph, options, engine); });
+  }
   // Each thread comes back to the memory that it used before.
   Place& place_here() { return places[sluice::detail::this_thread_number() % places.size()]; }
 
@@ -220,10 +229,13 @@ Graph made_ready(const Graph& graph, const PlanOptions& options) {
 Plan::Plan(const Graph& graph, const PlanOptions& options, Engine& engine)
     : state_(std::make_unique<State>(made_ready(graph, options), options, engine)) {}
 
-Plan::~Plan() = default;
+Plan::~Plan() {
+  if (state_->forks != sluice::detail::fork_count())
+    static_cast<void>(state_.release());  // the parent's
+}
 
 Arrays Plan::run(std::span<const NDArray> inputs, SourceLocation site) {
-  State& state = *state_;
+  State& state = state_->of_this_process();
   check_inputs(state.graph, inputs);
   const CallSinkScope nobody(nullptr);
   const autograd::PauseScope unrecorded;

@@ -18,6 +18,9 @@ using sluice::message;
 
 namespace {
 
+// Who does not read its answers gets no more of them made, and no more requests taken.
+constexpr std::size_t k_most_unsent = 1 << 18;
+
 void append(std::vector<std::byte>& to, const void* from, std::size_t bytes) {
   const auto* const begin = static_cast<const std::byte*>(from);
   to.insert(to.end(), begin, begin + bytes);
@@ -52,7 +55,7 @@ void Connection::close() {
 }
 
 void Connection::read() {
-  if (reading_ || last_ || open_.size() >= k_most_open)
+  if (reading_ || last_ || ended_ || open_.size() >= k_most_open)
     return;
   reading_ = true;
   auto* const bytes = reinterpret_cast<std::byte*>(received_.data());
@@ -60,15 +63,17 @@ void Connection::read() {
       asio::buffer(bytes + filled_, received_.size() * sizeof(float) - filled_),
       asio::bind_executor(strand_, [self = shared_from_this()](error_code error, std::size_t count) {
         self->reading_ = false;
-        if (error)
+        self->ended_ = error == asio::error::eof;  // it may still read
+        if (error && !self->ended_)
           return self->close();
         self->filled_ += count;
         self->flush();
       }));
 }
 
-bool Connection::is_first_known() const {
-  return !open_.empty() && (open_.front().status != Status::ok || open_.front().reply.done());
+bool Connection::may_answer() const {
+  return !open_.empty() && next_.size() < k_most_unsent &&
+         (open_.front().status != Status::ok || open_.front().reply.done());
 }
 
 // What is left comes to the front, so that there is room for a whole request. False: there was none.
@@ -124,8 +129,8 @@ void Connection::refuse(Status status, std::string text) {
 
 // Takes what has come, sends what is known, and goes on to read where there is room.
 void Connection::flush() {
-  while (take_requests() || is_first_known()) {
-    for (; is_first_known(); open_.pop_front())
+  while (take_requests() || may_answer()) {
+    for (; may_answer(); open_.pop_front())
       answer(open_.front());
   }
   write();
@@ -151,7 +156,7 @@ void Connection::answer(const Open& open) {
 
 void Connection::write() {
   if (writing_ || next_.empty()) {
-    if (last_ && !writing_ && open_.empty())
+    if ((last_ || ended_) && !writing_ && open_.empty())
       close();
     return;
   }
@@ -165,7 +170,7 @@ void Connection::write() {
         self->writing_ = false;
         if (error)
           return self->close();
-        self->write();
+        self->flush();
       }));
 }
 

@@ -45,7 +45,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void submit(std::span<const float> sample);
   void refuse(Status status, std::string text);
   void flush();
-  bool is_first_known() const;
+  bool may_answer() const;
   void answer(const Open& open);
   void write();
   void close();
@@ -60,7 +60,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::size_t skipped_ = 0;      // bytes still to come that are of no use
   std::deque<Open> open_;
   std::vector<std::byte> next_, sent_;
-  bool reading_ = false, writing_ = false, last_ = false;  // last: nothing is read any more
+  bool reading_ = false, writing_ = false;
+  bool last_ = false;   // no more requests are taken
+  bool ended_ = false;  // the client sends no more
 };
 
 }  // namespace samples

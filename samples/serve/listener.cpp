@@ -1,6 +1,7 @@
 #include "samples/serve/listener.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,9 @@ using boost::system::error_code;
 using namespace sluice;
 
 namespace {
+
+// Where no connection can be had, as for lack of descriptors, the next try would fail as soon.
+constexpr std::chrono::milliseconds k_next_try{50};
 
 Greeting greeting_of(gluon::Server& server) {
   const std::vector<float> nothing(static_cast<std::size_t>(server.options().sample.size()));
@@ -41,7 +45,8 @@ Listener::Listener(asio::io_context& io, gluon::Server& server, std::uint16_t po
       server_(server),
       greeting_(greeting_of(server)),
       acceptor_(listen(io, port)),
-      strand_(io.get_executor()) {}
+      strand_(io.get_executor()),
+      later_(io) {}
 
 void Listener::start() {
   asio::post(strand_, [this] { accept(); });
@@ -51,6 +56,7 @@ void Listener::stop() {
   asio::post(strand_, [this] {
     error_code ignored;
     acceptor_.close(ignored);
+    later_.cancel();
     for (const auto& one : connections_) {
       if (const auto connection = one.lock())
         connection->stop();
@@ -63,6 +69,8 @@ void Listener::accept() {
   acceptor_.async_accept(strand, asio::bind_executor(strand_, [this, strand](error_code error, tcp::socket socket) {
                            if (error == asio::error::operation_aborted || !acceptor_.is_open())
                              return;
+                           if (error && error != asio::error::connection_aborted)
+                             return accept_later();
                            if (!error) {
                              error_code ignored;
                              socket.set_option(tcp::no_delay(true), ignored);
@@ -74,6 +82,14 @@ void Listener::accept() {
                            }
                            accept();
                          }));
+}
+
+void Listener::accept_later() {
+  later_.expires_after(k_next_try);
+  later_.async_wait(asio::bind_executor(strand_, [this](error_code error) {
+    if (!error && acceptor_.is_open())
+      accept();
+  }));
 }
 
 }  // namespace samples

@@ -6,6 +6,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <sluice/gluon/server.h>
 
@@ -28,12 +29,14 @@ class Listener {
 
  private:
   void accept();
+  void accept_later();
 
   boost::asio::io_context& io_;
   sluice::gluon::Server& server_;
   const Greeting greeting_;
   boost::asio::ip::tcp::acceptor acceptor_;
   Connection::Strand strand_;
+  boost::asio::steady_timer later_;
   std::vector<std::weak_ptr<Connection>> connections_;  // on the strand
 };
 

@@ -26,7 +26,7 @@ ALLOWED = [
     ("engine/cuda/cuda_stream.cpp", "cudaStreamSynchronize", "where no event can be recorded: the only order left"),
     ("engine/cuda/body_calls.cpp", "wait_for", "a CUDA stream waits, not the host"),
     ("engine/cuda/logical_stream.cpp", "wait_for", "a CUDA stream waits, not the host"),
-    ("engine/cuda/reports.cpp", "cudaFreeHost", "the error words' memory, when their engine ends"),
+    ("engine/cuda/portable_memory.h", "cudaFreeHost", "error words, slots and pinned memory go back: trimming, exhaustion, the end"),
     ("engine/cuda/region_launch.cpp", "cudaStreamSynchronize", "a launch of the caller's own that takes longer than it spins"),
     ("engine/cuda/stream_slots.cpp", "wait_for", "a CUDA stream waits, not the host"),
     ("engine/cuda/policy_stream.cpp", "sleep_until", "waits that wait.cpp asked for, and gpu_check = each"),
@@ -37,15 +37,14 @@ ALLOWED = [
     ("gluon/server_reply.cpp", "wait", "ServerReply::wait and what waits for the answer"),
     ("ndarray/pipeline.cpp", "wait", "read_out of a large GPU array"),
     ("ndarray/small_read.cpp", "wait", "read_out of a small GPU array: past the flag that the host spins on"),
-    ("ndarray/small_read_cuda.cu", "cudaFreeHost", "the slots' memory, when their engine ends"),
     ("ndarray/ndarray.cpp", "wait", "wait_to_read, wait_to_write, read_out"),
-    ("operator/graph/host_run.cpp", "wait", "the one run in which a host plan is captured"),
+    ("operator/graph/host_run.cpp", "wait sleep_for", "the one run in which a host plan is captured; a launch that runs on while calls fail"),
     ("operator/library/team.cpp", "pause join", "a thread that only keeps OpenMP's own threads from spinning; threads that were started to see whether there are any"),
     ("operator/library/trial_cuda.cpp", "cudaStreamSynchronize cudaEventSynchronize", "trials of algorithms, for set_autotune alone"),
     ("storage/climb.cpp", "wait", "out of memory while another thread is giving memory back to the system"),
     ("storage/short_mutex.cpp", "wait", "a mutex held over a few instructions"),
     ("storage/source_async_cuda.cpp", "cudaStreamSynchronize", "an allocation of the driver's pool, on a stream without work"),
-    ("storage/source_cuda.cpp", "cudaFree cudaFreeHost", "memory goes back to the driver: trimming, exhaustion, the end"),
+    ("storage/source_cuda.cpp", "cudaFree", "memory goes back to the driver: trimming, exhaustion, the end"),
 ]
 
 BLOCKING = re.compile(

@@ -157,7 +157,7 @@ TEST_CASE("A launch of one's own that is under way is one of the engine's tasks"
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   CHECK_FALSE(written);
   CHECK_FALSE(over);
-  CHECK(copier.launch->synchronize());
+  CHECK(copier.launch->synchronize() == sluice::detail::LaunchEnd::over);
   copier.launch->end();
   waits.join();
   CHECK(written);

@@ -31,6 +31,13 @@ inline gluon::nn::Sequential sample_network(const std::string& name) {
   return net;
 }
 
+/// A layer that adds its inputs up.
+inline gluon::nn::Dense ones_of(std::int64_t units, std::int64_t inputs, Device device = cpu()) {
+  gluon::nn::Dense net(units, {.use_bias = false, .in_units = inputs});
+  net.initialize(gluon::init::One(), device);
+  return net;
+}
+
 /// The same images and labels on every machine: (n, 1, side, side) within [0, 1), classes that can be learned.
 inline std::pair<NDArray, NDArray> synthetic_batch(std::int64_t n, std::int64_t side, int seed, Device device) {
   std::vector<float> images(static_cast<std::size_t>(n * side * side));

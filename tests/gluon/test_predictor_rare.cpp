@@ -2,8 +2,10 @@
 #include <atomic>
 #include <memory>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
+#include "tests/gluon/networks.h"
 #include "tests/gluon/support.h"
 #include "tests/support/child.h"
 
@@ -13,12 +15,6 @@ using gluon::Predictor;
 namespace nn = gluon::nn;
 
 namespace {
-
-nn::Dense ones_of(std::int64_t units, std::int64_t inputs, Device device) {
-  nn::Dense net(units, {.use_bias = false, .in_units = inputs});
-  net.initialize(gluon::init::One(), device);
-  return net;
-}
 
 // While the parameter has failed each request says so; once it is written again all is well, and fast.
 void recovers_from_a_failed_parameter(Device device) {
@@ -147,6 +143,82 @@ TEST_CASE("Engines stop while requests run", "[gluon][predictor][concurrent]") {
 TEST_CASE("Engines stop while requests of a GPU run", "[gluon][predictor][concurrent][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   stops_under_load(gpu(0));
+}
+
+namespace {
+
+struct Unused final : gluon::Block {
+  gluon::Child<nn::Dense> used, unused;
+  Unused() : used(child("used", ones_of(2, 3, cpu()))), unused(child("unused", nn::Dense(2))) {}
+  NDArray forward(const NDArray& x) const override { return used(x); }
+};
+
+struct Scaled final : gluon::Block {
+  NDArray scale = full({1}, 2.0);
+  double factor = 3;
+  NDArray forward(const NDArray& x) const override { return x * scale * factor; }
+};
+
+// It would be gone before the first request.
+static_assert(!std::is_constructible_v<Predictor, nn::Dense, NDArray>);
+static_assert(!std::is_constructible_v<Predictor, nn::Dense, std::vector<NDArray>>);
+static_assert(!std::is_constructible_v<Predictor, const nn::Dense, NDArray>);
+static_assert(std::is_constructible_v<Predictor, nn::Dense&, NDArray>);
+static_assert(std::is_constructible_v<Predictor, const nn::Dense&, std::vector<NDArray>>);
+
+}  // namespace
+
+TEST_CASE("Parameters that forward does without need no values", "[gluon][predictor]") {
+  Unused net;
+  const bool waits = GENERATE(false, true);  // for its shape
+  if (waits)
+    net.initialize(gluon::init::One());
+  for (const NDArray& example : {ones({1, 3}), abstract_array({{1, 3}, float32, cpu()})}) {
+    const Predictor predict(net, example);
+    std::vector<float> y(2);
+    predict(std::vector<float>{1, 2, 3}, y);
+    CHECK(y == std::vector<float>{6, 6});
+    net.used->own_parameter("weight").set_data(full({2, 3}, 2.0));
+    predict(std::vector<float>{1, 2, 3}, y);
+    CHECK(y == std::vector<float>{12, 12});
+    net.used->own_parameter("weight").set_data(ones({2, 3}));
+  }
+  nn::Dense late(2);  // gets its shape as it is traced
+  late.initialize(gluon::init::One());
+  const Predictor predict(late, abstract_array({{1, 3}, float32, cpu()}));
+  std::vector<float> y(2);
+  for (int i = 0; i < 3; ++i) {
+    predict(std::vector<float>{1, 2, 3}, y);
+    CHECK(y == std::vector<float>{6, 6});
+  }
+  const nn::Dense nothing(2, {.in_units = 3});
+  CHECK_THROWS_AS(Predictor(nothing, abstract_array({{1, 3}, float32, cpu()})), ValueError);
+  CHECK_THROWS_AS(Predictor(nothing, ones({1, 3})), ValueError);
+}
+
+TEST_CASE("What forward reads beside parameters is read when it is traced", "[gluon][predictor]") {
+  Scaled net;
+  Predictor predict(net, zeros({1}));
+  const std::vector<float> x{1};
+  std::vector<float> y(1);
+  predict(x, y);
+  CHECK(y[0] == 6);
+  net.scale = full({1}, 5.0);
+  net.factor = 7;
+  predict.retrace();
+  predict(x, y);
+  CHECK(y[0] == 35);
+}
+
+TEST_CASE("A predictor and its parameters are of one engine", "[gluon][predictor]") {
+  Engine one({.workers = 1}), other({.workers = 1});
+  std::unique_ptr<nn::Dense> net;
+  {
+    const EngineScope here(one);
+    net = std::make_unique<nn::Dense>(ones_of(2, 3, cpu()));
+  }
+  const EngineScope here(other);
+  CHECK_THROWS_AS(Predictor(*net, zeros({1, 3})), ValueError);
 }
 
 TEST_CASE("A predictor may outlive its engine", "[gluon][predictor]") {

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """The sample serve: exported networks over TCP, to clients that know the protocol and to some that do not."""
 import contextlib
+import os
 import re
+import resource
 import signal
 import socket
 import struct
 import subprocess
+import time
 
 import harness
 from harness import PROGRAMS, device, expect, run
@@ -27,6 +30,7 @@ def serving(network, *arguments):
             said, complaint = server.communicate(timeout=60)
             expect(server.returncode == 0 and complaint == "", f"Ctrl-C ends the server: {server.returncode} {complaint}")
             return said
+        end.pid = server.pid
         try:
             yield int(line.rsplit(":", 1)[1]), end
         finally:
@@ -118,6 +122,65 @@ def check_clients(folder):
         good.send(image(3))
         status, values = good.answer()
         expect(status == OK and values.index(max(values)) == 3, "others go on")
+        end()
+
+
+def check_slow_clients(folder):
+    """Who has sent all still gets its answers; who reads none is not served for ever."""
+    with serving(exported(folder), "--io-threads", 1, "--max-delay", 300000, "--max-batch", 1024) as (port, end):
+        half = Client(port)  # whose end comes long before its answers
+        half.send(*[image(1)] * 300, [1.0])
+        half.socket.shutdown(socket.SHUT_WR)
+        answers = [half.answer()[0] for _ in range(301)]
+        expect(answers == [OK] * 300 + [BAD_REQUEST] and half.take(1) == b"", f"answers to a closed end: {answers}")
+        idle = Client(port)
+        idle.socket.shutdown(socket.SHUT_WR)
+        expect(idle.take(1) == b"", "who sends nothing is left")
+        mute = Client(port)
+        mute.socket.setblocking(False)
+        sent, most, part = 0, 32 << 20, bytes(1 << 16)  # requests of no values, each answered by a line
+        quiet = 0
+        while quiet < 10 and sent < most:
+            try:
+                sent += mute.socket.send(part)
+                quiet = 0
+            except BlockingIOError:
+                quiet += 1
+                time.sleep(0.05)
+        expect(sent < most, f"{sent} bytes of requests were taken from who reads no answers")
+        mute.socket.settimeout(60)
+        status, text = mute.answer()
+        expect(status == BAD_REQUEST, "it may read its answers later")
+        left = (sent // 4 - 1) * (8 + len(text))
+        while left > 0 and (got := mute.socket.recv(min(left, 1 << 20))):
+            left -= len(got)
+        expect(left == 0, f"all but {left} bytes of them came")
+        good = Client(port)
+        good.send(image(7))
+        expect(good.answer()[0] == OK, "others go on")
+        end()
+
+
+def seconds_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def check_descriptors(folder):
+    """Where no more connections can be had, the server waits for some to end, without asking all the time."""
+    with serving(exported(folder), "--io-threads", 1) as (port, end):
+        good = Client(port)
+        before = resource.prlimit(end.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(end.pid, resource.RLIMIT_NOFILE, (8, before[1]))
+        waiting = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(20)]
+        time.sleep(0.2)
+        used = seconds_of(end.pid)
+        time.sleep(1)
+        expect(seconds_of(end.pid) - used < 0.2, f"{seconds_of(end.pid) - used} s of its time went in a second")
+        good.send(image(3))
+        expect(good.answer()[0] == OK, "who is connected is served")
+        resource.prlimit(end.pid, resource.RLIMIT_NOFILE, before)
+        expect(all(one.recv(8) == b"SLUICE 1" for one in waiting), "who waited is connected later")
         end()
 
 

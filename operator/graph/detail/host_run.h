@@ -21,17 +21,18 @@ namespace sluice::graph {
 /// one thread at a time.
 class HostRun {
  public:
-  /// Captures, and runs it once on zeros, which the host waits for. Null where it cannot be captured, or would not be
-  /// the same each time. Throws OutOfMemory, and what else the run throws. `graph` and `engine` must outlive its runs.
-  /// derived: of which it runs the rest; null: it runs all.
-  static std::unique_ptr<HostRun> make(
-      const Graph& graph, std::shared_ptr<DerivedValues> derived, Engine& engine, SourceLocation site);
+  /// Null where it cannot be captured, ever, or would not be the same each time. Throws OutOfMemory. `graph` and
+  /// `engine` must outlive its runs. derived: of which it runs the rest; null: it runs all.
+  static std::unique_ptr<HostRun> make(const Graph& graph, std::shared_ptr<DerivedValues> derived, Engine& engine);
   HostRun(const HostRun&) = delete;
   HostRun& operator=(const HostRun&) = delete;
   ~HostRun();
 
-  /// What it keeps is on its way, if it must be made again. False: it has to be captured anew.
+  /// What it keeps is on its way, if it must be made again. False: it has to be captured anew. Throws what making that
+  /// throws.
   bool renew(SourceLocation site);
+  /// The first run, which captures. The host waits. False where that came to nothing. Throws what the run throws.
+  bool run_first(std::span<const HostValues> inputs, std::span<const HostRoom> outputs, SourceLocation site);
   /// Of values that were checked. False where a plan has to do it: `outputs` may then be written, or not.
   bool run(std::span<const HostValues> inputs, std::span<const HostRoom> outputs);
 
@@ -47,12 +48,15 @@ class HostRun {
   Device device() const;
   void bind();
   void allocate_host();
-  bool capture(SourceLocation site);
+  void capture(SourceLocation site);
+  void put_in(std::span<const HostValues> inputs) noexcept;
+  void take_out(std::span<const HostRoom> outputs) const noexcept;
   void push_fetch(const End& input, SourceLocation site) const;
   void push_delivery(const End& output, std::uint64_t* flag, SourceLocation site) const;
   std::uint64_t* flag() const noexcept { return reinterpret_cast<std::uint64_t*>(host_.data()); }
   bool has_landed() const noexcept;
   bool await();
+  bool await_end();
 
   const std::shared_ptr<DerivedValues> derived_;
   const Graph& graph_;
