@@ -15,7 +15,7 @@ SLUICE_API Graph without_detached(const Graph& graph);
 /// Without the nodes of which nothing comes: neither an output of the graph nor a write to memory that others see.
 SLUICE_API Graph without_dead_code(const Graph& graph);
 /// Of nodes that compute the same from the same values the first alone. Not of random ones, nor where the memory of an
-/// operand or result is written later or in between.
+/// operand or result is written later or in between, nor where two outputs would become one array.
 SLUICE_API Graph without_repetitions(const Graph& graph);
 /// What is made only to be copied into memory that is there (gradients into a parameter's) is made there.
 SLUICE_API Graph with_direct_writes(const Graph& graph);
