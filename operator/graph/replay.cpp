@@ -4,6 +4,7 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/offer.h>
+#include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/graph/detail/replay.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/sink.h>
@@ -57,6 +58,9 @@ class Replay {
       if (in_place)
         destinations.push_back(arrays_[id]);
     }
+    // What was written unrecorded kept its place on the tape.
+    const bool kept = in_place && !takes_gradients(node, operands);
+    const autograd::ModeScope mode(autograd::is_recording() && !kept, autograd::is_training());
     Arrays results = invoke(*node.op, operands, node.attributes, node.site, destinations);
     require<ValueError>(results.size() == node.results.size(), [&] {
       return message(node.op->name, ": gives ", results.size(), " results, the graph has ", node.results.size());
@@ -89,6 +93,16 @@ class Replay {
       each(input);
     for (const Result& result : node.results)
       each(result.value);
+  }
+
+  static bool takes_gradients(const Node& node, const Arrays& operands) {
+    if (node.op->gradient == nullptr && node.op->composition == nullptr)
+      return false;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (!node.sees_shape_only(i) && sluice::detail::is_recorded({&operands[i], 1}))
+        return true;
+    }
+    return false;
   }
 
   Arrays operands_of(const Node& node) const {

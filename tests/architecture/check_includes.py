@@ -16,6 +16,7 @@ ASIO_DOOR = "engine/asio.h"
 OPEN = [
     ("ndarray/detail/array_object.h", ("operator", "gluon"),
      "operator defines NDArray's recorded members; gluon fills batches and reads versions of buffers"),
+    ("ndarray/detail/abstract_version.h", ("operator",), "who takes calls counts writes where there is no memory"),
     ("ndarray/detail/buffers_kept.h", ("operator",), "plans keep the memory that recorded tasks use"),
     ("ndarray/detail/located.h", ("operator", "gluon"), "calls of every room add the user's line to their errors"),
     ("engine/detail/own_launch.h", ("operator",), "a graph for host values is launched by the thread that calls it"),
@@ -28,7 +29,7 @@ OPEN = [
     ("ndarray/detail/simd_build.h", ("operator",), "and compiled by one"),
     ("engine/detail/node_pool.h", ("ndarray", "operator"), "arrays and records of calls are recycled as tasks are"),
     ("engine/detail/fork_watch.h", ("storage",), "a forked child finds the locks of pools free"),
-    ("engine/detail/static_tls.h", ("ndarray", "operator"), "what every call looks up is at a fixed place of its thread"),
+    ("engine/detail/static_tls.h", ("ndarray", "operator", "gluon"), "what every call looks up is at a fixed place of its thread"),
     ("engine/detail/block_pool.h", ("operator",), "attributes, nodes and records come from recycled blocks"),
     ("ndarray/detail/free_list.h", ("operator",), "nodes of the tape come from the lists that arrays come from"),
     ("engine/detail/thread_number.h", ("operator",), "a plan gives each thread the memory that it used before"),
