@@ -12,7 +12,8 @@ namespace sluice::gluon::detail {
 
 namespace {
 
-Arrays call(const std::shared_ptr<const HybridProgram>& program, std::span<const NDArray> inputs, SourceLocation site) {
+Arrays call_defined(
+    const std::shared_ptr<const HybridProgram>& program, std::span<const NDArray> inputs, SourceLocation site) {
   Arrays results = program->forward->run(inputs, site);
   for (std::size_t i = 0; i < program->outputs; ++i) {
     if (!program->passed_on[i] && autograd::on_tape(results[i]))  // an input or a parameter that forward took off it
@@ -27,6 +28,13 @@ Arrays call(const std::shared_ptr<const HybridProgram>& program, std::span<const
     head = head.detach();  // what the program hands through has a place on the tape already
     autograd::set_entry(head, node, static_cast<int>(i));
   }
+  return results;
+}
+
+Arrays call(const std::shared_ptr<const HybridProgram>& program, std::span<const NDArray> inputs, SourceLocation site) {
+  Arrays results = call_defined(program, inputs, site);
+  for (const std::size_t at : program->undefined)
+    results.insert(results.begin() + static_cast<std::ptrdiff_t>(at), NDArray());
   return results;
 }
 

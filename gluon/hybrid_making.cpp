@@ -6,6 +6,7 @@
 #include <sluice/gluon/detail/tape.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/trace.h>
+#include <sluice/operator/view/attributes.h>
 
 namespace sluice::gluon::detail {
 
@@ -27,7 +28,7 @@ class Making {
       inputs_.push_back(tracer_.input(spec_of(inputs[i]), recorded && wanted[i]));
     const graph::Graph marked = tracer_.trace([&] { return recorded ? trace_with_gradients(wanted) : trace_alone(); });
     const graph::Graph joint = graph::without_detached(marked);
-    if (writes_inputs(joint))
+    if (graph::writes_inputs(joint))  // the caller's arrays, where a plan would not
       made_->by_hand = true;
     if (made_->by_hand)
       return made_;
@@ -37,8 +38,11 @@ class Making {
       plan.keep_derived = plan.keep_derived && !recorded;  // parameters that train change each time
       made_->forward = std::make_unique<graph::Plan>(joint, plan, engine);
     } else {
-      made_->again = program_of(marked);
-      place_.nodes -= marked.nodes.size() - joint.nodes.size();  // gradients take nothing off the tape
+      note_again(marked);
+      place_.nodes = static_cast<std::size_t>(std::count_if(
+          marked.nodes.begin(),
+          marked.nodes.begin() + static_cast<std::ptrdiff_t>(place_.nodes),
+          [](const graph::Node& node) { return node.op != &sluice::detail::k_detach; }));
       try {
         cut(joint, engine);
       } catch (const AutogradError&) {  // it writes in place what some gradient needs; perhaps nobody asks for that one
@@ -53,9 +57,22 @@ class Making {
   Arrays trace_alone() {
     // Nothing that is known to be on the tape is read; an array that forward brings along may be.
     const autograd::ModeScope mode(autograd::is_recording(), made_->training);
-    const Arrays outputs = forward_(inputs_);
+    const Arrays outputs = call_forward();
     note_outputs(outputs);
     made_->by_hand = !tracer_.recorded_constants().empty() && autograd::is_recording();
+    return outputs;
+  }
+
+  // Undefined results are no values of a graph.
+  Arrays call_forward() {
+    Arrays outputs;
+    const Arrays all = forward_(inputs_);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].defined())
+        outputs.push_back(all[i]);
+      else
+        made_->undefined.push_back(i);
+    }
     return outputs;
   }
 
@@ -88,17 +105,27 @@ class Making {
     Arrays outputs;
     {
       const autograd::ModeScope recording(true, made_->training);
-      outputs = forward_(inputs_);
+      outputs = call_forward();
     }
     note_outputs(outputs);
     place_ = {tracer_.size(), inputs_.size(), outputs.size()};
-    if (captures_recorded()) {
-      made_->by_hand = true;
+    made_->by_hand = tape_knows_more(outputs);
+    if (made_->by_hand)
       return outputs;
+    try {
+      const std::vector<NDArray> gradients = trace_gradients(outputs);
+      outputs.insert(outputs.end(), gradients.begin(), gradients.end());
+    } catch (const AutogradError&) {  // it wrote what some gradient needs; perhaps nobody asks for that one
+      made_->by_hand = true;
     }
-    const std::vector<NDArray> gradients = trace_gradients(outputs);
-    outputs.insert(outputs.end(), gradients.begin(), gradients.end());
     return outputs;
+  }
+
+  // Than the graph of calls: gradients of other arrays, or that the program gave itself.
+  bool tape_knows_more(const Arrays& outputs) {
+    const bool stand = std::all_of(
+        outputs.begin(), outputs.end(), [&](const NDArray& output) { return tracer_.stands_as_called(output); });
+    return !stand || captures_recorded() || tracer_.records_outside() || tracer_.has_own_gradients();
   }
 
   // Gradients of arrays that are neither inputs nor parameters: where they go the tape knows.
@@ -157,31 +184,34 @@ class Making {
       if (value.source == graph::Source::constant && is_read(parts.backward, id))
         made_->constants.push_back(value.array);
     }
+    std::erase_if(made_->constants_again, [&](const NDArray& array) {  // looked at anyway
+      return std::any_of(
+          made_->constants.begin(), made_->constants.end(), [&](const NDArray& one) { return one.same(array); });
+    });
     graph::PlanOptions plan = options_.plan;
     plan.keep_derived = false;
     made_->forward = std::make_unique<graph::Plan>(parts.forward, plan, engine);
     made_->backward = std::make_unique<graph::Plan>(parts.backward, plan, engine);
   }
 
-  // With the places where its gradients end.
-  graph::Graph program_of(const graph::Graph& marked) const {
+  // The program with the places where its gradients end, as far as there are any.
+  void note_again(const graph::Graph& marked) {
     graph::Graph program = marked;
     program.nodes.resize(place_.nodes);
     program.inputs.resize(place_.inputs);
-    program.outputs.resize(place_.outputs);
-    return program;
-  }
-
-  // In the caller's arrays, where a plan would not.
-  static bool writes_inputs(const graph::Graph& graph) {
-    std::vector<bool> written(graph.values.size());
-    for (const graph::Node& node : graph.nodes) {
-      for (const graph::Result& result : node.results)
-        written[graph.root(result.value)] = written[graph.root(result.value)] || !result.made;
-      for (std::size_t i = 0; i < node.inputs.size(); ++i)
-        written[graph.root(node.inputs[i])] = written[graph.root(node.inputs[i])] || node.mutates(i);
+    program.outputs.clear();
+    for (const std::size_t head : made_->heads)
+      program.outputs.push_back(marked.outputs[head]);
+    made_->again = graph::for_outputs_alone(program);
+    made_->constants_again = graph::steady_constants(made_->again);
+    std::size_t drawn = 0;
+    for (graph::ValueId id = 0; id < program.values.size(); ++id) {
+      if (program.values[id].source != graph::Source::random || !is_read(program, id))
+        continue;
+      if (is_read(made_->again, id))
+        made_->random_again.push_back(drawn);
+      ++drawn;
     }
-    return std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](graph::ValueId input) { return written[input]; });
   }
 
   static bool is_read(const graph::Graph& graph, graph::ValueId value) {

@@ -45,6 +45,8 @@ HybridNode::HybridNode(
     saved_.emplace_back(results[i]);
   for (const NDArray& constant : program_->constants)
     constants_.emplace_back(constant);
+  for (const NDArray& constant : program_->constants_again)
+    constants_again_.emplace_back(constant);
   for (const std::size_t head : program_->heads)
     outputs.push_back({results[head].shape(), results[head].dtype(), results[head].device()});
 }
@@ -52,6 +54,8 @@ HybridNode::HybridNode(
 // The program once more, recorded, with the numbers that were drawn: its gradients then have gradients, and go where
 // those of the outputs that have some go.
 std::vector<NDArray> HybridNode::pull_again(std::span<const NDArray> output_grads) const {
+  for (const autograd::Saved& constant : constants_again_)
+    constant.get(k_name);  // not written since
   std::vector<NDArray> from, variables, drawn;
   std::vector<Bridge*> bridges;  // of the wanted inputs, which `from` holds
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
@@ -63,8 +67,8 @@ std::vector<NDArray> HybridNode::pull_again(std::span<const NDArray> output_grad
     variables.push_back(from.back());
   }
   variables.insert(variables.end(), program_->parameters.begin(), program_->parameters.end());
-  for (std::size_t i = saved_.size() - program_->random; i < saved_.size(); ++i)
-    drawn.push_back(saved_[i].get(k_name));
+  for (const std::size_t i : program_->random_again)
+    drawn.push_back(saved_[saved_.size() - program_->random + i].get(k_name));
   const bool create_graph = autograd::is_recording();
   const autograd::ModeScope mode(true, program_->training);
   const Arrays results = graph::evaluate_again(program_->again, from, drawn);
@@ -73,7 +77,7 @@ std::vector<NDArray> HybridNode::pull_again(std::span<const NDArray> output_grad
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!output_grads[i].defined())
       continue;
-    heads.push_back(results[program_->heads[i]]);
+    heads.push_back(results[i]);
     gradients.push_back(output_grads[i]);
     tape.add(heads.back());
   }
@@ -115,6 +119,7 @@ void HybridNode::release_saved() noexcept {
   inputs_.clear();
   saved_.clear();
   constants_.clear();
+  constants_again_.clear();
 }
 
 }  // namespace sluice::gluon::detail

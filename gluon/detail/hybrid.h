@@ -23,17 +23,20 @@ struct HybridProgram {
   Var engine = {};       // keeps what tells the engine from later ones
   bool by_hand = false;  // a plan would not do the same: it writes its inputs, or needs others' gradients
   std::unique_ptr<graph::Plan> forward = {};
-  std::size_t outputs = 0;             // the program's own; behind them comes what is saved
-  std::vector<bool> passed_on = {};    // outputs that forward returned as it had them, with their place on the tape
-  std::vector<NDArray> captured = {};  // that are neither inputs nor parameters, off the tape when it was traced
+  std::size_t outputs = 0;                  // the program's own; behind them comes what is saved
+  std::vector<std::size_t> undefined = {};  // results of forward that are none, among which those of the program stand
+  std::vector<bool> passed_on = {};        // outputs that forward returned as it had them, with their place on the tape
+  std::vector<NDArray> captured = {};      // that are neither inputs nor parameters, off the tape when it was traced
   // Of recorded calls:
-  graph::Graph again = {};  // the program alone, for gradients of gradients
+  graph::Graph again = {};  // the program alone, for gradients of gradients; its outputs are the heads
+  std::vector<std::size_t> random_again = {};  // which of the numbers that were drawn it reads
   std::unique_ptr<graph::Plan> backward = {};
-  std::vector<bool> wanted = {};         // of the inputs
-  std::vector<NDArray> parameters = {};  // that gradients reach
-  std::vector<std::size_t> heads = {};   // outputs that are on the tape
-  std::vector<NDArray> constants = {};   // that the gradients read
-  std::size_t random = 0;                // numbers that were drawn: the last so many outputs of `forward`
+  std::vector<bool> wanted = {};              // of the inputs
+  std::vector<NDArray> parameters = {};       // that gradients reach
+  std::vector<std::size_t> heads = {};        // outputs that are on the tape
+  std::vector<NDArray> constants = {};        // that the gradients read
+  std::vector<NDArray> constants_again = {};  // that `again` reads beside
+  std::size_t random = 0;                     // numbers that were drawn: the last so many outputs of `forward`
   bool training = false;
 };
 

@@ -29,6 +29,7 @@ class HybridNode final : public autograd::Node {
   std::vector<autograd::Saved> inputs_;     // of the call
   std::vector<autograd::Saved> saved_;      // that the gradients read, and behind them the numbers that were drawn
   std::vector<autograd::Saved> constants_;  // that the gradients read
+  std::vector<autograd::Saved> constants_again_;  // that the program beside reads when it is run again
   bool released_ = false;
 };
 
