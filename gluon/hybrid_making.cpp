@@ -26,7 +26,11 @@ class Making {
     made_->engine = engine.new_var();
     for (std::size_t i = 0; i < inputs.size(); ++i)
       inputs_.push_back(tracer_.input(spec_of(inputs[i]), recorded && wanted[i]));
+    const ParameterReads reads;
     const graph::Graph marked = tracer_.trace([&] { return recorded ? trace_with_gradients(wanted) : trace_alone(); });
+    made_->others = reads.others([&](const Parameter& read) {
+      return std::any_of(parameters_.begin(), parameters_.end(), [&](const Parameter& own) { return own.same(read); });
+    });
     const graph::Graph joint = graph::without_detached(marked);
     if (graph::writes_inputs(joint))  // the caller's arrays, where a plan would not
       made_->by_hand = true;

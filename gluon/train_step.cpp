@@ -7,9 +7,11 @@
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/called.h>
 #include <sluice/gluon/detail/network_changes.h>
+#include <sluice/gluon/detail/parameter_reads.h>
 #include <sluice/gluon/train_step.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/trace.h>
 #include <sluice/operator/matmul/precision.h>
 
@@ -33,9 +35,23 @@ struct Signature {
   }
 };
 
+/// An array that a program brought along, and what it was to the tape.
+struct Brought {
+  NDArray array;
+  std::shared_ptr<const autograd::Variable> variable;
+};
+
 struct Known {
   Signature signature;
-  std::unique_ptr<graph::Plan> plan;
+  std::unique_ptr<graph::Plan> plan = {};  // null: by hand, it writes its samples, or records what stays
+  std::vector<Brought> brought = {};
+  std::vector<detail::ParameterRead> others = {};  // parameters of blocks that are not part of network or loss
+
+  bool is_outdated() const {
+    const auto has_other_gradient = [](const Brought& one) { return one.array.object()->variable != one.variable; };
+    return std::any_of(brought.begin(), brought.end(), has_other_gradient) ||
+           std::any_of(others.begin(), others.end(), [](const auto& read) { return read.is_outdated(); });
+  }
 };
 
 ArraySpec spec_of(const NDArray& array) {
@@ -52,18 +68,32 @@ struct TrainStep::State {
   std::vector<ParameterDict::Entry> parameters = {};
   std::deque<Known> known = {};  // the one used last comes first
   std::size_t traced = 0;
-  std::uint64_t changes = 0;  // of networks, when the parameters were listed
+  bool is_listed = false;
+  std::uint64_t changes = 0, of_called = 0;  // of networks, when the parameters were listed
+
+  void list_parameters() {
+    const std::uint64_t now = detail::network_changes(), called = detail::changes_of_called();
+    if (is_listed && now == changes)
+      return;
+    std::vector<ParameterDict::Entry> all;
+    for (const Block* const block : {&net, &loss}) {
+      const ParameterDict own = block->collect_params();
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    const bool same =
+        std::equal(all.begin(), all.end(), parameters.begin(), parameters.end(), [](const auto& a, const auto& b) {
+          return a.second.same(b.second);
+        });
+    if (!same || called != of_called)
+      known.clear();  // a child that has no parameters may be another
+    parameters = std::move(all);
+    changes = now;
+    of_called = called;
+    is_listed = true;
+  }
 
   bool is_complete() {
-    if (const std::uint64_t now = detail::network_changes(); parameters.empty() || now != changes) {
-      parameters.clear();
-      known.clear();  // a child that has no parameters may be another
-      for (const Block* const block : {&net, &loss}) {
-        const ParameterDict all = block->collect_params();
-        parameters.insert(parameters.end(), all.begin(), all.end());
-      }
-      changes = now;
-    }
+    list_parameters();
     return std::all_of(
         parameters.begin(), parameters.end(), [](const auto& entry) { return entry.second.is_initialized(); });
   }
@@ -117,8 +147,22 @@ struct TrainStep::State {
     }
   }
 
-  std::unique_ptr<graph::Plan> trace(const NDArray& x, const NDArray& y, SourceLocation site) {
+  // Arrays of neither the network nor the optimizer, to which gradients may go from some step on.
+  static std::vector<Brought> brought_by(const graph::Graph& graph, const Signature& signature) {
+    std::vector<Brought> found;
+    for (const graph::Value& value : graph.values) {
+      if (value.source != graph::Source::constant || !is_floating(value.spec.dtype))
+        continue;
+      const std::vector<const void*>& own = signature.parameters;
+      if (std::find(own.begin(), own.end(), value.array.object()) == own.end())
+        found.push_back({value.array, value.array.object()->variable});
+    }
+    return found;
+  }
+
+  Known trace(Signature signature, const NDArray& x, const NDArray& y, SourceLocation site) {
     const EngineScope here(x.engine());
+    const detail::ParameterReads reads;
     graph::Tracer tracer;
     const NDArray samples = tracer.input(spec_of(x)), labels = tracer.input(spec_of(y));
     const graph::Graph graph = tracer.trace([&] {
@@ -126,30 +170,46 @@ struct TrainStep::State {
       trace_step(trainer, site);
       return Arrays{result.losses, result.predictions};
     });
-    require_gradients(graph);
     ++traced;
-    return std::make_unique<graph::Plan>(graph, options.plan, x.engine());
+    Known made{std::move(signature)};
+    if (graph::writes_inputs(graph) || tracer.records_outside())
+      return made;
+    require_gradients(graph);
+    made.plan = std::make_unique<graph::Plan>(graph, options.plan, x.engine());
+    made.brought = brought_by(graph, made.signature);
+    made.others = reads.others([&](const Parameter& read) {
+      return std::any_of(
+          parameters.begin(), parameters.end(), [&](const auto& entry) { return entry.second.same(read); });
+    });
+    return made;
   }
 
-  graph::Plan& plan_for(const NDArray& x, const NDArray& y, SourceLocation site) {
+  graph::Plan* plan_for(const NDArray& x, const NDArray& y, SourceLocation site) {
     Signature signature = signature_of(x, y);
     const auto found =
         std::find_if(known.begin(), known.end(), [&](const Known& one) { return one.signature == signature; });
-    if (found != known.end()) {
+    if (found != known.end() && !found->is_outdated()) {
       std::rotate(known.begin(), found, found + 1);
-      return *known.front().plan;
+      return known.front().plan.get();
     }
-    std::unique_ptr<graph::Plan> plan = trace(x, y, site);
+    Known made = trace(std::move(signature), x, y, site);
+    if (found != known.end())
+      known.erase(found);
     if (known.size() >= std::max<std::size_t>(options.most_plans, 1))
       known.pop_back();
-    known.push_front({std::move(signature), std::move(plan)});
-    return *known.front().plan;
+    known.push_front(std::move(made));
+    return known.front().plan.get();
   }
 
+  // Empty: a plan would not do the same.
   Arrays run_prepared(const NDArray& x, const NDArray& y, SourceLocation site) {
     try {
       const NDArray inputs[] = {x, y};
-      return plan_for(x, y, site).run(inputs, site);
+      graph::Plan* const plan = plan_for(x, y, site);
+      if (plan != nullptr)
+        return plan->run(inputs, site);
+      cancel_step(trainer);
+      return {};
     } catch (...) {
       cancel_step(trainer);
       throw;
@@ -159,16 +219,20 @@ struct TrainStep::State {
   StepResult run(const NDArray& x, const NDArray& y, SourceLocation site) {
     require(x.defined() && y.defined() && x.ndim() > 0, [] { return "takes samples and labels along a first axis"; });
     const std::int64_t samples = x.shape()[0];
-    if (!is_complete()) {
+    const auto by_hand = [&] {
       const StepResult result = forward_and_back(x, y, site);
       trainer.step(samples, false, site);
       return result;
-    }
+    };
+    if (!is_complete())
+      return by_hand();
     require<UnsupportedError>(!autograd::on_tape(x) && !autograd::on_tape(y), [] {
       return "samples or labels are on the tape, whose gradients a step as a graph does not compute; pass detach()";
     });
     trainer.prepare_step(samples, site);
     const Arrays results = run_prepared(x, y, site);
+    if (results.empty())
+      return by_hand();
     for (const auto& [name, parameter] : prepared(trainer))
       parameter.mark_grad_used();
     return {results[0], results[1]};

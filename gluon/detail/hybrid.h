@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <sluice/engine/detail/published.h>
+#include <sluice/gluon/detail/parameter_reads.h>
 #include <sluice/gluon/hybrid.h>
 #include <sluice/gluon/parameter.h>
 #include <sluice/operator/graph/split.h>
@@ -26,6 +27,7 @@ struct HybridProgram {
   std::size_t outputs = 0;                  // the program's own; behind them comes what is saved
   std::vector<std::size_t> undefined = {};  // results of forward that are none, among which those of the program stand
   std::vector<bool> passed_on = {};        // outputs that forward returned as it had them, with their place on the tape
+  std::vector<ParameterRead> others = {};  // parameters of blocks that are not the block's own
   std::vector<NDArray> captured = {};      // that are neither inputs nor parameters, off the tape when it was traced
   // Of recorded calls:
   graph::Graph again = {};  // the program alone, for gradients of gradients; its outputs are the heads
@@ -80,9 +82,13 @@ class Hybrid {
   };
   /// All that is known of the network as it is.
   struct Table {
-    std::uint64_t changes = 0;  // of networks, when the parameters were listed
+    std::uint64_t changes = 0;    // of networks, when the parameters were listed
+    std::uint64_t of_called = 0;  // changes of those that had been called
     std::vector<Parameter> parameters = {};
     std::vector<std::shared_ptr<const Known>> known = {};
+
+    /// The same network, whatever others were built meanwhile.
+    bool is_of(std::uint64_t called, const std::vector<Parameter>& own) const;
   };
   using Reading = sluice::detail::Published<Table>::Reading;
   enum class Found : std::uint8_t { program, none, no_table, no_shapes };
@@ -98,7 +104,10 @@ class Hybrid {
   void list_parameters(const List& list);
   Arrays run_new(std::span<const NDArray> inputs, const Forward& forward, SourceLocation site);
   std::shared_ptr<const HybridProgram> keep(
-      Signature signature, std::shared_ptr<const HybridProgram> program, std::uint64_t changes);
+      Signature signature,
+      std::shared_ptr<const HybridProgram> program,
+      std::uint64_t of_called,
+      const std::vector<Parameter>& parameters);
 
   const HybridOptions options_;
   mutable std::mutex mutex_;  // of who changes the table
