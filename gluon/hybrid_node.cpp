@@ -6,6 +6,7 @@
 #include <sluice/engine/region.h>
 #include <sluice/gluon/detail/hybrid_node.h>
 #include <sluice/gluon/detail/tape.h>
+#include <sluice/ndarray/detail/array_object.h>
 
 namespace sluice::gluon::detail {
 
@@ -46,16 +47,29 @@ HybridNode::HybridNode(
   for (const NDArray& constant : program_->constants)
     constants_.emplace_back(constant);
   for (const NDArray& constant : program_->constants_again)
-    constants_again_.emplace_back(constant);
+    versions_again_.push_back(constant.object()->buffer->version());
   for (const std::size_t head : program_->heads)
     outputs.push_back({results[head].shape(), results[head].dtype(), results[head].device()});
+}
+
+// Arrays of the program: their versions are all that is kept for each call.
+void HybridNode::check_constants_again() const {
+  for (std::size_t i = 0; i < versions_again_.size(); ++i) {
+    const NDArray& constant = program_->constants_again[i];
+    require<AutogradError>(constant.object()->buffer->version() == versions_again_[i], [&] {
+      return message(
+          k_name,
+          ": an array of shape ",
+          constant.shape(),
+          " that forward read was written since; gradients of some results alone, or as a graph, compute it again");
+    });
+  }
 }
 
 // The program once more, recorded, with the numbers that were drawn: its gradients then have gradients, and go where
 // those of the outputs that have some go.
 std::vector<NDArray> HybridNode::pull_again(std::span<const NDArray> output_grads) const {
-  for (const autograd::Saved& constant : constants_again_)
-    constant.get(k_name);  // not written since
+  check_constants_again();
   std::vector<NDArray> from, variables, drawn;
   std::vector<Bridge*> bridges;  // of the wanted inputs, which `from` holds
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
@@ -119,7 +133,6 @@ void HybridNode::release_saved() noexcept {
   inputs_.clear();
   saved_.clear();
   constants_.clear();
-  constants_again_.clear();
 }
 
 }  // namespace sluice::gluon::detail
