@@ -122,35 +122,41 @@ TEST_CASE("Bodies that are nodes refuse gradients of what they wrote as by hand"
 
 TEST_CASE("Writes that are not recorded leave gradients as by hand", "[gluon][graph][hybrid][tape]") {
   // What was written keeps its place, and takes none of what it is written from.
-  const auto kept = [](const NDArray& x, const NDArray& w) {
-    NDArray h = x * w;
-    {
-      const autograd::PauseScope pause(true);
-      h.assign(h * w + x);
-    }
-    return h * w;
-  };
-  const auto through_another = [](const NDArray& x, const NDArray& w) {
-    const NDArray h = x * w;
-    NDArray same = h.detach();
-    same.assign(full({3}, 2.0));
-    return h * 3.0 + same * w;
-  };
-  const auto recorded = [](const NDArray& x, const NDArray& w) {
-    NDArray made = zeros({3});
-    made += x * w;
-    made *= 0.5;
-    return made + w;
-  };
-  const auto assigned = [](const NDArray& x, const NDArray& w) {
-    NDArray made = zeros({3});
-    made.assign(x * w);
-    const NDArray before = made * w;
-    made.assign(x.detach() * 0.5);
-    return made * w + before;
-  };
   using Written = std::function<NDArray(const NDArray&, const NDArray&)>;
-  for (const Written& program : {Written(kept), Written(through_another), Written(recorded), Written(assigned)}) {
+  const Written all[] = {
+      [](auto& x, auto& w) {
+        NDArray h = x * w;
+        const autograd::PauseScope pause(true);
+        h.assign(x * 2.0);
+        const autograd::ModeScope on(true, true);
+        return h * w;
+      },
+      [](auto& x, auto& w) {
+        const NDArray h = x * w;
+        NDArray same = h.detach();
+        same.assign(full({3}, 2.0));
+        return h * 3.0 + same * w;
+      },
+      [](auto& x, auto& w) {
+        NDArray made = zeros({3});
+        made += x * w;
+        made *= 0.5;
+        return made + w;
+      },
+      [](auto& x, auto& w) {
+        NDArray made = zeros({3});
+        made.assign(x.detach() * 0.5);
+        made.assign(x * w);
+        return made * w + made;
+      },
+      [](auto& x, auto& w) {
+        NDArray made = x * 1.0;
+        made.assign(x * w);
+        made.assign(x.detach() * 0.5);
+        return made * w;
+      }};
+  for (const Written& program : all) {
+    CAPTURE(&program - all);
     check_gradients([&](auto in, auto& w, auto&) { return Arrays{program(in[0], w), in[0] * w}; });
     check_gradients([&](auto in, auto& w, auto&) {
       const auto turn = [&](const Arrays& data, const Arrays& states) -> LoopResult {
