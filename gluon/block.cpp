@@ -19,23 +19,30 @@ namespace sluice::gluon {
 namespace detail {
 
 namespace {
-std::atomic<std::uint64_t> changes{0};
+std::atomic<std::uint64_t> changes{0}, of_called{0};
 }  // namespace
 
 std::uint64_t network_changes() noexcept {
   return changes.load(std::memory_order_acquire);
 }
-void note_network_change() noexcept {
+std::uint64_t changes_of_called() noexcept {
+  return of_called.load(std::memory_order_acquire);
+}
+void note_network_change(bool was_called) noexcept {
+  if (was_called)
+    of_called.fetch_add(1, std::memory_order_release);
   changes.fetch_add(1, std::memory_order_release);
 }
 
 namespace {
 // At the end of what changes a network: who reads the count before lists the network as it was, and then again.
 struct NotesChange {
-  NotesChange() = default;
+  explicit NotesChange(bool called) noexcept : was_called(called) {}
   NotesChange(const NotesChange&) = delete;
   NotesChange& operator=(const NotesChange&) = delete;
-  ~NotesChange() { note_network_change(); }
+  ~NotesChange() { note_network_change(was_called); }
+
+  const bool was_called;
 };
 }  // namespace
 
@@ -46,6 +53,13 @@ struct Block::Members {
   std::vector<std::shared_ptr<detail::ChildSlot>> children;
   std::shared_ptr<detail::Hybrid> hybrid;
   detail::LayerPaths paths;  // by which the block was called by itself
+  std::atomic<bool> called{false};
+
+  // Only the first call writes.
+  void note_call() noexcept {
+    if (!called.load(std::memory_order_relaxed)) [[unlikely]]
+      called.store(true, std::memory_order_relaxed);
+  }
 
   ~Members() {
     for (const auto& child : children)
@@ -75,7 +89,7 @@ Block::Members& Block::members() const {
 }
 
 Parameter& Block::parameter(const std::string& name, ParameterOptions options) {
-  const detail::NotesChange change;
+  const detail::NotesChange change(members().called);
   members().check_new(name);
   return members().parameters.emplace_back(name, std::move(options));
 }
@@ -113,7 +127,7 @@ void Block::check_adoptable(const Block& block, const std::type_info& as) const 
 }
 
 std::shared_ptr<detail::ChildSlot> Block::add_child(const std::string& name, std::shared_ptr<Block> block) {
-  const detail::NotesChange change;
+  const detail::NotesChange change(members().called);
   members().check_new(name);
   check_child(name, block.get());
   return members().children.emplace_back(
@@ -129,7 +143,7 @@ void Block::check_replaceable(
 }
 
 std::shared_ptr<Block> Block::replace(std::string_view name, std::shared_ptr<Block> block, SourceLocation site) {
-  const detail::NotesChange change;
+  const detail::NotesChange change(true);
   return detail::called("replace", site, [&] {
     const Child<> child = child_named(name, site);
     check_child(child.name(), block.get());
@@ -190,7 +204,7 @@ Arrays Block::run(detail::ChildSlot* slot, std::span<const NDArray> inputs, Sour
   detail::LayerPaths& paths = slot == nullptr ? members().paths : slot->paths;
   const detail::LayerCall call(paths, slot == nullptr ? nullptr : slot->name.c_str(), typeid(*this), site);
   try {
-    members();
+    members().note_call();
     return [&] {  // what a function returns from the middle of a try block it would move
       Arrays outputs = compute(inputs);
       require(!one || outputs.size() == 1, [&] {
@@ -333,7 +347,7 @@ void Block::zero_grad() {
 }
 
 void Block::share_parameters(const ParameterDict& shared) {
-  const detail::NotesChange change;
+  const detail::NotesChange change(true);
   std::size_t replaced = 0;
   const std::function<void(Block&, const std::string&, bool)> walk =
       [&](Block& block, const std::string& prefix, bool replace) {

@@ -133,8 +133,15 @@ class SLUICE_API Block {
   /// beside calling operators happens when it is traced alone; where it looks at values, tracing throws ValueError
   /// (cond and while_loop are for that), where it writes in place what gradients need, AutogradError. Children need not
   /// be hybridized: they are part of the graph. Run by hand as before: calls before all parameters have their shapes, a
-  /// forward() that writes its inputs, one whose gradients go to arrays that are neither inputs nor parameters.
-  /// hybridize(false) ends it.
+  /// forward() that writes its inputs, one whose gradients go to arrays that are neither inputs nor parameters, or that
+  /// says itself what they are (an autograd::Node of its own). hybridize(false) ends it.
+  ///
+  /// What else is seen of a recorded call: all its gradients come at once, so that AutogradError says of each what any
+  /// needs and was written meanwhile; for some results alone, or as a graph, they need every parameter that forward()
+  /// read as it was. Results are arrays of their own: of an input or a trained parameter a copy of the handle, without
+  /// its grad(), of a running statistic what it was. An input that views memory which forward() writes is read as it
+  /// was before. Writes in place that recording refuses by hand (other arrays see the memory) are taken. Branches and
+  /// loops that are not taken give zeros as gradients (operator/control/control.h).
   void hybridize(bool active = true, const HybridOptions& options = {});
   bool is_hybridized() const;
   /// Programs that were traced since hybridize(); what was made of one for a batch of another size is none.

@@ -13,7 +13,8 @@ namespace sluice::gluon::detail {
 
 namespace {
 
-Arrays call(const std::shared_ptr<const HybridProgram>& program, std::span<const NDArray> inputs, SourceLocation site) {
+Arrays call_defined(
+    const std::shared_ptr<const HybridProgram>& program, std::span<const NDArray> inputs, SourceLocation site) {
   Arrays results = program->forward->run(inputs, site);
   for (std::size_t i = 0; i < program->outputs; ++i) {
     if (!program->passed_on[i] && autograd::on_tape(results[i]))  // an input or a parameter that forward took off it
@@ -28,6 +29,13 @@ Arrays call(const std::shared_ptr<const HybridProgram>& program, std::span<const
     head = head.detach();  // what the program hands through has a place on the tape already
     autograd::set_entry(head, node, static_cast<int>(i));
   }
+  return results;
+}
+
+Arrays call(const std::shared_ptr<const HybridProgram>& program, std::span<const NDArray> inputs, SourceLocation site) {
+  Arrays results = call_defined(program, inputs, site);
+  for (const std::size_t at : program->undefined)
+    results.insert(results.begin() + static_cast<std::ptrdiff_t>(at), NDArray());
   return results;
 }
 
@@ -46,12 +54,13 @@ bool is_recorded(std::span<const NDArray> inputs, const std::vector<Parameter>& 
           }));
 }
 
-// Whether gradients go to an array that the program took for one without.
+// Whether gradients go to an array that the program took for one without, or another block has other parameters now.
 bool is_outdated(const HybridProgram& program) {
-  return !program.by_hand && autograd::is_recording() &&
-         std::any_of(program.captured.begin(), program.captured.end(), [](const NDArray& array) {
-           return autograd::on_tape(array);
-         });
+  const auto has_gradient = [](const NDArray& array) { return autograd::on_tape(array); };
+  const auto is_replaced = [](const ParameterRead& read) { return read.is_outdated(); };
+  return !program.by_hand &&
+         ((autograd::is_recording() && std::any_of(program.captured.begin(), program.captured.end(), has_gradient)) ||
+          std::any_of(program.others.begin(), program.others.end(), is_replaced));
 }
 
 const void* engine_of(std::span<const NDArray> inputs) noexcept {
@@ -150,26 +159,41 @@ void Hybrid::note_use(const Known& known) {
   known.used.store(1 + uses_.fetch_add(1, std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
+bool Hybrid::Table::is_of(std::uint64_t called, const std::vector<Parameter>& own) const {
+  return of_called == called &&
+         std::equal(parameters.begin(), parameters.end(), own.begin(), own.end(), [](const auto& a, const auto& b) {
+           return a.same(b);
+         });
+}
+
+// Programs stay where nothing changed that can be part of them.
 void Hybrid::list_parameters(const List& list) {
   std::vector<std::unique_ptr<const Table>> gone;  // dropped without the lock, as elsewhere
   const std::lock_guard hold(mutex_);
-  const std::uint64_t now = network_changes();
-  if (table_.latest() != nullptr && table_.latest()->changes == now)
+  const std::uint64_t now = network_changes(), called = changes_of_called();
+  const Table* const before = table_.latest();
+  if (before != nullptr && before->changes == now)
     return;
   auto made = std::make_unique<Table>();
   made->changes = now;
+  made->of_called = called;
   for (const auto& [name, parameter] : list())
     made->parameters.push_back(parameter);
+  if (before != nullptr && before->is_of(called, made->parameters))
+    made->known = before->known;
   gone = table_.publish(std::move(made));
 }
 
 // Of several threads that made the same the first one's stays; returns what is to be run.
 std::shared_ptr<const HybridProgram> Hybrid::keep(
-    Signature signature, std::shared_ptr<const HybridProgram> program, std::uint64_t changes) {
+    Signature signature,
+    std::shared_ptr<const HybridProgram> program,
+    std::uint64_t of_called,
+    const std::vector<Parameter>& parameters) {
   std::vector<std::unique_ptr<const Table>> gone;
   const std::lock_guard hold(mutex_);
   const Table& now = *table_.latest();
-  if (now.changes != changes)  // nobody will ask for it
+  if (!now.is_of(of_called, parameters))  // nobody will ask for it
     return program;
   for (const auto& known : now.known) {
     if (known->signature == signature && !is_outdated(*known->program))
@@ -188,12 +212,12 @@ std::shared_ptr<const HybridProgram> Hybrid::keep(
 Arrays Hybrid::run_new(std::span<const NDArray> inputs, const Forward& forward, SourceLocation site) {
   std::vector<Parameter> parameters;
   Signature signature;
-  std::uint64_t changes = 0;
+  std::uint64_t of_called = 0;
   std::shared_ptr<const TracedForward> like;
   {
     const Reading table(table_);
     parameters = table->parameters;
-    changes = table->changes;
+    of_called = table->of_called;
     signature = signature_of(inputs, *table, is_recorded(inputs, parameters));
     like = find_like(*table, signature);
   }
@@ -204,7 +228,7 @@ Arrays Hybrid::run_new(std::span<const NDArray> inputs, const Forward& forward, 
     made = make_program(forward, parameters, options_, inputs, signature.wanted, signature.recorded);
     traced_.fetch_add(1, std::memory_order_relaxed);
   }
-  const auto program = keep(std::move(signature), std::move(made), changes);
+  const auto program = keep(std::move(signature), std::move(made), of_called, parameters);
   return program->by_hand ? forward(inputs) : call(program, inputs, site);
 }
 

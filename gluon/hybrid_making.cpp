@@ -4,6 +4,7 @@
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/hybrid.h>
 #include <sluice/operator/graph/passes.h>
+#include <sluice/operator/view/attributes.h>
 
 namespace sluice::gluon::detail {
 
@@ -22,7 +23,7 @@ class Making {
     made_->engine = engine.new_var();
     const graph::Graph& marked = traced_->program.graph;
     const graph::Graph joint = graph::without_detached(marked);
-    if (writes_inputs(joint))
+    if (graph::writes_inputs(joint))  // the caller's arrays, where a plan would not
       made_->by_hand = true;
     if (made_->by_hand)
       return made_;
@@ -34,8 +35,11 @@ class Making {
       plan.keep_derived = plan.keep_derived && !made_->recorded;  // parameters that train change each time
       made_->forward = std::make_unique<graph::Plan>(joint, plan, engine);
     } else {
-      made_->again = program_alone();
-      place_.nodes -= marked.nodes.size() - joint.nodes.size();  // gradients take nothing off the tape
+      note_again(marked);
+      place_.nodes = static_cast<std::size_t>(std::count_if(
+          marked.nodes.begin(),
+          marked.nodes.begin() + static_cast<std::ptrdiff_t>(place_.nodes),
+          [](const graph::Node& node) { return node.op != &sluice::detail::k_detach; }));
       try {
         cut(joint, engine);
       } catch (const AutogradError&) {  // it writes in place what some gradient needs; perhaps nobody asks for that one
@@ -71,31 +75,34 @@ class Making {
       if (value.source == graph::Source::constant && is_read(parts.backward, id))
         made_->constants.push_back(value.array);
     }
+    std::erase_if(made_->constants_again, [&](const NDArray& array) {  // looked at anyway
+      return std::any_of(
+          made_->constants.begin(), made_->constants.end(), [&](const NDArray& one) { return one.same(array); });
+    });
     graph::PlanOptions plan = options_.plan;
     plan.keep_derived = false;
     made_->forward = std::make_unique<graph::Plan>(parts.forward, plan, engine);
     made_->backward = std::make_unique<graph::Plan>(parts.backward, plan, engine);
   }
 
-  // With the places where its gradients end.
-  graph::Graph program_alone() const {
-    graph::Graph program = traced_->program.graph;
-    program.nodes.resize(traced_->place.nodes);
-    program.inputs.resize(traced_->place.inputs);
-    program.outputs.resize(traced_->place.outputs);
-    return program;
-  }
-
-  // In the caller's arrays, where a plan would not.
-  static bool writes_inputs(const graph::Graph& graph) {
-    std::vector<bool> written(graph.values.size());
-    for (const graph::Node& node : graph.nodes) {
-      for (const graph::Result& result : node.results)
-        written[graph.root(result.value)] = written[graph.root(result.value)] || !result.made;
-      for (std::size_t i = 0; i < node.inputs.size(); ++i)
-        written[graph.root(node.inputs[i])] = written[graph.root(node.inputs[i])] || node.mutates(i);
+  // The program with the places where its gradients end, as far as there are any.
+  void note_again(const graph::Graph& marked) {
+    graph::Graph program = marked;
+    program.nodes.resize(place_.nodes);
+    program.inputs.resize(place_.inputs);
+    program.outputs.clear();
+    for (const std::size_t head : made_->heads)
+      program.outputs.push_back(marked.outputs[head]);
+    made_->again = graph::for_outputs_alone(program);
+    made_->constants_again = graph::steady_constants(made_->again);
+    std::size_t drawn = 0;
+    for (graph::ValueId id = 0; id < program.values.size(); ++id) {
+      if (program.values[id].source != graph::Source::random || !is_read(program, id))
+        continue;
+      if (is_read(made_->again, id))
+        made_->random_again.push_back(drawn);
+      ++drawn;
     }
-    return std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](graph::ValueId input) { return written[input]; });
   }
 
   static bool is_read(const graph::Graph& graph, graph::ValueId value) {

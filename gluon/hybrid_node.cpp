@@ -6,6 +6,7 @@
 #include <sluice/engine/region.h>
 #include <sluice/gluon/detail/hybrid_node.h>
 #include <sluice/gluon/detail/tape.h>
+#include <sluice/ndarray/detail/array_object.h>
 
 namespace sluice::gluon::detail {
 
@@ -45,13 +46,30 @@ HybridNode::HybridNode(
     saved_.emplace_back(results[i]);
   for (const NDArray& constant : program_->constants)
     constants_.emplace_back(constant);
+  for (const NDArray& constant : program_->constants_again)
+    versions_again_.push_back(constant.object()->buffer->version());
   for (const std::size_t head : program_->heads)
     outputs.push_back({results[head].shape(), results[head].dtype(), results[head].device()});
+}
+
+// Arrays of the program: their versions are all that is kept for each call.
+void HybridNode::check_constants_again() const {
+  for (std::size_t i = 0; i < versions_again_.size(); ++i) {
+    const NDArray& constant = program_->constants_again[i];
+    require<AutogradError>(constant.object()->buffer->version() == versions_again_[i], [&] {
+      return message(
+          k_name,
+          ": an array of shape ",
+          constant.shape(),
+          " that forward read was written since; gradients of some results alone, or as a graph, compute it again");
+    });
+  }
 }
 
 // The program once more, recorded, with the numbers that were drawn: its gradients then have gradients, and go where
 // those of the outputs that have some go.
 std::vector<NDArray> HybridNode::pull_again(std::span<const NDArray> output_grads) const {
+  check_constants_again();
   std::vector<NDArray> from, variables, drawn;
   std::vector<Bridge*> bridges;  // of the wanted inputs, which `from` holds
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
@@ -63,8 +81,8 @@ std::vector<NDArray> HybridNode::pull_again(std::span<const NDArray> output_grad
     variables.push_back(from.back());
   }
   variables.insert(variables.end(), program_->parameters.begin(), program_->parameters.end());
-  for (std::size_t i = saved_.size() - program_->random; i < saved_.size(); ++i)
-    drawn.push_back(saved_[i].get(k_name));
+  for (const std::size_t i : program_->random_again)
+    drawn.push_back(saved_[saved_.size() - program_->random + i].get(k_name));
   const bool create_graph = autograd::is_recording();
   const autograd::ModeScope mode(true, program_->training);
   const Arrays results = graph::evaluate_again(program_->again, from, drawn);
@@ -73,7 +91,7 @@ std::vector<NDArray> HybridNode::pull_again(std::span<const NDArray> output_grad
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!output_grads[i].defined())
       continue;
-    heads.push_back(results[program_->heads[i]]);
+    heads.push_back(results[i]);
     gradients.push_back(output_grads[i]);
     tape.add(heads.back());
   }

@@ -21,7 +21,12 @@ class Tracing {
     made_.recorded = call_.recorded;
     for (std::size_t i = 0; i < call_.inputs.size(); ++i)
       inputs_.push_back(tracer_.input(call_.inputs[i], call_.recorded && call_.wanted[i]));
+    const ParameterReads reads;
     made_.program = watched_trace(tracer_, [&] { return call_.recorded ? with_gradients() : alone(); });
+    made_.others = reads.others([&](const Parameter& read) {
+      return std::any_of(
+          call_.parameters.begin(), call_.parameters.end(), [&](const Parameter& own) { return own.same(read); });
+    });
     return std::move(made_);
   }
 
@@ -29,9 +34,22 @@ class Tracing {
   Arrays alone() {
     // Nothing that is known to be on the tape is read; an array that forward brings along may be.
     const autograd::ModeScope mode(autograd::is_recording(), made_.training);
-    const Arrays outputs = call_.forward(inputs_);
+    const Arrays outputs = call_forward();
     note_outputs(outputs);
     made_.by_hand = !tracer_.recorded_constants().empty() && autograd::is_recording();
+    return outputs;
+  }
+
+  // Undefined results are no values of a graph.
+  Arrays call_forward() {
+    Arrays outputs;
+    const Arrays all = call_.forward(inputs_);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].defined())
+        outputs.push_back(all[i]);
+      else
+        made_.undefined.push_back(i);
+    }
     return outputs;
   }
 
@@ -53,17 +71,27 @@ class Tracing {
     Arrays outputs;
     {
       const autograd::ModeScope recording(true, made_.training);
-      outputs = call_.forward(inputs_);
+      outputs = call_forward();
     }
     note_outputs(outputs);
     made_.place = {tracer_.size(), inputs_.size(), outputs.size()};
-    if (captures_recorded()) {
-      made_.by_hand = true;
+    made_.by_hand = tape_knows_more(outputs);
+    if (made_.by_hand)
       return outputs;
+    try {
+      const std::vector<NDArray> gradients = trace_gradients(outputs);
+      outputs.insert(outputs.end(), gradients.begin(), gradients.end());
+    } catch (const AutogradError&) {  // it wrote what some gradient needs; perhaps nobody asks for that one
+      made_.by_hand = true;
     }
-    const std::vector<NDArray> gradients = trace_gradients(outputs);
-    outputs.insert(outputs.end(), gradients.begin(), gradients.end());
     return outputs;
+  }
+
+  // Than the graph of calls: gradients of other arrays, or that the program gave itself.
+  bool tape_knows_more(const Arrays& outputs) {
+    const bool stand = std::all_of(
+        outputs.begin(), outputs.end(), [&](const NDArray& output) { return tracer_.stands_as_called(output); });
+    return !stand || captures_recorded() || tracer_.records_outside() || tracer_.has_own_gradients();
   }
 
   // Gradients of arrays that are neither inputs nor parameters: where they go the tape knows.
@@ -125,8 +153,8 @@ std::optional<graph::Graph> program_for(const TracedForward& known, std::span<co
 
 bool is_same_outline(const ForwardOutline& a, const ForwardOutline& b) {
   const auto is_same_array = [](const NDArray& x, const NDArray& y) { return x.same(y); };
-  return a.by_hand == b.by_hand && a.outputs == b.outputs && a.passed_on == b.passed_on && a.wanted == b.wanted &&
-         a.heads == b.heads &&
+  return a.by_hand == b.by_hand && a.outputs == b.outputs && a.undefined == b.undefined && a.passed_on == b.passed_on &&
+         a.wanted == b.wanted && a.heads == b.heads &&
          std::equal(a.parameters.begin(), a.parameters.end(), b.parameters.begin(), b.parameters.end(), is_same_array);
 }
 

@@ -10,6 +10,7 @@
 #include <sluice/engine/error.h>
 #include <sluice/engine/origin.h>
 #include <sluice/gluon/detail/layer_watch.h>
+#include <sluice/gluon/detail/parameter_reads.h>
 #include <sluice/gluon/parameter.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
@@ -223,6 +224,8 @@ void Parameter::complete(const Shape& shape) const {
 const NDArray& Parameter::data() const& {
   if (!is_initialized()) [[unlikely]]
     state_->refuse("data()", known_as());
+  if (detail::ParameterReads* const reads = detail::t_parameter_reads; reads != nullptr) [[unlikely]]
+    reads->add(*this, state_->data);
   return state_->data;
 }
 

@@ -72,8 +72,10 @@ class Watch final : public detail::LayerWatch {
     note_nodes();
     --depth_;
     row_ = above;
-    for (const NDArray& output : outputs)
-      layers[row].outputs.push_back(output.shape());
+    for (const NDArray& output : outputs) {
+      if (output.defined())
+        layers[row].outputs.push_back(output.shape());
+    }
     count_parameters(layer, layers[row]);
     return outputs;
   }

@@ -11,9 +11,11 @@
 #include <sluice/gluon/detail/any_batch.h>
 #include <sluice/gluon/detail/called.h>
 #include <sluice/gluon/detail/network_changes.h>
+#include <sluice/gluon/detail/parameter_reads.h>
 #include <sluice/gluon/train_step.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/trace.h>
 #include <sluice/operator/matmul/precision.h>
 
@@ -47,15 +49,31 @@ struct Signature {
 /// A step as it was traced, and the inputs whose first extent may be another.
 struct TracedStep {
   detail::Traced program = {};
+  bool by_hand = false;  // a plan would not do the same: it writes its samples, or records what stays
+  std::vector<detail::ParameterRead> others = {};  // parameters of blocks that are not part of network or loss
   std::vector<bool> batched = {};
 
   bool is_for_any_batch() const { return std::find(batched.begin(), batched.end(), true) != batched.end(); }
 };
 
+/// An array that a program brought along, and what it was to the tape.
+struct Brought {
+  NDArray array;
+  std::shared_ptr<const autograd::Variable> variable;
+};
+
 struct Known {
   Signature signature;
-  std::unique_ptr<graph::Plan> plan;
-  std::shared_ptr<const TracedStep> traced;  // null of a step for one size of batches alone
+  std::unique_ptr<graph::Plan> plan = {};         // null: by hand
+  std::shared_ptr<const TracedStep> traced = {};  // null of a step for one size of batches alone
+  std::vector<Brought> brought = {};
+  std::vector<detail::ParameterRead> others = {};  // as of the step
+
+  bool is_outdated() const {
+    const auto has_other_gradient = [](const Brought& one) { return one.array.object()->variable != one.variable; };
+    return std::any_of(brought.begin(), brought.end(), has_other_gradient) ||
+           std::any_of(others.begin(), others.end(), [](const auto& read) { return read.is_outdated(); });
+  }
 };
 
 }  // namespace
@@ -68,18 +86,32 @@ struct TrainStep::State {
   std::vector<ParameterDict::Entry> parameters = {};
   std::deque<Known> known = {};  // the one used last comes first
   std::size_t traced = 0;
-  std::uint64_t changes = 0;  // of networks, when the parameters were listed
+  bool is_listed = false;
+  std::uint64_t changes = 0, of_called = 0;  // of networks, when the parameters were listed
+
+  void list_parameters() {
+    const std::uint64_t now = detail::network_changes(), called = detail::changes_of_called();
+    if (is_listed && now == changes)
+      return;
+    std::vector<ParameterDict::Entry> all;
+    for (const Block* const block : {&net, &loss}) {
+      const ParameterDict own = block->collect_params();
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    const bool same =
+        std::equal(all.begin(), all.end(), parameters.begin(), parameters.end(), [](const auto& a, const auto& b) {
+          return a.second.same(b.second);
+        });
+    if (!same || called != of_called)
+      known.clear();  // a child that has no parameters may be another
+    parameters = std::move(all);
+    changes = now;
+    of_called = called;
+    is_listed = true;
+  }
 
   bool is_complete() {
-    if (const std::uint64_t now = detail::network_changes(); parameters.empty() || now != changes) {
-      parameters.clear();
-      known.clear();  // a child that has no parameters may be another
-      for (const Block* const block : {&net, &loss}) {
-        const ParameterDict all = block->collect_params();
-        parameters.insert(parameters.end(), all.begin(), all.end());
-      }
-      changes = now;
-    }
+    list_parameters();
     return std::all_of(
         parameters.begin(), parameters.end(), [](const auto& entry) { return entry.second.is_initialized(); });
   }
@@ -132,14 +164,34 @@ struct TrainStep::State {
     }
   }
 
-  detail::Traced trace_once(std::span<const ArraySpec> inputs, SourceLocation site) const {
+  // Arrays of neither the network nor the optimizer, to which gradients may go from some step on.
+  static std::vector<Brought> brought_by(const graph::Graph& graph, const Signature& signature) {
+    std::vector<Brought> found;
+    for (const graph::Value& value : graph.values) {
+      if (value.source != graph::Source::constant || !is_floating(value.spec.dtype))
+        continue;
+      const std::vector<const void*>& own = signature.parameters;
+      if (std::find(own.begin(), own.end(), value.array.object()) == own.end())
+        found.push_back({value.array, value.array.object()->variable});
+    }
+    return found;
+  }
+
+  TracedStep trace_once(std::span<const ArraySpec> inputs, SourceLocation site) const {
+    const detail::ParameterReads reads;
     graph::Tracer tracer;
     const NDArray samples = tracer.input(inputs[0]), labels = tracer.input(inputs[1]);
-    return detail::watched_trace(tracer, [&] {
+    TracedStep step{detail::watched_trace(tracer, [&] {
       const StepResult result = forward_and_back(samples, labels, site);
       trace_step(trainer, site);
       return Arrays{result.losses, result.predictions};
+    })};
+    step.by_hand = graph::writes_inputs(step.program.graph) || tracer.records_outside();
+    step.others = reads.others([&](const Parameter& read) {
+      return std::any_of(
+          parameters.begin(), parameters.end(), [&](const auto& entry) { return entry.second.same(read); });
     });
+    return step;
   }
 
   // Says in which inputs the size of the batch may be another one.
@@ -152,17 +204,19 @@ struct TrainStep::State {
     if (!expected)
       return;
     try {
-      if (detail::is_same_with_constants(*expected, trace_once(others, site).graph))
+      const TracedStep other = trace_once(others, site);
+      if (!other.by_hand && detail::is_same_with_constants(*expected, other.program.graph))
         step.batched = batched;
     } catch (const std::exception&) {  // it need not take such a batch
     }
   }
 
   std::shared_ptr<const TracedStep> trace(std::span<const ArraySpec> inputs, SourceLocation site) {
-    auto step = std::make_shared<TracedStep>();
-    step->program = trace_once(inputs, site);
-    require_gradients(step->program.graph);
+    auto step = std::make_shared<TracedStep>(trace_once(inputs, site));
     ++traced;
+    if (step->by_hand)
+      return step;
+    require_gradients(step->program.graph);
     if (options.batch_sizes == BatchSizes::any)
       compare_batches(inputs, *step, site);
     return step;
@@ -171,41 +225,60 @@ struct TrainStep::State {
   // What was traced for a batch of another size, for this one; null where there is nothing.
   std::shared_ptr<const TracedStep> find_like(const Signature& signature) const {
     for (const Known& one : known) {
-      if (one.traced == nullptr || !one.signature.is_like(signature) ||
+      if (one.traced == nullptr || one.is_outdated() || !one.signature.is_like(signature) ||
           !detail::is_other_batch(one.signature.inputs, signature.inputs, one.traced->batched))
         continue;
-      const detail::Traced& program = one.traced->program;
-      if (std::optional<graph::Graph> graph = detail::for_batch(program, signature.inputs))
-        return std::make_shared<TracedStep>(TracedStep{{std::move(*graph), program.asked}, one.traced->batched});
+      if (std::optional<graph::Graph> graph = detail::for_batch(one.traced->program, signature.inputs)) {
+        auto like = std::make_shared<TracedStep>(*one.traced);
+        like->program.graph = std::move(*graph);
+        return like;
+      }
     }
     return nullptr;
   }
 
-  graph::Plan& plan_for(const NDArray& x, const NDArray& y, SourceLocation site) {
+  Known made_of(Signature signature, std::shared_ptr<const TracedStep> step, Engine& engine) const {
+    Known made{std::move(signature)};
+    if (step->by_hand)
+      return made;
+    made.plan = std::make_unique<graph::Plan>(step->program.graph, options.plan, engine);
+    made.brought = brought_by(step->program.graph, made.signature);
+    made.others = step->others;
+    if (step->is_for_any_batch())
+      made.traced = std::move(step);
+    return made;
+  }
+
+  graph::Plan* plan_for(const NDArray& x, const NDArray& y, SourceLocation site) {
     Signature signature = signature_of(x, y);
     const auto found =
         std::find_if(known.begin(), known.end(), [&](const Known& one) { return one.signature == signature; });
-    if (found != known.end()) {
+    if (found != known.end() && !found->is_outdated()) {
       std::rotate(known.begin(), found, found + 1);
-      return *known.front().plan;
+      return known.front().plan.get();
     }
     const EngineScope here(x.engine());
     std::shared_ptr<const TracedStep> step = find_like(signature);
     if (step == nullptr)
       step = trace(signature.inputs, site);
-    auto plan = std::make_unique<graph::Plan>(step->program.graph, options.plan, x.engine());
-    if (!step->is_for_any_batch())
-      step = nullptr;
+    Known made = made_of(std::move(signature), std::move(step), x.engine());
+    if (found != known.end())
+      known.erase(found);
     if (known.size() >= std::max<std::size_t>(options.most_plans, 1))
       known.pop_back();
-    known.push_front({std::move(signature), std::move(plan), std::move(step)});
-    return *known.front().plan;
+    known.push_front(std::move(made));
+    return known.front().plan.get();
   }
 
+  // Empty: a plan would not do the same.
   Arrays run_prepared(const NDArray& x, const NDArray& y, SourceLocation site) {
     try {
       const NDArray inputs[] = {x, y};
-      return plan_for(x, y, site).run(inputs, site);
+      graph::Plan* const plan = plan_for(x, y, site);
+      if (plan != nullptr)
+        return plan->run(inputs, site);
+      cancel_step(trainer);
+      return {};
     } catch (...) {
       cancel_step(trainer);
       throw;
@@ -215,16 +288,20 @@ struct TrainStep::State {
   StepResult run(const NDArray& x, const NDArray& y, SourceLocation site) {
     require(x.defined() && y.defined() && x.ndim() > 0, [] { return "takes samples and labels along a first axis"; });
     const std::int64_t samples = x.shape()[0];
-    if (!is_complete()) {
+    const auto by_hand = [&] {
       const StepResult result = forward_and_back(x, y, site);
       trainer.step(samples, false, site);
       return result;
-    }
+    };
+    if (!is_complete())
+      return by_hand();
     require<UnsupportedError>(!autograd::on_tape(x) && !autograd::on_tape(y), [] {
       return "samples or labels are on the tape, whose gradients a step as a graph does not compute; pass detach()";
     });
     trainer.prepare_step(samples, site);
     const Arrays results = run_prepared(x, y, site);
+    if (results.empty())
+      return by_hand();
     for (const auto& [name, parameter] : prepared(trainer))
       parameter.mark_grad_used();
     return {results[0], results[1]};

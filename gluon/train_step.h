@@ -34,10 +34,13 @@ struct StepResult {
 ///     for (auto [x, y] : loader)
 ///       losses = step(x, y).losses;
 ///
-/// Traced anew where parameters, their grad_req or multipliers changed, or a child was replaced. A network whose shapes
-/// are not known yet takes its first step by hand. What forward() does beside calling operators
-/// happens when it is traced alone; where it looks at values, tracing throws ValueError. Network, loss and trainer must
-/// outlive the step. One thread at a time.
+/// Traced anew where parameters, their grad_req or multipliers changed, also of blocks that are used and no children, a
+/// child was replaced, or an array that forward() brings along became a variable. By hand are taken the first step of a
+/// network whose shapes are not known yet, and those whose forward() writes its samples or records into arrays that
+/// stay. What forward() does beside calling operators happens when it is traced alone; where it looks at values,
+/// tracing throws ValueError. Parameters of branches and loops that are not taken get zeros as gradients
+/// (operator/control/control.h), and are updated. Network, loss and trainer must outlive the step. One thread at a
+/// time.
 class SLUICE_API TrainStep {
  public:
   TrainStep(const Block& net, const Block& loss, Trainer& trainer, const TrainStepOptions& options = {});

@@ -1,9 +1,11 @@
 // The modes of a thread, and the tape's own objects: nodes, entries, variables, saved arrays.
+#include <optional>
 #include <utility>
 
 #include <sluice/engine/detail/static_tls.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/abstract_version.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/leaf_node.h>
 
@@ -58,23 +60,27 @@ void NodeRef::drop() noexcept {
   is_dropping = false;
 }
 
-Saved::Saved(const NDArray& array) : array_(array.detach()) {
-  const detail::Buffer* buffer = array_.object()->buffer;
-  version_ = buffer != nullptr ? buffer->version() : 0;
+namespace {
+std::optional<std::uint64_t> version_of(const NDArray& array) noexcept {
+  const detail::Buffer* const buffer = array.object()->buffer;
+  return buffer != nullptr ? std::optional(buffer->version()) : detail::abstract_version(array);
 }
+}  // namespace
+
+Saved::Saved(const NDArray& array) : array_(array.detach()), version_(version_of(array_).value_or(0)) {}
 
 const NDArray& Saved::get(const char* op) const {
   require<AutogradError>(array_.defined(), [&] {
     return message(op, ": what forward kept was released by an earlier backward; ask for retain_graph");
   });
-  const detail::Buffer* buffer = array_.object()->buffer;
-  require<AutogradError>(buffer == nullptr || buffer->version() == version_, [&] {
+  const std::uint64_t now = version_of(array_).value_or(version_);
+  require<AutogradError>(now == version_, [&] {
     return message(
         op,
         ": an array of shape ",
         array_.shape(),
         " that backward needs was written after forward (version ",
-        buffer->version(),
+        now,
         ", kept at ",
         version_,
         ")");

@@ -4,6 +4,7 @@
 
 #include <sluice/engine/detail/engine_access.h>
 #include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/detail/abstract_version.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/sink.h>
@@ -86,6 +87,15 @@ Arrays detail::offer(CallSink& sink, const OperatorCall& call) {
 }
 
 CallSink::~CallSink() = default;
+
+std::uint64_t CallSink::version_of(const NDArray&) const noexcept {
+  return 0;
+}
+
+std::optional<std::uint64_t> detail::abstract_version(const NDArray& array) noexcept {
+  const CallSink* const sink = sink_here();
+  return sink == nullptr ? std::nullopt : std::optional(sink->version_of(array));
+}
 
 CallSinkScope::CallSinkScope(CallSink* sink) noexcept
     : before_(std::exchange(detail::t_sink, sink)),

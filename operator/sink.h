@@ -40,6 +40,9 @@ class SLUICE_API CallSink {
   /// (abstract_results()); none where there are destinations. Meanwhile the thread has no sink and records nothing:
   /// invoke() of the same call runs it. What it throws, invoke() throws.
   virtual Arrays take(const OperatorCall& call) = 0;
+  /// How often calls that came here wrote what an array without memory stands for. Gradients that saved it before are
+  /// refused then, as those of written memory are. Of a sink that does not say: 0.
+  virtual std::uint64_t version_of(const NDArray& array) const noexcept;
 };
 
 /// Gives the calls of this thread to `sink` as long as it lives, or with null to nobody. Other threads, task bodies

@@ -13,6 +13,7 @@
 #include <sluice/engine/detail/fork_watch.h>
 #include <sluice/engine/detail/published.h>
 #include <sluice/gluon/detail/hybrid_trace.h>
+#include <sluice/gluon/detail/parameter_reads.h>
 #include <sluice/gluon/hybrid.h>
 #include <sluice/gluon/parameter.h>
 #include <sluice/operator/graph/plan.h>
@@ -28,10 +29,12 @@ struct HybridProgram : ForwardOutline {
   std::vector<NDArray> captured = {};  // that are neither inputs nor parameters, off the tape when it was traced
   std::shared_ptr<const TracedForward> traced = {};  // what stands for other batches too; null of one size alone
   // Of recorded calls:
-  graph::Graph again = {};  // the program alone, for gradients of gradients
+  graph::Graph again = {};  // the program alone, for gradients of gradients; its outputs are the heads
+  std::vector<std::size_t> random_again = {};  // which of the numbers that were drawn it reads
   std::unique_ptr<graph::Plan> backward = {};
-  std::vector<NDArray> constants = {};  // that the gradients read
-  std::size_t random = 0;               // numbers that were drawn: the last so many outputs of `forward`
+  std::vector<NDArray> constants = {};        // that the gradients read
+  std::vector<NDArray> constants_again = {};  // that `again` reads beside
+  std::size_t random = 0;                     // numbers that were drawn: the last so many outputs of `forward`
 };
 
 /// The programs that a block's forward became, one a signature. Any thread; a call that finds its program takes no lock
@@ -78,9 +81,13 @@ class Hybrid {
   };
   /// All that is known of the network as it is.
   struct Table {
-    std::uint64_t changes = 0;  // of networks, when the parameters were listed
+    std::uint64_t changes = 0;    // of networks, when the parameters were listed
+    std::uint64_t of_called = 0;  // changes of those that had been called
     std::vector<Parameter> parameters = {};
     std::vector<std::shared_ptr<const Known>> known = {};
+
+    /// The same network, whatever others were built meanwhile.
+    bool is_of(std::uint64_t called, const std::vector<Parameter>& own) const;
   };
   using Reading = sluice::detail::Published<Table>::Reading;
   enum class Found : std::uint8_t { program, none, no_table, no_shapes };
@@ -97,7 +104,10 @@ class Hybrid {
   void list_parameters(const List& list);
   Arrays run_new(std::span<const NDArray> inputs, const Forward& forward, SourceLocation site);
   std::shared_ptr<const HybridProgram> keep(
-      Signature signature, std::shared_ptr<const HybridProgram> program, std::uint64_t changes);
+      Signature signature,
+      std::shared_ptr<const HybridProgram> program,
+      std::uint64_t of_called,
+      const std::vector<Parameter>& parameters);
 
   const HybridOptions options_;
   mutable std::mutex mutex_;  // of who changes the table

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -24,11 +25,13 @@ class HybridNode final : public autograd::Node {
 
  private:
   std::vector<NDArray> pull_again(std::span<const NDArray> output_grads) const;
+  void check_constants_again() const;
 
   const std::shared_ptr<const HybridProgram> program_;
-  std::vector<autograd::Saved> inputs_;     // of the call
-  std::vector<autograd::Saved> saved_;      // that the gradients read, and behind them the numbers that were drawn
-  std::vector<autograd::Saved> constants_;  // that the gradients read
+  std::vector<autograd::Saved> inputs_;        // of the call
+  std::vector<autograd::Saved> saved_;         // that the gradients read, and behind them the numbers that were drawn
+  std::vector<autograd::Saved> constants_;     // that the gradients read
+  std::vector<std::uint64_t> versions_again_;  // of what forward reads beside when it is run again
   bool released_ = false;
 };
 

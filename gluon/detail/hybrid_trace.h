@@ -7,6 +7,7 @@
 
 #include <sluice/gluon/block.h>
 #include <sluice/gluon/detail/any_batch.h>
+#include <sluice/gluon/detail/parameter_reads.h>
 #include <sluice/operator/graph/split.h>
 
 namespace sluice::gluon::detail {
@@ -15,8 +16,10 @@ namespace sluice::gluon::detail {
 struct ForwardOutline {
   bool by_hand = false;  // a plan would not do the same: it writes its inputs, or needs others' gradients
   bool training = false;
-  bool recorded = false;                 // somebody may ask for gradients
-  std::size_t outputs = 0;               // the program's own
+  bool recorded = false;                    // somebody may ask for gradients
+  std::size_t outputs = 0;                  // the program's own
+  std::vector<std::size_t> undefined = {};  // results of forward that are none, among which those of the program stand
+  std::vector<ParameterRead> others = {};   // parameters of blocks that are not the block's own
   std::vector<bool> passed_on = {};      // outputs that forward returned as it had them, with their place on the tape
   std::vector<bool> wanted = {};         // inputs that gradients reach
   std::vector<NDArray> parameters = {};  // the same

@@ -11,7 +11,10 @@
 // Loops and branches whose bodies are programs of arrays. Called as they stand they are C++'s own: the bodies run, and
 // what they call is recorded. Where calls are taken (a Tracer, and with it hybridized blocks, TrainStep, export_to)
 // bodies are called with arrays without memory, to be traced, and become part of the graph. So a body must not look at
-// values, nor count its calls. What it uses beside its arguments, parameters say, gets gradients as everywhere.
+// values, nor count its calls. What it uses beside its arguments, parameters say, gets gradients as everywhere; where
+// the side of a cond that uses it is not taken, or no turn is, those are zeros. Not traced, it gets none then: an old
+// gradient stays as it is, and a Trainer sees it as stale. So experts that a traced branch does not ask are moved by an
+// optimizer with momentum or decay. What such a loop or branch gives is on the tape as soon as one side's would be.
 namespace sluice {
 
 /// What a turn of a loop gives, and what a loop gives: outputs, and the arrays that go on to the next turn.
@@ -50,8 +53,9 @@ SLUICE_API LoopResult foreach(
 /// device (MXNet's imperative loop lets them change).
 ///
 /// The calling thread waits for each condition's value. Traced, the loop is one node: whoever runs the plan waits so,
-/// then runs the body's own plan. The gradient goes back over the turns taken, rounding as foreach says. Traced bodies
-/// that draw random numbers or write in place: UnsupportedError.
+/// then runs the body's own plan. The gradient goes back over the turns taken, rounding as foreach says; recorded, the
+/// node has room for the loop variables of max_iterations turns, whatever are taken. Traced bodies that draw random
+/// numbers or write in place: UnsupportedError.
 ///
 /// Throws as foreach does; ValueError for no loop_vars or negative max_iterations, ShapeError for a condition that has
 /// not one element.

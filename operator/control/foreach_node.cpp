@@ -88,7 +88,7 @@ void issue_foreach(const IssueCall& call) {
         given.first(parts.data),
         given.subspan(parts.data + parts.states, parts.captured),
         a.reverse ? turns - 1 - turn : turn);
-  run.finish(turns, length, call.outputs.subspan(parts.stacked, parts.states));
+  run.finish(turns, length, call.outputs.subspan(parts.stacked, parts.states), a.saves ? parts.states : 0);
 }
 
 Mask saved_outputs_for(Mask, const Attributes& attributes) {

@@ -136,8 +136,8 @@ void LoopRun::turn(std::span<const NDArray> data, std::span<const NDArray> captu
   first_ = false;
 }
 
-void LoopRun::finish(std::int64_t turns, std::int64_t length, std::span<const NDArray> to) {
-  for (const NDArray& stacked : stacked_) {
+void LoopRun::finish(std::int64_t turns, std::int64_t length, std::span<const NDArray> to, std::size_t saved) {
+  for (const NDArray& stacked : stacked_.first(stacked_.size() - saved)) {
     if (turns < length)
       sluice::detail::push_fill(rows_of(stacked, turns, length), 0, site_);
   }

@@ -103,7 +103,11 @@ void issue_while(const IssueCall& call) {
   std::int64_t turns = 0;
   for (; turns < a.max_iterations && goes_on(); ++turns)
     run.turn({}, given.last(parts.body.captured), turns);
-  run.finish(turns, a.max_iterations, call.outputs.subspan(parts.body.stacked, parts.body.states));
+  run.finish(
+      turns,
+      a.max_iterations,
+      call.outputs.subspan(parts.body.stacked, parts.body.states),
+      a.saves ? parts.body.states : 0);
   sluice::detail::push_fill(call.outputs.back(), turns, call.site);
 }
 

@@ -4,6 +4,7 @@
 #include <sluice/operator/fused/detail/schedule.h>
 #include <sluice/operator/fused/fused.h>
 #include <sluice/operator/graph/detail/effects.h>
+#include <sluice/operator/graph/detail/failures.h>
 #include <sluice/operator/graph/detail/fusion_groups.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/view/attributes.h>
@@ -66,6 +67,7 @@ class Grouper {
   Grouper(const Graph& graph, const Dependencies& order)
       : graph_(graph),
         order_(order),
+        failures_(graph),
         group_(graph.nodes.size()),
         members_(graph.nodes.size()),
         fusable_(graph.nodes.size()),
@@ -124,7 +126,10 @@ class Grouper {
     const std::vector<std::size_t>&first = members_[group_[a]], &second = members_[group_[b]];
     std::vector<std::size_t> nodes;
     std::merge(first.begin(), first.end(), second.begin(), second.end(), std::back_inserter(nodes));
-    if (!is_small(nodes) || !memory_allows(nodes) || waits_for_itself(nodes))
+    if (nodes.size() > k_most_fused_calls)
+      return;
+    const FusionGroup group = described(nodes);
+    if (!is_small(group) || !fails_as_one(group) || !memory_allows(nodes) || waits_for_itself(nodes))
       return;
     const std::size_t to = std::min(group_[a], group_[b]), from = std::max(group_[a], group_[b]);
     for (const std::size_t at : nodes)
@@ -166,11 +171,22 @@ class Grouper {
     return group;
   }
 
-  bool is_small(const std::vector<std::size_t>& nodes) const {
-    if (nodes.size() > k_most_fused_calls)
-      return false;
-    const FusionGroup group = described(nodes);
+  bool is_small(const FusionGroup& group) const {
     return group.inputs.size() <= k_most_fused_inputs && group.outputs.size() <= k_most_fused_outputs;
+  }
+
+  // One that fails would take along what goes on without it.
+  bool fails_as_one(const FusionGroup& group) {
+    std::size_t all = failures_.of(group.nodes.front());
+    for (const std::size_t at : group.nodes)
+      all = failures_.joined(all, failures_.of(at));
+    return std::all_of(group.nodes.begin(), group.nodes.end(), [&](std::size_t at) {
+      const Result& result = graph_.nodes[at].results[0];
+      const bool is_seen = std::any_of(group.outputs.begin(), group.outputs.end(), [&](const Result& output) {
+        return output.value == result.value;
+      });
+      return !is_seen || failures_.of(at) == all;
+    });
   }
 
   // All is read before anything is written into memory that is there: nobody in the group may count on what another
@@ -246,6 +262,7 @@ class Grouper {
 
   const Graph& graph_;
   const Dependencies& order_;
+  Failures failures_;
   std::vector<std::size_t> group_;                 // by node
   std::vector<std::vector<std::size_t>> members_;  // by group: in order
   std::vector<bool> fusable_, once_;

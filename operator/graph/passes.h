@@ -14,8 +14,11 @@ namespace sluice::graph {
 SLUICE_API Graph without_detached(const Graph& graph);
 /// Without the nodes of which nothing comes: neither an output of the graph nor a write to memory that others see.
 SLUICE_API Graph without_dead_code(const Graph& graph);
+/// Without the nodes that its outputs do not need: no longer the same to who looks at other memory that it wrote. What
+/// is left reads no memory that a node which is gone would write.
+SLUICE_API Graph for_outputs_alone(const Graph& graph);
 /// Of nodes that compute the same from the same values the first alone. Not of random ones, nor where the memory of an
-/// operand or result is written later or in between.
+/// operand or result is written later or in between, nor where two outputs would become one array.
 SLUICE_API Graph without_repetitions(const Graph& graph);
 /// What is made only to be copied into memory that is there (gradients into a parameter's) is made there.
 SLUICE_API Graph with_direct_writes(const Graph& graph);
@@ -41,6 +44,10 @@ SLUICE_API Graph with_ordered_weights(const Graph& graph);
 /// All passes but the one for weights, the graph verified after each.
 SLUICE_API Graph optimised(const Graph& graph, Rounding rounding = Rounding::as_by_hand);
 
+/// Does some node write an input in place?
+SLUICE_API bool writes_inputs(const Graph& graph);
+/// Constants that nodes read and none writes.
+SLUICE_API std::vector<NDArray> steady_constants(const Graph& graph);
 /// Which nodes give the same whenever the graph runs, since they read nothing that can change: a plan keeps what the
 /// others need of it.
 SLUICE_API std::vector<bool> invariant_nodes(const Graph& graph);

@@ -43,6 +43,28 @@ bool may_be_shared(const Graph& graph, const Node& node, const std::vector<bool>
   return pure;
 }
 
+// The caller may write what it is given: two arrays stay two. By value: an output, or the memory of one.
+std::vector<bool> given_out(const Graph& graph) {
+  std::vector<bool> given(graph.values.size());
+  for (const ValueId output : graph.outputs)
+    given[output] = given[graph.root(output)] = true;
+  return given;
+}
+
+// Takes `first` in the place of `second`, unless the caller would be given one array twice.
+bool take_first(const Node& first, const Node& second, std::vector<bool>& given, std::vector<ValueId>& stands_for) {
+  for (std::size_t i = 0; i < second.results.size(); ++i) {
+    if (given[first.results[i].value] && given[second.results[i].value])
+      return false;
+  }
+  for (std::size_t i = 0; i < second.results.size(); ++i) {
+    const ValueId stays = first.results[i].value, goes = second.results[i].value;
+    stands_for[goes] = stays;
+    given[stays] = given[stays] || given[goes];
+  }
+  return true;
+}
+
 }  // namespace
 
 Graph without_repetitions(const Graph& graph) {
@@ -51,6 +73,7 @@ Graph without_repetitions(const Graph& graph) {
   std::vector<ValueId> stands_for(graph.values.size());
   for (ValueId id = 0; id < graph.values.size(); ++id)
     stands_for[id] = id;
+  std::vector<bool> given = given_out(graph);
   std::map<std::string, std::size_t> known;  // by key: a node of `less`
   for (Node node : graph.nodes) {
     for (ValueId& input : node.inputs)
@@ -59,11 +82,8 @@ Graph without_repetitions(const Graph& graph) {
       result.value = stands_for[result.value];
     if (may_be_shared(graph, node, rewritten)) {
       const auto [found, is_new] = known.emplace(key_of(node), less.nodes.size());
-      if (!is_new) {
-        for (std::size_t i = 0; i < node.results.size(); ++i)
-          stands_for[node.results[i].value] = less.nodes[found->second].results[i].value;
+      if (!is_new && take_first(less.nodes[found->second], node, given, stands_for))
         continue;
-      }
     }
     less.nodes.push_back(std::move(node));
   }

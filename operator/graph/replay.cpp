@@ -3,6 +3,7 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/offer.h>
+#include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/graph/detail/numbered.h>
 #include <sluice/operator/graph/detail/replay.h>
 #include <sluice/operator/invoke.h>
@@ -53,6 +54,9 @@ class Replay {
       if (in_place)
         destinations.push_back(arrays_[id]);
     }
+    // What was written unrecorded kept its place on the tape.
+    const bool kept = in_place && !takes_gradients(node, operands);
+    const autograd::ModeScope mode(autograd::is_recording() && !kept, autograd::is_training());
     Arrays results = invoke(*node.op, operands, node.attributes, node.site, destinations);
     require<ValueError>(results.size() == node.results.size(), [&] {
       return message(node.op->name, ": gives ", results.size(), " results, the graph has ", node.results.size());
@@ -92,6 +96,16 @@ class Replay {
     return !node.results.empty() && std::all_of(node.results.begin(), node.results.end(), [&](const Result& result) {
       return arrays_[result.value].defined();
     });
+  }
+
+  static bool takes_gradients(const Node& node, const Arrays& operands) {
+    if (node.op->gradient == nullptr && node.op->composition == nullptr)
+      return false;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (!node.sees_shape_only(i) && sluice::detail::is_recorded({&operands[i], 1}))
+        return true;
+    }
+    return false;
   }
 
   Arrays operands_of(const Node& node) const {

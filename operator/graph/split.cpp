@@ -3,6 +3,7 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/operator/graph/detail/effects.h>
+#include <sluice/operator/graph/detail/shapes_apart.h>
 #include <sluice/operator/graph/split.h>
 
 namespace sluice::graph {
@@ -121,7 +122,8 @@ class Cut {
 
 }  // namespace
 
-SplitGraph split(const Graph& joint, const SplitPlace& place) {
+SplitGraph split(const Graph& whole, const SplitPlace& place) {
+  const Graph joint = with_shapes_apart_behind(whole, place.nodes);  // a shape is no reason to save an array
   Cut cut(joint, place);
   SplitGraph parts{.saved = cut.saved()};
   const auto node_at = [&](std::size_t at) { return joint.nodes.begin() + static_cast<std::ptrdiff_t>(at); };

@@ -5,6 +5,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/control/detail/turns.h>
 #include <sluice/operator/detail/given_kernels.h>
+#include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/graph/trace.h>
 #include <sluice/operator/invoke.h>
@@ -30,22 +31,18 @@ bool is_same_handle(const NDArray& a, const NDArray& b) {
   return same_memory && x.entry.node.get() == y.entry.node.get() && x.entry.index == y.entry.index;
 }
 
-// The graph's gradients are those of its nodes.
-void check_gradient(const NDArray& array) {
-  const autograd::Node* const node = array.object()->entry.node.get();
-  // What nothing flows through is a variable.
-  const bool known = node == nullptr || node->inputs.empty() || node->name() == control::k_entries_node ||
-                     dynamic_cast<const sluice::detail::OperatorNode*>(node) != nullptr;
-  require<UnsupportedError>(known, [&] {
-    return message(node->name(), ": has a gradient of its own, an autograd::Node, and cannot be part of a traced body");
-  });
-}
-
 }  // namespace
 
 void Tracer::begin() {
   require<ValueError>(!begun_, [] { return "trace: a Tracer makes one graph; this one was used before"; });
   begun_ = true;
+  outer_ = sluice::detail::sink_here();
+}
+
+Tracer::PlacesKept::~PlacesKept() {
+  for (auto place = tracer_.places_.rbegin(); place != tracer_.places_.rend(); ++place)  // the first one stood there
+    place->first.object()->entry = std::move(place->second);
+  tracer_.places_.clear();
 }
 
 NDArray Tracer::input(const ArraySpec& spec, bool differentiable) {
@@ -60,6 +57,7 @@ NDArray Tracer::late_input(const ArraySpec& spec) {
   NDArray array = abstract_array(spec);
   const ValueId id = add({.source = Source::input, .spec = spec});
   abstract_.emplace(abstract_value(array), id);
+  inputs_.emplace(id, array);
   graph_.inputs.push_back(id);
   return array;
 }
@@ -134,11 +132,33 @@ ValueId Tracer::operand_of(const NDArray& array, bool shape_only, bool recorded)
     return id;
   if (!autograd::on_tape(array))
     return stopped(id);
-  if (outside_ == Outside::constants)
-    return id;
-  if (std::find(captured_ids_.begin(), captured_ids_.end(), id) == captured_ids_.end())
-    check_gradient(array);
-  return id;
+  const Standing standing = standing_of(array, id);
+  require<UnsupportedError>(outside_ == Outside::constants || standing != Standing::own_node, [&] {
+    return message(
+        array.object()->entry.node->name(),
+        ": has a gradient of its own, an autograd::Node, and cannot be part of a traced body");
+  });
+  has_own_gradients_ = has_own_gradients_ || standing == Standing::own_node;
+  return standing == Standing::variable ? stopped(id) : id;
+}
+
+// The graph's gradients are those of its nodes.
+Tracer::Standing Tracer::standing_of(const NDArray& array, ValueId id) const {
+  const autograd::Node* const node = array.object()->entry.node.get();
+  const bool is_captured = std::find(captured_ids_.begin(), captured_ids_.end(), id) != captured_ids_.end();
+  if (is_captured || node->name() == control::k_entries_node ||
+      dynamic_cast<const sluice::detail::OperatorNode*>(node) != nullptr)
+    return Standing::as_called;
+  if (!node->inputs.empty())
+    return Standing::own_node;
+  // What nothing flows through is a variable: that of an array from outside, or one that the program made.
+  const auto input = inputs_.find(id);
+  const NDArray& given = input != inputs_.end() ? input->second : graph_.values[id].array;
+  return autograd::entry_of(given).node.get() == node ? Standing::as_called : Standing::variable;
+}
+
+bool Tracer::stands_as_called(const NDArray& array) {
+  return !autograd::on_tape(array) || standing_of(array, value_of(array, false)) == Standing::as_called;
 }
 
 ValueId Tracer::stopped(ValueId value) {
@@ -166,8 +186,12 @@ void Tracer::add_random_state(const OperatorCall& call, Node& node) {
 
 Node Tracer::node_of(const OperatorCall& call) {
   Node node{.op = &call.op, .attributes = call.attributes, .site = OriginScope::stamped(call.site)};
-  for (std::size_t i = 0; i < call.inputs.size(); ++i)
-    node.inputs.push_back(operand_of(call.inputs[i], node.sees_shape_only(i), call.recorded));
+  // What is written unrecorded has its place on the tape still, and nothing of what it was written from.
+  const bool stops = marks_detached_ && !call.recorded && !call.destinations.empty();
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const ValueId id = operand_of(call.inputs[i], node.sees_shape_only(i), call.recorded);
+    node.inputs.push_back(stops && differentiable_[id] && !node.sees_shape_only(i) ? stopped(id) : id);
+  }
   add_random_state(call, node);
   for (const NDArray& destination : call.destinations)
     node.results.push_back({value_of(destination, false), false});
@@ -186,10 +210,39 @@ Arrays Tracer::take_apart(const OperatorCall& call) {
   return results;
 }
 
+// As memory has it: what the tape saved before is stale then.
+void Tracer::note_writes(const OperatorCall& call) {
+  const auto raise = [&](const NDArray& array) {
+    if (sluice::detail::Buffer* const buffer = array.object()->buffer; buffer != nullptr)
+      buffer->raise_version();
+    else
+      ++versions_[graph_.root(value_of(array, false))];
+  };
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    if (call.mutates(i))
+      raise(call.inputs[i]);
+  }
+  for (const NDArray& destination : call.destinations) {
+    raise(destination);
+    if (abstract_.find(abstract_value(destination)) != abstract_.end())
+      continue;
+    places_.emplace_back(destination, autograd::entry_of(destination));
+    records_outside_ = records_outside_ || call.recorded;
+  }
+}
+
+std::uint64_t Tracer::version_of(const NDArray& array) const noexcept {
+  const std::uint64_t before = outer_ == nullptr ? 0 : outer_->version_of(array);
+  const auto id = abstract_.find(abstract_value(array));
+  const auto known = id == abstract_.end() ? versions_.end() : versions_.find(graph_.root(id->second));
+  return before + (known == versions_.end() ? 0 : known->second);
+}
+
 Arrays Tracer::take(const OperatorCall& call) {
   if (is_composed(call))
     return take_apart(call);
   Node node = node_of(call);
+  note_writes(call);
   if (call.destinations.empty())
     return add_results(call, std::move(node));
   for (const Result& result : node.results) {
@@ -217,8 +270,10 @@ Arrays Tracer::add_results(const OperatorCall& call, Node node) {
 }
 
 Graph Tracer::finish(std::span<const NDArray> outputs) {
-  for (const NDArray& output : outputs)
-    graph_.outputs.push_back(operand_of(output, false, outside_ == Outside::captured && autograd::is_recording()));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    require<ValueError>(outputs[i].defined(), [&] { return message("trace: output ", i, " is an undefined NDArray"); });
+    graph_.outputs.push_back(operand_of(outputs[i], false, outside_ == Outside::captured && autograd::is_recording()));
+  }
   verify(graph_);
   return std::move(graph_);
 }

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include <sluice/ndarray/autograd.h>
 #include <sluice/operator/graph/graph.h>
 #include <sluice/operator/sink.h>
 
@@ -41,21 +42,32 @@ class SLUICE_API Tracer final : public CallSink {
   /// An input behind the others, made by the program that is being traced: the gradient of an output, whose shape was
   /// not known before.
   NDArray late_input(const ArraySpec& spec);
-  /// The graph of what `program` calls, whose outputs are the arrays that it returns. What it throws, trace() throws.
-  /// Once: a second call throws ValueError. Arrays that the program makes of its own values, array() and empty(), are
-  /// constants: one array for all runs.
+  /// The graph of what `program` calls, whose outputs are the arrays that it returns. What it throws, trace() throws;
+  /// ValueError for one that is undefined. Once: a second call throws ValueError. Arrays that the program makes of its
+  /// own values, array() and empty(), are constants: one array for all runs.
   template <class Program>
   Graph trace(Program&& program) {
     begin();
+    const PlacesKept as_before(*this);
     const CallSinkScope taken(this);
     const Arrays outputs = program();
     return finish(outputs);
   }
 
   Arrays take(const OperatorCall& call) override;
+  std::uint64_t version_of(const NDArray& array) const noexcept override;
   /// Arrays with memory that the program used so far and whose gradients are recorded: variables, and what came from
   /// some.
   const std::vector<NDArray>& recorded_constants() const noexcept { return recorded_; }
+  /// Was a write to memory from outside recorded? Run, it would have left that array on the tape; trace() puts arrays
+  /// from outside back to where they were.
+  bool records_outside() const noexcept { return records_outside_; }
+  /// Did the program use an array with gradients that the calls do not tell, of an autograd::Node of its own? A program
+  /// that captures is refused then.
+  bool has_own_gradients() const noexcept { return has_own_gradients_; }
+  /// Is the place of an array on the tape the one that the calls gave it? Not of what the program made a variable, nor
+  /// of gradients of its own.
+  bool stands_as_called(const NDArray& array);
   /// Arrays that were captured: of the inputs behind those that input() made. Handles that stand at other places of the
   /// tape are captured apart.
   const std::vector<NDArray>& captured() const noexcept { return captured_; }
@@ -68,6 +80,21 @@ class SLUICE_API Tracer final : public CallSink {
   /// Which part of whose memory an array with memory is; whether gradients go there, if that is kept.
   using Place = std::tuple<const void*, std::int64_t, std::string, bool>;
 
+  /// Puts arrays that were there before back to their places on the tape.
+  class PlacesKept {
+   public:
+    explicit PlacesKept(Tracer& tracer) noexcept : tracer_(tracer) {}
+    PlacesKept(const PlacesKept&) = delete;
+    PlacesKept& operator=(const PlacesKept&) = delete;
+    ~PlacesKept();
+
+   private:
+    Tracer& tracer_;
+  };
+  /// Whether an array on the tape came from the call that made it, or is a variable or of a node that the program put
+  /// there.
+  enum class Standing : std::uint8_t { as_called, variable, own_node };
+
   void begin();
   Graph finish(std::span<const NDArray> outputs);
   /// `root`: of a view.
@@ -77,6 +104,8 @@ class SLUICE_API Tracer final : public CallSink {
   ValueId capture(const NDArray& array);
   ValueId operand_of(const NDArray& array, bool shape_only, bool recorded);
   ValueId stopped(ValueId value);
+  Standing standing_of(const NDArray& array, ValueId id) const;
+  void note_writes(const OperatorCall& call);
   Arrays take_apart(const OperatorCall& call);
   Arrays add_results(const OperatorCall& call, Node node);
   Node node_of(const OperatorCall& call);
@@ -90,7 +119,12 @@ class SLUICE_API Tracer final : public CallSink {
   std::vector<ValueId> captured_ids_;
   std::vector<bool> differentiable_;                  // by value: made of something with gradients
   std::unordered_map<ValueId, ValueId> stopped_ids_;  // the same off the tape
-  bool begun_ = false;
+  bool begun_ = false, records_outside_ = false, has_own_gradients_ = false;
+  const CallSink* outer_ = nullptr;  // whose calls were taken before
+  std::vector<std::pair<NDArray, autograd::Entry>> places_ =
+      {};                                                     // on the tape, of what was there before and is written
+  std::unordered_map<ValueId, std::uint64_t> versions_ = {};  // by root
+  std::unordered_map<ValueId, NDArray> inputs_ = {};          // as they were given out
   std::unordered_map<std::uint64_t, ValueId> abstract_;
   std::map<Place, ValueId> constants_;
   std::map<const void*, ValueId> roots_;  // of constants, by memory

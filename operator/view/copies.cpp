@@ -153,6 +153,10 @@ const NDArray& NDArray::assign(const NDArray& value, SourceLocation site) const 
       brought = brought.to(device(), site).astype(dtype(), site);
     if (const Shape& to = object()->shape; brought.object()->shape != to)
       brought = brought.broadcast_to(to, site);
+    if (recorded && detail::calls_are_taken()) {  // who takes them is to see that it is
+      invoke(detail::k_copy, {&brought, 1}, {}, site, {this, 1});
+      return *this;
+    }
     copy_into(brought, *this, site);
     if (autograd::is_recording() && (recorded || autograd::on_tape(*this))) {
       const autograd::Entry entry = recorded ? autograd::entry_of(brought) : autograd::Entry{};

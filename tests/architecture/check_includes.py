@@ -16,6 +16,7 @@ ASIO_DOOR = "engine/asio.h"
 OPEN = [
     ("ndarray/detail/array_object.h", ("operator", "gluon"),
      "operator defines NDArray's recorded members; gluon fills batches and reads versions of buffers"),
+    ("ndarray/detail/abstract_version.h", ("operator",), "who takes calls counts writes where there is no memory"),
     ("ndarray/detail/buffers_kept.h", ("operator",), "plans keep the memory that recorded tasks use"),
     ("ndarray/detail/located.h", ("operator", "gluon"), "calls of every room add the user's line to their errors"),
     ("ndarray/detail/shape_watch.h", ("operator", "gluon"),
@@ -32,7 +33,7 @@ OPEN = [
      "arrays and records of calls are recycled as tasks are; servers tell a forked child"),
     ("engine/detail/fork_watch.h", ("storage", "gluon"), "a forked child finds the locks of pools and of programs free"),
     ("engine/detail/per_process.h", ("operator", "gluon"), "or makes anew what they were held for long over"),
-    ("engine/detail/static_tls.h", ("ndarray", "operator"), "what every call looks up is at a fixed place of its thread"),
+    ("engine/detail/static_tls.h", ("ndarray", "operator", "gluon"), "what every call looks up is at a fixed place of its thread"),
     ("engine/detail/block_pool.h", ("operator",), "attributes, nodes and records come from recycled blocks"),
     ("ndarray/detail/free_list.h", ("operator",), "nodes of the tape come from the lists that arrays come from"),
     ("engine/detail/thread_number.h", ("operator",), "a plan gives each thread the memory that it used before"),

@@ -1,5 +1,6 @@
 // Blocks whose forward has loops and branches of the library: by hand, hybridized, as a training step, exported.
 #include "tests/gluon/networks.h"
+#include "tests/gluon/told.h"
 #include "tests/support/catch.h"
 
 using namespace sluice;
@@ -176,5 +177,33 @@ TEST_CASE("a network with loops and branches is exported and imported", "[gluon]
     check_near(gradients(read), gradients(net), 1e-4);
     read.hybridize(false);
     check_near(gradients(read), gradients(net), 1e-4);
+  }
+}
+
+TEST_CASE("Sides that are not taken give zeros as gradients where they are traced alone", "[gluon][hybrid][control]") {
+  for (const bool traced : {false, true}) {
+    for (const bool loop : {false, true}) {
+      Told block([loop](auto in, auto& w, auto& b) {
+        const auto with_w = [&](const Arrays& a) { return Arrays{a[0] * w}; };
+        const auto with_b = [&](const Arrays& a) { return Arrays{a[0] + b}; };
+        const auto turn = [&](const Arrays& a) -> LoopResult { return {{}, with_w(a)}; };
+        const auto never = [](const Arrays& a) { return sum(a[0]) * 0; };
+        return loop ? with_b(while_loop(never, turn, {in[0]}, 3).states)
+                    : cond(sum(in[0]) < 0, with_w, with_b, {in[0]});
+      });
+      block.initialize();
+      if (traced)
+        block.hybridize();
+      for (const Parameter& parameter : {block.w(), block.b()})
+        parameter.grad().assign(9.0);
+      NDArray result;
+      {
+        const autograd::RecordScope record;
+        result = block({three_numbers()})[0];
+      }
+      result.backward();
+      CHECK(values(block.w().grad()) == std::vector<float>(3, traced ? 0.0f : 9.0f));
+      CHECK(values(block.b().grad()) == std::vector<float>(3, 1.0f));
+    }
   }
 }

@@ -92,6 +92,32 @@ TEST_CASE("Nodes that read the same become one, where neither waits for the othe
         }) == Names{"multiply", "sum", "multiply"});
 }
 
+TEST_CASE("Nodes that are not lost with the same failures stay apart where both are seen", "[fusion]") {
+  const std::vector<ArraySpec> specs{spec({4}), spec({4}, bool_)};
+  // An index may be out of bounds: what is computed of the entries is lost then, the rest is not.
+  const auto taken = [](const auto& in) { return take(in[0], in[1].astype(int32)); };
+  CHECK(fused_nodes(specs, [&](const auto& in) {
+          return Arrays{in[0] * 2.0, in[0] * taken(in)};
+        }) == Names{"multiply", "astype", "take", "multiply"});
+  CHECK(fused_nodes(specs, [&](const auto& in) {
+          const NDArray whole = exp(in[0]);
+          return Arrays{whole, whole * taken(in)};
+        }).size() == 4);
+  // Inside of one that is lost anyway nobody sees it; and what is lost together is one.
+  CHECK(fused_nodes(specs, [&](const auto& in) {
+          return Arrays{exp(in[0]) * taken(in)};
+        }) == Names{"astype", "take", "fused(exp, multiply)"});
+  CHECK(fused_nodes(specs, [&](const auto& in) {
+          const NDArray entries = taken(in);
+          return Arrays{entries * in[0], exp(entries), entries * entries};
+        }) == Names{"astype", "take", "fused(multiply, exp, multiply)"});
+  // Of two places each fails alone.
+  CHECK(fused_nodes(specs, [&](const auto& in) {
+          const NDArray first = taken(in), second = take(in[0], 1 - in[1].astype(int32));
+          return Arrays{in[0] * first, in[0] * second};
+        }).back() == "multiply");
+}
+
 TEST_CASE("A way through another node keeps nodes apart, also by way of another group", "[fusion]") {
   CHECK(fused_nodes({spec({6, 5})}, [](const auto& in) {
           const NDArray a = exp(in[0]), b = sin(a);

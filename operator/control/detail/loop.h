@@ -49,8 +49,9 @@ class LoopRun {
 
   /// One that reads rows of `data` and gives rows of the same number.
   void turn(std::span<const NDArray> data, std::span<const NDArray> captured, std::int64_t row);
-  /// Zeros behind the turns, the states where they go.
-  void finish(std::int64_t turns, std::int64_t length, std::span<const NDArray> to);
+  /// Zeros behind the turns, the states where they go. `saved`: so many of the stacked, the last ones, are read as far
+  /// as turns were taken; behind that nothing touches them.
+  void finish(std::int64_t turns, std::int64_t length, std::span<const NDArray> to, std::size_t saved);
 
  private:
   const LoopParts& parts_;
