@@ -20,7 +20,8 @@ struct HybridOptions {
   std::size_t most_plans = 8;  // of other shapes, types, devices, modes; the one used longest ago goes
   graph::PlanOptions plan = {};
   /// `any` calls forward twice when a program is traced, the second time for another size, to compare; not where it
-  /// asked arrays of the batch for their extents, by shape(), size() or ndim(), since it may go on as these say.
+  /// asked arrays of the batch for their extents, by shape(), size() or ndim(), since it may go on as these say. What
+  /// an operator of your own does in its gradient or composition is compared at these two sizes alone.
   BatchSizes batch_sizes = BatchSizes::any;
 };
 

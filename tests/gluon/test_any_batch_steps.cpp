@@ -1,6 +1,8 @@
 // Batches of many sizes in training steps, threads and plans that come and go.
 #include <atomic>
+#include <iterator>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -264,6 +266,49 @@ TEST_CASE("A hybridized layer within another and a network of such have one trac
         CHECK(block.hybrid_traces() == (outer ? 0 : 2));  // of many samples, and of one
     });
   }
+}
+
+TEST_CASE("A server traces a network for one sample and once for all larger batches", "[gluon][graph][hybrid][batch]") {
+  nn::Dense net(3);
+  net.initialize(gluon::init::Xavier());
+  const gluon::Server server(net, {.sample = {4}, .max_batch = 16});
+  CHECK(net.hybrid_traces() == 2);
+}
+
+TEST_CASE("What forward throws where a batch is compared is no error of the call", "[gluon][graph][hybrid][batch]") {
+  int calls = 0;
+  nn::Lambda block([&](const NDArray& x) {
+    if (++calls == 2)
+      throw std::runtime_error("the second call");
+    return x * 2.0;
+  });
+  block.hybridize();
+  CHECK(values(block(full({4}, 1.5f))) == std::vector<float>(4, 3.0f));
+  CHECK(calls == 2);
+  CHECK(values(block(full({7}, 1.5f))) == std::vector<float>(7, 3.0f));  // for this size alone, compared again
+  CHECK(block.hybrid_traces() == 2);
+  CHECK(calls == 4);
+  CHECK(values(block(full({9}, 1.5f))) == std::vector<float>(9, 3.0f));
+  CHECK(calls == 4);
+}
+
+TEST_CASE("Batches lie as they lie, also of sizes that were not traced", "[gluon][graph][hybrid][batch]") {
+  nn::Lambda block([](const NDArray& x) { return tanh(x).reshape({-1}) * 2.0; });
+  const NDArray whole = pattern_array({9, 12}), column = pattern_array({1, 3}, 4);
+  const NDArray batches[] = {
+      pattern_array({4, 3}),
+      whole.slice(1, 0, 3),
+      whole.slice(0, 2, 8).slice(1, 4, 10, 2),
+      whole.T().slice(0, 1, 6).slice(1, 8, 2, -2),
+      column.broadcast_to({7, 3}),
+  };
+  Trail wanted;
+  for (const NDArray& batch : batches)
+    wanted.push_back(values(block(batch)));
+  block.hybridize();
+  for (std::size_t i = 0; i < std::size(batches); ++i)
+    CHECK(values(block(batches[i])) == wanted[i]);
+  CHECK(block.hybrid_traces() == 1);
 }
 
 TEST_CASE("Errors of a batch that was not traced name the lines that a traced one names", "[gluon][graph][hybrid]") {
