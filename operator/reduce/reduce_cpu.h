@@ -77,7 +77,7 @@ struct ColumnGroups {
 
   /// `units`: how many tiles all threads have. Nothing of a result depends on it.
   void join(const MadeTerms& made, std::int64_t units) {
-    constexpr std::int64_t k_most = 8, k_enough_units = 32;
+    constexpr std::int64_t k_most = 8, k_enough_units = 16;
     const std::int64_t most =
         std::clamp(std::min(units / k_enough_units, made.most() / width), std::int64_t{1}, k_most);
     count = (tiles + most - 1) / most;
