@@ -43,9 +43,8 @@ bool is_on_one_gpu(Device device, const Arrays& inputs, const Arrays& destinatio
 
 }  // namespace
 
-Binding::Binding(const Graph& graph, bool share_memory, Engine& engine)
+Binding::Binding(const Graph& graph, Sharing sharing, Engine& engine)
     : graph_(graph),
-      apart_(graph.values.size()),
       is_outside_(graph.values.size()),
       follows_(graph.values.size()),
       strides_(graph.values.size()),
@@ -54,12 +53,8 @@ Binding::Binding(const Graph& graph, bool share_memory, Engine& engine)
   const CallSinkScope nobody(nullptr);
   const autograd::PauseScope unrecorded;
   const std::vector<bool> once = invariant_nodes(graph);
-  for (std::size_t at = 0; at < graph.nodes.size(); ++at) {
-    for (const Result& result : graph.nodes[at].results)
-      apart_[result.value] = apart_[result.value] || once[at] || !share_memory;
-  }
   choose_outside(once);
-  memory_ = plan_memory(graph, apart_);
+  memory_ = plan_memory(graph, values_apart(graph, once), sharing);
   for (const MemoryPlan::Slot& slot : memory_.slots)
     slots_.push_back(sluice::detail::make_empty(
         engine, {static_cast<std::int64_t>(slot.bytes)}, {.dtype = uint8, .device = slot.device}));
@@ -76,7 +71,7 @@ void Binding::choose_outside(const std::vector<bool>& once) {
   const auto add = [&](ValueId id) {
     if (is_outside_[id])
       return;
-    is_outside_[id] = apart_[id] = true;
+    is_outside_[id] = true;
     outside_.push_back(id);
   };
   for (const ValueId input : graph_.inputs) {

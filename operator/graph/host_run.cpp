@@ -47,7 +47,7 @@ std::unique_ptr<HostRun> HostRun::make(const Graph& graph, Engine& engine, Sourc
 }
 
 HostRun::HostRun(const Graph& graph, Engine& engine)
-    : graph_(graph), engine_(engine), binding_(graph, true, engine), forks_(sluice::detail::fork_count()) {}
+    : graph_(graph), engine_(engine), binding_(graph, Sharing::proven, engine), forks_(sluice::detail::fork_count()) {}
 
 HostRun::~HostRun() {
   if (forks_ != sluice::detail::fork_count())

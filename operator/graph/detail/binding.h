@@ -29,7 +29,7 @@ class Binding {
 
   /// Makes all arrays but those from outside, and runs the nodes that give the same each time. `graph` must outlive the
   /// binding.
-  Binding(const Graph& graph, bool share_memory, Engine& engine);
+  Binding(const Graph& graph, Sharing sharing, Engine& engine);
   Binding(const Binding&) = delete;
   Binding& operator=(const Binding&) = delete;
 
@@ -94,7 +94,6 @@ class Binding {
   void note_written();
 
   const Graph& graph_;
-  std::vector<bool> apart_;       // values of nodes that run once, and from outside
   std::vector<bool> is_outside_;  // by root
   std::vector<bool> follows_;     // by value: it is the array of its root from outside, or a view of that
   std::vector<ValueId> outside_;
