@@ -18,6 +18,8 @@ constexpr double k_least_gain = 1.0 / 16;
 constexpr double k_least_gap = 0.02;
 // What processors do while they move a byte, roughly: CPUs fewer, GPUs more.
 constexpr double k_flops_a_byte = 16;
+// And while a node more is launched.
+constexpr double k_bytes_a_node = 1 << 20;
 
 double bytes_moved(const Graph& graph, const Node& node) {
   std::size_t bytes = 0;
@@ -55,7 +57,8 @@ void Recomputable::add(std::size_t at, Work work, bool stays) {
     root.work = work;
     root.bytes = bytes_of(graph_.values[id].spec);
     root.last_use = root.early_end = lives_.uses[id].back();
-    const bool gains = work == Work::heavy || static_cast<double>(root.bytes) >= k_least_gain * cost(at);
+    const bool gains =
+        work == Work::heavy || static_cast<double>(root.bytes) >= k_least_gain * bytes_moved(graph_, node);
     if (work != Work::never && gains && root.last_use < graph_.nodes.size())
       find_gap(id);
   }
@@ -101,7 +104,7 @@ Work Recomputable::work_of(std::size_t at) const {
 
 double Recomputable::cost(std::size_t node) const {
   const Node& of = graph_.nodes[node];
-  return bytes_moved(graph_, of) + static_cast<double>(flops(of, graph_)) / k_flops_a_byte;
+  return k_bytes_a_node + bytes_moved(graph_, of) + static_cast<double>(flops(of, graph_)) / k_flops_a_byte;
 }
 
 std::vector<ValueId> Recomputable::operands(std::size_t node) const {

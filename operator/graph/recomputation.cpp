@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include <sluice/operator/graph/detail/recomputable.h>
@@ -103,25 +104,39 @@ class Search {
     }
   }
 
-  /// Whether something is gained, and the graph then.
+  /// Whether something is gained.
   bool run() {
     const std::size_t before = best_.bytes;
-    if (before <= options_.budget)
-      return false;
     for (const bool heavy_too : {false, true}) {
-      for (int i = 0; i <= k_stretches && best_.bytes > options_.budget; ++i) {
-        Trial trial = tried(Choice(known_, heavy_too).run(stretch(i)));
-        if (trial.bytes < best_.bytes)
-          best_ = std::move(trial);
-      }
+      if (!fits(best_))
+        try_stretches(heavy_too);
     }
-    keep_more();
     return best_.bytes < before;
   }
   Graph take() { return std::move(best_.made.graph); }
 
  private:
   double stretch(int i) const { return i == 0 ? 0 : static_cast<double>(total_) * std::exp2((i - k_stretches) / 2.0); }
+
+  bool fits(const Trial& trial) const { return trial.bytes <= options_.budget; }
+
+  // Short stretches cost less, but from the choice of the least memory more may be kept after all.
+  void try_stretches(bool heavy_too) {
+    std::optional<Trial> first;
+    for (int i = 0; i <= k_stretches; ++i) {
+      Trial trial = tried(Choice(known_, heavy_too).run(stretch(i)));
+      if (fits(trial) && !first)
+        first = trial;
+      if (trial.bytes < best_.bytes)
+        best_ = std::move(trial);
+    }
+    if (first || heavy_too)
+      keep_more(best_);
+    if (first)
+      keep_more(*first);
+    if (first && first->made.cost < best_.made.cost)
+      best_ = *std::move(first);
+  }
 
   Trial tried(std::vector<bool> again) const {
     Trial trial{.again = std::move(again)};
@@ -131,32 +146,32 @@ class Search {
   }
 
   // The dearest first, many at once, then fewer.
-  void keep_more() {
-    std::vector<ValueId> open = made_again();
+  void keep_more(Trial& best) const {
+    std::vector<ValueId> open = made_again(best.again);
     std::size_t trials = 0;
     for (std::size_t many = open.size(); many > 0; many /= 2) {
       for (std::size_t from = 0; from < open.size() && trials < k_most_trials; ++trials) {
         const std::size_t to = std::min(from + many, open.size());
-        std::vector<bool> again = best_.again;
+        std::vector<bool> again = best.again;
         for (std::size_t i = from; i < to; ++i)
           again[open[i]] = false;
         Trial trial = tried(std::move(again));
-        if (trial.bytes > std::max(options_.budget, best_.bytes) || trial.made.cost > best_.made.cost) {
+        if (trial.bytes > std::max(options_.budget, best.bytes) || trial.made.cost > best.made.cost) {
           from = to;
           continue;
         }
-        best_ = std::move(trial);
+        best = std::move(trial);
         open.erase(open.begin() + static_cast<std::ptrdiff_t>(from), open.begin() + static_cast<std::ptrdiff_t>(to));
       }
     }
   }
 
   // By what they cost for a byte that need not be kept.
-  std::vector<ValueId> made_again() const {
+  std::vector<ValueId> made_again(const std::vector<bool>& again) const {
     std::vector<std::pair<double, ValueId>> found;
-    for (ValueId id = 0; id < best_.again.size(); ++id) {
+    for (ValueId id = 0; id < again.size(); ++id) {
       const Recomputable::Root& root = known_.root(id);
-      if (best_.again[id] && root.late_begin != Recomputable::k_forever)
+      if (again[id] && root.late_begin != Recomputable::k_forever)
         found.emplace_back(
             -known_.cost(known_.maker(id)) / static_cast<double>(std::max<std::size_t>(root.bytes, 1)), id);
     }

@@ -3,6 +3,9 @@
 #include <string>
 #include <vector>
 
+#include <sluice/operator/graph/detail/recomputable.h>
+#include <sluice/operator/graph/detail/shapes_apart.h>
+
 #include "tests/operator/recomputation_cases.h"
 
 using namespace sluice;
@@ -147,6 +150,31 @@ TEST_CASE("What comes of memory that is written in between is kept", "[graph][re
           write),
       false,
       again);
+}
+
+TEST_CASE("Whatever is to be made again, what has changed since is not", "[graph][recomputation]") {
+  const NDArray state = draw({1000}, 5, cpu()), begin = state.copy();
+  for (const bool writes : {false, true}) {
+    const Graph graph = with_shapes_apart(with_late_reader(
+        [&](const NDArray& x) { return tanh(sin(x) + softmax(state)); },
+        [&] {
+          if (writes)
+            copy_into(begin * 0.5, state);
+        }));
+    const graph::Recomputable known(graph, {.budget = 1, .keep_derived = false});
+    const Graph again = recomputed(known, std::vector<bool>(graph.values.size(), true)).graph;
+    CHECK(count(again, "tanh") == 2);
+    CHECK(count(again, "sin") == 2);
+    CHECK(count(again, "softmax") == k_far + (writes ? 1 : 2));
+    const NDArray x = draw({1000}, 3, cpu());
+    std::vector<std::vector<std::string>> got;
+    for (const Graph* const one : {&graph, &again}) {
+      copy_into(begin, state);
+      Plan plan(*one, {.optimise = false, .keep_derived = false, .share_in_order = true});
+      got.push_back(all_bytes(plan.run({&x, 1})));
+    }
+    CHECK((got[0] == got[1]));
+  }
 }
 
 TEST_CASE("What is written in place is kept, and what was read before", "[graph][recomputation]") {

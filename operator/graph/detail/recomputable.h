@@ -37,7 +37,7 @@ class Recomputable {
   std::size_t unchanged_until(std::size_t node) const noexcept { return unchanged_until_[node]; }
   /// The node that makes the memory; of results alone.
   std::size_t maker(ValueId root) const { return *lives_.maker[root]; }
-  /// In bytes moved, computing counted as the bytes that could be moved meanwhile.
+  /// In bytes moved, computing and launching counted as the bytes that could be moved meanwhile.
   double cost(std::size_t node) const;
   const Graph& graph() const noexcept { return graph_; }
 
