@@ -16,6 +16,8 @@ enum class BatchSizes : std::uint8_t {
 /// How a hybridized block works. With plan.rounding `once` convolutions take batch norm, a residual and relu along, as
 /// one kernel on a GPU: results differ from those without in the last bits, and by more where statistics have means
 /// that are large beside their deviations (graph::Rounding).
+/// plan.memory_budget is of a recorded call and its gradients together: what is computed again is not kept from the one
+/// to the other. Then gradients read more parameters, and AutogradError tells a program that writes those in between.
 struct HybridOptions {
   std::size_t most_plans = 8;  // of other shapes, types, devices, modes; the one used longest ago goes
   graph::PlanOptions plan = {};

@@ -62,8 +62,20 @@ class Making {
     }
   }
 
-  void cut(const graph::Graph& joint, Engine& engine) {
-    graph::SplitGraph parts = graph::split(joint, place_);
+  // Before it is cut, so that less is kept from the one part to the other; copies in the second part share memory as
+  // the order of its nodes says. Each part alone has nothing to gain.
+  graph::Graph within_budget(const graph::Graph& joint, graph::PlanOptions& plan) const {
+    const std::size_t budget = std::exchange(plan.memory_budget, 0);
+    if (budget == 0 || !plan.share_memory || graph::planned_bytes(joint, graph::Sharing::proven, false) <= budget)
+      return joint;
+    plan.share_in_order = true;
+    return graph::with_recomputation(joint, {.budget = budget, .program = place_.nodes, .keep_derived = false});
+  }
+
+  void cut(const graph::Graph& whole, Engine& engine) {
+    graph::PlanOptions plan = options_.plan;
+    plan.keep_derived = false;
+    graph::SplitGraph parts = graph::split(within_budget(whole, plan), place_);
     for (graph::ValueId id = 0; id < parts.forward.values.size(); ++id) {
       if (parts.forward.values[id].source != graph::Source::random || !is_read(parts.forward, id))
         continue;
@@ -79,8 +91,6 @@ class Making {
       return std::any_of(
           made_->constants.begin(), made_->constants.end(), [&](const NDArray& one) { return one.same(array); });
     });
-    graph::PlanOptions plan = options_.plan;
-    plan.keep_derived = false;
     made_->forward = std::make_unique<graph::Plan>(parts.forward, plan, engine);
     made_->backward = std::make_unique<graph::Plan>(parts.backward, plan, engine);
   }

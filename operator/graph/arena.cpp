@@ -32,10 +32,16 @@ class Attached {
   Binding& binding_;
 };
 
+Sharing sharing_of(const PlanOptions& options) {
+  if (!options.share_memory)
+    return Sharing::none;
+  return options.share_in_order ? Sharing::in_order : Sharing::proven;
+}
+
 }  // namespace
 
 Arena::Arena(const Graph& graph, const PlanOptions& options, Engine& engine)
-    : graph_(graph), engine_(engine), binding_(graph, options.share_memory, engine) {
+    : graph_(graph), engine_(engine), binding_(graph, sharing_of(options), engine) {
   for (const ValueId value : binding_.outside()) {
     if (graph.values[value].source != Source::input)
       continue;

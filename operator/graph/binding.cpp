@@ -42,9 +42,8 @@ bool is_on_one_gpu(Device device, const Arrays& inputs, const Arrays& destinatio
 
 }  // namespace
 
-Binding::Binding(const Graph& graph, bool share_memory, Engine& engine)
+Binding::Binding(const Graph& graph, Sharing sharing, Engine& engine)
     : graph_(graph),
-      apart_(graph.values.size(), !share_memory),
       is_outside_(graph.values.size()),
       follows_(graph.values.size()),
       strides_(graph.values.size()),
@@ -53,7 +52,7 @@ Binding::Binding(const Graph& graph, bool share_memory, Engine& engine)
   const CallSinkScope nobody(nullptr);
   const autograd::PauseScope unrecorded;
   choose_outside();
-  memory_ = plan_memory(graph, apart_);
+  memory_ = plan_memory(graph, values_apart(graph), sharing);
   for (const MemoryPlan::Slot& slot : memory_.slots)
     slots_.push_back(sluice::detail::make_empty(
         engine, {static_cast<std::int64_t>(slot.bytes)}, {.dtype = uint8, .device = slot.device}));
@@ -70,7 +69,7 @@ void Binding::choose_outside() {
   const auto add = [&](ValueId id) {
     if (is_outside_[id])
       return;
-    is_outside_[id] = apart_[id] = true;
+    is_outside_[id] = true;
     outside_.push_back(id);
   };
   for (const ValueId input : graph_.inputs) {

@@ -69,7 +69,7 @@ DerivedValues::DerivedValues(DerivedSplit split, Engine& engine) : split_(std::m
   const Graph& derived = split_.derived;
   verify(derived);
   {
-    const Binding binding(derived, true, engine);  // says how arrays lie
+    const Binding binding(derived, Sharing::proven, engine);  // says how arrays lie
     for (const ValueId id : derived.outputs)
       kept_.emplace_back(id, binding.new_outside(id, engine));
   }

@@ -54,7 +54,7 @@ HostRun::HostRun(const Graph& graph, std::shared_ptr<DerivedValues> derived, Eng
     : derived_(std::move(derived)),
       graph_(derived_ == nullptr ? graph : derived_->rest()),
       engine_(engine),
-      binding_(graph_, true, engine),
+      binding_(graph_, Sharing::proven, engine),
       forks_(sluice::detail::fork_count()) {}
 
 bool HostRun::renew(SourceLocation site) {

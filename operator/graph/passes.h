@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include <sluice/engine/export.h>
@@ -41,7 +42,20 @@ SLUICE_API Graph with_fused_reductions(const Graph& graph);
 /// On a GPU, weights of convolutions that want them channels-last and get them row by row from constants: brought into
 /// that order by a node of its own, which a plan runs seldom (derived_nodes()).
 SLUICE_API Graph with_ordered_weights(const Graph& graph);
-/// All passes but the one for weights, the graph verified after each.
+/// What with_recomputation() may do.
+struct RecomputationOptions {
+  std::size_t budget = 0;    // bytes for results (planned_bytes() in order); 0: however many, nothing is changed
+  std::size_t program = 0;   // so many nodes come first and stay as they are, if others are gradients of theirs
+  bool keep_derived = true;  // as PlanOptions say: what comes of constants alone counts as kept
+};
+/// Values that are read again long after they were made are made again there, from what is still there or was made
+/// again, by copies of their nodes in front of their late readers, until memory that is shared in order fits the
+/// budget, or as far as it goes: never more than before. What little computing gives back most goes first; products and
+/// convolutions are computed again only where the rest does not do. Never again: random numbers, what writes memory
+/// that is there (of batch norm the running statistics: a copy writes others), what reads memory written in between,
+/// loops and branches, what a plan runs once or keeps. Runs are the same to the last bit.
+SLUICE_API Graph with_recomputation(const Graph& graph, const RecomputationOptions& options);
+/// All passes but those for weights and for memory, the graph verified after each.
 SLUICE_API Graph optimised(const Graph& graph, Rounding rounding = Rounding::as_by_hand);
 
 /// Does some node write an input in place?

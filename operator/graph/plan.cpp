@@ -112,9 +112,17 @@ struct Pushing {
 
 }  // namespace
 
+/// What a plan runs, and how.
+struct Plan::Ready {
+  Graph graph;
+  PlanOptions options;
+  std::size_t bytes_without_budget = 0;  // if there is one
+};
+
 struct Plan::State {
   Graph graph;
   const PlanOptions options;
+  const std::size_t bytes_without_budget;
   Engine& engine;
   const std::uint32_t forks = sluice::detail::fork_count();
   sluice::detail::PerProcess<State> in_child = {};
@@ -125,12 +133,13 @@ struct Plan::State {
   Derives derives;
   std::shared_ptr<DerivedValues> derived = {};
 
-  State(Graph made, const PlanOptions& how, Engine& on)
-      : graph(std::move(made)),
-        options(how),
+  State(Ready made, Engine& on)
+      : graph(std::move(made.graph)),
+        options(made.options),
+        bytes_without_budget(made.bytes_without_budget),
         engine(on),
         places(1),
-        derives(how.keep_derived ? Derives::of_constants : Derives::of_nothing) {
+        derives(options.keep_derived ? Derives::of_constants : Derives::of_nothing) {
     verify(graph);
     Place first;
     try {
@@ -154,7 +163,9 @@ struct Plan::State {
   State& of_this_process() {
     if (forks == sluice::detail::fork_count()) [[likely]]
       return *this;
-    return in_child.get([this] { return std::make_unique<State>(graph, options, engine); });
+    return in_child.get([this] {
+      return std::make_unique<State>(Ready{graph, options, bytes_without_budget}, engine);
+    });
   }
   // Each thread comes back to the memory that it used before.
   Place& place_here() { return places[sluice::detail::this_thread_number() % places.size()]; }
@@ -215,19 +226,31 @@ struct Plan::State {
   }
 };
 
-namespace {
-
-Graph made_ready(const Graph& graph, const PlanOptions& options) {
-  if (!options.optimise)
-    return graph;
-  Graph made = optimised(graph, options.rounding);
-  return options.keep_derived ? with_ordered_weights(made) : made;
+// Recomputation comes last: it sees what is really kept between nodes. Fusion behind it would put copies together with
+// the nodes whose results they are there to let go.
+Plan::Ready Plan::made_ready(const Graph& graph, const PlanOptions& options) {
+  Ready made{graph, options};
+  if (options.optimise) {
+    made.graph = optimised(graph, options.rounding);
+    if (options.keep_derived)
+      made.graph = with_ordered_weights(made.graph);
+  }
+  if (options.memory_budget == 0 || !options.share_memory)
+    return made;
+  const Sharing asked = options.share_in_order ? Sharing::in_order : Sharing::proven;
+  made.bytes_without_budget = planned_bytes(made.graph, asked, options.keep_derived);
+  if (made.bytes_without_budget <= options.memory_budget)
+    return made;
+  Graph less = with_recomputation(made.graph, {.budget = options.memory_budget, .keep_derived = options.keep_derived});
+  if (planned_bytes(less, Sharing::in_order, options.keep_derived) < made.bytes_without_budget) {
+    made.graph = std::move(less);
+    made.options.share_in_order = true;
+  }
+  return made;
 }
 
-}  // namespace
-
 Plan::Plan(const Graph& graph, const PlanOptions& options, Engine& engine)
-    : state_(std::make_unique<State>(made_ready(graph, options), options, engine)) {}
+    : state_(std::make_unique<State>(made_ready(graph, options), engine)) {}
 
 Plan::~Plan() {
   if (state_->forks != sluice::detail::fork_count())
@@ -258,7 +281,8 @@ const Graph& Plan::graph() const noexcept {
 }
 
 PlanMemory Plan::memory() const noexcept {
-  return {bytes_of(state_->memory_plan), state_->memory_plan.bytes_without_sharing, state_->bytes_derived};
+  const std::size_t bytes = bytes_of(state_->memory_plan), before = state_->bytes_without_budget;
+  return {bytes, state_->memory_plan.bytes_without_sharing, state_->bytes_derived, before == 0 ? bytes : before};
 }
 
 const MemoryPlan& Plan::memory_plan() const noexcept {

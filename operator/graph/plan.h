@@ -35,6 +35,14 @@ struct PlanOptions {
   /// written. Each plan keeps its own. Where memory does not suffice for it, the plan does without, from then on. What
   /// comes of no constant either is always kept.
   bool keep_derived = true;
+  /// Memory serves again as soon as the nodes in their order are done with it: less of it, and fewer of them side by
+  /// side (Sharing::in_order).
+  bool share_in_order = false;
+  /// Bytes that the results may take in an arena (PlanMemory::bytes); 0: however many. Where they take more, memory is
+  /// shared in order; where that is not enough, values that are read long after they were made are computed again
+  /// instead of being kept: cheap ones first, as few as will do, or as far as it goes. Results stay the same to the
+  /// last bit (with_recomputation()). Not with share_memory = false.
+  std::size_t memory_budget = 0;
 };
 
 /// What a plan holds.
@@ -42,6 +50,7 @@ struct PlanMemory {
   std::size_t bytes = 0;                  // of results, as they share it
   std::size_t bytes_without_sharing = 0;  // as they would have it each for itself
   std::size_t bytes_derived = 0;          // of what is kept from run to run, when the plan was made
+  std::size_t bytes_without_budget = 0;   // as `bytes` would be with PlanOptions::memory_budget = 0
 };
 
 /// Runs the graph on new inputs: each node by invoke(), results new arrays. What a plan is compared with.
@@ -81,7 +90,9 @@ class SLUICE_API Plan {
   const MemoryPlan& memory_plan() const noexcept;
 
  private:
+  struct Ready;
   struct State;
+  static Ready made_ready(const Graph& graph, const PlanOptions& options);
   std::unique_ptr<State> state_;
 };
 

@@ -29,6 +29,14 @@ void add_course_flags(CLI::App& app, TrainingOptions& to) {
   app.add_option("--seed", to.seed, "Seed of weights, shuffling and dropout")->check(whole_number());
   app.add_flag(
       "--hybrid", to.hybrid, "Run each training step and each evaluated batch as one graph: faster, the same numbers");
+  app.add_option(
+         "--memory-budget",
+         to.budget,
+         "With --hybrid: results of a step take so many MiB, or as few as can be; some are computed again: the same "
+         "numbers")
+      ->check(finite_within({.low = 0, .high = 1 << 20}))
+      ->type_name("MIB")
+      ->needs("--hybrid");
   app.add_option("--precision", to.precision, "highest, or high: TF32 on a GPU")
       ->check(CLI::IsMember({"highest", "high"}));
   for (const char* shown :
@@ -100,6 +108,10 @@ void TrainingOptions::add_to(CLI::App& to) {
 
 double TrainingOptions::rate() const {
   return learning_rate.value_or(optimizer == "sgd" ? k_sgd_rate : adam_rate);
+}
+
+graph::PlanOptions TrainingOptions::plan_options() const {
+  return {.memory_budget = static_cast<std::size_t>(budget * (1 << 20))};
 }
 
 std::unique_ptr<gluon::optimizer::Optimizer> TrainingOptions::make_optimizer() const {

@@ -31,6 +31,7 @@ struct TrainingOptions {
   int save_every = 0;  // epochs; 0 = at the end alone
   bool evaluate = false;
   bool hybrid = false;    // the same numbers, by graphs
+  double budget = 0;      // of those, MiB for results; 0: however many
   double log_every = 10;  // seconds
   int threads = 0;        // 0: as many as the process may use
   int losses = 0;         // print the first so many
@@ -40,6 +41,8 @@ struct TrainingOptions {
   /// Gives `app` the flags. Both must outlive the parsing and its use.
   void add_to(CLI::App& app);
   double rate() const;
+  /// Of graphs.
+  sluice::graph::PlanOptions plan_options() const;
   std::unique_ptr<sluice::gluon::optimizer::Optimizer> make_optimizer() const;
 
   /// What the course of training follows from, by the names of the flags.

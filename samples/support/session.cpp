@@ -68,8 +68,9 @@ Session::Session(const TrainingOptions& options, const Images& images, Model mod
   else if (!options.load.empty())
     set_parameters(model_.net, read_parameters(options.load), options.load, options.device);
   if (options.hybrid) {
-    model_.net.hybridize();
-    graph_step_.emplace(model_.net, *model_.loss, trainer_);
+    const graph::PlanOptions plan = options.plan_options();
+    model_.net.hybridize(true, {.plan = plan});
+    graph_step_.emplace(model_.net, *model_.loss, trainer_, gluon::TrainStepOptions{.plan = plan});
   }
 }
 

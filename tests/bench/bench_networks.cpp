@@ -151,11 +151,17 @@ void predict(
   }
 }
 
+struct TrainingVariant {
+  const char* name;
+  bool hybrid;
+  double budget = 0;  // MiB for results
+};
+
 // One step after the other on one batch, which it must learn.
-void train(bench::Report& report, std::int64_t batch, bool hybrid) {
+void train(bench::Report& report, std::int64_t batch, const TrainingVariant& how) {
   const Device device = report.options().device;
   const bool smoke = report.options().smoke, gpu = device.is_gpu();
-  const std::string workload = "resnet50-train-b" + std::to_string(batch), variant = hybrid ? "hybrid" : "eager";
+  const std::string workload = "resnet50-train-b" + std::to_string(batch), variant = how.name;
   if (!report.wants(workload, variant))
     return;
   Engine::current().seed(7);
@@ -169,9 +175,10 @@ void train(bench::Report& report, std::int64_t batch, bool hybrid) {
   gluon::loss::SoftmaxCrossEntropyLoss loss;
   gluon::Trainer trainer(
       net.collect_params(), gluon::optimizer::SGD({.learning_rate = 0.02, .momentum = 0.9, .weight_decay = 1e-4}));
-  gluon::TrainStep as_graph(net, loss, trainer);
+  const auto budget = static_cast<std::size_t>(how.budget * (1 << 20));
+  gluon::TrainStep as_graph(net, loss, trainer, {.plan = {.memory_budget = budget}});
   const auto step = [&] {
-    if (hybrid)
+    if (how.hybrid)
       return as_graph(x, labels).losses;
     NDArray losses;
     {
@@ -199,6 +206,21 @@ void train(bench::Report& report, std::int64_t batch, bool hybrid) {
   const MemoryStats memory = memory_stats(device);
   report.add(workload, variant, "peak-allocated", gib(memory.peak_allocated), "GiB");
   report.add(workload, variant, "peak-reserved", gib(memory.peak_reserved), "GiB");
+  if (as_graph.plan() != nullptr) {
+    const graph::PlanMemory planned = as_graph.plan()->memory();
+    report.expect(planned.bytes <= planned.bytes_without_budget, "a budget takes more memory than none");
+    report.add(workload, variant, "planned", gib(planned.bytes), "GiB");
+    report.add(workload, variant, "nodes", static_cast<double>(as_graph.plan()->graph().nodes.size()), "nodes");
+  }
+}
+
+void train_all(bench::Report& report, std::int64_t batch, const std::vector<double>& budgets) {
+  train(report, batch, {"eager", false});
+  train(report, batch, {"hybrid", true});
+  for (const double budget : budgets) {
+    const std::string name = message("hybrid-", budget, "MiB");
+    train(report, batch, {name.c_str(), true, budget});
+  }
 }
 
 }  // namespace
@@ -213,6 +235,10 @@ int main(int argc, char** argv) {
       .add_option("--weights", weights, "folder that peers/torch_networks.py wrote")
       ->check(CLI::ExistingPath);
   report.flags().add_option("--batch", batch, "of the training step")->check(CLI::Range(1, 65536));
+  std::vector<double> budgets;
+  report.flags()
+      .add_option("--memory-budget", budgets, "MiB that results of a hybrid training step may take; any number of them")
+      ->check(CLI::Range(0.001, 1e6));
   if (!report.parse(argc, argv))
     return report.exit_code();
   try {
@@ -228,10 +254,10 @@ int main(int argc, char** argv) {
       if (report.options().smoke)
         predict(report, "deeplab", float32, 1, {});
     }
-    for (const bool hybrid : {false, true}) {
-      if (gpu || report.options().smoke)
-        train(report, report.options().smoke ? 4 : batch, hybrid);
-    }
+    if (report.options().smoke)
+      budgets.push_back(0.001);
+    if (gpu || report.options().smoke || !budgets.empty())
+      train_all(report, report.options().smoke ? 4 : batch, budgets);
   } catch (const Error& error) {
     report.expect(false, error.what());
   }

@@ -40,10 +40,11 @@ def check_hybrid(folder):
     for name, arguments in (("mlp", ["--epochs", 3, "--batch-size", 60, "--final-lr", "0.2"]),
                             ("cnn", ["--model", "torch", "--epochs", 2, "--batch-size", 100, "--threads", 1]),
                             ("cnn", ["--model", "tf", "--epochs", 2, "--optimizer", "sgd", "--threads", 1])):
-        plain, hybrid = (succeeds(train(name, folder, *arguments, *watched, *flags, cwd=folder), f"{name} {arguments} {flags}")
-                         for flags in ([], ["--hybrid"]))
+        plain, hybrid, small = (succeeds(train(name, folder, *arguments, *watched, *flags, cwd=folder), f"{name} {arguments} {flags}")
+                                for flags in ([], ["--hybrid"], ["--hybrid", "--memory-budget", 0.1]))
         expect(plain.stdout.count("\nloss ") >= 10, "losses are printed", plain)
-        expect(without_times(plain.stdout) == without_times(hybrid.stdout), f"{name}: what is printed\n{plain.stdout}", hybrid)
+        for graphs in (hybrid, small):
+            expect(without_times(plain.stdout) == without_times(graphs.stdout), f"{name}: what is printed\n{plain.stdout}", graphs)
         model = arguments[:2] if name == "cnn" else []
         judged = [succeeds(train(name, folder, *model, "--evaluate", "--load", folder / "net.npz", *flags), "judging")
                   for flags in ([], ["--hybrid"])]

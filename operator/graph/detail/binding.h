@@ -29,7 +29,7 @@ class Binding {
   };
 
   /// Makes all arrays but those from outside. `graph` must outlive the binding.
-  Binding(const Graph& graph, bool share_memory, Engine& engine);
+  Binding(const Graph& graph, Sharing sharing, Engine& engine);
   Binding(const Binding&) = delete;
   Binding& operator=(const Binding&) = delete;
 
@@ -90,7 +90,6 @@ class Binding {
   void note_written();
 
   const Graph& graph_;
-  std::vector<bool> apart_;       // of results: they share no memory
   std::vector<bool> is_outside_;  // by root
   std::vector<bool> follows_;     // by value: it is the array of its root from outside, or a view of that
   std::vector<ValueId> outside_;
