@@ -2,9 +2,8 @@
 
 #ifdef SLUICE_LIBDEFLATE
 
-#include <new>
-
 #include <libdeflate.h>
+#include <new>
 
 namespace sluice::gluon::data::detail {
 
