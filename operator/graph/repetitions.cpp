@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <map>
 #include <string>
 
 #include <sluice/operator/graph/detail/effects.h>
 #include <sluice/operator/graph/passes.h>
+#include <sluice/operator/view/attributes.h>
 
 namespace sluice::graph {
 
@@ -51,18 +53,32 @@ std::vector<bool> given_out(const Graph& graph) {
   return given;
 }
 
-// Takes `first` in the place of `second`, unless the caller would be given one array twice.
-bool take_first(const Node& first, const Node& second, std::vector<bool>& given, std::vector<ValueId>& stands_for) {
-  for (std::size_t i = 0; i < second.results.size(); ++i) {
-    if (given[first.results[i].value] && given[second.results[i].value])
-      return false;
-  }
+// Takes what `first` gives in the place of what `second` would give. What the caller would be given twice is a copy.
+void take_first(
+    const Node& first, const Node& second, std::vector<bool>& given, std::vector<ValueId>& stands_for, Graph& less) {
+  std::vector<Node> copies;
   for (std::size_t i = 0; i < second.results.size(); ++i) {
     const ValueId stays = first.results[i].value, goes = second.results[i].value;
+    if (given[stays] && given[goes]) {
+      copies.push_back(
+          {.op = &sluice::detail::k_copy, .inputs = {stays}, .results = {{goes, true}}, .site = second.site});
+      continue;
+    }
     stands_for[goes] = stays;
     given[stays] = given[stays] || given[goes];
   }
-  return true;
+  less.nodes.insert(less.nodes.end(), copies.begin(), copies.end());  // which `first` may lie among
+}
+
+// Is one of its results given out as another one's is, and a copy of that no cheaper than the call?
+bool stays_call(const Node& first, const Node& second, const std::vector<bool>& given) {
+  if (!second.op->elementwise && !second.is_view())
+    return false;
+  for (std::size_t i = 0; i < second.results.size(); ++i) {
+    if (given[first.results[i].value] && given[second.results[i].value])
+      return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -82,8 +98,10 @@ Graph without_repetitions(const Graph& graph) {
       result.value = stands_for[result.value];
     if (may_be_shared(graph, node, rewritten)) {
       const auto [found, is_new] = known.emplace(key_of(node), less.nodes.size());
-      if (!is_new && take_first(less.nodes[found->second], node, given, stands_for))
+      if (!is_new && !stays_call(less.nodes[found->second], node, given)) {
+        take_first(less.nodes[found->second], node, given, stands_for, less);
         continue;
+      }
     }
     less.nodes.push_back(std::move(node));
   }

@@ -167,17 +167,22 @@ TEST_CASE("Two outputs stay two, whatever is computed twice", "[graph]") {
   const NDArray x = tracer.input(spec({3}));
   const Graph whole = tracer.trace([&] {
     const NDArray inside = sin(x), first = sin(x), second = sin(x), seen = cos(x), hidden = cos(x);
-    return Arrays{first, second.reshape({3, 1}), inside + 1.0, seen, hidden * 2.0, first};
+    const NDArray sums = softmax(x), more = softmax(x);  // dearer than a copy
+    return Arrays{first, second.reshape({3, 1}), inside + 1.0, seen, hidden * 2.0, first, sums, more.reshape({1, 3})};
   });
   const Graph less = without_repetitions(whole);
   CHECK(count(less, "sin") == 2);
   CHECK(count(less, "cos") == 1);
+  CHECK(count(less, "softmax") == 1);
+  CHECK(count(less, "copy") == 1);
   verify(less);
   CHECK(less.root(less.outputs[0]) != less.root(less.outputs[1]));
   CHECK(less.outputs[0] == less.outputs[5]);
   const NDArray given = array<float>({1, 2, 3});
   const Arrays results = Plan(whole).run({&given, 1});
   results[0].assign(7.0);
+  results[6].assign(7.0);
+  CHECK(results[7].to_vector<float>() == softmax(given).to_vector<float>());
   CHECK(results[1].to_vector<float>() == sin(given).to_vector<float>());
   CHECK(results[5].to_vector<float>() == std::vector<float>(3, 7.0f));
 }
