@@ -200,6 +200,8 @@ TEST_CASE("Short readers on many threads see what writers leave, all of it and o
             engine.push({.name = "both", .access = {write(x), write(y)}}, [&] { first = ++second; });
             if (i % 8 == 0)
               std::this_thread::yield();
+            while (i == rounds / 2 && at_once_count == 0)  // some find nothing in their way
+              std::this_thread::yield();
           }
           --pushers;
         });
