@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -124,18 +125,21 @@ void store(const GemmProblem& p, const TileArea& area, const Acc* tile, std::int
   }
 }
 
-// Scratch of one thread: two packed blocks and a tile. Kept, because it is the same for every product.
+// Two packed blocks and a tile.
 template <class Acc>
 struct Scratch {
   std::vector<Acc> a, b, tile;
-
-  static Scratch& of_thread() {
-    static thread_local std::unique_ptr<Scratch> mine;
-    if (mine == nullptr)
-      mine = std::make_unique<Scratch>();
-    return *mine;
-  }
 };
+
+using AllScratch = std::tuple<Scratch<float>, Scratch<double>, Scratch<std::uint32_t>, Scratch<std::uint64_t>>;
+
+// Of one thread. Kept, because it is the same for every product; one word for all types: see static_tls.h.
+AllScratch& scratch_of_thread() {
+  static thread_local std::unique_ptr<AllScratch> mine;
+  if (mine == nullptr)
+    mine = std::make_unique<AllScratch>();
+  return *mine;
+}
 
 template <class T, class Acc>
 void compute_tile(
@@ -176,7 +180,7 @@ void gemm_typed(const GemmProblem& p) {
   const std::int64_t work = std::max<std::int64_t>(1, t.rows * t.columns * p.k);
   const std::int64_t grain = std::max<std::int64_t>(1, k_worth_a_thread / work);
   parallel_for(p.batch * t.row_tiles * t.column_tiles, grain, [&](std::int64_t begin, std::int64_t end) {
-    Scratch<Acc>& scratch = Scratch<Acc>::of_thread();
+    Scratch<Acc>& scratch = std::get<Scratch<Acc>>(scratch_of_thread());
     const auto grow = [](std::vector<Acc>& v, std::int64_t n) { v.resize(std::max<std::size_t>(v.size(), n)); };
     grow(scratch.a, t.rows * t.depth);
     grow(scratch.b, t.columns * t.depth);
