@@ -33,8 +33,8 @@ void keep(Chunk&& chunk) noexcept {
 }
 
 // Bodies that may run side by side have scratch memory each until a region keeps so much; from there on they wait for
-// each other rather than make it grow.
-constexpr std::size_t k_side_by_side = std::size_t{256} << 20;
+// each other rather than make it grow, unless it is for a little.
+constexpr std::size_t k_side_by_side = std::size_t{256} << 20, k_little = std::size_t{1} << 20;
 
 struct Wanted {
   const Pool& pool;
@@ -65,7 +65,7 @@ std::size_t kept_bytes() {
 Chunk lent_by_region(const Pool& pool, std::size_t bytes) {
   const Wanted wanted{pool, bytes};
   RetireHook* hook = region_lends(excess, &wanted);
-  if (hook == nullptr && kept_bytes() + bytes > k_side_by_side)
+  if (hook == nullptr && bytes > k_little && kept_bytes() + bytes > k_side_by_side)
     hook = region_lends(excess, &wanted, true);
   const std::unique_ptr<KeptChunk> lent(static_cast<KeptChunk*>(hook));
   return lent == nullptr ? Chunk() : std::move(lent->chunk);

@@ -15,8 +15,9 @@ constexpr std::size_t k_most_recordings = 4;
 // A recording costs what some dozen copies cost: in the long run one in so many runs at most.
 constexpr double k_runs_a_recording = 16;
 constexpr std::size_t k_most_seen = 8;
-// Beside what so much memory is computed from and to, copies of inputs and results are nothing: one recording does.
-constexpr std::size_t k_large_plan = std::size_t{256} << 20;
+// Beside so much memory copies of inputs and results are nothing, if they are a sixteenth of it at most: one recording
+// does.
+constexpr std::size_t k_large_plan = std::size_t{256} << 20, k_small_part = 16;
 // A caller who replaces a result by the next one needs two sets.
 constexpr std::size_t k_most_kept = 2, k_most_kept_bytes = 256 * 1024;
 
@@ -50,7 +51,7 @@ Arena::Arena(const Graph& graph, const PlanOptions& options, Engine& engine)
     input_numbers_.push_back(static_cast<std::size_t>(at - graph.inputs.begin()));
   }
   find_segments();
-  is_large_ = bytes_of(binding_.memory()) >= k_large_plan;
+  is_large_ = is_large();
   keeps_results_ = options.keep_results && are_results_small() && !is_large_;
   credit_ = k_most_recordings;
 }
@@ -71,13 +72,24 @@ void Arena::find_segments() {
   }
 }
 
-bool Arena::are_results_small() const {
+std::size_t Arena::bytes_outside(std::size_t begin) const {
   std::size_t bytes = 0;
-  for (std::size_t i = results_begin_; i < binding_.outside().size(); ++i) {
+  for (std::size_t i = begin; i < binding_.outside().size(); ++i) {
     const ArraySpec& spec = graph_.values[binding_.outside()[i]].spec;
     bytes += static_cast<std::size_t>(spec.shape.size()) * size_of(spec.dtype);
   }
+  return bytes;
+}
+
+bool Arena::are_results_small() const {
+  const std::size_t bytes = bytes_outside(results_begin_);
   return bytes > 0 && bytes <= k_most_kept_bytes;
+}
+
+bool Arena::is_large() const {
+  const MemoryPlan& memory = binding_.memory();
+  const std::size_t inside = bytes_of(memory) - memory.bytes_apart;
+  return inside >= k_large_plan && bytes_outside(0) <= inside / k_small_part;
 }
 
 void Arena::add_results(Arrays& arrays) {

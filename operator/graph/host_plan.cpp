@@ -159,8 +159,10 @@ bool HostPlan::State::run_here(Lane& lane, const Asked& asked) {
     return false;
   }
   try {
-    if (lane.run != nullptr && lane.run->renew(asked.site)) [[likely]]
+    if (lane.run != nullptr && lane.run->renew(asked.site)) [[likely]] {
+      lane.rest = 0;
       return lane.run->run(asked.from, asked.to);
+    }
     return run_first(lane, asked);
   } catch (const EngineStopped&) {
     throw;

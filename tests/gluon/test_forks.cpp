@@ -108,6 +108,7 @@ TEST_CASE("A forked child has a network traced that a thread of its parent trace
   };
   CHECK(ask());
   net.replace("0", ones_of(2, 3));  // so that the next one traces again
+  engine.wait_all();                // what is under way is the parent's alone
   child_asks(ask);
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <spawn.h>
 #include <string>
 #include <sys/wait.h>
@@ -26,6 +28,8 @@ int in_child(Body&& body) {
     try {
       alarm(50);
       code = body();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "in a child: %s\n", error.what());
     } catch (...) {
     }
     _exit(code);

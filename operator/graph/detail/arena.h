@@ -47,7 +47,10 @@ class Arena {
   };
 
   void find_segments();
+  /// Of values from outside, from that one on.
+  std::size_t bytes_outside(std::size_t begin) const;
   bool are_results_small() const;
+  bool is_large() const;
   Arrays arrays_from_outside(std::span<const NDArray> inputs, SourceLocation site);
   void add_results(Arrays& arrays);
   Recording* recording_for(const Arrays& arrays);
