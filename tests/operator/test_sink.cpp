@@ -46,6 +46,15 @@ class Graph : public CallSink {
   std::deque<Node> nodes;
 };
 
+void call_fused_reduction(const NDArray& a) {
+  const NamedValue taken_in[] = {
+      {"program", std::string("float32; %1 = relu(%0) float32; -> %1")},
+      {"reduction", std::string("sum")},
+      {"axes", std::vector<std::int64_t>{1}}};
+  const Operator& op = *find_operator("fused_reduction");
+  invoke(op, {&a, 1}, make_attributes(op, taken_in), {});
+}
+
 // A call of every operator that differentiable_cases.h does not reach, forward or backward.
 void call_the_rest(Device device) {
   const ArrayOptions there{.device = device};
@@ -86,14 +95,7 @@ void call_the_rest(Device device) {
   const NamedValue program{
       "program", std::string("float32; %1 = relu(%0) float32; %2 = greater(%1, %0) bool; -> %1, %2")};
   invoke(*find_operator("fused"), {&a, 1}, make_attributes(*find_operator("fused"), {&program, 1}), {});
-  if (device.is_cpu()) {
-    const NamedValue taken_in[] = {
-        {"program", std::string("float32; %1 = relu(%0) float32; -> %1")},
-        {"reduction", std::string("sum")},
-        {"axes", std::vector<std::int64_t>{1}}};
-    const Operator& op = *find_operator("fused_reduction");
-    invoke(op, {&a, 1}, make_attributes(op, taken_in), {});
-  }
+  call_fused_reduction(a);
   const std::vector<NDArray> w = {ones({3})}, g = {ones({3})}, m = {zeros({3})}, v = {zeros({3})};
   sgd_update(w, g, m, {.momentum = 0.5});
   const NamedValue words[] = {{"words", std::vector<std::int64_t>{4, 5}}, {"shape", std::vector<std::int64_t>{2}}};
