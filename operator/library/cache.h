@@ -11,6 +11,7 @@
 
 #include <boost/container/small_vector.hpp>
 
+#include <sluice/engine/detail/fork_watch.h>
 #include <sluice/ndarray/shape.h>
 
 namespace sluice::detail {
@@ -101,6 +102,7 @@ class LibraryCache {
   mutable std::mutex mutex_;
   std::list<Entry> entries_;
   std::unordered_map<CacheKey, typename std::list<Entry>::iterator, Hash> index_;
+  const HeldOverForks held_{mutex_};
 };
 
 }  // namespace sluice::detail

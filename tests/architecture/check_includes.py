@@ -31,7 +31,7 @@ OPEN = [
     ("ndarray/detail/simd_build.h", ("operator",), "and compiled by one"),
     ("engine/detail/node_pool.h", ("ndarray", "operator", "gluon"),
      "arrays and records of calls are recycled as tasks are; servers tell a forked child"),
-    ("engine/detail/fork_watch.h", ("storage", "gluon"), "a forked child finds the locks of pools and of programs free"),
+    ("engine/detail/fork_watch.h", ("storage", "operator", "gluon"), "a forked child finds short locks free: of pools, programs, calls"),
     ("engine/detail/per_process.h", ("operator", "gluon"), "or makes anew what they were held for long over"),
     ("engine/detail/static_tls.h", ("ndarray", "operator", "gluon"), "what every call looks up is at a fixed place of its thread"),
     ("engine/detail/block_pool.h", ("operator",), "attributes, nodes and records come from recycled blocks"),
