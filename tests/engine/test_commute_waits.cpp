@@ -171,8 +171,8 @@ TEST_CASE("Commute: coroutines keep their turn while they are suspended, complet
   TaskCompletion completion;
   engine.push({.name = "left to others", .access = {commute(x)}}, [&](Queue queue) {
     order.push_back(3);
-    ++seen;
     completion = queue.complete_later();
+    ++seen;  // who sees it may end the task
   });
   const TaskHandle last = engine.push({.name = "last", .access = {commute(x)}}, says(order, 4));
   let_pass(engine);
