@@ -49,6 +49,12 @@ bool has_failed(const std::vector<TaskHandle>& tasks) {
   });
 }
 
+// As far as it is known: while a write is to come, what was known before.
+std::uint64_t failures_of(const NDArray& kept, std::uint64_t before) noexcept {
+  const std::optional<std::uint64_t> done = writes_done(*kept.object()->buffer);
+  return done ? *done >> 48 : before;
+}
+
 std::vector<ValueId> sources_of(const std::vector<DerivedGroup>& groups) {
   std::vector<ValueId> all;
   for (const DerivedGroup& group : groups)
@@ -116,6 +122,9 @@ void DerivedValues::make(const std::vector<Part*>& parts, SourceLocation site) {
   for (Part* const part : parts) {
     part->is_made = false;
     part->proofs.clear();
+    part->failures.resize(part->kept.size());
+    for (std::size_t i = 0; i < part->kept.size(); ++i)
+      part->failures[i] = failures_of(kept_[part->kept[i]].second, part->failures[i]);
     for (const std::size_t at : part->nodes)
       nodes[at] = true;
   }
@@ -137,6 +146,15 @@ void DerivedValues::make(const std::vector<Part*>& parts, SourceLocation site) {
   }
 }
 
+// Its proofs may be on their way still, when what reads it has told already.
+bool DerivedValues::was_skipped(const Part& part) const noexcept {
+  for (std::size_t i = 0; i < part.kept.size(); ++i) {
+    if (failures_of(kept_[part.kept[i]].second, part.failures[i]) != part.failures[i])
+      return true;
+  }
+  return false;
+}
+
 // With the mutex held. What is wrong with a part may be forgiven by now.
 void DerivedValues::renew_parts(SourceLocation site) {
   const Float32Precision precision = sluice::detail::current_float32_precision();
@@ -154,7 +172,7 @@ void DerivedValues::renew_parts(SourceLocation site) {
       part.is_made = true;
       part.proofs.clear();
     }
-    const bool could_not = !part.is_made && (part.proofs.empty() || has_failed(part.proofs));
+    const bool could_not = !part.is_made && (part.proofs.empty() || has_failed(part.proofs) || was_skipped(part));
     if (other_precision || could_not || std::any_of(part.sources.begin(), part.sources.end(), is_written))
       anew.push_back(&part);
     all_made = all_made && part.is_made;

@@ -46,10 +46,12 @@ class DerivedValues {
   struct Part {
     std::vector<std::size_t> nodes = {}, sources = {}, kept = {};  // by their numbers
     std::vector<TaskHandle> proofs = {};                           // each reads one of those kept; none: not pushed
+    std::vector<std::uint64_t> failures = {};                      // writes of those kept that had failed before
     bool is_made = false;                                          // and nothing of it failed
   };
 
   bool has_seen_all() const noexcept;
+  bool was_skipped(const Part& part) const noexcept;
   void renew_parts(SourceLocation site);
   void make(const std::vector<Part*>& parts, SourceLocation site);
 
