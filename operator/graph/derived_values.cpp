@@ -30,6 +30,7 @@ std::optional<std::uint64_t> writes_done(const Buffer& buffer) noexcept {
 }
 
 constexpr std::uint64_t k_unknown = ~std::uint64_t{0};
+constexpr int k_failed_above = 48;  // bits of writes_done() that count failed and skipped ones: VarCore::k_failed_write
 
 template <class T>
 std::size_t place_of(const std::vector<T>& in, const T& one) {
@@ -52,7 +53,7 @@ bool has_failed(const std::vector<TaskHandle>& tasks) {
 // As far as it is known: while a write is to come, what was known before.
 std::uint64_t failures_of(const NDArray& kept, std::uint64_t before) noexcept {
   const std::optional<std::uint64_t> done = writes_done(*kept.object()->buffer);
-  return done ? *done >> 48 : before;
+  return done ? *done >> k_failed_above : before;
 }
 
 std::vector<ValueId> sources_of(const std::vector<DerivedGroup>& groups) {
