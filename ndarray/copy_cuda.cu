@@ -3,18 +3,21 @@
 
 #include <sluice/ndarray/detail/cast_kernels.cuh>
 #include <sluice/ndarray/detail/copy_transposed.cuh>
+#include <sluice/ndarray/early_start.cuh>
 
 namespace sluice::detail {
 namespace {
 
 template <class Bits, class G>
 __global__ void fill_strided(G at, Bits* to, Bits value) {
+  start_early();
   for (auto i = first_index(at); i < at.size; i += index_step(at))
     to[at.offsets(i)[0]] = value;
 }
 
 template <class Bits>
 __global__ void fill_packed(Bits* to, std::int64_t size, Bits value) {
+  start_early();
   const std::int64_t packs = size / k_pack;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -33,12 +36,12 @@ void launch_fill(void* stream, const FillPlan& plan, void* to, const void* value
   const auto on = static_cast<cudaStream_t>(stream);
   if (plan.contiguous() && is_packable<Bits>(to)) {
     fill_packed<<<blocks_for(plan.size, k_pack), k_block, 0, on>>>(target, plan.size, bits);
-    check_launch("fill_packed");
+    check_early_launch("fill_packed", on);
     return;
   }
   with_geometry(plan, [&](auto at) {
     fill_strided<<<blocks_for(plan.size), k_block, 0, on>>>(at, target, bits);
-    check_launch("fill_strided");
+    check_early_launch("fill_strided", on);
   });
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include <sluice/ndarray/detail/copy_transposed.cuh>
+#include <sluice/ndarray/early_start.cuh>
 
 namespace sluice::detail {
 namespace {
@@ -91,6 +92,7 @@ struct Piece {
 /// under way at once. Rows there are longer by a bank, so that neither direction meets its own banks more than twice.
 template <int V, class Bits, class G>
 __global__ void __launch_bounds__(k_block) copy_tiles(G rest, Turn turn, Bits* to, const Bits* from) {
+  start_early();
   using Vector = Neighbours<Bits, V>;
   constexpr int k_side = k_tile<Bits>, k_lanes = k_side / V, k_step = k_block / k_lanes, k_passes = k_side / k_step;
   constexpr int k_at_once = k_passes < k_under_way ? k_passes : k_under_way;
@@ -142,6 +144,7 @@ constexpr int k_blocks_at_once = sizeof(Bits) == 4 ? 5 : 3;
 template <class Bits, class G>
 __global__ void __launch_bounds__(k_block, k_blocks_at_once<Bits>)
     copy_word_tiles(G rest, Turn turn, Bits* to, const Bits* from) {
+  start_early();
   using Word = std::uint32_t;
   using Vector = Neighbours<Word, 4>;
   constexpr int k_parts = sizeof(Word) / sizeof(Bits), V = 4 * k_parts, k_side = k_tile<Bits>;
@@ -249,7 +252,7 @@ bool launch_transposed(cudaStream_t stream, const CopyPlan& plan, Bits* to, cons
     } else {
       copy_tiles<1><<<turn.blocks, k_block, 0, stream>>>(at, turn, to, from);
     }
-    check_launch("copy_tiles");
+    check_early_launch("copy_tiles", stream);
   });
   return true;
 }

@@ -1,4 +1,6 @@
 // Asks a GPU whether the kernels of this build run on it.
+#include <atomic>
+
 #include <cuda_runtime.h>
 
 #include <sluice/engine/cuda/handle.h>
@@ -51,6 +53,25 @@ GpuFacts probe_gpu(int index) {
   cudaDeviceProp properties{};
   cuda::cuda_check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
   return {properties.name, 10 * properties.major + properties.minor, cudaGetErrorString(result)};
+}
+
+// ptxVersion is what nvcc compiled for, and so what start_early() saw, whatever the GPU made of that.
+bool kernels_wait_themselves() noexcept {
+  constexpr int k_known = 64;
+  static std::atomic<int> known[k_known];  // 0: not asked
+  int gpu = 0;
+  if (cudaGetDevice(&gpu) != cudaSuccess)
+    return false;
+  if (gpu < k_known && known[gpu].load(std::memory_order_relaxed) != 0)
+    return known[gpu].load(std::memory_order_relaxed) >= 90;
+  cudaFuncAttributes attributes{};
+  if (cudaFuncGetAttributes(&attributes, probe_kernel) != cudaSuccess) {
+    cudaGetLastError();
+    return false;
+  }
+  if (gpu < k_known)
+    known[gpu].store(attributes.ptxVersion, std::memory_order_relaxed);
+  return attributes.ptxVersion >= 90;
 }
 
 GpuBuild gpu_build() noexcept {

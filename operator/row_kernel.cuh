@@ -20,6 +20,7 @@
 
 #include <cuda_runtime.h>
 
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/axis_layout.h>
 #include <sluice/operator/floating.h>
@@ -137,6 +138,7 @@ __device__ void store_row(
 /// Any rows, V elements a load. What is written looks at the row again, which then lies in a cache.
 template <int V, class R>
 __global__ void __launch_bounds__(k_group_block) row_kernel(R op, Rows rows) {
+  start_early();
   const Group group(rows.width);
   [[maybe_unused]] const std::int64_t vectors = rows.n / V;
   for (std::int64_t row = group.index; row < rows.count; row += group.count) {
@@ -172,6 +174,7 @@ __global__ void __launch_bounds__(k_group_block) row_kernel(R op, Rows rows) {
 /// Where a row ends sooner there is R::k_absent, which changes no total.
 template <int V, int P, class R>
 __global__ void __launch_bounds__(k_group_block) row_in_registers_kernel(R op, Rows rows) {
+  start_early();
   using T = typename R::Element;
   using Raw = RowVectors<T, R::k_kept, V>;
   using Kept = std::conditional_t<R::k_changes, RowValues<Compute<T>, R::k_kept, V>, Raw>;
@@ -248,7 +251,7 @@ void launch_rows(const char* name, const R& op, const Rows& rows, cudaStream_t s
   constexpr int V = k_neighbours<typename R::Element>;
   if (!op.in_vectors(rows, V)) {
     row_kernel<1><<<rows.blocks(), k_group_block, 0, stream>>>(op, rows);
-    return check_launch(name);
+    return check_early_launch(name, stream);
   }
   bool launched = false;
   if constexpr (!std::is_void_v<typename R::InRegisters>) {
@@ -259,7 +262,7 @@ void launch_rows(const char* name, const R& op, const Rows& rows, cudaStream_t s
   }
   if (!launched)
     row_kernel<V><<<rows.blocks(), k_group_block, 0, stream>>>(op, rows);
-  check_launch(name);
+  check_early_launch(name, stream);
 }
 
 }  // namespace sluice::detail

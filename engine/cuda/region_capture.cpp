@@ -6,11 +6,23 @@
 
 namespace sluice::detail {
 
+namespace {
+
+RegionStream& begun(RegionStream& where) {
+  where.capture.begin(0);
+  return where;
+}
+
+}  // namespace
+
 RegionCapture::RegionCapture(
     RegionStream& where, const Queue& outer, PositionSet& outside, Reports& reports, Reports::Word*& word)
-    : where_(where), outer_(outer), outside_(outside), reports_(reports), word_(word) {
-  where.capture.begin(0);
-}
+    : where_(begun(where)),
+      early_starts_(where.capture.stream()),
+      outer_(outer),
+      outside_(outside),
+      reports_(reports),
+      word_(word) {}
 
 RegionCapture::~RegionCapture() {
   where_.capture.end();
@@ -42,7 +54,9 @@ bool RegionCapture::end_step() {
 
 GraphHandle RegionCapture::close() noexcept {
   GraphHandle graph = where_.capture.end();
-  return failed_ ? GraphHandle() : std::move(graph);
+  if (failed_ || (graph.get() != nullptr && !early_starts_.apply(graph.get())))
+    return {};
+  return graph;
 }
 
 ErrorWord* RegionCapture::error_word() {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include <sluice/engine/cuda/early_starts.h>
 #include <sluice/engine/cuda/graph_capture.h>
 #include <sluice/engine/cuda/reports.h>
 #include <sluice/engine/detail/region.h>
@@ -61,6 +62,7 @@ class RegionCapture final : public Stream, public RegionSteps {
   std::size_t choose_table();
 
   RegionStream& where_;
+  const EarlyStarts early_starts_;
   const Queue outer_;
   PositionSet& outside_;
   Reports& reports_;

@@ -4,6 +4,7 @@
 
 #include <sluice/ndarray/convert.h>
 #include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/ndarray/neighbours.cuh>
 #include <sluice/ndarray/strided.cuh>
 
@@ -21,6 +22,7 @@ bool is_packable(const void* data) noexcept {
 
 template <class To, class From>
 __global__ void cast_packed(To* to, const From* from, std::int64_t size) {
+  start_early();
   const std::int64_t packs = size / k_pack;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -38,6 +40,7 @@ __global__ void cast_packed(To* to, const From* from, std::int64_t size) {
 
 template <class To, class From, class G>
 __global__ void cast_strided(G at, To* to, const From* from) {
+  start_early();
   for (auto i = first_index(at); i < at.size; i += index_step(at)) {
     const auto offset = at.offsets(i);
     to[offset[0]] = convert<To>(from[offset[1]]);
@@ -53,12 +56,12 @@ void launch_cast(void* stream, const CopyPlan& plan, void* to, const void* from)
   const auto on = static_cast<cudaStream_t>(stream);
   if (plan.contiguous() && is_packable<To>(to) && is_packable<From>(from)) {
     cast_packed<<<blocks_for(plan.size, k_pack), k_block, 0, on>>>(target, source, plan.size);
-    check_launch("cast_packed");
+    check_early_launch("cast_packed", on);
     return;
   }
   with_geometry(plan, [&](auto at) {
     cast_strided<<<blocks_for(plan.size), k_block, 0, on>>>(at, target, source);
-    check_launch("cast_strided");
+    check_early_launch("cast_strided", on);
   });
 }
 

@@ -34,6 +34,9 @@ void require_served(Device device);
 GpuFacts probe_gpu(int index);
 /// What nvcc was told.
 GpuBuild gpu_build() noexcept;
+/// False where the current GPU runs code that was made for one too old for programmatic dependent launch (before 9.0):
+/// there kernels of ours do not wait by themselves. Known after the first question.
+bool kernels_wait_themselves() noexcept;
 #endif
 
 }  // namespace sluice::detail

@@ -154,7 +154,7 @@ CudnnPlan make_plan(
       std::move(graph.parts),
       std::move(graph.operations),
       convolution_limits(problem),
-      {.ids = operands.ids, .bytes = operands.bytes, .key = "convolution_fused" + key.text()});
+      {.ids = operands.ids, .bytes = operands.bytes, .key = "convolution_fused" + key.text(), .compiles = true});
 }
 
 std::int64_t bits_of(const ChannelEpilogue& then) {

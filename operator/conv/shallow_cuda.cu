@@ -1,3 +1,4 @@
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/operator/conv/patches.cuh>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/group.cuh>
@@ -76,6 +77,7 @@ __device__ void write_sums(
 // what lies side by side in y: with `last` channels, otherwise pixels.
 template <bool last, class T>
 __global__ void __launch_bounds__(k_shallow_block) shallow_forward_kernel(ShallowForward<T> p) {
+  start_early();
   using Acc = Compute<T>;
   constexpr int pixels = k_shallow_pixels<Acc>, own = k_shallow_own, many = pixels / 32;
   constexpr int quads = k_shallow_channels / own;
@@ -139,7 +141,7 @@ void shallow_forward_gpu(
       shallow_forward_kernel<true><<<grid, k_shallow_block, 0, stream_of(queue)>>>(p);
     else
       shallow_forward_kernel<false><<<grid, k_shallow_block, 0, stream_of(queue)>>>(p);
-    check_launch("convolution");
+    check_early_launch("convolution", stream_of(queue));
   });
 }
 

@@ -1,3 +1,4 @@
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/operator/conv/patches.cuh>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/group.cuh>
@@ -159,6 +160,7 @@ __device__ void write_partials(const ShallowWeights<T>& p, int first_channel, co
 
 template <int groups, class T>
 __global__ void __launch_bounds__(k_shallow_block) shallow_weights_kernel(ShallowWeights<T> p) {
+  start_early();
   using Acc = Compute<T>;
   constexpr int pixels = k_shallow_pixels<Acc>, rows = groups * k_terms, lanes = 32 / groups;
   constexpr int for_heads = k_shallow_channels * k_pitch<Acc>, for_parts = k_warps * k_sums * k_quads;
@@ -200,6 +202,7 @@ constexpr int k_results = 16, k_slices = 32;  // of a block that joins partial r
 template <class T>
 __global__ void __launch_bounds__(k_results* k_slices)
     join_kernel(const Compute<T>* partials, int blocks, int weights, int values, T* weight_grad, T* bias_grad) {
+  start_early();
   using Acc = Compute<T>;
   __shared__ Acc sums[k_slices][k_results + 1];
   const int column = static_cast<int>(threadIdx.x) % k_results, slice = static_cast<int>(threadIdx.x) / k_results;
@@ -241,7 +244,7 @@ void launch(const Queue& queue, const ShallowWeights<T>& p, unsigned blocks, uns
     shallow_weights_kernel<2><<<grid, k_shallow_block, 0, stream_of(queue)>>>(p);
   else
     shallow_weights_kernel<4><<<grid, k_shallow_block, 0, stream_of(queue)>>>(p);
-  check_launch("convolution_backward_weights");
+  check_early_launch("convolution_backward_weights", stream_of(queue));
 }
 
 }  // namespace
@@ -281,7 +284,7 @@ void shallow_weights_gpu(
         p.values(),
         static_cast<T*>(d.weight),
         static_cast<T*>(d.bias_grad));
-    check_launch("convolution_backward_weights");
+    check_early_launch("convolution_backward_weights", stream_of(queue));
   });
 }
 

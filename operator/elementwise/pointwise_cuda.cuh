@@ -10,6 +10,7 @@
 #include <cuda_runtime.h>
 
 #include <sluice/engine/error.h>
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/ndarray/neighbours.cuh>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/elementwise/math.h>
@@ -58,6 +59,7 @@ __device__ void apply_at(
 template <class F, int V, class Out, class... In>
 __global__ void __launch_bounds__(k_block)
     pointwise_kernel(Geometry<1 + static_cast<int>(sizeof...(In)), std::int32_t> at, Out* out, Source<In>... in) {
+  start_early();
   for (std::int32_t i = first_index(at); i < at.size; i += index_step(at))
     apply_at<F, V>(at, i, out, std::index_sequence_for<In...>{}, in...);
 }
@@ -129,6 +131,7 @@ struct PointwiseKernel {
     }
     if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess)
       throw CudaError(message("elementwise kernel: ", cudaGetErrorString(error)), static_cast<int>(error));
+    note_early_launch(stream);
   }
 
   template <class T>

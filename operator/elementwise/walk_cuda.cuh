@@ -18,6 +18,7 @@
 
 #include <cuda_runtime.h>
 
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/elementwise/math.h>
 
@@ -367,6 +368,7 @@ struct Staged<First, In...> {
 template <class F, int U, class Out, class... In>
 __global__ void __launch_bounds__(k_block)
     pointwise_walk_kernel(Walk<1 + static_cast<int>(sizeof...(In))> walk, Out* out, Source<In>... in) {
+  start_early();
   using S = Square<k_side_of<Out, In...>>;
   constexpr int k_slots = sizeof...(In) < k_turned ? 1 : k_turned;
   __shared__ Tiles<typename Staged<In...>::Type, S, k_slots> tiles;

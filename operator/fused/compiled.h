@@ -22,6 +22,7 @@ struct Compiled {
   Source source = {};
   std::array<const void*, 3> kernels = {};  // by Walk
   std::vector<std::uint64_t> numbers = {};  // Numbers<N> of detail/kernels.h
+  bool starts_early = false;                // as kernels that begin with start_early()
   std::string problem = {};                 // why there are no kernels; empty if there are
 };
 

@@ -110,9 +110,11 @@ Compiled compile(const Program& program, int capability) {
     made.numbers.insert(made.numbers.begin(), 0);
     made.numbers.resize(std::max<std::size_t>(made.numbers.size(), 2));  // a kernel's array has one at least
     made.problem = why_not_for(capability);
-    if (made.problem.empty())
-      made.kernels =
-          modules->get(made.source, sluice::detail::nvrtc_target(capability, sluice::detail::nvrtc_capabilities()));
+    if (made.problem.empty()) {
+      const int target = sluice::detail::nvrtc_target(capability, sluice::detail::nvrtc_capabilities());
+      made.kernels = modules->get(made.source, target);
+      made.starts_early = target >= 90;
+    }
   } catch (const OutOfMemory&) {
     throw;
   } catch (const Error& error) {

@@ -21,16 +21,21 @@ std::string head_of(const std::string& key, const std::string& code) {
   return message("sluice kernels 1 ", key.size(), " ", code.size(), " ", checksum(code, checksum(key)), "\n");
 }
 
-std::filesystem::path folder_of_process() {
+std::filesystem::path folder_of_process(const char* name) {
   const std::filesystem::path choices = sluice::detail::choices_file(
       std::getenv("SLUICE_PLAN_CACHE"), std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"));
-  return choices.empty() ? choices : choices.parent_path() / "kernels";
+  return choices.empty() ? choices : choices.parent_path() / name;
 }
 
 }  // namespace
 
 const KeptCode& KeptCode::of_process() {
-  static const auto* const kept = new KeptCode(folder_of_process());
+  static const auto* const kept = new KeptCode(folder_of_process("kernels"));
+  return *kept;
+}
+
+const KeptCode& KeptCode::plans_of_process() {
+  static const auto* const kept = new KeptCode(folder_of_process("plans"));
   return *kept;
 }
 

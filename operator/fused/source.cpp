@@ -103,6 +103,7 @@ class Writer {
   void write_head(const char* name) {
     out_ << "extern \"C\" __global__ void __launch_bounds__(256)\n"
          << name << "(Layout<K> at, Pointers<K> data, Numbers<N> n) {\n"
+         << "  start_early();\n"
          << "  for (std::int32_t i = first_index(); i < at.size; i += index_step()) {\n";
   }
 

@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include <sluice/engine/cuda/check.h>
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/operator/element_size.h>
 #include <sluice/operator/gather/resolve_cuda.cuh>
 #include <sluice/operator/group.cuh>
@@ -13,6 +14,7 @@ namespace {
 template <class U>
 __global__ void __launch_bounds__(k_group_block)
     take_kernel(const U* x, ResolvedIndices indices, TakeLayout at, std::int64_t units, int width, U* y) {
+  start_early();
   const Group group(width);
   for (std::int64_t row = group.index; row < at.outer * at.indices; row += group.count) {
     const std::int64_t entry = indices.at(row % at.indices, group.lane == 0);
@@ -24,6 +26,7 @@ __global__ void __launch_bounds__(k_group_block)
 
 template <class U>
 __global__ void __launch_bounds__(k_group_block) pick_kernel(const U* x, ResolvedIndices indices, AxisLayout at, U* y) {
+  start_early();
   const Group group(1);
   for (std::int64_t i = group.index; i < at.outer * at.inner; i += group.count) {
     const std::int64_t entry = indices.at(i, true);
@@ -34,6 +37,7 @@ __global__ void __launch_bounds__(k_group_block) pick_kernel(const U* x, Resolve
 template <class U>
 __global__ void __launch_bounds__(k_group_block)
     pick_backward_kernel(const U* dy, ResolvedIndices indices, AxisLayout at, U* dx) {
+  start_early();
   const Group group(1);
   for (std::int64_t i = group.index; i < at.outer * at.n * at.inner; i += group.count) {
     const std::int64_t row = i / (at.n * at.inner) * at.inner + i % at.inner;
@@ -45,6 +49,7 @@ __global__ void __launch_bounds__(k_group_block)
 template <class U>
 __global__ void __launch_bounds__(k_group_block) one_hot_kernel(
     const void* indices, DType dtype, std::int64_t size, std::int64_t depth, U one, ErrorWord* errors, U* y) {
+  start_early();
   const Group group(1);
   for (std::int64_t i = group.index; i < size * depth; i += group.count) {
     const std::int64_t index = load_index(indices, dtype, i / depth), place = i % depth;
@@ -85,7 +90,7 @@ void take_gpu(const KernelCall& call) {
   } else {
     by_element_size(size_of(call.inputs[0].dtype), [&]<class U>() { take_units<U>(call, at, at.inner); });
   }
-  cuda::cuda_check(cudaGetLastError(), "take");
+  check_early_launch("take", stream_of(call));
 }
 
 void one_hot_gpu(const KernelCall& call) {
@@ -103,7 +108,7 @@ void one_hot_gpu(const KernelCall& call) {
     one_hot_kernel<<<blocks_for_groups(indices.size * depth, 1), k_group_block, 0, stream_of(call)>>>(
         indices.data, indices.dtype, indices.size, depth, static_cast<U>(one), errors, call.outputs[0].as<U>());
   });
-  cuda::cuda_check(cudaGetLastError(), "one_hot");
+  check_early_launch("one_hot", stream_of(call));
 }
 
 void pick_gpu(const KernelCall& call) {
@@ -118,7 +123,7 @@ void pick_gpu(const KernelCall& call) {
         at,
         call.outputs[0].as<U>());
   });
-  cuda::cuda_check(cudaGetLastError(), "pick");
+  check_early_launch("pick", stream_of(call));
 }
 
 void pick_backward_gpu(const KernelCall& call) {
@@ -133,7 +138,7 @@ void pick_backward_gpu(const KernelCall& call) {
         at,
         call.outputs[0].as<U>());
   });
-  cuda::cuda_check(cudaGetLastError(), "pick_backward");
+  check_early_launch("pick_backward", stream_of(call));
 }
 
 }  // namespace sluice::detail

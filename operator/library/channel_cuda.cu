@@ -1,3 +1,4 @@
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/library/channel_reduce.cuh>
 #include <sluice/operator/library/channel_walk.cuh>
@@ -28,6 +29,7 @@ struct AddElements {
 
 template <int V, class T, class G>
 __global__ void __launch_bounds__(k_block) add_kernel(G at, bool along, T* y, const T* bias, bool relu) {
+  start_early();
   using Acc = Compute<T>;
   for (auto i = first_index(at); i < at.size; i += index_step(at)) {
     const auto offset = at.offsets(i);
@@ -47,6 +49,7 @@ __global__ void __launch_bounds__(k_block) add_kernel(G at, bool along, T* y, co
 template <int V, class T, class G>
 __global__ void __launch_bounds__(k_block) finish_kernel(
     G at, bool along, T* y, const Compute<T>* scale, const Compute<T>* shift, const T* residual, bool relu) {
+  start_early();
   using Acc = Compute<T>;
   for (auto i = first_index(at); i < at.size; i += index_step(at)) {
     const auto offset = at.offsets(i);
@@ -91,7 +94,7 @@ void channel_add_gpu(const Queue& queue, const ChannelView& view, void* y, const
     walk_channels<k_neighbours<T>>(
         view, aligned_for_vectors(values), [&]<int V>(const auto& at, bool along, unsigned blocks) {
           add_kernel<V><<<blocks, k_block, 0, stream_of(queue)>>>(at, along, values, added, relu);
-          check_launch("channel_add");
+          check_early_launch("channel_add", stream_of(queue));
         });
   });
 }
@@ -108,7 +111,7 @@ void channel_finish_gpu(const Queue& queue, const ChannelView& view, void* y, co
         view, aligned_for_vectors(values, residual), [&]<int V>(const auto& at, bool along, unsigned blocks) {
           finish_kernel<V>
               <<<blocks, k_block, 0, stream_of(queue)>>>(at, along, values, scale, shift, residual, then.relu);
-          check_launch("channel_finish");
+          check_early_launch("channel_finish", stream_of(queue));
         });
   });
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/group.cuh>
 #include <sluice/operator/library/channel.h>
@@ -66,6 +67,7 @@ inline ChannelCut channel_cut(const ChannelView& view) {
 
 template <class Partial, class Body>
 __global__ void channel_partials(ChannelCut cut, Body body, Partial* partials) {
+  start_early();
   __shared__ Partial shared[k_channel_block];
   const int thread = static_cast<int>(threadIdx.x);
   const int inner_lane = thread % cut.lanes_inner;
@@ -111,6 +113,7 @@ __global__ void channel_partials(ChannelCut cut, Body body, Partial* partials) {
 template <int V, class Partial, class Index, class Body>
 __global__ void __launch_bounds__(k_channel_block) channel_plane_partials(
     Divider<Index> plane, std::int64_t channels, Index vectors, Index chunk_vectors, Body body, Partial* partials) {
+  start_early();
   using Values = typename Body::template Values<V>;
   const auto channel = static_cast<std::int64_t>(blockIdx.x);
   const auto begin = static_cast<Index>(blockIdx.y) * chunk_vectors;
@@ -146,6 +149,7 @@ __global__ void __launch_bounds__(k_channel_block) channel_plane_partials(
 /// One warp a channel joins its chunks; finish(channel, partial) takes the result.
 template <class Partial, class Finish>
 __global__ void channel_finish(std::int64_t channels, int chunks, const Partial* partials, Finish finish) {
+  start_early();
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t warps = static_cast<std::int64_t>(blockDim.x / 32);
   const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * warps + threadIdx.x / 32;
@@ -197,7 +201,7 @@ void launch_plane_partials(
     channel_plane_partials<V><<<grid, k_channel_block, 0, stream>>>(
         Divider<std::int64_t>(plane), view.channels, vectors, chunk_vectors, body, partials);
   }
-  check_launch(name);
+  check_early_launch(name, stream);
 }
 
 /// A Body's load<V>(offset, channel) gives `Values<V>`, V neighbours of a channel, and add(partial, values) takes in an
@@ -224,7 +228,7 @@ void channel_reduce(
   if (rows) {
     const dim3 grid(rows_cut.groups(), static_cast<unsigned>(chunks));
     channel_row_partials<V><<<grid, k_rows_block, 0, stream>>>(rows_cut, body, partials);
-    check_launch(name);
+    check_early_launch(name, stream);
   } else if (planes && vectors) {
     launch_plane_partials<V>(view, chunks, name, body, partials, stream);
   } else if (planes) {
@@ -232,12 +236,12 @@ void channel_reduce(
   } else {
     const auto groups = static_cast<unsigned>((view.channels + cut.lanes_channel - 1) / cut.lanes_channel);
     channel_partials<<<dim3(groups, static_cast<unsigned>(chunks)), k_channel_block, 0, stream>>>(cut, body, partials);
-    check_launch(name);
+    check_early_launch(name, stream);
   }
   constexpr int warps = 4;
   channel_finish<Partial><<<static_cast<unsigned>((view.channels + warps - 1) / warps), warps * 32, 0, stream>>>(
       view.channels, chunks, partials, finish);
-  check_launch(name);
+  check_early_launch(name, stream);
 }
 
 }  // namespace sluice::detail

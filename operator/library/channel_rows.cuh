@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/operator/group.cuh>
 
 namespace sluice::detail {
@@ -39,6 +40,7 @@ inline ChannelRowsCut channel_rows_cut(std::int64_t rows, std::int64_t vectors) 
 
 template <int V, class Partial, class Body>
 __global__ void __launch_bounds__(k_rows_block) channel_row_partials(ChannelRowsCut cut, Body body, Partial* partials) {
+  start_early();
   using Values = typename Body::template Values<V>;
   using Value = typename Body::template Values<1>;
   __shared__ Partial shared[V][k_rows_block];

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <sluice/engine/error.h>
 #include <sluice/operator/library/cudnn_cuda.h>
 #include <sluice/operator/library/shared_library.h>
@@ -58,6 +60,9 @@ void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnHandle_t value)
 void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnPointwiseMode_t value) {
   set_raw(name, CUDNN_TYPE_POINTWISE_MODE, 1, &value);
 }
+void CudnnDescriptor::set_text(cudnnBackendAttributeName_t name, const std::string& value) {
+  set_raw(name, CUDNN_TYPE_CHAR, static_cast<std::int64_t>(value.size()), value.data());
+}
 void CudnnDescriptor::set_flag(cudnnBackendAttributeName_t name, bool value) {
   set_raw(name, CUDNN_TYPE_BOOLEAN, 1, &value);
 }
@@ -91,6 +96,20 @@ std::int64_t CudnnDescriptor::int64(cudnnBackendAttributeName_t name) const {
   cudnn_check(
       cudnn_calls.cudnnBackendGetAttribute(raw_, name, CUDNN_TYPE_INT64, 1, &count, &value),
       "cudnnBackendGetAttribute");
+  return value;
+}
+
+std::string CudnnDescriptor::text(cudnnBackendAttributeName_t name) const {
+  std::int64_t size = 0;
+  if (cudnn_calls.cudnnBackendGetAttribute(raw_, name, CUDNN_TYPE_CHAR, 0, &size, nullptr) != CUDNN_STATUS_SUCCESS ||
+      size <= 0)
+    return {};
+  std::string value(static_cast<std::size_t>(size), '\0');
+  std::int64_t written = 0;
+  if (cudnn_calls.cudnnBackendGetAttribute(raw_, name, CUDNN_TYPE_CHAR, size, &written, value.data()) !=
+      CUDNN_STATUS_SUCCESS)
+    return {};
+  value.resize(static_cast<std::size_t>(std::min(written, size)));
   return value;
 }
 

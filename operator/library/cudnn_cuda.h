@@ -63,6 +63,7 @@ class CudnnDescriptor {
   void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value);
   void set(cudnnBackendAttributeName_t name, std::span<const CudnnDescriptor> values);
   void set(cudnnBackendAttributeName_t name, std::span<void* const> pointers);
+  void set_text(cudnnBackendAttributeName_t name, const std::string& value);
   void set_flag(cudnnBackendAttributeName_t name, bool value);
   /// A factor of the sum, in the type that the operation computes in.
   void set_scale(cudnnBackendAttributeName_t name, double value, bool wide);
@@ -70,6 +71,8 @@ class CudnnDescriptor {
   void finalize(const char* what);
   cudnnStatus_t try_finalize() noexcept { return cudnn_calls.cudnnBackendFinalize(raw_); }
   std::int64_t int64(cudnnBackendAttributeName_t name) const;
+  /// Empty where cuDNN has none.
+  std::string text(cudnnBackendAttributeName_t name) const;
 
  private:
   void set_raw(cudnnBackendAttributeName_t, cudnnBackendAttributeType_t, std::int64_t count, const void* values);
@@ -107,7 +110,7 @@ class CudnnMaker {
 struct CudnnPlan {
   std::shared_ptr<const CudnnMaker> maker;  // goes last
   std::vector<CudnnDescriptor> parts;
-  std::unique_ptr<CudnnDescriptor> plan;
+  std::unique_ptr<CudnnDescriptor> plan = {};
   std::size_t workspace = 0;
 };
 
@@ -136,6 +139,7 @@ struct CudnnTrial {
   std::span<const std::int64_t> ids;
   std::span<const std::size_t> bytes;
   std::string key;
+  bool compiles = false;  // cuDNN compiles kernels for it: plans are kept on disk
 };
 
 /// A tensor for the graph; alignment in bytes.

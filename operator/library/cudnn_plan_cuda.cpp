@@ -8,6 +8,7 @@
 #include <sluice/operator/library/autotune.h>
 #include <sluice/operator/library/cudnn_cuda.h>
 #include <sluice/operator/library/kept_choices.h>
+#include <sluice/operator/library/kept_plans_cuda.h>
 #include <sluice/operator/library/trial_cuda.h>
 
 namespace sluice::detail {
@@ -254,8 +255,11 @@ CudnnPlan cudnn_plan(
   CudnnPlan best{.maker = std::move(maker), .parts = std::move(parts)};
   if (graph.try_finalize() != CUDNN_STATUS_SUCCESS)
     return best;
-  std::vector<Candidate> candidates = candidates_of(graph, limits, CUDNN_HEUR_MODE_A);
   const Autotune how = autotune();
+  const std::string kept = trial.compiles ? kept_plan_key(trial.key, limits, how) : "";
+  if (trial.compiles && find_kept_plan(made_with, kept, best))
+    return best;
+  std::vector<Candidate> candidates = candidates_of(graph, limits, CUDNN_HEUR_MODE_A);
   if (how != Autotune::off) {
     for (Candidate& more : candidates_of(graph, limits, CUDNN_HEUR_MODE_FALLBACK))
       candidates.push_back(std::move(more));
@@ -267,6 +271,8 @@ CudnnPlan cudnn_plan(
     candidates = candidates_of(graph, limits, CUDNN_HEUR_MODE_FALLBACK);
     take_first(made_with, candidates, best);
   }
+  if (trial.compiles)
+    keep_plan(kept, best);
   best.parts.push_back(std::move(graph));
   for (CudnnDescriptor& operation : operations)
     best.parts.push_back(std::move(operation));

@@ -1,3 +1,4 @@
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/ndarray/neighbours.cuh>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/library/launch.cuh>
@@ -12,6 +13,7 @@ constexpr int k_flat_rows = k_flat_block * k_flat_own / k_flat_columns;
 
 template <int depth, class T>
 __global__ void __launch_bounds__(k_flat_block) flat_product_kernel(SmallProduct<T> p, bool vectors) {
+  start_early();
   using Acc = Compute<T>;
   using Pack = Neighbours<T, k_flat_own>;
   constexpr int quads = k_flat_columns / k_flat_own;
@@ -77,7 +79,7 @@ void launch_flat_product(const Queue& queue, const SmallProduct<T>& p, std::int6
     flat_product_kernel<k_flat_depth / 4><<<grid, k_flat_block, 0, stream_of(queue)>>>(p, vectors);
   else
     flat_product_kernel<k_flat_depth><<<grid, k_flat_block, 0, stream_of(queue)>>>(p, vectors);
-  check_launch("small_product");
+  check_early_launch("small_product", stream_of(queue));
 }
 
 template void launch_flat_product(const Queue&, const SmallProduct<float>&, std::int64_t);

@@ -1,5 +1,6 @@
 #include <cstdint>
 
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/ndarray/neighbours.cuh>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/floating.h>
@@ -131,6 +132,7 @@ __device__ void write(
 // `add_rows`: the sums of a's rows as well, by the blocks of the first columns.
 template <int rows, bool add_rows, class T>
 __global__ void __launch_bounds__((k_threads<rows, T>)) small_product_kernel(SmallProduct<T> p) {
+  start_early();
   using Acc = Compute<T>;
   constexpr int teams = k_teams<Acc>, depth = k_depth<Acc>, stretch = depth * k_pitch, part = rows * k_columns;
   constexpr int members = k_members<rows>;
@@ -193,7 +195,7 @@ void launch(const Queue& queue, const SmallProduct<T>& product, const GemmProble
     small_product_kernel<rows, true><<<grid, k_threads<rows, T>, 0, stream_of(queue)>>>(product);
   else
     small_product_kernel<rows, false><<<grid, k_threads<rows, T>, 0, stream_of(queue)>>>(product);
-  check_launch("small_product");
+  check_early_launch("small_product", stream_of(queue));
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/group.cuh>
 #include <sluice/operator/library/launch.cuh>
@@ -89,6 +90,7 @@ __device__ Acc join_rest(Acc sum, int lanes) {
 // `add_rows`: the sums of a's rows as well, by the first warps of the blocks of the first columns.
 template <bool add_rows, class T>
 __global__ void __launch_bounds__(k_split_block) split_product_kernel(SmallProduct<T> p) {
+  start_early();
   using Acc = Compute<T>;
   __shared__ Acc left[k_split_tile * k_pitch], right[k_split_tile * k_pitch];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % k_warp, warp = thread / k_warp;
@@ -152,7 +154,7 @@ void launch_split_product(const Queue& queue, const SmallProduct<T>& product, st
     split_product_kernel<true><<<grid, k_split_block, 0, stream_of(queue)>>>(product);
   else
     split_product_kernel<false><<<grid, k_split_block, 0, stream_of(queue)>>>(product);
-  check_launch("small_product");
+  check_early_launch("small_product", stream_of(queue));
 }
 
 template void launch_split_product(const Queue&, const SmallProduct<float>&, std::int64_t);

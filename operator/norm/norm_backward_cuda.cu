@@ -1,3 +1,4 @@
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/operator/norm/norm_cuda.cuh>
 
 namespace sluice::detail {
@@ -60,6 +61,7 @@ struct FinishGradient {
 template <int V, class T, class G, class Acc>
 __global__ void __launch_bounds__(k_block)
     spread(G at, bool along, const T* dy, const T* x, T* dx, const Acc* mean, BatchNormGradientChannel<Acc> channel) {
+  start_early();
   using Vector = Neighbours<T, V>;
   for (auto i = first_index(at); i < at.size; i += index_step(at)) {
     const auto offset = at.offsets(i);
@@ -100,7 +102,7 @@ void backward(const KernelCall& call) {
       FinishGradient<Acc>{channel, count});
   walk_channels<k_neighbours<T>>(view, aligned, [&]<int V>(const auto& at, bool along, unsigned blocks) {
     spread<V><<<blocks, k_block, 0, stream_of(call.queue)>>>(at, along, dy, x, dx, mean, channel);
-    check_launch("batch_norm_backward");
+    check_early_launch("batch_norm_backward", stream_of(call.queue));
   });
 }
 

@@ -1,3 +1,4 @@
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/operator/norm/norm_cuda.cuh>
 
 namespace sluice::detail {
@@ -62,6 +63,7 @@ struct FinishMoments {
 
 template <class Acc>
 __global__ void use_running(std::int64_t channels, BatchNormChannel<Acc> channel) {
+  start_early();
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (c < channels)
     channel.finish(c, Acc(0), Acc(0), Acc(0));
@@ -70,6 +72,7 @@ __global__ void use_running(std::int64_t channels, BatchNormChannel<Acc> channel
 template <int V, class T, class G, class Acc>
 __global__ void __launch_bounds__(k_block)
     normalise(G at, bool along, const T* x, T* y, const Acc* mean, const Acc* scale, const Acc* shift) {
+  start_early();
   for (auto i = first_index(at); i < at.size; i += index_step(at)) {
     const auto offset = at.offsets(i);
     Neighbours<T, V> values = *reinterpret_cast<const Neighbours<T, V>*>(x + offset[0]);
@@ -100,12 +103,12 @@ void forward(const KernelCall& call) {
   } else {
     use_running<<<static_cast<unsigned>((view.channels + k_block - 1) / k_block), k_block, 0, stream>>>(
         view.channels, channel);
-    check_launch("batch_norm");
+    check_early_launch("batch_norm", stream);
   }
   walk_channels<k_neighbours<T>>(
       view, aligned_for_vectors(x, y), [&]<int V>(const auto& at, bool along, unsigned blocks) {
         normalise<V><<<blocks, k_block, 0, stream>>>(at, along, x, y, channel.mean, channel.scale, channel.shift);
-        check_launch("batch_norm");
+        check_early_launch("batch_norm", stream);
       });
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/operator/fault.cuh>
 #include <sluice/operator/library/channel_walk.cuh>
 #include <sluice/operator/library/launch.cuh>
@@ -50,8 +51,8 @@ struct MaxForward {
   __device__ void run(const PoolWalk<Index>& w, Index i, const typename PoolWalk<Index>::Place& place) const {
     using C = Compute<T>;
     const auto ys = w.window(0, place.y), xs = w.window(1, place.x);
-    Pack<T, V> largest;
-    Pack<std::int32_t, V> where;
+    Pack<T, V> largest = {};
+    Pack<std::int32_t, V> where = {};
     bool first = true;
     for (Index row = ys.begin; row < ys.end; ++row) {
       for (Index column = xs.begin; column < xs.end; ++column) {
@@ -175,6 +176,7 @@ struct MeanBackward {
 
 template <int V, class Index, class Body>
 __global__ void __launch_bounds__(k_block) pool_kernel(PoolWalk<Index> w, Body body) {
+  start_early();
   const auto step = static_cast<Index>(gridDim.x) * static_cast<Index>(k_block);
   for (auto i = static_cast<Index>(blockIdx.x) * k_block + static_cast<Index>(threadIdx.x); i < w.total; i += step)
     body.template run<V>(w, i, w.place(Body::walks_inputs ? w.in : w.out, i));
@@ -195,7 +197,7 @@ void launch_vectors(const Queue& queue, const PoolGeometry& g, std::int64_t inne
   } else {
     pool_kernel<V><<<blocks, k_block, 0, stream_of(queue)>>>(PoolWalk<std::int64_t>(g, walked, inner / V), body);
   }
-  check_launch(name);
+  check_early_launch(name, stream_of(queue));
 }
 
 // `images` tells how all arrays of the call lie; `aligned`: all of them can be read in vectors.

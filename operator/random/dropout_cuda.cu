@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
 #include <sluice/engine/cuda/check.h>
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/group.cuh>
 #include <sluice/operator/random/kernels.h>
@@ -15,6 +16,7 @@ namespace {
 template <class T>
 __global__ void __launch_bounds__(k_group_block) dropout_kernel(
     const T* x, T* y, std::int64_t size, DropoutMask mask, Compute<T> scale, bool packed, RandomBlock* used) {
+  start_early();
   using C = Compute<T>;
   using Pack = Neighbours<T, 4>;
   const Group group(1);
@@ -60,7 +62,7 @@ void apply_mask(const KernelCall& call, RandomBlock* used) {
         static_cast<cudaStream_t>(call.queue.stream())>>>(
         x, y, size, mask, static_cast<Compute<T>>(mask.scale), packed, used);
   });
-  cuda::cuda_check(cudaGetLastError(), "dropout");
+  check_early_launch("dropout", static_cast<cudaStream_t>(call.queue.stream()));
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ class ReduceLaunch {
     if (plan_.terms() == 0) {
       fill_identity_kernel<<<blocks_for_groups(plan_.outputs(), 1), k_group_block, 0, stream_>>>(
           op_, plan_.outputs(), to_);
-      cuda::cuda_check(cudaGetLastError(), "reduction of nothing");
+      check_early_launch("reduction of nothing", stream_);
       return;
     }
     if constexpr (ByLayout) {
@@ -75,12 +75,12 @@ class ReduceLaunch {
     const Workspace scratch(call_.queue, static_cast<std::size_t>(partials) * sizeof(Acc));
     to_.partial = scratch.template as<Acc>();
     launch(units * to_.split.pieces);
-    cuda::cuda_check(cudaGetLastError(), "reduction");
+    check_early_launch("reduction", stream_);
     if (to_.split.pieces == 1)
       return;
     join_pieces_kernel<<<blocks_for_groups(plan_.outputs(), k_warp), k_group_block, 0, stream_>>>(
         op_, plan_.outputs(), to_);
-    cuda::cuda_check(cudaGetLastError(), "joining of a reduction");
+    check_early_launch("joining of a reduction", stream_);
   }
 
   void rows() {

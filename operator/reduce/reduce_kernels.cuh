@@ -8,6 +8,7 @@
 #include <cuda_runtime.h>
 
 #include <sluice/engine/cuda/check.h>
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/group.cuh>
 #include <sluice/operator/reduce/rows.h>
@@ -105,6 +106,7 @@ __device__ typename Op::Acc sum_row(
 template <int V, class Op, class T>
 __global__ void __launch_bounds__(k_group_block)
     reduce_rows_kernel(Op op, const T* x, std::int64_t pitch, std::int64_t units, int width, ReduceTarget<Op> to) {
+  start_early();
   const Group group(width);
   for (std::int64_t unit = group.index; unit < units; unit += group.count) {
     const std::int64_t output = unit / to.split.pieces, piece = unit % to.split.pieces;
@@ -146,6 +148,7 @@ __global__ void __launch_bounds__(k_group_block) reduce_general_kernel(
     std::int64_t units,
     int width,
     ReduceTarget<Op> to) {
+  start_early();
   const Group group(width);
   for (std::int64_t unit = group.index; unit < units; unit += group.count) {
     const std::int64_t output = unit / to.split.pieces, piece = unit % to.split.pieces;
@@ -207,6 +210,7 @@ __device__ void sum_columns(
 template <int V, class Op, class T>
 __global__ void __launch_bounds__(k_group_block)
     reduce_columns_kernel(Op op, const T* x, ColumnShape shape, std::int64_t units, ReduceTarget<Op> to) {
+  start_early();
   using Acc = typename Op::Acc;
   __shared__ Acc totals[k_column_rows][V][k_warp];
   const std::int64_t tiles = shape.tiles(V);
@@ -242,6 +246,7 @@ __global__ void __launch_bounds__(k_group_block)
 
 template <class Op>
 __global__ void __launch_bounds__(k_group_block) join_pieces_kernel(Op op, std::int64_t outputs, ReduceTarget<Op> to) {
+  start_early();
   const Group group(k_warp);
   for (std::int64_t output = group.index; output < outputs; output += group.count) {
     auto total = op.identity();
@@ -256,6 +261,7 @@ __global__ void __launch_bounds__(k_group_block) join_pieces_kernel(Op op, std::
 template <class Op>
 __global__ void __launch_bounds__(k_group_block)
     fill_identity_kernel(Op op, std::int64_t outputs, ReduceTarget<Op> to) {
+  start_early();
   const Group group(1);
   for (std::int64_t output = group.index; output < outputs; output += group.count)
     to.out[output] = op.finish(op.identity());

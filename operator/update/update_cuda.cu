@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <sluice/engine/cuda/check.h>
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/ndarray/neighbours.cuh>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/group.cuh>
@@ -85,6 +86,7 @@ __global__ void __launch_bounds__(k_group_block)
     else
       high = middle - 1;
   }
+  start_early();  // the table is an argument
   const UpdateTable::Entry& entry = table.entries[low];
   if (table.numbers != nullptr)
     rule.rescale = static_cast<C>(table.numbers[table.parameters]);
@@ -112,7 +114,7 @@ void launch(UpdateTable& table, const UpdateRule<double>& rule, cudaStream_t str
   if (table.count == 0)
     return;
   update_kernel<T><<<table.blocks, k_group_block, 0, stream>>>(table, rule.as<Compute<T>>());
-  cuda::cuda_check(cudaGetLastError(), "update of parameters");
+  check_early_launch("update of parameters", stream);
   table.count = 0;
   table.blocks = 0;
 }

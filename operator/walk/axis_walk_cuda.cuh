@@ -10,6 +10,7 @@
 
 #include <cuda_runtime.h>
 
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/element_size.h>
 
@@ -37,6 +38,7 @@ inline constexpr int k_units_under_way = 4;
 template <class Row, class U, class I, int N>
 __global__ void __launch_bounds__(k_block)
     axis_walk_kernel(const __grid_constant__ AxisParts<I, N> parts, U* out, U fill) {
+  start_early();
   const AxisPart<I>& part = parts.part[blockIdx.y];
   const U* const from = static_cast<const U*>(part.from);
   const I step = static_cast<I>(gridDim.x) * static_cast<I>(blockDim.x);
@@ -133,7 +135,7 @@ void launch_axis_walk(
   } else {
     axis_walk_kernel<Row><<<grid, k_block, 0, stream>>>(axis_parts<std::int64_t, N>(run, sources, count), to, fill);
   }
-  check_launch(name);
+  check_early_launch(name, stream);
 }
 
 }  // namespace sluice::detail

@@ -22,6 +22,14 @@ using detail::Compute;
 //   first half of the compiler. So sums and products that are whole calls are written as what is never fused, and what
 //   is left (see source.cpp) passes by an operation that only the launch knows to change nothing.
 
+/// ndarray/early_start.cuh has the same.
+__device__ inline void start_early() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 /// The same value, of which the compiler's first half knows nothing. `use` tells one reading from another. Costs no
 /// instruction.
 template <int use, class T>

@@ -57,6 +57,7 @@ void World::add_node(CUstream_st& stream, Node node) {
   nodes.push_back(std::make_unique<CUgraphNode_st>());
   CUgraphNode_st& made = *nodes.back();
   made.index = nodes.size() - 1;
+  made.graph = stream.capture->graph;
   made.node = std::move(node);
   made.node.device = stream.device;
   for (cudaGraphNode_t before : stream.frontier)

@@ -43,6 +43,7 @@ OpRef make_launch(World& all, const CUgraphExec_st& exec, int device) {
     part->device = node.device;
     part->work = node.work;
     part->touches = node.touches;
+    part->has_to_wait = !node.early.empty();
     for (std::size_t before : node.before)
       part->needs.push_back(whole->parts[before]);
     if (node.event != nullptr) {
@@ -67,7 +68,7 @@ cudaGraphExecUpdateResult compare(const std::vector<Node>& have, const std::vect
   for (std::size_t i = 0; i < have.size(); ++i) {
     if (have[i].kind != want[i].kind)
       return cudaGraphExecUpdateErrorNodeTypeChanged;
-    if (have[i].before != want[i].before || have[i].device != want[i].device)
+    if (have[i].before != want[i].before || have[i].early != want[i].early || have[i].device != want[i].device)
       return cudaGraphExecUpdateErrorTopologyChanged;
   }
   return cudaGraphExecUpdateSuccess;
@@ -80,7 +81,81 @@ bool same_kernels(const std::vector<Node>& have, const std::vector<Node>& want) 
   });
 }
 
+cudaGraphEdgeData edge_of(const Node& node, std::size_t before) {
+  cudaGraphEdgeData edge{};
+  if (std::find(node.early.begin(), node.early.end(), before) != node.early.end()) {
+    edge.from_port = cudaGraphKernelNodePortProgrammatic;
+    edge.type = cudaGraphDependencyTypeProgrammatic;
+  }
+  return edge;
+}
+
+bool is_early(const cudaGraphEdgeData& edge) {
+  return edge.type == cudaGraphDependencyTypeProgrammatic;
+}
+
 }  // namespace
+
+cudaError_t cudaGraphNodeGetDependencies(
+    cudaGraphNode_t handle, cudaGraphNode_t* before, cudaGraphEdgeData* edges, size_t* count) {
+  return call("cudaGraphNodeGetDependencies", [&](World& all, Lock&) {
+    if (handle == nullptr || count == nullptr)
+      return cudaErrorInvalidValue;
+    const Node& node = handle->node;
+    const size_t total = before == nullptr ? 0 : std::min(*count, node.before.size());
+    for (size_t i = 0; i < total; ++i) {
+      before[i] = all.graph(handle->graph).nodes[node.before[i]].get();
+      if (edges != nullptr)
+        edges[i] = edge_of(node, node.before[i]);
+    }
+    *count = before == nullptr ? node.before.size() : total;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphRemoveDependencies(
+    cudaGraph_t graph,
+    const cudaGraphNode_t* from,
+    const cudaGraphNode_t* to,
+    const cudaGraphEdgeData* edges,
+    size_t count) {
+  return call("cudaGraphRemoveDependencies", [&](World& all, Lock&) {
+    all.graph(graph);
+    for (size_t i = 0; i < count; ++i) {
+      Node& node = to[i]->node;
+      const cudaGraphEdgeData named = edges == nullptr ? cudaGraphEdgeData{} : edges[i];
+      const auto at = std::find(node.before.begin(), node.before.end(), from[i]->index);
+      if (at == node.before.end() || is_early(edge_of(node, *at)) != is_early(named))
+        return cudaErrorInvalidValue;
+      std::erase(node.early, *at);
+      node.before.erase(at);
+    }
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphAddDependencies(
+    cudaGraph_t graph,
+    const cudaGraphNode_t* from,
+    const cudaGraphNode_t* to,
+    const cudaGraphEdgeData* edges,
+    size_t count) {
+  return call("cudaGraphAddDependencies", [&](World& all, Lock&) {
+    all.graph(graph);
+    for (size_t i = 0; i < count; ++i) {
+      Node& node = to[i]->node;
+      const bool early = edges != nullptr && is_early(edges[i]);
+      const bool kernels = node.kind == Kind::kernel && from[i]->node.kind == Kind::kernel;
+      const bool known = std::find(node.before.begin(), node.before.end(), from[i]->index) != node.before.end();
+      if (known || from[i]->index >= to[i]->index || (early && (!kernels || edges[i].from_port == 0)))
+        return cudaErrorInvalidValue;
+      node.before.insert(std::upper_bound(node.before.begin(), node.before.end(), from[i]->index), from[i]->index);
+      if (early)
+        node.early.insert(std::upper_bound(node.early.begin(), node.early.end(), from[i]->index), from[i]->index);
+    }
+    return cudaSuccess;
+  });
+}
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, size_t* count) {
   return call("cudaGraphGetNodes", [&](World& all, Lock&) {
@@ -126,7 +201,7 @@ cudaError_t cudaGraphGetEdges(
           from[total] = graph.nodes[before].get();
           to[total] = node.get();
           if (data != nullptr)
-            data[total] = cudaGraphEdgeData{};
+            data[total] = edge_of(node->node, before);
         }
         ++total;
       }

@@ -35,6 +35,7 @@ struct Op {
   std::vector<std::shared_ptr<Op>> needs;  // besides the order of its stream
   std::vector<std::shared_ptr<Op>> parts;  // of a launched graph
   std::size_t parts_left = 0;
+  bool has_to_wait = false;  // a kernel that may begin before what it comes after has ended
   bool begun = false;
   bool opened = false;  // of a graph: its parts may begin
   bool done = false;
@@ -50,6 +51,7 @@ struct Node {
   Work work = {};
   std::vector<Range> touches = {};
   std::vector<std::size_t> before = {};  // indices of the nodes that it comes after, ascending
+  std::vector<std::size_t> early = {};   // those of them that it may begin before, and wait for itself
   cudaEvent_t event = nullptr;           // of event nodes
   unsigned cluster = 0;                  // blocks of a kernel's clusters along x; 0: it was launched without
 };
@@ -71,6 +73,7 @@ using CaptureRef = std::shared_ptr<Capture>;
 
 struct CUgraphNode_st {
   sluice::test::sim::Node node;
+  cudaGraph_t graph = nullptr;
   std::size_t index = 0;
 };
 

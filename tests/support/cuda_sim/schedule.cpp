@@ -12,6 +12,7 @@ constexpr std::size_t k_free_strands = 32;
 
 thread_local bool body_is_illegal = false;
 thread_local bool body_is_running = false;
+thread_local bool body_has_waited = false;
 
 // The closure and what ends with it, for all to see; if its device is lost, its end alone. False if it threw.
 bool run_seen(Work& work, bool lost) {
@@ -40,6 +41,10 @@ bool inside_body() noexcept {
 void illegal_address() noexcept {
   const Unseen unseen;
   body_is_illegal = true;
+}
+
+void kernel_waits() noexcept {
+  body_has_waited = true;
 }
 
 void World::enqueue(CUstream_st& stream, OpRef op) {
@@ -118,8 +123,13 @@ void World::run_body(Op& op, Op* whole, Work work, const OpRef& previous, bool l
   op.enqueued.follow();
   if (work != nullptr) {
     body_is_running = true;
+    body_has_waited = false;
     const bool threw = !run_seen(work, lost);
     body_is_running = false;
+    if (op.has_to_wait && !body_has_waited && !lost) {
+      const Lock hold(mutex);
+      violation("a kernel that may begin early does not wait for what is before it");
+    }
     if (threw) {
       const Lock hold(mutex);
       violation("a kernel threw an exception");

@@ -40,6 +40,9 @@ void reset(const Options& options = {});
 cudaError_t launch(cudaStream_t stream, std::function<void()> body, unsigned cluster = 0);
 /// Called in a kernel's body: an illegal address. The device of the kernel is lost when the body returns.
 void illegal_address() noexcept;
+/// Called in a kernel's body: it has waited for all that it comes after, in the way of programmatic dependent launch.
+/// Kernels never begin early here; one that may and does not call this is a violation.
+void kernel_waits() noexcept;
 
 // -- Who runs when ----------------------------------------------------------------------------------------------------
 

@@ -72,6 +72,7 @@ thread_local Fibres fibres;
 class Block;
 thread_local Block* now = nullptr;
 thread_local Here place;
+thread_local std::uint64_t awaited = 0;  // threads of the grid that have called await_earlier()
 
 class Block {
  public:
@@ -229,6 +230,7 @@ void run_grid(const Config& config, const std::function<void()>& body) {
   const FloatMode kept = FloatMode::current();
   kept.flushing().install();  // as -ftz has it; of float64 too, which a GPU does not flush
   Block block(config, body);
+  awaited = 0;
   for (unsigned z = 0; z < config.grid.z; ++z) {
     for (unsigned y = 0; y < config.grid.y; ++y) {
       for (unsigned x = 0; x < config.grid.x; ++x)
@@ -236,6 +238,11 @@ void run_grid(const Config& config, const std::function<void()>& body) {
     }
   }
   kept.install();
+  const auto extent = [](const dim3& of) { return std::uint64_t{of.x} * of.y * of.z; };
+  if (awaited == extent(config.grid) * extent(config.block))
+    sluice::test::sim::kernel_waits();
+  else if (awaited != 0)
+    broken("some threads of a kernel wait for what is before it, others do not");
 }
 
 }  // namespace
@@ -250,6 +257,10 @@ void enqueue(const Config& config, std::function<void()> thread) {
   if (config.grid.y > most_blocks || config.grid.z > most_blocks || threads > most_threads)
     throw sluice::CudaError("a launch that no GPU takes", cudaErrorInvalidConfiguration);
   sluice::test::sim::launch(config.stream, [config, thread = std::move(thread)] { run_grid(config, thread); });
+}
+
+void await_earlier() noexcept {
+  ++awaited;
 }
 
 void block_barrier() {

@@ -37,6 +37,9 @@ void launch(const Config& config, Kernel kernel, const Values&... values) {
   enqueue(config, [kernel, kept = std::tuple<Values...>(values...)] { std::apply(kernel, kept); });
 }
 
+/// Called by every thread of a kernel, or by none.
+void await_earlier() noexcept;
+
 /// All threads of the block that have not returned come here before one goes on.
 void block_barrier();
 
@@ -65,6 +68,10 @@ T exchanged(unsigned mask, T value, unsigned from) {
 #define blockDim (::device_sim::here().block_extent)
 #define gridDim (::device_sim::here().grid_extent)
 
+inline void cudaTriggerProgrammaticLaunchCompletion() {}
+inline void cudaGridDependencySynchronize() {
+  ::device_sim::await_earlier();
+}
 inline void __syncthreads() {
   ::device_sim::block_barrier();
 }

@@ -109,6 +109,9 @@ GpuFacts probe_gpu(int) {
 GpuBuild gpu_build() noexcept {
   return {};
 }
+bool kernels_wait_themselves() noexcept {
+  return true;
+}
 
 void product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums) {
   if (p.batch * p.m * p.n * p.k > 0 && is_small_product(p))
