@@ -41,11 +41,15 @@ std::string key_in(const fs::path& path) {
 }
 
 // Another engine has no plan in memory.
-NDArray convolved(const NDArray& x, const NDArray& w) {
+std::vector<float> convolved(const NDArray& x, const NDArray& w) {
   Engine engine;
   const EngineScope scope(engine);
+  const auto here = [](const NDArray& of) {
+    return array(of.to_vector<float>(), of.shape()).to(gpu()).astype(float16);
+  };
   const ConvolutionEpilogue then{.shift = full({w.shape()[0]}, 0.25, {.dtype = float32}).to(gpu())};
-  return convolution_fused(x.to(gpu()), w.to(gpu()), then, {.pad = {1, 1}, .activation = "relu"}).to(cpu()).copy();
+  const NDArray y = convolution_fused(here(x), here(w), then, {.pad = {1, 1}, .activation = "relu"});
+  return y.astype(float32).to(cpu()).to_vector<float>();
 }
 
 }  // namespace
@@ -60,13 +64,13 @@ TEST_CASE(
   const std::int64_t rows = 16 + getpid() % 4096;  // a problem that no process has had before
   const NDArray x = random_array({2, 32, rows, 8}, 1, -1, 1, float16),
                 w = random_array({64, 32, 3, 3}, 2, -1, 1, float16);
-  const NDArray made = convolved(x, w);
+  const std::vector<float> made = convolved(x, w);
   Files fresh = files_in(folder);
   for (const auto& [path, time] : before)
     fresh.erase(path);
   REQUIRE(fresh.size() >= 1);
 
-  CHECK(differences(convolved(x, w), made, {0, 0}) == "");
+  CHECK(convolved(x, w) == made);
   for (const auto& [path, time] : fresh)
     CHECK(fs::last_write_time(path) == time);  // read, not written again
 
@@ -75,13 +79,13 @@ TEST_CASE(
     keys.push_back(key_in(path));
     fs::resize_file(path, fs::file_size(path) / 2);
   }
-  CHECK(differences(convolved(x, w), made, {0, 0}) == "");
+  CHECK(convolved(x, w) == made);
   for (const auto& [path, time] : fresh)
     CHECK(fs::last_write_time(path) != time);
 
   for (const std::string& key : keys)
     fused::KeptCode::plans_of_process().keep(key, "{}");  // a whole file of what is no plan
-  CHECK(differences(convolved(x, w), made, {0, 0}) == "");
+  CHECK(convolved(x, w) == made);
   for (const auto& [path, time] : fresh) {
     CHECK(fs::file_size(path) > 1000);
     fs::remove(path);

@@ -312,9 +312,11 @@ TEST_CASE("Convolutions of half types add up in float32 on a GPU", "[gpu][hardwa
   SLUICE_NEEDS_GPUS(1);
   struct Problem {
     Shape x, weight;
-    std::int64_t pad;
+    std::int64_t pad, stride = 1;
   };
   const Problem problems[] = {
+      {{4, 3, 224, 224}, {64, 3, 7, 7}, 3, 2},
+      {{5, 4, 65, 63}, {32, 4, 5, 5}, 2, 2},
       {{4, 256, 14, 14}, {64, 256, 3, 3}, 1},
       {{16, 24, 17, 17}, {40, 24, 1, 1}, 0},
       {{4, 3, 32, 32}, {16, 3, 7, 7}, 3}};
@@ -332,7 +334,7 @@ TEST_CASE("Convolutions of half types add up in float32 on a GPU", "[gpu][hardwa
         NDArray y;
         {
           const autograd::RecordScope record;
-          y = convolution(a, b, {}, {.pad = {p.pad, p.pad}});
+          y = convolution(a, b, {}, {.stride = {p.stride, p.stride}, .pad = {p.pad, p.pad}});
         }
         y.backward(half(y.shape(), 3).astype(type).to(device));
         return std::vector<NDArray>{y, a.grad(), b.grad()};
