@@ -33,6 +33,10 @@ SLUICE_API Graph with_biases_apart(const Graph& graph);
 /// statistics, a sum with an array of the same shape and the bias, all before the relu. Batch norm is then x * scale +
 /// shift, which cancels where a mean is far from zero beside its deviation (Rounding::once).
 SLUICE_API Graph with_epilogues(const Graph& graph, Rounding rounding);
+/// On a GPU, batch norm of the batch's statistics takes along a relu that alone reads it, and before that a sum with an
+/// array that is there already; its gradient computes again what the relu let through, where nothing that this comes of
+/// has changed. To the last bit.
+SLUICE_API Graph with_norm_relus(const Graph& graph);
 /// Elementwise nodes of one shape that pass values on, or read the same, run as one node, `fused`, where there is a
 /// kernel for that: what lies between them is neither written nor read.
 SLUICE_API Graph with_fused_pointwise(const Graph& graph);

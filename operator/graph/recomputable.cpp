@@ -32,7 +32,7 @@ double bytes_moved(const Graph& graph, const Node& node) {
 
 // What it writes beside its results nothing of them comes of.
 bool writes_aside(const Node& node) {
-  return node.op == &sluice::detail::batch_norm_op;
+  return node.op == &sluice::detail::batch_norm_op || node.op == &sluice::detail::batch_norm_relu_op;
 }
 
 }  // namespace

@@ -136,11 +136,14 @@ struct BatchNormGradientChannel {
     batch_stats = how.batch_stats;
   }
 
+  SLUICE_HD Acc scale_of(std::int64_t c) const {
+    return fix_gamma ? inv_std[c] : inv_std[c] * load_parameter<Acc>(gamma, parameters, c);
+  }
   /// `sum_dy`, and `sum_dy_x` of dy times (x - mean) / std, over `count` elements.
   SLUICE_HD void finish(std::int64_t c, Acc count, Acc sum_dy, Acc sum_dy_x) const {
     store_parameter<Acc>(beta_grad, parameters, c, sum_dy);
     store_parameter<Acc>(gamma_grad, parameters, c, fix_gamma ? Acc(0) : sum_dy_x);
-    scale[c] = fix_gamma ? inv_std[c] : inv_std[c] * load_parameter<Acc>(gamma, parameters, c);
+    scale[c] = scale_of(c);
     const bool through_statistics = batch_stats && count > 0;
     mean_dy[c] = through_statistics ? sum_dy / count : Acc(0);
     slope[c] = through_statistics ? sum_dy_x / count * inv_std[c] : Acc(0);
@@ -198,6 +201,8 @@ void batch_norm_backward_cpu(const KernelCall& call);
 // The same in vectors; false, and nothing done, where there are none for the type.
 bool batch_norm_in_vectors(const KernelCall& call);
 bool batch_norm_backward_in_vectors(const KernelCall& call);
+void batch_norm_relu_cpu(const KernelCall& call);
+void batch_norm_relu_backward_cpu(const KernelCall& call);
 void batch_norm_gpu(const KernelCall& call);
 void batch_norm_backward_gpu(const KernelCall& call);
 

@@ -5,6 +5,7 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/elementwise/in_place.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/norm/kernels.h>
@@ -59,7 +60,22 @@ Specs batch_norm_infer(const Operator&, std::span<const ArraySpec> inputs, const
   return {x, statistics, statistics};
 }
 
+// And maybe what is added before the relu.
+Specs batch_norm_relu_infer(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  Specs made = batch_norm_infer(op, inputs.first(5), attributes);
+  if (inputs.size() == 6) {
+    require<ShapeError>(inputs[5].shape == inputs[0].shape, [&] {
+      return message("batch_norm_relu: adds ", inputs[5].shape, " to x of shape ", inputs[0].shape);
+    });
+    require<DTypeError>(inputs[5].dtype == inputs[0].dtype, [&] {
+      return message("batch_norm_relu: adds ", inputs[5].dtype, " to x of ", inputs[0].dtype);
+    });
+  }
+  return made;
+}
+
 // Inputs dy, x, gamma, mean, 1 / std; gradients of x, gamma, beta.
+// With a relu behind it beta too.
 Specs batch_norm_backward_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const ArraySpec& x = inputs[1];
   const Shape channels{x.shape[static_cast<int>(attributes.as<BatchNormAttributes>().axis)]};
@@ -86,6 +102,29 @@ Specs batch_norm_backward_infer(const Operator&, std::span<const ArraySpec> inpu
         "batch_norm_backward: gradient of shape ", inputs[0].shape, " does not fit x of shape ", inputs[1].shape);
   });
   return {inputs[1], inputs[2], inputs[2]};
+}
+
+Specs batch_norm_relu_backward_infer(
+    const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  require<ShapeError>(inputs[5].shape == inputs[2].shape && inputs[5].dtype == inputs[2].dtype, [&] {
+    return message(
+        "batch_norm_relu_backward: beta is ",
+        inputs[5].dtype,
+        " of shape ",
+        inputs[5].shape,
+        ", gamma ",
+        inputs[2].dtype,
+        " of ",
+        inputs[2].shape);
+  });
+  return batch_norm_backward_infer(op, inputs.first(5), attributes);
+}
+
+bool batch_norm_relu_normalise(const RawCall& call, NormalCall& normal) {
+  require<ValueError>(call.inputs.size() == 5 || call.inputs.size() == 6, [&] {
+    return message("batch_norm_relu: takes five inputs, or six, not ", call.inputs.size());
+  });
+  return normalise_axis<BatchNormAttributes>(call, normal);
 }
 
 // Channels that are neighbours stay so.
@@ -149,8 +188,51 @@ Arrays batch_norm_gradient(const GradientCall& call) {
   return gradient_at_once(call);
 }
 
+// The relu's, then batch norm's.
+Arrays batch_norm_relu_gradient(const GradientCall& call) {
+  Arrays grads;
+  grads.resize(call.inputs.size());
+  if (!call.output_grads[0].defined())
+    return grads;
+  const NDArray head = relu_gradient(call.output_grads[0], call.outputs[0], SourceLocation::current());
+  Arrays heads(call.output_grads.begin(), call.output_grads.end());
+  heads[0] = head;
+  GradientCall before = call;
+  before.inputs = call.inputs.first(5);
+  before.output_grads = heads;
+  Arrays of_norm = batch_norm_gradient(before);
+  std::move(of_norm.begin(), of_norm.end(), grads.begin());
+  if (grads.size() == 6)
+    grads[5] = head;
+  return grads;
+}
+
 }  // namespace
 
+const Operator batch_norm_relu_op{
+    .name = "batch_norm_relu",
+    .inputs = -1,
+    .outputs = 3,
+    .attributes = &attribute_type<BatchNormAttributes>,
+    .normalise = batch_norm_relu_normalise,
+    .infer = batch_norm_relu_infer,
+    .kernels = {on_cpu(batch_norm_relu_cpu), on_gpu(SLUICE_GPU_KERNEL(batch_norm_gpu))},
+    .gradient = batch_norm_relu_gradient,
+    .saved_inputs = 0b11,
+    .saved_outputs = 0b111,
+    .mutated_inputs = 0b11000,
+    .order = batch_norm_order<0>,
+};
+const Operator batch_norm_relu_backward_op{
+    .name = "batch_norm_relu_backward",
+    .inputs = 6,
+    .outputs = 3,
+    .attributes = &attribute_type<BatchNormAttributes>,
+    .normalise = normalise_axis<BatchNormAttributes, 1>,
+    .infer = batch_norm_relu_backward_infer,
+    .kernels = {on_cpu(batch_norm_relu_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(batch_norm_backward_gpu))},
+    .order = batch_norm_order<1>,
+};
 const Operator batch_norm_op{
     .name = "batch_norm",
     .inputs = 5,
@@ -191,7 +273,12 @@ const Operator batch_norm_backward_op{
 
 OperatorList norm_operators() noexcept {
   static constexpr const Operator* list[] = {
-      &batch_norm_op, &batch_norm_predict_op, &batch_norm_backward_op, &batch_norm_fold_op};
+      &batch_norm_op,
+      &batch_norm_predict_op,
+      &batch_norm_backward_op,
+      &batch_norm_relu_op,
+      &batch_norm_relu_backward_op,
+      &batch_norm_fold_op};
   return list;
 }
 

@@ -32,6 +32,11 @@ namespace detail {
 extern const Operator batch_norm_op;
 extern const Operator batch_norm_predict_op;
 extern const Operator batch_norm_backward_op;
+/// relu(batch_norm(x, ..)) or, of a sixth input r as large as x, relu(batch_norm(x, ..) + r), each rounded as by
+/// itself.
+extern const Operator batch_norm_relu_op;
+/// batch_norm_backward of dy where the relu let it through, with beta as sixth input; of what had no r.
+extern const Operator batch_norm_relu_backward_op;
 /// Of gamma, beta, running_mean, running_var and maybe a bias in front: scale and shift, so that batch_norm_predict of
 /// x + bias is x * scale + shift. Two results of float32, of float64 parameters float64.
 extern const Operator batch_norm_fold_op;

@@ -1,4 +1,5 @@
 #include <sluice/ndarray/early_start.cuh>
+#include <sluice/operator/norm/norm.h>
 #include <sluice/operator/norm/norm_cuda.cuh>
 
 namespace sluice::detail {
@@ -20,6 +21,28 @@ struct GradientValues {
   std::int64_t channel;  // of the first
 };
 
+/// A relu behind the batch norm, of which nothing is kept: whether it let an element through is computed again.
+template <class T>
+struct Passed {
+  using Acc = Compute<T>;
+  const Acc *scale, *shift;  // null: there was none
+
+  __device__ Acc of(Acc grad, Acc centred, std::int64_t c) const {
+    return scale != nullptr && static_cast<Acc>(normalised<T>(centred, scale[c], shift[c])) <= Acc(0) ? Acc(0) : grad;
+  }
+};
+
+template <class Acc>
+__global__ void __launch_bounds__(k_block)
+    prepare_passed(std::int64_t channels, BatchNormGradientChannel<Acc> channel, const void* beta, Acc* shift) {
+  start_early();
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (c >= channels)
+    return;
+  channel.scale[c] = channel.scale_of(c);
+  shift[c] = load_parameter<Acc>(beta, channel.parameters, c);
+}
+
 template <class T>
 struct AddGradient {
   template <int V>
@@ -27,6 +50,7 @@ struct AddGradient {
   const T* dy;
   const T* x;
   const Compute<T>* mean;
+  Passed<T> passed;
   template <int V>
   __device__ Values<V> load(std::int64_t offset, std::int64_t c) const {
     return {
@@ -42,9 +66,11 @@ struct AddGradient {
   __device__ void add(GradientSums<Compute<T>>& sums, const GradientValues<T, V> (&loaded)[U]) const {
 #pragma unroll
     for (int k = 0; k < U * V; ++k) {
-      const auto grad = static_cast<Compute<T>>(loaded[k / V].dy.at[k % V]);
+      const std::int64_t c = loaded[k / V].channel;
+      const auto centred = static_cast<Compute<T>>(loaded[k / V].x.at[k % V]) - mean[c];
+      const auto grad = passed.of(static_cast<Compute<T>>(loaded[k / V].dy.at[k % V]), centred, c);
       sums.v[0] += grad;
-      sums.v[1] += grad * (static_cast<Compute<T>>(loaded[k / V].x.at[k % V]) - mean[loaded[k / V].channel]);
+      sums.v[1] += grad * centred;
     }
   }
 };
@@ -59,8 +85,15 @@ struct FinishGradient {
 };
 
 template <int V, class T, class G, class Acc>
-__global__ void __launch_bounds__(k_block)
-    spread(G at, bool along, const T* dy, const T* x, T* dx, const Acc* mean, BatchNormGradientChannel<Acc> channel) {
+__global__ void __launch_bounds__(k_block) spread(
+    G at,
+    bool along,
+    const T* dy,
+    const T* x,
+    T* dx,
+    const Acc* mean,
+    BatchNormGradientChannel<Acc> channel,
+    Passed<T> passed) {
   start_early();
   using Vector = Neighbours<T, V>;
   for (auto i = first_index(at); i < at.size; i += index_step(at)) {
@@ -72,7 +105,8 @@ __global__ void __launch_bounds__(k_block)
     for (int j = 0; j < V; ++j) {
       const auto c = offset[1] + (along ? j : 0);
       const Acc centred = static_cast<Acc>(values.at[j]) - mean[c];
-      const Acc grad = static_cast<Acc>(grads.at[j]) - channel.mean_dy[c] - centred * channel.slope[c];
+      const Acc head = passed.of(static_cast<Acc>(grads.at[j]), centred, c);
+      const Acc grad = head - channel.mean_dy[c] - centred * channel.slope[c];
       made.at[j] = T(channel.scale[c] * grad);
     }
     *reinterpret_cast<Vector*>(dx + offset[0]) = made;
@@ -85,7 +119,7 @@ void backward(const KernelCall& call) {
   const ChannelView view = channel_view(call.inputs[0], call.attributes.as<BatchNormAttributes>().axis);
   if (view.channels == 0)
     return;
-  const Workspace workspace(call.queue, sizeof(Acc) * static_cast<std::size_t>(3 * view.channels));
+  const Workspace workspace(call.queue, sizeof(Acc) * static_cast<std::size_t>(4 * view.channels));
   const BatchNormGradientChannel<Acc> channel(call, workspace.as<Acc>());
   const T* dy = call.inputs[0].as<T>();
   const T* x = call.inputs[1].as<T>();
@@ -93,15 +127,23 @@ void backward(const KernelCall& call) {
   T* dx = call.outputs[0].as<T>();
   const auto count = static_cast<Acc>(view.outer * view.inner);
   const bool aligned = aligned_for_vectors(dy, x, dx);
+  Passed<T> passed{};
+  if (&call.op == &batch_norm_relu_backward_op) {
+    Acc* const shift = workspace.as<Acc>() + 3 * view.channels;
+    passed = {channel.scale, shift};
+    prepare_passed<<<blocks_for(view.channels), k_block, 0, stream_of(call.queue)>>>(
+        view.channels, channel, call.inputs[5].data, shift);
+    check_early_launch("batch_norm_relu_backward", stream_of(call.queue));
+  }
   channel_reduce<GradientSums<Acc>, k_neighbours<T>>(
       call.queue,
       view,
       aligned,
       "batch_norm_backward",
-      AddGradient<T>{dy, x, mean},
+      AddGradient<T>{dy, x, mean, passed},
       FinishGradient<Acc>{channel, count});
   walk_channels<k_neighbours<T>>(view, aligned, [&]<int V>(const auto& at, bool along, unsigned blocks) {
-    spread<V><<<blocks, k_block, 0, stream_of(call.queue)>>>(at, along, dy, x, dx, mean, channel);
+    spread<V><<<blocks, k_block, 0, stream_of(call.queue)>>>(at, along, dy, x, dx, mean, channel, passed);
     check_early_launch("batch_norm_backward", stream_of(call.queue));
   });
 }

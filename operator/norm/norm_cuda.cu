@@ -1,4 +1,5 @@
 #include <sluice/ndarray/early_start.cuh>
+#include <sluice/operator/norm/norm.h>
 #include <sluice/operator/norm/norm_cuda.cuh>
 
 namespace sluice::detail {
@@ -69,9 +70,35 @@ __global__ void use_running(std::int64_t channels, BatchNormChannel<Acc> channel
     channel.finish(c, Acc(0), Acc(0), Acc(0));
 }
 
+/// What follows a normalised element, each rounded as an operator of its own would: a sum, if there is something to
+/// add, and relu.
+template <class T>
+struct NormEnd {
+  const T* residual;
+  bool relu;
+
+  template <int V>
+  __device__ void finish(Neighbours<T, V>& values, std::int64_t offset) const {
+    using Acc = Compute<T>;
+    if (residual != nullptr) {
+      const Neighbours<T, V> others = *reinterpret_cast<const Neighbours<T, V>*>(residual + offset);
+#pragma unroll
+      for (int j = 0; j < V; ++j)
+        values.at[j] = T(static_cast<Acc>(values.at[j]) + static_cast<Acc>(others.at[j]));
+    }
+    if (!relu)
+      return;
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      if (static_cast<Acc>(values.at[j]) <= Acc(0))
+        values.at[j] = T(Acc(0));
+    }
+  }
+};
+
 template <int V, class T, class G, class Acc>
 __global__ void __launch_bounds__(k_block)
-    normalise(G at, bool along, const T* x, T* y, const Acc* mean, const Acc* scale, const Acc* shift) {
+    normalise(G at, bool along, const T* x, T* y, const Acc* mean, const Acc* scale, const Acc* shift, NormEnd<T> end) {
   start_early();
   for (auto i = first_index(at); i < at.size; i += index_step(at)) {
     const auto offset = at.offsets(i);
@@ -79,8 +106,9 @@ __global__ void __launch_bounds__(k_block)
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       const auto c = offset[1] + (along ? j : 0);
-      values.at[j] = T((static_cast<Acc>(values.at[j]) - mean[c]) * scale[c] + shift[c]);
+      values.at[j] = normalised<T>(static_cast<Acc>(values.at[j]) - mean[c], scale[c], shift[c]);
     }
+    end.finish(values, offset[0]);
     *reinterpret_cast<Neighbours<T, V>*>(y + offset[0]) = values;
   }
 }
@@ -96,6 +124,7 @@ void forward(const KernelCall& call) {
   const BatchNormChannel<Acc> channel(call, workspace.as<Acc>());
   const T* x = call.inputs[0].as<T>();
   T* y = call.outputs[0].as<T>();
+  const NormEnd<T> end{call.inputs.size() > 5 ? call.inputs[5].as<T>() : nullptr, &call.op == &batch_norm_relu_op};
   const cudaStream_t stream = stream_of(call.queue);
   if (how.batch_stats) {
     channel_reduce<Moments<Acc>, k_neighbours<T>>(
@@ -106,8 +135,8 @@ void forward(const KernelCall& call) {
     check_early_launch("batch_norm", stream);
   }
   walk_channels<k_neighbours<T>>(
-      view, aligned_for_vectors(x, y), [&]<int V>(const auto& at, bool along, unsigned blocks) {
-        normalise<V><<<blocks, k_block, 0, stream>>>(at, along, x, y, channel.mean, channel.scale, channel.shift);
+      view, aligned_for_vectors(x, y, end.residual), [&]<int V>(const auto& at, bool along, unsigned blocks) {
+        normalise<V><<<blocks, k_block, 0, stream>>>(at, along, x, y, channel.mean, channel.scale, channel.shift, end);
         check_early_launch("batch_norm", stream);
       });
 }

@@ -262,6 +262,28 @@ inline void add_images(Cases& cases) {
   }
 }
 
+// What plans make of batch norm and a relu.
+inline void add_norm_relu(Cases& cases) {
+  for (const bool sum : {false, true}) {
+    const auto f = [=](const auto& v) {
+      const NDArray mean = zeros_like(v[1]).detach(), var = ones_like(v[1]).detach();
+      Arrays inputs{v[0], v[1], v[2], mean, var};
+      if (sum)
+        inputs.push_back(v[3]);
+      return invoke(
+          sluice::detail::batch_norm_relu_op,
+          inputs,
+          parse_attributes(
+              sluice::detail::batch_norm_relu_op, "eps=1e-05, momentum=0.9, axis=1, fix_gamma=false, batch_stats=true"),
+          {})[0];
+    };
+    std::vector<Shape> shapes{{2, 3, 2, 3}, {3}, {3}};
+    if (sum)
+      shapes.push_back({2, 3, 2, 3});
+    cases.push_back({"batch_norm_relu", shapes, f, -1, 1, 30});
+  }
+}
+
 // Of a program as a graph, whose loops and branches are nodes.
 inline NDArray as_graph(const std::vector<NDArray>& v, const std::function<NDArray(const Arrays&)>& program) {
   graph::Tracer tracer;
@@ -314,6 +336,7 @@ inline const std::vector<DifferentiableCase>& differentiable_cases() {
     detail::add_views(made);
     detail::add_products(made);
     detail::add_images(made);
+    detail::add_norm_relu(made);
     detail::add_control(made);
     return made;
   }();

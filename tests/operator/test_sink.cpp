@@ -113,6 +113,10 @@ void call_the_rest(Device device) {
       "convolution_fused",
       {ones({1, 2, 3, 3}), ones({4, 2, 3, 3}), ones({4}), ones({4}), ones({1, 4, 1, 1})},
       "stride=(1, 1), pad=(0, 0), dilation=(1, 1), groups=1, scale=true, shift=true, residual=true, relu=true");
+  const NDArray image = ones({2, 3, 2, 2}), three = ones({3});
+  const char* const how = "eps=0.001, momentum=0.9, axis=1, fix_gamma=false, batch_stats=true";
+  call("batch_norm_relu", {image, three, three, three.copy(), three.copy(), image}, how);
+  call("batch_norm_relu_backward", {image, image, three, three, three, three}, how);
   call("batch_norm_fold", {ones({3}), ones({3}), ones({3}), ones({3})}, "eps=0.001, fix_gamma=false");
 }
 
