@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -9,14 +11,18 @@
 
 namespace sluice::test {
 
-/// The arrays' types, shapes and bytes, to be compared.
-inline std::vector<std::string> all_bytes(const Arrays& arrays) {
+/// The arrays' types, shapes and bytes, to be compared. `one_nan`: every NaN counts as the same. Which of two NaNs a
+/// sum passes on, and so its sign, IEEE 754 leaves open, and kernels may turn their operands round.
+inline std::vector<std::string> all_bytes(const Arrays& arrays, bool one_nan = false) {
   std::vector<std::string> all;
   for (const NDArray& array : arrays) {
     const NDArray here = array.to(cpu()).contiguous();
     here.wait_to_read();
     std::string text = message(array.dtype(), array.shape());
-    const auto values = here.astype(float64).to_vector<double>();
+    auto values = here.astype(float64).to_vector<double>();
+    if (one_nan)
+      std::replace_if(
+          values.begin(), values.end(), [](double x) { return x != x; }, double(NAN));
     text.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double));
     all.push_back(std::move(text));
   }
