@@ -29,8 +29,10 @@ void convolution_relu_backward_cpu(const KernelCall& call) {
     const T* const values = y.as<T>();
     T* const masked = call.outputs[0].as<T>();
     parallel_for(y.size, 16 * 1024, [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i)
-        masked[i] = static_cast<Compute<T>>(values[i]) <= Compute<T>{} ? T(Compute<T>{}) : head[i];
+      for (std::int64_t i = begin; i < end; ++i) {
+        const T grad = head[i];  // read in any case: a choice between numbers, not between ways to go
+        masked[i] = static_cast<Compute<T>>(values[i]) <= Compute<T>{} ? T(Compute<T>{}) : grad;
+      }
     });
   });
   if (call.outputs.size() > 1)

@@ -56,7 +56,8 @@ void batch_norm_relu_backward_cpu(const KernelCall& call) {
         const Acc scale = channel.scale_of(c), shift = load_parameter<Acc>(beta, channel.parameters, c);
         for (std::int64_t i = row * view.inner; i < (row + 1) * view.inner; ++i) {
           const T y = T((static_cast<Acc>(values[i]) - mean[c]) * scale + shift);
-          passed[i] = static_cast<Acc>(y) <= Acc(0) ? T(Acc(0)) : dy[i];
+          const T head = dy[i];
+          passed[i] = static_cast<Acc>(y) <= Acc(0) ? T(Acc(0)) : head;
         }
       }
     });
