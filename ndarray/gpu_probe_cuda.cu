@@ -60,8 +60,10 @@ bool kernels_wait_themselves() noexcept {
   constexpr int k_known = 64;
   static std::atomic<int> known[k_known];  // 0: not asked
   int gpu = 0;
-  if (cudaGetDevice(&gpu) != cudaSuccess)
+  if (cudaGetDevice(&gpu) != cudaSuccess) {
+    cudaGetLastError();
     return false;
+  }
   if (gpu < k_known && known[gpu].load(std::memory_order_relaxed) != 0)
     return known[gpu].load(std::memory_order_relaxed) >= 90;
   cudaFuncAttributes attributes{};

@@ -11,6 +11,8 @@
 namespace sluice::detail {
 namespace {
 
+// Raised with every change of what FusedGraph makes of the same numbers: plans are kept on disk.
+constexpr int k_graph = 1;
 // The names of arrays in plans, beside those of the convolution.
 constexpr std::int64_t k_scale = 's', k_shift = 'b', k_residual = 'r', k_first_between = 1000;
 
@@ -154,7 +156,10 @@ CudnnPlan make_plan(
       std::move(graph.parts),
       std::move(graph.operations),
       convolution_limits(problem),
-      {.ids = operands.ids, .bytes = operands.bytes, .key = "convolution_fused" + key.text(), .compiles = true});
+      {.ids = operands.ids,
+       .bytes = operands.bytes,
+       .key = message("convolution_fused ", k_graph, key.text()),
+       .compiles = true});
 }
 
 std::int64_t bits_of(const ChannelEpilogue& then) {

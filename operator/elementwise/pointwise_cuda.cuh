@@ -9,7 +9,6 @@
 
 #include <cuda_runtime.h>
 
-#include <sluice/engine/error.h>
 #include <sluice/ndarray/early_start.cuh>
 #include <sluice/ndarray/neighbours.cuh>
 #include <sluice/ndarray/strided.cuh>
@@ -129,9 +128,7 @@ struct PointwiseKernel {
       pointwise_walk_kernel<F, U, Out, In...>
           <<<walk.blocks(), k_block, 0, stream>>>(walk, out, source<In>(args, I + 1, false)...);
     }
-    if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess)
-      throw CudaError(message("elementwise kernel: ", cudaGetErrorString(error)), static_cast<int>(error));
-    note_early_launch(stream);
+    check_early_launch("elementwise kernel", stream);
   }
 
   template <class T>

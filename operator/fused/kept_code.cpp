@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <system_error>
 #include <unistd.h>
 
@@ -45,20 +45,31 @@ std::filesystem::path KeptCode::file_of(const std::string& key) const {
   return folder_ / name;
 }
 
-std::optional<std::string> KeptCode::find(const std::string& key) const {
+// No more is read than the first line says, and that there is.
+std::optional<std::string> KeptCode::find(const std::string& key) const try {
   if (folder_.empty())
     return {};
-  std::ifstream file(file_of(key), std::ios::binary);
+  const std::filesystem::path path = file_of(key);
+  std::ifstream file(path, std::ios::binary);
   std::string head;
   if (!std::getline(file, head))
     return {};
-  const std::string rest{std::istreambuf_iterator<char>(file), {}};
-  if (rest.size() < key.size() || rest.compare(0, key.size(), key) != 0)
+  std::istringstream words(head);
+  std::string word;
+  std::uintmax_t keys = 0, codes = 0;
+  words >> word >> word >> word >> keys >> codes;
+  if (!words || keys != key.size() || codes >= std::filesystem::file_size(path))
+    return {};
+  std::string rest(key.size() + static_cast<std::size_t>(codes), '\0');
+  file.read(rest.data(), static_cast<std::streamsize>(rest.size()));
+  if (!file || file.peek() != std::ifstream::traits_type::eof() || rest.compare(0, key.size(), key) != 0)
     return {};
   std::string code = rest.substr(key.size());
   if (head + "\n" != head_of(key, code))
     return {};
   return code;
+} catch (const std::exception&) {  // of the file system
+  return {};
 }
 
 void KeptCode::keep(const std::string& key, const std::string& code) const {

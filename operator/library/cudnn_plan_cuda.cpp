@@ -99,30 +99,40 @@ std::vector<Candidate> candidates_of(const CudnnDescriptor& graph, CudnnLimits l
   return candidates;
 }
 
-// False where the engine does not take the graph after all.
-bool make(const CudnnMaker& maker, const Candidate& candidate, CudnnPlan& made) {
+// Not success where the engine does not take the graph after all.
+cudnnStatus_t make(const CudnnMaker& maker, const Candidate& candidate, CudnnPlan& made) {
   CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, maker.handle());
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, candidate.config);
-  if (plan.try_finalize() != CUDNN_STATUS_SUCCESS)
-    return false;
+  if (const cudnnStatus_t status = plan.try_finalize(); status != CUDNN_STATUS_SUCCESS)
+    return status;
   made.workspace = static_cast<std::size_t>(plan.int64(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
   made.plan = std::make_unique<CudnnDescriptor>(std::move(plan));
-  return true;
+  return CUDNN_STATUS_SUCCESS;
 }
 
-// The first one within the wanted workspace, else the one that needs least.
-void take_first(const CudnnMaker& maker, std::vector<Candidate>& candidates, CudnnPlan& best) {
+// The same in every process, other than a lack of memory.
+bool is_no_support(cudnnStatus_t status) {
+  return status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
+}
+
+// The first one within the wanted workspace, else the one that needs least. False if another process might choose
+// another.
+bool take_first(const CudnnMaker& maker, std::vector<Candidate>& candidates, CudnnPlan& best) {
+  bool firm = true;
   for (Candidate& candidate : candidates) {
     CudnnPlan made;
-    if (!make(maker, candidate, made) || (best.plan != nullptr && best.workspace <= made.workspace))
+    const cudnnStatus_t status = make(maker, candidate, made);
+    firm = firm && (status == CUDNN_STATUS_SUCCESS || is_no_support(status));
+    if (status != CUDNN_STATUS_SUCCESS || (best.plan != nullptr && best.workspace <= made.workspace))
       continue;
     best.plan = std::move(made.plan);
     best.workspace = made.workspace;
     best.parts.push_back(std::move(candidate.config));
     if (best.workspace <= static_cast<std::size_t>(k_workspace_wanted))
-      return;
+      break;
   }
+  return firm;
 }
 
 std::string kept_key(const CudnnTrial& trial, Autotune how) {
@@ -156,7 +166,8 @@ void take_quickest(
   Candidate* chosen = nullptr;
   for (Candidate& candidate : candidates) {
     CudnnPlan made;
-    if (!make(maker, candidate, made) || made.workspace > static_cast<std::size_t>(k_workspace_wanted))
+    if (make(maker, candidate, made) != CUDNN_STATUS_SUCCESS ||
+        made.workspace > static_cast<std::size_t>(k_workspace_wanted))
       continue;
     const auto seconds = on.seconds(made.workspace, [&](void* scratch) {
       cudnn_execute(runner.handle(), *made.plan, trial.ids, pointers, scratch);
@@ -187,7 +198,7 @@ void take_tried(
   if (const auto kept = KeptChoices::of_process().find(key)) {
     const auto same = [&](const Candidate& candidate) { return candidate.name == *kept; };
     const auto found = std::find_if(candidates.begin(), candidates.end(), same);
-    if (found != candidates.end() && make(maker, *found, best)) {
+    if (found != candidates.end() && make(maker, *found, best) == CUDNN_STATUS_SUCCESS) {
       best.parts.push_back(std::move(found->config));
       return;
     }
@@ -262,7 +273,8 @@ CudnnPlan cudnn_plan(
     return best;
   const Autotune how = autotune();
   const std::string kept = trial.compiles ? kept_plan_key(trial.key, limits, how) : "";
-  if (trial.compiles && find_kept_plan(made_with, kept, best))
+  const bool is_chosen = how == Autotune::off || KeptChoices::of_process().find(kept_key(trial, how)).has_value();
+  if (trial.compiles && is_chosen && find_kept_plan(made_with, kept, best))
     return best;
   std::vector<Candidate> candidates = candidates_of(graph, limits, CUDNN_HEUR_MODE_A);
   if (how != Autotune::off) {
@@ -270,13 +282,14 @@ CudnnPlan cudnn_plan(
       candidates.push_back(std::move(more));
     take_tried(made_with, candidates, trial, how, best);
   }
+  bool firm = best.plan != nullptr || how == Autotune::off;  // what stands in for a trial is not for other processes
   if (best.plan == nullptr)
-    take_first(made_with, candidates, best);
+    firm = take_first(made_with, candidates, best) && firm;
   if (best.plan == nullptr) {
     candidates = candidates_of(graph, limits, CUDNN_HEUR_MODE_FALLBACK);
-    take_first(made_with, candidates, best);
+    firm = take_first(made_with, candidates, best) && firm;
   }
-  if (trial.compiles)
+  if (trial.compiles && firm)
     keep_plan(kept, best);
   best.parts.push_back(std::move(graph));
   for (CudnnDescriptor& operation : operations)

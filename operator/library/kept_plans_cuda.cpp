@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include <cuda_runtime.h>
 
 #include <sluice/engine/cuda/check.h>
@@ -7,6 +9,18 @@
 
 namespace sluice::detail {
 
+namespace {
+
+// Raised with every change of which engines are accepted and how one of them is chosen (cudnn_plan_cuda.cpp).
+constexpr int k_rules = 1;
+
+std::string tf32_of_environment() {
+  const char* const set = std::getenv("NVIDIA_TF32_OVERRIDE");
+  return set == nullptr ? "as asked" : set;
+}
+
+}  // namespace
+
 std::string kept_plan_key(const std::string& problem, CudnnLimits limits, Autotune how) {
   int device = 0, driver = 0;
   cudaDeviceProp about{};
@@ -14,7 +28,9 @@ std::string kept_plan_key(const std::string& problem, CudnnLimits limits, Autotu
   cuda::cuda_check(cudaGetDeviceProperties(&about, device), "cudaGetDeviceProperties");
   cuda::cuda_check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   return message(
-      "plan of cudnn ",
+      "plan by rules ",
+      k_rules,
+      " of cudnn ",
       cudnn_calls.cudnnGetVersion(),
       ", driver ",
       driver,
@@ -24,6 +40,8 @@ std::string kept_plan_key(const std::string& problem, CudnnLimits limits, Autotu
       about.multiProcessorCount,
       " multiprocessors, tensor cores ",
       limits.tensor_cores ? "yes" : "no",
+      ", TF32 ",
+      tf32_of_environment(),
       ", autotune ",
       static_cast<int>(how),
       ": ",
@@ -48,12 +66,14 @@ bool find_kept_plan(const CudnnMaker& maker, const std::string& key, CudnnPlan& 
   }
 }
 
-void keep_plan(const std::string& key, const CudnnPlan& made) {
+// What cannot be kept is made again.
+void keep_plan(const std::string& key, const CudnnPlan& made) noexcept try {
   if (made.plan == nullptr)
     return;
   const std::string text = made.plan->text(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
   if (!text.empty())
     fused::KeptCode::plans_of_process().keep(key, text);
+} catch (const std::exception&) {
 }
 
 }  // namespace sluice::detail

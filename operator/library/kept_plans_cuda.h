@@ -9,11 +9,12 @@
 // process as cuDNN writes them: files `plans` in the folder that autotune.h names.
 namespace sluice::detail {
 
-/// All that such a plan depends on beside `problem`, which says the operations: cuDNN, GPU, limits, how it is chosen.
+/// All that such a plan depends on beside `problem`, which says the operations and how they make up a graph: cuDNN,
+/// GPU, limits, how it is chosen.
 std::string kept_plan_key(const std::string& problem, CudnnLimits limits, Autotune how);
 /// Gives `into` its plan. False, and nothing has changed, where none is kept or cuDNN does not take it.
 bool find_kept_plan(const CudnnMaker& maker, const std::string& key, CudnnPlan& into);
 /// Does nothing where cuDNN writes no such plan: its kernels are in the library then.
-void keep_plan(const std::string& key, const CudnnPlan& made);
+void keep_plan(const std::string& key, const CudnnPlan& made) noexcept;
 
 }  // namespace sluice::detail

@@ -4,6 +4,8 @@
 #include <mutex>
 #include <string>
 
+#include <sluice/engine/detail/fork_watch.h>
+
 /// A number that a header defines, as text.
 #define SLUICE_TEXT(number) SLUICE_TEXT_OF(number)
 #define SLUICE_TEXT_OF(number) #number
@@ -58,6 +60,7 @@ class SharedLibrary {
   const Take take_;
   std::atomic<State> state_{State::unknown};
   std::mutex mutex_;
+  const HeldOverForks held_{mutex_};  // a child may need the library as well
   void* handle_ = nullptr;
   std::string problem_;
 };

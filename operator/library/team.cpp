@@ -83,6 +83,13 @@ void keep_openmp_passive() noexcept {
   }
 }
 
+// By whoever comes first; a lock would be one that a forked child finds taken.
+void keep_openmp_passive_once() noexcept {
+  static std::atomic<bool> begun{false};
+  if (!begun.exchange(true, std::memory_order_relaxed))
+    keep_openmp_passive();
+}
+
 }  // namespace
 
 std::atomic<bool>& plant_no_threads() noexcept {
@@ -105,9 +112,8 @@ TeamScope::TeamScope(int threads) noexcept : before_(1), threads_(threads > 1 &&
   if (!openmp.can_set())
     return;
   before_ = openmp.max_threads();
-  static std::once_flag once;
   if (threads_ > 1)
-    std::call_once(once, keep_openmp_passive);
+    keep_openmp_passive_once();
   openmp.set_threads(threads_);
 }
 TeamScope::~TeamScope() {

@@ -133,6 +133,15 @@ TEST_CASE("Kernels are kept by many at once, and not at all where there is no fo
   CHECK(wrong == 0);
   const auto files = std::distance(fs::directory_iterator(folder.path / "made"), {});
   CHECK(files == 5);
+  const fused::KeptCode large(folder.path / "large");
+  large.keep("key", "code");
+  fs::resize_file(large.file_of("key"), std::uintmax_t{1} << 40);  // of which nothing is there
+  CHECK_FALSE(large.find("key").has_value());
+  write_file(large.file_of("key"), "sluice kernels 1 3 1099511627776 7\nkey");
+  CHECK_FALSE(large.find("key").has_value());
+  fs::remove(large.file_of("key"));
+  fs::create_directory(large.file_of("key"));  // can be opened, not read
+  CHECK_FALSE(large.find("key").has_value());
   const fused::KeptCode nowhere("");
   nowhere.keep("key", "code");
   CHECK_FALSE(nowhere.find("key").has_value());

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <filesystem>
 #include <fstream>
+#include <pthread.h>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -143,6 +144,25 @@ TEST_CASE("A library is loaded once, however many threads need it first") {
   CHECK(wrong == 0);
   CHECK(taken == 1);
   CHECK_NOTHROW(library.require("cosine"));
+}
+
+namespace {
+
+Gate loading;  // of the library below; a thread that loads stands here
+
+}  // namespace
+
+TEST_CASE("A child that is forked while a library is loaded has it, too") {
+  // Handlers run last come, first served: the gate opens when fork() has begun and before anybody is asked for locks.
+  static const bool watched = pthread_atfork([] { loading.open(); }, nullptr, nullptr) == 0;
+  REQUIRE(watched);
+  loading = Gate();
+  detail::SharedLibrary library(
+      {"the C library's mathematics", "libm.so.6", "nothing"}, [](const detail::SharedLibrary&) { loading.wait(); });
+  std::thread first([&] { CHECK(library.load()); });
+  REQUIRE(loading.reached());
+  CHECK(in_child([&] { return library.load() ? 0 : 1; }) == 0);
+  first.join();
 }
 
 TEST_CASE("Arrays load no library; a product on the CPU loads oneDNN, and nothing that GPUs need") {

@@ -1,5 +1,6 @@
 // The tests' side of the simulator.
 #include <cstdlib>
+#include <utility>
 
 #include "tests/support/cuda_sim/world.h"
 
@@ -141,6 +142,10 @@ void clear_calls() {
 
 std::string violations() {
   return ask([](World& all, Lock&) { return join(all.violations); });
+}
+
+std::string take_violations() {
+  return ask([](World& all, Lock&) { return join(std::exchange(all.violations, {})); });
 }
 
 std::string leftovers() {

@@ -86,6 +86,8 @@ void clear_calls();
 /// What was done that CUDA does not define: a destroyed handle used, memory freed under a pending copy, CUDA called by
 /// a kernel. One line each; "" if nothing.
 std::string violations();
+/// The same, and forgets them.
+std::string take_violations();
 /// Streams, events, graphs and memory that were made and not destroyed, by kind; "" if none.
 std::string leftovers();
 

@@ -15,6 +15,7 @@
 #include <sluice/engine/detail/float_mode.h>
 #include <sluice/engine/error.h>
 
+#include "tests/support/counts.h"
 #include "tests/support/cuda_sim/sim.h"
 
 #undef threadIdx
@@ -276,3 +277,11 @@ unsigned lane() noexcept {
 }
 
 }  // namespace device_sim
+
+namespace sluice::test {
+
+std::string take_noticed() {
+  return sim::take_violations();
+}
+
+}  // namespace sluice::test
