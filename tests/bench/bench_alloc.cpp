@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include <sluice/storage/api.h>
 #ifdef SLUICE_CUDA
 #include <cuda_runtime_api.h>

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include <sluice/engine/region.h>
 #include <sluice/operator/api.h>
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include "samples/cholesky/factor_cuda.h"
 #include "samples/cholesky/library_cuda.h"
 #include "tests/bench/support/gpu_cuda.h"

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include <sluice/operator/api.h>
 
 #include "tests/bench/support/bench.h"

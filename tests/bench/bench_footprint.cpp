@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
+
 #include <sluice/operator/api.h>
 
 #include "tests/bench/support/bench.h"

@@ -1,5 +1,7 @@
 // What a GPU task costs: host time of a push and wall time of a task, beside the same kernels launched by hand in the
 // same run. Results are compared with a serial run.
+#include <CLI/CLI.hpp>
+
 #include "tests/bench/gpu_tasks/gpu_tasks_cuda.h"
 
 int main(int argc, char** argv) {

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include <sluice/sluice.h>
 
 #include "tests/bench/networks/deeplab.h"

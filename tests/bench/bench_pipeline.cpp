@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include <sluice/operator/api.h>
 
 #include "tests/bench/support/gpu_cuda.h"

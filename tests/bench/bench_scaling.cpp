@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include <sluice/engine/api.h>
 
 #include "tests/bench/support/bench.h"

@@ -4,6 +4,7 @@
 Nothing of the source tree is on the include path, so a header that the installation lacks is found out. One program uses
 the engine alone: what operators need must not be loaded for it.
 """
+import fcntl
 import os
 import pathlib
 import re
@@ -31,7 +32,10 @@ def run(*command, **kwargs):
 
 def install(build, tree):
     """The prefix under `tree` that `meson install` filled, moved away from where it was configured for."""
-    run("meson", "install", "-C", build, "--no-rebuild", "--quiet", env={**os.environ, "DESTDIR": tree / "staged"})
+    # One at a time: each installation writes its log into the build folder.
+    with open(pathlib.Path(build) / "meson-logs" / "install.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run("meson", "install", "-C", build, "--no-rebuild", "--quiet", env={**os.environ, "DESTDIR": tree / "staged"})
     headers = next((tree / "staged").rglob("sluice/sluice.h"))
     prefix = tree / "moved"
     shutil.move(headers.parents[2], prefix)

@@ -5,27 +5,31 @@
 #include <cstdio>
 #include <fstream>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <sluice/engine/error.h>
 
 namespace sluice::bench {
 
-Report::Report(std::string name, std::string about) : name_(std::move(name)), app_(std::move(about)) {
-  app_.add_option("--json", options_.json, "Write the measurements to this file too");
-  app_.add_option("--filter", options_.filter, "Only workloads and variants that contain this");
-  app_.add_option("--repeats", options_.repeats, "Timed blocks; the median is reported")->check(CLI::Range(1, 1000));
-  app_.add_option("--device", options_.device_name, "cpu, gpu or gpu:N");
-  app_.add_flag("--smoke", options_.smoke, "Tiny sizes: checks results, times mean nothing");
+Report::Report(std::string name, std::string about)
+    : name_(std::move(name)), app_(std::make_unique<CLI::App>(std::move(about))) {
+  app_->add_option("--json", options_.json, "Write the measurements to this file too");
+  app_->add_option("--filter", options_.filter, "Only workloads and variants that contain this");
+  app_->add_option("--repeats", options_.repeats, "Timed blocks; the median is reported")->check(CLI::Range(1, 1000));
+  app_->add_option("--device", options_.device_name, "cpu, gpu or gpu:N");
+  app_->add_flag("--smoke", options_.smoke, "Tiny sizes: checks results, times mean nothing");
 }
+
+Report::~Report() = default;
 
 bool Report::parse(int argc, char** argv) {
   try {
-    app_.parse(argc, argv);
+    app_->parse(argc, argv);
     options_.device = parse_device(options_.device_name);
     return true;
   } catch (const CLI::ParseError& error) {
-    exit_code_ = app_.exit(error);
+    exit_code_ = app_->exit(error);
   } catch (const Error& error) {
     std::fprintf(stderr, "%s: %s\n", name_.c_str(), error.what());
     exit_code_ = 2;

@@ -1,13 +1,17 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include <sluice/engine/device.h>
+
+// CLI11 takes longer to compile than most benchmarks: those with flags of their own include it.
+namespace CLI {
+class App;
+}
 
 namespace sluice::bench {
 
@@ -33,9 +37,10 @@ class Report {
  public:
   /// `about` is what --help says.
   Report(std::string name, std::string about);
+  ~Report();
 
   /// For flags of the benchmark's own, before parse().
-  CLI::App& flags() noexcept { return app_; }
+  CLI::App& flags() noexcept { return *app_; }
   /// Reads the command line. True if the benchmark is to run; otherwise exit_code() says how to end.
   bool parse(int argc, char** argv);
   const Options& options() const noexcept { return options_; }
@@ -70,7 +75,7 @@ class Report {
   };
 
   std::string name_;
-  CLI::App app_;
+  std::unique_ptr<CLI::App> app_;
   Options options_;
   std::vector<Line> lines_;
   int exit_code_ = 0;

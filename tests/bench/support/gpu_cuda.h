@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -125,31 +124,10 @@ inline EngineOptions launched(LaunchMode launch, EngineOptions options = {}) {
 class GpuBench {
  public:
   /// `launches`: the benchmark takes --launch.
-  explicit GpuBench(Report& report, bool launches = true) : report_(report) {
-    if (!launches)
-      return;
-    report.flags()
-        .add_option("--launch", launch_, "How the engine launches GPU tasks: direct, batch or both")
-        ->check(CLI::IsMember({"direct", "batch", "both"}))
-        ->capture_default_str();
-  }
+  explicit GpuBench(Report& report, bool launches = true);
 
   /// True if there is a GPU to run on, which is then the current one; otherwise exit_code() says how to end.
-  bool begin() {
-    const bool named = report_.flags().get_option("--device")->count() > 0;
-    if (named && report_.options().device.is_cpu()) {
-      std::fprintf(stderr, "--device cpu: this benchmark measures a GPU\n");
-      exit_code_ = 2;
-    } else if (num_gpus() == 0) {
-      std::fprintf(stderr, "skipped: this benchmark measures a GPU, and there is none\n");
-      exit_code_ = 77;
-    } else {
-      device_ = named ? report_.options().device : gpu(0);
-      check(cudaSetDevice(device_.index), "cudaSetDevice");
-      return true;
-    }
-    return false;
-  }
+  bool begin();
   int exit_code() const noexcept { return exit_code_; }
   Device device() const noexcept { return device_; }
 
