@@ -1,7 +1,9 @@
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include <sluice/operator/floating.h>
 #include <sluice/operator/random/philox.h>
@@ -29,20 +31,53 @@ SLUICE_HD inline C unit_number(const PhiloxBlock& block, int i) noexcept {
   }
 }
 
+/// The number of T before one that is not denormal; before 0 the nearest that is not.
+template <class T>
+T number_before(T value) noexcept {
+  if constexpr (sizeof(T) == 2) {
+    const auto bits = std::bit_cast<std::uint16_t>(value);
+    const float least_normal = static_cast<float>(static_cast<T>(0x1p-126f)) == 0 ? 0x1p-14f : 0x1p-126f;
+    const auto least = std::bit_cast<std::uint16_t>(static_cast<T>(-least_normal));
+    const bool negative = bits >= 0x8000u, zero = (bits & 0x7fffu) == 0;
+    return std::bit_cast<T>(static_cast<std::uint16_t>(zero ? least : negative ? bits + 1 : bits - 1));
+  } else {
+    return value == 0 ? -std::numeric_limits<T>::min() : std::nextafter(value, -std::numeric_limits<T>::infinity());
+  }
+}
+
+/// The largest number of T below `high`, but not less than `low`.
+template <class T>
+T number_below(double high, double low) noexcept {
+  using C = Compute<T>;
+  T value = static_cast<T>(static_cast<C>(high));
+  if (!(static_cast<C>(value) < static_cast<C>(high)))
+    value = number_before(value);
+  return static_cast<C>(value) < static_cast<C>(low) ? static_cast<T>(static_cast<C>(low)) : value;
+}
+
 template <class T>
 struct UniformDraw {
   using C = Compute<T>;
   using Element = T;
   static constexpr int k_count = k_per_block<C>;
-  C low, high, span;
+  // Rounding, to T above all, may reach the open end: it is then the largest number of T before it, `last`.
+  C high;
+  T last;
+  // Halves and the scale 2 where the range does not fit the type. `below` is the last number of C.
+  C scale = 1, low, span, below;
 
-  UniformDraw(double from, double to)
-      : low(static_cast<C>(from)), high(static_cast<C>(to)), span(static_cast<C>(to - from)) {}
+  UniformDraw(double from, double to) : high(static_cast<C>(to)), last(number_below<T>(to, from)) {
+    if (!std::isfinite(static_cast<C>(to - from)))
+      scale = 2;
+    const double part = 1.0 / static_cast<double>(scale);
+    low = static_cast<C>(from * part);
+    span = static_cast<C>(to * part - from * part);
+    below = number_below<C>(to * part, from * part);
+  }
   SLUICE_HD void operator()(const PhiloxBlock& block, T* to) const noexcept {
     for (int i = 0; i < k_count; ++i) {
-      // Rounding, to T above all, may reach the open end.
-      const T value = static_cast<T>(times_plus(unit_number<C>(block, i), span, low));
-      to[i] = static_cast<C>(value) < high ? value : static_cast<T>(low);
+      const T value = static_cast<T>(scale * times_plus(unit_number<C>(block, i), span, low));
+      to[i] = static_cast<C>(value) < high ? value : last;
     }
   }
 };

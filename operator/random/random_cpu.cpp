@@ -31,7 +31,9 @@ constexpr bool k_by_word<BernoulliDraw<T>> = true;
 template <class T>
 void draw_floats(
     const RandomRows& rows, const UniformDraw<T>& draw, const std::uint32_t* words, std::int64_t n, float* to) {
-  rows.uniform(words, draw.low, draw.span, draw.high, n, to);
+  rows.uniform(words, draw.low, draw.span, draw.below, n, to);
+  for (std::int64_t i = 0; draw.scale != 1 && i < n; ++i)
+    to[i] *= draw.scale;
 }
 template <class T>
 void draw_floats(
@@ -48,7 +50,7 @@ void close_end(const UniformDraw<T>& draw, std::int64_t n, T* to, float* room) {
     reached |= static_cast<int>(!(room[i] < draw.high));
   for (std::int64_t i = 0; reached != 0 && i < n; ++i) {
     if (!(room[i] < draw.high))
-      to[i] = static_cast<T>(draw.low);
+      to[i] = draw.last;
   }
 }
 template <class T>

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <limits>
 
-#include <sluice/operator/concat/concat.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/reduce/gradient.h>
 #include <sluice/operator/reduce/reduce.h>
@@ -35,30 +34,6 @@ Arrays divided(std::span<const NDArray> inputs, const Attributes& attributes, So
 Arrays gradient_divided(const GradientCall& call) {
   const NDArray like = shape_only(call.input_specs[1]);
   return {invoke_one(call.op, {call.output_grads[0], like}, call.attributes, SourceLocation::current()), NDArray()};
-}
-
-// Of every element of the last axis the product of the others, by halves: products of pairs going up, of the neighbour
-// with what lies beyond the pair coming down. Nothing is divided, so zeros need no care, in gradients of this neither.
-NDArray products_of_others(const NDArray& x) {
-  const std::int64_t n = x.shape()[1], rows = x.shape()[0];
-  if (n <= 1)
-    return ones_like(x);
-  if (n % 2 != 0) {
-    const NDArray one = ones({rows, 1}, {.dtype = x.dtype(), .device = x.device()});
-    return products_of_others(concat({x, one}, 1)).slice(1, 0, n);
-  }
-  const NDArray even = x.slice(1, 0, n, 2), odd = x.slice(1, 1, n, 2);
-  const NDArray beyond = products_of_others(even * odd);
-  return stack({odd * beyond, even * beyond}, 2).reshape({rows, n});
-}
-
-// The product of all but each; of what is not 0. From sums of logarithms in a wider type, so that it does not matter
-// whether the product of all fits the type; float64 has none. Finite: beside zeros it is multiplied by 0.
-NDArray products_without(const NDArray& safe, const Shape& axes, DType dtype) {
-  if (dtype == float64)
-    return prod(safe, axes, true) / safe;
-  const NDArray logs = log(abs(safe)), signs = sign(safe);
-  return finite(exp(sum(logs, axes, true) - logs)) * prod(signs, axes, true) * signs;
 }
 
 }  // namespace
@@ -109,41 +84,6 @@ NDArray ReductionGradient::shared(const NDArray& x, const NDArray& y, const NDAr
 
 NDArray ReductionGradient::in_shares(const NDArray& x, const NDArray& dy) const {
   return x * (dy / nonzero(sum(x, axes_, true)));
-}
-
-// The gradient as a function of x that can itself be differentiated where factors are zero.
-NDArray ReductionGradient::recorded_of_product(const NDArray& x, const NDArray& dy) const {
-  Shape order, back = Shape::filled(x.ndim(), 0);
-  std::int64_t terms = 1;
-  for (int axis = 0; axis < x.ndim(); ++axis) {
-    if (std::find(axes_.begin(), axes_.end(), axis) == axes_.end())
-      order.push_back(axis);
-  }
-  for (const std::int64_t axis : axes_) {
-    order.push_back(axis);
-    terms *= x.shape()[static_cast<int>(axis)];
-  }
-  for (int i = 0; i < order.ndim(); ++i)
-    back[static_cast<int>(order[i])] = i;
-  if (x.size() == 0)
-    return dy * x;
-  const NDArray last = widened(x).transpose(order);
-  const NDArray others = products_of_others(last.reshape({-1, terms})).reshape(last.shape()).transpose(back);
-  return (widened(dy) * others).astype(x.dtype());
-}
-
-// With one zero only that factor has a gradient, with two none has.
-NDArray ReductionGradient::of_product(const NDArray& x, const NDArray& dy) const {
-  if (autograd::is_recording())
-    return recorded_of_product(x, dy);
-  const NDArray factors = x.astype(float64);
-  const NDArray zero = (factors == 0).astype(factors.dtype());
-  const NDArray zeros = sum(zero, axes_, true);
-  const NDArray safe = factors + zero;
-  const NDArray others = products_without(safe, axes_, x.dtype());
-  const NDArray none = (zeros == 0).astype(factors.dtype());
-  const NDArray one = (zeros == 1).astype(factors.dtype());
-  return (dy.astype(float64) * others * (zero * one + (1 - zero) * none)).astype(x.dtype());
 }
 
 }  // namespace detail

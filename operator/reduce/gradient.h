@@ -40,7 +40,8 @@ class ReductionGradient {
   NDArray shared(const NDArray& x, const NDArray& y, const NDArray& dy) const;
   /// dy in the proportions of x, which is not negative; of zeros alone 0.
   NDArray in_shares(const NDArray& x, const NDArray& dy) const;
-  /// Each element's gradient in a product: that of the others. Exact where factors are zero.
+  /// Each element's gradient in a product: dy times the product of the others, wherever that fits, beside zeros and
+  /// infinities too. A NaN's own may be NaN.
   NDArray of_product(const NDArray& x, const NDArray& dy) const;
 
  private:

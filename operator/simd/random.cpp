@@ -75,11 +75,11 @@ void words(const RandomBlock& random, std::uint64_t block, std::int64_t n, std::
 }
 
 // Plain loops, which become vectors.
-void uniform(const std::uint32_t* words, float low, float span, float high, std::int64_t n, float* HWY_RESTRICT to) {
+void uniform(const std::uint32_t* words, float low, float span, float below, std::int64_t n, float* HWY_RESTRICT to) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) {
     const float y = static_cast<float>(static_cast<std::int32_t>(words[i] >> 8)) * 0x1p-24f * span + low;
-    to[i] = y < high ? y : low;
+    to[i] = y < below ? y : below;
   }
 }
 

@@ -12,8 +12,8 @@ struct RandomRows {
 
   /// The words of n / 4 Philox blocks from `block` on: the bits of detail::philox().
   void (*words)(const RandomBlock& random, std::uint64_t block, std::int64_t n, std::uint32_t* to);
-  /// unit number * span + low, or low where that is not below `high`: the bits of detail::UniformDraw<float>.
-  void (*uniform)(const std::uint32_t* words, float low, float span, float high, std::int64_t n, float* to);
+  /// unit number * span + low, at most `below`: the bits of detail::UniformDraw<float>.
+  void (*uniform)(const std::uint32_t* words, float low, float span, float below, std::int64_t n, float* to);
   /// As detail::NormalDraw<float>; its logarithm, sine and cosine may differ from the C library's in the last bits.
   void (*normal)(const std::uint32_t* words, float mean, float deviation, std::int64_t n, float* to);
   /// 0 where the word is below `threshold`, otherwise x * scale: the same bits everywhere.

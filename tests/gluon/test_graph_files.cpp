@@ -189,7 +189,7 @@ TEST_CASE("an export that fails leaves the one that was there", "[gluon][export]
 
 TEST_CASE("parameters without a name, or with an empty part of one, are refused", "[gluon][export]") {
   const Files files;
-  for (const std::string& name : {".weight", "0.", ".", "0..weight"}) {
+  for (const std::string name : {".weight", "0.", ".", "0..weight"}) {
     CAPTURE(name);
     std::string text = files.graph;
     const std::string key = "\"0.weight\"";

@@ -30,6 +30,11 @@ struct DifferentiableCase {
 
 namespace detail {
 
+// Scales and shifts beside half types are float32.
+inline NDArray widened(const NDArray& x) {
+  return size_of(x.dtype()) < sizeof(float) ? x.astype(float32) : x;
+}
+
 inline NDArray numbers(const std::vector<std::int64_t>& values, const Shape& shape, const NDArray& beside) {
   return array(values, shape).to(beside.device());
 }
@@ -232,7 +237,7 @@ inline void add_images(Cases& cases) {
                    }});
   const Shape channels{4};
   cases.push_back({"convolution_fused", {images, filters, channels, channels, {2, 4, 5, 5}}, [=](const auto& v) {
-                     return convolution_fused(v[0], v[1], {v[2], v[3], v[4]}, with_relu);
+                     return convolution_fused(v[0], v[1], {widened(v[2]), widened(v[3]), v[4]}, with_relu);
                    }});
   for (const int output : {0, 1}) {
     const std::string name = "convolution_relu_backward_weights";

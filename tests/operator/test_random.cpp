@@ -63,6 +63,45 @@ TEST_CASE("uniform numbers fill their range evenly, for every floating type") {
   }
 }
 
+// What rounds to the open end becomes the number before it, not the first one.
+void check_ends(Device device) {
+  for (const DType dtype : test::floating_dtypes()) {
+    random::seed(4);
+    const ArrayOptions options{.dtype = dtype, .device = device};
+    const double last = dtype == bfloat16 ? 1 - 0x1p-8 : dtype == float16 ? 1 - 0x1p-11 : 1;
+    const int n = 300007;
+    const auto values = random::uniform({n}, options).to_vector<double>();
+    INFO(dtype);
+    CHECK(std::count(values.begin(), values.end(), 0.0) <= 2);
+    CHECK(std::count_if(values.begin(), values.end(), [&](double x) { return x >= last - 0x1p-12; }) > 0);
+    CHECK(*std::max_element(values.begin(), values.end()) < 1);
+    const double most = dtype == float16 ? 65504 : dtype == float64 ? 1.7e308 : 3e38;
+    const NDArray wide = random::uniform(-most, most, {n}, options);
+    const Moments m = moments_of((wide.astype(float64) / most).to_vector<double>());
+    CHECK(std::abs(m.mean) < 0.01);
+    CHECK(m.variance == Approx(1.0 / 3).epsilon(0.01));
+    CHECK(max(wide).item<double>() < most);
+    // Ends that no number before them is near, and a range of one number.
+    CHECK(max(random::uniform(-1, 0, {n}, options)).item<double>() < 0);
+    CHECK(max(random::uniform(-4, -2, {n}, options)).item<double>() < -2);
+    const NDArray one = random::uniform(3, 3, {64}, options);
+    CHECK((min(one).item<double>() == 3 && max(one).item<double>() == 3));
+  }
+  // Sixteen numbers, each as likely: the last one takes what rounds to the end.
+  const NDArray few = random::uniform(1e6, 1e6 + 1, {320000}, {.dtype = float32, .device = device});
+  const auto values = few.to_vector<double>();
+  CHECK(std::count(values.begin(), values.end(), 1e6) < 320000 / 32 * 1.1);
+}
+
+TEST_CASE("uniform numbers do not pile up at the first one, and ranges may be wider than their type") {
+  check_ends(cpu());
+}
+
+TEST_CASE("uniform numbers on a GPU do not pile up either", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_ends(gpu());
+}
+
 TEST_CASE("normal numbers have the moments and tails of their distribution") {
   for (DType dtype : {float32, float64, float16}) {
     random::seed(2);

@@ -80,14 +80,14 @@ class ErrorText {
   int kept_;
 };
 
-int count_of(const std::string& part, const std::string& text) {
+[[maybe_unused]] int count_of(const std::string& part, const std::string& text) {
   int count = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
     ++count;
   return count;
 }
 
-int threads_granted(Engine& engine) {
+[[maybe_unused]] int threads_granted(Engine& engine) {
   int granted = 0;
   engine.push({.name = "asks", .threads = 2}, [&](Queue queue) { granted = queue.threads(); });
   engine.wait_all();

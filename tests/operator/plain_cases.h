@@ -1,0 +1,185 @@
+#pragma once
+
+// Small examples of every operator that has no gradient, those that only compute other operators' gradients among them.
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sluice/operator/api.h>
+#include <sluice/operator/update/numbers.h>
+
+#include "tests/operator/reduced_programs.h"
+
+namespace sluice::test {
+
+struct PlainCase {
+  std::string op;
+  /// Of the inputs; of those of no type the test chooses it.
+  std::vector<std::pair<Shape, std::optional<DType>>> inputs;
+  std::function<Arrays(const Arrays&, DType)> f;
+  double low = -3, high = 3;
+};
+
+namespace detail {
+
+inline std::vector<std::pair<Shape, std::optional<DType>>> alike(std::size_t count, const Shape& shape) {
+  return {count, {shape, std::nullopt}};
+}
+
+/// A call by name of what takes `count` inputs of a shape.
+inline PlainCase by_name(
+    const std::string& op, std::vector<std::pair<Shape, std::optional<DType>>> inputs, const std::string& attributes) {
+  const auto f = [op, attributes](const Arrays& in, DType) {
+    const Operator& found = *find_operator(op);
+    return invoke(found, in, parse_attributes(found, attributes), SourceLocation::current());
+  };
+  return {op, std::move(inputs), f};
+}
+
+inline void add_rows(std::vector<PlainCase>& cases) {
+  const auto add = [&](PlainCase made, double low, double high) {
+    made.low = low;
+    made.high = high;
+    cases.push_back(std::move(made));
+  };
+  for (const UnaryCase& row : all_unary_cases()) {
+    if (!row.has_gradient())
+      add({row.name, alike(1, {3, 4}), [&row](const Arrays& in, DType) { return Arrays{row(in[0])}; }}, -3, 3);
+    if (const std::string backward = message(row.name, "_backward"); find_operator(backward) != nullptr)
+      add(by_name(backward, alike(3, {3, 4}), ""), row.low, row.high);
+  }
+  for (const BinaryCase& row : all_binary_cases()) {
+    if (!row.has_gradient()) {
+      for (const Shape& b : {Shape{3, 4}, Shape{4}}) {
+        const auto f = [&row](const Arrays& in, DType) { return Arrays{row(in[0], in[1]), row(in[1], in[0])}; };
+        add({row.name, {{{3, 4}, {}}, {b, {}}}, f}, row.low, row.high);
+      }
+    }
+    for (const char* operand : {"_backward_a", "_backward_b"}) {
+      if (const std::string backward = message(row.name, operand); find_operator(backward) != nullptr)
+        add(by_name(backward, alike(4, {3, 4}), ""), row.low, row.high);
+    }
+  }
+}
+
+inline void add_plain_reductions(std::vector<PlainCase>& cases) {
+  for (const ReductionCase& row : reduction_cases()) {
+    for (const Shape& axes : {Shape{0}, Shape{1}, Shape{0, 2}}) {
+      const auto f = [&row, axes](const Arrays& in, DType) { return Arrays{row.run(in[0], axes, false)}; };
+      if (!row.has_gradient())
+        cases.push_back({row.name, alike(1, {2, 3, 4}), f});
+    }
+  }
+  for (const int axis : {0, 1, 2}) {
+    for (const char* op : {"argmax", "argmin"})
+      cases.push_back(by_name(op, alike(1, {2, 3, 4}), message("axes=(", axis, ",)")));
+    cases.push_back({"fused_reduction", alike(2, {2, 3, 4}), [axis](const Arrays& in, DType dtype) {
+                       const auto program = product_for(Reduction::sum, dtype);
+                       return Arrays{reduced(fused::attributes_of(program, {Reduction::sum, {axis}}), in)};
+                     }});
+  }
+}
+
+inline void add_parts_of_layers(std::vector<PlainCase>& cases) {
+  const std::optional<DType> any, labels = int32;
+  cases.push_back(by_name("softmax_cross_entropy_both", {{{2, 3}, any}, {{2}, labels}, {{2}, any}}, "axis=1"));
+  cases.back().low = 0;
+  cases.back().high = 2;
+  cases.push_back(by_name("matmul_relu_backward", {{{3, 4}, any}, {{4, 5}, any}, {{3, 5}, any}}, ""));
+  cases.push_back(by_name("dense_backward_bias", alike(1, {5, 4}), ""));
+  // Means and inverse deviations stand in float32, or float64 beside it.
+  for (const auto& [op, count] : {std::pair{"batch_norm_backward", 5}, {"batch_norm_fold", 4}}) {
+    const std::string name = op;
+    const auto f = [name](const Arrays& in, DType dtype) {
+      const bool whole = name == "batch_norm_fold";
+      const DType wide = dtype == float64 ? float64 : float32;
+      Arrays given = whole ? Arrays{in[1], in[2], in[3], in[4]} : in;
+      if (!whole) {
+        given[3] = given[3].astype(wide);
+        given[4] = given[4].astype(wide);
+      }
+      const Operator& found = *find_operator(name);
+      return invoke(found, given, parse_attributes(found, ""), SourceLocation::current());
+    };
+    const Shape image{2, 3, 2, 4}, channels{3};
+    std::vector<std::pair<Shape, std::optional<DType>>> inputs = {
+        {image, any}, {count == 5 ? image : channels, any}, {channels, any}, {channels, any}, {channels, any}};
+    cases.push_back({name, inputs, f, 0.5, 2});
+  }
+  cases.push_back(
+      {"fused", alike(2, {3, 4}), [](const Arrays& in, DType dtype) {
+         ProgramBuilder build;
+         const fused::Number a = build.input(dtype), b = build.input(dtype);
+         const fused::Number both = build.call("add", {build.call("multiply", {a, b}), a});
+         const Attributes program = fused::attributes_of(build.with_outputs({both, build.call("abs", {b})}));
+         return invoke(*find_operator("fused"), in, program, SourceLocation::current());
+       }});
+}
+
+// Weights and states have to be dense, gradients need not.
+inline void add_updates(std::vector<PlainCase>& cases) {
+  const auto add = [&](const char* op, std::size_t arrays, const std::function<void(const Arrays&, const Arrays&)>& f) {
+    cases.push_back({op, alike(arrays, {3, 4}), [f](const Arrays& in, DType) {
+                       Arrays updated;
+                       for (const NDArray& array : in)
+                         updated.push_back(array.copy());
+                       f(updated, in);
+                       return updated;
+                     }});
+    cases.back().low = 0.5;
+  };
+  add("sgd_update", 6, [](const Arrays& to, const Arrays& grads) {
+    sgd_update(std::span(to).first(2), std::span(grads).subspan(2, 2), std::span(to).last(2), {.momentum = 0.5});
+  });
+  add("adam_update", 4, [](const Arrays& to, const Arrays& grads) {
+    const auto each = [&](std::size_t i) { return std::span(to).subspan(i, 1); };
+    adam_update(each(0), std::span(grads).subspan(1, 1), each(2), each(3), {.steps = {2}});
+  });
+}
+
+// What is made of nothing lies as the operator likes: all types, and GPUs beside CPUs.
+inline void add_sources(std::vector<PlainCase>& cases) {
+  const auto add = [&](const char* op, const std::function<NDArray(const ArrayOptions&)>& f) {
+    cases.push_back({op, {{{1}, float32}}, [f](const Arrays& in, DType dtype) {
+                       return Arrays{f({.dtype = dtype, .device = in[0].device()})};
+                     }});
+  };
+  add("full", [](const ArrayOptions& as) { return full({3, 4}, 1, as); });
+  add("arange", [](const ArrayOptions& as) { return arange(1, 90, 3, as); });
+  add("random_uniform", [](const ArrayOptions& as) { return random::uniform(-1, 2, {7, 5}, as); });
+  add("random_normal", [](const ArrayOptions& as) { return random::normal(1, 2, {7, 5}, as); });
+  add("random_randint", [](const ArrayOptions& as) { return random::randint(0, 100, {7, 5}, as); });
+  add("random_bernoulli", [](const ArrayOptions& as) { return random::bernoulli(0.25, {7, 5}, as); });
+  add("random_permutation", [](const ArrayOptions&) { return random::permutation(17); });
+  add("words", [](const ArrayOptions& as) {
+    const NDArray to = empty({3}, as);
+    sluice::detail::write_words({0, 1, -1}, to, SourceLocation::current());
+    return to;
+  });
+}
+
+}  // namespace detail
+
+inline std::vector<PlainCase> plain_cases() {
+  std::vector<PlainCase> cases;
+  detail::add_rows(cases);
+  detail::add_plain_reductions(cases);
+  detail::add_parts_of_layers(cases);
+  detail::add_updates(cases);
+  detail::add_sources(cases);
+  for (const char* op : {"detach", "fill"})
+    cases.push_back(detail::by_name(op, detail::alike(1, {3, 4}), ""));
+  cases.push_back(
+      {"one_hot",
+       {{{3, 2}, {}}},
+       [](const Arrays& in, DType dtype) {
+         return Arrays{one_hot(in[0], 4, dtype), one_hot(in[0].astype(int64), 4, dtype)};
+       },
+       0,
+       3});
+  return cases;
+}
+
+}  // namespace sluice::test
