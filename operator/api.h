@@ -7,6 +7,7 @@
 #include <sluice/operator/control/control.h>
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/fused.h>
+#include <sluice/operator/elementwise/composed.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
 #include <sluice/operator/graph/extents.h>
