@@ -243,22 +243,34 @@ TEST_CASE("polygamma takes orders from 0 on, and says which it does not", "[oper
   CHECK(polygamma(array<std::int32_t>({1}), 1).dtype() == float32);
 }
 
-TEST_CASE(
-    "floor_divide is exact where the quotient is rounded up to a whole number", "[operator][elementwise][functions]") {
-  // 0.7f / 0.1f lies just below 7 or above it as the floats do, whatever the type's quotient.
-  std::vector<float> a, b;
+namespace {
+
+// Whole multiples of a divisor and their neighbours: there the quotient, rounded, says too much.
+template <class T>
+void check_quotients() {
+  std::vector<T> a, b;
   std::vector<double> want, rest;
   for (int k = -40; k < 400; k += k == -1 ? 2 : 1) {
-    const float divisor = 0.1f + 0.013f * static_cast<float>(k % 37), product = static_cast<float>(k) * divisor;
-    for (const float dividend : {product, std::nextafter(product, 1e9f), std::nextafter(product, -1e9f)}) {
+    const T divisor = static_cast<T>(0.1) + static_cast<T>(0.013) * static_cast<T>(k % 37);
+    const T product = static_cast<T>(k) * divisor;
+    for (const T dividend : {product, std::nextafter(product, T(1e9)), std::nextafter(product, T(-1e9))}) {
       a.push_back(dividend);
       b.push_back(divisor);
-      want.push_back(std::floor(static_cast<double>(dividend) / static_cast<double>(divisor)));
       rest.push_back(std::fmod(dividend, divisor));
+      const auto quotient = static_cast<long double>(dividend) / static_cast<long double>(divisor);
+      want.push_back(static_cast<double>(std::floor(quotient)));
     }
   }
-  CHECK(floor_divide(line(a), line(b)).to_vector<double>() == want);
-  CHECK(fmod(line(a), line(b)).to_vector<double>() == rest);
+  CHECK(floor_divide(line(a), line(b)).template to_vector<double>() == want);
+  CHECK(fmod(line(a), line(b)).template to_vector<double>() == rest);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "floor_divide is exact where the quotient is rounded up to a whole number", "[operator][elementwise][functions]") {
+  check_quotients<float>();
+  check_quotients<double>();
   const NDArray whole = array<std::int32_t>({7, -7, 7, -7, 5, std::numeric_limits<std::int32_t>::min()});
   const NDArray by = array<std::int32_t>({2, 2, -2, -2, 0, -1});
   CHECK(

@@ -27,22 +27,20 @@ HWY_INLINE Lanes<D> copysign(Lanes<D> a, Lanes<D> b) {
   return with_sign_of(a, b);
 }
 
+// Of singles: their quotients below 2^28 are too far from the next whole number to be rounded up to it as doubles, and
+// the rest is exact.
 struct TruncatedRest {
-  // As in Remainder.
   template <class W>
   static HWY_INLINE W of(W a, W b) {
-    W rest = fused(-round_to_zero(a / b), b, a);
-    rest = select(rest * a < 0, rest + with_sign_of(b, a), rest);
+    const W rest = fused(-round_to_zero(a / b), b, a);
     return select(rest == 0, with_sign_of(0, a), rest);
   }
 };
 struct FloorQuotient {
-  // The quotient may have been rounded up to a whole number.
   template <class W>
   static HWY_INLINE W of(W a, W b) {
-    const W quotient = a / b, whole = round_down(quotient), rest = fused(-whole, b, a);
-    const W below = select((rest < 0 && b > 0) || (rest > 0 && b < 0), whole - 1, whole);
-    return select(below == 0, with_sign_of(0, quotient), below);
+    const W quotient = a / b, whole = round_down(quotient);
+    return select(whole == 0, with_sign_of(0, quotient), whole);
   }
 };
 template <class D>
