@@ -7,6 +7,7 @@
 #include <sluice/operator/control/control.h>
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/fused.h>
+#include <sluice/operator/elementwise/composed.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
 #include <sluice/operator/graph/extents.h>
@@ -29,6 +30,7 @@
 #include <sluice/operator/pool/pool.h>
 #include <sluice/operator/random/dropout.h>
 #include <sluice/operator/random/random.h>
+#include <sluice/operator/reduce/composed.h>
 #include <sluice/operator/reduce/reduce.h>
 #include <sluice/operator/sink.h>
 #include <sluice/operator/softmax/softmax.h>

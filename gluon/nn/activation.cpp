@@ -14,8 +14,18 @@ constexpr std::pair<std::string_view, detail::ActivationFunction> k_activations[
     {"tanh", tanh},
     {"softrelu", softplus},
     {"softsign", softsign},
+    {"log_sigmoid", log_sigmoid},
+    {"mish", mish},
     {"gelu", gelu},
+    {"gelu_tanh", gelu_tanh},
     {"silu", silu},
+    {"swish", silu},
+    {"selu", selu},
+    {"hard_swish", hard_swish},
+    {"relu6", relu6},
+    {"hard_sigmoid", [](const NDArray& x, SourceLocation site) { return hard_sigmoid(x, 0.2, 0.5, site); }},
+    {"elu", [](const NDArray& x, SourceLocation site) { return elu(x, 1, site); }},
+    {"leaky_relu", [](const NDArray& x, SourceLocation site) { return leaky_relu(x, 0.01, site); }},
 };
 
 std::string known_names() {

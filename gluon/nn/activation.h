@@ -13,8 +13,9 @@ using ActivationFunction = NDArray (*)(const NDArray& x, SourceLocation site);
 SLUICE_API ActivationFunction activation_function(std::string_view name);
 }  // namespace detail
 
-/// An elementwise function by name: "relu", "sigmoid", "tanh", "softrelu" (log(1 + exp(x))), "softsign", "gelu",
-/// "silu" (Gluon's nn.Activation).
+/// An elementwise function by name: "relu", "sigmoid", "tanh", "softrelu" (log(1 + exp(x))), "softsign", "log_sigmoid",
+/// "mish", "gelu", "gelu_tanh", "silu" and "swish", which are one, "selu", "hard_swish", "relu6" and, with the numbers
+/// that they have by name, "hard_sigmoid", "elu" and "leaky_relu" (Gluon's nn.Activation).
 class SLUICE_API Activation : public Block {
  public:
   /// Throws ValueError for an unknown name.

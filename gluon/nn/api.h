@@ -6,4 +6,5 @@
 #include <sluice/gluon/nn/conv.h>
 #include <sluice/gluon/nn/dense.h>
 #include <sluice/gluon/nn/pool.h>
+#include <sluice/gluon/nn/rectifiers.h>
 #include <sluice/gluon/nn/sequential.h>

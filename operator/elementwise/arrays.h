@@ -5,7 +5,7 @@
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/operator/elementwise/elementwise.h>
-#include <sluice/operator/elementwise/math.h>
+#include <sluice/operator/elementwise/special.h>
 
 namespace sluice {
 
@@ -45,6 +45,13 @@ inline NDArray over_square(const NDArray& x, const NDArray& root) {
 // Equal numbers are subtracted, or nothing would depend on them.
 inline NDArray difference(const NDArray& a, const NDArray& b) {
   return where(logical_and(a == b, isinf(a)), 0, a - b);
+}
+
+inline NDArray cos_pi(const NDArray& x) {
+  return sin((0.5 - abs(x - round(x / 2) * 2)) * math::k_pi);
+}
+inline NDArray next_polygamma(const NDArray& x, Scalar n) {
+  return polygamma(x, n.as_int64() + 1);
 }
 
 }  // namespace sluice

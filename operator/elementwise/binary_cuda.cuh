@@ -1,7 +1,7 @@
 #pragma once
 
-// Launches of every binary row for storage type T. Each device file compiles one or a few types, so that they build in
-// parallel.
+// Launches of every binary row but the special ones (special_cuda.cuh) for storage type T. Each device file compiles
+// one or a few types, so that they build in parallel.
 #include <sluice/operator/elementwise/kernels.h>
 #include <sluice/operator/elementwise/pointwise_cuda.cuh>
 
@@ -10,7 +10,7 @@ namespace sluice::detail {
 template <Binary row, class T>
 constexpr PointwiseLaunch<3> binary_launch_of() {
   using Row = math::BinaryRow<row>;
-  if constexpr (!k_takes<Row::kind, T>) {
+  if constexpr (!k_takes<Row::kind, T> || Row::kind == RowKind::special) {
     return nullptr;
   } else {
     using Out = std::conditional_t<gives_bool(Row::kind), bool, T>;
@@ -33,7 +33,7 @@ constexpr PointwiseLaunch<5> binary_gradient_launch_of() {
   using Row = math::BinaryRow<row>;
   // Formulas that read dy alone never come here: see binary.cpp.
   constexpr Uses uses = operand == 0 ? Row::uses_a : Row::uses_b;
-  if constexpr (!k_has_gradient<Row::kind, T> || uses == nothing_) {
+  if constexpr (!k_has_gradient<Row::kind, T> || Row::kind == RowKind::special || uses == nothing_) {
     return nullptr;
   } else {
     using Gradient = std::conditional_t<operand == 0, typename Row::GradientA, typename Row::GradientB>;

@@ -21,6 +21,7 @@ OperatorList elementwise_operators() noexcept {
     list_unary(*made);
     list_binary(*made);
     list_where(*made);
+    list_composed(*made);
     return made;
   }();
   return *all;

@@ -10,5 +10,6 @@ namespace sluice::detail {
 void list_unary(std::vector<const Operator*>& all);
 void list_binary(std::vector<const Operator*>& all);
 void list_where(std::vector<const Operator*>& all);
+void list_composed(std::vector<const Operator*>& all);
 
 }  // namespace sluice::detail

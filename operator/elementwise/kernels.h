@@ -10,12 +10,13 @@ namespace sluice::detail {
 
 /// Does a row of this kind take elements of type T?
 template <RowKind kind, class T>
-inline constexpr bool k_takes = kind == RowKind::real         ? std::is_floating_point_v<math::Compute<T>>
-                                : kind == RowKind::arithmetic ? !std::is_same_v<T, bool>
-                                : kind == RowKind::logical    ? std::is_same_v<T, bool>
-                                : kind == RowKind::bitwise    ? std::is_integral_v<T>
-                                : kind == RowKind::shift      ? std::is_integral_v<T> && !std::is_same_v<T, bool>
-                                                              : true;
+inline constexpr bool k_takes =
+    kind == RowKind::real || kind == RowKind::special ? std::is_floating_point_v<math::Compute<T>>
+    : kind == RowKind::arithmetic                     ? !std::is_same_v<T, bool>
+    : kind == RowKind::logical                        ? std::is_same_v<T, bool>
+    : kind == RowKind::bitwise                        ? std::is_integral_v<T>
+    : kind == RowKind::whole                          ? std::is_integral_v<T> && !std::is_same_v<T, bool>
+                                                      : true;
 /// Does it have a gradient for T?
 template <RowKind kind, class T>
 inline constexpr bool k_has_gradient = is_differentiable(kind) && std::is_floating_point_v<math::Compute<T>>;

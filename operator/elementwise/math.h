@@ -14,14 +14,19 @@ namespace sluice::math {
 
 using std::abs;
 using std::acos;
+using std::acosh;
 using std::asin;
+using std::asinh;
 using std::atan;
+using std::atanh;
 using std::ceil;
+using std::copysign;
 using std::cos;
 using std::cosh;
 using std::erf;
 using std::erfc;
 using std::exp;
+using std::exp2;
 using std::expm1;
 using std::floor;
 using std::hypot;
@@ -103,6 +108,16 @@ SLUICE_HD inline bool is_negative(T x) {
   }
 }
 
+/// With a negative sign, of zeros and NaNs too.
+template <class T>
+SLUICE_HD inline bool is_signed(T x) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return copysign(T(1), x) < 0;
+  } else {
+    return is_negative(x);
+  }
+}
+
 // Integers wrap around, as in NumPy; in C++ only unsigned ones may.
 template <class T>
 SLUICE_HD inline T wrapping_add(T a, T b) {
@@ -162,30 +177,6 @@ SLUICE_HD inline T sign(T x) {
   } else {
     return x > 0 ? T(1) : x < 0 ? T(-1) : x == 0 ? T(0) : x;
   }
-}
-
-// Bits of whole numbers.
-template <class T>
-SLUICE_HD inline T complement(T x) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return !x;
-  } else {
-    return static_cast<T>(~x);
-  }
-}
-/// Every bit leaves by as many places as there are or more, and by a negative number of them (numpy.left_shift).
-template <class T>
-SLUICE_HD inline T shift_left(T x, T places) {
-  using U = std::make_unsigned_t<T>;
-  constexpr U width = 8 * sizeof(T);
-  return static_cast<U>(places) < width ? static_cast<T>(static_cast<U>(x) << places) : T(0);
-}
-/// The sign fills what becomes free.
-template <class T>
-SLUICE_HD inline T shift_right(T x, T places) {
-  using U = std::make_unsigned_t<T>;
-  constexpr U width = 8 * sizeof(T);
-  return static_cast<U>(places) < width ? static_cast<T>(x >> places) : is_negative(x) ? static_cast<T>(-1) : T(0);
 }
 
 template <class T>
@@ -296,7 +287,27 @@ SLUICE_HD inline T floor_mod(T a, T b) {
   }
 }
 
-/// How often b goes into a, from their floor_mod y, which is b itself where an infinite b has the other sign.
+/// The whole number below a / b. Integers: by 0 it is 0, and what does not fit wraps around.
+template <class T>
+SLUICE_HD inline T floor_divide(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (b == 0)
+      return a / b;
+    const T rest = fmod(a, b), whole = rint((a - rest) / b);  // rounded: the quotient may miss it
+    const T below = rest != 0 && (rest < 0) != (b < 0) ? whole - 1 : whole;
+    return below == 0 ? copysign(T(0), a / b) : below;
+  } else {
+    if (b == 0)
+      return 0;
+    if (std::is_signed_v<T> && b == static_cast<T>(-1))
+      return wrapping_negative(a);
+    const T whole = static_cast<T>(a / b);
+    return a % b != 0 && is_negative(a) != is_negative(b) ? static_cast<T>(whole - 1) : whole;
+  }
+}
+
+/// How often b goes into a, from their remainder y, which of floor_mod is b itself where an infinite b has the other
+/// sign.
 template <std::floating_point T>
 SLUICE_HD inline T whole_quotient(T a, T b, T y) {
   return is_infinite(b) ? (y == b ? T(-1) : y - y) : round_nearest((a - y) / b);
@@ -322,10 +333,26 @@ SLUICE_HD inline T logaddexp(T a, T b) {
   return maximum(a, b) + log1p(exp(-abs(a - b)));
 }
 
+/// log2(2^a + 2^b), without overflow.
+template <class T>
+SLUICE_HD inline T logaddexp2(T a, T b) {
+  if (a == b)
+    return a + 1;
+  return maximum(a, b) + log1p(exp2(-abs(a - b))) * static_cast<T>(1.442695040888963407);
+}
+
 /// x kept between low and high; NaN stays.
 template <class T>
 SLUICE_HD inline T clamp(T x, T low, T high) {
   return x < low ? low : high < x ? high : x;
+}
+
+/// a * 2^b by three factors: neither they nor what lies between a and the result leave the type first.
+template <std::floating_point T>
+SLUICE_HD inline T ldexp(T a, T b) {
+  const T places = clamp(b, sizeof(T) == 4 ? T(-370) : T(-3058), sizeof(T) == 4 ? T(254) : T(2046));
+  const T third = trunc(places / 3), factor = exp2(third);
+  return a * factor * factor * exp2(places - 2 * third);
 }
 
 }  // namespace sluice::math

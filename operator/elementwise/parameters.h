@@ -47,4 +47,20 @@ inline void check_parameters<Unary::clip>(const UnaryParameters<Unary::clip>& gi
   });
 }
 
+template <>
+inline void check_parameters<Unary::hard_tanh>(const UnaryParameters<Unary::hard_tanh>& given) {
+  require<ValueError>(given.low <= given.high, [&] {
+    return message("hard_tanh: low ", given.low, " is not below high ", given.high);
+  });
+}
+template <>
+inline void check_parameters<Unary::softshrink>(const UnaryParameters<Unary::softshrink>& given) {
+  require<ValueError>(given.lambd >= 0, [&] { return message("softshrink: lambd ", given.lambd, " is negative"); });
+}
+template <>
+inline void check_parameters<Unary::polygamma>(const UnaryParameters<Unary::polygamma>& given) {
+  require<ValueError>(
+      given.n >= 0 && given.n <= 160, [&] { return message("polygamma: n is ", given.n, ", not within 0 and 160"); });
+}
+
 }  // namespace sluice

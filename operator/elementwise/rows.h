@@ -5,7 +5,8 @@
 #include <cstdint>
 
 #include <sluice/operator/elementwise/each_parameter.h>
-#include <sluice/operator/elementwise/math.h>
+#include <sluice/operator/elementwise/special.h>
+#include <sluice/operator/elementwise/whole.h>
 
 namespace sluice {
 
@@ -31,7 +32,7 @@ inline constexpr std::size_t k_binary_rows = 0
 #undef BINARY
 
 /// Which types a row takes and gives; see the heads of the .def files.
-enum class RowKind : std::uint8_t { arithmetic, real, test, comparison, logical, bitwise, shift };
+enum class RowKind : std::uint8_t { arithmetic, real, special, test, comparison, logical, bitwise, whole };
 
 /// What a gradient formula reads.
 using Uses = unsigned;
@@ -42,7 +43,7 @@ constexpr bool gives_bool(RowKind kind) noexcept {
 }
 /// Of whole numbers alone.
 constexpr bool is_of_bits(RowKind kind) noexcept {
-  return kind == RowKind::bitwise || kind == RowKind::shift;
+  return kind == RowKind::bitwise || kind == RowKind::whole;
 }
 constexpr bool is_differentiable(RowKind kind) noexcept {
   return !gives_bool(kind) && !is_of_bits(kind);
@@ -89,7 +90,7 @@ struct BinaryRow;
 
 #define SLUICE_GRADIENT(title, derivative)                                                             \
   struct title {                                                                                       \
-    template <class T>                                                                                 \
+    template <class T, class K = typename ConstantOf<T>::type>                                         \
     SLUICE_HD static auto of(T dy, [[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T y) { \
       return derivative;                                                                               \
     }                                                                                                  \
@@ -104,7 +105,7 @@ struct BinaryRow;
     static constexpr Uses uses_a = row_uses_a;                                                  \
     static constexpr Uses uses_b = row_uses_b;                                                  \
     struct Value {                                                                              \
-      template <class T>                                                                        \
+      template <class T, class K = T>                                                           \
       SLUICE_HD static auto of(T a, T b) {                                                      \
         return formula;                                                                         \
       }                                                                                         \

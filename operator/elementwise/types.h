@@ -10,9 +10,10 @@ namespace sluice::detail {
 constexpr DType operand_type(RowKind kind, DType dtype) noexcept {
   switch (kind) {
     case RowKind::real:
+    case RowKind::special:
       return is_floating(dtype) ? dtype : DType::float32;
     case RowKind::arithmetic:
-    case RowKind::shift:
+    case RowKind::whole:
       return dtype == DType::bool_ ? DType::int64 : dtype;
     case RowKind::logical:
       return DType::bool_;

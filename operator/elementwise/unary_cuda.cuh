@@ -1,7 +1,7 @@
 #pragma once
 
-// Launches of every unary row for storage type T. Each device file compiles one or a few types, so that they build in
-// parallel.
+// Launches of every unary row but the special ones (special_cuda.cuh) for storage type T. Each device file compiles one
+// or a few types, so that they build in parallel.
 #include <utility>
 
 #include <sluice/operator/elementwise/kernels.h>
@@ -19,7 +19,7 @@ constexpr auto launch_of_each(std::index_sequence<I...>) {
 template <Unary row, class T, int P>
 constexpr PointwiseLaunch<2 + P> unary_launch_of() {
   using Row = math::UnaryRow<row>;
-  if constexpr (!k_takes<Row::kind, T> || Row::parameters != P) {
+  if constexpr (!k_takes<Row::kind, T> || Row::kind == RowKind::special || Row::parameters != P) {
     return nullptr;
   } else {
     using Out = std::conditional_t<gives_bool(Row::kind), bool, T>;
@@ -40,7 +40,8 @@ template <Unary row, class T, int P>
 constexpr PointwiseLaunch<4 + P> unary_gradient_launch_of() {
   using Row = math::UnaryRow<row>;
   // Formulas that read neither x nor y never come here: see unary.cpp.
-  if constexpr (!k_has_gradient<Row::kind, T> || Row::uses == nothing_ || Row::parameters != P) {
+  constexpr bool is_none = Row::uses == nothing_ || Row::kind == RowKind::special;
+  if constexpr (!k_has_gradient<Row::kind, T> || is_none || Row::parameters != P) {
     return nullptr;
   } else {
     return launch_of_each<typename Row::Gradient, T, T>(std::make_index_sequence<3 + P>());

@@ -7,8 +7,10 @@
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/normalise.h>
+#include <sluice/operator/reduce/families.h>
 #include <sluice/operator/reduce/gradient.h>
 #include <sluice/operator/reduce/kernels.h>
+#include <sluice/operator/reduce/normal_axes.h>
 #include <sluice/operator/reduce/reduce.h>
 #include <sluice/operator/reduce/rows.h>
 
@@ -74,44 +76,13 @@ Specs infer_arg(const Operator& op, std::span<const ArraySpec> inputs, const Att
 
 // -- Normal form ------------------------------------------------------------------------------------------------
 
-// Counted from the front, in order, each once; none are all.
-Shape normal_axes(const RawCall& call, const Shape& given) {
-  const Shape& shape = call.inputs[0].shape();
-  boost::container::small_vector<std::int64_t, k_max_ndim> sorted;
-  for (const std::int64_t axis : given)
-    sorted.push_back(normal_axis(axis, shape.ndim(), call.op.name));
-  for (int axis = 0; given.empty() && axis < shape.ndim(); ++axis)
-    sorted.push_back(axis);
-  std::sort(sorted.begin(), sorted.end());
-  require<ValueError>(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(), [&] {
-    return message(call.op.name, ": axes ", given, " name an axis of shape ", shape, " twice");
-  });
-  return Shape(std::span<const std::int64_t>(sorted.data(), sorted.size()));
-}
-
-template <class A, bool real>
-bool normalise(const RawCall& call, NormalCall& normal) {
-  const A& given = call.attributes.as<A>();
-  const Shape axes = normal_axes(call, given.axes);
-  const NDArray& x = call.inputs[0];
-  const bool is_cast = real && !is_floating(x.dtype());
-  if (axes == given.axes && !is_cast)
-    return false;
-  A counted = given;
-  counted.axes = axes;
-  detail::with_attributes(call, counted, normal);
-  if (is_cast)
-    normal.inputs[0] = x.astype(float32, call.site);
-  return true;
-}
-
 // A place along several axes counts their elements row by row: they are made one axis, by a copy where they lie apart.
 // It stands where the first of them stood, so that keepdims leaves each of them as 1.
 bool normalise_arg(const RawCall& call, NormalCall& normal) {
   const auto& given = call.attributes.as<ReduceAttributes>();
-  const Shape axes = normal_axes(call, given.axes);
+  const Shape axes = detail::normal_axes(call, given.axes);
   if (axes.ndim() < 2)
-    return normalise<ReduceAttributes, false>(call, normal);
+    return detail::normalise_axes<ReduceAttributes, false>(call, normal);
   const NDArray& x = call.inputs[0];
   const Shape& shape = x.shape();
   const int first = static_cast<int>(axes[0]);
@@ -208,7 +179,7 @@ constexpr Operator make_row() {
   Operator op;
   op.name = Row::name;
   op.attributes = &attribute_type<typename Row::Attributes>;
-  op.normalise = normalise<typename Row::Attributes, Row::types == ReduceTypes::real>;
+  op.normalise = detail::normalise_axes<typename Row::Attributes, Row::types == ReduceTypes::real>;
   op.infer = infer_row<row>;
   op.kernels = {on_cpu(row_cpu<row>), on_gpu(SLUICE_GPU_KERNEL(row_gpu<row>))};
   if (has_gradient)
@@ -282,7 +253,7 @@ detail::OperatorList detail::reduce_operators() noexcept {
 #define REDUCTION(name, ...) &k_row<Reduction::name>,
 #include <sluice/operator/reduce/reduce.def>
 #undef REDUCTION
-      &k_argmax, &k_argmin, &k_divide_by_terms};
+      &k_argmax, &k_argmin, &k_divide_by_terms, &k_nansum, &k_nanprod, &k_nanmean, &k_nanmax, &k_nanmin, &k_norm};
   return list;
 }
 

@@ -90,6 +90,7 @@ inline std::vector<ExportCase> export_cases() {
        true,
        false},
       {"dropout", maker<nn::Dropout>(0.5), {{4, 6}}},
+      {"prelu", maker<nn::PReLU>(nn::PReLUOptions{.in_channels = 3}), {{4, 3, 5}}},
       {"flatten", maker<nn::Flatten>(), {{4, 3, 2}}},
       {"lambda",
        [] { return std::make_shared<nn::Lambda>([](const NDArray& x) { return log_softmax(x); }); },
@@ -100,7 +101,7 @@ inline std::vector<ExportCase> export_cases() {
       {"cross entropy", maker<gluon::loss::SoftmaxCrossEntropyLoss>(), {{4, 6}, {4, 6}}},
       {"squares", maker<gluon::loss::L2Loss>(), {{4, 6}, {4, 6}}},
   };
-  for (const char* name : {"relu", "sigmoid", "tanh", "softrelu", "softsign", "gelu", "silu"})
+  for (const char* name : {"relu", "sigmoid", "tanh", "softrelu", "softsign", "gelu", "silu", "mish", "elu"})
     cases.push_back({name, maker<nn::Activation>(std::string(name)), {{4, 6}}});
   return cases;
 }

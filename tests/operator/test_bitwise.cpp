@@ -1,5 +1,7 @@
 // Rows of bits: every type that they take, layouts, numbers beside arrays, shifts by too much, and what they refuse.
 #include <cstdint>
+#include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,10 @@ std::int64_t reference(const std::string& row, DType dtype, std::int64_t a, std:
     return each_bit([](bool x, bool y) { return x || y; });
   if (row == "bitwise_xor")
     return each_bit([](bool x, bool y) { return x != y; });
+  if (row == "gcd")
+    return held(dtype, std::gcd(a, b));
+  if (row == "lcm")
+    return held(dtype, std::lcm(a, b));
   const std::int64_t places = b < 0 || b > bits_of(dtype) ? bits_of(dtype) : b;
   for (std::int64_t i = 0; i < places; ++i)
     a = row == "left_shift" ? held(dtype, static_cast<std::int64_t>(2 * static_cast<std::uint64_t>(a)))
@@ -74,7 +80,7 @@ bool is_of(const NDArray& y, DType dtype) {
 void check_rows(Device device) {
   for (const BinaryCase& row : rows_of(all_binary_cases(), true)) {
     for (const DType dtype : k_whole_dtypes) {
-      if (dtype == bool_ && row.kind == RowKind::shift)
+      if (dtype == bool_ && row.kind == RowKind::whole)
         continue;
       CAPTURE(row.name, dtype);
       const NDArray a = draw(row, dtype, 3, false), b = draw(row, dtype, 4, true);
@@ -129,6 +135,17 @@ TEST_CASE("Shifts by negative places or by more than there are leave zeros, or t
   CHECK(left_shift(wide, 64).to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 0});
   CHECK(right_shift(wide, 64).to_vector<std::int64_t>() == std::vector<std::int64_t>{-1, 0});
   CHECK(right_shift(wide, -1).to_vector<std::int64_t>() == std::vector<std::int64_t>{-1, 0});
+}
+
+TEST_CASE("Divisors and multiples of zeros, of negative numbers and of the least ones", "[operator][bitwise]") {
+  const NDArray a = line({0, 0, 12, -12, 12, 7, -128}).astype(int8), b = line({0, -6, 0, 18, -18, 11, 96}).astype(int8);
+  CHECK(gcd(a, b).to_vector<int>() == std::vector<int>{0, 6, 12, 6, 6, 1, 32});
+  CHECK(lcm(a, b).to_vector<int>() == std::vector<int>{0, 0, 0, 36, 36, 77, -128});
+  const NDArray least = array<std::int64_t>({std::numeric_limits<std::int64_t>::min()});
+  CHECK(gcd(least, 48).to_vector<std::int64_t>() == std::vector<std::int64_t>{16});
+  CHECK(gcd(least, 0).to_vector<std::int64_t>() == least.to_vector<std::int64_t>());
+  CHECK(is_of(gcd(array<bool>({true}), array<bool>({false})), int64));
+  CHECK(gcd(array<std::uint8_t>({250}), array<std::uint8_t>({100})).item<int>() == 50);
 }
 
 TEST_CASE("Rows of bits promote whole numbers and refuse others", "[operator][bitwise]") {

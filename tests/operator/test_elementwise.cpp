@@ -29,7 +29,8 @@ NDArray expected_binary(const BinaryCase& row, const NDArray& a, const NDArray& 
   std::vector<double> values(u.size());
   for (std::size_t i = 0; i < u.size(); ++i)
     values[i] = wrapped(type, binary_reference(row, u[i], v[i]));
-  if (std::string(row.name) == "mod" && !is_floating(type)) {
+  const std::string name = row.name;
+  if ((name == "mod" || name == "fmod" || name == "floor_divide") && !is_floating(type)) {
     for (std::size_t i = 0; i < u.size(); ++i)
       values[i] = v[i] == 0 ? 0 : values[i];
   }

@@ -57,9 +57,12 @@ double special_reference(const BinaryCase& row, double a, double b) {
     const double rest = std::fmod(a, b);
     return rest == 0 ? std::copysign(0.0, b) : std::signbit(rest) != std::signbit(b) ? rest + b : rest;
   }
-  if (name == "logaddexp") {
-    const double larger = std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b);
-    return std::isinf(larger) ? larger : larger + std::log1p(std::exp(-std::fabs(a - b)));
+  if (name == "logaddexp" || name == "logaddexp2") {
+    const double larger = std::isnan(a)   ? a
+                          : std::isnan(b) ? b
+                                          : std::max(a, b),
+                 unit = name == "logaddexp2" ? std::log(2.0) : 1;
+    return std::isinf(larger) ? larger : larger + std::log1p(std::exp(-std::fabs(a - b) * unit)) / unit;
   }
   return binary_reference(row, a, b);
 }
@@ -84,7 +87,7 @@ void check_binary(Device device) {
       const auto values = x.to_vector<double>();
       // Of two zeros either may be the larger one.
       const std::string name = row.name;
-      const bool signed_zeros = name != "maximum" && name != "minimum";
+      const bool signed_zeros = name != "maximum" && name != "minimum" && name != "fmax" && name != "fmin";
       for (const double b : values) {
         std::vector<double> exact;
         for (const double a : values)
@@ -165,6 +168,78 @@ const GradientCase k_gradients[] = {
     {"mod", 3, -k_inf, 1, 1},
     {"mod", -3, -k_inf, 1, 0},
     {"mod", k_inf, k_inf, 1, k_nan},
+    {"fmod", 7, 2, 1, -3},
+    {"fmod", -7, 2, 1, 3},
+    {"fmod", 3, k_inf, 1, 0},
+    {"fmod", -3, k_inf, 1, 0},
+    {"fmod", k_inf, 2, 1, k_nan},
+    {"floor_divide", 7, 2, 0, 0},
+    {"fmax", 2, 2, 0.5, 0.5},
+    {"fmax", 2, 3, 0, 1},
+    {"fmax", k_nan, 2, 0, 1},
+    {"fmax", 2, k_nan, 1, 0},
+    {"fmin", 2, 2, 0.5, 0.5},
+    {"fmin", 3, 2, 0, 1},
+    {"fmin", k_nan, 2, 0, 1},
+    {"fmin", k_nan, k_nan, 1, 0},
+    {"fmin", 2, k_nan, 1, 0},
+    {"copysign", 3, -2, -1, 0},
+    {"copysign", -3, -2, 1, 0},
+    {"copysign", 0, -2, 0, 0},
+    {"heaviside", 0, 3, 0, 1},
+    {"heaviside", 2, 3, 0, 0},
+    {"ldexp", 3, 2, 4, 8.31776616671934371},
+    {"logaddexp2", 5, 5, 0.5, 0.5},
+    {"logaddexp2", k_inf, 2, 1, 0},
+    {"logaddexp2", -k_inf, -k_inf, 0.5, 0.5},
+    {"xlogy", 0, 0, 0, k_nan},
+    {"xlogy", 0, 2, 0.693147180559945309, 0},
+    {"xlogy", 3, 0, -k_inf, k_inf},
+    {"xlog1py", 0, -1, 0, k_nan},
+    {"xlog1py", 0, 1, 0.693147180559945309, 0},
+    {"prelu", 2, 0.25, 1, 0},
+    {"prelu", 0, 0.25, 0.25, 0},
+    {"prelu", -2, 0.25, 0.25, -2},
+    {"prelu", k_nan, 0.25, 0.25, k_nan},
+    {"hard_swish", 3, 0, 1, 0},
+    {"hard_swish", -3, 0, 0, 0},
+    {"hard_swish", k_inf, 0, 1, 0},
+    {"hard_swish", k_nan, 0, k_nan, 0},
+    {"relu6", 0, 0, 0, 0},
+    {"relu6", 6, 0, 0, 0},
+    {"relu6", k_nan, 0, 1, 0},
+    {"hard_tanh", 1, 0, 0, 0},
+    {"hard_tanh", 0.5, 0, 1, 0},
+    {"softshrink", 0.5, 0, 0, 0},
+    {"softshrink", -2, 0, 1, 0},
+    {"hard_shrink", 0.5, 0, 0, 0},
+    {"hard_shrink", -2, 0, 1, 0},
+    {"smooth_l1", 0.5, 0, 0.5, 0},
+    {"smooth_l1", -k_inf, 0, -1, 0},
+    {"selu", 0, 0, 1.75809934084737686, 0},
+    {"log_sigmoid", -k_inf, 0, 1, 0},
+    {"log_sigmoid", k_inf, 0, 0, 0},
+    {"gelu_tanh", 60000, 0, 1, 0},
+    {"gelu_tanh", -60000, 0, 0, 0},
+    {"sinc", 0, 0, 0, 0},
+    {"sinc", 1, 0, -1, 0},
+    {"arcsinh", k_inf, 0, 0, 0},
+    {"arcsinh", 60000, 0, 1.66666666643518519e-05, 0},
+    {"arccosh", 1, 0, k_inf, 0},
+    {"arccosh", 0.5, 0, k_nan, 0},
+    {"arctanh", 1, 0, k_inf, 0},
+    {"erfinv", 1, 0, k_inf, 0},
+    {"erfinv", 0, 0, 0.886226925452758014, 0},
+    {"erfinv", 2, 0, k_nan, 0},
+    {"logit", 0, 0, k_inf, 0},
+    {"logit", 2, 0, k_nan, 0},
+    {"rcbrt", 0, 0, -k_inf, 0},
+    {"gamma", 1, 0, -0.577215664901532861, 0},
+    {"gamma", 0, 0, -k_inf, 0},
+    {"gammaln", k_inf, 0, k_inf, 0},
+    {"digamma", 1, 0, 1.64493406684822644, 0},
+    {"digamma", k_inf, 0, 0, 0},
+    {"polygamma", 1, 0, -2.40411380631918857, 0},
     {"power", 0, 0, 0, 0},
     {"power", 0, 2, 0, 0},
     {"power", 0, 1, 1, 0},

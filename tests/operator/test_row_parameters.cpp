@@ -90,6 +90,34 @@ TEST_CASE("Rows with parameters give integers and bool as float32, clip keeps th
   CHECK(clip(whole.astype(int8), -1000, 2).to_vector<double>() == std::vector<double>{-4, 0, 2});
 }
 
+TEST_CASE("Rows that cut or move take any bounds that make sense, and say which do not", "[operator][elementwise]") {
+  const NDArray& x = points();
+  for (const DType dtype : {float64, float32, float16}) {
+    const NDArray of = x.astype(dtype);
+    CHECK(test::differences(hard_tanh(of, -2, 0.5), expected([](double v) {
+                              return std::fmin(std::fmax(v, -2), 0.5);
+                            })) == "");
+    CHECK(test::differences(softshrink(of, 1), expected([](double v) {
+                              return std::fmax(v - 1, 0) + std::fmin(v + 1, 0);
+                            })) == "");
+    CHECK(test::differences(softshrink(of, 0), of) == "");
+    CHECK(test::differences(hard_shrink(of, 1), expected([](double v) { return std::fabs(v) > 1 ? v : 0; })) == "");
+    CHECK(test::differences(smooth_l1(of, 2), expected([](double v) {
+                              return std::fabs(v) < 0.25 ? 2 * v * v : std::fabs(v) - 0.125;
+                            })) == "");
+  }
+  CHECK_THROWS_AS(hard_tanh(x, 1, 0.5), ValueError);
+  CHECK_THROWS_WITH(hard_tanh(x, 1, NAN), test::contains("hard_tanh"));
+  CHECK_THROWS_AS(softshrink(x, -1), ValueError);
+  CHECK(by_name("hard_tanh", x, "low=0, high=0").to_vector<double>() == zeros({9}).to_vector<double>());
+  CHECK(
+      slopes([](const NDArray& v) { return smooth_l1(v, 2); }, line({0.125, 1, -1}))[0] ==
+      std::vector<double>{0.5, 1, -1});
+  CHECK(
+      slopes([](const NDArray& v) { return hard_tanh(v, -1, 2); }, line({-1, 0, 2, 3}))[0] ==
+      std::vector<double>{0, 1, 0, 0});
+}
+
 TEST_CASE("Gradients of rows with parameters, and theirs, at kinks and far from them", "[operator][elementwise]") {
   const NDArray x = line({-1.0, 0.0, 2.0, 1000.0, -1000.0});
   using Values = std::vector<std::vector<double>>;

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include <sluice/operator/elementwise/kernels.h>
-#include <sluice/operator/simd/detail/special.h>
+#include <sluice/operator/simd/detail/rare.h>
 
 #if SLUICE_SIMD_HERE
 HWY_BEFORE_NAMESPACE();
@@ -47,7 +47,7 @@ struct BinaryFormula;
 
 #define SLUICE_GRADIENT(title, derivative)                                                           \
   struct title {                                                                                     \
-    template <class T>                                                                               \
+    template <class T, class K = T>                                                                  \
     static HWY_INLINE T of(T dy, [[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T y) { \
       return derivative;                                                                             \
     }                                                                                                \
@@ -56,7 +56,7 @@ struct BinaryFormula;
   template <>                                                                   \
   struct BinaryFormula<Binary::row> {                                           \
     struct Value {                                                              \
-      template <class T>                                                        \
+      template <class T, class K = T>                                           \
       static HWY_INLINE auto of(T a, T b) {                                     \
         return formula;                                                         \
       }                                                                         \

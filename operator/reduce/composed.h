@@ -1,0 +1,33 @@
+#pragma once
+
+#include <sluice/ndarray/ndarray.h>
+
+// Reductions that are made of others and of elementwise operators: operators by name too, recorded, traced and fused as
+// their parts. Axes, errors and types are as in reduce.h. None of them blocks.
+namespace sluice {
+
+/// Without NaNs, as in NumPy: sum and product of nothing else are 0 and 1, mean and extremes of NaNs alone are NaN. The
+/// gradient of a NaN is 0. Integers and bool, which have none, as without `nan`.
+SLUICE_API NDArray nansum(
+    const NDArray& x, const Shape& axes = {}, bool keepdims = false, SourceLocation site = SourceLocation::current());
+SLUICE_API NDArray nanprod(
+    const NDArray& x, const Shape& axes = {}, bool keepdims = false, SourceLocation site = SourceLocation::current());
+SLUICE_API NDArray nanmean(
+    const NDArray& x, const Shape& axes = {}, bool keepdims = false, SourceLocation site = SourceLocation::current());
+SLUICE_API NDArray nanmax(
+    const NDArray& x, const Shape& axes = {}, bool keepdims = false, SourceLocation site = SourceLocation::current());
+SLUICE_API NDArray nanmin(
+    const NDArray& x, const Shape& axes = {}, bool keepdims = false, SourceLocation site = SourceLocation::current());
+
+/// The vector norm of that order over the axes together (numpy.linalg.norm): sum(|x|^order)^(1 / order), of which
+/// powers of large or small numbers need not fit; of order 0 how many are not 0, of infinity the largest magnitude, of
+/// -infinity the smallest. Integers and bool give float32. The gradient at 0 is 0. Throws ValueError for NaN, and
+/// for -infinity where there is nothing to reduce.
+SLUICE_API NDArray norm(
+    const NDArray& x,
+    double order = 2,
+    const Shape& axes = {},
+    bool keepdims = false,
+    SourceLocation site = SourceLocation::current());
+
+}  // namespace sluice
