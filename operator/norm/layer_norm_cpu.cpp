@@ -55,22 +55,16 @@ class Forward {
     inv_std_[row] = static_cast<C>(m.inv_std);
   }
 
-  // One pass in double around the first element: of floats that loses no digits, unless the row is far from its first.
+  // One pass in double around the first element: its own share of the squares bounds how far it is from the mean, so
+  // that no more digits are lost than a row's length has.
   RowMoments moments_of(const float* x) const {
-    constexpr double k_far = 1e6;
     const double n = static_cast<double>(rows_.at.n);
     const double first = rows_.centred && std::isfinite(x[0]) ? static_cast<double>(x[0]) : 0;
     double sums[2] = {};
     vectors_.channels->moments(x, first, rows_.at.n, sums);
     if (!rows_.centred)
       return {0, sums[1], rows_};
-    const double away = sums[0] / n;
-    const double squares = sums[1] - sums[0] * away;
-    if (!(n * away * away > k_far * squares))
-      return {first + away, squares, rows_};
-    double again[2] = {};
-    vectors_.channels->moments(x, first + away, rows_.at.n, again);
-    return {first + away, again[1] - again[0] * (again[0] / n), rows_};
+    return {first + sums[0] / n, sums[1] - sums[0] * (sums[0] / n), rows_};
   }
 
   void in_vectors(std::int64_t row, float* room) const requires std::is_same_v<C, float> {

@@ -61,6 +61,8 @@ const Case k_cases[] = {
     {{1, 1, 1}, 1},
     {{40, 4, 9}, 2},
     {{2, 4, 2, 3, 2}, 0}};
+// Of so many rows that pieces of them have sums of their own.
+const Case k_large[] = {{{600, 6, 160}, 3}, {{600, 6, 160}, 0}};
 
 }  // namespace
 
@@ -74,6 +76,17 @@ TEST_CASE("group_norm and instance_norm agree with plain loops for every type, g
           CHECK(disagreement(drawn(shape, dtype, parameters), groups, random_array(shape, 4, -1, 1, dtype)) == "");
         }
       }
+    }
+  }
+}
+
+TEST_CASE("The gradients of group_norm's parameters are sums over all pieces of many rows", "[group_norm]") {
+  for (const simd::Target target : simd_targets()) {
+    const simd::TargetScope scope(target);
+    for (const auto& [shape, groups] : k_large) {
+      CAPTURE(name_of(target), groups);
+      const NDArray dy = random_array(shape, 4, -1, 1);
+      CHECK(disagreement(drawn(shape, float32, float32), groups, dy) == "");
     }
   }
 }

@@ -229,6 +229,19 @@ TEST_CASE("layer_norm and its gradients have the same bits with 1, 2, 3 and 4 wo
   CHECK(step({.cpu_policy = CpuMode::serial}) == want);
 }
 
+TEST_CASE("The gradients of gamma and beta are sums over all pieces of many rows", "[layer_norm]") {
+  for (const simd::Target target : simd_targets()) {
+    const simd::TargetScope scope(target);
+    for (const bool centred : {true, false}) {
+      for (const int axis : {0, 1}) {
+        CAPTURE(name_of(target), centred, axis);
+        const auto inputs = drawn({900, 700}, axis, centred, float32, float32);
+        CHECK(disagreement(inputs, axis, random_array({900, 700}, 9), 0.1) == "");
+      }
+    }
+  }
+}
+
 // More than 4 MB of whole lines: they go past the caches.
 TEST_CASE("Rows of a large layer_norm have the bits of each row alone", "[layer_norm]") {
   const NDArray x = random_array({1100, 1024}, 3, -3, 5), head = random_array(x.shape(), 4);
