@@ -108,9 +108,11 @@ void row_norm_cpu(const KernelCall& call);
 void row_norm_backward_cpu(const KernelCall& call);
 void row_norm_gpu(const KernelCall& call);
 void row_norm_backward_gpu(const KernelCall& call);
-void group_norm_backward_gpu(const KernelCall& call);  // of group_norm and instance_norm
+void group_norm_gpu(const KernelCall& call);  // of group_norm and instance_norm
+void group_norm_backward_gpu(const KernelCall& call);
 // Parts of them: rows that are centred and others, and the gradients of gamma and beta alone.
 void centred_rows_gpu(const NormForward& norm, const Queue& queue);
+void long_row_moments_gpu(const NormForward& norm, const Queue& queue);  // of rows of neighbours, many blocks a row
 void uncentred_rows_gpu(const NormForward& norm, const Queue& queue);
 bool norm_backward_in_registers_gpu(const NormBackward& norm, const Queue& queue);
 void norm_parameters_backward_gpu(const NormBackward& norm, const Queue& queue);
