@@ -25,6 +25,7 @@
 #include <sluice/operator/library/autotune.h>
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/matmul/precision.h>
+#include <sluice/operator/norm/layer_norm.h>
 #include <sluice/operator/norm/norm.h>
 #include <sluice/operator/operator.h>
 #include <sluice/operator/pool/pool.h>

@@ -10,11 +10,12 @@
 //   finish(row, offset, total, once)
 //                             what give() is told; writes what there is one of a row, where `once`
 //   C give(told, values, j, i)
-//                             element i of the result, with k_writes
+//                             element i of the result, with k_writes; or give_vector(told, values, i, made), that and
+//                             its neighbours
 // A row that fits the registers of its threads is read once; `InRegisters` names the operator that works there. It says
 // what stands where a row ends (k_absent), and may look at the row twice: with k_twice there are start_again(total),
-// take_again(second, values, total), join_again(a, b), and finish() gets both; k_changes: take_again() makes of the
-// values those that give() gets.
+// take_again(second, values, total, first), join_again(a, b), and finish() gets both; k_changes: take_again() makes of
+// the values those that give() gets.
 #include <cstdint>
 #include <type_traits>
 
@@ -125,9 +126,13 @@ __device__ void store_row(
     const R& op, const Told& told, const Values& values, std::int64_t offset, std::int64_t step, std::int64_t i) {
   using T = typename R::Element;
   Neighbours<T, V> made;
+  if constexpr (requires { op.give_vector(told, values, i * V, made); }) {
+    op.give_vector(told, values, i * V, made);
+  } else {
 #pragma unroll
-  for (int j = 0; j < V; ++j)
-    made.at[j] = static_cast<T>(op.give(told, values, j, i * V + j));
+    for (int j = 0; j < V; ++j)
+      made.at[j] = static_cast<T>(op.give(told, values, j, i * V + j));
+  }
   if constexpr (V == 1) {
     op.out[offset + i * step] = made.at[0];
   } else {
@@ -218,7 +223,7 @@ __global__ void __launch_bounds__(k_group_block) row_in_registers_kernel(R op, R
       auto second = op.start_again(total);
 #pragma unroll
       for (int p = 0; p < P; ++p)
-        op.take_again(second, kept[p], total);
+        op.take_again(second, widened(kept[p]), total, (group.lane + p * rows.width) * V);
       second = join_group(second, rows.width, [&op](const auto& a, const auto& b) { return op.join_again(a, b); });
       write(op.finish(row, offset, total, second, group.lane == 0));
     } else {

@@ -9,6 +9,7 @@
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/norm/kernels.h>
+#include <sluice/operator/norm/layer_norm_kernels.h>
 #include <sluice/operator/norm/norm.h>
 #include <sluice/operator/normalise.h>
 #include <sluice/operator/reduce/reduce.h>
@@ -278,7 +279,18 @@ OperatorList norm_operators() noexcept {
       &batch_norm_backward_op,
       &batch_norm_relu_op,
       &batch_norm_relu_backward_op,
-      &batch_norm_fold_op};
+      &batch_norm_fold_op,
+      &layer_norm_op,
+      &layer_norm_backward_op,
+      &rms_norm_op,
+      &rms_norm_backward_op,
+      &group_norm_op,
+      &group_norm_backward_op,
+      &instance_norm_op,
+      &instance_norm_backward_op,
+      &l2_normalization_op,
+      &l2_normalization_backward_op,
+      &local_response_norm_op};
   return list;
 }
 

@@ -1,4 +1,5 @@
 #include <sluice/ndarray/early_start.cuh>
+#include <sluice/operator/norm/layer_norm_kernels.h>
 #include <sluice/operator/norm/norm.h>
 #include <sluice/operator/norm/norm_cuda.cuh>
 
@@ -59,6 +60,17 @@ struct FinishMoments {
   BatchNormChannel<Acc> channel;
   __device__ void operator()(std::int64_t c, const Moments<Acc>& m) const {
     channel.finish(c, m.v[0], m.v[1], m.v[0] > Acc(0) ? m.v[2] / m.v[0] : Acc(0));
+  }
+};
+
+// Of rows that are normalised each by itself.
+template <class Acc>
+struct KeepMoments {
+  Acc *mean, *inv_std;
+  Acc eps;
+  __device__ void operator()(std::int64_t row, const Moments<Acc>& m) const {
+    mean[row] = m.v[1];
+    inv_std[row] = Acc(1) / sqrt((m.v[0] > Acc(0) ? m.v[2] / m.v[0] : Acc(0)) + eps);
   }
 };
 
@@ -142,6 +154,22 @@ void forward(const KernelCall& call) {
 }
 
 }  // namespace
+
+void long_row_moments_gpu(const NormForward& norm, const Queue& queue) {
+  const AxisLayout& at = norm.rows.at;
+  by_floating(norm.dtype, [&]<class T>() {
+    using Acc = Compute<T>;
+    const auto* const x = static_cast<const T*>(norm.x);
+    channel_reduce<Moments<Acc>, k_neighbours<T>>(
+        queue,
+        {1, at.outer, at.n, norm.dtype},
+        aligned_for_vectors(x),
+        "group_norm",
+        AddToMoments<T>{x},
+        KeepMoments<Acc>{
+            static_cast<Acc*>(norm.mean), static_cast<Acc*>(norm.inv_std), static_cast<Acc>(norm.rows.eps)});
+  });
+}
 
 void batch_norm_gpu(const KernelCall& call) {
   by_floating(call.inputs[0].dtype, [&]<class T>() { forward<T>(call); });

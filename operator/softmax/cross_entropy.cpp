@@ -238,6 +238,8 @@ detail::OperatorList detail::softmax_operators() noexcept {
       &k_softmax_backward,
       &k_log_softmax,
       &k_log_softmax_backward,
+      &k_masked_softmax,
+      &k_masked_log_softmax,
       &k_softmax_cross_entropy,
       &k_softmax_cross_entropy_backward,
       &k_softmax_cross_entropy_both,

@@ -11,6 +11,22 @@ namespace sluice {
 SLUICE_API NDArray softmax(const NDArray& x, int axis = -1, SourceLocation site = SourceLocation::current());
 /// log(softmax(x)), without the rounding of taking it apart.
 SLUICE_API NDArray log_softmax(const NDArray& x, int axis = -1, SourceLocation site = SourceLocation::current());
+/// softmax(x / temperature) of the elements of each row whose `mask` is not 0, and 0 for the others; a row without any
+/// is 0 (MXNet npx.masked_softmax). The mask is of any type and broadcasts to x's shape. Throws ShapeError where it
+/// does not, ValueError for a temperature that is not above 0.
+SLUICE_API NDArray masked_softmax(
+    const NDArray& x,
+    const NDArray& mask,
+    int axis = -1,
+    double temperature = 1,
+    SourceLocation site = SourceLocation::current());
+/// The logarithm of that, -inf where the mask is 0 (MXNet npx.masked_log_softmax).
+SLUICE_API NDArray masked_log_softmax(
+    const NDArray& x,
+    const NDArray& mask,
+    int axis = -1,
+    double temperature = 1,
+    SourceLocation site = SourceLocation::current());
 /// -log(softmax(logits))[label], one per row: the shape of `logits` without `axis`. `labels` holds class indices of
 /// any integer type and has that shape too. A label outside [0, classes) is an IndexError at the wait.
 SLUICE_API NDArray softmax_cross_entropy(

@@ -30,7 +30,7 @@ struct SoftmaxInRegisters : RowOperands<T, 1, true> {
   }
   // Nothing but -inf is no distribution: NaN, as of -inf - -inf.
   template <int V>
-  __device__ void take_again(C& sum, RowValues<C, 1, V>& values, C largest) const {
+  __device__ void take_again(C& sum, RowValues<C, 1, V>& values, C largest, std::int64_t) const {
     const C beside = largest == negative_infinity<C>() ? C{0} : largest;
 #pragma unroll
     for (int j = 0; j < V; ++j) {

@@ -95,6 +95,7 @@ class Kernels {
     rate("softmax", x, 2, [&] { return softmax(x); });
     rate("log-softmax", x, 2, [&] { return log_softmax(x); });
     gradient("softmax-backward", x, head, 3, [](const NDArray& v) { return softmax(v); });
+    norms(x, head);
     rate("argmax", x, 1, [&] { return argmax(x, 1); });
     rate("argmax-columns", x, 1, [&] { return argmax(x, 0); });
     const NDArray all = x.reshape({-1});
@@ -113,6 +114,33 @@ class Kernels {
     rate("max-columns", x, 1, [&] { return max(x, {0}); });
   }
 
+  // Gradients of all: of gamma and beta too, which are made of what is read anyway.
+  void norms(const NDArray& x, const NDArray& head) {
+    const std::int64_t width = x.shape()[1];
+    NDArray gamma = ones({width}, {.device = device_}), beta = zeros({width}, {.device = device_});
+    rate("layer-norm", x, 2, [&] { return layer_norm(x, gamma, beta); });
+    rate("rms-norm", x, 2, [&] { return rms_norm(x, gamma); });
+    gamma.attach_grad();
+    beta.attach_grad();
+    gradient("layer-norm-backward", x, head, 3, [&](const NDArray& v) { return layer_norm(v, gamma, beta); });
+    gradient("rms-norm-backward", x, head, 3, [&](const NDArray& v) { return rms_norm(v, gamma); });
+  }
+
+  void groups(const NDArray& x, const NDArray& head) {
+    const std::int64_t count = x.shape()[1];
+    NDArray gamma = ones({count}, {.device = device_}), beta = zeros({count}, {.device = device_});
+    gamma.attach_grad();
+    beta.attach_grad();
+    const auto group = [&](const NDArray& v) { return group_norm(v, gamma, beta, 16); };
+    const auto instance = [&](const NDArray& v) { return instance_norm(v, gamma, beta); };
+    rate("group-norm", x, 2, [&] { return group(x); });
+    rate("instance-norm", x, 2, [&] { return instance(x); });
+    gradient("group-norm-backward", x, head, 5, group);
+    gradient("instance-norm-backward", x, head, 5, instance);
+    gradient(
+        "l2-normalization-backward", x, head, 3, [](const NDArray& v) { return l2_normalization(v, L2Mode::spatial); });
+  }
+
   void channels() {
     const NDArray x = small_ ? drawn({2, 16, 8, 8}) : drawn({64, 256, 56, 56});
     const NDArray head = x.copy();
@@ -125,6 +153,7 @@ class Kernels {
       return batch_norm(x, gamma, beta, mean, var);
     });
     rate("batch-norm-predict", x, 2, [&] { return batch_norm(x, gamma, beta, mean, var); });
+    groups(x, head);
     gradient(
         "batch-norm-backward", x, head, 5, [&](const NDArray& v) { return batch_norm(v, gamma, beta, mean, var); });
   }

@@ -15,9 +15,14 @@ namespace {
 namespace nn = gluon::nn;
 
 nn::Sequential network(const std::string& name) {
-  if (name != "norm")
+  if (name != "norm" && name != "row norms")
     return sample_network(name);
   nn::Sequential net;
+  if (name == "row norms") {
+    net.add(nn::Conv2D(8, 3), nn::GroupNorm({.num_groups = 2}), nn::Activation("relu"), nn::InstanceNorm());
+    net.add(nn::Dense(16), nn::LayerNorm(), nn::Activation("relu"), nn::RMSNorm(), nn::Dense(10));
+    return net;
+  }
   net.add(nn::Conv2D(8, 3), nn::BatchNorm(), nn::Activation("relu"), nn::MaxPool2D(2), nn::Dropout(0.3), nn::Dense(10));
   return net;
 }
@@ -70,13 +75,13 @@ void check_same(const char* name, Device device) {
 }  // namespace
 
 TEST_CASE("A hybridized network trains and predicts as without, to the last bit", "[gluon][graph][hybrid]") {
-  for (const char* name : {"mlp", "torch", "tf", "norm"})
+  for (const char* name : {"mlp", "torch", "tf", "norm", "row norms"})
     check_same(name, cpu());
 }
 
 TEST_CASE("A hybridized network on a GPU trains and predicts as without", "[gluon][graph][hybrid][gpu]") {
   SLUICE_NEEDS_GPUS(1);
-  for (const char* name : {"mlp", "torch", "tf", "norm"})
+  for (const char* name : {"mlp", "torch", "tf", "norm", "row norms"})
     check_same(name, gpu(0));
 }
 

@@ -289,6 +289,51 @@ inline void add_norm_relu(Cases& cases) {
   }
 }
 
+inline void add_row_norms(Cases& cases) {
+  for (const int axis : {0, 1, 2}) {
+    const Shape x{3, 4, 5}, of_axis{x[axis]};
+    cases.push_back(
+        {"layer_norm", {x, of_axis, of_axis}, [=](const auto& v) { return layer_norm(v[0], v[1], v[2], axis, 0.1); }});
+    cases.push_back({"rms_norm", {x, of_axis}, [=](const auto& v) { return rms_norm(v[0], v[1], axis, 0.1); }});
+  }
+  // Rows that a GPU keeps in registers.
+  const Shape even{2, 8}, row{8};
+  cases.push_back(
+      {"layer_norm even", {even, row, row}, [](const auto& v) { return layer_norm(v[0], v[1], v[2], -1, 0.1); }});
+  cases.push_back({"rms_norm even", {even, row}, [](const auto& v) { return rms_norm(v[0], v[1], -1, 0.1); }});
+  for (const Shape& empty : {Shape{0, 4}, Shape{3, 0}}) {
+    const Shape last{empty[1]};
+    cases.push_back(
+        {"layer_norm of none", {empty, last, last}, [](const auto& v) { return layer_norm(v[0], v[1], v[2]); }});
+    cases.push_back({"rms_norm of none", {empty, last}, [](const auto& v) { return rms_norm(v[0], v[1]); }});
+  }
+}
+
+inline void add_groups(Cases& cases) {
+  const Shape x{2, 4, 3}, plane{2, 4, 2, 4}, channels{4};
+  for (const std::int64_t groups : {1, 2}) {
+    const auto f = [=](const auto& v) { return group_norm(v[0], v[1], v[2], groups, 0.1); };
+    cases.push_back({"group_norm", {x, channels, channels}, f});
+    cases.push_back({"group_norm of planes", {plane, channels, channels}, f});
+  }
+  for (const Shape& shape : {x, plane, Shape{0, 4, 3}}) {
+    cases.push_back({"instance_norm", {shape, channels, channels}, [](const auto& v) {
+                       return instance_norm(v[0], v[1], v[2], 0.1);
+                     }});
+    cases.push_back(
+        {"local_response_norm", {shape}, [](const auto& v) { return local_response_norm(v[0], 3, {.alpha = 0.5}); }});
+    for (const L2Mode mode : {L2Mode::instance, L2Mode::channel, L2Mode::spatial})
+      cases.push_back({"l2_normalization", {shape}, [=](const auto& v) { return l2_normalization(v[0], mode, 0.1); }});
+  }
+  const auto some = [](const NDArray& beside) { return numbers({1, 0, 1, 1}, {4, 1}, beside); };
+  for (const int axis : {1, 2}) {
+    cases.push_back({"masked_softmax", {x}, [=](const auto& v) { return masked_softmax(v[0], some(v[0]), axis, 2); }});
+    cases.push_back({"masked_log_softmax", {x}, [=](const auto& v) {
+                       return where(some(v[0]) != 0, masked_log_softmax(v[0], some(v[0]), axis), 0);
+                     }});
+  }
+}
+
 // Of a program as a graph, whose loops and branches are nodes.
 inline NDArray as_graph(const std::vector<NDArray>& v, const std::function<NDArray(const Arrays&)>& program) {
   graph::Tracer tracer;
@@ -342,6 +387,8 @@ inline const std::vector<DifferentiableCase>& differentiable_cases() {
     detail::add_products(made);
     detail::add_images(made);
     detail::add_norm_relu(made);
+    detail::add_row_norms(made);
+    detail::add_groups(made);
     detail::add_control(made);
     return made;
   }();

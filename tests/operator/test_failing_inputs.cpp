@@ -64,6 +64,10 @@ std::vector<Family> families() {
                        variance = ones({8}, {.device = gpu(0)});  // it writes them
          return gradient(x, [=](const NDArray& v) { return batch_norm(v, row, row, mean, variance); });
        }},
+      {"layer norm", [=](const NDArray& x) { return layer_norm(x, row, row); }},
+      {"layer norm backward",
+       [=](const NDArray& x) { return gradient(x, [=](const NDArray& v) { return layer_norm(v, row, row); }); }},
+      {"rms norm", [=](const NDArray& x) { return rms_norm(x, row); }},
       {"pool",
        [=](const NDArray& x) {
          return max_pool2d(plane(x), {.kernel = {2, 2}});

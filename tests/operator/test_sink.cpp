@@ -55,6 +55,13 @@ void call_fused_reduction(const NDArray& a) {
   invoke(op, {&a, 1}, make_attributes(op, taken_in), {});
 }
 
+// What is taken in parts where gradients are recorded.
+void call_compositions(const NDArray& a) {
+  masked_softmax(a, ones_like(a));
+  masked_log_softmax(a, ones_like(a));
+  local_response_norm(a, 3);
+}
+
 // A call of every operator that differentiable_cases.h does not reach, forward or backward.
 void call_the_rest(Device device) {
   const ArrayOptions there{.device = device};
@@ -101,6 +108,7 @@ void call_the_rest(Device device) {
   const NamedValue words[] = {{"words", std::vector<std::int64_t>{4, 5}}, {"shape", std::vector<std::int64_t>{2}}};
   invoke(*find_operator("words"), {}, make_attributes(*find_operator("words"), words), {});
   adam_update(w, g, m, v, {.steps = {1}});
+  call_compositions(a);
   // What plans alone call.
   const auto call = [](const char* name, const Arrays& inputs, const char* attributes) {
     const Operator& op = *find_operator(name);

@@ -49,10 +49,10 @@ def run(dtype, wrap, options):
         f = wrap(f)
         rate(name, of, passes, lambda: f(*args), options)
 
-    def backward(name, of, grad, passes, f):
+    def backward(name, of, grad, passes, f, *parameters):
         of = of.clone().requires_grad_()
         y = f(of)
-        rate(name, of, passes, lambda: torch.autograd.grad(y, of, grad, retain_graph=True), options)
+        rate(name, of, passes, lambda: torch.autograd.grad(y, (of, *parameters), grad, retain_graph=True), options)
 
     measured("copy", x, 2, lambda a: a.clone(), x)
     measured("transpose", x, 2, lambda a: a.t().contiguous(), x)
@@ -93,6 +93,25 @@ def run(dtype, wrap, options):
     with torch.no_grad():
         measured("batch-norm", images, 3, lambda a: norm(a), images)
     backward("batch-norm-backward", images, images.clone(), 5, norm)
+    norms(rows, head, images, of, measured, backward)
+
+
+def norms(rows, head, images, of, measured, backward):
+    f = torch.nn.functional
+    gamma, beta = torch.ones(4096, **of, requires_grad=True), torch.zeros(4096, **of, requires_grad=True)
+    scale, shift = torch.ones(256, **of, requires_grad=True), torch.zeros(256, **of, requires_grad=True)
+    layers = {"layer-norm": (lambda a: f.layer_norm(a, (4096,), gamma, beta), (gamma, beta)),
+              "rms-norm": (lambda a: f.rms_norm(a, (4096,), gamma), (gamma,))}
+    planes = {"group-norm": lambda a: f.group_norm(a, 16, scale, shift),
+              "instance-norm": lambda a: f.instance_norm(a, weight=scale, bias=shift)}
+    for name, (layer, parameters) in layers.items():
+        with torch.no_grad():
+            measured(name, rows, 2, layer, rows)
+        backward(f"{name}-backward", rows, head, 3, layer, *parameters)
+    for name, plane in planes.items():
+        with torch.no_grad():
+            measured(name, images, 2, plane, images)
+        backward(f"{name}-backward", images, images.clone(), 5, plane, scale, shift)
 
 
 def main():

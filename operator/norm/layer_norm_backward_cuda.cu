@@ -1,0 +1,186 @@
+// Rows that registers hold, read once: each group of threads takes one after the other and sums up, of the elements
+// that are its own, what the gradients of gamma and beta are made of. Then the sums of all blocks are added, in their
+// order.
+#include <algorithm>
+
+#include <sluice/operator/norm/layer_norm_backward_cuda.cuh>
+#include <sluice/operator/workspace.h>
+
+namespace sluice::detail {
+
+namespace {
+
+// Sums of a block: of gamma's gradients n numbers, then of beta's as many.
+template <class C>
+struct ParameterSums {
+  C* at;
+  bool beta;
+
+  __device__ C* of_block(std::int64_t n) const { return at + blockIdx.x * (beta ? 2 : 1) * n; }
+};
+
+// Warps add what they have to shared memory one after the other.
+template <int V, int P, class C>
+__device__ void join_warps(const Group& group, int n, const C (&gamma)[P][V], const C (&beta)[P][V], C* to, bool both) {
+  constexpr int k_columns = P * V * k_warp;
+  __shared__ C sums[2][k_columns];
+  for (int i = static_cast<int>(threadIdx.x); i < k_columns; i += k_group_block)
+    sums[0][i] = sums[1][i] = C{0};
+  for (int warp = 0; warp < k_group_block / k_warp; ++warp) {
+    __syncthreads();
+    if (static_cast<int>(threadIdx.x) / k_warp != warp)
+      continue;
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const int column = (group.lane + p * k_warp) * V + j;
+        sums[0][column] += gamma[p][j];
+        sums[1][column] += beta[p][j];
+      }
+    }
+  }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += k_group_block) {
+    to[i] = sums[0][i];
+    if (both)
+      to[n + i] = sums[1][i];
+  }
+}
+
+template <int V, int P, class T>
+__global__ void __launch_bounds__(k_group_block, 2)
+    norm_backward_in_registers(NormBackwardRow<T> of, Rows rows, ParameterSums<Compute<T>> partial) {
+  using C = Compute<T>;
+  const Group group(rows.width);
+  const int n = static_cast<int>(rows.n), vectors = n / V;
+  C gamma[P][V] = {}, beta[P][V] = {};
+  for (std::int64_t row = group.index; row < rows.count; row += group.count) {
+    const std::int64_t offset = row * rows.pitch;
+    const NormRowAt<C> at = of.at(row);
+    NormValues<T, V> values[P];
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if (const int i = group.lane + p * rows.width; i < vectors)
+        of.load(values[p], offset, 1, i);
+    }
+    NormSums<C> sums{};
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      const int i = group.lane + p * rows.width;
+      if (i >= vectors)
+        continue;
+      of.add(sums, values[p], at, i);
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C dy = static_cast<C>(values[p].dy.at[j]);
+        gamma[p][j] += dy * ((static_cast<C>(values[p].x.at[j]) - at.mean) * at.inv_std);
+        beta[p][j] += dy;
+      }
+    }
+    sums = join_group(sums, rows.width, [](const auto& a, const auto& b) { return joined(a, b); });
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if (const int i = group.lane + p * rows.width; i < vectors)
+        of.store(values[p], at, sums, offset, 1, i);
+    }
+  }
+  C* const to = partial.of_block(n);
+  if (rows.width == k_warp)
+    return join_warps<V, P>(group, n, gamma, beta, to, partial.beta);
+#pragma unroll
+  for (int p = 0; p < P; ++p) {
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      if (const int column = (group.lane + p * rows.width) * V + j; column < n) {
+        to[column] = gamma[p][j];
+        if (partial.beta)
+          to[n + column] = beta[p][j];
+      }
+    }
+  }
+}
+
+// Column sums of `blocks` rows of n numbers, `stride` apart: 32 columns a block, 8 threads for each.
+template <class C>
+__global__ void __launch_bounds__(k_group_block) join_blocks(
+    const C* partial,
+    std::int64_t blocks,
+    std::int64_t stride,
+    std::int64_t n,
+    NormParameter gamma,
+    NormParameter beta) {
+  constexpr int k_beside = k_group_block / k_warp;
+  __shared__ C sums[k_beside][k_warp];
+  const int lane = static_cast<int>(threadIdx.x) % k_warp, below = static_cast<int>(threadIdx.x) / k_warp;
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * k_warp + lane;
+  const NormParameter& to = blockIdx.y == 0 ? gamma : beta;
+  C sum = 0;
+  if (column < n) {
+#pragma unroll 4
+    for (std::int64_t block = below; block < blocks; block += k_beside)
+      sum += partial[block * stride + blockIdx.y * n + column];
+  }
+  sums[below][lane] = sum;
+  __syncthreads();
+  if (below != 0 || column >= n)
+    return;
+#pragma unroll
+  for (int k = 1; k < k_beside; ++k)
+    sum += sums[k][lane];
+  store_parameter(to.data, to.dtype, column, sum);
+}
+
+// Enough blocks for a large GPU, each with rows that are worth the sums it leaves; by shape alone.
+std::int64_t blocks_for_sums(const Rows& rows) {
+  constexpr std::int64_t k_most = 528, k_rows = 4;
+  const std::int64_t groups = k_group_block / rows.width;
+  return std::clamp<std::int64_t>(rows.count / (groups * k_rows), 1, k_most);
+}
+
+template <class T>
+bool launch(const NormBackward& norm, const Queue& queue) {
+  using C = Compute<T>;
+  constexpr int V = k_neighbours<T>, k_most_kept = 4;
+  const NormBackwardRow<T> of(norm);
+  Rows rows(norm.rows.at);
+  rows.width = rows.n <= k_most_kept * V * k_warp ? k_warp : k_group_block;
+  if (!of.in_vectors(norm.rows.at) || rows.n > k_most_kept * V * k_group_block)
+    return false;
+  const bool beta = norm.beta_grad.data != nullptr;
+  const std::int64_t blocks = blocks_for_sums(rows), stride = (beta ? 2 : 1) * rows.n;
+  const Workspace workspace(queue, sizeof(C) * static_cast<std::size_t>(blocks * stride));
+  const ParameterSums<C> partial{workspace.as<C>(), beta};
+  const cudaStream_t stream = stream_of(queue);
+  const auto run = [&]<int P>() {
+    norm_backward_in_registers<V, P><<<static_cast<unsigned>(blocks), k_group_block, 0, stream>>>(of, rows, partial);
+  };
+  const std::int64_t kept = (rows.n / V + rows.width - 1) / rows.width;
+  if (kept <= 1)
+    run.template operator()<1>();
+  else if (kept <= 2)
+    run.template operator()<2>();
+  else
+    run.template operator()<k_most_kept>();
+  check_launch("layer_norm_backward");
+  const dim3 grid(static_cast<unsigned>((rows.n + k_warp - 1) / k_warp), beta ? 2 : 1);
+  join_blocks<<<grid, k_group_block, 0, stream>>>(partial.at, blocks, stride, rows.n, norm.gamma_grad, norm.beta_grad);
+  check_launch("layer_norm_backward");
+  return true;
+}
+
+}  // namespace
+
+bool norm_backward_in_registers_gpu(const NormBackward& norm, const Queue& queue) {
+  const NormRows& rows = norm.rows;
+  if (rows.count() == 0 || rows.at.n == 0 || rows.groups != 1 || rows.span != 1 || norm.gamma_grad.data == nullptr)
+    return false;
+  bool launched = false;
+  by_floating(norm.dtype, [&]<class T>() {
+    if constexpr (!std::is_same_v<T, double>)
+      launched = launch<T>(norm, queue);
+  });
+  return launched;
+}
+
+}  // namespace sluice::detail

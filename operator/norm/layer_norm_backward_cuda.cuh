@@ -1,0 +1,114 @@
+#pragma once
+
+// The gradient of a row on a GPU.
+#include <sluice/operator/norm/layer_norm_cuda.cuh>
+
+namespace sluice::detail {
+
+/// What forward saved of a row.
+template <class C>
+struct NormRowAt {
+  C mean, inv_std;
+};
+
+/// Sums over a row of gamma * dy, and of that times the normalised x.
+template <class C>
+struct NormSums {
+  C plain, by_x;
+};
+template <class C>
+__device__ NormSums<C> joined(const NormSums<C>& a, const NormSums<C>& b) {
+  return {a.plain + b.plain, a.by_x + b.by_x};
+}
+
+/// V neighbours of a row.
+template <class T, int V>
+struct NormValues {
+  Neighbours<T, V> dy, x;
+};
+
+template <class T>
+struct NormBackwardRow {
+  using C = Compute<T>;
+  const T *dy, *x;
+  T* dx;
+  const C *mean, *inv_std;
+  NormParameters<T> by;
+  C divisor;
+
+  explicit NormBackwardRow(const NormBackward& norm)
+      : dy(static_cast<const T*>(norm.dy)),
+        x(static_cast<const T*>(norm.x)),
+        dx(static_cast<T*>(norm.dx)),
+        mean(static_cast<const C*>(norm.mean)),
+        inv_std(static_cast<const C*>(norm.inv_std)),
+        by(norm.rows, norm.gamma),
+        divisor(static_cast<C>(norm.rows.divisor())) {}
+
+  /// Rows can be read and written in vectors.
+  bool in_vectors(const AxisLayout& layout) const noexcept {
+    const auto aligned = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; };
+    return layout.inner == 1 && layout.n % k_neighbours<T> == 0 && aligned(dy) && aligned(x) && aligned(dx);
+  }
+  __device__ NormRowAt<C> at(std::int64_t row) const { return {mean == nullptr ? C{0} : mean[row], inv_std[row]}; }
+
+  template <int V>
+  __device__ void load(NormValues<T, V>& to, std::int64_t offset, std::int64_t step, std::int64_t i) const {
+    if constexpr (V == 1) {
+      to.dy.at[0] = dy[offset + i * step];
+      to.x.at[0] = x[offset + i * step];
+    } else {
+      to.dy = reinterpret_cast<const Neighbours<T, V>*>(dy + offset)[i];
+      to.x = reinterpret_cast<const Neighbours<T, V>*>(x + offset)[i];
+    }
+  }
+  template <int V>
+  __device__ void add(
+      NormSums<C>& sums, const NormValues<T, V>& values, const NormRowAt<C>& row, std::int64_t i) const {
+    C gamma[V];
+    load_gamma(gamma, i);
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const C scaled = static_cast<C>(values.dy.at[j]) * gamma[j];
+      sums.plain += scaled;
+      sums.by_x += scaled * ((static_cast<C>(values.x.at[j]) - row.mean) * row.inv_std);
+    }
+  }
+  template <int V>
+  __device__ void store(
+      const NormValues<T, V>& values,
+      const NormRowAt<C>& row,
+      const NormSums<C>& sums,
+      std::int64_t offset,
+      std::int64_t step,
+      std::int64_t i) const {
+    const C plain = mean == nullptr ? C{0} : sums.plain / divisor, slope = sums.by_x / divisor;
+    C gamma[V];
+    load_gamma(gamma, i);
+    Neighbours<T, V> made;
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const C normal = (static_cast<C>(values.x.at[j]) - row.mean) * row.inv_std;
+      const C scaled = static_cast<C>(values.dy.at[j]) * gamma[j];
+      made.at[j] = static_cast<T>((scaled - plain - normal * slope) * row.inv_std);
+    }
+    if constexpr (V == 1) {
+      dx[offset + i * step] = made.at[0];
+    } else {
+      reinterpret_cast<Neighbours<T, V>*>(dx + offset)[i] = made;
+    }
+  }
+
+ private:
+  // Where it is used each time, rather than in registers from one time to the next.
+  template <int V>
+  __device__ void load_gamma(C (&to)[V], std::int64_t i) const {
+    if (by.gamma != nullptr)
+      return by.load(by.gamma, 0, i * V, to);
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      to[j] = C{1};
+  }
+};
+
+}  // namespace sluice::detail

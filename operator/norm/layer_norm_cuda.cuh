@@ -1,0 +1,156 @@
+#pragma once
+
+// Layer norm and its like on a GPU: parameters of a row, and the row operator that forward is.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <sluice/ndarray/strided.cuh>
+#include <sluice/operator/library/launch.cuh>
+#include <sluice/operator/norm/layer_norm_kernels.h>
+#include <sluice/operator/row_kernel.cuh>
+#include <sluice/operator/times_plus.h>
+
+namespace sluice::detail {
+
+/// Where the elements of rows find their parameters, which are of type T or of Compute<T>.
+template <class T>
+struct NormParameters {
+  using C = Compute<T>;
+  const void *gamma, *beta;
+  std::int64_t groups, channels, span;
+  bool as_elements;  // of type T
+  bool vectors;      // as many as elements are loaded at once
+
+  explicit NormParameters(const NormRows& rows, const NormParameter& g, const NormParameter& b = {})
+      : gamma(g.data),
+        beta(b.data),
+        groups(rows.groups),
+        channels(rows.channels),
+        span(rows.span),
+        as_elements(!std::is_same_v<T, C> && size_of(g.dtype) == sizeof(T)),
+        vectors(
+            span == 1 && channels % k_neighbours<T> == 0 && reinterpret_cast<std::uintptr_t>(gamma) % 16 == 0 &&
+            reinterpret_cast<std::uintptr_t>(beta) % 16 == 0) {}
+
+  /// The first parameter of a row.
+  __device__ std::int64_t first_of(std::int64_t row) const { return groups == 1 ? 0 : row % groups * channels; }
+
+  __device__ C one(const void* from, std::int64_t i) const {
+    if constexpr (!std::is_same_v<T, C>) {
+      if (as_elements)
+        return static_cast<C>(static_cast<const T*>(from)[i]);
+    }
+    return static_cast<const C*>(from)[i];
+  }
+  /// Those of elements i to i + V of a row whose first is `first`.
+  template <int V>
+  __device__ void load(const void* from, std::int64_t first, std::int64_t i, C (&to)[V]) const {
+    if (span != 1) {
+      const std::int64_t at = channel_of(i);
+      const C shared = one(from, first + at);
+      const std::int64_t rest = (at + 1) * span - i;
+#pragma unroll
+      for (int j = 0; j < V; ++j)
+        to[j] = j < rest ? shared : one(from, first + channel_of(i + j));
+    } else if (V > 1 && vectors) {
+      load_vector(from, first + i, to);
+    } else {
+#pragma unroll
+      for (int j = 0; j < V; ++j)
+        to[j] = one(from, first + i + j);
+    }
+  }
+
+ private:
+  // Most rows are short enough for the cheaper division.
+  __device__ std::int64_t channel_of(std::int64_t i) const {
+    constexpr std::int64_t k_short = std::numeric_limits<std::uint32_t>::max();
+    return channels * span <= k_short ? static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(span) : i / span;
+  }
+
+  template <int V>
+  __device__ void load_vector(const void* from, std::int64_t i, C (&to)[V]) const {
+    if constexpr (!std::is_same_v<T, C>) {
+      if (as_elements) {
+        const auto loaded = *reinterpret_cast<const Neighbours<T, V>*>(static_cast<const T*>(from) + i);
+#pragma unroll
+        for (int j = 0; j < V; ++j)
+          to[j] = static_cast<C>(loaded.at[j]);
+        return;
+      }
+    }
+    constexpr int k_part = V < k_neighbours<C> ? V : k_neighbours<C>;
+#pragma unroll
+    for (int k = 0; k < V; k += k_part) {
+      const auto loaded = *reinterpret_cast<const Neighbours<C, k_part>*>(static_cast<const C*>(from) + i + k);
+#pragma unroll
+      for (int j = 0; j < k_part; ++j)
+        to[k + j] = loaded.at[j];
+    }
+  }
+};
+
+/// What is known of a row once it has been read.
+template <class C>
+struct NormTold {
+  C mean, inv_std;
+  std::int64_t first;  // of its parameters
+};
+
+/// What forward is told and writes beside y.
+template <class T>
+struct NormRow : RowOperands<T, 1, true> {
+  using C = Compute<T>;
+  NormParameters<T> by;
+  C *mean, *inv_std;
+  C divisor, eps;
+  std::int64_t n;
+
+  explicit NormRow(const NormForward& norm)
+      : by(norm.rows, norm.gamma, norm.beta),
+        mean(static_cast<C*>(norm.mean)),
+        inv_std(static_cast<C*>(norm.inv_std)),
+        divisor(static_cast<C>(norm.rows.divisor())),
+        eps(static_cast<C>(norm.rows.eps)),
+        n(norm.rows.at.n) {
+    this->in[0] = static_cast<const T*>(norm.x);
+    this->out = static_cast<T*>(norm.y);
+  }
+
+  __device__ NormTold<C> told(std::int64_t row, C center, C squares, bool once) const {
+    const NormTold<C> known{center, C{1} / std::sqrt(squares / divisor + eps), by.first_of(row)};
+    if (once) {
+      inv_std[row] = known.inv_std;
+      if (mean != nullptr)
+        mean[row] = center;
+    }
+    return known;
+  }
+  template <int V>
+  __device__ void give_vector(
+      const NormTold<C>& known, const RowValues<C, 1, V>& values, std::int64_t i, Neighbours<T, V>& made) const {
+    C normal[V], parameter[V];
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      normal[j] = (values.at[0][j] - known.mean) * known.inv_std;
+    if (by.gamma != nullptr) {
+      by.load(by.gamma, known.first, i, parameter);
+#pragma unroll
+      for (int j = 0; j < V; ++j)
+        normal[j] *= parameter[j];
+    }
+    if (by.beta != nullptr) {
+      by.load(by.beta, known.first, i, parameter);
+#pragma unroll
+      for (int j = 0; j < V; ++j)
+        normal[j] += parameter[j];
+    }
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      made.at[j] = static_cast<T>(normal[j]);
+  }
+};
+
+}  // namespace sluice::detail

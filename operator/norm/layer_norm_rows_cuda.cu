@@ -1,0 +1,100 @@
+// Rows with a mean: layer norm, group norm.
+#include <sluice/operator/norm/layer_norm_cuda.cuh>
+
+namespace sluice::detail {
+
+namespace {
+
+// The mean first, then the squares around it: both of what lies in registers.
+template <class T>
+struct CentredInRegisters : NormRow<T> {
+  using C = Compute<T>;
+  static constexpr bool k_twice = true;
+  static constexpr C k_absent = 0;
+  explicit CentredInRegisters(const NormRow<T>& row) : NormRow<T>(row) {}
+
+  __device__ C start(std::int64_t) const { return C{0}; }
+  template <int V>
+  __device__ void take(C& total, const RowValues<C, 1, V>& values, std::int64_t) const {
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      total += values.at[0][j];
+  }
+  __device__ C join(C a, C b) const {
+    return a + b;
+  }
+  __device__ C start_again(C) const {
+    return C{0};
+  }
+  template <int V>
+  __device__ void take_again(C& squares, const RowValues<C, 1, V>& values, C total, std::int64_t first) const {
+    if (first >= this->n)
+      return;
+    const C center = total / this->divisor;
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const C distance = values.at[0][j] - center;
+      squares += distance * distance;
+    }
+  }
+  __device__ C join_again(C a, C b) const {
+    return a + b;
+  }
+  __device__ NormTold<C> finish(std::int64_t row, std::int64_t, C total, C squares, bool once) const {
+    return this->told(row, total / this->divisor, squares, once);
+  }
+};
+
+// Count, mean and sum of squares around it, joined as in Chan, Golub and LeVeque (1979).
+template <class C>
+struct Moments {
+  C count, mean, squares;
+};
+
+// Of rows that no registers hold.
+template <class T>
+struct Centred : NormRow<T> {
+  using C = Compute<T>;
+  using InRegisters = std::conditional_t<std::is_same_v<T, double>, void, CentredInRegisters<T>>;
+  using NormRow<T>::NormRow;
+
+  __device__ Moments<C> start(std::int64_t) const { return {}; }
+  template <int V>
+  __device__ void take(Moments<C>& total, const RowValues<C, 1, V>& values, std::int64_t) const {
+    C sum = 0, squares = 0;
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      sum += values.at[0][j];
+    const C mean = sum * (C{1} / V);
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const C distance = values.at[0][j] - mean;
+      squares += distance * distance;
+    }
+    total = join(total, {C{V}, mean, squares});
+  }
+  // Both lanes of a pair get the same bits, whichever of them says a.
+  __device__ Moments<C> join(const Moments<C>& a, const Moments<C>& b) const {
+    const C count = a.count + b.count;
+    if (count == C{0})
+      return a;
+    const C distance = minus(b.mean, a.mean);
+    const C from_a = times_plus(distance, b.count / count, a.mean);
+    const C from_b = times_plus(-distance, a.count / count, b.mean);
+    const C apart = distance * distance * (a.count * b.count / count);
+    return {count, plus(from_a, from_b) * C(0.5), plus(plus(a.squares, b.squares), apart)};
+  }
+  __device__ NormTold<C> finish(std::int64_t row, std::int64_t, const Moments<C>& total, bool once) const {
+    return this->told(row, total.mean, total.squares, once);
+  }
+};
+
+}  // namespace
+
+void centred_rows_gpu(const NormForward& norm, const Queue& queue) {
+  by_floating(norm.dtype, [&]<class T>() {
+    launch_rows("layer_norm", Centred<T>(norm), Rows(norm.rows.at), stream_of(queue));
+  });
+}
+
+}  // namespace sluice::detail
