@@ -30,6 +30,7 @@
 #include <sluice/operator/random/dropout.h>
 #include <sluice/operator/random/random.h>
 #include <sluice/operator/reduce/reduce.h>
+#include <sluice/operator/scan/scan.h>
 #include <sluice/operator/sink.h>
 #include <sluice/operator/softmax/softmax.h>
 #include <sluice/operator/update/update.h>

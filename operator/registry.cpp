@@ -26,6 +26,9 @@ constexpr detail::OperatorList (*k_families[])() noexcept = {
     detail::concat_operators,
     detail::control_operators,
     detail::walk_operators,
+    detail::scan_operators,
+    detail::diff_operators,
+    detail::place_operators,
     detail::random_operators,
     detail::update_operators,
 };
