@@ -25,6 +25,8 @@ OperatorList walk_operators() noexcept;
 OperatorList scan_operators() noexcept;
 OperatorList diff_operators() noexcept;
 OperatorList place_operators() noexcept;
+OperatorList order_operators() noexcept;
+OperatorList search_operators() noexcept;
 OperatorList random_operators() noexcept;
 OperatorList update_operators() noexcept;
 

@@ -125,7 +125,7 @@ inline void add_rows_and_places(Cases& cases) {
   cases.push_back({"dropout", {{3, 4}}, [](const auto& v) { return dropout(v[0], 0.5); }});
 }
 
-inline void add_scans(Cases& cases) {
+inline void add_scans_and_orders(Cases& cases) {
   const auto add = [&cases](const char* name, const std::function<NDArray(const NDArray&)>& f) {
     cases.push_back({name, {{2, 3, 4}}, [f](const auto& v) { return f(v[0]); }});
   };
@@ -155,6 +155,11 @@ inline void add_scans(Cases& cases) {
                      const NDArray places = numbers({1, 0, 2, 2, 0, 1, 0, 1, 2, 1, 1, 0, 0, 2, 2, 2}, {2, 2, 4}, v[0]);
                      return by_name("put_places", {places, v[0], zeros({2, 3, 4}).to(v[0].device())}, "axis=1");
                    }});
+  add("sort", [=](const NDArray& x) { return by_name("sort", {x}, "axis=1, descending=true"); });
+  add("sort_with_indices", [](const NDArray& x) { return sort_with_indices(x, 0).values; });
+  add("topk", [](const NDArray& x) { return topk(x, 2).values; });
+  cases.push_back({"sort of none", {{3, 0}}, [](const auto& v) { return sort(v[0]); }});
+  cases.push_back({"topk of none", {{3, 4}}, [](const auto& v) { return topk(v[0], 0).values; }});
   cases.push_back({"cumsum of none", {{0, 4}}, [](const auto& v) { return cumsum(v[0], 1); }});
   cases.push_back({"cumprod of none", {{3, 0}}, [](const auto& v) { return cumprod(v[0], 1); }});
 }
@@ -345,7 +350,7 @@ inline const std::vector<DifferentiableCase>& differentiable_cases() {
     detail::add_elementwise_cases(made);
     detail::add_reductions(made);
     detail::add_rows_and_places(made);
-    detail::add_scans(made);
+    detail::add_scans_and_orders(made);
     detail::add_views(made);
     detail::add_products(made);
     detail::add_images(made);

@@ -55,6 +55,15 @@ void call_fused_reduction(const NDArray& a) {
   invoke(op, {&a, 1}, make_attributes(op, taken_in), {});
 }
 
+void call_for_places(const NDArray& a, const NDArray& index) {
+  argmax(a, 1);
+  argmin(a, 0, true);
+  one_hot(index, 5);
+  diff(a);
+  argsort(a);
+  searchsorted(a, a);
+}
+
 // A call of every operator that differentiable_cases.h does not reach, forward or backward.
 void call_the_rest(Device device) {
   const ArrayOptions there{.device = device};
@@ -77,9 +86,7 @@ void call_the_rest(Device device) {
   const NDArray index = zeros({3}, {.dtype = int32, .device = device});
   for (const ReductionCase& row : reduction_cases())
     row.run(a, {1}, false);
-  argmax(a, 1);
-  argmin(a, 0, true);
-  one_hot(index, 5);
+  call_for_places(a, index);
   const autograd::TrainScope train;
   random::uniform({3, 4}, there);
   random::normal({3, 4}, there);
