@@ -26,7 +26,9 @@
 #include <sluice/operator/matmul/precision.h>
 #include <sluice/operator/norm/norm.h>
 #include <sluice/operator/operator.h>
+#include <sluice/operator/order/count.h>
 #include <sluice/operator/order/order.h>
+#include <sluice/operator/order/select.h>
 #include <sluice/operator/pool/pool.h>
 #include <sluice/operator/random/dropout.h>
 #include <sluice/operator/random/random.h>

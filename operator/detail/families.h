@@ -27,6 +27,7 @@ OperatorList diff_operators() noexcept;
 OperatorList place_operators() noexcept;
 OperatorList order_operators() noexcept;
 OperatorList search_operators() noexcept;
+OperatorList count_operators() noexcept;
 OperatorList random_operators() noexcept;
 OperatorList update_operators() noexcept;
 
