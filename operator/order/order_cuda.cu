@@ -38,7 +38,8 @@ struct Tiles {
 template <class U>
 __global__ void __launch_bounds__(k_block)
     sort_tiles_kernel(OrderRows<U> order, Tiles tiles, const Item<U>* given, Item<U>* runs) {
-  __shared__ Item<U> items[k_tile_items];
+  __shared__ Item<U> room[Slots<Item<U>>::k_room];
+  const Slots<Item<U>> items{room};
   for (std::int64_t tile = blockIdx.x; tile < tiles.count; tile += gridDim.x) {
     for (int slot = static_cast<int>(threadIdx.x); slot < k_tile_items; slot += k_block) {
       const std::int64_t row = tiles.row(tile, slot), i = tiles.entry(tile, slot);
@@ -47,7 +48,7 @@ __global__ void __launch_bounds__(k_block)
       else
         items[slot] = given != nullptr ? given[row * tiles.n + i] : order.item(row, i);
     }
-    sort_tile(items, tiles.length);
+    sort_tile<Item<U>>(items, tiles.length);
     for (int slot = static_cast<int>(threadIdx.x); slot < k_tile_items; slot += k_block) {
       const std::int64_t row = tiles.row(tile, slot), i = tiles.entry(tile, slot);
       if (row >= order.rows || i >= tiles.n)
@@ -65,8 +66,9 @@ __global__ void __launch_bounds__(k_block)
 template <class U>
 __global__ void __launch_bounds__(k_block)
     merge_kernel(OrderRows<U> order, std::int64_t n, std::int64_t run, const Item<U>* from, Item<U>* to) {
-  __shared__ Item<U> items[k_tile_items];
+  __shared__ Item<U> room[Slots<Item<U>>::k_room];
   __shared__ std::int64_t cuts[2];
+  const Slots<Item<U>> items{room};
   const std::int64_t a_row = (n + k_tile_items - 1) / k_tile_items;
   for (std::int64_t tile = blockIdx.x; tile < order.rows * a_row; tile += gridDim.x) {
     const std::int64_t row = tile / a_row, first = (tile - row * a_row) * k_tile_items;
@@ -85,7 +87,7 @@ __global__ void __launch_bounds__(k_block)
     const int mine = min(static_cast<int>(threadIdx.x) * k_items_each, all);
     const int cut = merge_cut(items, of_a, items + of_a, of_b, mine), behind = mine - cut;
     Item<U> merged[k_items_each];
-    merge_each(items + cut, of_a - cut, items + of_a + behind, of_b - behind, merged);
+    merge_each<Item<U>>(items + cut, of_a - cut, items + of_a + behind, of_b - behind, merged);
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < k_items_each; ++k) {

@@ -54,9 +54,21 @@ struct OrderRows {
   }
 };
 
+/// Items in shared memory, with a gap behind each k_items_each: threads that go along as many each meet in no bank.
+template <class T>
+struct Slots {
+  T* items;
+  int first = 0;
+
+  static constexpr int k_room = k_tile_items + k_block;
+
+  __device__ T& operator[](int i) const { return items[first + i + (first + i) / k_items_each]; }
+  __device__ Slots operator+(int i) const { return {items, first + i}; }
+};
+
 /// How many of the first `count` of two sorted rows, merged, are of the first one, of na items.
-template <class T, class I>
-__device__ I merge_cut(const T* a, I na, const T* b, I nb, I count) {
+template <class Row, class I>
+__device__ I merge_cut(const Row& a, I na, const Row& b, I nb, I count) {
   I low = count > nb ? count - nb : I{0}, high = count < na ? count : na;
   while (low < high) {
     const I middle = low + (high - low) / 2;
@@ -70,7 +82,7 @@ __device__ I merge_cut(const T* a, I na, const T* b, I nb, I count) {
 
 /// The next k_items_each items of two sorted rows merged.
 template <class T>
-__device__ void merge_each(const T* a, int na, const T* b, int nb, T (&merged)[k_items_each]) {
+__device__ void merge_each(const Slots<T>& a, int na, const Slots<T>& b, int nb, T (&merged)[k_items_each]) {
   int i = 0, j = 0;
 #pragma unroll
   for (int k = 0; k < k_items_each; ++k) {
@@ -81,12 +93,12 @@ __device__ void merge_each(const T* a, int na, const T* b, int nb, T (&merged)[k
   }
 }
 
-/// Sorts runs of `length` items of a block's tile in shared memory, k_items_each times a power of two. All threads
-/// call.
+/// Sorts runs of `length` items of a block's tile, k_items_each times a power of two. All threads call.
 template <class T>
-__device__ void sort_tile(T* items, int length) {
+__device__ void sort_tile(const Slots<T>& items, int length) {
   T own[k_items_each];
-  T* const mine = items + threadIdx.x * k_items_each;
+  const int from = static_cast<int>(threadIdx.x) * k_items_each;
+  const Slots<T> mine = items + from;
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < k_items_each; ++k)
@@ -106,8 +118,8 @@ __device__ void sort_tile(T* items, int length) {
     mine[k] = own[k];
   __syncthreads();
   for (int run = k_items_each; run < length; run *= 2) {
-    const int from = static_cast<int>(threadIdx.x) * k_items_each, base = from / (2 * run) * 2 * run;
-    const T *const a = items + base, *const b = a + run;
+    const int base = from / (2 * run) * 2 * run;
+    const Slots<T> a = items + base, b = a + run;
     const int cut = merge_cut(a, run, b, run, from - base), behind = from - base - cut;
     merge_each(a + cut, run - cut, b + behind, run - behind, own);
     __syncthreads();

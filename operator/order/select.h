@@ -25,7 +25,7 @@ struct Uniques {
   NDArray values, indices, inverse, counts;
 };
 
-/// As numpy.unique_all. Waits for x, as unique().
+/// As numpy.unique with all that it can return (numpy.unique_all takes NaNs for different ones). Waits, as unique().
 SLUICE_API Uniques unique_all(const NDArray& x, SourceLocation site = SourceLocation::current());
 
 }  // namespace sluice
