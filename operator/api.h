@@ -28,11 +28,15 @@
 #include <sluice/operator/norm/layer_norm.h>
 #include <sluice/operator/norm/norm.h>
 #include <sluice/operator/operator.h>
+#include <sluice/operator/order/count.h>
+#include <sluice/operator/order/order.h>
+#include <sluice/operator/order/select.h>
 #include <sluice/operator/pool/pool.h>
 #include <sluice/operator/random/dropout.h>
 #include <sluice/operator/random/random.h>
 #include <sluice/operator/reduce/composed.h>
 #include <sluice/operator/reduce/reduce.h>
+#include <sluice/operator/scan/scan.h>
 #include <sluice/operator/sink.h>
 #include <sluice/operator/softmax/softmax.h>
 #include <sluice/operator/update/update.h>

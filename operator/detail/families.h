@@ -22,6 +22,12 @@ OperatorList gather_operators() noexcept;
 OperatorList concat_operators() noexcept;
 OperatorList control_operators() noexcept;
 OperatorList walk_operators() noexcept;
+OperatorList scan_operators() noexcept;
+OperatorList diff_operators() noexcept;
+OperatorList place_operators() noexcept;
+OperatorList order_operators() noexcept;
+OperatorList search_operators() noexcept;
+OperatorList count_operators() noexcept;
 OperatorList random_operators() noexcept;
 OperatorList update_operators() noexcept;
 

@@ -25,6 +25,8 @@ class Kernels {
     windows();
     numbers();
     steps();
+    scans();
+    orders();
   }
 
  private:
@@ -139,6 +141,38 @@ class Kernels {
     gradient("instance-norm-backward", x, head, 5, instance);
     gradient(
         "l2-normalization-backward", x, head, 3, [](const NDArray& v) { return l2_normalization(v, L2Mode::spatial); });
+  }
+
+  // Indices are of eight bytes, whatever the type.
+  void scans() {
+    const Shape shape = small_ ? Shape{8, 64} : device_.is_gpu() ? Shape{32768, 4096} : Shape{4096, 4096};
+    const NDArray x = drawn(shape), all = x.reshape({-1}), short_rows = x.reshape({-1, 8});
+    const double with_indices = 2 + 8 / static_cast<double>(size_of(dtype_));
+    rate("cumsum-rows", x, 2, [&] { return cumsum(x, 1); });
+    rate("cumsum-columns", x, 2, [&] { return cumsum(x, 0); });
+    rate("cumsum-all", all, 2, [&] { return cumsum(all, 0); });
+    rate("cumsum-short", short_rows, 2, [&] { return cumsum(short_rows, 1); });
+    rate("cumprod-rows", x, 2, [&] { return cumprod(x, 1); });
+    rate("cummax-rows", x, with_indices, [&] { return cummax(x, 1).values; });
+    rate("diff-rows", x, 2, [&] { return diff(x, 1, 1); });
+    const NDArray head = drawn(shape);
+    gradient("cumprod-backward", x, head, 4, [](const NDArray& v) { return cumprod(v, 1); });
+  }
+
+  void orders() {
+    const Shape shape = small_ ? Shape{8, 64} : device_.is_gpu() ? Shape{16384, 1024} : Shape{1024, 1024};
+    const NDArray x = drawn(shape), long_rows = x.reshape({shape[0] / 8, 8 * shape[1]}), all = x.reshape({-1});
+    const double with_indices = 2 + 8 / static_cast<double>(size_of(dtype_));
+    rate("sort-rows", x, 2, [&] { return sort(x); });
+    rate("sort-indices-rows", x, with_indices, [&] { return sort_with_indices(x).values; });
+    rate("sort-long-rows", long_rows, with_indices, [&] { return sort_with_indices(long_rows).values; });
+    rate("sort-all", all, 2, [&] { return sort(all); });
+    rate("argsort-all", all, with_indices, [&] { return argsort(all); });
+    rate("topk-rows", x, 1, [&] { return topk(x, 10).values; });
+    rate("topk-long-rows", long_rows, 1, [&] { return topk(long_rows, 50).values; });
+    rate("topk-all", all, 1, [&] { return topk(all, 50).values; });
+    const NDArray sorted = sort(all.slice(0, 0, shape[1]).copy());
+    rate("searchsorted", all, with_indices - 1, [&] { return searchsorted(sorted, all); });
   }
 
   void channels() {

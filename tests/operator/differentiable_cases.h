@@ -130,6 +130,45 @@ inline void add_rows_and_places(Cases& cases) {
   cases.push_back({"dropout", {{3, 4}}, [](const auto& v) { return dropout(v[0], 0.5); }});
 }
 
+inline void add_scans_and_orders(Cases& cases) {
+  const auto add = [&cases](const char* name, const std::function<NDArray(const NDArray&)>& f) {
+    cases.push_back({name, {{2, 3, 4}}, [f](const auto& v) { return f(v[0]); }});
+  };
+  for (const int axis : {0, 1, 2}) {
+    add("cumsum", [=](const NDArray& x) { return cumsum(x, axis, axis == 1); });
+    add("cumprod", [=](const NDArray& x) { return cumprod(x, axis, axis == 1); });
+    add("cummax", [=](const NDArray& x) { return cummax(x, axis).values; });
+    add("cummin", [=](const NDArray& x) { return cummin(x, axis).values; });
+    cases.push_back({"linear_recurrence", {{2, 3, 4}, {2, 3, 4}}, [=](const auto& v) {
+                       return linear_recurrence(v[0], v[1], axis, axis == 1);
+                     }});
+  }
+  add("diff", [](const NDArray& x) { return diff(x, 2, 1); });
+  const auto by_name = [](const char* name, const Arrays& inputs, const char* attributes) {
+    const Operator& op = *find_operator(name);
+    return invoke(op, inputs, parse_attributes(op, attributes), SourceLocation::current())[0];
+  };
+  add("take_places", [=](const NDArray& x) {
+    const NDArray places = numbers({1, 0, 2, 2, 1, 0, 0, 1}, {2, 1, 4}, x);
+    return by_name("take_places", {x, places}, "axis=1");
+  });
+  add("take_places in runs", [=](const NDArray& x) {
+    const NDArray places = numbers({1, 1, 0, 0}, {4}, x).broadcast_to({2, 3, 4});
+    return by_name("take_places", {x, places}, "axis=2, runs=true");
+  });
+  cases.push_back({"put_places", {{2, 2, 4}}, [=](const auto& v) {
+                     const NDArray places = numbers({1, 0, 2, 2, 0, 1, 0, 1, 2, 1, 1, 0, 0, 2, 2, 2}, {2, 2, 4}, v[0]);
+                     return by_name("put_places", {places, v[0], zeros({2, 3, 4}).to(v[0].device())}, "axis=1");
+                   }});
+  add("sort", [=](const NDArray& x) { return by_name("sort", {x}, "axis=1, descending=true"); });
+  add("sort_with_indices", [](const NDArray& x) { return sort_with_indices(x, 0).values; });
+  add("topk", [](const NDArray& x) { return topk(x, 2).values; });
+  cases.push_back({"sort of none", {{3, 0}}, [](const auto& v) { return sort(v[0]); }});
+  cases.push_back({"topk of none", {{3, 4}}, [](const auto& v) { return topk(v[0], 0).values; }});
+  cases.push_back({"cumsum of none", {{0, 4}}, [](const auto& v) { return cumsum(v[0], 1); }});
+  cases.push_back({"cumprod of none", {{3, 0}}, [](const auto& v) { return cumprod(v[0], 1); }});
+}
+
 inline void add_views(Cases& cases) {
   cases.push_back({"reshape", {{3, 4}}, [](const auto& v) { return v[0].reshape({2, 6}); }});
   cases.push_back({"transpose", {{2, 3, 4}}, [](const auto& v) { return v[0].transpose({1, 2, 0}); }});
@@ -383,6 +422,7 @@ inline const std::vector<DifferentiableCase>& differentiable_cases() {
     detail::add_elementwise_cases(made);
     detail::add_reductions(made);
     detail::add_rows_and_places(made);
+    detail::add_scans_and_orders(made);
     detail::add_views(made);
     detail::add_products(made);
     detail::add_images(made);

@@ -62,6 +62,16 @@ void call_compositions(const NDArray& a) {
   local_response_norm(a, 3);
 }
 
+void call_for_places(const NDArray& a, const NDArray& index) {
+  argmax(a, 1);
+  argmin(a, 0, true);
+  one_hot(index, 5);
+  diff(a);
+  argsort(a);
+  searchsorted(a, a);
+  bincount(index, 3);
+}
+
 // A call of every operator that differentiable_cases.h does not reach, forward or backward.
 void call_the_rest(Device device) {
   const ArrayOptions there{.device = device};
@@ -84,9 +94,7 @@ void call_the_rest(Device device) {
   const NDArray index = zeros({3}, {.dtype = int32, .device = device});
   for (const ReductionCase& row : reduction_cases())
     row.run(a, {1}, false);
-  argmax(a, 1);
-  argmin(a, 0, true);
-  one_hot(index, 5);
+  call_for_places(a, index);
   const autograd::TrainScope train;
   random::uniform({3, 4}, there);
   random::normal({3, 4}, there);

@@ -114,6 +114,40 @@ def norms(rows, head, images, of, measured, backward):
         backward(f"{name}-backward", images, images.clone(), 5, plane, scale, shift)
 
 
+def run_orders(dtype, wrap, options):
+    of = {"device": options.device, "dtype": dtype}
+    counts = (32768, 16384) if options.device == "cuda" else (4096, 1024)
+    rows, x = torch.rand(counts[0], 4096, **of) * 2 - 1, torch.rand(counts[1], 1024, **of) * 2 - 1
+    short, long_rows, flat = rows.view(-1, 8), x.view(counts[1] // 8, -1), x.flatten()
+    indices = 8 / x.element_size()
+
+    def measured(name, of, passes, f):
+        f = wrap(f)
+        rate(name, of, passes, lambda: f(of), options)
+
+    for name, f in (("cumsum", torch.cumsum), ("cumprod", torch.cumprod)):
+        measured(f"{name}-rows", rows, 2, lambda a: f(a, 1))
+    measured("cumsum-columns", rows, 2, lambda a: a.cumsum(0))
+    measured("cumsum-all", rows.flatten(), 2, lambda a: a.cumsum(0))
+    measured("cumsum-short", short, 2, lambda a: a.cumsum(1))
+    measured("cummax-rows", rows, 2 + indices, lambda a: a.cummax(1)[0])
+    measured("diff-rows", rows, 2, lambda a: a.diff(dim=1))
+    of_rows = rows.clone().requires_grad_()
+    products = of_rows.cumprod(1)
+    head = torch.rand_like(rows)
+    rate("cumprod-backward", rows, 4, lambda: torch.autograd.grad(products, of_rows, head, retain_graph=True), options)
+    measured("sort-rows", x, 2, lambda a: a.sort()[0])
+    measured("sort-indices-rows", x, 2 + indices, lambda a: a.sort(stable=True)[0])
+    measured("sort-long-rows", long_rows, 2 + indices, lambda a: a.sort(stable=True)[0])
+    measured("sort-all", flat, 2, lambda a: a.sort()[0])
+    measured("argsort-all", flat, 2 + indices, lambda a: a.argsort(stable=True))
+    measured("topk-rows", x, 1, lambda a: a.topk(10)[0])
+    measured("topk-long-rows", long_rows, 1, lambda a: a.topk(50)[0])
+    measured("topk-all", flat, 1, lambda a: a.topk(50)[0])
+    among = flat[:1024].sort()[0]
+    measured("searchsorted", flat, 1 + indices, lambda a: torch.searchsorted(among, a))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compile", action="store_true")
@@ -124,7 +158,9 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     for dtype in (torch.float32, torch.bfloat16):
-        run(dtype, torch.compile if options.compile else lambda f: f, options)
+        wrap = torch.compile if options.compile else lambda f: f
+        run(dtype, wrap, options)
+        run_orders(dtype, wrap, options)
 
 
 if __name__ == "__main__":

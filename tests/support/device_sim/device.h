@@ -83,6 +83,15 @@ template <class T>
 T __shfl_down_sync(unsigned mask, T value, unsigned distance) {
   return ::device_sim::exchanged(mask, value, ::device_sim::lane() + distance);
 }
+/// Lanes below the distance keep their own.
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, unsigned distance) {
+  const unsigned lane = ::device_sim::lane();
+  return ::device_sim::exchanged(mask, value, lane < distance ? lane : lane - distance);
+}
+inline void __syncwarp(unsigned mask = 0xffffffffu) {
+  ::device_sim::exchanged(mask, 0, ::device_sim::lane());
+}
 inline std::uint32_t __umulhi(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
 }
@@ -92,6 +101,10 @@ inline void __threadfence_system() {
 inline int atomicCAS(int* address, int expected, int desired) {
   __atomic_compare_exchange_n(address, &expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
   return expected;
+}
+template <class T>
+T atomicAdd(T* address, std::type_identity_t<T> more) {
+  return __atomic_fetch_add(address, more, __ATOMIC_SEQ_CST);
 }
 template <class A, class B>
 constexpr std::common_type_t<A, B> min(A a, B b) {

@@ -1,0 +1,101 @@
+#include <cmath>
+#include <vector>
+
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
+#include <sluice/operator/detail/families.h>
+#include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/order/bins.h>
+#include <sluice/operator/order/count.h>
+#include <sluice/operator/order/order.h>
+
+namespace sluice {
+
+namespace {
+
+using detail::BincountAttributes;
+
+Specs infer_bincount(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const auto& a = attributes.as<BincountAttributes>();
+  require<DTypeError>(is_integer(inputs[0].dtype), [&] {
+    return message(op.name, ": what is counted is of an integer type, not ", inputs[0].dtype);
+  });
+  require<ValueError>(a.bins >= 0, [&] { return message(op.name, ": ", a.bins, " bins"); });
+  return {{{a.bins}, int64, inputs[0].device}};
+}
+
+constinit const Operator k_bincount = {
+    .name = "bincount",
+    .attributes = &attribute_type<BincountAttributes>,
+    .infer = infer_bincount,
+    .kernels = {on_cpu(detail::bincount_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::bincount_gpu))},
+};
+
+// Between a and b in proportion; exact where they are alike, infinite ones too.
+NDArray between(const NDArray& a, const NDArray& b, double part) {
+  const NDArray step = b - a, made = part < 0.5 ? a + step * part : b - step * (1 - part);
+  return where(a == b, a, made);
+}
+
+}  // namespace
+
+NDArray bincount(const NDArray& x, std::int64_t bins, SourceLocation site) {
+  return invoke_one(k_bincount, {x}, Attributes::of(BincountAttributes{bins}), site);
+}
+
+Histogram histogram(const NDArray& x, std::int64_t bins, double low, double high, SourceLocation site) {
+  return detail::located(site, [&]() -> Histogram {
+    detail::object_of(x, "histogram");
+    require<ValueError>(bins > 0, [&] { return message("histogram: ", bins, " bins"); });
+    require<ValueError>(std::isfinite(low) && std::isfinite(high) && low < high, [&] {
+      return message("histogram: from ", low, " to ", high);
+    });
+    std::vector<double> at(static_cast<std::size_t>(bins) + 1, high);
+    for (std::int64_t i = 0; i < bins; ++i)
+      at[static_cast<std::size_t>(i)] = low + static_cast<double>(i) * ((high - low) / static_cast<double>(bins));
+    const NDArray edges = array<double>(at, {bins + 1}).to(x.device());
+    const NDArray wide = x.detach().astype(float64);
+    const NDArray above = searchsorted(edges, wide, true, site) - 1;
+    return {bincount(where(wide == high, bins - 1, above), bins, site), edges};
+  });
+}
+
+NDArray quantile(const NDArray& x, double q, std::optional<int> axis, bool keepdims, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    const int ndim = detail::object_of(x, "quantile").shape.ndim();
+    require<ValueError>(q >= 0 && q <= 1, [&] { return message("quantile: q is ", q, ", not from 0 to 1"); });
+    const int along = axis ? normal_axis(*axis, ndim, "quantile") : 0;
+    const NDArray row = axis ? x : x.reshape({-1}, site);
+    const std::int64_t n = row.shape()[along];
+    require<ValueError>(n > 0, [&] { return message("quantile: no entries along axis ", along, " of ", x.shape()); });
+    const NDArray sorted = sort(is_floating(x.dtype()) ? row : row.astype(float32), along, false, site);
+    const auto entry = [&](std::int64_t i) { return sorted.slice(along, i, i + 1, 1, site); };
+    const double place = q * static_cast<double>(n - 1);
+    const auto below = std::min(static_cast<std::int64_t>(place), n - 1);
+    const NDArray low = entry(below), last = entry(n - 1).detach();
+    NDArray y = below + 1 < n ? between(low, entry(below + 1), place - static_cast<double>(below)) : low;
+    y = where(isnan(last, site), last, y);
+    Shape shape = row.shape();
+    if (axis && keepdims)
+      return y;
+    if (axis)
+      shape.erase(along);
+    else
+      shape = keepdims ? Shape(std::vector<std::int64_t>(static_cast<std::size_t>(ndim), 1)) : Shape{};
+    return y.reshape(shape, site);
+  });
+}
+
+NDArray median(const NDArray& x, std::optional<int> axis, bool keepdims, SourceLocation site) {
+  return quantile(x, 0.5, axis, keepdims, site);
+}
+
+detail::OperatorList detail::count_operators() noexcept {
+  static constexpr const Operator* list[] = {&k_bincount};
+  return list;
+}
+
+}  // namespace sluice

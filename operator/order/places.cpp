@@ -1,0 +1,87 @@
+#include <sluice/operator/axis_layout.h>
+#include <sluice/operator/detail/families.h>
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/normalise.h>
+#include <sluice/operator/order/places.h>
+#include <sluice/operator/scan/calls.h>
+#include <sluice/operator/sink.h>
+
+namespace sluice {
+
+namespace {
+
+using detail::PlacesAttributes;
+
+Specs infer_take(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const int axis = static_cast<int>(attributes.as<PlacesAttributes>().axis);
+  detail::check_places(op, inputs[1], inputs[0].shape, axis);
+  ArraySpec spec = inputs[1];
+  spec.dtype = inputs[0].dtype;
+  return {spec};
+}
+
+Specs infer_put(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const int axis = static_cast<int>(attributes.as<PlacesAttributes>().axis);
+  detail::check_places(op, inputs[0], inputs[2].shape, axis);
+  require<ShapeError>(inputs[1].shape == inputs[0].shape, [&] {
+    return message(op.name, ": a gradient of shape ", inputs[1].shape, " at places of shape ", inputs[0].shape);
+  });
+  ArraySpec spec = inputs[1];
+  spec.shape = inputs[2].shape;
+  return {spec};
+}
+
+// dy, added up where places stand side by side, and put where none does.
+Arrays take_gradient(const GradientCall& call) {
+  const auto& a = call.attributes.as<PlacesAttributes>();
+  const NDArray &places = call.inputs[1], &dy = call.output_grads[0];
+  if (a.runs)
+    return {detail::add_runs(places, dy, static_cast<int>(a.axis)), {}};
+  return {invoke_one(k_put_places, {places, dy, shape_only(call.input_specs[0])}, call.attributes, {}), {}};
+}
+
+Arrays put_gradient(const GradientCall& call) {
+  return {{}, invoke_one(k_take_places, {call.output_grads[0], call.inputs[0]}, call.attributes, {}), {}};
+}
+
+}  // namespace
+
+void detail::check_places(const Operator& op, const ArraySpec& places, const Shape& x, int axis) {
+  require<DTypeError>(is_integer(places.dtype), [&] {
+    return message(op.name, ": places are of an integer type, not ", places.dtype);
+  });
+  const bool fits = places.shape.ndim() == x.ndim() && without_axis(places.shape, axis) == without_axis(x, axis);
+  require<ShapeError>(fits, [&] {
+    return message(op.name, ": places of shape ", places.shape, " along axis ", axis, " of shape ", x);
+  });
+}
+
+constinit const Operator k_take_places = {
+    .name = "take_places",
+    .inputs = 2,
+    .attributes = &attribute_type<PlacesAttributes>,
+    .normalise = detail::normalise_axis<PlacesAttributes>,
+    .infer = infer_take,
+    .kernels = {on_cpu(detail::take_places_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::take_places_gpu))},
+    .gradient = take_gradient,
+    .saved_inputs = 0b10,
+};
+constinit const Operator k_put_places = {
+    .name = "put_places",
+    .inputs = 3,
+    .attributes = &attribute_type<PlacesAttributes>,
+    .normalise = detail::normalise_axis<PlacesAttributes, 2>,
+    .infer = infer_put,
+    .kernels = {on_cpu(detail::put_places_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::put_places_gpu))},
+    .gradient = put_gradient,
+    .saved_inputs = 0b01,
+    .shape_inputs = 0b100,
+};
+
+detail::OperatorList detail::place_operators() noexcept {
+  static constexpr const Operator* list[] = {&k_take_places, &k_put_places};
+  return list;
+}
+
+}  // namespace sluice

@@ -1,0 +1,9 @@
+#include <sluice/operator/order/radix_cuda.cuh>
+
+namespace sluice::detail {
+
+void radix_order_narrow(const OrderCall& order, const KernelCall& call) {
+  radix_order<std::uint32_t>(order, call);
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,112 @@
+// What has as many entries as values say: sums so far of truths say where each true one goes.
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
+#include <sluice/operator/concat/concat.h>
+#include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/gather/gather.h>
+#include <sluice/operator/order/order.h>
+#include <sluice/operator/order/select.h>
+#include <sluice/operator/scan/scan.h>
+
+namespace sluice {
+
+namespace {
+
+/// Where a row of truths is true. Waits.
+NDArray true_places(const char* name, const NDArray& truths, SourceLocation site) {
+  const std::int64_t n = truths.shape()[0];
+  const ArrayOptions places{.dtype = int64, .device = truths.device()};
+  if (n == 0)
+    return zeros({0}, places);
+  const NDArray ends = cumsum(truths, 0, false, site);
+  require<ValueError>(ends.object()->buffer != nullptr, [&] {
+    return message(name, ": how many entries there are depends on values, and a program that is traced has none");
+  });
+  const auto count = ends.slice(0, n - 1, n, 1, site).item<std::int64_t>(site);
+  return searchsorted(ends, arange(1, static_cast<double>(count) + 1, 1, places), false, site);
+}
+
+/// Entries of a sorted row that are not the one before.
+NDArray first_ones(const NDArray& sorted, SourceLocation site) {
+  const std::int64_t n = sorted.shape()[0];
+  const NDArray next = sorted.slice(0, 1, n, 1, site), before = sorted.slice(0, 0, n - 1, 1, site);
+  NDArray differs = not_equal(next, before, site);
+  if (is_floating(sorted.dtype()))
+    differs = logical_and(differs, logical_not(isnan(before, site), site), site);  // behind a NaN there are NaNs
+  return concat({ones({1}, {.dtype = bool_, .device = sorted.device()}), differs}, 0, site);
+}
+
+}  // namespace
+
+NDArray nonzero(const NDArray& x, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    const Shape shape = detail::object_of(x, "nonzero").shape;
+    const NDArray flat = x.detach().reshape({-1}, site);
+    NDArray left = true_places("nonzero", flat.dtype() == bool_ ? flat : not_equal(flat, 0, site), site);
+    if (shape.ndim() == 0)
+      return left.reshape({left.shape()[0], 1}, site).slice(1, 0, 0, 1, site).copy(site);
+    left = left.astype(float64);  // exact: no memory holds 2^50 elements
+    std::int64_t beside = shape.size();
+    std::vector<NDArray> columns;
+    for (int axis = 0; axis < shape.ndim(); ++axis) {
+      beside /= shape[axis] == 0 ? 1 : shape[axis];
+      const NDArray at = floor(left / static_cast<double>(beside == 0 ? 1 : beside));
+      left = left - at * static_cast<double>(beside);
+      columns.push_back(at.astype(int64));
+    }
+    return stack(columns, 1, site);
+  });
+}
+
+NDArray boolean_mask(const NDArray& x, const NDArray& mask, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    const Shape &shape = detail::object_of(x, "boolean_mask").shape,
+                &over = detail::object_of(mask, "boolean_mask").shape;
+    require<DTypeError>(
+        mask.dtype() == bool_, [&] { return message("boolean_mask: a mask is bool, not ", mask.dtype()); });
+    bool fits = over.ndim() > 0 && over.ndim() <= shape.ndim();
+    Shape rows{over.size()};
+    for (int axis = 0; fits && axis < shape.ndim(); ++axis) {
+      if (axis >= over.ndim())
+        rows.push_back(shape[axis]);
+      else
+        fits = shape[axis] == over[axis];
+    }
+    require<ShapeError>(fits, [&] { return message("boolean_mask: a mask of shape ", over, " over shape ", shape); });
+    return take(
+        x.reshape(rows, site), true_places("boolean_mask", mask.reshape({-1}, site), site), 0, IndexMode::raise, site);
+  });
+}
+
+NDArray unique(const NDArray& x, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    detail::object_of(x, "unique");
+    const NDArray sorted = sort(x.detach().reshape({-1}, site), 0, false, site);
+    if (sorted.shape()[0] == 0)
+      return sorted;
+    const NDArray firsts = true_places("unique", first_ones(sorted, site), site);
+    return take(sorted, firsts, 0, IndexMode::raise, site);
+  });
+}
+
+Uniques unique_all(const NDArray& x, SourceLocation site) {
+  return detail::located(site, [&]() -> Uniques {
+    const Shape shape = detail::object_of(x, "unique_all").shape;
+    const NDArray flat = x.detach().reshape({-1}, site);
+    const Ordered sorted = sort_with_indices(flat, 0, false, site);
+    const std::int64_t n = flat.shape()[0];
+    const ArrayOptions places{.dtype = int64, .device = x.device()};
+    if (n == 0)
+      return {sorted.values, sorted.indices, zeros(shape, places), zeros({0}, places)};
+    const NDArray firsts = true_places("unique_all", first_ones(sorted.values, site), site);
+    const NDArray values = take(sorted.values, firsts, 0, IndexMode::raise, site);
+    return {
+        values,
+        take(sorted.indices, firsts, 0, IndexMode::raise, site),
+        searchsorted(values, flat, false, site).reshape(shape, site),
+        diff(concat({firsts, full({1}, n, places)}, 0, site), 1, 0, site)};
+  });
+}
+
+}  // namespace sluice

@@ -1,0 +1,108 @@
+#pragma once
+
+// Scans along an axis on the CPU: rows are cut into pieces where there are too few of them, by shape alone; a piece
+// begins with what the ones before it come to.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <sluice/engine/parallel.h>
+#include <sluice/operator/axis_layout.h>
+#include <sluice/operator/reduce/plan.h>
+#include <sluice/operator/scan/kernels.h>
+#include <sluice/operator/workspace.h>
+
+namespace sluice::detail {
+
+template <class Op>
+class CpuScan {
+ public:
+  using Acc = typename Op::Acc;
+
+  CpuScan(const Op& op, const AxisLayout& at, bool reverse)
+      : op_(op),
+        at_(at),
+        reverse_(reverse),
+        width_(std::min(at.inner, k_tile)),
+        tiles_((at.inner + width_ - 1) / width_),
+        units_(at.outer * tiles_),
+        split_(split_terms(units_, at.n, 32, std::max<std::int64_t>(1, k_least / width_))) {}
+
+  void run(const Queue& queue) const {
+    const std::int64_t grain = std::max<std::int64_t>(1, k_least / (split_.chunk * width_));
+    const std::int64_t pieces = split_.pieces;
+    if (pieces == 1) {
+      parallel_for(units_, grain, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t unit = begin; unit < end; ++unit) {
+          Acc acc[k_tile];
+          std::fill_n(acc, width_, op_.identity());
+          walk<true>(unit, 0, acc);
+        }
+      });
+      return;
+    }
+    const Workspace scratch(queue, static_cast<std::size_t>(units_ * pieces * width_) * sizeof(Acc));
+    auto* const totals = scratch.as<Acc>();
+    std::fill_n(totals, units_ * pieces * width_, op_.identity());
+    parallel_for(units_ * pieces, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        walk<false>(i / pieces, i % pieces, totals + i * width_);
+    });
+    for (std::int64_t unit = 0; unit < units_; ++unit)
+      add_up(totals + unit * pieces * width_);
+    parallel_for(units_ * pieces, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        walk<true>(i / pieces, i % pieces, totals + i * width_);
+    });
+  }
+
+ private:
+  static constexpr std::int64_t k_tile = 128, k_least = 32768;
+
+  // Totals of the pieces of one unit become what comes before each.
+  void add_up(Acc* totals) const {
+    for (std::int64_t j = 0; j < width_; ++j) {
+      Acc before = op_.identity();
+      for (std::int64_t piece = 0; piece < split_.pieces; ++piece) {
+        Acc& total = totals[piece * width_ + j];
+        const Acc next = op_.join(before, total);
+        total = before;
+        before = next;
+      }
+    }
+  }
+
+  // One piece of a tile of columns, from what `acc` holds.
+  template <bool Writes>
+  void walk(std::int64_t unit, std::int64_t piece, Acc* acc) const {
+    const std::int64_t column = unit % tiles_ * width_, columns = std::min(width_, at_.inner - column);
+    const std::int64_t first = piece * split_.chunk, last = std::min(first + split_.chunk, at_.n);
+    const std::int64_t base = unit / tiles_ * at_.n * at_.inner + column;
+    for (std::int64_t i = first; i < last; ++i) {
+      const std::int64_t entry = reverse_ ? at_.n - 1 - i : i, offset = base + entry * at_.inner;
+      for (std::int64_t j = 0; j < columns; ++j) {
+        acc[j] = op_.join(acc[j], op_.lift(offset + j, entry));
+        if constexpr (Writes)
+          op_.lower(offset + j, entry, acc[j]);
+      }
+    }
+  }
+
+  const Op& op_;
+  const AxisLayout& at_;
+  bool reverse_;
+  std::int64_t width_, tiles_, units_;
+  Split split_;
+};
+
+/// Along the axis of the call's first input.
+template <class Op>
+void scan_on_cpu(const KernelCall& call, const Op& op) {
+  const auto& a = call.attributes.as<ScanAttributes>();
+  if (call.inputs[0].size == 0)
+    return;
+  const AxisLayout at = axis_layout(call.inputs[0].shape, static_cast<int>(a.axis));
+  CpuScan<Op>(op, at, a.reverse).run(call.queue);
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::simd {
+
+/// Sorts n keys, the smallest first, in vectors of target(); false, and nothing done, where there are none.
+bool sort_keys(std::uint32_t* keys, std::int64_t n) noexcept;
+bool sort_keys(std::uint64_t* keys, std::int64_t n) noexcept;
+/// The same of n pairs of words, the second of each being the higher one. Aligned to 16 bytes.
+bool sort_pairs(std::uint64_t* words, std::int64_t n) noexcept;
+
+}  // namespace sluice::simd
