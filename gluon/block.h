@@ -131,10 +131,11 @@ class SLUICE_API Block {
   /// last bit unless options.plan.rounding allows less, running statistics too; gradients that an array gets from
   /// several calls are added in another order, and a result that is a view of an input is a copy. What forward() does
   /// beside calling operators happens when it is traced alone; where it looks at values, tracing throws ValueError
-  /// (cond and while_loop are for that), where it writes in place what gradients need, AutogradError. Children need not
-  /// be hybridized: they are part of the graph. Run by hand as before: calls before all parameters have their shapes, a
-  /// forward() that writes its inputs, one whose gradients go to arrays that are neither inputs nor parameters, or that
-  /// says itself what they are (an autograd::Node of its own). hybridize(false) ends it.
+  /// (cond and while_loop are for that). Children need not be hybridized: they are part of the graph. Run by hand as
+  /// before: calls before all parameters have their shapes, a forward() that writes its inputs, one that writes in
+  /// place what a gradient needs (backward() says so where that gradient is asked for), one whose gradients go to
+  /// arrays that are neither inputs nor parameters, or that says itself what they are (an autograd::Node of its own).
+  /// hybridize(false) ends it.
   ///
   /// What else is seen of a recorded call: all its gradients come at once, so that AutogradError says of each what any
   /// needs and was written meanwhile; for some results alone, or as a graph, they need every parameter that forward()

@@ -30,8 +30,8 @@ struct PredictorOptions {
 ///
 /// Inputs have one shape; Server makes batches of what comes together. Predict mode; nothing is recorded. A request
 /// sees all that was pushed before it on the parameters, a training step say, as a call of the network does, and what
-/// is pushed later waits for it; a GPU computes it as graph::HostPlan says. A request takes the GPU's next free memory
-/// of most_at_once, or waits for it.
+/// is pushed later waits for it; a GPU computes it as graph::HostPlan says. A request takes the next free of
+/// the GPU's most_at_once memories; where all are in use it waits for the one that falls to its thread.
 class SLUICE_API Predictor {
  public:
   using Counts = graph::HostPlanCounts;

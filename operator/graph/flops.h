@@ -18,7 +18,7 @@ namespace sluice::graph {
 ///     reductions                        1 an element read; norms 2, logsumexp, variance, standard_deviation 4
 ///     pooling                           1 an element of a window
 ///     softmax, log_softmax              5 an element, backward 4; cross-entropy of classes 4 and 3
-///     batch_norm                        6 an element of x, in predict mode 2, backward 9
+///     batch_norm                        6 an element of x, in predict mode 2, with a relu 7, backward 9 and 10
 ///     dropout                           1 an element
 ///     sgd, adam                         5 a weight, with momentum 7; 15
 ///     take, pick                        0, backward 1 an element that is added

@@ -45,7 +45,7 @@ struct PlanOptions {
   std::size_t memory_budget = 0;
 };
 
-/// What a plan holds.
+/// What each arena of a plan holds.
 struct PlanMemory {
   std::size_t bytes = 0;                  // of results, as they share it
   std::size_t bytes_without_sharing = 0;  // as they would have it each for itself
@@ -71,16 +71,15 @@ class SLUICE_API Plan {
   explicit Plan(const Graph& graph, const PlanOptions& options = {}, Engine& engine = Engine::current());
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
-  /// What is under way ends.
+  /// Work under way ends by itself; the host does not wait.
   ~Plan();
 
   /// One array an output, new unless it is a constant or an input that the graph does not write; views of one result
   /// share its memory. Inputs are as they are when run() is called, and are not written: what the graph writes into one
-  /// shows in its outputs alone. Pushes the work
-  /// and does not wait. Throws ValueError, ShapeError, DTypeError and DeviceError for other inputs than the graph's,
-  /// and what invoke() throws. Nothing of it is recorded. Any thread may call it, also several at
-  /// once, each in an arena of its own; runs in one arena follow each other, and all runs of a graph that writes
-  /// constants.
+  /// shows in its outputs alone. Pushes the work and does not wait. Throws ValueError, ShapeError, DTypeError and
+  /// DeviceError for other inputs than the graph's, OutOfMemory, and what invoke() throws. Nothing of it is recorded.
+  /// Any thread may call it, also several at once: threads whose numbers meet share an arena and take turns, and so do
+  /// all runs of a graph that writes constants; in a body a run that would wait for an arena gets memory of its own.
   Arrays run(std::span<const NDArray> inputs, SourceLocation site = SourceLocation::current());
 
   /// After the passes.

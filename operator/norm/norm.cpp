@@ -76,7 +76,6 @@ Specs batch_norm_relu_infer(const Operator& op, std::span<const ArraySpec> input
 }
 
 // Inputs dy, x, gamma, mean, 1 / std; gradients of x, gamma, beta.
-// With a relu behind it beta too.
 Specs batch_norm_backward_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const ArraySpec& x = inputs[1];
   const Shape channels{x.shape[static_cast<int>(attributes.as<BatchNormAttributes>().axis)]};
@@ -105,6 +104,7 @@ Specs batch_norm_backward_infer(const Operator&, std::span<const ArraySpec> inpu
   return {inputs[1], inputs[2], inputs[2]};
 }
 
+// And beta.
 Specs batch_norm_relu_backward_infer(
     const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   require<ShapeError>(inputs[5].shape == inputs[2].shape && inputs[5].dtype == inputs[2].dtype, [&] {

@@ -17,8 +17,9 @@ struct BatchNormOptions {
 /// (MXNet BatchNorm; Ioffe and Szegedy, 2015). gamma, beta, running_mean, running_var: (channels,). In training
 /// (autograd::is_training()) the statistics are the batch's (biased variance), and the running ones are updated in
 /// place: running = momentum * running + (1 - momentum) * batch. Otherwise the running ones are used. Parameters
-/// have x's type, or float32 beside a 16-bit x; statistics are computed in float32 (float64 for float64). Throws
-/// ShapeError, DTypeError, IndexError for the axis, UnsupportedError.
+/// have x's type, or float32 beside a 16-bit x; statistics are computed in float32 (float64 for float64). Gives x's
+/// shape and type; does not wait. Throws ShapeError, DTypeError, IndexError for the axis, ValueError for options that
+/// cannot be, UnsupportedError.
 SLUICE_API NDArray batch_norm(
     const NDArray& x,
     const NDArray& gamma,
@@ -33,7 +34,7 @@ extern const Operator batch_norm_op;
 extern const Operator batch_norm_predict_op;
 extern const Operator batch_norm_backward_op;
 /// relu(batch_norm(x, ..)) or, of a sixth input r as large as x, relu(batch_norm(x, ..) + r), each rounded as by
-/// itself.
+/// itself; beside it mean and 1 / std, (channels,). Moves the running statistics as batch_norm does in training.
 extern const Operator batch_norm_relu_op;
 /// batch_norm_backward of dy where the relu let it through, with beta as sixth input; of what had no r.
 extern const Operator batch_norm_relu_backward_op;

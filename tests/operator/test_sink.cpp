@@ -72,6 +72,25 @@ void call_for_places(const NDArray& a, const NDArray& index) {
   bincount(index, 3);
 }
 
+void call_what_plans_call(const NDArray& a) {
+  const auto call = [](const char* name, const Arrays& inputs, const char* attributes) {
+    const Operator& op = *find_operator(name);
+    invoke(op, inputs, parse_attributes(op, attributes), {});
+  };
+  call("matmul_relu_backward", {a, ones({4, 2}), ones({3, 2})}, "transpose_a=false, transpose_b=false");
+  call("softmax_cross_entropy_both", {a, zeros({3}, {.dtype = int32}), ones({3})}, "axis=1");
+  call("dense_backward_bias", {a}, "");
+  call(
+      "convolution_fused",
+      {ones({1, 2, 3, 3}), ones({4, 2, 3, 3}), ones({4}), ones({4}), ones({1, 4, 1, 1})},
+      "stride=(1, 1), pad=(0, 0), dilation=(1, 1), groups=1, scale=true, shift=true, residual=true, relu=true");
+  const NDArray image = ones({2, 3, 2, 2}), three = ones({3});
+  const char* const how = "eps=0.001, momentum=0.9, axis=1, fix_gamma=false, batch_stats=true";
+  call("batch_norm_relu", {image, three, three, three.copy(), three.copy(), image}, how);
+  call("batch_norm_relu_backward", {image, image, three, three, three, three}, how);
+  call("batch_norm_fold", {ones({3}), ones({3}), ones({3}), ones({3})}, "eps=0.001, fix_gamma=false");
+}
+
 // A call of every operator that differentiable_cases.h does not reach, forward or backward.
 void call_the_rest(Device device) {
   const ArrayOptions there{.device = device};
@@ -117,23 +136,7 @@ void call_the_rest(Device device) {
   invoke(*find_operator("words"), {}, make_attributes(*find_operator("words"), words), {});
   adam_update(w, g, m, v, {.steps = {1}});
   call_compositions(a);
-  // What plans alone call.
-  const auto call = [](const char* name, const Arrays& inputs, const char* attributes) {
-    const Operator& op = *find_operator(name);
-    invoke(op, inputs, parse_attributes(op, attributes), {});
-  };
-  call("matmul_relu_backward", {a, ones({4, 2}), ones({3, 2})}, "transpose_a=false, transpose_b=false");
-  call("softmax_cross_entropy_both", {a, zeros({3}, {.dtype = int32}), ones({3})}, "axis=1");
-  call("dense_backward_bias", {a}, "");
-  call(
-      "convolution_fused",
-      {ones({1, 2, 3, 3}), ones({4, 2, 3, 3}), ones({4}), ones({4}), ones({1, 4, 1, 1})},
-      "stride=(1, 1), pad=(0, 0), dilation=(1, 1), groups=1, scale=true, shift=true, residual=true, relu=true");
-  const NDArray image = ones({2, 3, 2, 2}), three = ones({3});
-  const char* const how = "eps=0.001, momentum=0.9, axis=1, fix_gamma=false, batch_stats=true";
-  call("batch_norm_relu", {image, three, three, three.copy(), three.copy(), image}, how);
-  call("batch_norm_relu_backward", {image, image, three, three, three, three}, how);
-  call("batch_norm_fold", {ones({3}), ones({3}), ones({3}), ones({3})}, "eps=0.001, fix_gamma=false");
+  call_what_plans_call(a);
 }
 
 // Forward, backward, and backward of that.

@@ -1,8 +1,0 @@
-// What most files of the engine include: parsed once where the build precompiles headers (-Db_pch=true).
-#include <algorithm>
-#include <string>
-#include <thread>
-#include <utility>
-
-#include <sluice/engine/detail/core.h>
-#include <sluice/engine/error.h>

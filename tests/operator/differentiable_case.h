@@ -1,0 +1,36 @@
+#pragma once
+
+// One function with its inputs, for tests of gradients.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <sluice/operator/api.h>
+
+namespace sluice::test {
+
+struct DifferentiableCase {
+  std::string name;
+  std::vector<Shape> shapes;
+  std::function<NDArray(const std::vector<NDArray>&)> f;
+  double low = -1, high = 1;
+  double noise = 1;         // rounding errors, as a multiple of what others have: inputs without variance, say
+  bool in_float32 = false;  // whatever it is given
+};
+
+namespace detail {
+
+// Scales and shifts beside half types are float32.
+inline NDArray widened(const NDArray& x) {
+  return size_of(x.dtype()) < sizeof(float) ? x.astype(float32) : x;
+}
+
+inline NDArray numbers(const std::vector<std::int64_t>& values, const Shape& shape, const NDArray& beside) {
+  return array(values, shape).to(beside.device());
+}
+
+using Cases = std::vector<DifferentiableCase>;
+
+}  // namespace detail
+
+}  // namespace sluice::test
