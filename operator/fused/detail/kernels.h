@@ -8,11 +8,13 @@
 #include <type_traits>
 
 #include <sluice/ndarray/convert.h>
+#include <sluice/ndarray/neighbours.cuh>
 #include <sluice/operator/elementwise/rows.h>
 
 namespace sluice::fused {
 
 using detail::Compute;
+using detail::Neighbours;
 
 // Each call of a program has to round as its own kernel does, which the compiler is free to spoil at two places:
 // - It might learn from one call about another (a product is there already, two operands are equal) and then choose
@@ -101,12 +103,6 @@ template <class T>
 __device__ T square(T x) {
   return multiply(x, x);
 }
-
-/// V neighbours in one load or store.
-template <class T, int V>
-struct alignas(sizeof(T) * V) Neighbours {
-  T at[V];
-};
 
 /// Division by a number known at launch: Divider of ndarray/strided.cuh.
 struct Divider {
