@@ -7,19 +7,10 @@
 
 #include <sluice/engine/cuda/early_starts.h>
 #include <sluice/ndarray/detail/gpu_build.h>
+#include <sluice/ndarray/start_early.cuh>
 #include <sluice/ndarray/strided.cuh>
 
 namespace sluice::detail {
-
-/// To be called first by all threads of a kernel, before anything of memory is read or written: what comes after the
-/// kernel may take its places from here on, and the kernel waits for all that it comes after. Launched in another way
-/// it costs nothing.
-__device__ inline void start_early() {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  cudaTriggerProgrammaticLaunchCompletion();
-  cudaGridDependencySynchronize();
-#endif
-}
 
 /// What was launched last on `stream` begins with start_early().
 inline void note_early_launch(cudaStream_t stream) {

@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include <sluice/engine/cuda/check.h>
+#include <sluice/engine/cuda/early_starts.h>
 #include <sluice/engine/error.h>
 #include <sluice/operator/fused/compiled.h>
 #include <sluice/operator/fused/headers.h>
@@ -51,21 +52,20 @@ std::string why_not_for(int capability) {
 
 #if CUDART_VERSION >= 12080
 /// Machine code in every GPU that it is for, to the end of the process.
-std::array<const void*, 3> kernels_in(const std::string& code) {
+std::array<const void*, 3> kernels_in(const std::string& code, const Source& source) {
   cudaLibrary_t library = nullptr;
   cuda::cuda_check(
       cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0), "cudaLibraryLoadData");
   std::array<const void*, 3> kernels{};
-  constexpr const char* k_names[] = {"sluice_flat", "sluice_vectors", "sluice_streams"};
-  for (std::size_t walk = 0; walk < kernels.size(); ++walk) {
+  for (std::size_t walk = 0; walk < source.kernels.size(); ++walk) {
     cudaKernel_t kernel = nullptr;
-    cuda::cuda_check(cudaLibraryGetKernel(&kernel, library, k_names[walk]), "cudaLibraryGetKernel");
+    cuda::cuda_check(cudaLibraryGetKernel(&kernel, library, source.kernels[walk]), "cudaLibraryGetKernel");
     kernels[walk] = static_cast<const void*>(kernel);
   }
   return kernels;
 }
 #else
-std::array<const void*, 3> kernels_in(const std::string&) {
+std::array<const void*, 3> kernels_in(const std::string&, const Source&) {
   throw LibraryError("kernels compiled at run time need a Sluice built with CUDA 12.8 or later");
 }
 #endif
@@ -77,7 +77,7 @@ class Modules {
     Module& module = *entry(key_of(source, target));
     const std::lock_guard hold(module.mutex);
     if (module.kernels[0] == nullptr)
-      module.kernels = kernels_in(code_of(source, target, KeptCode::of_process()));
+      module.kernels = kernels_in(code_of(source, target, KeptCode::of_process()), source);
     return module.kernels;
   }
 
@@ -98,11 +98,11 @@ class Modules {
   std::unordered_map<std::string, std::unique_ptr<Module>> modules_;
 };
 
-Compiled compile(const Program& program, int capability) {
+Compiled compile(const Program& program, int capability, const Reduced& reduction) {
   static auto* const modules = new Modules;
   Compiled made;
   try {
-    made.source = source_of(program);
+    made.source = reduction ? source_of(program, *reduction) : source_of(program);
     require<UnsupportedError>(made.source.operands <= k_operands, [&] {
       return message("fused: a kernel takes ", k_operands, " arrays, the program has ", made.source.operands);
     });
@@ -127,11 +127,17 @@ Compiled compile(const Program& program, int capability) {
 struct ProgramKey {
   const Program* program;
   int capability;
+  Reduced reduction;
   bool operator==(const ProgramKey&) const = default;
 };
 struct HashOfKey {
   std::size_t operator()(const ProgramKey& key) const noexcept {
-    return std::hash<const void*>()(key.program) * 31 + static_cast<std::size_t>(key.capability);
+    const std::size_t hash = std::hash<const void*>()(key.program) * 31 + static_cast<std::size_t>(key.capability);
+    if (!key.reduction)
+      return hash;
+    const auto form =
+        static_cast<std::size_t>(key.reduction->walk) * 32 + static_cast<std::size_t>(key.reduction->vector);
+    return (hash * 31 + static_cast<std::size_t>(key.reduction->row)) * 127 + form;
   }
 };
 
@@ -157,25 +163,28 @@ std::string why_not_compiled(int gpu) {
   return why_not_for(capability_of(gpu));
 }
 
-const Compiled* compiled_already(const Program& program, int gpu) noexcept {
-  return programs().find({&program, capability_of(gpu)});
+const Compiled* compiled_already(const Program& program, int gpu, const Reduced& reduction) noexcept {
+  return programs().find({&program, capability_of(gpu), reduction});
 }
 
-const Compiled& compiled(const Program& program, int gpu) {
-  const ProgramKey key{&program, capability_of(gpu)};
+const Compiled& compiled(const Program& program, int gpu, const Reduced& reduction) {
+  const ProgramKey key{&program, capability_of(gpu), reduction};
   if (const Compiled* const found = programs().find(key))
     return *found;
-  auto made = std::make_unique<const Compiled>(compile(program, key.capability));
+  auto made = std::make_unique<const Compiled>(compile(program, key.capability, reduction));
   const std::unique_lock hold(programs().mutex);
   return *programs().all.try_emplace(key, std::move(made)).first->second;
 }
 
-void launch_kernel(const void* kernel, unsigned blocks, unsigned threads, void** parameters, void* stream) {
+void launch_kernel(
+    const Compiled& of, const void* kernel, unsigned blocks, Block threads, void** parameters, void* stream) {
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(blocks);
-  config.blockDim = dim3(threads);
+  config.blockDim = dim3(threads.x, threads.y);
   config.stream = static_cast<cudaStream_t>(stream);
   cuda::cuda_check(cudaLaunchKernelExC(&config, kernel, parameters), "fused kernel");
+  if (auto* const starts = sluice::detail::EarlyStarts::on(config.stream); starts != nullptr && of.starts_early)
+    starts->note();
 }
 
 }  // namespace sluice::fused

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """Headers as strings in the library, for kernels compiled at run time: embed.py ROOT OUTPUT writes them as C++; the names
-of standard and CUDA headers that they include stand for fused/detail/standard.h.
+of standard and CUDA headers that they include stand for fused/detail/standard.h, those of the host for host_side.h.
 """
 import pathlib
 import re
 import sys
 
-# What fused/detail/kernels.h includes, and so on. A header that is missing here is found out when OUTPUT is written.
+# What fused/detail/reduction_kernels.h includes, and so on. A header that is missing here is found out when OUTPUT is written.
 HEADERS = [
     "engine/export.h",
     "ndarray/convert.h",
     "ndarray/dtype.h",
     "ndarray/half.h",
+    "ndarray/neighbours.cuh",
+    "ndarray/start_early.cuh",
+    "ndarray/strided.cuh",
     "operator/elementwise/binary.def",
     "operator/elementwise/each_parameter.h",
     "operator/elementwise/math.h",
@@ -20,9 +23,19 @@ HEADERS = [
     "operator/elementwise/unary.def",
     "operator/elementwise/whole.h",
     "operator/floating.h",
+    "operator/fused/detail/host_side.h",
     "operator/fused/detail/kernels.h",
+    "operator/fused/detail/reduction_kernels.h",
     "operator/fused/detail/standard.h",
+    "operator/group.cuh",
+    "operator/reduce/reduce.def",
+    "operator/reduce/reduce_kernels.cuh",
+    "operator/reduce/row_states.h",
+    "operator/reduce/split.h",
+    "operator/reduce/states.h",
 ]
+# Of the host alone: what device code names of them is declared in fused/detail/host_side.h.
+HOST_SIDE = ["engine/cuda/check.h", "ndarray/iterate.h"]
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>]+)>", re.MULTILINE)
 STANDARD = "sluice/operator/fused/detail/standard.h"
 
@@ -37,6 +50,7 @@ def literal(text):
 def embedded(root):
     """{name of an #include: text} of all that a kernel may include."""
     all_of = {f"sluice/{name}": (root / name).read_text() for name in HEADERS}
+    all_of |= {f"sluice/{name}": "#include <sluice/operator/fused/detail/host_side.h>\n" for name in HOST_SIDE}
     for name in sorted({target for text in all_of.values() for target in INCLUDE.findall(text)}):
         if name in all_of:
             continue

@@ -1,11 +1,9 @@
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
 
 #include <sluice/engine/cuda/check.h>
-#include <sluice/engine/cuda/early_starts.h>
 #include <sluice/operator/elementwise/pieces.h>
 #include <sluice/operator/fused/compiled.h>
 #include <sluice/operator/fused/fused_gpu.h>
@@ -26,10 +24,11 @@ void launch(const Compiled& compiled, const Args& args, cudaStream_t stream) {
   void* parameters[] = {layout.words.data(), pointers.data(), const_cast<std::uint64_t*>(compiled.numbers.data())};
   const std::int64_t blocks = std::min((layout.threads + k_block - 1) / k_block, k_most_blocks);
   const void* const kernel = compiled.kernels[static_cast<std::size_t>(layout.walk)];
-  launch_kernel(kernel, static_cast<unsigned>(blocks), k_block, parameters, stream);
-  if (sluice::detail::EarlyStarts* const starts = sluice::detail::EarlyStarts::on(stream);
-      starts != nullptr && compiled.starts_early) [[unlikely]]
-    starts->note();
+  launch_kernel(compiled, kernel, static_cast<unsigned>(blocks), {k_block}, parameters, stream);
+}, parameters, stream);
+if (sluice::detail::EarlyStarts* const starts = sluice::detail::EarlyStarts::on(stream);
+    starts != nullptr && compiled.starts_early) [[unlikely]]
+  starts->note();
 }
 
 // As launch_in_pieces does for kernels of one operator.
@@ -42,42 +41,53 @@ void launch_in_pieces(const Compiled& compiled, const Args& args, cudaStream_t s
   launch_in_pieces(compiled, sluice::detail::piece_of(args, cut.axis, cut.head, rest), stream);
 }
 
-// Turned inputs are copied first, by a kernel that reads and writes long pieces.
-void launch_straightened(const KernelCall& call, const Compiled& compiled, Args args, cudaStream_t stream) {
-  constexpr std::size_t k_alignment = 256;
-  std::vector<TensorView> inputs(call.inputs.begin(), call.inputs.end());
-  std::size_t bytes = 0;
-  const auto each_turned = [&](auto&& then) {
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (!is_turned(args, static_cast<int>(call.outputs.size() + i)))
-        continue;
-      then(inputs[i], bytes);
-      bytes += (static_cast<std::size_t>(inputs[i].size) * size_of(inputs[i].dtype) + k_alignment - 1) / k_alignment *
-               k_alignment;
-    }
-  };
-  each_turned([](const TensorView&, std::size_t) {});
-  if (bytes == 0)
-    return launch_in_pieces(compiled, args, stream);
-  const Workspace scratch(call.queue, std::exchange(bytes, 0));
-  each_turned([&](TensorView& input, std::size_t at) {
-    TensorView straight = input;
-    straight.data = scratch.as<std::byte>() + at;
-    straight.strides = contiguous_strides(input.shape);
-    straight.contiguous = true;
-    move_on_gpu(call, input, straight);
-    input = straight;
-  });
-  launch_in_pieces(compiled, args_of(call.op.name, call.outputs, inputs), stream);
-}
-
 bool is_captured(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   cuda::cuda_check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
   return status != cudaStreamCaptureStatusNone;
 }
 
+std::size_t bytes_of(const TensorView& view) {
+  constexpr std::size_t k_alignment = 256;
+  const std::size_t bytes = static_cast<std::size_t>(view.size) * size_of(view.dtype);
+  return (bytes + k_alignment - 1) / k_alignment * k_alignment;
+}
+
 }  // namespace
+
+Straightened::Straightened(const KernelCall& call, std::span<const TensorView> results)
+    : inputs_(call.inputs.begin(), call.inputs.end()), args_(args_of(call.op.name, results, inputs_)) {
+  std::vector<std::size_t> turned;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (!is_turned(args_, static_cast<int>(results.size() + i)))
+      continue;
+    turned.push_back(i);
+    bytes += bytes_of(inputs_[i]);
+  }
+  if (turned.empty())
+    return;
+  scratch_.emplace(call.queue, bytes);
+  auto* to = scratch_->as<std::byte>();
+  for (const std::size_t i : turned) {
+    TensorView straight = inputs_[i];
+    straight.data = to;
+    straight.strides = contiguous_strides(straight.shape);
+    straight.contiguous = true;
+    move_on_gpu(call, inputs_[i], straight);
+    inputs_[i] = straight;
+    to += bytes_of(straight);
+  }
+  args_ = args_of(call.op.name, results, inputs_);
+}
+
+const Compiled* kernels_for(const KernelCall& call, const Program& program, const Reduced& reduction) {
+  const int gpu = call.queue.device().index;
+  const Compiled* found = compiled_already(program, gpu, reduction);
+  if (found == nullptr && !is_captured(static_cast<cudaStream_t>(call.queue.stream())))
+    found = &compiled(program, gpu, reduction);
+  return found != nullptr && found->problem.empty() ? found : nullptr;
+}
 
 std::string why_not_compiled(Device gpu) {
   return why_not_compiled(gpu.index);
@@ -91,14 +101,11 @@ void run_on_gpu(const KernelCall& call) {
   const Program& program = program_of(call.attributes);
   if (call.outputs[0].size == 0)
     return;
-  const auto stream = static_cast<cudaStream_t>(call.queue.stream());
-  const int gpu = call.queue.device().index;
-  const Compiled* found = compiled_already(program, gpu);
-  if (found == nullptr && !is_captured(stream))
-    found = &compiled(program, gpu);
-  if (found == nullptr || !found->problem.empty())
+  const Compiled* const kernels = kernels_for(call, program);
+  if (kernels == nullptr)
     return run_one_by_one(call, program);
-  launch_straightened(call, *found, args_of(call.op.name, call.outputs, call.inputs), stream);
+  const Straightened straight(call, call.outputs);
+  launch_in_pieces(*kernels, straight.args(), static_cast<cudaStream_t>(call.queue.stream()));
 }
 
 }  // namespace sluice::fused

@@ -9,14 +9,12 @@ namespace {
 using Plan = sluice::detail::StridedPlan<k_operands>;
 
 /// Whether every operand has its neighbours in a row, or one element for all of them, and rows begin where vectors do.
-bool goes_in_vectors(const Args& args, const Source& source) noexcept {
+bool goes_in_vectors(const Args& args, int operands, int results, int V) noexcept {
   const Plan& plan = args.plan;
-  const int inner = plan.ndim - 1, V = source.neighbours;
-  if (plan.extents[inner] % V != 0)
-    return false;
-  for (int k = 0; k < source.operands; ++k) {
+  const int inner = plan.ndim - 1;
+  for (int k = 0; k < operands; ++k) {
     const std::int64_t step = plan.strides[k][inner];
-    if (step != 1 && (step != 0 || k < source.results))
+    if (step != 1 && (step != 0 || k < results))
       return false;
     if (step == 0)
       continue;
@@ -54,11 +52,12 @@ class Words {
   void stride(int operand, int axis, std::int64_t stride) noexcept {
     words_[5 + 3 * k_max_ndim + operands_ + operand * k_max_ndim + axis] = static_cast<std::uint32_t>(stride);
   }
-  void geometry(const Plan& plan) noexcept {
+  /// Of the operands of the plan from number `first` on.
+  void geometry(const Plan& plan, int first = 0) noexcept {
     for (int axis = 0; axis < plan.ndim; ++axis) {
       extent(axis, plan.extents[axis]);
       for (int k = 0; k < operands_; ++k)
-        stride(k, axis, plan.strides[k][axis]);
+        stride(k, axis, plan.strides[first + k][axis]);
     }
   }
 
@@ -162,9 +161,27 @@ bool is_turned(const Args& args, int k) noexcept {
   return false;
 }
 
+TermsLayout terms_layout_of(const Args& args, int inputs, int vector) {
+  const Plan& plan = args.plan;
+  // In one run of neighbours vectors begin at whole ones of them anyway, and what is left of it is read one by one.
+  const bool is_whole = plan.ndim == 1 || plan.inner() % vector == 0;
+  TermsLayout terms{.together = is_whole && goes_in_vectors(args, 1 + inputs, 1, vector)};
+  std::uint32_t repeated = 0;
+  for (int k = 0; k < inputs; ++k) {
+    if (plan.inner_stride(1 + k) == 0)
+      repeated |= 1u << k;
+  }
+  Words words(terms.layout, inputs);
+  words.head(plan.size, plan.size, 1, plan.ndim, repeated);
+  words.geometry(plan, 1);
+  return terms;
+}
+
 Layout layout_of(const Args& args, const Source& source) {
-  return goes_in_vectors(args, source) ? in_vectors(args, source.operands, source.neighbours)
-                                       : in_streams(args, source.operands, source.several);
+  const bool is_whole = args.plan.inner() % source.neighbours == 0;
+  return is_whole && goes_in_vectors(args, source.operands, source.results, source.neighbours)
+             ? in_vectors(args, source.operands, source.neighbours)
+             : in_streams(args, source.operands, source.several);
 }
 
 }  // namespace sluice::fused

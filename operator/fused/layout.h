@@ -35,6 +35,15 @@ Args args_of(const char* op, std::span<const TensorView> results, std::span<cons
 /// written, and there are enough of them.
 bool is_turned(const Args& args, int k) noexcept;
 
+/// The same for the terms of a reduction: `made` without memory, row by row, comes first, as if it were written; what
+/// it is made of follows.
+struct TermsLayout {
+  bool together = false;  // all have V neighbours at once where the terms are read so
+  Layout layout = {};     // of the inputs
+};
+/// Of `args` that fit 32 bits; `vector`: V.
+TermsLayout terms_layout_of(const Args& args, int inputs, int vector);
+
 /// The launch of `args`, which fit 32 bits: by vectors where all operands allow it, by streams otherwise.
 Layout layout_of(const Args& args, const Source& source);
 

@@ -1,9 +1,17 @@
 // The operator `fused_reduction`: what invoke() and graphs know of it.
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include <sluice/operator/fused/detail/schedule.h>
+#include <sluice/operator/fused/formula.h>
 #include <sluice/operator/fused/fused.h>
+#include <sluice/operator/fused/fused_gpu.h>
 #include <sluice/operator/fused/reduction.h>
+#include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/sink.h>
+#include <sluice/operator/workspace.h>
 
 namespace sluice::fused {
 
@@ -26,13 +34,15 @@ void check_axes(const Shape& axes, const Shape& shape) {
 Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const Program& program = reduced_program_of(attributes);
   const ReductionCall reduction = reduction_of(attributes);
-  const ArraySpec made = specs_of(program, inputs, k_name)[0];
+  Specs specs = specs_of(program, inputs, k_name);
+  const ArraySpec made = specs[0];
   check_axes(reduction.axes, made.shape);
   const Operator& row = sluice::detail::operator_of(reduction.row);
   require<DTypeError>(sluice::detail::reads(reduction.row, made.dtype), [&] {
     return message(k_name, ": ", row.name, " takes floating elements, the program gives ", made.dtype);
   });
-  return row.infer(row, {&made, 1}, sluice::detail::attributes_of(reduction));
+  specs[0] = row.infer(row, {&made, 1}, sluice::detail::attributes_of(reduction))[0];
+  return specs;
 }
 
 }  // namespace
@@ -40,15 +50,25 @@ Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes
 const Operator k_fused_reduction{
     .name = k_name,
     .inputs = -1,
+    .outputs = -1,
     .attributes = &attribute_type<FusedReductionAttributes>,
     .infer = infer,
-    .kernels = {on_cpu(reduce_on_cpu)},
+    .kernels = {on_cpu(reduce_on_cpu), on_gpu(SLUICE_GPU_KERNEL(reduce_on_gpu))},
     .composition = compose_reduction,
     .strided_inputs = k_all,
 };
 
 bool reduces_on(Device device) {
-  return k_fused_reduction.kernels[device.kind] != nullptr;
+  return k_fused_reduction.kernels[device.kind] != nullptr && runs_on(device);
+}
+
+std::string prepare_reduction(
+    [[maybe_unused]] const Attributes& attributes, [[maybe_unused]] std::span<const ArraySpec> inputs) {
+#if SLUICE_CUDA
+  if (inputs[0].device.is_gpu())
+    return compile_reduction_for(attributes, inputs);
+#endif
+  return "";
 }
 
 Attributes attributes_of(const Program& program, const ReductionCall& reduction) {
@@ -65,11 +85,7 @@ Attributes attributes_of(const Program& program, const ReductionCall& reduction)
 
 const Interned& interned_reduced(const Attributes& attributes) {
   const auto& reduced = attributes.as<FusedReductionAttributes>();
-  const Interned& known = reduced.known != nullptr ? *reduced.known : interned(reduced.program);
-  require<ValueError>(known.program.outputs.size() == 1, [&] {
-    return message(k_name, ": one result can be reduced, the program gives ", known.program.outputs.size());
-  });
-  return known;
+  return reduced.known != nullptr ? *reduced.known : interned(reduced.program);
 }
 
 const Program& reduced_program_of(const Attributes& attributes) {
@@ -91,14 +107,19 @@ std::string names_of_calls(const Attributes& attributes) {
   return names_of_calls(program) + ", " + sluice::detail::operator_of(reduction_of(attributes).row).name;
 }
 
-std::string to_text(const Attributes& attributes, std::span<const std::string> inputs, const std::string& output) {
+std::string to_text(
+    const Attributes& attributes, std::span<const std::string> inputs, std::span<const std::string> outputs) {
   const Program& program = reduced_program_of(attributes);
   const ReductionCall reduction = reduction_of(attributes);
-  const std::string terms = message('t', program.outputs[0] - program.inputs.size());
+  std::vector<std::string> made(outputs.begin(), outputs.end());
+  made[0] = message('t', program.outputs[0] - program.inputs.size());
+  const auto also = std::find(program.outputs.begin() + 1, program.outputs.end(), program.outputs[0]);
+  const std::string terms =
+      also == program.outputs.end() ? made[0] : outputs[static_cast<std::size_t>(also - program.outputs.begin())];
   return message(
-      to_text(program, inputs, {&terms, 1}),
+      to_text(program, inputs, made),
       "; ",
-      output,
+      outputs[0],
       " = ",
       sluice::detail::operator_of(reduction.row).name,
       '(',
@@ -138,10 +159,37 @@ Part part_of(const Program& program, std::span<const Number> outputs) {
   return part;
 }
 
+TensorView terms_of(const KernelCall& call) {
+  const Program& program = reduced_program_of(call.attributes);
+  TensorView terms{.shape = call.inputs[0].shape, .dtype = type_of(program, program.outputs[0])};
+  for (const TensorView& input : call.inputs)
+    terms.shape = broadcast_shape(terms.shape, input.shape, call.op.name);
+  terms.strides = contiguous_strides(terms.shape);
+  terms.size = terms.shape.size();
+  return terms;
+}
+
+void reduce_in_two_steps(const KernelCall& call) {
+  TensorView terms = terms_of(call);
+  const Workspace scratch(call.queue, static_cast<std::size_t>(terms.size) * size_of(terms.dtype));
+  terms.data = scratch.data();
+  std::vector<TensorView> made(call.outputs.begin(), call.outputs.end());
+  made[0] = terms;
+  const DeviceKind kind = call.queue.device().kind;
+  const Attributes program = attributes_of(reduced_program_of(call.attributes));
+  k_fused.kernels[kind]({k_fused, call.queue, call.inputs, made, program});
+  const ReductionCall reduction = reduction_of(call.attributes);
+  const Operator& row = sluice::detail::operator_of(reduction.row);
+  const Attributes told = sluice::detail::attributes_of(reduction);
+  row.kernels[kind]({row, call.queue, {&terms, 1}, call.outputs.first(1), told});
+}
+
 Arrays compose_reduction(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   const ReductionCall reduction = reduction_of(attributes);
-  const Arrays made = compose(inputs, attributes_of(reduced_program_of(attributes)), site);
-  return invoke(sluice::detail::operator_of(reduction.row), made, sluice::detail::attributes_of(reduction), site);
+  Arrays made = compose(inputs, attributes_of(reduced_program_of(attributes)), site);
+  const Operator& row = sluice::detail::operator_of(reduction.row);
+  made[0] = invoke_one(row, {made[0]}, sluice::detail::attributes_of(reduction), site);
+  return made;
 }
 
 }  // namespace sluice::fused

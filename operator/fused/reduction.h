@@ -8,12 +8,13 @@
 #include <sluice/operator/operator.h>
 #include <sluice/operator/reduce/calls.h>
 
-// A program of elementwise calls whose one result a reduction takes in, element by element: it is never in memory.
+// A program of elementwise calls whose first result a reduction takes in, element by element: it is never in memory.
+// What else the program gives is written down on the way.
 namespace sluice::fused {
 
 /// The attributes of the operator `fused_reduction`.
 struct FusedReductionAttributes {
-  std::string program = {};    // of one output
+  std::string program = {};
   std::string reduction = {};  // the name of a row of reduce.def
   Shape axes = {};             // of what the program gives: sorted, not negative
   bool keepdims = false;
@@ -30,12 +31,12 @@ struct FusedReductionAttributes {
   }
 };
 
-/// Gives, to the last bit, what the reduction gives of the program's result.
+/// Gives, to the last bit, what the reduction gives of the program's first result, and the others.
 extern SLUICE_API const Operator k_fused_reduction;
 
-/// Of a program of one output.
+/// Those of a call: `reduction` of the first result of `program`.
 SLUICE_API Attributes attributes_of(const Program& program, const sluice::detail::ReductionCall& reduction);
-/// Throws what parse() throws, ValueError for a program of several outputs.
+/// Throws what parse() throws.
 SLUICE_API const Program& reduced_program_of(const Attributes& attributes);
 /// Throws ValueError where no row has the name, or it is not told `ddof`.
 SLUICE_API sluice::detail::ReductionCall reduction_of(const Attributes& attributes);
@@ -43,7 +44,8 @@ SLUICE_API sluice::detail::ReductionCall reduction_of(const Attributes& attribut
 /// The names of its calls, "multiply, add, sum".
 std::string names_of_calls(const Attributes& attributes);
 /// The calls in terms of their surroundings' names: "t0 = multiply(%0, @1); %5 = sum(t0) {axes=(1), keepdims=false}".
-std::string to_text(const Attributes& attributes, std::span<const std::string> inputs, const std::string& output);
+std::string to_text(
+    const Attributes& attributes, std::span<const std::string> inputs, std::span<const std::string> outputs);
 
 /// What a program needs for some of its values: a program of those calls and inputs, and which inputs they were.
 struct Part {
@@ -54,6 +56,13 @@ Part part_of(const Program& program, std::span<const Number> outputs);
 
 /// Whether there is a kernel for that device: graphs keep program and reduction apart elsewhere.
 bool reduces_on(Device device);
+/// As prepare() for a program (fused.h), for calls of such inputs.
+std::string prepare_reduction(const Attributes& attributes, std::span<const ArraySpec> inputs);
+
+/// What a call reduces, without memory: row by row.
+TensorView terms_of(const KernelCall& call);
+/// First the program, its first result in scratch memory, then the reduction.
+void reduce_in_two_steps(const KernelCall& call);
 
 // The kernel, and what invoke() does where there is none.
 void reduce_on_cpu(const KernelCall& call);

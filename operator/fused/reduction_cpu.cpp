@@ -40,11 +40,10 @@ class ProgramTerms final : public sluice::detail::MadeTerms {
 
 void reduce_on_cpu(const KernelCall& call) {
   const Interned& what = interned_reduced(call.attributes);
-  TensorView result{.shape = call.inputs[0].shape, .dtype = what.schedule.types[what.program.outputs[0]]};
-  for (const TensorView& input : call.inputs)
-    result.shape = broadcast_shape(result.shape, input.shape, call.op.name);
-  result.strides = contiguous_strides(result.shape);
-  result.size = result.shape.size();
+  // Terms are made in stretches that may overlap: who reads them could not write them down too.
+  if (what.program.outputs.size() > 1)
+    return reduce_in_two_steps(call);
+  const TensorView result = terms_of(call);
   std::optional<ProgramTerms> terms;
   if (result.size > 0)
     terms.emplace(what, call.inputs, result);

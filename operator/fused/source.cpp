@@ -2,18 +2,13 @@
 #include <sstream>
 
 #include <sluice/operator/elementwise/run.h>
-#include <sluice/operator/floating.h>
+#include <sluice/operator/fused/detail/program_text.h>
 #include <sluice/operator/fused/formula.h>
 #include <sluice/operator/fused/source.h>
 
 namespace sluice::fused {
 
 namespace {
-
-/// What elements of a type are computed with in.
-std::string_view compute_name(DType dtype) {
-  return by_dtype(dtype, []<class T>() { return cpp_name(dtype_of<sluice::detail::Compute<T>>); });
-}
 
 class Writer {
  public:
@@ -25,18 +20,17 @@ class Writer {
 
   Source write() {
     choose_widths();
-    write_program();
-    out_ << "namespace {\nconstexpr int K = " << types_.size() << ", N = " << std::max(numbers_, 1) << ";\n}\n";
+    const ProgramText program = text_of_function(program_);
+    out_ << "#include <sluice/operator/fused/detail/kernels.h>\n"
+            "namespace sluice::fused {\n"
+         << program.function << "namespace {\nconstexpr int K = " << types_.size() << ", N = " << program.kept()
+         << ";\n}\n";
     write_kernel("sluice_flat", true);
     write_kernel("sluice_vectors", false);
     write_streams();
-    const std::string head = message(
-        "#include <sluice/operator/fused/detail/kernels.h>\n"
-        "namespace sluice::fused {\n"
-        "__device__ inline void run(const Numbers<",
-        std::max(numbers_, 1),
-        ">& n");
-    source_.text = head + out_.str() + "}  // namespace sluice::fused\n";
+    out_ << "}  // namespace sluice::fused\n";
+    source_.text = out_.str();
+    source_.kernels = {"sluice_flat", "sluice_vectors", "sluice_streams"};
     source_.results = static_cast<int>(outputs());
     source_.operands = static_cast<int>(types_.size());
     return source_;
@@ -57,53 +51,10 @@ class Writer {
     source_.several = std::min(source_.neighbours, 4);
   }
 
-  // The rest of the parameters of `run`, and its body.
-  void write_program() {
-    for (std::size_t i = 0; i < program_.inputs.size(); ++i)
-      out_ << ", " << cpp_name(program_.inputs[i]) << " v" << i;
-    for (std::size_t i = 0; i < outputs(); ++i)
-      out_ << ", " << cpp_name(types_[i]) << "& r" << i;
-    out_ << ") {\n";
-    std::size_t value = program_.inputs.size();
-    for (const Call& call : program_.calls)
-      write_call(call, value++);
-    for (std::size_t i = 0; i < outputs(); ++i)
-      out_ << "  r" << i << " = v" << program_.outputs[i] << ";\n";
-    out_ << "}\n";
-  }
-
-  // Only where a product of one call may meet a sum of another.
-  bool is_sealed(const Formula& formula, const Term& term) const {
-    const bool is_result = term.value >= program_.inputs.size();
-    const bool is_fused = term.dtype == DType::float32 || term.dtype == DType::float64;
-    return formula.begins && is_result && is_fused && !rounds_[term.value - program_.inputs.size()];
-  }
-
-  void write_call(const Call& call, std::size_t value) {
-    const Formula formula = formula_of(program_, call);
-    rounds_.push_back(formula.rounds);
-    const std::string_view type = cpp_name(call.dtype);
-    out_ << "  const " << type << " v" << value << " = static_cast<" << type << ">(" << formula.function << "(";
-    const bool moves = formula.function.starts_with("detail::convert");
-    for (std::size_t i = 0; i < formula.terms.size(); ++i) {
-      const Term& term = formula.terms[i];
-      out_ << (i == 0 ? "" : ", ");
-      if (term.is_number)
-        out_ << "n.as<" << uses_++ << ", " << compute_name(term.dtype) << ">(" << numbers_++ << ")";
-      else if (moves)
-        out_ << "v" << term.value;
-      else if (is_sealed(formula, term))
-        out_ << "n.sealed(read<" << uses_++ << ">(v" << term.value << "))";
-      else
-        out_ << "read<" << uses_++ << ">(v" << term.value << ")";
-    }
-    out_ << "));  // " << call.op->name << "\n";
-  }
-
   void write_head(const char* name) {
     out_ << "extern \"C\" __global__ void __launch_bounds__(256)\n"
          << name << "(Layout<K> at, Pointers<K> data, Numbers<N> n) {\n"
-         << "  start_early();\n"
+         << "  detail::start_early();\n"
          << "  for (std::int32_t i = first_index(); i < at.size; i += index_step()) {\n";
   }
 
@@ -155,8 +106,6 @@ class Writer {
   std::vector<DType> types_;  // of the operands of the kernels
   std::ostringstream out_;
   Source source_;
-  std::vector<bool> rounds_;  // of calls
-  int numbers_ = 0, uses_ = 0;
 };
 
 }  // namespace

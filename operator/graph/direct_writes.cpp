@@ -99,7 +99,7 @@ Graph with_direct_writes(const Graph& graph) {
   return direct;
 }
 
-Graph optimised(const Graph& graph, Rounding rounding) {
+Graph optimised(const Graph& graph, Rounding rounding, TakenReductions taken) {
   Graph now = graph;
   const auto run = [&now](const auto& pass) {
     now = pass(now);
@@ -108,8 +108,9 @@ Graph optimised(const Graph& graph, Rounding rounding) {
   for (const auto pass : {without_repetitions, without_dead_code, with_direct_writes, with_combined_calls})
     run(pass);
   run([&](const Graph& before) { return with_epilogues(before, rounding); });
-  for (const auto pass : {with_norm_relus, with_biases_apart, with_fused_pointwise, with_fused_reductions})
+  for (const auto pass : {with_norm_relus, with_biases_apart, with_fused_pointwise})
     run(pass);
+  run([&](const Graph& before) { return with_fused_reductions(before, taken); });
   return now;
 }
 

@@ -9,7 +9,7 @@
 
 namespace sluice::graph {
 
-/// A kernel that `fused` nodes of a graph run.
+/// A kernel that `fused` nodes of a graph run, on a GPU also `fused_reduction` ones.
 struct FusedKernel {
   std::string calls = {};               // "multiply, add, relu"
   std::vector<std::size_t> nodes = {};  // which run it: places in Graph::nodes

@@ -40,9 +40,9 @@ SLUICE_API Graph with_norm_relus(const Graph& graph);
 /// Elementwise nodes of one shape that pass values on, or read the same, run as one node, `fused`, where there is a
 /// kernel for that: what lies between them is neither written nor read.
 SLUICE_API Graph with_fused_pointwise(const Graph& graph);
-/// A reduction that alone reads what elementwise calls give takes it in as they compute it, `fused_reduction`, where
-/// there is a kernel for that: it is never written down.
-SLUICE_API Graph with_fused_reductions(const Graph& graph);
+/// A reduction that reads what elementwise calls give takes it in as they compute it, `fused_reduction`, where there is
+/// a kernel for that: it is written down only where others read it too.
+SLUICE_API Graph with_fused_reductions(const Graph& graph, TakenReductions taken = TakenReductions::profitable);
 /// On a GPU, weights of convolutions that want them channels-last and get them row by row from constants: brought into
 /// that order by a node of its own, which a plan runs seldom (derived_nodes()).
 SLUICE_API Graph with_ordered_weights(const Graph& graph);
@@ -62,7 +62,8 @@ SLUICE_API Graph with_recomputation(const Graph& graph, const RecomputationOptio
 /// In this order: repetitions, dead code, direct writes, combined calls, epilogues, norm relus, biases apart, pointwise
 /// fusion, reductions. Fusion comes last, so that it takes no node from those that have a kernel for it. The graph is
 /// verified after each.
-SLUICE_API Graph optimised(const Graph& graph, Rounding rounding = Rounding::as_by_hand);
+SLUICE_API Graph optimised(
+    const Graph& graph, Rounding rounding = Rounding::as_by_hand, TakenReductions taken = TakenReductions::profitable);
 
 /// Does some node write an input in place?
 SLUICE_API bool writes_inputs(const Graph& graph);

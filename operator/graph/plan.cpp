@@ -231,7 +231,7 @@ struct Plan::State {
 Plan::Ready Plan::made_ready(const Graph& graph, const PlanOptions& options) {
   Ready made{graph, options};
   if (options.optimise) {
-    made.graph = optimised(graph, options.rounding);
+    made.graph = optimised(graph, options.rounding, options.reductions);
     if (options.keep_derived)
       made.graph = with_ordered_weights(made.graph);
   }

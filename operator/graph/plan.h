@@ -23,6 +23,13 @@ enum class Rounding : std::uint8_t {
   once,
 };
 
+/// Which reductions become one with the elementwise calls that give their terms, of those that may. Bits are the same.
+enum class TakenReductions : std::uint8_t {
+  none,        // for comparison
+  profitable,  // where it saves time (detail/reduction_rules.h)
+  all,         // for tests
+};
+
 /// How a plan is made.
 struct PlanOptions {
   bool optimise = true;          // run the passes
@@ -30,6 +37,7 @@ struct PlanOptions {
   std::size_t most_arenas = 16;  // threads that run a graph which writes nothing outside have memory each
   bool keep_results = false;     // memory of small results serves again once the caller has let go of it
   Rounding rounding = Rounding::as_by_hand;
+  TakenReductions reductions = TakenReductions::profitable;
   /// What the rest reads of what comes of constants alone (scales of batch norm, weights in another type or order) is
   /// kept, in memory of its own that all arenas share, and made again only once a constant that it comes of was
   /// written. Each plan keeps its own. Where memory does not suffice for it, the plan does without, from then on. What

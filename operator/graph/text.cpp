@@ -52,7 +52,7 @@ std::string details_of(const Graph& graph, const Node& node) {
     inputs.push_back(name_of(graph, input));
   for (const Result& result : node.results)
     outputs.push_back(name_of(graph, result.value));
-  const std::string calls = reduces ? fused::to_text(node.attributes, inputs, outputs[0])
+  const std::string calls = reduces ? fused::to_text(node.attributes, inputs, outputs)
                                     : fused::to_text(fused::program_of(node.attributes), inputs, outputs);
   return " {" + calls + '}';
 }

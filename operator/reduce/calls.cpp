@@ -66,12 +66,35 @@ Attributes attributes_of(const ReductionCall& reduction) {
   return Attributes::of(ReduceAttributes{reduction.axes, reduction.keepdims});
 }
 
-void reduce_made_on_cpu(const ReductionCall& reduction, const KernelCall& call, const MadeTerms* made) {
-  const TensorView& x = call.inputs[0];
-  ReduceSettings settings{reduction.axes, 1, static_cast<double>(reduction.ddof), made};
+namespace {
+
+ReduceSettings settings_of(const ReductionCall& reduction, const TensorView& x) {
+  ReduceSettings settings{reduction.axes, 1, static_cast<double>(reduction.ddof)};
   for (const std::int64_t axis : reduction.axes)
     settings.terms *= static_cast<double>(x.shape[static_cast<int>(axis)]);
+  return settings;
+}
+
+}  // namespace
+
+void reduce_made_on_cpu(const ReductionCall& reduction, const KernelCall& call, const MadeTerms* made) {
+  const TensorView& x = call.inputs[0];
+  ReduceSettings settings = settings_of(reduction, x);
+  settings.made = made;
   by_dtype(x.dtype, [&]<class T>() { reduce_type_on_cpu<T>(reduction.row, call, settings); });
 }
+
+#if SLUICE_CUDA
+// A bool is read as the byte that it is.
+void reduce_made_on_gpu(const ReductionCall& reduction, const KernelCall& call, const MadeOnGpu* made) {
+  const TensorView& x = call.inputs[0];
+  ReduceSettings settings = settings_of(reduction, x);
+  settings.made_on_gpu = made;
+  by_dtype(x.dtype, [&]<class T>() {
+    using Read = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
+    reduce_type_on_gpu<Read>(reduction.row, call, settings);
+  });
+}
+#endif
 
 }  // namespace sluice::detail

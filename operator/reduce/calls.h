@@ -33,5 +33,7 @@ Attributes attributes_of(const ReductionCall& reduction);
 /// The kernel of the row on a CPU, of terms that `made` gives: of the input of `call` only type, shape and strides,
 /// which are row by row, are looked at. `made` is not null where there are terms.
 void reduce_made_on_cpu(const ReductionCall& reduction, const KernelCall& call, const MadeTerms* made);
+/// The same on a GPU, of terms that fit_32_bits().
+void reduce_made_on_gpu(const ReductionCall& reduction, const KernelCall& call, const MadeOnGpu* made);
 
 }  // namespace sluice::detail

@@ -4,6 +4,7 @@
 
 #include <sluice/ndarray/iterate.h>
 #include <sluice/operator/operator.h>
+#include <sluice/operator/reduce/split.h>
 
 namespace sluice::detail {
 
@@ -78,13 +79,5 @@ inline std::int64_t kept_offset(const ReducePlan& plan, std::int64_t index) {
 
 /// What is left of `shape`: without `axes`, or with them as 1.
 Shape reduced_shape(const Shape& shape, const Shape& axes, bool keepdims);
-
-/// How the terms of one output are cut so that few outputs still keep every core busy. Depends on sizes alone, never
-/// on threads: the order of additions is part of the result.
-struct Split {
-  std::int64_t chunk = 0;   // terms a piece
-  std::int64_t pieces = 1;  // pieces an output
-};
-Split split_terms(std::int64_t units, std::int64_t terms, std::int64_t enough_units, std::int64_t smallest_chunk);
 
 }  // namespace sluice::detail

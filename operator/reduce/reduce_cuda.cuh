@@ -1,34 +1,42 @@
 #pragma once
 
 // How a reduction is enqueued: which of the kernels takes it, and in how many pieces.
-#include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include <cuda_runtime.h>
 
 #include <sluice/engine/cuda/check.h>
+#include <sluice/ndarray/early_start.cuh>
+#include <sluice/operator/reduce/form.h>
+#include <sluice/operator/reduce/made_on_gpu.h>
 #include <sluice/operator/reduce/reduce_kernels.cuh>
+#include <sluice/operator/reduce/rows.h>
 #include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
 
-/// Reductions that are rare have the general form alone: it is most of the time that compiling takes.
-template <class Op>
-inline constexpr bool k_by_layout = true;
-template <class T>
-inline constexpr bool k_by_layout<ProductOf<T>> = false;
+inline ColumnShape columns_of(const ReducePlan& plan) {
+  ColumnShape shape;
+  shape.columns = plan.kept.inner();
+  shape.outer = plan.outputs() / shape.columns;
+  shape.outer_step = plan.kept.ndim == 2 ? plan.kept.strides[1][0] : 0;
+  shape.step = plan.reduced.inner_stride(0);
+  return shape;
+}
 
-/// One reduction on its way to the GPU.
+/// One reduction on its way to the GPU: of the input's elements, or of what `made` makes in their place.
 template <class Op, class T>
 class ReduceLaunch {
  public:
   using Acc = typename Op::Acc;
 
-  ReduceLaunch(const KernelCall& call, const Op& op, const Shape& axes)
+  ReduceLaunch(const KernelCall& call, const Op& op, const Shape& axes, const MadeOnGpu* made = nullptr)
       : call_(call),
         op_(op),
+        made_(made),
         plan_(plan_reduce(call.inputs[0], axes)),
-        x_(call.inputs[0].as<const T>()),
+        x_{call.inputs[0].as<const T>()},
         stream_(static_cast<cudaStream_t>(call.queue.stream())) {
     to_.out = call.outputs[0].as<typename Op::Out>();
     to_.terms = plan_.terms();
@@ -39,42 +47,35 @@ class ReduceLaunch {
   void run() {
     if (plan_.outputs() == 0)
       return;
-    if (plan_.terms() == 0) {
+    form_ = form_of(plan_, x_.x, sizeof(T), ByLayout, Placed<Op>);
+    if (form_.walk == ReduceWalk::nothing) {
       fill_identity_kernel<<<blocks_for_groups(plan_.outputs(), 1), k_group_block, 0, stream_>>>(
           op_, plan_.outputs(), to_);
       check_early_launch("reduction of nothing", stream_);
       return;
     }
     if constexpr (ByLayout) {
-      if (is_rows())
+      if (form_.walk == ReduceWalk::rows)
         return rows();
-      if (is_columns())
+      if (form_.walk == ReduceWalk::columns)
         return columns();
     }
-    if constexpr (ByLayout && !Placed<Op>) {  // places have one axis, so no planes to read in vectors
-      if (in_vectors<k_neighbours<T>>())
+    if constexpr (ByLayout && !Placed<Op>) {
+      if (form_.vector > 1)
         return general<k_neighbours<T>>();
     }
     general<1>();
   }
 
  private:
-  bool is_rows() const { return plan_.kept.ndim == 1 && plan_.reduced.ndim == 1 && plan_.reduced.inner_stride(0) == 1; }
-  bool is_columns() const { return plan_.columns() && plan_.kept.ndim <= 2 && plan_.reduced.ndim == 1; }
-
-  // Cuts the terms and calls launch(units) between the allocation of partial results and their joining.
+  // Calls launch() between the allocation of partial results and their joining.
   template <class Launch>
-  void in_pieces(std::int64_t units, std::int64_t smallest_chunk, const Launch& launch) {
-    to_.split = split_terms(units, to_.terms, 1024, smallest_chunk);
-    if (to_.split.pieces > 1) {
-      // Whole vectors: every piece starts aligned.
-      to_.split.chunk = (to_.split.chunk + 15) / 16 * 16;
-      to_.split.pieces = (to_.terms + to_.split.chunk - 1) / to_.split.chunk;
-    }
+  void in_pieces(const Launch& launch) {
+    to_.split = form_.split;
     const std::int64_t partials = to_.split.pieces == 1 ? 0 : to_.split.pieces * plan_.outputs();
     const Workspace scratch(call_.queue, static_cast<std::size_t>(partials) * sizeof(Acc));
     to_.partial = scratch.template as<Acc>();
-    launch(units * to_.split.pieces);
+    launch();
     check_early_launch("reduction", stream_);
     if (to_.split.pieces == 1)
       return;
@@ -83,41 +84,42 @@ class ReduceLaunch {
     check_early_launch("joining of a reduction", stream_);
   }
 
+  // The arguments of the kernel but for `x`, in order.
+  template <class... Own>
+  void launch_made(Own&... own) {
+    void* const arguments[] = {&op_, const_cast<void*>(static_cast<const void*>(&own))..., &to_};
+    made_->launch(form_, arguments);
+  }
+
   void rows() {
     constexpr int V = k_neighbours<T>;
-    const std::int64_t pitch = plan_.kept.inner_stride(1);
-    const bool aligned = reinterpret_cast<std::uintptr_t>(x_) % 16 == 0 && pitch % V == 0;
-    const int width = row_width(plan_.outputs(), plan_.terms());
-    in_pieces(plan_.outputs(), 16384, [&](std::int64_t units) {
-      const unsigned blocks = blocks_for_groups(units, width);
-      if (aligned) {
-        reduce_rows_kernel<V><<<blocks, k_group_block, 0, stream_>>>(op_, x_, pitch, units, width, to_);
+    const std::int64_t pitch = plan_.kept.inner_stride(1), units = form_.units;
+    const int width = form_.width;
+    in_pieces([&] {
+      if (made_ != nullptr)
+        return launch_made(pitch, units, width);
+      if (form_.vector == V) {
+        reduce_rows_kernel<V><<<form_.blocks, k_group_block, 0, stream_>>>(op_, x_, pitch, units, width, to_);
       } else {
-        reduce_rows_kernel<1><<<blocks, k_group_block, 0, stream_>>>(op_, x_, pitch, units, width, to_);
+        reduce_rows_kernel<1><<<form_.blocks, k_group_block, 0, stream_>>>(op_, x_, pitch, units, width, to_);
       }
     });
   }
 
   void columns() {
-    ColumnShape shape;
-    shape.columns = plan_.kept.inner();
-    shape.outer = plan_.outputs() / shape.columns;
-    shape.outer_step = plan_.kept.ndim == 2 ? plan_.kept.strides[1][0] : 0;
-    shape.step = plan_.reduced.inner_stride(0);
-    // The cut is the same however many columns a thread takes, and with it the bits of the result.
-    in_pieces(shape.outer * shape.tiles(1), 256, [&](std::int64_t) {
-      constexpr int V = k_columns<T>;
-      const bool in_vectors =
-          starts_neighbours<T, V>(x_) && shape.columns % V == 0 && shape.step % V == 0 && shape.outer_step % V == 0;
-      in_vectors ? launch_columns<V>(shape) : launch_columns<1>(shape);
-    });
-  }
-  template <int V>
-  void launch_columns(const ColumnShape& shape) {
-    const std::int64_t units = shape.outer * shape.tiles(V) * to_.split.pieces;
-    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(units, 1 << 20));
+    constexpr int V = k_columns<T>;
+    const ColumnShape shape = columns_of(plan_);
+    const std::int64_t units = form_.units;
     const dim3 block(k_warp, k_column_rows);
-    reduce_columns_kernel<V><<<blocks, block, 0, stream_>>>(op_, x_, shape, units, to_);
+    in_pieces([&] {
+      if (made_ != nullptr)
+        return launch_made(shape, units);
+      if (form_.vector == V) {
+        reduce_columns_kernel<V><<<form_.blocks, block, 0, stream_>>>(op_, x_, shape, units, to_);
+      } else {
+        reduce_columns_kernel<1><<<form_.blocks, block, 0, stream_>>>(op_, x_, shape, units, to_);
+      }
+    });
   }
 
   template <int V>
@@ -128,39 +130,31 @@ class ReduceLaunch {
       plan_.reduced.extents[plan_.reduced.ndim - 1] /= V;
       plan_.reduced.strides[0][plan_.reduced.ndim - 1] = V;
     }
-    const int width = group_width(to_.terms);
-    in_pieces(plan_.outputs(), 16384 / V, [&](std::int64_t units) {
-      const unsigned blocks = blocks_for_groups(units, width);
+    const std::int64_t units = form_.units;
+    const int width = form_.width;
+    in_pieces([&] {
       if (fits_32_bits(plan_.kept) && fits_32_bits(plan_.reduced)) {
         const Geometry<2, std::int32_t> kept(plan_.kept);
         const Geometry<1, std::int32_t> reduced(plan_.reduced);
-        reduce_general_kernel<V><<<blocks, k_group_block, 0, stream_>>>(op_, x_, kept, reduced, units, width, to_);
+        if (made_ != nullptr)
+          return launch_made(kept, reduced, units, width);
+        reduce_general_kernel<V>
+            <<<form_.blocks, k_group_block, 0, stream_>>>(op_, x_, kept, reduced, units, width, to_);
       } else {
         const Geometry<2, std::int64_t> kept(plan_.kept);
         const Geometry<1, std::int64_t> reduced(plan_.reduced);
-        reduce_general_kernel<V><<<blocks, k_group_block, 0, stream_>>>(op_, x_, kept, reduced, units, width, to_);
+        reduce_general_kernel<V>
+            <<<form_.blocks, k_group_block, 0, stream_>>>(op_, x_, kept, reduced, units, width, to_);
       }
     });
   }
 
-  // Terms come in runs of neighbours that are whole vectors.
-  template <int V>
-  bool in_vectors() const {
-    const StridedPlan<1>& reduced = plan_.reduced;
-    const int inner = reduced.ndim - 1;
-    bool fit = reinterpret_cast<std::uintptr_t>(x_) % 16 == 0 && reduced.strides[0][inner] == 1 &&
-               reduced.extents[inner] % V == 0;
-    for (int axis = 0; axis < inner; ++axis)
-      fit = fit && reduced.strides[0][axis] % V == 0;
-    for (int axis = 0; axis < plan_.kept.ndim; ++axis)
-      fit = fit && plan_.kept.strides[1][axis] % V == 0;
-    return fit;
-  }
-
   const KernelCall& call_;
   Op op_;
+  const MadeOnGpu* made_;
   ReducePlan plan_;
-  const T* x_;
+  ReduceForm form_;
+  TermsAt<T> x_;
   cudaStream_t stream_;
   ReduceTarget<Op> to_;
 };
@@ -169,7 +163,7 @@ template <class T>
 void reduce_type_on_gpu(Reduction row, const KernelCall& call, const ReduceSettings& settings) {
   with_state<T>(row, settings, [&](const auto& op) {
     using Op = std::remove_cvref_t<decltype(op)>;
-    ReduceLaunch<Op, T>(call, op, settings.axes).template run<k_by_layout<Op>>();
+    ReduceLaunch<Op, T>(call, op, settings.axes, settings.made_on_gpu).template run<k_by_layout<Op>>();
   });
 }
 

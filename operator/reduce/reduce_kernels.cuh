@@ -2,16 +2,18 @@
 
 // Kernels of every reduction that is one `Op`: rows (the terms of an output are neighbours), columns
 // (neighbouring outputs read neighbouring inputs, terms are apart) and a general form for any strides. Few outputs with
-// many terms are cut into pieces, which a second kernel joins in order: no atomics, the same bits every time.
+// many terms are cut into pieces, which a second kernel joins in order: no atomics, the same bits every time. Kernels
+// compiled at run time are made of these very functions (fused/detail/reduction_kernels.h): their terms are computed
+// where others lie in memory.
 #include <cstdint>
 
 #include <cuda_runtime.h>
 
-#include <sluice/engine/cuda/check.h>
-#include <sluice/ndarray/early_start.cuh>
+#include <sluice/ndarray/start_early.cuh>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/group.cuh>
-#include <sluice/operator/reduce/rows.h>
+#include <sluice/operator/reduce/row_states.h>
+#include <sluice/operator/reduce/split.h>
 
 namespace sluice::detail {
 
@@ -31,6 +33,23 @@ struct ReduceTarget {
     } else {
       partial[output * split.pieces + piece] = total;
     }
+  }
+};
+
+/// Terms that lie in memory. What is fetched of `V` neighbours is on its way until made() is asked for them.
+template <class T>
+struct TermsAt {
+  static constexpr int k_under_way = 4;  // vectors that a thread fetches before it takes the first
+  const T* x;
+
+  __device__ TermsAt behind(std::int64_t elements) const { return {x + elements}; }
+  template <int V, class Index>
+  __device__ Neighbours<T, V> fetch(Index place) const {
+    return *reinterpret_cast<const Neighbours<T, V>*>(x + place);
+  }
+  template <int V>
+  __device__ Neighbours<T, V> made(const Neighbours<T, V>& fetched) const {
+    return fetched;
   }
 };
 
@@ -77,60 +96,67 @@ struct Totals {
   }
 };
 
-/// Terms [begin, end) of a row of neighbours, V a load, four loads under way.
-template <int V, class Op, class T>
+/// Terms [begin, end) of a row of neighbours, V a load, several loads under way.
+template <int V, class Op, class Terms>
 __device__ typename Op::Acc sum_row(
-    const Op& op, const T* row, std::int64_t begin, std::int64_t end, int lane, int width) {
+    const Op& op, const Terms& row, std::int64_t begin, std::int64_t end, int lane, int width) {
+  constexpr int U = Terms::k_under_way;
   Totals<V, Op> total(op);
   const std::int64_t packs = (end - begin) / V;
-  const auto* from = reinterpret_cast<const Neighbours<T, V>*>(row + begin);
+  const Terms from = row.behind(begin);
+  using Fetched = decltype(from.template fetch<V>(packs));
   std::int64_t i = lane;
-  for (; i + 3 * width < packs; i += 4 * width) {
-    Neighbours<T, V> loaded[4];
+  for (; i + (U - 1) * width < packs; i += U * width) {
+    Fetched loaded[U];
 #pragma unroll
-    for (int u = 0; u < 4; ++u)
-      loaded[u] = from[i + u * width];
+    for (int u = 0; u < U; ++u)
+      loaded[u] = from.template fetch<V>((i + u * width) * V);
 #pragma unroll
-    for (int u = 0; u < 4; ++u)
-      total.add(op, loaded[u].at, begin + (i + u * width) * V);
+    for (int u = 0; u < U; ++u)
+      total.add(op, from.template made<V>(loaded[u]).at, begin + (i + u * width) * V);
   }
   for (; i < packs; i += width) {
-    const Neighbours<T, V> loaded = from[i];
-    total.add(op, loaded.at, begin + i * V);
+    const Fetched loaded = from.template fetch<V>(i * V);
+    total.add(op, from.template made<V>(loaded).at, begin + i * V);
   }
   for (std::int64_t rest = begin + packs * V + lane; rest < end; rest += width)
-    total.at[0] = with_placed_term(op, total.at[0], row[rest], rest);
+    total.at[0] = with_placed_term(op, total.at[0], row.template made<1>(row.template fetch<1>(rest)).at[0], rest);
   return total.joined(op);
 }
 
-template <int V, class Op, class T>
-__global__ void __launch_bounds__(k_group_block)
-    reduce_rows_kernel(Op op, const T* x, std::int64_t pitch, std::int64_t units, int width, ReduceTarget<Op> to) {
-  start_early();
+template <int V, class Op, class Terms>
+__device__ void reduce_rows(
+    const Op& op, const Terms& x, std::int64_t pitch, std::int64_t units, int width, const ReduceTarget<Op>& to) {
   const Group group(width);
   for (std::int64_t unit = group.index; unit < units; unit += group.count) {
     const std::int64_t output = unit / to.split.pieces, piece = unit % to.split.pieces;
-    auto total = sum_row<V>(op, x + output * pitch, to.begin(piece), to.end(piece), group.lane, width);
+    auto total = sum_row<V>(op, x.behind(output * pitch), to.begin(piece), to.end(piece), group.lane, width);
     total = join_group(total, width, [&op](auto a, auto b) { return op.join(a, b); });
     if (group.lane == 0)
       to.put(op, output, piece, total);
   }
 }
 
-/// Any strides, V neighbours a load: `reduced` walks vectors, four loads under way.
-template <int V, class Index, class Op, class T>
+/// Any strides, V neighbours a load: `reduced` walks vectors, several loads under way.
+template <int V, class Index, class Op, class Terms>
 __device__ typename Op::Acc sum_scattered(
-    const Op& op, const T* from, const Geometry<1, Index>& reduced, Index begin, Index end, int lane, int width) {
-  using Vector = Neighbours<T, V>;
+    const Op& op, const Terms& from, const Geometry<1, Index>& reduced, Index begin, Index end, int lane, int width) {
+  constexpr int U = Terms::k_under_way;
+  using Fetched = decltype(from.template fetch<V>(begin));
   Totals<V, Op> total(op);
-  const auto load = [&](Index i) { return *reinterpret_cast<const Vector*>(from + reduced.offsets(i)[0]); };
-  const auto take = [&](const Vector& loaded, Index i) { total.add(op, loaded.at, static_cast<std::int64_t>(i) * V); };
+  const auto load = [&](Index i) { return from.template fetch<V>(reduced.offsets(i)[0]); };
+  const auto take = [&](const Fetched& loaded, Index i) {
+    total.add(op, from.template made<V>(loaded).at, static_cast<std::int64_t>(i) * V);
+  };
   Index i = begin + static_cast<Index>(lane);
   const auto step = static_cast<Index>(width);
-  for (; i + 3 * step < end; i += 4 * step) {
-    const Vector loaded[4] = {load(i), load(i + step), load(i + 2 * step), load(i + 3 * step)};
+  for (; i + (U - 1) * step < end; i += U * step) {
+    Fetched loaded[U];
 #pragma unroll
-    for (int u = 0; u < 4; ++u)
+    for (int u = 0; u < U; ++u)
+      loaded[u] = load(i + static_cast<Index>(u) * step);
+#pragma unroll
+    for (int u = 0; u < U; ++u)
       take(loaded[u], i + static_cast<Index>(u) * step);
   }
   for (; i < end; i += step)
@@ -139,20 +165,19 @@ __device__ typename Op::Acc sum_scattered(
 }
 
 /// The target counts terms in vectors.
-template <int V, class Index, class Op, class T>
-__global__ void __launch_bounds__(k_group_block) reduce_general_kernel(
-    Op op,
-    const T* x,
-    Geometry<2, Index> kept,
-    Geometry<1, Index> reduced,
+template <int V, class Index, class Op, class Terms>
+__device__ void reduce_general(
+    const Op& op,
+    const Terms& x,
+    const Geometry<2, Index>& kept,
+    const Geometry<1, Index>& reduced,
     std::int64_t units,
     int width,
-    ReduceTarget<Op> to) {
-  start_early();
+    const ReduceTarget<Op>& to) {
   const Group group(width);
   for (std::int64_t unit = group.index; unit < units; unit += group.count) {
     const std::int64_t output = unit / to.split.pieces, piece = unit % to.split.pieces;
-    const T* from = x + kept.offsets(static_cast<Index>(output))[1];
+    const Terms from = x.behind(kept.offsets(static_cast<Index>(output))[1]);
     const auto begin = static_cast<Index>(to.begin(piece)), end = static_cast<Index>(to.end(piece));
     auto total = sum_scattered<V>(op, from, reduced, begin, end, group.lane, width);
     total = join_group(total, width, [&op](auto a, auto b) { return op.join(a, b); });
@@ -177,40 +202,41 @@ inline constexpr int k_column_rows = 8;  // threads along the terms, beside a wa
 template <class T>
 inline constexpr int k_columns = sizeof(T) == 2 ? 2 : 1;
 
-/// V neighbouring columns a thread, four terms of them under way.
-template <int V, class Op, class T>
+/// V neighbouring columns a thread, several terms of them under way.
+template <int V, class Op, class Terms>
 __device__ void sum_columns(
     const Op& op,
-    const T* from,
+    const Terms& from,
     std::int64_t step,
     std::int64_t begin,
     std::int64_t end,
     typename Op::Acc (&total)[V]) {
-  using Vector = Neighbours<T, V>;
-  const auto load = [&](std::int64_t i) { return *reinterpret_cast<const Vector*>(from + i * step); };
-  const auto take = [&](const Vector& loaded, std::int64_t i) {
+  constexpr int U = Terms::k_under_way;
+  using Fetched = decltype(from.template fetch<V>(begin));
+  const auto load = [&](std::int64_t i) { return from.template fetch<V>(i * step); };
+  const auto take = [&](const Fetched& loaded, std::int64_t i) {
+    const auto terms = from.template made<V>(loaded);
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      total[j] = with_placed_term(op, total[j], loaded.at[j], i);
+      total[j] = with_placed_term(op, total[j], terms.at[j], i);
   };
   std::int64_t i = begin;
-  for (; i + 3 * k_column_rows < end; i += 4 * k_column_rows) {
-    Vector loaded[4];
+  for (; i + (U - 1) * k_column_rows < end; i += U * k_column_rows) {
+    Fetched loaded[U];
 #pragma unroll
-    for (int u = 0; u < 4; ++u)
+    for (int u = 0; u < U; ++u)
       loaded[u] = load(i + u * k_column_rows);
 #pragma unroll
-    for (int u = 0; u < 4; ++u)
+    for (int u = 0; u < U; ++u)
       take(loaded[u], i + u * k_column_rows);
   }
   for (; i < end; i += k_column_rows)
     take(load(i), i);
 }
 
-template <int V, class Op, class T>
-__global__ void __launch_bounds__(k_group_block)
-    reduce_columns_kernel(Op op, const T* x, ColumnShape shape, std::int64_t units, ReduceTarget<Op> to) {
-  start_early();
+template <int V, class Op, class Terms>
+__device__ void reduce_columns(
+    const Op& op, const Terms& x, const ColumnShape& shape, std::int64_t units, const ReduceTarget<Op>& to) {
   using Acc = typename Op::Acc;
   __shared__ Acc totals[k_column_rows][V][k_warp];
   const std::int64_t tiles = shape.tiles(V);
@@ -223,7 +249,7 @@ __global__ void __launch_bounds__(k_group_block)
     for (Acc& column_total : total)
       column_total = op.identity();
     if (column < shape.columns) {
-      const T* from = x + outer * shape.outer_step + column;
+      const Terms from = x.behind(outer * shape.outer_step + column);
       sum_columns(op, from, shape.step, to.begin(piece) + threadIdx.y, to.end(piece), total);
     }
 #pragma unroll
@@ -242,6 +268,33 @@ __global__ void __launch_bounds__(k_group_block)
     }
     __syncthreads();
   }
+}
+
+template <int V, class Op, class T>
+__global__ void __launch_bounds__(k_group_block)
+    reduce_rows_kernel(Op op, TermsAt<T> x, std::int64_t pitch, std::int64_t units, int width, ReduceTarget<Op> to) {
+  start_early();
+  reduce_rows<V>(op, x, pitch, units, width, to);
+}
+
+template <int V, class Index, class Op, class T>
+__global__ void __launch_bounds__(k_group_block) reduce_general_kernel(
+    Op op,
+    TermsAt<T> x,
+    Geometry<2, Index> kept,
+    Geometry<1, Index> reduced,
+    std::int64_t units,
+    int width,
+    ReduceTarget<Op> to) {
+  start_early();
+  reduce_general<V>(op, x, kept, reduced, units, width, to);
+}
+
+template <int V, class Op, class T>
+__global__ void __launch_bounds__(k_group_block)
+    reduce_columns_kernel(Op op, TermsAt<T> x, ColumnShape shape, std::int64_t units, ReduceTarget<Op> to) {
+  start_early();
+  reduce_columns<V>(op, x, shape, units, to);
 }
 
 template <class Op>

@@ -1,6 +1,6 @@
 // Ten elementwise operations in a row, with a number, a row and a column among their operands: one by one ("eager"),
 // and as a plan in which they are one node ("fused") or ten ("plan"). With a reduction behind them that is a node of
-// its own in these, and takes them in in a fourth ("reduced").
+// its own in these, and takes them in in a fourth ("reduced") where rules say that it pays; in a fifth ("all") always.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -68,8 +68,10 @@ struct Chain {
     const graph::Graph graph = trace(result), fused = graph::with_fused_pointwise(graph);
     time_plan("plan", graph, result);
     time_plan("fused", fused, result);
-    if (reduces)
+    if (reduces) {
       time_plan("reduced", graph::with_fused_reductions(fused), result);
+      time_plan("all", graph::with_fused_reductions(fused, graph::TakenReductions::all), result);
+    }
   }
 
   void time_plan(const std::string& variant, const graph::Graph& graph, const NDArray& result) const {
@@ -91,6 +93,7 @@ void run_reduced(bench::Report& report, const std::string& size, int steps, cons
     Chain{report, name + size, n, steps, inputs, run, true}.all();
   };
   chained("sum-", {x, y}, [](const Arrays& in) { return Arrays{sum(chain(in[0], in[1]))}; });
+  chained("mean-", {x, y}, [](const Arrays& in) { return Arrays{mean(chain(in[0], in[1]))}; });
   chained("sum-one-", {x}, [](const Arrays& in) { return Arrays{sum(chain_of_one(in[0]))}; });
   chained("sum-square-", {x}, [](const Arrays& in) { return Arrays{sum(square(in[0]))}; });
   chained(
@@ -98,6 +101,21 @@ void run_reduced(bench::Report& report, const std::string& size, int steps, cons
   chained("mean-columns-", of_table, [](const Arrays& in) {
     return Arrays{mean(broadcast_chain(in[0], in[1], in[2]), {0})};
   });
+  // What is reduced is read again.
+  chained("centred-rows-", of_table, [](const Arrays& in) {
+    const NDArray made = broadcast_chain(in[0], in[1], in[2]);
+    return Arrays{made - mean(made, {1}, true)};
+  });
+  chained("centred-columns-", of_table, [](const Arrays& in) {
+    const NDArray made = broadcast_chain(in[0], in[1], in[2]);
+    return Arrays{made - mean(made, {0}, true)};
+  });
+  // Few terms a row: most lanes are idle.
+  const NDArray narrow = x.slice(0, 0, n / 10 * 10).reshape({n / 10, 10});
+  chained(
+      "narrow-rows-", {narrow, y.slice(0, 0, 10), y.slice(0, 0, n / 10).reshape({n / 10, 1})}, [](const Arrays& in) {
+        return Arrays{mean(broadcast_chain(in[0], in[1], in[2]), {1})};
+      });
 }
 
 void run_all(bench::Report& report) {

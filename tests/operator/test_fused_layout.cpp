@@ -1,4 +1,5 @@
 // The launches of fused programs, walked on the CPU as the kernels walk them: every element once, at its place.
+#include <array>
 #include <map>
 #include <random>
 #include <set>
@@ -126,6 +127,55 @@ TEST_CASE("A launch visits every element once, at its place in every operand", "
   }
   for (const auto walk : {fused::Walk::flat, fused::Walk::vectors, fused::Walk::streams})
     CHECK(seen[walk] >= 10);
+}
+
+TEST_CASE("Terms of a reduction are made of what stands at their places, together only where that fits", "[fused]") {
+  std::mt19937_64 generator(9);
+  const auto below = [&](std::int64_t n) {
+    return static_cast<std::int64_t>(generator() % static_cast<std::uint64_t>(n));
+  };
+  alignas(64) static float memory[1 << 16];
+  constexpr int V = 4, inputs = 2;
+  int together = 0;
+  for (int round = 0; round < 400; ++round) {
+    Shape shape;
+    for (std::int64_t axes = below(4); axes > 0; --axes)
+      shape.push_back(1 + below(5));
+    shape.push_back(std::array{1, 3, 4, 8, 17}[static_cast<std::size_t>(below(5))]);
+    const TensorView made{.shape = shape, .strides = contiguous_strides(shape), .size = shape.size()};
+    std::vector<TensorView> views;
+    for (int i = 0; i < inputs; ++i) {
+      Shape part;
+      for (const std::int64_t extent : shape)
+        part.push_back(below(4) == 0 ? 1 : extent);
+      views.push_back(view_of(memory + 1024 + below(6) / 5, part, contiguous_strides(part)));
+    }
+    const Args args = fused::args_of("fused_reduction", {&made, 1}, views);
+    const fused::TermsLayout terms = fused::terms_layout_of(args, inputs, V);
+    const Walked walked{terms.layout, inputs};
+    CAPTURE(shape, terms.together);
+    std::vector<std::vector<std::int64_t>> of;
+    for (std::int32_t i = 0; i < made.size; ++i)
+      of.push_back(walked.offsets(i));
+    // As many elements of the program's shape, row by row.
+    const Places wanted = places_of(args, 1 + inputs);
+    Places got;
+    for (std::size_t i = 0; i < of.size(); ++i)
+      got.insert({static_cast<std::int64_t>(i), of[i][0], of[i][1]});
+    REQUIRE(got == wanted);
+    together += terms.together ? 1 : 0;
+    for (std::size_t first = 0; terms.together && first + V <= of.size(); first += V) {
+      for (std::size_t k = 0; k < inputs; ++k) {
+        const bool repeated = (terms.layout.words[4] >> k & 1) != 0;
+        const auto* const from = views[k].as<float>() + of[first][k];
+        REQUIRE((repeated || reinterpret_cast<std::uintptr_t>(from) % (V * sizeof(float)) == 0));
+        for (std::size_t j = 1; j < V; ++j)
+          REQUIRE(of[first + j][k] == of[first][k] + (repeated ? 0 : static_cast<std::int64_t>(j)));
+      }
+    }
+  }
+  CHECK(together > 40);
+  CHECK(together < 360);
 }
 
 TEST_CASE("Division by multiplication is exact", "[operator][fused]") {

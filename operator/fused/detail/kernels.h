@@ -8,11 +8,14 @@
 #include <type_traits>
 
 #include <sluice/ndarray/convert.h>
+#include <sluice/ndarray/neighbours.cuh>
+#include <sluice/ndarray/start_early.cuh>
 #include <sluice/operator/elementwise/rows.h>
 
 namespace sluice::fused {
 
 using detail::Compute;
+using detail::Neighbours;
 
 // Each call of a program has to round as its own kernel does, which the compiler is free to spoil at two places:
 // - It might learn from one call about another (a product is there already, two operands are equal) and then choose
@@ -21,14 +24,6 @@ using detail::Compute;
 // - A product that ends a call and a sum that begins the next one might become one fused multiply-add, also behind the
 //   first half of the compiler. So sums and products that are whole calls are written as what is never fused, and what
 //   is left (see source.cpp) passes by an operation that only the launch knows to change nothing.
-
-/// ndarray/early_start.cuh has the same.
-__device__ inline void start_early() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
 
 /// The same value, of which the compiler's first half knows nothing. `use` tells one reading from another. Costs no
 /// instruction.
@@ -109,12 +104,6 @@ template <class T>
 __device__ T square(T x) {
   return multiply(x, x);
 }
-
-/// V neighbours in one load or store.
-template <class T, int V>
-struct alignas(sizeof(T) * V) Neighbours {
-  T at[V];
-};
 
 /// Division by a number known at launch: Divider of ndarray/strided.cuh.
 struct Divider {

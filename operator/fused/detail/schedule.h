@@ -62,7 +62,7 @@ struct Interned {
 const Interned& interned(std::string_view text);
 /// The same from attributes, which mostly know it.
 const Interned& interned(const Attributes& attributes);
-/// The same from those of `fused_reduction`. Throws ValueError for a program of several outputs.
+/// The same from those of `fused_reduction`.
 const Interned& interned_reduced(const Attributes& attributes);
 
 }  // namespace sluice::fused

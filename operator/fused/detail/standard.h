@@ -66,6 +66,10 @@ inline constexpr bool is_unsigned_v =
 template <class T>
 inline constexpr bool is_integral_v = is_unsigned_v<T> || is_one_of<T, char, signed char, short, int, long, long long>;
 template <class T>
+inline constexpr bool is_arithmetic_v = is_floating_point_v<T> || is_integral_v<T>;
+template <class T>
+inline constexpr bool is_trivially_copyable_v = __is_trivially_copyable(T);
+template <class T>
 inline constexpr bool is_signed_v = is_floating_point_v<T> || (is_integral_v<T> && !is_unsigned_v<T>);
 
 template <class T>
@@ -113,6 +117,11 @@ struct numeric_limits<float> {
 template <>
 struct numeric_limits<double> {
   __device__ static constexpr double infinity() { return __builtin_bit_cast(double, 0x7ff0000000000000ul); }
+};
+template <>
+struct numeric_limits<int64_t> {
+  __device__ static constexpr int64_t min() { return -0x7fffffffffffffff - 1; }
+  __device__ static constexpr int64_t max() { return 0x7fffffffffffffff; }
 };
 
 // -- <cmath>: the names under which the CUDA compiler knows them for float and double -------------------------------
