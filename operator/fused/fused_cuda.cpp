@@ -25,10 +25,6 @@ void launch(const Compiled& compiled, const Args& args, cudaStream_t stream) {
   const std::int64_t blocks = std::min((layout.threads + k_block - 1) / k_block, k_most_blocks);
   const void* const kernel = compiled.kernels[static_cast<std::size_t>(layout.walk)];
   launch_kernel(compiled, kernel, static_cast<unsigned>(blocks), {k_block}, parameters, stream);
-}, parameters, stream);
-if (sluice::detail::EarlyStarts* const starts = sluice::detail::EarlyStarts::on(stream);
-    starts != nullptr && compiled.starts_early) [[unlikely]]
-  starts->note();
 }
 
 // As launch_in_pieces does for kernels of one operator.
