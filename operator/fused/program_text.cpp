@@ -26,7 +26,8 @@ class Writer {
     for (std::size_t i = 0; i < program_.outputs.size(); ++i)
       out_ << "  r" << i << " = v" << program_.outputs[i] << ";\n";
     out_ << "}\n";
-    text_.function = message("__device__ inline void run(const Numbers<", text_.kept(), ">& n") + out_.str();
+    text_.function =
+        message("__device__ inline void run([[maybe_unused]] const Numbers<", text_.kept(), ">& n") + out_.str();
     return text_;
   }
 

@@ -80,9 +80,9 @@ inline bool takes_nothing(Reduction row) {
 }
 
 struct RandomReduction {
-  fused::Program program;
-  sluice::detail::ReductionCall call;
-  Arrays inputs;
+  fused::Program program = {};
+  sluice::detail::ReductionCall call = {};
+  Arrays inputs = {};
 };
 
 /// A program drawn at random with a reduction behind it, of one of the shapes, some inputs stretched to it; none where

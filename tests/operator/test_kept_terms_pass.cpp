@@ -128,13 +128,13 @@ TEST_CASE("What came forward is not read too late by a chain that goes back", "[
 TEST_CASE("A program for batches of other sizes takes in what the first one did", "[fusion][reduction]") {
   const auto body = [](const NDArray& x) {
     const NDArray made = relu(x * 0.5), centred = made - mean(made, {1}, true);
-    return Arrays{sum(square(centred), {0}), made, mean(square(x), {1})};
+    return Arrays{sum(square(centred), {0}), made};
   };
   const Graph graph = traced({spec({40, 70})}, [&](const auto& in) { return body(in[0]); });
   const Graph taken = with_fused_reductions(with_fused_pointwise(graph), TakenReductions::all);
   CHECK(std::count_if(taken.nodes.begin(), taken.nodes.end(), [](const graph::Node& node) {
           return node.op == &fused::k_fused_reduction;
-        }) == 3);
+        }) == 2);
   for (const std::int64_t rows : {1, 7, 33}) {
     const NDArray given = random_array({rows, 70}, 3);
     const auto wanted = bits_of_all(body(given));

@@ -32,5 +32,5 @@ inline double __dsub_rn(double a, double b) {
 inline double __dmul_rn(double a, double b) {
   return a * b;
 }
-#define asm(...)
+#define asm(...) static_cast<void>(0)
 #define __CUDACC_RTC__
