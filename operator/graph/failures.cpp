@@ -16,22 +16,17 @@ using sluice::detail::OperatorList;
 bool is_ours(const Operator* op) {
   static const std::set<const Operator*> ours = [] {
     std::set<const Operator*> all;
-    for (const OperatorList family :
-         {sluice::detail::elementwise_operators(),
-          sluice::detail::fused_operators(),
-          sluice::detail::view_operators(),
-          sluice::detail::matmul_operators(),
-          sluice::detail::conv_operators(),
-          sluice::detail::pool_operators(),
-          sluice::detail::norm_operators(),
-          sluice::detail::reduce_operators(),
-          sluice::detail::softmax_operators(),
-          sluice::detail::gather_operators(),
-          sluice::detail::concat_operators(),
-          sluice::detail::control_operators(),
-          sluice::detail::walk_operators(),
-          sluice::detail::random_operators(),
-          sluice::detail::update_operators()})
+    for (const OperatorList family : {sluice::detail::elementwise_operators(), sluice::detail::fused_operators(),
+                                      sluice::detail::view_operators(),        sluice::detail::matmul_operators(),
+                                      sluice::detail::conv_operators(),        sluice::detail::pool_operators(),
+                                      sluice::detail::norm_operators(),        sluice::detail::reduce_operators(),
+                                      sluice::detail::softmax_operators(),     sluice::detail::gather_operators(),
+                                      sluice::detail::concat_operators(),      sluice::detail::control_operators(),
+                                      sluice::detail::walk_operators(),        sluice::detail::scan_operators(),
+                                      sluice::detail::diff_operators(),        sluice::detail::place_operators(),
+                                      sluice::detail::order_operators(),       sluice::detail::search_operators(),
+                                      sluice::detail::count_operators(),       sluice::detail::random_operators(),
+                                      sluice::detail::update_operators()})
       all.insert(family.begin(), family.end());
     return all;
   }();
@@ -48,8 +43,13 @@ bool may_fail(const Graph& graph, const Node& node) {
   if (is_of(sluice::detail::control_operators(), node.op) || !is_ours(node.op))
     return true;
   // Integers are places there, or labels.
-  const bool takes_places =
-      is_of(sluice::detail::gather_operators(), node.op) || is_of(sluice::detail::softmax_operators(), node.op);
+  const OperatorList with_places[] = {
+      sluice::detail::gather_operators(),
+      sluice::detail::softmax_operators(),
+      sluice::detail::place_operators(),
+      sluice::detail::scan_operators()};
+  const bool takes_places = std::any_of(
+      std::begin(with_places), std::end(with_places), [&](OperatorList family) { return is_of(family, node.op); });
   return takes_places && std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
            return is_integer(graph.values[input].spec.dtype);
          });

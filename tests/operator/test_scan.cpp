@@ -163,7 +163,7 @@ TEST_CASE("Scans of whole numbers are exact and wrap", "[operator][scan]") {
   CHECK(many.slice(0, (1 << 25) - 1, 1 << 25).item<double>() == (1 << 25));  // not 2^24, where float stands still
 }
 
-TEST_CASE("Scans take NaN, infinities and signed zeros as NumPy and PyTorch do", "[operator][scan]") {
+TEST_CASE("Scans take NaN, infinities and signed zeros as NumPy and PyTorch do", "[operator][scan][gpu]") {
   for (const Device device : devices()) {
     for (const DType dtype : test::floating_dtypes()) {
       CAPTURE(device, dtype);
@@ -204,7 +204,7 @@ TEST_CASE("Scans without an axis are of one row, and name what does not fit", "[
   CHECK_THROWS_WITH(cumsum(x, 2), test::contains("cumsum") && test::contains("2"));
 }
 
-TEST_CASE("A linear recurrence is its loop, whatever stands before the first entry", "[operator][scan]") {
+TEST_CASE("A linear recurrence is its loop, whatever stands before the first entry", "[operator][scan][gpu]") {
   const auto loop = [](const NDArray& a, const NDArray& b, int axis, bool reverse) {
     const test::Dense factors(a);
     test::Dense y(b);
@@ -294,7 +294,8 @@ TEST_CASE(
   CHECK(x.grad().to_vector<double>() == std::vector<double>{1, 8, 0, 0, 0});  // 2 + 2 * 3
 }
 
-TEST_CASE("The gradient of the largest so far goes to the last of equals, however long it stays", "[operator][scan]") {
+TEST_CASE(
+    "The gradient of the largest so far goes to the last of equals, however long it stays", "[operator][scan][gpu]") {
   for (const Device device : devices()) {
     for (const Index n : {5, 3000, 40000}) {
       NDArray x = concat({full({1}, 3), full({n - 1}, 2)}).to(device).detach();
@@ -316,7 +317,7 @@ TEST_CASE("The gradient of the largest so far goes to the last of equals, howeve
   }
 }
 
-TEST_CASE("Places by name that the axis does not have are IndexErrors", "[operator][scan][errors]") {
+TEST_CASE("Places by name that the axis does not have are IndexErrors", "[operator][scan][gpu][errors]") {
   for (const Device device : devices()) {
     for (const Index bad : {Index{3}, Index{-1}, std::numeric_limits<Index>::max()}) {
       const NDArray places = array<Index>({0, bad, bad}).to(device), dy = ones({3}, {.device = device});
