@@ -293,6 +293,13 @@ SLUICE_HD inline T floor_divide(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
     if (b == 0)
       return a / b;
+    if constexpr (std::is_same_v<T, float>) {  // remainders of the least numbers are flushed
+      const float quotient = a / b;
+      if (b - b == 0 && -0x1p28f < quotient && quotient < 0x1p28f) {
+        const auto below = static_cast<float>(floor(static_cast<double>(a) / static_cast<double>(b)));
+        return below == 0 ? copysign(0.0f, quotient) : below;
+      }
+    }
     const T rest = fmod(a, b), whole = rint((a - rest) / b);  // rounded: the quotient may miss it
     const T below = rest != 0 && (rest < 0) != (b < 0) ? whole - 1 : whole;
     return below == 0 ? copysign(T(0), a / b) : below;

@@ -55,7 +55,7 @@ struct Part {
 Part part_of(const Program& program, std::span<const Number> outputs);
 
 /// Whether there is a kernel for that device: graphs keep program and reduction apart elsewhere.
-bool reduces_on(Device device);
+bool reduces_on(Device device, Reduction row);
 /// As prepare() for a program (fused.h), for calls of such inputs.
 std::string prepare_reduction(const Attributes& attributes, std::span<const ArraySpec> inputs);
 

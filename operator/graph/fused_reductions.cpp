@@ -79,7 +79,7 @@ class Merger {
       return;
     const ValueId terms = nodes_[at].inputs[0];
     const auto maker = order_.maker[terms];
-    if (!maker || graph_.root(terms) != terms || !fused::reduces_on(graph_.values[terms].spec.device))
+    if (!maker || graph_.root(terms) != terms || !fused::reduces_on(graph_.values[terms].spec.device, reduction->row))
       return;
     auto program = program_of_node(*maker);
     if (!program)
