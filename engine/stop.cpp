@@ -1,4 +1,5 @@
 // How an engine stops, and how many tasks it has until then.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -15,6 +16,7 @@ namespace sluice::detail {
 namespace {
 
 constexpr auto k_exit_limit = std::chrono::seconds(5);
+constexpr auto k_rest_limit = std::chrono::milliseconds(200);     // in a forked child there is nobody who could
 constexpr std::uint32_t k_phases = 3, k_runs = 0, k_stopped = 2;  // of stop_phase_, modulo; between them it stops
 
 bool is_cancelled(const Failure& failure) noexcept {
@@ -144,6 +146,9 @@ void Core::drain_for_exit() {
   const DrainWaiter waiter(*this);
   std::unique_lock hold(drained_mutex_);
   drained_.wait_for(hold, deadline - std::chrono::steady_clock::now(), [&] { return live() == 0; });
+  hold.unlock();
+  if (gpu() != nullptr)
+    gpu()->rest(std::min(deadline, std::chrono::steady_clock::now() + k_rest_limit));
 }
 
 void Core::stop_at_exit() {

@@ -53,6 +53,11 @@ void BackgroundPoller::stop() {
   thread_id_.store({}, std::memory_order_relaxed);  // which the next thread of the process may get
 }
 
+void BackgroundPoller::rest(std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock hold(mutex_);
+  fell_asleep_.wait_until(hold, deadline, [this] { return asleep_ || stopping_ || !thread_.joinable(); });
+}
+
 void BackgroundPoller::restart() {
   {
     const std::lock_guard hold(mutex_);
@@ -76,7 +81,10 @@ void BackgroundPoller::live() {
       std::atomic_thread_fence(std::memory_order_seq_cst);
       if (poll_() == Seen::nothing) {  // else somebody came while this thread still seemed to be awake
         std::unique_lock hold(mutex_);
+        asleep_ = true;
+        fell_asleep_.notify_all();
         changed_.wait(hold, [this] { return stopping_ || awake_.load(); });
+        asleep_ = false;
         if (stopping_)
           return;
       }

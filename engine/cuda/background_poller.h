@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -26,6 +27,8 @@ class BackgroundPoller {
   /// ThreadError if it cannot be had.
   void wake();
   void stop();
+  /// Waits until the thread sleeps, but not beyond `deadline`: who ends the process takes the driver from under it.
+  void rest(std::chrono::steady_clock::time_point deadline);
   /// After stop(): as at first. Throws ThreadError.
   void restart();
   /// Is the calling thread the poller's?
@@ -37,9 +40,10 @@ class BackgroundPoller {
 
   const std::function<Seen()> poll_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_, fell_asleep_;
   std::atomic<bool> awake_{false};
   bool stopping_ = false;
+  bool asleep_ = false;
   std::atomic<std::thread::id> thread_id_{};
   boost::thread thread_;
 };

@@ -37,6 +37,7 @@ class StreamPolicy final : public GpuPolicy {
   std::vector<GpuSpan> take_trace(std::uint64_t recording) override { return trace_.take(recording); }
   void stop() override { poller_.stop(); }
   void restart() override { poller_.restart(); }
+  void rest(std::chrono::steady_clock::time_point deadline) override { poller_.rest(deadline); }
 
   // -- For the GPUs --------------------------------------------------------------------------------------------------
   Gpu& gpu(Device device) noexcept { return *gpus_[static_cast<std::size_t>(device.index)]; }

@@ -161,6 +161,9 @@ class GpuPolicy {
   virtual void stop() = 0;
   /// After stop(): begins anew, with the positions that there are. Throws ThreadError.
   virtual void restart() {}
+  /// The process ends, and everything has retired: threads of the policy's own call nobody any more. Waits for that
+  /// until `deadline`.
+  virtual void rest(std::chrono::steady_clock::time_point deadline) = 0;
 };
 
 /// Throws ValueError for more workers than can be had, or a core that the process may not use.

@@ -191,10 +191,10 @@ SLUICE_HD inline T digamma(T x) {
 }
 
 /// The sum of (x + k)^-s over all k from 0, x > 0 and s > 1 (Hurwitz' zeta): terms up to where Euler and Maclaurin's
-/// series converges, then that.
+/// series converges, then that. After a thousand nothing is left where that is further: terms fall the faster.
 SLUICE_HD inline double sum_of_powers(double s, double x) {
   double sum = 0;
-  for (const double far = 12 + s / 2; x < far; x += 1)
+  for (const double far = std::fmin(12 + s / 2, x + 1000); x < far; x += 1)
     sum += std::pow(x, -s);
   const double last = std::pow(x, -s), y = 1 / (x * x);
   const double bernoulli[] = {

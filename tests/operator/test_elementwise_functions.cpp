@@ -283,6 +283,13 @@ TEST_CASE(
       {k_inf, -k_inf, k_nan, k_nan, 0, -1, k_nan}));
 }
 
+TEST_CASE("polygamma of any order comes to an end", "[operator][elementwise][functions][special]") {
+  const NDArray x = array<double>({0.5, 3, 1e18, -0.25, -1e18});
+  for (const std::int64_t n : {std::int64_t{170}, std::int64_t{5000}, std::int64_t{1} << 40, std::int64_t{1} << 62})
+    CHECK(polygamma(x, n).to_vector<double>().size() == 5);
+  CHECK(std::isinf(polygamma(array<double>({0.5}), 5000).item<double>()));
+}
+
 TEST_CASE("ldexp reaches what neither factor does", "[operator][elementwise][functions]") {
   const double least = std::numeric_limits<double>::min(), largest = std::numeric_limits<double>::max();
   const NDArray x = array<double>({least, largest, 1, 0, k_inf, -3});
