@@ -283,11 +283,15 @@ TEST_CASE(
       {k_inf, -k_inf, k_nan, k_nan, 0, -1, k_nan}));
 }
 
-TEST_CASE("polygamma of any order comes to an end", "[operator][elementwise][functions][special]") {
+TEST_CASE("polygamma by name comes to an end for any order", "[operator][elementwise][functions][special]") {
+  const Operator& op = *find_operator("polygamma");
+  const auto of_order = [&](const NDArray& x, std::int64_t n) {
+    return invoke(op, {&x, 1}, parse_attributes(op, message("n=", n)), {})[0].to_vector<double>();
+  };
   const NDArray x = array<double>({0.5, 3, 1e18, -0.25, -1e18});
   for (const std::int64_t n : {std::int64_t{170}, std::int64_t{5000}, std::int64_t{1} << 40, std::int64_t{1} << 62})
-    CHECK(polygamma(x, n).to_vector<double>().size() == 5);
-  CHECK(std::isinf(polygamma(array<double>({0.5}), 5000).item<double>()));
+    CHECK(of_order(x, n).size() == 5);
+  CHECK(std::isinf(of_order(array<double>({0.5}), 5000)[0]));
 }
 
 TEST_CASE("ldexp reaches what neither factor does", "[operator][elementwise][functions]") {
