@@ -60,6 +60,16 @@ void call_compositions(const NDArray& a) {
   masked_softmax(a, ones_like(a));
   masked_log_softmax(a, ones_like(a));
   local_response_norm(a, 3);
+  const auto call = [](const char* name, const Arrays& inputs) {
+    const Operator& op = *find_operator(name);
+    invoke(op, inputs, parse_attributes(op, ""), {});
+  };
+  for (const char* op : {"nan_to_num", "nanmax", "nanmean", "nanmin", "nanprod", "nansum", "norm"})
+    call(op, {a});
+  for (const char* op : {"float_power", "isclose"})
+    call(op, {a, a});
+  for (const char* op : {"addcmul", "lerp"})
+    call(op, {a, a, a});
 }
 
 void call_for_places(const NDArray& a, const NDArray& index) {

@@ -1,0 +1,85 @@
+#pragma once
+
+// Cases of plain_cases.h: gradients of normalisations, orders, and operators that others are put together of.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sluice/operator/order/count.h>
+
+#include "tests/operator/plain_cases.h"
+
+namespace sluice::test::detail {
+
+/// dy, x, parameters of `channels`, and what forward saved of so many rows: those in float32, or float64 beside it.
+inline PlainCase norm_gradient(
+    const std::string& op,
+    const Shape& x,
+    std::vector<std::int64_t> channels,
+    std::vector<std::int64_t> saved,
+    const std::string& attributes) {
+  std::vector<std::pair<Shape, std::optional<DType>>> inputs = alike(2, x);
+  for (const std::int64_t each : channels)
+    inputs.push_back({{each}, std::nullopt});
+  for (const std::int64_t each : saved)
+    inputs.push_back({{each}, std::nullopt});
+  const std::size_t first = 2 + channels.size();
+  const auto f = [op, attributes, first](const Arrays& in, DType dtype) {
+    Arrays given = in;
+    for (std::size_t i = first; i < given.size(); ++i)
+      given[i] = given[i].astype(dtype == float64 ? float64 : float32);
+    const Operator& found = *find_operator(op);
+    return invoke(found, given, parse_attributes(found, attributes), SourceLocation::current());
+  };
+  return {op, std::move(inputs), f, 0.5, 2};
+}
+
+inline void add_norm_gradients(std::vector<PlainCase>& cases) {
+  cases.push_back(norm_gradient("layer_norm_backward", {3, 4}, {4}, {3, 3}, "axis=1"));
+  cases.push_back(norm_gradient("rms_norm_backward", {3, 4}, {4}, {3}, "axis=1"));
+  cases.push_back(norm_gradient("group_norm_backward", {2, 4, 3}, {4}, {4, 4}, "num_groups=2"));
+  cases.push_back(norm_gradient("instance_norm_backward", {2, 3, 4}, {3}, {6, 6}, ""));
+  cases.push_back(norm_gradient("l2_normalization_backward", {3, 4}, {}, {3}, ""));
+  const auto relu = [](const Arrays& in, DType dtype) {
+    const DType wide = dtype == float64 ? float64 : float32;
+    const Operator& found = *find_operator("batch_norm_relu_backward");
+    const Arrays given{in[0], in[1], in[2], in[3].astype(wide), in[4].astype(wide), in[5]};
+    return invoke(found, given, parse_attributes(found, ""), SourceLocation::current());
+  };
+  std::vector<std::pair<Shape, std::optional<DType>>> inputs = alike(2, {2, 3, 2, 4});
+  for (int i = 0; i < 4; ++i)
+    inputs.push_back({{3}, std::nullopt});
+  cases.push_back({"batch_norm_relu_backward", inputs, relu, 0.5, 2});
+}
+
+inline void add_orders(std::vector<PlainCase>& cases) {
+  for (const char* op : {"argsort", "diff"})
+    cases.push_back(by_name(op, alike(1, {3, 4}), ""));
+  cases.push_back(by_name("searchsorted", {{{6}, std::nullopt}, {{3, 4}, std::nullopt}}, ""));
+  cases.push_back(
+      {"bincount", {{{12}, int32}}, [](const Arrays& in, DType) { return Arrays{bincount(in[0], 4)}; }, 0, 3});
+}
+
+inline void add_made(std::vector<PlainCase>& cases) {
+  for (const char* op : {"nan_to_num", "nanmax", "nanmean", "nanmin", "nanprod", "nansum", "norm"})
+    cases.push_back(by_name(op, alike(1, {3, 4}), ""));
+  for (const char* op : {"float_power", "isclose", "masked_log_softmax", "masked_softmax"})
+    cases.push_back(by_name(op, alike(2, {3, 4}), ""));
+  for (const char* op : {"addcmul", "lerp"})
+    cases.push_back(by_name(op, alike(3, {3, 4}), ""));
+  cases.push_back(by_name("local_response_norm", alike(1, {2, 4, 3}), ""));
+}
+
+}  // namespace sluice::test::detail
+
+namespace sluice::test {
+
+inline std::vector<PlainCase> all_plain_cases() {
+  std::vector<PlainCase> cases = plain_cases();
+  detail::add_norm_gradients(cases);
+  detail::add_orders(cases);
+  detail::add_made(cases);
+  return cases;
+}
+
+}  // namespace sluice::test
