@@ -194,8 +194,8 @@ SLUICE_HD inline T digamma(T x) {
 /// series converges, then that. After a thousand nothing is left where that is further: terms fall the faster.
 SLUICE_HD inline double sum_of_powers(double s, double x) {
   double sum = 0;
-  const double far = 12 + s / 2 < x + 1000 ? 12 + s / 2 : x + 1000;
-  for (; x < far; x += 1)
+  const double far = 12 + s / 2;
+  for (int terms = 0; terms < 1000 && x < far; ++terms, x += 1)
     sum += std::pow(x, -s);
   const double last = std::pow(x, -s), y = 1 / (x * x);
   const double bernoulli[] = {
