@@ -29,6 +29,7 @@ void BackgroundPoller::wake() {
   if (!thread_.joinable())
     begin();
   awake_.store(true);
+  asleep_ = false;  // as of now: rest() is not to take it for asleep before it has got up
   changed_.notify_all();
 }
 
@@ -81,10 +82,9 @@ void BackgroundPoller::live() {
       std::atomic_thread_fence(std::memory_order_seq_cst);
       if (poll_() == Seen::nothing) {  // else somebody came while this thread still seemed to be awake
         std::unique_lock hold(mutex_);
-        asleep_ = true;
+        asleep_ = !awake_.load();
         fell_asleep_.notify_all();
         changed_.wait(hold, [this] { return stopping_ || awake_.load(); });
-        asleep_ = false;
         if (stopping_)
           return;
       }
