@@ -6,31 +6,16 @@
 #include <sluice/operator/library/channel_reduce.cuh>
 #include <sluice/operator/library/channel_walk.cuh>
 #include <sluice/operator/norm/layer_norm_kernels.h>
+#include <sluice/operator/norm/norm_cuda.cuh>
 
 namespace sluice::detail {
 
 namespace {
 
-template <class C>
-struct PlaneSums {
-  static constexpr int n = 2;
-  C v[2];  // of dy, of dy times the normalised x
-  __device__ void merge(const PlaneSums& other) {
-    v[0] += other.v[0];
-    v[1] += other.v[1];
-  }
-};
-
-template <class T, int V>
-struct PlaneValues {
-  Neighbours<T, V> dy, x;
-  std::int64_t plane;  // of the first
-};
-
 template <class T>
 struct AddPlane {
   template <int V>
-  using Values = PlaneValues<T, V>;
+  using Values = GradientValues<T, V>;
   const T *dy, *x;
   const Compute<T>*mean, *inv_std;
   std::int64_t each;  // planes of a group
@@ -44,11 +29,11 @@ struct AddPlane {
   }
   template <int V>
   __device__ Values<1> one(const Values<V>& values, int j) const {
-    return {{values.dy.at[j]}, {values.x.at[j]}, values.plane + j};
+    return {{values.dy.at[j]}, {values.x.at[j]}, values.first + j};
   }
   template <int V, int U>
-  __device__ void add(PlaneSums<Compute<T>>& sums, const PlaneValues<T, V> (&loaded)[U]) const {
-    const std::int64_t row = loaded[0].plane / each;
+  __device__ void add(GradientSums<Compute<T>>& sums, const GradientValues<T, V> (&loaded)[U]) const {
+    const std::int64_t row = loaded[0].first / each;
     const Compute<T> center = mean[row], scale = inv_std[row];
 #pragma unroll
     for (int k = 0; k < U * V; ++k) {
@@ -64,7 +49,7 @@ template <class C>
 struct KeepSums {
   C* at;
   std::int64_t planes;
-  __device__ void operator()(std::int64_t plane, const PlaneSums<C>& sums) const {
+  __device__ void operator()(std::int64_t plane, const GradientSums<C>& sums) const {
     at[plane] = sums.v[0];
     at[planes + plane] = sums.v[1];
   }
@@ -83,14 +68,14 @@ __global__ void __launch_bounds__(k_group_block)
   const Group group(k_warp);
   const std::int64_t planes = rows.at.outer * rows.channels;
   for (std::int64_t row = group.index; row < rows.at.outer; row += group.count) {
-    PlaneSums<C> total{};
+    GradientSums<C> total{};
     for (std::int64_t c = group.lane; c < rows.channels; c += k_warp) {
       const std::int64_t plane = row * rows.channels + c;
       const C by = load_parameter<C>(gamma.data, gamma.dtype, row % rows.groups * rows.channels + c);
       total.merge({by * sums[plane], by * sums[planes + plane]});
       to.scale[plane] = by * inv_std[row];
     }
-    total = join_group(total, k_warp, [](PlaneSums<C> a, const PlaneSums<C>& b) {
+    total = join_group(total, k_warp, [](GradientSums<C> a, const GradientSums<C>& b) {
       a.merge(b);
       return a;
     });
@@ -108,12 +93,12 @@ __global__ void __launch_bounds__(k_group_block)
     join_samples(std::int64_t samples, std::int64_t channels, const C* sums, NormParameter gamma, NormParameter beta) {
   const Group group(k_warp);
   for (std::int64_t c = group.index; c < channels; c += group.count) {
-    PlaneSums<C> total{};
+    GradientSums<C> total{};
     for (std::int64_t sample = group.lane; sample < samples; sample += k_warp) {
       const std::int64_t plane = sample * channels + c;
       total.merge({sums[plane], sums[samples * channels + plane]});
     }
-    total = join_group(total, k_warp, [](PlaneSums<C> a, const PlaneSums<C>& b) {
+    total = join_group(total, k_warp, [](GradientSums<C> a, const GradientSums<C>& b) {
       a.merge(b);
       return a;
     });
@@ -163,7 +148,7 @@ void backward(const NormBackward& norm, const Queue& queue) {
   const char* const name = "group_norm_backward";
   const bool aligned = aligned_for_vectors(dy, x, dx);
   const cudaStream_t stream = stream_of(queue);
-  channel_reduce<PlaneSums<C>, k_neighbours<T>>(
+  channel_reduce<GradientSums<C>, k_neighbours<T>>(
       queue, view, aligned, name, AddPlane<T>{dy, x, mean, inv_std, rows.channels}, KeepSums<C>{sums, planes});
   join_samples<<<blocks_for_groups(channels, k_warp), k_group_block, 0, stream>>>(
       planes / channels, channels, sums, norm.gamma_grad, norm.beta_grad);

@@ -5,22 +5,6 @@
 namespace sluice::detail {
 namespace {
 
-template <class Acc>
-struct GradientSums {
-  static constexpr int n = 2;
-  Acc v[2];  // of dy, of dy (x - mean)
-  __device__ void merge(const GradientSums& other) {
-    v[0] += other.v[0];
-    v[1] += other.v[1];
-  }
-};
-
-template <class T, int V>
-struct GradientValues {
-  Neighbours<T, V> dy, x;
-  std::int64_t channel;  // of the first
-};
-
 /// A relu behind the batch norm, of which nothing is kept: whether it let an element through is computed again.
 template <class T>
 struct Passed {
@@ -60,13 +44,13 @@ struct AddGradient {
   }
   template <int V>
   __device__ Values<1> one(const Values<V>& values, int j) const {
-    return {{values.dy.at[j]}, {values.x.at[j]}, values.channel + j};
+    return {{values.dy.at[j]}, {values.x.at[j]}, values.first + j};
   }
   template <int V, int U>
   __device__ void add(GradientSums<Compute<T>>& sums, const GradientValues<T, V> (&loaded)[U]) const {
 #pragma unroll
     for (int k = 0; k < U * V; ++k) {
-      const std::int64_t c = loaded[k / V].channel;
+      const std::int64_t c = loaded[k / V].first;
       const auto centred = static_cast<Compute<T>>(loaded[k / V].x.at[k % V]) - mean[c];
       const auto grad = passed.of(static_cast<Compute<T>>(loaded[k / V].dy.at[k % V]), centred, c);
       sums.v[0] += grad;
