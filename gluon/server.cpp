@@ -96,6 +96,7 @@ struct Server::State {
   mutable std::mutex mutex = {};
   ServerStats counted = {};
   std::exception_ptr failure = {};  // of a thread that tried the network
+  std::mutex tracing = {};
   std::latch tried{options.threads};
   std::mutex stopping = {};
   std::vector<boost::thread> threads = {};
@@ -207,10 +208,12 @@ NDArray Server::State::place_on_device() const {
   return zeros(rows_of(options.max_batch, options.sample), {.dtype = options.dtype, .device = options.device});
 }
 
-// Twice: what a GPU has recorded is for the arrays that come again.
+// Twice: what a GPU has recorded is for the arrays that come again, and parameters without shapes get them in the first
+// call. One thread at a time: the others find what it traced.
 void Server::State::try_sizes(NDArray& device) {
   ArrayBatch batch(engine, options);
   for (const std::int64_t size : sizes) {
+    const std::lock_guard hold(tracing);
     for (int i = 0; i < 2; ++i)
       run(batch, device, size, size);
   }

@@ -59,10 +59,12 @@ const Operator k_fused_reduction{
 };
 
 // On a GPU logsumexp joins by products and sums, which two compilers contract differently: the last bits are others.
+bool keeps_bits(Device device, Reduction row) {
+  return !device.is_gpu() || row != Reduction::logsumexp;
+}
+
 bool reduces_on(Device device, Reduction row) {
-  if (device.is_gpu() && row == Reduction::logsumexp)
-    return false;
-  return k_fused_reduction.kernels[device.kind] != nullptr && runs_on(device);
+  return keeps_bits(device, row) && k_fused_reduction.kernels[device.kind] != nullptr && runs_on(device);
 }
 
 std::string prepare_reduction(

@@ -54,6 +54,8 @@ struct Part {
 };
 Part part_of(const Program& program, std::span<const Number> outputs);
 
+/// Whether the row gives the same bits behind a program as alone; else its calls take two steps.
+bool keeps_bits(Device device, Reduction row);
 /// Whether there is a kernel for that device: graphs keep program and reduction apart elsewhere.
 bool reduces_on(Device device, Reduction row);
 /// As prepare() for a program (fused.h), for calls of such inputs.

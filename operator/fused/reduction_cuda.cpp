@@ -83,7 +83,7 @@ void reduce_on_gpu(const KernelCall& call) {
   const TensorView terms = terms_of(call);
   const Operator& row = sluice::detail::operator_of(reduction.row);
   const KernelCall reduce{row, call.queue, {&terms, 1}, call.outputs.first(1), call.attributes};
-  if (!reduces_on(call.queue.device(), reduction.row))
+  if (!keeps_bits(call.queue.device(), reduction.row))
     return reduce_in_two_steps(call);
   const Reduced kernel = kernel_of(reduction, terms);
   if (!kernel)
