@@ -70,8 +70,8 @@ PointwiseArgs<K> piece_of(PointwiseArgs<K> args, int axis, std::int64_t begin, s
 }
 
 /// Calls launch(piece, stream) for pieces that fit 32 bits and together cover `args`; for none if it is empty.
-template <int K>
-void launch_in_pieces(const PointwiseArgs<K>& args, int pack, PointwiseLaunch<K> launch, void* stream) {
+template <int K, class Launch>
+void launch_in_pieces(const PointwiseArgs<K>& args, int pack, const Launch& launch, void* stream) {
   if (args.plan.size == 0)
     return;
   const Cut cut = cut_of(args.plan, pack);
@@ -79,8 +79,8 @@ void launch_in_pieces(const PointwiseArgs<K>& args, int pack, PointwiseLaunch<K>
     launch(args, stream);
     return;
   }
-  launch_in_pieces(piece_of(args, cut.axis, 0, cut.head), pack, launch, stream);
-  launch_in_pieces(piece_of(args, cut.axis, cut.head, args.plan.extents[cut.axis] - cut.head), pack, launch, stream);
+  launch_in_pieces<K>(piece_of(args, cut.axis, 0, cut.head), pack, launch, stream);
+  launch_in_pieces<K>(piece_of(args, cut.axis, cut.head, args.plan.extents[cut.axis] - cut.head), pack, launch, stream);
 }
 
 }  // namespace sluice::detail

@@ -101,43 +101,58 @@ bool pack_plan(const PointwiseArgs<K>& args, int V, StridedPlan<K>& packed) noex
   return true;
 }
 
-template <class F, class Out, class... In>
-struct PointwiseKernel {
+/// Both kernels of a formula. How they are launched is compiled once for all formulas of these types.
+template <class Out, class... In>
+struct PointwiseKernels {
   static constexpr int K = 1 + static_cast<int>(sizeof...(In));
   static constexpr int V = k_pack<Out, In...>;
-  using Args = PointwiseArgs<K>;
+  static constexpr int U = k_at_once<Out, In...>;
 
-  static void launch(const Args& args, void* stream) { launch_in_pieces<K>(args, V, &launch_piece, stream); }
+  void (*of_vectors)(Geometry<K, std::int32_t> at, Out* out, Source<In>... in);
+  void (*of_strides)(Walk<K> walk, Out* out, Source<In>... in);
 
- private:
-  static void launch_piece(const Args& args, void* stream) {
-    launch_whole(args, static_cast<cudaStream_t>(stream), std::index_sequence_for<In...>{});
+  void launch(const PointwiseArgs<K>& args, void* stream) const {
+    const auto launch_piece = [&](const PointwiseArgs<K>& piece, void* on) {
+      launch_whole(piece, static_cast<cudaStream_t>(on), std::index_sequence_for<In...>{});
+    };
+    launch_in_pieces<K>(args, V, launch_piece, stream);
   }
 
+ private:
   template <std::size_t... I>
-  static void launch_whole(const Args& args, cudaStream_t stream, std::index_sequence<I...>) {
-    Out* out = reinterpret_cast<Out*>(args.data[0]);
+  void launch_whole(const PointwiseArgs<K>& args, cudaStream_t stream, std::index_sequence<I...>) const {
+    Out* const out = reinterpret_cast<Out*>(args.data[0]);
     StridedPlan<K> packed;
     if (pack_plan(args, V, packed)) {
       const Geometry<K, std::int32_t> at(packed);
-      pointwise_kernel<F, V, Out, In...>
-          <<<blocks_for(packed.size), k_block, 0, stream>>>(at, out, source<In>(args, I + 1, true)...);
+      const auto kernel = of_vectors;
+      kernel<<<blocks_for(packed.size), k_block, 0, stream>>>(at, out, source<In>(args, I + 1, true)...);
     } else {
-      constexpr int U = k_at_once<Out, In...>;
       const Walk<K> walk = walk_of<Square<k_side_of<Out, In...>>>(args.plan, U);
-      pointwise_walk_kernel<F, U, Out, In...>
-          <<<walk.blocks(), k_block, 0, stream>>>(walk, out, source<In>(args, I + 1, false)...);
+      const auto kernel = of_strides;
+      kernel<<<walk.blocks(), k_block, 0, stream>>>(walk, out, source<In>(args, I + 1, false)...);
     }
     check_early_launch("elementwise kernel", stream);
   }
 
   template <class T>
-  static Source<T> source(const Args& args, std::size_t k, bool packed) {
+  static Source<T> source(const PointwiseArgs<K>& args, std::size_t k, bool packed) {
     const int operand = static_cast<int>(k);
     if (args.is_constant[k])
       return {nullptr, args.template constant<math::Compute<T>>(operand), ReadMode::constant};
     const bool repeated = packed && args.plan.inner_stride(operand) == 0;
     return {reinterpret_cast<const T*>(args.data[k]), {}, repeated ? ReadMode::repeated : ReadMode::each};
+  }
+};
+
+template <class F, class Out, class... In>
+struct PointwiseKernel {
+  using Kernels = PointwiseKernels<Out, In...>;
+
+  static void launch(const PointwiseArgs<Kernels::K>& args, void* stream) {
+    const Kernels kernels{
+        &pointwise_kernel<F, Kernels::V, Out, In...>, &pointwise_walk_kernel<F, Kernels::U, Out, In...>};
+    kernels.launch(args, stream);
   }
 };
 

@@ -303,35 +303,43 @@ __device__ void turn_and_write(const W& walk, Turned& tiles, Out* to, int count,
   write_several<F>(to, walk.next[0], count, values...);
 }
 
-/// A tile of more lines than a thread takes at once: turned operands first.
+/// Streams, or a tile of more lines than a thread takes at once: turned operands first. The formula stands in one
+/// place for both, as it is most of what there is to compile.
 template <class F, int U, class S, class Turned, class Out, class W, std::size_t... I, class... In>
 __device__ void apply_in_parts(
     const Spot<S, W>& spot, Turned& tiles, Out* out, std::index_sequence<I...>, const Source<In>&... in) {
+  const W& walk = spot.walk;
+  const bool tiled = walk.streams == 0;
   const auto put = [&](int k, const auto& source) {
-    if (spot.walk.slot[k] < 0)
+    if (walk.slot[k] < 0)
       return;
 #pragma unroll 1
     for (int line = 0; line < S::k_lines; line += U)
-      tiles.put(spot.walk.slot[k], line, spot.template read<U>(source, k, line));
+      tiles.put(walk.slot[k], line, spot.template read<U>(source, k, line));
   };
-  (put(static_cast<int>(I) + 1, in), ...);
-  __syncthreads();
-  const auto get = [&](int k, const auto& source, int line) {
-    if (spot.walk.slot[k] < 0)
-      return spot.template read<U>(source, k, line);
-    decltype(spot.template read<U>(source, k, line)) values;
-    tiles.take(spot.walk.slot[k], line, values);
-    return values;
+  const auto get = [&](int k, const auto& source, int line, auto& values) {
+    if (walk.slot[k] < 0)
+      values = spot.template read<U>(source, k, line);
+    else
+      tiles.take(walk.slot[k], line, values);
   };
-#pragma unroll 1
-  for (int line = 0; line < S::k_lines; line += U) {
-    write_several<F>(
-        out + spot.first(0) + line * spot.walk.next[0],
-        spot.walk.next[0],
-        spot.share.straight - line,
-        get(static_cast<int>(I) + 1, in, line)...);
+  const auto write = [&](int line, auto... values) {
+    if (tiled)
+      (get(static_cast<int>(I) + 1, in, line, values), ...);
+    else
+      ((values = spot.template read<U>(in, static_cast<int>(I) + 1, 0)), ...);
+    write_several<F>(out + spot.first(0) + line * walk.next[0], walk.next[0], spot.share.straight - line, values...);
+  };
+  if (tiled) {
+    (put(static_cast<int>(I) + 1, in), ...);
+    __syncthreads();
   }
-  __syncthreads();  // the next tile is put there
+  const int lines = tiled ? S::k_lines : U;
+#pragma unroll 1
+  for (int line = 0; line < lines; line += U)
+    write(line, Several<math::Compute<In>, U>{}...);
+  if (tiled)
+    __syncthreads();  // the next tile is put there
 }
 
 template <class F, int U, class S, class Turned, class Out, class W, std::size_t... I, class... In>
@@ -339,13 +347,7 @@ __device__ void apply_several(
     const W& walk, Turned& tiles, std::int32_t i, Out* out, std::index_sequence<I...> each, const Source<In>&... in) {
   const Spot<S, W> spot(walk, i);
   if constexpr (S::k_lines > U) {
-    if (walk.streams == 0)
-      return apply_in_parts<F, U>(spot, tiles, out, each, in...);
-    write_several<F>(
-        out + spot.first(0),
-        walk.next[0],
-        spot.share.straight,
-        spot.template read<U>(in, static_cast<int>(I) + 1, 0)...);
+    apply_in_parts<F, U>(spot, tiles, out, each, in...);
   } else {
     turn_and_write<F, U, S>(
         walk,
