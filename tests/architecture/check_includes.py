@@ -89,6 +89,10 @@ def room_offences(root, name, where, room, target, parts):
         if room in checker.ROOMS and room != "gluon":
             yield where + "<sluice/sluice.h> is gluon's door to everything"
         return
+    if parts == ["sluice", "c_api.h"]:  # a door of operator's
+        if room in checker.ROOMS:
+            yield where + "<sluice/c_api.h> is for other languages"
+        return
     other = parts[1]
     if other not in checker.ROOMS:
         yield where + f"<{target}> names no room"

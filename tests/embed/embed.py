@@ -17,6 +17,7 @@ HERE = pathlib.Path(__file__).parent
 PROGRAMS = ("program", "engine_alone", "plugin_host")
 PLUGIN = "plugin"
 EXPECTED = "embedded: [0. 2. 4.]"
+IN_C = "in C: 2 4 6"  # what the program in C99 prints
 PLUGGED = "plugged: [ 2. 16. 54.] [ 6. 24. 54.] plugin_power: has no attribute powre; it has power"
 MOST_KIB = 20 * 1024  # resident, of a program that uses the engine alone
 MOST_THREAD_LOCAL = 1000  # bytes, see engine/detail/static_tls.h
@@ -48,6 +49,9 @@ def with_pkg_config(tree, libdir, compiler):
     for name in PROGRAMS:
         run(compiler, "-O2", HERE / f"{name}.cpp", "-o", tree / name, *flags)
     run(compiler, "-O2", "-shared", "-fPIC", HERE / f"{PLUGIN}.cpp", "-o", tree / f"lib{PLUGIN}.so", *flags)
+    if shutil.which("cc") is not None:
+        run("cc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", HERE / "in_c.c", "-o", tree / "in_c",
+            *(flag for flag in flags if not flag.startswith("-std=")))
     return tree
 
 
@@ -107,8 +111,9 @@ def main():
         env = {**os.environ, "LD_LIBRARY_PATH": ":".join(paths)}
         said = run(programs / "program", env=env).strip()
         check_footprint(run(programs / "engine_alone", env=env))
+        in_c = run(programs / "in_c", env=env).strip() if (programs / "in_c").exists() else IN_C
         plugged = run(programs / "plugin_host", programs / f"lib{PLUGIN}.so", env=env).strip()
-    for text, expected in ((said, EXPECTED), (plugged, PLUGGED)):
+    for text, expected in ((said, EXPECTED), (in_c, IN_C), (plugged, PLUGGED)):
         print(text)
         if text != expected:
             sys.exit(f"expected: {expected}")

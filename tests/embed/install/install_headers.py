@@ -40,9 +40,9 @@ def main():
     for header in public_headers(root):
         (target / header).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(pathlib.Path(root) / header, target / header)
-    door = target / "gluon" / "sluice.h"
-    if door.exists():
-        shutil.copyfile(door, target / "sluice.h")
+    for door in ("gluon/sluice.h", "operator/c_api/c_api.h"):
+        if (target / door).exists():
+            shutil.copyfile(target / door, target / pathlib.Path(door).name)
 
 
 if __name__ == "__main__":
