@@ -15,6 +15,10 @@ namespace {
 SLUICE_STATIC_TLS constinit thread_local bool recording = false;
 SLUICE_STATIC_TLS constinit thread_local bool training = false;
 
+SLUICE_STATIC_TLS constinit thread_local std::uint32_t section = 0;
+std::atomic<std::uint32_t> sections{0};
+std::atomic<std::uint64_t> hooks_added{0};
+
 // Nodes whose last reference is gone. The outermost release drops them one by one: a chain of any length is
 // dropped without recursion.
 SLUICE_STATIC_TLS constinit thread_local bool is_dropping = false;
@@ -38,7 +42,41 @@ ModeScope::~ModeScope() {
   training = training_before_;
 }
 
+TapeSection::TapeSection() noexcept : before_(section) {
+  do {  // 0 is none's
+    number_ = sections.fetch_add(1, std::memory_order_relaxed) + 1;
+  } while (number_ == 0);
+  section = number_;
+}
+TapeSection::~TapeSection() {
+  section = before_;
+}
+std::uint32_t TapeSection::here() noexcept {
+  return section;
+}
+
 Node::~Node() = default;
+
+std::uint64_t add_hook(const NDArray& array, GradientHook hook) {
+  const detail::ArrayObject& object = detail::object_of(array, "add_hook");
+  require<AutogradError>(static_cast<bool>(object.entry.node), [&] {
+    return message("add_hook: an array of shape ", object.shape, " is neither a variable nor computed from one");
+  });
+  require<ValueError>(static_cast<bool>(hook), [] { return "add_hook: the hook is empty"; });
+  auto& hooks = object.entry.node->hooks;
+  if (hooks == nullptr)
+    hooks = std::make_unique<std::vector<Node::Hook>>();
+  const std::uint64_t number = hooks_added.fetch_add(1, std::memory_order_relaxed) + 1;
+  hooks->push_back({number, object.entry.index, std::move(hook)});
+  return number;
+}
+
+bool remove_hook(const NDArray& array, std::uint64_t number) {
+  const detail::ArrayObject& object = detail::object_of(array, "remove_hook");
+  if (!object.entry.node || object.entry.node->hooks == nullptr)
+    return false;
+  return std::erase_if(*object.entry.node->hooks, [&](const Node::Hook& hook) { return hook.number == number; }) != 0;
+}
 
 NodeRef NodeRef::share(Node* node) noexcept {
   if (node != nullptr)

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -50,6 +51,26 @@ class PredictScope : public ModeScope {
  public:
   PredictScope() noexcept : ModeScope(is_recording(), false) {}
 };
+
+/// Nodes recorded by this thread while it lives bear its number, so that they can be told from those before it.
+class SLUICE_API TapeSection {
+ public:
+  TapeSection() noexcept;
+  TapeSection(const TapeSection&) = delete;
+  TapeSection& operator=(const TapeSection&) = delete;
+  ~TapeSection();
+
+  std::uint32_t number() const noexcept { return number_; }
+  /// The innermost one's; 0 outside of all.
+  static std::uint32_t here() noexcept;
+
+ private:
+  std::uint32_t number_, before_;
+};
+
+/// What add_hook() is given: it sees the gradient of an array once it is whole, and gives what is to go on in its
+/// place, of the same shape, type and device; or an undefined array to leave it.
+using GradientHook = std::function<NDArray(const NDArray& gradient)>;
 
 class Node;
 
@@ -102,7 +123,8 @@ struct OutputSpec {
 /// One recorded operation. It holds what its gradient needs (arrays detached from the tape), and drops it after use.
 class SLUICE_API Node {
  public:
-  Node(const char* name, SourceLocation site) noexcept : name_(name), site_(OriginScope::stamped(site)) {}
+  Node(const char* name, SourceLocation site) noexcept
+      : section_(TapeSection::here()), name_(name), site_(OriginScope::stamped(site)) {}
   virtual ~Node();
 
   /// Gradients with respect to the inputs, one each (undefined = no gradient), from the gradients of the outputs
@@ -113,15 +135,26 @@ class SLUICE_API Node {
 
   const char* name() const noexcept { return name_; }
   SourceLocation site() const noexcept { return site_; }
+  /// The number of the TapeSection that it was recorded in; 0: none.
+  std::uint32_t section() const noexcept { return section_; }
   /// Where the gradient of each input goes; an Entry without node where none is wanted.
   boost::container::small_vector<Entry, 3> inputs;
   boost::container::small_vector<OutputSpec, 1> outputs;
   /// Used by a backward that did not retain the tape.
   bool spent = false;
 
+  struct Hook {
+    std::uint64_t number;
+    int output;
+    GradientHook call;
+  };
+  /// In the order in which they were added; null: none.
+  std::unique_ptr<std::vector<Hook>> hooks;
+
  private:
   friend class NodeRef;
   std::atomic<int> references_{1};
+  std::uint32_t section_;
   Node* next_dying_ = nullptr;  // of those without references that a thread is dropping
   const char* name_;
   SourceLocation site_;
@@ -142,6 +175,15 @@ class SLUICE_API Saved {
   NDArray array_;
   std::uint64_t version_ = 0;
 };
+
+/// Calls `hook` with the gradient of `array`, an intermediate result or a variable, in every backward or grad() that
+/// comes by, before it goes on (PyTorch's Tensor.register_hook). It runs on the thread of backward; hooks run in the
+/// order in which they were added, each with what the one before it gave. The tape keeps the hook: one that holds the
+/// array itself keeps both alive until it is removed. Returns a number for remove_hook(). Throws AutogradError for an
+/// array that is not on the tape.
+SLUICE_API std::uint64_t add_hook(const NDArray& array, GradientHook hook);
+/// False where there is no such hook any more.
+SLUICE_API bool remove_hook(const NDArray& array, std::uint64_t number);
 
 /// True if operations on `array` are to be recorded: it is a variable (with a request) or came from one.
 SLUICE_API bool on_tape(const NDArray& array) noexcept;
@@ -165,6 +207,16 @@ SLUICE_API std::vector<NDArray> grad(
     const BackwardOptions& options = {},
     SourceLocation site = SourceLocation::current());
 
+/// Gradients of `heads` at these places of the tape, undefined where no path leads to one. Nothing behind the places is
+/// looked at. For nodes that go back over a tape of their own; `op` names them in errors.
+SLUICE_API std::vector<NDArray> grad_at(
+    const char* op,
+    std::span<const NDArray> heads,
+    std::span<const NDArray> head_grads,
+    std::span<const Entry> places,
+    const BackwardOptions& options,
+    SourceLocation site);
+
 }  // namespace sluice::autograd
 
 namespace sluice::detail {
@@ -173,6 +225,8 @@ namespace sluice::detail {
 NDArray add_gradients(const NDArray& a, const NDArray& b);
 /// into += value, not recorded.
 void accumulate_gradient(const NDArray& into, const NDArray& value);
+/// Waits for the array; of types that have no NaN false.
+bool has_nan(const NDArray& array);
 /// Calls of this thread are given to a sink (operator/sink.h), which is to see each write.
 bool calls_are_taken() noexcept;
 }  // namespace sluice::detail

@@ -32,6 +32,9 @@ struct BackwardOptions {
   bool retain_graph = false;  // keep the tape for another backward
   bool create_graph = false;  // record the backward pass itself
   bool train_mode = true;
+  /// Looks for NaN in each gradient, for which it waits: the first operation whose gradient has one is an AutogradError
+  /// that says where it was recorded (PyTorch's anomaly mode). Not of programs that are being traced.
+  bool find_nan = false;
 };
 
 /// A shared handle on an n-dimensional array. Copies of the handle name the same array; views (reshape, slice,

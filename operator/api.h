@@ -3,6 +3,9 @@
 // The door of the operator room: the maths. Arithmetic, comparisons and in-place forms of arrays are in here.
 #include <sluice/ndarray/api.h>
 #include <sluice/operator/attributes.h>
+#include <sluice/operator/autograd/checkpoint.h>
+#include <sluice/operator/autograd/function.h>
+#include <sluice/operator/autograd/products.h>
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/control/control.h>
 #include <sluice/operator/conv/conv.h>
