@@ -63,6 +63,7 @@ std::uint64_t add_hook(const NDArray& array, GradientHook hook) {
     return message("add_hook: an array of shape ", object.shape, " is neither a variable nor computed from one");
   });
   require<ValueError>(static_cast<bool>(hook), [] { return "add_hook: the hook is empty"; });
+  detail::note_hook();
   auto& hooks = object.entry.node->hooks;
   if (hooks == nullptr)
     hooks = std::make_unique<std::vector<Node::Hook>>();

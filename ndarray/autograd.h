@@ -229,4 +229,6 @@ void accumulate_gradient(const NDArray& into, const NDArray& value);
 bool has_nan(const NDArray& array);
 /// Calls of this thread are given to a sink (operator/sink.h), which is to see each write.
 bool calls_are_taken() noexcept;
+/// Tells that sink that an array got a hook; nothing where there is none.
+void note_hook();
 }  // namespace sluice::detail

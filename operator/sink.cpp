@@ -88,6 +88,13 @@ Arrays detail::offer(CallSink& sink, const OperatorCall& call) {
 
 CallSink::~CallSink() = default;
 
+void detail::note_hook() {
+  if (CallSink* const sink = sink_here(); sink != nullptr)
+    sink->note_hook();
+}
+
+void CallSink::note_hook() {}
+
 std::uint64_t CallSink::version_of(const NDArray&) const noexcept {
   return 0;
 }

@@ -238,6 +238,13 @@ std::uint64_t Tracer::version_of(const NDArray& array) const noexcept {
   return before + (known == versions_.end() ? 0 : known->second);
 }
 
+void Tracer::note_hook() {
+  require<UnsupportedError>(outside_ == Outside::constants, [] {
+    return "add_hook: a gradient that a hook changes cannot be part of a traced body";
+  });
+  has_own_gradients_ = true;
+}
+
 Arrays Tracer::take(const OperatorCall& call) {
   if (is_composed(call))
     return take_apart(call);

@@ -56,13 +56,15 @@ class SLUICE_API Tracer final : public CallSink {
 
   Arrays take(const OperatorCall& call) override;
   std::uint64_t version_of(const NDArray& array) const noexcept override;
+  void note_hook() override;
   /// Arrays with memory that the program used so far and whose gradients are recorded: variables, and what came from
   /// some.
   const std::vector<NDArray>& recorded_constants() const noexcept { return recorded_; }
   /// Was a write to memory from outside recorded? Run, it would have left that array on the tape; trace() puts arrays
   /// from outside back to where they were.
   bool records_outside() const noexcept { return records_outside_; }
-  /// Did the program use an array with gradients that the calls do not tell, of an autograd::Node of its own? A program
+  /// Did the program use an array with gradients that the calls do not tell, of an autograd::Node of its own or with a
+  /// hook? A program
   /// that captures is refused then.
   bool has_own_gradients() const noexcept { return has_own_gradients_; }
   /// Is the place of an array on the tape the one that the calls gave it? Not of what the program made a variable, nor
