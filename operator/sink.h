@@ -43,7 +43,8 @@ class SLUICE_API CallSink {
   /// How often calls that came here wrote what an array without memory stands for. Gradients that saved it before are
   /// refused then, as those of written memory are. Of a sink that does not say: 0.
   virtual std::uint64_t version_of(const NDArray& array) const noexcept;
-  /// An array got a hook (autograd::add_hook): gradients are no longer those of the calls alone. May refuse by throwing.
+  /// An array got a hook (autograd::add_hook): gradients are no longer those of the calls alone. May refuse by
+  /// throwing.
   virtual void note_hook();
 };
 
