@@ -135,6 +135,15 @@ TEST_CASE("Scans of long rows and columns, in pieces too", "[operator][scan]") {
     check_long(dtype == bool_ ? int8 : dtype, cpu(), k_long_shapes);
   check(drawn({100003}, float64), 0, 1e-9);
   check(random_array({70001, 2}, 3, 0, 1e-3, float32), 0, 1e-5);
+  // Products that do not fit by themselves, behind one that is 0.
+  for (const DType dtype : {float16, float32, float64}) {
+    for (const bool reverse : {false, true}) {
+      NDArray x = full({200000}, 2, {.dtype = dtype});
+      const Index first = reverse ? 199999 : 0;
+      x.slice(0, first, first + 1).assign(0);
+      CHECK(max_norm(cumprod(x, 0, reverse)).item<double>() == 0);
+    }
+  }
 }
 
 TEST_CASE("Scans go along each axis of every type and layout on a GPU", "[operator][scan][gpu]") {
