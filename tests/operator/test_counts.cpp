@@ -118,6 +118,13 @@ TEST_CASE("Quantiles lie between entries in proportion, and are NaN where there 
     CHECK(test::gradient_differences([=](const auto& v) { return quantile(v[0], q, 1); }, {x}) == "");
     CHECK(test::gradient_differences([=](const auto& v) { return quantile(v[0], q, 0, true); }, {x}) == "");
   }
+  NDArray holed = array<double>({1, k_nan, 2, 5, 3, 4}, {2, 3});
+  holed.attach_grad();
+  {
+    const autograd::RecordScope record;
+    sum(median(holed, 1)).backward();
+  }
+  CHECK(numbers(holed.grad()) == std::vector<double>{0, 0, 0, 0, 0, 1});  // nothing to what a NaN hides
   CHECK_THROWS_AS(quantile(x, 1.01), ValueError);
   CHECK_THROWS_AS(quantile(x, k_nan), ValueError);
   CHECK_THROWS_AS(quantile(x, 0.5, 2), IndexError);

@@ -105,6 +105,9 @@ TEST_CASE("float_power and isclose of every type", "[operator][elementwise][comp
   CHECK(
       isclose(array<std::int64_t>({large, -large}), array<std::int64_t>({large, large})).to_vector<int>() ==
       std::vector<int>{1, 0});
+  // Next to each other where float has one number for both.
+  const NDArray next = array<int>({(1 << 24) + 1, 1 << 24}), whole_numbers = array<int>({1 << 24, 1 << 24});
+  CHECK(isclose(next, whole_numbers, {.rtol = 0, .atol = 0.5}).to_vector<int>() == std::vector<int>{0, 1});
   CHECK(isclose(array<bool>({true, false}), array<bool>({true, true})).to_vector<int>() == std::vector<int>{1, 0});
 }
 

@@ -180,6 +180,9 @@ TEST_CASE("local_response_norm looks at the neighbours that there are", "[group_
   }
   const auto f = [](const auto& v) { return local_response_norm(v[0], 3, {.alpha = 0.5}); };
   CHECK(gradient_differences(f, {random_array({2, 4, 2}, 3, -2, 2, float64)}) == "");
+  // Squares of half types need not fit.
+  const NDArray large = local_response_norm(full({1, 2, 1}, 300, {.dtype = float16}), 1, {.alpha = 1, .beta = 0.5});
+  CHECK(differences(large, ones({1, 2, 1}).astype(float16)) == "");
   // Windows may be wider than all channels.
   const NDArray one = local_response_norm(full({1, 1, 2}, 2), 5, {.alpha = 5, .beta = 1, .knorm = 0});
   CHECK(one.to_vector<float>() == std::vector<float>{0.5F, 0.5F});
