@@ -74,7 +74,7 @@ Arrays finite_numbers(std::span<const NDArray> inputs, const Attributes& attribu
   const auto& a = attributes.as<FiniteAttributes>();
   const NDArray& x = inputs[0];
   if (!is_floating(x.dtype()))
-    return {x};
+    return {x.copy(site)};
   const double largest = largest_of(x.dtype());
   NDArray y = clip(x, -largest, largest, site);
   if (a.posinf)
@@ -106,8 +106,10 @@ Arrays interpolated(std::span<const NDArray> inputs, const Attributes& attribute
   const NDArray &a = inputs[0], &b = inputs[1], way = subtract(b, a, site);
   const auto from = [&](const NDArray& end, const auto& part) { return add(end, multiply(way, part, site), site); };
   if (weight != nullptr) {
-    const double part = weight->number.as_double();
-    return {part < 0.5 ? from(a, weight->number) : from(b, Scalar(part - 1))};
+    const Scalar& part = weight->number;
+    if (part.as_double() < 0.5)
+      return {from(a, part)};
+    return {from(b, part.kind() == Scalar::Kind::real ? Scalar(part.as_double() - 1) : Scalar(part.as_int64() - 1))};
   }
   const NDArray& part = inputs[2];
   return {where(less(part, 0.5, site), from(a, part), from(b, subtract(part, 1, site)), site)};
@@ -140,10 +142,17 @@ Specs infer_addcmul(const Operator& op, std::span<const ArraySpec> inputs, const
 
 Arrays product_added(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   const Scalar value = attributes.as<ValueAttributes>().value;
-  NDArray product = multiply(inputs[1], inputs[2], site);
-  if (value.kind() == Scalar::Kind::real || value.as_int64() != 1)
-    product = multiply(product, value, site);
-  return {add(inputs[0], product, site)};
+  if (value.kind() != Scalar::Kind::real && value.as_int64() == 1)
+    return {add(inputs[0], multiply(inputs[1], inputs[2], site), site)};
+  DType type = inputs[0].dtype();
+  for (const NDArray& input : inputs.subspan(1))
+    type = promote(type, input.dtype());
+  // Of half types the product of two need not fit though the value makes it small.
+  const bool half = is_floating(type) && size_of(type) == 2;
+  const auto wide = [&](const NDArray& x) { return half ? x.astype(float32, site) : x; };
+  const NDArray product = multiply(multiply(wide(inputs[1]), wide(inputs[2]), site), value, site);
+  const NDArray y = add(wide(inputs[0]), product, site);
+  return {half ? y.astype(type, site) : y};
 }
 
 constexpr Operator k_addcmul{

@@ -219,8 +219,9 @@ SLUICE_HD inline T polygamma(T x, T n) {
     sum = sum_of_powers(s, at);
   } else if (at != whole) {
     // The terms below 0 are those of a sum that begins above 0, up to where it would go on.
-    const double part = at - whole;
-    sum = sum_of_powers(s, part) + sign * (sum_of_powers(s, 1 - part) - sum_of_powers(s, 1 - at));
+    // What is left to the next whole number is exact, as 1 - part is not.
+    const double part = at - whole, rest = whole + 1 - at;
+    sum = sum_of_powers(s, part) + sign * (sum_of_powers(s, rest) - sum_of_powers(s, 1 - at));
   }
   return static_cast<T>(sign * std::tgamma(s) * sum);
 }

@@ -13,7 +13,8 @@ struct ParameterSums {
   double* beta = nullptr;
 };
 
-// What a row's gradient is made of: dx = (gamma * dy - offset) * inv_std - (x - mean) * slope.
+// What a row's gradient is made of: dx = (gamma * dy - offset - (x - mean) * slope) * inv_std. The third power of
+// inv_std need not fit float where the gradient does.
 template <class C>
 struct RowGradient {
   C offset, slope;
@@ -21,7 +22,7 @@ struct RowGradient {
   // `plain` and `by_x`: sums of gamma * dy and of gamma * dy * (x - mean).
   RowGradient(double plain, double by_x, double inv_std, const NormRows& rows)
       : offset(static_cast<C>(rows.centred ? plain / rows.divisor() : 0)),
-        slope(static_cast<C>(by_x / rows.divisor() * inv_std * inv_std * inv_std)) {}
+        slope(static_cast<C>(by_x / rows.divisor() * inv_std * inv_std)) {}
 };
 
 template <class T>
@@ -109,8 +110,8 @@ class Backward {
     }
     const RowGradient<float> g(total[0], total[1], inv_std, rows_);
     for (std::int64_t c = 0; c < rows_.channels; ++c) {
-      const float by = gamma[c] * inv_std, offset = g.offset * inv_std;
-      vectors_.rows->span_gradient(dy + c * span, x + c * span, {mean, by, offset, g.slope}, span, dx + c * span);
+      const float of[5] = {mean, inv_std, g.offset, g.slope, gamma[c]};
+      vectors_.rows->span_gradient(dy + c * span, x + c * span, of, span, dx + c * span);
     }
   }
 
@@ -133,7 +134,7 @@ class Backward {
     for (std::int64_t i = 0; i < n; ++i) {
       const std::int64_t at = offset + i * step;
       const C scaled = static_cast<C>(dy_[at]) * gamma_[first + i / rows_.span];
-      dx_[at] = static_cast<T>((scaled - g.offset) * inv_std - (static_cast<C>(x_[at]) - mean) * g.slope);
+      dx_[at] = static_cast<T>((scaled - g.offset - (static_cast<C>(x_[at]) - mean) * g.slope) * inv_std);
     }
   }
 

@@ -34,10 +34,11 @@ constinit const Operator k_bincount = {
     .kernels = {on_cpu(detail::bincount_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::bincount_gpu))},
 };
 
-// Between a and b in proportion; exact where they are alike, infinite ones too.
+// Between a and b in proportion, less than all of it and more than nothing; exact where they are alike, infinite ones
+// too. Half of what lies between them fits where all of it does not.
 NDArray between(const NDArray& a, const NDArray& b, double part) {
-  const NDArray step = b - a, made = part < 0.5 ? a + step * part : b - step * (1 - part);
-  return where(a == b, a, made);
+  const NDArray half = b * 0.5 - a * 0.5, made = part < 0.5 ? a + half * (2 * part) : b - half * (2 * (1 - part));
+  return where(a == b, a, where(isfinite(half), made, a + b));
 }
 
 }  // namespace
@@ -54,8 +55,12 @@ Histogram histogram(const NDArray& x, std::int64_t bins, double low, double high
       return message("histogram: from ", low, " to ", high);
     });
     std::vector<double> at(static_cast<std::size_t>(bins) + 1, high);
-    for (std::int64_t i = 0; i < bins; ++i)
-      at[static_cast<std::size_t>(i)] = low + static_cast<double>(i) * ((high - low) / static_cast<double>(bins));
+    const auto count = static_cast<double>(bins);
+    for (std::int64_t i = 0; i < bins; ++i) {
+      const auto below = static_cast<double>(i);
+      at[static_cast<std::size_t>(i)] = std::isfinite(high - low) ? low + below * ((high - low) / count)
+                                                                  : low * (1 - below / count) + high * (below / count);
+    }
     const NDArray edges = array<double>(at, {bins + 1}).to(x.device());
     const NDArray wide = x.detach().astype(float64);
     const NDArray above = searchsorted(edges, wide, true, site) - 1;
@@ -76,7 +81,9 @@ NDArray quantile(const NDArray& x, double q, std::optional<int> axis, bool keepd
     const double place = q * static_cast<double>(n - 1);
     const auto below = std::min(static_cast<std::int64_t>(place), n - 1);
     const NDArray low = entry(below), last = entry(n - 1).detach();
-    NDArray y = below + 1 < n ? between(low, entry(below + 1), place - static_cast<double>(below)) : low;
+    // The next entry has no part in what lies on one, for it may be infinite.
+    const double part = place - static_cast<double>(below);
+    NDArray y = part > 0 && below + 1 < n ? between(low, entry(below + 1), part) : low;
     y = where(isnan(last, site), last, y);
     Shape shape = row.shape();
     if (axis && keepdims)

@@ -5,7 +5,9 @@
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
+#include <sluice/operator/invoke.h>
 #include <sluice/operator/order/order.h>
+#include <sluice/operator/order/places.h>
 #include <sluice/operator/order/select.h>
 #include <sluice/operator/scan/scan.h>
 
@@ -99,12 +101,14 @@ Uniques unique_all(const NDArray& x, SourceLocation site) {
     const ArrayOptions places{.dtype = int64, .device = x.device()};
     if (n == 0)
       return {sorted.values, sorted.indices, zeros(shape, places), zeros({0}, places)};
-    const NDArray firsts = true_places("unique_all", first_ones(sorted.values, site), site);
-    const NDArray values = take(sorted.values, firsts, 0, IndexMode::raise, site);
+    const NDArray begins = first_ones(sorted.values, site), firsts = true_places("unique_all", begins, site);
+    // Counted in the order and put back: searched for, denormals would be found apart, which are equal here.
+    const NDArray ranks = cumsum(begins, 0, false, site) - 1;
+    const Attributes along = Attributes::of(detail::PlacesAttributes{0, false});
     return {
-        values,
+        take(sorted.values, firsts, 0, IndexMode::raise, site),
         take(sorted.indices, firsts, 0, IndexMode::raise, site),
-        searchsorted(values, flat, false, site).reshape(shape, site),
+        invoke_one(k_put_places, {sorted.indices, ranks, flat}, along, site).reshape(shape, site),
         diff(concat({firsts, full({1}, n, places)}, 0, site), 1, 0, site)};
   });
 }

@@ -110,9 +110,15 @@ NDArray norm_of_powers(const NDArray& x, const NormAttributes& a, SourceLocation
   return a.keepdims ? y : sum(y, a.axes, false, site);
 }
 
-// Sums of reciprocals: one 0 and the norm is 0.
+// Sums of reciprocals: one 0 and the norm is 0. Magnitudes relative to the smallest one, as above: times `root` twice,
+// the largest reciprocal of a root, which always fits, and of nothing at all is 0.
 NDArray norm_of_reciprocals(const NDArray& x, const NormAttributes& a, SourceLocation site) {
-  return power(sum(power(abs(x, site), a.order, site), a.axes, a.keepdims, site), 1 / a.order, site);
+  const NDArray magnitudes = abs(x, site), root = max_norm(rsqrt(magnitudes.detach(), site), a.axes, true, site);
+  const NDArray scale = where(logical_and(root > 0, isfinite(root)), root, 1, site);
+  const NDArray relative = nonzero(magnitudes) * scale * scale;
+  const NDArray total = sum(power(relative, a.order, site), a.axes, true, site);
+  const NDArray y = where(isinf(root), 0, power(total, 1 / a.order, site) / scale / scale, site);
+  return a.keepdims ? y : sum(y, a.axes, false, site);
 }
 
 NDArray norm_of_reals(const NDArray& x, const NormAttributes& a, SourceLocation site) {

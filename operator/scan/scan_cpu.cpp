@@ -20,11 +20,13 @@ using Compared = std::conditional_t<
     std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>,
     std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
+// The product of a piece alone need not fit where that of all up to there does: behind a 0 it would be NaN.
 template <bool Product>
 void totals(const KernelCall& call) {
   by_dtype(call.inputs[0].dtype, [&]<class T>() {
     using Scan = TotalScan<T, Wide<T>, Product>;
-    scan_on_cpu(call, Scan{call.inputs[0].as<const T>(), call.outputs[0].as<typename Scan::Result>()});
+    const Scan scan{call.inputs[0].as<const T>(), call.outputs[0].as<typename Scan::Result>()};
+    scan_on_cpu(call, scan, !Product || std::is_integral_v<T>);
   });
 }
 

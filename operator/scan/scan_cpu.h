@@ -19,14 +19,15 @@ class CpuScan {
  public:
   using Acc = typename Op::Acc;
 
-  CpuScan(const Op& op, const AxisLayout& at, bool reverse)
+  CpuScan(const Op& op, const AxisLayout& at, bool reverse, bool in_pieces)
       : op_(op),
         at_(at),
         reverse_(reverse),
         width_(std::min(at.inner, k_tile)),
         tiles_((at.inner + width_ - 1) / width_),
         units_(at.outer * tiles_),
-        split_(split_terms(units_, at.n, 32, std::max<std::int64_t>(1, k_least / width_))) {}
+        split_(
+            in_pieces ? split_terms(units_, at.n, 32, std::max<std::int64_t>(1, k_least / width_)) : Split{at.n, 1}) {}
 
   void run(const Queue& queue) const {
     const std::int64_t grain = std::max<std::int64_t>(1, k_least / (split_.chunk * width_));
@@ -95,14 +96,15 @@ class CpuScan {
   Split split_;
 };
 
-/// Along the axis of the call's first input.
+/// Along the axis of the call's first input; `in_pieces`: a piece may come to something before what it goes on from is
+/// known.
 template <class Op>
-void scan_on_cpu(const KernelCall& call, const Op& op) {
+void scan_on_cpu(const KernelCall& call, const Op& op, bool in_pieces = true) {
   const auto& a = call.attributes.as<ScanAttributes>();
   if (call.inputs[0].size == 0)
     return;
   const AxisLayout at = axis_layout(call.inputs[0].shape, static_cast<int>(a.axis));
-  CpuScan<Op>(op, at, a.reverse).run(call.queue);
+  CpuScan<Op>(op, at, a.reverse, in_pieces).run(call.queue);
 }
 
 }  // namespace sluice::detail

@@ -113,17 +113,17 @@ void gradient(
       [&](std::int64_t i) {
         const V scaled = hn::Mul(hn::LoadU(d, dy + i), hn::LoadU(d, gamma + i));
         const V centred = hn::Sub(hn::LoadU(d, x + i), mean);
-        return hn::Sub(hn::Mul(hn::Sub(scaled, offset), by), hn::Mul(centred, slope));
+        return hn::Mul(hn::Sub(hn::Sub(scaled, offset), hn::Mul(centred, slope)), by);
       },
-      [&](std::int64_t i) { return (dy[i] * gamma[i] - of[2]) * of[1] - (x[i] - of[0]) * of[3]; });
+      [&](std::int64_t i) { return (dy[i] * gamma[i] - of[2] - (x[i] - of[0]) * of[3]) * of[1]; });
 }
 
 // Plain loops, which become vectors.
-void span_gradient(const float* dy, const float* x, const float (&of)[4], std::int64_t n, float* dx) {
-  const float mean = of[0], by = of[1], offset = of[2], slope = of[3];
+void span_gradient(const float* dy, const float* x, const float (&of)[5], std::int64_t n, float* dx) {
+  const float mean = of[0], by = of[1], offset = of[2], slope = of[3], gamma = of[4];
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i)
-    dx[i] = dy[i] * by - offset - (x[i] - mean) * slope;
+    dx[i] = (dy[i] * gamma - offset - (x[i] - mean) * slope) * by;
 }
 
 void add_columns(

@@ -21,7 +21,7 @@ struct NormRows {
       bool stream);
   /// Adds gamma * dy and gamma * dy * (x - mean) to sums[0] and sums[1].
   void (*products)(const float* dy, const float* x, const float* gamma, float mean, std::int64_t n, double* sums);
-  /// (gamma * dy - offset) * inv_std - (x - mean) * slope of {mean, inv_std, offset, slope}.
+  /// (gamma * dy - offset - (x - mean) * slope) * inv_std of {mean, inv_std, offset, slope}.
   void (*gradient)(
       const float* dy,
       const float* x,
@@ -30,8 +30,8 @@ struct NormRows {
       std::int64_t n,
       float* dx,
       bool stream);
-  /// dy * scale - offset - (x - mean) * slope of {mean, scale, offset, slope}.
-  void (*span_gradient)(const float* dy, const float* x, const float (&of)[4], std::int64_t n, float* dx);
+  /// The same of one gamma: {mean, inv_std, offset, slope, gamma}.
+  void (*span_gradient)(const float* dy, const float* x, const float (&of)[5], std::int64_t n, float* dx);
   /// Adds dy * ((x - mean) * inv_std) and dy to the sums of each element; `plain` may be null.
   void (*add_columns)(
       const float* dy, const float* x, float mean, float inv_std, std::int64_t n, double* products, double* plain);

@@ -64,9 +64,14 @@ Arrays masked(
   infer_masked(op, detail::specs_of(inputs), attributes);
   const auto& how = attributes.as<MaskedSoftmaxAttributes>();
   const NDArray& mask = inputs[1];
-  const NDArray x = how.temperature == 1 ? inputs[0] : divide(inputs[0], how.temperature, site);
+  const DType own = inputs[0].dtype();
+  const bool divides = how.temperature != 1, half = divides && size_of(own) == 2;
+  // Quotients of half types need not fit, and their rounding is many times that of the result.
+  const NDArray wide = half ? inputs[0].astype(float32, site) : inputs[0];
+  const NDArray x = divides ? divide(wide, how.temperature, site) : wide;
   const NDArray some = within(where(mask, x, k_nothing, site), static_cast<int>(how.axis), site);
-  return {where(mask, some, beside, site)};
+  const NDArray y = where(mask, some, beside, site);
+  return {half ? y.astype(own, site) : y};
 }
 
 Arrays compose(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {

@@ -44,23 +44,23 @@ std::vector<Layer> layers() {
        "gamma",
        [](auto& x, auto& g, auto&) { return rms_norm(x, g, -1, 0.25); }},
       {"GroupNorm",
-       std::make_shared<nn::GroupNorm>(nn::GroupNormOptions{.num_groups = 3}),
+       std::make_shared<nn::GroupNorm>(nn::GroupNormOptions{.num_groups = 3, .epsilon = 0.5}),
        {2, 6, 4},
        6,
        "gamma, beta",
-       [](auto& x, auto& g, auto& b) { return group_norm(x, g, b, 3); }},
+       [](auto& x, auto& g, auto& b) { return group_norm(x, g, b, 3, 0.5); }},
       {"InstanceNorm",
-       std::make_shared<nn::InstanceNorm>(nn::InstanceNormOptions{.scale = true}),
+       std::make_shared<nn::InstanceNorm>(nn::InstanceNormOptions{.epsilon = 0.5, .scale = true}),
        {2, 3, 4},
        3,
        "gamma, beta",
-       [](auto& x, auto& g, auto& b) { return instance_norm(x, g, b); }},
+       [](auto& x, auto& g, auto& b) { return instance_norm(x, g, b, 0.5); }},
       {"InstanceNorm of the last axis",
-       std::make_shared<nn::InstanceNorm>(nn::InstanceNormOptions{.axis = -1, .scale = true}),
+       std::make_shared<nn::InstanceNorm>(nn::InstanceNormOptions{.axis = -1, .epsilon = 0.5, .scale = true}),
        {2, 4, 3},
        3,
        "gamma, beta",
-       [](auto& x, auto& g, auto& b) { return instance_norm(x.swapaxes(1, 2), g, b).swapaxes(1, 2); }}};
+       [](auto& x, auto& g, auto& b) { return instance_norm(x.swapaxes(1, 2), g, b, 0.5).swapaxes(1, 2); }}};
 }
 
 }  // namespace

@@ -285,6 +285,11 @@ inline void add_images(Cases& cases) {
       // One number repeated has no variance: what remains of sums that cancel is divided by the root of epsilon.
       cases.push_back({global ? "batch_norm_predict" : "batch_norm", {{2, 3, 2, 3}, {3}, {3}}, f, -1, 1, 30});
     }
+    const auto fixed = [=](const auto& v) {
+      const NDArray mean = zeros_like(v[1]).detach(), var = ones_like(v[1]).detach();
+      return batch_norm(v[0], v[1], v[2], mean, var, {.use_global_stats = global, .fix_gamma = true});
+    };
+    cases.push_back({"batch_norm of a fixed gamma", {{2, 3, 2, 3}, {3}, {3}}, fixed, -1, 1, 30});
   }
 }
 

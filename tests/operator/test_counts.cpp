@@ -73,6 +73,10 @@ TEST_CASE("A histogram's bins hold their lower edges, the last one both", "[oper
     CHECK(numbers(made.edges) == std::vector<double>{0, 0.25, 0.5, 0.75, 1});
     CHECK(whole(histogram(array<int>({1, 2, 2, 3}).to(device), 2, 1, 3).counts) == Indices{1, 3});
     CHECK(whole(histogram(x.astype(float16), 1, -1, 2).counts) == Indices{7});
+    const Histogram widest = histogram(x, 2, -1e308, 1e308);  // a range that is no number
+    CHECK(numbers(widest.edges) == std::vector<double>{-1e308, 0, 1e308});
+    CHECK(whole(widest.counts) == Indices{1, 6});
+    CHECK(numbers(histogram(x, 100, -1e308, 1e308).edges)[99] == Approx(9.8e307));
   }
   CHECK_THROWS_AS(histogram(zeros({3}), 0, 0, 1), ValueError);
   CHECK_THROWS_AS(histogram(zeros({3}), 2, 1, 1), ValueError);
@@ -97,12 +101,30 @@ TEST_CASE("Quantiles lie between entries in proportion, and are NaN where there 
     CHECK(numbers(median(array<double>({k_inf, k_inf, 1}).to(device))) == std::vector<double>{k_inf});
     CHECK(std::isnan(median(array<double>({1, k_nan, 2, 3}).to(device)).item<double>()));
     CHECK(numbers(median(x.T().slice(0, 2, 0, -1), 0)) == std::vector<double>{1.5, 5.5});
+    // What lies on an entry is that entry, whatever comes next; and half way between two that are far apart lies 0.
+    for (const DType dtype : test::floating_dtypes()) {
+      const NDArray ends = array<double>({k_inf, 1, 2}).astype(dtype).to(device);
+      CHECK(numbers(median(ends)) == std::vector<double>{2});
+      CHECK(numbers(quantile(ends, 0)) == std::vector<double>{1});
+      CHECK(numbers(quantile(ends, 0.75)) == std::vector<double>{k_inf});
+      CHECK(numbers(quantile(ends * -1, 0.1)) == std::vector<double>{-k_inf});
+      CHECK(numbers(quantile(ends * -1, 1)) == std::vector<double>{-1});
+    }
+    CHECK(numbers(median(array<float>({-3e38F, 3e38F}).to(device))) == std::vector<double>{0});
+    CHECK(numbers(median(array<double>({-6e4, 6e4}).astype(float16).to(device))) == std::vector<double>{0});
   }
   const NDArray x = random_array({3, 5}, 2, -1, 1, float64);
   for (const double q : {0.0, 0.3, 0.5, 0.8, 1.0}) {
     CHECK(test::gradient_differences([=](const auto& v) { return quantile(v[0], q, 1); }, {x}) == "");
     CHECK(test::gradient_differences([=](const auto& v) { return quantile(v[0], q, 0, true); }, {x}) == "");
   }
+  NDArray holed = array<double>({1, k_nan, 2, 5, 3, 4}, {2, 3});
+  holed.attach_grad();
+  {
+    const autograd::RecordScope record;
+    sum(median(holed, 1)).backward();
+  }
+  CHECK(numbers(holed.grad()) == std::vector<double>{0, 0, 0, 0, 0, 1});  // nothing to what a NaN hides
   CHECK_THROWS_AS(quantile(x, 1.01), ValueError);
   CHECK_THROWS_AS(quantile(x, k_nan), ValueError);
   CHECK_THROWS_AS(quantile(x, 0.5, 2), IndexError);
@@ -177,6 +199,11 @@ TEST_CASE("unique gives each value once, and where and how often it stands", "[o
     CHECK(whole(all.counts) == Indices{2, 1, 1, 2});
     CHECK(whole(all.inverse) == Indices{3, 1, 3, 0, 0, 2});
     CHECK(unique(x).shape() == Shape{4});
+    // Denormals of float are zeros to operators: one value, however they are told apart by an order.
+    const Uniques low = unique_all(array<float>({1e-45F, 1, 0, -1e-40F, 1}).to(device));
+    CHECK(low.values.shape() == Shape{2});
+    CHECK(whole(low.counts) == Indices{3, 2});
+    CHECK(whole(low.inverse) == Indices{0, 1, 0, 0, 1});
     CHECK(unique(zeros({0, 3}, {.device = device})).shape() == Shape{0});
     CHECK(unique_all(zeros({0, 3}, {.device = device})).inverse.shape() == Shape{0, 3});
   }

@@ -64,6 +64,8 @@ void check_values(Device device) {
     CHECK(lerp(a, b, array<double>({0, 1, 0.75}).astype(dtype).to(device)).to_vector<double>() == Numbers{1, -2, 3});
     CHECK(addcmul(a, b, b, 0.5).to_vector<double>() == Numbers{5.5, 4, 7.5});
     CHECK(addcmul(a, b, a).to_vector<double>() == Numbers{4, -2, 12});
+    // The product of two need not fit.
+    CHECK(addcmul(a, b * 100, b * 100, 0.0078125).to_vector<double>()[0] == Approx(704).epsilon(0.01));
   }
 }
 
@@ -103,6 +105,9 @@ TEST_CASE("float_power and isclose of every type", "[operator][elementwise][comp
   CHECK(
       isclose(array<std::int64_t>({large, -large}), array<std::int64_t>({large, large})).to_vector<int>() ==
       std::vector<int>{1, 0});
+  // Next to each other where float has one number for both.
+  const NDArray next = array<int>({(1 << 24) + 1, 1 << 24}), whole_numbers = array<int>({1 << 24, 1 << 24});
+  CHECK(isclose(next, whole_numbers, {.rtol = 0, .atol = 0.5}).to_vector<int>() == std::vector<int>{0, 1});
   CHECK(isclose(array<bool>({true, false}), array<bool>({true, true})).to_vector<int>() == std::vector<int>{1, 0});
 }
 
@@ -124,6 +129,10 @@ TEST_CASE("Functions made of rows take strides, nothing, and go through graphs",
   CHECK(test::differences(lerp(part, other, 0.25), lerp(part.copy(), other.copy(), 0.25)) == "");
   CHECK(test::differences(addcmul(stretched, part, other), part * other + 1) == "");
   CHECK(nan_to_num(zeros({0, 3})).shape() == Shape{0, 3});
+  const NDArray whole = array<int>({1, 2});
+  NDArray made = nan_to_num(whole);
+  made += 1;  // an array of its own
+  CHECK(whole.to_vector<int>() == std::vector<int>{1, 2});
   CHECK(lerp(zeros({0}), ones({1}), 0.5).shape() == Shape{0});
   for (const test::Function& f : std::vector<test::Function>{
            [](const auto& v) { return lerp(v[0], v[1], 0.25); },
@@ -145,6 +154,15 @@ TEST_CASE(
   CHECK(by_name("nan_to_num", {x}, "nan=3").to_vector<float>() == std::vector<float>{1, 3});
   CHECK(by_name("lerp", {x, x * 3, ones({2})}, "").to_vector<float>()[0] == 3);
   CHECK(by_name("lerp", {x, x * 3}, "number=0.5").to_vector<float>()[0] == 2);
+  // A whole number leaves integers what they are, as is inferred, at either end.
+  for (const char* const number : {"number=0", "number=1", "number=3"}) {
+    const Operator& op = *find_operator("lerp");
+    const NDArray a = array<int>({1, -5}), b = array<int>({3, 4});
+    const NDArray y = by_name("lerp", {a, b}, number);
+    CHECK(y.dtype() == infer(op, std::vector(2, ArraySpec{{2}, int32}), parse_attributes(op, number))[0].dtype);
+    const int weight = number[7] - '0';
+    CHECK(y.to_vector<int>() == std::vector<int>{1 + 2 * weight, -5 + 9 * weight});
+  }
   CHECK(by_name("isclose", {x, x}, "equal_nan=true").to_vector<int>() == std::vector<int>{1, 1});
   CHECK_THROWS_AS(by_name("lerp", {x, x}, ""), ValueError);
   CHECK_THROWS_AS(by_name("float_power", {x, x}, "number=2"), ValueError);

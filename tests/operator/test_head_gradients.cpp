@@ -123,6 +123,33 @@ std::string layout_differences(const DifferentiableCase& c, Device device, DType
   return {};
 }
 
+// The gradients of all inputs by a backward that is recorded, or not: often other formulas.
+std::vector<NDArray> gradients(const DifferentiableCase& c, Device device, DType dtype, bool recorded) {
+  random::seed(7);
+  const autograd::RecordScope record;
+  std::vector<NDArray> variables, given;
+  for (std::size_t i = 0; i < c.shapes.size(); ++i) {
+    const Drawn drawn =
+        draw({device, dtype, Layout::dense, Layout::dense}, Layout::dense, c.shapes[i], 10 + i, c.low, c.high);
+    variables.push_back(drawn.variable);
+    given.push_back(drawn.given);
+  }
+  const std::vector<NDArray> results{c.f(given)};
+  const std::vector<NDArray> heads{
+      random_array(results[0].shape(), 30, 0.5, 1.5, results[0].dtype()).to(results[0].device())};
+  return autograd::grad(results, variables, heads, {.create_graph = recorded});
+}
+
+void check_recorded(const DifferentiableCase& c, Device device, DType dtype, Tolerance tolerance) {
+  CAPTURE(c.name, device, dtype);
+  const std::vector<NDArray> want = gradients(c, device, dtype, false), got = gradients(c, device, dtype, true);
+  REQUIRE(got.size() == want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    CAPTURE(i);
+    CHECK(differences(got[i].to(cpu()), want[i].to(cpu()), tolerance) == "");
+  }
+}
+
 Tolerance loose(const DifferentiableCase& c, DType dtype, double factor) {
   if (size_of(dtype) < sizeof(float)) {
     const Tolerance half = tolerance_of(dtype);
@@ -161,4 +188,17 @@ TEST_CASE("operators and their gradients take all layouts on a GPU", "[head][gpu
       CHECK(layout_differences(c, gpu(), dtype, loose(c, dtype, 5)) == "");
   }
   CHECK(not_exercised() == "");
+}
+
+TEST_CASE("Gradients that are recorded are those that are not", "[head]") {
+  for (const DType dtype : {float32, float64}) {
+    for (const DifferentiableCase& c : differentiable_cases())
+      check_recorded(c, cpu(), dtype, loose(c, dtype, 5));
+  }
+}
+
+TEST_CASE("Gradients that are recorded are those that are not on a GPU", "[head][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const DifferentiableCase& c : differentiable_cases())
+    check_recorded(c, gpu(), float32, loose(c, float32, 5));
 }

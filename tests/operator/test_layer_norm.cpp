@@ -160,6 +160,33 @@ TEST_CASE("The gradients of layer_norm and rms_norm agree with finite difference
   }
 }
 
+TEST_CASE("Gradients of tiny and of huge rows fit though the third power of their size does not", "[layer_norm]") {
+  const std::vector<Function> norms{
+      [](const auto& v) { return rms_norm(v[0], ones({33}, {.dtype = v[0].dtype()}), -1, 0); },
+      [](const auto& v) { return layer(v, 1, 0); },
+      [](const auto& v) {
+        const NDArray by = full({3}, 2, {.dtype = v[0].dtype()});
+        return group_norm(v[0].reshape({5, 3, 11}), by, by, 1, 0).reshape({5, 33});
+      }};
+  for (const simd::Target target : simd_targets()) {
+    const simd::TargetScope scope(target);
+    for (const double size : {1e-20, 1e19}) {
+      for (std::size_t i = 0; i < norms.size(); ++i) {
+        CAPTURE(target, size, i);
+        std::vector<NDArray> inputs = drawn({5, 33}, 1, true, float64, float64), narrow;
+        inputs[0] = inputs[0] * size;
+        inputs.resize(i == 1 ? 3 : 1);
+        for (const NDArray& input : inputs)
+          narrow.push_back(input.astype(float32));
+        const NDArray dy = random_array({5, 33}, 4, -1, 1, float64);
+        const NDArray want = with_gradients(norms[i], inputs, dy)[1];
+        const NDArray got = with_gradients(norms[i], narrow, dy.astype(float32))[1];
+        CHECK(differences(got.astype(float64) * size, want * size, {1e-4, 1e-4}) == "");
+      }
+    }
+  }
+}
+
 TEST_CASE("layer_norm and rms_norm treat NaN and infinities as PyTorch does", "[layer_norm]") {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
   const NDArray x = array<float>({1, nan, 2, 3, 1, inf, 2, 3, -inf, inf, 2, 3, 4, 4, 4, 4, inf, 1, 1, 1}, {5, 4});

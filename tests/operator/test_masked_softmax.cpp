@@ -77,6 +77,22 @@ TEST_CASE("masked softmax takes masks that are broadcast, rows without an elemen
   CHECK(differences(masked_softmax(wild, last), array<float>({part, 1 - part, 0, 0}, {1, 4})) == "");
 }
 
+TEST_CASE("masked softmax of half types divides by the temperature in float", "[masked_softmax]") {
+  const NDArray mask = array<int>({1, 1, 0}).astype(bool_);
+  for (const DType dtype : {float16, bfloat16}) {
+    // Quotients that do not fit float16, and some whose rounding there would be all of the result.
+    for (const auto& [first, temperature] : {std::pair{101.0, 0.001}, std::pair{10.0625, 0.007}}) {
+      CAPTURE(dtype, first, temperature);
+      const NDArray x = array<double>({first, std::floor(first), 5}).astype(dtype);
+      const double apart = (first - std::floor(first)) / temperature, log = -std::log1p(std::exp(-apart));
+      const NDArray want = array<double>({log, log - apart, -k_inf});
+      CHECK(masked_softmax(x, mask, -1, temperature).dtype() == dtype);
+      CHECK(differences(masked_softmax(x, mask, -1, temperature), exp(want).astype(dtype)) == "");
+      CHECK(differences(masked_log_softmax(x, mask, -1, temperature), want.astype(dtype)) == "");
+    }
+  }
+}
+
 TEST_CASE(
     "The gradients of masked softmax agree with finite differences, twice, and are 0 behind the mask",
     "[masked_softmax]") {

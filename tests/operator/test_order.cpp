@@ -198,6 +198,9 @@ TEST_CASE("A mask of the best entries, and what orders refuse", "[operator][orde
   const ArraySpec long_row{{Index{1} << 32}, float32, cpu()}, longest{{(Index{1} << 32) - 1}, float32, cpu()};
   CHECK_THROWS_AS(infer(by, std::vector{long_row}, parse_attributes(by, "axis=0")), UnsupportedError);
   CHECK(infer(by, std::vector{longest}, parse_attributes(by, "axis=0"))[0].dtype == int64);
+  const Operator& best = *find_operator("topk");
+  CHECK_THROWS_AS(infer(best, std::vector{long_row}, parse_attributes(best, "axis=0, k=3")), UnsupportedError);
+  CHECK(infer(best, std::vector{longest}, parse_attributes(best, "axis=0, k=3"))[0].shape == Shape{3});
 }
 
 TEST_CASE("Gradients of orders go back to where entries stood", "[operator][order][gpu]") {

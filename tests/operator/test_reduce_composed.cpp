@@ -64,6 +64,11 @@ void check_values(Device device) {
   // Neither the powers nor their sum fit.
   CHECK(same(norm(full({4}, 1e30, {.device = device}), 4), {std::sqrt(2.0) * 1e30}));
   CHECK(norm(full({4}, 1e-30, {.device = device}), 4).item<double>() == Approx(std::sqrt(2.0) * 1e-30));
+  CHECK(same(norm(full({4}, 1e30, {.device = device}), -4), {1e30 / std::sqrt(2.0)}));
+  CHECK(norm(full({4}, 1e-30, {.device = device}), -4).item<double>() == Approx(1e-30 / std::sqrt(2.0)));
+  CHECK(same(norm(array<float>({2, INFINITY, -2, 0}, {2, 2}).to(device), -3, {1}), {2, 0}));
+  CHECK(same(norm(array<float>({INFINITY, INFINITY}).to(device), -3), {k_inf}));
+  CHECK(std::isnan(norm(array<float>({0, NAN}).to(device), -3).item<double>()));
   CHECK(same(norm(array<float>({1, INFINITY}).to(device), 3), {k_inf}));
   CHECK(std::isnan(norm(array<float>({1, NAN}).to(device), 3).item<double>()));
   CHECK(same(nanmean(full({3000}, 60000, {.dtype = float16, .device = device})), {60000}));
@@ -113,6 +118,8 @@ TEST_CASE("Gradients go past NaNs, and are 0 at the norm of zeros", "[operator][
   const NDArray some = test::random_array({3, 4}, 8, 0.2, 2, float64);
   CHECK(test::gradient_differences([](const auto& v) { return norm(v[0], -2, {0}); }, {some}) == "");
   CHECK(gradient_of([](const auto& v) { return norm(v[0], 3); }, array<double>({0, -2})) == Numbers{0, -1});
+  for (const double order : {-0.5, -1.0, -2.0})
+    CHECK(gradient_of([&](const auto& v) { return norm(v[0], order); }, array<double>({0, -2})) == Numbers{0, 0});
 }
 
 TEST_CASE("Composed reductions take strides, nothing, and go through graphs", "[operator][reduce][composed]") {
@@ -131,6 +138,7 @@ TEST_CASE("Composed reductions take strides, nothing, and go through graphs", "[
   CHECK(same(nansum(zeros({0, 2}), {0}), {0, 0}));
   CHECK(same(norm(zeros({0, 2}), 3, {0}), {0, 0}));
   CHECK(same(norm(zeros({0, 2}), k_inf, {0}), {0, 0}));
+  CHECK(same(norm(zeros({0, 2}), -2, {0}), {k_inf, k_inf}));  // 0^(-1/2), as NumPy
   CHECK(std::isnan(nanmean(zeros({0})).item<double>()));
   graph::Tracer tracer;
   const NDArray input = tracer.input({flat.shape(), flat.dtype(), flat.device()});

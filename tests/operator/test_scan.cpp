@@ -135,6 +135,15 @@ TEST_CASE("Scans of long rows and columns, in pieces too", "[operator][scan]") {
     check_long(dtype == bool_ ? int8 : dtype, cpu(), k_long_shapes);
   check(drawn({100003}, float64), 0, 1e-9);
   check(random_array({70001, 2}, 3, 0, 1e-3, float32), 0, 1e-5);
+  // Products that do not fit by themselves, behind one that is 0.
+  for (const DType dtype : {float16, float32, float64}) {
+    for (const bool reverse : {false, true}) {
+      NDArray x = full({200000}, 2, {.dtype = dtype});
+      const Index first = reverse ? 199999 : 0;
+      x.slice(0, first, first + 1).assign(0);
+      CHECK(max_norm(cumprod(x, 0, reverse)).item<double>() == 0);
+    }
+  }
 }
 
 TEST_CASE("Scans go along each axis of every type and layout on a GPU", "[operator][scan][gpu]") {
@@ -244,6 +253,8 @@ TEST_CASE("Differences of neighbours are NumPy's", "[operator][scan]") {
   CHECK(diff(zeros({3, 2}).T(), 1, 0).shape() == Shape{1, 3});
   CHECK(diff(array<bool>({true, true, false})).to_vector<bool>() == std::vector<bool>{false, true});
   CHECK(diff(array<bool>({true, true, false})).dtype() == bool_);
+  CHECK(diff(array<bool>({true, false, true, true}), 2).dtype() == bool_);
+  CHECK(diff(array<bool>({true, false, true, true}), 2).to_vector<bool>() == std::vector<bool>{false, true});
   CHECK(diff(array<std::uint8_t>({5, 3})).to_vector<int>() == std::vector<int>{254});
   CHECK_THROWS_AS(diff(x, -1), ValueError);
   CHECK_THROWS_AS(diff(x, 1, 1), IndexError);
@@ -317,6 +328,21 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("What is taken at places that stand side by side gives back sums of heads", "[operator][scan][gpu]") {
+  const Operator& op = *find_operator("take_places");
+  const Attributes runs = parse_attributes(op, "axis=1, runs=true");
+  for (const Device device : devices()) {
+    NDArray x = random_array({2, 5}, 3).to(device).detach();
+    const NDArray places = array<Index>({0, 0, 1, 3, 3, 2, 2, 2, 2, 4}, {2, 5}).to(device);
+    x.attach_grad();
+    {
+      const autograd::RecordScope record;
+      invoke_one(op, {x, places}, runs, {}).backward(arange(1, 11, 1, {.device = device}).reshape({2, 5}));
+    }
+    CHECK(x.grad().to_vector<double>() == std::vector<double>{3, 3, 0, 9, 0, 0, 0, 30, 0, 10});
+  }
+}
+
 TEST_CASE("Places by name that the axis does not have are IndexErrors", "[operator][scan][gpu][errors]") {
   for (const Device device : devices()) {
     for (const Index bad : {Index{3}, Index{-1}, std::numeric_limits<Index>::max()}) {
@@ -326,6 +352,8 @@ TEST_CASE("Places by name that the axis does not have are IndexErrors", "[operat
         invoke(op, inputs, parse_attributes(op, ""), {})[0].wait_to_read();
       };
       CHECK_THROWS_AS(call("add_runs", {places, dy}), IndexError);
+      CHECK_THROWS_WITH(
+          call("add_runs", {places, dy}), test::contains("add_runs") && test::contains(std::to_string(bad)));
       CHECK_THROWS_AS(call("take_places", {dy, places}), IndexError);
       CHECK_THROWS_AS(call("put_places", {places, dy, dy}), IndexError);
     }
