@@ -90,9 +90,10 @@ void issue_assign(const IssueCall& call) {
   const NDArray &x = call.inputs[0], &values = call.inputs[1], &y = call.outputs[0];
   const bool in_place = x.object()->buffer == y.object()->buffer && x.strides() == y.strides() &&
                         x.object()->offset == y.object()->offset;
-  const NDArray part = detail::overlaps(values, y) ? values.copy(call.site) : values;
+  // What x is written over first may be what the values are.
+  const NDArray part = !in_place && detail::overlaps(values, y) ? values.copy(call.site) : values;
   if (!in_place)
-    detail::push_copy(detail::overlaps(x, y) ? x.copy(call.site) : x, y, call.site);
+    detail::push_copy(x, y, call.site);
   const Geometry at = subscripted(call.op, detail::geometry_of(y), nullptr, call.attributes);
   detail::push_copy(part, detail::make_view(y, at.shape, at.strides, at.offset), call.site);
 }

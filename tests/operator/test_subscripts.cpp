@@ -41,6 +41,8 @@ TEST_CASE("Subscripts of several axes are the view that slices one after the oth
   CHECK(a[{-4, -5, -6}].item<float>() == 0);
   a[{3, 4, 5}].assign(-1);
   CHECK(a.to_vector<float>().back() == -1);  // the same memory
+  CHECK(a[{}].shape() == a.shape());
+  CHECK(a[{1}].shape() == Shape{5, 6});
   CHECK(full({}, 3)[{k_rest}].item<float>() == 3);
 }
 
@@ -73,6 +75,15 @@ TEST_CASE("What is written with subscripts stands there, cast and broadcast, of 
   CHECK(a.to_vector<float>() == Numbers{5, 4, 3, 3, 4, 5});
   a.assign({{}, {0, 2}}, a[{{}, {1, 3}}]);  // from where it goes
   CHECK(a.to_vector<float>() == Numbers{4, 3, 3, 4, 5, 5});
+  const NDArray row = counted({7});
+  row.assign({{1, {}}}, row[{{{}, -1}}]);
+  CHECK(row.to_vector<float>() == Numbers{0, 0, 1, 2, 3, 4, 5});
+  row.assign({{}}, row[{{{}, {}, -1}}]);
+  CHECK(row.to_vector<float>() == Numbers{5, 4, 3, 2, 1, 0, 0});
+  const Operator& op = *find_operator("slice_assign");
+  const NDArray inputs[] = {zeros({7}), row[{{0, 2}}]};
+  invoke(op, inputs, parse_attributes(op, "begin=(5,), end=(7,), step=(1,)"), SourceLocation::current(), {&row, 1});
+  CHECK(row.to_vector<float>() == Numbers{0, 0, 0, 0, 0, 5, 4});
   a.transpose().assign({2, k_new_axis}, array<float>({8, 9}, {1, 2}));
   CHECK(a.to_vector<float>() == Numbers{4, 3, 8, 4, 5, 9});
   a.assign({{5, {}}}, 1);  // nothing
