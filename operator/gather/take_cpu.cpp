@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <sluice/engine/parallel.h>
-#include <sluice/operator/element_size.h>
 #include <sluice/operator/gather/entries_cpu.h>
 #include <sluice/operator/gather/kernels.h>
 
@@ -93,8 +92,9 @@ void add_columns(const KernelCall& call, const Taking& taking, const Columns& at
       for (std::int64_t p = 0; p < at.positions; ++p) {
         const std::int64_t from = (outer * at.positions + p) * at.inner + first;
         for (std::int64_t i = 0; i < width; ++i) {
-          const std::int64_t to = entry_at(call, taking, from + i) - base - i;
-          total[to / at.inner * step + i] += static_cast<C>(dy[from + i]);
+          const std::int64_t to =
+              taking.place.axes == 1 ? place_at(call, taking, from + i) : entry_at(call, taking, from + i);
+          total[to * step + i] += static_cast<C>(dy[from + i]);
         }
       }
       for (std::int64_t e = 0; !in_place && e < at.n; ++e) {
@@ -108,24 +108,69 @@ void add_columns(const KernelCall& call, const Taking& taking, const Columns& at
 /// For every entry the last position that names it, -1 where none does.
 std::vector<std::int64_t> last_positions(const KernelCall& call, const Taking& taking) {
   std::vector<std::int64_t> last(static_cast<std::size_t>(taking.at.n), -1);
-  for (std::int64_t i = 0; i < taking.place.count; ++i)
-    last[entry_at(call, taking, i)] = i;
+  for_each_entry(call, taking, 0, taking.place.count, [&](std::int64_t i, std::int64_t entry) { last[entry] = i; });
   return last;
 }
 
-/// How entries lie as bytes.
-struct Rows {
-  std::byte* data;
+/// Moves entries of one size between two arrays: rows of bytes, or where an entry is one element elements.
+struct RowMoves {
+  const std::byte* from;
+  std::byte* to;
   std::size_t bytes;
-  std::byte* at(std::int64_t row) const { return data + static_cast<std::size_t>(row) * bytes; }
+
+  RowMoves(const TensorView& source, const TensorView& target, const TakeLayout& at)
+      : from(source.as<const std::byte>()),
+        to(target.as<std::byte>()),
+        bytes(static_cast<std::size_t>(at.inner) * size_of(target.dtype)) {}
+
+  void move(std::int64_t source, std::int64_t target) const {
+    const std::byte* const a = from + static_cast<std::size_t>(source) * bytes;
+    std::byte* const b = to + static_cast<std::size_t>(target) * bytes;
+    switch (bytes) {  // of which the compiler knows how to move them
+      case 1:
+        *b = *a;
+        return;
+      case 2:
+        std::memcpy(b, a, 2);
+        return;
+      case 4:
+        std::memcpy(b, a, 4);
+        return;
+      case 8:
+        std::memcpy(b, a, 8);
+        return;
+      default:
+        std::memcpy(b, a, bytes);
+    }
+  }
+  void clear(std::int64_t target) const { std::memset(to + static_cast<std::size_t>(target) * bytes, 0, bytes); }
 };
-Rows rows_of(const TensorView& view, const TakeLayout& at) {
-  return {view.as<std::byte>(), static_cast<std::size_t>(at.inner) * size_of(view.dtype)};
-}
 
 void copy_all(const TensorView& from, const TensorView& to) {
   if (to.size > 0)
     std::memcpy(to.data, from.data, static_cast<std::size_t>(to.size) * size_of(to.dtype));
+}
+
+/// Calls f(row of what is taken, row of the other array, entry, position) for all rows. Those of one entry, and they
+/// alone, follow each other in one piece, in the order of their positions.
+template <class F>
+void for_each_row(const KernelCall& call, const Taking& taking, const F& f) {
+  const TakeLayout& at = taking.at;
+  if (taking.place.inner != 0) {  // entries before the axis are apart
+    const std::int64_t each = taking.place.entries * taking.place.inner;
+    parallel_for(each == 0 ? 0 : at.indices / each, grain_of(each), [&](std::int64_t begin, std::int64_t end) {
+      for_each_entry(
+          call, taking, begin * each, end * each, [&](std::int64_t i, std::int64_t entry) { f(i, entry, entry, i); });
+    });
+    return;
+  }
+  parallel_for(at.outer, grain_of(at.indices * at.inner), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t outer = begin; outer < end; ++outer) {
+      for_each_entry(call, taking, 0, at.indices, [&](std::int64_t i, std::int64_t entry) {
+        f(outer * at.indices + i, outer * at.n + entry, entry, i);
+      });
+    }
+  });
 }
 
 }  // namespace
@@ -133,23 +178,16 @@ void copy_all(const TensorView& from, const TensorView& to) {
 void take_cpu(const KernelCall& call, IndexKind kind) {
   const Taking taking = taking_of(kind, call, call.inputs[1], call.inputs[0].shape);
   const TakeLayout& at = taking.at;
-  const Rows x = rows_of(call.inputs[0], at), y = rows_of(call.outputs[0], at);
-  if (at.inner == 1) {
-    by_element_size(x.bytes, [&]<class U>() {
-      const U* const from = call.inputs[0].as<const U>();
-      U* const to = call.outputs[0].as<U>();
-      parallel_for(at.outer * at.indices, grain_of(1), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row)
-          to[row] = from[row / at.indices * at.n + entry_at(call, taking, row % at.indices)];
-      });
+  const RowMoves rows(call.inputs[0], call.outputs[0], at);
+  if (at.outer == 1) {
+    parallel_for(at.indices, grain_of(at.inner), [&](std::int64_t begin, std::int64_t end) {
+      for_each_entry(call, taking, begin, end, [&](std::int64_t i, std::int64_t entry) { rows.move(entry, i); });
     });
     return;
   }
   parallel_for(at.outer * at.indices, grain_of(at.inner), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t entry = entry_at(call, taking, row % at.indices);
-      std::memcpy(y.at(row), x.at(row / at.indices * at.n + entry), y.bytes);
-    }
+    for (std::int64_t row = begin; row < end; ++row)
+      rows.move(row / at.indices * at.n + entry_at(call, taking, row % at.indices), row);
   });
 }
 
@@ -174,34 +212,24 @@ void take_backward_cpu(const KernelCall& call, IndexKind kind) {
 void put_cpu(const KernelCall& call, IndexKind kind) {
   const TensorView& y = call.outputs[0];
   const Taking taking = taking_of(kind, call, call.inputs[1], y.shape);
-  const TakeLayout& at = taking.at;
   copy_all(call.inputs[0], y);
-  const Rows values = rows_of(call.inputs[2], at), to = rows_of(y, at);
-  parallel_for(at.outer, grain_of(at.indices * at.inner), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin * at.indices; row < end * at.indices; ++row) {
-      const std::int64_t entry = entry_at(call, taking, row % at.indices);
-      std::memcpy(to.at(row / at.indices * at.n + entry), values.at(row), to.bytes);
-    }
-  });
+  const RowMoves values(call.inputs[2], y, taking.at);
+  for_each_row(
+      call, taking, [&](std::int64_t row, std::int64_t place, std::int64_t, std::int64_t) { values.move(row, place); });
 }
 
 void put_backward_cpu(const KernelCall& call, IndexKind kind) {
   const TensorView &dy = call.inputs[1], &dx = call.outputs[0], &dvalues = call.outputs[1];
   const Taking taking = taking_of(kind, call, call.inputs[0], dy.shape);
-  const TakeLayout& at = taking.at;
   copy_all(dy, dx);
   const std::vector<std::int64_t> last = last_positions(call, taking);
-  const Rows from = rows_of(dy, at), kept = rows_of(dx, at), values = rows_of(dvalues, at);
-  parallel_for(at.outer, grain_of(at.indices * at.inner), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin * at.indices; row < end * at.indices; ++row) {
-      const std::int64_t i = row % at.indices, entry = entry_at(call, taking, i);
-      const std::int64_t place = row / at.indices * at.n + entry;
-      std::memset(kept.at(place), 0, kept.bytes);
-      if (last[entry] == i)
-        std::memcpy(values.at(row), from.at(place), values.bytes);
-      else
-        std::memset(values.at(row), 0, values.bytes);
-    }
+  const RowMoves kept(dy, dx, taking.at), values(dy, dvalues, taking.at);
+  for_each_row(call, taking, [&](std::int64_t row, std::int64_t place, std::int64_t entry, std::int64_t position) {
+    kept.clear(place);
+    if (last[entry] == position)
+      values.move(place, row);
+    else
+      values.clear(row);
   });
 }
 

@@ -226,6 +226,47 @@ TEST_CASE("Of several values of one entry the last one stays, on any number of w
       std::vector<float>{0, 5});
 }
 
+TEST_CASE("Of many values of one entry the last one stays on a GPU, and sums have the same bits", "[indexing][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray numbers = random_array({20000}, 1, -30, 29, int32), other = random_array({20000}, 2, 0, 2, int32);
+  const std::vector<NDArray> pair = {numbers, other}, there = {numbers.to(gpu()), other.to(gpu())};
+  for (const Shape& rows : {Shape{20000}, Shape{20000, 9}}) {
+    CAPTURE(rows);
+    Shape whole = rows;
+    whole[0] = 3;
+    whole.insert(0, 30);
+    const NDArray x = random_array(whole, 3), values = random_array(rows, 4);
+    const NDArray there_x = x.to(gpu()), there_values = values.to(gpu());
+    const NDArray put = index_update(there_x, there, there_values);
+    CHECK(put.to(cpu()).to_vector<float>() == index_update(x, pair, values).to_vector<float>());
+    const NDArray sums = index_add(there_x, there, there_values).to(cpu());
+    CHECK(differences(sums, index_add(x, pair, values), {1e-5, 1e-4}) == "");
+    CHECK(index_add(there_x, there, there_values).to(cpu()).to_vector<float>() == sums.to_vector<float>());
+  }
+}
+
+TEST_CASE("A number outside its axis on a GPU fails what it wrote alone", "[indexing][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray x = ones({3, 4}, {.device = gpu()}), good = array<int>({0, 1}, gpu()), bad = array<int>({0, 4}, gpu());
+  const NDArray values = zeros({2}, {.device = gpu()}), column = array<int>({0, 1, 4}, gpu()).reshape({3, 1});
+  const NDArray beside = x * 2;
+  const std::vector<NDArray> failing = {
+      take(x, {good, bad}),
+      index_update(x, {good, bad}, values),
+      index_add(x, {good, bad}, values),
+      take_along_axis(x, column),
+      put_along_axis(x, column, values.slice(0, 0, 1)),
+      add_along_axis(x, column, values.slice(0, 0, 1)),
+      embedding(bad, x, 0)};
+  for (const NDArray& each : failing) {
+    const NDArray made_of_it = each + 1;
+    CHECK_THROWS_AS(made_of_it.wait_to_read(), IndexError);
+    CHECK_THROWS_AS(each.wait_to_read(), IndexError);
+  }
+  CHECK(sum(beside).item<float>() == 24);
+  CHECK(sum(index_update(x, {good, good}, values)).item<float>() == 10);
+}
+
 TEST_CASE("put writes places in all of the elements, compress and masks choose", "[indexing]") {
   const NDArray x = array<float>({0, 1, 2, 3, 4, 5}, {2, 3});
   CHECK(put(x, array<int>({5, 0}), array<int>({7, 8})).to_vector<float>() == std::vector<float>{8, 1, 2, 3, 4, 7});
