@@ -12,6 +12,7 @@
 #include <sluice/ndarray/dtype.h>
 #include <sluice/ndarray/scalar.h>
 #include <sluice/ndarray/shape.h>
+#include <sluice/ndarray/subscript.h>
 
 namespace sluice {
 
@@ -96,6 +97,9 @@ class SLUICE_API NDArray {
       SourceLocation site = SourceLocation::current()) const;
   /// Entry `index` of the first axis, which disappears. Throws IndexError.
   NDArray operator[](std::int64_t index) const;
+  /// Entries and ranges of several axes at once, a[{2, {}, {1, 5}}] for NumPy's a[2, :, 1:5] (ndarray/subscript.h).
+  /// Throws IndexError for more subscripts than axes and for an entry that there is not, ValueError for a step of 0.
+  NDArray operator[](std::initializer_list<Subscript> at) const;
   NDArray expand_dims(int axis, SourceLocation site = SourceLocation::current()) const;
   /// Drops axis `axis`, which must be 1.
   NDArray squeeze(int axis, SourceLocation site = SourceLocation::current()) const;
@@ -118,6 +122,12 @@ class SLUICE_API NDArray {
   const NDArray& assign(const NDArray& value, SourceLocation site = SourceLocation::current()) const;
   /// Throws ValueError for a number that an integer type does not hold.
   const NDArray& assign(Scalar value, SourceLocation site = SourceLocation::current()) const;
+  /// a[{..}].assign(value), recorded: gradients of the value and of what stays of this array follow. Throws as assign()
+  /// and operator[] do.
+  const NDArray& assign(
+      std::initializer_list<Subscript> at, const NDArray& value, SourceLocation site = SourceLocation::current()) const;
+  const NDArray& assign(
+      std::initializer_list<Subscript> at, Scalar value, SourceLocation site = SourceLocation::current()) const;
   NDArray& operator+=(const Operand& other);
   NDArray& operator-=(const Operand& other);
   NDArray& operator*=(const Operand& other);

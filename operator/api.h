@@ -13,6 +13,8 @@
 #include <sluice/operator/elementwise/composed.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
+#include <sluice/operator/gather/indexing.h>
+#include <sluice/operator/gather/sequence.h>
 #include <sluice/operator/graph/extents.h>
 #include <sluice/operator/graph/file.h>
 #include <sluice/operator/graph/flops.h>

@@ -19,6 +19,8 @@ OperatorList norm_operators() noexcept;
 OperatorList reduce_operators() noexcept;
 OperatorList softmax_operators() noexcept;
 OperatorList gather_operators() noexcept;
+OperatorList indexed_operators() noexcept;
+OperatorList sequence_operators() noexcept;
 OperatorList concat_operators() noexcept;
 OperatorList control_operators() noexcept;
 OperatorList walk_operators() noexcept;

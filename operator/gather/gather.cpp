@@ -1,71 +1,20 @@
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/gather/gather.h>
-#include <sluice/operator/gather/kernels.h>
+#include <sluice/operator/gather/indexed.h>
 #include <sluice/operator/gpu_kernel.h>
-#include <sluice/operator/invoke.h>
 #include <sluice/operator/normalise.h>
-#include <sluice/operator/sink.h>
 
 namespace sluice {
 
 namespace {
 
+using detail::axis_of;
+using detail::check_indices;
 using detail::GatherAttributes;
+using detail::IndexKind;
 using detail::OneHotAttributes;
 
-const GatherAttributes& of(const Attributes& attributes) {
-  return attributes.as<GatherAttributes>();
-}
-
-int axis_of(const Attributes& attributes) {
-  return static_cast<int>(of(attributes).axis);
-}
-
 // -- Shape rules ------------------------------------------------------------------------------------------------
-
-void check_indices(const Operator& op, const ArraySpec& indices) {
-  require<DTypeError>(is_integer(indices.dtype), [&] {
-    return message(op.name, ": indices are of an integer type, not ", indices.dtype);
-  });
-}
-
-Specs infer_take(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_indices(op, inputs[1]);
-  const int axis = axis_of(attributes);
-  ArraySpec spec = inputs[0];
-  require<ValueError>(spec.shape[axis] > 0 || inputs[1].shape.size() == 0, [&] {
-    return message("take: nothing to take from along axis ", axis, " of shape ", spec.shape);
-  });
-  spec.shape.erase(axis);
-  for (int i = 0; i < inputs[1].shape.ndim(); ++i)
-    spec.shape.insert(axis + i, inputs[1].shape[i]);
-  return {spec};
-}
-
-// indices, dy, x: dy's type, with the axes of the indices joined to the one that they name entries of.
-Specs infer_take_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_indices(op, inputs[0]);
-  const int axis = axis_of(attributes);
-  Shape taken = detail::without_axis(inputs[2].shape, axis);
-  require<ShapeError>(inputs[1].shape.ndim() == taken.ndim() + inputs[0].shape.ndim(), [&] {
-    return message(
-        op.name,
-        ": a gradient of shape ",
-        inputs[1].shape,
-        " is not that of entries of ",
-        inputs[2].shape,
-        " at indices of shape ",
-        inputs[0].shape);
-  });
-  for (int i = 0; i < inputs[0].shape.ndim(); ++i)
-    taken.insert(axis + i, inputs[0].shape[i]);
-  require<ShapeError>(inputs[1].shape == taken, [&] {
-    return message(op.name, ": a gradient of shape ", inputs[1].shape, ", entries of shape ", taken);
-  });
-  ArraySpec spec = inputs[1];
-  spec.shape = inputs[2].shape;
-  return {spec};
-}
 
 Specs infer_one_hot(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const auto& a = attributes.as<OneHotAttributes>();
@@ -110,41 +59,18 @@ Specs infer_pick_backward(const Operator& op, std::span<const ArraySpec> inputs,
   return {spec};
 }
 
-// -- Gradients: each is the other's ------------------------------------------------------------------------------
-
-template <const Operator& Backward>
-Arrays gradient_gather(const GradientCall& call) {
-  const NDArray x = shape_only(call.input_specs[0]);
-  return {invoke_one(Backward, {call.inputs[1], call.output_grads[0], x}, call.attributes, {}), {}};
-}
-
-template <const Operator& Forward>
-Arrays gradient_scatter(const GradientCall& call) {
-  return {{}, invoke_one(Forward, {call.output_grads[0], call.inputs[0]}, call.attributes, {}), {}};
-}
-
 }  // namespace
-
-detail::TakeLayout detail::take_layout(const Shape& taken, const Shape& indices, const GatherAxis& along) {
-  TakeLayout layout;
-  layout.n = along.extent;
-  layout.indices = indices.size();
-  const int axis = static_cast<int>(along.axis), after = axis + indices.ndim();
-  for (int i = 0; i < axis; ++i)
-    layout.outer *= taken[i];
-  for (int i = after; i < taken.ndim(); ++i)
-    layout.inner *= taken[i];
-  return layout;
-}
 
 constinit const Operator k_take = {
     .name = "take",
     .inputs = 2,
     .attributes = &attribute_type<GatherAttributes>,
     .normalise = detail::normalise_axis<GatherAttributes>,
-    .infer = infer_take,
-    .kernels = {on_cpu(detail::take_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::take_gpu))},
-    .gradient = gradient_gather<k_take_backward>,
+    .infer = detail::infer_taken<IndexKind::axis>,
+    .kernels =
+        {on_cpu(detail::run_as<detail::take_cpu, IndexKind::axis>),
+         on_gpu(SLUICE_GPU_KERNEL((detail::run_as<detail::take_gpu, IndexKind::axis>)))},
+    .gradient = detail::gather_gradient<k_take_backward>,
     .saved_inputs = 0b10,
 };
 constinit const Operator k_take_backward = {
@@ -152,9 +78,11 @@ constinit const Operator k_take_backward = {
     .inputs = 3,
     .attributes = &attribute_type<GatherAttributes>,
     .normalise = detail::normalise_axis<GatherAttributes, 2>,
-    .infer = infer_take_backward,
-    .kernels = {on_cpu(detail::take_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::take_backward_gpu))},
-    .gradient = gradient_scatter<k_take>,
+    .infer = detail::infer_taken_backward<IndexKind::axis>,
+    .kernels =
+        {on_cpu(detail::run_as<detail::take_backward_cpu, IndexKind::axis>),
+         on_gpu(SLUICE_GPU_KERNEL((detail::run_as<detail::take_backward_gpu, IndexKind::axis>)))},
+    .gradient = detail::scatter_gradient<k_take>,
     .saved_inputs = 0b01,
     .shape_inputs = 0b100,
 };
@@ -171,7 +99,7 @@ constinit const Operator k_pick = {
     .normalise = detail::normalise_axis<GatherAttributes>,
     .infer = infer_pick,
     .kernels = {on_cpu(detail::pick_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::pick_gpu))},
-    .gradient = gradient_gather<k_pick_backward>,
+    .gradient = detail::gather_gradient<k_pick_backward>,
     .saved_inputs = 0b10,
 };
 constinit const Operator k_pick_backward = {
@@ -181,7 +109,7 @@ constinit const Operator k_pick_backward = {
     .normalise = detail::normalise_axis<GatherAttributes, 2>,
     .infer = infer_pick_backward,
     .kernels = {on_cpu(detail::pick_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::pick_backward_gpu))},
-    .gradient = gradient_scatter<k_pick>,
+    .gradient = detail::scatter_gradient<k_pick>,
     .saved_inputs = 0b01,
     .shape_inputs = 0b100,
 };

@@ -5,22 +5,68 @@
 #include <sluice/operator/element_size.h>
 #include <sluice/operator/gather/resolve_cuda.cuh>
 #include <sluice/operator/group.cuh>
+#include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
 
 namespace {
 
-// One row of `units` units for each index; units are as wide as sizes and addresses allow.
+// For every entry the last position that names it, so that of several one wins whoever comes last.
+__global__ void __launch_bounds__(k_group_block)
+    last_position_kernel(ResolvedIndices indices, std::int64_t count, long long* last) {
+  start_early();
+  const Group group(1);
+  for (std::int64_t i = group.index; i < count; i += group.count) {
+    const std::int64_t entry = indices.at(i, true);
+    if (entry >= 0)
+      atomicMax(last + entry, static_cast<long long>(i));
+  }
+}
+
+// Rows of `units` units, which are as wide as sizes and addresses allow. `last`: null, or positions that are not the
+// last of their entry do not count.
+struct RowWalk {
+  TakeLayout at;
+  std::int64_t units;
+  int width;
+  const long long* last;
+
+  __device__ std::int64_t position(std::int64_t row) const { return at.outer == 1 ? row : row % at.indices; }
+  __device__ bool counts(std::int64_t position, std::int64_t entry) const {
+    return entry >= 0 && (last == nullptr || last[entry] == position);
+  }
+  /// Of the array that is taken from.
+  __device__ std::int64_t row_of(std::int64_t row, std::int64_t entry) const {
+    return at.outer == 1 ? entry : row / at.indices * at.n + entry;
+  }
+};
+
+template <class U>
+__global__ void __launch_bounds__(k_group_block) take_kernel(const U* x, ResolvedIndices indices, RowWalk walk, U* y) {
+  start_early();
+  const Group group(walk.width);
+  for (std::int64_t row = group.index; row < walk.at.outer * walk.at.indices; row += group.count) {
+    const std::int64_t position = walk.position(row), entry = indices.at(position, group.lane == 0);
+    const bool counts = walk.counts(position, entry);
+    const U* from = x + (counts ? walk.row_of(row, entry) : 0) * walk.units;
+    for (std::int64_t i = group.lane; i < walk.units; i += walk.width)
+      y[row * walk.units + i] = counts ? from[i] : U{};
+  }
+}
+
+// Null values are zeros.
 template <class U>
 __global__ void __launch_bounds__(k_group_block)
-    take_kernel(const U* x, ResolvedIndices indices, TakeLayout at, std::int64_t units, int width, U* y) {
+    put_kernel(const U* values, ResolvedIndices indices, RowWalk walk, U* y) {
   start_early();
-  const Group group(width);
-  for (std::int64_t row = group.index; row < at.outer * at.indices; row += group.count) {
-    const std::int64_t entry = indices.at(row % at.indices, group.lane == 0);
-    const U* from = x + (row / at.indices * at.n + (entry < 0 ? 0 : entry)) * units;
-    for (std::int64_t i = group.lane; i < units; i += width)
-      y[row * units + i] = entry < 0 ? U{} : from[i];
+  const Group group(walk.width);
+  for (std::int64_t row = group.index; row < walk.at.outer * walk.at.indices; row += group.count) {
+    const std::int64_t position = walk.position(row), entry = indices.at(position, false);
+    if (!walk.counts(position, entry))
+      continue;
+    U* to = y + walk.row_of(row, entry) * walk.units;
+    for (std::int64_t i = group.lane; i < walk.units; i += walk.width)
+      to[i] = values == nullptr ? U{} : values[row * walk.units + i];
   }
 }
 
@@ -63,34 +109,103 @@ cudaStream_t stream_of(const KernelCall& call) {
   return static_cast<cudaStream_t>(call.queue.stream());
 }
 
-template <class U>
-void take_units(const KernelCall& call, const TakeLayout& at, std::int64_t units) {
-  const int width = units < 8 ? 1 : units <= 256 ? k_warp : k_group_block;
-  const unsigned blocks = blocks_for_groups(at.outer * at.indices, width);
-  take_kernel<<<blocks, k_group_block, 0, stream_of(call)>>>(
-      call.inputs[0].as<const U>(),
-      ResolvedIndices(call, call.inputs[1], gather_axis(call, call.inputs[0])),
-      at,
-      units,
-      width,
-      call.outputs[0].as<U>());
+/// Calls f.operator()<U>(units of a row) with the widest type that fits addresses and rows of both arrays.
+template <class F>
+void by_units(const TakeLayout& at, const TensorView& a, const TensorView& b, const F& f) {
+  const std::int64_t bytes = at.inner * static_cast<std::int64_t>(size_of(a.dtype));
+  const auto alignment = reinterpret_cast<std::uintptr_t>(a.data) | reinterpret_cast<std::uintptr_t>(b.data) |
+                         static_cast<std::uintptr_t>(bytes);
+  if (alignment % sizeof(uint4) == 0)
+    f.template operator()<uint4>(bytes / static_cast<std::int64_t>(sizeof(uint4)));
+  else
+    by_element_size(size_of(a.dtype), [&]<class U>() { f.template operator()<U>(at.inner); });
 }
+
+RowWalk walk_of(const TakeLayout& at, std::int64_t units, const long long* last) {
+  return {at, units, units < 8 ? 1 : units <= 256 ? k_warp : k_group_block, last};
+}
+
+unsigned blocks_of(const RowWalk& walk) {
+  return blocks_for_groups(walk.at.outer * walk.at.indices, walk.width);
+}
+
+void take_rows(
+    const KernelCall& call, const Taking& taking, const TensorView& x, const long long* last, const TensorView& y) {
+  by_units(taking.at, x, y, [&]<class U>(std::int64_t units) {
+    const RowWalk walk = walk_of(taking.at, units, last);
+    take_kernel<<<blocks_of(walk), k_group_block, 0, stream_of(call)>>>(
+        x.as<const U>(), ResolvedIndices(call, taking.place), walk, y.as<U>());
+  });
+  check_early_launch(call.op.name, stream_of(call));
+}
+
+/// Zeros without values.
+void put_rows(
+    const KernelCall& call,
+    const Taking& taking,
+    const TensorView* values,
+    const long long* last,
+    const TensorView& y) {
+  by_units(taking.at, values == nullptr ? y : *values, y, [&]<class U>(std::int64_t units) {
+    const RowWalk walk = walk_of(taking.at, units, last);
+    put_kernel<<<blocks_of(walk), k_group_block, 0, stream_of(call)>>>(
+        values == nullptr ? nullptr : values->as<const U>(), ResolvedIndices(call, taking.place), walk, y.as<U>());
+  });
+  check_early_launch(call.op.name, stream_of(call));
+}
+
+void copy_all(const KernelCall& call, const TensorView& from, const TensorView& to) {
+  const std::size_t bytes = static_cast<std::size_t>(to.size) * size_of(to.dtype);
+  cuda::cuda_check(
+      cudaMemcpyAsync(to.data, from.data, bytes, cudaMemcpyDeviceToDevice, stream_of(call)), "cudaMemcpyAsync");
+}
+
+/// The last position of each entry, -1 where there is none.
+class LastPositions {
+ public:
+  LastPositions(const KernelCall& call, const Taking& taking)
+      : scratch_(call.queue, static_cast<std::size_t>(taking.at.n) * sizeof(long long)) {
+    cuda::cuda_check(cudaMemsetAsync(at(), 0xff, scratch_.bytes(), stream_of(call)), "cudaMemsetAsync");
+    last_position_kernel<<<blocks_for_groups(taking.place.count, 1), k_group_block, 0, stream_of(call)>>>(
+        ResolvedIndices(call, taking.place), taking.place.count, at());
+    check_early_launch(call.op.name, stream_of(call));
+  }
+  long long* at() const noexcept { return scratch_.as<long long>(); }
+
+ private:
+  Workspace scratch_;
+};
 
 }  // namespace
 
-void take_gpu(const KernelCall& call) {
-  const TakeLayout at = take_layout(call.outputs[0].shape, call.inputs[1].shape, gather_axis(call, call.inputs[0]));
-  if (call.outputs[0].size == 0)
+void take_gpu(const KernelCall& call, IndexKind kind) {
+  const TensorView &x = call.inputs[0], &y = call.outputs[0];
+  if (y.size != 0)
+    take_rows(call, taking_of(kind, call, call.inputs[1], x.shape), x, nullptr, y);
+}
+
+void put_gpu(const KernelCall& call, IndexKind kind) {
+  const TensorView &values = call.inputs[2], &y = call.outputs[0];
+  if (y.size == 0)
     return;
-  const std::int64_t bytes = at.inner * static_cast<std::int64_t>(size_of(call.inputs[0].dtype));
-  const auto alignment = reinterpret_cast<std::uintptr_t>(call.inputs[0].data) |
-                         reinterpret_cast<std::uintptr_t>(call.outputs[0].data) | static_cast<std::uintptr_t>(bytes);
-  if (alignment % sizeof(uint4) == 0) {
-    take_units<uint4>(call, at, bytes / static_cast<std::int64_t>(sizeof(uint4)));
-  } else {
-    by_element_size(size_of(call.inputs[0].dtype), [&]<class U>() { take_units<U>(call, at, at.inner); });
-  }
-  check_early_launch("take", stream_of(call));
+  copy_all(call, call.inputs[0], y);
+  if (values.size == 0)
+    return;
+  const Taking taking = taking_of(kind, call, call.inputs[1], y.shape);
+  put_rows(call, taking, &values, LastPositions(call, taking).at(), y);
+}
+
+void put_backward_gpu(const KernelCall& call, IndexKind kind) {
+  const TensorView &dy = call.inputs[1], &dx = call.outputs[0], &dvalues = call.outputs[1];
+  if (dx.size == 0)
+    return;
+  copy_all(call, dy, dx);
+  if (dvalues.size == 0)
+    return;
+  const Taking taking = taking_of(kind, call, call.inputs[0], dy.shape);
+  const LastPositions last(call, taking);
+  put_rows(call, taking, nullptr, nullptr, dx);
+  take_rows(call, taking, dy, last.at(), dvalues);
 }
 
 void one_hot_gpu(const KernelCall& call) {

@@ -1,17 +1,23 @@
 #pragma once
 
 #include <sluice/operator/axis_layout.h>
+#include <sluice/operator/floating.h>
 #include <sluice/operator/gather/gather.h>
+#include <sluice/operator/gather/placing.h>
 #include <sluice/operator/operator.h>
 
 // The kernels and constants of this family; the registry lists the constants.
 namespace sluice {
 
 extern const Operator k_take, k_take_backward, k_one_hot, k_pick, k_pick_backward;
+extern const Operator k_gather_nd, k_gather_nd_backward, k_take_along_axis, k_take_along_axis_backward;
+extern const Operator k_index_update, k_index_update_nd, k_put_along_axis;
+extern const Operator k_index_add, k_index_add_nd, k_add_along_axis;
+extern const Operator k_index_update_backward, k_index_update_nd_backward, k_put_along_axis_backward;
 
 namespace detail {
 
-/// Attributes of take and pick. `axis` is not negative, `mode` an IndexMode.
+/// Attributes of take and its like, and of pick. `axis` is not negative, `mode` an IndexMode.
 struct GatherAttributes {
   std::int64_t axis = 0;
   std::int64_t mode = 0;
@@ -55,14 +61,37 @@ struct TakeLayout {
   std::int64_t indices = 1;
   std::int64_t inner = 1;
 };
-TakeLayout take_layout(const Shape& taken, const Shape& indices, const GatherAxis& along);
+
+/// What one call takes from an array, or puts there; `axis` is the first that numbers name entries of.
+struct Taking {
+  Placing place;
+  TakeLayout at;
+  std::int64_t axis = 0;
+};
+/// Of an array of shape `x`.
+Taking taking_of(IndexKind kind, const KernelCall& call, const TensorView& indices, const Shape& x);
+
+/// by_floating() of what is added up, int64 too; shape rules have refused other types.
+template <class F>
+void by_summable(DType dtype, F&& f) {
+  if (dtype == DType::int64)
+    f.template operator()<std::int64_t>();
+  else
+    by_floating(dtype, f);
+}
 
 // x, indices -> y
-void take_cpu(const KernelCall& call);
-void take_gpu(const KernelCall& call);
+void take_cpu(const KernelCall& call, IndexKind kind);
+void take_gpu(const KernelCall& call, IndexKind kind);
 // indices, dy, x (shape alone) -> dx
-void take_backward_cpu(const KernelCall& call);
-void take_backward_gpu(const KernelCall& call);
+void take_backward_cpu(const KernelCall& call, IndexKind kind);
+void take_backward_gpu(const KernelCall& call, IndexKind kind);
+// x, indices, values -> y, x with values where indices say; of several values of one entry the last one.
+void put_cpu(const KernelCall& call, IndexKind kind);
+void put_gpu(const KernelCall& call, IndexKind kind);
+// indices, dy -> dx, dvalues
+void put_backward_cpu(const KernelCall& call, IndexKind kind);
+void put_backward_gpu(const KernelCall& call, IndexKind kind);
 // indices -> y
 void one_hot_cpu(const KernelCall& call);
 void one_hot_gpu(const KernelCall& call);

@@ -1,7 +1,6 @@
 #include <cub/device/device_radix_sort.cuh>
 
 #include <sluice/engine/cuda/check.h>
-#include <sluice/operator/floating.h>
 #include <sluice/operator/gather/resolve_cuda.cuh>
 #include <sluice/operator/group.cuh>
 #include <sluice/operator/workspace.h>
@@ -21,11 +20,11 @@ struct SortBuffers {
 };
 
 __global__ void __launch_bounds__(k_group_block)
-    resolve_kernel(ResolvedIndices indices, std::int64_t count, SortBuffers to) {
+    resolve_kernel(ResolvedIndices indices, std::int64_t count, std::int64_t n, SortBuffers to) {
   const Group group(1);
   for (std::int64_t i = group.index; i < count; i += group.count) {
     const std::int64_t entry = indices.at(i, true);
-    to.keys[i] = entry < 0 ? indices.extent : entry;
+    to.keys[i] = entry < 0 ? n : entry;
     to.positions[i] = i;
   }
 }
@@ -203,10 +202,10 @@ void add_taken(const KernelCall& call, const SortBuffers& sorted, const TakeLayo
 
 }  // namespace
 
-void take_backward_gpu(const KernelCall& call) {
-  const TensorView &indices = call.inputs[0], &dy = call.inputs[1], &dx = call.outputs[0];
-  const GatherAxis along = gather_axis(call, dx);
-  const TakeLayout at = take_layout(dy.shape, indices.shape, along);
+void take_backward_gpu(const KernelCall& call, IndexKind kind) {
+  const TensorView &indices = call.inputs[0], &dx = call.outputs[0];
+  const Taking taking = taking_of(kind, call, indices, dx.shape);
+  const TakeLayout& at = taking.at;
   if (dx.size == 0)
     return;
   const auto stream = static_cast<cudaStream_t>(call.queue.stream());
@@ -218,10 +217,10 @@ void take_backward_gpu(const KernelCall& call) {
   auto* words = scratch.as<std::int64_t>();
   const SortBuffers buffers{words, words + at.indices, words + 2 * at.indices, words + 3 * at.indices};
   resolve_kernel<<<blocks_for_groups(at.indices, 1), k_group_block, 0, stream>>>(
-      ResolvedIndices(call, indices, along), at.indices, buffers);
+      ResolvedIndices(call, taking.place), at.indices, at.n, buffers);
   cuda::cuda_check(cudaGetLastError(), "take_backward");
   sort(call, buffers, at.indices, at.n);
-  by_floating(dx.dtype, [&]<class T>() { add_taken<T>(call, buffers, at); });
+  by_summable(dx.dtype, [&]<class T>() { add_taken<T>(call, buffers, at); });
   cuda::cuda_check(cudaGetLastError(), "take_backward");
 }
 

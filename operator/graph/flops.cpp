@@ -47,6 +47,14 @@ constexpr std::array k_by_input = {
     PerElement{"max_pool2d_backward", 1},
 };
 
+// One an element of the second input, the gradient that is added up.
+constexpr std::array<std::string_view, 5> k_by_gradient = {
+    "take_backward",
+    "gather_nd_backward",
+    "take_along_axis_backward",
+    "pick_backward",
+    "negative_log_likelihood_backward"};
+
 // Of the first result.
 constexpr std::array k_by_result = {
     PerElement{"softmax", 5},
@@ -208,7 +216,7 @@ std::int64_t element_flops(const Shapes& of) {
   if (const std::int64_t count = count_in(k_by_input, op.name); count > 0)
     return count * of.input(0).size();
   const std::string_view name = op.name;
-  if (name == "take_backward" || name == "pick_backward" || name == "negative_log_likelihood_backward")
+  if (std::find(k_by_gradient.begin(), k_by_gradient.end(), name) != k_by_gradient.end())
     return of.input(1).size();
   const std::int64_t count = op.elementwise ? 1 : count_in(k_by_result, name);
   return count == 0 ? 0 : count * of.result(0).size();

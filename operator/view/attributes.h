@@ -34,6 +34,19 @@ struct SliceAttributes {
   }
 };
 
+/// What subscripts say of the first axes: of each begin, end and step as of a slice, or with a step of 0 that the entry
+/// `begin` is taken and the axis disappears.
+struct SubscriptAttributes {
+  Shape begin, end, step;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("begin", begin);
+    v.field("end", end);
+    v.field("step", step);
+  }
+};
+
 struct AxisAttribute {
   std::int64_t axis = 0;
 
@@ -73,12 +86,20 @@ struct CopyAttributes {
   }
 };
 
+/// `axis` of the view becomes what a slice of it is; `op` is named in errors.
+void slice_axis(const char* op, Geometry& view, int axis, std::int64_t begin, std::int64_t end, std::int64_t step);
+/// Of the gradient of a view, made of dy and an array of the shape that was looked at: zeros, but for dy where the view
+/// was.
+Specs infer_unsliced(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes, ViewOf view);
+void issue_unsliced(const IssueCall& call, ViewOf view);
+
 /// A view of one array, recorded.
 NDArray invoke_view(const Operator& op, const NDArray& input, Attributes attributes, SourceLocation site);
 
 // Lists for the registry.
 extern const Operator k_reshape, k_transpose, k_slice, k_unslice, k_broadcast_to, k_broadcast_like, k_expand_dims;
 extern const Operator k_squeeze, k_detach;
+extern const Operator k_slice_axes, k_unslice_axes, k_slice_assign;
 extern const Operator k_cast, k_to_device, k_copy;
 /// A copy that lies on a GPU as convolutions on tensor cores want it.
 extern const Operator k_channels_last;

@@ -65,40 +65,18 @@ std::int64_t clipped(std::int64_t at, std::int64_t extent, bool forwards) noexce
 
 Geometry sliced(const Operator&, const Geometry& input, const Shape*, const Attributes& attributes) {
   const auto& a = attributes.as<SliceAttributes>();
-  require<ValueError>(a.step != 0, [] { return "slice: the step must not be 0"; });
-  const int axis = normal_axis(a.axis, input.shape.ndim(), "slice");
-  const std::int64_t extent = input.shape[axis];
-  const std::int64_t first = clipped(a.begin, extent, a.step > 0), last = clipped(a.end, extent, a.step > 0);
   Geometry view = input;
-  if (a.step > 0)
-    view.shape[axis] = last > first ? (last - first - 1) / a.step + 1 : 0;
-  else
-    view.shape[axis] = first > last ? 1 - (first - last - 1) / a.step : 0;
-  // Of one element no step is taken, and it might be none that a stride can be.
-  view.strides[axis] = view.shape[axis] > 1 ? input.strides[axis] * a.step : std::abs(input.strides[axis]);
-  // An empty slice may begin behind the last element; it names none, so it stays at the first.
-  if (view.shape[axis] > 0)
-    view.offset += first * input.strides[axis];
+  detail::slice_axis("slice", view, normal_axis(a.axis, input.shape.ndim(), "slice"), a.begin, a.end, a.step);
   return view;
 }
 
 // -- unslice, the gradient of slice: zeros of the second input's shape, with dy where the slice was ----------------
 Specs infer_unslice(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  const ArraySpec &dy = inputs[0], &whole = inputs[1];
-  const Shape part = sliced(op, {whole.shape, contiguous_strides(whole.shape), 0}, nullptr, attributes).shape;
-  require<ShapeError>(dy.shape == part, [&] {
-    return message("unslice: ", dy.shape, " is not the slice of shape ", part, " of ", whole.shape);
-  });
-  return {{whole.shape, dy.dtype, dy.device}};
+  return detail::infer_unsliced(op, inputs, attributes, sliced);
 }
 
 void issue_unslice(const IssueCall& call) {
-  const NDArray& whole = call.outputs[0];
-  // The slice may lie in the memory of the destination.
-  const NDArray part = detail::overlaps(call.inputs[0], whole) ? call.inputs[0].copy(call.site) : call.inputs[0];
-  detail::push_fill(whole, 0, call.site);
-  const Geometry view = sliced(call.op, detail::geometry_of(whole), nullptr, call.attributes);
-  detail::push_copy(part, detail::make_view(whole, view.shape, view.strides, view.offset), call.site);
+  detail::issue_unsliced(call, sliced);
 }
 
 Arrays unslice_gradient(const GradientCall& call) {
@@ -109,6 +87,41 @@ Arrays unslice_gradient(const GradientCall& call) {
 }
 
 }  // namespace
+
+void detail::slice_axis(
+    const char* op, Geometry& view, int axis, std::int64_t begin, std::int64_t end, std::int64_t step) {
+  require<ValueError>(step != 0, [&] { return message(op, ": the step must not be 0"); });
+  const std::int64_t extent = view.shape[axis], stride = view.strides[axis];
+  const std::int64_t first = clipped(begin, extent, step > 0), last = clipped(end, extent, step > 0);
+  if (step > 0)
+    view.shape[axis] = last > first ? (last - first - 1) / step + 1 : 0;
+  else
+    view.shape[axis] = first > last ? 1 - (first - last - 1) / step : 0;
+  // Of one element no step is taken, and it might be none that a stride can be.
+  view.strides[axis] = view.shape[axis] > 1 ? stride * step : std::abs(stride);
+  // An empty slice may begin behind the last element; it names none, so it stays at the first.
+  if (view.shape[axis] > 0)
+    view.offset += first * stride;
+}
+
+Specs detail::infer_unsliced(
+    const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes, ViewOf view) {
+  const ArraySpec &dy = inputs[0], &whole = inputs[1];
+  const Shape part = view(op, {whole.shape, contiguous_strides(whole.shape), 0}, nullptr, attributes).shape;
+  require<ShapeError>(dy.shape == part, [&] {
+    return message(op.name, ": ", dy.shape, " is not the slice of shape ", part, " of ", whole.shape);
+  });
+  return {{whole.shape, dy.dtype, dy.device}};
+}
+
+void detail::issue_unsliced(const IssueCall& call, ViewOf view) {
+  const NDArray& whole = call.outputs[0];
+  // The slice may lie in the memory of the destination.
+  const NDArray part = overlaps(call.inputs[0], whole) ? call.inputs[0].copy(call.site) : call.inputs[0];
+  push_fill(whole, 0, call.site);
+  const Geometry at = view(call.op, geometry_of(whole), nullptr, call.attributes);
+  push_copy(part, make_view(whole, at.shape, at.strides, at.offset), call.site);
+}
 
 const Operator detail::k_unslice{
     .name = "unslice",

@@ -27,6 +27,7 @@ class Kernels {
     steps();
     scans();
     orders();
+    places();
   }
 
  private:
@@ -214,6 +215,34 @@ class Kernels {
     });
     const double choice = 3 + 1 / static_cast<double>(size_of(dtype_));
     rate("where", x, choice, [&] { return where(chosen, x, y); });
+  }
+
+  // Numbers, of 4 bytes, are read too.
+  void places() {
+    const std::int64_t n = small_ ? 64 : device_.is_gpu() ? 8192 : 4096;
+    const NDArray x = drawn({n, n}), flat = x.reshape({-1}), few = drawn({n / 2, n});
+    const ArrayOptions numbers{.dtype = int32, .device = device_};
+    const NDArray rows = random::randint(0, n, {n}, numbers), half = random::randint(0, n, {n / 2}, numbers);
+    const NDArray along = random::randint(0, n, {n, n}, numbers), all = along.reshape({-1});
+    const double number = 4 / static_cast<double>(size_of(dtype_));
+    rate("take-rows", x, 2, [&] { return take(x, rows); });
+    rate("update-rows", x, 3, [&] { return index_update(x, {half}, few); });
+    rate("take-along-rows", x, 2 + number, [&] { return take_along_axis(x, along, 1); });
+    rate("take-along-columns", x, 2 + number, [&] { return take_along_axis(x, along, 0); });
+    rate("put-along-rows", x, 3 + number, [&] { return put_along_axis(x, along, x, 1); });
+    gradient(
+        "take-along-rows-backward", x, x, 2 + number, [&](const NDArray& v) { return take_along_axis(v, along, 1); });
+    gradient("take-along-columns-backward", x, x, 2 + number, [&](const NDArray& v) {
+      return take_along_axis(v, along, 0);
+    });
+    const NDArray sums = zeros({n}, {.dtype = dtype_, .device = device_});
+    rate("add-to-few", flat, 1 + number, [&] { return index_add(sums, {all}, flat); });
+    rate("take-pairs", flat, 2 + 2 * number, [&] { return take(x, {all, all}); });
+    rate("assign-columns", x, 1, [&] {
+      x.assign({{}, {0, n / 2}}, few.reshape({n, n / 2}));
+      return x;
+    });
+    rate("sequence-reverse", x, 2, [&] { return sequence_reverse(x, rows, 1); });
   }
 
   // In place, states in float32.

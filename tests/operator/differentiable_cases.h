@@ -16,6 +16,7 @@
 
 #include "tests/operator/differentiable_case.h"
 #include "tests/operator/elementwise_rows.h"
+#include "tests/operator/indexing_cases.h"
 #include "tests/operator/norm_cases.h"
 #include "tests/operator/reduction_rows.h"
 
@@ -343,7 +344,10 @@ inline const std::vector<DifferentiableCase>& differentiable_cases() {
     detail::add_reductions(made);
     detail::add_rows_and_places(made);
     detail::add_scans_and_orders(made);
+    detail::add_index_arrays(made);
+    detail::add_sequences(made);
     detail::add_views(made);
+    detail::add_subscripts(made);
     detail::add_products(made);
     detail::add_images(made);
     detail::add_norm_relu(made);

@@ -60,6 +60,20 @@ inline void add_orders(std::vector<PlainCase>& cases) {
       {"bincount", {{{12}, int32}}, [](const Arrays& in, DType) { return Arrays{bincount(in[0], 4)}; }, 0, 3});
 }
 
+// Sums of entries that are named several times.
+inline void add_sums_at(std::vector<PlainCase>& cases) {
+  const std::optional<DType> any;
+  const auto add = [&](PlainCase made) {
+    made.low = -2;
+    made.high = 1;
+    cases.push_back(std::move(made));
+  };
+  add(by_name("index_add", {{{3, 4}, any}, {{2, 2}, int32}, {{3, 2, 2}, any}}, "axis=1"));
+  add(by_name("index_add_nd", {{{3, 4}, any}, {{2, 3}, int64}, {{3}, any}}, ""));
+  add(by_name("add_along_axis", {{{3, 4}, any}, {{3, 5}, int8}, {{3, 5}, any}}, "axis=1"));
+  add(by_name("scatter_nd", {{{3, 2}, any}, {{2, 3}, int32}}, "shape=(3, 4, 2)"));
+}
+
 inline void add_made(std::vector<PlainCase>& cases) {
   for (const char* op : {"nan_to_num", "nanmax", "nanmean", "nanmin", "nanprod", "nansum", "norm"})
     cases.push_back(by_name(op, alike(1, {3, 4}), ""));
@@ -79,6 +93,7 @@ inline std::vector<PlainCase> all_plain_cases() {
   detail::add_norm_gradients(cases);
   detail::add_orders(cases);
   detail::add_made(cases);
+  detail::add_sums_at(cases);
   return cases;
 }
 

@@ -106,6 +106,13 @@ template <class T>
 T atomicAdd(T* address, std::type_identity_t<T> more) {
   return __atomic_fetch_add(address, more, __ATOMIC_SEQ_CST);
 }
+inline long long atomicMax(long long* address, long long value) {
+  long long before = __atomic_load_n(address, __ATOMIC_SEQ_CST);
+  while (before < value &&
+         !__atomic_compare_exchange_n(address, &before, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+  }
+  return before;
+}
 template <class A, class B>
 constexpr std::common_type_t<A, B> min(A a, B b) {
   using C = std::common_type_t<A, B>;

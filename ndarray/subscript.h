@@ -1,0 +1,55 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+namespace sluice {
+
+/// What stands between the brackets of a[{..}], one for each axis, from the first on:
+///
+///     NumPy                          Sluice
+///     a[2, :, 1:5]                   a[{2, {}, {1, 5}}]
+///     a[2:, :-1, ::-1]               a[{{2, {}}, {{}, -1}, {{}, {}, -1}}]
+///     a[..., np.newaxis, 0]          a[{k_rest, k_new_axis, 0}]
+///
+/// Rules of NumPy: negative numbers count from the back, bounds of ranges are clipped, the axis of an entry disappears.
+class Subscript {
+ public:
+  enum class Kind : std::uint8_t { entry, range, rest, new_axis };
+
+  /// The whole axis.
+  constexpr Subscript() = default;
+  /// One entry.
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) constexpr Subscript(T entry) noexcept  // NOLINT: converts by design
+      : kind_(Kind::entry), begin_(static_cast<std::int64_t>(entry)) {}
+  /// Entries begin, begin + step, .. before end, which a negative step comes down to; without a bound to that side.
+  constexpr Subscript(
+      std::optional<std::int64_t> begin, std::optional<std::int64_t> end, std::int64_t step = 1) noexcept
+      : begin_(begin.value_or(step < 0 ? k_most : 0)), end_(end.value_or(step < 0 ? k_least : k_most)), step_(step) {}
+  /// Of k_rest and k_new_axis.
+  constexpr explicit Subscript(Kind kind) noexcept : kind_(kind) {}
+
+  constexpr Kind kind() const noexcept { return kind_; }
+  constexpr std::int64_t begin() const noexcept { return begin_; }
+  constexpr std::int64_t end() const noexcept { return end_; }
+  constexpr std::int64_t step() const noexcept { return step_; }
+
+ private:
+  static constexpr std::int64_t k_least = std::numeric_limits<std::int64_t>::min();
+  static constexpr std::int64_t k_most = std::numeric_limits<std::int64_t>::max();
+
+  Kind kind_ = Kind::range;
+  std::int64_t begin_ = 0;
+  std::int64_t end_ = k_most;
+  std::int64_t step_ = 1;
+};
+
+/// All axes that no other subscript is for, as many as there are: NumPy's "...".
+inline constexpr Subscript k_rest{Subscript::Kind::rest};
+/// An axis of extent 1 that the array does not have.
+inline constexpr Subscript k_new_axis{Subscript::Kind::new_axis};
+
+}  // namespace sluice

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <sluice/operator/gather/kernels.h>
+
+namespace sluice::detail {
+
+/// Rows of so many elements that are worth a worker.
+inline std::int64_t grain_of(std::int64_t elements_each) {
+  return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, elements_each));
+}
+
+/// The entry at position i. Throws IndexError.
+inline std::int64_t entry_at(const KernelCall& call, const Taking& taking, std::int64_t i) {
+  const Placing::Named named = taking.place.at(i);
+  require<IndexError>(named.entry >= 0, [&] {
+    return message(
+        call.op.name,
+        ": index ",
+        named.index,
+        " is out of bounds for axis ",
+        taking.axis + named.axis,
+        " with size ",
+        taking.place.extents[named.axis]);
+  });
+  return named.entry;
+}
+
+/// The entry of the axis alone that number i names, of numbers for one axis.
+inline std::int64_t place_at(const KernelCall& call, const Taking& taking, std::int64_t i) {
+  const Placing& named = taking.place;
+  const std::int64_t place = resolve_index(load_index(named.data, named.dtype, i), named.extents[0], named.mode);
+  return place >= 0 ? place : entry_at(call, taking, i);  // which throws
+}
+
+/// Calls f(i, its entry) for positions of [begin, end), in order: entry_at() without its divisions.
+template <class F>
+void for_each_entry(const KernelCall& call, const Taking& taking, std::int64_t begin, std::int64_t end, const F& f) {
+  const Placing& place = taking.place;
+  if (place.inner == 0) {
+    for (std::int64_t i = begin; i < end; ++i)
+      f(i, entry_at(call, taking, i));
+    return;
+  }
+  const std::int64_t slice = begin / place.inner, step = place.extents[0] * place.inner;
+  std::int64_t behind = begin % place.inner, along = slice % place.entries, base = slice / place.entries * step;
+  for (std::int64_t i = begin; i < end; ++i) {
+    f(i, base + place_at(call, taking, i) * place.inner + behind);
+    if (++behind < place.inner)
+      continue;
+    behind = 0;
+    if (++along == place.entries) {
+      along = 0;
+      base += step;
+    }
+  }
+}
+
+}  // namespace sluice::detail

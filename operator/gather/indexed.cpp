@@ -1,0 +1,153 @@
+// What takes entries of several axes, or along one for each place, as `take` does of one.
+#include <sluice/operator/gather/indexed.h>
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/normalise.h>
+
+namespace sluice {
+
+using detail::IndexKind;
+
+namespace detail {
+
+namespace {
+
+void check_tuples(const Operator& op, const Shape& indices, const Shape& x, int axis) {
+  require<ShapeError>(indices.ndim() > 0 && indices[0] >= 1 && axis + indices[0] <= x.ndim(), [&] {
+    return message(op.name, ": indices of shape ", indices, " from axis ", axis, " of shape ", x);
+  });
+}
+
+// Their other axes agree.
+void check_along(const Operator& op, const Shape& indices, const Shape& x, int axis) {
+  const bool fits = indices.ndim() == x.ndim() && without_axis(indices, axis) == without_axis(x, axis);
+  require<ShapeError>(
+      fits, [&] { return message(op.name, ": indices of shape ", indices, " along axis ", axis, " of shape ", x); });
+}
+
+}  // namespace
+
+void check_indices(const Operator& op, const ArraySpec& indices) {
+  require<DTypeError>(is_integer(indices.dtype), [&] {
+    return message(op.name, ": indices are of an integer type, not ", indices.dtype);
+  });
+}
+
+Shape taken_shape(const Operator& op, IndexKind kind, const ArraySpec& indices, const Shape& x, int axis) {
+  check_indices(op, indices);
+  Shape named = indices.shape, taken = x;
+  int axes = 1;
+  if (kind == IndexKind::along)
+    check_along(op, named, x, axis);
+  if (kind == IndexKind::tuple) {
+    check_tuples(op, named, x, axis);
+    axes = static_cast<int>(named[0]);
+    named.erase(0);
+  }
+  bool has_entries = true;
+  for (int i = 0; i < axes; ++i) {
+    has_entries = has_entries && taken[axis] > 0;
+    taken.erase(axis);
+  }
+  require<ValueError>(has_entries || named.size() == 0, [&] {
+    return message(op.name, ": nothing to take from along axis ", axis, " of shape ", x);
+  });
+  if (kind == IndexKind::along)
+    return named;
+  for (int i = 0; i < named.ndim(); ++i)
+    taken.insert(axis + i, named[i]);
+  return taken;
+}
+
+void check_taken(const Operator& op, const Shape& given, const Shape& taken) {
+  require<ShapeError>(given == taken, [&] {
+    return message(op.name, ": an array of shape ", given, " is not one of entries, of shape ", taken);
+  });
+}
+
+void check_added(const Operator& op, DType dtype) {
+  require<DTypeError>(is_floating(dtype) || dtype == int64, [&] {
+    return message(op.name, ": adds up floating types and int64, not ", dtype);
+  });
+}
+
+Taking taking_of(IndexKind kind, const KernelCall& call, const TensorView& indices, const Shape& x) {
+  const auto& a = call.attributes.as<GatherAttributes>();
+  Taking taking;
+  taking.axis = a.axis;
+  Placing& place = taking.place;
+  TakeLayout& at = taking.at;
+  place.data = indices.data;
+  place.dtype = indices.dtype;
+  place.mode = a.index_mode();
+  place.axes = kind == IndexKind::tuple ? static_cast<int>(indices.shape[0]) : 1;
+  place.count = indices.size / place.axes;
+  at.indices = place.count;
+  const int axis = static_cast<int>(a.axis);
+  for (int i = 0; i < x.ndim(); ++i) {
+    const bool named = i >= axis && i < axis + place.axes;
+    (named ? at.n : i < axis ? at.outer : at.inner) *= x[i];
+    if (named)
+      place.extents[i - axis] = x[i];
+  }
+  if (kind == IndexKind::along) {
+    place.entries = indices.shape[axis];
+    place.inner = at.inner;
+    at = {1, x.size(), place.count, 1};
+  }
+  return taking;
+}
+
+}  // namespace detail
+
+constinit const Operator k_gather_nd = {
+    .name = "gather_nd",
+    .inputs = 2,
+    .attributes = &attribute_type<detail::GatherAttributes>,
+    .normalise = detail::normalise_axis<detail::GatherAttributes>,
+    .infer = detail::infer_taken<IndexKind::tuple>,
+    .kernels =
+        {on_cpu(detail::run_as<detail::take_cpu, IndexKind::tuple>),
+         on_gpu(SLUICE_GPU_KERNEL((detail::run_as<detail::take_gpu, IndexKind::tuple>)))},
+    .gradient = detail::gather_gradient<k_gather_nd_backward>,
+    .saved_inputs = 0b10,
+};
+constinit const Operator k_gather_nd_backward = {
+    .name = "gather_nd_backward",
+    .inputs = 3,
+    .attributes = &attribute_type<detail::GatherAttributes>,
+    .normalise = detail::normalise_axis<detail::GatherAttributes, 2>,
+    .infer = detail::infer_taken_backward<IndexKind::tuple>,
+    .kernels =
+        {on_cpu(detail::run_as<detail::take_backward_cpu, IndexKind::tuple>),
+         on_gpu(SLUICE_GPU_KERNEL((detail::run_as<detail::take_backward_gpu, IndexKind::tuple>)))},
+    .gradient = detail::scatter_gradient<k_gather_nd>,
+    .saved_inputs = 0b01,
+    .shape_inputs = 0b100,
+};
+constinit const Operator k_take_along_axis = {
+    .name = "take_along_axis",
+    .inputs = 2,
+    .attributes = &attribute_type<detail::GatherAttributes>,
+    .normalise = detail::normalise_axis<detail::GatherAttributes>,
+    .infer = detail::infer_taken<IndexKind::along>,
+    .kernels =
+        {on_cpu(detail::run_as<detail::take_cpu, IndexKind::along>),
+         on_gpu(SLUICE_GPU_KERNEL((detail::run_as<detail::take_gpu, IndexKind::along>)))},
+    .gradient = detail::gather_gradient<k_take_along_axis_backward>,
+    .saved_inputs = 0b10,
+};
+constinit const Operator k_take_along_axis_backward = {
+    .name = "take_along_axis_backward",
+    .inputs = 3,
+    .attributes = &attribute_type<detail::GatherAttributes>,
+    .normalise = detail::normalise_axis<detail::GatherAttributes, 2>,
+    .infer = detail::infer_taken_backward<IndexKind::along>,
+    .kernels =
+        {on_cpu(detail::run_as<detail::take_backward_cpu, IndexKind::along>),
+         on_gpu(SLUICE_GPU_KERNEL((detail::run_as<detail::take_backward_gpu, IndexKind::along>)))},
+    .gradient = detail::scatter_gradient<k_take_along_axis>,
+    .saved_inputs = 0b01,
+    .shape_inputs = 0b100,
+};
+
+}  // namespace sluice

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <sluice/operator/gather/kernels.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/sink.h>
+
+// What operators that take entries, add them up or replace them have in common, whatever their kind of numbers.
+namespace sluice::detail {
+
+/// Throws DTypeError unless they are integers.
+void check_indices(const Operator& op, const ArraySpec& indices);
+/// The shape of what is taken from an array of shape `x`. Throws DTypeError, ShapeError for numbers that do not fit,
+/// ValueError where there is nothing to take.
+Shape taken_shape(const Operator& op, IndexKind kind, const ArraySpec& indices, const Shape& x, int axis);
+/// Throws ShapeError unless `given` is the shape of what is taken.
+void check_taken(const Operator& op, const Shape& given, const Shape& taken);
+/// Throws DTypeError for elements that are not added up: all but floating ones and int64.
+void check_added(const Operator& op, DType dtype);
+
+inline int axis_of(const Attributes& attributes) {
+  return static_cast<int>(attributes.as<GatherAttributes>().axis);
+}
+
+/// x, indices
+template <IndexKind kind>
+Specs infer_taken(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  ArraySpec spec = inputs[0];
+  spec.shape = taken_shape(op, kind, inputs[1], inputs[0].shape, axis_of(attributes));
+  return {spec};
+}
+
+/// indices, dy, x: dy's type
+template <IndexKind kind>
+Specs infer_taken_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  check_taken(op, inputs[1].shape, taken_shape(op, kind, inputs[0], inputs[2].shape, axis_of(attributes)));
+  check_added(op, inputs[1].dtype);
+  ArraySpec spec = inputs[1];
+  spec.shape = inputs[2].shape;
+  return {spec};
+}
+
+// What takes and what adds up where it was taken: each is the other's gradient.
+template <const Operator& Backward>
+Arrays gather_gradient(const GradientCall& call) {
+  const NDArray x = shape_only(call.input_specs[0]);
+  return {invoke_one(Backward, {call.inputs[1], call.output_grads[0], x}, call.attributes, {}), {}};
+}
+template <const Operator& Forward>
+Arrays scatter_gradient(const GradientCall& call) {
+  return {{}, invoke_one(Forward, {call.output_grads[0], call.inputs[0]}, call.attributes, {}), {}};
+}
+
+/// A kernel for all kinds of numbers as one for `kind`.
+template <auto kernel, IndexKind kind>
+void run_as(const KernelCall& call) {
+  kernel(call, kind);
+}
+
+}  // namespace sluice::detail

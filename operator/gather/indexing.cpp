@@ -1,0 +1,225 @@
+// Indexing as programs call it: indices that are broadcast among themselves, values beside them, masks.
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
+#include <sluice/operator/concat/concat.h>
+#include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/gather/indexed.h>
+#include <sluice/operator/gather/indexing.h>
+#include <sluice/operator/normalise.h>
+#include <sluice/operator/order/select.h>
+#include <sluice/operator/view/attributes.h>
+
+namespace sluice {
+
+namespace {
+
+using detail::GatherAttributes;
+using detail::IndexKind;
+
+const Shape& shape_of(const NDArray& array, const char* name) {
+  return detail::object_of(array, name).shape;
+}
+
+Attributes along(int axis, IndexMode mode) {
+  return Attributes::of(GatherAttributes{axis, static_cast<std::int64_t>(mode)});
+}
+
+// Extents that stay as they are do not stand in the call: it is the same for other batches.
+NDArray stretched(const NDArray& array, const Shape& shape, const char* name, SourceLocation site) {
+  const Shape& from = shape_of(array, name);
+  if (from == shape)
+    return array;
+  Shape to = shape;
+  for (int axis = 0, ahead = shape.ndim() - from.ndim(); axis < from.ndim() && ahead >= 0; ++axis) {
+    if (from[axis] == to[ahead + axis])
+      to[ahead + axis] = -1;
+  }
+  return array.broadcast_to(to, site);
+}
+
+/// Numbers for one operator: those of one axis, or all of them along a first axis.
+struct Indices {
+  NDArray array;
+  IndexKind kind;
+};
+
+Indices joined(const char* name, const std::vector<NDArray>& indices, SourceLocation site) {
+  require<ValueError>(!indices.empty(), [&] { return message(name, ": no index arrays"); });
+  Shape shape;
+  for (const NDArray& each : indices) {
+    require<DTypeError>(is_integer(detail::object_of(each, name).dtype), [&] {
+      return message(name, ": indices are of an integer type, not ", each.dtype());
+    });
+    shape = broadcast_shape(shape, shape_of(each, name), name);
+  }
+  if (indices.size() == 1)
+    return {indices[0], IndexKind::axis};
+  std::vector<NDArray> all;
+  for (const NDArray& each : indices)
+    all.push_back(stretched(each, shape, name, site));
+  return {stack(all, 0, site), IndexKind::tuple};
+}
+
+/// A call of `op` on x, indices and values that are as long as what is taken.
+NDArray put_with(
+    const Operator& op,
+    const NDArray& x,
+    const Indices& indices,
+    const NDArray& values,
+    int axis,
+    IndexMode mode,
+    SourceLocation site) {
+  const Shape& shape = shape_of(x, op.name);
+  const ArraySpec numbers{shape_of(indices.array, op.name), indices.array.dtype()};
+  const int from = normal_axis(axis, shape.ndim(), op.name);
+  const Shape taken = detail::taken_shape(op, indices.kind, numbers, shape, from);
+  return invoke_one(op, {x, indices.array, stretched(values, taken, op.name, site)}, along(from, mode), site);
+}
+
+/// x and indices with the same extents beside the axis.
+void broadcast_beside(const char* name, NDArray& x, NDArray& indices, int axis, SourceLocation site) {
+  const Shape from = shape_of(x, name), numbers = shape_of(indices, name);
+  const int at = normal_axis(axis, from.ndim(), name);
+  require<ShapeError>(from.ndim() == numbers.ndim(), [&] {
+    return message(name, ": indices of shape ", numbers, " along axis ", axis, " of shape ", from);
+  });
+  Shape beside = broadcast_shape(detail::without_axis(from, at), detail::without_axis(numbers, at), name);
+  beside.insert(at, from[at]);
+  x = stretched(x, beside, name, site);
+  beside[at] = numbers[at];
+  indices = stretched(indices, beside, name, site);
+}
+
+NDArray along_axis_with(
+    const Operator& op,
+    NDArray x,
+    NDArray indices,
+    const NDArray& values,
+    int axis,
+    IndexMode mode,
+    SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    broadcast_beside(op.name, x, indices, axis, site);
+    return put_with(op, x, {indices, IndexKind::along}, values, axis, mode, site);
+  });
+}
+
+NDArray update_with(
+    const Operator& one,
+    const Operator& many,
+    const NDArray& x,
+    const std::vector<NDArray>& indices,
+    const NDArray& values,
+    int axis,
+    IndexMode mode,
+    SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    const Indices numbers = joined(one.name, indices, site);
+    return put_with(numbers.kind == IndexKind::axis ? one : many, x, numbers, values, axis, mode, site);
+  });
+}
+
+/// The mask with as many axes as x.
+NDArray mask_over(const NDArray& mask, const NDArray& x, SourceLocation site) {
+  const Shape &shape = shape_of(x, "masked_fill"), &over = shape_of(mask, "masked_fill");
+  require<DTypeError>(
+      mask.dtype() == bool_, [&] { return message("masked_fill: a mask is bool, not ", mask.dtype()); });
+  bool fits = over.ndim() <= shape.ndim();
+  for (int axis = 0; fits && axis < over.ndim(); ++axis)
+    fits = shape[axis] == over[axis];
+  require<ShapeError>(fits, [&] { return message("masked_fill: a mask of shape ", over, " over shape ", shape); });
+  NDArray wide = mask;
+  for (int axis = over.ndim(); axis < shape.ndim(); ++axis)
+    wide = wide.expand_dims(axis, site);
+  return wide;
+}
+
+}  // namespace
+
+NDArray take(const NDArray& x, const std::vector<NDArray>& indices, int axis, IndexMode mode, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    const Indices numbers = joined("take", indices, site);
+    return invoke_one(
+        numbers.kind == IndexKind::axis ? k_take : k_gather_nd, {x, numbers.array}, along(axis, mode), site);
+  });
+}
+
+NDArray index_update(
+    const NDArray& x,
+    const std::vector<NDArray>& indices,
+    const NDArray& values,
+    int axis,
+    IndexMode mode,
+    SourceLocation site) {
+  return update_with(k_index_update, k_index_update_nd, x, indices, values, axis, mode, site);
+}
+
+NDArray index_add(
+    const NDArray& x,
+    const std::vector<NDArray>& indices,
+    const NDArray& values,
+    int axis,
+    IndexMode mode,
+    SourceLocation site) {
+  return update_with(k_index_add, k_index_add_nd, x, indices, values, axis, mode, site);
+}
+
+NDArray gather_nd(const NDArray& x, const NDArray& indices, IndexMode mode, SourceLocation site) {
+  return invoke_one(k_gather_nd, {x, indices}, along(0, mode), site);
+}
+
+NDArray take_along_axis(const NDArray& x, const NDArray& indices, int axis, IndexMode mode, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    NDArray from = x, numbers = indices;
+    broadcast_beside("take_along_axis", from, numbers, axis, site);
+    return invoke_one(k_take_along_axis, {from, numbers}, along(axis, mode), site);
+  });
+}
+
+NDArray put_along_axis(
+    const NDArray& x, const NDArray& indices, const NDArray& values, int axis, IndexMode mode, SourceLocation site) {
+  return along_axis_with(k_put_along_axis, x, indices, values, axis, mode, site);
+}
+
+NDArray add_along_axis(
+    const NDArray& x, const NDArray& indices, const NDArray& values, int axis, IndexMode mode, SourceLocation site) {
+  return along_axis_with(k_add_along_axis, x, indices, values, axis, mode, site);
+}
+
+NDArray put(const NDArray& x, const NDArray& indices, const NDArray& values, IndexMode mode, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    const Shape shape = shape_of(x, "put");
+    const NDArray flat = x.reshape({-1}, site);
+    return put_with(k_index_update, flat, {indices, IndexKind::axis}, values, 0, mode, site)
+        .reshape(detail::with_open_rows(shape), site);
+  });
+}
+
+NDArray compress(const NDArray& condition, const NDArray& x, std::optional<int> axis, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    const Shape& over = shape_of(condition, "compress");
+    shape_of(x, "compress");
+    require<ShapeError>(
+        over.ndim() == 1, [&] { return message("compress: a condition has one axis, not shape ", over); });
+    const NDArray places = nonzero(condition, site).reshape({-1}, site);
+    return take(axis ? x : x.reshape({-1}, site), places, axis.value_or(0), IndexMode::raise, site);
+  });
+}
+
+NDArray masked_fill(const NDArray& x, const NDArray& mask, const NDArray& value, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    const Shape& shape = shape_of(x, "masked_fill");
+    const NDArray wide = mask_over(mask, x, site);
+    return where(wide, stretched(value, shape, "masked_fill", site).astype(x.dtype(), site), x, site);
+  });
+}
+
+NDArray masked_fill(const NDArray& x, const NDArray& mask, Scalar value, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    const NDArray wide = mask_over(mask, x, site);
+    return where(wide, value, x, site).astype(x.dtype(), site);
+  });
+}
+
+}  // namespace sluice

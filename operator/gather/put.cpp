@@ -1,0 +1,120 @@
+// Entries replaced and added to: operators of x, indices and values, which become x's type.
+#include <sluice/ndarray/create.h>
+#include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/gather/indexed.h>
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/normalise.h>
+
+namespace sluice {
+
+namespace {
+
+using detail::axis_of;
+using detail::GatherAttributes;
+using detail::IndexKind;
+
+bool normalise_put(const RawCall& call, NormalCall& normal) {
+  const bool counted = detail::normalise_axis<GatherAttributes>(call, normal);
+  const NDArray& values = call.inputs[2];
+  if (values.dtype() == call.inputs[0].dtype())
+    return counted;
+  if (!counted) {
+    normal.inputs.assign(call.inputs.begin(), call.inputs.end());
+    normal.attributes = call.attributes;
+  }
+  normal.inputs[2] = values.astype(call.inputs[0].dtype(), call.site);
+  return true;
+}
+
+// x, indices, values
+template <IndexKind kind>
+Specs infer_put(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  detail::check_taken(
+      op, inputs[2].shape, detail::taken_shape(op, kind, inputs[1], inputs[0].shape, axis_of(attributes)));
+  return {inputs[0]};
+}
+
+// indices, dy
+template <IndexKind kind>
+Specs infer_put_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  ArraySpec values = inputs[1];
+  values.shape = detail::taken_shape(op, kind, inputs[0], inputs[1].shape, axis_of(attributes));
+  return {inputs[1], values};
+}
+
+// What replaces entries keeps the others of x and puts values: its gradient is these two for dy, and the gradient of
+// those two is a replacement again.
+template <const Operator& Backward>
+Arrays put_gradient(const GradientCall& call) {
+  const NDArray inputs[] = {call.inputs[1], call.output_grads[0]};
+  const Arrays both = invoke(Backward, inputs, call.attributes, {});
+  return {both[0], NDArray(), both[1]};
+}
+
+template <const Operator& Forward, IndexKind kind>
+Arrays put_backward_gradient(const GradientCall& call) {
+  const ArraySpec& dy = call.input_specs[1];
+  const auto given = [&](std::size_t i, const Shape& shape) {
+    return call.output_grads[i].defined() ? call.output_grads[i] : zeros_like(shape_only({shape, dy.dtype, dy.device}));
+  };
+  const Shape taken = detail::taken_shape(call.op, kind, call.input_specs[0], dy.shape, axis_of(call.attributes));
+  return {{}, invoke_one(Forward, {given(0, dy.shape), call.inputs[0], given(1, taken)}, call.attributes, {})};
+}
+
+// -- Sums: added up among themselves first, integers in int64 -------------------------------------------------------
+template <const Operator& Sum>
+Arrays add_at(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  const NDArray& x = inputs[0];
+  const DType type = x.dtype(), wide = is_floating(type) ? type : int64;
+  const NDArray sums = invoke_one(Sum, {inputs[1], inputs[2].astype(wide, site), x}, attributes, site);
+  return {add(x, sums.astype(type, site), site).astype(type, site)};
+}
+
+}  // namespace
+
+#define SLUICE_PUT(constant, row, kind)                                                  \
+  constinit const Operator constant = {                                                  \
+      .name = row,                                                                       \
+      .inputs = 3,                                                                       \
+      .attributes = &attribute_type<GatherAttributes>,                                   \
+      .normalise = normalise_put,                                                        \
+      .infer = infer_put<kind>,                                                          \
+      .kernels =                                                                         \
+          {on_cpu(detail::run_as<detail::put_cpu, kind>),                                \
+           on_gpu(SLUICE_GPU_KERNEL((detail::run_as<detail::put_gpu, kind>)))},          \
+      .gradient = put_gradient<constant##_backward>,                                     \
+      .saved_inputs = 0b010,                                                             \
+  };                                                                                     \
+  constinit const Operator constant##_backward = {                                       \
+      .name = row "_backward",                                                           \
+      .inputs = 2,                                                                       \
+      .outputs = 2,                                                                      \
+      .attributes = &attribute_type<GatherAttributes>,                                   \
+      .normalise = detail::normalise_axis<GatherAttributes, 1>,                          \
+      .infer = infer_put_backward<kind>,                                                 \
+      .kernels =                                                                         \
+          {on_cpu(detail::run_as<detail::put_backward_cpu, kind>),                       \
+           on_gpu(SLUICE_GPU_KERNEL((detail::run_as<detail::put_backward_gpu, kind>)))}, \
+      .gradient = put_backward_gradient<constant, kind>,                                 \
+      .saved_inputs = 0b01,                                                              \
+  };
+SLUICE_PUT(k_index_update, "index_update", IndexKind::axis)
+SLUICE_PUT(k_index_update_nd, "index_update_nd", IndexKind::tuple)
+SLUICE_PUT(k_put_along_axis, "put_along_axis", IndexKind::along)
+#undef SLUICE_PUT
+
+#define SLUICE_ADD(constant, row, kind, sum)           \
+  constinit const Operator constant = {                \
+      .name = row,                                     \
+      .inputs = 3,                                     \
+      .attributes = &attribute_type<GatherAttributes>, \
+      .normalise = normalise_put,                      \
+      .infer = infer_put<kind>,                        \
+      .composition = add_at<sum>,                      \
+  };
+SLUICE_ADD(k_index_add, "index_add", IndexKind::axis, k_take_backward)
+SLUICE_ADD(k_index_add_nd, "index_add_nd", IndexKind::tuple, k_gather_nd_backward)
+SLUICE_ADD(k_add_along_axis, "add_along_axis", IndexKind::along, k_take_along_axis_backward)
+#undef SLUICE_ADD
+
+}  // namespace sluice
