@@ -5,6 +5,7 @@
 #include <sluice/operator/attributes.h>
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/control/control.h>
+#include <sluice/operator/conv/composed.h>
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/elementwise/composed.h>
@@ -31,6 +32,7 @@
 #include <sluice/operator/order/count.h>
 #include <sluice/operator/order/order.h>
 #include <sluice/operator/order/select.h>
+#include <sluice/operator/pool/composed.h>
 #include <sluice/operator/pool/pool.h>
 #include <sluice/operator/random/dropout.h>
 #include <sluice/operator/random/random.h>
