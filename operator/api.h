@@ -2,6 +2,7 @@
 
 // The door of the operator room: the maths. Arithmetic, comparisons and in-place forms of arrays are in here.
 #include <sluice/ndarray/api.h>
+#include <sluice/operator/attention/attention.h>
 #include <sluice/operator/attributes.h>
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/control/control.h>

@@ -30,5 +30,6 @@ OperatorList search_operators() noexcept;
 OperatorList count_operators() noexcept;
 OperatorList random_operators() noexcept;
 OperatorList update_operators() noexcept;
+OperatorList attention_operators() noexcept;
 
 }  // namespace sluice::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 // Neural operators made of others among the cases of differentiable_cases.h.
+#include <sluice/operator/attention/attention.h>
 #include <sluice/operator/conv/composed.h>
 #include <sluice/operator/pool/composed.h>
 
@@ -59,7 +60,25 @@ inline void add_composed_pools(Cases& cases) {
                    }});
 }
 
+inline void add_attention(Cases& cases) {
+  const Shape q{2, 4, 3, 4}, k{2, 4, 5, 4}, v{2, 4, 5, 2}, shared{2, 2, 5, 4};
+  const auto add = [&](std::vector<Shape> shapes, auto f) { cases.push_back({"attention", std::move(shapes), f}); };
+  add({q, k, v}, [](const auto& in) { return scaled_dot_product_attention(in[0], in[1], in[2]); });
+  add({q, shared, shared},
+      [](const auto& in) { return scaled_dot_product_attention(in[0], in[1], in[2], {.causal = true, .scale = 0.7}); });
+  add({q, k, v, {4, 1, 5}},
+      [](const auto& in) { return scaled_dot_product_attention(in[0], in[1], in[2], {.mask = in[3]}); });
+  add({q, k, v}, [](const auto& in) {
+    const NDArray none = numbers({0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1}, {3, 5}, in[0]);
+    return scaled_dot_product_attention(in[0], in[1], in[2], {.mask = none, .dropout = 0.25});
+  });
+  cases.push_back({"attention to none", {q, {2, 4, 0, 4}, {2, 4, 0, 2}}, [](const auto& in) {
+                     return scaled_dot_product_attention(in[0], in[1], in[2]);
+                   }});
+}
+
 inline void add_neural(Cases& cases) {
+  add_attention(cases);
   add_composed_convolutions(cases);
   add_composed_pools(cases);
 }

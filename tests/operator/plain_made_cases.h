@@ -80,6 +80,7 @@ inline void add_neural(std::vector<PlainCase>& cases) {
   cases.push_back(by_name("convolution1d", of({{2, 2, 5}, {3, 2, 2}, {3}}), "pad=(1)"));
   cases.push_back(by_name("deconvolution", of({{2, 2, 3, 2}, {2, 3, 2, 2}, {3}}), "stride=(2, 2), adj=(1, 0)"));
   cases.push_back(by_name("deconvolution1d", of({{2, 2, 3}, {2, 3, 2}, {3}}), "stride=2"));
+  cases.push_back(by_name("scaled_dot_product_attention", alike(3, {2, 3, 4, 2}), "causal=true"));
   for (const char* op : {"max_pool1d", "avg_pool1d", "lp_pool1d"})
     cases.push_back(by_name(op, of({{2, 3, 5}}), "kernel=3, stride=1"));
   cases.push_back(by_name("lp_pool2d", of({{2, 3, 4, 5}}), "kernel=(2, 3), ceil_mode=true"));
