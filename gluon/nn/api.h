@@ -1,6 +1,7 @@
 #pragma once
 
 #include <sluice/gluon/nn/activation.h>
+#include <sluice/gluon/nn/attention.h>
 #include <sluice/gluon/nn/basic.h>
 #include <sluice/gluon/nn/batch_norm.h>
 #include <sluice/gluon/nn/conv.h>
