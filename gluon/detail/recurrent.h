@@ -44,7 +44,7 @@ struct RecurrentResult {
 RecurrentResult recurrent_steps(
     RecurrentKind kind,
     const NDArray& x,
-    Arrays states,
+    const Arrays& states,
     const RecurrentWeights& weights,
     bool backwards,
     SourceLocation site);

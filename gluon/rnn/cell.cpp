@@ -101,8 +101,9 @@ Unrolled RecurrentCell::unroll(
       check_states(shape, shape[is_first ? 1 : 0], begin_state);
     const gluon::detail::RecurrentWeights weights = weights_for(inputs);
     const NDArray x = is_first ? inputs : inputs.swapaxes(0, 1, site);
-    gluon::detail::RecurrentResult all = gluon::detail::recurrent_steps(kind_, x, begin_state, weights, false, site);
-    return {is_first ? all.outputs : all.outputs.swapaxes(0, 1, site), std::move(all.states)};
+    const gluon::detail::RecurrentResult all =
+        gluon::detail::recurrent_steps(kind_, x, begin_state, weights, false, site);
+    return {is_first ? all.outputs : all.outputs.swapaxes(0, 1, site), all.states};
   });
 }
 

@@ -95,15 +95,15 @@ NDArray RecurrentLayer::layer_of(
     for (const NDArray& state : states)
       before.push_back(
           state.slice(0, static_cast<std::int64_t>(i), static_cast<std::int64_t>(i) + 1, 1, site).squeeze(0, site));
-    gluon::detail::RecurrentResult all = gluon::detail::recurrent_steps(
+    const gluon::detail::RecurrentResult all = gluon::detail::recurrent_steps(
         kind_,
         x,
-        std::move(before),
+        before,
         {w.i2h_weight->data(), w.h2h_weight->data(), w.i2h_bias->data(), w.h2h_bias->data()},
         direction == 1,
         site);
-    outputs.push_back(std::move(all.outputs));
-    after.push_back(std::move(all.states));
+    outputs.push_back(all.outputs);
+    after.push_back(all.states);
   }
   return outputs.size() == 1 ? outputs[0] : concat(outputs, 2, site);
 }

@@ -64,21 +64,21 @@ Arrays recurrent_step(
 RecurrentResult recurrent_steps(
     RecurrentKind kind,
     const NDArray& x,
-    Arrays states,
+    const Arrays& states,
     const RecurrentWeights& w,
     bool backwards,
     SourceLocation site) {
   NDArray products = input_product(kind, x, w, site);
   if (backwards)
     products = flip(products, 0, site);
-  if (states.empty())
-    states.assign(states_of(kind), zero_state(products, w.h2h_weight.shape()[1], site));
+  const Arrays begin =
+      states.empty() ? Arrays(states_of(kind), zero_state(products, w.h2h_weight.shape()[1], site)) : Arrays(states);
   const ForeachBody step = [&](const Arrays& data, const Arrays& before) -> LoopResult {
     Arrays after = recurrent_step(kind, data[0], before, w, site);
     return {{after[0]}, after};
   };
-  LoopResult all = foreach(step, {products}, states, site);
-  return {backwards ? flip(all.outputs[0], 0, site) : all.outputs[0], std::move(all.states)};
+  const LoopResult all = foreach(step, {products}, begin, site);
+  return {backwards ? flip(all.outputs[0], 0, site) : all.outputs[0], all.states};
 }
 
 }  // namespace sluice::gluon::detail
