@@ -31,5 +31,6 @@ OperatorList count_operators() noexcept;
 OperatorList random_operators() noexcept;
 OperatorList update_operators() noexcept;
 OperatorList attention_operators() noexcept;
+OperatorList resize_operators() noexcept;
 
 }  // namespace sluice::detail

@@ -4,6 +4,7 @@
 #include <sluice/operator/attention/attention.h>
 #include <sluice/operator/conv/composed.h>
 #include <sluice/operator/pool/composed.h>
+#include <sluice/operator/resize/resize.h>
 
 #include "tests/operator/differentiable_case.h"
 
@@ -77,8 +78,21 @@ inline void add_attention(Cases& cases) {
                    }});
 }
 
+inline void add_resizes(Cases& cases) {
+  const Shape plane{2, 2, 3, 4};
+  cases.push_back({"upsampling", {plane}, [](const auto& v) { return upsampling(v[0], 2); }});
+  for (const bool corners : {false, true}) {
+    cases.push_back({"resize2d", {plane}, [=](const auto& v) {
+                       return resize2d(v[0], {5, 3}, {.mode = ResizeMode::bilinear, .align_corners = corners});
+                     }});
+  }
+  cases.push_back(
+      {"box_iou", {{3, 4}, {2, 4}}, [](const auto& v) { return box_iou(v[0], v[1], BoxFormat::center); }, 1, 2});
+}
+
 inline void add_neural(Cases& cases) {
   add_attention(cases);
+  add_resizes(cases);
   add_composed_convolutions(cases);
   add_composed_pools(cases);
 }

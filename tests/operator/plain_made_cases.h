@@ -81,6 +81,9 @@ inline void add_neural(std::vector<PlainCase>& cases) {
   cases.push_back(by_name("deconvolution", of({{2, 2, 3, 2}, {2, 3, 2, 2}, {3}}), "stride=(2, 2), adj=(1, 0)"));
   cases.push_back(by_name("deconvolution1d", of({{2, 2, 3}, {2, 3, 2}, {3}}), "stride=2"));
   cases.push_back(by_name("scaled_dot_product_attention", alike(3, {2, 3, 4, 2}), "causal=true"));
+  cases.push_back(by_name("resize2d", of({{2, 3, 4, 5}}), "size=(3, 7)"));
+  cases.push_back(by_name("upsampling", of({{2, 3, 4, 5}}), "scale=2, bilinear=true"));
+  cases.push_back(by_name("box_iou", of({{3, 4}, {2, 4}}), ""));
   for (const char* op : {"max_pool1d", "avg_pool1d", "lp_pool1d"})
     cases.push_back(by_name(op, of({{2, 3, 5}}), "kernel=3, stride=1"));
   cases.push_back(by_name("lp_pool2d", of({{2, 3, 4, 5}}), "kernel=(2, 3), ceil_mode=true"));
