@@ -10,6 +10,7 @@
 #include <sluice/gluon/optimizer.h>
 #include <sluice/gluon/parameter.h>
 #include <sluice/gluon/predictor.h>
+#include <sluice/gluon/rnn/api.h>
 #include <sluice/gluon/server.h>
 #include <sluice/gluon/symbol_block.h>
 #include <sluice/gluon/train_step.h>

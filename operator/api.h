@@ -2,12 +2,14 @@
 
 // The door of the operator room: the maths. Arithmetic, comparisons and in-place forms of arrays are in here.
 #include <sluice/ndarray/api.h>
+#include <sluice/operator/attention/attention.h>
 #include <sluice/operator/attributes.h>
 #include <sluice/operator/autograd/checkpoint.h>
 #include <sluice/operator/autograd/function.h>
 #include <sluice/operator/autograd/products.h>
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/control/control.h>
+#include <sluice/operator/conv/composed.h>
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/elementwise/composed.h>
@@ -36,11 +38,13 @@
 #include <sluice/operator/order/count.h>
 #include <sluice/operator/order/order.h>
 #include <sluice/operator/order/select.h>
+#include <sluice/operator/pool/composed.h>
 #include <sluice/operator/pool/pool.h>
 #include <sluice/operator/random/dropout.h>
 #include <sluice/operator/random/random.h>
 #include <sluice/operator/reduce/composed.h>
 #include <sluice/operator/reduce/reduce.h>
+#include <sluice/operator/resize/resize.h>
 #include <sluice/operator/scan/scan.h>
 #include <sluice/operator/sink.h>
 #include <sluice/operator/softmax/softmax.h>

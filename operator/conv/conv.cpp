@@ -1,6 +1,7 @@
 #include <array>
 
 #include <sluice/ndarray/detail/located.h>
+#include <sluice/operator/conv/composed.h>
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/passes.h>
@@ -210,7 +211,10 @@ OperatorList conv_operators() noexcept {
       &convolution_relu_backward_op,
       &convolution_relu_backward_weights_op,
       &convolution_backward_data_op,
-      &convolution_backward_weights_op};
+      &convolution_backward_weights_op,
+      &k_convolution1d,
+      &k_deconvolution,
+      &k_deconvolution1d};
   return list;
 }
 

@@ -32,5 +32,7 @@ OperatorList search_operators() noexcept;
 OperatorList count_operators() noexcept;
 OperatorList random_operators() noexcept;
 OperatorList update_operators() noexcept;
+OperatorList attention_operators() noexcept;
+OperatorList resize_operators() noexcept;
 
 }  // namespace sluice::detail

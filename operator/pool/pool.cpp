@@ -3,6 +3,7 @@
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/pool/composed.h>
 #include <sluice/operator/pool/geometry.h>
 #include <sluice/operator/pool/pool.h>
 #include <sluice/operator/sides.h>
@@ -219,7 +220,17 @@ const Operator avg_pool2d_backward_op{
 
 OperatorList pool_operators() noexcept {
   static constexpr const Operator* list[] = {
-      &max_pool2d_op, &max_pool2d_backward_op, &max_pool2d_gather_op, &avg_pool2d_op, &avg_pool2d_backward_op};
+      &max_pool2d_op,
+      &max_pool2d_backward_op,
+      &max_pool2d_gather_op,
+      &avg_pool2d_op,
+      &avg_pool2d_backward_op,
+      &k_max_pool1d,
+      &k_avg_pool1d,
+      &k_lp_pool1d,
+      &k_lp_pool2d,
+      &k_adaptive_avg_pool2d,
+      &k_adaptive_max_pool2d};
   return list;
 }
 

@@ -4,6 +4,7 @@
 
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
+#include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/invoke.h>
@@ -96,9 +97,13 @@ Arrays gradient(const GradientCall& call) {
   return {dy.defined() ? dy.reshape(detail::with_open_rows(call.input_specs[0].shape)) : NDArray()};
 }
 
+// What a trace takes for a view is refused where it is none for another size, so that nobody needs to see that extents
+// are asked for.
 NDArray reshape_to(const NDArray& array, const Shape& shape, SourceLocation site) {
-  const bool is_view =
-      array.is_contiguous() || strides_for(detail::geometry_of(array), resolved(array.shape(), shape)).has_value();
+  const auto has_view = [&] {
+    return strides_for(detail::geometry_of(array), resolved(detail::unseen_shape(array), shape)).has_value();
+  };
+  const bool is_view = array.is_contiguous() || has_view();
   return detail::invoke_view(
       detail::k_reshape, is_view ? array : array.copy(site), Attributes::of(ShapeAttribute{shape}), site);
 }

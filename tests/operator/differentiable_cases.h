@@ -17,6 +17,7 @@
 #include "tests/operator/differentiable_case.h"
 #include "tests/operator/elementwise_rows.h"
 #include "tests/operator/indexing_cases.h"
+#include "tests/operator/neural_cases.h"
 #include "tests/operator/norm_cases.h"
 #include "tests/operator/reduction_rows.h"
 
@@ -353,6 +354,7 @@ inline const std::vector<DifferentiableCase>& differentiable_cases() {
     detail::add_norm_relu(made);
     detail::add_row_norms(made);
     detail::add_groups(made);
+    detail::add_neural(made);
     detail::add_control(made);
     return made;
   }();

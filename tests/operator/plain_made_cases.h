@@ -84,6 +84,27 @@ inline void add_made(std::vector<PlainCase>& cases) {
   cases.push_back(by_name("local_response_norm", alike(1, {2, 4, 3}), ""));
 }
 
+inline void add_neural(std::vector<PlainCase>& cases) {
+  const auto of = [](std::vector<Shape> shapes) {
+    std::vector<std::pair<Shape, std::optional<DType>>> inputs;
+    for (const Shape& shape : shapes)
+      inputs.push_back({shape, std::nullopt});
+    return inputs;
+  };
+  cases.push_back(by_name("convolution1d", of({{2, 2, 5}, {3, 2, 2}, {3}}), "pad=(1)"));
+  cases.push_back(by_name("deconvolution", of({{2, 2, 3, 2}, {2, 3, 2, 2}, {3}}), "stride=(2, 2), adj=(1, 0)"));
+  cases.push_back(by_name("deconvolution1d", of({{2, 2, 3}, {2, 3, 2}, {3}}), "stride=2"));
+  cases.push_back(by_name("scaled_dot_product_attention", alike(3, {2, 3, 4, 2}), "causal=true"));
+  cases.push_back(by_name("resize2d", of({{2, 3, 4, 5}}), "size=(3, 7)"));
+  cases.push_back(by_name("upsampling", of({{2, 3, 4, 5}}), "scale=2, bilinear=true"));
+  cases.push_back(by_name("box_iou", of({{3, 4}, {2, 4}}), ""));
+  for (const char* op : {"max_pool1d", "avg_pool1d", "lp_pool1d"})
+    cases.push_back(by_name(op, of({{2, 3, 5}}), "kernel=3, stride=1"));
+  cases.push_back(by_name("lp_pool2d", of({{2, 3, 4, 5}}), "kernel=(2, 3), ceil_mode=true"));
+  for (const char* op : {"adaptive_avg_pool2d", "adaptive_max_pool2d"})
+    cases.push_back(by_name(op, of({{2, 3, 4, 5}}), "output_size=(3, 2)"));
+}
+
 }  // namespace sluice::test::detail
 
 namespace sluice::test {
@@ -94,6 +115,7 @@ inline std::vector<PlainCase> all_plain_cases() {
   detail::add_orders(cases);
   detail::add_made(cases);
   detail::add_sums_at(cases);
+  detail::add_neural(cases);
   return cases;
 }
 

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+
+#include <sluice/gluon/block.h>
+#include <sluice/gluon/nn/dense.h>
+
+namespace sluice::gluon::nn {
+
+/// Of MultiHeadAttention.
+struct MultiHeadAttentionOptions {
+  double dropout = 0;  // of the weights, in training
+  bool causal = false;
+  bool use_bias = true;
+  std::int64_t kv_heads = 0;  // heads of keys and values, which those of queries share; 0: as many
+  DType dtype = float32;
+  init::Initializer weight_initializer = {};  // empty: what initialize() is given
+};
+
+/// Attention of several heads (PyTorch nn.MultiheadAttention with batch_first): query (N, L, C), key and value (N, S,
+/// ..) give (N, L, units). One input is query, key and value; a fourth one is the mask of
+/// scaled_dot_product_attention(), which broadcasts to (N, num_heads, L, S): (N, 1, 1, S), 0 where a key is padding.
+/// Children: the Dense layers "query", "key", "value" and "out".
+class SLUICE_API MultiHeadAttention : public Block {
+ public:
+  /// Throws ValueError where units do not divide into num_heads, or these into kv_heads, and for a dropout outside [0,
+  /// 1].
+  MultiHeadAttention(std::int64_t units, std::int64_t num_heads, MultiHeadAttentionOptions options = {});
+
+ protected:
+  Arrays forward_all(std::span<const NDArray> inputs) const override;
+
+ private:
+  std::int64_t num_heads_, kv_heads_;
+  double dropout_;
+  bool causal_;
+  Child<Dense> query_, key_, value_, out_;
+};
+
+}  // namespace sluice::gluon::nn

@@ -1,0 +1,4 @@
+#pragma once
+
+#include <sluice/gluon/rnn/cell.h>
+#include <sluice/gluon/rnn/layer.h>

@@ -1,0 +1,123 @@
+#include <sluice/engine/error.h>
+#include <sluice/gluon/rnn/cell.h>
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/located.h>
+#include <sluice/ndarray/detail/shape_watch.h>
+
+namespace sluice::gluon::rnn {
+
+using gluon::detail::RecurrentKind;
+using sluice::detail::unseen_shape;
+
+namespace {
+
+// Checked before the parameters are declared.
+std::int64_t rows_of(const char* name, RecurrentKind kind, std::int64_t hidden, const CellOptions& o) {
+  require(hidden >= 1 && o.input_size >= 0, [&] {
+    return message(name, ": hidden_size ", hidden, " must be >= 1, input_size ", o.input_size, " >= 0");
+  });
+  return gluon::detail::gates_of(kind) * hidden;
+}
+
+}  // namespace
+
+RecurrentCell::RecurrentCell(const char* name, RecurrentKind kind, std::int64_t hidden_size, const CellOptions& o)
+    : name_(name),
+      kind_(kind),
+      hidden_(hidden_size),
+      i2h_weight_(parameter(
+          "i2h_weight",
+          {.shape = {rows_of(name, kind, hidden_size, o), o.input_size},
+           .dtype = o.dtype,
+           .init = o.i2h_weight_initializer})),
+      h2h_weight_(parameter(
+          "h2h_weight",
+          {.shape = {i2h_weight_.shape()[0], hidden_size}, .dtype = o.dtype, .init = o.h2h_weight_initializer})),
+      i2h_bias_(
+          parameter("i2h_bias", {.shape = {i2h_weight_.shape()[0]}, .dtype = o.dtype, .init = o.i2h_bias_initializer})),
+      h2h_bias_(parameter(
+          "h2h_bias", {.shape = {i2h_weight_.shape()[0]}, .dtype = o.dtype, .init = o.h2h_bias_initializer})) {}
+
+Arrays RecurrentCell::begin_state(std::int64_t batch_size, Device device) const {
+  Arrays states;
+  for (std::size_t i = 0; i < gluon::detail::states_of(kind_); ++i)
+    states.push_back(zeros({batch_size, hidden_}, {.dtype = h2h_weight_.dtype(), .device = device}));
+  return states;
+}
+
+gluon::detail::RecurrentWeights RecurrentCell::weights_for(const NDArray& x) const {
+  if (!i2h_weight_.is_initialized()) [[unlikely]] {
+    require<ShapeError>(x.shape().back() >= 1, [&] { return message(name_, ": x of shape ", x.shape(), " is empty"); });
+    i2h_weight_.complete({i2h_weight_.shape()[0], x.shape().back()});
+  }
+  require<DTypeError>(x.dtype() == i2h_weight_.data().dtype(), [&] {
+    return message(name_, ": x is ", x.dtype(), ", weights are ", i2h_weight_.dtype(), "; cast one");
+  });
+  return {i2h_weight_.data(), h2h_weight_.data(), i2h_bias_.data(), h2h_bias_.data()};
+}
+
+void RecurrentCell::check_states(const Shape& x, std::int64_t samples, std::span<const NDArray> states) const {
+  const std::size_t wanted = gluon::detail::states_of(kind_);
+  require(states.size() == wanted, [&] {
+    return message(name_, ": takes ", wanted, " states beside x, not ", states.size());
+  });
+  const Shape shape{samples, hidden_};
+  for (const NDArray& state : states) {
+    require<ShapeError>(state.defined() && unseen_shape(state) == shape, [&] {
+      return message(name_, ": a state must be ", shape, " beside x of shape ", x);
+    });
+  }
+}
+
+Arrays RecurrentCell::forward_all(std::span<const NDArray> inputs) const {
+  require(!inputs.empty(), [&] { return message(name_, ": takes x and states, not 0 arrays"); });
+  const SourceLocation site = call_site();
+  const NDArray& x = inputs[0];
+  require<ShapeError>(
+      unseen_shape(x).ndim() == 2, [&] { return message(name_, ": x must be (N, C), not ", unseen_shape(x)); });
+  check_states(unseen_shape(x), unseen_shape(x)[0], inputs.subspan(1));
+  const gluon::detail::RecurrentWeights weights = weights_for(x);
+  const NDArray product = gluon::detail::input_product(kind_, x, weights, site);
+  const auto states = inputs.subspan(1);
+  const Arrays before(states.begin(), states.end());
+  const Arrays after = gluon::detail::recurrent_step(kind_, product, before, weights, site);
+  Arrays results{after[0]};
+  for (const NDArray& state : after)
+    results.push_back(state);
+  return results;
+}
+
+Unrolled RecurrentCell::unroll(
+    std::int64_t length, const NDArray& inputs, const Arrays& begin_state, Layout layout, SourceLocation site) const {
+  return sluice::detail::located(site, [&]() -> Unrolled {
+    require(inputs.defined(), [&] { return message(name_, ": inputs of unroll are an undefined NDArray"); });
+    const Shape& shape = unseen_shape(inputs);
+    const bool is_first = layout == Layout::TNC;
+    require<ShapeError>(length >= 1 && shape.ndim() == 3 && shape[is_first ? 0 : 1] == length, [&] {
+      const char* const axes = is_first ? "(T, N, C)" : "(N, T, C)";
+      return message(name_, ": unroll of ", length, " steps takes ", axes, " of as many, at least one, not ", shape);
+    });
+    if (!begin_state.empty())
+      check_states(shape, shape[is_first ? 1 : 0], begin_state);
+    const gluon::detail::RecurrentWeights weights = weights_for(inputs);
+    const NDArray x = is_first ? inputs : inputs.swapaxes(0, 1, site);
+    const gluon::detail::RecurrentResult all =
+        gluon::detail::recurrent_steps(kind_, x, begin_state, weights, false, site);
+    return {is_first ? all.outputs : all.outputs.swapaxes(0, 1, site), all.states};
+  });
+}
+
+RNNCell::RNNCell(std::int64_t hidden_size, CellOptions options, Activation activation)
+    : RecurrentCell(
+          "rnn::RNNCell",
+          activation == Activation::relu ? RecurrentKind::relu : RecurrentKind::tanh,
+          hidden_size,
+          options) {}
+
+LSTMCell::LSTMCell(std::int64_t hidden_size, CellOptions options)
+    : RecurrentCell("rnn::LSTMCell", RecurrentKind::lstm, hidden_size, options) {}
+
+GRUCell::GRUCell(std::int64_t hidden_size, CellOptions options)
+    : RecurrentCell("rnn::GRUCell", RecurrentKind::gru, hidden_size, options) {}
+
+}  // namespace sluice::gluon::rnn

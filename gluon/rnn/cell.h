@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+
+#include <sluice/gluon/block.h>
+#include <sluice/gluon/detail/recurrent.h>
+#include <sluice/gluon/rnn/layer.h>
+
+namespace sluice::gluon::rnn {
+
+/// Of RNNCell, LSTMCell and GRUCell.
+struct CellOptions {
+  std::int64_t input_size = 0;  // 0: found at the first forward
+  DType dtype = float32;
+  init::Initializer i2h_weight_initializer = {};  // empty: what initialize() is given
+  init::Initializer h2h_weight_initializer = {};
+  init::Initializer i2h_bias_initializer = init::Zero();
+  init::Initializer h2h_bias_initializer = init::Zero();
+};
+
+/// What RecurrentCell::unroll() gives.
+struct Unrolled {
+  NDArray outputs;  // of all steps, in the layout of the inputs
+  Arrays states;    // after the last one
+};
+
+/// One step of a recurrent layer: cell({x, h}), of an LSTM cell({x, h, c}), of x (N, C) and states (N, hidden_size)
+/// gives the output, which is h, and the states after it. Parameters: i2h_weight (gates * hidden, C), h2h_weight (gates
+/// * hidden, hidden), i2h_bias, h2h_bias.
+class SLUICE_API RecurrentCell : public Block {
+ public:
+  /// Zeros for that many samples.
+  Arrays begin_state(std::int64_t batch_size, Device device = cpu()) const;
+  /// `length` steps over inputs (N, T, C), or (T, N, C), from these states or from zeros, the products with the inputs
+  /// as one. Throws ShapeError for inputs of another length, and as a call does.
+  Unrolled unroll(
+      std::int64_t length,
+      const NDArray& inputs,
+      const Arrays& begin_state = {},
+      Layout layout = Layout::NTC,
+      SourceLocation site = SourceLocation::current()) const;
+
+ protected:
+  /// Throws ValueError for sizes out of range.
+  RecurrentCell(
+      const char* name, gluon::detail::RecurrentKind kind, std::int64_t hidden_size, const CellOptions& options);
+
+  Arrays forward_all(std::span<const NDArray> inputs) const override;
+
+ private:
+  gluon::detail::RecurrentWeights weights_for(const NDArray& x) const;
+  void check_states(const Shape& x, std::int64_t samples, std::span<const NDArray> states) const;
+
+  const char* name_;
+  gluon::detail::RecurrentKind kind_;
+  std::int64_t hidden_;
+  Parameter &i2h_weight_, &h2h_weight_, &i2h_bias_, &h2h_bias_;
+};
+
+/// A step of RNN (Gluon's rnn.RNNCell, PyTorch nn.RNNCell).
+class SLUICE_API RNNCell : public RecurrentCell {
+ public:
+  explicit RNNCell(std::int64_t hidden_size, CellOptions options = {}, Activation activation = Activation::tanh);
+};
+
+/// A step of LSTM (Gluon's rnn.LSTMCell, PyTorch nn.LSTMCell).
+class SLUICE_API LSTMCell : public RecurrentCell {
+ public:
+  explicit LSTMCell(std::int64_t hidden_size, CellOptions options = {});
+};
+
+/// A step of GRU (Gluon's rnn.GRUCell, PyTorch nn.GRUCell).
+class SLUICE_API GRUCell : public RecurrentCell {
+ public:
+  explicit GRUCell(std::int64_t hidden_size, CellOptions options = {});
+};
+
+}  // namespace sluice::gluon::rnn

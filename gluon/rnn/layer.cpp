@@ -1,0 +1,155 @@
+#include <sluice/engine/error.h>
+#include <sluice/gluon/rnn/layer.h>
+#include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/shape_watch.h>
+#include <sluice/operator/concat/concat.h>
+#include <sluice/operator/random/dropout.h>
+
+namespace sluice::gluon::rnn {
+
+using gluon::detail::RecurrentKind;
+using sluice::detail::unseen_shape;
+
+namespace {
+
+void check_options(const char* name, std::int64_t hidden, const RecurrentOptions& o) {
+  require(hidden >= 1 && o.num_layers >= 1 && o.input_size >= 0, [&] {
+    return message(
+        name,
+        ": hidden_size ",
+        hidden,
+        " and num_layers ",
+        o.num_layers,
+        " must be >= 1, input_size ",
+        o.input_size,
+        " >= 0");
+  });
+  require(o.dropout >= 0 && o.dropout <= 1, [&] {
+    return message(name, ": dropout is ", o.dropout, ", not between 0 and 1");
+  });
+}
+
+}  // namespace
+
+RecurrentLayer::RecurrentLayer(
+    const char* name, RecurrentKind kind, std::int64_t hidden_size, const RecurrentOptions& o)
+    : name_(name),
+      kind_(kind),
+      hidden_(hidden_size),
+      layers_(static_cast<std::size_t>(o.num_layers)),
+      directions_(o.bidirectional ? 2 : 1),
+      layout_(o.layout),
+      dropout_(o.dropout) {
+  check_options(name, hidden_size, o);
+  const std::int64_t rows = gluon::detail::gates_of(kind) * hidden_size;
+  for (std::size_t i = 0; i < layers_ * directions_; ++i) {
+    const std::size_t layer = i / directions_;
+    const std::string prefix = message(i % directions_ == 0 ? "l" : "r", layer, "_");
+    const std::int64_t in = layer == 0 ? o.input_size : hidden_size * static_cast<std::int64_t>(directions_);
+    const auto made = [&](const char* what, const Shape& shape, const init::Initializer& init) {
+      return &parameter(prefix + what, {.shape = shape, .dtype = o.dtype, .init = init});
+    };
+    weights_.push_back(
+        {made("i2h_weight", {rows, in}, o.i2h_weight_initializer),
+         made("h2h_weight", {rows, hidden_size}, o.h2h_weight_initializer),
+         made("i2h_bias", {rows}, o.i2h_bias_initializer),
+         made("h2h_bias", {rows}, o.h2h_bias_initializer)});
+  }
+}
+
+Arrays RecurrentLayer::begin_state(std::int64_t batch_size, Device device) const {
+  const Shape shape{static_cast<std::int64_t>(layers_ * directions_), batch_size, hidden_};
+  Arrays states;
+  for (std::size_t i = 0; i < gluon::detail::states_of(kind_); ++i)
+    states.push_back(zeros(shape, {.dtype = weights_[0].h2h_weight->dtype(), .device = device}));
+  return states;
+}
+
+void RecurrentLayer::check_inputs(std::span<const NDArray> inputs) const {
+  const std::size_t states = gluon::detail::states_of(kind_);
+  require(inputs.size() == 1 || inputs.size() == 1 + states, [&] {
+    return message(name_, ": takes x, or x and ", states, " states, not ", inputs.size(), " arrays");
+  });
+  const Shape& x = unseen_shape(inputs[0]);
+  const bool is_first = layout_ == Layout::TNC;
+  require<ShapeError>(x.ndim() == 3 && x[is_first ? 0 : 1] >= 1 && x[2] >= 1, [&] {
+    return message(name_, ": x must be ", is_first ? "(T, N, C)" : "(N, T, C)", " of a step or more, not ", x);
+  });
+  const Shape state{static_cast<std::int64_t>(layers_ * directions_), x[is_first ? 1 : 0], hidden_};
+  for (const NDArray& given : inputs.subspan(1)) {
+    require<ShapeError>(unseen_shape(given) == state, [&] {
+      return message(name_, ": a state must be ", state, " beside x of shape ", x, ", not ", unseen_shape(given));
+    });
+  }
+}
+
+// Both directions of a layer; `states` are those of the whole network.
+NDArray RecurrentLayer::layer_of(
+    const NDArray& x, std::size_t layer, std::span<const NDArray> states, std::vector<Arrays>& after) const {
+  const SourceLocation site = call_site();
+  std::vector<NDArray> outputs;
+  for (std::size_t direction = 0; direction < directions_; ++direction) {
+    const std::size_t i = layer * directions_ + direction;
+    const Direction& w = weights_[i];
+    Arrays before;
+    for (const NDArray& state : states)
+      before.push_back(
+          state.slice(0, static_cast<std::int64_t>(i), static_cast<std::int64_t>(i) + 1, 1, site).squeeze(0, site));
+    const gluon::detail::RecurrentResult all = gluon::detail::recurrent_steps(
+        kind_,
+        x,
+        before,
+        {w.i2h_weight->data(), w.h2h_weight->data(), w.i2h_bias->data(), w.h2h_bias->data()},
+        direction == 1,
+        site);
+    outputs.push_back(all.outputs);
+    after.push_back(all.states);
+  }
+  return outputs.size() == 1 ? outputs[0] : concat(outputs, 2, site);
+}
+
+Arrays RecurrentLayer::forward_all(std::span<const NDArray> inputs) const {
+  check_inputs(inputs);
+  const SourceLocation site = call_site();
+  for (std::size_t direction = 0; direction < directions_; ++direction) {
+    if (const Parameter& weight = *weights_[direction].i2h_weight; !weight.is_initialized()) [[unlikely]]
+      weight.complete({weight.shape()[0], inputs[0].shape()[2]});
+  }
+  const DType dtype = weights_[0].h2h_weight->data().dtype();
+  for (const NDArray& input : inputs) {
+    require<DTypeError>(input.dtype() == dtype, [&] {
+      return message(name_, ": an input is ", input.dtype(), ", weights are ", dtype, "; cast one");
+    });
+  }
+  const bool is_first = layout_ == Layout::TNC;
+  NDArray y = is_first ? inputs[0] : inputs[0].swapaxes(0, 1, site);
+  std::vector<Arrays> after;
+  for (std::size_t layer = 0; layer < layers_; ++layer) {
+    if (layer > 0 && dropout_ > 0)
+      y = dropout(y, dropout_, site);
+    y = layer_of(y, layer, inputs.subspan(1), after);
+  }
+  Arrays results{is_first ? y : y.swapaxes(0, 1, site)};
+  for (std::size_t i = 0; i + 1 < inputs.size(); ++i) {
+    std::vector<NDArray> ends;
+    for (const Arrays& states : after)
+      ends.push_back(states[i]);
+    results.push_back(stack(ends, 0, site));
+  }
+  return results;
+}
+
+RNN::RNN(std::int64_t hidden_size, RecurrentOptions options, Activation activation)
+    : RecurrentLayer(
+          "rnn::RNN",
+          activation == Activation::relu ? RecurrentKind::relu : RecurrentKind::tanh,
+          hidden_size,
+          options) {}
+
+LSTM::LSTM(std::int64_t hidden_size, RecurrentOptions options)
+    : RecurrentLayer("rnn::LSTM", RecurrentKind::lstm, hidden_size, options) {}
+
+GRU::GRU(std::int64_t hidden_size, RecurrentOptions options)
+    : RecurrentLayer("rnn::GRU", RecurrentKind::gru, hidden_size, options) {}
+
+}  // namespace sluice::gluon::rnn

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <sluice/gluon/block.h>
+#include <sluice/gluon/detail/recurrent.h>
+
+namespace sluice::gluon::rnn {
+
+/// How sequences lie: steps, then samples, or the other way round.
+enum class Layout : std::uint8_t { TNC, NTC };
+enum class Activation : std::uint8_t { relu, tanh };
+
+/// Of RNN, LSTM and GRU.
+struct RecurrentOptions {
+  std::int64_t num_layers = 1;
+  Layout layout = Layout::TNC;
+  double dropout = 0;  // of what a layer gives to the next one, in training
+  bool bidirectional = false;
+  std::int64_t input_size = 0;  // 0: found at the first forward
+  DType dtype = float32;
+  init::Initializer i2h_weight_initializer = {};  // empty: what initialize() is given
+  init::Initializer h2h_weight_initializer = {};
+  init::Initializer i2h_bias_initializer = init::Zero();
+  init::Initializer h2h_bias_initializer = init::Zero();
+};
+
+/// What RNN, LSTM and GRU share. x (T, N, C), or (N, T, C), gives (T, N, H), or (N, T, H), H twice the hidden size of
+/// bidirectional ones. Called with the states too, each (num_layers * directions, N, hidden_size), it gives beside the
+/// output the states after the last step: layer({x, h}), layer({x, h, c}) of an LSTM. Without them they are zeros.
+/// Parameters are named as in Gluon: l0_i2h_weight (gates * hidden, C), l0_h2h_weight (gates * hidden, hidden),
+/// l0_i2h_bias, l0_h2h_bias, r0_.. of the other direction, l1_.. of the next layer.
+///
+/// The product with all inputs is one; each step is one product and a row of elementwise functions, in a graph of more
+/// than 32 steps a loop (foreach()).
+class SLUICE_API RecurrentLayer : public Block {
+ public:
+  /// Zeros for that many samples.
+  Arrays begin_state(std::int64_t batch_size, Device device = cpu()) const;
+
+ protected:
+  /// Throws ValueError for sizes out of range and a dropout outside [0, 1].
+  RecurrentLayer(
+      const char* name, gluon::detail::RecurrentKind kind, std::int64_t hidden_size, const RecurrentOptions& options);
+
+  Arrays forward_all(std::span<const NDArray> inputs) const override;
+
+ private:
+  struct Direction {
+    Parameter *i2h_weight, *h2h_weight, *i2h_bias, *h2h_bias;
+  };
+  void check_inputs(std::span<const NDArray> inputs) const;
+  NDArray layer_of(
+      const NDArray& x, std::size_t layer, std::span<const NDArray> states, std::vector<Arrays>& after) const;
+
+  const char* name_;
+  gluon::detail::RecurrentKind kind_;
+  std::int64_t hidden_;
+  std::size_t layers_, directions_;
+  Layout layout_;
+  double dropout_;
+  std::vector<Direction> weights_;  // layer by layer
+};
+
+/// h = activation(W x + b + W' h + b') (Gluon's rnn.RNN, PyTorch nn.RNN, whose activation is tanh).
+class SLUICE_API RNN : public RecurrentLayer {
+ public:
+  explicit RNN(std::int64_t hidden_size, RecurrentOptions options = {}, Activation activation = Activation::relu);
+};
+
+/// Long short-term memory (Gluon's rnn.LSTM, PyTorch nn.LSTM): gates input, forget, cell, output; states h and c.
+class SLUICE_API LSTM : public RecurrentLayer {
+ public:
+  explicit LSTM(std::int64_t hidden_size, RecurrentOptions options = {});
+};
+
+/// Gated recurrent units (Gluon's rnn.GRU, PyTorch nn.GRU): gates reset, update, new, the reset gate behind the product
+/// with h.
+class SLUICE_API GRU : public RecurrentLayer {
+ public:
+  explicit GRU(std::int64_t hidden_size, RecurrentOptions options = {});
+};
+
+}  // namespace sluice::gluon::rnn

@@ -1,0 +1,236 @@
+#include <sluice/ndarray/create.h>
+#include <sluice/operator/detail/beside_batch.h>
+#include <sluice/operator/detail/families.h>
+#include <sluice/operator/detail/operator_node.h>
+#include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/gather/gather.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/resize/resize.h>
+#include <sluice/operator/sides.h>
+#include <sluice/operator/walk/walk.h>
+
+namespace sluice {
+
+namespace {
+
+struct ResizeAttributes {
+  Shape size{1, 1};
+  bool bilinear = false, align_corners = false;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("size", size);
+    v.field("bilinear", bilinear);
+    v.field("align_corners", align_corners);
+  }
+};
+
+struct UpsamplingAttributes {
+  std::int64_t scale = 2;
+  bool bilinear = false, align_corners = false;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("scale", scale);
+    v.field("bilinear", bilinear);
+    v.field("align_corners", align_corners);
+  }
+};
+
+template <class A>
+void check(const Operator& op, const ArraySpec& x, const A& how) {
+  const Shape& shape = x.shape;
+  require<ShapeError>(shape.ndim() == 4 && shape[2] >= 1 && shape[3] >= 1, [&] {
+    return message(op.name, ": x must be (N, C, H, W) of at least a pixel, not ", shape);
+  });
+  const std::int64_t most = detail::k_most_of_window;
+  require<ShapeError>(shape[2] <= most && shape[3] <= most, [&] {
+    return message(op.name, ": planes of x of shape ", shape, " are too large");
+  });
+  require<DTypeError>(
+      !how.bilinear || is_floating(x.dtype), [&] { return message(op.name, ": mixes floating types, not ", x.dtype); });
+  require<ValueError>(
+      how.bilinear || !how.align_corners, [&] { return message(op.name, ": align_corners is of bilinear alone"); });
+}
+
+Specs infer_resize(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const ArraySpec& x = inputs[0];
+  const auto& how = attributes.as<ResizeAttributes>();
+  detail::check_pair(op.name, how.size, 1, "size");
+  check(op, x, how);
+  return {{{x.shape[0], x.shape[1], how.size[0], how.size[1]}, x.dtype, x.device}};
+}
+
+Specs infer_upsampling(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const ArraySpec& x = inputs[0];
+  const auto& how = attributes.as<UpsamplingAttributes>();
+  require<ValueError>(how.scale >= 1 && how.scale <= detail::k_most_of_window, [&] {
+    return message(op.name, ": scale must be >= 1 and < 2^31, not ", how.scale);
+  });
+  check(op, x, how);
+  return {{{x.shape[0], x.shape[1], how.scale * x.shape[2], how.scale * x.shape[3]}, x.dtype, x.device}};
+}
+
+NDArray places(std::int64_t count, const NDArray& beside, SourceLocation site) {
+  return arange(0, static_cast<double>(count), 1, {.dtype = int64, .device = beside.device()}, site);
+}
+
+// One axis, pixel by pixel.
+NDArray nearest(const NDArray& x, int axis, std::int64_t in, std::int64_t out, SourceLocation site) {
+  if (in == out)
+    return x;
+  const NDArray from = floor_divide(multiply(places(out, x, site), in, site), out, site);
+  return take(x, from, axis, IndexMode::raise, site);
+}
+
+// One axis, mixed of two neighbours: where they lie is a fraction, `steps` by `unit`, so that nothing is rounded.
+NDArray mixed(const NDArray& x, int axis, std::int64_t in, std::int64_t out, bool corners, SourceLocation site) {
+  if (in == out)
+    return x;
+  const NDArray i = places(out, x, site);
+  const std::int64_t unit = corners ? std::max<std::int64_t>(out - 1, 1) : 2 * out;
+  NDArray steps = multiply(i, corners ? in - 1 : 2 * in, site);
+  if (!corners)
+    steps = maximum(add(steps, in - out, site), 0, site);
+  const NDArray lower = floor_divide(steps, unit, site), upper = minimum(add(lower, 1, site), in - 1, site);
+  const DType dtype = x.dtype() == float64 ? float64 : float32;
+  NDArray part = divide(mod(steps, unit, site).astype(float64, site), static_cast<double>(unit), site);
+  part = part.astype(dtype, site).reshape(axis == 2 ? Shape{-1, 1} : Shape{-1}, site);
+  const NDArray a = take(x, lower, axis, IndexMode::raise, site), b = take(x, upper, axis, IndexMode::raise, site);
+  return add(multiply(a, subtract(1, part, site), site), multiply(b, part, site), site);
+}
+
+NDArray resized(const NDArray& x, const ResizeAttributes& how, SourceLocation site) {
+  const Shape extents = detail::extents_beside_batch(x);
+  NDArray y = x;
+  for (int axis = 2; axis < 4; ++axis) {
+    const std::int64_t in = extents[axis], out = how.size[axis - 2];
+    y = how.bilinear ? mixed(y, axis, in, out, how.align_corners, site) : nearest(y, axis, in, out, site);
+  }
+  return y.astype(x.dtype(), site);
+}
+
+Arrays resize(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  infer_resize(detail::k_resize2d, detail::specs_of(inputs), attributes);
+  return {resized(inputs[0], attributes.as<ResizeAttributes>(), site)};
+}
+
+Arrays upsample(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  infer_upsampling(detail::k_upsampling, detail::specs_of(inputs), attributes);
+  const auto& how = attributes.as<UpsamplingAttributes>();
+  const NDArray& x = inputs[0];
+  if (!how.bilinear)
+    return {repeat(repeat(x, how.scale, 2, site), how.scale, 3, site)};
+  const Shape extents = detail::extents_beside_batch(x);
+  return {resized(x, {{how.scale * extents[2], how.scale * extents[3]}, true, how.align_corners}, site)};
+}
+
+// -- Boxes ------------------------------------------------------------------------------------------------------------
+struct BoxAttributes {
+  bool center = false;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("center", center);
+  }
+};
+
+Specs infer_boxes(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
+  const ArraySpec &a = inputs[0], &b = inputs[1];
+  require<DTypeError>(is_floating(a.dtype) && is_floating(b.dtype), [&] {
+    return message(op.name, ": takes floating types, not ", a.dtype, " and ", b.dtype);
+  });
+  const auto is_boxes = [](const Shape& shape) { return !shape.empty() && shape.back() == 4; };
+  require<ShapeError>(is_boxes(a.shape) && is_boxes(b.shape), [&] {
+    return message(op.name, ": boxes are four numbers each, (.., 4), not ", a.shape, " and ", b.shape);
+  });
+  Shape shape = a.shape;
+  shape.erase(shape.ndim() - 1);
+  for (int axis = 0; axis + 1 < b.shape.ndim(); ++axis)
+    shape.push_back(b.shape[axis]);
+  return {{shape, promote(a.dtype, b.dtype), a.device}};
+}
+
+/// The sides of boxes along one axis, and how long they are.
+struct Sides1D {
+  NDArray low, high, length;
+};
+
+Sides1D sides_of(const NDArray& boxes, int axis, bool center, SourceLocation site) {
+  const int last = detail::unseen_shape(boxes).ndim() - 1;
+  const auto number = [&](int i) { return boxes.slice(last, i, i + 1, 1, site).squeeze(last, site); };
+  Sides1D sides{number(axis), number(axis + 2), {}};
+  if (center) {
+    const NDArray half = multiply(sides.high, 0.5, site), middle = sides.low;
+    sides = {subtract(middle, half, site), add(middle, half, site), {}};
+  }
+  sides.length = maximum(subtract(sides.high, sides.low, site), 0, site);
+  return sides;
+}
+
+Arrays intersect(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  const DType dtype = infer_boxes(detail::k_box_iou, detail::specs_of(inputs), attributes)[0].dtype;
+  const bool center = attributes.as<BoxAttributes>().center;
+  const DType wide = dtype == float64 ? float64 : float32;
+  const NDArray b = inputs[1].astype(wide, site);
+  NDArray a = inputs[0].astype(wide, site);
+  for (int axis = 1; axis < detail::unseen_shape(b).ndim(); ++axis)  // beside each box of b
+    a = a.expand_dims(detail::unseen_shape(a).ndim() - 1, site);
+  NDArray shared, of_a, of_b;
+  for (const int axis : {0, 1}) {
+    const Sides1D p = sides_of(a, axis, center, site), q = sides_of(b, axis, center, site);
+    const NDArray both = maximum(subtract(minimum(p.high, q.high, site), maximum(p.low, q.low, site), site), 0, site);
+    shared = axis == 0 ? both : multiply(shared, both, site);
+    of_a = axis == 0 ? p.length : multiply(of_a, p.length, site);
+    of_b = axis == 0 ? q.length : multiply(of_b, q.length, site);
+  }
+  const NDArray covered = subtract(add(of_a, of_b, site), shared, site), none = equal(covered, 0, site);
+  return {where(none, 0, divide(shared, where(none, 1, covered, site), site), site).astype(dtype, site)};
+}
+
+}  // namespace
+
+namespace detail {
+
+constinit const Operator k_resize2d{
+    .name = "resize2d",
+    .attributes = &attribute_type<ResizeAttributes>,
+    .infer = infer_resize,
+    .composition = resize,
+};
+constinit const Operator k_upsampling{
+    .name = "upsampling",
+    .attributes = &attribute_type<UpsamplingAttributes>,
+    .infer = infer_upsampling,
+    .composition = upsample,
+};
+constinit const Operator k_box_iou{
+    .name = "box_iou",
+    .inputs = 2,
+    .attributes = &attribute_type<BoxAttributes>,
+    .infer = infer_boxes,
+    .composition = intersect,
+};
+
+OperatorList resize_operators() noexcept {
+  static constexpr const Operator* list[] = {&k_resize2d, &k_upsampling, &k_box_iou};
+  return list;
+}
+
+}  // namespace detail
+
+NDArray resize2d(const NDArray& x, const Shape& size, const ResizeOptions& options, SourceLocation site) {
+  const ResizeAttributes how{size, options.mode == ResizeMode::bilinear, options.align_corners};
+  return invoke_one(detail::k_resize2d, {x}, Attributes::of(how), site);
+}
+
+NDArray upsampling(const NDArray& x, std::int64_t scale, const ResizeOptions& options, SourceLocation site) {
+  const UpsamplingAttributes how{scale, options.mode == ResizeMode::bilinear, options.align_corners};
+  return invoke_one(detail::k_upsampling, {x}, Attributes::of(how), site);
+}
+
+NDArray box_iou(const NDArray& a, const NDArray& b, BoxFormat format, SourceLocation site) {
+  return invoke_one(detail::k_box_iou, {a, b}, Attributes::of(BoxAttributes{format == BoxFormat::center}), site);
+}
+
+}  // namespace sluice

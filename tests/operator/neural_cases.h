@@ -1,0 +1,100 @@
+#pragma once
+
+// Neural operators made of others among the cases of differentiable_cases.h.
+#include <sluice/operator/attention/attention.h>
+#include <sluice/operator/conv/composed.h>
+#include <sluice/operator/pool/composed.h>
+#include <sluice/operator/resize/resize.h>
+
+#include "tests/operator/differentiable_case.h"
+
+namespace sluice::test::detail {
+
+inline void add_composed_convolutions(Cases& cases) {
+  const Shape bias{4};
+  const Convolution1DOptions sparse{.stride = 2, .pad = {1, 2}, .dilation = 2, .groups = 2};
+  cases.push_back({"convolution1d", {{2, 4, 7}, {4, 2, 2}, bias}, [=](const auto& v) {
+                     return convolution1d(v[0], v[1], v[2], sparse);
+                   }});
+  cases.push_back({"convolution1d of none", {{0, 2, 5}, {4, 2, 3}, bias}, [](const auto& v) {
+                     return convolution1d(v[0], v[1], v[2]);
+                   }});
+  const DeconvolutionOptions wide{
+      .stride = {2, 3}, .pad = {1, 0, 0, 2}, .dilation = {2, 1}, .adj = {1, 2}, .groups = 2};
+  cases.push_back({"deconvolution", {{2, 4, 3, 2}, {4, 2, 2, 3}, bias}, [=](const auto& v) {
+                     return deconvolution(v[0], v[1], v[2], wide);
+                   }});
+  cases.push_back({"deconvolution of a pixel", {{1, 2, 1, 1}, {2, 3, 1, 1}}, [](const auto& v) {
+                     return deconvolution(v[0], v[1], {});
+                   }});
+  cases.push_back({"deconvolution of none", {{0, 2, 2, 2}, {2, 4, 3, 3}, bias}, [](const auto& v) {
+                     return deconvolution(v[0], v[1], v[2]);
+                   }});
+  cases.push_back({"deconvolution1d", {{2, 2, 3}, {2, 4, 3}, bias}, [](const auto& v) {
+                     return deconvolution1d(v[0], v[1], v[2], {.stride = 2, .pad = {1}, .adj = 1});
+                   }});
+}
+
+inline void add_composed_pools(Cases& cases) {
+  const Shape row{2, 3, 7}, plane{2, 2, 5, 7};
+  const Pool1DOptions cut{.kernel = 3, .stride = 2, .pad = {1, 0}, .ceil_mode = true};
+  cases.push_back({"max_pool1d", {row}, [=](const auto& v) { return max_pool1d(v[0], cut); }});
+  cases.push_back({"avg_pool1d", {row}, [=](const auto& v) { return avg_pool1d(v[0], cut); }});
+  cases.push_back({"avg_pool1d of all", {row}, [](const auto& v) { return avg_pool1d(v[0], {.global = true}); }});
+  for (const double p : {1.0, 2.0, 3.0}) {
+    cases.push_back({"lp_pool1d", {row}, [=](const auto& v) { return lp_pool1d(v[0], p, cut); }, 0.25, 1});
+    cases.push_back(
+        {"lp_pool2d",
+         {plane},
+         [=](const auto& v) {
+           return lp_pool2d(v[0], p, {.kernel = {2, 3}, .stride = {2, 2}, .pad = {1, 1}});
+         },
+         -1,
+         -0.25});
+  }
+  for (const Shape& size : {Shape{1, 1}, Shape{2, 3}, Shape{5, 1}, Shape{7, 9}}) {
+    cases.push_back({"adaptive_avg_pool2d", {plane}, [=](const auto& v) { return adaptive_avg_pool2d(v[0], size); }});
+    cases.push_back({"adaptive_max_pool2d", {plane}, [=](const auto& v) { return adaptive_max_pool2d(v[0], size); }});
+  }
+  cases.push_back({"adaptive_avg_pool2d of none", {{0, 2, 5, 7}}, [](const auto& v) {
+                     return adaptive_avg_pool2d(v[0], {2, 3});
+                   }});
+}
+
+inline void add_attention(Cases& cases) {
+  const Shape q{2, 4, 3, 4}, k{2, 4, 5, 4}, v{2, 4, 5, 2}, shared{2, 2, 5, 4};
+  const auto add = [&](std::vector<Shape> shapes, auto f) { cases.push_back({"attention", std::move(shapes), f}); };
+  add({q, k, v}, [](const auto& in) { return scaled_dot_product_attention(in[0], in[1], in[2]); });
+  add({q, shared, shared},
+      [](const auto& in) { return scaled_dot_product_attention(in[0], in[1], in[2], {.causal = true, .scale = 0.7}); });
+  add({q, k, v, {4, 1, 5}},
+      [](const auto& in) { return scaled_dot_product_attention(in[0], in[1], in[2], {.mask = in[3]}); });
+  add({q, k, v}, [](const auto& in) {
+    const NDArray none = numbers({0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1}, {3, 5}, in[0]);
+    return scaled_dot_product_attention(in[0], in[1], in[2], {.mask = none, .dropout = 0.25});
+  });
+  cases.push_back({"attention to none", {q, {2, 4, 0, 4}, {2, 4, 0, 2}}, [](const auto& in) {
+                     return scaled_dot_product_attention(in[0], in[1], in[2]);
+                   }});
+}
+
+inline void add_resizes(Cases& cases) {
+  const Shape plane{2, 2, 3, 4};
+  cases.push_back({"upsampling", {plane}, [](const auto& v) { return upsampling(v[0], 2); }});
+  for (const bool corners : {false, true}) {
+    cases.push_back({"resize2d", {plane}, [=](const auto& v) {
+                       return resize2d(v[0], {5, 3}, {.mode = ResizeMode::bilinear, .align_corners = corners});
+                     }});
+  }
+  cases.push_back(
+      {"box_iou", {{3, 4}, {2, 4}}, [](const auto& v) { return box_iou(v[0], v[1], BoxFormat::center); }, 1, 2});
+}
+
+inline void add_neural(Cases& cases) {
+  add_attention(cases);
+  add_resizes(cases);
+  add_composed_convolutions(cases);
+  add_composed_pools(cases);
+}
+
+}  // namespace sluice::test::detail
