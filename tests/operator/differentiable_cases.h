@@ -16,6 +16,7 @@
 
 #include "tests/operator/differentiable_case.h"
 #include "tests/operator/elementwise_rows.h"
+#include "tests/operator/linalg_cases.h"
 #include "tests/operator/norm_cases.h"
 #include "tests/operator/reduction_rows.h"
 
@@ -345,6 +346,7 @@ inline const std::vector<DifferentiableCase>& differentiable_cases() {
     detail::add_row_norms(made);
     detail::add_groups(made);
     detail::add_control(made);
+    detail::add_diagonals(made);
     return made;
   }();
   return cases;

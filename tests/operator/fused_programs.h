@@ -42,10 +42,10 @@ struct ProgramBuilder {
 };
 
 inline Attributes beside_number(Scalar number, bool first = false) {
-  return Attributes::of(detail::NumberAttribute{number, first, true});
+  return Attributes::of(sluice::detail::NumberAttribute{number, first, true});
 }
 inline Attributes to_type(DType dtype) {
-  return Attributes::of(detail::TypeAttribute{dtype});
+  return Attributes::of(sluice::detail::TypeAttribute{dtype});
 }
 
 /// All operators that programs may have but casts and copies.

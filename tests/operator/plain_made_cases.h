@@ -70,6 +70,18 @@ inline void add_made(std::vector<PlainCase>& cases) {
   cases.push_back(by_name("local_response_norm", alike(1, {2, 4, 3}), ""));
 }
 
+inline void add_plain_products(std::vector<PlainCase>& cases) {
+  const std::optional<DType> any;
+  for (const char* op : {"dot", "outer", "kron"})
+    cases.push_back(by_name(op, {{{2, 3}, any}, {{3, 2}, any}}, ""));
+  for (const char* op : {"inner", "vdot"})
+    cases.push_back(by_name(op, alike(2, {3, 4}), ""));
+  cases.push_back(by_name("tensordot", {{{2, 3, 4}, any}, {{4, 2}, any}}, "axes_a=(2, 0), axes_b=(0, 1)"));
+  cases.push_back(by_name("batch_dot", {{{2, 3, 4}, any}, {{2, 5, 4}, any}}, "transpose_b=true"));
+  cases.push_back(by_name("einsum", {{{3, 3}, any}, {{2, 3}, any}}, "equation=\"ii,ji->j\""));
+  cases.push_back(by_name("trace", alike(1, {3, 4}), "offset=1"));
+}
+
 }  // namespace sluice::test::detail
 
 namespace sluice::test {
@@ -79,6 +91,7 @@ inline std::vector<PlainCase> all_plain_cases() {
   detail::add_norm_gradients(cases);
   detail::add_orders(cases);
   detail::add_made(cases);
+  detail::add_plain_products(cases);
   return cases;
 }
 
