@@ -23,6 +23,7 @@
 #include <sluice/operator/graph/trace.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/library/autotune.h>
+#include <sluice/operator/linalg/decompositions.h>
 #include <sluice/operator/linalg/products.h>
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/matmul/precision.h>

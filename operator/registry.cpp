@@ -20,7 +20,7 @@ constexpr detail::OperatorList (*k_families[])() noexcept = {
     detail::walk_operators,        detail::scan_operators,          detail::diff_operators,
     detail::place_operators,       detail::order_operators,         detail::search_operators,
     detail::count_operators,       detail::random_operators,        detail::update_operators,
-    detail::product_operators,
+    detail::product_operators,     detail::decomposition_operators,
 };
 
 bool comes_before(const Operator* op, std::string_view name) {

@@ -347,6 +347,7 @@ inline const std::vector<DifferentiableCase>& differentiable_cases() {
     detail::add_groups(made);
     detail::add_control(made);
     detail::add_diagonals(made);
+    detail::add_decompositions(made);
     return made;
   }();
   return cases;
