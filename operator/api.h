@@ -30,6 +30,8 @@
 #include <sluice/operator/graph/trace.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/library/autotune.h>
+#include <sluice/operator/linalg/decompositions.h>
+#include <sluice/operator/linalg/products.h>
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/matmul/precision.h>
 #include <sluice/operator/norm/layer_norm.h>

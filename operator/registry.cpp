@@ -13,13 +13,15 @@ namespace {
 
 // The one list of families.
 constexpr detail::OperatorList (*k_families[])() noexcept = {
-    detail::elementwise_operators, detail::fused_operators,   detail::view_operators,    detail::matmul_operators,
-    detail::conv_operators,        detail::pool_operators,    detail::norm_operators,    detail::reduce_operators,
-    detail::softmax_operators,     detail::gather_operators,  detail::indexed_operators, detail::sequence_operators,
-    detail::concat_operators,      detail::control_operators, detail::walk_operators,    detail::scan_operators,
-    detail::diff_operators,        detail::place_operators,   detail::order_operators,   detail::search_operators,
-    detail::count_operators,       detail::random_operators,  detail::update_operators,  detail::attention_operators,
-    detail::resize_operators,
+    detail::elementwise_operators, detail::fused_operators,   detail::view_operators,
+    detail::matmul_operators,      detail::conv_operators,    detail::pool_operators,
+    detail::norm_operators,        detail::reduce_operators,  detail::softmax_operators,
+    detail::gather_operators,      detail::indexed_operators, detail::sequence_operators,
+    detail::concat_operators,      detail::control_operators, detail::walk_operators,
+    detail::scan_operators,        detail::diff_operators,    detail::place_operators,
+    detail::order_operators,       detail::search_operators,  detail::count_operators,
+    detail::random_operators,      detail::update_operators,  detail::attention_operators,
+    detail::resize_operators,      detail::product_operators, detail::decomposition_operators,
 };
 
 bool comes_before(const Operator* op, std::string_view name) {

@@ -7,6 +7,7 @@
 #include <sluice/engine/cuda/portable_memory.h>
 #include <sluice/engine/cuda/reports.h>
 #include <sluice/engine/detail/core.h>
+#include <sluice/engine/fault_code.h>
 
 namespace sluice::detail {
 
@@ -20,6 +21,8 @@ std::atomic_ref<int> code_of(ErrorWord& word) noexcept {
 
 FailureRef failure_of(const Reports::Asker& asker, Device device, const ErrorWord& word) {
   try {
+    if (const auto code = static_cast<FaultCode>(word.code); code != FaultCode::index)
+      throw ValueError(message("a kernel on ", device, " found that ", matrix_fault(code, word.value, word.bound)));
     throw IndexError(message(
         "a kernel on ",
         device,

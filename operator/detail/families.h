@@ -13,6 +13,8 @@ OperatorList elementwise_operators() noexcept;
 OperatorList fused_operators() noexcept;
 OperatorList view_operators() noexcept;
 OperatorList matmul_operators() noexcept;
+OperatorList product_operators() noexcept;
+OperatorList decomposition_operators() noexcept;
 OperatorList conv_operators() noexcept;
 OperatorList pool_operators() noexcept;
 OperatorList norm_operators() noexcept;

@@ -26,7 +26,7 @@ bool is_ours(const Operator* op) {
                                       sluice::detail::diff_operators(),        sluice::detail::place_operators(),
                                       sluice::detail::order_operators(),       sluice::detail::search_operators(),
                                       sluice::detail::count_operators(),       sluice::detail::random_operators(),
-                                      sluice::detail::update_operators()})
+                                      sluice::detail::update_operators(),      sluice::detail::product_operators()})
       all.insert(family.begin(), family.end());
     return all;
   }();

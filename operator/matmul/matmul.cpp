@@ -19,7 +19,7 @@ Specs matmul_infer(const Operator&, std::span<const ArraySpec> inputs, const Att
     return [&a, &b, what] { return message("matmul: ", what, ": ", a.shape, " and ", b.shape); };
   };
   require<DTypeError>(a.dtype == b.dtype, [&] { return message("matmul: operands of ", a.dtype, " and ", b.dtype); });
-  const bool has_kernel = is_floating(a.dtype) || (is_integer(a.dtype) && a.device.is_cpu());
+  const bool has_kernel = is_floating(a.dtype) || is_integer(a.dtype);
   require<UnsupportedError>(has_kernel, [&] { return message("matmul: no kernel for ", a.dtype, " on ", a.device); });
   const int a_ndim = a.shape.ndim();
   const int b_ndim = b.shape.ndim();
@@ -143,6 +143,10 @@ const Operator matmul_relu_backward_op{
 
 NDArray matmul(const NDArray& a, const NDArray& b, SourceLocation site) {
   return detail::product(a, b, false, false, site);
+}
+
+NDArray matmul(const NDArray& a, const NDArray& b, bool transpose_a, bool transpose_b, SourceLocation site) {
+  return detail::product(a, b, transpose_a, transpose_b, site);
 }
 
 }  // namespace sluice

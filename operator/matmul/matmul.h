@@ -10,9 +10,15 @@ namespace sluice {
 /// Matrix product by NumPy's rules (numpy.matmul): (m, k) x (k, n) gives (m, n); leading axes are a batch and
 /// broadcast; a 1-D operand is a row (left) or a column (right) whose axis the result drops. Transposed views cost no
 /// copy. Operands of two types are promoted, as elementwise operators do it; the product is float32, float64, float16,
-/// bfloat16 (sums in float32), or of an integer type on the CPU (sums wrap). Throws ShapeError, UnsupportedError for
-/// bool, and for an integer type on a GPU.
+/// bfloat16 (sums in float32), or of an integer type (sums wrap). Throws ShapeError, and UnsupportedError for bool.
 SLUICE_API NDArray matmul(const NDArray& a, const NDArray& b, SourceLocation site = SourceLocation::current());
+/// The same of operands whose last two axes are exchanged first where asked; vectors have none to exchange.
+SLUICE_API NDArray matmul(
+    const NDArray& a,
+    const NDArray& b,
+    bool transpose_a,
+    bool transpose_b,
+    SourceLocation site = SourceLocation::current());
 
 struct DenseOptions {
   bool flatten = true;          // join all axes of x but the first; otherwise only the last axis is multiplied

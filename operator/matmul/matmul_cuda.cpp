@@ -200,6 +200,8 @@ void run_cublas(const Queue& queue, const GemmProblem& p) {
 
 void product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums) {
   if (p.batch > 0 && p.m > 0 && p.n > 0 && p.k > 0) {
+    if (is_integer(p.dtype))
+      return integer_product_gpu(queue, p);
     if (is_small_product(p))
       return small_product_gpu(queue, p, row_sums);
     require<UnsupportedError>(

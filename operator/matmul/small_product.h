@@ -13,4 +13,7 @@ bool is_small_product(const GemmProblem& problem) noexcept;
 /// the extents alone. No extent is 0; the product is_small_product().
 void small_product_gpu(const Queue& queue, const GemmProblem& problem, void* row_sums);
 
+/// The product of integers, which wrap: of any strides and extents above 0, without bias and what follows it.
+void integer_product_gpu(const Queue& queue, const GemmProblem& problem);
+
 }  // namespace sluice::detail

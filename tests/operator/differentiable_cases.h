@@ -17,6 +17,7 @@
 #include "tests/operator/differentiable_case.h"
 #include "tests/operator/elementwise_rows.h"
 #include "tests/operator/indexing_cases.h"
+#include "tests/operator/linalg_cases.h"
 #include "tests/operator/neural_cases.h"
 #include "tests/operator/norm_cases.h"
 #include "tests/operator/reduction_rows.h"
@@ -356,6 +357,8 @@ inline const std::vector<DifferentiableCase>& differentiable_cases() {
     detail::add_groups(made);
     detail::add_neural(made);
     detail::add_control(made);
+    detail::add_diagonals(made);
+    detail::add_decompositions(made);
     return made;
   }();
   return cases;

@@ -7,6 +7,7 @@
 
 #include <sluice/operator/order/count.h>
 
+#include "tests/operator/linalg_cases.h"
 #include "tests/operator/plain_cases.h"
 
 namespace sluice::test::detail {
@@ -105,6 +106,23 @@ inline void add_neural(std::vector<PlainCase>& cases) {
     cases.push_back(by_name(op, of({{2, 3, 4, 5}}), "output_size=(3, 2)"));
 }
 
+inline void add_plain_products(std::vector<PlainCase>& cases) {
+  const std::optional<DType> any;
+  for (const char* op : {"dot", "outer", "kron"})
+    cases.push_back(by_name(op, {{{2, 3}, any}, {{3, 2}, any}}, ""));
+  for (const char* op : {"inner", "vdot"})
+    cases.push_back(by_name(op, alike(2, {3, 4}), ""));
+  cases.push_back(by_name("tensordot", {{{2, 3, 4}, any}, {{4, 2}, any}}, "axes_a=(2, 0), axes_b=(0, 1)"));
+  cases.push_back(by_name("batch_dot", {{{2, 3, 4}, any}, {{2, 5, 4}, any}}, "transpose_b=true"));
+  cases.push_back(by_name("einsum", {{{3, 3}, any}, {{2, 3}, any}}, "equation=\"ii,ji->j\""));
+  cases.push_back({"lstsq", {{{4, 3}, any}, {{4, 2}, any}}, [](const Arrays& in, DType) {
+                     return Arrays{lstsq(sound(in[0]), in[1])};
+                   }});
+  cases.back().low = -1;
+  cases.back().high = 1;
+  cases.push_back(by_name("trace", alike(1, {3, 4}), "offset=1"));
+}
+
 }  // namespace sluice::test::detail
 
 namespace sluice::test {
@@ -116,6 +134,7 @@ inline std::vector<PlainCase> all_plain_cases() {
   detail::add_made(cases);
   detail::add_sums_at(cases);
   detail::add_neural(cases);
+  detail::add_plain_products(cases);
   return cases;
 }
 

@@ -17,6 +17,7 @@
 #include <sluice/operator/api.h>
 #include <sluice/operator/library/shared_library.h>
 #include <sluice/operator/library/team.h>
+#include <sluice/operator/linalg/lapack.h>
 
 #include "tests/engine/expect.h"
 #include "tests/support/catch.h"
@@ -172,7 +173,7 @@ TEST_CASE("Arrays load no library; a product on the CPU loads oneDNN, and nothin
   }
   const NDArray x = ones({8, 8});
   CHECK(sum(exp(x) * 2.0).item<float>() > 0);
-  for (const char* name : {"libdnnl", "libgomp", "libcudnn", "libcublas"}) {
+  for (const char* name : {"libdnnl", "libgomp", "libcudnn", "libcublas", "libopenblas", "libcusolver"}) {
     INFO(name);
     CHECK_FALSE(is_loaded(name));
   }
@@ -256,6 +257,38 @@ TEST_CASE("Where no threads can be had for OpenMP's team, a product is made by o
   CHECK(sum(matmul(ones({64, 64}), ones({64, 64}))).item<float>() == 64 * 64 * 64);
 }
 #endif
+
+TEST_CASE("Where no LAPACK is, a decomposition says what to install, and what needs none goes on") {
+  if (!runs_alone()) {
+    CHECK(run_with_broken("Where no LAPACK is*", {"libopenblas.so.0", "liblapack.so.3"}) == 0);
+    return;
+  }
+  const NDArray x = ones({2, 2});
+  const NDArray y = inverse(x), z = cholesky(x + 1);
+  expect_error<LibraryError>(
+      [&] { y.wait_to_read(); },
+      [](const LibraryError& error) {
+        CHECK_THAT(error.what(), contains("inverse: ") && contains("liblapack.so.3") && contains("libopenblas0"));
+      });
+  CHECK_THROWS_AS((z + 1).wait_to_read(), LibraryError);
+  CHECK(einsum("ij,ij->", {x, x}).item<float>() == 4);
+}
+
+TEST_CASE("Without OpenBLAS another LAPACK does; OpenBLAS that nobody else has loaded works in one thread") {
+  if (!runs_alone()) {
+    CHECK(run_case_alone("Without OpenBLAS another LAPACK*") == 0);
+    CHECK(run_with_broken("Without OpenBLAS another LAPACK*", {"libopenblas.so.0"}) == 0);
+    return;
+  }
+  if (!detail::lapack_library().load()) {  // Debian's liblapack.so.3 may be OpenBLAS's
+    CHECK_THAT(detail::lapack_library().problem(), contains("liblapack.so.3"));
+    return;
+  }
+  CHECK(det(ones({1, 1}) * 3).item<float>() == 3);
+  int (*threads)() = nullptr;
+  detail::lapack_library().find_as_it_does("openblas_get_num_threads", threads);
+  CHECK((threads == nullptr || threads() == 1));
+}
 
 TEST_CASE("A static engine may end the process with products under way, in libraries that were loaded after it") {
   if (!runs_alone()) {

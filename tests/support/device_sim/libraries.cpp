@@ -119,6 +119,13 @@ bool kernels_wait_themselves() noexcept {
 }
 
 void product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums) {
+  if (is_integer(p.dtype)) {
+    if (p.batch * p.m * p.n * p.k > 0)
+      return integer_product_gpu(queue, p);
+    const std::size_t bytes = static_cast<std::size_t>(p.batch * p.m * p.n) * size_of(p.dtype);
+    cudaMemsetAsync(p.c.data, 0, bytes, static_cast<cudaStream_t>(queue.stream()));
+    return;
+  }
   if (p.batch * p.m * p.n * p.k > 0 && is_small_product(p))
     return small_product_gpu(queue, p, row_sums);
   require<UnsupportedError>(p.batch * p.m * p.n * p.k == 0 || is_plain(p), [&] {

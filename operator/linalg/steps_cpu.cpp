@@ -1,0 +1,124 @@
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <deque>
+#include <vector>
+
+#include <sluice/engine/parallel.h>
+#include <sluice/operator/linalg/determinant.h>
+#include <sluice/operator/linalg/lapack.h>
+#include <sluice/operator/linalg/steps.h>
+
+namespace sluice::detail {
+
+namespace {
+
+template <class F>
+void by_type(DType dtype, F&& f) {
+  dtype == DType::float64 ? f.template operator()<double>() : f.template operator()<float>();
+}
+
+/// One matrix after the other, with the scratch memory of the first.
+class StepsOnCpu final : public MatrixSteps {
+ public:
+  StepsOnCpu(const KernelCall& call, std::int64_t& fault) : MatrixSteps(call), fault_(fault) {}
+
+  void begin(std::int64_t matrix) {
+    matrix_ = matrix;
+    used_ = 0;
+  }
+
+  std::int64_t count() const noexcept override { return 1; }
+
+  void place(const Placement& p) override {
+    by_type(dtype(), [&]<class T>() {
+      T* to = static_cast<T*>(p.to);
+      for (std::int64_t row = 0; row < p.rows; ++row) {
+        for (std::int64_t column = 0; column < p.columns; ++column)
+          *to++ = p.at<T>(0, row, column);
+      }
+    });
+  }
+  void find_bad(const void* matrix, std::int64_t each, int* bad) override {
+    by_type(dtype(), [&]<class T>() {
+      const T* const x = static_cast<const T*>(matrix);
+      *bad = 0;
+      for (std::int64_t i = 0; i < each; ++i)
+        *bad |= !std::isfinite(x[i]);
+    });
+  }
+  void find_zero(const void* matrix, std::int64_t n, int* found) override {
+    by_type(dtype(), [&]<class T>() { *found = first_zero(static_cast<const T*>(matrix), n); });
+  }
+  void determinants(const Determinants& wanted) override {
+    by_type(dtype(), [&]<class T>() { write_determinant<T>(wanted, 0); });
+  }
+  void refuse(const int* info, FaultCode code) override {
+    if (*info != 0 && fault_ == 0)
+      fault_ = static_cast<std::int64_t>(code) << 32 | *info;
+  }
+
+  void potrf(std::int64_t n, void* a, int* info) override { *info = lapack_potrf(dtype(), n, a); }
+  void trsm(bool upper, bool transposed, bool unit_diagonal, std::int64_t m, std::int64_t n, const void* a, void* b)
+      override {
+    lapack_trsm(dtype(), upper, transposed, unit_diagonal, m, n, a, b);
+  }
+  void getrf(std::int64_t n, void* a, std::int64_t* pivots, int* info) override {
+    *info = lapack_getrf(dtype(), n, a, pivots);
+  }
+  void getrs(bool transposed, std::int64_t n, std::int64_t columns, const void* a, const std::int64_t* pivots, void* b)
+      override {
+    lapack_getrs(dtype(), transposed, n, columns, a, pivots, b);
+  }
+  void geqrf(std::int64_t m, std::int64_t n, void* a, void* tau) override { lapack_geqrf(dtype(), m, n, a, tau); }
+  void orgqr(std::int64_t m, std::int64_t, std::int64_t k, void* a, const void* tau) override {
+    lapack_orgqr(dtype(), m, k, a, tau);
+  }
+  void gesvd(std::int64_t m, std::int64_t n, void* a, void* s, void* u, void* vt, int* info) override {
+    *info = lapack_gesvd(dtype(), m, n, a, s, u, vt);
+  }
+  void syevd(std::int64_t n, void* a, void* w, int* info) override { *info = lapack_syevd(dtype(), n, a, w); }
+
+ protected:
+  void* scratch(std::int64_t bytes) override {
+    if (used_ == memory_.size())
+      memory_.emplace_back(static_cast<std::size_t>(bytes) / sizeof(std::max_align_t) + 1);
+    return memory_[used_++].data();
+  }
+  std::int64_t first() const noexcept override { return matrix_; }
+
+ private:
+  std::int64_t& fault_;
+  std::int64_t matrix_ = 0;
+  std::size_t used_ = 0;
+  std::deque<std::vector<std::max_align_t>> memory_;
+};
+
+}  // namespace
+
+void run_on_cpu(const KernelCall& call, Decomposition decomposition) {
+  lapack_library().require(call.op.name);
+  const Shape& shape = call.inputs[0].shape;
+  const std::int64_t count = matrices_of(shape);
+  // Of small matrices some are worth another thread.
+  const std::int64_t n = shape.back(), grain = 1 + 20000 / (1 + n * n * n);
+  std::vector<std::int64_t> faults(static_cast<std::size_t>(count), 0);
+  parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
+    std::int64_t fault = 0;
+    StepsOnCpu steps(call, fault);
+    for (std::int64_t matrix = begin; matrix < end; ++matrix) {
+      fault = 0;
+      steps.begin(matrix);
+      decomposition(steps);
+      faults[static_cast<std::size_t>(matrix)] = fault;
+    }
+  });
+  for (std::int64_t matrix = 0; matrix < count; ++matrix) {
+    if (const std::int64_t fault = faults[static_cast<std::size_t>(matrix)]; fault != 0) {
+      const auto code = static_cast<FaultCode>(fault >> 32);
+      throw ValueError(message(call.op.name, ": ", matrix_fault(code, matrix, fault & 0xffffffff)));
+    }
+  }
+}
+
+}  // namespace sluice::detail
