@@ -4,6 +4,7 @@
 #include <sluice/ndarray/detail/simd_casts.h>
 #include <sluice/operator/elementwise/elements.h>
 #include <sluice/operator/elementwise/loop.h>
+#include <sluice/operator/simd/rows.h>
 
 namespace sluice::detail {
 
@@ -63,10 +64,21 @@ std::int64_t bytes_of(DType dtype) noexcept {
   return static_cast<std::int64_t>(size_of(dtype));
 }
 
+// Results that no cache keeps until they are read go past it: a line that is written would be read first. Not where an
+// operand is written over, for that one is read anyway.
+template <int K>
+bool streams(const PointwiseArgs<K>& args) {
+  constexpr std::int64_t k_large = std::int64_t{16} << 20, k_long = 4096;
+  if (args.plan.size * bytes_of(args.dtypes[0]) < k_large || args.plan.inner_stride(0) != 1 ||
+      args.plan.inner() < k_long || is_half(args.dtypes[0]))
+    return false;
+  return std::find(args.data.begin() + 1, args.data.end(), args.data[0]) == args.data.end();
+}
+
 template <int K>
 class Runner {
  public:
-  Runner(const PointwiseArgs<K>& args, PointwiseLoop loop) : args_(args), loop_(loop) {
+  Runner(const PointwiseArgs<K>& args, PointwiseLoop loop, bool stream) : args_(args), loop_(loop), stream_(stream) {
     for (int k = 0; k < K; ++k) {
       const bool unit = args.plan.inner_stride(k) == 1 && !is_half(args.dtypes[k]) && !args.is_constant[k];
       buffered_[k] = !unit;
@@ -78,16 +90,25 @@ class Runner {
 
   void run(const StridedRun<K>& run) {
     const std::int64_t chunk = any_buffered_ ? k_chunk : run.count;
-    for (std::int64_t done = 0; done < run.count; done += chunk)
-      run_chunk(run, done, std::min(chunk, run.count - done));
+    const std::int64_t before = stream_ ? before_lines(run) : 0;
+    if (before > 0)
+      run_chunk(run, 0, before, false);
+    for (std::int64_t done = before; done < run.count; done += chunk)
+      run_chunk(run, done, std::min(chunk, run.count - done), stream_);
   }
 
  private:
+  // Elements before the first line of the caches that begins with one.
+  std::int64_t before_lines(const StridedRun<K>& run) const noexcept {
+    constexpr std::uintptr_t k_line = 64;
+    const std::uintptr_t beyond = reinterpret_cast<std::uintptr_t>(address(run, 0, 0)) % k_line;
+    return std::min(run.count, static_cast<std::int64_t>((k_line - beyond) % k_line) / bytes_of(args_.dtypes[0]));
+  }
   std::byte* address(const StridedRun<K>& run, int k, std::int64_t done) const noexcept {
     return args_.data[k] + (run.offset[k] + done * run.step[k]) * bytes_of(args_.dtypes[k]);
   }
 
-  void run_chunk(const StridedRun<K>& run, std::int64_t done, std::int64_t n) {
+  void run_chunk(const StridedRun<K>& run, std::int64_t done, std::int64_t n, bool stream) {
     const void* in[K - 1];
     for (int k = 1; k < K; ++k) {
       in[k - 1] = buffers_[k];
@@ -101,13 +122,14 @@ class Runner {
       }
     }
     std::byte* to = address(run, 0, done);
-    loop_(buffered_[0] ? static_cast<void*>(buffers_[0]) : to, in, n);
+    loop_(buffered_[0] ? static_cast<void*>(buffers_[0]) : to, in, n, stream);
     if (buffered_[0])
       scatter(args_.dtypes[0], buffers_[0], to, run.step[0], n);
   }
 
   const PointwiseArgs<K>& args_;
   PointwiseLoop loop_;
+  bool stream_;
   bool buffered_[K] = {};
   bool any_buffered_ = false;
   alignas(64) Buffer buffers_[K];
@@ -121,11 +143,14 @@ void run_loop(const PointwiseArgs<K>& args, PointwiseLoop loop, std::int64_t gra
     StridedRun<K> all{.count = args.plan.size};
     for (int k = 0; k < K; ++k)
       all.step[k] = args.plan.inner_stride(k);
-    return Runner<K>(args, loop).run(all);
+    return Runner<K>(args, loop, false).run(all);
   }
+  const bool stream = streams(args);
   parallel_for(args.plan.size, grain, [&](std::int64_t begin, std::int64_t end) {
-    Runner<K> runner(args, loop);
+    Runner<K> runner(args, loop, stream);
     walk_runs(args.plan, begin, end, [&](const StridedRun<K>& run) { runner.run(run); });
+    if (stream)
+      simd::finish_streams();
   });
 }
 

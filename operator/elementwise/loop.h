@@ -24,7 +24,7 @@ extern template void run_loop<6>(const PointwiseArgs<6>&, PointwiseLoop, std::in
 /// The loop of formula F with operand types In.
 template <class F, class Out, class... In>
 struct Loop {
-  static void run(void* out, const void* const* in, std::int64_t n) {
+  static void run(void* out, const void* const* in, std::int64_t n, bool) {
     over(out, in, n, std::index_sequence_for<In...>{});
   }
 

@@ -34,8 +34,9 @@ template <int K>
 using PointwiseLaunch = void (*)(const PointwiseArgs<K>& args, void* stream);
 
 /// y[i] = f(x0[i], x1[i], ...) over `n` neighbours; operands are of their compute types. `out` may be one of the
-/// inputs.
-using PointwiseLoop = void (*)(void* out, const void* const* in, std::int64_t n);
+/// inputs, unless it is to `stream`, that is to go past the caches, where the loop can: it then begins a line of 64
+/// bytes.
+using PointwiseLoop = void (*)(void* out, const void* const* in, std::int64_t n, bool stream);
 
 /// T, to be written once for each of N operands of one type.
 template <class T, std::size_t>

@@ -140,7 +140,7 @@ void run_on_cpu(
     in[k] = plain ? view->data : nullptr;
   }
   if (plain) [[likely]]
-    return loop(out.data, in, out.size);
+    return loop(out.data, in, out.size, false);
   run_loop<K>(pointwise_args<K>(op, out, operands, dtype), loop, k_pointwise_grain);
 }
 

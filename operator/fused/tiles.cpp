@@ -238,7 +238,7 @@ void Tiles::compute(const Step& step, std::byte* to, DType type, std::int64_t n)
     const void* in[8];
     for (std::size_t i = 0; i < step.operands.size(); ++i)
       in[i] = slots_[step.operands[i]];
-    return step.loop(to, in, n);
+    return step.loop(to, in, n, false);
   }
   const std::byte* const from = slots_[step.operands[0]];
   if (step.cast == nullptr) {

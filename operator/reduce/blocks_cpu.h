@@ -109,7 +109,7 @@ Exponentials<A> block_in_passes(const ExponentialsOf<T>& op, const A* x, std::in
   const simd::SoftmaxRows* const rows = simd::softmax_rows();
   if constexpr (std::is_same_v<A, float>) {
     if (std::isfinite(largest) && rows != nullptr)
-      return {largest, static_cast<float>(rows->exp_sum(x, largest, n, nullptr))};
+      return {largest, static_cast<float>(rows->exp_sum(x, largest, n, nullptr, {}))};
   }
   return reduce_block(op, x, n, 1);
 }

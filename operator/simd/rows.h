@@ -22,4 +22,7 @@ PointwiseLoop binary_loop(Binary row);
 template <class T, int operand>
 PointwiseLoop binary_gradient_loop(Binary row);
 
+/// After loops that stream: before another thread reads what they wrote.
+void finish_streams() noexcept;
+
 }  // namespace sluice::simd

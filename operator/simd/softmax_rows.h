@@ -4,15 +4,21 @@
 
 namespace sluice::simd {
 
+/// Memory that a thread reads next: it is asked for while the row before is worked on, when memory would rest.
+struct Ahead {
+  const void* data = nullptr;
+  std::int64_t bytes = 0;
+};
+
 /// What the softmax family does to a row of n neighbouring floats, in the vectors of simd::target(). Sums are in double
 /// and have 16 parts, whatever the width of a vector, so that their order is the same on every instruction set. A row
-/// may be written over. Rows written with `stream` go past the caches: they are whole lines of 64 bytes, and finish()
-/// comes before anybody reads them.
+/// may be written over. Rows written with `stream` go past the caches, but for lines that they share: finish() comes
+/// before anybody reads them.
 struct SoftmaxRows {
   /// The largest; NaN is passed over.
   float (*largest)(const float* x, std::int64_t n);
   /// The sum of e^(x - shift), of x <= shift; each of them is also written to `to` unless that is null.
-  double (*exp_sum)(const float* x, float shift, std::int64_t n, float* to);
+  double (*exp_sum)(const float* x, float shift, std::int64_t n, float* to, Ahead next);
   /// The sum of a * b, of a alone if b is null.
   double (*sum)(const float* a, const float* b, std::int64_t n);
   /// x * factor.

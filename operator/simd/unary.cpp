@@ -4,6 +4,7 @@
 #if SLUICE_HIGHWAY
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE <sluice/operator/simd/unary.cpp>
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 
 #include <sluice/operator/simd/detail/formulas.h>
@@ -48,6 +49,12 @@ PointwiseLoop unary_loop([[maybe_unused]] Unary row) {
 
 template PointwiseLoop unary_loop<float>(Unary);
 template PointwiseLoop unary_loop<double>(Unary);
+
+void finish_streams() noexcept {
+#if SLUICE_HIGHWAY
+  hwy::FlushStream();
+#endif
+}
 
 }  // namespace sluice::simd
 #endif

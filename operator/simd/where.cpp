@@ -14,7 +14,7 @@ namespace {
 
 // A plain loop, which becomes vectors: both elements are read, whichever is taken.
 template <class T>
-void choose(void* out, const void* const* in, std::int64_t n) {
+void choose(void* out, const void* const* in, std::int64_t n, bool) {
   const auto* condition = static_cast<const std::uint8_t*>(in[0]);
   const T *a = static_cast<const T*>(in[1]), *b = static_cast<const T*>(in[2]);
   T* to = static_cast<T*>(out);

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include <sluice/engine/parallel.h>
+#include <sluice/ndarray/detail/simd_casts.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/index_value.h>
 #include <sluice/operator/simd/softmax_rows.h>
@@ -23,22 +24,43 @@ std::int64_t label_at(const char* op, const TensorView& labels, std::int64_t row
   return label;
 }
 
-// For rows of neighbouring floats; null for others.
+// For rows of neighbours that are computed with as floats; null for others.
 template <class T>
 const simd::SoftmaxRows* row_vectors(const AxisLayout& at) noexcept {
-  return std::is_same_v<T, float> && at.inner == 1 ? simd::softmax_rows() : nullptr;
+  return std::is_same_v<Compute<T>, float> && at.inner == 1 ? simd::softmax_rows() : nullptr;
 }
 
-// Calls body(row, offset of the row's first element) in parallel.
+// A row of a range, the offset of its first element, and room for a converted row where one is asked for.
+struct RowOfRange {
+  std::int64_t row, offset, end;
+  float* buffer;
+};
+
+// Calls body(RowOfRange) in parallel, with room for `buffered` floats.
 template <class Body>
-void for_rows(const AxisLayout& at, const Body& body) {
+void for_rows(const AxisLayout& at, std::int64_t buffered, const Body& body) {
   parallel_for(
       at.outer * at.inner,
       std::max<std::int64_t>(1, k_grain / std::max<std::int64_t>(1, at.n)),
       [&](std::int64_t begin, std::int64_t end) {
+        const RowBuffer buffer(buffered);
         for (std::int64_t row = begin; row < end; ++row)
-          body(row, row / at.inner * at.n * at.inner + row % at.inner);
+          body(RowOfRange{row, row / at.inner * at.n * at.inner + row % at.inner, end, buffer.get()});
       });
+}
+
+template <class T>
+constexpr bool k_converted = !std::is_same_v<T, Compute<T>>;
+
+// n floats: of the row itself, or of what it converts to.
+template <class T>
+const float* as_floats(const T* x, std::int64_t n, float* buffer) {
+  if constexpr (k_converted<T>) {
+    simd::convert(x, buffer, n);
+    return buffer;
+  } else {
+    return x;
+  }
 }
 
 template <class T>
@@ -50,15 +72,16 @@ void cross_entropy(const KernelCall& call) {
   C* log_sum = call.outputs[1].as<C>();
   const std::int64_t rows = at.outer * at.inner;
   const simd::SoftmaxRows* const vectors = row_vectors<T>(at);
-  for_rows(at, [&](std::int64_t row, std::int64_t offset) {
-    const std::int64_t label = label_at("softmax_cross_entropy", call.inputs[1], row, at.n);
-    const T* x = logits + offset;
+  for_rows(at, vectors != nullptr && k_converted<T> ? at.n : 0, [&](const RowOfRange& here) {
+    const std::int64_t label = label_at("softmax_cross_entropy", call.inputs[1], here.row, at.n);
+    const T* x = logits + here.offset;
     C largest = -std::numeric_limits<C>::infinity();
     double sum = 0;
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (std::is_same_v<C, float>) {
       if (vectors != nullptr) {
-        largest = vectors->largest(x, at.n);
-        sum = vectors->exp_sum(x, largest, at.n, nullptr);
+        const float* const values = as_floats(x, at.n, here.buffer);
+        largest = vectors->largest(values, at.n);
+        sum = vectors->exp_sum(values, largest, at.n, nullptr, row_ahead(logits, here.row + 1, here.end, at.n));
       }
     }
     for (std::int64_t i = 0; vectors == nullptr && i < at.n; ++i)
@@ -67,9 +90,9 @@ void cross_entropy(const KernelCall& call) {
       sum += vector_exp(static_cast<C>(x[i * at.inner]) - largest);
     const C log_of_sum = static_cast<C>(std::log(sum));
     // Apart and in this order: a large common offset of the logits does not eat the digits of loss and gradient.
-    log_sum[row] = largest;
-    log_sum[rows + row] = log_of_sum;
-    loss[row] = static_cast<T>(log_of_sum - (static_cast<C>(x[label * at.inner]) - largest));
+    log_sum[here.row] = largest;
+    log_sum[rows + here.row] = log_of_sum;
+    loss[here.row] = static_cast<T>(log_of_sum - (static_cast<C>(x[label * at.inner]) - largest));
   });
 }
 
@@ -83,20 +106,27 @@ void cross_entropy_backward(const KernelCall& call) {
   const T* dy = call.inputs[3].as<const T>();
   T* dx = call.outputs[0].as<T>();
   const simd::SoftmaxRows* const vectors = row_vectors<T>(at);
-  for_rows(at, [&](std::int64_t row, std::int64_t offset) {
-    const std::int64_t label = label_at("softmax_cross_entropy", call.inputs[1], row, at.n);
-    const C scale = static_cast<C>(dy[row]), largest = log_sum[row], log_of_sum = log_sum[rows + row];
-    if constexpr (std::is_same_v<T, float>) {
+  for_rows(at, vectors != nullptr && k_converted<T> ? at.n : 0, [&](const RowOfRange& here) {
+    const std::int64_t label = label_at("softmax_cross_entropy", call.inputs[1], here.row, at.n);
+    const C scale = static_cast<C>(dy[here.row]), largest = log_sum[here.row], log_of_sum = log_sum[rows + here.row];
+    if constexpr (std::is_same_v<C, float>) {
       if (vectors != nullptr) {
+        const float* const values = as_floats(logits + here.offset, at.n, here.buffer);
         float of_label;
-        vectors->probability(logits + offset + label, largest, log_of_sum, 1, 1, &of_label);
-        vectors->probability(logits + offset, largest, log_of_sum, scale, at.n, dx + offset);
-        dx[offset + label] = (of_label - 1) * scale;
+        vectors->probability(values + label, largest, log_of_sum, 1, 1, &of_label);
+        T* const target = dx + here.offset;
+        if constexpr (k_converted<T>) {
+          vectors->probability(values, largest, log_of_sum, scale, at.n, here.buffer);
+          simd::convert(here.buffer, target, at.n);
+        } else {
+          vectors->probability(values, largest, log_of_sum, scale, at.n, target);
+        }
+        target[label] = static_cast<T>((of_label - 1) * scale);
         return;
       }
     }
     for (std::int64_t i = 0; i < at.n; ++i) {
-      const std::int64_t element = offset + i * at.inner;
+      const std::int64_t element = here.offset + i * at.inner;
       const C probability = vector_exp((static_cast<C>(logits[element]) - largest) - log_of_sum);
       dx[element] = static_cast<T>((probability - (i == label ? C{1} : C{0})) * scale);
     }
@@ -108,7 +138,8 @@ void likelihood(const KernelCall& call) {
   const AxisLayout at = softmax_layout(call);
   const T* log_probs = call.inputs[0].as<const T>();
   T* loss = call.outputs[0].as<T>();
-  for_rows({at.outer, 1, at.inner}, [&](std::int64_t row, std::int64_t) {
+  for_rows({at.outer, 1, at.inner}, 0, [&](const RowOfRange& here) {
+    const std::int64_t row = here.row;
     const std::int64_t label = label_at("negative_log_likelihood", call.inputs[1], row, at.n);
     const std::int64_t element = (row / at.inner * at.n + label) * at.inner + row % at.inner;
     loss[row] = static_cast<T>(-static_cast<Compute<T>>(log_probs[element]));
@@ -121,10 +152,11 @@ void likelihood_backward(const KernelCall& call) {
   const AxisLayout at = axis_layout(call.outputs[0].shape, static_cast<int>(a.axis));
   const T* dy = call.inputs[1].as<const T>();
   T* dx = call.outputs[0].as<T>();
-  for_rows(at, [&](std::int64_t row, std::int64_t offset) {
-    const std::int64_t label = label_at("negative_log_likelihood", call.inputs[0], row, at.n);
+  for_rows(at, 0, [&](const RowOfRange& here) {
+    const std::int64_t label = label_at("negative_log_likelihood", call.inputs[0], here.row, at.n);
     for (std::int64_t i = 0; i < at.n; ++i)
-      dx[offset + i * at.inner] = static_cast<T>(i == label ? -static_cast<Compute<T>>(dy[row]) : Compute<T>{0});
+      dx[here.offset + i * at.inner] =
+          static_cast<T>(i == label ? -static_cast<Compute<T>>(dy[here.row]) : Compute<T>{0});
   });
 }
 

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <new>
+
+#include <sluice/operator/simd/softmax_rows.h>
 
 // What the rows of softmax are made of on the CPU, in forms that the compiler turns into vectors: library calls and
 // running sums would stay scalar.
@@ -71,6 +75,39 @@ double sum_of(const C* x, std::int64_t n) noexcept {
   for (double value : lane)
     total += value;
   return total;
+}
+
+/// n floats, of any value, on a line of the cache; few of them cost no allocation. Throws std::bad_alloc.
+class RowBuffer {
+ public:
+  explicit RowBuffer(std::int64_t n)
+      : data_(n <= k_few ? few_ : static_cast<float*>(::operator new(sizeof(float) * n, k_line))) {}
+  RowBuffer(const RowBuffer&) = delete;
+  RowBuffer& operator=(const RowBuffer&) = delete;
+  ~RowBuffer() {
+    if (data_ != few_)
+      ::operator delete(data_, k_line);
+  }
+  float* get() const noexcept { return data_; }
+
+ private:
+  static constexpr std::int64_t k_few = 256;
+  static constexpr std::align_val_t k_line{64};
+  alignas(64) float few_[k_few];
+  float* data_;
+};
+
+/// Row `row` of x, if there is one before `end` and the caches have room for it beside the one before.
+template <class T>
+simd::Ahead row_ahead(const T* x, std::int64_t row, std::int64_t end, std::int64_t n) noexcept {
+  constexpr std::int64_t k_room = std::int64_t{256} << 10;
+  const std::int64_t bytes = n * static_cast<std::int64_t>(sizeof(T));
+  return row < end && bytes <= k_room ? simd::Ahead{x + row * n, bytes} : simd::Ahead{};
+}
+
+/// How many of `rows` rows are converted at once: a few thousand elements, which the nearest cache holds.
+inline std::int64_t rows_converted(std::int64_t rows, std::int64_t n) noexcept {
+  return std::clamp<std::int64_t>(2048 / n, 1, std::max<std::int64_t>(1, rows));
 }
 
 }  // namespace sluice::detail

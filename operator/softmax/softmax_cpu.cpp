@@ -32,66 +32,67 @@ void softmax_row(const T* x, T* y, std::int64_t n, C* __restrict scratch) {
     y[i] = static_cast<T>(Log ? (static_cast<C>(x[i]) - largest) - last : scratch[i] * last);
 }
 
-// Results that no cache keeps go past it, if their rows are whole lines.
+// Results that no cache keeps go past it. Rows that are not whole lines share some, which costs short ones more.
 template <class T>
-bool streams(const T* y, std::int64_t rows, std::int64_t n) {
-  constexpr std::int64_t k_line = 64, k_large = std::int64_t{4} << 20;
-  const std::int64_t bytes = n * static_cast<std::int64_t>(sizeof(T));
-  return std::is_same_v<T, float> && bytes % k_line == 0 && rows * bytes >= k_large &&
-         reinterpret_cast<std::uintptr_t>(y) % k_line == 0;
+bool streams(std::int64_t rows, std::int64_t n) {
+  constexpr std::int64_t k_long = 256, k_large = std::int64_t{4} << 20;
+  return std::is_same_v<T, float> && n >= k_long && rows * n * static_cast<std::int64_t>(sizeof(T)) >= k_large;
 }
 
-// A row of neighbours in vectors; `row` holds n numbers, y itself where that can.
-template <bool Log, class T>
-void softmax_row(const simd::SoftmaxRows& simd, const T* x, T* y, std::int64_t n, float* row, bool stream) {
-  const float* from = row;
-  float* to = row;
-  if constexpr (std::is_same_v<T, float>) {
-    from = x;
-    to = y;
-  } else {
-    simd::convert(x, row, n);
-  }
-  const float largest = simd.largest(from, n);
-  const double sum = simd.exp_sum(from, largest, n, Log ? nullptr : row);
+// A row of neighbours in vectors; `row` holds n numbers, y itself where that can. x may be y.
+template <bool Log>
+void softmax_row(
+    const simd::SoftmaxRows& simd,
+    const float* x,
+    float* y,
+    std::int64_t n,
+    float* row,
+    bool stream,
+    simd::Ahead next) {
+  const float largest = simd.largest(x, n);
+  const double sum = simd.exp_sum(x, largest, n, Log ? nullptr : row, next);
   if (Log) {
-    simd.shift(from, largest, static_cast<float>(std::log(sum)), n, to, stream);
+    simd.shift(x, largest, static_cast<float>(std::log(sum)), n, y, stream);
   } else {
-    simd.scale(row, static_cast<float>(1 / sum), n, to, stream);
+    simd.scale(row, static_cast<float>(1 / sum), n, y, stream);
   }
-  if constexpr (!std::is_same_v<T, float>)
-    simd::convert(row, y, n);
 }
 
 // Rows [begin, end) of neighbours.
-template <bool Log, class T>
+template <bool Log>
 void softmax_rows(
-    const simd::SoftmaxRows* vectors,
-    const T* x,
-    T* y,
+    const simd::SoftmaxRows& vectors,
+    const float* x,
+    float* y,
     std::int64_t begin,
     std::int64_t end,
     std::int64_t n,
     bool stream) {
-  using C = Compute<T>;
-  if constexpr (std::is_same_v<C, float>) {
-    if (vectors != nullptr) {
-      const bool in_place = std::is_same_v<T, float> && !stream;
-      std::vector<float> scratch(in_place || (Log && stream) ? 0 : static_cast<std::size_t>(n));
-      for (std::int64_t row = begin; row < end; ++row) {
-        float* here = scratch.data();
-        if constexpr (std::is_same_v<T, float>)
-          here = in_place ? y + row * n : here;
-        softmax_row<Log>(*vectors, x + row * n, y + row * n, n, here, stream);
-      }
-      if (stream)
-        vectors->finish();
-      return;
-    }
+  const RowBuffer scratch(!Log && stream ? n : 0);
+  for (std::int64_t row = begin; row < end; ++row) {
+    float* const to = y + row * n;
+    float* const powers = stream ? scratch.get() : to;
+    softmax_row<Log>(vectors, x + row * n, to, n, powers, stream, row_ahead(x, row + 1, end, n));
   }
-  std::vector<C> scratch(static_cast<std::size_t>(n));
-  for (std::int64_t row = begin; row < end; ++row)
-    softmax_row<Log>(x + row * n, y + row * n, n, scratch.data());
+  if (stream)
+    vectors.finish();
+}
+
+// Half types: several short rows are converted at once.
+template <bool Log, class T>
+void softmax_rows(
+    const simd::SoftmaxRows& vectors, const T* x, T* y, std::int64_t begin, std::int64_t end, std::int64_t n, bool) {
+  const std::int64_t block = rows_converted(end - begin, n);
+  const RowBuffer floats(block * n);
+  for (std::int64_t row = begin; row < end; row += block) {
+    const std::int64_t rows = std::min(block, end - row);
+    float* const from = floats.get();
+    simd::convert(x + row * n, from, rows * n);
+    const simd::Ahead next = block == 1 ? row_ahead(x, row + 1, end, n) : simd::Ahead{};
+    for (float* at = from; at < from + rows * n; at += n)
+      softmax_row<Log>(vectors, at, at, n, at, false, next);
+    simd::convert(from, y + row * n, rows * n);
+  }
 }
 
 // `width` columns, `inner` apart from row to row.
@@ -129,9 +130,15 @@ void forward(const KernelCall& call) {
   T* y = call.outputs[0].as<T>();
   if (at.inner == 1) {
     const simd::SoftmaxRows* const vectors = simd::softmax_rows();
-    const bool stream = vectors != nullptr && streams(y, at.outer, at.n);
+    const bool stream = vectors != nullptr && streams<T>(at.outer, at.n);
     parallel_for(at.outer, std::max<std::int64_t>(1, k_grain / at.n), [&](std::int64_t begin, std::int64_t end) {
-      softmax_rows<Log>(vectors, x, y, begin, end, at.n, stream);
+      if constexpr (std::is_same_v<C, float>) {
+        if (vectors != nullptr)
+          return softmax_rows<Log>(*vectors, x, y, begin, end, at.n, stream);
+      }
+      std::vector<C> scratch(static_cast<std::size_t>(at.n));
+      for (std::int64_t row = begin; row < end; ++row)
+        softmax_row<Log>(x + row * at.n, y + row * at.n, at.n, scratch.data());
     });
     return;
   }
@@ -161,19 +168,29 @@ void backward_row(const T* y, const T* dy, T* dx, std::int64_t n, std::int64_t s
   }
 }
 
-template <bool Log>
+// Rows of neighbours in vectors, those of half types as floats.
+template <bool Log, class T>
 void backward_rows(
-    const simd::SoftmaxRows& vectors,
-    const float* y,
-    const float* dy,
-    float* dx,
-    std::int64_t rows,
-    std::int64_t n,
-    bool stream) {
+    const simd::SoftmaxRows& vectors, const T* y, const T* dy, T* dx, std::int64_t rows, std::int64_t n, bool stream) {
   const auto gradient = Log ? vectors.log_gradient : vectors.gradient;
-  for (std::int64_t i = 0; i < rows * n; i += n) {
-    const double total = vectors.sum(dy + i, Log ? nullptr : y + i, n);
-    gradient(y + i, dy + i, static_cast<float>(total), n, dx + i, stream);
+  const auto row = [&](const float* result, const float* grad, float* to) {
+    const double total = vectors.sum(grad, Log ? nullptr : result, n);
+    gradient(result, grad, static_cast<float>(total), n, to, stream);
+  };
+  if constexpr (std::is_same_v<T, float>) {
+    for (std::int64_t i = 0; i < rows * n; i += n)
+      row(y + i, dy + i, dx + i);
+  } else {
+    const std::int64_t block = rows_converted(rows, n) * n;
+    const RowBuffer results(block), grads(block);
+    for (std::int64_t from = 0; from < rows * n; from += block) {
+      const std::int64_t count = std::min(block, rows * n - from);
+      simd::convert(y + from, results.get(), count);
+      simd::convert(dy + from, grads.get(), count);
+      for (std::int64_t i = 0; i < count; i += n)
+        row(results.get() + i, grads.get() + i, grads.get() + i);
+      simd::convert(grads.get(), dx + from, count);
+    }
   }
   if (stream)
     vectors.finish();
@@ -189,9 +206,9 @@ void backward(const KernelCall& call) {
   T* dx = call.outputs[0].as<T>();
   const std::int64_t grain = std::max<std::int64_t>(1, k_grain / at.n);
   const simd::SoftmaxRows* const vectors = at.inner == 1 ? simd::softmax_rows() : nullptr;
-  const bool stream = vectors != nullptr && streams(dx, at.outer, at.n);
+  const bool stream = vectors != nullptr && streams<T>(at.outer, at.n);
   parallel_for(at.outer * at.inner, grain, [&](std::int64_t begin, std::int64_t end) {
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (std::is_same_v<Compute<T>, float>) {
       if (vectors != nullptr) {
         const std::int64_t first = begin * at.n;
         return backward_rows<Log>(*vectors, y + first, dy + first, dx + first, end - begin, at.n, stream);

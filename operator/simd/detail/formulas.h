@@ -72,6 +72,10 @@ template <class D>
 HWY_INLINE void store(Lanes<D> y, void* out, std::int64_t at) {
   hn::StoreU(y.v, D{}, static_cast<hn::TFromD<D>*>(out) + at);
 }
+template <class D>
+HWY_INLINE void stream_out(Lanes<D> y, void* out, std::int64_t at) {
+  hn::Stream(y.v, D{}, static_cast<hn::TFromD<D>*>(out) + at);
+}
 // As bytes that are 0 or 1.
 template <class D>
 HWY_INLINE void store(Truth<D> y, void* out, std::int64_t at) {
@@ -80,33 +84,51 @@ HWY_INLINE void store(Truth<D> y, void* out, std::int64_t at) {
   const auto bits = hn::IfThenElseZero(hn::RebindMask(whole, y.is), hn::Set(whole, 1));
   hn::StoreU(hn::DemoteTo(bytes, bits), bytes, static_cast<std::uint8_t*>(out) + at);
 }
+template <class D>
+HWY_INLINE void stream_out(Truth<D> y, void* out, std::int64_t at) {
+  store(y, out, at);
+}
+// Asks for what is read some lines later; behind an array's end nothing happens.
+HWY_INLINE void expect(const void* from) {
+  constexpr std::uintptr_t k_distance = 2048;
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + k_distance));
+}
 
 /// The loop (see PointwiseLoop) of formula F, which takes K operands of type T and gives Out: T, or bool.
 template <class F, class Out, class T, int K>
 struct Loop {
   using D = hn::ScalableTag<T>;
 
-  static void run(void* out, const void* const* in, std::int64_t n) {
+  static void run(void* out, const void* const* in, std::int64_t n, bool stream) {
     const auto step = static_cast<std::int64_t>(hn::Lanes(D{}));
     const std::int64_t rest = n % step;
     if (rest < n)
-      whole(out, in, n - rest);
+      whole(out, in, n - rest, stream);
     if (rest > 0)
       tail(out, in, n - rest, rest);
   }
 
  private:
-  static HWY_NOINLINE void whole(void* out, const void* const* in, std::int64_t n) {
-    each(out, in, n, std::make_index_sequence<K>{});
+  static HWY_NOINLINE void whole(void* out, const void* const* in, std::int64_t n, bool stream) {
+    each(out, in, n, stream, std::make_index_sequence<K>{});
   }
   // An operand may be written over: each vector is read before it is written.
   template <std::size_t... I>
-  static HWY_INLINE void each(void* out, const void* const* in, std::int64_t n, std::index_sequence<I...>) {
+  static HWY_INLINE void each(
+      void* out, const void* const* in, std::int64_t n, bool stream, std::index_sequence<I...>) {
     const D d;
     const auto step = static_cast<std::int64_t>(hn::Lanes(d));
     const T* const from[] = {static_cast<const T*>(in[I])...};
-    for (std::int64_t i = 0; i < n; i += step)
-      store(F::of(Lanes<D>(hn::LoadU(d, from[I] + i))...), out, i);
+    for (std::int64_t i = 0; i < n; i += step) {
+      const auto y = F::of(Lanes<D>(hn::LoadU(d, from[I] + i))...);
+      asm volatile("" : "+r"(stream));  // one loop for both ways: the compiler would make two
+      if (HWY_UNLIKELY(stream)) {
+        (expect(from[I] + i), ...);
+        stream_out(y, out, i);
+      } else {
+        store(y, out, i);
+      }
+    }
   }
   // One vector whose other lanes repeat the first element.
   static void tail(void* out, const void* const* in, std::int64_t at, std::int64_t n) {
@@ -119,7 +141,7 @@ struct Loop {
       std::memcpy(values[k], source, static_cast<std::size_t>(n) * sizeof(T));
       from[k] = values[k];
     }
-    whole(values[K], from, static_cast<std::int64_t>(hn::Lanes(d)));
+    whole(values[K], from, static_cast<std::int64_t>(hn::Lanes(d)), false);
     std::memcpy(static_cast<Out*>(out) + at, values[K], static_cast<std::size_t>(n) * sizeof(Out));
   }
 };
