@@ -39,5 +39,7 @@
 #include <sluice/operator/scan/scan.h>
 #include <sluice/operator/sink.h>
 #include <sluice/operator/softmax/softmax.h>
+#include <sluice/operator/update/guard.h>
+#include <sluice/operator/update/rules.h>
 #include <sluice/operator/update/update.h>
 #include <sluice/operator/walk/walk.h>

@@ -137,6 +137,27 @@ inline void add_updates(std::vector<PlainCase>& cases) {
     const auto each = [&](std::size_t i) { return std::span(to).subspan(i, 1); };
     adam_update(each(0), std::span(grads).subspan(1, 1), each(2), each(3), {.steps = {2}});
   });
+  const auto add_rule = [&]<class Rule>(const char* op, const Rule& rule) {
+    add(op, 2 + rule.states().size(), [rule](const Arrays& to, const Arrays& grads) {
+      std::vector<std::vector<NDArray>> states;
+      for (const NDArray& state : std::span(to).subspan(2))
+        states.push_back({state});
+      const UpdateOptions options{.weight_decay = 0.1, .steps = {2}};
+      optimizer_update(rule, std::span(to).first(1), std::span(grads).subspan(1, 1), states, options);
+    });
+  };
+  add_rule("nag_update", update_rules::Nag{});
+  add_rule("adamw_update", update_rules::AdamW{});
+  add_rule("rmsprop_update", update_rules::RmsProp{.momentum = 0.5});
+  add_rule("adagrad_update", update_rules::AdaGrad{});
+  add_rule("adadelta_update", update_rules::AdaDelta{});
+  add_rule("ftrl_update", update_rules::Ftrl{});
+  add_rule("signum_update", update_rules::Signum{});
+  add_rule("lars_update", update_rules::Lars{});
+  add_rule("lamb_update", update_rules::Lamb{});
+  cases.push_back({"gradient_guard", alike(3, {3, 4}), [](const Arrays& in, DType) {
+                     return Arrays{gradient_guard(in, {.max_norm = 1})};
+                   }});
 }
 
 // What is made of nothing lies as the operator likes: all types, and GPUs beside CPUs.
