@@ -32,6 +32,7 @@
 #include <sluice/operator/order/order.h>
 #include <sluice/operator/order/select.h>
 #include <sluice/operator/pool/pool.h>
+#include <sluice/operator/random/distributions.h>
 #include <sluice/operator/random/dropout.h>
 #include <sluice/operator/random/random.h>
 #include <sluice/operator/reduce/composed.h>

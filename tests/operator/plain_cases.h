@@ -173,12 +173,34 @@ inline void add_sources(std::vector<PlainCase>& cases) {
   add("random_normal", [](const ArrayOptions& as) { return random::normal(1, 2, {7, 5}, as); });
   add("random_randint", [](const ArrayOptions& as) { return random::randint(0, 100, {7, 5}, as); });
   add("random_bernoulli", [](const ArrayOptions& as) { return random::bernoulli(0.25, {7, 5}, as); });
-  add("random_permutation", [](const ArrayOptions&) { return random::permutation(17); });
+  add("random_exponential", [](const ArrayOptions& as) { return random::exponential(2, {7, 5}, as); });
+  add("random_laplace", [](const ArrayOptions& as) { return random::laplace(1, 2, {7, 5}, as); });
+  add("random_gumbel", [](const ArrayOptions& as) { return random::gumbel(1, 2, {7, 5}, as); });
+  add("random_truncated_normal", [](const ArrayOptions& as) {
+    return random::truncated_normal(0, 1, -1, 2, {7, 5}, as);
+  });
+  add("random_gamma", [](const ArrayOptions& as) { return random::gamma(2, 1, {7, 5}, as); });
+  add("random_beta", [](const ArrayOptions& as) { return random::beta(2, 3, {7, 5}, as); });
+  add("random_poisson", [](const ArrayOptions& as) { return random::poisson(20, {7, 5}, as); });
   add("words", [](const ArrayOptions& as) {
     const NDArray to = empty({3}, as);
     sluice::detail::write_words({0, 1, -1}, to, SourceLocation::current());
     return to;
   });
+}
+
+}  // namespace detail
+
+namespace detail {
+
+inline void add_samples(std::vector<PlainCase>& cases) {
+  const auto add = [&](const char* op, const std::function<NDArray(const NDArray&, DType)>& f) {
+    cases.push_back({op, alike(1, {3, 4}), [f](const Arrays& in, DType dtype) { return Arrays{f(in[0], dtype)}; }});
+    cases.back().low = 0.5;
+  };
+  add("sample_gamma", [](const NDArray& alpha, DType dtype) { return random::gamma(alpha, dtype); });
+  add("sample_poisson", [](const NDArray& lam, DType dtype) { return random::poisson(lam, dtype); });
+  add("sample_categorical", [](const NDArray& weights, DType) { return random::categorical(weights, 9); });
 }
 
 }  // namespace detail
@@ -190,6 +212,7 @@ inline std::vector<PlainCase> plain_cases() {
   detail::add_parts_of_layers(cases);
   detail::add_updates(cases);
   detail::add_sources(cases);
+  detail::add_samples(cases);
   for (const char* op : {"detach", "fill"})
     cases.push_back(detail::by_name(op, detail::alike(1, {3, 4}), ""));
   cases.push_back(
