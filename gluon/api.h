@@ -8,6 +8,7 @@
 #include <sluice/gluon/metric.h>
 #include <sluice/gluon/nn/api.h>
 #include <sluice/gluon/optimizer.h>
+#include <sluice/gluon/optimizers.h>
 #include <sluice/gluon/parameter.h>
 #include <sluice/gluon/predictor.h>
 #include <sluice/gluon/rnn/api.h>
@@ -15,4 +16,5 @@
 #include <sluice/gluon/symbol_block.h>
 #include <sluice/gluon/train_step.h>
 #include <sluice/gluon/trainer.h>
+#include <sluice/gluon/utils.h>
 #include <sluice/operator/api.h>

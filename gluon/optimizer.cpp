@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
 
 #include <sluice/engine/error.h>
 #include <sluice/engine/region.h>
@@ -9,29 +8,12 @@
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/operator/sink.h>
+#include <sluice/operator/update/guard.h>
 #include <sluice/operator/update/numbers.h>
-#include <sluice/operator/update/update.h>
 
 namespace sluice::gluon::optimizer {
 
 namespace {
-
-constexpr double k_any = std::numeric_limits<double>::max();
-constexpr double k_below_one = 1 - std::numeric_limits<double>::epsilon() / 2;
-
-void require_range(const char* what, double value, double low, double high) {
-  require(std::isfinite(value) && value >= low && value <= high, [&] {
-    return high == k_any         ? message(what, " is ", value, ", it must be finite and at least ", low)
-           : high == k_below_one ? message(what, " is ", value, ", it must be at least ", low, " and less than 1")
-                                 : message(what, " is ", value, ", it must be within [", low, ", ", high, "]");
-  });
-}
-
-void require_clip(const char* optimizer, double clip) {
-  require(!std::isnan(clip), [&] {
-    return message(optimizer, ": clip_gradient is ", clip, ", it must be a number; a negative one is for none");
-  });
-}
 
 // Sets of parameters are told apart by it.
 std::vector<std::string> names_of(std::span<const ParameterDict::Entry> parameters) {
@@ -49,7 +31,9 @@ Optimizer::Optimizer(double learning_rate) {
 }
 
 void Optimizer::set_learning_rate(double learning_rate) {
-  require_range("learning_rate", learning_rate, 0, k_any);
+  require(std::isfinite(learning_rate) && learning_rate >= 0, [&] {
+    return message("learning_rate is ", learning_rate, ", it must be finite and at least 0");
+  });
   learning_rate_ = learning_rate;
 }
 
@@ -107,7 +91,8 @@ void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double 
   Step step = step_of(parameters, rescale_grad, site);
   if (sluice::detail::calls_are_taken())
     write_numbers(step);
-  apply(step);
+  make_guard(step);
+  apply_guarded(step);
   count(step);
 }
 
@@ -120,6 +105,9 @@ void Optimizer::prepare(std::span<const ParameterDict::Entry> parameters, double
   Step step = step_of(parameters, rescale_grad, site);
   for (const std::string& slot : needed_slots(true))
     state(step, slot);  // made here: a recorded step would make it again each time
+  if (keeps_masters())
+    masters(step);
+  make_guard(step);
   write_numbers(step);
   count(step);
 }
@@ -140,7 +128,7 @@ void Optimizer::update_prepared(std::span<const ParameterDict::Entry> parameters
         "' the first, was not prepared: call prepare() for them before, outside what is recorded");
   });
   step.in_memory = prepared->second.array;
-  apply(step);
+  apply_guarded(step);
 }
 
 void Optimizer::cancel(std::span<const ParameterDict::Entry> parameters) {
@@ -157,8 +145,12 @@ std::vector<NDArray> Optimizer::step_arrays(std::span<const ParameterDict::Entry
   std::vector<NDArray> arrays;
   if (const auto numbers = numbers_.find(names_of(parameters)); numbers != numbers_.end())
     arrays.push_back(numbers->second.array);
+  if (guards_ && guard_.defined())
+    arrays.push_back(guard_);
+  std::vector<std::string> all = slots();
+  all.emplace_back("master");
   for (const auto& [name, parameter] : parameters) {
-    for (const std::string& slot : slots()) {
+    for (const std::string& slot : all) {
       if (const auto state = states_.find(name + "." + slot); state != states_.end())
         arrays.push_back(state->second);
     }
@@ -171,24 +163,73 @@ std::int64_t Optimizer::num_updates(const std::string& parameter) const noexcept
   return found == counts_.end() ? 0 : found->second;
 }
 
+NDArray& Optimizer::state_of(const Step& step, std::size_t i, const std::string& slot) {
+  const NDArray& weight = step.weights[i];
+  const std::string name = step.parameters[i].first + "." + slot;
+  NDArray& held = states_[name];
+  if (!held.defined()) {
+    held = zeros(weight.shape(), {.dtype = state_type(weight.dtype()), .device = weight.device()}, step.site);
+  } else if (held.device() != weight.device()) {
+    held = held.to(weight.device());
+  }
+  require<ShapeError>(held.shape() == weight.shape(), [&] {
+    return message("optimizer state '", name, "' has shape ", held.shape(), ", the parameter has ", weight.shape());
+  });
+  return held;
+}
+
 std::vector<NDArray> Optimizer::state(const Step& step, const std::string& slot) {
   std::vector<NDArray> arrays;
   arrays.reserve(step.parameters.size());
+  for (std::size_t i = 0; i < step.parameters.size(); ++i)
+    arrays.push_back(state_of(step, i, slot));
+  return arrays;
+}
+
+std::vector<NDArray> Optimizer::masters(const Step& step) {
+  std::vector<NDArray> arrays;
   for (std::size_t i = 0; i < step.parameters.size(); ++i) {
-    const NDArray& weight = step.weights[i];
-    const std::string name = step.parameters[i].first + "." + slot;
-    NDArray& held = states_[name];
-    if (!held.defined()) {
-      held = zeros(weight.shape(), {.dtype = state_type(weight.dtype()), .device = weight.device()}, step.site);
-    } else if (held.device() != weight.device()) {
-      held = held.to(weight.device());
-    }
-    require<ShapeError>(held.shape() == weight.shape(), [&] {
-      return message("optimizer state '", name, "' has shape ", held.shape(), ", the parameter has ", weight.shape());
-    });
-    arrays.push_back(held);
+    if (const DType type = step.weights[i].dtype(); type == float16 || type == bfloat16)
+      arrays.push_back(state_of(step, i, "master"));
   }
   return arrays;
+}
+
+void Optimizer::guard(const GuardSettings& settings) {
+  require(!std::isnan(settings.max_norm), [&] {
+    return message(name(), ": a norm of gradients of ", settings.max_norm, " at most; a negative one is for none");
+  });
+  const bool guards = settings.max_norm >= 0 || settings.skip_non_finite;
+  require<UnsupportedError>(!guards || takes_guard(), [&] {
+    return message(
+        name(), ": takes no guard of gradients; have its update read Step::guard and override takes_guard()");
+  });
+  guards_ = guards;
+  guard_settings_ = settings;
+  guard_ = {};  // steps that were recorded read what stands in theirs
+}
+
+// Memory for it, outside what is recorded.
+void Optimizer::make_guard(const Step& step) {
+  const Device device = step.weights.front().device();
+  if (!guards_ || (guard_.defined() && guard_.device() == device))
+    return;
+  const CallSinkScope nobody(nullptr);
+  guard_ = ones({3}, {.dtype = float64, .device = device}, step.site);
+}
+
+void Optimizer::apply_guarded(Step& step) {
+  if (guards_) {
+    step.guard = gradient_guard(
+        step.grads,
+        {.max_norm = guard_settings_.max_norm,
+         .skip_non_finite = guard_settings_.skip_non_finite,
+         .rescale_grad = step.rescale_grad,
+         .numbers = step.in_memory},
+        guard_,
+        step.site);
+  }
+  apply(step);
 }
 
 void Optimizer::write_numbers(Step& step) {
@@ -209,65 +250,6 @@ std::vector<double> Optimizer::numbers_of(const Step& /*step*/) const {
   throw UnsupportedError(
       name() +
       ": its steps cannot be recorded, since it does not say what changes from step to step; override numbers_of()");
-}
-
-SGD::SGD(SGDOptions options) : Optimizer(options.learning_rate), options_(options) {
-  require_range("SGD: momentum", options.momentum, 0, 1);
-  require_range("SGD: weight_decay", options.weight_decay, 0, k_any);
-  require_clip("SGD", options.clip_gradient);
-}
-
-SgdUpdate SGD::update_of(const Step& step) const {
-  return {
-      .learning_rate = learning_rate(),
-      .momentum = options_.momentum,
-      .weight_decay = options_.weight_decay,
-      .rescale_grad = step.rescale_grad,
-      .clip_gradient = options_.clip_gradient,
-      .learning_rate_multipliers = step.learning_rate_multipliers,
-      .weight_decay_multipliers = step.weight_decay_multipliers,
-      .numbers = step.in_memory};
-}
-
-void SGD::apply(const Step& step) {
-  const std::vector<NDArray> momenta = options_.momentum == 0 ? std::vector<NDArray>() : state(step, "momentum");
-  sgd_update(step.weights, step.grads, momenta, update_of(step), step.site);
-}
-
-std::vector<double> SGD::numbers_of(const Step& step) const {
-  return update_numbers(update_of(step), step.weights.size());
-}
-
-Adam::Adam(AdamOptions options) : Optimizer(options.learning_rate), options_(options) {
-  require_range("Adam: beta1", options.beta1, 0, k_below_one);  // at 1 nothing is ever learnt
-  require_range("Adam: beta2", options.beta2, 0, k_below_one);
-  require_range("Adam: epsilon", options.epsilon, 0, k_any);
-  require_range("Adam: weight_decay", options.weight_decay, 0, k_any);
-  require_clip("Adam", options.clip_gradient);
-}
-
-AdamUpdate Adam::update_of(const Step& step) const {
-  return {
-      .learning_rate = learning_rate(),
-      .beta1 = options_.beta1,
-      .beta2 = options_.beta2,
-      .epsilon = options_.epsilon,
-      .weight_decay = options_.weight_decay,
-      .rescale_grad = step.rescale_grad,
-      .clip_gradient = options_.clip_gradient,
-      .steps = step.numbers,
-      .learning_rate_multipliers = step.learning_rate_multipliers,
-      .weight_decay_multipliers = step.weight_decay_multipliers,
-      .numbers = step.in_memory};
-}
-
-void Adam::apply(const Step& step) {
-  const std::vector<NDArray> means = state(step, "mean"), variances = state(step, "variance");
-  adam_update(step.weights, step.grads, means, variances, update_of(step), step.site);
-}
-
-std::vector<double> Adam::numbers_of(const Step& step) const {
-  return update_numbers(update_of(step));
 }
 
 }  // namespace sluice::gluon::optimizer

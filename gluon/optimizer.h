@@ -10,12 +10,17 @@
 #include <sluice/engine/export.h>
 #include <sluice/gluon/parameter.h>
 #include <sluice/ndarray/ndarray.h>
-#include <sluice/operator/update/update.h>
 
 namespace sluice::gluon::optimizer {
 
+/// What is done about all gradients of a step together, before the optimizer sees them.
+struct GuardSettings {
+  double max_norm = -1;          // not negative: gradients are scaled so that their norm is this at most
+  bool skip_non_finite = false;  // a step with a gradient that is inf or nan changes nothing
+};
+
 /// How weights follow gradients. State (momenta and the like, and how often the parameter was updated) is kept by
-/// parameter name, made at first use beside the parameter, and moves with it.
+/// parameter name, made at first use beside the parameter, and moves with it. The optimizers: gluon/optimizers.h.
 class SLUICE_API Optimizer {
  public:
   using States = std::map<std::string, NDArray>;
@@ -53,6 +58,14 @@ class SLUICE_API Optimizer {
   /// load_states(), the step is to be recorded anew.
   std::vector<NDArray> step_arrays(std::span<const ParameterDict::Entry> parameters) const;
 
+  /// From the next step on gradients, times rescale_grad, are scaled or looked at as it says: one pass over all of
+  /// them, one task more; the host does not wait. A step that is left out is counted as any other. Throws ValueError
+  /// for a norm that is nan, UnsupportedError for an optimizer without takes_guard().
+  void guard(const GuardSettings& settings);
+  /// What guard() made of the last step: float64 of shape (3,), the norm of all gradients, what they were scaled by
+  /// because of it, and 1, or 0 for a step that was left out. Undefined before a step with a guard.
+  NDArray last_guard() const noexcept { return guard_; }
+
   double learning_rate() const noexcept { return learning_rate_; }
   /// Throws ValueError unless the rate is finite and not negative.
   void set_learning_rate(double learning_rate);
@@ -82,6 +95,7 @@ class SLUICE_API Optimizer {
     std::span<const ParameterDict::Entry> parameters = {};
     SourceLocation site = {};  // for the tasks
     NDArray in_memory = {};    // if defined, numbers_of() this step, or of the step that it stands for when it runs
+    NDArray guard = {};        // if defined, what the update is to read (gradient_guard())
   };
 
   explicit Optimizer(double learning_rate);
@@ -93,14 +107,24 @@ class SLUICE_API Optimizer {
   /// (operator/update/update.h). Asked for by prepare(), and by update() under a sink. An optimizer that does not say
   /// it steps all the same, but not in what is recorded: this one throws UnsupportedError.
   virtual std::vector<double> numbers_of(const Step& step) const;
+  /// Whether apply() has the update read Step::guard.
+  virtual bool takes_guard() const { return false; }
+  /// Whether masters() are kept.
+  virtual bool keeps_masters() const { return false; }
   /// The slots that state() is asked for.
   virtual std::vector<std::string> slots() const = 0;
   /// Those without which the states of a parameter that was updated are not whole; `any`: some are there at all.
   virtual std::vector<std::string> needed_slots([[maybe_unused]] bool any) const { return slots(); }
   /// State array `slot` of each parameter: zeros at first use, of the weight's shape, float32 (float64 for float64).
   std::vector<NDArray> state(const Step& step, const std::string& slot);
+  /// Slot "master" of the parameters of half types alone, in their order: what their updates take as masters. Where it
+  /// is missing, or is not what the weight was rounded from, the weight counts.
+  std::vector<NDArray> masters(const Step& step);
 
  private:
+  NDArray& state_of(const Step& step, std::size_t i, const std::string& slot);
+  void make_guard(const Step& step);
+  void apply_guarded(Step& step);
   Step step_of(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) const;
   void count(const Step& step);
   void refuse_in_region() const;
@@ -111,70 +135,15 @@ class SLUICE_API Optimizer {
   std::int64_t num_updates_ = 0;
   std::map<std::string, std::int64_t> counts_;  // by parameter
   States states_;
+  GuardSettings guard_settings_;
+  NDArray guard_;  // where each step's is written; another one where settings changed
+  bool guards_ = false;
   /// What a step reads from memory, and what was written there last.
   struct Numbers {
     NDArray array = {};
     std::vector<double> values = {};
   };
   std::map<std::vector<std::string>, Numbers> numbers_;  // by the names of the parameters prepared together
-};
-
-/// Of SGD.
-struct SGDOptions {
-  double learning_rate = 0.01;
-  double momentum = 0;
-  double weight_decay = 0;
-  double clip_gradient = -1;  // negative: none; else rescaled gradients are cut to [-c, c]
-};
-
-/// g = clip(rescale * grad) + wd * w;  m = momentum * m - lr * g;  w += m (MXNet's SGD).
-class SLUICE_API SGD : public Optimizer {
- public:
-  /// Throws ValueError for options out of range.
-  explicit SGD(SGDOptions options = {});
-  std::string name() const override { return "SGD"; }
-
- protected:
-  void apply(const Step& step) override;
-  std::vector<std::string> slots() const override { return {"momentum"}; }
-  std::vector<double> numbers_of(const Step& step) const override;
-  // Momenta are there from the first step with momentum on.
-  std::vector<std::string> needed_slots(bool any) const override {
-    return any && options_.momentum != 0 ? slots() : std::vector<std::string>();
-  }
-
- private:
-  SgdUpdate update_of(const Step& step) const;
-
-  SGDOptions options_;
-};
-
-/// Of Adam.
-struct AdamOptions {
-  double learning_rate = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  double weight_decay = 0;
-  double clip_gradient = -1;  // as SGD's
-};
-
-/// Kingma and Ba, 2014, as MXNet's Adam: weight decay joins the gradient, epsilon stands beside the uncorrected root.
-class SLUICE_API Adam : public Optimizer {
- public:
-  /// Throws ValueError for options out of range.
-  explicit Adam(AdamOptions options = {});
-  std::string name() const override { return "Adam"; }
-
- protected:
-  void apply(const Step& step) override;
-  std::vector<double> numbers_of(const Step& step) const override;
-  std::vector<std::string> slots() const override { return {"mean", "variance"}; }
-
- private:
-  AdamUpdate update_of(const Step& step) const;
-
-  AdamOptions options_;
 };
 
 }  // namespace sluice::gluon::optimizer

@@ -102,7 +102,8 @@ void Optimizer::load_states(const States& states) {
     return message(
         "the states are those of ", saved, ", this optimizer is ", name(), "; make the trainer with ", saved);
   });
-  const std::vector<std::string> mine = slots();
+  std::vector<std::string> mine = slots();
+  mine.emplace_back("master");
   States arrays;
   Counts counts;
   for (const auto& [entry, value] : copies_of(states)) {

@@ -31,6 +31,13 @@ optimizer::Optimizer& Trainer::optimizer() const {
   return *optimizer_;
 }
 
+void Trainer::guard_gradients(const optimizer::GuardSettings& settings) {
+  require(!is_recorded_, [] {
+    return "a step was recorded and would go on as it is; guard gradients before, or record anew with another Trainer";
+  });
+  optimizer().guard(settings);
+}
+
 // Errors and tasks name the user's line.
 template <class Body>
 void Trainer::located(const char* what, SourceLocation site, const Body& body) {

@@ -43,6 +43,13 @@ class SLUICE_API Trainer {
 
   double learning_rate() const { return optimizer().learning_rate(); }
   void set_learning_rate(double learning_rate) { optimizer().set_learning_rate(learning_rate); }
+  /// From the next step on the gradients of all parameters together are scaled to a norm of at most `max_norm`, and,
+  /// with `skip_non_finite`, a step with a gradient that is inf or nan changes nothing: on the device, within the
+  /// update, without a wait; norms are those of gradients divided by the batch size. Learning rates by steps and
+  /// num_updates() go on over steps that are left out. What came of it: optimizer().last_guard(). Throws ValueError for
+  /// a norm that is nan and once a region recorded apply_step() or a sink took it, UnsupportedError for an optimizer
+  /// that cannot.
+  void guard_gradients(const optimizer::GuardSettings& settings);
   /// Throws ValueError, as all calls do, once the trainer was moved from.
   optimizer::Optimizer& optimizer() const;
 

@@ -42,6 +42,7 @@
 #include <sluice/operator/order/select.h>
 #include <sluice/operator/pool/composed.h>
 #include <sluice/operator/pool/pool.h>
+#include <sluice/operator/random/distributions.h>
 #include <sluice/operator/random/dropout.h>
 #include <sluice/operator/random/random.h>
 #include <sluice/operator/reduce/composed.h>
@@ -50,5 +51,7 @@
 #include <sluice/operator/scan/scan.h>
 #include <sluice/operator/sink.h>
 #include <sluice/operator/softmax/softmax.h>
+#include <sluice/operator/update/guard.h>
+#include <sluice/operator/update/rules.h>
 #include <sluice/operator/update/update.h>
 #include <sluice/operator/walk/walk.h>

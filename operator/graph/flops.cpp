@@ -55,6 +55,21 @@ constexpr std::array<std::string_view, 5> k_by_gradient = {
     "pick_backward",
     "negative_log_likelihood_backward"};
 
+// Of each weight, with all states.
+constexpr std::array k_by_weight = {
+    PerElement{"sgd_update", 7},
+    PerElement{"nag_update", 9},
+    PerElement{"adam_update", 15},
+    PerElement{"adamw_update", 15},
+    PerElement{"rmsprop_update", 11},
+    PerElement{"adagrad_update", 9},
+    PerElement{"adadelta_update", 18},
+    PerElement{"ftrl_update", 17},
+    PerElement{"signum_update", 9},
+    PerElement{"lars_update", 11},
+    PerElement{"lamb_update", 23},
+};
+
 // Of the first result.
 constexpr std::array k_by_result = {
     PerElement{"softmax", 5},
@@ -154,15 +169,14 @@ std::int64_t pool_flops(const Shapes& of) {
 
 std::int64_t update_flops(const Shapes& of) {
   const Node& node = of.node;
-  const bool adam = node.op == &detail::k_adam_update;
-  if (!adam && node.op != &detail::k_sgd_update)
+  const detail::UpdateInputs inputs = detail::update_inputs(*node.op, node.attributes);
+  if (inputs.lists == 0)
     return 0;
-  const std::size_t lists =
-      adam ? node.attributes.as<detail::AdamAttributes>().lists() : node.attributes.as<detail::SgdAttributes>().lists();
   std::int64_t weights = 0;
-  for (std::size_t i = 0; i < node.inputs.size() / lists; ++i)
+  for (std::size_t i = 0; i < (node.inputs.size() - inputs.behind) / inputs.lists; ++i)
     weights += of.input(i).size();
-  return weights * (adam ? 15 : lists == 3 ? 7 : 5);
+  const std::int64_t without_states = inputs.lists == 2 ? 2 : 0;
+  return weights * (count_in(k_by_weight, node.op->name) - without_states);
 }
 
 // As many turns as there may be, and the branch that does more.

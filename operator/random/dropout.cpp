@@ -12,6 +12,7 @@
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/random/blocks_cpu.h>
 #include <sluice/operator/random/draw.h>
+#include <sluice/operator/random/drawn.h>
 #include <sluice/operator/random/dropout.h>
 #include <sluice/operator/random/kernels.h>
 
@@ -172,7 +173,16 @@ detail::OperatorList detail::random_operators() noexcept {
       &k_random_normal,
       &k_random_randint,
       &k_random_bernoulli,
-      &k_random_permutation,
+      &k_random_exponential,
+      &k_random_laplace,
+      &k_random_gumbel,
+      &k_random_truncated_normal,
+      &k_random_gamma,
+      &k_random_beta,
+      &k_random_poisson,
+      &k_sample_gamma,
+      &k_sample_poisson,
+      &k_sample_categorical,
       &k_dropout,
       &k_dropout_backward};
   return list;

@@ -6,7 +6,7 @@
 // The kernels and constants of this family; the registry lists the constants.
 namespace sluice {
 
-extern const Operator k_random_uniform, k_random_normal, k_random_randint, k_random_bernoulli, k_random_permutation;
+extern const Operator k_random_uniform, k_random_normal, k_random_randint, k_random_bernoulli;
 extern const Operator k_dropout, k_dropout_backward;
 
 namespace detail {
@@ -76,7 +76,6 @@ void random_randint_cpu(const KernelCall& call);
 void random_randint_gpu(const KernelCall& call);
 void random_bernoulli_cpu(const KernelCall& call);
 void random_bernoulli_gpu(const KernelCall& call);
-void random_permutation_cpu(const KernelCall& call);
 
 // x -> y, the state that the mask was drawn from
 void dropout_cpu(const KernelCall& call);

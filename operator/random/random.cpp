@@ -108,16 +108,6 @@ constinit const Operator k_random_bernoulli = {
     .random = blocks_of,
     .state_input = 0,
 };
-constinit const Operator k_random_permutation = {
-    .name = "random_permutation",
-    .inputs = -1,
-    .attributes = &attribute_type<IntegerAttributes>,
-    .infer = infer_random<IntegerAttributes>,
-    .kernels = {on_cpu(detail::random_permutation_cpu)},
-    .random = blocks_of,
-    .state_input = 0,
-};
-
 namespace random {
 
 void seed(std::uint64_t value) {
@@ -169,13 +159,6 @@ NDArray bernoulli(double p, const Shape& shape, const ArrayOptions& options, Sou
   return detail::located(site, [&]() -> NDArray {
     require<ValueError>(p >= 0 && p <= 1, [&] { return message("random::bernoulli: ", p, " is no probability"); });
     return make(k_random_bernoulli, p, 0.0, shape, options, site);
-  });
-}
-
-NDArray permutation(std::int64_t n, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    require<ValueError>(n >= 0, [&] { return message("random::permutation: ", n, " is negative"); });
-    return make<std::int64_t>(k_random_permutation, 0, n, {n}, {.dtype = int64}, site);
   });
 }
 

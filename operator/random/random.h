@@ -8,7 +8,7 @@
 /// Random arrays. Each number is a function of its index in the array and of a block of Philox4x32-10 counters that
 /// the engine hands out at push, so a seed gives the same numbers on any number of threads, on every instruction set,
 /// on CPU and GPU alike; but for normal(), whose logarithms, sines and cosines are a library's or the vectors' own and
-/// may differ in the last bits from one instruction set or device to another.
+/// may differ in the last bits from one instruction set or device to another. More: operator/random/distributions.h.
 namespace sluice::random {
 
 /// Restarts the numbers of the current engine (mx.random.seed).
@@ -45,7 +45,5 @@ SLUICE_API NDArray randint(
 /// 1 with probability p, else 0. Any type.
 SLUICE_API NDArray bernoulli(
     double p, const Shape& shape, const ArrayOptions& options = {}, SourceLocation site = SourceLocation::current());
-/// 0 .. n-1 in random order: int64, on the CPU.
-SLUICE_API NDArray permutation(std::int64_t n, SourceLocation site = SourceLocation::current());
 
 }  // namespace sluice::random

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 #include <type_traits>
 
 #include <sluice/engine/parallel.h>
@@ -142,22 +141,6 @@ void random_randint_cpu(const KernelCall& call) {
 void random_bernoulli_cpu(const KernelCall& call) {
   const auto& a = call.attributes.as<RealAttributes>();
   by_dtype(a.dtype, [&]<class T>() { fill_random(call, BernoulliDraw<T>(a.first)); });
-}
-
-// Fisher and Yates' shuffle, from the back (Durstenfeld, 1964).
-void random_permutation_cpu(const KernelCall& call) {
-  auto* to = call.outputs[0].as<std::int64_t>();
-  const std::int64_t n = call.outputs[0].size;
-  std::iota(to, to + n, std::int64_t{0});
-  const RandomBlock random = random_source(call).read();
-  PhiloxBlock block{};
-  for (std::int64_t i = n - 1, drawn = 0; i > 0; --i, ++drawn) {
-    const int half = static_cast<int>(drawn % 2) * 2;
-    if (half == 0)
-      block = philox(random, static_cast<std::uint64_t>(drawn / 2));
-    const std::uint64_t bits = join_words(block.word[half], block.word[half + 1]);
-    std::swap(to[i], to[bits % static_cast<std::uint64_t>(i + 1)]);
-  }
 }
 
 }  // namespace sluice::detail

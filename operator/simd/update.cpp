@@ -1,3 +1,5 @@
+#include <variant>
+
 #include <sluice/ndarray/detail/simd_build.h>
 #include <sluice/operator/simd/update.h>
 
@@ -12,28 +14,57 @@ HWY_BEFORE_NAMESPACE();
 namespace sluice::simd::HWY_NAMESPACE {
 namespace {
 
-// A plain loop, which the compiler turns into vectors of the set that this is compiled for: the rule stands once, in
-// rule.h. Whether there are states is settled outside of it.
-template <bool First, bool Second, class C>
-bool step(detail::UpdateRule<C> rule, const UpdateRun<C>& run) {
-  C* HWY_RESTRICT weight = run.weight;
+// Plain loops, which the compiler turns into vectors of the set that this is compiled for: the rules stand once, in
+// rule.h. Which of them, and whether it is the first pass of two, is settled outside.
+template <bool First, class R>
+constexpr int states_of() {
+  if constexpr (First)
+    return R::k_direction_changes ? R::k_states : 0;
+  return R::k_states;
+}
+
+template <bool First, class R, class C>
+bool step(const R rule, const UpdateRun<C>& run) {
+  constexpr int k = states_of<First, R>();
+  C* HWY_RESTRICT to = First ? run.direction : run.weight;
+  const C* weight = run.weight;
   const C* HWY_RESTRICT grad = run.grad;
-  C* HWY_RESTRICT first = run.first;
-  C* HWY_RESTRICT second = run.second;
-  const C rate = run.learning_rate, decay = run.weight_decay;
-  rule.adam = Second;
+  C* HWY_RESTRICT state0 = run.state[0];
+  C* HWY_RESTRICT state1 = run.state[1];
+  C* HWY_RESTRICT state2 = run.state[2];
+  const detail::Rates<C> rates = run.rates;
+  const detail::GradientForm<C> form = run.form;
   const std::int64_t n = run.n;
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i)
-    weight[i] = rule.step(weight[i], grad[i], First ? first + i : nullptr, Second ? second + i : nullptr, rate, decay);
+  for (std::int64_t i = 0; i < n; ++i) {
+    C state[] = {k > 0 ? state0[i] : C{0}, k > 1 ? state1[i] : C{0}, k > 2 ? state2[i] : C{0}};
+    const C w = weight[i], g = form.of(grad[i]);
+    if constexpr (First) {
+      to[i] = rule.direction(w, g, state, rates);
+    } else {
+      to[i] = rule.step(w, g, state, rates);
+    }
+    if constexpr (k > 0)
+      state0[i] = state[0];
+    if constexpr (k > 1)
+      state1[i] = state[1];
+    if constexpr (k > 2)
+      state2[i] = state[2];
+  }
   return true;
 }
 
 template <class C>
-bool update_run(const detail::UpdateRule<C>& rule, const UpdateRun<C>& run) {
-  return rule.adam              ? step<true, true>(rule, run)
-         : run.first != nullptr ? step<true, false>(rule, run)
-                                : step<false, false>(rule, run);
+bool update_run(const detail::AnyRule<C>& any, const UpdateRun<C>& run) {
+  return std::visit(
+      [&]<class R>(const R& rule) {
+        if constexpr (R::k_trusted) {
+          if (run.direction != nullptr)
+            return step<true>(rule, run);
+        }
+        return step<false>(rule, run);
+      },
+      any);
 }
 
 }  // namespace
@@ -46,13 +77,13 @@ HWY_AFTER_NAMESPACE();
 namespace sluice::simd {
 
 template <class C>
-bool update([[maybe_unused]] const detail::UpdateRule<C>& rule, [[maybe_unused]] const UpdateRun<C>& run) {
+bool update([[maybe_unused]] const detail::AnyRule<C>& rule, [[maybe_unused]] const UpdateRun<C>& run) {
   SLUICE_SIMD_RETURN(update_run(rule, run))
   return false;
 }
 
-template bool update(const detail::UpdateRule<float>&, const UpdateRun<float>&);
-template bool update(const detail::UpdateRule<double>&, const UpdateRun<double>&);
+template bool update(const detail::AnyRule<float>&, const UpdateRun<float>&);
+template bool update(const detail::AnyRule<double>&, const UpdateRun<double>&);
 
 }  // namespace sluice::simd
 #endif

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <sluice/operator/update/rule.h>
+#include <sluice/operator/update/work.h>
 
 namespace sluice::simd {
 
@@ -11,16 +11,17 @@ template <class C>
 struct UpdateRun {
   C* weight = nullptr;
   const C* grad = nullptr;
-  C* first = nullptr;
-  C* second = nullptr;
+  C* state[detail::k_most_states] = {};
+  C* direction = nullptr;  // set: the first pass of a rule with two, which writes there and leaves the weight
   std::int64_t n = 0;
-  C learning_rate = 0;
-  C weight_decay = 0;
+  detail::Rates<C> rates = {};
+  detail::GradientForm<C> form = {};
 };
 
-/// UpdateRule::step() of every element, in the vectors of target(), with the very bits of the plain loop: only sums,
-/// products, quotients and roots stand in it. False, and nothing done, if there are none. C is float or double.
+/// The rule's step() of every element, or its direction(), in the vectors of target(), with the very bits of the plain
+/// loop: only sums, products, quotients and roots stand in it. False, and nothing done, if there are none. C is float
+/// or double.
 template <class C>
-bool update(const detail::UpdateRule<C>& rule, const UpdateRun<C>& run);
+bool update(const detail::AnyRule<C>& rule, const UpdateRun<C>& run);
 
 }  // namespace sluice::simd

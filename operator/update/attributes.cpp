@@ -1,15 +1,167 @@
 #include <cmath>
+#include <utility>
 
 #include <sluice/ndarray/create.h>
 #include <sluice/operator/update/attributes.h>
 
 namespace sluice {
+
+namespace update_rules {
+
+namespace {
+using Names = std::vector<std::string>;
+}
+
+Names Sgd::states() const {
+  return momenta ? Names{"momentum"} : Names{};
+}
+Names Nag::states() const {
+  return momentum != 0 ? Names{"momentum"} : Names{};
+}
+Names Adam::states() const {
+  return {"mean", "variance"};
+}
+Names AdamW::states() const {
+  return {"mean", "variance"};
+}
+Names RmsProp::states() const {
+  return centered        ? Names{"variance", "momentum", "mean"}
+         : momentum != 0 ? Names{"variance", "momentum"}
+                         : Names{"variance"};
+}
+Names AdaGrad::states() const {
+  return {"history"};
+}
+Names AdaDelta::states() const {
+  return {"history", "delta"};
+}
+Names Ftrl::states() const {
+  return {"z", "n"};
+}
+Names Signum::states() const {
+  return momentum != 0 ? Names{"momentum"} : Names{};
+}
+Names Lars::states() const {
+  return {"momentum"};
+}
+Names Lamb::states() const {
+  return {"mean", "variance"};
+}
+
+}  // namespace update_rules
+
 namespace detail {
 
 namespace {
 
+namespace rules = update_rules;
+
 double factor(const std::vector<double>& multipliers, std::size_t i) {
   return multipliers.empty() ? 1 : multipliers[i];
+}
+
+// Of step t: what the mean is divided by, and the root of the variance.
+struct Corrections {
+  double mean = 1;
+  double root = 1;
+};
+
+template <class Rule>
+Corrections corrections(const Rule& rule, std::int64_t step) {
+  const auto t = static_cast<double>(step);
+  return {1 - std::pow(rule.beta1, t), std::sqrt(1 - std::pow(rule.beta2, t))};
+}
+
+template <class Rule>
+void write_rates(const Rule&, double rate, const Corrections&, double (&to)[k_most_rates]) {
+  to[0] = rate;
+}
+void write_rates(const rules::Adam&, double rate, const Corrections& at, double (&to)[k_most_rates]) {
+  to[0] = rate * (at.root / at.mean);
+}
+void write_rates(const rules::AdamW& rule, double rate, const Corrections& at, double (&to)[k_most_rates]) {
+  to[0] = rate;
+  to[1] = rate * (at.root / at.mean);
+  to[2] = rule.epsilon * at.root;
+}
+void write_rates(const rules::Lamb& rule, double rate, const Corrections& at, double (&to)[k_most_rates]) {
+  to[0] = rate;
+  to[1] = rule.bias_correction ? at.root / at.mean : 1;
+  to[2] = rule.bias_correction ? rule.epsilon * at.root : rule.epsilon;
+}
+
+// -- Rules as the kernels take them ------------------------------------------------------------------------------
+template <class C>
+AnyRule<C> kernel_rule(const rules::Sgd& r) {
+  if (!r.momenta)
+    return SgdRule<C>{};
+  return MomentumRule<C>{static_cast<C>(r.momentum)};
+}
+template <class C>
+AnyRule<C> kernel_rule(const rules::Nag& r) {
+  if (r.momentum == 0)
+    return SgdRule<C>{};
+  return NagRule<C>{static_cast<C>(r.momentum)};
+}
+template <class C, class Rule>
+GradientMoments<C> moments_of(const Rule& r) {
+  return {Beta<C>(r.beta1), Beta<C>(r.beta2)};
+}
+template <class C>
+AnyRule<C> kernel_rule(const rules::Adam& r) {
+  return AdamRule<C>{moments_of<C>(r), static_cast<C>(r.epsilon)};
+}
+template <class C>
+AnyRule<C> kernel_rule(const rules::AdamW& r) {
+  return AdamWRule<C>{moments_of<C>(r)};
+}
+template <class C>
+AnyRule<C> kernel_rule(const rules::RmsProp& r) {
+  const Beta<C> rho(r.rho);
+  const C epsilon = static_cast<C>(r.epsilon), momentum = static_cast<C>(r.momentum);
+  if (r.centered)
+    return RmsPropRule<C, true, true>{rho, epsilon, momentum};
+  if (r.momentum != 0)
+    return RmsPropRule<C, true, false>{rho, epsilon, momentum};
+  return RmsPropRule<C, false, false>{rho, epsilon};
+}
+template <class C>
+AnyRule<C> kernel_rule(const rules::AdaGrad& r) {
+  return AdaGradRule<C>{static_cast<C>(r.epsilon)};
+}
+template <class C>
+AnyRule<C> kernel_rule(const rules::AdaDelta& r) {
+  return AdaDeltaRule<C>{Beta<C>(r.rho), static_cast<C>(r.epsilon)};
+}
+template <class C>
+AnyRule<C> kernel_rule(const rules::Ftrl& r) {
+  return FtrlRule<C>{static_cast<C>(r.lamda1), static_cast<C>(r.beta)};
+}
+template <class C>
+AnyRule<C> kernel_rule(const rules::Signum& r) {
+  const C wd_lh = static_cast<C>(r.wd_lh);
+  if (r.momentum == 0)
+    return SignumRule<C, false>{{}, wd_lh};
+  return SignumRule<C, true>{Beta<C>(r.momentum), wd_lh};
+}
+template <class C>
+AnyRule<C> kernel_rule(const rules::Lars& r) {
+  return LarsRule<C>{{static_cast<C>(r.momentum)}, r.eta, r.epsilon};
+}
+template <class C>
+AnyRule<C> kernel_rule(const rules::Lamb& r) {
+  return LambRule<C>{moments_of<C>(r), r.lower_bound, r.upper_bound};
+}
+
+template <class Rule>
+void check_rule(const Rule&, const char*, std::size_t) {}
+void check_rule(const rules::Sgd& rule, const char* op, std::size_t count) {
+  if (rule.momentum != 0 && !rule.momenta)
+    check_count(op, "momenta", 0, count);
+}
+void check_rule(const rules::Lars& rule, const char* op, std::size_t count) {
+  if (!rule.plain.empty())
+    check_count(op, "flags of plain parameters", rule.plain.size(), count);
 }
 
 }  // namespace
@@ -19,93 +171,73 @@ void check_count(const char* op, const char* what, std::size_t count, std::size_
       count == weights, [&] { return message(op, ": ", count, " ", what, " for ", weights, " weights"); });
 }
 
-void UpdateAttributes::check(const char* op, std::size_t count, bool) const {
+template <class Rule>
+RuleAttributes<Rule>::RuleAttributes(const Rule& of, const UpdateOptions& o) : rule(of) {
+  const bool numbers = o.numbers.defined();
+  learning_rate = numbers ? 0 : o.learning_rate;
+  weight_decay = o.weight_decay;
+  rescale_grad = numbers ? 1 : o.rescale_grad;
+  clip_gradient = o.clip_gradient;
+  learning_rate_multipliers = o.learning_rate_multipliers;
+  weight_decay_multipliers = o.weight_decay_multipliers;
+  masters = static_cast<std::int64_t>(o.masters.size());
+  guarded = o.guard.defined();
+  if (k_counts_steps<Rule> && !numbers)
+    steps = o.steps;
+}
+
+template <class Rule>
+void RuleAttributes<Rule>::check(const char* op, std::size_t count, bool numbers) const {
   for (const auto* multipliers : {&learning_rate_multipliers, &weight_decay_multipliers}) {
     if (!multipliers->empty())
       check_count(op, "multipliers", multipliers->size(), count);
   }
-}
-
-std::vector<double> UpdateAttributes::decays(std::size_t count) const {
-  std::vector<double> made;
-  for (std::size_t i = 0; i < count; ++i)
-    made.push_back(weight_decay * factor(weight_decay_multipliers, i));
-  return made;
-}
-
-void SgdAttributes::check(const char* op, std::size_t count, bool numbers) const {
-  UpdateAttributes::check(op, count, numbers);
-  if (momentum != 0 && !momenta)
-    check_count(op, "momenta", 0, count);
-}
-
-UpdateRule<double> SgdAttributes::rule() const noexcept {
-  return {.beta1 = momentum, .rescale = rescale_grad, .clip = clip_gradient};
-}
-
-std::vector<double> SgdAttributes::rates(std::size_t count) const {
-  std::vector<double> made;
-  for (std::size_t i = 0; i < count; ++i)
-    made.push_back(learning_rate * factor(learning_rate_multipliers, i));
-  return made;
-}
-
-void AdamAttributes::check(const char* op, std::size_t count, bool numbers) const {
-  UpdateAttributes::check(op, count, numbers);
-  if (numbers)
+  check_rule(rule, op, count);
+  if (numbers || !k_counts_steps<Rule>)
     return;
   check_count(op, "steps", steps.size(), count);
   for (const std::int64_t step : steps)
     require<ValueError>(step >= 1, [&] { return message(op, ": step ", step, " is not counted from 1"); });
 }
 
-UpdateRule<double> AdamAttributes::rule() const noexcept {
-  return {
-      .adam = true, .beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .rescale = rescale_grad, .clip = clip_gradient};
-}
-
-std::vector<double> AdamAttributes::rates(std::size_t count) const {
-  std::vector<double> made;
+template <class Rule>
+std::vector<Rates<double>> RuleAttributes<Rule>::rates(std::size_t count, bool numbers) const {
+  std::vector<Rates<double>> made(count);
   std::int64_t last = 0;
-  double corrected = 0;  // of step `last`: most parameters are at the same
+  Corrections correction;  // of step `last`: most parameters are at the same
   for (std::size_t i = 0; i < count; ++i) {
-    if (steps[i] != last) {
-      last = steps[i];
-      const auto t = static_cast<double>(last);
-      corrected = learning_rate * (std::sqrt(1 - std::pow(beta2, t)) / (1 - std::pow(beta1, t)));
+    made[i].decay = weight_decay * factor(weight_decay_multipliers, i);
+    if (numbers)
+      continue;
+    if constexpr (k_counts_steps<Rule>) {
+      if (steps[i] != last)
+        correction = corrections(rule, last = steps[i]);
     }
-    made.push_back(corrected * factor(learning_rate_multipliers, i));
+    write_rates(rule, learning_rate * factor(learning_rate_multipliers, i), correction, made[i].at);
   }
   return made;
 }
 
-namespace {
-
-std::vector<double> numbers_of(std::vector<double> rates, double rescale) {
-  rates.push_back(rescale);
-  return rates;
+template <class Rule>
+AnyRule<float> RuleAttributes<Rule>::rule32() const {
+  return kernel_rule<float>(rule);
+}
+template <class Rule>
+AnyRule<double> RuleAttributes<Rule>::rule64() const {
+  return kernel_rule<double>(rule);
 }
 
-// Options that bring an array of numbers keep those of the step to themselves.
-template <class Options>
-Options without_numbers(Options options) {
-  options.numbers = {};
-  return options;
-}
+template struct RuleAttributes<rules::Sgd>;
+template struct RuleAttributes<rules::Nag>;
+template struct RuleAttributes<rules::Adam>;
+template struct RuleAttributes<rules::AdamW>;
+template struct RuleAttributes<rules::RmsProp>;
+template struct RuleAttributes<rules::AdaGrad>;
+template struct RuleAttributes<rules::AdaDelta>;
+template struct RuleAttributes<rules::Ftrl>;
+template struct RuleAttributes<rules::Signum>;
+template struct RuleAttributes<rules::Lars>;
+template struct RuleAttributes<rules::Lamb>;
 
-}  // namespace
 }  // namespace detail
-
-std::vector<double> update_numbers(const SgdUpdate& options, std::size_t parameters) {
-  const detail::SgdAttributes a(detail::without_numbers(options), options.momentum != 0);
-  a.check("sgd_update", parameters, false);
-  return detail::numbers_of(a.rates(parameters), a.rescale_grad);
-}
-
-std::vector<double> update_numbers(const AdamUpdate& options) {
-  const detail::AdamAttributes a(detail::without_numbers(options));
-  a.check("adam_update", a.steps.size(), false);
-  return detail::numbers_of(a.rates(a.steps.size()), a.rescale_grad);
-}
-
 }  // namespace sluice

@@ -5,13 +5,14 @@
 #include <vector>
 
 #include <sluice/operator/attributes.h>
-#include <sluice/operator/update/rule.h>
-#include <sluice/operator/update/update.h>
+#include <sluice/operator/update/rules.h>
+#include <sluice/operator/update/work.h>
 
 // The settings of one step as attributes of its operator.
 namespace sluice::detail {
 
-/// What the steps have in common. Numbers of the step (learning rates, rescale_grad) count where the call brings none.
+/// What all steps have in common. Numbers of the step (learning rates, rescale_grad, steps) count where the call brings
+/// none.
 struct UpdateAttributes {
   double learning_rate = 0;
   double weight_decay = 0;
@@ -19,17 +20,8 @@ struct UpdateAttributes {
   double clip_gradient = -1;
   std::vector<double> learning_rate_multipliers = {};
   std::vector<double> weight_decay_multipliers = {};
-
-  UpdateAttributes() = default;
-  /// Where the call brings the numbers of its step, they are no attributes: calls of all steps are the same then.
-  template <class Options>
-  explicit UpdateAttributes(const Options& o)
-      : learning_rate(o.numbers.defined() ? 0 : o.learning_rate),
-        weight_decay(o.weight_decay),
-        rescale_grad(o.numbers.defined() ? 1 : o.rescale_grad),
-        clip_gradient(o.clip_gradient),
-        learning_rate_multipliers(o.learning_rate_multipliers),
-        weight_decay_multipliers(o.weight_decay_multipliers) {}
+  std::int64_t masters = 0;  // arrays behind the lists
+  bool guarded = false;      // the last input is a guard
 
   template <class V>
   void visit(V&& v) {
@@ -39,64 +31,66 @@ struct UpdateAttributes {
     v.field("clip_gradient", clip_gradient);
     v.field("learning_rate_multipliers", learning_rate_multipliers);
     v.field("weight_decay_multipliers", weight_decay_multipliers);
+    v.field("masters", masters);
+    v.field("guarded", guarded);
   }
-  /// Throws ValueError for multipliers that are not one a parameter. `numbers`: the call brings those of its step.
-  void check(const char* op, std::size_t count, bool numbers) const;
-  /// Of each parameter.
-  std::vector<double> decays(std::size_t count) const;
 };
 
-struct SgdAttributes : UpdateAttributes {
-  double momentum = 0;
-  bool momenta = false;  // there is a list of them
+/// How many numbers of a parameter's step a rule takes, and whether it counts steps.
+template <class Rule>
+inline constexpr int k_rates_of = 1;
+template <>
+inline constexpr int k_rates_of<update_rules::AdamW> = AdamWRule<float>::k_rates;
+template <>
+inline constexpr int k_rates_of<update_rules::Lamb> = LambRule<float>::k_rates;
+template <class Rule>
+inline constexpr bool k_counts_steps = false;
+template <>
+inline constexpr bool k_counts_steps<update_rules::Adam> = true;
+template <>
+inline constexpr bool k_counts_steps<update_rules::AdamW> = true;
+template <>
+inline constexpr bool k_counts_steps<update_rules::Lamb> = true;
 
-  SgdAttributes() = default;
-  SgdAttributes(const SgdUpdate& o, bool has_momenta)
-      : UpdateAttributes(o), momentum(o.momentum), momenta(has_momenta) {}
-
-  template <class V>
-  void visit(V&& v) {
-    UpdateAttributes::visit(v);
-    v.field("momentum", momentum);
-    v.field("momenta", momenta);
-  }
-  std::size_t lists() const noexcept { return momenta ? 3 : 2; }
-  /// Throws ValueError for a momentum without momenta, too.
-  void check(const char* op, std::size_t count, bool numbers) const;
-  UpdateRule<double> rule() const noexcept;
-  std::vector<double> rates(std::size_t count) const;
-};
-
-struct AdamAttributes : UpdateAttributes {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
+template <class Rule>
+struct RuleAttributes : UpdateAttributes {
+  Rule rule = {};
   std::vector<std::int64_t> steps = {};  // not looked at where the call brings its numbers
 
-  AdamAttributes() = default;
-  explicit AdamAttributes(const AdamUpdate& o)
-      : UpdateAttributes(o), beta1(o.beta1), beta2(o.beta2), epsilon(o.epsilon) {
-    if (!o.numbers.defined())
-      steps = o.steps;
-  }
+  RuleAttributes() = default;
+  /// Where the call brings the numbers of its step, they are no attributes: calls of all steps are the same then.
+  RuleAttributes(const Rule& of, const UpdateOptions& o);
 
   template <class V>
   void visit(V&& v) {
     UpdateAttributes::visit(v);
-    v.field("beta1", beta1);
-    v.field("beta2", beta2);
-    v.field("epsilon", epsilon);
-    v.field("steps", steps);
+    rule.visit(v);
+    if constexpr (k_counts_steps<Rule>)
+      v.field("steps", steps);
   }
-  std::size_t lists() const noexcept { return 4; }
+  /// Lists of one array a weight.
+  std::size_t lists() const { return 2 + rule.states().size(); }
+  /// Throws ValueError for what is not one a parameter, a step below 1, and a momentum without momenta. `numbers`: the
+  /// call brings those of its step.
   void check(const char* op, std::size_t count, bool numbers) const;
-  UpdateRule<double> rule() const noexcept;
-  std::vector<double> rates(std::size_t count) const;
+  /// Of each parameter; without the call's numbers the rates too.
+  std::vector<Rates<double>> rates(std::size_t count, bool numbers) const;
+  AnyRule<float> rule32() const;
+  AnyRule<double> rule64() const;
 };
 
 /// Throws ValueError unless there is one of `what` a weight.
 void check_count(const char* op, const char* what, std::size_t count, std::size_t weights);
 
-extern const Operator k_sgd_update, k_adam_update;
+/// What the inputs of a call of an update are; no lists where the operator is none.
+struct UpdateInputs {
+  std::size_t lists = 0;   // of one array a weight
+  std::size_t behind = 0;  // of those behind the lists, all but numbers
+};
+UpdateInputs update_inputs(const Operator& op, const Attributes& attributes);
+
+extern const Operator k_sgd_update, k_nag_update, k_adam_update, k_adamw_update, k_rmsprop_update, k_adagrad_update,
+    k_adadelta_update, k_ftrl_update, k_signum_update, k_lars_update, k_lamb_update;
+extern const Operator k_gradient_guard;
 
 }  // namespace sluice::detail

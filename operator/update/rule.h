@@ -1,79 +1,182 @@
 #pragma once
 
 #include <cmath>
-#include <cstdint>
-#include <vector>
 
-#include <sluice/engine/queue.h>
-#include <sluice/ndarray/dtype.h>
+#include <sluice/operator/update/rates.h>
 
-// One optimizer step as the kernels see it: a table of parameters, and the rule that all of them follow.
+// The rules of optimizers, a struct each, from which the loops of the CPU and the kernels of a GPU are made:
+// `k_states` arrays beside each weight, `k_rates` numbers of each parameter's step, and step(), which gives the new
+// weight and changes states in place. Their formulas stand in operator/update/rules.h. Those that go by the norms of
+// a parameter: trusted.h.
 namespace sluice::detail {
 
-/// One parameter. States that the rule does not use are null.
-struct UpdatePiece {
-  void* weight = nullptr;
-  const void* grad = nullptr;
-  void* state[2] = {nullptr, nullptr};
-  std::int64_t size = 0;
-  double learning_rate = 0;
-  double weight_decay = 0;
-  DType dtype = DType::float32;
-  std::int64_t number = 0;  // which parameter it is
-};
-
-/// The numbers that all parameters share, in the type that the step computes in.
 template <class C>
-struct UpdateRule {
-  bool adam = false;
-  C beta1 = 0;  // SGD: the momentum
-  C beta2 = 0;
+struct SgdRule {
+  static constexpr int k_states = 0, k_rates = 1;
+  static constexpr bool k_trusted = false;
+
+  SLUICE_HD C step(C weight, C grad, C*, const Rates<C>& rates) const noexcept {
+    return weight - rates.at[0] * (grad + rates.decay * weight);
+  }
+};
+
+template <class C>
+struct MomentumRule {
+  static constexpr int k_states = 1, k_rates = 1;
+  static constexpr bool k_trusted = false;
+  C momentum = 0;
+
+  SLUICE_HD C step(C weight, C grad, C* state, const Rates<C>& rates) const noexcept {
+    state[0] = momentum * state[0] - rates.at[0] * (grad + rates.decay * weight);
+    return weight + state[0];
+  }
+};
+
+template <class C>
+struct NagRule {
+  static constexpr int k_states = 1, k_rates = 1;
+  static constexpr bool k_trusted = false;
+  C momentum = 0;
+
+  SLUICE_HD C step(C weight, C grad, C* state, const Rates<C>& rates) const noexcept {
+    const C down = rates.at[0] * (grad + rates.decay * weight);
+    state[0] = momentum * state[0] - down;
+    return weight + (momentum * state[0] - down);
+  }
+};
+
+/// Mean and variance of gradients.
+template <class C>
+struct GradientMoments {
+  Beta<C> beta1, beta2;
+
+  SLUICE_HD void take(C grad, C* state) const noexcept {
+    state[0] = beta1.keep * state[0] + beta1.rest * grad;
+    state[1] = beta2.keep * state[1] + beta2.rest * grad * grad;
+  }
+};
+
+/// The rate: corrected for both moments.
+template <class C>
+struct AdamRule {
+  static constexpr int k_states = 2, k_rates = 1;
+  static constexpr bool k_trusted = false;
+  GradientMoments<C> moments;
   C epsilon = 0;
-  C rescale = 1;
-  C clip = -1;
-  C rest1 = C{1} - beta1;  // from the numbers as they were given: 1 - 0.999f has lost half its digits
-  C rest2 = C{1} - beta2;
 
-  template <class D>
-  UpdateRule<D> as() const noexcept {
-    return {
-        adam,
-        static_cast<D>(beta1),
-        static_cast<D>(beta2),
-        static_cast<D>(epsilon),
-        static_cast<D>(rescale),
-        static_cast<D>(clip),
-        static_cast<D>(rest1),
-        static_cast<D>(rest2)};
+  SLUICE_HD C step(C weight, C grad, C* state, const Rates<C>& rates) const noexcept {
+    moments.take(grad + rates.decay * weight, state);
+    return weight - rates.at[0] * state[0] / (std::sqrt(state[1]) + epsilon);
   }
+};
 
-  /// The new weight; states change in place. One arithmetic for CPU and GPU.
-  SLUICE_HD C step(C weight, C grad, C* first, C* second, C learning_rate, C weight_decay) const noexcept {
-    C g = grad * rescale;
-    if (clip >= C{0})
-      g = g > clip ? clip : g < -clip ? -clip : g;
-    g += weight_decay * weight;
-    if (adam) {
-      *first = beta1 * *first + rest1 * g;
-      *second = beta2 * *second + rest2 * g * g;
-      return weight - learning_rate * *first / (std::sqrt(*second) + epsilon);
+/// Rates: the learning rate, the same corrected for both moments, and epsilon beside the uncorrected root.
+template <class C>
+struct AdamWRule {
+  static constexpr int k_states = 2, k_rates = 3;
+  static constexpr bool k_trusted = false;
+  GradientMoments<C> moments;
+
+  SLUICE_HD C step(C weight, C grad, C* state, const Rates<C>& rates) const noexcept {
+    moments.take(grad, state);
+    const C kept = weight - rates.at[0] * rates.decay * weight;
+    return kept - rates.at[1] * state[0] / (std::sqrt(state[1]) + rates.at[2]);
+  }
+};
+
+/// States: variance, then momentum, then mean.
+template <class C, bool Momentum, bool Centered>
+struct RmsPropRule {
+  static constexpr int k_states = 1 + (Momentum ? 1 : 0) + (Centered ? 1 : 0), k_rates = 1;
+  static constexpr bool k_trusted = false;
+  Beta<C> rho;
+  C epsilon = 0, momentum = 0;
+
+  SLUICE_HD C step(C weight, C grad, C* state, const Rates<C>& rates) const noexcept {
+    const C g = grad + rates.decay * weight;
+    state[0] = rho.keep * state[0] + rho.rest * g * g;
+    C variance = state[0];
+    if constexpr (Centered) {
+      state[2] = rho.keep * state[2] + rho.rest * g;
+      variance -= state[2] * state[2];
+      variance = variance < C{0} ? C{0} : variance;  // rounding, of gradients that are all the same
     }
-    if (first == nullptr)
-      return weight - learning_rate * g;
-    *first = beta1 * *first - learning_rate * g;
-    return weight + *first;
+    C direction = g / (std::sqrt(variance) + epsilon);
+    if constexpr (Momentum) {
+      state[1] = momentum * state[1] + direction;
+      direction = state[1];
+    }
+    return weight - rates.at[0] * direction;
   }
 };
 
-/// What one task does.
-struct UpdateWork {
-  std::vector<UpdatePiece> pieces;
-  UpdateRule<double> rule;
-  const double* numbers = nullptr;  // set: where learning rates, by parameter, and then rescale are read
-  std::int64_t count = 0;           // of parameters
+template <class C>
+struct AdaGradRule {
+  static constexpr int k_states = 1, k_rates = 1;
+  static constexpr bool k_trusted = false;
+  C epsilon = 0;
+
+  SLUICE_HD C step(C weight, C grad, C* state, const Rates<C>& rates) const noexcept {
+    const C g = grad + rates.decay * weight;
+    state[0] += g * g;
+    return weight - rates.at[0] * g / (std::sqrt(state[0]) + epsilon);
+  }
 };
 
-void update_cpu(const UpdateWork& work);
-void update_gpu(const UpdateWork& work, const Queue& queue);
+template <class C>
+struct AdaDeltaRule {
+  static constexpr int k_states = 2, k_rates = 1;
+  static constexpr bool k_trusted = false;
+  Beta<C> rho;
+  C epsilon = 0;
+
+  SLUICE_HD C step(C weight, C grad, C* state, const Rates<C>& rates) const noexcept {
+    const C g = grad + rates.decay * weight;
+    state[0] = rho.keep * state[0] + rho.rest * g * g;
+    const C direction = std::sqrt(state[1] + epsilon) / std::sqrt(state[0] + epsilon) * g;
+    state[1] = rho.keep * state[1] + rho.rest * direction * direction;
+    return weight - rates.at[0] * direction;
+  }
+};
+
+/// States: z, then n.
+template <class C>
+struct FtrlRule {
+  static constexpr int k_states = 2, k_rates = 1;
+  static constexpr bool k_trusted = false;
+  C lamda1 = 0, beta = 0;
+
+  SLUICE_HD C step(C weight, C grad, C* state, const Rates<C>& rates) const noexcept {
+    const C rate = rates.at[0];
+    const bool still = rate == C{0};
+    const C sum = state[1] + grad * grad, root = std::sqrt(sum);
+    const C z = state[0] + grad - (root - std::sqrt(state[1])) / rate * weight;
+    const C pull = z < C{0} ? -lamda1 - z : lamda1 - z;
+    const bool dropped = z <= lamda1 && -z <= lamda1;  // not of nan
+    const C moved = dropped ? C{0} : pull / ((beta + root) / rate + rates.decay);
+    state[0] = still ? state[0] : z;
+    state[1] = still ? state[1] : sum;
+    return still ? weight : moved;
+  }
+};
+
+template <class C, bool Momentum>
+struct SignumRule {
+  static constexpr int k_states = Momentum ? 1 : 0, k_rates = 1;
+  static constexpr bool k_trusted = false;
+  Beta<C> momentum;
+  C wd_lh = 0;
+
+  SLUICE_HD C step(C weight, C grad, C* state, const Rates<C>& rates) const noexcept {
+    const C g = grad + rates.decay * weight;
+    C m = -g;
+    if constexpr (Momentum) {
+      m = momentum.keep * state[0] - momentum.rest * g;
+      state[0] = m;
+    }
+    const C sign = m > C{0} ? C{1} : m < C{0} ? C{-1} : m;  // 0 and nan are their own
+    return (C{1} - rates.at[0] * wd_lh) * weight + rates.at[0] * sign;
+  }
+};
 
 }  // namespace sluice::detail

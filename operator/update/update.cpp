@@ -1,4 +1,4 @@
-// The operators sgd_update and adam_update: one call is one task, over any number of arrays that are written in place.
+// The operators of optimizers: one call is one task, over any number of arrays that are written in place.
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -11,33 +11,42 @@
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/update/attributes.h>
 #include <sluice/operator/update/numbers.h>
-#include <sluice/operator/update/update.h>
+#include <sluice/operator/update/rules.h>
 
 namespace sluice {
 
 namespace {
 
-using detail::AdamAttributes;
-using detail::SgdAttributes;
+using detail::RuleAttributes;
 using detail::UpdatePiece;
 using detail::UpdateWork;
 using Handles = std::span<const NDArray>;
 
-// What the inputs of a call are, list after list: weights, gradients, states. Behind them may stand the numbers of the
-// step, to be read when it runs.
+// What the inputs of a call are, list after list: weights, gradients, states. Behind them may stand masters, of half
+// weights alone, the numbers of the step, to be read when it runs, and a guard.
 struct Lists {
   std::size_t lists = 2;
+  std::size_t masters = 0;
   std::size_t count = 0;  // of parameters
   bool numbers = false;
+  bool guarded = false;
 
-  Lists(std::size_t of_lists, std::size_t inputs)
-      : lists(of_lists), count(inputs / of_lists), numbers(inputs % of_lists == 1) {}
+  template <class A>
+  Lists(const A& a, std::size_t inputs)
+      : lists(a.lists()), masters(static_cast<std::size_t>(a.masters)), guarded(a.guarded) {
+    const std::size_t behind = masters + (guarded ? 1 : 0);
+    const std::size_t arrays = inputs > behind ? inputs - behind : 0;
+    count = arrays / lists;
+    numbers = arrays % lists == 1;
+  }
   std::size_t list_of(std::size_t i) const noexcept { return i / count; }
+  std::size_t first_master() const noexcept { return lists * count; }
+  std::size_t inputs() const noexcept { return lists * count + masters + (numbers ? 1 : 0) + (guarded ? 1 : 0); }
+  std::size_t numbers_at() const noexcept { return lists * count + masters; }
 };
 
-template <class A>
-Lists lists_of(std::size_t inputs, const Attributes& attributes) {
-  return Lists(attributes.as<A>().lists(), inputs);
+bool is_half(DType dtype) noexcept {
+  return dtype == float16 || dtype == bfloat16;
 }
 
 // -- Inference: the arrays of one parameter fit each other -------------------------------------------------------
@@ -51,10 +60,35 @@ void check_spec(
   });
 }
 
-template <class A>
+// Masters in the order of the weights that have them.
+void check_masters(const char* op, const Lists& all, std::span<const ArraySpec> inputs) {
+  std::size_t next = all.first_master();
+  for (std::size_t i = 0; all.masters > 0 && i < all.count; ++i) {
+    if (!is_half(inputs[i].dtype))
+      continue;
+    if (next < all.first_master() + all.masters)
+      check_spec(op, "master", i, inputs[next], inputs[i], float32);
+    ++next;
+  }
+  const std::size_t halves = next - all.first_master();
+  require<ValueError>(all.masters == 0 || all.masters == halves, [&] {
+    return message(op, ": ", all.masters, " masters for ", halves, " weights of half types");
+  });
+}
+
+void check_vector(const char* op, const char* what, const ArraySpec& spec, std::size_t size, const std::string& of) {
+  const Shape wanted{static_cast<std::int64_t>(size)};
+  require<ShapeError>(
+      spec.shape == wanted, [&] { return message(op, ": ", what, " of shape ", spec.shape, of, wanted); });
+  require<DTypeError>(spec.dtype == float64, [&] { return message(op, ": ", what, " are float64, not ", spec.dtype); });
+}
+
+template <class Rule>
 Specs infer_update(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  const Lists all = lists_of<A>(inputs.size(), attributes);
-  require<ValueError>(all.count > 0 && inputs.size() - all.lists * all.count <= 1, [&] {
+  const auto& a = attributes.as<RuleAttributes<Rule>>();
+  require<ValueError>(a.masters >= 0, [&] { return message(op.name, ": ", a.masters, " masters"); });
+  const Lists all(a, inputs.size());
+  require<ValueError>(all.count > 0 && inputs.size() == all.inputs(), [&] {
     return message(op.name, ": ", inputs.size(), " inputs are not ", all.lists, " lists of arrays");
   });
   for (std::size_t i = 0; i < all.count; ++i) {
@@ -67,23 +101,21 @@ Specs infer_update(const Operator& op, std::span<const ArraySpec> inputs, const 
       check_spec(
           op.name, "state", i, inputs[list * all.count + i], weight, weight.dtype == float64 ? float64 : float32);
   }
+  check_masters(op.name, all, inputs);
   if (all.numbers) {
-    const ArraySpec& numbers = inputs.back();
-    const Shape wanted{static_cast<std::int64_t>(all.count) + 1};
-    require<ShapeError>(numbers.shape == wanted, [&] {
-      return message(op.name, ": numbers of shape ", numbers.shape, ", for ", all.count, " parameters ", wanted);
-    });
-    require<DTypeError>(
-        numbers.dtype == float64, [&] { return message(op.name, ": numbers are float64, not ", numbers.dtype); });
+    const std::string of = message(", for ", all.count, " parameters ");
+    check_vector(op.name, "numbers", inputs[all.numbers_at()], all.count * detail::k_rates_of<Rule> + 1, of);
   }
-  attributes.as<A>().check(op.name, all.count, all.numbers);
+  if (all.guarded)
+    check_vector(op.name, "words of a guard", inputs.back(), 3, ", not ");
+  a.check(op.name, all.count, all.numbers);
   return {};
 }
 
-template <class A>
+template <class Rule>
 bool mutates(std::size_t i, std::size_t inputs, const Attributes& attributes) {
-  const Lists all = lists_of<A>(inputs, attributes);
-  return i < all.lists * all.count && all.list_of(i) != 1;
+  const Lists all(attributes.as<RuleAttributes<Rule>>(), inputs);
+  return i < all.first_master() ? all.list_of(i) != 1 : i < all.first_master() + all.masters;
 }
 
 // -- Running: the arrays lie as the kernels need them ------------------------------------------------------------
@@ -110,16 +142,20 @@ struct Parameters {
   const char* op;
   Handles weights;
   Handles grads;
-  Handles states[2];
+  Handles states[detail::k_most_states];
+  std::vector<NDArray> masters;  // one a weight, undefined where it has none
+
+  /// Lists of what is written.
+  std::vector<Handles> written() const { return {weights, states[0], states[1], states[2], masters}; }
 };
 
 // Two threads would write the same elements, or read some while others write them. `grads` are those that are read; of
 // its own weight a gradient may be the memory.
 void check_distinct(const Parameters& all, Handles grads) {
   std::vector<Extent> written;
-  for (const Handles& list : {all.weights, all.states[0], all.states[1]}) {
+  for (const Handles& list : all.written()) {
     for (const NDArray& array : list) {
-      if (array.size() > 0)
+      if (array.defined() && array.size() > 0)
         written.push_back(extent_of(array));
     }
   }
@@ -144,23 +180,31 @@ void check_distinct(const Parameters& all, Handles grads) {
 }
 
 Parameters parameters_of(const IssueCall& call, const Lists& all) {
-  Parameters made{call.op.name, call.inputs.first(all.count), call.inputs.subspan(all.count, all.count), {}};
+  Parameters made{call.op.name, call.inputs.first(all.count), call.inputs.subspan(all.count, all.count), {}, {}};
   for (std::size_t list = 2; list < all.lists; ++list)
     made.states[list - 2] = call.inputs.subspan(list * all.count, all.count);
+  std::size_t next = all.first_master();
   for (std::size_t i = 0; i < all.count; ++i) {
     check_written(made.op, "weight", i, made.weights[i]);
     for (const Handles& states : made.states) {
       if (!states.empty())
         check_written(made.op, "state", i, states[i]);
     }
+    if (all.masters == 0)
+      continue;
+    made.masters.push_back(is_half(made.weights[i].dtype()) ? call.inputs[next++] : NDArray());
+    if (made.masters[i].defined())
+      check_written(made.op, "master", i, made.masters[i]);
   }
   return made;
 }
 
 void raise_versions(const Parameters& all) {
-  for (const Handles& list : {all.weights, all.states[0], all.states[1]}) {
-    for (const NDArray& array : list)
-      array.object()->buffer->raise_version();
+  for (const Handles& list : all.written()) {
+    for (const NDArray& array : list) {
+      if (array.defined())
+        array.object()->buffer->raise_version();
+    }
   }
 }
 
@@ -168,8 +212,7 @@ void raise_versions(const Parameters& all) {
 // is when its accesses keep their memory.
 void add_pieces(
     const Parameters& all,
-    std::span<const double> rates,
-    std::span<const double> decays,
+    std::span<const detail::Rates<double>> rates,
     UpdateWork& work,
     Task& task,
     std::vector<NDArray>& copies) {
@@ -178,44 +221,40 @@ void add_pieces(
     if (weight.size() == 0)
       continue;
     copies.push_back(all.grads[i].contiguous());
-    UpdatePiece piece{weight.object()->data(), copies.back().object()->data(), {}, weight.size(), rates[i], decays[i]};
+    UpdatePiece piece{.weight = weight.object()->data(), .grad = copies.back().object()->data()};
+    piece.size = weight.size();
+    piece.rates = rates[i];
     piece.dtype = weight.dtype();
     piece.number = static_cast<std::int64_t>(i);
     const auto bytes = static_cast<std::uint64_t>(weight.size()) * size_of(weight.dtype());
     task.bytes += 3 * bytes;  // the weight twice
     detail::add_access(task.access, weight, AccessMode::write);
     detail::add_access(task.access, copies.back(), AccessMode::read);
-    for (int state = 0; state < 2; ++state) {
-      if (all.states[state].empty())
-        continue;
+    const auto written = [&](const NDArray& array) {
       task.bytes += 2 * bytes;
-      piece.state[state] = all.states[state][i].object()->data();
-      detail::add_access(task.access, all.states[state][i], AccessMode::write);
+      detail::add_access(task.access, array, AccessMode::write);
+      return static_cast<void*>(array.object()->data());
+    };
+    for (int state = 0; state < detail::k_most_states; ++state) {
+      if (!all.states[state].empty())
+        piece.state[state] = written(all.states[state][i]);
     }
+    if (!all.masters.empty() && all.masters[i].defined())
+      piece.master = static_cast<float*>(written(all.masters[i]));
     work.pieces.push_back(piece);
   }
   check_distinct(all, copies);
 }
 
-template <class A>
-void issue_update(const IssueCall& call) {
-  const A& a = call.attributes.as<A>();
-  const Lists lists = lists_of<A>(call.inputs.size(), call.attributes);
-  const Parameters all = parameters_of(call, lists);
-  const NDArray numbers = lists.numbers ? call.inputs.back().contiguous(call.site) : NDArray();
-  auto work = std::make_unique<UpdateWork>();
-  work->rule = a.rule();
-  work->count = static_cast<std::int64_t>(lists.count);
-  Task task{.name = TaskName::lasting(call.op.name)};
-  const auto rates = numbers.defined() ? std::vector<double>(lists.count) : a.rates(lists.count);
-  std::vector<NDArray> copies;
-  add_pieces(all, rates, a.decays(lists.count), *work, task, copies);
-  if (work->pieces.empty())
-    return;
-  if (numbers.defined()) {
-    work->numbers = reinterpret_cast<const double*>(numbers.object()->data());
-    detail::add_access(task.access, numbers, AccessMode::read);
-  }
+// What the step reads when it runs.
+const double* read_doubles(const NDArray& array, Task& task) {
+  if (!array.defined())
+    return nullptr;
+  detail::add_access(task.access, array, AccessMode::read);
+  return reinterpret_cast<const double*>(array.object()->data());
+}
+
+void push_update(const Parameters& all, std::unique_ptr<UpdateWork> work, Task task, SourceLocation site) {
   raise_versions(all);
   task.device = all.weights[0].device();
   task.denormals = all.weights[0].dtype() == float64 ? Denormals::keep : Denormals::flush;
@@ -229,82 +268,115 @@ void issue_update(const IssueCall& call) {
 #endif
         detail::update_cpu(*work);
       },
-      call.site);
+      site);
 }
 
-template <class A>
+template <class Rule>
+void mark_plain(const Rule&, UpdateWork&) {}
+void mark_plain(const update_rules::Lars& rule, UpdateWork& work) {
+  for (UpdatePiece& piece : work.pieces)
+    piece.plain = !rule.plain.empty() && rule.plain[static_cast<std::size_t>(piece.number)] != 0;
+}
+
+template <class Rule>
+void issue_update(const IssueCall& call) {
+  const auto& a = call.attributes.as<RuleAttributes<Rule>>();
+  const Lists lists(a, call.inputs.size());
+  const Parameters all = parameters_of(call, lists);
+  const NDArray numbers = lists.numbers ? call.inputs[lists.numbers_at()].contiguous(call.site) : NDArray();
+  const NDArray guard = lists.guarded ? call.inputs.back().contiguous(call.site) : NDArray();
+  auto work = std::make_unique<UpdateWork>();
+  work->rule = a.rule32();
+  work->rule64 = a.rule64();
+  work->rescale = a.rescale_grad;
+  work->clip = a.clip_gradient;
+  work->count = static_cast<std::int64_t>(lists.count);
+  Task task{.name = TaskName::lasting(call.op.name)};
+  std::vector<NDArray> copies;
+  add_pieces(all, a.rates(lists.count, lists.numbers), *work, task, copies);
+  if (work->pieces.empty())
+    return;
+  mark_plain(a.rule, *work);
+  work->numbers = read_doubles(numbers, task);
+  work->guard = read_doubles(guard, task);
+  push_update(all, std::move(work), std::move(task), call.site);
+}
+
+template <class Rule>
 constexpr Operator k_update_of(const char* name) {
   return {
       .name = name,
       .inputs = -1,
       .outputs = 0,
-      .attributes = &attribute_type<A>,
-      .infer = infer_update<A>,
-      .issue = issue_update<A>,
+      .attributes = &attribute_type<RuleAttributes<Rule>>,
+      .infer = infer_update<Rule>,
+      .issue = issue_update<Rule>,
       .strided_inputs = k_all,
-      .mutates = mutates<A>,
+      .mutates = mutates<Rule>,
   };
 }
 
-void call_update(
-    const Operator& op,
-    std::initializer_list<Handles> lists,
-    const NDArray& numbers,
-    Attributes attributes,
-    SourceLocation site) {
-  std::vector<NDArray> inputs;
-  for (const Handles& list : lists)
-    inputs.insert(inputs.end(), list.begin(), list.end());
-  if (inputs.empty())
-    return;
-  if (numbers.defined())
-    inputs.push_back(numbers);
-  invoke(op, inputs, std::move(attributes), site);
-}
+namespace rules = update_rules;
 
 }  // namespace
 
 namespace detail {
 
-const Operator k_sgd_update = k_update_of<SgdAttributes>("sgd_update");
-const Operator k_adam_update = k_update_of<AdamAttributes>("adam_update");
+const Operator k_sgd_update = k_update_of<rules::Sgd>("sgd_update");
+const Operator k_nag_update = k_update_of<rules::Nag>("nag_update");
+const Operator k_adam_update = k_update_of<rules::Adam>("adam_update");
+const Operator k_adamw_update = k_update_of<rules::AdamW>("adamw_update");
+const Operator k_rmsprop_update = k_update_of<rules::RmsProp>("rmsprop_update");
+const Operator k_adagrad_update = k_update_of<rules::AdaGrad>("adagrad_update");
+const Operator k_adadelta_update = k_update_of<rules::AdaDelta>("adadelta_update");
+const Operator k_ftrl_update = k_update_of<rules::Ftrl>("ftrl_update");
+const Operator k_signum_update = k_update_of<rules::Signum>("signum_update");
+const Operator k_lars_update = k_update_of<rules::Lars>("lars_update");
+const Operator k_lamb_update = k_update_of<rules::Lamb>("lamb_update");
+
+namespace {
+
+// Calls f with the attributes of an update, as what they are; false for any other operator.
+template <class... Rules, class F>
+bool with_attributes(const Operator& op, const Attributes& attributes, const F& f) {
+  const auto is = [&]<class Rule>(const Rule*) {
+    if (*op.attributes != attribute_type<RuleAttributes<Rule>>)
+      return false;
+    f(attributes.as<RuleAttributes<Rule>>());
+    return true;
+  };
+  return (is(static_cast<const Rules*>(nullptr)) || ...);
+}
+
+}  // namespace
+
+UpdateInputs update_inputs(const Operator& op, const Attributes& attributes) {
+  using namespace update_rules;
+  UpdateInputs found;
+  with_attributes<Sgd, Nag, Adam, AdamW, RmsProp, AdaGrad, AdaDelta, Ftrl, Signum, Lars, Lamb>(
+      op, attributes, [&](const auto& a) {
+        found = {a.lists(), static_cast<std::size_t>(a.masters) + (a.guarded ? 1 : 0)};
+      });
+  return found;
+}
 
 OperatorList update_operators() noexcept {
-  static const Operator* const list[] = {&k_sgd_update, &k_adam_update, &k_words};
+  static const Operator* const list[] = {
+      &k_sgd_update,
+      &k_nag_update,
+      &k_adam_update,
+      &k_adamw_update,
+      &k_rmsprop_update,
+      &k_adagrad_update,
+      &k_adadelta_update,
+      &k_ftrl_update,
+      &k_signum_update,
+      &k_lars_update,
+      &k_lamb_update,
+      &k_gradient_guard,
+      &k_words};
   return list;
 }
 
 }  // namespace detail
-
-void sgd_update(Handles weights, Handles grads, Handles momenta, const SgdUpdate& options, SourceLocation site) {
-  constexpr const char* op = "sgd_update";
-  detail::located(site, [&] {
-    detail::check_count(op, "gradients", grads.size(), weights.size());
-    if (!momenta.empty() || options.momentum != 0)
-      detail::check_count(op, "momenta", momenta.size(), weights.size());
-    call_update(
-        detail::k_sgd_update,
-        {weights, grads, momenta},
-        options.numbers,
-        Attributes::of(SgdAttributes(options, !momenta.empty())),
-        site);
-  });
-}
-
-void adam_update(
-    Handles weights, Handles grads, Handles means, Handles variances, const AdamUpdate& options, SourceLocation site) {
-  constexpr const char* op = "adam_update";
-  detail::located(site, [&] {
-    detail::check_count(op, "gradients", grads.size(), weights.size());
-    detail::check_count(op, "means", means.size(), weights.size());
-    detail::check_count(op, "variances", variances.size(), weights.size());
-    call_update(
-        detail::k_adam_update,
-        {weights, grads, means, variances},
-        options.numbers,
-        Attributes::of(AdamAttributes(options)),
-        site);
-  });
-}
-
 }  // namespace sluice

@@ -17,6 +17,14 @@ namespace sluice {
 // What changes from step to step, learning rates (of Adam with the correction for the step's number) and rescale_grad,
 // is part of the call, unless it brings `numbers`: then the step reads them from that array when it runs, and a step
 // that was recorded can be run again with others. See update_numbers().
+//
+// Three things more any step may bring. `masters`: for each weight of a half type, in their order, a float32 array of
+// its shape that holds the weight with all its digits (zeros at first): the step goes on from there and rounds it to
+// the weight, unless the weight is no longer what the master rounds to: then somebody wrote it, and it counts.
+// `guard`: what gradient_guard() made of the gradients (operator/update/guard.h): they are scaled by its factor, and
+// the whole step is left out where it says so. Both take effect before clip_gradient.
+//
+// The steps of other optimizers: operator/update/rules.h.
 
 /// Settings of sgd_update(). `learning_rate_multipliers` and `weight_decay_multipliers`, if not empty, hold one factor
 /// a parameter. `numbers`, if defined: float64, of shape (parameters + 1,), where the weights are.
@@ -29,6 +37,8 @@ struct SgdUpdate {
   std::vector<double> learning_rate_multipliers = {};
   std::vector<double> weight_decay_multipliers = {};
   NDArray numbers = {};
+  std::vector<NDArray> masters = {};
+  NDArray guard = {};
 };
 
 /// MXNet's sgd_mom_update: g = clip(rescale * grad) + wd * w;  m = momentum * m - lr * g;  w += m.
@@ -53,6 +63,8 @@ struct AdamUpdate {
   std::vector<double> learning_rate_multipliers = {};
   std::vector<double> weight_decay_multipliers = {};
   NDArray numbers = {};
+  std::vector<NDArray> masters = {};
+  NDArray guard = {};
 };
 
 /// MXNet's adam_update (Kingma and Ba, 2014, the form before section 2.1):

@@ -6,84 +6,215 @@
 #include <sluice/ndarray/detail/simd_casts.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/simd/update.h>
-#include <sluice/operator/update/rule.h>
+#include <sluice/operator/update/squares.h>
+#include <sluice/operator/update/work.h>
 
 namespace sluice::detail {
 
 namespace {
 
-// Where there are no vectors. Whether there are states is settled outside the loop.
-template <bool First, bool Second, class C>
-void step_plainly(UpdateRule<C> rule, const simd::UpdateRun<C>& run) {
-  rule.adam = Second;
-  auto* __restrict weight = run.weight;
-  const auto* __restrict grad = run.grad;
-  auto* __restrict first = run.first;
-  auto* __restrict second = run.second;
-  const C rate = run.learning_rate, decay = run.weight_decay;
-  for (std::int64_t i = 0; i < run.n; ++i)
-    weight[i] = rule.step(weight[i], grad[i], First ? first + i : nullptr, Second ? second + i : nullptr, rate, decay);
-}
+constexpr std::int64_t k_block = 512;  // elements that stay in the nearest cache
 
-template <class C>
-void step_run(const UpdateRule<C>& rule, const simd::UpdateRun<C>& run) {
-  if (simd::update(rule, run))
-    return;
-  if (rule.adam) {
-    step_plainly<true, true>(rule, run);
-  } else if (run.first != nullptr) {
-    step_plainly<true, false>(rule, run);
-  } else {
-    step_plainly<false, false>(rule, run);
+// Where there are no vectors.
+template <class R, class C>
+void step_plainly(const R& rule, const simd::UpdateRun<C>& run) {
+  for (std::int64_t i = 0; i < run.n; ++i) {
+    C state[k_most_states] = {};
+    for (int s = 0; s < R::k_states; ++s)
+      state[s] = run.state[s][i];
+    const C grad = run.form.of(run.grad[i]);
+    if constexpr (R::k_trusted) {
+      if (run.direction != nullptr)
+        run.direction[i] = rule.direction(run.weight[i], grad, state, run.rates);
+      else
+        run.weight[i] = rule.step(run.weight[i], grad, state, run.rates);
+    } else {
+      run.weight[i] = rule.step(run.weight[i], grad, state, run.rates);
+    }
+    for (int s = 0; s < R::k_states; ++s)
+      run.state[s][i] = state[s];
   }
 }
 
-// Half types go through blocks of floats that stay in the nearest cache.
+template <class C>
+void step_run(const AnyRule<C>& any, const simd::UpdateRun<C>& run) {
+  if (!simd::update(any, run))
+    std::visit([&](const auto& rule) { step_plainly(rule, run); }, any);
+}
+
+bool is_taken(const UpdateWork& work) {
+  return work.guard == nullptr || work.guard[2] != 0;
+}
+
+double rescale_of(const UpdateWork& work) {
+  const double rescale = work.numbers == nullptr ? work.rescale : work.numbers[work.count * rates_a_parameter(work)];
+  return work.guard == nullptr ? rescale : rescale * work.guard[1];
+}
+
+Rates<double> rates_of(const UpdateWork& work, const UpdatePiece& piece) {
+  Rates<double> rates = piece.rates;
+  const int count = rates_a_parameter(work);
+  for (int r = 0; work.numbers != nullptr && r < count; ++r)
+    rates.at[r] = work.numbers[piece.number * count + r];
+  return rates;
+}
+
+double ratio_of(const UpdateWork& work, const UpdatePiece& piece, const SquareSums& sums) {
+  const auto of = [&]<class R>(const R& rule) {
+    if constexpr (R::k_trusted)
+      return rule.ratio(sums, piece.rates.decay);
+    return 1.0;
+  };
+  return piece.plain ? 1 : std::visit(of, work.rule);
+}
+
+/// Elements [begin, end) of one parameter.
+struct Part {
+  const UpdatePiece& piece;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+template <class C>
+const AnyRule<C>& rule_of(const UpdateWork& work) {
+  if constexpr (std::is_same_v<C, double>) {
+    return work.rule64;
+  } else {
+    return work.rule;
+  }
+}
+
+template <class C>
+simd::UpdateRun<C> run_of(const UpdateWork& work, const Part& part, double ratio) {
+  const UpdatePiece& piece = part.piece;
+  simd::UpdateRun<C> run{.n = part.end - part.begin};
+  for (int s = 0; s < k_most_states; ++s)
+    run.state[s] = piece.state[s] == nullptr ? nullptr : static_cast<C*>(piece.state[s]) + part.begin;
+  const Rates<double> rates = rates_of(work, piece);
+  run.rates.decay = static_cast<C>(rates.decay);
+  for (int r = 0; r < k_most_rates; ++r)
+    run.rates.at[r] = static_cast<C>(r == 0 ? rates.at[r] * ratio : rates.at[r]);
+  run.form = {static_cast<C>(rescale_of(work)), static_cast<C>(work.clip)};
+  return run;
+}
+
+// The weight with all its digits, where it is still what they round to.
 template <class T>
-void step_halves(const UpdateRule<float>& rule, simd::UpdateRun<float> run, T* weight, const T* grad) {
-  constexpr std::int64_t k_block = 512;
+void take_master(const float* master, std::int64_t n, float* weight) {
+  T rounded[k_block];
+  float back[k_block];
+  simd::convert(master, rounded, n);
+  simd::convert(rounded, back, n);
+  for (std::int64_t i = 0; i < n; ++i)
+    weight[i] = back[i] == weight[i] ? master[i] : weight[i];
+}
+
+// Half types go through blocks of floats.
+template <class T, class After>
+void step_halves(const UpdateWork& work, simd::UpdateRun<float> run, const Part& part, const After& after) {
   float wide[k_block], gradients[k_block];
+  auto* weight = static_cast<T*>(part.piece.weight) + part.begin;
+  const auto* grad = static_cast<const T*>(part.piece.grad) + part.begin;
+  float* master = part.piece.master == nullptr ? nullptr : part.piece.master + part.begin;
   for (std::int64_t left = run.n; left > 0; left -= run.n) {
     run.n = std::min(left, k_block);
     simd::convert(weight, wide, run.n);
     simd::convert(grad, gradients, run.n);
+    if (master != nullptr)
+      take_master<T>(master, run.n, wide);
     run.weight = wide;
     run.grad = gradients;
-    step_run(rule, run);
-    simd::convert(wide, weight, run.n);
+    step_run(work.rule, run);
+    after(run);
+    if (run.direction == nullptr) {
+      simd::convert(wide, weight, run.n);
+      if (master != nullptr)
+        std::copy_n(wide, run.n, master);
+    }
     weight += run.n;
     grad += run.n;
-    run.first = run.first == nullptr ? nullptr : run.first + run.n;
-    run.second = run.second == nullptr ? nullptr : run.second + run.n;
+    master = master == nullptr ? nullptr : master + run.n;
+    for (float*& state : run.state)
+      state = state == nullptr ? nullptr : state + run.n;
   }
 }
 
-template <class T>
-void step_range(const UpdatePiece& piece, const UpdateWork& work, std::int64_t begin, std::int64_t end) {
-  using C = Compute<T>;
-  UpdateRule<C> rule = work.rule.as<C>();
-  if (work.numbers != nullptr)
-    rule.rescale = static_cast<C>(work.numbers[work.count]);
-  const auto state = [&](int i) {
-    return piece.state[i] == nullptr ? nullptr : static_cast<C*>(piece.state[i]) + begin;
-  };
-  auto* weight = static_cast<T*>(piece.weight) + begin;
-  const auto* grad = static_cast<const T*>(piece.grad) + begin;
-  simd::UpdateRun<C> run{.first = state(0), .second = state(1), .n = end - begin};
-  run.learning_rate = static_cast<C>(work.numbers != nullptr ? work.numbers[piece.number] : piece.learning_rate);
-  run.weight_decay = static_cast<C>(piece.weight_decay);
-  if constexpr (std::is_same_v<T, C>) {
-    run.weight = weight;
-    run.grad = grad;
-    step_run(rule, run);
-  } else {
-    step_halves(rule, run, weight, grad);
+void step_part(const UpdateWork& work, const Part& part, double ratio) {
+  by_floating(part.piece.dtype, [&]<class T>() {
+    using C = Compute<T>;
+    simd::UpdateRun<C> run = run_of<C>(work, part, ratio);
+    if constexpr (std::is_same_v<T, C>) {
+      run.weight = static_cast<T*>(part.piece.weight) + part.begin;
+      run.grad = static_cast<const T*>(part.piece.grad) + part.begin;
+      step_run(rule_of<C>(work), run);
+    } else {
+      step_halves<T>(work, run, part, [](const auto&) {});
+    }
+  });
+}
+
+// The first pass: directions of a block at a time, which go no further than their squares.
+SquareSums squares_of(const UpdateWork& work, const Part& part) {
+  SquareSums sums{};
+  by_floating(part.piece.dtype, [&]<class T>() {
+    using C = Compute<T>;
+    C direction[k_block];
+    const auto add = [&](const simd::UpdateRun<C>& run) {
+      sums.weight += sum_of_squares(run.weight, run.n);
+      sums.direction += sum_of_squares(direction, run.n);
+    };
+    simd::UpdateRun<C> whole = run_of<C>(work, part, 1);
+    whole.direction = direction;
+    if constexpr (std::is_same_v<T, C>) {
+      for (std::int64_t at = part.begin; at < part.end; at += k_block) {
+        const Part block{part.piece, at, std::min(at + k_block, part.end)};
+        simd::UpdateRun<C> run = run_of<C>(work, block, 1);
+        run.direction = direction;
+        run.weight = static_cast<T*>(part.piece.weight) + at;
+        run.grad = static_cast<const T*>(part.piece.grad) + at;
+        step_run(rule_of<C>(work), run);
+        add(run);
+      }
+    } else {
+      step_halves<T>(work, whole, part, add);
+    }
+  });
+  return sums;
+}
+
+// Of each piece. Sums of parts that are cut by shape, in their order.
+std::vector<double> ratios_of(const UpdateWork& work) {
+  std::vector<Part> parts;
+  std::vector<std::size_t> first;
+  for (const UpdatePiece& piece : work.pieces) {
+    first.push_back(parts.size());
+    for (std::int64_t at = 0; at < piece.size; at += k_per_part)
+      parts.push_back({piece, at, std::min(at + k_per_part, piece.size)});
   }
+  first.push_back(parts.size());
+  std::vector<SquareSums> sums(parts.size());
+  parallel_for(std::ssize(parts), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      sums[i] = squares_of(work, parts[i]);
+  });
+  std::vector<double> ratios;
+  for (std::size_t p = 0; p < work.pieces.size(); ++p) {
+    SquareSums all{};
+    for (std::size_t i = first[p]; i < first[p + 1]; ++i) {
+      all.weight += sums[i].weight;
+      all.direction += sums[i].direction;
+    }
+    ratios.push_back(ratio_of(work, work.pieces[p], all));
+  }
+  return ratios;
 }
 
 }  // namespace
 
 void update_cpu(const UpdateWork& work) {
+  if (!is_taken(work))
+    return;
+  const std::vector<double> ratios = has_two_passes(work) ? ratios_of(work) : std::vector<double>();
   std::vector<std::int64_t> starts;  // of each parameter, in the elements of all of them
   std::int64_t total = 0;
   for (const UpdatePiece& piece : work.pieces) {
@@ -94,8 +225,8 @@ void update_cpu(const UpdateWork& work) {
     auto at = static_cast<std::size_t>(std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin()) - 1;
     for (; begin < end; ++at) {
       const UpdatePiece& piece = work.pieces[at];
-      const std::int64_t first = begin - starts[at], last = std::min(end - starts[at], piece.size);
-      by_floating(piece.dtype, [&]<class T>() { step_range<T>(piece, work, first, last); });
+      const std::int64_t last = std::min(end - starts[at], piece.size);
+      step_part(work, {piece, begin - starts[at], last}, ratios.empty() ? 1 : ratios[at]);
       begin = starts[at] + last;
     }
   });

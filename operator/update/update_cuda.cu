@@ -4,153 +4,201 @@
 
 #include <sluice/engine/cuda/check.h>
 #include <sluice/ndarray/early_start.cuh>
-#include <sluice/ndarray/neighbours.cuh>
-#include <sluice/operator/floating.h>
-#include <sluice/operator/group.cuh>
-#include <sluice/operator/update/rule.h>
+#include <sluice/operator/update/table.cuh>
+#include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
 
 namespace {
 
-constexpr int k_table = 48;  // parameters a launch: the table is a kernel argument, of at most 4 KiB
-constexpr int k_neighbours_updated = 4;
-// Elements of one parameter that a block updates: one vector a thread, so that small networks fill a GPU.
-constexpr std::int64_t k_per_block = std::int64_t{k_group_block} * k_neighbours_updated;
+// This thread's elements: by fours where all of the parameter lies so, the last ones one by one.
+template <class R, class F4, class F1>
+__device__ void each_element(const UpdateEntry<R>& entry, std::int64_t begin, const F4& by_four, const F1& by_one) {
+  const std::int64_t end = min(begin + k_per_block, entry.size);
+  const std::int64_t mine = begin + static_cast<std::int64_t>(threadIdx.x) * k_neighbours_updated;
+  if (entry.aligned && mine + k_neighbours_updated <= end)
+    return by_four(mine);
+  for (std::int64_t i = mine; i < min(mine + k_neighbours_updated, end); ++i)
+    by_one(i);
+}
 
-struct UpdateTable {
-  struct Entry {
-    void* weight;
-    const void* grad;
-    void* state[2];
-    std::int64_t size;
-    bool aligned;  // all of it in vectors
-    double learning_rate;
-    double weight_decay;
-    std::int64_t number;
-  };
-  Entry entries[k_table];
-  unsigned first_block[k_table];
-  int count = 0;
-  unsigned blocks = 0;
-  const double* numbers = nullptr;  // as of UpdateWork
-  std::int64_t parameters = 0;
-};
-static_assert(sizeof(UpdateTable) + sizeof(UpdateRule<double>) <= 4096);
+template <int V, class C, class R>
+__device__ void step_neighbours(
+    const UpdateEntry<R>& entry, const R& rule, const Rates<C>& rates, const GradientForm<C>& form, std::int64_t i) {
+  Updated<V, C, R> now;
+  now.load(entry, i);
+  now.each(now.weight, [&](C weight, C grad, C* state) { return rule.step(weight, form.of(grad), state, rates); });
+  now.store(entry, i);
+}
 
-// V neighbours from `i` on.
-template <int V, class T>
-__device__ void update_neighbours(
-    const UpdateTable::Entry& entry, const UpdateRule<Compute<T>>& rule, Compute<T> rate, std::int64_t i) {
-  using C = Compute<T>;
-  using Values = Neighbours<T, V>;
-  using States = Neighbours<C, V>;
-  auto& weight = *reinterpret_cast<Values*>(static_cast<T*>(entry.weight) + i);
-  auto* const first = reinterpret_cast<States*>(static_cast<C*>(entry.state[0]) + i);
-  auto* const second = reinterpret_cast<States*>(static_cast<C*>(entry.state[1]) + i);
-  const bool has_first = entry.state[0] != nullptr, has_second = entry.state[1] != nullptr;
-  const Values grad = *reinterpret_cast<const Values*>(static_cast<const T*>(entry.grad) + i);
-  Values now = weight;
-  States a{}, b{};
-  if (has_first)
-    a = *first;
-  if (has_second)
-    b = *second;
-  const C decay = static_cast<C>(entry.weight_decay);
+// `ratios`, if not null: of each entry.
+template <class C, class R>
+__global__ void __launch_bounds__(k_group_block)
+    update_kernel(const __grid_constant__ UpdateTable<R> table, const R rule, const double* ratios) {
+  const int low = table.entry_of_block();
+  start_early();  // the table is an argument
+  if (!table.is_taken())
+    return;
+  const UpdateEntry<R>& entry = table.entries[low];
+  const Rates<C> rates = table.template rates_of<C>(entry, ratios == nullptr ? 1 : ratios[low]);
+  const GradientForm<C> form = table.template form<C>();
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x - table.first_block[low]) * k_per_block;
+  each_element(
+      entry,
+      begin,
+      [&](std::int64_t i) { step_neighbours<k_neighbours_updated>(entry, rule, rates, form, i); },
+      [&](std::int64_t i) { step_neighbours<1>(entry, rule, rates, form, i); });
+}
+
+template <int V, class C, class R>
+__device__ void add_squares(
+    const UpdateEntry<R>& entry,
+    const R& rule,
+    const Rates<C>& rates,
+    const GradientForm<C>& form,
+    std::int64_t i,
+    SquareSums& sums) {
+  Updated<V, C, R> now;
+  now.load(entry, i);
+  C direction[V];
+  now.each(direction, [&](C weight, C grad, C* state) { return rule.direction(weight, form.of(grad), state, rates); });
 #pragma unroll
   for (int j = 0; j < V; ++j) {
-    now.at[j] = static_cast<T>(rule.step(
-        static_cast<C>(now.at[j]),
-        static_cast<C>(grad.at[j]),
-        has_first ? &a.at[j] : nullptr,
-        has_second ? &b.at[j] : nullptr,
-        rate,
-        decay));
+    sums.weight += static_cast<double>(now.weight[j]) * static_cast<double>(now.weight[j]);
+    sums.direction += static_cast<double>(direction[j]) * static_cast<double>(direction[j]);
   }
-  weight = now;
-  if (has_first)
-    *first = a;
-  if (has_second)
-    *second = b;
+  if constexpr (R::k_direction_changes)
+    now.store_states(entry, i);
 }
 
-template <class T>
+__device__ SquareSums sum_in_block(const SquareSums& sums) {
+  return join_group(sums, k_group_block, [](const SquareSums& a, const SquareSums& b) {
+    return SquareSums{a.weight + b.weight, a.direction + b.direction};
+  });
+}
+
+// The first pass: of each block the squares.
+template <class C, class R>
 __global__ void __launch_bounds__(k_group_block)
-    update_kernel(const __grid_constant__ UpdateTable table, UpdateRule<Compute<T>> rule) {
-  using C = Compute<T>;
-  int low = 0, high = table.count - 1;  // the last entry that begins at this block or before
-  while (low < high) {
-    const int middle = (low + high + 1) / 2;
-    if (table.first_block[middle] <= blockIdx.x)
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  start_early();  // the table is an argument
-  const UpdateTable::Entry& entry = table.entries[low];
-  if (table.numbers != nullptr)
-    rule.rescale = static_cast<C>(table.numbers[table.parameters]);
-  const C rate = static_cast<C>(table.numbers != nullptr ? table.numbers[entry.number] : entry.learning_rate);
-  constexpr int V = k_neighbours_updated;
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x - table.first_block[low]) * k_per_block;
-  const std::int64_t end = min(begin + k_per_block, entry.size);
-  const std::int64_t mine = begin + static_cast<std::int64_t>(threadIdx.x) * V;
-  if (entry.aligned && mine + V <= end)
-    return update_neighbours<V, T>(entry, rule, rate, mine);
-  for (std::int64_t i = mine; i < min(mine + V, end); ++i)
-    update_neighbours<1, T>(entry, rule, rate, i);
+    squares_kernel(const __grid_constant__ UpdateTable<R> table, const R rule, SquareSums* partial) {
+  start_early();
+  const int low = table.entry_of_block();
+  if (!table.is_taken())
+    return;
+  const UpdateEntry<R>& entry = table.entries[low];
+  const Rates<C> rates = table.template rates_of<C>(entry, 1);
+  const GradientForm<C> form = table.template form<C>();
+  SquareSums sums{};
+  each_element(
+      entry,
+      static_cast<std::int64_t>(blockIdx.x - table.first_block[low]) * k_per_block,
+      [&](std::int64_t i) { add_squares<k_neighbours_updated>(entry, rule, rates, form, i, sums); },
+      [&](std::int64_t i) { add_squares<1>(entry, rule, rates, form, i, sums); });
+  sums = sum_in_block(sums);
+  if (threadIdx.x == 0)
+    partial[blockIdx.x] = sums;
 }
 
-template <class T>
+// A block for each parameter.
+template <class R>
+__global__ void __launch_bounds__(k_group_block) ratios_kernel(
+    const __grid_constant__ UpdateTable<R> table, const R rule, const SquareSums* partial, double* ratios) {
+  start_early();
+  if (!table.is_taken())
+    return;
+  const int which = static_cast<int>(blockIdx.x);
+  const unsigned end = which + 1 < table.count ? table.first_block[which + 1] : table.blocks;
+  SquareSums sums{};
+  for (unsigned i = table.first_block[which] + threadIdx.x; i < end; i += k_group_block)
+    sums = {sums.weight + partial[i].weight, sums.direction + partial[i].direction};
+  sums = sum_in_block(sums);
+  const UpdateEntry<R>& entry = table.entries[which];
+  if (threadIdx.x == 0)
+    ratios[which] = entry.plain ? 1 : rule.ratio(sums, entry.decay);
+}
+
+template <class C>
 bool is_aligned(const UpdatePiece& piece) {
   constexpr int V = k_neighbours_updated;
-  using C = Compute<T>;
-  return starts_neighbours<T, V>(piece.weight) && starts_neighbours<T, V>(piece.grad) &&
-         starts_neighbours<C, V>(piece.state[0]) && starts_neighbours<C, V>(piece.state[1]);
+  const auto bytes = V * size_of(piece.dtype);
+  bool aligned = starts_neighbours<float, V>(piece.master);
+  for (const void* const data : {static_cast<const void*>(piece.weight), piece.grad})
+    aligned &= reinterpret_cast<std::uintptr_t>(data) % bytes == 0;
+  for (const void* const state : piece.state)
+    aligned &= starts_neighbours<C, V>(state);
+  return aligned;
 }
 
-template <class T>
-void launch(UpdateTable& table, const UpdateRule<double>& rule, cudaStream_t stream) {
-  if (table.count == 0)
-    return;
-  update_kernel<T><<<table.blocks, k_group_block, 0, stream>>>(table, rule.as<Compute<T>>());
-  check_early_launch("update of parameters", stream);
-  table.count = 0;
-  table.blocks = 0;
+template <class R>
+UpdateEntry<R> entry_of(const UpdatePiece& piece, bool aligned) {
+  UpdateEntry<R> entry{};
+  entry.weight = piece.weight;
+  entry.grad = piece.grad;
+  entry.master = piece.master;
+  entry.size = piece.size;
+  for (int s = 0; s < R::k_states; ++s)
+    entry.state[s] = piece.state[s];
+  for (int r = 0; r < R::k_rates; ++r)
+    entry.rates[r] = piece.rates.at[r];
+  entry.decay = piece.rates.decay;
+  entry.number = static_cast<std::int32_t>(piece.number);
+  entry.dtype = piece.dtype;
+  entry.aligned = aligned;
+  entry.plain = piece.plain;
+  return entry;
 }
 
-template <class T>
-void update_all(const UpdateWork& work, DType dtype, cudaStream_t stream) {
-  UpdateTable table;
+template <class C, class R>
+void launch(const UpdateTable<R>& table, const R& rule, const Queue& queue) {
+  static_assert(sizeof(UpdateTable<R>) + sizeof(R) + 2 * sizeof(void*) <= 4096);
+  const auto stream = static_cast<cudaStream_t>(queue.stream());
+  if constexpr (R::k_trusted) {
+    const std::size_t sums = table.blocks * sizeof(SquareSums);
+    const Workspace scratch(queue, sums + static_cast<std::size_t>(table.count) * sizeof(double));
+    auto* const ratios = reinterpret_cast<double*>(scratch.as<std::byte>() + sums);
+    squares_kernel<C, R><<<table.blocks, k_group_block, 0, stream>>>(table, rule, scratch.as<SquareSums>());
+    check_early_launch("squares of parameters", stream);
+    ratios_kernel<R><<<table.count, k_group_block, 0, stream>>>(table, rule, scratch.as<SquareSums>(), ratios);
+    check_early_launch("trust ratios", stream);
+    update_kernel<C, R><<<table.blocks, k_group_block, 0, stream>>>(table, rule, ratios);
+    check_early_launch("update of parameters", stream);
+  } else {
+    update_kernel<C, R><<<table.blocks, k_group_block, 0, stream>>>(table, rule, nullptr);
+    check_early_launch("update of parameters", stream);
+  }
+}
+
+// Of the parameters that compute in C.
+template <class C, class R>
+void update_all(const UpdateWork& work, const R& rule, const Queue& queue) {
+  UpdateTable<R> table;
+  table.rescale = work.rescale;
+  table.clip = work.clip;
   table.numbers = work.numbers;
+  table.guard = work.guard;
   table.parameters = work.count;
   for (const UpdatePiece& piece : work.pieces) {
-    if (piece.dtype != dtype)
+    if ((piece.dtype == DType::float64) != std::is_same_v<C, double>)
       continue;
     // A parameter too large for one launch's blocks would have to be beyond any GPU's memory.
     table.first_block[table.count] = table.blocks;
     table.blocks += static_cast<unsigned>((piece.size + k_per_block - 1) / k_per_block);
-    table.entries[table.count++] = {
-        piece.weight,
-        piece.grad,
-        {piece.state[0], piece.state[1]},
-        piece.size,
-        is_aligned<T>(piece),
-        piece.learning_rate,
-        piece.weight_decay,
-        piece.number};
-    if (table.count == k_table)
-      launch<T>(table, work.rule, stream);
+    table.entries[table.count++] = entry_of<R>(piece, is_aligned<C>(piece));
+    if (table.count == UpdateTable<R>::k_entries) {
+      launch<C>(table, rule, queue);
+      table.count = 0;
+      table.blocks = 0;
+    }
   }
-  launch<T>(table, work.rule, stream);
+  if (table.count > 0)
+    launch<C>(table, rule, queue);
 }
 
 }  // namespace
 
 void update_gpu(const UpdateWork& work, const Queue& queue) {
-  for (DType dtype : {DType::float32, DType::float16, DType::bfloat16, DType::float64}) {
-    by_floating(dtype, [&]<class T>() { update_all<T>(work, dtype, static_cast<cudaStream_t>(queue.stream())); });
-  }
+  std::visit([&]<class R>(const R& rule) { update_all<float>(work, rule, queue); }, work.rule);
+  std::visit([&]<class R>(const R& rule) { update_all<double>(work, rule, queue); }, work.rule64);
 }
 
 }  // namespace sluice::detail

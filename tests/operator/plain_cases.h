@@ -137,6 +137,27 @@ inline void add_updates(std::vector<PlainCase>& cases) {
     const auto each = [&](std::size_t i) { return std::span(to).subspan(i, 1); };
     adam_update(each(0), std::span(grads).subspan(1, 1), each(2), each(3), {.steps = {2}});
   });
+  const auto add_rule = [&]<class Rule>(const char* op, const Rule& rule) {
+    add(op, 2 + rule.states().size(), [rule](const Arrays& to, const Arrays& grads) {
+      std::vector<std::vector<NDArray>> states;
+      for (const NDArray& state : std::span(to).subspan(2))
+        states.push_back({state});
+      const UpdateOptions options{.weight_decay = 0.1, .steps = {2}};
+      optimizer_update(rule, std::span(to).first(1), std::span(grads).subspan(1, 1), states, options);
+    });
+  };
+  add_rule("nag_update", update_rules::Nag{});
+  add_rule("adamw_update", update_rules::AdamW{});
+  add_rule("rmsprop_update", update_rules::RmsProp{.momentum = 0.5});
+  add_rule("adagrad_update", update_rules::AdaGrad{});
+  add_rule("adadelta_update", update_rules::AdaDelta{});
+  add_rule("ftrl_update", update_rules::Ftrl{});
+  add_rule("signum_update", update_rules::Signum{});
+  add_rule("lars_update", update_rules::Lars{});
+  add_rule("lamb_update", update_rules::Lamb{});
+  cases.push_back({"gradient_guard", alike(3, {3, 4}), [](const Arrays& in, DType) {
+                     return Arrays{gradient_guard(in, {.max_norm = 1})};
+                   }});
 }
 
 // What is made of nothing lies as the operator likes: all types, and GPUs beside CPUs.
@@ -152,12 +173,34 @@ inline void add_sources(std::vector<PlainCase>& cases) {
   add("random_normal", [](const ArrayOptions& as) { return random::normal(1, 2, {7, 5}, as); });
   add("random_randint", [](const ArrayOptions& as) { return random::randint(0, 100, {7, 5}, as); });
   add("random_bernoulli", [](const ArrayOptions& as) { return random::bernoulli(0.25, {7, 5}, as); });
-  add("random_permutation", [](const ArrayOptions&) { return random::permutation(17); });
+  add("random_exponential", [](const ArrayOptions& as) { return random::exponential(2, {7, 5}, as); });
+  add("random_laplace", [](const ArrayOptions& as) { return random::laplace(1, 2, {7, 5}, as); });
+  add("random_gumbel", [](const ArrayOptions& as) { return random::gumbel(1, 2, {7, 5}, as); });
+  add("random_truncated_normal", [](const ArrayOptions& as) {
+    return random::truncated_normal(0, 1, -1, 2, {7, 5}, as);
+  });
+  add("random_gamma", [](const ArrayOptions& as) { return random::gamma(2, 1, {7, 5}, as); });
+  add("random_beta", [](const ArrayOptions& as) { return random::beta(2, 3, {7, 5}, as); });
+  add("random_poisson", [](const ArrayOptions& as) { return random::poisson(20, {7, 5}, as); });
   add("words", [](const ArrayOptions& as) {
     const NDArray to = empty({3}, as);
     sluice::detail::write_words({0, 1, -1}, to, SourceLocation::current());
     return to;
   });
+}
+
+}  // namespace detail
+
+namespace detail {
+
+inline void add_samples(std::vector<PlainCase>& cases) {
+  const auto add = [&](const char* op, const std::function<NDArray(const NDArray&, DType)>& f) {
+    cases.push_back({op, alike(1, {3, 4}), [f](const Arrays& in, DType dtype) { return Arrays{f(in[0], dtype)}; }});
+    cases.back().low = 0.5;
+  };
+  add("sample_gamma", [](const NDArray& alpha, DType dtype) { return random::gamma(alpha, dtype); });
+  add("sample_poisson", [](const NDArray& lam, DType dtype) { return random::poisson(lam, dtype); });
+  add("sample_categorical", [](const NDArray& weights, DType) { return random::categorical(weights, 9); });
 }
 
 }  // namespace detail
@@ -169,6 +212,7 @@ inline std::vector<PlainCase> plain_cases() {
   detail::add_parts_of_layers(cases);
   detail::add_updates(cases);
   detail::add_sources(cases);
+  detail::add_samples(cases);
   for (const char* op : {"detach", "fill"})
     cases.push_back(detail::by_name(op, detail::alike(1, {3, 4}), ""));
   cases.push_back(

@@ -157,6 +157,14 @@ TEST_CASE("An update counts its formula for each weight", "[graph][flops]") {
   CHECK(with(2, [](const auto& of) { sgd_update(of[0], of[1], {}, {}); }) == 5 * 17);
   CHECK(with(3, [](const auto& of) { sgd_update(of[0], of[1], of[2], {.momentum = 0.9}); }) == 7 * 17);
   CHECK(with(4, [](const auto& of) { adam_update(of[0], of[1], of[2], of[3], {.steps = {1, 1}}); }) == 15 * 17);
+  const auto nag = [](const auto& of, std::size_t states, UpdateOptions options) {
+    optimizer_update(update_rules::Nag{states * 0.9}, of[0], of[1], std::span(of).subspan(2, states), options);
+  };
+  CHECK(with(3, [&](const auto& of) { nag(of, 1, {}); }) == 9 * 17);
+  CHECK(with(2, [&](const auto& of) { nag(of, 0, {}); }) == 7 * 17);
+  // What stands behind the lists is no weight.
+  const NDArray numbers = zeros({3}, {.dtype = float64});
+  CHECK(with(3, [&](const auto& of) { nag(of, 1, {.numbers = numbers, .guard = numbers}); }) == 9 * 17);
 }
 
 TEST_CASE("A convolution's weights that mask a relu's gradient along count that too", "[graph][flops]") {

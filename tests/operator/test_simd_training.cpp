@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include <sluice/operator/api.h>
@@ -10,6 +11,7 @@
 #include <sluice/operator/simd/random.h>
 
 #include "tests/operator/reference.h"
+#include "tests/operator/rule_references.h"
 #include "tests/operator/simd_targets.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
@@ -104,6 +106,30 @@ TEST_CASE("optimizer steps have the bits of the plain loops on every instruction
       }
     }
   }
+}
+
+TEST_CASE("steps of every rule have the bits of the plain loops on every instruction set", "[operator][simd][update]") {
+  each_rule([](const char* name, auto rule) {
+    if constexpr (std::is_same_v<decltype(rule), update_rules::Lars>)
+      rule.plain.clear();
+    for (const DType dtype : floating_dtypes()) {
+      check_same_on_all(name, dtype, [&] {
+        const Arrays weights = of_lengths(1, -1, 1, dtype), grads = of_lengths(100, -1, 1, dtype);
+        std::vector<Arrays> states;
+        for (std::size_t s = 0; s < rule.states().size(); ++s)
+          states.push_back(of_lengths(200 + s * 50, 0, 0.1, dtype == float64 ? float64 : float32));
+        UpdateOptions options{.learning_rate = 0.03, .weight_decay = 0.01, .rescale_grad = 0.7, .clip_gradient = 0.25};
+        options.steps.assign(weights.size(), 3);
+        if (dtype == float16 || dtype == bfloat16)
+          options.masters = of_lengths(1, -1, 1, float32);
+        optimizer_update(rule, weights, grads, states, options);
+        Arrays all = joined(weights, options.masters);
+        for (const Arrays& list : states)
+          all = joined(all, list);
+        return all;
+      });
+    }
+  });
 }
 
 TEST_CASE("optimizer steps pass NaN and infinities on every instruction set", "[operator][simd][update][special]") {

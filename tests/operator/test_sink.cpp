@@ -8,6 +8,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 
 #include "tests/operator/differentiable_cases.h"
+#include "tests/operator/random_and_update_calls.h"
 #include "tests/support/catch.h"
 #include "tests/support/sinks.h"
 
@@ -125,11 +126,6 @@ void call_the_rest(Device device) {
     row.run(a, {1}, false);
   call_for_places(a, index);
   const autograd::TrainScope train;
-  random::uniform({3, 4}, there);
-  random::normal({3, 4}, there);
-  random::randint(0, 9, {5}, {.dtype = int32, .device = device});
-  random::bernoulli(0.5, {3, 4}, there);
-  random::permutation(5);
   invoke_one(*find_operator("detach"), {a}, {}, SourceLocation::current());
   arange(0, 5, 1, there);
   fill(a, 3);
@@ -140,11 +136,9 @@ void call_the_rest(Device device) {
       "program", std::string("float32; %1 = relu(%0) float32; %2 = greater(%1, %0) bool; -> %1, %2")};
   invoke(*find_operator("fused"), {&a, 1}, make_attributes(*find_operator("fused"), {&program, 1}), {});
   call_fused_reduction(a);
-  const std::vector<NDArray> w = {ones({3})}, g = {ones({3})}, m = {zeros({3})}, v = {zeros({3})};
-  sgd_update(w, g, m, {.momentum = 0.5});
+  call_random_and_updates(device);
   const NamedValue words[] = {{"words", std::vector<std::int64_t>{4, 5}}, {"shape", std::vector<std::int64_t>{2}}};
   invoke(*find_operator("words"), {}, make_attributes(*find_operator("words"), words), {});
-  adam_update(w, g, m, v, {.steps = {1}});
   call_compositions(a);
   call_what_plans_call(a);
 }

@@ -1,0 +1,223 @@
+#include <cmath>
+#include <limits>
+
+#include <sluice/engine/error.h>
+#include <sluice/gluon/optimizers.h>
+
+namespace sluice::gluon::optimizer {
+
+namespace {
+
+namespace rules = update_rules;
+
+constexpr double k_any = std::numeric_limits<double>::max();
+constexpr double k_below_one = 1 - std::numeric_limits<double>::epsilon() / 2;
+
+void require_range(const std::string& optimizer, const char* what, double value, double low, double high) {
+  require(std::isfinite(value) && value >= low && value <= high, [&] {
+    const std::string is = message(optimizer, ": ", what, " is ", value, ", it must be ");
+    return high == k_any         ? message(is, "finite and at least ", low)
+           : high == k_below_one ? message(is, "at least ", low, " and less than 1")
+                                 : message(is, "within [", low, ", ", high, "]");
+  });
+}
+
+void require_betas(const std::string& optimizer, double beta1, double beta2, double epsilon) {
+  require_range(optimizer, "beta1", beta1, 0, k_below_one);  // at 1 nothing is ever learnt
+  require_range(optimizer, "beta2", beta2, 0, k_below_one);
+  require_range(optimizer, "epsilon", epsilon, 0, k_any);
+}
+
+void require_number(const std::string& optimizer, const char* what, double value) {
+  require(!std::isnan(value), [&] {
+    return message(optimizer, ": ", what, " is ", value, ", it must be a number; a negative one is for none");
+  });
+}
+
+// States without which an optimizer that had none goes on.
+template <class Rule>
+bool begins_without(const Rule&) {
+  return false;
+}
+bool begins_without(const rules::Sgd&) {
+  return true;
+}
+bool begins_without(const rules::Nag&) {
+  return true;
+}
+bool begins_without(const rules::Signum&) {
+  return true;
+}
+
+// With all states that the rule may keep.
+template <class Rule>
+Rule fullest(Rule rule) {
+  return rule;
+}
+template <>
+rules::Sgd fullest(rules::Sgd rule) {
+  rule.momenta = true;
+  return rule;
+}
+template <>
+rules::Nag fullest(rules::Nag rule) {
+  rule.momentum = 1;
+  return rule;
+}
+template <>
+rules::Signum fullest(rules::Signum rule) {
+  rule.momentum = 1;
+  return rule;
+}
+template <>
+rules::RmsProp fullest(rules::RmsProp rule) {
+  rule.centered = true;
+  return rule;
+}
+
+}  // namespace
+
+template <class Rule>
+void RuleOptimizer<Rule>::check() const {
+  require_range(name(), "weight_decay", weight_decay_, 0, k_any);
+  require_number(name(), "clip_gradient", clip_gradient_);
+}
+
+template <class Rule>
+UpdateOptions RuleOptimizer<Rule>::options_of(const Step& step) const {
+  return {
+      .learning_rate = learning_rate(),
+      .weight_decay = weight_decay_,
+      .rescale_grad = step.rescale_grad,
+      .clip_gradient = clip_gradient_,
+      .steps = step.numbers,
+      .learning_rate_multipliers = step.learning_rate_multipliers,
+      .weight_decay_multipliers = step.weight_decay_multipliers,
+      .numbers = step.in_memory,
+      .masters = {},
+      .guard = step.guard};
+}
+
+template <class Rule>
+void RuleOptimizer<Rule>::apply(const Step& step) {
+  const Rule rule = rule_of(step);
+  std::vector<std::vector<NDArray>> states;
+  for (const std::string& slot : rule.states())
+    states.push_back(state(step, slot));
+  UpdateOptions options = options_of(step);
+  if (multi_precision_)
+    options.masters = masters(step);
+  optimizer_update(rule, step.weights, step.grads, states, options, step.site);
+}
+
+template <class Rule>
+std::vector<double> RuleOptimizer<Rule>::numbers_of(const Step& step) const {
+  return update_numbers(rule_of(step), options_of(step), step.weights.size());
+}
+
+template <class Rule>
+std::vector<std::string> RuleOptimizer<Rule>::slots() const {
+  return fullest(rule_).states();
+}
+
+template <class Rule>
+std::vector<std::string> RuleOptimizer<Rule>::needed_slots(bool any) const {
+  return any || !begins_without(rule_) ? rule_.states() : std::vector<std::string>();
+}
+
+template class RuleOptimizer<rules::Sgd>;
+template class RuleOptimizer<rules::Nag>;
+template class RuleOptimizer<rules::Adam>;
+template class RuleOptimizer<rules::AdamW>;
+template class RuleOptimizer<rules::RmsProp>;
+template class RuleOptimizer<rules::AdaGrad>;
+template class RuleOptimizer<rules::AdaDelta>;
+template class RuleOptimizer<rules::Ftrl>;
+template class RuleOptimizer<rules::Signum>;
+template class RuleOptimizer<rules::Lars>;
+template class RuleOptimizer<rules::Lamb>;
+
+SGD::SGD(SGDOptions options) : RuleOptimizer(options, rules::Sgd{options.momentum, options.momentum != 0}) {
+  require_range("SGD", "momentum", options.momentum, 0, 1);
+  check();
+}
+
+NAG::NAG(NAGOptions options) : RuleOptimizer(options, rules::Nag{options.momentum}) {
+  require_range("NAG", "momentum", options.momentum, 0, 1);
+  check();
+}
+
+Adam::Adam(AdamOptions options) : RuleOptimizer(options, rules::Adam{options.beta1, options.beta2, options.epsilon}) {
+  require_betas("Adam", options.beta1, options.beta2, options.epsilon);
+  check();
+}
+
+AdamW::AdamW(AdamWOptions options)
+    : RuleOptimizer(options, rules::AdamW{options.beta1, options.beta2, options.epsilon}) {
+  require_betas("AdamW", options.beta1, options.beta2, options.epsilon);
+  check();
+}
+
+RMSProp::RMSProp(RMSPropOptions options)
+    : RuleOptimizer(options, rules::RmsProp{options.rho, options.epsilon, options.momentum, options.centered}) {
+  require_range("RMSProp", "rho", options.rho, 0, k_below_one);
+  require_range("RMSProp", "momentum", options.momentum, 0, 1);
+  require_range("RMSProp", "epsilon", options.epsilon, 0, k_any);
+  check();
+}
+
+AdaGrad::AdaGrad(AdaGradOptions options) : RuleOptimizer(options, rules::AdaGrad{options.epsilon}) {
+  require_range("AdaGrad", "epsilon", options.epsilon, 0, k_any);
+  check();
+}
+
+AdaDelta::AdaDelta(AdaDeltaOptions options) : RuleOptimizer(options, rules::AdaDelta{options.rho, options.epsilon}) {
+  require_range("AdaDelta", "rho", options.rho, 0, k_below_one);
+  require_range("AdaDelta", "epsilon", options.epsilon, 0, k_any);
+  check();
+}
+
+Ftrl::Ftrl(FtrlOptions options) : RuleOptimizer(options, rules::Ftrl{options.lamda1, options.beta}) {
+  require_range("Ftrl", "lamda1", options.lamda1, 0, k_any);
+  require_range("Ftrl", "beta", options.beta, 0, k_any);
+  check();
+}
+
+Signum::Signum(SignumOptions options) : RuleOptimizer(options, rules::Signum{options.momentum, options.wd_lh}) {
+  require_range("Signum", "momentum", options.momentum, 0, k_below_one);
+  require_range("Signum", "wd_lh", options.wd_lh, 0, k_any);
+  check();
+}
+
+LARS::LARS(LARSOptions options)
+    : RuleOptimizer(options, rules::Lars{options.momentum, options.eta, options.epsilon, {}}) {
+  require_range("LARS", "momentum", options.momentum, 0, 1);
+  require_range("LARS", "eta", options.eta, 0, k_any);
+  require_range("LARS", "epsilon", options.epsilon, 0, k_any);
+  check();
+}
+
+rules::Lars LARS::rule_of(const Step& step) const {
+  rules::Lars rule = RuleOptimizer::rule_of(step);
+  for (const auto& [name, parameter] : step.parameters)
+    rule.plain.push_back(name.ends_with("gamma") || name.ends_with("beta") || name.ends_with("bias") ? 1 : 0);
+  return rule;
+}
+
+LAMB::LAMB(LAMBOptions options)
+    : RuleOptimizer(
+          options,
+          rules::Lamb{
+              options.beta1,
+              options.beta2,
+              options.epsilon,
+              options.lower_bound,
+              options.upper_bound,
+              options.bias_correction}) {
+  require_betas("LAMB", options.beta1, options.beta2, options.epsilon);
+  require_number("LAMB", "lower_bound", options.lower_bound);
+  require_number("LAMB", "upper_bound", options.upper_bound);
+  check();
+}
+
+}  // namespace sluice::gluon::optimizer

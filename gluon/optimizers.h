@@ -1,0 +1,244 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sluice/engine/export.h>
+#include <sluice/gluon/optimizer.h>
+#include <sluice/operator/update/rules.h>
+
+// The optimizers. Names and defaults are Gluon's, where nothing else is said; formulas: operator/update/rules.h.
+//
+// Options that all have: `weight_decay` joins the gradient, unless the rule says otherwise; `clip_gradient`: gradients,
+// rescaled, are cut to [-c, c], a negative one is for none; `multi_precision`: weights of half types have a float32
+// master each, from which they are rounded after every step. Constructors throw ValueError for options out of range.
+namespace sluice::gluon::optimizer {
+
+/// What optimizers of one rule have in common.
+template <class Rule>
+class SLUICE_API RuleOptimizer : public Optimizer {
+ protected:
+  template <class Options>
+  RuleOptimizer(const Options& options, const Rule& rule)
+      : Optimizer(options.learning_rate),
+        weight_decay_(options.weight_decay),
+        clip_gradient_(options.clip_gradient),
+        multi_precision_(options.multi_precision),
+        rule_(rule) {}
+  /// Throws ValueError for settings that all have and are out of range.
+  void check() const;
+
+  void apply(const Step& step) override;
+  std::vector<double> numbers_of(const Step& step) const override;
+  std::vector<std::string> slots() const override;
+  std::vector<std::string> needed_slots(bool any) const override;
+  bool takes_guard() const override { return true; }
+  bool keeps_masters() const override { return multi_precision_; }
+  /// The rule of this step.
+  virtual Rule rule_of([[maybe_unused]] const Step& step) const { return rule_; }
+
+ private:
+  UpdateOptions options_of(const Step& step) const;
+
+  double weight_decay_, clip_gradient_;
+  bool multi_precision_;
+  Rule rule_;
+};
+
+/// Of SGD.
+struct SGDOptions {
+  double learning_rate = 0.01;
+  double momentum = 0;
+  double weight_decay = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// g = clip(rescale * grad) + wd * w;  m = momentum * m - lr * g;  w += m (MXNet's SGD).
+class SLUICE_API SGD : public RuleOptimizer<update_rules::Sgd> {
+ public:
+  explicit SGD(SGDOptions options = {});
+  std::string name() const override { return "SGD"; }
+};
+
+/// Of NAG.
+struct NAGOptions {
+  double learning_rate = 0.1;
+  double momentum = 0.9;
+  double weight_decay = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// Nesterov's accelerated gradient.
+class SLUICE_API NAG : public RuleOptimizer<update_rules::Nag> {
+ public:
+  explicit NAG(NAGOptions options = {});
+  std::string name() const override { return "NAG"; }
+};
+
+/// Of Adam.
+struct AdamOptions {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// Kingma and Ba, 2014, as MXNet's Adam: weight decay joins the gradient, epsilon stands beside the uncorrected root.
+class SLUICE_API Adam : public RuleOptimizer<update_rules::Adam> {
+ public:
+  explicit Adam(AdamOptions options = {});
+  std::string name() const override { return "Adam"; }
+};
+
+/// Of AdamW: PyTorch's defaults.
+struct AdamWOptions {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.01;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// Adam with decoupled weight decay, as PyTorch's AdamW.
+class SLUICE_API AdamW : public RuleOptimizer<update_rules::AdamW> {
+ public:
+  explicit AdamW(AdamWOptions options = {});
+  std::string name() const override { return "AdamW"; }
+};
+
+/// Of RMSProp. Gluon's momentum counts where `centered`, and is 0.9 there; here, as in PyTorch, it always counts.
+struct RMSPropOptions {
+  double learning_rate = 1e-3;
+  double rho = 0.9;
+  double momentum = 0;
+  double epsilon = 1e-8;
+  bool centered = false;
+  double weight_decay = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// As PyTorch's RMSprop.
+class SLUICE_API RMSProp : public RuleOptimizer<update_rules::RmsProp> {
+ public:
+  explicit RMSProp(RMSPropOptions options = {});
+  std::string name() const override { return "RMSProp"; }
+};
+
+/// Of AdaGrad.
+struct AdaGradOptions {
+  double learning_rate = 0.01;
+  double epsilon = 1e-6;
+  double weight_decay = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// Duchi, Hazan and Singer, 2011.
+class SLUICE_API AdaGrad : public RuleOptimizer<update_rules::AdaGrad> {
+ public:
+  explicit AdaGrad(AdaGradOptions options = {});
+  std::string name() const override { return "AdaGrad"; }
+};
+
+/// Of AdaDelta.
+struct AdaDeltaOptions {
+  double learning_rate = 1;
+  double rho = 0.9;
+  double epsilon = 1e-6;
+  double weight_decay = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// Zeiler, 2012.
+class SLUICE_API AdaDelta : public RuleOptimizer<update_rules::AdaDelta> {
+ public:
+  explicit AdaDelta(AdaDeltaOptions options = {});
+  std::string name() const override { return "AdaDelta"; }
+};
+
+/// Of Ftrl.
+struct FtrlOptions {
+  double learning_rate = 0.1;
+  double lamda1 = 0.01;
+  double beta = 1;
+  double weight_decay = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// McMahan et al., 2013: weights whose sum of gradients is small become 0. Weight decay is the rule's lambda 2.
+class SLUICE_API Ftrl : public RuleOptimizer<update_rules::Ftrl> {
+ public:
+  explicit Ftrl(FtrlOptions options = {});
+  std::string name() const override { return "Ftrl"; }
+};
+
+/// Of Signum.
+struct SignumOptions {
+  double learning_rate = 0.01;
+  double momentum = 0.9;
+  double wd_lh = 0;  // decoupled weight decay
+  double weight_decay = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// Bernstein et al., 2018: steps of one size, by the sign of the momentum, or, without one, of the gradient.
+class SLUICE_API Signum : public RuleOptimizer<update_rules::Signum> {
+ public:
+  explicit Signum(SignumOptions options = {});
+  std::string name() const override { return "Signum"; }
+};
+
+/// Of LARS.
+struct LARSOptions {
+  double learning_rate = 0.1;
+  double momentum = 0;
+  double eta = 0.001;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// You, Gitman and Ginsburg, 2017. As in Gluon, parameters whose names end in gamma, beta or bias follow plain SGD.
+class SLUICE_API LARS : public RuleOptimizer<update_rules::Lars> {
+ public:
+  explicit LARS(LARSOptions options = {});
+  std::string name() const override { return "LARS"; }
+
+ protected:
+  update_rules::Lars rule_of(const Step& step) const override;
+};
+
+/// Of LAMB; a negative bound is none.
+struct LAMBOptions {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-6;
+  double lower_bound = -1;
+  double upper_bound = -1;
+  bool bias_correction = true;
+  double weight_decay = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// You et al., 2020.
+class SLUICE_API LAMB : public RuleOptimizer<update_rules::Lamb> {
+ public:
+  explicit LAMB(LAMBOptions options = {});
+  std::string name() const override { return "LAMB"; }
+};
+
+}  // namespace sluice::gluon::optimizer

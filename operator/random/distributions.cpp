@@ -1,0 +1,128 @@
+// The operators of distributions.
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/random/drawn.h>
+
+namespace sluice {
+
+namespace detail {
+
+DrawParameters draw_parameters(const KernelCall& call) {
+  if (call.op.state_input == 1)  // behind the array
+    return {{0, 1, 0, 0}, call.inputs[0].as<const double>()};
+  const auto& a = call.attributes.as<DistributionAttributes>();
+  return {{a.first, a.second, a.third, a.fourth}, nullptr};
+}
+
+CategoricalWork categorical_work(const KernelCall& call) {
+  const TensorView &weights = call.inputs[0], &to = call.outputs[0];
+  CategoricalWork work{weights.as<const double>(), to.as<std::int64_t>()};
+  work.categories = weights.shape[weights.shape.ndim() - 1];
+  work.draws = to.shape[to.shape.ndim() - 1];
+  work.rows = weights.size / work.categories;
+  return work;
+}
+
+}  // namespace detail
+
+namespace {
+
+using detail::CategoricalAttributes;
+using detail::DistributionAttributes;
+using detail::SampleAttributes;
+
+std::uint64_t a_block_each(std::span<const ArraySpec> outputs, const Attributes&) {
+  return static_cast<std::uint64_t>(outputs[0].shape.size());
+}
+
+template <bool Integers>
+void check_type(const char* op, DType dtype) {
+  require<DTypeError>(is_floating(dtype) || (Integers && is_integer(dtype)), [&] {
+    return message(op, ": makes ", Integers ? "integers and floating types, not " : "floating types, not ", dtype);
+  });
+}
+
+template <bool Integers>
+Specs infer_draw(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const auto& a = attributes.as<DistributionAttributes>();
+  for (const std::int64_t extent : a.shape)
+    require<ShapeError>(extent >= 0, [&] { return message(op.name, ": shape ", a.shape, " has a negative extent"); });
+  check_type<Integers>(op.name, a.dtype);
+  detail::check_state(op.name, inputs, 0, a.device);
+  return {{a.shape, a.dtype, a.device}};
+}
+
+void check_parameters(const Operator& op, std::span<const ArraySpec> inputs) {
+  require<ValueError>(!inputs.empty(), [&] { return message(op.name, ": has no input"); });
+  require<DTypeError>(
+      inputs[0].dtype == float64, [&] { return message(op.name, ": takes float64, not ", inputs[0].dtype); });
+  detail::check_state(op.name, inputs, 1, inputs[0].device);
+}
+
+template <bool Integers>
+Specs infer_sample(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const DType dtype = attributes.as<SampleAttributes>().dtype;
+  check_parameters(op, inputs);
+  check_type<Integers>(op.name, dtype);
+  return {{inputs[0].shape, dtype, inputs[0].device}};
+}
+
+Specs infer_categorical(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const std::int64_t draws = attributes.as<CategoricalAttributes>().draws;
+  check_parameters(op, inputs);
+  require<ValueError>(draws >= 0, [&] { return message(op.name, ": ", draws, " draws"); });
+  Shape shape = inputs[0].shape;
+  require<ShapeError>(shape.ndim() > 0 && shape[shape.ndim() - 1] > 0, [&] {
+    return message(op.name, ": weights of shape ", shape, " have no categories along a last axis");
+  });
+  shape[shape.ndim() - 1] = draws;
+  return {{shape, int64, inputs[0].device}};
+}
+
+template <class Draw, bool Integers = false>
+constexpr Operator k_draw_of(const char* name) {
+  return {
+      .name = name,
+      .inputs = -1,
+      .attributes = &attribute_type<DistributionAttributes>,
+      .infer = infer_draw<Integers>,
+      .kernels = {on_cpu(detail::draw_cpu<Draw>), on_gpu(SLUICE_GPU_KERNEL(detail::draw_gpu<Draw>))},
+      .random = a_block_each,
+      .state_input = 0,
+  };
+}
+
+template <class Draw, bool Integers = false>
+constexpr Operator k_sample_of(const char* name) {
+  return {
+      .name = name,
+      .inputs = -1,
+      .attributes = &attribute_type<SampleAttributes>,
+      .infer = infer_sample<Integers>,
+      .kernels = {on_cpu(detail::draw_cpu<Draw>), on_gpu(SLUICE_GPU_KERNEL(detail::draw_gpu<Draw>))},
+      .random = a_block_each,
+      .state_input = 1,
+  };
+}
+
+}  // namespace
+
+constinit const Operator k_random_exponential = k_draw_of<detail::ExponentialDraw>("random_exponential");
+constinit const Operator k_random_laplace = k_draw_of<detail::LaplaceDraw>("random_laplace");
+constinit const Operator k_random_gumbel = k_draw_of<detail::GumbelDraw>("random_gumbel");
+constinit const Operator k_random_truncated_normal = k_draw_of<detail::TruncatedDraw>("random_truncated_normal");
+constinit const Operator k_random_gamma = k_draw_of<detail::GammaDraw>("random_gamma");
+constinit const Operator k_random_beta = k_draw_of<detail::BetaDraw>("random_beta");
+constinit const Operator k_random_poisson = k_draw_of<detail::PoissonDraw, true>("random_poisson");
+constinit const Operator k_sample_gamma = k_sample_of<detail::GammaDraw>("sample_gamma");
+constinit const Operator k_sample_poisson = k_sample_of<detail::PoissonDraw, true>("sample_poisson");
+constinit const Operator k_sample_categorical = {
+    .name = "sample_categorical",
+    .inputs = -1,
+    .attributes = &attribute_type<CategoricalAttributes>,
+    .infer = infer_categorical,
+    .kernels = {on_cpu(detail::categorical_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::categorical_gpu))},
+    .random = a_block_each,
+    .state_input = 1,
+};
+
+}  // namespace sluice

@@ -1,0 +1,222 @@
+// The functions that draw, and random orders.
+#include <cmath>
+#include <limits>
+
+#include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
+#include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/gather/gather.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/order/count.h>
+#include <sluice/operator/order/order.h>
+#include <sluice/operator/random/distributions.h>
+#include <sluice/operator/random/draw.h>
+#include <sluice/operator/random/drawn.h>
+#include <sluice/operator/random/random.h>
+
+namespace sluice::random {
+
+namespace {
+
+using detail::DistributionAttributes;
+
+struct Numbers {
+  double first = 0, second = 1, third = 0, fourth = 0;
+};
+
+NDArray make(
+    const Operator& op, const Numbers& n, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
+  const Attributes attributes = Attributes::of(
+      DistributionAttributes{shape, options.dtype, options.device, n.first, n.second, n.third, n.fourth});
+  if (!options.pinned)
+    return invoke_one(op, {}, attributes, site);
+  const NDArray to = empty(shape, options);
+  return invoke(op, {}, attributes, site, std::span(&to, 1))[0];
+}
+
+void require_scale(const char* op, double scale) {
+  require<ValueError>(std::isfinite(scale) && scale >= 0, [&] {
+    return message("random::", op, ": scale is ", scale, ", it must be finite and at least 0");
+  });
+}
+
+void require_above_zero(const char* op, const char* what, double value) {
+  require<ValueError>(std::isfinite(value) && value > 0, [&] {
+    return message("random::", op, ": ", what, " is ", value, ", it must be finite and above 0");
+  });
+}
+
+void require_finite(const char* op, const char* what, double value) {
+  require<ValueError>(
+      std::isfinite(value), [&] { return message("random::", op, ": ", what, " is ", value, ", it must be finite"); });
+}
+
+// The ends of [low, high] among the numbers of a type.
+Numbers ends_among(DType dtype, double mean, double deviation, double low, double high) {
+  Numbers found{mean, deviation, low, high};
+  detail::by_floating(dtype, [&]<class T>() {
+    using C = detail::Compute<T>;
+    const T first = static_cast<T>(static_cast<C>(low)), last = static_cast<T>(static_cast<C>(high));
+    const auto value = [](T of) { return static_cast<double>(static_cast<C>(of)); };
+    const T above = static_cast<T>(-static_cast<C>(detail::number_before(static_cast<T>(-static_cast<C>(first)))));
+    found.third = value(value(first) < low ? above : first);
+    found.fourth = value(value(last) > high ? detail::number_before(last) : last);
+  });
+  return found;
+}
+
+NDArray as_float64(const NDArray& array, const char* op) {
+  require<DTypeError>(is_floating(detail::object_of(array, op).dtype), [&] {
+    return message(op, ": takes arrays of floating types, not ", array.dtype());
+  });
+  return array.dtype() == float64 ? array : array.astype(float64);
+}
+
+NDArray sample(const Operator& op, const NDArray& parameters, DType dtype, SourceLocation site) {
+  const autograd::PauseScope pause;
+  return invoke_one(op, {as_float64(parameters, op.name)}, Attributes::of(detail::SampleAttributes{dtype}), site);
+}
+
+}  // namespace
+
+NDArray exponential(double scale, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
+  return detail::located(site, [&] {
+    require_scale("exponential", scale);
+    return make(k_random_exponential, {scale}, shape, options, site);
+  });
+}
+
+NDArray laplace(double loc, double scale, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
+  return detail::located(site, [&] {
+    require_finite("laplace", "loc", loc);
+    require_scale("laplace", scale);
+    return make(k_random_laplace, {loc, scale}, shape, options, site);
+  });
+}
+
+NDArray gumbel(double loc, double scale, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
+  return detail::located(site, [&] {
+    require_finite("gumbel", "loc", loc);
+    require_scale("gumbel", scale);
+    return make(k_random_gumbel, {loc, scale}, shape, options, site);
+  });
+}
+
+NDArray truncated_normal(
+    double mean,
+    double std,
+    double low,
+    double high,
+    const Shape& shape,
+    const ArrayOptions& options,
+    SourceLocation site) {
+  return detail::located(site, [&] {
+    require_finite("truncated_normal", "mean", mean);
+    require_above_zero("truncated_normal", "std", std);
+    const Numbers ends = ends_among(options.dtype, mean, std, low, high);
+    require<ValueError>(low < high && ends.third <= ends.fourth, [&] {
+      return message("random::truncated_normal: no ", options.dtype, " lies in [", low, ", ", high, "]");
+    });
+    return make(k_random_truncated_normal, ends, shape, options, site);
+  });
+}
+
+NDArray gamma(double alpha, double scale, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
+  return detail::located(site, [&] {
+    require_above_zero("gamma", "alpha", alpha);
+    require_scale("gamma", scale);
+    return make(k_random_gamma, {alpha, scale}, shape, options, site);
+  });
+}
+
+NDArray gamma(const NDArray& alpha, DType dtype, SourceLocation site) {
+  return detail::located(site, [&] { return sample(k_sample_gamma, alpha, dtype, site); });
+}
+
+NDArray beta(double a, double b, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
+  return detail::located(site, [&] {
+    require_above_zero("beta", "a", a);
+    require_above_zero("beta", "b", b);
+    return make(k_random_beta, {a, b}, shape, options, site);
+  });
+}
+
+NDArray poisson(double lam, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
+  return detail::located(site, [&] {
+    require<ValueError>(lam >= 0 && lam <= detail::PoissonDraw::k_most, [&] {
+      return message("random::poisson: lam is ", lam, ", it must be within [0, 2^52]");
+    });
+    return make(k_random_poisson, {lam}, shape, options, site);
+  });
+}
+
+NDArray poisson(const NDArray& lam, DType dtype, SourceLocation site) {
+  return detail::located(site, [&] { return sample(k_sample_poisson, lam, dtype, site); });
+}
+
+NDArray categorical(const NDArray& weights, std::int64_t draws, SourceLocation site) {
+  return detail::located(site, [&] {
+    const autograd::PauseScope pause;
+    const Attributes attributes = Attributes::of(detail::CategoricalAttributes{draws});
+    return invoke_one(k_sample_categorical, {as_float64(weights, "random::categorical")}, attributes, site);
+  });
+}
+
+NDArray multinomial(std::int64_t n, const NDArray& weights, SourceLocation site) {
+  return detail::located(site, [&] {
+    const NDArray drawn = categorical(weights, n, site);
+    const std::int64_t categories = weights.shape()[weights.ndim() - 1], rows = weights.size() / categories;
+    const NDArray row = arange(0, static_cast<double>(rows), 1, {.dtype = int64, .device = weights.device()}, site);
+    const NDArray flat = drawn.reshape({rows, n});
+    const NDArray places = where(flat < 0, flat, flat + row.expand_dims(1) * categories);  // of each row its own
+    return bincount(places, rows * categories, site).reshape(weights.shape());
+  });
+}
+
+NDArray permutation(std::int64_t n, Device device, SourceLocation site) {
+  return detail::located(site, [&] {
+    require<ValueError>(n >= 0, [&] { return message("random::permutation: ", n, " is negative"); });
+    constexpr std::int64_t k_least = std::numeric_limits<std::int64_t>::min();
+    const NDArray keys =
+        randint(k_least, std::numeric_limits<std::int64_t>::max(), {n}, {.dtype = int64, .device = device}, site);
+    return argsort(keys, 0, false, site);
+  });
+}
+
+NDArray permutation(const NDArray& x, SourceLocation site) {
+  return detail::located(site, [&] {
+    require<ShapeError>(detail::object_of(x, "random::permutation").shape.ndim() > 0, [] {
+      return "random::permutation: an array of shape () has no entries to be ordered";
+    });
+    if (x.shape()[0] == 0)
+      return x.copy();
+    return take(x, permutation(x.shape()[0], x.device(), site), 0, IndexMode::raise, site);
+  });
+}
+
+void shuffle(const NDArray& x, SourceLocation site) {
+  detail::located(site, [&] {
+    const NDArray ordered = permutation(x, site);
+    NDArray(x).assign(ordered);
+  });
+}
+
+NDArray choice(std::int64_t n, const Shape& shape, bool replace, Device device, SourceLocation site) {
+  return detail::located(site, [&] {
+    for (const std::int64_t extent : shape)
+      require<ShapeError>(
+          extent >= 0, [&] { return message("random::choice: shape ", shape, " has a negative extent"); });
+    require<ValueError>(n >= 1 || (n == 0 && shape.size() == 0), [&] {
+      return message("random::choice: of ", n, " there is none to choose");
+    });
+    require<ValueError>(replace || shape.size() <= n, [&] {
+      return message("random::choice: ", shape.size(), " of ", n, " without replacement");
+    });
+    if (replace)
+      return randint(0, std::max<std::int64_t>(n, 1), shape, {.dtype = int64, .device = device}, site);
+    return permutation(n, device, site).slice(0, 0, shape.size()).copy().reshape(shape);
+  });
+}
+
+}  // namespace sluice::random

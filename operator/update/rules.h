@@ -1,0 +1,222 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <sluice/operator/update/update.h>
+
+namespace sluice {
+
+/// The rules of optimizers as optimizer_update() takes them. Each says which states it keeps, in their order, by name.
+/// In the formulas g = clip(rescale * grad), t counts the steps of a parameter from 1, and wd * w joins g first unless
+/// the formula says otherwise.
+namespace update_rules {
+
+/// sgd_update(): m = momentum * m - lr * g;  w += m.
+struct Sgd {
+  double momentum = 0;
+  bool momenta = false;  // there is a list of them, whatever the momentum
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("momentum", momentum);
+    v.field("momenta", momenta);
+  }
+  SLUICE_API std::vector<std::string> states() const;
+};
+
+/// Nesterov, 1983, as MXNet's NAG: m = momentum * m - lr * g;  w += momentum * m - lr * g. No state without momentum.
+struct Nag {
+  double momentum = 0.9;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("momentum", momentum);
+  }
+  SLUICE_API std::vector<std::string> states() const;
+};
+
+/// adam_update().
+struct Adam {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("beta1", beta1);
+    v.field("beta2", beta2);
+    v.field("epsilon", epsilon);
+  }
+  SLUICE_API std::vector<std::string> states() const;
+};
+
+/// Loshchilov and Hutter, "Decoupled weight decay regularization", 2019, as PyTorch's AdamW: w -= lr * wd * w;
+/// m = b1 * m + (1 - b1) * g;  v = b2 * v + (1 - b2) * g * g;  w -= lr * M / (sqrt(V) + epsilon), where
+/// M = m / (1 - b1^t) and V = v / (1 - b2^t). wd does not join g.
+struct AdamW {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("beta1", beta1);
+    v.field("beta2", beta2);
+    v.field("epsilon", epsilon);
+  }
+  SLUICE_API std::vector<std::string> states() const;
+};
+
+/// Tieleman and Hinton, 2012, as PyTorch's RMSprop: v = rho * v + (1 - rho) * g * g;  d = g / (sqrt(v) + epsilon);
+/// w -= lr * d. `centered` (Graves, 2013): a = rho * a + (1 - rho) * g, and sqrt(v - a * a). With momentum:
+/// m = momentum * m + d;  w -= lr * m.
+struct RmsProp {
+  double rho = 0.9;
+  double epsilon = 1e-8;
+  double momentum = 0;
+  bool centered = false;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("rho", rho);
+    v.field("epsilon", epsilon);
+    v.field("momentum", momentum);
+    v.field("centered", centered);
+  }
+  /// "variance"; with momentum or centered "momentum" too; centered "mean".
+  SLUICE_API std::vector<std::string> states() const;
+};
+
+/// Duchi, Hazan and Singer, 2011, as MXNet's AdaGrad: h += g * g;  w -= lr * g / (sqrt(h) + epsilon).
+struct AdaGrad {
+  double epsilon = 1e-6;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("epsilon", epsilon);
+  }
+  SLUICE_API std::vector<std::string> states() const;
+};
+
+/// Zeiler, 2012, as MXNet's AdaDelta: h = rho * h + (1 - rho) * g * g;  d = sqrt(u + epsilon) / sqrt(h + epsilon) * g;
+/// u = rho * u + (1 - rho) * d * d;  w -= lr * d.
+struct AdaDelta {
+  double rho = 0.9;
+  double epsilon = 1e-6;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("rho", rho);
+    v.field("epsilon", epsilon);
+  }
+  SLUICE_API std::vector<std::string> states() const;
+};
+
+/// McMahan et al., "Ad click prediction", 2013, as MXNet's Ftrl: z += g - (sqrt(n + g * g) - sqrt(n)) / lr * w;
+/// n += g * g;  w = |z| > lamda1 ? (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd) : 0. wd does not join g. At a
+/// rate of 0 nothing changes.
+struct Ftrl {
+  double lamda1 = 0.01;
+  double beta = 1;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("lamda1", lamda1);
+    v.field("beta", beta);
+  }
+  SLUICE_API std::vector<std::string> states() const;
+};
+
+/// Bernstein et al., "signSGD", 2018, as MXNet's Signum: m = momentum * m - (1 - momentum) * g;
+/// w = (1 - lr * wd_lh) * w + lr * sign(m). No state without momentum: m = -g.
+struct Signum {
+  double momentum = 0.9;
+  double wd_lh = 0;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("momentum", momentum);
+    v.field("wd_lh", wd_lh);
+  }
+  SLUICE_API std::vector<std::string> states() const;
+};
+
+/// You, Gitman and Ginsburg, 2017, as MXNet's LARS: SGD with momentum at the rate lr * ratio of each parameter, where
+/// ratio = eta * |w| / (|g| + wd * |w| + epsilon), norms without wd in g; 1 where a norm is 0. `plain`, if not empty,
+/// says of each parameter whether (1) its ratio is 1 in any case: biases and the like.
+struct Lars {
+  double momentum = 0.9;
+  double eta = 0.001;
+  double epsilon = 1e-8;
+  std::vector<std::int64_t> plain = {};
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("momentum", momentum);
+    v.field("eta", eta);
+    v.field("epsilon", epsilon);
+    v.field("plain", plain);
+  }
+  SLUICE_API std::vector<std::string> states() const;
+};
+
+/// You et al., "Large batch optimization for deep learning", 2020, as MXNet's LAMB: m and v as AdamW's;
+/// r = M / (sqrt(V) + epsilon) + wd * w;  w -= lr * |w| / |r| * r, with |w| cut to [lower_bound, upper_bound] where
+/// these are not negative; the ratio is 1 where a norm is 0. Without bias_correction M = m and V = v.
+struct Lamb {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-6;
+  double lower_bound = -1;
+  double upper_bound = -1;
+  bool bias_correction = true;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("beta1", beta1);
+    v.field("beta2", beta2);
+    v.field("epsilon", epsilon);
+    v.field("lower_bound", lower_bound);
+    v.field("upper_bound", upper_bound);
+    v.field("bias_correction", bias_correction);
+  }
+  SLUICE_API std::vector<std::string> states() const;
+};
+
+}  // namespace update_rules
+
+/// Settings of optimizer_update(), as those of AdamUpdate; steps are looked at by the rules that count them (Adam,
+/// AdamW, Lamb), and may be empty for others. `numbers`, if defined: update_numbers() of the rule.
+struct UpdateOptions {
+  double learning_rate = 0.01;
+  double weight_decay = 0;
+  double rescale_grad = 1;
+  double clip_gradient = -1;
+  std::vector<std::int64_t> steps = {};
+  std::vector<double> learning_rate_multipliers = {};
+  std::vector<double> weight_decay_multipliers = {};
+  NDArray numbers = {};
+  std::vector<NDArray> masters = {};
+  NDArray guard = {};
+};
+
+/// One step of any rule over all parameters: one task, in place; `states` are lists of arrays in the order of
+/// rule.states(). What arrays may be, what it throws and who waits (nobody): operator/update/update.h.
+template <class Rule>
+SLUICE_API void optimizer_update(
+    const Rule& rule,
+    std::span<const NDArray> weights,
+    std::span<const NDArray> grads,
+    std::span<const std::vector<NDArray>> states,
+    const UpdateOptions& options,
+    SourceLocation site = SourceLocation::current());
+
+/// The numbers of one step with these options, for an array that steps read them from: of each parameter one or three,
+/// as the rule needs, then rescale_grad. Throws ValueError as the step does.
+template <class Rule>
+SLUICE_API std::vector<double> update_numbers(const Rule& rule, const UpdateOptions& options, std::size_t parameters);
+
+}  // namespace sluice

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include <sluice/engine/queue.h>
+#include <sluice/ndarray/dtype.h>
+#include <sluice/operator/update/trusted.h>
+
+// One optimizer step as the kernels see it: a table of parameters, and the rule that all of them follow.
+namespace sluice::detail {
+
+/// Every rule there is.
+template <class C>
+using AnyRule = std::variant<
+    SgdRule<C>,
+    MomentumRule<C>,
+    NagRule<C>,
+    AdamRule<C>,
+    AdamWRule<C>,
+    RmsPropRule<C, false, false>,
+    RmsPropRule<C, true, false>,
+    RmsPropRule<C, true, true>,
+    AdaGradRule<C>,
+    AdaDeltaRule<C>,
+    FtrlRule<C>,
+    SignumRule<C, false>,
+    SignumRule<C, true>,
+    LarsRule<C>,
+    LambRule<C>>;
+
+/// One parameter. States that the rule does not use are null, and the master of what has none.
+struct UpdatePiece {
+  void* weight = nullptr;
+  const void* grad = nullptr;
+  void* state[k_most_states] = {};
+  float* master = nullptr;
+  std::int64_t size = 0;
+  Rates<double> rates = {};
+  DType dtype = DType::float32;
+  bool plain = false;       // its trust ratio is 1
+  std::int64_t number = 0;  // which parameter it is
+};
+
+/// What one task does.
+struct UpdateWork {
+  std::vector<UpdatePiece> pieces;
+  AnyRule<float> rule;
+  AnyRule<double> rule64;
+  double rescale = 1;
+  double clip = -1;
+  const double* numbers = nullptr;  // set: where rates, by parameter, and then rescale are read
+  const double* guard = nullptr;    // set: norm, factor, and whether the step is taken
+  std::int64_t count = 0;           // of parameters
+};
+
+/// Whether the rule's rate goes by norms.
+inline bool has_two_passes(const UpdateWork& work) {
+  return std::visit([]<class R>(const R&) { return R::k_trusted; }, work.rule);
+}
+/// Numbers of each parameter's step.
+inline int rates_a_parameter(const UpdateWork& work) {
+  return std::visit([]<class R>(const R&) { return R::k_rates; }, work.rule);
+}
+
+void update_cpu(const UpdateWork& work);
+void update_gpu(const UpdateWork& work, const Queue& queue);
+
+}  // namespace sluice::detail
