@@ -15,7 +15,7 @@ namespace sluice {
 namespace update_rules {
 
 /// sgd_update(): m = momentum * m - lr * g;  w += m.
-struct Sgd {
+struct SLUICE_API Sgd {
   double momentum = 0;
   bool momenta = false;  // there is a list of them, whatever the momentum
 
@@ -28,7 +28,7 @@ struct Sgd {
 };
 
 /// Nesterov, 1983, as MXNet's NAG: m = momentum * m - lr * g;  w += momentum * m - lr * g. No state without momentum.
-struct Nag {
+struct SLUICE_API Nag {
   double momentum = 0.9;
 
   template <class V>
@@ -39,7 +39,7 @@ struct Nag {
 };
 
 /// adam_update().
-struct Adam {
+struct SLUICE_API Adam {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
@@ -56,7 +56,7 @@ struct Adam {
 /// Loshchilov and Hutter, "Decoupled weight decay regularization", 2019, as PyTorch's AdamW: w -= lr * wd * w;
 /// m = b1 * m + (1 - b1) * g;  v = b2 * v + (1 - b2) * g * g;  w -= lr * M / (sqrt(V) + epsilon), where
 /// M = m / (1 - b1^t) and V = v / (1 - b2^t). wd does not join g.
-struct AdamW {
+struct SLUICE_API AdamW {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
@@ -73,7 +73,7 @@ struct AdamW {
 /// Tieleman and Hinton, 2012, as PyTorch's RMSprop: v = rho * v + (1 - rho) * g * g;  d = g / (sqrt(v) + epsilon);
 /// w -= lr * d. `centered` (Graves, 2013): a = rho * a + (1 - rho) * g, and sqrt(v - a * a). With momentum:
 /// m = momentum * m + d;  w -= lr * m.
-struct RmsProp {
+struct SLUICE_API RmsProp {
   double rho = 0.9;
   double epsilon = 1e-8;
   double momentum = 0;
@@ -91,7 +91,7 @@ struct RmsProp {
 };
 
 /// Duchi, Hazan and Singer, 2011, as MXNet's AdaGrad: h += g * g;  w -= lr * g / (sqrt(h) + epsilon).
-struct AdaGrad {
+struct SLUICE_API AdaGrad {
   double epsilon = 1e-6;
 
   template <class V>
@@ -103,7 +103,7 @@ struct AdaGrad {
 
 /// Zeiler, 2012, as MXNet's AdaDelta: h = rho * h + (1 - rho) * g * g;  d = sqrt(u + epsilon) / sqrt(h + epsilon) * g;
 /// u = rho * u + (1 - rho) * d * d;  w -= lr * d.
-struct AdaDelta {
+struct SLUICE_API AdaDelta {
   double rho = 0.9;
   double epsilon = 1e-6;
 
@@ -118,7 +118,7 @@ struct AdaDelta {
 /// McMahan et al., "Ad click prediction", 2013, as MXNet's Ftrl: z += g - (sqrt(n + g * g) - sqrt(n)) / lr * w;
 /// n += g * g;  w = |z| > lamda1 ? (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd) : 0. wd does not join g. At a
 /// rate of 0 nothing changes.
-struct Ftrl {
+struct SLUICE_API Ftrl {
   double lamda1 = 0.01;
   double beta = 1;
 
@@ -132,7 +132,7 @@ struct Ftrl {
 
 /// Bernstein et al., "signSGD", 2018, as MXNet's Signum: m = momentum * m - (1 - momentum) * g;
 /// w = (1 - lr * wd_lh) * w + lr * sign(m). No state without momentum: m = -g.
-struct Signum {
+struct SLUICE_API Signum {
   double momentum = 0.9;
   double wd_lh = 0;
 
@@ -147,7 +147,7 @@ struct Signum {
 /// You, Gitman and Ginsburg, 2017, as MXNet's LARS: SGD with momentum at the rate lr * ratio of each parameter, where
 /// ratio = eta * |w| / (|g| + wd * |w| + epsilon), norms without wd in g; 1 where a norm is 0. `plain`, if not empty,
 /// says of each parameter whether (1) its ratio is 1 in any case: biases and the like.
-struct Lars {
+struct SLUICE_API Lars {
   double momentum = 0.9;
   double eta = 0.001;
   double epsilon = 1e-8;
@@ -166,7 +166,7 @@ struct Lars {
 /// You et al., "Large batch optimization for deep learning", 2020, as MXNet's LAMB: m and v as AdamW's;
 /// r = M / (sqrt(V) + epsilon) + wd * w;  w -= lr * |w| / |r| * r, with |w| cut to [lower_bound, upper_bound] where
 /// these are not negative; the ratio is 1 where a norm is 0. Without bias_correction M = m and V = v.
-struct Lamb {
+struct SLUICE_API Lamb {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-6;
