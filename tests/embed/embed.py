@@ -21,7 +21,7 @@ IN_C = "in C: 2 4 6"  # what the program in C99 prints
 PLUGGED = "plugged: [ 2. 16. 54.] [ 6. 24. 54.] plugin_power: has no attribute powre; it has power"
 MOST_KIB = 20 * 1024  # resident, of a program that uses the engine alone
 MOST_THREAD_LOCAL = 1000  # bytes, see engine/detail/static_tls.h
-LAZY = ("cudnn", "cublas", "dnnl", "gomp", "omp5")  # in the names of libraries that load at first use
+LAZY = ("cudnn", "cublas", "cusolver", "dnnl", "gomp", "omp5", "openblas", "lapack")  # in the names of libraries that load at first use
 
 
 def run(*command, **kwargs):

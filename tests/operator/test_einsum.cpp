@@ -133,10 +133,8 @@ std::int64_t largest(const Program& program, const Arrays& inputs) {
   const graph::Graph graph = [&] {
     graph::Tracer tracer;
     Arrays taken;
-    for (const NDArray& input : inputs) {
+    for (const NDArray& input : inputs)
       taken.push_back(tracer.input({input.shape(), input.dtype(), input.device()}));
-      taken.back().attach_grad();
-    }
     return tracer.trace([&] {
       const autograd::RecordScope parts;  // otherwise einsum is one node
       return program(taken);
@@ -250,6 +248,25 @@ TEST_CASE("Traced products are those by hand, with their gradients", "[linalg]")
         trace(in[2], -1)};
   };
   check_everywhere(program, {numbers_of(1, {3, 4}), numbers_of(2, {4, 2}), numbers_of(3, {3, 2})}, {}, 1e-5);
+}
+
+TEST_CASE("A trace of products holds for batches of another size", "[linalg]") {
+  const Program program = [](const Arrays& in) {
+    return Arrays{einsum("ni,ij,nj->n", {in[0], in[1], in[0]}), tensordot(in[0], in[1], 1), inner(in[0], in[1])};
+  };
+  const Arrays few{numbers_of(1, {4, 3}), numbers_of(2, {3, 3})}, many{numbers_of(3, {7, 3}), few[1]};
+  for (const bool recorded : {false, true}) {
+    // Recorded, each product is the calls that it is made of, otherwise one.
+    const graph::Graph graph = traced(
+        [&](const Arrays& in) {
+          const autograd::ModeScope mode(recorded, true);
+          return program(in);
+        },
+        few);
+    const Shape shapes[] = {many[0].shape(), many[1].shape()};
+    CAPTURE(recorded);
+    CHECK(are_near(graph::evaluate(graph::with_extents(graph, shapes), many), program(many), 1e-5));
+  }
 }
 
 TEST_CASE("dot, inner, vdot, outer and tensordot are NumPy's", "[linalg]") {

@@ -18,6 +18,7 @@
 #include <sluice/operator/library/shared_library.h>
 #include <sluice/operator/library/team.h>
 #include <sluice/operator/linalg/lapack.h>
+#include <sluice/operator/linalg/steps_gpu.h>
 
 #include "tests/engine/expect.h"
 #include "tests/support/catch.h"
@@ -314,6 +315,32 @@ TEST_CASE("cuDNN and cuBLASLt of the version that we were built with have all th
   CHECK_NOTHROW(detail::cublas_library().require("matmul"));
   CHECK(is_loaded("libcudnn"));
   CHECK(is_loaded("libcublasLt"));
+}
+
+TEST_CASE("cuSOLVER and cuBLAS of the version that we were built with have all that we call of them") {
+  if (!runs_alone()) {
+    CHECK(run_case_alone("cuSOLVER and cuBLAS of the version*") == 0);
+    return;
+  }
+  CHECK_NOTHROW(detail::require_solver("solve"));
+  CHECK(is_loaded("libcusolver"));
+  CHECK(is_loaded("libcublas"));
+}
+
+TEST_CASE("Where cuSOLVER cannot be loaded, a decomposition on a GPU says what to install") {
+  if (!runs_alone()) {
+    std::vector<std::string> names;
+    for (int version = 11; version < 16; ++version)
+      names.push_back("libcusolver.so." + std::to_string(version));
+    CHECK(run_with_broken("Where cuSOLVER cannot*", names) == 0);
+    return;
+  }
+  expect_error<LibraryError>(
+      [] { detail::require_solver("eigh"); },
+      [](const LibraryError& error) {
+        CHECK_THAT(error.what(), contains("eigh: cuSOLVER") && contains("libcusolver"));
+      });
+  CHECK(det(ones({1, 1})).item<float>() == 1);  // a CPU needs none
 }
 
 TEST_CASE("Where cuDNN and cuBLASLt cannot be loaded, arrays work, and what needs them says so") {
