@@ -41,12 +41,10 @@ struct Choice {
       if (ready && !fits_better)
         continue;
       const bool now = only_on(each->pending, user.stream) || passage.passed(each->pending);
-      if (!now && user.is_held_up(each->pending, passage))
+      if (!now && (ready || !fits_better || user.is_held_up_by_open(each->pending, passage)))
         continue;
-      if (now == ready ? fits_better : now) {
-        piece = each;
-        ready = now;
-      }
+      piece = each;
+      ready = now;
     }
   }
 };

@@ -44,14 +44,26 @@ bool Batches::open(const PositionSet& needs) noexcept try {
   return false;
 }
 
-void Batches::issue(TaskNode* task, const PositionSet& needs) {
+// What has not been passed yet: most of what operands were written by has, long ago, and is then nobody's need.
+PositionSet Batches::still_open(const PositionSet& needs) const {
+  PositionSet open;
+  for (const Position need : needs) {
+    if (gpu_.logical.of(need).done() < need.sequence())
+      open.add(need);
+  }
+  return open;
+}
+
+// `all` says beside what is to be waited for which stream goes on with what lies there.
+void Batches::issue(TaskNode* task, const PositionSet& all) {
+  const PositionSet needs = still_open(all);
   if (!batch_.empty() && ((gpu_.rules.is_breakable(batch_) && !batch_.continues(needs)) || waits_for_others(needs)))
     launch();
   batch_.make_room();
   if (FailureRef failure = gpu_.direct.failed_meanwhile(*task))
     return gpu_.direct.fail_unissued(task, std::move(failure), false);
-  if (!open(needs))
-    return gpu_.direct.issue(task, needs);
+  if (!open(all))
+    return gpu_.direct.issue(task, all);
   Batch::Step step = step_of(*task, needs);
   LogicalStream& logical = *step.logical;
   FailureRef failure;
@@ -62,7 +74,7 @@ void Batches::issue(TaskNode* task, const PositionSet& needs) {
   if (gpu_.bodies.gave_up_capture() || !is_intact(task->name, failure != nullptr)) {
     launch_one_by_one();
     void_place(logical, *task);
-    return gpu_.direct.issue(task, needs);
+    return gpu_.direct.issue(task, all);
   }
   join(task, std::move(step), std::move(failure));
 }

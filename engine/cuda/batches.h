@@ -40,6 +40,7 @@ class Batches {
 
  private:
   // batches.cpp
+  PositionSet still_open(const PositionSet& needs) const;
   bool waits_for_others(const PositionSet& needs) const;
   bool open(const PositionSet& needs) noexcept;
   LogicalStream& choose_branch(const PositionSet& needs);

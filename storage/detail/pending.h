@@ -28,7 +28,11 @@ struct User {
 
   /// Work that may last long beside this user's is still to be done with the piece.
   bool is_held_up(const PositionSet& pending, const Passage& passage) const noexcept {
-    if (patient || only_on(pending, stream) || passage.passed(pending))
+    return !patient && !only_on(pending, stream) && !passage.passed(pending) && is_held_up_by_open(pending, passage);
+  }
+  /// The same, of work that is known to be neither only_on(stream) nor passed.
+  bool is_held_up_by_open(const PositionSet& pending, const Passage& passage) const noexcept {
+    if (patient)
       return false;
     return use == ChunkUse::copy_target || std::any_of(pending.begin(), pending.end(), [&](Position position) {
              return passage.copies(position) && !passage.passed(position);
