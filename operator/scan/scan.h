@@ -17,7 +17,8 @@ SLUICE_API NDArray cumsum(
     bool reverse = false,
     SourceLocation site = SourceLocation::current());
 /// Products so far, as numpy.cumprod and torch.cumprod; otherwise as cumsum(). The gradient divides by nothing: it is
-/// right where x is 0.
+/// right where x is 0. A GPU multiplies up neighbours before it knows what stands in front of them: where their product
+/// does not fit, what comes behind a 0 is NaN there.
 SLUICE_API NDArray cumprod(
     const NDArray& x,
     std::optional<int> axis = {},
