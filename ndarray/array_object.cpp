@@ -112,8 +112,45 @@ bool covers_buffer(const ArrayObject& array) noexcept {
          static_cast<std::size_t>(array.size) * size_of(array.dtype) == array.buffer->chunk().requested;
 }
 
-Access access_to_write(const ArrayObject& array) noexcept {
-  return array.is_all || covers_buffer(array) ? out(array.buffer->var()) : write(array.buffer->var());
+ByteRange reach_of(const ArrayObject& array) noexcept {
+  if (array.size == 0)
+    return {};
+  std::int64_t first = array.offset, last = array.offset;
+  for (int axis = 0; axis < array.shape.ndim(); ++axis) {
+    const std::int64_t span = (array.shape[axis] - 1) * array.strides[axis];
+    (span < 0 ? first : last) += span;
+  }
+  const auto bytes = static_cast<std::int64_t>(size_of(array.dtype));
+  return {first * bytes, (last + 1) * bytes};
+}
+
+void add_touched(AccessList& list, const ArrayObject& array, AccessMode mode) {
+  const auto& regions = array.buffer->regions();
+  if (regions.size() == 1) [[likely]]
+    return list.push_back({regions.front().var.core(), mode});
+  const ByteRange reach = reach_of(array);
+  for (const auto& region : regions) {
+    if (reach.begin < static_cast<std::int64_t>(region.end) && static_cast<std::int64_t>(region.begin) < reach.end)
+      list.push_back({region.var.core(), mode});
+  }
+}
+
+AccessList accesses_to_copy(const ArrayObject& from, const ArrayObject& to) {
+  AccessList list = accesses_to_read(from);
+  add_touched(list, to, to.is_all || covers_buffer(to) ? AccessMode::out : AccessMode::write);
+  return list;
+}
+
+AccessList accesses_to_write(const ArrayObject& array) {
+  AccessList list;
+  add_touched(list, array, array.is_all || covers_buffer(array) ? AccessMode::out : AccessMode::write);
+  return list;
+}
+
+AccessList accesses_to_read(const ArrayObject& array) {
+  AccessList list;
+  add_touched(list, array, AccessMode::read);
+  return list;
 }
 
 }  // namespace sluice::detail

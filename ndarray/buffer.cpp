@@ -80,6 +80,31 @@ void Buffer::release() noexcept {
   const auto regions = std::move(regions_);
 }
 
+void Buffer::divide(const std::vector<std::size_t>& ends, SourceLocation site) {
+  Engine& on = engine();
+  boost::container::small_vector<Region, 1> made;
+  Task task{.name = "partition", .device = chunk_.device};
+  for (const Region& region : regions_)
+    task.access.push_back(write(region.var));  // behind its readers too
+  std::size_t begin = 0;
+  for (const std::size_t end : ends) {
+    const VarOptions options{.home = chunk_.device, .on_retire = this, .bytes = end - begin};
+    live_regions_.fetch_add(1, std::memory_order_acq_rel);
+    try {
+      made.emplace_back(begin, end, on.new_var(options));
+    } catch (...) {
+      live_regions_.fetch_sub(1, std::memory_order_acq_rel);
+      throw;
+    }
+    task.access.push_back(out(made.back().var));
+    begin = end;
+  }
+  on.push(
+      task, [](Queue) {}, site);
+  const auto before = std::exchange(regions_, std::move(made));  // whose Vars retire here
+  fresh_ = false;
+}
+
 void Buffer::on_retire(const PositionSet& pending) noexcept {
   if (!pending.empty()) {
     while (merging_.test_and_set(std::memory_order_acquire)) {

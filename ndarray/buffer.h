@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 #include <boost/container/small_vector.hpp>
 
@@ -39,6 +40,10 @@ class Buffer final : public RetireHook {
   /// Throws EngineStopped when that engine is gone.
   Engine& engine() const { return regions_.front().var.engine(); }
   const auto& regions() const noexcept { return regions_; }
+  /// Cuts the memory at `ends` (bytes, ascending, the last one its end) into regions with a Var each, in the place of
+  /// those that it has. What was pushed before on any of these comes before what is pushed on one of the new ones then.
+  /// Nobody else may use the buffer meanwhile. Throws what Engine::push() throws; it is as it was then.
+  void divide(const std::vector<std::size_t>& ends, SourceLocation site);
   /// The Var of a buffer that has one region.
   const Var& var() const noexcept { return regions_.front().var; }
 

@@ -116,7 +116,7 @@ void push_cast(const NDArray& from, const NDArray& to, SourceLocation site, Copy
   const Task task{
       .name = TaskName::lasting(name),
       .device = target.device,
-      .access = {read(source.buffer->var()), detail::access_to_write(target)},
+      .access = detail::accesses_to_copy(source, target),
       .denormals = denormals,
       .capturable = true,
       .bytes = bytes_in(source) + bytes_in(target)};
@@ -143,7 +143,7 @@ void push_transfer(const NDArray& from, const NDArray& to, SourceLocation site) 
           : peers ? "copy_peer"
                   : "copy_in"),
       .device = out ? source.device : target.device,
-      .access = {read(source.buffer->var()), detail::access_to_write(target)},
+      .access = detail::accesses_to_copy(source, target),
       .stream = out     ? StreamKind::copy_out
                 : peers ? StreamKind::copy_peer
                         : StreamKind::copy_in,
@@ -186,7 +186,7 @@ void push_in_slices(
   const Denormals denormals = detail::denormals_of_cast(wire, host.dtype);
   const detail::SlicedCopy copy{outward, wire, host.data(), host.dtype, far.data(), far.device, slicing, denormals};
   target.buffer->raise_version();
-  detail::push_sliced(to.engine(), copy, read(source.buffer->var()), detail::access_to_write(target), site);
+  detail::push_sliced(to.engine(), copy, detail::accesses_to_copy(source, target), site);
 }
 
 /// The type with the smaller elements goes over the bus; arrays that cannot be an end get one beside them.
@@ -290,7 +290,7 @@ void detail::push_fill(const NDArray& array, Scalar value, SourceLocation site, 
   const Task task{
       .name = "fill",
       .device = target.device,
-      .access = {detail::access_to_write(target)},
+      .access = detail::accesses_to_write(target),
       .capturable = true,
       .bytes = bytes_in(target)};
   if (plan.contiguous()) {

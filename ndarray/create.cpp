@@ -38,9 +38,7 @@ NDArray take_values(Engine& engine, const void* values, DType from, const Shape&
   const detail::ArrayObject& source = *copied.object();
   std::memcpy(source.data(), values, bytes);
   engine.push(
-      {.name = "from_values",
-       .access = {read(source.buffer->var()), detail::access_to_write(object)},
-       .bytes = 2 * bytes},
+      {.name = "from_values", .access = detail::accesses_to_copy(source, object), .bytes = 2 * bytes},
       [to = object.data(), held = source.data(), bytes] { std::memcpy(to, held, bytes); },
       s);
   return taken;

@@ -78,12 +78,16 @@ bool NDArray::is_contiguous() const {
 
 void NDArray::wait_to_read() const {
   const detail::ArrayObject& object = with_data("wait_to_read", object_of(*this, "wait_to_read"));
-  engine().wait(read(object.buffer->var()));
+  for (const Access& access : detail::accesses_to_read(object))
+    engine().wait(access);
 }
 
 void NDArray::wait_to_write() const {
   const detail::ArrayObject& object = with_data("wait_to_write", object_of(*this, "wait_to_write"));
-  engine().wait(write(object.buffer->var()));
+  AccessList list;
+  detail::add_touched(list, object, AccessMode::write);
+  for (const Access& access : list)
+    engine().wait(access);
 }
 
 std::int64_t NDArray::size_for(const char* member, SourceLocation site) const {
@@ -117,7 +121,8 @@ void NDArray::read_elements(void* to, DType dtype, std::int64_t n) const {
     detail::push_copy(*this, host, SourceLocation::current());
   }
   const detail::ArrayObject& source = *host.object();
-  mine.wait(read(source.buffer->var()));
+  for (const Access& access : detail::accesses_to_read(source))
+    mine.wait(access);
   if (n == 0)
     return;
   const Shape packed = contiguous_strides(source.shape);

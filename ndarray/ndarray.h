@@ -137,6 +137,14 @@ class SLUICE_API NDArray {
   NDArray& operator*=(Scalar other);
   NDArray& operator/=(Scalar other);
 
+  /// Cuts the memory of this array along `axis` into parts of equal extents, which tasks name one by one from then on:
+  /// work on views of different parts (slice, split, a[{..}]) goes on side by side, what touches several waits for all
+  /// of them. What was pushed before comes before. One part makes the memory one again. The array is all of its memory,
+  /// row by row, and axes before `axis` are of extent 1. No other thread may use the array meanwhile; plans and regions
+  /// that ran on it are to be made anew. Throws IndexError for a wrong axis, ValueError unless the extent divides
+  /// evenly, and for other arrays.
+  void partition(int axis, std::int64_t parts, SourceLocation site = SourceLocation::current()) const;
+
   // -- Reading values: the host waits ---------------------------------------------------------------------------
   /// The one element of an array of size 1, as T. Throws ShapeError for another size.
   template <class T>

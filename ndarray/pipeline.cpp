@@ -235,12 +235,12 @@ std::optional<Slicing> slicing_of(
   return cut;
 }
 
-TaskHandle push_sliced(Engine& engine, const SlicedCopy& copy, Access from, Access to, SourceLocation site) {
+TaskHandle push_sliced(Engine& engine, const SlicedCopy& copy, AccessList access, SourceLocation site) {
   auto transfer = std::make_shared<Transfer>(copy, site);
   const std::uint64_t elements = static_cast<std::uint64_t>(copy.slicing.shape.size());
   const Task task{
       .name = TaskName::lasting(copy.outward ? "copy_out" : "copy_in"),
-      .access = {from, to},
+      .access = std::move(access),
       .bytes = elements * (size_of(copy.wire) + size_of(copy.host_type))};
   return engine.push(
       task,
@@ -278,7 +278,9 @@ bool read_sliced(const NDArray& array, void* to, DType dtype) {
   const ArrayObject& source = *sent.object();
   const SlicedCopy copy{true, wire, static_cast<std::byte*>(to), dtype, source.data(), source.device, *slicing};
   const Var landed = engine.new_var();
-  TaskHandle task = push_sliced(engine, copy, read(source.buffer->var()), out(landed), SourceLocation::current());
+  AccessList access = accesses_to_read(source);
+  access.push_back(out(landed));
+  TaskHandle task = push_sliced(engine, copy, std::move(access), SourceLocation::current());
   try {
     engine.wait(landed);
   } catch (...) {

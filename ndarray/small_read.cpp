@@ -42,7 +42,7 @@ void read_small(const NDArray& array, void* to, DType dtype) {
   const auto bytes = static_cast<std::size_t>(source.size) * size_of(source.dtype);
   const ReadSlotRef slot = engine.extension<GpuReadSlots>().take();
   TaskHandle task = engine.push(
-      {.name = "read", .device = source.device, .access = {read(source.buffer->var())}, .bytes = 2 * bytes},
+      {.name = "read", .device = source.device, .access = accesses_to_read(source), .bytes = 2 * bytes},
       [held = slot.share(), from = source.data(), bytes](Queue queue) {
         held->position.store(queue.position());
         held->launched.store(true);

@@ -97,7 +97,18 @@ SLUICE_API bool overlaps_itself(const ArrayObject& array) noexcept;
 SLUICE_API bool runs_backwards(const ArrayObject& array) noexcept;
 /// The array is all of its buffer, so writing it leaves nothing of the old value.
 SLUICE_API bool covers_buffer(const ArrayObject& array) noexcept;
-/// What a task that writes the array says: out() where nothing of the old value is left, write() otherwise.
-SLUICE_API Access access_to_write(const ArrayObject& array) noexcept;
+/// Where the array's elements lie, in bytes from the start of its buffer.
+struct ByteRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+SLUICE_API ByteRange reach_of(const ArrayObject& array) noexcept;
+/// Adds the Vars of the regions of its buffer that the array touches.
+SLUICE_API void add_touched(AccessList& list, const ArrayObject& array, AccessMode mode);
+/// What a task says that reads one array and writes another, that writes one, or reads one: out() where nothing of the
+/// old value is left, write() otherwise.
+SLUICE_API AccessList accesses_to_copy(const ArrayObject& from, const ArrayObject& to);
+SLUICE_API AccessList accesses_to_write(const ArrayObject& array);
+SLUICE_API AccessList accesses_to_read(const ArrayObject& array);
 
 }  // namespace sluice::detail

@@ -44,9 +44,9 @@ struct SlicedCopy {
   Denormals denormals = Denormals::keep;  // of the tasks that cast
 };
 
-/// Pushes the transfer as one task that holds `from` and `to` to its end, without a thread: in between, tasks of its
-/// own carry the slices. What fails in one of them fails the whole.
-TaskHandle push_sliced(Engine& engine, const SlicedCopy& copy, Access from, Access to, SourceLocation site);
+/// Pushes the transfer as one task that holds `access`, where it is from and where it goes, to its end, without a
+/// thread: in between, tasks of its own carry the slices. What fails in one of them fails the whole.
+TaskHandle push_sliced(Engine& engine, const SlicedCopy& copy, AccessList access, SourceLocation site);
 
 /// All elements of a GPU array to host memory that no Var stands for, cast, in row-major order; waits. False if the
 /// array is too small to be cut. Throws what a wait for the array throws; then nothing writes to `to` any more.

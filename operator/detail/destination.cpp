@@ -8,24 +8,6 @@ namespace sluice::detail {
 
 namespace {
 
-struct Bytes {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-
-// The bytes of the buffer that a view reaches, gaps included.
-Bytes reach_of(const ArrayObject& object) noexcept {
-  if (object.size == 0)
-    return {};
-  std::int64_t first = object.offset, last = object.offset;
-  for (int axis = 0; axis < object.shape.ndim(); ++axis) {
-    const std::int64_t span = (object.shape[axis] - 1) * object.strides[axis];
-    (span < 0 ? first : last) += span;
-  }
-  const auto bytes = static_cast<std::int64_t>(size_of(object.dtype));
-  return {first * bytes, (last + 1) * bytes};
-}
-
 bool same_geometry(const NDArray& a, const NDArray& b) noexcept {
   const ArrayObject &x = *a.object(), &y = *b.object();
   return x.buffer == y.buffer && x.offset == y.offset && x.dtype == y.dtype && x.shape == y.shape &&
@@ -115,7 +97,7 @@ bool overlaps(const NDArray& a, const NDArray& b) noexcept {
   const ArrayObject &x = *a.object(), &y = *b.object();
   if (x.buffer != y.buffer)
     return false;
-  const Bytes first = reach_of(x), second = reach_of(y);
+  const ByteRange first = reach_of(x), second = reach_of(y);
   return first.begin < second.end && second.begin < first.end;
 }
 
@@ -134,15 +116,6 @@ bool is_direct(
   return std::all_of(inputs.begin(), inputs.end(), [&](const NDArray& input) {
     return !overlaps(destination, input) || (op.elementwise && same_geometry(destination, input));
   });
-}
-
-void add_touched(AccessList& list, const ArrayObject& object, AccessMode mode) {
-  const auto& regions = object.buffer->regions();
-  const Bytes reach = reach_of(object);
-  for (const auto& region : regions) {
-    if (reach.begin < static_cast<std::int64_t>(region.end) && static_cast<std::int64_t>(region.begin) < reach.end)
-      list.push_back({region.var.core(), mode});
-  }
 }
 
 AccessMode write_mode(const NDArray& array, std::span<const NDArray> inputs) noexcept {

@@ -59,8 +59,6 @@ bool is_direct(
     MemoryOrder order,
     std::span<const NDArray> inputs) noexcept;
 
-/// Adds the Vars of the regions that `array` touches, one by one.
-void add_touched(AccessList& list, const ArrayObject& array, AccessMode mode);
 /// Adds the Vars of the regions that `array` touches.
 inline void add_access(AccessList& list, const ArrayObject& array, AccessMode mode) {
   const auto& regions = array.buffer->regions();

@@ -199,8 +199,10 @@ void Arena::run_with(const Arrays& arrays, Recording* recording, SourceLocation 
   const Attached attached(binding_, arrays);
   changing_.clear();
   if (recording != nullptr) {
-    for (const NDArray& array : arrays)
-      changing_.push_back(array.object()->buffer->var());
+    for (const NDArray& array : arrays) {
+      for (const auto& region : array.object()->buffer->regions())
+        changing_.push_back(region.var);
+    }
   }
   for (std::size_t at = 0; at < segments_.size(); ++at)
     run_segment(at, recording, site);

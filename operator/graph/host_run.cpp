@@ -116,10 +116,12 @@ void HostRun::allocate_host() {
 
 void HostRun::push_fetch(const End& input, SourceLocation site) const {
   const sluice::detail::ArrayObject& array = *input.array.object();
+  AccessList access = sluice::detail::accesses_to_write(array);
+  access.push_back(read(host_var_));
   engine_.push(
       {.name = "fetch",
        .device = array.device,
-       .access = {read(host_var_), sluice::detail::access_to_write(array)},
+       .access = std::move(access),
        .capturable = true,
        .bytes = 2 * input.bytes},
       [to = array.data(), from = host_.data() + input.at, bytes = input.bytes](Queue queue) {
@@ -136,10 +138,12 @@ void HostRun::push_delivery(const End& output, std::uint64_t* flag, SourceLocati
     sluice::detail::push_copy(output.array, packed, site);
   }
   const sluice::detail::ArrayObject& array = *packed.object();
+  AccessList access = sluice::detail::accesses_to_read(array);
+  access.push_back(write(host_var_));
   engine_.push(
       {.name = "deliver",
        .device = array.device,
-       .access = {read(array.buffer->var()), write(host_var_)},
+       .access = std::move(access),
        .capturable = true,
        .bytes = 2 * output.bytes},
       [to = host_.data() + output.at, from = array.data(), bytes = output.bytes, flag](Queue queue) {

@@ -22,13 +22,6 @@ namespace {
 const std::vector<DType> k_all_types{bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64};
 constexpr SliceSizes k_tiny{.from = 64, .smallest = 64, .largest = 512};
 
-Access write_of(const NDArray& array) {
-  return access_to_write(*array.object());
-}
-Access read_of(const NDArray& array) {
-  return read(array.object()->buffer->var());
-}
-
 NDArray counting(const Shape& shape, DType type, Device device = cpu()) {
   std::vector<double> values(static_cast<std::size_t>(shape.size()));
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -48,8 +41,7 @@ TaskHandle copy_sliced(const NDArray& from, const NDArray& to, bool outward) {
   return push_sliced(
       to.engine(),
       {outward, far.dtype, host.data(), host.dtype, far.data(), far.device, *slicing},
-      read_of(from),
-      write_of(to),
+      accesses_to_copy(*from.object(), *to.object()),
       SourceLocation::current());
 }
 
@@ -162,7 +154,7 @@ TEST_CASE("Many transfers pushed at once keep the order of pushes, and leave not
 TEST_CASE("A failed source leaves the target of slices untouched, and says why") {
   const NDArray far = zeros({2000}), near = full({3000}, 5);
   const NDArray part = make_view(near, {2000}, {1}, 500);
-  far.engine().push({.name = "spoil", .access = {write_of(far)}}, [] { throw ValueError("spoilt"); });
+  far.engine().push({.name = "spoil", .access = accesses_to_write(*far.object())}, [] { throw ValueError("spoilt"); });
   copy_sliced(far, part, true);
   Engine& engine = near.engine();
   try {
@@ -243,8 +235,9 @@ TEST_CASE("Large reads and writes of a GPU array: failures come through, many th
   const EngineScope scope(engine);
   constexpr std::int64_t n = 2'000'000;
   const NDArray there = full({n}, 1, {.device = gpu(0)});
-  engine.push(
-      {.name = "spoil", .device = gpu(0), .access = {write_of(there)}}, [](Queue) { throw ValueError("spoilt"); });
+  engine.push({.name = "spoil", .device = gpu(0), .access = accesses_to_write(*there.object())}, [](Queue) {
+    throw ValueError("spoilt");
+  });
   REQUIRE_THROWS_AS(there.to_vector<float>(), ValueError);
   const NDArray near = empty({n});
   copy_into(there, near);
@@ -278,7 +271,7 @@ TEST_CASE("A task that reads a large array which it holds itself is told so, and
   const NDArray there = full({n}, 1, {.device = gpu(0)});
   std::vector<float> to(n, -1.0f);
   std::atomic<bool> told{false};
-  engine.push({.name = "holder", .access = {write_of(there)}}, [&] {
+  engine.push({.name = "holder", .access = accesses_to_write(*there.object())}, [&] {
     try {
       there.read_out(to.data(), float32, n);
     } catch (const Deadlock&) {
