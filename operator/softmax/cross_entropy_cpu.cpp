@@ -24,10 +24,11 @@ std::int64_t label_at(const char* op, const TensorView& labels, std::int64_t row
   return label;
 }
 
-// For rows of neighbours that are computed with as floats; null for others.
+// For rows of neighbours that are computed with as floats; null for others, and for those too short to be converted.
 template <class T>
 const simd::SoftmaxRows* row_vectors(const AxisLayout& at) noexcept {
-  return std::is_same_v<Compute<T>, float> && at.inner == 1 ? simd::softmax_rows() : nullptr;
+  const bool worth_it = std::is_same_v<T, float> || at.n >= k_worth_converting;
+  return std::is_same_v<Compute<T>, float> && at.inner == 1 && worth_it ? simd::softmax_rows() : nullptr;
 }
 
 // A row of a range, the offset of its first element, and room for a converted row where one is asked for.

@@ -105,6 +105,9 @@ simd::Ahead row_ahead(const T* x, std::int64_t row, std::int64_t end, std::int64
   return row < end && bytes <= k_room ? simd::Ahead{x + row * n, bytes} : simd::Ahead{};
 }
 
+/// Rows of half types from so many elements on are worth a conversion of their own.
+inline constexpr std::int64_t k_worth_converting = 16;
+
 /// How many of `rows` rows are converted at once: a few thousand elements, which the nearest cache holds.
 inline std::int64_t rows_converted(std::int64_t rows, std::int64_t n) noexcept {
   return std::clamp<std::int64_t>(2048 / n, 1, std::max<std::int64_t>(1, rows));

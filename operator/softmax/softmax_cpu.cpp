@@ -83,15 +83,14 @@ template <bool Log, class T>
 void softmax_rows(
     const simd::SoftmaxRows& vectors, const T* x, T* y, std::int64_t begin, std::int64_t end, std::int64_t n, bool) {
   const std::int64_t block = rows_converted(end - begin, n);
-  const RowBuffer floats(block * n);
+  const RowBuffer from(block * n), to(block * n);  // not over what the next row loads, which would wait for the stores
   for (std::int64_t row = begin; row < end; row += block) {
     const std::int64_t rows = std::min(block, end - row);
-    float* const from = floats.get();
-    simd::convert(x + row * n, from, rows * n);
+    simd::convert(x + row * n, from.get(), rows * n);
     const simd::Ahead next = block == 1 ? row_ahead(x, row + 1, end, n) : simd::Ahead{};
-    for (float* at = from; at < from + rows * n; at += n)
-      softmax_row<Log>(vectors, at, at, n, at, false, next);
-    simd::convert(from, y + row * n, rows * n);
+    for (std::int64_t i = 0; i < rows * n; i += n)
+      softmax_row<Log>(vectors, from.get() + i, to.get() + i, n, to.get() + i, false, next);
+    simd::convert(to.get(), y + row * n, rows * n);
   }
 }
 
@@ -182,14 +181,14 @@ void backward_rows(
       row(y + i, dy + i, dx + i);
   } else {
     const std::int64_t block = rows_converted(rows, n) * n;
-    const RowBuffer results(block), grads(block);
+    const RowBuffer results(block), grads(block), answers(block);  // each row's own, lest loads meet fresh stores
     for (std::int64_t from = 0; from < rows * n; from += block) {
       const std::int64_t count = std::min(block, rows * n - from);
       simd::convert(y + from, results.get(), count);
       simd::convert(dy + from, grads.get(), count);
       for (std::int64_t i = 0; i < count; i += n)
-        row(results.get() + i, grads.get() + i, grads.get() + i);
-      simd::convert(grads.get(), dx + from, count);
+        row(results.get() + i, grads.get() + i, answers.get() + i);
+      simd::convert(answers.get(), dx + from, count);
     }
   }
   if (stream)
@@ -205,7 +204,8 @@ void backward(const KernelCall& call) {
   const T* dy = call.inputs[1].as<const T>();
   T* dx = call.outputs[0].as<T>();
   const std::int64_t grain = std::max<std::int64_t>(1, k_grain / at.n);
-  const simd::SoftmaxRows* const vectors = at.inner == 1 ? simd::softmax_rows() : nullptr;
+  const bool worth_it = std::is_same_v<T, float> || at.n >= k_worth_converting;
+  const simd::SoftmaxRows* const vectors = at.inner == 1 && worth_it ? simd::softmax_rows() : nullptr;
   const bool stream = vectors != nullptr && streams<T>(at.outer, at.n);
   parallel_for(at.outer * at.inner, grain, [&](std::int64_t begin, std::int64_t end) {
     if constexpr (std::is_same_v<Compute<T>, float>) {
