@@ -100,7 +100,7 @@ std::vector<NDArray> HybridNode::pull_again(std::span<const NDArray> output_grad
   });
   const autograd::ModeScope backward(create_graph, program_->training);
   const std::vector<NDArray> found =
-      autograd::grad(heads, reached, gradients, {.retain_graph = true, .create_graph = create_graph}, site());
+      gradients_at(reached, heads, gradients, {.retain_graph = true, .create_graph = create_graph}, site());
   for (std::size_t i = 0; create_graph && i < bridges.size(); ++i)
     bridges[i]->inputs.push_back(inputs[i]);
   std::vector<NDArray> all;

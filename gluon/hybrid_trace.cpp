@@ -134,7 +134,7 @@ class Tracing {
       made_.heads.clear();
       return {};
     }
-    return autograd::grad(heads, variables, head_gradients);
+    return gradients_at(variables, heads, head_gradients, {}, {});
   }
 
   const ForwardCall& call_;

@@ -116,6 +116,15 @@ struct TrainStep::State {
         parameters.begin(), parameters.end(), [](const auto& entry) { return entry.second.is_initialized(); });
   }
 
+  // What they do is part of the step.
+  static void add_hooks_of(const sluice::detail::ArrayObject& parameter, std::vector<const void*>& to) {
+    const autograd::Node* const leaf = parameter.entry.node.get();
+    if (leaf == nullptr || leaf->hooks == nullptr)
+      return;
+    for (const autograd::Node::Hook& hook : *leaf->hooks)
+      to.push_back(reinterpret_cast<const void*>(hook.number));
+  }
+
   Signature signature_of(const NDArray& x, const NDArray& y) const {
     Signature signature{{spec_of(x), spec_of(y)}, sluice::detail::current_float32_precision(), {}, {}};
     for (const auto& [name, parameter] : parameters) {
@@ -123,6 +132,7 @@ struct TrainStep::State {
       signature.parameters.push_back(object);
       signature.parameters.push_back(object->variable == nullptr ? nullptr : object->variable->grad.object());
       signature.multipliers.push_back(parameter.wd_mult());
+      add_hooks_of(*object, signature.parameters);
     }
     for (const auto& [name, parameter] : prepared(trainer))
       signature.parameters.push_back(parameter.data().object());

@@ -64,7 +64,9 @@ std::vector<NDArray> grad_at(
     SourceLocation site) {
   if (places.empty())
     return {};
-  Walk walk(op, options, site);
+  BackwardOptions told = options;
+  told.find_nan = told.find_nan || Walk::finds_nan_here();
+  Walk walk(op, told, site);
   for (const Entry& place : places)
     walk.add_end(place);
   add_heads(walk, op, heads, head_grads);

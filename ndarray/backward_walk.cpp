@@ -9,6 +9,19 @@ namespace sluice::autograd {
 
 namespace {
 
+thread_local bool finds_nan = false;
+
+class FindsNan {
+ public:
+  explicit FindsNan(bool find) noexcept : before_(std::exchange(finds_nan, find)) {}
+  FindsNan(const FindsNan&) = delete;
+  FindsNan& operator=(const FindsNan&) = delete;
+  ~FindsNan() { finds_nan = before_; }
+
+ private:
+  bool before_;
+};
+
 // Where the user wrote what the node recorded.
 std::string of_node(const Node& node) {
   const Origin* const origin = Origin::of(node.site());
@@ -135,7 +148,12 @@ void Walk::mark_needed() {
   }
 }
 
+bool Walk::finds_nan_here() noexcept {
+  return finds_nan;
+}
+
 void Walk::run() {
+  const FindsNan inner(options_.find_nan);
   const ModeScope modes(options_.create_graph, options_.train_mode);
   discover();
   mark_needed();
@@ -151,8 +169,10 @@ void Walk::run() {
 }
 
 void Walk::process(std::size_t at) {
-  if (!is_end(visits_[at].node.get()))
+  if (!is_end(visits_[at].node.get())) {
     call_hooks(visits_[at]);
+    check_whole(visits_[at]);
+  }
   collect(visits_[at]);
   if (is_end(visits_[at].node.get()))
     return;
@@ -176,7 +196,8 @@ void Walk::process(std::size_t at) {
   if (any && visits_[at].pulls)
     pulled = pull(*node.get(), gradients);
   gradients.clear();
-  if (!options_.retain_graph && !options_.create_graph) {
+  // Of a tape that leads to no target nothing was used: it may be another program's.
+  if (!options_.retain_graph && !options_.create_graph && visits_[at].needed) {
     node->spent = true;
     node->release_saved();
     node->inputs.clear();
@@ -223,6 +244,15 @@ void Walk::call_hooks(Visit& visit) {
         });
     gradient = std::move(given);
   }
+}
+
+// Sums of gradients, and what hooks gave.
+void Walk::check_whole(const Visit& visit) const {
+  for (std::size_t i = 0; options_.find_nan && i < visit.gradients.size(); ++i)
+    check_numbers(visit.gradients[i], [&] {
+      return message(
+          "the whole gradient of result ", i, " of \"", visit.node->name(), "\" of ", of_node(*visit.node.get()));
+    });
 }
 
 void Walk::collect(const Visit& visit) {

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <unordered_set>
 #include <vector>
 
 #include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/create.h>
 
 namespace sluice::gluon::detail {
 
@@ -29,5 +32,24 @@ class Tape {
  private:
   std::unordered_set<const autograd::Node*> nodes_;
 };
+
+/// Gradients of heads at variables, zeros where no path leads. Their hooks are not called: whoever asks hands the
+/// gradients on to where hooks see them.
+inline std::vector<NDArray> gradients_at(
+    std::span<const NDArray> variables,
+    std::span<const NDArray> heads,
+    std::span<const NDArray> head_gradients,
+    const BackwardOptions& options,
+    SourceLocation site) {
+  std::vector<autograd::Entry> places;
+  for (const NDArray& variable : variables)
+    places.push_back(autograd::entry_of(variable));
+  std::vector<NDArray> found = autograd::grad_at("backward", heads, head_gradients, places, options, site);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (!found[i].defined())
+      found[i] = zeros_like(variables[i]);
+  }
+  return found;
+}
 
 }  // namespace sluice::gluon::detail

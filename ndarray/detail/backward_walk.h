@@ -37,6 +37,8 @@ class Walk {
   /// The same of a place of the tape, behind which the walk does not go.
   void add_end(const Entry& place);
   void run();
+  /// Is a walk that looks for NaN running on this thread? Nodes with tapes of their own look too.
+  static bool finds_nan_here() noexcept;
   /// Adds where this backward was asked for.
   void locate(Error& error) const;
   /// After run(): the gradient of the i-th target, zeros if no path leads there.
@@ -56,6 +58,7 @@ class Walk {
   void process(std::size_t at);
   bool is_end(const Node* node) const { return ends_.contains(node); }
   void call_hooks(Visit& visit);
+  void check_whole(const Visit& visit) const;
   void collect(const Visit& visit);
   std::vector<NDArray> pull(Node& node, const Gradients& gradients);
   template <class What>

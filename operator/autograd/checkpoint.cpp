@@ -38,7 +38,8 @@ std::vector<Entry> places_before(std::span<const NDArray> results, std::uint32_t
   const auto visit = [&](const Entry& entry) {
     if (!entry.node)
       return;
-    if (entry.node->section() != section) {
+    // A variable ends the tape wherever it was made: a layer whose shapes come with its first call makes some.
+    if (entry.node->section() != section || entry.node->inputs.empty()) {
       if (std::none_of(found.begin(), found.end(), [&](const Entry& known) { return is_same(known, entry); }))
         found.push_back(entry);
     } else if (seen.insert(entry.node.get()).second) {
@@ -56,22 +57,28 @@ std::vector<Entry> places_before(std::span<const NDArray> results, std::uint32_t
   return found;
 }
 
+/// What a segment begins with, as it is before it runs: what it writes itself is seen in backward.
+struct Given {
+  std::vector<Saved> arrays = {};
+  std::vector<Entry> entries = {};
+  RandomBlock random = {};
+};
+
+Given given_of(std::span<const NDArray> inputs) {
+  Given given{.random = Engine::current().random_state()};
+  for (const NDArray& input : inputs) {
+    given.arrays.emplace_back(input);
+    given.entries.push_back(entry_of(input));
+  }
+  return given;
+}
+
 /// A segment that ran, and runs again in backward.
 class CheckpointNode final : public Node {
  public:
-  CheckpointNode(
-      Segment segment,
-      std::span<const NDArray> given,
-      const std::vector<Entry>& places,
-      const RandomBlock& random,
-      bool training,
-      SourceLocation site)
-      : Node("checkpoint", site), segment_(std::move(segment)), random_(random), training_(training) {
+  CheckpointNode(Segment segment, Given given, const std::vector<Entry>& places, bool training, SourceLocation site)
+      : Node("checkpoint", site), segment_(std::move(segment)), given_(std::move(given)), training_(training) {
     inputs.assign(places.begin(), places.end());
-    for (const NDArray& array : given) {
-      arrays_.emplace_back(array);
-      entries_.push_back(entry_of(array));
-    }
   }
 
   void note_results(std::span<const NDArray> results) {
@@ -109,25 +116,24 @@ class CheckpointNode final : public Node {
 
   void release_saved() noexcept override {
     segment_ = nullptr;
-    arrays_.clear();
-    entries_.clear();
+    given_ = {};
   }
 
  private:
   // Fresh handles where the arrays stood.
   std::vector<NDArray> restored() const {
     std::vector<NDArray> given;
-    for (std::size_t i = 0; i < arrays_.size(); ++i) {
-      given.push_back(arrays_[i].get(name()).detach());
-      if (entries_[i].node)
-        set_entry(given.back(), entries_[i].node, entries_[i].index);
+    for (std::size_t i = 0; i < given_.arrays.size(); ++i) {
+      given.push_back(given_.arrays[i].get(name()).detach());
+      if (const Entry& entry = given_.entries[i]; entry.node)
+        set_entry(given.back(), entry.node, entry.index);
     }
     return given;
   }
 
   std::vector<NDArray> run_again(std::span<const NDArray> given) const {
     const ModeScope modes(true, training_);
-    const RandomNumbersFrom numbers(Engine::current(), random_);
+    const RandomNumbersFrom numbers(Engine::current(), given_.random);
     std::vector<NDArray> results = segment_(given);
     require<AutogradError>(results.size() == outputs.size(), [&] {
       return message(
@@ -154,10 +160,8 @@ class CheckpointNode final : public Node {
   }
 
   Segment segment_;
-  RandomBlock random_;
+  Given given_;
   bool training_;
-  std::vector<Saved> arrays_;
-  std::vector<Entry> entries_;
 };
 
 }  // namespace
@@ -168,7 +172,10 @@ std::vector<NDArray> checkpoint(Segment segment, std::span<const NDArray> inputs
     detail::object_of(input, "checkpoint");
   if (!is_recording() || detail::calls_are_taken())
     return segment(inputs);
-  const RandomBlock random = Engine::current().random_state();
+  std::optional<EngineScope> scope;  // whose random numbers calls of operators draw
+  if (!inputs.empty())
+    scope.emplace(inputs[0].engine());
+  Given given = given_of(inputs);
   std::vector<NDArray> results;
   NodeRef owner;
   {
@@ -185,7 +192,7 @@ std::vector<NDArray> checkpoint(Segment segment, std::span<const NDArray> inputs
       results.push_back(result.detach());
     if (places.empty())
       return results;
-    auto* const node = new CheckpointNode(std::move(segment), inputs, places, random, is_training(), site);
+    auto* const node = new CheckpointNode(std::move(segment), std::move(given), places, is_training(), site);
     owner = NodeRef(node);
     node->note_results(results);
     for (std::size_t i = 0; i < results.size(); ++i) {

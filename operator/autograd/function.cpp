@@ -36,7 +36,7 @@ class FunctionNode final : public Node {
         item.from = inputs[static_cast<std::size_t>(input - from.begin())];
       else if (const auto result = std::find_if(results.begin(), results.end(), is_it); result != results.end())
         item.result = static_cast<int>(result - results.begin());
-      item.saved = Saved(std::exchange(item.given, {}));
+      item.given = {};
     }
   }
 
@@ -55,6 +55,8 @@ class FunctionNode final : public Node {
     require<AutogradError>(found.size() == inputs.size(), [&] {
       return message(name(), ": backward gave ", found.size(), " gradients for ", inputs.size(), " inputs");
     });
+    for (std::size_t i = 0; i < found.size(); ++i)
+      check_gradient(found[i], i);
     return found;
   }
   void release_saved() noexcept override {
@@ -65,6 +67,26 @@ class FunctionNode final : public Node {
   }
 
  private:
+  void check_gradient(const NDArray& gradient, std::size_t i) const {
+    if (!gradient.defined() || !inputs[i].node)
+      return;
+    const OutputSpec& of = inputs[i].node->outputs[static_cast<std::size_t>(inputs[i].index)];
+    require<AutogradError>(gradient.dtype() == of.dtype && gradient.device() == of.device, [&] {
+      return message(
+          name(),
+          ": backward gave ",
+          gradient.dtype(),
+          " on ",
+          gradient.device(),
+          " for input ",
+          i,
+          ", which is ",
+          of.dtype,
+          " on ",
+          of.device);
+    });
+  }
+
   std::shared_ptr<const Function> function_;
   Kept kept_;
 };
@@ -75,7 +97,7 @@ void Kept::save(std::span<const NDArray> arrays) {
   require<AutogradError>(node_ == nullptr, [] { return "save: only forward may keep arrays"; });
   for (const NDArray& array : arrays) {
     detail::object_of(array, "save");
-    entries_.push_back({.given = array, .saved = {}, .from = {}});
+    entries_.push_back({.given = array, .saved = Saved(array), .from = {}});
   }
 }
 

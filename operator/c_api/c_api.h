@@ -80,7 +80,8 @@ SLUICE_C_API sluice_status sluice_array_describe(sluice_array_t array, sluice_ar
 /// Copies all elements in row-major order to host memory of exactly `bytes` bytes: waits for what writes the array, and
 /// returns that work's error.
 SLUICE_C_API sluice_status sluice_array_read(sluice_array_t array, void* to, size_t bytes);
-/// Writes all elements, given in row-major order in exactly `bytes` bytes of the array's type.
+/// Writes all elements, given in row-major order in exactly `bytes` bytes of the array's type: a call like any other,
+/// which a variable refuses while this thread records.
 SLUICE_C_API sluice_status sluice_array_write(sluice_array_t array, const void* from, size_t bytes);
 /// Waits until what was pushed so far has written the array; returns that work's error.
 SLUICE_C_API sluice_status sluice_array_wait(sluice_array_t array);
@@ -90,8 +91,8 @@ SLUICE_C_API sluice_status sluice_wait_all(void);
 /// Calls visit(name, context) for each operator, plugins' too, by name.
 SLUICE_C_API sluice_status sluice_each_operator(void (*visit)(const char* name, void* context), void* context);
 /// Calls an operator by name: `attributes` as docs/operators.md writes them, "axis=1, keepdims=true", NULL or "" for
-/// none; those that are not named keep their defaults. An input may be NULL where an operator has optional ones. Writes
-/// up to `capacity` handles to `outputs`, and how many to `count`; SLUICE_VALUE_ERROR if there are more.
+/// none; those that are not named keep their defaults. Writes up to `capacity` handles to `outputs`, and how many to
+/// `count`; SLUICE_VALUE_ERROR if there are more.
 SLUICE_C_API sluice_status sluice_invoke(
     const char* op,
     const sluice_array_t* inputs,

@@ -55,7 +55,7 @@ sluice_status sluice_invoke(
   return guarded("sluice_invoke", [&] {
     check_given("count", count);
     const Operator& found = operator_named(op);
-    const Arrays given = arrays_of(inputs, input_count, true);
+    const Arrays given = arrays_of(inputs, input_count);
     const Attributes told = parse_attributes(found, attributes == nullptr ? "" : attributes);
     const Arrays results = invoke(found, given, told, SourceLocation());
     require<ValueError>(results.size() <= capacity, [&] {

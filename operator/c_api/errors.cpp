@@ -84,15 +84,14 @@ void refuse_null(const char* what) {
   throw ValueError(message(what, " is NULL"));
 }
 
-Arrays arrays_of(const sluice_array_t* handles, std::size_t count, bool optional) {
+Arrays arrays_of(const sluice_array_t* handles, std::size_t count) {
   if (count != 0)
     check_given("the list of arrays", handles);
   Arrays arrays;
   arrays.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    require<ValueError>(
-        optional || handles[i] != nullptr, [&] { return message("array ", i, " of ", count, " is NULL"); });
-    arrays.push_back(optional_array(handles[i]));
+    require<ValueError>(handles[i] != nullptr, [&] { return message("array ", i, " of ", count, " is NULL"); });
+    arrays.push_back(array_of(handles[i]));
   }
   return arrays;
 }

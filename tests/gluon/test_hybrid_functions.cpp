@@ -101,6 +101,62 @@ TEST_CASE("Whole steps with gradients that no call tells are as by hand", "[gluo
   }
 }
 
+TEST_CASE(
+    "Hooks on parameters are called once, hybridized too, and steps see them come and go",
+    "[gluon][hybrid][function]") {
+  const Told::Program program = [](auto in, auto& w, auto& b) { return Arrays{in[0] * w + b, square(in[0] * w)}; };
+  for (const bool one : {true, false}) {
+    for (const bool graph : {false, true}) {
+      check_as_by_hand(
+          program,
+          [&](Told& block, Outcome& outcome) {
+            int calls = 0;
+            autograd::add_hook(block.w().data(), [&](const NDArray& g) { return ++calls, g * g * 10.0; });
+            for (int i = 0; i < 3; ++i) {
+              const autograd::RecordScope record;
+              const Arrays out = block({three_numbers()});
+              const NDArray y = one ? out[1] : out[0] + out[1];
+              const auto first =
+                  autograd::grad(std::vector{y}, std::vector{block.w().data()}, {}, {.create_graph = graph});
+              outcome.add(first[0].detach());
+              if (graph)
+                outcome.add(autograd::grad(std::vector{sum(first[0])}, std::vector{block.w().data()})[0]);
+            }
+            CHECK(calls == (graph ? 6 : 3));
+          },
+          1e-5);
+    }
+  }
+  const auto weights = [&](bool whole) {
+    Engine engine({.workers = 2, .seed = 5});
+    const EngineScope scope(engine);
+    Told net([](auto in, auto& w, auto& b) { return Arrays{in[0] * w + b}; });
+    net.initialize();
+    gluon::Trainer trainer(net.collect_params(), gluon::optimizer::SGD({.learning_rate = 0.1}));
+    const gluon::loss::L2Loss loss;
+    const NDArray x = three_numbers(), label = full({3}, 0.5f);
+    gluon::TrainStep step(net, loss, trainer);
+    std::uint64_t hook = 0;
+    for (int i = 0; i < 6; ++i) {
+      if (i == 2)
+        hook = autograd::add_hook(net.w().data(), [](const NDArray& g) { return g * 0.0; });
+      if (i == 4)
+        autograd::remove_hook(net.w().data(), hook);
+      if (whole) {
+        step(x, label);
+        continue;
+      }
+      {
+        const autograd::RecordScope record;
+        loss(net(x), label).backward();
+      }
+      trainer.step(3);
+    }
+    return std::pair(values(net.w().data()), values(net.b().data()));
+  };
+  CHECK(weights(true) == weights(false));
+}
+
 TEST_CASE("A hook in a traced body is refused", "[gluon][hybrid][function]") {
   const auto body = [](const Arrays& a) {
     const NDArray h = a[0] * 2.0;

@@ -69,10 +69,10 @@ inline void add_attention(Cases& cases) {
       [](const auto& in) { return scaled_dot_product_attention(in[0], in[1], in[2], {.causal = true, .scale = 0.7}); });
   add({q, k, v, {4, 1, 5}},
       [](const auto& in) { return scaled_dot_product_attention(in[0], in[1], in[2], {.mask = in[3]}); });
-  add({q, k, v}, [](const auto& in) {
-    const NDArray none = numbers({0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1}, {3, 5}, in[0]);
-    return scaled_dot_product_attention(in[0], in[1], in[2], {.mask = none, .dropout = 0.25});
-  });
+  cases.push_back({"dropout in attention", {q, k, v}, [](const auto& in) {
+                     const NDArray none = numbers({0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1}, {3, 5}, in[0]);
+                     return scaled_dot_product_attention(in[0], in[1], in[2], {.mask = none, .dropout = 0.25});
+                   }});
   cases.push_back({"attention to none", {q, {2, 4, 0, 4}, {2, 4, 0, 2}}, [](const auto& in) {
                      return scaled_dot_product_attention(in[0], in[1], in[2]);
                    }});

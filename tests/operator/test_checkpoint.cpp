@@ -243,3 +243,78 @@ TEST_CASE("The search for NaN names the first operation that gives one", "[autog
   exp(x).backward({}, {.find_nan = true});  // infinities and numbers are none
   CHECK(x.grad().to_vector<float>()[0] == 1);
 }
+
+TEST_CASE("A segment's own variables, writes and engine are those of a program without it", "[autograd][checkpoint]") {
+  // A variable that the segment makes in its first run, as layers do whose shapes come with a call.
+  NDArray w;
+  const auto made_inside = [&](const NDArray& in) {
+    if (!w.defined()) {
+      w = array(Values{4, 5}, {2});
+      w.attach_grad();
+    }
+    return in * w;
+  };
+  const NDArray x = variable({1, 2});
+  {
+    const autograd::RecordScope record;
+    autograd::checkpoint(made_inside, x).backward();
+    CHECK(w.grad().to_vector<float>() == Values{1, 2});
+    CHECK(x.grad().to_vector<float>() == Values{4, 5});
+    // What it writes over its input is seen, not taken for the input.
+    const NDArray wrote = autograd::checkpoint(
+        [](const NDArray& in) {
+          in.detach().assign(in.detach() + 1.0f);
+          return in * in;
+        },
+        x);
+    CHECK_THROWS_WITH(wrote.backward(), Catch::Contains("was written after forward"));
+  }
+  // Arrays of an engine that is not the current one draw their own engine's numbers.
+  Engine other({.workers = 1, .seed = 9});
+  const auto gradient = [&](bool again) {
+    NDArray v;
+    {
+      const EngineScope scope(other);
+      v = ones({64});
+      v.attach_grad();
+      other.seed(7);
+    }
+    const auto segment = [](const NDArray& in) { return dropout(in, 0.5) * in; };
+    const autograd::RecordScope record;
+    (again ? autograd::checkpoint(segment, v) : segment(v)).backward();
+    return v.grad().to_vector<float>();
+  };
+  CHECK(gradient(true) == gradient(false));
+}
+
+TEST_CASE("Products leave the tape of what their function reads as it is", "[autograd][products]") {
+  const NDArray w = variable({1, 2}), x = array(Values{3, 4}, {2});
+  NDArray h, loss;
+  {
+    const autograd::RecordScope record;
+    h = w * w;
+    loss = sum(h * h);
+  }
+  const auto f = [&](const NDArray& in) { return in * h; };
+  CHECK(autograd::vjp(f, x, x).second.to_vector<float>() == Values{3, 16});
+  CHECK(autograd::jvp(f, x, x).second.to_vector<float>() == Values{3, 16});
+  CHECK(autograd::jacobian(f, x).to_vector<float>() == Values{1, 0, 0, 4});
+  loss.backward();
+  CHECK(w.grad().to_vector<float>() == Values{4, 32});
+}
+
+TEST_CASE("The search for NaN sees sums, hooks and segments that run again", "[autograd][nan]") {
+  const float inf = std::numeric_limits<float>::infinity();
+  const NDArray x = variable({1, 4});
+  const autograd::RecordScope record;
+  const NDArray sum_of_two = x * inf + x * -inf;
+  CHECK_THROWS_WITH(
+      sum_of_two.backward({}, {.find_nan = true}), Catch::Contains("the whole gradient of result 0 of \"variable\""));
+  const NDArray y = x * 2.0f;
+  autograd::add_hook(y, [=](const NDArray& g) { return g * inf * 0.0f; });
+  CHECK_THROWS_WITH(
+      exp(y).backward({}, {.find_nan = true}), Catch::Contains("the whole gradient of result 0 of \"multiply"));
+  const NDArray zero = variable({0, 4});
+  const NDArray segment = autograd::checkpoint([](const NDArray& in) { return sqrt(in) * 0.0f; }, zero);
+  CHECK_THROWS_WITH(segment.backward({}, {.find_nan = true}), Catch::Contains("the gradient of \"sqrt\""));
+}

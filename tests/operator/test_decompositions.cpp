@@ -136,7 +136,9 @@ void check_values(Device device) {
     CHECK(same(matmul(parts.vectors * parts.values.expand_dims(-2), turned(parts.vectors)), a) == "");
     CHECK(has_orthonormal_columns(parts.vectors) == "");
     CHECK(all(parts.values.slice(-1, 0, -1) <= parts.values.slice(-1, 1, INT64_MAX)).item<bool>());
-    CHECK(same(det(a), prod(parts.values, {-1})) == "");
+    // An eigenvalue near 0 beside large ones has fewer right digits.
+    const Tolerance of_product = x.dtype() == float64 ? close(float64) : Tolerance{2e-3, 2e-3};
+    CHECK(differences(det(a).to(cpu()), prod(parts.values, {-1}).to(cpu()), of_product) == "");
     const SignAndLogDet both = slogdet(x);
     CHECK(same(both.sign * exp(both.logabsdet), det(x)) == "");
   });

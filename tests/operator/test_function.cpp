@@ -151,6 +151,15 @@ TEST_CASE("Faults of a function are typed errors that name it", "[autograd][func
   const NDArray y = run();
   a.detach().assign(7);
   CHECK_THROWS_WITH(y.backward(), Catch::Contains("adjustable") && Catch::Contains("was written after forward"));
+  function->f = [](std::span<const NDArray> in, Kept& kept) {  // written by forward itself
+    const NDArray own = in[0].copy();
+    kept.save(own);
+    own.assign(100);
+    return Grads{in[0] * 2.0f};
+  };
+  CHECK_THROWS_WITH(run().backward(), Catch::Contains("was written after forward"));
+  function->df = [](std::span<const NDArray> grads, const Kept&) { return Grads{grads[0].astype(float64)}; };
+  CHECK_THROWS_WITH(run().backward(), Catch::Contains("adjustable: backward gave float64"));
   function->f = [](std::span<const NDArray>, Kept&) { return Grads{NDArray()}; };
   CHECK_THROWS_AS(run(), ValueError);
   CHECK_THROWS_AS(autograd::apply(nullptr, std::vector{a}), ValueError);

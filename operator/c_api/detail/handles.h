@@ -53,7 +53,7 @@ inline NDArray array_of(sluice_array_t handle) {
   return optional_array(handle);
 }
 
-/// Throws ValueError for a NULL list of some, and, unless they are optional, for a NULL among them.
-Arrays arrays_of(const sluice_array_t* handles, std::size_t count, bool optional = false);
+/// Throws ValueError for a NULL list of some, and for a NULL among them.
+Arrays arrays_of(const sluice_array_t* handles, std::size_t count);
 
 }  // namespace sluice::c_api
