@@ -8,6 +8,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 
 #include "tests/operator/differentiable_cases.h"
+#include "tests/operator/plain_made_cases.h"
 #include "tests/operator/random_and_update_calls.h"
 #include "tests/support/catch.h"
 #include "tests/support/sinks.h"
@@ -57,22 +58,6 @@ void call_fused_reduction(const NDArray& a) {
 }
 
 // What is taken in parts where gradients are recorded.
-void call_compositions(const NDArray& a) {
-  masked_softmax(a, ones_like(a));
-  masked_log_softmax(a, ones_like(a));
-  local_response_norm(a, 3);
-  const auto call = [](const char* name, const Arrays& inputs) {
-    const Operator& op = *find_operator(name);
-    invoke(op, inputs, parse_attributes(op, ""), {});
-  };
-  for (const char* op : {"nan_to_num", "nanmax", "nanmean", "nanmin", "nanprod", "nansum", "norm"})
-    call(op, {a});
-  for (const char* op : {"float_power", "isclose"})
-    call(op, {a, a});
-  for (const char* op : {"addcmul", "lerp"})
-    call(op, {a, a, a});
-}
-
 void call_for_places(const NDArray& a, const NDArray& index) {
   argmax(a, 1);
   argmin(a, 0, true);
@@ -100,6 +85,20 @@ void call_what_plans_call(const NDArray& a) {
   call("batch_norm_relu", {image, three, three, three.copy(), three.copy(), image}, how);
   call("batch_norm_relu_backward", {image, image, three, three, three, three}, how);
   call("batch_norm_fold", {ones({3}), ones({3}), ones({3}), ones({3})}, "eps=0.001, fix_gamma=false");
+}
+
+void call_plain_cases(Device device) {
+  for (const PlainCase& c : all_plain_cases()) {
+    for (const DType dtype : {float32, int32}) {
+      Arrays inputs;
+      for (const auto& [shape, own] : c.inputs)
+        inputs.push_back(random_array(shape, 3 + inputs.size(), c.low, c.high, own.value_or(dtype)).to(device));
+      try {
+        c.f(inputs, dtype);
+      } catch (const Error&) {  // not of this type
+      }
+    }
+  }
 }
 
 // A call of every operator that differentiable_cases.h does not reach, forward or backward.
@@ -139,7 +138,7 @@ void call_the_rest(Device device) {
   call_random_and_updates(device);
   const NamedValue words[] = {{"words", std::vector<std::int64_t>{4, 5}}, {"shape", std::vector<std::int64_t>{2}}};
   invoke(*find_operator("words"), {}, make_attributes(*find_operator("words"), words), {});
-  call_compositions(a);
+  call_plain_cases(device);
   call_what_plans_call(a);
 }
 
