@@ -23,8 +23,8 @@ template <class T>
 inline const int slot_id = next_slot_id();
 }  // namespace detail
 
-/// Where a kernel reports bad data (an index out of range) without ending the CUDA context. Mapped host memory. The
-/// task fails with an IndexError that names it: whoever waits for what it wrote, or for what was made of that, gets it.
+/// Where a kernel reports bad data (an index out of range, a singular matrix) without ending the CUDA context. Mapped
+/// host memory. The task fails with the error that FaultCode says: whoever waits for what came of it gets that.
 struct ErrorWord {
   int code = 0;  // 0 = nothing to report; set last, by the first thread that finds a fault
   int reserved = 0;

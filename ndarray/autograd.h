@@ -179,8 +179,8 @@ class SLUICE_API Saved {
 /// Calls `hook` with the gradient of `array`, an intermediate result or a variable, in every backward or grad() that
 /// comes by, before it goes on (PyTorch's Tensor.register_hook). It runs on the thread of backward; hooks run in the
 /// order in which they were added, each with what the one before it gave. The tape keeps the hook: one that holds the
-/// array itself keeps both alive until it is removed. Returns a number for remove_hook(). Throws AutogradError for an
-/// array that is not on the tape.
+/// array itself keeps both alive until it is removed. Not while another thread goes back over the same array. Returns a
+/// number for remove_hook(). Throws AutogradError for an array that is not on the tape.
 SLUICE_API std::uint64_t add_hook(const NDArray& array, GradientHook hook);
 /// False where there is no such hook any more.
 SLUICE_API bool remove_hook(const NDArray& array, std::uint64_t number);

@@ -33,7 +33,7 @@ bool is_same(const Entry& a, const Entry& b) noexcept {
 // Where what was recorded in a section begins: each place of the tape before it that its nodes lead to, once.
 std::vector<Entry> places_before(std::span<const NDArray> results, std::uint32_t section) {
   std::vector<Entry> found;
-  std::vector<NodeRef> todo;
+  std::vector<NodeRef> open;
   std::unordered_set<const Node*> seen;
   const auto visit = [&](const Entry& entry) {
     if (!entry.node)
@@ -43,14 +43,14 @@ std::vector<Entry> places_before(std::span<const NDArray> results, std::uint32_t
       if (std::none_of(found.begin(), found.end(), [&](const Entry& known) { return is_same(known, entry); }))
         found.push_back(entry);
     } else if (seen.insert(entry.node.get()).second) {
-      todo.push_back(entry.node);
+      open.push_back(entry.node);
     }
   };
   for (const NDArray& result : results)
     visit(entry_of(result));
-  while (!todo.empty()) {
-    const NodeRef node = std::move(todo.back());
-    todo.pop_back();
+  while (!open.empty()) {
+    const NodeRef node = std::move(open.back());
+    open.pop_back();
     for (const Entry& input : node->inputs)
       visit(input);
   }

@@ -8,7 +8,8 @@
 // made of these operators again, as theirs are. None of them blocks, but cuSOLVER's own calls for singular values and
 // eigenvalues may wait for the GPU inside the task. Throws ShapeError for what is no square matrix where one is asked
 // for, naming operator and shape. What only the numbers say is a ValueError at the wait that names operator and matrix.
-// Of a matrix with NaN or an infinity cholesky, qr, svd, eigh and pinv are NaN: nothing hangs, nothing throws.
+// Of a matrix with NaN or an infinity cholesky, qr, svd, eigh, pinv, solve, inverse, det and slogdet are NaN, and what
+// triangular_solve makes of such numbers follows from its sums: nothing hangs, nothing throws.
 namespace sluice {
 
 /// The lower triangular L with L L^T = x, for a symmetric positive definite x, of which the lower triangle is read; the
