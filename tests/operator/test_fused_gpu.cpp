@@ -27,9 +27,9 @@ Arrays alone(const fused::Program& program, const Arrays& inputs) {
   return fused::compose(inputs, fused::attributes_of(program), SourceLocation::current());
 }
 
-void check_same(const fused::Program& program, const Arrays& inputs) {
+void check_same(const fused::Program& program, const Arrays& inputs, bool one_nan = false) {
   CAPTURE(fused::to_text(program));
-  const auto got = all_bytes(run(program, inputs)), wanted = all_bytes(alone(program, inputs));
+  const auto got = all_bytes(run(program, inputs), one_nan), wanted = all_bytes(alone(program, inputs), one_nan);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     CAPTURE(i);
     const bool same = got[i] == wanted[i];
@@ -115,7 +115,8 @@ TEST_CASE("Any row behind or before a product and a sum rounds on a GPU as by it
       }
       const fused::Program program = build.with_outputs(outputs);
       CAPTURE(op->name, dtype);
-      check_same(program, draw_inputs(program, {4099}, 11));
+      // Sums of two NaNs are among them; in float32 and float16 a GPU has one NaN only.
+      check_same(program, draw_inputs(program, {4099}, 11), dtype == float64);
     }
   }
 }
