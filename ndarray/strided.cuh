@@ -85,7 +85,8 @@ struct Geometry {
 
   explicit Geometry(const StridedPlan<K>& plan) : size(static_cast<Index>(plan.size)), ndim(plan.ndim) {
     for (int axis = 0; axis < plan.ndim; ++axis) {
-      extents[axis] = Divider<Index>(plan.extents[axis] < 1 ? 1 : plan.extents[axis]);
+      if (axis > 0)  // offsets() never divides by the first
+        extents[axis] = Divider<Index>(plan.extents[axis] < 1 ? 1 : plan.extents[axis]);
       for (int k = 0; k < K; ++k)
         strides[k][axis] = static_cast<Index>(plan.strides[k][axis]);
     }

@@ -2,7 +2,9 @@
 
 // Which launches an elementwise run on a GPU becomes: kernels count in 32 bits, so what is larger goes in pieces. Host
 // code, without a CUDA header, so that it is tested without a GPU.
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include <sluice/operator/elementwise/pointwise.h>
 
@@ -55,6 +57,33 @@ Cut cut_of(const StridedPlan<K>& plan, int pack) noexcept {
   if (plan.ndim == 1 && plan.size > k_worth_two_launches && plan.size % pack != 0)
     return {0, plan.size - plan.size % pack};
   return {};
+}
+
+/// Vectors of `pack` elements in a run whose operands are all neighbours that begin at a vector, or numbers: what
+/// nearly all calls are, told with few instructions. 0: it is something else.
+template <int K>
+std::int64_t flat_vectors(const PointwiseArgs<K>& args, int pack) noexcept {
+  const StridedPlan<K>& plan = args.plan;
+  if (plan.ndim != 1 || plan.size % pack != 0 || plan.size > std::numeric_limits<std::int32_t>::max() / 2)
+    return 0;
+  for (int k = 0; k < K; ++k) {
+    if (args.is_constant[k])
+      continue;
+    const std::size_t bytes = size_of(args.dtypes[k]) * static_cast<std::size_t>(pack);
+    if (plan.strides[k][0] != 1 || reinterpret_cast<std::uintptr_t>(args.data[k]) % bytes != 0)
+      return 0;
+  }
+  return plan.size / pack;
+}
+
+/// The plan of so many vectors of such operands.
+template <int K>
+StridedPlan<K> plan_of_flat(const PointwiseArgs<K>& args, std::int64_t vectors, int pack) noexcept {
+  StridedPlan<K> packed;
+  packed.size = packed.extents[0] = vectors;
+  for (int k = 0; k < K; ++k)
+    packed.strides[k][0] = args.is_constant[k] ? 0 : pack;
+  return packed;
 }
 
 /// `count` of `axis`, from `begin` on.

@@ -112,6 +112,10 @@ struct PointwiseKernels {
   void (*of_strides)(Walk<K> walk, Out* out, Source<In>... in);
 
   void launch(const PointwiseArgs<K>& args, void* stream) const {
+    if (const std::int64_t vectors = flat_vectors(args, V)) {
+      launch_vectors(plan_of_flat(args, vectors, V), args, stream, std::index_sequence_for<In...>{});
+      return check_early_launch("elementwise kernel", static_cast<cudaStream_t>(stream));
+    }
     const auto launch_piece = [&](const PointwiseArgs<K>& piece, void* on) {
       launch_whole(piece, static_cast<cudaStream_t>(on), std::index_sequence_for<In...>{});
     };
@@ -120,14 +124,22 @@ struct PointwiseKernels {
 
  private:
   template <std::size_t... I>
+  void launch_vectors(
+      const StridedPlan<K>& packed, const PointwiseArgs<K>& args, void* on, std::index_sequence<I...>) const {
+    const Geometry<K, std::int32_t> at(packed);
+    const auto stream = static_cast<cudaStream_t>(on);
+    const auto kernel = of_vectors;
+    kernel<<<blocks_for(packed.size), k_block, 0, stream>>>(
+        at, reinterpret_cast<Out*>(args.data[0]), source<In>(args, I + 1, true)...);
+  }
+
+  template <std::size_t... I>
   void launch_whole(const PointwiseArgs<K>& args, cudaStream_t stream, std::index_sequence<I...>) const {
-    Out* const out = reinterpret_cast<Out*>(args.data[0]);
     StridedPlan<K> packed;
     if (pack_plan(args, V, packed)) {
-      const Geometry<K, std::int32_t> at(packed);
-      const auto kernel = of_vectors;
-      kernel<<<blocks_for(packed.size), k_block, 0, stream>>>(at, out, source<In>(args, I + 1, true)...);
+      launch_vectors(packed, args, stream, std::index_sequence<I...>{});
     } else {
+      Out* const out = reinterpret_cast<Out*>(args.data[0]);
       const Walk<K> walk = walk_of<Square<k_side_of<Out, In...>>>(args.plan, U);
       const auto kernel = of_strides;
       kernel<<<walk.blocks(), k_block, 0, stream>>>(walk, out, source<In>(args, I + 1, false)...);

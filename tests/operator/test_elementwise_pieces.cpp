@@ -98,3 +98,36 @@ TEST_CASE("what fits is launched once, long runs with a rest of no whole vector 
   CHECK(pieces_of(run_over({k_worth_two_launches - 1}, {1}, {1}), 4).size() == 1);
   CHECK(pieces_of(run_over({4, 0}, {0, 1}, {0, 1}), 4).empty());
 }
+
+TEST_CASE("neighbours that begin at a vector are told from all else, and their plan is as a walk's") {
+  const auto vectors_of = [](const PointwiseArgs<2>& args) { return flat_vectors(args, 4); };
+  PointwiseArgs<2> flat = run_over({64}, {1}, {1});
+  CHECK(vectors_of(flat) == 16);
+  CHECK(vectors_of(run_over({8, 8}, {8, 1}, {8, 1})) == 16);
+  const StridedPlan<2> plan = plan_of_flat(flat, 16, 4);
+  CHECK((plan.ndim == 1 && plan.size == 16 && plan.inner() == 16));
+  CHECK((plan.inner_stride(0) == 4 && plan.inner_stride(1) == 4));
+  // A number in the operand's place has neither stride nor address.
+  PointwiseArgs<2> beside = flat;
+  beside.is_constant[1] = true;
+  beside.data[1] = nullptr;
+  beside.plan.strides[1][0] = 0;
+  CHECK(vectors_of(beside) == 16);
+  CHECK(plan_of_flat(beside, 16, 4).inner_stride(1) == 0);
+  // A rest, none, one element, a step, one value for all, another axis, a start within a vector, more than 32 bits.
+  CHECK(vectors_of(run_over({65}, {1}, {1})) == 0);
+  CHECK(vectors_of(run_over({0}, {1}, {1})) == 0);
+  CHECK(vectors_of(run_over({1}, {1}, {1})) == 0);
+  CHECK(vectors_of(run_over({64}, {1}, {2})) == 0);
+  CHECK(vectors_of(run_over({64}, {2}, {1})) == 0);
+  CHECK(vectors_of(run_over({64}, {1}, {-1})) == 0);
+  CHECK(vectors_of(run_over({64}, {1}, {0})) == 0);
+  CHECK(vectors_of(run_over({8, 8}, {8, 1}, {1, 8})) == 0);
+  for (const int operand : {0, 1}) {
+    PointwiseArgs<2> within = flat;
+    within.data[static_cast<std::size_t>(operand)] += sizeof(float);
+    CHECK(vectors_of(within) == 0);
+  }
+  CHECK(vectors_of(run_over({(std::int64_t{1} << 30) - 4}, {1}, {1})) == (std::int64_t{1} << 28) - 1);
+  CHECK(vectors_of(run_over({std::int64_t{1} << 30}, {1}, {1})) == 0);
+}
