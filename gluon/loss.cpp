@@ -1,3 +1,5 @@
+#include <vector>
+
 #include <sluice/engine/error.h>
 #include <sluice/engine/origin.h>
 #include <sluice/gluon/loss.h>
@@ -70,6 +72,38 @@ NDArray L2Loss::compute(const NDArray& predictions, const NDArray& labels) const
   });
   const NDArray aligned = given == shape ? labels : labels.reshape(sluice::detail::with_open_rows(shape));
   return per_sample(square(predictions - aligned), options_.weight / 2);
+}
+
+CTCLoss::CTCLoss(CTCLossOptions options) : options_(std::move(options)) {
+  const std::string &layout = options_.layout, &of_labels = options_.label_layout;
+  require((layout == "NTC" || layout == "TNC") && (of_labels == "NT" || of_labels == "TN"), [&] {
+    return message(
+        "CTCLoss: layout \"", layout, "\" is not NTC or TNC, or label_layout \"", of_labels, "\" not NT or TN");
+  });
+}
+
+NDArray CTCLoss::compute(const NDArray& predictions, const NDArray& labels) const {
+  const std::vector<NDArray> inputs{predictions, labels};
+  return forward_all(inputs)[0];
+}
+
+Arrays CTCLoss::forward_all(std::span<const NDArray> inputs) const {
+  require(inputs.size() >= 2 && inputs.size() <= 4, [&] {
+    return message("CTCLoss: takes predictions, labels and maybe lengths of each, not ", inputs.size(), " arrays");
+  });
+  const SourceLocation site = call_site();
+  const OriginScope here(site);
+  const bool turned = options_.layout == "NTC" && unseen_shape(inputs[0]).ndim() == 3;
+  const NDArray x = turned ? inputs[0].transpose({1, 0, 2}, site) : inputs[0];
+  const bool turned_labels = options_.label_layout == "TN" && unseen_shape(inputs[1]).ndim() == 2;
+  const NDArray labels = turned_labels ? inputs[1].transpose({1, 0}, site) : inputs[1];
+  CtcLossOptions how{.blank = options_.blank, .zero_infinity = options_.zero_infinity};
+  if (inputs.size() > 2)
+    how.data_lengths = inputs[2];
+  if (inputs.size() > 3)
+    how.label_lengths = inputs[3];
+  const NDArray costs = ctc_loss(x, labels, how, site);
+  return {options_.weight == 1 ? costs : costs * options_.weight};
 }
 
 }  // namespace sluice::gluon::loss

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <string>
+
 #include <sluice/engine/export.h>
 #include <sluice/gluon/block.h>
 #include <sluice/ndarray/ndarray.h>
+#include <sluice/operator/ctc/ctc.h>
 
 /// Losses: blocks of predictions and labels that give one value per sample (N,), to be averaged by the trainer's
 /// batch size. They read nothing back: the host does not wait.
@@ -16,8 +19,7 @@ class SLUICE_API Loss : public Block {
   /// One value per sample.
   virtual NDArray compute(const NDArray& predictions, const NDArray& labels) const = 0;
 
- private:
-  Arrays forward_all(std::span<const NDArray> inputs) const final;
+  Arrays forward_all(std::span<const NDArray> inputs) const override;
 };
 
 /// Of SoftmaxCrossEntropyLoss.
@@ -58,6 +60,30 @@ class SLUICE_API L2Loss : public Loss {
 
  private:
   L2Options options_;
+};
+
+/// Of CTCLoss.
+struct CTCLossOptions {
+  std::string layout = "NTC";       // of predictions: or "TNC"
+  std::string label_layout = "NT";  // or "TN"
+  BlankLabel blank = BlankLabel::last;
+  bool zero_infinity = false;  // a sequence too short for its labels costs 0, without a gradient
+  double weight = 1;
+};
+
+/// ctc_loss() (Gluon's CTCLoss): logits, labels padded with -1 (with 0 for a blank that is the first class) and, where
+/// `loss({pred, label, pred_lengths, label_lengths})` is given them, lengths, either of which may be undefined.
+class SLUICE_API CTCLoss : public Loss {
+ public:
+  /// Throws ValueError for other layouts.
+  explicit CTCLoss(CTCLossOptions options = {});
+
+ protected:
+  NDArray compute(const NDArray& predictions, const NDArray& labels) const override;
+  Arrays forward_all(std::span<const NDArray> inputs) const override;
+
+ private:
+  CTCLossOptions options_;
 };
 
 }  // namespace sluice::gluon::loss

@@ -12,6 +12,7 @@
 #include <sluice/operator/conv/composed.h>
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/fused.h>
+#include <sluice/operator/ctc/ctc.h>
 #include <sluice/operator/elementwise/composed.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>

@@ -1,8 +1,10 @@
 #include <cmath>
 
 #include "tests/gluon/support.h"
+#include "tests/support/compare.h"
 
 using namespace sluice;
+using sluice::gluon::loss::CTCLoss;
 using namespace sluice::test;
 
 namespace {
@@ -78,4 +80,45 @@ TEST_CASE("L2 loss is half the mean square, with its gradient", "[gluon][loss]")
   check_near(values(losses), {(1 + 4) / 4.0f, 4 / 4.0f});
   losses.backward();
   check_near(values(x.grad()), {0.5, 1, 0, 1});
+}
+
+TEST_CASE("CTCLoss is ctc_loss of batches in either layout, with padding or lengths", "[loss]") {
+  const NDArray x = random_array({2, 5, 4}, 1), steps = x.transpose({1, 0, 2});
+  const NDArray labels = array(std::vector<std::int64_t>{0, 2, 1, -1}, {2, 2});
+  const NDArray want = ctc_loss(steps, labels, {.blank = BlankLabel::last});
+  CHECK(differences(CTCLoss()(x, labels), want, {0, 0}) == "");
+  const CTCLoss turned({.layout = "TNC", .label_layout = "TN", .weight = 2});
+  CHECK(differences(turned(steps, labels.T()), want * 2, {0, 0}) == "");
+  const NDArray lengths = array(std::vector<std::int64_t>{5, 3}, {2}),
+                some = array(std::vector<std::int64_t>{1, 2}, {2});
+  const CtcLossOptions both{.data_lengths = lengths, .label_lengths = some, .blank = BlankLabel::first};
+  const NDArray other = array(std::vector<std::int64_t>{1, 9, 1, 3}, {2, 2});
+  const CTCLoss first({.blank = BlankLabel::first});
+  CHECK(differences(first({x, other, lengths, some})[0], ctc_loss(steps, other, both), {0, 0}) == "");
+  const CtcLossOptions of_data{.data_lengths = lengths, .blank = BlankLabel::last};
+  CHECK(differences(CTCLoss()({x, labels, lengths})[0], ctc_loss(steps, labels, of_data), {0, 0}) == "");
+  CHECK_THROWS_AS(CTCLoss({.layout = "NCT"}), ValueError);
+  CHECK_THROWS_AS(CTCLoss({.label_layout = "N"}), ValueError);
+  CHECK_THROWS_AS(CTCLoss()({x}), ValueError);
+  CHECK_THROWS_AS(CTCLoss()(x[0], labels), ShapeError);
+  CHECK_THROWS_AS(CTCLoss()(x, labels[0]), ShapeError);
+}
+
+TEST_CASE("Steps down the gradient of CTCLoss spell the labels", "[loss]") {
+  NDArray x = zeros({1, 6, 4});
+  const NDArray labels = array(std::vector<std::int64_t>{0, 0, 2}, {1, 3});
+  const CTCLoss cost;
+  const double at_first = cost(x, labels).item<double>();
+  for (int step = 0; step < 60; ++step) {
+    x.attach_grad();
+    NDArray y;
+    {
+      const autograd::RecordScope record;
+      y = cost(x, labels);
+    }
+    y.backward();
+    x = (x - x.grad()).detach();
+  }
+  CHECK(cost(x, labels).item<double>() < 0.1);
+  CHECK(at_first > 1);
 }

@@ -3,6 +3,7 @@
 // Neural operators made of others among the cases of differentiable_cases.h.
 #include <sluice/operator/attention/attention.h>
 #include <sluice/operator/conv/composed.h>
+#include <sluice/operator/ctc/ctc.h>
 #include <sluice/operator/pool/composed.h>
 #include <sluice/operator/resize/resize.h>
 
@@ -90,7 +91,20 @@ inline void add_resizes(Cases& cases) {
       {"box_iou", {{3, 4}, {2, 4}}, [](const auto& v) { return box_iou(v[0], v[1], BoxFormat::center); }, 1, 2});
 }
 
+inline void add_alignments(Cases& cases) {
+  const auto add = [&](const Shape& x, std::vector<std::int64_t> labels, const Shape& shape, bool last) {
+    cases.push_back({"ctc_loss", {x}, [=](const auto& v) {
+                       const CtcLossOptions how{.blank = last ? BlankLabel::last : BlankLabel::first};
+                       return ctc_loss(v[0], numbers(labels, shape, v[0]), how);
+                     }});
+  };
+  add({5, 2, 4}, {1, 3, 2, 2}, {2, 2}, false);
+  add({4, 3, 3}, {0, 1, 1, -1, -1, 0}, {3, 2}, true);
+  add({3, 0, 2}, {}, {0, 2}, false);
+}
+
 inline void add_neural(Cases& cases) {
+  add_alignments(cases);
   add_attention(cases);
   add_resizes(cases);
   add_composed_convolutions(cases);

@@ -106,6 +106,15 @@ inline void add_neural(std::vector<PlainCase>& cases) {
     cases.push_back(by_name(op, of({{2, 3, 4, 5}}), "output_size=(3, 2)"));
 }
 
+inline void add_alignments(std::vector<PlainCase>& cases) {
+  const std::optional<DType> any;
+  cases.push_back(by_name("ctc_loss", {{{4, 2, 4}, any}, {{2, 2}, int32}}, ""));
+  cases.push_back(by_name(
+      "ctc_loss", {{{4, 2, 4}, any}, {{2, 2}, int8}, {{2}, int64}}, "use_data_lengths=true, zero_infinity=true"));
+  cases.push_back(
+      by_name("ctc_alignment_backward", {{{4, 2, 4}, any}, {{2, 2}, int32}, {{2, 4, 5}, any}, {{2}, any}}, ""));
+}
+
 inline void add_plain_products(std::vector<PlainCase>& cases) {
   const std::optional<DType> any;
   for (const char* op : {"dot", "outer", "kron"})
@@ -134,6 +143,7 @@ inline std::vector<PlainCase> all_plain_cases() {
   detail::add_made(cases);
   detail::add_sums_at(cases);
   detail::add_neural(cases);
+  detail::add_alignments(cases);
   detail::add_plain_products(cases);
   return cases;
 }
