@@ -5,10 +5,12 @@
 #include <sluice/gluon/data/api.h>
 #include <sluice/gluon/init.h>
 #include <sluice/gluon/loss.h>
+#include <sluice/gluon/losses.h>
 #include <sluice/gluon/metric.h>
 #include <sluice/gluon/nn/api.h>
 #include <sluice/gluon/optimizer.h>
 #include <sluice/gluon/optimizers.h>
+#include <sluice/gluon/pair_losses.h>
 #include <sluice/gluon/parameter.h>
 #include <sluice/gluon/predictor.h>
 #include <sluice/gluon/rnn/api.h>

@@ -2,6 +2,7 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/engine/origin.h>
+#include <sluice/gluon/detail/labels.h>
 #include <sluice/gluon/loss.h>
 #include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/elementwise/elementwise.h>
@@ -15,34 +16,72 @@ namespace {
 
 using sluice::detail::unseen_shape;
 
-// Per element (N, ...) to per sample (N,): the mean of what is left of each, times a factor.
-NDArray per_sample(NDArray values, double factor) {
-  const int ndim = unseen_shape(values).ndim();
-  require<ShapeError>(ndim >= 1, [] { return "a loss needs a first axis, that of the samples"; });
-  if (ndim > 1) {
-    Shape others;
-    for (int axis = 1; axis < ndim; ++axis)
-      others.push_back(axis);
-    values = mean(values, others);
+/// The weights as an array that `values` (N, ...) is multiplied by: axes that they lack are the last ones.
+NDArray aligned_weights(const NDArray& values, const NDArray& weights) {
+  const Shape &shape = unseen_shape(values), &given = unseen_shape(weights);
+  bool fits = given.ndim() >= 1;
+  for (int axis = 0; axis < given.ndim(); ++axis) {
+    const bool is_there = axis < shape.ndim();
+    fits = fits && (given[axis] == (is_there ? shape[axis] : 1) || (axis > 0 && given[axis] == 1));
   }
-  return factor == 1 ? values : values * factor;
+  require<ShapeError>(
+      fits, [&] { return message("a loss: sample_weight of shape ", given, " does not fit values of shape ", shape); });
+  if (given.ndim() == shape.ndim())
+    return weights;
+  Shape target;
+  for (int axis = 0; axis < shape.ndim(); ++axis)
+    target.push_back(axis < given.ndim() ? given[axis] : 1);
+  return weights.reshape(sluice::detail::with_open_rows(target));
+}
+
+NDArray weighed(const NDArray& values, const NDArray& weights) {
+  const bool cast = is_floating(values.dtype()) && weights.dtype() != values.dtype();
+  const NDArray aligned = aligned_weights(values, weights);
+  return values * (cast ? aligned.astype(values.dtype()) : aligned);
 }
 
 }  // namespace
 
 Arrays Loss::forward_all(std::span<const NDArray> inputs) const {
+  if (inputs.size() == 3)
+    return {compute_weighted(inputs[0], inputs[1], inputs[2])};
   require_inputs(inputs, 2);
   return {compute(inputs[0], inputs[1])};
 }
 
-NDArray SoftmaxCrossEntropyLoss::compute(const NDArray& predictions, const NDArray& labels) const {
+NDArray Loss::compute_weighted(const NDArray& predictions, const NDArray& labels, const NDArray& sample_weight) const {
   const OriginScope here(call_site());
+  return weighed(compute(predictions, labels), sample_weight);
+}
+
+NDArray ElementLoss::average(const NDArray& values, const NDArray& sample_weight) const {
+  const int ndim = unseen_shape(values).ndim();
+  require<ShapeError>(ndim >= 1, [] { return "a loss needs a first axis, that of the samples"; });
+  NDArray averaged = sample_weight.defined() ? weighed(values, sample_weight) : values;
+  if (ndim > 1) {
+    Shape others;
+    for (int axis = 1; axis < ndim; ++axis)
+      others.push_back(axis);
+    averaged = mean(averaged, others);
+  }
+  return weight_ == 1 ? averaged : averaged * weight_;
+}
+
+NDArray ElementLoss::compute(const NDArray& predictions, const NDArray& labels) const {
+  return compute_weighted(predictions, labels, {});
+}
+
+NDArray ElementLoss::compute_weighted(
+    const NDArray& predictions, const NDArray& labels, const NDArray& sample_weight) const {
+  const OriginScope here(call_site());
+  return average(elements(predictions, labels), sample_weight);
+}
+
+NDArray SoftmaxCrossEntropyLoss::elements(const NDArray& predictions, const NDArray& labels) const {
   const auto& [axis, sparse, from_logits, weight] = options_;
   if (sparse) {
-    return per_sample(
-        from_logits ? negative_log_likelihood(predictions, labels, axis)
-                    : softmax_cross_entropy(predictions, labels, axis),
-        weight);
+    return from_logits ? negative_log_likelihood(predictions, labels, axis)
+                       : softmax_cross_entropy(predictions, labels, axis);
   }
   const Shape& shape = unseen_shape(predictions);
   require<ShapeError>(shape == unseen_shape(labels), [&] {
@@ -54,24 +93,11 @@ NDArray SoftmaxCrossEntropyLoss::compute(const NDArray& predictions, const NDArr
         " (sparse_label takes class indices)");
   });
   const NDArray log_probs = from_logits ? predictions : log_softmax(predictions, axis);
-  return per_sample(sum(log_probs * labels, {normal_axis(axis, shape.ndim(), "SoftmaxCrossEntropyLoss")}), -weight);
+  return -sum(log_probs * labels, {normal_axis(axis, shape.ndim(), "SoftmaxCrossEntropyLoss")});
 }
 
-NDArray L2Loss::compute(const NDArray& predictions, const NDArray& labels) const {
-  const OriginScope here(call_site());
-  const Shape &shape = unseen_shape(predictions), &given = unseen_shape(labels);
-  require<ShapeError>(shape.size() == given.size(), [&] {
-    return message(
-        "L2Loss: labels of shape ",
-        given,
-        " do not fit predictions of shape ",
-        shape,
-        "; give labels of shape ",
-        shape,
-        ", or as many numbers");
-  });
-  const NDArray aligned = given == shape ? labels : labels.reshape(sluice::detail::with_open_rows(shape));
-  return per_sample(square(predictions - aligned), options_.weight / 2);
+NDArray L2Loss::elements(const NDArray& predictions, const NDArray& labels) const {
+  return square(predictions - detail::labels_like(predictions, labels, "L2Loss"));
 }
 
 CTCLoss::CTCLoss(CTCLossOptions options) : options_(std::move(options)) {

@@ -11,15 +11,41 @@
 /// batch size. They read nothing back: the host does not wait.
 namespace sluice::gluon::loss {
 
-/// What all losses are: `loss(predictions, labels)`. One of one's own overrides compute().
+/// What all losses are: `loss(predictions, labels)`, or with weights `loss({predictions, labels, sample_weight})[0]`.
+/// Weights are one per sample, (N,), or have the first axes of the values that they are for, each with its extent or
+/// 1: unlike NumPy's broadcasting a missing axis is the last one, so that weights of samples are never those of
+/// classes. One of one's own overrides compute(), or those of ElementLoss. Called, losses throw ValueError for another
+/// number of arrays, ShapeError for weights that do not fit.
 class SLUICE_API Loss : public Block {
  protected:
   Loss() = default;
   Loss(Loss&&) = default;
   /// One value per sample.
   virtual NDArray compute(const NDArray& predictions, const NDArray& labels) const = 0;
+  /// The same with a weight for each; this one multiplies by them what compute() gives.
+  virtual NDArray compute_weighted(
+      const NDArray& predictions, const NDArray& labels, const NDArray& sample_weight) const;
 
   Arrays forward_all(std::span<const NDArray> inputs) const override;
+};
+
+/// A loss whose value for a sample is the mean of one value per element, over all axes but the first, times `weight`;
+/// weights of samples may tell elements apart.
+class SLUICE_API ElementLoss : public Loss {
+ protected:
+  explicit ElementLoss(double weight) noexcept : weight_(weight) {}
+  ElementLoss(ElementLoss&&) = default;
+  /// One value per element: (N, ...).
+  virtual NDArray elements(const NDArray& predictions, const NDArray& labels) const = 0;
+
+  NDArray compute(const NDArray& predictions, const NDArray& labels) const override;
+  NDArray compute_weighted(
+      const NDArray& predictions, const NDArray& labels, const NDArray& sample_weight) const override;
+  /// `values` times the weights (undefined: without), to one value per sample.
+  NDArray average(const NDArray& values, const NDArray& sample_weight) const;
+
+ private:
+  double weight_;
 };
 
 /// Of SoftmaxCrossEntropyLoss.
@@ -33,12 +59,13 @@ struct SoftmaxCrossEntropyOptions {
 /// -log(softmax(predictions))[label] (Gluon's SoftmaxCrossEntropyLoss): the mean over all axes but the first and
 /// that of the classes. Called, it throws ShapeError for labels that do not fit, DTypeError; a class outside the axis
 /// is an IndexError at the wait.
-class SLUICE_API SoftmaxCrossEntropyLoss : public Loss {
+class SLUICE_API SoftmaxCrossEntropyLoss : public ElementLoss {
  public:
-  explicit SoftmaxCrossEntropyLoss(SoftmaxCrossEntropyOptions options = {}) : options_(options) {}
+  explicit SoftmaxCrossEntropyLoss(SoftmaxCrossEntropyOptions options = {})
+      : ElementLoss(options.weight), options_(options) {}
 
  protected:
-  NDArray compute(const NDArray& predictions, const NDArray& labels) const override;
+  NDArray elements(const NDArray& predictions, const NDArray& labels) const override;
 
  private:
   SoftmaxCrossEntropyOptions options_;
@@ -51,15 +78,12 @@ struct L2Options {
 
 /// weight / 2 * (prediction - label)^2, the mean over all axes but the first (Gluon's L2Loss). Labels are reshaped
 /// to the predictions' shape. Called, it throws ShapeError if the sizes differ.
-class SLUICE_API L2Loss : public Loss {
+class SLUICE_API L2Loss : public ElementLoss {
  public:
-  explicit L2Loss(L2Options options = {}) : options_(options) {}
+  explicit L2Loss(L2Options options = {}) : ElementLoss(options.weight / 2) {}
 
  protected:
-  NDArray compute(const NDArray& predictions, const NDArray& labels) const override;
-
- private:
-  L2Options options_;
+  NDArray elements(const NDArray& predictions, const NDArray& labels) const override;
 };
 
 /// Of CTCLoss.
