@@ -57,11 +57,11 @@ NDArray TripletLoss::compare(std::span<const NDArray> inputs) const {
 NDArray CosineEmbeddingLoss::compare(std::span<const NDArray> inputs) const {
   const NDArray &a = inputs[0], &b = inputs[1];
   require_alike(a, b, "CosineEmbeddingLoss");
-  // Squares of lengths are kept from 0 before the root: its gradient there is no number. One division each, lest the
-  // square of the product be 0 in float16.
-  const double least = a.dtype() == float16 ? std::ldexp(1, -24) : 1e-24;
+  // Squares of lengths are kept from 0 before the root: its gradient there is no number. In float16 from what makes the
+  // gradient of a product overflow.
+  const double least = a.dtype() == float16 ? std::ldexp(1, -14) : 1e-24;
   const auto length = [&](const NDArray& x) { return sqrt(maximum(sum_of_each(square(x)), least)); };
-  const NDArray cosines = sum_of_each(a * b) / length(a) / length(b);
+  const NDArray cosines = sum_of_each(a * b) / (length(a) * length(b));
   const NDArray labels = labels_like(cosines, inputs[2], "CosineEmbeddingLoss");
   return where(labels == 1, 1 - cosines, relu(cosines - margin_));
 }

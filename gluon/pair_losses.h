@@ -52,7 +52,7 @@ struct CosineEmbeddingOptions {
 
 /// 1 - cos(a, b) of samples of label 1, max(0, cos(a, b) - margin) of the others, whose label is -1 (Gluon's
 /// CosineEmbeddingLoss): a and b (N, ...), of one shape, labels (N,). The cosine of a vector of zeros is 0, its length
-/// counting as 1e-12 (float16: 2^-12) at least. Called, it throws ShapeError.
+/// counting as 1e-12 (float16: 2^-7) at least. Called, it throws ShapeError.
 class SLUICE_API CosineEmbeddingLoss : public PairLoss {
  public:
   explicit CosineEmbeddingLoss(CosineEmbeddingOptions options = {})

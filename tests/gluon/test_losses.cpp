@@ -47,8 +47,7 @@ std::shared_ptr<gluon::Block> made(Options... options) {
   return std::make_shared<L>(options...);
 }
 
-std::vector<Case> all_cases() {
-  using P = PoissonNLLOptions;
+std::vector<Case> cases_of_numbers() {
   return {
       {"L2", made<L2Loss>(), [](double p, double y) { return (p - y) * (p - y) / 2; }},
       {"L1", made<L1Loss>(), [](double p, double y) { return std::abs(p - y); }},
@@ -70,6 +69,12 @@ std::vector<Case> all_cases() {
        made<KLDivLoss>(KLDivOptions{true, -1, 4}),
        [](double p, double y) { return 4 * y * (std::log(y) - p); },
        Labels::shares},
+  };
+}
+
+std::vector<Case> cases_of_classes() {
+  using P = PoissonNLLOptions;
+  return {
       {"hinge", made<HingeLoss>(), [](double p, double y) { return std::max(0.0, 1 - p * y); }, Labels::signs},
       {"hinge, margin",
        made<HingeLoss>(HingeOptions{0.5, 2}),
@@ -108,6 +113,12 @@ std::vector<Case> all_cases() {
        [](double p, double y) { return focal(p, y, 0.9, 0); },
        Labels::bits},
   };
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> all = cases_of_numbers(), more = cases_of_classes();
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
 }
 
 NDArray draw_labels(Labels of, const Shape& shape, std::uint64_t seed) {
