@@ -2,11 +2,13 @@
 
 // The door to everything: layers and training, on top of the four rooms to its left.
 #include <sluice/gluon/block.h>
+#include <sluice/gluon/class_metrics.h>
 #include <sluice/gluon/data/api.h>
 #include <sluice/gluon/init.h>
 #include <sluice/gluon/loss.h>
 #include <sluice/gluon/losses.h>
 #include <sluice/gluon/metric.h>
+#include <sluice/gluon/metrics.h>
 #include <sluice/gluon/nn/api.h>
 #include <sluice/gluon/optimizer.h>
 #include <sluice/gluon/optimizers.h>

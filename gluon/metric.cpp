@@ -11,39 +11,65 @@
 
 namespace sluice::gluon::metric {
 
-void Accuracy::update(const NDArray& labels, const NDArray& predictions, SourceLocation site) {
+Metric::~Metric() = default;
+
+void Metric::update(const NDArray& labels, const NDArray& predictions, SourceLocation site) {
   sluice::detail::located(site, [&] {
     const OriginScope scope(OriginScope::stamped(site));
-    add(labels, predictions);
+    const autograd::PauseScope pause;
+    add_to(*this, labels, predictions);
   });
 }
 
-void Accuracy::add(const NDArray& labels, const NDArray& predictions) {
-  autograd::PauseScope pause;
+void Metric::add_to(Metric& metric, const NDArray& labels, const NDArray& predictions) {
+  metric.add(labels, predictions);
+  metric.count_ += labels.size();
+}
+
+Figure Metric::get(SourceLocation site) const {
+  return {name_, count_ == 0 ? std::numeric_limits<double>::quiet_NaN() : value(site)};
+}
+
+std::vector<Figure> Metric::get_all(SourceLocation site) const {
+  return {get(site)};
+}
+
+void Metric::reset() {
+  count_ = 0;
+}
+
+void SumMetric::reset() {
+  sums_ = {};
+  Metric::reset();
+}
+
+void SumMetric::add(const NDArray& labels, const NDArray& predictions) {
+  const NDArray found = measure(labels, predictions).reshape({-1}).astype(float64);
+  require<ShapeError>(!sums_.defined() || sums_.size() == found.size(), [&] {
+    return message("metric: \"", name(), "\" has ", sums_.size(), " sums, a batch came with ", found.size());
+  });
+  if (!sums_.defined())
+    sums_ = found;
+  else  // another array, for a metric may hand out one that it keeps
+    sums_ = sums_ + (sums_.device() == found.device() ? found : found.to(sums_.device()));
+}
+
+std::vector<double> SumMetric::sums(SourceLocation site) const {
+  return sums_.defined() ? sums_.to_vector<double>(site) : std::vector<double>{};
+}
+
+double SumMetric::value(SourceLocation site) const {
+  return figure(sums(site), static_cast<double>(count()));
+}
+
+NDArray Accuracy::measure(const NDArray& labels, const NDArray& predictions) {
   const bool classes = predictions.ndim() == labels.ndim() && predictions.shape() == labels.shape();
   const NDArray guesses =
-      classes ? predictions : argmax(predictions, normal_axis(options_.axis, predictions.ndim(), "Accuracy"));
+      classes ? predictions : argmax(predictions, normal_axis(axis_, predictions.ndim(), "Accuracy"));
   require<ShapeError>(guesses.shape() == labels.shape(), [&] {
     return message("Accuracy: labels ", labels.shape(), " do not fit predictions ", predictions.shape());
   });
-  const NDArray hits = sum(equal(guesses.astype(int64), labels.astype(int64)));
-  if (!correct_.defined()) {
-    correct_ = hits;
-  } else {
-    correct_ += correct_.device() == hits.device() ? hits : hits.to(correct_.device());
-  }
-  count_ += labels.size();
-}
-
-std::pair<std::string, double> Accuracy::get(SourceLocation site) const {
-  if (count_ == 0)
-    return {options_.name, std::numeric_limits<double>::quiet_NaN()};
-  return {options_.name, static_cast<double>(correct_.item<std::int64_t>(site)) / static_cast<double>(count_)};
-}
-
-void Accuracy::reset() {
-  correct_ = {};
-  count_ = 0;
+  return sum(equal(guesses.astype(int64), labels.astype(int64)));
 }
 
 }  // namespace sluice::gluon::metric
