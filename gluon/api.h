@@ -7,6 +7,7 @@
 #include <sluice/gluon/init.h>
 #include <sluice/gluon/loss.h>
 #include <sluice/gluon/losses.h>
+#include <sluice/gluon/lr_scheduler.h>
 #include <sluice/gluon/metric.h>
 #include <sluice/gluon/metrics.h>
 #include <sluice/gluon/nn/api.h>

@@ -255,6 +255,14 @@ void Block::initialize(const init::Initializer& init, Device device, bool force_
     parameter.initialize_as(path, init, device, force_reinit, site);
 }
 
+void Block::initialize(const init::Mixed& init, Device device, bool force_reinit, SourceLocation site) {
+  const ParameterDict parameters = collect_params();
+  for (const auto& [path, parameter] : parameters)
+    init.of(path);
+  for (const auto& [path, parameter] : parameters)
+    parameter.initialize_as(path, init.of(path), device, force_reinit, site);
+}
+
 void Block::collect(const std::string& prefix, ParameterDict& into) const {
   for (const Parameter& parameter : members().parameters)
     into.insert(prefix + parameter.name(), parameter);

@@ -84,6 +84,14 @@ class SLUICE_API Block {
       bool force_reinit = false,
       SourceLocation site = SourceLocation::current());
 
+  /// The same with an initialiser for each parameter by its name. Throws ValueError, before anything is initialised,
+  /// for one that no pattern matches.
+  void initialize(
+      const init::Mixed& init,
+      Device device = cpu(),
+      bool force_reinit = false,
+      SourceLocation site = SourceLocation::current());
+
   /// This block's parameters and its children's, named by their path: "0.weight", "body.scale". `select` is a
   /// regular expression (ECMAScript) that names must contain; ValueError if it is none.
   ParameterDict collect_params(std::string_view select = {}) const;

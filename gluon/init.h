@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <sluice/engine/export.h>
 #include <sluice/ndarray/ndarray.h>
@@ -77,6 +78,87 @@ class SLUICE_API Xavier {
 
  private:
   XavierOptions options_;
+};
+
+/// Of MSRAPrelu.
+struct MSRAPreluOptions {
+  std::string factor_type = "avg";  // or "in", "out"
+  double slope = 0.25;              // that PReLU begins with; 0: for relu
+};
+
+/// He et al., "Delving deep into rectifiers", 2015, as MXNet defines it: Xavier, gaussian, of magnitude 2 / (1 +
+/// slope^2).
+class SLUICE_API MSRAPrelu : public Xavier {
+ public:
+  /// Throws ValueError for an unknown factor_type and a slope that is not finite.
+  explicit MSRAPrelu(MSRAPreluOptions options = {});
+};
+
+/// Of Orthogonal.
+struct OrthogonalOptions {
+  double scale = 1.414;              // what the matrix is multiplied by, as in MXNet
+  std::string rand_type = "normal";  // of the matrix that it is made of: or "uniform"
+};
+
+/// An orthogonal matrix times `scale` (Saxe et al., 2013; MXNet's Orthogonal), the axes behind the first as one: its
+/// rows are orthogonal where there are fewer of them than columns, else its columns. Of a QR decomposition, whose R has
+/// a positive diagonal, so that all such matrices are equally likely. Needs LAPACK, on a GPU cuSOLVER
+/// (UnsupportedError).
+class SLUICE_API Orthogonal {
+ public:
+  /// Throws ValueError unless the scale is finite, and for an unknown rand_type.
+  explicit Orthogonal(OrthogonalOptions options = {});
+  /// Throws ShapeError for an array of fewer than two axes.
+  void operator()(const NDArray& array) const;
+
+ private:
+  OrthogonalOptions options_;
+};
+
+/// Normal with mean `mean` and deviation `stdev`, without what is more than two deviations away (MXNet's TruncNorm).
+class SLUICE_API TruncNorm {
+ public:
+  /// Throws ValueError unless both are finite and stdev is not negative.
+  explicit TruncNorm(double mean = 0, double stdev = 0.01);
+  void operator()(const NDArray& array) const;
+
+ private:
+  double mean_, stdev_;
+};
+
+/// Weights (C, 1, k, k) of a transposed convolution that enlarges by bilinear interpolation (MXNet's Bilinear).
+class SLUICE_API Bilinear {
+ public:
+  /// Throws ShapeError unless the array has four axes, the last two alike.
+  void operator()(const NDArray& array) const;
+};
+
+/// The bias (4 * hidden,) of an LSTM: `forget_bias` for the forget gate, 0 elsewhere (MXNet's LSTMBias).
+class SLUICE_API LSTMBias {
+ public:
+  explicit LSTMBias(double forget_bias = 1) : forget_bias_(forget_bias) {}
+  /// Throws ShapeError for an extent that is no multiple of 4.
+  void operator()(const NDArray& array) const;
+
+ private:
+  double forget_bias_;
+};
+
+/// An initialiser for each parameter by its name (MXNet's Mixed): `net.initialize(init::Mixed({{"bias$", init::Zero()},
+/// {"", init::Xavier()}}))`.
+class SLUICE_API Mixed {
+ public:
+  struct Part {
+    std::string pattern;  // a regular expression (ECMAScript) that the name must contain; "" matches all
+    Initializer init;
+  };
+  /// Throws ValueError for a pattern that is none, and for an empty initialiser.
+  explicit Mixed(std::vector<Part> parts);
+  /// That of the first pattern that `name` ("0.weight") contains. Throws ValueError if there is none.
+  const Initializer& of(const std::string& name) const;
+
+ private:
+  std::vector<Part> parts_;
 };
 
 }  // namespace sluice::gluon::init

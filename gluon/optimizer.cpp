@@ -24,17 +24,33 @@ std::vector<std::string> names_of(std::span<const ParameterDict::Entry> paramete
   return names;
 }
 
-}  // namespace
-
-Optimizer::Optimizer(double learning_rate) {
-  set_learning_rate(learning_rate);
-}
-
-void Optimizer::set_learning_rate(double learning_rate) {
+double checked_rate(double learning_rate) {
   require(std::isfinite(learning_rate) && learning_rate >= 0, [&] {
     return message("learning_rate is ", learning_rate, ", it must be finite and at least 0");
   });
-  learning_rate_ = learning_rate;
+  return learning_rate;
+}
+
+}  // namespace
+
+Optimizer::Optimizer(double learning_rate) : learning_rate_(checked_rate(learning_rate)) {}
+
+void Optimizer::set_learning_rate(double learning_rate) {
+  require(schedule_ == nullptr, [&] {
+    return message("learning_rate ", learning_rate, ": a schedule says it; end that first, by set_schedule({})");
+  });
+  learning_rate_ = checked_rate(learning_rate);
+}
+
+void Optimizer::set_schedule(lr_scheduler::Schedule schedule) {
+  if (schedule != nullptr)
+    learning_rate_ = checked_rate(schedule(num_updates_ + 1));
+  schedule_ = std::move(schedule);
+}
+
+void Optimizer::follow_schedule() {
+  if (schedule_ != nullptr)
+    learning_rate_ = checked_rate(schedule_(num_updates_ + 1));
 }
 
 Optimizer::Step Optimizer::step_of(
@@ -87,6 +103,7 @@ void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double 
   if (parameters.empty())
     return;
   refuse_in_region();
+  follow_schedule();
   autograd::PauseScope pause;
   Step step = step_of(parameters, rescale_grad, site);
   if (sluice::detail::calls_are_taken())
@@ -100,6 +117,7 @@ void Optimizer::prepare(std::span<const ParameterDict::Entry> parameters, double
   if (parameters.empty())
     return;
   refuse_in_region();
+  follow_schedule();
   const autograd::PauseScope pause;
   const CallSinkScope nobody(nullptr);
   Step step = step_of(parameters, rescale_grad, site);

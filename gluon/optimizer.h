@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <sluice/engine/export.h>
+#include <sluice/gluon/lr_scheduler.h>
 #include <sluice/gluon/parameter.h>
 #include <sluice/ndarray/ndarray.h>
 
@@ -66,9 +67,14 @@ class SLUICE_API Optimizer {
   /// because of it, and 1, or 0 for a step that was left out. Undefined before a step with a guard.
   NDArray last_guard() const noexcept { return guard_; }
 
+  /// That of the next step; with a schedule that of the last one, before the first that of the first.
   double learning_rate() const noexcept { return learning_rate_; }
-  /// Throws ValueError unless the rate is finite and not negative.
+  /// Throws ValueError unless the rate is finite and not negative, and where a schedule says it.
   void set_learning_rate(double learning_rate);
+  /// From now on each step has the rate that `schedule` gives for its number (num_updates() + 1), recorded ones
+  /// (prepare()) too; an empty one ends that. A step throws what the schedule throws, and ValueError for a rate that is
+  /// negative or not finite: then it was not taken.
+  void set_schedule(lr_scheduler::Schedule schedule);
   /// Steps taken so far.
   std::int64_t num_updates() const noexcept { return num_updates_; }
   /// Those that changed the parameter of that name: fewer if it was frozen for a while, or had no gradient.
@@ -126,12 +132,14 @@ class SLUICE_API Optimizer {
   void make_guard(const Step& step);
   void apply_guarded(Step& step);
   Step step_of(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) const;
+  void follow_schedule();
   void count(const Step& step);
   void refuse_in_region() const;
   /// Its numbers to memory, of these parameters always the same memory.
   void write_numbers(Step& step);
 
   double learning_rate_;
+  lr_scheduler::Schedule schedule_;
   std::int64_t num_updates_ = 0;
   std::map<std::string, std::int64_t> counts_;  // by parameter
   States states_;

@@ -43,6 +43,9 @@ class SLUICE_API Trainer {
 
   double learning_rate() const { return optimizer().learning_rate(); }
   void set_learning_rate(double learning_rate) { optimizer().set_learning_rate(learning_rate); }
+  /// Learning rates by steps (gluon/lr_scheduler.h): `trainer.set_schedule(lr_scheduler::CosineScheduler({..}))`. Steps
+  /// of a TrainStep follow it as those by hand. See Optimizer::set_schedule().
+  void set_schedule(lr_scheduler::Schedule schedule) { optimizer().set_schedule(std::move(schedule)); }
   /// From the next step on the gradients of all parameters together are scaled to a norm of at most `max_norm`, and,
   /// with `skip_non_finite`, a step with a gradient that is inf or nan changes nothing: on the device, within the
   /// update, without a wait; norms are those of gradients divided by the batch size. Learning rates by steps and
