@@ -10,6 +10,7 @@
 #include <sluice/gluon/lr_scheduler.h>
 #include <sluice/gluon/metric.h>
 #include <sluice/gluon/metrics.h>
+#include <sluice/gluon/model_zoo/vision.h>
 #include <sluice/gluon/nn/api.h>
 #include <sluice/gluon/optimizer.h>
 #include <sluice/gluon/optimizers.h>

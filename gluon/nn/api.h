@@ -4,6 +4,7 @@
 #include <sluice/gluon/nn/attention.h>
 #include <sluice/gluon/nn/basic.h>
 #include <sluice/gluon/nn/batch_norm.h>
+#include <sluice/gluon/nn/concurrent.h>
 #include <sluice/gluon/nn/conv.h>
 #include <sluice/gluon/nn/conv1d.h>
 #include <sluice/gluon/nn/conv_transpose.h>
