@@ -31,6 +31,7 @@ struct LoadOptions {
   bool allow_missing = false;         // parameters that the file does not name stay as they are
   bool ignore_extra = false;          // names in the file that no parameter has are skipped
   bool cast_dtype = false;            // values of another type are cast; otherwise they are an error
+  bool in_order = false;              // the file's arrays, whatever their names, in the order of collect_params()
 };
 
 /// What export_to() writes beside the network.
@@ -122,11 +123,14 @@ class SLUICE_API Block {
   /// blocks then train one weight. Throws ShapeError where shapes cannot agree, ValueError if no name is common.
   void share_parameters(const ParameterDict& shared);
 
-  /// Writes all parameters as NumPy's .npz under the names of collect_params(). The host waits for the values.
-  /// Throws ValueError for a parameter without a value, FileError.
+  /// Writes all parameters under the names of collect_params(): as MXNet's where the name ends in ".params", as
+  /// ".safetensors", else as NumPy's .npz (gluon/formats/formats.h). The host waits for the values. Throws ValueError
+  /// for a parameter without a value, FileError.
   void save_parameters(const std::filesystem::path& path, SourceLocation site = SourceLocation::current()) const;
-  /// Reads what save_parameters() wrote, and initialises parameters that were not. Either all parameters are set or
-  /// none. Throws FileError, ValueError for missing or extra names, ShapeError, DTypeError, each naming the file.
+  /// Reads what save_parameters(), MXNet or others wrote in these formats, told by what the file holds, and initialises
+  /// parameters that were not. Either all parameters are set or none. With `in_order` a file of MXNet's of the same
+  /// network, whatever it calls its layers, fits a model of model_zoo::vision. Throws FileError, ValueError for missing
+  /// or extra names, ShapeError, DTypeError, each naming the file.
   void load_parameters(
       const std::filesystem::path& path,
       const LoadOptions& options = {},

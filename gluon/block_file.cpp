@@ -5,7 +5,7 @@
 #include <sluice/engine/error.h>
 #include <sluice/gluon/block.h>
 #include <sluice/gluon/detail/called.h>
-#include <sluice/ndarray/file.h>
+#include <sluice/gluon/formats/formats.h>
 
 namespace sluice::gluon {
 
@@ -73,11 +73,37 @@ void check_names(
   }
 }
 
+/// The arrays of a file under the names that the network has for them.
+Arrays by_name(
+    const std::string& file,
+    const formats::NamedArrays& arrays,
+    const ParameterDict& parameters,
+    const LoadOptions& options) {
+  require(!options.in_order || arrays.size() == parameters.size(), [&] {
+    return message(
+        file,
+        ": has ",
+        arrays.size(),
+        " arrays, the network has ",
+        parameters.size(),
+        " parameters to take them in order");
+  });
+  Arrays named;
+  auto parameter = parameters.begin();
+  for (const auto& [name, array] : arrays) {
+    const std::string& here = options.in_order ? (parameter++)->first : name;
+    require<FileError>(named.emplace(here, array).second, [&, &name = name] {
+      return message(file, ": has two arrays '", name, "'");
+    });
+  }
+  return named;
+}
+
 }  // namespace
 
 void Block::save_parameters(const std::filesystem::path& path, SourceLocation site) const {
   detail::called("save_parameters of " + path.string(), site, [&] {
-    Arrays arrays;
+    formats::NamedArrays arrays;
     for (const auto& [name, parameter] : collect_params()) {
       require(parameter.is_initialized(), [&, &name = name] {
         return message(
@@ -85,9 +111,9 @@ void Block::save_parameters(const std::filesystem::path& path, SourceLocation si
             name,
             "' has no value yet; initialize() the network and run it forward once");
       });
-      arrays.emplace(name, parameter.data());
+      arrays.emplace_back(name, parameter.data());
     }
-    save(path, arrays);
+    formats::save_any(path, arrays);
   });
 }
 
@@ -97,8 +123,8 @@ void Block::load_parameters(const std::filesystem::path& path, const LoadOptions
 
 void Block::load_from(const std::filesystem::path& path, const LoadOptions& options) {
   const std::string file = path.string();
-  const Arrays arrays = load(path);
   const ParameterDict parameters = collect_params();
+  const Arrays arrays = by_name(file, formats::load_any(path), parameters, options);
   check_names(file, arrays, parameters, options);
   for (const auto& [name, parameter] : parameters) {
     if (const auto found = arrays.find(name); found != arrays.end())
