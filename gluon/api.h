@@ -5,6 +5,7 @@
 #include <sluice/gluon/class_metrics.h>
 #include <sluice/gluon/data/api.h>
 #include <sluice/gluon/formats/formats.h>
+#include <sluice/gluon/formats/mxnet_symbol.h>
 #include <sluice/gluon/init.h>
 #include <sluice/gluon/loss.h>
 #include <sluice/gluon/losses.h>

@@ -1,0 +1,327 @@
+#include <limits>
+
+#include <sluice/engine/error.h>
+#include <sluice/gluon/formats/symbol_node.h>
+#include <sluice/operator/api.h>
+
+// What computes each of MXNet's operators. The documentation of its symbols says what attributes mean.
+namespace sluice::gluon::formats {
+
+namespace {
+
+using Inputs = std::span<const NDArray>;
+using Attributes = SymbolAttributes;
+
+NDArray input_or_none(Inputs inputs, std::size_t i) {
+  return i < inputs.size() ? inputs[i] : NDArray();
+}
+
+Arrays convolve(const Attributes& a, Inputs x) {
+  const Shape kernel = a.numbers("kernel", {});
+  const NDArray bias = a.flag("no_bias", false) ? NDArray() : input_or_none(x, 2);
+  if (kernel.ndim() == 1) {
+    return {convolution1d(
+        x[0],
+        x[1],
+        bias,
+        {.stride = a.numbers("stride", {1})[0],
+         .pad = a.numbers("pad", {0}),
+         .dilation = a.numbers("dilate", {1})[0],
+         .groups = a.integer("num_group", 1)})};
+  }
+  require<UnsupportedError>(kernel.ndim() == 2, [&] {
+    return message("Convolution: a kernel of ", kernel, "; those of one and two axes have a counterpart");
+  });
+  return {convolution(
+      x[0],
+      x[1],
+      bias,
+      {.stride = a.numbers("stride", {1, 1}),
+       .pad = a.numbers("pad", {0, 0}),
+       .dilation = a.numbers("dilate", {1, 1}),
+       .groups = a.integer("num_group", 1)})};
+}
+
+Arrays fully_connected(const Attributes& a, Inputs x) {
+  const NDArray bias = a.flag("no_bias", false) ? NDArray() : input_or_none(x, 2);
+  return {dense(x[0], x[1], bias, {.flatten = a.flag("flatten", true)})};
+}
+
+Arrays normalise_batch(const Attributes& a, Inputs x) {
+  return {batch_norm(
+      x[0],
+      x[1],
+      x[2],
+      x[3],
+      x[4],
+      {.eps = a.number("eps", 1e-3),
+       .momentum = a.number("momentum", 0.9),
+       .axis = static_cast<int>(a.integer("axis", 1)),
+       .use_global_stats = a.flag("use_global_stats", false),
+       .fix_gamma = a.flag("fix_gamma", true)})};
+}
+
+Arrays pool(const Attributes& a, Inputs x) {
+  const Shape kernel = a.numbers("kernel", {1, 1});
+  const bool global = a.flag("global_pool", false);
+  require<UnsupportedError>(global || kernel.ndim() == 2, [&] {
+    return message("Pooling: a kernel of ", kernel, "; those of two axes have a counterpart");
+  });
+  const PoolOptions options{
+      .kernel = global ? Shape{1, 1} : kernel,
+      .stride = global ? Shape{1, 1} : a.numbers("stride", {1, 1}),
+      .pad = global ? Shape{0, 0} : a.numbers("pad", {0, 0}),
+      .ceil_mode = a.text("pooling_convention", "valid") == "full",
+      .count_include_pad = a.flag("count_include_pad", true),
+      .global = global};
+  return {a.text("pool_type", "max") == "max" ? max_pool2d(x[0], options) : avg_pool2d(x[0], options)};
+}
+
+Arrays activate(const Attributes& a, Inputs x) {
+  const std::string type = a.text("act_type", "");
+  if (type == "relu")
+    return {relu(x[0])};
+  if (type == "sigmoid")
+    return {sigmoid(x[0])};
+  if (type == "tanh")
+    return {tanh(x[0])};
+  if (type == "softrelu")
+    return {softplus(x[0])};
+  if (type == "softsign")
+    return {softsign(x[0])};
+  throw UnsupportedError(message("Activation: act_type \"", type, "\" has no counterpart"));
+}
+
+Arrays leaky(const Attributes& a, Inputs x) {
+  const std::string type = a.text("act_type", "leaky");
+  const double slope = a.number("slope", 0.25);
+  if (type == "leaky")
+    return {leaky_relu(x[0], slope)};
+  if (type == "elu")
+    return {elu(x[0], slope)};
+  if (type == "selu")
+    return {selu(x[0])};
+  if (type == "gelu")
+    return {gelu(x[0])};
+  throw UnsupportedError(message("LeakyReLU: act_type \"", type, "\" has no counterpart"));
+}
+
+Arrays reshape_as_told(const Attributes& a, Inputs x) {
+  const Shape wanted = a.numbers("shape", {});
+  Shape target;
+  for (int axis = 0; axis < wanted.ndim(); ++axis) {
+    require<UnsupportedError>(wanted[axis] >= -1, [&] {
+      return message("Reshape: ", wanted, " has a code below -1, which has no counterpart");
+    });
+    require<ShapeError>(wanted[axis] != 0 || axis < x[0].ndim(), [&] {
+      return message("Reshape: ", wanted, " keeps an axis that an array of ", x[0].ndim(), " axes has not");
+    });
+    target.push_back(wanted[axis] == 0 ? x[0].shape()[axis] : wanted[axis]);
+  }
+  return {x[0].reshape(target)};
+}
+
+Arrays join(const Attributes& a, Inputs x) {
+  return {concat(x, static_cast<int>(a.integer("dim", 1)))};
+}
+
+Arrays cut(const Attributes& a, Inputs x) {
+  const int axis = static_cast<int>(a.integer("axis", 1));
+  std::vector<NDArray> parts = split(x[0], a.integer("num_outputs", 1), axis);
+  Arrays found;
+  for (NDArray& part : parts)
+    found.push_back(a.flag("squeeze_axis", false) ? part.squeeze(axis) : std::move(part));
+  return found;
+}
+
+Arrays cut_axis(const Attributes& a, Inputs x) {
+  return {x[0].slice(
+      static_cast<int>(a.integer("axis", 0)),
+      a.integer("begin", 0),
+      a.integer("end", std::numeric_limits<std::int64_t>::max()))};
+}
+
+Arrays clip_to(const Attributes& a, Inputs x) {
+  return {clip(x[0], a.number("a_min", 0), a.number("a_max", 0))};
+}
+
+template <NDArray (*F)(const NDArray&, int, SourceLocation)>
+Arrays along_axis(const Attributes& a, Inputs x) {
+  const double temperature = a.number("temperature", 1);
+  return {
+      F(temperature == 1 ? x[0] : x[0] / temperature,
+        static_cast<int>(a.integer("axis", -1)),
+        SourceLocation::current())};
+}
+
+/// The output layers of Module, without their labels: predictions.
+Arrays softmax_output(const Attributes& a, Inputs x) {
+  return {softmax(x[0], a.flag("multi_output", false) ? 1 : -1)};
+}
+Arrays as_it_is(const Attributes& /*a*/, Inputs x) {
+  return {x[0]};
+}
+Arrays logistic_output(const Attributes& /*a*/, Inputs x) {
+  return {sigmoid(x[0])};
+}
+
+template <NDArray (*F)(const NDArray&, const Shape&, bool, SourceLocation)>
+Arrays reduce(const Attributes& a, Inputs x) {
+  return {F(x[0], a.numbers("axis", {}), a.flag("keepdims", false), SourceLocation::current())};
+}
+
+Arrays embed(const Attributes& /*a*/, Inputs x) {
+  return {embedding(x[0].astype(int64), x[1])};
+}
+
+Arrays normalise_layer(const Attributes& a, Inputs x) {
+  return {layer_norm(x[0], x[1], x[2], static_cast<int>(a.integer("axis", -1)), a.number("eps", 1e-5))};
+}
+
+template <NDArray (*F)(const NDArray&, SourceLocation)>
+Arrays each(const Attributes& /*a*/, Inputs x) {
+  return {F(x[0], SourceLocation::current())};
+}
+template <NDArray (*F)(const NDArray&, const NDArray&, SourceLocation)>
+Arrays both(const Attributes& /*a*/, Inputs x) {
+  return {F(x[0], x[1], SourceLocation::current())};
+}
+template <NDArray (*F)(const NDArray&, Scalar, SourceLocation)>
+Arrays with_number(const Attributes& a, Inputs x) {
+  return {F(x[0], a.number("scalar", 0), SourceLocation::current())};
+}
+template <NDArray (*F)(Scalar, const NDArray&, SourceLocation)>
+Arrays number_with(const Attributes& a, Inputs x) {
+  return {F(a.number("scalar", 0), x[0], SourceLocation::current())};
+}
+
+using Table = std::map<std::string_view, SymbolOperator>;
+
+void add_layers(Table& all) {
+  const std::vector<std::string_view> no{"False", "0"};
+  all["Convolution"] = {
+      .call = &convolve,
+      .attributes = {"kernel", "stride", "dilate", "pad", "num_filter", "num_group", "no_bias"},
+      .least_inputs = 2,
+      .only = {{"layout", {"NCHW", "NCW"}}}};
+  all["FullyConnected"] = {
+      .call = &fully_connected, .attributes = {"num_hidden", "no_bias", "flatten"}, .least_inputs = 2};
+  all["BatchNorm"] = {
+      .call = &normalise_batch,
+      .attributes = {"eps", "momentum", "axis", "use_global_stats", "fix_gamma"},
+      .least_inputs = 5,
+      .statistics = {3, 4},
+      .only = {{"output_mean_var", no}}};
+  all["Pooling"] = {
+      .call = &pool,
+      .attributes = {"kernel", "stride", "pad", "global_pool", "count_include_pad"},
+      .only = {{"layout", {"NCHW"}}, {"pool_type", {"max", "avg"}}, {"pooling_convention", {"valid", "full"}}}};
+  all["Activation"] = {.call = &activate, .attributes = {"act_type"}};
+  all["LeakyReLU"] = {.call = &leaky, .attributes = {"act_type", "slope", "lower_bound", "upper_bound"}};
+  all["Dropout"] = {
+      .call = [](const Attributes& a, Inputs x) -> Arrays { return {dropout(x[0], a.number("p", 0.5))}; },
+      .attributes = {"p"},
+      .only = {{"mode", {"training"}}, {"axes", {"()", "[]"}}}};
+  all["LayerNorm"] = {
+      .call = &normalise_layer, .attributes = {"axis", "eps"}, .least_inputs = 3, .only = {{"output_mean_var", no}}};
+  all["Embedding"] = {
+      .call = &embed,
+      .attributes = {"input_dim", "output_dim", "dtype"},
+      .least_inputs = 2,
+      .only = {{"sparse_grad", no}}};
+  for (const std::string_view name : {"SoftmaxOutput", "Softmax"}) {
+    all[name] = {
+        .call = &softmax_output,
+        .attributes =
+            {"multi_output", "grad_scale", "ignore_label", "use_ignore", "normalization", "out_grad", "smooth_alpha"},
+        .label = 1,
+        .only = {{"preserve_shape", no}}};
+  }
+  for (const std::string_view name : {"LinearRegressionOutput", "MAERegressionOutput"})
+    all[name] = {.call = &as_it_is, .attributes = {"grad_scale"}, .label = 1};
+  all["LogisticRegressionOutput"] = {.call = &logistic_output, .attributes = {"grad_scale"}, .label = 1};
+  all["softmax"] = {.call = &along_axis<softmax>, .attributes = {"axis", "temperature"}, .only = {{"use_length", no}}};
+  all["log_softmax"] = {
+      .call = &along_axis<log_softmax>, .attributes = {"axis", "temperature"}, .only = {{"use_length", no}}};
+}
+
+void add_shapes(Table& all) {
+  for (const std::string_view name : {"Flatten", "flatten"})
+    all[name] = {.call = [](const Attributes& /*a*/, Inputs x) -> Arrays { return {x[0].flatten()}; }};
+  for (const std::string_view name : {"Reshape", "reshape"})
+    all[name] = {.call = &reshape_as_told, .attributes = {"shape"}, .only = {{"reverse", {"False", "0"}}}};
+  for (const std::string_view name : {"Concat", "concat"})
+    all[name] = {.call = &join, .attributes = {"dim"}};
+  for (const std::string_view name : {"SliceChannel", "split"})
+    all[name] = {.call = &cut, .attributes = {"num_outputs", "axis", "squeeze_axis"}};
+  all["slice_axis"] = {.call = &cut_axis, .attributes = {"axis", "begin", "end"}};
+  all["transpose"] = {
+      .call = [](const Attributes& a, Inputs x) -> Arrays { return {x[0].transpose(a.numbers("axes", {}))}; },
+      .attributes = {"axes"}};
+  all["expand_dims"] = {
+      .call = [](const Attributes& a, Inputs x) -> Arrays {
+        return {x[0].expand_dims(static_cast<int>(a.integer("axis", 0)))};
+      },
+      .attributes = {"axis"}};
+}
+
+void add_functions(Table& all) {
+  for (const std::string_view name : {"_copy", "identity"})
+    all[name] = {.call = &as_it_is};
+  for (const std::string_view name : {"BlockGrad", "stop_gradient"})
+    all[name] = {.call = [](const Attributes& /*a*/, Inputs x) -> Arrays { return {x[0].detach()}; }};
+  all["clip"] = {.call = &clip_to, .attributes = {"a_min", "a_max"}};
+  all["relu"] = {.call = &each<relu>};
+  all["sigmoid"] = {.call = &each<sigmoid>};
+  all["tanh"] = {.call = &each<tanh>};
+  all["exp"] = {.call = &each<exp>};
+  all["log"] = {.call = &each<log>};
+  all["sqrt"] = {.call = &each<sqrt>};
+  all["square"] = {.call = &each<square>};
+  all["abs"] = {.call = &each<abs>};
+  all["negative"] = {.call = &each<negative>};
+  const std::map<std::string_view, std::vector<std::string_view>> no_more{{"exclude", {"False", "0"}}};
+  all["mean"] = {.call = &reduce<mean>, .attributes = {"axis", "keepdims"}, .only = no_more};
+  all["sum"] = {.call = &reduce<sum>, .attributes = {"axis", "keepdims"}, .only = no_more};
+  all["max"] = {.call = &reduce<max>, .attributes = {"axis", "keepdims"}, .only = no_more};
+}
+
+void add_arithmetic(Table& all) {
+  const auto of_two = [&](std::initializer_list<std::string_view> names, decltype(SymbolOperator::call) call) {
+    for (const std::string_view name : names)
+      all[name] = {.call = call, .least_inputs = 2};
+  };
+  of_two({"elemwise_add", "broadcast_add", "broadcast_plus", "_plus", "_Plus", "_add"}, &both<add>);
+  of_two({"elemwise_sub", "broadcast_sub", "broadcast_minus", "_minus", "_Minus", "_sub"}, &both<subtract>);
+  of_two({"elemwise_mul", "broadcast_mul", "_mul", "_Mul"}, &both<multiply>);
+  of_two({"elemwise_div", "broadcast_div", "_div", "_Div"}, &both<divide>);
+  of_two({"broadcast_maximum"}, &both<maximum>);
+  of_two({"broadcast_minimum"}, &both<minimum>);
+  const auto of_number = [&](std::initializer_list<std::string_view> names, decltype(SymbolOperator::call) call) {
+    for (const std::string_view name : names)
+      all[name] = {.call = call, .attributes = {"scalar", "is_int"}};
+  };
+  of_number({"_plus_scalar", "_PlusScalar"}, &with_number<add>);
+  of_number({"_minus_scalar", "_MinusScalar"}, &with_number<subtract>);
+  of_number({"_mul_scalar", "_MulScalar"}, &with_number<multiply>);
+  of_number({"_div_scalar", "_DivScalar"}, &with_number<divide>);
+  of_number({"_power_scalar", "_PowerScalar"}, &with_number<power>);
+  of_number({"_rminus_scalar", "_RMinusScalar"}, &number_with<subtract>);
+  of_number({"_rdiv_scalar", "_RDivScalar"}, &number_with<divide>);
+}
+
+}  // namespace
+
+const std::map<std::string_view, SymbolOperator>& symbol_operators() {
+  static const Table table = [] {
+    Table all;
+    add_layers(all);
+    add_shapes(all);
+    add_functions(all);
+    add_arithmetic(all);
+    return all;
+  }();
+  return table;
+}
+
+}  // namespace sluice::gluon::formats

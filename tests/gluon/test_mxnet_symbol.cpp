@@ -1,0 +1,223 @@
+// Networks that MXNet exported run as blocks, and give what they gave there.
+#include "tests/gluon/mxnet_files.h"
+#include "tests/gluon/support.h"
+#include "tests/support/compare.h"
+
+using namespace sluice;
+using namespace sluice::test;
+using gluon::formats::MxnetSymbol;
+
+namespace {
+
+std::vector<std::uint8_t> bytes_of(const std::string& digits) {
+  std::vector<std::uint8_t> bytes;
+  for (std::size_t i = 0; i < digits.size(); i += 2)
+    bytes.push_back(static_cast<std::uint8_t>(std::stoi(digits.substr(i, 2), nullptr, 16)));
+  return bytes;
+}
+
+/// The files in a folder, the symbol changed perhaps.
+class Exported {
+ public:
+  explicit Exported(std::string symbol = k_mxnet_symbol) {
+    write_file(folder_ / "net-symbol.json", {symbol.begin(), symbol.end()});
+    write_file(folder_ / "net-0000.params", bytes_of(k_mxnet_parameters));
+  }
+  MxnetSymbol imports(const std::vector<std::string>& inputs = {"data"}) const {
+    return MxnetSymbol::imports(folder_ / "net-symbol.json", inputs, folder_ / "net-0000.params");
+  }
+  const TemporaryFolder& folder() const { return folder_; }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+std::string replaced(std::string text, const std::string& what, const std::string& by) {
+  const std::size_t at = text.find(what);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, what.size(), by);
+}
+
+/// A symbol of one operator on "data" and on parameters that the file has.
+std::string of_one(const std::string& op, const std::string& attributes, const std::string& inputs = "[[0,0,0]]") {
+  return R"({"nodes":[{"op":"null","name":"data","inputs":[]},{"op":"null","name":"fc_bias","inputs":[]},{"op":")" +
+         op + R"(","name":"the_node","attrs":{)" + attributes + R"(},"inputs":)" + inputs + R"(}],"heads":[[2,0,0]]})";
+}
+
+NDArray run_one(const std::string& op, const std::string& attributes, const NDArray& x, bool with_bias = false) {
+  const Exported exported(of_one(op, attributes, with_bias ? "[[0,0,0],[1,0,0]]" : "[[0,0,0]]"));
+  return exported.imports()(x);
+}
+
+const std::vector<float> k_given = {
+    0.011980684f, 8.9224734e-05f, 0.982894f, 0.0050361911f, 0.022436909f, 0.0046726842f, 0.44386494f, 0.5290255f};
+
+}  // namespace
+
+TEST_CASE("A network that MXNet exported gives what it gave there", "[gluon][formats]") {
+  const Exported exported;
+  MxnetSymbol net = exported.imports();
+  const NDArray x = pattern_array({2, 2, 5, 5});
+  check_near(values(net(x)), k_given);
+  CHECK(net.collect_params().size() == 8);
+  // Hybridized, for another batch, and as a file of Sluice's own.
+  const auto plain = values(net(x));
+  net.hybridize();
+  CHECK(values(net(x)) == plain);
+  CHECK(values(net(x[{{0, 1}}])).size() == 4);
+  net.export_to(exported.folder() / "ours", {x});
+  CHECK(values(gluon::SymbolBlock::imports(exported.folder() / "ours.json")(x)) == plain);
+}
+
+TEST_CASE("What was imported from MXNet is trained, but for running statistics", "[gluon][formats]") {
+  const Exported exported;
+  MxnetSymbol net = exported.imports();
+  const NDArray x = pattern_array({2, 2, 5, 5}), labels = array<std::int32_t>({1, 3});
+  Trainer trainer(net.collect_params(), Adam({.learning_rate = 0.05}));
+  const SoftmaxCrossEntropyLoss cost({.from_logits = true});
+  double first = 0, last = 0;
+  for (int i = 0; i < 30; ++i) {
+    NDArray loss;
+    {
+      const autograd::RecordScope record;
+      loss = cost(log(net(x)), labels);
+    }
+    loss.backward();
+    trainer.step(2);
+    last = mean(loss).item<double>();
+    first = i == 0 ? last : first;
+  }
+  CHECK(last < first / 3);
+  int untrained = 0;
+  for (const auto& [name, parameter] : net.collect_params())
+    untrained += parameter.grad_req() == GradReq::null ? 1 : 0;
+  CHECK(untrained == 2);
+  const MxnetSymbol fresh = exported.imports();
+  CHECK(values(net.own_parameter("norm_moving_mean").data()) != values(fresh.own_parameter("norm_moving_mean").data()));
+  net.save_parameters(exported.folder() / "trained.params");
+  MxnetSymbol other = exported.imports();
+  other.load_parameters(exported.folder() / "trained.params");
+  CHECK(values(other(x)) == values(net(x)));
+}
+
+TEST_CASE("Operators of MXNet's mean what they mean there", "[gluon][formats]") {
+  const NDArray x = random_array({2, 3, 4, 4}, 1, -2, 2), flat = x.reshape({2, 48});
+  const auto check = [](const NDArray& found, const NDArray& wanted) {
+    CHECK(found.shape() == wanted.shape());
+    CHECK(differences(found, wanted, {1e-6, 1e-6}) == "");
+  };
+  check(run_one("Activation", R"x("act_type":"softrelu")x", x), softplus(x));
+  check(run_one("Activation", R"x("act_type":"sigmoid")x", x), sigmoid(x));
+  check(run_one("Activation", R"x("act_type":"softsign")x", x), softsign(x));
+  check(run_one("LeakyReLU", R"x("act_type":"leaky","slope":"0.1")x", x), leaky_relu(x, 0.1));
+  check(run_one("LeakyReLU", R"x("act_type":"selu")x", x), selu(x));
+  check(run_one("LeakyReLU", R"x("act_type":"gelu")x", x), gelu(x));
+  check(run_one("Pooling", R"x("global_pool":"True","pool_type":"avg","kernel":"(7, 7)")x", x), mean(x, {2, 3}, true));
+  check(run_one("Pooling", R"x("kernel":"(2, 2)","stride":"(1, 1)")x", x), max_pool2d(x, {.stride = {1, 1}}));
+  check(
+      run_one("Pooling", R"x("kernel":"(3, 3)","pad":"(1, 1)","pool_type":"avg","count_include_pad":"False")x", x),
+      avg_pool2d(x, {.kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}, .count_include_pad = false}));
+  check(run_one("Reshape", R"x("shape":"(-1, 0)")x", x), x.reshape({32, 3}));
+  check(run_one("Reshape", R"x("shape":"(0, 0, -1)")x", x), x.reshape({2, 3, 16}));
+  check(run_one("transpose", R"x("axes":"(0, 2, 3, 1)")x", x), x.transpose({0, 2, 3, 1}));
+  check(run_one("transpose", "", x), x.T());
+  check(run_one("expand_dims", R"x("axis":"1")x", x), x.expand_dims(1));
+  check(run_one("slice_axis", R"x("axis":"2","begin":"1","end":"None")x", x), x.slice(2, 1, 4));
+  check(run_one("slice_axis", R"x("axis":"-1","begin":"0","end":"-1")x", x), x.slice(3, 0, 3));
+  check(run_one("SliceChannel", R"x("num_outputs":"3","squeeze_axis":"1")x", x), x.slice(1, 0, 1).squeeze(1));
+  check(run_one("mean", R"x("axis":"1")x", x), mean(x, {1}));
+  check(run_one("max", R"x("axis":"()","keepdims":"False")x", x), max(x));
+  check(run_one("sum", R"x("axis":"[1, 2]")x", x), sum(x, {1, 2}));
+  check(run_one("softmax", R"x("axis":"1","temperature":"2.0")x", x), softmax(x / 2, 1));
+  check(run_one("log_softmax", "", x), log_softmax(x));
+  check(run_one("SoftmaxOutput", R"x("multi_output":"True","__ctx__":"x")x", x), softmax(x, 1));
+  check(run_one("LogisticRegressionOutput", R"x("grad_scale":"2.0")x", x), sigmoid(x));
+  check(run_one("Flatten", "", x), flat);
+  check(run_one("Dropout", R"x("p":"0.5","cudnn_off":"False","mode":"training")x", x), x);
+  check(run_one("_rminus_scalar", R"x("scalar":"3")x", x), 3 - x);
+  check(run_one("_rdiv_scalar", R"x("scalar":"3")x", x), 3 / x);
+  check(run_one("_power_scalar", R"x("scalar":"2")x", x), x * x);
+  check(run_one("_div_scalar", R"x("scalar":"4","is_int":"True")x", x), x / 4);
+  const NDArray bias = Exported().imports().own_parameter("fc_bias").data();
+  check(run_one("broadcast_sub", "", x, true), x - bias);
+  check(run_one("elemwise_mul", "", x, true), x * bias);
+  check(run_one("broadcast_maximum", "", x, true), maximum(x, bias));
+  check(run_one("_Div", "", x, true), x / bias);
+  const NDArray x1 = random_array({2, 1, 9}, 2);
+  const Exported one(of_one(
+      "Convolution",
+      R"x("kernel":"(4,)","num_filter":"1","no_bias":"True","pad":"(1,)","stride":"()")x",
+      "[[0,0],[1,0]]"));
+  gluon::formats::save_any(one.folder() / "net-0000.params", {{"fc_bias", bias.reshape({1, 1, 4})}});
+  check(one.imports()(x1), convolution1d(x1, bias.reshape({1, 1, 4}), {}, {.pad = {1}}));
+}
+
+TEST_CASE("Gradients stop where MXNet's do", "[gluon][formats]") {
+  const Exported exported(of_one("BlockGrad", ""));
+  const MxnetSymbol net = exported.imports();
+  NDArray x = ones({2});
+  x.attach_grad();
+  NDArray y;
+  {
+    const autograd::RecordScope record;
+    y = net(x) * x;
+  }
+  y.backward();
+  CHECK(values(x.grad()) == std::vector<float>{1, 1});
+}
+
+TEST_CASE("Symbols without a counterpart, damaged or without values are refused", "[gluon][formats]") {
+  const auto check = [](const std::string& symbol, const char* why, bool is_unsupported = false) {
+    const Exported exported(symbol);
+    std::string error;
+    try {
+      exported.imports();
+    } catch (const UnsupportedError& found) {
+      CHECK(is_unsupported);
+      error = found.what();
+    } catch (const FileError& found) {
+      CHECK_FALSE(is_unsupported);
+      error = found.what();
+    }
+    CAPTURE(error);
+    CHECK(error.find(why) != std::string::npos);
+  };
+  check(replaced(k_mxnet_symbol, "\"_mul_scalar\"", "\"Custom\""), "\"_mulscalar0\": MXNet's operator Custom", true);
+  check(
+      of_one("Pooling", R"x("kernel":"(2, 2)","pool_type":"lp")x"), "\"the_node\": Pooling with pool_type = lp", true);
+  check(of_one("Convolution", R"x("kernel":"(1, 1)","layout":"NHWC")x", "[[0,0],[1,0]]"), "layout = NHWC", true);
+  check(of_one("relu", R"x("new":"1")x"), "relu with new = 1", true);
+  check(of_one("elemwise_add", ""), "takes 2 arrays, it has 1");
+  check(of_one("relu", "", "[[2,0,0]]"), "names result 0 of node 2");
+  check(of_one("relu", "", "[[0]]"), "names no result");
+  check(of_one("relu", "", "[[-1,0]]"), "names result 0 of node -1");
+  check(of_one("relu", "", "1"), "no list of inputs");
+  check(replaced(of_one("relu", ""), "[[2,0,0]]}", "[[3,0,0]]}"), "a head names result 0 of node 3");
+  check(replaced(of_one("relu", ""), "[[2,0,0]]}", "[]}"), "has no heads");
+  check(replaced(of_one("relu", ""), "\"data\",\"inputs\":[]", "\"data\",\"inputs\":[[0,0]]"), "names result");
+  check(replaced(k_mxnet_symbol, "\"fc_weight\"", "\"fc_other\""), "\"fc_other\" is no input");
+  check("{\"nodes\":", "is no symbol");
+  check("[]", "is no symbol");
+  check("{}", "no list of nodes");
+  check(R"({"nodes":[{"op":"null"}],"heads":[]})", "node 0 has no name");
+  CHECK_THROWS_AS(Exported().imports({"data", "more"}), ValueError);
+  CHECK_THROWS_AS(Exported().imports({}), FileError);
+  CHECK_THROWS_AS(MxnetSymbol::imports("/nowhere/net-symbol.json"), FileError);
+}
+
+TEST_CASE("Attributes that are none are found when the node runs", "[gluon][formats]") {
+  const NDArray x = random_array({2, 3, 4, 4}, 1);
+  CHECK_THROWS_AS(run_one("expand_dims", R"x("axis":"one")x", x), FileError);
+  CHECK_THROWS_AS(run_one("clip", R"x("a_min":"low","a_max":"1")x", x), FileError);
+  CHECK_THROWS_AS(run_one("transpose", R"x("axes":"(0, x)")x", x), FileError);
+  CHECK_THROWS_AS(run_one("transpose", R"x("axes":"(0,1,2,3,4,5,6,7,8)")x", x), FileError);
+  CHECK_THROWS_AS(run_one("Pooling", R"x("global_pool":"Maybe")x", x), FileError);
+  CHECK_THROWS_AS(run_one("Activation", R"x("act_type":"swoosh")x", x), UnsupportedError);
+  CHECK_THROWS_AS(run_one("Reshape", R"x("shape":"(-3, 0)")x", x), UnsupportedError);
+  CHECK_THROWS_AS(run_one("Reshape", R"x("shape":"(0, 0, 0, 0, 0)")x", x), ShapeError);
+  CHECK_THROWS_AS(run_one("Pooling", R"x("kernel":"(2, 2, 2)")x", x), UnsupportedError);
+  CHECK_THROWS_AS(run_one("SliceChannel", R"x("num_outputs":"2")x", x), ValueError);
+  const Exported second(replaced(of_one("relu", ""), "\"heads\":[[2,0,0]]", "\"heads\":[[2,1,0]]"));
+  CHECK_THROWS_AS(second.imports()(x), FileError);
+  CHECK_THROWS_AS(Exported().imports()({x, x}), ValueError);
+}
