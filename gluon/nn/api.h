@@ -15,3 +15,4 @@
 #include <sluice/gluon/nn/pool.h>
 #include <sluice/gluon/nn/rectifiers.h>
 #include <sluice/gluon/nn/sequential.h>
+#include <sluice/gluon/nn/transformer.h>

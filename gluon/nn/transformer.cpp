@@ -1,0 +1,192 @@
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include <sluice/engine/error.h>
+#include <sluice/engine/origin.h>
+#include <sluice/gluon/nn/transformer.h>
+#include <sluice/ndarray/create.h>
+#include <sluice/operator/concat/concat.h>
+#include <sluice/operator/elementwise/elementwise.h>
+
+namespace sluice::gluon::nn {
+
+namespace {
+
+MultiHeadAttention attention_of(
+    std::int64_t units, std::int64_t num_heads, bool causal, const TransformerOptions& options) {
+  return MultiHeadAttention(
+      units,
+      num_heads,
+      {.dropout = options.attention_dropout,
+       .causal = causal,
+       .use_bias = options.use_bias,
+       .weight_initializer = options.weight_initializer});
+}
+
+LayerNorm norm_of(std::int64_t units, const TransformerOptions& options) {
+  return LayerNorm({.epsilon = options.layer_norm_eps, .in_channels = units});
+}
+
+Dense product_of(std::int64_t units, std::string activation, const TransformerOptions& options) {
+  return Dense(
+      units,
+      {.activation = std::move(activation),
+       .use_bias = options.use_bias,
+       .flatten = false,
+       .weight_initializer = options.weight_initializer});
+}
+
+/// x and what `part` makes of it, the norm before `part` or behind the sum.
+template <class Part>
+NDArray with_sum(const NDArray& x, bool pre_norm, const Child<LayerNorm>& norm, const Part& part) {
+  if (pre_norm)
+    return x + part(norm(x));
+  return norm(x + part(x));
+}
+
+void require_layers(std::int64_t layers, const char* what) {
+  require(layers >= 1, [&] { return message(what, ": ", layers, " layers; there must be one at least"); });
+}
+
+void require_sequences(const NDArray& x, const char* what) {
+  require<ShapeError>(x.ndim() == 3, [&] { return message(what, ": takes (N, length, units), not ", x.shape()); });
+}
+
+}  // namespace
+
+PositionwiseFFN::PositionwiseFFN(std::int64_t units, std::int64_t hidden, const TransformerOptions& options)
+    : first_(child("ffn_1", product_of(hidden, options.activation, options))),
+      dropout_(child("dropout", Dropout(options.dropout))),
+      second_(child("ffn_2", product_of(units, "", options))) {}
+
+NDArray PositionwiseFFN::forward(const NDArray& x) const {
+  return second_(dropout_(first_(x)));
+}
+
+TransformerEncoderLayer::TransformerEncoderLayer(
+    std::int64_t units, std::int64_t hidden, std::int64_t num_heads, const TransformerOptions& options)
+    : pre_norm_(options.pre_norm),
+      attention_(child("attention", attention_of(units, num_heads, options.causal, options))),
+      norm_1_(child("norm_1", norm_of(units, options))),
+      ffn_(child("ffn", PositionwiseFFN(units, hidden, options))),
+      norm_2_(child("norm_2", norm_of(units, options))),
+      dropout_(child("dropout", Dropout(options.dropout))) {}
+
+Arrays TransformerEncoderLayer::forward_all(std::span<const NDArray> inputs) const {
+  const bool is_masked = inputs.size() == 2;
+  if (!is_masked)
+    require_inputs(inputs, 1);
+  const OriginScope here(call_site());
+  const NDArray attended = with_sum(inputs[0], pre_norm_, norm_1_, [&](const NDArray& x) {
+    return dropout_(is_masked ? attention_({x, x, x, inputs[1]})[0] : attention_(x));
+  });
+  return {with_sum(attended, pre_norm_, norm_2_, [&](const NDArray& x) { return dropout_(ffn_(x)); })};
+}
+
+TransformerDecoderLayer::TransformerDecoderLayer(
+    std::int64_t units, std::int64_t hidden, std::int64_t num_heads, const TransformerOptions& options)
+    : pre_norm_(options.pre_norm),
+      self_attention_(child("self_attention", attention_of(units, num_heads, true, options))),
+      norm_1_(child("norm_1", norm_of(units, options))),
+      attention_(child("attention", attention_of(units, num_heads, false, options))),
+      norm_2_(child("norm_2", norm_of(units, options))),
+      ffn_(child("ffn", PositionwiseFFN(units, hidden, options))),
+      norm_3_(child("norm_3", norm_of(units, options))),
+      dropout_(child("dropout", Dropout(options.dropout))) {}
+
+Arrays TransformerDecoderLayer::forward_all(std::span<const NDArray> inputs) const {
+  const bool is_masked = inputs.size() == 3;
+  if (!is_masked)
+    require_inputs(inputs, 2);
+  const OriginScope here(call_site());
+  const NDArray& memory = inputs[1];
+  const NDArray own =
+      with_sum(inputs[0], pre_norm_, norm_1_, [&](const NDArray& x) { return dropout_(self_attention_(x)); });
+  const NDArray attended = with_sum(own, pre_norm_, norm_2_, [&](const NDArray& x) {
+    return dropout_(is_masked ? attention_({x, memory, memory, inputs[2]})[0] : attention_({x, memory, memory})[0]);
+  });
+  return {with_sum(attended, pre_norm_, norm_3_, [&](const NDArray& x) { return dropout_(ffn_(x)); })};
+}
+
+TransformerEncoder::TransformerEncoder(
+    std::int64_t layers,
+    std::int64_t units,
+    std::int64_t hidden,
+    std::int64_t num_heads,
+    const TransformerOptions& options)
+    : has_norm_(options.pre_norm) {
+  require_layers(layers, "nn::TransformerEncoder");
+  for (std::int64_t i = 0; i < layers; ++i)
+    layers_.push_back(child(std::to_string(i), TransformerEncoderLayer(units, hidden, num_heads, options)));
+  if (has_norm_)
+    norm_ = child("norm", norm_of(units, options));
+}
+
+Arrays TransformerEncoder::forward_all(std::span<const NDArray> inputs) const {
+  const bool is_masked = inputs.size() == 2;
+  if (!is_masked)
+    require_inputs(inputs, 1);
+  NDArray x = inputs[0];
+  for (const auto& layer : layers_)
+    x = is_masked ? layer({x, inputs[1]})[0] : layer(x);
+  return {has_norm_ ? norm_(x) : x};
+}
+
+TransformerDecoder::TransformerDecoder(
+    std::int64_t layers,
+    std::int64_t units,
+    std::int64_t hidden,
+    std::int64_t num_heads,
+    const TransformerOptions& options)
+    : has_norm_(options.pre_norm) {
+  require_layers(layers, "nn::TransformerDecoder");
+  for (std::int64_t i = 0; i < layers; ++i)
+    layers_.push_back(child(std::to_string(i), TransformerDecoderLayer(units, hidden, num_heads, options)));
+  if (has_norm_)
+    norm_ = child("norm", norm_of(units, options));
+}
+
+Arrays TransformerDecoder::forward_all(std::span<const NDArray> inputs) const {
+  const bool is_masked = inputs.size() == 3;
+  if (!is_masked)
+    require_inputs(inputs, 2);
+  NDArray x = inputs[0];
+  for (const auto& layer : layers_)
+    x = is_masked ? layer({x, inputs[1], inputs[2]})[0] : layer({x, inputs[1]})[0];
+  return {has_norm_ ? norm_(x) : x};
+}
+
+NDArray SinusoidalPositions::forward(const NDArray& x) const {
+  require_sequences(x, "SinusoidalPositions");
+  const std::int64_t length = x.shape()[1], units = x.shape()[2];
+  require<ShapeError>(units % 2 == 0, [&] {
+    return message("SinusoidalPositions: ", units, " units do not divide into sines and cosines");
+  });
+  const OriginScope here(call_site());
+  const ArrayOptions as{.dtype = float64, .device = x.device()};
+  const NDArray positions = arange(0, static_cast<double>(length), 1, as).expand_dims(1);
+  const NDArray powers =
+      arange(0, static_cast<double>(units / 2), 1, as) * (-2 * std::log(1e4) / static_cast<double>(units));
+  const NDArray angles = positions * exp(powers);
+  return x + concat({sin(angles), cos(angles)}, 1).astype(x.dtype());
+}
+
+LearnedPositions::LearnedPositions(std::int64_t max_length, std::int64_t units, init::Initializer weight_initializer)
+    : max_length_(max_length),
+      weight_(parameter("weight", {.shape = {max_length, units}, .init = std::move(weight_initializer)})) {
+  require(max_length >= 1 && units >= 1, [&] {
+    return message("nn::LearnedPositions: ", max_length, " positions of ", units, " units; there must be one at least");
+  });
+}
+
+NDArray LearnedPositions::forward(const NDArray& x) const {
+  require_sequences(x, "LearnedPositions");
+  const std::int64_t length = x.shape()[1];
+  require<ShapeError>(length <= max_length_, [&] {
+    return message("LearnedPositions: a sequence of ", length, " has no more than ", max_length_, " positions");
+  });
+  return add(x, weight_.data().slice(0, 0, length), call_site());
+}
+
+}  // namespace sluice::gluon::nn
