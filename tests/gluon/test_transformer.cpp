@@ -200,7 +200,6 @@ TEST_CASE("GPT-2 and ViT have as many parameters as published", "[gluon][model_z
   };
   const ArraySpec tokens{{2, 16}, int64, cpu()}, images{{2, 3, 224, 224}, float32, cpu()};
   CHECK(count(model_zoo::gpt2("124m"), tokens) == std::pair(std::int64_t{124439808}, Shape{2, 16, 50257}));
-  CHECK(count(model_zoo::gpt2("355m"), tokens).first == 354823168);
   CHECK(count(model_zoo::vit_b_16(), images) == std::pair(std::int64_t{86567656}, Shape{2, 1000}));
   CHECK(count(model_zoo::vit_s_16(), images).first == 22050664);
   CHECK_THROWS_AS(model_zoo::gpt2("1m"), ValueError);

@@ -286,6 +286,32 @@ def check_inspect(folder):
     expect(run("inspect").returncode == 2 and run("inspect", "").returncode == 2, "no network is named")
 
 
+def check_char_lm(folder):
+    text = folder / "text"
+    text.write_text("the cat sat on the mat. " * 60)
+    small = ["--units", 16, "--heads", 2, "--layers", 1, "--length", 12, "--batch", 8, "--device", device()]
+    result = run("char_lm", text, *small, "--steps", 120, "--lr", 0.02, "--write", 48, "--temperature", 0.1)
+    expect(result.returncode == 0, "char_lm", result)
+    losses = [float(found) for found in re.findall(r"loss ([0-9.]+)", result.stdout)]
+    expect(len(losses) == 10 and losses[-1] < losses[0] / 3, f"losses {losses}", result)
+    expect("the mat. the cat sat" in result.stdout.split("loss")[-1].replace("\n", ""), "what it writes", result)
+    again = run("char_lm", text, *small, "--steps", 120, "--lr", 0.02, "--write", 48, "--temperature", 0.1)
+    expect(again.stdout == result.stdout, "the same seed, the same text", again)
+    sources = folder / "sources"
+    sources.mkdir()
+    (sources / "a.h").write_text("int a;\n" * 8)
+    (sources / "b.o").write_bytes(bytes(range(256)))
+    result = run("char_lm", sources, *small, "--steps", 1, "--write", 0)
+    expect(result.returncode == 0 and "56 characters, 7 different ones" in result.stdout, "a folder", result)
+    for arguments, word in (([folder / "absent"], "absent"), ([sources, "--length", 56], "too few")):
+        result = run("char_lm", *arguments, "--device", device())
+        expect(result.returncode == 1 and word in result.stderr, f"char_lm {arguments}", result)
+    for flag, value in (("--steps", 0), ("--temperature", 0), ("--heads", "x")):
+        expect(run("char_lm", text, flag, value).returncode == 2, f"char_lm {flag} {value}")
+    result = run("char_lm", text, "--units", 10, "--heads", 3, "--device", device())
+    expect(result.returncode == 1 and "do not divide" in result.stderr, "heads that do not divide", result)
+
+
 def one_line(result, what, *words):
     """An error that is told in one line, without the insides of libraries."""
     expect(result.returncode == 1 and result.stderr.count("\n") == 1, f"{what}: one line", result)

@@ -1,0 +1,183 @@
+// A small transformer learns, character by character, how a text goes on, and then goes on itself.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <sluice/sluice.h>
+
+#include "samples/support/flags.h"
+#include "samples/support/run_main.h"
+
+namespace {
+
+using namespace sluice;
+
+struct Options {
+  Device device = num_gpus() > 0 ? gpu(0) : cpu();
+  std::string text;
+  std::int64_t steps = 300, batch = 32, length = 64, units = 64, layers = 2, heads = 4, characters = 400;
+  double learning_rate = 4e-3, temperature = 0.7;
+  std::uint64_t seed = 1;
+};
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    throw std::runtime_error(path.string() + " cannot be read");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// A file, or all sources in a folder, in the order of their names.
+std::string read_text(const std::filesystem::path& path) {
+  if (!std::filesystem::is_directory(path))
+    return read_file(path);
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+    const std::string ending = entry.path().extension().string();
+    if (entry.is_regular_file() && (ending == ".h" || ending == ".cpp" || ending == ".md"))
+      files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  std::string all;
+  for (const auto& file : files)
+    all += read_file(file);
+  return all;
+}
+
+/// Characters as numbers, those that come up alone.
+class Alphabet {
+ public:
+  explicit Alphabet(const std::string& text) : characters_(text) {
+    std::sort(characters_.begin(), characters_.end());
+    characters_.erase(std::unique(characters_.begin(), characters_.end()), characters_.end());
+    for (std::size_t i = 0; i < characters_.size(); ++i)
+      numbers_[static_cast<unsigned char>(characters_[i])] = static_cast<std::int32_t>(i);
+  }
+  std::int64_t size() const { return static_cast<std::int64_t>(characters_.size()); }
+  std::int32_t number(char c) const { return numbers_[static_cast<unsigned char>(c)]; }
+  char character(std::int64_t number) const { return characters_[static_cast<std::size_t>(number)]; }
+
+ private:
+  std::string characters_;
+  std::array<std::int32_t, 256> numbers_{};
+};
+
+/// Pieces of the text from random places, and the same pieces one character on.
+class Pieces {
+ public:
+  Pieces(const std::string& text, const Alphabet& alphabet, const Options& options)
+      : options_(options), draw_(options.seed) {
+    for (const char c : text)
+      numbers_.push_back(alphabet.number(c));
+  }
+
+  std::array<NDArray, 2> next() {
+    const auto length = static_cast<std::size_t>(options_.length);
+    std::uniform_int_distribution<std::size_t> begin(0, numbers_.size() - length - 1);
+    std::vector<std::int32_t> x, y;
+    for (std::int64_t i = 0; i < options_.batch; ++i) {
+      const auto at = numbers_.begin() + static_cast<std::ptrdiff_t>(begin(draw_));
+      x.insert(x.end(), at, at + options_.length);
+      y.insert(y.end(), at + 1, at + options_.length + 1);
+    }
+    const Shape shape{options_.batch, options_.length};
+    return {array(x, shape, options_.device), array(y, shape, options_.device)};
+  }
+
+ private:
+  Options options_;
+  std::vector<std::int32_t> numbers_;
+  std::mt19937_64 draw_;
+};
+
+void train(const gluon::model_zoo::GPT& net, Pieces& pieces, const Options& options) {
+  gluon::Trainer trainer(net.collect_params(), gluon::optimizer::AdamW({.weight_decay = 0.01}));
+  trainer.set_schedule(gluon::lr_scheduler::OneCycleScheduler(
+      {.total_steps = std::max<std::int64_t>(options.steps, 2), .max_lr = options.learning_rate, .pct_start = 0.1}));
+  trainer.guard_gradients({.max_norm = 1});
+  const gluon::loss::SoftmaxCrossEntropyLoss cost;
+  gluon::TrainStep step(net, cost, trainer);
+  gluon::metric::Loss mean_loss;
+  const std::int64_t every = std::max<std::int64_t>(options.steps / 10, 1);
+  for (std::int64_t i = 1; i <= options.steps; ++i) {
+    const auto [x, y] = pieces.next();
+    mean_loss.update(step(x, y).losses);
+    if (i % every == 0 || i == options.steps) {
+      fmt::print("step {:5}: loss {:.3f}\n", i, mean_loss.get().second);
+      std::fflush(stdout);
+      mean_loss.reset();
+    }
+  }
+}
+
+/// As many characters as asked, each drawn by what the network says of the `length` before it.
+std::string go_on(
+    gluon::model_zoo::GPT& net, const std::string& text, const Alphabet& alphabet, const Options& options) {
+  net.hybridize();
+  std::vector<std::int32_t> seen;
+  for (std::int64_t i = 0; i < options.length; ++i)
+    seen.push_back(alphabet.number(text[static_cast<std::size_t>(i)]));
+  std::string written;
+  for (std::int64_t i = 0; i < options.characters; ++i) {
+    const NDArray x =
+        array(std::vector<std::int32_t>(seen.end() - options.length, seen.end()), {1, options.length}, options.device);
+    const NDArray logits = net(x).slice(1, options.length - 1, options.length).reshape({alphabet.size()});
+    seen.push_back(random::categorical(softmax(logits / options.temperature)).item<std::int32_t>());
+    written += alphabet.character(seen.back());
+  }
+  return written;
+}
+
+int run(const Options& options) {
+  const std::string text = read_text(options.text);
+  if (static_cast<std::int64_t>(text.size()) < options.length + 2)
+    throw std::runtime_error(
+        fmt::format("{}: {} characters are too few for pieces of {}", options.text, text.size(), options.length));
+  const Alphabet alphabet(text);
+  random::seed(options.seed);
+  gluon::model_zoo::GPT net(
+      {.vocabulary = alphabet.size(),
+       .length = options.length,
+       .units = options.units,
+       .layers = options.layers,
+       .heads = options.heads,
+       .dropout = 0});
+  net.initialize(gluon::init::Normal(0.08), options.device);
+  fmt::print("{} characters, {} different ones; on {}\n", text.size(), alphabet.size(), to_string(options.device));
+  Pieces pieces(text, alphabet, options);
+  train(net, pieces, options);
+  if (options.characters > 0)
+    fmt::print("\n{}\n", go_on(net, text, alphabet, options));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("A small transformer learns how a text goes on, character by character, and writes some.");
+  samples::add_device_flag(app, options.device);
+  app.add_option("text", options.text, "A file, or a folder of sources")->required();
+  app.add_option("--steps", options.steps, "Training steps")->check(samples::whole_within(1, 1'000'000));
+  app.add_option("--batch", options.batch, "Pieces in a batch")->check(samples::whole_within(1, 4096));
+  app.add_option("--length", options.length, "Characters that it looks back")->check(samples::whole_within(2, 4096));
+  app.add_option("--units", options.units, "Width of the network")->check(samples::whole_within(1, 4096));
+  app.add_option("--layers", options.layers, "Layers")->check(samples::whole_within(1, 100));
+  app.add_option("--heads", options.heads, "Heads, which divide the width")->check(samples::whole_within(1, 64));
+  app.add_option("--lr", options.learning_rate, "Largest learning rate")
+      ->check(samples::finite_within({.low = 0, .high = 1}));
+  app.add_option("--write", options.characters, "Characters to write")->check(samples::whole_within(0, 1'000'000));
+  app.add_option("--temperature", options.temperature, "Below 1 it writes what is likelier")
+      ->check(samples::finite_within({.low = 0, .high = 100, .open_low = true}));
+  app.add_option("--seed", options.seed, "Of all random numbers")->check(samples::whole_number());
+  return samples::run_main(app, argc, argv, [&] { return run(options); });
+}
