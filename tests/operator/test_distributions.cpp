@@ -241,6 +241,24 @@ TEST_CASE("Categories are drawn by their weights, and counted", "[random]") {
   CHECK_THROWS_AS(random::categorical(weights, -1), ValueError);
 }
 
+TEST_CASE("Categories are drawn by weights at the ends of what numbers can be", "[random]") {
+  random::seed(11);
+  constexpr double k_denormal = 5e-324;
+  for (const double weight : {1e308, 1.7e308, 1e-310, k_denormal}) {
+    const auto drawn = random::categorical(array<double>({weight, weight, 0}), 1000).to_vector<std::int64_t>();
+    CAPTURE(weight);
+    CHECK(std::count(drawn.begin(), drawn.end(), 2) == 0);  // of no weight
+    CHECK(std::abs(static_cast<double>(std::count(drawn.begin(), drawn.end(), 0)) - 500) < 300);
+  }
+  const NDArray among = random::categorical(array<double>({k_inf, 1, k_nan, -1}), 50);
+  CHECK((min(among).item<int>() == 1 && max(among).item<int>() == 1));
+  const auto least = random::beta(1e-300, 1e-300, {200}, {.dtype = float64}).to_vector<double>();
+  CHECK(std::all_of(least.begin(), least.end(), [](double x) { return x == 0 || x == 1; }));
+  CHECK(std::abs(std::count(least.begin(), least.end(), 0.0) - 100) < 40);
+  CHECK_THROWS_WITH(random::beta(1e-310, 1, {2}), contains("random::beta") && contains("1e-310"));
+  CHECK_THROWS_AS(random::beta(1, 1e-310, {2}), ValueError);
+}
+
 TEST_CASE("Distributions refuse what is none", "[random]") {
   for (const double bad : {k_nan, -1.0, k_inf}) {
     CHECK_THROWS_WITH(random::exponential(bad, {2}), contains("random::exponential: scale is"));
@@ -279,6 +297,9 @@ TEST_CASE("Orders, shuffles and choices hold each entry as often as they should"
   CHECK(random::permutation(zeros({0, 2})).shape() == Shape{0, 2});
   CHECK_THROWS_AS(random::permutation(zeros({})), ShapeError);
   CHECK_THROWS_AS(random::shuffle(zeros({})), ShapeError);
+  CHECK_THROWS_AS(random::permutation(std::int64_t{1} << 32), UnsupportedError);  // before there is memory for it
+  const NDArray wide = arange(0, 3).broadcast_to({2, 3});
+  CHECK_THROWS_WITH(random::shuffle(wide), contains("broadcast view") && contains("test_distributions"));
 
   const auto few = random::choice(10, {2, 5}, false).to_vector<std::int64_t>();
   CHECK(std::set<std::int64_t>(few.begin(), few.end()).size() == 10);
