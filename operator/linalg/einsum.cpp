@@ -153,7 +153,13 @@ Arrays einsum_of(std::span<const NDArray> inputs, const Attributes& attributes, 
   for (const NDArray& input : inputs)
     shapes.push_back(detail::unseen_shape(input));
   const Equation equation = detail::parse_equation(attributes.as<EinsumAttributes>().equation, shapes);
-  return {Contraction(equation, inputs, site).result()};
+  NDArray made = Contraction(equation, inputs, site).result();
+  if (!made.same(inputs[0]))
+    return {std::move(made)};
+  Shape order;  // the operand as it is, by a handle of its own
+  for (int axis = 0; axis < shapes[0].ndim(); ++axis)
+    order.push_back(axis);
+  return {made.transpose(order, site)};
 }
 
 }  // namespace
