@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <sluice/operator/api.h>
-#include <sluice/operator/random/exact.h>
+#include <sluice/operator/random/draws.h>
 
 #include "tests/operator/reference.h"
 #include "tests/support/catch.h"
@@ -120,6 +120,13 @@ TEST_CASE("Own logarithms and exponentials are those of the library to the last 
   for (const double x : {1e-12, -1e-5, 0.1, -0.24})
     CHECK(
         detail::exact_log1p_minus(x).value == Approx(static_cast<double>(std::log1p(static_cast<long double>(x)) - x)));
+  for (const double lam : {10.0, 17.5, 300.0, 1e5}) {
+    for (const double k : {0.0, 9.0, 10.0, 11.0, 20.0, 290.0, 1e5}) {
+      const long double want = k * std::log(static_cast<long double>(lam)) - lam - std::lgamma(k + 1.0L);
+      CAPTURE(lam, k);
+      CHECK(detail::log_poisson(k, lam).value == Approx(static_cast<double>(want)).epsilon(1e-13).margin(1e-12));
+    }
+  }
 }
 
 TEST_CASE("Continuous distributions are what they are called", "[random]") {
@@ -148,7 +155,16 @@ TEST_CASE("Continuous distributions are what they are called", "[random]") {
 TEST_CASE("Normal numbers that are cut have the distribution of those between the ends", "[random]") {
   random::seed(2);
   const double ends[][2] = {
-      {-2, 2}, {-0.1, 0.2}, {-k_inf, k_inf}, {0.5, k_inf}, {3, 9}, {5, 5.01}, {-k_inf, -4}, {-7, -1}, {0, 2.6}};
+      {-2, 2},
+      {-0.1, 0.2},
+      {-k_inf, k_inf},
+      {0.5, k_inf},
+      {3, 9},
+      {5, 5.01},
+      {4, 4.2},
+      {-k_inf, -4},
+      {-7, -1},
+      {0, 2.6}};
   for (const auto& [a, b] : ends) {
     const double low = 1 + 2 * a, high = 1 + 2 * b;  // mean 1, deviation 2
     const NDArray drawn = random::truncated_normal(1, 2, low, high, {k_many}, k_wide);
@@ -225,6 +241,8 @@ TEST_CASE("Categories are drawn by their weights, and counted", "[random]") {
   CHECK(count(0, 2) == Approx(0.25).margin(5 * std::sqrt(0.19 / k_many)));
   CHECK(count(0, 3) == Approx(0.625).margin(5 * std::sqrt(0.24 / k_many)));
   CHECK(count(1, 4) == 1);
+  const NDArray alike = random::categorical(ones({2, 8}), 100);
+  CHECK(test::differences(alike[0], alike[1]) != "");  // each row has numbers of its own
   const NDArray counts = random::multinomial(1000, weights);
   CHECK(counts.shape() == Shape{2, 6});
   const auto rows = counts.to_vector<std::int64_t>();
