@@ -15,7 +15,7 @@ NDArray clip_global_norm(std::span<const NDArray> arrays, double max_norm, Sourc
   const autograd::PauseScope pause;
   const NDArray guard = gradient_guard(arrays, {.max_norm = max_norm}, {}, site);
   for (NDArray array : arrays)
-    array *= guard[1].astype(array.dtype());
+    array *= guard[1].astype(array.dtype() == float64 ? float64 : float32);  // half types might have no such factor
   return guard[0];
 }
 

@@ -19,6 +19,11 @@ constexpr std::size_t states_of(RecurrentKind kind) noexcept {
   return kind == RecurrentKind::lstm ? 2 : 1;
 }
 
+/// Of which so many gates can be counted.
+constexpr bool is_hidden_size(std::int64_t hidden) noexcept {
+  return hidden >= 1 && hidden < std::int64_t{1} << 31;
+}
+
 /// Weights (gates * hidden, in) and (gates * hidden, hidden), biases (gates * hidden,); gates in MXNet's order, which
 /// is PyTorch's: input, forget, cell, output of an LSTM, reset, update, new of a GRU.
 struct RecurrentWeights {

@@ -13,8 +13,8 @@ namespace {
 
 // Checked before the parameters are declared.
 std::int64_t rows_of(const char* name, RecurrentKind kind, std::int64_t hidden, const CellOptions& o) {
-  require(hidden >= 1 && o.input_size >= 0, [&] {
-    return message(name, ": hidden_size ", hidden, " must be >= 1, input_size ", o.input_size, " >= 0");
+  require(gluon::detail::is_hidden_size(hidden) && o.input_size >= 0, [&] {
+    return message(name, ": hidden_size ", hidden, " must be 1 to 2^31 - 1, input_size ", o.input_size, " >= 0");
   });
   return gluon::detail::gates_of(kind) * hidden;
 }

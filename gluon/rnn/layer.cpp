@@ -13,14 +13,14 @@ using sluice::detail::unseen_shape;
 namespace {
 
 void check_options(const char* name, std::int64_t hidden, const RecurrentOptions& o) {
-  require(hidden >= 1 && o.num_layers >= 1 && o.input_size >= 0, [&] {
+  require(gluon::detail::is_hidden_size(hidden) && o.num_layers >= 1 && o.input_size >= 0, [&] {
     return message(
         name,
         ": hidden_size ",
         hidden,
-        " and num_layers ",
+        " must be 1 to 2^31 - 1, num_layers ",
         o.num_layers,
-        " must be >= 1, input_size ",
+        " >= 1, input_size ",
         o.input_size,
         " >= 0");
   });

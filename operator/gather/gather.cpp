@@ -28,7 +28,7 @@ Specs infer_one_hot(const Operator& op, std::span<const ArraySpec> inputs, const
 
 Specs infer_pick(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   check_indices(op, inputs[1]);
-  const int axis = axis_of(attributes);
+  const int axis = axis_of(op, attributes);
   ArraySpec spec = inputs[0];
   spec.shape = detail::without_axis(spec.shape, axis);
   require<ShapeError>(inputs[1].shape == spec.shape, [&] {
@@ -43,7 +43,7 @@ Specs infer_pick(const Operator& op, std::span<const ArraySpec> inputs, const At
 
 Specs infer_pick_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   check_indices(op, inputs[0]);
-  const Shape picked = detail::without_axis(inputs[2].shape, axis_of(attributes));
+  const Shape picked = detail::without_axis(inputs[2].shape, axis_of(op, attributes));
   require<ShapeError>(inputs[0].shape == picked && inputs[1].shape == picked, [&] {
     return message(
         op.name,

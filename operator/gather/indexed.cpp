@@ -26,6 +26,15 @@ void check_along(const Operator& op, const Shape& indices, const Shape& x, int a
 
 }  // namespace
 
+int axis_of(const Operator& op, const Attributes& attributes) {
+  const auto& a = attributes.as<GatherAttributes>();
+  constexpr auto last = static_cast<std::int64_t>(IndexMode::wrap);
+  require<ValueError>(a.mode >= 0 && a.mode <= last, [&] {
+    return message(op.name, ": mode ", a.mode, " is none; 0 is raise, 1 clip, 2 wrap");
+  });
+  return static_cast<int>(a.axis);
+}
+
 void check_indices(const Operator& op, const ArraySpec& indices) {
   require<DTypeError>(is_integer(indices.dtype), [&] {
     return message(op.name, ": indices are of an integer type, not ", indices.dtype);

@@ -218,6 +218,9 @@ NDArray masked_fill(const NDArray& x, const NDArray& mask, const NDArray& value,
 NDArray masked_fill(const NDArray& x, const NDArray& mask, Scalar value, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     const NDArray wide = mask_over(mask, x, site);
+    // Beside a real number integers would become floats, those that the mask leaves too.
+    if (!is_floating(x.dtype()) && value.kind() == Scalar::Kind::real)
+      return masked_fill(x, mask, full({}, value, {.dtype = float64, .device = x.device()}, site), site);
     return where(wide, value, x, site).astype(x.dtype(), site);
   });
 }

@@ -6,6 +6,7 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/detail/families.h>
+#include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
@@ -207,7 +208,10 @@ constexpr Operator with_attributes(Operator op, const AttributeType* attributes,
 constexpr const AttributeType* k_no_attributes = &attribute_type<NoAttributes>;
 
 // -- Pseudo-inverses, of singular values ------------------------------------------------------------------------------
+extern const Operator k_pinv, k_lstsq;
+
 Arrays pseudo_inverse(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  infer_pinv(k_pinv, detail::specs_of(inputs), attributes);  // no one has asked it yet
   const double given = attributes.as<CutoffAttributes>().rcond;
   const NDArray& x = inputs[0];
   const Shape shape = unseen_shape(x);
@@ -224,6 +228,7 @@ Arrays pseudo_inverse(std::span<const NDArray> inputs, const Attributes& attribu
 }
 
 Arrays least_squares(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  infer_lstsq(k_lstsq, detail::specs_of(inputs), attributes);
   return {matmul(pinv(inputs[0], attributes.as<CutoffAttributes>().rcond, site), inputs[1], site)};
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <sluice/ndarray/detail/shape_watch.h>
+#include <sluice/operator/detail/offer.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/linalg/contraction.h>
 #include <sluice/operator/linalg/diagonal.h>
@@ -62,6 +63,86 @@ NamedAxes once_each(NDArray x, std::string names, const Equation& equation, Sour
   return {std::move(x), std::move(names)};
 }
 
+// -- Which two operands become one, and then which
+// ---------------------------------------------------------------------
+using Pair = std::pair<std::size_t, std::size_t>;
+using Extents = std::map<char, std::int64_t>;
+
+/// The axes of all operands.
+using Terms = std::vector<std::string>;
+
+std::string needed_without(const Terms& terms, const std::string& result, const Pair& pair) {
+  std::string needed = result;
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    if (i != pair.first && i != pair.second)
+      needed += terms[i];
+  }
+  return needed;
+}
+
+std::string product_of(const Terms& terms, const std::string& result, const Pair& pair) {
+  const std::string needed = needed_without(terms, result, pair);
+  std::string made = terms[pair.first];
+  for (const char axis : terms[pair.second])
+    made += has(made, axis) ? "" : std::string(1, axis);
+  std::erase_if(made, [&](char axis) { return !has(needed, axis); });
+  return made;
+}
+
+double size_of(const std::string& names, const Extents& extents) {
+  double size = 1;
+  for (const char axis : names)
+    size *= static_cast<double>(extents.at(axis));
+  return size;
+}
+
+// Whose product makes the arrays together smallest.
+Pair cheapest(const Terms& terms, const std::string& result, const Extents& extents) {
+  Pair best{0, 1};
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t a = 0; a < terms.size(); ++a) {
+    for (std::size_t b = a + 1; b < terms.size(); ++b) {
+      const double growth =
+          size_of(product_of(terms, result, {a, b}), extents) - size_of(terms[a], extents) - size_of(terms[b], extents);
+      if (growth < least) {
+        least = growth;
+        best = {a, b};
+      }
+    }
+  }
+  return best;
+}
+
+std::vector<Pair> order_of(Terms terms, const std::string& result, const Extents& extents) {
+  std::vector<Pair> order;
+  while (terms.size() > 1) {
+    const Pair pair = cheapest(terms, result, extents);
+    terms[pair.first] = product_of(terms, result, pair);
+    terms.erase(terms.begin() + static_cast<std::ptrdiff_t>(pair.second));
+    order.push_back(pair);
+  }
+  return order;
+}
+
+// A trace serves batches of other sizes: where these would come in another order, it is told that they were asked for.
+void ask_for_order(std::span<const NDArray> inputs, const Equation& equation) {
+  if (inputs.size() < 3 || detail::sink_here() == nullptr)
+    return;
+  const std::vector<Pair> order = order_of(equation.operands, equation.result, equation.extents);
+  for (const std::int64_t batch : {std::int64_t{2}, std::int64_t{1} << 10, std::int64_t{1} << 20}) {
+    Extents extents = equation.extents;
+    for (const std::string& names : equation.operands) {
+      if (!names.empty() && extents.at(names[0]) > 1)
+        extents.at(names[0]) = batch;
+    }
+    if (order_of(equation.operands, equation.result, extents) == order)
+      continue;
+    for (const NDArray& input : inputs)
+      input.shape();
+    return;
+  }
+}
+
 /// The operands that are left, of which two become one until there is one.
 class Contraction {
  public:
@@ -74,9 +155,10 @@ class Contraction {
   }
 
   NDArray result() {
-    while (terms_.size() > 1) {
-      const auto [a, b] = cheapest();
-      NamedAxes product = detail::contracted(terms_[a], terms_[b], needed_without(a, b), site_);
+    for (const Pair& pair : order_of(names(), equation_.result, equation_.extents)) {
+      const auto [a, b] = pair;
+      const std::string needed = needed_without(names(), equation_.result, pair);
+      NamedAxes product = detail::contracted(terms_[a], terms_[b], needed, site_);
       terms_.erase(terms_.begin() + static_cast<std::ptrdiff_t>(b));
       terms_[a] = std::move(product);
     }
@@ -87,7 +169,7 @@ class Contraction {
   // What no other operand has, nor the result, is summed before anything is multiplied.
   void sum_own(std::size_t i) {
     NamedAxes& term = terms_[i];
-    const std::string needed = needed_without(i, i);
+    const std::string needed = needed_without(names(), equation_.result, {i, i});
     Shape axes;
     std::string rest;
     for (std::size_t axis = 0; axis < term.names.size(); ++axis) {
@@ -102,44 +184,11 @@ class Contraction {
     term = {sum(term.array, axes, false, site_).astype(term.array.dtype(), site_), rest};
   }
 
-  std::string needed_without(std::size_t a, std::size_t b) const {
-    std::string needed = equation_.result;
-    for (std::size_t i = 0; i < terms_.size(); ++i) {
-      if (i != a && i != b)
-        needed += terms_[i].names;
-    }
-    return needed;
-  }
-
-  double size_of(const std::string& names) const {
-    double size = 1;
-    for (const char axis : names)
-      size *= static_cast<double>(equation_.extents.at(axis));
-    return size;
-  }
-
-  // By how much the arrays together grow.
-  double growth(std::size_t a, std::size_t b) const {
-    const std::string needed = needed_without(a, b);
-    std::string made = terms_[a].names;
-    for (const char axis : terms_[b].names)
-      made += has(made, axis) ? "" : std::string(1, axis);
-    std::erase_if(made, [&](char axis) { return !has(needed, axis); });
-    return size_of(made) - size_of(terms_[a].names) - size_of(terms_[b].names);
-  }
-
-  std::pair<std::size_t, std::size_t> cheapest() const {
-    std::pair<std::size_t, std::size_t> best{0, 1};
-    double least = std::numeric_limits<double>::infinity();
-    for (std::size_t a = 0; a < terms_.size(); ++a) {
-      for (std::size_t b = a + 1; b < terms_.size(); ++b) {
-        if (const double cost = growth(a, b); cost < least) {
-          least = cost;
-          best = {a, b};
-        }
-      }
-    }
-    return best;
+  Terms names() const {
+    Terms all;
+    for (const NamedAxes& term : terms_)
+      all.push_back(term.names);
+    return all;
   }
 
   const Equation& equation_;
@@ -153,7 +202,14 @@ Arrays einsum_of(std::span<const NDArray> inputs, const Attributes& attributes, 
   for (const NDArray& input : inputs)
     shapes.push_back(detail::unseen_shape(input));
   const Equation equation = detail::parse_equation(attributes.as<EinsumAttributes>().equation, shapes);
-  return {Contraction(equation, inputs, site).result()};
+  ask_for_order(inputs, equation);
+  NDArray made = Contraction(equation, inputs, site).result();
+  if (!made.same(inputs[0]))
+    return {std::move(made)};
+  Shape order;  // the operand as it is, by a handle of its own
+  for (int axis = 0; axis < shapes[0].ndim(); ++axis)
+    order.push_back(axis);
+  return {made.transpose(order, site)};
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <utility>
 
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/concat/concat.h>
+#include <sluice/operator/detail/beside_batch.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/linalg/decompositions.h>
 #include <sluice/operator/linalg/gradients.h>
@@ -49,6 +51,13 @@ struct Places {
   }
   NDArray row, column;
 };
+
+// Rows and columns of matrices, asked for where calls follow from which are more: a trace serves no others then.
+std::pair<std::int64_t, std::int64_t> asked_extents(const NDArray& left, const NDArray& right) {
+  const auto asked = [](const NDArray& x) { return unseen_shape(x).ndim() > 2 ? extents_beside_batch(x) : x.shape(); };
+  const Shape of_left = asked(left);
+  return {of_left[of_left.ndim() - 2], asked(right).back()};
+}
 
 NDArray added(const NDArray& sum, const NDArray& term) {
   return sum.defined() ? add(sum, term) : term;
@@ -148,12 +157,11 @@ Arrays qr_gradient(const GradientCall& call) {
   NDArray dq = call.output_grads[0];
   if (!dq.defined() && !dr.defined())
     return {NDArray()};
-  const Shape& shape = call.input_specs[0].shape;
-  const std::int64_t m = shape[shape.ndim() - 2], n = shape.back();
+  const auto [m, n] = asked_extents(q, r);
   if (m >= n)
     return {of_square_r(q, r, dq, dr)};
-  const auto left = [m](const NDArray& x) { return x.slice(-1, 0, m); };
-  const auto right = [m, n](const NDArray& x) { return x.slice(-1, m, n); };
+  const auto left = [m = m](const NDArray& x) { return x.slice(-1, 0, m); };
+  const auto right = [m = m, n = n](const NDArray& x) { return x.slice(-1, m, n); };
   if (!dr.defined())
     return {concat({of_square_r(q, left(r), dq, {}), zeros_like(matmul(q, right(r)))}, -1)};
   dq = added(dq, by_turned(matmul(q, right(r)), right(dr)));
@@ -163,8 +171,8 @@ Arrays qr_gradient(const GradientCall& call) {
 Arrays svd_gradient(const GradientCall& call) {
   const NDArray &u = call.outputs[0], &s = call.outputs[1], &vh = call.outputs[2];
   const NDArray &du = call.output_grads[0], &ds = call.output_grads[1], &dvh = call.output_grads[2];
-  const Shape& shape = call.input_specs[0].shape;
-  const std::int64_t m = shape[shape.ndim() - 2], n = shape.back();
+  const bool of_vectors = du.defined() || dvh.defined();
+  const auto [m, n] = of_vectors ? asked_extents(u, vh) : std::pair<std::int64_t, std::int64_t>();
   // 1 / (s_j^2 - s_i^2), from sums and differences: squares would lose what is small.
   const auto weighted = [&s](const NDArray& x) {
     const NDArray product = multiply(x, gaps(s));

@@ -56,8 +56,9 @@ NDArray tensordot(
 /// Einstein's sum in numpy.einsum's words: "bij,bjk->bik", "...ij->...ji", "ii". A letter names an axis; what the
 /// result does not name is summed. Without "->" the result has the letters that stand once, in their order, behind the
 /// axes of "...", which broadcast, as do axes of extent 1. Of more than two operands those two come first whose product
-/// makes the arrays together smallest. Throws ValueError for an equation that says nothing, naming it, ShapeError for
-/// operands that do not fit it, or where a product on the way has more than 8 axes.
+/// makes the arrays together smallest. Of one operand of which nothing is summed the result is a view. Throws
+/// ValueError for an equation that says nothing, naming it, ShapeError for operands that do not fit it, or where a
+/// product on the way has more than 8 axes.
 SLUICE_API NDArray
 einsum(const std::string& equation, std::span<const NDArray> operands, SourceLocation site = SourceLocation::current());
 SLUICE_API NDArray einsum(

@@ -1,4 +1,6 @@
 // The operators of distributions.
+#include <cmath>
+
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/random/drawn.h>
 
@@ -41,12 +43,68 @@ void check_type(const char* op, DType dtype) {
   });
 }
 
-template <bool Integers>
+// -- What is a distribution, also where the operator is called by name ----------------------------------------------
+using Check = void (*)(const DistributionAttributes& a);
+
+void require_scale(const char* function, double scale) {
+  require<ValueError>(std::isfinite(scale) && scale >= 0, [&] {
+    return message(function, ": scale is ", scale, ", it must be finite and at least 0");
+  });
+}
+
+void require_above_zero(const char* function, const char* what, double value) {
+  require<ValueError>(std::isfinite(value) && value > 0, [&] {
+    return message(function, ": ", what, " is ", value, ", it must be finite and above 0");
+  });
+}
+
+void require_finite(const char* function, const char* what, double value) {
+  require<ValueError>(
+      std::isfinite(value), [&] { return message(function, ": ", what, " is ", value, ", it must be finite"); });
+}
+
+void check_exponential(const DistributionAttributes& a) {
+  require_scale("random::exponential", a.first);
+}
+void check_laplace(const DistributionAttributes& a) {
+  require_finite("random::laplace", "loc", a.first);
+  require_scale("random::laplace", a.second);
+}
+void check_gumbel(const DistributionAttributes& a) {
+  require_finite("random::gumbel", "loc", a.first);
+  require_scale("random::gumbel", a.second);
+}
+void check_truncated(const DistributionAttributes& a) {
+  require_finite("random::truncated_normal", "mean", a.first);
+  require_above_zero("random::truncated_normal", "std", a.second);
+  require<ValueError>(a.third <= a.fourth, [&] {
+    return message("random::truncated_normal: nothing lies in [", a.third, ", ", a.fourth, "]");
+  });
+}
+void check_gamma(const DistributionAttributes& a) {
+  require_above_zero("random::gamma", "alpha", a.first);
+  require_scale("random::gamma", a.second);
+}
+void check_beta(const DistributionAttributes& a) {
+  constexpr double k_least = 1e-300;  // of less not even the logarithms of gammas are numbers
+  const auto fits = [](double value) { return std::isfinite(value) && value >= k_least; };
+  require<ValueError>(fits(a.first) && fits(a.second), [&] {
+    return message("random::beta: a is ", a.first, ", b ", a.second, ", they must be finite and at least ", k_least);
+  });
+}
+void check_poisson(const DistributionAttributes& a) {
+  require<ValueError>(a.first >= 0 && a.first <= detail::PoissonDraw::k_most, [&] {
+    return message("random::poisson: lam is ", a.first, ", it must be within [0, 2^52]");
+  });
+}
+
+template <bool Integers, Check check>
 Specs infer_draw(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const auto& a = attributes.as<DistributionAttributes>();
   for (const std::int64_t extent : a.shape)
     require<ShapeError>(extent >= 0, [&] { return message(op.name, ": shape ", a.shape, " has a negative extent"); });
   check_type<Integers>(op.name, a.dtype);
+  check(a);
   detail::check_state(op.name, inputs, 0, a.device);
   return {{a.shape, a.dtype, a.device}};
 }
@@ -78,13 +136,13 @@ Specs infer_categorical(const Operator& op, std::span<const ArraySpec> inputs, c
   return {{shape, int64, inputs[0].device}};
 }
 
-template <class Draw, bool Integers = false>
+template <class Draw, Check check, bool Integers = false>
 constexpr Operator k_draw_of(const char* name) {
   return {
       .name = name,
       .inputs = -1,
       .attributes = &attribute_type<DistributionAttributes>,
-      .infer = infer_draw<Integers>,
+      .infer = infer_draw<Integers, check>,
       .kernels = {on_cpu(detail::draw_cpu<Draw>), on_gpu(SLUICE_GPU_KERNEL(detail::draw_gpu<Draw>))},
       .random = a_block_each,
       .state_input = 0,
@@ -106,13 +164,15 @@ constexpr Operator k_sample_of(const char* name) {
 
 }  // namespace
 
-constinit const Operator k_random_exponential = k_draw_of<detail::ExponentialDraw>("random_exponential");
-constinit const Operator k_random_laplace = k_draw_of<detail::LaplaceDraw>("random_laplace");
-constinit const Operator k_random_gumbel = k_draw_of<detail::GumbelDraw>("random_gumbel");
-constinit const Operator k_random_truncated_normal = k_draw_of<detail::TruncatedDraw>("random_truncated_normal");
-constinit const Operator k_random_gamma = k_draw_of<detail::GammaDraw>("random_gamma");
-constinit const Operator k_random_beta = k_draw_of<detail::BetaDraw>("random_beta");
-constinit const Operator k_random_poisson = k_draw_of<detail::PoissonDraw, true>("random_poisson");
+constinit const Operator k_random_exponential =
+    k_draw_of<detail::ExponentialDraw, check_exponential>("random_exponential");
+constinit const Operator k_random_laplace = k_draw_of<detail::LaplaceDraw, check_laplace>("random_laplace");
+constinit const Operator k_random_gumbel = k_draw_of<detail::GumbelDraw, check_gumbel>("random_gumbel");
+constinit const Operator k_random_truncated_normal =
+    k_draw_of<detail::TruncatedDraw, check_truncated>("random_truncated_normal");
+constinit const Operator k_random_gamma = k_draw_of<detail::GammaDraw, check_gamma>("random_gamma");
+constinit const Operator k_random_beta = k_draw_of<detail::BetaDraw, check_beta>("random_beta");
+constinit const Operator k_random_poisson = k_draw_of<detail::PoissonDraw, check_poisson, true>("random_poisson");
 constinit const Operator k_sample_gamma = k_sample_of<detail::GammaDraw>("sample_gamma");
 constinit const Operator k_sample_poisson = k_sample_of<detail::PoissonDraw, true>("sample_poisson");
 constinit const Operator k_sample_categorical = {

@@ -53,7 +53,7 @@ SLUICE_API NDArray gamma(
     SourceLocation site = SourceLocation::current());
 /// One number for each alpha (MXNet's sample_gamma), of scale 1, where they are; nan for an alpha that is not above 0.
 SLUICE_API NDArray gamma(const NDArray& alpha, DType dtype = float32, SourceLocation site = SourceLocation::current());
-/// Beta (numpy.random.beta), of two gammas: a > 0, b > 0.
+/// Beta (numpy.random.beta), of two gammas: a and b at least 1e-300.
 SLUICE_API NDArray beta(
     double a,
     double b,
@@ -74,9 +74,9 @@ SLUICE_API NDArray poisson(
 SLUICE_API NDArray poisson(const NDArray& lam, DType dtype = int64, SourceLocation site = SourceLocation::current());
 
 /// Draws with replacement from 0 .. k-1 by weights of shape (.., k), which need not add up to 1: int64 of shape
-/// (.., draws) (torch.multinomial, MXNet's sample_multinomial). A weight that is negative or nan counts as 0; where
-/// none is left, -1 is drawn. Throws ShapeError for weights without an axis or of k = 0, DTypeError unless they are of
-/// a floating type, ValueError for negative draws.
+/// (.., draws) (torch.multinomial, MXNet's sample_multinomial). A weight that is negative, infinite or nan counts as 0;
+/// where none is left, -1 is drawn. Throws ShapeError for weights without an axis or of k = 0, DTypeError unless they
+/// are of a floating type, ValueError for negative draws.
 SLUICE_API NDArray
 categorical(const NDArray& weights, std::int64_t draws = 1, SourceLocation site = SourceLocation::current());
 /// How often each of k came up in n draws (numpy.random.multinomial): int64 of the weights' shape. As categorical(),

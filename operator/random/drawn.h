@@ -120,17 +120,23 @@ struct CategoricalWork {
 };
 CategoricalWork categorical_work(const KernelCall& call);
 
-/// `sums` of one row's weights, each with those before it.
+/// `sums` of one row's weights, each with those before it: of smaller ones of the same ratios where they would not fit.
 SLUICE_HD inline void add_up_weights(const double* weights, std::int64_t n, double* sums) noexcept {
+  constexpr double k_most = std::numeric_limits<double>::max();
   double sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const double weight = weights[i];
-    sum += weight > 0 && weight <= std::numeric_limits<double>::max() ? weight : 0;
-    sums[i] = sum;
+  for (const double scale : {1.0, 0x1p-64}) {
+    sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double weight = weights[i];
+      sum += weight > 0 && weight <= k_most ? weight * scale : 0;
+      sums[i] = sum;
+    }
+    if (sum <= k_most)
+      return;
   }
 }
 
-/// The first whose sum is above u times all; -1 where there is nothing to draw.
+/// The first whose sum is above u times all, which may round to all; -1 where there is nothing to draw.
 SLUICE_HD inline std::int64_t find_category(const double* sums, std::int64_t n, SubStream& stream) noexcept {
   const double all = sums[n - 1], target = (stream.unit() * all).value;
   if (!(all > 0))
@@ -138,7 +144,7 @@ SLUICE_HD inline std::int64_t find_category(const double* sums, std::int64_t n, 
   std::int64_t low = 0, high = n - 1;
   while (low < high) {
     const std::int64_t middle = (low + high) / 2;
-    if (sums[middle] > target)
+    if (sums[middle] > target || sums[middle] >= all)
       high = middle;
     else
       low = middle + 1;

@@ -101,15 +101,21 @@ void check_floating(const Operator& op, const ArraySpec& input) {
       is_floating(input.dtype), [&] { return message(op.name, ": takes floating types, not ", input.dtype); });
 }
 
-Specs infer_dropout(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
+void check_rate(const char* op, double rate) {
+  require<ValueError>(rate >= 0 && rate <= 1, [&] { return message(op, ": ", rate, " is no probability"); });
+}
+
+Specs infer_dropout(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   require<ValueError>(!inputs.empty(), [&] { return message(op.name, ": has no input"); });
   check_floating(op, inputs[0]);
+  check_rate(op.name, attributes.as<detail::DropoutAttributes>().rate);
   detail::check_state(op.name, inputs, 1, inputs[0].device);
   return {inputs[0], {{2}, int64, inputs[0].device}};
 }
 
-Specs infer_dropout_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
+Specs infer_dropout_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   check_floating(op, inputs[0]);
+  check_rate(op.name, attributes.as<detail::DropoutAttributes>().rate);
   detail::check_state(op.name, inputs, 1, inputs[0].device);
   return {inputs[0]};
 }
@@ -157,7 +163,7 @@ constinit const Operator k_dropout_backward = {
 
 NDArray dropout(const NDArray& x, double rate, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
-    require<ValueError>(rate >= 0 && rate <= 1, [&] { return message("dropout: ", rate, " is no probability"); });
+    check_rate("dropout", rate);
     require<DTypeError>(is_floating(detail::object_of(x, "dropout").dtype), [&] {
       return message("dropout: takes floating types, not ", x.dtype());
     });

@@ -14,9 +14,55 @@ namespace {
 using detail::IntegerAttributes;
 using detail::RealAttributes;
 
-template <class A>
+// -- What is a distribution: kernels take it for granted, also where the operator is called by name -----------------
+void check_floating(const char* function, DType dtype) {
+  require<DTypeError>(is_floating(dtype), [&] { return message(function, ": makes floating types, not ", dtype); });
+}
+
+void check_uniform(const RealAttributes& a) {
+  check_floating("random::uniform", a.dtype);
+  require<ValueError>(std::isfinite(a.first) && std::isfinite(a.second) && a.first <= a.second, [&] {
+    return message("random::uniform: low ", a.first, " and high ", a.second, " are no range");
+  });
+}
+
+void check_normal(const RealAttributes& a) {
+  check_floating("random::normal", a.dtype);
+  require<ValueError>(std::isfinite(a.first) && std::isfinite(a.second) && a.second >= 0, [&] {
+    return message("random::normal: mean ", a.first, " and standard deviation ", a.second, " are no distribution");
+  });
+}
+
+// [smallest, largest] of an integer type.
+std::pair<std::int64_t, std::int64_t> limits_of(DType dtype) {
+  return by_dtype(dtype, []<class T>() -> std::pair<std::int64_t, std::int64_t> {
+    if constexpr (std::is_integral_v<T>) {
+      return {std::numeric_limits<T>::min(), std::numeric_limits<T>::max()};
+    } else {
+      return {0, 0};
+    }
+  });
+}
+
+void check_integers(const IntegerAttributes& a) {
+  require<DTypeError>(is_integer(a.dtype), [&] { return message("random::randint: makes integers, not ", a.dtype); });
+  const auto [smallest, largest] = limits_of(a.dtype);
+  require<ValueError>(a.first < a.second && a.first >= smallest && a.second - 1 <= largest, [&] {
+    return message("random::randint: [", a.first, ", ", a.second, ") is not a range of ", a.dtype);
+  });
+}
+
+void check_chance(const RealAttributes& a) {
+  require<ValueError>(
+      a.first >= 0 && a.first <= 1, [&] { return message("random::bernoulli: ", a.first, " is no probability"); });
+}
+
+template <class A, void (*check)(const A&)>
 Specs infer_random(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const A& a = attributes.as<A>();
+  check(a);
+  for (const std::int64_t extent : a.shape)
+    require<ShapeError>(extent >= 0, [&] { return message(op.name, ": shape ", a.shape, " has a negative extent"); });
   detail::check_state(op.name, inputs, 0, a.device);
   return {{a.shape, a.dtype, a.device}};
 }
@@ -29,27 +75,12 @@ std::uint64_t blocks_of(std::span<const ArraySpec> outputs, const Attributes&) {
 template <class N>
 NDArray make(
     const Operator& op, N first, N second, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  for (std::int64_t extent : shape)
-    require<ShapeError>(extent >= 0, [&] { return message(op.name, ": shape ", shape, " has a negative extent"); });
   const detail::RandomAttributes<N> attributes{shape, options.dtype, options.device, first, second};
   if (!options.pinned)
     return invoke_one(op, {}, Attributes::of(attributes), site);
-  const NDArray to = empty(shape, options);
-  return invoke(op, {}, Attributes::of(attributes), site, std::span(&to, 1))[0];
-}
-
-void check_floating(const char* op, DType dtype) {
-  require<DTypeError>(is_floating(dtype), [&] { return message(op, ": makes floating types, not ", dtype); });
-}
-
-// [smallest, largest] of an integer type.
-std::pair<std::int64_t, std::int64_t> limits_of(DType dtype) {
-  return by_dtype(dtype, []<class T>() -> std::pair<std::int64_t, std::int64_t> {
-    if constexpr (std::is_integral_v<T>) {
-      return {std::numeric_limits<T>::min(), std::numeric_limits<T>::max()};
-    } else {
-      return {0, 0};
-    }
+  return detail::located(site, [&]() -> NDArray {
+    const NDArray to = empty(shape, options);
+    return invoke(op, {}, Attributes::of(attributes), site, std::span(&to, 1))[0];
   });
 }
 
@@ -76,7 +107,7 @@ constinit const Operator k_random_uniform = {
     .name = "random_uniform",
     .inputs = -1,
     .attributes = &attribute_type<RealAttributes>,
-    .infer = infer_random<RealAttributes>,
+    .infer = infer_random<RealAttributes, check_uniform>,
     .kernels = {on_cpu(detail::random_uniform_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::random_uniform_gpu))},
     .random = blocks_of,
     .state_input = 0,
@@ -85,7 +116,7 @@ constinit const Operator k_random_normal = {
     .name = "random_normal",
     .inputs = -1,
     .attributes = &attribute_type<RealAttributes>,
-    .infer = infer_random<RealAttributes>,
+    .infer = infer_random<RealAttributes, check_normal>,
     .kernels = {on_cpu(detail::random_normal_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::random_normal_gpu))},
     .random = blocks_of,
     .state_input = 0,
@@ -94,7 +125,7 @@ constinit const Operator k_random_randint = {
     .name = "random_randint",
     .inputs = -1,
     .attributes = &attribute_type<IntegerAttributes>,
-    .infer = infer_random<IntegerAttributes>,
+    .infer = infer_random<IntegerAttributes, check_integers>,
     .kernels = {on_cpu(detail::random_randint_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::random_randint_gpu))},
     .random = blocks_of,
     .state_input = 0,
@@ -103,7 +134,7 @@ constinit const Operator k_random_bernoulli = {
     .name = "random_bernoulli",
     .inputs = -1,
     .attributes = &attribute_type<RealAttributes>,
-    .infer = infer_random<RealAttributes>,
+    .infer = infer_random<RealAttributes, check_chance>,
     .kernels = {on_cpu(detail::random_bernoulli_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::random_bernoulli_gpu))},
     .random = blocks_of,
     .state_input = 0,
@@ -115,23 +146,11 @@ void seed(std::uint64_t value) {
 }
 
 NDArray uniform(double low, double high, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    check_floating("random::uniform", options.dtype);
-    require<ValueError>(std::isfinite(low) && std::isfinite(high) && low <= high, [&] {
-      return message("random::uniform: low ", low, " and high ", high, " are no range");
-    });
-    return make(k_random_uniform, low, high, shape, options, site);
-  });
+  return make(k_random_uniform, low, high, shape, options, site);
 }
 
 NDArray normal(double mean, double std, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    check_floating("random::normal", options.dtype);
-    require<ValueError>(std::isfinite(mean) && std::isfinite(std) && std >= 0, [&] {
-      return message("random::normal: mean ", mean, " and standard deviation ", std, " are no distribution");
-    });
-    return make(k_random_normal, mean, std, shape, options, site);
-  });
+  return make(k_random_normal, mean, std, shape, options, site);
 }
 
 NDArray uniform(const Shape& shape, const ArrayOptions& options, SourceLocation site) {
@@ -144,22 +163,11 @@ NDArray normal(const Shape& shape, const ArrayOptions& options, SourceLocation s
 
 NDArray randint(
     std::int64_t low, std::int64_t high, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    require<DTypeError>(
-        is_integer(options.dtype), [&] { return message("random::randint: makes integers, not ", options.dtype); });
-    const auto [smallest, largest] = limits_of(options.dtype);
-    require<ValueError>(low < high && low >= smallest && high - 1 <= largest, [&] {
-      return message("random::randint: [", low, ", ", high, ") is not a range of ", options.dtype);
-    });
-    return make(k_random_randint, low, high, shape, options, site);
-  });
+  return make(k_random_randint, low, high, shape, options, site);
 }
 
 NDArray bernoulli(double p, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    require<ValueError>(p >= 0 && p <= 1, [&] { return message("random::bernoulli: ", p, " is no probability"); });
-    return make(k_random_bernoulli, p, 0.0, shape, options, site);
-  });
+  return make(k_random_bernoulli, p, 0.0, shape, options, site);
 }
 
 }  // namespace random

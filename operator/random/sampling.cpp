@@ -31,25 +31,10 @@ NDArray make(
       DistributionAttributes{shape, options.dtype, options.device, n.first, n.second, n.third, n.fourth});
   if (!options.pinned)
     return invoke_one(op, {}, attributes, site);
-  const NDArray to = empty(shape, options);
-  return invoke(op, {}, attributes, site, std::span(&to, 1))[0];
-}
-
-void require_scale(const char* op, double scale) {
-  require<ValueError>(std::isfinite(scale) && scale >= 0, [&] {
-    return message("random::", op, ": scale is ", scale, ", it must be finite and at least 0");
+  return detail::located(site, [&]() -> NDArray {
+    const NDArray to = empty(shape, options);
+    return invoke(op, {}, attributes, site, std::span(&to, 1))[0];
   });
-}
-
-void require_above_zero(const char* op, const char* what, double value) {
-  require<ValueError>(std::isfinite(value) && value > 0, [&] {
-    return message("random::", op, ": ", what, " is ", value, ", it must be finite and above 0");
-  });
-}
-
-void require_finite(const char* op, const char* what, double value) {
-  require<ValueError>(
-      std::isfinite(value), [&] { return message("random::", op, ": ", what, " is ", value, ", it must be finite"); });
 }
 
 // The ends of [low, high] among the numbers of a type.
@@ -81,26 +66,15 @@ NDArray sample(const Operator& op, const NDArray& parameters, DType dtype, Sourc
 }  // namespace
 
 NDArray exponential(double scale, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  return detail::located(site, [&] {
-    require_scale("exponential", scale);
-    return make(k_random_exponential, {scale}, shape, options, site);
-  });
+  return make(k_random_exponential, {scale}, shape, options, site);
 }
 
 NDArray laplace(double loc, double scale, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  return detail::located(site, [&] {
-    require_finite("laplace", "loc", loc);
-    require_scale("laplace", scale);
-    return make(k_random_laplace, {loc, scale}, shape, options, site);
-  });
+  return make(k_random_laplace, {loc, scale}, shape, options, site);
 }
 
 NDArray gumbel(double loc, double scale, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  return detail::located(site, [&] {
-    require_finite("gumbel", "loc", loc);
-    require_scale("gumbel", scale);
-    return make(k_random_gumbel, {loc, scale}, shape, options, site);
-  });
+  return make(k_random_gumbel, {loc, scale}, shape, options, site);
 }
 
 NDArray truncated_normal(
@@ -112,8 +86,6 @@ NDArray truncated_normal(
     const ArrayOptions& options,
     SourceLocation site) {
   return detail::located(site, [&] {
-    require_finite("truncated_normal", "mean", mean);
-    require_above_zero("truncated_normal", "std", std);
     const Numbers ends = ends_among(options.dtype, mean, std, low, high);
     require<ValueError>(low < high && ends.third <= ends.fourth, [&] {
       return message("random::truncated_normal: no ", options.dtype, " lies in [", low, ", ", high, "]");
@@ -123,11 +95,7 @@ NDArray truncated_normal(
 }
 
 NDArray gamma(double alpha, double scale, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  return detail::located(site, [&] {
-    require_above_zero("gamma", "alpha", alpha);
-    require_scale("gamma", scale);
-    return make(k_random_gamma, {alpha, scale}, shape, options, site);
-  });
+  return make(k_random_gamma, {alpha, scale}, shape, options, site);
 }
 
 NDArray gamma(const NDArray& alpha, DType dtype, SourceLocation site) {
@@ -135,20 +103,11 @@ NDArray gamma(const NDArray& alpha, DType dtype, SourceLocation site) {
 }
 
 NDArray beta(double a, double b, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  return detail::located(site, [&] {
-    require_above_zero("beta", "a", a);
-    require_above_zero("beta", "b", b);
-    return make(k_random_beta, {a, b}, shape, options, site);
-  });
+  return make(k_random_beta, {a, b}, shape, options, site);
 }
 
 NDArray poisson(double lam, const Shape& shape, const ArrayOptions& options, SourceLocation site) {
-  return detail::located(site, [&] {
-    require<ValueError>(lam >= 0 && lam <= detail::PoissonDraw::k_most, [&] {
-      return message("random::poisson: lam is ", lam, ", it must be within [0, 2^52]");
-    });
-    return make(k_random_poisson, {lam}, shape, options, site);
-  });
+  return make(k_random_poisson, {lam}, shape, options, site);
 }
 
 NDArray poisson(const NDArray& lam, DType dtype, SourceLocation site) {
@@ -177,6 +136,9 @@ NDArray multinomial(std::int64_t n, const NDArray& weights, SourceLocation site)
 NDArray permutation(std::int64_t n, Device device, SourceLocation site) {
   return detail::located(site, [&] {
     require<ValueError>(n >= 0, [&] { return message("random::permutation: ", n, " is negative"); });
+    require<UnsupportedError>(n < std::int64_t{1} << 32, [&] {
+      return message("random::permutation: of ", n, " entries; fewer than 2^32 are possible");
+    });
     constexpr std::int64_t k_least = std::numeric_limits<std::int64_t>::min();
     const NDArray keys =
         randint(k_least, std::numeric_limits<std::int64_t>::max(), {n}, {.dtype = int64, .device = device}, site);
@@ -198,7 +160,7 @@ NDArray permutation(const NDArray& x, SourceLocation site) {
 void shuffle(const NDArray& x, SourceLocation site) {
   detail::located(site, [&] {
     const NDArray ordered = permutation(x, site);
-    NDArray(x).assign(ordered);
+    NDArray(x).assign(ordered, site);
   });
 }
 

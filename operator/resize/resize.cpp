@@ -107,7 +107,7 @@ NDArray resized(const NDArray& x, const ResizeAttributes& how, SourceLocation si
     const std::int64_t in = extents[axis], out = how.size[axis - 2];
     y = how.bilinear ? mixed(y, axis, in, out, how.align_corners, site) : nearest(y, axis, in, out, site);
   }
-  return y.astype(x.dtype(), site);
+  return y.same(x) ? x.copy(site) : y.astype(x.dtype(), site);  // never x itself: the result may be written
 }
 
 Arrays resize(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {

@@ -161,6 +161,14 @@ TEST_CASE("Batches of other sizes do not call a hybridized forward", "[gluon][gr
        [](auto in, const NDArray& w) {
          return Arrays{pad(only(in) * w, {{1, 2}, {0, 1}}) * 2.0};
        }},
+      {"three operands in one order",
+       Once::always,
+       [](auto in, const NDArray& w) {
+         return Arrays{einsum("ij,j,j->i", {only(in), w, w}) * 2.0};
+       }},
+      {"matrices of a batch",
+       Once::always,
+       [](auto in, const NDArray& w) { return Arrays{svd((only(in) * w).expand_dims(2)).u * 2.0}; }},
       {"in place",
        Once::always,
        [](auto in, const NDArray& w) {
@@ -292,6 +300,20 @@ TEST_CASE("A forward whose operators hold an extent is traced for each size", "[
          const NDArray y = pad(only(in) * w, {{3, 2}, {1, 0}}, PadMode::edge);
          return Arrays{y * y};
        }},
+      {"three operands whose order follows their rows",
+       Once::never,
+       [](auto in, const NDArray& w) {
+         return Arrays{einsum("ij,kj,kl->il", {only(in) * w, only(in), only(in) * w})};
+       }},
+      {"a matrix, tall or wide",
+       Once::never,
+       [](auto in, const NDArray& w) {
+         const Svd parts = svd(only(in) * only(in) * w);
+         return Arrays{parts.u * 2.0, parts.vh};
+       }},
+      {"right vectors of a matrix, tall or wide",
+       Once::never,
+       [](auto in, const NDArray& w) { return Arrays{svd(only(in) * only(in) * w).vh * 2.0}; }},
       {"halves",
        Once::never,
        [](auto in, const NDArray& w) {

@@ -282,6 +282,12 @@ TEST_CASE("clip_global_norm scales all arrays together", "[gluon][guard]") {
   check_near(values(all[0]), {1.5, 0});
   check_near(values(all[1]), {0, 2});
   check_near(values(all[3]), {6});
+  for (const DType dtype : {float16, bfloat16}) {  // the factor, 1e-8, is none of float16
+    const NDArray half = full({100, 100}, 100, {.dtype = dtype});
+    CHECK(gluon::utils::clip_global_norm(std::vector<NDArray>{half}, 1e-4).item<double>() == 1e4);
+    CHECK(half.dtype() == dtype);
+    CHECK(max(half).item<double>() == Approx(1e-6).epsilon(0.05));
+  }
   fill(gaps, k_nan);
   CHECK(std::isnan(gluon::utils::clip_global_norm(all, 1).item<double>()));
   check_near(values(all[0]), {1.5, 0});  // a norm that is none scales nothing

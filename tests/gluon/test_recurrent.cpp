@@ -313,6 +313,8 @@ TEST_CASE("Recurrent layers and cells refuse what does not fit, by name and valu
   CHECK_THROWS_AS(rnn::RNN(2, {.dropout = 1.5}), ValueError);
   CHECK_THROWS_AS(rnn::RNN(2, {.input_size = -1}), ValueError);
   CHECK_THROWS_AS(rnn::LSTMCell(0), ValueError);
+  CHECK_THROWS_AS(rnn::LSTM(std::int64_t{1} << 62), ValueError);  // 4 gates of it would be none
+  CHECK_THROWS_AS(rnn::LSTMCell(std::int64_t{1} << 62), ValueError);
   rnn::LSTM layer(4, {.input_size = 3});
   layer.initialize();
   const NDArray x = ones({5, 2, 3}), state = ones({1, 2, 4});

@@ -10,6 +10,7 @@
 #include <sluice/operator/api.h>
 
 #include "tests/support/catch.h"
+#include "tests/support/compare.h"
 
 using namespace sluice;
 
@@ -100,7 +101,19 @@ class AnyCall {
         "true",
         "1.5",
         "(0, 0)",
-        "1000000000000000000"};
+        "1000000000000000000",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "nan",
+        "inf",
+        "-0.5",
+        "7",
+        "bool",
+        "uint8",
+        "int64",
+        "float16",
+        "float64",
+        "(-4,)"};
     std::string text;
     for (const NamedValue& value : parse_attributes(op_, "").values()) {
       if (below(2) == 0)
@@ -137,4 +150,39 @@ TEST_CASE("Operators called by name refuse types that they would write beyond") 
   const Operator& drop = *find_operator("dropout");
   CHECK_THROWS_AS(invoke_one(drop, {ones({3, 5}, {.dtype = int8})}, parse_attributes(drop, ""), {}), DTypeError);
   CHECK_THROWS_AS(invoke_one(weights, {whole, ones({3, 4})}, parse_attributes(weights, ""), {}), DTypeError);
+}
+
+TEST_CASE("Attributes that are no distribution and no mode are refused by name too") {
+  const auto call = [](const char* name, const char* attributes, const std::vector<NDArray>& inputs = {}) {
+    const Operator& op = *find_operator(name);
+    return invoke(op, inputs, parse_attributes(op, attributes), SourceLocation::current()).at(0);
+  };
+  // Where numbers of another size would be written, or nothing at all.
+  for (const char* const name : {"random_uniform", "random_normal"}) {
+    CHECK_THROWS_AS(call(name, "shape=(4,), dtype=uint8, second=1.0"), DTypeError);
+    CHECK_THROWS_AS(call(name, "shape=(4,), dtype=float32, second=nan"), ValueError);
+    CHECK_THROWS_AS(call(name, "shape=(-4,), dtype=float32, second=1.0"), ShapeError);
+  }
+  CHECK_THROWS_AS(call("random_randint", "shape=(4,), dtype=float32, second=5"), DTypeError);
+  CHECK_THROWS_AS(call("random_randint", "shape=(4,), dtype=int64"), ValueError);  // a division by the range
+  CHECK_THROWS_AS(call("random_randint", "shape=(4,), dtype=uint8, second=257"), ValueError);
+  CHECK(call("random_randint", "shape=(4,), dtype=uint8, first=255, second=256").to_vector<int>()[3] == 255);
+  for (const char* const chance : {"-0.5", "1.5", "nan"}) {
+    CHECK_THROWS_AS(call("random_bernoulli", message("shape=(4,), first=", chance).c_str()), ValueError);
+    CHECK_THROWS_AS(call("dropout", message("rate=", chance).c_str(), {ones({4})}), ValueError);
+  }
+  CHECK_THROWS_AS(call("random_exponential", "shape=(4,), first=-1.0"), ValueError);
+  CHECK_THROWS_AS(call("random_laplace", "shape=(4,), second=-1.0"), ValueError);
+  CHECK_THROWS_AS(call("random_gumbel", "shape=(4,), first=inf"), ValueError);
+  CHECK_THROWS_AS(call("random_gamma", "shape=(4,), first=-1.0"), ValueError);
+  CHECK_THROWS_AS(call("random_beta", "shape=(4,), first=-1.0"), ValueError);
+  CHECK_THROWS_AS(call("random_poisson", "shape=(4,), first=nan"), ValueError);
+  CHECK_THROWS_AS(call("random_truncated_normal", "shape=(4,), third=2.0, fourth=1.0"), ValueError);
+  const NDArray x = arange(0, 4), at = array<int>({5});
+  for (const char* const mode : {"mode=3", "mode=-1"}) {
+    CHECK_THROWS_WITH(call("take", mode, {x, at}), sluice::test::contains("take: mode"));
+    CHECK_THROWS_AS(call("index_update", mode, {x, at, ones({1})}), ValueError);
+    CHECK_THROWS_AS(call("pick", mode, {x, zeros({}, {.dtype = int64})}), ValueError);
+  }
+  CHECK(call("take", "mode=2", {x, at}).item<float>() == 1);
 }

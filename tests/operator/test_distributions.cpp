@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <sluice/operator/api.h>
-#include <sluice/operator/random/exact.h>
+#include <sluice/operator/random/draws.h>
 
 #include "tests/operator/reference.h"
 #include "tests/support/catch.h"
@@ -120,6 +120,13 @@ TEST_CASE("Own logarithms and exponentials are those of the library to the last 
   for (const double x : {1e-12, -1e-5, 0.1, -0.24})
     CHECK(
         detail::exact_log1p_minus(x).value == Approx(static_cast<double>(std::log1p(static_cast<long double>(x)) - x)));
+  for (const double lam : {10.0, 17.5, 300.0, 1e5}) {
+    for (const double k : {0.0, 9.0, 10.0, 11.0, 20.0, 290.0, 1e5}) {
+      const long double want = k * std::log(static_cast<long double>(lam)) - lam - std::lgamma(k + 1.0L);
+      CAPTURE(lam, k);
+      CHECK(detail::log_poisson(k, lam).value == Approx(static_cast<double>(want)).epsilon(1e-13).margin(1e-12));
+    }
+  }
 }
 
 TEST_CASE("Continuous distributions are what they are called", "[random]") {
@@ -148,7 +155,16 @@ TEST_CASE("Continuous distributions are what they are called", "[random]") {
 TEST_CASE("Normal numbers that are cut have the distribution of those between the ends", "[random]") {
   random::seed(2);
   const double ends[][2] = {
-      {-2, 2}, {-0.1, 0.2}, {-k_inf, k_inf}, {0.5, k_inf}, {3, 9}, {5, 5.01}, {-k_inf, -4}, {-7, -1}, {0, 2.6}};
+      {-2, 2},
+      {-0.1, 0.2},
+      {-k_inf, k_inf},
+      {0.5, k_inf},
+      {3, 9},
+      {5, 5.01},
+      {4, 4.2},
+      {-k_inf, -4},
+      {-7, -1},
+      {0, 2.6}};
   for (const auto& [a, b] : ends) {
     const double low = 1 + 2 * a, high = 1 + 2 * b;  // mean 1, deviation 2
     const NDArray drawn = random::truncated_normal(1, 2, low, high, {k_many}, k_wide);
@@ -225,6 +241,8 @@ TEST_CASE("Categories are drawn by their weights, and counted", "[random]") {
   CHECK(count(0, 2) == Approx(0.25).margin(5 * std::sqrt(0.19 / k_many)));
   CHECK(count(0, 3) == Approx(0.625).margin(5 * std::sqrt(0.24 / k_many)));
   CHECK(count(1, 4) == 1);
+  const NDArray alike = random::categorical(ones({2, 8}), 100);
+  CHECK(test::differences(alike[0], alike[1]) != "");  // each row has numbers of its own
   const NDArray counts = random::multinomial(1000, weights);
   CHECK(counts.shape() == Shape{2, 6});
   const auto rows = counts.to_vector<std::int64_t>();
@@ -239,6 +257,24 @@ TEST_CASE("Categories are drawn by their weights, and counted", "[random]") {
   CHECK_THROWS_AS(random::categorical(ones({})), ShapeError);
   CHECK_THROWS_AS(random::categorical(ones({2}, {.dtype = int32})), DTypeError);
   CHECK_THROWS_AS(random::categorical(weights, -1), ValueError);
+}
+
+TEST_CASE("Categories are drawn by weights at the ends of what numbers can be", "[random]") {
+  random::seed(11);
+  constexpr double k_denormal = 5e-324;
+  for (const double weight : {1e308, 1.7e308, 1e-310, k_denormal}) {
+    const auto drawn = random::categorical(array<double>({weight, weight, 0}), 1000).to_vector<std::int64_t>();
+    CAPTURE(weight);
+    CHECK(std::count(drawn.begin(), drawn.end(), 2) == 0);  // of no weight
+    CHECK(std::abs(static_cast<double>(std::count(drawn.begin(), drawn.end(), 0)) - 500) < 300);
+  }
+  const NDArray among = random::categorical(array<double>({k_inf, 1, k_nan, -1}), 50);
+  CHECK((min(among).item<int>() == 1 && max(among).item<int>() == 1));
+  const auto least = random::beta(1e-300, 1e-300, {200}, {.dtype = float64}).to_vector<double>();
+  CHECK(std::all_of(least.begin(), least.end(), [](double x) { return x == 0 || x == 1; }));
+  CHECK(std::abs(std::count(least.begin(), least.end(), 0.0) - 100) < 40);
+  CHECK_THROWS_WITH(random::beta(1e-310, 1, {2}), contains("random::beta") && contains("1e-310"));
+  CHECK_THROWS_AS(random::beta(1, 1e-310, {2}), ValueError);
 }
 
 TEST_CASE("Distributions refuse what is none", "[random]") {
@@ -279,6 +315,9 @@ TEST_CASE("Orders, shuffles and choices hold each entry as often as they should"
   CHECK(random::permutation(zeros({0, 2})).shape() == Shape{0, 2});
   CHECK_THROWS_AS(random::permutation(zeros({})), ShapeError);
   CHECK_THROWS_AS(random::shuffle(zeros({})), ShapeError);
+  CHECK_THROWS_AS(random::permutation(std::int64_t{1} << 32), UnsupportedError);  // before there is memory for it
+  const NDArray wide = arange(0, 3).broadcast_to({2, 3});
+  CHECK_THROWS_WITH(random::shuffle(wide), contains("broadcast view") && contains("test_distributions"));
 
   const auto few = random::choice(10, {2, 5}, false).to_vector<std::int64_t>();
   CHECK(std::set<std::int64_t>(few.begin(), few.end()).size() == 10);

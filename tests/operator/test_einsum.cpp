@@ -331,6 +331,16 @@ TEST_CASE("batch_dot transposes each side, and takes two batches that are alike"
   CHECK_THROWS_AS(batch_dot(ones({2, 2, 3}), ones({2, 2, 3})), ShapeError);
 }
 
+TEST_CASE("einsum of one operand is a view by a handle of its own", "[linalg]") {
+  const NDArray x = arange(0, 6).reshape({2, 3});
+  const NDArray same = einsum("ij->ij", {x}), number = zeros({});
+  CHECK_FALSE(same.same(x));
+  CHECK_FALSE(einsum("->", {number}).same(number));
+  same.slice(0, 0, 1).assign(-1);
+  CHECK(x.to_vector<int>() == std::vector<int>{-1, -1, -1, 3, 4, 5});
+  CHECK(gradient_differences([](const auto& v) { return einsum("ij->ij", {v[0]}); }, {x.astype(float64)}) == "");
+}
+
 TEST_CASE("diagonal is a view from an offset along two axes, and trace its sum", "[linalg]") {
   const NDArray x = arange(0, 24).reshape({2, 3, 4});
   CHECK(diagonal(x, 0, 1, 2).to_vector<int>() == std::vector<int>{0, 5, 10, 12, 17, 22});

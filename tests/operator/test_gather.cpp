@@ -266,6 +266,51 @@ TEST_CASE("the gradient of an entry that is taken very often adds up in two step
   }
 }
 
+void check_sums(Device device) {
+  // 3000 ones would stay at 2048 or 256, were they added in a half type.
+  for (const DType dtype : {float16, bfloat16}) {
+    const ArrayOptions there{.dtype = dtype, .device = device};
+    const auto gradient = [&](const Shape& shape, const auto& f) {
+      NDArray x = ones(shape, there);
+      x.attach_grad();
+      NDArray y;
+      {
+        const autograd::RecordScope record;
+        y = f(x);
+      }
+      y.backward();
+      return max(x.grad()).template item<double>();
+    };
+    const NDArray none = zeros({3000}, {.dtype = int32, .device = device});
+    CHECK(gradient({2}, [&](const NDArray& x) { return take(x, none); }) == Approx(3000).epsilon(0.004));
+    CHECK(gradient({2, 3}, [&](const NDArray& x) { return take(x, none); }) == Approx(3000).epsilon(0.004));
+    CHECK(gradient({2, 3}, [&](const NDArray& x) {
+            return take_along_axis(x, none.expand_dims(1), 0);
+          }) == Approx(3000).epsilon(0.004));
+  }
+  // Columns go in blocks of 64 at most.
+  for (const std::int64_t columns : {63, 64, 65, 130}) {
+    NDArray x = ones({3, columns}, {.device = device});
+    x.attach_grad();
+    NDArray y;
+    {
+      const autograd::RecordScope record;
+      y = take_along_axis(x, ones({2, columns}, {.dtype = int32, .device = device}), 0);
+    }
+    y.backward(arange(0, 2.0 * columns, 1, {.device = device}).reshape({2, columns}));
+    CHECK(test::differences(x.grad()[1], arange(0, columns, 1, {.device = device}) * 2 + columns) == "");
+    CHECK(max(abs(x.grad().slice(0, 0, 3, 2))).item<float>() == 0);
+  }
+}
+
+TEST_CASE("What was taken often adds up in float32, in every column") {
+  check_sums(cpu());
+}
+TEST_CASE("What was taken often on a GPU adds up in float32, in every column", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_sums(gpu());
+}
+
 TEST_CASE("an index out of bounds on a GPU is an IndexError at the wait, and the GPU goes on", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   const NDArray x = ones({3, 4}, {.device = gpu()});

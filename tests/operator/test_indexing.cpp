@@ -282,6 +282,10 @@ TEST_CASE("put writes places in all of the elements, compress and masks choose",
   CHECK(masked_fill(x, mask, 9).to_vector<float>() == std::vector<float>{9, 9, 9, 3, 4, 5});
   CHECK(masked_fill(x, x > 3, array<float>({6, 7, 8})).to_vector<float>() == std::vector<float>{0, 1, 2, 3, 7, 8});
   CHECK(masked_fill(x, full({}, true, {.dtype = bool_}), 1).to_vector<float>() == std::vector<float>(6, 1));
+  const NDArray large = array<std::int64_t>({9007199254740993, 16777217, 5});
+  const auto filled = masked_fill(large, array<bool>({false, false, true}), 2.5).to_vector<std::int64_t>();
+  CHECK(filled == std::vector<std::int64_t>{9007199254740993, 16777217, 2});  // others keep their digits
+  CHECK(masked_fill(mask, mask, 0.0).to_vector<int>() == std::vector<int>{0, 0});
   CHECK_THROWS_AS(masked_fill(x, x, 1), DTypeError);
   CHECK_THROWS_AS(masked_fill(x, array<bool>({true, false, true}), 1), ShapeError);
 }

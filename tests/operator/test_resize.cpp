@@ -132,6 +132,22 @@ TEST_CASE("Resizing and boxes are in graphs what they are by hand", "[resize]") 
   CHECK(traced_differences(boxes, {random_array({5, 4}, 1, 0, 4), random_array({3, 4}, 2, 0, 4)}) == "");
 }
 
+TEST_CASE("What is resized to its own size is an array of its own", "[resize]") {
+  for (const ResizeMode mode : {ResizeMode::nearest, ResizeMode::bilinear}) {
+    const NDArray x = arange(0, 4).reshape({1, 1, 2, 2});
+    const NDArray same = resize2d(x, {2, 2}, {.mode = mode}), scaled = upsampling(x, 1, {.mode = mode});
+    same.assign(9);
+    scaled.assign(8);
+    CHECK(x.to_vector<int>() == std::vector<int>{0, 1, 2, 3});
+    CHECK(
+        gradient_differences(
+            [=](const auto& v) {
+              return resize2d(v[0], {2, 2}, {.mode = mode});
+            },
+            {x.astype(float64)}) == "");
+  }
+}
+
 TEST_CASE("Resizing and boxes refuse what does not fit, by name and values", "[resize]") {
   const NDArray x = ones({1, 2, 3, 3});
   CHECK_THROWS_WITH(resize2d(ones({2, 3, 3}), {2, 2}), contains("resize2d") && contains("(2, 3, 3)"));

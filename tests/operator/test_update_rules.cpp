@@ -235,6 +235,14 @@ void check_zero_norms(Device device) {
     const double direction = no_weight ? 0.1 / (std::sqrt(0.001) + 0.5) : 0;  // the ratio is 1
     CHECK(v[0][0].item<double>() == Approx((no_weight ? 0 : 2) - 0.5 * direction));
   }
+  // A norm that is cut to 0 is one; it is |w| = 4 otherwise.
+  for (const double bound : {0.0, -1.0}) {
+    const List w = {full({4}, 2, there)}, g = {ones({4}, there)};
+    const update_rules::Lamb cut{.epsilon = 0.5, .upper_bound = bound, .bias_correction = false};
+    optimizer_update(cut, w, g, states_of(cut, w), {.learning_rate = 0.5, .steps = {1}});
+    const double step = 0.1 / (std::sqrt(0.001) + 0.5), ratio = bound == 0 ? 1 : 4 / (2 * step);
+    CHECK(w[0][0].item<double>() == Approx(2 - 0.5 * ratio * step));
+  }
 }
 
 // Steps too small for the weight's type are not lost: they add up in the master.
@@ -253,9 +261,13 @@ void check_masters(Device device) {
   CHECK(with[0].to_vector<float>() == std::vector<float>(700, 1 - 0x1p-6F));
   CHECK(with[1].to_vector<float>() == std::vector<float>(3, 1 - 0x1p-6F));
   // Who writes the weight is right, as after load_parameters().
+  for (const float written : {2.0F, 0.5F, -0.5F}) {  // more than the master, and less
+    fill(with[0], written);
+    sgd_update(with, grads, {}, {.learning_rate = 0x1p-12, .masters = master});
+    CHECK(master[0].to_vector<float>() == std::vector<float>(700, written - 0x1p-12F));
+  }
   fill(with[0], 2);
   sgd_update(with, grads, {}, {.learning_rate = 0x1p-12, .masters = master});
-  CHECK(master[0].to_vector<float>() == std::vector<float>(700, 2 - 0x1p-12F));
   CHECK(with[0].to_vector<float>() == std::vector<float>(700, 2));
 }
 
@@ -347,12 +359,12 @@ TEST_CASE("A rate of 0 and gradients that are no numbers do what their rules say
   const auto after = w[0].to_vector<float>();
   CHECK((after[0] == 0.5F && after[1] == 1 && std::isnan(after[2])));
   // Gradients that never change: their variance about the mean is none, however it rounds.
-  const update_rules::RmsProp centered{.rho = 0.5, .epsilon = 1, .centered = true};
+  const update_rules::RmsProp centered{.rho = 0.9, .epsilon = 1, .centered = true};
   const List v = {zeros({64})};
   const Lists states = states_of(centered, v);
-  for (int i = 0; i < 200; ++i)
-    optimizer_update(centered, v, List{full({64}, 0.1F + 0.001F)}, states, {.learning_rate = 1e-3});
-  CHECK(v[0][0].item<double>() == Approx(-0.2 * 0.101).epsilon(0.05));
+  for (int i = 0; i < 400; ++i)
+    optimizer_update(centered, v, List{full({64}, 5.7)}, states, {.learning_rate = 1e-3});  // below 0 in most steps
+  CHECK(v[0][0].item<double>() == Approx(-0.4 * 5.7).epsilon(0.1));
 }
 
 }  // namespace sluice
