@@ -1,3 +1,4 @@
+#include <exception>
 #include <utility>
 
 #include <sluice/engine/detail/core.h>
@@ -55,6 +56,34 @@ void EngineAccess::wait_passed(Engine& engine, const PositionSet& positions) {
 
 void EngineAccess::note_completed(Engine& engine, Position position) {
   engine.core_->note_completed(position);
+}
+
+bool EngineAccess::run_behind(
+    Engine& engine, const PositionSet& pending, void (*run)(void*) noexcept, void* context) noexcept {
+  Core& core = *engine.core_;
+  const ThisThread& here = this_thread();
+  if (here.lists_depth == 0 && here.gpu_body == nullptr && core.passed(pending)) {
+    run(context);
+    return true;
+  }
+  try {
+    const ApartScope nobodys;
+    const Var behind = engine.new_var({.pending = &pending});
+    const Task task{.name = "give back", .access = {out(behind)}, .on_failed_input = OnFailedInput::run};
+    // Not by Engine::push: that may rest, and a region that is being recorded would take the task.
+    TaskNode* const node =
+        core.make_task(task, TaskKind::body, Closure([run, context] { run(context); }), SourceLocation());
+    const TaskHandle handle = core.handle_of(node);
+    core.admit(node);
+    core.push(node);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+bool EngineAccess::is_frozen(const Var& var) noexcept {
+  return var.core()->frozen.load(std::memory_order_acquire);
 }
 
 }  // namespace sluice::detail

@@ -54,6 +54,16 @@ struct EngineAccess {
   /// Told by who has learnt it from a kernel itself: the GPU has passed `position`. Whether what was read there has
   /// failed, a wait for the task says.
   static void note_completed(Engine& engine, Position position);
+
+  /// Calls run(context) once the GPU has passed `pending`: here and now where that is so and the thread is in none of
+  /// the engine's own work, otherwise as a task that wait_all() covers. For RetireHooks that call what may use other
+  /// engines. Never waits. False, and nothing is called, where the engine takes no tasks any more or there is no memory
+  /// for one.
+  static bool run_behind(
+      Engine& engine, const PositionSet& pending, void (*run)(void* context) noexcept, void* context) noexcept;
+
+  /// True between Engine::freeze(var) and unfreeze().
+  static bool is_frozen(const Var& var) noexcept;
 };
 
 /// While it lives, what this thread pushes for others than who asked is in no group, and does not stop with the task in
