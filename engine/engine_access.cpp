@@ -1,4 +1,5 @@
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include <sluice/engine/detail/core.h>
@@ -61,12 +62,16 @@ void EngineAccess::note_completed(Engine& engine, Position position) {
 bool EngineAccess::run_behind(
     Engine& engine, const PositionSet& pending, void (*run)(void*) noexcept, void* context) noexcept {
   Core& core = *engine.core_;
-  const ThisThread& here = this_thread();
+  ThisThread& here = this_thread();
   if (here.lists_depth == 0 && here.gpu_body == nullptr && core.passed(pending)) {
     run(context);
     return true;
   }
   try {
+    // In the lists ends a task that is still counted: an engine that stops waits for what it leaves to be done.
+    std::optional<WorkScope> of_that_task;
+    if (here.lists_depth > 0)
+      of_that_task.emplace(here, work_of(core, nullptr));
     const ApartScope nobodys;
     const Var behind = engine.new_var({.pending = &pending});
     const Task task{.name = "give back", .access = {out(behind)}, .on_failed_input = OnFailedInput::run};

@@ -241,6 +241,39 @@ TEST_CASE("Foreign arrays outlive their engine, and go back then", "[dlpack]") {
   CHECK(producer.returned == 1);
 }
 
+TEST_CASE("An engine that ends gives back what its last tasks used, though other arrays of it live on", "[dlpack]") {
+  PlainProducer producer({3}, {1}, 3);
+  const Gate gate;
+  NDArray survivor;
+  std::thread opener;
+  {
+    Engine engine({.workers = 1});
+    const EngineScope scope(engine);
+    survivor = zeros({3});
+    {
+      const NDArray array = producer.import();
+      engine.push({.name = "hold", .access = {write(array.object()->buffer->var())}}, [gate] { gate.wait(); });
+      survivor.assign(array);
+    }
+    REQUIRE(gate.reached());
+    opener = std::thread([gate, &engine] {
+      for (bool stops = false; !stops;) {
+        try {
+          engine.push({.name = "asks"}, [] {});
+          std::this_thread::yield();
+        } catch (const EngineStopped&) {
+          stops = true;
+        }
+      }
+      gate.open();
+    });
+    engine.stop();
+    opener.join();
+  }
+  CHECK(producer.returned == 1);
+  CHECK(survivor.shape() == Shape{3});
+}
+
 TEST_CASE("A stopped engine gives foreign memory back as well", "[dlpack]") {
   Engine engine({.workers = 1});
   const EngineScope scope(engine);
