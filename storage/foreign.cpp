@@ -29,7 +29,7 @@ class Overdue {
 
 }  // namespace
 
-class ForeignPool final : public Pool {
+class ForeignPool final : public Pool, public WorkBehind {
  public:
   ForeignPool(Engine& engine, const ForeignMemory& memory) : memory_(memory), overdue_(engine.extension<Overdue>()) {
     overdue_.try_again();
@@ -65,11 +65,8 @@ class ForeignPool final : public Pool {
     if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1 && !give_back_behind())
       overdue_.keep(this);
   }
-  bool give_back_behind() noexcept {
-    return EngineAccess::run_behind(
-        overdue_.engine, pending_, [](void* pool) noexcept { static_cast<ForeignPool*>(pool)->give_back(); }, this);
-  }
-  void give_back() noexcept {
+  bool give_back_behind() noexcept { return EngineAccess::run_behind(overdue_.engine, pending_, *this); }
+  void run() noexcept override {
     const ForeignMemory memory = memory_;
     delete this;
     if (memory.give_back != nullptr)
@@ -92,7 +89,7 @@ namespace {
 
 Overdue::~Overdue() {
   for (ForeignPool* pool = first_.exchange(nullptr); pool != nullptr;)
-    std::exchange(pool, pool->next)->give_back();
+    std::exchange(pool, pool->next)->run();
 }
 
 void Overdue::keep(ForeignPool* pool) noexcept {
