@@ -33,16 +33,21 @@ void order(void* earlier, void* later) {
 auto mark_of(Device device, void* stream) {
   const cuda::DeviceScope on(device.index);
   cudaEvent_t raw = nullptr;
-  cuda::cuda_check(cudaEventCreateWithFlags(&raw, cudaEventDisableTiming), "import_stream: cudaEventCreateWithFlags");
+  cuda::cuda_check(cudaEventCreateWithFlags(&raw, cudaEventDisableTiming), "cudaEventCreateWithFlags");
   auto mark = std::make_shared<cuda::EventHandle>(raw);
-  cuda::cuda_check(cudaEventRecord(raw, static_cast<cudaStream_t>(stream)), "import_stream: cudaEventRecord");
+  cuda::cuda_check(cudaEventRecord(raw, static_cast<cudaStream_t>(stream)), "cudaEventRecord");
   return mark;
 }
 void wait_for(void* stream, const std::shared_ptr<cuda::EventHandle>& mark) {
   if (cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), mark->get(), 0) == cudaSuccess)
     return;
   cudaGetLastError();  // then the host waits: what comes next must not come before that work
-  cuda::cuda_check(cudaEventSynchronize(mark->get()), "import_stream: cudaEventSynchronize");
+  cuda::cuda_check(cudaEventSynchronize(mark->get()), "cudaEventSynchronize");
+}
+
+/// What issues the task may be another thread, for which that name means another stream.
+bool is_of_this_thread(void* stream) noexcept {
+  return stream == cudaStreamPerThread;
 }
 #else
 void check_stream(const char* what, Device device, void*) {
@@ -53,6 +58,9 @@ std::shared_ptr<void> mark_of(Device, void*) {
   return {};
 }
 void wait_for(void*, const std::shared_ptr<void>&) {}
+bool is_of_this_thread(void*) noexcept {
+  return false;
+}
 #endif
 
 }  // namespace
@@ -76,11 +84,16 @@ void export_stream(Engine& engine, Device device, void* stream, const AccessList
   // Whoever ends the body's life without a call breaks the promise.
   auto issued = std::make_shared<std::promise<void>>();
   std::future<void> is_issued = issued->get_future();
+  using Mark = decltype(mark_of(device, stream));
+  const auto mark = is_of_this_thread(stream) ? std::make_shared<Mark>() : nullptr;
   const TaskHandle task = engine.push(
       {.name = "export stream", .device = device, .access = access, .on_failed_input = OnFailedInput::run},
-      [stream, issued = std::move(issued)](Queue queue) {
+      [device, stream, mark, issued = std::move(issued)](Queue queue) {
         try {
-          order(queue.stream(), stream);
+          if (mark == nullptr)
+            order(queue.stream(), stream);
+          else
+            *mark = mark_of(device, queue.stream());
           issued->set_value();
         } catch (...) {
           issued->set_exception(std::current_exception());
@@ -90,6 +103,8 @@ void export_stream(Engine& engine, Device device, void* stream, const AccessList
   detail::EngineAccess::core(engine).wait_issued(task);  // which runs CPU tasks where nobody else does
   try {
     is_issued.get();
+    if (mark != nullptr)
+      wait_for(stream, *mark);
   } catch (const std::future_error&) {
     throw Cancelled("export_stream: the engine was stopped before the stream's turn came");
   }

@@ -4,6 +4,7 @@
 #include <sluice/engine/api.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
+#include <sluice/ndarray/dlpack.h>
 #include <sluice/ndarray/dtype.h>
 #include <sluice/ndarray/file.h>
 #include <sluice/ndarray/gpu_support.h>

@@ -49,6 +49,7 @@
 #include <sluice/operator/reduce/composed.h>
 #include <sluice/operator/reduce/reduce.h>
 #include <sluice/operator/resize/resize.h>
+#include <sluice/operator/rtc/rtc.h>
 #include <sluice/operator/scan/scan.h>
 #include <sluice/operator/sink.h>
 #include <sluice/operator/softmax/softmax.h>

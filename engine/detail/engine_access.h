@@ -12,6 +12,20 @@
 
 namespace sluice::detail {
 
+/// See EngineAccess::run_behind(). It lives until run() was called.
+class WorkBehind {
+ public:
+  virtual void run() noexcept = 0;
+
+ protected:
+  ~WorkBehind() = default;
+
+ private:
+  friend class BehindBody;
+  friend struct EngineAccess;
+  bool admitted_ = false;  // by the engine, which then calls run()
+};
+
 /// The inner side of an Engine: what rooms need of it and users do not call.
 /// storage frees memory by positions of GPU work and climbs down its ladder when memory runs out; reads of small arrays
 /// learn from a kernel that it has run; parts of the engine (interop, regions, groups) reach its Core.
@@ -54,6 +68,15 @@ struct EngineAccess {
   /// Told by who has learnt it from a kernel itself: the GPU has passed `position`. Whether what was read there has
   /// failed, a wait for the task says.
   static void note_completed(Engine& engine, Position position);
+
+  /// Has work.run() called once the GPU has passed `pending`, or is lost: here and now where that is so and the thread
+  /// is in none of the engine's own work, otherwise by a task that wait_all() covers. For RetireHooks that call what
+  /// may use other engines. Never waits. False, and nothing is called, where the engine takes no tasks any more or
+  /// there is no memory for one.
+  static bool run_behind(Engine& engine, const PositionSet& pending, WorkBehind& work) noexcept;
+
+  /// True between Engine::freeze(var) and unfreeze().
+  static bool is_frozen(const Var& var) noexcept;
 };
 
 /// While it lives, what this thread pushes for others than who asked is in no group, and does not stop with the task in

@@ -88,6 +88,25 @@ SLUICE_C_API sluice_status sluice_array_wait(sluice_array_t array);
 /// Waits for all tasks of the engine; returns an error that nobody has seen yet.
 SLUICE_C_API sluice_status sluice_wait_all(void);
 
+/// DLPack's structs, as its header declares them.
+struct DLManagedTensor;
+struct DLManagedTensorVersioned;
+/// What is exported is not written by the consumer; is a copy of its own.
+#define SLUICE_DLPACK_READ_ONLY 1
+#define SLUICE_DLPACK_COPY 2
+/// The array for another library, without a copy; it is kept until the consumer calls the tensor's deleter. `stream` is
+/// as Python's __dlpack__ says it, 0 for None: on a GPU that stream waits for what was pushed on the array, on a CPU
+/// the caller does. `flags`: some of SLUICE_DLPACK_*. More of it in ndarray/dlpack.h.
+SLUICE_C_API sluice_status
+sluice_to_dlpack(sluice_array_t array, int64_t stream, unsigned flags, struct DLManagedTensor** out);
+SLUICE_C_API sluice_status
+sluice_to_dlpack_versioned(sluice_array_t array, int64_t stream, unsigned flags, struct DLManagedTensorVersioned** out);
+/// An array on another library's memory. The tensor is taken over: its deleter is called once, by whichever thread is
+/// there when nobody uses the memory any more; also where this fails. On a GPU what lies on `stream` comes first.
+SLUICE_C_API sluice_status sluice_from_dlpack(struct DLManagedTensor* tensor, int64_t stream, sluice_array_t* out);
+SLUICE_C_API sluice_status
+sluice_from_dlpack_versioned(struct DLManagedTensorVersioned* tensor, int64_t stream, sluice_array_t* out);
+
 /// Calls visit(name, context) for each operator, plugins' too, by name.
 SLUICE_C_API sluice_status sluice_each_operator(void (*visit)(const char* name, void* context), void* context);
 /// Calls an operator by name: `attributes` as docs/operators.md writes them, "axis=1, keepdims=true", NULL or "" for

@@ -16,13 +16,15 @@ std::string code_of(const Source& source, int target, const KeptCode& kept) {
   const std::string key = key_of(source, target);
   if (auto found = kept.find(key))
     return std::move(*found);
-  try {
-    std::string code = sluice::detail::nvrtc_compile(source.text, embedded_headers(), target);
-    kept.keep(key, code);
-    return code;
-  } catch (const LibraryError& error) {
-    throw LibraryError(message(error.message(), "\nof the source\n", source.text));
-  }
+  std::string refusal;
+  std::string code = sluice::detail::nvrtc_compile(
+      {.text = source.text, .name = "fused.cu", .headers = embedded_headers(), .flags = sluice::detail::nvrtc_flags()},
+      target,
+      refusal);
+  require<LibraryError>(
+      refusal.empty(), [&] { return message("NVRTC:\n", refusal, "\nof the source\n", source.text); });
+  kept.keep(key, code);
+  return code;
 }
 
 }  // namespace sluice::fused

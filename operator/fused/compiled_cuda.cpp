@@ -20,35 +20,8 @@ namespace sluice::fused {
 
 namespace {
 
-using sluice::detail::nvrtc_library;
-
-/// 90 for 9.0.
-int capability_of(int gpu) {
-  constexpr int k_known = 64;
-  static std::atomic<int> known[k_known];
-  if (gpu < k_known && known[gpu].load(std::memory_order_relaxed) != 0)
-    return known[gpu].load(std::memory_order_relaxed);
-  int major = 0, minor = 0;
-  cuda::cuda_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu), "cudaDeviceGetAttribute");
-  cuda::cuda_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, gpu), "cudaDeviceGetAttribute");
-  if (gpu < k_known)
-    known[gpu].store(10 * major + minor, std::memory_order_relaxed);
-  return 10 * major + minor;
-}
-
-std::string why_not_for(int capability) {
-  if (!nvrtc_library().load())
-    return nvrtc_library().problem();
-  if (sluice::detail::nvrtc_target(capability, sluice::detail::nvrtc_capabilities()) != 0)
-    return "";
-  return message(
-      "NVRTC ",
-      sluice::detail::nvrtc_version(),
-      " compiles nothing for compute capability ",
-      capability / 10,
-      ".",
-      capability % 10);
-}
+using sluice::detail::gpu_capability;
+using sluice::detail::why_no_nvrtc;
 
 #if CUDART_VERSION >= 12080
 /// Machine code in every GPU that it is for, to the end of the process.
@@ -109,7 +82,7 @@ Compiled compile(const Program& program, int capability, const Reduced& reductio
     made.numbers = numbers_of(program);
     made.numbers.insert(made.numbers.begin(), 0);
     made.numbers.resize(std::max<std::size_t>(made.numbers.size(), 2));  // a kernel's array has one at least
-    made.problem = why_not_for(capability);
+    made.problem = why_no_nvrtc(capability);
     if (made.problem.empty()) {
       const int target = sluice::detail::nvrtc_target(capability, sluice::detail::nvrtc_capabilities());
       made.kernels = modules->get(made.source, target);
@@ -160,15 +133,15 @@ Programs& programs() {
 }  // namespace
 
 std::string why_not_compiled(int gpu) {
-  return why_not_for(capability_of(gpu));
+  return why_no_nvrtc(gpu_capability(gpu));
 }
 
 const Compiled* compiled_already(const Program& program, int gpu, const Reduced& reduction) noexcept {
-  return programs().find({&program, capability_of(gpu), reduction});
+  return programs().find({&program, gpu_capability(gpu), reduction});
 }
 
 const Compiled& compiled(const Program& program, int gpu, const Reduced& reduction) {
-  const ProgramKey key{&program, capability_of(gpu), reduction};
+  const ProgramKey key{&program, gpu_capability(gpu), reduction};
   if (const Compiled* const found = programs().find(key))
     return *found;
   auto made = std::make_unique<const Compiled>(compile(program, key.capability, reduction));

@@ -23,7 +23,20 @@ int nvrtc_target(int capability, std::span<const int> known) noexcept;
 /// The flags that elementwise kernels are compiled with by nvcc: see the project's meson.build.
 std::span<const char* const> nvrtc_flags() noexcept;
 
-/// Machine code ("cubin") for GPUs of `target`, all of `headers` at hand. Throws LibraryError with what NVRTC says.
-std::string nvrtc_compile(const std::string& source, std::span<const fused::EmbeddedHeader> headers, int target);
+/// 90 for a GPU of compute capability 9.0. Throws CudaError.
+int gpu_capability(int gpu);
+/// Why NVRTC compiles nothing for GPUs of that capability: it is missing, or older; "" if it does. Loads it.
+std::string why_no_nvrtc(int capability);
+
+/// What NVRTC is given.
+struct NvrtcSource {
+  const std::string& text;
+  const char* name;  // of the file, in what it says
+  std::span<const fused::EmbeddedHeader> headers = {};
+  std::span<const char* const> flags = {};
+};
+/// Machine code ("cubin") for GPUs of `target`; where the source does not compile "", and what NVRTC says in `refusal`.
+/// Throws LibraryError where NVRTC itself fails.
+std::string nvrtc_compile(const NvrtcSource& source, int target, std::string& refusal);
 
 }  // namespace sluice::detail

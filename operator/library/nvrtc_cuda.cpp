@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <atomic>
 
 #include <cuda_runtime_api.h>
 
+#include <sluice/engine/cuda/check.h>
 #include <sluice/engine/error.h>
 #include <sluice/operator/library/nvrtc.h>
 
@@ -107,21 +109,48 @@ std::span<const char* const> nvrtc_flags() noexcept {
   return k_flags;
 }
 
-std::string nvrtc_compile(const std::string& source, std::span<const fused::EmbeddedHeader> headers, int target) {
+int gpu_capability(int gpu) {
+  constexpr int k_known = 64;
+  static std::atomic<int> known[k_known];
+  if (gpu < k_known && known[gpu].load(std::memory_order_relaxed) != 0)
+    return known[gpu].load(std::memory_order_relaxed);
+  int major = 0, minor = 0;
+  cuda::cuda_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu), "cudaDeviceGetAttribute");
+  cuda::cuda_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, gpu), "cudaDeviceGetAttribute");
+  if (gpu < k_known)
+    known[gpu].store(10 * major + minor, std::memory_order_relaxed);
+  return 10 * major + minor;
+}
+
+std::string why_no_nvrtc(int capability) {
+  if (!nvrtc_library().load())
+    return nvrtc_library().problem();
+  if (nvrtc_target(capability, nvrtc_capabilities()) != 0)
+    return "";
+  return message(
+      "NVRTC ", nvrtc_version(), " compiles nothing for compute capability ", capability / 10, ".", capability % 10);
+}
+
+std::string nvrtc_compile(const NvrtcSource& source, int target, std::string& refusal) {
+  constexpr int k_does_not_compile = 6;  // NVRTC_ERROR_COMPILATION
   std::vector<const char*> texts, names;
-  for (const fused::EmbeddedHeader& header : headers) {
+  for (const fused::EmbeddedHeader& header : source.headers) {
     texts.push_back(header.text);
     names.push_back(header.name);
   }
   Made made;
-  const int count = static_cast<int>(headers.size());
+  const int count = static_cast<int>(names.size());
   check(
-      calls.nvrtcCreateProgram(&made.program, source.c_str(), "fused.cu", count, texts.data(), names.data()),
+      calls.nvrtcCreateProgram(&made.program, source.text.c_str(), source.name, count, texts.data(), names.data()),
       "nvrtcCreateProgram");
   const std::string architecture = message("--gpu-architecture=sm_", target);
-  std::vector<const char*> flags(nvrtc_flags().begin(), nvrtc_flags().end());
+  std::vector<const char*> flags(source.flags.begin(), source.flags.end());
   flags.push_back(architecture.c_str());
   const int result = calls.nvrtcCompileProgram(made.program, static_cast<int>(flags.size()), flags.data());
+  if (result == k_does_not_compile) {
+    refusal = log_of(made.program);
+    return "";
+  }
   if (result != 0)
     throw LibraryError(message("NVRTC: ", calls.nvrtcGetErrorString(result), ":\n", log_of(made.program)));
   std::size_t size = 0;

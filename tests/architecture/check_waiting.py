@@ -36,6 +36,7 @@ ALLOWED = [
     ("gluon/server.cpp", "wait join", "Server's constructor, which tries the network, and its end"),
     ("gluon/server_queue.cpp", "wait wait_until", "the server's own threads without a batch; who hands in while the queue is full, if asked to wait"),
     ("gluon/server_reply.cpp", "wait", "ServerReply::wait and what waits for the answer"),
+    ("ndarray/dlpack.cpp", "wait", "to_dlpack of a CPU's array: the consumer is no task that could wait"),
     ("ndarray/pipeline.cpp", "wait", "read_out of a large GPU array"),
     ("ndarray/small_read.cpp", "wait", "read_out of a small GPU array: past the flag that the host spins on"),
     ("ndarray/ndarray.cpp", "wait", "wait_to_read, wait_to_write, read_out"),
