@@ -14,3 +14,4 @@
 #include <sluice/gluon/nn/pool.h>
 #include <sluice/gluon/nn/rectifiers.h>
 #include <sluice/gluon/nn/sequential.h>
+#include <sluice/gluon/nn/volume.h>

@@ -244,6 +244,10 @@ constexpr Operator composed(const char* name, Infer infer, Composition compositi
 
 namespace detail {
 
+Shape deconvolution_shape(const Operator& op, std::span<const ArraySpec> inputs, const DeconvolutionOptions& o) {
+  return shape_before(op.name, inputs[0].shape, inputs[1].shape, {o.stride, o.pad, o.dilation, o.adj, o.groups});
+}
+
 constinit const Operator k_convolution1d = composed<RowConvolutionAttributes>("convolution1d", infer_row, convolve_row);
 constinit const Operator k_deconvolution = composed<DeconvolutionAttributes>("deconvolution", infer_image, spread);
 constinit const Operator k_deconvolution1d =

@@ -3,8 +3,11 @@
 // Neural operators made of others among the cases of differentiable_cases.h.
 #include <sluice/operator/attention/attention.h>
 #include <sluice/operator/conv/composed.h>
+#include <sluice/operator/conv/volume.h>
+#include <sluice/operator/conv/windows.h>
 #include <sluice/operator/ctc/ctc.h>
 #include <sluice/operator/pool/composed.h>
+#include <sluice/operator/pool/volume.h>
 #include <sluice/operator/resize/resize.h>
 
 #include "tests/operator/differentiable_case.h"
@@ -34,6 +37,28 @@ inline void add_composed_convolutions(Cases& cases) {
   cases.push_back({"deconvolution1d", {{2, 2, 3}, {2, 4, 3}, bias}, [](const auto& v) {
                      return deconvolution1d(v[0], v[1], v[2], {.stride = 2, .pad = {1}, .adj = 1});
                    }});
+}
+
+inline void add_volumes(Cases& cases) {
+  const Shape x{2, 2, 3, 4, 3};
+  const Convolution3DOptions sparse{.stride = {1, 2, 1}, .pad = {1, 0, 1}, .dilation = {2, 1, 1}, .groups = 2};
+  cases.push_back({"convolution3d", {x, {4, 1, 2, 2, 2}, {4}}, [=](const auto& v) {
+                     return convolution3d(v[0], v[1], v[2], sparse);
+                   }});
+  cases.push_back({"convolution3d of none", {{0, 2, 2, 2, 2}, {3, 2, 2, 2, 2}}, [](const auto& v) {
+                     return convolution3d(v[0], v[1], {});
+                   }});
+  const Deconvolution3DOptions wide{.stride = {2, 1, 2}, .pad = {1, 0, 0}, .adj = {1, 0, 1}};
+  cases.push_back({"deconvolution3d", {{2, 2, 2, 2, 2}, {2, 3, 3, 2, 2}, {3}}, [=](const auto& v) {
+                     return deconvolution3d(v[0], v[1], v[2], wide);
+                   }});
+  const Pool3DOptions cut{.kernel = {2, 3, 2}, .stride = {1, 2, 2}, .pad = {1, 0, 1}, .ceil_mode = true};
+  cases.push_back({"max_pool3d", {x}, [=](const auto& v) { return max_pool3d(v[0], cut); }});
+  cases.push_back({"avg_pool3d", {x}, [=](const auto& v) { return avg_pool3d(v[0], cut); }});
+  const WindowOptions apart{.kernel = {2, 3}, .stride = {2, 1}, .pad = {1, 0, 0, 2}, .dilation = {1, 2}};
+  cases.push_back({"im2col", {{2, 2, 4, 5}}, [=](const auto& v) { return im2col(v[0], apart); }});
+  cases.push_back({"im2col of none", {{0, 2, 4, 5}}, [=](const auto& v) { return im2col(v[0], apart); }});
+  cases.push_back({"col2im", {{2, 12, 6}}, [=](const auto& v) { return col2im(v[0], {4, 5}, apart); }});
 }
 
 inline void add_composed_pools(Cases& cases) {
@@ -109,6 +134,7 @@ inline void add_neural(Cases& cases) {
   add_resizes(cases);
   add_composed_convolutions(cases);
   add_composed_pools(cases);
+  add_volumes(cases);
 }
 
 }  // namespace sluice::test::detail

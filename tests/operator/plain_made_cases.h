@@ -99,6 +99,10 @@ inline void add_neural(std::vector<PlainCase>& cases) {
   cases.push_back(by_name("resize2d", of({{2, 3, 4, 5}}), "size=(3, 7)"));
   cases.push_back(by_name("upsampling", of({{2, 3, 4, 5}}), "scale=2, bilinear=true"));
   cases.push_back(by_name("box_iou", of({{3, 4}, {2, 4}}), ""));
+  cases.push_back(by_name("convolution3d", of({{2, 2, 3, 3, 4}, {3, 2, 2, 2, 2}, {3}}), "pad=(1, 0, 1)"));
+  cases.push_back(by_name("deconvolution3d", of({{2, 2, 2, 3, 2}, {2, 3, 2, 2, 2}, {3}}), "stride=(2, 1, 1)"));
+  for (const char* op : {"max_pool3d", "avg_pool3d"})
+    cases.push_back(by_name(op, of({{2, 3, 3, 4, 5}}), "kernel=(2, 2, 3), pad=(1, 0, 1)"));
   for (const char* op : {"max_pool1d", "avg_pool1d", "lp_pool1d"})
     cases.push_back(by_name(op, of({{2, 3, 5}}), "kernel=3, stride=1"));
   cases.push_back(by_name("lp_pool2d", of({{2, 3, 4, 5}}), "kernel=(2, 3), ceil_mode=true"));
