@@ -9,6 +9,8 @@
 #include <sluice/operator/pool/composed.h>
 #include <sluice/operator/pool/volume.h>
 #include <sluice/operator/resize/resize.h>
+#include <sluice/operator/vision/grid_sample.h>
+#include <sluice/operator/vision/roi_align.h>
 
 #include "tests/operator/differentiable_case.h"
 
@@ -128,7 +130,26 @@ inline void add_alignments(Cases& cases) {
   add({3, 0, 2}, {}, {0, 2}, false);
 }
 
+inline void add_samples(Cases& cases) {
+  const auto regions = [](const NDArray& x) {
+    const NDArray rois = numbers({0, 0, 0, 3, 2, 1, 1, 2, 4, 6, 0, -2, 1, 1, 2}, {3, 5}, x);
+    return rois.astype(x.dtype() == float64 ? float64 : float32);
+  };
+  cases.push_back({"roi_align", {{2, 3, 5, 4}}, [=](const auto& v) {
+                     return roi_align(v[0], regions(v[0]), {.pooled_size = {2, 2}, .spatial_scale = 0.75});
+                   }});
+  for (const SamplePadding padding : {SamplePadding::zeros, SamplePadding::border}) {
+    cases.push_back({"grid_sample", {{2, 2, 3, 4}, {2, 2, 3, 2}}, [=](const auto& v) {
+                       return grid_sample(v[0], v[1], {.padding = padding});
+                     }});
+  }
+  cases.push_back({"deformable_convolution", {{2, 2, 4, 3}, {2, 8, 3, 2}, {2, 2, 2, 2}}, [](const auto& v) {
+                     return deformable_convolution(v[0], v[1], v[2], {});
+                   }});
+}
+
 inline void add_neural(Cases& cases) {
+  add_samples(cases);
   add_alignments(cases);
   add_attention(cases);
   add_resizes(cases);

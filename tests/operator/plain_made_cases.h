@@ -110,6 +110,30 @@ inline void add_neural(std::vector<PlainCase>& cases) {
     cases.push_back(by_name(op, of({{2, 3, 4, 5}}), "output_size=(3, 2)"));
 }
 
+inline void add_regions(std::vector<PlainCase>& cases) {
+  const std::optional<DType> any;
+  cases.push_back(by_name("box_nms", {{{2, 5, 6}, any}}, "overlap_thresh=0.2, valid_thresh=-2, topk=4"));
+  cases.push_back(by_name("box_nms", {{{5, 6}, any}}, "valid_thresh=-2, id_index=0, out_center=true"));
+  for (const std::size_t inputs : {2, 3}) {
+    std::vector<std::pair<Shape, std::optional<DType>>> given{{{2, 5, 4}, any}, {{2, 5}, bool_}, {{2, 5}, any}};
+    given.resize(inputs);
+    cases.push_back(by_name("nms_mask", given, "threshold=0.2"));
+  }
+  cases.push_back({"roi_align", alike(1, {2, 3, 5, 4}), [](const Arrays& in, DType) {
+                     const std::vector<double> values{0, 0, 0.5, 3, 2, 1, 1.25, 2, 4, 6};
+                     const NDArray rois = array(values, {2, 5}).to(in[0].device());
+                     return Arrays{roi_align(in[0], rois, {.pooled_size = {2, 2}})};
+                   }});
+  const auto of = [](std::vector<Shape> shapes) {
+    std::vector<std::pair<Shape, std::optional<DType>>> inputs;
+    for (const Shape& shape : shapes)
+      inputs.push_back({shape, std::nullopt});
+    return inputs;
+  };
+  cases.push_back(by_name("grid_sample", of({{2, 2, 3, 4}, {2, 2, 3, 2}}), "reflection=true"));
+  cases.push_back(by_name("deformable_convolution", of({{1, 2, 4, 3}, {1, 8, 3, 2}, {2, 2, 2, 2}, {2}}), ""));
+}
+
 inline void add_alignments(std::vector<PlainCase>& cases) {
   const std::optional<DType> any;
   cases.push_back(by_name("ctc_loss", {{{4, 2, 4}, any}, {{2, 2}, int32}}, ""));
@@ -148,6 +172,7 @@ inline std::vector<PlainCase> all_plain_cases() {
   detail::add_sums_at(cases);
   detail::add_neural(cases);
   detail::add_alignments(cases);
+  detail::add_regions(cases);
   detail::add_plain_products(cases);
   return cases;
 }
