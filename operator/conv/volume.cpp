@@ -186,14 +186,19 @@ Arrays spread(std::span<const NDArray> inputs, const Attributes& attributes, Sou
   const Shape y = infer_volume_back(op, detail::specs_of(inputs), attributes)[0].shape;
   const auto& a = attributes.as<Deconvolution3DAttributes>();
   const Shape x = detail::extents_beside_batch(inputs[0]), &w = detail::unseen_shape(inputs[1]);
-  const NDArray planes = inputs[0].transpose({0, 2, 1, 3, 4}, site).reshape({-1, x[1], x[3], x[4]}, site);
-  const NDArray weight = inputs[1].reshape({w[0], w[1] * w[2], w[3], w[4]}, site);
+  // What planes give is added up once more: half types are not to be rounded in between.
+  const DType own = inputs[0].dtype(), wide = own == float64 ? float64 : float32;
+  const NDArray volume = inputs[0].astype(wide, site).transpose({0, 2, 1, 3, 4}, site);
+  const NDArray planes = volume.reshape({-1, x[1], x[3], x[4]}, site);
+  const NDArray weight = inputs[1].astype(wide, site).reshape({w[0], w[1] * w[2], w[3], w[4]}, site);
   const NDArray each = deconvolution(planes, weight, {}, of_planes(op.name, a), site);
   const RowSums depth{depth_windows(op.name, a, w[2]), y[2]};
   const NDArray windows = each.reshape({-1, x[2], y[1], w[2], y[3] * y[4]}, site);
   const NDArray sums = invoke_one(detail::k_fold_rows, {windows}, Attributes::of(depth), site);
-  const NDArray volume = sums.reshape({-1, y[1], y[2], y[3], y[4]}, site);
-  return {inputs.size() > 2 ? add(volume, inputs[2].reshape({1, y[1], 1, 1, 1}, site), site) : volume};
+  const NDArray y_wide = sums.reshape({-1, y[1], y[2], y[3], y[4]}, site);
+  const bool biased = inputs.size() > 2;
+  return {(biased ? add(y_wide, inputs[2].astype(wide, site).reshape({1, y[1], 1, 1, 1}, site), site) : y_wide)
+              .astype(own, site)};
 }
 
 NDArray call(

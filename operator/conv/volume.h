@@ -40,8 +40,8 @@ struct Deconvolution3DOptions {
 
 /// Transposed 3-D convolution (MXNet Deconvolution, PyTorch conv_transpose3d): x (N, C, D, H, W), weight (C, O /
 /// groups, KD, KH, KW), bias (O,) or undefined; gives (N, O, OD, OH, OW), each as deconvolution() has them. Half types
-/// are rounded once more, between planes and depths; so are they in the gradient of convolution3d(). Throws as
-/// deconvolution().
+/// are computed with in float32. The gradient of convolution3d() rounds them once more, between planes and depths.
+/// Throws as deconvolution().
 SLUICE_API NDArray deconvolution3d(
     const NDArray& x,
     const NDArray& weight,
