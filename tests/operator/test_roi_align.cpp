@@ -129,6 +129,17 @@ TEST_CASE("roi_align and its gradient are on a GPU what they are on the CPU", "[
   }
 }
 
+TEST_CASE("A region of an image that is not there is an error at the wait on a GPU too", "[roi_align][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray x = ones({2, 3, 4, 4}).to(gpu());
+  const auto of_image = [&](float image) {
+    return roi_align(x, array(std::vector<float>{image, 0, 0, 2, 2}, {1, 5}).to(gpu()));
+  };
+  CHECK_NOTHROW(of_image(1).wait_to_read());
+  CHECK_THROWS_AS(of_image(2).wait_to_read(), IndexError);
+  CHECK_THROWS_AS(of_image(-1).wait_to_read(), IndexError);
+}
+
 TEST_CASE("The gradient of roi_align agrees with finite differences, in graphs too", "[roi_align]") {
   const NDArray rois = regions(float64);
   for (const RoiAlignOptions& o : k_options) {
