@@ -3,7 +3,7 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/conv/composed.h>
 #include <sluice/operator/conv/conv.h>
-#include <sluice/operator/conv/passes.h>
+#include <sluice/operator/conv/operands.h>
 #include <sluice/operator/conv/row_windows.h>
 #include <sluice/operator/conv/volume.h>
 #include <sluice/operator/detail/beside_batch.h>
@@ -50,20 +50,6 @@ struct Deconvolution3DAttributes {
 };
 
 // -- Shapes -----------------------------------------------------------------------------------------------------------
-void check_operands(const char* op, std::span<const ArraySpec> inputs) {
-  require<ValueError>(inputs.size() == 2 || inputs.size() == 3, [&] {
-    return message(op, ": takes x, weight and maybe a bias, was given ", inputs.size(), " inputs");
-  });
-  detail::check_convolution_types(op, inputs);
-}
-
-void check_bias(const char* op, std::span<const ArraySpec> inputs, std::int64_t channels) {
-  require<ShapeError>(inputs.size() < 3 || inputs[2].shape == Shape{channels}, [&] {
-    return message(
-        op, ": weight of shape ", inputs[1].shape, " needs a bias of shape (", channels, ",), not ", inputs[2].shape);
-  });
-}
-
 template <class A>
 void check_triples(const char* op, const A& a) {
   detail::check_triple(op, a.stride, 1, "stride");
@@ -86,7 +72,7 @@ ConvolutionAttributes of_planes(const char* op, const Convolution3DAttributes& a
 }
 
 Specs infer_volume(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_operands(op.name, inputs);
+  detail::check_operands(op.name, inputs);
   const auto& a = attributes.as<Convolution3DAttributes>();
   check_triples(op.name, a);
   const ArraySpec &x = inputs[0], &weight = inputs[1];
@@ -112,7 +98,7 @@ Specs infer_volume(const Operator& op, std::span<const ArraySpec> inputs, const 
         ", (N, C, D, H, W), with padding ",
         a.pad);
   });
-  check_bias(op.name, inputs, g.outputs);
+  detail::check_bias(op.name, inputs, g.outputs);
   return {{{g.images, g.outputs, room / depth.stride + 1, g.out[0], g.out[1]}, x.dtype, x.device}};
 }
 
@@ -149,7 +135,7 @@ std::int64_t depth_of_result(const char* op, const Shape& x, std::int64_t taps, 
 }
 
 Specs infer_volume_back(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_operands(op.name, inputs);
+  detail::check_operands(op.name, inputs);
   const auto& a = attributes.as<Deconvolution3DAttributes>();
   check_triples(op.name, a);
   detail::check_triple(op.name, a.adj, 0, "adj");
@@ -158,7 +144,7 @@ Specs infer_volume_back(const Operator& op, std::span<const ArraySpec> inputs, c
       {detail::plane_shape(op.name, "x", x.shape), x.dtype, x.device},
       {detail::plane_shape(op.name, "weight", weight.shape), x.dtype, x.device}};
   const Shape y = detail::deconvolution_shape(op, planes, of_planes(op.name, a));
-  check_bias(op.name, inputs, y[1]);
+  detail::check_bias(op.name, inputs, y[1]);
   return {{{y[0], y[1], depth_of_result(op.name, x.shape, weight.shape[2], a), y[2], y[3]}, x.dtype, x.device}};
 }
 
@@ -201,18 +187,6 @@ Arrays spread(std::span<const NDArray> inputs, const Attributes& attributes, Sou
               .astype(own, site)};
 }
 
-NDArray call(
-    const Operator& op,
-    const NDArray& x,
-    const NDArray& weight,
-    const NDArray& bias,
-    Attributes attributes,
-    SourceLocation site) {
-  if (bias.defined())
-    return invoke_one(op, {x, weight, bias}, std::move(attributes), site);
-  return invoke_one(op, {x, weight}, std::move(attributes), site);
-}
-
 }  // namespace
 
 namespace detail {
@@ -246,7 +220,7 @@ NDArray convolution3d(
       return message("convolution3d: activation \"", options.activation, "\" is neither \"\" nor \"relu\"");
     });
     const Convolution3DAttributes how{options.stride, options.pad, options.dilation, options.groups, relu};
-    return call(detail::k_convolution3d, x, weight, bias, Attributes::of(how), site);
+    return detail::call_with_bias(detail::k_convolution3d, x, weight, bias, Attributes::of(how), site);
   });
 }
 
@@ -257,7 +231,7 @@ NDArray deconvolution3d(
     const Deconvolution3DOptions& options,
     SourceLocation site) {
   const Deconvolution3DAttributes how{options.stride, options.pad, options.dilation, options.adj, options.groups};
-  return call(detail::k_deconvolution3d, x, weight, bias, Attributes::of(how), site);
+  return detail::call_with_bias(detail::k_deconvolution3d, x, weight, bias, Attributes::of(how), site);
 }
 
 }  // namespace sluice
