@@ -12,6 +12,8 @@
 #include <sluice/operator/conv/composed.h>
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/fused.h>
+#include <sluice/operator/conv/volume.h>
+#include <sluice/operator/conv/windows.h>
 #include <sluice/operator/ctc/ctc.h>
 #include <sluice/operator/elementwise/composed.h>
 #include <sluice/operator/elementwise/elementwise.h>
@@ -43,6 +45,7 @@
 #include <sluice/operator/order/select.h>
 #include <sluice/operator/pool/composed.h>
 #include <sluice/operator/pool/pool.h>
+#include <sluice/operator/pool/volume.h>
 #include <sluice/operator/random/distributions.h>
 #include <sluice/operator/random/dropout.h>
 #include <sluice/operator/random/random.h>
@@ -56,4 +59,7 @@
 #include <sluice/operator/update/guard.h>
 #include <sluice/operator/update/rules.h>
 #include <sluice/operator/update/update.h>
+#include <sluice/operator/vision/boxes.h>
+#include <sluice/operator/vision/grid_sample.h>
+#include <sluice/operator/vision/roi_align.h>
 #include <sluice/operator/walk/walk.h>

@@ -16,3 +16,4 @@
 #include <sluice/gluon/nn/rectifiers.h>
 #include <sluice/gluon/nn/sequential.h>
 #include <sluice/gluon/nn/transformer.h>
+#include <sluice/gluon/nn/volume.h>

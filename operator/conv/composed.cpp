@@ -1,7 +1,7 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/conv/composed.h>
 #include <sluice/operator/conv/conv.h>
-#include <sluice/operator/conv/passes.h>
+#include <sluice/operator/conv/operands.h>
 #include <sluice/operator/detail/beside_batch.h>
 #include <sluice/operator/detail/one_axis.h>
 #include <sluice/operator/detail/operator_node.h>
@@ -74,22 +74,8 @@ DeconvolutionAttributes as_image(const char* op, const RowDeconvolutionAttribute
 }
 
 // -- Shapes -----------------------------------------------------------------------------------------------------------
-void check_operands(const char* op, std::span<const ArraySpec> inputs) {
-  require<ValueError>(inputs.size() == 2 || inputs.size() == 3, [&] {
-    return message(op, ": takes x, weight and maybe a bias, was given ", inputs.size(), " inputs");
-  });
-  detail::check_convolution_types(op, inputs);
-}
-
-void check_bias(const char* op, std::span<const ArraySpec> inputs, std::int64_t channels) {
-  require<ShapeError>(inputs.size() < 3 || inputs[2].shape == Shape{channels}, [&] {
-    return message(
-        op, ": weight of shape ", inputs[1].shape, " needs a bias of shape (", channels, ",), not ", inputs[2].shape);
-  });
-}
-
 Specs infer_row(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_operands(op.name, inputs);
+  detail::check_operands(op.name, inputs);
   const ArraySpec& x = inputs[0];
   const detail::ConvolutionGeometry g = detail::convolution_geometry(
       op.name,
@@ -97,7 +83,7 @@ Specs infer_row(const Operator& op, std::span<const ArraySpec> inputs, const Att
       detail::row_shape(op.name, "weight", inputs[1].shape),
       x.dtype,
       as_image(op.name, attributes.as<RowConvolutionAttributes>()));
-  check_bias(op.name, inputs, g.outputs);
+  detail::check_bias(op.name, inputs, g.outputs);
   return {{{g.images, g.outputs, g.out[1]}, x.dtype, x.device}};
 }
 
@@ -155,22 +141,22 @@ Shape shape_before(const char* op, const Shape& x, const Shape& weight, const De
 }
 
 Specs infer_image(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_operands(op.name, inputs);
+  detail::check_operands(op.name, inputs);
   const ArraySpec& x = inputs[0];
   const Shape y = shape_before(op.name, x.shape, inputs[1].shape, attributes.as<DeconvolutionAttributes>());
-  check_bias(op.name, inputs, y[1]);
+  detail::check_bias(op.name, inputs, y[1]);
   return {{y, x.dtype, x.device}};
 }
 
 Specs infer_row_back(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_operands(op.name, inputs);
+  detail::check_operands(op.name, inputs);
   const ArraySpec& x = inputs[0];
   const Shape y = shape_before(
       op.name,
       detail::row_shape(op.name, "x", x.shape),
       detail::row_shape(op.name, "weight", inputs[1].shape),
       as_image(op.name, attributes.as<RowDeconvolutionAttributes>()));
-  check_bias(op.name, inputs, y[1]);
+  detail::check_bias(op.name, inputs, y[1]);
   return {{{y[0], y[1], y[3]}, x.dtype, x.device}};
 }
 
@@ -217,18 +203,6 @@ Arrays spread_row(std::span<const NDArray> inputs, const Attributes& attributes,
   return {spread(images, how, site)[0].squeeze(2, site)};
 }
 
-NDArray call(
-    const Operator& op,
-    const NDArray& x,
-    const NDArray& weight,
-    const NDArray& bias,
-    Attributes attributes,
-    SourceLocation site) {
-  if (bias.defined())
-    return invoke_one(op, {x, weight, bias}, std::move(attributes), site);
-  return invoke_one(op, {x, weight}, std::move(attributes), site);
-}
-
 template <class A>
 constexpr Operator composed(const char* name, Infer infer, Composition composition) {
   Operator op{};
@@ -243,6 +217,10 @@ constexpr Operator composed(const char* name, Infer infer, Composition compositi
 }  // namespace
 
 namespace detail {
+
+Shape deconvolution_shape(const Operator& op, std::span<const ArraySpec> inputs, const DeconvolutionOptions& o) {
+  return shape_before(op.name, inputs[0].shape, inputs[1].shape, {o.stride, o.pad, o.dilation, o.adj, o.groups});
+}
 
 constinit const Operator k_convolution1d = composed<RowConvolutionAttributes>("convolution1d", infer_row, convolve_row);
 constinit const Operator k_deconvolution = composed<DeconvolutionAttributes>("deconvolution", infer_image, spread);
@@ -263,7 +241,7 @@ NDArray convolution1d(
       return message("convolution1d: activation \"", options.activation, "\" is neither \"\" nor \"relu\"");
     });
     const RowConvolutionAttributes how{options.stride, options.pad, options.dilation, options.groups, relu};
-    return call(detail::k_convolution1d, x, weight, bias, Attributes::of(how), site);
+    return detail::call_with_bias(detail::k_convolution1d, x, weight, bias, Attributes::of(how), site);
   });
 }
 
@@ -274,7 +252,7 @@ NDArray deconvolution(
     const DeconvolutionOptions& options,
     SourceLocation site) {
   const DeconvolutionAttributes how{options.stride, options.pad, options.dilation, options.adj, options.groups};
-  return call(detail::k_deconvolution, x, weight, bias, Attributes::of(how), site);
+  return detail::call_with_bias(detail::k_deconvolution, x, weight, bias, Attributes::of(how), site);
 }
 
 NDArray deconvolution1d(
@@ -284,7 +262,7 @@ NDArray deconvolution1d(
     const Deconvolution1DOptions& options,
     SourceLocation site) {
   const RowDeconvolutionAttributes how{options.stride, options.pad, options.dilation, options.adj, options.groups};
-  return call(detail::k_deconvolution1d, x, weight, bias, Attributes::of(how), site);
+  return detail::call_with_bias(detail::k_deconvolution1d, x, weight, bias, Attributes::of(how), site);
 }
 
 }  // namespace sluice

@@ -5,6 +5,9 @@
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/passes.h>
+#include <sluice/operator/conv/row_windows.h>
+#include <sluice/operator/conv/volume.h>
+#include <sluice/operator/conv/windows.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gpu_kernel.h>
@@ -214,7 +217,13 @@ OperatorList conv_operators() noexcept {
       &convolution_backward_weights_op,
       &k_convolution1d,
       &k_deconvolution,
-      &k_deconvolution1d};
+      &k_deconvolution1d,
+      &k_convolution3d,
+      &k_deconvolution3d,
+      &k_im2col,
+      &k_col2im,
+      &k_unfold_rows,
+      &k_fold_rows};
   return list;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 // What operators of convolutions and their gradients call.
+#include <sluice/operator/conv/composed.h>
 #include <sluice/operator/conv/geometry.h>
 #include <sluice/operator/invoke.h>
 
@@ -13,6 +14,9 @@ extern const Operator convolution_relu_backward_weights_op;
 void check_convolution_types(const char* op, std::span<const ArraySpec> inputs);
 /// Throws ShapeError unless dy is of the result's shape.
 void check_convolution_result(const char* op, const ConvolutionGeometry& g, const Shape& dy);
+
+/// Of the result of deconvolution(), checked as that does. Inputs x, weight.
+Shape deconvolution_shape(const Operator& op, std::span<const ArraySpec> inputs, const DeconvolutionOptions& o);
 
 /// The passes as operators; `bias` may be undefined.
 NDArray convolution_forward(

@@ -37,5 +37,6 @@ OperatorList random_operators() noexcept;
 OperatorList update_operators() noexcept;
 OperatorList attention_operators() noexcept;
 OperatorList resize_operators() noexcept;
+OperatorList vision_operators() noexcept;
 
 }  // namespace sluice::detail

@@ -6,6 +6,7 @@
 #include <sluice/operator/pool/composed.h>
 #include <sluice/operator/pool/geometry.h>
 #include <sluice/operator/pool/pool.h>
+#include <sluice/operator/pool/volume.h>
 #include <sluice/operator/sides.h>
 #include <sluice/operator/sink.h>
 
@@ -230,7 +231,9 @@ OperatorList pool_operators() noexcept {
       &k_lp_pool1d,
       &k_lp_pool2d,
       &k_adaptive_avg_pool2d,
-      &k_adaptive_max_pool2d};
+      &k_adaptive_max_pool2d,
+      &k_max_pool3d,
+      &k_avg_pool3d};
   return list;
 }
 

@@ -5,6 +5,7 @@
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/resize/filters.h>
 #include <sluice/operator/resize/resize.h>
 #include <sluice/operator/sides.h>
 #include <sluice/operator/walk/walk.h>
@@ -13,32 +14,45 @@ namespace sluice {
 
 namespace {
 
-struct ResizeAttributes {
+/// How pixels are mixed; of none of the two modes they are taken as they are.
+struct Mixing {
+  bool bilinear = false, bicubic = false, align_corners = false, antialias = false;
+
+  bool is_any() const noexcept { return bilinear || bicubic; }
+  template <class V>
+  void visit(V&& v) {
+    v.field("bilinear", bilinear);
+    v.field("bicubic", bicubic);
+    v.field("align_corners", align_corners);
+    v.field("antialias", antialias);
+  }
+};
+
+struct ResizeAttributes : Mixing {
   Shape size{1, 1};
-  bool bilinear = false, align_corners = false;
 
   template <class V>
   void visit(V&& v) {
     v.field("size", size);
-    v.field("bilinear", bilinear);
-    v.field("align_corners", align_corners);
+    Mixing::visit(v);
   }
 };
 
-struct UpsamplingAttributes {
+struct UpsamplingAttributes : Mixing {
   std::int64_t scale = 2;
-  bool bilinear = false, align_corners = false;
 
   template <class V>
   void visit(V&& v) {
     v.field("scale", scale);
-    v.field("bilinear", bilinear);
-    v.field("align_corners", align_corners);
+    Mixing::visit(v);
   }
 };
 
-template <class A>
-void check(const Operator& op, const ArraySpec& x, const A& how) {
+Mixing mixing_of(const ResizeOptions& o) {
+  return {o.mode == ResizeMode::bilinear, o.mode == ResizeMode::bicubic, o.align_corners, o.antialias};
+}
+
+void check(const Operator& op, const ArraySpec& x, const Mixing& how) {
   const Shape& shape = x.shape;
   require<ShapeError>(shape.ndim() == 4 && shape[2] >= 1 && shape[3] >= 1, [&] {
     return message(op.name, ": x must be (N, C, H, W) of at least a pixel, not ", shape);
@@ -48,9 +62,12 @@ void check(const Operator& op, const ArraySpec& x, const A& how) {
     return message(op.name, ": planes of x of shape ", shape, " are too large");
   });
   require<DTypeError>(
-      !how.bilinear || is_floating(x.dtype), [&] { return message(op.name, ": mixes floating types, not ", x.dtype); });
+      !how.is_any() || is_floating(x.dtype), [&] { return message(op.name, ": mixes floating types, not ", x.dtype); });
   require<ValueError>(
-      how.bilinear || !how.align_corners, [&] { return message(op.name, ": align_corners is of bilinear alone"); });
+      !how.bilinear || !how.bicubic, [&] { return message(op.name, ": is bilinear or bicubic, not both"); });
+  require<ValueError>(how.is_any() || (!how.align_corners && !how.antialias), [&] {
+    return message(op.name, ": align_corners and antialias are of bilinear and bicubic");
+  });
 }
 
 Specs infer_resize(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
@@ -77,16 +94,12 @@ NDArray places(std::int64_t count, const NDArray& beside, SourceLocation site) {
 
 // One axis, pixel by pixel.
 NDArray nearest(const NDArray& x, int axis, std::int64_t in, std::int64_t out, SourceLocation site) {
-  if (in == out)
-    return x;
   const NDArray from = floor_divide(multiply(places(out, x, site), in, site), out, site);
   return take(x, from, axis, IndexMode::raise, site);
 }
 
 // One axis, mixed of two neighbours: where they lie is a fraction, `steps` by `unit`, so that nothing is rounded.
 NDArray mixed(const NDArray& x, int axis, std::int64_t in, std::int64_t out, bool corners, SourceLocation site) {
-  if (in == out)
-    return x;
   const NDArray i = places(out, x, site);
   const std::int64_t unit = corners ? std::max<std::int64_t>(out - 1, 1) : 2 * out;
   NDArray steps = multiply(i, corners ? in - 1 : 2 * in, site);
@@ -100,29 +113,38 @@ NDArray mixed(const NDArray& x, int axis, std::int64_t in, std::int64_t out, boo
   return add(multiply(a, subtract(1, part, site), site), multiply(b, part, site), site);
 }
 
-NDArray resized(const NDArray& x, const ResizeAttributes& how, SourceLocation site) {
+NDArray resized_axis(const NDArray& x, const detail::ResizedAxis& of, const Mixing& how, SourceLocation site) {
+  if (of.in == of.out)
+    return x;
+  if (how.antialias)
+    return detail::mixed_by_filter(x, of, how.bicubic, site);
+  if (how.bicubic)
+    return detail::mixed_by_cubic(x, of, site);
+  return how.bilinear ? mixed(x, of.axis, of.in, of.out, of.corners, site) : nearest(x, of.axis, of.in, of.out, site);
+}
+
+NDArray resized(const NDArray& x, const Shape& size, const Mixing& how, SourceLocation site) {
   const Shape extents = detail::extents_beside_batch(x);
   NDArray y = x;
-  for (int axis = 2; axis < 4; ++axis) {
-    const std::int64_t in = extents[axis], out = how.size[axis - 2];
-    y = how.bilinear ? mixed(y, axis, in, out, how.align_corners, site) : nearest(y, axis, in, out, site);
-  }
+  for (int axis = 2; axis < 4; ++axis)
+    y = resized_axis(y, {axis, extents[axis], size[axis - 2], how.align_corners}, how, site);
   return y.same(x) ? x.copy(site) : y.astype(x.dtype(), site);  // never x itself: the result may be written
 }
 
 Arrays resize(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   infer_resize(detail::k_resize2d, detail::specs_of(inputs), attributes);
-  return {resized(inputs[0], attributes.as<ResizeAttributes>(), site)};
+  const auto& how = attributes.as<ResizeAttributes>();
+  return {resized(inputs[0], how.size, how, site)};
 }
 
 Arrays upsample(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   infer_upsampling(detail::k_upsampling, detail::specs_of(inputs), attributes);
   const auto& how = attributes.as<UpsamplingAttributes>();
   const NDArray& x = inputs[0];
-  if (!how.bilinear)
+  if (!how.is_any())
     return {repeat(repeat(x, how.scale, 2, site), how.scale, 3, site)};
   const Shape extents = detail::extents_beside_batch(x);
-  return {resized(x, {{how.scale * extents[2], how.scale * extents[3]}, true, how.align_corners}, site)};
+  return {resized(x, {how.scale * extents[2], how.scale * extents[3]}, how, site)};
 }
 
 // -- Boxes ------------------------------------------------------------------------------------------------------------
@@ -220,12 +242,12 @@ OperatorList resize_operators() noexcept {
 }  // namespace detail
 
 NDArray resize2d(const NDArray& x, const Shape& size, const ResizeOptions& options, SourceLocation site) {
-  const ResizeAttributes how{size, options.mode == ResizeMode::bilinear, options.align_corners};
+  const ResizeAttributes how{mixing_of(options), size};
   return invoke_one(detail::k_resize2d, {x}, Attributes::of(how), site);
 }
 
 NDArray upsampling(const NDArray& x, std::int64_t scale, const ResizeOptions& options, SourceLocation site) {
-  const UpsamplingAttributes how{scale, options.mode == ResizeMode::bilinear, options.align_corners};
+  const UpsamplingAttributes how{mixing_of(options), scale};
   return invoke_one(detail::k_upsampling, {x}, Attributes::of(how), site);
 }
 

@@ -8,19 +8,22 @@
 // Made of other operators, whose gradients they have.
 namespace sluice {
 
-enum class ResizeMode : std::uint8_t { nearest, bilinear };
+enum class ResizeMode : std::uint8_t { nearest, bilinear, bicubic };
 
 /// Of resize2d() and upsampling().
 struct ResizeOptions {
   ResizeMode mode = ResizeMode::nearest;
-  bool align_corners = false;  // bilinear: the first and last pixels of x and the result lie on each other
+  bool align_corners = false;  // mixed: the first and last pixels of x and the result lie on each other
+  bool antialias = false;      // mixed: of all pixels below one of a smaller result
 };
 
 /// x (N, C, H, W) as (N, C) + size (MXNet contrib.BilinearResize2D, PyTorch interpolate). Nearest: pixel
 /// floor(i H / OH). Bilinear: between the pixels around (i + 0.5) H / OH - 0.5, or around i (H - 1) / (OH - 1) with
-/// align_corners, the outermost ones continued; half types are mixed in float32. Places are counted in whole numbers.
-/// Throws ShapeError, ValueError for sizes below 1 and for align_corners of nearest, and for types that are not
-/// floating of bilinear DTypeError.
+/// align_corners, the outermost ones continued. Bicubic: of four by four pixels, by Keys' spline. antialias widens the
+/// triangle or the spline to the pixels of a smaller result, as PyTorch and Pillow; it multiplies by a matrix, so that
+/// a NaN comes into its whole row and column. Half types are mixed in float32. Places are counted in whole numbers.
+/// Throws ShapeError, ValueError for sizes below 1 and for align_corners and antialias of nearest, and for types that
+/// are not floating of the others DTypeError.
 SLUICE_API NDArray resize2d(
     const NDArray& x,
     const Shape& size,

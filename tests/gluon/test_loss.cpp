@@ -122,3 +122,34 @@ TEST_CASE("Steps down the gradient of CTCLoss spell the labels", "[loss]") {
   CHECK(cost(x, labels).item<double>() < 0.1);
   CHECK(at_first > 1);
 }
+
+TEST_CASE("CTCLoss trains as one graph to the bit as by hand, for batches of other sizes too", "[loss]") {
+  const auto run = [](bool as_graph) {
+    random::seed(3);
+    gluon::nn::Sequential net;
+    net.add(gluon::nn::Dense(5, {.flatten = false}));
+    net.initialize(gluon::init::Xavier());
+    gluon::Trainer trainer(net.collect_params(), gluon::optimizer::SGD({.learning_rate = 0.25}));
+    const CTCLoss cost;
+    gluon::TrainStep step(net, cost, trainer);
+    std::vector<std::vector<float>> trail;
+    for (const std::int64_t batch : {4, 4, 2, 4, 1}) {
+      const NDArray x = random_array({batch, 6, 3}, 7), labels = random_array({batch, 2}, 8, 0, 3, int64);
+      NDArray losses;
+      if (as_graph) {
+        losses = step(x, labels).losses;
+      } else {
+        {
+          const autograd::RecordScope record;
+          losses = cost(net(x), labels);
+        }
+        losses.backward();
+        trainer.step(batch);
+      }
+      trail.push_back(values(losses));
+    }
+    trail.push_back(values(net.collect_params()["0.weight"].data()));
+    return trail;
+  };
+  CHECK(run(true) == run(false));
+}

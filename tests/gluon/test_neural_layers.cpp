@@ -30,6 +30,8 @@ std::vector<Layer> convolutions() {
   const nn::Conv1DTransposeOptions row{.strides = 3, .padding = 1, .output_padding = 2, .groups = 2};
   const nn::Conv2DTransposeOptions image{
       .strides = {2, 1}, .padding = {1, 0, 0, 1}, .output_padding = {1, 0}, .dilation = {1, 2}, .activation = "tanh"};
+  const nn::Conv3DOptions volume{.strides = {1, 2, 1}, .padding = {1, 0, 2}, .groups = 2, .activation = "relu"};
+  const nn::Conv3DTransposeOptions spread{.strides = {2, 1, 1}, .padding = {1, 0, 0}, .output_padding = {1, 0, 0}};
   return {
       {"Conv1D",
        made<nn::Conv1D>(6, 3, narrow),
@@ -56,13 +58,31 @@ std::vector<Layer> convolutions() {
          return tanh(
              deconvolution(x, w, b, {.stride = {2, 1}, .pad = {1, 0, 0, 1}, .dilation = {1, 2}, .adj = {1, 0}}));
        }},
+      {"Conv3D",
+       made<nn::Conv3D>(6, 3, volume),
+       {2, 4, 3, 5, 4},
+       {2, 6, 3, 2, 6},
+       {6, 2, 3, 3, 3},
+       [](auto& x, auto& w, auto& b) {
+         return relu(convolution3d(x, w, b, {.stride = {1, 2, 1}, .pad = {1, 0, 2}, .groups = 2}));
+       }},
+      {"Conv3DTranspose",
+       made<nn::Conv3DTranspose>(3, nn::Size3D(3, 2, 1), spread),
+       {2, 2, 2, 3, 4},
+       {2, 3, 4, 4, 4},
+       {2, 3, 3, 2, 1},
+       [](auto& x, auto& w, auto& b) {
+         return deconvolution3d(x, w, b, {.stride = {2, 1, 1}, .pad = {1, 0, 0}, .adj = {1, 0, 0}});
+       }},
   };
 }
 
+template <class F>
+Layer pool(const char* name, std::shared_ptr<gluon::Block> block, Shape x, Shape y, F f) {
+  return {name, std::move(block), x, y, {}, [f](auto& in, auto&, auto&) { return f(in); }};
+}
+
 std::vector<Layer> pools() {
-  const auto pool = [](const char* name, std::shared_ptr<gluon::Block> block, Shape x, Shape y, auto f) {
-    return Layer{name, std::move(block), x, y, {}, [f](auto& in, auto&, auto&) { return f(in); }};
-  };
   const nn::Pool1DOptions how{.strides = 2, .padding = 1, .ceil_mode = true, .count_include_pad = false};
   const Pool1DOptions same{.kernel = 3, .stride = 2, .pad = {1}, .ceil_mode = true, .count_include_pad = false};
   const Shape row{2, 3, 8}, image{2, 3, 5, 7};
@@ -109,10 +129,43 @@ std::vector<Layer> pools() {
   };
 }
 
+std::vector<Layer> volume_pools() {
+  const Shape volume{2, 3, 4, 5, 6};
+  const nn::Pool3DOptions apart{
+      .strides = nn::Size3D(1, 2, 2), .padding = 1, .ceil_mode = true, .count_include_pad = false};
+  const Pool3DOptions deep{
+      .kernel = {2, 3, 2}, .stride = {1, 2, 2}, .pad = {1, 1, 1}, .ceil_mode = true, .count_include_pad = false};
+  return {
+      pool("MaxPool3D", made<nn::MaxPool3D>(), volume, {2, 3, 2, 2, 3}, [](auto& x) { return max_pool3d(x); }),
+      pool(
+          "AvgPool3D",
+          made<nn::AvgPool3D>(nn::Size3D(2, 3, 2), apart),
+          volume,
+          {2, 3, 5, 3, 4},
+          [=](auto& x) { return avg_pool3d(x, deep); }),
+      pool(
+          "GlobalMaxPool3D",
+          made<nn::GlobalMaxPool3D>(),
+          volume,
+          {2, 3, 1, 1, 1},
+          [](auto& x) {
+            return max(x, {2, 3, 4}, true);
+          }),
+      pool(
+          "GlobalAvgPool3D",
+          made<nn::GlobalAvgPool3D>(),
+          volume,
+          {2, 3, 1, 1, 1},
+          [](auto& x) { return avg_pool3d(x, {.global = true}); }),
+  };
+}
+
 std::vector<Layer> layers() {
   std::vector<Layer> all = convolutions();
-  for (Layer& pool : pools())
-    all.push_back(std::move(pool));
+  for (const auto some : {pools, volume_pools}) {
+    for (Layer& each : some())
+      all.push_back(std::move(each));
+  }
   return all;
 }
 
@@ -214,6 +267,15 @@ TEST_CASE("Such layers refuse sizes out of range, by name", "[gluon][layers][neu
   CHECK_THROWS_AS(nn::AvgPool1D(2, {.strides = 0}), ValueError);
   CHECK_THROWS_AS(nn::AdaptiveAvgPool2D(0), ValueError);
   CHECK_THROWS_AS(nn::AdaptiveMaxPool2D({1, 0}), ValueError);
+  CHECK_THROWS_WITH(nn::Conv3D(3, 2, {.groups = 2}), contains("nn::Conv3D") && contains("3 channels"));
+  CHECK_THROWS_AS(nn::Conv3D(4, {1, 0, 1}), ValueError);
+  CHECK_THROWS_AS(nn::Conv3D(4, 2, {.padding = {0, 0, -1}}), ValueError);
+  CHECK_THROWS_AS(nn::Conv3D(4, 2, {.activation = "rellu"}), ValueError);
+  CHECK_THROWS_AS(nn::Conv3DTranspose(4, 2, {.strides = {1, 0, 1}}), ValueError);
+  CHECK_THROWS_AS(nn::Conv3DTranspose(4, 2, {.strides = {2, 2, 1}, .output_padding = 1}), ValueError);
+  CHECK_NOTHROW(nn::Conv3DTranspose(4, 2, {.strides = 2, .output_padding = 1}));
+  CHECK_THROWS_AS(nn::MaxPool3D(0), ValueError);
+  CHECK_THROWS_AS(nn::AvgPool3D(2, {.strides = nn::Size3D(1, 1, 0)}), ValueError);
   nn::Conv1D apart(4, 2, {.groups = 2});
   apart.initialize();
   CHECK_THROWS_AS(apart(ones({1, 3, 5})), ShapeError);

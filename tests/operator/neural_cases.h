@@ -3,9 +3,14 @@
 // Neural operators made of others among the cases of differentiable_cases.h.
 #include <sluice/operator/attention/attention.h>
 #include <sluice/operator/conv/composed.h>
+#include <sluice/operator/conv/volume.h>
+#include <sluice/operator/conv/windows.h>
 #include <sluice/operator/ctc/ctc.h>
 #include <sluice/operator/pool/composed.h>
+#include <sluice/operator/pool/volume.h>
 #include <sluice/operator/resize/resize.h>
+#include <sluice/operator/vision/grid_sample.h>
+#include <sluice/operator/vision/roi_align.h>
 
 #include "tests/operator/differentiable_case.h"
 
@@ -34,6 +39,28 @@ inline void add_composed_convolutions(Cases& cases) {
   cases.push_back({"deconvolution1d", {{2, 2, 3}, {2, 4, 3}, bias}, [](const auto& v) {
                      return deconvolution1d(v[0], v[1], v[2], {.stride = 2, .pad = {1}, .adj = 1});
                    }});
+}
+
+inline void add_volumes(Cases& cases) {
+  const Shape x{2, 2, 3, 4, 3};
+  const Convolution3DOptions sparse{.stride = {1, 2, 1}, .pad = {1, 0, 1}, .dilation = {2, 1, 1}, .groups = 2};
+  cases.push_back({"convolution3d", {x, {4, 1, 2, 2, 2}, {4}}, [=](const auto& v) {
+                     return convolution3d(v[0], v[1], v[2], sparse);
+                   }});
+  cases.push_back({"convolution3d of none", {{0, 2, 2, 2, 2}, {3, 2, 2, 2, 2}}, [](const auto& v) {
+                     return convolution3d(v[0], v[1], {});
+                   }});
+  const Deconvolution3DOptions wide{.stride = {2, 1, 2}, .pad = {1, 0, 0}, .adj = {1, 0, 1}};
+  cases.push_back({"deconvolution3d", {{2, 2, 2, 2, 2}, {2, 3, 3, 2, 2}, {3}}, [=](const auto& v) {
+                     return deconvolution3d(v[0], v[1], v[2], wide);
+                   }});
+  const Pool3DOptions cut{.kernel = {2, 3, 2}, .stride = {1, 2, 2}, .pad = {1, 0, 1}, .ceil_mode = true};
+  cases.push_back({"max_pool3d", {x}, [=](const auto& v) { return max_pool3d(v[0], cut); }});
+  cases.push_back({"avg_pool3d", {x}, [=](const auto& v) { return avg_pool3d(v[0], cut); }});
+  const WindowOptions apart{.kernel = {2, 3}, .stride = {2, 1}, .pad = {1, 0, 0, 2}, .dilation = {1, 2}};
+  cases.push_back({"im2col", {{2, 2, 4, 5}}, [=](const auto& v) { return im2col(v[0], apart); }});
+  cases.push_back({"im2col of none", {{0, 2, 4, 5}}, [=](const auto& v) { return im2col(v[0], apart); }});
+  cases.push_back({"col2im", {{2, 12, 6}}, [=](const auto& v) { return col2im(v[0], {4, 5}, apart); }});
 }
 
 inline void add_composed_pools(Cases& cases) {
@@ -103,12 +130,32 @@ inline void add_alignments(Cases& cases) {
   add({3, 0, 2}, {}, {0, 2}, false);
 }
 
+inline void add_samples(Cases& cases) {
+  const auto regions = [](const NDArray& x) {
+    const NDArray rois = numbers({0, 0, 0, 3, 2, 1, 1, 2, 4, 6, 0, -2, 1, 1, 2}, {3, 5}, x);
+    return rois.astype(x.dtype() == float64 ? float64 : float32);
+  };
+  cases.push_back({"roi_align", {{2, 3, 5, 4}}, [=](const auto& v) {
+                     return roi_align(v[0], regions(v[0]), {.pooled_size = {2, 2}, .spatial_scale = 0.75});
+                   }});
+  for (const SamplePadding padding : {SamplePadding::zeros, SamplePadding::border}) {
+    cases.push_back({"grid_sample", {{2, 2, 3, 4}, {2, 2, 3, 2}}, [=](const auto& v) {
+                       return grid_sample(v[0], v[1], {.padding = padding});
+                     }});
+  }
+  cases.push_back({"deformable_convolution", {{2, 2, 4, 3}, {2, 8, 3, 2}, {2, 2, 2, 2}}, [](const auto& v) {
+                     return deformable_convolution(v[0], v[1], v[2], {});
+                   }});
+}
+
 inline void add_neural(Cases& cases) {
+  add_samples(cases);
   add_alignments(cases);
   add_attention(cases);
   add_resizes(cases);
   add_composed_convolutions(cases);
   add_composed_pools(cases);
+  add_volumes(cases);
 }
 
 }  // namespace sluice::test::detail

@@ -97,8 +97,13 @@ inline void add_neural(std::vector<PlainCase>& cases) {
   cases.push_back(by_name("deconvolution1d", of({{2, 2, 3}, {2, 3, 2}, {3}}), "stride=2"));
   cases.push_back(by_name("scaled_dot_product_attention", alike(3, {2, 3, 4, 2}), "causal=true"));
   cases.push_back(by_name("resize2d", of({{2, 3, 4, 5}}), "size=(3, 7)"));
+  cases.push_back(by_name("resize2d", of({{2, 3, 4, 5}}), "size=(3, 2), bicubic=true, antialias=true"));
   cases.push_back(by_name("upsampling", of({{2, 3, 4, 5}}), "scale=2, bilinear=true"));
   cases.push_back(by_name("box_iou", of({{3, 4}, {2, 4}}), ""));
+  cases.push_back(by_name("convolution3d", of({{2, 2, 3, 3, 4}, {3, 2, 2, 2, 2}, {3}}), "pad=(1, 0, 1)"));
+  cases.push_back(by_name("deconvolution3d", of({{2, 2, 2, 3, 2}, {2, 3, 2, 2, 2}, {3}}), "stride=(2, 1, 1)"));
+  for (const char* op : {"max_pool3d", "avg_pool3d"})
+    cases.push_back(by_name(op, of({{2, 3, 3, 4, 5}}), "kernel=(2, 2, 3), pad=(1, 0, 1)"));
   for (const char* op : {"max_pool1d", "avg_pool1d", "lp_pool1d"})
     cases.push_back(by_name(op, of({{2, 3, 5}}), "kernel=3, stride=1"));
   cases.push_back(by_name("lp_pool2d", of({{2, 3, 4, 5}}), "kernel=(2, 3), ceil_mode=true"));
@@ -106,11 +111,36 @@ inline void add_neural(std::vector<PlainCase>& cases) {
     cases.push_back(by_name(op, of({{2, 3, 4, 5}}), "output_size=(3, 2)"));
 }
 
+inline void add_regions(std::vector<PlainCase>& cases) {
+  const std::optional<DType> any;
+  cases.push_back(by_name("box_nms", {{{2, 5, 6}, any}}, "overlap_thresh=0.2, valid_thresh=-2, topk=4"));
+  cases.push_back(by_name("box_nms", {{{5, 6}, any}}, "valid_thresh=-2, id_index=0, out_center=true"));
+  for (const std::size_t inputs : {2, 3}) {
+    std::vector<std::pair<Shape, std::optional<DType>>> given{{{2, 5, 4}, any}, {{2, 5}, bool_}, {{2, 5}, any}};
+    given.resize(inputs);
+    cases.push_back(by_name("nms_mask", given, "threshold=0.2"));
+  }
+  cases.push_back({"roi_align", alike(1, {2, 3, 5, 4}), [](const Arrays& in, DType) {
+                     const std::vector<double> values{0, 0, 0.5, 3, 2, 1, 1.25, 2, 4, 6};
+                     const NDArray rois = array(values, {2, 5}).to(in[0].device());
+                     return Arrays{roi_align(in[0], rois, {.pooled_size = {2, 2}})};
+                   }});
+  const auto of = [](std::vector<Shape> shapes) {
+    std::vector<std::pair<Shape, std::optional<DType>>> inputs;
+    for (const Shape& shape : shapes)
+      inputs.push_back({shape, std::nullopt});
+    return inputs;
+  };
+  cases.push_back(by_name("grid_sample", of({{2, 2, 3, 4}, {2, 2, 3, 2}}), "reflection=true"));
+  cases.push_back(by_name("deformable_convolution", of({{1, 2, 4, 3}, {1, 8, 3, 2}, {2, 2, 2, 2}, {2}}), ""));
+}
+
 inline void add_alignments(std::vector<PlainCase>& cases) {
   const std::optional<DType> any;
   cases.push_back(by_name("ctc_loss", {{{4, 2, 4}, any}, {{2, 2}, int32}}, ""));
   cases.push_back(by_name(
       "ctc_loss", {{{4, 2, 4}, any}, {{2, 2}, int8}, {{2}, int64}}, "use_data_lengths=true, zero_infinity=true"));
+  cases.back().low = 0;  // of lengths too
   cases.push_back(
       by_name("ctc_alignment_backward", {{{4, 2, 4}, any}, {{2, 2}, int32}, {{2, 4, 5}, any}, {{2}, any}}, ""));
 }
@@ -144,6 +174,7 @@ inline std::vector<PlainCase> all_plain_cases() {
   detail::add_sums_at(cases);
   detail::add_neural(cases);
   detail::add_alignments(cases);
+  detail::add_regions(cases);
   detail::add_plain_products(cases);
   return cases;
 }

@@ -132,6 +132,36 @@ TEST_CASE("ctc_loss gives on a GPU the sum over all alignments", "[ctc][gpu]") {
   check_costs(gpu());
 }
 
+TEST_CASE("Labels that come again add up on a GPU, more states than a block has threads", "[ctc][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const auto gradient = [](Device device) {
+    NDArray x = random_array({300, 3, 5}, 1, -2, 2).to(device), y;
+    const NDArray labels = random_array({3, 140}, 2, 1, 4, int64).to(device), lengths = whole({140, 77, 0}).to(device);
+    x.attach_grad();
+    {
+      const autograd::RecordScope record;
+      y = ctc_loss(x, labels, {.data_lengths = whole({300, 200, 9}).to(device), .label_lengths = lengths});
+    }
+    y.backward(random_array({3}, 3, 0.5, 1.5).to(device));
+    return x.grad().to(cpu());
+  };
+  const NDArray got = gradient(gpu());
+  CHECK(differences(got, gradient(cpu()), {1e-4, 1e-4}) == "");
+  CHECK(differences(gradient(gpu()), got, {0, 0}) == "");
+}
+
+TEST_CASE("A label that is no class is an error at the wait on a GPU too, and only there", "[ctc][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray x = zeros({3, 2, 4}).to(gpu()), lengths = whole({2, 2}).to(gpu());
+  const auto run = [&](const std::vector<std::int64_t>& labels) {
+    return ctc_loss(x, whole(labels, {2, 2}).to(gpu()), {.label_lengths = lengths});
+  };
+  const NDArray first = run({1, 4, 1, 2}), second = run({0, 1, 1, 2}), good = run({1, 3, 1, 2});
+  CHECK_THROWS_AS(first.wait_to_read(), IndexError);
+  CHECK_THROWS_AS(second.wait_to_read(), IndexError);
+  CHECK_NOTHROW(good.wait_to_read());
+}
+
 TEST_CASE("The gradient of ctc_loss agrees with finite differences, twice", "[ctc]") {
   std::vector<Spelt> possible = k_first;
   possible.erase(possible.begin() + 4);

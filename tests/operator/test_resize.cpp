@@ -51,6 +51,56 @@ NDArray reference(const NDArray& x, const Shape& size, const ResizeOptions& o) {
   return array(values, {xs[0], xs[1], size[0], size[1]});
 }
 
+constexpr ResizeOptions k_cubic{.mode = ResizeMode::bicubic};
+constexpr ResizeOptions k_cubic_corners{.mode = ResizeMode::bicubic, .align_corners = true};
+constexpr ResizeOptions k_smooth{.mode = ResizeMode::bilinear, .antialias = true};
+constexpr ResizeOptions k_smooth_cubic{.mode = ResizeMode::bicubic, .antialias = true};
+
+double spline(double x, double a) {
+  x = std::abs(x);
+  if (x < 1)
+    return ((a + 2) * x - (a + 3)) * x * x + 1;
+  return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
+}
+
+// What pixel j of `in` weighs in pixel i of `out`.
+double weight(std::int64_t i, std::int64_t j, std::int64_t in, std::int64_t out, const ResizeOptions& o) {
+  const auto at = static_cast<double>(i), pixel = static_cast<double>(j), last = static_cast<double>(in - 1);
+  const double ratio = static_cast<double>(in) / static_cast<double>(out);
+  if (!o.antialias) {
+    const double place = !o.align_corners ? (at + 0.5) * ratio - 0.5
+                         : out == 1       ? 0
+                                          : at * last / static_cast<double>(out - 1);
+    double total = 0;
+    for (double tap = std::floor(place) - 1; tap <= std::floor(place) + 2; ++tap)
+      total += std::clamp(tap, 0.0, last) == pixel ? spline(place - tap, -0.75) : 0;
+    return total;
+  }
+  const auto raw = [&](double of) {
+    const double apart = (of + 0.5 - (at + 0.5) * ratio) / std::max(ratio, 1.0);
+    return o.mode == ResizeMode::bicubic ? spline(apart, -0.5) : std::max(1 - std::abs(apart), 0.0);
+  };
+  double total = 0;
+  for (std::int64_t of = 0; of < in; ++of)
+    total += raw(static_cast<double>(of));
+  return raw(pixel) / total;
+}
+
+NDArray weighted_reference(const NDArray& x, const Shape& size, const ResizeOptions& o) {
+  const Shape& xs = x.shape();
+  const auto xv = x.to_vector<double>();
+  std::vector<double> values;
+  for (std::int64_t plane = 0; plane < xs[0] * xs[1]; ++plane)
+    for (std::int64_t i = 0; i < size[0] * size[1]; ++i) {
+      double sum = 0;
+      for (std::int64_t j = 0; j < xs[2] * xs[3]; ++j)
+        sum += weight(i / size[1], j / xs[3], xs[2], size[0], o) * weight(i % size[1], j % xs[3], xs[3], size[1], o) *
+               xv[static_cast<std::size_t>(plane * xs[2] * xs[3] + j)];
+      values.push_back(sum);
+    }
+  return array(values, {xs[0], xs[1], size[0], size[1]});
+}
+
 const std::vector<Shape> k_sizes = {{1, 1}, {4, 5}, {8, 10}, {3, 7}, {9, 2}, {13, 11}, {4, 3}};
 
 double overlap(const double* a, const double* b) {
@@ -79,6 +129,31 @@ TEST_CASE("Images of other sizes agree with plain loops for every type and mode"
   CHECK(resize2d(zeros({0, 3, 4, 5}), {7, 3}, k_mixed).shape() == Shape{0, 3, 7, 3});
   const NDArray pixel = random_array({1, 2, 1, 1}, 1);
   CHECK(differences(resize2d(pixel, {3, 2}, k_corners), pixel.broadcast_to({1, 2, 3, 2})) == "");
+}
+
+TEST_CASE("Images of other sizes by splines and without aliases agree with plain loops for every type", "[resize]") {
+  for (const Shape& size : k_sizes) {
+    for (const ResizeOptions& o : {k_cubic, k_cubic_corners, k_smooth, k_smooth_cubic}) {
+      for (const DType dtype : k_heavy_dtypes) {
+        CAPTURE(to_string(size), o.antialias, o.align_corners, name_of(dtype));
+        const NDArray x = random_array({2, 3, 4, 5}, 1, -1, 1, dtype), y = resize2d(x, size, o);
+        CHECK(y.dtype() == dtype);
+        CHECK(differences(y, weighted_reference(x, size, o), tolerance_of(dtype)) == "");
+      }
+      const std::vector<NDArray> inputs{random_array({1, 2, 4, 5}, 1, -1, 1, float64)};
+      CHECK(gradient_differences([&](const auto& v) { return resize2d(v[0], size, o); }, inputs) == "");
+    }
+  }
+  const NDArray x = random_array({2, 3, 4, 5}, 1);
+  CHECK(differences(upsampling(x, 3, k_cubic), resize2d(x, {12, 15}, k_cubic), {0, 0}) == "");
+  CHECK(resize2d(zeros({0, 3, 4, 5}), {7, 3}, k_smooth).shape() == Shape{0, 3, 7, 3});
+  const auto f = [](const auto& v) { return resize2d(resize2d(v[0], {3, 9}, k_smooth_cubic), {6, 4}, k_cubic); };
+  CHECK(traced_differences(f, {x}) == "");
+  CHECK_THROWS_AS(resize2d(x, {2, 2}, {.antialias = true}), ValueError);
+  CHECK_THROWS_AS(resize2d(x.astype(int32), {2, 2}, k_cubic), DTypeError);
+  const Operator& op = *find_operator("resize2d");
+  CHECK_THROWS_AS(
+      invoke_one(op, {x}, parse_attributes(op, "size=(2, 2), bilinear=true, bicubic=true"), {}), ValueError);
 }
 
 TEST_CASE("upsampling is a resize to a multiple", "[resize]") {

@@ -1,0 +1,124 @@
+#include <sluice/operator/detail/beside_batch.h>
+#include <sluice/operator/detail/operator_node.h>
+#include <sluice/operator/detail/volume.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/pool/geometry.h>
+#include <sluice/operator/pool/pool.h>
+#include <sluice/operator/pool/volume.h>
+
+namespace sluice {
+
+namespace {
+
+using detail::PoolAttributes;
+
+struct Pool3DAttributes {
+  Shape kernel{2, 2, 2}, stride, pad{0, 0, 0};
+  bool ceil_mode = false, count_include_pad = true, global = false;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("kernel", kernel);
+    v.field("stride", stride);
+    v.field("pad", pad);
+    v.field("ceil_mode", ceil_mode);
+    v.field("count_include_pad", count_include_pad);
+    v.field("global", global);
+  }
+};
+
+/// Windows of planes, then of depths: of images (N, C * D, H, W) and (N, C, D, H * W).
+struct TwoPools {
+  PoolAttributes planes, depths;
+};
+
+TwoPools two_pools(const char* op, const Pool3DAttributes& a) {
+  TwoPools made;
+  for (PoolAttributes* const of : {&made.planes, &made.depths}) {
+    of->ceil_mode = a.ceil_mode;
+    of->count_include_pad = a.count_include_pad;
+    of->global = a.global;
+  }
+  if (a.global) {
+    made.depths.global = true;
+    return made;
+  }
+  detail::check_triple(op, a.kernel, 1, "kernel");
+  const Shape& stride = a.stride.empty() ? a.kernel : a.stride;
+  detail::check_triple(op, stride, 1, "stride");
+  const detail::VolumePad pad = detail::pad_of_volume(op, a.pad);
+  made.planes.kernel = detail::of_plane(a.kernel);
+  made.planes.stride = detail::of_plane(stride);
+  made.planes.pad = pad.plane;
+  made.depths.kernel = {a.kernel[0], 1};
+  made.depths.stride = {stride[0], 1};
+  made.depths.pad = {pad.depth[0], 0, pad.depth[1], 0};
+  return made;
+}
+
+Specs infer_pool(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const ArraySpec& x = inputs[0];
+  require<UnsupportedError>(
+      is_floating(x.dtype), [&] { return message(op.name, ": no kernel for ", x.dtype, " on ", x.device); });
+  const TwoPools how = two_pools(op.name, attributes.as<Pool3DAttributes>());
+  const Shape planes = detail::plane_shape(op.name, "x", x.shape);
+  const Shape y = detail::pooled_shape(planes, detail::pool_geometry(op.name, planes, how.planes));
+  const Shape depths{x.shape[0], x.shape[1], x.shape[2], 1};
+  const detail::PoolGeometry g = detail::pool_geometry(op.name, depths, how.depths);
+  return {{{y[0], y[1], g.out[0], y[2], y[3]}, x.dtype, x.device}};
+}
+
+template <const Operator& op, const Operator& of_images>
+Arrays pool(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  const Specs specs = infer_pool(op, detail::specs_of(inputs), attributes);
+  const Shape& y = specs[0].shape;
+  const TwoPools how = two_pools(op.name, attributes.as<Pool3DAttributes>());
+  const Shape x = detail::extents_beside_batch(inputs[0]);
+  const DType own = inputs[0].dtype();
+  const bool rounds = &of_images == &detail::avg_pool2d_op && size_of(own) == 2;  // means of means
+  const NDArray wide = rounds ? inputs[0].astype(float32, site) : inputs[0];
+  const NDArray planes = wide.reshape({-1, x[1] * x[2], x[3], x[4]}, site);
+  const NDArray each = invoke(of_images, {&planes, 1}, Attributes::of(how.planes), site)[0];
+  const NDArray depths = each.reshape({-1, x[1], x[2], y[3] * y[4]}, site);
+  PoolAttributes last = how.depths;
+  if (last.global) {  // of depths, not of what lies in a plane of theirs
+    last.global = false;
+    last.kernel = {x[2], 1};
+  }
+  const NDArray all = invoke(of_images, {&depths, 1}, Attributes::of(last), site)[0];
+  return {all.reshape({-1, y[1], y[2], y[3], y[4]}, site).astype(own, site)};
+}
+
+template <const Operator& op, const Operator& of_images>
+constexpr Operator pool_of_volumes(const char* name) {
+  Operator made{};
+  made.name = name;
+  made.attributes = &attribute_type<Pool3DAttributes>;
+  made.infer = infer_pool;
+  made.composition = pool<op, of_images>;
+  return made;
+}
+
+NDArray call(const Operator& op, const NDArray& x, const Pool3DOptions& o, SourceLocation site) {
+  const Pool3DAttributes how{o.kernel, o.stride, o.pad, o.ceil_mode, o.count_include_pad, o.global};
+  return invoke_one(op, {x}, Attributes::of(how), site);
+}
+
+}  // namespace
+
+namespace detail {
+
+constinit const Operator k_max_pool3d = pool_of_volumes<k_max_pool3d, max_pool2d_op>("max_pool3d");
+constinit const Operator k_avg_pool3d = pool_of_volumes<k_avg_pool3d, avg_pool2d_op>("avg_pool3d");
+
+}  // namespace detail
+
+NDArray max_pool3d(const NDArray& x, const Pool3DOptions& options, SourceLocation site) {
+  return call(detail::k_max_pool3d, x, options, site);
+}
+
+NDArray avg_pool3d(const NDArray& x, const Pool3DOptions& options, SourceLocation site) {
+  return call(detail::k_avg_pool3d, x, options, site);
+}
+
+}  // namespace sluice

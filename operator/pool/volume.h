@@ -1,0 +1,31 @@
+#pragma once
+
+#include <sluice/ndarray/ndarray.h>
+#include <sluice/operator/operator.h>
+
+// Made of pools of planes, then of depths, whose gradients they have: windows fall apart along their axes.
+namespace sluice {
+
+/// Triples are (depth, height, width).
+struct Pool3DOptions {
+  Shape kernel{2, 2, 2};
+  Shape stride = {};              // the kernel if empty
+  Shape pad{0, 0, 0};             // on both sides, or (front, top, left, back, bottom, right)
+  bool ceil_mode = false;         // keep the last window although it hangs over the edge
+  bool count_include_pad = true;  // average: padding counts as zeros
+  bool global = false;            // one window over all of depth, height and width; the fields above are not used
+};
+
+/// max_pool2d() of three axes (MXNet Pooling, PyTorch max_pool3d): x (N, C, D, H, W).
+SLUICE_API NDArray
+max_pool3d(const NDArray& x, const Pool3DOptions& options = {}, SourceLocation site = SourceLocation::current());
+
+/// avg_pool2d() of three axes (MXNet Pooling, PyTorch avg_pool3d): x (N, C, D, H, W).
+SLUICE_API NDArray
+avg_pool3d(const NDArray& x, const Pool3DOptions& options = {}, SourceLocation site = SourceLocation::current());
+
+namespace detail {
+extern const Operator k_max_pool3d, k_avg_pool3d;
+}  // namespace detail
+
+}  // namespace sluice

@@ -1,0 +1,162 @@
+#include <sluice/ndarray/create.h>
+#include <sluice/operator/conv/passes.h>
+#include <sluice/operator/detail/beside_batch.h>
+#include <sluice/operator/detail/operator_node.h>
+#include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/matmul/matmul.h>
+#include <sluice/operator/vision/grid_sample.h>
+
+namespace sluice {
+
+namespace {
+
+struct DeformableAttributes {
+  Shape stride{1, 1}, pad{0, 0}, dilation{1, 1};
+  std::int64_t groups = 1, deformable_groups = 1;
+  bool masked = false;  // the third input is a mask
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("stride", stride);
+    v.field("pad", pad);
+    v.field("dilation", dilation);
+    v.field("groups", groups);
+    v.field("deformable_groups", deformable_groups);
+    v.field("masked", masked);
+  }
+};
+
+// x, offset, maybe mask, weight, maybe bias.
+struct Operands {
+  std::size_t weight, bias;  // bias: behind the last where there is none
+};
+
+Operands operands_of(const char* op, std::size_t inputs, const DeformableAttributes& a) {
+  const std::size_t weight = a.masked ? 3 : 2;
+  require<ValueError>(inputs == weight + 1 || inputs == weight + 2, [&] {
+    return message(
+        op, ": takes x, offset, ", a.masked ? "mask, " : "", "weight and maybe a bias, was given ", inputs, " inputs");
+  });
+  return {weight, weight + 1};
+}
+
+detail::ConvolutionGeometry geometry_of(
+    const char* op, const Shape& x, const Shape& weight, DType dtype, const DeformableAttributes& a) {
+  return detail::convolution_geometry(
+      op, x, weight, dtype, {.stride = a.stride, .pad = a.pad, .dilation = a.dilation, .groups = a.groups});
+}
+
+Specs infer_deformable(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const auto& a = attributes.as<DeformableAttributes>();
+  const Operands at = operands_of(op.name, inputs.size(), a);
+  detail::check_convolution_types(op.name, inputs);
+  const ArraySpec& x = inputs[0];
+  const Shape& weight = inputs[at.weight].shape;
+  const detail::ConvolutionGeometry g = geometry_of(op.name, x.shape, weight, x.dtype, a);
+  require<ShapeError>(a.deformable_groups >= 1 && g.inputs % a.deformable_groups == 0, [&] {
+    return message(
+        op.name,
+        ": ",
+        a.deformable_groups,
+        " groups of offsets do not divide the ",
+        g.inputs,
+        " channels of ",
+        x.shape);
+  });
+  const std::int64_t samples = a.deformable_groups * g.kernel[0] * g.kernel[1];
+  const Shape offset{g.images, 2 * samples, g.out[0], g.out[1]}, mask{g.images, samples, g.out[0], g.out[1]};
+  require<ShapeError>(inputs[1].shape == offset && (!a.masked || inputs[2].shape == mask), [&] {
+    return message(
+        op.name,
+        ": offsets are ",
+        offset,
+        " and a mask ",
+        mask,
+        ", not ",
+        inputs[1].shape,
+        a.masked ? message(" and ", inputs[2].shape) : std::string());
+  });
+  require<ShapeError>(at.bias == inputs.size() || inputs[at.bias].shape == Shape{g.outputs}, [&] {
+    return message(
+        op.name,
+        ": weight of shape ",
+        weight,
+        " needs a bias of shape (",
+        g.outputs,
+        ",), not ",
+        inputs[at.bias].shape);
+  });
+  return {{g.y_shape(), x.dtype, x.device}};
+}
+
+// Where the taps of windows along an axis lie: (taps, windows).
+NDArray places_of_taps(const detail::ConvolutionGeometry& g, int axis, const ArrayOptions& as, SourceLocation site) {
+  const auto count = [&](std::int64_t n, std::int64_t step) {
+    return multiply(arange(0, static_cast<double>(n), 1, as, site), step, site);
+  };
+  const NDArray windows = subtract(count(g.out[axis], g.stride[axis]), g.pad[axis], site);
+  return add(count(g.kernel[axis], g.dilation[axis]).expand_dims(1, site), windows, site);
+}
+
+Arrays convolve(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  const Operator& op = detail::k_deformable_convolution;
+  infer_deformable(op, detail::specs_of(inputs), attributes);
+  const auto& a = attributes.as<DeformableAttributes>();
+  const Operands at = operands_of(op.name, inputs.size(), a);
+  const NDArray &x = inputs[0], &weight = inputs[at.weight];
+  Shape extents = detail::extents_beside_batch(x);
+  extents[0] = 1;
+  const detail::ConvolutionGeometry g = geometry_of(op.name, extents, detail::unseen_shape(weight), x.dtype(), a);
+  const DType wide = x.dtype() == float64 ? float64 : float32;
+  const ArrayOptions as{.dtype = wide, .device = x.device()};
+  const std::int64_t taps = g.kernel[0] * g.kernel[1], points = g.out_plane();
+  // (N * groups of offsets, taps, row or column, OH, OW), each beside where its tap lies.
+  const NDArray offset =
+      inputs[1].astype(wide, site).reshape({-1, g.kernel[0], g.kernel[1], 2, g.out[0], g.out[1]}, site);
+  const auto moved = [&](int axis) {
+    const Shape lies = axis == 0 ? Shape{g.kernel[0], 1, g.out[0], 1} : Shape{g.kernel[1], 1, g.out[1]};
+    const NDArray from = places_of_taps(g, axis, as, site).reshape(lies, site);
+    const NDArray by = offset.slice(3, axis, axis + 1, 1, site).squeeze(3, site);
+    return add(by, from, site).reshape({-1, taps, points}, site);
+  };
+  const NDArray images = x.reshape({-1, g.inputs / a.deformable_groups, g.in[0], g.in[1]}, site);
+  NDArray samples = detail::sampled(images, moved(0), moved(1), SampleMode::bilinear, site);
+  if (a.masked)
+    samples = multiply(samples, inputs[2].astype(wide, site).reshape({-1, 1, taps, points}, site), site);
+  const NDArray columns = samples.astype(x.dtype(), site).reshape({-1, g.groups, g.depth(), points}, site);
+  const NDArray rows = weight.reshape({1, g.groups, g.group_outputs(), g.depth()}, site);
+  const NDArray y = matmul(rows, columns, site).reshape({-1, g.outputs, g.out[0], g.out[1]}, site);
+  const bool biased = at.bias < inputs.size();
+  return {biased ? add(y, inputs[at.bias].reshape({1, g.outputs, 1, 1}, site), site) : y};
+}
+
+}  // namespace
+
+constinit const Operator detail::k_deformable_convolution{
+    .name = "deformable_convolution",
+    .inputs = -1,
+    .attributes = &attribute_type<DeformableAttributes>,
+    .infer = infer_deformable,
+    .composition = convolve,
+};
+
+NDArray deformable_convolution(
+    const NDArray& x,
+    const NDArray& offset,
+    const NDArray& weight,
+    const NDArray& bias,
+    const NDArray& mask,
+    const DeformableConvolutionOptions& o,
+    SourceLocation site) {
+  const DeformableAttributes how{o.stride, o.pad, o.dilation, o.groups, o.deformable_groups, mask.defined()};
+  std::vector<NDArray> inputs{x, offset};
+  if (mask.defined())
+    inputs.push_back(mask);
+  inputs.push_back(weight);
+  if (bias.defined())
+    inputs.push_back(bias);
+  return invoke(detail::k_deformable_convolution, inputs, Attributes::of(how), site)[0];
+}
+
+}  // namespace sluice

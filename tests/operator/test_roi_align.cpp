@@ -1,0 +1,169 @@
+// Samples of regions against plain loops in double.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <sluice/operator/vision/roi_align.h>
+
+#include "tests/operator/heavy_reference.h"
+#include "tests/operator/traced.h"
+#include "tests/support/catch.h"
+#include "tests/support/gradient.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+double pixel(const double* plane, std::int64_t height, std::int64_t width, double y, double x) {
+  const auto h = static_cast<double>(height), w = static_cast<double>(width);
+  if (y < -1 || y > h || x < -1 || x > w)
+    return 0;
+  y = std::clamp(y, 0.0, h - 1);
+  x = std::clamp(x, 0.0, w - 1);
+  const double top = std::floor(y), left = std::floor(x);
+  double sum = 0;
+  for (const double row : {top, top + 1}) {
+    for (const double column : {left, left + 1}) {
+      const double weight = (1 - std::abs(y - row)) * (1 - std::abs(x - column));
+      if (weight > 0)
+        sum += weight * plane[static_cast<std::int64_t>(row) * width + static_cast<std::int64_t>(column)];
+    }
+  }
+  return sum;
+}
+
+NDArray reference(const NDArray& x, const NDArray& rois, const RoiAlignOptions& o) {
+  const Shape& xs = x.shape();
+  const auto xv = x.to_vector<double>(), rv = rois.to_vector<double>();
+  const std::int64_t rows = o.pooled_size[0], columns = o.pooled_size[1];
+  std::vector<double> values;
+  for (std::size_t r = 0; r + 4 < rv.size(); r += 5) {
+    const double shift = o.aligned ? 0.5 : 0;
+    const double left = rv[r + 1] * o.spatial_scale - shift, top = rv[r + 2] * o.spatial_scale - shift;
+    double width = rv[r + 3] * o.spatial_scale - shift - left, height = rv[r + 4] * o.spatial_scale - shift - top;
+    if (!o.aligned) {
+      width = std::max(width, 1.0);
+      height = std::max(height, 1.0);
+    }
+    const double bin_height = height / static_cast<double>(rows), bin_width = width / static_cast<double>(columns);
+    const auto points = [&](double bin) {
+      return o.sampling_ratio > 0 ? o.sampling_ratio
+                                  : std::max<std::int64_t>(0, static_cast<std::int64_t>(std::ceil(bin)));
+    };
+    const std::int64_t down = points(bin_height), across = points(bin_width);
+    for (std::int64_t c = 0; c < xs[1]; ++c) {
+      const double* const plane = xv.data() + (static_cast<std::int64_t>(rv[r]) * xs[1] + c) * xs[2] * xs[3];
+      for (std::int64_t bin = 0; bin < rows * columns; ++bin) {
+        double sum = 0;
+        for (std::int64_t i = 0; i < down * across; ++i) {
+          const auto part = [](std::int64_t n, std::int64_t of) {
+            return (static_cast<double>(n) + 0.5) / static_cast<double>(of);
+          };
+          const double y = top + (static_cast<double>(bin / columns) + part(i / across, down)) * bin_height;
+          const double z = left + (static_cast<double>(bin % columns) + part(i % across, across)) * bin_width;
+          sum += pixel(plane, xs[2], xs[3], y, z);
+        }
+        values.push_back(sum / static_cast<double>(std::max<std::int64_t>(down * across, 1)));
+      }
+    }
+  }
+  return array(values, {rois.shape()[0], xs[1], rows, columns});
+}
+
+// Inside, over the edges, outside, below a pixel, turned inside out, as large as all.
+NDArray regions(DType dtype) {
+  const std::vector<double> values{0,  1.5, 0.75, 5.25, 4.5,  1,   -3,  -2.5, 3, 2, 1,   4,    3, 9.5, 8.25, 0, 12, 12,
+                                   15, 14,  1,    2.25, 2.25, 2.5, 2.5, 0,    4, 4, 2.5, 3.25, 1, 0,   0,    7, 6};
+  return array(values, {7, 5}).astype(dtype);
+}
+
+const std::vector<RoiAlignOptions> k_options = {
+    {.pooled_size = {2, 3}},
+    {.pooled_size = {3, 2}, .sampling_ratio = 2, .aligned = true},
+    {.pooled_size = {1, 1}, .spatial_scale = 0.5, .sampling_ratio = 3},
+    {.pooled_size = {4, 5}, .spatial_scale = 1.75, .aligned = true},
+};
+
+void check_regions(Device device) {
+  for (const RoiAlignOptions& o : k_options) {
+    for (const DType dtype : k_heavy_dtypes) {
+      CAPTURE(to_string(o.pooled_size), name_of(dtype));
+      const NDArray x = random_array({2, 3, 6, 7}, 1, -1, 1, dtype), rois = regions(float32);
+      const NDArray y = roi_align(x.to(device), rois.to(device), o);
+      CHECK(y.dtype() == dtype);
+      CHECK(differences(y.to(cpu()), reference(x, rois, o), tolerance_of(dtype)) == "");
+    }
+  }
+}
+
+NDArray gradient_on(Device device, DType dtype, const RoiAlignOptions& o) {
+  NDArray x = random_array({2, 11, 6, 7}, 1, -1, 1, dtype).to(device), y;
+  x.attach_grad();
+  {
+    const autograd::RecordScope record;
+    y = roi_align(x, regions(float32).to(device), o);
+    y = y * random_array(y.shape(), 2, -1, 1, dtype).to(device);
+  }
+  y.backward();
+  return x.grad().to(cpu());
+}
+
+}  // namespace
+
+TEST_CASE("roi_align agrees with plain loops for every type and option", "[roi_align]") {
+  check_regions(cpu());
+  CHECK(roi_align(ones({2, 3, 4, 4}), zeros({0, 5})).shape() == Shape{0, 3, 7, 7});
+  const NDArray odd = array(std::vector<float>{0, NAN, 0, 2, 2}, {1, 5});
+  CHECK(roi_align(ones({1, 1, 4, 4}), odd).to_vector<float>() == std::vector<float>(49, 0));
+}
+
+TEST_CASE("roi_align and its gradient are on a GPU what they are on the CPU", "[roi_align][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_regions(gpu());
+  for (const RoiAlignOptions& o : k_options) {
+    for (const DType dtype : k_heavy_dtypes) {
+      CAPTURE(to_string(o.pooled_size), name_of(dtype));
+      CHECK(differences(gradient_on(gpu(), dtype, o), gradient_on(cpu(), dtype, o), tolerance_of(dtype)) == "");
+    }
+  }
+}
+
+TEST_CASE("A region of an image that is not there is an error at the wait on a GPU too", "[roi_align][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray x = ones({2, 3, 4, 4}).to(gpu());
+  const auto of_image = [&](float image) {
+    return roi_align(x, array(std::vector<float>{image, 0, 0, 2, 2}, {1, 5}).to(gpu()));
+  };
+  CHECK_NOTHROW(of_image(1).wait_to_read());
+  CHECK_THROWS_AS(of_image(2).wait_to_read(), IndexError);
+  CHECK_THROWS_AS(of_image(-1).wait_to_read(), IndexError);
+}
+
+TEST_CASE("The gradient of roi_align agrees with finite differences, in graphs too", "[roi_align]") {
+  const NDArray rois = regions(float64);
+  for (const RoiAlignOptions& o : k_options) {
+    CAPTURE(to_string(o.pooled_size));
+    const auto f = [&](const auto& v) { return roi_align(v[0], rois, o); };
+    CHECK(gradient_differences(f, {random_array({2, 2, 6, 7}, 1, -1, 1, float64)}) == "");
+  }
+  const auto f = [](const auto& v) { return roi_align(v[0], v[1], {.pooled_size = {2, 2}}); };
+  CHECK(traced_differences(f, {random_array({2, 3, 6, 7}, 1), regions(float32)}) == "");
+}
+
+TEST_CASE("roi_align refuses what does not fit; an image that is not there is an error at the wait", "[roi_align]") {
+  const NDArray x = ones({2, 3, 4, 4}), rois = zeros({1, 5});
+  const auto of_image = [&](float image) { return roi_align(x, array(std::vector<float>{image, 0, 0, 2, 2}, {1, 5})); };
+  CHECK_NOTHROW(of_image(1).wait_to_read());
+  CHECK_THROWS_WITH(of_image(2).wait_to_read(), contains("roi_samples") && contains("image 2, of 2"));
+  CHECK_THROWS_AS(of_image(-1).wait_to_read(), IndexError);
+  CHECK_THROWS_AS(of_image(NAN).wait_to_read(), IndexError);
+  CHECK_THROWS_AS(roi_align(x[0], rois), ShapeError);
+  CHECK_THROWS_AS(roi_align(x, zeros({1, 4})), ShapeError);
+  CHECK_THROWS_AS(roi_align(zeros({2, 3, 0, 4}), rois), ShapeError);
+  CHECK_THROWS_AS(roi_align(x, rois, {.pooled_size = {0, 1}}), ValueError);
+  CHECK_THROWS_AS(roi_align(x, rois, {.pooled_size = {1}}), ValueError);
+  CHECK_THROWS_AS(roi_align(x, rois, {.sampling_ratio = -1}), ValueError);
+  CHECK_THROWS_AS(roi_align(x.astype(int32), rois), DTypeError);
+  CHECK_THROWS_AS(roi_align(x, rois.astype(int32)), DTypeError);
+}
