@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares Sluice with PyTorch: every operator of the registry, with the same random numbers.
 
-compare.py [--library libsluice.so] [--device cpu|gpu] [--only NAME ..] [--seed N] [--all]
+compare.py [--library libsluice.so] [--device cpu|gpu] [--only NAME ..] [--part I/N] [--seed N] [--all]
 
 Values, gradients and gradients of these, of all types, in several layouts, of shapes without elements, of special
 values, for other attributes than the defaults. Lists what differs: operator, type, layout, call, error in units of the
@@ -39,6 +39,7 @@ def arguments():
     parser.add_argument("--device", default="cpu", choices=("cpu", "gpu"), help="where both calculate")
     parser.add_argument("--only", nargs="+", default=(), metavar="NAME", help="these operators alone")
     parser.add_argument("--seed", type=int, default=1, help="of the random numbers")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="the I-th of N parts of the operators")
     parser.add_argument("--all", action="store_true", help="every difference, the decided ones too")
     return parser.parse_args()
 
@@ -121,10 +122,12 @@ def main():
     for fault in faults:
         print(fault)
     names = [name for name in table.CALLS if name in registry and (not told.only or name in told.only)]
+    part, parts = map(int, told.part.split("/"))
+    names = names[part - 1 :: parts]
     comparison = running.Comparison(library, told.seed, "cuda" if told.device == "gpu" else "cpu")
     print(f"Sluice and PyTorch {torch.__version__} on {told.device}, {len(names)} operators, seed {told.seed}")
     failed = compare_all(comparison, names, told.all)
-    skipped = 0 if told.only else len(table.REASONS)
+    skipped = 0 if told.only or part != parts else len(table.REASONS)
     print(
         f"{len(own_operators(registry))} operators of gradients and passes are compared through the others; "
         f"{time.monotonic() - start:.0f} s"

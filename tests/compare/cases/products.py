@@ -6,7 +6,7 @@ import torch.nn.functional as F
 import values
 from table import Call, compare, of
 
-SUMS = {"ulps": 32, "gradient_ulps": 64, "floor": "largest", "zero_signs": False}
+SUMS = {"ulps": 32, "gradient_ulps": 256, "floor": "largest", "zero_signs": False}
 
 
 def product(name, shapes, reference, told=None, types=values.NUMBERS, **options):
