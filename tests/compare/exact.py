@@ -151,3 +151,15 @@ def gelu_tanh(x):
 def celu(x, alpha):
     """PyTorch's derivative rounds 1 / alpha to float32."""
     return torch.where(x > 0, x, alpha * torch.expm1(torch.where(x > 0, 0.0, x) / alpha))
+
+
+def clip(x, low, high):
+    """On a bound the gradient is 1, as PyTorch's was before 2.12."""
+    return torch.where((x >= low) & (x <= high), x, torch.clamp(x.detach(), low, high))
+
+
+def nanmean(x, axes, keepdims):
+    """An element that is NaN has the gradient 0 in a row of nothing else too."""
+    lost = torch.isnan(x)
+    total = torch.where(lost, torch.zeros_like(x), x).sum(axes, keepdim=keepdims)
+    return total / (~lost).sum(axes, keepdim=keepdims)

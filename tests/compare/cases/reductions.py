@@ -4,6 +4,7 @@ import math
 
 import torch
 
+import exact
 import values
 from table import Call, compare, of
 
@@ -165,14 +166,7 @@ def sprinkled(shape):
 
 reduction("count_nonzero", lambda x, axes, keep: (x != 0).sum(axes, keepdim=keep), make=sprinkled, gradients=())
 reduction("nansum", lambda x, axes, keep: torch.nansum(x, axes, keepdim=keep), make=sprinkled, ulps=16)
-reduction(
-    "nanmean",
-    lambda x, axes, keep: torch.nanmean(x, axes, keepdim=keep),
-    values.FLOATING,
-    make=sprinkled,
-    ulps=32,
-    gradient_ulps=64,
-)
+reduction("nanmean", exact.nanmean, values.FLOATING, make=sprinkled, ulps=32, gradient_ulps=64)
 reduction(
     "nanprod",
     lambda x, axes, keep: product(torch.where(torch.isnan(x), torch.ones_like(x), x), axes, keep),
