@@ -111,7 +111,8 @@ sluice_from_dlpack_versioned(struct DLManagedTensorVersioned* tensor, int64_t st
 SLUICE_C_API sluice_status sluice_each_operator(void (*visit)(const char* name, void* context), void* context);
 /// Calls an operator by name: `attributes` as docs/operators.md writes them, "axis=1, keepdims=true", NULL or "" for
 /// none; those that are not named keep their defaults. Writes up to `capacity` handles to `outputs`, and how many to
-/// `count`; SLUICE_VALUE_ERROR if there are more.
+/// `count`; SLUICE_VALUE_ERROR if there are more. Views are of an array as it lies: reshape refuses strides that it has
+/// no view of; copy gives an array without gaps.
 SLUICE_C_API sluice_status sluice_invoke(
     const char* op,
     const sluice_array_t* inputs,
@@ -123,7 +124,9 @@ SLUICE_C_API sluice_status sluice_invoke(
 /// Seeds the random numbers of all devices.
 SLUICE_C_API sluice_status sluice_seed(uint64_t seed);
 
-/// Whether this thread's calls are written on the tape, and behave as in training, until the end of the mode.
+/// Whether this thread's calls are written on the tape, and layers behave as in training, until the end of the mode. An
+/// operator by its name does what its attributes say in any mode: dropout drops, batch_norm takes the statistics that
+/// batch_stats names (batch_norm_predict leaves the running ones as they are).
 SLUICE_C_API sluice_status sluice_begin_mode(int recording, int training, sluice_mode_t* out);
 /// What it was before. Modes end in the opposite order, on the thread that began them. Nothing for NULL.
 SLUICE_C_API void sluice_end_mode(sluice_mode_t mode);

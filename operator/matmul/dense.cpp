@@ -141,7 +141,12 @@ Mask dense_saved_for(Mask wanted, const Attributes&) {
   return (wanted & 0b001 ? 0b10 : 0) | (wanted & 0b110 ? 0b01 : 0);
 }
 
-constexpr Operator dense_with(const char* name, Mask saved_outputs) {
+// The gradient of the relu reads its result.
+Mask dense_result_saved_for(Mask, const Attributes& attributes) {
+  return attributes.as<DenseAttributes>().relu ? k_all : k_none;
+}
+
+constexpr Operator dense_with(const char* name) {
   return {
       .name = name,
       .inputs = -1,
@@ -151,15 +156,16 @@ constexpr Operator dense_with(const char* name, Mask saved_outputs) {
       .kernels = {on_cpu(dense_cpu), on_gpu(SLUICE_GPU_KERNEL(dense_gpu))},
       .gradient = dense_gradient,
       .saved_inputs = 0b11,
-      .saved_outputs = saved_outputs,
+      .saved_outputs = k_all,
       .saved_for = dense_saved_for,
+      .saved_outputs_for = dense_result_saved_for,
   };
 }
 
 }  // namespace
 
-const Operator dense_op = dense_with("dense", k_none);
-const Operator dense_relu_op = dense_with("dense_relu", k_all);
+const Operator dense_op = dense_with("dense");
+const Operator dense_relu_op = dense_with("dense_relu");
 const Operator dense_backward_weights_op{
     .name = "dense_backward_weights",
     .inputs = 2,

@@ -28,7 +28,8 @@ Arrays divided(std::span<const NDArray> inputs, const Attributes& attributes, So
   double terms = 1;
   for (const std::int64_t axis : a.axes)
     terms *= static_cast<double>(shape[normal_axis(axis, shape.ndim(), "divide_by_terms")]);
-  return {divide(inputs[0], std::max(terms - static_cast<double>(a.fewer), 0.0), site)};
+  // Of nothing no element has a share.
+  return {divide(inputs[0], terms == 0 ? 1.0 : std::max(terms - static_cast<double>(a.fewer), 0.0), site)};
 }
 
 Arrays gradient_divided(const GradientCall& call) {

@@ -220,8 +220,9 @@ Arrays gradient(const GradientCall& call) {
   const auto& attributes = call.attributes.as<WalkAttributes<row>>();
   const Shape& shape = call.input_specs[0].shape;
   const int axis = static_cast<int>(attributes.axis);
+  // Of dy, so that it is on the tape where dy is.
   if (shape.size() == 0)
-    return {zeros(shape, {.dtype = dy.dtype(), .device = dy.device()})};
+    return {shape[axis] == 0 ? dy.slice(axis, 0, 0) : dy.reshape(detail::with_open_rows(shape))};
   return {WalkGradient<row>::of(dy, shape, axis, shape[axis], attributes.a, attributes.b)};
 }
 

@@ -232,6 +232,7 @@ const GradientCase k_gradients[] = {
     {"erfinv", 0, 0, 0.886226925452758014, 0},
     {"erfinv", 2, 0, k_nan, 0},
     {"logit", 0, 0, k_inf, 0},
+    {"logit", -0.0, 0, k_inf, 0},
     {"logit", 2, 0, k_nan, 0},
     {"rcbrt", 0, 0, -k_inf, 0},
     {"gamma", 1, 0, -0.577215664901532861, 0},
@@ -249,6 +250,9 @@ const GradientCase k_gradients[] = {
     {"power", 0, k_nan, k_nan, k_nan},
     {"arctan2", 0, 1, 1, 0},
     {"arctan2", 3, 4, 0.16, -0.12},
+    {"arctan2", 0, 0, 0, 0},
+    {"arctan2", -0.0, 0, 0, 0},
+    {"arctan2", k_nan, 0, k_nan, k_nan},
     {"arctan2", k_inf, 1, 0, k_nan},
 };
 

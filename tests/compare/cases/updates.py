@@ -1,0 +1,163 @@
+"""Steps of optimizers, from states that are not empty."""
+
+import math
+
+import torch
+
+import values
+from table import Call, compare
+
+RATE, STEPS = 0.05, 3
+
+
+def step(optimizer, states):
+    """One step of PyTorch's optimizer on a weight, with what it has kept so far; the weight and the states after it."""
+
+    def call(weight, gradient, *kept):
+        parameter = torch.nn.Parameter(weight.clone())
+        parameter.grad = gradient
+        made = optimizer([parameter])
+        for name, value in states(*kept).items():
+            made.state[parameter][name] = value
+        made.step()
+        return parameter.detach(), made.state[parameter]
+
+    return call
+
+
+def update(name, optimizer, states, after, count, told, label=""):
+    """`states(*kept)` names Sluice's states as PyTorch does, `after(state)` are Sluice's of what PyTorch has then."""
+
+    def make(source):
+        shape = (4, 3)
+        # Small ones behind the first: a mean square is no less than the square of the mean.
+        highest = [1.0] + [0.5] * count
+        return [
+            source.values(*shape),
+            source.values(*shape),
+            *(source.values(*shape, low=high - 0.4, high=high) for high in highest[:count]),
+        ]
+
+    def reference(weight, gradient, *kept):
+        new, state = step(optimizer, states)(weight, gradient, *kept)
+        return (new, *after(state))
+
+    compare(
+        name,
+        Call(
+            make,
+            reference,
+            {"learning_rate": RATE, **told},
+            values.PRECISE,
+            label,
+            gradients=(),
+            outputs=(),
+            mutated=(0, *range(2, 2 + count)),
+            layouts=("contiguous",),
+            ulps=16,
+            floor=1.0,
+        ),
+    )
+
+
+def plain(_):
+    return ()
+
+
+for decay in (0.0, 0.1):
+    told = {"weight_decay": decay}
+    # m of Sluice and MXNet holds the rate: it is -rate times PyTorch's buffer.
+    update(
+        "sgd_update", lambda p, decay=decay: torch.optim.SGD(p, RATE, weight_decay=decay), lambda: {}, plain, 0, told
+    )
+    for name, nesterov in (("sgd_update", False), ("nag_update", True)):
+        update(
+            name,
+            lambda p, decay=decay, nesterov=nesterov: torch.optim.SGD(
+                p, RATE, 0.9, weight_decay=decay, nesterov=nesterov
+            ),
+            lambda m: {"momentum_buffer": -m / RATE},
+            lambda state: (-RATE * state["momentum_buffer"],),
+            1,
+            {**told, "momentum": 0.9, **({} if nesterov else {"momenta": True})},
+        )
+    correction = math.sqrt(1 - 0.99**STEPS)
+
+    def moments(m, v):
+        return {"step": torch.tensor(float(STEPS - 1)), "exp_avg": m.clone(), "exp_avg_sq": v.clone()}
+
+    def moments_after(state):
+        return state["exp_avg"], state["exp_avg_sq"]
+
+    betas = {"beta1": 0.8, "beta2": 0.99, "epsilon": 1e-3}
+    # Sluice and MXNet add epsilon to the root that is not corrected.
+    update(
+        "adam_update",
+        lambda p, decay=decay, c=correction: torch.optim.Adam(p, RATE, (0.8, 0.99), 1e-3 / c, weight_decay=decay),
+        moments,
+        moments_after,
+        2,
+        {**told, **betas, "steps": (STEPS,), "learning_rate": RATE},
+    )
+    update(
+        "adamw_update",
+        lambda p, decay=decay: torch.optim.AdamW(p, RATE, (0.8, 0.99), 1e-3, weight_decay=decay),
+        moments,
+        moments_after,
+        2,
+        {**told, **betas, "steps": (STEPS,)},
+    )
+    for momentum in (0.0, 0.7):
+        for centered in (False, True):
+            # Centred, Sluice keeps a momentum of 0 too; what it then holds PyTorch does not say.
+            if centered and not momentum:
+                continue
+            names = ["square_avg"] + ["momentum_buffer"] * (momentum > 0) + ["grad_avg"] * centered
+
+            def kept(*states, names=names):
+                return {"step": torch.tensor(2.0), **{name: state.clone() for name, state in zip(names, states)}}
+
+            update(
+                "rmsprop_update",
+                lambda p, d=decay, m=momentum, c=centered: torch.optim.RMSprop(
+                    p, RATE, 0.9, 1e-3, weight_decay=d, momentum=m, centered=c
+                ),
+                kept,
+                lambda state, names=names: tuple(state[name] for name in names),
+                len(names),
+                {**told, "rho": 0.9, "epsilon": 1e-3, "momentum": momentum, "centered": centered},
+            )
+    update(
+        "adagrad_update",
+        lambda p, decay=decay: torch.optim.Adagrad(p, RATE, weight_decay=decay, eps=1e-3),
+        lambda h: {"step": torch.tensor(2.0), "sum": h.clone()},
+        lambda state: (state["sum"],),
+        1,
+        {**told, "epsilon": 1e-3},
+    )
+    update(
+        "adadelta_update",
+        lambda p, decay=decay: torch.optim.Adadelta(p, RATE, 0.9, 1e-3, weight_decay=decay),
+        lambda h, u: {"step": torch.tensor(2.0), "square_avg": h.clone(), "acc_delta": u.clone()},
+        lambda state: (state["square_avg"], state["acc_delta"]),
+        2,
+        {**told, "rho": 0.9, "epsilon": 1e-3},
+    )
+
+
+def clipping(*gradients):
+    norm = torch.linalg.vector_norm(torch.cat([g.flatten().to(torch.float64) for g in gradients]))
+    return torch.stack([norm, torch.clamp(2.0 / norm, max=1.0), torch.ones_like(norm)])
+
+
+compare(
+    "gradient_guard",
+    Call(
+        lambda source: [source.values(4, 3), source.values(5)],
+        clipping,
+        {"max_norm": 2.0},
+        values.FLOATING,
+        gradients=(),
+        ulps=16,
+    ),
+)
