@@ -7,7 +7,6 @@
 #include <sluice/engine/cuda/check.h>
 #include <sluice/engine/cuda/handle.h>
 #include <sluice/operator/attention/plan_cuda.h>
-#include <sluice/operator/library/autotune.h>
 #include <sluice/operator/library/shared_library.h>
 #include <sluice/operator/workspace.h>
 
@@ -48,62 +47,44 @@ CacheKey key_of(const AttentionProblem& p) {
   return key;
 }
 
-// What an array takes up, gaps included.
-std::size_t bytes_of(const Shape& extents, const Shape& strides, std::size_t element) {
-  std::int64_t reach = 1;
-  for (int axis = 0; axis < extents.ndim(); ++axis)
-    reach += (extents[axis] - 1) * strides[axis];
-  return static_cast<std::size_t>(reach) * element;
-}
-
 /// The arrays and numbers that a plan takes.
 struct Operands {
   std::vector<std::int64_t> ids;
-  std::vector<std::size_t> bytes;
-  std::vector<void*> pointers, on_host;
+  std::vector<void*> pointers;
 
   Operands(const AttentionProblem& p, const AttentionData& d, void* row_sums) {
-    const std::size_t half = size_of(p.dtype),
-                      rows = sizeof(float) * static_cast<std::size_t>(p.q[0] * p.q[1] * p.q[2]);
-    const Shape y = p.y();
-    add(AttentionId::q, bytes_of(p.q, p.q_strides, half), d.q);
-    add(AttentionId::k, bytes_of(p.k, p.k_strides, half), d.k);
-    add(AttentionId::v, bytes_of(p.v, p.v_strides, half), d.v);
-    add(AttentionId::y, bytes_of(y, p.y_strides, half), d.y);
-    add(AttentionId::statistics, rows, d.statistics);
+    add(AttentionId::q, d.q);
+    add(AttentionId::k, d.k);
+    add(AttentionId::v, d.v);
+    add(AttentionId::y, d.y);
+    add(AttentionId::statistics, d.statistics);
     if (p.mask_dtype)
-      add(AttentionId::mask, bytes_of(p.mask, p.mask_strides, size_of(*p.mask_dtype)), d.mask);
+      add(AttentionId::mask, d.mask);
     add_number(AttentionId::scale, d.scale);
     if (p.causal)
       add_number(AttentionId::hidden, k_hidden);
     if (p.pass == AttentionPass::forward)
       return;
-    add(AttentionId::head, bytes_of(y, p.head_strides, half), d.head);
-    add(AttentionId::dq, bytes_of(p.q, contiguous_strides(p.q), half), d.dq);
-    add(AttentionId::dk, bytes_of(p.k, contiguous_strides(p.k), half), d.dk);
-    add(AttentionId::dv, bytes_of(p.v, contiguous_strides(p.v), half), d.dv);
-    add(AttentionId::row_sums, rows, row_sums);
+    add(AttentionId::head, d.head);
+    add(AttentionId::dq, d.dq);
+    add(AttentionId::dk, d.dk);
+    add(AttentionId::dv, d.dv);
+    add(AttentionId::row_sums, row_sums);
     add_number(AttentionId::one, k_one);
   }
 
  private:
-  void add(std::int64_t id, std::size_t size, void* pointer) {
+  void add(std::int64_t id, void* pointer) {
     ids.push_back(id);
-    bytes.push_back(size);
     pointers.push_back(pointer);
-    on_host.push_back(nullptr);
   }
-  void add_number(std::int64_t id, const float& number) {
-    add(id, sizeof(float), const_cast<float*>(&number));
-    on_host.back() = pointers.back();
-  }
+  void add_number(std::int64_t id, const float& number) { add(id, const_cast<float*>(&number)); }
 };
 
-// The first that cuDNN names: others need as much scratch and take twice as long.
+// The first that cuDNN names: others need as much scratch and take twice as long, at all sizes that were tried.
 constexpr CudnnLimits k_limits{.workspace = std::numeric_limits<std::int64_t>::max()};
 
-CudnnPlan make_plan(
-    std::shared_ptr<const CudnnMaker> maker, const AttentionProblem& problem, const Operands& operands) {
+CudnnPlan make_plan(std::shared_ptr<const CudnnMaker> maker, const AttentionProblem& problem) {
   CudnnGraph graph = attention_graph(problem);
   if (graph.refused())
     return {};
@@ -112,11 +93,11 @@ CudnnPlan make_plan(
       std::move(graph.parts),
       std::move(graph.operations),
       k_limits,
-      {.ids = operands.ids,
-       .bytes = operands.bytes,
-       .on_host = operands.on_host,
+      {.ids = {},
+       .bytes = {},
        .key = message("attention ", k_graph, key_of(problem).text()),
-       .compiles = true});
+       .compiles = true,
+       .tries = false});
 }
 
 void run(const Queue& queue, const AttentionProblem& problem, const AttentionData& data) {
@@ -127,9 +108,8 @@ void run(const Queue& queue, const AttentionProblem& problem, const AttentionDat
   CudnnPlans& made = CudnnPlans::of(queue);
   CacheKey key = key_of(problem);
   key.add(queue.device().index);
-  key.add(static_cast<int>(autotune()));
-  const auto plan = made.plans.get(
-      key, [&] { return std::make_shared<const CudnnPlan>(make_plan(made.maker(queue), problem, operands)); });
+  const auto plan =
+      made.plans.get(key, [&] { return std::make_shared<const CudnnPlan>(make_plan(made.maker(queue), problem)); });
   require<UnsupportedError>(plan->plan != nullptr, [&] {
     return message(
         is_backward ? "attention_fused_backward" : "attention_fused",

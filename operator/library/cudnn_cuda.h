@@ -147,9 +147,9 @@ struct CudnnLimits {
 struct CudnnTrial {
   std::span<const std::int64_t> ids;
   std::span<const std::size_t> bytes;
-  std::span<void* const> on_host = {};  // where not empty and not null: numbers that plans read on the host
   std::string key;
   bool compiles = false;  // cuDNN compiles kernels for it: plans are kept on disk
+  bool tries = true;      // false: whatever autotune() says, cuDNN's first is taken; ids and bytes may be empty
 };
 
 /// A tensor for the graph; alignment in bytes.

@@ -169,7 +169,7 @@ void take_quickest(
   cudnn_check(cudnn_calls.cudnnSetStream(runner.handle(), on.stream()), "cudnnSetStream");
   std::vector<void*> pointers;
   for (std::size_t i = 0; i < trial.bytes.size(); ++i)
-    pointers.push_back(i < trial.on_host.size() && trial.on_host[i] != nullptr ? trial.on_host[i] : on.operand(i));
+    pointers.push_back(on.operand(i));
   double least = 0;
   Candidate* chosen = nullptr;
   for (Candidate& candidate : candidates) {
@@ -278,7 +278,7 @@ CudnnPlan cudnn_plan(
   CudnnPlan best{.maker = std::move(maker), .parts = std::move(parts)};
   if (graph.try_finalize() != CUDNN_STATUS_SUCCESS)
     return best;
-  const Autotune how = autotune();
+  const Autotune how = trial.tries ? autotune() : Autotune::off;
   const std::string kept = trial.compiles ? kept_plan_key(trial.key, limits, how) : "";
   const bool is_chosen = how == Autotune::off || KeptChoices::of_process().find(kept_key(trial, how)).has_value();
   if (trial.compiles && is_chosen && find_kept_plan(made_with, kept, best))

@@ -57,7 +57,7 @@ void run_problem(bench::Report& report, Problem p, DType dtype) {
     in.back().attach_grad();
   }
   const auto wait = [] { Engine::current().wait_all(); };
-  const int steps = device.is_gpu() ? 40 : 1;
+  const int steps = device.is_gpu() ? 10 : 1;
   NDArray y;
   const bench::Timing forward = report.time(
       steps, 3, [&] { y = scaled_dot_product_attention(in[0], in[1], in[2], {.causal = p.causal}); }, wait);
