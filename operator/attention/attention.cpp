@@ -5,17 +5,16 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/attention/attention.h>
+#include <sluice/operator/attention/composed.h>
+#include <sluice/operator/attention/fused.h>
 #include <sluice/operator/detail/beside_batch.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/invoke.h>
-#include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/normalise.h>
-#include <sluice/operator/random/dropout.h>
-#include <sluice/operator/softmax/softmax.h>
 
-// Made of two products and a softmax, whose gradients it has.
+// Made of two products and a softmax, whose gradients it has, or one fused kernel where a GPU has it.
 namespace sluice {
 
 namespace {
@@ -33,35 +32,11 @@ struct AttentionAttributes {
   }
 };
 
-void check_operands(const Operator& op, std::span<const ArraySpec> inputs) {
+Specs infer_attention(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   require<ValueError>(inputs.size() == 3 || inputs.size() == 4, [&] {
     return message(op.name, ": takes q, k, v and maybe a mask, was given ", inputs.size(), " inputs");
   });
-  const ArraySpec &q = inputs[0], &k = inputs[1], &v = inputs[2];
-  require<DTypeError>(is_floating(q.dtype) && k.dtype == q.dtype && v.dtype == q.dtype, [&] {
-    return message(op.name, ": takes q, k and v of one floating type, not ", q.dtype, ", ", k.dtype, " and ", v.dtype);
-  });
-  const Shape &qs = q.shape, &ks = k.shape, &vs = v.shape;
-  const bool has_axes = qs.ndim() == 4 && ks.ndim() == 4 && vs.ndim() == 4;
-  const bool fits = has_axes && qs[0] == ks[0] && qs[0] == vs[0] && ks[1] == vs[1] && ks[2] == vs[2] && qs[3] == ks[3];
-  require<ShapeError>(fits, [&] {
-    return message(
-        op.name,
-        ": q ",
-        qs,
-        ", k ",
-        ks,
-        " and v ",
-        vs,
-        " must be (batch, heads, length, width), of one batch, k of q's width, v of k's heads and length");
-  });
-  require<ShapeError>(qs[1] == ks[1] || (ks[1] > 0 && qs[1] % ks[1] == 0), [&] {
-    return message(op.name, ": the ", qs[1], " heads of q ", qs, " are not a multiple of the ", ks[1], " of k ", ks);
-  });
-}
-
-Specs infer_attention(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_operands(op, inputs);
+  detail::check_attention_operands(op, inputs);
   const auto& how = attributes.as<AttentionAttributes>();
   require<ValueError>(how.dropout >= 0 && how.dropout <= 1, [&] {
     return message(op.name, ": dropout must be between 0 and 1, not ", how.dropout);
@@ -80,63 +55,65 @@ Specs infer_attention(const Operator& op, std::span<const ArraySpec> inputs, con
   return {{{q[0], q[1], q[2], inputs[2].shape[3]}, inputs[0].dtype, inputs[0].device}};
 }
 
-// Which keys a query sees, by their places.
-NDArray causal_mask(std::int64_t queries, std::int64_t keys, Device device, SourceLocation site) {
-  const ArrayOptions how{.dtype = int64, .device = device};
-  const NDArray query = arange(0, static_cast<double>(queries), 1, how, site).expand_dims(1, site);
-  return greater_equal(query, arange(0, static_cast<double>(keys), 1, how, site), site);
+// What a mask is as something that is added to the scores.
+DType added_type(DType mask, DType scores) {
+  return !is_floating(mask) ? scores : mask == float64 ? float32 : mask;
+}
+Shape added_shape(const Shape& mask) {
+  Shape shape{1, 1, 1, 1};
+  for (int axis = 0; axis < mask.ndim(); ++axis)
+    shape[4 - mask.ndim() + axis] = mask[axis];
+  return shape;
 }
 
-/// The extents of a call; of the batch what it is now.
-struct Extents {
-  std::int64_t batch, heads, groups, queries, keys;
-
-  // Heads of a group as one longer sequence, and back.
-  NDArray grouped(const NDArray& x, std::int64_t width, SourceLocation site) const {
-    const Shape shape{batch, groups, heads / std::max<std::int64_t>(groups, 1) * queries, width};
-    return heads == groups ? x : x.reshape(detail::with_open_rows(shape), site);
-  }
-  NDArray apart(const NDArray& x, std::int64_t width, SourceLocation site) const {
-    return heads == groups ? x : x.reshape(detail::with_open_rows({batch, heads, queries, width}), site);
-  }
-};
-
-Extents extents_of(const NDArray& q, const NDArray& k) {
-  const Shape of_q = detail::extents_beside_batch(q), of_k = detail::extents_beside_batch(k);
-  return {detail::unseen_shape(q)[0], of_q[1], of_k[1], of_q[2], of_k[2]};
+// Whether it is one kernel: of half types, on a GPU whose library has it, where nothing is drawn and the mask has no
+// gradient.
+bool is_fused([[maybe_unused]] std::span<const NDArray> inputs, [[maybe_unused]] const AttentionAttributes& how) {
+#if SLUICE_CUDA
+  const Specs specs = detail::specs_of(inputs);
+  const bool drops = how.dropout > 0 && autograd::is_training();
+  if (!specs[0].device.is_gpu() || drops || !detail::fits_fused_attention(specs))
+    return false;
+  const bool is_masked = inputs.size() > 3;
+  if (is_masked && autograd::is_recording() && detail::is_recorded(inputs.subspan(3)))
+    return false;
+  for (const NDArray& x : inputs.first(3))
+    detail::extents_beside_batch(x);  // which all this depends on
+  detail::AttentionProblem problem = detail::attention_problem(
+      detail::AttentionPass::forward, specs[0].shape, specs[1].shape, specs[2].shape, specs[0].dtype, {how.causal, 1});
+  if (is_masked)
+    problem.add_mask(added_shape(specs[3].shape), added_type(specs[3].dtype, specs[0].dtype));
+  return detail::attention_has_kernel(inputs[0].engine(), specs[0].device, problem);
+#else
+  return false;
+#endif
 }
 
-// The softmax of the scores of keys that count, 0 for the others.
-NDArray weights_of(const NDArray& scores, const NDArray& mask, bool causal, const Extents& n, SourceLocation site) {
-  NDArray sums = scores, counts;
-  if (mask.defined() && is_floating(mask.dtype())) {
-    sums = add(scores, mask, site);
-    counts = not_equal(mask, -std::numeric_limits<double>::infinity(), site);
-  } else if (mask.defined()) {
-    counts = not_equal(mask, 0, site);
-  }
-  if (causal) {
-    const NDArray seen = causal_mask(n.queries, n.keys, scores.device(), site);
-    counts = counts.defined() ? logical_and(counts, seen, site) : seen;
-  }
-  return counts.defined() ? masked_softmax(sums, counts, -1, 1, site) : softmax(sums, -1, site);
+NDArray added_mask(const NDArray& mask, DType scores, SourceLocation site) {
+  const DType dtype = added_type(mask.dtype(), scores);
+  constexpr double hidden = -std::numeric_limits<double>::infinity();
+  NDArray added = mask.astype(is_floating(mask.dtype()) ? dtype : bool_, site);
+  if (!is_floating(mask.dtype()))
+    added = where(added, full({1}, 0, {.dtype = dtype, .device = mask.device()}), hidden, site);
+  while (detail::unseen_shape(added).ndim() < 4)
+    added = added.expand_dims(0, site);
+  return added;
 }
 
 Arrays attend(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   infer_attention(detail::k_attention, detail::specs_of(inputs), attributes);
   const auto& how = attributes.as<AttentionAttributes>();
-  const NDArray &q = inputs[0], &k = inputs[1], &v = inputs[2];
-  const Extents n = extents_of(q, k);
-  const std::int64_t width = detail::unseen_shape(q)[3], of_values = detail::unseen_shape(v)[3];
-  const double scale = how.scale.value_or(1 / std::sqrt(static_cast<double>(width)));
-  // Before the product, where half types have room.
-  const NDArray queries = n.grouped(multiply(q, scale, site), width, site);
-  const NDArray scores = n.apart(matmul(queries, k.swapaxes(2, 3, site), site), n.keys, site);
+  const double width = static_cast<double>(detail::unseen_shape(inputs[0])[3]);
+  const double scale = how.scale.value_or(1 / std::sqrt(width));
   const NDArray mask = inputs.size() > 3 ? inputs[3] : NDArray();
-  NDArray weights = weights_of(scores, mask, how.causal, n, site).astype(v.dtype(), site);
-  if (how.dropout > 0)
-    weights = dropout(weights, how.dropout, site);
-  return {n.apart(matmul(n.grouped(weights, n.keys, site), v, site), of_values, site)};
+  if (is_fused(inputs, how)) {
+    Arrays given(inputs.begin(), inputs.begin() + 3);
+    if (mask.defined())
+      given.push_back(added_mask(mask, inputs[0].dtype(), site));
+    const detail::FusedAttentionAttributes fused{how.causal, scale};
+    return {invoke(detail::attention_fused_op, given, Attributes::of(fused), site)[0]};
+  }
+  return {detail::attention_composed({inputs[0], inputs[1], inputs[2], mask, how.causal, scale, how.dropout}, site)};
 }
 
 }  // namespace
@@ -152,7 +129,7 @@ constinit const Operator k_attention{
 };
 
 OperatorList attention_operators() noexcept {
-  static constexpr const Operator* list[] = {&k_attention};
+  static constexpr const Operator* list[] = {&k_attention, &attention_fused_op, &attention_fused_backward_op};
   return list;
 }
 

@@ -2,6 +2,7 @@
 #include <array>
 #include <string_view>
 
+#include <sluice/operator/attention/fused.h>
 #include <sluice/operator/control/attributes.h>
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/fused.h>
@@ -154,6 +155,20 @@ std::int64_t filter_flops(const Shapes& of) {
   return 0;
 }
 
+// Of what is hidden too: a score, its exponential among a row's, and the sum of values; backward the score again.
+std::int64_t attention_flops(const Shapes& of) {
+  const Operator* const op = of.node.op;
+  if (op != &detail::attention_fused_op && op != &detail::attention_fused_backward_op)
+    return 0;
+  const Shape &q = of.input(0), &k = of.input(1);
+  const std::int64_t scores = q[0] * q[1] * q[2] * k[2], width = q[3], values = of.input(2)[3];
+  const bool is_masked = of.node.inputs.size() % 3 == 1;
+  const std::int64_t score = 2 * width + 1 + (is_masked ? 1 : 0);
+  if (op == &detail::attention_fused_op)
+    return scores * (score + 5 + 2 * values);
+  return scores * (score + 2 + 4 * values + 3 + 4 * width) + 2 * q[0] * q[1] * q[2] * values;
+}
+
 // `x` is what is pooled, `y` what comes of it: in backward too.
 std::int64_t window_flops(const Shapes& of, const Shape& x, const Shape& y) {
   const auto geometry = detail::pool_geometry(of.node.op->name, x, of.node.attributes.as<detail::PoolAttributes>());
@@ -242,7 +257,7 @@ std::int64_t flops(const Node& node, const Graph& graph) {
   if (node.is_view())
     return 0;
   const Shapes shapes{node, graph};
-  for (const auto family : {product_flops, filter_flops, pool_flops, update_flops, control_flops}) {
+  for (const auto family : {product_flops, filter_flops, attention_flops, pool_flops, update_flops, control_flops}) {
     if (const std::int64_t count = family(shapes); count > 0)
       return count;
   }

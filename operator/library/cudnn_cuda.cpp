@@ -60,6 +60,9 @@ void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnHandle_t value)
 void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnPointwiseMode_t value) {
   set_raw(name, CUDNN_TYPE_POINTWISE_MODE, 1, &value);
 }
+void CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnReduceTensorOp_t value) {
+  set_raw(name, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &value);
+}
 void CudnnDescriptor::set_text(cudnnBackendAttributeName_t name, const std::string& value) {
   set_raw(name, CUDNN_TYPE_CHAR, static_cast<std::int64_t>(value.size()), value.data());
 }
@@ -139,6 +142,14 @@ std::shared_ptr<const CudnnMaker> CudnnPlans::maker(const Queue& queue) {
   if (made == nullptr)
     made = std::make_shared<const CudnnMaker>();
   return made;
+}
+
+bool CudnnPlans::ask(int device, const std::function<bool(const CudnnMaker&)>& question) {
+  const std::lock_guard hold(questions_);
+  auto& asked = asked_[device];
+  if (asked == nullptr)
+    asked = std::make_unique<const CudnnMaker>();
+  return question(*asked);
 }
 
 void cudnn_execute(

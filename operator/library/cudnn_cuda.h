@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -60,6 +61,7 @@ class CudnnDescriptor {
   void set(cudnnBackendAttributeName_t name, cudnnBackendHeurMode_t value);
   void set(cudnnBackendAttributeName_t name, cudnnHandle_t value);
   void set(cudnnBackendAttributeName_t name, cudnnPointwiseMode_t value);
+  void set(cudnnBackendAttributeName_t name, cudnnReduceTensorOp_t value);
   void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value);
   void set(cudnnBackendAttributeName_t name, std::span<const CudnnDescriptor> values);
   void set(cudnnBackendAttributeName_t name, std::span<void* const> pointers);
@@ -121,9 +123,15 @@ struct CudnnPlans {
   /// To be used by the body that asks, while it runs: bodies of one device are called one at a time.
   std::shared_ptr<const CudnnMaker> maker(const Queue& queue);
 
+  /// What `question` says of a handle for threads that push tasks, one at a time. The device is to be current.
+  bool ask(int device, const std::function<bool(const CudnnMaker&)>& question);
+
   LibraryCache<CudnnPlan> plans{512};
+  LibraryCache<bool> answers{512};
 
  private:
+  std::mutex questions_;
+  std::map<int, std::unique_ptr<const CudnnMaker>> asked_;  // by device
   std::mutex mutex_;
   std::map<int, std::shared_ptr<const CudnnMaker>> makers_;  // by device
 };
@@ -131,7 +139,8 @@ struct CudnnPlans {
 /// Which engines are accepted, beside that they are deterministic, do not convert inputs down and do not sum below the
 /// computing type.
 struct CudnnLimits {
-  bool tensor_cores = true;  // false for float32 without TF32
+  bool tensor_cores = true;                        // false for float32 without TF32
+  std::int64_t workspace = std::int64_t{1} << 30;  // plans that need more are a last resort
 };
 
 /// What a trial of plans needs: arrays of these bytes in the order of `ids`, and a key that says which problem it is.
@@ -140,6 +149,7 @@ struct CudnnTrial {
   std::span<const std::size_t> bytes;
   std::string key;
   bool compiles = false;  // cuDNN compiles kernels for it: plans are kept on disk
+  bool tries = true;      // false: whatever autotune() says, cuDNN's first is taken; ids and bytes may be empty
 };
 
 /// A tensor for the graph; alignment in bytes.
@@ -166,6 +176,9 @@ CudnnPlan cudnn_plan(
     std::vector<CudnnDescriptor> operations,
     CudnnLimits limits,
     const CudnnTrial& trial);
+
+/// Whether cuDNN says that it has an engine for operations that are one graph, within `limits`. Makes no plan.
+bool cudnn_has_engine(const CudnnMaker& maker, std::span<const CudnnDescriptor> operations, CudnnLimits limits);
 
 /// Enqueues a plan on the stream of `handle`, with that scratch memory: `pointers` in the order of `ids`.
 void cudnn_execute(

@@ -14,7 +14,13 @@
 namespace sluice::detail {
 namespace {
 
-constexpr std::int64_t k_workspace_wanted = std::int64_t{1} << 30;  // plans that need more are a last resort
+// Not finalized.
+CudnnDescriptor graph_of(const CudnnMaker& maker, std::span<const CudnnDescriptor> operations) {
+  CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, maker.handle());
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations);
+  return graph;
+}
 
 std::vector<CudnnDescriptor> engine_configs(const CudnnDescriptor& graph, cudnnBackendHeurMode_t mode) {
   CudnnDescriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -118,7 +124,8 @@ bool is_no_support(cudnnStatus_t status) {
 
 // The first one within the wanted workspace, else the one that needs least. False if another process might choose
 // another.
-bool take_first(const CudnnMaker& maker, std::vector<Candidate>& candidates, CudnnPlan& best) {
+bool take_first(
+    const CudnnMaker& maker, std::vector<Candidate>& candidates, std::int64_t workspace_wanted, CudnnPlan& best) {
   bool firm = true;
   for (Candidate& candidate : candidates) {
     CudnnPlan made;
@@ -129,7 +136,7 @@ bool take_first(const CudnnMaker& maker, std::vector<Candidate>& candidates, Cud
     best.plan = std::move(made.plan);
     best.workspace = made.workspace;
     best.parts.push_back(std::move(candidate.config));
-    if (best.workspace <= static_cast<std::size_t>(k_workspace_wanted))
+    if (best.workspace <= static_cast<std::size_t>(workspace_wanted))
       break;
   }
   return firm;
@@ -154,6 +161,7 @@ void take_quickest(
     const CudnnMaker& maker,
     std::vector<Candidate>& candidates,
     const CudnnTrial& trial,
+    std::int64_t workspace_wanted,
     const std::string& key,
     CudnnPlan& best) try {
   Trial on({trial.bytes.begin(), trial.bytes.end()});
@@ -167,7 +175,7 @@ void take_quickest(
   for (Candidate& candidate : candidates) {
     CudnnPlan made;
     if (make(maker, candidate, made) != CUDNN_STATUS_SUCCESS ||
-        made.workspace > static_cast<std::size_t>(k_workspace_wanted))
+        made.workspace > static_cast<std::size_t>(workspace_wanted))
       continue;
     const auto seconds = on.seconds(made.workspace, [&](void* scratch) {
       cudnn_execute(runner.handle(), *made.plan, trial.ids, pointers, scratch);
@@ -192,6 +200,7 @@ void take_tried(
     const CudnnMaker& maker,
     std::vector<Candidate>& candidates,
     const CudnnTrial& trial,
+    std::int64_t workspace_wanted,
     Autotune how,
     CudnnPlan& best) {
   const std::string key = kept_key(trial, how);
@@ -206,7 +215,7 @@ void take_tried(
   constexpr std::size_t few = 10;
   if (how == Autotune::first_use && candidates.size() > few)
     candidates.erase(candidates.begin() + few, candidates.end());
-  take_quickest(maker, candidates, trial, key, best);
+  take_quickest(maker, candidates, trial, workspace_wanted, key, best);
 }
 
 }  // namespace
@@ -265,13 +274,11 @@ CudnnPlan cudnn_plan(
     CudnnLimits limits,
     const CudnnTrial& trial) {
   const CudnnMaker& made_with = *maker;
-  CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, made_with.handle());
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, std::span<const CudnnDescriptor>(operations));
+  CudnnDescriptor graph = graph_of(made_with, operations);
   CudnnPlan best{.maker = std::move(maker), .parts = std::move(parts)};
   if (graph.try_finalize() != CUDNN_STATUS_SUCCESS)
     return best;
-  const Autotune how = autotune();
+  const Autotune how = trial.tries ? autotune() : Autotune::off;
   const std::string kept = trial.compiles ? kept_plan_key(trial.key, limits, how) : "";
   const bool is_chosen = how == Autotune::off || KeptChoices::of_process().find(kept_key(trial, how)).has_value();
   if (trial.compiles && is_chosen && find_kept_plan(made_with, kept, best))
@@ -280,14 +287,14 @@ CudnnPlan cudnn_plan(
   if (how != Autotune::off) {
     for (Candidate& more : candidates_of(graph, limits, CUDNN_HEUR_MODE_FALLBACK))
       candidates.push_back(std::move(more));
-    take_tried(made_with, candidates, trial, how, best);
+    take_tried(made_with, candidates, trial, limits.workspace, how, best);
   }
   bool firm = best.plan != nullptr || how == Autotune::off;  // what stands in for a trial is not for other processes
   if (best.plan == nullptr)
-    firm = take_first(made_with, candidates, best) && firm;
+    firm = take_first(made_with, candidates, limits.workspace, best) && firm;
   if (best.plan == nullptr) {
     candidates = candidates_of(graph, limits, CUDNN_HEUR_MODE_FALLBACK);
-    firm = take_first(made_with, candidates, best) && firm;
+    firm = take_first(made_with, candidates, limits.workspace, best) && firm;
   }
   if (trial.compiles && firm)
     keep_plan(kept, best);
@@ -295,6 +302,13 @@ CudnnPlan cudnn_plan(
   for (CudnnDescriptor& operation : operations)
     best.parts.push_back(std::move(operation));
   return best;
+}
+
+bool cudnn_has_engine(const CudnnMaker& maker, std::span<const CudnnDescriptor> operations, CudnnLimits limits) {
+  CudnnDescriptor graph = graph_of(maker, operations);
+  return graph.try_finalize() == CUDNN_STATUS_SUCCESS &&
+         (!candidates_of(graph, limits, CUDNN_HEUR_MODE_A).empty() ||
+          !candidates_of(graph, limits, CUDNN_HEUR_MODE_FALLBACK).empty());
 }
 
 }  // namespace sluice::detail

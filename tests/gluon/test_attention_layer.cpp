@@ -139,6 +139,51 @@ TEST_CASE("MultiHeadAttention trains in one graph, and is exported", "[gluon][la
   CHECK(values(imported(x)) == values(layer(x)));
 }
 
+TEST_CASE(
+    "MultiHeadAttention of half types is on a GPU in graphs what it is by hand, for batches of all sizes",
+    "[gluon][layers][attention][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  nn::MultiHeadAttention layer(32, 4, {.causal = true, .kv_heads = 2, .dtype = bfloat16});
+  layer.initialize(gluon::init::Xavier(), gpu());
+  const auto run = [&](std::int64_t batch, std::int64_t length, bool is_padded) {
+    std::vector<NDArray> in(3, random_array({batch, length, 32}, 2, -1, 1, bfloat16).to(gpu()));
+    for (NDArray& x : in) {
+      x = x.copy();
+      x.attach_grad();
+    }
+    const NDArray padding = (random_array({batch, 1, 1, length}, 3) > -0.5).to(gpu());
+    NDArray y;
+    {
+      const autograd::RecordScope record;
+      y = is_padded ? layer({in[0], in[1], in[2], padding})[0] : layer({in[0], in[1], in[2]})[0];
+    }
+    y.backward();
+    return concat({y.detach(), in[0].grad(), in[1].grad(), in[2].grad()}).to(cpu()).astype(float32);
+  };
+  std::vector<NDArray> by_hand;
+  for (const bool is_padded : {false, true}) {
+    for (const std::int64_t batch : {2, 5, 7, 0})
+      by_hand.push_back(run(batch, 6, is_padded));
+    by_hand.push_back(run(2, 11, is_padded));
+  }
+  layer.hybridize();
+  std::size_t at = 0;
+  for (const bool is_padded : {false, true}) {
+    for (const std::int64_t batch : {2, 5, 7, 0})
+      CHECK(differences(run(batch, 6, is_padded), by_hand[at++], {2e-2, 2e-2}) == "");
+    CHECK(differences(run(2, 11, is_padded), by_hand[at++], {2e-2, 2e-2}) == "");
+  }
+  const NDArray x = random_array({4, 6, 32}, 1, -1, 1, bfloat16).to(gpu());
+  const NDArray target = random_array({4, 6, 32}, 2, -1, 1, bfloat16).to(gpu());
+  L2Loss loss;
+  Trainer trainer(layer.collect_params(), Adam({.learning_rate = 0.02}));
+  gluon::TrainStep step(layer, loss, trainer);
+  const double first = mean(step(x, target).losses.astype(float32)).item<double>();
+  for (int i = 0; i < 60; ++i)
+    step(x, target);
+  CHECK(mean(step(x, target).losses.astype(float32)).item<double>() < 0.8 * first);
+}
+
 TEST_CASE("MultiHeadAttention refuses what does not divide or fit, by name", "[gluon][layers][attention]") {
   CHECK_THROWS_WITH(nn::MultiHeadAttention(10, 4), contains("nn::MultiHeadAttention") && contains("10 units"));
   CHECK_THROWS_AS(nn::MultiHeadAttention(8, 0), ValueError);

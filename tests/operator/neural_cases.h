@@ -101,6 +101,22 @@ inline void add_attention(Cases& cases) {
                      const NDArray none = numbers({0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1}, {3, 5}, in[0]);
                      return scaled_dot_product_attention(in[0], in[1], in[2], {.mask = none, .dropout = 0.25});
                    }});
+  const auto fused = [](const auto& in) {
+    Arrays halves;
+    for (const NDArray& x : in)
+      halves.push_back(x.astype(bfloat16));
+    const Operator& op = *find_operator("attention_fused");
+    return invoke(op, halves, parse_attributes(op, "causal=true, scale=0.5"), SourceLocation::current());
+  };
+  // On a GPU gradients read a result that was rounded: sums of equal columns have the error of each.
+  const std::vector<Shape> wide{{2, 4, 3, 8}, {2, 2, 5, 8}, {2, 2, 5, 16}, {1, 4, 3, 5}};
+  const auto result = [=](const auto& in) { return fused(in)[0].astype(in[0].dtype()); };
+  const auto both = [=](const auto& in) {
+    const Arrays made = fused(in);
+    return made[0].astype(in[0].dtype()) + made[1].astype(in[0].dtype()).expand_dims(3);
+  };
+  cases.push_back({"fused attention", {wide.begin(), wide.begin() + 3}, result, -1, 1, 2000, true});
+  cases.push_back({"fused attention with statistics", wide, both, -1, 1, 2000, true});
   cases.push_back({"attention to none", {q, {2, 4, 0, 4}, {2, 4, 0, 2}}, [](const auto& in) {
                      return scaled_dot_product_attention(in[0], in[1], in[2]);
                    }});

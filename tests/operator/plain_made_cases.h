@@ -85,6 +85,29 @@ inline void add_made(std::vector<PlainCase>& cases) {
   cases.push_back(by_name("local_response_norm", alike(1, {2, 4, 3}), ""));
 }
 
+/// The gradient of what forward made of the first three inputs, for the fourth; maybe behind a mask.
+inline PlainCase fused_attention_gradient(bool masked) {
+  std::vector<std::pair<Shape, std::optional<DType>>> inputs;
+  for (const Shape& shape : {Shape{2, 4, 3, 8}, Shape{2, 2, 5, 8}, Shape{2, 2, 5, 16}, Shape{2, 4, 3, 16}})
+    inputs.push_back({shape, std::nullopt});
+  if (masked)
+    inputs.push_back({{2, 1, 3, 5}, float32});
+  const auto f = [masked](const Arrays& in, DType) {
+    const Operator &forward = *find_operator("attention_fused"), &backward = *find_operator("attention_fused_backward");
+    const Attributes how = parse_attributes(forward, masked ? "causal=false, scale=0.5" : "causal=true, scale=0.5");
+    const SourceLocation site = SourceLocation::current();
+    Arrays given{in[0], in[1], in[2]};
+    if (masked)
+      given.push_back(in[4]);
+    const Arrays made = invoke(forward, given, how, site);
+    given.insert(given.begin() + 3, {made[0], made[1], in[3]});
+    Arrays all = invoke(backward, given, how, site);
+    all.insert(all.end(), made.begin(), made.end());
+    return all;
+  };
+  return {"attention_fused_backward", std::move(inputs), f, -1, 1};
+}
+
 inline void add_neural(std::vector<PlainCase>& cases) {
   const auto of = [](std::vector<Shape> shapes) {
     std::vector<std::pair<Shape, std::optional<DType>>> inputs;
@@ -96,6 +119,8 @@ inline void add_neural(std::vector<PlainCase>& cases) {
   cases.push_back(by_name("deconvolution", of({{2, 2, 3, 2}, {2, 3, 2, 2}, {3}}), "stride=(2, 2), adj=(1, 0)"));
   cases.push_back(by_name("deconvolution1d", of({{2, 2, 3}, {2, 3, 2}, {3}}), "stride=2"));
   cases.push_back(by_name("scaled_dot_product_attention", alike(3, {2, 3, 4, 2}), "causal=true"));
+  cases.push_back(fused_attention_gradient(false));
+  cases.push_back(fused_attention_gradient(true));
   cases.push_back(by_name("resize2d", of({{2, 3, 4, 5}}), "size=(3, 7)"));
   cases.push_back(by_name("resize2d", of({{2, 3, 4, 5}}), "size=(3, 2), bicubic=true, antialias=true"));
   cases.push_back(by_name("upsampling", of({{2, 3, 4, 5}}), "scale=2, bilinear=true"));

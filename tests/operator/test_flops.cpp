@@ -119,6 +119,42 @@ TEST_CASE("A convolution sums a filter for each element of its result", "[graph]
   CHECK(backward(biased, with_relu) == 2 * (2 * result * filter) + 2 * result);
 }
 
+TEST_CASE("Fused attention does what its products and its softmax do", "[graph][flops][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const std::int64_t scores = 2 * 4 * 3 * 5;
+  const auto call = [](const Arrays& x) {
+    Arrays halves;
+    for (const NDArray& each : x)
+      halves.push_back(each.astype(bfloat16));
+    const Operator& op = *find_operator("attention_fused");
+    return invoke(op, halves, parse_attributes(op, ""), SourceLocation::current())[0];
+  };
+  const auto one = [&](const std::vector<Shape>& shapes, const char* name) {
+    Tracer tracer;
+    Arrays inputs;
+    for (const Shape& shape : shapes) {
+      inputs.push_back(tracer.input({shape, float32, gpu()}));
+      inputs.back().attach_grad();
+    }
+    const Graph made = tracer.trace([&] {
+      const autograd::RecordScope record;
+      const NDArray y = call(inputs);
+      const NDArray head = tracer.late_input({y.shape(), y.dtype(), y.device()});
+      const autograd::PauseScope pause;
+      const auto gradients = autograd::grad({&y, 1}, {&inputs[0], 1}, {&head, 1});
+      return Arrays(gradients.begin(), gradients.end());
+    });
+    std::int64_t count = -1;
+    for (const graph::Node& node : made.nodes)
+      count = node.op->name == std::string(name) ? flops(node, made) : count;
+    return count;
+  };
+  const Shape q{2, 4, 3, 8}, k{2, 2, 5, 8}, v{2, 2, 5, 16};
+  CHECK(one({q, k, v}, "attention_fused") == scores * (2 * 8 + 1 + 5 + 2 * 16));
+  CHECK(one({q, k, v, {1, 1, 3, 5}}, "attention_fused") == scores * (2 * 8 + 2 + 5 + 2 * 16));
+  CHECK(one({q, k, v}, "attention_fused_backward") > 2 * one({q, k, v}, "attention_fused"));
+}
+
 TEST_CASE("Pooling looks at each element of its windows", "[graph][flops]") {
   const std::vector<Shape> images{{2, 3, 8, 6}};
   CHECK(counted(images, [](const Arrays& x) { return max_pool2d(x[0], {.kernel = {2, 3}}); }) == 2 * 3 * 4 * 2 * 6);

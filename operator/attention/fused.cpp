@@ -1,0 +1,218 @@
+#include <algorithm>
+#include <cmath>
+
+#include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/detail/shape_watch.h>
+#include <sluice/operator/attention/composed.h>
+#include <sluice/operator/attention/fused.h>
+#include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/invoke.h>
+
+namespace sluice::detail {
+namespace {
+
+constexpr std::int64_t k_chunk = 8;         // elements of a half type that are read at once
+constexpr std::int64_t k_most_width = 256;  // that a tile holds
+constexpr std::size_t k_mask = 3, k_backward_mask = 6;
+
+bool is_width(std::int64_t width) {
+  return width > 0 && width % k_chunk == 0 && width <= k_most_width;
+}
+bool is_half(DType dtype) {
+  return dtype == DType::float16 || dtype == DType::bfloat16;
+}
+
+void check_operands(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  check_attention_operands(op, inputs);
+  require<DTypeError>(is_half(inputs[0].dtype), [&] {
+    return message(op.name, ": takes q, k and v of float16 or bfloat16, not ", inputs[0].dtype);
+  });
+  require<ShapeError>(fits_fused_attention(inputs), [&] {
+    return message(
+        op.name,
+        ": the widths of q ",
+        inputs[0].shape,
+        " and v ",
+        inputs[2].shape,
+        " must be multiples of ",
+        k_chunk,
+        " up to ",
+        k_most_width);
+  });
+  const double scale = attributes.as<FusedAttentionAttributes>().scale;
+  require<ValueError>(std::isfinite(scale), [&] { return message(op.name, ": scale must be finite, not ", scale); });
+}
+
+void check_mask(const Operator& op, const ArraySpec& mask, const Shape& scores) {
+  require<DTypeError>(is_half(mask.dtype) || mask.dtype == DType::float32, [&] {
+    return message(op.name, ": a mask is of float16, bfloat16 or float32, not ", mask.dtype);
+  });
+  bool fits = mask.shape.ndim() == 4;
+  for (int axis = 0; fits && axis < 4; ++axis)
+    fits = mask.shape[axis] == scores[axis] || mask.shape[axis] == 1;
+  require<ShapeError>(fits, [&] {
+    return message(op.name, ": a mask of shape ", mask.shape, " does not broadcast to scores of shape ", scores);
+  });
+}
+
+void check_like(const Operator& op, const char* name, const ArraySpec& given, const Shape& shape, DType dtype) {
+  require<ShapeError>(
+      given.shape == shape, [&] { return message(op.name, ": ", name, " is ", given.shape, ", not ", shape); });
+  require<DTypeError>(
+      given.dtype == dtype, [&] { return message(op.name, ": ", name, " is ", given.dtype, ", not ", dtype); });
+}
+
+void check_count(const Operator& op, std::size_t given, std::size_t least) {
+  require<ValueError>(given == least || given == least + 1, [&] {
+    return message(op.name, ": takes ", least, " inputs and maybe a mask, was given ", given);
+  });
+}
+
+Shape scores_of(std::span<const ArraySpec> inputs) {
+  const Shape& q = inputs[0].shape;
+  return {q[0], q[1], q[2], inputs[1].shape[2]};
+}
+
+Specs forward_infer(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  check_count(op, inputs.size(), k_mask);
+  check_operands(op, inputs, attributes);
+  if (inputs.size() > k_mask)
+    check_mask(op, inputs[k_mask], scores_of(inputs));
+  const Shape& q = inputs[0].shape;
+  return {
+      {{q[0], q[1], q[2], inputs[2].shape[3]}, inputs[0].dtype, inputs[0].device},
+      {{q[0], q[1], q[2]}, DType::float32, inputs[0].device}};
+}
+
+Specs backward_infer(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  check_count(op, inputs.size(), k_backward_mask);
+  check_operands(op, inputs, attributes);
+  if (inputs.size() > k_backward_mask)
+    check_mask(op, inputs[k_backward_mask], scores_of(inputs));
+  const Shape& q = inputs[0].shape;
+  const Shape y{q[0], q[1], q[2], inputs[2].shape[3]};
+  check_like(op, "y", inputs[3], y, inputs[0].dtype);
+  check_like(op, "statistics", inputs[4], {q[0], q[1], q[2]}, DType::float32);
+  check_like(op, "the gradient of y", inputs[5], y, inputs[0].dtype);
+  return {inputs[0], inputs[1], inputs[2]};
+}
+
+ComposedAttention composed(std::span<const NDArray> inputs, std::size_t mask, const Attributes& attributes) {
+  const auto& how = attributes.as<FusedAttentionAttributes>();
+  const NDArray added = inputs.size() > mask ? inputs[mask] : NDArray();
+  return {.q = inputs[0], .k = inputs[1], .v = inputs[2], .mask = added, .causal = how.causal, .scale = how.scale};
+}
+
+Arrays compose_forward(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  return attention_with_statistics(composed(inputs, k_mask, attributes), site);
+}
+Arrays compose_backward(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  return attention_gradients(composed(inputs, k_backward_mask, attributes), inputs[5], {}, false, site);
+}
+
+// Where one is not for this call, its gradients are composed.
+bool has_backward_kernel([[maybe_unused]] const GradientCall& call) {
+#if SLUICE_CUDA
+  const NDArray &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2];
+  if (!q.device().is_gpu())
+    return true;
+  AttentionProblem problem = attention_problem(
+      AttentionPass::backward,
+      unseen_shape(q),
+      unseen_shape(k),
+      unseen_shape(v),
+      q.dtype(),
+      call.attributes.as<FusedAttentionAttributes>());
+  if (call.inputs.size() > k_mask)
+    problem.add_mask(unseen_shape(call.inputs[k_mask]), call.inputs[k_mask].dtype());
+  return attention_has_kernel(q.engine(), q.device(), problem);
+#else
+  return true;
+#endif
+}
+
+Arrays gradient(const GradientCall& call) {
+  const NDArray &head = call.output_grads[0], &statistics_head = call.output_grads[1];
+  const SourceLocation site = SourceLocation::current();
+  Arrays grads(call.inputs.size());
+  if (!head.defined() && !statistics_head.defined())
+    return grads;
+  const bool is_masked = call.inputs.size() > k_mask, wants_mask = is_masked && call.wanted[k_mask];
+  const bool is_plain = head.defined() && !statistics_head.defined() && !wants_mask && !autograd::is_recording();
+  Arrays made;
+  if (is_plain && has_backward_kernel(call)) {
+    Arrays given{call.inputs[0], call.inputs[1], call.inputs[2], call.outputs[0], call.outputs[1], head};
+    if (is_masked)
+      given.push_back(call.inputs[k_mask]);
+    made = invoke(attention_fused_backward_op, given, call.attributes, site);
+  } else {
+    const ComposedAttention again = composed(call.inputs, k_mask, call.attributes);
+    made = attention_gradients(again, head, statistics_head, wants_mask, site);
+  }
+  std::move(made.begin(), made.end(), grads.begin());
+  return grads;
+}
+
+// Rows of neighbours, each where a chunk may begin.
+bool takes_strides(std::size_t, const Shape& shape, const Shape& strides) {
+  bool takes = shape.ndim() == 4 && strides[3] == 1;
+  for (int axis = 0; takes && axis < 3; ++axis)
+    takes = shape[axis] == 1 || (strides[axis] > 0 && strides[axis] % k_chunk == 0);
+  return takes;
+}
+
+}  // namespace
+
+bool fits_fused_attention(std::span<const ArraySpec> inputs) {
+  return is_half(inputs[0].dtype) && is_width(inputs[0].shape[3]) && is_width(inputs[2].shape[3]);
+}
+
+AttentionProblem attention_problem(
+    AttentionPass pass,
+    const Shape& q,
+    const Shape& k,
+    const Shape& v,
+    DType dtype,
+    const FusedAttentionAttributes& how) {
+  AttentionProblem problem{.pass = pass, .dtype = dtype, .causal = how.causal, .q = q, .k = k, .v = v};
+  problem.q_strides = contiguous_strides(q);
+  problem.k_strides = contiguous_strides(k);
+  problem.v_strides = contiguous_strides(v);
+  problem.y_strides = problem.head_strides = contiguous_strides(problem.y());
+  return problem;
+}
+
+void AttentionProblem::add_mask(const Shape& shape, DType type) {
+  mask_dtype = type;
+  mask = pass == AttentionPass::forward ? shape : Shape{shape[0], shape[1], q[2], k[2]};
+  mask_strides = contiguous_strides(mask);
+}
+
+const Operator attention_fused_op{
+    .name = "attention_fused",
+    .inputs = -1,
+    .outputs = 2,
+    .attributes = &attribute_type<FusedAttentionAttributes>,
+    .infer = forward_infer,
+    .kernels = {on_gpu(SLUICE_GPU_KERNEL(attention_fused_gpu))},
+    .composition = compose_forward,
+    .gradient = gradient,
+    .saved_inputs = 0b1111,
+    .saved_outputs = 0b11,
+    .strided_inputs = 0b111,
+    .takes_strides = takes_strides,
+};
+
+const Operator attention_fused_backward_op{
+    .name = "attention_fused_backward",
+    .inputs = -1,
+    .outputs = 3,
+    .attributes = &attribute_type<FusedAttentionAttributes>,
+    .infer = backward_infer,
+    .kernels = {on_gpu(SLUICE_GPU_KERNEL(attention_fused_backward_gpu))},
+    .composition = compose_backward,
+    .strided_inputs = 0b101111,
+    .takes_strides = takes_strides,
+};
+
+}  // namespace sluice::detail

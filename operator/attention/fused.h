@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <sluice/operator/operator.h>
+
+// Attention as one kernel of tiles, whose scores are nowhere in memory: cuDNN's, of half types on GPUs.
+namespace sluice::detail {
+
+struct FusedAttentionAttributes {
+  bool causal = false;
+  double scale = 1;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("causal", causal);
+    v.field("scale", scale);
+  }
+};
+
+/// q (B, H, L, E), k (B, G, S, E), v (B, G, S, F) and maybe a mask of 4 axes that is added to the scores; gives y (B,
+/// H, L, F) and, in float32, the logarithms of the sums of each query's exponentials (B, H, L): what its gradient
+/// reads.
+extern const Operator attention_fused_op;
+/// q, k, v, y, statistics, the gradient of y and maybe the mask; gives the gradients of q, k and v. The same bits
+/// whenever it runs.
+extern const Operator attention_fused_backward_op;
+
+enum class AttentionPass : std::uint8_t { forward, backward };
+
+/// One pass: extents as above, strides in elements. Statistics and what the backward pass gives lie row by row.
+struct AttentionProblem {
+  AttentionPass pass = AttentionPass::forward;
+  DType dtype = DType::bfloat16;
+  bool causal = false;
+  Shape q = {}, k = {}, v = {};
+  Shape q_strides = {}, k_strides = {}, v_strides = {}, y_strides = {}, head_strides = {};
+  std::optional<DType> mask_dtype = {};  // none: no mask
+  Shape mask = {}, mask_strides = {};
+
+  /// A mask of that shape, without gaps; of the backward pass one of all queries and keys, which it is stretched to:
+  /// cuDNN 9.19 takes others there and computes other gradients.
+  void add_mask(const Shape& shape, DType type);
+  Shape y() const { return {q[0], q[1], q[2], v[3]}; }
+  Shape scores() const { return {q[0], q[1], q[2], k[2]}; }
+};
+
+/// Where its arrays are; those of the other pass are null.
+struct AttentionData {
+  void *q = nullptr, *k = nullptr, *v = nullptr, *y = nullptr, *statistics = nullptr, *mask = nullptr;
+  void *head = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  float scale = 1;
+};
+
+/// A pass over arrays without gaps.
+AttentionProblem attention_problem(
+    AttentionPass pass,
+    const Shape& q,
+    const Shape& k,
+    const Shape& v,
+    DType dtype,
+    const FusedAttentionAttributes& how);
+
+/// Whether the inputs are of types and widths that the operators above take, whatever the device.
+bool fits_fused_attention(std::span<const ArraySpec> inputs);
+
+/// Whether a library of that GPU's has a kernel for the pass. No task, no wait; the first time of a problem takes some
+/// milliseconds.
+bool attention_has_kernel(Engine& engine, Device device, const AttentionProblem& problem);
+/// Enqueues the pass; no extent is 0. Throws UnsupportedError where there is no kernel.
+void attention_by_plan(const Queue& queue, const AttentionProblem& problem, const AttentionData& data);
+
+void attention_fused_gpu(const KernelCall& call);
+void attention_fused_backward_gpu(const KernelCall& call);
+
+}  // namespace sluice::detail

@@ -1,0 +1,118 @@
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include <cuda_runtime.h>
+
+#include <sluice/engine/cuda/check.h>
+#include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/operator/attention/fused.h>
+#include <sluice/operator/workspace.h>
+
+namespace sluice::detail {
+namespace {
+
+constexpr std::uintptr_t k_alignment = 16;  // bytes, that plans are made for
+
+// An operand as plans take it: of that shape, to which it is stretched, and a copy of one that begins where no load of
+// theirs may.
+class Operand {
+ public:
+  Operand(const Queue& queue, const TensorView& x) : Operand(queue, x, x.shape) {}
+  Operand(const Queue& queue, const TensorView& x, const Shape& shape) : data_(x.data), strides_(x.strides) {
+    const Shape dense = contiguous_strides(shape);
+    if (shape != x.shape || reinterpret_cast<std::uintptr_t>(x.data) % k_alignment != 0) {
+      const Shape stretched = broadcast_strides(x.shape, x.strides, shape, "attention_fused");
+      copy_.emplace(queue, static_cast<std::size_t>(shape.size()) * size_of(x.dtype));
+      data_ = copy_->data();
+      strides_ = dense;
+      const CopyPlan plan = plan_strided<2>(shape, {&dense, &stretched}, AxisOrder::free);
+      cast_on_gpu(queue.stream(), plan, data_, x.dtype, x.data, x.dtype);
+    }
+    for (int axis = 0; axis < shape.ndim(); ++axis)
+      strides_[axis] = shape[axis] == 1 ? dense[axis] : strides_[axis];  // whatever it was
+  }
+
+  void* data() const noexcept { return data_; }
+  const Shape& strides() const noexcept { return strides_; }
+
+ private:
+  void* data_;
+  Shape strides_;
+  std::optional<Workspace> copy_;
+};
+
+void clear(const KernelCall& call, const TensorView& to) {
+  if (to.size > 0)
+    cuda::cuda_check(
+        cudaMemsetAsync(
+            to.data,
+            0,
+            static_cast<std::size_t>(to.size) * size_of(to.dtype),
+            static_cast<cudaStream_t>(call.queue.stream())),
+        "cudaMemsetAsync");
+}
+
+// What both passes have of their first three inputs, and of the mask at that place.
+struct Common {
+  Operand q, k, v;
+  std::optional<Operand> mask;
+  AttentionProblem problem;
+  AttentionData data;
+
+  Common(const KernelCall& call, AttentionPass pass, std::size_t mask_place)
+      : q(call.queue, call.inputs[0]), k(call.queue, call.inputs[1]), v(call.queue, call.inputs[2]) {
+    const auto& how = call.attributes.as<FusedAttentionAttributes>();
+    problem = attention_problem(
+        pass, call.inputs[0].shape, call.inputs[1].shape, call.inputs[2].shape, call.inputs[0].dtype, how);
+    problem.q_strides = q.strides();
+    problem.k_strides = k.strides();
+    problem.v_strides = v.strides();
+    data = {.q = q.data(), .k = k.data(), .v = v.data(), .scale = static_cast<float>(how.scale)};
+    if (call.inputs.size() <= mask_place)
+      return;
+    const TensorView& given = call.inputs[mask_place];
+    problem.add_mask(given.shape, given.dtype);
+    mask.emplace(call.queue, given, problem.mask);
+    data.mask = mask->data();
+  }
+};
+
+}  // namespace
+
+void attention_fused_gpu(const KernelCall& call) {
+  const TensorView &y = call.outputs[0], &statistics = call.outputs[1];
+  if (y.size == 0)
+    return;
+  if (call.inputs[1].size == 0) {
+    clear(call, y);
+    const FillPlan plan = plan_strided<1>(statistics.shape, {&statistics.strides}, AxisOrder::free);
+    return fill_on_gpu(
+        call.queue.stream(), plan, statistics.data, statistics.dtype, -std::numeric_limits<double>::infinity());
+  }
+  Common common(call, AttentionPass::forward, 3);
+  common.data.y = y.data;
+  common.data.statistics = statistics.data;
+  attention_by_plan(call.queue, common.problem, common.data);
+}
+
+void attention_fused_backward_gpu(const KernelCall& call) {
+  if (call.inputs[0].size == 0 || call.inputs[1].size == 0) {
+    for (const TensorView& gradient : call.outputs)
+      clear(call, gradient);
+    return;
+  }
+  Common common(call, AttentionPass::backward, 6);
+  const Operand y(call.queue, call.inputs[3]), head(call.queue, call.inputs[5]);
+  common.problem.y_strides = y.strides();
+  common.problem.head_strides = head.strides();
+  common.data.y = y.data();
+  common.data.statistics = call.inputs[4].data;
+  common.data.head = head.data();
+  common.data.dq = call.outputs[0].data;
+  common.data.dk = call.outputs[1].data;
+  common.data.dv = call.outputs[2].data;
+  attention_by_plan(call.queue, common.problem, common.data);
+}
+
+}  // namespace sluice::detail
