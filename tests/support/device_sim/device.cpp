@@ -13,7 +13,6 @@
 #include <vector>
 
 #include <sluice/engine/detail/float_mode.h>
-#include <sluice/engine/detail/test_faults.h>
 #include <sluice/engine/error.h>
 
 #include "tests/support/counts.h"
@@ -39,12 +38,6 @@ constexpr unsigned k_warp = 32;
   const bool set = pthread_setattr_default_np(&attributes) == 0;
   pthread_attr_destroy(&attributes);
   return set;
-}();
-
-// Looking every 5 us whether a kernel has ended took a third of all time here.
-[[maybe_unused]] const bool k_polls_seldom = [] {
-  sluice::detail::test_faults().poller_sleeps = 50;
-  return true;
 }();
 
 [[noreturn]] void broken(const char* what) {
