@@ -39,7 +39,7 @@ struct Said {
     const int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
       return;
-    const ssize_t size = read(file, text_, sizeof text_ - 1);
+    const ssize_t size = ::read(file, text_, sizeof text_ - 1);
     close(file);
     text_[size > 0 ? size : 0] = '\0';
     const char* const begin = std::strchr(text_, '(');

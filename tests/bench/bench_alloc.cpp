@@ -13,8 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include <sluice/storage/api.h>
 #ifdef SLUICE_CUDA
 #include <cuda_runtime_api.h>
@@ -223,7 +221,7 @@ void both(bench::Report& report, const std::string& variant, bool slow, unsigned
 int main(int argc, char** argv) {
   bench::Report report("bench_alloc", "Memory: time for a chunk, and what the pool holds for it");
   unsigned seed = 0;
-  report.flags().add_option("--seed", seed, "Of the random sizes")->capture_default_str();
+  report.flag("--seed", seed, "Of the random sizes").with_default();
   if (!report.parse(argc, argv))
     return report.exit_code();
   const Device device = report.options().device;

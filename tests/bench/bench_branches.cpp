@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include <sluice/engine/region.h>
 #include <sluice/operator/api.h>
 
@@ -330,7 +328,7 @@ int main(int argc, char** argv) {
   bench::Report report("bench_branches", "Independent chains of small kernels, pushed naively");
   bench::GpuBench gpu_bench(report);
   int chains = 32;
-  report.flags().add_option("--chains", chains, "Chains")->check(CLI::Range(1, 10000))->capture_default_str();
+  report.flag("--chains", chains, "Chains").range(1, 10000).with_default();
   if (!report.parse(argc, argv))
     return report.exit_code();
   if (!gpu_bench.begin())

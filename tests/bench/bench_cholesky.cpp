@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "samples/cholesky/factor_cuda.h"
 #include "samples/cholesky/library_cuda.h"
 #include "tests/bench/support/gpu_cuda.h"
@@ -160,12 +158,10 @@ int main(int argc, char** argv) {
       "bench_cholesky", "Tiled Cholesky factorisation on one GPU, beside cuSOLVER's of the whole matrix");
   bench::GpuBench gpu_bench(report);
   Settings settings;
-  report.flags().add_option("--sizes", settings.sizes, "Rows of the matrices")->check(CLI::Range(2, 60000));
-  report.flags().add_option("--tiles", settings.tiles, "Rows of a tile")->check(CLI::Range(1, 60000));
-  report.flags()
-      .add_option("--rows", settings.rows, "Tiles of a column that one task works on; 0 = all")
-      ->check(CLI::Range(0, 60000));
-  report.flags().add_flag("--no-priority", settings.no_priority, "All tasks are equally urgent");
+  report.flag("--sizes", settings.sizes, "Rows of the matrices").range(2, 60000);
+  report.flag("--tiles", settings.tiles, "Rows of a tile").range(1, 60000);
+  report.flag("--rows", settings.rows, "Tiles of a column that one task works on; 0 = all").range(0, 60000);
+  report.flag("--no-priority", settings.no_priority, "All tasks are equally urgent");
   if (!report.parse(argc, argv))
     return report.exit_code();
   if (!gpu_bench.begin())

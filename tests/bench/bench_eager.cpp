@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include <sluice/operator/api.h>
 
 #include "tests/bench/support/bench.h"
@@ -92,7 +90,7 @@ void on_cpu(bench::Report& report, const std::string& variant, int steps, CpuMod
 int main(int argc, char** argv) {
   bench::Report report("bench_eager", "What an eager call costs, in operations on 16 floats");
   int steps = 20000;
-  report.flags().add_option("--steps", steps, "Operations a timed block")->check(CLI::Range(1, 10'000'000));
+  report.flag("--steps", steps, "Operations a timed block").range(1, 10'000'000);
   if (!report.parse(argc, argv))
     return report.exit_code();
   try {

@@ -12,8 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include <sluice/operator/api.h>
 
 #include "tests/bench/support/bench.h"
@@ -109,11 +107,10 @@ void compile_doors(bench::Report& report, const std::string& compiler) {
 int main(int argc, char** argv) {
   bench::Report report("bench_footprint", "Size of the binaries, time to the first result, compile time of the doors");
   std::string compiler, child, sample = (fs::canonical("/proc/self/exe").parent_path() / "../../samples/mlp").string();
-  report.flags().add_option("--compiler", compiler, "Command that compiles against Sluice: its doors are timed too");
-  report.flags().add_option("--sample", sample, "The program whose stripped size is reported");
-  report.flags()
-      .add_option("--first-result", child, "Compute one thing, print it and end (what start-up is timed on)")
-      ->check(CLI::IsMember({"engine", "sum", "product"}));
+  report.flag("--compiler", compiler, "Command that compiles against Sluice: its doors are timed too");
+  report.flag("--sample", sample, "The program whose stripped size is reported");
+  report.flag("--first-result", child, "Compute one thing, print it and end (what start-up is timed on)")
+      .one_of({"engine", "sum", "product"});
   if (!report.parse(argc, argv))
     return report.exit_code();
   try {

@@ -1,7 +1,5 @@
 // What a GPU task costs: host time of a push and wall time of a task, beside the same kernels launched by hand in the
 // same run. Results are compared with a serial run.
-#include <CLI/CLI.hpp>
-
 #include "tests/bench/gpu_tasks/gpu_tasks_cuda.h"
 
 int main(int argc, char** argv) {
@@ -10,7 +8,7 @@ int main(int argc, char** argv) {
   bench::GpuBench gpu_bench(report);
   gpu_tasks::Settings settings;
   const auto option = [&](const char* name, int& value, const char* about) {
-    report.flags().add_option(name, value, about)->check(CLI::Range(2, 10000000))->capture_default_str();
+    report.flag(name, value, about).range(2, 10000000).with_default();
   };
   option("--tasks", settings.tasks, "Tasks in a graph of kernels, about");
   option("--width", settings.width, "Width of the graphs of empty tasks");

@@ -12,8 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include <sluice/engine/api.h>
 
 #include "tests/bench/support/bench.h"
@@ -114,7 +112,7 @@ void report_one(
 int main(int argc, char** argv) {
   bench::Report report("bench_idle", "What tasks cost in a program that mostly sleeps");
   int tasks = 2000;
-  report.flags().add_option("--tasks", tasks, "Tasks a round")->check(CLI::Range(10, 1000000));
+  report.flag("--tasks", tasks, "Tasks a round").range(10, 1000000);
   if (!report.parse(argc, argv))
     return report.exit_code();
   if (report.options().smoke)

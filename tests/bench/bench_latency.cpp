@@ -8,8 +8,6 @@
 #include <thread>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include <sluice/engine/api.h>
 
 #include "tests/bench/support/bench.h"
@@ -147,8 +145,8 @@ void waits(bench::Report& report, Engine& engine, const std::string& policy, int
 int main(int argc, char** argv) {
   bench::Report report("bench_latency", "How long a CPU task waits before it runs, and what waiting costs");
   int workers = 0, samples = 2000;
-  report.flags().add_option("--workers", workers, "CPU workers; 0 = all cores but the one of the pushing thread");
-  report.flags().add_option("--samples", samples, "Tasks measured, each alone")->check(CLI::Range(10, 1000000));
+  report.flag("--workers", workers, "CPU workers; 0 = all cores but the one of the pushing thread");
+  report.flag("--samples", samples, "Tasks measured, each alone").range(10, 1000000);
   if (!report.parse(argc, argv))
     return report.exit_code();
   if (report.options().smoke)

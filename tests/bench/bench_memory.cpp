@@ -10,8 +10,6 @@
 #include <unistd.h>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include <sluice/engine/api.h>
 
 #include "tests/bench/support/bench.h"
@@ -101,10 +99,10 @@ void idle(bench::Report& report, int workers, int seconds) {
 int main(int argc, char** argv) {
   bench::Report report("bench_memory", "Memory of queued tasks, and CPU time of an idle engine");
   int tasks = 1000000, workers = 0, accesses = 2;
-  report.flags().add_option("--tasks", tasks, "Tasks behind the gate")->check(CLI::Range(1000, 100000000));
+  report.flag("--tasks", tasks, "Tasks behind the gate").range(1000, 100000000);
   // One setting a process: task records are recycled in the whole process, so a second one would seem to cost nothing.
-  report.flags().add_option("--accesses", accesses, "Vars that each task names")->check(CLI::Range(1, 60));
-  report.flags().add_option("--workers", workers, "CPU workers; 0 = as many as there are cores");
+  report.flag("--accesses", accesses, "Vars that each task names").range(1, 60);
+  report.flag("--workers", workers, "CPU workers; 0 = as many as there are cores");
   if (!report.parse(argc, argv))
     return report.exit_code();
   if (report.options().smoke)

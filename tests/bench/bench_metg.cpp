@@ -6,8 +6,6 @@
 #include <thread>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include <sluice/engine/api.h>
 
 #include "tests/bench/support/bench.h"
@@ -56,10 +54,9 @@ int main(int argc, char** argv) {
   bench::Report report("bench_metg", "How short CPU tasks may be: METG(50 %) on the task graphs of Task Bench");
   metg::Settings settings;
   bool outside = false;
-  report.flags().add_option("--threads", settings.threads, "Threads in all, the pushing one included; 0 = all cores");
-  report.flags().add_option(
-      "--width", settings.width, "Points in a row, a power of two; 0 = 16, or more on many threads");
-  report.flags().add_flag("--outside", outside, "Push from the main thread, not from inside a task");
+  report.flag("--threads", settings.threads, "Threads in all, the pushing one included; 0 = all cores");
+  report.flag("--width", settings.width, "Points in a row, a power of two; 0 = 16, or more on many threads");
+  report.flag("--outside", outside, "Push from the main thread, not from inside a task");
   if (!report.parse(argc, argv))
     return report.exit_code();
   if (settings.threads <= 0)

@@ -12,8 +12,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include <sluice/sluice.h>
 
 #include "tests/bench/networks/deeplab.h"
@@ -232,15 +230,12 @@ int main(int argc, char** argv) {
   bool tuned = false;
   std::string weights;
   std::int64_t batch = 256;
-  report.flags().add_flag("--autotune", tuned, "choose algorithms by trial");
-  report.flags()
-      .add_option("--weights", weights, "folder that peers/torch_networks.py wrote")
-      ->check(CLI::ExistingPath);
-  report.flags().add_option("--batch", batch, "of the training step")->check(CLI::Range(1, 65536));
+  report.flag("--autotune", tuned, "choose algorithms by trial");
+  report.flag("--weights", weights, "folder that peers/torch_networks.py wrote").exists();
+  report.flag("--batch", batch, "of the training step").range(1, 65536);
   std::vector<double> budgets;
-  report.flags()
-      .add_option("--memory-budget", budgets, "MiB that results of a hybrid training step may take; any number of them")
-      ->check(CLI::Range(0.001, 1e6));
+  report.flag("--memory-budget", budgets, "MiB that results of a hybrid training step may take; any number of them")
+      .range(0.001, 1e6);
   if (!report.parse(argc, argv))
     return report.exit_code();
   try {

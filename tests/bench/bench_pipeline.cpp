@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include <sluice/operator/api.h>
 
 #include "tests/bench/support/gpu_cuda.h"
@@ -327,8 +325,8 @@ int main(int argc, char** argv) {
   bench::Report report("bench_pipeline", "Batches to the GPU and back, pushed naively: do copies hide behind work?");
   bench::GpuBench gpu_bench(report);
   Sizes sizes;
-  report.flags().add_option("--batches", sizes.batches, "Batches")->check(CLI::Range(k_buffers, 100000));
-  report.flags().add_option("--passes", sizes.passes, "Passes of the work over a batch")->check(CLI::Range(1, 10000));
+  report.flag("--batches", sizes.batches, "Batches").range(k_buffers, 100000);
+  report.flag("--passes", sizes.passes, "Passes of the work over a batch").range(1, 10000);
   if (!report.parse(argc, argv))
     return report.exit_code();
   if (!gpu_bench.begin())

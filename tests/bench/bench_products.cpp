@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include <sluice/operator/api.h>
 
 #include "tests/bench/products/algorithm_search.h"
@@ -149,9 +147,8 @@ int main(int argc, char** argv) {
   bench::Report report("bench_products", "Matrix products of thirty shapes, as predicted and as tried");
   Search search;
 #ifdef SLUICE_CUDA
-  report.flags().add_flag(
-      "--exhaustive", search.wanted, "On a GPU: search all that cuBLASLt has for each shape as well");
-  report.flags().add_option("--seconds", search.seconds, "Of a search")->check(CLI::Range(0.1, 600.0));
+  report.flag("--exhaustive", search.wanted, "On a GPU: search all that cuBLASLt has for each shape as well");
+  report.flag("--seconds", search.seconds, "Of a search").range(0.1, 600.0);
 #endif
   if (!report.parse(argc, argv))
     return report.exit_code();

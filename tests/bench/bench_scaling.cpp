@@ -10,8 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include <sluice/engine/api.h>
 
 #include "tests/bench/support/bench.h"
@@ -149,8 +147,8 @@ void hot_read(bench::Report& report, int tasks, const Setting& setting) {
 int main(int argc, char** argv) {
   bench::Report report("bench_scaling", "How the rate of empty CPU tasks grows with pushers and workers");
   int tasks = 100000, cores = 0;
-  report.flags().add_option("--tasks", tasks, "Tasks of each pusher, about")->check(CLI::Range(64, 100000000));
-  report.flags().add_option("--cores", cores, "The most threads to use; 0 = as many as there are cores");
+  report.flag("--tasks", tasks, "Tasks of each pusher, about").range(64, 100000000);
+  report.flag("--cores", cores, "The most threads to use; 0 = as many as there are cores");
   if (!report.parse(argc, argv))
     return report.exit_code();
   if (report.options().smoke)

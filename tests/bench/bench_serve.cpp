@@ -12,8 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include <sluice/sluice.h>
 
 #include "tests/bench/support/bench.h"
@@ -225,13 +223,13 @@ int main(int argc, char** argv) {
   bench::Report report("bench_serve", "One network called from many threads, batch 1, host to host");
   double seconds = 2;
   std::vector<int> counts{1, 4, 16};
-  report.flags().add_option("--seconds", seconds, "How long each variant runs")->check(CLI::Range(0.01, 600.0));
-  report.flags().add_option("--threads", counts, "Threads that ask")->check(CLI::Range(1, 1024));
+  report.flag("--seconds", seconds, "How long each variant runs").range(0.01, 600.0);
+  report.flag("--threads", counts, "Threads that ask").range(1, 1024);
   gluon::ServerOptions server{.sample = {1, 28, 28}, .max_batch = 256, .max_queue = 8192};
   std::int64_t max_delay = 0;
-  report.flags().add_option("--max-batch", server.max_batch, "Of the server")->check(CLI::Range(1, 65536));
-  report.flags().add_option("--server-threads", server.threads, "Batches that run at once")->check(CLI::Range(1, 64));
-  report.flags().add_option("--max-delay", max_delay, "Microseconds")->check(CLI::Range(0, 1000000));
+  report.flag("--max-batch", server.max_batch, "Of the server").range(1, 65536);
+  report.flag("--server-threads", server.threads, "Batches that run at once").range(1, 64);
+  report.flag("--max-delay", max_delay, "Microseconds").range(0, 1000000);
   if (!report.parse(argc, argv))
     return report.exit_code();
   try {

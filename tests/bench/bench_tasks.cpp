@@ -3,12 +3,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
-
-#include <CLI/CLI.hpp>
 
 #include <sluice/engine/api.h>
 
@@ -78,12 +77,10 @@ void run_pattern(bench::Report& report, Engine& engine, const Variant& variant, 
 int main(int argc, char** argv) {
   bench::Report report("bench_tasks", "Cost of a CPU task on five task graphs");
   int tasks = 200000, spin = 0, workers = 0, pushers = 1;
-  report.flags().add_option("--tasks", tasks, "Tasks in a graph, about")->check(CLI::Range(33, 100000000));
-  report.flags().add_option("--spin", spin, "Turns of a loop inside each task")->check(CLI::NonNegativeNumber);
-  report.flags().add_option("--workers", workers, "CPU workers of the engine; 0 = as many as there are cores");
-  report.flags()
-      .add_option("--pushers", pushers, "Pushing threads, each with data of its own")
-      ->check(CLI::Range(1, 256));
+  report.flag("--tasks", tasks, "Tasks in a graph, about").range(33, 100000000);
+  report.flag("--spin", spin, "Turns of a loop inside each task").range(0, std::numeric_limits<int>::max());
+  report.flag("--workers", workers, "CPU workers of the engine; 0 = as many as there are cores");
+  report.flag("--pushers", pushers, "Pushing threads, each with data of its own").range(1, 256);
   if (!report.parse(argc, argv))
     return report.exit_code();
   if (report.options().smoke)

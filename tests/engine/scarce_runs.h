@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include <sluice/engine/detail/block_pool.h>
 #include <sluice/engine/detail/node_pool.h>
@@ -17,52 +16,26 @@
 
 namespace sluice::test {
 
-/// Holds all recycled objects, so that whoever needs one has to ask the heap.
-class EmptyPools {
- public:
-  EmptyPools() {
-    take_all(tasks_, [] { return Tasks::take(); });
-    take_all(vars_, [] { return Vars::take(); });
-    for (std::size_t i = 0; i < k_sizes; ++i)
-      take_all(blocks_[i], [i] { return detail::take_block(bytes(i)); });
+/// Calls take() until the heap had to be asked for one, and for all that came with it.
+template <class Take>
+void take_all(Take take) {
+  for (bool asked = false; !asked;) {
+    const long before = allocations_here();
+    take();
+    asked = allocations_here() != before;
   }
-  EmptyPools(const EmptyPools&) = delete;
-  EmptyPools& operator=(const EmptyPools&) = delete;
-  ~EmptyPools() {
-    for (detail::TaskNode* task : tasks_)
-      Tasks::give(task);
-    for (detail::VarCore* var : vars_)
-      Vars::give(var);
-    for (std::size_t i = 0; i < k_sizes; ++i) {
-      for (void* block : blocks_[i])
-        detail::give_block(block, bytes(i));
-    }
-  }
+  for (int i = 1; i < 64; ++i)
+    take();
+}
 
- private:
-  using Tasks = detail::NodePool<detail::TaskNode, &detail::TaskNode::next>;
-  using Vars = detail::NodePool<detail::VarCore, &detail::VarCore::next_free>;
-  static constexpr std::size_t k_sizes = 3;  // 128, 256, 512 bytes
-  static constexpr std::size_t bytes(std::size_t i) { return std::size_t{128} << i; }
-
-  // One that the heap had to be asked for, and all that came with it.
-  template <class Objects, class Take>
-  static void take_all(Objects& objects, Take take) {
-    objects.reserve(4096);
-    for (bool asked = false; !asked;) {
-      const long before = allocations_here();
-      const auto object = take();
-      asked = allocations_here() != before;
-      objects.push_back(object);
-    }
-    for (int i = 1; i < 64; ++i)
-      objects.push_back(take());
-  }
-
-  std::vector<detail::TaskNode*> tasks_;
-  std::vector<detail::VarCore*> vars_;
-  std::vector<void*> blocks_[k_sizes];
-};
+/// Takes all recycled objects, so that whoever needs one has to ask the heap. They are not given back, or each of
+/// thousands of runs would take again what all before it took; their memory stays the pools'.
+inline void empty_pools() {
+  take_all([] { detail::NodePool<detail::TaskNode, &detail::TaskNode::next>::take(); });
+  take_all([] { detail::NodePool<detail::VarCore, &detail::VarCore::next_free>::take(); });
+  for (const std::size_t bytes : {128, 256, 512})
+    take_all([bytes] { detail::take_block(bytes); });
+}
 
 struct ScarceRun {
   std::optional<Engine>& engine;
@@ -85,7 +58,7 @@ inline bool all_reported(Engine& engine) {
 /// One run, in which the n-th allocation fails. What is wrong afterwards; empty if nothing is.
 inline std::string run_scarce(
     const EngineOptions& options, const ScarceProgram& program, Scarcity& scarcity, Ledger::Launch launch) {
-  const EmptyPools empty;
+  empty_pools();
   std::optional<Engine> engine(options);
   auto ledger = std::make_unique<Ledger>(*engine, 8, launch);
   scarcity.arm();

@@ -16,7 +16,7 @@ TEST_CASE("T48: a push that finds no memory for its task gives the room for its 
     var = engine.new_var();
     access.push_back(write(var));
   }
-  const EmptyPools empty;
+  empty_pools();
   constexpr std::size_t k_bytes = 6 * sizeof(detail::AccessNode);
   detail::give_block(detail::take_block(k_bytes), k_bytes);  // a slab of which all is free
   Scarcity scarcity(1);
@@ -38,7 +38,7 @@ TEST_CASE("T48: no push fails because a trace finds no memory for a task's estim
     Engine engine({.workers = 1, .cpu_policy = CpuMode::serial});
     engine.push({.name = "first"}, [] {});
     engine.start_trace();
-    const EmptyPools empty;
+    empty_pools();
     std::optional<detail::TaskNode*> node = detail::NodePool<detail::TaskNode, &detail::TaskNode::next>::take();
     detail::NodePool<detail::TaskNode, &detail::TaskNode::next>::give(*node);  // a task is to be had
     Scarcity scarcity(n);

@@ -159,7 +159,7 @@ TEST_CASE("scarce memory: a GPU is lost with a batch open, and its tasks fail") 
     push(1, write(y), false);
     for (int i = 0; i < 4; ++i)
       push(0, write(x), false);
-    const EmptyPools empty;
+    empty_pools();
     Scarcity scarcity(n);
     scarcity.arm();
     for (int i = 0; i < 12; ++i)

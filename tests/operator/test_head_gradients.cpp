@@ -109,8 +109,11 @@ std::string layout_differences(const DifferentiableCase& c, Device device, DType
         try {
           const auto want = run(c, {cpu(), dtype, inputs, heads, false}, twice);
           const auto got = run(c, {device, dtype, inputs, heads, true}, twice);
+          std::vector<NDArray> here;  // all under way before the first is waited for
+          for (const NDArray& array : got)
+            here.push_back(array.to(cpu()));
           for (std::size_t i = 0; i < want.size(); ++i) {
-            const std::string found = differences(got[i].to(cpu()), want[i], tolerance);
+            const std::string found = differences(here[i], want[i], tolerance);
             if (!found.empty())
               return where(message("array ", i, ": ", found));
           }

@@ -310,7 +310,7 @@ void compare_devices(const NDArray& on_cpu, const NDArray& on_gpu) {
       const bool is_told = reduction.name == "sum" || reduction.name == "variance";
       if (on_cpu.size() > 100000 && !is_told)
         continue;
-      if (on_cpu.size() > 10000 && !is_told && reduction.name != "max" && reduction.name != "logsumexp")
+      if (on_cpu.size() > 5000 && !is_told && reduction.name != "max" && reduction.name != "logsumexp")
         continue;
       INFO(reduction.name << " of " << on_cpu.dtype() << " " << on_cpu.shape() << " over " << as_shape(axes));
       const NDArray want = reduction.run(on_cpu, as_shape(axes), false);
@@ -331,19 +331,23 @@ TEST_CASE("reductions on a GPU agree with the CPU", "[gpu]") {
       {1},
       {31},
       {1025},
-      {70001},
-      {600000},  // more pieces than a warp joins at once
+      {33001},   // three pieces
+      {600000},  // more of them than a warp joins at once
       {33, 100},
       {100, 33},
       {5, 2049},
       {3, 20000},
-      {20000, 3},
+      {9000, 3},
       {2, 3, 4},
-      {7, 4, 33, 31},
-      {64, 32, 24},
+      {3, 2, 33, 31},
+      {20, 32, 24},
       {0, 3}};
   for (DType dtype : test::all_dtypes()) {
     for (const Shape& shape : shapes) {
+      // What is cut is so by the size of elements.
+      const bool has_its_size = dtype == int8 || dtype == bfloat16 || dtype == float32 || dtype == float64;
+      if (shape.size() > 50000 && !has_its_size)
+        continue;
       if (shape.size() > 100000 && dtype != float32 && dtype != int8)
         continue;
       const NDArray x = test::random_array(shape, 12, -1, 1, dtype);

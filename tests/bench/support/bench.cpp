@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <type_traits>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -11,6 +14,29 @@
 #include <sluice/engine/error.h>
 
 namespace sluice::bench {
+
+template <class T>
+Flag& Flag::range(T least, T most) {
+  option_.check(CLI::Range(least, most));
+  return *this;
+}
+template Flag& Flag::range(int least, int most);
+template Flag& Flag::range(double least, double most);
+
+Flag& Flag::one_of(std::vector<std::string> words) {
+  option_.check(CLI::IsMember(std::move(words)));
+  return *this;
+}
+
+Flag& Flag::exists() {
+  option_.check(CLI::ExistingPath);
+  return *this;
+}
+
+Flag& Flag::with_default() {
+  option_.capture_default_str();
+  return *this;
+}
 
 Report::Report(std::string name, std::string about)
     : name_(std::move(name)), app_(std::make_unique<CLI::App>(std::move(about))) {
@@ -22,6 +48,26 @@ Report::Report(std::string name, std::string about)
 }
 
 Report::~Report() = default;
+
+template <class T>
+Flag Report::flag(const std::string& name, T& value, const std::string& about) {
+  if constexpr (std::is_same_v<T, bool>)
+    return Flag(*app_->add_flag(name, value, about));
+  else
+    return Flag(*app_->add_option(name, value, about));
+}
+template Flag Report::flag(const std::string& name, bool& value, const std::string& about);
+template Flag Report::flag(const std::string& name, int& value, const std::string& about);
+template Flag Report::flag(const std::string& name, unsigned& value, const std::string& about);
+template Flag Report::flag(const std::string& name, std::int64_t& value, const std::string& about);
+template Flag Report::flag(const std::string& name, double& value, const std::string& about);
+template Flag Report::flag(const std::string& name, std::string& value, const std::string& about);
+template Flag Report::flag(const std::string& name, std::vector<int>& value, const std::string& about);
+template Flag Report::flag(const std::string& name, std::vector<double>& value, const std::string& about);
+
+bool Report::given(const std::string& name) const {
+  return app_->get_option(name)->count() > 0;
+}
 
 bool Report::parse(int argc, char** argv) {
   try {

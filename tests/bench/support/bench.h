@@ -8,10 +8,11 @@
 
 #include <sluice/engine/device.h>
 
-// CLI11 takes longer to compile than most benchmarks: those with flags of their own include it.
+// CLI11 takes longer to compile than most benchmarks: bench.cpp alone includes it.
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace sluice::bench {
 
@@ -31,6 +32,23 @@ struct Timing {
   double min = 0;
 };
 
+/// A flag of a benchmark's own, for what else is to be said of it.
+class Flag {
+ public:
+  explicit Flag(CLI::Option& option) noexcept : option_(option) {}
+  /// Of numbers (T: int or double), both ends included.
+  template <class T>
+  Flag& range(T least, T most);
+  Flag& one_of(std::vector<std::string> words);
+  /// Names a file or folder that is there.
+  Flag& exists();
+  /// --help tells what holds without the flag.
+  Flag& with_default();
+
+ private:
+  CLI::Option& option_;
+};
+
 /// Parses the command line, prints a line a measurement, `workload variant metric value unit`, and writes JSON at the
 /// end. A result that is not what it should be makes the benchmark fail.
 class Report {
@@ -39,8 +57,11 @@ class Report {
   Report(std::string name, std::string about);
   ~Report();
 
-  /// For flags of the benchmark's own, before parse().
-  CLI::App& flags() noexcept { return *app_; }
+  /// A flag of the benchmark's own, before parse(). T: bool, a number, a text, or a vector of int or double.
+  template <class T>
+  Flag flag(const std::string& name, T& value, const std::string& about);
+  /// Whether the command line has that flag.
+  bool given(const std::string& name) const;
   /// Reads the command line. True if the benchmark is to run; otherwise exit_code() says how to end.
   bool parse(int argc, char** argv);
   const Options& options() const noexcept { return options_; }

@@ -2,21 +2,18 @@
 
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
-
 namespace sluice::bench {
 
 GpuBench::GpuBench(Report& report, bool launches) : report_(report) {
   if (!launches)
     return;
-  report.flags()
-      .add_option("--launch", launch_, "How the engine launches GPU tasks: direct, batch or both")
-      ->check(CLI::IsMember({"direct", "batch", "both"}))
-      ->capture_default_str();
+  report.flag("--launch", launch_, "How the engine launches GPU tasks: direct, batch or both")
+      .one_of({"direct", "batch", "both"})
+      .with_default();
 }
 
 bool GpuBench::begin() {
-  const bool named = report_.flags().get_option("--device")->count() > 0;
+  const bool named = report_.given("--device");
   if (named && report_.options().device.is_cpu()) {
     std::fprintf(stderr, "--device cpu: this benchmark measures a GPU\n");
     exit_code_ = 2;
