@@ -138,7 +138,24 @@ class SymbolReader {
             file_, ": node \"", node.name, "\": ", node.type, " with ", key, " = ", value, " has no counterpart here");
       });
     }
+    check(op, node);
     return op;
+  }
+
+  void check(const SymbolOperator& op, const Node& node) const {
+    try {
+      node.attributes.check();
+      for (const char* const key : op.required) {
+        if (node.attributes.find(key) == nullptr)
+          node.attributes.find_damaged(message(node.type, " does not say ", key));
+      }
+      if (op.check != nullptr)
+        op.check(node.attributes, node.inputs.size());
+    } catch (const FileError& error) {
+      fail(error.what());
+    } catch (const UnsupportedError& error) {
+      throw UnsupportedError(message(file_, ": ", error.what()));
+    }
   }
 
   std::string file_;
