@@ -12,10 +12,10 @@
 namespace sluice::gluon::loss {
 
 /// What all losses are: `loss(predictions, labels)`, or with weights `loss({predictions, labels, sample_weight})[0]`.
-/// Weights are one per sample, (N,), or have the first axes of the values that they are for, each with its extent or
-/// 1: unlike NumPy's broadcasting a missing axis is the last one, so that weights of samples are never those of
-/// classes. One of one's own overrides compute(), or those of ElementLoss. Called, losses throw ValueError for another
-/// number of arrays, ShapeError for weights that do not fit.
+/// Weights are one per sample, (N,), or have the first axes of the values that they are for, each behind the first with
+/// its extent or 1: unlike NumPy's broadcasting a missing axis is the last one, so that weights of samples are never
+/// those of classes. One of one's own overrides compute(), or those of ElementLoss. Called, losses throw ValueError for
+/// another number of arrays, ShapeError for weights that do not fit.
 class SLUICE_API Loss : public Block {
  protected:
   Loss() = default;

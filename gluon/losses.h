@@ -150,7 +150,7 @@ class SLUICE_API LogisticLoss : public ElementLoss {
 struct PoissonNLLOptions {
   bool from_logits = true;    // predictions are logarithms of the rates
   bool compute_full = false;  // with Stirling's approximation of log(label!) for labels above 1
-  double eps = 1e-8;          // added to rates before their logarithm is taken
+  double eps = 1e-8;          // added to rates before their logarithm is taken (float16: 2^-14 at least)
   double weight = 1;
 };
 

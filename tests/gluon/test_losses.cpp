@@ -295,6 +295,34 @@ TEST_CASE("Losses stay finite where probabilities and logits are extreme", "[glu
   // A probability of 0 in the labels of KLDivLoss, and a count of 0.
   CHECK(KLDivLoss()(full({1, 2}, -2.), array<float>({0, 1}, {1, 2})).item<double>() == Approx(1));
   CHECK(PoissonNLLLoss({.compute_full = true})(zeros({1}), zeros({1})).item<double>() == Approx(1));
+  // A rate of 0, of a type in which the smallest eps is 0 itself.
+  const NDArray none = zeros({1}, {.dtype = float16}), one = ones({1}, {.dtype = float16});
+  CHECK(PoissonNLLLoss({.from_logits = false})(none, none).item<double>() == 0);
+  CHECK(PoissonNLLLoss({.from_logits = false})(none, one).item<double>() == Approx(14 * std::log(2)).epsilon(1e-3));
+}
+
+TEST_CASE(
+    "Logits of 0, where an output layer of zeros begins, have the gradient of their neighbours", "[gluon][loss]") {
+  const auto slopes = [](const gluon::Block& loss, const Arrays& labels, DType dtype) {
+    NDArray x = zeros({3}, {.dtype = dtype});
+    x.attach_grad();
+    std::vector<NDArray> inputs{x};
+    inputs.insert(inputs.end(), labels.begin(), labels.end());
+    NDArray losses;
+    {
+      const autograd::RecordScope record;
+      losses = loss.call(inputs)[0];
+    }
+    losses.backward();
+    return x.grad();
+  };
+  for (const DType dtype : {float32, float64, float16}) {
+    const NDArray y = array<double>({0, 1, 0.5}).astype(dtype), w = ones({3}, {.dtype = dtype});
+    check_close(slopes(SigmoidBCELoss(), {y}, dtype), {0.5, -0.5, 0});
+    check_close(slopes(SigmoidBCELoss(), {y, w, w + 1}, dtype), {0.5, -1, -0.25});
+    check_close(slopes(LogisticLoss({.label_format = LabelFormat::binary}), {y}, dtype), {0.5, -0.5, 0});
+    check_close(slopes(LogisticLoss(), {y * 2 - 1}, dtype), {0.5, -0.5, 0});
+  }
 }
 
 TEST_CASE("Positive terms of the binary cross entropy have weights of their own", "[gluon][loss]") {
