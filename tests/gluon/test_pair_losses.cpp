@@ -97,7 +97,7 @@ TEST_CASE("SDMLLoss takes each row's own for right among all of the batch", "[gl
       for (std::int64_t j = 0; j < k_samples; ++j) {
         const double right = i == j ? 1 - smoothing : smoothing / (k_samples - 1);
         const double log_right = right == 0 ? 0 : std::log(right);
-        value += right * (log_right + distance(a, i, b, j) + std::log(total)) / k_samples;
+        value += right * (log_right + distance(a, i, b, j) + std::log(total));
       }
       return weight * value;
     };
