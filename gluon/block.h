@@ -86,7 +86,7 @@ class SLUICE_API Block {
       SourceLocation site = SourceLocation::current());
 
   /// The same with an initialiser for each parameter by its name. Throws ValueError, before anything is initialised,
-  /// for one that no pattern matches.
+  /// for one that needs it and that no pattern matches.
   void initialize(
       const init::Mixed& init,
       Device device = cpu(),
