@@ -158,16 +158,39 @@ void check_reshape(const Attributes& a, std::size_t /*inputs*/) {
   }
 }
 
+/// Whether samples stay what they are.
+bool keeps_samples(const Shape& wanted) {
+  return !wanted.empty() && wanted[0] == 0;
+}
+
+/// The same shape of so many elements with -1 for the first axis, so that the shape is that of other batches, too.
+Shape with_samples_open(Shape target, std::int64_t size) {
+  std::int64_t known = 1;
+  int open = 0;
+  for (int axis = 0; axis < target.ndim(); ++axis) {
+    if (target[axis] == -1)
+      open = axis;
+    else if (__builtin_mul_overflow(known, target[axis], &known))
+      return target;
+  }
+  if (known == 0 || size % known != 0)
+    return target;
+  if (open > 0)
+    target[open] = size / known;
+  return sluice::detail::with_open_rows(target);
+}
+
 Arrays reshape_as_told(const Attributes& a, Inputs x) {
   const Shape wanted = a.numbers("shape", {});
+  const Shape& shape = sluice::detail::unseen_shape(x[0]);
   Shape target;
   for (int axis = 0; axis < wanted.ndim(); ++axis) {
-    require<ShapeError>(wanted[axis] != 0 || axis < x[0].ndim(), [&] {
-      return message("Reshape: ", wanted, " keeps an axis that an array of ", x[0].ndim(), " axes has not");
+    require<ShapeError>(wanted[axis] != 0 || axis < shape.ndim(), [&] {
+      return message("Reshape: ", wanted, " keeps an axis that an array of ", shape.ndim(), " axes has not");
     });
-    target.push_back(wanted[axis] == 0 ? x[0].shape()[axis] : wanted[axis]);
+    target.push_back(wanted[axis] == 0 ? shape[axis] : wanted[axis]);
   }
-  return {x[0].reshape(target)};
+  return {x[0].reshape(keeps_samples(wanted) ? with_samples_open(target, shape.size()) : target)};
 }
 
 Arrays join(const Attributes& a, Inputs x) {
@@ -202,10 +225,10 @@ Arrays along_axis(const Attributes& a, Inputs x) {
 Arrays softmax_output(const Attributes& a, Inputs x) {
   if (a.flag("multi_output", false))
     return {softmax(x[0], 1)};
-  if (x[0].ndim() < 3)
+  const Shape& shape = sluice::detail::unseen_shape(x[0]);
+  if (shape.ndim() < 3)
     return {softmax(x[0], -1)};
-  const NDArray found = softmax(x[0].flatten(), -1);
-  return {found.reshape(sluice::detail::with_open_rows(sluice::detail::unseen_shape(x[0])))};
+  return {softmax(x[0].flatten(), -1).reshape(sluice::detail::with_open_rows(shape))};
 }
 Arrays as_it_is(const Attributes& /*a*/, Inputs x) {
   return {x[0]};
@@ -217,7 +240,7 @@ Arrays logistic_output(const Attributes& /*a*/, Inputs x) {
 template <NDArray (*F)(const NDArray&, const Shape&, bool, SourceLocation)>
 Arrays reduce(const Attributes& a, Inputs x) {
   const NDArray found = F(x[0], a.numbers("axis", {}), a.flag("keepdims", false), SourceLocation::current());
-  return {found.ndim() == 0 ? found.reshape({1}) : found};  // arrays have an axis there
+  return {sluice::detail::unseen_shape(found).ndim() == 0 ? found.reshape({1}) : found};  // arrays have an axis there
 }
 
 Arrays embed(const Attributes& /*a*/, Inputs x) {

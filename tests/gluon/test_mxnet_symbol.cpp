@@ -184,6 +184,31 @@ TEST_CASE("Windows of nothing, which MXNet's pooling fills with something, are r
   CHECK(run_one("Pooling", R"x("kernel":"(1, 1)","stride":"(3, 3)")x", x).shape() == Shape{1, 1, 3, 4});
 }
 
+TEST_CASE("What keeps samples in MXNet is traced once for batches of any size", "[gluon][formats][hybrid]") {
+  const auto check = [](const std::string& op, const std::string& attributes) {
+    CAPTURE(op, attributes);
+    const Exported exported(of_one(op, attributes));
+    MxnetSymbol net = exported.imports();
+    std::vector<std::vector<float>> plain;
+    const auto run = [&](std::int64_t batch) { return net(random_array({batch, 3, 4}, 1)); };
+    for (const std::int64_t batch : {2, 5, 3, 7})
+      plain.push_back(values(run(batch)));
+    net.hybridize();
+    for (std::size_t i = 0; const std::int64_t batch : {2, 5, 3, 7})
+      CHECK(values(run(batch)) == plain[i++]);
+    CHECK(net.hybrid_traces() == 1);
+  };
+  check("Reshape", R"x("shape":"(0, -1)")x");
+  check("Reshape", R"x("shape":"(0, 2, -1, 3)")x");
+  check("Reshape", R"x("shape":"(0, 0, 4)")x");
+  check("SoftmaxOutput", "");
+  check("mean", R"x("axis":"1")x");
+  // An extent of 0 that stays, and shapes that do not fit.
+  CHECK(run_one("Reshape", R"x("shape":"(0, 0, 2, 2)")x", zeros({0, 3, 4})).shape() == Shape{0, 3, 2, 2});
+  CHECK_THROWS_AS(run_one("Reshape", R"x("shape":"(0, 5)")x", zeros({2, 3})), ShapeError);
+  CHECK_THROWS_AS(run_one("Reshape", R"x("shape":"(0, 4611686018427387904, 4)")x", zeros({2, 3})), ShapeError);
+}
+
 TEST_CASE("Gradients stop where MXNet's do", "[gluon][formats]") {
   const Exported exported(of_one("BlockGrad", ""));
   const MxnetSymbol net = exported.imports();
