@@ -297,7 +297,9 @@ TEST_CASE("Metrics of one's own, of losses, and several at once", "[gluon][metri
   CHECK(custom->get().second == Approx(wanted));
   CHECK(both.count() == 28);
   CHECK(mae->count() == 28);
+  CHECK(both.count() > 0);
   both.reset();
+  CHECK(both.count() == 0);
   CHECK(mae->count() == 0);
   CHECK_THROWS_AS(Composite({}), ValueError);
   CHECK_THROWS_AS(Composite({mae, nullptr}), ValueError);

@@ -1,4 +1,6 @@
 // Networks that MXNet exported run as blocks, and give what they gave there.
+#include <sluice/storage/storage.h>
+
 #include "tests/gluon/mxnet_files.h"
 #include "tests/gluon/support.h"
 #include "tests/support/compare.h"
@@ -207,6 +209,28 @@ TEST_CASE("What keeps samples in MXNet is traced once for batches of any size", 
   CHECK(run_one("Reshape", R"x("shape":"(0, 0, 2, 2)")x", zeros({0, 3, 4})).shape() == Shape{0, 3, 2, 2});
   CHECK_THROWS_AS(run_one("Reshape", R"x("shape":"(0, 5)")x", zeros({2, 3})), ShapeError);
   CHECK_THROWS_AS(run_one("Reshape", R"x("shape":"(0, 4611686018427387904, 4)")x", zeros({2, 3})), ShapeError);
+}
+
+TEST_CASE("Results that no node of a symbol needs any more give their memory back", "[gluon][formats]") {
+  Engine engine({.cpu_policy = CpuMode::serial});
+  const EngineScope scope(engine);
+  std::string nodes = R"({"nodes":[{"op":"null","name":"data","inputs":[]})";
+  constexpr int k_nodes = 24;
+  for (int i = 0; i < k_nodes; ++i) {
+    nodes += R"(,{"op":"_plus_scalar","name":"n)" + std::to_string(i) + R"(","inputs":[[)" + std::to_string(i) +
+             R"(,0],[0,0]]})";
+  }
+  const Exported exported(nodes + R"(],"heads":[[24,0],[2,0]]})");
+  const MxnetSymbol net = exported.imports();
+  const NDArray x = zeros({1 << 20});
+  engine.wait_all();
+  Storage::of(engine).pool(cpu()).reset_peaks();
+  const std::uint64_t before = memory_stats(cpu()).allocated, size = 4 << 20;
+  const Arrays found = net.call(std::vector<NDArray>{x});
+  engine.wait_all();
+  CHECK(found[0].slice(0, 0, 1).item<float>() == k_nodes);
+  CHECK(found[1].slice(0, 0, 1).item<float>() == 2);
+  CHECK(memory_stats(cpu()).peak_allocated <= before + 5 * size);
 }
 
 TEST_CASE("Gradients stop where MXNet's do", "[gluon][formats]") {

@@ -66,6 +66,8 @@ TEST_CASE("CosineEmbeddingLoss draws pairs together or apart", "[gluon][loss]") 
     };
   };
   check_samples(CosineEmbeddingLoss()({a, b, labels})[0], by_hand(0, 1));
+  // All labels but 1 are alike.
+  check_samples(CosineEmbeddingLoss()({a, b, array<double>({1, 0, 1, 0.5})})[0], by_hand(0, 1));
   const CosineEmbeddingLoss other({.margin = -0.5, .weight = 2});
   check_samples(other({a, b, labels})[0], by_hand(-0.5, 2));
   check_samples(other({a, b, labels.astype(int32), weights})[0], by_hand(-0.5, 2), weights);
