@@ -1,4 +1,6 @@
 // Networks that MXNet exported run as blocks, and give what they gave there.
+#include <cmath>
+
 #include <sluice/storage/storage.h>
 
 #include "tests/gluon/mxnet_files.h"
@@ -172,6 +174,33 @@ TEST_CASE("What an operator of MXNet's does unless told otherwise is what it doe
   check(run_one("_div_scalar", R"x("scalar":"2")x", whole), {3, 8388608}, {2}, int32);
   check(run_one("_rdiv_scalar", R"x("scalar":"15","is_int":"True")x", array<std::int32_t>({4})), {3}, {1}, int32);
   check(run_one("_mul_scalar", R"x("scalar":"2.5","is_int":"False")x", array<std::int32_t>({3})), {7.5}, {1}, float32);
+}
+
+TEST_CASE("Layers of MXNet's have its defaults", "[gluon][formats]") {
+  const NDArray x = array<float>({-2, 4, 8, -16}, {1, 1, 2, 2});
+  check_near(values(run_one("LeakyReLU", "", x)), {-0.5f, 4, 8, -4});
+  CHECK(values(run_one("LeakyReLU", R"x("act_type":"elu")x", x))[0] == Approx(0.25 * std::expm1(-2)));
+  check_near(
+      values(run_one("Pooling", R"x("kernel":"(3, 3)","pad":"(1, 1)","pool_type":"avg")x", x)),
+      std::vector<float>(4, -6 / 9.f));
+  const Exported twice(of_one("Concat", "", "[[0,0],[0,0]]"));
+  CHECK(twice.imports()(x).shape() == Shape{1, 2, 2, 2});
+  std::string nodes = R"({"nodes":[{"op":"null","name":"data","inputs":[]})";
+  for (const char* const name : {"gamma", "beta", "mean", "var"})
+    nodes += message(R"(,{"op":"null","name":")", name, R"(","inputs":[]})");
+  const Exported norm(
+      nodes + R"(,{"op":"BatchNorm","name":"b","inputs":[[0,0],[1,0],[2,0],[3,0],[4,0]]}],"heads":[[5,0]]})");
+  const auto one = [](float value) { return array<float>({value}); };
+  gluon::formats::save_any(
+      norm.folder() / "net-0000.params", {{"gamma", one(7)}, {"beta", one(1)}, {"mean", one(2)}, {"var", one(0.003f)}});
+  const MxnetSymbol net = norm.imports();
+  // gamma counts as 1, eps is a thousandth, and a tenth of a batch's statistics is taken over.
+  CHECK(values(net(x))[1] == Approx(1 + 2 / std::sqrt(0.004)));
+  {
+    const autograd::RecordScope record;
+    net(x);
+  }
+  CHECK(values(net.own_parameter("mean").data())[0] == Approx(0.9 * 2 - 0.1 * 1.5));
 }
 
 TEST_CASE("Windows of nothing, which MXNet's pooling fills with something, are refused", "[gluon][formats]") {
