@@ -257,10 +257,14 @@ void Block::initialize(const init::Initializer& init, Device device, bool force_
 
 void Block::initialize(const init::Mixed& init, Device device, bool force_reinit, SourceLocation site) {
   const ParameterDict parameters = collect_params();
+  const auto initializer_of = [&](const std::string& path, const Parameter& parameter) {
+    const bool has_its_own = parameter.has_initializer() || (parameter.is_initialized() && !force_reinit);
+    return has_its_own ? init::Initializer() : init.of(path);
+  };
   for (const auto& [path, parameter] : parameters)
-    init.of(path);
+    initializer_of(path, parameter);
   for (const auto& [path, parameter] : parameters)
-    parameter.initialize_as(path, init.of(path), device, force_reinit, site);
+    parameter.initialize_as(path, initializer_of(path, parameter), device, force_reinit, site);
 }
 
 void Block::collect(const std::string& prefix, ParameterDict& into) const {

@@ -31,7 +31,7 @@ struct LoadOptions {
   bool allow_missing = false;         // parameters that the file does not name stay as they are
   bool ignore_extra = false;          // names in the file that no parameter has are skipped
   bool cast_dtype = false;            // values of another type are cast; otherwise they are an error
-  bool in_order = false;              // the file's arrays, whatever their names, in the order of collect_params()
+  bool in_order = false;              // arrays by other names than the network's in the order of collect_params()
 };
 
 /// What export_to() writes beside the network.
@@ -86,7 +86,7 @@ class SLUICE_API Block {
       SourceLocation site = SourceLocation::current());
 
   /// The same with an initialiser for each parameter by its name. Throws ValueError, before anything is initialised,
-  /// for one that no pattern matches.
+  /// for one that needs it and that no pattern matches.
   void initialize(
       const init::Mixed& init,
       Device device = cpu(),
@@ -130,7 +130,7 @@ class SLUICE_API Block {
   /// Reads what save_parameters(), MXNet or others wrote in these formats, told by what the file holds, and initialises
   /// parameters that were not. Either all parameters are set or none. With `in_order` a file of MXNet's of the same
   /// network, whatever it calls its layers, fits a model of model_zoo::vision. Throws FileError, ValueError for missing
-  /// or extra names, ShapeError, DTypeError, each naming the file.
+  /// or extra names, and for an .npz file, which has no order, of others, ShapeError, DTypeError, each naming the file.
   void load_parameters(
       const std::filesystem::path& path,
       const LoadOptions& options = {},

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -73,13 +74,22 @@ void check_names(
   }
 }
 
-/// The arrays of a file under the names that the network has for them.
+bool has_these_names(const formats::NamedArrays& arrays, const ParameterDict& parameters) {
+  return arrays.size() == parameters.size() &&
+         std::all_of(arrays.begin(), arrays.end(), [&](const auto& named) { return parameters.contains(named.first); });
+}
+
+/// The arrays of a file under the names that the network has for them: in order where it has others.
 Arrays by_name(
     const std::string& file,
     const formats::NamedArrays& arrays,
     const ParameterDict& parameters,
     const LoadOptions& options) {
-  require(!options.in_order || arrays.size() == parameters.size(), [&] {
+  const bool in_order = options.in_order && !has_these_names(arrays, parameters);
+  require(!in_order || formats::keeps_order(file), [&] {
+    return message(file, ": arrays of .npz have no order in which they could be taken");
+  });
+  require(!in_order || arrays.size() == parameters.size(), [&] {
     return message(
         file,
         ": has ",
@@ -91,7 +101,7 @@ Arrays by_name(
   Arrays named;
   auto parameter = parameters.begin();
   for (const auto& [name, array] : arrays) {
-    const std::string& here = options.in_order ? (parameter++)->first : name;
+    const std::string& here = in_order ? (parameter++)->first : name;
     require<FileError>(named.emplace(here, array).second, [&, &name = name] {
       return message(file, ": has two arrays '", name, "'");
     });

@@ -62,7 +62,7 @@ NDArray ElementLoss::average(const NDArray& values, const NDArray& sample_weight
     Shape others;
     for (int axis = 1; axis < ndim; ++axis)
       others.push_back(axis);
-    averaged = mean(averaged, others);
+    averaged = sums_ ? sum(averaged, others) : mean(averaged, others);
   }
   return weight_ == 1 ? averaged : averaged * weight_;
 }

@@ -12,10 +12,10 @@
 namespace sluice::gluon::loss {
 
 /// What all losses are: `loss(predictions, labels)`, or with weights `loss({predictions, labels, sample_weight})[0]`.
-/// Weights are one per sample, (N,), or have the first axes of the values that they are for, each with its extent or
-/// 1: unlike NumPy's broadcasting a missing axis is the last one, so that weights of samples are never those of
-/// classes. One of one's own overrides compute(), or those of ElementLoss. Called, losses throw ValueError for another
-/// number of arrays, ShapeError for weights that do not fit.
+/// Weights are one per sample, (N,), or have the first axes of the values that they are for, each behind the first with
+/// its extent or 1: unlike NumPy's broadcasting a missing axis is the last one, so that weights of samples are never
+/// those of classes. One of one's own overrides compute(), or those of ElementLoss. Called, losses throw ValueError for
+/// another number of arrays, ShapeError for weights that do not fit.
 class SLUICE_API Loss : public Block {
  protected:
   Loss() = default;
@@ -29,11 +29,11 @@ class SLUICE_API Loss : public Block {
   Arrays forward_all(std::span<const NDArray> inputs) const override;
 };
 
-/// A loss whose value for a sample is the mean of one value per element, over all axes but the first, times `weight`;
-/// weights of samples may tell elements apart.
+/// A loss whose value for a sample is the mean of one value per element, over all axes but the first, or their sum,
+/// times `weight`; weights of samples may tell elements apart.
 class SLUICE_API ElementLoss : public Loss {
  protected:
-  explicit ElementLoss(double weight) noexcept : weight_(weight) {}
+  explicit ElementLoss(double weight, bool sums = false) noexcept : weight_(weight), sums_(sums) {}
   ElementLoss(ElementLoss&&) = default;
   /// One value per element: (N, ...).
   virtual NDArray elements(const NDArray& predictions, const NDArray& labels) const = 0;
@@ -46,6 +46,7 @@ class SLUICE_API ElementLoss : public Loss {
 
  private:
   double weight_;
+  bool sums_;
 };
 
 /// Of SoftmaxCrossEntropyLoss.

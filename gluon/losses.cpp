@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -16,7 +17,8 @@ using detail::labels_like;
 
 /// Of logits and labels between 0 and 1: -(label log p + (1 - label) log(1 - p)), p = sigmoid(logit).
 NDArray cross_entropy_of_logits(const NDArray& logits, const NDArray& labels) {
-  return relu(logits) - logits * labels + softplus(-abs(logits));
+  // Each term with its own gradient: of relu() and abs() at 0, where an output layer of zeros begins, there is none.
+  return labels * softplus(-logits) + (1 - labels) * softplus(logits);
 }
 
 }  // namespace
@@ -41,8 +43,7 @@ NDArray SigmoidBinaryCrossEntropyLoss::terms(
   if (!from_sigmoid_) {
     if (!positive.defined())
       return cross_entropy_of_logits(predictions, aligned);
-    const NDArray weights = 1 + (positive - 1) * aligned;
-    return predictions - predictions * aligned + weights * (softplus(-abs(predictions)) + relu(-predictions));
+    return positive * (aligned * softplus(-predictions)) + (1 - aligned) * softplus(predictions);
   }
   const double least = predictions.dtype() == float16 ? std::ldexp(1, -14) : 1e-12;
   const NDArray hit = aligned * log(clip(predictions, least, 1));
@@ -81,8 +82,9 @@ NDArray LogisticLoss::elements(const NDArray& predictions, const NDArray& labels
 
 NDArray PoissonNLLLoss::elements(const NDArray& predictions, const NDArray& labels) const {
   const NDArray counts = labels_like(predictions, labels, "PoissonNLLLoss");
-  const NDArray values = options_.from_logits ? exp(predictions) - counts * predictions
-                                              : predictions - counts * log(predictions + options_.eps);
+  const double eps = predictions.dtype() == float16 ? std::max(options_.eps, std::ldexp(1, -14)) : options_.eps;
+  const NDArray values =
+      options_.from_logits ? exp(predictions) - counts * predictions : predictions - counts * log(predictions + eps);
   if (!options_.compute_full)
     return values;
   const NDArray stirling = xlogy(counts, counts) - counts + 0.5 * log(2 * std::numbers::pi * maximum(counts, 1));

@@ -79,11 +79,11 @@ struct KLDivOptions {
   double weight = 1;
 };
 
-/// label (log label - log p), the divergence of predictions from labels (Kullback and Leibler, 1951; Gluon's KLDivLoss,
-/// whose mean it takes over classes too). A label of 0 gives 0.
+/// label (log label - log p), the divergence of predictions from labels (Kullback and Leibler, 1951; Gluon's KLDivLoss
+/// of MXNet 1.9): the sum over all axes but the first. A label of 0 gives 0.
 class SLUICE_API KLDivLoss : public ElementLoss {
  public:
-  explicit KLDivLoss(KLDivOptions options = {}) : ElementLoss(options.weight), options_(options) {}
+  explicit KLDivLoss(KLDivOptions options = {}) : ElementLoss(options.weight, true), options_(options) {}
 
  protected:
   NDArray elements(const NDArray& predictions, const NDArray& labels) const override;
@@ -150,7 +150,7 @@ class SLUICE_API LogisticLoss : public ElementLoss {
 struct PoissonNLLOptions {
   bool from_logits = true;    // predictions are logarithms of the rates
   bool compute_full = false;  // with Stirling's approximation of log(label!) for labels above 1
-  double eps = 1e-8;          // added to rates before their logarithm is taken
+  double eps = 1e-8;          // added to rates before their logarithm is taken (float16: 2^-14 at least)
   double weight = 1;
 };
 

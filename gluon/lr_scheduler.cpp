@@ -151,7 +151,7 @@ double OneCycleScheduler::operator()(std::int64_t number) const {
   const double first = options_.max_lr / options_.div_factor, last = first / options_.final_div_factor;
   const auto steps = static_cast<double>(options_.total_steps);
   const double at = std::min(static_cast<double>(number), steps) - 1, top = options_.pct_start * steps - 1;
-  if (at < top)
+  if (at <= top && top > 0)
     return between(first, options_.max_lr, at / top, options_.linear);
   const double down = steps - 1 - top;
   return between(options_.max_lr, last, down == 0 ? 1 : (at - top) / down, options_.linear);

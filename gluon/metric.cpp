@@ -49,8 +49,8 @@ void SumMetric::add(const NDArray& labels, const NDArray& predictions) {
     return message("metric: \"", name(), "\" has ", sums_.size(), " sums, a batch came with ", found.size());
   });
   if (!sums_.defined())
-    sums_ = found;
-  else  // another array, for a metric may hand out one that it keeps
+    sums_ = found.copy();  // for a metric may hand out an array that it keeps, and writes
+  else
     sums_ = sums_ + (sums_.device() == found.device() ? found : found.to(sums_.device()));
 }
 

@@ -93,12 +93,13 @@ void PearsonCorrelation::reset() {
 NDArray PearsonCorrelation::measure(const NDArray& labels, const NDArray& predictions) {
   NDArray y = detail::labels_like(predictions, labels, "PearsonCorrelation").astype(float64);
   NDArray x = predictions.astype(float64);
-  if (!label_origin_.defined()) {
+  if (!label_origin_.defined() && x.size() > 0) {  // nothing has no mean
     label_origin_ = mean(y);
     prediction_origin_ = mean(x);
   }
   const auto from = [](const NDArray& values, const NDArray& origin) {
-    return values - (origin.device() == values.device() ? origin : origin.to(values.device()));
+    return !origin.defined() ? values
+                             : values - (origin.device() == values.device() ? origin : origin.to(values.device()));
   };
   y = from(y, label_origin_);
   x = from(x, prediction_origin_);

@@ -88,7 +88,7 @@ NDArray SDMLLoss::compare(std::span<const NDArray> inputs) const {
       equal(places.expand_dims(1), places.expand_dims(0)),
       full({count, count}, 1 - smoothing_, {.dtype = a.dtype(), .device = a.device()}),
       others);
-  return mean(xlogy(right, right) - right * logs, {1});
+  return sum(xlogy(right, right) - right * logs, {1});
 }
 
 }  // namespace sluice::gluon::loss

@@ -72,8 +72,8 @@ struct SDMLOptions {
 };
 
 /// Smoothed deep metric learning: row i of a belongs to row i of b, (N, width) both, all other pairs of the batch do
-/// not. The divergence of softmax(-|a_i - b_j|^2) over j from the smoothed right answer, its mean over j (Gluon's
-/// SDMLLoss; Bonadiman et al., 2019). A batch has two samples at least: ShapeError otherwise, and unless both shapes
+/// not. The divergence of softmax(-|a_i - b_j|^2) over j from the smoothed right answer (Gluon's SDMLLoss of
+/// MXNet 1.9; Bonadiman et al., 2019). A batch has two samples at least: ShapeError otherwise, and unless both shapes
 /// are alike.
 class SLUICE_API SDMLLoss : public PairLoss {
  public:

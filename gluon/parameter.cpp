@@ -197,6 +197,10 @@ void Parameter::fill(const std::string& path, const init::Initializer& init, Dev
 bool Parameter::is_initialized() const noexcept {
   return state_->ready.load(std::memory_order_acquire);
 }
+
+bool Parameter::has_initializer() const noexcept {
+  return state_->options.init != nullptr;
+}
 bool Parameter::is_deferred() const noexcept {
   return state_->waiting.has_value();
 }

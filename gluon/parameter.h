@@ -60,6 +60,8 @@ class SLUICE_API Parameter {
       bool force_reinit = false,
       SourceLocation site = SourceLocation::current()) const;
   bool is_initialized() const noexcept;
+  /// Whether it has an initialiser of its own.
+  bool has_initializer() const noexcept;
   /// initialize() was called and waits for the shape.
   bool is_deferred() const noexcept;
   /// Fills in the extents that were not known, and initialises what waited for them. Throws ShapeError if a known

@@ -39,6 +39,10 @@ NamedArrays load_any(const std::filesystem::path& path, Device device) {
   return arrays;
 }
 
+bool keeps_order(const std::filesystem::path& path) {
+  return format_of(path) != Format::npz;
+}
+
 void save_any(const std::filesystem::path& path, const NamedArrays& arrays) {
   if (path.extension() == ".params")
     return save_mxnet(path, arrays);

@@ -26,11 +26,13 @@ SLUICE_API void save_mxnet(const std::filesystem::path& path, const NamedArrays&
 
 /// Hugging Face's .safetensors: mapped into memory, each array copied once. Types that NDArray has not are errors.
 SLUICE_API NamedArrays load_safetensors(const std::filesystem::path& path, Device device = cpu());
-/// Throws ValueError for an undefined array, and for a name that is there twice, or is "__metadata__".
+/// Throws ValueError for an undefined array, and for a name that is there twice, is "__metadata__" or no UTF-8.
 SLUICE_API void save_safetensors(const std::filesystem::path& path, const NamedArrays& arrays);
 
 /// Whatever it is: .npz or .npy (load()), MXNet's, or .safetensors; told by what it holds, not by its name.
 SLUICE_API NamedArrays load_any(const std::filesystem::path& path, Device device = cpu());
+/// Whether load_any() gives the arrays of this file in their order there: those of .npz come by name.
+SLUICE_API bool keeps_order(const std::filesystem::path& path);
 /// As the name ends: ".params" MXNet's, ".safetensors", anything else .npz (save()).
 SLUICE_API void save_any(const std::filesystem::path& path, const NamedArrays& arrays);
 

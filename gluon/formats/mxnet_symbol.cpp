@@ -138,7 +138,24 @@ class SymbolReader {
             file_, ": node \"", node.name, "\": ", node.type, " with ", key, " = ", value, " has no counterpart here");
       });
     }
+    check(op, node);
     return op;
+  }
+
+  void check(const SymbolOperator& op, const Node& node) const {
+    try {
+      node.attributes.check();
+      for (const char* const key : op.required) {
+        if (node.attributes.find(key) == nullptr)
+          node.attributes.find_damaged(message(node.type, " does not say ", key));
+      }
+      if (op.check != nullptr)
+        op.check(node.attributes, node.inputs.size());
+    } catch (const FileError& error) {
+      fail(error.what());
+    } catch (const UnsupportedError& error) {
+      throw UnsupportedError(message(file_, ": ", error.what()));
+    }
   }
 
   std::string file_;
@@ -153,6 +170,8 @@ struct MxnetSymbol::Program {
   std::vector<Entry> heads = {};
   std::vector<std::size_t> inputs = {};           // nodes
   std::vector<const Parameter*> parameters = {};  // by node; null: none
+  // By node: those whose results nobody needs behind it, so that their memory serves others.
+  std::vector<std::vector<std::size_t>> over = {};
 };
 
 MxnetSymbol::MxnetSymbol(std::unique_ptr<Program> program) : program_(std::move(program)) {}
@@ -180,6 +199,21 @@ std::set<std::size_t> labels_of(const std::vector<Node>& nodes) {
   return alone;
 }
 
+std::vector<std::vector<std::size_t>> over_after(const std::vector<Node>& nodes, const std::vector<Entry>& heads) {
+  std::vector<std::size_t> last(nodes.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    last[i] = i;
+    for (const Entry& input : nodes[i].inputs)
+      last[input.node] = i;
+  }
+  std::vector<std::vector<std::size_t>> over(nodes.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (std::none_of(heads.begin(), heads.end(), [&](const Entry& head) { return head.node == i; }))
+      over[last[i]].push_back(i);
+  }
+  return over;
+}
+
 std::set<std::size_t> statistics_of(const std::vector<Node>& nodes) {
   std::set<std::size_t> found;
   for (const Node& node : nodes) {
@@ -205,6 +239,7 @@ MxnetSymbol MxnetSymbol::imports(
     program->file = symbol.string();
     program->nodes = reader.nodes();
     program->heads = reader.heads(program->nodes);
+    program->over = over_after(program->nodes, program->heads);
     std::map<std::string, NDArray> arrays;
     if (!parameters.empty()) {
       for (auto& [name, array] : load_any(parameters, device))
@@ -274,6 +309,8 @@ Arrays MxnetSymbol::forward_all(std::span<const NDArray> inputs) const {
     for (std::size_t k = 0; k < node.inputs.size(); ++k)
       taken.push_back(node.op->label == k ? NDArray() : result(node.inputs[k]));
     results[i] = node.op->call(node.attributes, taken);
+    for (const std::size_t each : program.over[i])
+      results[each].clear();
   }
   Arrays found;
   for (const Entry& head : program.heads)

@@ -23,7 +23,8 @@ class SLUICE_API MxnetSymbol : public Block {
   /// Reads the symbol, and the parameters onto `device`. The block takes its inputs in the order of the names in
   /// `inputs`. Throws FileError, naming the file and what is wrong with it, for files that are missing or damaged, and
   /// where an array has neither a value nor is an input; UnsupportedError naming node, operator and attribute for what
-  /// there is no counterpart of; ValueError for inputs that the symbol has not, and parameters of these names.
+  /// there is no counterpart of; ValueError for inputs that the symbol has not, for two parameters of one name, and for
+  /// names with a dot.
   static MxnetSymbol imports(
       const std::filesystem::path& symbol,
       const std::vector<std::string>& inputs = {"data"},

@@ -144,6 +144,9 @@ std::string header_of(const NamedArrays& arrays) {
     at = end;
   }
   std::string text = json::serialize(root);
+  json::error_code error;
+  json::parse(text, error);
+  require(!error, [] { return "save_safetensors: names must be UTF-8, and one is not"; });
   text.resize((text.size() + 7) / 8 * 8, ' ');
   return text;
 }

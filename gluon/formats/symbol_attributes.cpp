@@ -1,4 +1,5 @@
 #include <charconv>
+#include <cstdlib>
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/formats/symbol_node.h>
@@ -21,7 +22,36 @@ const std::string* SymbolAttributes::find(const char* key) const {
 }
 
 void SymbolAttributes::fail(const char* key, const std::string& text) const {
-  throw FileError(message("node \"", node_, "\": ", key, " cannot be \"", text, "\""));
+  find_damaged(message(key, " cannot be \"", text, "\""));
+}
+
+void SymbolAttributes::find_damaged(const std::string& what) const {
+  throw FileError(message("node \"", node_, "\": ", what));
+}
+
+void SymbolAttributes::refuse(const std::string& what) const {
+  throw UnsupportedError(message("node \"", node_, "\": ", what));
+}
+
+void SymbolAttributes::check() const {
+  for (const char* const key :
+       {"no_bias",
+        "flatten",
+        "use_global_stats",
+        "fix_gamma",
+        "global_pool",
+        "count_include_pad",
+        "squeeze_axis",
+        "keepdims",
+        "multi_output",
+        "is_int"})
+    flag(key, false);
+  for (const char* const key : {"num_filter", "num_group", "num_hidden", "num_outputs", "dim", "begin", "end"})
+    integer(key, 0);
+  for (const char* const key : {"eps", "momentum", "p", "slope", "temperature", "scalar", "a_min", "a_max"})
+    number(key, 0);
+  for (const char* const key : {"kernel", "stride", "dilate", "pad", "shape", "axes", "axis"})
+    numbers(key, {});
 }
 
 std::string SymbolAttributes::text(const char* key, const char* otherwise) const {
@@ -52,6 +82,13 @@ double SymbolAttributes::number(const char* key, double otherwise) const {
   if (found != nullptr && !parse_whole(*found, otherwise))
     fail(key, *found);
   return otherwise;
+}
+
+int SymbolAttributes::axis(const char* key, int otherwise) const {
+  const std::int64_t found = integer(key, otherwise);
+  if (std::abs(found) > k_max_ndim)
+    fail(key, *find(key));
+  return static_cast<int>(found);
 }
 
 Shape SymbolAttributes::numbers(const char* key, const Shape& otherwise) const {

@@ -29,8 +29,15 @@ class SymbolAttributes {
   bool flag(const char* key, bool otherwise) const;
   std::int64_t integer(const char* key, std::int64_t otherwise) const;
   double number(const char* key, double otherwise) const;
+  /// A number that can be one of an axis.
+  int axis(const char* key, int otherwise) const;
   /// "(3, 3)", "[3]", "3"; "()" is as if it were not there.
   Shape numbers(const char* key, const Shape& otherwise) const;
+
+  /// Throws FileError for a text that is not what attributes of its name are.
+  void check() const;
+  [[noreturn]] void refuse(const std::string& what) const;        // UnsupportedError
+  [[noreturn]] void find_damaged(const std::string& what) const;  // FileError
 
  private:
   [[noreturn]] void fail(const char* key, const std::string& text) const;
@@ -51,11 +58,18 @@ struct SymbolOperator {
   std::optional<std::size_t> label = {};
   /// These are no parameters to be trained.
   std::vector<std::size_t> statistics = {};
-  /// Attributes that must have this value where they are there.
+  /// Attributes that must have one of these values where they are there.
   std::map<std::string_view, std::vector<std::string_view>> only = {};
+  /// Those that have no default.
+  std::vector<const char*> required = {};
+  /// What else can be said before it runs: throws as call() would. Null: nothing.
+  void (*check)(const SymbolAttributes& attributes, std::size_t inputs) = nullptr;
 };
 
 /// By MXNet's names.
-const std::map<std::string_view, SymbolOperator>& symbol_operators();
+using SymbolOperators = std::map<std::string_view, SymbolOperator>;
+const SymbolOperators& symbol_operators();
+/// Those of symbol_arithmetic.cpp.
+void add_arithmetic(SymbolOperators& all);
 
 }  // namespace sluice::gluon::formats

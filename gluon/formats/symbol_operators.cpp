@@ -2,7 +2,9 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/formats/symbol_node.h>
+#include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/api.h>
+#include <sluice/operator/normalise.h>
 
 // What computes each of MXNet's operators. The documentation of its symbols says what attributes mean.
 namespace sluice::gluon::formats {
@@ -14,6 +16,28 @@ using Attributes = SymbolAttributes;
 
 NDArray input_or_none(Inputs inputs, std::size_t i) {
   return i < inputs.size() ? inputs[i] : NDArray();
+}
+
+/// Layers with a bias, the third of their arrays, have one or say that they have not.
+void check_bias(const Attributes& a, std::size_t inputs) {
+  if (inputs < 3 && !a.flag("no_bias", false))
+    a.find_damaged("has neither a bias nor no_bias");
+}
+
+/// What windows have of each axis.
+void check_windows(const Attributes& a, const Shape& kernel) {
+  for (const char* const key : {"stride", "pad", "dilate"}) {
+    if (a.numbers(key, kernel).ndim() != kernel.ndim())
+      a.find_damaged(message(key, " ", a.text(key, ""), " is not of the kernel's axes, ", kernel));
+  }
+}
+
+void check_convolution(const Attributes& a, std::size_t inputs) {
+  const Shape kernel = a.numbers("kernel", {});
+  if (kernel.ndim() != 1 && kernel.ndim() != 2)
+    a.refuse(message("Convolution with a kernel of ", kernel, "; those of one and two axes have a counterpart"));
+  check_windows(a, kernel);
+  check_bias(a, inputs);
 }
 
 Arrays convolve(const Attributes& a, Inputs x) {
@@ -29,9 +53,6 @@ Arrays convolve(const Attributes& a, Inputs x) {
          .dilation = a.numbers("dilate", {1})[0],
          .groups = a.integer("num_group", 1)})};
   }
-  require<UnsupportedError>(kernel.ndim() == 2, [&] {
-    return message("Convolution: a kernel of ", kernel, "; those of one and two axes have a counterpart");
-  });
   return {convolution(
       x[0],
       x[1],
@@ -56,17 +77,38 @@ Arrays normalise_batch(const Attributes& a, Inputs x) {
       x[4],
       {.eps = a.number("eps", 1e-3),
        .momentum = a.number("momentum", 0.9),
-       .axis = static_cast<int>(a.integer("axis", 1)),
+       .axis = a.axis("axis", 1),
        .use_global_stats = a.flag("use_global_stats", false),
        .fix_gamma = a.flag("fix_gamma", true)})};
+}
+
+void check_pool(const Attributes& a, std::size_t /*inputs*/) {
+  const Shape kernel = a.numbers("kernel", {1, 1});
+  if (a.flag("global_pool", false))
+    return;
+  if (kernel.ndim() != 2)
+    a.refuse(message("Pooling with a kernel of ", kernel, "; those of two axes have a counterpart"));
+  check_windows(a, kernel);
+}
+
+/// MXNet counts windows that begin behind the last value, too, where sizes are rounded up: of nothing, they give
+/// something or other.
+void refuse_windows_of_nothing(const Attributes& a, const NDArray& x, const PoolOptions& options) {
+  const Shape& shape = sluice::detail::unseen_shape(x);
+  for (int axis = 0; axis < 2 && shape.ndim() == 4; ++axis) {
+    const std::int64_t size = shape[axis + 2], kernel = options.kernel[axis], stride = options.stride[axis];
+    const std::int64_t pad = options.pad[axis], most = std::numeric_limits<std::int32_t>::max();
+    if (stride < 1 || stride > most || kernel < 1 || kernel > most || pad < 0 || pad > most)
+      continue;  // the operator says so
+    const std::int64_t steps = (size + 2 * pad - kernel + stride - 1) / stride;
+    if (steps * stride >= size + pad)
+      a.refuse(message("Pooling of ", shape, " by the convention \"full\" has a window of nothing on axis ", axis + 2));
+  }
 }
 
 Arrays pool(const Attributes& a, Inputs x) {
   const Shape kernel = a.numbers("kernel", {1, 1});
   const bool global = a.flag("global_pool", false);
-  require<UnsupportedError>(global || kernel.ndim() == 2, [&] {
-    return message("Pooling: a kernel of ", kernel, "; those of two axes have a counterpart");
-  });
   const PoolOptions options{
       .kernel = global ? Shape{1, 1} : kernel,
       .stride = global ? Shape{1, 1} : a.numbers("stride", {1, 1}),
@@ -74,6 +116,8 @@ Arrays pool(const Attributes& a, Inputs x) {
       .ceil_mode = a.text("pooling_convention", "valid") == "full",
       .count_include_pad = a.flag("count_include_pad", true),
       .global = global};
+  if (options.ceil_mode && !global)
+    refuse_windows_of_nothing(a, x[0], options);
   return {a.text("pool_type", "max") == "max" ? max_pool2d(x[0], options) : avg_pool2d(x[0], options)};
 }
 
@@ -89,7 +133,7 @@ Arrays activate(const Attributes& a, Inputs x) {
     return {softplus(x[0])};
   if (type == "softsign")
     return {softsign(x[0])};
-  throw UnsupportedError(message("Activation: act_type \"", type, "\" has no counterpart"));
+  a.refuse(message("Activation with act_type = ", type));
 }
 
 Arrays leaky(const Attributes& a, Inputs x) {
@@ -103,30 +147,58 @@ Arrays leaky(const Attributes& a, Inputs x) {
     return {selu(x[0])};
   if (type == "gelu")
     return {gelu(x[0])};
-  throw UnsupportedError(message("LeakyReLU: act_type \"", type, "\" has no counterpart"));
+  a.refuse(message("LeakyReLU with act_type = ", type));
+}
+
+void check_reshape(const Attributes& a, std::size_t /*inputs*/) {
+  const Shape wanted = a.numbers("shape", {});
+  for (int axis = 0; axis < wanted.ndim(); ++axis) {
+    if (wanted[axis] < -1)
+      a.refuse(message("Reshape to ", wanted, " has a code below -1, which has no counterpart"));
+  }
+}
+
+/// Whether samples stay what they are.
+bool keeps_samples(const Shape& wanted) {
+  return !wanted.empty() && wanted[0] == 0;
+}
+
+/// The same shape of so many elements with -1 for the first axis, so that the shape is that of other batches, too.
+Shape with_samples_open(Shape target, std::int64_t size) {
+  std::int64_t known = 1;
+  int open = 0;
+  for (int axis = 0; axis < target.ndim(); ++axis) {
+    if (target[axis] == -1)
+      open = axis;
+    else if (__builtin_mul_overflow(known, target[axis], &known))
+      return target;
+  }
+  if (known == 0 || size % known != 0)
+    return target;
+  if (open > 0)
+    target[open] = size / known;
+  return sluice::detail::with_open_rows(target);
 }
 
 Arrays reshape_as_told(const Attributes& a, Inputs x) {
   const Shape wanted = a.numbers("shape", {});
+  const Shape& shape = sluice::detail::unseen_shape(x[0]);
   Shape target;
   for (int axis = 0; axis < wanted.ndim(); ++axis) {
-    require<UnsupportedError>(wanted[axis] >= -1, [&] {
-      return message("Reshape: ", wanted, " has a code below -1, which has no counterpart");
+    require<ShapeError>(wanted[axis] != 0 || axis < shape.ndim(), [&] {
+      return message("Reshape: ", wanted, " keeps an axis that an array of ", shape.ndim(), " axes has not");
     });
-    require<ShapeError>(wanted[axis] != 0 || axis < x[0].ndim(), [&] {
-      return message("Reshape: ", wanted, " keeps an axis that an array of ", x[0].ndim(), " axes has not");
-    });
-    target.push_back(wanted[axis] == 0 ? x[0].shape()[axis] : wanted[axis]);
+    target.push_back(wanted[axis] == 0 ? shape[axis] : wanted[axis]);
   }
-  return {x[0].reshape(target)};
+  return {x[0].reshape(keeps_samples(wanted) ? with_samples_open(target, shape.size()) : target)};
 }
 
 Arrays join(const Attributes& a, Inputs x) {
-  return {concat(x, static_cast<int>(a.integer("dim", 1)))};
+  return {concat(x, a.axis("dim", 1))};
 }
 
 Arrays cut(const Attributes& a, Inputs x) {
-  const int axis = static_cast<int>(a.integer("axis", 1));
+  const int axis = a.axis("axis", 1);
   std::vector<NDArray> parts = split(x[0], a.integer("num_outputs", 1), axis);
   Arrays found;
   for (NDArray& part : parts)
@@ -135,10 +207,8 @@ Arrays cut(const Attributes& a, Inputs x) {
 }
 
 Arrays cut_axis(const Attributes& a, Inputs x) {
-  return {x[0].slice(
-      static_cast<int>(a.integer("axis", 0)),
-      a.integer("begin", 0),
-      a.integer("end", std::numeric_limits<std::int64_t>::max()))};
+  return {
+      x[0].slice(a.axis("axis", 0), a.integer("begin", 0), a.integer("end", std::numeric_limits<std::int64_t>::max()))};
 }
 
 Arrays clip_to(const Attributes& a, Inputs x) {
@@ -148,15 +218,17 @@ Arrays clip_to(const Attributes& a, Inputs x) {
 template <NDArray (*F)(const NDArray&, int, SourceLocation)>
 Arrays along_axis(const Attributes& a, Inputs x) {
   const double temperature = a.number("temperature", 1);
-  return {
-      F(temperature == 1 ? x[0] : x[0] / temperature,
-        static_cast<int>(a.integer("axis", -1)),
-        SourceLocation::current())};
+  return {F(temperature == 1 ? x[0] : x[0] / temperature, a.axis("axis", -1), SourceLocation::current())};
 }
 
-/// The output layers of Module, without their labels: predictions.
+/// The output layers of Module, without their labels: predictions. All axes but the first are classes, or the second.
 Arrays softmax_output(const Attributes& a, Inputs x) {
-  return {softmax(x[0], a.flag("multi_output", false) ? 1 : -1)};
+  if (a.flag("multi_output", false))
+    return {softmax(x[0], 1)};
+  const Shape& shape = sluice::detail::unseen_shape(x[0]);
+  if (shape.ndim() < 3)
+    return {softmax(x[0], -1)};
+  return {softmax(x[0].flatten(), -1).reshape(sluice::detail::with_open_rows(shape))};
 }
 Arrays as_it_is(const Attributes& /*a*/, Inputs x) {
   return {x[0]};
@@ -167,7 +239,8 @@ Arrays logistic_output(const Attributes& /*a*/, Inputs x) {
 
 template <NDArray (*F)(const NDArray&, const Shape&, bool, SourceLocation)>
 Arrays reduce(const Attributes& a, Inputs x) {
-  return {F(x[0], a.numbers("axis", {}), a.flag("keepdims", false), SourceLocation::current())};
+  const NDArray found = F(x[0], a.numbers("axis", {}), a.flag("keepdims", false), SourceLocation::current());
+  return {sluice::detail::unseen_shape(found).ndim() == 0 ? found.reshape({1}) : found};  // arrays have an axis there
 }
 
 Arrays embed(const Attributes& /*a*/, Inputs x) {
@@ -175,27 +248,14 @@ Arrays embed(const Attributes& /*a*/, Inputs x) {
 }
 
 Arrays normalise_layer(const Attributes& a, Inputs x) {
-  return {layer_norm(x[0], x[1], x[2], static_cast<int>(a.integer("axis", -1)), a.number("eps", 1e-5))};
+  return {layer_norm(x[0], x[1], x[2], a.axis("axis", -1), a.number("eps", 1e-5))};
 }
 
 template <NDArray (*F)(const NDArray&, SourceLocation)>
 Arrays each(const Attributes& /*a*/, Inputs x) {
   return {F(x[0], SourceLocation::current())};
 }
-template <NDArray (*F)(const NDArray&, const NDArray&, SourceLocation)>
-Arrays both(const Attributes& /*a*/, Inputs x) {
-  return {F(x[0], x[1], SourceLocation::current())};
-}
-template <NDArray (*F)(const NDArray&, Scalar, SourceLocation)>
-Arrays with_number(const Attributes& a, Inputs x) {
-  return {F(x[0], a.number("scalar", 0), SourceLocation::current())};
-}
-template <NDArray (*F)(Scalar, const NDArray&, SourceLocation)>
-Arrays number_with(const Attributes& a, Inputs x) {
-  return {F(a.number("scalar", 0), x[0], SourceLocation::current())};
-}
-
-using Table = std::map<std::string_view, SymbolOperator>;
+using Table = SymbolOperators;
 
 void add_layers(Table& all) {
   const std::vector<std::string_view> no{"False", "0"};
@@ -203,9 +263,14 @@ void add_layers(Table& all) {
       .call = &convolve,
       .attributes = {"kernel", "stride", "dilate", "pad", "num_filter", "num_group", "no_bias"},
       .least_inputs = 2,
-      .only = {{"layout", {"NCHW", "NCW"}}}};
+      .only = {{"layout", {"NCHW", "NCW"}}},
+      .required = {"kernel"},
+      .check = &check_convolution};
   all["FullyConnected"] = {
-      .call = &fully_connected, .attributes = {"num_hidden", "no_bias", "flatten"}, .least_inputs = 2};
+      .call = &fully_connected,
+      .attributes = {"num_hidden", "no_bias", "flatten"},
+      .least_inputs = 2,
+      .check = &check_bias};
   all["BatchNorm"] = {
       .call = &normalise_batch,
       .attributes = {"eps", "momentum", "axis", "use_global_stats", "fix_gamma"},
@@ -215,9 +280,16 @@ void add_layers(Table& all) {
   all["Pooling"] = {
       .call = &pool,
       .attributes = {"kernel", "stride", "pad", "global_pool", "count_include_pad"},
-      .only = {{"layout", {"NCHW"}}, {"pool_type", {"max", "avg"}}, {"pooling_convention", {"valid", "full"}}}};
-  all["Activation"] = {.call = &activate, .attributes = {"act_type"}};
-  all["LeakyReLU"] = {.call = &leaky, .attributes = {"act_type", "slope", "lower_bound", "upper_bound"}};
+      .only = {{"layout", {"NCHW"}}, {"pool_type", {"max", "avg"}}, {"pooling_convention", {"valid", "full"}}},
+      .check = &check_pool};
+  all["Activation"] = {
+      .call = &activate,
+      .only = {{"act_type", {"relu", "sigmoid", "tanh", "softrelu", "softsign"}}},
+      .required = {"act_type"}};
+  all["LeakyReLU"] = {
+      .call = &leaky,
+      .attributes = {"slope", "lower_bound", "upper_bound"},
+      .only = {{"act_type", {"leaky", "elu", "selu", "gelu"}}}};
   all["Dropout"] = {
       .call = [](const Attributes& a, Inputs x) -> Arrays { return {dropout(x[0], a.number("p", 0.5))}; },
       .attributes = {"p"},
@@ -249,20 +321,24 @@ void add_shapes(Table& all) {
   for (const std::string_view name : {"Flatten", "flatten"})
     all[name] = {.call = [](const Attributes& /*a*/, Inputs x) -> Arrays { return {x[0].flatten()}; }};
   for (const std::string_view name : {"Reshape", "reshape"})
-    all[name] = {.call = &reshape_as_told, .attributes = {"shape"}, .only = {{"reverse", {"False", "0"}}}};
+    all[name] = {
+        .call = &reshape_as_told,
+        .attributes = {"shape"},
+        .only = {{"reverse", {"False", "0"}}},
+        .required = {"shape"},
+        .check = &check_reshape};
   for (const std::string_view name : {"Concat", "concat"})
     all[name] = {.call = &join, .attributes = {"dim"}};
   for (const std::string_view name : {"SliceChannel", "split"})
-    all[name] = {.call = &cut, .attributes = {"num_outputs", "axis", "squeeze_axis"}};
-  all["slice_axis"] = {.call = &cut_axis, .attributes = {"axis", "begin", "end"}};
+    all[name] = {.call = &cut, .attributes = {"num_outputs", "axis", "squeeze_axis"}, .required = {"num_outputs"}};
+  all["slice_axis"] = {.call = &cut_axis, .attributes = {"axis", "begin", "end"}, .required = {"axis", "begin"}};
   all["transpose"] = {
       .call = [](const Attributes& a, Inputs x) -> Arrays { return {x[0].transpose(a.numbers("axes", {}))}; },
       .attributes = {"axes"}};
   all["expand_dims"] = {
-      .call = [](const Attributes& a, Inputs x) -> Arrays {
-        return {x[0].expand_dims(static_cast<int>(a.integer("axis", 0)))};
-      },
-      .attributes = {"axis"}};
+      .call = [](const Attributes& a, Inputs x) -> Arrays { return {x[0].expand_dims(a.axis("axis", 0))}; },
+      .attributes = {"axis"},
+      .required = {"axis"}};
 }
 
 void add_functions(Table& all) {
@@ -270,7 +346,7 @@ void add_functions(Table& all) {
     all[name] = {.call = &as_it_is};
   for (const std::string_view name : {"BlockGrad", "stop_gradient"})
     all[name] = {.call = [](const Attributes& /*a*/, Inputs x) -> Arrays { return {x[0].detach()}; }};
-  all["clip"] = {.call = &clip_to, .attributes = {"a_min", "a_max"}};
+  all["clip"] = {.call = &clip_to, .attributes = {"a_min", "a_max"}, .required = {"a_min", "a_max"}};
   all["relu"] = {.call = &each<relu>};
   all["sigmoid"] = {.call = &each<sigmoid>};
   all["tanh"] = {.call = &each<tanh>};
@@ -286,33 +362,9 @@ void add_functions(Table& all) {
   all["max"] = {.call = &reduce<max>, .attributes = {"axis", "keepdims"}, .only = no_more};
 }
 
-void add_arithmetic(Table& all) {
-  const auto of_two = [&](std::initializer_list<std::string_view> names, decltype(SymbolOperator::call) call) {
-    for (const std::string_view name : names)
-      all[name] = {.call = call, .least_inputs = 2};
-  };
-  of_two({"elemwise_add", "broadcast_add", "broadcast_plus", "_plus", "_Plus", "_add"}, &both<add>);
-  of_two({"elemwise_sub", "broadcast_sub", "broadcast_minus", "_minus", "_Minus", "_sub"}, &both<subtract>);
-  of_two({"elemwise_mul", "broadcast_mul", "_mul", "_Mul"}, &both<multiply>);
-  of_two({"elemwise_div", "broadcast_div", "_div", "_Div"}, &both<divide>);
-  of_two({"broadcast_maximum"}, &both<maximum>);
-  of_two({"broadcast_minimum"}, &both<minimum>);
-  const auto of_number = [&](std::initializer_list<std::string_view> names, decltype(SymbolOperator::call) call) {
-    for (const std::string_view name : names)
-      all[name] = {.call = call, .attributes = {"scalar", "is_int"}};
-  };
-  of_number({"_plus_scalar", "_PlusScalar"}, &with_number<add>);
-  of_number({"_minus_scalar", "_MinusScalar"}, &with_number<subtract>);
-  of_number({"_mul_scalar", "_MulScalar"}, &with_number<multiply>);
-  of_number({"_div_scalar", "_DivScalar"}, &with_number<divide>);
-  of_number({"_power_scalar", "_PowerScalar"}, &with_number<power>);
-  of_number({"_rminus_scalar", "_RMinusScalar"}, &number_with<subtract>);
-  of_number({"_rdiv_scalar", "_RDivScalar"}, &number_with<divide>);
-}
-
 }  // namespace
 
-const std::map<std::string_view, SymbolOperator>& symbol_operators() {
+const SymbolOperators& symbol_operators() {
   static const Table table = [] {
     Table all;
     add_layers(all);

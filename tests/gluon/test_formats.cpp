@@ -232,6 +232,41 @@ TEST_CASE("Networks are saved and loaded as the name ends, or in the order of th
   CHECK_THROWS_AS(fourth.load_parameters(folder / "twice.params"), FileError);
 }
 
+TEST_CASE("Many layers in order are those of the file, or an error where it has no order", "[gluon][formats]") {
+  const TemporaryFolder folder;
+  const auto network = [] {
+    gluon::nn::Sequential net;
+    for (int i = 0; i < 11; ++i)  // "10.weight" comes before "2.weight" by name
+      net.add(gluon::nn::Dense(1, {.use_bias = false, .in_units = 1}));
+    net.initialize(gluon::init::Zero());
+    return net;
+  };
+  gluon::nn::Sequential first = network(), second = network();
+  NamedArrays renamed;
+  for (const auto& [name, parameter] : first.collect_params()) {
+    fill(parameter.data(), static_cast<double>(renamed.size()));
+    renamed.emplace_back("other" + std::to_string(renamed.size()), parameter.data());
+  }
+  const auto check = [&](const char* name) {
+    CAPTURE(name);
+    second.initialize(gluon::init::Zero(), cpu(), true);
+    second.load_parameters(folder / name, {.in_order = true});
+    for (const auto& [path, parameter] : second.collect_params()) {
+      CAPTURE(path);
+      CHECK(values(parameter.data()) == values(first.collect_params()[path].data()));
+    }
+  };
+  first.save_parameters(folder / "own.npz");
+  check("own.npz");
+  save_any(folder / "other.params", renamed);
+  check("other.params");
+  save_any(folder / "other.safetensors", renamed);
+  check("other.safetensors");
+  save_any(folder / "other.npz", renamed);
+  CHECK_THROWS_AS(second.load_parameters(folder / "other.npz", {.in_order = true}), ValueError);
+  CHECK_THROWS_AS(save_any(folder / "no.safetensors", {{"\xff", ones({1})}}), ValueError);
+}
+
 TEST_CASE("Files that lie are refused with what is wrong", "[gluon][formats]") {
   const TemporaryFolder folder;
   const auto refused = [&](const Bytes& bytes, const char* why) {

@@ -111,6 +111,13 @@ TEST_CASE("Mixed takes the first pattern that a parameter's name contains", "[gl
   CHECK(first("0.weight") == 1);
   CHECK(first("1.weight") == 2);
   CHECK(first("0.bias") == 0);  // which has an initialiser of its own
+  // Patterns for those alone that have none of their own, and are not initialised.
+  gluon::nn::Sequential normed;
+  normed.add(gluon::nn::Dense(3, {.in_units = 2}), gluon::nn::BatchNorm({.in_channels = 3}));
+  normed.initialize(init::Mixed({{"weight", init::One()}}));
+  CHECK(normed.collect_params().find("1.gamma")->is_initialized());
+  normed.initialize(init::Mixed({{"nothing", init::One()}}));
+  CHECK_THROWS_AS(normed.initialize(init::Mixed({{"nothing", init::One()}}), cpu(), true), ValueError);
   // One that nothing matches: nothing was initialised.
   gluon::nn::Sequential other = network();
   CHECK_THROWS_AS(other.initialize(init::Mixed({{"0", init::One()}})), ValueError);

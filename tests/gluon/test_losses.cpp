@@ -137,14 +137,20 @@ NDArray draw_labels(Labels of, const Shape& shape, std::uint64_t seed) {
   return random_array(shape, seed, -3, 3, float64);
 }
 
-/// The means of formula times weight over all but the first axis.
+/// What an element of so many has of its sample's loss.
+double share_of(const Case& each, std::size_t width) {
+  return each.name.starts_with("KL") ? 1 : 1 / static_cast<double>(width);
+}
+
+/// The means of formula times weight over all but the first axis; divergences are sums.
 std::vector<double> by_formula(
     const Case& each, const NDArray& predictions, const NDArray& labels, const std::vector<double>& weights = {}) {
   const auto p = predictions.to_vector<double>(), y = labels.to_vector<double>();
   const auto n = static_cast<std::size_t>(predictions.shape()[0]), width = p.size() / n;
+  const double share = share_of(each, width);
   std::vector<double> means(n);
   for (std::size_t i = 0; i < p.size(); ++i)
-    means[i / width] += each.formula(p[i], y[i]) * (weights.empty() ? 1 : weights[i]) / static_cast<double>(width);
+    means[i / width] += each.formula(p[i], y[i]) * (weights.empty() ? 1 : weights[i]) * share;
   return means;
 }
 
@@ -175,7 +181,7 @@ TEST_CASE("Losses of elements give what their formulas give, and so do their gra
     const auto p = x.to_vector<double>(), y = labels.to_vector<double>();
     std::vector<double> slopes;
     for (std::size_t i = 0; i < p.size(); ++i)
-      slopes.push_back((each.formula(p[i] + 1e-6, y[i]) - each.formula(p[i] - 1e-6, y[i])) / 2e-6 / 10);
+      slopes.push_back(share_of(each, 10) * (each.formula(p[i] + 1e-6, y[i]) - each.formula(p[i] - 1e-6, y[i])) / 2e-6);
     check_close(x.grad(), slopes, 1e-6);
     // The same labels in another shape, and of samples with one element each.
     check_close((*each.loss)(x, labels.reshape({3, 10})), by_formula(each, x, labels));
@@ -293,8 +299,36 @@ TEST_CASE("Losses stay finite where probabilities and logits are extreme", "[glu
     CHECK(std::isnan(SigmoidBCELoss()(full({1}, NAN, {.dtype = dtype}), zeros({1}, {.dtype = dtype})).item<double>()));
   }
   // A probability of 0 in the labels of KLDivLoss, and a count of 0.
-  CHECK(KLDivLoss()(full({1, 2}, -2.), array<float>({0, 1}, {1, 2})).item<double>() == Approx(1));
+  CHECK(KLDivLoss()(full({1, 2}, -2.), array<float>({0, 1}, {1, 2})).item<double>() == Approx(2));
   CHECK(PoissonNLLLoss({.compute_full = true})(zeros({1}), zeros({1})).item<double>() == Approx(1));
+  // A rate of 0, of a type in which the smallest eps is 0 itself.
+  const NDArray none = zeros({1}, {.dtype = float16}), one = ones({1}, {.dtype = float16});
+  CHECK(PoissonNLLLoss({.from_logits = false})(none, none).item<double>() == 0);
+  CHECK(PoissonNLLLoss({.from_logits = false})(none, one).item<double>() == Approx(14 * std::log(2)).epsilon(1e-3));
+}
+
+TEST_CASE(
+    "Logits of 0, where an output layer of zeros begins, have the gradient of their neighbours", "[gluon][loss]") {
+  const auto slopes = [](const gluon::Block& loss, const Arrays& labels, DType dtype) {
+    NDArray x = zeros({3}, {.dtype = dtype});
+    x.attach_grad();
+    std::vector<NDArray> inputs{x};
+    inputs.insert(inputs.end(), labels.begin(), labels.end());
+    NDArray losses;
+    {
+      const autograd::RecordScope record;
+      losses = loss.call(inputs)[0];
+    }
+    losses.backward();
+    return x.grad();
+  };
+  for (const DType dtype : {float32, float64, float16}) {
+    const NDArray y = array<double>({0, 1, 0.5}).astype(dtype), w = ones({3}, {.dtype = dtype});
+    check_close(slopes(SigmoidBCELoss(), {y}, dtype), {0.5, -0.5, 0});
+    check_close(slopes(SigmoidBCELoss(), {y, w, w + 1}, dtype), {0.5, -1, -0.25});
+    check_close(slopes(LogisticLoss({.label_format = LabelFormat::binary}), {y}, dtype), {0.5, -0.5, 0});
+    check_close(slopes(LogisticLoss(), {y * 2 - 1}, dtype), {0.5, -0.5, 0});
+  }
 }
 
 TEST_CASE("Positive terms of the binary cross entropy have weights of their own", "[gluon][loss]") {

@@ -117,6 +117,24 @@ TEST_CASE("One cycle goes up and down as PyTorch's", "[gluon][lr_scheduler]") {
   CHECK(OneCycleScheduler({.total_steps = 4, .max_lr = 1, .pct_start = 1, .linear = true})(1) == Approx(1 / 25.));
 }
 
+TEST_CASE("A rate below the least one stays until its first change, as MXNet's", "[gluon][lr_scheduler]") {
+  const FactorScheduler schedule({.step = 2, .factor = 0.5, .base_lr = 0.01, .stop_factor_lr = 0.1});
+  CHECK(schedule(1) == 0.01);
+  CHECK(schedule(2) == 0.01);
+  CHECK(schedule(3) == 0.1);
+}
+
+TEST_CASE("One cycle that only goes up ends at the top, as PyTorch's", "[gluon][lr_scheduler]") {
+  const OneCycleScheduler up({.total_steps = 4, .max_lr = 1, .pct_start = 1});
+  CHECK(up(1) == Approx(0.04));
+  CHECK(up(3) == Approx(0.76));
+  CHECK(up(4) == 1);
+  CHECK(up(5) == 1);
+  const OneCycleScheduler down({.total_steps = 4, .max_lr = 1, .pct_start = 0.25, .linear = true});
+  CHECK(down(1) == 1);
+  CHECK(down(4) == Approx(4e-6));
+}
+
 TEST_CASE("Schedules follow each other, each counting its own steps", "[gluon][lr_scheduler]") {
   const ChainedScheduler chained(
       {{2, FactorScheduler({.step = 1, .factor = 0.5, .base_lr = 1})},

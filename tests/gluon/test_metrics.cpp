@@ -297,7 +297,9 @@ TEST_CASE("Metrics of one's own, of losses, and several at once", "[gluon][metri
   CHECK(custom->get().second == Approx(wanted));
   CHECK(both.count() == 28);
   CHECK(mae->count() == 28);
+  CHECK(both.count() > 0);
   both.reset();
+  CHECK(both.count() == 0);
   CHECK(mae->count() == 0);
   CHECK_THROWS_AS(Composite({}), ValueError);
   CHECK_THROWS_AS(Composite({mae, nullptr}), ValueError);
@@ -311,6 +313,41 @@ TEST_CASE("Metrics of one's own, of losses, and several at once", "[gluon][metri
   batches.update(same);
   CHECK(same.get().second == Approx(4 / 56.));
   CHECK(kept.item<float>() == 1);
+}
+
+TEST_CASE("Batches of nothing change no metric, and arrays that a metric keeps are its own", "[gluon][metric]") {
+  const NDArray none = zeros({0, 3}), no_label = zeros({0}, {.dtype = int64});
+  const auto check = [&](Metric& metric, const NDArray& no_labels, const NDArray& labels, const NDArray& predictions) {
+    metric.update(labels, predictions);
+    const double wanted = metric.get().second;
+    metric.reset();
+    metric.update(no_labels, none);
+    CHECK(std::isnan(metric.get().second));
+    metric.update(labels, predictions);
+    metric.update(no_labels, none);
+    CHECK(metric.get().second == wanted);
+  };
+  const NDArray x = random_array({4, 3}, 1, 0.1, 1), y = random_array({4, 3}, 2), classes = array<int>({0, 1, 2, 1});
+  PearsonCorrelation pearson;
+  check(pearson, none, y, x);
+  MAE mae;
+  check(mae, none, y, x);
+  MeanCosineSimilarity cosine;
+  check(cosine, none, y, x);
+  CrossEntropy entropy;
+  check(entropy, no_label, classes, x);
+  MCC mcc;
+  check(mcc, no_label, classes, x);
+  TopKAccuracy top({.top_k = 2});
+  check(top, no_label, classes, x);
+  NDArray kept = zeros({1}, {.dtype = float64});
+  Custom custom("custom", [&](const NDArray& labels, const NDArray& /*predictions*/) {
+    fill(kept, static_cast<double>(labels.size()));
+    return kept;
+  });
+  custom.update(zeros({1}), zeros({1}));
+  custom.update(zeros({3}), zeros({3}));
+  CHECK(custom.get().second == 1);
 }
 
 TEST_CASE("Metrics are not recorded, and name the user's line", "[gluon][metric]") {

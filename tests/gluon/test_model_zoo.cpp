@@ -121,6 +121,12 @@ TEST_CASE("A network of one's own on the features of a model", "[gluon][model_zo
   CHECK(net.collect_params("^output").size() == 2);
 }
 
+TEST_CASE("Layers that halve images are not gone round, however few channels there are", "[gluon][model_zoo]") {
+  zoo::Classifier net = zoo::mobilenet_v2(0.07, {.classes = 2});  // 16 and 24 channels become one
+  net.initialize();
+  CHECK(net(random_array({1, 3, 64, 64}, 1)).shape() == Shape{1, 2});
+}
+
 TEST_CASE("Models that there are none of are refused, by name and number", "[gluon][model_zoo]") {
   try {
     zoo::get_model("resnet51_v1");

@@ -66,6 +66,8 @@ TEST_CASE("CosineEmbeddingLoss draws pairs together or apart", "[gluon][loss]") 
     };
   };
   check_samples(CosineEmbeddingLoss()({a, b, labels})[0], by_hand(0, 1));
+  // All labels but 1 are alike.
+  check_samples(CosineEmbeddingLoss()({a, b, array<double>({1, 0, 1, 0.5})})[0], by_hand(0, 1));
   const CosineEmbeddingLoss other({.margin = -0.5, .weight = 2});
   check_samples(other({a, b, labels})[0], by_hand(-0.5, 2));
   check_samples(other({a, b, labels.astype(int32), weights})[0], by_hand(-0.5, 2), weights);
@@ -97,7 +99,7 @@ TEST_CASE("SDMLLoss takes each row's own for right among all of the batch", "[gl
       for (std::int64_t j = 0; j < k_samples; ++j) {
         const double right = i == j ? 1 - smoothing : smoothing / (k_samples - 1);
         const double log_right = right == 0 ? 0 : std::log(right);
-        value += right * (log_right + distance(a, i, b, j) + std::log(total)) / k_samples;
+        value += right * (log_right + distance(a, i, b, j) + std::log(total));
       }
       return weight * value;
     };
