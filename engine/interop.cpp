@@ -30,19 +30,24 @@ void order(void* earlier, void* later) {
 }
 
 // What lies on `stream` now: the stream may be gone, or hold more, when the task's turn comes.
-auto mark_of(Device device, void* stream) {
+auto mark_of(const char* what, Device device, void* stream) {
+  const auto check = [what](cudaError_t error, const char* call) {
+    if (error != cudaSuccess)
+      cuda::cuda_check(error, message(what, ": ", call).c_str());
+  };
   const cuda::DeviceScope on(device.index);
   cudaEvent_t raw = nullptr;
-  cuda::cuda_check(cudaEventCreateWithFlags(&raw, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  check(cudaEventCreateWithFlags(&raw, cudaEventDisableTiming), "cudaEventCreateWithFlags");
   auto mark = std::make_shared<cuda::EventHandle>(raw);
-  cuda::cuda_check(cudaEventRecord(raw, static_cast<cudaStream_t>(stream)), "cudaEventRecord");
+  check(cudaEventRecord(raw, static_cast<cudaStream_t>(stream)), "cudaEventRecord");
   return mark;
 }
-void wait_for(void* stream, const std::shared_ptr<cuda::EventHandle>& mark) {
+void wait_for(const char* what, void* stream, const std::shared_ptr<cuda::EventHandle>& mark) {
   if (cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), mark->get(), 0) == cudaSuccess)
     return;
   cudaGetLastError();  // then the host waits: what comes next must not come before that work
-  cuda::cuda_check(cudaEventSynchronize(mark->get()), "cudaEventSynchronize");
+  if (const cudaError_t error = cudaEventSynchronize(mark->get()); error != cudaSuccess)
+    cuda::cuda_check(error, message(what, ": cudaEventSynchronize").c_str());
 }
 
 /// What issues the task may be another thread, for which that name means another stream.
@@ -54,10 +59,10 @@ void check_stream(const char* what, Device device, void*) {
   throw DeviceError(message(what, ": ", device, " has no streams; this build is without CUDA"));
 }
 void order(void*, void*) {}
-std::shared_ptr<void> mark_of(Device, void*) {
+std::shared_ptr<void> mark_of(const char*, Device, void*) {
   return {};
 }
-void wait_for(void*, const std::shared_ptr<void>&) {}
+void wait_for(const char*, void*, const std::shared_ptr<void>&) {}
 bool is_of_this_thread(void*) noexcept {
   return false;
 }
@@ -67,11 +72,11 @@ bool is_of_this_thread(void*) noexcept {
 
 TaskHandle import_stream(Engine& engine, Device device, void* stream, const AccessList& access, SourceLocation site) {
   check_stream("import_stream", device, stream);
-  auto mark = mark_of(device, stream);
+  auto mark = mark_of("import_stream", device, stream);
   // The work is there, whether or not its Vars have failed.
   return engine.push(
       {.name = "import stream", .device = device, .access = access, .on_failed_input = OnFailedInput::run},
-      [mark = std::move(mark)](Queue queue) { wait_for(queue.stream(), mark); },
+      [mark = std::move(mark)](Queue queue) { wait_for("import_stream", queue.stream(), mark); },
       site);
 }
 
@@ -84,7 +89,7 @@ void export_stream(Engine& engine, Device device, void* stream, const AccessList
   // Whoever ends the body's life without a call breaks the promise.
   auto issued = std::make_shared<std::promise<void>>();
   std::future<void> is_issued = issued->get_future();
-  using Mark = decltype(mark_of(device, stream));
+  using Mark = decltype(mark_of("export_stream", device, stream));
   const auto mark = is_of_this_thread(stream) ? std::make_shared<Mark>() : nullptr;
   const TaskHandle task = engine.push(
       {.name = "export stream", .device = device, .access = access, .on_failed_input = OnFailedInput::run},
@@ -93,7 +98,7 @@ void export_stream(Engine& engine, Device device, void* stream, const AccessList
           if (mark == nullptr)
             order(queue.stream(), stream);
           else
-            *mark = mark_of(device, queue.stream());
+            *mark = mark_of("export_stream", device, queue.stream());
           issued->set_value();
         } catch (...) {
           issued->set_exception(std::current_exception());
@@ -104,7 +109,7 @@ void export_stream(Engine& engine, Device device, void* stream, const AccessList
   try {
     is_issued.get();
     if (mark != nullptr)
-      wait_for(stream, *mark);
+      wait_for("export_stream", stream, *mark);
   } catch (const std::future_error&) {
     throw Cancelled("export_stream: the engine was stopped before the stream's turn came");
   }

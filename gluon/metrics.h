@@ -102,7 +102,7 @@ class SLUICE_API CrossEntropy : public SumMetric {
  protected:
   CrossEntropy(CrossEntropyOptions options, const char* name);
   NDArray measure(const NDArray& labels, const NDArray& predictions) override;
-  double figure(std::span<const double> sums, double count) const override { return sums[0] / sums[1]; }
+  double figure(std::span<const double> sums, double /*count*/) const override { return sums[0] / sums[1]; }
 
  private:
   CrossEntropyOptions options_;
