@@ -45,8 +45,19 @@ NDArray with_sum(const NDArray& x, bool pre_norm, const Child<LayerNorm>& norm, 
   return norm(x + part(x));
 }
 
-void require_layers(std::int64_t layers, const char* what) {
-  require(layers >= 1, [&] { return message(what, ": ", layers, " layers; there must be one at least"); });
+template <class Layer>
+std::vector<std::shared_ptr<Block>> layers_of(
+    const char* what,
+    std::int64_t count,
+    std::int64_t units,
+    std::int64_t hidden,
+    std::int64_t num_heads,
+    const TransformerOptions& options) {
+  require(count >= 1, [&] { return message(what, ": ", count, " layers; there must be one at least"); });
+  std::vector<std::shared_ptr<Block>> layers;
+  for (std::int64_t i = 0; i < count; ++i)
+    layers.push_back(std::make_shared<Layer>(units, hidden, num_heads, options));
+  return layers;
 }
 
 void require_sequences(const NDArray& x, const char* what) {
@@ -109,29 +120,33 @@ Arrays TransformerDecoderLayer::forward_all(std::span<const NDArray> inputs) con
   return {with_sum(attended, pre_norm_, norm_3_, [&](const NDArray& x) { return dropout_(ffn_(x)); })};
 }
 
+TransformerStack::TransformerStack(
+    std::vector<std::shared_ptr<Block>> layers, std::int64_t units, const TransformerOptions& options)
+    : has_norm_(options.pre_norm) {
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    layers_.push_back(child(std::to_string(i), std::move(layers[i])));
+  if (has_norm_)
+    norm_ = child("norm", norm_of(units, options));
+}
+
+Arrays TransformerStack::forward_all(std::span<const NDArray> inputs) const {
+  require(!inputs.empty(), [] { return "a transformer takes a sequence, and was given no array"; });
+  std::vector<NDArray> given(inputs.begin(), inputs.end());
+  for (const auto& layer : layers_)
+    given[0] = layer.call(given)[0];
+  return {has_norm_ ? norm_(given[0]) : given[0]};
+}
+
 TransformerEncoder::TransformerEncoder(
     std::int64_t layers,
     std::int64_t units,
     std::int64_t hidden,
     std::int64_t num_heads,
     const TransformerOptions& options)
-    : has_norm_(options.pre_norm) {
-  require_layers(layers, "nn::TransformerEncoder");
-  for (std::int64_t i = 0; i < layers; ++i)
-    layers_.push_back(child(std::to_string(i), TransformerEncoderLayer(units, hidden, num_heads, options)));
-  if (has_norm_)
-    norm_ = child("norm", norm_of(units, options));
-}
-
-Arrays TransformerEncoder::forward_all(std::span<const NDArray> inputs) const {
-  const bool is_masked = inputs.size() == 2;
-  if (!is_masked)
-    require_inputs(inputs, 1);
-  NDArray x = inputs[0];
-  for (const auto& layer : layers_)
-    x = is_masked ? layer({x, inputs[1]})[0] : layer(x);
-  return {has_norm_ ? norm_(x) : x};
-}
+    : TransformerStack(
+          layers_of<TransformerEncoderLayer>("nn::TransformerEncoder", layers, units, hidden, num_heads, options),
+          units,
+          options) {}
 
 TransformerDecoder::TransformerDecoder(
     std::int64_t layers,
@@ -139,23 +154,10 @@ TransformerDecoder::TransformerDecoder(
     std::int64_t hidden,
     std::int64_t num_heads,
     const TransformerOptions& options)
-    : has_norm_(options.pre_norm) {
-  require_layers(layers, "nn::TransformerDecoder");
-  for (std::int64_t i = 0; i < layers; ++i)
-    layers_.push_back(child(std::to_string(i), TransformerDecoderLayer(units, hidden, num_heads, options)));
-  if (has_norm_)
-    norm_ = child("norm", norm_of(units, options));
-}
-
-Arrays TransformerDecoder::forward_all(std::span<const NDArray> inputs) const {
-  const bool is_masked = inputs.size() == 3;
-  if (!is_masked)
-    require_inputs(inputs, 2);
-  NDArray x = inputs[0];
-  for (const auto& layer : layers_)
-    x = is_masked ? layer({x, inputs[1], inputs[2]})[0] : layer({x, inputs[1]})[0];
-  return {has_norm_ ? norm_(x) : x};
-}
+    : TransformerStack(
+          layers_of<TransformerDecoderLayer>("nn::TransformerDecoder", layers, units, hidden, num_heads, options),
+          units,
+          options) {}
 
 NDArray SinusoidalPositions::forward(const NDArray& x) const {
   require_sequences(x, "SinusoidalPositions");

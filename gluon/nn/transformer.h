@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <sluice/engine/export.h>
 #include <sluice/gluon/nn/attention.h>
@@ -86,9 +88,22 @@ class SLUICE_API TransformerDecoderLayer : public Block {
   Child<Dropout> dropout_;
 };
 
-/// Encoder layers one after the other, all with the same mask (a second array), a layer norm behind the last one where
-/// they have theirs before. Children: "0", "1", .. and "norm".
-class SLUICE_API TransformerEncoder : public Block {
+/// What an encoder and a decoder are: layers one after the other, of which each takes what the one before gave and the
+/// same arrays beside it, and a layer norm behind the last one where they have theirs before. Children: "0", "1", ..
+/// and "norm".
+class SLUICE_API TransformerStack : public Block {
+ protected:
+  TransformerStack(std::vector<std::shared_ptr<Block>> layers, std::int64_t units, const TransformerOptions& options);
+  Arrays forward_all(std::span<const NDArray> inputs) const final;
+
+ private:
+  std::vector<Child<>> layers_;
+  Child<LayerNorm> norm_;
+  bool has_norm_;
+};
+
+/// Encoder layers, all with the same mask (a second array): x (N, L, units) gives the same shape.
+class SLUICE_API TransformerEncoder : public TransformerStack {
  public:
   /// Throws ValueError for fewer layers than one, and as TransformerEncoderLayer.
   TransformerEncoder(
@@ -97,18 +112,10 @@ class SLUICE_API TransformerEncoder : public Block {
       std::int64_t hidden,
       std::int64_t num_heads,
       const TransformerOptions& options = {});
-
- protected:
-  Arrays forward_all(std::span<const NDArray> inputs) const override;
-
- private:
-  std::vector<Child<TransformerEncoderLayer>> layers_;
-  Child<LayerNorm> norm_;
-  bool has_norm_;
 };
 
-/// Decoder layers one after the other, all with the same memory and mask, and a norm as TransformerEncoder's.
-class SLUICE_API TransformerDecoder : public Block {
+/// Decoder layers, all with the same memory (a second array) and mask (a third): x (N, L, units) gives the same shape.
+class SLUICE_API TransformerDecoder : public TransformerStack {
  public:
   /// Throws as TransformerEncoder.
   TransformerDecoder(
@@ -117,14 +124,6 @@ class SLUICE_API TransformerDecoder : public Block {
       std::int64_t hidden,
       std::int64_t num_heads,
       const TransformerOptions& options = {});
-
- protected:
-  Arrays forward_all(std::span<const NDArray> inputs) const override;
-
- private:
-  std::vector<Child<TransformerDecoderLayer>> layers_;
-  Child<LayerNorm> norm_;
-  bool has_norm_;
 };
 
 /// Adds to (N, L, units) what tells positions apart: sin(p / 10000^(2i / units)) in the first half of the units and the

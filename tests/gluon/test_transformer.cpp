@@ -152,6 +152,10 @@ TEST_CASE("Encoders and decoders are their layers, with a norm behind pre-norm o
     CHECK(values(decoder({x, encoder(memory)})[0]) == plain);
     CHECK(values(decoder({x[{{0, 1}}], encoder(memory[{{0, 1}}])})[0]).size() == 32);
   }
+  nn::TransformerEncoder encoder(1, 8, 12, 2);
+  encoder.initialize();
+  CHECK_THROWS_AS(encoder({x, padding, x}), ValueError);
+  CHECK_THROWS_AS(encoder.call({}), ValueError);
   CHECK_THROWS_AS(nn::TransformerEncoder(0, 8, 12, 2), ValueError);
   CHECK_THROWS_AS(nn::TransformerDecoder(0, 8, 12, 2), ValueError);
   CHECK_THROWS_AS(nn::TransformerEncoder(1, 8, 12, 3), ValueError);
