@@ -206,6 +206,14 @@ SLUICE_API std::vector<NDArray> grad(
     std::span<const NDArray> head_grads = {},
     const BackwardOptions& options = {},
     SourceLocation site = SourceLocation::current());
+/// The gradient of one head with respect to one variable; the head's own is ones.
+inline NDArray grad(
+    const NDArray& head,
+    const NDArray& variable,
+    const BackwardOptions& options = {},
+    SourceLocation site = SourceLocation::current()) {
+  return grad(std::span(&head, 1), std::span(&variable, 1), {}, options, site)[0];
+}
 
 /// Gradients of `heads` at these places of the tape, undefined where no path leads to one. Nothing behind the places is
 /// looked at. For nodes that go back over a tape of their own; `op` names them in errors.

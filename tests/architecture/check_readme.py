@@ -18,7 +18,7 @@ BLOCK = re.compile(r"^```cpp\n(.*?)^```$(?:\s*^```text\n(.*?)^```$)?", re.DOTALL
 
 def pages(root):
     for name in checker.files(root, {".md"}):
-        if name == "README.md" or name.startswith("docs/"):
+        if name in ("README.md", "samples/README.md") or name.startswith("docs/"):
             yield name, checker.read(root, name)
 
 

@@ -32,7 +32,7 @@ def run(tree, *arguments):
 
 
 def check(root):
-    samples = {path.parent.name if path.parent.name != "samples" else path.stem
+    samples = {path.stem if path.parent.name in ("samples", "tutorial") else path.parent.name
                for path in root.glob("samples/**/*.cpp") if re.search(r"^int main", path.read_text(), re.MULTILINE)}
     assert "mlp" in samples and "stress" in samples, samples
     with tempfile.TemporaryDirectory() as folder:
