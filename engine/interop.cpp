@@ -18,6 +18,7 @@ void check_stream(const char* what, Device device, void* stream) {
   require<DeviceError>(device.is_gpu() && device.index < num_gpus(), [&] {
     return message(what, ": ", device, " has no streams; there are ", num_gpus(), " GPU(s)");
   });
+  const cuda::DeviceScope on(device.index);  // a thread's own stream is another one on each device
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   cuda::cuda_check(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status), "cudaStreamIsCapturing");
   require(status == cudaStreamCaptureStatusNone, [&] {
@@ -42,7 +43,8 @@ auto mark_of(const char* what, Device device, void* stream) {
   check(cudaEventRecord(raw, static_cast<cudaStream_t>(stream)), "cudaEventRecord");
   return mark;
 }
-void wait_for(const char* what, void* stream, const std::shared_ptr<cuda::EventHandle>& mark) {
+void wait_for(const char* what, Device device, void* stream, const std::shared_ptr<cuda::EventHandle>& mark) {
+  const cuda::DeviceScope on(device.index);
   if (cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), mark->get(), 0) == cudaSuccess)
     return;
   cudaGetLastError();  // then the host waits: what comes next must not come before that work
@@ -62,7 +64,7 @@ void order(void*, void*) {}
 std::shared_ptr<void> mark_of(const char*, Device, void*) {
   return {};
 }
-void wait_for(const char*, void*, const std::shared_ptr<void>&) {}
+void wait_for(const char*, Device, void*, const std::shared_ptr<void>&) {}
 bool is_of_this_thread(void*) noexcept {
   return false;
 }
@@ -76,7 +78,7 @@ TaskHandle import_stream(Engine& engine, Device device, void* stream, const Acce
   // The work is there, whether or not its Vars have failed.
   return engine.push(
       {.name = "import stream", .device = device, .access = access, .on_failed_input = OnFailedInput::run},
-      [mark = std::move(mark)](Queue queue) { wait_for("import_stream", queue.stream(), mark); },
+      [device, mark = std::move(mark)](Queue queue) { wait_for("import_stream", device, queue.stream(), mark); },
       site);
 }
 
@@ -109,7 +111,7 @@ void export_stream(Engine& engine, Device device, void* stream, const AccessList
   try {
     is_issued.get();
     if (mark != nullptr)
-      wait_for("export_stream", stream, *mark);
+      wait_for("export_stream", device, stream, *mark);
   } catch (const std::future_error&) {
     throw Cancelled("export_stream: the engine was stopped before the stream's turn came");
   }

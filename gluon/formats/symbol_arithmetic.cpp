@@ -15,8 +15,18 @@ template <NDArray (*F)(const NDArray&, const NDArray&, SourceLocation)>
 Arrays both(const Attributes& /*a*/, Inputs x) {
   return {F(x[0], x[1], SourceLocation::current())};
 }
+bool is_whole(DType dtype) {
+  return !is_floating(dtype) && dtype != bool_;
+}
+/// As C++ divides whole numbers: towards 0, all digits.
+template <class A, class B>
+NDArray whole_quotient(const A& a, const B& b) {
+  return floor_divide(a - fmod(a, b), b);
+}
 /// Of whole numbers a whole one.
 Arrays quotient(const Attributes& /*a*/, Inputs x) {
+  if (is_whole(x[0].dtype()) && is_whole(x[1].dtype()))
+    return {whole_quotient(x[0], x[1]).astype(x[0].dtype())};
   const NDArray found = divide(x[0], x[1]);
   const bool whole = !is_floating(x[0].dtype()) && !is_floating(x[1].dtype());
   return {whole ? found.astype(x[0].dtype()) : found};
@@ -42,6 +52,24 @@ Arrays number_with(const Attributes& a, Inputs x) {
   return {typed_as(a, x[0], F(number_for(a, x[0]), x[0], SourceLocation::current()))};
 }
 
+bool divides_whole(const NDArray& x, const Scalar& number) {
+  return is_whole(x.dtype()) && number.kind() == Scalar::Kind::integer;
+}
+Arrays quotient_by_number(const Attributes& a, Inputs x) {
+  const Scalar number = number_for(a, x[0]);
+  if (divides_whole(x[0], number))
+    return {whole_quotient(x[0], number).astype(x[0].dtype())};
+  return {typed_as(a, x[0], divide(x[0], number))};
+}
+Arrays number_by(const Attributes& a, Inputs x) {
+  const Scalar number = number_for(a, x[0]);
+  if (divides_whole(x[0], number)) {
+    const NDArray rest = fmod(number, x[0]);
+    return {floor_divide(number - rest, x[0]).astype(x[0].dtype())};
+  }
+  return {typed_as(a, x[0], divide(number, x[0]))};
+}
+
 }  // namespace
 
 void add_arithmetic(SymbolOperators& all) {
@@ -62,10 +90,10 @@ void add_arithmetic(SymbolOperators& all) {
   of_number({"_plus_scalar", "_PlusScalar"}, &with_number<add>);
   of_number({"_minus_scalar", "_MinusScalar"}, &with_number<subtract>);
   of_number({"_mul_scalar", "_MulScalar"}, &with_number<multiply>);
-  of_number({"_div_scalar", "_DivScalar"}, &with_number<divide>);
+  of_number({"_div_scalar", "_DivScalar"}, &quotient_by_number);
   of_number({"_power_scalar", "_PowerScalar"}, &with_number<power>);
   of_number({"_rminus_scalar", "_RMinusScalar"}, &number_with<subtract>);
-  of_number({"_rdiv_scalar", "_RDivScalar"}, &number_with<divide>);
+  of_number({"_rdiv_scalar", "_RDivScalar"}, &number_by);
 }
 
 }  // namespace sluice::gluon::formats

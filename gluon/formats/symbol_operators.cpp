@@ -42,6 +42,12 @@ void check_convolution(const Attributes& a, std::size_t inputs) {
 
 Arrays convolve(const Attributes& a, Inputs x) {
   const Shape kernel = a.numbers("kernel", {});
+  const Shape& weight = sluice::detail::unseen_shape(x[1]);
+  for (int axis = 0; axis < kernel.ndim(); ++axis) {
+    require<ShapeError>(weight.ndim() == kernel.ndim() + 2 && weight[axis + 2] == kernel[axis], [&] {
+      return message("Convolution: a weight of shape ", weight, " is not of the kernel ", kernel);
+    });
+  }
   const NDArray bias = a.flag("no_bias", false) ? NDArray() : input_or_none(x, 2);
   if (kernel.ndim() == 1) {
     return {convolution1d(
@@ -211,8 +217,22 @@ Arrays cut_axis(const Attributes& a, Inputs x) {
       x[0].slice(a.axis("axis", 0), a.integer("begin", 0), a.integer("end", std::numeric_limits<std::int64_t>::max()))};
 }
 
+/// A bound as whole numbers of that type have it: without its fraction, and within the type.
+Scalar whole_bound(double bound, DType dtype) {
+  const int bits = static_cast<int>(8 * size_of(dtype)) - (dtype == uint8 ? 0 : 1);
+  const auto most = static_cast<std::int64_t>((std::uint64_t{1} << bits) - 1);
+  const std::int64_t least = dtype == uint8 ? 0 : -most - 1;
+  if (!(bound > static_cast<double>(least)))
+    return least;
+  return bound >= static_cast<double>(most) ? most : static_cast<std::int64_t>(bound);
+}
+
 Arrays clip_to(const Attributes& a, Inputs x) {
-  return {clip(x[0], a.number("a_min", 0), a.number("a_max", 0))};
+  const double low = a.number("a_min", 0), high = a.number("a_max", 0);
+  const DType dtype = x[0].dtype();
+  if (is_floating(dtype) || dtype == bool_)
+    return {clip(x[0], low, high)};
+  return {clip(x[0], whole_bound(low, dtype), whole_bound(high, dtype))};
 }
 
 template <NDArray (*F)(const NDArray&, int, SourceLocation)>
@@ -243,8 +263,9 @@ Arrays reduce(const Attributes& a, Inputs x) {
   return {sluice::detail::unseen_shape(found).ndim() == 0 ? found.reshape({1}) : found};  // arrays have an axis there
 }
 
+/// An index that is too large, or below 0, is that of the vector next to it.
 Arrays embed(const Attributes& /*a*/, Inputs x) {
-  return {embedding(x[0].astype(int64), x[1])};
+  return {take(x[1], x[0].astype(int64), 0, IndexMode::clip)};
 }
 
 Arrays normalise_layer(const Attributes& a, Inputs x) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include <sluice/engine/detail/engine_access.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/graph/detail/kept_results.h>
@@ -75,8 +76,18 @@ void check_in_place(const char* op, const NDArray& array, bool recorded) {
   });
 }
 
+void check_not_frozen(const char* op, const ArrayObject& object) {
+  const bool known =
+      object.buffer != nullptr && object.buffer->regions().size() == 1;  // of several the push knows which
+  require<ValueError>(!known || !EngineAccess::is_frozen(object.buffer->var()), [&] {
+    return message(
+        op, ": writes to an array of shape ", object.shape, " whose Var is frozen, as read-only memory's is");
+  });
+}
+
 void check_writable(const char* op, const NDArray& array) {
   const ArrayObject& object = *array.object();
+  check_not_frozen(op, object);
   require<ValueError>(!overlaps_itself(object), [&] {
     return message(
         op, ": cannot write to a broadcast view of shape ", object.shape, ", whose elements share memory; copy() it");

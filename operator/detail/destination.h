@@ -42,7 +42,11 @@ inline bool are_alike(std::span<const NDArray> inputs, DType& dtype) noexcept {
 /// see its memory while it is, or becomes, part of the tape. `recorded`: the call goes on the tape.
 void check_in_place(const char* op, const NDArray& array, bool recorded);
 
-/// Throws ValueError if `array` names an element of its memory twice.
+/// Throws ValueError for memory that is only read: before anything counts as written, which a push that refuses would
+/// come too late for.
+void check_not_frozen(const char* op, const ArrayObject& object);
+
+/// The same, and ValueError if `array` names an element of its memory twice.
 void check_writable(const char* op, const NDArray& array);
 
 /// Throws ShapeError, DTypeError: `destination` cannot take a result of `spec`.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <string_view>
 
 #include <sluice/engine/error.h>
 #include <sluice/operator/library/nvrtc.h>
@@ -11,15 +12,32 @@ namespace {
 constexpr const char* k_file = "rtc.cu";  // in what NVRTC says
 
 /// Other files are part of the program then.
-bool brings_files(const std::string& option) {
+bool option_brings_files(const std::string& option) {
   return option.starts_with("-I") || option.starts_with("--include-path") || option.starts_with("-include") ||
-         option.starts_with("--pre-include");
+         option.starts_with("--pre-include") || option.starts_with("--pch") || option.starts_with("-pch") ||
+         option.starts_with("--use-pch") || option.starts_with("--create-pch");
+}
+
+/// Whether the text may take in a file from a folder: anything but #include <name>, which is one of NVRTC's own where
+/// no option says otherwise. Behind a comment an "include" counts too: to look once more costs little.
+bool text_brings_files(std::string_view text) {
+  constexpr std::string_view k_blank = " \t\r\n\\", k_word = "include";
+  for (std::size_t at = text.find(k_word); at != text.npos; at = text.find(k_word, at + 1)) {
+    const std::size_t before = text.substr(0, at).find_last_not_of(k_blank);
+    if (before == text.npos || std::string_view("#:/").find(text[before]) == std::string_view::npos)
+      continue;
+    const std::size_t name = text.find_first_not_of(k_blank, at + k_word.size());
+    if (name == text.npos || text[name] != '<' || text.substr(name + 1, 1) == "/" || text.substr(name + 1, 1) == ".")
+      return true;
+  }
+  return false;
 }
 
 }  // namespace
 
 std::string key_of(const Source& source, int target) {
-  if (std::any_of(source.options.begin(), source.options.end(), brings_files))
+  const bool by_options = std::any_of(source.options.begin(), source.options.end(), option_brings_files);
+  if (by_options || text_brings_files(source.text))
     return "";
   std::string key = message("rtc: NVRTC ", detail::nvrtc_version(), " sm_", target);
   for (const std::string& option : source.options)

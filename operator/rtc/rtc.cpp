@@ -10,6 +10,7 @@
 #include <sluice/engine/engine.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/detail/destination.h>
 #include <sluice/operator/rtc/code.h>
 #include <sluice/operator/rtc/rtc.h>
 #include <sluice/operator/rtc/signature.h>
@@ -170,6 +171,8 @@ class Arguments {
   void check_array(std::size_t i, const detail::ArrayObject& object) {
     const Parameter& parameter = parameters_[i];
     detail::with_data(title_.c_str(), object);
+    if (!parameter.constant)
+      detail::check_not_frozen(title_.c_str(), object);
     require<DTypeError>(object.dtype == parameter.dtype, [&] {
       return message(
           title_, ": argument ", i, " is an array of ", object.dtype, ", ", to_string(parameter), " is wanted");

@@ -182,3 +182,27 @@ TEST_CASE("T56: an import orders what lies on the stream though a Var that it na
   CHECK(log.numbers() == std::vector{1, 2});
   CHECK_THROWS_AS(engine.wait_all(), ValueError);
 }
+
+TEST_CASE("T56: a thread's own stream is that of the GPU which is named, whatever device is current", "[sim]") {
+  const int current = GENERATE(0, 1);
+  Sim sim({.devices = 2, .manual = true});
+  Engine engine({.workers = 1});
+  const Var x = engine.new_var();
+  int value = 0, seen = -1;
+  engine.push({.name = "write", .device = gpu(1), .access = {write(x)}}, [&](Queue queue) {
+    sim_launch(queue, [&] { value = 7; });
+  });
+  REQUIRE(cudaSetDevice(current) == cudaSuccess);
+  export_stream(engine, gpu(1), cudaStreamPerThread, {read(x)});
+  int kept = -1;
+  CHECK((cudaGetDevice(&kept) == cudaSuccess && kept == current));
+  REQUIRE(cudaSetDevice(1) == cudaSuccess);
+  sim::launch(cudaStreamPerThread, [&] { seen = value; });
+  REQUIRE(cudaSetDevice(0) == cudaSuccess);
+  sim::set_manual(false);
+  engine.wait_all();
+  REQUIRE(cudaSetDevice(1) == cudaSuccess);
+  CHECK(cudaStreamSynchronize(cudaStreamPerThread) == cudaSuccess);
+  REQUIRE(cudaSetDevice(0) == cudaSuccess);
+  CHECK(seen == 7);
+}

@@ -157,6 +157,33 @@ TEST_CASE("Operators of MXNet's mean what they mean there", "[gluon][formats]") 
   check(one.imports()(x1), convolution1d(x1, bias.reshape({1, 1, 4}), {}, {.pad = {1}}));
 }
 
+TEST_CASE("Whole numbers of MXNet's operators keep all their digits", "[gluon][formats]") {
+  using Whole = std::vector<std::int64_t>;
+  const Whole given{16777217, 7, -7, 9007199254740993};
+  const NDArray whole = array(given, {4});
+  const auto of_whole = [&](const std::string& op, const std::string& attributes) {
+    return run_one(op, attributes, whole).to_vector<std::int64_t>();
+  };
+  CHECK(of_whole("_div_scalar", R"x("scalar":"1")x") == given);
+  CHECK(of_whole("_div_scalar", R"x("scalar":"-2")x") == Whole{-8388608, -3, 3, -4503599627370496});
+  CHECK(of_whole("_rdiv_scalar", R"x("scalar":"33554435")x") == Whole{2, 4793490, -4793490, 0});
+  CHECK(of_whole("clip", R"x("a_min":"-1.5","a_max":"1e300")x") == Whole{16777217, 7, -1, 9007199254740993});
+  const NDArray bytes = array<std::int8_t>({-128, 101, 127});
+  const NDArray clipped = run_one("clip", R"x("a_min":"-200","a_max":"100")x", bytes);
+  CHECK(clipped.to_vector<std::int8_t>() == std::vector<std::int8_t>{-128, 100, 100});
+}
+
+TEST_CASE("Weights of another kernel are refused, and indices beyond a table are its nearest", "[gluon][formats]") {
+  const NDArray bias = Exported().imports().own_parameter("fc_bias").data();
+  const Exported one(of_one("Convolution", R"x("kernel":"(4,)","num_filter":"1","no_bias":"True")x", "[[0,0],[1,0]]"));
+  gluon::formats::save_any(one.folder() / "net-0000.params", {{"fc_bias", bias.reshape({1, 2, 2})}});
+  CHECK_THROWS_WITH(one.imports()(ones({2, 1, 9})), contains("a weight of shape (1, 2, 2) is not of the kernel (4,)"));
+  const Exported vectors(of_one("Embedding", R"x("input_dim":"2","output_dim":"2")x", "[[0,0],[1,0]]"));
+  gluon::formats::save_any(vectors.folder() / "net-0000.params", {{"fc_bias", bias.reshape({2, 2})}});
+  const NDArray places = array({0.0f, 1.0f, 2.0f, -1.0f});  // the last two are not there
+  CHECK(values(vectors.imports()(places)) == values(take(bias.reshape({2, 2}), array({0, 1, 1, 0}))));
+}
+
 TEST_CASE("What an operator of MXNet's does unless told otherwise is what it does there", "[gluon][formats]") {
   const auto check = [](const NDArray& found, const std::vector<float>& wanted, const Shape& shape, DType dtype) {
     CHECK(found.shape() == shape);

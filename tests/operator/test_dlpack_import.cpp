@@ -301,3 +301,23 @@ TEST_CASE("A tensor whose deleter makes and drops arrays of its own comes back i
     CHECK(held->memory[2] == 4);
   }
 }
+
+TEST_CASE("A write that read-only memory refuses has not happened for gradients either", "[dlpack][autograd]") {
+  const std::int64_t n = GENERATE(4, 100000);
+  VersionedProducer producer({n}, {1}, static_cast<std::size_t>(n));
+  producer.tensor.flags = detail::k_dlpack_read_only;
+  const NDArray a = producer.import();
+  NDArray w = ones({n}), y;
+  w.attach_grad();
+  {
+    const autograd::RecordScope record;
+    y = sum(w * a);
+  }
+  NDArray target = a;
+  CHECK_THROWS_AS(target += 1, ValueError);
+  CHECK_THROWS_AS(a.assign(1.0), ValueError);
+  CHECK_THROWS_AS(a.assign(w.detach()), ValueError);
+
+  y.backward();
+  CHECK(w.grad().to_vector<float>() == a.to_vector<float>());
+}

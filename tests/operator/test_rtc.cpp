@@ -77,6 +77,17 @@ TEST_CASE("NVRTC compiles a source once, and the code is kept by all that it dep
   CHECK(rtc::key_of(with_files, 90).empty());
   CHECK(rtc::machine_code(with_files, 90, kept) != "what lies there");
   CHECK(rtc::key_of(source, 90) != rtc::key_of(source, 80));
+  // So is what takes in files without an option.
+  const auto key_with = [](const std::string& line, const std::string& option = "-lineinfo") {
+    return rtc::key_of({line + "\n" + k_rtc_source, {option}}, 90);
+  };
+  CHECK(key_with("#include \"helper.cuh\"").empty());
+  CHECK(key_with("  # \t include\t</usr/helper.cuh>").empty());
+  CHECK(key_with("#\\\ninclude <../helper.cuh>").empty());
+  CHECK(key_with("#define FILE \"helper.cuh\"\n#include FILE").empty());
+  CHECK(key_with("#include <cuda_fp16.h>\n%: include \"helper.cuh\"").empty());
+  CHECK(key_with("", "--pch").empty());
+  CHECK_FALSE(key_with("#include <cuda_fp16.h>\n// numbers that include 0").empty());
   std::filesystem::remove_all(folder);
 }
 
