@@ -5,5 +5,6 @@
 #include <sluice/gluon/data/idx.h>
 #include <sluice/gluon/data/loader.h>
 #include <sluice/gluon/data/sample.h>
+#include <sluice/gluon/data/sampler.h>
 #include <sluice/gluon/data/transform.h>
 #include <sluice/gluon/data/vision.h>

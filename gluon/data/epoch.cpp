@@ -65,8 +65,8 @@ bool is_out_of_memory(const std::exception_ptr& error) {
 }  // namespace
 
 void read_batch(const BatchPlan& plan, Views out) {
-  std::vector<Pick> picks(plan.n);
-  for (std::size_t i = 0; i < plan.n; ++i)
+  std::vector<Pick> picks(plan.n());
+  for (std::size_t i = 0; i < plan.n(); ++i)
     picks[i] = plan.pick(i);
   std::exception_ptr failure;
   try {
@@ -76,7 +76,7 @@ void read_batch(const BatchPlan& plan, Views out) {
   }
   const std::string where = describe(plan.batch, plan.samples());
   // Again one by one: several threads were at it, and the error is to be that of the first sample that has one.
-  for (std::size_t i = 0; plan.n > 1 && i < plan.n && !is_out_of_memory(failure); ++i) {
+  for (std::size_t i = 0; plan.n() > 1 && i < plan.n() && !is_out_of_memory(failure); ++i) {
     try {
       Pick pick = plan.pick(i);
       plan.dataset->read({&pick, 1}, part_of(out, i, 1));
@@ -149,8 +149,8 @@ Batch batch_of(std::vector<NDArray> arrays) {
 }  // namespace
 
 void DataLoader::Iterator::Epoch::prepare() {
-  const std::size_t n = std::min(order->size() - next, static_cast<std::size_t>(options.batch_size));
-  const detail::BatchPlan plan{dataset, order, random, next / static_cast<std::size_t>(options.batch_size), next, n};
+  const detail::BatchPlan plan{dataset, batches, random, static_cast<std::size_t>(next)};
+  const std::size_t n = plan.n();
   Task task{.name = "DataLoader"};
   std::vector<NDArray> made;
   std::vector<TensorView> views;
@@ -172,7 +172,7 @@ void DataLoader::Iterator::Epoch::prepare() {
   for (NDArray& array : made)
     array = moved(array, options.device, site);
   ready.push_back(batch_of(std::move(made)));
-  next += n;
+  ++next;
 }
 
 }  // namespace sluice::gluon::data

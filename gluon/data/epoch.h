@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <sluice/engine/engine.h>
@@ -19,15 +20,15 @@ struct DataLoader::Iterator::Epoch {
   DataLoaderOptions options;
   SourceLocation site;
   RandomBlock random;  // of its samples
-  std::shared_ptr<const std::vector<std::int64_t>> order;
-  std::size_t next = 0;  // the first index of `order` that no batch was made of yet
+  std::shared_ptr<const Batches> batches;
+  std::int64_t next = 0;                                                       // the first batch that was not begun yet
   std::shared_ptr<std::int64_t> position = std::make_shared<std::int64_t>(0);  // batches reached
   std::deque<Batch> ready;
 
   /// Pushes the task that makes the next batch, and its way to the device.
   void prepare();
   void fill() {
-    while (next < order->size() && ready.size() <= static_cast<std::size_t>(options.prefetch))
+    while (next < batches->size() && ready.size() <= static_cast<std::size_t>(options.prefetch))
       prepare();
   }
 };
@@ -37,12 +38,14 @@ namespace detail {
 /// Some samples of an epoch, which a task makes a batch of.
 struct BatchPlan {
   std::shared_ptr<const DatasetNode> dataset;
-  std::shared_ptr<const std::vector<std::int64_t>> order;
+  std::shared_ptr<const Batches> batches;
   RandomBlock random;
-  std::size_t batch, first, n;  // the batch's number; its samples in `order`
+  std::size_t batch;  // its number
 
-  std::span<const std::int64_t> samples() const { return std::span(*order).subspan(first, n); }
-  Pick pick(std::size_t i) const { return {(*order)[first + i], SampleRandom(random, first + i)}; }
+  std::size_t first() const { return batches->starts[batch]; }
+  std::size_t n() const { return batches->starts[batch + 1] - first(); }
+  std::span<const std::int64_t> samples() const { return std::span(batches->order).subspan(first(), n()); }
+  Pick pick(std::size_t i) const { return {samples()[i], SampleRandom(random, first() + i)}; }
 };
 
 /// Writes the samples of a batch. Errors name the batch and the first sample of it that cannot be read.

@@ -20,6 +20,7 @@
 #include <sluice/engine/source_location.h>
 #include <sluice/gluon/data/any_dataset.h>
 #include <sluice/gluon/data/dataset.h>
+#include <sluice/gluon/data/sampler.h>
 #include <sluice/ndarray/ndarray.h>
 
 namespace sluice::gluon::data {
@@ -34,8 +35,13 @@ struct DataLoaderOptions {
   Device device = cpu();
   /// Batches that are being made while one is in use.
   int prefetch = 2;
-  /// Of the shuffling: same seed, same order in every epoch of the same number. Otherwise the engine's generator.
+  /// Of the shuffling, of a random sampler and of random transforms: same seed, same order and numbers in every epoch
+  /// of the same number. Otherwise the engine's generator.
   std::optional<std::uint64_t> seed = {};
+  /// Which samples an epoch has and in what order; not with `shuffle`, which is a RandomSampler.
+  std::optional<Sampler> sampler = {};
+  /// Which batches it has; not with batch_size, shuffle, sampler and last_batch.
+  std::optional<BatchSampler> batch_sampler = {};
 };
 
 /// One batch: the samples' data (n, ...) and labels (n, ...), on the loader's device. `auto [x, y] = batch` takes these
@@ -139,14 +145,14 @@ class SLUICE_API DataLoader {
   void load_state(const DataLoaderState& state);
 
  private:
-  void check_options() const;
+  void check_options();
   void check_state(const DataLoaderState& state) const;
-  std::vector<std::int64_t> order_of(const RandomBlock& random, std::vector<std::int64_t>& carried) const;
+  bool draws() const noexcept;
 
   std::shared_ptr<const detail::DatasetNode> dataset_;
   std::vector<ArraySpec> specs_;  // of a sample's arrays
-  DataLoaderOptions options_;
-  SourceLocation site_;  // where it was made
+  DataLoaderOptions options_;     // batch_sampler is there, whatever the user said
+  SourceLocation site_;           // where it was made
   std::int64_t num_samples_;
   std::int64_t epochs_ = 0;
   std::vector<std::int64_t> carried_;             // "rollover": what the last epoch left
