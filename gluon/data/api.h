@@ -1,6 +1,7 @@
 #pragma once
 
 #include <sluice/gluon/data/any_dataset.h>
+#include <sluice/gluon/data/batchify.h>
 #include <sluice/gluon/data/dataset.h>
 #include <sluice/gluon/data/idx.h>
 #include <sluice/gluon/data/loader.h>

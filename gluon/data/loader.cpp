@@ -4,21 +4,22 @@
 
 #include <sluice/engine/engine.h>
 #include <sluice/engine/error.h>
+#include <sluice/gluon/data/batch_reading.h>
 #include <sluice/gluon/data/epoch.h>
+#include <sluice/gluon/data/ledger.h>
 #include <sluice/gluon/data/loader.h>
 #include <sluice/ndarray/detail/located.h>
 
 namespace sluice::gluon::data {
 
 const Batch& DataLoader::Iterator::operator*() const {
-  return epoch_->ready.front();
+  return epoch_->front();
 }
 
 DataLoader::Iterator& DataLoader::Iterator::operator++() {
   epoch_->ready.pop_front();
   epoch_->fill();
-  if (!epoch_->ready.empty())
-    ++*epoch_->position;
+  epoch_->reach();
   return *this;
 }
 
@@ -33,7 +34,10 @@ DataLoader::DataLoader(
     require(dataset_ != nullptr, [] { return "DataLoader: the dataset is null"; });
     num_samples_ = dataset_->size();
     check_options();
-    specs_ = detail::specs_of_samples(*dataset_);
+    constexpr std::int64_t k_tries = 16, k_tries_of_corrupt = 1000;
+    if (!options_.batchify)
+      specs_ = detail::specs_of_samples(*dataset_, options_.skip_corrupt ? k_tries_of_corrupt : k_tries);
+    ledger_ = std::make_shared<detail::Ledger>();
   });
 }
 
@@ -84,6 +88,7 @@ DataLoader::Iterator DataLoader::begin() {
   auto epoch = std::make_shared<Iterator::Epoch>();
   epoch->dataset = dataset_;
   epoch->specs = specs_;
+  epoch->ledger = ledger_;
   epoch->options = options_;
   epoch->site = site_;
   DataLoaderState begun = begun_;
@@ -100,8 +105,8 @@ DataLoader::Iterator DataLoader::begin() {
   check_indices(epoch->batches->order, num_samples_);
   epoch->next = *epoch->position;
   epoch->fill();
-  if (!epoch->ready.empty())
-    ++*epoch->position;
+  ledger_->begin_epoch();
+  epoch->reach();
   // Nothing throws from here on: an epoch that cannot begin changes nothing.
   if (!std::exchange(resumed_, false))
     ++epochs_;
@@ -109,6 +114,14 @@ DataLoader::Iterator DataLoader::begin() {
   carried_ = std::move(carried);
   position_ = epoch->position;
   return Iterator(std::move(epoch));
+}
+
+DataLoaderFigures DataLoader::figures() const {
+  return ledger_->figures();
+}
+
+std::vector<CorruptSample> DataLoader::corrupt_samples() const {
+  return ledger_->corrupt_samples();
 }
 
 DataLoaderState DataLoader::state() const {
