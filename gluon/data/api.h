@@ -5,6 +5,7 @@
 #include <sluice/gluon/data/dataset.h>
 #include <sluice/gluon/data/idx.h>
 #include <sluice/gluon/data/loader.h>
+#include <sluice/gluon/data/recordio.h>
 #include <sluice/gluon/data/sample.h>
 #include <sluice/gluon/data/sampler.h>
 #include <sluice/gluon/data/transform.h>
