@@ -208,8 +208,10 @@ TEST_CASE("thousands of damaged record files are read or refused", "[gluon][reco
       for (std::int64_t at = 0; at < dataset.size(); ++at) {
         const Bytes record = dataset.record(at);
         REQUIRE(record.size() < 2 * k_records.size());
-        if (record.size() >= 24)
-          REQUIRE(recordio::unpack(record).content.size() < record.size());
+        if (record.size() < 24)
+          continue;
+        const std::size_t left = recordio::unpack(record).content.size();
+        REQUIRE(left <= record.size() - 24);
       }
       ++read;
     } catch (const FileError&) {
