@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include <sluice/engine/engine.h>
+#include <sluice/engine/source_location.h>
+#include <sluice/gluon/data/ledger.h>
+#include <sluice/gluon/data/loader.h>
+
+namespace sluice::gluon::data {
+
+/// One epoch of a DataLoader: what was prepared of it and what is to come.
+struct DataLoader::Iterator::Epoch {
+  /// A batch under way. Its arrays are there at once where their shapes are known; otherwise a task makes them.
+  struct Prepared {
+    Batch batch = {};
+    std::int64_t samples = 0;
+    std::shared_ptr<detail::Ledger::Entry> entry = std::make_shared<detail::Ledger::Entry>();
+    std::shared_ptr<std::vector<NDArray>> made = {};
+    TaskHandle task = {};
+  };
+
+  std::shared_ptr<const detail::DatasetNode> dataset;
+  std::vector<ArraySpec> specs;
+  DataLoaderOptions options;
+  SourceLocation site;
+  RandomBlock random;  // of its samples
+  std::shared_ptr<const Batches> batches;
+  std::shared_ptr<detail::Ledger> ledger;
+  std::int64_t next = 0;                                                       // the first batch that was not begun yet
+  std::shared_ptr<std::int64_t> position = std::make_shared<std::int64_t>(0);  // batches reached
+  std::deque<Prepared> ready;
+
+  /// Begins batches until as many are ahead as are to be.
+  void fill();
+  /// The program has come to the first of those that are ready, or to the end.
+  void reach();
+  /// Waits for the first batch where its shape depends on its samples.
+  const Batch& front();
+
+ private:
+  void prepare();
+  void prepare_plain(Prepared& to, Task& task);
+  void prepare_by_function(Prepared& to, Task& task);
+};
+
+}  // namespace sluice::gluon::data
