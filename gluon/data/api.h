@@ -1,7 +1,9 @@
 #pragma once
 
+#include <sluice/gluon/data/any_dataset.h>
 #include <sluice/gluon/data/dataset.h>
 #include <sluice/gluon/data/idx.h>
 #include <sluice/gluon/data/loader.h>
+#include <sluice/gluon/data/sample.h>
 #include <sluice/gluon/data/transform.h>
 #include <sluice/gluon/data/vision.h>

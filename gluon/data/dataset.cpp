@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include <sluice/engine/error.h>
 #include <sluice/gluon/data/dataset.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
@@ -30,25 +31,33 @@ void gather_rows(const NDArray& from, std::span<const std::int64_t> indices, con
 
 }  // namespace
 
-ArrayDataset::ArrayDataset(const NDArray& data, const NDArray& label) {
-  require<ShapeError>(data.ndim() >= 1 && label.ndim() >= 1 && data.shape()[0] == label.shape()[0], [&] {
-    return message("ArrayDataset: data ", data.shape(), " and label ", label.shape(), " differ in their first axis");
-  });
-  data_ = on_host(data);
-  label_ = on_host(label);
+ArrayDataset::ArrayDataset(const std::vector<NDArray>& arrays) {
+  require(!arrays.empty(), [] { return "ArrayDataset: it needs an array"; });
+  for (const NDArray& array : arrays) {
+    require<ShapeError>(array.ndim() >= 1 && arrays[0].ndim() >= 1 && array.shape()[0] == arrays[0].shape()[0], [&] {
+      return message(
+          "ArrayDataset: data ", arrays[0].shape(), " and label ", array.shape(), " differ in their first axis");
+    });
+  }
+  for (const NDArray& array : arrays)
+    arrays_.push_back(on_host(array));
 }
 
-ArraySpec ArrayDataset::data_spec() const {
-  return slice_spec(data_);
+std::vector<ArraySpec> ArrayDataset::specs() const {
+  std::vector<ArraySpec> specs;
+  for (const NDArray& array : arrays_)
+    specs.push_back(slice_spec(array));
+  return specs;
 }
 
 ArraySpec ArrayDataset::label_spec() const {
-  return slice_spec(label_);
+  require(arrays_.size() >= 2, [] { return "ArrayDataset: it has one array, thus no label"; });
+  return slice_spec(arrays_[1]);
 }
 
-void ArrayDataset::read(std::span<const std::int64_t> indices, const TensorView& data, const TensorView& label) const {
-  gather_rows(data_, indices, data);
-  gather_rows(label_, indices, label);
+void ArrayDataset::read(std::span<const std::int64_t> indices, std::span<const TensorView> out) const {
+  for (std::size_t i = 0; i < arrays_.size(); ++i)
+    gather_rows(arrays_[i], indices, out[i]);
 }
 
 }  // namespace sluice::gluon::data

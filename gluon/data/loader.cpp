@@ -1,14 +1,11 @@
 #include <algorithm>
-#include <deque>
-#include <span>
 #include <string>
 #include <utility>
 
 #include <sluice/engine/engine.h>
 #include <sluice/engine/error.h>
+#include <sluice/gluon/data/epoch.h>
 #include <sluice/gluon/data/loader.h>
-#include <sluice/ndarray/create.h>
-#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
 
 namespace sluice::gluon::data {
@@ -41,106 +38,7 @@ class Shuffler {
   std::uint64_t state_;
 };
 
-NDArray empty_batch(std::size_t samples, const ArraySpec& spec, Device device) {
-  Shape shape = spec.shape;
-  shape.insert(0, static_cast<std::int64_t>(samples));
-  return empty(shape, {.dtype = spec.dtype, .device = cpu(), .pinned = device.is_gpu()});
-}
-
-NDArray moved(const NDArray& host, Device device, SourceLocation site) {
-  if (device.is_cpu())
-    return host;
-  NDArray there = empty(host.shape(), {.dtype = host.dtype(), .device = device});
-  copy_into(host, there, site);
-  return there;
-}
-
-// "batch 3, samples 6 to 7", counted from 0 as a dataset counts them.
-std::string describe(std::size_t batch, std::span<const std::int64_t> samples) {
-  constexpr std::size_t k_listed = 8;
-  const std::int64_t first = samples.front(), last = samples.back();
-  bool is_run = true;
-  for (std::size_t i = 1; i < samples.size(); ++i)
-    is_run &= samples[i] == samples[i - 1] + 1;
-  if (samples.size() == 1)
-    return message("batch ", batch, ", sample ", first);
-  if (is_run)
-    return message("batch ", batch, ", samples ", first, " to ", last);
-  std::string listed;
-  for (std::size_t i = 0; i < std::min(k_listed, samples.size()); ++i)
-    listed += message(i == 0 ? "" : ", ", samples[i]);
-  if (samples.size() > k_listed)
-    listed += message(" and ", samples.size() - k_listed, " more");
-  return message("batch ", batch, ", samples ", listed);
-}
-
-void read_batch(
-    const detail::AnyDataset& dataset,
-    std::size_t batch,
-    std::span<const std::int64_t> samples,
-    const TensorView& data,
-    const TensorView& label) {
-  try {
-    dataset.read(samples, data, label);
-  } catch (Error& error) {
-    error.locate("in " + describe(batch, samples));
-    throw;
-  } catch (const std::exception& other) {
-    TaskFailed failed(message("task \"DataLoader\" failed: ", other.what()));
-    failed.locate("in " + describe(batch, samples));
-    throw failed;
-  }
-}
-
 }  // namespace
-
-struct DataLoader::Iterator::Epoch {
-  std::shared_ptr<const detail::AnyDataset> dataset;
-  DataLoaderOptions options;
-  SourceLocation site;
-  std::shared_ptr<const std::vector<std::int64_t>> order;
-  std::size_t next = 0;  // the first index of `order` that no batch was made of yet
-  std::shared_ptr<std::int64_t> position = std::make_shared<std::int64_t>(0);  // batches reached
-  std::deque<Batch> ready;
-
-  void prepare();
-  void fill() {
-    while (next < order->size() && ready.size() <= static_cast<std::size_t>(options.prefetch))
-      prepare();
-  }
-};
-
-// Pushes the task that makes the next batch, and its way to the device.
-void DataLoader::Iterator::Epoch::prepare() {
-  const std::size_t n = std::min(order->size() - next, static_cast<std::size_t>(options.batch_size));
-  const NDArray data = empty_batch(n, dataset->data_spec(), options.device);
-  const NDArray label = empty_batch(n, dataset->label_spec(), options.device);
-  const std::vector<NDArray> sources = dataset->sources();
-  Task task{.name = "DataLoader"};
-  for (const NDArray* made : {&data, &label}) {
-    sluice::detail::Buffer* buffer = made->object()->buffer;
-    task.access.push_back(out(buffer->var()));
-    buffer->raise_version();
-  }
-  for (const NDArray& source : sources) {
-    for (const auto& region : source.object()->buffer->regions())
-      task.access.push_back(read(region.var));
-  }
-  // The arrays' memory outlives the task by their Vars; the body keeps only addresses of them.
-  std::byte *data_to = data.object()->data(), *label_to = label.object()->data();
-  const std::size_t batch = next / static_cast<std::size_t>(options.batch_size);
-  auto body = [dataset = dataset, order = order, batch, first = next, n, data_to, label_to] {
-    read_batch(
-        *dataset,
-        batch,
-        std::span(*order).subspan(first, n),
-        detail::batch_view(data_to, n, dataset->data_spec()),
-        detail::batch_view(label_to, n, dataset->label_spec()));
-  };
-  Engine::current().push(task, std::move(body), site);
-  ready.push_back({moved(data, options.device, site), moved(label, options.device, site)});
-  next += n;
-}
 
 const Batch& DataLoader::Iterator::operator*() const {
   return epoch_->ready.front();
@@ -159,12 +57,13 @@ bool DataLoader::Iterator::operator==(std::default_sentinel_t) const noexcept {
 }
 
 DataLoader::DataLoader(
-    std::shared_ptr<const detail::AnyDataset> dataset, DataLoaderOptions options, SourceLocation site)
+    std::shared_ptr<const detail::DatasetNode> dataset, DataLoaderOptions options, SourceLocation site)
     : dataset_(std::move(dataset)), options_(std::move(options)), site_(site) {
   sluice::detail::located(site, [&] {
     require(dataset_ != nullptr, [] { return "DataLoader: the dataset is null"; });
     num_samples_ = dataset_->size();
     check_options();
+    specs_ = detail::specs_of_samples(*dataset_);
   });
 }
 
@@ -205,16 +104,18 @@ std::vector<std::int64_t> DataLoader::order_of(const RandomBlock& random, std::v
 DataLoader::Iterator DataLoader::begin() {
   auto epoch = std::make_shared<Iterator::Epoch>();
   epoch->dataset = dataset_;
+  epoch->specs = specs_;
   epoch->options = options_;
   epoch->site = site_;
   DataLoaderState begun = begun_;
   if (!resumed_) {
     RandomBlock random{.seed = options_.seed.value_or(0), .offset = static_cast<std::uint64_t>(epochs_)};
-    if (options_.shuffle && !options_.seed)
+    if ((options_.shuffle || dataset_->is_random()) && !options_.seed)
       random = Engine::current().take_random(1);
     begun = {.order = random, .carried = carried_};
   }
   std::vector<std::int64_t> carried = begun.carried;
+  epoch->random = begun.order;
   *epoch->position = begun.position;
   epoch->order = std::make_shared<const std::vector<std::int64_t>>(order_of(begun.order, carried));
   epoch->next = static_cast<std::size_t>(*epoch->position * options_.batch_size);

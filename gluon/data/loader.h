@@ -1,18 +1,24 @@
 #pragma once
 
+#include <array>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <sluice/engine/device.h>
 #include <sluice/engine/engine.h>
+#include <sluice/engine/error.h>
 #include <sluice/engine/export.h>
 #include <sluice/engine/source_location.h>
+#include <sluice/gluon/data/any_dataset.h>
 #include <sluice/gluon/data/dataset.h>
 #include <sluice/ndarray/ndarray.h>
 
@@ -32,10 +38,41 @@ struct DataLoaderOptions {
   std::optional<std::uint64_t> seed = {};
 };
 
-/// One batch: the samples' data (n, ...) and labels (n, ...), on the loader's device.
+/// One batch: the samples' data (n, ...) and labels (n, ...), on the loader's device. `auto [x, y] = batch` takes these
+/// two; samples of more arrays have them in `more`, samples of one array have no label.
 struct Batch {
   NDArray data = {};
   NDArray label = {};
+  std::vector<NDArray> more = {};
+  std::size_t count = 2;  // arrays
+
+  /// Array i of the samples: 0 is data, 1 label. Throws IndexError.
+  const NDArray& operator[](std::size_t i) const {
+    require<IndexError>(i < count, [&] { return message("Batch: there is no array ", i, ", there are ", count); });
+    return i == 0 ? data : i == 1 ? label : more[i - 2];
+  }
+  /// All of N arrays: `auto [x, y, z] = batch.arrays<3>()`. Throws ValueError if there are not N.
+  template <std::size_t N>
+  std::array<NDArray, N> arrays() const {
+    require(N == count, [&] { return message("Batch: asked for ", N, " arrays, there are ", count); });
+    std::array<NDArray, N> all;
+    for (std::size_t i = 0; i < N; ++i)
+      all[i] = (*this)[i];
+    return all;
+  }
+
+  template <std::size_t I>
+  const NDArray& get() const& noexcept {
+    return I == 0 ? data : label;
+  }
+  template <std::size_t I>
+  NDArray& get() & noexcept {
+    return I == 0 ? data : label;
+  }
+  template <std::size_t I>
+  NDArray&& get() && noexcept {
+    return std::move(I == 0 ? data : label);
+  }
 };
 
 /// Where a DataLoader stands: all that another loader of the same dataset and options needs to go on from there.
@@ -45,7 +82,7 @@ struct DataLoaderState {
   std::string last_batch = {};
   std::int64_t epochs = 0;    // begun so far
   std::int64_t position = 0;  // batches of the last one that iteration has reached, the one it stands on included
-  RandomBlock order = {};     // what its shuffling follows from
+  RandomBlock order = {};     // what its shuffling and random transforms follow from
   std::vector<std::int64_t> carried = {};  // "rollover": the samples that it began with
 };
 
@@ -56,16 +93,15 @@ struct DataLoaderState {
 /// loader was made.
 class SLUICE_API DataLoader {
  public:
-  /// Throws ValueError for options out of range and for an empty dataset.
+  /// Where samples have shapes of their own (a dataset's sample_at(), functions as transforms) it reads the first one,
+  /// waiting for the arrays that it is made of, to learn what shape all are to have; the first of 16 that can be read.
+  /// Throws ValueError for options out of range and for an empty dataset, what reading those 16 throws.
   template <class D>
-  requires(!std::same_as<D, DataLoader> && Dataset<D>)  // in this order: else copying a loader asks for itself
+  requires(!std::same_as<D, DataLoader> && (std::same_as<D, AnyDataset> || Dataset<D>))  // in this order: else copying
       explicit DataLoader(D dataset, DataLoaderOptions options = {}, SourceLocation site = SourceLocation::current())
-      : DataLoader(
-            std::shared_ptr<const detail::AnyDataset>(std::make_shared<detail::DatasetOf<D>>(std::move(dataset))),
-            std::move(options),
-            site) {}
+      : DataLoader(AnyDataset(std::move(dataset)).node(), std::move(options), site) {}  // a loader asks for itself
   DataLoader(
-      std::shared_ptr<const detail::AnyDataset> dataset,
+      std::shared_ptr<const detail::DatasetNode> dataset,
       DataLoaderOptions options,
       SourceLocation site = SourceLocation::current());
 
@@ -107,7 +143,8 @@ class SLUICE_API DataLoader {
   void check_state(const DataLoaderState& state) const;
   std::vector<std::int64_t> order_of(const RandomBlock& random, std::vector<std::int64_t>& carried) const;
 
-  std::shared_ptr<const detail::AnyDataset> dataset_;
+  std::shared_ptr<const detail::DatasetNode> dataset_;
+  std::vector<ArraySpec> specs_;  // of a sample's arrays
   DataLoaderOptions options_;
   SourceLocation site_;  // where it was made
   std::int64_t num_samples_;
@@ -119,3 +156,11 @@ class SLUICE_API DataLoader {
 };
 
 }  // namespace sluice::gluon::data
+
+// A batch falls into data and label: `auto [x, y] = batch`.
+template <>
+struct std::tuple_size<sluice::gluon::data::Batch> : std::integral_constant<std::size_t, 2> {};
+template <std::size_t I>
+struct std::tuple_element<I, sluice::gluon::data::Batch> {
+  using type = sluice::NDArray;
+};

@@ -12,6 +12,7 @@
 
 #include <sluice/engine/export.h>
 #include <sluice/engine/parallel.h>
+#include <sluice/gluon/data/sample.h>
 #include <sluice/ndarray/dtype.h>
 #include <sluice/operator/operator.h>
 
@@ -20,14 +21,22 @@ namespace sluice::gluon::data {
 /// A function of one sample in host memory, run on worker threads:
 ///  - `output_spec(in)`: shape and type of the result for a sample of shape and type `in`; throws ShapeError or
 ///    DTypeError for samples it does not take;
-///  - `transform(in, out)`: reads one contiguous sample and writes one; const, callable from several threads.
+///  - `transform(in, out)`: reads one contiguous sample and writes one; const, callable from several threads. Or, if it
+///    is random, `transform(in, out, random)` with a SampleRandom& that it draws all its numbers from.
 /// It may also have `apply_batch(rows, in, out)`: the same for a batch whose samples stand at the addresses `rows`.
+/// Samples of different shapes go through one by one, each with the output_spec() of its own shape.
 template <class T>
-concept SampleTransform = std::copy_constructible<T> &&
-    requires(const T& transform, const ArraySpec& spec, const TensorView& view) {
-  { transform.output_spec(spec) } -> std::convertible_to<ArraySpec>;
+concept PlainTransform = requires(const T& transform, const TensorView& view) {
   transform(view, view);
 };
+template <class T>
+concept RandomTransform = requires(const T& transform, const TensorView& view, SampleRandom& random) {
+  transform(view, view, random);
+};
+template <class T>
+concept SampleTransform = std::copy_constructible<T> && requires(const T& transform, const ArraySpec& spec) {
+  { transform.output_spec(spec) } -> std::convertible_to<ArraySpec>;
+} &&(PlainTransform<T> || RandomTransform<T>);
 
 namespace detail {
 
@@ -43,29 +52,50 @@ SLUICE_API ArraySpec spec_of_sample(const TensorView& batch);
 /// Below that many bytes a sample group is not worth another thread.
 inline constexpr std::int64_t k_bytes_a_thread = 1 << 17;
 
-/// Calls one(row, destination) for every sample of a batch, large batches on several workers.
+/// Calls one(i, destination) for every sample of a batch, large batches on several workers.
 template <class One>
-void for_each_sample(std::span<const void* const> rows, const TensorView& out, const One& one) {
+void for_each_place(std::size_t samples, const TensorView& out, const One& one) {
   const ArraySpec spec = spec_of_sample(out);
   const std::size_t stride = bytes_of(spec);
   const auto grain = std::max<std::int64_t>(1, k_bytes_a_thread / static_cast<std::int64_t>(stride + 1));
-  parallel_for(static_cast<std::int64_t>(rows.size()), grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      one(rows[static_cast<std::size_t>(i)], static_cast<std::byte*>(out.data) + static_cast<std::size_t>(i) * stride);
+  parallel_for(static_cast<std::int64_t>(samples), grain, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      one(i, static_cast<std::byte*>(out.data) + i * stride);
   });
+}
+/// Calls one(row, destination) for every sample of a batch, large batches on several workers.
+template <class One>
+void for_each_sample(std::span<const void* const> rows, const TensorView& out, const One& one) {
+  for_each_place(rows.size(), out, [&](std::size_t i, void* to) { one(rows[i], to); });
+}
+
+/// Calls a transform, random or not.
+template <SampleTransform T>
+void apply_transform(const T& transform, const TensorView& in, const TensorView& out, SampleRandom& random) {
+  if constexpr (RandomTransform<T>) {
+    transform(in, out, random);
+  } else {
+    transform(in, out);
+  }
 }
 
 }  // namespace detail
 
-/// Transforms the samples at `rows`, of shape and type `in`, into the batch `out`.
+/// Transforms the samples at `rows`, of shape and type `in`, into the batch `out`. `picks`: their random numbers.
 template <SampleTransform T>
-void apply_to_batch(const T& transform, std::span<const void* const> rows, const ArraySpec& in, const TensorView& out) {
+void apply_to_batch(
+    const T& transform,
+    std::span<const void* const> rows,
+    const ArraySpec& in,
+    const TensorView& out,
+    std::span<Pick> picks) {
   if constexpr (requires { transform.apply_batch(rows, in, out); }) {
     transform.apply_batch(rows, in, out);
   } else {
     const ArraySpec result = detail::spec_of_sample(out);
-    detail::for_each_sample(rows, out, [&](const void* row, void* to) {
-      transform(detail::sample_view(row, in), detail::sample_view(to, result));
+    detail::for_each_place(rows.size(), out, [&](std::size_t i, void* to) {
+      const TensorView from = detail::sample_view(rows[i], in);
+      detail::apply_transform(transform, from, detail::sample_view(to, result), picks[i].random);
     });
   }
 }
@@ -79,7 +109,14 @@ class Compose {
   explicit Compose(Ts... transforms) : transforms_(std::move(transforms)...) {}
 
   ArraySpec output_spec(const ArraySpec& in) const { return spec_after<sizeof...(Ts)>(in); }
-  void operator()(const TensorView& in, const TensorView& out) const { run<0>(in, out); }
+  void operator()(const TensorView& in, const TensorView& out) const requires(PlainTransform<Ts>&&...) {
+    SampleRandom unused;
+    run<0>(in, out, unused);
+  }
+  void operator()(const TensorView& in, const TensorView& out, SampleRandom& random) const
+      requires(!(PlainTransform<Ts> && ...)) {
+    run<0>(in, out, random);
+  }
 
  private:
   template <std::size_t N>
@@ -91,16 +128,16 @@ class Compose {
     }
   }
   template <std::size_t I>
-  void run(const TensorView& in, const TensorView& out) const {
+  void run(const TensorView& in, const TensorView& out, SampleRandom& random) const {
     if constexpr (I + 1 == sizeof...(Ts)) {
-      std::get<I>(transforms_)(in, out);
+      detail::apply_transform(std::get<I>(transforms_), in, out, random);
     } else {
       const ArraySpec spec = std::get<I>(transforms_).output_spec({.shape = in.shape, .dtype = in.dtype});
       static thread_local std::vector<std::byte> scratch;  // one a step of the chain
       scratch.resize(detail::bytes_of(spec));
       const TensorView between = detail::sample_view(scratch.data(), spec);
-      std::get<I>(transforms_)(in, between);
-      run<I + 1>(between, out);
+      detail::apply_transform(std::get<I>(transforms_), in, between, random);
+      run<I + 1>(between, out, random);
     }
   }
 

@@ -46,10 +46,9 @@ class SLUICE_API MNIST : public Transformable<MNIST> {
 
 /// Fashion-MNIST (Xiao, Rasul and Vollgraf, 2017): MNIST's files with clothes. Without a root and without
 /// $SLUICE_DATA it reads the files of Debian's package dataset-fashion-mnist.
-class SLUICE_API FashionMNIST : public MNIST, public Transformable<FashionMNIST> {
+class SLUICE_API FashionMNIST : public MNIST {
  public:
   explicit FashionMNIST(const ImageFilesOptions& options = {});
-  using Transformable<FashionMNIST>::transform_first;
 };
 
 }  // namespace sluice::gluon::data::vision
