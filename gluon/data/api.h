@@ -7,5 +7,6 @@
 #include <sluice/gluon/data/sample.h>
 #include <sluice/gluon/data/transform.h>
 #include <sluice/gluon/data/vision.h>
+#include <sluice/gluon/data/vision/image_files.h>
 #include <sluice/gluon/data/vision/random_transforms.h>
 #include <sluice/gluon/data/vision/transforms.h>

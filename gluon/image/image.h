@@ -76,6 +76,9 @@ SLUICE_API NDArray imdecode(
     const DecodeOptions& options = {},
     SourceLocation site = SourceLocation::current());
 
+/// The bytes of a file, not decoded. Throws FileError naming it: missing, no regular file, or more than `most` bytes.
+SLUICE_API std::vector<std::uint8_t> read_encoded(const std::filesystem::path& path, std::size_t most);
+
 /// imdecode() of a file. Throws FileError, naming the file, also where it is missing.
 SLUICE_API NDArray imread(
     const std::filesystem::path& path,

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,9 +39,6 @@ struct Encoded {
 
 std::unique_ptr<Decoder> jpeg_decoder(Encoded encoded);
 std::unique_ptr<Decoder> png_decoder(Encoded encoded);
-
-/// A whole file; throws FileError naming it, also if it has more than `most` bytes.
-std::vector<std::uint8_t> file_bytes(const std::filesystem::path& path, std::size_t most);
 
 /// Pixels in host memory.
 struct Pixels {
