@@ -12,6 +12,7 @@
 
 #include <sluice/engine/export.h>
 #include <sluice/gluon/data/sample.h>
+#include <sluice/gluon/data/sampler.h>
 #include <sluice/gluon/data/transform.h>
 #include <sluice/ndarray/ndarray.h>
 #include <sluice/operator/operator.h>
@@ -232,6 +233,17 @@ class SLUICE_API AnyDataset {
     return with_all(detail::mapping_of<Sample, Sample>(std::move(function)));
   }
 
+  /// The first `count` samples, or all if there are not as many. Throws ValueError for a negative number.
+  AnyDataset take(std::int64_t count) const;
+  /// The part `index` of `num_shards` parts in a row, of equal size, the first ones one more where it does not come out
+  /// even. Throws ValueError unless 0 <= index < num_shards.
+  AnyDataset shard(std::int64_t num_shards, std::int64_t index) const;
+  /// The samples of which `holds` is true; the caller reads all at once to find them, see FilterSampler.
+  AnyDataset filter(const std::function<bool(const Sample&)>& holds) const;
+  /// The samples that a sampler names, in its order, which is drawn once: from `seed`, or else by the engine's
+  /// generator. Throws IndexError for one that there is not.
+  AnyDataset sample(const Sampler& sampler, std::optional<std::uint64_t> seed = {}) const;
+
   const std::shared_ptr<const detail::DatasetNode>& node() const noexcept { return node_; }
 
  private:
@@ -241,5 +253,14 @@ class SLUICE_API AnyDataset {
 
   std::shared_ptr<const detail::DatasetNode> node_;
 };
+
+/// One dataset after another. Throws ValueError for none.
+SLUICE_API AnyDataset concatenate(const std::vector<AnyDataset>& datasets);
+/// The dataset in parts, one after the other: fractions, which add up to 1 (each is rounded down, and what is left goes
+/// one each to the first ones), or numbers of samples, which add up to the dataset's. Throws ValueError for others.
+SLUICE_API std::vector<AnyDataset> split(const AnyDataset& dataset, const std::vector<double>& parts);
+/// The same of the samples in a random order, which follows from `seed` alone.
+SLUICE_API std::vector<AnyDataset> random_split(
+    const AnyDataset& dataset, const std::vector<double>& parts, std::uint64_t seed);
 
 }  // namespace sluice::gluon::data

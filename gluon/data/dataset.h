@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -9,6 +11,7 @@
 #include <sluice/engine/export.h>
 #include <sluice/gluon/data/any_dataset.h>
 #include <sluice/gluon/data/sample.h>
+#include <sluice/gluon/data/sampler.h>
 #include <sluice/gluon/data/transform.h>
 #include <sluice/ndarray/ndarray.h>
 #include <sluice/operator/operator.h>
@@ -38,6 +41,15 @@ class Transformable {
   template <class F>
   AnyDataset transform(F function) const {
     return AnyDataset(self()).transform(std::move(function));
+  }
+  /// See AnyDataset::take(), shard(), filter() and sample().
+  AnyDataset take(std::int64_t count) const { return AnyDataset(self()).take(count); }
+  AnyDataset shard(std::int64_t num_shards, std::int64_t index) const {
+    return AnyDataset(self()).shard(num_shards, index);
+  }
+  AnyDataset filter(const std::function<bool(const Sample&)>& holds) const { return AnyDataset(self()).filter(holds); }
+  AnyDataset sample(const Sampler& sampler, std::optional<std::uint64_t> seed = {}) const {
+    return AnyDataset(self()).sample(sampler, seed);
   }
 
  private:

@@ -19,7 +19,9 @@
 #include <sluice/engine/export.h>
 #include <sluice/engine/source_location.h>
 #include <sluice/gluon/data/any_dataset.h>
+#include <sluice/gluon/data/batchify.h>
 #include <sluice/gluon/data/dataset.h>
+#include <sluice/gluon/data/sampler.h>
 #include <sluice/ndarray/ndarray.h>
 
 namespace sluice::gluon::data {
@@ -34,9 +36,44 @@ struct DataLoaderOptions {
   Device device = cpu();
   /// Batches that are being made while one is in use.
   int prefetch = 2;
-  /// Of the shuffling: same seed, same order in every epoch of the same number. Otherwise the engine's generator.
+  /// Of the shuffling, of a random sampler and of random transforms: same seed, same order and numbers in every epoch
+  /// of the same number. Otherwise the engine's generator.
   std::optional<std::uint64_t> seed = {};
+  /// Which samples an epoch has and in what order; not with `shuffle`, which is a RandomSampler.
+  std::optional<Sampler> sampler = {};
+  /// Which batches it has; not with batch_size, shuffle, sampler and last_batch.
+  std::optional<BatchSampler> batch_sampler = {};
+  /// Makes the arrays of a batch from samples that have no shape in common: batchify::Pad, say. Nobody knows their
+  /// shapes beforehand, so `*iterator` waits for the batch, which was begun `prefetch` batches before.
+  batchify::Function batchify = {};
+  /// In the place of a sample that cannot be read stands the next sound one of the epoch's order (after the last the
+  /// first), so that batches are full and nobody waits; figures() counts them, corrupt_samples() names them. Corrupt is
+  /// what throws FileError, ValueError, ShapeError, DTypeError or std::runtime_error. An epoch is no longer a visit to
+  /// each sample once. More than 1000 in a row are an error all the same.
+  bool skip_corrupt = false;
 };
+
+/// What a loader has done so far.
+struct DataLoaderFigures {
+  std::int64_t batches = 0, samples = 0;  // that iteration has reached
+  double seconds = 0;                     // within epochs, from begin() to the last ++
+  /// In which a batch that iteration had reached was still being made: what the program lost if it used it at once.
+  double waited_seconds = 0;
+  double worked_seconds = 0;  // of the tasks that make batches, added up
+  std::int64_t corrupt = 0;   // different samples that could not be read
+  std::int64_t replaced = 0;  // places in batches that others stand in
+
+  double samples_per_second() const noexcept { return seconds > 0 ? static_cast<double>(samples) / seconds : 0; }
+};
+
+/// A sample that could not be read.
+struct CorruptSample {
+  std::int64_t index = 0;
+  std::string error = {};  // of the first 1000
+};
+namespace detail {
+class Ledger;
+}
 
 /// One batch: the samples' data (n, ...) and labels (n, ...), on the loader's device. `auto [x, y] = batch` takes these
 /// two; samples of more arrays have them in `more`, samples of one array have no label.
@@ -88,9 +125,9 @@ struct DataLoaderState {
 
 /// Makes batches of a dataset: `for (auto [x, y] : loader)` is one epoch. Each batch is a task on a worker thread;
 /// for a GPU it is assembled in page-locked memory and copied over on a copy stream, while the batch before it is
-/// computed with. Iterating never waits: what a dataset or transform throws surfaces where the batch is used. An
-/// epoch may be left early; what was prepared is dropped. Errors name the batch, its samples and the line on which the
-/// loader was made.
+/// computed with. Iterating never waits (but see DataLoaderOptions::batchify): what a dataset or transform throws
+/// surfaces where the batch is used. An epoch may be left early; what was prepared is dropped. Errors name the batch,
+/// the sample and the line on which the loader was made. Same seed, same batches, with any number of workers.
 class SLUICE_API DataLoader {
  public:
   /// Where samples have shapes of their own (a dataset's sample_at(), functions as transforms) it reads the first one,
@@ -109,6 +146,8 @@ class SLUICE_API DataLoader {
    public:
     using value_type = Batch;
     using difference_type = std::ptrdiff_t;
+    /// The batch. Waits for it where `batchify` makes it, and throws what making it threw; later batches are not
+    /// touched by that.
     const Batch& operator*() const;
     Iterator& operator++();
     void operator++(int) { ++*this; }
@@ -130,6 +169,11 @@ class SLUICE_API DataLoader {
   /// Samples of the dataset.
   std::int64_t num_samples() const noexcept { return num_samples_; }
 
+  /// What it has done so far; copies of a loader count together. Waits for nobody.
+  DataLoaderFigures figures() const;
+  /// The samples that could not be read, by index, where skip_corrupt lets them be.
+  std::vector<CorruptSample> corrupt_samples() const;
+
   /// Where the epoch stands that was begun last: to be asked in the loop over it or after it, not during `++`.
   DataLoaderState state() const;
   /// Goes on from state(): the next epoch consists of the batches that were left of that one, or is the one after it
@@ -139,14 +183,15 @@ class SLUICE_API DataLoader {
   void load_state(const DataLoaderState& state);
 
  private:
-  void check_options() const;
+  void check_options();
   void check_state(const DataLoaderState& state) const;
-  std::vector<std::int64_t> order_of(const RandomBlock& random, std::vector<std::int64_t>& carried) const;
+  bool draws() const noexcept;
 
   std::shared_ptr<const detail::DatasetNode> dataset_;
   std::vector<ArraySpec> specs_;  // of a sample's arrays
-  DataLoaderOptions options_;
-  SourceLocation site_;  // where it was made
+  std::shared_ptr<detail::Ledger> ledger_;
+  DataLoaderOptions options_;  // batch_sampler is there, whatever the user said
+  SourceLocation site_;        // where it was made
   std::int64_t num_samples_;
   std::int64_t epochs_ = 0;
   std::vector<std::int64_t> carried_;             // "rollover": what the last epoch left
