@@ -143,6 +143,38 @@ TEST_CASE("an ImageListDataset reads the files of a list with their labels", "[g
   CHECK_THROWS_AS(ImageListDataset(folder.path(), std::vector<ImageListItem>{{{1}, "a"}, {{1, 2}, "b"}}), ValueError);
 }
 
+TEST_CASE("an ImageRecordDataset decodes the images of a record file", "[gluon][image]") {
+  SLUICE_NEEDS_IMAGES();
+  TemporaryFolder folder;
+  const auto png = [](std::int64_t height, std::int64_t width) {
+    return image::imencode(smooth_image(height, width, 3), {.format = image::ImageFormat::png});
+  };
+  recordio::IndexedRecordWriter writer(folder / "a.idx", folder / "a.rec");
+  writer.write(4, recordio::pack({.flag = 0, .labels = {7}}, png(3, 5)));
+  writer.write(5, recordio::pack({.flag = 0, .labels = {0.5f}}, png(6, 2)));
+  writer.write(6, recordio::pack({.flag = 3, .labels = {1, 2, 3}}, png(1, 1)));
+  writer.write(8, recordio::pack({.flag = 0, .labels = {1}}, std::vector<std::uint8_t>{1, 2, 3}));
+  writer.write(9, std::vector<std::uint8_t>{1, 2, 3});
+  writer.close();
+  const ImageRecordDataset dataset(folder / "a.rec");
+  REQUIRE(dataset.size() == 5);
+  const Sample first = dataset.sample_at(0);
+  CHECK(first[0].shape() == Shape{3, 5, 3});
+  CHECK(std::equal(first[0].as<std::uint8_t>(), first[0].as<std::uint8_t>() + 45, smooth_pixels(3, 5, 3).begin()));
+  CHECK(first[1].item<std::int32_t>() == 7);
+  CHECK(dataset.sample_at(1)[1].item<float>() == 0.5f);
+  CHECK(dataset.sample_at(2)[1].shape() == Shape{3});
+  for (const std::int64_t broken : {3, 4}) {
+    try {
+      dataset.sample_at(broken);
+      FAIL("a broken record was read");
+    } catch (const FileError& error) {
+      CHECK(error.message().find(broken == 3 ? "a.rec, record 8: " : "a.rec, record 9: ") != std::string::npos);
+    }
+  }
+  CHECK(ImageRecordDataset(folder / "a.rec", {.channels = 1}).sample_at(0)[0].shape() == Shape{3, 5, 1});
+}
+
 TEST_CASE("a list that is none is a FileError with the line", "[gluon][image]") {
   TemporaryFolder folder;
   const auto complaint = [&](const std::string& text) {

@@ -202,4 +202,21 @@ const std::vector<ImageListItem>& ImageListDataset::items() const {
   return list_->items;
 }
 
+ImageRecordDataset::ImageRecordDataset(const fs::path& path, const image::DecodeOptions& decode)
+    : records_(path), name_(path.string()), decode_(decode) {}
+
+Sample ImageRecordDataset::sample_at(std::int64_t index) const {
+  const recordio::Bytes record = records_.record(index);
+  const std::string name = message(name_, ", record ", records_.key(index));
+  recordio::Unpacked unpacked;
+  try {
+    unpacked = recordio::unpack(record);
+  } catch (const FileError& error) {
+    throw FileError(name + ": " + error.message());
+  }
+  const std::vector<float>& labels = unpacked.header.labels;
+  const bool is_class = labels.size() == 1 && detail::is_class(labels[0]);
+  return {detail::decode_sample(unpacked.content, decode_, name), detail::label_array(labels, is_class)};
+}
+
 }  // namespace sluice::gluon::data::vision

@@ -8,6 +8,7 @@
 
 #include <sluice/engine/export.h>
 #include <sluice/gluon/data/dataset.h>
+#include <sluice/gluon/data/recordio.h>
 #include <sluice/gluon/data/sample.h>
 #include <sluice/gluon/image/image.h>
 
@@ -72,6 +73,23 @@ class SLUICE_API ImageListDataset : public Transformable<ImageListDataset> {
  private:
   struct List;
   std::shared_ptr<const List> list_;
+};
+
+/// Images in a record file, as MXNet's im2rec packs them: data uint8 (H, W, C), each of its own size. A record with one
+/// label that could be a class has an int32 label of shape (), any other label is float32, of shape () or (n).
+class SLUICE_API ImageRecordDataset : public Transformable<ImageRecordDataset> {
+ public:
+  /// Records are in the order of RecordFileDataset. Throws FileError.
+  explicit ImageRecordDataset(const std::filesystem::path& path, const image::DecodeOptions& decode = {});
+
+  std::int64_t size() const { return records_.size(); }
+  /// Throws FileError naming file and record.
+  Sample sample_at(std::int64_t index) const;
+
+ private:
+  RecordFileDataset records_;
+  std::string name_;
+  image::DecodeOptions decode_;
 };
 
 }  // namespace sluice::gluon::data::vision
