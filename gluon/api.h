@@ -6,6 +6,8 @@
 #include <sluice/gluon/data/api.h>
 #include <sluice/gluon/formats/formats.h>
 #include <sluice/gluon/formats/mxnet_symbol.h>
+#include <sluice/gluon/image/arrays.h>
+#include <sluice/gluon/image/image.h>
 #include <sluice/gluon/init.h>
 #include <sluice/gluon/loss.h>
 #include <sluice/gluon/losses.h>

@@ -12,3 +12,6 @@
 #include <sluice/gluon/data/sampler.h>
 #include <sluice/gluon/data/transform.h>
 #include <sluice/gluon/data/vision.h>
+#include <sluice/gluon/data/vision/image_files.h>
+#include <sluice/gluon/data/vision/random_transforms.h>
+#include <sluice/gluon/data/vision/transforms.h>

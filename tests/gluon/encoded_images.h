@@ -1,0 +1,142 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sluice::test {
+
+/// A small file as Pillow or libpng wrote it, and what Pillow reads of it: shape, and zlib's CRC-32 of the pixels.
+struct EncodedImage {
+  const char* name;
+  std::array<std::int64_t, 3> shape;  // with `channels = 0`, turned upright
+  std::uint32_t checksum;
+  const char* base64;
+};
+
+inline const EncodedImage k_encoded_images[] = {
+    {"jpeg_420",
+     {11, 14, 3},
+     0x631a2280u,
+     "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAYEBQYFBAYGBQYHBwYIChAKCgkJChQODwwQFxQYGBcUFhYaHSUfGhsjHBYWICwgIyYnKSopGR8tMC"
+     "0oMCUoKSj/2wBDAQcHBwoIChMKChMoGhYaKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCj/wAARCAAL"
+     "AA4DASIAAhEBAxEB/8QAHwAAAQUBAQEBAQEAAAAAAAAAAAECAwQFBgcICQoL/8QAtRAAAgEDAwIEAwUFBAQAAAF9AQIDAAQRBRIhMUEGE1FhBy"
+     "JxFDKBkaEII0KxwRVS0fAkM2JyggkKFhcYGRolJicoKSo0NTY3ODk6Q0RFRkdISUpTVFVWV1hZWmNkZWZnaGlqc3R1dnd4eXqDhIWGh4iJipKT"
+     "lJWWl5iZmqKjpKWmp6ipqrKztLW2t7i5usLDxMXGx8jJytLT1NXW19jZ2uHi4+Tl5ufo6erx8vP09fb3+Pn6/8QAHwEAAwEBAQEBAQEBAQAAAA"
+     "AAAAECAwQFBgcICQoL/8QAtREAAgECBAQDBAcFBAQAAQJ3AAECAxEEBSExBhJBUQdhcRMiMoEIFEKRobHBCSMzUvAVYnLRChYkNOEl8RcYGRom"
+     "JygpKjU2Nzg5OkNERUZHSElKU1RVVldYWVpjZGVmZ2hpanN0dXZ3eHl6goOEhYaHiImKkpOUlZaXmJmaoqOkpaanqKmqsrO0tba3uLm6wsPExc"
+     "bHyMnK0tPU1dbX2Nna4uPk5ebn6Onq8vP09fb3+Pn6/9oADAMBAAIRAxEAPwDnfCmnJHDHJJHkYBPFdpDc6foth9q1ZkiidxHuMZb5iCccD2Pb"
+     "tWHowxawgccp09//ANQpnxF4i0XHcXH84xXDxDUWMzCngpXUUr/Nq/6fmcGS4OGLrxpTdlL9E2f/2Q=="},
+    {"jpeg_progressive",
+     {11, 14, 3},
+     0x631a2280u,
+     "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAYEBQYFBAYGBQYHBwYIChAKCgkJChQODwwQFxQYGBcUFhYaHSUfGhsjHBYWICwgIyYnKSopGR8tMC"
+     "0oMCUoKSj/2wBDAQcHBwoIChMKChMoGhYaKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCj/wgARCAAL"
+     "AA4DASIAAhEBAxEB/8QAFgABAQEAAAAAAAAAAAAAAAAABQIE/8QAFQEBAQAAAAAAAAAAAAAAAAAAAwT/2gAMAwEAAhADEAAAATmsMhP/AP/EAB"
+     "sQAAIBBQAAAAAAAAAAAAAAAAEDAgQFETEy/9oACAEBAAEFAqVeAJLTBPNx1//EABkRAAMAAwAAAAAAAAAAAAAAAAECAwAEQf/aAAgBAwEBPwHS"
+     "iKuFPc//xAAbEQABBAMAAAAAAAAAAAAAAAACAAEDBAUTMf/aAAgBAgEBPwHIFusDC/F//8QAGxAAAgIDAQAAAAAAAAAAAAAAAAEDMRIhgsH/2g"
+     "AIAQEABj8CTaMpdKqEQ9eH/8QAGRAAAwADAAAAAAAAAAAAAAAAAAEhEBGx/9oACAEBAAE/IVCG56Y6qnHgn//aAAwDAQACAAMAAAAQF//EABcR"
+     "AQADAAAAAAAAAAAAAAAAAAEAEcH/2gAIAQMBAT8QTujAs//EABkRAQACAwAAAAAAAAAAAAAAAAEAEYGxwf/aAAgBAgEBPxArEAvKXzc//8QAHB"
+     "ABAAIDAAMAAAAAAAAAAAAAAREhAEFhMbHx/9oACAEBAAE/EJ4BAtZCR+RWCxRx1rDAFX49+GVi2ewz/9k="},
+    {"jpeg_grey",
+     {11, 14, 1},
+     0x9e03e787u,
+     "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAYEBQYFBAYGBQYHBwYIChAKCgkJChQODwwQFxQYGBcUFhYaHSUfGhsjHBYWICwgIyYnKSopGR8tMC"
+     "0oMCUoKSj/wAALCAALAA4BAREA/8QAHwAAAQUBAQEBAQEAAAAAAAAAAAECAwQFBgcICQoL/8QAtRAAAgEDAwIEAwUFBAQAAAF9AQIDAAQRBRIh"
+     "MUEGE1FhByJxFDKBkaEII0KxwRVS0fAkM2JyggkKFhcYGRolJicoKSo0NTY3ODk6Q0RFRkdISUpTVFVWV1hZWmNkZWZnaGlqc3R1dnd4eXqDhI"
+     "WGh4iJipKTlJWWl5iZmqKjpKWmp6ipqrKztLW2t7i5usLDxMXGx8jJytLT1NXW19jZ2uHi4+Tl5ufo6erx8vP09fb3+Pn6/9oACAEBAAA/APHP"
+     "B+lp5cbyKSCQAAOteweH9OjWE7okAxjpnB+uRXBeFABHFgAYQEe2Tg1674fwsPAGPmGCM4wRX//Z"},
+    {"jpeg_cmyk",
+     {9, 10, 3},
+     0x3f861d4au,
+     "/9j/7gAOQWRvYmUAZAAAAAAA/9sAQwAGBAUGBQQGBgUGBwcGCAoQCgoJCQoUDg8MEBcUGBgXFBYWGh0lHxobIxwWFiAsICMmJykqKRkfLTAtKD"
+     "AlKCko/8AAFAgACQAKBEMRAE0RAFkRAEsRAP/EAB8AAAEFAQEBAQEBAAAAAAAAAAABAgMEBQYHCAkKC//EALUQAAIBAwMCBAMFBQQEAAABfQEC"
+     "AwAEEQUSITFBBhNRYQcicRQygZGhCCNCscEVUtHwJDNicoIJChYXGBkaJSYnKCkqNDU2Nzg5OkNERUZHSElKU1RVVldYWVpjZGVmZ2hpanN0dX"
+     "Z3eHl6g4SFhoeIiYqSk5SVlpeYmZqio6Slpqeoqaqys7S1tre4ubrCw8TFxsfIycrS09TV1tfY2drh4uPk5ebn6Onq8fLz9PX29/j5+v/aAA4E"
+     "QwBNAFkASwAAPwD2Hxhqj+ZIkbAEAkknpV/xfqbF5gJSuMgAHn/PNcheQ3viDX4NK09t1zdSiKMfNheeWYqCQqjJJwcAE16no+lReEfCFvpEUq"
+     "faI1L3MkZ+/OfvHIALDPygkZ2qoPSvOX1KYuxEshGeCIz/AI1589+5diJeCf8Aa/xr6pstunWcFlYPJHZ20awwp5jHaijCjJOTwB15rGk1GYyM"
+     "RLGAScZJ/wAK6jxl/wAvn4f1rqPGH/LX/gX/ALNXzX8Kv+SsaZ/v3H/omSus8Zf8tK4Kb/XP/vGvMLn/AI+Jf98/zr6QPU15hJ/rG+pr/9k="},
+    {"jpeg_turned",
+     {14, 11, 3},
+     0xde6a6d36u,
+     "/9j/4AAQSkZJRgABAQAAAQABAAD/4QAiRXhpZgAATU0AKgAAAAgAAQESAAMAAAABAAYAAAAAAAD/2wBDAAYEBQYFBAYGBQYHBwYIChAKCgkJCh"
+     "QODwwQFxQYGBcUFhYaHSUfGhsjHBYWICwgIyYnKSopGR8tMC0oMCUoKSj/2wBDAQcHBwoIChMKChMoGhYaKCgoKCgoKCgoKCgoKCgoKCgoKCgo"
+     "KCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCj/wAARCAALAA4DASIAAhEBAxEB/8QAHwAAAQUBAQEBAQEAAAAAAAAAAAECAwQFBgcICQoL/8"
+     "QAtRAAAgEDAwIEAwUFBAQAAAF9AQIDAAQRBRIhMUEGE1FhByJxFDKBkaEII0KxwRVS0fAkM2JyggkKFhcYGRolJicoKSo0NTY3ODk6Q0RFRkdI"
+     "SUpTVFVWV1hZWmNkZWZnaGlqc3R1dnd4eXqDhIWGh4iJipKTlJWWl5iZmqKjpKWmp6ipqrKztLW2t7i5usLDxMXGx8jJytLT1NXW19jZ2uHi4+"
+     "Tl5ufo6erx8vP09fb3+Pn6/8QAHwEAAwEBAQEBAQEBAQAAAAAAAAECAwQFBgcICQoL/8QAtREAAgECBAQDBAcFBAQAAQJ3AAECAxEEBSExBhJB"
+     "UQdhcRMiMoEIFEKRobHBCSMzUvAVYnLRChYkNOEl8RcYGRomJygpKjU2Nzg5OkNERUZHSElKU1RVVldYWVpjZGVmZ2hpanN0dXZ3eHl6goOEhY"
+     "aHiImKkpOUlZaXmJmaoqOkpaanqKmqsrO0tba3uLm6wsPExcbHyMnK0tPU1dbX2Nna4uPk5ebn6Onq8vP09fb3+Pn6/9oADAMBAAIRAxEAPwDn"
+     "fCmnJHDHJJHkYBPFdpDc6foth9q1ZkiidxHuMZb5iCccD2PbtWHowxawgccp09//ANQpnxF4i0XHcXH84xXDxDUWMzCngpXUUr/Nq/6fmcGS4O"
+     "GLrxpTdlL9E2f/2Q=="},
+    {"png_rgb",
+     {11, 14, 3},
+     0x412e690cu,
+     "iVBORw0KGgoAAAANSUhEUgAAAA4AAAALCAIAAADA5ys1AAABMUlEQVR4nHXO207CQBAG4K4MO92Z3W4PgCgHH0ETE66MiW/lK4OlLcvBCu3WC6"
+     "OgiZP/5k++/BkRPL2qf+/lsgAA9CXKkJB0yFqxpnPuiAtiJCZifUlNqK0yGzLABrlccM9yHxiRPXFg/lCnqoy6lMVOD7y2othA02Dryf+mZVgM"
+     "VbKnmDi5Kbb+hCIag0nQbMkE5dU3zTE3oXYqynJXr3ePeuBNLaIj2Aadz7cXq4CdCXX7Vu3tcMLpSR+mZtRW79A1GE/B3p9pgKIM9fzYDyh+4N"
+     "1cX/uyFvEY7AfGPnDnB1aEZFaFU9Ge3IjTU3HwZiSiI9hbdAtK5j+rPYkkT61U1TNN5Hon04kwNVQtXDWYepkE8osuZaeWucpmSnX73PlsJvQB"
+     "yk5kM7DN0nnVD9Qnpi9wYGhNhKQAAAAASUVORK5CYII="},
+    {"png_palette",
+     {11, 14, 4},
+     0x7215b17fu,
+     "iVBORw0KGgoAAAANSUhEUgAAAA4AAAALBAMAAAC9q6FRAAAAJ1BMVEWU0kGDxC6EuSx0tCFal89ookdlohJKhsQ9db4/e7JFhG0jYKBNMW1tlv"
+     "ghAAAABHRSTlP///8AQCqp9AAAAFhJREFUeJwFwbsNg1AURMFzF1KME+evBEThNOCEBmw9yA1IpIhPASs8E2+YfqcFnrI7weB038I1DsRwZL6n"
+     "qKsWUglr3tjk+KRrRuyNH/TCYxFPFC98LfwBbIMief6FjY8AAAAASUVORK5CYII="},
+    {"png_bits",
+     {9, 21, 1},
+     0x1707b514u,
+     "iVBORw0KGgoAAAANSUhEUgAAABUAAAAJAQAAAAD1eFrbAAAAKUlEQVR4nAXBMQEAIAzEwHxGTGANKUiGrUzlDmbJIvQzoJvQ14ADLM4HijoH5O"
+     "c1sbQAAAAASUVORK5CYII="},
+    {"png_grey_alpha",
+     {5, 7, 4},
+     0xe8d4fa37u,
+     "iVBORw0KGgoAAAANSUhEUgAAAAcAAAAFCAQAAAAjkz5TAAAAMElEQVR4nGNksOFEAiwsLKxsbBzsXBzcnNxc3AguDycvFy8y9wPXfyY49x0nH5"
+     "cAAIYQBTpiTlJnAAAAAElFTkSuQmCC"},
+    {"png_rgba",
+     {5, 7, 4},
+     0xa45d6b0fu,
+     "iVBORw0KGgoAAAANSUhEUgAAAAcAAAAFCAYAAACJmvbYAAAAa0lEQVR4nE2LQQrCQAxFVdJJ8ifRUCl4GBcWPJQH81xVW2pdjV2J81YPHm+7Od"
+     "/u+qevXImIqEksSXBlWEg212yObF5HY3iIHSb1F8Op/OIlCTqGj2Jjp8/jgm9bdtU5MB4hQ7x1P58Qn7ICANAVwW6FD38AAAAASUVORK5CYII="},
+    {"png_16",
+     {5, 7, 1},
+     0xf9261c8du,
+     "iVBORw0KGgoAAAANSUhEUgAAAAcAAAAFEAAAAAD8YXVHAAAAHklEQVR4nGNk8OVEAkwsLKysbGzs7BwcnJxcXCRxAV/1AkvZhOb0AAAAAElFTk"
+     "SuQmCC"},
+    {"png_interlaced",
+     {7, 9, 3},
+     0x6463e924u,
+     "iVBORw0KGgoAAAANSUhEUgAAAAkAAAAHEAIAAAFybhziAAABOklEQVQYlWNkYOcTlVErKCguLi5g2LLv6JnLt5jb+6bOWbaWgZmdi0f42sOnL9"
+     "68Y45KzCiqbHj59sOnn38YH7749JOVZ8+enXu2b2dw8gyOSsyYv2ztlt1Hf7LyiMmqRCRlFpTXbd1z+NSV2wwnL996+OK9tpGlg1dga8+0uUtW"
+     "P3r54Tszr6OHf2RCOoOuibWTT3B734z5y9Y+ef3pJyu/s1dgdFImk5Orq6uTEwS7u3t5uUIFGLbsPnTm8i1hWRVtI8uC8rrW/mmnLt5+9PIDw0"
+     "9WHmEplYj4tILyuk17Dp+6eENEWknT2Ipx7vJ1W/ccNtDV1dU10DUyMjI1MtLVhXIxCVMjIyMjU11dxkcvP/xi4zUyMjXCodJAV1fXyNTIyMgI"
+     "SYxRx9jK0SMIu3IjI1MjIyNs5gAAIQKMLtHvp5kAAAAASUVORK5CYII="},
+};
+
+inline std::vector<std::uint8_t> from_base64(const std::string& text) {
+  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::vector<std::uint8_t> bytes;
+  std::uint32_t bits = 0;
+  int count = 0;
+  for (const char digit : text) {
+    if (digit == '=')
+      break;
+    bits = bits << 6 | static_cast<std::uint32_t>(digits.find(digit));
+    count += 6;
+    if (count >= 8)
+      bytes.push_back(static_cast<std::uint8_t>(bits >> (count -= 8)));
+  }
+  return bytes;
+}
+
+/// The file of that name.
+inline std::vector<std::uint8_t> encoded_image(const std::string& name) {
+  for (const EncodedImage& image : k_encoded_images) {
+    if (image.name == name)
+      return from_base64(image.base64);
+  }
+  return {};
+}
+
+}  // namespace sluice::test

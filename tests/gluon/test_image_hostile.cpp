@@ -1,0 +1,211 @@
+#include <random>
+
+#include <zlib.h>
+
+#include <sluice/gluon/image/image.h>
+
+#include "tests/gluon/image_support.h"
+#include "tests/gluon/support.h"
+
+using namespace sluice;
+using namespace sluice::test;
+using image::ImageDecoder;
+
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+// The FileError that decoding throws, which must name the image; "" where there is none.
+std::string complaint(const Bytes& file, const image::DecodeOptions& options = {}) {
+  try {
+    ImageDecoder decoder(file, options, "cat.jpg");
+    Bytes pixels(static_cast<std::size_t>(decoder.shape().size()));
+    decoder.decode(pixels.data());
+    return "";
+  } catch (const FileError& error) {
+    CHECK(error.message().find("cat.jpg: ") == 0);
+    return error.message();
+  }
+}
+
+void check_complaint(const Bytes& file, const std::string& part, const image::DecodeOptions& options = {}) {
+  const std::string text = complaint(file, options);
+  INFO(text);
+  CHECK(text.find(part) != std::string::npos);
+}
+
+// Makes a chunk's checksum right again, that its content is looked at.
+void mend_png(Bytes& file) {
+  std::size_t at = 8;
+  while (at + 12 <= file.size()) {
+    const std::size_t size = std::size_t{file[at]} << 24 | std::size_t{file[at + 1]} << 16 |
+                             std::size_t{file[at + 2]} << 8 | std::size_t{file[at + 3]};
+    if (size > file.size() - at - 12)
+      return;
+    const auto sum = crc32(0, file.data() + at + 4, static_cast<uInt>(size + 4));
+    for (std::size_t i = 0; i < 4; ++i)
+      file[at + 8 + size + i] = static_cast<std::uint8_t>(sum >> (24 - 8 * i));
+    at += size + 12;
+  }
+}
+
+Bytes mutated(Bytes file, std::mt19937& draw) {
+  const auto at = [&] { return draw() % file.size(); };
+  for (std::uint32_t changes = 1 + draw() % 3; changes > 0; --changes) {
+    switch (draw() % 5) {
+      case 0:
+        file[at()] ^= static_cast<std::uint8_t>(1u << draw() % 8);
+        break;
+      case 1:
+        file[at()] = static_cast<std::uint8_t>(draw() % 2 == 0 ? 255 : draw());
+        break;
+      case 2:
+        file.resize(1 + at());
+        break;
+      case 3:
+        file.erase(file.begin() + static_cast<std::ptrdiff_t>(at()));
+        break;
+      default: {
+        const std::size_t from = at(), n = std::min<std::size_t>(draw() % 40, file.size() - from);
+        const Bytes piece(
+            file.begin() + static_cast<std::ptrdiff_t>(from), file.begin() + static_cast<std::ptrdiff_t>(from + n));
+        file.insert(file.begin() + static_cast<std::ptrdiff_t>(at()), piece.begin(), piece.end());
+      }
+    }
+    if (file.empty())
+      file = {0};
+  }
+  return file;
+}
+
+Bytes with_size(Bytes png, std::uint32_t width, std::uint32_t height) {
+  for (std::size_t i = 0; i < 4; ++i) {
+    png[16 + i] = static_cast<std::uint8_t>(width >> (24 - 8 * i));
+    png[20 + i] = static_cast<std::uint8_t>(height >> (24 - 8 * i));
+  }
+  mend_png(png);
+  return png;
+}
+
+// Where the two bytes of a JPEG's height stand: behind SOF0 or SOF2, length and precision.
+std::size_t place_of_height(const Bytes& jpeg) {
+  for (std::size_t i = 0; i + 9 < jpeg.size(); ++i) {
+    if (jpeg[i] == 0xff && (jpeg[i + 1] == 0xc0 || jpeg[i + 1] == 0xc2))
+      return i + 5;
+  }
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("damaged image files are decoded or refused by a FileError", "[gluon][image]") {
+  SLUICE_NEEDS_IMAGES();
+  std::mt19937 draw(7);
+  const image::DecodeOptions choices[] = {
+      {.channels = 0, .orient = true, .most_bytes = 1 << 20},
+      {.channels = 1, .most_bytes = 1 << 20},
+      {.channels = 4, .orient = true, .shorter_side = 3, .most_bytes = 1 << 20}};
+  int decoded = 0, refused = 0;
+  for (const EncodedImage& image : k_encoded_images) {
+    INFO(image.name);
+    const Bytes whole = from_base64(image.base64);
+    for (int i = 0; i < 400; ++i) {
+      CAPTURE(i);
+      Bytes file = mutated(whole, draw);
+      if (draw() % 4 != 0)
+        mend_png(file);
+      ++(complaint(file, choices[draw() % 3]).empty() ? decoded : refused);
+    }
+  }
+  CHECK(decoded > 300);
+  CHECK(refused > 1500);
+}
+
+TEST_CASE("an image file cut short anywhere is a FileError", "[gluon][image]") {
+  SLUICE_NEEDS_IMAGES();
+  for (const char* name : {"jpeg_420", "jpeg_progressive", "png_rgb", "png_palette"}) {
+    INFO(name);
+    const Bytes whole = encoded_image(name);
+    for (std::size_t n = 0; n < whole.size(); ++n) {
+      CAPTURE(n);
+      REQUIRE_FALSE(complaint(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(n))).empty());
+    }
+  }
+  check_complaint({}, "empty");
+  check_complaint({'G', 'I', 'F', '8', '9', 'a'}, "neither JPEG nor PNG");
+  TemporaryFolder folder;
+  CHECK_THROWS_AS(image::imread(folder / "absent.png"), FileError);
+  CHECK_THROWS_AS(image::imread(folder.path()), FileError);
+}
+
+TEST_CASE("damage behind the header surfaces where the pixels are used, with the file's name", "[gluon][image]") {
+  SLUICE_NEEDS_IMAGES();
+  TemporaryFolder folder;
+  Bytes file = encoded_image("png_rgb");
+  file[file.size() / 2] ^= 64;
+  std::ofstream(folder / "bad.png", std::ios::binary)
+      .write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
+  const NDArray pixels = image::imread(folder / "bad.png");
+  CHECK(pixels.shape() == Shape{11, 14, 3});
+  try {
+    pixels.to_vector<std::uint8_t>();
+    FAIL("the damage went unseen");
+  } catch (const FileError& error) {
+    CHECK(std::string(error.what()).find("bad.png: ") != std::string::npos);
+    CHECK(std::string(error.what()).find("test_image_hostile.cpp") != std::string::npos);
+  }
+}
+
+TEST_CASE("no more memory is taken than the limit, and none for what the file cannot hold", "[gluon][image]") {
+  SLUICE_NEEDS_IMAGES();
+  const Bytes png = encoded_image("png_rgb");
+  check_complaint(with_size(png, 1 << 23, 1 << 23), "cannot hold");
+  check_complaint(with_size(png, 0x7fffffff, 0x7fffffff), "");
+  check_complaint(with_size(png, 100, 100), "more than the limit of 30000", {.most_bytes = 30000});
+  Bytes jpeg = encoded_image("jpeg_420");
+  const std::size_t height = place_of_height(jpeg);
+  REQUIRE(height > 0);
+  for (std::size_t i = 0; i < 4; ++i)
+    jpeg[height + i] = 0xff;
+  check_complaint(jpeg, "Maximum supported image dimension");
+  for (std::size_t i = 0; i < 4; i += 2)
+    jpeg[height + i] = 0xf0;
+  check_complaint(jpeg, "cannot hold");
+  // To the byte: the pixels, and what the decoder takes for rows.
+  const Bytes sound = encoded_image("jpeg_420");
+  const std::size_t need = 11 * 14 * 3 + 14 * 4;
+  CHECK(complaint(sound, {.most_bytes = need}).empty());
+  check_complaint(sound, message("take ", need, " bytes"), {.most_bytes = need - 1});
+  // Progressive files keep coefficients as well; turned ones a second image.
+  check_complaint(encoded_image("jpeg_progressive"), "more than the limit", {.most_bytes = need});
+  const Bytes turned = encoded_image("jpeg_turned");
+  CHECK(complaint(turned, {.most_bytes = need}).empty());
+  check_complaint(turned, "more than the limit", {.orient = true, .most_bytes = need});
+}
+
+TEST_CASE("a JPEG of endless scans is refused", "[gluon][image]") {
+  SLUICE_NEEDS_IMAGES();
+  Bytes file = encoded_image("jpeg_progressive");
+  // The last scan, from its marker on, again and again.
+  std::size_t last = 0;
+  for (std::size_t i = 0; i + 1 < file.size(); ++i) {
+    if (file[i] == 0xff && file[i + 1] == 0xda)
+      last = i;
+  }
+  REQUIRE(last > 0);
+  const Bytes scan(file.begin() + static_cast<std::ptrdiff_t>(last), file.end() - 2);
+  for (int i = 0; i < 200; ++i)
+    file.insert(file.end() - 2, scan.begin(), scan.end());
+  check_complaint(file, "more than 128 scans");
+}
+
+TEST_CASE("an image is decoded once", "[gluon][image]") {
+  SLUICE_NEEDS_IMAGES();
+  const Bytes file = encoded_image("png_16");
+  ImageDecoder decoder(file, {.channels = 1});
+  Bytes pixels(static_cast<std::size_t>(decoder.shape().size()));
+  ImageDecoder moved = std::move(decoder);
+  moved.decode(pixels.data());
+  CHECK_THROWS_AS(moved.decode(pixels.data()), ValueError);
+  CHECK_THROWS_AS(decoder.decode(pixels.data()), ValueError);
+}
