@@ -2,6 +2,8 @@
 
 #include <sluice/gluon/data/any_dataset.h>
 #include <sluice/gluon/data/batchify.h>
+#include <sluice/gluon/data/cifar.h>
+#include <sluice/gluon/data/csv.h>
 #include <sluice/gluon/data/dataset.h>
 #include <sluice/gluon/data/idx.h>
 #include <sluice/gluon/data/loader.h>

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <vector>
 
@@ -49,23 +48,22 @@ std::filesystem::path find_file(const std::filesystem::path& folder, const std::
 
 }  // namespace
 
-struct MNIST::Images {
-  std::int64_t count = 0, height = 0, width = 0;
-  std::vector<std::uint8_t> pixels, labels;
-};
-
 MNIST::MNIST(const ImageFilesOptions& options) : MNIST(options, "") {}
 
-MNIST::MNIST(const ImageFilesOptions& options, const std::string& default_root) {
+MNIST::MNIST(const ImageFilesOptions& options, const std::string& default_root)
+    : ImagesInMemory(find_and_read(options, default_root)) {}
+
+std::shared_ptr<const MNIST::Content> MNIST::find_and_read(
+    const ImageFilesOptions& options, const std::string& default_root) {
   const Folder folder = folder_of(options, default_root);
   try {
-    images_ = read_images(folder.path, options.train ? "train" : "t10k");
+    return read_images(folder.path, options.train ? "train" : "t10k");
   } catch (const FileError& error) {
     throw FileError(folder.named_by + error.message());
   }
 }
 
-std::shared_ptr<const MNIST::Images> MNIST::read_images(const std::filesystem::path& folder, const std::string& stem) {
+std::shared_ptr<const MNIST::Content> MNIST::read_images(const std::filesystem::path& folder, const std::string& stem) {
   const std::filesystem::path image_file = find_file(folder, stem + "-images-idx3-ubyte");
   const std::filesystem::path label_file = find_file(folder, stem + "-labels-idx1-ubyte");
   IdxFile images = read_idx(image_file, 3);
@@ -86,36 +84,10 @@ std::shared_ptr<const MNIST::Images> MNIST::read_images(const std::filesystem::p
     return message(
         label_file.string(), ": label ", int{*largest}, " at ", largest - labels.values.begin(), " is above 9");
   });
-  return std::make_shared<const Images>(Images{
-      .count = images.shape[0],
-      .height = images.shape[1],
-      .width = images.shape[2],
+  return std::make_shared<const Content>(Content{
+      .shape = {images.shape[1], images.shape[2], 1},
       .pixels = std::move(images.values),
       .labels = std::move(labels.values)});
-}
-
-std::int64_t MNIST::size() const {
-  return images_->count;
-}
-
-ArraySpec MNIST::data_spec() const {
-  return {.shape = {images_->height, images_->width, 1}, .dtype = uint8};
-}
-
-const void* MNIST::data_row(std::int64_t index) const {
-  return images_->pixels.data() + index * images_->height * images_->width;
-}
-
-void MNIST::read(std::span<const std::int64_t> indices, const TensorView& data, const TensorView& label) const {
-  const auto bytes = static_cast<std::size_t>(images_->height * images_->width);
-  for (std::size_t i = 0; bytes > 0 && i < indices.size(); ++i)
-    std::memcpy(data.as<std::uint8_t>() + i * bytes, data_row(indices[i]), bytes);
-  read_labels(indices, label);
-}
-
-void MNIST::read_labels(std::span<const std::int64_t> indices, const TensorView& label) const {
-  for (std::size_t i = 0; i < indices.size(); ++i)
-    label.as<std::int32_t>()[i] = images_->labels[static_cast<std::size_t>(indices[i])];
 }
 
 FashionMNIST::FashionMNIST(const ImageFilesOptions& options) : MNIST(options, k_debian_fashion_mnist) {}

@@ -3,8 +3,11 @@
 // Files that are almost right, for readers that must survive them.
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <random>
 #include <vector>
+
+#include "tests/gluon/support.h"
 
 namespace sluice::test {
 
@@ -41,6 +44,12 @@ inline std::vector<std::uint8_t> mutated(std::vector<std::uint8_t> bytes, std::m
     }
   }
   return bytes;
+}
+
+/// Writes a file anew. Some file systems bring one that is written over to the disk, which takes milliseconds.
+inline void write_fresh(const std::filesystem::path& path, const std::vector<std::uint8_t>& bytes) {
+  std::filesystem::remove(path);
+  write_file(path, bytes);
 }
 
 }  // namespace sluice::test

@@ -201,8 +201,8 @@ TEST_CASE("thousands of damaged record files are read or refused", "[gluon][reco
   std::mt19937 draw(1);
   int read = 0, refused = 0;
   for (int i = 0; i < 3000; ++i) {
-    write_file(folder / "m.rec", i % 4 == 3 ? from_digits(k_records) : mutated(from_digits(k_records), draw));
-    write_file(folder / "m.idx", i % 2 == 0 ? from_text(k_index) : mutated(from_text(k_index), draw));
+    write_fresh(folder / "m.rec", i % 4 == 3 ? from_digits(k_records) : mutated(from_digits(k_records), draw));
+    write_fresh(folder / "m.idx", i % 2 == 0 ? from_text(k_index) : mutated(from_text(k_index), draw));
     try {
       const RecordFileDataset dataset(folder / "m.rec");
       for (std::int64_t at = 0; at < dataset.size(); ++at) {
