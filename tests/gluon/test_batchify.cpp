@@ -270,3 +270,30 @@ TEST_CASE("iterating does not wait for a slow dataset", "[gluon][data]") {
   REQUIRE(all.size() == 4);
   CHECK(all[3].item<std::int32_t>() == 3);
 }
+
+TEST_CASE("batches of a function's arrive on a GPU, and corrupt samples are replaced there too", "[gluon][data][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const batchify::Function pad = batchify::Group(batchify::Pad({.value = -1, .lengths = true}), batchify::Stack());
+  const auto make = [&](Device device) {
+    return DataLoader(
+        Sequences(40, {3, 21, 22}),
+        {.batch_size = 7, .shuffle = true, .device = device, .seed = 4, .batchify = pad, .skip_corrupt = true});
+  };
+  DataLoader host = make(cpu()), device = make(gpu(0));
+  auto expected = host.begin();
+  for (const Batch& batch : device) {
+    const auto [x, lengths, y] = batch.arrays<3>();
+    const auto [host_x, host_lengths, host_y] = (*expected).arrays<3>();
+    CHECK(x.device() == gpu(0));
+    CHECK(y.device() == gpu(0));
+    CHECK(x.shape() == host_x.shape());
+    CHECK(values(x) == values(host_x));
+    CHECK(lengths.to_vector<std::int32_t>() == host_lengths.to_vector<std::int32_t>());
+    CHECK(y.to_vector<std::int32_t>() == host_y.to_vector<std::int32_t>());
+    ++expected;
+  }
+  CHECK(expected == host.end());
+  CHECK(device.figures().corrupt == 3);
+  DataLoader plain(labels(10, {4}), {.batch_size = 4, .device = gpu(0), .skip_corrupt = true});
+  CHECK(epoch(plain) == Labels{{0, 1, 2, 3}, {5, 5, 6, 7}, {8, 9}});
+}

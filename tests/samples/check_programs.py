@@ -312,6 +312,29 @@ def check_char_lm(folder):
     expect(result.returncode == 1 and "do not divide" in result.stderr, "heads that do not divide", result)
 
 
+def check_image_classification(folder):
+    result = run("image_classification", "--device", device())
+    expect(result.returncode == 0 and "4 classes, 288 images" in result.stdout, "image_classification", result)
+    losses = [float(found) for found in re.findall(r"loss ([0-9.]+)", result.stdout)]
+    accuracy = float(result.stdout.split("validation accuracy: ")[-1])
+    expect(len(losses) == 15 and losses[-1] < losses[0] / 2 and accuracy > 0.7, f"losses {losses}, {accuracy}", result)
+    for name, shade in (("dark", 20), ("light", 220)):
+        (folder / "own" / name).mkdir(parents=True)
+        for i in range(12):
+            rows = [[shade + (x * i + y) % 9 for x in range(3 * (20 + i))] for y in range(30 - i)]
+            (folder / "own" / name / f"{i}.png").write_bytes(png(20 + i, 30 - i, 2, rows))
+    (folder / "own" / "dark" / "3.png").write_bytes(b"no image")
+    own = ["--data", folder / "own", "--device", device(), "--batch", 4, "--size", 16, "--epochs", 2]
+    result = run("image_classification", *own)
+    expect(result.returncode == 0 and "1 damaged files" in result.stdout, "a folder of one's own", result)
+    expect(run("image_classification", *own).stdout == result.stdout, "the same seed, the same training", result)
+    for arguments, word in ((["--data", folder / "absent"], "absent"), (["--model", "lenet"], "mobilenet0.25"),
+                            (["--images", 8], "too few")):
+        result = run("image_classification", *arguments, "--device", device())
+        expect(result.returncode == 1 and word in result.stderr, f"image_classification {arguments}", result)
+    expect(run("image_classification", "--size", 4).returncode == 2, "a size that is too small")
+
+
 def one_line(result, what, *words):
     """An error that is told in one line, without the insides of libraries."""
     expect(result.returncode == 1 and result.stderr.count("\n") == 1, f"{what}: one line", result)
