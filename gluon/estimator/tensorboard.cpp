@@ -34,6 +34,7 @@ void TensorBoardHandler::train_begin(Estimator& estimator) {
   if (file_ == nullptr)
     file_ = std::make_shared<gluon::detail::EventFile>(options_.folder);
   seen_validations_ = estimator.validations();
+  written_at_ = -1;
 }
 
 void TensorBoardHandler::train_resumed(Estimator& estimator) {
@@ -53,14 +54,18 @@ void TensorBoardHandler::epoch_end(Estimator& estimator) {
 
 void TensorBoardHandler::write(Estimator& estimator) {
   std::vector<std::pair<std::string, double>> values;
-  for (const auto& [name, value] : estimator.training_figures())
-    values.emplace_back(tag_of(name), value);
+  const std::int64_t now = estimator.progress().total_batches;
+  if (written_at_ != now) {  // else validation alone came since
+    for (const auto& [name, value] : estimator.training_figures())
+      values.emplace_back(tag_of(name), value);
+    values.emplace_back("learning_rate", estimator.trainer().learning_rate());
+  }
   if (estimator.validations() != seen_validations_) {
     for (const auto& [name, value] : estimator.validation_figures())
       values.emplace_back(tag_of(name), value);
   }
-  values.emplace_back("learning_rate", estimator.trainer().learning_rate());
-  file_->add_scalars(estimator.progress().total_batches, values);
+  file_->add_scalars(now, values);
+  written_at_ = now;
   seen_validations_ = estimator.validations();
 }
 

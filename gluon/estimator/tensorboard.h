@@ -44,7 +44,7 @@ class SLUICE_API TensorBoardHandler : public EventHandler {
 
   TensorBoardOptions options_;
   std::shared_ptr<gluon::detail::EventFile> file_;
-  std::int64_t seen_validations_ = 0;
+  std::int64_t seen_validations_ = 0, written_at_ = -1;  // the batch
 };
 
 }  // namespace sluice::gluon::estimator
