@@ -44,6 +44,8 @@ void CSVLogger::train_begin(Estimator& estimator) {
   if (estimator.progress().total_batches > 0)
     return;
   std::error_code ignored;
+  if (options_.path.has_parent_path())
+    std::filesystem::create_directories(options_.path.parent_path(), ignored);
   const bool was_there = std::filesystem::exists(options_.path, ignored);
   const std::ofstream trial(options_.path, std::ios::binary | std::ios::app);
   require<FileError>(trial.is_open(), [&] { return message(options_.path.string(), ": cannot be written"); });

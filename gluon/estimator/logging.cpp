@@ -25,7 +25,7 @@ std::string short_number(double value) {
 
 std::string clock_text(std::chrono::steady_clock::duration passed) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(passed).count();
-  const auto two = [](long long n) { return (n < 10 ? "0" : "") + std::to_string(n); };
+  const auto two = [](long long n) { return message(n < 10 ? "0" : "", n); };
   if (seconds < 3600)
     return message(seconds / 60, ':', two(seconds % 60));
   return message(seconds / 3600, ':', two(seconds / 60 % 60), ':', two(seconds % 60));

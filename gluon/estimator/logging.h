@@ -54,8 +54,8 @@ class SLUICE_API LoggingHandler : public EventHandler {
 
 /// Of a CSVLogger.
 struct CSVLoggerOptions {
-  std::filesystem::path path = {};
-  std::int64_t every_batches = 0;  // a row after so many of all batches; 0: a row an epoch
+  std::filesystem::path path = {};  // its folder is made
+  std::int64_t every_batches = 0;   // a row after so many of all batches; 0: a row an epoch
 };
 
 /// Writes a row of figures after each epoch (RFC 4180): "epoch,batch,samples,learning_rate" and all figures, of

@@ -201,7 +201,9 @@ TEST_CASE("Figures go to a file of rows", "[gluon][estimator]") {
   CHECK_THROWS_AS(
       another.fit(
           training.loader,
-          {.epochs = 1, .handlers = est::handlers(est::CSVLogger({.path = folder / "no/rows.csv"})), .log = false}),
+          {.epochs = 1,
+           .handlers = est::handlers(est::CSVLogger({.path = folder / "rows.csv/below.csv"})),
+           .log = false}),
       FileError);
 }
 
