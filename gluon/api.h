@@ -4,6 +4,7 @@
 #include <sluice/gluon/block.h>
 #include <sluice/gluon/class_metrics.h>
 #include <sluice/gluon/data/api.h>
+#include <sluice/gluon/estimator/api.h>
 #include <sluice/gluon/formats/formats.h>
 #include <sluice/gluon/formats/mxnet_symbol.h>
 #include <sluice/gluon/image/arrays.h>

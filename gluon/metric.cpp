@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 
 #include <sluice/engine/error.h>
@@ -36,6 +37,47 @@ std::vector<Figure> Metric::get_all(SourceLocation site) const {
 
 void Metric::reset() {
   count_ = 0;
+}
+
+Metric::State Metric::state() const {
+  return {.count = count_, .arrays = {}};
+}
+
+void Metric::load_state(const State& state) {
+  check_state(state, 0);
+  count_ = state.count;
+}
+
+void Metric::check_state(const State& state, std::size_t arrays) const {
+  const std::size_t due = state.count == 0 ? 0 : arrays;
+  const bool whole =
+      std::all_of(state.arrays.begin(), state.arrays.end(), [](const NDArray& a) { return a.defined(); });
+  require(state.count >= 0 && state.arrays.size() == due && whole, [&] {
+    return message(
+        "metric: a state of \"",
+        name_,
+        "\" that counts ",
+        state.count,
+        " labels has ",
+        due,
+        " arrays, not ",
+        state.arrays.size());
+  });
+}
+
+Metric::State SumMetric::state() const {
+  if (count() == 0)
+    return {};
+  return {.count = count(), .arrays = {sums_}};
+}
+
+void SumMetric::load_state(const State& state) {
+  check_state(state, 1);
+  require(state.count == 0 || state.arrays[0].dtype() == float64, [&] {
+    return message("metric: the sums of \"", name(), "\" are float64, not ", state.arrays[0].dtype());
+  });
+  Metric::load_state({.count = state.count, .arrays = {}});
+  sums_ = state.count == 0 ? NDArray() : state.arrays[0];
 }
 
 void SumMetric::reset() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -32,6 +33,17 @@ class SLUICE_API Metric {
   /// Labels seen since the last reset.
   std::int64_t count() const noexcept { return count_; }
 
+  /// What was added up since the last reset.
+  struct State {
+    std::int64_t count = 0;
+    std::vector<NDArray> arrays = {};
+  };
+  /// A metric of the same kind and options goes on from it. Does not wait, but of a Composite. A metric of one's own
+  /// that keeps more than the count overrides both.
+  virtual State state() const;
+  /// Throws ValueError, and changes nothing, for a state that is none of this metric's.
+  virtual void load_state(const State& state);
+
  protected:
   explicit Metric(std::string name) : name_(std::move(name)) {}
   Metric(Metric&&) = default;
@@ -42,6 +54,8 @@ class SLUICE_API Metric {
   virtual double value(SourceLocation site) const = 0;
   /// What update() does, for a metric that consists of others.
   static void add_to(Metric& metric, const NDArray& labels, const NDArray& predictions);
+  /// Throws ValueError unless the state has a count that can be, and `arrays` arrays, or none where it counts nothing.
+  void check_state(const State& state, std::size_t arrays) const;
 
  private:
   std::string name_;
@@ -52,6 +66,8 @@ class SLUICE_API Metric {
 class SLUICE_API SumMetric : public Metric {
  public:
   void reset() override;
+  State state() const override;
+  void load_state(const State& state) override;
 
  protected:
   explicit SumMetric(std::string name) : Metric(std::move(name)) {}

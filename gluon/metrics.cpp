@@ -1,4 +1,8 @@
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/labels.h>
@@ -90,6 +94,22 @@ void PearsonCorrelation::reset() {
   SumMetric::reset();
 }
 
+Metric::State PearsonCorrelation::state() const {
+  State state = SumMetric::state();
+  if (state.count > 0)
+    state.arrays.insert(state.arrays.end(), {label_origin_, prediction_origin_});
+  return state;
+}
+
+void PearsonCorrelation::load_state(const State& state) {
+  check_state(state, 3);
+  State sums = state;
+  sums.arrays.resize(std::min<std::size_t>(sums.arrays.size(), 1));
+  SumMetric::load_state(sums);
+  label_origin_ = state.count == 0 ? NDArray() : state.arrays[1];
+  prediction_origin_ = state.count == 0 ? NDArray() : state.arrays[2];
+}
+
 NDArray PearsonCorrelation::measure(const NDArray& labels, const NDArray& predictions) {
   NDArray y = detail::labels_like(predictions, labels, "PearsonCorrelation").astype(float64);
   NDArray x = predictions.astype(float64);
@@ -150,6 +170,50 @@ std::vector<Figure> Composite::get_all(SourceLocation site) const {
     all.insert(all.end(), more.begin(), more.end());
   }
   return all;
+}
+
+// Each part's count and number of arrays, and then these.
+Metric::State Composite::state() const {
+  State all{.count = count(), .arrays = {}};
+  for (const auto& metric : metrics_) {
+    const State part = metric->state();
+    all.arrays.push_back(array<std::int64_t>({part.count, std::ssize(part.arrays)}));
+    all.arrays.insert(all.arrays.end(), part.arrays.begin(), part.arrays.end());
+  }
+  return all;
+}
+
+void Composite::load_state(const State& state) {
+  std::vector<State> parts, before;
+  std::size_t at = 0;
+  for (const auto& metric : metrics_) {
+    const bool counts = at < state.arrays.size() && state.arrays[at].defined() && state.arrays[at].size() == 2 &&
+                        state.arrays[at].dtype() == int64;
+    const auto numbers = counts ? state.arrays[at].to_vector<std::int64_t>() : std::vector<std::int64_t>{-1, -1};
+    const std::int64_t left = std::ssize(state.arrays) - static_cast<std::int64_t>(at) - 1;
+    require(numbers[1] >= 0 && numbers[1] <= left, [&] {
+      return message("metric: a state of \"", name(), "\" lacks what \"", metric->name(), "\" had");
+    });
+    const auto first = state.arrays.begin() + static_cast<std::ptrdiff_t>(at) + 1;
+    parts.push_back({.count = numbers[0], .arrays = {first, first + numbers[1]}});
+    at += 1 + static_cast<std::size_t>(numbers[1]);
+    before.push_back(metric->state());
+  }
+  require(at == state.arrays.size(), [&] {
+    return message("metric: a state of \"", name(), "\" is of ", at, " arrays, not ", state.arrays.size());
+  });
+  std::size_t loaded = 0;
+  try {
+    for (; loaded < parts.size(); ++loaded)
+      metrics_[loaded]->load_state(parts[loaded]);
+    Metric::load_state({.count = state.count, .arrays = {}});
+  } catch (...) {
+    while (loaded > 0) {
+      --loaded;
+      metrics_[loaded]->load_state(before[loaded]);
+    }
+    throw;
+  }
 }
 
 void Composite::reset() {

@@ -123,6 +123,8 @@ class SLUICE_API PearsonCorrelation : public SumMetric {
  public:
   explicit PearsonCorrelation(std::string name = "pearsonr") : SumMetric(std::move(name)) {}
   void reset() override;
+  State state() const override;
+  void load_state(const State& state) override;
 
  protected:
   NDArray measure(const NDArray& labels, const NDArray& predictions) override;
@@ -170,6 +172,8 @@ class SLUICE_API Composite : public Metric {
 
   std::vector<Figure> get_all(SourceLocation site = SourceLocation::current()) const override;
   void reset() override;
+  State state() const override;
+  void load_state(const State& state) override;
 
  private:
   void add(const NDArray& labels, const NDArray& predictions) override;

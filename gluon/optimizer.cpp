@@ -24,14 +24,14 @@ std::vector<std::string> names_of(std::span<const ParameterDict::Entry> paramete
   return names;
 }
 
-double checked_rate(double learning_rate) {
+}  // namespace
+
+double Optimizer::checked_rate(double learning_rate) {
   require(std::isfinite(learning_rate) && learning_rate >= 0, [&] {
     return message("learning_rate is ", learning_rate, ", it must be finite and at least 0");
   });
   return learning_rate;
 }
-
-}  // namespace
 
 Optimizer::Optimizer(double learning_rate) : learning_rate_(checked_rate(learning_rate)) {}
 

@@ -75,6 +75,8 @@ class SLUICE_API Optimizer {
   /// (prepare()) too; an empty one ends that. A step throws what the schedule throws, and ValueError for a rate that is
   /// negative or not finite: then it was not taken.
   void set_schedule(lr_scheduler::Schedule schedule);
+  /// Empty without one.
+  const lr_scheduler::Schedule& schedule() const noexcept { return schedule_; }
   /// Steps taken so far.
   std::int64_t num_updates() const noexcept { return num_updates_; }
   /// Those that changed the parameter of that name: fewer if it was frozen for a while, or had no gradient.
@@ -128,6 +130,7 @@ class SLUICE_API Optimizer {
   std::vector<NDArray> masters(const Step& step);
 
  private:
+  static double checked_rate(double learning_rate);
   NDArray& state_of(const Step& step, std::size_t i, const std::string& slot);
   void make_guard(const Step& step);
   void apply_guarded(Step& step);

@@ -121,6 +121,8 @@ void Optimizer::load_states(const States& states) {
     arrays.emplace(entry, value);
   }
   check_complete(arrays, counts, needed_slots(!arrays.empty()));
+  if (schedule_ != nullptr)
+    learning_rate_ = checked_rate(schedule_(std::max<std::int64_t>(number, 1)));
   states_ = std::move(arrays);
   counts_ = std::move(counts);
   num_updates_ = number;

@@ -199,10 +199,14 @@ void Trainer::check_state(const std::string& file, const std::string& entry, con
 }
 
 void Trainer::load_states(const std::filesystem::path& path, SourceLocation site) {
-  detail::called("Trainer::load_states of " + path.string(), site, [&] {
-    const optimizer::Optimizer::States states = load(path);
+  detail::called(
+      "Trainer::load_states of " + path.string(), site, [&] { load_states(load(path), path.string(), site); });
+}
+
+void Trainer::load_states(const optimizer::Optimizer::States& states, const std::string& origin, SourceLocation site) {
+  detail::called("Trainer::load_states of " + origin, site, [&] {
     for (const auto& [entry, state] : states)
-      check_state(path.string(), entry, state);
+      check_state(origin, entry, state);
     optimizer().load_states(states);
   });
 }

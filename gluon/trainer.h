@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,11 @@ class SLUICE_API Trainer {
   /// Goes on from save_states(). Throws FileError, ValueError for a state that none of the parameters has and for
   /// those of another optimizer, ShapeError, DTypeError, each naming the file; then nothing has changed.
   void load_states(const std::filesystem::path& path, SourceLocation site = SourceLocation::current());
+  /// Goes on from optimizer().states() in memory. Throws as it does of a file; errors name `origin`.
+  void load_states(
+      const optimizer::Optimizer::States& states,
+      const std::string& origin,
+      SourceLocation site = SourceLocation::current());
 
  private:
   friend class TrainStep;  // which traces steps, each for the parameters that it was prepared for

@@ -52,7 +52,8 @@ def check_hybrid(folder):
 
 
 # What a program asks for before it looks at flags.
-NEEDED = {"char_lm": ["text"], "sharpen": ["in.png", "out.png"], "infer": ["network", "a.png"], "inspect": ["network"]}
+NEEDED = {"char_lm": ["text"], "sharpen": ["in.png", "out.png"], "infer": ["network", "a.png"], "inspect": ["network"],
+          "resume": ["folder"]}
 
 
 def check_bad_input(folder):

@@ -1,0 +1,199 @@
+// What an Estimator writes to checkpoints, and how it goes on from them.
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sluice/engine/engine.h>
+#include <sluice/engine/error.h>
+#include <sluice/gluon/detail/estimator_run.h>
+#include <sluice/gluon/estimator/estimator.h>
+#include <sluice/gluon/estimator/training_state.h>
+
+namespace sluice::gluon::estimator {
+
+namespace {
+
+/// "EarlyStoppingHandler", and of a second one "EarlyStoppingHandler#2".
+std::vector<std::string> names_of(const Handlers& handlers) {
+  std::map<std::string, int> seen;
+  std::vector<std::string> names;
+  for (const auto& handler : handlers) {
+    const int number = ++seen[handler->name()];
+    names.push_back(number == 1 ? handler->name() : message(handler->name(), '#', number));
+  }
+  return names;
+}
+
+std::string key_of(const Metrics& metrics, std::size_t i) {
+  return message(i, ' ', metrics[i]->name());
+}
+
+void add_parameters(const Block& block, std::map<std::string, NDArray>& to) {
+  for (const auto& [name, parameter] : block.collect_params()) {
+    if (parameter.is_initialized())
+      to.emplace(name, parameter.data());
+  }
+}
+
+void check_parameters(const Block& block, const std::map<std::string, NDArray>& arrays, const std::string& file) {
+  const ParameterDict parameters = block.collect_params();
+  for (const auto& [name, value] : arrays) {
+    const std::optional<Parameter> found = parameters.find(name);
+    require(found.has_value(), [&, &name = name] {
+      return message(file, ": has a parameter '", name, "', which this network lacks; it has ", parameters.names());
+    });
+    require<ShapeError>(!found->is_initialized() || found->shape() == value.shape(), [&, &name = name, &value = value] {
+      return message(file, ": '", name, "' has shape ", value.shape(), ", the network's has ", found->shape());
+    });
+  }
+  for (const auto& [name, parameter] : parameters) {
+    require(arrays.contains(name), [&, &name = name] {
+      return message(file, ": has no parameter '", name, "', which this network has");
+    });
+  }
+}
+
+/// What is taken back, last first, unless all went well.
+class Undo {
+ public:
+  Undo() = default;
+  Undo(const Undo&) = delete;
+  Undo& operator=(const Undo&) = delete;
+  ~Undo() {
+    while (!steps_.empty()) {
+      try {
+        steps_.back()();
+      } catch (...) {  // the first error is on its way
+      }
+      steps_.pop_back();
+    }
+  }
+  void add(std::function<void()> step) { steps_.push_back(std::move(step)); }
+  void forget() noexcept { steps_.clear(); }
+
+ private:
+  std::vector<std::function<void()>> steps_;
+};
+
+}  // namespace
+
+TrainingState Estimator::state() const {
+  TrainingState state;
+  add_parameters(net_, state.parameters);
+  add_parameters(loss_, state.loss_parameters);
+  state.optimizer = trainer_->optimizer().states();
+  state.learning_rate = trainer_->learning_rate();
+  state.random = Engine::current().random_state();
+  state.progress = progress_;
+  state.epoch_size = epoch_size_.value_or(-1);
+  state.validations = validations_;
+  state.validation_figures = validation_figures_;
+  for (std::size_t i = 0; i < train_metrics_.size(); ++i)
+    state.metrics.emplace(key_of(train_metrics_, i), train_metrics_[i]->state());
+  if (run_ == nullptr)
+    return state;
+  state.random_of_epoch = run_->random_of_epoch;
+  if (const std::optional<data::DataLoaderState> loader = run_->source.state()) {
+    state.loader = *loader;
+    state.has_loader = true;
+  }
+  const std::vector<std::string> names = names_of(run_->handlers);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (HandlerState of_handler = run_->handlers[i]->state(); !of_handler.empty())
+      state.handlers.emplace(names[i], std::move(of_handler));
+  }
+  return state;
+}
+
+void Estimator::save_state(const std::filesystem::path& path) {
+  write_state(path, state());
+}
+
+void Estimator::resume_with(TrainingState state) {
+  require(run_ != nullptr && run_->begun < run_->handlers.size(), [] {
+    return "Estimator::resume_with: only an event train_begin may ask for it";
+  });
+  run_->resume = std::move(state);
+}
+
+void Estimator::restore(const TrainingState& state, Run& run) {
+  const std::string file = state.path.string();
+  check_parameters(net_, state.parameters, file);
+  check_parameters(loss_, state.loss_parameters, file);
+  Undo undo;
+  for (std::size_t i = 0; i < train_metrics_.size(); ++i) {
+    const auto found = state.metrics.find(key_of(train_metrics_, i));
+    if (found == state.metrics.end())
+      continue;
+    undo.add([&metric = *train_metrics_[i], before = train_metrics_[i]->state()] { metric.load_state(before); });
+    train_metrics_[i]->load_state(found->second);
+  }
+  const std::vector<std::string> names = names_of(run.handlers);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto found = state.handlers.find(names[i]);
+    if (found == state.handlers.end())
+      continue;
+    undo.add([&handler = *run.handlers[i], before = run.handlers[i]->state()] { handler.load_state(before); });
+    run.handlers[i]->load_state(found->second);
+  }
+  const std::optional<data::DataLoaderState> loader = run.source.state();
+  if (loader && state.has_loader) {
+    undo.add([&source = run.source, before = *loader] { source.load_state(before); });
+    run.source.load_state(state.loader);
+  }
+  optimizer::Optimizer& optimizer = trainer_->optimizer();
+  undo.add([&optimizer, before = optimizer.states(), rate = optimizer.learning_rate()] {
+    if (optimizer.schedule() == nullptr)
+      optimizer.set_learning_rate(rate);
+    optimizer.load_states(before);
+  });
+  trainer_->load_states(state.optimizer, file, run.site);
+  if (optimizer.schedule() == nullptr)
+    optimizer.set_learning_rate(state.learning_rate);
+  net_.load_parameters(state.path, {.ignore_extra = true}, run.site);
+  for (const auto& [name, parameter] : loss_.collect_params())
+    parameter.set_data(state.loss_parameters.at(name));
+  undo.forget();
+  progress_ = state.progress;
+  validations_ = state.validations;
+  validation_figures_ = state.validation_figures;
+  epoch_size_.reset();
+  if (state.epoch_size >= 0)
+    epoch_size_ = state.epoch_size;
+  go_on_with_epoch(state, run);
+  Engine::current().set_random_state(state.random);
+}
+
+// To the batch behind the last one that was done.
+void Estimator::go_on_with_epoch(const TrainingState& state, Run& run) {
+  run.random_of_epoch = state.random_of_epoch;
+  run.epoch_is_open = progress_.batch_in_epoch > 0;
+  if (!run.epoch_is_open)
+    return;
+  run.nothing_left = progress_.batch_in_epoch == epoch_size_;
+  const bool has_position = state.has_loader && run.source.state().has_value();
+  if (run.nothing_left && has_position)
+    return;
+  Engine::current().set_random_state(state.random_of_epoch);  // what batches drew, they draw again
+  run.source_is_open = true;
+  run.source.begin();
+  for (std::int64_t i = 0; !has_position && i < progress_.batch_in_epoch; ++i) {
+    require(run.source.next() != nullptr, [&] {
+      return message(
+          state.path.string(),
+          ": was written after ",
+          progress_.batch_in_epoch,
+          " batches of an epoch, there are ",
+          i,
+          " now; train on those it was trained on");
+    });
+  }
+}
+
+}  // namespace sluice::gluon::estimator

@@ -1,0 +1,222 @@
+#include <algorithm>
+#include <utility>
+
+#include <sluice/engine/error.h>
+#include <sluice/gluon/estimator/estimator.h>
+#include <sluice/gluon/estimator/handlers.h>
+#include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/create.h>
+
+namespace sluice::gluon::estimator {
+
+StoppingHandler::StoppingHandler(StoppingOptions options) : options_(std::move(options)) {
+  require(options_.max_epochs || options_.max_batches || options_.stop_when, [] {
+    return "StoppingHandler: needs max_epochs, max_batches or stop_when";
+  });
+  require(options_.max_epochs.value_or(0) >= 0 && options_.max_batches.value_or(0) >= 0, [&] {
+    return message(
+        "StoppingHandler: cannot stop after ",
+        options_.max_epochs.value_or(0),
+        " epochs, or ",
+        options_.max_batches.value_or(0),
+        " batches");
+  });
+}
+
+void StoppingHandler::look(Estimator& estimator) const {
+  const Progress& at = estimator.progress();
+  if (options_.max_epochs && at.epochs >= *options_.max_epochs)
+    estimator.stop(message(*options_.max_epochs, " epochs are done"));
+  if (options_.max_batches && at.batches >= *options_.max_batches)
+    estimator.stop(message(*options_.max_batches, " batches are done"));
+  if (options_.stop_when && options_.stop_when())
+    estimator.stop("it was asked to stop");
+}
+
+void StoppingHandler::batch_end(Estimator& estimator, const data::Batch& /*batch*/, const StepResult& /*result*/) {
+  look(estimator);
+}
+
+void MetricHandler::train_begin(Estimator& estimator) {
+  for (const auto& metric : estimator.train_metrics())
+    metric->reset();
+}
+
+void MetricHandler::epoch_begin(Estimator& estimator) {
+  if (estimator.progress().batch_in_epoch == 0)
+    train_begin(estimator);
+}
+
+void MetricHandler::batch_end(Estimator& estimator, const data::Batch& batch, const StepResult& result) {
+  Estimator::update_metrics(estimator.train_metrics(), batch, result);
+}
+
+ValidationHandler::ValidationHandler(Batches batches, ValidationOptions options)
+    : batches_(std::move(batches)), options_(options) {
+  require(
+      options_.every_epochs >= 0 && options_.every_batches >= 0 && options_.every_epochs + options_.every_batches > 0,
+      [&] {
+        return message(
+            "ValidationHandler: each ",
+            options_.every_epochs,
+            " epochs or ",
+            options_.every_batches,
+            " batches is never; one of them is positive, none negative");
+      });
+}
+
+void ValidationHandler::train_begin(Estimator& /*estimator*/) {
+  validated_at_ = -1;
+}
+
+HandlerState ValidationHandler::state() const {
+  return {{"validated_at", array<std::int64_t>({validated_at_})}};
+}
+
+void ValidationHandler::load_state(const HandlerState& state) {
+  const auto found = state.find("validated_at");
+  require(found == state.end() || (found->second.size() == 1 && found->second.dtype() == int64), [] {
+    return "ValidationHandler: the state is not the number of a batch";
+  });
+  validated_at_ = found == state.end() ? -1 : found->second.item<std::int64_t>();
+}
+
+void ValidationHandler::validate(Estimator& estimator) {
+  const std::int64_t now = estimator.progress().total_batches;
+  if (validated_at_ == now)  // at the end of the last batch of the epoch
+    return;
+  estimator.evaluate(batches_);
+  validated_at_ = now;
+}
+
+void ValidationHandler::batch_end(Estimator& estimator, const data::Batch& /*batch*/, const StepResult& /*result*/) {
+  if (options_.every_batches > 0 && estimator.progress().batches % options_.every_batches == 0)
+    validate(estimator);
+}
+
+void ValidationHandler::epoch_end(Estimator& estimator) {
+  if (options_.every_epochs > 0 && estimator.progress().epochs % options_.every_epochs == 0)
+    validate(estimator);
+}
+
+GradientUpdateHandler::GradientUpdateHandler(GradientUpdateOptions options) : options_(options) {
+  require(options_.every >= 1, [&] {
+    return message("GradientUpdateHandler: a step of ", options_.every, " batches cannot be; 1 is least");
+  });
+}
+
+void GradientUpdateHandler::add_up(const Block& block) {
+  for (const ParameterDict::Entry& entry : block.collect_params()) {
+    const Parameter& parameter = entry.second;
+    if (parameter.grad_req() != GradReq::write)
+      continue;
+    trained_.push_back(entry);
+    parameter.set_grad_req(GradReq::add);
+  }
+}
+
+void GradientUpdateHandler::train_begin(Estimator& estimator) {
+  batches_ = samples_ = 0;
+  loaded_.clear();
+  if (options_.every == 1)
+    return;
+  try {
+    add_up(estimator.net());
+    add_up(estimator.loss());
+    forget();
+  } catch (...) {
+    train_end(estimator);  // which nobody else would call
+    throw;
+  }
+}
+
+void GradientUpdateHandler::train_end(Estimator& /*estimator*/) {
+  for (const auto& [name, parameter] : trained_)
+    parameter.set_grad_req(GradReq::write);
+  trained_.clear();
+  batches_ = samples_ = 0;
+}
+
+void GradientUpdateHandler::forget() {
+  batches_ = samples_ = 0;
+  for (const auto& [name, parameter] : trained_) {
+    if (parameter.is_initialized())
+      parameter.zero_grad();
+  }
+}
+
+void GradientUpdateHandler::step(Estimator& estimator) {
+  estimator.trainer().step(samples_);
+  forget();
+}
+
+void GradientUpdateHandler::batch_end(Estimator& estimator, const data::Batch& batch, const StepResult& /*result*/) {
+  ++batches_;
+  samples_ += batch.data.shape()[0];
+  if (batches_ >= options_.every)
+    step(estimator);
+}
+
+void GradientUpdateHandler::epoch_end(Estimator& estimator) {
+  if (batches_ == 0)
+    return;
+  if (options_.discard_partial)
+    forget();
+  else
+    step(estimator);
+}
+
+HandlerState GradientUpdateHandler::state() const {
+  if (batches_ == 0)
+    return {};
+  HandlerState state{{"pending", array<std::int64_t>({batches_, samples_})}};
+  for (const auto& [name, parameter] : trained_)
+    state.emplace("gradient." + name, parameter.grad());
+  return state;
+}
+
+void GradientUpdateHandler::load_state(const HandlerState& state) {
+  std::int64_t batches = 0, samples = 0;
+  if (const auto pending = state.find("pending"); pending != state.end()) {
+    require(pending->second.dtype() == int64 && pending->second.size() == 2, [] {
+      return "GradientUpdateHandler: the state of batches that wait for their step is not two numbers";
+    });
+    const auto numbers = pending->second.to_vector<std::int64_t>();
+    batches = numbers[0];
+    samples = numbers[1];
+    require(batches >= 0 && batches < options_.every && samples >= batches, [&] {
+      return message(
+          "GradientUpdateHandler: ",
+          batches,
+          " batches of ",
+          samples,
+          " samples wait for their step, which is of ",
+          options_.every);
+    });
+    for (const auto& [name, parameter] : trained_) {
+      const auto found = state.find("gradient." + name);
+      require(
+          found != state.end() && (!parameter.is_initialized() || found->second.shape() == parameter.shape()),
+          [&, &name = name] {
+            return message("GradientUpdateHandler: the state has no gradient that fits '", name, "'");
+          });
+    }
+  }
+  batches_ = batches;
+  samples_ = samples;
+  loaded_ = batches == 0 ? HandlerState() : state;
+}
+
+// Parameters may be other arrays than they were at load_state().
+void GradientUpdateHandler::train_resumed(Estimator& /*estimator*/) {
+  if (loaded_.empty())
+    return;
+  const autograd::PauseScope pause;
+  for (const auto& [name, parameter] : trained_) {
+    NDArray gradient = parameter.grad();
+    gradient.assign(loaded_.at("gradient." + name));
+  }
+  loaded_.clear();
+}
+
+}  // namespace sluice::gluon::estimator
