@@ -15,6 +15,8 @@
 #include <sluice/gluon/lr_scheduler.h>
 #include <sluice/gluon/metric.h>
 #include <sluice/gluon/metrics.h>
+#include <sluice/gluon/model_zoo/segmentation.h>
+#include <sluice/gluon/model_zoo/torchvision.h>
 #include <sluice/gluon/model_zoo/transformers.h>
 #include <sluice/gluon/model_zoo/vision.h>
 #include <sluice/gluon/nn/api.h>

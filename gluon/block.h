@@ -136,6 +136,14 @@ class SLUICE_API Block {
       const LoadOptions& options = {},
       SourceLocation site = SourceLocation::current());
 
+  /// Sets parameters to arrays of their names, as load_parameters() those of a file (Gluon's load_dict); `origin` is
+  /// what messages call them. Does not wait. Throws as load_parameters(), and ValueError for an undefined array.
+  void load_dict(
+      const std::map<std::string, NDArray>& arrays,
+      const LoadOptions& options = {},
+      std::string_view origin = "load_dict",
+      SourceLocation site = SourceLocation::current());
+
   /// From now on calls of this block run as graphs: forward() is traced once for each shape, type and device of its
   /// inputs, mode and precision, optimised, and replayed, on a GPU as one CUDA graph; a recorded call is one node of
   /// the tape whose gradient is a second graph. Batches of other sizes share a trace (options.batch_sizes) unless
@@ -246,6 +254,8 @@ class SLUICE_API Block {
   void check_replaceable(
       std::string_view name, const Block& block, const std::type_info& as, SourceLocation site) const;
   void load_from(const std::filesystem::path& path, const LoadOptions& options);
+  void set_parameters(
+      const std::string& file, const std::map<std::string, NDArray>& arrays, const LoadOptions& options);
   bool holds(const Block& other) const;
 
   void make_room_for_plans(std::size_t plans) const;

@@ -131,10 +131,28 @@ void Block::load_parameters(const std::filesystem::path& path, const LoadOptions
   detail::called("load_parameters of " + path.string(), site, [&] { load_from(path, options); });
 }
 
+void Block::load_dict(
+    const std::map<std::string, NDArray>& arrays,
+    const LoadOptions& options,
+    std::string_view origin,
+    SourceLocation site) {
+  const std::string from(origin);
+  detail::called(message("load_dict of ", origin), site, [&] {
+    for (const auto& [name, array] : arrays) {
+      require(array.defined(), [&, &name = name] { return message(from, ": the array '", name, "' is undefined"); });
+    }
+    set_parameters(from, arrays, options);
+  });
+}
+
 void Block::load_from(const std::filesystem::path& path, const LoadOptions& options) {
   const std::string file = path.string();
+  set_parameters(file, by_name(file, formats::load_any(path), collect_params(), options), options);
+}
+
+void Block::set_parameters(
+    const std::string& file, const std::map<std::string, NDArray>& arrays, const LoadOptions& options) {
   const ParameterDict parameters = collect_params();
-  const Arrays arrays = by_name(file, formats::load_any(path), parameters, options);
   check_names(file, arrays, parameters, options);
   for (const auto& [name, parameter] : parameters) {
     if (const auto found = arrays.find(name); found != arrays.end())

@@ -1,4 +1,5 @@
-// MobileNet, versions 1 and 2.
+// MobileNet, versions 1 and 2, the latter as MXNet and as torchvision have it.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
@@ -34,17 +35,35 @@ struct Inverted {
 constexpr std::array<Inverted, 7> k_inverted = {
     {{16, 1, 1, 1}, {24, 6, 2, 2}, {32, 6, 2, 3}, {64, 6, 2, 4}, {96, 6, 1, 3}, {160, 6, 2, 3}, {320, 6, 1, 1}}};
 
+/// MXNet's begins with a convolution, though it makes nothing wider, where torchvision's has none.
 std::shared_ptr<Block> inverted_residual(
-    std::int64_t before, std::int64_t channels, std::int64_t expansion, std::int64_t strides) {
+    std::int64_t before, std::int64_t channels, std::int64_t expansion, std::int64_t strides, bool always_widens) {
   nn::Sequential body;
   const std::int64_t wide = before * expansion;
-  add_conv_norm(body, {.channels = wide, .activation = "relu6"});
+  if (always_widens || expansion > 1)
+    add_conv_norm(body, {.channels = wide, .activation = "relu6"});
   add_conv_norm(
       body, {.channels = wide, .kernel = 3, .strides = strides, .padding = 1, .groups = wide, .activation = "relu6"});
   add_conv_norm(body, {.channels = channels, .activation = ""});
   if (strides == 1 && before == channels)
     return shared(nn::Residual(shared(std::move(body)), {}, false));
   return shared(std::move(body));
+}
+
+template <class Wide>
+nn::Sequential version_2(const Wide& wide, std::int64_t last, bool always_widens) {
+  nn::Sequential features;
+  add_conv_norm(features, {.channels = wide(32), .kernel = 3, .strides = 2, .padding = 1, .activation = "relu6"});
+  std::int64_t before = wide(32);
+  for (const auto& [channels, expansion, strides, times] : k_inverted) {
+    for (int i = 0; i < times; ++i) {
+      features.add(inverted_residual(before, wide(channels), expansion, i == 0 ? strides : 1, always_widens));
+      before = wide(channels);
+    }
+  }
+  add_conv_norm(features, {.channels = last, .activation = "relu6"});
+  features.add(nn::GlobalAvgPool2D());
+  return features;
 }
 
 }  // namespace
@@ -66,20 +85,18 @@ Classifier mobilenet(double multiplier, const ModelOptions& options) {
 
 Classifier mobilenet_v2(double multiplier, const ModelOptions& options) {
   const auto wide = [&](std::int64_t channels) { return scaled(channels, multiplier, "mobilenet_v2"); };
-  nn::Sequential features;
-  add_conv_norm(features, {.channels = wide(32), .kernel = 3, .strides = 2, .padding = 1, .activation = "relu6"});
-  std::int64_t before = wide(32);
-  for (const auto& [channels, expansion, strides, times] : k_inverted) {
-    for (int i = 0; i < times; ++i) {
-      features.add(inverted_residual(before, wide(channels), expansion, i == 0 ? strides : 1));
-      before = wide(channels);
-    }
-  }
-  add_conv_norm(features, {.channels = multiplier > 1 ? wide(1280) : 1280, .activation = "relu6"});
-  features.add(nn::GlobalAvgPool2D());
+  nn::Sequential features = version_2(wide, multiplier > 1 ? wide(1280) : 1280, true);
   nn::Sequential output;
   output.add(nn::Conv2D(options.classes, 1, {.use_bias = false}), nn::Flatten());
   return {std::move(features), shared(std::move(output))};
+}
+
+Classifier mobilenet_v2b(double multiplier, const ModelOptions& options) {
+  scaled(1280, multiplier, "mobilenet_v2b");
+  const auto wide = [&](std::int64_t channels) { return in_eights(static_cast<double>(channels) * multiplier); };
+  nn::Sequential features = version_2(wide, in_eights(1280 * std::max(1.0, multiplier)), false);
+  features.add(nn::Flatten(), nn::Dropout(0.2));
+  return {std::move(features), shared(nn::Dense(options.classes))};
 }
 
 }  // namespace sluice::gluon::model_zoo::vision

@@ -13,6 +13,22 @@ struct Named {
   std::function<Classifier(const ModelOptions&)> make;
 };
 
+/// What MXNet has not, under torchvision's names.
+void add_torchvision(std::vector<Named>& all) {
+  const auto add = [&](const char* name, auto make) { all.push_back({name, make}); };
+  add("mobilenetv2b_1.0", [](const ModelOptions& options) { return mobilenet_v2b(1, options); });
+  add("mobilenet_v3_large", [](const ModelOptions& options) { return mobilenet_v3_large(1, options); });
+  add("mobilenet_v3_small", [](const ModelOptions& options) { return mobilenet_v3_small(1, options); });
+  add("resnext50_32x4d", [](const ModelOptions& options) { return resnext(50, 32, 4, options); });
+  add("resnext101_32x8d", [](const ModelOptions& options) { return resnext(101, 32, 8, options); });
+  add("resnext101_64x4d", [](const ModelOptions& options) { return resnext(101, 64, 4, options); });
+  add("wide_resnet50_2", [](const ModelOptions& options) { return wide_resnet(50, 2, options); });
+  add("wide_resnet101_2", [](const ModelOptions& options) { return wide_resnet(101, 2, options); });
+  for (int b = 0; b <= 7; ++b)
+    all.push_back(
+        {message("efficientnet_b", b), [=](const ModelOptions& options) { return efficientnet(b, options); }});
+}
+
 std::vector<Named> all_models() {
   std::vector<Named> all{{"alexnet", alexnet}, {"inceptionv3", inception_v3}};
   for (const int layers : {11, 13, 16, 19}) {
@@ -43,6 +59,7 @@ std::vector<Named> all_models() {
                      return mobilenet_v2(multiplier, options);
                    }});
   }
+  add_torchvision(all);
   return all;
 }
 

@@ -14,6 +14,7 @@
 #include <sluice/gluon/nn/norm.h>
 #include <sluice/gluon/nn/pool.h>
 #include <sluice/gluon/nn/rectifiers.h>
+#include <sluice/gluon/nn/rotary.h>
 #include <sluice/gluon/nn/sequential.h>
 #include <sluice/gluon/nn/transformer.h>
 #include <sluice/gluon/nn/volume.h>

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 
 #include <sluice/gluon/block.h>
 #include <sluice/gluon/nn/dense.h>
+#include <sluice/gluon/nn/rotary.h>
 
 namespace sluice::gluon::nn {
 
@@ -15,12 +18,14 @@ struct MultiHeadAttentionOptions {
   std::int64_t kv_heads = 0;  // heads of keys and values, which those of queries share; 0: as many
   DType dtype = float32;
   init::Initializer weight_initializer = {};  // empty: what initialize() is given
+  std::optional<RotaryOptions> rotary = {};   // queries and keys are turned by their positions (RotaryEmbedding)
 };
 
 /// Attention of several heads (PyTorch nn.MultiheadAttention with batch_first): query (N, L, C), key and value (N, S,
 /// ..) give (N, L, units). One input is query, key and value; a fourth one is the mask of
 /// scaled_dot_product_attention(), which broadcasts to (N, num_heads, L, S): (N, 1, 1, S), 0 where a key is padding.
-/// Children: the Dense layers "query", "key", "value" and "out".
+/// With options.rotary two arrays are x and its positions, and a fifth one says where queries stand, as behind a cache;
+/// keys stand at 0 to S - 1. Children: the Dense layers "query", "key", "value" and "out"; "rotary".
 class SLUICE_API MultiHeadAttention : public Block {
  public:
   /// Throws ValueError where units do not divide into num_heads, or these into kv_heads, and for a dropout outside [0,
@@ -34,7 +39,9 @@ class SLUICE_API MultiHeadAttention : public Block {
   std::int64_t num_heads_, kv_heads_;
   double dropout_;
   bool causal_;
+  bool turns_;
   Child<Dense> query_, key_, value_, out_;
+  Child<RotaryEmbedding> rotary_;
 };
 
 }  // namespace sluice::gluon::nn

@@ -20,6 +20,22 @@ class SLUICE_API Dropout : public Block {
   double rate_;
 };
 
+/// Stochastic depth (Huang et al., 2016; torchvision's StochasticDepth of mode "row", timm's DropPath): in training
+/// each sample, an entry of the first axis, is zero as a whole with probability `rate`, else x / (1 - rate). Otherwise
+/// x itself. For what is added to what goes round it.
+class SLUICE_API DropPath : public Block {
+ public:
+  /// Throws ValueError unless 0 <= rate <= 1.
+  explicit DropPath(double rate);
+
+ protected:
+  /// Throws ShapeError for an array without axes.
+  NDArray forward(const NDArray& x) const override;
+
+ private:
+  double rate_;
+};
+
 /// (N, ...) to (N, rest): a view where strides allow.
 class SLUICE_API Flatten : public Block {
  protected:

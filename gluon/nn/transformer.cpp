@@ -1,4 +1,5 @@
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,14 +15,19 @@ namespace sluice::gluon::nn {
 namespace {
 
 MultiHeadAttention attention_of(
-    std::int64_t units, std::int64_t num_heads, bool causal, const TransformerOptions& options) {
+    std::int64_t units,
+    std::int64_t num_heads,
+    bool causal,
+    const TransformerOptions& options,
+    const std::optional<RotaryOptions>& rotary) {
   return MultiHeadAttention(
       units,
       num_heads,
       {.dropout = options.attention_dropout,
        .causal = causal,
        .use_bias = options.use_bias,
-       .weight_initializer = options.weight_initializer});
+       .weight_initializer = options.weight_initializer,
+       .rotary = rotary});
 }
 
 LayerNorm norm_of(std::int64_t units, const TransformerOptions& options) {
@@ -78,7 +84,7 @@ NDArray PositionwiseFFN::forward(const NDArray& x) const {
 TransformerEncoderLayer::TransformerEncoderLayer(
     std::int64_t units, std::int64_t hidden, std::int64_t num_heads, const TransformerOptions& options)
     : pre_norm_(options.pre_norm),
-      attention_(child("attention", attention_of(units, num_heads, options.causal, options))),
+      attention_(child("attention", attention_of(units, num_heads, options.causal, options, options.rotary))),
       norm_1_(child("norm_1", norm_of(units, options))),
       ffn_(child("ffn", PositionwiseFFN(units, hidden, options))),
       norm_2_(child("norm_2", norm_of(units, options))),
@@ -98,9 +104,9 @@ Arrays TransformerEncoderLayer::forward_all(std::span<const NDArray> inputs) con
 TransformerDecoderLayer::TransformerDecoderLayer(
     std::int64_t units, std::int64_t hidden, std::int64_t num_heads, const TransformerOptions& options)
     : pre_norm_(options.pre_norm),
-      self_attention_(child("self_attention", attention_of(units, num_heads, true, options))),
+      self_attention_(child("self_attention", attention_of(units, num_heads, true, options, options.rotary))),
       norm_1_(child("norm_1", norm_of(units, options))),
-      attention_(child("attention", attention_of(units, num_heads, false, options))),
+      attention_(child("attention", attention_of(units, num_heads, false, options, {}))),
       norm_2_(child("norm_2", norm_of(units, options))),
       ffn_(child("ffn", PositionwiseFFN(units, hidden, options))),
       norm_3_(child("norm_3", norm_of(units, options))),

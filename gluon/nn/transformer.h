@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include <sluice/gluon/nn/basic.h>
 #include <sluice/gluon/nn/dense.h>
 #include <sluice/gluon/nn/norm.h>
+#include <sluice/gluon/nn/rotary.h>
 #include <sluice/gluon/nn/sequential.h>
 
 /// Transformers (Vaswani et al., "Attention is all you need", 2017), on sequences (N, length, units), as GluonNLP and
@@ -26,6 +28,7 @@ struct TransformerOptions {
   bool use_bias = true;             // of all products
   double layer_norm_eps = 1e-5;
   init::Initializer weight_initializer = {};  // empty: what initialize() is given
+  std::optional<RotaryOptions> rotary = {};   // of attention to the sequence itself
 };
 
 /// Two products at each position, an activation between them (GluonNLP's PositionwiseFFN without norm and sum).

@@ -55,6 +55,23 @@ const std::map<std::string, Published> k_published = {
     {"mobilenetv2_0.75", {2627592, 26272}},
     {"mobilenetv2_0.5", {1964736, 18368}},
     {"mobilenetv2_0.25", {1516392, 10464}},
+    // Of torchvision 0.29.
+    {"mobilenetv2b_1.0", {3504872, 34112}},
+    {"mobilenet_v3_large", {5483032, 24400}},
+    {"mobilenet_v3_small", {2542856, 12112}},
+    {"resnext50_32x4d", {25028904, 68224}},
+    {"resnext101_32x8d", {88791336, 202880}},
+    {"resnext101_64x4d", {83455272, 202880}},
+    {"wide_resnet50_2", {68883240, 68224}},
+    {"wide_resnet101_2", {126886696, 137856}},
+    {"efficientnet_b0", {5288548, 42016}},
+    {"efficientnet_b1", {7794184, 62048}},
+    {"efficientnet_b2", {9109994, 67568}},
+    {"efficientnet_b3", {12233232, 87296}},
+    {"efficientnet_b4", {19341616, 125200}},
+    {"efficientnet_b5", {30389784, 172736}},
+    {"efficientnet_b6", {43040704, 224432}},
+    {"efficientnet_b7", {66347960, 310720}},
 };
 
 std::int64_t size_of_images(const std::string& name) {
@@ -64,7 +81,7 @@ std::int64_t size_of_images(const std::string& name) {
 void check_published(const std::string& name) {
   CAPTURE(name);
   zoo::Classifier net = zoo::get_model(name);
-  net.initialize(gluon::init::Zero());
+  net.initialize([](const NDArray&) {});  // nothing is written: memory that nobody touches is none
   const std::int64_t size = size_of_images(name);
   const gluon::Summary found = net.summary(abstract_array({{2, 3, size, size}, float32, cpu()}));
   const Published& wanted = k_published.at(name);
@@ -83,23 +100,32 @@ TEST_CASE("All models have as many parameters as published", "[gluon][model_zoo]
 }
 
 TEST_CASE("Models give logits of as many classes as asked, hybridized the same, and train", "[gluon][model_zoo]") {
-  for (const char* const name : {"squeezenet1.1", "mobilenet0.25", "mobilenetv2_0.25"}) {
+  const std::map<std::string, std::int64_t> sizes{
+      {"squeezenet1.1", 224},
+      {"mobilenet0.25", 64},
+      {"mobilenetv2_0.25", 64},
+      {"mobilenetv2b_1.0", 32},
+      {"mobilenet_v3_small", 32},
+      {"efficientnet_b0", 32},
+      {"resnext50_32x4d", 32}};
+  for (const auto& [name, size] : sizes) {
     CAPTURE(name);
     random::seed(4);
     zoo::Classifier net = zoo::get_model(name, {.classes = 7});
     net.initialize(gluon::init::Xavier());
-    const NDArray x = random_array({1, 3, 224, 224}, 5);
+    const NDArray x = random_array({2, 3, size, size}, 5);
     const NDArray plain = net(x);
-    CHECK(plain.shape() == Shape{1, 7});
-    CHECK(isfinite(plain).to_vector<bool>() == std::vector<bool>(7, true));
+    CHECK(plain.shape() == Shape{2, 7});
+    CHECK(isfinite(plain).to_vector<bool>() == std::vector<bool>(14, true));
     net.hybridize();
     CHECK(values(net(x)) == values(plain));
-    CHECK(values(net(x)) == values(plain));
-    CHECK(net.features()(x).shape()[0] == 1);
+    CHECK(net(concat({x, x}, 0)).shape() == Shape{4, 7});
+    CHECK(net.hybrid_traces() == 1);  // of batches of all sizes
+    CHECK(net.features()(x).shape()[0] == 2);
     NDArray loss;
     {
       const autograd::RecordScope record;
-      loss = SoftmaxCrossEntropyLoss()(net(x), array<std::int32_t>({3}));
+      loss = SoftmaxCrossEntropyLoss()(net(x), array<std::int32_t>({3, 6}));
     }
     loss.backward();
     int reached = 0, trained = 0;
@@ -143,7 +169,59 @@ TEST_CASE("Models that there are none of are refused, by name and number", "[glu
   CHECK_THROWS_AS(zoo::mobilenet(0), ValueError);
   CHECK_THROWS_AS(zoo::mobilenet_v2(0.01), ValueError);
   CHECK_THROWS_AS(zoo::mobilenet(INFINITY), ValueError);
+  CHECK_THROWS_AS(zoo::mobilenet_v2b(0), ValueError);
+  CHECK_THROWS_AS(zoo::mobilenet_v3_large(-1), ValueError);
+  CHECK_THROWS_AS(zoo::mobilenet_v3_small(NAN), ValueError);
+  CHECK_THROWS_AS(zoo::efficientnet(8), ValueError);
+  CHECK_THROWS_AS(zoo::efficientnet(-1), ValueError);
+  CHECK_THROWS_AS(zoo::resnext(18), ValueError);
+  CHECK_THROWS_AS(zoo::resnext(50, 0), ValueError);
+  CHECK_THROWS_AS(zoo::resnext(50, 32, 1025), ValueError);
+  CHECK_THROWS_AS(zoo::wide_resnet(34), ValueError);
+  CHECK_THROWS_AS(zoo::wide_resnet(50, 0), ValueError);
   CHECK_THROWS_AS(zoo::alexnet({.classes = 0}), ValueError);
+}
+
+TEST_CASE("DropPath leaves whole samples out in training, and scales the others", "[gluon][layers]") {
+  random::seed(7);
+  gluon::nn::DropPath layer(0.25);
+  const NDArray x = random_array({4000, 3, 2}, 1, 1, 2);
+  CHECK(values(layer(x)) == values(x));
+  NDArray y, input = x.copy();
+  input.attach_grad();
+  {
+    const autograd::RecordScope record;
+    y = layer(input);
+  }
+  y.backward();
+  const std::vector<float> found = values(y), given = values(x), slopes = values(input.grad());
+  int kept = 0;
+  bool whole = true;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const float scale = found[i - i % 6] == 0 ? 0.0f : 1 / 0.75f;
+    whole = whole && found[i] == Approx(given[i] * scale) && slopes[i] == Approx(scale);
+    kept += i % 6 == 0 && scale != 0 ? 1 : 0;
+  }
+  CHECK(whole);
+  CHECK(kept > 2880);  // 3000 but for four and a half deviations
+  CHECK(kept < 3120);
+  const autograd::TrainScope training;
+  CHECK(values(gluon::nn::DropPath(1)(full({3, 2}, INFINITY))) == std::vector<float>(6, 0));
+  CHECK(values(gluon::nn::DropPath(0)(x)) == values(x));
+  CHECK(layer(zeros({0, 3})).shape() == Shape{0, 3});
+  CHECK(layer(ones({5})).shape() == Shape{5});
+  CHECK(layer(ones({5, 2}).astype(bfloat16)).dtype() == bfloat16);
+  CHECK(layer(ones({1}).broadcast_to({5, 2})).shape() == Shape{5, 2});
+  layer.hybridize();
+  random::seed(3);
+  const std::vector<float> graph = values(layer(x));
+  layer.hybridize(false);
+  random::seed(3);
+  CHECK(values(layer(x)) == graph);
+  CHECK_THROWS_AS(layer(ones({})), ShapeError);
+  CHECK_THROWS_AS(gluon::nn::DropPath(-0.1), ValueError);
+  CHECK_THROWS_AS(gluon::nn::DropPath(1.5), ValueError);
+  CHECK_THROWS_AS(gluon::nn::DropPath(NAN), ValueError);
 }
 
 TEST_CASE("Blocks side by side are joined, and what goes round them is added", "[gluon][layers]") {
