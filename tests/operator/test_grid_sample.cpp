@@ -155,6 +155,79 @@ TEST_CASE("What lies beside the image is not read, whatever stands at its edge",
   CHECK(grid_sample(x, far).to_vector<float>() == std::vector<float>(3, 0));
 }
 
+// Places 1 and 3 of five are infinite or NaN, the others inside and finite.
+TEST_CASE("Places that are infinite or NaN leave gradients of all others alone", "[grid_sample]") {
+  for (const GridSampleOptions& o : all_options()) {
+    for (const float odd : {INFINITY, -INFINITY, NAN}) {
+      CAPTURE(o.padding, o.mode, o.align_corners, odd);
+      const auto gradients = [&](const std::vector<float>& places) {
+        NDArray x = random_array({1, 2, 4, 4}, 1), grid = array(places, {1, 1, 5, 2}), y;
+        x.attach_grad();
+        grid.attach_grad();
+        {
+          const autograd::RecordScope record;
+          y = grid_sample(x, grid, o).slice(3, 0, 5, 2);
+        }
+        y.backward();
+        std::vector<NDArray> of{y, x.grad()};
+        if (o.mode == SampleMode::bilinear)
+          of.push_back(grid.grad());
+        return of;
+      };
+      const auto wanted = gradients({0.1f, 0.2f, 0, 0, -0.3f, 0.4f, 0, 0, 0.5f, -0.1f});
+      const auto given = gradients({0.1f, 0.2f, odd, 0.3f, -0.3f, 0.4f, 0.2f, odd, 0.5f, -0.1f});
+      for (std::size_t i = 0; i < wanted.size(); ++i)
+        CHECK(differences(given[i], wanted[i], {0, 0}) == "");
+    }
+  }
+}
+
+// Heads of 1 for all, so that what is beside takes part in backward.
+TEST_CASE("Gradients are finite where a place is not, or a pixel that no place reads", "[grid_sample][deformable]") {
+  for (const SamplePadding padding : {SamplePadding::zeros, SamplePadding::border, SamplePadding::reflection}) {
+    for (const float odd : {INFINITY, -INFINITY, NAN, 1e38f}) {
+      CAPTURE(padding, odd);
+      NDArray x = random_array({1, 1, 4, 4}, 1), y;
+      NDArray grid = array(std::vector<float>{0.1f, 0.2f, odd, 0.3f, 0.2f, odd, odd, odd}, {1, 1, 4, 2});
+      x.attach_grad();
+      grid.attach_grad();
+      {
+        const autograd::RecordScope record;
+        y = grid_sample(x, grid, {.padding = padding});
+      }
+      y.backward();
+      CHECK(all(isfinite(y)).item<bool>());
+      CHECK(all(isfinite(x.grad())).item<bool>());
+      CHECK(all(isfinite(grid.grad())).item<bool>());
+      CHECK(any(grid.grad() != 0).item<bool>());
+      if (std::isnan(odd) || padding == SamplePadding::zeros)
+        CHECK(y.slice(3, 1, 4).to_vector<float>() == std::vector<float>(3, 0));
+    }
+  }
+  NDArray x = ones({1, 1, 4, 4}), far = array(std::vector<float>{5, 5, 0.9f, 0.9f, -5, 0}, {1, 1, 3, 2}), y;
+  x.slice(2, 0, 1) += INFINITY;  // what a place beside the image must not read
+  far.attach_grad();
+  {
+    const autograd::RecordScope record;
+    y = grid_sample(x, far);
+  }
+  y.backward();
+  CHECK(all(isfinite(far.grad())).item<bool>());
+
+  NDArray image = random_array({1, 1, 3, 3}, 1), weight = ones({1, 1, 1, 1}), offset = zeros({1, 2, 3, 3});
+  offset.slice(2, 1, 2).slice(3, 1, 2) += NAN;
+  for (NDArray* of : {&image, &weight, &offset})
+    of->attach_grad();
+  {
+    const autograd::RecordScope record;
+    y = deformable_convolution(image, offset, weight, {});
+  }
+  y.backward();
+  CHECK(image.grad().to_vector<float>() == std::vector<float>{1, 1, 1, 1, 0, 1, 1, 1, 1});
+  CHECK(all(isfinite(offset.grad())).item<bool>());
+  CHECK(all(isfinite(weight.grad())).item<bool>());
+}
+
 TEST_CASE("The gradients of grid_sample agree with finite differences, twice and in graphs too", "[grid_sample]") {
   const std::vector<NDArray> inputs{
       random_array({2, 2, 3, 4}, 1, -1, 1, float64), random_array({2, 3, 2, 2}, 2, -1.7, 1.7, float64)};
