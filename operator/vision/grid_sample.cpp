@@ -4,6 +4,7 @@
 
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/detail/beside_batch.h>
+#include <sluice/operator/detail/nothing.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
@@ -86,6 +87,10 @@ Arrays sample(std::span<const NDArray> inputs, const Attributes& attributes, Sou
   const auto& how = attributes.as<GridSampleAttributes>();
   const NDArray& x = inputs[0];
   const Shape extents = detail::extents_beside_batch(x);
+  if (extents[1] == 0) {
+    const Shape points = detail::extents_beside_batch(inputs[1]);
+    return {detail::zeros_from(inputs, {}, {1, 0, points[1], points[2]}, site)};
+  }
   const NDArray grid = inputs[1].astype(promote(promote(x.dtype(), inputs[1].dtype()), float32), site);
   const NDArray columns = in_pixels(grid, 0, extents[3], how, site), rows = in_pixels(grid, 1, extents[2], how, site);
   const SampleMode mode = how.nearest ? SampleMode::nearest : SampleMode::bilinear;

@@ -150,6 +150,51 @@ TEST_CASE("grid_sample agrees with plain loops for every type, mode and padding"
   CHECK(grid_sample(zeros({2, 2, 3, 3}), zeros({2, 5, 0, 2})).shape() == Shape{2, 2, 5, 0});
 }
 
+TEST_CASE("Samples without channels or results have their shapes, and gradients of 0", "[grid_sample][deformable]") {
+  const auto gradients_of = [](std::vector<NDArray> in, const auto& f) {
+    NDArray y;
+    for (NDArray& x : in)
+      x.attach_grad();
+    {
+      const autograd::RecordScope record;
+      y = f(in);
+    }
+    y.backward();
+    for (const NDArray& x : in)
+      CHECK(differences(x.grad(), zeros_like(x), {0, 0}) == "");
+    return y;
+  };
+  for (const std::int64_t n : {0, 1, 3}) {
+    for (const DType dtype : k_heavy_dtypes) {
+      CAPTURE(n, name_of(dtype));
+      const ArrayOptions as{.dtype = dtype};
+      const auto sampled = [](const auto& in) { return grid_sample(in[0], in[1]); };
+      const NDArray y = gradients_of({zeros({n, 0, 3, 3}, as), random_array({n, 4, 5, 2}, 1)}, sampled);
+      CHECK(y.shape() == Shape{n, 0, 4, 5});
+      CHECK(y.dtype() == dtype);
+      struct Empty {
+        Shape x, weight;
+      };
+      for (const Empty& c : {Empty{{n, 0, 3, 3}, {2, 0, 1, 1}}, Empty{{n, 2, 3, 3}, {0, 2, 1, 1}}}) {
+        const auto f = [](const auto& in) { return deformable_convolution(in[0], in[1], in[3], {}, in[2]); };
+        const NDArray offset = random_array({n, 2, 3, 3}, 1, -1, 1, dtype), mask = ones({n, 1, 3, 3}, as);
+        const NDArray made = gradients_of({ones(c.x, as), offset, mask, ones(c.weight, as)}, f);
+        CHECK(differences(made, zeros({n, c.weight[0], 3, 3}, as), {0, 0}) == "");
+        const NDArray bias = random_array({c.weight[0]}, 2, -1, 1, dtype);
+        CHECK(
+            differences(
+                deformable_convolution(ones(c.x, as), offset, ones(c.weight, as), bias),
+                bias.reshape({1, c.weight[0], 1, 1}).broadcast_to({n, c.weight[0], 3, 3}).copy(),
+                {0, 0}) == "");
+      }
+      const NDArray rows = zeros({n, 2, 0, 3}, as), taps = ones({4, 2, 1, 1}, as);  // two rows of padding
+      CHECK(
+          deformable_convolution(rows, zeros({n, 2, 2, 3}, as), taps, {}, {}, {.pad = {1, 0}}).shape() ==
+          Shape{n, 4, 2, 3});
+    }
+  }
+}
+
 TEST_CASE("What lies beside the image is not read, whatever stands at its edge", "[grid_sample]") {
   const NDArray x = full({1, 1, 2, 2}, INFINITY), far = array(std::vector<float>{9, 9, -9, 0, NAN, 0}, {1, 1, 3, 2});
   CHECK(grid_sample(x, far).to_vector<float>() == std::vector<float>(3, 0));
