@@ -55,7 +55,6 @@ struct Scores {
 
 Scores scores_of(const ComposedAttention& call, const Extents& n, SourceLocation site) {
   const std::int64_t width = unseen_shape(call.q)[3];
-  // Before the product, where half types have room.
   const NDArray queries = n.grouped(multiply(call.q, call.scale, site), width, site);
   Scores scores{n.apart(matmul(queries, call.k.swapaxes(2, 3, site), site), n.keys, site), NDArray()};
   const NDArray& mask = call.mask;
@@ -108,13 +107,15 @@ void check_attention_operands(const Operator& op, std::span<const ArraySpec> inp
   });
 }
 
-NDArray attention_composed(const ComposedAttention& call, SourceLocation site) {
+NDArray attention_composed(const ComposedAttention& given, SourceLocation site) {
+  const ComposedAttention call = wide(given, site);
   const Extents n = extents_of(call.q, call.k);
   const std::int64_t of_values = unseen_shape(call.v)[3];
   NDArray weights = scores_of(call, n, site).weights(site).astype(call.v.dtype(), site);
   if (call.dropout > 0)
     weights = dropout(weights, call.dropout, site);
-  return n.apart(matmul(n.grouped(weights, n.keys, site), call.v, site), of_values, site);
+  const NDArray y = matmul(n.grouped(weights, n.keys, site), call.v, site);
+  return n.apart(y, of_values, site).astype(given.v.dtype(), site);
 }
 
 Arrays attention_with_statistics(const ComposedAttention& given, SourceLocation site) {

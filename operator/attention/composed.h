@@ -18,10 +18,10 @@ struct ComposedAttention {
   double dropout = 0;
 };
 
-/// What scaled_dot_product_attention() says.
+/// What scaled_dot_product_attention() says: computed in float32 or float64, rounded to v's type once.
 NDArray attention_composed(const ComposedAttention& call, SourceLocation site);
 
-/// The same without dropout, computed in float32 or float64, and the logarithms of the sums of each query's
+/// The same without dropout, and the logarithms of the sums of each query's
 /// exponentials (B, H, L), -inf where no key counts.
 Arrays attention_with_statistics(const ComposedAttention& call, SourceLocation site);
 

@@ -85,14 +85,13 @@ NDArray stack(std::span<const NDArray> arrays, int axis, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     require<ValueError>(!arrays.empty(), [] { return "stack: no arrays"; });
     std::vector<NDArray> rows(arrays.begin(), arrays.end());
-    for (const NDArray& row : rows)
-      detail::object_of(row, "stack");
-    const int normal = normal_axis(axis, rows[0].ndim() + 1, "stack");
-    const Shape shape = rows[0].shape();
+    // The calls are the same for all extents, which a trace need not see.
+    const Shape shape = detail::object_of(rows[0], "stack").shape;
+    const int normal = normal_axis(axis, shape.ndim() + 1, "stack");
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      require<ShapeError>(rows[i].shape() == shape, [&] {
-        return message("stack: array ", i, " has shape ", rows[i].shape(), ", the first one ", shape);
-      });
+      const Shape& given = detail::object_of(rows[i], "stack").shape;
+      require<ShapeError>(
+          given == shape, [&] { return message("stack: array ", i, " has shape ", given, ", the first one ", shape); });
       rows[i] = rows[i].expand_dims(normal, site);
     }
     return concat(rows, normal, site);

@@ -1,3 +1,4 @@
+#include <span>
 #include <vector>
 
 #include <sluice/ndarray/detail/located.h>
@@ -7,6 +8,7 @@
 #include <sluice/operator/conv/row_windows.h>
 #include <sluice/operator/conv/volume.h>
 #include <sluice/operator/detail/beside_batch.h>
+#include <sluice/operator/detail/nothing.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/detail/volume.h>
 #include <sluice/operator/elementwise/elementwise.h>
@@ -149,12 +151,27 @@ Specs infer_volume_back(const Operator& op, std::span<const ArraySpec> inputs, c
 }
 
 // -- Calls ------------------------------------------------------------------------------------------------------------
+NDArray biased(const NDArray& y, std::span<const NDArray> inputs, const Shape& shape, SourceLocation site) {
+  if (inputs.size() <= 2)
+    return y;
+  return add(y, inputs[2].astype(y.dtype(), site).reshape({1, shape[1], 1, 1, 1}, site), site);
+}
+
+// Of no channels, rows or planes: the bias alone, of y's shape beside the batch.
+NDArray of_nothing(std::span<const NDArray> inputs, const Shape& y, SourceLocation site) {
+  return biased(detail::zeros_from(inputs.first(1), inputs.subspan(1, 1), y, site), inputs, y, site);
+}
+
 // Windows of depths become images of their own, whose channels are those of x at each tap.
 Arrays convolve(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   const Operator& op = detail::k_convolution3d;
   const Shape y = infer_volume(op, detail::specs_of(inputs), attributes)[0].shape;
   const auto& a = attributes.as<Convolution3DAttributes>();
   const Shape x = detail::extents_beside_batch(inputs[0]), &w = detail::unseen_shape(inputs[1]);
+  if (detail::is_empty_beside_batch(x) || y[1] == 0) {
+    const NDArray made = of_nothing(inputs, y, site);
+    return {a.relu ? relu(made, site) : made};
+  }
   const NDArray rows = inputs[0].reshape({-1, x[1], x[2], x[3] * x[4]}, site);
   const Attributes depth = Attributes::of(depth_windows(op.name, a, w[2]));
   const NDArray windows = invoke_one(detail::k_unfold_rows, {rows}, depth, site);
@@ -172,6 +189,8 @@ Arrays spread(std::span<const NDArray> inputs, const Attributes& attributes, Sou
   const Shape y = infer_volume_back(op, detail::specs_of(inputs), attributes)[0].shape;
   const auto& a = attributes.as<Deconvolution3DAttributes>();
   const Shape x = detail::extents_beside_batch(inputs[0]), &w = detail::unseen_shape(inputs[1]);
+  if (y[1] == 0)
+    return {of_nothing(inputs, y, site)};
   // What planes give is added up once more: half types are not to be rounded in between.
   const DType own = inputs[0].dtype(), wide = own == float64 ? float64 : float32;
   const NDArray volume = inputs[0].astype(wide, site).transpose({0, 2, 1, 3, 4}, site);
@@ -182,9 +201,7 @@ Arrays spread(std::span<const NDArray> inputs, const Attributes& attributes, Sou
   const NDArray windows = each.reshape({-1, x[2], y[1], w[2], y[3] * y[4]}, site);
   const NDArray sums = invoke_one(detail::k_fold_rows, {windows}, Attributes::of(depth), site);
   const NDArray y_wide = sums.reshape({-1, y[1], y[2], y[3], y[4]}, site);
-  const bool biased = inputs.size() > 2;
-  return {(biased ? add(y_wide, inputs[2].astype(wide, site).reshape({1, y[1], 1, 1, 1}, site), site) : y_wide)
-              .astype(own, site)};
+  return {biased(y_wide, inputs, y, site).astype(own, site)};
 }
 
 }  // namespace

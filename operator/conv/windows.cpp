@@ -66,10 +66,20 @@ WindowWalk walk_of(const char* op, const Shape& x, const RowWindows& a, bool row
 template <class Windows>
 constexpr bool k_rows_first = std::is_base_of_v<RowWindows, Windows>;
 
-Shape columns_shape(const WindowWalk& w) {
+std::int64_t as_one(const char* op, const Shape& extents) {
+  std::int64_t product = 1;
+  bool overflows = false;
+  for (const std::int64_t extent : extents)
+    overflows |= __builtin_mul_overflow(product, extent, &product);
+  require<ShapeError>(
+      !overflows, [&] { return message(op, ": extents ", extents, " are too large to be one axis of columns"); });
+  return product;
+}
+
+Shape columns_shape(const char* op, const WindowWalk& w) {
   if (w.rows_first)
     return {w.images, w.out[0], w.channels, w.kernel[0], w.out[1]};
-  return {w.images, w.channels * w.kernel[0] * w.kernel[1], w.out[0] * w.out[1]};
+  return {w.images, as_one(op, {w.channels, w.kernel[0], w.kernel[1]}), as_one(op, {w.out[0], w.out[1]})};
 }
 
 // -- Images to columns ------------------------------------------------------------------------------------------------
@@ -77,7 +87,7 @@ template <class Windows>
 Specs infer_unfold(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const ArraySpec& x = inputs[0];
   const WindowWalk walk = walk_of(op.name, x.shape, attributes.as<Windows>(), k_rows_first<Windows>);
-  return {{columns_shape(walk), x.dtype, x.device}};
+  return {{columns_shape(op.name, walk), x.dtype, x.device}};
 }
 
 using Run = void (*)(const KernelCall& call, const WindowWalk& walk);
@@ -122,9 +132,9 @@ Specs infer_fold(const Operator& op, std::span<const ArraySpec> inputs, const At
       is_floating(columns.dtype), [&] { return message(op.name, ": adds floating types up, not ", columns.dtype); });
   const Shape x = images_shape(op, columns.shape, how);
   const WindowWalk walk = walk_of(op.name, x, how, k_rows_first<Sums>);
-  require<ShapeError>(columns.shape == columns_shape(walk), [&] {
-    return message(
-        op.name, ": columns of shape ", columns.shape, ", not ", columns_shape(walk), ", for images of shape ", x);
+  const Shape wanted = columns_shape(op.name, walk);
+  require<ShapeError>(columns.shape == wanted, [&] {
+    return message(op.name, ": columns of shape ", columns.shape, ", not ", wanted, ", for images of shape ", x);
   });
   return {{x, columns.dtype, columns.device}};
 }

@@ -65,7 +65,9 @@ NDArray losses(const NDArray& log_probs, const Sequences& of, const ArrayOptions
   }
   const NDArray last = take_along_axis(alpha, of.labels * 2, 1);
   const NDArray before = take_along_axis(alpha, maximum(of.labels * 2 - 1, 0), 1);
-  const NDArray log = logaddexp(last, where(of.labels > 0, before, k_none)).reshape({batch});
+  NDArray log = logaddexp(last, where(of.labels > 0, before, k_none)).reshape({batch});
+  if (x[0] == 0)
+    log = log + sum(log_probs, {0, 2});  // no step did: the tape is to know what the loss is of
   const double odd = zero_infinity ? 0 : std::numeric_limits<double>::quiet_NaN();
   return where(log < k_none / 2, odd, -ones_like(log)) * log;
 }

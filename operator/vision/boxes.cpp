@@ -217,7 +217,9 @@ NDArray nms(
   if (ids.defined()) {
     require<DTypeError>(
         is_integer(ids.dtype()), [&] { return message("nms: ids are of an integer type, not ", ids.dtype()); });
-    inputs.push_back(take(ids, order, 0, IndexMode::raise, site).astype(wide, site).expand_dims(0, site));
+    // Their places among all, as floats, which do not tell large numbers apart.
+    const NDArray ranks = searchsorted(sort(ids, 0, false, site), ids, false, site);
+    inputs.push_back(take(ranks, order, 0, IndexMode::raise, site).astype(wide, site).expand_dims(0, site));
   }
   return boolean_mask(order, mask_of(inputs, iou_threshold, site).squeeze(0, site), site);
 }

@@ -1,6 +1,7 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/operator/conv/passes.h>
 #include <sluice/operator/detail/beside_batch.h>
+#include <sluice/operator/detail/nothing.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/invoke.h>
@@ -108,6 +109,11 @@ Arrays convolve(std::span<const NDArray> inputs, const Attributes& attributes, S
   Shape extents = detail::extents_beside_batch(x);
   extents[0] = 1;
   const detail::ConvolutionGeometry g = geometry_of(op.name, extents, detail::unseen_shape(weight), x.dtype(), a);
+  const auto biased = [&](const NDArray& y) {
+    return at.bias < inputs.size() ? add(y, inputs[at.bias].reshape({1, g.outputs, 1, 1}, site), site) : y;
+  };
+  if (detail::is_empty_beside_batch(extents) || g.outputs == 0)
+    return {biased(detail::zeros_from(inputs.first(at.weight), inputs.subspan(at.weight, 1), g.y_shape(), site))};
   const DType wide = x.dtype() == float64 ? float64 : float32;
   const ArrayOptions as{.dtype = wide, .device = x.device()};
   const std::int64_t taps = g.kernel[0] * g.kernel[1], points = g.out_plane();
@@ -126,9 +132,7 @@ Arrays convolve(std::span<const NDArray> inputs, const Attributes& attributes, S
     samples = multiply(samples, inputs[2].astype(wide, site).reshape({-1, 1, taps, points}, site), site);
   const NDArray columns = samples.astype(x.dtype(), site).reshape({-1, g.groups, g.depth(), points}, site);
   const NDArray rows = weight.reshape({1, g.groups, g.group_outputs(), g.depth()}, site);
-  const NDArray y = matmul(rows, columns, site).reshape({-1, g.outputs, g.out[0], g.out[1]}, site);
-  const bool biased = at.bias < inputs.size();
-  return {biased ? add(y, inputs[at.bias].reshape({1, g.outputs, 1, 1}, site), site) : y};
+  return {biased(matmul(rows, columns, site).reshape({-1, g.outputs, g.out[0], g.out[1]}, site))};
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
+#include <algorithm>
+#include <limits>
 #include <vector>
 
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/detail/beside_batch.h>
+#include <sluice/operator/detail/nothing.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
@@ -63,8 +66,10 @@ NDArray kept_inside(const NDArray& at, std::int64_t extent, const GridSampleAttr
     return clip(at, 0, last, site);
   if (!how.reflection)
     return at;
-  const NDArray inside = how.align_corners ? reflected(at, 0, last, site) : reflected(at, -0.5, last + 0.5, site);
-  return clip(inside, 0, last, site);
+  // What is infinitely far has no mirror image, and is not to come into gradients.
+  const NDArray known = isfinite(at, site), from = where(known, at, 0, site);
+  const NDArray inside = how.align_corners ? reflected(from, 0, last, site) : reflected(from, -0.5, last + 0.5, site);
+  return where(known, clip(inside, 0, last, site), std::numeric_limits<double>::quiet_NaN(), site);
 }
 
 // Numbers from -1 to 1 as pixels.
@@ -82,6 +87,10 @@ Arrays sample(std::span<const NDArray> inputs, const Attributes& attributes, Sou
   const auto& how = attributes.as<GridSampleAttributes>();
   const NDArray& x = inputs[0];
   const Shape extents = detail::extents_beside_batch(x);
+  if (extents[1] == 0) {
+    const Shape points = detail::extents_beside_batch(inputs[1]);
+    return {detail::zeros_from(inputs, {}, {1, 0, points[1], points[2]}, site)};
+  }
   const NDArray grid = inputs[1].astype(promote(promote(x.dtype(), inputs[1].dtype()), float32), site);
   const NDArray columns = in_pixels(grid, 0, extents[3], how, site), rows = in_pixels(grid, 1, extents[2], how, site);
   const SampleMode mode = how.nearest ? SampleMode::nearest : SampleMode::bilinear;
@@ -89,7 +98,7 @@ Arrays sample(std::span<const NDArray> inputs, const Attributes& attributes, Sou
   return {detail::sampled(x, rows, columns, mode, site).astype(x.dtype(), site)};
 }
 
-/// The neighbours of places along an axis: which they are, whether they are there, and what they weigh.
+/// The neighbours of places along an axis: which they are, whether they are there, and what they weigh, 0 where not.
 struct Neighbour {
   NDArray index, exists, weight;
 };
@@ -98,7 +107,7 @@ Neighbour neighbour(const NDArray& place, const NDArray& weight, std::int64_t ex
   const auto last = static_cast<double>(extent - 1);
   const NDArray there = logical_and(greater_equal(place, 0, site), less_equal(place, last, site), site);
   const NDArray index = where(there, place, 0, site).astype(int64, site);
-  return {index, there, weight};
+  return {index, there, weight.defined() ? where(there, weight, 0, site) : weight};
 }
 
 std::vector<Neighbour> neighbours(const NDArray& at, std::int64_t extent, SampleMode mode, SourceLocation site) {
@@ -136,11 +145,13 @@ NDArray sampled(const NDArray& x, const NDArray& rows, const NDArray& columns, S
     }
   }
   const NDArray pixels = x.transpose({0, 2, 3, 1}, site).reshape({-1, extents[1]}, site);
-  NDArray taken = take(pixels, stack(places, 0, site), 0, IndexMode::clip, site).astype(rows.dtype(), site);
+  // Behind the batch, whose size is open: (N, neighbours, A, B, C).
+  const NDArray taken = take(pixels, stack(places, 1, site), 0, IndexMode::clip, site).astype(rows.dtype(), site);
+  // Before the product, whose gradients would be NaN of what is beside the image and infinite.
+  NDArray there = where(stack(exist, 1, site).expand_dims(4, site), taken, 0, site);
   if (mode == SampleMode::bilinear)
-    taken = multiply(taken, stack(weights, 0, site).expand_dims(4, site), site);
-  const NDArray there = where(stack(exist, 0, site).expand_dims(4, site), taken, 0, site);
-  return sum(there, {0}, false, site).transpose({0, 3, 1, 2}, site);
+    there = multiply(there, stack(weights, 1, site).expand_dims(4, site), site);
+  return sum(there, {1}, false, site).transpose({0, 3, 1, 2}, site);
 }
 
 constinit const Operator k_grid_sample{

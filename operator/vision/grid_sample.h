@@ -21,7 +21,8 @@ struct GridSampleOptions {
 
 /// x (N, C, H, W) where `grid` (N, OH, OW, 2), of (column, row) from -1 to 1, says: (N, C, OH, OW) (PyTorch
 /// grid_sample; MXNet's BilinearSampler with align_corners, its grid transposed). Places are counted in float32 or
-/// float64, nearest ones round halves to even; the gradient goes to x and, of bilinear, to the grid. Floating types;
+/// float64, nearest ones round halves to even; the gradient goes to x and, of bilinear, to the grid. A place of NaN, or
+/// an infinite one under reflection, lies beside the image: 0 with any padding, and 0 as gradients. Floating types;
 /// gives x's. Throws ShapeError, DTypeError.
 SLUICE_API NDArray grid_sample(
     const NDArray& x,
@@ -56,7 +57,7 @@ namespace detail {
 extern const Operator k_grid_sample, k_deformable_convolution;
 
 /// x (N, C, H, W) at `rows` and `columns` (N, A, B), counted in pixels, in float32 or float64: (N, C, A, B) of their
-/// type, 0 beside x.
+/// type, 0 beside x and at NaN. What lies beside has gradients of 0, infinite or not.
 NDArray sampled(const NDArray& x, const NDArray& rows, const NDArray& columns, SampleMode mode, SourceLocation site);
 
 }  // namespace detail

@@ -32,6 +32,11 @@ struct RoiSample {
   C of_low = 0, of_high = 0;
 };
 
+/// Some of a bin's points along an axis.
+struct RoiPoints {
+  std::int64_t first = 0, end = 0;
+};
+
 /// A region along one axis.
 template <class C>
 struct RoiAxis {
@@ -39,8 +44,11 @@ struct RoiAxis {
   std::int64_t points = 0;  // a bin
   std::int64_t bins = 0, extent = 0;
 
+  SLUICE_HD C place(std::int64_t of, std::int64_t point) const {
+    return start + static_cast<C>(of) * bin + (static_cast<C>(point) + C(0.5)) * bin / static_cast<C>(points);
+  }
   SLUICE_HD RoiSample<C> sample(std::int64_t of, std::int64_t point) const {
-    C at = start + static_cast<C>(of) * bin + (static_cast<C>(point) + C(0.5)) * bin / static_cast<C>(points);
+    C at = place(of, point);
     if (!(at >= -1 && at <= static_cast<C>(extent)))
       return {};
     at = at > 0 ? at : C(0);
@@ -55,6 +63,26 @@ struct RoiAxis {
     made.of_high = at - static_cast<C>(made.low);
     made.of_low = 1 - made.of_high;
     return made;
+  }
+  /// Those of a bin's points that can lie in the image: places grow with points, unless the region is inside out.
+  RoiPoints inside(std::int64_t of) const {
+    const auto begun = [&](std::int64_t point) { return place(of, point) >= -1; };
+    const auto past = [&](std::int64_t point) { return !(place(of, point) <= static_cast<C>(extent)); };
+    if (points == 0 || !(bin > 0) || (begun(0) && !past(points - 1)))
+      return {0, points};
+    const auto first_where = [&](std::int64_t from, const auto& holds) {
+      std::int64_t to = points;
+      while (from < to) {
+        const std::int64_t middle = from + (to - from) / 2;
+        if (holds(middle))
+          to = middle;
+        else
+          from = middle + 1;
+      }
+      return to;
+    };
+    const std::int64_t first = first_where(0, begun);
+    return {first, first_where(first, past)};
   }
   /// What a pixel weighs in a bin.
   SLUICE_HD C weight(std::int64_t of, std::int64_t pixel) const {
@@ -122,14 +150,25 @@ struct RoiWalk {
   /// Of one bin of one channel.
   SLUICE_HD C
   mean(const FloatingArray<C>& x, const Roi<C>& of, std::int64_t c, std::int64_t row, std::int64_t column) const {
+    return mean(x, of, c, row, column, {0, of.y.points}, {0, of.x.points});
+  }
+  /// Of these samples alone, the others being outside.
+  SLUICE_HD C mean(
+      const FloatingArray<C>& x,
+      const Roi<C>& of,
+      std::int64_t c,
+      std::int64_t row,
+      std::int64_t column,
+      RoiPoints down,
+      RoiPoints across) const {
     const std::int64_t plane = (of.image * channels + c) * height * width;
     C sum = 0;
-    for (std::int64_t i = 0; i < of.y.points; ++i) {
+    for (std::int64_t i = down.first; i < down.end; ++i) {
       const RoiSample<C> y = of.y.sample(row, i);
       if (y.of_low == 0 && y.of_high == 0)
         continue;
       const std::int64_t low = plane + y.low * width, high = plane + y.high * width;
-      for (std::int64_t j = 0; j < of.x.points; ++j) {
+      for (std::int64_t j = across.first; j < across.end; ++j) {
         const RoiSample<C> at = of.x.sample(column, j);
         if (at.of_low == 0 && at.of_high == 0)
           continue;

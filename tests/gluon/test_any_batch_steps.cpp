@@ -311,6 +311,26 @@ TEST_CASE("Batches lie as they lie, also of sizes that were not traced", "[gluon
   CHECK(block.hybrid_traces() == 1);
 }
 
+TEST_CASE("Images at places that the network says are one trace for all batches", "[gluon][graph][hybrid][batch]") {
+  nn::Lambda moved([](const NDArray& x) {
+    const NDArray grid = tanh(x.slice(1, 0, 2)).transpose({0, 2, 3, 1});
+    const NDArray offset = sigmoid(x.slice(1, 0, 2));
+    const NDArray none = x.slice(1, 0, 0), planes = none.expand_dims(2);
+    const NDArray empty =
+        sum(grid_sample(none, grid), {1}, true) + convolution3d(planes, ones({3, 0, 1, 1, 1}), {}).squeeze(2);
+    return empty + grid_sample(x, grid) + deformable_convolution(x, offset, ones({3, 3, 1, 1}), {});
+  });
+  const auto batch = [](std::int64_t n) { return pattern_array({n, 3, 4, 5}); };
+  Trail wanted;
+  for (const std::int64_t n : {4, 7, 2, 9})
+    wanted.push_back(values(moved(batch(n))));
+  moved.hybridize();
+  std::size_t i = 0;
+  for (const std::int64_t n : {4, 7, 2, 9})
+    CHECK(values(moved(batch(n))) == wanted[i++]);
+  CHECK(moved.hybrid_traces() == 1);
+}
+
 TEST_CASE("Errors of a batch that was not traced name the lines that a traced one names", "[gluon][graph][hybrid]") {
   const auto text = [](BatchSizes sizes, std::int64_t n) {
     nn::Lambda rows([](const NDArray& x) { return take(arange(0, 12), x.astype(int32)); });

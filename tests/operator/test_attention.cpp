@@ -186,6 +186,24 @@ TEST_CASE("Attention drops weights in training alone, and keeps large scores of 
   CHECK(differences(y, large) == "");
 }
 
+// Scores near 290, where a step of bfloat16 is 2: rounded scores miss these bounds tenfold.
+TEST_CASE("Attention of half types rounds its result alone, not scores and weights", "[attention]") {
+  const Shape shape{1, 2, 16, 64};
+  for (const DType dtype : {bfloat16, float16}) {
+    for (const bool masked : {false, true}) {
+      CAPTURE(name_of(dtype), masked);
+      const NDArray q = random_array(shape, 1, 4, 8, dtype), k = random_array(shape, 2, 4, 8, dtype);
+      const NDArray v = random_array(shape, 3, -1, 1, dtype);
+      const NDArray mask = random_array({16, 16}, 4, -1, 1, dtype);
+      const NDArray y = scaled_dot_product_attention(q, k, v, {.mask = masked ? mask : NDArray()});
+      const NDArray added = (masked ? mask : zeros({1})).broadcast_to({1, 2, 16, 16}).copy();
+      CHECK(y.dtype() == dtype);
+      const double step = dtype == bfloat16 ? 1.0 / 256 : 1.0 / 2048;
+      CHECK(differences(y, reference(q, k, v, added.to_vector<double>(), 0.125), {step, step / 16}) == "");
+    }
+  }
+}
+
 TEST_CASE("Attention is in graphs what it is by hand", "[attention]") {
   const NDArray q = random_array({2, 3, 8}, 1), mask = random_array({2, 1, 1, 3}, 2);
   const auto f = [](const auto& in) {

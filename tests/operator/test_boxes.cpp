@@ -1,6 +1,8 @@
 // Boxes without those that better ones overlap, against a plain loop in double.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -159,12 +161,27 @@ TEST_CASE("nms gives the indices of the boxes that remain, of each class for its
   o.id_index = 0;
   CHECK(nms(place, scores, 0.2, ids).to_vector<std::int64_t>() == remaining(values.data(), 60, 6, o));
   CHECK(nms(place.astype(float16), scores.astype(float64), 0.2, ids).size() > 0);
-  CHECK(nms(zeros({0, 4}), zeros({0})).shape() == Shape{0});
+  const NDArray none = zeros({0}), no_ids = zeros({0}, {.dtype = int64});
+  CHECK(nms(zeros({0, 4}), none).shape() == Shape{0});
+  CHECK(nms(zeros({0, 4}), none, 0.5, no_ids).shape() == Shape{0});
   CHECK_THROWS_AS(nms(ones({3}), ones({3})), ShapeError);
   CHECK_THROWS_AS(nms(ones({3, 4}), ones({2})), ShapeError);
   CHECK_THROWS_AS(nms(ones({3, 4}), ones({3}), 0.5, ones({2}).astype(int32)), ShapeError);
   CHECK_THROWS_AS(nms(ones({3, 4}), ones({3}), 0.5, ones({3})), DTypeError);
   CHECK_THROWS_AS(nms(ones({3, 4}).astype(int32), ones({3})), DTypeError);
+}
+
+TEST_CASE("nms tells classes apart whose numbers no float does", "[boxes]") {
+  const NDArray place = array(std::vector<float>{0, 0, 9, 9}, {1, 4}).broadcast_to({4, 4});
+  const NDArray scores = array(std::vector<float>{0.9f, 0.8f, 0.7f, 0.6f}, {4});
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t first : {std::int64_t{-3}, std::int64_t{1} << 24, std::int64_t{1} << 53, most - 1}) {
+    CAPTURE(first);
+    const NDArray ids = array(std::vector<std::int64_t>{first, first + 1, first, first + 1}, {4});
+    for (const DType dtype : {float32, float64})
+      CHECK(nms(place.astype(dtype), scores, 0.5, ids).to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 1});
+    CHECK(nms(place, scores, 0.5, ids.slice(0, 0, 1).broadcast_to({4})).size() == 1);
+  }
 }
 
 TEST_CASE("The gradient of box_nms goes to the boxes that remain, in graphs too", "[boxes]") {

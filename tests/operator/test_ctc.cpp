@@ -222,6 +222,41 @@ TEST_CASE("ctc_loss of no steps, no labels and no sequences is what its definiti
   CHECK(std::isnan(cost_of(odd, whole({1}, {1, 1}))[0]));
 }
 
+TEST_CASE("ctc_loss of no steps has gradients of any order, as of no sequences and labels", "[ctc]") {
+  struct Empty {
+    Shape data;
+    NDArray labels;
+    std::vector<double> costs;
+  };
+  const NDArray two = whole({1, 0}, {2, 1}), none = zeros({2, 0}, {.dtype = int64});
+  const Empty all[] = {
+      {{0, 2, 3}, two, {k_infinite, 0}},
+      {{0, 2, 3}, none, {0, 0}},
+      {{0, 0, 3}, zeros({0, 2}, {.dtype = int64}), {}},
+      {{4, 0, 3}, zeros({0, 2}, {.dtype = int64}), {}},
+  };
+  for (const Empty& c : all) {
+    for (const bool zero_infinity : {false, true}) {
+      for (const DType dtype : k_heavy_dtypes) {
+        CAPTURE(to_string(c.data), to_string(c.labels.shape()), zero_infinity, name_of(dtype));
+        NDArray x = zeros(c.data, {.dtype = dtype});
+        x.attach_grad();
+        const autograd::RecordScope record;
+        const std::vector<NDArray> of{x}, y{ctc_loss(x, c.labels, {.zero_infinity = zero_infinity})};
+        std::vector<double> costs = c.costs;
+        if (zero_infinity)
+          costs.assign(costs.size(), 0);
+        CHECK(y[0].to_vector<double>() == costs);
+        const NDArray first = autograd::grad(y, of, {}, {.create_graph = true})[0];
+        CHECK(first.dtype() == dtype);
+        CHECK(first.shape() == c.data);
+        const std::vector<NDArray> squared{sum(first * first)};
+        CHECK(autograd::grad(squared, of)[0].shape() == c.data);
+      }
+    }
+  }
+}
+
 TEST_CASE("A label that is no class, the blank, and a length that cannot be are errors at the wait", "[ctc]") {
   const NDArray x = zeros({3, 2, 4});
   const auto run = [&](std::vector<std::int64_t> labels, CtcLossOptions how) {

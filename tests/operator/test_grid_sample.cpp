@@ -150,9 +150,127 @@ TEST_CASE("grid_sample agrees with plain loops for every type, mode and padding"
   CHECK(grid_sample(zeros({2, 2, 3, 3}), zeros({2, 5, 0, 2})).shape() == Shape{2, 2, 5, 0});
 }
 
+TEST_CASE("Samples without channels or results have their shapes, and gradients of 0", "[grid_sample][deformable]") {
+  const auto gradients_of = [](std::vector<NDArray> in, const auto& f) {
+    NDArray y;
+    for (NDArray& x : in)
+      x.attach_grad();
+    {
+      const autograd::RecordScope record;
+      y = f(in);
+    }
+    y.backward();
+    for (const NDArray& x : in)
+      CHECK(differences(x.grad(), zeros_like(x), {0, 0}) == "");
+    return y;
+  };
+  for (const std::int64_t n : {0, 1, 3}) {
+    for (const DType dtype : k_heavy_dtypes) {
+      CAPTURE(n, name_of(dtype));
+      const ArrayOptions as{.dtype = dtype};
+      const auto sampled = [](const auto& in) { return grid_sample(in[0], in[1]); };
+      const NDArray y = gradients_of({zeros({n, 0, 3, 3}, as), random_array({n, 4, 5, 2}, 1)}, sampled);
+      CHECK(y.shape() == Shape{n, 0, 4, 5});
+      CHECK(y.dtype() == dtype);
+      struct Empty {
+        Shape x, weight;
+      };
+      for (const Empty& c : {Empty{{n, 0, 3, 3}, {2, 0, 1, 1}}, Empty{{n, 2, 3, 3}, {0, 2, 1, 1}}}) {
+        const auto f = [](const auto& in) { return deformable_convolution(in[0], in[1], in[3], {}, in[2]); };
+        const NDArray offset = random_array({n, 2, 3, 3}, 1, -1, 1, dtype), mask = ones({n, 1, 3, 3}, as);
+        const NDArray made = gradients_of({ones(c.x, as), offset, mask, ones(c.weight, as)}, f);
+        CHECK(differences(made, zeros({n, c.weight[0], 3, 3}, as), {0, 0}) == "");
+        const NDArray bias = random_array({c.weight[0]}, 2, -1, 1, dtype);
+        CHECK(
+            differences(
+                deformable_convolution(ones(c.x, as), offset, ones(c.weight, as), bias),
+                bias.reshape({1, c.weight[0], 1, 1}).broadcast_to({n, c.weight[0], 3, 3}).copy(),
+                {0, 0}) == "");
+      }
+      const NDArray rows = zeros({n, 2, 0, 3}, as), taps = ones({4, 2, 1, 1}, as);  // two rows of padding
+      CHECK(
+          deformable_convolution(rows, zeros({n, 2, 2, 3}, as), taps, {}, {}, {.pad = {1, 0}}).shape() ==
+          Shape{n, 4, 2, 3});
+    }
+  }
+}
+
 TEST_CASE("What lies beside the image is not read, whatever stands at its edge", "[grid_sample]") {
   const NDArray x = full({1, 1, 2, 2}, INFINITY), far = array(std::vector<float>{9, 9, -9, 0, NAN, 0}, {1, 1, 3, 2});
   CHECK(grid_sample(x, far).to_vector<float>() == std::vector<float>(3, 0));
+}
+
+// Places 1 and 3 of five are infinite or NaN, the others inside and finite.
+TEST_CASE("Places that are infinite or NaN leave gradients of all others alone", "[grid_sample]") {
+  for (const GridSampleOptions& o : all_options()) {
+    for (const float odd : {INFINITY, -INFINITY, NAN}) {
+      CAPTURE(o.padding, o.mode, o.align_corners, odd);
+      const auto gradients = [&](const std::vector<float>& places) {
+        NDArray x = random_array({1, 2, 4, 4}, 1), grid = array(places, {1, 1, 5, 2}), y;
+        x.attach_grad();
+        grid.attach_grad();
+        {
+          const autograd::RecordScope record;
+          y = grid_sample(x, grid, o).slice(3, 0, 5, 2);
+        }
+        y.backward();
+        std::vector<NDArray> of{y, x.grad()};
+        if (o.mode == SampleMode::bilinear)
+          of.push_back(grid.grad());
+        return of;
+      };
+      const auto wanted = gradients({0.1f, 0.2f, 0, 0, -0.3f, 0.4f, 0, 0, 0.5f, -0.1f});
+      const auto given = gradients({0.1f, 0.2f, odd, 0.3f, -0.3f, 0.4f, 0.2f, odd, 0.5f, -0.1f});
+      for (std::size_t i = 0; i < wanted.size(); ++i)
+        CHECK(differences(given[i], wanted[i], {0, 0}) == "");
+    }
+  }
+}
+
+// Heads of 1 for all, so that what is beside takes part in backward.
+TEST_CASE("Gradients are finite where a place is not, or a pixel that no place reads", "[grid_sample][deformable]") {
+  for (const SamplePadding padding : {SamplePadding::zeros, SamplePadding::border, SamplePadding::reflection}) {
+    for (const float odd : {INFINITY, -INFINITY, NAN, 1e38f}) {
+      CAPTURE(padding, odd);
+      NDArray x = random_array({1, 1, 4, 4}, 1), y;
+      NDArray grid = array(std::vector<float>{0.1f, 0.2f, odd, 0.3f, 0.2f, odd, odd, odd}, {1, 1, 4, 2});
+      x.attach_grad();
+      grid.attach_grad();
+      {
+        const autograd::RecordScope record;
+        y = grid_sample(x, grid, {.padding = padding});
+      }
+      y.backward();
+      CHECK(all(isfinite(y)).item<bool>());
+      CHECK(all(isfinite(x.grad())).item<bool>());
+      CHECK(all(isfinite(grid.grad())).item<bool>());
+      CHECK(any(grid.grad() != 0).item<bool>());
+      if (std::isnan(odd) || padding == SamplePadding::zeros)
+        CHECK(y.slice(3, 1, 4).to_vector<float>() == std::vector<float>(3, 0));
+    }
+  }
+  NDArray x = ones({1, 1, 4, 4}), far = array(std::vector<float>{5, 5, 0.9f, 0.9f, -5, 0}, {1, 1, 3, 2}), y;
+  x.slice(2, 0, 1) += INFINITY;  // what a place beside the image must not read
+  far.attach_grad();
+  {
+    const autograd::RecordScope record;
+    y = grid_sample(x, far);
+  }
+  y.backward();
+  CHECK(all(isfinite(far.grad())).item<bool>());
+
+  NDArray image = random_array({1, 1, 3, 3}, 1), weight = ones({1, 1, 1, 1}), offset = zeros({1, 2, 3, 3});
+  offset.slice(2, 1, 2).slice(3, 1, 2) += NAN;
+  for (NDArray* of : {&image, &weight, &offset})
+    of->attach_grad();
+  {
+    const autograd::RecordScope record;
+    y = deformable_convolution(image, offset, weight, {});
+  }
+  y.backward();
+  CHECK(image.grad().to_vector<float>() == std::vector<float>{1, 1, 1, 1, 0, 1, 1, 1, 1});
+  CHECK(all(isfinite(offset.grad())).item<bool>());
+  CHECK(all(isfinite(weight.grad())).item<bool>());
 }
 
 TEST_CASE("The gradients of grid_sample agree with finite differences, twice and in graphs too", "[grid_sample]") {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <sluice/operator/vision/roi_align.h>
+#include <sluice/operator/vision/roi_walk.h>
 
 #include "tests/operator/heavy_reference.h"
 #include "tests/operator/traced.h"
@@ -149,6 +150,51 @@ TEST_CASE("The gradient of roi_align agrees with finite differences, in graphs t
   }
   const auto f = [](const auto& v) { return roi_align(v[0], v[1], {.pooled_size = {2, 2}}); };
   CHECK(traced_differences(f, {random_array({2, 3, 6, 7}, 1), regions(float32)}) == "");
+}
+
+// 10^12 samples, of which 16 lie in the image.
+TEST_CASE("A region far larger than its image costs what lies inside, backward too", "[roi_align]") {
+  for (const double half : {5e5, 1e5}) {
+    NDArray x = ones({1, 1, 3, 3}, {.dtype = float64}), y;
+    x.attach_grad();
+    {
+      const autograd::RecordScope record;
+      y = roi_align(x, array(std::vector<double>{0, -half, -half, half, half}, {1, 5}), {.pooled_size = {1, 1}});
+    }
+    y.backward();
+    const double samples = 4 * half * half;
+    CHECK(y.item<double>() == Approx(16 / samples));
+    const NDArray each = array(std::vector<double>{1.5, 1, 1.5}, {3, 1}) / samples;
+    CHECK(
+        differences(x.grad().reshape({3, 3}), each * array(std::vector<double>{1.5, 1, 1.5}, {1, 3}), {1e-9, 0}) == "");
+  }
+  const NDArray none = zeros({1, 0, 3, 3}), rois = zeros({1, 5});
+  CHECK(roi_align(none, rois, {.pooled_size = {1 << 30, 1}}).shape() == Shape{1, 0, 1 << 30, 1});
+}
+
+TEST_CASE("The points of a bin that are left out are those outside, and all of these", "[roi_align]") {
+  const float infinite = INFINITY;
+  for (const float start : {-7.5f, -1e3f, -1e30f, -1.0f, 0.0f, 3.25f, 8.0f, 9.0f, 1e30f, -infinite, infinite, NAN}) {
+    for (const float bin : {0.25f, 1.0f, 3.1f, 1e3f, 1e9f, 3e38f, infinite, 0.0f, -2.5f, NAN}) {
+      for (const std::int64_t points : {0, 1, 2, 5, 1000}) {
+        for (const std::int64_t of : {0, 3}) {
+          CAPTURE(start, bin, points, of);
+          const sluice::detail::RoiAxis<float> axis{start, bin, points, 4, 8};
+          const auto kept = axis.inside(of);
+          std::int64_t lost = 0, outside = 0;
+          for (std::int64_t point = 0; point < points; ++point) {
+            const auto at = axis.sample(of, point);
+            const bool counts = at.of_low != 0 || at.of_high != 0, is_kept = point >= kept.first && point < kept.end;
+            lost += counts && !is_kept;
+            outside += is_kept && !counts;
+          }
+          CHECK(lost == 0);
+          CHECK((outside == 0 || !(bin > 0)));
+          CHECK((kept.first >= 0 && kept.first <= kept.end && kept.end <= points));
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("roi_align refuses what does not fit; an image that is not there is an error at the wait", "[roi_align]") {

@@ -273,6 +273,50 @@ TEST_CASE("Convolutions and pools of volumes are in graphs what they are by hand
   CHECK(traced_differences(f, {random_array({3, 2, 3, 4, 4}, 1), random_array({2, 2, 2, 2, 2}, 2)}) == "");
 }
 
+// The bias, and gradients of 0 for what has elements: as convolution() of planes gives them.
+TEST_CASE("Convolutions of volumes without channels, results, rows or planes give the bias", "[volume]") {
+  struct Empty {
+    Shape x, weight;
+    bool transposed;
+    Shape y;
+  };
+  const Empty all[] = {
+      {{2, 0, 3, 4, 5}, {4, 0, 3, 3, 3}, false, {2, 4, 3, 4, 5}},
+      {{2, 2, 3, 4, 5}, {0, 2, 3, 3, 3}, false, {2, 0, 3, 4, 5}},
+      {{2, 2, 3, 0, 5}, {4, 2, 3, 1, 3}, false, {2, 4, 3, 2, 5}},
+      {{2, 2, 0, 4, 5}, {4, 2, 1, 3, 3}, false, {2, 4, 2, 4, 5}},
+      {{0, 0, 0, 4, 5}, {4, 0, 1, 3, 3}, false, {0, 4, 2, 4, 5}},
+      {{2, 2, 3, 4, 5}, {2, 0, 3, 3, 3}, true, {2, 0, 3, 4, 5}},
+      {{0, 2, 3, 4, 5}, {2, 0, 3, 3, 3}, true, {0, 0, 3, 4, 5}},
+  };
+  for (const Empty& c : all) {
+    for (const DType dtype : k_heavy_dtypes) {
+      CAPTURE(to_string(c.x), to_string(c.weight), c.transposed, name_of(dtype));
+      NDArray x = ones(c.x, {.dtype = dtype}), weight = ones(c.weight, {.dtype = dtype}), y;
+      NDArray bias = random_array({c.y[1]}, 1, -1, 1, dtype);
+      for (NDArray* of : {&x, &weight, &bias})
+        of->attach_grad();
+      {
+        const autograd::RecordScope record;
+        y = c.transposed ? deconvolution3d(x, weight, bias, {.pad = {1, 1, 1}})
+                         : convolution3d(x, weight, bias, {.pad = {1, 1, 1}});
+      }
+      y.backward();
+      CHECK(y.dtype() == dtype);
+      CHECK(differences(y, bias.reshape({1, c.y[1], 1, 1, 1}).broadcast_to(c.y).copy(), {0, 0}) == "");
+      CHECK(differences(x.grad(), zeros_like(x), {0, 0}) == "");
+      CHECK(differences(weight.grad(), zeros_like(weight), {0, 0}) == "");
+      const auto each = static_cast<double>(c.y[0] * c.y[2] * c.y[3] * c.y[4]);
+      CHECK(differences(bias.grad(), full({c.y[1]}, each, {.dtype = dtype}), {0, 0}) == "");
+    }
+  }
+  CHECK_THROWS_AS(deconvolution3d(zeros({2, 0, 3, 4, 5}), zeros({0, 4, 3, 3, 3}), {}), ShapeError);  // as of planes
+  const NDArray none = zeros({2, 0, 3, 3, 3}), kernel = zeros({4, 0, 1, 1, 1}), negative = full({4}, -1);
+  CHECK(convolution3d(none, kernel, {}).shape() == Shape{2, 4, 3, 3, 3});
+  CHECK(!any(convolution3d(none, kernel, negative, {.activation = "relu"}) != 0).item<bool>());
+  CHECK(convolution3d(zeros({2, 0, 3, 3, 3}), zeros({4, 0, 1, 1, 1}), {}, {.groups = 2}).size() == 2 * 4 * 27);
+}
+
 TEST_CASE("Convolutions and pools of volumes refuse what does not fit, by name and values", "[volume]") {
   const NDArray x = ones({1, 2, 3, 3, 3}), weight = ones({4, 2, 2, 2, 2}), back = ones({2, 4, 2, 2, 2});
   CHECK_THROWS_AS(convolution3d(x[0], weight, {}), ShapeError);

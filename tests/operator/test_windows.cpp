@@ -137,3 +137,16 @@ TEST_CASE("Windows refuse what does not fit, by name and values", "[windows]") {
   CHECK_THROWS_AS(col2im(columns[0], {4, 4}), ShapeError);
   CHECK_THROWS_AS(col2im(columns.astype(int32), {4, 4}), DTypeError);
 }
+
+TEST_CASE("Extents of columns that no number holds are an error by name, not other extents", "[windows]") {
+  constexpr std::int64_t large = std::int64_t{1} << 30, most = (std::int64_t{1} << 31) - 1;
+  CHECK_THROWS_WITH(
+      im2col(ones({1, 16, 1, 1}), {.kernel = {large, large}, .pad = {large, large}}),
+      contains("im2col") && contains("(16, 1073741824, 1073741824)"));
+  // 2^64 windows, which a product that wraps takes for none.
+  const WindowOptions around{.kernel = {1, 1}, .pad = {most, most}};
+  CHECK_THROWS_WITH(im2col(ones({1, 1, 2, 2}), around), contains("im2col") && contains("(4294967296, 4294967296)"));
+  CHECK_THROWS_WITH(
+      col2im(zeros({1, 1, 0}), {2, 2}, around), contains("col2im") && contains("(4294967296, 4294967296)"));
+  CHECK(im2col(ones({0, 1, 1, 2}), {.kernel = {1, 1}, .pad = {0, large}}).shape() == Shape{0, 1, 2 * large + 2});
+}
