@@ -4,6 +4,7 @@
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/control/detail/turns.h>
+#include <sluice/operator/detail/autocast.h>
 #include <sluice/operator/detail/given_kernels.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
@@ -37,6 +38,7 @@ void Tracer::begin() {
   require<ValueError>(!begun_, [] { return "trace: a Tracer makes one graph; this one was used before"; });
   begun_ = true;
   outer_ = sluice::detail::sink_here();
+  sluice::detail::note_trace(outer_);
 }
 
 Tracer::PlacesKept::~PlacesKept() {
