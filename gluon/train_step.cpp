@@ -152,7 +152,8 @@ struct TrainStep::State {
       result.predictions = net(x, site);
       result.losses = loss(result.predictions, y, site);
     }
-    result.losses.backward();
+    const amp::GradScaler* const scaler = trainer.scaler();
+    (scaler == nullptr ? result.losses : scaler->scale(result.losses, site)).backward();
     result.losses = result.losses.detach();
     result.predictions = result.predictions.detach();
     return result;

@@ -73,7 +73,8 @@ NDArray CastCache::cast(const NDArray& variable, DType to, SourceLocation site) 
   const ArrayObject& object = *variable.object();
   if (object.variable == nullptr || object.buffer == nullptr)
     return variable.astype(to, site);
-  const CallSink* const sink = sink_here();
+  CallSink* const sink = sink_for_casts();
+  const CallSinkScope there(sink);
   const bool recorded = autograd::is_recording();
   const auto is_it = [&](const Known& one) {
     return one.variable.same(variable) && one.made.dtype() == to && one.sink == sink && one.recorded == recorded;
@@ -90,8 +91,27 @@ NDArray CastCache::cast(const NDArray& variable, DType to, SourceLocation site) 
   return made;
 }
 
-void CastCache::forget_traced(const CallSink* still) {
-  std::erase_if(known_, [still](const Known& one) { return one.sink != nullptr && one.sink != still; });
+// While a program is recorded it does not write variables: a cast outside of a body is good for all its turns.
+CallSink* CastCache::sink_for_casts() const noexcept {
+  CallSink* sink = sink_here();
+  for (std::size_t i = bodies_.size(); autograd::is_recording() && i-- > 0;) {
+    if (bodies_[i].trace == sink)
+      sink = bodies_[i].outer;
+  }
+  return sink;
+}
+
+void CastCache::begin_trace(const CallSink* trace, CallSink* outer, bool captures) {
+  const auto is_body = [&](const CallSink* sink) {
+    return std::any_of(bodies_.begin(), bodies_.end(), [sink](const Body& body) { return body.trace == sink; });
+  };
+  while (!bodies_.empty() && bodies_.back().trace != outer)  // they are over
+    bodies_.pop_back();
+  const bool all = !is_body(outer);
+  std::erase_if(
+      known_, [=](const Known& one) { return one.sink == trace || (all && one.sink != nullptr && one.sink != outer); });
+  if (captures)
+    bodies_.push_back({trace, outer});
 }
 
 const AutocastState* autocast_here() noexcept {
@@ -118,9 +138,9 @@ std::span<const NDArray> autocast_inputs(
   return cast;
 }
 
-void note_trace(const CallSink* outer) {
+void note_trace(const CallSink* trace, CallSink* outer, bool captures) {
   if (t_autocast != nullptr)
-    t_autocast->casts->forget_traced(outer);
+    t_autocast->casts->begin_trace(trace, outer, captures);
 }
 
 }  // namespace detail

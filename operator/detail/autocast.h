@@ -21,8 +21,9 @@ class CastCache {
  public:
   /// The cast, made where there is none.
   NDArray cast(const NDArray& variable, DType to, SourceLocation site);
-  /// Drops what was traced, but for what `still` takes: another trace begins, perhaps where an old one lay.
-  void forget_traced(const CallSink* still);
+  /// A trace begins within what `outer` takes, perhaps where an old one lay: what others took is dropped. If it
+  /// captures, as bodies of loops do, variables are cast outside of it.
+  void begin_trace(const CallSink* trace, CallSink* outer, bool captures);
 
  private:
   /// A variable, and all that a cast of it goes by.
@@ -35,7 +36,15 @@ class CastCache {
     bool recorded;
   };
 
+  struct Body {
+    const CallSink* trace;
+    CallSink* outer;
+  };
+
+  CallSink* sink_for_casts() const noexcept;
+
   std::vector<Known> known_;
+  std::vector<Body> bodies_;
 };
 
 /// One scope: its type, none where it is switched off, and where casts are kept.
@@ -57,7 +66,7 @@ std::span<const NDArray> autocast_inputs(
     Arrays& cast,
     SourceLocation site);
 
-/// A trace of this thread begins, within what `outer` takes.
-void note_trace(const CallSink* outer);
+/// CastCache::begin_trace() of this thread's casts.
+void note_trace(const CallSink* trace, CallSink* outer, bool captures);
 
 }  // namespace sluice::detail

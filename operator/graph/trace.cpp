@@ -37,8 +37,9 @@ bool is_same_handle(const NDArray& a, const NDArray& b) {
 void Tracer::begin() {
   require<ValueError>(!begun_, [] { return "trace: a Tracer makes one graph; this one was used before"; });
   begun_ = true;
-  outer_ = sluice::detail::sink_here();
-  sluice::detail::note_trace(outer_);
+  CallSink* const outer = sluice::detail::sink_here();
+  sluice::detail::note_trace(this, outer, outside_ == Outside::captured);
+  outer_ = outer;
 }
 
 Tracer::PlacesKept::~PlacesKept() {
