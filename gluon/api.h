@@ -1,6 +1,8 @@
 #pragma once
 
 // The door to everything: layers and training, on top of the four rooms to its left.
+#include <sluice/gluon/amp/convert.h>
+#include <sluice/gluon/amp/grad_scaler.h>
 #include <sluice/gluon/block.h>
 #include <sluice/gluon/class_metrics.h>
 #include <sluice/gluon/data/api.h>

@@ -8,6 +8,7 @@
 #include <sluice/gluon/detail/hybrid_node.h>
 #include <sluice/gluon/detail/network_changes.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/autocast.h>
 
 namespace sluice::gluon::detail {
 
@@ -80,14 +81,14 @@ bool Hybrid::Signature::operator==(const Signature& other) const {
 
 bool Hybrid::Signature::is_like(const Signature& other) const {
   return recorded == other.recorded && recording == other.recording && training == other.training &&
-         precision == other.precision && engine == other.engine && wanted == other.wanted &&
-         parameters == other.parameters && inputs.size() == other.inputs.size();
+         precision == other.precision && autocast == other.autocast && engine == other.engine &&
+         wanted == other.wanted && parameters == other.parameters && inputs.size() == other.inputs.size();
 }
 
 bool Hybrid::stands_for(const Signature& made, std::span<const NDArray> inputs, const Table& table, bool recorded) {
   if (made.recorded != recorded || made.recording != autograd::is_recording() ||
       made.training != autograd::is_training() || made.precision != sluice::detail::current_float32_precision() ||
-      made.engine != engine_of(inputs) || made.inputs.size() != inputs.size())
+      made.autocast != amp::autocast_dtype() || made.engine != engine_of(inputs) || made.inputs.size() != inputs.size())
     return false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const sluice::detail::ArrayObject& given = *inputs[i].object();
@@ -110,6 +111,7 @@ Hybrid::Signature Hybrid::signature_of(std::span<const NDArray> inputs, const Ta
       .recording = autograd::is_recording(),
       .training = autograd::is_training(),
       .precision = sluice::detail::current_float32_precision(),
+      .autocast = amp::autocast_dtype(),
       .engine = engine_of(inputs)};
   for (const NDArray& input : inputs) {
     signature.inputs.push_back(spec_of(input));

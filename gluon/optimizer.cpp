@@ -8,23 +8,20 @@
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/operator/sink.h>
+#include <sluice/operator/update/corrections.h>
 #include <sluice/operator/update/guard.h>
 #include <sluice/operator/update/numbers.h>
 
 namespace sluice::gluon::optimizer {
 
-namespace {
-
 // Sets of parameters are told apart by it.
-std::vector<std::string> names_of(std::span<const ParameterDict::Entry> parameters) {
+std::vector<std::string> Optimizer::names_of(std::span<const ParameterDict::Entry> parameters) {
   std::vector<std::string> names;
   names.reserve(parameters.size());
   for (const auto& [name, parameter] : parameters)
     names.push_back(name);
   return names;
 }
-
-}  // namespace
 
 double Optimizer::checked_rate(double learning_rate) {
   require(std::isfinite(learning_rate) && learning_rate >= 0, [&] {
@@ -86,8 +83,8 @@ Optimizer::Step Optimizer::step_of(
 }
 
 void Optimizer::count(const Step& step) {
-  for (std::size_t i = 0; i < step.parameters.size(); ++i)
-    counts_[step.parameters[i].first] = step.numbers[i];
+  for (const auto& [name, parameter] : step.parameters)
+    ++counts_[name];
   ++num_updates_;
 }
 
@@ -106,7 +103,8 @@ void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double 
   follow_schedule();
   autograd::PauseScope pause;
   Step step = step_of(parameters, rescale_grad, site);
-  if (sluice::detail::calls_are_taken())
+  make_counts(step);
+  if (sluice::detail::calls_are_taken() || is_scaled())
     write_numbers(step);
   make_guard(step);
   apply_guarded(step);
@@ -125,6 +123,7 @@ void Optimizer::prepare(std::span<const ParameterDict::Entry> parameters, double
     state(step, slot);  // made here: a recorded step would make it again each time
   if (keeps_masters())
     masters(step);
+  make_counts(step);
   make_guard(step);
   write_numbers(step);
   count(step);
@@ -136,7 +135,7 @@ void Optimizer::update_prepared(std::span<const ParameterDict::Entry> parameters
   const autograd::PauseScope pause;
   Step step = step_of(parameters, 1, site);
   const auto prepared = numbers_.find(names_of(parameters));
-  require(prepared != numbers_.end(), [&] {
+  require(prepared != numbers_.end() && prepared->second.array.defined(), [&] {
     return message(
         name(),
         ": a step of these ",
@@ -162,9 +161,11 @@ void Optimizer::cancel(std::span<const ParameterDict::Entry> parameters) {
 std::vector<NDArray> Optimizer::step_arrays(std::span<const ParameterDict::Entry> parameters) const {
   std::vector<NDArray> arrays;
   if (const auto numbers = numbers_.find(names_of(parameters)); numbers != numbers_.end())
-    arrays.push_back(numbers->second.array);
-  if (guards_ && guard_.defined())
+    arrays.insert(arrays.end(), {numbers->second.array, numbers->second.places});
+  if (guards() && guard_.defined())
     arrays.push_back(guard_);
+  arrays.insert(arrays.end(), {loss_scale_, taken_.counts});
+  std::erase_if(arrays, [](const NDArray& array) { return !array.defined(); });
   std::vector<std::string> all = slots();
   all.emplace_back("master");
   for (const auto& [name, parameter] : parameters) {
@@ -230,28 +231,34 @@ void Optimizer::guard(const GuardSettings& settings) {
 // Memory for it, outside what is recorded.
 void Optimizer::make_guard(const Step& step) {
   const Device device = step.weights.front().device();
-  if (!guards_ || (guard_.defined() && guard_.device() == device))
+  if (!guards() || (guard_.defined() && guard_.device() == device))
     return;
   const CallSinkScope nobody(nullptr);
   guard_ = ones({3}, {.dtype = float64, .device = device}, step.site);
 }
 
 void Optimizer::apply_guarded(Step& step) {
-  if (guards_) {
+  if (is_scaled())
+    step.in_memory = rescaled_numbers(step);
+  if (guards()) {
     step.guard = gradient_guard(
         step.grads,
         {.max_norm = guard_settings_.max_norm,
-         .skip_non_finite = guard_settings_.skip_non_finite,
+         .skip_non_finite = guard_settings_.skip_non_finite || loss_scale_.defined(),
          .rescale_grad = step.rescale_grad,
          .numbers = step.in_memory},
         guard_,
         step.site);
   }
   apply(step);
+  if (taken_.counts.defined())
+    count_on_device(step);
 }
 
 void Optimizer::write_numbers(Step& step) {
   const CallSinkScope nobody(nullptr);
+  if (taken_.counts.defined() && counts_steps())
+    step.numbers.assign(step.numbers.size(), k_late_step);
   const std::vector<double> values = numbers_of(step);
   const Device device = step.weights.front().device();
   Numbers& kept = numbers_[names_of(step.parameters)];

@@ -63,6 +63,13 @@ class SLUICE_API Optimizer {
   /// them, one task more; the host does not wait. A step that is left out is counted as any other. Throws ValueError
   /// for a norm that is nan, UnsupportedError for an optimizer without takes_guard().
   void guard(const GuardSettings& settings);
+  /// From the next step on gradients are those of losses times `scale`, of shape () and float32, by which they are
+  /// divided as it is when the step runs; undefined: of losses as they are. A step with a gradient that is inf or nan
+  /// changes nothing then, and no parameter's number of steps: from here on these are counted on the device, for what
+  /// goes by them and in states(); num_updates() and schedules count each step. Numbers of a guard() are those of
+  /// gradients divided so. The host does not wait. Throws ValueError for another array, UnsupportedError for an
+  /// optimizer without takes_guard(). For amp::GradScaler.
+  void scale_losses(const NDArray& scale);
   /// What guard() made of the last step: float64 of shape (3,), the norm of all gradients, what they were scaled by
   /// because of it, and 1, or 0 for a step that was left out. Undefined before a step with a guard.
   NDArray last_guard() const noexcept { return guard_; }
@@ -117,6 +124,10 @@ class SLUICE_API Optimizer {
   virtual std::vector<double> numbers_of(const Step& step) const;
   /// Whether apply() has the update read Step::guard.
   virtual bool takes_guard() const { return false; }
+  /// Whether numbers_of() go by those of the steps, so that corrections() makes them of those of k_late_step.
+  virtual bool counts_steps() const { return false; }
+  /// As step_corrections() (operator/update/corrections.h).
+  virtual NDArray corrections(const NDArray& steps, SourceLocation site) const;
   /// Whether masters() are kept.
   virtual bool keeps_masters() const { return false; }
   /// The slots that state() is asked for.
@@ -131,8 +142,17 @@ class SLUICE_API Optimizer {
 
  private:
   static double checked_rate(double learning_rate);
+  static std::vector<std::string> names_of(std::span<const ParameterDict::Entry> parameters);
   NDArray& state_of(const Step& step, std::size_t i, const std::string& slot);
   void make_guard(const Step& step);
+  bool guards() const noexcept { return guards_ || loss_scale_.defined(); }
+  /// Whether what a step reads from memory is another thing than what prepare() wrote there.
+  bool is_scaled() const noexcept { return loss_scale_.defined() || taken_.counts.defined(); }
+  void make_counts(const Step& step);
+  bool are_counted(const Step& step) const;
+  NDArray places_of(const Step& step);
+  NDArray rescaled_numbers(const Step& step);
+  void count_on_device(const Step& step);
   void apply_guarded(Step& step);
   Step step_of(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) const;
   void follow_schedule();
@@ -149,10 +169,18 @@ class SLUICE_API Optimizer {
   GuardSettings guard_settings_;
   NDArray guard_;  // where each step's is written; another one where settings changed
   bool guards_ = false;
+  NDArray loss_scale_;
+  /// How many steps changed each parameter, float64 on its device, once steps may be left out without being counted.
+  struct Taken {
+    std::vector<std::string> names = {};
+    NDArray counts = {};
+  };
+  Taken taken_;
   /// What a step reads from memory, and what was written there last.
   struct Numbers {
     NDArray array = {};
     std::vector<double> values = {};
+    NDArray places = {};  // of these parameters in taken_
   };
   std::map<std::vector<std::string>, Numbers> numbers_;  // by the names of the parameters prepared together
 };

@@ -92,6 +92,11 @@ Optimizer::States Optimizer::states() const {
   all[k_count] = one_number(num_updates_);
   for (const auto& [parameter, count] : counts_)
     all[parameter + "." + k_count] = one_number(count);
+  const autograd::PauseScope pause;
+  for (std::size_t i = 0; i < taken_.names.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    all[taken_.names[i] + "." + k_count] = taken_.counts.slice(0, at, at + 1).astype(int64).to(cpu());
+  }
   return all;
 }
 
@@ -126,6 +131,9 @@ void Optimizer::load_states(const States& states) {
   states_ = std::move(arrays);
   counts_ = std::move(counts);
   num_updates_ = number;
+  taken_ = {};
+  for (auto& [names, numbers] : numbers_)
+    numbers.places = {};
 }
 
 }  // namespace sluice::gluon::optimizer

@@ -3,6 +3,7 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/optimizers.h>
+#include <sluice/operator/update/corrections.h>
 
 namespace sluice::gluon::optimizer {
 
@@ -113,6 +114,16 @@ void RuleOptimizer<Rule>::apply(const Step& step) {
 template <class Rule>
 std::vector<double> RuleOptimizer<Rule>::numbers_of(const Step& step) const {
   return update_numbers(rule_of(step), options_of(step), step.weights.size());
+}
+
+template <class Rule>
+bool RuleOptimizer<Rule>::counts_steps() const {
+  return corrects_steps(rule_);
+}
+
+template <class Rule>
+NDArray RuleOptimizer<Rule>::corrections(const NDArray& steps, SourceLocation site) const {
+  return step_corrections(rule_, steps, site);
 }
 
 template <class Rule>

@@ -33,6 +33,8 @@ class SLUICE_API RuleOptimizer : public Optimizer {
   std::vector<std::string> slots() const override;
   std::vector<std::string> needed_slots(bool any) const override;
   bool takes_guard() const override { return true; }
+  bool counts_steps() const override;
+  NDArray corrections(const NDArray& steps, SourceLocation site) const override;
   bool keeps_masters() const override { return multi_precision_; }
   /// The rule of this step.
   virtual Rule rule_of([[maybe_unused]] const Step& step) const { return rule_; }

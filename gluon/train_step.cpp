@@ -15,6 +15,7 @@
 #include <sluice/gluon/train_step.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/autocast.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/trace.h>
 #include <sluice/operator/matmul/precision.h>
@@ -31,6 +32,7 @@ ArraySpec spec_of(const NDArray& array) {
 struct Signature {
   std::array<ArraySpec, 2> inputs;
   Float32Precision precision;
+  std::optional<DType> autocast;
   std::vector<const void*> parameters;
   std::vector<double> multipliers;  // of decays, which are part of the step
 
@@ -42,7 +44,8 @@ struct Signature {
   }
   /// All but the inputs.
   bool is_like(const Signature& other) const {
-    return precision == other.precision && parameters == other.parameters && multipliers == other.multipliers;
+    return precision == other.precision && autocast == other.autocast && parameters == other.parameters &&
+           multipliers == other.multipliers;
   }
 };
 
@@ -126,7 +129,8 @@ struct TrainStep::State {
   }
 
   Signature signature_of(const NDArray& x, const NDArray& y) const {
-    Signature signature{{spec_of(x), spec_of(y)}, sluice::detail::current_float32_precision(), {}, {}};
+    Signature signature{
+        {spec_of(x), spec_of(y)}, sluice::detail::current_float32_precision(), amp::autocast_dtype(), {}, {}};
     for (const auto& [name, parameter] : parameters) {
       const auto* const object = parameter.data().object();
       signature.parameters.push_back(object);
@@ -148,7 +152,8 @@ struct TrainStep::State {
       result.predictions = net(x, site);
       result.losses = loss(result.predictions, y, site);
     }
-    result.losses.backward();
+    const amp::GradScaler* const scaler = trainer.scaler();
+    (scaler == nullptr ? result.losses : scaler->scale(result.losses, site)).backward();
     result.losses = result.losses.detach();
     result.predictions = result.predictions.detach();
     return result;

@@ -9,6 +9,7 @@
 #include <sluice/gluon/trainer.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/file.h>
+#include <sluice/operator/autocast.h>
 
 namespace sluice::gluon {
 
@@ -48,6 +49,7 @@ void Trainer::located(const char* what, SourceLocation site, const Body& body) {
   }
   site = called_;
   const OriginScope scope(site);
+  const amp::AutocastScope as_they_are(std::nullopt);
   try {
     body(site);
   } catch (Error& error) {
@@ -104,6 +106,9 @@ void Trainer::prepare_step(std::int64_t batch_size, SourceLocation site) {
           " are to be trained now, and it would go on with other parameters and old rates; set their grad_req as it "
           "was, or record anew with another Trainer, which load_states() continues");
     });
+    unscaled_ = false;  // the gradients are those of the step
+    if (scaler_ != nullptr)
+      use_scale(*scaler_, trained);
     optimizer().prepare(trained, 1.0 / static_cast<double>(batch_size), at);
     prepared_ = std::move(trained);
   });
@@ -113,6 +118,7 @@ void Trainer::apply_step(SourceLocation site) {
   located("Trainer::apply_step", site, [&](SourceLocation at) {
     require(!prepared_.empty(), [] { return "no step was prepared: call prepare_step() before each run"; });
     optimizer().update_prepared(prepared_, at);
+    follow_scale(at);
     is_recorded_ = is_recorded_ || region_records() || sluice::detail::calls_are_taken();
     for (const auto& [name, parameter] : prepared_)
       parameter.mark_grad_used();
@@ -121,7 +127,10 @@ void Trainer::apply_step(SourceLocation site) {
 
 // apply_step() of a trace: the plan is another one where other parameters are trained, and nothing is used yet.
 void Trainer::trace_step(SourceLocation site) {
-  located("TrainStep", site, [&](SourceLocation at) { optimizer().update_prepared(prepared_, at); });
+  located("TrainStep", site, [&](SourceLocation at) {
+    optimizer().update_prepared(prepared_, at);
+    follow_scale(at);
+  });
 }
 
 // Takes back prepare_step(), for a run that did not begin.
@@ -129,9 +138,7 @@ void Trainer::cancel_step() {
   optimizer().cancel(prepared_);
 }
 
-void Trainer::update(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site) {
-  optimizer();  // is there
-  check_batch_size(batch_size);
+std::vector<ParameterDict::Entry> Trainer::fresh_parameters(bool ignore_stale_grad) const {
   std::vector<ParameterDict::Entry> fresh;
   fresh.reserve(parameters_.size());
   for (const ParameterDict::Entry& entry : parameters_) {
@@ -153,13 +160,32 @@ void Trainer::update(std::int64_t batch_size, bool ignore_stale_grad, SourceLoca
           "ignore_stale_grad");
     });
   }
+  return fresh;
+}
+
+void Trainer::update(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site) {
+  optimizer();  // is there
+  check_batch_size(batch_size);
+  const std::vector<ParameterDict::Entry> fresh = fresh_parameters(ignore_stale_grad);
+  if (scaler_ != nullptr)
+    use_scale(*scaler_, fresh);
   optimizer().update(fresh, 1.0 / static_cast<double>(batch_size), site);
+  unscaled_ = false;
   for (const auto& [name, parameter] : fresh)
     parameter.mark_grad_used();
+  if (!fresh.empty())
+    follow_scale(site);
 }
 
 void Trainer::save_states(const std::filesystem::path& path, SourceLocation site) const {
-  detail::called("Trainer::save_states of " + path.string(), site, [&] { save(path, optimizer().states()); });
+  detail::called("Trainer::save_states of " + path.string(), site, [&] { save(path, states()); });
+}
+
+optimizer::Optimizer::States Trainer::states() const {
+  optimizer::Optimizer::States all = optimizer().states();
+  if (scaler_ != nullptr)
+    all.merge(scaler_->states());
+  return all;
 }
 
 void Trainer::check_state(const std::string& file, const std::string& entry, const NDArray& state) const {
@@ -207,7 +233,12 @@ void Trainer::load_states(const optimizer::Optimizer::States& states, const std:
   detail::called("Trainer::load_states of " + origin, site, [&] {
     for (const auto& [entry, state] : states)
       check_state(origin, entry, state);
+    const bool scaled = scaler_ != nullptr && states.contains("loss_scale");
+    if (scaled)
+      scaler_->check_states(states);
     optimizer().load_states(states);
+    if (scaled)
+      scaler_->load_states(states);
   });
 }
 

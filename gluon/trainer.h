@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <sluice/engine/export.h>
+#include <sluice/gluon/amp/grad_scaler.h>
 #include <sluice/gluon/optimizer.h>
 #include <sluice/gluon/parameter.h>
 
@@ -42,6 +43,14 @@ class SLUICE_API Trainer {
   void prepare_step(std::int64_t batch_size, SourceLocation site = SourceLocation::current());
   void apply_step(SourceLocation site = SourceLocation::current());
 
+  /// From now on gradients are of losses that this scaler scales: each step divides by its scale, is left out where one
+  /// is inf or nan, and updates the scale (amp::init_trainer()). One that is not enabled changes nothing. Throws
+  /// ValueError where there is another, and once a region recorded apply_step() or a sink took it; UnsupportedError for
+  /// an optimizer that cannot.
+  void set_scaler(const amp::GradScaler& scaler);
+  /// That one; null: none.
+  const amp::GradScaler* scaler() const noexcept { return scaler_.get(); }
+
   double learning_rate() const { return optimizer().learning_rate(); }
   void set_learning_rate(double learning_rate) { optimizer().set_learning_rate(learning_rate); }
   /// Learning rates by steps (gluon/lr_scheduler.h): `trainer.set_schedule(lr_scheduler::CosineScheduler({..}))`. Steps
@@ -62,24 +71,41 @@ class SLUICE_API Trainer {
   /// Goes on from save_states(). Throws FileError, ValueError for a state that none of the parameters has and for
   /// those of another optimizer, ShapeError, DTypeError, each naming the file; then nothing has changed.
   void load_states(const std::filesystem::path& path, SourceLocation site = SourceLocation::current());
-  /// Goes on from optimizer().states() in memory. Throws as it does of a file; errors name `origin`.
+  /// What save_states() writes: the optimizer's state, and that of a GradScaler.
+  optimizer::Optimizer::States states() const;
+  /// Goes on from states(). Throws as it does of a file; errors name `origin`.
   void load_states(
       const optimizer::Optimizer::States& states,
       const std::string& origin,
       SourceLocation site = SourceLocation::current());
 
  private:
+  friend class amp::GradScaler;
   friend class TrainStep;  // which traces steps, each for the parameters that it was prepared for
   void trace_step(SourceLocation site);
   void cancel_step();
   template <class Body>
   void located(const char* what, SourceLocation site, const Body& body);
   void update(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site);
+  std::vector<ParameterDict::Entry> fresh_parameters(bool ignore_stale_grad) const;
+  void unscale(const amp::GradScaler& scaler, SourceLocation site);
+  /// The step's guard; undefined where nothing was updated, or the trainer's own scaler has seen it.
+  NDArray step_scaled(
+      const amp::GradScaler& scaler,
+      const std::vector<NDArray>& stepped,
+      std::int64_t batch_size,
+      bool ignore_stale_grad,
+      SourceLocation site);
+  void use_scale(const amp::GradScaler& scaler, std::span<const ParameterDict::Entry> parameters);
+  void check_scaler(const amp::GradScaler& scaler) const;
+  void follow_scale(SourceLocation site) const;
   void check_state(const std::string& file, const std::string& entry, const NDArray& state) const;
 
   std::vector<ParameterDict::Entry> parameters_;  // each once
   std::vector<ParameterDict::Entry> prepared_;
   bool is_recorded_ = false;  // a step of prepared_
+  std::unique_ptr<amp::GradScaler> scaler_;
+  bool unscaled_ = false;  // gradients, for the next step
   std::unique_ptr<optimizer::Optimizer> optimizer_;
   SourceLocation called_ = {};  // the line of the last step
 };

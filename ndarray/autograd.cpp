@@ -7,7 +7,11 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/abstract_version.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/autocast_here.h>
 #include <sluice/ndarray/detail/leaf_node.h>
+
+constinit thread_local const sluice::detail::AutocastState* sluice::detail::t_autocast
+    [[gnu::tls_model("initial-exec")]] = nullptr;
 
 namespace sluice::autograd {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/autocast_here.h>
 #include <sluice/ndarray/detail/backward_walk.h>
 #include <sluice/ndarray/detail/leaf_node.h>
 
@@ -154,6 +155,7 @@ bool Walk::finds_nan_here() noexcept {
 
 void Walk::run() {
   const FindsNan inner(options_.find_nan);
+  const detail::NoAutocast in_types_of_forward;
   const ModeScope modes(options_.create_graph, options_.train_mode);
   discover();
   mark_needed();
@@ -200,7 +202,8 @@ void Walk::process(std::size_t at) {
   if (!options_.retain_graph && !options_.create_graph && visits_[at].needed) {
     node->spent = true;
     node->release_saved();
-    node->inputs.clear();
+    if (node->spent)  // it may say otherwise
+      node->inputs.clear();
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].node)

@@ -4,6 +4,7 @@
 #include <sluice/ndarray/api.h>
 #include <sluice/operator/attention/attention.h>
 #include <sluice/operator/attributes.h>
+#include <sluice/operator/autocast.h>
 #include <sluice/operator/autograd/checkpoint.h>
 #include <sluice/operator/autograd/function.h>
 #include <sluice/operator/autograd/products.h>

@@ -5,6 +5,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/ndarray/detail/shape_watch.h>
+#include <sluice/operator/detail/autocast.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/detail/given_kernels.h>
 #include <sluice/operator/detail/kernel_task.h>
@@ -319,6 +320,21 @@ Arrays run(
   }());
 }
 
+// A call in a scope of amp::autocast(): of other types perhaps, and what it is composed of is left alone.
+Arrays run_cast(
+    const Operator& op,
+    std::span<const NDArray> inputs,
+    const Attributes& attributes,
+    SourceLocation site,
+    std::span<const NDArray> destinations) {
+  const detail::AutocastState* const state = detail::autocast_here();
+  const detail::NoAutocast inner;
+  Arrays cast;
+  if (state != nullptr && destinations.empty())
+    inputs = detail::autocast_inputs(op, inputs, attributes, *state, cast, site);
+  return run(op, inputs, attributes, site, destinations);
+}
+
 }  // namespace
 
 Arrays invoke(
@@ -327,7 +343,11 @@ Arrays invoke(
     Attributes attributes,
     SourceLocation site,
     std::span<const NDArray> destinations) {
-  return detail::located(site, [&] { return run(op, inputs, attributes, site, destinations); });
+  return detail::located(site, [&] {
+    if (detail::t_autocast != nullptr) [[unlikely]]
+      return run_cast(op, inputs, attributes, site, destinations);
+    return run(op, inputs, attributes, site, destinations);
+  });
 }
 
 NDArray invoke_one(

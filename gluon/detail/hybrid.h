@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -65,6 +66,7 @@ class Hybrid {
     bool recording = false;                    // the caller records
     bool training = false;
     Float32Precision precision = {};
+    std::optional<DType> autocast = {};
     const void* engine = nullptr;
 
     bool operator==(const Signature& other) const;

@@ -87,7 +87,7 @@ TrainingState Estimator::state() const {
   TrainingState state;
   add_parameters(net_, state.parameters);
   add_parameters(loss_, state.loss_parameters);
-  state.optimizer = trainer_->optimizer().states();
+  state.optimizer = trainer_->states();
   state.learning_rate = trainer_->learning_rate();
   state.random = Engine::current().random_state();
   state.progress = progress_;
@@ -148,10 +148,10 @@ void Estimator::restore(const TrainingState& state, Run& run) {
     run.source.load_state(state.loader);
   }
   optimizer::Optimizer& optimizer = trainer_->optimizer();
-  undo.add([&optimizer, before = optimizer.states(), rate = optimizer.learning_rate()] {
+  undo.add([&optimizer, &trainer = *trainer_, before = trainer_->states(), rate = optimizer.learning_rate()] {
     if (optimizer.schedule() == nullptr)
       optimizer.set_learning_rate(rate);
-    optimizer.load_states(before);
+    trainer.load_states(before, "what was before");
   });
   trainer_->load_states(state.optimizer, file, run.site);
   if (optimizer.schedule() == nullptr)

@@ -51,7 +51,7 @@ class Kept {
       }
     }
     const optimizer::Optimizer& optimizer = estimator_.trainer().optimizer();
-    states_ = optimizer.states();
+    states_ = estimator_.trainer().states();
     rate_ = optimizer.learning_rate();
     schedule_ = optimizer.schedule();
   }
@@ -68,7 +68,7 @@ class Kept {
       optimizer.set_learning_rate(rate_);
       if (schedule_ != nullptr)
         optimizer.set_schedule(schedule_);
-      optimizer.load_states(states_);
+      estimator_.trainer().load_states(states_, "what was before the sweep");
     }
     if (loader_)
       source_.load_state(*loader_);

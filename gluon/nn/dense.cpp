@@ -1,4 +1,5 @@
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/mixed_types.h>
 #include <sluice/gluon/nn/dense.h>
 #include <sluice/operator/matmul/matmul.h>
 
@@ -34,7 +35,7 @@ NDArray Dense::forward(const NDArray& x) const {
   }
   const NDArray& weight = weight_.data();
   // The operator promotes; of a layer that is mostly a cast that somebody forgot.
-  require<DTypeError>(x.dtype() == weight.dtype(), [&] {
+  require<DTypeError>(gluon::detail::goes_with(x, weight), [&] {
     const bool is_network = is_floating(x.dtype());
     return message(
         "Dense: x is ",

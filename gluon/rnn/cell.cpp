@@ -1,4 +1,5 @@
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/mixed_types.h>
 #include <sluice/gluon/rnn/cell.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/located.h>
@@ -50,7 +51,7 @@ gluon::detail::RecurrentWeights RecurrentCell::weights_for(const NDArray& x) con
     require<ShapeError>(x.shape().back() >= 1, [&] { return message(name_, ": x of shape ", x.shape(), " is empty"); });
     i2h_weight_.complete({i2h_weight_.shape()[0], x.shape().back()});
   }
-  require<DTypeError>(x.dtype() == i2h_weight_.data().dtype(), [&] {
+  require<DTypeError>(gluon::detail::goes_with(x, i2h_weight_.data()), [&] {
     return message(name_, ": x is ", x.dtype(), ", weights are ", i2h_weight_.dtype(), "; cast one");
   });
   return {i2h_weight_.data(), h2h_weight_.data(), i2h_bias_.data(), h2h_bias_.data()};

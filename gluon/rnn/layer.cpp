@@ -1,4 +1,5 @@
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/mixed_types.h>
 #include <sluice/gluon/rnn/layer.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/shape_watch.h>
@@ -115,10 +116,10 @@ Arrays RecurrentLayer::forward_all(std::span<const NDArray> inputs) const {
     if (const Parameter& weight = *weights_[direction].i2h_weight; !weight.is_initialized()) [[unlikely]]
       weight.complete({weight.shape()[0], inputs[0].shape()[2]});
   }
-  const DType dtype = weights_[0].h2h_weight->data().dtype();
+  const NDArray& weight = weights_[0].h2h_weight->data();
   for (const NDArray& input : inputs) {
-    require<DTypeError>(input.dtype() == dtype, [&] {
-      return message(name_, ": an input is ", input.dtype(), ", weights are ", dtype, "; cast one");
+    require<DTypeError>(gluon::detail::goes_with(input, weight), [&] {
+      return message(name_, ": an input is ", input.dtype(), ", weights are ", weight.dtype(), "; cast one");
     });
   }
   const bool is_first = layout_ == Layout::TNC;

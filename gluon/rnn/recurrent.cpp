@@ -1,4 +1,5 @@
 #include <sluice/gluon/detail/recurrent.h>
+#include <sluice/operator/autocast.h>
 #include <sluice/operator/control/control.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/matmul/matmul.h>
@@ -75,6 +76,8 @@ RecurrentResult recurrent_steps(
       states.empty() ? Arrays(states_of(kind), zero_state(products, w.h2h_weight.shape()[1], site)) : Arrays(states);
   const ForeachBody step = [&](const Arrays& data, const Arrays& before) -> LoopResult {
     Arrays after = recurrent_step(kind, data[0], before, w, site);
+    for (std::size_t i = 0; i < after.size() && amp::autocast_dtype(); ++i)
+      after[i] = after[i].astype(before[i].dtype(), site);
     return {{after[0]}, after};
   };
   const LoopResult all = foreach(step, {products}, begin, site);

@@ -5,6 +5,8 @@
 
 #include <sluice/engine/engine.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/autocast_here.h>
+#include <sluice/operator/autocast.h>
 #include <sluice/operator/autograd/checkpoint.h>
 
 namespace sluice::autograd {
@@ -24,6 +26,20 @@ class RandomNumbersFrom {
  private:
   Engine& engine_;
   RandomBlock before_;
+};
+
+/// Casts of amp::autocast() as in forward. Of variables they are the segment's own, both times: what it leads to on the
+/// tape is the variables.
+class OwnCasts {
+ public:
+  explicit OwnCasts(std::optional<DType> low) {
+    if (low)
+      scope_.emplace(low);
+  }
+
+ private:
+  detail::NoAutocast others_;
+  std::optional<amp::AutocastScope> scope_;
 };
 
 bool is_same(const Entry& a, const Entry& b) noexcept {
@@ -62,10 +78,11 @@ struct Given {
   std::vector<Saved> arrays = {};
   std::vector<Entry> entries = {};
   RandomBlock random = {};
+  std::optional<DType> autocast = {};
 };
 
 Given given_of(std::span<const NDArray> inputs) {
-  Given given{.random = Engine::current().random_state()};
+  Given given{.random = Engine::current().random_state(), .autocast = amp::autocast_dtype()};
   for (const NDArray& input : inputs) {
     given.arrays.emplace_back(input);
     given.entries.push_back(entry_of(input));
@@ -134,6 +151,7 @@ class CheckpointNode final : public Node {
   std::vector<NDArray> run_again(std::span<const NDArray> given) const {
     const ModeScope modes(true, training_);
     const RandomNumbersFrom numbers(Engine::current(), given_.random);
+    const OwnCasts casts(given_.autocast);
     std::vector<NDArray> results = segment_(given);
     require<AutogradError>(results.size() == outputs.size(), [&] {
       return message(
@@ -183,6 +201,7 @@ std::vector<NDArray> checkpoint(Segment segment, std::span<const NDArray> inputs
     std::vector<Entry> places;
     {
       const TapeSection section;
+      const OwnCasts casts(given.autocast);
       recorded = segment(inputs);
       for (const NDArray& result : recorded)
         detail::object_of(result, "checkpoint");

@@ -4,6 +4,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/free_list.h>
 #include <sluice/operator/detail/operator_node.h>
+#include <sluice/operator/view/attributes.h>
 
 namespace sluice::detail {
 
@@ -137,7 +138,13 @@ std::vector<NDArray> OperatorNode::pull(std::span<const NDArray> output_grads) {
   return result;
 }
 
+// A cast keeps nothing, and that of a variable may be part of several programs (amp::autocast()): it is not used up.
 void OperatorNode::release_saved() noexcept {
+  const autograd::Node* const from = inputs.empty() ? nullptr : inputs[0].node.get();
+  if (&op_ == &k_cast && from != nullptr && from->inputs.empty() && !from->spent) {
+    spent = false;
+    return;
+  }
   released_ = true;
   for (auto& saved : saved_inputs_)
     saved.release();

@@ -4,6 +4,7 @@
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/autocast_here.h>
 #include <sluice/operator/detail/kernel_task.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
@@ -279,6 +280,7 @@ void Binding::detach() noexcept {
 }
 
 void Binding::run(const Step& step) {
+  const sluice::detail::NoAutocast as_traced;
   invoke(*step.op, step.inputs, *step.attributes, step.site, step.destinations);
 }
 

@@ -2,6 +2,7 @@
 
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/autocast_here.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/graph/detail/numbered.h>
@@ -128,6 +129,7 @@ class Replay {
 }  // namespace
 
 Arrays replay(const Graph& graph, std::span<const NDArray> inputs, const ReplayOptions& options) {
+  const sluice::detail::NoAutocast as_traced;
   Replay replay(graph, inputs, options.given);
   const auto run = [&](std::size_t at) {
     const Arrays results = replay.run_node(at);

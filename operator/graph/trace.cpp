@@ -4,6 +4,7 @@
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/control/detail/turns.h>
+#include <sluice/operator/detail/autocast.h>
 #include <sluice/operator/detail/given_kernels.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
@@ -36,7 +37,9 @@ bool is_same_handle(const NDArray& a, const NDArray& b) {
 void Tracer::begin() {
   require<ValueError>(!begun_, [] { return "trace: a Tracer makes one graph; this one was used before"; });
   begun_ = true;
-  outer_ = sluice::detail::sink_here();
+  CallSink* const outer = sluice::detail::sink_here();
+  sluice::detail::note_trace(this, outer, outside_ == Outside::captured);
+  outer_ = outer;
 }
 
 Tracer::PlacesKept::~PlacesKept() {

@@ -1,0 +1,227 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include <sluice/engine/error.h>
+#include <sluice/gluon/amp/grad_scaler.h>
+#include <sluice/gluon/detail/called.h>
+#include <sluice/gluon/trainer.h>
+#include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/create.h>
+#include <sluice/operator/autocast.h>
+#include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/sink.h>
+
+namespace sluice::amp {
+
+namespace {
+
+constexpr const char* k_scale = "loss_scale";
+constexpr const char* k_clean = "clean_steps";
+
+void check_scale(const GradScalerOptions& options, double scale) {
+  require(std::isfinite(scale) && scale >= options.min_scale && scale <= options.max_scale, [&] {
+    return message(
+        "GradScaler: a scale of ", scale, " is not within [", options.min_scale, ", ", options.max_scale, "]");
+  });
+}
+
+void check(const GradScalerOptions& options) {
+  require(options.min_scale > 0 && std::isfinite(options.max_scale), [&] {
+    return message(
+        "GradScaler: scales from min_scale = ",
+        options.min_scale,
+        " to max_scale = ",
+        options.max_scale,
+        " must be positive and finite");
+  });
+  check_scale(options, options.init_scale);
+  require(std::isfinite(options.growth_factor) && options.growth_factor >= 1, [&] {
+    return message("GradScaler: growth_factor is ", options.growth_factor, ", it must be finite and at least 1");
+  });
+  require(options.backoff_factor > 0 && options.backoff_factor <= 1, [&] {
+    return message("GradScaler: backoff_factor is ", options.backoff_factor, ", it must be above 0 and at most 1");
+  });
+  require(options.growth_interval >= 1, [&] {
+    return message("GradScaler: growth_interval is ", options.growth_interval, ", it must be at least 1");
+  });
+}
+
+/// Arrays of the scaler itself are made and written off the tape, in their own types.
+class Apart {
+ private:
+  autograd::PauseScope unrecorded_;
+  AutocastScope as_they_are_{std::nullopt};
+};
+
+/// The same, and outside of what is traced.
+class Outside {
+ private:
+  Apart apart_;
+  CallSinkScope nobody_{nullptr};
+};
+
+const NDArray& entry_of(const GradScaler::States& states, const char* name, DType dtype) {
+  const auto found = states.find(name);
+  require(found != states.end(), [&] { return message("GradScaler: the states lack the entry '", name, "'"); });
+  require(found->second.defined() && found->second.size() == 1 && found->second.dtype() == dtype, [&] {
+    return message("GradScaler: '", name, "' is not one ", dtype);
+  });
+  return found->second;
+}
+
+}  // namespace
+
+struct GradScaler::State {
+  GradScalerOptions options;
+  NDArray scale = {}, clean = {}, one = {};  // on the device of the parameters
+  std::vector<NDArray> stepped = {};         // guards of steps since the last update()
+};
+
+GradScaler::GradScaler(const GradScalerOptions& options) : state_(std::make_shared<State>()) {
+  check(options);
+  state_->options = options;
+  const Outside outside;
+  state_->scale = full({}, options.init_scale, {.dtype = float32});
+  state_->clean = full({}, 0, {.dtype = int64});
+  state_->one = full({}, 1, {.dtype = float32});
+}
+
+bool GradScaler::is_enabled() const noexcept {
+  return state_->options.enabled;
+}
+
+NDArray GradScaler::loss_scale() const {
+  return state_->scale;
+}
+
+NDArray GradScaler::clean_steps() const {
+  return state_->clean;
+}
+
+NDArray GradScaler::scale_on(Device device) const {
+  if (state_->scale.device() != device) {
+    const Outside outside;
+    for (NDArray* const array : {&state_->scale, &state_->clean, &state_->one})
+      *array = array->to(device);
+  }
+  return state_->scale;
+}
+
+NDArray GradScaler::one_on(Device device) const {
+  scale_on(device);
+  return state_->one;
+}
+
+NDArray GradScaler::scale(const NDArray& loss, SourceLocation site) const {
+  return gluon::detail::called("GradScaler::scale", site, [&]() -> NDArray {
+    require(loss.defined() && is_floating(loss.dtype()), [] { return "takes losses of a floating type"; });
+    if (!is_enabled())
+      return loss;
+    const NDArray scale = scale_on(loss.device());
+    const autograd::ModeScope recorded(autograd::on_tape(loss), autograd::is_training());
+    const AutocastScope as_it_is(std::nullopt);
+    return multiply(loss, scale, site);
+  });
+}
+
+void GradScaler::unscale(gluon::Trainer& trainer, SourceLocation site) const {
+  gluon::detail::called("GradScaler::unscale", site, [&] {
+    if (is_enabled())
+      trainer.unscale(*this, site);
+  });
+}
+
+void GradScaler::step(gluon::Trainer& trainer, std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site) {
+  gluon::detail::called("GradScaler::step", site, [&] {
+    if (!is_enabled())
+      return trainer.step(batch_size, ignore_stale_grad, site);
+    if (const NDArray guard = trainer.step_scaled(*this, state_->stepped, batch_size, ignore_stale_grad, site);
+        guard.defined())
+      state_->stepped.push_back(guard);
+  });
+}
+
+void GradScaler::update(SourceLocation site) {
+  gluon::detail::called("GradScaler::update", site, [&] {
+    const std::vector<NDArray> stepped = std::exchange(state_->stepped, {});
+    if (stepped.empty())
+      return;
+    const Apart apart;
+    NDArray all = stepped[0];
+    for (std::size_t i = 1; i < stepped.size(); ++i)
+      all = minimum(all, stepped[i].to(all.device(), site), site);
+    follow(all, site);
+  });
+}
+
+void GradScaler::follow(const NDArray& guard, SourceLocation site) const {
+  const Apart apart;
+  const State& state = *state_;
+  const GradScalerOptions& o = state.options;
+  const NDArray scale = scale_on(guard.device());
+  const NDArray taken = guard.slice(0, 2, 3, 1, site).reshape({}, site) != 0;
+  const NDArray clean = where(taken, add(state.clean, 1, site), 0, site);
+  const NDArray grows = clean >= o.growth_interval;
+  const NDArray larger = minimum(multiply(scale, o.growth_factor, site), o.max_scale, site);
+  const NDArray smaller = maximum(multiply(scale, o.backoff_factor, site), o.min_scale, site);
+  const NDArray next = where(taken, where(grows, larger, scale, site), smaller, site);
+  copy_into(next, state.scale, site);
+  copy_into(where(grows, 0, clean, site), state.clean, site);
+}
+
+void GradScaler::set_loss_scale(double scale) const {
+  check_scale(state_->options, scale);
+  const Outside outside;
+  copy_into(full({}, scale, {.dtype = float32, .device = state_->scale.device()}), state_->scale);
+  copy_into(full({}, 0, {.dtype = int64, .device = state_->clean.device()}), state_->clean);
+}
+
+GradScaler::States GradScaler::states() const {
+  const Outside outside;
+  return {{k_scale, state_->scale.copy()}, {k_clean, state_->clean.copy()}};
+}
+
+void GradScaler::check_states(const States& states) const {
+  check_scale(state_->options, entry_of(states, k_scale, float32).item<float>());
+  const auto clean = entry_of(states, k_clean, int64).item<std::int64_t>();
+  require(clean >= 0, [&] { return message("GradScaler: '", k_clean, "' is ", clean, ", below 0"); });
+}
+
+void GradScaler::load_states(const States& states) const {
+  const Outside outside;
+  check_states(states);
+  const auto scale = entry_of(states, k_scale, float32).item<float>();
+  const auto clean = entry_of(states, k_clean, int64).item<std::int64_t>();
+  copy_into(full({}, scale, {.dtype = float32, .device = state_->scale.device()}), state_->scale);
+  copy_into(full({}, clean, {.dtype = int64, .device = state_->clean.device()}), state_->clean);
+}
+
+namespace {
+
+const GradScaler& scaler_of(const gluon::Trainer& trainer) {
+  const GradScaler* const scaler = trainer.scaler();
+  require(scaler != nullptr, [] { return "the trainer has no scaler; give it one by amp::init_trainer(trainer)"; });
+  return *scaler;
+}
+
+}  // namespace
+
+void init_trainer(gluon::Trainer& trainer, const GradScalerOptions& options) {
+  trainer.set_scaler(GradScaler(options));
+}
+
+void init_trainer(gluon::Trainer& trainer, const GradScaler& scaler) {
+  trainer.set_scaler(scaler);
+}
+
+NDArray scale_loss(const NDArray& loss, const gluon::Trainer& trainer, SourceLocation site) {
+  return gluon::detail::called("amp::scale_loss", site, [&] { return scaler_of(trainer).scale(loss, site); });
+}
+
+void unscale(gluon::Trainer& trainer, SourceLocation site) {
+  gluon::detail::called("amp::unscale", site, [&] { scaler_of(trainer).unscale(trainer, site); });
+}
+
+}  // namespace sluice::amp

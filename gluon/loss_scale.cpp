@@ -1,0 +1,119 @@
+// Steps of scaled losses: what they are divided by and which of them count is known on the device alone.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <sluice/engine/error.h>
+#include <sluice/gluon/optimizer.h>
+#include <sluice/ndarray/create.h>
+#include <sluice/operator/concat/concat.h>
+#include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/gather/gather.h>
+#include <sluice/operator/gather/indexing.h>
+#include <sluice/operator/sink.h>
+
+namespace sluice::gluon::optimizer {
+
+namespace {
+
+bool are_named(const std::vector<std::string>& names, std::span<const ParameterDict::Entry> parameters) {
+  return std::equal(names.begin(), names.end(), parameters.begin(), parameters.end(), [](const auto& a, const auto& b) {
+    return a == b.first;
+  });
+}
+
+}  // namespace
+
+void Optimizer::scale_losses(const NDArray& scale) {
+  if (scale.defined()) {
+    require(scale.ndim() == 0 && scale.dtype() == float32, [&] {
+      return message(name(), ": losses are scaled by a float32 of shape (), not ", scale.dtype(), ' ', scale.shape());
+    });
+    require<UnsupportedError>(takes_guard(), [&] {
+      return message(name(), ": cannot leave steps out; have its update read Step::guard and override takes_guard()");
+    });
+  }
+  loss_scale_ = scale;
+}
+
+NDArray Optimizer::corrections(const NDArray& /*steps*/, SourceLocation /*site*/) const {
+  return {};
+}
+
+// Parameters are added to those that are counted there already, with what the host counted of them.
+void Optimizer::make_counts(const Step& step) {
+  if (!is_scaled())
+    return;
+  const CallSinkScope nobody(nullptr);
+  const Device device = step.weights.front().device();
+  if (taken_.counts.defined() && taken_.counts.device() == device && are_counted(step))
+    return;
+  std::vector<double> fresh;
+  for (const auto& [name, parameter] : step.parameters) {
+    if (std::find(taken_.names.begin(), taken_.names.end(), name) != taken_.names.end())
+      continue;
+    taken_.names.push_back(name);
+    fresh.push_back(static_cast<double>(num_updates(name)));
+  }
+  if (taken_.counts.defined() && taken_.counts.device() != device)
+    taken_.counts = taken_.counts.to(device, step.site);
+  if (!fresh.empty()) {
+    const NDArray added = array(fresh, {std::ssize(fresh)}, device, step.site);
+    taken_.counts = taken_.counts.defined() ? concat({taken_.counts, added}, 0, step.site) : added;
+  }
+  places_of(step);
+}
+
+bool Optimizer::are_counted(const Step& step) const {
+  const auto known = numbers_.find(names_of(step.parameters));
+  return are_named(taken_.names, step.parameters) || (known != numbers_.end() && known->second.places.defined());
+}
+
+// Undefined where the step is of all that are counted, in their order. Others stay where they are.
+NDArray Optimizer::places_of(const Step& step) {
+  if (are_named(taken_.names, step.parameters))
+    return {};
+  NDArray& kept = numbers_[names_of(step.parameters)].places;
+  if (kept.defined() && kept.device() == taken_.counts.device())
+    return kept;
+  std::vector<std::int64_t> places;
+  for (const auto& [name, parameter] : step.parameters)
+    places.push_back(std::find(taken_.names.begin(), taken_.names.end(), name) - taken_.names.begin());
+  const CallSinkScope nobody(nullptr);
+  kept = array(places, {std::ssize(places)}, taken_.counts.device(), step.site);
+  return kept;
+}
+
+// What was written for the step, of one that nothing corrects, becomes that of the steps that were taken.
+NDArray Optimizer::rescaled_numbers(const Step& step) {
+  const SourceLocation site = step.site;
+  const std::int64_t rates = step.in_memory.size() - 1;
+  NDArray of_rates = step.in_memory.slice(0, 0, rates, 1, site);
+  NDArray rescale = step.in_memory.slice(0, rates, rates + 1, 1, site);
+  if (taken_.counts.defined() && counts_steps()) {
+    const NDArray places = places_of(step);
+    const NDArray counts = places.defined() ? take(taken_.counts, places, 0, IndexMode::raise, site) : taken_.counts;
+    of_rates = multiply(of_rates, corrections(add(counts, 1, site), site), site);
+  }
+  if (loss_scale_.defined())
+    rescale = divide(rescale, loss_scale_, site);
+  return concat({of_rates, rescale}, 0, site);
+}
+
+// One more of each, unless the step was left out.
+void Optimizer::count_on_device(const Step& step) {
+  const SourceLocation site = step.site;
+  const NDArray places = places_of(step);
+  const auto is_taken = [&]() -> NDArray {
+    return step.guard.defined() ? step.guard.slice(0, 2, 3, 1, site)
+                                : ones({1}, {.dtype = float64, .device = taken_.counts.device()}, site);
+  };
+  if (!places.defined()) {
+    copy_into(add(taken_.counts, is_taken(), site), taken_.counts, site);
+    return;
+  }
+  const NDArray each = is_taken().broadcast_to(places.shape(), site);
+  copy_into(index_add(taken_.counts, {places}, each, 0, IndexMode::raise, site), taken_.counts, site);
+}
+
+}  // namespace sluice::gluon::optimizer

@@ -1,0 +1,146 @@
+#include <algorithm>
+#include <mutex>
+#include <shared_mutex>
+#include <string_view>
+#include <vector>
+
+#include <boost/unordered/unordered_flat_map.hpp>
+
+#include <sluice/engine/error.h>
+#include <sluice/operator/autocast.h>
+#include <sluice/operator/operator.h>
+
+namespace sluice::amp {
+
+namespace {
+
+// The one table: every operator stands in one list, but for gradients, which are computed as forward was. A test asks
+// for new ones.
+
+constexpr std::string_view k_low =
+    "matmul dot batch_dot inner tensordot einsum dense dense_relu convolution convolution1d convolution3d "
+    "deconvolution deconvolution1d deconvolution3d scaled_dot_product_attention prelu";
+
+// Of half types too narrow in range (exponentials, powers, sums) or in digits (norms, losses); decompositions have no
+// kernels for them.
+constexpr std::string_view k_float32 =
+    "exp exp2 expm1 log log10 log1p log2 logaddexp logaddexp2 logit log_sigmoid softplus power float_power xlogy "
+    "xlog1py square reciprocal rsqrt rcbrt cosh sinh tan arccos arccosh arcsin arcsinh arctanh erfinv gamma gammaln "
+    "digamma polygamma sum mean prod variance standard_deviation norm l1_norm l2_norm max_norm nansum nanmean nanprod "
+    "logsumexp cumsum cumprod linear_recurrence vdot trace lp_pool1d lp_pool2d softmax log_softmax masked_softmax "
+    "masked_log_softmax softmax_cross_entropy softmax_cross_entropy_both negative_log_likelihood ctc_loss smooth_l1 "
+    "layer_norm group_norm instance_norm rms_norm l2_normalization local_response_norm deformable_convolution "
+    "cholesky triangular_solve solve inverse pinv lstsq det slogdet qr svd eigh";
+
+constexpr std::string_view k_widest =
+    "add subtract multiply divide mod fmod floor_divide maximum minimum fmax fmin hypot arctan2 copysign heaviside "
+    "addcmul lerp kron outer equal not_equal less less_equal greater greater_equal isclose concat searchsorted "
+    "box_iou roi_align grid_sample";
+
+// What keeps its type, has an own rule for mixed types (batch norm: float32 statistics of a half x), writes what it is
+// given, or is made by passes.
+constexpr std::string_view k_neutral =
+    "abs adadelta_update adagrad_update adam_update adamw_update adaptive_avg_pool2d adaptive_max_pool2d "
+    "add_along_axis add_runs all any arange arctan argmax argmin argsort astype attention_fused avg_pool1d avg_pool2d "
+    "avg_pool3d batch_norm batch_norm_fold batch_norm_predict batch_norm_relu bincount bitwise_and bitwise_not "
+    "bitwise_or bitwise_xor box_nms broadcast_like broadcast_to cbrt ceil celu channels_last clip col2im cond "
+    "convolution_fused convolution_relu copy cos count_nonzero ctc_alignment cummax cummin degrees detach diagonal "
+    "diff divide_by_terms dropout elu embedding erf erfc expand_dims fill flip floor fold_rows foreach ftrl_update "
+    "full fused fused_reduction gather_nd gcd gelu gelu_tanh gradient_guard hard_shrink hard_sigmoid hard_swish "
+    "hard_tanh im2col index_add index_add_nd index_update index_update_nd isfinite isinf isnan isneginf isposinf "
+    "lamb_update lars_update lcm ldexp leaky_relu left_shift logical_and logical_not logical_or logical_xor max "
+    "max_pool1d max_pool2d max_pool2d_gather max_pool3d min mish nag_update nan_to_num nanmax nanmin negative "
+    "nms_mask one_hot pad pad_edge pad_reflect pick put_along_axis put_places radians random_bernoulli random_beta "
+    "random_exponential random_gamma random_gumbel random_laplace random_normal random_poisson random_randint "
+    "random_truncated_normal random_uniform relu relu6 repeat reshape resize2d right_shift rmsprop_update roi_samples "
+    "roll round sample_categorical sample_gamma sample_poisson scatter_nd selu sequence_last sequence_mask "
+    "sequence_reverse sgd_update sigmoid sign signbit signum_update silu sin sinc slice slice_assign slice_axes "
+    "softshrink softsign sort sort_with_indices sqrt squeeze take take_along_axis take_places tanh threshold tile to "
+    "topk transpose trunc undiagonal unfold_rows unslice unslice_axes upsampling where while_loop words";
+
+template <class Each>
+constexpr void for_each_name(std::string_view names, const Each& each) {
+  for (std::size_t at = 0; at < names.size();) {
+    const std::size_t end = std::min(names.find(' ', at), names.size());
+    each(names.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
+constexpr bool stands_once() {
+  std::vector<std::string_view> all;
+  for (const std::string_view list : {k_low, k_float32, k_widest, k_neutral})
+    for_each_name(list, [&](std::string_view name) { all.push_back(name); });
+  std::sort(all.begin(), all.end());
+  return std::adjacent_find(all.begin(), all.end()) == all.end();
+}
+static_assert(stands_once(), "an operator has two rules");
+
+/// Rules by name. Never destroyed: threads may ask to the very end.
+class Rules {
+ public:
+  Rules() {
+    add(k_low, CastRule::low);
+    add(k_float32, CastRule::float32);
+    add(k_widest, CastRule::widest);
+    add(k_neutral, CastRule::neutral);
+  }
+
+  CastRule of(std::string_view name) const {
+    const std::shared_lock hold(mutex_);
+    const auto found = rules_.find(name);
+    return found == rules_.end() ? CastRule::neutral : found->second;
+  }
+
+  std::vector<std::string_view> with(CastRule rule) const {
+    std::vector<std::string_view> names;
+    {
+      const std::shared_lock hold(mutex_);
+      for (const auto& [name, own] : rules_) {
+        if (own == rule)
+          names.push_back(name);
+      }
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  bool set(std::string_view name, CastRule rule) {
+    const std::lock_guard hold(mutex_);
+    return rules_.emplace(name, rule).second;
+  }
+
+ private:
+  void add(std::string_view names, CastRule rule) {
+    for_each_name(names, [&](std::string_view name) { rules_.emplace(name, rule); });
+  }
+
+  mutable std::shared_mutex mutex_;
+  boost::unordered_flat_map<std::string_view, CastRule> rules_;
+};
+
+Rules& rules() {
+  static auto* const made = new Rules;
+  return *made;
+}
+
+}  // namespace
+
+CastRule cast_rule(std::string_view op) {
+  return rules().of(op);
+}
+
+std::vector<std::string_view> operators_with(CastRule rule) {
+  return rules().with(rule);
+}
+
+void set_cast_rule(std::string_view op, CastRule rule) {
+  const Operator* const known = find_operator(op);
+  require<ValueError>(
+      known != nullptr, [&] { return message("set_cast_rule: there is no operator ", op, "; register it first"); });
+  const bool is_gradient = op.find("_backward") != std::string_view::npos;
+  require<ValueError>(
+      !is_gradient && rules().set(known->name, rule), [&] { return message("set_cast_rule: ", op, " has a rule"); });
+}
+
+}  // namespace sluice::amp

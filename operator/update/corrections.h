@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include <sluice/operator/update/rules.h>
+
+namespace sluice {
+
+/// A step so late that no rule corrects anything in it.
+inline constexpr std::int64_t k_late_step = std::numeric_limits<std::int64_t>::max();
+
+/// Does the rule correct its rates by the number of a parameter's step?
+template <class Rule>
+bool corrects_steps(const Rule& rule) noexcept;
+
+/// Where steps are counted on the device: by what to multiply the rates that update_numbers() gives for k_late_step, in
+/// their order, for each parameter to be at that step. `steps`: float64, one a parameter, counted from 1. Nobody waits.
+/// Of rules that correct nothing undefined.
+template <class Rule>
+NDArray step_corrections(const Rule& rule, const NDArray& steps, SourceLocation site);
+
+}  // namespace sluice
