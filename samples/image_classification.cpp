@@ -1,4 +1,4 @@
-// Trains a network of the model zoo on images in folders by class, or on images that it draws itself.
+// Trains a network of the model zoo on images in folders by class, on CIFAR-10, or on images that it draws itself.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 struct Options {
   Device device = num_gpus() > 0 ? gpu(0) : cpu();
-  std::string folder, model = "mobilenet0.25";
+  std::string folder, cifar, model = "mobilenet0.25";
   std::int64_t epochs = 15, batch = 24, size = 32, images = 360;
   double learning_rate = 0.01;
   std::uint64_t seed = 1;
@@ -94,9 +94,10 @@ double accuracy_of(gluon::model_zoo::vision::Classifier& net, data::DataLoader& 
   return accuracy.get().second;
 }
 
-int train(const vision::ImageFolderDataset& images, const Options& options) {
-  const auto classes = static_cast<std::int64_t>(images.synsets().size());
-  const std::vector<data::AnyDataset> parts = data::random_split(images, {0.8, 0.2}, options.seed);
+/// Images to train on, and to validate.
+int train(const std::vector<data::AnyDataset>& parts, std::int64_t classes, const Options& options) {
+  if (parts[0].size() < options.batch)
+    throw std::runtime_error(fmt::format("{} images are too few for batches of {}", parts[0].size(), options.batch));
   const vision::ToTensor tensor;
   const vision::Normalize normal({0.485, 0.456, 0.406}, {0.229, 0.224, 0.225});
   const auto training = parts[0].transform_first(transforms::Compose(
@@ -145,16 +146,21 @@ int train(const vision::ImageFolderDataset& images, const Options& options) {
 
 int run(const Options& options) {
   random::seed(options.seed);
+  if (!options.cifar.empty())
+    return train(
+        {vision::CIFAR10({.root = options.cifar}), vision::CIFAR10({.root = options.cifar, .train = false})},
+        10,
+        options);
   std::optional<DrawnFolder> drawn;
   if (options.folder.empty())
     drawn.emplace(options.images, options.seed);
   const fs::path folder = drawn ? drawn->path() : fs::path(options.folder);
   // JPEG files need not be larger than what is cut from them.
   const vision::ImageFolderDataset images(folder, {.decode = {.orient = true, .shorter_side = 2 * options.size}});
-  if (images.size() * 4 / 5 < options.batch || images.size() < 5)
-    throw std::runtime_error(
-        fmt::format("{}: {} images are too few for batches of {}", folder.string(), images.size(), options.batch));
-  return train(images, options);
+  return train(
+      data::random_split(images, {0.8, 0.2}, options.seed),
+      static_cast<std::int64_t>(images.synsets().size()),
+      options);
 }
 
 }  // namespace
@@ -164,6 +170,8 @@ int main(int argc, char** argv) {
   CLI::App app("Trains a network of the model zoo on JPEG and PNG images in folders by class.");
   samples::add_device_flag(app, options.device);
   app.add_option("--data", options.folder, "Folder of a folder for each class; without it, images are drawn")
+      ->check(samples::a_name());
+  app.add_option("--cifar", options.cifar, "Folder of CIFAR-10's binary files, in the place of --data")
       ->check(samples::a_name());
   app.add_option("--model", options.model, "Network, as the model zoo calls it")->capture_default_str();
   app.add_option("--epochs", options.epochs, "Passes over the images")
