@@ -48,6 +48,17 @@ void check_folder(const fs::path& folder) {
   ::unlink(trial.c_str());
 }
 
+std::vector<fs::path> files_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    files.push_back(at->path());
+  require<FileError>(!error, [&] {
+    return message("CheckpointHandler: ", folder.string(), ": cannot be looked into: ", error.message());
+  });
+  return files;
+}
+
 void remove_all(std::vector<fs::path>& files) {
   std::error_code ignored;
   for (const fs::path& file : files)
@@ -95,13 +106,13 @@ fs::path CheckpointHandler::best_file() const {
 // "prefix-00001200.npz" by their numbers, whose digits may be more.
 std::vector<fs::path> CheckpointHandler::found() const {
   std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder)) {
-    const std::string name = entry.path().filename().string(), start = options_.prefix + '-';
+  for (const fs::path& file : files_in(options_.folder)) {
+    const std::string name = file.filename().string(), start = options_.prefix + '-';
     if (name.size() <= start.size() + std::strlen(k_suffix) || !name.starts_with(start) || !name.ends_with(k_suffix))
       continue;
     const std::string number = name.substr(start.size(), name.size() - start.size() - std::strlen(k_suffix));
     if (number.size() >= k_digits && number.find_first_not_of("0123456789") == std::string::npos)
-      files.push_back(entry.path());
+      files.push_back(file);
   }
   std::sort(files.begin(), files.end(), [](const fs::path& a, const fs::path& b) {
     const std::string &one = a.native(), &other = b.native();
@@ -120,10 +131,10 @@ void CheckpointHandler::warn(const std::string& message) const {
 // What a process was writing when it was killed.
 void CheckpointHandler::remove_drafts() const {
   std::vector<fs::path> drafts;
-  for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder)) {
-    const std::string name = entry.path().filename().string();
+  for (const fs::path& file : files_in(options_.folder)) {
+    const std::string name = file.filename().string();
     if (name.starts_with(options_.prefix + '-') && name.find(".npz.part-") != std::string::npos)
-      drafts.push_back(entry.path());
+      drafts.push_back(file);
   }
   remove_all(drafts);
 }
@@ -218,6 +229,7 @@ void CheckpointHandler::write(Estimator& estimator) {
   } catch (const FileError& error) {
     if (!options_.go_on_without)
       throw;
+    best_is_new_ = false;  // what comes next is not it
     warn("CheckpointHandler: " + error.message() + "; training goes on without");
   }
 }

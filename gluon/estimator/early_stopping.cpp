@@ -2,6 +2,7 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -146,7 +147,9 @@ void EarlyStoppingHandler::load_state(const HandlerState& state) {
     return "EarlyStoppingHandler: the state does not say how long it waited";
   });
   const std::int64_t count = waited == state.end() ? 0 : waited->second.item<std::int64_t>();
-  require(count >= 0, [&] { return message("EarlyStoppingHandler: it cannot have waited ", count, " times"); });
+  require(count >= 0 && count < std::int64_t{1} << 53, [&] {
+    return message("EarlyStoppingHandler: it cannot have waited ", count, " times");
+  });
   monitor_.load_state(state);
   waited_ = count;
 }

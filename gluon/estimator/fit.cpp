@@ -124,8 +124,12 @@ void Estimator::run(Run& run) {
   } catch (...) {
     note();
   }
-  if (run.source_is_open)
-    run.source.end();
+  try {
+    if (std::exchange(run.source_is_open, false))
+      run.source.end();
+  } catch (...) {
+    note();
+  }
   for (std::size_t i = 0; i < run.begun; ++i) {
     try {
       run.handlers[i]->train_end(*this);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include <sluice/engine/error.h>
@@ -184,7 +185,7 @@ void GradientUpdateHandler::load_state(const HandlerState& state) {
     const auto numbers = pending->second.to_vector<std::int64_t>();
     batches = numbers[0];
     samples = numbers[1];
-    require(batches >= 0 && batches < options_.every && samples >= batches, [&] {
+    require(batches >= 0 && batches < options_.every && samples >= batches && samples < std::int64_t{1} << 53, [&] {
       return message(
           "GradientUpdateHandler: ",
           batches,

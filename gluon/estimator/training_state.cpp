@@ -20,6 +20,7 @@ namespace {
 using Arrays = std::map<std::string, NDArray>;
 
 constexpr std::int64_t k_format = 1;
+constexpr std::int64_t k_most = std::int64_t{1} << 53;  // of anything that is counted on
 constexpr std::string_view k_loss = "@loss.", k_optimizer = "@optimizer.", k_metric = "@metric.",
                            k_handler = "@handler.";
 
@@ -138,9 +139,10 @@ void add_progress(Arrays& to, const TrainingState& state) {
 
 void read_progress(const Reader& reader, TrainingState& to) {
   const auto n = reader.values<std::int64_t>("@progress", 9);
-  const bool possible = std::all_of(n.begin(), n.begin() + 7, [](std::int64_t count) { return count >= 0; }) &&
-                        n[3] >= 1 && n[2] <= n[1] && n[1] <= n[5] && n[0] <= n[4] && n[7] >= -1 && n[8] >= 0 &&
-                        (n[7] < 0 || n[2] <= n[7]);
+  const bool possible =
+      std::all_of(n.begin(), n.begin() + 7, [](std::int64_t count) { return count >= 0 && count <= k_most; }) &&
+      n[3] >= 1 && n[2] <= n[1] && n[1] <= n[5] && n[0] <= n[4] && n[7] >= -1 && n[8] >= 0 && n[8] <= k_most &&
+      (n[7] < 0 || n[2] <= n[7]);
   if (!possible)
     reader.refuse("@progress", "holds counts that cannot be");
   to.progress = {

@@ -85,12 +85,17 @@ struct OneShot {
 class Endless : public est::BatchSource {
  public:
   int begun = 0, ended = 0;
+  bool end_fails = false;
   void begin() override { ++begun; }
   const Batch* next() override {
     batch_ = small_batch(3, at_++);
     return &batch_;
   }
-  void end() override { ++ended; }
+  void end() override {
+    ++ended;
+    if (end_fails)
+      throw ValueError("no end");
+  }
 
  private:
   Batch batch_;
@@ -313,6 +318,15 @@ TEST_CASE("A second error does not hide the first", "[gluon][estimator]") {
   REQUIRE(estimator.further_errors().size() == 2);
   CHECK_THAT(estimator.further_errors()[0], Catch::Contains("the second"));
   CHECK_THAT(estimator.further_errors()[1], Catch::Contains("no std::exception"));
+  const auto endless = std::make_shared<Endless>();
+  endless->end_fails = true;
+  const est::Batches batches(endless);
+  CHECK_THROWS_WITH(
+      estimator.fit(batches, {.epochs = 1, .handlers = est::handlers(first), .log = false}),
+      Catch::Contains("the first"));
+  REQUIRE(estimator.further_errors().size() == 1);
+  CHECK_THAT(estimator.further_errors()[0], Catch::Contains("no end"));
+  CHECK_THROWS_WITH(estimator.fit(batches, {.batches = 2, .log = false}), Catch::Contains("no end"));
   estimator.fit(training.loader, {.epochs = 1, .log = false});
   CHECK(estimator.further_errors().empty());
 }

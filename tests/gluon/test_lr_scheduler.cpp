@@ -185,6 +185,7 @@ TEST_CASE("A trainer follows its schedule, goes on from saved states, and leaves
   Trainer resumed(other.dict, SGD({.learning_rate = 9}));
   resumed.set_schedule(schedule);
   resumed.load_states(folder / "states.npz");
+  CHECK(resumed.learning_rate() == 0.5);  // the last step had it
   CHECK(other.step(resumed) == 0.75);
   resumed.set_schedule({});
   CHECK(other.step(resumed) == 0.75);
