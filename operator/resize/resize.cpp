@@ -166,6 +166,11 @@ Specs infer_boxes(const Operator& op, std::span<const ArraySpec> inputs, const A
   require<ShapeError>(is_boxes(a.shape) && is_boxes(b.shape), [&] {
     return message(op.name, ": boxes are four numbers each, (.., 4), not ", a.shape, " and ", b.shape);
   });
+  const int axes = a.shape.ndim() + b.shape.ndim() - 2;
+  require<ShapeError>(axes <= k_max_ndim, [&] {
+    return message(
+        op.name, ": overlaps of ", a.shape, " and ", b.shape, " have ", axes, " axes, more than the ", k_max_ndim);
+  });
   Shape shape = a.shape;
   shape.erase(shape.ndim() - 1);
   for (int axis = 0; axis + 1 < b.shape.ndim(); ++axis)
@@ -178,9 +183,15 @@ struct Sides1D {
   NDArray low, high, length;
 };
 
-Sides1D sides_of(const NDArray& boxes, int axis, bool center, SourceLocation site) {
+// With so many axes behind, to stand beside other boxes.
+Sides1D sides_of(const NDArray& boxes, int axis, int behind, bool center, SourceLocation site) {
   const int last = detail::unseen_shape(boxes).ndim() - 1;
-  const auto number = [&](int i) { return boxes.slice(last, i, i + 1, 1, site).squeeze(last, site); };
+  const auto number = [&](int i) {
+    NDArray x = boxes.slice(last, i, i + 1, 1, site).squeeze(last, site);
+    for (int made = 0; made < behind; ++made)
+      x = x.expand_dims(last + made, site);
+    return x;
+  };
   Sides1D sides{number(axis), number(axis + 2), {}};
   if (center) {
     const NDArray half = multiply(sides.high, 0.5, site), middle = sides.low;
@@ -194,13 +205,11 @@ Arrays intersect(std::span<const NDArray> inputs, const Attributes& attributes, 
   const DType dtype = infer_boxes(detail::k_box_iou, detail::specs_of(inputs), attributes)[0].dtype;
   const bool center = attributes.as<BoxAttributes>().center;
   const DType wide = dtype == float64 ? float64 : float32;
-  const NDArray b = inputs[1].astype(wide, site);
-  NDArray a = inputs[0].astype(wide, site);
-  for (int axis = 1; axis < detail::unseen_shape(b).ndim(); ++axis)  // beside each box of b
-    a = a.expand_dims(detail::unseen_shape(a).ndim() - 1, site);
+  const NDArray a = inputs[0].astype(wide, site), b = inputs[1].astype(wide, site);
+  const int of_b_alone = detail::unseen_shape(b).ndim() - 1;
   NDArray shared, of_a, of_b;
   for (const int axis : {0, 1}) {
-    const Sides1D p = sides_of(a, axis, center, site), q = sides_of(b, axis, center, site);
+    const Sides1D p = sides_of(a, axis, of_b_alone, center, site), q = sides_of(b, axis, 0, center, site);
     const NDArray both = maximum(subtract(minimum(p.high, q.high, site), maximum(p.low, q.low, site), site), 0, site);
     shared = axis == 0 ? both : multiply(shared, both, site);
     of_a = axis == 0 ? p.length : multiply(of_a, p.length, site);

@@ -200,6 +200,22 @@ TEST_CASE("Overlaps of boxes agree with plain loops, empty and inside out ones t
   CHECK(gradient_differences([](const auto& v) { return box_iou(v[0], v[1], BoxFormat::center); }, inputs) == "");
 }
 
+TEST_CASE("Overlaps have as many axes as an array can, and no more", "[box_iou]") {
+  const NDArray a = random_array({6, 4}, 1, 0, 4), b = random_array({4, 4}, 2, 0, 4);
+  for (const BoxFormat format : {BoxFormat::corner, BoxFormat::center}) {
+    const auto of = [&](const Shape& first, const Shape& second) {
+      return box_iou(a.reshape(first), b.reshape(second), format);
+    };
+    const NDArray want = box_iou(a, b, format);
+    CHECK(differences(of({1, 2, 3, 1, 4}, {2, 1, 1, 2, 4}), want.reshape({1, 2, 3, 1, 2, 1, 1, 2}), {0, 0}) == "");
+    CHECK(of({6, 4}, {1, 1, 1, 1, 2, 1, 2, 4}).shape() == Shape{6, 1, 1, 1, 1, 2, 1, 2});
+    CHECK(of({1, 1, 1, 1, 2, 1, 3, 4}, {4, 4}).shape() == Shape{1, 1, 1, 1, 2, 1, 3, 4});
+    CHECK_THROWS_WITH(
+        of({1, 1, 2, 3, 1, 4}, {2, 1, 1, 2, 4}),
+        contains("box_iou") && contains("(1, 1, 2, 3, 1, 4)") && contains("9 axes"));
+  }
+}
+
 TEST_CASE("Resizing and boxes are in graphs what they are by hand", "[resize]") {
   const auto f = [](const auto& v) { return resize2d(upsampling(v[0], 2), {5, 7}, k_mixed); };
   CHECK(traced_differences(f, {random_array({3, 2, 4, 5}, 1)}) == "");
