@@ -4,6 +4,7 @@
 #ifdef SLUICE_PNG
 
 #include <cstring>
+#include <iterator>
 
 #include <sluice/gluon/image/detail/png_errors.h>
 
@@ -15,6 +16,9 @@ constexpr std::uint64_t k_most_packed = 1032;    // deflate packs no more into o
 constexpr png_uint_32 k_longest_side = 1 << 24;  // two of them and four channels fit 64 bits
 constexpr png_alloc_size_t k_most_chunk = 1 << 23;
 constexpr png_uint_32 k_most_chunks = 1000;
+// Chunks that say nothing about pixels as they are given here: names of four letters, each ended by a zero.
+constexpr png_byte k_unused[] =
+    "bKGD\0cHRM\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0sRGB\0tEXt\0tIME\0zTXt";
 
 // Apart from the decoder, whose constructor throws.
 struct PngState {
@@ -37,6 +41,8 @@ class PngDecoder final : public Decoder {
       png_set_user_limits(state_.png, k_longest_side, k_longest_side);
       png_set_chunk_malloc_max(state_.png, k_most_chunk);
       png_set_chunk_cache_max(state_.png, k_most_chunks);
+      // Texts and profiles may unpack to a thousand times their size while the header is read.
+      png_set_keep_unknown_chunks(state_.png, PNG_HANDLE_CHUNK_NEVER, k_unused, std::size(k_unused) / 5);
       png_set_read_fn(state_.png, this, read_bytes);
       png_read_info(state_.png, state_.info);
     });
@@ -45,6 +51,7 @@ class PngDecoder final : public Decoder {
     find_orientation();
     choose_result();
     check_size();
+    run([this] { png_read_update_info(state_.png, state_.info); });  // takes memory for rows
   }
 
   int orientation() const override { return orientation_; }
@@ -111,7 +118,6 @@ class PngDecoder final : public Decoder {
       if (channels != 4 && alpha)
         png_set_strip_alpha(state_.png);
       passes_ = png_set_interlace_handling(state_.png);
-      png_read_update_info(state_.png, state_.info);
     });
   }
 
@@ -131,7 +137,7 @@ class PngDecoder final : public Decoder {
     // libpng's own rows, before and after each of its steps.
     extra_bytes = 8 * static_cast<std::size_t>(width) * 4 + (1 << 16);
     if (greys_)
-      extra_bytes += row_bytes() * (passes_ > 1 ? static_cast<std::size_t>(height) : 1);
+      extra_bytes += 3 * static_cast<std::size_t>(width) * (passes_ > 1 ? static_cast<std::size_t>(height) : 1);
     encoded_.check_memory(*this);
   }
 

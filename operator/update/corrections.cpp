@@ -1,5 +1,6 @@
 #include <type_traits>
 
+#include <sluice/ndarray/create.h>
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/update/corrections.h>

@@ -1,3 +1,4 @@
+#include <fstream>
 #include <random>
 
 #include <zlib.h>
@@ -47,6 +48,13 @@ void mend_png(Bytes& file) {
       file[at + 8 + size + i] = static_cast<std::uint8_t>(sum >> (24 - 8 * i));
     at += size + 12;
   }
+}
+
+std::size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t all = 0, resident = 0;
+  statm >> all >> resident;
+  return resident * 4096;
 }
 
 Bytes mutated(Bytes file, std::mt19937& draw) {
@@ -181,6 +189,30 @@ TEST_CASE("no more memory is taken than the limit, and none for what the file ca
   const Bytes turned = encoded_image("jpeg_turned");
   CHECK(complaint(turned, {.most_bytes = need}).empty());
   check_complaint(turned, "more than the limit", {.orient = true, .most_bytes = need});
+}
+
+TEST_CASE("what a PNG says beside its pixels is not unpacked", "[gluon][image]") {
+  SLUICE_NEEDS_IMAGES();
+  constexpr std::size_t k_text = 8'000'000, k_texts = 24;
+  const Bytes text(k_text, 'a');
+  Bytes chunk = {0, 0, 0, 0, 'z', 'T', 'X', 't', 'k', 0, 0};
+  uLongf packed = compressBound(k_text);
+  chunk.resize(11 + packed);
+  REQUIRE(compress2(chunk.data() + 11, &packed, text.data(), k_text, 9) == Z_OK);
+  chunk.resize(11 + packed + 4);
+  for (std::size_t i = 0; i < 4; ++i)
+    chunk[i] = static_cast<std::uint8_t>((packed + 3) >> (24 - 8 * i));
+  Bytes file = encoded_image("png_rgb");
+  const auto header_ends = file.begin() + 33;
+  Bytes many;
+  for (std::size_t i = 0; i < k_texts; ++i)
+    many.insert(many.end(), chunk.begin(), chunk.end());
+  file.insert(header_ends, many.begin(), many.end());
+  mend_png(file);
+  const std::size_t before = resident_bytes();
+  const ImageDecoder decoder(file, {.most_bytes = 1 << 20});
+  CHECK(decoder.shape().size() > 0);
+  CHECK(resident_bytes() < before + k_text * k_texts / 4);
 }
 
 TEST_CASE("a JPEG of endless scans is refused", "[gluon][image]") {
