@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include <sluice/gluon/data/ledger.h>
 #include <sluice/operator/invoke.h>
 
 #include "tests/gluon/networks.h"
@@ -143,6 +144,23 @@ TEST_CASE("Children forked under load ask the networks of their parent", "[gluon
   for (std::thread& thread : threads)
     thread.join();
   CHECK(wrong == 0);
+}
+
+TEST_CASE("Children forked while workers count read a loader's figures", "[gluon][data][concurrent]") {
+  gluon::data::detail::Ledger ledger;
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      while (!stop)
+        ledger.replace();
+    });
+  }
+  for (int round = 0; round < 100; ++round)
+    CHECK(in_child([&] { return ledger.figures().replaced >= 0 ? 0 : 1; }) == 0);
+  stop = true;
+  for (std::thread& thread : threads)
+    thread.join();
 }
 
 #endif

@@ -162,7 +162,10 @@ TEST_CASE("an ImageRecordDataset decodes the images of a record file", "[gluon][
   CHECK(first[0].shape() == Shape{3, 5, 3});
   CHECK(std::equal(first[0].as<std::uint8_t>(), first[0].as<std::uint8_t>() + 45, smooth_pixels(3, 5, 3).begin()));
   CHECK(first[1].item<std::int32_t>() == 7);
-  CHECK(dataset.sample_at(1)[1].item<float>() == 0.5f);
+  CHECK_THROWS_AS(dataset.sample_at(1), UnsupportedError);  // and no loader skips it as damaged
+  const ImageRecordDataset numbers(folder / "a.rec", {}, RecordLabels::numbers);
+  CHECK(numbers.sample_at(0)[1].item<float>() == 7);
+  CHECK(numbers.sample_at(1)[1].item<float>() == 0.5f);
   CHECK(dataset.sample_at(2)[1].shape() == Shape{3});
   for (const std::int64_t broken : {3, 4}) {
     try {

@@ -202,8 +202,8 @@ const std::vector<ImageListItem>& ImageListDataset::items() const {
   return list_->items;
 }
 
-ImageRecordDataset::ImageRecordDataset(const fs::path& path, const image::DecodeOptions& decode)
-    : records_(path), name_(path.string()), decode_(decode) {}
+ImageRecordDataset::ImageRecordDataset(const fs::path& path, const image::DecodeOptions& decode, RecordLabels labels)
+    : records_(path), name_(path.string()), decode_(decode), labels_(labels) {}
 
 Sample ImageRecordDataset::sample_at(std::int64_t index) const {
   const recordio::Bytes record = records_.record(index);
@@ -215,7 +215,10 @@ Sample ImageRecordDataset::sample_at(std::int64_t index) const {
     throw FileError(name + ": " + error.message());
   }
   const std::vector<float>& labels = unpacked.header.labels;
-  const bool is_class = labels.size() == 1 && detail::is_class(labels[0]);
+  const bool is_class = labels.size() == 1 && labels_ == RecordLabels::classes;
+  require<UnsupportedError>(!is_class || detail::is_class(labels[0]), [&] {
+    return message(name, ": the label ", labels[0], " is no class; RecordLabels::numbers takes such labels");
+  });
   return {detail::decode_sample(unpacked.content, decode_, name), detail::label_array(labels, is_class)};
 }
 

@@ -75,21 +75,28 @@ class SLUICE_API ImageListDataset : public Transformable<ImageListDataset> {
   std::shared_ptr<const List> list_;
 };
 
-/// Images in a record file, as MXNet's im2rec packs them: data uint8 (H, W, C), each of its own size. A record with one
-/// label that could be a class has an int32 label of shape (), any other label is float32, of shape () or (n).
+/// What the labels of a record file are: classes, int32 of shape (), or numbers, float32 of shape (). Records with
+/// several labels have float32 (n) in either case.
+enum class RecordLabels : std::uint8_t { classes, numbers };
+
+/// Images in a record file, as MXNet's im2rec packs them: data uint8 (H, W, C), each of its own size.
 class SLUICE_API ImageRecordDataset : public Transformable<ImageRecordDataset> {
  public:
   /// Records are in the order of RecordFileDataset. Throws FileError.
-  explicit ImageRecordDataset(const std::filesystem::path& path, const image::DecodeOptions& decode = {});
+  explicit ImageRecordDataset(
+      const std::filesystem::path& path,
+      const image::DecodeOptions& decode = {},
+      RecordLabels labels = RecordLabels::classes);
 
   std::int64_t size() const { return records_.size(); }
-  /// Throws FileError naming file and record.
+  /// Throws FileError naming file and record, UnsupportedError for a label that is no class where classes are wanted.
   Sample sample_at(std::int64_t index) const;
 
  private:
   RecordFileDataset records_;
   std::string name_;
   image::DecodeOptions decode_;
+  RecordLabels labels_;
 };
 
 }  // namespace sluice::gluon::data::vision
