@@ -80,8 +80,6 @@ void CsvReader::quoted(std::string& field) {
 void CsvReader::plain(std::string& field) {
   for (int byte = peek(); byte != k_end && byte != '\n' && byte != static_cast<unsigned char>(delimiter_);
        byte = peek()) {
-    if (byte == '"')
-      fail("a quote within a field that does not begin with one");
     add(field, get());
   }
   if (!field.empty() && field.back() == '\r' && peek() != static_cast<unsigned char>(delimiter_))

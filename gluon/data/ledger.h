@@ -37,7 +37,7 @@ class Ledger {
 
  private:
   mutable std::mutex mutex_;
-  const sluice::detail::HeldOverForks held_{mutex_};
+  const sluice::detail::HeldOverForks over_forks_{mutex_};
   DataLoaderFigures figures_;
   std::map<std::int64_t, std::string> corrupt_;
   Clock::time_point last_;        // when the program was seen last
