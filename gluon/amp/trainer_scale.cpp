@@ -6,6 +6,7 @@
 #include <sluice/engine/error.h>
 #include <sluice/gluon/trainer.h>
 #include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/create.h>
 #include <sluice/operator/autocast.h>
 #include <sluice/operator/elementwise/elementwise.h>
 

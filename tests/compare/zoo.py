@@ -67,12 +67,12 @@ def moved(model):
 
 
 def settle(model, x):
-    """Running statistics halfway to what the layers see: those of another layer, or swapped, do not fit. Those that
+    """Running statistics on the way to what the layers see: those of another layer, or swapped, do not fit. Those that
     are what one batch says make networks of which float32 leaves four digits."""
     model.train()
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
-            module.momentum = 0.5
+            module.momentum = 0.3
         if isinstance(module, torch.nn.Dropout):
             module.eval()
     with torch.no_grad():

@@ -340,6 +340,30 @@ def check_image_classification(folder):
     expect(run("image_classification", "--size", 4).returncode == 2, "a size that is too small")
 
 
+def check_segmentation(folder):
+    small = ["--size", 16, "--channels", 4, "--batch", 4, "--device", device()]
+    picture = folder / "seen.png"
+    result = run("segmentation", picture, *small, "--steps", 60)
+    expect(result.returncode == 0, "segmentation", result)
+    losses = [float(found) for found in re.findall(r"loss ([0-9.]+)", result.stdout)]
+    right = [float(found) for found in re.findall(r"([0-9.]+) % of pixels right", result.stdout)]
+    expect(len(losses) == 5 and losses[-1] < losses[0] * 0.8, f"losses {losses}", result)
+    expect(len(right) == 1 and right[0] > 60, f"{right} % of pixels", result)
+    rows = png_rows(picture.read_bytes(), 3)
+    expect(len(rows) == 4 * 16 and all(len(row) == 3 * 3 * 16 for row in rows), "four pictures beside two masks")
+    colours = {tuple(row[at:at + 3]) for row in rows for at in range(3 * 16, 3 * 48, 3)}
+    expect(colours <= {(0, 0, 0), (240, 160, 40), (60, 140, 240)} and len(colours) > 1, f"masks of {colours}")
+    again = folder / "again.png"
+    run("segmentation", again, *small, "--steps", 60)
+    expect(again.read_bytes() == picture.read_bytes(), "the same seed, the same picture")
+    result = run("segmentation", picture, "--size", 20, "--steps", 1, "--device", device())
+    expect(result.returncode == 1 and "8 does not divide" in result.stderr, "a size that does not divide", result)
+    result = run("segmentation", folder / "none" / "a.png", *small, "--steps", 1)
+    expect(result.returncode == 1 and "a.png" in result.stderr, "a file that cannot be written", result)
+    for flag, value in (("--steps", 0), ("--size", 4), ("--lr", "x")):
+        expect(run("segmentation", picture, flag, value).returncode == 2, f"segmentation {flag} {value}")
+
+
 def one_line(result, what, *words):
     """An error that is told in one line, without the insides of libraries."""
     expect(result.returncode == 1 and result.stderr.count("\n") == 1, f"{what}: one line", result)
