@@ -65,6 +65,10 @@ TEST_CASE("functions of image arrays give what transforms of samples give", "[gl
   CHECK(values(image::flip_left_right(b)) == elements<float>(applied(RandomFlipLeftRight(1), f)));
   CHECK(values(image::flip_top_bottom(b)) == elements<float>(applied(RandomFlipTopBottom(1), f)));
   CHECK(first_of(image::flip_top_bottom(doubled(b))) == values(image::flip_top_bottom(b)));
+  // Each image of a batch by itself.
+  const NDArray other = multiply(b, 0.25);
+  CHECK(values(image::adjust_contrast(stack({other, b}, 0), 0.5)[1]) == values(image::adjust_contrast(b, 0.5)));
+  CHECK(values(image::resize(stack({other, b}, 0), 3)[0]) == values(image::resize(other, 3)));
   // Strided and broadcast images.
   const NDArray turned = b.transpose({1, 0, 2});
   CHECK(values(image::resize(turned, {4, 5})) == values(image::resize(turned.contiguous(), {4, 5})));

@@ -139,6 +139,11 @@ TEST_CASE("an image file cut short anywhere is a FileError", "[gluon][image]") {
       REQUIRE_FALSE(complaint(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(n))).empty());
     }
   }
+  // With an end marker where the cut was.
+  Bytes ended = encoded_image("jpeg_420");
+  ended.resize(ended.size() - 40);
+  ended.insert(ended.end(), {0xff, 0xd9});
+  check_complaint(ended, "premature end of data segment");
   check_complaint({}, "empty");
   check_complaint({'G', 'I', 'F', '8', '9', 'a'}, "neither JPEG nor PNG");
   TemporaryFolder folder;
