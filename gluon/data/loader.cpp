@@ -13,18 +13,29 @@
 namespace sluice::gluon::data {
 
 const Batch& DataLoader::Iterator::operator*() const {
+  if (epoch_->ready.empty()) {
+    epoch_->fill();
+    epoch_->reach();
+  }
   return epoch_->front();
 }
 
 DataLoader::Iterator& DataLoader::Iterator::operator++() {
-  epoch_->ready.pop_front();
-  epoch_->fill();
+  if (!epoch_->ready.empty())  // it is where the batch behind the last one could not be begun
+    epoch_->ready.pop_front();
+  try {
+    epoch_->fill();
+  } catch (...) {
+    if (!epoch_->ready.empty())
+      epoch_->reach();
+    throw;
+  }
   epoch_->reach();
   return *this;
 }
 
 bool DataLoader::Iterator::operator==(std::default_sentinel_t) const noexcept {
-  return epoch_->ready.empty();
+  return epoch_->ready.empty() && epoch_->next >= epoch_->batches->size();
 }
 
 DataLoader::DataLoader(

@@ -128,7 +128,8 @@ IndexedRecordWriter::IndexedRecordWriter(const std::filesystem::path& index, con
 
 void IndexedRecordWriter::write(std::int64_t key, ByteView record) {
   require(!keys_.contains(key), [&] { return message(index_path_.string(), ": it has key ", key, " already"); });
-  index_ << key << '\t' << records_.write(record) << '\n';
+  const auto position = records_.write(record);  // where it throws, the index has no line of it
+  index_ << key << '\t' << position << '\n';
   keys_.insert(key);
 }
 

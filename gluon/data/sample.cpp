@@ -34,6 +34,13 @@ HostArray::HostArray(ArraySpec spec) : spec_(std::move(spec)), made_(true) {
   data_ = std::shared_ptr<std::byte[]>(new std::byte[std::max<std::size_t>(1, checked_bytes(spec_))]);
 }
 
+HostArray::HostArray(ArraySpec spec, std::shared_ptr<const void> data)
+    : spec_(std::move(spec)), data_(std::move(data)) {
+  require(data_ != nullptr || spec_.shape.size() == 0, [&] {
+    return message("HostArray: no memory for an array of shape ", spec_.shape);
+  });
+}
+
 void HostArray::check_type(DType asked) const {
   require<DTypeError>(asked == spec_.dtype, [&] {
     return message("HostArray: its elements are ", spec_.dtype, ", asked for as ", asked);

@@ -17,12 +17,13 @@ namespace sluice::gluon::data {
 /// One array of a sample: row by row in host memory, which its copies share.
 class SLUICE_API HostArray {
  public:
-  /// No array: shape (), no memory.
+  /// No array: shape (0), no memory.
   HostArray() = default;
   /// New memory, not set. Throws ShapeError for extents that cannot be.
   explicit HostArray(ArraySpec spec);
   /// What lies at `data`, only to be read; a shared_ptr of whoever owns it with the address of the first element.
-  HostArray(ArraySpec spec, std::shared_ptr<const void> data) : spec_(std::move(spec)), data_(std::move(data)) {}
+  /// Throws ValueError for no memory where there are elements.
+  HostArray(ArraySpec spec, std::shared_ptr<const void> data);
   /// A copy of values. Throws ShapeError unless shape.size() is their number.
   template <class T>
   HostArray(const std::vector<T>& values, Shape shape) : HostArray(ArraySpec{.shape = shape, .dtype = dtype_of<T>}) {
@@ -70,7 +71,7 @@ class SLUICE_API HostArray {
   void check_type(DType asked) const;
   void* own();
 
-  ArraySpec spec_ = {.shape = {}};
+  ArraySpec spec_ = {.shape = {0}};
   std::shared_ptr<const void> data_;
   bool made_ = false;  // of new memory, which may be written
 };

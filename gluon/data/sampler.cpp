@@ -65,7 +65,7 @@ WeightedSampler::WeightedSampler(std::vector<double> weights, const RandomSample
 }
 
 std::vector<std::int64_t> WeightedSampler::order(const RandomBlock& random) const {
-  SampleRandom numbers(random, 0);
+  SampleRandom numbers(random, ~std::uint64_t{0});  // of no sample's place
   std::vector<std::int64_t> indices;
   const auto n = static_cast<std::size_t>(options_.num_samples);
   if (options_.replacement) {

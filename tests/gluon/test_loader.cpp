@@ -325,3 +325,50 @@ TEST_CASE("an epoch that could not begin is begun by the next attempt", "[gluon]
     CHECK(epoch(second) == epoch(third));
   }
 }
+
+namespace {
+
+// 0, 1, ..; what its batches read cannot be had once.
+struct Failing {
+  std::shared_ptr<int> asked = std::make_shared<int>(0);
+  int fails_at = -1;
+  std::int64_t size() const { return 20; }
+  std::vector<ArraySpec> specs() const { return {{.shape = {}, .dtype = float32}}; }
+  std::vector<NDArray> sources() const {
+    if (++*asked == fails_at)
+      throw std::bad_alloc();
+    return {};
+  }
+  void read(std::span<const std::int64_t> indices, std::span<const TensorView> out) const {
+    for (std::size_t i = 0; i < indices.size(); ++i)
+      out[0].as<float>()[i] = static_cast<float>(indices[i]);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a batch that could not be begun is begun by the next attempt, and none is lost", "[gluon][data]") {
+  const int prefetch = GENERATE(0, 2);
+  DataLoader loader(Failing{.fails_at = 6}, {.batch_size = 2, .prefetch = prefetch});
+  std::vector<float> seen;
+  int failed = 0;
+  auto it = loader.begin();
+  std::int64_t reached = 1;
+  while (it != loader.end()) {
+    CHECK(loader.state().position == reached);
+    for (const float value : values((*it).data))
+      seen.push_back(value);
+    try {
+      ++it;
+    } catch (const std::bad_alloc&) {
+      ++failed;
+      const auto batches = static_cast<std::int64_t>(seen.size()) / 2;
+      CHECK(loader.state().position == (prefetch == 0 ? batches : batches + 1));
+      if (prefetch == 0)
+        CHECK(values((*it).data) == std::vector<float>{10, 11});
+    }
+    ++reached;
+  }
+  CHECK(failed == 1);
+  CHECK(seen == values(arange(0, 20)));
+}

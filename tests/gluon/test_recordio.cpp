@@ -196,6 +196,19 @@ TEST_CASE("record files that lie are refused with the place", "[gluon][recordio]
   CHECK_THROWS_AS(recordio::unpack(labels), FileError);
 }
 
+TEST_CASE("a record that is refused has no line in the index", "[gluon][recordio]") {
+  TemporaryFolder folder;
+  const std::vector<std::uint8_t> small(5, 1);
+  recordio::IndexedRecordWriter writer(folder / "a.idx", folder / "a.rec");
+  writer.write(1, small);
+  CHECK_THROWS_AS(writer.write(2, recordio::ByteView(small.data(), std::size_t{1} << 29)), ValueError);
+  writer.write(3, small);
+  writer.close();
+  const auto index = recordio::read_index(folder / "a.idx");
+  REQUIRE(index.size() == 2);
+  CHECK(index[1].key == 3);
+}
+
 TEST_CASE("thousands of damaged record files are read or refused", "[gluon][recordio]") {
   const TemporaryFolder folder;
   std::mt19937 draw(1);

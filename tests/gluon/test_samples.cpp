@@ -249,3 +249,21 @@ TEST_CASE("host arrays check what they are asked for", "[gluon][data]") {
   CHECK(copy.as<float>()[0] == 5);
   CHECK(HostArray(ArraySpec{.shape = {0, 3}}).bytes() == 0);
 }
+
+TEST_CASE("what is no array is refused where an array is wanted", "[gluon][data]") {
+  CHECK(HostArray().size() == 0);
+  CHECK_THROWS_AS(HostArray().item<float>(), ShapeError);
+  CHECK_THROWS_AS(HostArray({.shape = {2}, .dtype = float32}, nullptr), ValueError);
+  struct Empty : Transformable<Empty> {
+    std::int64_t size() const { return 4; }
+    Sample sample_at(std::int64_t i) const {
+      return {HostArray::scalar(1.0f), i < 2 ? HostArray::scalar(2.0f) : HostArray()};
+    }
+  };
+  DataLoader loader(Empty{}, {.batch_size = 4});
+  CHECK_THROWS_AS((*loader.begin()).label.wait_to_read(), ShapeError);
+  DataLoader stacked(Empty{}, {.batch_size = 4, .batchify = batchify::Stack()});
+  CHECK_THROWS_AS(*stacked.begin(), ShapeError);
+  DataLoader made(Empty{}, {.batch_size = 4, .batchify = [](batchify::Samples) { return Sample{HostArray()}; }});
+  CHECK((*made.begin()).data.shape() == Shape{0});
+}
