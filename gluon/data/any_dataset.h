@@ -212,7 +212,11 @@ class SLUICE_API AnyDataset {
   /// Sample `index`, read by the caller, who waits for arrays that are still being written. Random transforms draw
   /// from `random`. Throws IndexError, and what reading throws.
   Sample operator[](std::int64_t index) const { return sample_at(index); }
-  Sample sample_at(std::int64_t index, SampleRandom random = SampleRandom()) const;
+  Sample sample_at(std::int64_t index, SampleRandom random) const;
+  /// With random numbers that are the index's own.
+  Sample sample_at(std::int64_t index) const {
+    return sample_at(index, SampleRandom({}, static_cast<std::uint64_t>(index)));
+  }
 
   /// The dataset with `transform` applied to the first array of each sample as it is read (Gluon's transform_first): a
   /// SampleTransform, or a function of a HostArray, or of that and a SampleRandom&, that gives a HostArray.

@@ -145,8 +145,8 @@ BatchSampler::BatchSampler(Sampler sampler, std::int64_t batch_size, std::string
 std::int64_t BatchSampler::size(std::int64_t carried) const noexcept {
   if (sampler_.empty())
     return own_size_;
-  const std::int64_t spare = last_batch_ == "keep" ? batch_size_ - 1 : 0;
-  return (sampler_[0].size() + carried + spare) / batch_size_;
+  const std::int64_t samples = sampler_[0].size() + carried;
+  return samples / batch_size_ + (last_batch_ == "keep" && samples % batch_size_ != 0 ? 1 : 0);
 }
 
 Batches BatchSampler::batches(const RandomBlock& random, std::vector<std::int64_t>& carried) const {

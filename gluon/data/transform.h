@@ -12,6 +12,7 @@
 
 #include <sluice/engine/export.h>
 #include <sluice/engine/parallel.h>
+#include <sluice/gluon/data/detail/scratch.h>
 #include <sluice/gluon/data/sample.h>
 #include <sluice/ndarray/dtype.h>
 #include <sluice/operator/operator.h>
@@ -34,9 +35,10 @@ concept RandomTransform = requires(const T& transform, const TensorView& view, S
   transform(view, view, random);
 };
 template <class T>
-concept SampleTransform = std::copy_constructible<T> && requires(const T& transform, const ArraySpec& spec) {
+concept SampleTransform = requires(const T& transform, const ArraySpec& spec) {
   { transform.output_spec(spec) } -> std::convertible_to<ArraySpec>;
-} &&(PlainTransform<T> || RandomTransform<T>);
+}
+&&(PlainTransform<T> || RandomTransform<T>)&&std::copy_constructible<T>;  // last: it may ask for conversions to T
 
 namespace detail {
 
@@ -133,9 +135,8 @@ class Compose {
       detail::apply_transform(std::get<I>(transforms_), in, out, random);
     } else {
       const ArraySpec spec = std::get<I>(transforms_).output_spec({.shape = in.shape, .dtype = in.dtype});
-      static thread_local std::vector<std::byte> scratch;  // one a step of the chain
-      scratch.resize(detail::bytes_of(spec));
-      const TensorView between = detail::sample_view(scratch.data(), spec);
+      detail::Scratch scratch(detail::bytes_of(spec));  // a step may be a chain of the same type
+      const TensorView between = detail::sample_view(scratch.as<std::byte>(), spec);
       detail::apply_transform(std::get<I>(transforms_), in, between, random);
       run<I + 1>(between, out, random);
     }

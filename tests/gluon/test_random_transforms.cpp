@@ -238,3 +238,23 @@ TEST_CASE("RandomRotation turns within its limits, RandomApply applies or leaves
   CHECK_THROWS_AS(RandomApply(Cast(uint8)).output_spec(x.spec()), ShapeError);
   CHECK_THROWS_AS(RandomApply(Rotate(1), 2), ValueError);
 }
+
+TEST_CASE("chains within chains of the same type keep their pixels", "[gluon][transform]") {
+  const RandomFlipLeftRight sideways(1);
+  const RandomFlipTopBottom over(1);
+  const HostArray x = places(30, 40);
+  const std::vector<float> right = elements<float>(applied(Compose(sideways, over, sideways), x));
+  const auto some = [](auto transform) { return RandomApply(std::move(transform), 1); };
+  CHECK(elements<float>(applied(Compose(some(Compose(some(sideways), some(over))), some(sideways)), x)) == right);
+  CHECK(elements<float>(applied(Compose(some(sideways), some(Compose(some(over), some(sideways)))), x)) == right);
+}
+
+TEST_CASE("transforms of any kind may be chained and kept as one of any kind", "[gluon][transform]") {
+  const HostArray x = places(9, 9);
+  const auto chain = Compose(AnyTransform(Resize(3)), AnyTransform(RandomFlipLeftRight(1)));
+  const AnyTransform kept(chain);
+  CHECK(elements<float>(applied(kept, x)) == elements<float>(applied(chain, x)));
+  const ArrayDataset images(zeros({2, 9, 9, 1}), zeros({2}));
+  DataLoader loader(images.transform_first(chain), {.batch_size = 2});
+  CHECK((*loader.begin()).data.shape() == Shape{2, 3, 3, 1});
+}
