@@ -227,7 +227,10 @@ std::vector<metric::Figure> Estimator::evaluate(Batches batches, SourceLocation 
       for (const data::Batch* batch = source.next(); batch != nullptr; batch = source.next(), ++count)
         update_metrics(validation_metrics_, *batch, forward(*batch, site));
     } catch (...) {
-      source.end();
+      try {
+        source.end();
+      } catch (...) {  // the first error is on its way
+      }
       throw;
     }
     source.end();

@@ -110,6 +110,8 @@ class SLUICE_API Estimator {
   /// What the BatchProcessor makes of a batch: recorded where the caller records. The host does not wait.
   StepResult forward(const data::Batch& batch, SourceLocation site = SourceLocation::current()) const;
 
+  /// Whether fit() is under way.
+  bool is_fitting() const noexcept { return run_ != nullptr; }
   /// From a handler: ends the training after the event, for a reason of a few words.
   void stop(std::string reason);
   bool is_stopped() const noexcept { return is_stopped_; }
