@@ -49,6 +49,39 @@ TEST_CASE("Training that goes on from a checkpoint ends as if it had not stopped
   }
 }
 
+TEST_CASE("A state written when training has ended holds the gradients that waited", "[gluon][checkpoint]") {
+  for (const bool adds_anyway : {false, true}) {
+    const TemporaryFolder folder;
+    const fs::path file = folder / "end.npz";
+    const auto train = [&](std::int64_t batches, const std::string& event) {
+      Training training;
+      if (adds_anyway)
+        training.net.collect_params()["0.weight"].set_grad_req(GradReq::add);
+      Trainer trainer(training.net.collect_params(), Adam());
+      Estimator estimator(training.net, training.loss, trainer);
+      Recorder recorder("s", 10);
+      recorder.then = [&](Estimator& e, const std::string& what) {
+        if (what == event && event == "train_end")
+          e.save_state(file);
+        else if (what == event)
+          e.resume_with(est::read_state(file));
+      };
+      estimator.fit(
+          training.loader,
+          {.epochs = 2,
+           .batches = batches,
+           .handlers = est::handlers(est::GradientUpdateHandler({.every = 4}), recorder),
+           .log = false});
+      return training.trail(trainer);
+    };
+    const Trail whole = train(100, "");
+    for (const std::int64_t stop : {2, 4, 7}) {
+      train(stop, "train_end");
+      CHECK(train(100, "train_begin") == whole);
+    }
+  }
+}
+
 TEST_CASE("A rate set by hand goes on", "[gluon][checkpoint]") {
   const TemporaryFolder folder;
   TrainingProgram program{.epochs = 2, .stop_after = 4, .schedule = false, .checkpoints = in(folder)};
