@@ -171,6 +171,30 @@ TEST_CASE("Without a handler for it, who has gradients added up zeroes them", "[
   CHECK(linear.parameters() == stepped(batches));
 }
 
+TEST_CASE("Losses are scaled for a trainer that scales them, however steps are taken", "[gluon][estimator]") {
+  const std::vector<Batch> batches = {whole_batch(4, 0), whole_batch(4, 4)};
+  class Own : public est::BatchProcessor {};
+  const auto trained = [&](const est::EstimatorOptions& options, est::Handlers handlers, bool is_scaled) {
+    Linear linear;
+    if (is_scaled)
+      amp::init_trainer(linear.trainer, {.init_scale = 1024});
+    Estimator estimator(linear.net, linear.loss, linear.trainer, options);
+    estimator.fit(batches, {.epochs = 1, .handlers = handlers, .log = false});
+    estimator.train_batch(whole_batch(4, 8));
+    CHECK(linear.trainer.optimizer().num_updates() == (handlers.empty() ? 3 : 2));
+    return linear.parameters();
+  };
+  const Trail expected = stepped({whole_batch(4, 0), whole_batch(4, 4), whole_batch(4, 8)});
+  CHECK(trained({.steps = est::Steps::graph}, {}, true) == expected);
+  for (const bool is_scaled : {false, true}) {
+    CHECK(trained({.steps = est::Steps::by_hand}, {}, is_scaled) == expected);
+    CHECK(trained({.processor = std::make_shared<Own>()}, {}, is_scaled) == expected);
+    CHECK(
+        trained({}, est::handlers(est::GradientUpdateHandler({.every = 2})), is_scaled) ==
+        stepped({whole_batch(8, 0), whole_batch(4, 8)}));
+  }
+}
+
 TEST_CASE("Validation comes when it is asked for", "[gluon][estimator]") {
   const auto validations = [](const est::ValidationOptions& options, std::int64_t epochs) {
     Training training;
