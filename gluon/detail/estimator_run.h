@@ -19,7 +19,8 @@ struct Estimator::Run {
   SourceLocation site;
   std::size_t begun = 0;  // handlers whose train_begin has returned
   std::optional<TrainingState> resume = {};
-  bool epoch_is_open = false;  // to be gone on with
+  bool is_done_elsewhere = false;  // `resume` is of a later fit
+  bool epoch_is_open = false;      // to be gone on with
   bool source_is_open = false;
   bool nothing_left = false;  // of the epoch that is gone on with
   RandomBlock random_of_epoch = {};

@@ -147,6 +147,10 @@ void CheckpointHandler::train_begin(Estimator& estimator) {
   best_is_new_ = false;
   resumed_from_.clear();
   std::vector<fs::path> others;
+  const Work work{&estimator, estimator.progress().fits};
+  if (options_.existing == Existing::resume && work == work_)
+    files_.clear();  // of this fit's last attempt, which failed: it is gone on with
+  work_ = work;
   for (fs::path& file : found()) {
     if (std::find(files_.begin(), files_.end(), file) == files_.end())
       others.push_back(std::move(file));
@@ -178,14 +182,16 @@ void CheckpointHandler::resume(Estimator& estimator, const std::vector<fs::path>
       continue;
     }
     const Progress &there = state.progress, &here = estimator.progress();
-    if (there.fits > here.fits)
-      estimator.stop(message("an earlier process had done with it: ", files[i].string(), " is of a later fit"));
-    if (there.fits != here.fits || there.total_batches < here.total_batches)
+    if (there.fits < here.fits)
       return;
     if (!damage.empty())
       warn(
           "CheckpointHandler: training goes on from " + files[i].string() +
           ", since later ones are damaged: " + damage);
+    if (there.fits > here.fits) {
+      const std::string why = message("an earlier process had done with it: ", files[i].string(), " is of a later fit");
+      return estimator.end_with(std::move(state), why);
+    }
     const auto next = files.begin() + static_cast<std::ptrdiff_t>(i) + 1;
     files_.assign(files.begin(), next);
     stale_.assign(next, files.end());

@@ -40,7 +40,8 @@ struct CheckpointOptions {
 /// metrics, other handlers and counts are the same to the last bit. Files, "prefix-00001200.npz" after 1200 batches of
 /// all fits, are written beside, brought to the disk and renamed; old ones go when the new one stands. The host waits
 /// for the values. A newest one that is damaged is told to `warn`, and the one before counts; where none is whole, that
-/// is a FileError. Those of a later fit() than the one that begins end it at once: the program that made it had
+/// is a FileError. A fit() that failed and is called again goes on from the newest one, too. Those of a later fit()
+/// than the one that begins end it at once, with their parameters and optimizer: the program that made them had
 /// finished with this one. Block::load_parameters() takes the files with ignore_extra.
 class SLUICE_API CheckpointHandler : public EventHandler {
  public:
@@ -64,6 +65,12 @@ class SLUICE_API CheckpointHandler : public EventHandler {
   const std::filesystem::path& resumed_from() const noexcept { return resumed_from_; }
 
  private:
+  /// A fit, which several calls may try.
+  struct Work {
+    const Estimator* estimator = nullptr;
+    std::int64_t fit = 0;
+    bool operator==(const Work&) const = default;
+  };
   std::filesystem::path file_of(std::int64_t batch) const;
   std::vector<std::filesystem::path> found() const;
   void remove_drafts() const;
@@ -76,6 +83,7 @@ class SLUICE_API CheckpointHandler : public EventHandler {
 
   CheckpointOptions options_;
   std::optional<Monitor> monitor_;
+  Work work_;                                         // what files_ are of
   std::vector<std::filesystem::path> files_, stale_;  // stale ones go when the next one is written
   std::filesystem::path resumed_from_;
   bool best_is_new_ = false;   // and not written yet

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <sluice/engine/error.h>
+#include <sluice/gluon/amp/grad_scaler.h>
 #include <sluice/gluon/detail/called.h>
 #include <sluice/gluon/detail/estimator_run.h>
 #include <sluice/gluon/estimator/estimator.h>
@@ -171,11 +172,14 @@ double Estimator::figure(std::string_view name) {
 
 StepResult Estimator::step_by_hand(const data::Batch& batch, SourceLocation site) {
   StepResult result;
+  NDArray scaled;
   {
     const autograd::RecordScope record;
     result = forward(batch, site);
+    const amp::GradScaler* const scaler = trainer_->scaler();
+    scaled = scaler == nullptr ? result.losses : scaler->scale(result.losses, site);
   }
-  result.losses.backward();
+  scaled.backward();
   if (!updates_elsewhere_)
     trainer_->step(batch.data.shape()[0], false, site);
   return {result.losses.detach(), result.predictions.detach()};
@@ -227,7 +231,10 @@ std::vector<metric::Figure> Estimator::evaluate(Batches batches, SourceLocation 
       for (const data::Batch* batch = source.next(); batch != nullptr; batch = source.next(), ++count)
         update_metrics(validation_metrics_, *batch, forward(*batch, site));
     } catch (...) {
-      source.end();
+      try {
+        source.end();
+      } catch (...) {  // the first error is on its way
+      }
       throw;
     }
     source.end();

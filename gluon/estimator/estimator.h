@@ -64,7 +64,7 @@ struct FitOptions {
 struct Progress {
   std::int64_t epochs = 0, batches = 0;  // of this fit, an earlier process included; epochs are those that are over
   std::int64_t batch_in_epoch = 0;       // batches done of the epoch under way
-  std::int64_t fits = 0;                 // calls of fit(), this one included
+  std::int64_t fits = 0;                 // calls of fit() that did not fail, this one included
   std::int64_t total_epochs = 0, total_batches = 0, total_samples = 0;  // of all fits
 
   bool operator==(const Progress&) const = default;
@@ -110,6 +110,8 @@ class SLUICE_API Estimator {
   /// What the BatchProcessor makes of a batch: recorded where the caller records. The host does not wait.
   StepResult forward(const data::Batch& batch, SourceLocation site = SourceLocation::current()) const;
 
+  /// Whether fit() is under way.
+  bool is_fitting() const noexcept { return run_ != nullptr; }
   /// From a handler: ends the training after the event, for a reason of a few words.
   void stop(std::string reason);
   bool is_stopped() const noexcept { return is_stopped_; }
@@ -155,6 +157,10 @@ class SLUICE_API Estimator {
   /// ValueError outside; fit() then throws ValueError, ShapeError, DTypeError, each naming the file, for the state of
   /// another network, optimizer or loader, and nothing has changed.
   void resume_with(TrainingState state);
+  /// From train_begin: this fit is one that an earlier process had done with, and ends once all handlers have begun. Of
+  /// that state, of a later fit, come parameters, optimizer, random numbers, counts of all fits and figures of
+  /// validation; the later fit, if there is one, goes on with the rest. Throws as resume_with() does.
+  void end_with(TrainingState state, std::string reason);
 
  private:
   struct Run;
@@ -173,7 +179,9 @@ class SLUICE_API Estimator {
   void await_parameters() const;
   TrainingState state() const;
   void restore(const TrainingState& state, Run& run);
-  void restore_handlers(const TrainingState& state, const Handlers& handlers);
+  template <class Undo>
+  void restore_network(const TrainingState& state, const Run& run, Undo& undo);
+  void restore_results(const TrainingState& state, const Run& run);
   void go_on_with_epoch(const TrainingState& state, Run& run);
 
   Block& net_;

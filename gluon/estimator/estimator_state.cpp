@@ -120,6 +120,13 @@ void Estimator::resume_with(TrainingState state) {
     return "Estimator::resume_with: only an event train_begin may ask for it";
   });
   run_->resume = std::move(state);
+  run_->is_done_elsewhere = false;
+}
+
+void Estimator::end_with(TrainingState state, std::string reason) {
+  resume_with(std::move(state));
+  run_->is_done_elsewhere = true;
+  stop(std::move(reason));
 }
 
 void Estimator::restore(const TrainingState& state, Run& run) {
@@ -147,6 +154,21 @@ void Estimator::restore(const TrainingState& state, Run& run) {
     undo.add([&source = run.source, before = *loader] { source.load_state(before); });
     run.source.load_state(state.loader);
   }
+  restore_network(state, run, undo);
+  undo.forget();
+  progress_ = state.progress;
+  validations_ = state.validations;
+  validation_figures_ = state.validation_figures;
+  epoch_size_.reset();
+  if (state.epoch_size >= 0)
+    epoch_size_ = state.epoch_size;
+  go_on_with_epoch(state, run);
+  Engine::current().set_random_state(state.random);
+}
+
+template <class Undo>
+void Estimator::restore_network(const TrainingState& state, const Run& run, Undo& undo) {
+  const std::string file = state.path.string();
   optimizer::Optimizer& optimizer = trainer_->optimizer();
   undo.add([&optimizer, &trainer = *trainer_, before = trainer_->states(), rate = optimizer.learning_rate()] {
     if (optimizer.schedule() == nullptr)
@@ -159,14 +181,21 @@ void Estimator::restore(const TrainingState& state, Run& run) {
   net_.load_parameters(state.path, {.ignore_extra = true}, run.site);
   for (const auto& [name, parameter] : loss_.collect_params())
     parameter.set_data(state.loss_parameters.at(name));
+}
+
+// Handlers, range and metrics may be others than those of the fit that left the state.
+void Estimator::restore_results(const TrainingState& state, const Run& run) {
+  const std::string file = state.path.string();
+  check_parameters(net_, state.parameters, file);
+  check_parameters(loss_, state.loss_parameters, file);
+  Undo undo;
+  restore_network(state, run, undo);
   undo.forget();
-  progress_ = state.progress;
+  progress_.total_epochs = state.progress.total_epochs;
+  progress_.total_batches = state.progress.total_batches;
+  progress_.total_samples = state.progress.total_samples;
   validations_ = state.validations;
   validation_figures_ = state.validation_figures;
-  epoch_size_.reset();
-  if (state.epoch_size >= 0)
-    epoch_size_ = state.epoch_size;
-  go_on_with_epoch(state, run);
   Engine::current().set_random_state(state.random);
 }
 

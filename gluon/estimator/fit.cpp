@@ -1,6 +1,7 @@
 // Estimator::fit(): the order of events, and what happens to errors.
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>
@@ -106,6 +107,7 @@ void Estimator::run(Run& run) {
   further_errors_.clear();
   updates_elsewhere_ = count_of<GradientUpdateHandler>(run.handlers) > 0;
   progress_.epochs = progress_.batches = progress_.batch_in_epoch = 0;
+  const std::int64_t fits_before = progress_.fits;
   ++progress_.fits;
   read_at_.reset();
   epoch_size_.reset();
@@ -141,6 +143,7 @@ void Estimator::run(Run& run) {
   updates_elsewhere_ = false;
   read_at_.reset();
   if (failure != nullptr) {
+    progress_.fits = fits_before;  // another attempt is the same fit, also for a process that goes on with it
     stop_reason_.clear();
     std::rethrow_exception(failure);
   }
@@ -153,6 +156,11 @@ void Estimator::begin_training(Run& run) {
   }
   if (!run.resume)
     return;
+  if (run.is_done_elsewhere) {
+    restore_results(*run.resume, run);
+    run.resume.reset();
+    return;
+  }
   restore(*run.resume, run);
   run.resume.reset();
   call_each(run.handlers, [&](EventHandler& handler) { handler.train_resumed(*this); });

@@ -107,11 +107,15 @@ GradientUpdateHandler::GradientUpdateHandler(GradientUpdateOptions options) : op
 }
 
 void GradientUpdateHandler::add_up(const Block& block) {
-  for (const ParameterDict::Entry& entry : block.collect_params()) {
-    const Parameter& parameter = entry.second;
-    if (parameter.grad_req() != GradReq::write)
+  for (const auto& [name, parameter] : block.collect_params()) {
+    const GradReq before = parameter.grad_req();
+    const bool adds_already =
+        std::any_of(trained_.begin(), trained_.end(), [&, &parameter = parameter](const Trained& other) {
+          return other.parameter.same(parameter);
+        });
+    if (adds_already || before == GradReq::null || (before == GradReq::write && options_.every == 1))
       continue;
-    trained_.push_back(entry);
+    trained_.push_back({name, parameter, before});
     parameter.set_grad_req(GradReq::add);
   }
 }
@@ -119,8 +123,7 @@ void GradientUpdateHandler::add_up(const Block& block) {
 void GradientUpdateHandler::train_begin(Estimator& estimator) {
   batches_ = samples_ = 0;
   loaded_.clear();
-  if (options_.every == 1)
-    return;
+  left_.clear();
   try {
     add_up(estimator.net());
     add_up(estimator.loss());
@@ -132,17 +135,20 @@ void GradientUpdateHandler::train_begin(Estimator& estimator) {
 }
 
 void GradientUpdateHandler::train_end(Estimator& /*estimator*/) {
-  for (const auto& [name, parameter] : trained_)
-    parameter.set_grad_req(GradReq::write);
+  left_ = state();
+  for (const Trained& trained : trained_) {
+    trained.parameter.set_grad_req(GradReq::write);  // gradients begin anew; those of left_ are as they were
+    trained.parameter.set_grad_req(trained.before);
+  }
   trained_.clear();
   batches_ = samples_ = 0;
 }
 
 void GradientUpdateHandler::forget() {
   batches_ = samples_ = 0;
-  for (const auto& [name, parameter] : trained_) {
-    if (parameter.is_initialized())
-      parameter.zero_grad();
+  for (const Trained& trained : trained_) {
+    if (trained.parameter.is_initialized())
+      trained.parameter.zero_grad();
   }
 }
 
@@ -169,10 +175,12 @@ void GradientUpdateHandler::epoch_end(Estimator& estimator) {
 
 HandlerState GradientUpdateHandler::state() const {
   if (batches_ == 0)
-    return {};
+    return left_;
   HandlerState state{{"pending", array<std::int64_t>({batches_, samples_})}};
-  for (const auto& [name, parameter] : trained_)
-    state.emplace("gradient." + name, parameter.grad());
+  for (const Trained& trained : trained_) {
+    if (trained.parameter.is_initialized())  // otherwise none of the batches used it
+      state.emplace("gradient." + trained.name, trained.parameter.grad());
+  }
   return state;
 }
 
@@ -194,10 +202,10 @@ void GradientUpdateHandler::load_state(const HandlerState& state) {
           " samples wait for their step, which is of ",
           options_.every);
     });
-    for (const auto& [name, parameter] : trained_) {
+    for (const auto& [name, parameter, before] : trained_) {
       const auto found = state.find("gradient." + name);
       require(
-          found != state.end() && (!parameter.is_initialized() || found->second.shape() == parameter.shape()),
+          !parameter.is_initialized() || (found != state.end() && found->second.shape() == parameter.shape()),
           [&, &name = name] {
             return message("GradientUpdateHandler: the state has no gradient that fits '", name, "'");
           });
@@ -213,9 +221,15 @@ void GradientUpdateHandler::train_resumed(Estimator& /*estimator*/) {
   if (loaded_.empty())
     return;
   const autograd::PauseScope pause;
-  for (const auto& [name, parameter] : trained_) {
-    NDArray gradient = parameter.grad();
-    gradient.assign(loaded_.at("gradient." + name));
+  for (const Trained& trained : trained_) {
+    if (!trained.parameter.is_initialized())
+      continue;
+    const auto found = loaded_.find("gradient." + trained.name);
+    require(found != loaded_.end(), [&] {
+      return message("GradientUpdateHandler: the state has no gradient of '", trained.name, "'");
+    });
+    NDArray gradient = trained.parameter.grad();
+    gradient.assign(found->second);
   }
   loaded_.clear();
 }

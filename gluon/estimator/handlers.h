@@ -88,7 +88,8 @@ struct GradientUpdateOptions {
 
 /// One step of the trainer for several batches, whose gradients are added up (Gluon's GradientUpdateHandler; gradient
 /// accumulation): as one of all their samples. Steps are taken by hand; hybridize() the network for graphs. While it is
-/// at work parameters that are trained have GradReq::add.
+/// at work parameters that are trained have GradReq::add. Their gradients, also of those that had it before, are zeros
+/// when training begins, behind each step and when it is over.
 class SLUICE_API GradientUpdateHandler : public EventHandler {
  public:
   /// Throws ValueError for every < 1.
@@ -101,7 +102,8 @@ class SLUICE_API GradientUpdateHandler : public EventHandler {
   void batch_end(Estimator& estimator, const data::Batch& batch, const StepResult& result) override;
   void epoch_end(Estimator& estimator) override;
   void train_end(Estimator& estimator) override;
-  /// Gradients and the number of samples of batches that wait for their step.
+  /// Gradients and the number of samples of batches that wait for their step; behind the end of training those that
+  /// waited then, until it begins anew.
   HandlerState state() const override;
   void load_state(const HandlerState& state) override;
 
@@ -109,14 +111,20 @@ class SLUICE_API GradientUpdateHandler : public EventHandler {
   std::int64_t pending() const noexcept { return batches_; }
 
  private:
+  struct Trained {
+    std::string name;
+    Parameter parameter;
+    GradReq before;
+  };
   void add_up(const Block& block);
   void step(Estimator& estimator);
   void forget();
 
   GradientUpdateOptions options_;
-  std::vector<ParameterDict::Entry> trained_;  // whose GradReq is ours
+  std::vector<Trained> trained_;  // whose GradReq is ours
   std::int64_t batches_ = 0, samples_ = 0;
   HandlerState loaded_;  // gradients, until there is where to
+  HandlerState left_;    // what waited at the end
 };
 
 }  // namespace sluice::gluon::estimator

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <exception>
 #include <iterator>
 #include <utility>
 
@@ -33,6 +34,27 @@ void check_options(const LearningRateOptions& options) {
   });
 }
 
+/// Steps of which each is taken whatever becomes of the others; the first error counts.
+class Attempts {
+ public:
+  template <class Step>
+  void operator()(Step&& step) {
+    try {
+      step();
+    } catch (...) {
+      if (failure_ == nullptr)
+        failure_ = std::current_exception();
+    }
+  }
+  void rethrow() const {
+    if (failure_ != nullptr)
+      std::rethrow_exception(failure_);
+  }
+
+ private:
+  std::exception_ptr failure_;
+};
+
 /// What training changes; put back at the end.
 class Kept {
  public:
@@ -55,24 +77,24 @@ class Kept {
     rate_ = optimizer.learning_rate();
     schedule_ = optimizer.schedule();
   }
-  void put_back() const {
+  void put_back(Attempts& attempt) const {
     const autograd::PauseScope pause;
-    for (const auto& [parameter, value, gradient] : parameters_) {
-      parameter.set_data(value);
-      if (gradient.defined())
-        parameter.grad().assign(gradient);
+    for (const Value& kept : parameters_) {
+      attempt([&] { kept.parameter.set_data(kept.value); });
+      if (kept.gradient.defined())
+        attempt([&] { kept.parameter.grad().assign(kept.gradient); });
     }
+    optimizer::Optimizer& optimizer = estimator_.trainer().optimizer();
     if (!states_.empty()) {
-      optimizer::Optimizer& optimizer = estimator_.trainer().optimizer();
-      optimizer.set_schedule({});
-      optimizer.set_learning_rate(rate_);
-      if (schedule_ != nullptr)
-        optimizer.set_schedule(schedule_);
-      estimator_.trainer().load_states(states_, "what was before the sweep");
+      attempt([&] { optimizer.set_schedule({}); });
+      attempt([&] { optimizer.set_learning_rate(rate_); });
+      attempt([&] { estimator_.trainer().load_states(states_, "what was before the sweep"); });
+      if (schedule_ != nullptr)  // which may know no rate of so many steps as the sweep had
+        attempt([&] { optimizer.set_schedule(schedule_); });
     }
     if (loader_)
-      source_.load_state(*loader_);
-    Engine::current().set_random_state(random_);
+      attempt([&] { source_.load_state(*loader_); });
+    attempt([&] { Engine::current().set_random_state(random_); });
   }
 
  private:
@@ -204,18 +226,15 @@ LearningRateSweep find_learning_rate(
     Estimator& estimator, Batches batches, LearningRateOptions options, SourceLocation site) {
   return gluon::detail::called("find_learning_rate", site, [&] {
     check_options(options);
+    require(!estimator.is_fitting(), [] { return "within fit() steps are its own, and so are its batches"; });
     BatchSource& source = batches.source();
     Kept kept(estimator, source);
     LearningRateSweep sweep;
-    try {
-      sweep = Sweep(estimator, source, options).run(kept, site);
-    } catch (...) {
-      source.end();
-      kept.put_back();
-      throw;
-    }
-    source.end();
-    kept.put_back();
+    Attempts attempt;
+    attempt([&] { sweep = Sweep(estimator, source, options).run(kept, site); });
+    attempt([&] { source.end(); });
+    kept.put_back(attempt);
+    attempt.rethrow();
     sweep.suggestion = steepest(sweep);
     return sweep;
   });

@@ -49,6 +49,39 @@ TEST_CASE("Training that goes on from a checkpoint ends as if it had not stopped
   }
 }
 
+TEST_CASE("A state written when training has ended holds the gradients that waited", "[gluon][checkpoint]") {
+  for (const bool adds_anyway : {false, true}) {
+    const TemporaryFolder folder;
+    const fs::path file = folder / "end.npz";
+    const auto train = [&](std::int64_t batches, const std::string& event) {
+      Training training;
+      if (adds_anyway)
+        training.net.collect_params()["0.weight"].set_grad_req(GradReq::add);
+      Trainer trainer(training.net.collect_params(), Adam());
+      Estimator estimator(training.net, training.loss, trainer);
+      Recorder recorder("s", 10);
+      recorder.then = [&](Estimator& e, const std::string& what) {
+        if (what == event && event == "train_end")
+          e.save_state(file);
+        else if (what == event)
+          e.resume_with(est::read_state(file));
+      };
+      estimator.fit(
+          training.loader,
+          {.epochs = 2,
+           .batches = batches,
+           .handlers = est::handlers(est::GradientUpdateHandler({.every = 4}), recorder),
+           .log = false});
+      return training.trail(trainer);
+    };
+    const Trail whole = train(100, "");
+    for (const std::int64_t stop : {2, 4, 7}) {
+      train(stop, "train_end");
+      CHECK(train(100, "train_begin") == whole);
+    }
+  }
+}
+
 TEST_CASE("A rate set by hand goes on", "[gluon][checkpoint]") {
   const TemporaryFolder folder;
   TrainingProgram program{.epochs = 2, .stop_after = 4, .schedule = false, .checkpoints = in(folder)};
@@ -153,6 +186,81 @@ TEST_CASE("Fits after one another go on where their process was killed", "[gluon
     CHECK(again.trail == whole.trail);
     CHECK(again.progress == whole.progress);
   }
+}
+
+namespace {
+
+/// A fit of three epochs that fails after those batches, and is tried again each time.
+TrainingOutcome tried_again(
+    const fs::path& folder, const std::vector<std::int64_t>& failures, bool one_handler, bool dies = false) {
+  Training training;
+  Trainer trainer(training.net.collect_params(), Adam());
+  Estimator estimator(training.net, training.loss, trainer);
+  const auto made = [&] {
+    return std::make_shared<est::CheckpointHandler>(
+        CheckpointOptions{.folder = folder, .every_batches = 2, .existing = Existing::resume});
+  };
+  auto checkpoints = made();
+  for (const std::int64_t at : failures) {
+    const auto failing = std::make_shared<Recorder>("f", 3000);
+    failing->then = [&](Estimator& e, const std::string& what) {
+      if (what == "batch_end" && e.progress().batches == at)
+        throw ValueError("no memory");
+    };
+    CHECK_THROWS_WITH(
+        estimator.fit(training.loader, {.epochs = 3, .handlers = {checkpoints, failing}, .log = false}),
+        Catch::Contains("no memory"));
+    CHECK(estimator.progress().batches == at);
+    CHECK(estimator.progress().fits == 0);
+    if (!one_handler)
+      checkpoints = made();
+  }
+  if (!dies)
+    estimator.fit(training.loader, {.epochs = 3, .handlers = {checkpoints}, .log = false});
+  return {training.trail(trainer), estimator.progress(), estimator.stop_reason()};
+}
+
+}  // namespace
+
+TEST_CASE("A fit that failed goes on when it is tried again, here and in a later process", "[gluon][checkpoint]") {
+  const TemporaryFolder folder;
+  const TrainingOutcome whole = tried_again(folder / "whole", {}, true);
+  CHECK(whole.progress.fits == 1);
+  int at = 0;
+  for (const bool one_handler : {true, false}) {
+    const TrainingOutcome here = tried_again(folder / std::to_string(++at), {3, 4, 9}, one_handler);
+    CHECK(here.trail == whole.trail);
+    CHECK(here.progress == whole.progress);
+    const fs::path of_the_dead = folder / std::to_string(++at);
+    tried_again(of_the_dead, {3, 9}, one_handler, true);
+    const TrainingOutcome later = tried_again(of_the_dead, {}, one_handler);
+    CHECK(later.trail == whole.trail);
+    CHECK(later.progress == whole.progress);
+  }
+}
+
+TEST_CASE("A fit that an earlier process had done with ends with what that process had", "[gluon][checkpoint]") {
+  const TemporaryFolder folder;
+  const auto fits = [&](int count) {
+    Training training;
+    Trainer trainer(training.net.collect_params(), Adam());
+    Estimator estimator(training.net, training.loss, trainer);
+    const auto checkpoints = std::make_shared<est::CheckpointHandler>(in(folder));
+    // Of batches whose loader could not take the state of the later fit's.
+    estimator.fit(training.validation, {.epochs = 1, .handlers = {checkpoints}, .log = false});
+    if (count > 1)
+      estimator.fit(training.loader, {.epochs = 2, .batches = 7, .handlers = {checkpoints}, .log = false});
+    return TrainingOutcome{training.trail(trainer), estimator.progress(), estimator.stop_reason()};
+  };
+  const TrainingOutcome both = fits(2), first = fits(1);
+  CHECK(first.trail == both.trail);
+  CHECK_THAT(first.reason, Catch::Contains("is of a later fit"));
+  CHECK(first.progress.fits == 1);
+  CHECK(first.progress.batches == 0);
+  CHECK(first.progress.total_batches == both.progress.total_batches);
+  const TrainingOutcome again = fits(2);
+  CHECK(again.trail == both.trail);
+  CHECK(again.progress == both.progress);
 }
 
 TEST_CASE("A checkpoint of something else changes nothing", "[gluon][checkpoint]") {

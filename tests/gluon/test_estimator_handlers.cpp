@@ -124,6 +124,77 @@ TEST_CASE(
   CHECK(values(linear.net.own_parameter("bias").data()) == std::vector<float>{0});
 }
 
+TEST_CASE("Gradients that parameters add up anyway are zeroed behind each step", "[gluon][estimator]") {
+  const std::vector<Batch> batches = {whole_batch(4, 0), whole_batch(4, 4), whole_batch(4, 8)};
+  const auto fit = [&](std::int64_t every, std::int64_t stop = 100) {
+    Linear linear;
+    const Parameter weight = linear.net.own_parameter("weight");
+    weight.set_grad_req(GradReq::add);
+    weight.grad().assign(full({1, 2}, 77));
+    Estimator estimator(linear.net, linear.loss, linear.trainer);
+    estimator.fit(
+        batches,
+        {.epochs = 2,
+         .batches = stop,
+         .handlers = est::handlers(est::GradientUpdateHandler({.every = every})),
+         .log = false});
+    CHECK(weight.grad_req() == GradReq::add);
+    CHECK(values(weight.grad()) == std::vector<float>{0, 0});
+    CHECK(linear.net.own_parameter("bias").grad_req() == GradReq::write);
+    return linear.parameters();
+  };
+  const auto twice = [](std::vector<Batch> epoch) {
+    const std::vector<Batch> again = epoch;
+    epoch.insert(epoch.end(), again.begin(), again.end());
+    return epoch;
+  };
+  CHECK(fit(1) == stepped(twice(batches)));
+  CHECK(fit(2) == stepped(twice({whole_batch(8, 0), whole_batch(4, 8)})));
+  CHECK(fit(3) == stepped(twice({whole_batch(12, 0)})));
+  CHECK(fit(2, 1) == stepped({}));  // one waits when training ends
+}
+
+TEST_CASE("Without a handler for it, who has gradients added up zeroes them", "[gluon][estimator]") {
+  Linear linear;
+  linear.net.own_parameter("weight").set_grad_req(GradReq::add);
+  linear.net.own_parameter("bias").set_grad_req(GradReq::add);
+  Estimator estimator(linear.net, linear.loss, linear.trainer);
+  Recorder zeroing;
+  zeroing.then = [&](Estimator&, const std::string& what) {
+    if (what == "batch_end") {
+      for (const auto& [name, parameter] : linear.net.collect_params())
+        parameter.zero_grad();
+    }
+  };
+  const std::vector<Batch> batches = {whole_batch(4, 0), whole_batch(4, 4)};
+  estimator.fit(batches, {.epochs = 1, .handlers = est::handlers(zeroing), .log = false});
+  CHECK(linear.parameters() == stepped(batches));
+}
+
+TEST_CASE("Losses are scaled for a trainer that scales them, however steps are taken", "[gluon][estimator]") {
+  const std::vector<Batch> batches = {whole_batch(4, 0), whole_batch(4, 4)};
+  class Own : public est::BatchProcessor {};
+  const auto trained = [&](const est::EstimatorOptions& options, est::Handlers handlers, bool is_scaled) {
+    Linear linear;
+    if (is_scaled)
+      amp::init_trainer(linear.trainer, {.init_scale = 1024});
+    Estimator estimator(linear.net, linear.loss, linear.trainer, options);
+    estimator.fit(batches, {.epochs = 1, .handlers = handlers, .log = false});
+    estimator.train_batch(whole_batch(4, 8));
+    CHECK(linear.trainer.optimizer().num_updates() == (handlers.empty() ? 3 : 2));
+    return linear.parameters();
+  };
+  const Trail expected = stepped({whole_batch(4, 0), whole_batch(4, 4), whole_batch(4, 8)});
+  CHECK(trained({.steps = est::Steps::graph}, {}, true) == expected);
+  for (const bool is_scaled : {false, true}) {
+    CHECK(trained({.steps = est::Steps::by_hand}, {}, is_scaled) == expected);
+    CHECK(trained({.processor = std::make_shared<Own>()}, {}, is_scaled) == expected);
+    CHECK(
+        trained({}, est::handlers(est::GradientUpdateHandler({.every = 2})), is_scaled) ==
+        stepped({whole_batch(8, 0), whole_batch(4, 8)}));
+  }
+}
+
 TEST_CASE("Validation comes when it is asked for", "[gluon][estimator]") {
   const auto validations = [](const est::ValidationOptions& options, std::int64_t epochs) {
     Training training;

@@ -327,3 +327,60 @@ TEST_CASE("A sweep ends where losses grow, are none, or fail, and takes what it 
   Estimator later(unshaped, training.loss, SGD());
   CHECK(est::find_learning_rate(later, training.loader, {.steps = 3}).rates.size() == 3);
 }
+
+namespace {
+
+/// Fails, and fails to end.
+class Failing : public est::BatchSource {
+ public:
+  void begin() override {}
+  const Batch* next() override { throw ValueError("the first"); }
+  void end() override { throw ValueError("the second"); }
+};
+
+}  // namespace
+
+TEST_CASE("An error of batches is not hidden by that of leaving them", "[gluon][estimator]") {
+  Training training;
+  Trainer trainer(training.net.collect_params(), Adam({.learning_rate = 0.01}));
+  Estimator estimator(training.net, training.loss, trainer);
+  const est::Batches batches(std::make_shared<Failing>());
+  CHECK_THROWS_WITH(estimator.fit(batches, {.epochs = 1, .log = false}), Contains("the first"));
+  CHECK_THROWS_WITH(estimator.evaluate(batches), Contains("the first"));
+  CHECK_THROWS_WITH(est::find_learning_rate(estimator, batches), Contains("the first"));
+  estimator.fit(training.loader, {.epochs = 1, .validation = training.validation, .log = false});
+}
+
+TEST_CASE(
+    "A sweep takes steps back before a schedule sees their number, and all else in any case", "[gluon][estimator]") {
+  Training training;
+  Trainer trainer(training.net.collect_params(), Adam());
+  trainer.set_schedule([](std::int64_t step) {
+    require(step <= 4, [] { return "no rate of so many steps"; });
+    return 0.01;
+  });
+  Estimator estimator(training.net, training.loss, trainer);
+  estimator.fit(training.loader, {.batches = 2, .log = false});
+  const auto before = training.trail(trainer);
+  CHECK(est::find_learning_rate(estimator, training.loader, {.steps = 12}).rates.size() > 1);
+  CHECK(training.trail(trainer) == before);
+  CHECK(trainer.optimizer().schedule() != nullptr);
+  CHECK(trainer.optimizer().num_updates() == 2);
+}
+
+TEST_CASE("A sweep within a fit is refused before it touches the batches", "[gluon][estimator]") {
+  Training training;
+  Estimator estimator(training.net, training.loss, SGD());
+  int refused = 0;
+  Recorder sweeping;
+  sweeping.then = [&](Estimator& e, const std::string& what) {
+    CHECK(e.is_fitting());
+    if (what == "batch_end") {
+      CHECK_THROWS_WITH(est::find_learning_rate(e, training.loader), Contains("within fit()"));
+      ++refused;
+    }
+  };
+  estimator.fit(training.loader, {.epochs = 2, .handlers = est::handlers(sweeping), .log = false});
+  CHECK(refused == 10);
+  CHECK(!estimator.is_fitting());
+}
