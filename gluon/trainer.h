@@ -96,7 +96,14 @@ class SLUICE_API Trainer {
       std::int64_t batch_size,
       bool ignore_stale_grad,
       SourceLocation site);
-  void use_scale(const amp::GradScaler& scaler, std::span<const ParameterDict::Entry> parameters);
+  static bool is_unscaled(const ParameterDict::Entry& entry);
+  static void divide_scaled(
+      const amp::GradScaler& scaler, std::span<const ParameterDict::Entry> parameters, SourceLocation site);
+  void use_scale(
+      const amp::GradScaler& scaler,
+      std::span<const ParameterDict::Entry> parameters,
+      bool of_gradients,
+      SourceLocation site);
   void check_scaler(const amp::GradScaler& scaler) const;
   void follow_scale(SourceLocation site) const;
   void check_state(const std::string& file, const std::string& entry, const NDArray& state) const;
@@ -105,7 +112,6 @@ class SLUICE_API Trainer {
   std::vector<ParameterDict::Entry> prepared_;
   bool is_recorded_ = false;  // a step of prepared_
   std::unique_ptr<amp::GradScaler> scaler_;
-  bool unscaled_ = false;  // gradients, for the next step
   std::unique_ptr<optimizer::Optimizer> optimizer_;
   SourceLocation called_ = {};  // the line of the last step
 };

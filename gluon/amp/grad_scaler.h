@@ -52,8 +52,9 @@ class SLUICE_API GradScaler {
   /// The loss times the scale, recorded where the loss is on the tape; float32 of a half type.
   NDArray scale(const NDArray& loss, SourceLocation site = SourceLocation::current()) const;
   /// Divides the gradients of what the trainer's next step updates by the scale, in place, for who looks at them
-  /// before: that step does not divide them again. Throws ValueError where it was done already. Clipping by their norm
-  /// needs it not: Trainer::guard_gradients().
+  /// before or writes them, clipped say: that step does not divide them again. This lasts until backward computes
+  /// others, so a step may be left out. Throws ValueError where it was done already, and, as steps do, where backward
+  /// added (GradReq::add) to one since. Clipping by their norm needs it not: Trainer::guard_gradients().
   void unscale(gluon::Trainer& trainer, SourceLocation site = SourceLocation::current()) const;
   /// Trainer::step() of gradients of a scaled loss. Throws what that throws, and ValueError for a trainer that it
   /// stepped since the last update() already or that has another scaler.

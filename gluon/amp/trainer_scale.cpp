@@ -1,12 +1,16 @@
 // What a trainer does about scaled losses.
 #include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/trainer.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/deposits.h>
 #include <sluice/operator/autocast.h>
 #include <sluice/operator/elementwise/elementwise.h>
 
@@ -28,12 +32,51 @@ void Trainer::check_scaler(const amp::GradScaler& scaler) const {
   });
 }
 
-// Where the parameters are; of gradients that were divided already nothing is left to do but to look at them.
-void Trainer::use_scale(const amp::GradScaler& scaler, std::span<const ParameterDict::Entry> parameters) {
+// Has unscale() divided the gradient, and no backward computed another since? What others write there, who clips say,
+// is unscaled as well.
+bool Trainer::is_unscaled(const ParameterDict::Entry& entry) {
+  const auto& [name, parameter] = entry;
+  const std::optional<std::uint64_t>& deposit = parameter.unscaled_deposit();
+  if (!deposit)
+    return false;
+  const bool is_same = *deposit == sluice::detail::last_deposit(parameter.data());
+  require(is_same || parameter.grad_req() != GradReq::add, [&, &name = name] {
+    return message(
+        "backward added to the gradient of '",
+        name,
+        "' after it was unscaled, and no step can divide the sum; unscale once all was added, or zero_grad() before");
+  });
+  return is_same;
+}
+
+void Trainer::divide_scaled(
+    const amp::GradScaler& scaler, std::span<const ParameterDict::Entry> parameters, SourceLocation site) {
+  const autograd::PauseScope unrecorded;
+  const amp::AutocastScope as_they_are(std::nullopt);
+  for (const ParameterDict::Entry& entry : parameters) {
+    if (is_unscaled(entry))
+      continue;
+    const Parameter& parameter = entry.second;
+    const NDArray grad = parameter.grad();
+    copy_into(divide(grad, scaler.scale_on(grad.device()), site), grad, site);
+    parameter.unscaled_deposit() = sluice::detail::last_deposit(parameter.data());
+  }
+}
+
+// Where the parameters are. `of_gradients`: they are there. A step divides all by one number: where some gradients are
+// divided already, the others are now.
+void Trainer::use_scale(
+    const amp::GradScaler& scaler,
+    std::span<const ParameterDict::Entry> parameters,
+    bool of_gradients,
+    SourceLocation site) {
   if (!scaler.is_enabled() || parameters.empty())
     return;
+  const bool divided = of_gradients && std::any_of(parameters.begin(), parameters.end(), is_unscaled);
+  if (divided)
+    divide_scaled(scaler, parameters, site);
   const Device device = parameters[0].second.data().device();
-  optimizer().scale_losses(unscaled_ ? scaler.one_on(device) : scaler.scale_on(device));
+  optimizer().scale_losses(divided ? scaler.one_on(device) : scaler.scale_on(device));
 }
 
 void Trainer::follow_scale(SourceLocation site) const {
@@ -43,14 +86,11 @@ void Trainer::follow_scale(SourceLocation site) const {
 
 void Trainer::unscale(const amp::GradScaler& scaler, SourceLocation site) {
   check_scaler(scaler);
-  require(!unscaled_, [] { return "gradients were unscaled already since the last step"; });
-  const autograd::PauseScope unrecorded;
-  const amp::AutocastScope as_they_are(std::nullopt);
-  for (const auto& [name, parameter] : fresh_parameters(true)) {
-    const NDArray grad = parameter.grad();
-    copy_into(divide(grad, scaler.scale_on(grad.device()), site), grad, site);
-  }
-  unscaled_ = true;
+  const std::vector<ParameterDict::Entry> fresh = fresh_parameters(true);
+  require(fresh.empty() || !std::all_of(fresh.begin(), fresh.end(), is_unscaled), [] {
+    return "gradients were unscaled already, and no backward computed others since";
+  });
+  divide_scaled(scaler, fresh, site);
 }
 
 NDArray Trainer::step_scaled(
@@ -69,7 +109,7 @@ NDArray Trainer::step_scaled(
     return {};
   }
   const std::vector<ParameterDict::Entry> fresh = fresh_parameters(true);
-  use_scale(scaler, fresh);
+  use_scale(scaler, fresh, true, site);
   try {
     step(batch_size, ignore_stale_grad, site);
   } catch (...) {
