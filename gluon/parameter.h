@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -77,6 +77,7 @@ struct GradScaler::State {
   GradScalerOptions options;
   NDArray scale = {}, clean = {}, one = {};  // on the device of the parameters
   std::vector<NDArray> stepped = {};         // guards of steps since the last update()
+  std::weak_ptr<const GradScaler> of_trainer = {};
 };
 
 GradScaler::GradScaler(const GradScalerOptions& options) : state_(std::make_shared<State>()) {
@@ -86,6 +87,21 @@ GradScaler::GradScaler(const GradScalerOptions& options) : state_(std::make_shar
   state_->scale = full({}, options.init_scale, {.dtype = float32});
   state_->clean = full({}, 0, {.dtype = int64});
   state_->one = full({}, 1, {.dtype = float32});
+}
+
+std::shared_ptr<const GradScaler> GradScaler::given_to_trainer() const {
+  require(!is_enabled() || state_->of_trainer.expired(), [] {
+    return "the scaler is that of another trainer, whose steps update it at once; give each trainer a scaler, or step "
+           "both by GradScaler::step(), then update()";
+  });
+  const auto given = std::make_shared<const GradScaler>(*this);
+  state_->of_trainer = given;
+  return given;
+}
+
+bool GradScaler::is_that_of(const GradScaler* trainers) const noexcept {
+  const std::shared_ptr<const GradScaler> given = state_->of_trainer.lock();
+  return trainers == nullptr ? given == nullptr : trainers->state_ == state_;
 }
 
 bool GradScaler::is_enabled() const noexcept {

@@ -21,14 +21,16 @@ void Trainer::set_scaler(const amp::GradScaler& scaler) {
     return is_recorded_ ? "a step was recorded and would go on as it is; give the trainer its scaler before"
                         : "the trainer has a scaler already";
   });
+  std::shared_ptr<const amp::GradScaler> given = scaler.given_to_trainer();
   if (scaler.is_enabled())
     optimizer().scale_losses(scaler.loss_scale());
-  scaler_ = std::make_unique<amp::GradScaler>(scaler);
+  scaler_ = std::move(given);
 }
 
 void Trainer::check_scaler(const amp::GradScaler& scaler) const {
-  require(scaler_ == nullptr || scaler_->state_ == scaler.state_, [] {
-    return "the trainer has a scaler of its own, by amp::init_trainer(); use that one";
+  require(scaler.is_that_of(scaler_.get()), [&] {
+    return scaler_ != nullptr ? "the trainer has a scaler of its own, by amp::init_trainer(); use that one"
+                              : "the scaler is that of another trainer, by amp::init_trainer(); use one of neither";
   });
 }
 
