@@ -20,7 +20,19 @@ namespace {
 constexpr const char* k_scale = "loss_scale";
 constexpr const char* k_clean = "clean_steps";
 
+// What a scale is kept in: bounds that were not rounded alike would exclude a scale that stands at one.
+double as_kept(double scale) {
+  return static_cast<float>(scale);
+}
+
+GradScalerOptions as_kept(GradScalerOptions options) {
+  for (double* const scale : {&options.init_scale, &options.min_scale, &options.max_scale})
+    *scale = as_kept(*scale);
+  return options;
+}
+
 void check_scale(const GradScalerOptions& options, double scale) {
+  scale = as_kept(scale);
   require(std::isfinite(scale) && scale >= options.min_scale && scale <= options.max_scale, [&] {
     return message(
         "GradScaler: a scale of ", scale, " is not within [", options.min_scale, ", ", options.max_scale, "]");
@@ -34,7 +46,7 @@ void check(const GradScalerOptions& options) {
         options.min_scale,
         " to max_scale = ",
         options.max_scale,
-        " must be positive and finite");
+        " must be positive and finite as float32");
   });
   check_scale(options, options.init_scale);
   require(std::isfinite(options.growth_factor) && options.growth_factor >= 1, [&] {
@@ -81,10 +93,10 @@ struct GradScaler::State {
 };
 
 GradScaler::GradScaler(const GradScalerOptions& options) : state_(std::make_shared<State>()) {
-  check(options);
-  state_->options = options;
+  state_->options = as_kept(options);
+  check(state_->options);
   const Outside outside;
-  state_->scale = full({}, options.init_scale, {.dtype = float32});
+  state_->scale = full({}, state_->options.init_scale, {.dtype = float32});
   state_->clean = full({}, 0, {.dtype = int64});
   state_->one = full({}, 1, {.dtype = float32});
 }

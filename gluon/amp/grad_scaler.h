@@ -46,8 +46,8 @@ class SLUICE_API GradScaler {
  public:
   using States = std::map<std::string, NDArray>;
 
-  /// Throws ValueError for scales that are not finite, positive and in order (min, init, max), a growth below 1, a
-  /// backoff outside (0, 1], an interval below 1.
+  /// Throws ValueError for scales that, rounded to float32, are not finite, positive and in order (min, init, max), a
+  /// growth below 1, a backoff outside (0, 1], an interval below 1.
   explicit GradScaler(const GradScalerOptions& options = {});
 
   /// The loss times the scale, recorded where the loss is on the tape; float32 of a half type.
