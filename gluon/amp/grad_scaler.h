@@ -55,7 +55,8 @@ class SLUICE_API GradScaler {
   /// Divides the gradients of what the trainer's next step updates by the scale, in place, for who looks at them
   /// before or writes them, clipped say: that step does not divide them again. This lasts until backward computes
   /// others, so a step may be left out. Throws ValueError where it was done already, and, as steps do, where backward
-  /// added (GradReq::add) to one since. Clipping by their norm needs it not: Trainer::guard_gradients().
+  /// added (GradReq::add) to one since; DTypeError for gradients of float16, which would become 0: then nothing has
+  /// changed. Clipping by their norm needs it not: Trainer::guard_gradients().
   void unscale(gluon::Trainer& trainer, SourceLocation site = SourceLocation::current()) const;
   /// Trainer::step() of gradients of a scaled loss. Throws what that throws, and ValueError for a trainer that it
   /// stepped since the last update() already, that has another scaler, or that has none while another has this.

@@ -1,6 +1,8 @@
 // What a trainer does about scaled losses.
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -53,12 +55,20 @@ bool Trainer::is_unscaled(const ParameterDict::Entry& entry) {
 
 void Trainer::divide_scaled(
     const amp::GradScaler& scaler, std::span<const ParameterDict::Entry> parameters, SourceLocation site) {
+  std::vector<ParameterDict::Entry> scaled;
+  std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(scaled), std::not_fn(is_unscaled));
+  for (const auto& [name, parameter] : scaled) {
+    require<DTypeError>(parameter.dtype() != float16, [&, &name = name] {
+      return message(
+          "the gradient of '",
+          name,
+          "' is float16, where it would be 0 without its scale; leave the division to the step, or have float32 "
+          "parameters and amp::autocast");
+    });
+  }
   const autograd::PauseScope unrecorded;
   const amp::AutocastScope as_they_are(std::nullopt);
-  for (const ParameterDict::Entry& entry : parameters) {
-    if (is_unscaled(entry))
-      continue;
-    const Parameter& parameter = entry.second;
+  for (const auto& [name, parameter] : scaled) {
     const NDArray grad = parameter.grad();
     copy_into(divide(grad, scaler.scale_on(grad.device()), site), grad, site);
     parameter.unscaled_deposit() = sluice::detail::last_deposit(parameter.data());

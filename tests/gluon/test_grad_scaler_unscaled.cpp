@@ -1,4 +1,5 @@
 // amp::GradScaler: gradients that were unscaled, and steps that are left out after a look at them.
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -103,6 +104,42 @@ TEST_CASE("Unscaled gradients stay so while they are clipped and others are comp
     scaled.step();
     CHECK((scaled.training.all() == plain.all()));
   }
+}
+
+TEST_CASE("Gradients of float16 are not unscaled in place, where they would be 0", "[gluon][amp]") {
+  gluon::nn::Dense first(2, {.in_units = 3}), second(1, {.in_units = 2});
+  gluon::ParameterDict both;
+  for (gluon::nn::Dense* const layer : {&first, &second}) {
+    layer->initialize(gluon::init::One());
+    for (const auto& [name, parameter] : layer->collect_params())
+      both.insert((layer == &first ? "first." : "second.") + name, parameter);
+  }
+  for (const auto& [name, parameter] : second.collect_params())
+    parameter.cast(float16);
+  Trainer trainer(both, gluon::optimizer::SGD({.learning_rate = 1e7, .multi_precision = true}));
+  const GradScaler scaler({.init_scale = 1024});
+  amp::init_trainer(trainer, scaler);
+  {
+    const autograd::RecordScope record;
+    const NDArray middle = first(full({1, 3}, 1)).astype(float16);
+    scaler.scale(second(middle).astype(float32) * 1e-9).backward();
+  }
+  const auto all = [&] {
+    std::map<std::string, std::vector<float>> found;
+    for (const auto& [name, parameter] : both) {
+      found[name] = values(parameter.data());
+      found[name + " gradient"] = values(parameter.grad());
+    }
+    return found;
+  };
+  auto before = all();
+  CHECK(before["second.bias gradient"][0] > 0);
+  CHECK_THROWS_AS(scaler.unscale(trainer), DTypeError);
+  CHECK_THROWS_WITH(scaler.unscale(trainer), Catch::Matchers::Contains("'second.weight' is float16"));
+  CHECK((all() == before));
+  trainer.step(1);
+  CHECK(all()["second.bias"][0] < before["second.bias"][0]);
+  CHECK(scaler.clean_steps().item<std::int64_t>() == 1);
 }
 
 TEST_CASE("A step divides what backward computed since the others were unscaled", "[gluon][amp]") {
