@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include <sluice/engine/detail/engine_access.h>
@@ -84,11 +85,19 @@ NDArray CastCache::cast(const NDArray& variable, DType to, SourceLocation site) 
     return found->made;
   const NDArray made = variable.astype(to, site);
   Known known{variable, made, object.entry.node.get(), object.buffer->version(), sink, recorded};
-  if (found != known_.end())
+  if (found != known_.end()) {
     *found = std::move(known);
-  else
+  } else {
+    drop_unreachable();
     known_.push_back(std::move(known));
+  }
   return made;
+}
+
+// Of variables that the cache alone still holds, as it does those of earlier batches: nobody can ask for their casts.
+void CastCache::drop_unreachable() {
+  std::erase_if(
+      known_, [](const Known& one) { return one.variable.object()->references.load(std::memory_order_acquire) == 1; });
 }
 
 // While a program is recorded it does not write variables: a cast outside of a body is good for all its turns.

@@ -41,6 +41,7 @@ class CastCache {
     CallSink* outer;
   };
 
+  void drop_unreachable();
   CallSink* sink_for_casts() const noexcept;
 
   std::vector<Known> known_;
