@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -51,7 +52,7 @@ class CastCache {
 /// One scope: its type, none where it is switched off, and where casts are kept.
 struct AutocastState {
   std::optional<DType> low;
-  CastCache* casts;
+  std::shared_ptr<CastCache> casts;
   const void* body;  // that it was opened in
 };
 

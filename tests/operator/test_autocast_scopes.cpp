@@ -1,5 +1,6 @@
-// amp::autocast(): scopes that stay open for long.
+// amp::autocast(): scopes that stay open for long, and that end in any order.
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -60,6 +61,27 @@ TEST_CASE("Backward within a scope computes in the types of a forward without", 
   const std::vector<float> plain = gradient_of(std::nullopt);
   CHECK(gradient_of(bfloat16) == plain);
   CHECK(gradient_of(float16) == plain);
+}
+
+TEST_CASE("Scopes of autocast may end in another order than they began", "[operator][amp]") {
+  const NDArray x = some({2, 4}), w = variable({4, 4});
+  const auto type = [&] { return matmul(x, w).dtype(); };
+  std::vector<std::unique_ptr<amp::AutocastScope>> scopes;
+  for (const std::optional<DType> low : std::vector<std::optional<DType>>{float16, std::nullopt, bfloat16}) {
+    scopes.push_back(std::make_unique<amp::AutocastScope>(low));
+    type();  // the outermost one's casts
+  }
+  scopes[0].reset();
+  CHECK(type() == bfloat16);
+  scopes[2].reset();
+  CHECK(type() == float32);
+  {
+    const auto inner = amp::autocast(float16);
+    scopes[1].reset();
+    CHECK(type() == float16);
+  }
+  CHECK_FALSE(amp::autocast_dtype());
+  CHECK(type() == float32);
 }
 
 TEST_CASE("A scope around a training keeps no casts of samples that have gone", "[operator][amp]") {
