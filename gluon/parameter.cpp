@@ -70,6 +70,7 @@ struct Parameter::State {
   std::optional<Waiting> waiting;       // initialize() was called, the shape is missing
   std::uint64_t used_grad_version = 0;  // of the gradient's buffer, when it was last used or made
   std::uint64_t used_grad_buffer = 0;   // its Var's number: backward may put another buffer there
+  std::optional<std::uint64_t> unscaled;
 
   [[noreturn]] void refuse(const char* call, const std::string& called) const {
     throw ValueError(
@@ -344,7 +345,12 @@ void Parameter::mark_grad_used() const {
   note_grad();
 }
 
+std::optional<std::uint64_t>& Parameter::unscaled_deposit() const noexcept {
+  return state_->unscaled;
+}
+
 void Parameter::note_grad() const {
+  state_->unscaled.reset();
   const NDArray gradient = state_->data.grad();
   const sluice::detail::Buffer* buffer = gradient.object()->buffer;
   if (buffer == nullptr)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -96,6 +97,7 @@ class SLUICE_API Parameter {
  private:
   friend class Block;  // which knows the path to the parameter
   friend class ParameterDict;
+  friend class Trainer;
   struct State;
   void initialize_as(
       const std::string& path,
@@ -114,6 +116,9 @@ class SLUICE_API Parameter {
   NDArray made_of(const NDArray& value, Device device) const;
   void put(NDArray data) const;
   void note_grad() const;
+  /// The backward (ndarray/detail/deposits.h) whose gradient was divided by the scale of its loss since; none: it has
+  /// that scale, if any. Forgotten once the gradient is used, zeroed or made anew.
+  std::optional<std::uint64_t>& unscaled_deposit() const noexcept;
   void fill(const std::string& path, const init::Initializer& init, Device device, SourceLocation site) const;
 
   const std::string& known_as() const noexcept { return path_ != nullptr ? *path_ : name(); }

@@ -106,9 +106,8 @@ void Trainer::prepare_step(std::int64_t batch_size, SourceLocation site) {
           " are to be trained now, and it would go on with other parameters and old rates; set their grad_req as it "
           "was, or record anew with another Trainer, which load_states() continues");
     });
-    unscaled_ = false;  // the gradients are those of the step
     if (scaler_ != nullptr)
-      use_scale(*scaler_, trained);
+      use_scale(*scaler_, trained, false, at);  // what was unscaled: the step computes its gradients itself
     optimizer().prepare(trained, 1.0 / static_cast<double>(batch_size), at);
     prepared_ = std::move(trained);
   });
@@ -168,9 +167,8 @@ void Trainer::update(std::int64_t batch_size, bool ignore_stale_grad, SourceLoca
   check_batch_size(batch_size);
   const std::vector<ParameterDict::Entry> fresh = fresh_parameters(ignore_stale_grad);
   if (scaler_ != nullptr)
-    use_scale(*scaler_, fresh);
+    use_scale(*scaler_, fresh, true, site);
   optimizer().update(fresh, 1.0 / static_cast<double>(batch_size), site);
-  unscaled_ = false;
   for (const auto& [name, parameter] : fresh)
     parameter.mark_grad_used();
   if (!fresh.empty())

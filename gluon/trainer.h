@@ -45,8 +45,8 @@ class SLUICE_API Trainer {
 
   /// From now on gradients are of losses that this scaler scales: each step divides by its scale, is left out where one
   /// is inf or nan, and updates the scale (amp::init_trainer()). One that is not enabled changes nothing. Throws
-  /// ValueError where there is another, and once a region recorded apply_step() or a sink took it; UnsupportedError for
-  /// an optimizer that cannot.
+  /// ValueError where there is another, where another trainer has this one, and once a region recorded apply_step() or
+  /// a sink took it; UnsupportedError for an optimizer that cannot.
   void set_scaler(const amp::GradScaler& scaler);
   /// That one; null: none.
   const amp::GradScaler* scaler() const noexcept { return scaler_.get(); }
@@ -96,16 +96,22 @@ class SLUICE_API Trainer {
       std::int64_t batch_size,
       bool ignore_stale_grad,
       SourceLocation site);
-  void use_scale(const amp::GradScaler& scaler, std::span<const ParameterDict::Entry> parameters);
+  static bool is_unscaled(const ParameterDict::Entry& entry);
+  static void divide_scaled(
+      const amp::GradScaler& scaler, std::span<const ParameterDict::Entry> parameters, SourceLocation site);
+  void use_scale(
+      const amp::GradScaler& scaler,
+      std::span<const ParameterDict::Entry> parameters,
+      bool of_gradients,
+      SourceLocation site);
   void check_scaler(const amp::GradScaler& scaler) const;
   void follow_scale(SourceLocation site) const;
   void check_state(const std::string& file, const std::string& entry, const NDArray& state) const;
 
   std::vector<ParameterDict::Entry> parameters_;  // each once
   std::vector<ParameterDict::Entry> prepared_;
-  bool is_recorded_ = false;  // a step of prepared_
-  std::unique_ptr<amp::GradScaler> scaler_;
-  bool unscaled_ = false;  // gradients, for the next step
+  bool is_recorded_ = false;                       // a step of prepared_
+  std::shared_ptr<const amp::GradScaler> scaler_;  // whose state knows that it is a trainer's
   std::unique_ptr<optimizer::Optimizer> optimizer_;
   SourceLocation called_ = {};  // the line of the last step
 };

@@ -1,4 +1,7 @@
+#include <atomic>
+
 #include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/deposits.h>
 #include <sluice/ndarray/detail/leaf_node.h>
 
 namespace sluice::detail {
@@ -14,9 +17,18 @@ bool can_move(const ArrayObject& gradient, const ArrayObject& held) noexcept {
          gradient.device == held.device;
 }
 
+std::atomic<std::uint64_t> deposits{0};
+
 }  // namespace
 
+std::uint64_t last_deposit(const NDArray& variable) noexcept {
+  const auto* const leaf =
+      variable.defined() ? dynamic_cast<const LeafNode*>(variable.object()->entry.node.get()) : nullptr;
+  return leaf != nullptr ? leaf->last_deposit() : 0;
+}
+
 void LeafNode::deposit(NDArray gradient, bool keep_graph) {
+  last_deposit_ = deposits.fetch_add(1, std::memory_order_relaxed) + 1;
   autograd::Variable& variable = *variable_;
   require<UnsupportedError>(!keep_graph || gradient.object()->buffer != nullptr, [] {
     return "backward: with create_graph an array without memory would become a variable's gradient; ask grad() for it";

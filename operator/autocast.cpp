@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include <sluice/engine/detail/engine_access.h>
@@ -84,11 +85,19 @@ NDArray CastCache::cast(const NDArray& variable, DType to, SourceLocation site) 
     return found->made;
   const NDArray made = variable.astype(to, site);
   Known known{variable, made, object.entry.node.get(), object.buffer->version(), sink, recorded};
-  if (found != known_.end())
+  if (found != known_.end()) {
     *found = std::move(known);
-  else
+  } else {
+    drop_unreachable();
     known_.push_back(std::move(known));
+  }
   return made;
+}
+
+// Of variables that the cache alone still holds, as it does those of earlier batches: nobody can ask for their casts.
+void CastCache::drop_unreachable() {
+  std::erase_if(
+      known_, [](const Known& one) { return one.variable.object()->references.load(std::memory_order_acquire) == 1; });
 }
 
 // While a program is recorded it does not write variables: a cast outside of a body is good for all its turns.
@@ -150,7 +159,6 @@ namespace amp {
 /// The innermost scope while it lives; the outermost one's casts are all inner ones'.
 struct AutocastScope::State : detail::AutocastState {
   const detail::AutocastState* before;
-  detail::CastCache own;
 };
 
 AutocastScope::AutocastScope(std::optional<DType> low) : state_(std::make_unique<State>()) {
@@ -160,13 +168,25 @@ AutocastScope::AutocastScope(std::optional<DType> low) : state_(std::make_unique
   state_->before = detail::t_autocast;
   const detail::AutocastState* const outer = detail::autocast_here();
   state_->low = low;
-  state_->casts = outer == nullptr ? &state_->own : outer->casts;
+  state_->casts = outer == nullptr ? std::make_shared<detail::CastCache>() : outer->casts;
   state_->body = detail::EngineAccess::body_here();
   detail::t_autocast = state_.get();
 }
 
 AutocastScope::~AutocastScope() {
-  detail::t_autocast = state_->before;
+  if (detail::t_autocast == state_.get()) {
+    detail::t_autocast = state_->before;
+    return;
+  }
+  // It ends before an inner one does, which comes to stand in its place.
+  for (const detail::AutocastState* scope = detail::t_autocast; scope != nullptr;) {
+    auto* const inner = const_cast<State*>(static_cast<const State*>(scope));
+    if (inner->before == state_.get()) {
+      inner->before = state_->before;
+      return;
+    }
+    scope = inner->before;
+  }
 }
 
 AutocastScope autocast(DType low, bool enabled) {

@@ -20,7 +20,19 @@ namespace {
 constexpr const char* k_scale = "loss_scale";
 constexpr const char* k_clean = "clean_steps";
 
+// What a scale is kept in: bounds that were not rounded alike would exclude a scale that stands at one.
+double as_kept(double scale) {
+  return static_cast<float>(scale);
+}
+
+GradScalerOptions as_kept(GradScalerOptions options) {
+  for (double* const scale : {&options.init_scale, &options.min_scale, &options.max_scale})
+    *scale = as_kept(*scale);
+  return options;
+}
+
 void check_scale(const GradScalerOptions& options, double scale) {
+  scale = as_kept(scale);
   require(std::isfinite(scale) && scale >= options.min_scale && scale <= options.max_scale, [&] {
     return message(
         "GradScaler: a scale of ", scale, " is not within [", options.min_scale, ", ", options.max_scale, "]");
@@ -34,7 +46,7 @@ void check(const GradScalerOptions& options) {
         options.min_scale,
         " to max_scale = ",
         options.max_scale,
-        " must be positive and finite");
+        " must be positive and finite as float32");
   });
   check_scale(options, options.init_scale);
   require(std::isfinite(options.growth_factor) && options.growth_factor >= 1, [&] {
@@ -77,15 +89,31 @@ struct GradScaler::State {
   GradScalerOptions options;
   NDArray scale = {}, clean = {}, one = {};  // on the device of the parameters
   std::vector<NDArray> stepped = {};         // guards of steps since the last update()
+  std::weak_ptr<const GradScaler> of_trainer = {};
 };
 
 GradScaler::GradScaler(const GradScalerOptions& options) : state_(std::make_shared<State>()) {
-  check(options);
-  state_->options = options;
+  state_->options = as_kept(options);
+  check(state_->options);
   const Outside outside;
-  state_->scale = full({}, options.init_scale, {.dtype = float32});
+  state_->scale = full({}, state_->options.init_scale, {.dtype = float32});
   state_->clean = full({}, 0, {.dtype = int64});
   state_->one = full({}, 1, {.dtype = float32});
+}
+
+std::shared_ptr<const GradScaler> GradScaler::given_to_trainer() const {
+  require(!is_enabled() || state_->of_trainer.expired(), [] {
+    return "the scaler is that of another trainer, whose steps update it at once; give each trainer a scaler, or step "
+           "both by GradScaler::step(), then update()";
+  });
+  const auto given = std::make_shared<const GradScaler>(*this);
+  state_->of_trainer = given;
+  return given;
+}
+
+bool GradScaler::is_that_of(const GradScaler* trainers) const noexcept {
+  const std::shared_ptr<const GradScaler> given = state_->of_trainer.lock();
+  return trainers == nullptr ? given == nullptr : trainers->state_ == state_;
 }
 
 bool GradScaler::is_enabled() const noexcept {

@@ -40,23 +40,26 @@ struct GradScalerOptions {
 ///
 /// Or, at Gluon's places, amp::init_trainer(trainer), amp::scale_loss(losses, trainer).backward() and
 /// trainer.step(batch_size), which does all three; a TrainStep of such a trainer scales by itself. Copies share the
-/// scale. One thread at a time.
+/// scale. Several trainers whose losses it scales all step by step(), before one update(); one that init_trainer() gave
+/// to a trainer is that trainer's alone, since its steps update the scale at once. One thread at a time.
 class SLUICE_API GradScaler {
  public:
   using States = std::map<std::string, NDArray>;
 
-  /// Throws ValueError for scales that are not finite, positive and in order (min, init, max), a growth below 1, a
-  /// backoff outside (0, 1], an interval below 1.
+  /// Throws ValueError for scales that, rounded to float32, are not finite, positive and in order (min, init, max), a
+  /// growth below 1, a backoff outside (0, 1], an interval below 1.
   explicit GradScaler(const GradScalerOptions& options = {});
 
   /// The loss times the scale, recorded where the loss is on the tape; float32 of a half type.
   NDArray scale(const NDArray& loss, SourceLocation site = SourceLocation::current()) const;
   /// Divides the gradients of what the trainer's next step updates by the scale, in place, for who looks at them
-  /// before: that step does not divide them again. Throws ValueError where it was done already. Clipping by their norm
-  /// needs it not: Trainer::guard_gradients().
+  /// before or writes them, clipped say: that step does not divide them again. This lasts until backward computes
+  /// others, so a step may be left out. Throws ValueError where it was done already, and, as steps do, where backward
+  /// added (GradReq::add) to one since; DTypeError for gradients of float16, which would become 0: then nothing has
+  /// changed. Clipping by their norm needs it not: Trainer::guard_gradients().
   void unscale(gluon::Trainer& trainer, SourceLocation site = SourceLocation::current()) const;
   /// Trainer::step() of gradients of a scaled loss. Throws what that throws, and ValueError for a trainer that it
-  /// stepped since the last update() already or that has another scaler.
+  /// stepped since the last update() already, that has another scaler, or that has none while another has this.
   void step(
       gluon::Trainer& trainer,
       std::int64_t batch_size,
@@ -82,6 +85,10 @@ class SLUICE_API GradScaler {
   friend class gluon::Trainer;
   struct State;
 
+  /// A copy for the one trainer whose steps update the scale. Throws ValueError where there is another.
+  std::shared_ptr<const GradScaler> given_to_trainer() const;
+  /// May a trainer whose own scaler is this one (null: none) step by the scaler?
+  bool is_that_of(const GradScaler* trainers) const noexcept;
   /// Throws what load_states() throws.
   void check_states(const States& states) const;
   /// The scale where `device` is, made if need be.
@@ -94,7 +101,8 @@ class SLUICE_API GradScaler {
 };
 
 /// Gives the trainer a scaler of its own, whose scale each step goes by and then updates (MXNet's amp.init_trainer).
-/// Throws ValueError where it has one, or a step was recorded already.
+/// Throws ValueError where it has one, where another trainer has this one (unless it is not enabled), or a step was
+/// recorded already.
 SLUICE_API void init_trainer(gluon::Trainer& trainer, const GradScalerOptions& options = {});
 SLUICE_API void init_trainer(gluon::Trainer& trainer, const GradScaler& scaler);
 /// The loss times the scale of the trainer's scaler. Throws ValueError for a trainer without one.

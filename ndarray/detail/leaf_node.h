@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -20,9 +21,11 @@ class LeafNode final : public autograd::Node {
 
   /// Takes the gradient as the variable's request says. `keep_graph`: it was recorded and stays on the tape.
   void deposit(NDArray gradient, bool keep_graph);
+  std::uint64_t last_deposit() const noexcept { return last_deposit_; }
 
  private:
   std::shared_ptr<autograd::Variable> variable_;
+  std::uint64_t last_deposit_ = 0;
 };
 
 }  // namespace sluice::detail

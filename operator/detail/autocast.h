@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -41,6 +42,7 @@ class CastCache {
     CallSink* outer;
   };
 
+  void drop_unreachable();
   CallSink* sink_for_casts() const noexcept;
 
   std::vector<Known> known_;
@@ -50,7 +52,7 @@ class CastCache {
 /// One scope: its type, none where it is switched off, and where casts are kept.
 struct AutocastState {
   std::optional<DType> low;
-  CastCache* casts;
+  std::shared_ptr<CastCache> casts;
   const void* body;  // that it was opened in
 };
 

@@ -18,6 +18,7 @@ OPEN = [
      "operator defines NDArray's recorded members; gluon fills batches and reads versions of buffers"),
     ("ndarray/detail/abstract_version.h", ("operator",), "who takes calls counts writes where there is no memory"),
     ("ndarray/detail/autocast_here.h", ("operator",), "which casts calls; the walk back of the tape does without"),
+    ("ndarray/detail/deposits.h", ("gluon",), "gradients that a trainer has unscaled are so until backward computes others"),
     ("ndarray/detail/buffers_kept.h", ("operator",), "plans keep the memory that recorded tasks use"),
     ("ndarray/detail/located.h", ("operator", "gluon"), "calls of every room add the user's line to their errors"),
     ("ndarray/detail/shape_watch.h", ("operator", "gluon"),

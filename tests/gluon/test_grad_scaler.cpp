@@ -182,6 +182,47 @@ TEST_CASE("Trainers that share a scaler step together, and the scale follows the
   CHECK(scaler.clean_steps().item<std::int64_t>() == 1);
 }
 
+TEST_CASE("A scaler that a trainer's steps update is no other trainer's", "[gluon][amp]") {
+  const Make make = optimizers()["SGD"];
+  const ScaledTraining other(make);
+  GradScaler scaler;
+  {
+    const ScaledTraining first(make);
+    amp::init_trainer(*first.trainer, scaler);
+    CHECK_THROWS_WITH(amp::init_trainer(*other.trainer, scaler), Catch::Matchers::Contains("another trainer"));
+    CHECK_THROWS_AS(amp::init_trainer(*other.trainer, *first.trainer->scaler()), ValueError);
+    CHECK(other.trainer->scaler() == nullptr);
+    scaler.scale(other.losses(0)).backward();
+    CHECK_THROWS_WITH(scaler.unscale(*other.trainer), Catch::Matchers::Contains("another trainer"));
+    CHECK_THROWS_WITH(scaler.step(*other.trainer, 4), Catch::Matchers::Contains("another trainer"));
+    const auto before = other.all();
+    first.own({0, k_inf});
+    CHECK(scale_of(scaler) == 32768);
+    CHECK((other.all() == before));
+    Trainer moved(std::move(*first.trainer));
+    CHECK_THROWS_AS(amp::init_trainer(*other.trainer, scaler), ValueError);
+    CHECK_THROWS_AS(moved.set_scaler(scaler), ValueError);
+  }
+  amp::init_trainer(*other.trainer, scaler);  // the first one has gone
+  other.own({1});
+  CHECK(scaler.clean_steps().item<std::int64_t>() == 1);
+  const ScaledTraining one(make), two(make);
+  const GradScaler disabled({.enabled = false});
+  amp::init_trainer(*one.trainer, disabled);
+  CHECK_NOTHROW(amp::init_trainer(*two.trainer, disabled));
+}
+
+TEST_CASE("A scaler that a trainer refused is still free", "[gluon][amp]") {
+  struct Unguarded final : public gluon::optimizer::SGD {
+    bool takes_guard() const override { return false; }
+  };
+  const ScaledTraining refuses([] { return std::make_unique<Unguarded>(); }), takes(optimizers()["SGD"]);
+  const GradScaler scaler;
+  CHECK_THROWS_AS(amp::init_trainer(*refuses.trainer, scaler), UnsupportedError);
+  CHECK(refuses.trainer->scaler() == nullptr);
+  CHECK_NOTHROW(amp::init_trainer(*takes.trainer, scaler));
+}
+
 TEST_CASE("Parameters that are frozen meanwhile are not counted, whoever overflows", "[gluon][amp]") {
   for (const bool as_graph : {false, true}) {
     const Make make = optimizers()["AdamW"];

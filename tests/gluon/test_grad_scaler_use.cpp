@@ -1,4 +1,5 @@
 // amp::GradScaler: its state in files, gradients that are unscaled before a step, and what is refused.
+#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
@@ -84,6 +85,27 @@ TEST_CASE("States of a scaler that cannot be are refused, and change nothing", "
   CHECK_THROWS_WITH(scaler.load_states(lacking), Catch::Matchers::Contains("clean_steps"));
   CHECK(scale_of(scaler) == 65536);
   CHECK((training.all() == before));
+}
+
+TEST_CASE("A scale at bounds that are no float32 goes on from its own state", "[gluon][amp]") {
+  const ScaledTraining training(optimizers()["SGD"]);
+  for (const double bound : {0.01, 0.3, 0.7, 1e-30, 1e30 / 3}) {
+    CAPTURE(bound);
+    GradScaler least({.init_scale = bound, .max_scale = 3e38, .min_scale = bound});
+    GradScaler most(
+        {.init_scale = bound, .growth_factor = 3, .growth_interval = 1, .max_scale = bound, .min_scale = 1e-30});
+    training.scaled(least, {0, k_inf});
+    training.scaled(most, {0});
+    for (GradScaler* const one : {&least, &most}) {
+      CHECK(scale_of(*one) == static_cast<float>(bound));
+      CHECK_NOTHROW(one->load_states(one->states()));
+      CHECK_NOTHROW(one->set_loss_scale(bound));
+    }
+    CHECK_THROWS_AS(least.set_loss_scale(std::nextafter(static_cast<float>(bound), 0.0F)), ValueError);
+    CHECK_THROWS_AS(most.set_loss_scale(std::nextafter(static_cast<float>(bound), k_inf)), ValueError);
+  }
+  CHECK_THROWS_AS(GradScaler({.min_scale = 1e-60}), ValueError);  // 0 and inf as float32
+  CHECK_THROWS_AS(GradScaler({.max_scale = 1e60}), ValueError);
 }
 
 TEST_CASE("Gradients are unscaled for who looks at them, once a step", "[gluon][amp]") {

@@ -382,22 +382,3 @@ TEST_CASE("Operators from outside have a rule once it is given, and those of our
   CHECK(call() == float16);
   CHECK_THROWS_AS(amp::set_cast_rule(op->name, amp::CastRule::low), ValueError);
 }
-
-TEST_CASE("Backward within a scope computes in the types of a forward without", "[operator][amp]") {
-  const NDArray x = some({6, 4});
-  const auto gradient_of = [&](std::optional<DType> low) {
-    const NDArray w = variable({5, 4}, 3);
-    NDArray loss;
-    {
-      const autograd::RecordScope record;
-      loss = sum(exp(matmul(x, w, false, true)));
-    }
-    const amp::AutocastScope scope(low);
-    loss.backward();
-    CHECK(amp::autocast_dtype() == low);
-    return floats(w.grad());
-  };
-  const std::vector<float> plain = gradient_of(std::nullopt);
-  CHECK(gradient_of(bfloat16) == plain);
-  CHECK(gradient_of(float16) == plain);
-}
