@@ -132,8 +132,12 @@ void CheckpointHandler::warn(const std::string& message) const {
 void CheckpointHandler::remove_drafts() const {
   std::vector<fs::path> drafts;
   for (const fs::path& file : files_in(options_.folder)) {
-    const std::string name = file.filename().string();
-    if (name.starts_with(options_.prefix + '-') && name.find(".npz.part-") != std::string::npos)
+    const std::string name = file.filename().string(), start = options_.prefix + '-';
+    const std::size_t end = name.find(".npz.part-", start.size());
+    if (!name.starts_with(start) || end == std::string::npos)
+      continue;
+    const std::string of = name.substr(start.size(), end - start.size());  // else of a longer prefix
+    if (of == "best" || (of.size() >= k_digits && of.find_first_not_of("0123456789") == std::string::npos))
       drafts.push_back(file);
   }
   remove_all(drafts);

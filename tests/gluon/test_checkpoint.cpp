@@ -1,4 +1,5 @@
 // Checkpoints of estimators: going on from one is as if nothing had been between.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -261,6 +262,26 @@ TEST_CASE("A fit that an earlier process had done with ends with what that proce
   const TrainingOutcome again = fits(2);
   CHECK(again.trail == both.trail);
   CHECK(again.progress == both.progress);
+}
+
+TEST_CASE("Drafts of checkpoints of a longer prefix stay", "[gluon][checkpoint]") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> others = {
+      "model-a-00000001.npz.part-1-0",
+      "model-a-best.npz.part-1-0",
+      "model-best-00000001.npz.part-1-0",
+      "model-1234567.npz.part-1-0",
+      "models-00000001.npz.part-1-0"};
+  const CheckpointOptions options = in(folder);
+  fs::create_directories(options.folder);
+  for (const std::string& name : others)
+    put_text(options.folder / name, "another's");
+  put_text(options.folder / "model-00000001.npz.part-1-0", "ours");
+  put_text(options.folder / "model-best.npz.part-7-3", "ours");
+  run_training({.epochs = 0, .checkpoints = options});
+  std::vector<std::string> expected = others;
+  std::sort(expected.begin(), expected.end());
+  CHECK(names_in(options.folder) == expected);
 }
 
 TEST_CASE("A checkpoint of something else changes nothing", "[gluon][checkpoint]") {
