@@ -264,6 +264,32 @@ TEST_CASE("A fit that an earlier process had done with ends with what that proce
   CHECK(again.progress == both.progress);
 }
 
+TEST_CASE("Training that is stopped leaves a checkpoint, whoever stops it and when", "[gluon][checkpoint]") {
+  for (const std::string event : {"batch_end", "batch_begin", "epoch_begin", "epoch_end", "train_begin"}) {
+    INFO(event);
+    const TemporaryFolder folder;
+    TrainingProgram program{.epochs = 3, .checkpoints = in(folder)};
+    program.checkpoints->every_epochs = 0;
+    Recorder stopping("s", 3000);
+    stopping.then = [&](Estimator& e, const std::string& what) {
+      if (what == event && (e.progress().total_batches >= 5 || what == "train_begin"))
+        e.stop("enough");
+    };
+    program.more = [&](est::FitOptions& options) { options.handlers.push_back(std::make_shared<Recorder>(stopping)); };
+    const TrainingOutcome stopped = run_training(program);
+    CHECK(stopped.reason == "enough");
+    const std::vector<std::string> names = names_in(program.checkpoints->folder);
+    if (event == "train_begin") {
+      CHECK(names.empty());
+      continue;
+    }
+    REQUIRE(names.size() == 1);
+    CHECK(est::read_state(program.checkpoints->folder / names[0]).progress == stopped.progress);
+    program.more = {};
+    CHECK(run_training(program).trail == run_training({.epochs = 3}).trail);
+  }
+}
+
 TEST_CASE("Drafts of checkpoints of a longer prefix stay", "[gluon][checkpoint]") {
   const TemporaryFolder folder;
   const std::vector<std::string> others = {
