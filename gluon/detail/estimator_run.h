@@ -5,6 +5,7 @@
 
 #include <sluice/engine/engine.h>
 #include <sluice/engine/source_location.h>
+#include <sluice/gluon/data/loader.h>
 #include <sluice/gluon/estimator/batches.h>
 #include <sluice/gluon/estimator/estimator.h>
 #include <sluice/gluon/estimator/event_handler.h>
@@ -24,6 +25,8 @@ struct Estimator::Run {
   bool source_is_open = false;
   bool nothing_left = false;  // of the epoch that is gone on with
   RandomBlock random_of_epoch = {};
+  bool is_at_epoch_begin = false;  // the epoch has begun, no batch of it was trained
+  std::optional<data::DataLoaderState> loader_of_epoch = {};
 };
 
 }  // namespace sluice::gluon::estimator

@@ -132,8 +132,12 @@ void CheckpointHandler::warn(const std::string& message) const {
 void CheckpointHandler::remove_drafts() const {
   std::vector<fs::path> drafts;
   for (const fs::path& file : files_in(options_.folder)) {
-    const std::string name = file.filename().string();
-    if (name.starts_with(options_.prefix + '-') && name.find(".npz.part-") != std::string::npos)
+    const std::string name = file.filename().string(), start = options_.prefix + '-';
+    const std::size_t end = name.find(".npz.part-", start.size());
+    if (!name.starts_with(start) || end == std::string::npos)
+      continue;
+    const std::string of = name.substr(start.size(), end - start.size());  // else of a longer prefix
+    if (of == "best" || (of.size() >= k_digits && of.find_first_not_of("0123456789") == std::string::npos))
       drafts.push_back(file);
   }
   remove_all(drafts);
@@ -145,6 +149,7 @@ void CheckpointHandler::train_begin(Estimator& estimator) {
   if (monitor_)
     monitor_->begin(estimator);
   best_is_new_ = false;
+  written_at_ = estimator.progress().total_batches;
   resumed_from_.clear();
   std::vector<fs::path> others;
   const Work work{&estimator, estimator.progress().fits};
@@ -204,6 +209,7 @@ void CheckpointHandler::resume(Estimator& estimator, const std::vector<fs::path>
 
 // The process may have been killed between its last checkpoint and making it the best.
 void CheckpointHandler::train_resumed(Estimator& estimator) {
+  written_at_ = estimator.progress().total_batches;
   if (!resumed_from_.empty() && best_at_ == estimator.progress().total_batches)
     keep_best(resumed_from_);
 }
@@ -229,7 +235,15 @@ void CheckpointHandler::epoch_end(Estimator& estimator) {
     write(estimator);
 }
 
+// Who stops training behind this handler's turn, or where an epoch begins, leaves a checkpoint as well.
+void CheckpointHandler::train_end(Estimator& estimator) {
+  const Progress& at = estimator.progress();
+  if (!estimator.failed() && estimator.is_stopped() && at.batches > 0 && at.total_batches != written_at_)
+    write(estimator);
+}
+
 void CheckpointHandler::write(Estimator& estimator) {
+  written_at_ = estimator.progress().total_batches;
   try {
     write_files(estimator);
   } catch (const FileError& error) {

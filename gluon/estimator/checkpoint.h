@@ -55,6 +55,7 @@ class SLUICE_API CheckpointHandler : public EventHandler {
   void train_resumed(Estimator& estimator) override;
   void batch_end(Estimator& estimator, const data::Batch& batch, const StepResult& result) override;
   void epoch_end(Estimator& estimator) override;
+  void train_end(Estimator& estimator) override;
   HandlerState state() const override;
   void load_state(const HandlerState& state) override;
 
@@ -86,8 +87,9 @@ class SLUICE_API CheckpointHandler : public EventHandler {
   Work work_;                                         // what files_ are of
   std::vector<std::filesystem::path> files_, stale_;  // stale ones go when the next one is written
   std::filesystem::path resumed_from_;
-  bool best_is_new_ = false;   // and not written yet
-  std::int64_t best_at_ = -1;  // batch of the best one that was written
+  bool best_is_new_ = false;      // and not written yet
+  std::int64_t written_at_ = -1;  // batch of the last one, or of that which training began with
+  std::int64_t best_at_ = -1;     // batch of the best one that was written
 };
 
 }  // namespace sluice::gluon::estimator

@@ -149,6 +149,8 @@ class SLUICE_API Estimator {
   const Metrics& train_metrics() const noexcept { return train_metrics_; }
   /// Losses and predictions of a batch to its metrics; the host does not wait.
   static void update_metrics(const Metrics& metrics, const data::Batch& batch, const StepResult& result);
+  /// From whoever updates or resets metrics of training: figures that were read before are read anew.
+  void forget_figures() noexcept { read_at_.reset(); }
 
   /// Writes all that training consists of to an .npz, whole or not at all: from there another process goes on as if
   /// nothing had been between. From batch_end, epoch_end or train_end. The host waits. Throws FileError.

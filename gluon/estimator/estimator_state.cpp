@@ -99,7 +99,10 @@ TrainingState Estimator::state() const {
   if (run_ == nullptr)
     return state;
   state.random_of_epoch = run_->random_of_epoch;
-  if (const std::optional<data::DataLoaderState> loader = run_->source.state()) {
+  const bool begins = run_->is_at_epoch_begin;  // what begin() drew and read ahead comes again
+  if (begins)
+    state.random = run_->random_of_epoch;
+  if (const std::optional<data::DataLoaderState> loader = begins ? run_->loader_of_epoch : run_->source.state()) {
     state.loader = *loader;
     state.has_loader = true;
   }

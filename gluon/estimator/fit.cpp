@@ -192,6 +192,8 @@ void Estimator::begin_epoch(Run& run) {
   if (!std::exchange(run.epoch_is_open, false)) {
     run.random_of_epoch = Engine::current().random_state();
     epoch_size_ = run.source.size();
+    run.loader_of_epoch = run.source.state();
+    run.is_at_epoch_begin = true;
     run.source_is_open = true;
     run.source.begin();
   }
@@ -214,6 +216,7 @@ bool Estimator::run_batches(Run& run) {
 }
 
 void Estimator::run_batch(Run& run, const data::Batch& batch) {
+  run.is_at_epoch_begin = false;
   call_each(run.handlers, [&](EventHandler& handler) { handler.batch_begin(*this, batch); });
   const StepResult result = take_step(batch, run.site);
   ++progress_.batches;

@@ -41,6 +41,7 @@ void StoppingHandler::batch_end(Estimator& estimator, const data::Batch& /*batch
 void MetricHandler::train_begin(Estimator& estimator) {
   for (const auto& metric : estimator.train_metrics())
     metric->reset();
+  estimator.forget_figures();
 }
 
 void MetricHandler::epoch_begin(Estimator& estimator) {
@@ -50,6 +51,7 @@ void MetricHandler::epoch_begin(Estimator& estimator) {
 
 void MetricHandler::batch_end(Estimator& estimator, const data::Batch& batch, const StepResult& result) {
   Estimator::update_metrics(estimator.train_metrics(), batch, result);
+  estimator.forget_figures();  // a handler of less priority may have asked
 }
 
 ValidationHandler::ValidationHandler(Batches batches, ValidationOptions options)

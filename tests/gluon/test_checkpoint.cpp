@@ -1,4 +1,5 @@
 // Checkpoints of estimators: going on from one is as if nothing had been between.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -261,6 +262,52 @@ TEST_CASE("A fit that an earlier process had done with ends with what that proce
   const TrainingOutcome again = fits(2);
   CHECK(again.trail == both.trail);
   CHECK(again.progress == both.progress);
+}
+
+TEST_CASE("Training that is stopped leaves a checkpoint, whoever stops it and when", "[gluon][checkpoint]") {
+  for (const std::string event : {"batch_end", "batch_begin", "epoch_begin", "epoch_end", "train_begin"}) {
+    INFO(event);
+    const TemporaryFolder folder;
+    TrainingProgram program{.epochs = 3, .checkpoints = in(folder)};
+    program.checkpoints->every_epochs = 0;
+    Recorder stopping("s", 3000);
+    stopping.then = [&](Estimator& e, const std::string& what) {
+      if (what == event && (e.progress().total_batches >= 5 || what == "train_begin"))
+        e.stop("enough");
+    };
+    program.more = [&](est::FitOptions& options) { options.handlers.push_back(std::make_shared<Recorder>(stopping)); };
+    const TrainingOutcome stopped = run_training(program);
+    CHECK(stopped.reason == "enough");
+    const std::vector<std::string> names = names_in(program.checkpoints->folder);
+    if (event == "train_begin") {
+      CHECK(names.empty());
+      continue;
+    }
+    REQUIRE(names.size() == 1);
+    CHECK(est::read_state(program.checkpoints->folder / names[0]).progress == stopped.progress);
+    program.more = {};
+    CHECK(run_training(program).trail == run_training({.epochs = 3}).trail);
+  }
+}
+
+TEST_CASE("Drafts of checkpoints of a longer prefix stay", "[gluon][checkpoint]") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> others = {
+      "model-a-00000001.npz.part-1-0",
+      "model-a-best.npz.part-1-0",
+      "model-best-00000001.npz.part-1-0",
+      "model-1234567.npz.part-1-0",
+      "models-00000001.npz.part-1-0"};
+  const CheckpointOptions options = in(folder);
+  fs::create_directories(options.folder);
+  for (const std::string& name : others)
+    put_text(options.folder / name, "another's");
+  put_text(options.folder / "model-00000001.npz.part-1-0", "ours");
+  put_text(options.folder / "model-best.npz.part-7-3", "ours");
+  run_training({.epochs = 0, .checkpoints = options});
+  std::vector<std::string> expected = others;
+  std::sort(expected.begin(), expected.end());
+  CHECK(names_in(options.folder) == expected);
 }
 
 TEST_CASE("A checkpoint of something else changes nothing", "[gluon][checkpoint]") {

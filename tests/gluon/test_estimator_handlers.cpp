@@ -288,6 +288,25 @@ TEST_CASE("A second fit stops early by its own figures", "[gluon][estimator]") {
   CHECK(estimator.progress().epochs >= 3);
 }
 
+TEST_CASE("Who reads a figure before metrics see the batch keeps it from nobody", "[gluon][estimator]") {
+  std::vector<double> late;
+  Recorder early("e", -3000), behind("b", 1);
+  early.then = [](Estimator& e, const std::string&) { e.figure("training loss"); };
+  behind.then = [&](Estimator& e, const std::string& what) {
+    if (what == "batch_end" || what == "epoch_end")
+      late.push_back(e.figure("training loss"));
+  };
+  const auto fit = [&](est::Handlers handlers) {
+    Training same;
+    late.clear();
+    Estimator(same.net, same.loss, SGD()).fit(same.loader, {.epochs = 2, .handlers = handlers, .log = false});
+    return late;
+  };
+  const std::vector<double> expected = fit(est::handlers(behind));
+  CHECK(expected.size() == 12);
+  CHECK(fit(est::handlers(early, behind)) == expected);
+}
+
 TEST_CASE("A metric that is never updated, and one of training that is watched", "[gluon][estimator]") {
   Training training;
   const auto never = std::make_shared<Said>("never");
