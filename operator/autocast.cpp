@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <utility>
 
 #include <sluice/engine/detail/engine_access.h>

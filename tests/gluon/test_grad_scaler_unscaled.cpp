@@ -106,6 +106,24 @@ TEST_CASE("Unscaled gradients stay so while they are clipped and others are comp
   }
 }
 
+TEST_CASE("A step as a graph divides its own gradients, whatever was unscaled before", "[gluon][amp][graph]") {
+  const Make make = optimizers()["SGD"];
+  const ScaledTraining plain(make);
+  const Unscaling scaled(make, true);
+  gluon::TrainStep graph(scaled.training.net, scaled.training.loss, *scaled.training.trainer);
+  for (int i = 0; i < 3; ++i) {
+    scaled.backward(i + 7);
+    scaled.unscale();
+    graph(pattern_array({4, 5}, i), pattern_array({4, 3}, i + 40));
+    plain.plain(i);
+    CHECK((scaled.training.all() == plain.all()));
+  }
+  scaled.backward(3);
+  scaled.step();
+  plain.plain(3);
+  CHECK((scaled.training.all() == plain.all()));
+}
+
 TEST_CASE("Gradients of float16 are not unscaled in place, where they would be 0", "[gluon][amp]") {
   gluon::nn::Dense first(2, {.in_units = 3}), second(1, {.in_units = 2});
   gluon::ParameterDict both;
