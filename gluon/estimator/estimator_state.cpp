@@ -1,4 +1,5 @@
 // What an Estimator writes to checkpoints, and how it goes on from them.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -34,14 +35,20 @@ std::string key_of(const Metrics& metrics, std::size_t i) {
   return message(i, ' ', metrics[i]->name());
 }
 
-void add_parameters(const Block& block, std::map<std::string, NDArray>& to) {
+void add_parameters(const Block& block, std::map<std::string, NDArray>& to, std::vector<std::string>& without_values) {
   for (const auto& [name, parameter] : block.collect_params()) {
     if (parameter.is_initialized())
       to.emplace(name, parameter.data());
+    else
+      without_values.push_back(name);
   }
 }
 
-void check_parameters(const Block& block, const std::map<std::string, NDArray>& arrays, const std::string& file) {
+void check_parameters(
+    const Block& block,
+    const std::map<std::string, NDArray>& arrays,
+    const std::vector<std::string>& without_values,
+    const std::string& file) {
   const ParameterDict parameters = block.collect_params();
   for (const auto& [name, value] : arrays) {
     const std::optional<Parameter> found = parameters.find(name);
@@ -53,7 +60,9 @@ void check_parameters(const Block& block, const std::map<std::string, NDArray>& 
     });
   }
   for (const auto& [name, parameter] : parameters) {
-    require(arrays.contains(name), [&, &name = name] {
+    const bool is_known =
+        arrays.contains(name) || std::find(without_values.begin(), without_values.end(), name) != without_values.end();
+    require(is_known, [&, &name = name] {
       return message(file, ": has no parameter '", name, "', which this network has");
     });
   }
@@ -85,8 +94,8 @@ class Undo {
 
 TrainingState Estimator::state() const {
   TrainingState state;
-  add_parameters(net_, state.parameters);
-  add_parameters(loss_, state.loss_parameters);
+  add_parameters(net_, state.parameters, state.without_values);
+  add_parameters(loss_, state.loss_parameters, state.loss_without_values);
   state.optimizer = trainer_->states();
   state.learning_rate = trainer_->learning_rate();
   state.random = Engine::current().random_state();
@@ -134,8 +143,8 @@ void Estimator::end_with(TrainingState state, std::string reason) {
 
 void Estimator::restore(const TrainingState& state, Run& run) {
   const std::string file = state.path.string();
-  check_parameters(net_, state.parameters, file);
-  check_parameters(loss_, state.loss_parameters, file);
+  check_parameters(net_, state.parameters, state.without_values, file);
+  check_parameters(loss_, state.loss_parameters, state.loss_without_values, file);
   Undo undo;
   for (std::size_t i = 0; i < train_metrics_.size(); ++i) {
     const auto found = state.metrics.find(key_of(train_metrics_, i));
@@ -181,16 +190,18 @@ void Estimator::restore_network(const TrainingState& state, const Run& run, Undo
   trainer_->load_states(state.optimizer, file, run.site);
   if (optimizer.schedule() == nullptr)
     optimizer.set_learning_rate(state.learning_rate);
-  net_.load_parameters(state.path, {.ignore_extra = true}, run.site);
-  for (const auto& [name, parameter] : loss_.collect_params())
-    parameter.set_data(state.loss_parameters.at(name));
+  net_.load_parameters(state.path, {.allow_missing = true, .ignore_extra = true}, run.site);
+  for (const auto& [name, parameter] : loss_.collect_params()) {
+    if (const auto found = state.loss_parameters.find(name); found != state.loss_parameters.end())
+      parameter.set_data(found->second);
+  }
 }
 
 // Handlers, range and metrics may be others than those of the fit that left the state.
 void Estimator::restore_results(const TrainingState& state, const Run& run) {
   const std::string file = state.path.string();
-  check_parameters(net_, state.parameters, file);
-  check_parameters(loss_, state.loss_parameters, file);
+  check_parameters(net_, state.parameters, state.without_values, file);
+  check_parameters(loss_, state.loss_parameters, state.loss_without_values, file);
   Undo undo;
   restore_network(state, run, undo);
   undo.forget();

@@ -183,6 +183,24 @@ std::vector<metric::Figure> figures_of(const Reader& reader) {
   return figures;
 }
 
+void add_names(Arrays& to, const std::string& entry, const std::vector<std::string>& names) {
+  std::string all;
+  for (const std::string& name : names)
+    all += name + '\n';
+  if (!all.empty())
+    to[entry] = text_array(all);
+}
+
+std::vector<std::string> names_of(const Reader& reader, const std::string& entry) {
+  std::vector<std::string> names;
+  if (!reader.arrays().contains(entry))
+    return names;
+  const std::string all = reader.text(entry);
+  for (std::size_t at = 0, end = 0; (end = all.find('\n', at)) != std::string::npos; at = end + 1)
+    names.push_back(all.substr(at, end - at));
+  return names;
+}
+
 void add_metrics(Arrays& to, const TrainingState& state) {
   for (const auto& [name, metric] : state.metrics) {
     to[path_of(k_metric, name, "count")] = list<std::int64_t>({metric.count, std::ssize(metric.arrays)});
@@ -236,6 +254,8 @@ void write_state(const std::filesystem::path& path, const TrainingState& state) 
        bits(state.random_of_epoch.offset)});
   add_progress(all, state);
   add_figures(all, state.validation_figures);
+  add_names(all, "@without_values", state.without_values);
+  add_names(all, "@without_values.loss", state.loss_without_values);
   if (state.has_loader)
     add_loader(all, state.loader);
   add_metrics(all, state);
@@ -268,6 +288,8 @@ TrainingState read_state(const std::filesystem::path& path) {
   }
   if (to.has_loader)
     to.loader = loader_of(reader);
+  to.without_values = names_of(reader, "@without_values");
+  to.loss_without_values = names_of(reader, "@without_values.loss");
   read_progress(reader, to);
   read_metrics(reader, to);
   for (const auto& [joined, value] : reader.below(k_handler)) {

@@ -35,6 +35,8 @@ struct TrainingState {
   std::vector<metric::Figure> validation_figures = {};
   std::map<std::string, metric::Metric::State> metrics = {};  // of training, by place and name
   std::map<std::string, HandlerState> handlers = {};
+  /// Parameters of network and loss that had no values yet, since nothing used them.
+  std::vector<std::string> without_values = {}, loss_without_values = {};
 };
 
 /// Writes through a draft that goes to the disk and is renamed. The host waits for the values. Throws FileError;

@@ -290,6 +290,41 @@ TEST_CASE("Training that is stopped leaves a checkpoint, whoever stops it and wh
   }
 }
 
+TEST_CASE("A layer that nothing used yet does not keep training from going on", "[gluon][checkpoint]") {
+  class Spare : public gluon::Block {
+   public:
+    Spare() : used_(child("used", gluon::nn::Dense(1))), spare_(child("spare", gluon::nn::Dense(2))) {}
+
+   protected:
+    NDArray forward(const NDArray& x) const override { return used_(x); }
+
+   private:
+    gluon::Child<gluon::nn::Dense> used_, spare_;
+  };
+  const TemporaryFolder folder;
+  const auto train = [&](std::int64_t batches, const fs::path& to) {
+    Training training;
+    Spare net;
+    net.initialize();
+    for (const char* name : {"spare.weight", "spare.bias"})
+      net.collect_params()[name].set_grad_req(GradReq::null);
+    Trainer trainer(net.collect_params(), SGD());
+    CheckpointOptions options{.folder = to, .existing = Existing::resume};
+    Estimator(net, training.loss, trainer)
+        .fit(
+            training.loader,
+            {.epochs = 2,
+             .batches = batches,
+             .handlers = est::handlers(est::CheckpointHandler(options)),
+             .log = false});
+    CHECK(!net.collect_params()["spare.weight"].is_initialized());
+    return values(net.collect_params()["used.weight"].data());
+  };
+  const std::vector<float> whole = train(100, folder / "whole");
+  train(3, folder / "parts");
+  CHECK(train(100, folder / "parts") == whole);
+}
+
 TEST_CASE("Drafts of checkpoints of a longer prefix stay", "[gluon][checkpoint]") {
   const TemporaryFolder folder;
   const std::vector<std::string> others = {
