@@ -73,7 +73,7 @@ struct ServerThread {
   const void* serves = nullptr;  // the server's state
   bool ends_it = false;          // once it is over itself
 };
-thread_local ServerThread this_server_thread;
+thread_local ServerThread* this_server_thread = nullptr;  // on its own stack: what every thread has is scarce
 
 }  // namespace
 
@@ -104,7 +104,7 @@ struct Server::State {
   State(const Block& net_of, const ServerOptions& how, SourceLocation where) : net(net_of), options(how), site(where) {}
 
   bool is_parents() const noexcept { return forks != sluice::detail::fork_count(); }
-  bool is_own_thread() const noexcept { return this_server_thread.serves == this; }
+  bool is_own_thread() const noexcept { return this_server_thread != nullptr && this_server_thread->serves == this; }
   void check_here() const;
   void start();
   void stop();
@@ -125,8 +125,10 @@ void Server::State::start() {
     threads.reserve(static_cast<std::size_t>(options.threads));
     for (int i = 0; i < options.threads; ++i) {
       threads.emplace_back([this] {
+        ServerThread mine{.serves = this};
+        this_server_thread = &mine;
         live();
-        if (this_server_thread.ends_it)
+        if (mine.ends_it)
           delete this;
       });
     }
@@ -176,12 +178,11 @@ void Server::State::end_from_within() noexcept {
     else if (thread.joinable())
       thread.join();
   }
-  this_server_thread.ends_it = true;
+  this_server_thread->ends_it = true;
 }
 
 // Each thread has arenas of its own.
 void Server::State::live() {
-  this_server_thread.serves = this;
   const EngineScope here(engine);
   NDArray device;
   try {

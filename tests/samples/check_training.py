@@ -58,6 +58,8 @@ NEEDED = {"char_lm": ["text"], "sharpen": ["in.png", "out.png"], "infer": ["netw
 
 def check_bad_input(folder):
     for name in PROGRAMS:
+        if name[0].isdigit():  # the tutorial's take no flags
+            continue
         result = run(name, "--help")
         expect(result.returncode == 0 and "Usage" in result.stdout, f"{name} --help", result)
         result = run(name, *NEEDED.get(name, []), "--no-such-flag")

@@ -1,31 +1,20 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
 #include <vector>
+
+#include <sluice/engine/export.h>
 
 namespace sluice::gluon::data::detail {
 
-/// Memory for a moment, of what this thread needed before: taking megabytes anew for each sample costs more than what
-/// is done with them.
-class Scratch {
+/// Memory for a moment, of what was needed so before: taking megabytes anew for each sample costs more than what is
+/// done with them. It is kept for the process, as much as was in use at once.
+class SLUICE_API Scratch {
  public:
-  explicit Scratch(std::size_t bytes) {
-    if (!kept().empty()) {
-      memory_ = std::move(kept().back());
-      kept().pop_back();
-    }
-    if (memory_.size() < bytes)
-      memory_.resize(bytes);
-  }
+  explicit Scratch(std::size_t bytes);
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() {
-    try {
-      kept().push_back(std::move(memory_));
-    } catch (...) {  // it goes back to the system then
-    }
-  }
+  ~Scratch();
 
   /// Aligned for every element type.
   template <class T>
@@ -34,11 +23,6 @@ class Scratch {
   }
 
  private:
-  static std::vector<std::vector<std::byte>>& kept() {
-    static thread_local std::vector<std::vector<std::byte>> memory;
-    return memory;
-  }
-
   std::vector<std::byte> memory_;
 };
 
