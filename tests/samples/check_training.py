@@ -53,7 +53,7 @@ def check_hybrid(folder):
 
 # What a program asks for before it looks at flags.
 NEEDED = {"char_lm": ["text"], "sharpen": ["in.png", "out.png"], "infer": ["network", "a.png"], "inspect": ["network"],
-          "resume": ["folder"]}
+          "resume": ["folder"], "segmentation": ["seen.png"]}
 
 
 def check_bad_input(folder):
