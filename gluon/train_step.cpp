@@ -199,7 +199,7 @@ struct TrainStep::State {
     TracedStep step{detail::watched_trace(tracer, [&] {
       const StepResult result = forward_and_back(samples, labels, site);
       trace_step(trainer, site);
-      return Arrays{result.losses, result.predictions};
+      return options.predictions ? Arrays{result.losses, result.predictions} : Arrays{result.losses};
     })};
     step.by_hand = graph::writes_inputs(step.program.graph) || tracer.records_outside();
     step.others = reads.others([&](const Parameter& read) {
@@ -304,8 +304,10 @@ struct TrainStep::State {
     require(x.defined() && y.defined() && x.ndim() > 0, [] { return "takes samples and labels along a first axis"; });
     const std::int64_t samples = x.shape()[0];
     const auto by_hand = [&] {
-      const StepResult result = forward_and_back(x, y, site);
+      StepResult result = forward_and_back(x, y, site);
       trainer.step(samples, false, site);
+      if (!options.predictions)
+        result.predictions = {};
       return result;
     };
     if (!is_complete())
@@ -319,7 +321,7 @@ struct TrainStep::State {
       return by_hand();
     for (const auto& [name, parameter] : prepared(trainer))
       parameter.mark_grad_used();
-    return {results[0], results[1]};
+    return {results[0], options.predictions ? results[1] : NDArray()};
   }
 };
 

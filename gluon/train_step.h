@@ -17,12 +17,13 @@ struct TrainStepOptions {
   std::size_t most_plans = 8;  // of other shapes, types, devices; the one used longest ago goes
   graph::PlanOptions plan = {};
   BatchSizes batch_sizes = BatchSizes::any;  // as of HybridOptions
+  bool predictions = true;  // false: a plan neither keeps nor copies what the network gave, and StepResult has none
 };
 
 /// What a step gives.
 struct StepResult {
   NDArray losses = {};       // one value a sample, as the loss gives them
-  NDArray predictions = {};  // what the network gave
+  NDArray predictions = {};  // what the network gave; undefined where the options say so
 };
 
 /// A training step as one graph: forward, loss, backward and the optimizer's update, traced once for each shape of

@@ -128,6 +128,14 @@ const AutocastState* autocast_here() noexcept {
   return t_autocast != nullptr && t_autocast->body == EngineAccess::body_here() ? t_autocast : nullptr;
 }
 
+bool autocast_widens(
+    const Operator& op, std::span<const NDArray> inputs, const Attributes& attributes, const AutocastState& state) {
+  if (!state.low || op.widened == nullptr || attributes.type() != op.attributes)
+    return false;
+  const FloatingTypes types(inputs);
+  return types.half && !types.mixed && amp::cast_rule(op.name) == amp::CastRule::float32;
+}
+
 std::span<const NDArray> autocast_inputs(
     const Operator& op,
     std::span<const NDArray> inputs,

@@ -330,6 +330,8 @@ Arrays run_cast(
   const detail::AutocastState* const state = detail::autocast_here();
   const detail::NoAutocast inner;
   Arrays cast;
+  if (state != nullptr && destinations.empty() && detail::autocast_widens(op, inputs, attributes, *state))
+    return run(op, inputs, op.widened(attributes), site, destinations);
   if (state != nullptr && destinations.empty())
     inputs = detail::autocast_inputs(op, inputs, attributes, *state, cast, site);
   return run(op, inputs, attributes, site, destinations);

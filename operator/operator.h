@@ -172,6 +172,9 @@ using Mutates = bool (*)(std::size_t i, std::size_t inputs, const Attributes& at
 /// Whether the kernel takes strided input `i`, of that shape and those strides (elements), as it lies.
 using TakesStrides = bool (*)(std::size_t i, const Shape& shape, const Shape& strides);
 
+/// The attributes of the same call of half inputs, but with results as of inputs that were cast to float32.
+using Widened = Attributes (*)(const Attributes& attributes);
+
 /// In which order the arrays of a call on a GPU that have four axes should lie.
 using OrderOf = MemoryOrder (*)(std::span<const NDArray> inputs, const Attributes& attributes);
 
@@ -215,6 +218,7 @@ struct Operator {
   Mask shape_inputs = k_none;  // inputs of which shape, type and device matter alone: nobody reads their data
   OrderOf order = nullptr;     // set: GPU arrays of four axes lie so, inputs (copied where they do not) and outputs
   SavedFor saved_outputs_for = nullptr;  // set: saves these of saved_outputs only
+  Widened widened = nullptr;             // set: amp::autocast() calls it so in the place of casting to float32
 };
 
 /// All operators by name, those of plugins too, for tools (listing, parsing a graph file).

@@ -81,6 +81,9 @@ class Painter {
 
 void train(const gluon::Block& net, Painter& painter, const Options& options) {
   gluon::Trainer trainer(net.collect_params(), gluon::optimizer::Adam({.learning_rate = options.learning_rate}));
+  // Down at the end: running statistics are those of other weights otherwise.
+  trainer.set_schedule(gluon::lr_scheduler::CosineScheduler(
+      {.max_update = options.steps, .base_lr = options.learning_rate, .final_lr = options.learning_rate / 100}));
   const gluon::loss::SoftmaxCrossEntropyLoss cost({.axis = 1});
   gluon::TrainStep step(net, cost, trainer);
   gluon::metric::Loss mean_loss;

@@ -111,7 +111,7 @@ Arrays attend(std::span<const NDArray> inputs, const Attributes& attributes, Sou
     if (mask.defined())
       given.push_back(added_mask(mask, inputs[0].dtype(), site));
     const detail::FusedAttentionAttributes fused{how.causal, scale};
-    return {invoke(detail::attention_fused_op, given, Attributes::of(fused), site)[0]};
+    return {invoke(detail::attention_fused_op, given, Attributes::of(fused), site)[0].swapaxes(1, 2, site)};
   }
   return {detail::attention_composed({inputs[0], inputs[1], inputs[2], mask, how.causal, scale, how.dropout}, site)};
 }

@@ -68,6 +68,10 @@ void check_count(const Operator& op, std::size_t given, std::size_t least) {
   });
 }
 
+Shape heads_last(const Shape& shape) {
+  return {shape[0], shape[2], shape[1], shape[3]};
+}
+
 Shape scores_of(std::span<const ArraySpec> inputs) {
   const Shape& q = inputs[0].shape;
   return {q[0], q[1], q[2], inputs[1].shape[2]};
@@ -80,7 +84,7 @@ Specs forward_infer(const Operator& op, std::span<const ArraySpec> inputs, const
     check_mask(op, inputs[k_mask], scores_of(inputs));
   const Shape& q = inputs[0].shape;
   return {
-      {{q[0], q[1], q[2], inputs[2].shape[3]}, inputs[0].dtype, inputs[0].device},
+      {{q[0], q[2], q[1], inputs[2].shape[3]}, inputs[0].dtype, inputs[0].device},
       {{q[0], q[1], q[2]}, DType::float32, inputs[0].device}};
 }
 
@@ -90,11 +94,14 @@ Specs backward_infer(const Operator& op, std::span<const ArraySpec> inputs, cons
   if (inputs.size() > k_backward_mask)
     check_mask(op, inputs[k_backward_mask], scores_of(inputs));
   const Shape& q = inputs[0].shape;
-  const Shape y{q[0], q[1], q[2], inputs[2].shape[3]};
+  const Shape y{q[0], q[2], q[1], inputs[2].shape[3]};
   check_like(op, "y", inputs[3], y, inputs[0].dtype);
   check_like(op, "statistics", inputs[4], {q[0], q[1], q[2]}, DType::float32);
   check_like(op, "the gradient of y", inputs[5], y, inputs[0].dtype);
-  return {inputs[0], inputs[1], inputs[2]};
+  Specs gradients{inputs[0], inputs[1], inputs[2]};
+  for (ArraySpec& gradient : gradients)
+    gradient.shape = heads_last(gradient.shape);
+  return gradients;
 }
 
 ComposedAttention composed(std::span<const NDArray> inputs, std::size_t mask, const Attributes& attributes) {
@@ -104,10 +111,16 @@ ComposedAttention composed(std::span<const NDArray> inputs, std::size_t mask, co
 }
 
 Arrays compose_forward(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
-  return attention_with_statistics(composed(inputs, k_mask, attributes), site);
+  Arrays made = attention_with_statistics(composed(inputs, k_mask, attributes), site);
+  made[0] = made[0].swapaxes(1, 2, site);
+  return made;
 }
 Arrays compose_backward(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
-  return attention_gradients(composed(inputs, k_backward_mask, attributes), inputs[5], {}, false, site);
+  const NDArray head = inputs[5].swapaxes(1, 2, site);
+  Arrays made = attention_gradients(composed(inputs, k_backward_mask, attributes), head, {}, false, site);
+  for (NDArray& gradient : made)
+    gradient = gradient.swapaxes(1, 2, site);
+  return made;
 }
 
 // Where one is not for this call, its gradients are composed.
@@ -145,9 +158,12 @@ Arrays gradient(const GradientCall& call) {
     if (is_masked)
       given.push_back(call.inputs[k_mask]);
     made = invoke(attention_fused_backward_op, given, call.attributes, site);
+    for (NDArray& one : made)
+      one = one.swapaxes(1, 2, site);
   } else {
     const ComposedAttention again = composed(call.inputs, k_mask, call.attributes);
-    made = attention_gradients(again, head, statistics_head, wants_mask, site);
+    const NDArray of_y = head.defined() ? head.swapaxes(1, 2, site) : NDArray();
+    made = attention_gradients(again, of_y, statistics_head, wants_mask, site);
   }
   std::move(made.begin(), made.end(), grads.begin());
   return grads;
@@ -167,6 +183,11 @@ bool fits_fused_attention(std::span<const ArraySpec> inputs) {
   return is_half(inputs[0].dtype) && is_width(inputs[0].shape[3]) && is_width(inputs[2].shape[3]);
 }
 
+Shape joined_strides(const Shape& shape) {
+  const Shape apart = contiguous_strides(heads_last(shape));
+  return {apart[0], apart[2], apart[1], apart[3]};
+}
+
 AttentionProblem attention_problem(
     AttentionPass pass,
     const Shape& q,
@@ -178,7 +199,7 @@ AttentionProblem attention_problem(
   problem.q_strides = contiguous_strides(q);
   problem.k_strides = contiguous_strides(k);
   problem.v_strides = contiguous_strides(v);
-  problem.y_strides = problem.head_strides = contiguous_strides(problem.y());
+  problem.y_strides = problem.head_strides = joined_strides(problem.y());
   return problem;
 }
 

@@ -20,16 +20,20 @@ struct FusedAttentionAttributes {
 };
 
 /// q (B, H, L, E), k (B, G, S, E), v (B, G, S, F) and maybe a mask of 4 axes that is added to the scores; gives y (B,
-/// H, L, F) and, in float32, the logarithms of the sums of each query's exponentials (B, H, L): what its gradient
-/// reads.
+/// L, H, F), whose heads join without a copy, and, in float32, the logarithms of the sums of each query's exponentials
+/// (B, H, L): what its gradient reads.
 extern const Operator attention_fused_op;
-/// q, k, v, y, statistics, the gradient of y and maybe the mask; gives the gradients of q, k and v. The same bits
-/// whenever it runs.
+/// q, k, v, y, statistics, the gradient of y and maybe the mask; gives the gradients of q (B, L, H, E), k (B, S, G, E)
+/// and v (B, S, G, F). The same bits whenever it runs.
 extern const Operator attention_fused_backward_op;
 
 enum class AttentionPass : std::uint8_t { forward, backward };
 
-/// One pass: extents as above, strides in elements. Statistics and what the backward pass gives lie row by row.
+/// The strides of (B, H, L, E) where the heads of a place are neighbours.
+Shape joined_strides(const Shape& shape);
+
+/// One pass: extents (batch, heads, places, width) of all, strides in elements. Statistics lie row by row, what the
+/// backward pass gives by joined_strides().
 struct AttentionProblem {
   AttentionPass pass = AttentionPass::forward;
   DType dtype = DType::bfloat16;
@@ -53,7 +57,7 @@ struct AttentionData {
   float scale = 1;
 };
 
-/// A pass over arrays without gaps.
+/// A pass over arrays without gaps, and y and its gradient by joined_strides().
 AttentionProblem attention_problem(
     AttentionPass pass,
     const Shape& q,

@@ -35,6 +35,8 @@ class Operand {
 
   void* data() const noexcept { return data_; }
   const Shape& strides() const noexcept { return strides_; }
+  /// Of (B, L, H, F) as (B, H, L, F).
+  Shape strides_by_heads() const { return {strides_[0], strides_[2], strides_[1], strides_[3]}; }
 
  private:
   void* data_;
@@ -104,8 +106,8 @@ void attention_fused_backward_gpu(const KernelCall& call) {
   }
   Common common(call, AttentionPass::backward, 6);
   const Operand y(call.queue, call.inputs[3]), head(call.queue, call.inputs[5]);
-  common.problem.y_strides = y.strides();
-  common.problem.head_strides = head.strides();
+  common.problem.y_strides = y.strides_by_heads();
+  common.problem.head_strides = head.strides_by_heads();
   common.data.y = y.data();
   common.data.statistics = call.inputs[4].data;
   common.data.head = head.data();

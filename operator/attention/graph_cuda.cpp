@@ -53,7 +53,7 @@ class AttentionGraph {
     summed_over_queries(of_scores, q, p_.k, AttentionId::dk);
     const Part keys = g_.between(p_.k, cudnn_type(p_.dtype), p_.k_strides);
     g_.reshape(k, keys);
-    g_.product(of_scores, keys, operand(AttentionId::dq, p_.q, contiguous_strides(p_.q)));
+    g_.product(of_scores, keys, operand(AttentionId::dq, p_.q, joined_strides(p_.q)));
   }
 
   CudnnGraph take() { return std::move(g_); }
@@ -100,7 +100,7 @@ class AttentionGraph {
     const Shape scores = p_.scores(), strides = contiguous_strides(scores);
     const Part across = g_.between(turned(scores), cudnn_type(p_.dtype), turned(strides));
     g_.reshape(left, across);
-    const Part to = operand(id, shape, contiguous_strides(shape));
+    const Part to = operand(id, shape, joined_strides(shape));
     if (scores[1] == shape[1])
       return g_.product(across, right, to);
     const Part each = g_.between({shape[0], scores[1], shape[2], shape[3]}, cudnn_type(p_.dtype));

@@ -59,6 +59,10 @@ struct AutocastState {
 /// What counts here: null as well in a body that the scope was not opened in.
 const AutocastState* autocast_here() noexcept;
 
+/// Whether the call is to be made as op.widened() says, in the place of other inputs.
+bool autocast_widens(
+    const Operator& op, std::span<const NDArray> inputs, const Attributes& attributes, const AutocastState& state);
+
 /// The inputs of a call as it is to be made; `cast` holds them where they are others.
 std::span<const NDArray> autocast_inputs(
     const Operator& op,

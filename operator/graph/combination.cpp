@@ -14,10 +14,11 @@ namespace sluice::graph {
 
 namespace {
 
-/// What one node in place of others is, and those that go.
+/// What one node in place of others is, those that go, and those that then come right behind it.
 struct Combined {
   Node node;
   std::vector<std::size_t> gone;
+  std::vector<std::size_t> behind = {};
 };
 
 class Combinations {
@@ -67,7 +68,7 @@ class Combinations {
         std::move(gone)};
   }
 
-  /// A loss, of which nobody but the caller wants to know anything before its gradient is there.
+  /// A loss and its gradient, which need not know what comes of the loss: a mean, say, is computed behind both.
   std::optional<Combined> loss_and_gradient(std::size_t at) const {
     const Node& gradient = graph_.nodes[at];
     const ValueId saved = gradient.inputs[2];
@@ -77,8 +78,11 @@ class Combinations {
     const Node& loss = graph_.nodes[*maker];
     if (loss.inputs[0] != gradient.inputs[0] || loss.inputs[1] != gradient.inputs[1] ||
         loss.results[1].value != saved || !loss.results[0].made ||
-        loss.attributes.values() != gradient.attributes.values() || is_named_before(loss.results[0].value, at) ||
-        is_changed(loss, *maker, at) || graph_.root(gradient.results[0].value) == graph_.root(loss.results[0].value))
+        loss.attributes.values() != gradient.attributes.values() ||
+        graph_.root(gradient.results[0].value) == graph_.root(loss.results[0].value))
+      return std::nullopt;
+    std::optional<std::vector<std::size_t>> behind = waiting_between(*maker, at);
+    if (!behind)
       return std::nullopt;
     return Combined{
         {.op = &k_softmax_cross_entropy_both,
@@ -86,17 +90,32 @@ class Combinations {
          .inputs = {loss.inputs[0], loss.inputs[1], gradient.inputs[3]},
          .results = {loss.results[0], loss.results[1], gradient.results[0]},
          .site = loss.site},
-        {*maker}};
+        {*maker},
+        std::move(*behind)};
+  }
+
+  // Who waits for `from`, itself or through others, and stands before `to`; none where `to` waits for one of those.
+  std::optional<std::vector<std::size_t>> waiting_between(std::size_t from, std::size_t to) const {
+    std::vector<bool> waits(to + 1);
+    std::vector<std::size_t> found;
+    for (std::size_t at = from; at < to; ++at) {
+      if (at != from && !waits[at])
+        continue;
+      if (at != from)
+        found.push_back(at);
+      for (const std::size_t next : order_.after[at]) {
+        if (next == to && at != from)
+          return std::nullopt;
+        if (next < to)
+          waits[next] = true;
+      }
+    }
+    return found;
   }
 
   bool is_read_only_by(ValueId value, std::size_t reader) const {
     const auto& named = order_.named_by[value];
     return !is_output_[value] && named.size() == 1 && named.front() == reader;
-  }
-  // Nobody looks at it, through views neither, until then; whoever is at `node` itself does not either.
-  bool is_named_before(ValueId value, std::size_t node) const {
-    const auto& named = order_.named_by[value];
-    return std::any_of(named.begin(), named.end(), [&](std::size_t by) { return by <= node; });
   }
   // Is what the node at `from` reads written before `to`, or by the node there?
   bool is_changed(const Node& node, std::size_t from, std::size_t to) const {
@@ -115,29 +134,71 @@ class Combinations {
 
 }  // namespace
 
-Graph with_combined_calls(const Graph& graph) {
-  Graph apart = with_shapes_apart(graph);
-  const Combinations combinations(apart);
-  std::vector<bool> gone(apart.nodes.size());
-  std::map<std::size_t, Node> combined;
-  for (std::size_t at = 0; at < apart.nodes.size(); ++at) {
-    if (auto found = combinations.of(at)) {
+namespace {
+
+/// The combinations of a graph that can be made at once: of those that move nodes one.
+class CombinationsAtOnce {
+ public:
+  explicit CombinationsAtOnce(const Graph& graph) : gone_(graph.nodes.size()) {
+    const Combinations combinations(graph);
+    for (std::size_t at = 0; at < graph.nodes.size(); ++at) {
+      auto found = combinations.of(at);
+      if (!found || (moves_ && !found->behind.empty()))
+        continue;
+      moves_ = moves_ || !found->behind.empty();
       for (const std::size_t node : found->gone)
-        gone[node] = true;
-      combined.emplace(at, std::move(found->node));
+        gone_[node] = true;
+      for (const std::size_t node : found->behind)
+        gone_[node] = true;
+      combined_.emplace(at, std::move(*found));
     }
   }
-  if (combined.empty())
-    return graph;
-  std::vector<Node> nodes;
-  for (std::size_t at = 0; at < apart.nodes.size(); ++at) {
-    if (const auto found = combined.find(at); found != combined.end())
-      nodes.push_back(std::move(found->second));
-    else if (!gone[at])
-      nodes.push_back(std::move(apart.nodes[at]));
+
+  bool empty() const noexcept { return combined_.empty(); }
+
+  std::vector<Node> take_from(std::vector<Node>& nodes) {
+    std::vector<Node> made;
+    for (std::size_t at = 0; at < nodes.size(); ++at) {
+      if (!gone_[at])
+        put(at, nodes, made);
+    }
+    return made;
   }
-  apart.nodes = std::move(nodes);
-  return apart;
+
+ private:
+  void put(std::size_t at, std::vector<Node>& nodes, std::vector<Node>& made) {
+    const auto found = combined_.find(at);
+    made.push_back(std::move(found == combined_.end() ? nodes[at] : found->second.node));
+    if (found == combined_.end())
+      return;
+    for (const std::size_t node : found->second.behind) {
+      if (!is_part(node))
+        put(node, nodes, made);
+    }
+  }
+  // Of another combination, in whose node it is.
+  bool is_part(std::size_t node) const {
+    return std::any_of(combined_.begin(), combined_.end(), [node](const auto& one) {
+      const auto& parts = one.second.gone;
+      return std::find(parts.begin(), parts.end(), node) != parts.end();
+    });
+  }
+
+  std::vector<bool> gone_;
+  std::map<std::size_t, Combined> combined_;
+  bool moves_ = false;
+};
+
+}  // namespace
+
+Graph with_combined_calls(const Graph& graph) {
+  Graph apart = with_shapes_apart(graph);
+  bool any = false;
+  for (CombinationsAtOnce now(apart); !now.empty(); now = CombinationsAtOnce(apart)) {
+    apart.nodes = now.take_from(apart.nodes);
+    any = true;
+  }
+  return any ? apart : graph;
 }
 
 }  // namespace sluice::graph

@@ -15,10 +15,19 @@ namespace sluice {
 
 namespace {
 
+using detail::CrossEntropyAttributes;
+using detail::loss_type;
 using detail::SoftmaxAttributes;
 
+template <class A = SoftmaxAttributes>
 int axis_of(const Attributes& attributes) {
-  return static_cast<int>(attributes.as<SoftmaxAttributes>().axis);
+  return static_cast<int>(attributes.as<A>().axis);
+}
+
+Attributes widened(const Attributes& attributes) {
+  CrossEntropyAttributes wide = attributes.as<CrossEntropyAttributes>();
+  wide.wide = true;
+  return Attributes::of(wide);
 }
 
 DType compute_type(DType dtype) {
@@ -50,9 +59,11 @@ void check_labels(const char* op, const ArraySpec& x, const ArraySpec& labels, i
 }
 
 Specs infer_cross_entropy(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_labels(op.name, inputs[0], inputs[1], axis_of(attributes));
+  const int axis = axis_of<CrossEntropyAttributes>(attributes);
+  check_labels(op.name, inputs[0], inputs[1], axis);
   ArraySpec loss = inputs[0];
-  loss.shape = detail::without_axis(loss.shape, axis_of(attributes));
+  loss.shape = detail::without_axis(loss.shape, axis);
+  loss.dtype = loss_type(loss.dtype, attributes);
   // Of each row the largest logit, then the log of the sum of exponentials relative to it: their sum would round.
   ArraySpec log_sum = loss;
   log_sum.shape = {2, loss.shape.size()};
@@ -61,12 +72,12 @@ Specs infer_cross_entropy(const Operator& op, std::span<const ArraySpec> inputs,
 }
 
 // A gradient of the losses, one a label.
-void check_losses(const char* op, const ArraySpec& dy, const ArraySpec& labels, const ArraySpec& x) {
+void check_losses(const char* op, const ArraySpec& dy, const ArraySpec& labels, DType losses) {
   require<ShapeError>(dy.shape == labels.shape, [&] {
     return message(op, ": a gradient of shape ", dy.shape, " of losses of shape ", labels.shape);
   });
   require<DTypeError>(
-      dy.dtype == x.dtype, [&] { return message(op, ": a gradient of ", dy.dtype, " of losses of ", x.dtype); });
+      dy.dtype == losses, [&] { return message(op, ": a gradient of ", dy.dtype, " of losses of ", losses); });
 }
 
 // logits, labels, what forward saved of each row, dy.
@@ -85,14 +96,14 @@ Specs infer_cross_entropy_backward(
         " of shape ",
         inputs[2].shape);
   });
-  check_losses(op.name, inputs[3], inputs[1], inputs[0]);
+  check_losses(op.name, inputs[3], inputs[1], forward[0].dtype);
   return {inputs[0]};
 }
 
 // logits, labels, dy: what forward gives, and the gradient of the logits.
 Specs infer_both(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   Specs specs = infer_cross_entropy(op, inputs.first(2), attributes);
-  check_losses(op.name, inputs[2], inputs[1], inputs[0]);
+  check_losses(op.name, inputs[2], inputs[1], specs[0].dtype);
   specs.push_back(inputs[0]);
   return specs;
 }
@@ -107,7 +118,7 @@ Specs infer_likelihood(const Operator& op, std::span<const ArraySpec> inputs, co
 // labels, dy, log_probs: dy's type, with the class axis back.
 Specs infer_likelihood_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   check_labels(op.name, inputs[2], inputs[0], axis_of(attributes));
-  check_losses(op.name, inputs[1], inputs[0], inputs[2]);
+  check_losses(op.name, inputs[1], inputs[0], inputs[2].dtype);
   return {inputs[2]};
 }
 
@@ -126,13 +137,15 @@ Arrays gradient_cross_entropy(const GradientCall& call) {
 // Of (softmax(logits) - onehot(labels)) * dy, with respect to logits and dy. The saved log of the sum is a function of
 // the logits; what depends on the logits through it is in the first of the two.
 Arrays gradient_cross_entropy_backward(const GradientCall& call) {
-  const NDArray &logits = call.inputs[0], &labels = call.inputs[1], &dy = call.inputs[3], &g = call.output_grads[0];
-  const int axis = axis_of(call.attributes);
+  const NDArray &labels = call.inputs[1], &dy = call.inputs[3];
+  const DType computed = dy.dtype();
+  const NDArray logits = call.inputs[0].astype(computed), g = call.output_grads[0].astype(computed);
+  const int axis = axis_of<CrossEntropyAttributes>(call.attributes);
   const NDArray p = softmax(logits, axis);
   const NDArray mean_g = sum(p * g, {axis}, true);
   Arrays grads(4);
   if (call.wanted[0])
-    grads[0] = dy.expand_dims(axis) * p * (g - mean_g);
+    grads[0] = (dy.expand_dims(axis) * p * (g - mean_g)).astype(call.inputs[0].dtype());
   if (call.wanted[3])
     grads[3] = mean_g.squeeze(axis) - pick(g, labels, axis);
   return grads;
@@ -160,20 +173,21 @@ constinit const Operator k_softmax_cross_entropy = {
     .name = "softmax_cross_entropy",
     .inputs = 2,
     .outputs = 2,
-    .attributes = &attribute_type<SoftmaxAttributes>,
-    .normalise = detail::normalise_axis<SoftmaxAttributes>,
+    .attributes = &attribute_type<CrossEntropyAttributes>,
+    .normalise = detail::normalise_axis<CrossEntropyAttributes>,
     .infer = infer_cross_entropy,
     .kernels =
         {on_cpu(detail::softmax_cross_entropy_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::softmax_cross_entropy_gpu))},
     .gradient = gradient_cross_entropy,
     .saved_inputs = k_all,
     .saved_outputs = 0b10,
+    .widened = widened,
 };
 constinit const Operator k_softmax_cross_entropy_backward = {
     .name = "softmax_cross_entropy_backward",
     .inputs = 4,
-    .attributes = &attribute_type<SoftmaxAttributes>,
-    .normalise = detail::normalise_axis<SoftmaxAttributes>,
+    .attributes = &attribute_type<CrossEntropyAttributes>,
+    .normalise = detail::normalise_axis<CrossEntropyAttributes>,
     .infer = infer_cross_entropy_backward,
     .kernels =
         {on_cpu(detail::softmax_cross_entropy_backward_cpu),
@@ -185,8 +199,8 @@ constinit const Operator k_softmax_cross_entropy_both = {
     .name = "softmax_cross_entropy_both",
     .inputs = 3,
     .outputs = 3,
-    .attributes = &attribute_type<SoftmaxAttributes>,
-    .normalise = detail::normalise_axis<SoftmaxAttributes>,
+    .attributes = &attribute_type<CrossEntropyAttributes>,
+    .normalise = detail::normalise_axis<CrossEntropyAttributes>,
     .infer = infer_both,
     .kernels =
         {on_cpu(detail::softmax_cross_entropy_both_cpu),
@@ -219,7 +233,7 @@ constinit const Operator k_negative_log_likelihood_backward = {
 
 NDArray softmax_cross_entropy(const NDArray& logits, const NDArray& labels, int axis, SourceLocation site) {
   const NDArray inputs[] = {logits, labels};
-  return invoke(k_softmax_cross_entropy, inputs, Attributes::of(SoftmaxAttributes{axis}), site)[0];
+  return invoke(k_softmax_cross_entropy, inputs, Attributes::of(CrossEntropyAttributes{axis}), site)[0];
 }
 
 NDArray negative_log_likelihood(const NDArray& log_probs, const NDArray& labels, int axis, SourceLocation site) {

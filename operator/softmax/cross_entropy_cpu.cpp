@@ -8,6 +8,7 @@
 #include <sluice/operator/index_value.h>
 #include <sluice/operator/simd/softmax_rows.h>
 #include <sluice/operator/softmax/kernels.h>
+#include <sluice/operator/softmax/loss_values.h>
 #include <sluice/operator/softmax/row_cpu.h>
 
 namespace sluice::detail {
@@ -67,9 +68,9 @@ const float* as_floats(const T* x, std::int64_t n, float* buffer) {
 template <class T>
 void cross_entropy(const KernelCall& call) {
   using C = Compute<T>;
-  const AxisLayout at = softmax_layout(call);
+  const AxisLayout at = cross_entropy_layout(call);
   const T* logits = call.inputs[0].as<const T>();
-  T* loss = call.outputs[0].as<T>();
+  const LossValues<T> losses(call.outputs[0]);
   C* log_sum = call.outputs[1].as<C>();
   const std::int64_t rows = at.outer * at.inner;
   const simd::SoftmaxRows* const vectors = row_vectors<T>(at);
@@ -93,23 +94,23 @@ void cross_entropy(const KernelCall& call) {
     // Apart and in this order: a large common offset of the logits does not eat the digits of loss and gradient.
     log_sum[here.row] = largest;
     log_sum[rows + here.row] = log_of_sum;
-    loss[here.row] = static_cast<T>(log_of_sum - (static_cast<C>(x[label * at.inner]) - largest));
+    losses.put(here.row, log_of_sum - (static_cast<C>(x[label * at.inner]) - largest));
   });
 }
 
 template <class T>
 void cross_entropy_backward(const KernelCall& call) {
   using C = Compute<T>;
-  const AxisLayout at = softmax_layout(call);
+  const AxisLayout at = cross_entropy_layout(call);
   const T* logits = call.inputs[0].as<const T>();
   const C* log_sum = call.inputs[2].as<const C>();
   const std::int64_t rows = at.outer * at.inner;
-  const T* dy = call.inputs[3].as<const T>();
+  const LossValues<T> dy(call.inputs[3]);
   T* dx = call.outputs[0].as<T>();
   const simd::SoftmaxRows* const vectors = row_vectors<T>(at);
   for_rows(at, vectors != nullptr && k_converted<T> ? at.n : 0, [&](const RowOfRange& here) {
     const std::int64_t label = label_at("softmax_cross_entropy", call.inputs[1], here.row, at.n);
-    const C scale = static_cast<C>(dy[here.row]), largest = log_sum[here.row], log_of_sum = log_sum[rows + here.row];
+    const C scale = dy.get(here.row), largest = log_sum[here.row], log_of_sum = log_sum[rows + here.row];
     if constexpr (std::is_same_v<C, float>) {
       if (vectors != nullptr) {
         const float* const values = as_floats(logits + here.offset, at.n, here.buffer);

@@ -1,5 +1,6 @@
 #include <sluice/operator/fault.cuh>
 #include <sluice/operator/index_value.h>
+#include <sluice/operator/softmax/loss_values.h>
 #include <sluice/operator/softmax/max_sum_cuda.cuh>
 #include <sluice/operator/times_plus.h>
 
@@ -45,13 +46,13 @@ struct Unjoined : Labelled<Base> {
 template <class T>
 struct CrossEntropy : Labelled<MaxSumRow<T, false>> {
   using C = Compute<T>;
-  T* loss;
+  LossValues<T> losses;
   C* log_sum;  // the largest element of each row, then the logarithms of the sums
   std::int64_t count, step;
 
   CrossEntropy(const KernelCall& call, const Labels& of_rows, const Rows& rows)
       : Labelled<MaxSumRow<T, false>>(of_rows),
-        loss(call.outputs[0].as<T>()),
+        losses(call.outputs[0]),
         log_sum(call.outputs[1].as<C>()),
         count(rows.count),
         step(rows.step) {
@@ -65,7 +66,7 @@ struct CrossEntropy : Labelled<MaxSumRow<T, false>> {
     log_sum[row] = total.largest;
     log_sum[count + row] = log_of_sum;
     const C chosen = label < 0 ? C{0} : static_cast<C>(this->in[0][offset + label * step]) - total.largest;
-    loss[row] = static_cast<T>(label < 0 ? C{0} : minus(log_of_sum, chosen));
+    losses.put(row, label < 0 ? C{0} : minus(log_of_sum, chosen));
     return 0;
   }
 };
@@ -78,19 +79,19 @@ struct CrossEntropyBackward : Unjoined<RowOperands<T, 1, true>> {
     C scale, largest, log_of_sum;
   };
   const C* log_sum;
-  const T* dy;
+  LossValues<T> dy;
   std::int64_t count;
 
   CrossEntropyBackward(const KernelCall& call, const Labels& of_rows, const Rows& rows)
       : Unjoined<RowOperands<T, 1, true>>(of_rows),
         log_sum(call.inputs[2].as<const C>()),
-        dy(call.inputs[3].as<const T>()),
+        dy(call.inputs[3]),
         count(rows.count) {
     this->in[0] = call.inputs[0].as<const T>();
     this->out = call.outputs[0].as<T>();
   }
   __device__ Told finish(std::int64_t row, std::int64_t, int, bool once) const {
-    return {this->labels.at(row, once), static_cast<C>(dy[row]), log_sum[row], log_sum[count + row]};
+    return {this->labels.at(row, once), dy.get(row), log_sum[row], log_sum[count + row]};
   }
   template <int V>
   __device__ C give(const Told& told, const RowValues<C, 1, V>& values, int j, std::int64_t i) const {
@@ -104,15 +105,15 @@ template <class T>
 struct CrossEntropyBoth : Labelled<MaxSumRow<T, true>> {
   using C = Compute<T>;
   using Told = typename CrossEntropyBackward<T>::Told;
-  const T* dy;
-  T* loss;
+  LossValues<T> dy;
+  LossValues<T> losses;
   C* log_sum;
   std::int64_t count, step;
 
   CrossEntropyBoth(const KernelCall& call, const Labels& of_rows, const Rows& rows)
       : Labelled<MaxSumRow<T, true>>(of_rows),
-        dy(call.inputs[2].as<const T>()),
-        loss(call.outputs[0].as<T>()),
+        dy(call.inputs[2]),
+        losses(call.outputs[0]),
         log_sum(call.outputs[1].as<C>()),
         count(rows.count),
         step(rows.step) {
@@ -126,9 +127,9 @@ struct CrossEntropyBoth : Labelled<MaxSumRow<T, true>> {
       log_sum[row] = total.largest;
       log_sum[count + row] = log_of_sum;
       const C chosen = label < 0 ? C{0} : static_cast<C>(this->in[0][offset + label * step]) - total.largest;
-      loss[row] = static_cast<T>(label < 0 ? C{0} : minus(log_of_sum, chosen));
+      losses.put(row, label < 0 ? C{0} : minus(log_of_sum, chosen));
     }
-    return {label, static_cast<C>(dy[row]), total.largest, log_of_sum};
+    return {label, dy.get(row), total.largest, log_of_sum};
   }
   template <int V>
   __device__ C give(const Told& told, const RowValues<C, 1, V>& values, int j, std::int64_t i) const {
@@ -181,7 +182,7 @@ struct LikelihoodBackward : Unjoined<RowOperands<T, 0, true>> {
 }  // namespace
 
 void softmax_cross_entropy_gpu(const KernelCall& call) {
-  const Rows rows(softmax_layout(call));
+  const Rows rows(cross_entropy_layout(call));
   if (rows.count == 0)
     return;
   const Labels labels(call, call.inputs[1], rows.n);
@@ -191,7 +192,7 @@ void softmax_cross_entropy_gpu(const KernelCall& call) {
 }
 
 void softmax_cross_entropy_backward_gpu(const KernelCall& call) {
-  const Rows rows(softmax_layout(call));
+  const Rows rows(cross_entropy_layout(call));
   if (rows.count == 0)
     return;
   const Labels labels(call, call.inputs[1], rows.n);
@@ -202,7 +203,7 @@ void softmax_cross_entropy_backward_gpu(const KernelCall& call) {
 }
 
 void softmax_cross_entropy_both_gpu(const KernelCall& call) {
-  const Rows rows(softmax_layout(call));
+  const Rows rows(cross_entropy_layout(call));
   if (rows.count == 0)
     return;
   // Where the gradient lies off the others' alignment, forward alone would add up in vectors: the same bits by two.

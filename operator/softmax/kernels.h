@@ -24,11 +24,33 @@ struct SoftmaxAttributes {
   }
 };
 
+/// Attributes of cross entropies; `axis` is not negative.
+struct CrossEntropyAttributes {
+  std::int64_t axis = 0;
+  bool wide = false;  // of half logits: losses, and the gradient of these, are float32
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("axis", axis);
+    v.field("wide", wide);
+  }
+};
+
+/// The type of the losses of logits of that type.
+inline DType loss_type(DType logits, const Attributes& attributes) {
+  const bool is_half = logits == DType::float16 || logits == DType::bfloat16;
+  return is_half && attributes.as<CrossEntropyAttributes>().wide ? DType::float32 : logits;
+}
+
 /// softmax_cross_entropy_both by the kernels of forward and backward.
 void cross_entropy_in_two(const KernelCall& call, Kernel forward, Kernel backward);
 
 inline AxisLayout softmax_layout(const KernelCall& call) noexcept {
   return axis_layout(call.inputs[0].shape, static_cast<int>(call.attributes.as<SoftmaxAttributes>().axis));
+}
+
+inline AxisLayout cross_entropy_layout(const KernelCall& call) noexcept {
+  return axis_layout(call.inputs[0].shape, static_cast<int>(call.attributes.as<CrossEntropyAttributes>().axis));
 }
 
 // x -> y

@@ -225,6 +225,23 @@ TEST_CASE("A child that was replaced is another step as a graph, with parameters
   pair.check();
 }
 
+TEST_CASE("A step as a graph gives no predictions where nobody wants them", "[gluon][graph]") {
+  for (const bool wanted : {true, false}) {
+    nn::Dense net(3, {.in_units = 4});
+    net.initialize();
+    Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.1}));
+    const loss::SoftmaxCrossEntropyLoss loss;
+    TrainStep step(net, loss, trainer, {.predictions = wanted});
+    const NDArray x = ones({2, 4}), y = zeros({2}, {.dtype = int32});
+    for (int i = 0; i < 2; ++i) {
+      const StepResult result = step(x, y);
+      CHECK(result.losses.shape() == Shape{2});
+      CHECK(result.predictions.defined() == wanted);
+    }
+    CHECK(step.plan()->graph().outputs.size() == (wanted ? 2 : 1));
+  }
+}
+
 TEST_CASE("States from before the first step take a step as a graph back to zeros", "[gluon][graph]") {
   const TemporaryFolder folder;
   Pair pair(k_decaying);

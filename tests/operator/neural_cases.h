@@ -113,7 +113,7 @@ inline void add_attention(Cases& cases) {
   const auto result = [=](const auto& in) { return fused(in)[0].astype(in[0].dtype()); };
   const auto both = [=](const auto& in) {
     const Arrays made = fused(in);
-    return made[0].astype(in[0].dtype()) + made[1].astype(in[0].dtype()).expand_dims(3);
+    return made[0].astype(in[0].dtype()) + made[1].astype(in[0].dtype()).swapaxes(1, 2).expand_dims(3);
   };
   cases.push_back({"fused attention", {wide.begin(), wide.begin() + 3}, result, -1, 1, 2000, true});
   cases.push_back({"fused attention with statistics", wide, both, -1, 1, 2000, true});

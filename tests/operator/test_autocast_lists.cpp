@@ -56,7 +56,7 @@ class Watch final : public CallSink {
     const CastRule rule = amp::cast_rule(call.op.name);
     if (!types.empty() && call.destinations.empty())
       seen.insert(call.op.name);
-    if (!types.empty() && call.destinations.empty() && !is_as_said(rule, types))
+    if (!types.empty() && call.destinations.empty() && call.op.widened == nullptr && !is_as_said(rule, types))
       offences.push_back(message(call.op.name, " of ", *types.begin(), " to ", *types.rbegin()));
     Arrays results = invoke(call.op, call.inputs, call.attributes, call.site, call.destinations);
     const bool gives_low = rule != CastRule::low || types.count(float64) != 0 || results[0].dtype() == low_;

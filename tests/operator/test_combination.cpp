@@ -164,6 +164,66 @@ TEST_CASE("A loss and its gradient are one call", "[graph][combination]") {
   check_losses(cpu());
 }
 
+TEST_CASE("What comes of a loss is computed behind its gradient", "[graph][combination]") {
+  const NDArray logits = random_array({6, 10}, 4, -8, 8), labels = random_array({6}, 5, 0, 9.9).astype(int32);
+  const auto step = [](const Arrays& in, double weight, const auto& more) {
+    NDArray x = in[0].copy();
+    x.attach_grad();
+    NDArray losses, value;
+    {
+      const autograd::RecordScope record;
+      losses = softmax_cross_entropy(x * weight, in[1], 1);
+      value = mean(losses);
+    }
+    value.backward();
+    Arrays made{value, x.grad()};
+    more(losses, x, made);
+    return made;
+  };
+  const auto nothing = [](const NDArray&, const NDArray&, Arrays&) {};
+  const Graph made = combined({logits, labels}, [&](const Arrays& in) { return step(in, 1, nothing); });
+  CHECK(has(made, k_loss));
+  CHECK_FALSE(has(made, "softmax_cross_entropy_backward"));
+  // Two losses of one input; and one whose logits come of another's mean.
+  const auto twice = [&](const Arrays& in) {
+    Arrays both = step(in, 1, nothing);
+    for (const NDArray& one : step(in, 2, nothing))
+      both.push_back(one);
+    return both;
+  };
+  CHECK_FALSE(has(combined({logits, labels}, twice), "softmax_cross_entropy_backward"));
+  const auto one_of_another = [&](const Arrays& in) {
+    const Arrays first = step(in, 1, nothing);
+    Arrays both = step({in[0] * first[0], in[1]}, 1, nothing);
+    both.insert(both.end(), first.begin(), first.end());
+    return both;
+  };
+  CHECK_FALSE(has(combined({logits, labels}, one_of_another), "softmax_cross_entropy_backward"));
+  // Memory that is written when the loss is known; logits that are written then.
+  CHECK(
+      has(combined(
+              {logits, labels},
+              [&](const Arrays& in) {
+                return step(in, 1, [](const NDArray& losses, const NDArray&, Arrays& all) {
+                  NDArray kept = zeros({6});
+                  kept += losses;
+                  all.push_back(kept);
+                });
+              }),
+          k_loss));
+  const auto overwritten = [](const Arrays& in) {
+    NDArray x = in[0].copy();
+    const NDArray dy = ones({6});
+    const Operator &forward = *find_operator("softmax_cross_entropy"),
+                   &backward = *find_operator("softmax_cross_entropy_backward");
+    const Attributes axis = parse_attributes(forward, "axis=1");
+    const Arrays made = invoke(forward, Arrays{x, in[1]}, axis, SourceLocation::current());
+    x += made[0].expand_dims(1);
+    return Arrays{invoke(backward, Arrays{x, in[1], made[1], dy}, axis, SourceLocation::current())[0], made[0]};
+  };
+  CHECK_FALSE(has(combined({logits, labels}, overwritten), k_loss));
+}
+
 TEST_CASE("A loss and its gradient are one call on a GPU", "[graph][combination][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   check_losses(gpu());

@@ -34,7 +34,10 @@ class Row {
   double y(std::int64_t i) const { return at(d_.y, p_.y_strides, head_, query_, i); }
   double gradient(std::int64_t i) const { return at(d_.head, p_.head_strides, head_, query_, i); }
   std::int64_t row() const { return (image_ * p_.q[1] + head_) * p_.q[2] + query_; }
-  std::int64_t key_row(std::int64_t key) const { return (image_ * p_.k[1] + group_) * p_.k[2] + key; }
+  std::int64_t y_place(std::int64_t i) const { return place(p_.y_strides, head_, query_, i); }
+  std::int64_t dq_place(std::int64_t i) const { return place(joined_strides(p_.q), head_, query_, i); }
+  std::int64_t dk_place(std::int64_t key, std::int64_t i) const { return place(joined_strides(p_.k), group_, key, i); }
+  std::int64_t dv_place(std::int64_t key, std::int64_t i) const { return place(joined_strides(p_.v), group_, key, i); }
 
   double score(std::int64_t key) const {
     if (p_.causal && key > query_)
@@ -53,9 +56,11 @@ class Row {
   }
 
  private:
-  double at(const void* data, const Shape& strides, std::int64_t head, std::int64_t place, std::int64_t i) const {
-    return static_cast<double>(
-        static_cast<const T*>(data)[image_ * strides[0] + head * strides[1] + place * strides[2] + i * strides[3]]);
+  std::int64_t place(const Shape& strides, std::int64_t head, std::int64_t row, std::int64_t i) const {
+    return image_ * strides[0] + head * strides[1] + row * strides[2] + i * strides[3];
+  }
+  double at(const void* data, const Shape& strides, std::int64_t head, std::int64_t row, std::int64_t i) const {
+    return static_cast<double>(static_cast<const T*>(data)[place(strides, head, row, i)]);
   }
 
   const AttentionProblem& p_;
@@ -92,7 +97,7 @@ void forward(const AttentionProblem& p, const AttentionData& d) {
       double sum = 0;
       for (std::int64_t key = 0; key < p.k[2] && total != 0; ++key)
         sum += weights[static_cast<std::size_t>(key)] / total * row.v(key, i);
-      static_cast<T*>(d.y)[row.row() * p.v[3] + i] = narrow<T>(sum);
+      static_cast<T*>(d.y)[row.y_place(i)] = narrow<T>(sum);
     }
   });
 }
@@ -115,12 +120,12 @@ void backward(const AttentionProblem& p, const AttentionData& d) {
       double of_weight = -shared;
       for (std::int64_t i = 0; i < p.v[3]; ++i) {
         of_weight += row.gradient(i) * row.v(key, i);
-        add(dv, row.key_row(key) * p.v[3] + i, weight * row.gradient(i));
+        add(dv, row.dv_place(key, i), weight * row.gradient(i));
       }
       const double of_score = weight * of_weight * static_cast<double>(d.scale);
       for (std::int64_t i = 0; i < p.q[3]; ++i) {
-        add(dq, row.row() * p.q[3] + i, of_score * row.k(key, i));
-        add(dk, row.key_row(key) * p.q[3] + i, of_score * row.q(i));
+        add(dq, row.dq_place(i), of_score * row.k(key, i));
+        add(dk, row.dk_place(key, i), of_score * row.q(i));
       }
     }
   });
