@@ -25,8 +25,13 @@ Sizes sizes_of(bool smoke, std::int64_t batch) {
   return {batch, 1024, 50257, {.vocabulary = 50304, .dropout = 0}};
 }
 
-void train(bench::Report& report, const Sizes& sizes, bool hybrid) {
-  const std::string workload = message("gpt2-124m-b", sizes.batch), variant = hybrid ? "hybrid" : "eager";
+enum class How { eager, hybrid, hybrid_in_order };
+
+void train(bench::Report& report, const Sizes& sizes, How how) {
+  const bool hybrid = how != How::eager;
+  const std::string workload = message("gpt2-124m-b", sizes.batch), variant = how == How::eager    ? "eager"
+                                                                              : how == How::hybrid ? "hybrid"
+                                                                                                   : "hybrid-in-order";
   if (!report.wants(workload, variant))
     return;
   const Device device = report.options().device;
@@ -39,7 +44,8 @@ void train(bench::Report& report, const Sizes& sizes, bool hybrid) {
   const NDArray x = tokens(), labels = tokens();
   const gluon::loss::SoftmaxCrossEntropyLoss loss;
   gluon::Trainer trainer(net.collect_params(), gluon::optimizer::AdamW({.learning_rate = 3e-4}));
-  gluon::TrainStep as_graph(net, loss, trainer, {.predictions = false});
+  gluon::TrainStep as_graph(
+      net, loss, trainer, {.plan = {.share_in_order = how == How::hybrid_in_order}, .predictions = false});
   const auto step = [&] {
     const auto cast = amp::autocast(bfloat16);
     if (hybrid)
@@ -91,8 +97,8 @@ int main(int argc, char** argv) {
     if (tuned)
       set_autotune(Autotune::first_use);
     const Sizes sizes = sizes_of(report.options().smoke, batch);
-    train(report, sizes, false);
-    train(report, sizes, true);
+    for (const How how : {How::eager, How::hybrid, How::hybrid_in_order})
+      train(report, sizes, how);
   } catch (const Error& error) {
     report.expect(false, error.what());
   }
