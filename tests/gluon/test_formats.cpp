@@ -64,7 +64,8 @@ std::string error_of(const std::filesystem::path& path) {
 /// Arrays of every type and some shapes.
 NamedArrays all_types() {
   NamedArrays arrays;
-  for (const DType dtype : {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64}) {
+  for (const DType dtype :
+       {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64, int16, uint16, uint32, uint64}) {
     for (const Shape& shape : {Shape{2, 3}, Shape{5}, Shape{}, Shape{0, 4}, Shape{1, 1, 2, 1}})
       arrays.emplace_back(message(dtype, shape), random_array(shape, arrays.size(), 0, 9, dtype));
   }

@@ -89,11 +89,12 @@ void write_member(const std::filesystem::path& path, const std::string& dict, st
 TEST_CASE("Arrays of every type and shape come back from a file as they were") {
   const Folder folder;
   std::map<std::string, NDArray> arrays;
-  for (const DType type :
-       {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64, int16, uint16, uint32, uint64})
+  for (int i = 0; i < k_dtypes; ++i) {
+    const auto type = static_cast<DType>(i);
     arrays.emplace(
         "layer." + std::string(name_of(type)),
         from_values(std::vector<double>{0, 1, 2.5, 100, 0.1, 7}.data(), float64, 6, {2, 3}, {.dtype = type}));
+  }
   arrays.emplace("scalar", full({}, 3));
   arrays.emplace("empty", zeros({0, 4}));
   arrays.emplace(
@@ -182,21 +183,6 @@ TEST_CASE("A member with more axes than an array can have is left out, and the o
   CHECK(loaded.at("z").to_vector<float>() == values);
   CHECK(left_out == std::vector<std::string>{"nine"});
   CHECK(load(folder / "axes.npz").size() == 2);  // and it is said
-}
-
-TEST_CASE("Integers of all widths come from files of NumPy's") {
-  const Folder folder;
-  auto loaded = load_hex(folder, k_numpy_integers);
-  REQUIRE(loaded.at("int16").dtype() == int16);
-  REQUIRE(loaded.at("int16").to_vector<int>() == std::vector<int>{-32768, -1, 32767});
-  REQUIRE(loaded.at("uint16").dtype() == uint16);
-  REQUIRE(loaded.at("uint16").to_vector<int>() == std::vector<int>{0, 40000, 65535});
-  REQUIRE(loaded.at("uint32").dtype() == uint32);
-  REQUIRE(loaded.at("uint32").to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 3000000000, 4294967295});
-  REQUIRE(loaded.at("uint64").dtype() == uint64);
-  REQUIRE(
-      loaded.at("uint64").to_vector<std::uint64_t>() ==
-      std::vector<std::uint64_t>{0, std::uint64_t{1} << 63, (std::uint64_t{1} << 63) - 1, ~std::uint64_t{0}});
 }
 
 TEST_CASE("Foreign files are refused, and the error names the file and what is wrong with it") {

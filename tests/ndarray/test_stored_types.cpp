@@ -1,6 +1,9 @@
 // int16, uint16, uint32 and uint64: every conversion from and to them, at the ends of what they hold.
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <unistd.h>
 #include <vector>
 
 #include <sluice/ndarray/api.h>
@@ -8,6 +11,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/stored_numbers.h>
 
+#include "tests/ndarray/npz_fixtures.h"
 #include "tests/support/catch.h"
 
 using namespace sluice;
@@ -205,4 +209,22 @@ TEST_CASE("Stored types are printed as numbers") {
   REQUIRE(array<std::int16_t>({-32768, 5}).to_string() == "[-32768      5]");
   REQUIRE(full({}, 40000, {.dtype = uint16}).to_string() == "40000");
   REQUIRE(message(uint32) == "uint32");
+}
+
+TEST_CASE("Integers of all widths come from files of NumPy's") {
+  const auto path = std::filesystem::temp_directory_path() / message("sluice-integers-", ::getpid(), ".npz");
+  const auto bytes = test::bytes_of_hex(test::k_numpy_integers);
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  const auto loaded = load(path);
+  std::filesystem::remove(path);
+  REQUIRE(loaded.at("int16").dtype() == int16);
+  REQUIRE(loaded.at("int16").to_vector<int>() == std::vector<int>{-32768, -1, 32767});
+  REQUIRE(loaded.at("uint16").dtype() == uint16);
+  REQUIRE(loaded.at("uint16").to_vector<int>() == std::vector<int>{0, 40000, 65535});
+  REQUIRE(loaded.at("uint32").dtype() == uint32);
+  REQUIRE(loaded.at("uint32").to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 3000000000, 4294967295});
+  REQUIRE(loaded.at("uint64").dtype() == uint64);
+  REQUIRE(
+      loaded.at("uint64").to_vector<std::uint64_t>() == std::vector<std::uint64_t>{0, k_top, k_top - 1, k_all_bits});
 }

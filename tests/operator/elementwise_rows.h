@@ -14,7 +14,10 @@
 
 namespace sluice::test {
 
+/// Those that kernels are made for, and with the stored ones.
 inline const std::vector<DType> k_all_dtypes = {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64};
+inline const std::vector<DType> k_every_dtype = {
+    bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64, int16, uint16, uint32, uint64};
 inline const std::vector<DType> k_floating_dtypes = {float16, bfloat16, float32, float64};
 
 /// A row's formula, for whole numbers where it has no other.

@@ -11,7 +11,8 @@ using namespace sluice;
 
 namespace {
 
-constexpr DType k_types[] = {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64};
+constexpr DType k_types[] = {
+    bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64, int16, uint16, uint32, uint64};
 
 // Small whole numbers: exact in every type.
 NDArray some(const Shape& shape, std::int64_t first, DType dtype, Device device) {
