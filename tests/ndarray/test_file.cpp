@@ -88,15 +88,11 @@ void write_member(const std::filesystem::path& path, const std::string& dict, st
 
 TEST_CASE("Arrays of every type and shape come back from a file as they were") {
   const Folder folder;
-  std::map<std::string, NDArray> arrays;
-  for (int i = 0; i < k_dtypes; ++i) {
-    const auto type = static_cast<DType>(i);
+  std::map<std::string, NDArray> arrays{{"scalar", full({}, 3)}, {"empty", zeros({0, 4})}};
+  for (DType type = bool_; type <= uint64; type = static_cast<DType>(static_cast<int>(type) + 1))
     arrays.emplace(
         "layer." + std::string(name_of(type)),
         from_values(std::vector<double>{0, 1, 2.5, 100, 0.1, 7}.data(), float64, 6, {2, 3}, {.dtype = type}));
-  }
-  arrays.emplace("scalar", full({}, 3));
-  arrays.emplace("empty", zeros({0, 4}));
   arrays.emplace(
       "gr\xc3\xb6\xc3\x9f"
       "e",
@@ -260,7 +256,7 @@ TEST_CASE("Into a pipe or a device is written; neither is replaced by a file") {
 
 TEST_CASE("A file cut anywhere is refused") {
   const Folder folder;
-  for (const std::string_view fixture : {k_numpy_stored, k_numpy_odd}) {
+  for (const std::string_view fixture : {k_numpy_stored, k_numpy_odd, k_numpy_integers}) {
     const auto whole = bytes_of_hex(fixture);
     for (std::size_t length = 0; length < whole.size(); ++length) {
       CAPTURE(length);
@@ -272,7 +268,7 @@ TEST_CASE("A file cut anywhere is refused") {
 
 TEST_CASE("A file with any byte changed is refused or read, and never harms") {
   const Folder folder;
-  for (const std::string_view fixture : {k_numpy_stored, k_numpy_odd}) {
+  for (const std::string_view fixture : {k_numpy_stored, k_numpy_odd, k_numpy_integers}) {
     const auto whole = bytes_of_hex(fixture);
     std::size_t refused = 0;
     for (std::size_t at = 0; at < whole.size(); ++at) {
@@ -339,7 +335,6 @@ TEST_CASE("Headers that lie about shapes and types are refused before memory is 
   check("{'descr': '<f4, 'fortran_order': False, 'shape': (4,), }", 16);
   check("{'descr': '|O8', 'fortran_order': False, 'shape': (2,), }", 16);
   check("{'descr': '|S4', 'fortran_order': False, 'shape': (), }", 4);
-  check("{'descr': '<u2', 'fortran_order': False, 'shape': (2,), }", 5);
   check("{'descr': '<u3', 'fortran_order': False, 'shape': (2,), }", 6);
   check("{'descr': '<u8', 'fortran_order': False, 'shape': (2305843009213693952,), }", 16);
   check("", 0);

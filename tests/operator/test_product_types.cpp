@@ -1,5 +1,6 @@
 // Products of operands of two types: promoted by the rule of elementwise operators, gradients in each operand's own
 // type.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,8 @@ Run run(const Product& product, std::vector<NDArray> operands) {
     const autograd::RecordScope record;
     made.y = product(operands);
   }
-  if (!is_floating(made.y.dtype()))
+  const auto floats = [](const NDArray& operand) { return is_floating(operand.dtype()); };
+  if (std::none_of(operands.begin(), operands.end(), floats))  // though uint64 with int8 gives float64
     return made;
   made.y.backward();
   for (const NDArray& operand : operands)

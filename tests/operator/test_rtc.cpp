@@ -61,7 +61,7 @@ TEST_CASE("What is no signature is refused, and the parameter named", "[rtc]") {
        {"float* x,", ",int n", "float x y", "float** x", "float& x", "int n = 3", "int, , int"})
     CHECK_THROWS_AS(rtc::parse_signature("k", wrong), ValueError);
   for (const char* const wrong :
-       {"wchar_t* x", "signed n", "cudaStream_t s", "const", "*", "void* x", "unsigned float n"})
+       {"wchar_t* x", "signed n", "cudaStream_t s", "const", "*", "void* x", "unsignedfloat n"})
     CHECK_THROWS_AS(rtc::parse_signature("k", wrong), DTypeError);
   CHECK_THROWS_WITH(rtc::parse_signature("blur", "int n, wchar_t* x"), contains("blur") && contains("\"wchar_t* x\""));
 }
