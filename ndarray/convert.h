@@ -32,7 +32,7 @@ SLUICE_HD inline float round_to_odd(From value) noexcept {
     // A double holds 53 bits: what lies below becomes one bit, far under those that a float keeps.
     constexpr From low = 0xfff;
     bool is_long = value >= (From{1} << 53);
-    if constexpr (std::signed_integral<From>)
+    if constexpr (std::is_signed_v<From>)
       is_long = is_long || value <= -(From{1} << 53);
     if (is_long)
       value = (value & ~low) | ((value & low) != 0 ? low + 1 : 0);
@@ -59,7 +59,7 @@ SLUICE_HD inline To convert(From value) noexcept {
     }
   } else if constexpr (std::floating_point<From> && std::integral<To> && sizeof(To) < 4) {
     return static_cast<To>(static_cast<std::int32_t>(value));
-  } else if constexpr (std::floating_point<From> && std::unsigned_integral<To>) {
+  } else if constexpr (std::floating_point<From> && std::is_unsigned_v<To>) {
     constexpr From beyond = static_cast<From>(0x1p63);  // int64
     return value >= beyond ? static_cast<To>(value) : static_cast<To>(static_cast<std::int64_t>(value));
   } else {

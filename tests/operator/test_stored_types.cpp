@@ -160,6 +160,7 @@ void check_of_one(Device device) {
     REQUIRE(clipped[i] == std::clamp(numbers[i], T{2}, static_cast<T>(most)));
   REQUIRE(clip(x, -5, 3).to_vector<T>()[8] == 3);
   REQUIRE(clip(x, 70'000, 80'000).to_vector<T>()[0] == static_cast<T>(most));
+  REQUIRE(clip(x, -50'000, -40'000).to_vector<T>()[0] == std::numeric_limits<T>::min());
 }
 
 template <class T>
