@@ -130,20 +130,27 @@ Arrays composed(const Call& call, const autograd::NodeRef& node) {
   return results;
 }
 
-// What other calls have made, written where the caller wants it.
-Arrays delivered(Call& call, Arrays results, const autograd::NodeRef& node) {
+// Results of other calls, to where the caller wants this one's.
+void deliver_made(Call& call, Arrays& results, const autograd::NodeRef& node) {
   call.recorded = call.recorded || std::any_of(results.begin(), results.end(), autograd::on_tape);
   check_destinations(call, results.size());
   for (std::size_t i = 0; i < results.size(); ++i)
     detail::check_takes(call.op.name, call.destinations[i], detail::spec_of(results[i]));
   deliver(call, results, node);
+}
+
+Arrays composed_into(Call& call, const autograd::NodeRef& node) {
+  Arrays results = compose(call);
+  deliver_made(call, results, node);
   return results;
 }
 
 Arrays invoke_reckoned(Call& call) {
   const InputsEngine engine(call);
   Arrays results = detail::reckon(call.op, call.inputs, call.attributes, call.site);
-  return call.destinations.empty() ? results : delivered(call, std::move(results), {});
+  if (!call.destinations.empty())
+    deliver_made(call, results, {});
+  return results;
 }
 
 // As one call where nothing of it must be on the tape, or all of it as one node.
@@ -160,7 +167,7 @@ Arrays invoke_composition(Call& call) {
     return hand_over(*detail::sink_here(), call, specs);
   }
   const autograd::NodeRef node = make_node(call);
-  return call.destinations.empty() ? composed(call, node) : delivered(call, compose(call), node);
+  return call.destinations.empty() ? composed(call, node) : composed_into(call, node);
 }
 
 // Of what runs: there is memory, and results fit where they go.

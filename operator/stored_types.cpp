@@ -152,8 +152,25 @@ Attributes numbers_in(const Attributes& attributes, DType dtype, bool turn) {
   return Attributes::of(number);
 }
 
+// -- There and back ---------------------------------------------------------------------------------------------------
+
 bool is_stored(const NDArray& array) noexcept {
   return !is_computed(array.object()->dtype);
+}
+
+Arrays widened(std::span<const NDArray> inputs, bool turn, SourceLocation site) {
+  Arrays wide;
+  for (const NDArray& input : inputs) {
+    const NDArray bits = is_stored(input) ? input.astype(int64, site) : input;
+    wide.push_back(turn && is_stored(input) ? turned(bits, site) : bits);
+  }
+  return wide;
+}
+
+NDArray cast_back(const NDArray& made, DType dtype, bool turn, SourceLocation site) {
+  if (made.dtype() == dtype)
+    return made;
+  return (turn ? turned(made, site) : made).astype(dtype, site);
 }
 
 }  // namespace
@@ -163,31 +180,24 @@ bool is_reckoned(const Operator& op, std::span<const NDArray> inputs) {
 }
 
 Arrays reckon(const Operator& op, std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
-  Specs specs;
-  for (const NDArray& input : inputs)
-    specs.push_back(spec_of(input));
+  const Specs specs = specs_of(inputs);
   const Specs results = infer(op, specs, attributes);  // refuses what the operator does not take
   const bool natural = std::any_of(specs.begin(), specs.end(), [](const ArraySpec& s) { return s.dtype == uint64; });
   const Reckoned how = table().at(op.name);
   require<DTypeError>(!natural || how != Reckoned::narrow, [&] {
     return message(op.name, ": does not take uint64; numbers that int64 holds can be converted with astype(int64)");
   });
-  if (natural && how == Reckoned::kept)
-    return {inputs[0].copy(site)};
-  if (natural && how == Reckoned::unsigned_)
-    return {reckon_unsigned(op, inputs, attributes, site)};
-  const bool turn = natural && how == Reckoned::ordered;
-  Arrays wide;
-  for (const NDArray& input : inputs) {
-    wide.push_back(is_stored(input) ? input.astype(int64, site) : input);
-    if (turn && is_stored(input))
-      wide.back() = turned(wide.back(), site);
-  }
-  Arrays made = invoke(op, wide, numbers_in(attributes, specs.back().dtype, turn), site);
-  for (std::size_t i = 0; i < made.size(); ++i) {
-    if (made[i].dtype() == results[i].dtype)
-      continue;
-    made[i] = (turn ? turned(made[i], site) : made[i]).astype(results[i].dtype, site);
+  Arrays made;
+  if (natural && how == Reckoned::kept) {
+    made.push_back(inputs[0].copy(site));
+  } else if (natural && how == Reckoned::unsigned_) {
+    made.push_back(reckon_unsigned(op, inputs, attributes, site));
+  } else {
+    const bool turn = natural && how == Reckoned::ordered;
+    const Attributes numbers = numbers_in(attributes, specs.back().dtype, turn);
+    const Arrays wide = invoke(op, widened(inputs, turn, site), numbers, site);
+    for (std::size_t i = 0; i < wide.size(); ++i)
+      made.push_back(cast_back(wide[i], results[i].dtype, turn, site));
   }
   return made;
 }

@@ -320,6 +320,30 @@ TEST_CASE("Operators of floating types take stored ones as float32", "[stored]")
   REQUIRE((x + array<std::int64_t>({-1})).to_vector<double>() == std::vector<double>{-1, 0, 0x1p63, 0x1p64});
 }
 
+TEST_CASE("Gradients go to entries that stored types name", "[stored][gpu]") {
+  for (const Device device : num_gpus() > 0 ? std::vector<Device>{cpu(), gpu(0)} : std::vector<Device>{cpu()}) {
+    NDArray weight = ones({4, 3}, {.device = device});
+    weight.attach_grad();
+    for (const DType dtype : {int16, uint16, uint32, uint64}) {
+      CAPTURE(device, dtype);
+      const NDArray places = array<int>({3, 1, 3}, device).astype(dtype);
+      {
+        const autograd::RecordScope record;
+        sum(embedding(places, weight) * 2.0).backward();
+      }
+      CHECK(weight.grad().to_vector<float>() == std::vector<float>{0, 0, 0, 2, 2, 2, 0, 0, 0, 4, 4, 4});
+    }
+  }
+  const NDArray counts = array<std::uint16_t>({1, 2});
+  NDArray x = ones({2});
+  x.attach_grad();
+  {
+    const autograd::RecordScope record;
+    (x * counts).backward();
+  }
+  CHECK(x.grad().to_vector<float>() == std::vector<float>{1, 2});
+}
+
 TEST_CASE("What uint64 cannot be is refused with the operator's name", "[stored]") {
   const NDArray x = array<std::uint64_t>({6, 4});
   REQUIRE_THROWS_WITH(gcd(x, x), Catch::Contains("gcd") && Catch::Contains("uint64"));
