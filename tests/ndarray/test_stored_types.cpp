@@ -125,6 +125,10 @@ void check_from_floating(Device device) {
   const NDArray to = empty({3}, {.dtype = uint64, .device = device});
   copy_into(float_ones, to);
   REQUIRE(to.to_vector<std::uint64_t>() == std::vector<std::uint64_t>{k_all_bits - 2, k_top, 40000});
+  // What no integer is gives some number, and the others stay right.
+  const NDArray odd = empty({4}, {.dtype = uint16, .device = device});
+  copy_into(array<double>({NAN, INFINITY, -1e300, 7}, device), odd);
+  REQUIRE(odd.to_vector<int>()[3] == 7);
   const NDArray truth = empty({4}, {.dtype = bool_, .device = device});
   copy_into(array<std::uint64_t>({0, k_top, 1, 256}, device), truth);
   REQUIRE(truth.to_vector<bool>() == std::vector<bool>{false, true, true, true});

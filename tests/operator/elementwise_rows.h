@@ -254,9 +254,10 @@ inline DType result_type(RowKind kind, DType dtype) {
   return dtype == bool_ ? int64 : dtype;
 }
 
-/// A value as an element of `dtype` holds it: unsigned bytes wrap around.
+/// A value as an element of `dtype` holds it: unsigned ones wrap around.
 inline double wrapped(DType dtype, double value) {
-  return dtype == uint8 ? value - 256 * std::floor(value / 256) : value;
+  const double period = std::ldexp(1, 8 * static_cast<int>(size_of(dtype)));
+  return is_unsigned(dtype) ? value - period * std::floor(value / period) : value;
 }
 
 }  // namespace sluice::test

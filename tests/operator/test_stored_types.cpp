@@ -248,6 +248,8 @@ void check_places(Device device) {
       std::vector<std::uint64_t>{10, 11, k_all_bits, 9, k_all_bits, 9});
   REQUIRE(one_hot(places, 3, uint32).to_vector<int>() == std::vector<int>{0, 0, 1, 1, 0, 0});
   REQUIRE(one_hot(places, 3, uint32).dtype() == uint32);
+  const NDArray lost = take(x, array<std::uint64_t>({k_top}, device));
+  REQUIRE_THROWS_AS(floor_divide(lost + lost, lost).wait_to_read(), IndexError);
   REQUIRE(unique(array<std::uint32_t>({7, 3000000000, 7}, device)).to_vector<double>() == std::vector<double>{7, 3e9});
   REQUIRE(arange(0, 4, 1, {.dtype = uint16, .device = device}).to_vector<int>() == std::vector<int>{0, 1, 2, 3});
   REQUIRE(sequence_mask(x, array<std::uint32_t>({1, 2}, device), 5).to_vector<std::uint64_t>()[2] == 5);
