@@ -20,6 +20,8 @@ Every operator of the registry (`sluice::operators()`), by family, with its name
 - *Types* are those of the first input that the tests' examples run with, promoted ones too: `all` nine, `floating` (float16,
   bfloat16, float32, float64), `numbers` (all but bool), `integers` (uint8, int8, int32, int64). All run on CPUs and on GPUs, but
   where it says other.
+- int16, uint16, uint32 and uint64, which the lists leave out, go wherever integers do: numbers are reckoned with in int64 and
+  wrap around in the type that comes out; `gcd`, `lcm` refuse uint64. Sums of uint64 are uint64, of other integers int64.
 - *Gradient*: of its own, by its parts for what is made of other operators and for views, or none.
 """
 INTERNAL = "The library's own"

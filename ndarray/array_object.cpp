@@ -1,5 +1,6 @@
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/free_list.h>
@@ -69,11 +70,11 @@ void refuse_undefined(const char* op) {
 void check_fits(const char* op, Scalar value, DType dtype) {
   if (!is_integer(dtype) || value.kind() == Scalar::Kind::boolean)
     return;
-  const bool fits = by_dtype(dtype, [&]<class T>() {
-    if constexpr (std::is_integral_v<T>) {
+  const bool fits = by_any_dtype(dtype, [&]<class T>() {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
       using Limits = std::numeric_limits<T>;
       if (value.kind() == Scalar::Kind::integer)
-        return value.as_int64() >= Limits::min() && value.as_int64() <= Limits::max();
+        return std::in_range<T>(value.as_int64());
       // 2^digits is a double where the largest number may be none.
       const double real = value.as_double();
       return real >= static_cast<double>(Limits::min()) && real < std::ldexp(1.0, Limits::digits) &&

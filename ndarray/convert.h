@@ -31,15 +31,18 @@ SLUICE_HD inline float round_to_odd(From value) noexcept {
   if constexpr (sizeof(From) > sizeof(std::int32_t)) {
     // A double holds 53 bits: what lies below becomes one bit, far under those that a float keeps.
     constexpr From low = 0xfff;
-    if (value >= (From{1} << 53) || value <= -(From{1} << 53))
+    bool is_long = value >= (From{1} << 53);
+    if constexpr (std::is_signed_v<From>)
+      is_long = is_long || value <= -(From{1} << 53);
+    if (is_long)
       value = (value & ~low) | ((value & low) != 0 ? low + 1 : 0);
   }
   return round_to_odd(static_cast<double>(value));
 }
 
 /// One element from type to type, the same on CPU and GPU: floating to floating rounds to nearest even, floating to
-/// integer cuts off the fraction (a value outside the target's range gives an unspecified one, as in C), anything to
-/// bool is `!= 0`, integers wrap.
+/// integer cuts off the fraction (a value outside the target's range gives an unspecified one, as in C, but a negative
+/// number wraps in an unsigned type, as an integer does), anything to bool is `!= 0`, integers wrap.
 template <class To, class From>
 SLUICE_HD inline To convert(From value) noexcept {
   if constexpr (std::same_as<To, From>) {
@@ -56,6 +59,9 @@ SLUICE_HD inline To convert(From value) noexcept {
     }
   } else if constexpr (std::floating_point<From> && std::integral<To> && sizeof(To) < 4) {
     return static_cast<To>(static_cast<std::int32_t>(value));
+  } else if constexpr (std::floating_point<From> && std::is_unsigned_v<To>) {
+    constexpr From beyond = static_cast<From>(0x1p63);  // int64
+    return value >= beyond ? static_cast<To>(value) : static_cast<To>(static_cast<std::int64_t>(value));
   } else {
     return static_cast<To>(value);
   }

@@ -20,13 +20,15 @@ void cast_on_cpu(const CopyPlan& plan, void* to, DType to_type, const void* from
         return cast_plan<std::uint64_t, std::uint64_t>(plan, to, from);
     }
   }
+  if (!is_computed(to_type) || !is_computed(from_type))
+    return cast_stored_on_cpu(plan, to, to_type, from, from_type);
   const CpuCast cast =
       is_floating(to_type) ? cpu_cast_to_floating(to_type, from_type) : cpu_cast_to_integer(to_type, from_type);
   cast(plan, to, from);
 }
 
 void fill_on_cpu(const FillPlan& plan, void* to, DType type, Scalar value) {
-  by_dtype(type, [&]<class T>() {
+  by_any_dtype(type, [&]<class T>() {
     T* const target = static_cast<T*>(to);
     const T element = value.kind() == Scalar::Kind::real ? convert<T>(value.as_double()) : convert<T>(value.as_int64());
     for_each_run(plan, k_copy_grain, [=](const StridedRun<1>& run) {

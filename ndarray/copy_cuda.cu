@@ -67,6 +67,8 @@ GpuCast cast_for(DType to, DType from) noexcept {
 void cast_on_gpu(void* stream, const CopyPlan& plan, void* to, DType to_type, const void* from, DType from_type) {
   if (plan.size == 0)
     return;
+  if (to_type != from_type && !(is_computed(to_type) && is_computed(from_type)))
+    return cast_stored_on_gpu(stream, plan, to, to_type, from, from_type);
   if (to_type != from_type)
     return cast_for(to_type, from_type)(stream, plan, to, from);
   if (plan.contiguous())
@@ -88,7 +90,7 @@ void cast_on_gpu(void* stream, const CopyPlan& plan, void* to, DType to_type, co
 void fill_on_gpu(void* stream, const FillPlan& plan, void* to, DType type, Scalar value) {
   if (plan.size == 0)
     return;
-  by_dtype(type, [&]<class T>() {
+  by_any_dtype(type, [&]<class T>() {
     const T element = value.kind() == Scalar::Kind::real ? convert<T>(value.as_double()) : convert<T>(value.as_int64());
     if constexpr (sizeof(T) == 1) {
       launch_fill<std::uint8_t>(stream, plan, to, &element);

@@ -32,7 +32,7 @@ using detail::ArrayObject;
 DLDataType dlpack_type(DType dtype) noexcept {
   const auto bits = static_cast<std::uint8_t>(8 * size_of(dtype));
   const DLDataTypeCode code = dtype == DType::bool_      ? kDLBool
-                              : dtype == DType::uint8    ? kDLUInt
+                              : is_unsigned(dtype)       ? kDLUInt
                               : dtype == DType::bfloat16 ? kDLBfloat
                               : is_integer(dtype)        ? kDLInt
                                                          : kDLFloat;

@@ -1,5 +1,4 @@
 #include <array>
-#include <iterator>
 #include <ostream>
 #include <string>
 
@@ -9,7 +8,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::array<std::string_view, std::size(detail::k_element_bytes)> k_names{
+constexpr std::array<std::string_view, k_dtypes> k_names{
 #define SLUICE_ROW(name, type, text) text,
     SLUICE_DTYPES(SLUICE_ROW)
 #undef SLUICE_ROW
@@ -36,6 +35,10 @@ std::ostream& operator<<(std::ostream& out, DType dtype) {
   return out << name_of(dtype);
 }
 
+void detail::refuse_stored(DType dtype) {
+  throw DTypeError(message("there is no kernel for elements of type ", dtype, ": convert them with astype() first"));
+}
+
 DType promote(DType a, DType b) noexcept {
   if (a == b)
     return a;
@@ -49,9 +52,21 @@ DType promote(DType a, DType b) noexcept {
     return b;
   if (b == DType::bool_)
     return a;
-  if (size_of(a) != size_of(b))
+  if (is_unsigned(a) == is_unsigned(b))
     return size_of(a) < size_of(b) ? b : a;
-  return DType::int32;  // uint8 with int8: the table has no int16
+  const DType natural = is_unsigned(a) ? a : b, whole = is_unsigned(a) ? b : a;
+  if (size_of(whole) > size_of(natural))
+    return whole;
+  switch (natural) {  // the signed type of twice the width
+    case DType::uint8:
+      return DType::int16;
+    case DType::uint16:
+      return DType::int32;
+    case DType::uint32:
+      return DType::int64;
+    default:
+      return DType::float64;
+  }
 }
 
 }  // namespace sluice

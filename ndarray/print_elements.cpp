@@ -227,7 +227,7 @@ std::vector<std::string> print_plain(std::span<const T> values) {
 }  // namespace
 
 std::vector<std::string> print_elements(const void* values, DType dtype, std::size_t n) {
-  return by_dtype(dtype, [&]<class T>() {
+  return by_any_dtype(dtype, [&]<class T>() {
     const std::span<const T> elements(static_cast<const T*>(values), n);
     if constexpr (std::floating_point<T> || is_small_float<T>) {
       return print_floating(elements);
@@ -238,7 +238,7 @@ std::vector<std::string> print_elements(const void* values, DType dtype, std::si
 }
 
 std::string print_scalar(const void* value, DType dtype) {
-  return by_dtype(dtype, [&]<class T>() -> std::string {
+  return by_any_dtype(dtype, [&]<class T>() -> std::string {
     const T element = *static_cast<const T*>(value);
     if constexpr (std::same_as<T, bool>) {
       return element ? "True" : "False";

@@ -18,7 +18,7 @@ class Scalar {
  public:
   enum class Kind : std::uint8_t { boolean, integer, real };
 
-  /// Throws ValueError for an unsigned number of 2^63 or more, which no element type holds.
+  /// Throws ValueError for an unsigned number of 2^63 or more: beside uint64 it stands as an array of its own.
   template <class T>
   requires std::integral<T> || std::floating_point<T> || std::same_as<T, Half> || std::same_as<T, BFloat16>
   constexpr Scalar(T value) noexcept(always_fits<T>) {  // NOLINT: converts by design

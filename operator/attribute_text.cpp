@@ -133,7 +133,7 @@ class Reader {
       expect(')');
       return Device{name == "gpu" ? DeviceKind::gpu : DeviceKind::cpu, static_cast<std::int16_t>(*whole)};
     }
-    for (int i = 0; i <= static_cast<int>(DType::float64); ++i) {
+    for (int i = 0; i < k_dtypes; ++i) {
       if (name_of(static_cast<DType>(i)) == name)
         return static_cast<DType>(i);
     }

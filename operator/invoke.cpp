@@ -12,6 +12,7 @@
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/stored_types.h>
 
 namespace sluice {
 
@@ -129,13 +130,26 @@ Arrays composed(const Call& call, const autograd::NodeRef& node) {
   return results;
 }
 
-Arrays composed_into(Call& call, const autograd::NodeRef& node) {
-  Arrays results = compose(call);
+// Results of other calls, to where the caller wants this one's.
+void deliver_made(Call& call, Arrays& results, const autograd::NodeRef& node) {
   call.recorded = call.recorded || std::any_of(results.begin(), results.end(), autograd::on_tape);
   check_destinations(call, results.size());
   for (std::size_t i = 0; i < results.size(); ++i)
     detail::check_takes(call.op.name, call.destinations[i], detail::spec_of(results[i]));
   deliver(call, results, node);
+}
+
+Arrays composed_into(Call& call, const autograd::NodeRef& node) {
+  Arrays results = compose(call);
+  deliver_made(call, results, node);
+  return results;
+}
+
+Arrays invoke_reckoned(Call& call) {
+  const InputsEngine engine(call);
+  Arrays results = detail::reckon(call.op, call.inputs, call.attributes, call.site);
+  if (!call.destinations.empty())
+    deliver_made(call, results, {});
   return results;
 }
 
@@ -281,8 +295,8 @@ Arrays run(
   if (!has_attributes(op, attributes)) [[unlikely]]
     detail::check_attributes(op, attributes);
   DType dtype = DType::float32;
-  const bool alike =
-      plain && op.alike != nullptr && detail::are_alike(inputs, dtype) && op.alike(inputs.size(), attributes, dtype);
+  const bool alike = plain && op.alike != nullptr && detail::are_alike(inputs, dtype) && is_computed(dtype) &&
+                     op.alike(inputs.size(), attributes, dtype);
   std::optional<NormalCall> normal;  // of few calls
   const Attributes* settings = &attributes;
   if (!alike && op.normalise != nullptr && normalised(op, {op, inputs, attributes, site}, normal.emplace())) {
@@ -296,6 +310,8 @@ Arrays run(
     return invoke_view(call);
   if (op.composition != nullptr && op.kernels.empty() && !detail::was_given_kernels(op))
     return invoke_composition(call);
+  if (!alike && detail::is_reckoned(op, inputs)) [[unlikely]]
+    return invoke_reckoned(call);
 
   const Specs specs = alike ? as_inputs(call, dtype) : inferred(call);
   const Device device = !inputs.empty() ? inputs[0].object()->device : specs.at(0).device;

@@ -143,7 +143,7 @@ std::vector<HostArray> Pad::operator()(Fields arrays) const {
     });
   }
   HostArray made({.shape = with_first(box, arrays.size()), .dtype = arrays[0].dtype()});
-  by_dtype(made.dtype(), [&]<class T>() { fill<T>(bytes_of(made), made.size(), options_.value); });
+  by_any_dtype(made.dtype(), [&]<class T>() { fill<T>(bytes_of(made), made.size(), options_.value); });
   const std::size_t stride = static_cast<std::size_t>(box.size()) * size_of(made.dtype());
   for (std::size_t i = 0; i < arrays.size(); ++i)
     copy_box(arrays[i], box, bytes_of(made) + i * stride);

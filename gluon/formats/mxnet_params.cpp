@@ -22,7 +22,7 @@ constexpr std::uint32_t k_wide_shape = 0xf993fac8, k_storage_type = 0xf993fac9, 
 constexpr std::uint32_t k_most_axes = 32;  // MXNet's
 
 /// mshadow's numbers for types.
-constexpr std::array<std::pair<std::int32_t, DType>, 9> k_types = {
+constexpr std::array<std::pair<std::int32_t, DType>, 13> k_types = {
     {{0, float32},
      {1, float64},
      {2, float16},
@@ -31,6 +31,10 @@ constexpr std::array<std::pair<std::int32_t, DType>, 9> k_types = {
      {5, int8},
      {6, int64},
      {7, bool_},
+     {8, int16},
+     {9, uint16},
+     {10, uint32},
+     {11, uint64},
      {12, bfloat16}}};
 
 std::optional<DType> type_of(std::int32_t number) {

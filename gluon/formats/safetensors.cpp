@@ -22,13 +22,17 @@ namespace json = boost::json;
 constexpr std::uint64_t k_longest_header = 100'000'000;  // the format's own limit
 constexpr std::string_view k_metadata = "__metadata__";
 
-constexpr std::array<std::pair<std::string_view, DType>, 9> k_types = {
+constexpr std::array<std::pair<std::string_view, DType>, 13> k_types = {
     {{"F64", float64},
      {"F32", float32},
      {"F16", float16},
      {"BF16", bfloat16},
      {"I64", int64},
+     {"U64", uint64},
      {"I32", int32},
+     {"U32", uint32},
+     {"I16", int16},
+     {"U16", uint16},
      {"I8", int8},
      {"U8", uint8},
      {"BOOL", bool_}}};

@@ -40,7 +40,10 @@ void copy_bytes_between_gpus(void* stream, void* to, int to_gpu, const void* fro
 using CpuCast = void (*)(const CopyPlan& plan, void* to, const void* from);
 CpuCast cpu_cast_to_integer(DType to, DType from) noexcept;
 CpuCast cpu_cast_to_floating(DType to, DType from) noexcept;
+/// One of the types, or both, are stored types.
+void cast_stored_on_cpu(const CopyPlan& plan, void* to, DType to_type, const void* from, DType from_type);
 #ifdef SLUICE_CUDA
+void cast_stored_on_gpu(void* stream, const CopyPlan& plan, void* to, DType to_type, const void* from, DType from_type);
 using GpuCast = void (*)(void* stream, const CopyPlan& plan, void* to, const void* from);
 GpuCast gpu_cast_to_bytes(DType to, DType from) noexcept;
 GpuCast gpu_cast_to_integer(DType to, DType from) noexcept;
@@ -48,7 +51,8 @@ GpuCast gpu_cast_to_small_float(DType to, DType from) noexcept;
 GpuCast gpu_cast_to_float(DType to, DType from) noexcept;
 #endif
 
-/// Calls f.operator()<T>() with the type that elements of `type` are read as; a bool is read as its byte, 0 or 1.
+/// Calls f.operator()<T>() with the type that elements of computed type `type` are read as; a bool is read as its byte,
+/// 0 or 1.
 template <class F>
 decltype(auto) by_source_type(DType type, F&& f) {
   switch (type) {

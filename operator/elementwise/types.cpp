@@ -8,12 +8,11 @@ namespace sluice::detail {
 Scalar scalar_within(Scalar scalar, DType dtype) noexcept {
   if (scalar.kind() != Scalar::Kind::integer || !is_integer(dtype))
     return scalar;
-  return by_dtype(dtype, [&]<class T>() {
+  return by_any_dtype(dtype, [&]<class T>() {
     if constexpr (std::is_integral_v<T>) {
-      return Scalar(std::clamp(
-          scalar.as_int64(),
-          static_cast<std::int64_t>(std::numeric_limits<T>::min()),
-          static_cast<std::int64_t>(std::numeric_limits<T>::max())));
+      constexpr auto k_least = static_cast<std::int64_t>(std::numeric_limits<T>::min());
+      constexpr std::uint64_t k_most = std::numeric_limits<T>::max(), k_held = std::numeric_limits<std::int64_t>::max();
+      return Scalar(std::clamp(scalar.as_int64(), k_least, static_cast<std::int64_t>(std::min(k_most, k_held))));
     } else {
       return scalar;
     }
@@ -29,7 +28,7 @@ DType operand_type_beside(const char* op, RowKind kind, DType array, Scalar scal
   if (scalar_fits(scalar, dtype))
     return dtype;
   if (kind == RowKind::comparison)
-    return DType::int64;
+    return dtype == DType::uint64 ? DType::float64 : DType::int64;  // beside a negative number its digits do not matter
   throw ValueError(message(op, ": the number ", scalar.as_int64(), " does not fit ", dtype));
 }
 

@@ -38,7 +38,7 @@ bool scalar_fits(Scalar scalar, DType dtype) noexcept;
 /// The nearest number to `scalar` that the type holds.
 Scalar scalar_within(Scalar scalar, DType dtype) noexcept;
 /// The type an array takes beside a scalar. Throws ValueError if the scalar does not fit it; comparisons then happen
-/// in int64 instead.
+/// in int64 instead, of uint64 in float64.
 DType operand_type_beside(const char* op, RowKind kind, DType array, Scalar scalar);
 
 /// Shape rules of elementwise operators: operands broadcast and have one type.

@@ -56,7 +56,7 @@ void put_picked(const KernelCall& call) {
 void one_hot_cpu(const KernelCall& call) {
   const std::int64_t depth = call.attributes.as<OneHotAttributes>().depth;
   const TensorView& indices = call.inputs[0];
-  by_dtype(call.outputs[0].dtype, [&]<class T>() {
+  by_any_dtype(call.outputs[0].dtype, [&]<class T>() {
     T* y = call.outputs[0].as<T>();
     parallel_for(indices.size, grain_of(depth), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {

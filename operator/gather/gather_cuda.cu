@@ -215,7 +215,7 @@ void one_hot_gpu(const KernelCall& call) {
   if (indices.size == 0)
     return;
   std::uint64_t one = 0;
-  by_dtype(call.outputs[0].dtype, [&]<class T>() {
+  by_any_dtype(call.outputs[0].dtype, [&]<class T>() {
     const T value = static_cast<T>(1.0f);
     std::memcpy(&one, &value, sizeof value);
   });

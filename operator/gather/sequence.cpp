@@ -82,7 +82,7 @@ void sequence_kernel(const KernelCall& call) {
     what.inner *= whole[i];
   if constexpr (masks) {
     const Scalar value = call.attributes.as<SequenceMaskAttributes>().value;
-    by_dtype(x.dtype, [&]<class T>() {
+    by_any_dtype(x.dtype, [&]<class T>() {
       const T element = value.kind() == Scalar::Kind::real ? detail::convert<T>(value.as_double())
                                                            : detail::convert<T>(value.as_int64());
       std::memcpy(&what.fill, &element, sizeof element);

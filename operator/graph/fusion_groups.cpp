@@ -49,10 +49,13 @@ bool is_fusable(const Graph& graph, const Dependencies& order, std::size_t at) {
   if (node.results.size() != 1 || node.inputs.empty() || node.is_view())
     return false;
   const ArraySpec& result = graph.values[result_of(node)].spec;
+  if (!is_computed(result.dtype))
+    return false;
   std::vector<DType> types;
   for (const ValueId input : node.inputs) {
     const Value& value = graph.values[input];
-    if (!(value.spec.device == result.device) || value.source == Source::random || value.source == Source::shape)
+    if (!(value.spec.device == result.device) || value.source == Source::random || value.source == Source::shape ||
+        !is_computed(value.spec.dtype))
       return false;
     types.push_back(value.spec.dtype);
   }

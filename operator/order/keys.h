@@ -22,7 +22,7 @@ struct KeyRule {
   KeyRule(DType dtype, bool downwards) noexcept : descending(downwards) {
     const auto bits = static_cast<int>(8 * size_of(dtype));
     ones = static_cast<U>(~std::uint64_t{0} >> (64 - bits));
-    if (dtype != DType::bool_ && dtype != DType::uint8)
+    if (dtype != DType::bool_ && !is_unsigned(dtype))
       sign = static_cast<U>(std::uint64_t{1} << (bits - 1));
     if (is_floating(dtype)) {
       const int mantissa = dtype == DType::float16 ? 10 : dtype == DType::bfloat16 ? 7 : bits == 32 ? 23 : 52;

@@ -129,6 +129,23 @@ struct IntegerDraw {
   }
 };
 
+/// Calls f.operator()<T>() with a type as which elements of `dtype` are drawn: a signed one for stored types, whose
+/// bits are the same.
+template <class F>
+void by_drawn_bits(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::int16:
+    case DType::uint16:
+      return f.template operator()<std::int16_t>();
+    case DType::uint32:
+      return f.template operator()<std::int32_t>();
+    case DType::uint64:
+      return f.template operator()<std::int64_t>();
+    default:
+      by_dtype(dtype, f);
+  }
+}
+
 /// A 32-bit word is below this with probability p.
 inline std::uint64_t probability_threshold(double p) noexcept {
   return static_cast<std::uint64_t>(std::llround(p * 0x1p32));

@@ -90,6 +90,18 @@ SLUICE_HD inline void store_drawn(DType dtype, void* to, std::int64_t i, double 
     case DType::int64:
       static_cast<std::int64_t*>(to)[i] = drawn_as<std::int64_t>(value);
       break;
+    case DType::int16:
+      static_cast<std::int16_t*>(to)[i] = drawn_as<std::int16_t>(value);
+      break;
+    case DType::uint16:
+      static_cast<std::uint16_t*>(to)[i] = drawn_as<std::uint16_t>(value);
+      break;
+    case DType::uint32:
+      static_cast<std::uint32_t*>(to)[i] = drawn_as<std::uint32_t>(value);
+      break;
+    case DType::uint64:
+      static_cast<std::uint64_t*>(to)[i] = drawn_as<std::uint64_t>(value);
+      break;
     case DType::float16:
       static_cast<Half*>(to)[i] = drawn_as<Half>(value);
       break;

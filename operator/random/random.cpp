@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -33,11 +34,13 @@ void check_normal(const RealAttributes& a) {
   });
 }
 
-// [smallest, largest] of an integer type.
+// [smallest, largest] of an integer type, of what int64 holds.
 std::pair<std::int64_t, std::int64_t> limits_of(DType dtype) {
-  return by_dtype(dtype, []<class T>() -> std::pair<std::int64_t, std::int64_t> {
+  return by_any_dtype(dtype, []<class T>() -> std::pair<std::int64_t, std::int64_t> {
     if constexpr (std::is_integral_v<T>) {
-      return {std::numeric_limits<T>::min(), std::numeric_limits<T>::max()};
+      using Limits = std::numeric_limits<T>;
+      const std::uint64_t largest = Limits::max(), held = std::numeric_limits<std::int64_t>::max();
+      return {static_cast<std::int64_t>(Limits::min()), static_cast<std::int64_t>(std::min(largest, held))};
     } else {
       return {0, 0};
     }

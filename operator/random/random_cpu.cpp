@@ -132,7 +132,7 @@ void random_normal_cpu(const KernelCall& call) {
 
 void random_randint_cpu(const KernelCall& call) {
   const auto& a = call.attributes.as<IntegerAttributes>();
-  by_dtype(a.dtype, [&]<class T>() {
+  by_drawn_bits(a.dtype, [&]<class T>() {
     if constexpr (std::is_integral_v<T>)
       fill_random(call, IntegerDraw<T>(a.first, a.second));
   });
@@ -140,7 +140,7 @@ void random_randint_cpu(const KernelCall& call) {
 
 void random_bernoulli_cpu(const KernelCall& call) {
   const auto& a = call.attributes.as<RealAttributes>();
-  by_dtype(a.dtype, [&]<class T>() { fill_random(call, BernoulliDraw<T>(a.first)); });
+  by_drawn_bits(a.dtype, [&]<class T>() { fill_random(call, BernoulliDraw<T>(a.first)); });
 }
 
 }  // namespace sluice::detail

@@ -61,7 +61,7 @@ void random_normal_gpu(const KernelCall& call) {
 
 void random_randint_gpu(const KernelCall& call) {
   const auto& a = call.attributes.as<IntegerAttributes>();
-  by_dtype(a.dtype, [&]<class T>() {
+  by_drawn_bits(a.dtype, [&]<class T>() {
     if constexpr (std::is_integral_v<T>)
       fill_random(call, IntegerDraw<T>(a.first, a.second));
   });
@@ -69,7 +69,7 @@ void random_randint_gpu(const KernelCall& call) {
 
 void random_bernoulli_gpu(const KernelCall& call) {
   const auto& a = call.attributes.as<RealAttributes>();
-  by_dtype(a.dtype, [&]<class T>() { fill_random(call, BernoulliDraw<T>(a.first)); });
+  by_drawn_bits(a.dtype, [&]<class T>() { fill_random(call, BernoulliDraw<T>(a.first)); });
 }
 
 }  // namespace sluice::detail

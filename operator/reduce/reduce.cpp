@@ -35,7 +35,7 @@ DType result_type(ReduceTypes types, DType dtype) {
     case ReduceTypes::kept:
       return dtype;
     case ReduceTypes::whole:
-      return is_floating(dtype) ? dtype : int64;
+      return is_floating(dtype) || dtype == uint64 ? dtype : int64;
     case ReduceTypes::exact:
     case ReduceTypes::real:
       return is_floating(dtype) ? dtype : float32;

@@ -37,7 +37,7 @@ std::size_t bytes_of(const Parameter& parameter) noexcept {
 }
 
 std::uint64_t bits_of(Scalar number, DType dtype) {
-  return by_dtype(dtype, [&]<class T>() {
+  return by_any_dtype(dtype, [&]<class T>() {
     T value;
     if constexpr (std::is_same_v<T, bool>)
       value = number.as_double() != 0;

@@ -21,11 +21,21 @@ constexpr TypeName k_types[] = {
     {"signed char", DType::int8},
     {"int8_t", DType::int8},
     {"char", DType::int8},
+    {"short", DType::int16},
+    {"int16_t", DType::int16},
+    {"unsigned short", DType::uint16},
+    {"uint16_t", DType::uint16},
     {"int", DType::int32},
     {"int32_t", DType::int32},
+    {"unsigned int", DType::uint32},
+    {"unsigned", DType::uint32},
+    {"uint32_t", DType::uint32},
     {"long long", DType::int64},
     {"int64_t", DType::int64},
     {"long", DType::int64},
+    {"unsigned long long", DType::uint64},
+    {"uint64_t", DType::uint64},
+    {"unsigned long", DType::uint64},
     {"__half", DType::float16},
     {"half", DType::float16},
     {"__nv_bfloat16", DType::bfloat16},
@@ -69,7 +79,7 @@ std::string joined(std::span<const std::string> words) {
 
 /// The type at the front of `words`, the longest that there is, and how many words that is.
 const TypeName* type_at(std::span<const std::string> words, std::size_t& length) {
-  for (length = std::min<std::size_t>(2, words.size()); length > 0; --length) {
+  for (length = std::min<std::size_t>(3, words.size()); length > 0; --length) {
     std::string text = joined(words.first(length));
     if (text.starts_with("std::"))
       text.erase(0, 5);

@@ -33,7 +33,7 @@ Attributes along(std::int64_t axis, bool reverse) {
 
 Specs infer_total(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
   ArraySpec spec = inputs[0];
-  if (!is_floating(spec.dtype))
+  if (!is_floating(spec.dtype) && spec.dtype != uint64)
     spec.dtype = int64;
   return {spec};
 }

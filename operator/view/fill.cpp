@@ -77,7 +77,7 @@ Specs infer_range(const Operator&, std::span<const ArraySpec>, const Attributes&
 void range_cpu(const KernelCall& call) {
   const auto& a = call.attributes.as<detail::RangeAttributes>();
   const TensorView& to = call.outputs[0];
-  by_dtype(to.dtype, [&]<class T>() {
+  by_any_dtype(to.dtype, [&]<class T>() {
     parallel_for(to.size, 16384, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i)
         to.as<T>()[i] = detail::range_entry<T>(a.start, a.step, i);

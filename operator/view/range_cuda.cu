@@ -22,7 +22,7 @@ void range_gpu(const KernelCall& call) {
   const TensorView& to = call.outputs[0];
   if (to.size == 0)
     return;
-  by_dtype(to.dtype, [&]<class T>() {
+  by_any_dtype(to.dtype, [&]<class T>() {
     range_kernel<<<blocks_for_groups(to.size, 1), k_group_block, 0, static_cast<cudaStream_t>(call.queue.stream())>>>(
         a.start, a.step, to.as<T>(), to.size);
   });

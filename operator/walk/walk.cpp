@@ -166,7 +166,7 @@ detail::WalkNumbers numbers_of(const KernelCall& call) {
       numbers.a %= n;
   }
   if constexpr (WalkRow<row>::holes) {
-    by_dtype(call.inputs[0].dtype, [&]<class T>() {
+    by_any_dtype(call.inputs[0].dtype, [&]<class T>() {
       const Scalar value = attributes.value;
       const T element = value.kind() == Scalar::Kind::real ? detail::convert<T>(value.as_double())
                                                            : detail::convert<T>(value.as_int64());

@@ -25,7 +25,6 @@ class Decision:
 SPECIAL = "special values"
 DECISIONS = [
     Decision("add multiply", "type", "bool and bool", "bool counts as int64 in arithmetic; PyTorch keeps it"),
-    Decision("add multiply", "type", "int8", "there is no int16: uint8 with int8 gives int32"),
     Decision(
         "abs sign l1_norm max_norm", "result|gradient", SPECIAL, "the sign of NaN is NaN, as in NumPy; PyTorch's is 0"
     ),

@@ -38,6 +38,19 @@ const std::string k_safetensors =
     "617065223a5b325d2c22646174615f6f666673657473223a5b33302c33325d7d7d0700000000000000f8ffffffffffffff0000803f000000"
     "40000040c000410100";
 
+// As their descriptions say: {"a": int16 (2,), "b": uint16 (1,), "c": uint32 (1,), "d": uint64 (1,)}.
+const std::string k_mxnet_integers =
+    "120100000000000000000000000000000400000000000000c9fa93f900000000010000000200000000000000010000000000000008000000"
+    "00800700c9fa93f900000000010000000100000000000000010000000000000009000000ffffc9fa93f90000000001000000010000000000"
+    "000001000000000000000a000000005ed0b2c9fa93f90000000001000000010000000000000001000000000000000b000000000000000000"
+    "00800400000000000000010000000000000061010000000000000062010000000000000063010000000000000064";
+const std::string k_safetensors_integers =
+    "d8000000000000007b2261223a7b226474797065223a22493136222c227368617065223a5b325d2c22646174615f6f666673657473223a5b"
+    "302c345d7d2c2262223a7b226474797065223a22553136222c227368617065223a5b315d2c22646174615f6f666673657473223a5b342c36"
+    "5d7d2c2263223a7b226474797065223a22553332222c227368617065223a5b315d2c22646174615f6f666673657473223a5b362c31305d7d"
+    "2c2264223a7b226474797065223a22553634222c227368617065223a5b315d2c22646174615f6f666673657473223a5b31302c31385d7d7d"
+    "00800700ffff005ed0b20000000000000080";
+
 Bytes bytes_of(const std::string& digits) {
   Bytes bytes;
   for (std::size_t i = 0; i < digits.size(); i += 2)
@@ -64,7 +77,8 @@ std::string error_of(const std::filesystem::path& path) {
 /// Arrays of every type and some shapes.
 NamedArrays all_types() {
   NamedArrays arrays;
-  for (const DType dtype : {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64}) {
+  for (const DType dtype :
+       {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64, int16, uint16, uint32, uint64}) {
     for (const Shape& shape : {Shape{2, 3}, Shape{5}, Shape{}, Shape{0, 4}, Shape{1, 1, 2, 1}})
       arrays.emplace_back(message(dtype, shape), random_array(shape, arrays.size(), 0, 9, dtype));
   }
@@ -143,6 +157,22 @@ TEST_CASE("Files of safetensors are read, in the order of their values", "[gluon
   check_array(found[2].second, float32, {1, 3}, {1, 2, -3});
   check_array(found[3].second, float16, {}, {2.5});
   check_array(found[4].second, bool_, {2}, {1, 0});
+}
+
+TEST_CASE("Integers of all widths are read and written as they are", "[gluon][formats]") {
+  const TemporaryFolder folder;
+  for (const auto& [name, digits] :
+       {std::pair{"a.params", k_mxnet_integers}, std::pair{"a.safetensors", k_safetensors_integers}}) {
+    write_file(folder / name, bytes_of(digits));
+    const NamedArrays found = load_any(folder / name);
+    check_array(found.at(0).second, int16, {2}, {-32768, 7});
+    check_array(found[1].second, uint16, {1}, {65535});
+    check_array(found[2].second, uint32, {1}, {3e9});
+    check_array(found.at(3).second, uint64, {1}, {0x1p63});
+    save_any(folder / name, found);
+    std::ifstream file(folder / name, std::ios::binary);
+    CHECK(Bytes(std::istreambuf_iterator<char>(file), {}) == bytes_of(digits));
+  }
 }
 
 TEST_CASE("What is written is what is read, of every type and shape", "[gluon][formats]") {
@@ -348,7 +378,8 @@ TEST_CASE("Headers of safetensors that lie are refused with what is wrong", "[gl
 TEST_CASE("Files with any bytes changed or cut are read or refused", "[gluon][formats]") {
   const TemporaryFolder folder;
   std::mt19937 draw(7);
-  for (const std::string& digits : {k_mxnet_named, k_mxnet_list, k_mxnet_numpy, k_safetensors}) {
+  for (const std::string& digits :
+       {k_mxnet_named, k_mxnet_list, k_mxnet_numpy, k_mxnet_integers, k_safetensors, k_safetensors_integers}) {
     const Bytes whole = bytes_of(digits);
     for (int i = 0; i < 700; ++i) {
       Bytes bytes = whole;
@@ -358,8 +389,9 @@ TEST_CASE("Files with any bytes changed or cut are read or refused", "[gluon][fo
         bytes.resize(draw() % bytes.size());
       write_file(folder / "file", bytes);
       try {
-        for (const auto& [name, array] :
-             digits == k_safetensors ? load_safetensors(folder / "file") : load_mxnet(folder / "file"))
+        for (const auto& [name, array] : digits == k_safetensors || digits == k_safetensors_integers
+                                             ? load_safetensors(folder / "file")
+                                             : load_mxnet(folder / "file"))
           CHECK(array.size() <= 64);
       } catch (const FileError&) {
       }

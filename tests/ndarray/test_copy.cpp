@@ -12,7 +12,8 @@ using namespace sluice;
 
 namespace {
 
-const std::vector<DType> k_all_types{bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64};
+const std::vector<DType> k_all_types{
+    bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64, int16, uint16, uint32, uint64};
 const std::vector<double> k_values{0, 1, 2, 3.75, 100, 101.5, 7, 0.25, 64, 12, 0, 5};
 
 NDArray values_of(DType type, const Shape& shape, Device device = cpu()) {
@@ -24,9 +25,9 @@ NDArray values_of(DType type, const Shape& shape, Device device = cpu()) {
 
 /// The value of element i of values_of() seen as `to`, by way of `from`.
 double expected(std::size_t i, DType from, DType to) {
-  return by_dtype(from, [&]<class From>() {
+  return by_any_dtype(from, [&]<class From>() {
     const From element = detail::convert<From>(k_values[i % k_values.size()]);
-    return by_dtype(to, [&]<class To>() { return detail::convert<double>(detail::convert<To>(element)); });
+    return by_any_dtype(to, [&]<class To>() { return detail::convert<double>(detail::convert<To>(element)); });
   });
 }
 

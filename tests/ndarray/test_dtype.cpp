@@ -14,7 +14,8 @@ using detail::convert;
 
 namespace {
 
-const std::vector<DType> k_all_types{bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64};
+const std::vector<DType> k_all_types{
+    bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64, int16, uint16, uint32, uint64};
 
 /// The value of a 16-bit float from its definition.
 double value_of(std::uint16_t bits, int exponent_bits, int fraction_bits) {
@@ -87,8 +88,8 @@ void check_rounding(int exponent_bits, int fraction_bits) {
 TEST_CASE("Types have names, sizes and C++ types") {
   for (const DType type : k_all_types) {
     REQUIRE(parse_dtype(name_of(type)) == type);
-    REQUIRE(by_dtype(type, []<class T>() { return sizeof(T); }) == size_of(type));
-    REQUIRE(by_dtype(type, []<class T>() { return dtype_of<T>; }) == type);
+    REQUIRE(by_any_dtype(type, []<class T>() { return sizeof(T); }) == size_of(type));
+    REQUIRE(by_any_dtype(type, []<class T>() { return dtype_of<T>; }) == type);
   }
   REQUIRE_THROWS_AS(parse_dtype("float8"), DTypeError);
   REQUIRE(is_floating(bfloat16));
@@ -109,9 +110,46 @@ TEST_CASE("Promotion is symmetric and keeps floating types as PyTorch does") {
   REQUIRE(promote(float16, bfloat16) == float32);
   REQUIRE(promote(float16, float32) == float32);
   REQUIRE(promote(bfloat16, float64) == float64);
-  REQUIRE(promote(uint8, int8) == int32);
   REQUIRE(promote(uint8, int32) == int32);
   REQUIRE(promote(int32, int64) == int64);
+}
+
+// Of NumPy 2.4's promote_types.
+TEST_CASE("Integers are promoted as NumPy promotes them") {
+  const std::vector<DType> types{uint8, int8, int16, uint16, int32, uint32, int64, uint64};
+  const std::vector<std::vector<DType>> table{
+      {uint8, int16, int16, uint16, int32, uint32, int64, uint64},
+      {int16, int8, int16, int32, int32, int64, int64, float64},
+      {int16, int16, int16, int32, int32, int64, int64, float64},
+      {uint16, int32, int32, uint16, int32, uint32, int64, uint64},
+      {int32, int32, int32, int32, int32, int64, int64, float64},
+      {uint32, int64, int64, uint32, int64, uint32, int64, uint64},
+      {int64, int64, int64, int64, int64, int64, int64, float64},
+      {uint64, float64, float64, uint64, float64, uint64, float64, uint64},
+  };
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    for (std::size_t j = 0; j < types.size(); ++j) {
+      CAPTURE(types[i], types[j]);
+      REQUIRE(promote(types[i], types[j]) == table[i][j]);
+    }
+    REQUIRE(promote(types[i], float16) == float16);
+    REQUIRE(is_unsigned(types[i]) == name_of(types[i]).starts_with("u"));
+    REQUIRE(is_integer(types[i]));
+    REQUIRE_FALSE(is_floating(types[i]));
+  }
+  REQUIRE_FALSE(is_unsigned(bool_));
+  REQUIRE_FALSE(is_unsigned(float64));
+}
+
+TEST_CASE("Kernels are not run with types that are only stored") {
+  const auto size = []<class T>() { return sizeof(T); };
+  for (const DType type : k_all_types) {
+    REQUIRE(is_computed(type) == (type < int16));
+    if (is_computed(type))
+      REQUIRE(by_dtype(type, size) == size_of(type));
+    else
+      REQUIRE_THROWS_AS(by_dtype(type, size), DTypeError);
+  }
 }
 
 TEST_CASE("Scalars are weak") {

@@ -88,13 +88,11 @@ void write_member(const std::filesystem::path& path, const std::string& dict, st
 
 TEST_CASE("Arrays of every type and shape come back from a file as they were") {
   const Folder folder;
-  std::map<std::string, NDArray> arrays;
-  for (const DType type : {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64})
+  std::map<std::string, NDArray> arrays{{"scalar", full({}, 3)}, {"empty", zeros({0, 4})}};
+  for (DType type = bool_; type <= uint64; type = static_cast<DType>(static_cast<int>(type) + 1))
     arrays.emplace(
         "layer." + std::string(name_of(type)),
         from_values(std::vector<double>{0, 1, 2.5, 100, 0.1, 7}.data(), float64, 6, {2, 3}, {.dtype = type}));
-  arrays.emplace("scalar", full({}, 3));
-  arrays.emplace("empty", zeros({0, 4}));
   arrays.emplace(
       "gr\xc3\xb6\xc3\x9f"
       "e",
@@ -187,7 +185,7 @@ TEST_CASE("Foreign files are refused, and the error names the file and what is w
   const Folder folder;
   REQUIRE_THROWS_WITH(load(folder / "none.npz"), contains("none.npz: there is no such file"));
   REQUIRE_THROWS_WITH(load(folder.path), contains("not a regular file"));
-  REQUIRE_THROWS_WITH(load_hex(folder, k_numpy_int16), contains("\"x\": its type i2"));
+  REQUIRE_THROWS_WITH(load_hex(folder, k_numpy_complex), contains("\"x\": its type c8"));
   REQUIRE_THROWS_WITH(load_hex(folder, k_no_npy), contains("readme.txt"));
   REQUIRE_THROWS_WITH(load_hex(folder, ""), contains("not a zip archive"));
   REQUIRE_THROWS_AS(load_hex(folder, "89504e470d0a1a0a0000000d49484452"), FileError);
@@ -258,7 +256,7 @@ TEST_CASE("Into a pipe or a device is written; neither is replaced by a file") {
 
 TEST_CASE("A file cut anywhere is refused") {
   const Folder folder;
-  for (const std::string_view fixture : {k_numpy_stored, k_numpy_odd}) {
+  for (const std::string_view fixture : {k_numpy_stored, k_numpy_odd, k_numpy_integers}) {
     const auto whole = bytes_of_hex(fixture);
     for (std::size_t length = 0; length < whole.size(); ++length) {
       CAPTURE(length);
@@ -270,7 +268,7 @@ TEST_CASE("A file cut anywhere is refused") {
 
 TEST_CASE("A file with any byte changed is refused or read, and never harms") {
   const Folder folder;
-  for (const std::string_view fixture : {k_numpy_stored, k_numpy_odd}) {
+  for (const std::string_view fixture : {k_numpy_stored, k_numpy_odd, k_numpy_integers}) {
     const auto whole = bytes_of_hex(fixture);
     std::size_t refused = 0;
     for (std::size_t at = 0; at < whole.size(); ++at) {
@@ -337,7 +335,8 @@ TEST_CASE("Headers that lie about shapes and types are refused before memory is 
   check("{'descr': '<f4, 'fortran_order': False, 'shape': (4,), }", 16);
   check("{'descr': '|O8', 'fortran_order': False, 'shape': (2,), }", 16);
   check("{'descr': '|S4', 'fortran_order': False, 'shape': (), }", 4);
-  check("{'descr': '<u2', 'fortran_order': False, 'shape': (2,), }", 4);
+  check("{'descr': '<u3', 'fortran_order': False, 'shape': (2,), }", 6);
+  check("{'descr': '<u8', 'fortran_order': False, 'shape': (2305843009213693952,), }", 16);
   check("", 0);
   write_member(folder / "x.npz", "{\"shape\": ( 4 , ), \"descr\": '<f4', 'fortran_order': True}  \n", 16);
   REQUIRE(load(folder / "x.npz").at("x").to_vector<float>() == std::vector<float>(4, 0));

@@ -19,7 +19,8 @@ using namespace sluice::test;
 
 namespace {
 
-const std::vector<DType> k_all_types{bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64};
+const std::vector<DType> k_all_types{
+    bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64, int16, uint16, uint32, uint64};
 constexpr SliceSizes k_tiny{.from = 64, .smallest = 64, .largest = 512};
 
 NDArray counting(const Shape& shape, DType type, Device device = cpu()) {

@@ -18,7 +18,8 @@ using namespace sluice::test;
 
 namespace {
 
-const std::vector<DType> k_all_types{bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64};
+const std::vector<DType> k_all_types{
+    bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64, int16, uint16, uint32, uint64};
 
 /// 0, 1, ... 99, 0, 1, ... exact in every type but bool.
 NDArray counting(DType type, std::int64_t n, Device device) {

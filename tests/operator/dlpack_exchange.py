@@ -134,7 +134,8 @@ def goes_back(other, sluice):
 
 def check_numpy_to_us(sluice):
     np = imported("numpy")
-    for dtype in ("bool", "uint8", "int8", "int32", "int64", "float16", "float32", "float64"):
+    for dtype in ("bool", "uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32",
+                  "float64"):
         theirs = np.arange(24).reshape(4, 6).astype(dtype)
         for view in (theirs, theirs[1:, ::2], theirs.T, theirs[:, :0], theirs[2, 3]):
             view = np.asarray(view)
@@ -163,8 +164,8 @@ def check_numpy_writes(sluice):
 
 def check_numpy_refuses(sluice):
     np = imported("numpy")
-    for theirs, word in ((np.zeros(3, np.uint16), "code"), (np.zeros(3, np.complex64), "code"),
-                         (np.zeros(4, np.float32)[::-1], "backwards"), (np.zeros((1,) * 9, np.int8), "axes")):
+    for theirs, word in ((np.zeros(3, np.complex64), "code"), (np.zeros(4, np.float32)[::-1], "backwards"),
+                         (np.zeros((1,) * 9, np.int8), "axes")):
         try:
             sluice.from_dlpack(theirs)
         except RuntimeError as error:

@@ -14,7 +14,10 @@
 
 namespace sluice::test {
 
+/// Those that kernels are made for, and with the stored ones.
 inline const std::vector<DType> k_all_dtypes = {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64};
+inline const std::vector<DType> k_every_dtype = {
+    bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64, int16, uint16, uint32, uint64};
 inline const std::vector<DType> k_floating_dtypes = {float16, bfloat16, float32, float64};
 
 /// A row's formula, for whole numbers where it has no other.
@@ -251,9 +254,10 @@ inline DType result_type(RowKind kind, DType dtype) {
   return dtype == bool_ ? int64 : dtype;
 }
 
-/// A value as an element of `dtype` holds it: unsigned bytes wrap around.
+/// A value as an element of `dtype` holds it: unsigned ones wrap around.
 inline double wrapped(DType dtype, double value) {
-  return dtype == uint8 ? value - 256 * std::floor(value / 256) : value;
+  const double period = std::ldexp(1, 8 * static_cast<int>(size_of(dtype)));
+  return is_unsigned(dtype) ? value - period * std::floor(value / period) : value;
 }
 
 }  // namespace sluice::test

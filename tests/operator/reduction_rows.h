@@ -29,7 +29,7 @@ struct ReductionCase {
       return types == ReduceTypes::count ? int64 : bool_;
     if (is_floating(dtype) || types == ReduceTypes::kept)
       return dtype;
-    return types == ReduceTypes::whole ? int64 : float32;
+    return types != ReduceTypes::whole ? float32 : dtype == uint64 ? uint64 : int64;
   }
 };
 

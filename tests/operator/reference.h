@@ -11,7 +11,7 @@ namespace sluice::test {
 
 inline const std::vector<DType>& all_dtypes() {
   static const std::vector<DType> types = {
-      DType::bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64};
+      DType::bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64, int16, uint16, uint32, uint64};
   return types;
 }
 

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdint>
 #include <exception>
+#include <iterator>
 #include <optional>
 #include <random>
 #include <string>
@@ -57,8 +58,9 @@ class AnyCall {
   }
 
   NDArray any_array(Shape shape) {
-    static constexpr DType k_types[] = {float64, int32, int64, bool_, float16, bfloat16, uint8, int8};
-    const DType dtype = below(3) != 0 ? float32 : k_types[below(8)];
+    static constexpr DType k_types[] = {
+        float64, int32, int64, bool_, float16, bfloat16, uint8, int8, int16, uint16, uint32, uint64};
+    const DType dtype = below(3) != 0 ? float32 : k_types[below(static_cast<std::uint32_t>(std::size(k_types)))];
     if (below(10) == 0)
       return abstract_array({shape, dtype, cpu()});
     const NDArray array = full(shape, 1, {.dtype = dtype});
@@ -110,6 +112,7 @@ class AnyCall {
         "7",
         "bool",
         "uint8",
+        "uint32",
         "int64",
         "float16",
         "float64",

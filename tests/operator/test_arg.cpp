@@ -22,7 +22,7 @@ using simd::TargetScope;
 NDArray coarse(const Shape& shape, DType dtype, bool with_nan) {
   constexpr double k_span = 60;
   const NDArray numbers = floor(random_array(shape, 11, -k_span, k_span, float64));
-  const NDArray kept = dtype == uint8 || dtype == DType::bool_ ? abs(numbers) : numbers;
+  const NDArray kept = is_unsigned(dtype) || dtype == DType::bool_ ? abs(numbers) : numbers;
   if (!with_nan)
     return kept.astype(dtype);
   const NDArray holes = random_array(shape, 12, 0, 1, float64) < 0.002;

@@ -14,7 +14,7 @@ using namespace sluice::test;
 
 namespace {
 
-const std::vector<DType> k_whole_dtypes = {bool_, uint8, int8, int32, int64};
+const std::vector<DType> k_whole_dtypes = {bool_, uint8, int8, int32, int64, int16, uint16, uint32};
 
 NDArray line(const std::vector<std::int64_t>& values) {
   return array(values, {static_cast<std::int64_t>(values.size())});
@@ -26,7 +26,7 @@ int bits_of(DType dtype) {
 
 // `value` as the type holds it: the low bits, of signed types with their sign.
 std::int64_t held(DType dtype, std::int64_t value) {
-  return by_dtype(dtype, [&]<class T>() -> std::int64_t {
+  return by_any_dtype(dtype, [&]<class T>() -> std::int64_t {
     if constexpr (std::is_integral_v<T>) {
       return static_cast<std::int64_t>(static_cast<T>(value));
     } else {
@@ -69,7 +69,7 @@ NDArray expected(const BinaryCase& row, const NDArray& a, const NDArray& b) {
 }
 
 NDArray draw(const BinaryCase& row, DType dtype, std::uint64_t seed, bool places) {
-  const double low = dtype == uint8 || dtype == bool_ ? 0 : row.low;
+  const double low = is_unsigned(dtype) || dtype == bool_ ? 0 : row.low;
   return random_array({7, 43}, seed, places ? low : 10 * low, dtype == bool_ ? 1.9 : row.high, dtype);
 }
 
@@ -101,10 +101,13 @@ void check_rows(Device device) {
   }
   for (const DType dtype : k_whole_dtypes) {
     const NDArray x =
-        random_array({5, 9}, 7, dtype == bool_ || dtype == uint8 ? 0 : -100, dtype == bool_ ? 1.9 : 100, dtype);
+        random_array({5, 9}, 7, dtype == bool_ || is_unsigned(dtype) ? 0 : -100, dtype == bool_ ? 1.9 : 100, dtype);
     std::vector<std::int64_t> want;
     for (const std::int64_t value : x.to_vector<std::int64_t>())
-      want.push_back(dtype == bool_ ? 1 - value : dtype == uint8 ? 255 - value : -1 - value);
+      want.push_back(
+          dtype == bool_       ? 1 - value
+          : is_unsigned(dtype) ? (std::int64_t{1} << bits_of(dtype)) - 1 - value
+                               : -1 - value);
     CAPTURE(dtype);
     CHECK(is_of(bitwise_not(x.to(device)), dtype));
     CHECK(bitwise_not(x.to(device)).to_vector<std::int64_t>() == want);

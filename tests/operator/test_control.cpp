@@ -111,7 +111,8 @@ TEST_CASE("A predicate is one element of any type", "[control]") {
                [](const Arrays&) { return Arrays{full({}, 2.f)}; })[0]
         .item<float>();
   };
-  for (const DType dtype : {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64}) {
+  for (const DType dtype :
+       {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64, int16, uint16, uint32, uint64}) {
     CAPTURE(name_of(dtype));
     CHECK(chosen(full({}, 1, {.dtype = dtype})) == 1);
     CHECK(chosen(full({1, 1}, 0, {.dtype = dtype})) == 2);

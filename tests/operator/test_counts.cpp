@@ -39,8 +39,8 @@ std::vector<double> numbers(const NDArray& x) {
 TEST_CASE("bincount counts what has a bin, and nothing else", "[operator][counts][gpu]") {
   for (const Device device : devices()) {
     CAPTURE(device);
-    for (const DType dtype : {uint8, int8, int32, int64}) {
-      const NDArray x = random_array({3, 7001}, 5, dtype == uint8 ? 0 : -20, 120, dtype);
+    for (const DType dtype : {uint8, int8, int32, int64, int16, uint64}) {
+      const NDArray x = random_array({3, 7001}, 5, is_unsigned(dtype) ? 0 : -20, 120, dtype);
       for (const Index bins : {0, 1, 7, 100, 4096, 4097, 70000}) {
         CAPTURE(dtype, bins);
         Indices want(static_cast<std::size_t>(bins));
@@ -172,7 +172,7 @@ TEST_CASE("unique gives each value once, and where and how often it stands", "[o
   for (const Device device : devices()) {
     for (const DType dtype : test::all_dtypes()) {
       CAPTURE(device, dtype);
-      const NDArray x = random_array({3, 40}, 7, dtype == uint8 ? 0 : -5, 5, int32).astype(dtype).to(device);
+      const NDArray x = random_array({3, 40}, 7, is_unsigned(dtype) ? 0 : -5, 5, int32).astype(dtype).to(device);
       std::map<double, Indices> stands;
       const std::vector<double> values = numbers(x);
       for (std::size_t i = 0; i < values.size(); ++i)

@@ -52,7 +52,8 @@ TEST_CASE("An exported array is its own memory, described as DLPack says", "[dlp
 }
 
 TEST_CASE("Every type of arrays has its code in DLPack, and comes back as it was", "[dlpack]") {
-  for (const DType dtype : {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64}) {
+  for (const DType dtype :
+       {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64, int16, uint16, uint32, uint64}) {
     const NDArray before = counting({2, 3}, dtype);
     DLManagedTensorVersioned* const tensor = to_dlpack_versioned(before);
     CHECK(tensor->version.major == 1);

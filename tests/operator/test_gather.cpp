@@ -48,7 +48,7 @@ TEST_CASE("take agrees with plain loops for every type, axis, mode and type of i
   for (DType dtype : test::all_dtypes()) {
     const NDArray x = test::random_array({4, 5, 6}, 1, -20, 20, dtype);
     for (int axis : {0, 1, 2}) {
-      for (DType index_type : {int8, int32, int64}) {
+      for (DType index_type : {int8, int32, int64, int16}) {
         INFO(dtype << " axis " << axis << " " << index_type);
         const NDArray inside = test::random_array({3, 2}, 2, -4, 3, index_type);
         const NDArray outside = test::random_array({7}, 3, -100, 100, index_type);

@@ -88,10 +88,10 @@ NDArray put_there(const NDArray& x, const Named& named, const NDArray& values, b
 void check_all_kinds(DType dtype, Device device) {
   const auto on = [&](const NDArray& array) { return array.to(device); };
   const auto back = [](const NDArray& array) { return array.to(cpu()); };
-  const double least = dtype == uint8 ? 0 : -2;  // sums of few stay within every type
+  const double least = is_unsigned(dtype) ? 0 : -2;  // sums of few stay within every type
   const NDArray x = random_array({3, 4, 5}, 1, 4 * least, 9, dtype);
-  for (const DType type : {uint8, int8, int32, int64}) {
-    const double low = type == uint8 ? 0 : -3;
+  for (const DType type : {uint8, int8, int32, int64, int16, uint16, uint32, uint64}) {
+    const double low = is_unsigned(type) ? 0 : -3;
     for (int axis : {0, 1}) {
       CAPTURE(dtype, type, axis);
       const std::vector<NDArray> numbers = {

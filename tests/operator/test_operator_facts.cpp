@@ -113,3 +113,39 @@ TEST_CASE("Facts of all operators", "[.operator_facts]") {
   }
   REQUIRE(file.flush());
 }
+
+namespace {
+
+// Of results once they are there.
+template <class Case>
+std::string error_of(const Case& c, DType dtype) {
+  try {
+    run(c, dtype);
+    Engine::current().wait_all();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+template <class Case>
+void check_stored(const std::string& name, const Case& c) {
+  // Programs name their types, and no number of 64 bits is right of these two.
+  const std::set<std::string> programs{"fused", "fused_reduction"}, narrow{"gcd", "lcm"};
+  if (programs.contains(name) || error_of(c, int32) != "")
+    return;
+  for (const DType dtype : {int16, uint16, uint32, uint64}) {
+    CAPTURE(name, dtype);
+    const bool refused = dtype == uint64 && narrow.contains(name);
+    CHECK((error_of(c, dtype) == "") == !refused);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("What takes int32 takes the stored types too", "[stored]") {
+  for (const PlainCase& c : all_plain_cases())
+    check_stored(c.op, c);
+  for (const DifferentiableCase& c : differentiable_cases())
+    check_stored(c.name, c);
+}

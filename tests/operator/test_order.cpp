@@ -87,7 +87,7 @@ void check(const NDArray& x, int axis, const std::vector<Index>& kept) {
 // With ties, of floating types with NaNs.
 NDArray drawn(const Shape& shape, DType dtype, double span = 9) {
   const NDArray numbers = floor(random_array(shape, 11, -span, span, float64));
-  const NDArray fit = dtype == uint8 || dtype == bool_ ? abs(numbers) : numbers;
+  const NDArray fit = is_unsigned(dtype) || dtype == bool_ ? abs(numbers) : numbers;
   if (!is_floating(dtype))
     return fit.astype(dtype);
   const NDArray holes = random_array(shape, 12, 0, 1, float64) < 0.05;

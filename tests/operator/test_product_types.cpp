@@ -1,5 +1,6 @@
 // Products of operands of two types: promoted by the rule of elementwise operators, gradients in each operand's own
 // type.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,8 @@ using namespace sluice;
 
 namespace {
 
-constexpr DType k_types[] = {bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64};
+constexpr DType k_types[] = {
+    bool_, uint8, int8, int32, int64, float16, bfloat16, float32, float64, int16, uint16, uint32, uint64};
 
 // Small whole numbers: exact in every type.
 NDArray some(const Shape& shape, std::int64_t first, DType dtype, Device device) {
@@ -38,7 +40,8 @@ Run run(const Product& product, std::vector<NDArray> operands) {
     const autograd::RecordScope record;
     made.y = product(operands);
   }
-  if (!is_floating(made.y.dtype()))
+  const auto floats = [](const NDArray& operand) { return is_floating(operand.dtype()); };
+  if (std::none_of(operands.begin(), operands.end(), floats))  // though uint64 with int8 gives float64
     return made;
   made.y.backward();
   for (const NDArray& operand : operands)

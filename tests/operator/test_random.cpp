@@ -128,7 +128,7 @@ TEST_CASE("normal numbers have the moments and tails of their distribution") {
 
 TEST_CASE("random integers and events have their frequencies") {
   random::seed(3);
-  for (DType dtype : {uint8, int8, int32, int64}) {
+  for (DType dtype : {uint8, int8, int32, int64, int16, uint16, uint32, uint64}) {
     std::map<std::int64_t, int> counts;
     const NDArray x = random::randint(3, 8, {50000}, {.dtype = dtype});
     CHECK(x.dtype() == dtype);

@@ -47,6 +47,13 @@ TEST_CASE("Signatures are read as CUDA C++ has them", "[rtc]") {
   REQUIRE(types.size() == 7);
   for (std::size_t i = 0; i < types.size(); ++i)
     CHECK(types[i].dtype == expected[i]);
+  const auto whole = rtc::parse_signature(
+      "k", "short a, unsigned short* b, unsigned c, const unsigned int* d, unsigned long long e, std::uint64_t* f");
+  const DType widths[] = {int16, uint16, uint32, uint32, uint64, uint64};
+  REQUIRE(whole.size() == 6);
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    CHECK(whole[i].dtype == widths[i]);
+  CHECK(rtc::to_string(whole[3]) == "const unsigned int*");
 }
 
 TEST_CASE("What is no signature is refused, and the parameter named", "[rtc]") {
@@ -54,9 +61,9 @@ TEST_CASE("What is no signature is refused, and the parameter named", "[rtc]") {
        {"float* x,", ",int n", "float x y", "float** x", "float& x", "int n = 3", "int, , int"})
     CHECK_THROWS_AS(rtc::parse_signature("k", wrong), ValueError);
   for (const char* const wrong :
-       {"short* x", "unsigned n", "cudaStream_t s", "const", "*", "void* x", "unsigned long n"})
+       {"wchar_t* x", "signed n", "cudaStream_t s", "const", "*", "void* x", "unsignedfloat n"})
     CHECK_THROWS_AS(rtc::parse_signature("k", wrong), DTypeError);
-  CHECK_THROWS_WITH(rtc::parse_signature("blur", "int n, short* x"), contains("blur") && contains("\"short* x\""));
+  CHECK_THROWS_WITH(rtc::parse_signature("blur", "int n, wchar_t* x"), contains("blur") && contains("\"wchar_t* x\""));
 }
 
 #if SLUICE_CUDA

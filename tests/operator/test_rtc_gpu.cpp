@@ -152,7 +152,7 @@ TEST_CASE("Kernels that a source does not have, or has with other parameters, ar
   CHECK_THROWS_AS(module.kernel("subtract", k_add), ValueError);
   CHECK_THROWS_AS(module.kernel("add", "const float* x"), ValueError);
   CHECK_THROWS_AS(module.kernel("add", "const float* x, const float* y, float* z, long long n"), ValueError);
-  CHECK_THROWS_AS(module.kernel("add", "const float* x, const float* y, float* z, short n"), DTypeError);
+  CHECK_THROWS_AS(module.kernel("add", "const float* x, const float* y, float* z, wchar_t n"), DTypeError);
   CHECK_THROWS_AS(module.kernel("add", "const float* x; int n"), ValueError);
 }
 

@@ -73,7 +73,7 @@ void check(const NDArray& x, int axis, double tolerance = 0) {
     CAPTURE(reverse);
     for (const bool product : {false, true}) {
       const NDArray y = product ? cumprod(x, axis, reverse) : cumsum(x, axis, reverse);
-      CHECK(y.dtype() == (is_floating(x.dtype()) ? x.dtype() : int64));
+      CHECK(y.dtype() == (is_floating(x.dtype()) || x.dtype() == uint64 ? x.dtype() : int64));
       CHECK(differences(y, totals(here, axis, reverse, product), near) == "");
     }
   }
@@ -89,7 +89,7 @@ void check(const NDArray& x, int axis, double tolerance = 0) {
 // Few different ones, so that there are ties; products stay in range.
 NDArray drawn(const Shape& shape, DType dtype, Device device = cpu()) {
   const NDArray whole = floor(random_array(shape, 5, -1, 2.99, float64));
-  const NDArray numbers = dtype == uint8 || dtype == bool_ ? abs(whole) : whole;
+  const NDArray numbers = is_unsigned(dtype) || dtype == bool_ ? abs(whole) : whole;
   const NDArray made = is_floating(dtype) ? where(numbers == 2, full(shape, -0.5, {.dtype = float64}), numbers)
                                           : where(numbers == 2, full(shape, 1, {.dtype = float64}), numbers);
   return made.astype(dtype).to(device);

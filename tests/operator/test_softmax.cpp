@@ -83,7 +83,7 @@ TEST_CASE("gradients of softmax and log_softmax agree with finite differences, t
 
 TEST_CASE("cross entropy is the negative log_softmax at the label, for every type of logits and labels") {
   for (DType dtype : test::floating_dtypes()) {
-    for (DType label_type : {uint8, int8, int32, int64}) {
+    for (DType label_type : {uint8, int8, int32, int64, int16, uint16, uint32, uint64}) {
       const NDArray logits = test::random_array({6, 10, 3}, 6, -4, 4, dtype);
       const NDArray labels = random_labels({6, 3}, 10, label_type);
       const NDArray want = -pick(reference(logits, 1, true).array(), labels, 1);

@@ -113,7 +113,7 @@ NDArray expected(const Case& how, const NDArray& x, int axis) {
 }
 
 NDArray drawn(const Shape& shape, DType dtype, std::uint64_t seed = 7) {
-  return test::random_array(shape, seed, dtype == uint8 || dtype == bool_ ? 0 : -9, 9, dtype);
+  return test::random_array(shape, seed, is_unsigned(dtype) || dtype == bool_ ? 0 : -9, 9, dtype);
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ inline NDArray random_array(
     value = low + unit * (high - low);
     if (is_integer(dtype))
       value = std::floor(value + 0.5);
+    if (is_unsigned(dtype) && !is_computed(dtype))
+      value = std::fabs(value);  // one that wrapped might be none that a double tells from its neighbours
     if (dtype == DType::bool_)
       value = unit < 0.5 ? 0 : 1;
   }

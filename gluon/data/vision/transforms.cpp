@@ -24,7 +24,7 @@ ImageSize size_of_image(const Shape& shape) {
 
 template <class From>
 void cast(const TensorView& in, const TensorView& out) {
-  by_dtype(out.dtype, [&]<class To>() {
+  by_any_dtype(out.dtype, [&]<class To>() {
     const From* from = in.as<From>();
     To* to = out.as<To>();
     for (std::int64_t i = 0; i < in.size; ++i)

@@ -104,7 +104,7 @@ class JsonPlace {
   }
   DType dtype() const {
     const std::string name = text();
-    for (int i = 0; i <= static_cast<int>(DType::float64); ++i) {
+    for (int i = 0; i < k_dtypes; ++i) {
       if (name_of(static_cast<DType>(i)) == name)
         return static_cast<DType>(i);
     }
