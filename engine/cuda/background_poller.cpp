@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <pthread.h>
@@ -91,7 +92,8 @@ void BackgroundPoller::live() {
       awake_.store(true);
       quiet = idle = 0;
     }
-    std::this_thread::sleep_for(quiet < k_quick_looks ? k_soon : k_later);
+    const std::chrono::microseconds seldom(test_faults().poller_sleeps.load(std::memory_order_relaxed));
+    std::this_thread::sleep_for(std::max(seldom, quiet < k_quick_looks ? k_soon : k_later));
   }
 }
 

@@ -24,6 +24,9 @@ struct TestFaults {
   std::atomic<int> probes{0}, found_held{0};
   /// No thread can be started for a library's team, as where the system has no more.
   std::atomic<bool> no_team_threads{false};
+  /// The least microseconds between two looks of the thread that watches GPUs. No fault: where kernels are functions of
+  /// the host, looking more often takes more of the processor than they do.
+  std::atomic<int> poller_sleeps{0};
 };
 
 SLUICE_API TestFaults& test_faults() noexcept;

@@ -110,12 +110,15 @@ ComposedAttention composed(std::span<const NDArray> inputs, std::size_t mask, co
   return {.q = inputs[0], .k = inputs[1], .v = inputs[2], .mask = added, .causal = how.causal, .scale = how.scale};
 }
 
+// Where an operator is composed alone nobody has inferred, and so counted, before.
 Arrays compose_forward(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  check_count(attention_fused_op, inputs.size(), k_mask);
   Arrays made = attention_with_statistics(composed(inputs, k_mask, attributes), site);
   made[0] = made[0].swapaxes(1, 2, site);
   return made;
 }
 Arrays compose_backward(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  check_count(attention_fused_backward_op, inputs.size(), k_backward_mask);
   const NDArray head = inputs[5].swapaxes(1, 2, site);
   Arrays made = attention_gradients(composed(inputs, k_backward_mask, attributes), head, {}, false, site);
   for (NDArray& gradient : made)

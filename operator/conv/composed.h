@@ -41,7 +41,7 @@ struct DeconvolutionOptions {
 /// PyTorch conv_transpose2d, where adj is output_padding): x (N, C, H, W), weight (C, O / groups, KH, KW), bias (O,) or
 /// undefined; gives (N, O, OH, OW) with OH = stride (H - 1) + dilation (KH - 1) + 1 - top - bottom + adj. Operands of
 /// one floating type. Throws ShapeError, also where nothing would be left, DTypeError, ValueError for attributes out of
-/// range, UnsupportedError for other types.
+/// range.
 SLUICE_API NDArray deconvolution(
     const NDArray& x,
     const NDArray& weight,

@@ -18,7 +18,7 @@ namespace sluice {
 namespace detail {
 
 void check_convolution_types(const char* op, std::span<const ArraySpec> inputs) {
-  require<UnsupportedError>(is_floating(inputs[0].dtype), [&] {
+  require<DTypeError>(is_floating(inputs[0].dtype), [&] {
     return message(op, ": no kernel for ", inputs[0].dtype, " on ", inputs[0].device);
   });
   for (const ArraySpec& input : inputs) {

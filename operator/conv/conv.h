@@ -20,7 +20,7 @@ struct ConvolutionOptions {
 /// 2-D cross-correlation (MXNet Convolution): x (N, C, H, W), weight (O, C / groups, KH, KW), bias (O,) or undefined;
 /// gives (N, O, OH, OW) with OH = (H + top + bottom - dilation (KH - 1) - 1) / stride + 1. Operands of one type:
 /// float32, float64, float16, bfloat16 (sums in float32). Throws ShapeError, DTypeError, ValueError for attributes out
-/// of range, UnsupportedError for other types.
+/// of range.
 ///
 /// On a GPU tensor cores (half types, float32 with set_float32_precision("high")) take and give arrays whose channels
 /// are neighbours in memory (MemoryOrder::channels_last): of the same shape, with other strides. What is computed

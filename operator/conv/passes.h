@@ -10,7 +10,7 @@ namespace sluice::detail {
 /// Gradients of weight and bias from x, dy, the result of relu and the weight (shape alone), with relu's mask.
 extern const Operator convolution_relu_backward_weights_op;
 
-/// Throws UnsupportedError for what is not floating, DTypeError for operands of different types.
+/// Throws DTypeError for what is not floating, and for operands of different types.
 void check_convolution_types(const char* op, std::span<const ArraySpec> inputs);
 /// Throws ShapeError unless dy is of the result's shape.
 void check_convolution_result(const char* op, const ConvolutionGeometry& g, const Shape& dy);

@@ -98,7 +98,9 @@ constinit const Operator k_pick = {
     .attributes = &attribute_type<GatherAttributes>,
     .normalise = detail::normalise_axis<GatherAttributes>,
     .infer = infer_pick,
-    .kernels = {on_cpu(detail::pick_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::pick_gpu))},
+    .kernels =
+        {on_cpu(detail::pick_as_told<detail::pick_cpu>),
+         on_gpu(SLUICE_GPU_KERNEL(detail::pick_as_told<detail::pick_gpu>))},
     .gradient = detail::gather_gradient<k_pick_backward>,
     .saved_inputs = 0b10,
 };
@@ -108,7 +110,9 @@ constinit const Operator k_pick_backward = {
     .attributes = &attribute_type<GatherAttributes>,
     .normalise = detail::normalise_axis<GatherAttributes, 2>,
     .infer = infer_pick_backward,
-    .kernels = {on_cpu(detail::pick_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::pick_backward_gpu))},
+    .kernels =
+        {on_cpu(detail::pick_as_told<detail::pick_backward_cpu>),
+         on_gpu(SLUICE_GPU_KERNEL(detail::pick_as_told<detail::pick_backward_gpu>))},
     .gradient = detail::scatter_gradient<k_pick>,
     .saved_inputs = 0b01,
     .shape_inputs = 0b100,

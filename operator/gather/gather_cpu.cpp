@@ -12,41 +12,46 @@ namespace {
 
 constexpr std::int64_t k_grain = 16384;
 
-std::int64_t index_at(const char* op, const TensorView& indices, std::int64_t i, const GatherAxis& a) {
+std::int64_t index_at(const KernelCall& call, const TensorView& indices, std::int64_t i, const GatherAxis& a) {
   const std::int64_t index = load_index(indices.data, indices.dtype, i);
   const std::int64_t entry = resolve_index(index, a.extent, a.mode);
+  require<IndexError>(entry >= 0 || a.mode != k_label_mode, [&] {
+    return message(call.op.name, ": label ", index, " of row ", i, " is outside [0, ", a.extent, ")");
+  });
   require<IndexError>(entry >= 0, [&] {
-    return message(op, ": index ", index, " is out of bounds for axis ", a.axis, " with size ", a.extent);
+    return message(call.op.name, ": index ", index, " is out of bounds for axis ", a.axis, " with size ", a.extent);
   });
   return entry;
 }
 
 template <class U>
-void pick_elements(const KernelCall& call) {
-  const GatherAxis a = gather_axis(call, call.inputs[0]);
+void pick_elements(const KernelCall& call, const PickRule& rule) {
+  const GatherAxis a = rule.of(call.inputs[0]);
   const AxisLayout at = axis_layout(call.inputs[0].shape, static_cast<int>(a.axis));
   const U* x = call.inputs[0].as<const U>();
   U* y = call.outputs[0].as<U>();
+  const U flipped = rule.flipped_bits<U>();
   parallel_for(at.outer * at.inner, k_grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t entry = index_at("pick", call.inputs[1], i, a);
-      y[i] = x[(i / at.inner * at.n + entry) * at.inner + i % at.inner];
+      const std::int64_t entry = index_at(call, call.inputs[1], i, a);
+      y[i] = static_cast<U>(x[(i / at.inner * at.n + entry) * at.inner + i % at.inner] ^ flipped);
     }
   });
 }
 
 template <class U>
-void put_picked(const KernelCall& call) {
-  const GatherAxis a = gather_axis(call, call.outputs[0]);
+void put_picked(const KernelCall& call, const PickRule& rule) {
+  const GatherAxis a = rule.of(call.outputs[0]);
   const AxisLayout at = axis_layout(call.outputs[0].shape, static_cast<int>(a.axis));
   const U* dy = call.inputs[1].as<const U>();
   U* dx = call.outputs[0].as<U>();
+  const U flipped = rule.flipped_bits<U>();
   parallel_for(at.outer * at.inner, grain_of(at.n), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t entry = index_at("pick", call.inputs[0], i, a);
+      const std::int64_t entry = index_at(call, call.inputs[0], i, a);
       U* row = dx + i / at.inner * at.n * at.inner + i % at.inner;
       for (std::int64_t k = 0; k < at.n; ++k)
-        row[k * at.inner] = k == entry ? dy[i] : U{0};
+        row[k * at.inner] = k == entry ? static_cast<U>(dy[i] ^ flipped) : U{0};
     }
   });
 }
@@ -71,12 +76,12 @@ void one_hot_cpu(const KernelCall& call) {
   });
 }
 
-void pick_cpu(const KernelCall& call) {
-  by_element_size(size_of(call.inputs[0].dtype), [&]<class U>() { pick_elements<U>(call); });
+void pick_cpu(const KernelCall& call, const PickRule& rule) {
+  by_element_size(size_of(call.inputs[0].dtype), [&]<class U>() { pick_elements<U>(call, rule); });
 }
 
-void pick_backward_cpu(const KernelCall& call) {
-  by_element_size(size_of(call.outputs[0].dtype), [&]<class U>() { put_picked<U>(call); });
+void pick_backward_cpu(const KernelCall& call, const PickRule& rule) {
+  by_element_size(size_of(call.outputs[0].dtype), [&]<class U>() { put_picked<U>(call, rule); });
 }
 
 }  // namespace sluice::detail

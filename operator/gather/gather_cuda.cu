@@ -5,6 +5,7 @@
 #include <sluice/operator/element_size.h>
 #include <sluice/operator/gather/resolve_cuda.cuh>
 #include <sluice/operator/group.cuh>
+#include <sluice/operator/row_kernel.cuh>
 #include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
@@ -71,26 +72,41 @@ __global__ void __launch_bounds__(k_group_block)
 }
 
 template <class U>
-__global__ void __launch_bounds__(k_group_block) pick_kernel(const U* x, ResolvedIndices indices, AxisLayout at, U* y) {
+__global__ void __launch_bounds__(k_group_block)
+    pick_kernel(const U* x, ResolvedIndices indices, AxisLayout at, U flipped, U* y) {
   start_early();
   const Group group(1);
   for (std::int64_t i = group.index; i < at.outer * at.inner; i += group.count) {
     const std::int64_t entry = indices.at(i, true);
-    y[i] = entry < 0 ? U{0} : x[(i / at.inner * at.n + entry) * at.inner + i % at.inner];
+    y[i] = entry < 0 ? U{0} : x[(i / at.inner * at.n + entry) * at.inner + i % at.inner] ^ flipped;
   }
 }
 
+// Zeros, and at one place of each row its gradient.
 template <class U>
-__global__ void __launch_bounds__(k_group_block)
-    pick_backward_kernel(const U* dy, ResolvedIndices indices, AxisLayout at, U* dx) {
-  start_early();
-  const Group group(1);
-  for (std::int64_t i = group.index; i < at.outer * at.n * at.inner; i += group.count) {
-    const std::int64_t row = i / (at.n * at.inner) * at.inner + i % at.inner;
-    const std::int64_t place = i / at.inner % at.n;
-    dx[i] = indices.at(row, place == 0) == place ? dy[row] : U{0};
+struct PickedRow : RowOperands<U, 0, true> {
+  static constexpr bool k_joined = false;
+  struct Told {
+    std::int64_t entry;
+    U grad;
+  };
+  const U* dy;
+  ResolvedIndices indices;
+  U flipped;
+
+  PickedRow(const KernelCall& call, const ResolvedIndices& named, U flips)
+      : dy(call.inputs[1].as<const U>()), indices(named), flipped(flips) {
+    this->out = call.outputs[0].as<U>();
   }
-}
+  __device__ int start(std::int64_t) const { return 0; }
+  __device__ Told finish(std::int64_t row, std::int64_t, int, bool once) const {
+    return {indices.at(row, once), static_cast<U>(dy[row] ^ flipped)};
+  }
+  template <class Values>
+  __device__ U give(const Told& told, const Values&, int, std::int64_t i) const {
+    return i == told.entry ? told.grad : U{0};
+  }
+};
 
 template <class U>
 __global__ void __launch_bounds__(k_group_block) one_hot_kernel(
@@ -226,34 +242,27 @@ void one_hot_gpu(const KernelCall& call) {
   check_early_launch("one_hot", stream_of(call));
 }
 
-void pick_gpu(const KernelCall& call) {
-  const AxisLayout at =
-      axis_layout(call.inputs[0].shape, static_cast<int>(call.attributes.as<GatherAttributes>().axis));
+void pick_gpu(const KernelCall& call, const PickRule& rule) {
+  const AxisLayout at = axis_layout(call.inputs[0].shape, static_cast<int>(rule.axis));
   if (call.outputs[0].size == 0)
     return;
   by_element_size(size_of(call.inputs[0].dtype), [&]<class U>() {
     pick_kernel<<<blocks_for_groups(call.outputs[0].size, 1), k_group_block, 0, stream_of(call)>>>(
         call.inputs[0].as<const U>(),
-        ResolvedIndices(call, call.inputs[1], gather_axis(call, call.inputs[0])),
+        ResolvedIndices(call, call.inputs[1], rule.of(call.inputs[0])),
         at,
+        rule.flipped_bits<U>(),
         call.outputs[0].as<U>());
   });
-  check_early_launch("pick", stream_of(call));
+  check_early_launch(call.op.name, stream_of(call));
 }
 
-void pick_backward_gpu(const KernelCall& call) {
-  const AxisLayout at =
-      axis_layout(call.outputs[0].shape, static_cast<int>(call.attributes.as<GatherAttributes>().axis));
-  if (call.outputs[0].size == 0)
-    return;
+void pick_backward_gpu(const KernelCall& call, const PickRule& rule) {
+  const Rows rows(axis_layout(call.outputs[0].shape, static_cast<int>(rule.axis)));
+  const ResolvedIndices indices(call, call.inputs[0], rule.of(call.outputs[0]));
   by_element_size(size_of(call.outputs[0].dtype), [&]<class U>() {
-    pick_backward_kernel<<<blocks_for_groups(call.outputs[0].size, 1), k_group_block, 0, stream_of(call)>>>(
-        call.inputs[1].as<const U>(),
-        ResolvedIndices(call, call.inputs[0], gather_axis(call, call.outputs[0])),
-        at,
-        call.outputs[0].as<U>());
+    launch_rows(call.op.name, PickedRow<U>(call, indices, rule.flipped_bits<U>()), rows, stream_of(call));
   });
-  check_early_launch("pick_backward", stream_of(call));
 }
 
 }  // namespace sluice::detail

@@ -48,10 +48,27 @@ struct GatherAxis {
   std::int64_t extent = 0;
   IndexMode mode = IndexMode::raise;
 };
-/// Of `x`, the array that is taken from, or its gradient.
-inline GatherAxis gather_axis(const KernelCall& call, const TensorView& x) noexcept {
+
+/// What pick takes of each row. With `negative` its sign is the other one, which floating types alone have.
+struct PickRule {
+  std::int64_t axis = 0;
+  IndexMode mode = IndexMode::raise;
+  bool negative = false;
+
+  GatherAxis of(const TensorView& x) const noexcept { return {axis, x.shape[static_cast<int>(axis)], mode}; }
+  /// What turns the sign of an element as wide as U.
+  template <class U>
+  U flipped_bits() const noexcept {
+    return negative ? static_cast<U>(U{1} << (8 * sizeof(U) - 1)) : U{0};
+  }
+};
+using PickKernel = void (*)(const KernelCall& call, const PickRule& rule);
+
+/// The kernel of pick or of its gradient, as the attributes say.
+template <PickKernel kernel>
+void pick_as_told(const KernelCall& call) {
   const auto& a = call.attributes.as<GatherAttributes>();
-  return {a.axis, x.shape[static_cast<int>(a.axis)], a.index_mode()};
+  kernel(call, {a.axis, a.index_mode()});
 }
 
 /// `take` as loops: y[outer][indices][inner] = x[outer][index][inner].
@@ -96,11 +113,11 @@ void put_backward_gpu(const KernelCall& call, IndexKind kind);
 void one_hot_cpu(const KernelCall& call);
 void one_hot_gpu(const KernelCall& call);
 // x, index -> y
-void pick_cpu(const KernelCall& call);
-void pick_gpu(const KernelCall& call);
+void pick_cpu(const KernelCall& call, const PickRule& rule);
+void pick_gpu(const KernelCall& call, const PickRule& rule);
 // index, dy, x (shape alone) -> dx
-void pick_backward_cpu(const KernelCall& call);
-void pick_backward_gpu(const KernelCall& call);
+void pick_backward_cpu(const KernelCall& call, const PickRule& rule);
+void pick_backward_gpu(const KernelCall& call, const PickRule& rule);
 
 }  // namespace detail
 }  // namespace sluice

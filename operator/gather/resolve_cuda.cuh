@@ -13,7 +13,7 @@ struct ResolvedIndices {
   ErrorWord* errors;
 
   ResolvedIndices(const KernelCall& call, const Placing& placing)
-      : place(placing), errors(place.mode == IndexMode::raise ? call.queue.error_word() : nullptr) {}
+      : place(placing), errors(may_name_none(place.mode) ? call.queue.error_word() : nullptr) {}
   ResolvedIndices(const KernelCall& call, const TensorView& indices, const GatherAxis& along)
       : ResolvedIndices(call, {indices.data, indices.dtype, along.mode, 1, indices.size, {along.extent}}) {}
 

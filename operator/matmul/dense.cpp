@@ -13,7 +13,7 @@ namespace detail {
 namespace {
 
 void check_floating(const char* op, const ArraySpec& spec) {
-  require<UnsupportedError>(
+  require<DTypeError>(
       is_floating(spec.dtype), [&] { return message(op, ": no kernel for ", spec.dtype, " on ", spec.device); });
 }
 

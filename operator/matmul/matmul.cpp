@@ -20,7 +20,7 @@ Specs matmul_infer(const Operator&, std::span<const ArraySpec> inputs, const Att
   };
   require<DTypeError>(a.dtype == b.dtype, [&] { return message("matmul: operands of ", a.dtype, " and ", b.dtype); });
   const bool has_kernel = is_floating(a.dtype) || is_integer(a.dtype);
-  require<UnsupportedError>(has_kernel, [&] { return message("matmul: no kernel for ", a.dtype, " on ", a.device); });
+  require<DTypeError>(has_kernel, [&] { return message("matmul: no kernel for ", a.dtype, " on ", a.device); });
   const int a_ndim = a.shape.ndim();
   const int b_ndim = b.shape.ndim();
   require<ShapeError>(a_ndim > 0 && b_ndim > 0, says("operands need at least one axis"));
@@ -102,7 +102,7 @@ Mask matmul_saved_for(Mask wanted, const Attributes&) {
 // a, b, y of a relu.
 Specs matmul_relu_backward_infer(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   Specs specs = matmul_infer(op, inputs.first(2), attributes);
-  require<UnsupportedError>(is_floating(specs[0].dtype), [&] {
+  require<DTypeError>(is_floating(specs[0].dtype), [&] {
     return message(op.name, ": no kernel for ", specs[0].dtype, " on ", specs[0].device);
   });
   require<ShapeError>(inputs[2].shape == specs[0].shape, [&] {

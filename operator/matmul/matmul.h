@@ -10,7 +10,7 @@ namespace sluice {
 /// Matrix product by NumPy's rules (numpy.matmul): (m, k) x (k, n) gives (m, n); leading axes are a batch and
 /// broadcast; a 1-D operand is a row (left) or a column (right) whose axis the result drops. Transposed views cost no
 /// copy. Operands of two types are promoted, as elementwise operators do it; the product is float32, float64, float16,
-/// bfloat16 (sums in float32), or of an integer type (sums wrap). Throws ShapeError, and UnsupportedError for bool.
+/// bfloat16 (sums in float32), or of an integer type (sums wrap). Throws ShapeError, and DTypeError for bool.
 SLUICE_API NDArray matmul(const NDArray& a, const NDArray& b, SourceLocation site = SourceLocation::current());
 /// The same of operands whose last two axes are exchanged first where asked; vectors have none to exchange.
 SLUICE_API NDArray matmul(
@@ -27,7 +27,7 @@ struct DenseOptions {
 
 /// activation(x W^T + bias): x (batch, ...) or (..., in), weight (units, in), bias (units,) or undefined; gives
 /// (batch, units), or (..., units) without flatten (MXNet FullyConnected). Types are promoted to one, which must be a
-/// floating one: UnsupportedError. Throws ShapeError, ValueError for another activation.
+/// floating one: DTypeError. Throws ShapeError, ValueError for another activation.
 SLUICE_API NDArray dense(
     const NDArray& x,
     const NDArray& weight,

@@ -9,7 +9,7 @@ namespace sluice {
 // All of these take float16, bfloat16, float32 and float64, and give x's type. Parameters have x's type, or float32
 // beside a 16-bit x. Statistics are computed in float32 (float64 for float64), mean first and then squares around it,
 // so that rows far from zero keep their digits; the variance is the biased one. A NaN, or for what has a mean an
-// infinity, makes its whole row NaN. They throw UnsupportedError for other types of x, DTypeError and ShapeError for
+// infinity, makes its whole row NaN. They throw DTypeError for other types of x, DTypeError and ShapeError for
 // parameters that do not fit, ValueError for an eps that is negative or NaN. None of them blocks.
 
 /// Normalises each row of x along `axis` to mean 0 and variance 1, then scales by gamma and adds beta, both of the

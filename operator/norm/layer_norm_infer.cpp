@@ -55,7 +55,7 @@ void check_attributes(const Operator& op, const Shape& x, const Attributes& attr
 }
 
 NormRows checked_rows(const Operator& op, const ArraySpec& x, const Attributes& attributes, bool centred) {
-  require<UnsupportedError>(
+  require<DTypeError>(
       is_floating(x.dtype), [&] { return message(op.name, ": no kernel for ", x.dtype, " on ", x.device); });
   check_attributes(op, x.shape, attributes);
   return norm_rows(attributes, x.shape, centred);

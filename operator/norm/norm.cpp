@@ -28,7 +28,7 @@ DType statistics_type(DType x) {
 Specs batch_norm_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const auto& how = attributes.as<BatchNormAttributes>();
   const ArraySpec& x = inputs[0];
-  require<UnsupportedError>(
+  require<DTypeError>(
       is_floating(x.dtype), [&] { return message("batch_norm: no kernel for ", x.dtype, " on ", x.device); });
   require<IndexError>(how.axis >= 0 && how.axis < x.shape.ndim(), [&] {
     return message("batch_norm: axis ", how.axis, " is outside x of shape ", x.shape);

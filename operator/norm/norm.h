@@ -19,7 +19,7 @@ struct BatchNormOptions {
 /// place: running = momentum * running + (1 - momentum) * batch. Otherwise the running ones are used. Parameters
 /// have x's type, or float32 beside a 16-bit x; statistics are computed in float32 (float64 for float64). Gives x's
 /// shape and type; does not wait. Throws ShapeError, DTypeError, IndexError for the axis, ValueError for options that
-/// cannot be, UnsupportedError.
+/// cannot be.
 SLUICE_API NDArray batch_norm(
     const NDArray& x,
     const NDArray& gamma,

@@ -34,7 +34,7 @@ Specs infer_adaptive(const Operator& op, std::span<const ArraySpec> inputs, cons
   const ArraySpec& x = inputs[0];
   const Shape& size = attributes.as<AdaptiveAttributes>().output_size;
   detail::check_pair(op.name, size, 1, "output_size");
-  require<UnsupportedError>(
+  require<DTypeError>(
       is_floating(x.dtype), [&] { return message(op.name, ": no kernel for ", x.dtype, " on ", x.device); });
   detail::pool_geometry(op.name, x.shape, whole_plane());
   return {{{x.shape[0], x.shape[1], size[0], size[1]}, x.dtype, x.device}};

@@ -58,8 +58,7 @@ PoolAttributes as_image(const char* op, const RowPoolAttributes& a) {
 }
 
 void check_floating(const char* op, const ArraySpec& x) {
-  require<UnsupportedError>(
-      is_floating(x.dtype), [&] { return message(op, ": no kernel for ", x.dtype, " on ", x.device); });
+  require<DTypeError>(is_floating(x.dtype), [&] { return message(op, ": no kernel for ", x.dtype, " on ", x.device); });
 }
 
 Specs infer_window(const char* op, const ArraySpec& x, const Shape& image, const PoolAttributes& window) {

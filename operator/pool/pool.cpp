@@ -60,7 +60,7 @@ Shape pooled_shape(const Shape& x, const PoolGeometry& g) {
 namespace {
 
 void check_floating(const char* op, const ArraySpec& spec) {
-  require<UnsupportedError>(
+  require<DTypeError>(
       is_floating(spec.dtype), [&] { return message(op, ": no kernel for ", spec.dtype, " on ", spec.device); });
 }
 

@@ -17,7 +17,7 @@ struct PoolOptions {
 
 /// Largest value of each window of x (N, C, H, W) (MXNet Pooling, pool_type="max"). Padding never wins; of equal values
 /// the first in row-major order gets the gradient; a NaN wins. Floating types. Throws ShapeError, ValueError for
-/// attributes out of range, UnsupportedError for other types.
+/// attributes out of range, DTypeError for other types.
 SLUICE_API NDArray
 max_pool2d(const NDArray& x, const PoolOptions& options = {}, SourceLocation site = SourceLocation::current());
 

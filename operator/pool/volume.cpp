@@ -58,7 +58,7 @@ TwoPools two_pools(const char* op, const Pool3DAttributes& a) {
 
 Specs infer_pool(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const ArraySpec& x = inputs[0];
-  require<UnsupportedError>(
+  require<DTypeError>(
       is_floating(x.dtype), [&] { return message(op.name, ": no kernel for ", x.dtype, " on ", x.device); });
   const TwoPools how = two_pools(op.name, attributes.as<Pool3DAttributes>());
   const Shape planes = detail::plane_shape(op.name, "x", x.shape);

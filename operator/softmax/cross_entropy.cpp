@@ -2,7 +2,8 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/elementwise/elementwise.h>
-#include <sluice/operator/gather/gather.h>
+#include <sluice/operator/gather/kernels.h>
+#include <sluice/operator/gather/resolve.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/normalise.h>
@@ -151,6 +152,12 @@ Arrays gradient_cross_entropy_backward(const GradientCall& call) {
   return grads;
 }
 
+// -pick(log_probs, labels), and its gradient: their kernels, for labels, under a name that errors then have.
+template <detail::PickKernel pick_kernel>
+void negative_pick(const KernelCall& call) {
+  pick_kernel(call, {.axis = axis_of(call.attributes), .mode = detail::k_label_mode, .negative = true});
+}
+
 Arrays gradient_likelihood(const GradientCall& call) {
   Arrays grads(2);
   grads[0] = invoke_one(
@@ -212,8 +219,7 @@ constinit const Operator k_negative_log_likelihood = {
     .attributes = &attribute_type<SoftmaxAttributes>,
     .normalise = detail::normalise_axis<SoftmaxAttributes>,
     .infer = infer_likelihood,
-    .kernels =
-        {on_cpu(detail::negative_log_likelihood_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::negative_log_likelihood_gpu))},
+    .kernels = {on_cpu(negative_pick<detail::pick_cpu>), on_gpu(SLUICE_GPU_KERNEL(negative_pick<detail::pick_gpu>))},
     .gradient = gradient_likelihood,
     .saved_inputs = 0b10,
 };
@@ -224,8 +230,8 @@ constinit const Operator k_negative_log_likelihood_backward = {
     .normalise = detail::normalise_axis<SoftmaxAttributes, 2>,
     .infer = infer_likelihood_backward,
     .kernels =
-        {on_cpu(detail::negative_log_likelihood_backward_cpu),
-         on_gpu(SLUICE_GPU_KERNEL(detail::negative_log_likelihood_backward_gpu))},
+        {on_cpu(negative_pick<detail::pick_backward_cpu>),
+         on_gpu(SLUICE_GPU_KERNEL(negative_pick<detail::pick_backward_gpu>))},
     .gradient = gradient_likelihood_backward,
     .saved_inputs = 0b01,
     .shape_inputs = 0b100,

@@ -135,33 +135,6 @@ void cross_entropy_backward(const KernelCall& call) {
   });
 }
 
-template <class T>
-void likelihood(const KernelCall& call) {
-  const AxisLayout at = softmax_layout(call);
-  const T* log_probs = call.inputs[0].as<const T>();
-  T* loss = call.outputs[0].as<T>();
-  for_rows({at.outer, 1, at.inner}, 0, [&](const RowOfRange& here) {
-    const std::int64_t row = here.row;
-    const std::int64_t label = label_at("negative_log_likelihood", call.inputs[1], row, at.n);
-    const std::int64_t element = (row / at.inner * at.n + label) * at.inner + row % at.inner;
-    loss[row] = static_cast<T>(-static_cast<Compute<T>>(log_probs[element]));
-  });
-}
-
-template <class T>
-void likelihood_backward(const KernelCall& call) {
-  const auto& a = call.attributes.as<SoftmaxAttributes>();
-  const AxisLayout at = axis_layout(call.outputs[0].shape, static_cast<int>(a.axis));
-  const T* dy = call.inputs[1].as<const T>();
-  T* dx = call.outputs[0].as<T>();
-  for_rows(at, 0, [&](const RowOfRange& here) {
-    const std::int64_t label = label_at("negative_log_likelihood", call.inputs[0], here.row, at.n);
-    for (std::int64_t i = 0; i < at.n; ++i)
-      dx[here.offset + i * at.inner] =
-          static_cast<T>(i == label ? -static_cast<Compute<T>>(dy[here.row]) : Compute<T>{0});
-  });
-}
-
 }  // namespace
 
 void softmax_cross_entropy_cpu(const KernelCall& call) {
@@ -174,14 +147,6 @@ void softmax_cross_entropy_backward_cpu(const KernelCall& call) {
 
 void softmax_cross_entropy_both_cpu(const KernelCall& call) {
   cross_entropy_in_two(call, softmax_cross_entropy_cpu, softmax_cross_entropy_backward_cpu);
-}
-
-void negative_log_likelihood_cpu(const KernelCall& call) {
-  by_floating(call.inputs[0].dtype, [&]<class T>() { likelihood<T>(call); });
-}
-
-void negative_log_likelihood_backward_cpu(const KernelCall& call) {
-  by_floating(call.outputs[0].dtype, [&]<class T>() { likelihood_backward<T>(call); });
 }
 
 }  // namespace sluice::detail

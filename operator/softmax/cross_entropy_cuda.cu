@@ -35,14 +35,6 @@ struct Labelled : Base {
   Labels labels;
   explicit Labelled(const Labels& of_rows) : labels(of_rows) {}
 };
-// Nothing is summed.
-template <class Base>
-struct Unjoined : Labelled<Base> {
-  static constexpr bool k_joined = false;
-  using Labelled<Base>::Labelled;
-  __device__ int start(std::int64_t) const { return 0; }
-};
-
 template <class T>
 struct CrossEntropy : Labelled<MaxSumRow<T, false>> {
   using C = Compute<T>;
@@ -72,7 +64,8 @@ struct CrossEntropy : Labelled<MaxSumRow<T, false>> {
 };
 
 template <class T>
-struct CrossEntropyBackward : Unjoined<RowOperands<T, 1, true>> {
+struct CrossEntropyBackward : Labelled<RowOperands<T, 1, true>> {
+  static constexpr bool k_joined = false;  // nothing is summed
   using C = Compute<T>;
   struct Told {
     std::int64_t label;
@@ -83,13 +76,14 @@ struct CrossEntropyBackward : Unjoined<RowOperands<T, 1, true>> {
   std::int64_t count;
 
   CrossEntropyBackward(const KernelCall& call, const Labels& of_rows, const Rows& rows)
-      : Unjoined<RowOperands<T, 1, true>>(of_rows),
+      : Labelled<RowOperands<T, 1, true>>(of_rows),
         log_sum(call.inputs[2].as<const C>()),
         dy(call.inputs[3]),
         count(rows.count) {
     this->in[0] = call.inputs[0].as<const T>();
     this->out = call.outputs[0].as<T>();
   }
+  __device__ int start(std::int64_t) const { return 0; }
   __device__ Told finish(std::int64_t row, std::int64_t, int, bool once) const {
     return {this->labels.at(row, once), dy.get(row), log_sum[row], log_sum[count + row]};
   }
@@ -138,47 +132,6 @@ struct CrossEntropyBoth : Labelled<MaxSumRow<T, true>> {
   }
 };
 
-template <class T>
-struct Likelihood : Unjoined<RowOperands<T, 0, false>> {
-  const T* log_probs;
-  T* loss;
-  std::int64_t step;
-
-  Likelihood(const KernelCall& call, const Labels& of_rows, const Rows& rows)
-      : Unjoined<RowOperands<T, 0, false>>(of_rows),
-        log_probs(call.inputs[0].as<const T>()),
-        loss(call.outputs[0].as<T>()),
-        step(rows.step) {}
-  __device__ int finish(std::int64_t row, std::int64_t offset, int, bool once) const {
-    using C = Compute<T>;
-    const std::int64_t label = this->labels.at(row, once);
-    loss[row] = static_cast<T>(label < 0 ? C{0} : -static_cast<C>(log_probs[offset + label * step]));
-    return 0;
-  }
-};
-
-template <class T>
-struct LikelihoodBackward : Unjoined<RowOperands<T, 0, true>> {
-  using C = Compute<T>;
-  struct Told {
-    std::int64_t label;
-    C grad;
-  };
-  const T* dy;
-
-  LikelihoodBackward(const KernelCall& call, const Labels& of_rows)
-      : Unjoined<RowOperands<T, 0, true>>(of_rows), dy(call.inputs[1].as<const T>()) {
-    this->out = call.outputs[0].as<T>();
-  }
-  __device__ Told finish(std::int64_t row, std::int64_t, int, bool once) const {
-    return {this->labels.at(row, once), -static_cast<C>(dy[row])};
-  }
-  template <class Values>
-  __device__ C give(const Told& told, const Values&, int, std::int64_t i) const {
-    return i == told.label ? told.grad : C{0};
-  }
-};
-
 }  // namespace
 
 void softmax_cross_entropy_gpu(const KernelCall& call) {
@@ -213,29 +166,6 @@ void softmax_cross_entropy_both_gpu(const KernelCall& call) {
   by_floating(call.inputs[0].dtype, [&]<class T>() {
     const CrossEntropyBoth<T> op(call, labels, rows);
     launch_rows("softmax_cross_entropy_both", op, rows, stream_of(call.queue));
-  });
-}
-
-void negative_log_likelihood_gpu(const KernelCall& call) {
-  Rows rows(softmax_layout(call));
-  if (rows.count == 0)
-    return;
-  const Labels labels(call, call.inputs[1], rows.n);
-  rows.width = 1;  // one element of a row is read
-  by_floating(call.inputs[0].dtype, [&]<class T>() {
-    launch_rows("negative_log_likelihood", Likelihood<T>(call, labels, rows), rows, stream_of(call.queue));
-  });
-}
-
-void negative_log_likelihood_backward_gpu(const KernelCall& call) {
-  const auto& a = call.attributes.as<SoftmaxAttributes>();
-  const Rows rows(axis_layout(call.outputs[0].shape, static_cast<int>(a.axis)));
-  if (rows.count == 0)
-    return;
-  const Labels labels(call, call.inputs[0], rows.n);
-  by_floating(call.outputs[0].dtype, [&]<class T>() {
-    const LikelihoodBackward<T> op(call, labels);
-    launch_rows("negative_log_likelihood_backward", op, rows, stream_of(call.queue));
   });
 }
 

@@ -72,12 +72,6 @@ void softmax_cross_entropy_backward_gpu(const KernelCall& call);
 // logits, labels, dy -> loss, log of the sum, dlogits
 void softmax_cross_entropy_both_cpu(const KernelCall& call);
 void softmax_cross_entropy_both_gpu(const KernelCall& call);
-// log_probs, labels -> loss
-void negative_log_likelihood_cpu(const KernelCall& call);
-void negative_log_likelihood_gpu(const KernelCall& call);
-// labels, dy, log_probs (shape alone) -> dlog_probs
-void negative_log_likelihood_backward_cpu(const KernelCall& call);
-void negative_log_likelihood_backward_gpu(const KernelCall& call);
 
 }  // namespace detail
 }  // namespace sluice

@@ -123,9 +123,10 @@ TEST_CASE("A step as a graph leaves what the same step by hand leaves, to the la
 
 TEST_CASE("A step as a graph on a GPU leaves what the same step by hand leaves", "[gluon][graph][gpu]") {
   SLUICE_NEEDS_GPUS(1);
+  bool adam = false;  // by turns: what networks and optimizers have to do with each other is seen on the CPU
   for (const char* name : {"mlp", "torch", "tf", "norm"}) {
-    for (const bool adam : {false, true})
-      check_same({.name = name, .device = gpu(0), .adam = adam});
+    check_same({.name = name, .device = gpu(0), .adam = adam, .batches = {16, 16, 16, 9, 9}});
+    adam = !adam;
   }
 }
 

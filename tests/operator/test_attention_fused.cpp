@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <sluice/operator/api.h>
+#include <sluice/operator/attention/fused.h>
 #include <sluice/operator/graph/passes.h>
 
 #include "tests/operator/fused_attention.h"
@@ -302,5 +303,19 @@ TEST_CASE(
       for (std::size_t i = 0; i < 3; ++i)
         CHECK(differences(cut(whole.grads[i]), alone.grads[i], {0, 0}) == "");
     }
+  }
+}
+
+// As a build without CUDA calls it: nothing was inferred before.
+TEST_CASE("Fused attention that is composed counts what it is given", "[attention][fused]") {
+  const Operator& forward = detail::attention_fused_op;
+  const Operator& backward = detail::attention_fused_backward_op;
+  const Attributes how = Attributes::of(detail::FusedAttentionAttributes{});
+  const NDArray q = ones({1, 1, 2, 8}, {.dtype = float16});
+  for (const std::size_t count : {std::size_t{0}, std::size_t{2}, std::size_t{5}, std::size_t{8}}) {
+    CAPTURE(count);
+    const std::vector<NDArray> given(count, q);
+    CHECK_THROWS_AS(forward.composition(given, how, {}), ValueError);
+    CHECK_THROWS_WITH(backward.composition(given, how, {}), contains("was given " + std::to_string(count)));
   }
 }

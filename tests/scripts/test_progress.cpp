@@ -50,6 +50,30 @@ TEST_CASE("A test that asserts now and then may take as long as it likes", "[pro
   CHECK(seconds_until_verdict(busy, 2, 1.0 / 100, Verdict::going, 10000) == 0);
 }
 
+TEST_CASE("A test that waits for a processor is not idle, and a hang is seen on a busy machine too", "[progress]") {
+  const auto seconds = [](double cpu_a_second, double delay_a_second, Verdict expected) {
+    ProgressJudge judge({.idle_seconds = 60, .idle_share = 0.05, .cpu_seconds = 300});
+    int second = 1;
+    Verdict verdict = Verdict::going;
+    while (verdict == Verdict::going && second < 100000) {
+      verdict = judge.tick(1, second * cpu_a_second, second * delay_a_second);
+      ++second;
+    }
+    CHECK(verdict == expected);
+    return second - 1;
+  };
+  CHECK(seconds(0.02, 0.98, Verdict::turning) > 14000);  // less than a share of 0.05, as what it may have is less
+  CHECK(seconds(0.02, 0.5, Verdict::idle) == 121);
+  CHECK(seconds(0.001, 4, Verdict::idle) >= 600);  // workers that look up, and find no processor to do so
+  CHECK(seconds(0.001, 4, Verdict::idle) <= 602);
+  ProgressJudge judge({.idle_seconds = 60, .idle_share = 0.05, .cpu_seconds = 300});
+  int ticks = 1;
+  // Threads end, and what they waited with them.
+  while (judge.tick(1, 0, 1000 - ticks) == Verdict::going && ticks < 1000)
+    ++ticks;
+  CHECK(ticks == 61);
+}
+
 TEST_CASE("Work long ago does not hide that a test hangs now", "[progress]") {
   ProgressJudge judge({.idle_seconds = 60, .idle_share = 0.05, .cpu_seconds = 300});
   for (int second = 1; second <= 100; ++second)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace sluice::test {
@@ -13,7 +14,8 @@ struct ProgressLimits {
 };
 
 /// Tells a program that hangs from one that is merely slow, by what it does and not by the clock on the wall: a machine
-/// that gives it little CPU time, or stops it for minutes, changes nothing.
+/// that stops it for minutes changes nothing, and one that gives it little CPU time makes a hang take longer to be
+/// seen.
 class ProgressJudge {
  public:
   enum class Verdict { going, idle, turning };
@@ -21,9 +23,12 @@ class ProgressJudge {
   explicit ProgressJudge(ProgressLimits limits) : limits_(limits) {}
 
   /// Called once a second that the program lives through. `steps` counts signs of progress, `cpu` the seconds of CPU
-  /// time that the program and its children have used since they began.
-  Verdict tick(std::uint64_t steps, double cpu) {
+  /// time that the program and its children have used since they began, `delayed` those that its threads were ready in
+  /// but had no processor: such a second is a tenth of one at least, as idle workers that look up are delayed as well.
+  Verdict tick(std::uint64_t steps, double cpu, double delayed = 0) {
     became_quiet_ = false;
+    const double second = 1 - std::clamp(delayed - delayed_, 0.0, 0.9);
+    delayed_ = delayed;
     if (steps != steps_) {
       steps_ = steps;
       cpu_at_step_ = cpu_when_quiet_ = cpu;
@@ -35,7 +40,7 @@ class ProgressJudge {
     look_for_quiet(cpu);
     if (cpu - cpu_at_step_ >= limits_.cpu_seconds)
       return Verdict::turning;
-    if (++ticks_ < limits_.idle_seconds)
+    if ((seconds_ += second) < limits_.idle_seconds)
       return Verdict::going;
     const bool idle = cpu - cpu_at_window_ < limits_.idle_share * limits_.idle_seconds;
     begin_window(cpu);
@@ -55,13 +60,13 @@ class ProgressJudge {
   }
   void begin_window(double cpu) {
     cpu_at_window_ = cpu;
-    ticks_ = 0;
+    seconds_ = 0;
   }
 
   ProgressLimits limits_;
   std::uint64_t steps_ = ~std::uint64_t{0};
-  double cpu_at_step_ = 0, cpu_at_window_ = 0, cpu_when_quiet_ = 0;
-  int ticks_ = 0, quiet_ticks_ = 0;
+  double cpu_at_step_ = 0, cpu_at_window_ = 0, cpu_when_quiet_ = 0, delayed_ = 0, seconds_ = 0;
+  int quiet_ticks_ = 0;
   bool was_quiet_ = false, became_quiet_ = false;
 };
 

@@ -10,12 +10,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <dirent.h>
 #include <fcntl.h>
 #include <mutex>
 #include <spawn.h>
 #include <string>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -94,6 +96,26 @@ double cpu_seconds() {
          seconds(ended.ru_stime) + cpu_of_living_children();
 }
 
+/// Seconds that the threads of this program were ready to run and had no processor; 0 where Linux does not tell.
+double delayed_seconds() {
+  const int folder = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  double nanoseconds = 0;
+  alignas(dirent64) char entries[4096];
+  for (long bytes; folder >= 0 && (bytes = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0;) {
+    for (long at = 0; at < bytes; at += reinterpret_cast<const dirent64*>(entries + at)->d_reclen) {
+      char path[64], text[128];
+      const long thread = std::atol(reinterpret_cast<const dirent64*>(entries + at)->d_name);
+      std::snprintf(path, sizeof path, "/proc/self/task/%ld/schedstat", thread);
+      double delay = 0;
+      if (thread > 0 && std::sscanf(read_into(text, path), "%*f %lf", &delay) == 1)
+        nanoseconds += delay;
+    }
+  }
+  if (folder >= 0)
+    close(folder);
+  return 1e-9 * nanoseconds;
+}
+
 /// Writes the stack of every thread to standard error, by gdb where there is one.
 void print_stacks() {
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
@@ -152,7 +174,7 @@ class Watchdog {
     ProgressJudge judge(limits());
     std::unique_lock lock(mutex_);
     while (!over_.wait_for(lock, std::chrono::seconds(1), [this] { return is_over_; })) {
-      const ProgressJudge::Verdict verdict = judge.tick(steps_, cpu_seconds());
+      const ProgressJudge::Verdict verdict = judge.tick(steps_, cpu_seconds(), delayed_seconds());
       if (judge.became_quiet() && sluice::test::hang_report.load() != nullptr) {
         std::fprintf(
             stderr, "QUIET: test case \"%s\", last seen at %s:%zu\n", name_.c_str(), file_.load(), line_.load());

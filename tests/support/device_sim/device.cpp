@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <sluice/engine/detail/float_mode.h>
+#include <sluice/engine/detail/test_faults.h>
 #include <sluice/engine/error.h>
 
 #include "tests/support/counts.h"
@@ -40,6 +41,12 @@ constexpr unsigned k_warp = 32;
   return set;
 }();
 
+// Looking every 5 us whether a kernel has ended took a third of all time here, and kernels take longer than 50.
+[[maybe_unused]] const bool k_polls_seldom = [] {
+  sluice::detail::test_faults().poller_sleeps = 50;
+  return true;
+}();
+
 [[noreturn]] void broken(const char* what) {
   std::fprintf(stderr, "device_sim: %s\n", what);
   std::abort();
@@ -52,6 +59,7 @@ struct Fibre {
   bool begun = false;
   std::unique_ptr<char[]> stack{new char[k_stack]};
   unsigned thread = 0;  // that it runs now
+  Here place;           // of that thread
 };
 
 struct Warp {
@@ -155,7 +163,7 @@ class Block {
     Fibre* const me = current_;
     while (started_ < count_) {
       me->thread = order_[started_++];
-      enter(*me);
+      place = me->place = place_of(me->thread);
       body_();
       ++returned_;
       Warp& warp = warps_[me->thread / k_warp];
@@ -175,15 +183,17 @@ class Block {
     }
     Fibre& fibre = *fibres.all.emplace_back(std::make_unique<Fibre>());
     getcontext(&fibre.context);
-    fibre.context.uc_stack = {fibre.stack.get(), 0, k_stack};
+    // Not all begin at one place of a page: what fibres touch in turn would share a few lines of the cache.
+    const std::size_t shift = fibres.all.size() * 832 % (k_stack / 4);
+    fibre.context.uc_stack = {fibre.stack.get(), 0, k_stack - shift};
     fibre.context.uc_link = nullptr;
     makecontext(&fibre.context, &Block::begin, 0);
     return fibre;
   }
 
-  void enter(const Fibre& fibre) {
-    const unsigned t = fibre.thread, x = config_.block.x, y = config_.block.y;
-    place = {
+  Here place_of(unsigned t) const {
+    const unsigned x = config_.block.x, y = config_.block.y;
+    return {
         {t % x, t / x % y, t / (x * y)},
         block_,
         {config_.block.x, config_.block.y, config_.block.z},
@@ -193,7 +203,7 @@ class Block {
   // Not inlined: setjmp leaves what its caller keeps in registers undefined.
   [[gnu::noinline]] void resume(Fibre& fibre) {
     current_ = &fibre;
-    enter(fibre);
+    place = fibre.place;
     if (_setjmp(scheduler_) != 0)
       return;
     if (fibre.begun)
@@ -202,9 +212,16 @@ class Block {
     setcontext(&fibre.context);
   }
 
+  // At once to the next fibre, or to the scheduler where none is ready.
   [[gnu::noinline]] void leave() {
-    if (_setjmp(current_->here) == 0)
+    if (_setjmp(current_->here) != 0)
+      return;
+    if (ready_.empty())
       _longjmp(scheduler_, 1);
+    current_ = ready_.back();
+    ready_.pop_back();
+    place = current_->place;
+    _longjmp(current_->here, 1);
   }
 
   void release_barrier(std::mt19937& random) {
