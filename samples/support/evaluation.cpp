@@ -20,11 +20,11 @@ struct Judged {
 
 void read(const Judged& batch, Evaluation& into) {
   const auto labels = batch.labels.to_vector<std::int32_t>();
-  const auto predictions = batch.predictions.to_vector<float>();
+  const auto predictions = batch.predictions.astype(float32).to_vector<float>();
   into.classes = batch.predictions.shape()[1];
   into.labels.insert(into.labels.end(), labels.begin(), labels.end());
   into.predictions.insert(into.predictions.end(), predictions.begin(), predictions.end());
-  for (const float loss : batch.losses.to_vector<float>())
+  for (const float loss : batch.losses.astype(float32).to_vector<float>())
     into.loss += static_cast<double>(loss);
 }
 

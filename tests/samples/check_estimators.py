@@ -61,6 +61,8 @@ def check_lstm(_):
     small = ["--device", device(), "--length", 10, "--samples", 1500, "--hidden", 16, "--lr", 0.03]
     result = run("lstm", *small)
     expect(number(result, r"test error: ([0-9.]+)") < 0.02, "what it learns", result)
+    mixed = run("lstm", *small, "--amp", "bfloat16")
+    expect(number(mixed, r"test error: ([0-9.]+)") < 0.02 and mixed.stdout != result.stdout, "in bfloat16 too", mixed)
     shortest = run("lstm", "--device", device(), "--length", 2, "--samples", 1, "--epochs", 1)
     expect(shortest.returncode == 0 and "1 epochs are done" in shortest.stdout, "the least there is", shortest)
 
