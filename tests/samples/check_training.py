@@ -79,7 +79,7 @@ def check_amp(folder):
 
 # What a program asks for before it looks at flags.
 NEEDED = {"char_lm": ["text"], "sharpen": ["in.png", "out.png"], "infer": ["network", "a.png"], "inspect": ["network"],
-          "resume": ["folder"], "segmentation": ["seen.png"]}
+          "resume": ["folder"], "segmentation": ["seen.png"], "detect_anomaly": ["worst.png"]}
 
 
 def check_bad_input(folder):
