@@ -149,7 +149,7 @@ void ReportHandler::add_settings(ReportPage& page, Estimator& estimator) const {
   all.emplace_back("learning rate", number_text("%.3g", estimator.trainer().learning_rate()));
   all.emplace_back("batches", std::to_string(at.total_batches));
   all.emplace_back("samples", std::to_string(at.total_samples));
-  if (!estimator.stop_reason().empty() && !estimator.is_fitting())
+  if (!estimator.stop_reason().empty() && !estimator.failed())
     all.emplace_back("ended", estimator.stop_reason());
   page.add_list("Settings", all);
 }

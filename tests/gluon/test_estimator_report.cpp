@@ -98,6 +98,7 @@ TEST_CASE("An estimator's page shows each epoch's figures and why training ended
   CHECK_THAT(
       text, Contains("<h1>Sums</h1>") && Contains("<dt>width</dt><dd>8</dd>") && Contains("<dt>optimizer</dt><dd>SGD"));
   CHECK_THAT(text, Contains("training loss") && Contains("validation loss") && !Contains("error"));
+  CHECK_THAT(text, Contains("<dt>ended</dt><dd>3 epochs are done</dd>"));
   CHECK(count_of(rows_of(handler->page()), "<tr><td>") == 3);
   CHECK(count_of(rows_of(handler->page()), "<td>-</td>") == 2);  // epochs without validation
   CHECK(count_of(text, "<polyline class=\"train\"") == 1);
