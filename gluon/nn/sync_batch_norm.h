@@ -19,8 +19,8 @@ namespace sluice::gluon::nn {
 /// devices go vectors of channels alone. Only all parts say what any result is, so that the layer takes them in one
 /// call: nobody waits for a replica that does not come, and an error of one part is the error of all results. So are
 /// gradients of all: backward() of the sum of the losses, or autograd::backward() of several heads. Otherwise, and with
-/// use_global_stats, it takes any number of parts, each of which is BatchNorm's business alone. A hybridized block may
-/// hold it where all parts are on one device.
+/// use_global_stats, it takes any number of parts, each of which is BatchNorm's business alone. Hybridized
+/// blocks may hold it.
 class SLUICE_API SyncBatchNorm : public BatchNorm {
  public:
   /// Throws ValueError for num_devices < 1 and as BatchNorm does.

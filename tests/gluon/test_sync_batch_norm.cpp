@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tests/gluon/support.h"
@@ -295,9 +296,12 @@ TEST_CASE("BatchNorm's files are SyncBatchNorm's, and its tasks bear the user's 
 
 TEST_CASE("Parts on a CPU and a GPU are normalised together", "[gluon][layers][norms][gpu]") {
   SLUICE_NEEDS_GPUS(1);
-  for (const Device home : {cpu(), gpu(0)}) {
+  for (const auto& [home, hybrid] :
+       {std::pair(cpu(), false), std::pair(gpu(0), false), std::pair(cpu(), true), std::pair(gpu(0), true)}) {
+    CAPTURE(home, hybrid);
     Pair pair(2);
     pair.parts.to(home);
+    pair.parts.hybridize(hybrid);
     const NDArray x = random_array({6, k_channels, 4}, 1);
     const NDArray whole = variable(x);
     Arrays parts = parts_of(x, {2, 4});
