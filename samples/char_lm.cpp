@@ -15,6 +15,7 @@
 #include <sluice/sluice.h>
 
 #include "samples/support/flags.h"
+#include "samples/support/mixed_precision.h"
 #include "samples/support/run_main.h"
 
 namespace {
@@ -27,6 +28,7 @@ struct Options {
   std::int64_t steps = 300, batch = 32, length = 64, units = 64, layers = 2, heads = 4, characters = 400;
   double learning_rate = 4e-3, temperature = 0.7;
   std::uint64_t seed = 1;
+  samples::MixedPrecision mixed = {};
 };
 
 std::string read_file(const std::filesystem::path& path) {
@@ -104,6 +106,8 @@ void train(const gluon::model_zoo::GPT& net, Pieces& pieces, const Options& opti
   trainer.set_schedule(gluon::lr_scheduler::OneCycleScheduler(
       {.total_steps = std::max<std::int64_t>(options.steps, 2), .max_lr = options.learning_rate, .pct_start = 0.1}));
   trainer.guard_gradients({.max_norm = 1});
+  options.mixed.prepare(trainer);
+  const amp::AutocastScope cast = options.mixed.autocast();
   const gluon::loss::SoftmaxCrossEntropyLoss cost;
   gluon::TrainStep step(net, cost, trainer);
   gluon::metric::Loss mean_loss;
@@ -179,5 +183,6 @@ int main(int argc, char** argv) {
   app.add_option("--temperature", options.temperature, "Below 1 it writes what is likelier")
       ->check(samples::finite_within({.low = 0, .high = 100, .open_low = true}));
   app.add_option("--seed", options.seed, "Of all random numbers")->check(samples::whole_number());
+  options.mixed.add_to(app);
   return samples::run_main(app, argc, argv, [&] { return run(options); });
 }

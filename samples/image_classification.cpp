@@ -16,6 +16,7 @@
 #include <sluice/sluice.h>
 
 #include "samples/support/flags.h"
+#include "samples/support/mixed_precision.h"
 #include "samples/support/run_main.h"
 
 namespace {
@@ -32,6 +33,7 @@ struct Options {
   std::int64_t epochs = 15, batch = 24, size = 32, images = 360;
   double learning_rate = 0.01;
   std::uint64_t seed = 1;
+  samples::MixedPrecision mixed = {};
 };
 
 /// Gratings at three angles and rings, of all colours and sizes: half of them JPEG, half PNG.
@@ -126,6 +128,8 @@ int train(const std::vector<data::AnyDataset>& parts, std::int64_t classes, cons
       training.size(),
       validation.size());
   gluon::Trainer trainer(net.collect_params(), gluon::optimizer::Adam({.learning_rate = options.learning_rate}));
+  options.mixed.prepare(trainer);
+  const amp::AutocastScope cast = options.mixed.autocast();
   const gluon::loss::SoftmaxCrossEntropyLoss cost;
   gluon::TrainStep step(net, cost, trainer);
   double accuracy = 0;
@@ -190,5 +194,6 @@ int main(int argc, char** argv) {
       ->check(samples::finite_within({.low = 0, .high = 10}))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "Of all random numbers")->check(samples::whole_number());
+  options.mixed.add_to(app);
   return samples::run_main(app, argc, argv, [&] { return run(options); });
 }

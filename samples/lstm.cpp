@@ -11,6 +11,7 @@
 #include <sluice/sluice.h>
 
 #include "samples/support/flags.h"
+#include "samples/support/mixed_precision.h"
 #include "samples/support/run_main.h"
 
 namespace {
@@ -25,6 +26,7 @@ struct Options {
   std::int64_t length = 20, hidden = 32, samples = 4000, epochs = 12;
   double learning_rate = 0.01;
   std::uint64_t seed = 1;
+  samples::MixedPrecision mixed = {};
 };
 
 /// Sequences of numbers from 0 to 1, each with a mark, 1 at a place of the first half and one of the second, else 0;
@@ -79,6 +81,8 @@ int run(const Options& options) {
   trainer.set_schedule(gluon::lr_scheduler::OneCycleScheduler(
       {.total_steps = options.epochs * training.size() + 1, .max_lr = options.learning_rate}));
   trainer.guard_gradients({.max_norm = 1});
+  options.mixed.prepare(trainer);
+  const amp::AutocastScope cast = options.mixed.autocast();
   est::Estimator estimator(net, loss, trainer, {.validation_metrics = {std::make_shared<gluon::metric::MSE>()}});
   estimator.fit(training, {.epochs = options.epochs, .validation = testing});
   // Who says 1 each time errs by the variance of two numbers.
@@ -99,5 +103,6 @@ int main(int argc, char** argv) {
   app.add_option("--lr", options.learning_rate, "Largest learning rate")
       ->check(samples::finite_within({.low = 0, .high = 1}));
   app.add_option("--seed", options.seed, "Of all random numbers")->check(samples::whole_number());
+  options.mixed.add_to(app);
   return samples::run_main(app, argc, argv, [&] { return run(options); });
 }

@@ -8,5 +8,7 @@
 #include <sluice/gluon/estimator/handlers.h>
 #include <sluice/gluon/estimator/learning_rate_finder.h>
 #include <sluice/gluon/estimator/logging.h>
+#include <sluice/gluon/estimator/report.h>
+#include <sluice/gluon/estimator/report_page.h>
 #include <sluice/gluon/estimator/tensorboard.h>
 #include <sluice/gluon/estimator/training_state.h>

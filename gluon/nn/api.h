@@ -16,5 +16,6 @@
 #include <sluice/gluon/nn/rectifiers.h>
 #include <sluice/gluon/nn/rotary.h>
 #include <sluice/gluon/nn/sequential.h>
+#include <sluice/gluon/nn/sync_batch_norm.h>
 #include <sluice/gluon/nn/transformer.h>
 #include <sluice/gluon/nn/volume.h>

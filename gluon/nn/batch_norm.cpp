@@ -36,12 +36,16 @@ BatchNorm::BatchNorm(BatchNormOptions options)
   });
 }
 
-NDArray BatchNorm::forward(const NDArray& x) const {
-  // Each of them may have its value already, from a file that lacks the others.
+// Each of them may have its value already, from a file that lacks the others.
+void BatchNorm::complete(const NDArray& x) const {
   for (const Parameter* parameter : {&gamma_, &beta_, &running_mean_, &running_var_}) {
     if (!parameter->is_initialized()) [[unlikely]]
       parameter->complete({x.shape()[normal_axis(settings_.axis, x.ndim(), "BatchNorm")]});
   }
+}
+
+NDArray BatchNorm::forward(const NDArray& x) const {
+  complete(x);
   return batch_norm(x, gamma_.data(), beta_.data(), running_mean_.data(), running_var_.data(), settings_, call_site());
 }
 

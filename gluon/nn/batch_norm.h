@@ -33,8 +33,9 @@ class SLUICE_API BatchNorm : public Block {
 
  protected:
   NDArray forward(const NDArray& x) const override;
+  /// Gives parameters that wait for it their shape.
+  void complete(const NDArray& x) const;
 
- private:
   sluice::BatchNormOptions settings_;
   Parameter &gamma_, &beta_, &running_mean_, &running_var_;
 };

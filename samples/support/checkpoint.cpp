@@ -15,6 +15,7 @@ using Arrays = Checkpoint::Arrays;
 namespace {
 
 constexpr const char* k_optimizer = "@optimizer.";
+constexpr const char* k_scaler = "@scaler.";
 constexpr std::int64_t k_format = 1;
 constexpr std::size_t k_record_fields = 7;
 
@@ -147,6 +148,8 @@ void write_checkpoint(const std::filesystem::path& path, const Checkpoint& from)
   Arrays arrays = from.parameters;
   for (const auto& [name, value] : from.optimizer)
     arrays[k_optimizer + name] = value;
+  for (const auto& [name, value] : from.scaler)
+    arrays[k_scaler + name] = value;
   arrays["@format"] = list<std::int64_t>({k_format});
   arrays["@settings"] = text_array(lines_of(from.settings));
   arrays["@random"] = list<std::int64_t>({bits(from.random.seed), bits(from.random.offset)});
@@ -177,6 +180,7 @@ Checkpoint read_checkpoint(const std::filesystem::path& path) {
       .settings = settings_of(reader.text("@settings")),
       .parameters = without_the_rest(reader.arrays()),
       .optimizer = {},
+      .scaler = {},
       .random = {unsigned_of(random[0]), unsigned_of(random[1])},
       .loader = loader_of(reader),
       .images = unsigned_of(reader.values<std::int64_t>("@images", 1)[0]),
@@ -189,6 +193,8 @@ Checkpoint read_checkpoint(const std::filesystem::path& path) {
   for (const auto& [name, value] : reader.arrays()) {
     if (name.starts_with(k_optimizer))
       to.optimizer[name.substr(std::string(k_optimizer).size())] = value;
+    if (name.starts_with(k_scaler))
+      to.scaler[name.substr(std::string(k_scaler).size())] = value;
   }
   return to;
 }

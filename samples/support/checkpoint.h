@@ -18,6 +18,7 @@ struct Checkpoint {
 
   std::map<std::string, std::string> settings;  // flags and values, TrainingOptions::settings()
   Arrays parameters, optimizer;
+  Arrays scaler;                                // of losses; empty without one
   sluice::RandomBlock random;                   // of the engine
   sluice::gluon::data::DataLoaderState loader;  // of the training images
   std::uint64_t images = 0;                     // checksum() of the images trained on

@@ -20,11 +20,11 @@ struct Judged {
 
 void read(const Judged& batch, Evaluation& into) {
   const auto labels = batch.labels.to_vector<std::int32_t>();
-  const auto predictions = batch.predictions.to_vector<float>();
+  const auto predictions = batch.predictions.astype(float32).to_vector<float>();
   into.classes = batch.predictions.shape()[1];
   into.labels.insert(into.labels.end(), labels.begin(), labels.end());
   into.predictions.insert(into.predictions.end(), predictions.begin(), predictions.end());
-  for (const float loss : batch.losses.to_vector<float>())
+  for (const float loss : batch.losses.astype(float32).to_vector<float>())
     into.loss += static_cast<double>(loss);
 }
 
@@ -80,43 +80,12 @@ double Evaluation::accuracy() const {
   return size() > 0 ? static_cast<double>(hits()) / static_cast<double>(size()) : 0;
 }
 
-std::vector<std::int64_t> Evaluation::confusion() const {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(classes * classes));
+gluon::estimator::ConfusionCounts Evaluation::confusions() const {
+  const auto n = static_cast<std::size_t>(classes);
+  gluon::estimator::ConfusionCounts counts(n, std::vector<std::int64_t>(n));
   for (std::int64_t i = 0; i < size(); ++i)
-    ++counts[static_cast<std::size_t>(labels[static_cast<std::size_t>(i)] * classes + guess(i))];
+    ++counts[static_cast<std::size_t>(labels[static_cast<std::size_t>(i)])][static_cast<std::size_t>(guess(i))];
   return counts;
-}
-
-std::vector<ClassScore> class_scores(const Evaluation& evaluation) {
-  const std::vector<std::int64_t> counts = evaluation.confusion();
-  const std::int64_t classes = evaluation.classes;
-  const auto at = [&](std::int64_t label, std::int64_t guess) {
-    return counts[static_cast<std::size_t>(label * classes + guess)];
-  };
-  const auto share = [](std::int64_t part, std::int64_t all) {
-    return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;
-  };
-  std::vector<ClassScore> scores;
-  for (std::int64_t label = 0; label < classes; ++label) {
-    ClassScore score{.label = label};
-    std::int64_t guessed = 0;
-    for (std::int64_t other = 0; other < classes; ++other) {
-      score.images += at(label, other);
-      guessed += at(other, label);
-      if (other != label && at(label, other) > score.times) {
-        score.taken_for = other;
-        score.times = at(label, other);
-      }
-    }
-    score.precision = share(at(label, label), guessed);
-    score.recall = share(at(label, label), score.images);
-    score.f1 = share(2 * at(label, label), score.images + guessed);
-    scores.push_back(score);
-  }
-  std::stable_sort(scores.begin(), scores.end(), [](const auto& a, const auto& b) {
-    return (a.images > 0) != (b.images > 0) ? a.images > 0 : a.f1 < b.f1;
-  });
-  return scores;
 }
 
 std::vector<std::int64_t> confident_mistakes(const Evaluation& evaluation, std::size_t most) {

@@ -21,23 +21,13 @@ struct Evaluation {
   std::vector<double> probabilities(std::int64_t image) const;
   std::int64_t hits() const;
   double accuracy() const;
-  /// counts[label * classes + guess].
-  std::vector<std::int64_t> confusion() const;
+  /// How often which label was taken for which class.
+  sluice::gluon::estimator::ConfusionCounts confusions() const;
 };
 
 /// Runs `net` over the loader's images, in their order; stops early where the process was interrupted. The host waits.
 Evaluation evaluate(
     const sluice::gluon::Block& net, const sluice::gluon::loss::Loss& loss, sluice::gluon::data::DataLoader& loader);
-
-/// How well one class is told from the others.
-struct ClassScore {
-  std::int64_t label = 0;
-  std::int64_t images = 0;                   // of this class; without any the scores mean nothing
-  double precision = 0, recall = 0, f1 = 0;  // 0 where nothing was there to count
-  std::int64_t taken_for = -1, times = 0;    // the class that it is taken for most often; -1 = none
-};
-/// Of all classes, the worst (by F1) first, those without an image last.
-std::vector<ClassScore> class_scores(const Evaluation& evaluation);
 
 /// The images that were guessed wrong, those with the greatest probability of the wrong class first; without those
 /// whose probabilities are not finite.

@@ -39,6 +39,7 @@ void add_course_flags(CLI::App& app, TrainingOptions& to) {
       ->needs("--hybrid");
   app.add_option("--precision", to.precision, "highest, or high: TF32 on a GPU")
       ->check(CLI::IsMember({"highest", "high"}));
+  to.mixed.add_to(app);
   for (const char* shown :
        {"--epochs", "--batch-size", "--final-lr", "--optimizer", "--momentum", "--seed", "--precision"})
     app.get_option(shown)->capture_default_str();
@@ -135,7 +136,8 @@ std::map<std::string, std::string> TrainingOptions::settings() const {
       {"--momentum", fmt::format("{}", momentum)},
       {"--weight-decay", fmt::format("{}", weight_decay)},
       {"--seed", fmt::format("{}", seed)},
-      {"--precision", precision}};
+      {"--precision", precision},
+      {"--amp", mixed.type}};
 }
 
 void TrainingOptions::adopt(const std::map<std::string, std::string>& theirs, const std::string& file) {

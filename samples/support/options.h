@@ -11,6 +11,8 @@
 
 #include <sluice/sluice.h>
 
+#include "samples/support/mixed_precision.h"
+
 namespace samples {
 
 /// The flags that all training samples have. Defaults are the sample's.
@@ -36,6 +38,7 @@ struct TrainingOptions {
   int threads = 0;        // 0: as many as the process may use
   int losses = 0;         // print the first so many
   std::string precision = "highest";
+  MixedPrecision mixed = {};
   CLI::App* app = nullptr;  // knows which flags were given
 
   /// Gives `app` the flags. Both must outlive the parsing and its use.

@@ -63,6 +63,7 @@ Session::Session(const TrainingOptions& options, const Images& images, Model mod
           steps_in_all() - steps_,
           resumed == nullptr ? 0 : resumed->seconds,
           resumed == nullptr ? 0 : resumed->epoch_seconds) {
+  options.mixed.prepare(trainer_);
   if (resumed != nullptr)
     resume(*resumed);
   else if (!options.load.empty())
@@ -77,6 +78,8 @@ Session::Session(const TrainingOptions& options, const Images& images, Model mod
 void Session::resume(const Checkpoint& from) {
   set_parameters(model_.net, from.parameters, options_.resume, options_.device);
   trainer_.optimizer().load_states(from.optimizer);
+  if (trainer_.scaler() != nullptr)
+    trainer_.scaler()->load_states(from.scaler);
   history_ = from.history;
   if (train_loader_)
     resume_loader(from);
@@ -112,6 +115,7 @@ Checkpoint Session::checkpoint() const {
       .settings = options_.settings(),
       .parameters = {},
       .optimizer = trainer_.optimizer().states(),
+      .scaler = trainer_.scaler() == nullptr ? Checkpoint::Arrays() : trainer_.scaler()->states(),
       .random = Engine::current().random_state(),
       .loader = train_loader_ ? train_loader_->state() : gluon::data::DataLoaderState(),
       .images = images_,
@@ -218,15 +222,19 @@ void Session::train_epoch(Progress& progress) {
 }
 
 gluon::StepResult Session::compute_step(const gluon::data::Batch& batch) {
-  if (graph_step_)
+  if (graph_step_) {
+    const amp::AutocastScope cast = options_.mixed.autocast();
     return (*graph_step_)(batch.data, batch.label);
-  NDArray predictions, losses;
+  }
+  NDArray predictions, losses, scaled;
   {
+    const amp::AutocastScope cast = options_.mixed.autocast();
     autograd::RecordScope record;
     predictions = model_.net(batch.data);
     losses = (*model_.loss)(predictions, batch.label);
+    scaled = to_go_back_from(losses, trainer_);
   }
-  losses.backward();
+  scaled.backward();
   trainer_.step(batch.data.shape()[0]);
   return {losses.detach(), predictions.detach()};
 }
@@ -259,8 +267,10 @@ void Session::finish_epoch(const Progress& progress) {
 }
 
 const Evaluation& Session::evaluation() {
-  if (!evaluation_)
+  if (!evaluation_) {
+    const amp::AutocastScope cast = options_.mixed.autocast();
     evaluation_ = evaluate(model_.net, *model_.loss, test_loader_);
+  }
   return *evaluation_;
 }
 

@@ -8,17 +8,24 @@
 
 namespace samples {
 
+using sluice::gluon::estimator::class_scores;
+using sluice::gluon::estimator::ClassScore;
+using sluice::gluon::estimator::ConfusionCounts;
+
 namespace {
 
 constexpr std::size_t k_worst = 3;
 
-std::size_t digits_of(const std::vector<std::int64_t>& counts) {
-  return fmt::format("{}", *std::max_element(counts.begin(), counts.end())).size();
+std::size_t digits_of(const ConfusionCounts& counts) {
+  std::int64_t largest = 0;
+  for (const auto& row : counts)
+    largest = std::max(largest, *std::max_element(row.begin(), row.end()));
+  return fmt::format("{}", largest).size();
 }
 
 void print_matrix(const Evaluation& evaluation, const std::vector<std::string>& classes) {
-  const std::vector<std::int64_t> counts = evaluation.confusion();
-  const auto n = static_cast<std::size_t>(evaluation.classes);
+  const ConfusionCounts counts = evaluation.confusions();
+  const std::size_t n = counts.size();
   const std::size_t column = std::max(digits_of(counts), std::size_t{2}) + 2;
   std::size_t names = 0;
   for (const std::string& name : classes)
@@ -36,7 +43,7 @@ void print_matrix(const Evaluation& evaluation, const std::vector<std::string>& 
   for (std::size_t label = 0; label < n; ++label) {
     std::string row = fmt::format("{:>2} {:<{}}", label, classes.at(label), names);
     for (std::size_t guess = 0; guess < n; ++guess) {
-      const std::int64_t count = counts[label * n + guess];
+      const std::int64_t count = counts[label][guess];
       row += fmt::format("{:>{}}", count == 0 ? "." : fmt::format("{}", count), column);
     }
     put(row + '\n');
@@ -49,10 +56,10 @@ void print_summary(const Evaluation& evaluation, const std::vector<std::string>&
   if (evaluation.size() == 0)
     return;
   print_matrix(evaluation, classes);
-  const std::vector<ClassScore> scores = class_scores(evaluation);
+  const std::vector<ClassScore> scores = class_scores(evaluation.confusions());
   for (std::size_t i = 0; i < std::min(k_worst, scores.size()); ++i) {
     const ClassScore& score = scores[i];
-    if (score.images == 0)
+    if (score.samples == 0)
       return;
     std::string line = fmt::format(
         "{} {}: precision {:.3f}, recall {:.3f}",

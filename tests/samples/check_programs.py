@@ -12,7 +12,7 @@ import xml.etree.ElementTree
 import zlib
 
 import harness
-from harness import PROGRAMS, Skipped, device, expect, run
+from harness import PROGRAMS, Skipped, device, expect, run, succeeds
 from images import png, png_rows
 
 
@@ -297,6 +297,9 @@ def check_char_lm(folder):
     expect("the mat. the cat sat" in result.stdout.split("loss")[-1].replace("\n", ""), "what it writes", result)
     again = run("char_lm", text, *small, "--steps", 120, "--lr", 0.02, "--write", 48, "--temperature", 0.1)
     expect(again.stdout == result.stdout, "the same seed, the same text", again)
+    mixed = run("char_lm", text, *small, "--steps", 120, "--lr", 0.02, "--write", 0, "--amp", "float16")
+    losses = [float(found) for found in re.findall(r"loss ([0-9.]+)", mixed.stdout)]
+    expect(mixed.returncode == 0 and len(losses) == 10 and losses[-1] < losses[0] / 3, f"float16: {losses}", mixed)
     sources = folder / "sources"
     sources.mkdir()
     (sources / "a.h").write_text("int a;\n" * 8)
@@ -328,6 +331,7 @@ def check_image_classification(folder):
     result = run("image_classification", *own)
     expect(result.returncode == 0 and "1 damaged files" in result.stdout, "a folder of one's own", result)
     expect(run("image_classification", *own).stdout == result.stdout, "the same seed, the same training", result)
+    succeeds(run("image_classification", *own, "--amp", "bfloat16"), "in bfloat16")
     (folder / "cifar").mkdir()
     for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:
         (folder / "cifar" / f"{name}.bin").write_bytes(bytes(i * 7 % 10 if i % 3073 == 0 else i % 251 for i in range(3 * 3073)))

@@ -51,9 +51,35 @@ def check_hybrid(folder):
         expect(judged[0].stdout == judged[1].stdout and "test loss" in judged[0].stdout, f"{name}: judging", judged[1])
 
 
+def check_amp(folder):
+    """In half types samples learn as well; steps by hand are those of graphs, and a run that was saved goes on with the
+    scale of its losses, which is in the file."""
+    write_dataset(folder)
+    watched = ["--final-lr", 1, "--batch-size", 64, "--losses", 1000, "--threads", 1]
+    plain = succeeds(train("mlp", folder, *watched, "--epochs", 4), "float32")
+    for kind in ("bfloat16", "float16"):
+        whole, hybrid = (succeeds(train("mlp", folder, *watched, "--epochs", 4, "--amp", kind, *flags), f"{kind} {flags}")
+                         for flags in ([], ["--hybrid"]))
+        expect(float(whole.stdout.split()[-1]) >= 0.97, f"{kind} learns", whole)
+        expect(whole.stdout.count("\nloss ") == 32 and "loss nan" not in whole.stdout, f"{kind}: losses", whole)
+        expect(without_times(whole.stdout) == without_times(hybrid.stdout), f"{kind} as graphs", hybrid)
+        expect(re.findall("loss.*", whole.stdout) != re.findall("loss.*", plain.stdout), f"{kind} is another type", whole)
+        succeeds(train("mlp", folder, *watched, "--epochs", 2, "--amp", kind, "--save", folder / "net.npz"), "the first half")
+        resumed = succeeds(train("mlp", folder, *watched[4:], "--epochs", 4, "--resume", folder / "net.npz"), "the other half")
+        expect(re.findall(r"^loss (?:1[7-9]|[23]\d) .*", whole.stdout, re.MULTILINE) ==
+               re.findall("^loss .*", resumed.stdout, re.MULTILINE), f"{kind} goes on as if it had not stopped", resumed)
+        scale = "@scaler.loss_scale.npy" in zipfile.ZipFile(folder / "net.npz").namelist()
+        expect(scale == (kind == "float16"), f"{kind} has a scale: {scale}")
+        other = train("mlp", folder, "--epochs", 4, "--resume", folder / "net.npz", "--amp", "off")
+        expect(other.returncode == 1 and f"made with --amp {kind}" in other.stderr, "another type is refused", other)
+    convolved = succeeds(train("cnn", folder, "--model", "tf", "--epochs", 2, "--amp", "bfloat16"), "cnn")
+    expect(float(convolved.stdout.split()[-1]) > 0.9, "a network of convolutions learns", convolved)
+    expect(run("mlp", "--amp", "float8").returncode == 2, "a type that there is not")
+
+
 # What a program asks for before it looks at flags.
 NEEDED = {"char_lm": ["text"], "sharpen": ["in.png", "out.png"], "infer": ["network", "a.png"], "inspect": ["network"],
-          "resume": ["folder"], "segmentation": ["seen.png"]}
+          "resume": ["folder"], "segmentation": ["seen.png"], "detect_anomaly": ["worst.png"]}
 
 
 def check_bad_input(folder):

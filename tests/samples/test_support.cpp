@@ -16,6 +16,7 @@
 
 using namespace samples;
 using sluice::test::contains;
+namespace est = sluice::gluon::estimator;
 
 namespace {
 
@@ -24,13 +25,17 @@ Evaluation five_images() {
   return {.labels = {0, 1, 2, 1, 1}, .predictions = {5, 0, 0, 0, 1, 9, 0, 0, 4, 1.1f, 1, 0, 0, 3, 0}, .classes = 3};
 }
 
+Image no_image(std::int64_t /*index*/) {
+  return {.height = 1, .width = 1, .channels = 1, .pixels = {7}};
+}
+
 }  // namespace
 
 TEST_CASE("an evaluation counts hits, confusions and scores", "[samples]") {
   const Evaluation evaluation = five_images();
   CHECK(evaluation.accuracy() == Approx(3.0 / 5));
-  CHECK(evaluation.confusion() == std::vector<std::int64_t>{1, 0, 0, 1, 1, 1, 0, 0, 1});
-  const std::vector<ClassScore> scores = class_scores(evaluation);
+  CHECK(evaluation.confusions() == est::ConfusionCounts{{1, 0, 0}, {1, 1, 1}, {0, 0, 1}});
+  const std::vector<est::ClassScore> scores = est::class_scores(evaluation.confusions());
   REQUIRE(scores.size() == 3);
   CHECK(scores[0].label == 1);
   CHECK(scores[0].precision == 1);
@@ -43,7 +48,7 @@ TEST_CASE("an evaluation counts hits, confusions and scores", "[samples]") {
   // wrongly.
   const Evaluation eager{
       .labels = {0, 1, 1, 1, 2}, .predictions = {1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1}, .classes = 3};
-  const std::vector<ClassScore> by_f1 = class_scores(eager);
+  const std::vector<est::ClassScore> by_f1 = est::class_scores(eager.confusions());
   CHECK((by_f1[0].label == 0 && by_f1[1].label == 1 && by_f1[2].label == 2));
   CHECK(by_f1[0].f1 == Approx(0.5));
 }
@@ -53,11 +58,12 @@ TEST_CASE(
     "[samples]") {
   // Of 0 and 2 there are images; 2 was guessed wrongly once.
   const Evaluation evaluation{.labels = {0, 2, 0}, .predictions = {1, 0, 0, 0, 0, 1, 0, 0, 1}, .classes = 3};
-  const std::vector<ClassScore> scores = class_scores(evaluation);
+  const std::vector<est::ClassScore> scores = est::class_scores(evaluation.confusions());
   REQUIRE(scores.size() == 3);
   CHECK((scores[0].label != 1 && scores[1].label != 1));
-  CHECK((scores[2].label == 1 && scores[2].images == 0 && scores[0].images + scores[1].images == 3));
-  const std::string table = report_parts::score_table(evaluation, {"ant", "bee", "cat"});
+  CHECK((scores[2].label == 1 && scores[2].samples == 0 && scores[0].samples + scores[1].samples == 3));
+  const std::string table =
+      report_page({.title = "t", .evaluation = &evaluation, .classes = {"ant", "bee", "cat"}, .image = no_image});
   CHECK_THAT(table, contains("bee</th><td class=\"quiet\">-</td><td class=\"quiet\">-</td>"));
   const float nan = std::nanf("");
   const Evaluation spoilt{.labels = {1, 0}, .predictions = {nan, nan, nan, nan}, .classes = 2};
@@ -134,7 +140,7 @@ TEST_CASE("lines are wrapped at words", "[samples]") {
 }
 
 TEST_CASE("text on a page cannot become markup", "[samples]") {
-  CHECK(report_parts::escaped("<a href=\"x\">&") == "&lt;a href=&quot;x&quot;&gt;&amp;");
+  CHECK(est::ReportPage::escaped("<a href=\"x\">&") == "&lt;a href=&quot;x&quot;&gt;&amp;");
 }
 
 TEST_CASE("the page's curves rise where their values do", "[samples]") {
@@ -143,7 +149,7 @@ TEST_CASE("the page's curves rise where their values do", "[samples]") {
       {.loss = 3, .accuracy = 0.2, .validation_loss = 2, .validation_accuracy = 0.5},
       {.loss = 2, .accuracy = 0.5, .validation_loss = 2, .validation_accuracy = 0.5},
       {.loss = 1, .accuracy = 0.8, .validation_loss = 2, .validation_accuracy = 0.5}};
-  const std::string page = report_parts::curves(history);
+  const std::string page = report_page({.title = "t", .history = history});
   std::vector<std::vector<double>> heights;  // of each line; on a page they are counted from above
   const std::regex line("points=\"([^\"]*)\""), point("([\\d.]+),([\\d.]+)");
   for (std::sregex_iterator at(page.begin(), page.end(), line), end; at != end; ++at) {
@@ -164,7 +170,8 @@ TEST_CASE("the page's curves rise where their values do", "[samples]") {
 TEST_CASE("the page's matrix has labels in rows, and shows the images that were mistaken", "[samples]") {
   const Evaluation evaluation = five_images();
   const std::vector<std::string> classes = {"ant", "bee", "cat"};
-  const std::string matrix = report_parts::confusion_matrix(evaluation, classes);
+  const std::string matrix =
+      report_page({.title = "t", .evaluation = &evaluation, .classes = classes, .image = no_image});
   CHECK_THAT(matrix, contains("1 of 3 images of bee taken for cat") && !contains("of cat taken for bee"));
   std::vector<std::int64_t> shown;
   report_parts::mistakes(

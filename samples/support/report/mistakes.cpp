@@ -1,10 +1,14 @@
 #include <fmt/format.h>
 
+#include <sluice/gluon/estimator/report_page.h>
+
 #include "samples/support/report/report.h"
 
 namespace samples::report_parts {
 
 namespace {
+
+using sluice::gluon::estimator::ReportPage;
 
 constexpr std::size_t k_most_mistakes = 25;
 constexpr std::int64_t k_least_side = 112;  // small images are made larger, a pixel a square
@@ -42,7 +46,8 @@ std::string figure(const Report& report, std::int64_t index) {
   const Evaluation& evaluation = *report.evaluation;
   const auto label = static_cast<std::size_t>(evaluation.labels[static_cast<std::size_t>(index)]);
   const auto guess = static_cast<std::size_t>(evaluation.guess(index));
-  const std::string is = escaped(report.classes.at(label)), taken_for = escaped(report.classes.at(guess));
+  const std::string is = ReportPage::escaped(report.classes.at(label)),
+                    taken_for = ReportPage::escaped(report.classes.at(guess));
   return fmt::format(
       "<figure><img src=\"data:image/png;base64,{}\" alt=\"{}, taken for {}\" title=\"test image {}\"/>"
       "<figcaption><b>{}</b> {:.1f}%<br/><span class=\"quiet\">is {}, {:.1f}%</span></figcaption></figure>\n",

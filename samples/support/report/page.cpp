@@ -1,109 +1,81 @@
 #include <fmt/format.h>
 
+#include <sluice/gluon/estimator/report_page.h>
+
 #include "samples/support/report/report.h"
 #include "samples/support/terminal.h"
 
 namespace samples {
 
-namespace parts = report_parts;
-
-std::string report_parts::escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += c;
-    }
-  }
-  return safe;
-}
+using sluice::gluon::estimator::Curve;
+using sluice::gluon::estimator::ReportPage;
 
 namespace {
 
-std::string figure(const std::string& value, const std::string& what) {
-  return "<div class=\"figure\"><b>" + value + "</b><span>" + what + "</span></div>\n";
-}
-
-std::string figures(const Report& report) {
-  std::string text = "<div class=\"figures\">\n";
+void add_figures(ReportPage& page, const Report& report) {
+  ReportPage::Pairs figures;
   if (const Evaluation* evaluation = report.evaluation; evaluation != nullptr) {
     const std::int64_t wrong = evaluation->size() - evaluation->hits();
-    text += figure(fmt::format("{:.2f}%", 100 * evaluation->accuracy()), "test accuracy");
-    text += figure(fmt::format("{:.4f}", evaluation->loss), "test loss");
-    text += figure(fmt::format("{}", wrong), fmt::format("of {} images wrong", evaluation->size()));
+    figures.emplace_back(fmt::format("{:.2f}%", 100 * evaluation->accuracy()), "test accuracy");
+    figures.emplace_back(fmt::format("{:.4f}", evaluation->loss), "test loss");
+    figures.emplace_back(fmt::format("{}", wrong), fmt::format("of {} images wrong", evaluation->size()));
   }
   if (!report.history.empty()) {
-    text += figure(fmt::format("{:.0f}", report.history.back().images_per_second), "images/s in training");
-    text += figure(clock_text(report.seconds), fmt::format("{} epochs, {} steps", report.history.size(), report.steps));
+    figures.emplace_back(fmt::format("{:.0f}", report.history.back().images_per_second), "images/s in training");
+    figures.emplace_back(
+        clock_text(report.seconds), fmt::format("{} epochs, {} steps", report.history.size(), report.steps));
   }
-  return text + "</div>\n";
+  page.add_figures(figures);
 }
 
-std::string settings(const Report& report) {
-  std::string text = "<section><h2>Settings</h2><dl>\n";
-  for (const auto& [name, value] : report.settings)
-    text += "<dt>" + parts::escaped(name) + "</dt><dd>" + parts::escaped(value) + "</dd>\n";
-  return text + "</dl></section>\n";
+void add_curves(ReportPage& page, const History& history) {
+  std::vector<Curve> curves{{.name = "Loss"}, {.name = "Accuracy"}};
+  for (const EpochRecord& epoch : history) {
+    curves[0].training.push_back(epoch.loss);
+    curves[0].validation.push_back(epoch.validation_loss);
+    curves[1].training.push_back(epoch.accuracy);
+    curves[1].validation.push_back(epoch.validation_accuracy);
+  }
+  page.add_curves(curves);
 }
 
-std::string epochs(const History& history) {
+void add_epochs(ReportPage& page, const History& history) {
   if (history.empty())
-    return "";
-  std::string text =
-      "<section><h2>Epochs</h2><div class=\"scroll\"><table class=\"list\"><thead><tr><th>epoch</th><th>loss</th>"
-      "<th>accuracy</th><th>validation loss</th><th>validation accuracy</th><th>learning rate</th><th>images/s</th>"
-      "<th>time</th></tr></thead><tbody>\n";
+    return;
+  std::vector<std::vector<std::string>> rows;
   for (std::size_t i = 0; i < history.size(); ++i) {
     const EpochRecord& epoch = history[i];
-    text += fmt::format(
-        "<tr><td>{}</td><td>{:.4f}</td><td>{:.4f}</td><td>{:.4f}</td><td>{:.4f}</td><td>{:.3g}</td><td>{:.0f}</td>"
-        "<td>{:.1f} s</td></tr>\n",
-        i + 1,
-        epoch.loss,
-        epoch.accuracy,
-        epoch.validation_loss,
-        epoch.validation_accuracy,
-        epoch.learning_rate,
-        epoch.images_per_second,
-        epoch.seconds);
+    rows.push_back(
+        {fmt::format("{}", i + 1),
+         fmt::format("{:.4f}", epoch.loss),
+         fmt::format("{:.4f}", epoch.accuracy),
+         fmt::format("{:.4f}", epoch.validation_loss),
+         fmt::format("{:.4f}", epoch.validation_accuracy),
+         fmt::format("{:.3g}", epoch.learning_rate),
+         fmt::format("{:.0f}", epoch.images_per_second),
+         fmt::format("{:.1f} s", epoch.seconds)});
   }
-  return text + "</tbody></table></div></section>\n";
-}
-
-// What the last weights are judged by, with what they took for what.
-std::string judgement(const Report& report) {
-  if (report.evaluation == nullptr)
-    return "";
-  return parts::confusion_matrix(*report.evaluation, report.classes) +
-         parts::score_table(*report.evaluation, report.classes) + parts::mistakes(report);
-}
-
-std::string note(const std::string& text) {
-  return text.empty() ? "" : "<p><b>" + parts::escaped(text) + "</b></p>\n";
+  page.add_table(
+      "Epochs",
+      {"epoch", "loss", "accuracy", "validation loss", "validation accuracy", "learning rate", "images/s", "time"},
+      rows);
 }
 
 }  // namespace
 
 std::string report_page(const Report& report) {
-  const std::string title = parts::escaped(report.title);
-  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>" +
-         title + "</title>\n<style>" + parts::style() + "</style>\n</head>\n<body>\n<main>\n<h1>" + title + "</h1>\n" +
-         "<p class=\"quiet\">What was trained, how well it does, and where it goes wrong.</p>\n" + note(report.note) +
-         figures(report) + parts::curves(report.history) + judgement(report) + epochs(report.history) +
-         settings(report) + "<footer>Written by Sluice's samples.</footer>\n</main>\n</body>\n</html>\n";
+  ReportPage page(report.title, "What was trained, how well it does, and where it goes wrong.");
+  if (!report.note.empty())
+    page.add_note(report.note);
+  add_figures(page, report);
+  add_curves(page, report.history);
+  if (report.evaluation != nullptr) {
+    page.add_confusions(report.evaluation->confusions(), report.classes, "images");
+    page.add_html(report_parts::mistakes(report));
+  }
+  add_epochs(page, report.history);
+  page.add_list("Settings", report.settings);
+  return page.html("Written by Sluice's samples.");
 }
 
 }  // namespace samples

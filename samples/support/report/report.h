@@ -31,16 +31,6 @@ std::string report_page(const Report& report);
 
 namespace report_parts {
 
-/// `text` with the characters that mean something in HTML written as references.
-std::string escaped(const std::string& text);
-/// The page's style sheet.
-const char* style();
-/// Loss and accuracy over the epochs as two drawings (SVG).
-std::string curves(const History& history);
-/// Counts, with colours that follow the share of each row; "" without images.
-std::string confusion_matrix(const Evaluation& evaluation, const std::vector<std::string>& classes);
-/// A table of the classes, the worst first, "-" for those without an image.
-std::string score_table(const Evaluation& evaluation, const std::vector<std::string>& classes);
 /// Images with what they are and what they were taken for.
 std::string mistakes(const Report& report);
 

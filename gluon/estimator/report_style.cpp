@@ -1,6 +1,6 @@
-#include "samples/support/report/report.h"
+#include <sluice/gluon/detail/report_parts.h>
 
-namespace samples::report_parts {
+namespace sluice::gluon::detail {
 
 namespace {
 
@@ -80,8 +80,8 @@ footer { margin-top: 26px; color: var(--quiet); font-size: 13px; text-align: cen
 
 }  // namespace
 
-const char* style() {
+const char* report_style() {
   return k_style;
 }
 
-}  // namespace samples::report_parts
+}  // namespace sluice::gluon::detail
