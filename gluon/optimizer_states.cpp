@@ -11,6 +11,7 @@ namespace sluice::gluon::optimizer {
 namespace {
 
 constexpr const char* k_count = "num_updates";
+constexpr std::int64_t k_most_steps = std::int64_t{1} << 62;  // and those to come can be counted
 constexpr const char* k_optimizer = "optimizer";
 
 NDArray one_number(std::int64_t value) {
@@ -32,7 +33,7 @@ std::int64_t read_count(const std::string& entry, const NDArray& value) {
         "optimizer states: '", entry, "' is ", value.dtype(), " of shape ", value.shape(), ", not one int64");
   });
   const auto count = value.item<std::int64_t>();
-  require(count >= 0, [&] { return message("optimizer states: '", entry, "' is ", count); });
+  require(count >= 0 && count <= k_most_steps, [&] { return message("optimizer states: '", entry, "' is ", count); });
   return count;
 }
 

@@ -139,7 +139,12 @@ TEST_CASE("files that are missing or do not belong together are refused", "[gluo
   CHECK(error(files.folder / "net.json", others.folder / "net.npz").find("or not the file that") != std::string::npos);
   CHECK(error(files.folder / "net.npz", {}).find("no graph file") != std::string::npos);
   CHECK_THROWS_AS(SymbolBlock::imports(files.folder / "net.json", {"x"}), ValueError);
-  CHECK_THROWS_AS(SymbolBlock::imports(files.folder / "net.json", {}, {}, gpu(num_gpus())), DeviceError);
+#ifdef SLUICE_CUDA
+  using NoDevice = DeviceError;
+#else
+  using NoDevice = UnsupportedError;  // no operator has a kernel there, which is seen first
+#endif
+  CHECK_THROWS_AS(SymbolBlock::imports(files.folder / "net.json", {}, {}, gpu(num_gpus())), NoDevice);
 }
 
 TEST_CASE("a network that version 1 exported stays readable, and gives what it gave", "[gluon][export]") {

@@ -160,6 +160,8 @@ TEST_CASE("states that lack a name or a count, or hold what is no state, are ref
     Optimizer::States negative = whole;
     negative[entry] = array<std::int64_t>({-1});
     CHECK_THROWS_WITH(other.load_states(negative), contains("'" + entry + "' is -1"));
+    negative[entry] = array<std::int64_t>({std::numeric_limits<std::int64_t>::max()});  // one more cannot be counted
+    CHECK_THROWS_WITH(other.load_states(negative), contains("'" + entry + "' is 9223372036854775807"));
   }
   Optimizer::States more = whole;
   more["0.weight.momentum"] = zeros({2});

@@ -147,6 +147,18 @@ TEST_CASE("Any operator called by name with any inputs and attributes runs or th
   }
 }
 
+TEST_CASE("Compositions of any number of inputs refuse none at all") {
+  std::size_t tried = 0;
+  for (const Operator* op : operators()) {
+    if (op->inputs >= 0 || op->composition == nullptr || op->infer == nullptr)
+      continue;
+    CAPTURE(op->name);
+    CHECK_THROWS_AS(invoke(*op, std::span<const NDArray>{}, make_attributes(*op, {}), {}), Error);
+    ++tried;
+  }
+  CHECK(tried > 5);
+}
+
 TEST_CASE("Operators called by name refuse types that they would write beyond") {
   const Operator& weights = *find_operator("dense_backward_weights");
   const NDArray whole = ones({3, 5}, {.dtype = int64});
