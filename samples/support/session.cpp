@@ -79,12 +79,20 @@ void Session::resume(const Checkpoint& from) {
   set_parameters(model_.net, from.parameters, options_.resume, options_.device);
   trainer_.optimizer().load_states(from.optimizer);
   if (trainer_.scaler() != nullptr)
-    trainer_.scaler()->load_states(from.scaler);
+    resume_scaler(from);
   history_ = from.history;
   if (train_loader_)
     resume_loader(from);
   sums_.begin_epoch(from.epoch);
   Engine::current().set_random_state(from.random);
+}
+
+void Session::resume_scaler(const Checkpoint& from) {
+  try {
+    trainer_.scaler()->load_states(from.scaler);
+  } catch (const ValueError& error) {
+    throw FileError(message("--resume ", options_.resume.string(), ": ", error.message()));
+  }
 }
 
 void Session::resume_loader(const Checkpoint& from) {

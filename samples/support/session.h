@@ -54,6 +54,7 @@ class Session {
 
  private:
   void resume(const Checkpoint& from);
+  void resume_scaler(const Checkpoint& from);
   void resume_loader(const Checkpoint& from);
   void run_epoch();
   void train_epoch(Progress& progress);

@@ -70,6 +70,12 @@ def check_amp(folder):
                re.findall("^loss .*", resumed.stdout, re.MULTILINE), f"{kind} goes on as if it had not stopped", resumed)
         scale = "@scaler.loss_scale.npy" in zipfile.ZipFile(folder / "net.npz").namelist()
         expect(scale == (kind == "float16"), f"{kind} has a scale: {scale}")
+        with zipfile.ZipFile(folder / "net.npz") as good, zipfile.ZipFile(folder / "less.npz", "w") as less:
+            for name in good.namelist():
+                if not name.startswith("@scaler."):
+                    less.writestr(name, good.read(name))
+        lost = train("mlp", folder, "--epochs", 4, "--resume", folder / "less.npz")
+        expect(lost.returncode == (1 if scale else 0) and ("less.npz: " in lost.stderr) == scale, "its scale is lost", lost)
         other = train("mlp", folder, "--epochs", 4, "--resume", folder / "net.npz", "--amp", "off")
         expect(other.returncode == 1 and f"made with --amp {kind}" in other.stderr, "another type is refused", other)
     convolved = succeeds(train("cnn", folder, "--model", "tf", "--epochs", 2, "--amp", "bfloat16"), "cnn")
