@@ -48,15 +48,16 @@ constexpr std::string_view k_neutral =
     "diff divide_by_terms dropout elu embedding erf erfc expand_dims fill flip floor fold_rows foreach ftrl_update "
     "full fused fused_reduction gather_nd gcd gelu gelu_tanh gradient_guard hard_shrink hard_sigmoid hard_swish "
     "hard_tanh im2col index_add index_add_nd index_update index_update_nd isfinite isinf isnan isneginf isposinf "
-    "lamb_update lars_update lcm ldexp leaky_relu left_shift logical_and logical_not logical_or logical_xor max "
-    "max_pool1d max_pool2d max_pool2d_gather max_pool3d min mish nag_update nan_to_num nanmax nanmin negative "
-    "nms_mask one_hot pad pad_edge pad_reflect pick put_along_axis put_places radians random_bernoulli random_beta "
-    "random_exponential random_gamma random_gumbel random_laplace random_normal random_poisson random_randint "
-    "random_truncated_normal random_uniform relu relu6 repeat reshape resize2d right_shift rmsprop_update roi_samples "
-    "roll round sample_categorical sample_gamma sample_poisson scatter_nd selu sequence_last sequence_mask "
-    "sequence_reverse sgd_update sigmoid sign signbit signum_update silu sin sinc slice slice_assign slice_axes "
-    "softshrink softsign sort sort_with_indices sqrt squeeze take take_along_axis take_places tanh threshold tile to "
-    "topk transpose trunc undiagonal unfold_rows unslice unslice_axes upsampling where while_loop words";
+    "lamb_update lars_update lcm ldexp leaky_relu left_shift logical_and logical_not logical_or logical_xor "
+    "loss_scale_update max max_pool1d max_pool2d max_pool2d_gather max_pool3d min mish nag_update nan_to_num nanmax "
+    "nanmin negative nms_mask one_hot pad pad_edge pad_reflect pick put_along_axis put_places radians random_bernoulli "
+    "random_beta random_exponential random_gamma random_gumbel random_laplace random_normal random_poisson "
+    "random_randint random_truncated_normal random_uniform relu relu6 repeat reshape resize2d right_shift "
+    "rmsprop_update roi_samples roll round sample_categorical sample_gamma sample_poisson scatter_nd selu "
+    "sequence_last sequence_mask sequence_reverse sgd_update sigmoid sign signbit signum_update silu sin sinc slice "
+    "slice_assign slice_axes softshrink softsign sort sort_with_indices sqrt squeeze take take_along_axis take_places "
+    "tanh threshold tile to topk transpose trunc undiagonal unfold_rows unslice unslice_axes upsampling where "
+    "while_loop words";
 
 template <class Each>
 constexpr void for_each_name(std::string_view names, const Each& each) {
