@@ -37,6 +37,7 @@ OPEN = [
      "a forked child finds short locks free: of pools, loans, programs, calls"),
     ("engine/detail/unseen_writes.h", ("ndarray", "operator"), "who keeps what it made of memory asks what no push told of"),
     ("ndarray/detail/dlpack.h", ("operator",), "and whether another library has it"),
+    ("operator/detail/nothing.h", ("gluon",), "layers of operators have an extent of 0 end as those do"),
     ("engine/detail/per_process.h", ("operator", "gluon"), "or makes anew what they were held for long over"),
     ("engine/detail/static_tls.h", ("ndarray", "operator", "gluon"), "what every call looks up is at a fixed place of its thread"),
     ("engine/detail/block_pool.h", ("operator",), "attributes, nodes and records come from recycled blocks"),
