@@ -1,5 +1,6 @@
 #include <future>
 #include <memory>
+#include <utility>
 
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/engine_access.h>
@@ -39,7 +40,8 @@ auto mark_of(const char* what, Device device, void* stream) {
   const cuda::DeviceScope on(device.index);
   cudaEvent_t raw = nullptr;
   check(cudaEventCreateWithFlags(&raw, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-  auto mark = std::make_shared<cuda::EventHandle>(raw);
+  cuda::EventHandle made(raw);
+  auto mark = std::make_shared<cuda::EventHandle>(std::move(made));
   check(cudaEventRecord(raw, static_cast<cudaStream_t>(stream)), "cudaEventRecord");
   return mark;
 }

@@ -8,6 +8,7 @@
 #include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/detail/node_pool.h>
 #include <sluice/engine/detail/region.h>
+#include <sluice/engine/detail/unseen_writes.h>
 #include <sluice/engine/region.h>
 
 namespace sluice {
@@ -19,8 +20,20 @@ namespace {
 constexpr std::size_t k_variants = 8;
 
 thread_local RegionKeeps* keeps_here = nullptr;
+thread_local std::uint64_t unseen_here = 0;
 
 }  // namespace
+
+std::uint64_t unseen_writes() noexcept {
+  return unseen_here;
+}
+void note_unseen_writes() noexcept {
+  ++unseen_here;
+}
+SeenWrites::SeenWrites() noexcept : before_(unseen_here) {}
+SeenWrites::~SeenWrites() {
+  unseen_here = before_;
+}
 
 void RegionKeeps::add_before(std::vector<std::uint64_t>& before, std::size_t step) const noexcept {
   for (std::size_t word = 0; word < before_[step].size(); ++word)
@@ -174,6 +187,7 @@ void Region::run_recorded(
   const char* const name = state_->name.c_str();
   if (detail::RegionRecording* outer = detail::this_thread().recording)
     outer->refuse(message("Region: \"", name, "\" cannot run inside region \"", outer->region(), "\""));
+  const detail::UnseenWrites unseen;  // by its tasks, which nobody pushes one by one
   std::shared_ptr<Variant> variant = state_->find(key);
   const Variant::State found = variant == nullptr ? Variant::State::failed : variant->state();
   const bool again = found == Variant::State::failed || found == Variant::State::spoilt;

@@ -40,7 +40,7 @@ NDArray Optimizer::corrections(const NDArray& /*steps*/, SourceLocation /*site*/
   return {};
 }
 
-// Parameters are added to those that are counted there already, with what the host counted of them.
+// Parameters are added to those that are counted there already, with what the host counted of them: all or none.
 void Optimizer::make_counts(const Step& step) {
   if (!is_scaled())
     return;
@@ -48,19 +48,21 @@ void Optimizer::make_counts(const Step& step) {
   const Device device = step.weights.front().device();
   if (taken_.counts.defined() && taken_.counts.device() == device && are_counted(step))
     return;
+  Taken taken = taken_;
   std::vector<double> fresh;
   for (const auto& [name, parameter] : step.parameters) {
-    if (std::find(taken_.names.begin(), taken_.names.end(), name) != taken_.names.end())
+    if (std::find(taken.names.begin(), taken.names.end(), name) != taken.names.end())
       continue;
-    taken_.names.push_back(name);
+    taken.names.push_back(name);
     fresh.push_back(static_cast<double>(num_updates(name)));
   }
-  if (taken_.counts.defined() && taken_.counts.device() != device)
-    taken_.counts = taken_.counts.to(device, step.site);
+  if (taken.counts.defined() && taken.counts.device() != device)
+    taken.counts = taken.counts.to(device, step.site);
   if (!fresh.empty()) {
     const NDArray added = array(fresh, {std::ssize(fresh)}, device, step.site);
-    taken_.counts = taken_.counts.defined() ? concat({taken_.counts, added}, 0, step.site) : added;
+    taken.counts = taken.counts.defined() ? concat({taken.counts, added}, 0, step.site) : added;
   }
+  taken_ = std::move(taken);
   places_of(step);
 }
 
@@ -100,20 +102,17 @@ NDArray Optimizer::rescaled_numbers(const Step& step) {
   return concat({of_rates, rescale}, 0, site);
 }
 
-// One more of each, unless the step was left out.
-void Optimizer::count_on_device(const Step& step) {
+// What is added to the counts: one each, unless the step is left out. Made before the update, as is all that takes
+// memory: afterwards nothing may fail.
+NDArray Optimizer::counted_by(const Step& step) {
   const SourceLocation site = step.site;
   const NDArray places = places_of(step);
-  const auto is_taken = [&]() -> NDArray {
-    return step.guard.defined() ? step.guard.slice(0, 2, 3, 1, site)
-                                : ones({1}, {.dtype = float64, .device = taken_.counts.device()}, site);
-  };
-  if (!places.defined()) {
-    copy_into(add(taken_.counts, is_taken(), site), taken_.counts, site);
-    return;
-  }
-  const NDArray each = is_taken().broadcast_to(places.shape(), site);
-  copy_into(index_add(taken_.counts, {places}, each, 0, IndexMode::raise, site), taken_.counts, site);
+  const NDArray taken = step.guard.defined() ? step.guard.slice(0, 2, 3, 1, site)
+                                             : ones({1}, {.dtype = float64, .device = taken_.counts.device()}, site);
+  if (!places.defined())
+    return taken;
+  const NDArray none = zeros(taken_.counts.shape(), {.dtype = float64, .device = taken_.counts.device()}, site);
+  return index_add(none, {places}, taken.broadcast_to(places.shape(), site), 0, IndexMode::raise, site);
 }
 
 }  // namespace sluice::gluon::optimizer

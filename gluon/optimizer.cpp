@@ -185,7 +185,8 @@ std::int64_t Optimizer::num_updates(const std::string& parameter) const noexcept
 NDArray& Optimizer::state_of(const Step& step, std::size_t i, const std::string& slot) {
   const NDArray& weight = step.weights[i];
   const std::string name = step.parameters[i].first + "." + slot;
-  NDArray& held = states_[name];
+  const auto found = states_.find(name);
+  NDArray held = found == states_.end() ? NDArray() : found->second;
   if (!held.defined()) {
     held = zeros(weight.shape(), {.dtype = state_type(weight.dtype()), .device = weight.device()}, step.site);
   } else if (held.device() != weight.device()) {
@@ -194,7 +195,7 @@ NDArray& Optimizer::state_of(const Step& step, std::size_t i, const std::string&
   require<ShapeError>(held.shape() == weight.shape(), [&] {
     return message("optimizer state '", name, "' has shape ", held.shape(), ", the parameter has ", weight.shape());
   });
-  return held;
+  return states_[name] = std::move(held);  // once there was memory for it
 }
 
 std::vector<NDArray> Optimizer::state(const Step& step, const std::string& slot) {
@@ -250,9 +251,10 @@ void Optimizer::apply_guarded(Step& step) {
         guard_,
         step.site);
   }
+  const NDArray counted = taken_.counts.defined() ? counted_by(step) : NDArray();
   apply(step);
-  if (taken_.counts.defined())
-    count_on_device(step);
+  if (counted.defined())
+    taken_.counts += Operand(counted, step.site);  // in place: where the step fails they are as they were
 }
 
 void Optimizer::write_numbers(Step& step) {

@@ -152,7 +152,7 @@ class SLUICE_API Optimizer {
   bool are_counted(const Step& step) const;
   NDArray places_of(const Step& step);
   NDArray rescaled_numbers(const Step& step);
-  void count_on_device(const Step& step);
+  NDArray counted_by(const Step& step);
   void apply_guarded(Step& step);
   Step step_of(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) const;
   void follow_schedule();

@@ -89,7 +89,7 @@ class SLUICE_API Trainer {
   void update(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site);
   std::vector<ParameterDict::Entry> fresh_parameters(bool ignore_stale_grad) const;
   void unscale(const amp::GradScaler& scaler, SourceLocation site);
-  /// The step's guard; undefined where nothing was updated, or the trainer's own scaler has seen it.
+  /// A copy of the step's guard; undefined where nothing was updated, or the trainer's own scaler has seen it.
   NDArray step_scaled(
       const amp::GradScaler& scaler,
       const std::vector<NDArray>& stepped,

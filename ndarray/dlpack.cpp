@@ -1,8 +1,13 @@
 // Arrays as DLPack's tensors. The other way: dlpack_import.cpp.
 #include <algorithm>
+#include <atomic>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include <sluice/engine/detail/engine_access.h>
+#include <sluice/engine/detail/fork_watch.h>
+#include <sluice/engine/detail/unseen_writes.h>
 #include <sluice/engine/interop.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/dlpack.h>
@@ -23,6 +28,46 @@ void* stream_for(const char* op, Device device, DlpackStream stream, bool& waits
   return reinterpret_cast<void*>(static_cast<std::intptr_t>(stream.value_or(1)));
 }
 
+namespace {
+
+/// Memory that others may write, once a loan. Never destroyed: deleters are called to the very end.
+class Loans {
+ public:
+  void begin(const Buffer* buffer) {
+    const std::lock_guard hold(mutex_);
+    lent_.push_back(buffer);
+    count_.store(lent_.size(), std::memory_order_release);
+  }
+  void end(const Buffer* buffer) noexcept {
+    const std::lock_guard hold(mutex_);
+    lent_.erase(std::find(lent_.begin(), lent_.end(), buffer));
+    count_.store(lent_.size(), std::memory_order_release);
+  }
+  bool has(const Buffer* buffer) noexcept {
+    if (count_.load(std::memory_order_acquire) == 0)
+      return false;
+    const std::lock_guard hold(mutex_);
+    return std::find(lent_.begin(), lent_.end(), buffer) != lent_.end();
+  }
+
+ private:
+  std::mutex mutex_;
+  const HeldOverForks held_{mutex_};
+  std::vector<const Buffer*> lent_;
+  std::atomic<std::size_t> count_{0};
+};
+
+Loans& loans() {
+  static auto* const made = new Loans;
+  return *made;
+}
+
+}  // namespace
+
+bool is_lent(const Buffer& buffer) noexcept {
+  return loans().has(&buffer);
+}
+
 }  // namespace detail
 
 namespace {
@@ -39,14 +84,34 @@ DLDataType dlpack_type(DType dtype) noexcept {
   return {static_cast<std::uint8_t>(code), bits, 1};
 }
 
+/// Of memory that the consumer may write.
+class Loan {
+ public:
+  explicit Loan(const detail::Buffer* buffer) : buffer_(buffer) {
+    if (buffer_ != nullptr)
+      detail::loans().begin(buffer_);
+  }
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+  ~Loan() {
+    if (buffer_ != nullptr)
+      detail::loans().end(buffer_);
+  }
+
+ private:
+  const detail::Buffer* const buffer_;  // null: of none
+};
+
 /// What an exported tensor holds; the consumer's call of the deleter ends it.
 template <class Managed>
 struct Exported {
   NDArray array;
+  Loan loan;
   Shape shape, strides;
   Managed managed = {};
 
-  explicit Exported(const NDArray& of) : array(of), shape(of.shape()), strides(of.strides()) {
+  Exported(const NDArray& of, bool writable)
+      : array(of), loan(writable ? of.object()->buffer : nullptr), shape(of.shape()), strides(of.strides()) {
     const ArrayObject& object = *array.object();
     managed.manager_ctx = this;
     managed.deleter = [](Managed* self) { delete static_cast<Exported*>(self->manager_ctx); };
@@ -84,10 +149,13 @@ void put_in_order(const char* op, const NDArray& array, DlpackStream stream, boo
   detail::add_touched(list, object, reads ? AccessMode::read : AccessMode::write);
   if (waits)
     return export_stream(array.engine(), object.device, on, list, site);
-  for (const Access& access : list) {
-    if (object.device.is_cpu())
-      array.engine().wait(access);
-  }
+  if (!object.device.is_cpu())
+    return;
+  if (!reads)  // a write of which those are told who keep what they made of the array
+    array.engine().push(
+        {.name = "export", .access = list}, [] {}, site);
+  for (const Access& access : list)
+    array.engine().wait(access);
 }
 
 template <class Managed>
@@ -109,7 +177,10 @@ Managed* export_array(const char* op, const NDArray& array, const DlpackOptions&
   require<ValueError>(has_flags || !frozen, [&] {
     return message(op, ": the array is read-only, which only a versioned tensor or a copy can be told");
   });
-  auto made = std::make_unique<Exported<Managed>>(options.copy ? copy_of(array, site) : array);
+  const bool writable = !read_only && !options.copy;
+  auto made = std::make_unique<Exported<Managed>>(options.copy ? copy_of(array, site) : array, writable);
+  if (writable)
+    detail::note_unseen_writes();
   put_in_order(op, made->array, options.stream, read_only, site);
   if constexpr (has_flags) {
     made->managed.version = detail::k_dlpack_version;

@@ -4,11 +4,13 @@
 #include <utility>
 
 #include <sluice/engine/detail/engine_access.h>
+#include <sluice/engine/detail/unseen_writes.h>
 #include <sluice/engine/error.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/autocast.h>
 #include <sluice/operator/detail/offer.h>
+#include <sluice/operator/detail/writes_done.h>
 
 namespace sluice {
 
@@ -71,9 +73,25 @@ bool writes_inputs(const Operator& op, std::size_t inputs, const Attributes& att
 
 }  // namespace
 
+// Writes that no version tells of: of regions and of other libraries, and failures of the cast itself, whose reason may
+// be forgiven by now. What is asked by a trace is made when that runs.
+bool CastCache::is_good(Known& known) {
+  const ArrayObject& object = *known.variable.object();
+  if (known.version != object.buffer->version() || known.leaf != object.entry.node.get())
+    return false;
+  if (known.sink != nullptr)
+    return true;
+  const std::optional<std::uint64_t> now = writes_done(*object.buffer);
+  if (known.unseen != unseen_writes() || (known.writes && now != known.writes))
+    return false;
+  known.writes = now;
+  const Buffer* const made = known.made.object()->buffer;
+  return made == nullptr || failures_in(writes_done(*made).value_or(0)) == 0;
+}
+
 NDArray CastCache::cast(const NDArray& variable, DType to, SourceLocation site) {
   const ArrayObject& object = *variable.object();
-  if (object.variable == nullptr || object.buffer == nullptr)
+  if (object.variable == nullptr || object.buffer == nullptr || is_lent(*object.buffer))
     return variable.astype(to, site);
   CallSink* const sink = sink_for_casts();
   const CallSinkScope there(sink);
@@ -82,10 +100,12 @@ NDArray CastCache::cast(const NDArray& variable, DType to, SourceLocation site) 
     return one.variable.same(variable) && one.made.dtype() == to && one.sink == sink && one.recorded == recorded;
   };
   const auto found = std::find_if(known_.begin(), known_.end(), is_it);
-  if (found != known_.end() && found->version == object.buffer->version() && found->leaf == object.entry.node.get())
+  if (found != known_.end() && is_good(*found))
     return found->made;
+  const std::optional<std::uint64_t> writes = writes_done(*object.buffer);  // before they are read
   const NDArray made = variable.astype(to, site);
-  Known known{variable, made, object.entry.node.get(), object.buffer->version(), sink, recorded};
+  Known known{
+      variable, made, object.entry.node.get(), object.buffer->version(), unseen_writes(), writes, sink, recorded};
   if (found != known_.end()) {
     *found = std::move(known);
   } else {
@@ -196,6 +216,7 @@ AutocastScope::~AutocastScope() {
     }
     scope = inner->before;
   }
+  static_cast<void>(state_.release());  // another thread's, which goes on to look at it
 }
 
 AutocastScope autocast(DType low, bool enabled) {

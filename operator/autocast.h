@@ -28,7 +28,8 @@ SLUICE_API std::vector<std::string_view> operators_with(CastRule rule);
 /// operator, or where it has a rule. Any thread may call this.
 SLUICE_API void set_cast_rule(std::string_view op, CastRule rule);
 
-/// What autocast() gives: the thread's calls are cast as long as it lives.
+/// What autocast() gives: the thread's calls are cast as long as it lives. It is to end on the thread that it was
+/// opened on: from another one it cannot end that thread's casts, which then go on for good.
 class SLUICE_API AutocastScope {
  public:
   /// None: calls are not cast in it. Throws DTypeError for a type that is neither float16 nor bfloat16.
@@ -53,7 +54,8 @@ class SLUICE_API AutocastScope {
 ///     loss.backward();
 ///
 /// Gradients are computed in the types of forward, wherever backward() is called, and come back in a parameter's own,
-/// float32. A variable is cast once and used again until it is written or the outermost scope ends. Calls that write
+/// float32. A variable is cast once and used again until it is written, a region runs, another library may write it
+/// (to_dlpack()) or the outermost scope ends. Calls that write
 /// what they are given, in place, into destinations or running statistics, are left as they are; views too. Scopes
 /// nest: with enabled = false calls in the inner one are made as they are. Other threads and bodies of tasks are not
 /// concerned. What is traced, a hybridized block or a TrainStep, has the casts in its graph, one graph for each type.

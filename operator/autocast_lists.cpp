@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <mutex>
-#include <shared_mutex>
 #include <string_view>
 #include <vector>
 
@@ -8,6 +6,7 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/operator/autocast.h>
+#include <sluice/operator/detail/grown.h>
 #include <sluice/operator/operator.h>
 
 namespace sluice::amp {
@@ -48,15 +47,16 @@ constexpr std::string_view k_neutral =
     "diff divide_by_terms dropout elu embedding erf erfc expand_dims fill flip floor fold_rows foreach ftrl_update "
     "full fused fused_reduction gather_nd gcd gelu gelu_tanh gradient_guard hard_shrink hard_sigmoid hard_swish "
     "hard_tanh im2col index_add index_add_nd index_update index_update_nd isfinite isinf isnan isneginf isposinf "
-    "lamb_update lars_update lcm ldexp leaky_relu left_shift logical_and logical_not logical_or logical_xor max "
-    "max_pool1d max_pool2d max_pool2d_gather max_pool3d min mish nag_update nan_to_num nanmax nanmin negative "
-    "nms_mask one_hot pad pad_edge pad_reflect pick put_along_axis put_places radians random_bernoulli random_beta "
-    "random_exponential random_gamma random_gumbel random_laplace random_normal random_poisson random_randint "
-    "random_truncated_normal random_uniform relu relu6 repeat reshape resize2d right_shift rmsprop_update roi_samples "
-    "roll round sample_categorical sample_gamma sample_poisson scatter_nd selu sequence_last sequence_mask "
-    "sequence_reverse sgd_update sigmoid sign signbit signum_update silu sin sinc slice slice_assign slice_axes "
-    "softshrink softsign sort sort_with_indices sqrt squeeze take take_along_axis take_places tanh threshold tile to "
-    "topk transpose trunc undiagonal unfold_rows unslice unslice_axes upsampling where while_loop words";
+    "lamb_update lars_update lcm ldexp leaky_relu left_shift logical_and logical_not logical_or logical_xor "
+    "loss_scale_update max max_pool1d max_pool2d max_pool2d_gather max_pool3d min mish nag_update nan_to_num nanmax "
+    "nanmin negative nms_mask one_hot pad pad_edge pad_reflect pick put_along_axis put_places radians random_bernoulli "
+    "random_beta random_exponential random_gamma random_gumbel random_laplace random_normal random_poisson "
+    "random_randint random_truncated_normal random_uniform relu relu6 repeat reshape resize2d right_shift "
+    "rmsprop_update roi_samples roll round sample_categorical sample_gamma sample_poisson scatter_nd selu "
+    "sequence_last sequence_mask sequence_reverse sgd_update sigmoid sign signbit signum_update silu sin sinc slice "
+    "slice_assign slice_axes softshrink softsign sort sort_with_indices sqrt squeeze take take_along_axis take_places "
+    "tanh threshold tile to topk transpose trunc undiagonal unfold_rows unslice unslice_axes upsampling where "
+    "while_loop words";
 
 template <class Each>
 constexpr void for_each_name(std::string_view names, const Each& each) {
@@ -76,62 +76,42 @@ constexpr bool stands_once() {
 }
 static_assert(stands_once(), "an operator has two rules");
 
-/// Rules by name. Never destroyed: threads may ask to the very end.
-class Rules {
- public:
-  Rules() {
-    add(k_low, CastRule::low);
-    add(k_float32, CastRule::float32);
-    add(k_widest, CastRule::widest);
-    add(k_neutral, CastRule::neutral);
-  }
+using ByName = boost::unordered_flat_map<std::string_view, CastRule>;
 
-  CastRule of(std::string_view name) const {
-    const std::shared_lock hold(mutex_);
-    const auto found = rules_.find(name);
-    return found == rules_.end() ? CastRule::neutral : found->second;
-  }
+ByName listed_rules() {
+  ByName all;
+  const auto add = [&](std::string_view names, CastRule rule) {
+    for_each_name(names, [&](std::string_view name) { all.emplace(name, rule); });
+  };
+  add(k_low, CastRule::low);
+  add(k_float32, CastRule::float32);
+  add(k_widest, CastRule::widest);
+  add(k_neutral, CastRule::neutral);
+  return all;
+}
 
-  std::vector<std::string_view> with(CastRule rule) const {
-    std::vector<std::string_view> names;
-    {
-      const std::shared_lock hold(mutex_);
-      for (const auto& [name, own] : rules_) {
-        if (own == rule)
-          names.push_back(name);
-      }
-    }
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-
-  bool set(std::string_view name, CastRule rule) {
-    const std::lock_guard hold(mutex_);
-    return rules_.emplace(name, rule).second;
-  }
-
- private:
-  void add(std::string_view names, CastRule rule) {
-    for_each_name(names, [&](std::string_view name) { rules_.emplace(name, rule); });
-  }
-
-  mutable std::shared_mutex mutex_;
-  boost::unordered_flat_map<std::string_view, CastRule> rules_;
-};
-
-Rules& rules() {
-  static auto* const made = new Rules;
+// Never destroyed: threads may ask to the very end.
+sluice::detail::Grown<ByName>& rules() {
+  static auto* const made = new sluice::detail::Grown<ByName>(listed_rules());
   return *made;
 }
 
 }  // namespace
 
 CastRule cast_rule(std::string_view op) {
-  return rules().of(op);
+  const ByName& all = rules().now();
+  const auto found = all.find(op);
+  return found == all.end() ? CastRule::neutral : found->second;
 }
 
 std::vector<std::string_view> operators_with(CastRule rule) {
-  return rules().with(rule);
+  std::vector<std::string_view> names;
+  for (const auto& [name, own] : rules().now()) {
+    if (own == rule)
+      names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 void set_cast_rule(std::string_view op, CastRule rule) {
@@ -139,8 +119,11 @@ void set_cast_rule(std::string_view op, CastRule rule) {
   require<ValueError>(
       known != nullptr, [&] { return message("set_cast_rule: there is no operator ", op, "; register it first"); });
   const bool is_gradient = op.find("_backward") != std::string_view::npos;
-  require<ValueError>(
-      !is_gradient && rules().set(known->name, rule), [&] { return message("set_cast_rule: ", op, " has a rule"); });
+  rules().add([&](ByName& all) {
+    require<ValueError>(!is_gradient && all.emplace(known->name, rule).second, [&] {
+      return message("set_cast_rule: ", op, " has a rule");
+    });
+  });
 }
 
 }  // namespace sluice::amp

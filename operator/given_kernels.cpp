@@ -1,57 +1,36 @@
-#include <atomic>
 #include <map>
-#include <mutex>
-#include <shared_mutex>
 #include <string_view>
 
 #include <sluice/engine/error.h>
 #include <sluice/operator/detail/given_kernels.h>
+#include <sluice/operator/detail/grown.h>
 
 namespace sluice {
 
 namespace {
 
+using Given = std::map<const Operator*, KernelTable>;
+
 // Never destroyed: threads may ask to the very end.
-class GivenKernels {
- public:
-  KernelTable of(const Operator& op) const noexcept {
-    if (count_.load(std::memory_order_acquire) == 0)
-      return {};
-    const std::shared_lock hold(mutex_);
-    const auto found = tables_.find(&op);
-    return found == tables_.end() ? KernelTable() : found->second;
-  }
-
-  /// False where there is one.
-  bool add(const Operator& op, DeviceKind kind, Kernel kernel) {
-    const std::lock_guard hold(mutex_);
-    KernelTable& table = tables_[&op];
-    if (table[kind] != nullptr)
-      return false;
-    table.set(kind, kernel);
-    count_.fetch_add(1, std::memory_order_release);
-    return true;
-  }
-
- private:
-  mutable std::shared_mutex mutex_;
-  std::atomic<int> count_{0};
-  std::map<const Operator*, KernelTable> tables_;
-};
-
-GivenKernels& given() {
-  static auto* const made = new GivenKernels;
+detail::Grown<Given>& given() {
+  static auto* const made = new detail::Grown<Given>(Given());
   return *made;
+}
+
+KernelTable given_to(const Operator& op) noexcept {
+  const Given& all = given().now();
+  const auto found = all.find(&op);
+  return found == all.end() ? KernelTable() : found->second;
 }
 
 }  // namespace
 
 Kernel detail::given_kernel(const Operator& op, DeviceKind kind) noexcept {
-  return given().of(op)[kind];
+  return given_to(op)[kind];
 }
 
 bool detail::was_given_kernels(const Operator& op) noexcept {
-  return !given().of(op).empty();
+  return !given_to(op).empty();
 }
 
 void register_kernel(std::string_view name, DeviceKind kind, Kernel kernel) {
@@ -68,8 +47,12 @@ void register_kernel(std::string_view name, DeviceKind kind, Kernel kernel) {
                                                     : " has no inference";
     return message("register_kernel: ", name, what);
   });
-  require(op->kernels[kind] == nullptr && given().add(*op, kind, kernel), [&] {
-    return message("register_kernel: ", name, " has a kernel for devices of kind ", number);
+  given().add([&](Given& all) {
+    KernelTable& table = all[op];
+    require(op->kernels[kind] == nullptr && table[kind] == nullptr, [&] {
+      return message("register_kernel: ", name, " has a kernel for devices of kind ", number);
+    });
+    table.set(kind, kernel);
   });
 }
 

@@ -1,11 +1,10 @@
 #include <algorithm>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <string_view>
 #include <vector>
 
 #include <sluice/operator/detail/families.h>
+#include <sluice/operator/detail/grown.h>
 
 namespace sluice {
 
@@ -29,59 +28,39 @@ bool comes_before(const Operator* op, std::string_view name) {
   return op->name < name;
 }
 
-// By name. Never destroyed: threads may ask to the very end.
-class Registry {
- public:
-  Registry() {
-    for (const auto family : k_families) {
-      const detail::OperatorList list = family();
-      all_.insert(all_.end(), list.begin(), list.end());
-    }
-    std::sort(all_.begin(), all_.end(), [](const Operator* a, const Operator* b) { return comes_before(a, b->name); });
-  }
-
-  std::vector<const Operator*> all() const {
-    const std::shared_lock hold(mutex_);
-    return all_;
-  }
-
-  const Operator* find(std::string_view name) const {
-    const std::shared_lock hold(mutex_);
-    const auto at = std::lower_bound(all_.begin(), all_.end(), name, comes_before);
-    return at == all_.end() || (*at)->name != name ? nullptr : *at;
-  }
-
-  void add(std::shared_ptr<const Operator> op) {
-    const std::lock_guard hold(mutex_);
-    const std::string_view name = op->name;
-    const auto at = std::lower_bound(all_.begin(), all_.end(), name, comes_before);
-    require(at == all_.end() || (*at)->name != name, [&] {
-      return message("register_operator: there is an operator ", name, " already");
-    });
-    added_.reserve(added_.size() + 1);
-    all_.insert(at, op.get());
-    added_.push_back(std::move(op));
-  }
-
- private:
-  mutable std::shared_mutex mutex_;
-  std::vector<const Operator*> all_;
-  std::vector<std::shared_ptr<const Operator>> added_;
+/// Those of plugins too, which it keeps.
+struct Registry {
+  std::vector<const Operator*> by_name = {};
+  std::vector<std::shared_ptr<const Operator>> added = {};
 };
 
-Registry& registry() {
-  static auto* const made = new Registry;
+Registry own_operators() {
+  Registry made;
+  std::vector<const Operator*>& all = made.by_name;
+  for (const auto family : k_families) {
+    const detail::OperatorList list = family();
+    all.insert(all.end(), list.begin(), list.end());
+  }
+  std::sort(all.begin(), all.end(), [](const Operator* a, const Operator* b) { return comes_before(a, b->name); });
+  return made;
+}
+
+// Never destroyed: threads may ask to the very end.
+detail::Grown<Registry>& registry() {
+  static auto* const made = new detail::Grown<Registry>(own_operators());
   return *made;
 }
 
 }  // namespace
 
 std::vector<const Operator*> operators() {
-  return registry().all();
+  return registry().now().by_name;
 }
 
 const Operator* find_operator(std::string_view name) {
-  return registry().find(name);
+  const std::vector<const Operator*>& all = registry().now().by_name;
+  const auto at = std::lower_bound(all.begin(), all.end(), name, comes_before);
+  return at == all.end() || (*at)->name != name ? nullptr : *at;
 }
 
 void register_operator(std::shared_ptr<const Operator> op) {
@@ -101,7 +80,15 @@ void register_operator(std::shared_ptr<const Operator> op) {
     return message(
         "register_operator: ", op->name, " cannot have ", op->inputs, " inputs and ", op->outputs, " outputs");
   });
-  registry().add(std::move(op));
+  registry().add([&](Registry& all) {
+    const std::string_view name = op->name;
+    const auto at = std::lower_bound(all.by_name.begin(), all.by_name.end(), name, comes_before);
+    require(at == all.by_name.end() || (*at)->name != name, [&] {
+      return message("register_operator: there is an operator ", name, " already");
+    });
+    all.by_name.insert(at, op.get());
+    all.added.push_back(op);
+  });
 }
 
 }  // namespace sluice

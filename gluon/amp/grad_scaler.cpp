@@ -1,6 +1,6 @@
-#include <algorithm>
+#include <array>
+#include <cfloat>
 #include <cmath>
-#include <utility>
 #include <vector>
 
 #include <sluice/engine/error.h>
@@ -12,6 +12,7 @@
 #include <sluice/operator/autocast.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/sink.h>
+#include <sluice/operator/update/loss_scale.h>
 
 namespace sluice::amp {
 
@@ -42,13 +43,15 @@ void check_scale(const GradScalerOptions& options, double scale) {
 }
 
 void check(const GradScalerOptions& options) {
-  require(options.min_scale > 0 && std::isfinite(options.max_scale), [&] {
+  require(options.min_scale >= double{FLT_MIN} && std::isfinite(options.max_scale), [&] {
     return message(
         "GradScaler: scales from min_scale = ",
         options.min_scale,
         " to max_scale = ",
         options.max_scale,
-        " must be positive and finite as float32");
+        " must be normal float32, from ",
+        FLT_MIN,
+        " on, and finite: who divides by a smaller one gets inf");
   });
   check_scale(options, options.init_scale);
   require(std::isfinite(options.growth_factor) && options.growth_factor >= 1, [&] {
@@ -90,7 +93,8 @@ const NDArray& entry_of(const GradScaler::States& states, const char* name, DTyp
 struct GradScaler::State {
   GradScalerOptions options;
   NDArray scale = {}, clean = {}, one = {};  // on the device of the parameters
-  std::vector<NDArray> stepped = {};         // guards of steps since the last update()
+  std::vector<NDArray> stepped = {};         // the optimizers' memory for guards that stepped since the last update()
+  std::vector<NDArray> guards = {};          // what stood there: their next steps write over it
   std::weak_ptr<const GradScaler> of_trainer = {};
 };
 
@@ -131,12 +135,15 @@ NDArray GradScaler::clean_steps() const {
 }
 
 NDArray GradScaler::scale_on(Device device) const {
-  if (state_->scale.device() != device) {
+  State& state = *state_;
+  if (state.scale.device() != device) {
     const Outside outside;
-    for (NDArray* const array : {&state_->scale, &state_->clean, &state_->one})
-      *array = array->to(device);
+    std::array moved{state.scale.to(device), state.clean.to(device), state.one.to(device)};  // all or none
+    state.scale = std::move(moved[0]);
+    state.clean = std::move(moved[1]);
+    state.one = std::move(moved[2]);
   }
-  return state_->scale;
+  return state.scale;
 }
 
 NDArray GradScaler::one_on(Device device) const {
@@ -167,38 +174,46 @@ void GradScaler::step(gluon::Trainer& trainer, std::int64_t batch_size, bool ign
   gluon::detail::called("GradScaler::step", site, [&] {
     if (!is_enabled())
       return trainer.step(batch_size, ignore_stale_grad, site);
-    if (const NDArray guard = trainer.step_scaled(*this, state_->stepped, batch_size, ignore_stale_grad, site);
-        guard.defined())
-      state_->stepped.push_back(guard);
+    std::vector<NDArray>&stepped = state_->stepped, &guards = state_->guards;
+    stepped.reserve(stepped.size() + 1);  // once it has stepped nothing may fail
+    guards.reserve(guards.size() + 1);
+    const NDArray guard = trainer.step_scaled(*this, stepped, batch_size, ignore_stale_grad, site);
+    if (!guard.defined())
+      return;
+    stepped.push_back(trainer.optimizer().last_guard());
+    guards.push_back(guard);
   });
 }
 
 void GradScaler::update(SourceLocation site) {
   gluon::detail::called("GradScaler::update", site, [&] {
-    const std::vector<NDArray> stepped = std::exchange(state_->stepped, {});
-    if (stepped.empty())
+    const std::vector<NDArray>& guards = state_->guards;
+    if (guards.empty())
       return;
     const Apart apart;
-    NDArray all = stepped[0];
-    for (std::size_t i = 1; i < stepped.size(); ++i)
-      all = minimum(all, stepped[i].to(all.device(), site), site);
+    NDArray all = guards[0];
+    for (std::size_t i = 1; i < guards.size(); ++i)
+      all = minimum(all, guards[i].to(all.device(), site), site);
     follow(all, site);
+    state_->guards.clear();  // not before: who gets no memory for them may try again
+    state_->stepped.clear();
   });
 }
 
 void GradScaler::follow(const NDArray& guard, SourceLocation site) const {
   const Apart apart;
-  const State& state = *state_;
-  const GradScalerOptions& o = state.options;
+  const GradScalerOptions& o = state_->options;
   const NDArray scale = scale_on(guard.device());
-  const NDArray taken = guard.slice(0, 2, 3, 1, site).reshape({}, site) != 0;
-  const NDArray clean = where(taken, add(state.clean, 1, site), 0, site);
-  const NDArray grows = clean >= o.growth_interval;
-  const NDArray larger = minimum(multiply(scale, o.growth_factor, site), o.max_scale, site);
-  const NDArray smaller = maximum(multiply(scale, o.backoff_factor, site), o.min_scale, site);
-  const NDArray next = where(taken, where(grows, larger, scale, site), smaller, site);
-  copy_into(next, state.scale, site);
-  copy_into(where(grows, 0, clean, site), state.clean, site);
+  sluice::detail::loss_scale_update(
+      scale,
+      state_->clean,
+      guard,
+      {.growth_factor = o.growth_factor,
+       .backoff_factor = o.backoff_factor,
+       .max_scale = o.max_scale,
+       .min_scale = o.min_scale,
+       .growth_interval = o.growth_interval},
+      site);
 }
 
 void GradScaler::set_loss_scale(double scale) const {

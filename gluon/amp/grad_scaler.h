@@ -46,8 +46,8 @@ class SLUICE_API GradScaler {
  public:
   using States = std::map<std::string, NDArray>;
 
-  /// Throws ValueError for scales that, rounded to float32, are not finite, positive and in order (min, init, max), a
-  /// growth below 1, a backoff outside (0, 1], an interval below 1.
+  /// Throws ValueError for scales that, rounded to float32, are not finite, normal (1.2e-38 and more) and in order
+  /// (min, init, max), a growth below 1, a backoff outside (0, 1], an interval below 1.
   explicit GradScaler(const GradScalerOptions& options = {});
 
   /// The loss times the scale, recorded where the loss is on the tape; float32 of a half type.
@@ -66,7 +66,8 @@ class SLUICE_API GradScaler {
       bool ignore_stale_grad = false,
       SourceLocation site = SourceLocation::current());
   /// Once the trainers have stepped: the scale for the next steps, smaller if one of them was left out. Nothing where
-  /// none stepped, or trainers did this themselves (init_trainer()).
+  /// none stepped, or trainers did this themselves (init_trainer()). Where it throws, OutOfMemory say, the scale is as
+  /// it was, and it may be called again.
   void update(SourceLocation site = SourceLocation::current());
 
   bool is_enabled() const noexcept;

@@ -123,6 +123,9 @@ NDArray Trainer::step_scaled(
   }
   const std::vector<ParameterDict::Entry> fresh = fresh_parameters(true);
   use_scale(scaler, fresh, true, site);
+  NDArray kept;  // taken before the step: once that was made nothing may fail
+  if (!fresh.empty())
+    kept = empty({3}, {.dtype = float64, .device = fresh[0].second.data().device()});
   try {
     step(batch_size, ignore_stale_grad, site);
   } catch (...) {
@@ -130,7 +133,12 @@ NDArray Trainer::step_scaled(
     throw;
   }
   optimizer().scale_losses({});
-  return fresh.empty() ? NDArray() : optimizer().last_guard();
+  if (kept.defined()) {
+    const autograd::PauseScope unrecorded;
+    const amp::AutocastScope as_they_are(std::nullopt);
+    copy_into(optimizer().last_guard(), kept, site);
+  }
+  return kept;
 }
 
 }  // namespace sluice::gluon

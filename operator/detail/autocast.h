@@ -33,6 +33,8 @@ class CastCache {
     NDArray made;
     const void* leaf;  // of the tape
     std::uint64_t version;
+    std::uint64_t unseen;                 // unseen_writes()
+    std::optional<std::uint64_t> writes;  // writes_done(), as far as it was known
     const CallSink* sink;
     bool recorded;
   };
@@ -42,6 +44,7 @@ class CastCache {
     CallSink* outer;
   };
 
+  static bool is_good(Known& known);
   void drop_unreachable();
   CallSink* sink_for_casts() const noexcept;
 

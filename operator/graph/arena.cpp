@@ -2,6 +2,7 @@
 #include <optional>
 #include <utility>
 
+#include <sluice/engine/detail/unseen_writes.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/graph/detail/arena.h>
@@ -184,6 +185,7 @@ void Arena::run_segment(std::size_t at, Recording* recording, SourceLocation sit
   };
   if (segment.region == nullptr)
     return run();
+  const sluice::detail::SeenWrites told;  // by raise_versions()
   segment.region->run(
       recording->key,
       changing_,

@@ -2,9 +2,9 @@
 #include <optional>
 #include <utility>
 
-#include <sluice/engine/detail/engine_access.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/operator/detail/destination.h>
+#include <sluice/operator/detail/writes_done.h>
 #include <sluice/operator/graph/detail/binding.h>
 #include <sluice/operator/graph/detail/derived_values.h>
 #include <sluice/operator/graph/detail/replay.h>
@@ -14,23 +14,9 @@ namespace sluice::graph {
 
 namespace {
 
-using sluice::detail::Buffer;
-using sluice::detail::EngineAccess;
-
-// Nothing while a write is to come.
-std::optional<std::uint64_t> writes_done(const Buffer& buffer) noexcept {
-  std::uint64_t sum = 0;
-  for (const Buffer::Region& region : buffer.regions()) {
-    const std::optional<std::uint64_t> done = EngineAccess::writes_done(region.var);
-    if (!done)
-      return std::nullopt;
-    sum += *done;
-  }
-  return sum;
-}
+using sluice::detail::writes_done;
 
 constexpr std::uint64_t k_unknown = ~std::uint64_t{0};
-constexpr int k_failed_above = 48;  // bits of writes_done() that count failed and skipped ones: VarCore::k_failed_write
 
 template <class T>
 std::size_t place_of(const std::vector<T>& in, const T& one) {
@@ -53,7 +39,7 @@ bool has_failed(const std::vector<TaskHandle>& tasks) {
 // As far as it is known: while a write is to come, what was known before.
 std::uint64_t failures_of(const NDArray& kept, std::uint64_t before) noexcept {
   const std::optional<std::uint64_t> done = writes_done(*kept.object()->buffer);
-  return done ? *done >> k_failed_above : before;
+  return done ? sluice::detail::failures_in(*done) : before;
 }
 
 std::vector<ValueId> sources_of(const std::vector<DerivedGroup>& groups) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 #include <sluice/engine/error.h>
@@ -18,15 +19,40 @@ bool option_brings_files(const std::string& option) {
          option.starts_with("--use-pch") || option.starts_with("--create-pch");
 }
 
-/// Whether the text may take in a file from a folder: anything but #include <name>, which is one of NVRTC's own where
-/// no option says otherwise. Behind a comment an "include" counts too: to look once more costs little.
-bool text_brings_files(std::string_view text) {
-  constexpr std::string_view k_blank = " \t\r\n\\", k_word = "include";
+/// As the preprocessor sees it: lines that end with a backslash go on in the next one.
+std::string with_joined_lines(std::string_view text) {
+  std::string joined;
+  joined.reserve(text.size());
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\\') {
+      const std::size_t end = text.find_first_not_of(" \t\r", at + 1);
+      if (end != text.npos && text[end] == '\n') {
+        at = end;
+        continue;
+      }
+    }
+    joined += text[at];
+  }
+  return joined;
+}
+
+/// Whether the text may take in a file from a folder, or ask whether one is there: anything but #include <name> and
+/// __has_include(<name>), which are NVRTC's own where no option says otherwise. Behind a comment an "include" counts
+/// too: to look once more costs little. Trigraphs may spell # and \.
+bool text_brings_files(std::string_view given) {
+  if (given.find("?\?=") != given.npos || given.find("?\?/") != given.npos)
+    return true;
+  const std::string joined = with_joined_lines(given);
+  const std::string_view text = joined;
+  constexpr std::string_view k_blank = " \t\r\n\v\f", k_word = "include", k_asks = "__has_";
   for (std::size_t at = text.find(k_word); at != text.npos; at = text.find(k_word, at + 1)) {
+    const bool asks = text.substr(0, at).ends_with(k_asks);
     const std::size_t before = text.substr(0, at).find_last_not_of(k_blank);
-    if (before == text.npos || std::string_view("#:/").find(text[before]) == std::string_view::npos)
+    if (!asks && (before == text.npos || std::string_view("#:/").find(text[before]) == std::string_view::npos))
       continue;
-    const std::size_t name = text.find_first_not_of(k_blank, at + k_word.size());
+    std::size_t name = text.find_first_not_of(k_blank, at + k_word.size());
+    if (asks && name != text.npos && text[name] == '(')
+      name = text.find_first_not_of(k_blank, name + 1);
     if (name == text.npos || text[name] != '<' || text.substr(name + 1, 1) == "/" || text.substr(name + 1, 1) == ".")
       return true;
   }

@@ -7,6 +7,7 @@
 #include <sluice/operator/group.cuh>
 #include <sluice/operator/update/floats.cuh>
 #include <sluice/operator/update/guard_kernels.h>
+#include <sluice/operator/update/loss_scale.h>
 #include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
@@ -93,6 +94,11 @@ __global__ void __launch_bounds__(k_group_block)
     write_guard(settings, sums, to);
 }
 
+__global__ void loss_scale_kernel(LossScaleStep step, float* scale, std::int64_t* clean, const double* guard) {
+  start_early();
+  step.follow(guard[2] != 0, *scale, *clean);
+}
+
 unsigned blocks_of(const TensorView& array) {
   return static_cast<unsigned>((array.size + k_per_guard_block - 1) / k_per_guard_block);
 }
@@ -134,6 +140,16 @@ void guard_gpu(const KernelCall& call) {
   guard_kernel<<<1, k_group_block, 0, stream>>>(
       scratch.as<GuardSums>(), blocks, work.settings(), call.outputs[0].as<double>());
   check_early_launch("guard of gradients", stream);
+}
+
+void loss_scale_gpu(const KernelCall& call) {
+  const auto stream = static_cast<cudaStream_t>(call.queue.stream());
+  loss_scale_kernel<<<1, 1, 0, stream>>>(
+      LossScaleStep(call.attributes.as<LossScaleRules>()),
+      call.inputs[0].as<float>(),
+      call.inputs[1].as<std::int64_t>(),
+      call.inputs[2].as<const double>());
+  check_early_launch(call.op.name, stream);
 }
 
 }  // namespace sluice::detail

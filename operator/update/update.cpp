@@ -10,6 +10,7 @@
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/update/attributes.h>
+#include <sluice/operator/update/loss_scale.h>
 #include <sluice/operator/update/numbers.h>
 #include <sluice/operator/update/rules.h>
 
@@ -374,6 +375,7 @@ OperatorList update_operators() noexcept {
       &k_lars_update,
       &k_lamb_update,
       &k_gradient_guard,
+      &k_loss_scale_update,
       &k_words};
   return list;
 }

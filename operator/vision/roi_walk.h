@@ -65,7 +65,7 @@ struct RoiAxis {
     return made;
   }
   /// Those of a bin's points that can lie in the image: places grow with points, unless the region is inside out.
-  RoiPoints inside(std::int64_t of) const {
+  SLUICE_HD RoiPoints inside(std::int64_t of) const {
     const auto begun = [&](std::int64_t point) { return place(of, point) >= -1; };
     const auto past = [&](std::int64_t point) { return !(place(of, point) <= static_cast<C>(extent)); };
     if (points == 0 || !(bin > 0) || (begun(0) && !past(points - 1)))
@@ -87,7 +87,8 @@ struct RoiAxis {
   /// What a pixel weighs in a bin.
   SLUICE_HD C weight(std::int64_t of, std::int64_t pixel) const {
     C sum = 0;
-    for (std::int64_t point = 0; point < points; ++point) {
+    const RoiPoints those = inside(of);
+    for (std::int64_t point = those.first; point < those.end; ++point) {
       const RoiSample<C> at = sample(of, point);
       sum += (at.low == pixel ? at.of_low : C(0)) + (at.high == pixel ? at.of_high : C(0));
     }
@@ -150,7 +151,7 @@ struct RoiWalk {
   /// Of one bin of one channel.
   SLUICE_HD C
   mean(const FloatingArray<C>& x, const Roi<C>& of, std::int64_t c, std::int64_t row, std::int64_t column) const {
-    return mean(x, of, c, row, column, {0, of.y.points}, {0, of.x.points});
+    return mean(x, of, c, row, column, of.y.inside(row), of.x.inside(column));
   }
   /// Of these samples alone, the others being outside.
   SLUICE_HD C mean(

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <sluice/gluon/data/ledger.h>
+#include <sluice/operator/autocast.h>
 #include <sluice/operator/invoke.h>
 
 #include "tests/gluon/networks.h"
@@ -40,7 +41,7 @@ struct Barrier {
 Barrier barrier;
 
 /// y = x, past the barrier.
-std::shared_ptr<const Operator> barred() {
+std::shared_ptr<Operator> barred() {
   auto op = std::make_shared<Operator>();
   op->name = "barred";
   op->infer = [](const Operator&, std::span<const ArraySpec> inputs, const Attributes&) { return Specs{inputs[0]}; };
@@ -144,6 +145,33 @@ TEST_CASE("Children forked under load ask the networks of their parent", "[gluon
   for (std::thread& thread : threads)
     thread.join();
   CHECK(wrong == 0);
+}
+
+TEST_CASE("Children forked while threads look operators up add some of their own", "[gluon][concurrent]") {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      while (!stop) {
+        amp::cast_rule("add");
+        find_operator("add");
+      }
+    });
+  }
+  for (int round = 0; round < 40; ++round) {
+    CHECK(in_child([] {
+            auto op = barred();
+            op->name = "barred_in_child";
+            register_operator(std::move(op));
+            register_kernel("barred_in_child", DeviceKind::gpu, [](const KernelCall&) {});
+            amp::set_cast_rule("barred_in_child", amp::CastRule::low);
+            return amp::cast_rule("barred_in_child") == amp::CastRule::low ? 0 : 1;
+          }) == 0);
+  }
+  stop = true;
+  for (std::thread& thread : threads)
+    thread.join();
+  CHECK(find_operator("barred_in_child") == nullptr);
 }
 
 TEST_CASE("Children forked while workers count read a loader's figures", "[gluon][data][concurrent]") {

@@ -80,6 +80,36 @@ TEST_CASE(
   CHECK(isnan(none).to_vector<bool>() == std::vector<bool>(8, true));
 }
 
+TEST_CASE("RotaryEmbedding keeps the shape, of nothing and of eight axes too", "[gluon][layers][rotary]") {
+  for (const bool interleaved : {false, true}) {
+    CAPTURE(interleaved);
+    nn::RotaryEmbedding layer({.interleaved = interleaved});
+    for (const Shape& shape : std::vector<Shape>{
+             {2, 0, 4}, {2, 0, 3, 4}, {2, 3, 0, 4}, {2, 3, 0}, {2, 3, 4, 0}, {0, 3, 4}, {0, 0, 4}, {0, 0, 0}}) {
+      CAPTURE(to_string(shape));
+      NDArray x = zeros(shape, {.dtype = bfloat16}), y;
+      x.attach_grad();
+      {
+        const autograd::RecordScope record;
+        y = layer(x, zeros({shape[shape.ndim() - 2]}, {.dtype = int32}));
+      }
+      CHECK(y.shape() == shape);
+      CHECK(y.dtype() == bfloat16);
+      y.backward();
+      CHECK(x.grad().shape() == shape);
+    }
+    const NDArray wide = random_array({2, 1, 1, 2, 1, 1, 3, 4}, 1);
+    CHECK(layer(wide).shape() == wide.shape());
+    CHECK(values(layer(wide)) == values(layer(wide.reshape({2, 2, 3, 4}))));
+    CHECK_THROWS_AS(layer(ones({1, 4, 6}), ones({3, 4})), ShapeError);
+    CHECK_THROWS_WITH(
+        layer(ones({2, 2, 4, 6}), ones({3, 4})), contains("(3, 4) are those of 3 sequences, there are 2"));
+    CHECK_THROWS_AS(layer(ones({2, 4, 6}), ones({0, 4})), ShapeError);
+    CHECK_THROWS_AS(layer(ones({2, 0, 6}), ones({3, 0})), ShapeError);
+    CHECK(layer(ones({0, 4, 6}), ones({0, 4})).shape() == Shape{0, 4, 6});
+  }
+}
+
 TEST_CASE("Products of what is turned depend on distances; gradients turn back", "[gluon][layers][rotary]") {
   for (const bool interleaved : {false, true}) {
     nn::RotaryEmbedding layer({.interleaved = interleaved, .dims = 6});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <sluice/operator/api.h>
+#include <sluice/operator/update/loss_scale.h>
 #include <sluice/operator/update/numbers.h>
 
 #include "tests/operator/reduced_programs.h"
@@ -157,6 +158,13 @@ inline void add_updates(std::vector<PlainCase>& cases) {
   add_rule("lamb_update", update_rules::Lamb{});
   cases.push_back({"gradient_guard", alike(3, {3, 4}), [](const Arrays& in, DType) {
                      return Arrays{gradient_guard(in, {.max_norm = 1})};
+                   }});
+  cases.push_back({"loss_scale_update", alike(1, {3}), [](const Arrays& in, DType) {
+                     const Device device = in[0].device();
+                     const NDArray scale = full({}, 8, {.device = device});
+                     const NDArray clean = full({1}, 4, {.dtype = int64, .device = device});
+                     sluice::detail::loss_scale_update(scale, clean, in[0].astype(float64), {.growth_interval = 5});
+                     return Arrays{scale, clean};
                    }});
 }
 

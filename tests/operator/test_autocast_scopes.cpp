@@ -2,8 +2,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
+#include <thread>
 #include <vector>
 
+#include <sluice/engine/region.h>
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/dlpack_abi.h>
+#include <sluice/ndarray/dlpack.h>
 #include <sluice/operator/api.h>
 #include <sluice/operator/autocast.h>
 #include <sluice/storage/storage.h>
@@ -41,6 +47,21 @@ std::uint64_t live_after(int batches, const NDArray& w, std::vector<NDArray>* ke
   Engine::current().wait_all();
   return memory_stats(cpu()).allocated;
 }
+
+// x w, whose w is cast.
+struct Product {
+  NDArray w, x;
+
+  explicit Product(Device device = cpu()) : w(ones({2, 1}, {.device = device})), x(ones({1, 2}, {.device = device})) {
+    w.attach_grad();
+  }
+  NDArray now() const { return matmul(x, w); }
+  float value() const { return now().astype(float32).item<float>(); }
+  void add(const NDArray& more) {
+    const autograd::PauseScope unrecorded;
+    w += more;
+  }
+};
 
 }  // namespace
 
@@ -105,4 +126,77 @@ TEST_CASE("A scope around a training keeps no casts of samples that have gone", 
     kept.clear();
     CHECK(live_after(3, w, nullptr) == few);
   }
+}
+
+TEST_CASE("A cast that could not be made is made again once the reason is forgiven", "[operator][amp]") {
+  const auto scope = amp::autocast(bfloat16);
+  Product product;
+  CHECK(product.value() == 2);
+  const NDArray bad = zeros({2, 1});
+  Engine::current().push(
+      {.name = "bad", .access = {write(bad.object()->buffer->var())}}, [] { throw std::runtime_error("out of luck"); });
+  product.add(bad);
+  for (int turn = 0; turn < 2; ++turn) {  // the second one's cast is of a variable that is known to have failed
+    try {
+      product.value();
+      FAIL("the variable has failed");
+    } catch (const Error& error) {
+      if (turn == 1)
+        CHECK(Engine::current().forgive(error));
+    }
+  }
+  CHECK(product.value() == 2);
+  product.add(ones({2, 1}));
+  CHECK(product.value() == 4);
+  try {
+    Engine::current().wait_all();
+  } catch (const Error&) {  // what was forgiven
+  }
+}
+
+TEST_CASE("What another library writes is cast anew, while it has the memory and afterwards", "[operator][amp]") {
+  const auto scope = amp::autocast(bfloat16);
+  Product product;
+  CHECK(product.value() == 2);
+  DLManagedTensorVersioned* const lent = to_dlpack_versioned(product.w.detach());
+  auto* const data = static_cast<float*>(lent->dl_tensor.data);
+  for (const float each : {100.0F, 64.0F, 3.0F}) {
+    data[0] = each;
+    CHECK(product.value() == each + 1);
+  }
+  data[0] = 8;
+  lent->deleter(lent);
+  CHECK(product.value() == 9);
+  CHECK(product.value() == 9);
+  DLManagedTensor* const again = to_dlpack(product.w.detach());
+  static_cast<float*>(again->dl_tensor.data)[0] = 16;
+  again->deleter(again);
+  CHECK(product.value() == 17);
+}
+
+TEST_CASE("What a region writes is cast anew, within it and outside", "[operator][amp][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const auto scope = amp::autocast(bfloat16);
+  Product product(gpu());
+  CHECK(product.value() == 2);  // before it is recorded
+  const NDArray one = ones({2, 1}, {.device = gpu()}), y = zeros({1, 1}, {.dtype = bfloat16, .device = gpu()});
+  Region region(Engine::current(), gpu(), "step");
+  for (int step = 1; step < 5; ++step) {
+    region.run(0, [&] {
+      copy_into(product.now(), y);
+      product.add(one);
+    });
+    CHECK(y.astype(float32).item<float>() == static_cast<float>(2 * step));
+    CHECK(product.value() == static_cast<float>(2 * step + 2));
+  }
+}
+
+TEST_CASE("A scope that another thread ends leaves this one with memory that is there", "[operator][amp]") {
+  std::thread([] {
+    auto scope = std::make_unique<amp::AutocastScope>(bfloat16);
+    std::thread([&] { scope.reset(); }).join();
+    const amp::AutocastScope none(std::nullopt);
+    CHECK_FALSE(amp::autocast_dtype());
+    CHECK(Product().value() == 2);
+  }).join();
 }

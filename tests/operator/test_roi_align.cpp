@@ -110,6 +110,25 @@ NDArray gradient_on(Device device, DType dtype, const RoiAlignOptions& o) {
   return x.grad().to(cpu());
 }
 
+// 10^12 samples, of which 16 lie in the image.
+void check_large_regions(Device device) {
+  for (const double half : {5e5, 1e5}) {
+    NDArray x = ones({1, 1, 3, 3}, {.dtype = float64, .device = device}), y;
+    x.attach_grad();
+    {
+      const autograd::RecordScope record;
+      const NDArray roi = array(std::vector<double>{0, -half, -half, half, half}, {1, 5}, device);
+      y = roi_align(x, roi, {.pooled_size = {1, 1}});
+    }
+    y.backward();
+    const double samples = 4 * half * half;
+    CHECK(y.item<double>() == Approx(16 / samples));
+    const NDArray each = array(std::vector<double>{1.5, 1, 1.5}, {3, 1}) / samples;
+    const NDArray wanted = each * array(std::vector<double>{1.5, 1, 1.5}, {1, 3});
+    CHECK(differences(x.grad().reshape({3, 3}).to(cpu()), wanted, {1e-9, 0}) == "");
+  }
+}
+
 }  // namespace
 
 TEST_CASE("roi_align agrees with plain loops for every type and option", "[roi_align]") {
@@ -152,24 +171,14 @@ TEST_CASE("The gradient of roi_align agrees with finite differences, in graphs t
   CHECK(traced_differences(f, {random_array({2, 3, 6, 7}, 1), regions(float32)}) == "");
 }
 
-// 10^12 samples, of which 16 lie in the image.
 TEST_CASE("A region far larger than its image costs what lies inside, backward too", "[roi_align]") {
-  for (const double half : {5e5, 1e5}) {
-    NDArray x = ones({1, 1, 3, 3}, {.dtype = float64}), y;
-    x.attach_grad();
-    {
-      const autograd::RecordScope record;
-      y = roi_align(x, array(std::vector<double>{0, -half, -half, half, half}, {1, 5}), {.pooled_size = {1, 1}});
-    }
-    y.backward();
-    const double samples = 4 * half * half;
-    CHECK(y.item<double>() == Approx(16 / samples));
-    const NDArray each = array(std::vector<double>{1.5, 1, 1.5}, {3, 1}) / samples;
-    CHECK(
-        differences(x.grad().reshape({3, 3}), each * array(std::vector<double>{1.5, 1, 1.5}, {1, 3}), {1e-9, 0}) == "");
-  }
+  check_large_regions(cpu());
   const NDArray none = zeros({1, 0, 3, 3}), rois = zeros({1, 5});
   CHECK(roi_align(none, rois, {.pooled_size = {1 << 30, 1}}).shape() == Shape{1, 0, 1 << 30, 1});
+}
+TEST_CASE("A region far larger than its image costs no more on a GPU", "[roi_align][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_large_regions(gpu());
 }
 
 TEST_CASE("The points of a bin that are left out are those outside, and all of these", "[roi_align]") {

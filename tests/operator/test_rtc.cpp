@@ -94,6 +94,13 @@ TEST_CASE("NVRTC compiles a source once, and the code is kept by all that it dep
   CHECK(key_with("#define FILE \"helper.cuh\"\n#include FILE").empty());
   CHECK(key_with("#include <cuda_fp16.h>\n%: include \"helper.cuh\"").empty());
   CHECK(key_with("", "--pch").empty());
+  CHECK(key_with("#inc\\\nlude \"helper.cuh\"").empty());
+  CHECK(key_with("#inc\\ \r\nlu\\\n\\\nde \"helper.cuh\"").empty());
+  CHECK(key_with("?\?=include \"helper.cuh\"").empty());
+  CHECK(key_with("#if __has_include(\"helper.cuh\")\n#endif").empty());
+  CHECK(key_with("#if __has_\\\ninclude ( HELPER )\n#endif").empty());
+  CHECK(key_with("#if __has_include(</usr/helper.cuh>)\n#endif").empty());
+  CHECK_FALSE(key_with("#if __has_include( <cuda_fp16.h> )\n#inc\\\nlude <cuda_fp16.h>\n#endif").empty());
   CHECK_FALSE(key_with("#include <cuda_fp16.h>\n// numbers that include 0").empty());
   std::filesystem::remove_all(folder);
 }
