@@ -50,8 +50,8 @@ class FirstTransformed final : public DatasetNode {
   FirstTransformed(std::shared_ptr<const DatasetNode> from, std::shared_ptr<const TransformNode> transform)
       : from_(std::move(from)), transform_(std::move(transform)), specs_(from_->specs()) {
     if (specs_) {
-      in_ = specs_->at(0);
-      specs_->at(0) = transform_->output_spec(in_);
+      in_ = spec_at(*specs_, 0);
+      (*specs_)[0] = transform_->output_spec(in_);
     }
   }
   std::int64_t size() const override { return from_->size(); }
@@ -119,6 +119,13 @@ class Mapped final : public DatasetNode {
 };
 
 }  // namespace
+
+const ArraySpec& spec_at(const std::vector<ArraySpec>& specs, std::size_t i) {
+  require<ShapeError>(i < specs.size(), [&] {
+    return message("dataset: samples have ", specs.size(), " arrays, array ", i, " is asked for");
+  });
+  return specs[i];
+}
 
 std::vector<std::int64_t> indices_of(std::span<const Pick> picks) {
   std::vector<std::int64_t> indices(picks.size());

@@ -85,6 +85,8 @@ std::vector<ArraySpec> specs_of(const D& dataset) {
     return {dataset.data_spec(), dataset.label_spec()};
   }
 }
+/// That of array i of a sample. Throws ShapeError where samples have no such array.
+SLUICE_API const ArraySpec& spec_at(const std::vector<ArraySpec>& specs, std::size_t i);
 SLUICE_API std::vector<std::int64_t> indices_of(std::span<const Pick> picks);
 template <FixedDataset D>
 void read_picks(const D& dataset, std::span<Pick> picks, Views out) {

@@ -2,6 +2,7 @@
 #include <exception>
 #include <functional>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -51,6 +52,10 @@ std::string describe(const BatchPlan& plan, std::size_t i) {
     TaskFailed failed(message("task \"DataLoader\" failed: ", other.what()));
     failed.locate("in " + where);
     throw failed;
+  } catch (...) {
+    TaskFailed failed("task \"DataLoader\" failed: an error of a type that is no std::exception");
+    failed.locate("in " + where);
+    throw failed;
   }
 }
 
@@ -66,8 +71,9 @@ bool is_out_of_memory(const std::exception_ptr& failure) {
   }
 }
 
-// What the error says if it tells of a sample that is not as it should be; "" for others: memory, devices, the engine.
-std::string corruption(const std::exception_ptr& failure) {
+// What the error says if it tells of a sample that is not as it should be; nothing for others: memory, devices, the
+// engine.
+std::optional<std::string> corruption(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
   } catch (const FileError& error) {
@@ -81,7 +87,7 @@ std::string corruption(const std::exception_ptr& failure) {
   } catch (const std::runtime_error& error) {
     return error.what();
   } catch (...) {
-    return "";
+    return {};
   }
 }
 
@@ -100,12 +106,12 @@ void read_sound(const BatchPlan& plan, std::size_t i, const ReadOne& read) {
       return;
     } catch (...) {
       const std::exception_ptr failure = std::current_exception();
-      const std::string text = corruption(failure);
-      if (text.empty())
+      const std::optional<std::string> text = corruption(failure);
+      if (!text)
         std::rethrow_exception(failure);
-      plan.ledger->corrupt(index, text);
+      plan.ledger->corrupt(index, *text);
       if (ahead + 1 == most)
-        throw FileError(message("DataLoader: none of ", most, " samples in a row can be read; the last: ", text));
+        throw FileError(message("DataLoader: none of ", most, " samples in a row can be read; the last: ", *text));
     }
   }
 }

@@ -37,7 +37,11 @@ void fill(std::byte* to, std::int64_t n, double value) {
     require(holds, [&] { return message("Pad: ", value, " is no number of ", dtype_of<T>); });
     std::fill_n(reinterpret_cast<T*>(to), n, static_cast<T>(value));
   } else {
-    std::fill_n(reinterpret_cast<T*>(to), n, static_cast<T>(static_cast<float>(value)));
+    const T rounded = static_cast<T>(static_cast<float>(value));
+    require(!std::isfinite(value) || std::isfinite(static_cast<float>(rounded)), [&] {
+      return message("Pad: ", value, " is no number of ", dtype_of<T>);
+    });
+    std::fill_n(reinterpret_cast<T*>(to), n, rounded);
   }
 }
 template <>

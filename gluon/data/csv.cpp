@@ -89,10 +89,46 @@ class Columns {
     return text;
   }
 
+  // Of a decimal number that is out of a type's range: too small, not too large.
+  static bool is_tiny(std::string_view number) {
+    const std::size_t e = std::min(number.find_first_of("eE"), number.size());
+    std::int64_t digits = 0;  // before the point; negative: zeros behind it
+    bool is_behind = false, is_zero = true;
+    for (const char c : number.substr(0, e)) {
+      is_behind |= c == '.';
+      is_zero &= c == '0' || c == '.' || c == '-';
+      if (c >= '0' && c <= '9')
+        digits += is_zero ? (is_behind ? -1 : 0) : (is_behind ? 0 : 1);
+    }
+    std::string_view power = number.substr(std::min(e + 1, number.size()));
+    if (power.starts_with('+'))
+      power.remove_prefix(1);
+    std::int64_t exponent = 0;
+    const auto result = std::from_chars(power.data(), power.data() + power.size(), exponent);
+    if (result.ec == std::errc::result_out_of_range)
+      return power.starts_with('-');
+    return exponent < -digits;
+  }
+
+  // The nearest of a smaller type's numbers, 0 perhaps.
+  template <class T>
+  static T narrowed(std::string_view text) {
+    double value = 0;
+    if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc())
+      value = text.starts_with('-') ? -0.0 : 0.0;
+    return static_cast<T>(value);
+  }
+
   template <class T>
   T parsed(std::size_t column, const std::string& field, std::string_view text) const {
     T value{};
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if constexpr (std::is_floating_point_v<T>) {
+      if (error == std::errc::result_out_of_range &&
+          is_tiny(std::string_view(text.data(), static_cast<std::size_t>(end - text.data()))) &&
+          end == text.data() + text.size())
+        return narrowed<T>(text);
+    }
     if (error == std::errc::result_out_of_range)
       fail(column, field, message("does not fit ", dtype_of<T>));
     if (error != std::errc() || end != text.data() + text.size())

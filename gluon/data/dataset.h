@@ -62,14 +62,14 @@ class Transformed : public Transformable<Transformed<D, T>> {
  public:
   Transformed(D dataset, T transform)
       : dataset_(std::move(dataset)), transform_(std::move(transform)), specs_(detail::specs_of(dataset_)) {
-    in_ = specs_.at(0);
+    in_ = detail::spec_at(specs_, 0);
     specs_[0] = transform_.output_spec(in_);
   }
 
   std::int64_t size() const { return dataset_.size(); }
   std::vector<ArraySpec> specs() const { return specs_; }
   ArraySpec data_spec() const { return specs_[0]; }
-  ArraySpec label_spec() const { return specs_.at(1); }
+  ArraySpec label_spec() const { return detail::spec_at(specs_, 1); }
   std::vector<NDArray> sources() const {
     if constexpr (requires { dataset_.sources(); }) {
       return dataset_.sources();

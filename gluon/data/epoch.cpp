@@ -43,6 +43,17 @@ void DataLoader::Iterator::Epoch::fill() {
     prepare();
 }
 
+void DataLoader::Iterator::Epoch::go_on() {
+  try {
+    fill();
+  } catch (...) {
+    if (!ready.empty())
+      reach();
+    throw;
+  }
+  reach();
+}
+
 void DataLoader::Iterator::Epoch::reach() {
   if (ready.empty()) {
     ledger->reach(nullptr, 0);

@@ -37,6 +37,8 @@ struct DataLoader::Iterator::Epoch {
 
   /// Begins batches until as many are ahead as are to be.
   void fill();
+  /// Begins batches and reaches the first one; that, too, where one behind it cannot be begun and the error is thrown.
+  void go_on();
   /// The program has come to the first of those that are ready, or to the end.
   void reach();
   /// Waits for the first batch where its shape depends on its samples.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,24 +14,15 @@
 namespace sluice::gluon::data {
 
 const Batch& DataLoader::Iterator::operator*() const {
-  if (epoch_->ready.empty()) {
-    epoch_->fill();
-    epoch_->reach();
-  }
+  if (epoch_->ready.empty())
+    epoch_->go_on();
   return epoch_->front();
 }
 
 DataLoader::Iterator& DataLoader::Iterator::operator++() {
   if (!epoch_->ready.empty())  // it is where the batch behind the last one could not be begun
     epoch_->ready.pop_front();
-  try {
-    epoch_->fill();
-  } catch (...) {
-    if (!epoch_->ready.empty())
-      epoch_->reach();
-    throw;
-  }
-  epoch_->reach();
+  epoch_->go_on();
   return *this;
 }
 
@@ -93,8 +85,29 @@ void check_indices(const std::vector<std::int64_t>& order, std::int64_t num_samp
   }
 }
 
+/// A number of the engine's generator, given back unless it is kept or others have drawn since.
+class Drawn {
+ public:
+  Drawn() = default;
+  Drawn(const Drawn&) = delete;
+  Drawn& operator=(const Drawn&) = delete;
+  ~Drawn() {
+    if (!taken_)
+      return;
+    Engine& engine = Engine::current();
+    if (const RandomBlock now = engine.random_state(); now.seed == taken_->seed && now.offset == taken_->offset + 1)
+      engine.set_random_state(*taken_);
+  }
+  RandomBlock take() { return *(taken_ = Engine::current().take_random(1)); }
+  void keep() noexcept { taken_.reset(); }
+
+ private:
+  std::optional<RandomBlock> taken_;
+};
+
 }  // namespace
 
+// An epoch that cannot begin changes nothing.
 DataLoader::Iterator DataLoader::begin() {
   auto epoch = std::make_shared<Iterator::Epoch>();
   epoch->dataset = dataset_;
@@ -103,10 +116,11 @@ DataLoader::Iterator DataLoader::begin() {
   epoch->options = options_;
   epoch->site = site_;
   DataLoaderState begun = begun_;
+  Drawn drawn;
   if (!resumed_) {
     RandomBlock random{.seed = options_.seed.value_or(0), .offset = static_cast<std::uint64_t>(epochs_)};
     if (draws() && !options_.seed)
-      random = Engine::current().take_random(1);
+      random = drawn.take();
     begun = {.order = random, .carried = carried_};
   }
   std::vector<std::int64_t> carried = begun.carried;
@@ -118,12 +132,13 @@ DataLoader::Iterator DataLoader::begin() {
   epoch->fill();
   ledger_->begin_epoch();
   epoch->reach();
-  // Nothing throws from here on: an epoch that cannot begin changes nothing.
+  // Nothing throws from here on.
+  drawn.keep();
   if (!std::exchange(resumed_, false))
     ++epochs_;
   begun_ = std::move(begun);
   carried_ = std::move(carried);
-  position_ = epoch->position;
+  position_ = detail::SharedPosition(epoch->position);
   return Iterator(std::move(epoch));
 }
 
@@ -142,8 +157,8 @@ DataLoaderState DataLoader::state() const {
   state.shuffle = options_.shuffle;
   state.last_batch = options_.last_batch;
   state.epochs = epochs_;
-  if (position_ != nullptr)
-    state.position = *position_;
+  if (const std::optional<std::int64_t> position = position_.get())
+    state.position = *position;
   return state;
 }
 
@@ -186,7 +201,7 @@ void DataLoader::load_state(const DataLoaderState& state) {
   epochs_ = state.epochs;
   begun_ = state;
   carried_ = state.carried;
-  position_ = nullptr;
+  position_ = {};
   resumed_ = state.epochs > 0;
   if (resumed_ && size() <= 0) {  // that epoch was over
     options_.batch_sampler->batches(begun_.order, carried_);

@@ -73,7 +73,29 @@ struct CorruptSample {
 };
 namespace detail {
 class Ledger;
-}
+
+/// Batches that an iterator has reached; a copy has what it had, however far the iterator goes.
+class SharedPosition {
+ public:
+  SharedPosition() = default;
+  explicit SharedPosition(std::shared_ptr<const std::int64_t> of) : of_(std::move(of)) {}
+  SharedPosition(const SharedPosition& other)
+      : of_(other.of_ == nullptr ? nullptr : std::make_shared<const std::int64_t>(*other.of_)) {}
+  SharedPosition(SharedPosition&&) noexcept = default;
+  SharedPosition& operator=(SharedPosition other) noexcept {
+    of_ = std::move(other.of_);
+    return *this;
+  }
+
+  std::optional<std::int64_t> get() const {
+    return of_ == nullptr ? std::optional<std::int64_t>() : std::optional(*of_);
+  }
+
+ private:
+  std::shared_ptr<const std::int64_t> of_;
+};
+
+}  // namespace detail
 
 /// One batch: the samples' data (n, ...) and labels (n, ...), on the loader's device. `auto [x, y] = batch` takes these
 /// two; samples of more arrays have them in `more`, samples of one array have no label.
@@ -194,10 +216,10 @@ class SLUICE_API DataLoader {
   SourceLocation site_;        // where it was made
   std::int64_t num_samples_;
   std::int64_t epochs_ = 0;
-  std::vector<std::int64_t> carried_;             // "rollover": what the last epoch left
-  DataLoaderState begun_;                         // the last epoch as it began
-  std::shared_ptr<const std::int64_t> position_;  // in it; shared with its iterators
-  bool resumed_ = false;                          // begun_ is to be gone on with
+  std::vector<std::int64_t> carried_;  // "rollover": what the last epoch left
+  DataLoaderState begun_;              // the last epoch as it began
+  detail::SharedPosition position_;    // in it; shared with its iterators
+  bool resumed_ = false;               // begun_ is to be gone on with
 };
 
 }  // namespace sluice::gluon::data

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include <sluice/engine/error.h>
@@ -163,6 +164,9 @@ Batches BatchSampler::batches(const RandomBlock& random, std::vector<std::int64_
     return made;
   }
   made.order = sampler_[0].order(random);
+  require(std::ssize(made.order) == sampler_[0].size(), [&] {
+    return message("DataLoader: its sampler gave ", made.order.size(), " samples, its size() is ", sampler_[0].size());
+  });
   made.order.insert(made.order.begin(), carried.begin(), carried.end());
   const auto size = static_cast<std::size_t>(batch_size_);
   const std::size_t whole = made.order.size() - made.order.size() % size;

@@ -19,9 +19,9 @@ namespace sluice::gluon::data {
 
 class AnyDataset;
 
-/// An order of samples: `size()` says how many indices an epoch has, and `order(random)` gives them, the same for the
-/// same RandomBlock, whose seed and offset differ from epoch to epoch. `is_random()`, if there is one, says whether it
-/// depends on that block; without it it does.
+/// An order of samples: `size()` says how many indices an epoch has, and `order(random)` gives so many, the same for
+/// the same RandomBlock, whose seed and offset differ from epoch to epoch. `is_random()`, if there is one, says whether
+/// it depends on that block; without it it does.
 template <class S>
 concept IndexSampler = std::copy_constructible<S> && requires(const S& sampler, const RandomBlock& random) {
   { sampler.size() } -> std::convertible_to<std::int64_t>;
@@ -166,7 +166,7 @@ class SLUICE_API BatchSampler {
   /// Batches of an epoch that begins with `carried` samples of the one before.
   std::int64_t size(std::int64_t carried = 0) const noexcept;
   /// The batches of an epoch. `carried`: what it begins with, then what it leaves over. Throws ValueError for batches
-  /// of a kind of your own that are empty or not as many as size() says.
+  /// of a kind of your own that are empty or not as many as size() says, and for such a sampler's indices.
   Batches batches(const RandomBlock& random, std::vector<std::int64_t>& carried) const;
   bool is_random() const noexcept { return is_random_; }
   /// 0 where the batches are of a kind of your own.

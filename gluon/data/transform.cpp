@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/data/transform.h>
@@ -84,8 +85,9 @@ Normalize::Normalize(std::vector<double> mean, std::vector<double> std)
     return message("Normalize: ", mean.size(), " means and ", std.size(), " deviations");
   });
   for (std::size_t i = 0; i < mean.size(); ++i) {
-    require(std::isfinite(mean[i]) && std::isfinite(std[i]) && std[i] > 0, [&] {
-      return message("Normalize: mean ", mean[i], " and deviation ", std[i], " of channel ", i);
+    // As they are divided by: a denormal deviation would count as 0.
+    require(std::isfinite(mean_[i]) && std::isfinite(std_[i]) && std_[i] >= std::numeric_limits<float>::min(), [&] {
+      return message("Normalize: mean ", mean[i], " and deviation ", std[i], " of channel ", i, " are not of float32");
     });
   }
 }

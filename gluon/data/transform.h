@@ -162,7 +162,8 @@ class SLUICE_API ToTensor {
 /// channels.
 class SLUICE_API Normalize {
  public:
-  /// Throws ValueError unless the lists have one length, at least 1, and every std is positive.
+  /// Throws ValueError unless the lists have one length, at least 1, and every std is positive; all as float32, where
+  /// 1e-60 is 0.
   Normalize(std::vector<double> mean, std::vector<double> std);
   Normalize(double mean, double std) : Normalize(std::vector<double>{mean}, std::vector<double>{std}) {}
   /// Throws DTypeError unless `in` is float32, ShapeError unless it is (C, H, W) with as many channels.

@@ -4,9 +4,12 @@
 #include <cstring>
 #include <fcntl.h>
 #include <iterator>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/estimator/checkpoint.h>
@@ -34,9 +37,9 @@ void sync_folder(const fs::path& folder) noexcept {
 }
 
 void check_folder(const fs::path& folder) {
-  std::error_code error;
+  std::error_code error, unknown;
   fs::create_directories(folder, error);
-  require<FileError>(fs::is_directory(folder), [&] {
+  require<FileError>(fs::is_directory(folder, unknown), [&] {
     return message("CheckpointHandler: ", folder.string(), ": is no folder, and none can be made: ", error.message());
   });
   std::string trial = (folder / ".sluice-try-XXXXXX").string();
@@ -66,8 +69,40 @@ void remove_all(std::vector<fs::path>& files) {
   files.clear();
 }
 
-bool is_damage(const Error& error) {
-  return dynamic_cast<const FileError*>(&error) != nullptr;
+// Throws FileError for what the system does not give now: too many open files, a disk that fails.
+void check_readable(const fs::path& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  int why = file < 0 ? errno : 0;
+  std::vector<char> some(1 << 16);
+  ssize_t got = file < 0 ? 0 : 1;
+  while (got > 0 || (got < 0 && why == EINTR)) {
+    got = ::read(file, some.data(), some.size());
+    why = got < 0 ? errno : 0;
+  }
+  if (file >= 0)
+    ::close(file);
+  require<FileError>(why == 0, [&] {
+    return message(
+        "CheckpointHandler: ",
+        path.string(),
+        ": cannot be read now, it may be whole all the same: ",
+        std::strerror(why));
+  });
+}
+
+/// What a checkpoint holds; nothing of one that is damaged, which `damage` then tells of.
+std::optional<TrainingState> whole_state(const fs::path& file, std::string& damage) {
+  for (bool again = false;; again = true) {
+    try {
+      return read_state(file);
+    } catch (const FileError& error) {
+      check_readable(file);
+      if (!again)  // what kept it from being read may be over
+        continue;
+      damage += (damage.empty() ? "" : "; ") + error.message();
+      return {};
+    }
+  }
 }
 
 }  // namespace
@@ -149,45 +184,51 @@ void CheckpointHandler::train_begin(Estimator& estimator) {
   if (monitor_)
     monitor_->begin(estimator);
   best_is_new_ = false;
-  written_at_ = estimator.progress().total_batches;
   resumed_from_.clear();
+  stale_.clear();
+  const std::int64_t now = estimator.progress().total_batches;
+  const bool is_same_training = estimator_ == &estimator && now >= written_at_;
+  if (!is_same_training) {
+    best_is_ours_ = false;
+    best_at_ = -1;
+  }
+  if (!is_same_training || options_.existing == Existing::resume)
+    files_.clear();
+  estimator_ = &estimator;
+  written_at_ = now;
   std::vector<fs::path> others;
-  const Work work{&estimator, estimator.progress().fits};
-  if (options_.existing == Existing::resume && work == work_)
-    files_.clear();  // of this fit's last attempt, which failed: it is gone on with
-  work_ = work;
   for (fs::path& file : found()) {
     if (std::find(files_.begin(), files_.end(), file) == files_.end())
       others.push_back(std::move(file));
   }
-  if (others.empty())
+  if (options_.existing == Existing::resume) {
+    if (!others.empty())
+      resume(estimator, others);
     return;
-  require(options_.existing != Existing::refuse, [&] {
+  }
+  std::error_code unknown;
+  if (!best_is_ours_ && fs::exists(best_file(), unknown))
+    others.push_back(best_file());
+  require(others.empty() || options_.existing != Existing::refuse, [&] {
     return message(
         "CheckpointHandler: ",
         others.back().string(),
         " is there from another training; Existing::resume goes on from it, Existing::remove does away with it");
   });
-  if (options_.existing == Existing::remove)
-    stale_ = std::move(others);
-  else
-    resume(estimator, others);
+  stale_ = std::move(others);
 }
 
 void CheckpointHandler::resume(Estimator& estimator, const std::vector<fs::path>& files) {
   std::string damage;
   for (std::size_t i = files.size(); i-- > 0;) {
-    TrainingState state;
-    try {
-      state = read_state(files[i]);
-    } catch (const Error& error) {
-      if (!is_damage(error))
-        throw;
-      damage += (damage.empty() ? "" : "; ") + error.message();
+    std::optional<TrainingState> state = whole_state(files[i], damage);
+    if (!state)
       continue;
-    }
-    const Progress &there = state.progress, &here = estimator.progress();
-    if (there.fits < here.fits)
+    const Progress &there = state->progress, &here = estimator.progress();
+    const auto next = files.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+    files_.assign(files.begin(), next);
+    stale_.assign(next, files.end());
+    if (there.fits < here.fits)  // those of earlier fits go as keep_last says
       return;
     if (!damage.empty())
       warn(
@@ -195,13 +236,10 @@ void CheckpointHandler::resume(Estimator& estimator, const std::vector<fs::path>
           ", since later ones are damaged: " + damage);
     if (there.fits > here.fits) {
       const std::string why = message("an earlier process had done with it: ", files[i].string(), " is of a later fit");
-      return estimator.end_with(std::move(state), why);
+      return estimator.end_with(std::move(*state), why);
     }
-    const auto next = files.begin() + static_cast<std::ptrdiff_t>(i) + 1;
-    files_.assign(files.begin(), next);
-    stale_.assign(next, files.end());
     resumed_from_ = files[i];
-    estimator.resume_with(std::move(state));
+    estimator.resume_with(std::move(*state));
     return;
   }
   throw FileError("CheckpointHandler: no checkpoint is whole: " + damage);
@@ -269,8 +307,10 @@ void CheckpointHandler::write_files(Estimator& estimator) {
   if (std::find(files_.begin(), files_.end(), file) == files_.end())
     files_.push_back(file);
   std::erase(stale_, file);
-  if (std::exchange(best_is_new_, false))
+  if (std::exchange(best_is_new_, false)) {
     keep_best(file);
+    std::erase(stale_, best_file());
+  }
   sync_folder(options_.folder);
   while (std::ssize(files_) > options_.keep_last) {
     std::error_code ignored;
@@ -281,7 +321,7 @@ void CheckpointHandler::write_files(Estimator& estimator) {
 }
 
 // A second name of the same file, or a copy where the file system has no such names; either takes the old one's place.
-void CheckpointHandler::keep_best(const fs::path& file) const {
+void CheckpointHandler::keep_best(const fs::path& file) {
   write_whole(best_file(), [&](const fs::path& draft) {
     std::error_code error;
     fs::create_hard_link(file, draft, error);
@@ -289,6 +329,7 @@ void CheckpointHandler::keep_best(const fs::path& file) const {
       fs::copy_file(file, draft, fs::copy_options::overwrite_existing, error);
     require<FileError>(!error, [&] { return message(best_file().string(), ": cannot be written: ", error.message()); });
   });
+  best_is_ours_ = true;
 }
 
 HandlerState CheckpointHandler::state() const {

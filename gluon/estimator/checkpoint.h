@@ -17,7 +17,7 @@ namespace sluice::gluon::estimator {
 enum class Existing : std::uint8_t {
   refuse,  // an error, lest two trainings be mixed up
   resume,  // goes on from the newest one that is whole; where there is none, from the beginning
-  remove,  // once the first new one is written
+  remove,  // once the first new one is written; the best one, too
 };
 
 /// Of a CheckpointHandler.
@@ -26,8 +26,8 @@ struct CheckpointOptions {
   std::string prefix = "model";
   std::int64_t every_epochs = 1;   // 0: not by epochs
   std::int64_t every_batches = 0;  // of this fit; 0: not by batches. Where training is stopped there is always one
-  std::int64_t keep_last = 5;
-  std::string monitor = {};  // each that is the best by this figure is written and kept, too: "prefix-best.npz"
+  std::int64_t keep_last = 5;      // of all fits
+  std::string monitor = {};        // each that is the best by this figure is written and kept, too: "prefix-best.npz"
   MonitorMode mode = MonitorMode::automatic;
   double min_delta = 0;
   Existing existing = Existing::refuse;
@@ -40,9 +40,10 @@ struct CheckpointOptions {
 /// metrics, other handlers and counts are the same to the last bit. Files, "prefix-00001200.npz" after 1200 batches of
 /// all fits, are written beside, brought to the disk and renamed; old ones go when the new one stands. The host waits
 /// for the values. A newest one that is damaged is told to `warn`, and the one before counts; where none is whole, that
-/// is a FileError. A fit() that failed and is called again goes on from the newest one, too. Those of a later fit()
-/// than the one that begins end it at once, with their parameters and optimizer: the program that made them had
-/// finished with this one. Block::load_parameters() takes the files with ignore_extra.
+/// is a FileError, and so is one that cannot be read now, which may be whole. A fit() that failed and is called again
+/// goes on from the newest one, too. Those of a later fit() than the one that begins end it at once, with their
+/// parameters and optimizer: the program that made them had finished with this one. Block::load_parameters() takes the
+/// files with ignore_extra.
 class SLUICE_API CheckpointHandler : public EventHandler {
  public:
   /// Throws ValueError for negative numbers, keep_last < 1, an empty folder and a prefix that is empty or a path.
@@ -50,7 +51,8 @@ class SLUICE_API CheckpointHandler : public EventHandler {
 
   int priority() const override { return 2000; }
   std::string name() const override { return "CheckpointHandler"; }
-  /// Throws FileError where files cannot be made in the folder, ValueError where Existing says so.
+  /// Throws FileError where files cannot be made in the folder or one cannot be read, ValueError where Existing says
+  /// so, UnsupportedError for a newest one of another format.
   void train_begin(Estimator& estimator) override;
   void train_resumed(Estimator& estimator) override;
   void batch_end(Estimator& estimator, const data::Batch& batch, const StepResult& result) override;
@@ -66,28 +68,23 @@ class SLUICE_API CheckpointHandler : public EventHandler {
   const std::filesystem::path& resumed_from() const noexcept { return resumed_from_; }
 
  private:
-  /// A fit, which several calls may try.
-  struct Work {
-    const Estimator* estimator = nullptr;
-    std::int64_t fit = 0;
-    bool operator==(const Work&) const = default;
-  };
   std::filesystem::path file_of(std::int64_t batch) const;
   std::vector<std::filesystem::path> found() const;
   void remove_drafts() const;
   void look_at_best(Estimator& estimator, bool epoch_is_over);
   void write(Estimator& estimator);
   void write_files(Estimator& estimator);
-  void keep_best(const std::filesystem::path& file) const;
+  void keep_best(const std::filesystem::path& file);
   void resume(Estimator& estimator, const std::vector<std::filesystem::path>& files);
   void warn(const std::string& message) const;
 
   CheckpointOptions options_;
   std::optional<Monitor> monitor_;
-  Work work_;                                         // what files_ are of
+  const Estimator* estimator_ = nullptr;              // whose training files_ are of
   std::vector<std::filesystem::path> files_, stale_;  // stale ones go when the next one is written
   std::filesystem::path resumed_from_;
   bool best_is_new_ = false;      // and not written yet
+  bool best_is_ours_ = false;     // the file
   std::int64_t written_at_ = -1;  // batch of the last one, or of that which training began with
   std::int64_t best_at_ = -1;     // batch of the best one that was written
 };

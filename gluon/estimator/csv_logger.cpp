@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -31,6 +33,31 @@ std::string field(const std::string& text) {
   return quoted + '"';
 }
 
+std::string header_of(const std::vector<std::string>& names) {
+  std::string header = "epoch,batch,samples,learning_rate";
+  for (const std::string& name : names)
+    header += ',' + field(name);
+  return header + "\r\n";
+}
+
+// Bytes of the header and of whole rows of no later batch; none of a file with another header.
+std::int64_t bytes_until(const std::filesystem::path& path, const std::string& header, std::int64_t batch) {
+  std::ifstream file(path, std::ios::binary);
+  std::string start(header.size(), '\0');
+  if (!file.read(start.data(), std::ssize(start)) || start != header)
+    return 0;
+  std::int64_t bytes = std::ssize(header);
+  for (std::string line; std::getline(file, line) && !file.eof() && line.ends_with('\r');) {
+    std::int64_t at = 0;
+    const std::size_t comma = line.find(',');  // behind the epoch
+    const char* const number = line.data() + std::min(comma, line.size() - 1) + 1;
+    if (std::from_chars(number, line.data() + line.size(), at).ec != std::errc() || at > batch)
+      break;
+    bytes += std::ssize(line) + 1;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 CSVLogger::CSVLogger(CSVLoggerOptions options) : options_(std::move(options)) {
@@ -41,8 +68,6 @@ CSVLogger::CSVLogger(CSVLoggerOptions options) : options_(std::move(options)) {
 }
 
 void CSVLogger::train_begin(Estimator& estimator) {
-  if (estimator.progress().total_batches > 0)
-    return;
   std::error_code ignored;
   if (options_.path.has_parent_path())
     std::filesystem::create_directories(options_.path.parent_path(), ignored);
@@ -51,43 +76,47 @@ void CSVLogger::train_begin(Estimator& estimator) {
   require<FileError>(trial.is_open(), [&] { return message(options_.path.string(), ": cannot be written"); });
   if (!was_there)
     std::filesystem::remove(options_.path, ignored);
+  const std::int64_t now = estimator.progress().total_batches;
+  size_ = now == 0 ? 0 : bytes_until(options_.path, header_of(estimator.figure_names()), now);
 }
 
 // What a process wrote after its last checkpoint comes again.
-void CSVLogger::train_resumed(Estimator& /*estimator*/) {
-  std::error_code error;
-  const auto size = std::filesystem::file_size(options_.path, error);
-  if (error || size < static_cast<std::uintmax_t>(size_))
-    size_ = 0;  // it is another file, or none
+void CSVLogger::train_resumed(Estimator& estimator) {
+  if (size_of_file() < size_)
+    size_ = bytes_until(options_.path, header_of(estimator.figure_names()), estimator.progress().total_batches);
 }
 
-void CSVLogger::append(const std::string& text) {
+std::int64_t CSVLogger::size_of_file() const {
   std::error_code error;
-  if (size_ > 0 && std::filesystem::file_size(options_.path, error) != static_cast<std::uintmax_t>(size_) && !error)
+  const auto size = std::filesystem::file_size(options_.path, error);
+  return error ? 0 : static_cast<std::int64_t>(size);
+}
+
+void CSVLogger::append(const std::string& text) const {
+  std::error_code error;
+  if (size_ > 0 && size_of_file() > size_)
     std::filesystem::resize_file(options_.path, static_cast<std::uintmax_t>(size_), error);
   std::ofstream file(options_.path, std::ios::binary | (size_ > 0 ? std::ios::app : std::ios::trunc));
   file.write(text.data(), static_cast<std::streamsize>(text.size())).flush();
   require<FileError>(!error && file.good(), [&] { return message(options_.path.string(), ": cannot be written"); });
-  size_ += std::ssize(text);
 }
 
 void CSVLogger::write_row(Estimator& estimator, std::int64_t epoch) {
-  std::string text;
   const std::vector<std::string> names = estimator.figure_names();
-  if (size_ == 0) {
-    text = "epoch,batch,samples,learning_rate";
-    for (const std::string& name : names)
-      text += ',' + field(name);
-    text += "\r\n";
-  }
+  const std::string header = header_of(names);
   const Progress& at = estimator.progress();
+  if (size_of_file() < size_)  // somebody took from it
+    size_ = bytes_until(options_.path, header, at.total_batches);
+  std::string text = size_ == 0 ? header : "";
   text += message(epoch, ',', at.total_batches, ',', at.total_samples, ',');
   text += exact_number(estimator.trainer().learning_rate());
   for (const std::string& name : names) {
     const bool is_missing = estimator.validations() == 0 && name.starts_with("validation ");
     text += is_missing ? "," : ',' + exact_number(estimator.figure(name));
   }
-  append(text + "\r\n");
+  text += "\r\n";
+  append(text);
+  size_ += std::ssize(text);
 }
 
 void CSVLogger::batch_end(Estimator& estimator, const data::Batch& /*batch*/, const StepResult& /*result*/) {

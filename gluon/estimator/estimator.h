@@ -70,6 +70,13 @@ struct Progress {
   bool operator==(const Progress&) const = default;
 };
 
+/// Where a fit that is over left a loader.
+struct LeftLoader {
+  std::int64_t fit = 0, place = 0;  // 0: the one it trained on; then those of its ValidationHandlers
+  data::DataLoaderState state = {};
+  const void* identity = nullptr;  // of its BatchSource; null: not known in this process
+};
+
 struct TrainingState;
 
 /// Trains and evaluates a network (Gluon's Estimator):
@@ -160,8 +167,9 @@ class SLUICE_API Estimator {
   /// another network, optimizer or loader, and nothing has changed.
   void resume_with(TrainingState state);
   /// From train_begin: this fit is one that an earlier process had done with, and ends once all handlers have begun. Of
-  /// that state, of a later fit, come parameters, optimizer, random numbers, counts of all fits and figures of
-  /// validation; the later fit, if there is one, goes on with the rest. Throws as resume_with() does.
+  /// that state, of a later fit, come parameters, optimizer, random numbers, counts of all fits, figures of validation
+  /// and where this fit left its loaders; the later fit, if there is one, goes on with the rest. Throws as
+  /// resume_with() does.
   void end_with(TrainingState state, std::string reason);
 
  private:
@@ -183,8 +191,11 @@ class SLUICE_API Estimator {
   void restore(const TrainingState& state, Run& run);
   template <class Undo>
   void restore_network(const TrainingState& state, const Run& run, Undo& undo);
+  template <class Undo>
+  void restore_loaders(std::vector<LeftLoader>& left, const Run& run, Undo& undo);
   void restore_results(const TrainingState& state, const Run& run);
   void go_on_with_epoch(const TrainingState& state, Run& run);
+  void note_loaders(const Run& run);
 
   Block& net_;
   const Block& loss_;
@@ -200,6 +211,7 @@ class SLUICE_API Estimator {
   std::vector<metric::Figure> training_figures_, validation_figures_;
   std::optional<std::int64_t> read_at_;  // the batch of training_figures_
   std::int64_t validations_ = 0;
+  std::vector<LeftLoader> left_loaders_;
   Run* run_ = nullptr;  // the fit under way
   bool is_stopped_ = false, failed_ = false;
   std::string stop_reason_;

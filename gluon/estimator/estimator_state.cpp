@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -14,7 +15,9 @@
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/estimator_run.h>
 #include <sluice/gluon/estimator/estimator.h>
+#include <sluice/gluon/estimator/handlers.h>
 #include <sluice/gluon/estimator/training_state.h>
+#include <sluice/ndarray/autograd.h>
 
 namespace sluice::gluon::estimator {
 
@@ -55,8 +58,15 @@ void check_parameters(
     require(found.has_value(), [&, &name = name] {
       return message(file, ": has a parameter '", name, "', which this network lacks; it has ", parameters.names());
     });
-    require<ShapeError>(!found->is_initialized() || found->shape() == value.shape(), [&, &name = name, &value = value] {
-      return message(file, ": '", name, "' has shape ", value.shape(), ", the network's has ", found->shape());
+    const Shape& shape = found->shape();
+    bool fits = shape.ndim() == value.ndim();
+    for (int axis = 0; fits && axis < shape.ndim(); ++axis)
+      fits = (shape[axis] == 0 && !found->is_initialized()) || shape[axis] == value.shape()[axis];
+    require<ShapeError>(fits, [&, &name = name, &value = value] {
+      return message(file, ": '", name, "' has shape ", value.shape(), ", the network's has ", shape);
+    });
+    require<DTypeError>(found->dtype() == value.dtype(), [&, &name = name, &value = value] {
+      return message(file, ": '", name, "' is ", value.dtype(), ", the network's is ", found->dtype());
     });
   }
   for (const auto& [name, parameter] : parameters) {
@@ -66,6 +76,28 @@ void check_parameters(
       return message(file, ": has no parameter '", name, "', which this network has");
     });
   }
+}
+
+/// What a fit trains on, then what its ValidationHandlers evaluate, in the order of their calls.
+std::vector<BatchSource*> sources_of(BatchSource& train, const Handlers& handlers) {
+  std::vector<BatchSource*> sources = {&train};
+  for (const auto& handler : handlers) {
+    if (const auto* const validation = dynamic_cast<const ValidationHandler*>(handler.get()))
+      sources.push_back(&validation->batches().source());
+  }
+  return sources;
+}
+
+/// Those of a file, of which this process knows some.
+std::vector<LeftLoader> left_loaders_of(const TrainingState& state, const std::vector<LeftLoader>& known) {
+  std::vector<LeftLoader> left = state.left_loaders;
+  for (LeftLoader& loader : left) {
+    for (const LeftLoader& other : known) {
+      if (other.fit == loader.fit && other.place == loader.place)
+        loader.identity = other.identity;
+    }
+  }
+  return left;
 }
 
 /// What is taken back, last first, unless all went well.
@@ -103,6 +135,7 @@ TrainingState Estimator::state() const {
   state.epoch_size = epoch_size_.value_or(-1);
   state.validations = validations_;
   state.validation_figures = validation_figures_;
+  state.left_loaders = left_loaders_;
   for (std::size_t i = 0; i < train_metrics_.size(); ++i)
     state.metrics.emplace(key_of(train_metrics_, i), train_metrics_[i]->state());
   if (run_ == nullptr)
@@ -166,20 +199,25 @@ void Estimator::restore(const TrainingState& state, Run& run) {
     undo.add([&source = run.source, before = *loader] { source.load_state(before); });
     run.source.load_state(state.loader);
   }
+  undo.add([before = Engine::current().random_state()] { Engine::current().set_random_state(before); });
+  go_on_with_epoch(state, run);
+  std::vector<LeftLoader> left = left_loaders_of(state, left_loaders_);
   restore_network(state, run, undo);
   undo.forget();
+  left_loaders_ = std::move(left);
   progress_ = state.progress;
   validations_ = state.validations;
   validation_figures_ = state.validation_figures;
   epoch_size_.reset();
   if (state.epoch_size >= 0)
     epoch_size_ = state.epoch_size;
-  go_on_with_epoch(state, run);
   Engine::current().set_random_state(state.random);
 }
 
+// Network last, since nothing or all of it changes.
 template <class Undo>
 void Estimator::restore_network(const TrainingState& state, const Run& run, Undo& undo) {
+  const autograd::PauseScope pause;
   const std::string file = state.path.string();
   optimizer::Optimizer& optimizer = trainer_->optimizer();
   undo.add([&optimizer, &trainer = *trainer_, before = trainer_->states(), rate = optimizer.learning_rate()] {
@@ -190,10 +228,48 @@ void Estimator::restore_network(const TrainingState& state, const Run& run, Undo
   trainer_->load_states(state.optimizer, file, run.site);
   if (optimizer.schedule() == nullptr)
     optimizer.set_learning_rate(state.learning_rate);
-  net_.load_parameters(state.path, {.allow_missing = true, .ignore_extra = true}, run.site);
   for (const auto& [name, parameter] : loss_.collect_params()) {
-    if (const auto found = state.loss_parameters.find(name); found != state.loss_parameters.end())
-      parameter.set_data(found->second);
+    const auto found = state.loss_parameters.find(name);
+    if (found == state.loss_parameters.end())
+      continue;
+    if (parameter.is_initialized())
+      undo.add([parameter = parameter, before = parameter.data().copy()] { parameter.set_data(before); });
+    parameter.set_data(found->second);
+  }
+  net_.load_dict(state.parameters, {.allow_missing = true, .ignore_extra = true}, file, run.site);
+}
+
+// Where the fit that is skipped left them.
+template <class Undo>
+void Estimator::restore_loaders(std::vector<LeftLoader>& left, const Run& run, Undo& undo) {
+  const std::vector<BatchSource*> sources = sources_of(run.source, run.handlers);
+  for (LeftLoader& loader : left) {
+    if (loader.fit != progress_.fits || loader.place >= std::ssize(sources))
+      continue;
+    BatchSource& source = *sources[static_cast<std::size_t>(loader.place)];
+    const std::optional<data::DataLoaderState> before = source.state();
+    if (!before)
+      continue;
+    undo.add([&source, before = *before] { source.load_state(before); });
+    source.load_state(loader.state);
+    loader.identity = source.identity();
+  }
+}
+
+// A loader that several fits use stands where the last of them left it.
+void Estimator::note_loaders(const Run& run) {
+  if (run.is_done_elsewhere)
+    return;
+  const std::vector<BatchSource*> sources = sources_of(run.source, run.handlers);
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const std::optional<data::DataLoaderState> state = sources[i]->state();
+    if (!state)
+      continue;
+    const LeftLoader left{progress_.fits, static_cast<std::int64_t>(i), *state, sources[i]->identity()};
+    std::erase_if(left_loaders_, [&](const LeftLoader& other) {
+      return other.identity == left.identity || (other.fit == left.fit && other.place == left.place);
+    });
+    left_loaders_.push_back(left);
   }
 }
 
@@ -203,8 +279,11 @@ void Estimator::restore_results(const TrainingState& state, const Run& run) {
   check_parameters(net_, state.parameters, state.without_values, file);
   check_parameters(loss_, state.loss_parameters, state.loss_without_values, file);
   Undo undo;
+  std::vector<LeftLoader> left = left_loaders_of(state, left_loaders_);
+  restore_loaders(left, run, undo);
   restore_network(state, run, undo);
   undo.forget();
+  left_loaders_ = std::move(left);
   progress_.total_epochs = state.progress.total_epochs;
   progress_.total_batches = state.progress.total_batches;
   progress_.total_samples = state.progress.total_samples;
@@ -216,22 +295,23 @@ void Estimator::restore_results(const TrainingState& state, const Run& run) {
 // To the batch behind the last one that was done.
 void Estimator::go_on_with_epoch(const TrainingState& state, Run& run) {
   run.random_of_epoch = state.random_of_epoch;
-  run.epoch_is_open = progress_.batch_in_epoch > 0;
+  const std::int64_t done = state.progress.batch_in_epoch;
+  run.epoch_is_open = done > 0;
   if (!run.epoch_is_open)
     return;
-  run.nothing_left = progress_.batch_in_epoch == epoch_size_;
+  run.nothing_left = done == state.epoch_size;
   const bool has_position = state.has_loader && run.source.state().has_value();
   if (run.nothing_left && has_position)
     return;
   Engine::current().set_random_state(state.random_of_epoch);  // what batches drew, they draw again
   run.source_is_open = true;
   run.source.begin();
-  for (std::int64_t i = 0; !has_position && i < progress_.batch_in_epoch; ++i) {
+  for (std::int64_t i = 0; !has_position && i < done; ++i) {
     require(run.source.next() != nullptr, [&] {
       return message(
           state.path.string(),
           ": was written after ",
-          progress_.batch_in_epoch,
+          done,
           " batches of an epoch, there are ",
           i,
           " now; train on those it was trained on");

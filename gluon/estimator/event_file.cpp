@@ -52,9 +52,9 @@ double now() {
 // TensorBoard reads files in the order of their names, which begin with seconds.
 std::int64_t first_free_second(const fs::path& folder) {
   auto second = static_cast<std::int64_t>(now());
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
     if (name.starts_with(k_prefix))
       second = std::max<std::int64_t>(second, std::atoll(name.c_str() + k_prefix.size()) + 1);
   }
@@ -121,9 +121,9 @@ std::string framed_record(std::string_view bytes) {
 }
 
 EventFile::EventFile(const fs::path& folder) {
-  std::error_code error;
+  std::error_code error, unknown;
   fs::create_directories(folder, error);
-  require<FileError>(fs::is_directory(folder), [&] {
+  require<FileError>(fs::is_directory(folder, unknown), [&] {
     return message(folder.string(), ": is no folder, and none can be made: ", error.message());
   });
   path_ = folder / message(k_prefix, first_free_second(folder), '.', host(), '.', ::getpid());

@@ -139,6 +139,12 @@ void Estimator::run(Run& run) {
       note();
     }
   }
+  try {
+    if (failure == nullptr)
+      note_loaders(run);
+  } catch (...) {
+    note();
+  }
   run_ = nullptr;
   updates_elsewhere_ = false;
   read_at_.reset();

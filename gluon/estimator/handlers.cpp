@@ -1,8 +1,12 @@
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/loader_numbers.h>
 #include <sluice/gluon/estimator/estimator.h>
 #include <sluice/gluon/estimator/handlers.h>
 #include <sluice/ndarray/autograd.h>
@@ -73,7 +77,12 @@ void ValidationHandler::train_begin(Estimator& /*estimator*/) {
 }
 
 HandlerState ValidationHandler::state() const {
-  return {{"validated_at", array<std::int64_t>({validated_at_})}};
+  HandlerState state{{"validated_at", array<std::int64_t>({validated_at_})}};
+  if (const std::optional<data::DataLoaderState> loader = batches_.source().state()) {
+    const std::vector<std::int64_t> numbers = gluon::detail::numbers_of(*loader);
+    state.emplace("loader", array(numbers, {std::ssize(numbers)}));
+  }
+  return state;
 }
 
 void ValidationHandler::load_state(const HandlerState& state) {
@@ -81,7 +90,16 @@ void ValidationHandler::load_state(const HandlerState& state) {
   require(found == state.end() || (found->second.size() == 1 && found->second.dtype() == int64), [] {
     return "ValidationHandler: the state is not the number of a batch";
   });
-  validated_at_ = found == state.end() ? -1 : found->second.item<std::int64_t>();
+  const std::int64_t at = found == state.end() ? -1 : found->second.item<std::int64_t>();
+  BatchSource& source = batches_.source();
+  if (const auto kept = state.find("loader"); kept != state.end() && source.state().has_value()) {
+    std::optional<data::DataLoaderState> loader;
+    if (kept->second.dtype() == int64 && kept->second.ndim() == 1)
+      loader = gluon::detail::loader_state_of(kept->second.to_vector<std::int64_t>());
+    require(loader.has_value(), [] { return "ValidationHandler: the state does not say where its loader stood"; });
+    source.load_state(*loader);
+  }
+  validated_at_ = at;
 }
 
 void ValidationHandler::validate(Estimator& estimator) {

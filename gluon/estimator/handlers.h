@@ -68,8 +68,11 @@ class SLUICE_API ValidationHandler : public EventHandler {
   void train_begin(Estimator& estimator) override;
   void batch_end(Estimator& estimator, const data::Batch& batch, const StepResult& result) override;
   void epoch_end(Estimator& estimator) override;
+  /// Where the batches stand, too, if they can go on from there (data::DataLoader).
   HandlerState state() const override;
   void load_state(const HandlerState& state) override;
+
+  const Batches& batches() const noexcept { return batches_; }
 
  private:
   void validate(Estimator& estimator);

@@ -68,6 +68,8 @@ class Kept {
     const autograd::PauseScope pause;
     for (const Block* const block : {static_cast<const Block*>(&estimator_.net()), &estimator_.loss()}) {
       for (const auto& [name, parameter] : block->collect_params()) {
+        if (!parameter.is_initialized())  // nothing uses it
+          continue;
         const bool adds = parameter.grad_req() == GradReq::add;
         parameters_.push_back({parameter, parameter.data().copy(), adds ? parameter.grad().copy() : NDArray()});
       }

@@ -59,8 +59,9 @@ struct CSVLoggerOptions {
 };
 
 /// Writes a row of figures after each epoch (RFC 4180): "epoch,batch,samples,learning_rate" and all figures, of
-/// validation those of the last one. A file that is there is written anew, gone on with by a second fit() and by one
-/// that goes on from a checkpoint, without the rows that a killed process wrote after that.
+/// validation those of the last one. A file that is there is written anew. A later fit() of the estimator, and one that
+/// goes on from a checkpoint, go on with it if its figures are theirs, without the rows that a killed process wrote
+/// after that.
 class SLUICE_API CSVLogger : public EventHandler {
  public:
   /// Throws ValueError for an empty path and a negative number.
@@ -78,7 +79,8 @@ class SLUICE_API CSVLogger : public EventHandler {
 
  private:
   void write_row(Estimator& estimator, std::int64_t epoch);
-  void append(const std::string& text);
+  std::int64_t size_of_file() const;
+  void append(const std::string& text) const;
 
   CSVLoggerOptions options_;
   std::int64_t size_ = 0;  // bytes of the file that are ours

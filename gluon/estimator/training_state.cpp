@@ -3,12 +3,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/loader_numbers.h>
 #include <sluice/gluon/estimator/training_state.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/file.h>
@@ -121,6 +124,36 @@ data::DataLoaderState loader_of(const Reader& reader) {
       .position = numbers[4],
       .order = block_of(numbers[5], numbers[6]),
       .carried = reader.values<std::int64_t>("@loader.carried")};
+}
+
+// One after another: fit, place, how many numbers follow, these.
+void add_left_loaders(Arrays& to, const TrainingState& state) {
+  std::vector<std::int64_t> all;
+  for (const LeftLoader& left : state.left_loaders) {
+    const std::vector<std::int64_t> numbers = gluon::detail::numbers_of(left.state);
+    all.insert(all.end(), {left.fit, left.place, std::ssize(numbers)});
+    all.insert(all.end(), numbers.begin(), numbers.end());
+  }
+  if (!all.empty())
+    to["@left_loaders"] = list(all);
+}
+
+std::vector<LeftLoader> left_loaders_of(const Reader& reader) {
+  std::vector<LeftLoader> loaders;
+  if (!reader.arrays().contains("@left_loaders"))
+    return loaders;
+  const auto all = reader.values<std::int64_t>("@left_loaders");
+  std::span<const std::int64_t> rest(all);
+  while (!rest.empty()) {
+    std::optional<data::DataLoaderState> state;
+    if (rest.size() >= 3 && rest[2] >= 0 && rest[2] <= std::ssize(rest) - 3)
+      state = gluon::detail::loader_state_of(rest.subspan(3, static_cast<std::size_t>(rest[2])));
+    if (!state || rest[0] < 1 || rest[1] < 0)
+      reader.refuse("@left_loaders", "holds numbers that cannot be");
+    loaders.push_back({.fit = rest[0], .place = rest[1], .state = std::move(*state)});
+    rest = rest.subspan(3 + static_cast<std::size_t>(rest[2]));
+  }
+  return loaders;
 }
 
 void add_progress(Arrays& to, const TrainingState& state) {
@@ -258,6 +291,7 @@ void write_state(const std::filesystem::path& path, const TrainingState& state) 
   add_names(all, "@without_values.loss", state.loss_without_values);
   if (state.has_loader)
     add_loader(all, state.loader);
+  add_left_loaders(all, state);
   add_metrics(all, state);
   for (const auto& [name, entries] : state.handlers) {
     for (const auto& [entry, value] : entries)
@@ -269,7 +303,7 @@ void write_state(const std::filesystem::path& path, const TrainingState& state) 
 TrainingState read_state(const std::filesystem::path& path) {
   const Reader reader(path);
   const std::int64_t format = reader.values<std::int64_t>("@format", 1)[0];
-  require<FileError>(format == k_format, [&] {
+  require<UnsupportedError>(format == k_format, [&] {
     return message(reader.file(), ": has format ", format, ", this library reads format ", k_format);
   });
   const auto random = reader.values<std::int64_t>("@random", 4);
@@ -288,6 +322,7 @@ TrainingState read_state(const std::filesystem::path& path) {
   }
   if (to.has_loader)
     to.loader = loader_of(reader);
+  to.left_loaders = left_loaders_of(reader);
   to.without_values = names_of(reader, "@without_values");
   to.loss_without_values = names_of(reader, "@without_values.loss");
   read_progress(reader, to);

@@ -35,6 +35,7 @@ struct TrainingState {
   std::vector<metric::Figure> validation_figures = {};
   std::map<std::string, metric::Metric::State> metrics = {};  // of training, by place and name
   std::map<std::string, HandlerState> handlers = {};
+  std::vector<LeftLoader> left_loaders = {};
   /// Parameters of network and loss that had no values yet, since nothing used them.
   std::vector<std::string> without_values = {}, loss_without_values = {};
 };
@@ -42,7 +43,8 @@ struct TrainingState {
 /// Writes through a draft that goes to the disk and is renamed. The host waits for the values. Throws FileError;
 /// ValueError for a parameter whose name begins with '@'.
 SLUICE_API void write_state(const std::filesystem::path& path, const TrainingState& state);
-/// Throws FileError for a file that is not there, damaged, or none of write_state().
+/// Throws FileError for a file that is not there, damaged, or none of write_state(); UnsupportedError for one of
+/// another format, a newer library's say.
 SLUICE_API TrainingState read_state(const std::filesystem::path& path);
 
 }  // namespace sluice::gluon::estimator

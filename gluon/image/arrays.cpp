@@ -1,10 +1,13 @@
 #include <cmath>
+#include <cstddef>
+#include <limits>
 #include <utility>
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/image/arrays.h>
 #include <sluice/gluon/image/detail/images.h>
 #include <sluice/ndarray/create.h>
+#include <sluice/ndarray/half.h>
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/indexing.h>
@@ -108,6 +111,22 @@ NDArray to_tensor(const NDArray& x, SourceLocation site) {
   return divide(to_channels_first(x, site).astype(float32, site), 255, site);
 }
 
+namespace {
+
+// The value that arithmetic of the type has for it: denormals count as 0.
+double as_counted(double value, DType dtype) {
+  if (dtype == float64)
+    return std::abs(value) < std::numeric_limits<double>::min() ? 0 : value;
+  auto rounded = static_cast<float>(value);
+  if (dtype == float16)
+    rounded = sluice::detail::half_value(sluice::detail::half_bits(rounded));
+  else if (dtype == bfloat16)
+    rounded = sluice::detail::bfloat_value(sluice::detail::bfloat_bits(rounded));
+  return std::abs(rounded) < std::numeric_limits<float>::min() ? 0 : rounded;
+}
+
+}  // namespace
+
 NDArray normalize(
     const NDArray& x, const std::vector<double>& mean, const std::vector<double>& std, SourceLocation site) {
   require<ShapeError>(x.ndim() == 3 || x.ndim() == 4, [&] {
@@ -119,8 +138,12 @@ NDArray normalize(
   require(!mean.empty() && mean.size() == std.size(), [&] {
     return message("normalize: ", mean.size(), " means and ", std.size(), " deviations");
   });
-  for (const double one : std)
-    require(one > 0 && std::isfinite(one), [&] { return message("normalize: a deviation of ", one); });
+  for (std::size_t i = 0; i < std.size(); ++i) {
+    const bool fits = std::isfinite(as_counted(mean[i], x.dtype())) && std::isfinite(as_counted(std[i], x.dtype()));
+    require(fits && as_counted(std[i], x.dtype()) > 0, [&] {
+      return message("normalize: mean ", mean[i], " and deviation ", std[i], " are not of ", x.dtype());
+    });
+  }
   if (mean.size() == 1)
     return divide(subtract(x, mean[0], site), std[0], site);
   const auto channels = static_cast<std::int64_t>(mean.size());

@@ -33,7 +33,8 @@ struct PngState {
 class PngDecoder final : public Decoder {
  public:
   explicit PngDecoder(Encoded encoded) : encoded_(std::move(encoded)) {
-    state_.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &errors_, png_failed, png_warned);
+    state_.png =
+        png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &errors_, png_failed, png_warned, &errors_, png_take, png_give);
     state_.info = state_.png != nullptr ? png_create_info_struct(state_.png) : nullptr;
     if (state_.info == nullptr)
       throw OutOfMemory(message(encoded_.name, ": libpng finds no memory to decode it"), 0);
@@ -84,8 +85,11 @@ class PngDecoder final : public Decoder {
 
   template <class Call>
   void run(const Call& call) {
-    if (!guarded(errors_, call))
-      encoded_.fail(errors_.text);
+    if (guarded(errors_, call))
+      return;
+    if (errors_.out_of_memory)
+      throw OutOfMemory(message(encoded_.name, ": libpng finds no memory to decode it: ", errors_.text), 0);
+    encoded_.fail(errors_.text);
   }
 
   std::size_t result_channels() const { return static_cast<std::size_t>(channels); }

@@ -14,7 +14,8 @@ constexpr int k_types[] = {PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_C
 class PngEncoder {
  public:
   PngEncoder() {
-    png_ = png_create_write_struct(PNG_LIBPNG_VER_STRING, &errors_, png_failed, png_warned);
+    png_ = png_create_write_struct_2(
+        PNG_LIBPNG_VER_STRING, &errors_, png_failed, png_warned, &errors_, png_take, png_give);
     info_ = png_ != nullptr ? png_create_info_struct(png_) : nullptr;
   }
   PngEncoder(const PngEncoder&) = delete;

@@ -8,7 +8,7 @@
 namespace sluice::gluon::data::detail {
 
 /// Memory for a moment, of what was needed so before: taking megabytes anew for each sample costs more than what is
-/// done with them. It is kept for the process, as much as was in use at once.
+/// done with them. It is kept for the process: no more than twice what was in use at once, and 256 MiB.
 class SLUICE_API Scratch {
  public:
   explicit Scratch(std::size_t bytes);
@@ -22,7 +22,11 @@ class SLUICE_API Scratch {
     return reinterpret_cast<T*>(memory_.data());
   }
 
+  /// What is kept for later now.
+  static std::size_t kept_bytes();
+
  private:
+  std::size_t bytes_;
   std::vector<std::byte> memory_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <csetjmp>
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 // Included by files of builds with libpng alone.
@@ -22,6 +23,17 @@ inline void png_failed(png_structp png, png_const_charp text) {
   std::longjmp(errors.back, 1);
 }
 inline void png_warned(png_structp, png_const_charp) {}
+
+// For libpng and, through it, zlib: the error that follows where there is none is of memory, not of the file.
+inline png_voidp png_take(png_structp png, png_alloc_size_t bytes) {
+  void* const memory = std::malloc(bytes);
+  if (memory == nullptr)
+    static_cast<PngErrors*>(png_get_mem_ptr(png))->out_of_memory = true;
+  return memory;
+}
+inline void png_give(png_structp, png_voidp memory) {
+  std::free(memory);
+}
 
 /// Runs calls of libpng; false where it gave up, errors.text says why. What `call` makes itself must need no
 /// destructor: the way back skips those.
