@@ -5,8 +5,17 @@ namespace sluice::detail {
 
 namespace {
 
-// Whole records, so that what a long list of inputs took from the heap is taken once.
 using Records = NodePool<CallRecord, &CallRecord::next>;
+
+// A list that has grown goes: every record of a loop that pushes far ahead would come to hold one as long as the
+// longest, of a network's every step, say.
+template <class Views>
+void empty(Views& views) noexcept {
+  if (views.capacity() > Views::static_capacity) [[unlikely]]
+    Views().swap(views);
+  else
+    views.clear();
+}
 
 }  // namespace
 
@@ -17,8 +26,8 @@ CallRecord* CallRecord::take() {
 void CallRecord::give_back(CallRecord* record) noexcept {
   if (!record->attributes.empty())
     record->attributes = {};
-  record->inputs.clear();
-  record->outputs.clear();
+  empty(record->inputs);
+  empty(record->outputs);
   Records::give(record);
 }
 
