@@ -1,3 +1,5 @@
+#include <memory>
+
 #include <sluice/engine/detail/node_pool.h>
 #include <sluice/operator/detail/call_record.h>
 
@@ -11,10 +13,10 @@ using Records = NodePool<CallRecord, &CallRecord::next>;
 // longest, of a network's every step, say.
 template <class Views>
 void empty(Views& views) noexcept {
-  if (views.capacity() > Views::static_capacity) [[unlikely]]
-    Views().swap(views);
-  else
-    views.clear();
+  if (views.capacity() <= Views::static_capacity) [[likely]]
+    return views.clear();
+  std::destroy_at(&views);  // a swap with an empty one would leave it without room of its own
+  std::construct_at(&views);
 }
 
 }  // namespace
