@@ -84,7 +84,10 @@ Block::Block(Block&&) noexcept = default;
 Block::~Block() = default;
 
 Block::Members& Block::members() const {
-  require(members_ != nullptr, [] { return "this block was moved from"; });
+  require(members_ != nullptr, [&] {
+    return message(
+        "this block, of type ", detail::type_name(typeid(*this)), ", was moved from; use the one that it went to");
+  });
   return *members_;
 }
 

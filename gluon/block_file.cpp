@@ -33,7 +33,8 @@ void check_value(
         value.shape(),
         ", the network's has ",
         shape,
-        "; make the layer there as large as it was when the file was written, or load the file of this network");
+        "; make the layer as large as it was when the file was written, and replace() it after loading where it is to "
+        "be another, or load the file of this network");
   });
   require<DTypeError>(options.cast_dtype || value.dtype() == parameter.dtype(), [&] {
     return message(
@@ -42,10 +43,21 @@ void check_value(
 }
 
 std::string names_of(const Arrays& arrays) {
+  constexpr std::size_t k_most = 10;
   std::string joined;
-  for (const auto& [name, array] : arrays)
-    joined += (joined.empty() ? "" : ", ") + name;
+  std::size_t listed = 0;
+  for (auto at = arrays.begin(); at != arrays.end() && listed < k_most; ++at, ++listed)
+    joined += (joined.empty() ? "" : ", ") + at->first;
+  if (arrays.size() > listed)
+    joined += message(", .. (", arrays.size(), " in all)");
   return joined.empty() ? "none" : joined;
+}
+
+// PyTorch counts in each batch norm how many batches it has seen; nobody else does.
+const char* hint_at_torchvision(const Arrays& arrays) {
+  const bool is_theirs = std::any_of(
+      arrays.begin(), arrays.end(), [](const auto& named) { return named.first.ends_with("num_batches_tracked"); });
+  return is_theirs ? "; names of PyTorch's: model_zoo::load_torchvision() reads those of torchvision's models" : "";
 }
 
 void check_names(
@@ -58,7 +70,8 @@ void check_names(
           name,
           "', which the network has; the file, of another network perhaps, has ",
           names_of(arrays),
-          " (allow_missing leaves such parameters as they are)");
+          " (allow_missing leaves such parameters as they are)",
+          hint_at_torchvision(arrays));
     });
   }
   for (const auto& [name, array] : arrays) {
@@ -137,7 +150,8 @@ void Block::load_dict(
     std::string_view origin,
     SourceLocation site) {
   const std::string from(origin);
-  detail::called(message("load_dict of ", origin), site, [&] {
+  // Whom the arrays come from says `origin`: load_torchvision(), too, which nobody knows by this name.
+  detail::called(origin == "load_dict" ? from : "the load of " + from, site, [&] {
     for (const auto& [name, array] : arrays) {
       require(array.defined(), [&, &name = name] { return message(from, ": the array '", name, "' is undefined"); });
     }

@@ -152,8 +152,12 @@ struct TrainStep::State {
       result.predictions = net(x, site);
       result.losses = loss(result.predictions, y, site);
     }
+    require(autograd::on_tape(result.losses), [] {
+      return "nothing is trained: the loss depends on no parameter that wants a gradient; are all frozen "
+             "(GradReq::null)?";
+    });
     const amp::GradScaler* const scaler = trainer.scaler();
-    (scaler == nullptr ? result.losses : scaler->scale(result.losses, site)).backward();
+    (scaler == nullptr ? result.losses : scaler->scale(result.losses, site)).backward(site);
     result.losses = result.losses.detach();
     result.predictions = result.predictions.detach();
     return result;

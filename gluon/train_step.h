@@ -24,6 +24,7 @@ struct TrainStepOptions {
 struct StepResult {
   NDArray losses = {};       // one value a sample, as the loss gives them
   NDArray predictions = {};  // what the network gave; undefined where the options say so
+  NDArray labels = {};       // of a BatchProcessor: what metrics compare predictions with; none: the batch's label
 };
 
 /// A training step as one graph: forward, loss, backward and the optimizer's update, traced once for each shape of

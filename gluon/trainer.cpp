@@ -155,8 +155,8 @@ std::vector<ParameterDict::Entry> Trainer::fresh_parameters(bool ignore_stale_gr
       return message(
           "no backward computed the gradient of '",
           name,
-          "' since the last step; call backward() on a loss that depends on it, or let such parameters be by "
-          "ignore_stale_grad");
+          "' since the last step; call backward() on a loss that depends on it (if its layer was replaced, make the "
+          "trainer anew), or let such parameters be by ignore_stale_grad");
     });
   }
   return fresh;

@@ -207,7 +207,7 @@ void Walk::process(std::size_t at) {
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].node)
-      deliver(inputs[i], std::move(pulled[i]), *node.get());
+      deliver(inputs[i], std::move(pulled[i]), *node.get(), i);
   }
 }
 
@@ -301,7 +301,7 @@ void Walk::check_numbers(const NDArray& gradient, const What& what) const {
   require<AutogradError>(!detail::has_nan(gradient), [&] { return message(op_, ": ", what(), " has NaN"); });
 }
 
-void Walk::deliver(const Entry& to, NDArray gradient, const Node& from) {
+void Walk::deliver(const Entry& to, NDArray gradient, const Node& from, std::size_t input) {
   const std::size_t at = index_.find(to.node.get())->second;
   Visit& visit = visits_[at];
   if (gradient.defined() && visit.needed) {
@@ -313,9 +313,11 @@ void Walk::deliver(const Entry& to, NDArray gradient, const Node& from) {
           from.name(),
           " gave a gradient of shape ",
           gradient.shape(),
-          " for an output of ",
+          " for input ",
+          input,
+          " (of ",
           to.node->name(),
-          " of shape ",
+          "), whose shape is ",
           spec.shape);
     });
     add_to(visit, to.index, std::move(gradient));

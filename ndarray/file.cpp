@@ -161,7 +161,15 @@ void write_whole(
   // A link is kept, and what it leads to is replaced.
   const std::filesystem::path target = std::filesystem::is_symlink(path, ignored) ? canonical(path, ignored) : path;
   NewFile file(target.empty() ? path : target);
-  write(file.draft());
+  try {
+    write(file.draft());
+  } catch (const FileError& error) {
+    // Nobody but us knows the draft's name.
+    const std::string draft = file.draft().string();
+    if (!error.message().starts_with(draft))
+      throw;
+    throw FileError(path.string() + error.message().substr(draft.size()));
+  }
   file.publish();
 }
 
@@ -209,6 +217,11 @@ std::map<std::string, NDArray> load(
   try {
     for (const detail::ZipMember& member : zip.members()) {
       about = member.name;
+      require<FileError>(!member.name.ends_with("data.pkl"), [] {
+        return "this is a pickle of PyTorch's; in Python safetensors.torch.save_file(model.state_dict(), "
+               "\"x.safetensors\") "
+               "writes a file that can be read";
+      });
       require<FileError>(member.name.ends_with(k_suffix), [] { return "it is no .npy file; this is not a .npz"; });
       const std::string name = member.name.substr(0, member.name.size() - k_suffix.size());
       Entry entry = parse_entry(zip.read(member));

@@ -61,7 +61,7 @@ void ZipReader::fail(std::string_view what) const {
 }
 
 std::vector<std::byte> ZipReader::bytes_at(std::uint64_t offset, std::uint64_t count) {
-  require_that(offset <= file_size_ && count <= file_size_ - offset, "truncated, or not a zip archive");
+  require_that(offset <= file_size_ && count <= file_size_ - offset, "truncated, or not a zip archive, as .npz is");
   std::vector<std::byte> bytes(count);
   file_.clear();
   file_.seekg(static_cast<std::streamoff>(offset));

@@ -4,6 +4,7 @@
 
 #include <sluice/ndarray/detail/bytes.h>
 #include <sluice/ndarray/detail/zip.h>
+#include <sluice/ndarray/written.h>
 
 namespace sluice::detail {
 namespace {
@@ -35,12 +36,12 @@ std::string common_fields(const ZipMember& member, bool zip64) {
 
 ZipWriter::ZipWriter(const std::filesystem::path& path, std::uint64_t zip64_from)
     : path_(path.string()), file_(path, std::ios::binary | std::ios::trunc), zip64_from_(zip64_from) {
-  require<FileError>(file_.is_open(), [&] { return message(path_, ": cannot be opened for writing"); });
+  require_written(file_, path_);
 }
 
 void ZipWriter::write(std::span<const std::byte> bytes) {
   file_.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  require<FileError>(file_.good(), [&] { return message(path_, ": cannot be written (is the disk full?)"); });
+  require_written(file_, path_);
   at_ += bytes.size();
 }
 
@@ -132,7 +133,7 @@ void ZipWriter::finish() {
   append_little<std::uint16_t>(end, 0);  // comment
   write(bytes_of(end));
   file_.close();
-  require<FileError>(!file_.fail(), [&] { return message(path_, ": cannot be written to its end"); });
+  require_written(file_, path_);
 }
 
 }  // namespace sluice::detail

@@ -53,8 +53,10 @@ void check_destinations(const Call& call, std::size_t outputs) {
   for (const NDArray& destination : call.destinations) {
     require<ValueError>(
         destination.defined(), [&] { return message(call.op.name, ": a destination is an undefined NDArray"); });
-    detail::check_writable(call.op.name, destination);
-    detail::check_in_place(call.op.name, destination, call.recorded);
+    detail::located(call.site, [&] {
+      detail::check_writable(call.op.name, destination);
+      detail::check_in_place(call.op.name, destination, call.recorded);
+    });
   }
 }
 
@@ -194,8 +196,10 @@ void check_mutables(const Call& call) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     if (op.mutates != nullptr ? !op.mutates(i, call.inputs.size(), call.attributes) : !has(op.mutated_inputs, i))
       continue;
-    detail::check_writable(op.name, call.inputs[i]);
-    detail::check_in_place(op.name, call.inputs[i], false);
+    detail::located(call.site, [&] {
+      detail::check_writable(op.name, call.inputs[i]);
+      detail::check_in_place(op.name, call.inputs[i], false);
+    });
   }
 }
 

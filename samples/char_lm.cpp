@@ -48,6 +48,8 @@ std::string read_text(const std::filesystem::path& path) {
     if (entry.is_regular_file() && (ending == ".h" || ending == ".cpp" || ending == ".md"))
       files.push_back(entry.path());
   }
+  if (files.empty())
+    throw std::runtime_error(path.string() + ": the folder has no file that ends in .h, .cpp or .md");
   std::sort(files.begin(), files.end());
   std::string all;
   for (const auto& file : files)
@@ -142,6 +144,9 @@ std::string go_on(
 }
 
 int run(const Options& options) {
+  if (options.units % options.heads != 0)
+    throw std::runtime_error(
+        fmt::format("--heads: {} heads do not divide a width of {} (--units)", options.heads, options.units));
   const std::string text = read_text(options.text);
   if (static_cast<std::int64_t>(text.size()) < options.length + 2)
     throw std::runtime_error(
@@ -170,19 +175,35 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app("A small transformer learns how a text goes on, character by character, and writes some.");
   samples::add_device_flag(app, options.device);
-  app.add_option("text", options.text, "A file, or a folder of sources")->required();
-  app.add_option("--steps", options.steps, "Training steps")->check(samples::whole_within(1, 1'000'000));
-  app.add_option("--batch", options.batch, "Pieces in a batch")->check(samples::whole_within(1, 4096));
-  app.add_option("--length", options.length, "Characters that it looks back")->check(samples::whole_within(2, 4096));
-  app.add_option("--units", options.units, "Width of the network")->check(samples::whole_within(1, 4096));
-  app.add_option("--layers", options.layers, "Layers")->check(samples::whole_within(1, 100));
-  app.add_option("--heads", options.heads, "Heads, which divide the width")->check(samples::whole_within(1, 64));
+  app.add_option("text", options.text, "A file, or a folder of sources (.h, .cpp and .md)")->required();
+  app.add_option("--steps", options.steps, "Training steps")
+      ->check(samples::whole_within(1, 1'000'000))
+      ->capture_default_str();
+  app.add_option("--batch", options.batch, "Pieces in a batch")
+      ->check(samples::whole_within(1, 4096))
+      ->capture_default_str();
+  app.add_option("--length", options.length, "Characters that it looks back")
+      ->check(samples::whole_within(2, 4096))
+      ->capture_default_str();
+  app.add_option("--units", options.units, "Width of the network")
+      ->check(samples::whole_within(1, 4096))
+      ->capture_default_str();
+  app.add_option("--layers", options.layers, "Layers")->check(samples::whole_within(1, 100))->capture_default_str();
+  app.add_option("--heads", options.heads, "Heads, which divide the width")
+      ->check(samples::whole_within(1, 64))
+      ->capture_default_str();
   app.add_option("--lr", options.learning_rate, "Largest learning rate")
-      ->check(samples::finite_within({.low = 0, .high = 1}));
-  app.add_option("--write", options.characters, "Characters to write")->check(samples::whole_within(0, 1'000'000));
+      ->check(samples::finite_within({.low = 0, .high = 1}))
+      ->capture_default_str();
+  app.add_option("--write", options.characters, "Characters to write")
+      ->check(samples::whole_within(0, 1'000'000))
+      ->capture_default_str();
   app.add_option("--temperature", options.temperature, "Below 1 it writes what is likelier")
-      ->check(samples::finite_within({.low = 0, .high = 100, .open_low = true}));
-  app.add_option("--seed", options.seed, "Of all random numbers")->check(samples::whole_number());
+      ->check(samples::finite_within({.low = 0, .high = 100, .open_low = true}))
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "Of all random numbers")
+      ->check(samples::whole_number())
+      ->capture_default_str();
   options.mixed.add_to(app);
   return samples::run_main(app, argc, argv, [&] { return run(options); });
 }

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <random>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -16,6 +17,7 @@
 #include "samples/support/flags.h"
 #include "samples/support/png_image.h"
 #include "samples/support/run_main.h"
+#include "samples/support/safe_file.h"
 
 namespace {
 
@@ -146,6 +148,7 @@ samples::Image painted(
 }
 
 int run(const Options& options) {
+  samples::check_target("output", options.output);
   random::seed(options.seed);
   gluon::model_zoo::segmentation::UNet net({.classes = k_classes, .channels = options.channels, .levels = 3});
   net.initialize(gluon::init::Xavier(), options.device);
@@ -167,13 +170,26 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app("A UNet learns which pixels are discs and which are squares, and paints what it sees of new pictures.");
   samples::add_device_flag(app, options.device);
-  app.add_option("output", options.output, "The PNG to write")->required();
-  app.add_option("--steps", options.steps, "Training steps")->check(samples::whole_within(1, 1'000'000));
-  app.add_option("--batch", options.batch, "Pictures in a batch")->check(samples::whole_within(1, 4096));
+  app.add_option("output", options.output, "The PNG to write")->required()->check([](const std::string& name) {
+    return std::filesystem::path(name).extension() == ".png" ? std::string() : "the picture is a PNG: NAME.png";
+  });
+  app.add_option("--steps", options.steps, "Training steps")
+      ->check(samples::whole_within(1, 1'000'000))
+      ->capture_default_str();
+  app.add_option("--batch", options.batch, "Pictures in a batch")
+      ->check(samples::whole_within(1, 4096))
+      ->capture_default_str();
   app.add_option("--size", options.side, "Side of the pictures, which 8 divides")
-      ->check(samples::whole_within(8, 1024));
-  app.add_option("--channels", options.channels, "Channels at the first level")->check(samples::whole_within(1, 256));
-  app.add_option("--lr", options.learning_rate, "Learning rate")->check(samples::finite_within({.low = 0, .high = 1}));
-  app.add_option("--seed", options.seed, "Of all random numbers")->check(samples::whole_number());
+      ->check(samples::whole_within(8, 1024))
+      ->capture_default_str();
+  app.add_option("--channels", options.channels, "Channels at the first level")
+      ->check(samples::whole_within(1, 256))
+      ->capture_default_str();
+  app.add_option("--lr", options.learning_rate, "Learning rate")
+      ->check(samples::finite_within({.low = 0, .high = 1}))
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "Of all random numbers")
+      ->check(samples::whole_number())
+      ->capture_default_str();
   return samples::run_main(app, argc, argv, [&] { return run(options); });
 }

@@ -56,6 +56,14 @@ class Columns {
   }
 
  private:
+  std::string those_there() const {
+    constexpr std::size_t k_most = 20;
+    std::string names;
+    for (std::size_t i = 0; i < std::min(names_.size(), k_most); ++i)
+      names += (names.empty() ? "" : ", ") + shortened(names_[i]);
+    return "; there are " + names + (names_.size() > k_most ? message(", .. (", names_.size(), " in all)") : "");
+  }
+
   std::size_t place_of(const CsvColumn& column) const {
     if (const auto* number = std::get_if<std::int64_t>(&column)) {
       const auto n = static_cast<std::int64_t>(width_);
@@ -67,16 +75,18 @@ class Columns {
     const auto& name = std::get<std::string>(column);
     const auto found = std::find(names_.begin(), names_.end(), name);
     if (found == names_.end())
-      reader_.fail(message("there is no column '", name, "'"));
+      reader_.fail(message("there is no column '", name, "'", those_there()));
     if (std::find(found + 1, names_.end(), name) != names_.end())
       reader_.fail(message("there is more than one column '", name, "'"));
     return static_cast<std::size_t>(found - names_.begin());
   }
 
   [[noreturn]] void fail(std::size_t column, const std::string& field, const std::string& what) const {
-    const std::string shown = field.size() > 40 ? field.substr(0, 40) + ".." : field;
-    reader_.fail(column, names_.empty() ? "" : names_[column], "'" + shown + "' " + what);
+    const char* const cure = reader_.line() == 1 ? "; if the first line holds names, .header = true says so" : "";
+    reader_.fail(column, names_.empty() ? "" : names_[column], "'" + shortened(field) + "' " + what + cure);
   }
+
+  static std::string shortened(const std::string& text) { return text.size() > 40 ? text.substr(0, 40) + ".." : text; }
 
   // Without spaces around it and a plus sign before it, which from_chars does not take.
   static std::string_view trimmed(std::string_view text) {

@@ -36,7 +36,47 @@ Batch batch_of(std::vector<NDArray> arrays) {
   return batch;
 }
 
+using Entry = detail::Ledger::Entry;
+using Fate = detail::Ledger::Fate;
+
+// Makes a batch, unless it was dropped; then it is no error either.
+template <class Make>
+void make_unless_dropped(Entry& entry, const Make& make) {
+  if (entry.fate.load() == Fate::dropped)
+    return;
+  try {
+    make();
+  } catch (...) {
+    Fate open = Fate::open;
+    if (entry.fate.compare_exchange_strong(open, Fate::failed))
+      throw;
+  }
+}
+
 }  // namespace
+
+DataLoader::Iterator::Epoch::~Epoch() {
+  for (Prepared& batch : ready)
+    drop(batch);
+}
+
+// The error of one that has failed is told to this wait, and so to no other; its task is at its end.
+void DataLoader::Iterator::Epoch::drop(Prepared& batch) noexcept {
+  Fate open = Fate::open;
+  if (batch.is_given || batch.entry->fate.compare_exchange_strong(open, Fate::dropped))
+    return;
+  try {
+    batch.task.wait();
+  } catch (...) {
+  }
+}
+
+void DataLoader::Iterator::Epoch::pass() {
+  if (ready.empty())  // where the batch behind the last one could not be begun
+    return;
+  drop(ready.front());
+  ready.pop_front();
+}
 
 void DataLoader::Iterator::Epoch::fill() {
   while (next < batches->size() && ready.size() <= static_cast<std::size_t>(options.prefetch))
@@ -65,6 +105,7 @@ void DataLoader::Iterator::Epoch::reach() {
 
 const Batch& DataLoader::Iterator::Epoch::front() {
   Prepared& first = ready.front();
+  first.is_given = true;
   if (first.made != nullptr) {
     first.task.wait();
     first.batch = batch_of(std::move(*first.made));
@@ -104,9 +145,9 @@ void DataLoader::Iterator::Epoch::prepare_plain(Prepared& to, Task& task) {
   }
   auto body = [plan, entry = to.entry, views = std::move(views)] {
     const detail::Working working(plan.ledger, entry);
-    detail::read_batch(plan, views);
+    make_unless_dropped(*entry, [&] { detail::read_batch(plan, views); });
   };
-  Engine::current().push(task, std::move(body), site);
+  to.task = Engine::current().push(task, std::move(body), site);
   for (NDArray& array : made)
     array = moved(array, options.device, site);
   to.samples = static_cast<std::int64_t>(plan.n());
@@ -117,18 +158,21 @@ void DataLoader::Iterator::Epoch::prepare_plain(Prepared& to, Task& task) {
 void DataLoader::Iterator::Epoch::prepare_by_function(Prepared& to, Task& task) {
   const detail::BatchPlan plan{dataset, batches, ledger, random, static_cast<std::size_t>(next), options.skip_corrupt};
   to.made = std::make_shared<std::vector<NDArray>>();
-  auto body = [plan,
-               entry = to.entry,
-               made = to.made,
-               batchify = options.batchify,
-               device = options.device,
-               site = site] {
-    const detail::Working working(plan.ledger, entry);
-    const std::vector<Sample> samples = detail::read_samples(plan);
-    for (const HostArray& array : detail::batchified(plan, batchify, samples))
-      made->push_back(from_values(
-          array.data(), array.dtype(), array.size(), array.shape(), {.dtype = array.dtype(), .device = device}, site));
-  };
+  auto body =
+      [plan, entry = to.entry, made = to.made, batchify = options.batchify, device = options.device, site = site] {
+        const detail::Working working(plan.ledger, entry);
+        make_unless_dropped(*entry, [&] {
+          const std::vector<Sample> samples = detail::read_samples(plan);
+          for (const HostArray& array : detail::batchified(plan, batchify, samples))
+            made->push_back(from_values(
+                array.data(),
+                array.dtype(),
+                array.size(),
+                array.shape(),
+                {.dtype = array.dtype(), .device = device},
+                site));
+        });
+      };
   to.task = Engine::current().push(task, std::move(body), site);
   to.samples = static_cast<std::int64_t>(plan.n());
 }

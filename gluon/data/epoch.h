@@ -22,7 +22,14 @@ struct DataLoader::Iterator::Epoch {
     std::shared_ptr<detail::Ledger::Entry> entry = std::make_shared<detail::Ledger::Entry>();
     std::shared_ptr<std::vector<NDArray>> made = {};
     TaskHandle task = {};
+    bool is_given = false;  // to the program
   };
+
+  Epoch() = default;
+  Epoch(const Epoch&) = delete;
+  Epoch& operator=(const Epoch&) = delete;
+  /// Drops what the program did not look at: nobody hears of errors in it.
+  ~Epoch();
 
   std::shared_ptr<const detail::DatasetNode> dataset;
   std::vector<ArraySpec> specs;
@@ -41,10 +48,13 @@ struct DataLoader::Iterator::Epoch {
   void go_on();
   /// The program has come to the first of those that are ready, or to the end.
   void reach();
+  /// Goes on to the next.
+  void pass();
   /// Waits for the first batch where its shape depends on its samples.
   const Batch& front();
 
  private:
+  static void drop(Prepared& batch) noexcept;
   void prepare();
   void prepare_plain(Prepared& to, Task& task);
   void prepare_by_function(Prepared& to, Task& task);

@@ -37,6 +37,10 @@ void Ledger::finish(Entry& entry, Clock::time_point begun) {
   entry.made = true;
   if (!entry.reached)
     return;
+  if (now > last_) {  // the program, which never waits, has gone on
+    figures_.seconds += seconds(now - last_);
+    last_ = now;
+  }
   // Times at which several batches were late count once.
   const Clock::time_point from = std::max(*entry.reached, late_until_);
   if (now > from)

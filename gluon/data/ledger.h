@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -19,10 +20,14 @@ class Ledger {
  public:
   using Clock = std::chrono::steady_clock;
 
+  /// Whether anybody is to hear of an error in a batch: it has failed, or it was dropped before, unseen.
+  enum class Fate : std::uint8_t { open, failed, dropped };
+
   /// One batch: when the program reached it and when it was made.
   struct Entry {
     std::optional<Clock::time_point> reached;
     bool made = false;
+    std::atomic<Fate> fate{Fate::open};
   };
 
   void begin_epoch();
@@ -40,7 +45,7 @@ class Ledger {
   const sluice::detail::HeldOverForks over_forks_{mutex_};
   DataLoaderFigures figures_;
   std::map<std::int64_t, std::string> corrupt_;
-  Clock::time_point last_;        // when the program was seen last
+  Clock::time_point last_;        // up to when `seconds` are counted
   Clock::time_point late_until_;  // what lies before was counted as waiting
 };
 

@@ -20,8 +20,7 @@ const Batch& DataLoader::Iterator::operator*() const {
 }
 
 DataLoader::Iterator& DataLoader::Iterator::operator++() {
-  if (!epoch_->ready.empty())  // it is where the batch behind the last one could not be begun
-    epoch_->ready.pop_front();
+  epoch_->pass();
   epoch_->go_on();
   return *this;
 }

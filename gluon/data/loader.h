@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -56,7 +57,7 @@ struct DataLoaderOptions {
 /// What a loader has done so far.
 struct DataLoaderFigures {
   std::int64_t batches = 0, samples = 0;  // that iteration has reached
-  double seconds = 0;                     // within epochs, from begin() to the last ++
+  double seconds = 0;  // within epochs, from begin() to the last ++, and until all that it reached was made
   /// In which a batch that iteration had reached was still being made: what the program lost if it used it at once.
   double waited_seconds = 0;
   double worked_seconds = 0;  // of the tasks that make batches, added up
@@ -98,7 +99,7 @@ class SharedPosition {
 }  // namespace detail
 
 /// One batch: the samples' data (n, ...) and labels (n, ...), on the loader's device. `auto [x, y] = batch` takes these
-/// two; samples of more arrays have them in `more`, samples of one array have no label.
+/// two, and throws ValueError where there are more: all of those gives arrays(). Samples of one array have no label.
 struct Batch {
   NDArray data = {};
   NDArray label = {};
@@ -121,16 +122,27 @@ struct Batch {
   }
 
   template <std::size_t I>
-  const NDArray& get() const& noexcept {
+  const NDArray& get() const& {
+    check_pair();
     return I == 0 ? data : label;
   }
   template <std::size_t I>
-  NDArray& get() & noexcept {
+  NDArray& get() & {
+    check_pair();
     return I == 0 ? data : label;
   }
   template <std::size_t I>
-  NDArray&& get() && noexcept {
+  NDArray&& get() && {
+    check_pair();
     return std::move(I == 0 ? data : label);
+  }
+  /// Throws ValueError where there is more than data and labels.
+  void check_pair() const {
+    require(count <= 2 && more.empty(), [&] {
+      const std::size_t all = std::max(count, 2 + more.size());
+      return message(
+          "this batch has ", all, " arrays, and [x, y] are two; auto [x, .., y] = batch.arrays<", all, ">() takes all");
+    });
   }
 };
 

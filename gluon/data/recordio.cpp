@@ -9,6 +9,7 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/data/recordio.h>
+#include <sluice/ndarray/written.h>
 
 // A record is parts: a magic number, a word of what part it is (3 bits) and how long (29 bits), the bytes, zeros to a
 // multiple of four. Where the magic number itself stands in a record, at a multiple of four, the record is cut in two
@@ -87,7 +88,7 @@ Unpacked unpack(ByteView record) {
 
 RecordWriter::RecordWriter(const std::filesystem::path& path)
     : path_(path), file_(path, std::ios::binary | std::ios::trunc) {
-  require<FileError>(file_.good(), [&] { return message(path_.string(), ": cannot be written"); });
+  sluice::detail::require_written(file_, path_);
 }
 
 void RecordWriter::write_part(std::uint32_t kind, ByteView part) {
@@ -112,18 +113,18 @@ std::uint64_t RecordWriter::write(ByteView record) {
     }
   }
   write_part(begun == 0 ? k_whole : k_last, record.subspan(begun));
-  require<FileError>(file_.good(), [&] { return message(path_.string(), ": writing a record failed"); });
+  sluice::detail::require_written(file_, path_);
   return position;
 }
 
 void RecordWriter::close() {
   file_.close();
-  require<FileError>(file_.good(), [&] { return message(path_.string(), ": writing it failed"); });
+  sluice::detail::require_written(file_, path_);
 }
 
 IndexedRecordWriter::IndexedRecordWriter(const std::filesystem::path& index, const std::filesystem::path& records)
     : index_path_(index), records_(records), index_(index, std::ios::trunc) {
-  require<FileError>(index_.good(), [&] { return message(index_path_.string(), ": cannot be written"); });
+  sluice::detail::require_written(index_, index_path_);
 }
 
 void IndexedRecordWriter::write(std::int64_t key, ByteView record) {

@@ -9,6 +9,7 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/ndarray/file.h>
+#include <sluice/ndarray/written.h>
 #include <sluice/operator/graph/file.h>
 
 namespace sluice::gluon::detail {
@@ -40,7 +41,7 @@ inline void write_text(const std::filesystem::path& path, const std::string& tex
   write_whole(path, [&](const std::filesystem::path& draft) {
     std::ofstream file(draft, std::ios::binary);
     file.write(text.data(), static_cast<std::streamsize>(text.size())).flush();
-    require<FileError>(file.good(), [&] { return message(path.string(), ": cannot be written"); });
+    sluice::detail::require_written(file, path);
   });
 }
 

@@ -12,6 +12,7 @@
 #include <sluice/gluon/estimator/estimator.h>
 #include <sluice/gluon/estimator/logging.h>
 #include <sluice/ndarray/create.h>
+#include <sluice/ndarray/written.h>
 
 namespace sluice::gluon::estimator {
 
@@ -73,7 +74,7 @@ void CSVLogger::train_begin(Estimator& estimator) {
     std::filesystem::create_directories(options_.path.parent_path(), ignored);
   const bool was_there = std::filesystem::exists(options_.path, ignored);
   const std::ofstream trial(options_.path, std::ios::binary | std::ios::app);
-  require<FileError>(trial.is_open(), [&] { return message(options_.path.string(), ": cannot be written"); });
+  sluice::detail::require_written(trial, options_.path);
   if (!was_there)
     std::filesystem::remove(options_.path, ignored);
   const std::int64_t now = estimator.progress().total_batches;
@@ -98,7 +99,8 @@ void CSVLogger::append(const std::string& text) const {
     std::filesystem::resize_file(options_.path, static_cast<std::uintmax_t>(size_), error);
   std::ofstream file(options_.path, std::ios::binary | (size_ > 0 ? std::ios::app : std::ios::trunc));
   file.write(text.data(), static_cast<std::streamsize>(text.size())).flush();
-  require<FileError>(!error && file.good(), [&] { return message(options_.path.string(), ": cannot be written"); });
+  require<FileError>(!error, [&] { return message(options_.path.string(), ": cannot be written: ", error.message()); });
+  sluice::detail::require_written(file, options_.path);
 }
 
 void CSVLogger::write_row(Estimator& estimator, std::int64_t epoch) {

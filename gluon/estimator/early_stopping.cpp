@@ -53,13 +53,16 @@ Monitor::Monitor(MonitorOptions options)
 
 void Monitor::begin(Estimator& estimator, std::optional<double> baseline) {
   estimator.figure(options_.monitor);  // is there
+  require(!is_of_validation() || estimator.may_validate(), [&] {
+    return message("'", options_.monitor, "' is watched, and nothing validates: give fit() FitOptions::validation");
+  });
   best_ = baseline.value_or(k_nan);
   last_ = k_nan;
   validations_ = estimator.validations();  // those of an earlier fit are not looked at
 }
 
 bool Monitor::is_due(const Estimator& estimator, bool epoch_is_over) const {
-  if (options_.monitor.starts_with("validation "))
+  if (is_of_validation())
     return estimator.validations() != validations_;
   return epoch_is_over;
 }

@@ -31,7 +31,7 @@ class SLUICE_API Monitor {
   explicit Monitor(MonitorOptions options);
 
   /// Forgets all; the first new figure has to be better than `baseline`, if there is one. Throws ValueError where the
-  /// estimator has no such figure.
+  /// estimator has no such figure, and for one of validation where nothing in its fit() may validate.
   void begin(Estimator& estimator, std::optional<double> baseline = {});
   /// Whether there is a new figure: at the end of an epoch, and, of validation, after each.
   bool is_due(const Estimator& estimator, bool epoch_is_over) const;
@@ -42,6 +42,7 @@ class SLUICE_API Monitor {
   double best() const noexcept { return best_; }
   double last() const noexcept { return last_; }
   const std::string& name() const noexcept { return options_.monitor; }
+  bool is_of_validation() const noexcept { return options_.monitor.starts_with("validation "); }
 
   HandlerState state() const;
   /// Throws ValueError for a state that cannot be.

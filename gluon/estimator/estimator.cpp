@@ -37,6 +37,16 @@ void add_figures(const Metrics& metrics, const char* prefix, std::vector<metric:
   }
 }
 
+void check_pair(const data::Batch& batch) {
+  require(batch.count == 2 && batch.more.empty(), [&] {
+    return message(
+        "a batch of ",
+        batch.more.empty() ? batch.count : std::max(batch.count, 2 + batch.more.size()),
+        " arrays; BatchProcessor takes two, data and labels: EstimatorOptions::processor may be one of your own, whose "
+        "forward() says what they are");
+  });
+}
+
 }  // namespace
 
 BatchSource::~BatchSource() = default;
@@ -71,6 +81,7 @@ BatchProcessor::~BatchProcessor() = default;
 
 StepResult BatchProcessor::forward(
     const Block& net, const Block& loss, const data::Batch& batch, SourceLocation site) const {
+  check_pair(batch);
   StepResult result;
   result.predictions = net(batch.data, site);
   result.losses = loss(result.predictions, batch.label, site);
@@ -122,11 +133,22 @@ void Estimator::stop(std::string reason) {
 }
 
 void Estimator::update_metrics(const Metrics& metrics, const data::Batch& batch, const StepResult& result) {
+  const auto labels = [&](const metric::Metric& metric) -> const NDArray& {
+    if (result.labels.defined())
+      return result.labels;
+    require(batch.count <= 2 && batch.more.empty(), [&] {
+      return message(
+          "metric \"",
+          metric.name(),
+          "\": which of a batch's arrays are labels BatchProcessor says, in StepResult::labels");
+    });
+    return batch.label;
+  };
   for (const auto& metric : metrics) {
     if (auto* const of_losses = dynamic_cast<metric::Loss*>(metric.get()); of_losses != nullptr)
       of_losses->update(result.losses);
     else
-      metric->update(batch.label, result.predictions);
+      metric->update(labels(*metric), result.predictions);
   }
 }
 
@@ -179,10 +201,10 @@ StepResult Estimator::step_by_hand(const data::Batch& batch, SourceLocation site
     const amp::GradScaler* const scaler = trainer_->scaler();
     scaled = scaler == nullptr ? result.losses : scaler->scale(result.losses, site);
   }
-  scaled.backward();
+  scaled.backward(site);
   if (!updates_elsewhere_)
     trainer_->step(batch.data.shape()[0], false, site);
-  return {result.losses.detach(), result.predictions.detach()};
+  return {result.losses.detach(), result.predictions.detach(), result.labels};
 }
 
 StepResult Estimator::take_step(const data::Batch& batch, SourceLocation site) {
@@ -191,6 +213,7 @@ StepResult Estimator::take_step(const data::Batch& batch, SourceLocation site) {
   });
   if (!steps_as_graph())
     return step_by_hand(batch, site);
+  check_pair(batch);
   try {
     return (*step_)(batch.data, batch.label, site);
   } catch (const Error& error) {

@@ -29,7 +29,8 @@ namespace sluice::gluon::estimator {
 class SLUICE_API BatchProcessor {
  public:
   virtual ~BatchProcessor();
-  /// By default loss(net(data), label).
+  /// By default loss(net(data), label), and ValueError for a batch of other than two arrays. Of more than two,
+  /// StepResult::labels says which metrics are to compare with.
   virtual StepResult forward(const Block& net, const Block& loss, const data::Batch& batch, SourceLocation site) const;
 };
 
@@ -140,6 +141,9 @@ class SLUICE_API Estimator {
   const std::vector<metric::Figure>& training_figures();
   /// Those of the last evaluate(), as "validation loss"; empty before.
   const std::vector<metric::Figure>& validation_figures() const noexcept { return validation_figures_; }
+  /// Whether figures of validation may come: within fit() if it has validation, or a handler of the user's, which may
+  /// evaluate; outside it is true.
+  bool may_validate() const noexcept;
   /// How often there was an evaluation.
   std::int64_t validations() const noexcept { return validations_; }
   /// One of them; NaN for one of validation before the first. Throws ValueError, naming those that there are, for one
@@ -154,7 +158,8 @@ class SLUICE_API Estimator {
   const Block& loss() const noexcept { return loss_; }
   Trainer& trainer() const noexcept { return *trainer_; }
   const Metrics& train_metrics() const noexcept { return train_metrics_; }
-  /// Losses and predictions of a batch to its metrics; the host does not wait.
+  /// Losses and predictions of a batch to its metrics; the host does not wait. Throws ValueError where nobody says
+  /// which of more than two arrays are labels.
   static void update_metrics(const Metrics& metrics, const data::Batch& batch, const StepResult& result);
   /// From whoever updates or resets metrics of training: figures that were read before are read anew.
   void forget_figures() noexcept { read_at_.reset(); }

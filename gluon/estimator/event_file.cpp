@@ -8,6 +8,7 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/event_file.h>
+#include <sluice/ndarray/written.h>
 
 namespace sluice::gluon::detail {
 
@@ -149,7 +150,7 @@ void EventFile::add_restart(std::int64_t step) {
 void EventFile::write(const ProtoMessage& event) {
   const std::string record = framed_record(event.bytes());
   file_.write(record.data(), static_cast<std::streamsize>(record.size())).flush();
-  require<FileError>(file_.good(), [&] { return message(path_.string(), ": cannot be written"); });
+  sluice::detail::require_written(file_, path_);
 }
 
 }  // namespace sluice::gluon::detail

@@ -5,6 +5,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -12,9 +13,12 @@
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/called.h>
 #include <sluice/gluon/detail/estimator_run.h>
+#include <sluice/gluon/estimator/checkpoint.h>
+#include <sluice/gluon/estimator/early_stopping.h>
 #include <sluice/gluon/estimator/estimator.h>
 #include <sluice/gluon/estimator/handlers.h>
 #include <sluice/gluon/estimator/logging.h>
+#include <sluice/gluon/estimator/tensorboard.h>
 
 namespace sluice::gluon::estimator {
 
@@ -25,6 +29,13 @@ std::ptrdiff_t count_of(const Handlers& handlers) {
   return std::count_if(handlers.begin(), handlers.end(), [](const auto& handler) {
     return dynamic_cast<const H*>(handler.get()) != nullptr;
   });
+}
+
+// Of these very types: what derives from one may do more.
+template <class... H>
+bool is_one_of(const EventHandler& handler) {
+  const std::type_info& type = typeid(handler);
+  return ((type == typeid(H)) || ...);
 }
 
 void check_handlers(const Handlers& handlers) {
@@ -63,6 +74,20 @@ void call_each(const Handlers& handlers, const Event& event) {
 }
 
 }  // namespace
+
+bool Estimator::may_validate() const noexcept {
+  return run_ == nullptr || std::any_of(run_->handlers.begin(), run_->handlers.end(), [](const auto& handler) {
+           return !is_one_of<
+               StoppingHandler,
+               MetricHandler,
+               GradientUpdateHandler,
+               LoggingHandler,
+               CSVLogger,
+               TensorBoardHandler,
+               EarlyStoppingHandler,
+               CheckpointHandler>(*handler);
+         });
+}
 
 Handlers Estimator::prepared_handlers(const FitOptions& options, const Batches& train) const {
   Handlers all = options.handlers;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <string_view>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include <utility>
 
@@ -38,6 +39,14 @@ std::string text_of(const std::vector<metric::Figure>& figures) {
   return text;
 }
 
+// Those that there is room for, none of them cut.
+std::string whole_figures(const std::string& text, std::size_t room) {
+  if (text.size() <= room)
+    return text;
+  const std::size_t end = text.rfind("  ", room);
+  return text.substr(0, end == std::string::npos ? 0 : end);
+}
+
 std::string bar_of(std::int64_t done, std::int64_t of) {
   const std::int64_t full = of > 0 ? std::min(k_bar, k_bar * done / of) : 0;
   return '[' + std::string(static_cast<std::size_t>(full), '=') +
@@ -47,6 +56,9 @@ std::string bar_of(std::int64_t done, std::int64_t of) {
 }  // namespace
 
 LoggingHandler::LoggingHandler(LoggingOptions options) : options_(std::move(options)) {
+  require(options_.columns.value_or(1) >= 1, [&] {
+    return message("LoggingHandler: a terminal of ", *options_.columns, " columns cannot be");
+  });
   require(options_.every_batches >= 0 && options_.figures_every >= 0, [&] {
     return message(
         "LoggingHandler: each ",
@@ -65,6 +77,16 @@ void LoggingHandler::print(const std::string& text) const {
   std::fflush(stdout);
 }
 
+// A line that fills a terminal to the last column goes on in the next one, where "\r" does not reach it.
+std::size_t LoggingHandler::room() const {
+  constexpr int k_usual_columns = 80;
+  winsize size{};
+  int columns = options_.columns.value_or(0);
+  if (columns == 0 && options_.print == nullptr && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
+    columns = size.ws_col;
+  return static_cast<std::size_t>(std::max((columns > 0 ? columns : k_usual_columns) - 1, 1));
+}
+
 void LoggingHandler::train_begin(Estimator& /*estimator*/) {
   began_ = epoch_began_ = drawn_ = read_ = Clock::now();
   samples_ = 0;
@@ -80,6 +102,7 @@ void LoggingHandler::train_resumed(Estimator& estimator) {
 void LoggingHandler::epoch_begin(Estimator& /*estimator*/) {
   epoch_began_ = Clock::now();
   samples_ = 0;
+  figures_.clear();  // the next ones are of this epoch
 }
 
 std::string LoggingHandler::begin_of_line(const Estimator& estimator, std::int64_t epoch) const {
@@ -121,10 +144,17 @@ void LoggingHandler::draw(Estimator& estimator) {
   }
   const Progress& at = estimator.progress();
   const std::int64_t size = estimator.epoch_size().value_or(0);
-  std::string line = message("\r\033[K", begin_of_line(estimator, at.epochs + 1), ' ');
-  line += size > 0 ? message(bar_of(at.batch_in_epoch, size), ' ', at.batch_in_epoch, '/', size)
-                   : message("batch ", at.batch_in_epoch);
-  print(line + figures_ + end_of_line());
+  const std::string begin = begin_of_line(estimator, at.epochs + 1), end = end_of_line();
+  std::string line =
+      begin + (size > 0 ? message(' ', bar_of(at.batch_in_epoch, size), ' ', at.batch_in_epoch, '/', size)
+                        : message(" batch ", at.batch_in_epoch));
+  // The bar gives way to the figures, these to the rate and the time, and all to the edge.
+  const std::size_t width = room();
+  if (size > 0 && line.size() + figures_.size() + end.size() > width)
+    line = message(begin, " batch ", at.batch_in_epoch, '/', size);
+  const std::size_t used = line.size() + end.size();
+  line += whole_figures(figures_, used < width ? width - used : 0) + end;
+  print("\r\033[K" + line.substr(0, width));
   drawn_ = now;
   is_drawn_ = true;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -19,6 +20,7 @@ struct LoggingOptions {
   std::int64_t every_batches = 0;        // a line after so many of an epoch, too; 0: a line an epoch
   double figures_every = 1;              // seconds between readings of figures for the bar, each of which is a wait
   std::optional<bool> is_terminal = {};  // default: whether standard output is one, if `print` is not given
+  std::optional<int> columns = {};       // of the terminal; default: as it says itself, else 80. The bar keeps within
   std::function<void(const std::string& text)> print = {};  // default: standard output; what it cannot take is lost
 };
 
@@ -42,6 +44,7 @@ class SLUICE_API LoggingHandler : public EventHandler {
   using Clock = std::chrono::steady_clock;
   void print(const std::string& text) const;
   void draw(Estimator& estimator);
+  std::size_t room() const;
   std::string begin_of_line(const Estimator& estimator, std::int64_t epoch) const;
   std::string end_of_line() const;
 

@@ -1,6 +1,8 @@
 #include <cstdint>
 #include <fstream>
 #include <map>
+#include <string_view>
+#include <utility>
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/formats/formats.h>
@@ -22,6 +24,27 @@ Format format_of(const std::filesystem::path& path) {
   return file.gcount() == 9 && first[8] == '{' && first[6] == 0 && first[7] == 0 ? Format::safetensors : Format::npz;
 }
 
+/// What is none of ours by its first bytes is named, the files that lie beside ones of parameters first of all.
+void check_kind(const std::filesystem::path& path) {
+  char first[8] = {};
+  std::ifstream file(path, std::ios::binary);
+  file.read(first, sizeof first);
+  const std::string_view text(first, static_cast<std::size_t>(file.gcount()));
+  using namespace std::string_view_literals;
+  constexpr std::pair<std::string_view, const char*> k_others[] = {
+      {"\x89PNG"sv, "a PNG image"},
+      {"\xff\xd8\xff"sv, "a JPEG image"},
+      {"{"sv, "JSON; the parameters stand in a file beside it"},
+      {"\x80\x02"sv, "a pickle of PyTorch's; safetensors.torch.save_file() writes what can be read"},
+      {"\x1f\x8b"sv, "compressed by gzip; unpack it"},
+  };
+  for (const auto& [start, what] : k_others) {
+    require<FileError>(!text.starts_with(start), [&, what = what] {
+      return message(path.string(), ": is ", what, " (read are .npz, .npy, .safetensors and MXNet's .params)");
+    });
+  }
+}
+
 }  // namespace
 
 NamedArrays load_any(const std::filesystem::path& path, Device device) {
@@ -33,6 +56,7 @@ NamedArrays load_any(const std::filesystem::path& path, Device device) {
     case Format::npz:
       break;
   }
+  check_kind(path);
   NamedArrays arrays;
   for (auto& [name, array] : load(path, device))
     arrays.emplace_back(name, array);

@@ -9,6 +9,7 @@
 #include <sluice/gluon/formats/mapped_file.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/file.h>
+#include <sluice/ndarray/written.h>
 
 // src/ndarray/ndarray.cc of MXNet: a list is a magic number, 0, its arrays and their names, each with how many there
 // are.
@@ -191,6 +192,7 @@ void save_mxnet(const std::filesystem::path& path, const NamedArrays& arrays) {
     std::ofstream file(draft, std::ios::binary);
     const auto put = [&](std::string_view bytes) {
       file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+      sluice::detail::require_written(file, path);
     };
     const bool as_in_numpy = needs_numpy(arrays);
     std::string words;
@@ -210,7 +212,7 @@ void save_mxnet(const std::filesystem::path& path, const NamedArrays& arrays) {
     }
     put(names);
     file.close();
-    require<FileError>(file.good(), [&] { return message(path.string(), ": cannot be written"); });
+    sluice::detail::require_written(file, path);
   });
 }
 

@@ -11,6 +11,7 @@
 #include <sluice/gluon/formats/formats.h>
 #include <sluice/gluon/formats/mapped_file.h>
 #include <sluice/ndarray/file.h>
+#include <sluice/ndarray/written.h>
 
 // How long a header is, the header as JSON, values one behind the other without gaps.
 namespace sluice::gluon::formats {
@@ -196,9 +197,10 @@ void save_safetensors(const std::filesystem::path& path, const NamedArrays& arra
       std::string values(static_cast<std::size_t>(array.size()) * size_of(array.dtype()), '\0');
       array.read_out(values.data(), array.dtype(), array.size());
       file.write(values.data(), static_cast<std::streamsize>(values.size()));
+      sluice::detail::require_written(file, path);
     }
     file.close();
-    require<FileError>(file.good(), [&] { return message(path.string(), ": cannot be written"); });
+    sluice::detail::require_written(file, path);
   });
 }
 

@@ -63,7 +63,7 @@ class Walk {
   std::vector<NDArray> pull(Node& node, const Gradients& gradients);
   template <class What>
   void check_numbers(const NDArray& gradient, const What& what) const;
-  void deliver(const Entry& to, NDArray gradient, const Node& from);
+  void deliver(const Entry& to, NDArray gradient, const Node& from, std::size_t input);
   void add_to(Visit& visit, int output, NDArray gradient);
 
   const char* op_;

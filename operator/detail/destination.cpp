@@ -61,7 +61,11 @@ void check_in_place(const char* op, const NDArray& array, bool recorded) {
     return;
   const ArrayObject& object = *array.object();
   require<AutogradError>(object.variable == nullptr || object.variable->req == GradReq::null, [&] {
-    return message(op, ": writes in place to a variable that requires a gradient while recording");
+    return message(
+        op,
+        ": writes in place to a variable that requires a gradient while recording; do so outside of the RecordScope, "
+        "or "
+        "within a PauseScope");
   });
   if (object.buffer == nullptr)
     return;
@@ -72,7 +76,8 @@ void check_in_place(const char* op, const NDArray& array, bool recorded) {
         op,
         ": writes in place to an array of shape ",
         object.shape,
-        " whose memory other arrays see (views, or values kept for backward) while recording");
+        " whose memory other arrays see (views, or values kept for backward) while recording; b = b + 1 makes a new "
+        "array where b += 1 writes");
   });
 }
 

@@ -292,17 +292,29 @@ void Session::save_in_passing() {
   }
 }
 
-void Session::export_network(const std::vector<std::string>& classes) const {
+bool Session::export_network(const std::vector<std::string>& classes) const {
   if (options_.export_to.empty())
-    return;
+    return true;
   std::string names;
   for (const std::string& name : classes)
     names += (names.empty() ? "" : "\n") + name;
-  model_.net.export_to(
-      options_.export_to,
-      {zeros({options_.batch_size, 1, 28, 28}, {.device = options_.device})},
-      {.inputs = {"image"}, .outputs = {"scores"}, .notes = {{"classes", names}}});
-  say(message("network exported to ", options_.export_to.string(), ".json and .npz"));
+  const std::filesystem::path wanted = std::filesystem::path(options_.export_to) += ".npz";
+  const auto prefix_of = [](std::filesystem::path npz) { return npz.replace_extension(); };
+  const Saved saved = save_somewhere(wanted, [&](const std::filesystem::path& path) {
+    model_.net.export_to(
+        prefix_of(path),
+        {zeros({options_.batch_size, 1, 28, 28}, {.device = options_.device})},
+        {.inputs = {"image"}, .outputs = {"scores"}, .notes = {{"classes", names}}});
+  });
+  const std::string files = prefix_of(saved.path).string() + ".json and .npz";
+  if (saved.path == wanted) {
+    say("network exported to " + files);
+    return true;
+  }
+  complain("--export failed: " + saved.trouble);
+  complain(
+      saved.path.empty() ? "The network could not be exported anywhere." : "The network is in " + files + " instead.");
+  return false;
 }
 
 bool Session::save() {

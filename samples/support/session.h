@@ -40,8 +40,8 @@ class Session {
   /// Writes checkpoint() where --save says, or elsewhere if that cannot be, and says where. False if not there.
   [[nodiscard]] bool save();
   /// Writes the network as a graph where --export says, with the names of the classes as its note "classes", a line
-  /// each. Does nothing without --export. Throws sluice::FileError.
-  void export_network(const std::vector<std::string>& classes) const;
+  /// each; or elsewhere if that cannot be, and says where. False if not there. Does nothing without --export.
+  [[nodiscard]] bool export_network(const std::vector<std::string>& classes) const;
   /// The file that was written last; empty if none was.
   const std::filesystem::path& last_saved() const { return last_saved_; }
 

@@ -89,7 +89,7 @@ int finish(const TrainingOptions& options, const Images& images, Session& sessio
     say("interrupted" + what_is_left(options, session));
     return good ? interrupt_code() : 1;
   }
-  session.export_network(images.classes);
+  good = session.export_network(images.classes) && good;
   const Evaluation& evaluation = session.evaluation();
   if (options.evaluate)
     say(fmt::format("test loss: {:.4f}", evaluation.loss));

@@ -306,7 +306,10 @@ def check_char_lm(folder):
     (sources / "b.o").write_bytes(bytes(range(256)))
     result = run("char_lm", sources, *small, "--steps", 1, "--write", 0)
     expect(result.returncode == 0 and "56 characters, 7 different ones" in result.stdout, "a folder", result)
-    for arguments, word in (([folder / "absent"], "absent"), ([sources, "--length", 56], "too few")):
+    (folder / "none").mkdir()
+    (folder / "none" / "b.o").write_bytes(b"no source")
+    for arguments, word in (([folder / "absent"], "absent"), ([sources, "--length", 56], "too few"),
+                            ([folder / "none"], "no file that ends in .h, .cpp or .md")):
         result = run("char_lm", *arguments, "--device", device())
         expect(result.returncode == 1 and word in result.stderr, f"char_lm {arguments}", result)
     for flag, value in (("--steps", 0), ("--temperature", 0), ("--heads", "x")):
@@ -364,6 +367,8 @@ def check_segmentation(folder):
     expect(result.returncode == 1 and "8 does not divide" in result.stderr, "a size that does not divide", result)
     result = run("segmentation", folder / "none" / "a.png", *small, "--steps", 1)
     expect(result.returncode == 1 and "a.png" in result.stderr, "a file that cannot be written", result)
+    expect("step" not in result.stdout, "it is refused before training", result)
+    expect(run("segmentation", folder / "x.jpg", *small).returncode == 2, "PNG data under another name")
     for flag, value in (("--steps", 0), ("--size", 4), ("--lr", "x")):
         expect(run("segmentation", picture, flag, value).returncode == 2, f"segmentation {flag} {value}")
 
