@@ -230,8 +230,8 @@ TEST_CASE("A step as a graph gives no predictions where nobody wants them", "[gl
   for (const bool wanted : {true, false}) {
     nn::Dense net(3, {.in_units = 4});
     net.initialize();
-    Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.1}));
-    const loss::SoftmaxCrossEntropyLoss loss;
+    Trainer trainer(net.collect_params(), gluon::optimizer::SGD({.learning_rate = 0.1}));
+    const gluon::loss::SoftmaxCrossEntropyLoss loss;
     TrainStep step(net, loss, trainer, {.predictions = wanted});
     const NDArray x = ones({2, 4}), y = zeros({2}, {.dtype = int32});
     for (int i = 0; i < 2; ++i) {
