@@ -41,6 +41,9 @@ CacheKey key_of(const AttentionProblem& p) {
         &p.v_strides,
         &p.y_strides,
         &p.head_strides,
+        &p.dq_strides,
+        &p.dk_strides,
+        &p.dv_strides,
         &p.mask,
         &p.mask_strides})
     key.add(*shape);
@@ -156,9 +159,9 @@ void run_part(const Queue& queue, const AttentionProblem& whole, const Attention
   move(d.v, whole.v_strides, 1, half);
   move(d.y, whole.y_strides, each, half);
   move(d.head, whole.head_strides, each, half);
-  move(d.dq, joined_strides(whole.q), each, half);
-  move(d.dk, joined_strides(whole.k), 1, half);
-  move(d.dv, joined_strides(whole.v), 1, half);
+  move(d.dq, whole.dq_strides, each, half);
+  move(d.dk, whole.dk_strides, 1, half);
+  move(d.dv, whole.dv_strides, 1, half);
   move(d.statistics, contiguous_strides({whole.q[0], whole.q[1], whole.q[2]}), each, sizeof(float));
   if (p.mask_dtype) {
     p.mask[0] = std::min(whole.mask[0], part.images);

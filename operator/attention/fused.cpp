@@ -203,6 +203,9 @@ AttentionProblem attention_problem(
   problem.k_strides = contiguous_strides(k);
   problem.v_strides = contiguous_strides(v);
   problem.y_strides = problem.head_strides = joined_strides(problem.y());
+  problem.dq_strides = joined_strides(q);
+  problem.dk_strides = joined_strides(k);
+  problem.dv_strides = joined_strides(v);
   return problem;
 }
 

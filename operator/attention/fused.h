@@ -32,14 +32,14 @@ enum class AttentionPass : std::uint8_t { forward, backward };
 /// The strides of (B, H, L, E) where the heads of a place are neighbours.
 Shape joined_strides(const Shape& shape);
 
-/// One pass: extents (batch, heads, places, width) of all, strides in elements. Statistics lie row by row, what the
-/// backward pass gives by joined_strides().
+/// One pass: extents (batch, heads, places, width) of all, strides in elements. Statistics lie row by row.
 struct AttentionProblem {
   AttentionPass pass = AttentionPass::forward;
   DType dtype = DType::bfloat16;
   bool causal = false;
   Shape q = {}, k = {}, v = {};
   Shape q_strides = {}, k_strides = {}, v_strides = {}, y_strides = {}, head_strides = {};
+  Shape dq_strides = {}, dk_strides = {}, dv_strides = {};
   std::optional<DType> mask_dtype = {};  // none: no mask
   Shape mask = {}, mask_strides = {};
 
@@ -57,7 +57,7 @@ struct AttentionData {
   float scale = 1;
 };
 
-/// A pass over arrays without gaps, and y and its gradient by joined_strides().
+/// A pass over arrays without gaps, and y, its gradient and all that is given by joined_strides().
 AttentionProblem attention_problem(
     AttentionPass pass,
     const Shape& q,

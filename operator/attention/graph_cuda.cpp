@@ -45,15 +45,15 @@ class AttentionGraph {
     const Part scores = added(scaled_scores(q, k));
     const Part below = g_.pointwise(CUDNN_POINTWISE_SUB, scores, kept_rows(AttentionId::statistics));
     const Part weights = g_.pointwise(CUDNN_POINTWISE_EXP, masked(below));
-    summed_over_queries(weights, head, p_.v, AttentionId::dv);
+    summed_over_queries(weights, head, operand(AttentionId::dv, p_.v, p_.dv_strides), p_.v);
     const Part of_weights = g_.between(p_.scores());
     g_.product(head, v, of_weights);
     const Part less = g_.pointwise(CUDNN_POINTWISE_SUB, of_weights, sums);
     const Part of_scores = g_.pointwise(CUDNN_POINTWISE_MUL, g_.pointwise(CUDNN_POINTWISE_MUL, less, weights), scale_);
-    summed_over_queries(of_scores, q, p_.k, AttentionId::dk);
+    summed_over_queries(of_scores, q, operand(AttentionId::dk, p_.k, p_.dk_strides), p_.k);
     const Part keys = g_.between(p_.k, cudnn_type(p_.dtype), p_.k_strides);
     g_.reshape(k, keys);
-    g_.product(of_scores, keys, operand(AttentionId::dq, p_.q, joined_strides(p_.q)));
+    g_.product(of_scores, keys, operand(AttentionId::dq, p_.q, p_.dq_strides));
   }
 
   CudnnGraph take() { return std::move(g_); }
@@ -96,11 +96,10 @@ class AttentionGraph {
     return kept;
   }
   // left^T right, of heads that share keys the sum.
-  void summed_over_queries(Part left, Part right, const Shape& shape, std::int64_t id) {
+  void summed_over_queries(Part left, Part right, Part to, const Shape& shape) {
     const Shape scores = p_.scores(), strides = contiguous_strides(scores);
     const Part across = g_.between(turned(scores), cudnn_type(p_.dtype), turned(strides));
     g_.reshape(left, across);
-    const Part to = operand(id, shape, joined_strides(shape));
     if (scores[1] == shape[1])
       return g_.product(across, right, to);
     const Part each = g_.between({shape[0], scores[1], shape[2], shape[3]}, cudnn_type(p_.dtype));

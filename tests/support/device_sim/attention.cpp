@@ -35,9 +35,9 @@ class Row {
   double gradient(std::int64_t i) const { return at(d_.head, p_.head_strides, head_, query_, i); }
   std::int64_t row() const { return (image_ * p_.q[1] + head_) * p_.q[2] + query_; }
   std::int64_t y_place(std::int64_t i) const { return place(p_.y_strides, head_, query_, i); }
-  std::int64_t dq_place(std::int64_t i) const { return place(joined_strides(p_.q), head_, query_, i); }
-  std::int64_t dk_place(std::int64_t key, std::int64_t i) const { return place(joined_strides(p_.k), group_, key, i); }
-  std::int64_t dv_place(std::int64_t key, std::int64_t i) const { return place(joined_strides(p_.v), group_, key, i); }
+  std::int64_t dq_place(std::int64_t i) const { return place(p_.dq_strides, head_, query_, i); }
+  std::int64_t dk_place(std::int64_t key, std::int64_t i) const { return place(p_.dk_strides, group_, key, i); }
+  std::int64_t dv_place(std::int64_t key, std::int64_t i) const { return place(p_.dv_strides, group_, key, i); }
 
   double score(std::int64_t key) const {
     if (p_.causal && key > query_)
