@@ -234,8 +234,7 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app(
-      "An auto-encoder finds images that are not like those that it learnt from, in Fashion-MNIST or drawn ones.");
+  CLI::App app("An auto-encoder finds images unlike those that it learnt from, of Fashion-MNIST or drawn.");
   samples::add_device_flag(app, options.device);
   app.add_option("output", options.output, "The PNG to write")->required()->check(samples::a_name());
   CLI::Option* data = app.add_option(

@@ -114,7 +114,7 @@ ComposedAttention composed(std::span<const NDArray> inputs, std::size_t mask, co
 Arrays compose_forward(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   check_count(attention_fused_op, inputs.size(), k_mask);
   Arrays made = attention_with_statistics(composed(inputs, k_mask, attributes), site);
-  made[0] = made[0].swapaxes(1, 2, site);
+  made[0] = made[0].swapaxes(1, 2, site).copy(site);  // without gaps, as inference says
   return made;
 }
 Arrays compose_backward(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
@@ -122,7 +122,7 @@ Arrays compose_backward(std::span<const NDArray> inputs, const Attributes& attri
   const NDArray head = inputs[5].swapaxes(1, 2, site);
   Arrays made = attention_gradients(composed(inputs, k_backward_mask, attributes), head, {}, false, site);
   for (NDArray& gradient : made)
-    gradient = gradient.swapaxes(1, 2, site);
+    gradient = gradient.swapaxes(1, 2, site).copy(site);
   return made;
 }
 

@@ -151,7 +151,7 @@ TEST_CASE("Training is told in lines where there is no terminal", "[gluon][estim
 }
 
 TEST_CASE("On a terminal there is a bar", "[gluon][estimator]") {
-  const std::string text = logged({.figures_every = 0, .is_terminal = true}, {.epochs = 2});
+  const std::string text = logged({.figures_every = 0, .is_terminal = true, .columns = 120}, {.epochs = 2});
   CHECK_THAT(text, Contains("\r\033[Kepoch 1/2 [====                ] 1/5  training loss "));
   CHECK_THAT(text, Contains("\r\033[Kepoch 2/2  training loss "));
   class Unsized : public est::BatchSource {

@@ -75,9 +75,13 @@ TEST_CASE("samples may be one array, or three", "[gluon][data]") {
   std::vector<std::int64_t> found;
   for (const Batch& batch : three) {
     const auto [a, b, c] = batch.arrays<3>();
-    const auto [data, label] = batch;
-    CHECK(values(data) == values(a));
-    CHECK(values(label) == values(b));
+    CHECK(values(batch.data) == values(a));
+    CHECK(values(batch.label) == values(b));
+    const auto as_two = [&] {
+      const auto [data, label] = batch;
+      return data.size() + label.size();
+    };
+    CHECK_THROWS_WITH(as_two(), contains("3 arrays"));
     for (const std::int64_t value : c.to_vector<std::int64_t>())
       found.push_back(value);
     CHECK_THROWS_AS(batch[3], IndexError);

@@ -109,7 +109,7 @@ TEST_CASE("gradients of the losses agree with finite differences, twice") {
     CHECK(test::gradient_differences(likelihood, {logits}) == "");
     // The fused gradient as a function of logits and dy; the sum follows the logits.
     const NDArray dy = test::random_array(shape, 8, 0.5, 1.5, float64);
-    const Attributes attributes = Attributes::of(detail::SoftmaxAttributes{axis});
+    const Attributes attributes = Attributes::of(detail::CrossEntropyAttributes{axis});
     const auto fused = [=](const auto& in) {
       const NDArray inputs[] = {in[0].detach(), labels};
       const NDArray log_sum = invoke(k_softmax_cross_entropy, inputs, attributes, {})[1].detach();
