@@ -8,6 +8,7 @@
 #include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/detail/node_pool.h>
 #include <sluice/engine/detail/region.h>
+#include <sluice/engine/detail/this_thread.h>
 #include <sluice/engine/detail/unseen_writes.h>
 #include <sluice/engine/region.h>
 
@@ -20,19 +21,19 @@ namespace {
 constexpr std::size_t k_variants = 8;
 
 thread_local RegionKeeps* keeps_here = nullptr;
-thread_local std::uint64_t unseen_here = 0;
 
 }  // namespace
 
-std::uint64_t unseen_writes() noexcept {
-  return unseen_here;
+// In a gap of what the thread has anyway: see static_tls.h.
+std::uint32_t unseen_writes() noexcept {
+  return this_thread_state.unseen_writes;
 }
 void note_unseen_writes() noexcept {
-  ++unseen_here;
+  ++this_thread_state.unseen_writes;
 }
-SeenWrites::SeenWrites() noexcept : before_(unseen_here) {}
+SeenWrites::SeenWrites() noexcept : before_(this_thread_state.unseen_writes) {}
 SeenWrites::~SeenWrites() {
-  unseen_here = before_;
+  this_thread_state.unseen_writes = before_;
 }
 
 void RegionKeeps::add_before(std::vector<std::uint64_t>& before, std::size_t step) const noexcept {

@@ -46,7 +46,8 @@ struct ThisThread : Work {
   bool draining = false;
   int issued = 0;  // GPU tasks since then
   bool in_parallel = false;
-  bool blocking = false;        // in a BlockingScope: another thread has its place
+  bool blocking = false;  // in a BlockingScope: another thread has its place
+  std::uint32_t unseen_writes = 0;
   void* pool_worker = nullptr;  // PoolPolicy's record of this thread
   CpuPolicy* pool = nullptr;    // whose worker it is
   bool pool_given = false;      // another thread has its place there: a body on it blocks

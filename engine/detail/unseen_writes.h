@@ -6,7 +6,7 @@ namespace sluice::detail {
 
 /// Changes with all by which this thread may have had memory written without a push that says so: runs of regions,
 /// loans to other libraries. Who keeps what it made of such memory compares it; the same program, the same numbers.
-std::uint64_t unseen_writes() noexcept;
+std::uint32_t unseen_writes() noexcept;
 void note_unseen_writes() noexcept;
 
 /// Notes them where it begins and where it ends.
@@ -27,7 +27,7 @@ class SeenWrites {
   ~SeenWrites();
 
  private:
-  const std::uint64_t before_;
+  const std::uint32_t before_;
 };
 
 }  // namespace sluice::detail
