@@ -46,11 +46,11 @@ struct ThisThread : Work {
   bool draining = false;
   int issued = 0;  // GPU tasks since then
   bool in_parallel = false;
-  bool blocking = false;  // in a BlockingScope: another thread has its place
-  std::uint32_t unseen_writes = 0;
-  void* pool_worker = nullptr;  // PoolPolicy's record of this thread
-  CpuPolicy* pool = nullptr;    // whose worker it is
-  bool pool_given = false;      // another thread has its place there: a body on it blocks
+  bool blocking = false;            // in a BlockingScope: another thread has its place
+  std::uint32_t unseen_writes = 0;  // see unseen_writes.h
+  void* pool_worker = nullptr;      // PoolPolicy's record of this thread
+  CpuPolicy* pool = nullptr;        // whose worker it is
+  bool pool_given = false;          // another thread has its place there: a body on it blocks
   unsigned pushes = 0;
   int leases = 0;                // GPUs that it issues for
   TaskBelow* below = nullptr;    // innermost first

@@ -1,6 +1,7 @@
 #include <array>
 #include <cstdio>
 
+#include <sluice/engine/detail/trace_text.h>
 #include <sluice/gluon/detail/report_parts.h>
 
 namespace sluice::gluon::estimator {
@@ -21,26 +22,7 @@ std::vector<std::string> names_of(std::size_t classes, const std::vector<std::st
 }  // namespace
 
 std::string ReportPage::escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += c;
-    }
-  }
-  return safe;
+  return sluice::detail::xml_text(text);
 }
 
 ReportPage::ReportPage(std::string title, const std::string& subtitle)

@@ -60,7 +60,7 @@ class SLUICE_API ReportPage {
   /// The whole page. `footer` is its last line.
   std::string html(const std::string& footer) const;
 
-  /// `text` with the characters that mean something in HTML written as references.
+  /// `text` with the characters that mean something in HTML written as references; control characters become blanks.
   static std::string escaped(std::string_view text);
 
  private:

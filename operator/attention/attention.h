@@ -24,7 +24,7 @@ struct AttentionOptions {
 /// Hopper GPU one kernel of cuDNN's (9.19 or later) each way, which writes no scores down: of half types, E and F
 /// multiples of 8 up to 256, no weights dropped, no gradient of the mask asked for; the same bits each time. Backward
 /// takes 2 bytes a score of scratch meanwhile, at most 2 GiB unless one head needs more. Throws ShapeError, DTypeError,
-/// ValueError for a dropout outside [0, 1] and a scale that is not finite.
+/// ValueError for a dropout outside [0, 1] and a scale that is not finite. The result may have any strides.
 SLUICE_API NDArray scaled_dot_product_attention(
     const NDArray& q,
     const NDArray& k,

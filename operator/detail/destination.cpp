@@ -62,10 +62,7 @@ void check_in_place(const char* op, const NDArray& array, bool recorded) {
   const ArrayObject& object = *array.object();
   require<AutogradError>(object.variable == nullptr || object.variable->req == GradReq::null, [&] {
     return message(
-        op,
-        ": writes in place to a variable that requires a gradient while recording; do so outside of the RecordScope, "
-        "or "
-        "within a PauseScope");
+        op, ": writes in place to a variable that requires a gradient while recording; do so in a PauseScope");
   });
   if (object.buffer == nullptr)
     return;

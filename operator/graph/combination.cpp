@@ -132,10 +132,6 @@ class Combinations {
   std::vector<bool> is_output_;
 };
 
-}  // namespace
-
-namespace {
-
 /// The combinations of a graph that can be made at once: of those that move nodes one.
 class CombinationsAtOnce {
  public:

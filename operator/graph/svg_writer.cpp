@@ -1,34 +1,10 @@
+#include <sluice/engine/detail/trace_text.h>
 #include <sluice/engine/error.h>
 #include <sluice/operator/graph/detail/svg_writer.h>
 
 namespace sluice::graph {
 
-namespace {
-
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '&':
-        safe += "&amp;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML has no control characters
-    }
-  }
-  return safe;
-}
-
-}  // namespace
+using sluice::detail::xml_text;
 
 SvgWriter::SvgWriter(std::int64_t width, std::int64_t height)
     : text_(message(
@@ -51,18 +27,18 @@ SvgWriter::SvgWriter(std::int64_t width, std::int64_t height)
 void SvgWriter::box(const Box& box, std::string_view fill, std::string_view title) {
   text_ += message(R"(<rect x=")", box.x, R"(" y=")", box.y, R"(" width=")", box.width, R"(" height=")", box.height);
   text_ += message(R"(" rx=")", box.rounding, R"(" fill=")", fill, R"(" stroke="#57606a" stroke-width="0.5">)");
-  text_ += "<title>" + escaped(title) + "</title></rect>\n";
+  text_ += "<title>" + xml_text(title) + "</title></rect>\n";
 }
 
 void SvgWriter::text(std::int64_t x, std::int64_t y, std::string_view text, Anchor anchor) {
   constexpr const char* names[] = {"start", "middle", "end"};
   text_ += message(R"(<text x=")", x, R"(" y=")", y, R"(" pointer-events="none" text-anchor=")");
-  text_ += message(names[static_cast<int>(anchor)], R"(">)", escaped(text), "</text>\n");
+  text_ += message(names[static_cast<int>(anchor)], R"(">)", xml_text(text), "</text>\n");
 }
 
 void SvgWriter::upright_text(std::int64_t x, std::int64_t y, std::string_view text) {
   text_ += message("<text transform=\"translate(", x, ' ', y, ") rotate(-90)\" text-anchor=\"end\">");
-  text_ += escaped(text) + "</text>\n";
+  text_ += xml_text(text) + "</text>\n";
 }
 
 void SvgWriter::line(std::int64_t x1, std::int64_t y1, std::int64_t x2, std::int64_t y2) {

@@ -43,6 +43,7 @@ OPEN = [
     ("engine/detail/block_pool.h", ("operator",), "attributes, nodes and records come from recycled blocks"),
     ("ndarray/detail/free_list.h", ("operator",), "nodes of the tape come from the lists that arrays come from"),
     ("engine/detail/thread_number.h", ("operator",), "a plan gives each thread the memory that it used before"),
+    ("engine/detail/trace_text.h", ("operator", "gluon"), "pictures and pages of all rooms put text into XML by one function"),
     ("engine/detail/trace_span.h", ("gluon",), "servers show how their batches wait and run"),
     ("engine/detail/published.h", ("gluon",), "hybridized blocks find their programs without a lock; its marks are checked with the engine's protocols"),
     ("engine/detail/this_thread.h", ("gluon",), "a call of a layer belongs to the task that makes it"),
