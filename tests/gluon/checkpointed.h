@@ -97,4 +97,16 @@ inline std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
+/// Two layers, of which one is idle.
+class Spare : public gluon::Block {
+ public:
+  Spare() : used_(child("used", gluon::nn::Dense(1))), spare_(child("spare", gluon::nn::Dense(2))) {}
+
+ protected:
+  NDArray forward(const NDArray& x) const override { return used_(x); }
+
+ private:
+  gluon::Child<gluon::nn::Dense> used_, spare_;
+};
+
 }  // namespace sluice::test

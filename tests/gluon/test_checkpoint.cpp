@@ -291,16 +291,6 @@ TEST_CASE("Training that is stopped leaves a checkpoint, whoever stops it and wh
 }
 
 TEST_CASE("A layer that nothing used yet does not keep training from going on", "[gluon][checkpoint]") {
-  class Spare : public gluon::Block {
-   public:
-    Spare() : used_(child("used", gluon::nn::Dense(1))), spare_(child("spare", gluon::nn::Dense(2))) {}
-
-   protected:
-    NDArray forward(const NDArray& x) const override { return used_(x); }
-
-   private:
-    gluon::Child<gluon::nn::Dense> used_, spare_;
-  };
   const TemporaryFolder folder;
   const auto train = [&](std::int64_t batches, const fs::path& to) {
     Training training;

@@ -23,18 +23,6 @@ std::int64_t lines_of(const std::string& text) {
   return std::count(text.begin(), text.end(), '\n');
 }
 
-/// Two layers, of which one is idle.
-class Spare : public gluon::Block {
- public:
-  Spare() : used_(child("used", gluon::nn::Dense(1))), spare_(child("spare", gluon::nn::Dense(2))) {}
-
- protected:
-  NDArray forward(const NDArray& x) const override { return used_(x); }
-
- private:
-  gluon::Child<gluon::nn::Dense> used_, spare_;
-};
-
 }  // namespace
 
 TEST_CASE("Rows of several fits stand in one file, whichever logger wrote them", "[gluon][estimator]") {

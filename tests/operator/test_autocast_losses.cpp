@@ -7,6 +7,7 @@
 #include <sluice/operator/autocast.h>
 #include <sluice/operator/sink.h>
 
+#include "tests/operator/counted_casts.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
 
@@ -14,17 +15,6 @@ using namespace sluice;
 using namespace sluice::test;
 
 namespace {
-
-/// Runs calls, and counts those of astype.
-class Casts final : public CallSink {
- public:
-  int count = 0;
-
-  Arrays take(const OperatorCall& call) override {
-    count += std::string(call.op.name) == "astype" ? 1 : 0;
-    return invoke(call.op, call.inputs, call.attributes, call.site, call.destinations);
-  }
-};
 
 struct Losses {
   NDArray losses = {}, gradient = {}, second = {};
