@@ -27,51 +27,85 @@ struct AddElements {
   }
 };
 
-template <int V, class T, class G>
-__global__ void __launch_bounds__(k_block) add_kernel(G at, bool along, T* y, const T* bias, bool relu) {
-  start_early();
-  using Acc = Compute<T>;
-  for (auto i = first_index(at); i < at.size; i += index_step(at)) {
-    const auto offset = at.offsets(i);
-    auto* const place = reinterpret_cast<Neighbours<T, V>*>(y + offset[0]);
-    Neighbours<T, V> values = *place;
+template <class T>
+struct AddBias {
+  T* y;
+  const T* bias;
+  bool relu;
+
+  template <int V>
+  using Values = Neighbours<T, V>;
+  template <int W>
+  using Of = ChannelNumbers<T, W>;
+  template <int W>
+  __device__ Of<W> of(std::int64_t c) const {
+    return Of<W>(bias == nullptr ? nullptr : bias + c, T(Compute<T>(0)));
+  }
+  template <int V>
+  __device__ Values<V> load(std::int64_t offset) const {
+    return *reinterpret_cast<const Values<V>*>(y + offset);
+  }
+  template <int V, int W>
+  __device__ void store(std::int64_t offset, Neighbours<T, V> values, const ChannelNumbers<T, W>& added) const {
+    using Acc = Compute<T>;
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       Acc value = static_cast<Acc>(values.at[j]);
       if (bias != nullptr)
-        value += static_cast<Acc>(bias[offset[1] + (along ? j : 0)]);
+        value += static_cast<Acc>(added[j]);
       values.at[j] = T(relu && value <= Acc(0) ? Acc(0) : value);
     }
-    *place = values;
+    *reinterpret_cast<Neighbours<T, V>*>(y + offset) = values;
   }
-}
+};
 
-template <int V, class T, class G>
-__global__ void __launch_bounds__(k_block) finish_kernel(
-    G at, bool along, T* y, const Compute<T>* scale, const Compute<T>* shift, const T* residual, bool relu) {
-  start_early();
+template <class T>
+struct FinishChannels {
   using Acc = Compute<T>;
-  for (auto i = first_index(at); i < at.size; i += index_step(at)) {
-    const auto offset = at.offsets(i);
-    auto* const place = reinterpret_cast<Neighbours<T, V>*>(y + offset[0]);
-    Neighbours<T, V> values = *place, others = values;
+  T* y;
+  const Acc *scale, *shift;
+  const T* residual;
+  bool relu;
+
+  template <int V>
+  struct Values {
+    Neighbours<T, V> y, residual;
+  };
+  template <int W>
+  struct Of {
+    ChannelNumbers<Acc, W> scale, shift;
+  };
+  template <int W>
+  __device__ Of<W> of(std::int64_t c) const {
+    return {
+        ChannelNumbers<Acc, W>(scale == nullptr ? nullptr : scale + c),
+        ChannelNumbers<Acc, W>(shift == nullptr ? nullptr : shift + c)};
+  }
+  template <int V>
+  __device__ Values<V> load(std::int64_t offset) const {
+    Values<V> values;
+    values.y = *reinterpret_cast<const Neighbours<T, V>*>(y + offset);
     if (residual != nullptr)
-      others = *reinterpret_cast<const Neighbours<T, V>*>(residual + offset[0]);
+      values.residual = *reinterpret_cast<const Neighbours<T, V>*>(residual + offset);
+    return values;
+  }
+  template <int V, int W>
+  __device__ void store(std::int64_t offset, const Values<V>& values, const Of<W>& known) const {
+    Neighbours<T, V> made;
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      const auto channel = offset[1] + (along ? j : 0);
-      Acc value = static_cast<Acc>(values.at[j]);
+      Acc value = static_cast<Acc>(values.y.at[j]);
       if (scale != nullptr)
-        value *= scale[channel];
+        value *= known.scale[j];
       if (shift != nullptr)
-        value += shift[channel];
+        value += known.shift[j];
       if (residual != nullptr)
-        value += static_cast<Acc>(others.at[j]);
-      values.at[j] = T(relu && value <= Acc(0) ? Acc(0) : value);
+        value += static_cast<Acc>(values.residual.at[j]);
+      made.at[j] = T(relu && value <= Acc(0) ? Acc(0) : value);
     }
-    *place = values;
+    *reinterpret_cast<Neighbours<T, V>*>(y + offset) = made;
   }
-}
+};
 
 }  // namespace
 
@@ -92,10 +126,7 @@ void channel_add_gpu(const Queue& queue, const ChannelView& view, void* y, const
     T* const values = static_cast<T*>(y);
     const T* const added = static_cast<const T*>(bias);
     walk_channels<k_neighbours<T>>(
-        view, aligned_for_vectors(values), [&]<int V>(const auto& at, bool along, unsigned blocks) {
-          add_kernel<V><<<blocks, k_block, 0, stream_of(queue)>>>(at, along, values, added, relu);
-          check_early_launch("channel_add", stream_of(queue));
-        });
+        view, aligned_for_vectors(values), stream_of(queue), "channel_add", AddBias<T>{values, added, relu});
   });
 }
 
@@ -108,11 +139,11 @@ void channel_finish_gpu(const Queue& queue, const ChannelView& view, void* y, co
     const auto* const shift = static_cast<const Compute<T>*>(then.shift);
     const T* const residual = static_cast<const T*>(then.residual);
     walk_channels<k_neighbours<T>>(
-        view, aligned_for_vectors(values, residual), [&]<int V>(const auto& at, bool along, unsigned blocks) {
-          finish_kernel<V>
-              <<<blocks, k_block, 0, stream_of(queue)>>>(at, along, values, scale, shift, residual, then.relu);
-          check_early_launch("channel_finish", stream_of(queue));
-        });
+        view,
+        aligned_for_vectors(values, residual),
+        stream_of(queue),
+        "channel_finish",
+        FinishChannels<T>{values, scale, shift, residual, then.relu});
   });
 }
 

@@ -20,17 +20,21 @@ struct ChannelRowsCut {
   unsigned groups() const { return static_cast<unsigned>((vectors + lanes - 1) / lanes); }
 };
 
-inline ChannelRowsCut channel_rows_cut(std::int64_t rows, std::int64_t vectors) {
-  // A warp loads whole lines, and as few threads as can be have no channel.
+/// A warp loads whole lines, and as few threads as can be have no channel.
+inline int channel_lanes(std::int64_t vectors) {
   int lanes = 32;
   while (lanes > 8 && vectors % lanes != 0)
     lanes /= 2;
   while (lanes > 1 && lanes / 2 >= vectors)
     lanes /= 2;
-  ChannelRowsCut cut{vectors, rows, 0, lanes, 1};
+  return lanes;
+}
+
+inline ChannelRowsCut channel_rows_cut(std::int64_t rows, std::int64_t vectors) {
+  ChannelRowsCut cut{vectors, rows, 0, channel_lanes(vectors), 1};
   // What a large GPU runs at once, each block with as many rounds of loads.
   constexpr std::int64_t blocks_wanted = 512;
-  const std::int64_t round = k_rows_block / lanes * k_rows_under_way;
+  const std::int64_t round = k_rows_block / cut.lanes * k_rows_under_way;
   const std::int64_t most = std::max<std::int64_t>(1, blocks_wanted / cut.groups());
   const std::int64_t rounds = std::max<std::int64_t>(1, (rows + round - 1) / round);
   cut.chunk_rows = (rounds + most - 1) / most * round;

@@ -109,25 +109,54 @@ __global__ void __launch_bounds__(k_group_block)
   }
 }
 
-template <int V, class T, class G, class C>
-__global__ void __launch_bounds__(k_block) spread_group(
-    G at, bool along, std::int64_t each, const T* dy, const T* x, T* dx, const C* mean, GroupCoefficients<C> of) {
-  using Vector = Neighbours<T, V>;
-  for (auto i = first_index(at); i < at.size; i += index_step(at)) {
-    const auto offset = at.offsets(i);
-    const Vector values = *reinterpret_cast<const Vector*>(x + offset[0]);
-    const Vector grads = *reinterpret_cast<const Vector*>(dy + offset[0]);
-    Vector made;
+template <class T>
+struct SpreadGroup {
+  using C = Compute<T>;
+  std::int64_t each;  // planes of a row
+  const T *dy, *x;
+  T* dx;
+  const C* mean;
+  GroupCoefficients<C> by;
+
+  template <int V>
+  struct Values {
+    Neighbours<T, V> dy, x;
+  };
+  template <int W>
+  struct Of {
+    C mean[W], scale[W], offset[W], slope[W];
+  };
+  template <int W>
+  __device__ Of<W> of(std::int64_t plane) const {
+    Of<W> known;
+#pragma unroll
+    for (int j = 0; j < W; ++j) {
+      const std::int64_t row = (plane + j) / each;
+      known.mean[j] = mean[row];
+      known.scale[j] = by.scale[plane + j];
+      known.offset[j] = by.offset[row];
+      known.slope[j] = by.slope[row];
+    }
+    return known;
+  }
+  template <int V>
+  __device__ Values<V> load(std::int64_t offset) const {
+    return {
+        *reinterpret_cast<const Neighbours<T, V>*>(dy + offset),
+        *reinterpret_cast<const Neighbours<T, V>*>(x + offset)};
+  }
+  template <int V, int W>
+  __device__ void store(std::int64_t offset, const Values<V>& values, const Of<W>& known) const {
+    Neighbours<T, V> made;
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      const auto plane = offset[1] + (along ? j : 0);
-      const std::int64_t row = plane / static_cast<decltype(plane)>(each);
-      const C centred = static_cast<C>(values.at[j]) - mean[row];
-      made.at[j] = T(static_cast<C>(grads.at[j]) * of.scale[plane] - of.offset[row] - centred * of.slope[row]);
+      const int k = W == 1 ? 0 : j;
+      const C centred = static_cast<C>(values.x.at[j]) - known.mean[k];
+      made.at[j] = T(static_cast<C>(values.dy.at[j]) * known.scale[k] - known.offset[k] - centred * known.slope[k]);
     }
-    *reinterpret_cast<Vector*>(dx + offset[0]) = made;
+    *reinterpret_cast<Neighbours<T, V>*>(dx + offset) = made;
   }
-}
+};
 
 template <class T>
 void backward(const NormBackward& norm, const Queue& queue) {
@@ -157,10 +186,7 @@ void backward(const NormBackward& norm, const Queue& queue) {
     return;
   join_planes<<<blocks_for_groups(count, k_warp), k_group_block, 0, stream>>>(rows, sums, inv_std, norm.gamma, of);
   check_launch(name);
-  walk_channels<k_neighbours<T>>(view, aligned, [&]<int V>(const auto& at, bool along, unsigned blocks) {
-    spread_group<V><<<blocks, k_block, 0, stream>>>(at, along, rows.channels, dy, x, dx, mean, of);
-    check_launch(name);
-  });
+  walk_channels<k_neighbours<T>>(view, aligned, stream, name, SpreadGroup<T>{rows.channels, dy, x, dx, mean, of});
 }
 
 }  // namespace

@@ -25,21 +25,45 @@ __global__ void __launch_bounds__(k_block) prepare_planes(
   }
 }
 
-template <int V, class T, class G, class C>
-__global__ void __launch_bounds__(k_block)
-    scale_planes(G at, bool along, std::int64_t each, const T* x, T* y, const C* mean, const C* scale, const C* shift) {
-  for (auto i = first_index(at); i < at.size; i += index_step(at)) {
-    const auto offset = at.offsets(i);
-    Neighbours<T, V> values = *reinterpret_cast<const Neighbours<T, V>*>(x + offset[0]);
+template <class T>
+struct ScalePlanes {
+  using C = Compute<T>;
+  std::int64_t each;  // planes of a row
+  const T* x;
+  T* y;
+  const C *mean, *scale, *shift;
+
+  template <int V>
+  using Values = Neighbours<T, V>;
+  template <int W>
+  struct Of {
+    C mean[W], scale[W], shift[W];
+  };
+  template <int W>
+  __device__ Of<W> of(std::int64_t plane) const {
+    Of<W> known;
+#pragma unroll
+    for (int j = 0; j < W; ++j) {
+      known.mean[j] = mean[(plane + j) / each];
+      known.scale[j] = scale[plane + j];
+      known.shift[j] = shift[plane + j];
+    }
+    return known;
+  }
+  template <int V>
+  __device__ Values<V> load(std::int64_t offset) const {
+    return *reinterpret_cast<const Values<V>*>(x + offset);
+  }
+  template <int V, int W>
+  __device__ void store(std::int64_t offset, Neighbours<T, V> values, const Of<W>& known) const {
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      const auto plane = offset[1] + (along ? j : 0);
-      const C center = mean[plane / static_cast<decltype(plane)>(each)];
-      values.at[j] = T((static_cast<C>(values.at[j]) - center) * scale[plane] + shift[plane]);
+      const int k = W == 1 ? 0 : j;
+      values.at[j] = T((static_cast<C>(values.at[j]) - known.mean[k]) * known.scale[k] + known.shift[k]);
     }
-    *reinterpret_cast<Neighbours<T, V>*>(y + offset[0]) = values;
+    *reinterpret_cast<Neighbours<T, V>*>(y + offset) = values;
   }
-}
+};
 
 template <class T>
 void in_pieces(const NormForward& norm, const Queue& queue) {
@@ -57,10 +81,8 @@ void in_pieces(const NormForward& norm, const Queue& queue) {
       rows, planes, static_cast<const C*>(norm.inv_std), norm.gamma, norm.beta, scale, shift);
   check_launch("group_norm");
   const ChannelView view{1, planes, rows.span, norm.dtype};
-  walk_channels<k_neighbours<T>>(view, aligned_for_vectors(x, y), [&]<int V>(const auto& at, bool along, unsigned n) {
-    scale_planes<V><<<n, k_block, 0, stream>>>(at, along, rows.channels, x, y, mean, scale, shift);
-    check_launch("group_norm");
-  });
+  walk_channels<k_neighbours<T>>(
+      view, aligned_for_vectors(x, y), stream, "group_norm", ScalePlanes<T>{rows.channels, x, y, mean, scale, shift});
 }
 
 }  // namespace

@@ -11,8 +11,11 @@ struct Passed {
   using Acc = Compute<T>;
   const Acc *scale, *shift;  // null: there was none
 
+  static __device__ bool lets(Acc centred, Acc by, Acc and_then) {
+    return !(static_cast<Acc>(normalised<T>(centred, by, and_then)) <= Acc(0));
+  }
   __device__ Acc of(Acc grad, Acc centred, std::int64_t c) const {
-    return scale != nullptr && static_cast<Acc>(normalised<T>(centred, scale[c], shift[c])) <= Acc(0) ? Acc(0) : grad;
+    return scale != nullptr && !lets(centred, scale[c], shift[c]) ? Acc(0) : grad;
   }
 };
 
@@ -68,34 +71,52 @@ struct FinishGradient {
   }
 };
 
-template <int V, class T, class G, class Acc>
-__global__ void __launch_bounds__(k_block) spread(
-    G at,
-    bool along,
-    const T* dy,
-    const T* x,
-    T* dx,
-    const Acc* mean,
-    BatchNormGradientChannel<Acc> channel,
-    Passed<T> passed) {
-  start_early();
-  using Vector = Neighbours<T, V>;
-  for (auto i = first_index(at); i < at.size; i += index_step(at)) {
-    const auto offset = at.offsets(i);
-    const Vector values = *reinterpret_cast<const Vector*>(x + offset[0]);
-    const Vector grads = *reinterpret_cast<const Vector*>(dy + offset[0]);
-    Vector made;
+template <class T>
+struct Spread {
+  using Acc = Compute<T>;
+  const T *dy, *x;
+  T* dx;
+  const Acc* mean;
+  BatchNormGradientChannel<Acc> channel;
+  Passed<T> passed;
+
+  template <int V>
+  struct Values {
+    Neighbours<T, V> dy, x;
+  };
+  template <int W>
+  struct Of {
+    ChannelNumbers<Acc, W> mean, scale, shift, mean_dy, slope;
+  };
+  template <int W>
+  __device__ Of<W> of(std::int64_t c) const {
+    return {
+        ChannelNumbers<Acc, W>(mean + c),
+        ChannelNumbers<Acc, W>(channel.scale + c),
+        ChannelNumbers<Acc, W>(passed.shift == nullptr ? nullptr : passed.shift + c),
+        ChannelNumbers<Acc, W>(channel.mean_dy + c),
+        ChannelNumbers<Acc, W>(channel.slope + c)};
+  }
+  template <int V>
+  __device__ Values<V> load(std::int64_t offset) const {
+    return {
+        *reinterpret_cast<const Neighbours<T, V>*>(dy + offset),
+        *reinterpret_cast<const Neighbours<T, V>*>(x + offset)};
+  }
+  template <int V, int W>
+  __device__ void store(std::int64_t offset, const Values<V>& values, const Of<W>& known) const {
+    Neighbours<T, V> made;
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      const auto c = offset[1] + (along ? j : 0);
-      const Acc centred = static_cast<Acc>(values.at[j]) - mean[c];
-      const Acc head = passed.of(static_cast<Acc>(grads.at[j]), centred, c);
-      const Acc grad = head - channel.mean_dy[c] - centred * channel.slope[c];
-      made.at[j] = T(channel.scale[c] * grad);
+      const Acc centred = static_cast<Acc>(values.x.at[j]) - known.mean[j];
+      Acc head = static_cast<Acc>(values.dy.at[j]);
+      if (passed.scale != nullptr && !passed.lets(centred, known.scale[j], known.shift[j]))
+        head = Acc(0);
+      made.at[j] = T(known.scale[j] * (head - known.mean_dy[j] - centred * known.slope[j]));
     }
-    *reinterpret_cast<Vector*>(dx + offset[0]) = made;
+    *reinterpret_cast<Neighbours<T, V>*>(dx + offset) = made;
   }
-}
+};
 
 template <class T>
 void backward(const KernelCall& call) {
@@ -126,10 +147,8 @@ void backward(const KernelCall& call) {
       "batch_norm_backward",
       AddGradient<T>{dy, x, mean, passed},
       FinishGradient<Acc>{channel, count});
-  walk_channels<k_neighbours<T>>(view, aligned, [&]<int V>(const auto& at, bool along, unsigned blocks) {
-    spread<V><<<blocks, k_block, 0, stream_of(call.queue)>>>(at, along, dy, x, dx, mean, channel, passed);
-    check_early_launch("batch_norm_backward", stream_of(call.queue));
-  });
+  walk_channels<k_neighbours<T>>(
+      view, aligned, stream_of(call.queue), "batch_norm_backward", Spread<T>{dy, x, dx, mean, channel, passed});
 }
 
 }  // namespace

@@ -82,48 +82,50 @@ __global__ void use_running(std::int64_t channels, BatchNormChannel<Acc> channel
     channel.finish(c, Acc(0), Acc(0), Acc(0));
 }
 
-/// What follows a normalised element, each rounded as an operator of its own would: a sum, if there is something to
+/// Normalised elements and what follows, each rounded as an operator of its own would: a sum, if there is something to
 /// add, and relu.
 template <class T>
-struct NormEnd {
-  const T* residual;
+struct Normalise {
+  using Acc = Compute<T>;
+  const T *x, *residual;
+  T* y;
+  const Acc *mean, *scale, *shift;
   bool relu;
 
   template <int V>
-  __device__ void finish(Neighbours<T, V>& values, std::int64_t offset) const {
-    using Acc = Compute<T>;
-    if (residual != nullptr) {
-      const Neighbours<T, V> others = *reinterpret_cast<const Neighbours<T, V>*>(residual + offset);
-#pragma unroll
-      for (int j = 0; j < V; ++j)
-        values.at[j] = T(static_cast<Acc>(values.at[j]) + static_cast<Acc>(others.at[j]));
-    }
-    if (!relu)
-      return;
+  struct Values {
+    Neighbours<T, V> x, residual;
+  };
+  template <int W>
+  struct Of {
+    ChannelNumbers<Acc, W> mean, scale, shift;
+  };
+  template <int W>
+  __device__ Of<W> of(std::int64_t c) const {
+    return {ChannelNumbers<Acc, W>(mean + c), ChannelNumbers<Acc, W>(scale + c), ChannelNumbers<Acc, W>(shift + c)};
+  }
+  template <int V>
+  __device__ Values<V> load(std::int64_t offset) const {
+    Values<V> values;
+    values.x = *reinterpret_cast<const Neighbours<T, V>*>(x + offset);
+    if (residual != nullptr)
+      values.residual = *reinterpret_cast<const Neighbours<T, V>*>(residual + offset);
+    return values;
+  }
+  template <int V, int W>
+  __device__ void store(std::int64_t offset, const Values<V>& values, const Of<W>& known) const {
+    Neighbours<T, V> made;
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      if (static_cast<Acc>(values.at[j]) <= Acc(0))
-        values.at[j] = T(Acc(0));
+      made.at[j] = normalised<T>(static_cast<Acc>(values.x.at[j]) - known.mean[j], known.scale[j], known.shift[j]);
+      if (residual != nullptr)
+        made.at[j] = T(static_cast<Acc>(made.at[j]) + static_cast<Acc>(values.residual.at[j]));
+      if (relu && static_cast<Acc>(made.at[j]) <= Acc(0))
+        made.at[j] = T(Acc(0));
     }
+    *reinterpret_cast<Neighbours<T, V>*>(y + offset) = made;
   }
 };
-
-template <int V, class T, class G, class Acc>
-__global__ void __launch_bounds__(k_block)
-    normalise(G at, bool along, const T* x, T* y, const Acc* mean, const Acc* scale, const Acc* shift, NormEnd<T> end) {
-  start_early();
-  for (auto i = first_index(at); i < at.size; i += index_step(at)) {
-    const auto offset = at.offsets(i);
-    Neighbours<T, V> values = *reinterpret_cast<const Neighbours<T, V>*>(x + offset[0]);
-#pragma unroll
-    for (int j = 0; j < V; ++j) {
-      const auto c = offset[1] + (along ? j : 0);
-      values.at[j] = normalised<T>(static_cast<Acc>(values.at[j]) - mean[c], scale[c], shift[c]);
-    }
-    end.finish(values, offset[0]);
-    *reinterpret_cast<Neighbours<T, V>*>(y + offset[0]) = values;
-  }
-}
 
 template <class T>
 void forward(const KernelCall& call) {
@@ -136,7 +138,7 @@ void forward(const KernelCall& call) {
   const BatchNormChannel<Acc> channel(call, workspace.as<Acc>());
   const T* x = call.inputs[0].as<T>();
   T* y = call.outputs[0].as<T>();
-  const NormEnd<T> end{call.inputs.size() > 5 ? call.inputs[5].as<T>() : nullptr, &call.op == &batch_norm_relu_op};
+  const T* const residual = call.inputs.size() > 5 ? call.inputs[5].as<T>() : nullptr;
   const cudaStream_t stream = stream_of(call.queue);
   if (how.batch_stats) {
     channel_reduce<Moments<Acc>, k_neighbours<T>>(
@@ -147,10 +149,11 @@ void forward(const KernelCall& call) {
     check_early_launch("batch_norm", stream);
   }
   walk_channels<k_neighbours<T>>(
-      view, aligned_for_vectors(x, y, end.residual), [&]<int V>(const auto& at, bool along, unsigned blocks) {
-        normalise<V><<<blocks, k_block, 0, stream>>>(at, along, x, y, channel.mean, channel.scale, channel.shift, end);
-        check_early_launch("batch_norm", stream);
-      });
+      view,
+      aligned_for_vectors(x, y, residual),
+      stream,
+      "batch_norm",
+      Normalise<T>{x, residual, y, channel.mean, channel.scale, channel.shift, &call.op == &batch_norm_relu_op});
 }
 
 }  // namespace
