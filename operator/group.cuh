@@ -55,6 +55,14 @@ __device__ A join_group(A value, int width, const Join& join) {
   return value;
 }
 
+/// No thread of a group goes on before all are here; who calls together: as above.
+__device__ inline void sync_group(int width) {
+  if (width == k_warp)
+    __syncwarp();
+  else if (width > 1)
+    __syncthreads();
+}
+
 /// Which group this thread is in, out of how many, and its place there.
 struct Group {
   std::int64_t index;

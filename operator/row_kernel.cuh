@@ -11,7 +11,7 @@
 //                             what give() is told; writes what there is one of a row, where `once`
 //   C give(told, values, j, i)
 //                             element i of the result, with k_writes; or give_vector(told, values, i, made), that and
-//                             its neighbours
+//                             its neighbours; put(place, made) if not all are written as they are made
 // A row that fits the registers of its threads is read once; `InRegisters` names the operator that works there. It says
 // what stands where a row ends (k_absent), and may look at the row twice: with k_twice there are start_again(total),
 // take_again(second, values, total, first), join_again(a, b), and finish() gets both; k_changes: take_again() makes of
@@ -133,10 +133,11 @@ __device__ void store_row(
     for (int j = 0; j < V; ++j)
       made.at[j] = static_cast<T>(op.give(told, values, j, i * V + j));
   }
-  if constexpr (V == 1) {
-    op.out[offset + i * step] = made.at[0];
+  const std::int64_t place = offset + i * (V == 1 ? step : V);
+  if constexpr (requires { op.put(place, made); }) {
+    op.put(place, made);
   } else {
-    reinterpret_cast<Neighbours<T, V>*>(op.out + offset)[i] = made;
+    *reinterpret_cast<Neighbours<T, V>*>(op.out + place) = made;
   }
 }
 

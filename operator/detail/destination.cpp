@@ -4,6 +4,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/graph/detail/kept_results.h>
+#include <sluice/operator/softmax/kernels.h>
 
 namespace sluice::detail {
 
@@ -114,6 +115,10 @@ bool overlaps(const NDArray& a, const NDArray& b) noexcept {
   return first.begin < second.end && second.begin < first.end;
 }
 
+bool writes_over_inputs(const Operator& op) noexcept {
+  return op.elementwise || &op == &k_softmax_cross_entropy_both;
+}
+
 bool is_direct(
     const Operator& op,
     const NDArray& destination,
@@ -127,7 +132,7 @@ bool is_direct(
   if (!object.contiguous && !as_made && (!op.strided_outputs || runs_backwards(object)))
     return false;
   return std::all_of(inputs.begin(), inputs.end(), [&](const NDArray& input) {
-    return !overlaps(destination, input) || (op.elementwise && same_geometry(destination, input));
+    return !overlaps(destination, input) || (writes_over_inputs(op) && same_geometry(destination, input));
   });
 }
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include <sluice/operator/detail/destination.h>
 #include <sluice/operator/graph/detail/effects.h>
 #include <sluice/operator/graph/detail/memory_use.h>
 
@@ -26,7 +27,7 @@ bool MemoryUse::may_write_over(std::size_t at, ValueId value, ValueId held) cons
   const bool is_written = std::any_of(node.results.begin(), node.results.end(), [&](const Result& result) {
     return graph_.root(result.value) == held;
   });
-  if (!node.op->elementwise || !is_read || is_written)
+  if (!sluice::detail::writes_over_inputs(*node.op) || !is_read || is_written)
     return false;
   const ArraySpec &made = graph_.values[value].spec, &read = graph_.values[held].spec;
   if (!(made.shape == read.shape) || size_of(made.dtype) != size_of(read.dtype))

@@ -37,6 +37,9 @@ SLUICE_API Graph with_epilogues(const Graph& graph, Rounding rounding);
 /// array that is there already; its gradient computes again what the relu let through, where nothing that this comes of
 /// has changed. To the last bit.
 SLUICE_API Graph with_norm_relus(const Graph& graph);
+/// On a GPU, layer norm (rms_norm too) of float32 whose result is read by a cast to a half type alone writes that type;
+/// its gradient reads the half type of a head that a cast widens for it alone. To the last bit.
+SLUICE_API Graph with_norm_casts(const Graph& graph);
 /// Elementwise nodes of one shape that pass values on, or read the same, run as one node, `fused`, where there is a
 /// kernel for that: what lies between them is neither written nor read.
 SLUICE_API Graph with_fused_pointwise(const Graph& graph);
@@ -59,8 +62,8 @@ struct RecomputationOptions {
 /// that is there (of batch norm the running statistics: a copy writes others), what reads memory written in between,
 /// loops and branches, what a plan runs once or keeps. Runs are the same to the last bit.
 SLUICE_API Graph with_recomputation(const Graph& graph, const RecomputationOptions& options);
-/// In this order: repetitions, dead code, direct writes, combined calls, epilogues, norm relus, biases apart, pointwise
-/// fusion, reductions. Fusion comes last, so that it takes no node from those that have a kernel for it. The graph is
+/// In this order: repetitions, dead code, direct writes, combined calls, epilogues, norm relus, norm casts, biases apart,
+/// pointwise fusion, reductions. Fusion comes last, so that it takes no node from those that have a kernel for it. The graph is
 /// verified after each.
 SLUICE_API Graph optimised(
     const Graph& graph, Rounding rounding = Rounding::as_by_hand, TakenReductions taken = TakenReductions::profitable);

@@ -171,9 +171,14 @@ void join(const double* sums, std::int64_t pieces, std::int64_t stride, std::int
 }  // namespace
 
 void row_norm_backward_cpu(const KernelCall& call) {
-  const NormBackward norm(call);
-  const std::int64_t parameters = norm.rows.parameters();
-  const bool elements = call.inputs[0].size != 0;
+  NormBackward norm(call);
+  const std::int64_t size = call.inputs[0].size, parameters = norm.rows.parameters();
+  const bool elements = size != 0, widens = norm.head != norm.dtype;
+  const Workspace wide(call.queue, widens ? sizeof(float) * static_cast<std::size_t>(size) : 0);
+  if (widens) {
+    widen_elements(call.inputs[0], wide.as<float>());
+    norm.dy = wide.data();
+  }
   const Pieces pieces = elements ? norm_pieces(norm.rows) : Pieces{};
   const std::int64_t kinds = (norm.gamma_grad.data != nullptr ? 1 : 0) + (norm.beta_grad.data != nullptr ? 1 : 0);
   const std::int64_t stride = kinds * parameters;

@@ -30,14 +30,17 @@ struct NormValues {
 template <class T>
 struct NormBackwardRow {
   using C = Compute<T>;
-  const T *dy, *x;
+  const void* dy;
+  DType head;
+  const T* x;
   T* dx;
   const C *mean, *inv_std;
   NormParameters<T> by;
   C divisor;
 
   explicit NormBackwardRow(const NormBackward& norm)
-      : dy(static_cast<const T*>(norm.dy)),
+      : dy(norm.dy),
+        head(norm.head),
         x(static_cast<const T*>(norm.x)),
         dx(static_cast<T*>(norm.dx)),
         mean(static_cast<const C*>(norm.mean)),
@@ -54,13 +57,14 @@ struct NormBackwardRow {
 
   template <int V>
   __device__ void load(NormValues<T, V>& to, std::int64_t offset, std::int64_t step, std::int64_t i) const {
-    if constexpr (V == 1) {
-      to.dy.at[0] = dy[offset + i * step];
-      to.x.at[0] = x[offset + i * step];
-    } else {
-      to.dy = reinterpret_cast<const Neighbours<T, V>*>(dy + offset)[i];
-      to.x = reinterpret_cast<const Neighbours<T, V>*>(x + offset)[i];
-    }
+    const std::int64_t place = offset + i * (V == 1 ? step : V);
+    load_raw(to.dy, dy, head, place);
+    to.x = *reinterpret_cast<const Neighbours<T, V>*>(x + place);
+  }
+  /// To be called once on what load() loaded, behind further loads.
+  template <int V>
+  __device__ void widen(NormValues<T, V>& values) const {
+    widen_raw(values.dy, head);
   }
   template <int V>
   __device__ void add(

@@ -4,7 +4,7 @@
 #include <sluice/operator/floating.h>
 #include <sluice/operator/library/channel_reduce.cuh>
 #include <sluice/operator/library/channel_walk.cuh>
-#include <sluice/operator/norm/layer_norm_kernels.h>
+#include <sluice/operator/norm/layer_norm_cuda.cuh>
 
 namespace sluice::detail {
 
@@ -30,18 +30,22 @@ template <class T>
 struct AddColumns {
   template <int V>
   using Values = ColumnValues<T, V>;
-  const T *dy, *x;
+  const void* dy;
+  DType head;
+  const T* x;
   const Compute<T>*mean, *inv_std;
   std::int64_t pitch, beside;  // elements from one row to the next ones, rows beside each other
 
   template <int V>
   __device__ Values<V> load(std::int64_t offset, std::int64_t) const {
     const std::int64_t row = beside == 1 ? offset / pitch : offset / pitch * beside + offset % beside;
-    return {
-        *reinterpret_cast<const Neighbours<T, V>*>(dy + offset),
-        *reinterpret_cast<const Neighbours<T, V>*>(x + offset),
-        mean == nullptr ? Compute<T>(0) : mean[row],
-        inv_std[row]};
+    Values<V> values;
+    load_raw(values.dy, dy, head, offset);
+    values.x = *reinterpret_cast<const Neighbours<T, V>*>(x + offset);
+    values.mean = mean == nullptr ? Compute<T>(0) : mean[row];
+    values.inv_std = inv_std[row];
+    widen_raw(values.dy, head);
+    return values;
   }
   template <int V>
   __device__ Values<1> one(const Values<V>& values, int j) const {
@@ -76,14 +80,15 @@ void norm_parameters_backward_gpu(const NormBackward& norm, const Queue& queue) 
   by_floating(norm.dtype, [&]<class T>() {
     using C = Compute<T>;
     const AddColumns<T> body{
-        static_cast<const T*>(norm.dy),
+        norm.dy,
+        norm.head,
         static_cast<const T*>(norm.x),
         static_cast<const C*>(norm.mean),
         static_cast<const C*>(norm.inv_std),
         std::max<std::int64_t>(1, at.n * at.inner),
         at.inner};
     // Vectors along the rows alone: of columns each element is of another row.
-    const bool aligned = at.inner == 1 && aligned_for_vectors(body.dy, body.x);
+    const bool aligned = at.inner == 1 && aligned_for_vectors(static_cast<const T*>(body.dy), body.x);
     channel_reduce<ColumnSums<C>, k_neighbours<T>>(
         queue,
         {at.outer, at.n, at.inner, norm.dtype},

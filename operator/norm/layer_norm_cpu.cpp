@@ -1,5 +1,5 @@
-#include <sluice/engine/parallel.h>
 #include <sluice/operator/norm/layer_norm_cpu.h>
+#include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
 
@@ -120,12 +120,7 @@ class Forward {
   const bool shifts_, stream_;
 };
 
-}  // namespace
-
-void row_norm_cpu(const KernelCall& call) {
-  const NormForward norm(call);
-  if (call.inputs[0].size == 0)
-    return;
+void forward_cpu(const NormForward& norm) {
   by_floating(norm.dtype, [&]<class T>() {
     const Forward<T> forward(norm);
     parallel_for(
@@ -133,6 +128,21 @@ void row_norm_cpu(const KernelCall& call) {
         std::max<std::int64_t>(1, k_norm_grain / norm.rows.at.n),
         [&](std::int64_t begin, std::int64_t end) { forward.run(begin, end); });
   });
+}
+
+}  // namespace
+
+void row_norm_cpu(const KernelCall& call) {
+  NormForward norm(call);
+  const std::int64_t size = call.inputs[0].size;
+  if (size == 0)
+    return;
+  if (norm.result == norm.dtype)
+    return forward_cpu(norm);
+  const Workspace wide(call.queue, sizeof(float) * static_cast<std::size_t>(size));
+  norm.y = wide.data();
+  forward_cpu(norm);
+  round_elements(wide.as<float>(), call.outputs[0]);
 }
 
 }  // namespace sluice::detail

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <sluice/engine/parallel.h>
 #include <sluice/ndarray/detail/simd_casts.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/norm/layer_norm_kernels.h>
@@ -74,6 +75,22 @@ const float* row_as_floats(const T* x, std::int64_t n, float* room) {
     simd::convert(x, room, n);
     return room;
   }
+}
+
+/// All elements of one half type, of which a float32 norm takes or gives, from or to floats.
+template <class From, class To>
+void convert_elements(const From* from, To* to, std::int64_t size) {
+  parallel_for(size, k_norm_grain, [&](std::int64_t begin, std::int64_t end) {
+    simd::convert(from + begin, to + begin, end - begin);
+  });
+}
+inline void widen_elements(const TensorView& halves, float* to) {
+  halves.dtype == DType::float16 ? convert_elements(halves.as<Half>(), to, halves.size)
+                                 : convert_elements(halves.as<BFloat16>(), to, halves.size);
+}
+inline void round_elements(const float* from, const TensorView& halves) {
+  halves.dtype == DType::float16 ? convert_elements(from, halves.as<Half>(), halves.size)
+                                 : convert_elements(from, halves.as<BFloat16>(), halves.size);
 }
 
 /// Where the elements of a row begin.

@@ -92,6 +92,57 @@ struct NormParameters {
   }
 };
 
+/// Elements of which those of a float32 norm may be halves: loads their bits as they lie, so that no load waits for the
+/// one before; widen_raw() makes numbers of them.
+template <class T, int V>
+__device__ void load_raw(Neighbours<T, V>& to, const void* from, DType type, std::int64_t at) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (type != DType::float32) {
+      const auto* const halves = static_cast<const std::uint16_t*>(from) + at;
+      if constexpr (V == 1) {
+        to.at[0] = __uint_as_float(*halves);
+      } else {
+        const auto words = *reinterpret_cast<const Neighbours<float, V / 2>*>(halves);
+#pragma unroll
+        for (int j = 0; j < V / 2; ++j)
+          to.at[j] = words.at[j];
+      }
+      return;
+    }
+  }
+  to = *reinterpret_cast<const Neighbours<T, V>*>(static_cast<const T*>(from) + at);
+}
+template <class T, int V>
+__device__ void widen_raw(Neighbours<T, V>& values, DType type) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (type == DType::float32)
+      return;
+#pragma unroll
+    for (int j = V - 1; j >= 0; --j) {
+      const auto bits = static_cast<std::uint16_t>(__float_as_uint(values.at[j / 2]) >> (j % 2 * 16));
+      values.at[j] = type == DType::bfloat16 ? bfloat_value(bits) : half_value(bits);
+    }
+  }
+}
+/// Rounded to the type of what is there, of a float32 norm.
+template <class T, int V>
+__device__ void store_as(void* to, DType type, std::int64_t at, const Neighbours<T, V>& values) {
+  if constexpr (std::is_same_v<T, float>) {
+    const auto rounded = [&]<class H>(H* halves) {
+      Neighbours<H, V> made;
+#pragma unroll
+      for (int j = 0; j < V; ++j)
+        made.at[j] = H(values.at[j]);
+      *reinterpret_cast<Neighbours<H, V>*>(halves + at) = made;
+    };
+    if (type == DType::bfloat16)
+      return rounded(static_cast<BFloat16*>(to));
+    if (type == DType::float16)
+      return rounded(static_cast<Half*>(to));
+  }
+  *reinterpret_cast<Neighbours<T, V>*>(static_cast<T*>(to) + at) = values;
+}
+
 /// What is known of a row once it has been read.
 template <class C>
 struct NormTold {
@@ -107,6 +158,7 @@ struct NormRow : RowOperands<T, 1, true> {
   C *mean, *inv_std;
   C divisor, eps;
   std::int64_t n;
+  DType result;
 
   explicit NormRow(const NormForward& norm)
       : by(norm.rows, norm.gamma, norm.beta),
@@ -114,7 +166,8 @@ struct NormRow : RowOperands<T, 1, true> {
         inv_std(static_cast<C*>(norm.inv_std)),
         divisor(static_cast<C>(norm.rows.divisor())),
         eps(static_cast<C>(norm.rows.eps)),
-        n(norm.rows.at.n) {
+        n(norm.rows.at.n),
+        result(norm.result) {
     this->in[0] = static_cast<const T*>(norm.x);
     this->out = static_cast<T*>(norm.y);
   }
@@ -127,6 +180,10 @@ struct NormRow : RowOperands<T, 1, true> {
         mean[row] = center;
     }
     return known;
+  }
+  template <int V>
+  __device__ void put(std::int64_t place, const Neighbours<T, V>& made) const {
+    store_as(this->out, result, place, made);
   }
   template <int V>
   __device__ void give_vector(

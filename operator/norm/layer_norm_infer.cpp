@@ -104,6 +104,12 @@ Specs row_norm_infer(const Operator& op, std::span<const ArraySpec> inputs, cons
   check_parameters(op, x, inputs.subspan(1), rows);
   const ArraySpec statistics{{rows.count()}, statistics_type(x.dtype), x.device};
   Specs specs{x, statistics};
+  if (const auto* const layer = as<LayerNormAttributes>(attributes); layer != nullptr && layer->result) {
+    require<DTypeError>(norm_gives(x.dtype, *layer->result, attributes), [&] {
+      return message(op.name, ": x of ", x.dtype, " does not give ", *layer->result);
+    });
+    specs[0].dtype = *layer->result;
+  }
   if (centred)
     specs.push_back(statistics);
   return specs;
@@ -116,7 +122,7 @@ Specs row_norm_backward_infer(const Operator& op, std::span<const ArraySpec> inp
   require<ShapeError>(dy.shape == x.shape, [&] {
     return message(op.name, ": a gradient of shape ", dy.shape, " does not fit x of shape ", x.shape);
   });
-  require<DTypeError>(dy.dtype == x.dtype, [&] {
+  require<DTypeError>(norm_gives(x.dtype, dy.dtype, attributes), [&] {
     return message(op.name, ": a gradient of ", dy.dtype, " does not fit x of ", x.dtype);
   });
   check_parameters(op, x, inputs.subspan(2, scaled ? 1 : 0), rows);

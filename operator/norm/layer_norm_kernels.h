@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <sluice/operator/axis_layout.h>
@@ -9,15 +10,17 @@
 // What layer norm and its like share: rows, each normalised by itself.
 namespace sluice::detail {
 
-/// Of layer_norm, rms_norm and their gradients.
+/// Of layer_norm, rms_norm and their gradients, which take heads of any type that those give.
 struct LayerNormAttributes {
   std::int64_t axis = -1;
   double eps = 1e-5;
+  std::optional<DType> result = {};  // what a float32 x gives rounded, where that is all that is wanted; x's otherwise
 
   template <class V>
   void visit(V&& v) {
     v.field("axis", axis);
     v.field("eps", eps);
+    v.field("result", result);
   }
 };
 
@@ -73,6 +76,8 @@ struct NormRows {
 
 /// The rows of x for an operator with these attributes.
 NormRows norm_rows(const Attributes& attributes, const Shape& x, bool centred);
+/// Does x give `result`, its own type or, of float32 under attributes that can say so, a half type?
+bool norm_gives(DType x, DType result, const Attributes& attributes) noexcept;
 
 /// Parameters or their gradients; null where there are none.
 struct NormParameter {
@@ -85,7 +90,7 @@ struct NormParameter {
 struct NormForward {
   explicit NormForward(const KernelCall& call);
   NormRows rows;
-  DType dtype;
+  DType dtype, result;  // of x, of y
   const void* x;
   void* y;
   NormParameter gamma, beta;
@@ -96,7 +101,7 @@ struct NormForward {
 struct NormBackward {
   explicit NormBackward(const KernelCall& call);
   NormRows rows;
-  DType dtype;
+  DType dtype, head;  // of x and dx, of dy
   const void *dy, *x;
   void* dx;
   NormParameter gamma, gamma_grad, beta_grad;

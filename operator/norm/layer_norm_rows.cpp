@@ -71,9 +71,15 @@ NormRows norm_rows(const Attributes& attributes, const Shape& x, bool centred) {
   return rows;
 }
 
+bool norm_gives(DType x, DType result, const Attributes& attributes) noexcept {
+  const bool rounds = x == DType::float32 && (result == DType::float16 || result == DType::bfloat16);
+  return result == x || (rounds && is<LayerNormAttributes>(attributes));
+}
+
 NormForward::NormForward(const KernelCall& call)
     : rows(norm_rows(call.attributes, call.inputs[0].shape, call.inputs.size() == 3)),
       dtype(call.inputs[0].dtype),
+      result(call.outputs[0].dtype),
       x(call.inputs[0].data),
       y(call.outputs[0].data),
       inv_std(call.outputs.back().data) {
@@ -88,6 +94,7 @@ NormForward::NormForward(const KernelCall& call)
 NormBackward::NormBackward(const KernelCall& call)
     : rows(norm_rows(call.attributes, call.inputs[1].shape, call.inputs.size() == 5)),
       dtype(call.inputs[1].dtype),
+      head(call.inputs[0].dtype),
       dy(call.inputs[0].data),
       x(call.inputs[1].data),
       dx(call.outputs[0].data),

@@ -94,7 +94,8 @@ struct CrossEntropyBackward : Labelled<RowOperands<T, 1, true>> {
   }
 };
 
-// Both at once: a row is read again while it lies in a cache, and what belongs to it stays in registers.
+// Both at once: a row is read again while it lies in a cache, and what belongs to it stays in registers. The gradient
+// may lie where the logits do: nobody writes before the label's one is read.
 template <class T>
 struct CrossEntropyBoth : Labelled<MaxSumRow<T, true>> {
   using C = Compute<T>;
@@ -103,6 +104,7 @@ struct CrossEntropyBoth : Labelled<MaxSumRow<T, true>> {
   LossValues<T> losses;
   C* log_sum;
   std::int64_t count, step;
+  int width;
 
   CrossEntropyBoth(const KernelCall& call, const Labels& of_rows, const Rows& rows)
       : Labelled<MaxSumRow<T, true>>(of_rows),
@@ -110,7 +112,8 @@ struct CrossEntropyBoth : Labelled<MaxSumRow<T, true>> {
         losses(call.outputs[0]),
         log_sum(call.outputs[1].as<C>()),
         count(rows.count),
-        step(rows.step) {
+        step(rows.step),
+        width(rows.width) {
     this->in[0] = call.inputs[0].as<const T>();
     this->out = call.outputs[2].as<T>();
   }
@@ -123,6 +126,7 @@ struct CrossEntropyBoth : Labelled<MaxSumRow<T, true>> {
       const C chosen = label < 0 ? C{0} : static_cast<C>(this->in[0][offset + label * step]) - total.largest;
       losses.put(row, label < 0 ? C{0} : minus(log_of_sum, chosen));
     }
+    sync_group(width);
     return {label, dy.get(row), total.largest, log_of_sum};
   }
   template <int V>

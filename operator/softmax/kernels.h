@@ -9,7 +9,7 @@ namespace sluice {
 extern const Operator k_softmax, k_log_softmax, k_softmax_backward, k_log_softmax_backward;
 extern const Operator k_masked_softmax, k_masked_log_softmax;
 extern const Operator k_softmax_cross_entropy, k_softmax_cross_entropy_backward;
-extern const Operator k_softmax_cross_entropy_both;  // of plans
+extern const Operator k_softmax_cross_entropy_both;  // of plans; its gradient may lie where the logits do
 extern const Operator k_negative_log_likelihood, k_negative_log_likelihood_backward;
 
 namespace detail {

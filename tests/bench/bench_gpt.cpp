@@ -27,9 +27,12 @@ Sizes sizes_of(bool smoke, std::int64_t batch) {
 
 enum class How { eager, hybrid, hybrid_in_order };
 
-void train(bench::Report& report, const Sizes& sizes, How how) {
+// `budget`: MiB that results of a hybrid step may take; 0: as many as they take.
+void train(bench::Report& report, const Sizes& sizes, How how, double budget = 0) {
   const bool hybrid = how != How::eager;
-  const std::string workload = message("gpt2-124m-b", sizes.batch), variant = how == How::eager    ? "eager"
+  const std::string workload = message("gpt2-124m-b", sizes.batch), variant = budget > 0
+                                                                                  ? message("hybrid-", budget, "MiB")
+                                                                              : how == How::eager  ? "eager"
                                                                               : how == How::hybrid ? "hybrid"
                                                                                                    : "hybrid-in-order";
   if (!report.wants(workload, variant))
@@ -45,7 +48,13 @@ void train(bench::Report& report, const Sizes& sizes, How how) {
   const gluon::loss::SoftmaxCrossEntropyLoss loss;
   gluon::Trainer trainer(net.collect_params(), gluon::optimizer::AdamW({.learning_rate = 3e-4}));
   gluon::TrainStep as_graph(
-      net, loss, trainer, {.plan = {.share_in_order = how == How::hybrid_in_order}, .predictions = false});
+      net,
+      loss,
+      trainer,
+      {.plan =
+           {.share_in_order = how == How::hybrid_in_order,
+            .memory_budget = static_cast<std::size_t>(budget * (1 << 20))},
+       .predictions = false});
   const auto step = [&] {
     const auto cast = amp::autocast(bfloat16);
     if (hybrid)
@@ -90,6 +99,9 @@ int main(int argc, char** argv) {
   std::int64_t batch = 32;
   bool tuned = false;
   report.flag("--batch", batch, "sequences of 1024 tokens").range(1, 4096);
+  std::vector<double> budgets;
+  report.flag("--memory-budget", budgets, "MiB that results of a hybrid step may take; any number of them")
+      .range(0.001, 1e6);
   report.flag("--autotune", tuned, "choose algorithms by trial");
   if (!report.parse(argc, argv))
     return report.exit_code();
@@ -99,6 +111,8 @@ int main(int argc, char** argv) {
     const Sizes sizes = sizes_of(report.options().smoke, batch);
     for (const How how : {How::eager, How::hybrid, How::hybrid_in_order})
       train(report, sizes, how);
+    for (const double budget : budgets)
+      train(report, sizes, How::hybrid, budget);
   } catch (const Error& error) {
     report.expect(false, error.what());
   }

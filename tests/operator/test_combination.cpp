@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <sluice/operator/api.h>
+#include <sluice/operator/graph/memory_plan.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/plan.h>
 
@@ -131,7 +132,52 @@ void check_losses(Device device) {
   }
 }
 
+/// Losses, and the gradient behind the logits: only the loss sees these and their own gradient.
+Arrays loss_of_product(const Arrays& in, int axis) {
+  NDArray x = in[0].copy();
+  x.attach_grad();
+  NDArray losses;
+  {
+    const autograd::RecordScope record;
+    losses = softmax_cross_entropy(matmul(x, in[1]), in[2], axis);
+  }
+  losses.backward();
+  return {losses, x.grad()};
+}
+
+// What an operator's kernel gives where the gradient lies over the logits.
+void check_gradients_over_logits(Device device) {
+  for (const DType dtype : {float32, float16, bfloat16}) {
+    for (const auto& [rows, classes, axis] :
+         {std::array<int, 3>{6, 7, 1}, {40, 64, 1}, {3, 3001, 1}, {300, 1000, 1}, {2, 20000, 1}, {9, 33, 0}}) {
+      CAPTURE(dtype, rows, classes, axis);
+      const Arrays in{
+          random_array({rows, 5}, 4, -4, 4, dtype).to(device),
+          random_array({5, classes}, 6, -4, 4, dtype).to(device),
+          random_array({axis == 1 ? rows : classes}, 5, 0, 2.9).astype(int32).to(device)};
+      const Graph made = combined(in, [axis = axis](const Arrays& given) { return loss_of_product(given, axis); });
+      const graph::MemoryPlan plan = plan_memory(made, values_apart(made));
+      for (const graph::Node& node : made.nodes) {
+        if (node.op->name == k_loss) {
+          REQUIRE(plan.slot_of[node.inputs[0]].has_value());
+          CHECK(plan.slot_of[node.inputs[0]] == plan.slot_of[node.results[2].value]);
+        }
+      }
+      CHECK(has(made, k_loss));
+    }
+  }
+}
+
 }  // namespace
+
+TEST_CASE("The gradient of a loss lies where the logits did", "[graph][combination]") {
+  check_gradients_over_logits(cpu());
+}
+
+TEST_CASE("The gradient of a loss lies where the logits did on a GPU", "[graph][combination][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_gradients_over_logits(gpu());
+}
 
 TEST_CASE("A product whose gradient goes through a relu is one call", "[graph][combination]") {
   check_layers(cpu());

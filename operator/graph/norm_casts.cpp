@@ -1,0 +1,116 @@
+// On a GPU layer norm in float32 writes its result as the half type that alone is read of it, and its gradient reads
+// the half type that its head was widened from.
+#include <optional>
+
+#include <sluice/operator/graph/detail/dependencies.h>
+#include <sluice/operator/graph/detail/effects.h>
+#include <sluice/operator/graph/detail/shapes_apart.h>
+#include <sluice/operator/graph/passes.h>
+#include <sluice/operator/norm/layer_norm_kernels.h>
+#include <sluice/operator/view/attributes.h>
+
+namespace sluice::graph {
+
+namespace {
+
+using sluice::detail::LayerNormAttributes;
+
+class NormCasts {
+ public:
+  explicit NormCasts(Graph& graph)
+      : graph_(graph), order_(graph), is_output_(graph.values.size()), gone_(graph.nodes.size()) {
+    for (const ValueId output : graph.outputs)
+      is_output_[output] = true;
+  }
+
+  /// False if nothing has changed.
+  bool run() {
+    bool changed = false;
+    for (std::size_t at = 0; at < graph_.nodes.size(); ++at) {
+      const Operator* const op = graph_.nodes[at].op;
+      if (op == &sluice::detail::layer_norm_op || op == &sluice::detail::rms_norm_op)
+        changed = round_result(at) || changed;
+      else if (op == &sluice::detail::layer_norm_backward_op || op == &sluice::detail::rms_norm_backward_op)
+        changed = take_head(at) || changed;
+    }
+    std::vector<Node> kept;
+    for (std::size_t at = 0; at < graph_.nodes.size(); ++at) {
+      if (!gone_[at])
+        kept.push_back(std::move(graph_.nodes[at]));
+    }
+    graph_.nodes = std::move(kept);
+    return changed;
+  }
+
+ private:
+  const ArraySpec& spec(ValueId value) const { return graph_.values[value].spec; }
+
+  // Does the node make a new array of another type, of the one that it reads, on the same device?
+  bool is_cast(const Node& node) const {
+    if (node.op != &sluice::detail::k_copy && node.op != &sluice::detail::k_cast)
+      return false;
+    return node.inputs.size() == 1 && node.results.size() == 1 && node.results[0].made &&
+           spec(node.results[0].value).device == spec(node.inputs[0]).device;
+  }
+  bool is_on_gpu(const Node& node) const { return spec(node.inputs[0]).device.is_gpu(); }
+
+  // The value that is read by nothing but one node, which is no output.
+  std::optional<std::size_t> only_reader(ValueId value) const {
+    const auto& named = order_.named_by[value];
+    return is_output_[value] || named.size() != 1 ? std::nullopt : std::optional(named.front());
+  }
+
+  bool round_result(std::size_t at) {
+    Node& norm = graph_.nodes[at];
+    const auto reader = only_reader(norm.results[0].value);
+    if (!norm.results[0].made || !is_on_gpu(norm) || !reader || !is_cast(graph_.nodes[*reader]))
+      return false;
+    const Result rounded = graph_.nodes[*reader].results[0];
+    auto how = norm.attributes.as<LayerNormAttributes>();
+    const DType result = spec(rounded.value).dtype, x = spec(norm.inputs[0]).dtype;
+    if (how.result || result == x || !sluice::detail::norm_gives(x, result, norm.attributes))
+      return false;
+    how.result = result;
+    norm.attributes = Attributes::of(how);
+    norm.results[0] = rounded;
+    gone_[*reader] = true;
+    return true;
+  }
+
+  bool take_head(std::size_t at) {
+    Node& backward = graph_.nodes[at];
+    const auto maker = order_.maker[backward.inputs[0]];
+    if (!maker || gone_[*maker] || !is_on_gpu(backward) || only_reader(backward.inputs[0]) != at)
+      return false;
+    const Node& cast = graph_.nodes[*maker];
+    if (!is_cast(cast) || is_written(cast.inputs[0], *maker, at))
+      return false;
+    const DType head = spec(cast.inputs[0]).dtype, x = spec(backward.inputs[1]).dtype;
+    if (head == x || spec(backward.inputs[0]).dtype != x || !sluice::detail::norm_gives(x, head, backward.attributes))
+      return false;
+    backward.inputs[0] = cast.inputs[0];
+    gone_[*maker] = true;
+    return true;
+  }
+
+  // Does a node from `first` on and before `end` write the memory of the value?
+  bool is_written(ValueId value, std::size_t first, std::size_t end) const {
+    bool written = false;
+    for (std::size_t at = first; at < end; ++at)
+      for_each_write(graph_, graph_.nodes[at], [&](ValueId root) { written = written || root == graph_.root(value); });
+    return written;
+  }
+
+  Graph& graph_;
+  const Dependencies order_;
+  std::vector<bool> is_output_, gone_;
+};
+
+}  // namespace
+
+Graph with_norm_casts(const Graph& graph) {
+  Graph made = with_shapes_apart(graph);
+  return NormCasts(made).run() ? made : graph;
+}
+
+}  // namespace sluice::graph
