@@ -4,7 +4,7 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/operator/library/shared_library.h>
-#include <sluice/operator/rnn/cudnn_cuda.h>
+#include <sluice/operator/rnn/network_cuda.h>
 
 namespace sluice::detail {
 namespace {

@@ -10,7 +10,7 @@
 #include <sluice/engine/error.h>
 #include <sluice/operator/library/shared_library.h>
 #include <sluice/operator/matmul/precision.h>
-#include <sluice/operator/rnn/cudnn_cuda.h>
+#include <sluice/operator/rnn/network_cuda.h>
 #include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
