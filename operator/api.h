@@ -53,6 +53,7 @@
 #include <sluice/operator/reduce/composed.h>
 #include <sluice/operator/reduce/reduce.h>
 #include <sluice/operator/resize/resize.h>
+#include <sluice/operator/rnn/rnn.h>
 #include <sluice/operator/rtc/rtc.h>
 #include <sluice/operator/scan/scan.h>
 #include <sluice/operator/sink.h>

@@ -7,22 +7,21 @@
 
 namespace sluice::gluon::rnn {
 
-using gluon::detail::RecurrentKind;
 using sluice::detail::unseen_shape;
 
 namespace {
 
 // Checked before the parameters are declared.
-std::int64_t rows_of(const char* name, RecurrentKind kind, std::int64_t hidden, const CellOptions& o) {
-  require(gluon::detail::is_hidden_size(hidden) && o.input_size >= 0, [&] {
+std::int64_t rows_of(const char* name, RnnMode kind, std::int64_t hidden, const CellOptions& o) {
+  require(sluice::detail::is_hidden_size(hidden) && o.input_size >= 0, [&] {
     return message(name, ": hidden_size ", hidden, " must be 1 to 2^31 - 1, input_size ", o.input_size, " >= 0");
   });
-  return gluon::detail::gates_of(kind) * hidden;
+  return sluice::detail::gates_of(kind) * hidden;
 }
 
 }  // namespace
 
-RecurrentCell::RecurrentCell(const char* name, RecurrentKind kind, std::int64_t hidden_size, const CellOptions& o)
+RecurrentCell::RecurrentCell(const char* name, RnnMode kind, std::int64_t hidden_size, const CellOptions& o)
     : name_(name),
       kind_(kind),
       hidden_(hidden_size),
@@ -41,12 +40,12 @@ RecurrentCell::RecurrentCell(const char* name, RecurrentKind kind, std::int64_t 
 
 Arrays RecurrentCell::begin_state(std::int64_t batch_size, Device device) const {
   Arrays states;
-  for (std::size_t i = 0; i < gluon::detail::states_of(kind_); ++i)
+  for (std::size_t i = 0; i < sluice::detail::states_of(kind_); ++i)
     states.push_back(zeros({batch_size, hidden_}, {.dtype = h2h_weight_.dtype(), .device = device}));
   return states;
 }
 
-gluon::detail::RecurrentWeights RecurrentCell::weights_for(const NDArray& x) const {
+sluice::detail::RecurrentWeights RecurrentCell::weights_for(const NDArray& x) const {
   if (!i2h_weight_.is_initialized()) [[unlikely]] {
     require<ShapeError>(x.shape().back() >= 1, [&] { return message(name_, ": x of shape ", x.shape(), " is empty"); });
     i2h_weight_.complete({i2h_weight_.shape()[0], x.shape().back()});
@@ -58,7 +57,7 @@ gluon::detail::RecurrentWeights RecurrentCell::weights_for(const NDArray& x) con
 }
 
 void RecurrentCell::check_states(const Shape& x, std::int64_t samples, std::span<const NDArray> states) const {
-  const std::size_t wanted = gluon::detail::states_of(kind_);
+  const std::size_t wanted = sluice::detail::states_of(kind_);
   require(states.size() == wanted, [&] {
     return message(name_, ": takes ", wanted, " states beside x, not ", states.size());
   });
@@ -77,11 +76,11 @@ Arrays RecurrentCell::forward_all(std::span<const NDArray> inputs) const {
   require<ShapeError>(
       unseen_shape(x).ndim() == 2, [&] { return message(name_, ": x must be (N, C), not ", unseen_shape(x)); });
   check_states(unseen_shape(x), unseen_shape(x)[0], inputs.subspan(1));
-  const gluon::detail::RecurrentWeights weights = weights_for(x);
-  const NDArray product = gluon::detail::input_product(kind_, x, weights, site);
+  const sluice::detail::RecurrentWeights weights = weights_for(x);
+  const NDArray product = sluice::detail::input_product(kind_, x, weights, site);
   const auto states = inputs.subspan(1);
   const Arrays before(states.begin(), states.end());
-  const Arrays after = gluon::detail::recurrent_step(kind_, product, before, weights, site);
+  const Arrays after = sluice::detail::recurrent_step(kind_, product, before, weights, site);
   Arrays results{after[0]};
   for (const NDArray& state : after)
     results.push_back(state);
@@ -100,10 +99,10 @@ Unrolled RecurrentCell::unroll(
     });
     if (!begin_state.empty())
       check_states(shape, shape[is_first ? 1 : 0], begin_state);
-    const gluon::detail::RecurrentWeights weights = weights_for(inputs);
+    const sluice::detail::RecurrentWeights weights = weights_for(inputs);
     const NDArray x = is_first ? inputs : inputs.swapaxes(0, 1, site);
-    const gluon::detail::RecurrentResult all =
-        gluon::detail::recurrent_steps(kind_, x, begin_state, weights, false, site);
+    const sluice::detail::RecurrentResult all =
+        sluice::detail::recurrent_steps(kind_, x, begin_state, weights, false, site);
     return {is_first ? all.outputs : all.outputs.swapaxes(0, 1, site), all.states};
   });
 }
@@ -111,14 +110,14 @@ Unrolled RecurrentCell::unroll(
 RNNCell::RNNCell(std::int64_t hidden_size, CellOptions options, Activation activation)
     : RecurrentCell(
           "rnn::RNNCell",
-          activation == Activation::relu ? RecurrentKind::relu : RecurrentKind::tanh,
+          activation == Activation::relu ? RnnMode::rnn_relu : RnnMode::rnn_tanh,
           hidden_size,
           options) {}
 
 LSTMCell::LSTMCell(std::int64_t hidden_size, CellOptions options)
-    : RecurrentCell("rnn::LSTMCell", RecurrentKind::lstm, hidden_size, options) {}
+    : RecurrentCell("rnn::LSTMCell", RnnMode::lstm, hidden_size, options) {}
 
 GRUCell::GRUCell(std::int64_t hidden_size, CellOptions options)
-    : RecurrentCell("rnn::GRUCell", RecurrentKind::gru, hidden_size, options) {}
+    : RecurrentCell("rnn::GRUCell", RnnMode::gru, hidden_size, options) {}
 
 }  // namespace sluice::gluon::rnn

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include <sluice/gluon/block.h>
-#include <sluice/gluon/detail/recurrent.h>
 #include <sluice/gluon/rnn/layer.h>
+#include <sluice/operator/rnn/composed.h>
 
 namespace sluice::gluon::rnn {
 
@@ -42,17 +42,16 @@ class SLUICE_API RecurrentCell : public Block {
 
  protected:
   /// Throws ValueError for sizes out of range.
-  RecurrentCell(
-      const char* name, gluon::detail::RecurrentKind kind, std::int64_t hidden_size, const CellOptions& options);
+  RecurrentCell(const char* name, RnnMode kind, std::int64_t hidden_size, const CellOptions& options);
 
   Arrays forward_all(std::span<const NDArray> inputs) const override;
 
  private:
-  gluon::detail::RecurrentWeights weights_for(const NDArray& x) const;
+  sluice::detail::RecurrentWeights weights_for(const NDArray& x) const;
   void check_states(const Shape& x, std::int64_t samples, std::span<const NDArray> states) const;
 
   const char* name_;
-  gluon::detail::RecurrentKind kind_;
+  RnnMode kind_;
   std::int64_t hidden_;
   Parameter &i2h_weight_, &h2h_weight_, &i2h_bias_, &h2h_bias_;
 };

@@ -4,17 +4,16 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/concat/concat.h>
-#include <sluice/operator/random/dropout.h>
+#include <sluice/operator/rnn/rnn.h>
 
 namespace sluice::gluon::rnn {
 
-using gluon::detail::RecurrentKind;
 using sluice::detail::unseen_shape;
 
 namespace {
 
 void check_options(const char* name, std::int64_t hidden, const RecurrentOptions& o) {
-  require(gluon::detail::is_hidden_size(hidden) && o.num_layers >= 1 && o.input_size >= 0, [&] {
+  require(sluice::detail::is_hidden_size(hidden) && o.num_layers >= 1 && o.input_size >= 0, [&] {
     return message(
         name,
         ": hidden_size ",
@@ -32,8 +31,7 @@ void check_options(const char* name, std::int64_t hidden, const RecurrentOptions
 
 }  // namespace
 
-RecurrentLayer::RecurrentLayer(
-    const char* name, RecurrentKind kind, std::int64_t hidden_size, const RecurrentOptions& o)
+RecurrentLayer::RecurrentLayer(const char* name, RnnMode kind, std::int64_t hidden_size, const RecurrentOptions& o)
     : name_(name),
       kind_(kind),
       hidden_(hidden_size),
@@ -42,7 +40,7 @@ RecurrentLayer::RecurrentLayer(
       layout_(o.layout),
       dropout_(o.dropout) {
   check_options(name, hidden_size, o);
-  const std::int64_t rows = gluon::detail::gates_of(kind) * hidden_size;
+  const std::int64_t rows = sluice::detail::gates_of(kind) * hidden_size;
   for (std::size_t i = 0; i < layers_ * directions_; ++i) {
     const std::size_t layer = i / directions_;
     const std::string prefix = message(i % directions_ == 0 ? "l" : "r", layer, "_");
@@ -61,13 +59,13 @@ RecurrentLayer::RecurrentLayer(
 Arrays RecurrentLayer::begin_state(std::int64_t batch_size, Device device) const {
   const Shape shape{static_cast<std::int64_t>(layers_ * directions_), batch_size, hidden_};
   Arrays states;
-  for (std::size_t i = 0; i < gluon::detail::states_of(kind_); ++i)
+  for (std::size_t i = 0; i < sluice::detail::states_of(kind_); ++i)
     states.push_back(zeros(shape, {.dtype = weights_[0].h2h_weight->dtype(), .device = device}));
   return states;
 }
 
 void RecurrentLayer::check_inputs(std::span<const NDArray> inputs) const {
-  const std::size_t states = gluon::detail::states_of(kind_);
+  const std::size_t states = sluice::detail::states_of(kind_);
   require(inputs.size() == 1 || inputs.size() == 1 + states, [&] {
     return message(name_, ": takes x, or x and ", states, " states, not ", inputs.size(), " arrays");
   });
@@ -84,29 +82,19 @@ void RecurrentLayer::check_inputs(std::span<const NDArray> inputs) const {
   }
 }
 
-// Both directions of a layer; `states` are those of the whole network.
-NDArray RecurrentLayer::layer_of(
-    const NDArray& x, std::size_t layer, std::span<const NDArray> states, std::vector<Arrays>& after) const {
+// All as one array, as rnn() takes them.
+NDArray RecurrentLayer::joined_parameters() const {
   const SourceLocation site = call_site();
-  std::vector<NDArray> outputs;
-  for (std::size_t direction = 0; direction < directions_; ++direction) {
-    const std::size_t i = layer * directions_ + direction;
-    const Direction& w = weights_[i];
-    Arrays before;
-    for (const NDArray& state : states)
-      before.push_back(
-          state.slice(0, static_cast<std::int64_t>(i), static_cast<std::int64_t>(i) + 1, 1, site).squeeze(0, site));
-    const gluon::detail::RecurrentResult all = gluon::detail::recurrent_steps(
-        kind_,
-        x,
-        before,
-        {w.i2h_weight->data(), w.h2h_weight->data(), w.i2h_bias->data(), w.h2h_bias->data()},
-        direction == 1,
-        site);
-    outputs.push_back(all.outputs);
-    after.push_back(all.states);
+  std::vector<NDArray> parts;
+  for (const Direction& w : weights_) {
+    for (const Parameter* const weight : {w.i2h_weight, w.h2h_weight})
+      parts.push_back(weight->data().reshape({-1}, site));
   }
-  return outputs.size() == 1 ? outputs[0] : concat(outputs, 2, site);
+  for (const Direction& w : weights_) {
+    for (const Parameter* const bias : {w.i2h_bias, w.h2h_bias})
+      parts.push_back(bias->data());
+  }
+  return concat(parts, 0, site);
 }
 
 Arrays RecurrentLayer::forward_all(std::span<const NDArray> inputs) const {
@@ -123,34 +111,28 @@ Arrays RecurrentLayer::forward_all(std::span<const NDArray> inputs) const {
     });
   }
   const bool is_first = layout_ == Layout::TNC;
-  NDArray y = is_first ? inputs[0] : inputs[0].swapaxes(0, 1, site);
-  std::vector<Arrays> after;
-  for (std::size_t layer = 0; layer < layers_; ++layer) {
-    if (layer > 0 && dropout_ > 0)
-      y = dropout(y, dropout_, site);
-    y = layer_of(y, layer, inputs.subspan(1), after);
-  }
-  Arrays results{is_first ? y : y.swapaxes(0, 1, site)};
-  for (std::size_t i = 0; i + 1 < inputs.size(); ++i) {
-    std::vector<NDArray> ends;
-    for (const Arrays& states : after)
-      ends.push_back(states[i]);
-    results.push_back(stack(ends, 0, site));
-  }
+  const RnnOptions how{
+      .mode = kind_,
+      .hidden_size = hidden_,
+      .num_layers = static_cast<std::int64_t>(layers_),
+      .bidirectional = directions_ == 2,
+      .dropout = dropout_};
+  const NDArray x = is_first ? inputs[0] : inputs[0].swapaxes(0, 1, site);
+  Arrays results = sluice::rnn(x, joined_parameters(), Arrays(inputs.begin() + 1, inputs.end()), how, site);
+  if (!is_first)
+    results[0] = results[0].swapaxes(0, 1, site);
+  results.resize(inputs.size());  // states for who gave some
   return results;
 }
 
 RNN::RNN(std::int64_t hidden_size, RecurrentOptions options, Activation activation)
     : RecurrentLayer(
-          "rnn::RNN",
-          activation == Activation::relu ? RecurrentKind::relu : RecurrentKind::tanh,
-          hidden_size,
-          options) {}
+          "rnn::RNN", activation == Activation::relu ? RnnMode::rnn_relu : RnnMode::rnn_tanh, hidden_size, options) {}
 
 LSTM::LSTM(std::int64_t hidden_size, RecurrentOptions options)
-    : RecurrentLayer("rnn::LSTM", RecurrentKind::lstm, hidden_size, options) {}
+    : RecurrentLayer("rnn::LSTM", RnnMode::lstm, hidden_size, options) {}
 
 GRU::GRU(std::int64_t hidden_size, RecurrentOptions options)
-    : RecurrentLayer("rnn::GRU", RecurrentKind::gru, hidden_size, options) {}
+    : RecurrentLayer("rnn::GRU", RnnMode::gru, hidden_size, options) {}
 
 }  // namespace sluice::gluon::rnn

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <sluice/gluon/block.h>
-#include <sluice/gluon/detail/recurrent.h>
+#include <sluice/operator/rnn/composed.h>
 
 namespace sluice::gluon::rnn {
 
@@ -32,8 +32,7 @@ struct RecurrentOptions {
 /// Parameters are named as in Gluon: l0_i2h_weight (gates * hidden, C), l0_h2h_weight (gates * hidden, hidden),
 /// l0_i2h_bias, l0_h2h_bias, r0_.. of the other direction, l1_.. of the next layer.
 ///
-/// The product with all inputs is one; each step is one product and a row of elementwise functions, in a graph of more
-/// than 32 steps a loop (foreach()).
+/// A layer is one call of rnn(), with dropout in training one a layer, as it is where there is no kernel a composition.
 class SLUICE_API RecurrentLayer : public Block {
  public:
   /// Zeros for that many samples.
@@ -41,8 +40,7 @@ class SLUICE_API RecurrentLayer : public Block {
 
  protected:
   /// Throws ValueError for sizes out of range and a dropout outside [0, 1].
-  RecurrentLayer(
-      const char* name, gluon::detail::RecurrentKind kind, std::int64_t hidden_size, const RecurrentOptions& options);
+  RecurrentLayer(const char* name, RnnMode kind, std::int64_t hidden_size, const RecurrentOptions& options);
 
   Arrays forward_all(std::span<const NDArray> inputs) const override;
 
@@ -51,11 +49,10 @@ class SLUICE_API RecurrentLayer : public Block {
     Parameter *i2h_weight, *h2h_weight, *i2h_bias, *h2h_bias;
   };
   void check_inputs(std::span<const NDArray> inputs) const;
-  NDArray layer_of(
-      const NDArray& x, std::size_t layer, std::span<const NDArray> states, std::vector<Arrays>& after) const;
+  NDArray joined_parameters() const;
 
   const char* name_;
-  gluon::detail::RecurrentKind kind_;
+  RnnMode kind_;
   std::int64_t hidden_;
   std::size_t layers_, directions_;
   Layout layout_;

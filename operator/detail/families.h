@@ -21,6 +21,7 @@ OperatorList norm_operators() noexcept;
 OperatorList reduce_operators() noexcept;
 OperatorList softmax_operators() noexcept;
 OperatorList ctc_operators() noexcept;
+OperatorList rnn_operators() noexcept;
 OperatorList gather_operators() noexcept;
 OperatorList indexed_operators() noexcept;
 OperatorList sequence_operators() noexcept;

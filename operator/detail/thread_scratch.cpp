@@ -17,7 +17,7 @@ struct Kept {
   std::unique_ptr<std::byte[], Free> memory;
   std::size_t bytes = 0;
 };
-constexpr std::size_t k_uses = static_cast<std::size_t>(ScratchUse::fused) + 1;
+constexpr std::size_t k_uses = static_cast<std::size_t>(ScratchUse::recurrent) + 1;
 
 }  // namespace
 

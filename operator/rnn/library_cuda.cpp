@@ -1,0 +1,251 @@
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include <cuda_runtime.h>
+
+#include <sluice/engine/cuda/check.h>
+#include <sluice/engine/cuda/handle.h>
+#include <sluice/engine/detail/fork_watch.h>
+#include <sluice/engine/error.h>
+#include <sluice/operator/library/shared_library.h>
+#include <sluice/operator/matmul/precision.h>
+#include <sluice/operator/rnn/network_cuda.h>
+#include <sluice/operator/workspace.h>
+
+namespace sluice::detail {
+namespace {
+
+cudaStream_t stream_of(const Queue& queue) {
+  return static_cast<cudaStream_t>(queue.stream());
+}
+
+void copy(const Queue& queue, void* to, const void* from, std::size_t bytes) {
+  cuda::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_of(queue)), "cudaMemcpyAsync");
+}
+void clear(const Queue& queue, void* to, std::size_t bytes) {
+  cuda::cuda_check(cudaMemsetAsync(to, 0, bytes, stream_of(queue)), "cudaMemsetAsync");
+}
+
+cudnnMathType_t math_of(DType dtype) {
+  if (dtype == DType::float32)
+    return current_float32_precision() == Float32Precision::high ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+  return dtype == DType::float64 ? CUDNN_DEFAULT_MATH : CUDNN_TENSOR_OP_MATH;
+}
+
+/// All problems of the process, and handles for threads that push tasks: they ask one at a time.
+class Known {
+ public:
+  static Known& all() {
+    static auto* const made = new Known;
+    return *made;
+  }
+
+  /// Null where cuDNN does not take the problem. The device is current.
+  std::shared_ptr<const CudnnRnn> get(cudnnHandle_t handle, int device, const RnnProblem& p) {
+    const cudnnMathType_t math = math_of(p.dtype);
+    const CacheKey key = CacheKey::of(
+        static_cast<int>(p.mode),
+        static_cast<int>(p.dtype),
+        p.steps,
+        p.batch,
+        p.input,
+        p.hidden,
+        p.layers,
+        p.directions,
+        static_cast<int>(math),
+        device);
+    return *problems_.get(key, [&] {
+      std::shared_ptr<const CudnnRnn> made;
+      try {
+        made = std::make_shared<const CudnnRnn>(handle, p, math);
+      } catch (const CudaError&) {  // that it does not support it
+      } catch (const UnsupportedError&) {
+      }
+      return std::make_shared<const std::shared_ptr<const CudnnRnn>>(std::move(made));
+    });
+  }
+  std::shared_ptr<const CudnnRnn> ask(int device, const RnnProblem& p) {
+    const std::lock_guard hold(mutex_);
+    const cuda::DeviceScope there(device);
+    auto& handle = handles_[device];
+    if (handle == nullptr)
+      handle = std::make_unique<const CudnnMaker>();
+    return get(handle->handle(), device, p);
+  }
+
+ private:
+  LibraryCache<std::shared_ptr<const CudnnRnn>> problems_{256};
+  std::mutex mutex_;
+  const HeldOverForks held_{mutex_};
+  std::map<int, std::unique_ptr<const CudnnMaker>> handles_;
+};
+
+}  // namespace
+
+/// The parameters as cuDNN has them: ours, or a copy in its order.
+class CudnnRnn::Weights {
+ public:
+  Weights(const CudnnRnn& of, const Queue& queue, void* ours)
+      : of_(of), queue_(queue), ours_(static_cast<char*>(ours)), copy_(queue, is_ours() ? 0 : of.weights_) {}
+
+  void* data() const noexcept { return is_ours() ? ours_ : copy_.data(); }
+  void read() {
+    if (is_ours())
+      return;
+    clear(queue_, data(), of_.weights_);  // what lies between them
+    each([&](char* ours, char* theirs, std::size_t bytes) { copy(queue_, theirs, ours, bytes); });
+  }
+  void write_back() {
+    if (!is_ours())
+      each([&](char* ours, char* theirs, std::size_t bytes) { copy(queue_, ours, theirs, bytes); });
+  }
+
+ private:
+  static constexpr std::uintptr_t k_alignment = 256;
+
+  bool is_ours() const noexcept {
+    return of_.are_alike() && reinterpret_cast<std::uintptr_t>(ours_) % k_alignment == 0;
+  }
+  template <class Each>
+  void each(const Each& run) {
+    const auto size = static_cast<std::int64_t>(size_of(of_.problem_.dtype));
+    for (const Piece& piece : of_.pieces_)
+      run(ours_ + piece.ours * size,
+          copy_.template as<char>() + piece.theirs * size,
+          static_cast<std::size_t>(piece.count * size));
+  }
+
+  const CudnnRnn& of_;
+  const Queue& queue_;
+  char* const ours_;
+  const Workspace copy_;
+};
+
+void CudnnRnn::forward(const Queue& queue, const RnnData& d) const {
+  const bool keeps = d.kept != nullptr;
+  Weights weights(*this, queue, const_cast<void*>(d.parameters));
+  weights.read();
+  const Workspace scratch(queue, keeps ? training_scratch_ : inference_scratch_);
+  cudnn_check(
+      cudnn_rnn_calls().cudnnRNNForward(
+          Cudnn::of(queue).handle(),
+          network_.get(),
+          keeps ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE,
+          nullptr,
+          x_.get(),
+          d.x,
+          y_.get(),
+          d.y,
+          state_.get(),
+          d.h0,
+          d.h,
+          state_.get(),
+          d.c0,
+          d.c,
+          weights_,
+          weights.data(),
+          scratch.bytes(),
+          scratch.data(),
+          keeps ? reserve_ : 0,
+          d.kept),
+      "cudnnRNNForward");
+}
+
+// cuDNN writes over what forward kept, which belongs to the tape: a copy of it. Gradients of weights are added to what
+// is there, so that begins as zeros.
+void CudnnRnn::backward(const Queue& queue, const RnnData& d) const {
+  const CudnnRnnCalls& calls = cudnn_rnn_calls();
+  const cudnnHandle_t handle = Cudnn::of(queue).handle();
+  Weights weights(*this, queue, const_cast<void*>(d.parameters)), gradients(*this, queue, d.dparameters);
+  weights.read();
+  const Workspace kept(queue, reserve_), scratch(queue, training_scratch_);
+  copy(queue, kept.data(), d.kept, reserve_);
+  cudnn_check(
+      calls.cudnnRNNBackwardData_v8(
+          handle,
+          network_.get(),
+          nullptr,
+          y_.get(),
+          d.y,
+          d.dy,
+          x_.get(),
+          d.dx,
+          state_.get(),
+          d.h0,
+          d.dh,
+          d.dh0,
+          state_.get(),
+          d.c0,
+          d.dc,
+          d.dc0,
+          weights_,
+          weights.data(),
+          scratch.bytes(),
+          scratch.data(),
+          reserve_,
+          kept.data()),
+      "cudnnRNNBackwardData_v8");
+  clear(queue, gradients.data(), weights_);
+  cudnn_check(
+      calls.cudnnRNNBackwardWeights_v8(
+          handle,
+          network_.get(),
+          CUDNN_WGRAD_MODE_ADD,
+          nullptr,
+          x_.get(),
+          d.x,
+          state_.get(),
+          d.h0,
+          y_.get(),
+          d.y,
+          weights_,
+          gradients.data(),
+          scratch.bytes(),
+          scratch.data(),
+          reserve_,
+          kept.data()),
+      "cudnnRNNBackwardWeights_v8");
+  gradients.write_back();
+}
+
+bool rnn_has_library(Device device, const RnnProblem& problem) {
+  if (!cudnn_library().load())
+    return false;
+  RnnProblem small = problem;
+  small.steps = small.batch = 1;
+  return Known::all().ask(device.index, small) != nullptr;
+}
+
+std::int64_t rnn_library_reserve(Device device, const RnnProblem& problem) {
+  if (!cudnn_library().load())
+    return 0;
+  const auto known = Known::all().ask(device.index, problem);
+  return known == nullptr ? 0 : static_cast<std::int64_t>(known->reserve());
+}
+
+void rnn_by_library(const Queue& queue, const RnnProblem& problem, const RnnData& data, bool is_backward) {
+  cudnn_library().require("rnn");
+  const auto known = Known::all().get(Cudnn::of(queue).handle(), queue.device().index, problem);
+  require<UnsupportedError>(known != nullptr, [&] {
+    return message(
+        "rnn: cuDNN does not take ",
+        rnn_mode_name(problem.mode),
+        " of ",
+        problem.dtype,
+        ", ",
+        problem.steps,
+        " steps of ",
+        problem.batch,
+        " with ",
+        problem.hidden,
+        " units, on ",
+        queue.device());
+  });
+  if (is_backward)
+    known->backward(queue, data);
+  else
+    known->forward(queue, data);
+}
+
+}  // namespace sluice::detail
