@@ -62,9 +62,9 @@ struct RecomputationOptions {
 /// that is there (of batch norm the running statistics: a copy writes others), what reads memory written in between,
 /// loops and branches, what a plan runs once or keeps. Runs are the same to the last bit.
 SLUICE_API Graph with_recomputation(const Graph& graph, const RecomputationOptions& options);
-/// In this order: repetitions, dead code, direct writes, combined calls, epilogues, norm relus, norm casts, biases apart,
-/// pointwise fusion, reductions. Fusion comes last, so that it takes no node from those that have a kernel for it. The graph is
-/// verified after each.
+/// In this order: repetitions, dead code, direct writes, combined calls, epilogues, norm relus, norm casts, biases
+/// apart, pointwise fusion, reductions. Fusion comes last, so that it takes no node from those that have a kernel for
+/// it. The graph is verified after each.
 SLUICE_API Graph optimised(
     const Graph& graph, Rounding rounding = Rounding::as_by_hand, TakenReductions taken = TakenReductions::profitable);
 

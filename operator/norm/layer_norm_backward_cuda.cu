@@ -50,7 +50,7 @@ __device__ void join_warps(const Group& group, int n, const C (&gamma)[P][V], co
 
 // As many blocks a processor as registers allow: four where all that are launched run at once then.
 template <int V, int P, class T>
-__global__ void __launch_bounds__(k_group_block, P * V <= 4 ? 4 : 2)
+__global__ void __launch_bounds__(k_group_block, P* V <= 4 ? 4 : 2)
     norm_backward_in_registers(NormBackwardRow<T> of, Rows rows, ParameterSums<Compute<T>> partial) {
   using C = Compute<T>;
   const Group group(rows.width);

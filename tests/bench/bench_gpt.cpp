@@ -27,14 +27,22 @@ Sizes sizes_of(bool smoke, std::int64_t batch) {
 
 enum class How { eager, hybrid, hybrid_in_order };
 
+std::string name_of(How how, double budget) {
+  if (budget > 0)
+    return message("hybrid-", budget, "MiB");
+  return how == How::eager ? "eager" : how == How::hybrid ? "hybrid" : "hybrid-in-order";
+}
+
+void report_memory(bench::Report& report, const std::string& workload, const std::string& variant) {
+  const MemoryStats memory = memory_stats(report.options().device);
+  report.add(workload, variant, "peak-allocated", static_cast<double>(memory.peak_allocated) / k_gib, "GiB");
+  report.add(workload, variant, "peak-reserved", static_cast<double>(memory.peak_reserved) / k_gib, "GiB");
+}
+
 // `budget`: MiB that results of a hybrid step may take; 0: as many as they take.
 void train(bench::Report& report, const Sizes& sizes, How how, double budget = 0) {
   const bool hybrid = how != How::eager;
-  const std::string workload = message("gpt2-124m-b", sizes.batch), variant = budget > 0
-                                                                                  ? message("hybrid-", budget, "MiB")
-                                                                              : how == How::eager  ? "eager"
-                                                                              : how == How::hybrid ? "hybrid"
-                                                                                                   : "hybrid-in-order";
+  const std::string workload = message("gpt2-124m-b", sizes.batch), variant = name_of(how, budget);
   if (!report.wants(workload, variant))
     return;
   const Device device = report.options().device;
@@ -82,9 +90,7 @@ void train(bench::Report& report, const Sizes& sizes, How how, double budget = 0
   report.add(workload, variant, "throughput", count / timing.median / 1e3, "Ktokens/s", count / timing.min / 1e3);
   report.add(workload, variant, "loss-before", before, "nats");
   report.add(workload, variant, "loss-after", after, "nats");
-  const MemoryStats memory = memory_stats(device);
-  report.add(workload, variant, "peak-allocated", static_cast<double>(memory.peak_allocated) / k_gib, "GiB");
-  report.add(workload, variant, "peak-reserved", static_cast<double>(memory.peak_reserved) / k_gib, "GiB");
+  report_memory(report, workload, variant);
   if (as_graph.plan() != nullptr) {
     const graph::Plan& plan = *as_graph.plan();
     report.add(workload, variant, "planned", static_cast<double>(plan.memory().bytes) / k_gib, "GiB");
