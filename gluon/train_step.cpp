@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/any_batch.h>
 #include <sluice/gluon/detail/called.h>
+#include <sluice/gluon/detail/known_steps.h>
 #include <sluice/gluon/detail/network_changes.h>
 #include <sluice/gluon/detail/parameter_reads.h>
 #include <sluice/gluon/train_step.h>
@@ -24,60 +24,11 @@ namespace sluice::gluon {
 
 namespace {
 
-ArraySpec spec_of(const NDArray& array) {
-  return {array.shape(), array.dtype(), array.device()};
-}
-
-/// What a plan was made for. Arrays by identity: the plan's graph keeps them, so that no other comes to stand there.
-struct Signature {
-  std::array<ArraySpec, 2> inputs;
-  Float32Precision precision;
-  std::optional<DType> autocast;
-  std::vector<const void*> parameters;
-  std::vector<double> multipliers;  // of decays, which are part of the step
-
-  bool operator==(const Signature& other) const {
-    return is_like(other) &&
-           std::equal(inputs.begin(), inputs.end(), other.inputs.begin(), [](const ArraySpec& a, const ArraySpec& b) {
-             return a.shape == b.shape && a.dtype == b.dtype && a.device == b.device;
-           });
-  }
-  /// All but the inputs.
-  bool is_like(const Signature& other) const {
-    return precision == other.precision && autocast == other.autocast && parameters == other.parameters &&
-           multipliers == other.multipliers;
-  }
-};
-
-/// A step as it was traced, and the inputs whose first extent may be another.
-struct TracedStep {
-  detail::Traced program = {};
-  bool by_hand = false;  // a plan would not do the same: it writes its samples, or records what stays
-  std::vector<detail::ParameterRead> others = {};  // parameters of blocks that are not part of network or loss
-  std::vector<bool> batched = {};
-
-  bool is_for_any_batch() const { return std::find(batched.begin(), batched.end(), true) != batched.end(); }
-};
-
-/// An array that a program brought along, and what it was to the tape.
-struct Brought {
-  NDArray array;
-  std::shared_ptr<const autograd::Variable> variable;
-};
-
-struct Known {
-  Signature signature;
-  std::unique_ptr<graph::Plan> plan = {};         // null: by hand
-  std::shared_ptr<const TracedStep> traced = {};  // null of a step for one size of batches alone
-  std::vector<Brought> brought = {};
-  std::vector<detail::ParameterRead> others = {};  // as of the step
-
-  bool is_outdated() const {
-    const auto has_other_gradient = [](const Brought& one) { return one.array.object()->variable != one.variable; };
-    return std::any_of(brought.begin(), brought.end(), has_other_gradient) ||
-           std::any_of(others.begin(), others.end(), [](const auto& read) { return read.is_outdated(); });
-  }
-};
+using detail::Batch;
+using detail::Brought;
+using detail::Known;
+using detail::Signature;
+using detail::TracedStep;
 
 }  // namespace
 
@@ -128,9 +79,11 @@ struct TrainStep::State {
       to.push_back(reinterpret_cast<const void*>(hook.number));
   }
 
-  Signature signature_of(const NDArray& x, const NDArray& y) const {
-    Signature signature{
-        {spec_of(x), spec_of(y)}, sluice::detail::current_float32_precision(), amp::autocast_dtype(), {}, {}};
+  Signature signature_of(const Batch& batch) const {
+    Signature signature{{}, 0, sluice::detail::current_float32_precision(), amp::autocast_dtype(), {}, {}};
+    for (const NDArray& input : batch.all())
+      signature.inputs.push_back({input.shape(), input.dtype(), input.device()});
+    signature.samples = batch.samples.size();
     for (const auto& [name, parameter] : parameters) {
       const auto* const object = parameter.data().object();
       signature.parameters.push_back(object);
@@ -145,12 +98,12 @@ struct TrainStep::State {
     return signature;
   }
 
-  StepResult forward_and_back(const NDArray& x, const NDArray& y, SourceLocation site) const {
+  StepResult forward_and_back(const Batch& batch, SourceLocation site) const {
     StepResult result;
     {
       const autograd::RecordScope record;
-      result.predictions = net(x, site);
-      result.losses = loss(result.predictions, y, site);
+      result.outputs = net.call(batch.samples, site);
+      result.losses = loss.call(Batch{result.outputs, batch.labels}.all(), site).front();
     }
     require(autograd::on_tape(result.losses), [] {
       return "nothing is trained: the loss depends on no parameter that wants a gradient; are all frozen "
@@ -159,7 +112,8 @@ struct TrainStep::State {
     const amp::GradScaler* const scaler = trainer.scaler();
     (scaler == nullptr ? result.losses : scaler->scale(result.losses, site)).backward(site);
     result.losses = result.losses.detach();
-    result.predictions = result.predictions.detach();
+    for (NDArray& output : result.outputs)
+      output = output.detach();
     return result;
   }
 
@@ -196,14 +150,20 @@ struct TrainStep::State {
     return found;
   }
 
-  TracedStep trace_once(std::span<const ArraySpec> inputs, SourceLocation site) const {
+  TracedStep trace_once(std::span<const ArraySpec> inputs, std::size_t samples, SourceLocation site) const {
     const detail::ParameterReads reads;
     graph::Tracer tracer;
-    const NDArray samples = tracer.input(inputs[0]), labels = tracer.input(inputs[1]);
+    Arrays given;
+    for (const ArraySpec& input : inputs)
+      given.push_back(tracer.input(input));
+    const std::span<const NDArray> all = given;
     TracedStep step{detail::watched_trace(tracer, [&] {
-      const StepResult result = forward_and_back(samples, labels, site);
+      const StepResult result = forward_and_back({all.first(samples), all.subspan(samples)}, site);
       trace_step(trainer, site);
-      return options.predictions ? Arrays{result.losses, result.predictions} : Arrays{result.losses};
+      Arrays made{result.losses};
+      if (options.predictions)
+        made.insert(made.end(), result.outputs.begin(), result.outputs.end());
+      return made;
     })};
     step.by_hand = graph::writes_inputs(step.program.graph) || tracer.records_outside();
     step.others = reads.others([&](const Parameter& read) {
@@ -214,30 +174,30 @@ struct TrainStep::State {
   }
 
   // Says in which inputs the size of the batch may be another one.
-  void compare_batches(std::span<const ArraySpec> inputs, TracedStep& step, SourceLocation site) const {
-    const std::vector<bool> batched = detail::batched_inputs(inputs);
+  void compare_batches(const Signature& given, TracedStep& step, SourceLocation site) const {
+    const std::vector<bool> batched = detail::batched_inputs(given.inputs);
     if (std::find(batched.begin(), batched.end(), true) == batched.end())
       return;
-    const std::vector<ArraySpec> others = detail::with_other_batch(inputs, batched);
+    const std::vector<ArraySpec> others = detail::with_other_batch(given.inputs, batched);
     const std::optional<graph::Graph> expected = detail::for_batch(step.program, others);
     if (!expected)
       return;
     try {
-      const TracedStep other = trace_once(others, site);
+      const TracedStep other = trace_once(others, given.samples, site);
       if (!other.by_hand && detail::is_same_with_constants(*expected, other.program.graph))
         step.batched = batched;
     } catch (const std::exception&) {  // it need not take such a batch
     }
   }
 
-  std::shared_ptr<const TracedStep> trace(std::span<const ArraySpec> inputs, SourceLocation site) {
-    auto step = std::make_shared<TracedStep>(trace_once(inputs, site));
+  std::shared_ptr<const TracedStep> trace(const Signature& given, SourceLocation site) {
+    auto step = std::make_shared<TracedStep>(trace_once(given.inputs, given.samples, site));
     ++traced;
     if (step->by_hand)
       return step;
     require_gradients(step->program.graph);
     if (options.batch_sizes == BatchSizes::any)
-      compare_batches(inputs, *step, site);
+      compare_batches(given, *step, site);
     return step;
   }
 
@@ -268,19 +228,20 @@ struct TrainStep::State {
     return made;
   }
 
-  graph::Plan* plan_for(const NDArray& x, const NDArray& y, SourceLocation site) {
-    Signature signature = signature_of(x, y);
+  graph::Plan* plan_for(const Batch& batch, SourceLocation site) {
+    Signature signature = signature_of(batch);
     const auto found =
         std::find_if(known.begin(), known.end(), [&](const Known& one) { return one.signature == signature; });
     if (found != known.end() && !found->is_outdated()) {
       std::rotate(known.begin(), found, found + 1);
       return known.front().plan.get();
     }
-    const EngineScope here(x.engine());
+    Engine& engine = batch.samples.front().engine();
+    const EngineScope here(engine);
     std::shared_ptr<const TracedStep> step = find_like(signature);
     if (step == nullptr)
-      step = trace(signature.inputs, site);
-    Known made = made_of(std::move(signature), std::move(step), x.engine());
+      step = trace(signature, site);
+    Known made = made_of(std::move(signature), std::move(step), engine);
     if (found != known.end())
       known.erase(found);
     if (known.size() >= std::max<std::size_t>(options.most_plans, 1))
@@ -290,12 +251,11 @@ struct TrainStep::State {
   }
 
   // Empty: a plan would not do the same.
-  Arrays run_prepared(const NDArray& x, const NDArray& y, SourceLocation site) {
+  Arrays run_prepared(const Batch& batch, SourceLocation site) {
     try {
-      const NDArray inputs[] = {x, y};
-      graph::Plan* const plan = plan_for(x, y, site);
+      graph::Plan* const plan = plan_for(batch, site);
       if (plan != nullptr)
-        return plan->run(inputs, site);
+        return plan->run(batch.all(), site);
       cancel_step(trainer);
       return {};
     } catch (...) {
@@ -304,28 +264,45 @@ struct TrainStep::State {
     }
   }
 
-  StepResult run(const NDArray& x, const NDArray& y, SourceLocation site) {
-    require(x.defined() && y.defined() && x.ndim() > 0, [] { return "takes samples and labels along a first axis"; });
-    const std::int64_t samples = x.shape()[0];
+  static void check(const Batch& batch) {
+    const Arrays all = batch.all();
+    const bool defined = std::all_of(all.begin(), all.end(), [](const NDArray& each) { return each.defined(); });
+    require(defined && !batch.samples.empty() && batch.samples.front().ndim() > 0, [] {
+      return "takes samples and labels along a first axis";
+    });
+  }
+
+  StepResult result_of(NDArray losses, Arrays outputs) const {
+    StepResult result{.losses = std::move(losses)};
+    if (options.predictions && !outputs.empty()) {
+      result.predictions = outputs.front();
+      result.outputs = std::move(outputs);
+    }
+    return result;
+  }
+
+  StepResult run(const Batch& batch, SourceLocation site) {
+    check(batch);
+    const std::int64_t samples = batch.samples.front().shape()[0];
     const auto by_hand = [&] {
-      StepResult result = forward_and_back(x, y, site);
+      StepResult result = forward_and_back(batch, site);
       trainer.step(samples, false, site);
-      if (!options.predictions)
-        result.predictions = {};
-      return result;
+      return result_of(std::move(result.losses), std::move(result.outputs));
     };
     if (!is_complete())
       return by_hand();
-    require<UnsupportedError>(!autograd::on_tape(x) && !autograd::on_tape(y), [] {
+    const Arrays all = batch.all();
+    const auto on_tape = [](const NDArray& each) { return autograd::on_tape(each); };
+    require<UnsupportedError>(std::none_of(all.begin(), all.end(), on_tape), [] {
       return "samples or labels are on the tape, whose gradients a step as a graph does not compute; pass detach()";
     });
     trainer.prepare_step(samples, site);
-    const Arrays results = run_prepared(x, y, site);
+    const Arrays results = run_prepared(batch, site);
     if (results.empty())
       return by_hand();
     for (const auto& [name, parameter] : prepared(trainer))
       parameter.mark_grad_used();
-    return {results[0], options.predictions ? results[1] : NDArray()};
+    return result_of(results.front(), Arrays(results.begin() + 1, results.end()));
   }
 };
 
@@ -345,7 +322,16 @@ void TrainStep::cancel_step(Trainer& trainer) {
 }
 
 StepResult TrainStep::operator()(const NDArray& x, const NDArray& y, SourceLocation site) {
-  return detail::called("TrainStep", site, [&] { return state_->run(x, y, site); });
+  return call({&x, 1}, {&y, 1}, site);
+}
+
+StepResult TrainStep::operator()(
+    std::initializer_list<NDArray> samples, std::initializer_list<NDArray> labels, SourceLocation site) {
+  return call({samples.begin(), samples.size()}, {labels.begin(), labels.size()}, site);
+}
+
+StepResult TrainStep::call(std::span<const NDArray> samples, std::span<const NDArray> labels, SourceLocation site) {
+  return detail::called("TrainStep", site, [&] { return state_->run({samples, labels}, site); });
 }
 
 const graph::Plan* TrainStep::plan() const noexcept {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <span>
 
@@ -23,8 +24,9 @@ struct TrainStepOptions {
 /// What a step gives.
 struct StepResult {
   NDArray losses = {};       // one value a sample, as the loss gives them
-  NDArray predictions = {};  // what the network gave; undefined where the options say so
+  NDArray predictions = {};  // the first array that the network gave; undefined where the options say so
   NDArray labels = {};       // of a BatchProcessor: what metrics compare predictions with; none: the batch's label
+  Arrays outputs = {};       // all that the network gave; none where the options say so
 };
 
 /// A training step as one graph: forward, loss, backward and the optimizer's update, traced once for each shape of
@@ -54,6 +56,18 @@ class SLUICE_API TrainStep {
   /// Throws what the network, the loss and the trainer throw; ValueError where backward does not reach a parameter that
   /// is to be trained, UnsupportedError for x or y on the tape. A step that throws was not counted.
   StepResult operator()(const NDArray& x, const NDArray& y, SourceLocation site = SourceLocation::current());
+  /// The same for a network of several inputs or a loss of other arrays than one label (sample weights, say): the loss
+  /// gets all that the network gives, then `labels`. n is the first axis of the first sample array.
+  ///
+  ///     step({tokens, lengths}, {labels, weights});
+  StepResult operator()(
+      std::initializer_list<NDArray> samples,
+      std::initializer_list<NDArray> labels,
+      SourceLocation site = SourceLocation::current());
+  StepResult call(
+      std::span<const NDArray> samples,
+      std::span<const NDArray> labels,
+      SourceLocation site = SourceLocation::current());
 
   /// The plan of the last step; null before the first one that was traced.
   const graph::Plan* plan() const noexcept;

@@ -115,8 +115,8 @@ bool overlaps(const NDArray& a, const NDArray& b) noexcept {
   return first.begin < second.end && second.begin < first.end;
 }
 
-bool writes_over_inputs(const Operator& op) noexcept {
-  return op.elementwise || &op == &k_softmax_cross_entropy_both;
+bool writes_over(const Operator& op, std::size_t input) noexcept {
+  return op.elementwise || (&op == &k_softmax_cross_entropy_both && input == 0);
 }
 
 bool is_direct(
@@ -131,9 +131,11 @@ bool is_direct(
   const bool as_made = order != MemoryOrder::row_major && is_in_order(object.shape, object.strides, order);
   if (!object.contiguous && !as_made && (!op.strided_outputs || runs_backwards(object)))
     return false;
-  return std::all_of(inputs.begin(), inputs.end(), [&](const NDArray& input) {
-    return !overlaps(destination, input) || (writes_over_inputs(op) && same_geometry(destination, input));
-  });
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (overlaps(destination, inputs[i]) && !(writes_over(op, i) && same_geometry(destination, inputs[i])))
+      return false;
+  }
+  return true;
 }
 
 AccessMode write_mode(const NDArray& array, std::span<const NDArray> inputs) noexcept {

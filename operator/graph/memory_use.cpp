@@ -23,11 +23,12 @@ MemoryUse::MemoryUse(const Graph& graph) : graph_(graph), users_(graph.values.si
 
 bool MemoryUse::may_write_over(std::size_t at, ValueId value, ValueId held) const {
   const Node& node = graph_.nodes[at];
-  const bool is_read = std::find(node.inputs.begin(), node.inputs.end(), held) != node.inputs.end();
+  const auto read_at = std::find(node.inputs.begin(), node.inputs.end(), held);
   const bool is_written = std::any_of(node.results.begin(), node.results.end(), [&](const Result& result) {
     return graph_.root(result.value) == held;
   });
-  if (!sluice::detail::writes_over_inputs(*node.op) || !is_read || is_written)
+  const auto input = static_cast<std::size_t>(read_at - node.inputs.begin());
+  if (read_at == node.inputs.end() || !sluice::detail::writes_over(*node.op, input) || is_written)
     return false;
   const ArraySpec &made = graph_.values[value].spec, &read = graph_.values[held].spec;
   if (!(made.shape == read.shape) || size_of(made.dtype) != size_of(read.dtype))

@@ -139,7 +139,8 @@ Arrays loss_of_product(const Arrays& in, int axis) {
   NDArray losses;
   {
     const autograd::RecordScope record;
-    losses = softmax_cross_entropy(matmul(x, in[1]), in[2], axis);
+    // The head is as large as the losses, which must not come to lie over it.
+    losses = softmax_cross_entropy(matmul(x, in[1]), in[2], axis) * in[3];
   }
   losses.backward();
   return {losses, x.grad()};
@@ -154,13 +155,15 @@ void check_gradients_over_logits(Device device) {
       const Arrays in{
           random_array({rows, 5}, 4, -4, 4, dtype).to(device),
           random_array({5, classes}, 6, -4, 4, dtype).to(device),
-          random_array({axis == 1 ? rows : classes}, 5, 0, 2.9).astype(int32).to(device)};
+          random_array({axis == 1 ? rows : classes}, 5, 0, 2.9).astype(int32).to(device),
+          random_array({axis == 1 ? rows : classes}, 7, 0.5, 2, dtype).to(device)};
       const Graph made = combined(in, [axis = axis](const Arrays& given) { return loss_of_product(given, axis); });
       const graph::MemoryPlan plan = plan_memory(made, values_apart(made));
       for (const graph::Node& node : made.nodes) {
         if (node.op->name == k_loss) {
           REQUIRE(plan.slot_of[node.inputs[0]].has_value());
           CHECK(plan.slot_of[node.inputs[0]] == plan.slot_of[node.results[2].value]);
+          CHECK(plan.slot_of[node.inputs[2]] != plan.slot_of[node.results[0].value]);
         }
       }
       CHECK(has(made, k_loss));
