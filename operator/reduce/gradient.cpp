@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include <sluice/operator/detail/beside_batch.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/reduce/gradient.h>
 #include <sluice/operator/reduce/reduce.h>
@@ -24,10 +25,13 @@ Specs infer_divided(const Operator& op, std::span<const ArraySpec> inputs, const
 
 Arrays divided(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   const auto& a = attributes.as<TermsAttributes>();
-  const Shape& shape = inputs[1].shape();
+  const int ndim = unseen_shape(inputs[1]).ndim();
+  const auto normal = [&](std::int64_t axis) { return normal_axis(axis, ndim, "divide_by_terms"); };
+  const bool by_batch = std::any_of(a.axes.begin(), a.axes.end(), [&](auto axis) { return normal(axis) == 0; });
+  const Shape shape = by_batch ? inputs[1].shape() : extents_beside_batch(inputs[1]);
   double terms = 1;
   for (const std::int64_t axis : a.axes)
-    terms *= static_cast<double>(shape[normal_axis(axis, shape.ndim(), "divide_by_terms")]);
+    terms *= static_cast<double>(shape[normal(axis)]);
   // Of nothing no element has a share.
   return {divide(inputs[0], terms == 0 ? 1.0 : std::max(terms - static_cast<double>(a.fewer), 0.0), site)};
 }
