@@ -70,9 +70,14 @@ struct Group {
   int lane;
 
   __device__ explicit Group(int width)
-      : index((static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / width),
-        count(static_cast<std::int64_t>(gridDim.x) * blockDim.x / width),
-        lane(static_cast<int>(threadIdx.x) % width) {}
+      : index((static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) >> shift_of(width)),
+        count((static_cast<std::int64_t>(gridDim.x) * blockDim.x) >> shift_of(width)),
+        lane(static_cast<int>(threadIdx.x) & (width - 1)) {}
+
+ private:
+  // A division of 64 bits costs more than most of what a thread does.
+  static __device__ int shift_of(int width) { return width == 1 ? 0 : width == k_warp ? 5 : 8; }
+  static_assert(k_warp == 1 << 5 && k_group_block == 1 << 8);
 };
 
 /// Blocks for `groups` groups of `width` threads; kernels loop for what is beyond the cap.

@@ -1,4 +1,6 @@
+#include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include <sluice/engine/cuda/check.h>
 #include <sluice/ndarray/early_start.cuh>
@@ -13,28 +15,39 @@ namespace sluice::detail {
 namespace {
 
 // For every entry the last position that names it, so that of several one wins whoever comes last.
+template <class Position>
 __global__ void __launch_bounds__(k_group_block)
-    last_position_kernel(ResolvedIndices indices, std::int64_t count, long long* last) {
+    last_position_kernel(ResolvedIndices indices, std::int64_t count, Position* last) {
   start_early();
   const Group group(1);
   for (std::int64_t i = group.index; i < count; i += group.count) {
     const std::int64_t entry = indices.at(i, true);
     if (entry >= 0)
-      atomicMax(last + entry, static_cast<long long>(i));
+      atomicMax(last + entry, static_cast<Position>(i));
   }
 }
 
-// Rows of `units` units, which are as wide as sizes and addresses allow. `last`: null, or positions that are not the
-// last of their entry do not count.
+// Those positions, as narrow as their number allows; null: every position counts.
+struct LastOf {
+  const int* narrow = nullptr;
+  const long long* wide = nullptr;
+
+  __device__ bool is(std::int64_t entry, std::int64_t position) const {
+    return narrow != nullptr ? narrow[entry] == position : wide == nullptr || wide[entry] == position;
+  }
+};
+
+// Rows of `units` units, which are as wide as sizes and addresses allow. Positions that are not the last of their entry
+// do not count where `last` has those.
 struct RowWalk {
   TakeLayout at;
   std::int64_t units;
   int width;
-  const long long* last;
+  LastOf last;
 
   __device__ std::int64_t position(std::int64_t row) const { return at.outer == 1 ? row : row % at.indices; }
   __device__ bool counts(std::int64_t position, std::int64_t entry) const {
-    return entry >= 0 && (last == nullptr || last[entry] == position);
+    return entry >= 0 && last.is(entry, position);
   }
   /// Of the array that is taken from.
   __device__ std::int64_t row_of(std::int64_t row, std::int64_t entry) const {
@@ -52,6 +65,79 @@ __global__ void __launch_bounds__(k_group_block) take_kernel(const U* x, Resolve
     const U* from = x + (counts ? walk.row_of(row, entry) : 0) * walk.units;
     for (std::int64_t i = group.lane; i < walk.units; i += walk.width)
       y[row * walk.units + i] = counts ? from[i] : U{};
+  }
+}
+
+// Single elements that one axis' numbers name, several a thread: what these load is under way together.
+constexpr int k_elements = 4;
+
+struct Elements {
+  std::int64_t count;
+  LastOf last;
+
+  unsigned blocks() const { return blocks_for_groups((count + k_elements - 1) / k_elements, 1); }
+  __device__ std::int64_t first() const {
+    return static_cast<std::int64_t>(blockIdx.x) * k_group_block * k_elements + threadIdx.x;
+  }
+  __device__ std::int64_t step() const { return static_cast<std::int64_t>(gridDim.x) * k_group_block * k_elements; }
+  /// Of positions `first`, k_group_block behind, .. : -1 where there is none, or another is the last of its entry.
+  __device__ void find(
+      const ResolvedIndices& indices, std::int64_t first, bool reports, std::int64_t (&entries)[k_elements]) const {
+    std::int64_t numbers[k_elements];
+#pragma unroll
+    for (int k = 0; k < k_elements; ++k) {
+      const std::int64_t i = first + k * k_group_block;
+      numbers[k] = i < count ? load_index(indices.place.data, indices.place.dtype, i) : 0;
+    }
+#pragma unroll
+    for (int k = 0; k < k_elements; ++k) {
+      const std::int64_t i = first + k * k_group_block;
+      entries[k] = i < count ? indices.named(i, numbers[k], reports) : -1;
+    }
+#pragma unroll
+    for (int k = 0; k < k_elements; ++k) {
+      if (entries[k] >= 0 && !last.is(entries[k], first + k * k_group_block))
+        entries[k] = -1;
+    }
+  }
+};
+
+template <class U>
+__global__ void __launch_bounds__(k_group_block)
+    take_elements_kernel(const U* x, ResolvedIndices indices, Elements walk, U* y) {
+  start_early();
+  for (std::int64_t first = walk.first(); first < walk.count; first += walk.step()) {
+    std::int64_t entries[k_elements];
+    walk.find(indices, first, true, entries);
+    U taken[k_elements];
+#pragma unroll
+    for (int k = 0; k < k_elements; ++k)
+      taken[k] = entries[k] < 0 ? U{} : x[entries[k]];
+#pragma unroll
+    for (int k = 0; k < k_elements; ++k) {
+      if (const std::int64_t i = first + k * k_group_block; i < walk.count)
+        y[i] = taken[k];
+    }
+  }
+}
+
+// Null values are zeros.
+template <class U>
+__global__ void __launch_bounds__(k_group_block)
+    put_elements_kernel(const U* values, ResolvedIndices indices, Elements walk, U* y) {
+  start_early();
+  for (std::int64_t first = walk.first(); first < walk.count; first += walk.step()) {
+    std::int64_t entries[k_elements];
+    walk.find(indices, first, false, entries);
+    U put[k_elements];
+#pragma unroll
+    for (int k = 0; k < k_elements; ++k)
+      put[k] = entries[k] < 0 || values == nullptr ? U{} : values[first + k * k_group_block];
+#pragma unroll
+    for (int k = 0; k < k_elements; ++k) {
+      if (entries[k] >= 0)
+        y[entries[k]] = put[k];
+    }
   }
 }
 
@@ -76,9 +162,11 @@ __global__ void __launch_bounds__(k_group_block)
     pick_kernel(const U* x, ResolvedIndices indices, AxisLayout at, U flipped, U* y) {
   start_early();
   const Group group(1);
-  for (std::int64_t i = group.index; i < at.outer * at.inner; i += group.count) {
-    const std::int64_t entry = indices.at(i, true);
-    y[i] = entry < 0 ? U{0} : x[(i / at.inner * at.n + entry) * at.inner + i % at.inner] ^ flipped;
+  const std::int64_t size = at.outer * at.inner;
+  const bool narrow = size <= std::numeric_limits<std::uint32_t>::max();
+  for (std::int64_t i = group.index; i < size; i += group.count) {
+    const std::int64_t entry = indices.at(i, true), outer = quotient(i, at.inner, narrow);
+    y[i] = entry < 0 ? U{0} : x[(outer * at.n + entry) * at.inner + (i - outer * at.inner)] ^ flipped;
   }
 }
 
@@ -137,7 +225,7 @@ void by_units(const TakeLayout& at, const TensorView& a, const TensorView& b, co
     by_element_size(size_of(a.dtype), [&]<class U>() { f.template operator()<U>(at.inner); });
 }
 
-RowWalk walk_of(const TakeLayout& at, std::int64_t units, const long long* last) {
+RowWalk walk_of(const TakeLayout& at, std::int64_t units, const LastOf& last) {
   return {at, units, units < 8 ? 1 : units <= 256 ? k_warp : k_group_block, last};
 }
 
@@ -145,29 +233,43 @@ unsigned blocks_of(const RowWalk& walk) {
   return blocks_for_groups(walk.at.outer * walk.at.indices, walk.width);
 }
 
+// Are rows single elements, which numbers of one axis name?
+bool is_of_elements(const Taking& taking, std::int64_t units) {
+  return units == 1 && taking.at.outer == 1 && taking.place.axes == 1;
+}
+
 void take_rows(
-    const KernelCall& call, const Taking& taking, const TensorView& x, const long long* last, const TensorView& y) {
+    const KernelCall& call, const Taking& taking, const TensorView& x, const LastOf& last, const TensorView& y) {
   by_units(taking.at, x, y, [&]<class U>(std::int64_t units) {
+    if (is_of_elements(taking, units)) {
+      const Elements walk{taking.place.count, last};
+      take_elements_kernel<<<walk.blocks(), k_group_block, 0, stream_of(call)>>>(
+          x.as<const U>(), ResolvedIndices(call, taking.place), walk, y.as<U>());
+      return check_early_launch(call.op.name, stream_of(call));
+    }
     const RowWalk walk = walk_of(taking.at, units, last);
     take_kernel<<<blocks_of(walk), k_group_block, 0, stream_of(call)>>>(
         x.as<const U>(), ResolvedIndices(call, taking.place), walk, y.as<U>());
+    check_early_launch(call.op.name, stream_of(call));
   });
-  check_early_launch(call.op.name, stream_of(call));
 }
 
 /// Zeros without values.
 void put_rows(
-    const KernelCall& call,
-    const Taking& taking,
-    const TensorView* values,
-    const long long* last,
-    const TensorView& y) {
+    const KernelCall& call, const Taking& taking, const TensorView* values, const LastOf& last, const TensorView& y) {
   by_units(taking.at, values == nullptr ? y : *values, y, [&]<class U>(std::int64_t units) {
+    const auto* const from = values == nullptr ? nullptr : values->as<const U>();
+    if (is_of_elements(taking, units)) {
+      const Elements walk{taking.place.count, last};
+      put_elements_kernel<<<walk.blocks(), k_group_block, 0, stream_of(call)>>>(
+          from, ResolvedIndices(call, taking.place), walk, y.as<U>());
+      return check_early_launch(call.op.name, stream_of(call));
+    }
     const RowWalk walk = walk_of(taking.at, units, last);
     put_kernel<<<blocks_of(walk), k_group_block, 0, stream_of(call)>>>(
-        values == nullptr ? nullptr : values->as<const U>(), ResolvedIndices(call, taking.place), walk, y.as<U>());
+        from, ResolvedIndices(call, taking.place), walk, y.as<U>());
+    check_early_launch(call.op.name, stream_of(call));
   });
-  check_early_launch(call.op.name, stream_of(call));
 }
 
 void copy_all(const KernelCall& call, const TensorView& from, const TensorView& to) {
@@ -180,15 +282,24 @@ void copy_all(const KernelCall& call, const TensorView& from, const TensorView& 
 class LastPositions {
  public:
   LastPositions(const KernelCall& call, const Taking& taking)
-      : scratch_(call.queue, static_cast<std::size_t>(taking.at.n) * sizeof(long long)) {
-    cuda::cuda_check(cudaMemsetAsync(at(), 0xff, scratch_.bytes(), stream_of(call)), "cudaMemsetAsync");
-    last_position_kernel<<<blocks_for_groups(taking.place.count, 1), k_group_block, 0, stream_of(call)>>>(
-        ResolvedIndices(call, taking.place), taking.place.count, at());
-    check_early_launch(call.op.name, stream_of(call));
+      : is_narrow_(taking.place.count <= std::numeric_limits<int>::max()),
+        scratch_(call.queue, static_cast<std::size_t>(taking.at.n) * (is_narrow_ ? sizeof(int) : sizeof(long long))) {
+    cuda::cuda_check(cudaMemsetAsync(scratch_.data(), 0xff, scratch_.bytes(), stream_of(call)), "cudaMemsetAsync");
+    is_narrow_ ? find(call, taking, scratch_.as<int>()) : find(call, taking, scratch_.as<long long>());
   }
-  long long* at() const noexcept { return scratch_.as<long long>(); }
+  LastOf at() const noexcept {
+    return is_narrow_ ? LastOf{scratch_.as<int>(), nullptr} : LastOf{nullptr, scratch_.as<long long>()};
+  }
 
  private:
+  template <class Position>
+  static void find(const KernelCall& call, const Taking& taking, Position* last) {
+    last_position_kernel<<<blocks_for_groups(taking.place.count, 1), k_group_block, 0, stream_of(call)>>>(
+        ResolvedIndices(call, taking.place), taking.place.count, last);
+    check_early_launch(call.op.name, stream_of(call));
+  }
+
+  const bool is_narrow_;
   Workspace scratch_;
 };
 
@@ -197,17 +308,19 @@ class LastPositions {
 void take_gpu(const KernelCall& call, IndexKind kind) {
   const TensorView &x = call.inputs[0], &y = call.outputs[0];
   if (y.size != 0)
-    take_rows(call, taking_of(kind, call, call.inputs[1], x.shape), x, nullptr, y);
+    take_rows(call, taking_of(kind, call, call.inputs[1], x.shape), x, {}, y);
 }
 
 void put_gpu(const KernelCall& call, IndexKind kind) {
   const TensorView &values = call.inputs[2], &y = call.outputs[0];
   if (y.size == 0)
     return;
-  copy_all(call, call.inputs[0], y);
   if (values.size == 0)
-    return;
+    return copy_all(call, call.inputs[0], y);
   const Taking taking = taking_of(kind, call, call.inputs[1], y.shape);
+  if (kind == IndexKind::along && put_along_rows_gpu(call, taking))
+    return;
+  copy_all(call, call.inputs[0], y);
   put_rows(call, taking, &values, LastPositions(call, taking).at(), y);
 }
 
@@ -220,7 +333,7 @@ void put_backward_gpu(const KernelCall& call, IndexKind kind) {
     return;
   const Taking taking = taking_of(kind, call, call.inputs[0], dy.shape);
   const LastPositions last(call, taking);
-  put_rows(call, taking, nullptr, nullptr, dx);
+  put_rows(call, taking, nullptr, {}, dx);
   take_rows(call, taking, dy, last.at(), dvalues);
 }
 

@@ -106,6 +106,7 @@ void take_backward_gpu(const KernelCall& call, IndexKind kind);
 // x, indices, values -> y, x with values where indices say; of several values of one entry the last one.
 void put_cpu(const KernelCall& call, IndexKind kind);
 void put_gpu(const KernelCall& call, IndexKind kind);
+bool put_along_rows_gpu(const KernelCall& call, const Taking& taking);  // false: nothing done, rows are too long or few
 // indices, dy -> dx, dvalues
 void put_backward_cpu(const KernelCall& call, IndexKind kind);
 void put_backward_gpu(const KernelCall& call, IndexKind kind);

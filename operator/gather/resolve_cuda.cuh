@@ -18,8 +18,20 @@ struct ResolvedIndices {
       : ResolvedIndices(call, {indices.data, indices.dtype, along.mode, 1, indices.size, {along.extent}}) {}
 
   /// The entry that index i names, or -1; `reports` is true for one thread of those that ask.
-  __device__ std::int64_t at(std::int64_t i, bool reports) const {
-    const Placing::Named named = place.at(i);
+  __device__ std::int64_t at(std::int64_t i, bool reports) const { return told(place.at(i), reports); }
+  /// The same of one axis, where the i-th index is `index`.
+  __device__ std::int64_t named(std::int64_t i, std::int64_t index, bool reports) const {
+    return told(place.named(i, index), reports);
+  }
+  /// The place on the first axis that index i names, or -1, which each thread reports.
+  __device__ std::int64_t place_of(std::int64_t i) const {
+    const std::int64_t index = load_index(place.data, place.dtype, i);
+    const std::int64_t found = resolve_index(index, place.extents[0], place.mode);
+    return told({found, index}, true);
+  }
+
+ private:
+  __device__ std::int64_t told(const Placing::Named& named, bool reports) const {
     if (named.entry < 0 && reports)
       report_index(errors, named.index, place.extents[named.axis]);
     return named.entry;
