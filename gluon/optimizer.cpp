@@ -7,6 +7,7 @@
 #include <sluice/gluon/optimizer.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/sink.h>
 #include <sluice/operator/update/corrections.h>
 #include <sluice/operator/update/guard.h>
@@ -209,7 +210,7 @@ std::vector<NDArray> Optimizer::state(const Step& step, const std::string& slot)
 std::vector<NDArray> Optimizer::masters(const Step& step) {
   std::vector<NDArray> arrays;
   for (std::size_t i = 0; i < step.parameters.size(); ++i) {
-    if (const DType type = step.weights[i].dtype(); type == float16 || type == bfloat16)
+    if (detail::is_half(step.weights[i].dtype()))
       arrays.push_back(state_of(step, i, "master"));
   }
   return arrays;

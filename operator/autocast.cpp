@@ -11,16 +11,13 @@
 #include <sluice/operator/detail/autocast.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/writes_done.h>
+#include <sluice/operator/half_types.h>
 
 namespace sluice {
 
 namespace detail {
 
 namespace {
-
-bool is_half(DType dtype) noexcept {
-  return dtype == float16 || dtype == bfloat16;
-}
 
 bool is_floating_array(const NDArray& array) noexcept {
   return array.defined() && is_floating(array.object()->dtype);
@@ -191,9 +188,8 @@ struct AutocastScope::State : detail::AutocastState {
 };
 
 AutocastScope::AutocastScope(std::optional<DType> low) : state_(std::make_unique<State>()) {
-  require<DTypeError>(!low || *low == float16 || *low == bfloat16, [&] {
-    return message("autocast: casts to float16 or bfloat16, not to ", *low);
-  });
+  require<DTypeError>(
+      !low || detail::is_half(*low), [&] { return message("autocast: casts to float16 or bfloat16, not to ", *low); });
   state_->before = detail::t_autocast;
   const detail::AutocastState* const outer = detail::autocast_here();
   state_->low = low;

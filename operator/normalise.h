@@ -23,6 +23,12 @@ bool with_attributes(const RawCall& call, A attributes, NormalCall& normal) {
   return true;
 }
 
+/// The attribute `axis` of a call in its normal form.
+template <class A>
+int axis_of(const Attributes& attributes) {
+  return static_cast<int>(attributes.as<A>().axis);
+}
+
 /// The attribute `axis` counted from the front of that input. Throws IndexError for an axis that it does not have.
 template <class A, std::size_t input = 0>
 bool normalise_axis(const RawCall& call, NormalCall& normal) {

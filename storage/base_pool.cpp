@@ -9,7 +9,10 @@
 namespace sluice::detail {
 
 BasePool::BasePool(
-    Passage& passage, std::string_view name, std::unique_ptr<Source> source, std::size_t release_threshold) noexcept
+    Passage& passage,
+    std::string_view name,
+    std::unique_ptr<MemorySource> source,
+    std::size_t release_threshold) noexcept
     : passage_(passage),
       name_(name),
       source_(std::move(source)),

@@ -16,7 +16,7 @@ bool fits(std::string_view name, MemoryKind kind) noexcept {
   return (name != "cuda_async" && name != "paged") || kind == MemoryKind::device;
 }
 
-std::unique_ptr<Source> make_source([[maybe_unused]] Device device, MemoryKind kind) {
+std::unique_ptr<MemorySource> make_source([[maybe_unused]] Device device, MemoryKind kind) {
   if (kind == MemoryKind::host)
     return make_host_source();
 #ifdef SLUICE_CUDA

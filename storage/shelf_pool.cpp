@@ -19,7 +19,7 @@ std::size_t step_of(std::size_t granules) noexcept {
 
 }  // namespace
 
-ShelfPool::ShelfPool(Passage& passage, SizeRule rule, std::unique_ptr<Source> source) noexcept
+ShelfPool::ShelfPool(Passage& passage, SizeRule rule, std::unique_ptr<MemorySource> source) noexcept
     : BasePool(passage, "bucket", std::move(source), k_never),
       rule_(rule),
       first_large_(step_of(rule.large_from / rule.smallest)) {}
@@ -80,7 +80,8 @@ void ShelfPool::unlink(Piece* piece) noexcept {
   shelf_of(piece->bytes)->erase(piece);
 }
 
-DirectPool::DirectPool(Passage& passage, std::string_view name, SizeRule rule, std::unique_ptr<Source> source) noexcept
+DirectPool::DirectPool(
+    Passage& passage, std::string_view name, SizeRule rule, std::unique_ptr<MemorySource> source) noexcept
     : BasePool(passage, name, std::move(source), k_never), rule_(rule) {}
 
 bool DirectPool::keep(Piece* piece) noexcept {

@@ -13,9 +13,9 @@ namespace {
 
 using PoolHandle = cuda::Handle<cudaMemPool_t, cudaMemPoolDestroy>;
 
-class AsyncSource final : public Source {
+class AsyncSource final : public MemorySource {
  public:
-  explicit AsyncSource(int index) : Source(gpu(index), MemoryKind::device, 256) {
+  explicit AsyncSource(int index) : MemorySource(gpu(index), MemoryKind::device, 256) {
     const cuda::DeviceScope scope(index);
     int supported = 0;
     cuda::cuda_check(
@@ -84,7 +84,7 @@ class AsyncSource final : public Source {
 
 }  // namespace
 
-std::unique_ptr<Source> make_async_source(int index) {
+std::unique_ptr<MemorySource> make_async_source(int index) {
   return std::make_unique<AsyncSource>(index);
 }
 

@@ -21,9 +21,9 @@ void* checked(cudaError_t result, void* data, const char* call, std::size_t byte
   throw CudaError(message(call, " of ", bytes, " bytes: ", cudaGetErrorString(result)), static_cast<int>(result));
 }
 
-class PinnedSource final : public Source {
+class PinnedSource final : public MemorySource {
  public:
-  PinnedSource() noexcept : Source(cpu(), MemoryKind::pinned, k_pinned_alignment) {}
+  PinnedSource() noexcept : MemorySource(cpu(), MemoryKind::pinned, k_pinned_alignment) {}
   void* allocate(std::size_t bytes) override {
     void* data = nullptr;
     const cudaError_t result = cuda::allocate_portable(&data, bytes);
@@ -32,9 +32,9 @@ class PinnedSource final : public Source {
   void deallocate(void* data) noexcept override { cuda::free_portable(data); }
 };
 
-class GpuSource final : public Source {
+class GpuSource final : public MemorySource {
  public:
-  explicit GpuSource(int index) noexcept : Source(gpu(index), MemoryKind::device, k_gpu_alignment) {}
+  explicit GpuSource(int index) noexcept : MemorySource(gpu(index), MemoryKind::device, k_gpu_alignment) {}
   void* allocate(std::size_t bytes) override {
     const cuda::DeviceScope scope(device().index);
     void* data = nullptr;
@@ -71,10 +71,10 @@ bool connect_gpus(int a, int b) {
   return there && back;
 }
 
-std::unique_ptr<Source> make_pinned_source() {
+std::unique_ptr<MemorySource> make_pinned_source() {
   return std::make_unique<PinnedSource>();
 }
-std::unique_ptr<Source> make_gpu_source(int index) {
+std::unique_ptr<MemorySource> make_gpu_source(int index) {
   return std::make_unique<GpuSource>(index);
 }
 

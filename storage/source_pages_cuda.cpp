@@ -193,7 +193,7 @@ class GpuPages final : public PageSource {
     cuda::DeviceScope scope_;
   };
 
-  std::unique_ptr<Source> ordinary_;
+  std::unique_ptr<MemorySource> ordinary_;
   std::mutex mutex_;
   std::set<std::byte*> mapped_;         // pages, where they are
   std::vector<CUmemAccessDesc> users_;  // this GPU first

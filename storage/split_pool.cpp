@@ -51,11 +51,11 @@ struct Choice {
 
 }  // namespace
 
-SplitPool::SplitPool(Passage& passage, std::unique_ptr<Source> source, const SplitOptions& options)
+SplitPool::SplitPool(Passage& passage, std::unique_ptr<MemorySource> source, const SplitOptions& options)
     : SplitPool(passage, "split", std::move(source), options) {}
 
 SplitPool::SplitPool(
-    Passage& passage, std::string_view name, std::unique_ptr<Source> source, const SplitOptions& options) noexcept
+    Passage& passage, std::string_view name, std::unique_ptr<MemorySource> source, const SplitOptions& options) noexcept
     : BasePool(passage, name, std::move(source), options.release_threshold),
       options_(options),
       granule_(std::max<std::size_t>(alignment(), 256)),

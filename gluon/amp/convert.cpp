@@ -5,6 +5,7 @@
 #include <sluice/gluon/amp/convert.h>
 #include <sluice/gluon/nn/batch_norm.h>
 #include <sluice/gluon/nn/norm.h>
+#include <sluice/operator/half_types.h>
 
 namespace sluice::amp {
 
@@ -23,9 +24,8 @@ bool is_norm(const gluon::Block& block) {
 }  // namespace
 
 void convert_block(gluon::Block& net, DType dtype) {
-  require<DTypeError>(dtype == float16 || dtype == bfloat16, [&] {
-    return message("convert_block: casts to float16 or bfloat16, not to ", dtype);
-  });
+  require<DTypeError>(
+      detail::is_half(dtype), [&] { return message("convert_block: casts to float16 or bfloat16, not to ", dtype); });
   std::vector<gluon::Parameter> stay;
   net.apply([&](gluon::Block& block) {
     if (!is_norm(block))

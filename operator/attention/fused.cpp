@@ -6,6 +6,7 @@
 #include <sluice/operator/attention/composed.h>
 #include <sluice/operator/attention/fused.h>
 #include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 
 namespace sluice::detail {
@@ -17,9 +18,6 @@ constexpr std::size_t k_mask = 3, k_backward_mask = 6;
 
 bool is_width(std::int64_t width) {
   return width > 0 && width % k_chunk == 0 && width <= k_most_width;
-}
-bool is_half(DType dtype) {
-  return dtype == DType::float16 || dtype == DType::bfloat16;
 }
 
 void check_operands(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {

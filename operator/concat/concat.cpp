@@ -13,12 +13,8 @@ namespace {
 
 using detail::ConcatAttributes;
 
-int axis_of(const Attributes& attributes) {
-  return static_cast<int>(attributes.as<ConcatAttributes>().axis);
-}
-
 Specs infer_concat(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  const int axis = axis_of(attributes);
+  const int axis = detail::axis_of<ConcatAttributes>(attributes);
   ArraySpec spec = inputs[0];
   for (std::size_t i = 1; i < inputs.size(); ++i) {
     Shape expected = spec.shape;
@@ -34,7 +30,7 @@ Specs infer_concat(const Operator&, std::span<const ArraySpec> inputs, const Att
 }
 
 Arrays gradient_concat(const GradientCall& call) {
-  const int axis = axis_of(call.attributes);
+  const int axis = detail::axis_of<ConcatAttributes>(call.attributes);
   Arrays grads(call.wanted.size());
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < grads.size(); ++i) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include <sluice/operator/conv/shallow.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/matmul/precision.h>
 
 namespace sluice::detail {
@@ -9,7 +10,7 @@ namespace {
 // Whether tensor cores take the convolution; they want channels as neighbours, in whole vectors but for first layers.
 // All else is quicker row by row.
 MemoryOrder preferred_order(DType dtype, const Shape& weight, const ConvolutionAttributes& how, bool first_layer_too) {
-  if (how.groups != 1 || !(dtype == DType::float16 || dtype == DType::bfloat16 || is_tf32(dtype)))
+  if (how.groups != 1 || !(is_half(dtype) || is_tf32(dtype)))
     return MemoryOrder::row_major;
   const std::int64_t vector = 16 / static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t inputs = weight[1];

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include <sluice/operator/conv/shallow.h>
+#include <sluice/operator/half_types.h>
 
 namespace sluice::detail {
 
@@ -11,7 +12,7 @@ bool is_shallow(const ConvolutionGeometry& g, ConvolutionPass pass) noexcept {
   // Ours multiply outside tensor cores. In half types, whose gradients of weights libraries have kernels for, that is
   // slower from here on.
   constexpr double most_half_products = 2e8;
-  const bool half = g.dtype == DType::float16 || g.dtype == DType::bfloat16;
+  const bool half = is_half(g.dtype);
   const bool few = static_cast<double>(g.y_shape().size()) * static_cast<double>(g.depth()) <= most_half_products;
   constexpr std::int64_t most_elements = std::numeric_limits<std::int32_t>::max() / 2;  // numbered in 32 bits
   if (pass == ConvolutionPass::backward_data || g.groups != 1 || g.inputs > most_inputs ||

@@ -3,14 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <sluice/ndarray/dtype.h>
+#include <sluice/operator/half_types.h>
 
 // Elements of any type and distance as neighbours of their compute type (math::Compute), and back.
 namespace sluice::detail {
 
-inline bool is_half(DType dtype) noexcept {
-  return dtype == DType::float16 || dtype == DType::bfloat16;
-}
 /// n elements of type `dtype`, `step` apart, become neighbours of the compute type.
 void gather(DType dtype, const std::byte* from, std::int64_t step, void* to, std::int64_t n);
 /// Neighbours of the compute type become elements of type `dtype`, `step` apart.

@@ -6,6 +6,7 @@
 #include <sluice/ndarray/scalar.h>
 #include <sluice/operator/elementwise/loop.h>
 #include <sluice/operator/elementwise/pointwise.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/operator.h>
 
 namespace sluice::detail {
@@ -129,9 +130,7 @@ void run_on_cpu(
     PointwiseLoop loop,
     DType dtype) {
   check_found(loop != nullptr, op, dtype);
-  const auto is_plain = [&](const TensorView& view) {
-    return view.contiguous && view.dtype != DType::float16 && view.dtype != DType::bfloat16;
-  };
+  const auto is_plain = [&](const TensorView& view) { return view.contiguous && !is_half(view.dtype); };
   bool plain = is_plain(out) && out.size <= k_pointwise_grain;
   const void* in[K - 1];
   for (std::size_t k = 0; k < K - 1; ++k) {

@@ -8,8 +8,8 @@ namespace sluice {
 
 namespace {
 
-using detail::axis_of;
 using detail::check_indices;
+using detail::checked_axis;
 using detail::GatherAttributes;
 using detail::IndexKind;
 using detail::OneHotAttributes;
@@ -28,7 +28,7 @@ Specs infer_one_hot(const Operator& op, std::span<const ArraySpec> inputs, const
 
 Specs infer_pick(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   check_indices(op, inputs[1]);
-  const int axis = axis_of(op, attributes);
+  const int axis = checked_axis(op, attributes);
   ArraySpec spec = inputs[0];
   spec.shape = detail::without_axis(spec.shape, axis);
   require<ShapeError>(inputs[1].shape == spec.shape, [&] {
@@ -43,7 +43,7 @@ Specs infer_pick(const Operator& op, std::span<const ArraySpec> inputs, const At
 
 Specs infer_pick_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   check_indices(op, inputs[0]);
-  const Shape picked = detail::without_axis(inputs[2].shape, axis_of(op, attributes));
+  const Shape picked = detail::without_axis(inputs[2].shape, checked_axis(op, attributes));
   require<ShapeError>(inputs[0].shape == picked && inputs[1].shape == picked, [&] {
     return message(
         op.name,

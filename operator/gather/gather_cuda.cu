@@ -7,6 +7,7 @@
 #include <sluice/operator/element_size.h>
 #include <sluice/operator/gather/resolve_cuda.cuh>
 #include <sluice/operator/group.cuh>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/row_kernel.cuh>
 #include <sluice/operator/workspace.h>
 
@@ -209,10 +210,6 @@ __global__ void __launch_bounds__(k_group_block) one_hot_kernel(
   }
 }
 
-cudaStream_t stream_of(const KernelCall& call) {
-  return static_cast<cudaStream_t>(call.queue.stream());
-}
-
 /// Calls f.operator()<U>(units of a row) with the widest type that fits addresses and rows of both arrays.
 template <class F>
 void by_units(const TakeLayout& at, const TensorView& a, const TensorView& b, const F& f) {
@@ -243,14 +240,14 @@ void take_rows(
   by_units(taking.at, x, y, [&]<class U>(std::int64_t units) {
     if (is_of_elements(taking, units)) {
       const Elements walk{taking.place.count, last};
-      take_elements_kernel<<<walk.blocks(), k_group_block, 0, stream_of(call)>>>(
+      take_elements_kernel<<<walk.blocks(), k_group_block, 0, stream_of(call.queue)>>>(
           x.as<const U>(), ResolvedIndices(call, taking.place), walk, y.as<U>());
-      return check_early_launch(call.op.name, stream_of(call));
+      return check_early_launch(call.op.name, stream_of(call.queue));
     }
     const RowWalk walk = walk_of(taking.at, units, last);
-    take_kernel<<<blocks_of(walk), k_group_block, 0, stream_of(call)>>>(
+    take_kernel<<<blocks_of(walk), k_group_block, 0, stream_of(call.queue)>>>(
         x.as<const U>(), ResolvedIndices(call, taking.place), walk, y.as<U>());
-    check_early_launch(call.op.name, stream_of(call));
+    check_early_launch(call.op.name, stream_of(call.queue));
   });
 }
 
@@ -261,21 +258,21 @@ void put_rows(
     const auto* const from = values == nullptr ? nullptr : values->as<const U>();
     if (is_of_elements(taking, units)) {
       const Elements walk{taking.place.count, last};
-      put_elements_kernel<<<walk.blocks(), k_group_block, 0, stream_of(call)>>>(
+      put_elements_kernel<<<walk.blocks(), k_group_block, 0, stream_of(call.queue)>>>(
           from, ResolvedIndices(call, taking.place), walk, y.as<U>());
-      return check_early_launch(call.op.name, stream_of(call));
+      return check_early_launch(call.op.name, stream_of(call.queue));
     }
     const RowWalk walk = walk_of(taking.at, units, last);
-    put_kernel<<<blocks_of(walk), k_group_block, 0, stream_of(call)>>>(
+    put_kernel<<<blocks_of(walk), k_group_block, 0, stream_of(call.queue)>>>(
         from, ResolvedIndices(call, taking.place), walk, y.as<U>());
-    check_early_launch(call.op.name, stream_of(call));
+    check_early_launch(call.op.name, stream_of(call.queue));
   });
 }
 
 void copy_all(const KernelCall& call, const TensorView& from, const TensorView& to) {
   const std::size_t bytes = static_cast<std::size_t>(to.size) * size_of(to.dtype);
   cuda::cuda_check(
-      cudaMemcpyAsync(to.data, from.data, bytes, cudaMemcpyDeviceToDevice, stream_of(call)), "cudaMemcpyAsync");
+      cudaMemcpyAsync(to.data, from.data, bytes, cudaMemcpyDeviceToDevice, stream_of(call.queue)), "cudaMemcpyAsync");
 }
 
 /// The last position of each entry, -1 where there is none.
@@ -284,7 +281,8 @@ class LastPositions {
   LastPositions(const KernelCall& call, const Taking& taking)
       : is_narrow_(taking.place.count <= std::numeric_limits<int>::max()),
         scratch_(call.queue, static_cast<std::size_t>(taking.at.n) * (is_narrow_ ? sizeof(int) : sizeof(long long))) {
-    cuda::cuda_check(cudaMemsetAsync(scratch_.data(), 0xff, scratch_.bytes(), stream_of(call)), "cudaMemsetAsync");
+    cuda::cuda_check(
+        cudaMemsetAsync(scratch_.data(), 0xff, scratch_.bytes(), stream_of(call.queue)), "cudaMemsetAsync");
     is_narrow_ ? find(call, taking, scratch_.as<int>()) : find(call, taking, scratch_.as<long long>());
   }
   LastOf at() const noexcept {
@@ -294,9 +292,9 @@ class LastPositions {
  private:
   template <class Position>
   static void find(const KernelCall& call, const Taking& taking, Position* last) {
-    last_position_kernel<<<blocks_for_groups(taking.place.count, 1), k_group_block, 0, stream_of(call)>>>(
+    last_position_kernel<<<blocks_for_groups(taking.place.count, 1), k_group_block, 0, stream_of(call.queue)>>>(
         ResolvedIndices(call, taking.place), taking.place.count, last);
-    check_early_launch(call.op.name, stream_of(call));
+    check_early_launch(call.op.name, stream_of(call.queue));
   }
 
   const bool is_narrow_;
@@ -349,10 +347,10 @@ void one_hot_gpu(const KernelCall& call) {
     std::memcpy(&one, &value, sizeof value);
   });
   by_element_size(size_of(call.outputs[0].dtype), [&]<class U>() {
-    one_hot_kernel<<<blocks_for_groups(indices.size * depth, 1), k_group_block, 0, stream_of(call)>>>(
+    one_hot_kernel<<<blocks_for_groups(indices.size * depth, 1), k_group_block, 0, stream_of(call.queue)>>>(
         indices.data, indices.dtype, indices.size, depth, static_cast<U>(one), errors, call.outputs[0].as<U>());
   });
-  check_early_launch("one_hot", stream_of(call));
+  check_early_launch("one_hot", stream_of(call.queue));
 }
 
 void pick_gpu(const KernelCall& call, const PickRule& rule) {
@@ -360,21 +358,21 @@ void pick_gpu(const KernelCall& call, const PickRule& rule) {
   if (call.outputs[0].size == 0)
     return;
   by_element_size(size_of(call.inputs[0].dtype), [&]<class U>() {
-    pick_kernel<<<blocks_for_groups(call.outputs[0].size, 1), k_group_block, 0, stream_of(call)>>>(
+    pick_kernel<<<blocks_for_groups(call.outputs[0].size, 1), k_group_block, 0, stream_of(call.queue)>>>(
         call.inputs[0].as<const U>(),
         ResolvedIndices(call, call.inputs[1], rule.of(call.inputs[0])),
         at,
         rule.flipped_bits<U>(),
         call.outputs[0].as<U>());
   });
-  check_early_launch(call.op.name, stream_of(call));
+  check_early_launch(call.op.name, stream_of(call.queue));
 }
 
 void pick_backward_gpu(const KernelCall& call, const PickRule& rule) {
   const Rows rows(axis_layout(call.outputs[0].shape, static_cast<int>(rule.axis)));
   const ResolvedIndices indices(call, call.inputs[0], rule.of(call.outputs[0]));
   by_element_size(size_of(call.outputs[0].dtype), [&]<class U>() {
-    launch_rows(call.op.name, PickedRow<U>(call, indices, rule.flipped_bits<U>()), rows, stream_of(call));
+    launch_rows(call.op.name, PickedRow<U>(call, indices, rule.flipped_bits<U>()), rows, stream_of(call.queue));
   });
 }
 

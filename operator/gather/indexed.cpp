@@ -26,13 +26,13 @@ void check_along(const Operator& op, const Shape& indices, const Shape& x, int a
 
 }  // namespace
 
-int axis_of(const Operator& op, const Attributes& attributes) {
+int checked_axis(const Operator& op, const Attributes& attributes) {
   const auto& a = attributes.as<GatherAttributes>();
   constexpr auto last = static_cast<std::int64_t>(IndexMode::wrap);
   require<ValueError>(a.mode >= 0 && a.mode <= last, [&] {
     return message(op.name, ": mode ", a.mode, " is none; 0 is raise, 1 clip, 2 wrap");
   });
-  return static_cast<int>(a.axis);
+  return axis_of<GatherAttributes>(attributes);
 }
 
 void check_indices(const Operator& op, const ArraySpec& indices) {

@@ -18,20 +18,20 @@ void check_taken(const Operator& op, const Shape& given, const Shape& taken);
 void check_added(const Operator& op, DType dtype);
 
 /// The axis of a call. Throws ValueError for a mode that there is not.
-int axis_of(const Operator& op, const Attributes& attributes);
+int checked_axis(const Operator& op, const Attributes& attributes);
 
 /// x, indices
 template <IndexKind kind>
 Specs infer_taken(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   ArraySpec spec = inputs[0];
-  spec.shape = taken_shape(op, kind, inputs[1], inputs[0].shape, axis_of(op, attributes));
+  spec.shape = taken_shape(op, kind, inputs[1], inputs[0].shape, checked_axis(op, attributes));
   return {spec};
 }
 
 /// indices, dy, x: dy's type
 template <IndexKind kind>
 Specs infer_taken_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_taken(op, inputs[1].shape, taken_shape(op, kind, inputs[0], inputs[2].shape, axis_of(op, attributes)));
+  check_taken(op, inputs[1].shape, taken_shape(op, kind, inputs[0], inputs[2].shape, checked_axis(op, attributes)));
   check_added(op, inputs[1].dtype);
   ArraySpec spec = inputs[1];
   spec.shape = inputs[2].shape;

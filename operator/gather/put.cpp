@@ -9,7 +9,7 @@ namespace sluice {
 
 namespace {
 
-using detail::axis_of;
+using detail::checked_axis;
 using detail::GatherAttributes;
 using detail::IndexKind;
 
@@ -30,7 +30,7 @@ bool normalise_put(const RawCall& call, NormalCall& normal) {
 template <IndexKind kind>
 Specs infer_put(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   detail::check_taken(
-      op, inputs[2].shape, detail::taken_shape(op, kind, inputs[1], inputs[0].shape, axis_of(op, attributes)));
+      op, inputs[2].shape, detail::taken_shape(op, kind, inputs[1], inputs[0].shape, checked_axis(op, attributes)));
   return {inputs[0]};
 }
 
@@ -38,7 +38,7 @@ Specs infer_put(const Operator& op, std::span<const ArraySpec> inputs, const Att
 template <IndexKind kind>
 Specs infer_put_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   ArraySpec values = inputs[1];
-  values.shape = detail::taken_shape(op, kind, inputs[0], inputs[1].shape, axis_of(op, attributes));
+  values.shape = detail::taken_shape(op, kind, inputs[0], inputs[1].shape, checked_axis(op, attributes));
   return {inputs[1], values};
 }
 
@@ -58,7 +58,7 @@ Arrays put_backward_gradient(const GradientCall& call) {
     return call.output_grads[i].defined() ? call.output_grads[i] : zeros_like(shape_only({shape, dy.dtype, dy.device}));
   };
   const Shape taken =
-      detail::taken_shape(call.op, kind, call.input_specs[0], dy.shape, axis_of(call.op, call.attributes));
+      detail::taken_shape(call.op, kind, call.input_specs[0], dy.shape, checked_axis(call.op, call.attributes));
   return {{}, invoke_one(Forward, {given(0, dy.shape), call.inputs[0], given(1, taken)}, call.attributes, {})};
 }
 

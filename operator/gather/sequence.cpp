@@ -1,4 +1,5 @@
 #include <cstring>
+#include <type_traits>
 
 #include <sluice/ndarray/convert.h>
 #include <sluice/ndarray/detail/array_object.h>
@@ -14,6 +15,7 @@ namespace sluice {
 
 namespace {
 
+using detail::axis_of;
 using detail::SequenceAttributes;
 using detail::SequenceKind;
 using detail::SequenceMaskAttributes;
@@ -21,11 +23,6 @@ using detail::SequenceMaskAttributes;
 extern const Operator k_sequence_mask, k_sequence_last, k_sequence_last_backward, k_sequence_reverse;
 
 // -- Shape rules ----------------------------------------------------------------------------------------------------
-int axis_of(const Attributes& attributes, bool masks) {
-  return static_cast<int>(
-      masks ? attributes.as<SequenceMaskAttributes>().axis : attributes.as<SequenceAttributes>().axis);
-}
-
 void check_sequences(const Operator& op, const Shape& x, const ArraySpec& lengths, int axis) {
   require<DTypeError>(is_integer(lengths.dtype), [&] {
     return message(op.name, ": lengths are of an integer type, not ", lengths.dtype);
@@ -38,16 +35,16 @@ void check_sequences(const Operator& op, const Shape& x, const ArraySpec& length
   });
 }
 
-template <bool masks>
-Specs infer_same(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_sequences(op, inputs[0].shape, inputs[1], axis_of(attributes, masks));
-  if constexpr (masks)
-    detail::check_fits(op.name, attributes.as<SequenceMaskAttributes>().value, inputs[0].dtype);
+template <class A>
+Specs infer_sequences(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  check_sequences(op, inputs[0].shape, inputs[1], axis_of<A>(attributes));
+  if constexpr (std::is_same_v<A, SequenceMaskAttributes>)
+    detail::check_fits(op.name, attributes.as<A>().value, inputs[0].dtype);
   return {inputs[0]};
 }
 
 Specs infer_last(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  const int axis = axis_of(attributes, false);
+  const int axis = axis_of<SequenceAttributes>(attributes);
   check_sequences(op, inputs[0].shape, inputs[1], axis);
   ArraySpec spec = inputs[0];
   spec.shape.erase(axis);
@@ -56,7 +53,7 @@ Specs infer_last(const Operator& op, std::span<const ArraySpec> inputs, const At
 
 // dy, lengths, x (shape alone)
 Specs infer_last_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  const int axis = axis_of(attributes, false);
+  const int axis = axis_of<SequenceAttributes>(attributes);
   check_sequences(op, inputs[2].shape, inputs[1], axis);
   ArraySpec spec = inputs[0];
   spec.shape = inputs[2].shape;
@@ -74,9 +71,10 @@ using Run = void (*)(const KernelCall& call, const TensorView& x, const detail::
 template <Run run, SequenceKind kind>
 void sequence_kernel(const KernelCall& call) {
   constexpr bool masks = kind == SequenceKind::mask;
+  using Given = std::conditional_t<masks, SequenceMaskAttributes, SequenceAttributes>;
   const TensorView &x = call.inputs[0], &lengths = call.inputs[1];
   const Shape& whole = kind == SequenceKind::spread ? call.outputs[0].shape : x.shape;
-  const int axis = axis_of(call.attributes, masks);
+  const int axis = axis_of<Given>(call.attributes);
   detail::SequenceRun what{{lengths.data, lengths.dtype, kind, axis == 0, whole[axis], whole[1 - axis]}, 1};
   for (int i = 2; i < whole.ndim(); ++i)
     what.inner *= whole[i];
@@ -119,7 +117,7 @@ constinit const Operator k_sequence_mask = {
     .inputs = 2,
     .attributes = &attribute_type<SequenceMaskAttributes>,
     .normalise = detail::normalise_axis<SequenceMaskAttributes>,
-    .infer = infer_same<true>,
+    .infer = infer_sequences<SequenceMaskAttributes>,
     .kernels = SLUICE_SEQUENCE_KERNELS(mask),
     .gradient = mask_gradient,
     .saved_inputs = 0b10,
@@ -129,7 +127,7 @@ constinit const Operator k_sequence_reverse = {
     .inputs = 2,
     .attributes = &attribute_type<SequenceAttributes>,
     .normalise = detail::normalise_axis<SequenceAttributes>,
-    .infer = infer_same<false>,
+    .infer = infer_sequences<SequenceAttributes>,
     .kernels = SLUICE_SEQUENCE_KERNELS(reverse),
     .gradient = reverse_gradient,
     .saved_inputs = 0b10,

@@ -70,7 +70,7 @@ DerivedValues::DerivedValues(DerivedSplit split, Engine& engine) : split_(std::m
     split_.rest.values[id].array = array;
   verify(split_.rest);
   const std::vector<ValueId> sources = sources_of(split_.groups);
-  sources_ = std::vector<Source>(sources.size());
+  sources_ = std::vector<ReadConstant>(sources.size());
   for (std::size_t i = 0; i < sources.size(); ++i)
     sources_[i].constant = Held(derived.values[sources[i]].array);
   for (const DerivedGroup& group : split_.groups) {
@@ -92,12 +92,12 @@ std::size_t DerivedValues::bytes() const noexcept {
 
 bool DerivedValues::is_current() const {
   return std::all_of(
-      sources_.begin(), sources_.end(), [](const Source& source) { return source.constant.is_current(); });
+      sources_.begin(), sources_.end(), [](const ReadConstant& source) { return source.constant.is_current(); });
 }
 
 bool DerivedValues::has_seen_all() const noexcept {
   return precision_.load(std::memory_order_relaxed) == sluice::detail::current_float32_precision() &&
-         std::all_of(sources_.begin(), sources_.end(), [](const Source& source) {
+         std::all_of(sources_.begin(), sources_.end(), [](const ReadConstant& source) {
            return source.constant.is_current() &&
                   writes_done(source.constant.buffer()) == source.seen.load(std::memory_order_acquire);
          });
@@ -147,7 +147,7 @@ void DerivedValues::renew_parts(SourceLocation site) {
   const Float32Precision precision = sluice::detail::current_float32_precision();
   const bool other_precision = precision != precision_.load(std::memory_order_relaxed);
   std::vector<std::uint64_t> seen;  // before they are read
-  for (const Source& source : sources_)
+  for (const ReadConstant& source : sources_)
     seen.push_back(writes_done(source.constant.buffer()).value_or(k_unknown));
   const auto is_written = [&](std::size_t source) {
     return seen[source] == k_unknown || seen[source] != sources_[source].seen.load(std::memory_order_relaxed);

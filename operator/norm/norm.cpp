@@ -78,7 +78,7 @@ Specs batch_norm_relu_infer(const Operator& op, std::span<const ArraySpec> input
 // Inputs dy, x, gamma, mean, 1 / std; gradients of x, gamma, beta.
 Specs batch_norm_backward_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const ArraySpec& x = inputs[1];
-  const Shape channels{x.shape[static_cast<int>(attributes.as<BatchNormAttributes>().axis)]};
+  const Shape channels{x.shape[detail::axis_of<BatchNormAttributes>(attributes)]};
   require<DTypeError>(is_floating(x.dtype) && is_floating(inputs[2].dtype), [&] {
     return message("batch_norm_backward: takes floating types, not ", x.dtype, " with gamma of ", inputs[2].dtype);
   });

@@ -61,7 +61,7 @@ Specs infer_sort(const Operator& op, std::span<const ArraySpec> inputs, const At
   ArraySpec indices = inputs[0];
   indices.dtype = int64;
   if (wanted != Wanted::values)
-    check_count(op, inputs[0].shape[static_cast<int>(attributes.as<SortAttributes>().axis)]);
+    check_count(op, inputs[0].shape[detail::axis_of<SortAttributes>(attributes)]);
   if (wanted == Wanted::values)
     return {inputs[0]};
   if (wanted == Wanted::indices)

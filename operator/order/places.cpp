@@ -14,7 +14,7 @@ namespace {
 using detail::PlacesAttributes;
 
 Specs infer_take(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  const int axis = static_cast<int>(attributes.as<PlacesAttributes>().axis);
+  const int axis = detail::axis_of<PlacesAttributes>(attributes);
   detail::check_places(op, inputs[1], inputs[0].shape, axis);
   ArraySpec spec = inputs[1];
   spec.dtype = inputs[0].dtype;
@@ -22,7 +22,7 @@ Specs infer_take(const Operator& op, std::span<const ArraySpec> inputs, const At
 }
 
 Specs infer_put(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  const int axis = static_cast<int>(attributes.as<PlacesAttributes>().axis);
+  const int axis = detail::axis_of<PlacesAttributes>(attributes);
   detail::check_places(op, inputs[0], inputs[2].shape, axis);
   require<ShapeError>(inputs[1].shape == inputs[0].shape, [&] {
     return message(op.name, ": a gradient of shape ", inputs[1].shape, " at places of shape ", inputs[0].shape);

@@ -5,6 +5,7 @@
 #include <sluice/operator/gather/kernels.h>
 #include <sluice/operator/gather/resolve.h>
 #include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/normalise.h>
 #include <sluice/operator/reduce/reduce.h>
@@ -16,13 +17,13 @@ namespace sluice {
 
 namespace {
 
+using detail::axis_of;
 using detail::CrossEntropyAttributes;
-using detail::loss_type;
 using detail::SoftmaxAttributes;
 
-template <class A = SoftmaxAttributes>
-int axis_of(const Attributes& attributes) {
-  return static_cast<int>(attributes.as<A>().axis);
+// Of losses of logits of that type.
+DType loss_type(DType logits, const Attributes& attributes) {
+  return detail::is_half(logits) && attributes.as<CrossEntropyAttributes>().wide ? DType::float32 : logits;
 }
 
 Attributes widened(const Attributes& attributes) {
@@ -110,15 +111,15 @@ Specs infer_both(const Operator& op, std::span<const ArraySpec> inputs, const At
 }
 
 Specs infer_likelihood(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_labels(op.name, inputs[0], inputs[1], axis_of(attributes));
+  check_labels(op.name, inputs[0], inputs[1], axis_of<SoftmaxAttributes>(attributes));
   ArraySpec loss = inputs[0];
-  loss.shape = detail::without_axis(loss.shape, axis_of(attributes));
+  loss.shape = detail::without_axis(loss.shape, axis_of<SoftmaxAttributes>(attributes));
   return {loss};
 }
 
 // labels, dy, log_probs: dy's type, with the class axis back.
 Specs infer_likelihood_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_labels(op.name, inputs[2], inputs[0], axis_of(attributes));
+  check_labels(op.name, inputs[2], inputs[0], axis_of<SoftmaxAttributes>(attributes));
   check_losses(op.name, inputs[1], inputs[0], inputs[2].dtype);
   return {inputs[2]};
 }
@@ -155,7 +156,8 @@ Arrays gradient_cross_entropy_backward(const GradientCall& call) {
 // -pick(log_probs, labels), and its gradient: their kernels, for labels, under a name that errors then have.
 template <detail::PickKernel pick_kernel>
 void negative_pick(const KernelCall& call) {
-  pick_kernel(call, {.axis = axis_of(call.attributes), .mode = detail::k_label_mode, .negative = true});
+  pick_kernel(
+      call, {.axis = axis_of<SoftmaxAttributes>(call.attributes), .mode = detail::k_label_mode, .negative = true});
 }
 
 Arrays gradient_likelihood(const GradientCall& call) {

@@ -36,12 +36,6 @@ struct CrossEntropyAttributes {
   }
 };
 
-/// The type of the losses of logits of that type.
-inline DType loss_type(DType logits, const Attributes& attributes) {
-  const bool is_half = logits == DType::float16 || logits == DType::bfloat16;
-  return is_half && attributes.as<CrossEntropyAttributes>().wide ? DType::float32 : logits;
-}
-
 /// softmax_cross_entropy_both by the kernels of forward and backward.
 void cross_entropy_in_two(const KernelCall& call, Kernel forward, Kernel backward);
 

@@ -12,6 +12,7 @@ namespace sluice {
 
 namespace {
 
+using detail::axis_of;
 using detail::SoftmaxAttributes;
 
 Specs infer_softmax(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
@@ -30,10 +31,6 @@ Specs infer_backward(const Operator& op, std::span<const ArraySpec> inputs, cons
   return infer_softmax(op, inputs, attributes);
 }
 
-Shape axis_of(const GradientCall& call) {
-  return {call.attributes.as<SoftmaxAttributes>().axis};
-}
-
 Arrays gradient_softmax(const GradientCall& call) {
   return {invoke_one(k_softmax_backward, {call.outputs[0], call.output_grads[0]}, call.attributes, {})};
 }
@@ -45,7 +42,7 @@ Arrays gradient_log_softmax(const GradientCall& call) {
 // Of dx = y * (dy - sum(y * dy)).
 Arrays gradient_softmax_backward(const GradientCall& call) {
   const NDArray &y = call.inputs[0], &dy = call.inputs[1], &g = call.output_grads[0];
-  const Shape axis = axis_of(call);
+  const Shape axis{axis_of<SoftmaxAttributes>(call.attributes)};
   Arrays grads(2);
   if (call.wanted[0])
     grads[0] = g * (dy - sum(y * dy, axis, true)) - dy * sum(g * y, axis, true);
@@ -57,7 +54,7 @@ Arrays gradient_softmax_backward(const GradientCall& call) {
 // Of dx = dy - exp(y) * sum(dy).
 Arrays gradient_log_softmax_backward(const GradientCall& call) {
   const NDArray &y = call.inputs[0], &dy = call.inputs[1], &g = call.output_grads[0];
-  const Shape axis = axis_of(call);
+  const Shape axis{axis_of<SoftmaxAttributes>(call.attributes)};
   const NDArray weighted = g * exp(y);
   Arrays grads(2);
   if (call.wanted[0])

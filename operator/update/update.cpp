@@ -8,6 +8,7 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/detail/families.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/update/attributes.h>
 #include <sluice/operator/update/loss_scale.h>
@@ -46,10 +47,6 @@ struct Lists {
   std::size_t numbers_at() const noexcept { return lists * count + masters; }
 };
 
-bool is_half(DType dtype) noexcept {
-  return dtype == float16 || dtype == bfloat16;
-}
-
 // -- Inference: the arrays of one parameter fit each other -------------------------------------------------------
 void check_spec(
     const char* op, const char* what, std::size_t i, const ArraySpec& spec, const ArraySpec& weight, DType dtype) {
@@ -65,7 +62,7 @@ void check_spec(
 void check_masters(const char* op, const Lists& all, std::span<const ArraySpec> inputs) {
   std::size_t next = all.first_master();
   for (std::size_t i = 0; all.masters > 0 && i < all.count; ++i) {
-    if (!is_half(inputs[i].dtype))
+    if (!detail::is_half(inputs[i].dtype))
       continue;
     if (next < all.first_master() + all.masters)
       check_spec(op, "master", i, inputs[next], inputs[i], float32);
@@ -193,7 +190,7 @@ Parameters parameters_of(const IssueCall& call, const Lists& all) {
     }
     if (all.masters == 0)
       continue;
-    made.masters.push_back(is_half(made.weights[i].dtype()) ? call.inputs[next++] : NDArray());
+    made.masters.push_back(detail::is_half(made.weights[i].dtype()) ? call.inputs[next++] : NDArray());
     if (made.masters[i].defined())
       check_written(made.op, "master", i, made.masters[i]);
   }

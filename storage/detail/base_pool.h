@@ -42,7 +42,10 @@ class BasePool : public Pool {
   using Lock = std::unique_lock<ShortMutex>;
 
   BasePool(
-      Passage& passage, std::string_view name, std::unique_ptr<Source> source, std::size_t release_threshold) noexcept;
+      Passage& passage,
+      std::string_view name,
+      std::unique_ptr<MemorySource> source,
+      std::size_t release_threshold) noexcept;
   ~BasePool() override;
 
   /// The size of the piece for a request below 2^62. Without the lock.
@@ -78,7 +81,7 @@ class BasePool : public Pool {
   /// Segments that nobody needs any more, as a chain made by remove(): they go back before the source is asked.
   virtual Segment* due() noexcept { return nullptr; }
 
-  Source& source() const noexcept { return *source_; }
+  MemorySource& source() const noexcept { return *source_; }
   std::size_t alignment() const noexcept { return source_->alignment(); }
   /// Counts `bytes` that the source is about to give; false if the limit says no.
   bool expect(std::size_t bytes) noexcept;
@@ -120,7 +123,7 @@ class BasePool : public Pool {
   [[noreturn]] void throw_out_of_memory(std::size_t bytes, std::size_t size) const;
 
   const std::string_view name_;
-  const std::unique_ptr<Source> source_;
+  const std::unique_ptr<MemorySource> source_;
   const std::size_t release_threshold_;
 
   mutable ShortMutex mutex_;

@@ -11,7 +11,7 @@ namespace sluice::detail {
 /// Rounded sizes, a shelf of returned pieces for each. A piece is a segment of its own and stays whole.
 class ShelfPool final : public BasePool {
  public:
-  ShelfPool(Passage& passage, SizeRule rule, std::unique_ptr<Source> source) noexcept;
+  ShelfPool(Passage& passage, SizeRule rule, std::unique_ptr<MemorySource> source) noexcept;
 
  private:
   using Shelf = Linked<Piece>;  // the first one came back last
@@ -37,7 +37,7 @@ class ShelfPool final : public BasePool {
 /// the driver's own pool that one does the keeping.
 class DirectPool final : public BasePool {
  public:
-  DirectPool(Passage& passage, std::string_view name, SizeRule rule, std::unique_ptr<Source> source) noexcept;
+  DirectPool(Passage& passage, std::string_view name, SizeRule rule, std::unique_ptr<MemorySource> source) noexcept;
 
  private:
   std::size_t round(std::size_t bytes) const noexcept override { return rule_.round(bytes); }

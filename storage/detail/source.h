@@ -12,13 +12,13 @@
 namespace sluice::detail {
 
 /// Where a pool gets memory from. Thread-safe.
-class Source {
+class MemorySource {
  public:
-  Source(Device device, MemoryKind kind, std::size_t alignment) noexcept
+  MemorySource(Device device, MemoryKind kind, std::size_t alignment) noexcept
       : device_(device), kind_(kind), alignment_(alignment) {}
-  Source(const Source&) = delete;
-  Source& operator=(const Source&) = delete;
-  virtual ~Source() = default;
+  MemorySource(const MemorySource&) = delete;
+  MemorySource& operator=(const MemorySource&) = delete;
+  virtual ~MemorySource() = default;
 
   /// Null when memory has run out; throws CudaError for anything else that went wrong.
   virtual void* allocate(std::size_t bytes) = 0;
@@ -45,12 +45,12 @@ class Source {
 
 /// Physical memory in pages of one size, which are put at addresses and taken from there; and ordinary memory. All
 /// calls but the noexcept ones throw CudaError for what is not just "out of memory".
-class PageSource : public Source {
+class PageSource : public MemorySource {
  public:
   using Page = std::uint64_t;
 
   PageSource(Device device, MemoryKind kind, std::size_t alignment, std::size_t page_bytes) noexcept
-      : Source(device, kind, alignment), page_bytes_(page_bytes) {}
+      : MemorySource(device, kind, alignment), page_bytes_(page_bytes) {}
 
   /// How many bytes of addresses are enough, free stretches of addresses included.
   virtual std::size_t addresses() const = 0;
@@ -74,15 +74,15 @@ class PageSource : public Source {
   std::size_t page_bytes_;
 };
 
-std::unique_ptr<Source> make_host_source();
+std::unique_ptr<MemorySource> make_host_source();
 #ifdef SLUICE_CUDA
 /// Page-locked, mapped, usable from every GPU.
-std::unique_ptr<Source> make_pinned_source();
-std::unique_ptr<Source> make_gpu_source(int index);
+std::unique_ptr<MemorySource> make_pinned_source();
+std::unique_ptr<MemorySource> make_gpu_source(int index);
 /// The driver's virtual memory management; null where it has none. Throws CudaError.
 std::unique_ptr<PageSource> make_page_source(int index);
 /// The driver's own pool: cudaMallocFromPoolAsync. It keeps what it has until trimmed. Throws CudaError.
-std::unique_ptr<Source> make_async_source(int index);
+std::unique_ptr<MemorySource> make_async_source(int index);
 /// Both may reach what the other has allocated in the ordinary way. False if the hardware cannot. Throws CudaError.
 bool connect_gpus(int a, int b);
 #endif

@@ -18,11 +18,14 @@ struct SplitOptions {
 /// pending on what both were, on four streams at most: beyond that, merging waits until something has passed.
 class SplitPool : public BasePool {
  public:
-  SplitPool(Passage& passage, std::unique_ptr<Source> source, const SplitOptions& options);
+  SplitPool(Passage& passage, std::unique_ptr<MemorySource> source, const SplitOptions& options);
 
  protected:
   SplitPool(
-      Passage& passage, std::string_view name, std::unique_ptr<Source> source, const SplitOptions& options) noexcept;
+      Passage& passage,
+      std::string_view name,
+      std::unique_ptr<MemorySource> source,
+      const SplitOptions& options) noexcept;
 
   std::size_t round(std::size_t bytes) const noexcept override;
   Piece* take(std::size_t bytes, const User& user) override;

@@ -226,6 +226,9 @@ class Kernels {
     const NDArray along = random::randint(0, n, {n, n}, numbers), all = along.reshape({-1});
     const double number = 4 / static_cast<double>(size_of(dtype_));
     rate("take-rows", x, 2, [&] { return take(x, rows); });
+    const NDArray one = zeros({n}, numbers);
+    gradient("take-rows-backward", x, x, 2, [&](const NDArray& v) { return take(v, rows); });
+    gradient("take-one-backward", x, x, 2, [&](const NDArray& v) { return take(v, one); });
     rate("update-rows", x, 3, [&] { return index_update(x, {half}, few); });
     rate("take-along-rows", x, 2 + number, [&] { return take_along_axis(x, along, 1); });
     rate("take-along-columns", x, 2 + number, [&] { return take_along_axis(x, along, 0); });

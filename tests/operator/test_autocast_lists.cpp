@@ -9,6 +9,7 @@
 
 #include <sluice/operator/api.h>
 #include <sluice/operator/autocast.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/sink.h>
 
 #include "tests/operator/differentiable_cases.h"
@@ -18,6 +19,7 @@
 using namespace sluice;
 using namespace sluice::test;
 using amp::CastRule;
+using sluice::detail::is_half;
 
 namespace {
 
@@ -28,10 +30,6 @@ constexpr CastRule k_rules[] = {CastRule::neutral, CastRule::low, CastRule::floa
 
 bool is_gradient(std::string_view name) {
   return name.find("_backward") != std::string_view::npos;
-}
-
-bool is_half(DType dtype) {
-  return dtype == float16 || dtype == bfloat16;
 }
 
 std::set<DType> floating_types(std::span<const NDArray> arrays) {

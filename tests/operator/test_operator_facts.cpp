@@ -149,3 +149,37 @@ TEST_CASE("What takes int32 takes the stored types too", "[stored]") {
   for (const DifferentiableCase& c : differentiable_cases())
     check_stored(c.name, c);
 }
+
+namespace {
+
+template <class Case>
+int refusals(const std::string& name, const Case& c) {
+  // Matrices of rounded numbers are not definite; the case of cond gives bodies of two types.
+  if (name == "cholesky" || name == "cond")
+    return 0;
+  int count = 0;
+  for (const DType dtype : k_all_dtypes) {
+    CAPTURE(name, dtype);
+    try {
+      run(c, dtype);
+      Engine::current().wait_all();
+    } catch (const DTypeError& error) {
+      ++count;
+      CHECK_THAT(error.what(), contains(message(dtype)));
+    } catch (const Error& error) {
+      FAIL_CHECK("not a DTypeError: " << error.what());
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("A type that an operator does not take is a DTypeError that names it", "[errors]") {
+  int count = 0;
+  for (const PlainCase& c : all_plain_cases())
+    count += refusals(c.op, c);
+  for (const DifferentiableCase& c : differentiable_cases())
+    count += refusals(c.name, c);
+  CHECK(count > 1000);
+}

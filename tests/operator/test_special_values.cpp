@@ -214,6 +214,23 @@ TEST_CASE("whole numbers become half precision with one rounding on a GPU", "[op
   check_whole_to_half(gpu());
 }
 
+TEST_CASE("a comparison that expects an infinity or NaN takes nothing else for it", "[operator][special]") {
+  const auto alike = [](double got, double want) {
+    return test::all_close(full({2}, got), full({2}, want), {0.5, 0.5});
+  };
+  CHECK(alike(k_inf, k_inf));
+  CHECK(alike(-k_inf, -k_inf));
+  CHECK(alike(k_nan, k_nan));
+  for (const double want : {k_inf, -k_inf, k_nan}) {
+    CHECK_FALSE(alike(-69, want));
+    CHECK_FALSE(alike(3e38, want));
+    CHECK_FALSE(alike(want, 3e38));
+    CHECK(alike(-want, want) == std::isnan(want));
+  }
+  CHECK_FALSE(alike(k_nan, k_inf));
+  CHECK(alike(1, 1.2));
+}
+
 TEST_CASE("numbers that a type does not hold are not written into it", "[operator][special][errors]") {
   CHECK_THROWS_AS(full({2}, 300, {.dtype = uint8}), ValueError);
   CHECK_THROWS_WITH(full({2}, 300, {.dtype = uint8}), test::contains("full") && test::contains("300"));

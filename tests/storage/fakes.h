@@ -18,11 +18,11 @@
 namespace sluice::test {
 
 /// Host memory with a bound on what it gives out; counts what is out.
-class BoundedSource final : public detail::Source {
+class BoundedSource final : public detail::MemorySource {
  public:
   BoundedSource(
       std::size_t most, std::atomic<std::size_t>& out, std::function<void()> on_deallocate = [] {})
-      : Source(cpu(), MemoryKind::host, 64), most_(most), out_(out), on_deallocate_(std::move(on_deallocate)) {}
+      : MemorySource(cpu(), MemoryKind::host, 64), most_(most), out_(out), on_deallocate_(std::move(on_deallocate)) {}
   void* allocate(std::size_t bytes) override {
     if (out_ + bytes > most_)
       return nullptr;
@@ -41,9 +41,9 @@ class BoundedSource final : public detail::Source {
 };
 
 /// Memory of a GPU that is only addresses: nobody reads or writes there.
-class AddressSource final : public detail::Source {
+class AddressSource final : public detail::MemorySource {
  public:
-  AddressSource() : Source(gpu(0), MemoryKind::device, 256) {}
+  AddressSource() : MemorySource(gpu(0), MemoryKind::device, 256) {}
   void* allocate(std::size_t bytes) override {
     next_ += bytes;
     return reinterpret_cast<void*>(next_ - bytes);

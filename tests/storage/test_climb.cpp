@@ -14,9 +14,9 @@ using test::make_pool;
 namespace {
 
 /// Keeps what it gets back, as the driver's own pool does, until it is told to let go.
-class KeepingSource final : public detail::Source {
+class KeepingSource final : public detail::MemorySource {
  public:
-  KeepingSource(std::size_t most, int& trims) : Source(cpu(), MemoryKind::host, 64), left_(most), trims_(trims) {}
+  KeepingSource(std::size_t most, int& trims) : MemorySource(cpu(), MemoryKind::host, 64), left_(most), trims_(trims) {}
   void* allocate(std::size_t bytes) override {
     if (bytes > left_)
       return nullptr;

@@ -112,9 +112,9 @@ TEST_CASE("T48: a pool keeps its books and loses no memory whichever allocation 
 namespace {
 
 /// Has no memory, and throws that it has none to say so.
-class ThrowingSource final : public detail::Source {
+class ThrowingSource final : public detail::MemorySource {
  public:
-  ThrowingSource() : Source(cpu(), MemoryKind::host, 64) {}
+  ThrowingSource() : MemorySource(cpu(), MemoryKind::host, 64) {}
   void* allocate(std::size_t) override { throw std::bad_alloc(); }
   void deallocate(void*) noexcept override {}
 };

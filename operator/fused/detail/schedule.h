@@ -10,6 +10,7 @@
 #include <sluice/ndarray/detail/copy_kernels.h>
 #include <sluice/operator/elementwise/pointwise.h>
 #include <sluice/operator/fused/program.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/operator.h>
 
 // A program as the CPU runs it: loops over short neighbours, and where their operands are.
@@ -45,7 +46,7 @@ struct Schedule {
 };
 
 constexpr DType register_type(DType dtype) noexcept {
-  return dtype == DType::float16 || dtype == DType::bfloat16 ? DType::float32 : dtype;
+  return sluice::detail::is_half(dtype) ? DType::float32 : dtype;
 }
 
 Schedule schedule_of(const Program& program);

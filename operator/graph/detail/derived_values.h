@@ -38,7 +38,7 @@ class DerivedValues {
 
  private:
   /// A constant, and the writes of its memory that what is kept has seen.
-  struct Source {
+  struct ReadConstant {
     Held constant = {};
     std::atomic<std::uint64_t> seen{0};
   };
@@ -58,7 +58,7 @@ class DerivedValues {
   DerivedSplit split_;
   Engine& engine_;
   std::vector<std::pair<ValueId, NDArray>> kept_;
-  std::vector<Source> sources_;  // as many as ever
+  std::vector<ReadConstant> sources_;  // as many as ever
   std::atomic<Float32Precision> precision_{};
   std::atomic<bool> is_made_{false};  // all of it
   std::mutex mutex_;                  // for the parts, and for who pushes
