@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <utility>
 
+#include <sluice/engine/detail/float_mode.h>
 #include <sluice/operator/library/onednn.h>
 #include <sluice/operator/library/shared_library.h>
 #include <sluice/operator/library/team.h>
@@ -59,6 +60,35 @@ bool has_onednn(const char* op) {
         op,
         onednn_library().problem().c_str());
   return false;
+}
+
+memory::data_type onednn_type(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::float32:
+      return memory::data_type::f32;
+    case DType::bfloat16:
+      return memory::data_type::bf16;
+    case DType::float16:
+      return memory::data_type::f16;
+    default:
+      return memory::data_type::undef;
+  }
+}
+
+bool onednn_computes(DType dtype) noexcept {
+  const auto has = [](unsigned wanted) { return (dnnl::dnnl_get_effective_cpu_isa() & wanted) == wanted; };
+  switch (dtype) {
+    case DType::float32:
+      return true;
+    case DType::bfloat16:
+      return FloatMode::current().flushes() && has(dnnl_cpu_isa_avx512_core_bf16);
+    case DType::float16:
+#if DNNL_VERSION_MAJOR >= 3
+      return has(dnnl_cpu_isa_avx512_core_fp16);
+#endif
+    default:
+      return false;
+  }
 }
 
 OnednnLayout::OnednnLayout(const dnnl::engine& engine, memory::desc ours, memory::desc wanted, bool is_output)
