@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <sluice/engine/parallel.h>
+#include <sluice/operator/conv/few_pixels.h>
 #include <sluice/operator/conv/onednn_plan.h>
 #include <sluice/operator/library/pieces.h>
 #include <sluice/operator/library/team.h>
@@ -31,7 +32,8 @@ struct Cutting {
 
   Cutting(ConvolutionPass pass, const ConvolutionGeometry& g) {
     const bool sums = pass == ConvolutionPass::backward_weights;
-    const std::int64_t most = pieces_worth(2.0 * static_cast<double>(g.images * g.out_plane() * weights_of(g)));
+    const std::int64_t products = g.images * g.out_plane() * weights_of(g);
+    const std::int64_t most = pieces_worth(2.0 * static_cast<double>(products) / onednn_pace(g.dtype));
     std::int64_t by_images = std::min(most, g.images);
     if (sums) {
       constexpr std::int64_t k_most_sums = 1 << 24;  // elements beside each other
@@ -221,6 +223,18 @@ bool run(const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g,
   return true;
 }
 
+// Kernels for half types fill up what they read of few channels with what lies beside, times zero: NaN would come into
+// numbers that have nothing to do with it.
+bool keeps_apart(ConvolutionPass pass, const ConvolutionGeometry& g) {
+  constexpr std::int64_t k_least_channels = 8, k_channels_read = 32;
+  const bool by_channel = g.group_inputs() == 1 && g.group_outputs() == 1;
+  if (pass == ConvolutionPass::backward_weights && (g.dilation[0] != 1 || g.dilation[1] != 1))
+    return false;
+  if (pass != ConvolutionPass::forward || (g.groups != 1 && by_channel))
+    return true;
+  return g.group_inputs() >= k_least_channels && (g.groups == 1 || g.group_inputs() % k_channels_read == 0);
+}
+
 // By way of float32, which what is not in it is copied to, and what comes out of it is rounded from.
 bool run_widened(const Queue& queue, ConvolutionPass pass, ConvolutionGeometry g, const ConvolutionData& data) {
   const DType narrow_type = std::exchange(g.dtype, DType::float32);
@@ -258,9 +272,12 @@ bool convolution_onednn(
     return false;
   if (!has_onednn("convolution"))
     return false;
-  if (onednn_computes(g.dtype) && run(queue, pass, g, data))
-    return true;
-  return g.dtype != DType::float32 && run_widened(queue, pass, g, data);
+  const bool half = g.dtype != DType::float32;
+  if (onednn_computes(g.dtype) && (!half || keeps_apart(pass, g))) {
+    if ((half && convolution_of_few_pixels(queue, pass, g, data)) || run(queue, pass, g, data))
+      return true;
+  }
+  return half && run_widened(queue, pass, g, data);
 }
 
 #else

@@ -59,6 +59,9 @@ dnnl::memory::data_type onednn_type(DType dtype) noexcept;
 /// thread that keeps them does without.
 bool onednn_computes(DType dtype) noexcept;
 
+/// About how many times as many products of that type as of float32 these do in the same time.
+double onednn_pace(DType dtype) noexcept;
+
 /// Whether a description is one to run: oneDNN's plain loops over half types are slower than floats in its kernels.
 template <class Description>
 bool onednn_is_worth(const Description& description, DType dtype) {

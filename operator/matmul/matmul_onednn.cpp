@@ -20,11 +20,15 @@ dnnl::memory::desc describe(
   return {Dims{extent, rows, columns}, onednn_type(dtype), Dims{stride, matrix.row, matrix.column}};
 }
 
+DType result_type(const GemmProblem& p) {
+  return p.c_in_accumulator ? DType::float32 : p.dtype;
+}
+
 OnednnPlan make_plan(const dnnl::engine& engine, const GemmProblem& p) {
   OnednnPlan plan;
   const dnnl::memory::desc a = describe(p.a, p.dtype, p.batch, p.m, p.k);
   const dnnl::memory::desc b = describe(p.b, p.dtype, p.batch, p.k, p.n);
-  const dnnl::memory::desc c = describe(p.c, p.dtype, p.batch, p.m, p.n);
+  const dnnl::memory::desc c = describe(p.c, result_type(p), p.batch, p.m, p.n);
   plan.x = OnednnLayout(engine, a, a, false);
   plan.weight = OnednnLayout(engine, b, b, false);
   plan.y = OnednnLayout(engine, c, c, true);
@@ -48,8 +52,7 @@ OnednnPlan make_plan(const dnnl::engine& engine, const GemmProblem& p) {
 bool takes(const GemmProblem& p) {
   const bool joined = !p.relu || (p.batch == 1 && p.c.row == p.n);  // for whoever applies relu
   return joined && onednn_type(p.dtype) != dnnl::memory::data_type::undef && p.batch > 0 && p.m > 0 && p.n > 0 &&
-         p.k > 0 && p.row_bias == nullptr && !p.accumulate && !p.c_in_accumulator && is_plain(p) &&
-         is_row_major(p.c, p.m, p.n);
+         p.k > 0 && p.row_bias == nullptr && !p.accumulate && is_plain(p) && is_row_major(p.c, p.m, p.n);
 }
 
 // Matrices of a batch, otherwise rows or columns of the result: what is summed over stays whole.
@@ -61,7 +64,7 @@ struct Cutting {
   explicit Cutting(const GemmProblem& p) {
     constexpr std::int64_t unit = 32;  // rows or columns, whole tiles of any kernel
     const double matrix = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
-    const std::int64_t most = pieces_worth(static_cast<double>(p.batch) * matrix);
+    const std::int64_t most = pieces_worth(static_cast<double>(p.batch) * matrix / onednn_pace(p.dtype));
     pieces = pieces_of(p.batch, most);
     if (pieces.count() >= most)
       return;
@@ -74,27 +77,26 @@ struct Cutting {
   }
 
   GemmProblem part(const GemmProblem& whole, std::int64_t piece) const {
-    const auto bytes = static_cast<std::int64_t>(size_of(whole.dtype));
-    const auto past = [bytes](const void* data, std::int64_t elements) -> void* {
-      return const_cast<char*>(static_cast<const char*>(data) + elements * bytes);
+    const auto past = [&](const void* data, std::int64_t elements, DType dtype) -> void* {
+      return const_cast<char*>(static_cast<const char*>(data) + elements * static_cast<std::int64_t>(size_of(dtype)));
     };
     const std::int64_t begin = pieces.begin(piece);
     GemmProblem p = whole;
     if (axis == Axis::batch) {
       p.batch = pieces.length_of(piece);
-      p.a.data = past(whole.a.data, begin * whole.a.batch);
-      p.b.data = past(whole.b.data, begin * whole.b.batch);
-      p.c.data = past(whole.c.data, begin * whole.c.batch);
+      p.a.data = past(whole.a.data, begin * whole.a.batch, whole.dtype);
+      p.b.data = past(whole.b.data, begin * whole.b.batch, whole.dtype);
+      p.c.data = past(whole.c.data, begin * whole.c.batch, result_type(whole));
     } else if (axis == Axis::rows) {
       p.m = pieces.length_of(piece);
-      p.a.data = past(whole.a.data, begin * whole.a.row);
-      p.c.data = past(whole.c.data, begin * whole.c.row);
+      p.a.data = past(whole.a.data, begin * whole.a.row, whole.dtype);
+      p.c.data = past(whole.c.data, begin * whole.c.row, result_type(whole));
     } else {
       p.n = pieces.length_of(piece);
-      p.b.data = past(whole.b.data, begin * whole.b.column);
-      p.c.data = past(whole.c.data, begin * whole.c.column);
+      p.b.data = past(whole.b.data, begin * whole.b.column, whole.dtype);
+      p.c.data = past(whole.c.data, begin * whole.c.column, result_type(whole));
       if (whole.column_bias != nullptr)
-        p.column_bias = past(whole.column_bias, begin);
+        p.column_bias = past(whole.column_bias, begin, whole.dtype);
     }
     return p;
   }
@@ -105,6 +107,7 @@ CacheKey key_of(const GemmProblem& p) {
   return CacheKey::of(
       kind,
       static_cast<int>(p.dtype),
+      p.c_in_accumulator,
       p.batch,
       p.m,
       p.n,
@@ -199,7 +202,7 @@ bool product_onednn(const Queue& queue, const GemmProblem& p) {
     return false;
   if (onednn_computes(p.dtype) && run(queue, p))
     return true;
-  return p.dtype != DType::float32 && run_widened(queue, p);
+  return p.dtype != DType::float32 && !p.c_in_accumulator && run_widened(queue, p);
 }
 
 #else
