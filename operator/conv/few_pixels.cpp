@@ -22,11 +22,11 @@ std::int64_t pixels_of(const ConvolutionGeometry& g) {
 // As measured for bfloat16 on AMX: oneDNN's gradient of weights sums up row by row, which leaves most of a tile of
 // short ones empty; for the other passes only its order of the weights is dear.
 bool is_worth(ConvolutionPass pass, const ConvolutionGeometry& g) {
-  constexpr std::int64_t k_least_weights = 1 << 15;
+  constexpr std::int64_t k_least_weights = 1 << 15, k_most_unfolded = 1 << 24;
   const bool weights = pass == ConvolutionPass::backward_weights;
   const std::int64_t most_pixels = weights ? 3136 : 128, most_wide = weights ? 14 : 2;
   return g.groups == 1 && pixels_of(g) <= most_pixels && g.out[1] <= most_wide &&
-         g.outputs * g.depth() >= k_least_weights;
+         g.outputs * g.depth() >= k_least_weights && pixels_of(g) * g.depth() <= k_most_unfolded;
 }
 
 std::int64_t grain_of(std::int64_t elements_a_row) {
