@@ -223,14 +223,27 @@ bool run(const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g,
   return true;
 }
 
-// Kernels for half types fill up what they read of few channels with what lies beside, times zero: NaN would come into
-// numbers that have nothing to do with it.
-bool keeps_apart(ConvolutionPass pass, const ConvolutionGeometry& g) {
+// Whether windows fit into the image, and all of them touch it: kernels of oneDNN 2.6 for AMX crash where some do not,
+// and take numbers from memory that nobody wrote where the image is smaller.
+bool windows_fit(const ConvolutionGeometry& g) {
+  for (int axis = 0; axis < 2; ++axis) {
+    const std::int64_t reach = g.dilation[axis] * (g.kernel[axis] - 1);
+    if (g.in[axis] <= reach || g.pad[axis] > reach || (g.out[axis] - 1) * g.stride[axis] - g.pad[axis] >= g.in[axis])
+      return false;
+  }
+  return true;
+}
+
+// Whether half types go to oneDNN as they are. Its kernels for them fill up what they read of few channels with what
+// lies beside, times zero: NaN would come into numbers that have nothing to do with it.
+bool takes_half(ConvolutionPass pass, const ConvolutionGeometry& g) {
   constexpr std::int64_t k_least_channels = 8, k_channels_read = 32;
-  const bool by_channel = g.group_inputs() == 1 && g.group_outputs() == 1;
+  const bool by_channel = g.groups != 1 && g.group_inputs() == 1 && g.group_outputs() == 1;
+  if (!windows_fit(g))
+    return false;
   if (pass == ConvolutionPass::backward_weights && (g.dilation[0] != 1 || g.dilation[1] != 1))
     return false;
-  if (pass != ConvolutionPass::forward || (g.groups != 1 && by_channel))
+  if (pass != ConvolutionPass::forward || by_channel)
     return true;
   return g.group_inputs() >= k_least_channels && (g.groups == 1 || g.group_inputs() % k_channels_read == 0);
 }
@@ -273,7 +286,7 @@ bool convolution_onednn(
   if (!has_onednn("convolution"))
     return false;
   const bool half = g.dtype != DType::float32;
-  if (onednn_computes(g.dtype) && (!half || keeps_apart(pass, g))) {
+  if (onednn_computes(g.dtype) && (!half || takes_half(pass, g))) {
     if ((half && convolution_of_few_pixels(queue, pass, g, data)) || run(queue, pass, g, data))
       return true;
   }

@@ -99,6 +99,9 @@ const Convolution k_convolutions[] = {
     {{3, 64, 2, 2}, {65, 64, 3, 3}, {.pad = {1, 1}}},
     {{5, 130, 4, 3}, {257, 130, 1, 1}, {.stride = {2, 2}}},
     {{7, 48, 13, 14}, {96, 48, 3, 3}, {.stride = {2, 1}, .pad = {1, 1}}},
+    {{3, 70, 18, 16}, {1, 70, 1, 1}, {.stride = {3, 1}, .pad = {0, 1, 1, 0}}},  // windows beyond the image
+    {{5, 14, 21, 1}, {71, 14, 1, 2}, {.stride = {2, 1}, .pad = {0, 1, 2, 1}}},
+    {{8, 1, 3, 1}, {124, 1, 2, 2}, {.stride = {3, 2}, .pad = {1, 0, 0, 2}}},  // of which the image is one
 };
 
 }  // namespace
@@ -131,6 +134,8 @@ TEST_CASE("Products of half types and their gradients are sums in float32, round
   check({40, 6}, {50, 40}, true, true, {40, 50, 6});
   check({3, 1, 9, 8}, {4, 8, 5}, false, false, {8});  // batches that broadcast
   check({6, 9, 8}, {6, 8, 5}, false, false, {8, 5, 9});
+  check({38, 63}, {99, 63}, false, true, {63, 99, 38});
+  check({129, 63}, {63, 5}, false, false, {63, 5, 129});
   check({300, 290}, {310, 290}, false, true, {290, 310, 300});
   const auto of_views = [](const std::vector<NDArray>& v) {  // rows and columns that are not neighbours
     return matmul(v[0].slice(1, 3, 40), v[1].transpose().slice(0, 1, 38));
