@@ -2,12 +2,16 @@
 // by. References are the same numbers in float64, which our own kernels multiply.
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include <sluice/operator/api.h>
+#include <sluice/operator/library/channel.h>
 
+#include "tests/operator/run_kernel.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
 #include "tests/support/denormals.h"
@@ -211,6 +215,28 @@ TEST_CASE("NaN and infinities pass through products and convolutions of half typ
       for (std::size_t i = 0; i < got.size(); ++i)
         CHECK(kinds(got[i]) == kinds(want[i]));
     }
+  }
+}
+
+TEST_CASE("relu behind products of half types gives every number above 0 and every NaN, otherwise 0") {
+  std::vector<std::uint16_t> words(65536);
+  std::iota(words.begin(), words.end(), std::uint16_t{0});
+  for (const DType dtype : {bfloat16, float16}) {
+    const NDArray before = zeros({65536}, {.dtype = dtype}), after = zeros({65536}, {.dtype = dtype});
+    run_kernel({before, after}, [before, after, dtype, words](const Queue&) {
+      std::memcpy(data_of(before), words.data(), 2 * words.size());
+      std::memcpy(data_of(after), words.data(), 2 * words.size());
+      detail::channel_add_cpu({3, 1, 21845, dtype}, data_of(after), nullptr, true);  // the last one stays
+    });
+    const auto given = before.to_vector<float>(), got = after.to_vector<float>();
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < 65535; ++i) {
+      const bool stays = std::isnan(given[i]) || given[i] > 0;
+      const float want = stays ? given[i] : 0.0F;
+      wrong += std::memcmp(&want, &got[i], sizeof want) == 0 || (std::isnan(want) && std::isnan(got[i])) ? 0 : 1;
+    }
+    CHECK(wrong == 0);
+    CHECK(std::isnan(got[65535]));
   }
 }
 
