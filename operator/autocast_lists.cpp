@@ -17,8 +17,8 @@ namespace {
 // for new ones.
 
 constexpr std::string_view k_low =
-    "matmul dot batch_dot inner tensordot einsum dense dense_relu convolution convolution1d convolution3d "
-    "deconvolution deconvolution1d deconvolution3d scaled_dot_product_attention prelu rnn";
+    "matmul dot batch_dot inner tensordot einsum dense dense_relu convolution convolution_relu convolution1d "
+    "convolution3d deconvolution deconvolution1d deconvolution3d scaled_dot_product_attention prelu rnn";
 
 // Of half types too narrow in range (exponentials, powers, sums) or in digits (norms, losses); decompositions have no
 // kernels for them.
@@ -43,7 +43,7 @@ constexpr std::string_view k_neutral =
     "add_along_axis add_runs all any arange arctan argmax argmin argsort astype attention_fused avg_pool1d avg_pool2d "
     "avg_pool3d batch_norm batch_norm_fold batch_norm_predict batch_norm_relu bincount bitwise_and bitwise_not "
     "bitwise_or bitwise_xor box_nms broadcast_like broadcast_to cbrt ceil celu channels_last clip col2im cond "
-    "convolution_fused convolution_relu copy cos count_nonzero ctc_alignment cummax cummin degrees detach diagonal "
+    "convolution_fused copy cos count_nonzero ctc_alignment cummax cummin degrees detach diagonal "
     "diff divide_by_terms dropout elu embedding erf erfc expand_dims fill flip floor fold_rows foreach ftrl_update "
     "full fused fused_reduction gather_nd gcd gelu gelu_tanh gradient_guard hard_shrink hard_sigmoid hard_swish "
     "hard_tanh im2col index_add index_add_nd index_update index_update_nd isfinite isinf isnan isneginf isposinf "

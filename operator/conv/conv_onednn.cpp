@@ -1,141 +1,22 @@
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include <sluice/engine/parallel.h>
-#include <sluice/operator/conv/geometry.h>
-#include <sluice/operator/library/onednn.h>
+#include <sluice/operator/conv/few_pixels.h>
+#include <sluice/operator/conv/onednn_plan.h>
 #include <sluice/operator/library/pieces.h>
 #include <sluice/operator/library/team.h>
+#include <sluice/operator/library/widened.h>
 
 namespace sluice::detail {
 
 #ifdef SLUICE_ONEDNN
 namespace {
 
-using dnnl::memory;
-using Dims = memory::dims;
-using Tag = memory::format_tag;
-
 // Which extent the work is cut along.
 enum class CutAxis : std::uint8_t { images, outputs, inputs };
-
-// A part of a convolution: its own geometry, and the strides of the whole in elements.
-struct Part {
-  ConvolutionGeometry g;
-  std::int64_t x_image, y_image, weight_row;
-};
-
-// x, weight, bias, y as oneDNN's descriptors: plain, or of a layout that the primitive chooses.
-struct Descriptors {
-  memory::desc x, weight, bias, y;
-};
-
-struct Extents {
-  Dims x, weight, bias, y;
-
-  explicit Extents(const ConvolutionGeometry& g)
-      : x{g.images, g.inputs, g.in[0], g.in[1]},
-        weight{g.outputs, g.inputs, g.kernel[0], g.kernel[1]},
-        bias{g.outputs},
-        y{g.images, g.outputs, g.out[0], g.out[1]} {
-    if (g.groups != 1)
-      weight = {g.groups, g.group_outputs(), g.group_inputs(), g.kernel[0], g.kernel[1]};
-  }
-};
-
-Descriptors describe_free(const ConvolutionGeometry& g) {
-  const auto f32 = memory::data_type::f32;
-  const Extents of(g);
-  return {{of.x, f32, Tag::any}, {of.weight, f32, Tag::any}, {of.bias, f32, Tag::a}, {of.y, f32, Tag::any}};
-}
-
-Descriptors describe_plain(const Part& part) {
-  const auto f32 = memory::data_type::f32;
-  const ConvolutionGeometry& g = part.g;
-  const Extents of(g);
-  const std::int64_t taps = g.kernel[0] * g.kernel[1];
-  Dims weights{part.weight_row, taps, g.kernel[1], 1};
-  if (g.groups != 1)
-    weights.insert(weights.begin(), g.group_outputs() * part.weight_row);
-  return {
-      {of.x, f32, Dims{part.x_image, g.in_plane(), g.in[1], 1}},
-      {of.weight, f32, weights},
-      {of.bias, f32, Tag::a},
-      {of.y, f32, Dims{part.y_image, g.out_plane(), g.out[1], 1}}};
-}
-
-Dims pair(const std::int64_t (&values)[2], std::int64_t less = 0) {
-  return {values[0] - less, values[1] - less};
-}
-
-OnednnPlan make_plan(const dnnl::engine& engine, ConvolutionPass pass, const Part& part, bool bias) {
-  const auto direct = dnnl::algorithm::convolution_direct;
-  const ConvolutionGeometry& g = part.g;
-  const Descriptors any = describe_free(g);
-  const Descriptors plain = describe_plain(part);
-  const Dims stride = pair(g.stride), dilation = pair(g.dilation, 1);
-  const Dims pad = pair(g.pad), pad_end = pair(g.pad_end);
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-
-  using Forward = dnnl::convolution_forward;
-  const auto describe_forward = [&](const auto&... what) {
-    return onednn_describe<Forward>(engine, attributes, dnnl::prop_kind::forward_training, direct, what...);
-  };
-  const Forward::primitive_desc hint =
-      bias ? describe_forward(any.x, any.weight, any.bias, any.y, stride, dilation, pad, pad_end)
-           : describe_forward(any.x, any.weight, any.y, stride, dilation, pad, pad_end);
-  OnednnPlan plan;
-  plan.bias = plain.bias;
-  const auto keep = [&](const auto& chosen, const memory::desc& x, const memory::desc& w, const memory::desc& y) {
-    plan.scratch = chosen.scratchpad_desc();
-    plan.x = OnednnLayout(engine, plain.x, x, pass == ConvolutionPass::backward_data);
-    plan.weight = OnednnLayout(engine, plain.weight, w, pass == ConvolutionPass::backward_weights);
-    plan.y = OnednnLayout(engine, plain.y, y, pass == ConvolutionPass::forward);
-  };
-  if (pass == ConvolutionPass::forward) {
-    plan.primitive = Forward(hint);
-    keep(hint, hint.src_desc(), hint.weights_desc(), hint.dst_desc());
-  } else if (pass == ConvolutionPass::backward_data) {
-    using Backward = dnnl::convolution_backward_data;
-    const auto chosen = onednn_describe_backward<Backward>(
-        engine, attributes, hint, direct, any.x, any.weight, any.y, stride, dilation, pad, pad_end);
-    plan.primitive = Backward(chosen);
-    keep(chosen, chosen.diff_src_desc(), chosen.weights_desc(), chosen.diff_dst_desc());
-  } else {
-    using Backward = dnnl::convolution_backward_weights;
-    const auto describe_backward = [&](const auto&... what) {
-      return onednn_describe_backward<Backward>(engine, attributes, hint, direct, what...);
-    };
-    const Backward::primitive_desc chosen =
-        bias ? describe_backward(any.x, any.weight, any.bias, any.y, stride, dilation, pad, pad_end)
-             : describe_backward(any.x, any.weight, any.y, stride, dilation, pad, pad_end);
-    plan.primitive = Backward(chosen);
-    keep(chosen, chosen.src_desc(), chosen.diff_weights_desc(), chosen.diff_dst_desc());
-  }
-  return plan;
-}
-
-CacheKey key_of(ConvolutionPass pass, const Part& part, bool bias) {
-  constexpr std::int64_t kind = 2;  // apart from other primitives in the cache
-  const ConvolutionGeometry& g = part.g;
-  CacheKey key = CacheKey::of(
-      kind,
-      static_cast<int>(pass),
-      bias,
-      g.images,
-      g.inputs,
-      g.outputs,
-      g.groups,
-      part.x_image,
-      part.y_image,
-      part.weight_row);
-  for (const auto* values : {&g.in, &g.kernel, &g.stride, &g.pad, &g.pad_end, &g.dilation}) {
-    key.add((*values)[0]);
-    key.add((*values)[1]);
-  }
-  return key;
-}
 
 // -- Cutting ----------------------------------------------------------------------------------------------------------
 
@@ -151,7 +32,8 @@ struct Cutting {
 
   Cutting(ConvolutionPass pass, const ConvolutionGeometry& g) {
     const bool sums = pass == ConvolutionPass::backward_weights;
-    const std::int64_t most = pieces_worth(2.0 * static_cast<double>(g.images * g.out_plane() * weights_of(g)));
+    const std::int64_t products = g.images * g.out_plane() * weights_of(g);
+    const std::int64_t most = pieces_worth(2.0 * static_cast<double>(products) / onednn_pace(g.dtype));
     std::int64_t by_images = std::min(most, g.images);
     if (sums) {
       constexpr std::int64_t k_most_sums = 1 << 24;  // elements beside each other
@@ -170,8 +52,8 @@ struct Cutting {
     }
   }
 
-  Part part(const ConvolutionGeometry& g, std::int64_t piece) const {
-    Part part{g, g.inputs * g.in_plane(), g.outputs * g.out_plane(), g.depth()};
+  ConvolutionPart part(const ConvolutionGeometry& g, std::int64_t piece) const {
+    ConvolutionPart part{g, g.inputs * g.in_plane(), g.outputs * g.out_plane(), g.depth()};
     std::int64_t& extent = axis == CutAxis::images    ? part.g.images
                            : axis == CutAxis::outputs ? part.g.outputs
                                                       : part.g.inputs;
@@ -180,8 +62,9 @@ struct Cutting {
   }
 
   ConvolutionData data(const ConvolutionGeometry& g, const ConvolutionData& whole, std::int64_t piece) const {
-    const auto past = [](void* data, std::int64_t elements) {
-      return data == nullptr ? data : static_cast<float*>(data) + elements;
+    const auto bytes = static_cast<std::int64_t>(size_of(g.dtype));
+    const auto past = [bytes](void* data, std::int64_t elements) {
+      return data == nullptr ? data : static_cast<char*>(data) + elements * bytes;
     };
     const std::int64_t begin = pieces.begin(piece);
     ConvolutionData d = whole;
@@ -260,69 +143,154 @@ void run_piece(
   call.run();
 }
 
-// Sums of pieces, one after the other: to[i] = parts[0][i] + parts[1][i] + ...
-void add_parts(const float* parts, std::int64_t count, std::int64_t stride, std::int64_t n, float* to) {
-  parallel_for(n, 16 * 1024, [=](std::int64_t begin, std::int64_t end) {
-    std::copy(parts + begin, parts + end, to + begin);
+// Sums of pieces, one after the other, rounded once: to[i] = parts[0][i] + parts[1][i] + ... Changes parts[0].
+void add_parts(float* parts, std::int64_t count, std::int64_t stride, std::int64_t n, DType dtype, void* to) {
+  constexpr std::int64_t grain = 16 * 1024;
+  parallel_for(n, grain, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t part = 1; part < count; ++part) {
       const float* from = parts + part * stride;
       for (std::int64_t i = begin; i < end; ++i)
-        to[i] += from[i];
+        parts[i] += from[i];
     }
   });
+  narrow(parts, dtype, to, n);
+}
+
+// Makes what runs the first pieces and the last one, which may be shorter.
+struct Plans {
+  std::shared_ptr<const OnednnPlan> first, last;
+  std::int64_t count;
+
+  Plans(Onednn& library, ConvolutionPass pass, const Cutting& cutting, const ConvolutionGeometry& g, bool bias)
+      : first(convolution_plan(library, pass, cutting.part(g, 0), bias)), last(first), count(cutting.pieces.count()) {
+    if (count > 1)
+      last = convolution_plan(library, pass, cutting.part(g, count - 1), bias);
+  }
+  bool usable() const { return first->usable && last->usable; }
+  const OnednnPlan& of(std::int64_t piece) const { return piece == count - 1 ? *last : *first; }
+};
+
+// Gradients of the weight, by images beside each other, and of the bias: in float32, which half types are rounded from.
+void run_weights(
+    const Queue& queue,
+    const Plans& plans,
+    const Cutting& cutting,
+    const ConvolutionGeometry& g,
+    const ConvolutionData& data) {
+  const bool bias = data.bias_grad != nullptr, by_images = cutting.axis == CutAxis::images;
+  const std::int64_t beside = by_images ? plans.count : 1;
+  const bool in_place = beside == 1 && g.dtype == DType::float32;
+  const std::int64_t weights = weights_of(g), stride = weights + (bias ? g.outputs : 0);
+  const Workspace sums(queue, in_place ? 0 : static_cast<std::size_t>(beside * stride) * sizeof(float));
+  for_each_piece(cutting.pieces, [&](std::int64_t piece) {
+    ConvolutionData part = cutting.data(g, data, piece);
+    if (!in_place) {
+      const std::int64_t first = by_images ? 0 : cutting.pieces.begin(piece);  // of the outputs
+      float* const to = sums.as<float>() + (by_images ? piece * stride : 0);
+      part.weight = to + first * g.depth();
+      part.bias_grad = bias ? to + weights + first : nullptr;
+    }
+    run_piece(queue, ConvolutionPass::backward_weights, plans.of(piece), part, nullptr);
+  });
+  if (in_place)
+    return;
+  add_parts(sums.as<float>(), beside, stride, weights, g.dtype, data.weight);
+  if (bias)
+    add_parts(sums.as<float>() + weights, beside, stride, g.outputs, g.dtype, data.bias_grad);
+}
+
+bool run(const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data) {
+  const Cutting cutting(pass, g);
+  const Plans plans(Onednn::of(queue), pass, cutting, g, data.bias != nullptr || data.bias_grad != nullptr);
+  if (!plans.usable())
+    return false;
+  if (pass == ConvolutionPass::backward_weights) {
+    run_weights(queue, plans, cutting, g, data);
+    return true;
+  }
+  std::optional<WeightsBeside> weights, last_weights;
+  if (cutting.axis == CutAxis::images) {
+    const TeamScope alone(1);
+    weights.emplace(queue, *plans.first, data.weight);
+    if (plans.last != plans.first)
+      last_weights.emplace(queue, *plans.last, data.weight);
+  }
+  const std::int64_t last = plans.count - 1;
+  for_each_piece(cutting.pieces, [&](std::int64_t piece) {
+    const auto& beside = piece == last && last_weights ? last_weights : weights;
+    run_piece(queue, pass, plans.of(piece), cutting.data(g, data, piece), beside ? &*beside : nullptr);
+  });
+  return true;
+}
+
+// Whether windows fit into the image, and all of them touch it: kernels of oneDNN 2.6 for AMX crash where some do not,
+// and take numbers from memory that nobody wrote where the image is smaller.
+bool windows_fit(const ConvolutionGeometry& g) {
+  for (int axis = 0; axis < 2; ++axis) {
+    const std::int64_t reach = g.dilation[axis] * (g.kernel[axis] - 1);
+    if (g.in[axis] <= reach || g.pad[axis] > reach || (g.out[axis] - 1) * g.stride[axis] - g.pad[axis] >= g.in[axis])
+      return false;
+  }
+  return true;
+}
+
+// Whether half types go to oneDNN as they are. Its kernels for them fill up what they read of few channels with what
+// lies beside, times zero: NaN would come into numbers that have nothing to do with it.
+bool takes_half(ConvolutionPass pass, const ConvolutionGeometry& g) {
+  constexpr std::int64_t k_least_channels = 8, k_channels_read = 32;
+  const bool by_channel = g.groups != 1 && g.group_inputs() == 1 && g.group_outputs() == 1;
+  if (!windows_fit(g))
+    return false;
+  if (pass == ConvolutionPass::backward_weights && (g.dilation[0] != 1 || g.dilation[1] != 1))
+    return false;
+  if (pass != ConvolutionPass::forward || by_channel)
+    return true;
+  return g.group_inputs() >= k_least_channels && (g.groups == 1 || g.group_inputs() % k_channels_read == 0);
+}
+
+// By way of float32, which what is not in it is copied to, and what comes out of it is rounded from.
+bool run_widened(const Queue& queue, ConvolutionPass pass, ConvolutionGeometry g, const ConvolutionData& data) {
+  const DType narrow_type = std::exchange(g.dtype, DType::float32);
+  const auto given = [&](ConvolutionPass without, const void* values, std::int64_t n) {
+    return Widened(queue, narrow_type, pass == without ? nullptr : values, n);
+  };
+  const std::int64_t x_size = g.x_shape().size(), y_size = g.y_shape().size();
+  const Widened x = given(ConvolutionPass::backward_data, data.x, x_size);
+  const Widened weight = given(ConvolutionPass::backward_weights, data.weight, weights_of(g));
+  const Widened y = given(ConvolutionPass::forward, data.y, y_size);
+  const Widened bias(queue, narrow_type, data.bias, data.bias == nullptr ? 0 : g.outputs);
+  const Widened bias_grad(queue, narrow_type, nullptr, data.bias_grad == nullptr ? 0 : g.outputs);
+  if (!run(queue, pass, g, {x.data(), weight.data(), y.data(), bias.data(), bias_grad.data()}))
+    return false;
+  switch (pass) {
+    case ConvolutionPass::forward:
+      narrow(y.data(), narrow_type, data.y, y_size);
+      break;
+    case ConvolutionPass::backward_data:
+      narrow(x.data(), narrow_type, data.x, x_size);
+      break;
+    case ConvolutionPass::backward_weights:
+      narrow(weight.data(), narrow_type, data.weight, weights_of(g));
+      if (data.bias_grad != nullptr)
+        narrow(bias_grad.data(), narrow_type, data.bias_grad, g.outputs);
+  }
+  return true;
 }
 
 }  // namespace
 
 bool convolution_onednn(
     const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data) {
-  if (g.dtype != DType::float32 || g.x_shape().size() == 0 || g.weight_shape().size() == 0)
+  if (onednn_type(g.dtype) == dnnl::memory::data_type::undef || g.x_shape().size() == 0 || g.weight_shape().size() == 0)
     return false;
   if (!has_onednn("convolution"))
     return false;
-  Onednn& library = Onednn::of(queue);
-  const bool bias = data.bias != nullptr || data.bias_grad != nullptr;
-  const Cutting cutting(pass, g);
-  const Pieces& pieces = cutting.pieces;
-  const auto plan_for = [&](std::int64_t piece) {
-    const TeamScope alone(1);
-    const Part part = cutting.part(g, piece);
-    return library.plans.get(key_of(pass, part, bias), [&] {
-      return onednn_plan([&] { return make_plan(library.engine, pass, part, bias); });
-    });
-  };
-  const std::int64_t last = pieces.count() - 1;
-  const auto plan = plan_for(0), last_plan = plan_for(last);
-  if (!plan->usable || !last_plan->usable)
-    return false;
-  const auto plan_of = [&](std::int64_t piece) -> const OnednnPlan& { return piece == last ? *last_plan : *plan; };
-
-  if (pass == ConvolutionPass::backward_weights && cutting.axis == CutAxis::images && last > 0) {
-    const std::int64_t weights = weights_of(g), stride = weights + (bias ? g.outputs : 0);
-    const Workspace sums(queue, static_cast<std::size_t>(pieces.count() * stride) * sizeof(float));
-    for_each_piece(pieces, [&](std::int64_t piece) {
-      ConvolutionData part = cutting.data(g, data, piece);
-      part.weight = sums.as<float>() + piece * stride;
-      part.bias_grad = bias ? sums.as<float>() + piece * stride + weights : nullptr;
-      run_piece(queue, pass, plan_of(piece), part, nullptr);
-    });
-    add_parts(sums.as<float>(), pieces.count(), stride, weights, static_cast<float*>(data.weight));
-    if (bias)
-      add_parts(sums.as<float>() + weights, pieces.count(), stride, g.outputs, static_cast<float*>(data.bias_grad));
-    return true;
+  const bool half = g.dtype != DType::float32;
+  if (onednn_computes(g.dtype) && (!half || takes_half(pass, g))) {
+    if ((half && convolution_of_few_pixels(queue, pass, g, data)) || run(queue, pass, g, data))
+      return true;
   }
-  std::optional<WeightsBeside> weights, last_weights;
-  if (pass != ConvolutionPass::backward_weights && cutting.axis == CutAxis::images) {
-    const TeamScope alone(1);
-    weights.emplace(queue, *plan, data.weight);
-    if (last_plan != plan)
-      last_weights.emplace(queue, *last_plan, data.weight);
-  }
-  for_each_piece(pieces, [&](std::int64_t piece) {
-    const auto& beside = piece == last && last_weights ? last_weights : weights;
-    run_piece(queue, pass, plan_of(piece), cutting.data(g, data, piece), beside ? &*beside : nullptr);
-  });
-  return true;
+  return half && run_widened(queue, pass, g, data);
 }
 
 #else

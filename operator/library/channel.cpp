@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <type_traits>
 #include <vector>
 
@@ -42,6 +43,15 @@ void sum_channels(const ChannelView& v, const T* x, T* sums) {
   });
 }
 
+// relu of half types by their bits, as whole numbers: below those of a negative NaN lie all other negative ones.
+template <class T>
+void relu_words(T* values, std::int64_t n) {
+  constexpr std::int16_t k_minus_infinity = std::is_same_v<T, BFloat16> ? -0x80 : -0x400;
+  auto* const words = reinterpret_cast<std::int16_t*>(values);
+  for (std::int64_t i = 0; i < n; ++i)
+    words[i] = words[i] > k_minus_infinity ? words[i] : std::int16_t{0};
+}
+
 template <class T>
 void add_channels(const ChannelView& v, T* y, const T* bias, bool relu) {
   using Acc = Compute<T>;
@@ -50,6 +60,12 @@ void add_channels(const ChannelView& v, T* y, const T* bias, bool relu) {
     for (std::int64_t plane = begin; plane < end; ++plane) {
       const Acc add = bias == nullptr ? Acc{} : static_cast<Acc>(bias[plane % v.channels]);
       T* at = y + plane * v.inner;
+      if constexpr (sizeof(T) == 2) {
+        if (bias == nullptr && relu) {
+          relu_words(at, v.inner);
+          continue;
+        }
+      }
       for (std::int64_t i = 0; i < v.inner; ++i) {
         const Acc value = static_cast<Acc>(at[i]) + add;
         at[i] = T(relu && value <= Acc{} ? Acc{} : value);

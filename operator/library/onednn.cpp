@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <utility>
 
+#include <sluice/engine/detail/float_mode.h>
 #include <sluice/operator/library/onednn.h>
 #include <sluice/operator/library/shared_library.h>
 #include <sluice/operator/library/team.h>
@@ -34,6 +35,11 @@ class SignalsHeld {
   sigset_t before_;
 };
 
+// Of a set that holds others, the bits of all of them.
+bool has_instructions(dnnl_cpu_isa_t set) noexcept {
+  return (dnnl::dnnl_get_effective_cpu_isa() & static_cast<unsigned>(set)) == static_cast<unsigned>(set);
+}
+
 }  // namespace
 
 SharedLibrary& onednn_library() {
@@ -59,6 +65,40 @@ bool has_onednn(const char* op) {
         op,
         onednn_library().problem().c_str());
   return false;
+}
+
+memory::data_type onednn_type(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::float32:
+      return memory::data_type::f32;
+    case DType::bfloat16:
+      return memory::data_type::bf16;
+    case DType::float16:
+      return memory::data_type::f16;
+    default:
+      return memory::data_type::undef;
+  }
+}
+
+bool onednn_computes(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::float32:
+      return true;
+    case DType::bfloat16:
+      return FloatMode::current().flushes() && has_instructions(dnnl_cpu_isa_avx512_core_bf16);
+    case DType::float16:
+#if DNNL_VERSION_MAJOR >= 3
+      return has_instructions(dnnl_cpu_isa_avx512_core_fp16);
+#endif
+    default:
+      return false;
+  }
+}
+
+double onednn_pace(DType dtype) noexcept {
+  if (dtype != DType::bfloat16)
+    return 1;
+  return has_instructions(dnnl_cpu_isa_avx512_core_amx) ? 8 : 2;
 }
 
 OnednnLayout::OnednnLayout(const dnnl::engine& engine, memory::desc ours, memory::desc wanted, bool is_output)

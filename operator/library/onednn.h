@@ -3,6 +3,7 @@
 #ifdef SLUICE_ONEDNN
 #include <deque>
 #include <memory>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -48,6 +49,23 @@ std::shared_ptr<const OnednnPlan> onednn_plan(Make&& make) {
     plan.usable = false;
   }
   return std::make_shared<const OnednnPlan>(std::move(plan));
+}
+
+/// The type of that name; undef for one that oneDNN does not have.
+dnnl::memory::data_type onednn_type(DType dtype) noexcept;
+
+/// Whether oneDNN has instructions of this machine for products of that type, added up in float32: asked of the
+/// library, which an environment variable may have told of fewer. Those of bfloat16 take denormals for zero, so a
+/// thread that keeps them does without.
+bool onednn_computes(DType dtype) noexcept;
+
+/// About how many times as many products of that type as of float32 these do in the same time.
+double onednn_pace(DType dtype) noexcept;
+
+/// Whether a description is one to run: oneDNN's plain loops over half types are slower than floats in its kernels.
+template <class Description>
+bool onednn_is_worth(const Description& description, DType dtype) {
+  return dtype == DType::float32 || std::string_view(description.impl_info_str()).find("ref") != 0;
 }
 
 /// A primitive's description from what it computes: by value with oneDNN 2, at once with oneDNN 3.

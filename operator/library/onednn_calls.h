@@ -40,6 +40,7 @@
   SLUICE_ONEDNN_CALLS_OF_HANDLES(X)          \
   X(dnnl_engine_create)                      \
   X(dnnl_engine_destroy)                     \
+  X(dnnl_get_effective_cpu_isa)              \
   X(dnnl_memory_create)                      \
   X(dnnl_memory_desc_equal)                  \
   X(dnnl_memory_desc_get_size)               \
@@ -49,6 +50,7 @@
   X(dnnl_primitive_attr_set_scratchpad_mode) \
   X(dnnl_primitive_create)                   \
   X(dnnl_primitive_desc_destroy)             \
+  X(dnnl_primitive_desc_query)               \
   X(dnnl_primitive_desc_query_md)            \
   X(dnnl_primitive_destroy)                  \
   X(dnnl_primitive_execute)                  \

@@ -27,6 +27,7 @@ OPEN = [
     ("ndarray/detail/mapped.h", ("operator",), "and brings them in and out itself"),
     ("engine/detail/engine_access.h", ("storage", "ndarray", "operator", "gluon"),
      "pools free by positions and ask for memory back; small reads learn from a kernel that it has run; sinks are a body's own; plans of a network belong to an engine"),
+    ("engine/detail/float_mode.h", ("operator",), "a library whose instructions flush denormals is called by bodies that flush them"),
     ("ndarray/detail/simd_target.h", ("operator",), "vector kernels of both rooms are chosen by one rule"),
     ("ndarray/detail/simd_casts.h", ("operator",), "kernels of half types compute in float"),
     ("ndarray/detail/copy_kernels.h", ("operator",), "a fused kernel casts among its other calls"),

@@ -155,3 +155,20 @@ TEST_CASE("Under autocast calls of every operator come and give what its list sa
     }
   }
 }
+
+TEST_CASE("A call with relu is cast as the one without", "[operator][amp]") {
+  constexpr std::string_view end = "_relu";
+  int pairs = 0;
+  for (const Operator* op : k_ours) {
+    const std::string_view name = op->name;
+    if (!name.ends_with(end))
+      continue;
+    const std::string_view plain = name.substr(0, name.size() - end.size());
+    if (find_operator(plain) == nullptr)
+      continue;
+    ++pairs;
+    INFO(name);
+    CHECK(amp::cast_rule(name) == amp::cast_rule(plain));
+  }
+  CHECK(pairs >= 3);
+}
