@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Which GPUs the device code is built for: gpu_arch.py NVCC VALUE CPU_FAMILY, where VALUE is the option gpu_arch.
+"""Which GPUs the device code is built for: gpu_arch.py NVCC VALUE CPU_FAMILY [quick].
 
 Prints three lines: nvcc's flags, the capability whose PTX is built in too (0 = none), and a sentence about the choice.
+VALUE is the option gpu_arch:
   auto     the GPUs of this machine; without one as `all`
   all      one architecture of each generation that the toolkit builds for, and PTX of the newest for those to come
   80,90    these; `90+ptx` adds the PTX
+`quick` asks for code that compiles fast and runs slowly, where the toolkit knows how.
 """
 import re
 import subprocess
@@ -80,7 +82,7 @@ def choose(value, known, gpus, cpu_family):
 
 
 def main():
-    nvcc, value, cpu_family = sys.argv[1:]
+    nvcc, value, cpu_family, *quick = sys.argv[1:]
     known = [int(digits) for digits in re.findall(r"^sm_(\d+)$", output(nvcc, "--list-gpu-code"), re.MULTILINE)]
     if not known:
         sys.exit(f"gpu_arch: '{nvcc} --list-gpu-code' names nothing")
@@ -89,7 +91,10 @@ def main():
     if ptx:
         flags.append(f"-gencode=arch=compute_{ptx},code=compute_{ptx}")
     # Several times smaller, and the driver unpacks only what it loads.
-    flags.append("--compress-mode=size" if "compress-mode" in output(nvcc, "--help") else "-Xfatbin=-compress-all")
+    known_flags = output(nvcc, "--help")
+    flags.append("--compress-mode=size" if "compress-mode" in known_flags else "-Xfatbin=-compress-all")
+    if quick and "--Ofast-compile" in known_flags:
+        flags.append("--Ofast-compile=max")
     print(" ".join(flags))
     print(ptx)
     print(", ".join(names) + (f", PTX {ptx}" if ptx else "") + f" ({sentence})")

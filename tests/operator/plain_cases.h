@@ -11,17 +11,10 @@
 #include <sluice/operator/update/loss_scale.h>
 #include <sluice/operator/update/numbers.h>
 
+#include "tests/operator/plain_case.h"
 #include "tests/operator/reduced_programs.h"
 
 namespace sluice::test {
-
-struct PlainCase {
-  std::string op;
-  /// Of the inputs; of those of no type the test chooses it.
-  std::vector<std::pair<Shape, std::optional<DType>>> inputs;
-  std::function<Arrays(const Arrays&, DType)> f;
-  double low = -3, high = 3;
-};
 
 namespace detail {
 

@@ -12,9 +12,9 @@
 #include <sluice/operator/half_types.h>
 #include <sluice/operator/sink.h>
 
-#include "tests/operator/differentiable_cases.h"
-#include "tests/operator/plain_made_cases.h"
+#include "tests/operator/every_case.h"
 #include "tests/support/catch.h"
+#include "tests/support/compare.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -97,14 +97,14 @@ void run_watched(Watch& watch, DType low, const std::string& name, const Case& r
 }
 
 void watch_cases(Watch& watch, DType low, DType first, DType dtype) {
-  for (const PlainCase& c : all_plain_cases()) {
+  for (const PlainCase& c : every_plain_case()) {
     Arrays given;
     for (const auto& [shape, own] : c.inputs)
       given.push_back(
           random_array(shape, 11 + given.size(), c.low, c.high, own.value_or(given.empty() ? first : dtype)));
     run_watched(watch, low, c.op, [&] { c.f(given, dtype); });
   }
-  for (const DifferentiableCase& c : differentiable_cases()) {
+  for (const DifferentiableCase& c : every_differentiable_case()) {
     std::vector<NDArray> given;
     for (const Shape& shape : c.shapes)
       given.push_back(random_array(shape, 11 + given.size(), c.low, c.high, given.empty() ? first : dtype));

@@ -6,7 +6,7 @@
 #include <sluice/operator/graph/plan.h>
 #include <sluice/operator/graph/trace.h>
 
-#include "tests/operator/differentiable_cases.h"
+#include "tests/operator/every_case.h"
 #include "tests/operator/heavy_reference.h"
 #include "tests/operator/random_program.h"
 #include "tests/support/catch.h"
@@ -43,7 +43,7 @@ Arrays step(const DifferentiableCase& c, const Arrays& given) {
 TEST_CASE("Every operator behind another kernel in a graph gives what it gives by itself", "[graph][early][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   for (const DType dtype : {float32, float16}) {
-    for (const DifferentiableCase& c : differentiable_cases()) {
+    for (const DifferentiableCase& c : every_differentiable_case()) {
       if (c.name.starts_with("dropout") || (dtype == float16 && c.in_float32))  // draws anew each time
         continue;
       CAPTURE(c.name, dtype);

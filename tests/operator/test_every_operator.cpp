@@ -8,8 +8,9 @@
 
 #include <sluice/operator/api.h>
 
+#include "tests/operator/elementwise_rows.h"
+#include "tests/operator/every_case.h"
 #include "tests/operator/layouts.h"
-#include "tests/operator/plain_made_cases.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
 
@@ -84,7 +85,7 @@ std::string plain_differences(const PlainCase& c, Device device, DType dtype, bo
 
 void check_all(Device device) {
   std::map<std::string, bool> ran;
-  for (const PlainCase& c : all_plain_cases()) {
+  for (const PlainCase& c : every_plain_case()) {
     for (const DType dtype : k_every_dtype)
       CHECK(plain_differences(c, device, dtype, ran[c.op]) == "");
   }
@@ -110,7 +111,7 @@ TEST_CASE("Operators without a gradient give on a GPU what they give on the CPU"
 
 TEST_CASE("There is a case for every operator without a gradient", "[plain]") {
   std::set<std::string> covered;
-  for (const PlainCase& c : all_plain_cases())
+  for (const PlainCase& c : every_plain_case())
     covered.insert(c.op);
   std::string missing;
   for (const Operator* op : k_ours) {

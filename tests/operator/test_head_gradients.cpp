@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/operator/differentiable_cases.h"
+#include "tests/operator/every_case.h"
 #include "tests/operator/layouts.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
@@ -177,7 +177,7 @@ std::string not_exercised() {
 
 TEST_CASE("operators and their gradients take inputs and head gradients of all layouts", "[head]") {
   for (const DType dtype : {float32, float64, float16, bfloat16}) {
-    for (const DifferentiableCase& c : differentiable_cases())
+    for (const DifferentiableCase& c : every_differentiable_case())
       CHECK(layout_differences(c, cpu(), dtype, loose(c, dtype, 1)) == "");
   }
   const std::string missing = not_exercised();
@@ -187,7 +187,7 @@ TEST_CASE("operators and their gradients take inputs and head gradients of all l
 TEST_CASE("operators and their gradients take all layouts on a GPU", "[head][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   for (const DType dtype : {float32, float64, float16, bfloat16}) {
-    for (const DifferentiableCase& c : differentiable_cases())
+    for (const DifferentiableCase& c : every_differentiable_case())
       CHECK(layout_differences(c, gpu(), dtype, loose(c, dtype, 5)) == "");
   }
   CHECK(not_exercised() == "");
@@ -195,13 +195,13 @@ TEST_CASE("operators and their gradients take all layouts on a GPU", "[head][gpu
 
 TEST_CASE("Gradients that are recorded are those that are not", "[head]") {
   for (const DType dtype : {float32, float64}) {
-    for (const DifferentiableCase& c : differentiable_cases())
+    for (const DifferentiableCase& c : every_differentiable_case())
       check_recorded(c, cpu(), dtype, loose(c, dtype, 5));
   }
 }
 
 TEST_CASE("Gradients that are recorded are those that are not on a GPU", "[head][gpu]") {
   SLUICE_NEEDS_GPUS(1);
-  for (const DifferentiableCase& c : differentiable_cases())
+  for (const DifferentiableCase& c : every_differentiable_case())
     check_recorded(c, gpu(), float32, loose(c, float32, 5));
 }

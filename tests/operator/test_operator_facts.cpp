@@ -10,9 +10,10 @@
 #include <sluice/operator/api.h>
 #include <sluice/operator/sink.h>
 
-#include "tests/operator/differentiable_cases.h"
-#include "tests/operator/plain_made_cases.h"
+#include "tests/operator/elementwise_rows.h"
+#include "tests/operator/every_case.h"
 #include "tests/support/catch.h"
+#include "tests/support/compare.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -98,9 +99,9 @@ TEST_CASE("Facts of all operators", "[.operator_facts]") {
   REQUIRE(path != nullptr);
   Observer observer;
   for (const DType dtype : k_all_dtypes) {
-    for (const PlainCase& c : all_plain_cases())
+    for (const PlainCase& c : every_plain_case())
       observe(observer, [&] { run(c, dtype); });
-    for (const DifferentiableCase& c : differentiable_cases())
+    for (const DifferentiableCase& c : every_differentiable_case())
       observe(observer, [&] { run(c, dtype); });
   }
   std::ofstream file(path);
@@ -144,9 +145,9 @@ void check_stored(const std::string& name, const Case& c) {
 }  // namespace
 
 TEST_CASE("What takes int32 takes the stored types too", "[stored]") {
-  for (const PlainCase& c : all_plain_cases())
+  for (const PlainCase& c : every_plain_case())
     check_stored(c.op, c);
-  for (const DifferentiableCase& c : differentiable_cases())
+  for (const DifferentiableCase& c : every_differentiable_case())
     check_stored(c.name, c);
 }
 

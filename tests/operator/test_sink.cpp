@@ -7,10 +7,12 @@
 
 #include <sluice/ndarray/detail/array_object.h>
 
-#include "tests/operator/differentiable_cases.h"
-#include "tests/operator/plain_made_cases.h"
+#include "tests/operator/elementwise_rows.h"
+#include "tests/operator/every_case.h"
 #include "tests/operator/random_and_update_calls.h"
+#include "tests/operator/reduction_rows.h"
 #include "tests/support/catch.h"
+#include "tests/support/compare.h"
 #include "tests/support/sinks.h"
 
 using namespace sluice;
@@ -88,7 +90,7 @@ void call_what_plans_call(const NDArray& a) {
 }
 
 void call_plain_cases(Device device) {
-  for (const PlainCase& c : all_plain_cases()) {
+  for (const PlainCase& c : every_plain_case()) {
     for (const DType dtype : {float32, int32}) {
       Arrays inputs;
       for (const auto& [shape, own] : c.inputs)
@@ -216,7 +218,7 @@ TEST_CASE("Inference says what every operator gives", "[sink]") {
   RunningSink sink;
   {
     const CallSinkScope taken(&sink);
-    for (const DifferentiableCase& c : differentiable_cases()) {
+    for (const DifferentiableCase& c : every_differentiable_case()) {
       std::vector<NDArray> inputs;
       for (const Shape& shape : c.shapes)
         inputs.push_back(full(shape, 0.5 * (c.low + c.high) + 0.125 * (c.high - c.low)));
@@ -235,7 +237,7 @@ TEST_CASE("Inference says what every operator gives", "[sink]") {
 }
 
 TEST_CASE("A program makes the same calls on arrays without memory as on arrays with", "[sink]") {
-  for (const DifferentiableCase& c : differentiable_cases()) {
+  for (const DifferentiableCase& c : every_differentiable_case()) {
     CAPTURE(c.name);
     std::vector<NDArray> real, none;
     for (const Shape& shape : c.shapes) {

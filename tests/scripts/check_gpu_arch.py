@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """ndarray/gpu_arch.py with toolkits and GPUs that are not here, by stand-ins for nvcc and nvidia-smi: check_gpu_arch.py ROOT."""
+import itertools
 import os
 import pathlib
 import subprocess
@@ -35,28 +36,30 @@ def put(path, text):
     path.chmod(0o755)
 
 
-def run(root, folder, codes, smi, value, cpu):
+def run(root, folder, codes, smi, value, cpu, *quick):
     said = "\\n".join(f"sm_{code}" for code in codes)
-    put(folder / "nvcc", f'case "$1" in --list-gpu-code) printf "{said}\\n";; --help) echo "--compress-mode";; esac\n')
+    flags = "--compress-mode --Ofast-compile" if codes == CUDA_13 else "--compress-mode"
+    put(folder / "nvcc", f'case "$1" in --list-gpu-code) printf "{said}\\n";; --help) echo "{flags}";; esac\n')
     if smi is not None:
         put(folder / "nvidia-smi", "printf '" + smi.replace("\n", "\\n") + "\\n'\n")
-    return subprocess.run([sys.executable, str(root / "ndarray/gpu_arch.py"), str(folder / "nvcc"), value, cpu],
+    return subprocess.run([sys.executable, str(root / "ndarray/gpu_arch.py"), str(folder / "nvcc"), value, cpu, *quick],
                           env={**os.environ, "PATH": str(folder)}, capture_output=True, text=True)
 
 
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
-    for what, codes, smi, value, cpu, names, ptx, words in TABLE:
+    for (what, codes, smi, value, cpu, names, ptx, words), quick in itertools.product(TABLE, ([], ["quick"])):
         with tempfile.TemporaryDirectory() as folder:
-            done = run(root, pathlib.Path(folder), codes, smi, value, cpu)
+            done = run(root, pathlib.Path(folder), codes, smi, value, cpu, *quick)
         wanted = None
         if names is not None:
             flags = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in names]
             flags += [f"-gencode=arch=compute_{ptx},code=compute_{ptx}"] if ptx else []
-            wanted = " ".join([*flags, "--compress-mode=size"]) + f"\n{ptx}\n"
+            flags += ["--compress-mode=size"] + (["--Ofast-compile=max"] if quick and codes == CUDA_13 else [])
+            wanted = " ".join(flags) + f"\n{ptx}\n"
         good = done.returncode != 0 if wanted is None else done.returncode == 0 and done.stdout.startswith(wanted)
         if not good or words not in done.stdout + done.stderr:
-            sys.exit(f"{what}: wanted {wanted} and '{words}', got {done.returncode}\n{done.stdout}{done.stderr}")
+            sys.exit(f"{what} {quick}: wanted {wanted} and '{words}', got {done.returncode}\n{done.stdout}{done.stderr}")
     print(f"gpu_arch: {len(TABLE)} machines")
 
 
