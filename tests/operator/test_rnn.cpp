@@ -240,6 +240,13 @@ TEST_CASE("rnn is in graphs what it is by hand, and takes what autocast makes of
     const RecurrentCase c{{mode, 4, 2}, 3, 2, 3};
     const std::vector<NDArray> inputs = c.inputs(float32);
     CHECK(traced_differences([&](const auto& in) { return call_rnn(c, in)[0]; }, inputs) == "");
+    graph::Tracer tracer;
+    std::vector<NDArray> abstract;
+    for (const NDArray& input : inputs)
+      abstract.push_back(tracer.input({input.shape(), input.dtype(), input.device()}));
+    const graph::Graph made = tracer.trace([&] { return call_rnn(c, abstract); });
+    CHECK(made.nodes.size() == 1);
+    CHECK(graph::flops(made) == 2 * 3 * 2 * inputs[1].size());
     const amp::AutocastScope half(bfloat16);
     const NDArray y = call_rnn(c, inputs)[0];
     CHECK(y.dtype() == bfloat16);
