@@ -69,7 +69,8 @@ TEST_CASE("cuDNN's recurrent layers are the CPU's, of sizes that fill its kernel
           narrow.push_back(input.astype(dtype).to(gpu()));
         const Arrays want = outcome([&](const auto& in) { return call_rnn(c, in); }, inputs);
         const Arrays got = outcome([&](const auto& in) { return call_rnn(c, in); }, narrow);
-        for (std::size_t i = 0; i < want.size(); ++i) {
+        const std::size_t compared = has_kinks(c, dtype) ? results_of(c) : want.size();
+        for (std::size_t i = 0; i < compared; ++i) {
           CAPTURE(c.name(), name_of(dtype), i);
           const double size = max(abs(want[i])).item<double>();  // sums of 320 terms lose what the largest loses
           Tolerance close = recurrent_tolerance(dtype);
