@@ -83,7 +83,7 @@ class PackedSteps {
 
  private:
   static constexpr std::int64_t k_units = 32;
-  static constexpr std::int64_t k_depth = 512;  // that panels are multiplied at once
+  static constexpr std::int64_t k_depth = 1024 / sizeof(T);  // that panels are multiplied at once: they stay near
 
   static std::size_t bytes(std::int64_t numbers) { return static_cast<std::size_t>(numbers) * sizeof(T); }
   std::int64_t blocks() const noexcept { return (all_units_ + k_units - 1) / k_units; }
