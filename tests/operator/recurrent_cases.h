@@ -55,7 +55,9 @@ inline std::vector<RecurrentCase> recurrent_cases() {
     }
     cases.push_back({{mode, 1}, 1, 1, 1});       // one of everything
     cases.push_back({{mode, 33}, 3, 13, 7});     // one past a block of units and of rows
-    cases.push_back({{mode, 64, 2}, 2, 97, 5});  // more rows than one part has
+    cases.push_back({{mode, 65, 2}, 2, 97, 5});  // one past two blocks
+    cases.push_back({{mode, 3}, 2, 129, 2});     // more samples than one part has, which are not cut evenly
+    cases.push_back({{mode, 3}, 2, 192, 2});     // and which are
   }
   return cases;
 }
