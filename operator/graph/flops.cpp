@@ -15,6 +15,7 @@
 #include <sluice/operator/pool/geometry.h>
 #include <sluice/operator/pool/pool.h>
 #include <sluice/operator/reduce/plan.h>
+#include <sluice/operator/rnn/problem.h>
 #include <sluice/operator/update/attributes.h>
 
 namespace sluice::graph {
@@ -169,6 +170,15 @@ std::int64_t attention_flops(const Shapes& of) {
   return scores * (score + 2 + 4 * values + 3 + 4 * width) + 2 * q[0] * q[1] * q[2] * values;
 }
 
+// Each weight and bias once a step and sample; going back twice, for inputs and for themselves.
+std::int64_t recurrent_flops(const Shapes& of) {
+  const Operator* const op = of.node.op;
+  if (op != &detail::rnn_op && op != &detail::rnn_backward_op)
+    return 0;
+  const Shape& x = of.input(0);
+  return (op == &detail::rnn_op ? 2 : 4) * x[0] * x[1] * of.input(1).size();
+}
+
 // `x` is what is pooled, `y` what comes of it: in backward too.
 std::int64_t window_flops(const Shapes& of, const Shape& x, const Shape& y) {
   const auto geometry = detail::pool_geometry(of.node.op->name, x, of.node.attributes.as<detail::PoolAttributes>());
@@ -257,7 +267,8 @@ std::int64_t flops(const Node& node, const Graph& graph) {
   if (node.is_view())
     return 0;
   const Shapes shapes{node, graph};
-  for (const auto family : {product_flops, filter_flops, attention_flops, pool_flops, update_flops, control_flops}) {
+  for (const auto family :
+       {product_flops, filter_flops, attention_flops, recurrent_flops, pool_flops, update_flops, control_flops}) {
     if (const std::int64_t count = family(shapes); count > 0)
       return count;
   }

@@ -10,9 +10,14 @@ namespace sluice::detail {
 /// The gates of a step in plain loops.
 namespace plain_gates {
 
-using math::sigmoid;
-using math::tanh;
-
+template <class T>
+inline T squashed(T x) {
+  return math::tanh(x);
+}
+template <class T>
+inline T opened(T x) {
+  return math::sigmoid(x);
+}
 template <class T>
 inline T select(bool condition, T a, T b) {
   return condition ? a : b;

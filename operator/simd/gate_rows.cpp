@@ -18,6 +18,22 @@ using D = hn::ScalableTag<float>;
 using V = Lanes<D>;
 constexpr std::int64_t k_step = hn::MaxLanes(D{});
 
+// e^x of x <= 0; whoever calls it sees to NaN.
+HWY_INLINE V decay(V x) {
+  return hn::Exp(D{}, x.v);
+}
+HWY_INLINE V opened(V x) {
+  const V e = decay(-abs(x));
+  return select(is_nan(x), x, select(x < 0, e, 1) / (1 + e));
+}
+// Near 0 its series: the quotient would keep no digits there.
+HWY_INLINE V squashed(V x) {
+  const V square = x * x, e = decay(-(abs(x) + abs(x)));
+  const V series = polynomial(square, 62.0 / 2835, -17.0 / 315, 2.0 / 15, -1.0 / 3, 1.0) * x;
+  const V far = with_sign_of((1 - e) / (1 + e), x);
+  return select(is_nan(x), x, select(abs(x) < 0.25, series, far));
+}
+
 #define GATE_INLINE HWY_INLINE
 #define GATE_LAMBDA HWY_ATTR
 #include <sluice/operator/rnn/gates.def>

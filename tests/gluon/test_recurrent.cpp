@@ -1,4 +1,5 @@
 // Recurrent layers and cells against plain loops in double: gates, directions, layers, states, graphs, files.
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -304,6 +305,47 @@ TEST_CASE(
   const auto imported = gluon::SymbolBlock::imports(folder / "net.json");
   CHECK(values(imported(x)) == values(small(x)));
   CHECK(values(imported(x.slice(0, 0, 3))) == values(small(x.slice(0, 0, 3))));
+}
+
+TEST_CASE("Recurrent layers train on a GPU as on a CPU, dropout and all, as graphs and by hand", "[gluon][rnn][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const char* const kind : {"LSTM", "GRU"}) {
+    for (const double rate : {0.0, 0.5}) {
+      std::vector<NDArray> losses;
+      for (const Device device : {cpu(), gpu()}) {
+        const auto layer = filled(kind, 4, {.num_layers = 2, .dropout = rate, .bidirectional = true, .input_size = 3});
+        layer->to(device);
+        L2Loss loss;
+        Trainer trainer(layer->collect_params(), Adam({.learning_rate = 0.05}));
+        gluon::TrainStep step_of(*layer, loss, trainer);
+        random::seed(11);
+        const NDArray x = random_array({5, 3, 3}, 1).to(device),
+                      target = random_array({5, 3, 8}, 2, -0.5, 0.5).to(device);
+        for (int i = 0; i < 6; ++i)
+          losses.push_back(mean(step_of(x, target).losses).to(cpu()));
+      }
+      for (std::size_t i = 0; i < 6; ++i) {
+        CAPTURE(kind, rate, i);
+        CHECK(differences(losses[i + 6], losses[i], {1e-3, 1e-4}) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("A recurrent layer is one call of rnn in a graph, in training with dropout one a layer", "[gluon][rnn]") {
+  rnn::LSTM layer(3, {.num_layers = 3, .dropout = 0.5, .bidirectional = true, .input_size = 2});
+  layer.initialize();
+  const auto calls = [&] {
+    graph::Tracer tracer;
+    const NDArray x = tracer.input({{4, 2, 2}, float32, cpu()});
+    const graph::Graph made = tracer.trace([&] { return Arrays{layer(x)}; });
+    return std::count_if(made.nodes.begin(), made.nodes.end(), [](const graph::Node& node) {
+      return node.op->name == std::string("rnn");
+    });
+  };
+  CHECK(calls() == 1);
+  const autograd::TrainScope training;
+  CHECK(calls() == 3);
 }
 
 TEST_CASE("Recurrent layers and cells refuse what does not fit, by name and values", "[gluon][rnn]") {

@@ -134,6 +134,26 @@ inline void add_resizes(Cases& cases) {
       {"box_iou", {{3, 4}, {2, 4}}, [](const auto& v) { return box_iou(v[0], v[1], BoxFormat::center); }, 1, 2});
 }
 
+inline void add_recurrences(Cases& cases) {
+  const auto add = [&](const char* name, RnnOptions how) {
+    const std::int64_t states = how.num_layers * (how.bidirectional ? 2 : 1);
+    std::vector<Shape> shapes{{3, 2, 3}, {rnn_parameter_size(3, how)}, {states, 2, how.hidden_size}};
+    if (how.mode == RnnMode::lstm)
+      shapes.push_back(shapes.back());
+    const auto f = [how](const auto& in) {
+      const Arrays made = rnn(in[0], in[1], Arrays(in.begin() + 2, in.end()), how);
+      NDArray ends = made[1];
+      for (std::size_t i = 2; i < made.size(); ++i)
+        ends = ends + made[i];
+      return made[0] + sum(ends, {0, 2}, true).reshape({1, -1, 1});
+    };
+    cases.push_back({name, std::move(shapes), f, -1, 1, 20});
+  };
+  add("rnn, LSTM", {RnnMode::lstm, 2, 1, true});
+  add("rnn, GRU", {RnnMode::gru, 2, 2});
+  add("rnn, tanh", {RnnMode::rnn_tanh, 3, 1});
+}
+
 inline void add_alignments(Cases& cases) {
   const auto add = [&](const Shape& x, std::vector<std::int64_t> labels, const Shape& shape, bool last) {
     cases.push_back({"ctc_loss", {x}, [=](const auto& v) {
@@ -167,6 +187,7 @@ inline void add_samples(Cases& cases) {
 inline void add_neural(Cases& cases) {
   add_samples(cases);
   add_alignments(cases);
+  add_recurrences(cases);
   add_attention(cases);
   add_resizes(cases);
   add_composed_convolutions(cases);

@@ -170,6 +170,26 @@ inline void add_alignments(std::vector<PlainCase>& cases) {
       by_name("ctc_alignment_backward", {{{4, 2, 4}, any}, {{2, 2}, int32}, {{2, 4, 5}, any}, {{2}, any}}, ""));
 }
 
+inline void add_recurrences(std::vector<PlainCase>& cases) {
+  const std::optional<DType> any;
+  const std::vector<std::pair<Shape, std::optional<DType>>> network{
+      {{3, 2, 3}, any}, {{112}, any}, {{2, 2, 2}, any}, {{2, 2, 2}, any}};
+  cases.push_back(by_name("rnn", network, "state_size=2, bidirectional=true"));
+  cases.back().low = -1;
+  cases.back().high = 1;
+  std::vector<std::pair<Shape, std::optional<DType>>> inputs = network;
+  inputs.push_back({{3, 2, 4}, any});
+  const auto backward = [](const Arrays& in, DType) {
+    const Operator &forward = *find_operator("rnn"), &of = *find_operator("rnn_backward");
+    const Attributes how = parse_attributes(forward, "state_size=2, bidirectional=true, keep=true");
+    const Arrays made =
+        invoke(forward, std::vector<NDArray>(in.begin(), in.begin() + 4), how, SourceLocation::current());
+    const Arrays given{in[0], in[1], made[0], made[3], in[4], made[1], made[2], in[2], in[3]};
+    return invoke(of, given, how, SourceLocation::current());
+  };
+  cases.push_back({"rnn_backward", inputs, backward, -1, 1});
+}
+
 inline void add_plain_products(std::vector<PlainCase>& cases) {
   const std::optional<DType> any;
   for (const char* op : {"dot", "outer", "kron"})
@@ -199,6 +219,7 @@ inline std::vector<PlainCase> all_plain_cases() {
   detail::add_sums_at(cases);
   detail::add_neural(cases);
   detail::add_alignments(cases);
+  detail::add_recurrences(cases);
   detail::add_regions(cases);
   detail::add_plain_products(cases);
   return cases;

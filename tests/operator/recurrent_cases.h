@@ -55,7 +55,9 @@ inline std::vector<RecurrentCase> recurrent_cases() {
     }
     cases.push_back({{mode, 1}, 1, 1, 1});       // one of everything
     cases.push_back({{mode, 33}, 3, 13, 7});     // one past a block of units and of rows
-    cases.push_back({{mode, 64, 2}, 2, 97, 5});  // more rows than one part has
+    cases.push_back({{mode, 65, 2}, 2, 97, 5});  // one past two blocks
+    cases.push_back({{mode, 3}, 2, 129, 2});     // more samples than one part has, which are not cut evenly
+    cases.push_back({{mode, 3}, 2, 192, 2});     // and which are
   }
   return cases;
 }
@@ -103,6 +105,15 @@ inline Tolerance recurrent_tolerance(DType dtype) {
                             : Tolerance{1e-1, 1.5e-1};
 }
 
+/// How many results come first in outcome().
+inline std::size_t results_of(const RecurrentCase& c) {
+  return 1 + c.states();
+}
+/// Whether gradients can be compared: a sum that a half type rounds to the other side of 0 has another slope.
+inline bool has_kinks(const RecurrentCase& c, DType dtype) {
+  return c.how.mode == RnnMode::rnn_relu && size_of(dtype) < sizeof(float);
+}
+
 /// Empty where the operator on that device gives, in that type, what the composition gives in float64 on the CPU.
 inline std::string recurrent_differences(const RecurrentCase& c, DType dtype, Device device) {
   std::vector<NDArray> wide, narrow;
@@ -114,7 +125,8 @@ inline std::string recurrent_differences(const RecurrentCase& c, DType dtype, De
   const Arrays got = outcome([&](const auto& in) { return call_rnn(c, in); }, narrow);
   if (got.size() != want.size())
     return message(got.size(), " arrays, not ", want.size());
-  for (std::size_t i = 0; i < want.size(); ++i) {
+  const std::size_t compared = has_kinks(c, dtype) ? results_of(c) : want.size();
+  for (std::size_t i = 0; i < compared; ++i) {
     if (got[i].dtype() != dtype)
       return message("array ", i, " is ", got[i].dtype());
     const std::string found = differences(got[i].to(cpu()), want[i], recurrent_tolerance(dtype));

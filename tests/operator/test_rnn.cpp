@@ -69,7 +69,8 @@ TEST_CASE("cuDNN's recurrent layers are the CPU's, of sizes that fill its kernel
           narrow.push_back(input.astype(dtype).to(gpu()));
         const Arrays want = outcome([&](const auto& in) { return call_rnn(c, in); }, inputs);
         const Arrays got = outcome([&](const auto& in) { return call_rnn(c, in); }, narrow);
-        for (std::size_t i = 0; i < want.size(); ++i) {
+        const std::size_t compared = has_kinks(c, dtype) ? results_of(c) : want.size();
+        for (std::size_t i = 0; i < compared; ++i) {
           CAPTURE(c.name(), name_of(dtype), i);
           const double size = max(abs(want[i])).item<double>();  // sums of 320 terms lose what the largest loses
           Tolerance close = recurrent_tolerance(dtype);
@@ -240,6 +241,13 @@ TEST_CASE("rnn is in graphs what it is by hand, and takes what autocast makes of
     const RecurrentCase c{{mode, 4, 2}, 3, 2, 3};
     const std::vector<NDArray> inputs = c.inputs(float32);
     CHECK(traced_differences([&](const auto& in) { return call_rnn(c, in)[0]; }, inputs) == "");
+    graph::Tracer tracer;
+    std::vector<NDArray> abstract;
+    for (const NDArray& input : inputs)
+      abstract.push_back(tracer.input({input.shape(), input.dtype(), input.device()}));
+    const graph::Graph made = tracer.trace([&] { return call_rnn(c, abstract); });
+    CHECK(made.nodes.size() == 1);
+    CHECK(graph::flops(made) == 2 * 3 * 2 * inputs[1].size());
     const amp::AutocastScope half(bfloat16);
     const NDArray y = call_rnn(c, inputs)[0];
     CHECK(y.dtype() == bfloat16);

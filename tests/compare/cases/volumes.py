@@ -126,6 +126,31 @@ def alignment(source):
     return [source.values(7, 2, 5), torch.tensor([[1, 2, 2], [3, 1, 4]])]
 
 
+def recurrent(source):
+    return [source.values(4, 3, 2), source.values(4 * 3 * (2 + 3 + 2)), source.values(1, 3, 3), source.values(1, 3, 3)]
+
+
+def torch_lstm(x, weights, h, c):
+    rows, size, units = 12, 2, 3
+    parts = torch.split(weights, [rows * size, rows * units, rows, rows])
+    flat = [parts[0].reshape(rows, size), parts[1].reshape(rows, units), parts[2], parts[3]]
+    return torch.lstm(x, (h, c), flat, True, 1, 0.0, False, False, False)
+
+
+compare(
+    "rnn",
+    Call(
+        recurrent,
+        torch_lstm,
+        attributes={"state_size": 3},
+        types=values.PRECISE,
+        layouts=("contiguous",),
+        outputs=(0, 1, 2),
+        **{**SUMS, "second": False},
+    ),
+)
+
+
 compare(
     "ctc_loss",
     Call(
