@@ -51,16 +51,17 @@ class Writer {
     std::size_t at = 0;
     std::string text =
         std::string(k_head) + std::to_string(version_of(graph_)) + std::string(k_checksum) + "00000000\"";
-    text += ",\n \"parameter_checksum\": " + quoted(checksum_text(file_.parameter_checksum));
-    text += ",\n \"notes\": {" +
-            listed(file_.notes, ", ", [](const auto& note) { return quoted(note.first) + ": " + quoted(note.second); });
+    text += ",\n \"parameter_checksum\": " + in_quotes(checksum_text(file_.parameter_checksum));
+    text += ",\n \"notes\": {" + listed(file_.notes, ", ", [](const auto& note) {
+              return in_quotes(note.first) + ": " + in_quotes(note.second);
+            });
     text += "},\n \"inputs\": " + lines(file_.inputs, [&](const FileInput& input) { return line_of(input, at++); });
     text += ",\n \"parameters\": " +
             lines(file_.parameters, [&](const FileParameter& parameter) { return line_of(parameter, at++); });
     text += ",\n \"nodes\": " + lines(graph_.nodes, [&](const Node& node) { return text_.line_of(node); });
     at = 0;
     text += ",\n \"outputs\": " + lines(file_.outputs, [&](const std::string& name) {
-              return "{\"name\": " + quoted(name) + ", \"value\": " + text_.numbered(graph_.outputs[at++]) + '}';
+              return "{\"name\": " + in_quotes(name) + ", \"value\": " + text_.numbered(graph_.outputs[at++]) + '}';
             });
     text += "\n}\n";
     text.replace(text.find("00000000"), 8, checksum_text(text_checksum(text)));
@@ -69,14 +70,14 @@ class Writer {
 
  private:
   std::string line_of(const FileInput& input, std::size_t at) {
-    return "{\"name\": " + quoted(input.name) + ", " + text_.define(graph_.inputs[at]) +
+    return "{\"name\": " + in_quotes(input.name) + ", " + text_.define(graph_.inputs[at]) +
            ", \"batch\": " + (input.batch ? "true}" : "false}");
   }
   std::string line_of(const FileParameter& parameter, std::size_t at) {
-    return "{\"name\": " + quoted(parameter.name) + ", " + text_.define(graph_.inputs[at]) +
-           ", \"grad_req\": " + quoted(k_grad_reqs[static_cast<int>(parameter.grad_req)]) +
-           ", \"lr_mult\": " + quoted(number(parameter.lr_mult)) +
-           ", \"wd_mult\": " + quoted(number(parameter.wd_mult)) + '}';
+    return "{\"name\": " + in_quotes(parameter.name) + ", " + text_.define(graph_.inputs[at]) +
+           ", \"grad_req\": " + in_quotes(k_grad_reqs[static_cast<int>(parameter.grad_req)]) +
+           ", \"lr_mult\": " + in_quotes(number(parameter.lr_mult)) +
+           ", \"wd_mult\": " + in_quotes(number(parameter.wd_mult)) + '}';
   }
 
   const GraphFile& file_;

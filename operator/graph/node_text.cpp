@@ -20,23 +20,23 @@ struct AttributeText {
   std::string operator()(std::monostate) const { return "null"; }
   std::string operator()(bool value) const { return value ? "true" : "false"; }
   std::string operator()(std::int64_t value) const { return std::to_string(value); }
-  std::string operator()(const std::string& value) const { return quoted(value); }
-  std::string operator()(double value) const { return "{\"real\": " + quoted(number(value)) + '}'; }
-  std::string operator()(DType value) const { return "{\"dtype\": " + quoted(name_of(value)) + '}'; }
+  std::string operator()(const std::string& value) const { return in_quotes(value); }
+  std::string operator()(double value) const { return "{\"real\": " + in_quotes(number(value)) + '}'; }
+  std::string operator()(DType value) const { return "{\"dtype\": " + in_quotes(name_of(value)) + '}'; }
   std::string operator()(Device value) const {
-    return "{\"device\": " + quoted(here == value ? std::string(k_here) : to_string(value)) + '}';
+    return "{\"device\": " + in_quotes(here == value ? std::string(k_here) : to_string(value)) + '}';
   }
   std::string operator()(const std::vector<std::int64_t>& list) const { return whole_numbers(list); }
   std::string operator()(const std::vector<double>& list) const {
-    return "{\"reals\": [" + listed(list, ", ", [](double entry) { return quoted(number(entry)); }) + "]}";
+    return "{\"reals\": [" + listed(list, ", ", [](double entry) { return in_quotes(number(entry)); }) + "]}";
   }
 };
 
 std::string call(SourceLocation site) {
   const Origin* const origin = Origin::of(site);
   const char* const slash = std::strrchr(site.file, '/');  // folders are the writer's own affair
-  return "{\"layer\": " + quoted(origin == nullptr ? "" : origin->what()) +
-         ", \"file\": " + quoted(slash == nullptr ? site.file : slash + 1) +
+  return "{\"layer\": " + in_quotes(origin == nullptr ? "" : origin->what()) +
+         ", \"file\": " + in_quotes(slash == nullptr ? site.file : slash + 1) +
          ", \"line\": " + std::to_string(site.line) + '}';
 }
 
@@ -47,11 +47,11 @@ std::string NodeText::define(ValueId id) {
   numbers_[id] = next_++;
   const ArraySpec& spec = graph_.values[id].spec;
   std::string text = "\"value\": " + std::to_string(numbers_[id]) + ", \"shape\": " + whole_numbers(spec.shape) +
-                     ", \"dtype\": " + quoted(name_of(spec.dtype));
+                     ", \"dtype\": " + in_quotes(name_of(spec.dtype));
   return text + device_of(spec);
 }
 std::string NodeText::device_of(const ArraySpec& spec) const {
-  return here_ == spec.device ? "" : ", \"device\": " + quoted(to_string(spec.device));
+  return here_ == spec.device ? "" : ", \"device\": " + in_quotes(to_string(spec.device));
 }
 std::string NodeText::numbered(ValueId id) const {
   require<ValueError>(numbers_[id] != k_none, [&] {
@@ -69,8 +69,8 @@ std::string NodeText::operands(const Node& node) const {
       continue;
     text += text.empty() ? "" : ", ";
     if (value.source == Source::shape)
-      text += "{\"shape\": " + whole_numbers(value.spec.shape) + ", \"dtype\": " + quoted(name_of(value.spec.dtype)) +
-              device_of(value.spec) + '}';
+      text += "{\"shape\": " + whole_numbers(value.spec.shape) +
+              ", \"dtype\": " + in_quotes(name_of(value.spec.dtype)) + device_of(value.spec) + '}';
     else
       text += numbered(id);
   }
@@ -91,7 +91,7 @@ std::string NodeText::attributes(const Node& node) const {
                const std::string text = nested == subgraphs.end()
                                             ? std::visit(AttributeText{here_}, field.value)
                                             : "{\"graph\": " + nested_text(nested->second.graph(), here_) + '}';
-               return quoted(field.name) + ": " + text;
+               return in_quotes(field.name) + ": " + text;
              }) +
          '}';
 }
@@ -103,7 +103,7 @@ std::string NodeText::line_of(const Node& node) {
         "graph file: no reader could find the operator '", node.op->name, "'; register_operator() makes it known");
   });
   const std::string name = is_known ? node.op->name : message(node.op->name, '@', static_cast<const void*>(node.op));
-  std::string text = "{\"op\": " + quoted(name) + ", \"inputs\": " + operands(node);
+  std::string text = "{\"op\": " + in_quotes(name) + ", \"inputs\": " + operands(node);
   text += ", \"attributes\": " + attributes(node) + ", \"results\": [";
   text += listed(node.results, ", ", [&](const Result& result) {
     return '{' + (result.made ? define(result.value) : "\"into\": " + numbered(result.value)) + '}';

@@ -9,7 +9,7 @@
 // What a graph file is written of.
 namespace sluice::graph::file_format {
 
-inline std::string quoted(std::string_view text) {
+inline std::string in_quotes(std::string_view text) {
   std::string made = "\"";
   for (const char c : text) {
     if (static_cast<unsigned char>(c) < 0x20) {
