@@ -142,7 +142,8 @@ TEST_CASE("A server may end in a call of then()", "[gluon][server]") {
       ended = true;
       ended.notify_all();
     });
-    held->gate.open();
+    const Gate gate = held->gate;  // which may go before open() has returned
+    gate.open();
     ended.wait(false);
   }
   for (std::size_t i = 0; i < replies.size(); ++i)
