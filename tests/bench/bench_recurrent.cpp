@@ -1,10 +1,11 @@
 // The time of recurrent layers, forward and backward. The peer is peers/torch_recurrent.py.
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include <sluice/operator/api.h>
-#include <sluice/operator/rnn/problem.h>
 
 #include "tests/bench/support/bench.h"
 
@@ -31,18 +32,19 @@ constexpr Problem k_large[] = {
     {RnnMode::gru, 128, 128, 1024, 1024, 2},
 };
 
+constexpr const char* k_names[] = {"rnn_relu", "rnn_tanh", "lstm", "gru"};
+
 std::string name_of(const Problem& p) {
-  const std::string both = p.both ? " both ways" : "";
-  return message(detail::rnn_mode_name(p.mode), " ", p.steps, "x", p.batch, "x", p.hidden, "x", p.layers, both);
+  const std::string both = p.both ? "-both" : "";
+  return message(
+      k_names[static_cast<std::size_t>(p.mode)], "-", p.steps, "x", p.batch, "x", p.hidden, "x", p.layers, both);
 }
 
-// The first samples, beside what other operators make of them.
+// The first sample, beside what the CPU makes of it in float64.
 bool is_right(const NDArray& y, const NDArray& x, const NDArray& parameters, const RnnOptions& how) {
-  const NDArray some = x.slice(1, 0, 1).astype(float32);
-  const std::vector<NDArray> inputs{some, parameters.astype(float32)};
-  const detail::RnnAttributes told{detail::rnn_mode_name(how.mode), how.hidden_size, how.num_layers, how.bidirectional};
-  const NDArray want = detail::rnn_composed(inputs, told, SourceLocation::current())[0];
-  return max(abs(y.slice(1, 0, 1).astype(float32) - want)).item<double>() < (y.dtype() == float32 ? 1e-3 : 0.1);
+  const auto wide = [](const NDArray& narrow) { return narrow.to(cpu()).astype(float64); };
+  const NDArray want = rnn(wide(x.slice(1, 0, 1)), wide(parameters), {}, how)[0];
+  return max(abs(wide(y.slice(1, 0, 1)) - want)).item<double>() < (y.dtype() == float32 ? 1e-3 : 0.1);
 }
 
 void run_problem(bench::Report& report, Problem p, DType dtype) {
@@ -57,9 +59,8 @@ void run_problem(bench::Report& report, Problem p, DType dtype) {
   }
   const RnnOptions how{p.mode, p.hidden, p.layers, p.both};
   random::seed(3);
-  const NDArray x = random::normal(0, 1, {p.steps, p.batch, p.input}, {.device = device}).astype(dtype);
-  const NDArray parameters =
-      random::normal(0, 0.03, {rnn_parameter_size(p.input, how)}, {.device = device}).astype(dtype);
+  NDArray x = random::normal(0, 1, {p.steps, p.batch, p.input}, {.device = device}).astype(dtype);
+  NDArray parameters = random::normal(0, 0.03, {rnn_parameter_size(p.input, how)}, {.device = device}).astype(dtype);
   x.attach_grad();
   parameters.attach_grad();
   const auto wait = [] { Engine::current().wait_all(); };
@@ -82,7 +83,7 @@ void run_problem(bench::Report& report, Problem p, DType dtype) {
         grads = autograd::grad(std::vector{y}, std::vector{x, parameters}, std::vector{head});
       },
       wait);
-  report.add(name, variant, "forward and backward", training.median * 1e6, "us", training.min * 1e6);
+  report.add(name, variant, "training", training.median * 1e6, "us", training.min * 1e6);
   for (const NDArray& grad : grads)
     report.expect(all(isfinite(grad)).item<bool>(), name + ", backward");
 }

@@ -38,7 +38,7 @@ def timed(call, device, repeats):
 
 def measure(problem, dtype, device, repeats):
     kind, steps, batch, inputs, units, layers, both = problem
-    name = f"{kind} {steps}x{batch}x{units}x{layers}{' both ways' if both else ''}"
+    name = f"{kind}-{steps}x{batch}x{units}x{layers}{'-both' if both else ''}"
     network = LAYERS[kind](inputs, units, layers, bidirectional=both).to(device, dtype)
     x = torch.randn(steps, batch, inputs, device=device, dtype=dtype, requires_grad=True)
     head = torch.randn(steps, batch, units * (2 if both else 1), device=device, dtype=dtype)
@@ -51,9 +51,9 @@ def measure(problem, dtype, device, repeats):
     def training():
         torch.autograd.grad(network(x)[0], weights, head)
 
-    for what, call in (("forward", forward), ("forward and backward", training)):
+    for what, call in (("forward", forward), ("training", training)):
         middle, least = timed(call, device, repeats)
-        print(f"{name:28} {str(dtype)[6:]:9} {what:21} {middle:9.1f} us, least {least:9.1f}", flush=True)
+        print(f"{name:28} {str(dtype)[6:]:9} {what:9} {middle:9.1f} us, least {least:9.1f}", flush=True)
 
 
 def main():
