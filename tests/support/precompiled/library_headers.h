@@ -1,5 +1,5 @@
-// What most files take of other libraries, parsed once where the build precompiles headers (-Db_pch=true). None of ours
-// are here: what stands here guards itself by macros, which a precompiled header keeps.
+// What most files take of other libraries, parsed once where the build precompiles headers (-Dprecompile=true). None of
+// ours are here: what stands here guards itself by macros, which a precompiled header keeps.
 #include <algorithm>
 #include <array>
 #include <atomic>
