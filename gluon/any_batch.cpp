@@ -42,6 +42,8 @@ std::vector<bool> batched_inputs(std::span<const ArraySpec> inputs) {
 
 bool is_other_batch(
     std::span<const ArraySpec> known, std::span<const ArraySpec> given, const std::vector<bool>& batched) {
+  if (known.size() != given.size())
+    return false;
   std::int64_t extent = 0;
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (known[i].dtype != given[i].dtype || known[i].device != given[i].device)

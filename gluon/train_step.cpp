@@ -103,7 +103,9 @@ struct TrainStep::State {
     {
       const autograd::RecordScope record;
       result.outputs = net.call(batch.samples, site);
-      result.losses = loss.call(Batch{result.outputs, batch.labels}.all(), site).front();
+      const Arrays losses = loss.call(Batch{result.outputs, batch.labels}.all(), site);
+      require(!losses.empty(), [] { return "the loss gives nothing"; });
+      result.losses = losses.front();
     }
     require(autograd::on_tape(result.losses), [] {
       return "nothing is trained: the loss depends on no parameter that wants a gradient; are all frozen "

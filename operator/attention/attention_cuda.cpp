@@ -47,6 +47,8 @@ CacheKey key_of(const AttentionProblem& p) {
         &p.mask,
         &p.mask_strides})
     key.add(*shape);
+  key.add(p.statistics_alignment);
+  key.add(p.mask_alignment);
   return key;
 }
 
@@ -135,6 +137,14 @@ struct Part {
   std::int64_t image = 0, images = 0, group = 0, groups = 0;
 };
 
+/// The largest power of two, of no more than 16 bytes, that so many elements are a multiple of.
+std::int64_t alignment_of(std::int64_t elements, std::size_t element) {
+  std::int64_t alignment = 16;
+  while (elements * static_cast<std::int64_t>(element) % alignment != 0)
+    alignment /= 2;
+  return alignment;
+}
+
 void* moved(void* data, std::int64_t elements, std::size_t element) {
   return data == nullptr ? nullptr : static_cast<char*>(data) + elements * static_cast<std::int64_t>(element);
 }
@@ -163,11 +173,16 @@ void run_part(const Queue& queue, const AttentionProblem& whole, const Attention
   move(d.dk, whole.dk_strides, 1, half);
   move(d.dv, whole.dv_strides, 1, half);
   move(d.statistics, contiguous_strides({whole.q[0], whole.q[1], whole.q[2]}), each, sizeof(float));
+  p.statistics_alignment = alignment_of(each * whole.q[2], sizeof(float));
   if (p.mask_dtype) {
     p.mask[0] = std::min(whole.mask[0], part.images);
     p.mask[1] = std::min(whole.mask[1], part.groups * each);
     const std::int64_t image = whole.mask[0] == 1 ? 0 : part.image, head = whole.mask[1] == 1 ? 0 : part.group * each;
-    d.mask = moved(d.mask, image * p.mask_strides[0] + head * p.mask_strides[1], size_of(*p.mask_dtype));
+    const std::int64_t image_step = whole.mask[0] == 1 ? 0 : p.mask_strides[0];
+    const std::int64_t head_step = whole.mask[1] == 1 ? 0 : p.mask_strides[1] * each;
+    const std::size_t element = size_of(*p.mask_dtype);
+    d.mask = moved(d.mask, image * p.mask_strides[0] + head * p.mask_strides[1], element);
+    p.mask_alignment = std::min(alignment_of(image_step, element), alignment_of(head_step, element));
   }
   run(queue, p, d);
 }

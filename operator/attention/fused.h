@@ -42,6 +42,7 @@ struct AttentionProblem {
   Shape dq_strides = {}, dk_strides = {}, dv_strides = {};
   std::optional<DType> mask_dtype = {};  // none: no mask
   Shape mask = {}, mask_strides = {};
+  std::int64_t statistics_alignment = 16, mask_alignment = 16;  // bytes: parts of a problem begin where they begin
 
   /// A mask of that shape, without gaps; of the backward pass one of all queries and keys, which it is stretched to:
   /// cuDNN 9.19 takes others there and computes other gradients.

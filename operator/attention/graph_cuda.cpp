@@ -65,7 +65,7 @@ class AttentionGraph {
   Part rows() { return g_.between(rows_of(p_.scores())); }
   Part kept_rows(std::int64_t id) {
     const Shape shape = rows_of(p_.scores());
-    return g_.array(id, DType::float32, shape, contiguous_strides(shape), k_alignment);
+    return g_.array(id, DType::float32, shape, contiguous_strides(shape), p_.statistics_alignment);
   }
 
   Part scaled_scores(Part q, Part k) {
@@ -77,7 +77,7 @@ class AttentionGraph {
   Part added(Part scores) {
     if (!p_.mask_dtype)
       return scores;
-    const Part mask = g_.array(AttentionId::mask, *p_.mask_dtype, p_.mask, p_.mask_strides, k_alignment);
+    const Part mask = g_.array(AttentionId::mask, *p_.mask_dtype, p_.mask, p_.mask_strides, p_.mask_alignment);
     return g_.pointwise(CUDNN_POINTWISE_ADD, scores, mask);
   }
   Part masked(Part scores) {

@@ -115,12 +115,14 @@ bool overlaps(const NDArray& a, const NDArray& b) noexcept {
   return first.begin < second.end && second.begin < first.end;
 }
 
-bool writes_over(const Operator& op, std::size_t input) noexcept {
-  return op.elementwise || (&op == &k_softmax_cross_entropy_both && input == 0);
+bool writes_over(const Operator& op, std::size_t input, std::size_t result) noexcept {
+  constexpr std::size_t k_gradient = 2;
+  return op.elementwise || (&op == &k_softmax_cross_entropy_both && input == 0 && result == k_gradient);
 }
 
 bool is_direct(
     const Operator& op,
+    std::size_t result,
     const NDArray& destination,
     const ArraySpec& spec,
     MemoryOrder order,
@@ -132,7 +134,7 @@ bool is_direct(
   if (!object.contiguous && !as_made && (!op.strided_outputs || runs_backwards(object)))
     return false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (overlaps(destination, inputs[i]) && !(writes_over(op, i) && same_geometry(destination, inputs[i])))
+    if (overlaps(destination, inputs[i]) && !(writes_over(op, i, result) && same_geometry(destination, inputs[i])))
       return false;
   }
   return true;

@@ -55,13 +55,16 @@ void check_takes(const char* op, const NDArray& destination, const ArraySpec& sp
 /// Might the two arrays share bytes?
 bool overlaps(const NDArray& a, const NDArray& b) noexcept;
 
-/// May the kernel of `op` write a result over its `input`-th input, of the same geometry? Elementwise ones may, and a
-/// loss its gradient over the logits: they are as large as results of a network get, and nobody wants them behind it.
-bool writes_over(const Operator& op, std::size_t input) noexcept;
+/// May the kernel of `op` write its `result`-th result over its `input`-th input, of the same geometry? Elementwise
+/// ones may, and a loss its gradient over the logits: they are as large as results of a network get, and nobody wants
+/// them behind it. Its other results may be as large as the logits too, but are written while those are still read.
+bool writes_over(const Operator& op, std::size_t input, std::size_t result) noexcept;
 
-/// Can the kernel of `op`, which makes its results in `order`, write `destination` directly, given what it reads?
+/// Can the kernel of `op`, which makes its results in `order`, write the `result`-th one to `destination` directly,
+/// given what it reads?
 bool is_direct(
     const Operator& op,
+    std::size_t result,
     const NDArray& destination,
     const ArraySpec& spec,
     MemoryOrder order,

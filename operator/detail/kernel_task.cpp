@@ -167,7 +167,7 @@ Arrays kernel_outputs(const Call& call, const Specs& specs, MemoryOrder order, E
   Arrays touched(call.inputs.begin(), call.inputs.end());  // what a destination must not overlap
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const bool direct = lies_so(call, order, call.destinations[i]) &&
-                        is_direct(call.op, call.destinations[i], specs[i], order, touched);
+                        is_direct(call.op, i, call.destinations[i], specs[i], order, touched);
     outputs.push_back(direct ? call.destinations[i] : new_output(call, specs[i], order, engine));
     if (direct)
       touched.push_back(call.destinations[i]);

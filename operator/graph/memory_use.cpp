@@ -24,11 +24,16 @@ MemoryUse::MemoryUse(const Graph& graph) : graph_(graph), users_(graph.values.si
 bool MemoryUse::may_write_over(std::size_t at, ValueId value, ValueId held) const {
   const Node& node = graph_.nodes[at];
   const auto read_at = std::find(node.inputs.begin(), node.inputs.end(), held);
+  const auto made_at = std::find_if(
+      node.results.begin(), node.results.end(), [&](const Result& result) { return result.value == value; });
   const bool is_written = std::any_of(node.results.begin(), node.results.end(), [&](const Result& result) {
     return graph_.root(result.value) == held;
   });
+  if (read_at == node.inputs.end() || made_at == node.results.end() || is_written)
+    return false;
   const auto input = static_cast<std::size_t>(read_at - node.inputs.begin());
-  if (read_at == node.inputs.end() || !sluice::detail::writes_over(*node.op, input) || is_written)
+  const auto result = static_cast<std::size_t>(made_at - node.results.begin());
+  if (!sluice::detail::writes_over(*node.op, input, result))
     return false;
   const ArraySpec &made = graph_.values[value].spec, &read = graph_.values[held].spec;
   if (!(made.shape == read.shape) || size_of(made.dtype) != size_of(read.dtype))

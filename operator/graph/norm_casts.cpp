@@ -1,6 +1,8 @@
 // On a GPU layer norm in float32 writes its result as the half type that alone is read of it, and its gradient reads
 // the half type that its head was widened from.
+#include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include <sluice/operator/graph/detail/dependencies.h>
 #include <sluice/operator/graph/detail/effects.h>
@@ -83,7 +85,9 @@ class NormCasts {
     if (!maker || gone_[*maker] || !is_on_gpu(backward) || only_reader(backward.inputs[0]) != at)
       return false;
     const Node& cast = graph_.nodes[*maker];
-    if (!is_cast(cast) || is_written(cast.inputs[0], *maker, at))
+    const bool is_whole = begins_new_memory(cast.inputs[0]);
+    const bool is_head_alone = std::count(backward.inputs.begin(), backward.inputs.end(), backward.inputs[0]) == 1;
+    if (!is_cast(cast) || !is_whole || !is_head_alone || is_written(cast.inputs[0], *maker, at))
       return false;
     const DType head = spec(cast.inputs[0]).dtype, x = spec(backward.inputs[1]).dtype;
     if (head == x || spec(backward.inputs[0]).dtype != x || !sluice::detail::norm_gives(x, head, backward.attributes))
@@ -91,6 +95,24 @@ class NormCasts {
     backward.inputs[0] = cast.inputs[0];
     gone_[*maker] = true;
     return true;
+  }
+
+  // Other memory may begin where no vector does: rows would be summed up in another order than those of the cast.
+  bool begins_new_memory(ValueId value) const {
+    for (;;) {
+      const auto maker = order_.maker[value];
+      if (!maker)
+        return false;
+      const Node& node = graph_.nodes[*maker];
+      if (!node.is_view())
+        return std::any_of(node.results.begin(), node.results.end(), [&](const Result& result) {
+          return result.made && result.value == value;
+        });
+      const std::string_view view = node.op->name;
+      if (view != "reshape" && view != "expand_dims" && view != "squeeze")
+        return false;
+      value = node.inputs[0];
+    }
   }
 
   // Does a node from `first` on and before `end` write the memory of the value?

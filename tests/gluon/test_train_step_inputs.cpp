@@ -138,6 +138,21 @@ TEST_CASE("Steps of as many arrays that are cut otherwise are others", "[gluon][
     CHECK(values(step({a}, {b, c}).losses) == values(loss({net({a})[0], b, c})[0]));
   }
   CHECK(step.traced() == 2);
+  CHECK(values(step({a}, {b}).losses) == values(loss({net({a})[0], b})[0]));  // fewer arrays than before
+  CHECK(step.traced() == 3);
+}
+
+TEST_CASE("A loss that gives nothing is refused", "[gluon][graph]") {
+  class Nothing : public gluon::Block {
+   protected:
+    Arrays forward_all(std::span<const NDArray>) const override { return {}; }
+  };
+  nn::Dense net(3, {.in_units = 3});
+  net.initialize();
+  const Nothing loss;
+  Trainer trainer(net.collect_params(), gluon::optimizer::SGD({.learning_rate = 0}));
+  TrainStep step(net, loss, trainer);
+  CHECK_THROWS_AS(step(ones({2, 3}), ones({2})), ValueError);
 }
 
 TEST_CASE("A step of nothing, or of arrays that are none, is refused and not counted", "[gluon][graph]") {

@@ -240,17 +240,39 @@ TEST_CASE("A head that was written since is not taken from before its cast", "[g
     Tracer tracer;
     const ArraySpec wide{{6, 8}, float32, gpu(0)}, row{{8}, float32, gpu(0)};
     const NDArray x = tracer.input(wide), gamma = tracer.input(row), beta = tracer.input(row);
-    NDArray head = tracer.input({{6, 8}, bfloat16, gpu(0)});
+    const NDArray head = tracer.input({{6, 8}, bfloat16, gpu(0)});
     const Graph made = with_norm_casts(tracer.trace([&] {
       const Arrays norm = norm_of(x, {gamma, beta}, {1, 1e-5});
-      const NDArray cast = head.astype(float32);
+      NDArray own = head * 2;
+      const NDArray cast = own.astype(float32);
       if (written)
-        head += 1;
+        own += 1;
       return backward_of(cast, x, {gamma, beta}, norm, {1, 1e-5});
     }));
     verify(made);
     CHECK(half_heads(made) == (written ? 0 : 1));
   }
+}
+
+TEST_CASE("A head is taken from where it begins as new memory does alone", "[graph][norm]") {
+  using Head = std::function<NDArray(const NDArray&)>;
+  const auto taken = [](const Head& head_of) {
+    Tracer tracer;
+    const ArraySpec wide{{6, 8}, float32, gpu(0)}, row{{8}, float32, gpu(0)};
+    const NDArray x = tracer.input(wide), gamma = tracer.input(row), beta = tracer.input(row);
+    const NDArray given = tracer.input({{6, 8}, bfloat16, gpu(0)});
+    const Graph made = with_norm_casts(tracer.trace([&] {
+      const Arrays norm = norm_of(x, {gamma, beta}, {1, 1e-5});
+      return backward_of(head_of(given).astype(float32), x, {gamma, beta}, norm, {1, 1e-5});
+    }));
+    verify(made);
+    return half_heads(made) == 1;
+  };
+  CHECK(taken([](const NDArray& given) { return (given * 2).reshape({48}).reshape({6, 8}); }));
+  CHECK_FALSE(taken([](const NDArray& given) { return given; }));  // an array of the caller's, from anywhere
+  CHECK_FALSE(taken([](const NDArray& given) {
+    return concatenate(std::vector<NDArray>{given, given * 2}, 0).slice(0, 1, 7);
+  }));
 }
 
 TEST_CASE("A step with layer norm between casts on a GPU gives as a plan what it gives by hand", "[graph][norm][gpu]") {

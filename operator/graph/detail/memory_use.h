@@ -22,8 +22,8 @@ class MemoryUse {
   const std::vector<std::size_t>& users(ValueId root) const noexcept { return users_[root]; }
   /// Does the caller get it?
   bool stays(ValueId root) const noexcept { return stays_[root]; }
-  /// May the node that makes `value` do so where `held` lies, which it uses last? An elementwise kernel may, if it
-  /// reads that memory once, which lies as the result does, and leaves nothing else there.
+  /// May the node that makes `value` do so where `held` lies, which it uses last? A kernel that writes_over() may, if
+  /// it reads that memory once, which lies as the result does, and leaves nothing else there.
   bool may_write_over(std::size_t node, ValueId value, ValueId held) const;
   const Graph& graph() const noexcept { return graph_; }
 

@@ -92,6 +92,16 @@ T __shfl_up_sync(unsigned mask, T value, unsigned distance) {
 inline void __syncwarp(unsigned mask = 0xffffffffu) {
   ::device_sim::exchanged(mask, 0, ::device_sim::lane());
 }
+inline float __uint_as_float(std::uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline std::uint32_t __float_as_uint(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
 inline std::uint32_t __umulhi(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
 }
@@ -106,8 +116,9 @@ template <class T>
 T atomicAdd(T* address, std::type_identity_t<T> more) {
   return __atomic_fetch_add(address, more, __ATOMIC_SEQ_CST);
 }
-inline long long atomicMax(long long* address, long long value) {
-  long long before = __atomic_load_n(address, __ATOMIC_SEQ_CST);
+template <class T>
+T atomicMax(T* address, T value) {
+  T before = __atomic_load_n(address, __ATOMIC_SEQ_CST);
   while (before < value &&
          !__atomic_compare_exchange_n(address, &before, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
   }
