@@ -271,7 +271,7 @@ TEST_CASE("A head is taken from where it begins as new memory does alone", "[gra
   CHECK(taken([](const NDArray& given) { return (given * 2).reshape({48}).reshape({6, 8}); }));
   CHECK_FALSE(taken([](const NDArray& given) { return given; }));  // an array of the caller's, from anywhere
   CHECK_FALSE(taken([](const NDArray& given) {
-    return concatenate(std::vector<NDArray>{given, given * 2}, 0).slice(0, 1, 7);
+    return concat(std::vector<NDArray>{given, given * 2}, 0).slice(0, 1, 7);
   }));
 }
 
