@@ -9,6 +9,8 @@
 #include <sluice/ndarray/api.h>
 #include <sluice/ndarray/detail/dlpack_abi.h>
 
+#include "tests/support/gate.h"
+
 namespace sluice::test {
 
 /// Memory of `elements` floats 0, 1, 2, .. and one tensor on it.
@@ -16,7 +18,7 @@ template <class Managed>
 struct Producer {
   std::vector<float> memory;
   std::vector<std::int64_t> shape, strides;
-  std::atomic<int> returned{0};
+  std::atomic<int> returned{0}, lent{0};
   Managed tensor = {};
 
   Producer(std::vector<std::int64_t> extents, std::vector<std::int64_t> steps, std::size_t elements)
@@ -36,8 +38,18 @@ struct Producer {
     if constexpr (requires(Managed managed) { managed.version; })
       tensor.version = {1, 0};
   }
+  Producer(const Producer&) = delete;
+  Producer& operator=(const Producer&) = delete;
+  /// What was lent comes back by a task, maybe behind the last array: nobody reads the tensor once it is gone.
+  ~Producer() {
+    if (tensor.deleter != nullptr)
+      eventually([this] { return returned >= lent; });
+  }
   DLTensor& described() { return tensor.dl_tensor; }
-  NDArray import() { return from_dlpack(&tensor); }
+  NDArray import() {
+    ++lent;
+    return from_dlpack(&tensor);
+  }
 };
 
 using PlainProducer = Producer<DLManagedTensor>;

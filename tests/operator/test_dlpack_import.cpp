@@ -109,6 +109,8 @@ TEST_CASE("A tensor of another major version is given back unread, one of anothe
 
 TEST_CASE("A tensor may come without a deleter", "[dlpack]") {
   PlainProducer producer({2}, {1}, 2);
+  Engine engine({.workers = 1});  // which ends before the tensor does
+  const EngineScope scope(engine);
   producer.tensor.deleter = nullptr;
   CHECK(producer.import().to_vector<float>() == std::vector<float>{0, 1});
   producer.described().ndim = -1;
