@@ -4,8 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include <sluice/operator/graph/detail/dependencies.h>
-#include <sluice/operator/graph/detail/effects.h>
+#include <sluice/operator/graph/detail/node_edits.h>
 #include <sluice/operator/graph/detail/shapes_apart.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/norm/layer_norm_kernels.h>
@@ -19,11 +18,7 @@ using sluice::detail::LayerNormAttributes;
 
 class NormCasts {
  public:
-  explicit NormCasts(Graph& graph)
-      : graph_(graph), order_(graph), is_output_(graph.values.size()), gone_(graph.nodes.size()) {
-    for (const ValueId output : graph.outputs)
-      is_output_[output] = true;
-  }
+  explicit NormCasts(Graph& graph) : graph_(graph), edits_(graph) {}
 
   /// False if nothing has changed.
   bool run() {
@@ -35,17 +30,12 @@ class NormCasts {
       else if (op == &sluice::detail::layer_norm_backward_op || op == &sluice::detail::rms_norm_backward_op)
         changed = take_head(at) || changed;
     }
-    std::vector<Node> kept;
-    for (std::size_t at = 0; at < graph_.nodes.size(); ++at) {
-      if (!gone_[at])
-        kept.push_back(std::move(graph_.nodes[at]));
-    }
-    graph_.nodes = std::move(kept);
+    edits_.finish();
     return changed;
   }
 
  private:
-  const ArraySpec& spec(ValueId value) const { return graph_.values[value].spec; }
+  const ArraySpec& spec(ValueId value) const { return edits_.spec(value); }
 
   // Does the node make a new array of another type, of the one that it reads, on the same device?
   bool is_cast(const Node& node) const {
@@ -56,15 +46,9 @@ class NormCasts {
   }
   bool is_on_gpu(const Node& node) const { return spec(node.inputs[0]).device.is_gpu(); }
 
-  // The value that is read by nothing but one node, which is no output.
-  std::optional<std::size_t> only_reader(ValueId value) const {
-    const auto& named = order_.named_by[value];
-    return is_output_[value] || named.size() != 1 ? std::nullopt : std::optional(named.front());
-  }
-
   bool round_result(std::size_t at) {
     Node& norm = graph_.nodes[at];
-    const auto reader = only_reader(norm.results[0].value);
+    const auto reader = edits_.only_reader(norm.results[0].value);
     if (!norm.results[0].made || !is_on_gpu(norm) || !reader || !is_cast(graph_.nodes[*reader]))
       return false;
     const Result rounded = graph_.nodes[*reader].results[0];
@@ -75,32 +59,32 @@ class NormCasts {
     how.result = result;
     norm.attributes = Attributes::of(how);
     norm.results[0] = rounded;
-    gone_[*reader] = true;
+    edits_.drop(*reader);
     return true;
   }
 
   bool take_head(std::size_t at) {
     Node& backward = graph_.nodes[at];
-    const auto maker = order_.maker[backward.inputs[0]];
-    if (!maker || gone_[*maker] || !is_on_gpu(backward) || only_reader(backward.inputs[0]) != at)
+    const auto maker = edits_.order.maker[backward.inputs[0]];
+    if (!maker || edits_.is_gone(*maker) || !is_on_gpu(backward) || edits_.only_reader(backward.inputs[0]) != at)
       return false;
     const Node& cast = graph_.nodes[*maker];
     const bool is_whole = begins_new_memory(cast.inputs[0]);
     const bool is_head_alone = std::count(backward.inputs.begin(), backward.inputs.end(), backward.inputs[0]) == 1;
-    if (!is_cast(cast) || !is_whole || !is_head_alone || is_written(cast.inputs[0], *maker, at))
+    if (!is_cast(cast) || !is_whole || !is_head_alone || edits_.is_written(cast.inputs[0], *maker, at))
       return false;
     const DType head = spec(cast.inputs[0]).dtype, x = spec(backward.inputs[1]).dtype;
     if (head == x || spec(backward.inputs[0]).dtype != x || !sluice::detail::norm_gives(x, head, backward.attributes))
       return false;
     backward.inputs[0] = cast.inputs[0];
-    gone_[*maker] = true;
+    edits_.drop(*maker);
     return true;
   }
 
   // Other memory may begin where no vector does: rows would be summed up in another order than those of the cast.
   bool begins_new_memory(ValueId value) const {
     for (;;) {
-      const auto maker = order_.maker[value];
+      const auto maker = edits_.order.maker[value];
       if (!maker)
         return false;
       const Node& node = graph_.nodes[*maker];
@@ -115,17 +99,8 @@ class NormCasts {
     }
   }
 
-  // Does a node from `first` on and before `end` write the memory of the value?
-  bool is_written(ValueId value, std::size_t first, std::size_t end) const {
-    bool written = false;
-    for (std::size_t at = first; at < end; ++at)
-      for_each_write(graph_, graph_.nodes[at], [&](ValueId root) { written = written || root == graph_.root(value); });
-    return written;
-  }
-
   Graph& graph_;
-  const Dependencies order_;
-  std::vector<bool> is_output_, gone_;
+  NodeEdits edits_;
 };
 
 }  // namespace

@@ -4,8 +4,7 @@
 #include <unordered_map>
 
 #include <sluice/operator/elementwise/in_place.h>
-#include <sluice/operator/graph/detail/dependencies.h>
-#include <sluice/operator/graph/detail/effects.h>
+#include <sluice/operator/graph/detail/node_edits.h>
 #include <sluice/operator/graph/detail/shapes_apart.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/norm/kernels.h>
@@ -19,11 +18,7 @@ using sluice::detail::BatchNormAttributes;
 
 class NormRelus {
  public:
-  explicit NormRelus(Graph& graph)
-      : graph_(graph), order_(graph), is_output_(graph.values.size()), gone_(graph.nodes.size()) {
-    for (const ValueId output : graph.outputs)
-      is_output_[output] = true;
-  }
+  explicit NormRelus(Graph& graph) : graph_(graph), edits_(graph) {}
 
   /// False if nothing has changed.
   bool run() {
@@ -35,49 +30,36 @@ class NormRelus {
       else if (op == &sluice::detail::batch_norm_backward_op)
         changed = take_mask(at) || changed;
     }
-    std::vector<Node> kept;
-    for (std::size_t at = 0; at < graph_.nodes.size(); ++at) {
-      if (!gone_[at])
-        kept.push_back(std::move(graph_.nodes[at]));
-    }
-    graph_.nodes = std::move(kept);
+    edits_.finish();
     return changed;
   }
 
  private:
   // The node that alone reads it, once, and makes one new array alike.
   std::optional<std::size_t> only_reader(ValueId value) const {
-    const auto& named = order_.named_by[value];
-    if (is_output_[value] || named.size() != 1)
+    const auto reader = edits_.only_reader(value);
+    if (!reader)
       return std::nullopt;
-    const Node& node = graph_.nodes[named.front()];
+    const Node& node = graph_.nodes[*reader];
     const bool once = std::count(node.inputs.begin(), node.inputs.end(), value) == 1;
     if (!once || node.is_view() || node.results.size() != 1 || !node.results[0].made ||
         !is_alike(value, node.results[0].value))
       return std::nullopt;
-    return named.front();
+    return reader;
   }
   bool is_alike(ValueId a, ValueId b) const {
-    const ArraySpec &x = graph_.values[a].spec, &y = graph_.values[b].spec;
+    const ArraySpec &x = edits_.spec(a), &y = edits_.spec(b);
     return x.shape == y.shape && x.dtype == y.dtype;
   }
-  // Does a node from `first` on and before `end` write the memory of the value?
-  bool is_written(ValueId value, std::size_t first, std::size_t end) const {
-    bool written = false;
-    for (std::size_t at = first; at < end; ++at)
-      for_each_write(graph_, graph_.nodes[at], [&](ValueId root) { written = written || root == graph_.root(value); });
-    return written;
-  }
-
   // What the sum at `at` adds to `value`, if that is there when the node at `norm` runs, and still is then what it was.
   std::optional<ValueId> added_to(ValueId value, std::size_t norm, std::size_t at) const {
     const Node& sum = graph_.nodes[at];
     if (sum.op != &sluice::detail::binary_operator(Binary::add) || sum.inputs.size() != 2)
       return std::nullopt;
     const ValueId other = sum.inputs[sum.inputs[0] == value ? 1 : 0];
-    const auto maker = order_.maker[other];
+    const auto maker = edits_.order.maker[other];
     if ((maker && *maker >= norm) || !is_alike(other, value) || graph_.values[other].source == Source::shape ||
-        is_written(other, norm, at))
+        edits_.is_written(other, norm, at))
       return std::nullopt;
     return other;
   }
@@ -100,10 +82,10 @@ class NormRelus {
       return false;
     norm.op = &sluice::detail::batch_norm_relu_op;
     norm.results[0] = graph_.nodes[*next].results[0];
-    gone_[*next] = true;
+    edits_.drop(*next);
     if (sum) {
       norm.inputs.push_back(*added);
-      gone_[*sum] = true;
+      edits_.drop(*sum);
     } else {
       by_result_.emplace(norm.results[0].value, at);
     }
@@ -113,8 +95,8 @@ class NormRelus {
   // Whether relu let an element through is computed again of what forward had, if it still has that.
   bool take_mask(std::size_t at) {
     Node& backward = graph_.nodes[at];
-    const auto mask = order_.maker[backward.inputs[0]];
-    if (!mask || gone_[*mask] || graph_.nodes[*mask].op != &sluice::detail::relu_backward_operator() ||
+    const auto mask = edits_.order.maker[backward.inputs[0]];
+    if (!mask || edits_.is_gone(*mask) || graph_.nodes[*mask].op != &sluice::detail::relu_backward_operator() ||
         only_reader_of_head(*mask) != at)
       return false;
     const Node& masked = graph_.nodes[*mask];
@@ -127,24 +109,21 @@ class NormRelus {
                       is_same(backward, norm);
     const ValueId beta = norm.inputs[2];
     for (const ValueId read : {norm.inputs[0], norm.inputs[1], beta, norm.results[1].value, norm.results[2].value}) {
-      if (!same || is_written(read, found->second + 1, at))
+      if (!same || edits_.is_written(read, found->second + 1, at))
         return false;
     }
-    if (is_written(masked.inputs[0], *mask, at))
+    if (edits_.is_written(masked.inputs[0], *mask, at))
       return false;
     backward.op = &sluice::detail::batch_norm_relu_backward_op;
     backward.inputs[0] = masked.inputs[0];
     backward.inputs.push_back(beta);
-    gone_[*mask] = true;
+    edits_.drop(*mask);
     return true;
   }
   // Of results that others read too the mask is an array anyway.
   std::optional<std::size_t> only_reader_of_head(std::size_t mask) const {
     const Result& result = graph_.nodes[mask].results[0];
-    const auto& named = order_.named_by[result.value];
-    if (!result.made || is_output_[result.value] || named.size() != 1)
-      return std::nullopt;
-    return named.front();
+    return result.made ? edits_.only_reader(result.value) : std::nullopt;
   }
   static bool is_same(const Node& backward, const Node& norm) {
     const auto &a = backward.attributes.as<BatchNormAttributes>(), &b = norm.attributes.as<BatchNormAttributes>();
@@ -152,8 +131,7 @@ class NormRelus {
   }
 
   Graph& graph_;
-  const Dependencies order_;
-  std::vector<bool> is_output_, gone_;
+  NodeEdits edits_;
   std::unordered_map<ValueId, std::size_t> by_result_;  // batch norms with a relu, and nothing added
 };
 

@@ -134,7 +134,8 @@ RnnData rnn_forward_data(const KernelCall& call, const RnnProblem& problem) {
   d.y = call.outputs[0].data;
   d.h = call.outputs[1].data;
   d.c = states == 2 ? call.outputs[2].data : nullptr;
-  d.kept = call.outputs[1 + states].data;
+  // An empty array is not null: what is kept of a plain network is y alone, then nothing is written through it.
+  d.kept = call.attributes.as<RnnAttributes>().keep ? call.outputs[1 + states].data : nullptr;
   return d;
 }
 

@@ -203,14 +203,9 @@ void rnn_on_host(const Queue& queue, const RnnProblem& p, const RnnData& d, bool
 }
 
 void rnn_cpu(const KernelCall& call) {
-  const auto& how = call.attributes.as<RnnAttributes>();
-  const RnnProblem p = rnn_problem(call.inputs[0], how);
-  if (p.batch == 0)
-    return;
-  RnnData d = rnn_forward_data(call, p);
-  // An empty array is not null: what is kept of a plain network is y alone, then nothing is written through it.
-  d.kept = how.keep ? d.kept : nullptr;
-  rnn_on_host(call.queue, p, d, false);
+  const RnnProblem p = rnn_problem(call.inputs[0], call.attributes.as<RnnAttributes>());
+  if (p.batch > 0)
+    rnn_on_host(call.queue, p, rnn_forward_data(call, p), false);
 }
 
 void rnn_backward_cpu(const KernelCall& call) {

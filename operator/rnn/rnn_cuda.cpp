@@ -6,13 +6,9 @@
 namespace sluice::detail {
 
 void rnn_gpu(const KernelCall& call) {
-  const auto& how = call.attributes.as<RnnAttributes>();
-  const RnnProblem p = rnn_problem(call.inputs[0], how);
-  if (p.batch == 0)
-    return;
-  RnnData d = rnn_forward_data(call, p);
-  d.kept = how.keep ? d.kept : nullptr;
-  rnn_by_library(call.queue, p, d, false);
+  const RnnProblem p = rnn_problem(call.inputs[0], call.attributes.as<RnnAttributes>());
+  if (p.batch > 0)
+    rnn_by_library(call.queue, p, rnn_forward_data(call, p), false);
 }
 
 void rnn_backward_gpu(const KernelCall& call) {
