@@ -46,8 +46,8 @@ TEST_CASE("The C interface takes foreign tensors and gives its own", "[dlpack][c
   out->deleter(out);
   shared->deleter(shared);
   copied->deleter(copied);
-  CHECK(plain.returned == 1);
-  CHECK(versioned.returned == 1);
+  CHECK(plain.came_back(1));
+  CHECK(versioned.came_back(1));
 }
 
 TEST_CASE("The C interface gives a refused tensor back, and says why", "[dlpack][c_api]") {
@@ -74,5 +74,5 @@ TEST_CASE("The C interface gives a refused tensor back, and says why", "[dlpack]
   CHECK(sluice_to_dlpack(made, 0, 0, nullptr) == SLUICE_VALUE_ERROR);
   CHECK(out == nullptr);
   sluice_array_release(made);
-  CHECK(plain.returned == 4);
+  CHECK(plain.came_back(4));
 }

@@ -73,7 +73,7 @@ TEST_CASE("GPU memory of others goes back once, after the work on it", "[dlpack]
       array.assign(array + 1.0F);
   }
   engine.wait_all();
-  CHECK(eventually([&] { return producer.returned.load() == 1; }));
+  CHECK(producer.came_back(1));
   CHECK(sum(memory).item<float>() == 21.0F * (1 << 16));
   CHECK(producer.returned == 1);
   producer.described().device.device_id = num_gpus();

@@ -80,7 +80,7 @@ TEST_CASE("What lies on a producer's stream comes before tasks on the array", "[
     doubled = array * 2.0F;
   }
   CHECK(doubled.to_vector<float>() == std::vector<float>{2, 2, 2, 42});
-  CHECK(eventually([&] { return producer.returned.load() == 1; }));
+  CHECK(producer.came_back(1));
 }
 
 TEST_CASE("GPU memory goes back when the GPU has passed the work on it, though nobody waits", "[dlpack][gpu]") {
@@ -99,7 +99,7 @@ TEST_CASE("GPU memory goes back when the GPU has passed the work on it, though n
       std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the poller has looked
     CHECK(producer.returned == 0);
   }
-  CHECK(eventually([&] { return producer.returned.load() == 1; }));
+  CHECK(producer.came_back(1));
   CHECK(producer.data()[0] == 5);
 }
 
@@ -114,6 +114,6 @@ TEST_CASE("A failing call of CUDA on the way of an import gives the tensor back 
     CHECK_THROWS_AS(from_dlpack(&producer.tensor, stream.named()), CudaError);
     sim::fail_nth(0, cudaSuccess);
     engine.wait_all();
-    CHECK(eventually([&] { return producer.returned.load() == 1; }));
+    CHECK(producer.came_back(1));
   }
 }

@@ -32,16 +32,31 @@ TABLE = [
 ]
 
 
+SAYS = [  # (what a failed test printed, lines that are told again)
+    ("noise\nFAILED: a case: x.cpp:3: 1 == 2\n" + CASES.format(3, 1, 0), ["  a case: x.cpp:3: 1 == 2"]),
+    ("".join(f"FAILED: case {n}\n" for n in range(99)) + CASES.format(3, 99, 0), [f"  case {n}" for n in range(10)]),
+    ("first\n\nlast words", ["  first", "  last words"]),
+]
+
+
+def answer(counter, entries, status):
+    with tempfile.TemporaryDirectory() as folder:
+        lines = [line if isinstance(line, str) else json.dumps(line) for line in entries]
+        (pathlib.Path(folder) / "testlog.json").write_text("".join(line + "\n" for line in lines))
+        return subprocess.run([sys.executable, str(counter), folder, str(status)], capture_output=True, text=True)
+
+
 def main():
     counter = pathlib.Path(sys.argv[1]) / "tests" / "support" / "count.py"
     for what, entries, status, last, code in TABLE:
-        with tempfile.TemporaryDirectory() as folder:
-            lines = [line if isinstance(line, str) else json.dumps(line) for line in entries]
-            (pathlib.Path(folder) / "testlog.json").write_text("".join(line + "\n" for line in lines))
-            done = subprocess.run([sys.executable, str(counter), folder, str(status)], capture_output=True, text=True)
+        done = answer(counter, entries, status)
         if done.stdout.splitlines()[-1] != last or done.returncode != code:
             sys.exit(f"{what}: wanted '{last}' and {code}, got {done.returncode} and\n{done.stdout}{done.stderr}")
-    print(f"counting: {len(TABLE)} logs")
+    for stdout, told in SAYS:
+        done = answer(counter, [entry("FAIL", stdout)], 1)
+        if done.stdout.splitlines()[1:-1] != told:
+            sys.exit(f"wanted {told} to be told again, got\n{done.stdout}{done.stderr}")
+    print(f"counting: {len(TABLE) + len(SAYS)} logs")
 
 
 if __name__ == "__main__":

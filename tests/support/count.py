@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Sums what Meson's test logs say: count.py LOG_FOLDER MESON_STATUS.
 
-Prints `N passed, N failed, N skipped` alone on the last line. An executable of tests/support/main.cpp counts its test
+Prints `N passed, N failed, N skipped` alone on the last line, and before it what failed: of a long log one may only see
+the end. An executable of tests/support/main.cpp counts its test
 cases; any other test counts as one. A test executable that ends without its line has crashed: one failure. Exits with 0
 if something passed and nothing failed.
 """
@@ -11,6 +12,8 @@ import re
 import sys
 
 COUNT = re.compile(r"^test cases: (\d+) passed, (\d+) failed, (\d+) skipped$", re.MULTILINE)
+CASE = re.compile(r"^FAILED: (.*)$", re.MULTILINE)
+MOST_LINES = 10
 GOOD = ("OK", "EXPECTEDFAIL")
 
 
@@ -31,6 +34,15 @@ def count(entry):
     return (1, 0, 0) if good and not counts_cases else (0, 1, 0)
 
 
+def reasons(entry):
+    """What a failed test said of it: its failed assertions, else its last words."""
+    lines = CASE.findall(entry.get("stdout") or "")
+    if not lines:
+        said = (entry.get("stdout") or "") + (entry.get("stderr") or "")
+        lines = [line for line in said.splitlines() if line.strip()][-MOST_LINES:]
+    return ["  " + line for line in lines[:MOST_LINES]]
+
+
 def entries(folder):
     for log in sorted(pathlib.Path(folder).glob("testlog*.json")):
         for line in log.read_text(errors="replace").splitlines():
@@ -47,6 +59,7 @@ def main():
         totals = [a + b for a, b in zip(totals, numbers)]
         if numbers[1] > 0:
             failures.append(f"FAILED: {entry.get('name')} ({numbers[1]})")
+            failures += reasons(entry)
     if int(sys.argv[2]) != 0 and not failures:
         failures.append(f"FAILED: meson test ended with status {sys.argv[2]}")
         totals[1] += 1

@@ -4,10 +4,13 @@
 #if !__has_include(<catch2/catch_all.hpp>)
 #define CATCH_CONFIG_RUNNER
 #endif
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/support/counts.h"
@@ -16,6 +19,8 @@ namespace {
 
 std::set<std::string> skipped_cases;
 std::string running_case;
+std::mutex failures_mutex;
+std::vector<std::string> failures;  // a line each, printed at the end too: of a long log one may only see that
 std::atomic<int> passed{0}, failed{0}, skipped{0};
 std::atomic<bool> is_printed{false};
 
@@ -27,11 +32,27 @@ using ListenerBase = Catch::TestEventListenerBase;
 using AssertionAnswer = bool;
 #endif
 
+void note_failure(const std::string& what) {
+  constexpr std::size_t most = 20, longest = 300;
+  const std::scoped_lock lock(failures_mutex);  // the watchdog prints them from a thread of its own
+  if (failures.size() == most)
+    return;
+  std::string line = ("FAILED: " + running_case + ": " + what).substr(0, longest);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  failures.push_back(std::move(line));
+}
+
+std::string told(const Catch::AssertionResult& result) {
+  const auto& at = result.getSourceInfo();
+  return std::string(at.file) + ":" + std::to_string(at.line) + ": " + std::string(result.getExpandedExpression()) +
+         " " + std::string(result.getMessage());
+}
+
 // Of the case that has just ended; its later assertions would belong to the next one.
 bool is_noticed() {
   const std::string what = sluice::test::take_noticed == nullptr ? "" : sluice::test::take_noticed();
   if (!what.empty())
-    std::printf("FAILED: %s: %s\n", running_case.c_str(), what.c_str());
+    note_failure(what);
   return !what.empty();
 }
 
@@ -49,6 +70,8 @@ struct Counter : ListenerBase {
   }
   // A fatal signal: Catch reports, ends the run and lets the program die of it, so that main comes to no end.
   AssertionAnswer assertionEnded(const Catch::AssertionStats& stats) override {
+    if (!stats.assertionResult.isOk())
+      note_failure(told(stats.assertionResult));
     is_fatal_ = is_fatal_ || stats.assertionResult.getResultType() == Catch::ResultWas::FatalErrorCondition;
     return static_cast<AssertionAnswer>(false);
   }
@@ -76,6 +99,9 @@ void print_counts(bool one_more_failed) {
     return;
   if (one_more_failed)
     ++failed;
+  const std::scoped_lock lock(failures_mutex);
+  for (const std::string& line : failures)
+    std::printf("%s\n", line.c_str());
   std::printf("\ntest cases: %d passed, %d failed, %d skipped\n", passed.load(), failed.load(), skipped.load());
   std::fflush(stdout);
 }
