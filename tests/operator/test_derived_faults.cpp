@@ -157,14 +157,16 @@ void check_cancelled(bool by_run, bool keep) {
 
 // A member's body asks first, and its group ends before what it kept could be made.
 void check_body_of_a_group() {
+  Engine engine({.workers = 2});  // one of them waits at the gate
+  const EngineScope scope(engine);
   const NDArray x = draw({3, 4}, 1, cpu()), w = draw({4, 5}, 2, cpu());
   const Body body = [&](const Arrays& in) { return of_both(in[0], w); };
   Plan plan(traced({x}, body));
   const auto wanted = all_bytes(body({x}));
   Gate gate;
   const OpensAtEnd opens(gate);
-  Engine::current().push({.name = "gate", .access = {write(var_of(w))}}, [gate] { gate.wait(); });
-  TaskGroup request(Engine::current());
+  engine.push({.name = "gate", .access = {write(var_of(w))}}, [gate] { gate.wait(); });
+  TaskGroup request(engine);
   Gate asked;
   request.push({.name = "asks"}, [&plan, x, asked] {
     plan.run({&x, 1});
@@ -180,7 +182,8 @@ void check_body_of_a_group() {
 
 // Whose members go one by one.
 void check_limited_group() {
-  Engine& engine = Engine::current();
+  Engine engine({.workers = 2});  // one of them waits at the gate
+  const EngineScope scope(engine);
   const NDArray x = draw({3, 4}, 1, cpu()), w = draw({4, 5}, 2, cpu());
   const Body body = [&](const Arrays& in) { return of_both(in[0], w); };
   Plan plan(traced({x}, body));
