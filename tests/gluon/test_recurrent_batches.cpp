@@ -34,11 +34,11 @@ class Reads : public gluon::Block {
 enum class How { by_hand, hybrid, step };
 
 // What steps of these batches leave, and how often was traced.
-std::pair<Trail, std::size_t> run(RnnMode mode, std::size_t result, How how) {
+std::pair<Trail, std::size_t> run(RnnMode mode, std::size_t result, How how, Device device) {
   Engine engine({.workers = 2, .seed = 3});
   const EngineScope scope(engine);
   Reads net(mode, result);
-  net.initialize(gluon::init::Uniform(0.5));
+  net.initialize(gluon::init::Uniform(0.5), device);
   if (how == How::hybrid)
     net.hybridize();
   const L2Loss loss;
@@ -47,8 +47,9 @@ std::pair<Trail, std::size_t> run(RnnMode mode, std::size_t result, How how) {
   Trail trail;
   std::uint64_t seed = 0;
   for (const std::int64_t batch : {6, 6, 4, 9}) {
-    const NDArray x = random_array({batch, 5, 2}, ++seed);
-    const NDArray y = result == 0 ? random_array({batch, 5, 6}, ++seed) : random_array({batch, 4, 3}, ++seed);
+    const NDArray x = random_array({batch, 5, 2}, ++seed).to(device);
+    const Shape shape = result == 0 ? Shape{batch, 5, 6} : Shape{batch, 4, 3};
+    const NDArray y = random_array(shape, ++seed).to(device);
     NDArray losses;
     if (how == How::step) {
       losses = step(x, y).losses;
@@ -66,18 +67,27 @@ std::pair<Trail, std::size_t> run(RnnMode mode, std::size_t result, How how) {
   return {trail, how == How::step ? step.traced() : net.hybrid_traces()};
 }
 
-}  // namespace
-
-TEST_CASE("Recurrent networks are traced once for batches of all sizes, whichever result is read", "[gluon][rnn]") {
+void check_all(Device device) {
   for (const RnnMode mode : {RnnMode::rnn_tanh, RnnMode::lstm, RnnMode::gru}) {
     for (std::size_t result = 0; result < (mode == RnnMode::lstm ? 3U : 2U); ++result) {
       CAPTURE(static_cast<int>(mode), result);
-      const Trail want = run(mode, result, How::by_hand).first;
+      const Trail want = run(mode, result, How::by_hand, device).first;
       for (const How how : {How::hybrid, How::step}) {
-        const auto [trail, traced] = run(mode, result, how);
+        const auto [trail, traced] = run(mode, result, how, device);
         CHECK(trail == want);
         CHECK(traced == 1);
       }
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE("Recurrent networks are traced once for batches of all sizes, whichever result is read", "[gluon][rnn]") {
+  check_all(cpu());
+}
+
+TEST_CASE("Recurrent networks on a GPU are traced once for batches of all sizes", "[gluon][rnn][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_all(gpu());
 }
