@@ -84,7 +84,7 @@ class Known {
   }
 
  private:
-  LibraryCache<std::shared_ptr<const CudnnRnn>> problems_{256};
+  LibraryCache<std::shared_ptr<const CudnnRnn>> problems_{512};  // of float32 one for each precision
   std::mutex mutex_;
   const HeldOverForks held_{mutex_};
   std::map<int, std::unique_ptr<const CudnnMaker>> handles_;
