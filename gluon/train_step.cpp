@@ -9,6 +9,7 @@
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/any_batch.h>
 #include <sluice/gluon/detail/called.h>
+#include <sluice/gluon/detail/forward_with_loss.h>
 #include <sluice/gluon/detail/known_steps.h>
 #include <sluice/gluon/detail/network_changes.h>
 #include <sluice/gluon/detail/parameter_reads.h>
@@ -98,15 +99,13 @@ struct TrainStep::State {
     return signature;
   }
 
+  StepResult forward(const Batch& batch, SourceLocation site) const {
+    const autograd::RecordScope record;
+    return detail::forward_with_loss(net, loss, batch.samples, batch.labels, site);
+  }
+
   StepResult forward_and_back(const Batch& batch, SourceLocation site) const {
-    StepResult result;
-    {
-      const autograd::RecordScope record;
-      result.outputs = net.call(batch.samples, site);
-      const Arrays losses = loss.call(Batch{result.outputs, batch.labels}.all(), site);
-      require(!losses.empty(), [] { return "the loss gives nothing"; });
-      result.losses = losses.front();
-    }
+    StepResult result = forward(batch, site);
     require(autograd::on_tape(result.losses), [] {
       return "nothing is trained: the loss depends on no parameter that wants a gradient; are all frozen "
              "(GradReq::null)?";
@@ -114,8 +113,7 @@ struct TrainStep::State {
     const amp::GradScaler* const scaler = trainer.scaler();
     (scaler == nullptr ? result.losses : scaler->scale(result.losses, site)).backward(site);
     result.losses = result.losses.detach();
-    for (NDArray& output : result.outputs)
-      output = output.detach();
+    detail::detach_all(result.outputs);
     return result;
   }
 
@@ -159,14 +157,20 @@ struct TrainStep::State {
     for (const ArraySpec& input : inputs)
       given.push_back(tracer.input(input));
     const std::span<const NDArray> all = given;
+    std::vector<std::size_t> undefined;
     TracedStep step{detail::watched_trace(tracer, [&] {
       const StepResult result = forward_and_back({all.first(samples), all.subspan(samples)}, site);
       trace_step(trainer, site);
       Arrays made{result.losses};
-      if (options.predictions)
-        made.insert(made.end(), result.outputs.begin(), result.outputs.end());
+      for (std::size_t i = 0; options.predictions && i < result.outputs.size(); ++i) {
+        if (result.outputs[i].defined())
+          made.push_back(result.outputs[i]);
+        else
+          undefined.push_back(i);
+      }
       return made;
     })};
+    step.undefined = std::move(undefined);
     step.by_hand = graph::writes_inputs(step.program.graph) || tracer.records_outside();
     step.others = reads.others([&](const Parameter& read) {
       return std::any_of(
@@ -186,7 +190,8 @@ struct TrainStep::State {
       return;
     try {
       const TracedStep other = trace_once(others, given.samples, site);
-      if (!other.by_hand && detail::is_same_with_constants(*expected, other.program.graph))
+      if (!other.by_hand && other.undefined == step.undefined &&
+          detail::is_same_with_constants(*expected, other.program.graph))
         step.batched = batched;
     } catch (const std::exception&) {  // it need not take such a batch
     }
@@ -225,18 +230,19 @@ struct TrainStep::State {
     made.plan = std::make_unique<graph::Plan>(step->program.graph, options.plan, engine);
     made.brought = brought_by(step->program.graph, made.signature);
     made.others = step->others;
+    made.undefined = step->undefined;
     if (step->is_for_any_batch())
       made.traced = std::move(step);
     return made;
   }
 
-  graph::Plan* plan_for(const Batch& batch, SourceLocation site) {
+  const Known& known_for(const Batch& batch, SourceLocation site) {
     Signature signature = signature_of(batch);
     const auto found =
         std::find_if(known.begin(), known.end(), [&](const Known& one) { return one.signature == signature; });
     if (found != known.end() && !found->is_outdated()) {
       std::rotate(known.begin(), found, found + 1);
-      return known.front().plan.get();
+      return known.front();
     }
     Engine& engine = batch.samples.front().engine();
     const EngineScope here(engine);
@@ -249,14 +255,13 @@ struct TrainStep::State {
     if (known.size() >= std::max<std::size_t>(options.most_plans, 1))
       known.pop_back();
     known.push_front(std::move(made));
-    return known.front().plan.get();
+    return known.front();
   }
 
   // Empty: a plan would not do the same.
   Arrays run_prepared(const Batch& batch, SourceLocation site) {
     try {
-      graph::Plan* const plan = plan_for(batch, site);
-      if (plan != nullptr)
+      if (graph::Plan* const plan = known_for(batch, site).plan.get())
         return plan->run(batch.all(), site);
       cancel_step(trainer);
       return {};
@@ -274,11 +279,11 @@ struct TrainStep::State {
     });
   }
 
-  StepResult result_of(NDArray losses, Arrays outputs) const {
-    StepResult result{.losses = std::move(losses)};
+  StepResult result_of(const NDArray& losses, const Arrays& outputs) const {
+    StepResult result{.losses = losses};
     if (options.predictions && !outputs.empty()) {
       result.predictions = outputs.front();
-      result.outputs = std::move(outputs);
+      result.outputs = outputs;
     }
     return result;
   }
@@ -287,9 +292,9 @@ struct TrainStep::State {
     check(batch);
     const std::int64_t samples = batch.samples.front().shape()[0];
     const auto by_hand = [&] {
-      StepResult result = forward_and_back(batch, site);
+      const StepResult result = forward_and_back(batch, site);
       trainer.step(samples, false, site);
-      return result_of(std::move(result.losses), std::move(result.outputs));
+      return result_of(result.losses, result.outputs);
     };
     if (!is_complete())
       return by_hand();
@@ -304,7 +309,7 @@ struct TrainStep::State {
       return by_hand();
     for (const auto& [name, parameter] : prepared(trainer))
       parameter.mark_grad_used();
-    return result_of(results.front(), Arrays(results.begin() + 1, results.end()));
+    return result_of(results.front(), known.front().outputs_of(std::span(results).subspan(1)));
   }
 };
 

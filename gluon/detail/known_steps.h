@@ -60,6 +60,7 @@ struct TracedStep {
   Traced program = {};
   bool by_hand = false;                    // a plan would not do the same: it writes its samples, or records what stays
   std::vector<ParameterRead> others = {};  // parameters of blocks that are not part of network or loss
+  std::vector<std::size_t> undefined = {};  // of what the network gives: no values of a graph
   std::vector<bool> batched = {};
 
   bool is_for_any_batch() const { return std::find(batched.begin(), batched.end(), true) != batched.end(); }
@@ -76,7 +77,16 @@ struct Known {
   std::unique_ptr<graph::Plan> plan = {};         // null: by hand
   std::shared_ptr<const TracedStep> traced = {};  // null of a step for one size of batches alone
   std::vector<Brought> brought = {};
-  std::vector<ParameterRead> others = {};  // as of the step
+  std::vector<ParameterRead> others = {};   // as of the step
+  std::vector<std::size_t> undefined = {};  // the same
+
+  /// All that the network gives of those that the plan does.
+  Arrays outputs_of(std::span<const NDArray> made) const {
+    Arrays all(made.begin(), made.end());
+    for (const std::size_t at : undefined)
+      all.insert(all.begin() + static_cast<std::ptrdiff_t>(at), NDArray());
+    return all;
+  }
 
   bool is_outdated() const {
     const auto has_other_gradient = [](const Brought& one) { return one.array.object()->variable != one.variable; };

@@ -11,6 +11,7 @@
 #include <sluice/gluon/amp/grad_scaler.h>
 #include <sluice/gluon/detail/called.h>
 #include <sluice/gluon/detail/estimator_run.h>
+#include <sluice/gluon/detail/forward_with_loss.h>
 #include <sluice/gluon/estimator/estimator.h>
 #include <sluice/gluon/metrics.h>
 #include <sluice/ndarray/autograd.h>
@@ -82,9 +83,9 @@ BatchProcessor::~BatchProcessor() = default;
 StepResult BatchProcessor::forward(
     const Block& net, const Block& loss, const data::Batch& batch, SourceLocation site) const {
   check_pair(batch);
-  StepResult result;
-  result.predictions = net(batch.data, site);
-  result.losses = loss(result.predictions, batch.label, site);
+  StepResult result = gluon::detail::forward_with_loss(net, loss, {&batch.data, 1}, {&batch.label, 1}, site);
+  if (!result.outputs.empty())
+    result.predictions = result.outputs.front();
   return result;
 }
 
@@ -204,7 +205,11 @@ StepResult Estimator::step_by_hand(const data::Batch& batch, SourceLocation site
   scaled.backward(site);
   if (!updates_elsewhere_)
     trainer_->step(batch.data.shape()[0], false, site);
-  return {result.losses.detach(), result.predictions.detach(), result.labels};
+  result.losses = result.losses.detach();
+  gluon::detail::detach_all(result.outputs);
+  if (result.predictions.defined())
+    result.predictions = result.predictions.detach();
+  return result;
 }
 
 StepResult Estimator::take_step(const data::Batch& batch, SourceLocation site) {
@@ -223,9 +228,12 @@ StepResult Estimator::take_step(const data::Batch& batch, SourceLocation site) {
     if (options_.steps == Steps::graph || !may_be_the_graph)
       throw;
   }
-  StepResult result = step_by_hand(batch, site);  // throws where it was not the graph
-  step_.reset();
-  return result;
+  const auto from_now_on_by_hand = [&] {
+    StepResult result = step_by_hand(batch, site);  // throws where it was not the graph
+    step_.reset();
+    return result;
+  };
+  return from_now_on_by_hand();
 }
 
 StepResult Estimator::train_batch(const data::Batch& batch, SourceLocation site) {

@@ -25,12 +25,14 @@
 namespace sluice::gluon::estimator {
 
 /// How a batch becomes predictions and losses (Gluon's BatchProcessor): override it where samples are not one array
-/// or the network gives several. Called within a RecordScope for training, without one for evaluation.
+/// or the loss takes not all that the network gives. Called within a RecordScope for training, without one for
+/// evaluation.
 class SLUICE_API BatchProcessor {
  public:
   virtual ~BatchProcessor();
-  /// By default loss(net(data), label), and ValueError for a batch of other than two arrays. Of more than two,
-  /// StepResult::labels says which metrics are to compare with.
+  /// By default loss(net(data), label) of all that the network gives, the first of which are the predictions, and
+  /// ValueError for a batch of other than two arrays. Of more than two, StepResult::labels says which metrics are to
+  /// compare with.
   virtual StepResult forward(const Block& net, const Block& loss, const data::Batch& batch, SourceLocation site) const;
 };
 

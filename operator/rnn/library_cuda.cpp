@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,6 +34,13 @@ cudnnMathType_t math_of(DType dtype) {
   return dtype == DType::float64 ? CUDNN_DEFAULT_MATH : CUDNN_TENSOR_OP_MATH;
 }
 
+// That cuDNN, or this installation of it, does not take a problem, which it will say again. Other errors pass.
+bool is_refusal(const CudaError& error) {
+  const int category = error.code() / 1000 * 1000;
+  return category == CUDNN_STATUS_BAD_PARAM || category == CUDNN_STATUS_NOT_SUPPORTED ||
+         error.code() == CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED;
+}
+
 /// All problems of the process, and handles for threads that push tasks: they ask one at a time.
 class Known {
  public:
@@ -42,8 +50,7 @@ class Known {
   }
 
   /// Null where cuDNN does not take the problem. The device is current.
-  std::shared_ptr<const CudnnRnn> get(cudnnHandle_t handle, int device, const RnnProblem& p) {
-    const cudnnMathType_t math = math_of(p.dtype);
+  std::shared_ptr<const CudnnRnn> get(cudnnHandle_t handle, int device, const RnnProblem& p, cudnnMathType_t math) {
     const CacheKey key = CacheKey::of(
         static_cast<int>(p.mode),
         static_cast<int>(p.dtype),
@@ -59,23 +66,25 @@ class Known {
       std::shared_ptr<const CudnnRnn> made;
       try {
         made = std::make_shared<const CudnnRnn>(handle, p, math);
-      } catch (const CudaError&) {  // that it does not support it
+      } catch (const CudaError& error) {
+        if (!is_refusal(error))
+          throw;
       } catch (const UnsupportedError&) {
       }
       return std::make_shared<const std::shared_ptr<const CudnnRnn>>(std::move(made));
     });
   }
-  std::shared_ptr<const CudnnRnn> ask(int device, const RnnProblem& p) {
+  std::shared_ptr<const CudnnRnn> ask(int device, const RnnProblem& p, cudnnMathType_t math) {
     const std::lock_guard hold(mutex_);
     const cuda::DeviceScope there(device);
     auto& handle = handles_[device];
     if (handle == nullptr)
       handle = std::make_unique<const CudnnMaker>();
-    return get(handle->handle(), device, p);
+    return get(handle->handle(), device, p, math);
   }
 
  private:
-  LibraryCache<std::shared_ptr<const CudnnRnn>> problems_{256};
+  LibraryCache<std::shared_ptr<const CudnnRnn>> problems_{512};  // of float32 one for each precision
   std::mutex mutex_;
   const HeldOverForks held_{mutex_};
   std::map<int, std::unique_ptr<const CudnnMaker>> handles_;
@@ -214,19 +223,25 @@ bool rnn_has_library(Device device, const RnnProblem& problem) {
     return false;
   RnnProblem small = problem;
   small.steps = small.batch = 1;
-  return Known::all().ask(device.index, small) != nullptr;
+  return Known::all().ask(device.index, small, math_of(problem.dtype)) != nullptr;
 }
 
 std::int64_t rnn_library_reserve(Device device, const RnnProblem& problem) {
   if (!cudnn_library().load())
     return 0;
-  const auto known = Known::all().ask(device.index, problem);
-  return known == nullptr ? 0 : static_cast<std::int64_t>(known->reserve());
+  const auto bytes_for = [&](cudnnMathType_t math) {
+    const auto known = Known::all().ask(device.index, problem, math);
+    return known == nullptr ? 0 : static_cast<std::int64_t>(known->reserve());
+  };
+  if (problem.dtype != DType::float32)
+    return bytes_for(math_of(problem.dtype));
+  // set_float32_precision() may come before the kernel runs: room for either.
+  return std::max(bytes_for(CUDNN_DEFAULT_MATH), bytes_for(CUDNN_FMA_MATH));
 }
 
 void rnn_by_library(const Queue& queue, const RnnProblem& problem, const RnnData& data, bool is_backward) {
   cudnn_library().require("rnn");
-  const auto known = Known::all().get(Cudnn::of(queue).handle(), queue.device().index, problem);
+  const auto known = Known::all().get(Cudnn::of(queue).handle(), queue.device().index, problem, math_of(problem.dtype));
   require<UnsupportedError>(known != nullptr, [&] {
     return message(
         "rnn: cuDNN does not take ",

@@ -5,10 +5,12 @@
 
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/autocast_here.h>
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/autocast.h>
 #include <sluice/operator/concat/concat.h>
+#include <sluice/operator/detail/autocast.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/gpu_kernel.h>
@@ -104,6 +106,14 @@ Mask saved_results(Mask, const Attributes& attributes) {
   return attributes.as<RnnAttributes>().mode == "lstm" ? 0b1001 : 0b101;
 }
 
+// Zeros in the place of the `result`-th head. In a trace these follow the size of the batch, as y has it.
+NDArray no_head(std::size_t result, const NDArray& y, const RnnProblem& problem, SourceLocation site) {
+  if (result == 0)
+    return zeros_like(y.detach(), site);
+  const NDArray of_sample = zeros_like(y.detach().slice(0, 0, 1, 1, site).slice(2, 0, 1, 1, site), site);
+  return of_sample.broadcast_to({problem.layers * problem.directions, -1, problem.hidden}, site);
+}
+
 Arrays gradient(const GradientCall& call) {
   const SourceLocation site = SourceLocation::current();
   const bool has_heads = std::any_of(
@@ -124,15 +134,10 @@ Arrays gradient(const GradientCall& call) {
     y = again[0];
     kept = again.back();
   }
-  std::vector<NDArray> given{x, call.inputs[1], y.detach(), kept.detach()};
-  const auto head_of = [&](std::size_t i, const Shape& shape) {
-    const NDArray& head = call.output_grads[i];
-    return head.defined() ? head : zeros(shape, {.dtype = x.dtype(), .device = x.device()});
-  };
   const RnnProblem problem = rnn_problem(call.op, detail::spec_of(x), detail::spec_of(call.inputs[1]), how);
-  given.push_back(head_of(0, problem.y_shape()));
-  for (std::size_t i = 0; i < states; ++i)
-    given.push_back(head_of(1 + i, problem.state_shape()));
+  std::vector<NDArray> given{x, call.inputs[1], y.detach(), kept.detach()};
+  for (std::size_t i = 0; i <= states; ++i)
+    given.push_back(call.output_grads[i].defined() ? call.output_grads[i] : no_head(i, y, problem, site));
   given.insert(given.end(), call.inputs.begin() + 2, call.inputs.end());
   const Arrays made = invoke(detail::rnn_backward_op, given, Attributes::of(how), site);
   // Of states for who gave some.
@@ -155,14 +160,23 @@ bool has_kernel(const ArraySpec& x, const ArraySpec& parameters, const RnnAttrib
 #endif
 }
 
+// Cast as a call of the operator is, whose parts are not cast again: of the same types as where there is a kernel.
+Arrays run_composed(std::span<const NDArray> inputs, const RnnAttributes& how, SourceLocation site) {
+  const Attributes attributes = Attributes::of(how);
+  Arrays cast;
+  if (const detail::AutocastState* const state = detail::autocast_here(); state != nullptr)
+    inputs = detail::autocast_inputs(detail::rnn_op, inputs, attributes, *state, cast, site);
+  const detail::NoAutocast as_they_are;
+  infer_rnn(detail::rnn_op, detail::specs_of(inputs), attributes);
+  return detail::rnn_composed(inputs, how, site);
+}
+
 Arrays run(std::span<const NDArray> inputs, const RnnAttributes& how, SourceLocation site) {
   ArraySpec x = detail::spec_of(inputs[0]), parameters = detail::spec_of(inputs[1]);
   if (const auto low = amp::autocast_dtype())
     x.dtype = parameters.dtype = *low;
-  if (!has_kernel(x, parameters, how)) {
-    infer_rnn(detail::rnn_op, detail::specs_of(inputs), Attributes::of(how));
-    return detail::rnn_composed(inputs, how, site);
-  }
+  if (!has_kernel(x, parameters, how))
+    return run_composed(inputs, how, site);
   const Arrays results = invoke(detail::rnn_op, inputs, Attributes::of(how), site);
   return Arrays(results.begin(), results.end() - 1);
 }

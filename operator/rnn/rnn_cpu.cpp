@@ -5,9 +5,8 @@
 #include <type_traits>
 #include <vector>
 
-#include <sluice/engine/parallel.h>
-#include <sluice/ndarray/detail/simd_casts.h>
 #include <sluice/operator/floating.h>
+#include <sluice/operator/library/widened.h>
 #include <sluice/operator/rnn/layers_cpu.h>
 #include <sluice/operator/workspace.h>
 
@@ -113,54 +112,41 @@ void backward(const Queue& queue, const RnnProblem& p, const RnnData& d) {
 }
 
 /// Arrays of a half type as floats: what is read becomes them, what is written is read off when the call is over.
-template <class T>
-class Widened {
+class InFloats {
  public:
-  explicit Widened(const Queue& queue) : queue_(queue) {}
-  Widened(const Widened&) = delete;
+  InFloats(const Queue& queue, DType half) : queue_(queue), half_(half) {}
+  InFloats(const InFloats&) = delete;
 
-  const void* in(const void* from, std::int64_t n) {
-    if (from == nullptr)
-      return nullptr;
-    float* const to = room(n);
-    parallel_for(n, k_grain, [&](std::int64_t begin, std::int64_t end) {
-      simd::convert(static_cast<const T*>(from) + begin, to + begin, end - begin);
-    });
-    return to;
-  }
+  const void* in(const void* from, std::int64_t n) { return from == nullptr ? nullptr : room(from, n); }
   void* out(void* to, std::int64_t n) {
     if (to == nullptr)
       return nullptr;
-    results_.push_back({static_cast<T*>(to), room(n), n});
+    results_.push_back({to, room(nullptr, n), n});
     return results_.back().from;
   }
-  void finish() {
-    for (const Result& result : results_) {
-      parallel_for(result.n, k_grain, [&](std::int64_t begin, std::int64_t end) {
-        simd::convert(result.from + begin, result.to + begin, end - begin);
-      });
-    }
+  void finish() const {
+    for (const Result& result : results_)
+      narrow(result.from, half_, result.to, result.n);
   }
 
  private:
-  static constexpr std::int64_t k_grain = 1 << 14;
   struct Result {
-    T* to;
+    void* to;
     float* from;
     std::int64_t n;
   };
-  float* room(std::int64_t n) { return rooms_.emplace_back(queue_, bytes_of(n, sizeof(float))).template as<float>(); }
+  float* room(const void* from, std::int64_t n) { return rooms_.emplace_back(queue_, half_, from, n).data(); }
 
   const Queue& queue_;
-  std::deque<Workspace> rooms_;
+  const DType half_;
+  std::deque<Widened> rooms_;
   std::vector<Result> results_;
 };
 
-template <class T>
 void widened(const Queue& queue, const RnnProblem& p, RnnData d, bool is_backward) {
   const std::int64_t x = p.steps * p.batch * p.input, y = p.steps * p.batch * p.width(), all = p.parameters();
   const std::int64_t states = p.layers * p.directions * p.batch * p.hidden;
-  Widened<T> wide(queue);
+  InFloats wide(queue, p.dtype);
   d.x = wide.in(d.x, x);
   d.parameters = wide.in(d.parameters, all);
   d.h0 = wide.in(d.h0, states);
@@ -194,7 +180,7 @@ void clear(std::span<const TensorView> outputs) {
 void rnn_on_host(const Queue& queue, const RnnProblem& p, const RnnData& d, bool is_backward) {
   by_floating(p.dtype, [&]<class T>() {
     if constexpr (!std::is_floating_point_v<T>)
-      widened<T>(queue, p, d, is_backward);
+      widened(queue, p, d, is_backward);
     else if (is_backward)
       backward<T>(queue, p, d);
     else

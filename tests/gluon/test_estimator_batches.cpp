@@ -45,6 +45,30 @@ class OfThree : public est::BatchProcessor {
   bool says_labels_;
 };
 
+/// Gives predictions and what they are made of.
+class OfTwo : public gluon::Block {
+ public:
+  OfTwo() : dense_(child("dense", gluon::nn::Dense(1, {.in_units = k_features}))) {}
+
+ protected:
+  Arrays forward_all(std::span<const NDArray> inputs) const override {
+    const NDArray y = (*dense_)(inputs[0]);
+    return {tanh(y), y};
+  }
+
+ private:
+  gluon::Child<gluon::nn::Dense> dense_;
+};
+
+/// Of predictions, which it wants small before they were squashed.
+class Squashed : public gluon::Block {
+ protected:
+  Arrays forward_all(std::span<const NDArray> inputs) const override {
+    require_inputs(inputs, 3);
+    return {mean(square(inputs[0] - inputs[2]) + 0.1 * square(inputs[1]), {1})};
+  }
+};
+
 }  // namespace
 
 TEST_CASE("Two names for three arrays are an error", "[gluon][data]") {
@@ -109,6 +133,51 @@ TEST_CASE("A BatchProcessor says which array metrics compare with", "[gluon][est
     }
   }
   CHECK(error == Approx(sum / static_cast<double>(count)).epsilon(1e-5));
+}
+
+TEST_CASE("A loss gets all that a network gives, as a graph, by hand and in validation", "[gluon][estimator]") {
+  std::vector<std::vector<float>> trails;
+  for (const est::Steps steps : {est::Steps::graph, est::Steps::by_hand, est::Steps::automatic}) {
+    Engine engine({.workers = 2, .seed = 5});
+    const EngineScope here(engine);
+    OfTwo net;
+    net.initialize(gluon::init::One());
+    const Squashed loss;
+    const auto mae = std::make_shared<gluon::metric::MAE>();
+    Estimator estimator(net, loss, SGD(), {.validation_metrics = {mae}, .steps = steps});
+    const Batch batch = small_batch();
+    const gluon::StepResult result = estimator.train_batch(batch);
+    REQUIRE(result.outputs.size() == 2);
+    CHECK(values(result.predictions) == values(result.outputs[0]));
+    CHECK_FALSE(autograd::on_tape(result.outputs[1]));
+    const std::vector<Batch> batches{batch, small_batch(3, 5)};
+    estimator.fit(batches, {.epochs = 2, .validation = std::vector<Batch>{small_batch(5, 9)}, .log = false});
+    CHECK(estimator.steps_as_graph() == (steps != est::Steps::by_hand));
+    std::vector<float> trail = values(net.collect_params()["dense.weight"].data());
+    for (const char* const name : {"validation loss", "validation mae"})
+      trail.push_back(static_cast<float>(estimator.figure(name)));
+    trails.push_back(trail);
+  }
+  CHECK(trails[0] == trails[1]);
+  CHECK(trails[0] == trails[2]);
+}
+
+TEST_CASE("A BatchProcessor's outputs come to handlers, and it need not give predictions", "[gluon][estimator]") {
+  class LossesAlone : public est::BatchProcessor {
+   public:
+    gluon::StepResult forward(
+        const gluon::Block& net, const gluon::Block& loss, const Batch& batch, SourceLocation site) const override {
+      const NDArray y = net(batch.data, site);
+      return {.losses = loss(y, batch.label, site), .outputs = {y, 2 * y}};
+    }
+  };
+  Training training(0);
+  Estimator estimator(training.net, training.loss, SGD(), {.processor = std::make_shared<LossesAlone>()});
+  const gluon::StepResult result = estimator.train_batch(small_batch());
+  CHECK_FALSE(result.predictions.defined());
+  REQUIRE(result.outputs.size() == 2);
+  CHECK_FALSE(autograd::on_tape(result.outputs[0]));
+  CHECK(values(result.outputs[1]) == values(2 * result.outputs[0]));
 }
 
 TEST_CASE("Watching validation where there is none is an error", "[gluon][estimator]") {

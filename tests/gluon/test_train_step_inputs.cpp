@@ -142,6 +142,46 @@ TEST_CASE("Steps of as many arrays that are cut otherwise are others", "[gluon][
   CHECK(step.traced() == 3);
 }
 
+TEST_CASE("Outputs that a network leaves undefined come back undefined, as by hand", "[gluon][graph]") {
+  // Attention weights, say, that nobody asked for.
+  class Sparing : public gluon::Block {
+   public:
+    Sparing() : dense_(child("dense", nn::Dense(3, {.in_units = 3}))) {}
+
+   protected:
+    Arrays forward_all(std::span<const NDArray> inputs) const override {
+      const NDArray y = (*dense_)(inputs[0]);
+      return {NDArray(), y, NDArray(), tanh(y), NDArray()};
+    }
+
+   private:
+    gluon::Child<nn::Dense> dense_;
+  };
+  class OfSome : public gluon::Block {
+   protected:
+    Arrays forward_all(std::span<const NDArray> inputs) const override {
+      return {mean(square(inputs[1] - inputs.back()), {1})};
+    }
+  };
+  Sparing net;
+  net.initialize();
+  const OfSome loss;
+  Trainer trainer(net.collect_params(), gluon::optimizer::SGD({.learning_rate = 0}));
+  TrainStep step(net, loss, trainer);
+  for (const std::int64_t batch : {4, 4, 7}) {
+    const NDArray x = random_array({batch, 3}, 1, -1, 1), y = random_array({batch, 3}, 2, -1, 1);
+    const Arrays want = net({x});
+    const StepResult got = step(x, y);
+    REQUIRE(got.outputs.size() == want.size());
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      REQUIRE(got.outputs[i].defined() == want[i].defined());
+      CHECK((!want[i].defined() || values(got.outputs[i]) == values(want[i])));
+    }
+    CHECK_FALSE(got.predictions.defined());
+  }
+  CHECK(step.traced() == 1);
+}
+
 TEST_CASE("A loss that gives nothing is refused", "[gluon][graph]") {
   class Nothing : public gluon::Block {
    protected:

@@ -255,6 +255,36 @@ TEST_CASE("rnn is in graphs what it is by hand, and takes what autocast makes of
   }
 }
 
+// The simulated GPU's library does not take 13 units.
+TEST_CASE(
+    "A composed rnn takes what autocast makes of its inputs, and gives the types that a kernel gives", "[rnn][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const RnnMode mode : k_modes) {
+    const RecurrentCase c{{mode, 13, 2, true}, 3, 2, 3};
+    CAPTURE(c.name());
+    std::vector<NDArray> inputs = c.inputs(float32);
+    const Arrays want = outcome([&](const auto& in) { return compose_rnn(c, in); }, inputs);
+    inputs[0] = inputs[0].astype(bfloat16);  // as what a layer before gives
+    for (const Device device : {cpu(), gpu()}) {
+      const auto network = [&](const auto& in) {
+        const amp::AutocastScope half(bfloat16);
+        return call_rnn(c, in);
+      };
+      const Arrays got = outcome(network, on(device, inputs));
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        CAPTURE(to_string(device), i);
+        CHECK(got[i].dtype() == (i <= results_of(c) ? bfloat16 : float32));
+        if (i < results_of(c))
+          CHECK(differences(got[i].astype(float32).to(cpu()), want[i], {0.1, 0.15}) == "");
+      }
+      const amp::AutocastScope half(bfloat16);
+      std::vector<NDArray> wide = on(device, inputs);
+      wide[1] = wide[1].astype(float64);
+      CHECK_THROWS_AS(call_rnn(c, wide), DTypeError);  // float64 stays, and the others with it
+    }
+  }
+}
+
 TEST_CASE("rnn refuses what does not fit, by name and values", "[rnn]") {
   const RecurrentCase c{{RnnMode::lstm, 4, 2}, 3, 2, 5};
   const std::vector<NDArray> in = c.inputs(float32);
