@@ -44,6 +44,29 @@ class Operand {
   std::optional<Workspace> copy_;
 };
 
+// A result as plans write it: where it is wanted, or first to where their stores may begin.
+class Target {
+ public:
+  Target(const Queue& queue, const TensorView& to) : queue_(queue), to_(to) {
+    if (reinterpret_cast<std::uintptr_t>(to.data) % k_alignment != 0)
+      made_.emplace(queue, bytes());
+  }
+
+  void* data() const noexcept { return made_ ? made_->data() : to_.data; }
+  /// Behind what writes it.
+  void deliver() const {
+    if (made_)
+      copy_bytes(queue_.stream(), to_.data, made_->data(), bytes());
+  }
+
+ private:
+  std::size_t bytes() const noexcept { return static_cast<std::size_t>(to_.size) * size_of(to_.dtype); }
+
+  const Queue& queue_;
+  const TensorView& to_;
+  std::optional<Workspace> made_;
+};
+
 void clear(const KernelCall& call, const TensorView& to) {
   if (to.size > 0)
     cuda::cuda_check(
@@ -93,9 +116,12 @@ void attention_fused_gpu(const KernelCall& call) {
         call.queue.stream(), plan, statistics.data, statistics.dtype, -std::numeric_limits<double>::infinity());
   }
   Common common(call, AttentionPass::forward, 3);
-  common.data.y = y.data;
-  common.data.statistics = statistics.data;
+  const Target made(call.queue, y), kept(call.queue, statistics);
+  common.data.y = made.data();
+  common.data.statistics = kept.data();
   attention_by_plan(call.queue, common.problem, common.data);
+  made.deliver();
+  kept.deliver();
 }
 
 void attention_fused_backward_gpu(const KernelCall& call) {
@@ -105,16 +131,19 @@ void attention_fused_backward_gpu(const KernelCall& call) {
     return;
   }
   Common common(call, AttentionPass::backward, 6);
-  const Operand y(call.queue, call.inputs[3]), head(call.queue, call.inputs[5]);
+  const Operand y(call.queue, call.inputs[3]), statistics(call.queue, call.inputs[4]), head(call.queue, call.inputs[5]);
+  const Target dq(call.queue, call.outputs[0]), dk(call.queue, call.outputs[1]), dv(call.queue, call.outputs[2]);
   common.problem.y_strides = y.strides_by_heads();
   common.problem.head_strides = head.strides_by_heads();
   common.data.y = y.data();
-  common.data.statistics = call.inputs[4].data;
+  common.data.statistics = statistics.data();
   common.data.head = head.data();
-  common.data.dq = call.outputs[0].data;
-  common.data.dk = call.outputs[1].data;
-  common.data.dv = call.outputs[2].data;
+  common.data.dq = dq.data();
+  common.data.dk = dk.data();
+  common.data.dv = dv.data();
   attention_by_plan(call.queue, common.problem, common.data);
+  for (const Target* const made : {&dq, &dk, &dv})
+    made->deliver();
 }
 
 }  // namespace sluice::detail

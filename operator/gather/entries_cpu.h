@@ -39,6 +39,8 @@ inline std::int64_t place_at(const KernelCall& call, const Taking& taking, std::
 template <class F>
 void for_each_entry(const KernelCall& call, const Taking& taking, std::int64_t begin, std::int64_t end, const F& f) {
   const Placing& place = taking.place;
+  if (begin == end)  // then there may be none to divide by
+    return;
   if (place.inner == 0) {
     for (std::int64_t i = begin; i < end; ++i)
       f(i, entry_at(call, taking, i));

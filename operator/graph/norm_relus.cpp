@@ -112,7 +112,7 @@ class NormRelus {
       if (!same || edits_.is_written(read, found->second + 1, at))
         return false;
     }
-    if (edits_.is_written(masked.inputs[0], *mask, at))
+    if (edits_.is_written(masked.inputs[0], *mask, at) || edits_.is_written(masked.inputs[2], found->second + 1, *mask))
       return false;
     backward.op = &sluice::detail::batch_norm_relu_backward_op;
     backward.inputs[0] = masked.inputs[0];

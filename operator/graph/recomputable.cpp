@@ -4,6 +4,7 @@
 #include <sluice/operator/graph/detail/memory_use.h>
 #include <sluice/operator/graph/detail/recomputable.h>
 #include <sluice/operator/graph/flops.h>
+#include <sluice/operator/norm/kernels.h>
 #include <sluice/operator/norm/norm.h>
 
 namespace sluice::graph {
@@ -30,9 +31,10 @@ double bytes_moved(const Graph& graph, const Node& node) {
   return static_cast<double>(bytes);
 }
 
-// What it writes beside its results nothing of them comes of.
+// What it writes beside its results nothing of them comes of: not so of statistics that it was told to use.
 bool writes_aside(const Node& node) {
-  return node.op == &sluice::detail::batch_norm_op || node.op == &sluice::detail::batch_norm_relu_op;
+  return (node.op == &sluice::detail::batch_norm_op || node.op == &sluice::detail::batch_norm_relu_op) &&
+         node.attributes.as<sluice::detail::BatchNormAttributes>().batch_stats;
 }
 
 }  // namespace

@@ -75,9 +75,9 @@ struct Centred : NormRow<T> {
   }
   // Both lanes of a pair get the same bits, whichever of them says a.
   __device__ Moments<C> join(const Moments<C>& a, const Moments<C>& b) const {
+    if (a.count == C{0} || b.count == C{0})  // the distance from no mean at all has a square that may not fit
+      return a.count == C{0} ? b : a;
     const C count = a.count + b.count;
-    if (count == C{0})
-      return a;
     const C distance = minus(b.mean, a.mean);
     const C from_a = times_plus(distance, b.count / count, a.mean);
     const C from_b = times_plus(-distance, a.count / count, b.mean);

@@ -136,8 +136,8 @@ void backward(const KernelCall& call) {
   if (&call.op == &batch_norm_relu_backward_op) {
     Acc* const shift = workspace.as<Acc>() + 3 * view.channels;
     passed = {channel.scale, shift};
-    prepare_passed<<<blocks_for(view.channels), k_block, 0, stream_of(call.queue)>>>(
-        view.channels, channel, call.inputs[5].data, shift);
+    const auto blocks = static_cast<unsigned>((view.channels + k_block - 1) / k_block);  // each channel has a thread
+    prepare_passed<<<blocks, k_block, 0, stream_of(call.queue)>>>(view.channels, channel, call.inputs[5].data, shift);
     check_early_launch("batch_norm_relu_backward", stream_of(call.queue));
   }
   channel_reduce<GradientSums<Acc>, k_neighbours<T>>(

@@ -12,9 +12,13 @@ struct Moments {
   static constexpr int n = 3;
   Acc v[3];
   __device__ void merge(const Moments& other) {
-    const Acc count = v[0] + other.v[0];
     if (other.v[0] == Acc(0))
       return;
+    if (v[0] == Acc(0)) {  // the distance from no mean at all has a square that may not fit
+      *this = other;
+      return;
+    }
+    const Acc count = v[0] + other.v[0];
     const Acc share = other.v[0] / count;
     const Acc distance = other.v[1] - v[1];
     v[2] += other.v[2] + distance * distance * v[0] * share;

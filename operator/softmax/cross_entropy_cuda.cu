@@ -164,7 +164,8 @@ void softmax_cross_entropy_both_gpu(const KernelCall& call) {
   if (rows.count == 0)
     return;
   // Where the gradient lies off the others' alignment, forward alone would add up in vectors: the same bits by two.
-  if (reinterpret_cast<std::uintptr_t>(call.outputs[2].data) % 16 != 0)
+  // Of no classes there is no gradient to launch for, but labels that name none.
+  if (rows.n == 0 || reinterpret_cast<std::uintptr_t>(call.outputs[2].data) % 16 != 0)
     return cross_entropy_in_two(call, softmax_cross_entropy_gpu, softmax_cross_entropy_backward_gpu);
   const Labels labels(call, call.inputs[1], rows.n);
   by_floating(call.inputs[0].dtype, [&]<class T>() {

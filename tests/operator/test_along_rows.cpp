@@ -1,4 +1,5 @@
-// put_along_axis() and take_along_axis() on a GPU where rows are many, against the CPU's loops, to the last bit.
+// put_along_axis() and take_along_axis() on a GPU where rows are many, against the CPU's loops, to the last bit; and
+// where no numbers name anything.
 #include <array>
 
 #include <sluice/operator/api.h>
@@ -73,4 +74,45 @@ TEST_CASE("A number outside its row on a GPU is an IndexError of what was put or
       CHECK(put_along_axis(x, numbers, values, 1, IndexMode::clip).shape() == x.shape());
     }
   }
+}
+
+namespace {
+
+void check_gradients_of_no_numbers(Device device) {
+  const auto there = [=](const NDArray& array) { return array.to(device).copy(); };
+  for (const int axis : {0, 1, 2}) {
+    CAPTURE(axis);
+    const Shape shape{2, 3, 2};
+    Shape of_none = shape;
+    of_none[axis] = 0;
+    const NDArray head = random_array(shape, 1), none = there(zeros(of_none, {.dtype = int32}));
+    const auto gradients = [&](const auto& f) {
+      NDArray x = there(random_array(shape, 2)), values = there(zeros(of_none));
+      x.attach_grad();
+      values.attach_grad();
+      NDArray y;
+      {
+        const autograd::RecordScope record;
+        y = f(x, values);
+      }
+      y.backward(there(head));
+      CHECK(values.grad().shape() == of_none);
+      CHECK(differences(x.grad().to(cpu()), head) == "");
+    };
+    gradients([&](const NDArray& x, const NDArray& values) { return put_along_axis(x, none, values, axis); });
+    gradients([&](const NDArray& x, const NDArray& values) { return add_along_axis(x, none, values, axis); });
+    const NDArray numbers = there(zeros({0}, {.dtype = int32}));
+    gradients([&](const NDArray& x, const NDArray& values) { return index_update(x, {numbers}, values, axis); });
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Where no numbers name entries gradients are the heads", "[indexing]") {
+  check_gradients_of_no_numbers(cpu());
+}
+
+TEST_CASE("Where no numbers name entries on a GPU gradients are the heads", "[indexing][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_gradients_of_no_numbers(gpu());
 }

@@ -11,6 +11,7 @@
 #include <sluice/operator/graph/passes.h>
 
 #include "tests/operator/fused_attention.h"
+#include "tests/operator/random_program.h"
 #include "tests/operator/traced.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
@@ -56,6 +57,14 @@ bool is_fused(const FusedCase& c, DType dtype, Device device, const AttentionOpt
       tracer.trace([&] { return Arrays{scaled_dot_product_attention(inputs[0], inputs[1], inputs[2], how)}; });
   const std::vector<std::string> names = names_in(made);
   return std::find(names.begin(), names.end(), "attention_fused") != names.end();
+}
+
+// A view with the same elements that begins one of them behind its memory.
+NDArray one_further(const NDArray& x) {
+  NDArray room = zeros({x.size() + 1}, {.dtype = x.dtype(), .device = x.device()});
+  NDArray view = room.slice(0, 1, x.size() + 1).reshape(x.shape());
+  copy_into(x, view);
+  return view;
 }
 
 // Attention of all heads at once, beside each group of them by itself.
@@ -141,6 +150,31 @@ TEST_CASE("Fused attention takes arrays as they lie", "[attention][fused][gpu]")
     const NDArray one = part(x, 1).slice(1, 2, 3).broadcast_to({2, 4, 6, 16});
     return std::vector<NDArray>{y.slice(3, 8, 24).slice(2, 0, 6, 2), one, part(x, 2)};
   });
+}
+
+TEST_CASE("Fused attention reads and writes arrays that begin anywhere", "[attention][fused][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const FusedCase c{"", {1, 2, 3, 8}, {1, 2, 5, 8}, {1, 2, 5, 16}, true};
+  Arrays given;
+  for (const NDArray& x : inputs_of(c, bfloat16))
+    given.push_back(x.to(gpu()));
+  const auto check = [](const char* name, const Arrays& in) {
+    CAPTURE(name);
+    const Operator& op = *find_operator(name);
+    const Attributes how = parse_attributes(op, "causal=true, scale=0.5");
+    const Arrays want = invoke(op, in, how, SourceLocation::current());
+    Arrays moved, to;
+    for (const NDArray& x : in)
+      moved.push_back(one_further(x));
+    for (const NDArray& x : want)
+      to.push_back(one_further(zeros_like(x)));
+    invoke(op, moved, how, SourceLocation::current(), to);
+    CHECK((all_bytes(to) == all_bytes(want)));
+    return want;
+  };
+  const Arrays made = check("attention_fused", given);
+  given.insert(given.end(), {made[0], made[1], made[0]});
+  check("attention_fused_backward", given);
 }
 
 TEST_CASE("Fused attention has gradients of stretched heads, and the same bits each time", "[attention][fused][gpu]") {

@@ -126,6 +126,22 @@ TEST_CASE("layer_norm on a GPU keeps its precision where rows are far from zero"
   }
 }
 
+TEST_CASE("Norms on a GPU take rows of numbers whose squares do not fit", "[layer_norm][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const Shape& shape : {Shape{3, 64}, Shape{2, 20000}, Shape{2, 17001}}) {  // in registers, longer, odd
+    CAPTURE(shape);
+    auto inputs = drawn(shape, shape[1], true, float32, float32);
+    inputs[0] = inputs[0] * 1e17 + 1e20;
+    const auto rows = [&](const NDArray& x) {
+      const NDArray gamma = inputs[1].to(x.device()), beta = inputs[2].to(x.device());
+      return Arrays{layer_norm(x, gamma, beta), group_norm(x, gamma, beta)};
+    };
+    const Arrays got = rows(inputs[0].to(gpu())), want = rows(inputs[0]);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      CHECK(differences(got[i].to(cpu()), want[i], {2e-2, 2e-2}) == "");
+  }
+}
+
 TEST_CASE("layer_norm on a GPU treats infinities, NaN and nothing as the CPU does", "[layer_norm][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");

@@ -195,6 +195,21 @@ std::vector<NDArray> all_of(const Setup& given, bool last, bool head_too, bool t
 
 }  // namespace
 
+TEST_CASE("batch_norm on a GPU takes numbers whose squares do not fit", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const Shape& shape : {Shape{64, 8}, Shape{4, 3, 40, 40}, Shape{5, 3, 3, 3}}) {
+    CAPTURE(shape);
+    Setup here(shape, 1, float32, float32);
+    here.x = here.x * 1e17 + 1e20;
+    Setup there = here;
+    for (NDArray* const array : {&there.x, &there.gamma, &there.beta, &there.running_mean, &there.running_var})
+      *array = array->to(gpu()).copy();
+    const autograd::ModeScope training(false, true);
+    CHECK(differences(there.run({}).to(cpu()), here.run({}), {1e-2, 1e-2}) == "");
+    CHECK(differences(there.running_var.to(cpu()), here.running_var, {1e-2, 0}) == "");
+  }
+}
+
 TEST_CASE("batch_norm of channels that are neighbours is that of rows, gradients too", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   const Shape shapes[] = {{2, 8, 6, 6}, {3, 5, 7, 3}, {1, 16, 2, 1}, {4, 64, 9, 5}, {2, 1, 3, 3}, {2, 8, 1, 1}};

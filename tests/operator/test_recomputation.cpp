@@ -208,6 +208,19 @@ TEST_CASE("A copy of batch norm leaves running statistics alone", "[graph][recom
   CHECK(statistics[1] != statistics[0]);
 }
 
+// Called by its name so: it writes none of them.
+TEST_CASE("Batch norm by running statistics is not computed again by others", "[graph][recomputation]") {
+  const NDArray gamma = draw({10}, 6, cpu()), beta = draw({10}, 7, cpu());
+  const NDArray mean = draw({10}, 8, cpu()), var = full({10}, 3.0f);
+  const Operator& op = *find_operator("batch_norm");
+  const Graph graph = with_late_reader([&](const NDArray& x) {
+    const Attributes how = parse_attributes(op, "batch_stats=false");
+    return invoke(op, Arrays{x.reshape({100, 10}), gamma, beta, mean, var}, how, SourceLocation::current())[0].reshape(
+        {1000});
+  });
+  check_runs(graph, false);
+}
+
 TEST_CASE("What a plan runs once or keeps from run to run is not computed again", "[graph][recomputation]") {
   check_runs(with_late_reader([](const NDArray& x) { return sqrt(full({1000}, 2.0)) + 0.0 * x; }), true);
   const NDArray table = draw({1000}, 8, cpu());

@@ -197,6 +197,23 @@ TEST_CASE("softmax and the losses on a GPU agree with the CPU", "[gpu]") {
   }
 }
 
+TEST_CASE("Where there are no classes each label is an IndexError, with the gradient in one call too", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const Operator& both = *find_operator("softmax_cross_entropy_both");
+  for (const Device device : {cpu(), gpu()}) {
+    for (const int axis : {0, 1}) {
+      CAPTURE(device, axis);
+      const Shape shape = axis == 0 ? Shape{0, 3} : Shape{3, 0};
+      const NDArray logits = zeros(shape, {.device = device});
+      const NDArray labels = zeros({3}, {.dtype = int32, .device = device}), heads = ones({3}, {.device = device});
+      CHECK_THROWS_AS(softmax_cross_entropy(logits, labels, axis).wait_to_read(), IndexError);
+      const Attributes how = parse_attributes(both, message("axis=", axis));
+      const Arrays made = invoke(both, Arrays{logits, labels, heads}, how, SourceLocation::current());
+      CHECK_THROWS_AS(made[0].wait_to_read(), IndexError);
+    }
+  }
+}
+
 TEST_CASE("softmax on a GPU treats infinities and NaN as the CPU does", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");

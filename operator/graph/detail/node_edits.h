@@ -26,11 +26,13 @@ class NodeEdits {
     const auto& named = order.named_by[value];
     return is_output_[value] || named.size() != 1 ? std::nullopt : std::optional(named.front());
   }
-  /// Does a node from `first` on and before `end` write the memory of the value?
+  /// Does a node from `first` on and before `end`, if it is not dropped, write the memory of the value?
   bool is_written(ValueId value, std::size_t first, std::size_t end) const {
     bool written = false;
-    for (std::size_t at = first; at < end; ++at)
-      for_each_write(graph, graph.nodes[at], [&](ValueId root) { written = written || root == graph.root(value); });
+    for (std::size_t at = first; at < end; ++at) {
+      if (!gone_[at])
+        for_each_write(graph, graph.nodes[at], [&](ValueId root) { written = written || root == graph.root(value); });
+    }
     return written;
   }
 

@@ -138,6 +138,18 @@ void backward(const AttentionProblem& p, const AttentionData& d) {
   write(d.dv, dv);
 }
 
+// What a plan is made for, and what its loads and stores would fault without.
+void check_alignment(const AttentionProblem& p, const AttentionData& d) {
+  const auto begins = [](const void* data, std::int64_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(bytes) == 0;
+  };
+  bool all = begins(d.statistics, p.statistics_alignment) && begins(d.mask, p.mask_alignment);
+  for (const void* const data : {d.q, d.k, d.v, d.y, d.head, d.dq, d.dk, d.dv})
+    all = all && begins(data, 16);
+  require<UnsupportedError>(
+      all, [] { return message("attention: an array begins off what cuDNN's plan is made for"); });
+}
+
 }  // namespace
 
 bool attention_has_kernel(Engine&, Device, const AttentionProblem&) {
@@ -149,6 +161,7 @@ void attention_by_plan(const Queue& queue, const AttentionProblem& problem, cons
   const bool is_whole = problem.mask.empty() || (problem.mask[2] == problem.q[2] && problem.mask[3] == problem.k[2]);
   require<UnsupportedError>(
       !is_backward || is_whole, [] { return message("attention_fused_backward: cuDNN's is wrong with such masks"); });
+  check_alignment(problem, data);
   test::sim::launch(static_cast<cudaStream_t>(queue.stream()), [problem, data] {
     by_floating(problem.dtype, [&]<class T>() {
       if (problem.pass == AttentionPass::forward)
