@@ -138,6 +138,23 @@ Pulled pulled(const NDArray& a, const NDArray& v, const F& f) {
   return {x.grad().to_vector<double>(), values.grad().to_vector<double>()};
 }
 
+/// What a graph gives when it has been to a file and back.
+Arrays run_from_file(const graph::Graph& traced, Arrays inputs) {
+  std::vector<NDArray> constants;
+  graph::GraphFile file{.graph = with_constants_as_inputs(traced, constants)};
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    file.inputs.push_back({message("in", i)});
+  for (std::size_t i = 0; i < constants.size(); ++i)
+    file.parameters.push_back({message("constant.", i)});
+  for (std::size_t i = 0; i < traced.outputs.size(); ++i)
+    file.outputs.push_back(message("out", i));
+  inputs.insert(inputs.end(), constants.begin(), constants.end());
+  std::vector<ArraySpec> specs;
+  for (const NDArray& input : inputs)
+    specs.push_back({input.shape(), input.dtype(), input.device()});
+  return evaluate(with_inputs(graph::from_json(to_json(file), "a.json").graph, specs), inputs);
+}
+
 Doubles counted(std::size_t n) {
   Doubles numbers;
   while (numbers.size() < n)
@@ -210,7 +227,7 @@ TEST_CASE("Subscripts made at random on a GPU name what loops say", "[subscripts
   });
 }
 
-TEST_CASE("Subscripts made at random as graphs give what they give by hand", "[subscripts][graph]") {
+TEST_CASE("Subscripts made at random as graphs, and from files, give what they give by hand", "[subscripts][graph]") {
   for_subscripts(150, 4, false, [](SubscriptMaker& maker, const Shape& shape, const Items& items, const Named& named) {
     const NDArray a = lying(maker, shape, true, cpu()).contiguous(), v = values_for(maker, named.shape, cpu());
     with_subscripts(items, cpu(), maker, [&](std::initializer_list<Subscript> at) {
@@ -222,11 +239,13 @@ TEST_CASE("Subscripts made at random as graphs give what they give by hand", "[s
       };
       graph::Tracer tracer;
       const NDArray x = tracer.input({shape, float64, cpu()}), values = tracer.input({v.shape(), float64, cpu()});
-      graph::GraphFile file{.graph = tracer.trace([&] { return program(x, values); })};
-      graph::Plan plan(file.graph);
-      const Arrays want = program(a, v), got = plan.run(Arrays{a, v});
-      for (std::size_t i = 0; i < want.size(); ++i)
+      const graph::Graph traced = tracer.trace([&] { return program(x, values); });
+      graph::Plan plan(traced);
+      const Arrays want = program(a, v), got = plan.run(Arrays{a, v}), read = run_from_file(traced, {a, v});
+      for (std::size_t i = 0; i < want.size(); ++i) {
         CHECK(got[i].to_vector<double>() == want[i].to_vector<double>());
+        CHECK(read[i].to_vector<double>() == want[i].to_vector<double>());
+      }
     });
   });
 }
