@@ -187,14 +187,16 @@ NDArray& Optimizer::state_of(const Step& step, std::size_t i, const std::string&
   const NDArray& weight = step.weights[i];
   const std::string name = step.parameters[i].first + "." + slot;
   const auto found = states_.find(name);
+  const Shape shape = state_shape(slot, weight.shape());
   NDArray held = found == states_.end() ? NDArray() : found->second;
   if (!held.defined()) {
-    held = zeros(weight.shape(), {.dtype = state_type(weight.dtype()), .device = weight.device()}, step.site);
+    held = zeros(shape, {.dtype = state_type(weight.dtype()), .device = weight.device()}, step.site);
   } else if (held.device() != weight.device()) {
     held = held.to(weight.device());
   }
-  require<ShapeError>(held.shape() == weight.shape(), [&] {
-    return message("optimizer state '", name, "' has shape ", held.shape(), ", the parameter has ", weight.shape());
+  require<ShapeError>(held.shape() == shape, [&] {
+    const std::string has = message("optimizer state '", name, "' has shape ", held.shape(), ", the parameter has ");
+    return shape == weight.shape() ? message(has, shape) : message(has, weight.shape(), ", for which it has ", shape);
   });
   return states_[name] = std::move(held);  // once there was memory for it
 }

@@ -99,6 +99,10 @@ class SLUICE_API Optimizer {
   static std::string owner_of(const std::string& entry);
   /// The type of the state of parameters of that type: float64 for float64, else float32.
   static DType state_type(DType parameter) noexcept { return parameter == float64 ? float64 : float32; }
+  /// Of what shape the state in a slot, "mean" say, is beside a parameter of that shape.
+  virtual Shape state_shape([[maybe_unused]] const std::string& slot, const Shape& parameter) const {
+    return parameter;
+  }
 
  protected:
   /// The arrays of one step, in the order of the parameters.
@@ -134,7 +138,7 @@ class SLUICE_API Optimizer {
   virtual std::vector<std::string> slots() const = 0;
   /// Those without which the states of a parameter that was updated are not whole; `any`: some are there at all.
   virtual std::vector<std::string> needed_slots([[maybe_unused]] bool any) const { return slots(); }
-  /// State array `slot` of each parameter: zeros at first use, of the weight's shape, float32 (float64 for float64).
+  /// State array `slot` of each parameter: zeros at first use, of state_shape(), float32 (float64 for float64).
   std::vector<NDArray> state(const Step& step, const std::string& slot);
   /// Slot "master" of the parameters of half types alone, in their order: what their updates take as masters. Where it
   /// is missing, or is not what the weight was rounded from, the weight counts.

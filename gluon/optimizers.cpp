@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -71,6 +72,11 @@ rules::Signum fullest(rules::Signum rule) {
   return rule;
 }
 template <>
+rules::Adafactor fullest(rules::Adafactor rule) {
+  rule.momentum = 1;
+  return rule;
+}
+template <>
 rules::RmsProp fullest(rules::RmsProp rule) {
   rule.centered = true;
   return rule;
@@ -132,6 +138,14 @@ std::vector<std::string> RuleOptimizer<Rule>::slots() const {
 }
 
 template <class Rule>
+Shape RuleOptimizer<Rule>::state_shape(const std::string& slot, const Shape& parameter) const {
+  const std::vector<std::string> all = slots();
+  const auto at = std::find(all.begin(), all.end(), slot);
+  // "master" is none of the rule's.
+  return at == all.end() ? parameter : rules::state_shape(rule_, static_cast<std::size_t>(at - all.begin()), parameter);
+}
+
+template <class Rule>
 std::vector<std::string> RuleOptimizer<Rule>::needed_slots(bool any) const {
   return any || !begins_without(rule_) ? rule_.states() : std::vector<std::string>();
 }
@@ -147,6 +161,7 @@ template class RuleOptimizer<rules::Ftrl>;
 template class RuleOptimizer<rules::Signum>;
 template class RuleOptimizer<rules::Lars>;
 template class RuleOptimizer<rules::Lamb>;
+template class RuleOptimizer<rules::Adafactor>;
 
 SGD::SGD(SGDOptions options) : RuleOptimizer(options, rules::Sgd{options.momentum, options.momentum != 0}) {
   require_range("SGD", "momentum", options.momentum, 0, 1);
@@ -228,6 +243,25 @@ LAMB::LAMB(LAMBOptions options)
   require_betas("LAMB", options.beta1, options.beta2, options.epsilon);
   require_number("LAMB", "lower_bound", options.lower_bound);
   require_number("LAMB", "upper_bound", options.upper_bound);
+  check();
+}
+
+Adafactor::Adafactor(AdafactorOptions options)
+    : RuleOptimizer(
+          options,
+          rules::Adafactor{
+              .beta2_decay = options.beta2_decay,
+              .epsilon1 = options.epsilon1,
+              .epsilon2 = options.epsilon2,
+              .clip_threshold = options.clip_threshold,
+              .momentum = options.momentum,
+              .relative_step = options.relative_step,
+              .scale_parameter = options.scale_parameter}) {
+  require_range("Adafactor", "beta2_decay", options.beta2_decay, -k_any, 0);
+  require_number("Adafactor", "epsilon1", options.epsilon1);
+  require_range("Adafactor", "epsilon2", options.epsilon2, 0, k_any);
+  require_range("Adafactor", "clip_threshold", options.clip_threshold, std::numeric_limits<double>::min(), k_any);
+  require_range("Adafactor", "momentum", options.momentum, 0, k_below_one);
   check();
 }
 

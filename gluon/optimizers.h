@@ -17,6 +17,9 @@ namespace sluice::gluon::optimizer {
 /// What optimizers of one rule have in common.
 template <class Rule>
 class SLUICE_API RuleOptimizer : public Optimizer {
+ public:
+  Shape state_shape(const std::string& slot, const Shape& parameter) const override;
+
  protected:
   template <class Options>
   RuleOptimizer(const Options& options, const Rule& rule)
@@ -241,6 +244,31 @@ class SLUICE_API LAMB : public RuleOptimizer<update_rules::Lamb> {
  public:
   explicit LAMB(LAMBOptions options = {});
   std::string name() const override { return "LAMB"; }
+};
+
+/// Of Adafactor: PyTorch's defaults and names, but for epsilons (its eps, of which None is a negative epsilon1), and
+/// beside them the settings that Hugging Face's has: without relative_step the learning rate counts as it is, without
+/// scale_parameter it is not multiplied by the size of the parameter; momentum is its beta1.
+struct AdafactorOptions {
+  double learning_rate = 0.01;
+  double beta2_decay = -0.8;
+  double epsilon1 = -1;
+  double epsilon2 = 1e-3;
+  double clip_threshold = 1;  // PyTorch's d
+  double momentum = 0;
+  bool relative_step = true;
+  bool scale_parameter = true;
+  double weight_decay = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// Shazeer and Stern, 2018: of a matrix it keeps means of rows and columns in the place of a variance an element.
+/// Weight decay is decoupled.
+class SLUICE_API Adafactor : public RuleOptimizer<update_rules::Adafactor> {
+ public:
+  explicit Adafactor(AdafactorOptions options = {});
+  std::string name() const override { return "Adafactor"; }
 };
 
 }  // namespace sluice::gluon::optimizer

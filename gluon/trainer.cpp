@@ -201,7 +201,7 @@ void Trainer::check_state(const std::string& file, const std::string& entry, con
   });
   if (entry.ends_with(".num_updates"))
     return;
-  const Shape& shape = found->second.shape();
+  const Shape shape = optimizer().state_shape(entry.substr(owner.size() + 1), found->second.shape());
   bool fits = shape.ndim() == state.ndim();
   for (int axis = 0; fits && axis < shape.ndim(); ++axis)
     fits = shape[axis] == 0 || shape[axis] == state.shape()[axis];
@@ -213,7 +213,7 @@ void Trainer::check_state(const std::string& file, const std::string& entry, con
         "' has shape ",
         state.shape(),
         ", the parameter has ",
-        shape,
+        found->second.shape(),
         "; make the network as it was when the file was written");
   });
   const DType type = optimizer::Optimizer::state_type(found->second.dtype());

@@ -98,7 +98,10 @@ class SLUICE_API NDArray {
   /// Entry `index` of the first axis, which disappears. Throws IndexError.
   NDArray operator[](std::int64_t index) const;
   /// Entries and ranges of several axes at once, a[{2, {}, {1, 5}}] for NumPy's a[2, :, 1:5] (ndarray/subscript.h).
-  /// Throws IndexError for more subscripts than axes and for an entry that there is not, ValueError for a step of 0.
+  /// A view, but a copy where index arrays or masks are among them, as in NumPy: what `+=` does to it this array does
+  /// not see, add_at() writes here. Throws IndexError for more subscripts than axes and for an entry that there is not
+  /// (at the wait, of index arrays), ValueError for a step of 0 and for a mask while a program is traced, DTypeError
+  /// for index arrays of another type, ShapeError for masks and index arrays that do not fit, DeviceError.
   NDArray operator[](std::initializer_list<Subscript> at) const;
   NDArray expand_dims(int axis, SourceLocation site = SourceLocation::current()) const;
   /// Drops axis `axis`, which must be 1.
@@ -122,12 +125,19 @@ class SLUICE_API NDArray {
   const NDArray& assign(const NDArray& value, SourceLocation site = SourceLocation::current()) const;
   /// Throws ValueError for a number that an integer type does not hold.
   const NDArray& assign(Scalar value, SourceLocation site = SourceLocation::current()) const;
-  /// a[{..}].assign(value), recorded: gradients of the value and of what stays of this array follow. Throws as assign()
-  /// and operator[] do.
+  /// a[{..}].assign(value), recorded: gradients of the value and of what stays of this array follow. Index arrays and
+  /// masks name what is written: of several values of one element the last one stays, and it alone gets a gradient.
+  /// Throws as assign() and operator[] do.
   const NDArray& assign(
       std::initializer_list<Subscript> at, const NDArray& value, SourceLocation site = SourceLocation::current()) const;
   const NDArray& assign(
       std::initializer_list<Subscript> at, Scalar value, SourceLocation site = SourceLocation::current()) const;
+  /// Adds values, broadcast and cast, to a[{..}], in place and recorded: an element that index arrays name several
+  /// times gets the sum of its values, made in a fixed order (numpy.add.at). Throws as assign() and operator[] do.
+  const NDArray& add_at(
+      std::initializer_list<Subscript> at,
+      const NDArray& values,
+      SourceLocation site = SourceLocation::current()) const;
   NDArray& operator+=(const Operand& other);
   NDArray& operator-=(const Operand& other);
   NDArray& operator*=(const Operand& other);

@@ -7,17 +7,24 @@
 
 namespace sluice {
 
+class NDArray;
+
 /// What stands between the brackets of a[{..}], one for each axis, from the first on:
 ///
 ///     NumPy                          Sluice
 ///     a[2, :, 1:5]                   a[{2, {}, {1, 5}}]
 ///     a[2:, :-1, ::-1]               a[{{2, {}}, {{}, -1}, {{}, {}, -1}}]
 ///     a[..., np.newaxis, 0]          a[{k_rest, k_new_axis, 0}]
+///     a[rows, 1:3], a[mask, 0]       a[{rows, {1, 3}}], a[{mask, 0}]
 ///
 /// Rules of NumPy: negative numbers count from the back, bounds of ranges are clipped, the axis of an entry disappears.
+/// Index arrays, of any integer type, are broadcast among themselves, and their shape takes the place of the axes that
+/// they name; it comes first where something other than an entry stands between two of them, or between one and an
+/// entry. A mask (bool) names as many axes as it has, whose extents are its own, and stands for the index arrays
+/// nonzero() of it, which waits for the mask; one without axes names a new axis.
 class Subscript {
  public:
-  enum class Kind : std::uint8_t { entry, range, rest, new_axis };
+  enum class Kind : std::uint8_t { entry, range, rest, new_axis, array };
 
   /// The whole axis.
   constexpr Subscript() = default;
@@ -29,6 +36,10 @@ class Subscript {
   constexpr Subscript(
       std::optional<std::int64_t> begin, std::optional<std::int64_t> end, std::int64_t step = 1) noexcept
       : begin_(begin.value_or(step < 0 ? k_most : 0)), end_(end.value_or(step < 0 ? k_least : k_most)), step_(step) {}
+  /// An index array or a mask, which is not kept: it lives as long as the subscript does.
+  template <std::same_as<NDArray> Array>
+  constexpr Subscript(const Array& array) noexcept  // NOLINT: converts by design
+      : kind_(Kind::array), array_(&array) {}
   /// Of k_rest and k_new_axis.
   constexpr explicit Subscript(Kind kind) noexcept : kind_(kind) {}
 
@@ -36,6 +47,7 @@ class Subscript {
   constexpr std::int64_t begin() const noexcept { return begin_; }
   constexpr std::int64_t end() const noexcept { return end_; }
   constexpr std::int64_t step() const noexcept { return step_; }
+  constexpr const NDArray& array() const noexcept { return *array_; }
 
  private:
   static constexpr std::int64_t k_least = std::numeric_limits<std::int64_t>::min();
@@ -45,6 +57,7 @@ class Subscript {
   std::int64_t begin_ = 0;
   std::int64_t end_ = k_most;
   std::int64_t step_ = 1;
+  const NDArray* array_ = nullptr;
 };
 
 /// All axes that no other subscript is for, as many as there are: NumPy's "...".

@@ -39,14 +39,16 @@ constexpr std::string_view k_widest =
 // What keeps its type, has an own rule for mixed types (batch norm: float32 statistics of a half x), writes what it is
 // given, or is made by passes.
 constexpr std::string_view k_neutral =
-    "abs adadelta_update adagrad_update adam_update adamw_update adaptive_avg_pool2d adaptive_max_pool2d "
+    "abs adadelta_update adafactor_update adagrad_update adam_update adamw_update adaptive_avg_pool2d "
+    "adaptive_max_pool2d "
     "add_along_axis add_runs all any arange arctan argmax argmin argsort astype attention_fused avg_pool1d avg_pool2d "
     "avg_pool3d batch_norm batch_norm_fold batch_norm_predict batch_norm_relu bincount bitwise_and bitwise_not "
     "bitwise_or bitwise_xor box_nms broadcast_like broadcast_to cbrt ceil celu channels_last clip col2im cond "
     "convolution_fused copy cos count_nonzero ctc_alignment cummax cummin degrees detach diagonal "
     "diff divide_by_terms dropout elu embedding erf erfc expand_dims fill flip floor fold_rows foreach ftrl_update "
     "full fused fused_reduction gather_nd gcd gelu gelu_tanh gradient_guard hard_shrink hard_sigmoid hard_swish "
-    "hard_tanh im2col index_add index_add_nd index_update index_update_nd isfinite isinf isnan isneginf isposinf "
+    "hard_tanh im2col index_assign index_add index_add_nd index_update index_update_nd isfinite isinf isnan isneginf "
+    "isposinf "
     "lamb_update lars_update lcm ldexp leaky_relu left_shift logical_and logical_not logical_or logical_xor "
     "loss_scale_update max max_pool1d max_pool2d max_pool2d_gather max_pool3d min mish nag_update nan_to_num nanmax "
     "nanmin negative nms_mask one_hot pad pad_edge pad_reflect pick put_along_axis put_places radians random_bernoulli "

@@ -72,6 +72,7 @@ constinit const Operator k_take = {
          on_gpu(SLUICE_GPU_KERNEL((detail::run_as<detail::take_gpu, IndexKind::axis>)))},
     .gradient = detail::gather_gradient<k_take_backward>,
     .saved_inputs = 0b10,
+    .strided_inputs = 0b01,
 };
 constinit const Operator k_take_backward = {
     .name = "take_backward",

@@ -119,6 +119,7 @@ constinit const Operator k_gather_nd = {
          on_gpu(SLUICE_GPU_KERNEL((detail::run_as<detail::take_gpu, IndexKind::tuple>)))},
     .gradient = detail::gather_gradient<k_gather_nd_backward>,
     .saved_inputs = 0b10,
+    .strided_inputs = 0b01,
 };
 constinit const Operator k_gather_nd_backward = {
     .name = "gather_nd_backward",

@@ -1,4 +1,6 @@
 // Indexing as programs call it: indices that are broadcast among themselves, values beside them, masks.
+#include <algorithm>
+
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
@@ -6,6 +8,8 @@
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/indexed.h>
 #include <sluice/operator/gather/indexing.h>
+#include <sluice/operator/gather/numbers.h>
+#include <sluice/operator/gather/subscripted.h>
 #include <sluice/operator/normalise.h>
 #include <sluice/operator/order/select.h>
 #include <sluice/operator/view/attributes.h>
@@ -16,6 +20,9 @@ namespace {
 
 using detail::GatherAttributes;
 using detail::IndexKind;
+using detail::Indices;
+using detail::joined;
+using detail::stretched;
 
 const Shape& shape_of(const NDArray& array, const char* name) {
   return detail::object_of(array, name).shape;
@@ -23,42 +30,6 @@ const Shape& shape_of(const NDArray& array, const char* name) {
 
 Attributes along(int axis, IndexMode mode) {
   return Attributes::of(GatherAttributes{axis, static_cast<std::int64_t>(mode)});
-}
-
-// Extents that stay as they are do not stand in the call: it is the same for other batches.
-NDArray stretched(const NDArray& array, const Shape& shape, const char* name, SourceLocation site) {
-  const Shape& from = shape_of(array, name);
-  if (from == shape)
-    return array;
-  Shape to = shape;
-  for (int axis = 0, ahead = shape.ndim() - from.ndim(); axis < from.ndim() && ahead >= 0; ++axis) {
-    if (from[axis] == to[ahead + axis])
-      to[ahead + axis] = -1;
-  }
-  return array.broadcast_to(to, site);
-}
-
-/// Numbers for one operator: those of one axis, or all of them along a first axis.
-struct Indices {
-  NDArray array;
-  IndexKind kind;
-};
-
-Indices joined(const char* name, const std::vector<NDArray>& indices, SourceLocation site) {
-  require<ValueError>(!indices.empty(), [&] { return message(name, ": no index arrays"); });
-  Shape shape;
-  for (const NDArray& each : indices) {
-    require<DTypeError>(is_integer(detail::object_of(each, name).dtype), [&] {
-      return message(name, ": indices are of an integer type, not ", each.dtype());
-    });
-    shape = broadcast_shape(shape, shape_of(each, name), name);
-  }
-  if (indices.size() == 1)
-    return {indices[0], IndexKind::axis};
-  std::vector<NDArray> all;
-  for (const NDArray& each : indices)
-    all.push_back(stretched(each, shape, name, site));
-  return {stack(all, 0, site), IndexKind::tuple};
 }
 
 /// A call of `op` on x, indices and values that are as long as what is taken.
@@ -137,6 +108,38 @@ NDArray mask_over(const NDArray& mask, const NDArray& x, SourceLocation site) {
 
 }  // namespace
 
+// Extents that stay as they are do not stand in the call: it is the same for other batches.
+NDArray detail::stretched(const NDArray& array, const Shape& shape, const char* name, SourceLocation site) {
+  const Shape& from = shape_of(array, name);
+  if (from == shape)
+    return array;
+  Shape to = shape;
+  for (int axis = 0, ahead = shape.ndim() - from.ndim(); axis < from.ndim() && ahead >= 0; ++axis) {
+    if (from[axis] == to[ahead + axis])
+      to[ahead + axis] = -1;
+  }
+  return array.broadcast_to(to, site);
+}
+
+detail::Indices detail::joined(const char* name, const std::vector<NDArray>& indices, SourceLocation site) {
+  require<ValueError>(!indices.empty(), [&] { return message(name, ": no index arrays"); });
+  Shape shape;
+  for (const NDArray& each : indices) {
+    require<DTypeError>(is_integer(detail::object_of(each, name).dtype), [&] {
+      return message(name, ": indices are of an integer type, not ", each.dtype());
+    });
+    shape = broadcast_shape(shape, shape_of(each, name), name);
+  }
+  if (indices.size() == 1)
+    return {indices[0], IndexKind::axis};
+  const DType first = indices[0].dtype();
+  const bool alike = std::all_of(indices.begin(), indices.end(), [&](const NDArray& i) { return i.dtype() == first; });
+  std::vector<NDArray> all;
+  for (const NDArray& each : indices)  // what promotion makes of them might be no integers
+    all.push_back(stretched(alike ? each : each.astype(int64, site), shape, name, site));
+  return {stack(all, 0, site), IndexKind::tuple};
+}
+
 NDArray take(const NDArray& x, const std::vector<NDArray>& indices, int axis, IndexMode mode, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     const Indices numbers = joined("take", indices, site);
@@ -163,6 +166,26 @@ NDArray index_add(
     IndexMode mode,
     SourceLocation site) {
   return update_with(k_index_add, k_index_add_nd, x, indices, values, axis, mode, site);
+}
+
+// Index arrays alone are a call that all know.
+NDArray index_update(
+    const NDArray& x, std::initializer_list<Subscript> at, const NDArray& values, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    const auto parsed = detail::parse_subscripts("index_update", at, shape_of(x, "index_update"), site);
+    if (parsed.names_first_axes())
+      return index_update(x, parsed.arrays, values, 0, IndexMode::raise, site);
+    return detail::put_at(x, parsed, values, site);
+  });
+}
+
+NDArray index_add(const NDArray& x, std::initializer_list<Subscript> at, const NDArray& values, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    const auto parsed = detail::parse_subscripts("index_add", at, shape_of(x, "index_add"), site);
+    if (parsed.names_first_axes())
+      return index_add(x, parsed.arrays, values, 0, IndexMode::raise, site);
+    return detail::added_at(x, parsed, values, site);
+  });
 }
 
 NDArray gather_nd(const NDArray& x, const NDArray& indices, IndexMode mode, SourceLocation site) {

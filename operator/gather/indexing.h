@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <vector>
 
@@ -37,6 +38,19 @@ SLUICE_API NDArray index_add(
     const NDArray& values,
     int axis = 0,
     IndexMode mode = IndexMode::raise,
+    SourceLocation site = SourceLocation::current());
+
+/// x with x[{..}] = values, and x with values added there, for subscripts of all kinds (ndarray/subscript.h); reading
+/// them is x[{..}], writing x itself x.assign({..}, values) and x.add_at({..}, values). Throw as operator[] does.
+SLUICE_API NDArray index_update(
+    const NDArray& x,
+    std::initializer_list<Subscript> at,
+    const NDArray& values,
+    SourceLocation site = SourceLocation::current());
+SLUICE_API NDArray index_add(
+    const NDArray& x,
+    std::initializer_list<Subscript> at,
+    const NDArray& values,
     SourceLocation site = SourceLocation::current());
 
 /// MXNet's gather_nd: the first axis of `indices` holds coordinates along x's first axes, y[i, ..] = x[indices[0, i],

@@ -97,6 +97,13 @@ void by_summable(DType dtype, F&& f) {
     by_floating(dtype, f);
 }
 
+// x, indices -> y, for x that lies in any way
+void take_strided_cpu(const KernelCall& call, const Taking& taking);
+void take_strided_gpu(const KernelCall& call, const Taking& taking);
+// y, which is written in place and lies in any way, values, indices of several axes; of several values of one entry the
+// last one.
+void put_entries_cpu(const KernelCall& call);
+void put_entries_gpu(const KernelCall& call);
 // x, indices -> y
 void take_cpu(const KernelCall& call, IndexKind kind);
 void take_gpu(const KernelCall& call, IndexKind kind);

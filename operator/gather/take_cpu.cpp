@@ -177,6 +177,8 @@ void for_each_row(const KernelCall& call, const Taking& taking, const F& f) {
 
 void take_cpu(const KernelCall& call, IndexKind kind) {
   const Taking taking = taking_of(kind, call, call.inputs[1], call.inputs[0].shape);
+  if (!call.inputs[0].contiguous)
+    return take_strided_cpu(call, taking);
   const TakeLayout& at = taking.at;
   const RowMoves rows(call.inputs[0], call.outputs[0], at);
   if (at.outer == 1) {

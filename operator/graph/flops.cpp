@@ -70,6 +70,7 @@ constexpr std::array k_by_weight = {
     PerElement{"signum_update", 9},
     PerElement{"lars_update", 11},
     PerElement{"lamb_update", 23},
+    PerElement{"adafactor_update", 20},
 };
 
 // Of the first result.

@@ -2,7 +2,9 @@
 #include <utility>
 
 #include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/update/attributes.h>
+#include <sluice/operator/update/corrections.h>
 
 namespace sluice {
 
@@ -47,6 +49,19 @@ Names Lars::states() const {
 Names Lamb::states() const {
   return {"mean", "variance"};
 }
+Names Adafactor::states() const {
+  return momentum != 0 ? Names{"variance", "column_variance", "momentum"} : Names{"variance", "column_variance"};
+}
+Shape Adafactor::state_shape(std::size_t i, const Shape& weight) const {
+  const int axes = weight.ndim();
+  if (i >= 2 || (axes < 2 && i == 0))
+    return weight;
+  if (axes < 2)
+    return {0};
+  Shape shape = weight;
+  shape.erase(i == 0 ? axes - 1 : axes - 2);
+  return shape;
+}
 
 }  // namespace update_rules
 
@@ -72,6 +87,14 @@ Corrections corrections(const Rule& rule, std::int64_t step) {
   return {1 - std::pow(rule.beta1, t), std::sqrt(1 - std::pow(rule.beta2, t))};
 }
 
+// b and the most that a relative step is; of a late step neither is corrected.
+Corrections corrections(const rules::Adafactor& rule, std::int64_t step) {
+  if (step == k_late_step)
+    return {};
+  const auto t = static_cast<double>(step);
+  return {std::pow(t, rule.beta2_decay), std::pow(t, -0.5)};
+}
+
 template <class Rule>
 void write_rates(const Rule&, double rate, const Corrections&, double (&to)[k_most_rates]) {
   to[0] = rate;
@@ -88,6 +111,12 @@ void write_rates(const rules::Lamb& rule, double rate, const Corrections& at, do
   to[0] = rate;
   to[1] = rule.bias_correction ? at.root / at.mean : 1;
   to[2] = rule.bias_correction ? rule.epsilon * at.root : rule.epsilon;
+}
+
+void write_rates(const rules::Adafactor&, double rate, const Corrections& at, double (&to)[k_most_rates]) {
+  to[0] = rate;
+  to[1] = at.mean;
+  to[2] = at.root;
 }
 
 // -- Rules as the kernels take them ------------------------------------------------------------------------------
@@ -151,6 +180,33 @@ AnyRule<C> kernel_rule(const rules::Lars& r) {
 template <class C>
 AnyRule<C> kernel_rule(const rules::Lamb& r) {
   return LambRule<C>{moments_of<C>(r), r.lower_bound, r.upper_bound};
+}
+
+// UpdateWork::factored says it.
+template <class C>
+AnyRule<C> kernel_rule(const rules::Adafactor&) {
+  return {};
+}
+
+template <class Rule>
+void tell(const Rule&, std::span<const NDArray>, UpdateWork&) {}
+void tell(const rules::Lars& rule, std::span<const NDArray>, UpdateWork& work) {
+  for (UpdatePiece& piece : work.pieces)
+    piece.plain = !rule.plain.empty() && rule.plain[static_cast<std::size_t>(piece.number)] != 0;
+}
+void tell(const rules::Adafactor& rule, std::span<const NDArray> weights, UpdateWork& work) {
+  work.factored = {
+      .epsilon1 = rule.epsilon1,
+      .epsilon2 = rule.epsilon2,
+      .clip_threshold = rule.clip_threshold,
+      .momentum = rule.momentum,
+      .relative_step = rule.relative_step,
+      .scale_parameter = rule.scale_parameter};
+  for (UpdatePiece& piece : work.pieces) {
+    const Shape& shape = object_of(weights[static_cast<std::size_t>(piece.number)], "update").shape;
+    const int axes = shape.ndim();
+    piece.strips = axes < 2 ? Strips(piece.size) : Strips(piece.size, shape[axes - 2], shape[axes - 1]);
+  }
 }
 
 template <class Rule>
@@ -227,6 +283,11 @@ AnyRule<double> RuleAttributes<Rule>::rule64() const {
   return kernel_rule<double>(rule);
 }
 
+template <class Rule>
+void RuleAttributes<Rule>::tell_pieces(std::span<const NDArray> weights, UpdateWork& work) const {
+  tell(rule, weights, work);
+}
+
 template struct RuleAttributes<rules::Sgd>;
 template struct RuleAttributes<rules::Nag>;
 template struct RuleAttributes<rules::Adam>;
@@ -238,6 +299,7 @@ template struct RuleAttributes<rules::Ftrl>;
 template struct RuleAttributes<rules::Signum>;
 template struct RuleAttributes<rules::Lars>;
 template struct RuleAttributes<rules::Lamb>;
+template struct RuleAttributes<rules::Adafactor>;
 
 }  // namespace detail
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <sluice/operator/attributes.h>
@@ -43,6 +44,8 @@ template <>
 inline constexpr int k_rates_of<update_rules::AdamW> = AdamWRule<float>::k_rates;
 template <>
 inline constexpr int k_rates_of<update_rules::Lamb> = LambRule<float>::k_rates;
+template <>
+inline constexpr int k_rates_of<update_rules::Adafactor> = FactoredRule::k_rates;
 template <class Rule>
 inline constexpr bool k_counts_steps = false;
 template <>
@@ -51,6 +54,8 @@ template <>
 inline constexpr bool k_counts_steps<update_rules::AdamW> = true;
 template <>
 inline constexpr bool k_counts_steps<update_rules::Lamb> = true;
+template <>
+inline constexpr bool k_counts_steps<update_rules::Adafactor> = true;
 
 template <class Rule>
 struct RuleAttributes : UpdateAttributes {
@@ -77,6 +82,8 @@ struct RuleAttributes : UpdateAttributes {
   std::vector<Rates<double>> rates(std::size_t count, bool numbers) const;
   AnyRule<float> rule32() const;
   AnyRule<double> rule64() const;
+  /// What the rule says of single parameters, and beside rule32() and rule64().
+  void tell_pieces(std::span<const NDArray> weights, UpdateWork& work) const;
 };
 
 /// Throws ValueError unless there is one of `what` a weight.
@@ -90,7 +97,7 @@ struct UpdateInputs {
 UpdateInputs update_inputs(const Operator& op, const Attributes& attributes);
 
 extern const Operator k_sgd_update, k_nag_update, k_adam_update, k_adamw_update, k_rmsprop_update, k_adagrad_update,
-    k_adadelta_update, k_ftrl_update, k_signum_update, k_lars_update, k_lamb_update;
+    k_adadelta_update, k_ftrl_update, k_signum_update, k_lars_update, k_lamb_update, k_adafactor_update;
 extern const Operator k_gradient_guard;
 
 }  // namespace sluice::detail

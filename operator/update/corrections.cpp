@@ -14,13 +14,17 @@ bool corrects_steps([[maybe_unused]] const Rule& rule) noexcept {
   if constexpr (std::is_same_v<Rule, rules::Lamb>)
     return rule.bias_correction;
   else
-    return std::is_same_v<Rule, rules::Adam> || std::is_same_v<Rule, rules::AdamW>;
+    return std::is_same_v<Rule, rules::Adafactor> || std::is_same_v<Rule, rules::Adam> ||
+           std::is_same_v<Rule, rules::AdamW>;
 }
 
 template <class Rule>
 NDArray step_corrections(
     [[maybe_unused]] const Rule& rule, [[maybe_unused]] const NDArray& steps, [[maybe_unused]] SourceLocation site) {
-  if constexpr (requires { rule.beta1; }) {
+  if constexpr (std::is_same_v<Rule, rules::Adafactor>) {
+    const NDArray rest = power(steps, rule.beta2_decay, site);
+    return stack({ones_like(rest, site), rest, power(steps, -0.5, site)}, 1, site).reshape({-1}, site);
+  } else if constexpr (requires { rule.beta1; }) {
     if (!corrects_steps(rule))
       return {};
     const NDArray root = sqrt(subtract(1, power(rule.beta2, steps, site), site), site);
@@ -48,6 +52,7 @@ SLUICE_UPDATE_RULE(Ftrl);
 SLUICE_UPDATE_RULE(Signum);
 SLUICE_UPDATE_RULE(Lars);
 SLUICE_UPDATE_RULE(Lamb);
+SLUICE_UPDATE_RULE(Adafactor);
 #undef SLUICE_UPDATE_RULE
 
 }  // namespace sluice

@@ -37,6 +37,8 @@ const Operator& operator_of() {
     return detail::k_signum_update;
   else if constexpr (std::is_same_v<Rule, rules::Lars>)
     return detail::k_lars_update;
+  else if constexpr (std::is_same_v<Rule, rules::Adafactor>)
+    return detail::k_adafactor_update;
   else
     return detail::k_lamb_update;
 }
@@ -129,6 +131,7 @@ SLUICE_UPDATE_RULE(Ftrl);
 SLUICE_UPDATE_RULE(Signum);
 SLUICE_UPDATE_RULE(Lars);
 SLUICE_UPDATE_RULE(Lamb);
+SLUICE_UPDATE_RULE(Adafactor);
 #undef SLUICE_UPDATE_RULE
 
 std::vector<double> update_numbers(const SgdUpdate& options, std::size_t parameters) {

@@ -186,10 +186,51 @@ struct SLUICE_API Lamb {
   SLUICE_API std::vector<std::string> states() const;
 };
 
+/// Shazeer and Stern, "Adafactor", 2018, as PyTorch's. A weight of two axes and more is one matrix or several, along
+/// its last two axes, of whose squared gradients the means of rows and of columns are kept: with b = t^beta2_decay, r
+/// += b * (mean of rows - r) and c += b * (mean of columns - c), and V = r c / max(mean of r, e1). Of others V += b *
+/// (g * g - V). Then u = g / sqrt(max(V, e1^2));  u /= max(1, RMS(u) / clip_threshold); a = min(lr, 1 / sqrt(t)) *
+/// max(e2, RMS(w));  w -= lr * wd * w;  w -= a * u. wd does not join g. Without relative_step a begins with lr, without
+/// scale_parameter it is that. With momentum (the paper's beta1): m = momentum * m + (1 - momentum) * a * u;  w -= m. A
+/// negative epsilon1 is the distance from 1 to the next number of the weight's type.
+struct SLUICE_API Adafactor {
+  double beta2_decay = -0.8;
+  double epsilon1 = -1;
+  double epsilon2 = 1e-3;
+  double clip_threshold = 1;
+  double momentum = 0;
+  bool relative_step = true;
+  bool scale_parameter = true;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("beta2_decay", beta2_decay);
+    v.field("epsilon1", epsilon1);
+    v.field("epsilon2", epsilon2);
+    v.field("clip_threshold", clip_threshold);
+    v.field("momentum", momentum);
+    v.field("relative_step", relative_step);
+    v.field("scale_parameter", scale_parameter);
+  }
+  /// "variance" (of rows where there are some) and "column_variance"; with momentum "momentum" too.
+  SLUICE_API std::vector<std::string> states() const;
+  /// Of the i-th state beside a weight of that shape; of no columns (0,).
+  SLUICE_API Shape state_shape(std::size_t i, const Shape& weight) const;
+};
+
+/// The shape of the i-th state beside a weight of that shape.
+template <class Rule>
+Shape state_shape(const Rule& rule, std::size_t i, const Shape& weight) {
+  if constexpr (requires { rule.state_shape(i, weight); })
+    return rule.state_shape(i, weight);
+  else
+    return weight;
+}
+
 }  // namespace update_rules
 
 /// Settings of optimizer_update(), as those of AdamUpdate; steps are looked at by the rules that count them (Adam,
-/// AdamW, Lamb), and may be empty for others. `numbers`, if defined: update_numbers() of the rule.
+/// AdamW, Lamb, Adafactor), and may be empty for others. `numbers`, if defined: update_numbers() of the rule.
 struct UpdateOptions {
   double learning_rate = 0.01;
   double weight_decay = 0;

@@ -19,6 +19,7 @@ namespace sluice {
 
 namespace {
 
+namespace rules = update_rules;
 using detail::RuleAttributes;
 using detail::UpdatePiece;
 using detail::UpdateWork;
@@ -48,14 +49,30 @@ struct Lists {
 };
 
 // -- Inference: the arrays of one parameter fit each other -------------------------------------------------------
+void check_type(
+    const char* op, const char* what, std::size_t i, const ArraySpec& spec, const ArraySpec& weight, DType dtype) {
+  require<DTypeError>(spec.dtype == dtype, [&] {
+    return message(op, ": ", what, " ", i, " is ", spec.dtype, " beside a ", weight.dtype, " weight, not ", dtype);
+  });
+}
+
 void check_spec(
     const char* op, const char* what, std::size_t i, const ArraySpec& spec, const ArraySpec& weight, DType dtype) {
   require<ShapeError>(spec.shape == weight.shape, [&] {
     return message(op, ": ", what, " ", i, " has shape ", spec.shape, ", its weight ", weight.shape);
   });
-  require<DTypeError>(spec.dtype == dtype, [&] {
-    return message(op, ": ", what, " ", i, " is ", spec.dtype, " beside a ", weight.dtype, " weight, not ", dtype);
+  check_type(op, what, i, spec, weight, dtype);
+}
+
+template <class Rule>
+void check_state(
+    const char* op, const Rule& rule, std::size_t list, std::size_t i, const ArraySpec& spec, const ArraySpec& weight) {
+  const Shape wanted = rules::state_shape(rule, list, weight.shape);
+  require<ShapeError>(spec.shape == wanted, [&] {
+    const std::string whole = message(op, ": state ", i, " has shape ", spec.shape, ", its weight ", weight.shape);
+    return wanted == weight.shape ? whole : message(whole, ", of which state '", rule.states()[list], "' has ", wanted);
   });
+  check_type(op, "state", i, spec, weight, weight.dtype == float64 ? float64 : float32);
 }
 
 // Masters in the order of the weights that have them.
@@ -96,8 +113,7 @@ Specs infer_update(const Operator& op, std::span<const ArraySpec> inputs, const 
     });
     check_spec(op.name, "gradient", i, inputs[all.count + i], weight, weight.dtype);
     for (std::size_t list = 2; list < all.lists; ++list)
-      check_spec(
-          op.name, "state", i, inputs[list * all.count + i], weight, weight.dtype == float64 ? float64 : float32);
+      check_state(op.name, a.rule, list - 2, i, inputs[list * all.count + i], weight);
   }
   check_masters(op.name, all, inputs);
   if (all.numbers) {
@@ -270,13 +286,6 @@ void push_update(const Parameters& all, std::unique_ptr<UpdateWork> work, Task t
 }
 
 template <class Rule>
-void mark_plain(const Rule&, UpdateWork&) {}
-void mark_plain(const update_rules::Lars& rule, UpdateWork& work) {
-  for (UpdatePiece& piece : work.pieces)
-    piece.plain = !rule.plain.empty() && rule.plain[static_cast<std::size_t>(piece.number)] != 0;
-}
-
-template <class Rule>
 void issue_update(const IssueCall& call) {
   const auto& a = call.attributes.as<RuleAttributes<Rule>>();
   const Lists lists(a, call.inputs.size());
@@ -294,7 +303,7 @@ void issue_update(const IssueCall& call) {
   add_pieces(all, a.rates(lists.count, lists.numbers), *work, task, copies);
   if (work->pieces.empty())
     return;
-  mark_plain(a.rule, *work);
+  a.tell_pieces(all.weights, *work);
   work->numbers = read_doubles(numbers, task);
   work->guard = read_doubles(guard, task);
   push_update(all, std::move(work), std::move(task), call.site);
@@ -314,8 +323,6 @@ constexpr Operator k_update_of(const char* name) {
   };
 }
 
-namespace rules = update_rules;
-
 }  // namespace
 
 namespace detail {
@@ -331,6 +338,7 @@ const Operator k_ftrl_update = k_update_of<rules::Ftrl>("ftrl_update");
 const Operator k_signum_update = k_update_of<rules::Signum>("signum_update");
 const Operator k_lars_update = k_update_of<rules::Lars>("lars_update");
 const Operator k_lamb_update = k_update_of<rules::Lamb>("lamb_update");
+const Operator k_adafactor_update = k_update_of<rules::Adafactor>("adafactor_update");
 
 namespace {
 
@@ -351,7 +359,7 @@ bool with_attributes(const Operator& op, const Attributes& attributes, const F& 
 UpdateInputs update_inputs(const Operator& op, const Attributes& attributes) {
   using namespace update_rules;
   UpdateInputs found;
-  with_attributes<Sgd, Nag, Adam, AdamW, RmsProp, AdaGrad, AdaDelta, Ftrl, Signum, Lars, Lamb>(
+  with_attributes<Sgd, Nag, Adam, AdamW, RmsProp, AdaGrad, AdaDelta, Ftrl, Signum, Lars, Lamb, Adafactor>(
       op, attributes, [&](const auto& a) {
         found = {a.lists(), static_cast<std::size_t>(a.masters) + (a.guarded ? 1 : 0)};
       });
@@ -371,6 +379,7 @@ OperatorList update_operators() noexcept {
       &k_signum_update,
       &k_lars_update,
       &k_lamb_update,
+      &k_adafactor_update,
       &k_gradient_guard,
       &k_loss_scale_update,
       &k_words};

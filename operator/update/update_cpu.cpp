@@ -46,19 +46,6 @@ bool is_taken(const UpdateWork& work) {
   return work.guard == nullptr || work.guard[2] != 0;
 }
 
-double rescale_of(const UpdateWork& work) {
-  const double rescale = work.numbers == nullptr ? work.rescale : work.numbers[work.count * rates_a_parameter(work)];
-  return work.guard == nullptr ? rescale : rescale * work.guard[1];
-}
-
-Rates<double> rates_of(const UpdateWork& work, const UpdatePiece& piece) {
-  Rates<double> rates = piece.rates;
-  const int count = rates_a_parameter(work);
-  for (int r = 0; work.numbers != nullptr && r < count; ++r)
-    rates.at[r] = work.numbers[piece.number * count + r];
-  return rates;
-}
-
 double ratio_of(const UpdateWork& work, const UpdatePiece& piece, const SquareSums& sums) {
   const auto of = [&]<class R>(const R& rule) {
     if constexpr (R::k_trusted)
@@ -211,9 +198,24 @@ std::vector<double> ratios_of(const UpdateWork& work) {
 
 }  // namespace
 
+double rescale_of(const UpdateWork& work) {
+  const double rescale = work.numbers == nullptr ? work.rescale : work.numbers[work.count * rates_a_parameter(work)];
+  return work.guard == nullptr ? rescale : rescale * work.guard[1];
+}
+
+Rates<double> rates_of(const UpdateWork& work, const UpdatePiece& piece) {
+  Rates<double> rates = piece.rates;
+  const int count = rates_a_parameter(work);
+  for (int r = 0; work.numbers != nullptr && r < count; ++r)
+    rates.at[r] = work.numbers[piece.number * count + r];
+  return rates;
+}
+
 void update_cpu(const UpdateWork& work) {
   if (!is_taken(work))
     return;
+  if (work.factored)
+    return factored_update_cpu(work);
   const std::vector<double> ratios = has_two_passes(work) ? ratios_of(work) : std::vector<double>();
   std::vector<std::int64_t> starts;  // of each parameter, in the elements of all of them
   std::int64_t total = 0;

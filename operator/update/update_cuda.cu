@@ -197,6 +197,8 @@ void update_all(const UpdateWork& work, const R& rule, const Queue& queue) {
 }  // namespace
 
 void update_gpu(const UpdateWork& work, const Queue& queue) {
+  if (work.factored)
+    return factored_update_gpu(work, queue);
   std::visit([&]<class R>(const R& rule) { update_all<float>(work, rule, queue); }, work.rule);
   std::visit([&]<class R>(const R& rule) { update_all<double>(work, rule, queue); }, work.rule64);
 }

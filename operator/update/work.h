@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <variant>
 #include <vector>
 
 #include <sluice/engine/queue.h>
 #include <sluice/ndarray/dtype.h>
+#include <sluice/operator/update/factored.h>
 #include <sluice/operator/update/trusted.h>
 
 // One optimizer step as the kernels see it: a table of parameters, and the rule that all of them follow.
@@ -41,6 +43,7 @@ struct UpdatePiece {
   DType dtype = DType::float32;
   bool plain = false;       // its trust ratio is 1
   std::int64_t number = 0;  // which parameter it is
+  Strips strips = {};       // of a factored rule
 };
 
 /// What one task does.
@@ -50,9 +53,10 @@ struct UpdateWork {
   AnyRule<double> rule64;
   double rescale = 1;
   double clip = -1;
-  const double* numbers = nullptr;  // set: where rates, by parameter, and then rescale are read
-  const double* guard = nullptr;    // set: norm, factor, and whether the step is taken
-  std::int64_t count = 0;           // of parameters
+  const double* numbers = nullptr;            // set: where rates, by parameter, and then rescale are read
+  const double* guard = nullptr;              // set: norm, factor, and whether the step is taken
+  std::int64_t count = 0;                     // of parameters
+  std::optional<FactoredRule> factored = {};  // set: the rule, in the place of the two above
 };
 
 /// Whether the rule's rate goes by norms.
@@ -61,10 +65,18 @@ inline bool has_two_passes(const UpdateWork& work) {
 }
 /// Numbers of each parameter's step.
 inline int rates_a_parameter(const UpdateWork& work) {
+  if (work.factored)
+    return FactoredRule::k_rates;
   return std::visit([]<class R>(const R&) { return R::k_rates; }, work.rule);
 }
 
+/// The gradients' factor, and the numbers of a parameter's step, wherever they stand: for the CPU.
+double rescale_of(const UpdateWork& work);
+Rates<double> rates_of(const UpdateWork& work, const UpdatePiece& piece);
+
 void update_cpu(const UpdateWork& work);
 void update_gpu(const UpdateWork& work, const Queue& queue);
+void factored_update_cpu(const UpdateWork& work);
+void factored_update_gpu(const UpdateWork& work, const Queue& queue);
 
 }  // namespace sluice::detail

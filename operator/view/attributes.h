@@ -47,6 +47,20 @@ struct SubscriptAttributes {
   }
 };
 
+/// Of index_assign: the view that subscripts say, its axes in another order (-1: one of extent 1 that it does not
+/// have), and the first of those that numbers name entries of.
+struct IndexAssignAttributes : SubscriptAttributes {
+  Shape order;
+  std::int64_t axis = 0;
+
+  template <class V>
+  void visit(V&& v) {
+    SubscriptAttributes::visit(v);
+    v.field("order", order);
+    v.field("axis", axis);
+  }
+};
+
 struct AxisAttribute {
   std::int64_t axis = 0;
 
@@ -88,6 +102,8 @@ struct CopyAttributes {
 
 /// `axis` of the view becomes what a slice of it is; `op` is named in errors.
 void slice_axis(const char* op, Geometry& view, int axis, std::int64_t begin, std::int64_t end, std::int64_t step);
+/// What subscripts name of an array that lies so; `op` is named in errors. Throws IndexError, ValueError.
+Geometry subscripted(const char* op, const Geometry& input, const SubscriptAttributes& attributes);
 /// Of the gradient of a view, made of dy and an array of the shape that was looked at: zeros, but for dy where the view
 /// was.
 Specs infer_unsliced(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes, ViewOf view);

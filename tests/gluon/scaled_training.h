@@ -29,6 +29,7 @@ inline std::map<std::string, Make> optimizers() {
       {"AdamW", [] { return std::make_unique<AdamW>(AdamWOptions{.learning_rate = 0.02}); }},
       {"LAMB", [] { return std::make_unique<LAMB>(LAMBOptions{.learning_rate = 0.02, .weight_decay = 0.01}); }},
       {"LAMB plain", [] { return std::make_unique<LAMB>(LAMBOptions{.bias_correction = false}); }},
+      {"Adafactor", [] { return std::make_unique<Adafactor>(AdafactorOptions{.learning_rate = 0.5}); }},
       {"Ftrl", [] { return std::make_unique<Ftrl>(FtrlOptions{.lamda1 = 0.001}); }},
       {"RMSProp", [] { return std::make_unique<RMSProp>(RMSPropOptions{.centered = true}); }}};
 }

@@ -40,7 +40,8 @@ std::vector<Kind> all_kinds() {
       kind<Ftrl>("Ftrl", FtrlOptions{.lamda1 = 0.001, .weight_decay = 0.01, .multi_precision = true}),
       kind<Signum>("Signum", SignumOptions{.wd_lh = 0.01, .multi_precision = true}),
       kind<LARS>("LARS", LARSOptions{.momentum = 0.9, .eta = 0.1, .weight_decay = 0.01, .multi_precision = true}),
-      kind<LAMB>("LAMB", LAMBOptions{.weight_decay = 0.01, .multi_precision = true})};
+      kind<LAMB>("LAMB", LAMBOptions{.weight_decay = 0.01, .multi_precision = true}),
+      kind<Adafactor>("Adafactor", AdafactorOptions{.momentum = 0.5, .weight_decay = 0.01, .multi_precision = true})};
 }
 
 /// A small network, and what trains it.
@@ -212,9 +213,14 @@ TEST_CASE("Options of optimizers out of range are refused by name", "[gluon][tra
     CHECK_THROWS_WITH(LARS({.eta = bad}), contains("LARS: eta is"));
     CHECK_THROWS_WITH(LAMB({.beta2 = bad}), contains("LAMB: beta2 is"));
     CHECK_THROWS_WITH(LAMB({.learning_rate = bad}), contains("learning_rate is"));
+    CHECK_THROWS_WITH(Adafactor({.epsilon2 = bad}), contains("Adafactor: epsilon2 is"));
+    CHECK_THROWS_WITH(Adafactor({.clip_threshold = bad}), contains("Adafactor: clip_threshold is"));
+    CHECK_THROWS_WITH(Adafactor({.momentum = bad}), contains("Adafactor: momentum is"));
   }
   CHECK_THROWS_AS(LAMB({.lower_bound = k_nan}), ValueError);
   CHECK_THROWS_AS(LAMB({.clip_gradient = k_nan}), ValueError);
+  CHECK_THROWS_AS(Adafactor({.beta2_decay = 0.1}), ValueError);
+  CHECK_THROWS_AS(Adafactor({.epsilon1 = k_nan}), ValueError);
   CHECK_THROWS_AS(Signum({.momentum = 1}), ValueError);
   CHECK_NOTHROW(NAG({.momentum = 1}));
 }

@@ -350,6 +350,7 @@ inline const std::vector<DifferentiableCase>& differentiable_cases() {
     detail::add_sequences(made);
     detail::add_views(made);
     detail::add_subscripts(made);
+    detail::add_mixed_subscripts(made);
     detail::add_products(made);
     detail::add_images(made);
     detail::add_norm_relu(made);

@@ -73,6 +73,30 @@ inline void add_subscripts(Cases& cases) {
                    }});
 }
 
+inline void add_mixed_subscripts(Cases& cases) {
+  const auto rows = [](const NDArray& x) { return numbers({2, 0, 2}, {3}, x); };
+  const auto columns = [](const NDArray& x) { return numbers({-1, 1}, {2, 1}, x); };
+  cases.push_back({"slice_axes and take", {{3, 4, 5}}, [=](const auto& v) {
+                     return v[0][{{{}, {}, 2}, 1, rows(v[0])}];
+                   }});
+  cases.push_back({"slice_axes and gather_nd", {{3, 3, 4}}, [=](const auto& v) {
+                     return v[0][{rows(v[0]), {1, 3}, k_new_axis, columns(v[0])}];
+                   }});
+  cases.push_back({"index_assign", {{3, 4, 3}, {2, 3, 2}}, [=](const auto& v) {
+                     return index_update(v[0], {rows(v[0]), {1, 3}, columns(v[0])}, v[1]);
+                   }});
+  cases.push_back({"index_assign in place", {{3, 4}, {3, 1}}, [=](const auto& v) {
+                     const NDArray y = v[0] * 2;
+                     y.assign({{}, rows(v[0])}, v[1]);
+                     y.assign({rows(v[0]), {{}, {}, 3}}, 3);
+                     y.add_at({{1, 3}, rows(v[0])}, v[1].slice(0, 1, 3));
+                     return y;
+                   }});
+  cases.push_back({"index_assign of none", {{3, 4}, {2, 0}}, [=](const auto& v) {
+                     return index_update(v[0], {{0, 2}, numbers({}, {0}, v[0])}, v[1]);
+                   }});
+}
+
 inline void add_sequences(Cases& cases) {
   for (const int axis : {0, 1}) {
     const auto lengths = [](const NDArray& x) { return numbers({1, 3, 2}, {3}, x); };

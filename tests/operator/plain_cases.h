@@ -139,6 +139,10 @@ inline void add_updates(std::vector<PlainCase>& cases) {
       const UpdateOptions options{.weight_decay = 0.1, .steps = {2}};
       optimizer_update(rule, std::span(to).first(1), std::span(grads).subspan(1, 1), states, options);
     });
+    for (std::size_t i = 0; i < rule.states().size(); ++i) {
+      Shape& shape = cases.back().inputs[2 + i].first;
+      shape = update_rules::state_shape(rule, i, shape);
+    }
   };
   add_rule("nag_update", update_rules::Nag{});
   add_rule("adamw_update", update_rules::AdamW{});
@@ -149,6 +153,7 @@ inline void add_updates(std::vector<PlainCase>& cases) {
   add_rule("signum_update", update_rules::Signum{});
   add_rule("lars_update", update_rules::Lars{});
   add_rule("lamb_update", update_rules::Lamb{});
+  add_rule("adafactor_update", update_rules::Adafactor{.momentum = 0.5});
   cases.push_back({"gradient_guard", alike(3, {3, 4}), [](const Arrays& in, DType) {
                      return Arrays{gradient_guard(in, {.max_norm = 1})};
                    }});

@@ -35,7 +35,7 @@ inline void call_random_and_updates(Device device) {
       rule.plain.clear();
     std::vector<std::vector<NDArray>> states;
     for (std::size_t i = 0; i < rule.states().size(); ++i)
-      states.push_back({zeros({3})});
+      states.push_back({zeros(update_rules::state_shape(rule, i, {3}))});
     optimizer_update(rule, w, g, states, {.steps = {1}});
   });
   gradient_guard(g, {.max_norm = 1});

@@ -8,6 +8,7 @@
 #include <functional>
 #include <vector>
 
+#include <sluice/ndarray/shape.h>
 #include <sluice/operator/update/rules.h>
 
 namespace sluice::test {
@@ -19,6 +20,7 @@ struct Followed {
   Column w, g, a, b, c;
   double lr = 0, wd = 0, t = 1;
   bool plain = false;
+  Shape shape = {};  // of the weight
 
   explicit Followed(const Column& weight) : w(weight), g(weight.size()), a(g), b(g), c(g) {}
   void each(const std::function<void(std::size_t)>& f) const {
@@ -139,6 +141,51 @@ inline void follow(const update_rules::Lamb& r, Followed& p) {
   p.each([&](std::size_t i) { p.w[i] -= p.lr * ratio * direction[i]; });
 }
 
+// RMS of the paper.
+inline double rms_of(const Column& values) {
+  return norm_of(values) / std::sqrt(static_cast<double>(values.size()));
+}
+inline void follow(const update_rules::Adafactor& r, Followed& p) {
+  const double share = std::pow(p.t, r.beta2_decay);
+  const std::size_t size = p.w.size(), axes = static_cast<std::size_t>(p.shape.ndim());
+  if (size == 0)
+    return;
+  const std::size_t columns = axes < 2 ? size : static_cast<std::size_t>(p.shape[p.shape.ndim() - 1]);
+  const std::size_t rows = axes < 2 ? 1 : static_cast<std::size_t>(p.shape[p.shape.ndim() - 2]);
+  Column along(size);
+  for (std::size_t matrix = 0; matrix < size; matrix += rows * columns) {
+    Column of_rows(rows), of_columns(columns);
+    for (std::size_t i = 0; i < rows * columns; ++i) {
+      const double square = p.g[matrix + i] * p.g[matrix + i];
+      of_rows[i / columns] += square / static_cast<double>(columns);
+      of_columns[i % columns] += square / static_cast<double>(rows);
+    }
+    double mean = 0;
+    for (std::size_t i = 0; axes >= 2 && i < rows; ++i) {
+      double& row = p.a[matrix / columns + i];
+      row = (1 - share) * row + share * of_rows[i];
+      mean += row / static_cast<double>(rows);
+    }
+    for (std::size_t i = 0; i < columns; ++i) {
+      double& column = axes < 2 ? p.a[i] : p.b[matrix / rows + i];
+      column = (1 - share) * column + share * of_columns[i];
+    }
+    for (std::size_t i = 0; i < rows * columns; ++i) {
+      const double variance = axes < 2 ? p.a[i]
+                                       : p.a[matrix / columns + i / columns] * p.b[matrix / rows + i % columns] /
+                                             std::max(mean, r.epsilon1);
+      along[matrix + i] = p.g[matrix + i] / std::sqrt(std::max(variance, r.epsilon1 * r.epsilon1));
+    }
+  }
+  const double rate = r.relative_step ? std::min(p.lr, 1 / std::sqrt(p.t)) : p.lr;
+  const double length = r.scale_parameter ? std::max(r.epsilon2, rms_of(p.w)) * rate : rate;
+  const double cut = std::max(1.0, rms_of(along) / r.clip_threshold);
+  p.each([&](std::size_t i) {
+    p.c[i] = r.momentum * p.c[i] + (1 - r.momentum) * length / cut * along[i];
+    p.w[i] = (1 - p.lr * p.wd) * p.w[i] - p.c[i];
+  });
+}
+
 /// Calls f with one of every rule, and variants that keep other states.
 template <class F>
 void each_rule(const F& f) {
@@ -162,6 +209,10 @@ void each_rule(const F& f) {
   f("Lamb", Lamb{.epsilon = 1e-3});
   f("Lamb within bounds, uncorrected",
     Lamb{.epsilon = 1e-2, .lower_bound = 0.5, .upper_bound = 2, .bias_correction = false});
+  f("Adafactor", Adafactor{.epsilon1 = 1e-6});
+  f("Adafactor with momentum, of steps as told",
+    Adafactor{
+        .epsilon1 = 1e-3, .clip_threshold = 0.5, .momentum = 0.5, .relative_step = false, .scale_parameter = false});
 }
 
 }  // namespace sluice::test

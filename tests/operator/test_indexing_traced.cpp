@@ -19,6 +19,7 @@ std::vector<DifferentiableCase> cases() {
   std::vector<DifferentiableCase> made;
   sluice::test::detail::add_index_arrays(made);
   sluice::test::detail::add_subscripts(made);
+  sluice::test::detail::add_mixed_subscripts(made);
   sluice::test::detail::add_sequences(made);
   return made;
 }
@@ -85,6 +86,11 @@ TEST_CASE("Calls of indexing keep no extent of the batch", "[indexing][graph]") 
       {"index_update",
        [=](const NDArray& x) {
          return index_update(x, {columns, other}, x.slice(2, 0, 1).reshape({-1, 3}), 1);
+       }},
+      {"mixed",
+       [=](const NDArray& x) {
+         const NDArray y = index_update(x, {{}, columns, {1, 3}}, x.slice(2, 0, 2));
+         return index_add(y, {{}, columns, k_new_axis, other}, y[{{}, columns, k_new_axis, other}]);
        }},
       {"along", [](const NDArray& x) { return take_along_axis(x, argsort(x.detach(), 1), 1); }},
       {"put along", [](const NDArray& x) { return put_along_axis(x, argsort(x.detach(), 0), x * 2, 0); }},

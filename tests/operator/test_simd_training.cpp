@@ -116,8 +116,13 @@ TEST_CASE("steps of every rule have the bits of the plain loops on every instruc
       check_same_on_all(name, dtype, [&] {
         const Arrays weights = of_lengths(1, -1, 1, dtype), grads = of_lengths(100, -1, 1, dtype);
         std::vector<Arrays> states;
-        for (std::size_t s = 0; s < rule.states().size(); ++s)
+        for (std::size_t s = 0; s < rule.states().size(); ++s) {
           states.push_back(of_lengths(200 + s * 50, 0, 0.1, dtype == float64 ? float64 : float32));
+          for (NDArray& state : states.back()) {
+            if (update_rules::state_shape(rule, s, state.shape()) != state.shape())
+              state = zeros(update_rules::state_shape(rule, s, state.shape()), {.dtype = state.dtype()});
+          }
+        }
         UpdateOptions options{.learning_rate = 0.03, .weight_decay = 0.01, .rescale_grad = 0.7, .clip_gradient = 0.25};
         options.steps.assign(weights.size(), 3);
         if (dtype == float16 || dtype == bfloat16)

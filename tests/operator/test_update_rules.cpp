@@ -37,9 +37,11 @@ DType state_type(DType dtype) {
 template <class Rule>
 Lists states_of(const Rule& rule, const List& weights) {
   Lists made(rule.states().size());
-  for (List& list : made) {
-    for (const NDArray& weight : weights)
-      list.push_back(zeros(weight.shape(), {.dtype = state_type(weight.dtype()), .device = weight.device()}));
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    for (const NDArray& weight : weights) {
+      const ArrayOptions there{.dtype = state_type(weight.dtype()), .device = weight.device()};
+      made[i].push_back(zeros(update_rules::state_shape(rule, i, weight.shape()), there));
+    }
   }
   return made;
 }
@@ -84,8 +86,10 @@ void follow_all(const Rule& rule, std::vector<Followed>& all, const List& grads,
 
 std::vector<Followed> followed(const List& weights) {
   std::vector<Followed> all;
-  for (const NDArray& weight : weights)
+  for (const NDArray& weight : weights) {
     all.emplace_back(weight.to_vector<double>());
+    all.back().shape = weight.shape();
+  }
   return all;
 }
 

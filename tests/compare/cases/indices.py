@@ -243,6 +243,36 @@ compare(
         values.NUMBERS,
     ),
 )
+
+
+def replaced(x, v, i):
+    y = x.clone()
+    y[i[0], 1:3, i[1]] = v
+    return y
+
+
+def named_beside_ranges(source):
+    """x, values of x[i, 1:3, j], and i and j, which name no entry twice."""
+    rows, columns = torch.tensor([2, 0, -2]), torch.tensor([1, -1, 1])
+    return [source.values(3, 4, 3), source.values(3, 2), torch.stack((rows, columns))]
+
+
+compare(
+    "index_assign",
+    Call(
+        named_beside_ranges,
+        replaced,
+        {
+            "begin": (0, 1),
+            "end": (3, 3),
+            "step": (1, 1),
+            "order": (0, 2, 1),
+            "axis": 0,
+        },
+        values.ALL,
+        gradients=(0, 1),
+    ),
+)
 for shape, axis in (((4, 5), 1), ((4, 5), 0), ((2, 3, 4), 1)):
 
     def picked(x, i, axis=axis):

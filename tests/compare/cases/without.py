@@ -27,4 +27,5 @@ without(
     "signum_update",
     "lars_update",
     "lamb_update",
+    "adafactor_update",
 )
