@@ -79,6 +79,13 @@ std::int64_t RnnProblem::cpu_reserve() const noexcept {
   return steps * batch * hidden * each;
 }
 
+bool suits_persistent_kernels(const RnnProblem& p, int capability, int processors) noexcept {
+  const bool has_room = capability >= 80 && capability % 10 != 6 && processors >= 98;
+  const bool is_one = p.layers == 1 && p.directions == 1 && p.dtype == DType::float16 && p.mode != RnnMode::gru;
+  const bool fits = p.hidden <= 1024 && p.hidden % 128 == 0 && p.input % 128 == 0 && p.batch % 8 == 0 && p.batch <= 128;
+  return has_room && is_one && fits && (p.has_cells() || p.batch < 96 || p.hidden < 896);
+}
+
 RnnProblem rnn_problem(const Operator& op, const ArraySpec& x, const ArraySpec& parameters, const RnnAttributes& how) {
   require<ShapeError>(x.shape.ndim() == 3 && x.shape[0] >= 1 && x.shape[2] >= 1, [&] {
     return message(op.name, ": x must be (T, N, C) of a step and a number or more, not ", x.shape);

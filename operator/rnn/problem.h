@@ -60,6 +60,10 @@ constexpr DType rnn_wide(DType dtype) noexcept {
   return dtype == DType::float64 ? DType::float64 : DType::float32;
 }
 
+/// Whether kernels that keep one layer's weights in registers over all steps are worth asking cuDNN for, on a GPU of
+/// that capability (90: 9.0) with so many processors. The rule is PyTorch's, which found it by trying.
+bool suits_persistent_kernels(const RnnProblem& problem, int capability, int processors) noexcept;
+
 /// Checks mode, sizes and the first inputs, x and parameters. Throws ShapeError, DTypeError, ValueError.
 RnnProblem rnn_problem(const Operator& op, const ArraySpec& x, const ArraySpec& parameters, const RnnAttributes& how);
 /// The same of a call that has been checked.
@@ -105,6 +109,10 @@ bool is_for_library(Device device, const RnnProblem& problem);
 /// Whether a library of GPUs' takes such a problem, whatever steps and batch. No task, no wait; the first time of a
 /// problem takes some milliseconds.
 bool rnn_has_library(Device device, const RnnProblem& problem);
+/// suits_persistent_kernels() on that GPU; and whether that problem, of those steps and that batch, goes to them: where
+/// cuDNN refuses, its other kernels serve.
+bool rnn_asks_persistent(Device device, const RnnProblem& problem);
+bool rnn_is_persistent(Device device, const RnnProblem& problem);
 /// Bytes that it keeps from forward for backward; 0 where it does not take the problem.
 std::int64_t rnn_library_reserve(Device device, const RnnProblem& problem);
 /// Enqueues a pass; no extent is 0. Throws LibraryError, UnsupportedError.

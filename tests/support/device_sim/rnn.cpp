@@ -238,6 +238,13 @@ bool rnn_has_library(Device, const RnnProblem&) {
   return true;
 }
 
+bool rnn_asks_persistent(Device, const RnnProblem&) {
+  return false;
+}
+bool rnn_is_persistent(Device, const RnnProblem&) {
+  return false;
+}
+
 // Of which nobody reads anything: backward runs forward again.
 std::int64_t rnn_library_reserve(Device, const RnnProblem&) {
   return 1;
