@@ -17,6 +17,7 @@ namespace sluice::gluon::formats {
 ///     const auto net = gluon::formats::MxnetSymbol::imports("net-symbol.json", {"data"}, "net-0000.params", gpu(0));
 ///     const NDArray y = net(x);
 ///
+/// RNN nodes are rnn(), with lengths where they use them; states that Gluon begins with zeros of an open batch fit any.
 /// Labels of output layers (SoftmaxOutput) need no value: they give predictions. Any number of threads may call it.
 class SLUICE_API MxnetSymbol : public Block {
  public:

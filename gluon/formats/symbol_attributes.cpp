@@ -44,9 +44,23 @@ void SymbolAttributes::check() const {
         "squeeze_axis",
         "keepdims",
         "multi_output",
-        "is_int"})
+        "is_int",
+        "bidirectional",
+        "state_outputs",
+        "use_sequence_length"})
     flag(key, false);
-  for (const char* const key : {"num_filter", "num_group", "num_hidden", "num_outputs", "dim", "begin", "end"})
+  for (const char* const key :
+       {"num_filter",
+        "num_group",
+        "num_hidden",
+        "num_outputs",
+        "dim",
+        "dim1",
+        "dim2",
+        "begin",
+        "end",
+        "state_size",
+        "num_layers"})
     integer(key, 0);
   for (const char* const key : {"eps", "momentum", "p", "slope", "temperature", "scalar", "a_min", "a_max"})
     number(key, 0);

@@ -69,7 +69,8 @@ struct SymbolOperator {
 /// By MXNet's names.
 using SymbolOperators = std::map<std::string_view, SymbolOperator>;
 const SymbolOperators& symbol_operators();
-/// Those of symbol_arithmetic.cpp.
+/// Those of symbol_arithmetic.cpp and symbol_sequences.cpp.
 void add_arithmetic(SymbolOperators& all);
+void add_sequences(SymbolOperators& all);
 
 }  // namespace sluice::gluon::formats

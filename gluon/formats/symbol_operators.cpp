@@ -263,11 +263,6 @@ Arrays reduce(const Attributes& a, Inputs x) {
   return {sluice::detail::unseen_shape(found).ndim() == 0 ? found.reshape({1}) : found};  // arrays have an axis there
 }
 
-/// An index that is too large, or below 0, is that of the vector next to it.
-Arrays embed(const Attributes& /*a*/, Inputs x) {
-  return {take(x[1], x[0].astype(int64), 0, IndexMode::clip)};
-}
-
 Arrays normalise_layer(const Attributes& a, Inputs x) {
   return {layer_norm(x[0], x[1], x[2], a.axis("axis", -1), a.number("eps", 1e-5))};
 }
@@ -317,11 +312,6 @@ void add_layers(Table& all) {
       .only = {{"mode", {"training"}}, {"axes", {"()", "[]"}}}};
   all["LayerNorm"] = {
       .call = &normalise_layer, .attributes = {"axis", "eps"}, .least_inputs = 3, .only = {{"output_mean_var", no}}};
-  all["Embedding"] = {
-      .call = &embed,
-      .attributes = {"input_dim", "output_dim", "dtype"},
-      .least_inputs = 2,
-      .only = {{"sparse_grad", no}}};
   for (const std::string_view name : {"SoftmaxOutput", "Softmax"}) {
     all[name] = {
         .call = &softmax_output,
@@ -392,6 +382,7 @@ const SymbolOperators& symbol_operators() {
     add_shapes(all);
     add_functions(all);
     add_arithmetic(all);
+    add_sequences(all);
     return all;
   }();
   return table;

@@ -38,7 +38,8 @@ RecurrentLayer::RecurrentLayer(const char* name, RnnMode kind, std::int64_t hidd
       layers_(static_cast<std::size_t>(o.num_layers)),
       directions_(o.bidirectional ? 2 : 1),
       layout_(o.layout),
-      dropout_(o.dropout) {
+      dropout_(o.dropout),
+      uses_lengths_(o.use_sequence_length) {
   check_options(name, hidden_size, o);
   const std::int64_t rows = sluice::detail::gates_of(kind) * hidden_size;
   for (std::size_t i = 0; i < layers_ * directions_; ++i) {
@@ -64,10 +65,24 @@ Arrays RecurrentLayer::begin_state(std::int64_t batch_size, Device device) const
   return states;
 }
 
+std::span<const NDArray> RecurrentLayer::without_lengths(std::span<const NDArray> inputs) const {
+  return inputs.first(inputs.size() - (uses_lengths_ ? 1 : 0));
+}
+
+void RecurrentLayer::check_lengths(const NDArray& lengths, std::int64_t samples) const {
+  require<DTypeError>(is_integer(lengths.dtype()), [&] {
+    return message(name_, ": lengths are of an integer type, not ", lengths.dtype());
+  });
+  require<ShapeError>(unseen_shape(lengths) == Shape{samples}, [&] {
+    return message(name_, ": lengths are ", unseen_shape(lengths), ", not ", Shape{samples}, ", one a sample");
+  });
+}
+
 void RecurrentLayer::check_inputs(std::span<const NDArray> inputs) const {
-  const std::size_t states = sluice::detail::states_of(kind_);
-  require(inputs.size() == 1 || inputs.size() == 1 + states, [&] {
-    return message(name_, ": takes x, or x and ", states, " states, not ", inputs.size(), " arrays");
+  const std::size_t states = sluice::detail::states_of(kind_), lengths = uses_lengths_ ? 1 : 0;
+  require(inputs.size() == 1 + lengths || inputs.size() == 1 + states + lengths, [&] {
+    const char* const last = uses_lengths_ ? ", and lengths" : "";
+    return message(name_, ": takes x, or x and ", states, " states", last, ", not ", inputs.size(), " arrays");
   });
   const Shape& x = unseen_shape(inputs[0]);
   const bool is_first = layout_ == Layout::TNC;
@@ -75,7 +90,9 @@ void RecurrentLayer::check_inputs(std::span<const NDArray> inputs) const {
     return message(name_, ": x must be ", is_first ? "(T, N, C)" : "(N, T, C)", " of a step or more, not ", x);
   });
   const Shape state{static_cast<std::int64_t>(layers_ * directions_), x[is_first ? 1 : 0], hidden_};
-  for (const NDArray& given : inputs.subspan(1)) {
+  if (uses_lengths_)
+    check_lengths(inputs.back(), state[1]);
+  for (const NDArray& given : without_lengths(inputs).subspan(1)) {
     require<ShapeError>(unseen_shape(given) == state, [&] {
       return message(name_, ": a state must be ", state, " beside x of shape ", x, ", not ", unseen_shape(given));
     });
@@ -97,9 +114,7 @@ NDArray RecurrentLayer::joined_parameters() const {
   return concat(parts, 0, site);
 }
 
-Arrays RecurrentLayer::forward_all(std::span<const NDArray> inputs) const {
-  check_inputs(inputs);
-  const SourceLocation site = call_site();
+void RecurrentLayer::prepare(std::span<const NDArray> inputs) const {
   for (std::size_t direction = 0; direction < directions_; ++direction) {
     if (const Parameter& weight = *weights_[direction].i2h_weight; !weight.is_initialized()) [[unlikely]]
       weight.complete({weight.shape()[0], inputs[0].shape()[2]});
@@ -110,6 +125,13 @@ Arrays RecurrentLayer::forward_all(std::span<const NDArray> inputs) const {
       return message(name_, ": an input is ", input.dtype(), ", weights are ", weight.dtype(), "; cast one");
     });
   }
+}
+
+Arrays RecurrentLayer::forward_all(std::span<const NDArray> given) const {
+  check_inputs(given);
+  const SourceLocation site = call_site();
+  const std::span<const NDArray> inputs = without_lengths(given);
+  prepare(inputs);
   const bool is_first = layout_ == Layout::TNC;
   const RnnOptions how{
       .mode = kind_,
@@ -118,7 +140,9 @@ Arrays RecurrentLayer::forward_all(std::span<const NDArray> inputs) const {
       .bidirectional = directions_ == 2,
       .dropout = dropout_};
   const NDArray x = is_first ? inputs[0] : inputs[0].swapaxes(0, 1, site);
-  Arrays results = sluice::rnn(x, joined_parameters(), Arrays(inputs.begin() + 1, inputs.end()), how, site);
+  const Arrays states(inputs.begin() + 1, inputs.end());
+  Arrays results = uses_lengths_ ? sluice::rnn(x, joined_parameters(), states, given.back(), how, site)
+                                 : sluice::rnn(x, joined_parameters(), states, how, site);
   if (!is_first)
     results[0] = results[0].swapaxes(0, 1, site);
   results.resize(inputs.size());  // states for who gave some

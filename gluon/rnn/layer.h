@@ -18,7 +18,8 @@ struct RecurrentOptions {
   Layout layout = Layout::TNC;
   double dropout = 0;  // of what a layer gives to the next one, in training
   bool bidirectional = false;
-  std::int64_t input_size = 0;  // 0: found at the first forward
+  bool use_sequence_length = false;  // the last array of a call are the lengths of the sequences
+  std::int64_t input_size = 0;       // 0: found at the first forward
   DType dtype = float32;
   init::Initializer i2h_weight_initializer = {};  // empty: what initialize() is given
   init::Initializer h2h_weight_initializer = {};
@@ -29,8 +30,14 @@ struct RecurrentOptions {
 /// What RNN, LSTM and GRU share. x (T, N, C), or (N, T, C), gives (T, N, H), or (N, T, H), H twice the hidden size of
 /// bidirectional ones. Called with the states too, each (num_layers * directions, N, hidden_size), it gives beside the
 /// output the states after the last step: layer({x, h}), layer({x, h, c}) of an LSTM. Without them they are zeros.
+/// With use_sequence_length a call ends with lengths (N,), of any integer type, 0 to T: layer({x, lengths}), layer({x,
+/// h, c, lengths}). Then outputs beyond a length are 0, states are those after a sequence's own last step, with which
+/// the other direction begins, and what stands in x beyond a length reaches nothing (rnn() says how). Another length is
+/// an IndexError at the wait.
 /// Parameters are named as in Gluon: l0_i2h_weight (gates * hidden, C), l0_h2h_weight (gates * hidden, hidden),
 /// l0_i2h_bias, l0_h2h_bias, r0_.. of the other direction, l1_.. of the next layer.
+///
+/// A call throws ValueError for another number of arrays, ShapeError and DTypeError for arrays that do not fit.
 ///
 /// A layer is one call of rnn(), with dropout in training one a layer, as it is where there is no kernel a composition.
 class SLUICE_API RecurrentLayer : public Block {
@@ -48,7 +55,12 @@ class SLUICE_API RecurrentLayer : public Block {
   struct Direction {
     Parameter *i2h_weight, *h2h_weight, *i2h_bias, *h2h_bias;
   };
+  /// What comes before lengths, if there are any.
+  std::span<const NDArray> without_lengths(std::span<const NDArray> inputs) const;
   void check_inputs(std::span<const NDArray> inputs) const;
+  void check_lengths(const NDArray& lengths, std::int64_t samples) const;
+  /// Completes parameters of an input size that was not known, and checks types.
+  void prepare(std::span<const NDArray> inputs) const;
   NDArray joined_parameters() const;
 
   const char* name_;
@@ -57,6 +69,7 @@ class SLUICE_API RecurrentLayer : public Block {
   std::size_t layers_, directions_;
   Layout layout_;
   double dropout_;
+  bool uses_lengths_;
   std::vector<Direction> weights_;  // layer by layer
 };
 

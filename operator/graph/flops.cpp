@@ -174,10 +174,11 @@ std::int64_t attention_flops(const Shapes& of) {
 // Each weight and bias once a step and sample; going back twice, for inputs and for themselves.
 std::int64_t recurrent_flops(const Shapes& of) {
   const Operator* const op = of.node.op;
-  if (op != &detail::rnn_op && op != &detail::rnn_backward_op)
+  const bool is_forward = op == &detail::rnn_op || op == &detail::rnn_lengths_op;
+  if (!is_forward && op != &detail::rnn_backward_op && op != &detail::rnn_lengths_backward_op)
     return 0;
   const Shape& x = of.input(0);
-  return (op == &detail::rnn_op ? 2 : 4) * x[0] * x[1] * of.input(1).size();
+  return (is_forward ? 2 : 4) * x[0] * x[1] * of.input(1).size();
 }
 
 // `x` is what is pooled, `y` what comes of it: in backward too.

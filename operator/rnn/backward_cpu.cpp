@@ -35,9 +35,9 @@ class Backward {
     }
     steps_.step(true, no_bias, [&](const Part& part) {
       for (std::int64_t n = 0; n < part.rows; ++n) {
-        T* const to = pass_.carry + (part.row + n) * p_.hidden + part.unit;
-        for (std::int64_t j = 0; j < part.units; ++j)
-          to[j] += part.product[n * part.stride + j];
+        const std::int64_t length = pass_.length(p_, part.row + n);
+        if (pass_.direction == 0 ? length > 0 : length == p_.steps)  // others have had it
+          add_to_first_state(part, n);
       }
     });
   }
@@ -50,20 +50,42 @@ class Backward {
   const T* cells_of(std::int64_t i) const noexcept { return pass_.cells + step_of(i) * p_.batch * p_.hidden; }
   const T* y_of(std::int64_t i) const noexcept { return pass_.y + step_of(i) * p_.batch * p_.width(); }
 
+  void add_to_first_state(const Part& part, std::int64_t n) {
+    T* const to = pass_.carry + (part.row + n) * p_.hidden + part.unit;
+    for (std::int64_t j = 0; j < part.units; ++j)
+      to[j] += part.product[n * part.stride + j];
+  }
+
+  // Beyond a sequence gates have no gradients. Going backwards its first step was the one before.
+  void stay(std::int64_t step, std::int64_t length, const Part& part, std::int64_t n) {
+    const std::int64_t point = step * p_.batch + part.row + n;
+    for (std::int64_t gate = 0; gate < p_.gates(); ++gate) {
+      const std::int64_t place = point * p_.rows() + gate * p_.hidden + part.unit;
+      std::fill_n(gradients_.of_x + place, part.units, T{});
+      std::fill_n(gradients_.of_h + place, part.units, T{});
+    }
+    if (pass_.direction == 1 && step == length && length > 0)
+      add_to_first_state(part, n);
+  }
+
   void run_row(std::int64_t i, const Part& part, std::int64_t n) {
-    const std::int64_t hidden = p_.hidden, row = part.row + n, point = step_of(i) * p_.batch + row;
+    const std::int64_t hidden = p_.hidden, row = part.row + n, step = step_of(i), point = step * p_.batch + row;
+    const std::int64_t length = pass_.length(p_, row);
+    if (step >= length)
+      return stay(step, length, part, n);
+    const bool is_first = pass_.begins_with(step, length);
     const std::int64_t place = row * hidden + part.unit, in_y = row * p_.width() + part.unit;
     simd::GateStepBack<T> s{.n = part.units, .kept_step = hidden, .x_step = hidden, .h_step = hidden};
-    s.head = pass_.dy + step_of(i) * p_.batch * p_.width() + in_y;
-    s.from_h = i + 1 < p_.steps ? part.product + n * part.stride : nullptr;
+    s.head = pass_.dy + step * p_.batch * p_.width() + in_y;
+    s.from_h = pass_.ends_with(step, length) ? nullptr : part.product + n * part.stride;
     s.carry = pass_.carry + place;
     s.kept = pass_.gates + point * p_.kept_gates() * hidden + part.unit;
     s.y = y_of(i) + in_y;
     if (p_.has_cells()) {
       s.carry_cells = pass_.carry_cells + place;
       s.cells = cells_of(i) + place;
-      s.before = i > 0 ? cells_of(i - 1) + place : pass_.c0 == nullptr ? nullptr : pass_.c0 + place;
-    } else if (i > 0) {
+      s.before = !is_first ? cells_of(i - 1) + place : pass_.c0 == nullptr ? nullptr : pass_.c0 + place;
+    } else if (!is_first) {
       s.before = y_of(i - 1) + in_y;
     } else if (pass_.h0 != nullptr) {
       s.before = pass_.h0 + place;
@@ -110,7 +132,19 @@ void input_gradients(const Queue& queue, const RnnProblem& p, const RnnPass<T>& 
   multiply(queue, inputs, of.of_x, pass.parameters + p.input_weights(pass.layer, pass.direction), pass.dx);
 }
 
-// Of the weights of states: each step's gates with what the step before it gave, then the first's with h0.
+// The gates of the steps that sequences begin with, going backwards: those of the last ones.
+template <class T>
+void first_gates(const RnnProblem& p, const RnnPass<T>& pass, const T* of_h, T* to) {
+  for (std::int64_t n = 0; n < p.batch; ++n, to += p.rows()) {
+    if (const std::int64_t length = pass.length(p, n); length > 0)
+      std::copy_n(of_h + ((length - 1) * p.batch + n) * p.rows(), p.rows(), to);
+    else
+      std::fill_n(to, p.rows(), T{});
+  }
+}
+
+// Of the weights of states: each step's gates with what the step before it gave, then the first's with h0. Beyond a
+// sequence gates and y are 0.
 template <class T>
 void state_gradients(const Queue& queue, const RnnProblem& p, const RnnPass<T>& pass, const T* of_h) {
   const std::int64_t rows = p.rows(), apart = p.batch, forward = pass.direction == 0 ? 1 : 0;
@@ -128,7 +162,12 @@ void state_gradients(const Queue& queue, const RnnProblem& p, const RnnPass<T>& 
   product.k = p.batch;
   product.b.row = p.hidden;
   product.accumulate = true;
-  multiply(queue, product, of_h + (1 - forward) * (p.steps - 1) * apart * rows, pass.h0, to);
+  const bool is_uneven = pass.lengths != nullptr && forward == 0;
+  const Workspace first(queue, is_uneven ? static_cast<std::size_t>(p.batch * rows) * sizeof(T) : 0);
+  if (is_uneven)
+    first_gates(p, pass, of_h, first.template as<T>());
+  const T* const gates = is_uneven ? first.template as<T>() : of_h + (1 - forward) * (p.steps - 1) * apart * rows;
+  multiply(queue, product, gates, pass.h0, to);
 }
 
 }  // namespace

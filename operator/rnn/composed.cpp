@@ -75,26 +75,26 @@ RecurrentResult recurrent_steps(
     const Arrays& states,
     const RecurrentWeights& w,
     bool backwards,
-    SourceLocation site) {
-  NDArray products = input_product(mode, x, w, site);
-  if (backwards)
-    products = flip(products, 0, site);
+    SourceLocation site,
+    const NDArray& padding) {
+  const auto in_order = [&](const NDArray& steps) { return backwards ? flip(steps, 0, site) : steps; };
+  const NDArray products = in_order(input_product(mode, x, w, site));
   const Arrays begin =
       states.empty() ? Arrays(states_of(mode), zero_state(products, w.h2h_weight.shape()[1], site)) : Arrays(states);
   const ForeachBody step = [&](const Arrays& data, const Arrays& before) -> LoopResult {
     Arrays after = recurrent_step(mode, data[0], before, w, site);
     for (std::size_t i = 0; i < after.size() && amp::autocast_dtype(); ++i)
       after[i] = after[i].astype(before[i].dtype(), site);
+    for (std::size_t i = 0; i < after.size() && data.size() == 2; ++i)
+      after[i] = where(data[1], before[i], after[i], site);
     return {{after[0]}, after};
   };
-  const LoopResult all = foreach(step, {products}, begin, site);
-  return {backwards ? flip(all.outputs[0], 0, site) : all.outputs[0], all.states};
+  const Arrays data = padding.defined() ? Arrays{products, in_order(padding)} : Arrays{products};
+  const LoopResult all = foreach(step, data, begin, site);
+  return {in_order(all.outputs[0]), all.states};
 }
 
-namespace {
-
-// The arrays of one layer and direction out of all parameters.
-RecurrentWeights weights_of(
+RecurrentWeights recurrent_weights(
     const NDArray& all, const RnnProblem& p, std::int64_t layer, std::int64_t direction, SourceLocation site) {
   const auto cut = [&](std::int64_t begin, const Shape& shape) {
     return all.slice(0, begin, begin + shape.size(), 1, site).reshape(shape, site);
@@ -106,21 +106,23 @@ RecurrentWeights weights_of(
       cut(p.state_bias(layer, direction), {p.rows()})};
 }
 
-}  // namespace
-
-Arrays rnn_composed(std::span<const NDArray> inputs, const RnnAttributes& how, SourceLocation site) {
-  const RnnProblem p = rnn_problem(rnn_op, spec_of(inputs[0]), spec_of(inputs[1]), how);
+Arrays over_layers(
+    const RnnProblem& p,
+    NDArray y,
+    const NDArray& parameters,
+    std::span<const NDArray> states,
+    const DirectionOfSteps& run,
+    SourceLocation site) {
   std::vector<std::vector<NDArray>> ends(states_of(p.mode));
-  NDArray y = inputs[0];
   for (std::int64_t layer = 0; layer < p.layers; ++layer) {
     std::vector<NDArray> outputs;
     for (std::int64_t direction = 0; direction < p.directions; ++direction) {
       const std::int64_t i = layer * p.directions + direction;
       Arrays before;
-      for (const NDArray& state : inputs.subspan(2))
+      for (const NDArray& state : states)
         before.push_back(state.slice(0, i, i + 1, 1, site).squeeze(0, site));
-      const RecurrentWeights weights = weights_of(inputs[1], p, layer, direction, site);
-      RecurrentResult all = recurrent_steps(p.mode, y, before, weights, direction == 1, site);
+      const RecurrentResult all =
+          run(y, before, recurrent_weights(parameters, p, layer, direction, site), direction == 1);
       outputs.push_back(all.outputs);
       for (std::size_t state = 0; state < ends.size(); ++state)
         ends[state].push_back(all.states[state]);
@@ -133,21 +135,31 @@ Arrays rnn_composed(std::span<const NDArray> inputs, const RnnAttributes& how, S
   return results;
 }
 
+Arrays rnn_composed(std::span<const NDArray> inputs, const RnnAttributes& how, SourceLocation site) {
+  const RnnProblem p = rnn_problem(rnn_op, spec_of(inputs[0]), spec_of(inputs[1]), how);
+  const auto run = [&](const NDArray& x, const Arrays& before, const RecurrentWeights& weights, bool backwards) {
+    return recurrent_steps(p.mode, x, before, weights, backwards, site);
+  };
+  return over_layers(p, inputs[0], inputs[1], inputs.subspan(2), run, site);
+}
+
 // Under a recording these are the inputs that the tape knows; otherwise a tape of their own.
 Arrays rnn_recorded_gradients(const GradientCall& call) {
   const SourceLocation site = SourceLocation::current();
   const bool is_recorded = autograd::is_recording();
   std::vector<NDArray> inputs(call.inputs.begin(), call.inputs.end());
   if (!is_recorded) {
-    for (NDArray& input : inputs) {
-      input = input.detach();
-      input.attach_grad();
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      inputs[i] = inputs[i].detach();
+      if (call.wanted[i])
+        inputs[i].attach_grad();
     }
   }
   Arrays results;
   {
     const autograd::RecordScope record;
-    results = rnn_composed(inputs, call.attributes.as<RnnAttributes>(), site);
+    const auto& how = call.attributes.as<RnnAttributes>();
+    results = takes_lengths(call.op) ? rnn_lengths_composed(inputs, how, site) : rnn_composed(inputs, how, site);
   }
   std::vector<NDArray> of, heads;
   for (std::size_t i = 0; i < results.size(); ++i) {

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 
 #include <sluice/ndarray/ndarray.h>
 #include <sluice/operator/operator.h>
@@ -39,19 +41,45 @@ struct RecurrentResult {
   Arrays states;    // after the last step
 };
 
-/// All steps of x (T, N, in), T >= 1, from the last to the first if `backwards`. Without states these are zeros.
+/// All steps of x (T, N, in), T >= 1, from the last to the first if `backwards`. Without states these are zeros. Where
+/// there is `padding` (T, N, 1), of bool, its true steps leave states as they are; what outputs are there is open.
 RecurrentResult recurrent_steps(
     RnnMode mode,
     const NDArray& x,
     const Arrays& states,
     const RecurrentWeights& weights,
     bool backwards,
-    SourceLocation site);
+    SourceLocation site,
+    const NDArray& padding = {});
 
 struct RnnAttributes;
+struct RnnProblem;
+
+/// The arrays of one layer and direction out of all parameters.
+RecurrentWeights recurrent_weights(
+    const NDArray& parameters, const RnnProblem& p, std::int64_t layer, std::int64_t direction, SourceLocation site);
+
+/// All steps of x by one direction of a layer.
+using DirectionOfSteps = std::function<RecurrentResult(
+    const NDArray& x, const Arrays& before, const RecurrentWeights& weights, bool backwards)>;
+/// Layer by layer, `run` for each direction: y, then the states after the last steps, stacked.
+Arrays over_layers(
+    const RnnProblem& p,
+    NDArray x,
+    const NDArray& parameters,
+    std::span<const NDArray> states,
+    const DirectionOfSteps& run,
+    SourceLocation site);
 
 /// All layers by recurrent_steps(): the results of rnn() of inputs as its operator takes them.
 Arrays rnn_composed(std::span<const NDArray> inputs, const RnnAttributes& how, SourceLocation site);
+/// The same of inputs as `rnn_lengths` takes them, on any device; a length outside 0 .. T is sequence_reverse()'s
+/// error.
+Arrays rnn_lengths_composed(std::span<const NDArray> inputs, const RnnAttributes& how, SourceLocation site);
+/// It chooses one of these: by recurrent_steps(), or by calls of rnn() over all steps, one a layer and direction, for
+/// libraries that do not look at lengths which are on a device.
+Arrays rnn_lengths_by_steps(std::span<const NDArray> inputs, const RnnAttributes& how, SourceLocation site);
+Arrays rnn_lengths_by_runs(std::span<const NDArray> inputs, const RnnAttributes& how, SourceLocation site);
 /// Gradients of those for results' heads `heads`, y's first, undefined where there is none; recorded themselves.
 Arrays rnn_recorded_gradients(const GradientCall& call);
 

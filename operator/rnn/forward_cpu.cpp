@@ -54,7 +54,11 @@ class Forward {
   T* y_of(std::int64_t i) const noexcept { return pass_.y + step_of(i) * p_.batch * p_.width(); }
 
   void run_row(std::int64_t i, const Part& part, std::int64_t n) {
-    const std::int64_t hidden = p_.hidden, row = part.row + n, point = step_of(i) * p_.batch + row;
+    const std::int64_t hidden = p_.hidden, row = part.row + n, step = step_of(i), point = step * p_.batch + row;
+    const std::int64_t length = pass_.length(p_, row);
+    if (step >= length)
+      return stay(i, part, row);
+    const bool is_first = pass_.begins_with(step, length);
     const std::int64_t place = row * hidden + part.unit, kept_step = hidden;
     simd::GateStep<T> s{.n = part.units, .x_step = hidden, .h_step = Part::gate_step(), .kept_step = kept_step};
     s.from_x = product_ + point * p_.rows() + part.unit;
@@ -64,14 +68,27 @@ class Forward {
     s.y = y_of(i) + row * p_.width() + part.unit;
     if (p_.has_cells()) {
       s.cells = cells_of(i) + place;
-      s.before = i > 0 ? cells_of(i - 1) + place : pass_.c0 == nullptr ? nullptr : pass_.c0 + place;
-    } else if (i > 0) {
+      s.before = !is_first ? cells_of(i - 1) + place : pass_.c0 == nullptr ? nullptr : pass_.c0 + place;
+    } else if (!is_first) {
       s.before = y_of(i - 1) + row * p_.width() + part.unit;
     } else if (pass_.h0 != nullptr) {
       s.before = pass_.h0 + place;
     }
     step_gates(p_.mode, s);
     steps_.put(row, part.unit, part.units, s.y);
+  }
+
+  // Beyond a sequence: y is 0, and going backwards the state waits. What is kept is 0 too, so that it is the same
+  // whatever stands in x there; cells of two steps hold the last one.
+  void stay(std::int64_t i, const Part& part, std::int64_t row) {
+    const std::int64_t hidden = p_.hidden, point = step_of(i) * p_.batch + row;
+    std::fill_n(y_of(i) + row * p_.width() + part.unit, part.units, T{});
+    for (std::int64_t gate = 0; pass_.gates != nullptr && gate < p_.kept_gates(); ++gate)
+      std::fill_n(pass_.gates + (point * p_.kept_gates() + gate) * hidden + part.unit, part.units, T{});
+    if (p_.has_cells() && keeps_)
+      std::fill_n(cells_of(i) + row * hidden + part.unit, part.units, T{});
+    if (pass_.direction == 1 && pass_.h0 != nullptr)
+      steps_.put(row, part.unit, part.units, pass_.h0 + row * hidden + part.unit);
   }
 
   const RnnProblem& p_;

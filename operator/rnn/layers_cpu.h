@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include <sluice/operator/rnn/problem.h>
@@ -19,7 +20,28 @@ struct RnnPass {
   T *carry = nullptr, *carry_cells = nullptr;  // gradients of the last states, which become those of the first
   T *dx = nullptr, *dparameters = nullptr;
   bool adds_to_dx = false;
+  const std::int64_t* lengths = nullptr;  // of the samples; null: all steps
+
+  std::int64_t length(const RnnProblem& p, std::int64_t sample) const noexcept {
+    return lengths == nullptr ? p.steps : lengths[sample];
+  }
+  /// Whether a sequence of that length, which is longer than `step`, begins with that step as this direction goes.
+  bool begins_with(std::int64_t step, std::int64_t length) const noexcept {
+    return direction == 0 ? step == 0 : step + 1 == length;
+  }
+  bool ends_with(std::int64_t step, std::int64_t length) const noexcept {
+    return direction == 0 ? step + 1 == length : step == 0;
+  }
 };
+
+/// Zeros in (T, N, width) beyond the lengths, of which there may be none.
+template <class T>
+void clear_padding(const RnnProblem& p, const std::int64_t* lengths, T* all, std::int64_t width) {
+  for (std::int64_t n = 0; lengths != nullptr && n < p.batch; ++n) {
+    for (std::int64_t step = lengths[n]; step < p.steps; ++step)
+      std::fill_n(all + (step * p.batch + n) * width, width, T{});
+  }
+}
 
 /// Where they lie in what the forward pass keeps.
 template <class T>

@@ -2,6 +2,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include <cuda_runtime.h>
 
@@ -9,6 +10,7 @@
 #include <sluice/engine/cuda/handle.h>
 #include <sluice/engine/detail/fork_watch.h>
 #include <sluice/engine/error.h>
+#include <sluice/operator/library/nvrtc.h>
 #include <sluice/operator/library/shared_library.h>
 #include <sluice/operator/matmul/precision.h>
 #include <sluice/operator/rnn/network_cuda.h>
@@ -41,6 +43,13 @@ bool is_refusal(const CudaError& error) {
          error.code() == CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED;
 }
 
+// In the order in which they are tried.
+std::vector<cudnnRNNAlgo_t> algorithms_for(const RnnProblem& p, int device) {
+  if (rnn_asks_persistent(gpu(device), p))
+    return {CUDNN_RNN_ALGO_PERSIST_STATIC, CUDNN_RNN_ALGO_STANDARD};
+  return {CUDNN_RNN_ALGO_STANDARD};
+}
+
 /// All problems of the process, and handles for threads that push tasks: they ask one at a time.
 class Known {
  public:
@@ -64,12 +73,16 @@ class Known {
         device);
     return *problems_.get(key, [&] {
       std::shared_ptr<const CudnnRnn> made;
-      try {
-        made = std::make_shared<const CudnnRnn>(handle, p, math);
-      } catch (const CudaError& error) {
-        if (!is_refusal(error))
-          throw;
-      } catch (const UnsupportedError&) {
+      // One algorithm for all passes of a problem: backward reads what forward kept.
+      for (const cudnnRNNAlgo_t algorithm : algorithms_for(p, device)) {
+        try {
+          made = std::make_shared<const CudnnRnn>(handle, p, math, algorithm);
+          break;
+        } catch (const CudaError& error) {
+          if (!is_refusal(error))
+            throw;
+        } catch (const UnsupportedError&) {
+        }
       }
       return std::make_shared<const std::shared_ptr<const CudnnRnn>>(std::move(made));
     });
@@ -224,6 +237,20 @@ bool rnn_has_library(Device device, const RnnProblem& problem) {
   RnnProblem small = problem;
   small.steps = small.batch = 1;
   return Known::all().ask(device.index, small, math_of(problem.dtype)) != nullptr;
+}
+
+bool rnn_asks_persistent(Device device, const RnnProblem& problem) {
+  int processors = 0;
+  cuda::cuda_check(
+      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device.index), "cudaDeviceGetAttribute");
+  return suits_persistent_kernels(problem, gpu_capability(device.index), processors);
+}
+
+bool rnn_is_persistent(Device device, const RnnProblem& problem) {
+  if (!cudnn_library().load())
+    return false;
+  const auto known = Known::all().ask(device.index, problem, math_of(problem.dtype));
+  return known != nullptr && known->is_persistent();
 }
 
 std::int64_t rnn_library_reserve(Device device, const RnnProblem& problem) {

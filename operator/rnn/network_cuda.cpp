@@ -45,7 +45,8 @@ const CudnnRnnCalls& cudnn_rnn_calls() {
   return *calls;
 }
 
-CudnnRnn::CudnnRnn(cudnnHandle_t handle, const RnnProblem& problem, cudnnMathType_t math) : problem_(problem) {
+CudnnRnn::CudnnRnn(cudnnHandle_t handle, const RnnProblem& problem, cudnnMathType_t math, cudnnRNNAlgo_t algorithm)
+    : problem_(problem), algorithm_(algorithm) {
   describe(handle, math);
   find_pieces(handle);
 }
@@ -61,7 +62,7 @@ void CudnnRnn::describe(cudnnHandle_t handle, cudnnMathType_t math) {
   cudnn_check(
       calls.cudnnSetRNNDescriptor_v8(
           network_.get(),
-          CUDNN_RNN_ALGO_STANDARD,
+          algorithm_,
           cell_of(p.mode),
           CUDNN_RNN_DOUBLE_BIAS,
           p.directions == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL,

@@ -65,14 +65,15 @@ using CudnnRnnSequences = CudnnOwned<
 /// One problem as cuDNN knows it: kept, and run on whichever stream a task is on. It does not change.
 class CudnnRnn {
  public:
-  /// Throws CudaError where cuDNN does not take the problem.
-  CudnnRnn(cudnnHandle_t handle, const RnnProblem& problem, cudnnMathType_t math);
+  /// Throws CudaError where cuDNN does not take the problem, or not by that algorithm.
+  CudnnRnn(cudnnHandle_t handle, const RnnProblem& problem, cudnnMathType_t math, cudnnRNNAlgo_t algorithm);
 
   /// Numbers of one weight or bias, in our parameters and in cuDNN's.
   struct Piece {
     std::int64_t ours, theirs, count;
   };
 
+  bool is_persistent() const noexcept { return algorithm_ == CUDNN_RNN_ALGO_PERSIST_STATIC; }
   std::size_t reserve() const noexcept { return reserve_; }
   void forward(const Queue& queue, const RnnData& data) const;
   void backward(const Queue& queue, const RnnData& data) const;
@@ -86,6 +87,7 @@ class CudnnRnn {
   bool are_alike() const noexcept;
 
   const RnnProblem problem_;
+  const cudnnRNNAlgo_t algorithm_;
   CudnnOwned<
       cudnnDropoutDescriptor_t,
       &CudnnRnnCalls::cudnnCreateDropoutDescriptor,

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include <sluice/engine/error.h>
+#include <sluice/operator/index_value.h>
 #include <sluice/operator/rnn/problem.h>
 
 namespace sluice {
@@ -78,6 +79,13 @@ std::int64_t RnnProblem::cpu_reserve() const noexcept {
   return steps * batch * hidden * each;
 }
 
+bool suits_persistent_kernels(const RnnProblem& p, int capability, int processors) noexcept {
+  const bool has_room = capability >= 80 && capability % 10 != 6 && processors >= 98;
+  const bool is_one = p.layers == 1 && p.directions == 1 && p.dtype == DType::float16 && p.mode != RnnMode::gru;
+  const bool fits = p.hidden <= 1024 && p.hidden % 128 == 0 && p.input % 128 == 0 && p.batch % 8 == 0 && p.batch <= 128;
+  return has_room && is_one && fits && (p.has_cells() || p.batch < 96 || p.hidden < 896);
+}
+
 RnnProblem rnn_problem(const Operator& op, const ArraySpec& x, const ArraySpec& parameters, const RnnAttributes& how) {
   require<ShapeError>(x.shape.ndim() == 3 && x.shape[0] >= 1 && x.shape[2] >= 1, [&] {
     return message(op.name, ": x must be (T, N, C) of a step and a number or more, not ", x.shape);
@@ -126,11 +134,11 @@ RnnProblem rnn_problem(const TensorView& x, const RnnAttributes& how) {
 }
 
 RnnData rnn_forward_data(const KernelCall& call, const RnnProblem& problem) {
-  const std::size_t states = problem.has_cells() ? 2 : 1;
-  const bool has_states = call.inputs.size() > 2;
+  const std::size_t states = problem.has_cells() ? 2 : 1, first = takes_lengths(call.op) ? 3 : 2;
+  const bool has_states = call.inputs.size() > first;
   RnnData d{.x = call.inputs[0].data, .parameters = call.inputs[1].data};
-  d.h0 = has_states ? call.inputs[2].data : nullptr;
-  d.c0 = has_states && states == 2 ? call.inputs[3].data : nullptr;
+  d.h0 = has_states ? call.inputs[first].data : nullptr;
+  d.c0 = has_states && states == 2 ? call.inputs[first + 1].data : nullptr;
   d.y = call.outputs[0].data;
   d.h = call.outputs[1].data;
   d.c = states == 2 ? call.outputs[2].data : nullptr;
@@ -140,14 +148,14 @@ RnnData rnn_forward_data(const KernelCall& call, const RnnProblem& problem) {
 }
 
 RnnData rnn_backward_data(const KernelCall& call, const RnnProblem& problem) {
-  const std::size_t states = problem.has_cells() ? 2 : 1, first = 5 + states;
+  const std::size_t states = problem.has_cells() ? 2 : 1, y = takes_lengths(call.op) ? 3 : 2, first = y + 3 + states;
   const bool has_states = call.inputs.size() > first;
   RnnData d{.x = call.inputs[0].data, .parameters = call.inputs[1].data};
-  d.y = call.inputs[2].data;
-  d.kept = call.inputs[3].data;
-  d.dy = call.inputs[4].data;
-  d.dh = call.inputs[5].data;
-  d.dc = states == 2 ? call.inputs[6].data : nullptr;
+  d.y = call.inputs[y].data;
+  d.kept = call.inputs[y + 1].data;
+  d.dy = call.inputs[y + 2].data;
+  d.dh = call.inputs[y + 3].data;
+  d.dc = states == 2 ? call.inputs[y + 4].data : nullptr;
   d.h0 = has_states ? call.inputs[first].data : nullptr;
   d.c0 = has_states && states == 2 ? call.inputs[first + 1].data : nullptr;
   d.dx = call.outputs[0].data;
@@ -155,6 +163,25 @@ RnnData rnn_backward_data(const KernelCall& call, const RnnProblem& problem) {
   d.dh0 = call.outputs[2].data;
   d.dc0 = states == 2 ? call.outputs[3].data : nullptr;
   return d;
+}
+
+std::vector<std::int64_t> rnn_lengths(const KernelCall& call, const RnnProblem& p) {
+  std::vector<std::int64_t> lengths;
+  if (!takes_lengths(call.op))
+    return lengths;
+  const TensorView& given = call.inputs[2];
+  bool are_all = true;
+  for (std::int64_t i = 0; i < p.batch; ++i) {
+    const std::int64_t length = load_index(given.data, given.dtype, i);
+    require<IndexError>(length >= 0 && length <= p.steps, [&] {
+      return message(call.op.name, ": length ", length, " of sequence ", i, ", of ", p.steps, " steps at most");
+    });
+    are_all = are_all && length == p.steps;
+    lengths.push_back(length);
+  }
+  if (are_all)
+    lengths.clear();
+  return lengths;
 }
 
 }  // namespace detail

@@ -42,4 +42,22 @@ rnn(const NDArray& x,
     const RnnOptions& options,
     SourceLocation site = SourceLocation::current());
 
+/// The same of sequences of several lengths (MXNet's RNN with use_sequence_length, PyTorch's packed sequences, whose
+/// order is not asked for): `lengths` (N,), of any integer type, 0 to T. Steps of x from a sample's length on are not
+/// looked at, may be NaN, and get gradients of 0; y is 0 there. The other direction begins with a sample's own last
+/// step, and states are those after it: of length 0, those that there were.
+///
+/// On a CPU it is an operator of its own, `rnn_lengths`, whose products go over padding too. On a GPU lengths stay
+/// where they are, which cuDNN does not look at: a layer and direction is one rnn() over all steps, turned over by
+/// sequence_reverse() for the other direction, with a further input that has an LSTM's cells wait in padding; what it
+/// gives is masked. Where cuDNN is not, it goes step by step, and nothing waits either way. Another length is an
+/// IndexError at the wait, naming on a GPU sequence_reverse. Throws as the above.
+SLUICE_API Arrays
+rnn(const NDArray& x,
+    const NDArray& parameters,
+    const Arrays& states,
+    const NDArray& lengths,
+    const RnnOptions& options,
+    SourceLocation site = SourceLocation::current());
+
 }  // namespace sluice

@@ -37,9 +37,33 @@ struct Typed {
     RnnPass<T> made{.layer = layer, .direction = direction, .parameters = static_cast<const T*>(d.parameters)};
     made.h0 = state_of(static_cast<const T*>(d.h0), p, layer, direction);
     made.c0 = state_of(static_cast<const T*>(d.c0), p, layer, direction);
+    made.lengths = d.lengths;
     return made;
   }
 };
+
+// The states behind each sample's last step, of which cells are in one of two places where they are not kept. Without
+// a step these are those that there were.
+template <class T>
+void end_states(const RnnProblem& p, const RnnPass<T>& pass, bool keeps, T* h, T* c) {
+  const auto copy = [&](const T* from, T* to) {
+    if (from == nullptr)
+      std::fill_n(to, p.hidden, T{});
+    else
+      std::copy_n(from, p.hidden, to);
+  };
+  const auto row_of = [&](const T* states, std::int64_t n) {
+    return states == nullptr ? nullptr : states + n * p.hidden;
+  };
+  for (std::int64_t n = 0; n < p.batch; ++n) {
+    const std::int64_t length = pass.length(p, n), last = pass.direction == 0 ? length - 1 : 0;
+    copy(length == 0 ? row_of(pass.h0, n) : pass.y + (last * p.batch + n) * p.width(), h + n * p.hidden);
+    if (!p.has_cells())
+      continue;
+    const std::int64_t place = keeps ? last : (pass.direction == 0 ? last : p.steps - 1) % 2;
+    copy(length == 0 ? row_of(pass.c0, n) : pass.cells + (place * p.batch + n) * p.hidden, c + n * p.hidden);
+  }
+}
 
 template <class T>
 void forward(const Queue& queue, const RnnProblem& p, const RnnData& d) {
@@ -65,17 +89,9 @@ void forward(const Queue& queue, const RnnProblem& p, const RnnData& d) {
       if (keeps && p.has_cells())
         pass.cells = kept.cells(layer, direction);
       rnn_pass_forward(queue, p, pass, keeps);
-      const std::int64_t last = direction == 0 ? p.steps - 1 : 0;
-      T* const end = state_of(static_cast<T*>(d.h), p, layer, direction);
-      for (std::int64_t n = 0; n < p.batch; ++n)
-        std::copy_n(pass.y + (last * p.batch + n) * p.width(), hidden, end + n * hidden);
-      if (p.has_cells()) {
-        const std::int64_t place = keeps ? last : (p.steps - 1) % 2;
-        std::copy_n(
-            pass.cells + place * p.batch * hidden,
-            p.batch * hidden,
-            state_of(static_cast<T*>(d.c), p, layer, direction));
-      }
+      T *const h = state_of(static_cast<T*>(d.h), p, layer, direction), *const c = state_of(
+                                                                            static_cast<T*>(d.c), p, layer, direction);
+      end_states(p, pass, keeps, h, c);
     }
     x = y;
   }
@@ -90,12 +106,21 @@ void backward(const Queue& queue, const RnnProblem& p, const RnnData& d) {
   if (p.has_cells())
     std::copy_n(static_cast<const T*>(d.dc), states, static_cast<T*>(d.dc0));
   const Workspace between(queue, p.layers == 1 ? 0 : bytes_of(2 * points * p.width(), sizeof(T)));
+  // Weights take x times gradients that are 0 beyond a sequence, where x may be anything.
+  const Workspace within(queue, d.lengths == nullptr ? 0 : bytes_of(points * p.input, sizeof(T)));
+  const T* x = of.x();
+  if (d.lengths != nullptr) {
+    T* const clean = within.template as<T>();
+    std::copy_n(x, points * p.input, clean);
+    clear_padding(p, d.lengths, clean, p.input);
+    x = clean;
+  }
   const T* dy = static_cast<const T*>(d.dy);
   for (std::int64_t layer = p.layers - 1; layer >= 0; --layer) {
     T* const dx = layer == 0 ? static_cast<T*>(d.dx) : between.template as<T>() + layer % 2 * points * p.width();
     for (std::int64_t direction = 0; direction < p.directions; ++direction) {
       RnnPass<T> pass = of.pass(layer, direction);
-      pass.x = layer == 0 ? of.x() : kept.y(layer - 1);
+      pass.x = layer == 0 ? x : kept.y(layer - 1);
       pass.y = (layer + 1 == p.layers ? of.y() : kept.y(layer)) + direction * p.hidden;
       pass.gates = kept.gates(layer, direction);
       pass.cells = kept.cells(layer, direction);
@@ -109,6 +134,7 @@ void backward(const Queue& queue, const RnnProblem& p, const RnnData& d) {
     }
     dy = dx;
   }
+  clear_padding(p, d.lengths, static_cast<T*>(d.dx), p.input);  // not 0 times weights that may be infinite
 }
 
 /// Arrays of a half type as floats: what is read becomes them, what is written is read off when the call is over.
@@ -190,15 +216,22 @@ void rnn_on_host(const Queue& queue, const RnnProblem& p, const RnnData& d, bool
 
 void rnn_cpu(const KernelCall& call) {
   const RnnProblem p = rnn_problem(call.inputs[0], call.attributes.as<RnnAttributes>());
-  if (p.batch > 0)
-    rnn_on_host(call.queue, p, rnn_forward_data(call, p), false);
+  if (p.batch == 0)
+    return;
+  const std::vector<std::int64_t> lengths = rnn_lengths(call, p);
+  RnnData data = rnn_forward_data(call, p);
+  data.lengths = lengths.empty() ? nullptr : lengths.data();
+  rnn_on_host(call.queue, p, data, false);
 }
 
 void rnn_backward_cpu(const KernelCall& call) {
   const RnnProblem p = rnn_problem(call.inputs[0], call.attributes.as<RnnAttributes>());
   if (p.batch == 0)
     return clear(call.outputs);
-  rnn_on_host(call.queue, p, rnn_backward_data(call, p), true);
+  const std::vector<std::int64_t> lengths = rnn_lengths(call, p);
+  RnnData data = rnn_backward_data(call, p);
+  data.lengths = lengths.empty() ? nullptr : lengths.data();
+  rnn_on_host(call.queue, p, data, true);
 }
 
 }  // namespace sluice::detail

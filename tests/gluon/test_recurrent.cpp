@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/gluon/recurrent_loops.h"
 #include "tests/gluon/support.h"
 #include "tests/support/compare.h"
 #include "tests/support/gradient.h"
@@ -14,108 +15,18 @@
 using namespace sluice;
 using namespace sluice::test;
 namespace rnn = gluon::rnn;
+using Numbers = RecurrentNumbers;
 
 namespace {
 
-using Numbers = std::vector<double>;
-
-struct Weights {
-  Numbers i2h_weight, h2h_weight, i2h_bias, h2h_bias;
-};
-
-double sigmoid_of(double x) {
-  return 1 / (1 + std::exp(-x));
-}
-
-// One sample through one step of a layer of that many hidden units; h and c are written.
-void step(const std::string& kind, const Weights& w, const double* x, std::size_t in, Numbers& h, Numbers& c) {
-  const std::size_t hidden = h.size();
-  const Numbers before = h;
-  const auto from_x = [&](std::size_t row) {
-    double sum = w.i2h_bias[row];
-    for (std::size_t i = 0; i < in; ++i)
-      sum += w.i2h_weight[row * in + i] * x[i];
-    return sum;
-  };
-  const auto from_h = [&](std::size_t row) {
-    double sum = w.h2h_bias[row];
-    for (std::size_t i = 0; i < hidden; ++i)
-      sum += w.h2h_weight[row * hidden + i] * before[i];
-    return sum;
-  };
-  for (std::size_t j = 0; j < hidden; ++j) {
-    const auto both = [&](std::size_t gate) { return from_x(gate * hidden + j) + from_h(gate * hidden + j); };
-    if (kind == "LSTM") {
-      c[j] = sigmoid_of(both(1)) * c[j] + sigmoid_of(both(0)) * std::tanh(both(2));
-      h[j] = sigmoid_of(both(3)) * std::tanh(c[j]);
-    } else if (kind == "GRU") {
-      const double update = sigmoid_of(both(1)), reset = sigmoid_of(both(0));
-      const double fresh = std::tanh(from_x(2 * hidden + j) + reset * from_h(2 * hidden + j));
-      h[j] = (1 - update) * fresh + update * before[j];
-    } else {
-      h[j] = kind == "relu" ? std::max(both(0), 0.0) : std::tanh(both(0));
-    }
-  }
-}
-
-struct Result {
-  NDArray y, h, c;
-};
-
-// x (T, N, in); states (layers * directions, N, hidden).
-Result reference(
-    const std::string& kind, const gluon::Block& block, NDArray x, const NDArray& h0, const NDArray& c0, bool both) {
-  const ParameterDict parameters = block.collect_params();
-  const std::size_t directions = both ? 2 : 1, hidden = static_cast<std::size_t>(h0.shape()[2]);
-  const auto samples = static_cast<std::size_t>(x.shape()[1]), steps = static_cast<std::size_t>(x.shape()[0]);
-  Numbers hs = h0.to_vector<double>(), cs = c0.to_vector<double>();
-  for (std::size_t i = 0; i < static_cast<std::size_t>(h0.shape()[0]); i += directions) {
-    const Numbers xs = x.to_vector<double>();
-    const std::size_t in = xs.size() / samples / steps, out = hidden * directions;
-    Numbers ys(steps * samples * out);
-    for (std::size_t d = 0; d < directions; ++d) {
-      const std::string prefix = message(d == 0 ? "l" : "r", i / directions, "_");
-      const auto values_of = [&](const char* name) { return parameters[prefix + name].data().to_vector<double>(); };
-      const Weights w{values_of("i2h_weight"), values_of("h2h_weight"), values_of("i2h_bias"), values_of("h2h_bias")};
-      for (std::size_t n = 0; n < samples; ++n) {
-        const auto place = static_cast<std::ptrdiff_t>(((i + d) * samples + n) * hidden);
-        Numbers h(hs.begin() + place, hs.begin() + place + static_cast<std::ptrdiff_t>(hidden));
-        Numbers c(cs.begin() + place, cs.begin() + place + static_cast<std::ptrdiff_t>(hidden));
-        for (std::size_t s = 0; s < steps; ++s) {
-          const std::size_t t = d == 0 ? s : steps - 1 - s;
-          step(kind, w, &xs[(t * samples + n) * in], in, h, c);
-          std::copy(h.begin(), h.end(), ys.begin() + static_cast<std::ptrdiff_t>((t * samples + n) * out + d * hidden));
-        }
-        std::copy(h.begin(), h.end(), hs.begin() + place);
-        std::copy(c.begin(), c.end(), cs.begin() + place);
-      }
-    }
-    x = array(ys, {x.shape()[0], x.shape()[1], static_cast<std::int64_t>(out)});
-  }
-  return {x, array(hs, h0.shape()), array(cs, c0.shape())};
-}
-
-std::shared_ptr<rnn::RecurrentLayer> made(const std::string& kind, std::int64_t hidden, rnn::RecurrentOptions o) {
-  if (kind == "LSTM")
-    return std::make_shared<rnn::LSTM>(hidden, o);
-  if (kind == "GRU")
-    return std::make_shared<rnn::GRU>(hidden, o);
-  return std::make_shared<rnn::RNN>(hidden, o, kind == "relu" ? rnn::Activation::relu : rnn::Activation::tanh);
-}
-
-const std::vector<std::string> k_kinds = {"relu", "tanh", "LSTM", "GRU"};
-
-void fill(gluon::Block& block) {
-  std::uint64_t seed = 5;
-  for (const auto& [name, parameter] : block.collect_params())
-    parameter.set_data(random_array(parameter.shape(), ++seed, -0.7, 0.7));
-}
-
-std::shared_ptr<rnn::RecurrentLayer> filled(const std::string& kind, std::int64_t hidden, rnn::RecurrentOptions o) {
-  auto layer = made(kind, hidden, o);
-  layer->initialize();
-  fill(*layer);
-  return layer;
+Looped reference(
+    const std::string& kind,
+    const gluon::Block& block,
+    const NDArray& x,
+    const NDArray& h0,
+    const NDArray& c0,
+    bool both) {
+  return looped(kind, weights_in(block), x, h0, c0, both);
 }
 
 const Tolerance k_close{2e-5, 2e-6};
@@ -123,26 +34,26 @@ const Tolerance k_close{2e-5, 2e-6};
 }  // namespace
 
 TEST_CASE("Recurrent layers agree with plain loops: layers, directions, layouts, states", "[gluon][rnn]") {
-  for (const std::string& kind : k_kinds) {
+  for (const std::string& kind : k_recurrent_kinds) {
     for (const bool both : {false, true}) {
       for (const std::int64_t layers : {1, 3}) {
         CAPTURE(kind, both, layers);
         const auto layer =
-            filled(kind, 4, {.num_layers = layers, .bidirectional = both, .input_size = 3, .dtype = float64});
+            filled_layer(kind, 4, {.num_layers = layers, .bidirectional = both, .input_size = 3, .dtype = float64});
         const NDArray x = random_array({5, 2, 3}, 1, -1, 1, float64);
         const Shape state{layers * (both ? 2 : 1), 2, 4};
         const NDArray h = random_array(state, 2, -1, 1, float64), c = random_array(state, 3, -1, 1, float64);
-        const Result plain = reference(kind, *layer, x, zeros(state), zeros(state), both);
+        const Looped plain = reference(kind, *layer, x, zeros(state), zeros(state), both);
         CHECK(differences((*layer)(x), plain.y, {1e-12, 1e-13}) == "");
-        const Result want = reference(kind, *layer, x, h, c, both);
+        const Looped want = reference(kind, *layer, x, h, c, both);
         const Arrays got = kind == "LSTM" ? (*layer)({x, h, c}) : (*layer)({x, h});
         REQUIRE(got.size() == (kind == "LSTM" ? 3 : 2));
         CHECK(differences(got[0], want.y, {1e-12, 1e-13}) == "");
         CHECK(differences(got[1], want.h, {1e-12, 1e-13}) == "");
         if (kind == "LSTM")
           CHECK(differences(got[2], want.c, {1e-12, 1e-13}) == "");
-        const auto turned =
-            made(kind, 4, {.num_layers = layers, .layout = rnn::Layout::NTC, .bidirectional = both, .dtype = float64});
+        const auto turned = recurrent_layer(
+            kind, 4, {.num_layers = layers, .layout = rnn::Layout::NTC, .bidirectional = both, .dtype = float64});
         turned->initialize();
         turned->share_parameters(layer->collect_params());
         CHECK(differences((*turned)(x.swapaxes(0, 1)).swapaxes(0, 1), plain.y, {1e-12, 1e-13}) == "");
@@ -172,9 +83,10 @@ TEST_CASE("Recurrent layers name their parameters as Gluon does, and find their 
 }
 
 TEST_CASE("The gradients of recurrent layers agree with finite differences", "[gluon][rnn]") {
-  for (const std::string& kind : k_kinds) {
+  for (const std::string& kind : k_recurrent_kinds) {
     CAPTURE(kind);
-    const auto layer = filled(kind, 2, {.num_layers = 2, .bidirectional = true, .input_size = 3, .dtype = float64});
+    const auto layer =
+        filled_layer(kind, 2, {.num_layers = 2, .bidirectional = true, .input_size = 3, .dtype = float64});
     const std::size_t states = layer->begin_state(1).size();
     std::vector<NDArray> inputs{random_array({3, 2, 3}, 1, -1, 1, float64)};
     for (std::size_t i = 0; i < states; ++i)
@@ -212,10 +124,10 @@ TEST_CASE("The gradients of recurrent layers agree with finite differences", "[g
 
 TEST_CASE(
     "Recurrent layers are in graphs what they are by hand, for batches and lengths of other sizes", "[gluon][rnn]") {
-  for (const std::string& kind : k_kinds) {
+  for (const std::string& kind : k_recurrent_kinds) {
     for (const rnn::Layout layout : {rnn::Layout::TNC, rnn::Layout::NTC}) {
       CAPTURE(kind, layout == rnn::Layout::NTC);
-      const auto layer = filled(kind, 3, {.num_layers = 2, .layout = layout, .input_size = 2});
+      const auto layer = filled_layer(kind, 3, {.num_layers = 2, .layout = layout, .input_size = 2});
       const auto run = [&](const Shape& shape) {
         NDArray x = random_array(shape, 2), y;
         x.attach_grad();
@@ -269,7 +181,7 @@ TEST_CASE("Cells unroll to what layers are, and step by step", "[gluon][rnn]") {
   rnn::GRUCell gru(4, {.input_size = 3});
   for (rnn::RecurrentCell* const cell : std::initializer_list<rnn::RecurrentCell*>{&plain, &lstm, &gru}) {
     cell->initialize();
-    fill(*cell);
+    fill_randomly(*cell);
   }
   rnn::RNN plain_layer(4, how, rnn::Activation::tanh);
   rnn::LSTM lstm_layer(4, how);
@@ -313,7 +225,8 @@ TEST_CASE("Recurrent layers train on a GPU as on a CPU, dropout and all, as grap
     for (const double rate : {0.0, 0.5}) {
       std::vector<NDArray> losses;
       for (const Device device : {cpu(), gpu()}) {
-        const auto layer = filled(kind, 4, {.num_layers = 2, .dropout = rate, .bidirectional = true, .input_size = 3});
+        const auto layer =
+            filled_layer(kind, 4, {.num_layers = 2, .dropout = rate, .bidirectional = true, .input_size = 3});
         layer->to(device);
         L2Loss loss;
         Trainer trainer(layer->collect_params(), Adam({.learning_rate = 0.05}));

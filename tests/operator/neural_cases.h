@@ -135,13 +135,15 @@ inline void add_resizes(Cases& cases) {
 }
 
 inline void add_recurrences(Cases& cases) {
-  const auto add = [&](const char* name, RnnOptions how) {
+  const auto add = [&](const char* name, RnnOptions how, bool has_lengths = false) {
     const std::int64_t states = how.num_layers * (how.bidirectional ? 2 : 1);
     std::vector<Shape> shapes{{3, 2, 3}, {rnn_parameter_size(3, how)}, {states, 2, how.hidden_size}};
     if (how.mode == RnnMode::lstm)
       shapes.push_back(shapes.back());
-    const auto f = [how](const auto& in) {
-      const Arrays made = rnn(in[0], in[1], Arrays(in.begin() + 2, in.end()), how);
+    const auto f = [how, has_lengths](const auto& in) {
+      const Arrays before(in.begin() + 2, in.end());
+      const NDArray lengths = numbers({3, 1}, {2}, in[0]);
+      const Arrays made = has_lengths ? rnn(in[0], in[1], before, lengths, how) : rnn(in[0], in[1], before, how);
       NDArray ends = made[1];
       for (std::size_t i = 2; i < made.size(); ++i)
         ends = ends + made[i];
@@ -152,6 +154,7 @@ inline void add_recurrences(Cases& cases) {
   add("rnn, LSTM", {RnnMode::lstm, 2, 1, true});
   add("rnn, GRU", {RnnMode::gru, 2, 2});
   add("rnn, tanh", {RnnMode::rnn_tanh, 3, 1});
+  add("rnn, LSTM of several lengths", {RnnMode::lstm, 2, 1, true}, true);
 }
 
 inline void add_alignments(Cases& cases) {

@@ -170,6 +170,25 @@ inline void add_alignments(std::vector<PlainCase>& cases) {
       by_name("ctc_alignment_backward", {{{4, 2, 4}, any}, {{2, 2}, int32}, {{2, 4, 5}, any}, {{2}, any}}, ""));
 }
 
+/// Three sequences of several lengths, which are no numbers that a test can draw: forward, or backward too.
+inline PlainCase sequences_of_lengths(bool goes_back) {
+  const std::optional<DType> any;
+  const auto run = [=](const Arrays& in, DType) {
+    const SourceLocation site = SourceLocation::current();
+    const Operator &forward = *find_operator("rnn_lengths"), &of = *find_operator("rnn_lengths_backward");
+    const NDArray lengths = array<std::int32_t>({2, 0, 3}).to(in[0].device());
+    const Attributes how = parse_attributes(
+        forward, message("mode=\"gru\", state_size=2, bidirectional=true, keep=", goes_back ? "true" : "false"));
+    const Arrays made = invoke(forward, std::vector<NDArray>{in[0], in[1], lengths, in[2]}, how, site);
+    return goes_back ? invoke(of, Arrays{in[0], in[1], lengths, made[0], made[2], in[3], made[1], in[2]}, how, site)
+                     : made;
+  };
+  std::vector<std::pair<Shape, std::optional<DType>>> inputs{{{3, 3, 2}, any}, {{72}, any}, {{2, 3, 2}, any}};
+  if (goes_back)
+    inputs.push_back({{3, 3, 4}, any});
+  return {goes_back ? "rnn_lengths_backward" : "rnn_lengths", inputs, run, -1, 1};
+}
+
 inline void add_recurrences(std::vector<PlainCase>& cases) {
   const std::optional<DType> any;
   const std::vector<std::pair<Shape, std::optional<DType>>> network{
@@ -188,6 +207,8 @@ inline void add_recurrences(std::vector<PlainCase>& cases) {
     return invoke(of, given, how, SourceLocation::current());
   };
   cases.push_back({"rnn_backward", inputs, backward, -1, 1});
+  cases.push_back(sequences_of_lengths(false));
+  cases.push_back(sequences_of_lengths(true));
 }
 
 inline void add_plain_products(std::vector<PlainCase>& cases) {

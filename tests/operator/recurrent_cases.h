@@ -1,6 +1,7 @@
 #pragma once
 
 // Recurrent networks for tests: all modes, layers, directions, with states and without, and what they give.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -88,6 +89,26 @@ Arrays outcome(const F& network, const std::vector<NDArray>& inputs) {
   return all;
 }
 
+/// Gradients of the sum of all results' squares, one behind the other, which have gradients themselves.
+template <class F>
+NDArray recorded_gradients(const F& network, const std::vector<NDArray>& inputs) {
+  std::vector<NDArray> variables;
+  for (const NDArray& x : inputs) {
+    variables.push_back(autograd::on_tape(x) ? x : x.detach());
+    if (!autograd::on_tape(x))
+      variables.back().attach_grad();
+  }
+  const autograd::RecordScope record;
+  NDArray total = zeros({1}, {.dtype = float64});
+  for (const NDArray& y : network(variables))
+    total = total + sum(square(y));
+  const std::vector<NDArray> heads{total};
+  std::vector<NDArray> parts;
+  for (const NDArray& g : autograd::grad(heads, variables, {}, {.create_graph = true}))
+    parts.push_back(g.reshape({-1}));
+  return concat(parts);
+}
+
 inline Arrays call_rnn(const RecurrentCase& c, const std::vector<NDArray>& inputs) {
   return rnn(inputs[0], inputs[1], Arrays(inputs.begin() + 2, inputs.end()), c.how);
 }
@@ -103,6 +124,13 @@ inline Tolerance recurrent_tolerance(DType dtype) {
          : dtype == float32 ? Tolerance{1e-4, 2e-5}
          : dtype == float16 ? Tolerance{2e-2, 2e-2}
                             : Tolerance{1e-1, 1.5e-1};
+}
+
+/// The same of long sums: they lose what the largest one of them loses.
+inline Tolerance sums_tolerance(DType dtype, const NDArray& want) {
+  Tolerance close = recurrent_tolerance(dtype);
+  close.absolute *= std::max(1.0, max(abs(want)).item<double>());
+  return close;
 }
 
 /// How many results come first in outcome().

@@ -72,10 +72,7 @@ TEST_CASE("cuDNN's recurrent layers are the CPU's, of sizes that fill its kernel
         const std::size_t compared = has_kinks(c, dtype) ? results_of(c) : want.size();
         for (std::size_t i = 0; i < compared; ++i) {
           CAPTURE(c.name(), name_of(dtype), i);
-          const double size = max(abs(want[i])).item<double>();  // sums of 320 terms lose what the largest loses
-          Tolerance close = recurrent_tolerance(dtype);
-          close.absolute *= std::max(1.0, size);
-          CHECK(differences(got[i].astype(float32).to(cpu()), want[i], close) == "");
+          CHECK(differences(got[i].astype(float32).to(cpu()), want[i], sums_tolerance(dtype, want[i])) == "");
         }
       }
     }
@@ -109,21 +106,7 @@ TEST_CASE("Gradients of rnn's gradients agree with finite differences", "[rnn]")
     CAPTURE(c.name());
     const std::vector<NDArray> inputs = c.inputs(float64);
     const auto first = [&](const std::vector<NDArray>& in) {
-      std::vector<NDArray> variables;
-      for (const NDArray& x : in) {
-        variables.push_back(autograd::on_tape(x) ? x : x.detach());
-        if (!autograd::on_tape(x))
-          variables.back().attach_grad();
-      }
-      const autograd::RecordScope record;
-      NDArray total = zeros({1}, {.dtype = float64});
-      for (const NDArray& y : call_rnn(c, variables))
-        total = total + sum(square(y));
-      const std::vector<NDArray> heads{total};
-      std::vector<NDArray> parts;
-      for (const NDArray& g : autograd::grad(heads, variables, {}, {.create_graph = true}))
-        parts.push_back(g.reshape({-1}));
-      return concat(parts);
+      return recorded_gradients([&](const auto& given) { return call_rnn(c, given); }, in);
     };
     CHECK(gradient_differences(first, inputs, {.tolerance = {1e-5, 1e-7}}) == "");
   }

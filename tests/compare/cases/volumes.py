@@ -130,11 +130,14 @@ def recurrent(source):
     return [source.values(4, 3, 2), source.values(4 * 3 * (2 + 3 + 2)), source.values(1, 3, 3), source.values(1, 3, 3)]
 
 
-def torch_lstm(x, weights, h, c):
+def lstm_parts(weights):
     rows, size, units = 12, 2, 3
     parts = torch.split(weights, [rows * size, rows * units, rows, rows])
-    flat = [parts[0].reshape(rows, size), parts[1].reshape(rows, units), parts[2], parts[3]]
-    return torch.lstm(x, (h, c), flat, True, 1, 0.0, False, False, False)
+    return [parts[0].reshape(rows, size), parts[1].reshape(rows, units), parts[2], parts[3]]
+
+
+def torch_lstm(x, weights, h, c):
+    return torch.lstm(x, (h, c), lstm_parts(weights), True, 1, 0.0, False, False, False)
 
 
 compare(
@@ -145,6 +148,33 @@ compare(
         attributes={"state_size": 3},
         types=values.PRECISE,
         layouts=("contiguous",),
+        outputs=(0, 1, 2),
+        **{**SUMS, "second": False},
+    ),
+)
+
+
+def recurrent_lengths(source):
+    x, weights, *states = recurrent(source)
+    return [x, weights, torch.tensor([4, 2, 1]), *states]
+
+
+def torch_packed_lstm(x, weights, lengths, h, c):
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths)
+    y, h, c = torch.lstm(packed.data, packed.batch_sizes, (h, c), lstm_parts(weights), True, 1, 0.0, False, False)
+    y = torch.nn.utils.rnn.PackedSequence(y, packed.batch_sizes)
+    return torch.nn.utils.rnn.pad_packed_sequence(y)[0], h, c
+
+
+compare(
+    "rnn_lengths",
+    Call(
+        recurrent_lengths,
+        torch_packed_lstm,
+        attributes={"state_size": 3},
+        types=values.PRECISE,
+        layouts=("contiguous",),
+        gradients=(0, 1, 3, 4),
         outputs=(0, 1, 2),
         **{**SUMS, "second": False},
     ),

@@ -239,6 +239,13 @@ bool rnn_has_library(Device, const RnnProblem& problem) {
   return problem.hidden != 13;
 }
 
+bool rnn_asks_persistent(Device, const RnnProblem&) {
+  return false;
+}
+bool rnn_is_persistent(Device, const RnnProblem&) {
+  return false;
+}
+
 // Of which nobody reads anything: backward runs forward again.
 std::int64_t rnn_library_reserve(Device device, const RnnProblem& problem) {
   return rnn_has_library(device, problem) ? 1 : 0;
