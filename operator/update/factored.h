@@ -107,6 +107,10 @@ struct FactoredStep {
   SLUICE_HD C direction(C grad, C variance) const noexcept {
     return grad / std::sqrt(variance < least_square ? least_square : variance);
   }
+  /// Of a direction, without its root.
+  SLUICE_HD C square(C grad, C variance) const noexcept {
+    return grad / (variance < least_square ? least_square : variance) * grad;
+  }
   /// The new weight; `state`, of the momentum, may be null.
   SLUICE_HD C step(C weight, C along, C* state) const noexcept {
     if (state != nullptr)

@@ -1,13 +1,17 @@
+#include <algorithm>
 #include <type_traits>
 #include <vector>
 
 #include <sluice/engine/parallel.h>
 #include <sluice/operator/floating.h>
+#include <sluice/operator/update/squares.h>
 #include <sluice/operator/update/work.h>
 
 namespace sluice::detail {
 
 namespace {
+
+constexpr std::int64_t k_block = 512;  // elements that stay in the nearest cache
 
 /// One parameter in its types, and what strips of it leave for the others.
 template <class T>
@@ -64,10 +68,15 @@ class Factored {
     for (std::int64_t row = at.begin / columns; row < at.end / columns; ++row) {
       C* const partial = partials_.data() + strips_.partial(i, row / strips_.rows);
       double sum = 0;
-      for (std::int64_t k = 0; k < columns; ++k) {
-        const C g = grad(row * columns + k);
-        sum += static_cast<double>(g) * static_cast<double>(g);
-        partial[k] += g * g;
+      for (std::int64_t first = 0; first < columns; first += k_block) {
+        const std::int64_t n = std::min(k_block, columns - first);
+        C squares[k_block];
+        for (std::int64_t k = 0; k < n; ++k) {
+          const C g = grad(row * columns + first + k);
+          squares[k] = g * g;
+          partial[first + k] += squares[k];
+        }
+        sum += sum_of(squares, n);
       }
       state(0)[row] = step_.mixed(state(0)[row], sum / static_cast<double>(columns));
     }
@@ -94,22 +103,29 @@ class Factored {
     });
   }
 
-  /// Calls f(place, direction) for the elements of a strip.
+  /// Calls f(first place, variances, how many) for the elements of a strip, a block of a row at a time.
   template <class F>
-  void each_direction(const Strips::Strip& at, const F& f) const {
+  void each_block(const Strips::Strip& at, const F& f) const {
+    const std::int64_t columns = strips_.factored() ? strips_.columns : at.end - at.begin;
+    C variances[k_block];
+    for (std::int64_t row = at.begin; row < at.end; row += columns) {
+      for (std::int64_t first = 0; first < columns; first += k_block) {
+        const std::int64_t n = std::min(k_block, columns - first);
+        find_variances(row, first, n, variances);
+        f(row + first, variances, n);
+      }
+    }
+  }
+  void find_variances(std::int64_t begin, std::int64_t first, std::int64_t n, C* to) const {
     if (!strips_.factored()) {
-      for (std::int64_t i = at.begin; i < at.end; ++i)
-        f(i, step_.direction(grad(i), state(0)[i]));
+      std::copy_n(state(0) + begin + first, n, to);
       return;
     }
-    const std::int64_t columns = strips_.columns;
-    for (std::int64_t row = at.begin / columns; row < at.end / columns; ++row) {
-      const std::int64_t matrix = row / strips_.rows;
-      const C of_row = state(0)[row] / means_[static_cast<std::size_t>(matrix)];
-      const C* const of_column = state(1) + matrix * columns;
-      for (std::int64_t k = 0; k < columns; ++k)
-        f(row * columns + k, step_.direction(grad(row * columns + k), of_row * of_column[k]));
-    }
+    const std::int64_t row = begin / strips_.columns, matrix = row / strips_.rows;
+    const C of_row = state(0)[row] / means_[static_cast<std::size_t>(matrix)];
+    const C* const of_column = state(1) + matrix * strips_.columns + first;
+    for (std::int64_t k = 0; k < n; ++k)
+      to[k] = of_row * of_column[k];
   }
   SquareSums squares_of(const Strips::Strip& at) const {
     for (std::int64_t i = at.begin; !strips_.factored() && i < at.end; ++i) {
@@ -117,19 +133,26 @@ class Factored {
       state(0)[i] = step_.mixed(state(0)[i], g * g);
     }
     SquareSums sums{};
-    each_direction(at, [&](std::int64_t i, C direction) {
-      const auto along = static_cast<double>(direction), w = static_cast<double>(weight(i));
-      sums = {sums.weight + w * w, sums.direction + along * along};
+    each_block(at, [&](std::int64_t first, const C* variances, std::int64_t n) {
+      C along[k_block], weights[k_block];
+      for (std::int64_t k = 0; k < n; ++k)
+        along[k] = step_.square(grad(first + k), variances[k]);
+      for (std::int64_t k = 0; k < n; ++k)
+        weights[k] = weight(first + k);
+      sums = {sums.weight + sum_of_squares(weights, n), sums.direction + sum_of(along, n)};
     });
     return sums;
   }
   void go(const Strips::Strip& at, C length) const {
-    each_direction(at, [&](std::int64_t i, C direction) {
-      const C w = step_.step(weight(i), length * direction, state(2) == nullptr ? nullptr : state(2) + i);
-      static_cast<T*>(piece_.weight)[i] = static_cast<T>(w);
-      if constexpr (!std::is_same_v<T, C>) {
-        if (piece_.master != nullptr)
-          piece_.master[i] = w;
+    each_block(at, [&](std::int64_t first, const C* variances, std::int64_t n) {
+      for (std::int64_t i = first; i < first + n; ++i) {
+        const C along = length * step_.direction(grad(i), variances[i - first]);
+        const C w = step_.step(weight(i), along, state(2) == nullptr ? nullptr : state(2) + i);
+        static_cast<T*>(piece_.weight)[i] = static_cast<T>(w);
+        if constexpr (!std::is_same_v<T, C>) {
+          if (piece_.master != nullptr)
+            piece_.master[i] = w;
+        }
       }
     });
   }

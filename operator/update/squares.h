@@ -28,4 +28,22 @@ double sum_of_squares(const C* values, std::int64_t n) noexcept {
   return sum;
 }
 
+/// The same of the values themselves.
+template <class C>
+double sum_of(const C* values, std::int64_t n) noexcept {
+  constexpr std::int64_t k_lanes = 8;
+  double lanes[k_lanes] = {};
+  std::int64_t i = 0;
+  for (; i + k_lanes <= n; i += k_lanes) {
+    for (std::int64_t lane = 0; lane < k_lanes; ++lane)
+      lanes[lane] += static_cast<double>(values[i + lane]);
+  }
+  for (; i < n; ++i)
+    lanes[i % k_lanes] += static_cast<double>(values[i]);
+  double sum = 0;
+  for (const double lane : lanes)
+    sum += lane;
+  return sum;
+}
+
 }  // namespace sluice::detail
