@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <exception>
 #include <string>
 #include <utility>
@@ -18,6 +19,10 @@ namespace {
 constexpr auto k_exit_limit = std::chrono::seconds(5);
 constexpr auto k_rest_limit = std::chrono::milliseconds(200);     // in a forked child there is nobody who could
 constexpr std::uint32_t k_phases = 3, k_runs = 0, k_stopped = 2;  // of stop_phase_, modulo; between them it stops
+// Of a wait for any task: by itself of so many ms, of more while the process computes, since a task may take long; who
+// waits in a task may do so for the very thread that waits here.
+constexpr int k_looks = 100, k_longest_rounds = 20;
+constexpr std::clock_t k_computing = CLOCKS_PER_SEC * k_looks / 1000 / 20;
 
 bool is_cancelled(const Failure& failure) noexcept {
   try {
@@ -204,8 +209,13 @@ bool Core::await_retirement() {
   const DrainWaiter waiter(*this);
   std::unique_lock hold(drained_mutex_);
   const std::uint64_t before = left();
-  for (int looks = 0; looks < 100 && live() > 0 && left() == before; ++looks)
-    drained_.wait_for(hold, std::chrono::milliseconds(1));
+  bool computes = true;
+  for (int round = 0; round < k_longest_rounds && computes && live() > 0 && left() == before; ++round) {
+    const std::clock_t used = std::clock();
+    for (int looks = 0; looks < k_looks && live() > 0 && left() == before; ++looks)
+      drained_.wait_for(hold, std::chrono::milliseconds(1));
+    computes = std::clock() - used >= k_computing;
+  }
   return left() != before;
 }
 

@@ -51,8 +51,8 @@ struct EngineAccess {
   static void on_memory_pressure(Engine& engine, std::function<void(Device)> relieve);
   /// Calls all that was registered.
   static void relieve_memory(Engine& engine, Device device);
-  /// For a thread that is short of what tasks hold, memory say: blocks until some task has finished, 100 ms at most.
-  /// True if one did. Inside tasks, which might be waited for themselves, it returns false at once.
+  /// For a thread that is short of what tasks hold, memory say: blocks until some task has finished, 100 ms at most,
+  /// 2 s while the process computes. True if one did. Inside tasks, which might be waited for, false at once.
   static bool await_task(Engine& engine);
 
   /// A number that every task which was to write `var` changes once it is over, also if it failed or was skipped;

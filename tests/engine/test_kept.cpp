@@ -1,4 +1,5 @@
 // For who keeps something of a Var for many callers: which writes are over, and tasks that are pushed for all of them.
+#include <ctime>
 #include <stop_token>
 
 #include <sluice/engine/detail/engine_access.h>
@@ -112,4 +113,27 @@ TEST_CASE("A task that runs on top of who pushes for all pushes for itself") {
     });
   }
   CHECK(text_of_error([&] { engine.wait(var); }) != "");
+}
+
+namespace {
+
+// So long that nobody who looks for a tenth of a second sees the end, on a processor of its own.
+void compute_for_long() {
+  const std::clock_t end = std::clock() + CLOCKS_PER_SEC / 4;
+  while (std::clock() < end) {
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Who is short of what tasks hold waits for one that computes, not for one that waits itself", "[memory]") {
+  Engine engine({.workers = 1});
+  CHECK_FALSE(sluice::detail::EngineAccess::await_task(engine));  // there is none
+  engine.push({.name = "computes"}, compute_for_long);
+  CHECK(sluice::detail::EngineAccess::await_task(engine));
+  const Gate gate;
+  const OpensAtEnd opens(gate);
+  engine.push({.name = "waits"}, [gate] { gate.wait(); });
+  REQUIRE(gate.reached());
+  CHECK_FALSE(sluice::detail::EngineAccess::await_task(engine));
 }

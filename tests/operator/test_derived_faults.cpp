@@ -206,7 +206,7 @@ void check_limited_group() {
 }
 
 void check_memory() {
-  constexpr std::int64_t k_size = 1000, k_product = k_size * k_size * 4;
+  constexpr std::int64_t k_size = 500, k_product = k_size * k_size * 4;
   Engine engine({.workers = 2});
   const EngineScope scope(engine);
   const NDArray w = full({k_size, k_size}, 1e-3), x = full({4, k_size}, 1.0);
