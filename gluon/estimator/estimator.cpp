@@ -228,6 +228,7 @@ StepResult Estimator::take_step(const data::Batch& batch, SourceLocation site) {
     if (options_.steps == Steps::graph || !may_be_the_graph)
       throw;
   }
+  // A function: at the end of this one GCC 12 warns of the move of a small vector.
   const auto from_now_on_by_hand = [&] {
     StepResult result = step_by_hand(batch, site);  // throws where it was not the graph
     step_.reset();
