@@ -19,9 +19,9 @@ namespace {
 constexpr auto k_exit_limit = std::chrono::seconds(5);
 constexpr auto k_rest_limit = std::chrono::milliseconds(200);     // in a forked child there is nobody who could
 constexpr std::uint32_t k_phases = 3, k_runs = 0, k_stopped = 2;  // of stop_phase_, modulo; between them it stops
-// Of a wait for any task: by itself of so many ms, of more while the process computes, since a task may take long; who
-// waits in a task may do so for the very thread that waits here.
-constexpr int k_looks = 100, k_longest_rounds = 20;
+// How long await_retirement() waits: rounds of so many looks of 1 ms, another one only if the process used a twentieth
+// of a processor in the last. A task that computes ends by itself; one that waits may do so for who waits here.
+constexpr int k_looks = 100, k_most_rounds = 20;
 constexpr std::clock_t k_computing = CLOCKS_PER_SEC * k_looks / 1000 / 20;
 
 bool is_cancelled(const Failure& failure) noexcept {
@@ -210,7 +210,7 @@ bool Core::await_retirement() {
   std::unique_lock hold(drained_mutex_);
   const std::uint64_t before = left();
   bool computes = true;
-  for (int round = 0; round < k_longest_rounds && computes && live() > 0 && left() == before; ++round) {
+  for (int round = 0; round < k_most_rounds && computes && live() > 0 && left() == before; ++round) {
     const std::clock_t used = std::clock();
     for (int looks = 0; looks < k_looks && live() > 0 && left() == before; ++looks)
       drained_.wait_for(hold, std::chrono::milliseconds(1));

@@ -2,9 +2,8 @@
 """Sums what Meson's test logs say: count.py LOG_FOLDER MESON_STATUS.
 
 Prints `N passed, N failed, N skipped` alone on the last line, and before it what failed: of a long log one may only see
-the end. An executable of tests/support/main.cpp counts its test
-cases; any other test counts as one. A test executable that ends without its line has crashed: one failure. Exits with 0
-if something passed and nothing failed.
+the end. An executable of tests/support/main.cpp counts its test cases; any other test counts as one. A test executable
+that ends without its line has crashed: one failure. Exits with 0 if something passed and nothing failed.
 """
 import json
 import pathlib
