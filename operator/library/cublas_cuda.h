@@ -16,8 +16,12 @@ namespace sluice::detail {
   X(cublasLtGetStatusString)              \
   X(cublasLtGetVersion)                   \
   X(cublasLtMatmul)                       \
+  X(cublasLtMatmulAlgoCapGetAttribute)    \
   X(cublasLtMatmulAlgoCheck)              \
+  X(cublasLtMatmulAlgoConfigSetAttribute) \
   X(cublasLtMatmulAlgoGetHeuristic)       \
+  X(cublasLtMatmulAlgoGetIds)             \
+  X(cublasLtMatmulAlgoInit)               \
   X(cublasLtMatmulDescCreate)             \
   X(cublasLtMatmulDescDestroy)            \
   X(cublasLtMatmulDescSetAttribute)       \
@@ -55,6 +59,8 @@ using CublasPreference = CublasOwned<cublasLtMatmulPreference_t, &CublasCalls::c
 struct CublasPlan {
   CublasProduct product;
   CublasLayout a, b, c;
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  cudaDataType_t type = CUDA_R_32F, scale = CUDA_R_32F;  // of a, b and c; of what a product is multiplied with
   cublasLtMatmulAlgo_t algorithm{};
   std::size_t workspace = 0;
   bool fused = false;  // the epilogue is part of it; otherwise kernels of ours follow

@@ -12,8 +12,8 @@
 #include <sluice/engine/error.h>
 #include <sluice/operator/library/autotune.h>
 #include <sluice/operator/library/kept_choices.h>
-#include <sluice/operator/library/trial_cuda.h>
 #include <sluice/operator/matmul/algorithm_cuda.h>
+#include <sluice/operator/matmul/algorithm_search_cuda.h>
 
 namespace sluice::detail {
 namespace {
@@ -91,12 +91,6 @@ Results candidates(cublasLtHandle_t handle, const GemmProblem& p, const CublasPl
   return results;
 }
 
-// Bytes from the first element of a matrix and its batch to behind the last.
-std::size_t reach_of(const Matrix& matrix, std::int64_t rows, std::int64_t columns, const GemmProblem& p) {
-  const std::int64_t last = (rows - 1) * matrix.row + (columns - 1) * matrix.column + (p.batch - 1) * matrix.batch;
-  return static_cast<std::size_t>(last + 1) * size_of(p.dtype);
-}
-
 // An algorithm as text: it stays valid for its version of cuBLAS.
 std::string text_of(const cublasLtMatmulAlgo_t& algorithm) {
   std::string text;
@@ -137,48 +131,26 @@ bool take_kept(cublasLtHandle_t handle, const std::string& key, CublasPlan& plan
   return true;
 }
 
-// The quickest of `results`; none where there is no room for a trial.
-std::optional<std::size_t> quickest(
-    cublasLtHandle_t handle, const GemmProblem& p, const CublasPlan& plan, const Results& results) try {
-  const std::size_t side = static_cast<std::size_t>(std::max(p.m, p.n)) * size_of(p.dtype);
-  Trial on({reach_of(p.a, p.m, p.k, p), reach_of(p.b, p.k, p.n, p), reach_of(p.c, p.m, p.n, p), side});
-  if (plan.fused) {  // the bias, or sums that are written: others may use the call's own
-    void* const values = on.operand(3);
-    cublas_check(
-        cublas_calls.cublasLtMatmulDescSetAttribute(
-            plan.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &values, sizeof(values)),
-        "cublasLtMatmulDescSetAttribute");
+// The quickest of those predicted, or of all; none where there is no room for a trial.
+std::optional<ProductAlgorithm> quickest(
+    cublasLtHandle_t handle, const GemmProblem& p, const CublasPlan& plan, const Results& results, Autotune how) try {
+  constexpr double k_search_seconds = 2;
+  ProductTrial trial(handle, p, plan);
+  std::vector<ProductAlgorithm> predictions;
+  for (const auto& result : results)
+    predictions.push_back({result.algo, result.workspaceSize});
+  if (how == Autotune::exhaustive) {
+    const AlgorithmLimits limits{
+        {alignment_of(p.b.data), alignment_of(p.a.data), alignment_of(p.c.data)}, k_workspace_bytes};
+    return AlgorithmSearch(handle, plan, limits, trial).quickest(predictions, k_search_seconds);
   }
-  const float one = 1.0f, zero = 0.0f;
-  const double wide_one = 1.0, wide_zero = 0.0;
-  const bool wide = p.dtype == DType::float64;
-  std::optional<std::size_t> best;
+  std::optional<ProductAlgorithm> best;
   std::optional<double> least;
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const auto seconds = on.seconds(results[i].workspaceSize, [&](void* scratch) {
-      cublas_check(
-          cublas_calls.cublasLtMatmul(
-              handle,
-              plan.product.get(),
-              wide ? static_cast<const void*>(&wide_one) : &one,
-              on.operand(1),
-              plan.a.get(),
-              on.operand(0),
-              plan.b.get(),
-              wide ? static_cast<const void*>(&wide_zero) : &zero,
-              on.operand(2),
-              plan.c.get(),
-              on.operand(2),
-              plan.c.get(),
-              &results[i].algo,
-              scratch,
-              results[i].workspaceSize,
-              on.stream()),
-          "cublasLtMatmul (trial)");
-    });
+  for (const ProductAlgorithm& by : predictions) {
+    const auto seconds = trial.seconds(by);
     if (seconds.has_value() && (!least.has_value() || *seconds < *least)) {
       least = seconds;
-      best = i;
+      best = by;
     }
   }
   return best;
@@ -196,7 +168,7 @@ std::string kept_key(const std::string& key, Autotune how) {
       cublas_calls.cublasLtGetVersion(),
       " on ",
       about.name,
-      how == Autotune::exhaustive ? ", all: product" : ": product",
+      how == Autotune::exhaustive ? ", searched: product" : ": product",
       key);
 }
 
@@ -215,10 +187,10 @@ bool choose_algorithm(cublasLtHandle_t handle, const GemmProblem& p, CublasPlan&
   const Results results = candidates(handle, p, plan, how);
   if (results.empty())
     return false;
-  const auto chosen = how == Autotune::off ? std::nullopt : quickest(handle, p, plan, results);
-  const cublasLtMatmulHeuristicResult_t& result = results[chosen.value_or(0)];
-  plan.algorithm = result.algo;
-  plan.workspace = result.workspaceSize;
+  const auto chosen = how == Autotune::off ? std::nullopt : quickest(handle, p, plan, results, how);
+  const auto& predicted = results.front();
+  plan.algorithm = chosen.has_value() ? chosen->algorithm : predicted.algo;
+  plan.workspace = chosen.has_value() ? chosen->workspace : predicted.workspaceSize;
   if (chosen.has_value())  // what was not tried is for the next process to try
     KeptChoices::of_process().keep(kept, text_of(plan.algorithm));
   return true;

@@ -85,11 +85,11 @@ cublasLtEpilogue_t epilogue_of(const GemmProblem& p) {
 CublasPlan describe(const GemmProblem& p, cublasLtEpilogue_t epilogue, const void* bias) {
   const cudaDataType_t type = type_of(p.dtype);
   CublasPlan plan;
+  plan.compute = compute_of(p.dtype);
+  plan.type = type;
+  plan.scale = p.dtype == DType::float64 ? CUDA_R_64F : CUDA_R_32F;
   cublasLtMatmulDesc_t raw = nullptr;
-  cublas_check(
-      cublas_calls.cublasLtMatmulDescCreate(
-          &raw, compute_of(p.dtype), p.dtype == DType::float64 ? CUDA_R_64F : CUDA_R_32F),
-      "cublasLtMatmulDescCreate");
+  cublas_check(cublas_calls.cublasLtMatmulDescCreate(&raw, plan.compute, plan.scale), "cublasLtMatmulDescCreate");
   plan.product.reset(raw);
   const Side left = side_of(p.b, p.k, p.n);
   const Side right = side_of(p.a, p.m, p.k);

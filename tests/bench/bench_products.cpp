@@ -4,7 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
 #include <string>
+#include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include <sluice/operator/api.h>
@@ -62,9 +69,10 @@ class Comparison {
  public:
   Comparison(bench::Report& report, DType dtype, double seconds) : report_(report), dtype_(dtype), seconds_(seconds) {}
 
-  void add(const Problem& p, double ours) {
+  // `chosen`: as the library keeps it.
+  void add(const Problem& p, double ours, const std::vector<std::uint64_t>& chosen) {
     const std::string name = name_of(p), variant = message(dtype_, "-search");
-    const bench::SearchResult found = bench::search_algorithms(p, dtype_, seconds_);
+    const bench::SearchResult found = bench::search_algorithms(p, dtype_, seconds_, chosen);
     const auto us = [&](const char* metric, double value) { report_.add(name, variant, metric, value, "us"); };
     us("kernel-predicted", found.predicted);
     us("kernel-of-predicted", found.predictions);
@@ -75,10 +83,15 @@ class Comparison {
     report_.add(name, variant, "checked", found.checked, "algorithms,best:" + found.what);
     calls_.add(report_, name, variant, "ours/best-called", ours / found.eager);
     kernels_.add(report_, name, variant, "predictions/best", found.predictions / found.best);
+    if (found.chosen > 0) {
+      us("kernel-chosen", found.chosen);
+      chosen_.add(report_, name, variant, "chosen/best", found.chosen / found.best);
+    }
   }
   void summarise() const {
     calls_.summarise(report_, message(dtype_), "ours/best-called");
     kernels_.summarise(report_, message(dtype_), "predictions/best");
+    chosen_.summarise(report_, message(dtype_), "chosen/best");
   }
 
  private:
@@ -104,7 +117,7 @@ class Comparison {
   bench::Report& report_;
   DType dtype_;
   double seconds_;
-  Ratios calls_, kernels_;
+  Ratios calls_, kernels_, chosen_;
 };
 #endif
 
@@ -113,12 +126,46 @@ struct Search {
   double seconds = 4;
 };
 
+#ifdef SLUICE_CUDA
+// Where the library keeps what its trials choose, empty at first: what it adds for a product is read here.
+class Choices {
+ public:
+  Choices() : folder_(std::filesystem::temp_directory_path() / message("bench_products-", ::getpid())) {
+    std::filesystem::create_directories(folder_);
+    ::setenv("SLUICE_PLAN_CACHE", folder_.c_str(), 1);
+  }
+  Choices(const Choices&) = delete;
+  Choices& operator=(const Choices&) = delete;
+  ~Choices() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  /// The words of the last choice since this was asked before; empty where there is none.
+  std::vector<std::uint64_t> added() {
+    std::ifstream file(folder_ / "choices-1.txt");
+    std::string line, last;
+    std::size_t count = 0;
+    for (; std::getline(file, line); ++count)
+      last = line;
+    const bool is_new = std::exchange(lines_, count) != count;
+    std::istringstream text(is_new ? last.substr(last.find('\t') + 1) : "");
+    return {std::istream_iterator<std::uint64_t>(text), {}};
+  }
+
+ private:
+  std::filesystem::path folder_;
+  std::size_t lines_ = 0;
+};
+#endif
+
 std::string text_of(Autotune how) {
   return how == Autotune::off ? "" : how == Autotune::first_use ? "-tuned" : "-all";
 }
 
 void run_type(bench::Report& report, DType dtype, [[maybe_unused]] const Search& search) {
 #ifdef SLUICE_CUDA
+  static Choices choices;
   Comparison comparison(report, dtype, search.seconds);
 #endif
   for (const Problem& problem : k_problems) {
@@ -132,7 +179,7 @@ void run_type(bench::Report& report, DType dtype, [[maybe_unused]] const Search&
     }
 #ifdef SLUICE_CUDA
     if (search.wanted && report.options().device.is_gpu() && least > 0)
-      comparison.add(problem, least);
+      comparison.add(problem, least, choices.added());
 #endif
   }
 #ifdef SLUICE_CUDA

@@ -53,7 +53,7 @@ class Search {
   Search(const ProductShape& shape, DType dtype, double seconds)
       : product_(shape, dtype), start_(Clock::now()), seconds_(seconds) {}
 
-  SearchResult run() {
+  SearchResult run(const std::vector<std::uint64_t>& chosen) {
     const std::vector<Choice> ours =
         product_.predictions(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, LtProduct::k_workspace);
     require<UnsupportedError>(!ours.empty(), [] { return std::string("cuBLASLt predicts no algorithm"); });
@@ -67,7 +67,10 @@ class Search {
     }
     try_listed(0.45);
     change_best(0.8);
-    return report(ours);
+    report(ours);
+    if (!chosen.empty())
+      compare(chosen);
+    return result_;
   }
 
  private:
@@ -198,7 +201,7 @@ class Search {
     return product_.graph_seconds(choice, runs, 11, true, k_forever) * 1e6;
   }
 
-  SearchResult report(const std::vector<Choice>& ours) {
+  void report(const std::vector<Choice>& ours) {
     result_.predicted = careful(first_);
     const auto lower = [](double& least, double value) { least = least == 0 ? value : std::min(least, value); };
     // The same configurations as found_ has them, with their times.
@@ -231,14 +234,31 @@ class Search {
     if (best != nullptr) {
       result_.what = best->config.text();
       result_.eager = product_.eager_seconds(*best) * 1e6;
+      best_ = *best;
     }
-    return result_;
+  }
+
+  // The middle of five turns each, so that both meet the same clocks.
+  void compare(const std::vector<std::uint64_t>& words) {
+    Choice choice;
+    if (!product_.take(words, choice) || result_.best == 0)
+      return;
+    choice.seconds = best_.seconds;  // only for how often it is run
+    std::vector<double> ours, theirs;
+    for (int turn = 0; turn < 5; ++turn) {
+      ours.push_back(careful(choice));
+      theirs.push_back(careful(best_));
+    }
+    std::sort(ours.begin(), ours.end());
+    std::sort(theirs.begin(), theirs.end());
+    result_.chosen = ours[2];
+    result_.best = theirs[2];
   }
 
   LtProduct product_;
   Clock::time_point start_;
   double seconds_;
-  Choice first_;
+  Choice first_, best_;
   std::vector<Choice> found_;  // the quickest first
   std::set<Config> seen_;
   SearchResult result_;
@@ -246,8 +266,9 @@ class Search {
 
 }  // namespace
 
-SearchResult search_algorithms(const ProductShape& shape, DType dtype, double seconds) {
-  return Search(shape, dtype, seconds).run();
+SearchResult search_algorithms(
+    const ProductShape& shape, DType dtype, double seconds, const std::vector<std::uint64_t>& chosen) {
+  return Search(shape, dtype, seconds).run(chosen);
 }
 
 }  // namespace sluice::bench

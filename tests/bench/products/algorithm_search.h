@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <sluice/ndarray/dtype.h>
 
@@ -20,13 +21,16 @@ struct SearchResult {
   double best = 0;         // the best found
   double in_order = 0;     // the best found with sums as Sluice asks for them
   double eager = 0;        // the best found, called again and again from the host
+  double chosen = 0;       // the algorithm that the library under test chose; 0 where it named none
   std::string what;        // its configuration
   int checked = 0, timed = 0;
 };
 
 /// Looks for the quickest algorithm of the library itself: all that it predicts, then configurations at random out of
 /// all that it lists, then one change at a time of the best ones. It ends when the seconds are over. float32 is TF32.
-/// Throws Error where cuBLASLt or memory are missing.
-SearchResult search_algorithms(const ProductShape& shape, DType dtype, double seconds);
+/// `chosen` is an algorithm's words, or empty; its time and the best one's are taken in turns. Throws Error where
+/// cuBLASLt or memory are missing.
+SearchResult search_algorithms(
+    const ProductShape& shape, DType dtype, double seconds, const std::vector<std::uint64_t>& chosen);
 
 }  // namespace sluice::bench

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <random>
 
@@ -170,10 +171,21 @@ bool LtProduct::take(const Config& config, Choice& choice) const {
       set(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, config.scheme) &&
       set(CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, config.inner) &&
       set(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, config.cluster);
+  return taken && check_choice(choice);
+}
+
+bool LtProduct::take(const std::vector<std::uint64_t>& words, Choice& choice) const {
+  if (words.size() != std::size(choice.algorithm.data))
+    return false;
+  std::copy(words.begin(), words.end(), choice.algorithm.data);
+  return check_choice(choice);
+}
+
+bool LtProduct::check_choice(Choice& choice) const {
   cublasLtMatmulHeuristicResult_t result{};
-  if (!taken || lt_.cublasLtMatmulAlgoCheck(
-                    handle_, product_, layouts_[0], layouts_[1], layouts_[2], layouts_[2], algorithm, &result) !=
-                    CUBLAS_STATUS_SUCCESS)
+  if (lt_.cublasLtMatmulAlgoCheck(
+          handle_, product_, layouts_[0], layouts_[1], layouts_[2], layouts_[2], &choice.algorithm, &result) !=
+      CUBLAS_STATUS_SUCCESS)
     return false;
   choice.workspace = result.workspaceSize;
   return choice.workspace <= k_workspace;

@@ -82,6 +82,8 @@ class LtProduct {
   bool init(int id, cublasLtMatmulAlgo_t& algorithm) const;
   /// False where the library does not take the configuration for this product.
   bool take(const Config& config, Choice& choice) const;
+  /// The same of an algorithm's words; their configuration stays unknown.
+  bool take(const std::vector<std::uint64_t>& words, Choice& choice) const;
   /// All that the library predicts, the first one first; sums over parts of k as `schemes` allows.
   std::vector<Choice> predictions(std::uint32_t schemes, std::size_t workspace) const;
 
@@ -96,6 +98,7 @@ class LtProduct {
   bool agrees(const Choice& choice, const Choice& with) const;
 
  private:
+  bool check_choice(Choice& choice) const;
   void describe(const ProductShape& shape);
   void allocate(const ProductShape& shape);
   void release() noexcept;
