@@ -19,10 +19,43 @@
 
 namespace sluice::detail {
 
-/// V neighbours of an operand, or V times one element of it.
+template <class Out, class... In>
+struct PointwiseKernels;
+
+/// V elements of a cycle, from element `at` of the result on.
 template <int V, class T>
+__device__ Neighbours<math::Compute<T>, V> read_cycle(const Source<T>& source, std::int32_t at) {
+  using C = math::Compute<T>;
+  const std::int32_t turn = source.repeats.divide(at), count = source.count.value();
+  const std::int32_t entry = turn - source.count.divide(turn) * count;
+  Neighbours<C, V> values;
+  if (source.repeats.value() == 1) {
+    T raw[V];
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      raw[j] = source.data[(entry + j < count ? entry + j : entry + j - count) * source.stride];
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      values.at[j] = static_cast<C>(raw[j]);
+    return values;
+  }
+  const std::int32_t left = (turn + 1) * source.repeats.value() - at;
+  const C first = static_cast<C>(source.data[entry * source.stride]);
+  const C other = static_cast<C>(source.data[(entry + 1 == count ? 0 : entry + 1) * source.stride]);
+#pragma unroll
+  for (int j = 0; j < V; ++j)
+    values.at[j] = j < left ? first : other;
+  return values;
+}
+
+/// V neighbours of an operand, V times one element of it, or, if there are `Cycles`, what its cycle says.
+template <int V, bool Cycles, class T>
 __device__ Neighbours<math::Compute<T>, V> read_vector(const Source<T>& source, std::int32_t offset) {
   using C = math::Compute<T>;
+  if constexpr (Cycles) {
+    if (source.mode == ReadMode::cycle)
+      return read_cycle<V>(source, offset);
+  }
   Neighbours<C, V> values;
   if (source.mode == ReadMode::each) {
     const Neighbours<T, V> raw = *reinterpret_cast<const Neighbours<T, V>*>(source.data + offset);
@@ -51,7 +84,8 @@ template <class F, int V, class Out, class G, class... In, std::size_t... I>
 __device__ void apply_at(
     const G& at, std::int32_t index, Out* out, std::index_sequence<I...>, const Source<In>&... in) {
   const auto offsets = at.offsets(index);
-  apply_pack<F, V>(out + offsets[0], read_vector<V>(in, offsets[static_cast<int>(I) + 1])...);
+  constexpr bool k_cycles = PointwiseKernels<Out, In...>::k_cycles;
+  apply_pack<F, V>(out + offsets[0], read_vector<V, k_cycles>(in, offsets[static_cast<int>(I) + 1])...);
 }
 
 /// `at` walks vectors: its innermost extent counts them, its innermost strides step over them.
@@ -107,6 +141,7 @@ struct PointwiseKernels {
   static constexpr int K = 1 + static_cast<int>(sizeof...(In));
   static constexpr int V = k_pack<Out, In...>;
   static constexpr int U = k_at_once<Out, In...>;
+  static constexpr bool k_cycles = K > 2;  // one operand alone is seldom broadcast
 
   void (*of_vectors)(Geometry<K, std::int32_t> at, Out* out, Source<In>... in);
   void (*of_strides)(Walk<K> walk, Out* out, Source<In>... in);
@@ -134,10 +169,26 @@ struct PointwiseKernels {
   }
 
   template <std::size_t... I>
+  void launch_cycles(
+      const PointwiseArgs<K>& args,
+      const std::array<Cycle, K>& cycles,
+      cudaStream_t stream,
+      std::index_sequence<I...> each) const {
+    const Geometry<K, std::int32_t> at(plan_of_flat(args, args.plan.size / V, V));
+    const auto kernel = of_vectors;
+    kernel<<<blocks_for(args.plan.size / V), k_block, 0, stream>>>(
+        at, reinterpret_cast<Out*>(args.data[0]), source<In>(args, I + 1, cycles[I + 1])...);
+    if (const std::int64_t left = args.plan.size % V)
+      launch_whole(tail_of(args, left), stream, each);
+  }
+
+  template <std::size_t... I>
   void launch_whole(const PointwiseArgs<K>& args, cudaStream_t stream, std::index_sequence<I...>) const {
     StridedPlan<K> packed;
     if (pack_plan(args, V, packed)) {
       launch_vectors(packed, args, stream, std::index_sequence<I...>{});
+    } else if (const auto cycles = k_cycles ? cycles_of(args, V) : std::nullopt) {
+      launch_cycles(args, *cycles, stream, std::index_sequence<I...>{});
     } else {
       Out* const out = reinterpret_cast<Out*>(args.data[0]);
       const Walk<K> walk = walk_of<Square<k_side_of<Out, In...>>>(args.plan, U);
@@ -154,6 +205,18 @@ struct PointwiseKernels {
       return {nullptr, args.template constant<math::Compute<T>>(operand), ReadMode::constant};
     const bool repeated = packed && args.plan.inner_stride(operand) == 0;
     return {reinterpret_cast<const T*>(args.data[k]), {}, repeated ? ReadMode::repeated : ReadMode::each};
+  }
+
+  template <class T>
+  static Source<T> source(const PointwiseArgs<K>& args, std::size_t k, const Cycle& cycle) {
+    Source<T> made = source<T>(args, k, false);
+    if (args.is_constant[k] || cycle.count == 0)
+      return made;
+    made.mode = ReadMode::cycle;
+    made.stride = static_cast<std::int32_t>(cycle.stride);
+    made.repeats = Divider<std::int32_t>(cycle.repeats);
+    made.count = Divider<std::int32_t>(cycle.count);
+    return made;
   }
 };
 

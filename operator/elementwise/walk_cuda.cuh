@@ -24,8 +24,8 @@
 
 namespace sluice::detail {
 
-/// What an operand's elements are: a number, one element for all of a vector, each its own.
-enum class ReadMode : std::uint8_t { constant, repeated, each };
+/// What an operand's elements are: a number, one element for all of a vector, each its own, or a Cycle's (pieces.h).
+enum class ReadMode : std::uint8_t { constant, repeated, each, cycle };
 
 /// One operand that a kernel reads.
 template <class T>
@@ -33,6 +33,8 @@ struct Source {
   const T* data = nullptr;
   math::Compute<T> constant{};
   ReadMode mode = ReadMode::constant;
+  std::int32_t stride = 1;  // of a cycle
+  Divider<std::int32_t> repeats = {}, count = {};
 };
 
 inline constexpr int k_turned = 2;                   // operands that are turned, at most; more are read as they lie

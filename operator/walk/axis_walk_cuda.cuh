@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 
 #include <cuda_runtime.h>
 
 #include <sluice/ndarray/early_start.cuh>
+#include <sluice/ndarray/neighbours.cuh>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/element_size.h>
 
@@ -33,6 +35,7 @@ struct AxisParts {
 };
 
 inline constexpr int k_units_under_way = 4;
+inline constexpr std::int64_t k_worth_vectors = 1 << 16;  // of fewer units a thread each keeps more of them under way
 
 // blockIdx.y is the part.
 template <class Row, class U, class I, int N>
@@ -64,6 +67,94 @@ __global__ void __launch_bounds__(k_block)
       if (i + static_cast<I>(u) * step < part.size)
         out[to[u]] = loaded[u];
     }
+  }
+}
+
+/// The lowest of the V entries that o and those behind it come from, where these are neighbours in either order and not
+/// the last ones of their axis; -1 elsewhere. The one in the middle tells from rows that begin anew.
+template <class Row, int V, class I>
+__device__ I run_at(const AxisPart<I>& part, I o, I inner) {
+  if (inner != 1 || o + V > part.count.value())
+    return -1;
+  const auto from = [&](I further) { return Row::from(o + further, part.n, part.a, part.b); };
+  const I first = from(0), middle = from(V / 2) - first, last = from(V - 1) - first;
+  const bool rises = middle == V / 2 && last == V - 1, falls = middle == -(V / 2) && last == 1 - V;
+  const I low = rises ? first : first + last, high = rises ? first + last : first;
+  return (rises || falls) && high + 4 < part.n ? low : -1;
+}
+
+/// 16 bytes from any address that is a multiple of an element, by words: one more than there are, which up to three
+/// bytes of are read beyond what is asked for, and no page's end.
+template <class U>
+__device__ Neighbours<U, k_neighbours<U>> read_run(const U* from) {
+  const auto address = reinterpret_cast<std::uintptr_t>(from);
+  const auto* const words = reinterpret_cast<const std::uint32_t*>(address & ~std::uintptr_t{3});
+  const unsigned shift = 8 * static_cast<unsigned>(address & 3);
+  std::uint32_t read[5];
+#pragma unroll
+  for (int w = 0; w < 5; ++w)
+    read[w] = w < 4 || shift != 0 ? words[w] : 0;
+  Neighbours<std::uint32_t, 4> whole;
+#pragma unroll
+  for (int w = 0; w < 4; ++w)
+    whole.at[w] = static_cast<std::uint32_t>((std::uint64_t{read[w + 1]} << 32 | read[w]) >> shift);
+  Neighbours<U, k_neighbours<U>> run;
+  memcpy(&run, &whole, sizeof run);
+  return run;
+}
+
+template <class U, int V>
+__device__ void turn_round(Neighbours<U, V>& run) {
+#pragma unroll
+  for (int v = 0; v < V / 2; ++v) {
+    const U first = run.at[v];
+    run.at[v] = run.at[V - 1 - v];
+    run.at[V - 1 - v] = first;
+  }
+}
+
+/// The whole result from one array: a thread writes neighbours, which may end a slice, and finds its place once for
+/// all.
+template <class Row, class U, class I>
+__global__ void __launch_bounds__(k_block)
+    axis_walk_vectors_kernel(const __grid_constant__ AxisParts<I, 1> parts, U* out, U fill) {
+  start_early();
+  constexpr int V = k_neighbours<U>;
+  const AxisPart<I>& part = parts.part[0];
+  const U* const from = static_cast<const U*>(part.from);
+  const I inner = parts.inner.value(), count = part.count.value();
+  const I step = static_cast<I>(gridDim.x) * static_cast<I>(blockDim.x) * V;
+  const I start = (static_cast<I>(blockIdx.x) * static_cast<I>(blockDim.x) + static_cast<I>(threadIdx.x)) * V;
+  for (I i = start; i < part.size; i += step) {
+    const I slice = parts.inner.divide(i);
+    I outer = part.count.divide(slice), o = slice - outer * count, unit = i - slice * inner;
+    Neighbours<U, V> loaded;
+    if constexpr (sizeof(U) <= 2) {
+      const I entry = run_at<Row, V>(part, o, inner);
+      if (entry >= 0 && i + V <= part.size) {
+        loaded = read_run(from + outer * part.n + entry);
+        if (entry != Row::from(o, part.n, part.a, part.b))
+          turn_round(loaded);
+        *reinterpret_cast<Neighbours<U, V>*>(out + i) = loaded;
+        continue;
+      }
+    }
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      loaded.at[v] = fill;
+      if (const I entry = Row::from(o, part.n, part.a, part.b); entry >= 0 && i + v < part.size)
+        loaded.at[v] = from[(outer * part.n + entry) * inner + unit];
+      const bool ends = ++unit == inner, ends_axis = ends && o + 1 == count;
+      unit = ends ? 0 : unit;
+      o = ends_axis ? 0 : ends ? o + 1 : o;
+      outer += ends_axis ? 1 : 0;
+    }
+    if (i + V <= part.size) {
+      *reinterpret_cast<Neighbours<U, V>*>(out + i) = loaded;
+      continue;
+    }
+    for (int v = 0; i + v < part.size; ++v)
+      out[i + v] = loaded.at[v];
   }
 }
 
@@ -110,7 +201,8 @@ AxisParts<I, N> axis_parts(const AxisRun& run, const AxisSource* sources, int co
   return parts;
 }
 
-/// Enqueues up to N parts, none of them empty. Throws CudaError naming `name` where the launch is refused.
+/// Enqueues up to N parts, none of them empty; of one, it is all of the result. Throws CudaError naming `name` where
+/// the launch is refused.
 template <class Row, class U, int N>
 void launch_axis_walk(
     const char* name,
@@ -130,6 +222,13 @@ void launch_axis_walk(
   }
   const dim3 grid(blocks_for(units, k_units_under_way), static_cast<unsigned>(count));
   U* const to = static_cast<U*>(out);
+  if constexpr (N == 1 && sizeof(U) < 16) {
+    if (most <= limit && units >= k_worth_vectors && starts_neighbours<U, k_neighbours<U>>(out)) {
+      const AxisParts<std::int32_t, 1> parts = axis_parts<std::int32_t, 1>(run, sources, count);
+      axis_walk_vectors_kernel<Row><<<blocks_for(units / k_neighbours<U>), k_block, 0, stream>>>(parts, to, fill);
+      return check_early_launch(name, stream);
+    }
+  }
   if (most <= limit) {
     axis_walk_kernel<Row><<<grid, k_block, 0, stream>>>(axis_parts<std::int32_t, N>(run, sources, count), to, fill);
   } else {

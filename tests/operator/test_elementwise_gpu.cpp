@@ -33,6 +33,21 @@ std::vector<std::pair<NDArray, NDArray>> pairs(double low, double high, DType dt
   };
 }
 
+// Large, of odd rows, with a rest behind the last vector; repeated along other axes than the innermost, with steps,
+// and from within a vector.
+std::vector<std::pair<NDArray, NDArray>> odd_pairs(double low, double high, DType dtype) {
+  const auto d = [&](const Shape& shape, std::uint64_t seed) { return draw(shape, seed, low, high, dtype); };
+  return {
+      {d({301, 303}, 1), d({303}, 2)},
+      {d({301, 1}, 3), d({301, 303}, 4)},
+      {d({303}, 5), d({301, 1}, 6)},
+      {d({3, 151, 149}, 7), d({151, 1}, 8)},
+      {d({3, 151, 149}, 9), d({151, 149}, 10)},
+      {d({8, 257, 49}, 11), d({258}, 12).slice(0, 1, 258).reshape({257, 1})},
+      {d({301, 303}, 13), d({607}, 14).slice(0, 606, 0, -2)},
+  };
+}
+
 NDArray on_gpu(const NDArray& x) {
   return x.to(gpu());
 }
@@ -72,6 +87,32 @@ TEST_CASE("binary rows give the same on a GPU as on the CPU", "[operator][elemen
       }
     }
   }
+}
+
+TEST_CASE(
+    "odd rows, columns and numbers of channels give the same on a GPU as on the CPU", "[operator][elementwise][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const DType dtype : {float16, bfloat16, float32, float64, int32, uint8}) {
+    for (const auto& [a, b] : odd_pairs(0, 9, dtype)) {
+      CAPTURE(dtype, to_string(a.shape()), to_string(b.shape()));
+      CHECK(differences(on_gpu(a) - on_gpu(b), a - b, {0, 0}) == "");
+      CHECK(differences(on_gpu(a) > on_gpu(b), a > b, {0, 0}) == "");
+      const NDArray both = a.shape().size() > b.shape().size() || a.size() > b.size() ? a : b;
+      const NDArray chosen = where(both > 4, a, b);
+      CHECK(differences(where(on_gpu(both) > 4, on_gpu(a), on_gpu(b)), chosen, {0, 0}) == "");
+      // Parts of vectors: rows begin elsewhere, and the result lies between others.
+      CHECK(
+          differences(
+              on_gpu(both).slice(0, 1, 3) + on_gpu(both).slice(0, 0, 1),
+              both.slice(0, 1, 3) + both.slice(0, 0, 1),
+              {0, 0}) == "");
+    }
+  }
+  NDArray sum = draw({301, 303}, 1, 0, 9, float32), on = on_gpu(sum);
+  const NDArray row = draw({303}, 2, 0, 9, float32), column = draw({301, 1}, 3, 0, 9, float32);
+  sum += row, sum *= column;
+  on += on_gpu(row), on *= on_gpu(column);
+  CHECK(differences(on, sum, {0, 0}) == "");
 }
 
 TEST_CASE("numbers beside GPU arrays give the same as beside CPU arrays", "[operator][elementwise][gpu]") {

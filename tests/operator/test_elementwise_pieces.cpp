@@ -131,3 +131,55 @@ TEST_CASE("neighbours that begin at a vector are told from all else, and their p
   CHECK(vectors_of(run_over({(std::int64_t{1} << 30) - 4}, {1}, {1})) == (std::int64_t{1} << 28) - 1);
   CHECK(vectors_of(run_over({std::int64_t{1} << 30}, {1}, {1})) == 0);
 }
+
+TEST_CASE("rows and columns of any length are cycles along a result of neighbours, what turns or ends often is none") {
+  const auto cycle = [](const PointwiseArgs<2>& args) { return cycle_of(args.plan, 1, 4); };
+  const auto is = [&](const PointwiseArgs<2>& args, std::int64_t repeats, std::int64_t count, std::int64_t stride) {
+    const auto found = cycle(args);
+    return found && found->repeats == repeats && found->count == count && found->stride == stride;
+  };
+  CHECK(is(run_over({5, 7}, {7, 1}, {7, 1}), 1, 0, 1));            // as the result
+  CHECK(is(run_over({5, 7}, {7, 1}, {0, 1}), 1, 7, 1));            // a row
+  CHECK(is(run_over({5, 7}, {7, 1}, {0, -2}), 1, 7, -2));          // one of steps
+  CHECK(is(run_over({5, 7}, {7, 1}, {3, 0}), 7, 5, 3));            // a column
+  CHECK(is(run_over({2, 5, 7}, {35, 7, 1}, {0, 1, 0}), 7, 5, 1));  // a channel's number
+  CHECK(is(run_over({2, 5, 7}, {35, 7, 1}, {0, 7, 1}), 1, 35, 1));
+  CHECK(is(run_over({2, 5, 7}, {35, 7, 1}, {5, 1, 0}), 7, 10, 1));
+  CHECK(is(run_over({2, 5, 7}, {35, 7, 1}, {35, 7, 1}), 1, 0, 1));
+  CHECK(is(run_over({5, 4}, {4, 1}, {1, 0}), 4, 5, 1));
+  CHECK(!cycle(run_over({5, 3}, {3, 1}, {1, 0})));  // two ends in a vector
+  CHECK(!cycle(run_over({5, 3}, {3, 1}, {0, 1})));
+  CHECK(!cycle(run_over({5, 7}, {7, 1}, {1, 5})));  // turned
+  CHECK(!cycle(run_over({5, 7}, {7, 1}, {8, 1})));  // cut out of wider rows
+  CHECK(!cycle(run_over({2, 5, 7}, {35, 7, 1}, {1, 0, 2})));
+  CHECK(!cycle(run_over({5, 7}, {7, 1}, {0, 0})));
+}
+
+TEST_CASE("cycles are taken for large results of neighbours that begin at a vector") {
+  const auto taken = [](const PointwiseArgs<2>& args) { return cycles_of(args, 4).has_value(); };
+  const std::int64_t rows = 301, columns = 303;
+  const PointwiseArgs<2> good = run_over({rows, columns}, {columns, 1}, {0, 1});
+  REQUIRE(taken(good));
+  CHECK((*cycles_of(good, 4))[1].count == columns);
+  CHECK((*cycles_of(good, 4))[0].count == 0);
+  PointwiseArgs<2> within = good;
+  within.data[1] += sizeof(float);  // single elements may begin anywhere
+  CHECK(taken(within));
+  within.data[0] += sizeof(float);
+  CHECK(!taken(within));
+  PointwiseArgs<2> constant = good;
+  constant.is_constant[1] = true;
+  CHECK(taken(constant));
+  CHECK((*cycles_of(constant, 4))[1].count == 0);
+  CHECK(!taken(run_over({rows, columns}, {columns + 1, 1}, {0, 1})));  // written between others
+  CHECK(taken(run_over({rows, 2, columns}, {2 * columns, columns, 1}, {1, 0, 0})));
+  CHECK(!taken(run_over({8, columns}, {columns, 1}, {0, 1})));         // small
+  CHECK(!taken(run_over({k_worth_two_launches, 3}, {3, 1}, {0, 1})));  // short rows
+  CHECK(taken(run_over({std::int64_t{1} << 15, (1 << 15) - 1}, {(1 << 15) - 1, 1}, {0, 1})));
+  CHECK(!taken(run_over({std::int64_t{1} << 15, (1 << 15) + 1}, {(1 << 15) + 1, 1}, {0, 1})));  // more than 2^30
+  CHECK(!taken(run_over({rows, columns}, {columns, 1}, {std::int64_t{1} << 24, 0})));  // reaches beyond 32 bits
+  const PointwiseArgs<2> tail = tail_of(good, 3);
+  CHECK(tail.plan.size == 3);
+  CHECK(tail.data[0] - good.data[0] == (rows * columns - 3) * 4);
+  CHECK(tail.data[1] - good.data[1] == (columns - 3) * 4);
+}

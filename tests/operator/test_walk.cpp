@@ -159,6 +159,26 @@ TEST_CASE("Entries move on a GPU as on the CPU: every unit, odd extents, more th
       }
     }
   }
+  // Results of vectors that end slices and axes, with a rest behind the last one; from within a vector of x.
+  for (const DType dtype : {int8, float16, float32, float64}) {
+    const NDArray x = drawn({8, 191, 53}, dtype), there = x.to(gpu());
+    for (const Case& how : cases()) {
+      for (const int axis : {0, 1, 2}) {
+        CAPTURE(how.name, dtype, axis);
+        CHECK(differences(how.call(there.slice(0, 1, 8), axis), how.call(x.slice(0, 1, 8), axis)) == "");
+      }
+    }
+  }
+  // Rows that begin anew within a vector, as far back as a vector is long.
+  for (const std::int64_t columns : {14, 15, 30, 31}) {
+    for (const DType dtype : {int8, bfloat16}) {
+      const NDArray x = drawn({70000 / columns + 1, columns}, dtype), there = x.to(gpu());
+      for (const Case& how : cases()) {
+        CAPTURE(how.name, dtype, columns);
+        CHECK(differences(how.call(there, 1), how.call(x, 1)) == "");
+      }
+    }
+  }
   const NDArray wide = drawn({5, 4100}, int8), there = wide.to(gpu());
   CHECK(differences(roll(there, 3, 1), roll(wide, 3, 1)) == "");
   CHECK(differences(tile(there, {3, 2}), tile(wide, {3, 2})) == "");
