@@ -203,7 +203,6 @@ struct Operator {
   Mask mutated_inputs = k_none;     // inputs that the kernel also writes (running statistics, weights of an update)
   Mask strided_inputs = k_none;     // inputs the kernel takes with any strides; others are made contiguous first
   bool strided_outputs = false;     // the kernel writes outputs with any strides
-  bool library_team = false;        // CPU kernel calls a library that brings its own threads
   bool capturable = true;           // gives the same of the same inputs, without side effects on the host
   RandomCounters random = nullptr;  // set: the kernel takes that many random counters
   /// The kernel may write an output over an input of the same geometry. It computes and nothing else, on a CPU without

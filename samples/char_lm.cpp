@@ -173,37 +173,36 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("A small transformer learns how a text goes on, character by character, and writes some.");
-  samples::add_device_flag(app, options.device);
-  app.add_option("text", options.text, "A file, or a folder of sources (.h, .cpp and .md)")->required();
-  app.add_option("--steps", options.steps, "Training steps")
-      ->check(samples::whole_within(1, 1'000'000))
-      ->capture_default_str();
-  app.add_option("--batch", options.batch, "Pieces in a batch")
-      ->check(samples::whole_within(1, 4096))
-      ->capture_default_str();
-  app.add_option("--length", options.length, "Characters that it looks back")
-      ->check(samples::whole_within(2, 4096))
-      ->capture_default_str();
-  app.add_option("--units", options.units, "Width of the network")
-      ->check(samples::whole_within(1, 4096))
-      ->capture_default_str();
-  app.add_option("--layers", options.layers, "Layers")->check(samples::whole_within(1, 100))->capture_default_str();
-  app.add_option("--heads", options.heads, "Heads, which divide the width")
-      ->check(samples::whole_within(1, 64))
-      ->capture_default_str();
-  app.add_option("--lr", options.learning_rate, "Largest learning rate")
-      ->check(samples::finite_within({.low = 0, .high = 1}))
-      ->capture_default_str();
-  app.add_option("--write", options.characters, "Characters to write")
-      ->check(samples::whole_within(0, 1'000'000))
-      ->capture_default_str();
-  app.add_option("--temperature", options.temperature, "Below 1 it writes what is likelier")
-      ->check(samples::finite_within({.low = 0, .high = 100, .open_low = true}))
-      ->capture_default_str();
-  app.add_option("--seed", options.seed, "Of all random numbers")
-      ->check(samples::whole_number())
-      ->capture_default_str();
-  options.mixed.add_to(app);
-  return samples::run_main(app, argc, argv, [&] { return run(options); });
+  samples::CommandLine command(
+      "A small transformer learns how a text goes on, character by character, and writes some.");
+  command.add_device_flag(options.device);
+  command.add_option("text", options.text, "A file, or a folder of sources (.h, .cpp and .md)").required();
+  command.add_option("--steps", options.steps, "Training steps")
+      .check(samples::whole_within(1, 1'000'000))
+      .with_default();
+  command.add_option("--batch", options.batch, "Pieces in a batch")
+      .check(samples::whole_within(1, 4096))
+      .with_default();
+  command.add_option("--length", options.length, "Characters that it looks back")
+      .check(samples::whole_within(2, 4096))
+      .with_default();
+  command.add_option("--units", options.units, "Width of the network")
+      .check(samples::whole_within(1, 4096))
+      .with_default();
+  command.add_option("--layers", options.layers, "Layers").check(samples::whole_within(1, 100)).with_default();
+  command.add_option("--heads", options.heads, "Heads, which divide the width")
+      .check(samples::whole_within(1, 64))
+      .with_default();
+  command.add_option("--lr", options.learning_rate, "Largest learning rate")
+      .check(samples::finite_within({.low = 0, .high = 1}))
+      .with_default();
+  command.add_option("--write", options.characters, "Characters to write")
+      .check(samples::whole_within(0, 1'000'000))
+      .with_default();
+  command.add_option("--temperature", options.temperature, "Below 1 it writes what is likelier")
+      .check(samples::finite_within({.low = 0, .high = 100, .open_low = true}))
+      .with_default();
+  command.add_option("--seed", options.seed, "Of all random numbers").check(samples::whole_number()).with_default();
+  options.mixed.add_to(command);
+  return samples::run_main(command, argc, argv, [&] { return run(options); });
 }

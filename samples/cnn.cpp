@@ -4,11 +4,12 @@
 
 int main(int argc, char** argv) {
   samples::TrainingOptions options{.model = "torch", .batch_size = 64};
-  CLI::App app("Trains a convolutional network on Fashion-MNIST.");
-  app.add_option(
-         "--model", options.model, "torch or tf: the network of PyTorch's or of TensorFlow's MNIST walk-through")
-      ->check(CLI::IsMember({"torch", "tf"}))
-      ->capture_default_str();
+  samples::CommandLine command("Trains a convolutional network on Fashion-MNIST.");
+  command
+      .add_option(
+          "--model", options.model, "torch or tf: the network of PyTorch's or of TensorFlow's MNIST walk-through")
+      .one_of({"torch", "tf"})
+      .with_default();
   return samples::train_main(
-      app, argc, argv, options, [&] { return options.model == "tf" ? samples::tf_cnn() : samples::torch_cnn(); });
+      command, argc, argv, options, [&] { return options.model == "tf" ? samples::tf_cnn() : samples::torch_cnn(); });
 }

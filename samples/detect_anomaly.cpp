@@ -234,24 +234,26 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("An auto-encoder finds images unlike those that it learnt from, of Fashion-MNIST or drawn.");
-  samples::add_device_flag(app, options.device);
-  app.add_option("output", options.output, "The PNG to write")->required()->check(samples::a_name());
-  CLI::Option* data = app.add_option(
+  samples::CommandLine command(
+      "An auto-encoder finds images unlike those that it learnt from, of Fashion-MNIST or drawn.");
+  command.add_device_flag(options.device);
+  command.add_option("output", options.output, "The PNG to write").required().check(samples::a_name());
+  command.add_option(
       "--data", options.folder, "Folder of Fashion-MNIST's files (default: $SLUICE_DATA, then those of Debian)");
-  app.add_option("--drawn", options.drawn, "Draw so many images, in the place of Fashion-MNIST")
-      ->check(samples::whole_within(10, 100'000))
-      ->excludes(data);
-  app.add_option("--normal", options.normal, "Classes to learn from")
-      ->check(samples::whole_within(0, k_classes - 1))
-      ->expected(1, k_classes - 1)
-      ->delimiter(',')
-      ->capture_default_str();
-  app.add_option("--epochs", options.epochs, "Passes over the images")->check(samples::whole_within(1, 10'000));
-  app.add_option("--batch", options.batch, "Images in a batch")->check(samples::whole_within(1, 4096));
-  app.add_option("--code", options.code, "Numbers that an image goes through")->check(samples::whole_within(1, 4096));
-  app.add_option("--worst", options.worst, "Images in the picture")->check(samples::whole_within(1, 100));
-  app.add_option("--lr", options.learning_rate, "Learning rate")->check(samples::finite_within({.low = 0, .high = 1}));
-  app.add_option("--seed", options.seed, "Of all random numbers")->check(samples::whole_number());
-  return samples::run_main(app, argc, argv, [&] { return run(options); });
+  command.add_option("--drawn", options.drawn, "Draw so many images, in the place of Fashion-MNIST")
+      .check(samples::whole_within(10, 100'000))
+      .excludes("--data");
+  command.add_option("--normal", options.normal, "Classes to learn from")
+      .check(samples::whole_within(0, k_classes - 1))
+      .several(1, k_classes - 1)
+      .with_default();
+  command.add_option("--epochs", options.epochs, "Passes over the images").check(samples::whole_within(1, 10'000));
+  command.add_option("--batch", options.batch, "Images in a batch").check(samples::whole_within(1, 4096));
+  command.add_option("--code", options.code, "Numbers that an image goes through")
+      .check(samples::whole_within(1, 4096));
+  command.add_option("--worst", options.worst, "Images in the picture").check(samples::whole_within(1, 100));
+  command.add_option("--lr", options.learning_rate, "Learning rate")
+      .check(samples::finite_within({.low = 0, .high = 1}));
+  command.add_option("--seed", options.seed, "Of all random numbers").check(samples::whole_number());
+  return samples::run_main(command, argc, argv, [&] { return run(options); });
 }

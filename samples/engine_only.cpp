@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <sluice/engine/api.h>
@@ -61,10 +60,10 @@ void failure(Engine& engine) {
 
 int main(int argc, char** argv) {
   int threads = 0, rounds = 100;
-  CLI::App app("The engine without arrays: CPU tasks, errors, and GPU tasks where there is a GPU.");
-  app.add_option("--threads", threads, "CPU workers (default: all)")->check(samples::whole_within(1, 1024));
-  app.add_option("--rounds", rounds, "Rounds of axpy")->check(samples::whole_within(1, 100000))->capture_default_str();
-  return samples::run_main(app, argc, argv, [&] {
+  samples::CommandLine command("The engine without arrays: CPU tasks, errors, and GPU tasks where there is a GPU.");
+  command.add_option("--threads", threads, "CPU workers (default: all)").check(samples::whole_within(1, 1024));
+  command.add_option("--rounds", rounds, "Rounds of axpy").check(samples::whole_within(1, 100000)).with_default();
+  return samples::run_main(command, argc, argv, [&] {
     Engine engine({.workers = threads});
     axpy(engine, rounds);
     failure(engine);

@@ -152,14 +152,16 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Two networks against each other: one makes points like those of eight clusters, one judges.");
-  samples::add_device_flag(app, options.device);
-  app.add_option("--steps", options.steps, "Training steps")->check(samples::whole_within(1, 10'000'000));
-  app.add_option("--batch", options.batch, "Points in a batch")->check(samples::whole_within(1, 65536));
-  app.add_option("--units", options.units, "Width of the networks")->check(samples::whole_within(1, 4096));
-  app.add_option("--noise", options.noise, "Random numbers that a point is made of")
-      ->check(samples::whole_within(1, 4096));
-  app.add_option("--lr", options.learning_rate, "Learning rate")->check(samples::finite_within({.low = 0, .high = 1}));
-  app.add_option("--seed", options.seed, "Of all random numbers")->check(samples::whole_number());
-  return samples::run_main(app, argc, argv, [&] { return run(options); });
+  samples::CommandLine command(
+      "Two networks against each other: one makes points like those of eight clusters, one judges.");
+  command.add_device_flag(options.device);
+  command.add_option("--steps", options.steps, "Training steps").check(samples::whole_within(1, 10'000'000));
+  command.add_option("--batch", options.batch, "Points in a batch").check(samples::whole_within(1, 65536));
+  command.add_option("--units", options.units, "Width of the networks").check(samples::whole_within(1, 4096));
+  command.add_option("--noise", options.noise, "Random numbers that a point is made of")
+      .check(samples::whole_within(1, 4096));
+  command.add_option("--lr", options.learning_rate, "Learning rate")
+      .check(samples::finite_within({.low = 0, .high = 1}));
+  command.add_option("--seed", options.seed, "Of all random numbers").check(samples::whole_number());
+  return samples::run_main(command, argc, argv, [&] { return run(options); });
 }

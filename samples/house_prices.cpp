@@ -160,12 +160,12 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("What houses cost, from a table of numbers and words that is made here.");
-  samples::add_device_flag(app, options.device);
-  app.add_option("--houses", options.houses, "Rows of the table")->check(samples::whole_within(10, 1'000'000));
-  app.add_option("--epochs", options.epochs, "Epochs at most")->check(samples::whole_within(1, 100'000));
-  app.add_option("--lr", options.learning_rate, "Learning rate; 0: found by a sweep")
-      ->check(samples::finite_within({.low = 0, .high = 1}));
-  app.add_option("--seed", options.seed, "Of all random numbers")->check(samples::whole_number());
-  return samples::run_main(app, argc, argv, [&] { return run(options); });
+  samples::CommandLine command("What houses cost, from a table of numbers and words that is made here.");
+  command.add_device_flag(options.device);
+  command.add_option("--houses", options.houses, "Rows of the table").check(samples::whole_within(10, 1'000'000));
+  command.add_option("--epochs", options.epochs, "Epochs at most").check(samples::whole_within(1, 100'000));
+  command.add_option("--lr", options.learning_rate, "Learning rate; 0: found by a sweep")
+      .check(samples::finite_within({.low = 0, .high = 1}));
+  command.add_option("--seed", options.seed, "Of all random numbers").check(samples::whole_number());
+  return samples::run_main(command, argc, argv, [&] { return run(options); });
 }

@@ -171,29 +171,29 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Trains a network of the model zoo on JPEG and PNG images in folders by class.");
-  samples::add_device_flag(app, options.device);
-  app.add_option("--data", options.folder, "Folder of a folder for each class; without it, images are drawn")
-      ->check(samples::a_name());
-  app.add_option("--cifar", options.cifar, "Folder of CIFAR-10's binary files, in the place of --data")
-      ->check(samples::a_name());
-  app.add_option("--model", options.model, "Network, as the model zoo calls it")->capture_default_str();
-  app.add_option("--epochs", options.epochs, "Passes over the images")
-      ->check(samples::whole_within(1, 10'000))
-      ->capture_default_str();
-  app.add_option("--batch", options.batch, "Images in a batch")
-      ->check(samples::whole_within(1, 4096))
-      ->capture_default_str();
-  app.add_option("--size", options.size, "Pixels of a side that the network sees")
-      ->check(samples::whole_within(8, 1024))
-      ->capture_default_str();
-  app.add_option("--images", options.images, "Images to draw")
-      ->check(samples::whole_within(8, 100'000))
-      ->capture_default_str();
-  app.add_option("--lr", options.learning_rate, "Learning rate")
-      ->check(samples::finite_within({.low = 0, .high = 10}))
-      ->capture_default_str();
-  app.add_option("--seed", options.seed, "Of all random numbers")->check(samples::whole_number());
-  options.mixed.add_to(app);
-  return samples::run_main(app, argc, argv, [&] { return run(options); });
+  samples::CommandLine command("Trains a network of the model zoo on JPEG and PNG images in folders by class.");
+  command.add_device_flag(options.device);
+  command.add_option("--data", options.folder, "Folder of a folder for each class; without it, images are drawn")
+      .check(samples::a_name());
+  command.add_option("--cifar", options.cifar, "Folder of CIFAR-10's binary files, in the place of --data")
+      .check(samples::a_name());
+  command.add_option("--model", options.model, "Network, as the model zoo calls it").with_default();
+  command.add_option("--epochs", options.epochs, "Passes over the images")
+      .check(samples::whole_within(1, 10'000))
+      .with_default();
+  command.add_option("--batch", options.batch, "Images in a batch")
+      .check(samples::whole_within(1, 4096))
+      .with_default();
+  command.add_option("--size", options.size, "Pixels of a side that the network sees")
+      .check(samples::whole_within(8, 1024))
+      .with_default();
+  command.add_option("--images", options.images, "Images to draw")
+      .check(samples::whole_within(8, 100'000))
+      .with_default();
+  command.add_option("--lr", options.learning_rate, "Learning rate")
+      .check(samples::finite_within({.low = 0, .high = 10}))
+      .with_default();
+  command.add_option("--seed", options.seed, "Of all random numbers").check(samples::whole_number());
+  options.mixed.add_to(command);
+  return samples::run_main(command, argc, argv, [&] { return run(options); });
 }

@@ -135,15 +135,15 @@ int infer(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Runs an exported network (mlp --export PREFIX) on PNGs: the likeliest classes.");
-  samples::add_device_flag(app, options.device);
-  app.add_option("network", options.network, "PREFIX, or PREFIX.json, of the exported network")->required();
-  app.add_option("images", options.images, "A PNG, or a folder of them")->required();
-  app.add_option("--top", options.top, "How many classes an image")
-      ->check(samples::whole_within(1, 1000000))
-      ->capture_default_str();
-  app.add_option("--batch-size", options.batch_size, "Images at a time")
-      ->check(samples::whole_within(1, 100000))
-      ->capture_default_str();
-  return samples::run_main(app, argc, argv, [&] { return infer(options); });
+  samples::CommandLine command("Runs an exported network (mlp --export PREFIX) on PNGs: the likeliest classes.");
+  command.add_device_flag(options.device);
+  command.add_option("network", options.network, "PREFIX, or PREFIX.json, of the exported network").required();
+  command.add_option("images", options.images, "A PNG, or a folder of them").required();
+  command.add_option("--top", options.top, "How many classes an image")
+      .check(samples::whole_within(1, 1000000))
+      .with_default();
+  command.add_option("--batch-size", options.batch_size, "Images at a time")
+      .check(samples::whole_within(1, 100000))
+      .with_default();
+  return samples::run_main(command, argc, argv, [&] { return infer(options); });
 }

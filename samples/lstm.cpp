@@ -94,15 +94,15 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("An LSTM learns to add up two marked numbers of a sequence.");
-  samples::add_device_flag(app, options.device);
-  app.add_option("--length", options.length, "Steps of a sequence")->check(samples::whole_within(2, 10'000));
-  app.add_option("--hidden", options.hidden, "Size of the state")->check(samples::whole_within(1, 4096));
-  app.add_option("--samples", options.samples, "Sequences to train on")->check(samples::whole_within(1, 10'000'000));
-  app.add_option("--epochs", options.epochs, "Epochs")->check(samples::whole_within(1, 100'000));
-  app.add_option("--lr", options.learning_rate, "Largest learning rate")
-      ->check(samples::finite_within({.low = 0, .high = 1}));
-  app.add_option("--seed", options.seed, "Of all random numbers")->check(samples::whole_number());
-  options.mixed.add_to(app);
-  return samples::run_main(app, argc, argv, [&] { return run(options); });
+  samples::CommandLine command("An LSTM learns to add up two marked numbers of a sequence.");
+  command.add_device_flag(options.device);
+  command.add_option("--length", options.length, "Steps of a sequence").check(samples::whole_within(2, 10'000));
+  command.add_option("--hidden", options.hidden, "Size of the state").check(samples::whole_within(1, 4096));
+  command.add_option("--samples", options.samples, "Sequences to train on").check(samples::whole_within(1, 10'000'000));
+  command.add_option("--epochs", options.epochs, "Epochs").check(samples::whole_within(1, 100'000));
+  command.add_option("--lr", options.learning_rate, "Largest learning rate")
+      .check(samples::finite_within({.low = 0, .high = 1}));
+  command.add_option("--seed", options.seed, "Of all random numbers").check(samples::whole_number());
+  options.mixed.add_to(command);
+  return samples::run_main(command, argc, argv, [&] { return run(options); });
 }

@@ -114,16 +114,17 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("A training that may be killed at any point and goes on, to the last bit, when it is started again.");
-  samples::add_device_flag(app, options.device);
-  app.add_option("folder", options.folder, "Where checkpoints are, and figures.csv")
-      ->required()
-      ->check(samples::a_name());
-  app.add_option("--epochs", options.epochs, "Epochs")->check(samples::whole_within(1, 100'000));
-  app.add_option("--save-every", options.save_every, "Batches between checkpoints; 0: one an epoch")
-      ->check(samples::whole_within(0, 1'000'000));
-  app.add_option("--kill-after", options.kill_after, "Batch after which the process kills itself; 0: none")
-      ->check(samples::whole_within(0, 1'000'000'000));
-  app.add_option("--seed", options.seed, "Of all random numbers")->check(samples::whole_number());
-  return samples::run_main(app, argc, argv, [&] { return run(options); });
+  samples::CommandLine command(
+      "A training that may be killed at any point and goes on, to the last bit, when it is started again.");
+  command.add_device_flag(options.device);
+  command.add_option("folder", options.folder, "Where checkpoints are, and figures.csv")
+      .required()
+      .check(samples::a_name());
+  command.add_option("--epochs", options.epochs, "Epochs").check(samples::whole_within(1, 100'000));
+  command.add_option("--save-every", options.save_every, "Batches between checkpoints; 0: one an epoch")
+      .check(samples::whole_within(0, 1'000'000));
+  command.add_option("--kill-after", options.kill_after, "Batch after which the process kills itself; 0: none")
+      .check(samples::whole_within(0, 1'000'000'000));
+  command.add_option("--seed", options.seed, "Of all random numbers").check(samples::whole_number());
+  return samples::run_main(command, argc, argv, [&] { return run(options); });
 }

@@ -168,28 +168,27 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("A UNet learns which pixels are discs and which are squares, and paints what it sees of new pictures.");
-  samples::add_device_flag(app, options.device);
-  app.add_option("output", options.output, "The PNG to write")->required()->check([](const std::string& name) {
+  samples::CommandLine command(
+      "A UNet learns which pixels are discs and which are squares, and paints what it sees of new pictures.");
+  command.add_device_flag(options.device);
+  command.add_option("output", options.output, "The PNG to write").required().check({[](const std::string& name) {
     return std::filesystem::path(name).extension() == ".png" ? std::string() : "the picture is a PNG: NAME.png";
-  });
-  app.add_option("--steps", options.steps, "Training steps")
-      ->check(samples::whole_within(1, 1'000'000))
-      ->capture_default_str();
-  app.add_option("--batch", options.batch, "Pictures in a batch")
-      ->check(samples::whole_within(1, 4096))
-      ->capture_default_str();
-  app.add_option("--size", options.side, "Side of the pictures, which 8 divides")
-      ->check(samples::whole_within(8, 1024))
-      ->capture_default_str();
-  app.add_option("--channels", options.channels, "Channels at the first level")
-      ->check(samples::whole_within(1, 256))
-      ->capture_default_str();
-  app.add_option("--lr", options.learning_rate, "Learning rate")
-      ->check(samples::finite_within({.low = 0, .high = 1}))
-      ->capture_default_str();
-  app.add_option("--seed", options.seed, "Of all random numbers")
-      ->check(samples::whole_number())
-      ->capture_default_str();
-  return samples::run_main(app, argc, argv, [&] { return run(options); });
+  }});
+  command.add_option("--steps", options.steps, "Training steps")
+      .check(samples::whole_within(1, 1'000'000))
+      .with_default();
+  command.add_option("--batch", options.batch, "Pictures in a batch")
+      .check(samples::whole_within(1, 4096))
+      .with_default();
+  command.add_option("--size", options.side, "Side of the pictures, which 8 divides")
+      .check(samples::whole_within(8, 1024))
+      .with_default();
+  command.add_option("--channels", options.channels, "Channels at the first level")
+      .check(samples::whole_within(1, 256))
+      .with_default();
+  command.add_option("--lr", options.learning_rate, "Learning rate")
+      .check(samples::finite_within({.low = 0, .high = 1}))
+      .with_default();
+  command.add_option("--seed", options.seed, "Of all random numbers").check(samples::whole_number()).with_default();
+  return samples::run_main(command, argc, argv, [&] { return run(options); });
 }

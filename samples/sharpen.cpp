@@ -54,11 +54,12 @@ samples::Image sharpened(const samples::Image& image, Device device) {
 int main(int argc, char** argv) {
   Device device = num_gpus() > 0 ? gpu(0) : cpu();
   std::string input, output;
-  CLI::App app("Sharpens an image by a 3x3 convolution: PNG in, PNG out; grey or RGB, with or without alpha.");
-  samples::add_device_flag(app, device);
-  app.add_option("input", input, "The PNG to read")->required();
-  app.add_option("output", output, "The PNG to write")->required();
-  return samples::run_main(app, argc, argv, [&] {
+  samples::CommandLine command(
+      "Sharpens an image by a 3x3 convolution: PNG in, PNG out; grey or RGB, with or without alpha.");
+  command.add_device_flag(device);
+  command.add_option("input", input, "The PNG to read").required();
+  command.add_option("output", output, "The PNG to write").required();
+  return samples::run_main(command, argc, argv, [&] {
     const samples::Image image = samples::read_png(input);
     samples::write_png(output, sharpened(image, device));
     fmt::print(

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <sluice/engine/api.h>
@@ -131,11 +130,12 @@ int run(int threads, int frame_count, const std::filesystem::path& folder) {
 int main(int argc, char** argv) {
   int threads = 2, frames = 3;
   std::string folder = "trace";
-  CLI::App app("Traces a small pipeline and writes trace.json (Perfetto), trace.dot (Graphviz) and trace.svg.");
-  app.add_option("--threads", threads, "CPU workers")->check(samples::whole_within(1, 1024))->capture_default_str();
-  app.add_option("--frames", frames, "Frames; the second one is damaged")
-      ->check(samples::whole_within(1, 10000))
-      ->capture_default_str();
-  app.add_option("--out", folder, "Folder for the three files")->check(samples::a_name())->capture_default_str();
-  return samples::run_main(app, argc, argv, [&] { return run(threads, frames, folder); });
+  samples::CommandLine command(
+      "Traces a small pipeline and writes trace.json (Perfetto), trace.dot (Graphviz) and trace.svg.");
+  command.add_option("--threads", threads, "CPU workers").check(samples::whole_within(1, 1024)).with_default();
+  command.add_option("--frames", frames, "Frames; the second one is damaged")
+      .check(samples::whole_within(1, 10000))
+      .with_default();
+  command.add_option("--out", folder, "Folder for the three files").check(samples::a_name()).with_default();
+  return samples::run_main(command, argc, argv, [&] { return run(threads, frames, folder); });
 }

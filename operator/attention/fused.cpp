@@ -5,6 +5,7 @@
 #include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/attention/composed.h>
 #include <sluice/operator/attention/fused.h>
+#include <sluice/operator/detail/spec_checks.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
@@ -53,13 +54,6 @@ void check_mask(const Operator& op, const ArraySpec& mask, const Shape& scores) 
   });
 }
 
-void check_like(const Operator& op, const char* name, const ArraySpec& given, const Shape& shape, DType dtype) {
-  require<ShapeError>(
-      given.shape == shape, [&] { return message(op.name, ": ", name, " is ", given.shape, ", not ", shape); });
-  require<DTypeError>(
-      given.dtype == dtype, [&] { return message(op.name, ": ", name, " is ", given.dtype, ", not ", dtype); });
-}
-
 void check_count(const Operator& op, std::size_t given, std::size_t least) {
   require<ValueError>(given == least || given == least + 1, [&] {
     return message(op.name, ": takes ", least, " inputs and maybe a mask, was given ", given);
@@ -93,9 +87,9 @@ Specs backward_infer(const Operator& op, std::span<const ArraySpec> inputs, cons
     check_mask(op, inputs[k_backward_mask], scores_of(inputs));
   const Shape& q = inputs[0].shape;
   const Shape y{q[0], q[2], q[1], inputs[2].shape[3]};
-  check_like(op, "y", inputs[3], y, inputs[0].dtype);
-  check_like(op, "statistics", inputs[4], {q[0], q[1], q[2]}, DType::float32);
-  check_like(op, "the gradient of y", inputs[5], y, inputs[0].dtype);
+  check_like(op.name, "y", inputs[3], y, inputs[0].dtype);
+  check_like(op.name, "statistics", inputs[4], {q[0], q[1], q[2]}, DType::float32);
+  check_like(op.name, "the gradient of y", inputs[5], y, inputs[0].dtype);
   Specs gradients{inputs[0], inputs[1], inputs[2]};
   for (ArraySpec& gradient : gradients)
     gradient.shape = heads_last(gradient.shape);

@@ -7,6 +7,7 @@
 #include <sluice/engine/cuda/check.h>
 #include <sluice/ndarray/detail/copy_kernels.h>
 #include <sluice/operator/attention/fused.h>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
@@ -70,11 +71,7 @@ class Target {
 void clear(const KernelCall& call, const TensorView& to) {
   if (to.size > 0)
     cuda::cuda_check(
-        cudaMemsetAsync(
-            to.data,
-            0,
-            static_cast<std::size_t>(to.size) * size_of(to.dtype),
-            static_cast<cudaStream_t>(call.queue.stream())),
+        cudaMemsetAsync(to.data, 0, static_cast<std::size_t>(to.size) * size_of(to.dtype), stream_of(call.queue)),
         "cudaMemsetAsync");
 }
 

@@ -8,6 +8,7 @@
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/plan_cuda.h>
 #include <sluice/operator/conv/shallow.h>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/library/shared_library.h>
 
 namespace sluice::detail {
@@ -29,11 +30,7 @@ bool ran_empty(const Queue& queue, ConvolutionPass pass, const ConvolutionGeomet
   void* const to = target == 2 ? d.y : target == 0 ? d.x : d.weight;
   if (sizes[target] > 0)
     cuda::cuda_check(
-        cudaMemsetAsync(
-            to,
-            0,
-            static_cast<std::size_t>(sizes[target]) * size_of(g.dtype),
-            static_cast<cudaStream_t>(queue.stream())),
+        cudaMemsetAsync(to, 0, static_cast<std::size_t>(sizes[target]) * size_of(g.dtype), stream_of(queue)),
         "cudaMemsetAsync");
   return true;
 }

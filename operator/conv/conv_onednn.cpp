@@ -6,8 +6,8 @@
 #include <sluice/engine/parallel.h>
 #include <sluice/operator/conv/few_pixels.h>
 #include <sluice/operator/conv/onednn_plan.h>
+#include <sluice/operator/library/one_thread.h>
 #include <sluice/operator/library/pieces.h>
-#include <sluice/operator/library/team.h>
 #include <sluice/operator/library/widened.h>
 
 namespace sluice::detail {
@@ -210,7 +210,7 @@ bool run(const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g,
   }
   std::optional<WeightsBeside> weights, last_weights;
   if (cutting.axis == CutAxis::images) {
-    const TeamScope alone(1);
+    const OneThreadScope alone;
     weights.emplace(queue, *plans.first, data.weight);
     if (plans.last != plans.first)
       last_weights.emplace(queue, *plans.last, data.weight);

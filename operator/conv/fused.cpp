@@ -4,6 +4,7 @@
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/elementwise/in_place.h>
 #include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/reduce/reduce.h>
 
 namespace sluice {
@@ -11,10 +12,6 @@ namespace detail {
 namespace {
 
 constexpr const char* k_name = "convolution_fused";
-
-DType coefficient_type(DType x) {
-  return x == DType::float64 ? DType::float64 : DType::float32;
-}
 
 void check_coefficients(const char* what, const ArraySpec& given, const ArraySpec& weight) {
   require<ShapeError>(given.shape == Shape{weight.shape[0]}, [&] {
@@ -29,9 +26,9 @@ void check_coefficients(const char* what, const ArraySpec& given, const ArraySpe
         ",), not ",
         given.shape);
   });
-  require<DTypeError>(given.dtype == coefficient_type(weight.dtype), [&] {
+  require<DTypeError>(given.dtype == wide_type(weight.dtype), [&] {
     return message(
-        k_name, ": ", what, " is ", given.dtype, "; beside ", weight.dtype, " it is ", coefficient_type(weight.dtype));
+        k_name, ": ", what, " is ", given.dtype, "; beside ", weight.dtype, " it is ", wide_type(weight.dtype));
   });
 }
 
@@ -100,7 +97,7 @@ Arrays fused_gradient(const GradientCall& call) {
   const auto wants = [&](bool is_there, std::size_t place) { return is_there && call.wanted[place]; };
   if (wants(how.residual, at.residual))
     grads[at.residual] = head;
-  const NDArray wide = how.scale || how.shift ? head.astype(coefficient_type(head.dtype()), site) : NDArray();
+  const NDArray wide = how.scale || how.shift ? head.astype(wide_type(head.dtype()), site) : NDArray();
   if (wants(how.shift, at.shift))
     grads[at.shift] = sum(wide, {0, 2, 3});
   if (wants(how.scale, at.scale)) {

@@ -1,6 +1,6 @@
 #ifdef SLUICE_ONEDNN
 #include <sluice/operator/conv/onednn_plan.h>
-#include <sluice/operator/library/team.h>
+#include <sluice/operator/library/one_thread.h>
 
 namespace sluice::detail {
 namespace {
@@ -132,7 +132,7 @@ CacheKey key_of(ConvolutionPass pass, const ConvolutionPart& part, bool bias) {
 
 std::shared_ptr<const OnednnPlan> convolution_plan(
     Onednn& library, ConvolutionPass pass, const ConvolutionPart& part, bool bias) {
-  const TeamScope alone(1);
+  const OneThreadScope alone;
   return library.plans.get(key_of(pass, part, bias), [&] {
     return onednn_plan([&] { return make_plan(library.engine, pass, part, bias); });
   });

@@ -12,6 +12,7 @@
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/detail/volume.h>
 #include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 
 namespace sluice {
@@ -192,7 +193,7 @@ Arrays spread(std::span<const NDArray> inputs, const Attributes& attributes, Sou
   if (y[1] == 0)
     return {of_nothing(inputs, y, site)};
   // What planes give is added up once more: half types are not to be rounded in between.
-  const DType own = inputs[0].dtype(), wide = own == float64 ? float64 : float32;
+  const DType own = inputs[0].dtype(), wide = detail::wide_type(own);
   const NDArray volume = inputs[0].astype(wide, site).transpose({0, 2, 1, 3, 4}, site);
   const NDArray planes = volume.reshape({-1, x[1], x[3], x[4]}, site);
   const NDArray weight = inputs[1].astype(wide, site).reshape({w[0], w[1] * w[2], w[3], w[4]}, site);

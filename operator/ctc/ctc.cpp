@@ -5,6 +5,7 @@
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/softmax/softmax.h>
 
@@ -87,7 +88,7 @@ Arrays composed(std::span<const NDArray> inputs, const Attributes& attributes, S
   infer_loss(detail::k_ctc_loss, detail::specs_of(inputs), attributes);
   const DType own = inputs[0].dtype();
   Arrays given(inputs.begin(), inputs.end());
-  given[0] = log_softmax(inputs[0].astype(own == float64 ? float64 : float32, site), 2, site);
+  given[0] = log_softmax(inputs[0].astype(detail::wide_type(own), site), 2, site);
   return {invoke(detail::k_ctc_alignment, given, attributes, site)[0].astype(own, site)};
 }
 

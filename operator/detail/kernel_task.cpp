@@ -8,7 +8,6 @@
 #include <sluice/operator/detail/call_record.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/detail/kernel_task.h>
-#include <sluice/operator/library/team.h>
 
 namespace sluice::detail {
 
@@ -199,8 +198,6 @@ void push_kernel(
   task.capturable = op.capturable;
   if (engine.tracing()) [[unlikely]]
     task.bytes = bytes_moved(op, inputs, outputs);
-  if (op.library_team && device.is_cpu() && may_use_team(outputs[0].dtype()))
-    task.threads = engine.workers();
   CallBody body(CallRecord::take());
   CallRecord& record = body.record();
   record.op = &op;

@@ -3,6 +3,7 @@
 
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/free_list.h>
+#include <sluice/operator/detail/kernel_task.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/view/attributes.h>
 
@@ -15,10 +16,6 @@ using NodeMemory = FreeList<OperatorNode>;
 bool takes_gradient(const NDArray& input) noexcept {
   const ArrayObject& object = *input.object();
   return object.entry.node && is_floating(object.dtype);
-}
-
-bool has(Mask mask, std::size_t i) noexcept {
-  return (mask >> std::min<std::size_t>(i, 31) & 1) != 0;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <sluice/operator/elementwise/run.h>
 #include <sluice/operator/elementwise/types.h>
 #include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/normalise.h>
 
 namespace sluice::detail {
@@ -104,7 +105,7 @@ struct BinaryOperator {
     if (beside != nullptr) {
       NDArray number;  // read by formulas for arrays; kernels take it from the attributes
       if (autograd::is_recording()) {
-        const DType dtype = saved.dy.dtype() == float64 ? float64 : float32;
+        const DType dtype = wide_type(saved.dy.dtype());
         number = full({}, beside->number, {.dtype = dtype, .device = saved.dy.device()});
       }
       (only_b ? saved.a : saved.b) = number;

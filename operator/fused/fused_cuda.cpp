@@ -8,6 +8,7 @@
 #include <sluice/operator/fused/compiled.h>
 #include <sluice/operator/fused/fused_gpu.h>
 #include <sluice/operator/fused/layout.h>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/workspace.h>
 
 namespace sluice::fused {
@@ -80,7 +81,7 @@ Straightened::Straightened(const KernelCall& call, std::span<const TensorView> r
 const Compiled* kernels_for(const KernelCall& call, const Program& program, const Reduced& reduction) {
   const int gpu = call.queue.device().index;
   const Compiled* found = compiled_already(program, gpu, reduction);
-  if (found == nullptr && !is_captured(static_cast<cudaStream_t>(call.queue.stream())))
+  if (found == nullptr && !is_captured(detail::stream_of(call.queue)))
     found = &compiled(program, gpu, reduction);
   return found != nullptr && found->problem.empty() ? found : nullptr;
 }
@@ -101,7 +102,7 @@ void run_on_gpu(const KernelCall& call) {
   if (kernels == nullptr)
     return run_one_by_one(call, program);
   const Straightened straight(call, call.outputs);
-  launch_in_pieces(*kernels, straight.args(), static_cast<cudaStream_t>(call.queue.stream()));
+  launch_in_pieces(*kernels, straight.args(), detail::stream_of(call.queue));
 }
 
 }  // namespace sluice::fused

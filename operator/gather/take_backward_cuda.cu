@@ -3,6 +3,7 @@
 #include <sluice/engine/cuda/check.h>
 #include <sluice/operator/gather/resolve_cuda.cuh>
 #include <sluice/operator/group.cuh>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/workspace.h>
 
 // Slices taken more than once add up without atomics: a stable sort brings the positions of each entry together, then
@@ -162,7 +163,7 @@ int bits_for(std::int64_t n) {
 }
 
 void sort(const KernelCall& call, const SortBuffers& buffers, std::int64_t count, std::int64_t extent) {
-  const auto stream = static_cast<cudaStream_t>(call.queue.stream());
+  const cudaStream_t stream = stream_of(call.queue);
   std::size_t bytes = 0;
   const auto run = [&](void* scratch) {
     cuda::cuda_check(
@@ -186,7 +187,7 @@ void sort(const KernelCall& call, const SortBuffers& buffers, std::int64_t count
 
 template <class T>
 void add_taken(const KernelCall& call, const SortBuffers& sorted, const TakeLayout& at) {
-  const auto stream = static_cast<cudaStream_t>(call.queue.stream());
+  const cudaStream_t stream = stream_of(call.queue);
   const T* dy = call.inputs[1].as<const T>();
   const Chunks chunks(at);
   const Workspace scratch(call.queue, static_cast<std::size_t>(chunks.count * chunks.columns) * sizeof(Compute<T>));
@@ -208,7 +209,7 @@ void take_backward_gpu(const KernelCall& call, IndexKind kind) {
   const TakeLayout& at = taking.at;
   if (dx.size == 0)
     return;
-  const auto stream = static_cast<cudaStream_t>(call.queue.stream());
+  const cudaStream_t stream = stream_of(call.queue);
   const std::size_t bytes = static_cast<std::size_t>(dx.size) * size_of(dx.dtype);
   cuda::cuda_check(cudaMemsetAsync(dx.data, 0, bytes, stream), "cudaMemsetAsync");
   if (at.indices == 0)

@@ -6,6 +6,7 @@
 
 #include <sluice/operator/graph/detail/effects.h>
 #include <sluice/operator/graph/detail/labels.h>
+#include <sluice/operator/graph/detail/memory_use.h>
 #include <sluice/operator/graph/detail/svg_writer.h>
 #include <sluice/operator/graph/svg.h>
 
@@ -30,10 +31,6 @@ struct Row {
   bool shared = false;
   std::vector<Held> held = {};
 };
-
-std::size_t spec_bytes(const ArraySpec& spec) {
-  return static_cast<std::size_t>(spec.shape.size()) * size_of(spec.dtype);
-}
 
 std::string bytes_text(std::size_t bytes) {
   constexpr std::array<const char*, 4> units = {" B", " KiB", " MiB", " GiB"};
@@ -61,7 +58,7 @@ std::vector<Row> rows_of(const Graph& graph, const MemoryPlan& plan) {
       if (!made || graph.nodes[at].is_view())
         continue;
       const ArraySpec& spec = graph.values[value].spec;
-      const Held held{value, spec_bytes(spec), at, last[value]};
+      const Held held{value, graph::bytes_of(spec), at, last[value]};
       if (const auto slot = plan.slot_of[value])
         rows[*slot].held.push_back(held);
       else

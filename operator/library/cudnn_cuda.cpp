@@ -2,6 +2,7 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/operator/library/cudnn_cuda.h>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/library/shared_library.h>
 #include <sluice/operator/workspace.h>
 
@@ -118,7 +119,7 @@ std::string CudnnDescriptor::text(cudnnBackendAttributeName_t name) const {
 
 Cudnn::Cudnn(const Queue& queue) {
   cudnn_check(cudnn_calls.cudnnCreate(&handle_), "cudnnCreate");
-  const cudnnStatus_t status = cudnn_calls.cudnnSetStream(handle_, static_cast<cudaStream_t>(queue.stream()));
+  const cudnnStatus_t status = cudnn_calls.cudnnSetStream(handle_, stream_of(queue));
   if (status != CUDNN_STATUS_SUCCESS)
     cudnn_calls.cudnnDestroy(handle_);
   cudnn_check(status, "cudnnSetStream");

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include <sluice/engine/detail/float_mode.h>
+#include <sluice/operator/library/one_thread.h>
 #include <sluice/operator/library/onednn.h>
 #include <sluice/operator/library/shared_library.h>
-#include <sluice/operator/library/team.h>
 
 namespace sluice::detail {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include <sluice/engine/parallel.h>
-#include <sluice/operator/library/team.h>
+#include <sluice/operator/library/one_thread.h>
 
 namespace sluice::detail {
 
@@ -38,7 +38,7 @@ inline std::int64_t pieces_worth(double operations) noexcept {
 template <class Run>
 void for_each_piece(const Pieces& pieces, Run&& run) {
   parallel_for(pieces.count(), 1, [&](std::int64_t begin, std::int64_t end) {
-    const TeamScope alone(1);
+    const OneThreadScope alone;
     for (std::int64_t piece = begin; piece < end; ++piece)
       run(piece);
   });

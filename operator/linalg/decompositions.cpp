@@ -9,6 +9,7 @@
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/linalg/decompositions.h>
 #include <sluice/operator/linalg/gradients.h>
@@ -33,16 +34,11 @@ struct CutoffAttributes {
   }
 };
 
-// -- Normal form: types that libraries take, and matrices for matrices ----------------------------------------------
-DType solvable(DType dtype) {
-  return dtype == float64 ? float64 : float32;
-}
-
 bool cast_to_solvable(const RawCall& call, NormalCall& normal) {
   DType dtype = call.inputs[0].dtype();
   for (const NDArray& input : call.inputs.subspan(1))
     dtype = promote(dtype, input.dtype());
-  return detail::cast_inputs(call, solvable(dtype), normal);
+  return detail::cast_inputs(call, detail::wide_type(dtype), normal);
 }
 
 // Leading axes broadcast.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <sluice/engine/error.h>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/linalg/solver_cuda.h>
 #include <sluice/operator/linalg/steps_gpu.h>
 #include <sluice/operator/workspace.h>
@@ -92,7 +93,7 @@ void require_solver(const char* op) {
 }
 
 Solver::Solver(const Queue& queue) {
-  const auto stream = static_cast<cudaStream_t>(queue.stream());
+  const cudaStream_t stream = stream_of(queue);
   try {
     check(g_calls.cusolverDnCreate(&handle_), "cusolverDnCreate");
     check(g_calls.cusolverDnSetStream(handle_, stream), "cusolverDnSetStream");

@@ -1,5 +1,6 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/families.h>
+#include <sluice/operator/detail/spec_checks.h>
 #include <sluice/operator/elementwise/in_place.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
@@ -11,11 +12,6 @@
 namespace sluice {
 namespace detail {
 namespace {
-
-void check_floating(const char* op, const ArraySpec& spec) {
-  require<DTypeError>(
-      is_floating(spec.dtype), [&] { return message(op, ": no kernel for ", spec.dtype, " on ", spec.device); });
-}
 
 Specs dense_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   require<ValueError>(inputs.size() == 2 || inputs.size() == 3, [&] {

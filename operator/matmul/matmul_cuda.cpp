@@ -5,6 +5,7 @@
 #include <sluice/operator/library/autotune.h>
 #include <sluice/operator/library/channel.h>
 #include <sluice/operator/library/cublas_cuda.h>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/library/shared_library.h>
 #include <sluice/operator/matmul/algorithm_cuda.h>
 #include <sluice/operator/matmul/precision.h>
@@ -164,7 +165,7 @@ void run_cublas(const Queue& queue, const GemmProblem& p) {
   if (plan->fused && bias != nullptr)
     set(plan->product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   const Workspace workspace(queue, plan->workspace);
-  const auto stream = static_cast<cudaStream_t>(queue.stream());
+  const cudaStream_t stream = stream_of(queue);
   const float one = 1.0f, zero = 0.0f;
   const double wide_one = 1.0, wide_zero = 0.0;
   const bool wide = p.dtype == DType::float64;
@@ -210,7 +211,7 @@ void product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums) {
       channel_sum_gpu(queue, {p.k, p.m, 1, p.dtype}, p.a.data, row_sums);
     return run_cublas(queue, p);
   }
-  const auto stream = static_cast<cudaStream_t>(queue.stream());
+  const cudaStream_t stream = stream_of(queue);
   const std::size_t element = size_of(p.dtype);
   if (p.batch * p.m * p.n > 0) {  // a sum over nothing; c is contiguous
     const std::size_t bytes = static_cast<std::size_t>(p.batch * p.m * p.n) * element;

@@ -1,7 +1,7 @@
 #include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/operator/library/one_thread.h>
 #include <sluice/operator/library/onednn.h>
 #include <sluice/operator/library/pieces.h>
-#include <sluice/operator/library/team.h>
 #include <sluice/operator/library/widened.h>
 #include <sluice/operator/matmul/product.h>
 
@@ -127,7 +127,7 @@ bool run(const Queue& queue, const GemmProblem& p) {
   Onednn& library = Onednn::of(queue);
   const Cutting cutting(p);
   const auto plan_for = [&](std::int64_t piece) {
-    const TeamScope alone(1);
+    const OneThreadScope alone;
     const GemmProblem part = cutting.part(p, piece);
     return library.plans.get(
         key_of(part), [&] { return onednn_plan([&] { return make_plan(library.engine, part); }); });

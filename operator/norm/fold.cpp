@@ -1,4 +1,5 @@
 #include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/norm/kernels.h>
 #include <sluice/operator/norm/norm.h>
 
@@ -20,7 +21,7 @@ Specs fold_infer(const Operator& op, std::span<const ArraySpec> inputs, const At
       return message(op.name, ": input ", i, " is ", inputs[i].dtype, ", gamma ", gamma.dtype);
     });
   }
-  const DType made = gamma.dtype == DType::float64 ? DType::float64 : DType::float32;
+  const DType made = wide_type(gamma.dtype);
   return {{gamma.shape, made, gamma.device}, {gamma.shape, made, gamma.device}};
 }
 

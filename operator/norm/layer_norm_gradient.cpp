@@ -2,6 +2,7 @@
 
 #include <sluice/ndarray/autograd.h>
 #include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/norm/layer_norm_kernels.h>
 #include <sluice/operator/normalise.h>
@@ -31,7 +32,7 @@ Arrays recorded_gradient(const GradientCall& call) {
   const NDArray& x = call.inputs[0];
   const bool centred = call.inputs.size() == 3, scaled = call.inputs.size() > 1;
   const NormRows rows = norm_rows(call.attributes, x.shape(), centred);
-  const DType wide = x.dtype() == float64 ? float64 : float32;
+  const DType wide = wide_type(x.dtype());
   const Shape by_row = with_open_rows({rows.at.outer, rows.at.n, rows.at.inner});
   const Shape by_parameter =
       with_open_rows({rows.at.outer / rows.groups, rows.parameters(), rows.span * rows.at.inner});

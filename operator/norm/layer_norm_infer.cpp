@@ -1,15 +1,13 @@
 #include <array>
 
+#include <sluice/operator/detail/spec_checks.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/norm/layer_norm_kernels.h>
 
 // What layer norm and its like are given and give.
 namespace sluice::detail {
 
 namespace {
-
-DType statistics_type(DType x) {
-  return x == DType::float64 ? DType::float64 : DType::float32;
-}
 
 template <class A>
 const A* as(const Attributes& attributes) noexcept {
@@ -80,7 +78,7 @@ void check_parameters(
           one.shape);
     });
     const DType wanted = i == 0 ? one.dtype : parameters[0].dtype;
-    require<DTypeError>(one.dtype == wanted && (wanted == x.dtype || wanted == statistics_type(x.dtype)), [&] {
+    require<DTypeError>(one.dtype == wanted && (wanted == x.dtype || wanted == wide_type(x.dtype)), [&] {
       return message(
           op.name,
           ": ",
@@ -102,7 +100,7 @@ Specs row_norm_infer(const Operator& op, std::span<const ArraySpec> inputs, cons
   const bool centred = inputs.size() == 3;
   const NormRows rows = checked_rows(op, x, attributes, centred);
   check_parameters(op, x, inputs.subspan(1), rows);
-  const ArraySpec statistics{{rows.count()}, statistics_type(x.dtype), x.device};
+  const ArraySpec statistics{{rows.count()}, wide_type(x.dtype), x.device};
   Specs specs{x, statistics};
   if (const auto* const layer = as<LayerNormAttributes>(attributes); layer != nullptr && layer->result) {
     require<DTypeError>(norm_gives(x.dtype, *layer->result, attributes), [&] {
@@ -119,27 +117,13 @@ Specs row_norm_backward_infer(const Operator& op, std::span<const ArraySpec> inp
   const ArraySpec &dy = inputs[0], &x = inputs[1];
   const bool centred = inputs.size() == 5, scaled = inputs.size() > 3;
   const NormRows rows = checked_rows(op, x, attributes, centred);
-  require<ShapeError>(dy.shape == x.shape, [&] {
-    return message(op.name, ": a gradient of shape ", dy.shape, " does not fit x of shape ", x.shape);
-  });
+  check_like(op.name, "the gradient", dy, x.shape, dy.dtype);
   require<DTypeError>(norm_gives(x.dtype, dy.dtype, attributes), [&] {
     return message(op.name, ": a gradient of ", dy.dtype, " does not fit x of ", x.dtype);
   });
   check_parameters(op, x, inputs.subspan(2, scaled ? 1 : 0), rows);
-  for (const ArraySpec& saved : inputs.subspan(scaled ? 3 : 2)) {
-    require<ShapeError>(saved.shape == Shape{rows.count()} && saved.dtype == statistics_type(x.dtype), [&] {
-      return message(
-          op.name,
-          ": forward saved ",
-          statistics_type(x.dtype),
-          " of ",
-          Shape{rows.count()},
-          ", not ",
-          saved.dtype,
-          " of ",
-          saved.shape);
-    });
-  }
+  for (const ArraySpec& saved : inputs.subspan(scaled ? 3 : 2))
+    check_like(op.name, "what forward saved", saved, {rows.count()}, wide_type(x.dtype));
   Specs specs{x};
   if (scaled)
     specs.push_back(inputs[2]);

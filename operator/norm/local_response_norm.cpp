@@ -5,6 +5,7 @@
 #include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/norm/layer_norm.h>
 #include <sluice/operator/norm/layer_norm_kernels.h>
@@ -46,7 +47,7 @@ Arrays compose(std::span<const NDArray> inputs, const Attributes& attributes, So
   const auto& how = attributes.as<LocalResponseNormAttributes>();
   const Shape& shape = detail::unseen_shape(inputs[0]);
   const DType own = inputs[0].dtype();
-  const NDArray x = inputs[0].astype(own == float64 ? float64 : float32, site);
+  const NDArray x = inputs[0].astype(detail::wide_type(own), site);
   std::vector<std::pair<std::int64_t, std::int64_t>> widths(static_cast<std::size_t>(shape.ndim()));
   // A wider window than all channels to both sides sees no more; and each of its places is a call.
   const std::int64_t farthest = std::max<std::int64_t>(shape[1] - 1, 0);

@@ -4,9 +4,11 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/families.h>
+#include <sluice/operator/detail/spec_checks.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/elementwise/in_place.h>
 #include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/norm/kernels.h>
 #include <sluice/operator/norm/layer_norm_kernels.h>
@@ -20,10 +22,6 @@ namespace {
 
 constexpr std::array<const char*, 5> k_names{"x", "gamma", "beta", "running_mean", "running_var"};
 
-DType statistics_type(DType x) {
-  return x == DType::float64 ? DType::float64 : DType::float32;
-}
-
 // y, and the mean and 1 / std of each channel for backward.
 Specs batch_norm_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const auto& how = attributes.as<BatchNormAttributes>();
@@ -35,7 +33,7 @@ Specs batch_norm_infer(const Operator&, std::span<const ArraySpec> inputs, const
   });
   const std::int64_t channels = x.shape[static_cast<int>(how.axis)];
   const DType parameters = inputs[1].dtype;
-  require<DTypeError>(parameters == x.dtype || parameters == statistics_type(x.dtype), [&] {
+  require<DTypeError>(parameters == x.dtype || parameters == wide_type(x.dtype), [&] {
     return message("batch_norm: gamma of ", parameters, " does not go with x of ", x.dtype);
   });
   for (std::size_t i = 1; i < inputs.size(); ++i) {
@@ -57,7 +55,7 @@ Specs batch_norm_infer(const Operator&, std::span<const ArraySpec> inputs, const
       return message("batch_norm: gamma is ", parameters, ", ", k_names[i], " is ", inputs[i].dtype);
     });
   }
-  const ArraySpec statistics{{channels}, statistics_type(x.dtype), x.device};
+  const ArraySpec statistics{{channels}, wide_type(x.dtype), x.device};
   return {x, statistics, statistics};
 }
 
@@ -76,48 +74,23 @@ Specs batch_norm_relu_infer(const Operator& op, std::span<const ArraySpec> input
 }
 
 // Inputs dy, x, gamma, mean, 1 / std; gradients of x, gamma, beta.
-Specs batch_norm_backward_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs batch_norm_backward_infer(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const ArraySpec& x = inputs[1];
   const Shape channels{x.shape[detail::axis_of<BatchNormAttributes>(attributes)]};
   require<DTypeError>(is_floating(x.dtype) && is_floating(inputs[2].dtype), [&] {
-    return message("batch_norm_backward: takes floating types, not ", x.dtype, " with gamma of ", inputs[2].dtype);
+    return message(op.name, ": takes floating types, not ", x.dtype, " with gamma of ", inputs[2].dtype);
   });
-  for (std::size_t i = 2; i < inputs.size(); ++i) {
-    require<ShapeError>(inputs[i].shape == channels && (i == 2 || inputs[i].dtype == statistics_type(x.dtype)), [&] {
-      return message(
-          "batch_norm_backward: input ",
-          i,
-          " is ",
-          inputs[i].dtype,
-          " of shape ",
-          inputs[i].shape,
-          ", not ",
-          i == 2 ? inputs[i].dtype : statistics_type(x.dtype),
-          " of ",
-          channels);
-    });
-  }
-  require<ShapeError>(inputs[0].shape == inputs[1].shape && inputs[0].dtype == inputs[1].dtype, [&] {
-    return message(
-        "batch_norm_backward: gradient of shape ", inputs[0].shape, " does not fit x of shape ", inputs[1].shape);
-  });
+  detail::check_like(op.name, "gamma", inputs[2], channels, inputs[2].dtype);
+  for (std::size_t i = 3; i < inputs.size(); ++i)
+    detail::check_like(op.name, "what forward saved", inputs[i], channels, wide_type(x.dtype));
+  detail::check_like(op.name, "the gradient", inputs[0], x.shape, x.dtype);
   return {inputs[1], inputs[2], inputs[2]};
 }
 
 // And beta.
 Specs batch_norm_relu_backward_infer(
     const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  require<ShapeError>(inputs[5].shape == inputs[2].shape && inputs[5].dtype == inputs[2].dtype, [&] {
-    return message(
-        "batch_norm_relu_backward: beta is ",
-        inputs[5].dtype,
-        " of shape ",
-        inputs[5].shape,
-        ", gamma ",
-        inputs[2].dtype,
-        " of ",
-        inputs[2].shape);
-  });
+  detail::check_like(op.name, "beta", inputs[5], inputs[2].shape, inputs[2].dtype);
   return batch_norm_backward_infer(op, inputs.first(5), attributes);
 }
 
@@ -138,7 +111,7 @@ MemoryOrder batch_norm_order(std::span<const NDArray> inputs, const Attributes& 
 // The gradient in operators that can themselves be differentiated, for a backward that is recorded.
 Arrays recorded_gradient(const GradientCall& call, const BatchNormAttributes& how) {
   const NDArray& x = call.inputs[0];
-  const DType wide = statistics_type(x.dtype());
+  const DType wide = wide_type(x.dtype());
   Shape others, along = Shape::filled(x.ndim(), 1);
   for (int axis = 0; axis < x.ndim(); ++axis) {
     if (axis != how.axis)

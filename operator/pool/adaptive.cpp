@@ -3,6 +3,7 @@
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/pool/composed.h>
 #include <sluice/operator/pool/geometry.h>
@@ -80,7 +81,7 @@ NDArray laid_out(const NDArray& x, int axis, const Windows& w, bool repeats_last
 
 // How often the mean of a window of `longest` elements holds the mean of its own.
 NDArray shares(const Windows& w, const NDArray& y, SourceLocation site) {
-  const DType dtype = y.dtype() == float64 ? float64 : float32;
+  const DType dtype = detail::wide_type(y.dtype());
   const NDArray window = arange(0, static_cast<double>(w.out), 1, {.dtype = int64, .device = y.device()}, site);
   const Ends ends = ends_of(w, window, site);
   const NDArray elements = subtract(ends.end, ends.begin, site).astype(dtype, site);

@@ -4,6 +4,7 @@
 #include <sluice/operator/detail/one_axis.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/pool/composed.h>
 #include <sluice/operator/pool/geometry.h>
@@ -134,7 +135,7 @@ NDArray power_beside_zero(const NDArray& x, double p, SourceLocation site) {
 }
 
 NDArray norms_of_windows(const NDArray& x, double p, const PoolAttributes& window, SourceLocation site) {
-  const NDArray wide = x.astype(x.dtype() == float64 ? float64 : float32, site);
+  const NDArray wide = x.astype(detail::wide_type(x.dtype()), site);
   if (p == 1)
     return sums_of_windows(abs(wide, site), window, site).astype(x.dtype(), site);
   const NDArray powers = p == 2 ? multiply(wide, wide, site) : power_beside_zero(abs(wide, site), p, site);

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include <sluice/operator/detail/families.h>
+#include <sluice/operator/detail/spec_checks.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/pool/composed.h>
@@ -59,11 +60,6 @@ Shape pooled_shape(const Shape& x, const PoolGeometry& g) {
 
 namespace {
 
-void check_floating(const char* op, const ArraySpec& spec) {
-  require<DTypeError>(
-      is_floating(spec.dtype), [&] { return message(op, ": no kernel for ", spec.dtype, " on ", spec.device); });
-}
-
 template <bool IsMax>
 Specs pool_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   constexpr const char* op = IsMax ? "max_pool2d" : "avg_pool2d";
@@ -85,12 +81,9 @@ Specs pool_backward_infer(const Operator&, std::span<const ArraySpec> inputs, co
   const ArraySpec &dy = inputs[0], &x = inputs.back();
   check_floating(op, dy);
   const Shape y = pooled_shape(x.shape, pool_geometry(op, x.shape, how));
-  require<ShapeError>(dy.shape == y && (!IsMax || inputs[1].shape == y), [&] {
-    return message(op, ": gradient of shape ", dy.shape, " is not that of a result of shape ", y);
-  });
-  require<DTypeError>(!IsMax || inputs[1].dtype == DType::int32, [&] {
-    return message(op, ": places of maxima are int32, not ", inputs[1].dtype);
-  });
+  check_like(op, "the gradient", dy, y, dy.dtype);
+  if (IsMax)
+    check_like(op, "where the maxima were", inputs[1], y, DType::int32);
   return {{x.shape, dy.dtype, dy.device}};
 }
 
@@ -100,9 +93,7 @@ Specs gather_infer(const Operator&, std::span<const ArraySpec> inputs, const Att
   const ArraySpec& x = inputs[0];
   check_floating(op, x);
   const Shape y = pooled_shape(x.shape, pool_geometry(op, x.shape, attributes.as<PoolAttributes>()));
-  require<ShapeError>(inputs[1].shape == y && inputs[1].dtype == DType::int32, [&] {
-    return message(op, ": index of shape ", inputs[1].shape, " does not belong to x of shape ", x.shape);
-  });
+  check_like(op, "where the maxima were", inputs[1], y, DType::int32);
   return {{y, x.dtype, x.device}};
 }
 

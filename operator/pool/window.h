@@ -99,16 +99,4 @@ max_gradient(const PoolGeometry& g, const T* dy, const std::int32_t* index, std:
   return sum;
 }
 
-template <class Acc, class T>
-SLUICE_HD Acc mean_gradient(const PoolGeometry& g, const T* dy, std::int64_t iy, std::int64_t ix) {
-  const Span1D ys = windows_of(g, 0, iy);
-  const Span1D xs = windows_of(g, 1, ix);
-  Acc sum = 0;
-  for (std::int64_t y = ys.begin; y < ys.end; ++y) {
-    for (std::int64_t x = xs.begin; x < xs.end; ++x)
-      sum += static_cast<Acc>(dy[y * g.out[1] + x]) / static_cast<Acc>(window_count(g, y, x));
-  }
-  return sum;
-}
-
 }  // namespace sluice::detail

@@ -2,6 +2,7 @@
 
 #include <sluice/engine/cuda/check.h>
 #include <sluice/operator/group.cuh>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/random/drawn.h>
 #include <sluice/operator/workspace.h>
 
@@ -45,9 +46,8 @@ void draw_gpu(const KernelCall& call) {
   const TensorView& to = call.outputs[0];
   if (to.size == 0)
     return;
-  draw_kernel<Draw>
-      <<<blocks_for_groups(to.size, 1), k_group_block, 0, static_cast<cudaStream_t>(call.queue.stream())>>>(
-          draw_parameters(call), random_source(call), to.dtype, to.data, to.size);
+  draw_kernel<Draw><<<blocks_for_groups(to.size, 1), k_group_block, 0, stream_of(call.queue)>>>(
+      draw_parameters(call), random_source(call), to.dtype, to.data, to.size);
   cuda::cuda_check(cudaGetLastError(), "random numbers");
 }
 
@@ -63,7 +63,7 @@ void categorical_gpu(const KernelCall& call) {
   const CategoricalWork work = categorical_work(call);
   if (work.rows * work.draws == 0)
     return;
-  const auto stream = static_cast<cudaStream_t>(call.queue.stream());
+  const cudaStream_t stream = stream_of(call.queue);
   const Workspace sums(call.queue, static_cast<std::size_t>(work.rows * work.categories) * sizeof(double));
   add_up_kernel<<<blocks_for_groups(work.rows, 1), k_group_block, 0, stream>>>(work, sums.as<double>());
   cuda::cuda_check(cudaGetLastError(), "sums of weights");

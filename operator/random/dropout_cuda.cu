@@ -4,6 +4,7 @@
 #include <sluice/ndarray/early_start.cuh>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/group.cuh>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/random/kernels.h>
 #include <sluice/operator/random/philox.h>
 
@@ -55,14 +56,10 @@ void apply_mask(const KernelCall& call, RandomBlock* used) {
     T* y = call.outputs[0].as<T>();
     const auto bits = reinterpret_cast<std::uintptr_t>(x) | reinterpret_cast<std::uintptr_t>(y);
     const bool packed = bits % sizeof(Neighbours<T, 4>) == 0;
-    dropout_kernel<<<
-        blocks_for_groups((size + 3) / 4, 1),
-        k_group_block,
-        0,
-        static_cast<cudaStream_t>(call.queue.stream())>>>(
+    dropout_kernel<<<blocks_for_groups((size + 3) / 4, 1), k_group_block, 0, stream_of(call.queue)>>>(
         x, y, size, mask, static_cast<Compute<T>>(mask.scale), packed, used);
   });
-  check_early_launch("dropout", static_cast<cudaStream_t>(call.queue.stream()));
+  check_early_launch("dropout", stream_of(call.queue));
 }
 
 }  // namespace

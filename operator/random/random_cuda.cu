@@ -2,6 +2,7 @@
 
 #include <sluice/engine/cuda/check.h>
 #include <sluice/operator/group.cuh>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/random/draw.h>
 #include <sluice/operator/random/kernels.h>
 
@@ -42,7 +43,7 @@ void fill_random(const KernelCall& call, const Draw& draw) {
   T* to = call.outputs[0].as<T>();
   const bool packed = reinterpret_cast<std::uintptr_t>(to) % sizeof(Neighbours<T, Draw::k_count>) == 0;
   const std::int64_t blocks = (size + Draw::k_count - 1) / Draw::k_count;
-  random_kernel<<<blocks_for_groups(blocks, 1), k_group_block, 0, static_cast<cudaStream_t>(call.queue.stream())>>>(
+  random_kernel<<<blocks_for_groups(blocks, 1), k_group_block, 0, stream_of(call.queue)>>>(
       draw, random_source(call), to, size, packed);
   cuda::cuda_check(cudaGetLastError(), "random numbers");
 }

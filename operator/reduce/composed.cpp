@@ -3,6 +3,7 @@
 
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/reduce/calls.h>
 #include <sluice/operator/reduce/composed.h>
@@ -68,7 +69,7 @@ Arrays mean_of_numbers(std::span<const NDArray> inputs, const Attributes& attrib
   const NDArray& x = inputs[0];
   if (!is_floating(x.dtype()))
     return {mean(x, a.axes, a.keepdims, site)};
-  const NDArray is_number = logical_not(isnan(x, site), site).astype(x.dtype() == float64 ? float64 : float32, site);
+  const NDArray is_number = logical_not(isnan(x, site), site).astype(detail::wide_type(x.dtype()), site);
   const NDArray share = mean(is_number, a.axes, a.keepdims, site);
   const NDArray of_all = mean(widened(without_nan(x, 0, site)), a.axes, a.keepdims, site);
   return {divide(of_all, share, site).astype(x.dtype(), site)};

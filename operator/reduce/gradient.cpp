@@ -2,6 +2,7 @@
 #include <limits>
 
 #include <sluice/operator/detail/beside_batch.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/reduce/gradient.h>
 #include <sluice/operator/reduce/reduce.h>
@@ -84,7 +85,7 @@ NDArray ReductionGradient::shared(const NDArray& x, const NDArray& y, const NDAr
   const NDArray ties = logical_or(x == y, isnan(x));
   // Counted in whole numbers: float16 would stop at 2048.
   const NDArray count = aligned(sum(ties, axes_, keepdims_));
-  return where(ties, (dy / count.astype(x.dtype() == float64 ? float64 : float32)).astype(x.dtype()), 0);
+  return where(ties, (dy / count.astype(wide_type(x.dtype()))).astype(x.dtype()), 0);
 }
 
 NDArray ReductionGradient::in_shares(const NDArray& x, const NDArray& dy) const {

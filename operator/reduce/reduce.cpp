@@ -219,13 +219,6 @@ NDArray reduce(const Operator& op, const NDArray& x, A attributes, SourceLocatio
   });
 }
 
-NDArray reduce_one(const Operator& op, const NDArray& x, int axis, bool keepdims, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    const int counted = normal_axis(axis, detail::object_of(x, op.name).shape.ndim(), op.name);
-    return reduce(op, x, ReduceAttributes{{counted}, keepdims}, site);
-  });
-}
-
 }  // namespace
 
 #define SLUICE_TAKES_none
@@ -241,11 +234,11 @@ NDArray reduce_one(const Operator& op, const NDArray& x, int axis, bool keepdims
 #undef REDUCTION
 
 NDArray argmax(const NDArray& x, int axis, bool keepdims, SourceLocation site) {
-  return reduce_one(k_argmax, x, axis, keepdims, site);
+  return reduce(k_argmax, x, ReduceAttributes{{axis}, keepdims}, site);
 }
 
 NDArray argmin(const NDArray& x, int axis, bool keepdims, SourceLocation site) {
-  return reduce_one(k_argmin, x, axis, keepdims, site);
+  return reduce(k_argmin, x, ReduceAttributes{{axis}, keepdims}, site);
 }
 
 detail::OperatorList detail::reduce_operators() noexcept {

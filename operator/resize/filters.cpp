@@ -3,6 +3,7 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/reduce/reduce.h>
 #include <sluice/operator/resize/filters.h>
@@ -65,7 +66,7 @@ NDArray mixed_by_cubic(const NDArray& x, const ResizedAxis& of, SourceLocation s
   NDArray total;
   for (int tap = 0; tap < 4; ++tap) {
     const NDArray place = clip(add(lower, tap - 1, site), 0, of.in - 1, site);
-    const DType wide = x.dtype() == float64 ? float64 : float32;
+    const DType wide = wide_type(x.dtype());
     const NDArray weight = weights[tap].astype(wide, site).reshape(of.axis == 2 ? Shape{-1, 1} : Shape{-1}, site);
     const NDArray term = multiply(take(x, place, of.axis, IndexMode::raise, site), weight, site);
     total = tap == 0 ? term : add(total, term, site);
@@ -74,7 +75,7 @@ NDArray mixed_by_cubic(const NDArray& x, const ResizedAxis& of, SourceLocation s
 }
 
 NDArray mixed_by_filter(const NDArray& x, const ResizedAxis& of, bool cubic, SourceLocation site) {
-  const DType wide = x.dtype() == float64 ? float64 : float32;
+  const DType wide = wide_type(x.dtype());
   const NDArray weights = weights_of(x, of, cubic, site).astype(wide, site), from = x.astype(wide, site);
   return of.axis == 2 ? matmul(weights, from, site) : matmul(from, weights.transpose({1, 0}, site), site);
 }

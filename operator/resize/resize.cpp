@@ -4,6 +4,7 @@
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/resize/filters.h>
 #include <sluice/operator/resize/resize.h>
@@ -106,7 +107,7 @@ NDArray mixed(const NDArray& x, int axis, std::int64_t in, std::int64_t out, boo
   if (!corners)
     steps = maximum(add(steps, in - out, site), 0, site);
   const NDArray lower = floor_divide(steps, unit, site), upper = minimum(add(lower, 1, site), in - 1, site);
-  const DType dtype = x.dtype() == float64 ? float64 : float32;
+  const DType dtype = detail::wide_type(x.dtype());
   NDArray part = divide(mod(steps, unit, site).astype(float64, site), static_cast<double>(unit), site);
   part = part.astype(dtype, site).reshape(axis == 2 ? Shape{-1, 1} : Shape{-1}, site);
   const NDArray a = take(x, lower, axis, IndexMode::raise, site), b = take(x, upper, axis, IndexMode::raise, site);
@@ -204,7 +205,7 @@ Sides1D sides_of(const NDArray& boxes, int axis, int behind, bool center, Source
 Arrays intersect(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   const DType dtype = infer_boxes(detail::k_box_iou, detail::specs_of(inputs), attributes)[0].dtype;
   const bool center = attributes.as<BoxAttributes>().center;
-  const DType wide = dtype == float64 ? float64 : float32;
+  const DType wide = detail::wide_type(dtype);
   const NDArray a = inputs[0].astype(wide, site), b = inputs[1].astype(wide, site);
   const int of_b_alone = detail::unseen_shape(b).ndim() - 1;
   NDArray shared, of_a, of_b;

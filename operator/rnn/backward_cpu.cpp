@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/library/channel.h>
 #include <sluice/operator/matmul/product.h>
 #include <sluice/operator/rnn/gates_cpu.h>
@@ -115,7 +116,7 @@ void multiply(const Queue& queue, GemmProblem problem, const T* a, const T* b, T
 template <class T>
 void input_gradients(const Queue& queue, const RnnProblem& p, const RnnPass<T>& pass, const GateGradients<T>& of) {
   const std::int64_t in = p.input_of(pass.layer), rows = p.rows(), points = p.steps * p.batch;
-  const DType dtype = rnn_wide(p.dtype);
+  const DType dtype = wide_type(p.dtype);
   T* const bias = pass.dparameters + p.input_bias(pass.layer, pass.direction);
   GemmProblem weights{.dtype = dtype, .m = rows, .n = in, .k = points};
   weights.a = {nullptr, 1, rows};
@@ -149,7 +150,7 @@ template <class T>
 void state_gradients(const Queue& queue, const RnnProblem& p, const RnnPass<T>& pass, const T* of_h) {
   const std::int64_t rows = p.rows(), apart = p.batch, forward = pass.direction == 0 ? 1 : 0;
   T* const to = pass.dparameters + p.state_weights(pass.layer, pass.direction);
-  GemmProblem product{.dtype = rnn_wide(p.dtype), .m = rows, .n = p.hidden, .k = (p.steps - 1) * p.batch};
+  GemmProblem product{.dtype = wide_type(p.dtype), .m = rows, .n = p.hidden, .k = (p.steps - 1) * p.batch};
   product.a = {nullptr, 1, rows};
   product.b = {nullptr, p.width(), 1};
   product.c = {nullptr, p.hidden, 1};

@@ -1,3 +1,4 @@
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/matmul/product.h>
 #include <sluice/operator/rnn/gates_cpu.h>
 #include <sluice/operator/rnn/layers_cpu.h>
@@ -11,7 +12,7 @@ template <class T>
 void multiply_inputs(const Queue& queue, const RnnProblem& p, const RnnPass<T>& pass, T* product) {
   const std::int64_t in = p.input_of(pass.layer);
   const auto at = [&](std::int64_t offset) { return const_cast<T*>(pass.parameters + offset); };
-  GemmProblem gemm{.dtype = rnn_wide(p.dtype), .m = p.steps * p.batch, .n = p.rows(), .k = in};
+  GemmProblem gemm{.dtype = wide_type(p.dtype), .m = p.steps * p.batch, .n = p.rows(), .k = in};
   gemm.a = {const_cast<T*>(pass.x), in, 1};
   gemm.b = {at(p.input_weights(pass.layer, pass.direction)), 1, in};
   gemm.c = {product, p.rows(), 1};

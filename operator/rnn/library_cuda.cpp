@@ -10,6 +10,7 @@
 #include <sluice/engine/cuda/handle.h>
 #include <sluice/engine/detail/fork_watch.h>
 #include <sluice/engine/error.h>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/library/nvrtc.h>
 #include <sluice/operator/library/shared_library.h>
 #include <sluice/operator/matmul/precision.h>
@@ -18,10 +19,6 @@
 
 namespace sluice::detail {
 namespace {
-
-cudaStream_t stream_of(const Queue& queue) {
-  return static_cast<cudaStream_t>(queue.stream());
-}
 
 void copy(const Queue& queue, void* to, const void* from, std::size_t bytes) {
   cuda::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_of(queue)), "cudaMemcpyAsync");

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <sluice/engine/error.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/library/shared_library.h>
 #include <sluice/operator/rnn/network_cuda.h>
 
@@ -68,7 +69,7 @@ void CudnnRnn::describe(cudnnHandle_t handle, cudnnMathType_t math) {
           p.directions == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL,
           CUDNN_LINEAR_INPUT,
           type,
-          cudnn_type(rnn_wide(p.dtype)),
+          cudnn_type(wide_type(p.dtype)),
           math,
           input,
           hidden,

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/operator.h>
 #include <sluice/operator/rnn/composed.h>
 
@@ -55,11 +56,6 @@ struct RnnProblem {
   std::int64_t cpu_reserve() const noexcept;
 };
 
-/// In which type it is added up and kept.
-constexpr DType rnn_wide(DType dtype) noexcept {
-  return dtype == DType::float64 ? DType::float64 : DType::float32;
-}
-
 /// Whether kernels that keep one layer's weights in registers over all steps are worth asking cuDNN for, on a GPU of
 /// that capability (90: 9.0) with so many processors. The rule is PyTorch's, which found it by trying.
 bool suits_persistent_kernels(const RnnProblem& problem, int capability, int processors) noexcept;
@@ -96,7 +92,7 @@ RnnData rnn_backward_data(const KernelCall& call, const RnnProblem& problem);
 std::vector<std::int64_t> rnn_lengths(const KernelCall& call, const RnnProblem& problem);
 
 /// A pass on this thread and idle workers, on arrays that the host reaches; no extent is 0. What is kept is null, or of
-/// rnn_wide() and cpu_reserve() long: of plain networks it is empty, and not null.
+/// wide_type() and cpu_reserve() long: of plain networks it is empty, and not null.
 void rnn_on_host(const Queue& queue, const RnnProblem& problem, const RnnData& data, bool is_backward);
 
 void rnn_cpu(const KernelCall& call);

@@ -13,7 +13,9 @@
 #include <sluice/operator/detail/autocast.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/detail/operator_node.h>
+#include <sluice/operator/detail/spec_checks.h>
 #include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/random/dropout.h>
 #include <sluice/operator/rnn/problem.h>
@@ -25,13 +27,6 @@ namespace {
 using detail::RnnAttributes;
 using detail::RnnProblem;
 
-void check_like(const Operator& op, const char* name, const ArraySpec& given, const Shape& shape, DType dtype) {
-  require<ShapeError>(
-      given.shape == shape, [&] { return message(op.name, ": ", name, " is ", given.shape, ", not ", shape); });
-  require<DTypeError>(
-      given.dtype == dtype, [&] { return message(op.name, ": ", name, " is ", given.dtype, ", not ", dtype); });
-}
-
 // h and maybe c from `first` on; there may be none.
 void check_states(const Operator& op, std::span<const ArraySpec> inputs, std::size_t first, const RnnProblem& problem) {
   const std::size_t states = problem.has_cells() ? 2 : 1;
@@ -39,7 +34,7 @@ void check_states(const Operator& op, std::span<const ArraySpec> inputs, std::si
     return message(op.name, ": takes ", first, " inputs, or ", first + states, " with states, not ", inputs.size());
   });
   for (std::size_t i = first; i < inputs.size(); ++i)
-    check_like(op, i == first ? "h" : "c", inputs[i], problem.state_shape(), problem.dtype);
+    detail::check_like(op.name, i == first ? "h" : "c", inputs[i], problem.state_shape(), problem.dtype);
 }
 
 /// Where states begin in a call of those operators: behind x, the parameters and maybe lengths.
@@ -57,7 +52,7 @@ void check_lengths(const Operator& op, const ArraySpec& lengths, const RnnProble
 }
 
 ArraySpec kept_spec(const Operator& op, const RnnProblem& problem, Device device, bool keep) {
-  const DType wide = detail::rnn_wide(problem.dtype);
+  const DType wide = detail::wide_type(problem.dtype);
   std::int64_t count = 0;
   if (keep && device.is_cpu()) {
     count = problem.cpu_reserve();
@@ -105,11 +100,11 @@ Specs infer_backward(const Operator& op, std::span<const ArraySpec> inputs, cons
   if (y == 3)
     check_lengths(op, inputs[2], problem);
   const ArraySpec kept = kept_spec(op, problem, inputs[0].device, true);
-  check_like(op, "y", inputs[y], problem.y_shape(), problem.dtype);
-  check_like(op, "what was kept", inputs[y + 1], kept.shape, kept.dtype);
-  check_like(op, "the gradient of y", inputs[y + 2], problem.y_shape(), problem.dtype);
+  detail::check_like(op.name, "y", inputs[y], problem.y_shape(), problem.dtype);
+  detail::check_like(op.name, "what was kept", inputs[y + 1], kept.shape, kept.dtype);
+  detail::check_like(op.name, "the gradient of y", inputs[y + 2], problem.y_shape(), problem.dtype);
   for (std::size_t i = y + 3; i < y + 3 + states; ++i)
-    check_like(op, "the gradient of a state", inputs[i], problem.state_shape(), problem.dtype);
+    detail::check_like(op.name, "the gradient of a state", inputs[i], problem.state_shape(), problem.dtype);
   Specs results{inputs[0], inputs[1]};
   for (std::size_t i = 0; i < states; ++i)
     results.push_back({problem.state_shape(), problem.dtype, inputs[0].device});

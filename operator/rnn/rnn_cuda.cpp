@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
 #include <sluice/engine/cuda/check.h>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/rnn/problem.h>
 
 namespace sluice::detail {
@@ -21,7 +22,7 @@ void rnn_backward_gpu(const KernelCall& call) {
           parameters.data,
           0,
           static_cast<std::size_t>(parameters.size) * size_of(parameters.dtype),
-          static_cast<cudaStream_t>(call.queue.stream())),
+          stream_of(call.queue)),
       "cudaMemsetAsync");
 }
 

@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include <sluice/operator/library/team.h>
+#include <sluice/operator/library/one_thread.h>
 #include <sluice/operator/rnn/step_library.h>
 
 namespace sluice::detail {
@@ -36,7 +36,7 @@ std::unique_ptr<StepLibrary> StepLibrary::find(
     return nullptr;
   Onednn& library = Onednn::of(queue);
   constexpr std::int64_t kind = 3;  // apart from other primitives in the cache
-  const TeamScope alone(1);
+  const OneThreadScope alone;
   auto plan = library.plans.get(CacheKey::of(kind, rows, columns, depth), [&] {
     return onednn_plan([&] { return make_plan(library.engine, rows, columns, depth); });
   });
@@ -63,7 +63,7 @@ void StepLibrary::pack(std::int64_t block, const float* columns) {
     std::memcpy(weight(block), columns, layout.ours.get_size());
     return;
   }
-  const TeamScope alone(1);
+  const OneThreadScope alone;
   const dnnl::engine& engine = Onednn::of(queue_).engine;
   memory from(layout.ours, engine, const_cast<float*>(columns)), to(layout.wanted, engine, weight(block));
   try {
@@ -75,7 +75,7 @@ void StepLibrary::pack(std::int64_t block, const float* columns) {
 }
 
 void StepLibrary::multiply(std::int64_t block, const float* state, float* product) {
-  const TeamScope alone(1);
+  const OneThreadScope alone;
   OnednnCall call("rnn", queue_, packed_);
   call.input(DNNL_ARG_SRC, packed_.x, const_cast<float*>(state));
   call.input(DNNL_ARG_WEIGHTS, packed_.weight, weight(block));

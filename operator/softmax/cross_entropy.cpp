@@ -1,6 +1,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/families.h>
+#include <sluice/operator/detail/spec_checks.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/kernels.h>
 #include <sluice/operator/gather/resolve.h>
@@ -30,10 +31,6 @@ Attributes widened(const Attributes& attributes) {
   CrossEntropyAttributes wide = attributes.as<CrossEntropyAttributes>();
   wide.wide = true;
   return Attributes::of(wide);
-}
-
-DType compute_type(DType dtype) {
-  return dtype == float64 ? float64 : float32;
 }
 
 void check_labels(const char* op, const ArraySpec& x, const ArraySpec& labels, int axis) {
@@ -69,7 +66,7 @@ Specs infer_cross_entropy(const Operator& op, std::span<const ArraySpec> inputs,
   // Of each row the largest logit, then the log of the sum of exponentials relative to it: their sum would round.
   ArraySpec log_sum = loss;
   log_sum.shape = {2, loss.shape.size()};
-  log_sum.dtype = compute_type(loss.dtype);
+  log_sum.dtype = detail::wide_type(loss.dtype);
   return {loss, log_sum};
 }
 
@@ -86,18 +83,7 @@ void check_losses(const char* op, const ArraySpec& dy, const ArraySpec& labels, 
 Specs infer_cross_entropy_backward(
     const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const Specs forward = infer_cross_entropy(op, inputs, attributes);
-  require<ShapeError>(inputs[2].shape == forward[1].shape && inputs[2].dtype == forward[1].dtype, [&] {
-    return message(
-        op.name,
-        ": what forward saved is ",
-        forward[1].dtype,
-        " of shape ",
-        forward[1].shape,
-        ", not ",
-        inputs[2].dtype,
-        " of shape ",
-        inputs[2].shape);
-  });
+  detail::check_like(op.name, "what forward saved", inputs[2], forward[1].shape, forward[1].dtype);
   check_losses(op.name, inputs[3], inputs[1], forward[0].dtype);
   return {inputs[0]};
 }

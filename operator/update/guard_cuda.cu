@@ -5,6 +5,7 @@
 #include <sluice/engine/cuda/check.h>
 #include <sluice/ndarray/early_start.cuh>
 #include <sluice/operator/group.cuh>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/update/floats.cuh>
 #include <sluice/operator/update/guard_kernels.h>
 #include <sluice/operator/update/loss_scale.h>
@@ -118,7 +119,7 @@ GuardSums* launch(GuardTable& table, GuardSums* partial, cudaStream_t stream) {
 
 void guard_gpu(const KernelCall& call) {
   const GuardWork work = guard_work(call);
-  const auto stream = static_cast<cudaStream_t>(call.queue.stream());
+  const cudaStream_t stream = stream_of(call.queue);
   std::int64_t blocks = 0;
   for (const TensorView& array : work.arrays)
     blocks += blocks_of(array);
@@ -143,7 +144,7 @@ void guard_gpu(const KernelCall& call) {
 }
 
 void loss_scale_gpu(const KernelCall& call) {
-  const auto stream = static_cast<cudaStream_t>(call.queue.stream());
+  const cudaStream_t stream = stream_of(call.queue);
   loss_scale_kernel<<<1, 1, 0, stream>>>(
       LossScaleStep(call.attributes.as<LossScaleRules>()),
       call.inputs[0].as<float>(),

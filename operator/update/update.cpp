@@ -72,7 +72,7 @@ void check_state(
     const std::string whole = message(op, ": state ", i, " has shape ", spec.shape, ", its weight ", weight.shape);
     return wanted == weight.shape ? whole : message(whole, ", of which state '", rule.states()[list], "' has ", wanted);
   });
-  check_type(op, "state", i, spec, weight, weight.dtype == float64 ? float64 : float32);
+  check_type(op, "state", i, spec, weight, detail::wide_type(weight.dtype));
 }
 
 // Masters in the order of the weights that have them.

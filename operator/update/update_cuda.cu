@@ -4,6 +4,7 @@
 
 #include <sluice/engine/cuda/check.h>
 #include <sluice/ndarray/early_start.cuh>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/update/table.cuh>
 #include <sluice/operator/workspace.h>
 
@@ -151,7 +152,7 @@ UpdateEntry<R> entry_of(const UpdatePiece& piece, bool aligned) {
 template <class C, class R>
 void launch(const UpdateTable<R>& table, const R& rule, const Queue& queue) {
   static_assert(sizeof(UpdateTable<R>) + sizeof(R) + 2 * sizeof(void*) <= 4096);
-  const auto stream = static_cast<cudaStream_t>(queue.stream());
+  const cudaStream_t stream = stream_of(queue);
   if constexpr (R::k_trusted) {
     const std::size_t sums = table.blocks * sizeof(SquareSums);
     const Workspace scratch(queue, sums + static_cast<std::size_t>(table.count) * sizeof(double));

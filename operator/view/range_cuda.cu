@@ -2,6 +2,7 @@
 
 #include <sluice/engine/cuda/check.h>
 #include <sluice/operator/group.cuh>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/view/range.h>
 
 namespace sluice::detail {
@@ -23,7 +24,7 @@ void range_gpu(const KernelCall& call) {
   if (to.size == 0)
     return;
   by_any_dtype(to.dtype, [&]<class T>() {
-    range_kernel<<<blocks_for_groups(to.size, 1), k_group_block, 0, static_cast<cudaStream_t>(call.queue.stream())>>>(
+    range_kernel<<<blocks_for_groups(to.size, 1), k_group_block, 0, stream_of(call.queue)>>>(
         a.start, a.step, to.as<T>(), to.size);
   });
   cuda::cuda_check(cudaGetLastError(), "arange");

@@ -11,6 +11,7 @@
 #include <sluice/operator/gather/gather.h>
 #include <sluice/operator/gather/indexing.h>
 #include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/order/order.h>
 #include <sluice/operator/order/select.h>
@@ -41,17 +42,13 @@ struct BoxNmsAttributes {
   }
 };
 
-DType wide_type(DType dtype) {
-  return dtype == float64 ? float64 : float32;
-}
-
 // -- Which remain -----------------------------------------------------------------------------------------------------
 Specs infer_mask(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
   require<ValueError>(inputs.size() == 2 || inputs.size() == 3, [&] {
     return message(op.name, ": takes boxes, which take part and maybe classes, was given ", inputs.size());
   });
   const ArraySpec &boxes = inputs[0], &takes_part = inputs[1];
-  require<DTypeError>(boxes.dtype == wide_type(boxes.dtype) && takes_part.dtype == bool_, [&] {
+  require<DTypeError>(boxes.dtype == detail::wide_type(boxes.dtype) && takes_part.dtype == bool_, [&] {
     return message(op.name, ": boxes are float32 or float64 beside bool, not ", boxes.dtype, " and ", takes_part.dtype);
   });
   const bool fits = boxes.shape.ndim() == 3 && boxes.shape[2] == 4;
@@ -129,7 +126,7 @@ Arrays suppress(std::span<const NDArray> inputs, const Attributes& attributes, S
     batch *= shape[axis];
   const std::int64_t n = shape[shape.ndim() - 2], last = shape.ndim() - 1;
   const NDArray all = data.reshape({batch, n, shape[static_cast<int>(last)]}, site);
-  const NDArray plain = all.detach().astype(wide_type(data.dtype()), site);
+  const NDArray plain = all.detach().astype(detail::wide_type(data.dtype()), site);
   const auto number = [&](std::int64_t i) { return numbers(plain, i, i + 1, site).squeeze(2, site); };
   const NDArray score = number(a.score_index);
   NDArray takes_part = greater(score, a.valid_thresh, site);
@@ -209,7 +206,7 @@ NDArray nms(
         scores.shape(),
         ids.defined() ? message(" and ", ids.shape()) : std::string());
   });
-  const DType wide = wide_type(boxes.dtype());
+  const DType wide = detail::wide_type(boxes.dtype());
   const NDArray order = argsort(scores.detach(), 0, true, site), all = boxes.detach().astype(wide, site);
   const ArrayOptions flags{.dtype = bool_, .device = boxes.device()};
   std::vector<NDArray> inputs{take(all, order, 0, IndexMode::raise, site).expand_dims(0, site)};

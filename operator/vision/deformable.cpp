@@ -4,6 +4,7 @@
 #include <sluice/operator/detail/nothing.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/vision/grid_sample.h>
@@ -114,7 +115,7 @@ Arrays convolve(std::span<const NDArray> inputs, const Attributes& attributes, S
   };
   if (detail::is_empty_beside_batch(extents) || g.outputs == 0)
     return {biased(detail::zeros_from(inputs.first(at.weight), inputs.subspan(at.weight, 1), g.y_shape(), site))};
-  const DType wide = x.dtype() == float64 ? float64 : float32;
+  const DType wide = detail::wide_type(x.dtype());
   const ArrayOptions as{.dtype = wide, .device = x.device()};
   const std::int64_t taps = g.kernel[0] * g.kernel[1], points = g.out_plane();
   // (N * groups of offsets, taps, row or column, OH, OW), each beside where its tap lies.

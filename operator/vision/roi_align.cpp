@@ -1,6 +1,7 @@
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/sides.h>
 #include <sluice/operator/sink.h>
@@ -14,10 +15,6 @@ namespace sluice {
 namespace {
 
 using detail::RoiAttributes;
-
-DType wide_type(DType dtype) {
-  return dtype == float64 ? float64 : float32;
-}
 
 Shape check_regions(const Operator& op, const ArraySpec& x, const ArraySpec& rois, const RoiAttributes& a) {
   detail::check_pair(op.name, a.pooled_size, 1, "pooled_size");
@@ -42,8 +39,8 @@ Specs infer_align(const Operator& op, std::span<const ArraySpec> inputs, const A
 }
 
 void check_rois(const Operator& op, const ArraySpec& x, const ArraySpec& rois) {
-  require<DTypeError>(rois.dtype == wide_type(x.dtype), [&] {
-    return message(op.name, ": rois beside ", x.dtype, " are ", wide_type(x.dtype), ", not ", rois.dtype);
+  require<DTypeError>(rois.dtype == detail::wide_type(x.dtype), [&] {
+    return message(op.name, ": rois beside ", x.dtype, " are ", detail::wide_type(x.dtype), ", not ", rois.dtype);
   });
 }
 
@@ -66,7 +63,7 @@ Specs infer_samples_backward(const Operator& op, std::span<const ArraySpec> inpu
 
 Arrays align(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   infer_align(detail::k_roi_align, detail::specs_of(inputs), attributes);
-  const NDArray rois = inputs[1].detach().astype(wide_type(inputs[0].dtype()), site);
+  const NDArray rois = inputs[1].detach().astype(detail::wide_type(inputs[0].dtype()), site);
   return {invoke_one(detail::k_roi_samples, {inputs[0], rois}, attributes, site)};
 }
 

@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -113,32 +112,33 @@ int run(Options options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("A TCP server whose answers are the engine's tasks, and a client that checks and measures it.");
-  app.add_flag("--serve", options.serve, "Only serve, until Ctrl-C");
-  app.add_flag("--client", options.client, "Only send requests, to a server at --port")->excludes("--serve");
-  app.add_option("--port", options.load.port, "Port on 127.0.0.1 (default: any free one)")
-      ->check(samples::whole_within(1, 65535));
-  app.add_option("--threads", options.threads, "Threads that serve")
-      ->check(samples::whole_within(1, 256))
-      ->capture_default_str();
-  app.add_option("--workers", options.workers, "Workers of the engine (default: all cores)")
-      ->check(samples::whole_within(1, 1024));
-  app.add_flag("--shared", options.shared, "The engine has no workers: tasks run on the threads that serve")
-      ->excludes("--workers");
-  app.add_option("--connections", options.load.connections, "Connections of the client")
-      ->check(samples::whole_within(1, 10000))
-      ->capture_default_str();
-  app.add_option("--requests", options.load.requests, "Requests of each connection")
-      ->check(samples::whole_within(1, 10'000'000))
-      ->capture_default_str();
-  app.add_option("--features", options.load.features, "Numbers in a request")
-      ->check(samples::whole_within(1, 20000))
-      ->capture_default_str();
-  app.parse_complete_callback([&] {
+  samples::CommandLine command(
+      "A TCP server whose answers are the engine's tasks, and a client that checks and measures it.");
+  command.add_flag("--serve", options.serve, "Only serve, until Ctrl-C");
+  command.add_flag("--client", options.client, "Only send requests, to a server at --port").excludes("--serve");
+  command.add_option("--port", options.load.port, "Port on 127.0.0.1 (default: any free one)")
+      .check(samples::whole_within(1, 65535));
+  command.add_option("--threads", options.threads, "Threads that serve")
+      .check(samples::whole_within(1, 256))
+      .with_default();
+  command.add_option("--workers", options.workers, "Workers of the engine (default: all cores)")
+      .check(samples::whole_within(1, 1024));
+  command.add_flag("--shared", options.shared, "The engine has no workers: tasks run on the threads that serve")
+      .excludes("--workers");
+  command.add_option("--connections", options.load.connections, "Connections of the client")
+      .check(samples::whole_within(1, 10000))
+      .with_default();
+  command.add_option("--requests", options.load.requests, "Requests of each connection")
+      .check(samples::whole_within(1, 10'000'000))
+      .with_default();
+  command.add_option("--features", options.load.features, "Numbers in a request")
+      .check(samples::whole_within(1, 20000))
+      .with_default();
+  command.when_parsed([&] {
     if (options.client && options.load.port == 0)
-      throw CLI::ValidationError("--client", "needs --port: where the server listens");
+      samples::CommandLine::refuse("--client", "needs --port: where the server listens");
   });
-  return samples::run_main(app, argc, argv, [&] {
+  return samples::run_main(command, argc, argv, [&] {
     try {
       return run(options);
     } catch (const boost::system::system_error& error) {  // whose text names the lines of Boost

@@ -8,7 +8,6 @@
 #include <random>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <sluice/engine/api.h>
@@ -118,19 +117,20 @@ int run(Settings settings) {
 
 int main(int argc, char** argv) {
   Settings settings{.device = k_with_gpu && num_gpus() > 0 ? gpu(0) : cpu()};
-  CLI::App app("Cholesky factorisation in tiles (float64), beside LAPACK's or cuSOLVER's of the whole matrix.");
-  samples::add_device_flag(app, settings.device);
-  app.add_option("--size", settings.size, "Rows and columns (default: 4000, on a GPU 8192)")
-      ->check(samples::whole_within(1, 40000));
-  app.add_option("--tile", settings.tile, "Rows and columns of a tile (default: 256, on a GPU 1024)")
-      ->check(samples::whole_within(1, 40000));
-  app.add_option("--rows", settings.rows, "On a GPU: tiles that one product works on (default: a whole column)")
-      ->check(samples::whole_within(0, 40000));
-  app.add_option("--workers", settings.workers, "CPU workers (default: all)")->check(samples::whole_within(1, 1024));
-  app.add_option("--repeats", settings.repeats, "Runs of each; medians are printed")
-      ->check(samples::whole_within(1, 1000));
-  app.add_option("--seed", settings.seed, "Seed of the matrix");
-  app.add_flag("--priority", settings.priority, "Tasks on the critical path go first");
-  app.add_flag("--indefinite", settings.indefinite, "A matrix without a factor: shows where the failure surfaces");
-  return samples::run_main(app, argc, argv, [&] { return run(settings); });
+  samples::CommandLine command(
+      "Cholesky factorisation in tiles (float64), beside LAPACK's or cuSOLVER's of the whole matrix.");
+  command.add_device_flag(settings.device);
+  command.add_option("--size", settings.size, "Rows and columns (default: 4000, on a GPU 8192)")
+      .check(samples::whole_within(1, 40000));
+  command.add_option("--tile", settings.tile, "Rows and columns of a tile (default: 256, on a GPU 1024)")
+      .check(samples::whole_within(1, 40000));
+  command.add_option("--rows", settings.rows, "On a GPU: tiles that one product works on (default: a whole column)")
+      .check(samples::whole_within(0, 40000));
+  command.add_option("--workers", settings.workers, "CPU workers (default: all)").check(samples::whole_within(1, 1024));
+  command.add_option("--repeats", settings.repeats, "Runs of each; medians are printed")
+      .check(samples::whole_within(1, 1000));
+  command.add_option("--seed", settings.seed, "Seed of the matrix");
+  command.add_flag("--priority", settings.priority, "Tasks on the critical path go first");
+  command.add_flag("--indefinite", settings.indefinite, "A matrix without a factor: shows where the failure surfaces");
+  return samples::run_main(command, argc, argv, [&] { return run(settings); });
 }

@@ -25,13 +25,13 @@ int main(int argc, char** argv) {
   std::vector<std::string> chosen;
   std::string object;
   sluice::Device device = sluice::num_gpus() > 0 ? sluice::gpu(0) : sluice::cpu();
-  CLI::App app("Kernels of your own: CUDA source at run time, operators, a shared object, the legacy stream.");
-  app.add_option("parts", chosen, fmt::format("Which: {} (default: all)", fmt::join(parts, ", ")))
-      ->check(CLI::IsMember(parts));
-  app.add_option("--object", object, "The shared object of doubling (default: the one beside this program)")
-      ->check(samples::a_name());
-  samples::add_device_flag(app, device);
-  return samples::run_main(app, argc, argv, [&] {
+  samples::CommandLine command(
+      "Kernels of your own: CUDA source at run time, operators, a shared object, the legacy stream.");
+  command.add_option("parts", chosen, fmt::format("Which: {} (default: all)", fmt::join(parts, ", "))).one_of(parts);
+  command.add_option("--object", object, "The shared object of doubling (default: the one beside this program)")
+      .check(samples::a_name());
+  command.add_device_flag(device);
+  return samples::run_main(command, argc, argv, [&] {
     for (const std::string& part : chosen.empty() ? parts : chosen) {
       if (part == "vector_add")
         samples::vector_add();

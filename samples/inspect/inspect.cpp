@@ -113,16 +113,18 @@ int inspect(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Shows a network: layers, graph before and after passes, memory, fused kernels, as text and pictures.");
-  app.add_option("network", options.network, "mlp, cnn-torch, cnn-tf; or PREFIX, or PREFIX.json, of an exported one")
-      ->check(samples::a_name())
-      ->required();
-  samples::add_device_flag(app, options.device);
-  app.add_flag("--train", options.train, "A whole step of training, in place of a forward");
-  app.add_flag("--kernels", options.kernels, "Also which kernels were fused, and their source: kernels.txt");
-  app.add_option("--batch-size", options.batch_size, "Samples at a time")
-      ->check(samples::whole_within(1, 1000000))
-      ->capture_default_str();
-  app.add_option("--out", options.folder, "Folder for the files")->check(samples::a_name())->capture_default_str();
-  return samples::run_main(app, argc, argv, [&] { return inspect(options); });
+  samples::CommandLine command(
+      "Shows a network: layers, graph before and after passes, memory, fused kernels, as text and pictures.");
+  command
+      .add_option("network", options.network, "mlp, cnn-torch, cnn-tf; or PREFIX, or PREFIX.json, of an exported one")
+      .check(samples::a_name())
+      .required();
+  command.add_device_flag(options.device);
+  command.add_flag("--train", options.train, "A whole step of training, in place of a forward");
+  command.add_flag("--kernels", options.kernels, "Also which kernels were fused, and their source: kernels.txt");
+  command.add_option("--batch-size", options.batch_size, "Samples at a time")
+      .check(samples::whole_within(1, 1000000))
+      .with_default();
+  command.add_option("--out", options.folder, "Folder for the files").check(samples::a_name()).with_default();
+  return samples::run_main(command, argc, argv, [&] { return inspect(options); });
 }

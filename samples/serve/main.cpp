@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -145,14 +144,14 @@ int run(Options options) {
   return signal == 0 || !options.measures ? 0 : 128 + signal;
 }
 
-void add_flags(CLI::App& app, Options& options) {
+void add_flags(samples::CommandLine& command, Options& options) {
   const auto add = [&](const char* name, auto& value, const char* what, std::int64_t low, std::int64_t high) {
-    app.add_option(name, value, what)->check(samples::whole_within(low, high))->capture_default_str();
+    command.add_option(name, value, what).check(samples::whole_within(low, high)).with_default();
   };
-  samples::add_device_flag(app, options.server.device);
-  app.add_option("network", options.network, "PREFIX, or PREFIX.json, of the exported network");
-  app.add_option("--port", options.bench.port, "Port on 127.0.0.1 (default: any free one)")
-      ->check(samples::whole_within(1, 65535));
+  command.add_device_flag(options.server.device);
+  command.add_option("network", options.network, "PREFIX, or PREFIX.json, of the exported network");
+  command.add_option("--port", options.bench.port, "Port on 127.0.0.1 (default: any free one)")
+      .check(samples::whole_within(1, 65535));
   add("--max-batch", options.server.max_batch, "Samples that run together at most", 1, 65536);
   add("--max-delay", options.max_delay, "Microseconds that the first of them waits for others", 0, 1'000'000);
   add("--threads", options.server.threads, "Batches that run at once", 1, 64);
@@ -162,15 +161,16 @@ void add_flags(CLI::App& app, Options& options) {
       1,
       1 << 24);
   add("--io-threads", options.io_threads, "Threads that talk to clients", 1, 256);
-  app.add_flag("--bench", options.measures, "Measure: the server at --port, or, with a network, one of this process");
+  command.add_flag(
+      "--bench", options.measures, "Measure: the server at --port, or, with a network, one of this process");
   add("--connections", options.bench.connections, "Of --bench", 1, 1000);
   add("--window", options.bench.window, "Requests of a connection that are open at once", 1, samples::k_most_open);
   add("--requests", options.bench.requests, "Requests of each connection", 1, 10'000'000);
-  app.parse_complete_callback([&] {
+  command.when_parsed([&] {
     if (options.network.empty() && !options.measures)
-      throw CLI::ValidationError("network", "is needed, unless --bench asks a server at --port");
+      samples::CommandLine::refuse("network", "is needed, unless --bench asks a server at --port");
     if (options.network.empty() && options.bench.port == 0)
-      throw CLI::ValidationError("--bench", "needs --port, where the server listens, or a network");
+      samples::CommandLine::refuse("--bench", "needs --port, where the server listens, or a network");
   });
 }
 
@@ -178,9 +178,9 @@ void add_flags(CLI::App& app, Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Serves an exported network (mlp --export PREFIX) over TCP, and measures.");
-  add_flags(app, options);
-  return samples::run_main(app, argc, argv, [&] {
+  samples::CommandLine command("Serves an exported network (mlp --export PREFIX) over TCP, and measures.");
+  add_flags(command, options);
+  return samples::run_main(command, argc, argv, [&] {
     try {
       return run(options);
     } catch (const boost::system::system_error& error) {  // whose text names the lines of Boost

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <sluice/engine/api.h>
@@ -107,16 +106,18 @@ int run(const Settings& settings) {
 
 int main(int argc, char** argv) {
   Settings settings;
-  CLI::App app("A fork-join, a pipeline and 32 chains of GPU tasks, each beside the same work one after the other.");
-  samples::add_device_flag(app, settings.device);
+  samples::CommandLine command(
+      "A fork-join, a pipeline and 32 chains of GPU tasks, each beside the same work one after the other.");
+  command.add_device_flag(settings.device);
   const auto option = [&](const char* name, int& value, const char* about) {
-    app.add_option(name, value, about)->check(samples::whole_within(1, 1 << 28))->capture_default_str();
+    command.add_option(name, value, about).check(samples::whole_within(1, 1 << 28)).with_default();
   };
   option("--repeats", settings.repeats, "Runs of each; medians are printed");
   option("--turns", settings.load.turns, "Length of a small kernel, in turns of its loop");
   option("--rounds", settings.load.rounds, "Rounds of the fork-join, and kernels of a chain");
   option("--batches", settings.load.batches, "Batches of the pipeline");
   option("--batch", settings.load.batch, "Words of a batch");
-  app.add_option("--trace", settings.trace, "Write what the engine did there: *.svg, or *.json for ui.perfetto.dev");
-  return samples::run_main(app, argc, argv, [&] { return run(settings); });
+  command.add_option(
+      "--trace", settings.trace, "Write what the engine did there: *.svg, or *.json for ui.perfetto.dev");
+  return samples::run_main(command, argc, argv, [&] { return run(settings); });
 }

@@ -16,7 +16,6 @@
 #include <string>
 #include <thread>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <sluice/engine/api.h>
@@ -221,26 +220,28 @@ int run_programs(Flags flags) {
 int main(int argc, char** argv) {
   Flags flags;
   flags.seed = std::random_device{}();
-  CLI::App app("Random programs on the engine, from many threads, compared with what a serial run gives.");
-  app.add_option("--seconds", flags.seconds, "How long")->check(finite_within({.high = 1e9}))->capture_default_str();
-  app.add_option("--rounds", flags.rounds, "So many programs instead")->check(samples::whole_within(0, 1000000000));
-  app.add_option("--threads", flags.threads, "Pushing threads (default: workers + 1)")
-      ->check(samples::whole_within(1, 256));
-  app.add_option("--seed", flags.seed, "Seed of the first program; the next ones count up (default: random)")
-      ->check(whole_number());
-  app.add_option("--workers", flags.workers, "CPU workers (0 = all)")->check(samples::whole_within(0, 1024));
-  app.add_option("--policy", flags.policy, "The engine's CPU policy: pool, serial, chaos or chaos-pool")
-      ->capture_default_str();
-  app.add_option("--device", flags.device, "cpu, or gpu: most tasks on the first GPU, or the first two")
-      ->check(CLI::IsMember({"cpu", "gpu"}))
-      ->capture_default_str();
-  app.add_option("--launch", flags.launch, "The engine's way to launch GPU tasks: batch or direct (default: its own)")
-      ->check(CLI::IsMember({"batch", "direct"}));
-  app.add_option("--steps", flags.steps, "Steps of a thread in a phase, about")
-      ->check(samples::whole_within(1, 100000));
-  app.add_option("--patience", flags.patience, "Seconds without a task before a hang is declared")
-      ->check(samples::whole_within(1, 100000));
-  app.add_option("--plant", flags.plant, "Make a mistake on purpose, which must be found: access or error")
-      ->check(CLI::IsMember({"access", "error"}));
-  return samples::run_main(app, argc, argv, [&] { return run_programs(flags); });
+  samples::CommandLine command(
+      "Random programs on the engine, from many threads, compared with what a serial run gives.");
+  command.add_option("--seconds", flags.seconds, "How long").check(finite_within({.high = 1e9})).with_default();
+  command.add_option("--rounds", flags.rounds, "So many programs instead").check(samples::whole_within(0, 1000000000));
+  command.add_option("--threads", flags.threads, "Pushing threads (default: workers + 1)")
+      .check(samples::whole_within(1, 256));
+  command.add_option("--seed", flags.seed, "Seed of the first program; the next ones count up (default: random)")
+      .check(whole_number());
+  command.add_option("--workers", flags.workers, "CPU workers (0 = all)").check(samples::whole_within(0, 1024));
+  command.add_option("--policy", flags.policy, "The engine's CPU policy: pool, serial, chaos or chaos-pool")
+      .with_default();
+  command.add_option("--device", flags.device, "cpu, or gpu: most tasks on the first GPU, or the first two")
+      .one_of({"cpu", "gpu"})
+      .with_default();
+  command
+      .add_option("--launch", flags.launch, "The engine's way to launch GPU tasks: batch or direct (default: its own)")
+      .one_of({"batch", "direct"});
+  command.add_option("--steps", flags.steps, "Steps of a thread in a phase, about")
+      .check(samples::whole_within(1, 100000));
+  command.add_option("--patience", flags.patience, "Seconds without a task before a hang is declared")
+      .check(samples::whole_within(1, 100000));
+  command.add_option("--plant", flags.plant, "Make a mistake on purpose, which must be found: access or error")
+      .one_of({"access", "error"});
+  return samples::run_main(command, argc, argv, [&] { return run_programs(flags); });
 }

@@ -6,10 +6,10 @@ namespace samples {
 
 using namespace sluice;
 
-void MixedPrecision::add_to(CLI::App& app) {
-  app.add_option("--amp", type, "Compute in bfloat16 or float16 where that is harmless; weights stay float32")
-      ->check(CLI::IsMember({"off", "bfloat16", "float16"}))
-      ->capture_default_str();
+void MixedPrecision::add_to(CommandLine& command) {
+  command.add_option("--amp", type, "Compute in bfloat16 or float16 where that is harmless; weights stay float32")
+      .one_of({"off", "bfloat16", "float16"})
+      .with_default();
 }
 
 amp::AutocastScope MixedPrecision::autocast() const {

@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include <sluice/sluice.h>
+
+#include "samples/support/flags.h"
 
 namespace samples {
 
@@ -12,7 +12,7 @@ namespace samples {
 struct MixedPrecision {
   std::string type = "off";  // or bfloat16, or float16
 
-  void add_to(CLI::App& app);
+  void add_to(CommandLine& command);
   /// Around forward and loss: the thread's calls are cast as long as it lives.
   sluice::amp::AutocastScope autocast() const;
   /// Before the first step: in float16 gradients are those of losses that the trainer's own scaler scales.

@@ -7,10 +7,9 @@
 #include <optional>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include <sluice/sluice.h>
 
+#include "samples/support/flags.h"
 #include "samples/support/mixed_precision.h"
 
 namespace samples {
@@ -39,10 +38,10 @@ struct TrainingOptions {
   int losses = 0;         // print the first so many
   std::string precision = "highest";
   MixedPrecision mixed = {};
-  CLI::App* app = nullptr;  // knows which flags were given
+  CommandLine* command = nullptr;  // knows which flags were given
 
-  /// Gives `app` the flags. Both must outlive the parsing and its use.
-  void add_to(CLI::App& app);
+  /// Gives `command` the flags. Both must outlive the parsing and its use.
+  void add_to(CommandLine& command);
   double rate() const;
   /// Of graphs.
   sluice::graph::PlanOptions plan_options() const;

@@ -4,6 +4,7 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <string>
 
 #include "samples/support/terminal.h"
@@ -12,12 +13,10 @@ namespace samples {
 
 namespace {
 
-int parse_and_run(CLI::App& app, int argc, char** argv, const std::string& name, const std::function<int()>& body) {
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+int parse_and_run(
+    CommandLine& command, int argc, char** argv, const std::string& name, const std::function<int()>& body) {
+  if (const std::optional<int> code = command.parse(argc, argv))
+    return *code;
   try {
     return body();
   } catch (const std::exception& error) {
@@ -28,9 +27,9 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::string& name,
 
 }  // namespace
 
-int run_main(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
+int run_main(CommandLine& command, int argc, char** argv, const std::function<int()>& body) {
   const std::string name = std::filesystem::path(argv[0]).filename().string();
-  const int code = parse_and_run(app, argc, argv, name, body);
+  const int code = parse_and_run(command, argc, argv, name, body);
   std::cout.flush();
   if ((std::fflush(stdout) == 0 && std::ferror(stdout) == 0) || code != 0)
     return code;

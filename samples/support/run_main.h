@@ -2,12 +2,12 @@
 
 #include <functional>
 
-#include <CLI/CLI.hpp>
+#include "samples/support/flags.h"
 
 namespace samples {
 
 /// Parses the command line and runs `body`: the exit code of a main. 2 for wrong flags, 1 for what `body` throws,
 /// each with a message.
-int run_main(CLI::App& app, int argc, char** argv, const std::function<int()>& body);
+int run_main(CommandLine& command, int argc, char** argv, const std::function<int()>& body);
 
 }  // namespace samples

@@ -160,9 +160,9 @@ int train(TrainingOptions& options, const std::function<Model()>& make_model) {
 }  // namespace
 
 int train_main(
-    CLI::App& app, int argc, char** argv, TrainingOptions& options, const std::function<Model()>& make_model) {
-  options.add_to(app);
-  return run_main(app, argc, argv, [&] { return train(options, make_model); });
+    CommandLine& command, int argc, char** argv, TrainingOptions& options, const std::function<Model()>& make_model) {
+  options.add_to(command);
+  return run_main(command, argc, argv, [&] { return train(options, make_model); });
 }
 
 }  // namespace samples

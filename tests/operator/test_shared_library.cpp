@@ -15,8 +15,8 @@
 #include <vector>
 
 #include <sluice/operator/api.h>
+#include <sluice/operator/library/one_thread.h>
 #include <sluice/operator/library/shared_library.h>
-#include <sluice/operator/library/team.h>
 #include <sluice/operator/linalg/lapack.h>
 #include <sluice/operator/linalg/steps_gpu.h>
 
@@ -87,13 +87,6 @@ class ErrorText {
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
     ++count;
   return count;
-}
-
-[[maybe_unused]] int threads_granted(Engine& engine) {
-  int granted = 0;
-  engine.push({.name = "asks", .threads = 2}, [&](Queue queue) { granted = queue.threads(); });
-  engine.wait_all();
-  return granted;
 }
 
 double cosine_taken = 0;
@@ -211,7 +204,6 @@ TEST_CASE("Without oneDNN our own kernels take products and convolutions on the 
   for (const char* part : {"matmul: ", "oneDNN", "libdnnl.so", "Install", "own kernels"})
     CHECK_THAT(said, contains(part));
   CHECK_FALSE(is_loaded("libgomp"));
-  CHECK_FALSE(detail::may_use_team(float32));  // our own loops find more workers without
 }
 
 TEST_CASE("A product on the program's own thread leaves it its number of OpenMP threads") {
@@ -232,30 +224,6 @@ TEST_CASE("A product on the program's own thread leaves it its number of OpenMP 
   EngineScope scope(engine);
   CHECK(sum(matmul(ones({64, 64}), ones({64, 64}))).item<float>() == 64 * 64 * 64);
   CHECK(get() == 5);
-}
-
-TEST_CASE("Where no threads can be had for OpenMP's team, a product is made by one") {
-  struct Planted {
-    Planted() { detail::plant_no_threads() = true; }
-    ~Planted() { detail::plant_no_threads() = false; }
-  };
-  if (!runs_alone()) {
-    CHECK(run_case_alone("Where no threads can be had for OpenMP*") == 0);
-    return;
-  }
-  if (!detail::onednn_library().load())
-    SLUICE_SKIP("no oneDNN here");
-  Engine engine({.workers = 2});
-  EngineScope scope(engine);
-  REQUIRE(eventually([&] { return threads_granted(engine) == 2; }));  // the engine's own thread for teams is there
-  {
-    const Planted planted;
-    CHECK(detail::TeamScope(2).threads() == 1);
-    CHECK(sum(matmul(ones({64, 64}), ones({64, 64}))).item<float>() == 64 * 64 * 64);
-  }
-  CHECK(detail::TeamScope(2).threads() == 2);
-  CHECK(detail::TeamScope(0).threads() == 1);
-  CHECK(sum(matmul(ones({64, 64}), ones({64, 64}))).item<float>() == 64 * 64 * 64);
 }
 #endif
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include <sluice/operator/api.h>
-#include <sluice/operator/library/team.h>
+#include <sluice/operator/library/one_thread.h>
 
 #include "tests/support/catch.h"
 
@@ -29,6 +29,4 @@ TEST_CASE("A build without oneDNN has kernels of its own, and looks for no libra
   CHECK(convolution(image, weight, {}, {}).to_vector<float>()[0] == 27);
   CHECK_FALSE(is_mapped("libdnnl"));
   CHECK_FALSE(is_mapped("libgomp"));
-  CHECK_FALSE(detail::may_use_team(float32));
-  CHECK(detail::TeamScope(4).threads() == 1);
 }

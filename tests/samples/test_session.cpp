@@ -2,6 +2,7 @@
 #include <csignal>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "samples/support/checkpoint.h"
 #include "samples/support/evaluation.h"
@@ -270,24 +271,26 @@ TEST_CASE("an evaluation that is interrupted says so, and its epoch has no figur
 }
 
 TEST_CASE("a checkpoint's settings are taken for flags that were not given, and checked like flags", "[samples]") {
-  const auto adopted = [](const std::map<std::string, std::string>& settings, const char* command) {
+  const auto adopted = [](const std::map<std::string, std::string>& settings, std::vector<const char*> words) {
     TrainingOptions options{.model = "small"};
-    CLI::App app("training");
-    options.add_to(app);
-    app.parse(command);
+    CommandLine command("training");
+    options.add_to(command);
+    words.insert(words.begin(), "small");
+    REQUIRE_FALSE(command.parse(static_cast<int>(words.size()), words.data()));
     options.adopt(settings, "net.npz");
     return options;
   };
   TrainingOptions trained = options_for("sgd", 6);
   trained.learning_rate = 0.3, trained.weight_decay = 1e-5, trained.precision = "high";
   const auto settings = trained.settings();
-  CHECK(adopted(settings, "").settings() == settings);
-  CHECK(adopted(settings, "--epochs 9 --batch-size 16").epochs == 9);
-  CHECK_THROWS_WITH(adopted(settings, "--batch-size 32"), contains("--batch-size 16, this run has --batch-size 32"));
+  CHECK(adopted(settings, {}).settings() == settings);
+  CHECK(adopted(settings, {"--epochs", "9", "--batch-size", "16"}).epochs == 9);
+  CHECK_THROWS_WITH(
+      adopted(settings, {"--batch-size", "32"}), contains("--batch-size 16, this run has --batch-size 32"));
   for (const auto& [flag, value] : settings) {
     auto less = settings;
     less.erase(flag);
-    CHECK_THROWS_WITH(adopted(less, ""), contains("net.npz: lacks its " + flag));
+    CHECK_THROWS_WITH(adopted(less, {}), contains("net.npz: lacks its " + flag));
   }
   for (const auto& [flag, value] : std::map<std::string, std::string>{
            {"--batch-size", "0"},
@@ -302,8 +305,8 @@ TEST_CASE("a checkpoint's settings are taken for flags that were not given, and 
     auto corrupt = settings;
     corrupt[flag] = value;
     INFO(flag << ' ' << value);
-    CHECK_THROWS_AS(adopted(corrupt, ""), FileError);
-    CHECK_THROWS_WITH(adopted(corrupt, ""), contains("net.npz") && contains(flag) && contains(value));
+    CHECK_THROWS_AS(adopted(corrupt, {}), FileError);
+    CHECK_THROWS_WITH(adopted(corrupt, {}), contains("net.npz") && contains(flag) && contains(value));
   }
 }
 
