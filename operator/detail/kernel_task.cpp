@@ -212,7 +212,8 @@ void push_kernel(
   Task task;  // not from a list: that would clear the room for accesses too
   task.name = TaskName::lasting(op.name);
   task.device = device;
-  task.denormals = denormals_of(inputs, outputs);
+  if (device.is_cpu())
+    task.denormals = denormals_of(inputs, outputs);
   task.capturable = op.capturable;
   if (engine.tracing()) [[unlikely]]
     task.bytes = bytes_moved(op, inputs, outputs);
@@ -238,11 +239,14 @@ void push_kernel(
       inputs[i].object()->buffer->raise_version();
   }
   for (const NDArray& output : outputs) {
-    // New memory is all written, and nobody reads it.
-    const AccessMode mode = call.destinations.empty() ? AccessMode::out : write_mode(output, inputs);
-    add_access(task.access, *output.object(), mode);
-    add_view(record.outputs, *output.object());
-    output.object()->buffer->raise_version();
+    const ArrayObject& object = *output.object();
+    const bool is_new = call.destinations.empty();  // then all of it is written, and nobody reads it or knows it yet
+    add_access(task.access, object, is_new ? AccessMode::out : write_mode(output, inputs));
+    add_view(record.outputs, object);
+    if (is_new)
+      object.buffer->begin_versions();
+    else
+      object.buffer->raise_version();
   }
   engine.push(task, std::move(body), call.site);
 }
