@@ -51,6 +51,15 @@ bool EngineAccess::on_copy_stream(const Engine& engine, Position position) noexc
   return gpu != nullptr && gpu->on_copy_stream(position);
 }
 
+std::optional<std::uint16_t> EngineAccess::stream_of_value(const Var& var) noexcept {
+  const VarCore& core = *var.core();
+  const Position written = core.written_at;
+  if (!written)
+    return std::nullopt;
+  const GpuPolicy& gpu = *core.core->gpu();
+  return gpu.passed(written) || gpu.on_copy_stream(written) ? std::nullopt : std::optional(written.stream());
+}
+
 void EngineAccess::wait_passed(Engine& engine, const PositionSet& positions) {
   engine.core_->wait_positions(positions);
 }

@@ -36,11 +36,12 @@ void BuffersKept::clear() noexcept {
     buffer->release();
 }
 
-Buffer* Buffer::create(Engine& engine, Pool& pool, std::size_t bytes, ChunkUse use) {
+Buffer* Buffer::create(
+    Engine& engine, Pool& pool, std::size_t bytes, ChunkUse use, std::optional<std::uint16_t> stream) {
   void* const memory = BufferMemory::take();
   Buffer* buffer = nullptr;
   try {
-    buffer = ::new (memory) Buffer(pool, bytes, use);
+    buffer = ::new (memory) Buffer(pool, bytes, use, stream);
   } catch (...) {
     BufferMemory::give(memory);
     throw;

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <boost/container/small_vector.hpp>
@@ -24,8 +25,10 @@ class Buffer final : public RetireHook {
     Var var;
   };
 
-  /// With a chunk of `pool`; its Var starts with what the chunk has pending. Throws OutOfMemory.
-  static Buffer* create(Engine& engine, Pool& pool, std::size_t bytes, ChunkUse use);
+  /// With a chunk of `pool`, which has its `stream`; its Var starts with what the chunk has pending. Throws
+  /// OutOfMemory.
+  static Buffer* create(
+      Engine& engine, Pool& pool, std::size_t bytes, ChunkUse use, std::optional<std::uint16_t> stream = {});
 
   void retain() noexcept { arrays_.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept;
@@ -57,7 +60,8 @@ class Buffer final : public RetireHook {
   void on_retire(const PositionSet& pending) noexcept override;
 
  private:
-  Buffer(Pool& pool, std::size_t bytes, ChunkUse use) : chunk_(pool.acquire(bytes, {}, use)) {}
+  Buffer(Pool& pool, std::size_t bytes, ChunkUse use, std::optional<std::uint16_t> stream)
+      : chunk_(pool.acquire(bytes, stream, use)) {}
   ~Buffer() = default;
   static void destroy(Buffer* buffer) noexcept;
 

@@ -54,6 +54,8 @@ class SLUICE_API Pool {
 
   /// At least `bytes` bytes, aligned to 64 on a host and 256 on a GPU; 0 bytes gives an empty chunk with null data.
   /// `stream`, if given, is the position of the work that will use it: memory last used on that stream is preferred.
+  /// Chunks of a GPU up to 1 MiB are not such as other streams still use while that takes no more than 64 MiB beside
+  /// what is in use: they would wait for each other.
   /// When memory runs out: gives caches back, then waits for the work that has been pending on cached memory for
   /// longest and for what others are giving back, again and again while that is of use, then throws OutOfMemory with a
   /// table of what is held and cached.

@@ -125,13 +125,17 @@ bool Batch::intact() noexcept try {
   return false;
 }
 
-void Batch::make_room() {
-  steps_.reserve(k_most);
-  places_.reserve(k_most);
-  ends_.reserve(k_most);
+Batch::Step& Batch::next_step() {
+  if (steps_.empty()) [[unlikely]] {
+    places_.reserve(k_most);
+    ends_.reserve(k_most);
+    steps_.resize(k_most);
+  }
+  return steps_[static_cast<std::size_t>(size_)];
 }
 
-void Batch::end_step(Step&& step) {
+void Batch::end_step() noexcept {
+  const Step& step = steps_[static_cast<std::size_t>(size_)];
   structure_ = mixed(structure_, step.name);
   Branch& there = branches_of_[index(*step.logical)];
   if (there.last < 0)
@@ -144,11 +148,11 @@ void Batch::end_step(Step&& step) {
   places_.push_back(under_way_);
   if (branches_)
     ends_.push_back(std::move(ends_under_way_));
-  steps_.push_back(std::move(step));
+  ++size_;
 }
 
 void Batch::forget_steps() noexcept {
-  for (const Step& step : steps_) {
+  for (const Step& step : steps()) {
     Branch& there = branches_of_[index(*step.logical)];
     there.last = -1;
     there.steps.clear();
@@ -163,12 +167,14 @@ void Batch::forget_steps() noexcept {
 
 void Batch::clear() noexcept {
   forget_steps();
-  steps_.clear();
+  for (Step& step : std::span(steps_).first(static_cast<std::size_t>(std::exchange(size_, 0))))
+    step.body.reset();
 }
 
 std::vector<Batch::Step> Batch::take() noexcept {
   close();
   forget_steps();
+  steps_.resize(static_cast<std::size_t>(std::exchange(size_, 0)));
   return std::exchange(steps_, std::vector<Step>());
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <boost/container/small_vector.hpp>
@@ -44,9 +45,9 @@ class Batch {
 
   const GraphCapture& capture() const noexcept { return capture_; }
   bool branches() const noexcept { return branches_; }
-  bool empty() const noexcept { return steps_.empty(); }
-  int size() const noexcept { return static_cast<int>(steps_.size()); }
-  const std::vector<Step>& steps() const noexcept { return steps_; }
+  bool empty() const noexcept { return size_ == 0; }
+  int size() const noexcept { return size_; }
+  std::span<const Step> steps() const noexcept { return {steps_.data(), static_cast<std::size_t>(size_)}; }
   /// What the batch as a whole must wait for.
   const PositionSet& outside() const noexcept { return outside_; }
   /// Tells batches of different tasks or edges apart.
@@ -70,10 +71,10 @@ class Batch {
   void add_needs(const LogicalStream& logical, const PositionSet& needs);
   /// To be asked at a step's end if the batch branches: where the capture stands is noted. False if it is spoilt.
   bool intact() noexcept;
-  /// The step that is added next finds room. Throws std::bad_alloc.
-  void make_room();
-  /// The step that was begun last.
-  void end_step(Step&& step);
+  /// Where the step that may be added next is written down; it holds what was there before. Throws std::bad_alloc.
+  Step& next_step();
+  /// It is added: the step that was begun last.
+  void end_step() noexcept;
   /// Ends the capture; null if it was spoilt. The steps stay until clear().
   GraphHandle close() noexcept { return capture_.end(); }
   void clear() noexcept;
@@ -105,7 +106,8 @@ class Batch {
   LogicalStreamTable& table_;
   const Device device_;
   GraphCapture capture_;
-  std::vector<Step> steps_;
+  std::vector<Step> steps_;  // first those of the batch, then what others have left, to be written over
+  int size_ = 0;
   std::vector<Place> places_;      // of the steps
   std::vector<CaptureEnds> ends_;  // of the steps, if the batch branches
   Place under_way_;                // of the step that has begun

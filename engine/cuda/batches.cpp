@@ -59,12 +59,12 @@ void Batches::issue(TaskNode* task, const PositionSet& all) {
   const PositionSet needs = still_open(all);
   if (!batch_.empty() && ((gpu_.rules.is_breakable(batch_) && !batch_.continues(needs)) || waits_for_others(needs)))
     launch();
-  batch_.make_room();
+  Batch::Step& step = batch_.next_step();
   if (FailureRef failure = gpu_.direct.failed_meanwhile(*task))
     return gpu_.direct.fail_unissued(task, std::move(failure), false);
   if (!open(all))
     return gpu_.direct.issue(task, all);
-  Batch::Step step = step_of(*task, needs);
+  write_down(step, *task, needs);
   LogicalStream& logical = *step.logical;
   FailureRef failure;
   if (!gpu_.bodies.run(
@@ -76,20 +76,18 @@ void Batches::issue(TaskNode* task, const PositionSet& all) {
     void_place(logical, *task);
     return gpu_.direct.issue(task, all);
   }
-  join(task, std::move(step), std::move(failure));
+  join(task, step, std::move(failure));
 }
 
 // All but its body, while nothing is lost yet if there is no memory.
-Batch::Step Batches::step_of(const TaskNode& task, const PositionSet& needs) {
-  return {
-      .body = {},
-      .name = task.name,
-      .site = task.site(),
-      .push_number = task.push_number,
-      .logical = &choose_branch(needs),
-      .needs = needs,
-      .uses = gpu_.core.late().uses_of(task),
-      .runs_anyway = task.on_failed_input == OnFailedInput::run};
+void Batches::write_down(Batch::Step& step, const TaskNode& task, const PositionSet& needs) {
+  step.name = task.name;
+  step.site = task.site();
+  step.push_number = task.push_number;
+  step.logical = &choose_branch(needs);
+  step.needs = needs;
+  step.uses = gpu_.core.late().uses_of(task);
+  step.runs_anyway = task.on_failed_input == OnFailedInput::run;
 }
 
 // Where a task can begin soonest, counted in tasks: behind what its branch has already and what it needs (list
@@ -97,8 +95,8 @@ Batch::Step Batches::step_of(const TaskNode& task, const PositionSet& needs) {
 // least lies. In an order of the slot's own: a batch finds its branches in the same order as the batch before it that
 // was like it.
 LogicalStream& Batches::choose_branch(const PositionSet& needs) {
-  if (const int drawn = gpu_.rules.draw(gpu_.rules.width()); drawn >= 0) [[unlikely]]
-    return gpu_.slots.branch(*slot_, drawn, batch_.capture().stream());
+  if (const int drawn = gpu_.rules.draw(gpu_.rules.width()); drawn >= 0 || gpu_.rules.width() == 1)
+    return gpu_.slots.branch(*slot_, std::max(drawn, 0), batch_.capture().stream());
   const LogicalStream* last = nullptr;  // of what it needs, what ends last is there
   std::pair<int, int> end(0, -1);
   int end_elsewhere = 0;
@@ -130,14 +128,14 @@ LogicalStream& Batches::choose_branch(const PositionSet& needs) {
   return gpu_.slots.branch(*slot_, chosen, batch_.capture().stream());
 }
 
-void Batches::join(TaskNode* task, Batch::Step&& step, FailureRef failure) {
+void Batches::join(TaskNode* task, Batch::Step& step, FailureRef failure) {
   gpu_.rules.note_task(*task);
   const bool first = batch_.empty();
   const Position position = step.logical->issue(*task);
   step.sequence = position.sequence();
   step.body = std::move(task->body);
   step.failed = failure != nullptr;
-  batch_.end_step(std::move(step));
+  batch_.end_step();
   if (task->traced) [[unlikely]]
     traced_.add(*task);
   if (gpu_.policy.reports().concerns_issue()) [[unlikely]]

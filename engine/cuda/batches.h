@@ -44,8 +44,8 @@ class Batches {
   bool waits_for_others(const PositionSet& needs) const;
   bool open(const PositionSet& needs) noexcept;
   LogicalStream& choose_branch(const PositionSet& needs);
-  Batch::Step step_of(const TaskNode& task, const PositionSet& needs);
-  void join(TaskNode* task, Batch::Step&& step, FailureRef failure);
+  void write_down(Batch::Step& step, const TaskNode& task, const PositionSet& needs);
+  void join(TaskNode* task, Batch::Step& step, FailureRef failure);
   bool is_intact(const char* name, bool failed) noexcept;
   void launch_graph(const GraphHandle& graph);
   void mark(StreamSlot& slot) noexcept;

@@ -1,10 +1,11 @@
 #include <sluice/engine/cuda/early_starts.h>
+#include <sluice/engine/detail/static_tls.h>
 
 namespace sluice::detail {
 
 namespace {
 
-thread_local EarlyStarts* latest = nullptr;
+SLUICE_STATIC_TLS thread_local constinit EarlyStarts* latest = nullptr;
 
 bool is_kernel(cudaGraphNode_t node) noexcept {
   cudaGraphNodeType type = cudaGraphNodeTypeEmpty;

@@ -147,11 +147,28 @@ void KernelInputs::replace(const Call& call, MemoryOrder order, Engine& engine, 
 
 namespace {
 
+// Of a GPU's computations, where the kernel will probably run: where one of its inputs is still being made. Memory
+// last used there costs no wait, and no two chains of calls come one after the other for the memory's sake.
+std::optional<std::uint16_t> stream_of_inputs(const Call& call) {
+  for (const NDArray& input : call.inputs) {
+    const Buffer* const buffer = input.object()->buffer;
+    if (buffer == nullptr || buffer->regions().size() != 1)
+      continue;
+    if (const auto stream = EngineAccess::stream_of_value(buffer->var()))
+      return stream;
+  }
+  return std::nullopt;
+}
+
 NDArray new_output(const Call& call, const ArraySpec& spec, MemoryOrder order, Engine& engine) {
   if (order != MemoryOrder::row_major) [[unlikely]]
     return new_array(engine, spec, order);
-  return call.inputs.empty() ? make_empty(engine, spec.shape, {.dtype = spec.dtype, .device = spec.device})
-                             : make_beside(engine, *call.inputs[0].object(), spec.shape, spec.dtype);
+  if (call.inputs.empty())
+    return make_empty(engine, spec.shape, {.dtype = spec.dtype, .device = spec.device});
+  std::optional<std::uint16_t> stream;
+  if (spec.device.is_gpu())
+    stream = stream_of_inputs(call);
+  return make_beside(engine, *call.inputs[0].object(), spec.shape, spec.dtype, stream);
 }
 
 }  // namespace
@@ -194,7 +211,8 @@ void push_kernel(
   Task task;  // not from a list: that would clear the room for accesses too
   task.name = TaskName::lasting(op.name);
   task.device = device;
-  task.denormals = denormals_of(inputs, outputs);
+  if (device.is_cpu())
+    task.denormals = denormals_of(inputs, outputs);
   task.capturable = op.capturable;
   if (engine.tracing()) [[unlikely]]
     task.bytes = bytes_moved(op, inputs, outputs);
@@ -218,11 +236,14 @@ void push_kernel(
       inputs[i].object()->buffer->raise_version();
   }
   for (const NDArray& output : outputs) {
-    // New memory is all written, and nobody reads it.
-    const AccessMode mode = call.destinations.empty() ? AccessMode::out : write_mode(output, inputs);
-    add_access(task.access, *output.object(), mode);
-    add_view(record.outputs, *output.object());
-    output.object()->buffer->raise_version();
+    const ArrayObject& object = *output.object();
+    const bool is_new = call.destinations.empty();  // then all of it is written, and nobody reads it or knows it yet
+    add_access(task.access, object, is_new ? AccessMode::out : write_mode(output, inputs));
+    add_view(record.outputs, object);
+    if (is_new)
+      object.buffer->begin_versions();
+    else
+      object.buffer->raise_version();
   }
   engine.push(task, std::move(body), call.site);
 }

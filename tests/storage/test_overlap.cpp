@@ -116,3 +116,34 @@ TEST_CASE(
     never.now = 2000;
   }
 }
+
+TEST_CASE("Small chunks that a GPU's other streams still use are left to them while the pool may grow a little") {
+  constexpr std::size_t k_segment = std::size_t{2} << 20, k_spread = std::size_t{64} << 20;
+  test::Clock clock;
+  detail::SplitPool pool(clock, std::make_unique<test::AddressSource>(), {.merge_pending = false});
+  std::vector<Chunk> segment;
+  for (std::size_t i = 0; i < k_segment / k_bytes; ++i)
+    segment.push_back(pool.acquire(k_bytes));
+  for (Chunk& chunk : segment) {
+    chunk.pending.add(Position(7, 1));
+    pool.release(std::move(chunk));
+  }
+  REQUIRE(pool.stats().reserved == k_segment);
+  Chunk own = pool.acquire(k_bytes, std::uint16_t{7});  // comes after that anyway
+  CHECK(own.pending.size() == 1);
+  CHECK(pool.stats().reserved == k_segment);
+  Chunk other = pool.acquire(k_bytes);
+  CHECK(other.pending.empty());
+  CHECK(pool.stats().reserved == 2 * k_segment);
+  for (std::size_t i = 0; i < 2 * k_spread / k_bytes; ++i) {  // so many at once nobody keeps apart
+    Chunk chunk = pool.acquire(k_bytes);
+    chunk.pending.add(Position(static_cast<std::uint16_t>(1 + i % 4), 2));
+    pool.release(std::move(chunk));
+  }
+  CHECK(pool.stats().reserved <= k_spread + 2 * k_segment);
+  clock.now = 2;
+  Chunk last = pool.acquire(k_bytes);
+  CHECK(last.pending.empty());
+  for (Chunk* chunk : {&own, &other, &last})
+    pool.release(std::move(*chunk));
+}
