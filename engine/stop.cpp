@@ -202,13 +202,18 @@ std::uint64_t Core::live() const noexcept {
 }
 
 bool Core::await_retirement() {
-  if (this_thread().task != nullptr || this_thread().draining || live() == 0)
+  const ThisThread& here = this_thread();
+  if (here.task != nullptr || here.draining || live() == 0)
     return false;
+  const std::uint64_t before = left();
+  if (here.gpu_body == nullptr) {  // perhaps nobody else is there to run them
+    cpu_->before_wait();
+    cpu_->help(32);
+  }
   if (gpu() != nullptr)
     gpu()->flush();
   const DrainWaiter waiter(*this);
   std::unique_lock hold(drained_mutex_);
-  const std::uint64_t before = left();
   bool computes = true;
   for (int round = 0; round < k_most_rounds && computes && live() > 0 && left() == before; ++round) {
     const std::clock_t used = std::clock();

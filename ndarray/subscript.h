@@ -5,6 +5,8 @@
 #include <limits>
 #include <optional>
 
+#include <sluice/engine/source_location.h>
+
 namespace sluice {
 
 class NDArray;
@@ -26,20 +28,38 @@ class Subscript {
  public:
   enum class Kind : std::uint8_t { entry, range, rest, new_axis, array };
 
+  /// The line where one stands: brackets take no argument that could say it. Nothing converts to it, braces neither.
+  class Line {
+   public:
+    constexpr explicit Line(SourceLocation site) noexcept : site_(site) {}
+    constexpr SourceLocation site() const noexcept { return site_; }
+
+   private:
+    SourceLocation site_;
+  };
+
   /// The whole axis.
   constexpr Subscript() = default;
   /// One entry.
   template <std::integral T>
-  requires(!std::same_as<T, bool>) constexpr Subscript(T entry) noexcept  // NOLINT: converts by design
-      : kind_(Kind::entry), begin_(static_cast<std::int64_t>(entry)) {}
+  requires(!std::same_as<T, bool>) constexpr Subscript(
+      T entry, Line line = Line(SourceLocation::current())) noexcept  // NOLINT: converts by design
+      : kind_(Kind::entry), begin_(static_cast<std::int64_t>(entry)), site_(line.site()) {}
   /// Entries begin, begin + step, .. before end, which a negative step comes down to; without a bound to that side.
   constexpr Subscript(
-      std::optional<std::int64_t> begin, std::optional<std::int64_t> end, std::int64_t step = 1) noexcept
-      : begin_(begin.value_or(step < 0 ? k_most : 0)), end_(end.value_or(step < 0 ? k_least : k_most)), step_(step) {}
+      std::optional<std::int64_t> begin,
+      std::optional<std::int64_t> end,
+      std::int64_t step = 1,
+      Line line = Line(SourceLocation::current())) noexcept
+      : begin_(begin.value_or(step < 0 ? k_most : 0)),
+        end_(end.value_or(step < 0 ? k_least : k_most)),
+        step_(step),
+        site_(line.site()) {}
   /// An index array or a mask, which is not kept: it lives as long as the subscript does.
   template <std::same_as<NDArray> Array>
-  constexpr Subscript(const Array& array) noexcept  // NOLINT: converts by design
-      : kind_(Kind::array), array_(&array) {}
+  constexpr Subscript(
+      const Array& array, Line line = Line(SourceLocation::current())) noexcept  // NOLINT: converts by design
+      : kind_(Kind::array), array_(&array), site_(line.site()) {}
   /// Of k_rest and k_new_axis.
   constexpr explicit Subscript(Kind kind) noexcept : kind_(kind) {}
 
@@ -48,6 +68,8 @@ class Subscript {
   constexpr std::int64_t end() const noexcept { return end_; }
   constexpr std::int64_t step() const noexcept { return step_; }
   constexpr const NDArray& array() const noexcept { return *array_; }
+  /// Of `{}`, k_rest and k_new_axis line 0.
+  constexpr SourceLocation site() const noexcept { return site_; }
 
  private:
   static constexpr std::int64_t k_least = std::numeric_limits<std::int64_t>::min();
@@ -58,6 +80,7 @@ class Subscript {
   std::int64_t end_ = k_most;
   std::int64_t step_ = 1;
   const NDArray* array_ = nullptr;
+  SourceLocation site_;
 };
 
 /// All axes that no other subscript is for, as many as there are: NumPy's "...".

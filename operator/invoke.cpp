@@ -22,6 +22,13 @@ using detail::Call;
 using detail::has;
 using detail::OperatorNode;
 
+// Of functions that a program may have written itself.
+void check_count(const Operator& op, const char* what, std::size_t results) {
+  require<ValueError>(op.outputs < 0 || results == static_cast<std::size_t>(op.outputs), [&] {
+    return message(op.name, ": ", what, " ", results, " results of an operator of ", op.outputs);
+  });
+}
+
 // The node is made before anything is written: an input that the call overwrites is then known to be stale.
 autograd::NodeRef new_node(const Call& call) {
   return autograd::NodeRef(new OperatorNode(call.op, call.inputs, call.attributes, call.random, call.site));
@@ -123,7 +130,9 @@ Arrays compose(const Call& call) {
   const Operator& op = call.op;
   // A composition with a gradient of its own is one node.
   const autograd::ModeScope mode(autograd::is_recording() && op.gradient == nullptr, autograd::is_training());
-  return op.composition(call.inputs, call.attributes, call.site);
+  Arrays results = op.composition(call.inputs, call.attributes, call.site);
+  check_count(op, "its composition made", results.size());
+  return results;
 }
 
 Arrays composed(const Call& call, const autograd::NodeRef& node) {
@@ -266,6 +275,7 @@ bool has_attributes(const Operator& op, const Attributes& attributes) noexcept {
 Specs inferred(const Call& call) {
   const detail::InputSpecs input_specs(call.inputs);
   Specs specs = call.op.infer(call.op, input_specs.all(), call.attributes);
+  check_count(call.op, "inference says", specs.size());
   if (!call.inputs.empty() && call.op.issue == nullptr) {
     for (ArraySpec& spec : specs)
       spec.device = call.inputs[0].object()->device;

@@ -52,7 +52,8 @@ struct EngineAccess {
   /// Calls all that was registered.
   static void relieve_memory(Engine& engine, Device device);
   /// For a thread that is short of what tasks hold, memory say: blocks until some task has finished, 100 ms at most,
-  /// 2 s while the process computes. True if one did. Inside tasks, which might be waited for, false at once.
+  /// some seconds while the process computes. True if one did. Runs some itself where the thread runs tasks. Inside
+  /// tasks, which might be waited for, false at once.
   static bool await_task(Engine& engine);
 
   /// A number that every task which was to write `var` changes once it is over, also if it failed or was skipped;

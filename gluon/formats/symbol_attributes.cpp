@@ -1,5 +1,4 @@
 #include <charconv>
-#include <cstdlib>
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/formats/symbol_node.h>
@@ -100,7 +99,7 @@ double SymbolAttributes::number(const char* key, double otherwise) const {
 
 int SymbolAttributes::axis(const char* key, int otherwise) const {
   const std::int64_t found = integer(key, otherwise);
-  if (std::abs(found) > k_max_ndim)
+  if (found < -k_max_ndim || found > k_max_ndim)
     fail(key, *find(key));
   return static_cast<int>(found);
 }

@@ -36,8 +36,8 @@ void issue_unslice(const IssueCall& call) {
   detail::issue_unsliced(call, viewed);
 }
 
-NDArray view_with(const NDArray& array, const Attributes& attributes) {
-  return detail::invoke_view(detail::k_slice_axes, array, attributes, SourceLocation::current());
+NDArray view_with(const NDArray& array, const Attributes& attributes, SourceLocation site = SourceLocation::current()) {
+  return detail::invoke_view(detail::k_slice_axes, array, attributes, site);
 }
 
 Arrays unslice_gradient(const GradientCall& call) {
@@ -85,10 +85,19 @@ Arrays assign_gradient(const GradientCall& call) {
 }
 
 // -- Subscripts -----------------------------------------------------------------------------------------------------
-NDArray with_new_axes(NDArray view, const std::vector<int>& axes) {
+NDArray with_new_axes(NDArray view, const std::vector<int>& axes, SourceLocation site) {
   for (const int axis : axes)
-    view = view.expand_dims(axis);
+    view = view.expand_dims(axis, site);
   return view;
+}
+
+// Of the first that stands there, and is no constant.
+SourceLocation line_of(std::initializer_list<Subscript> at) {
+  for (const Subscript& each : at) {
+    if (each.site().line != 0)
+      return each.site();
+  }
+  return SourceLocation::current();
 }
 
 }  // namespace
@@ -146,12 +155,14 @@ const Operator detail::k_slice_assign{
     .strided_outputs = true};
 
 NDArray NDArray::operator[](std::initializer_list<Subscript> at) const {
-  const SourceLocation site = SourceLocation::current();
-  const detail::ParsedSubscripts parsed =
-      detail::parse_subscripts("operator[]", at, detail::object_of(*this, "operator[]").shape, site);
-  if (!parsed.arrays.empty())
-    return detail::taken_at(*this, parsed, site);
-  return with_new_axes(view_with(*this, Attributes::of(parsed.attributes)), parsed.new_axes);
+  const SourceLocation site = line_of(at);
+  return detail::located(site, [&] {
+    const detail::ParsedSubscripts parsed =
+        detail::parse_subscripts("operator[]", at, detail::object_of(*this, "operator[]").shape, site);
+    if (!parsed.arrays.empty())
+      return detail::taken_at(*this, parsed, site);
+    return with_new_axes(view_with(*this, Attributes::of(parsed.attributes), site), parsed.new_axes, site);
+  });
 }
 
 const NDArray& NDArray::assign(std::initializer_list<Subscript> at, const NDArray& value, SourceLocation site) const {

@@ -4,6 +4,8 @@
 #include <deque>
 #include <thread>
 
+#include <sluice/engine/detail/engine_access.h>
+
 #include "tests/engine/expect.h"
 #include "tests/engine/in_flight.h"
 #include "tests/engine/policies.h"
@@ -302,6 +304,24 @@ TEST_CASE("Back-pressure: a pusher whose executor nobody serves yet is let throu
   CHECK(done == 0);
   loop.run();
   CHECK(done == 200);
+}
+
+TEST_CASE("Who is short of what tasks hold runs them itself where nobody else would") {
+  const auto runs_some = [](Engine& engine) {
+    std::atomic<int> done{0};
+    for (int i = 0; i < 10; ++i)
+      engine.push({.name = "step"}, [&] { ++done; });
+    const bool was_left = done < 10, awaited = sluice::detail::EngineAccess::await_task(engine);
+    CHECK(awaited == was_left);
+    CHECK(done > 0);
+    engine.wait_all();
+  };
+  Loop loop;
+  Engine on_loop({.executor = loop.executor()});
+  loop.executor().post([&] { runs_some(on_loop); });
+  loop.run();
+  Engine chaos({.cpu_policy = CpuMode::chaos});
+  runs_some(chaos);
 }
 
 TEST_CASE("Back-pressure: under the serial and the chaos policy a pusher runs what it left") {

@@ -69,6 +69,25 @@ const Path& symbol_parameters() {
   return made;
 }
 
+// An LSTM over (5, 5, 4), and a network over (2, 1, 50) with lengths, whose parameters are those of a layer.
+constexpr std::string_view k_recurrent =
+    R"x({"nodes":[{"op":"null","name":"data","inputs":[]},{"op":"null","name":"fc_weight","inputs":[]},)x"
+    R"x({"op":"null","name":"fc_bias","inputs":[]},)x"
+    R"x({"op":"Reshape","name":"w","attrs":{"shape":"(-1,)"},"inputs":[[1,0,0]]},)x"
+    R"x({"op":"_rnn_param_concat","name":"all","attrs":{"dim":"0","num_args":"1"},"inputs":[[3,0,0]]},)x"
+    R"x({"op":"Reshape","name":"x","attrs":{"shape":"(5, 5, 4)"},"inputs":[[0,0,0]]},)x"
+    R"x({"op":"_zeros","name":"h","attrs":{"shape":"(1, 0, 3)","dtype":"float32","ctx":""},"inputs":[]},)x"
+    R"x({"op":"RNN","name":"lstm","attrs":{"mode":"lstm","state_size":"3","num_layers":"1","p":"0.5",)x"
+    R"x("state_outputs":"True"},"inputs":[[5,0,0],[4,0,0],[6,0,0],[6,0,0]]},)x"
+    R"x({"op":"SwapAxis","name":"turned","attrs":{"dim1":"0","dim2":"1"},"inputs":[[7,0,0]]},)x"
+    R"x({"op":"Reshape","name":"wide","attrs":{"shape":"(2, 1, 50)"},"inputs":[[0,0,0]]},)x"
+    R"x({"op":"slice_axis","name":"length","attrs":{"axis":"0","begin":"0","end":"1"},"inputs":[[2,0,0]]},)x"
+    R"x({"op":"_zeros","name":"h2","attrs":{"shape":"(1, 0, 2)"},"inputs":[]},)x"
+    R"x({"op":"RNN","name":"relu","attrs":{"mode":"rnn_relu","state_size":"2","num_layers":"1",)x"
+    R"x("bidirectional":"False","use_sequence_length":"True"},"inputs":[[9,0,0],[4,0,0],[11,0,0],[10,0,0]]},)x"
+    R"x({"op":"Embedding","name":"rows","attrs":{"input_dim":"4","output_dim":"27"},"inputs":[[10,0,0],[1,0,0]]}],)x"
+    R"x("heads":[[8,0,0],[7,1,0],[12,0,0],[13,0,0]]})x";
+
 Reader symbols() {
   const auto write =
       [](const Path& folder) {
@@ -76,11 +95,13 @@ Reader symbols() {
         std::ofstream(folder / "short.json")
             << R"({"nodes":[{"op":"null","name":"data","inputs":[]},{"op":"relu","name":"r","inputs":[[0,0,0]]}],)"
             << R"("heads":[[1,0,0]]})";
+        std::ofstream(folder / "recurrent.json") << k_recurrent;
       };
-  return {
-      .name = "mxnet_symbol", .ending = ".json", .write = write, .read = [](const Path& file) {
-        gluon::formats::MxnetSymbol::imports(file, {"data"}, symbol_parameters())(ones({2, 2, 5, 5})).wait_to_read();
-      }};
+  return {.name = "mxnet_symbol", .ending = ".json", .write = write, .read = [](const Path& file) {
+            const auto network = gluon::formats::MxnetSymbol::imports(file, {"data"}, symbol_parameters());
+            for (const NDArray& result : network({ones({2, 2, 5, 5})}))
+              result.wait_to_read();
+          }};
 }
 
 Reader states() {

@@ -360,6 +360,7 @@ TEST_CASE("Attributes that do not fit the array are found when the node runs", "
   const NDArray x = random_array({2, 3, 4, 4}, 1);
   CHECK_THROWS_AS(run_one("softmax", R"x("axis":"4294967297")x", x), FileError);
   CHECK_THROWS_AS(run_one("Concat", R"x("dim":"(0, 1)")x", x), FileError);
+  CHECK_THROWS_AS(run_one("SwapAxis", R"x("dim1":"-9223372036854775808","dim2":"1")x", x), FileError);
   CHECK_THROWS_AS(run_one("Reshape", R"x("shape":"(0, 0, 0, 0, 0)")x", x), ShapeError);
   CHECK_THROWS_AS(run_one("SliceChannel", R"x("num_outputs":"2")x", x), ValueError);
   const Exported second(replaced(of_one("relu", ""), "\"heads\":[[2,0,0]]", "\"heads\":[[2,1,0]]"));

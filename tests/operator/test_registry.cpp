@@ -108,6 +108,26 @@ TEST_CASE("what cannot be an operator is refused, and nothing of it is kept", "[
   CHECK(find_operator("") == nullptr);
 }
 
+TEST_CASE("an operator that gives another number of results than it says is refused by name", "[operator][registry]") {
+  const NDArray x = array({1.0F, 2.0F});
+  const auto message_of = [&](const Operator& op) {
+    try {
+      invoke_one(op, {x}, {}, {});
+    } catch (const ValueError& error) {
+      return error.message();
+    }
+    return std::string();
+  };
+  Operator op = *make_widened("of_one", 1, 0);
+  op.infer = [](const Operator&, std::span<const ArraySpec>, const Attributes&) { return Specs(); };
+  CHECK(message_of(op) == "of_one: inference says 0 results of an operator of 1");
+  op.infer = [](const Operator&, std::span<const ArraySpec> in, const Attributes&) { return Specs{in[0], in[0]}; };
+  CHECK(message_of(op) == "of_one: inference says 2 results of an operator of 1");
+  op.kernels = {};
+  op.composition = [](std::span<const NDArray>, const Attributes&, SourceLocation) { return Arrays(); };
+  CHECK(message_of(op) == "of_one: its composition made 0 results of an operator of 1");
+}
+
 TEST_CASE("operators are registered and looked for by several threads at once", "[operator][registry][concurrent]") {
   constexpr int k_threads = 4, k_each = 25;
   static std::vector<std::string> names;  // an operator's name lives as long as the operator

@@ -332,6 +332,17 @@ TEST_CASE("An index outside its axis beside ranges is an IndexError at the wait"
   CHECK_THROWS_AS(b.wait_to_read(), IndexError);
 }
 
+TEST_CASE("Errors of subscripts name the line where they stand", "[subscripts]") {
+  const NDArray a = zeros({2, 3, 4}), i = array<int>({0, 3});
+  const auto here = [](int line) { return contains("test_subscripts_mixed.cpp:" + std::to_string(line)); };
+  CHECK_THROWS_WITH((a[{{}, i}].wait_to_read()), here(__LINE__));
+  CHECK_THROWS_WITH((a[{k_new_axis, {1, 2}, i}].wait_to_read()), here(__LINE__));
+  CHECK_THROWS_WITH((a[{2, k_rest}]), here(__LINE__));
+  CHECK_THROWS_WITH((a[{{{}, 1}, 3, {}}]), here(__LINE__));
+  CHECK_THROWS_WITH((a[{0, 0, 0, {{}, {}, -1}}]), here(__LINE__));
+  CHECK_THROWS_WITH((a[{i, NDArray()}]), here(__LINE__));
+}
+
 TEST_CASE("An index outside its axis beside ranges on a GPU is an IndexError at the wait", "[subscripts][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   const NDArray a = zeros({2, 3, 4}, {.device = gpu()}), i = array<int>({0, 3}).to(gpu());
