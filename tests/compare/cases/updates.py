@@ -145,6 +145,55 @@ for decay in (0.0, 0.1):
     )
 
 
+def factored(shape, decay, clip):
+    """Adafactor, from means of rows and of columns, or of elements where there are no rows."""
+    matrices = len(shape) > 1
+    means = (shape[:-1], shape[:-2] + shape[-1:]) if matrices else (shape, (0,))
+    kept = {"row_var": -1, "col_var": -2} if matrices else {"variance": None}
+
+    def make(source):
+        drawn = [source.values(*shape) for _ in range(2)]
+        return drawn + [source.values(*mean, low=0.5, high=1.0) for mean in means]
+
+    def states(*given):
+        named = {
+            name: state.clone() if axis is None else state.clone().unsqueeze(axis)
+            for (name, axis), state in zip(kept.items(), given)
+        }
+        return {"step": torch.tensor(float(STEPS - 1)), **named}
+
+    def reference(weight, gradient, *given):
+        def optimizer(parameters):
+            return torch.optim.Adafactor(parameters, RATE, eps=(1e-6, 1e-3), d=clip, weight_decay=decay)
+
+        new, state = step(optimizer, states)(weight, gradient, *given)
+        after = [state[name] if axis is None else state[name].squeeze(axis) for name, axis in kept.items()]
+        return (new, *after, *given[len(after) :])
+
+    told = {"learning_rate": RATE, "weight_decay": decay, "steps": (STEPS,), "epsilon1": 1e-6, "clip_threshold": clip}
+    compare(
+        "adafactor_update",
+        Call(
+            make,
+            reference,
+            told,
+            values.PRECISE,
+            f"{shape}",
+            gradients=(),
+            outputs=(),
+            mutated=(0, 2, 3),
+            layouts=("contiguous",),
+            ulps=16,
+            floor=1.0,
+        ),
+    )
+
+
+for shape in ((4, 3), (2, 5, 3), (130, 70), (7,), ()):
+    factored(shape, 0.0, 1.0)
+    factored(shape, 0.1, 1.5)
+
+
 def clipping(*gradients):
     norm = torch.linalg.vector_norm(torch.cat([g.flatten().to(torch.float64) for g in gradients]))
     return torch.stack([norm, torch.clamp(2.0 / norm, max=1.0), torch.ones_like(norm)])

@@ -27,5 +27,4 @@ without(
     "signum_update",
     "lars_update",
     "lamb_update",
-    "adafactor_update",
 )
