@@ -266,6 +266,9 @@ bool has_attributes(const Operator& op, const Attributes& attributes) noexcept {
 Specs inferred(const Call& call) {
   const detail::InputSpecs input_specs(call.inputs);
   Specs specs = call.op.infer(call.op, input_specs.all(), call.attributes);
+  require<ValueError>(static_cast<int>(specs.size()) >= call.op.outputs, [&] {
+    return message(call.op.name, ": inference gave ", specs.size(), " specs for ", call.op.outputs, " outputs");
+  });
   if (!call.inputs.empty() && call.op.issue == nullptr) {
     for (ArraySpec& spec : specs)
       spec.device = call.inputs[0].object()->device;

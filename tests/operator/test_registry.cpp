@@ -108,6 +108,18 @@ TEST_CASE("what cannot be an operator is refused, and nothing of it is kept", "[
   CHECK(find_operator("") == nullptr);
 }
 
+TEST_CASE("inference that gives fewer specs than the operator has outputs is an error", "[operator][registry]") {
+  auto op = make_widened("gives_nothing", 1, 0);
+  op->infer = [](const Operator&, std::span<const ArraySpec>, const Attributes&) { return Specs(); };
+  std::string said;
+  try {
+    invoke_one(*op, {array({1.0F})}, {}, {});
+  } catch (const ValueError& error) {
+    said = error.message();
+  }
+  CHECK(said == "gives_nothing: inference gave 0 specs for 1 outputs");
+}
+
 TEST_CASE("operators are registered and looked for by several threads at once", "[operator][registry][concurrent]") {
   constexpr int k_threads = 4, k_each = 25;
   static std::vector<std::string> names;  // an operator's name lives as long as the operator
