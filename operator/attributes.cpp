@@ -167,8 +167,15 @@ const AttributeValue* FieldSetter::find(const char* name) {
 }
 
 void FieldSetter::refuse(const char* name, const AttributeValue& value, const AttributeValue& now) const {
+  const std::string kind = to_string(now);
+  const bool shows_nothing = kind == "()";
   throw ValueError(message(
-      op_, ": the attribute ", name, " cannot be ", to_string(value), "; it is of the kind of ", to_string(now)));
+      op_,
+      ": the attribute ",
+      name,
+      " cannot be ",
+      to_string(value),
+      shows_nothing ? "; it is a list of numbers, as (1, 2)" : "; it is of the kind of " + kind));
 }
 
 void FieldSetter::finish() const {
