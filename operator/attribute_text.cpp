@@ -138,7 +138,7 @@ class Reader {
         return static_cast<DType>(i);
     }
     at_ -= name.size();
-    throw ValueError(failure("a value"));
+    throw ValueError(failure("a value (3, 0.5, true, \"text\", (1, 2), float32, gpu(0) or none)"));
   }
 
   const char* op_;

@@ -75,8 +75,12 @@ void register_operator(std::shared_ptr<const Operator> op) {
     const char* const what = op->composition != nullptr ? "a composition" : "a kernel";
     return message("register_operator: ", op->name, " has ", what, " but no inference");
   });
+  require(op->attributes != nullptr, [&] {
+    return message(
+        "register_operator: ", op->name, " names no struct of attributes (&attribute_type<NoAttributes> for none)");
+  });
   const bool writes = op->outputs != 0 || op->mutates != nullptr || op->mutated_inputs != k_none;
-  require(op->inputs >= -1 && op->outputs >= -1 && writes && op->attributes != nullptr, [&] {
+  require(op->inputs >= -1 && op->outputs >= -1 && writes, [&] {
     return message(
         "register_operator: ", op->name, " cannot have ", op->inputs, " inputs and ", op->outputs, " outputs");
   });

@@ -100,6 +100,7 @@ TEST_CASE("what cannot be an operator is refused, and nothing of it is kept", "[
   };
   CHECK(with([](Operator& op) { op.kernels = {}; }).find("no kernel, composition or view") != std::string::npos);
   CHECK(with([](Operator& op) { op.infer = nullptr; }).find("a kernel but no inference") != std::string::npos);
+  CHECK(with([](Operator& op) { op.attributes = nullptr; }).find("names no struct of attributes") != std::string::npos);
   CHECK(with([](Operator& op) { op.inputs = -2; }).find("cannot have -2 inputs") != std::string::npos);
   CHECK(with([](Operator& op) { op.outputs = 0; }).find("0 outputs") != std::string::npos);
   CHECK(with([](Operator& op) { op.attributes = nullptr; }) != "");
