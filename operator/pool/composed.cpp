@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <sluice/operator/detail/beside_batch.h>
@@ -117,8 +118,7 @@ NDArray sums_of_windows(const NDArray& x, PoolAttributes window, SourceLocation 
     for (int axis = 0; axis < 2; ++axis) {
       const std::int64_t whole = (g.out[axis] - 1) * g.stride[axis] + g.kernel[axis];
       const std::int64_t behind = whole - g.in[axis] - g.pad[axis];
-      padded = behind < 0 ? padded.slice(axis + 2, 0, g.in[axis] + behind, 1, site) : padded;
-      widths[static_cast<std::size_t>(axis) + 2] = {g.pad[axis], behind < 0 ? 0 : behind};
+      widths[static_cast<std::size_t>(axis) + 2] = {g.pad[axis], std::max<std::int64_t>(behind, 0)};
     }
     padded = pad(padded, widths, PadMode::constant, 0, site);
     window.pad = {0, 0};

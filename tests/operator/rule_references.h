@@ -205,14 +205,19 @@ void each_rule(const F& f) {
   f("Ftrl", Ftrl{.lamda1 = 0.1});
   f("Signum", Signum{.momentum = 0.5, .wd_lh = 0.1});
   f("Signum without momentum", Signum{.momentum = 0});
-  f("Lars", Lars{.eta = 0.1, .plain = {0, 1, 0, 0, 0, 0}});
+  f("Lars", Lars{.eta = 0.1, .plain = {0, 1, 0, 1, 0, 0}});
   f("Lamb", Lamb{.epsilon = 1e-3});
   f("Lamb within bounds, uncorrected",
     Lamb{.epsilon = 1e-2, .lower_bound = 0.5, .upper_bound = 2, .bias_correction = false});
   f("Adafactor", Adafactor{.epsilon1 = 1e-6});
   f("Adafactor with momentum, of steps as told",
     Adafactor{
-        .epsilon1 = 1e-3, .clip_threshold = 0.5, .momentum = 0.5, .relative_step = false, .scale_parameter = false});
+        .beta2_decay = -0.6,
+        .epsilon1 = 1e-3,
+        .clip_threshold = 0.5,
+        .momentum = 0.5,
+        .relative_step = false,
+        .scale_parameter = false});
 }
 
 }  // namespace sluice::test

@@ -159,6 +159,28 @@ TEST_CASE("Adafactor's states have shapes of their own", "[update]") {
       optimizer_update(rule, {&weight, 1}, {&grad, 1}, states_of(rule, weight), {}), contains("0 steps for 1 weights"));
 }
 
+TEST_CASE("Adafactor's small steps add up in masters, and who writes the weight is right", "[update]") {
+  for (const DType dtype : {float16, bfloat16}) {
+    CAPTURE(dtype);
+    for (const Shape& shape : {Shape{700}, Shape{20, 35}}) {
+      const NDArray weight = ones(shape, {.dtype = dtype}), grad = ones(shape, {.dtype = dtype}), master = zeros(shape);
+      const Adafactor rule{.relative_step = false, .scale_parameter = false};
+      const Lists states = states_of(rule, weight);
+      const auto step = [&] {
+        optimizer_update(
+            rule, {&weight, 1}, {&grad, 1}, states, {.learning_rate = 0x1p-12, .steps = {1}, .masters = {master}});
+      };
+      for (int i = 0; i < 64; ++i)
+        step();
+      CHECK(test::differences(master, full(shape, 1 - 0x1p-6)) == "");
+      CHECK(weight.to_vector<float>() == full(shape, 1 - 0x1p-6).to_vector<float>());
+      fill(weight, 2);
+      step();
+      CHECK(test::differences(master, full(shape, 2 - 0x1p-12), {0, 1e-7}) == "");
+    }
+  }
+}
+
 TEST_CASE("A step of Adafactor that a guard leaves out changes nothing", "[update]") {
   const Adafactor rule{.momentum = 0.5};
   const NDArray weight = ones({3, 4}), grad = full({3, 4}, std::numeric_limits<float>::infinity());

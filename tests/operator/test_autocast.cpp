@@ -70,6 +70,7 @@ TEST_CASE("Autocast leaves float64 and whole numbers, and brings one half type t
   CHECK(matmul(x.astype(int64), x.astype(int64)).dtype() == int64);
   CHECK(matmul(x.astype(bfloat16), x.astype(bfloat16)).dtype() == float16);
   CHECK(exp(x.astype(float64)).dtype() == float64);
+  CHECK(power(x.astype(float16), x.astype(float64)).dtype() == float64);
   CHECK((x.astype(bfloat16) + x.astype(float16)).dtype() == float32);
   CHECK(sum(x.astype(int32)).dtype() == int64);
 }

@@ -5,7 +5,9 @@
 
 #include <sluice/engine/region.h>
 #include <sluice/operator/api.h>
+#include <sluice/operator/update/corrections.h>
 
+#include "tests/operator/rule_references.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
 #include "tests/support/sinks.h"
@@ -168,6 +170,35 @@ TEST_CASE("Steps read learning rates and rescaling from memory where they are gi
 TEST_CASE("Steps on a GPU read learning rates and rescaling from its memory", "[reference][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   check_updates(gpu());
+}
+
+namespace {
+
+// Numbers of a late step times what corrects them on a device are those of the steps.
+template <class Rule>
+void check_corrections(const Rule& rule) {
+  UpdateOptions late{.learning_rate = 0.5}, now = late;
+  late.steps.assign(6, k_late_step);  // as many parameters as rules have flags
+  now.steps = {1, 7, 400, 2, 1, 30};
+  const NDArray corrections = step_corrections(rule, array(now.steps, {6}).astype(float64), SourceLocation::current());
+  REQUIRE(corrections.defined() == corrects_steps(rule));
+  std::vector<double> made = update_numbers(rule, late, 6);
+  const std::vector<double> by =
+      corrections.defined() ? corrections.to_vector<double>() : std::vector<double>(made.size() - 1, 1);
+  REQUIRE(by.size() + 1 == made.size());
+  for (std::size_t i = 0; i < by.size(); ++i)
+    made[i] *= by[i];
+  const std::vector<double> wanted = update_numbers(rule, now, 6);
+  CHECK(differences(in_memory(made, cpu()), in_memory(wanted, cpu()), {1e-12, 0}) == "");
+}
+
+}  // namespace
+
+TEST_CASE("Rates that a device corrects are those of the steps, of every rule", "[update]") {
+  each_rule([](const char* name, const auto& rule) {
+    INFO(name);
+    check_corrections(rule);
+  });
 }
 
 TEST_CASE("A step that a region replays takes the learning rate and number of each run", "[reference][gpu]") {

@@ -153,7 +153,9 @@ TEST_CASE("The C interface records, differentiates, and ends its modes", "[c_api
   Handle weights;
   make(weights, {1, 10, 100}, {3});
   const sluice_array_t head_grads[] = {weights.get()};
+  REQUIRE(sluice_backward(heads, head_grads, 1, 1) == SLUICE_OK);  // and the tape stays
   REQUIRE(sluice_backward(heads, head_grads, 1, 0) == SLUICE_OK);
+  CHECK(sluice_backward(heads, head_grads, 1, 0) == SLUICE_AUTOGRAD_ERROR);
   REQUIRE(sluice_grad(x.get(), grad.out()) == SLUICE_OK);
   CHECK(read(grad.get(), 3) == std::vector<float>{2, 40, 600});
   REQUIRE(sluice_detach(y.get(), off.out()) == SLUICE_OK);

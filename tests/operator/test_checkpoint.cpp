@@ -205,6 +205,11 @@ TEST_CASE("Hooks see whole gradients, may change them, and go", "[autograd][hook
       autograd::grad(std::vector{y}, std::vector{x}, {}, {.retain_graph = true})[0].to_vector<float>() ==
       Values{43, 79});
   CHECK(of_variable == 2);
+  int beside = 0;
+  const NDArray z = variable({5}) * 2.0f;  // leads to nothing that is asked for
+  autograd::add_hook(z, [&](const NDArray&) { return ++beside, NDArray(); });
+  autograd::grad(std::vector{y, z}, std::vector{x}, {}, {.retain_graph = true});
+  CHECK((beside == 0 && of_variable == 3));
   CHECK(autograd::remove_hook(h, doubled));
   CHECK(!autograd::remove_hook(h, doubled));
   CHECK(!autograd::remove_hook(y, doubled));

@@ -1,6 +1,7 @@
 // Memory of other libraries as arrays: where it lies, what is refused, and when it goes back: once, and not before its
 // last task.
 #include <limits>
+#include <map>
 #include <memory>
 #include <thread>
 
@@ -120,13 +121,15 @@ TEST_CASE("A tensor may come without a deleter", "[dlpack]") {
 
 TEST_CASE("What is read-only, or of elements that share memory, cannot be written", "[dlpack]") {
   VersionedProducer read_only({4}, {1}, 4), windows({3, 2}, {1, 1}, 4), stretched({3, 2}, {0, 1}, 2);
+  VersionedProducer touching({2, 3}, {2, 1}, 5);
   read_only.tensor.flags = detail::k_dlpack_read_only;
-  for (VersionedProducer* producer : {&read_only, &windows, &stretched}) {
+  std::map<VersionedProducer*, float> sums{{&read_only, 6}, {&windows, 9}, {&stretched, 3}, {&touching, 12}};
+  for (VersionedProducer* producer : {&read_only, &windows, &stretched, &touching}) {
     const NDArray array = producer->import();
     const std::vector<float> before = producer->memory;
     CHECK_THROWS_AS(array.assign(1.0F), ValueError);
     CHECK_THROWS_AS(fill(array, 1.0F), ValueError);
-    CHECK(sum(array).item<float>() == (producer == &windows ? 9.0F : producer == &stretched ? 3.0F : 6.0F));
+    CHECK(sum(array).item<float>() == sums[producer]);
     CHECK(producer->memory == before);
     CHECK_THROWS_AS(to_dlpack(array), ValueError);
     const Consumed<DLManagedTensorVersioned> again(to_dlpack_versioned(array));

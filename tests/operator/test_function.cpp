@@ -189,6 +189,24 @@ TEST_CASE("Products with derivatives are those of the matrices", "[autograd][pro
   CHECK(!x.requires_grad());
 }
 
+TEST_CASE("Products go back in the mode that their caller is in", "[autograd][products]") {
+  auto function = std::make_shared<Adjustable>();
+  bool trains = false;
+  function->f = [](std::span<const NDArray> in, Kept&) { return Grads{in[0] * 2.0f}; };
+  function->df = [&](std::span<const NDArray> grads, const Kept&) {
+    trains = autograd::is_training();
+    return Grads{grads[0] * 2.0f};
+  };
+  const NDArray x = array(Values{1, 2}, {2});
+  const auto f = [&](const NDArray& at) { return autograd::apply(function, std::vector{at})[0]; };
+  for (const bool training : {false, true}) {
+    const autograd::ModeScope mode(false, training);
+    trains = !training;
+    CHECK(autograd::vjp(f, x, x).second.to_vector<float>() == Values{2, 4});
+    CHECK(trains == training);
+  }
+}
+
 TEST_CASE("Products at the ends: linear and empty functions, wrong shapes", "[autograd][products]") {
   const NDArray x = array(Values{1, 2}, {2});
   const auto linear = [](const NDArray& at) { return sum(at); };

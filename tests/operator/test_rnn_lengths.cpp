@@ -147,6 +147,10 @@ TEST_CASE(
       const Lengths lengths = lengths_for(c);
       const Network network = [&](const auto& in) { return composed(composition, c, array_of(lengths), in); };
       CHECK(differences_from_alone(c, lengths, float64, cpu(), network) == "");
+      if (c.how.hidden_size == 5) {  // as a GPU runs them: what keeps states in padding fits narrow types
+        CHECK(differences_from_alone(c, lengths, float16, cpu(), network) == "");
+        CHECK(differences_from_alone(c, lengths, bfloat16, cpu(), network) == "");
+      }
     }
   }
 }

@@ -303,7 +303,7 @@ TEST_CASE("A sink's results are checked, its errors reach the caller, and its sc
     }
   };
   Given sink;
-  const NDArray x = ones({2});
+  const NDArray x = ones({2}), inputs[] = {x, x}, to[] = {zeros({3}), zeros({2}, {.dtype = int32})};
   {
     const CallSinkScope taken(&sink);
     CHECK_THROWS_AS(x + x, UnsupportedError);
@@ -314,6 +314,10 @@ TEST_CASE("A sink's results are checked, its errors reach the caller, and its sc
     CHECK_THROWS_WITH(x + x, sluice::test::contains("add") && sluice::test::contains("(3,)"));
     sink.result = NDArray();
     CHECK_THROWS_AS(x + x, ValueError);
+    for (const NDArray& wrong : to)
+      CHECK_THROWS_WITH(
+          invoke(*find_operator("add"), inputs, {}, SourceLocation::current(), {&wrong, 1}),
+          sluice::test::contains("add"));
     {
       const CallSinkScope nobody(nullptr);
       CHECK((x + x).to_vector<float>() == std::vector<float>{2, 2});
@@ -350,6 +354,16 @@ TEST_CASE("An update of any number of arrays says which of them it writes", "[si
   std::fill(wanted.begin() + 40, wanted.begin() + 80, false);
   CHECK(sink.written == wanted);
   CHECK(w[39].to_vector<float>() == std::vector<float>{1, 1});
+  // Masters too, which the half weight alone has, but not a guard behind them.
+  sink.written.clear();
+  const ArrayOptions half{.dtype = bfloat16};
+  const std::vector<NDArray> mixed{ones({2}, half), ones({3})}, grads{ones({2}, half), ones({3})}, masters{zeros({2})};
+  const NDArray guard = gradient_guard(grads, {});
+  {
+    const CallSinkScope taken(&sink);
+    optimizer_update(update_rules::Sgd{}, mixed, grads, {}, {.masters = masters, .guard = guard});
+  }
+  CHECK(sink.written == std::vector<bool>{true, true, false, false, true, false});
 }
 
 TEST_CASE("A sink takes the calls of the body that it was opened in, not of tasks that run on top of it") {

@@ -185,7 +185,12 @@ void check_reductions(Device device) {
   REQUIRE(largest.values.template to_vector<T>()[7] == 64);
   REQUIRE(largest.values.template to_vector<T>().back() == std::numeric_limits<T>::max());
   REQUIRE(count_nonzero(x).item<int>() == (std::is_signed_v<T> ? 14 : 13));
+  REQUIRE(cummin(x, 0).values.template to_vector<T>().back() == std::numeric_limits<T>::min());
   REQUIRE(mean(x).dtype() == float32);
+  double numbers_total = 0;
+  for (const T number : numbers)
+    numbers_total += static_cast<double>(number);
+  REQUIRE(mean(x).item<double>() == Approx(numbers_total / static_cast<double>(numbers.size())));
   auto sorted = numbers;
   std::stable_sort(sorted.begin(), sorted.end());
   REQUIRE(sort(x).to_vector<T>() == sorted);

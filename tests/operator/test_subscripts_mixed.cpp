@@ -260,6 +260,21 @@ TEST_CASE("Index arrays beside ranges move elements of every type", "[subscripts
     b.assign({rows, {{}, {}, 3}, columns}, v.astype(float64));
     CHECK(b[{2, {{}, {}, 3}, 2}].to_vector<double>() == v[{0, 2}].to_vector<double>());
     CHECK(b[{1}].to_vector<double>() == a[{1}].to_vector<double>());
+    if (dtype == bool_)
+      continue;
+    const NDArray ones_there = ones({2, 3, 2}, {.dtype = dtype});  // of which two meet
+    const NDArray sums = index_add(a, {rows, {1, 3}, columns}, ones_there);
+    b.assign(a).add_at({rows, {1, 3}, columns}, ones_there);
+    CHECK(differences(b, sums) == "");
+    CHECK(sums.dtype() == dtype);
+    Doubles added = a.to_vector<double>();
+    for (const std::int64_t row : {2, 0, 2}) {
+      for (const std::int64_t place : {1, 2}) {
+        for (const std::int64_t column : {2, 1})
+          added[static_cast<std::size_t>(row * 12 + place * 3 + column)] += 1;
+      }
+    }
+    CHECK(differences(sums, array(added, {3, 4, 3}), tolerance_of(dtype)) == "");
   }
 }
 

@@ -92,6 +92,22 @@ TEST_CASE("a value that was overwritten after forward is not used by backward", 
   CHECK(v.grad().to_vector<float>() == std::vector<float>{3, 4});
 }
 
+TEST_CASE("Gradients that are to be added up are, by a backward that is recorded too", "[operator][invoke][gradient]") {
+  NDArray x = array<float>({1, 2});
+  x.attach_grad(GradReq::add);
+  const autograd::RecordScope record;
+  const NDArray y = x * x * x;
+  y.backward({}, {.create_graph = true});
+  y.backward({}, {.create_graph = true});
+  const NDArray twice = x.grad();
+  CHECK(twice.to_vector<float>() == std::vector<float>{6, 24});
+  CHECK(
+      autograd::grad(std::vector{twice}, std::vector{x}, {}, {.retain_graph = true})[0].to_vector<float>() ==
+      std::vector<float>{12, 24});
+  y.backward();
+  CHECK(x.grad().to_vector<float>() == std::vector<float>{9, 36});
+}
+
 TEST_CASE("second derivatives by create_graph", "[operator][invoke][gradient]") {
   NDArray x = array<double>({0.3, -0.7});
   x.attach_grad();

@@ -210,6 +210,10 @@ TEST_CASE("Transposed convolutions of volumes agree with plain loops for every t
     }
   }
   CHECK(deconvolution3d(zeros({0, 3, 2, 2, 2}), zeros({3, 1, 2, 2, 2}), {}).shape() == Shape{0, 1, 3, 3, 3});
+  // Sums of planes are rounded once: 257 is no bfloat16, and 3 * 257 next to 772.
+  const NDArray x = array<float>({256, 256, 256, 1, 1, 1}).reshape({1, 2, 3, 1, 1}).astype(bfloat16);
+  const NDArray y = deconvolution3d(x, ones({2, 1, 3, 1, 1}, {.dtype = bfloat16}), {});
+  CHECK(y.to_vector<float>() == std::vector<float>{256, 512, 772, 512, 256});
 }
 
 TEST_CASE("The gradients of convolutions of volumes agree with finite differences", "[volume]") {

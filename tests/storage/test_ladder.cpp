@@ -114,6 +114,8 @@ TEST_CASE("Limits and sizes are chosen with the strategies") {
   REQUIRE_THROWS_AS(pool.acquire(2 << 20), OutOfMemory);
   REQUIRE_THROWS_AS(storage.configure({.host = "split"}), ValueError);  // other segments than those in use
   REQUIRE_THROWS_AS(storage.configure({.host = "split", .segment_bytes = 0}), ValueError);
+  REQUIRE_THROWS_AS(
+      storage.configure({.host = "split", .segment_bytes = 1 << 19, .release_threshold = 1 << 18}), ValueError);
   storage.configure({.host = "split", .host_limit = 8 << 20, .segment_bytes = 1 << 19});
   Chunk chunk = pool.acquire(3 << 20);
   REQUIRE(chunk.bytes >= (3u << 20));

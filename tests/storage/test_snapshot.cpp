@@ -83,6 +83,11 @@ TEST_CASE("History is a ring, off until asked for") {
   pool->record_history(0);
   pool->release(pool->acquire(100));
   REQUIRE(pool->snapshot().history.empty());
+  pool->record_history(3);  // anew: nothing of before stands in it, or was lost
+  REQUIRE(pool->snapshot().history.empty());
+  pool->release(pool->acquire(100));
+  REQUIRE(pool->snapshot().history.size() == 2);
+  REQUIRE(pool->snapshot().events_lost == 0);
 }
 
 TEST_CASE("A picture shows every lifetime, those before the history too") {
@@ -124,5 +129,6 @@ TEST_CASE("The current engine's memory is told by device") {
   REQUIRE(page.find("Lifetimes") != std::string::npos);
   std::remove(path.c_str());
   REQUIRE_THROWS_AS(save_memory_picture(cpu(), "/no/such/folder/picture.html"), FileError);
+  REQUIRE_THROWS_AS(save_memory_picture(cpu(), "/dev/full"), FileError);
   chunk.pool->release(std::move(chunk));
 }
