@@ -89,7 +89,7 @@ Moments<A> block_in_passes(const MomentsOf<T>& op, const A* x, std::int64_t n) n
   const A squares = reduce_block(SquaredDistancesFrom<A>{mean}, x, n, 1) - rest * rest / terms;
   if (!std::isfinite(mean) || !std::isfinite(squares))
     return reduce_block(op, x, n, 1);
-  return {terms, mean, squares > 0 ? squares : 0};
+  return {terms, x[0], mean - x[0] + rest / terms, squares > 0 ? squares : 0};
 }
 
 template <class T, class A>

@@ -173,10 +173,11 @@ struct ExtremeOf {
 
 template <class A>
 struct Moments {
-  A terms, mean, squares;  // squares of distances from the mean
+  A terms, shift, mean, squares;  // the mean less the shift, squares of distances from the mean
 };
 
-/// Variance or its root (Welford 1962; Chan, Golub, LeVeque 1979): sums of squares would cancel.
+/// Variance or its root (Welford 1962; Chan, Golub, LeVeque 1979): sums of squares would cancel. Of distances from the
+/// first term: a mean far from 0 is rounded by more than the terms may be apart.
 template <class T>
 struct MomentsOf {
   using Number = Accumulator<T>;
@@ -185,22 +186,24 @@ struct MomentsOf {
   double divisor = 1;
   bool root = false;
 
-  SLUICE_HD static Acc identity() noexcept { return {0, 0, 0}; }
+  SLUICE_HD static Acc identity() noexcept { return {0, 0, 0, 0}; }
   template <class X>
   SLUICE_HD static Acc lift(X x) noexcept {
-    return {1, to_accumulator(x), 0 * to_accumulator(x)};
+    return {1, to_accumulator(x), 0, 0 * to_accumulator(x)};
   }
   template <class X>
   SLUICE_HD Acc add(Acc a, X x) const noexcept {
-    const Number value = to_accumulator(x), distance = value - a.mean, terms = a.terms + 1;
-    const Number mean = a.mean + distance / terms;
-    return {terms, mean, a.squares + distance * (value - mean)};
+    const Number shift = a.terms == 0 ? to_accumulator(x) : a.shift, value = to_accumulator(x) - shift;
+    const Number distance = value - a.mean, terms = a.terms + 1, mean = a.mean + distance / terms;
+    return {terms, shift, mean, a.squares + distance * (value - mean)};
   }
   SLUICE_HD Acc join(Acc a, Acc b) const noexcept {
     if (a.terms == 0 || b.terms == 0)
       return a.terms == 0 ? b : a;
-    const Number terms = a.terms + b.terms, distance = b.mean - a.mean, share = b.terms / terms;
-    return {terms, a.mean + distance * share, a.squares + b.squares + distance * distance * (a.terms * share)};
+    const Number terms = a.terms + b.terms, share = b.terms / terms;
+    const Number distance = (b.shift - a.shift) + (b.mean - a.mean);
+    const Number squares = a.squares + b.squares + distance * distance * (a.terms * share);
+    return {terms, a.shift, a.mean + distance * share, squares};
   }
   SLUICE_HD Out finish(Acc a) const noexcept {
     const Number mean_square = a.squares / static_cast<Number>(divisor > 0 ? divisor : 0);

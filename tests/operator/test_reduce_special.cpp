@@ -216,6 +216,41 @@ TEST_CASE("A reduction called by name promotes as the function does", "[reduce]"
   CHECK(mean(array<std::int32_t>({1 << 30, (1 << 30) + 256})).item<double>() == (1 << 30) + 128);
 }
 
+namespace {
+
+// Of what lies far from 0, in rows, stepped rows and columns, against float64 of the same numbers.
+void check_variance_far_from_zero(Device device) {
+  for (const double centre : {255.0, 1e4, 1e6}) {
+    for (const std::int64_t n : {4, 15, 16, 100, 3000}) {
+      const NDArray near = test::random_array({6, n}, static_cast<std::uint64_t>(n), -2, 2, float32);
+      const NDArray rows = (near + centre).to(device), columns = rows.T().copy();
+      const NDArray stepped = repeat(rows, 2, 1).slice(1, 0, 2 * n, 2);
+      const List wanted = variance(rows.astype(float64), {1}).to_vector<double>();
+      const List got[] = {
+          variance(rows, {1}).to_vector<double>(),
+          variance(columns, {0}).to_vector<double>(),
+          variance(stepped, {1}).to_vector<double>()};
+      for (std::size_t way = 0; way < std::size(got); ++way) {
+        for (std::size_t i = 0; i < wanted.size(); ++i) {
+          CAPTURE(centre, n, way, i);
+          CHECK(got[way][i] == Approx(wanted[i]).epsilon(2e-6));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("The variance of numbers far from 0 keeps its digits, however they lie") {
+  check_variance_far_from_zero(cpu());
+}
+
+TEST_CASE("The variance of numbers far from 0 keeps its digits on a GPU", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_variance_far_from_zero(gpu(0));
+}
+
 TEST_CASE("what is constant has no variance, however it lies and however large it is") {
   for (const std::int64_t n : {2, 15, 16, 50, 300, 5000}) {
     for (const double value : {0.1, 1000.1, 1e38}) {
