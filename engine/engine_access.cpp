@@ -51,13 +51,13 @@ bool EngineAccess::on_copy_stream(const Engine& engine, Position position) noexc
   return gpu != nullptr && gpu->on_copy_stream(position);
 }
 
-std::optional<std::uint16_t> EngineAccess::stream_of_value(const Var& var) noexcept {
+Position EngineAccess::computed_at(const Var& var) noexcept {
   const VarCore& core = *var.core();
   const Position written = core.written_at;
   if (!written)
-    return std::nullopt;
+    return {};
   const GpuPolicy& gpu = *core.core->gpu();
-  return gpu.passed(written) || gpu.on_copy_stream(written) ? std::nullopt : std::optional(written.stream());
+  return gpu.passed(written) || gpu.on_copy_stream(written) ? Position() : written;
 }
 
 void EngineAccess::wait_passed(Engine& engine, const PositionSet& positions) {

@@ -36,12 +36,11 @@ void BuffersKept::clear() noexcept {
     buffer->release();
 }
 
-Buffer* Buffer::create(
-    Engine& engine, Pool& pool, std::size_t bytes, ChunkUse use, std::optional<std::uint16_t> stream) {
+Buffer* Buffer::create(Engine& engine, Pool& pool, std::size_t bytes, ChunkUse use, WorkPlace work) {
   void* const memory = BufferMemory::take();
   Buffer* buffer = nullptr;
   try {
-    buffer = ::new (memory) Buffer(pool, bytes, use, stream);
+    buffer = ::new (memory) Buffer(pool, bytes, use, work);
   } catch (...) {
     BufferMemory::give(memory);
     throw;

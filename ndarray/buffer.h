@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include <boost/container/small_vector.hpp>
@@ -25,10 +24,9 @@ class Buffer final : public RetireHook {
     Var var;
   };
 
-  /// With a chunk of `pool`, which has its `stream`; its Var starts with what the chunk has pending. Throws
+  /// With a chunk of `pool`, for `work` (Pool::acquire()); its Var starts with what the chunk has pending. Throws
   /// OutOfMemory.
-  static Buffer* create(
-      Engine& engine, Pool& pool, std::size_t bytes, ChunkUse use, std::optional<std::uint16_t> stream = {});
+  static Buffer* create(Engine& engine, Pool& pool, std::size_t bytes, ChunkUse use, WorkPlace work = {});
 
   void retain() noexcept { arrays_.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept;
@@ -60,8 +58,7 @@ class Buffer final : public RetireHook {
   void on_retire(const PositionSet& pending) noexcept override;
 
  private:
-  Buffer(Pool& pool, std::size_t bytes, ChunkUse use, std::optional<std::uint16_t> stream)
-      : chunk_(pool.acquire(bytes, stream, use)) {}
+  Buffer(Pool& pool, std::size_t bytes, ChunkUse use, WorkPlace work) : chunk_(pool.acquire(bytes, work, use)) {}
   ~Buffer() = default;
   static void destroy(Buffer* buffer) noexcept;
 

@@ -1,6 +1,5 @@
 #include <memory>
 #include <new>
-#include <optional>
 #include <utility>
 
 #include <sluice/engine/engine.h>
@@ -79,10 +78,8 @@ Workspace::Workspace(const Queue& queue, std::size_t bytes) : bytes_(bytes) {
   Pool& pool = Storage::of(queue.engine()).pool(queue.device());
   if (region_captures() && (chunk_ = lent_by_region(pool, bytes)))
     return;
-  std::optional<std::uint16_t> stream;
-  if (queue.device().is_gpu())
-    stream = queue.position().stream();
-  chunk_ = pool.acquire(bytes, stream);
+  const WorkPlace work = queue.device().is_gpu() ? WorkPlace(queue.position()) : WorkPlace();
+  chunk_ = pool.acquire(bytes, work);
   if (queue.device().is_cpu())
     return;
   queue.wait_for(chunk_.pending);

@@ -37,14 +37,14 @@ BasePool::~BasePool() {
   }
 }
 
-Chunk BasePool::acquire(std::size_t bytes, std::optional<std::uint16_t> stream, ChunkUse use) {
+Chunk BasePool::acquire(std::size_t bytes, WorkPlace work, ChunkUse use) {
   Chunk chunk{.device = source_->device(), .kind = source_->kind(), .pool = this};
   if (bytes == 0)
     return chunk;
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max() / 4;
   const std::size_t size = bytes > most ? bytes : round(bytes);
   Lock lock(mutex_);
-  const User user{.stream = stream, .use = use, .apart = may_spread(size)};
+  const User user{.work = work, .use = use, .apart = may_spread(size)};
   Piece* piece = bytes > most ? nullptr : take(size, user);
   if (piece == nullptr) [[unlikely]]
     piece = bytes > most ? climb(lock, bytes, size, user) : find(lock, bytes, size, user);

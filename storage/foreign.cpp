@@ -35,9 +35,9 @@ class ForeignPool final : public Pool, public WorkBehind {
     overdue_.try_again();
   }
 
-  Chunk acquire(std::size_t bytes, std::optional<std::uint16_t> stream, ChunkUse use) override {
+  Chunk acquire(std::size_t bytes, WorkPlace work, ChunkUse use) override {
     if (taken_.exchange(true, std::memory_order_relaxed))
-      return ordinary().acquire(bytes, stream, use);
+      return ordinary().acquire(bytes, work, use);
     users_.fetch_add(1, std::memory_order_relaxed);
     return {
         .data = memory_.data,

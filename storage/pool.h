@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,20 +46,35 @@ struct MemoryStats {
 /// for a copy to another memory that still reads the chunk, nor a copy into it for computations.
 enum class ChunkUse : std::uint8_t { compute, copy_target };
 
+/// Where the work stands that will use a chunk, as far as that is known: behind a position, or behind all that lies on
+/// a stream.
+class WorkPlace {
+ public:
+  constexpr WorkPlace() = default;  // unknown
+  constexpr WorkPlace(std::uint16_t stream) noexcept : behind_(stream, 0xffff'ffff'ffffull) {}
+  constexpr WorkPlace(Position behind) noexcept : behind_(behind) {}
+
+  constexpr bool is_known() const noexcept { return static_cast<bool>(behind_); }
+  constexpr bool is_behind(Position position) const noexcept {
+    return position.stream() == behind_.stream() && position.sequence() <= behind_.sequence();
+  }
+
+ private:
+  Position behind_;
+};
+
 /// Hands out chunks of one kind of memory on one device. Thread-safe; no call blocks but the last rung of acquire().
 class SLUICE_API Pool {
  public:
   virtual ~Pool() = default;
 
   /// At least `bytes` bytes, aligned to 64 on a host and 256 on a GPU; 0 bytes gives an empty chunk with null data.
-  /// `stream`, if given, is the position of the work that will use it: memory last used on that stream is preferred.
-  /// Chunks of a GPU up to 1 MiB are not such as other streams still use while that takes no more than 64 MiB beside
-  /// what is in use: they would wait for each other.
-  /// When memory runs out: gives caches back, then waits for the work that has been pending on cached memory for
-  /// longest and for what others are giving back, again and again while that is of use, then throws OutOfMemory with a
-  /// table of what is held and cached.
-  virtual Chunk acquire(
-      std::size_t bytes, std::optional<std::uint16_t> stream = {}, ChunkUse use = ChunkUse::compute) = 0;
+  /// Memory last used by what `work` is behind is as good as free. A GPU's chunks up to 1 MiB are none that others
+  /// still use while no more than 64 MiB are reserved beside what is in use: they would wait for each other. When
+  /// memory runs out: gives caches back, then waits for the work that has been pending on cached memory for longest and
+  /// for what others are giving back, again and again while that is of use, then throws OutOfMemory with a table of
+  /// what is held and cached.
+  virtual Chunk acquire(std::size_t bytes, WorkPlace work = {}, ChunkUse use = ChunkUse::compute) = 0;
   /// Takes a chunk back with its pending positions. Never waits, never throws.
   virtual void release(Chunk&& chunk) noexcept = 0;
   /// Gives cached memory back to the system (what GPU work still uses stays); returns the bytes given back.

@@ -58,7 +58,7 @@ Piece* ShelfPool::best_of(const Shelf& shelf, const User& user) const noexcept {
   Piece* last = nullptr;
   int left = k_search;
   for (Piece* piece = shelf.head(); piece != nullptr && left > 0; piece = piece->next, --left) {
-    if (only_on(piece->pending, user.stream))
+    if (only_before(piece->pending, user.work))
       return piece;
     if (!user.is_held_up(piece->pending, passage_))
       last = piece;

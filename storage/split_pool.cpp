@@ -47,7 +47,7 @@ class Choice {
       each = each->next;
     for (; each != nullptr; each = each->before) {
       weigh(each, false);
-      if (open_ && user_.apart && !user_.stream)
+      if (open_ && user_.apart && !user_.work.is_known())
         return;
     }
   }
@@ -74,9 +74,9 @@ class Choice {
   // Most pieces are pending on one stream: what lies there behind something open is open too, and the other way round.
   bool is_ready(const PositionSet& pending) noexcept {
     if (pending.size() != 1)
-      return only_on(pending, user_.stream) || passage_.passed(pending);
+      return only_before(pending, user_.work) || passage_.passed(pending);
     const Position at = *pending.begin();
-    if (at.stream() == user_.stream)
+    if (user_.work.is_behind(at))
       return true;
     if (at.stream() == open_.stream() && at.sequence() >= open_.sequence())
       return false;
@@ -215,7 +215,7 @@ bool SplitPool::may_merge(const Piece& a, const Piece& b, Merging what, const Us
   if (options_.merge_pending || what == Merging::all)
     return mergeable(a.pending, b.pending);
   if (what == Merging::own)
-    return only_on(a.pending, user.stream) && only_on(b.pending, user.stream);
+    return only_before(a.pending, user.work) && only_before(b.pending, user.work);
   return a.pending.empty() && b.pending.empty();
 }
 

@@ -147,17 +147,17 @@ void KernelInputs::replace(const Call& call, MemoryOrder order, Engine& engine, 
 
 namespace {
 
-// Of a GPU's computations, where the kernel will probably run: where one of its inputs is still being made. Memory
-// last used there costs no wait, and no two chains of calls come one after the other for the memory's sake.
-std::optional<std::uint16_t> stream_of_inputs(const Call& call) {
+// Where one of the inputs is still being computed on a GPU: the kernel comes after that. Memory last used by what comes
+// before it costs no wait, and no two chains of calls come one after the other for the memory's sake.
+WorkPlace behind_inputs(const Call& call) {
   for (const NDArray& input : call.inputs) {
     const Buffer* const buffer = input.object()->buffer;
     if (buffer == nullptr || buffer->regions().size() != 1)
       continue;
-    if (const auto stream = EngineAccess::stream_of_value(buffer->var()))
-      return stream;
+    if (const Position computed = EngineAccess::computed_at(buffer->var()))
+      return computed;
   }
-  return std::nullopt;
+  return {};
 }
 
 NDArray new_output(const Call& call, const ArraySpec& spec, MemoryOrder order, Engine& engine) {
@@ -165,10 +165,8 @@ NDArray new_output(const Call& call, const ArraySpec& spec, MemoryOrder order, E
     return new_array(engine, spec, order);
   if (call.inputs.empty())
     return make_empty(engine, spec.shape, {.dtype = spec.dtype, .device = spec.device});
-  std::optional<std::uint16_t> stream;
-  if (spec.device.is_gpu())
-    stream = stream_of_inputs(call);
-  return make_beside(engine, *call.inputs[0].object(), spec.shape, spec.dtype, stream);
+  const WorkPlace work = spec.device.is_gpu() ? behind_inputs(call) : WorkPlace();
+  return make_beside(engine, *call.inputs[0].object(), spec.shape, spec.dtype, work);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ inline constexpr std::size_t k_small_most = std::size_t{1} << 20;
 /// it never calls the heap. One short lock; no call of the driver happens under it.
 class BasePool : public Pool {
  public:
-  Chunk acquire(std::size_t bytes, std::optional<std::uint16_t> stream = {}, ChunkUse use = ChunkUse::compute) final;
+  Chunk acquire(std::size_t bytes, WorkPlace work = {}, ChunkUse use = ChunkUse::compute) final;
   void release(Chunk&& chunk) noexcept final;
   std::size_t trim() final;
   MemoryStats stats() const final;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include <sluice/storage/detail/passage.h>
@@ -14,24 +13,23 @@ namespace sluice::detail {
 /// Streams that a free piece may be pending on and still be merged: as many as a PositionSet holds without the heap.
 inline constexpr std::size_t k_most_pending = 4;
 
-/// Nothing pending, or only work of the stream that asks, which comes before what it does next.
-inline bool only_on(const PositionSet& pending, std::optional<std::uint16_t> stream) noexcept {
-  return std::all_of(
-      pending.begin(), pending.end(), [&](Position position) { return stream && position.stream() == *stream; });
+/// Nothing pending, or only what the work that asks is behind anyway.
+inline bool only_before(const PositionSet& pending, WorkPlace work) noexcept {
+  return std::all_of(pending.begin(), pending.end(), [work](Position position) { return work.is_behind(position); });
 }
 
 /// Who asks for a piece, and what of it holds them up.
 struct User {
-  std::optional<std::uint16_t> stream;
+  WorkPlace work;
   ChunkUse use = ChunkUse::compute;
   bool patient = false;  // takes what holds it up too
   bool apart = false;    // is held up by whatever others still do with the piece
 
   /// Work that may last long beside this user's is still to be done with the piece.
   bool is_held_up(const PositionSet& pending, const Passage& passage) const noexcept {
-    return !patient && !only_on(pending, stream) && !passage.passed(pending) && is_held_up_by_open(pending, passage);
+    return !patient && !only_before(pending, work) && !passage.passed(pending) && is_held_up_by_open(pending, passage);
   }
-  /// The same, of work that is known to be neither only_on(stream) nor passed.
+  /// The same, of work that is known to be neither only_before(work) nor passed.
   bool is_held_up_by_open(const PositionSet& pending, const Passage& passage) const noexcept {
     if (patient)
       return false;

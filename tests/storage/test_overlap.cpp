@@ -132,6 +132,9 @@ TEST_CASE("Small chunks that a GPU's other streams still use are left to them wh
   Chunk own = pool.acquire(k_bytes, std::uint16_t{7});  // comes after that anyway
   CHECK(own.pending.size() == 1);
   CHECK(pool.stats().reserved == k_segment);
+  Chunk early = pool.acquire(k_bytes, Position(7, 0));  // does not
+  CHECK(early.pending.empty());
+  CHECK(pool.stats().reserved == 2 * k_segment);
   Chunk other = pool.acquire(k_bytes);
   CHECK(other.pending.empty());
   CHECK(pool.stats().reserved == 2 * k_segment);
@@ -144,6 +147,6 @@ TEST_CASE("Small chunks that a GPU's other streams still use are left to them wh
   clock.now = 2;
   Chunk last = pool.acquire(k_bytes);
   CHECK(last.pending.empty());
-  for (Chunk* chunk : {&own, &other, &last})
+  for (Chunk* chunk : {&own, &early, &other, &last})
     pool.release(std::move(*chunk));
 }
