@@ -139,7 +139,8 @@ TEST_CASE("text that cannot be read says where", "[operator][attributes]") {
   }
   CHECK(
       refusal("count=3, rate=?") ==
-      "every: attributes \"count=3, rate=?\" cannot be read: a value (3, 0.5, true, \"text\", (1, 2), float32, gpu(0) or "
+      "every: attributes \"count=3, rate=?\" cannot be read: a value (3, 0.5, true, \"text\", (1, 2), float32, gpu(0) "
+      "or "
       "none) was expected at position 14");
 }
 
