@@ -15,13 +15,6 @@ bool BasePool::wants_patience(std::size_t size) const noexcept {
   return source_->kind() == MemoryKind::device && stats_.reserved + size > std::max(k_much, stats_.peak_reserved / 2);
 }
 
-// Small chunks of a GPU are of kernels that leave room for others beside them: chains of such kernels would come one
-// after the other for the sake of some memory. Up to so much more than is in use is reserved to keep them apart.
-bool BasePool::may_spread(std::size_t size) const noexcept {
-  constexpr std::uint64_t k_spread = std::uint64_t{64} << 20;
-  return source_->kind() == MemoryKind::device && size <= k_small_most && stats_.reserved < stats_.active + k_spread;
-}
-
 /// Nothing is free for `user` as it stands.
 Piece* BasePool::find(Lock& lock, std::size_t bytes, std::size_t size, User user) {
   constexpr int k_patience = 256;  // tasks that may finish before a large pool grows all the same
