@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include <sluice/ndarray/half.h>
+#include <sluice/operator/elementwise/math.h>
 
 // What reductions add up in, and how: one arithmetic for CPU and GPU. A state of terms of type T has
 //
@@ -79,7 +80,7 @@ struct SumOf {
   SLUICE_HD static Acc lift(X x) noexcept {
     return to_accumulator(x);
   }
-  SLUICE_HD Acc join(Acc a, Acc b) const noexcept { return a + b; }
+  SLUICE_HD Acc join(Acc a, Acc b) const noexcept { return math::wrapping_add(a, b); }
   SLUICE_HD Out finish(Acc a) const noexcept {
     if constexpr (std::is_integral_v<T>) {
       return a;
@@ -124,7 +125,7 @@ struct ProductOf {
   SLUICE_HD static Acc lift(X x) noexcept {
     return to_accumulator(x);
   }
-  SLUICE_HD Acc join(Acc a, Acc b) const noexcept { return a * b; }
+  SLUICE_HD Acc join(Acc a, Acc b) const noexcept { return math::wrapping_multiply(a, b); }
   SLUICE_HD Out finish(Acc a) const noexcept { return static_cast<Out>(a); }
 };
 
@@ -221,7 +222,7 @@ struct AbsoluteSumOf {
   SLUICE_HD static Acc lift(X x) noexcept {
     return magnitude_of(to_accumulator(x));
   }
-  SLUICE_HD Acc join(Acc a, Acc b) const noexcept { return a + b; }
+  SLUICE_HD Acc join(Acc a, Acc b) const noexcept { return math::wrapping_add(a, b); }
   SLUICE_HD Out finish(Acc a) const noexcept { return static_cast<Out>(a); }
 };
 

@@ -175,7 +175,7 @@ struct RunScan {
   SLUICE_HD std::int64_t place(std::int64_t offset) const noexcept { return load_index(places, dtype, offset); }
   SLUICE_HD static Acc identity() noexcept { return {no_sum<A>(), A{0}}; }
   SLUICE_HD static Acc join(const Acc& a, const Acc& b) noexcept {
-    return b.begins != 0 ? b : Acc{a.sum + b.sum, a.begins};
+    return b.begins != 0 ? b : Acc{math::wrapping_add(a.sum, b.sum), a.begins};
   }
   SLUICE_HD Acc lift(std::int64_t offset, std::int64_t entry) const noexcept {
     const bool begins = entry == 0 || place(offset - step) != place(offset);
