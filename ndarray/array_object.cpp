@@ -4,6 +4,7 @@
 
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/free_list.h>
+#include <sluice/ndarray/detail/strides.h>
 
 namespace sluice::detail {
 namespace {
@@ -49,7 +50,8 @@ NDArray make_array(
 }
 
 NDArray make_packed(Buffer* buffer, DType dtype, Device device, const Shape& shape, std::int64_t size) {
-  ArrayObject* object = new_object(buffer, dtype, device, shape, contiguous_strides(shape));
+  ArrayObject* object = new_object(buffer, dtype, device, shape, shape);
+  become_strides(object->strides);
   object->size = size;
   return NDArray(object);
 }

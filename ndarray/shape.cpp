@@ -2,6 +2,7 @@
 #include <ostream>
 #include <sstream>
 
+#include <sluice/ndarray/detail/strides.h>
 #include <sluice/ndarray/shape.h>
 
 namespace sluice {
@@ -76,13 +77,7 @@ std::string to_string(const Shape& shape) {
 
 Shape contiguous_strides(const Shape& shape) {
   Shape strides = shape;
-  if (shape.ndim() > 0)
-    strides[shape.ndim() - 1] = 1;
-  for (int axis = shape.ndim() - 2; axis >= 0; --axis) {
-    const std::int64_t extent = std::max<std::int64_t>(shape[axis + 1], 1);
-    if (__builtin_mul_overflow(strides[axis + 1], extent, &strides[axis]))
-      strides[axis] = 0;  // only beside an extent of 0, where no element exists
-  }
+  detail::become_strides(strides);
   return strides;
 }
 

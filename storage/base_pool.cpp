@@ -44,9 +44,26 @@ inline bool BasePool::may_spread(std::size_t size) const noexcept {
   return source_->kind() == MemoryKind::device && size <= k_small_most && stats_.reserved < stats_.active + k_spread;
 }
 
+inline void BasePool::book(Piece* piece, std::size_t bytes) noexcept {
+  piece->state = Piece::State::live;
+  piece->requested = bytes;
+  ++piece->segment->live;
+  MemoryClassStats& part = piece->bytes <= k_small_most ? stats_.small : stats_.large;
+  part.allocated += bytes;
+  part.active += piece->bytes;
+  ++part.allocations;
+  stats_.allocated += bytes;
+  stats_.active += piece->bytes;
+  if (stats_.allocated > stats_.peak_allocated) [[unlikely]]
+    stats_.peak_allocated = stats_.allocated;
+  if (stats_.active > stats_.peak_active) [[unlikely]]
+    stats_.peak_active = stats_.active;
+  note(MemoryEvent::Kind::acquire, piece->data, piece->bytes, bytes);
+}
+
 Chunk BasePool::acquire(std::size_t bytes, WorkPlace work, ChunkUse use) {
   Chunk chunk{.device = source_->device(), .kind = source_->kind(), .pool = this};
-  if (bytes == 0)
+  if (bytes == 0) [[unlikely]]
     return chunk;
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max() / 4;
   const std::size_t size = bytes > most ? bytes : round(bytes);
@@ -69,21 +86,6 @@ Chunk BasePool::acquire(std::size_t bytes, WorkPlace work, ChunkUse use) {
       take_pending(chunk.pending, piece->pending);
   }
   return chunk;
-}
-
-void BasePool::book(Piece* piece, std::size_t bytes) noexcept {
-  piece->state = Piece::State::live;
-  piece->requested = bytes;
-  ++piece->segment->live;
-  MemoryClassStats& part = piece->bytes <= k_small_most ? stats_.small : stats_.large;
-  part.allocated += bytes;
-  part.active += piece->bytes;
-  ++part.allocations;
-  stats_.allocated += bytes;
-  stats_.active += piece->bytes;
-  stats_.peak_allocated = std::max(stats_.peak_allocated, stats_.allocated);
-  stats_.peak_active = std::max(stats_.peak_active, stats_.active);
-  note(MemoryEvent::Kind::acquire, piece->data, piece->bytes, bytes);
 }
 
 void BasePool::release(Chunk&& chunk) noexcept {

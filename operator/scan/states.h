@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include <sluice/ndarray/dtype.h>
+#include <sluice/operator/elementwise/math.h>
 #include <sluice/operator/index_value.h>
 
 namespace sluice::detail {
