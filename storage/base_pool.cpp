@@ -37,13 +37,6 @@ BasePool::~BasePool() {
   }
 }
 
-// Small chunks of a GPU are of kernels that leave room for others beside them: chains of such kernels would come one
-// after the other for the sake of some memory. Up to so much more than is in use is reserved to keep them apart.
-inline bool BasePool::may_spread(std::size_t size) const noexcept {
-  constexpr std::uint64_t k_spread = std::uint64_t{64} << 20;
-  return source_->kind() == MemoryKind::device && size <= k_small_most && stats_.reserved < stats_.active + k_spread;
-}
-
 inline void BasePool::book(Piece* piece, std::size_t bytes) noexcept {
   piece->state = Piece::State::live;
   piece->requested = bytes;
@@ -68,9 +61,7 @@ Chunk BasePool::acquire(std::size_t bytes, WorkPlace work, ChunkUse use) {
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max() / 4;
   const std::size_t size = bytes > most ? bytes : round(bytes);
   Lock lock(mutex_);
-  User user{.work = work, .use = use};
-  if (source_->kind() == MemoryKind::device) [[unlikely]]
-    user.apart = may_spread(size);
+  const User user{.work = work, .use = use};
   Piece* piece = bytes > most ? nullptr : take(size, user);
   if (piece == nullptr) [[unlikely]]
     piece = bytes > most ? climb(lock, bytes, size, user) : find(lock, bytes, size, user);

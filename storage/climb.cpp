@@ -18,13 +18,6 @@ bool BasePool::wants_patience(std::size_t size) const noexcept {
 /// Nothing is free for `user` as it stands.
 Piece* BasePool::find(Lock& lock, std::size_t bytes, std::size_t size, User user) {
   constexpr int k_patience = 256;  // tasks that may finish before a large pool grows all the same
-  if (std::exchange(user.apart, false)) {
-    Piece* piece = grow(lock, size);
-    if (piece == nullptr)
-      piece = take(size, user);
-    if (piece != nullptr)
-      return piece;
-  }
   if (!wants_patience(size)) {
     if (Piece* piece = spare(lock, size, user))
       return piece;

@@ -69,11 +69,11 @@ class SLUICE_API Pool {
   virtual ~Pool() = default;
 
   /// At least `bytes` bytes, aligned to 64 on a host and 256 on a GPU; 0 bytes gives an empty chunk with null data.
-  /// Memory last used by what `work` is behind is as good as free. A GPU's chunks up to 1 MiB are none that others
-  /// still use while no more than 64 MiB are reserved beside what is in use: they would wait for each other. When
-  /// memory runs out: gives caches back, then waits for the work that has been pending on cached memory for longest and
-  /// for what others are giving back, again and again while that is of use, then throws OutOfMemory with a table of
-  /// what is held and cached.
+  /// Memory last used by what `work` is behind is as good as free.
+  ///
+  /// When memory runs out: gives caches back, then waits for the work that has been pending on cached memory for
+  /// longest and for what others are giving back, again and again while that is of use, then throws OutOfMemory with a
+  /// table of what is held and cached.
   virtual Chunk acquire(std::size_t bytes, WorkPlace work = {}, ChunkUse use = ChunkUse::compute) = 0;
   /// Takes a chunk back with its pending positions. Never waits, never throws.
   virtual void release(Chunk&& chunk) noexcept = 0;

@@ -6,9 +6,8 @@
 namespace sluice::detail {
 namespace {
 
-// Pieces of a list that are looked at: a list holds sizes that differ by a sixteenth. From its end: what came back
-// first has most probably been passed.
-constexpr int k_look = 8, k_look_patiently = 256, k_look_back = 2;
+// Pieces of a list that are looked at: a list holds sizes that differ by a sixteenth.
+constexpr int k_look = 8, k_look_patiently = 256;
 
 std::size_t up(std::size_t bytes, std::size_t step) noexcept {
   return (bytes + step - 1) / step * step;
@@ -27,72 +26,27 @@ bool is_smaller(const Piece& a, const Piece& b) noexcept {
 }
 
 /// The best of the first pieces of a list: one that may be used at once; of these the smallest.
-class Choice {
- public:
-  Choice(std::size_t bytes, const User& user, const Passage& passage) noexcept
-      : bytes_(bytes), user_(user), passage_(passage) {}
-  Piece* piece() const noexcept { return piece_; }
-  bool ready() const noexcept { return ready_; }
+struct Choice {
+  Piece* piece = nullptr;
+  bool ready = false;
 
-  /// Of those that have to be waited for the one that came back first, whose work is done first.
-  void look_by_age(Piece* head) noexcept {
-    int left = k_look_patiently;
-    for (Piece* each = head; each != nullptr && left > 0; each = each->next, --left)
-      weigh(each, true);
-  }
-  /// The one that came back first is weighed first: where it is open, as a rule all of them are.
-  void look(Piece* head) noexcept {
-    Piece* each = head;
-    for (int left = k_look - 1; left > 0 && each != nullptr && each->next != nullptr; --left)
-      each = each->next;
-    for (; each != nullptr; each = each->before) {
-      weigh(each, false);
-      if (open_ && user_.apart && !user_.work.is_known())
-        return;
+  /// `by_age`: of those that have to be waited for the one that came back first, whose work is done first.
+  void look(Piece* head, std::size_t bytes, const User& user, const Passage& passage, bool by_age) noexcept {
+    int left = by_age ? k_look_patiently : k_look;
+    for (Piece* each = head; each != nullptr && left > 0; each = each->next, --left) {
+      if (each->bytes < bytes)
+        continue;
+      const bool fits_better =
+          piece == nullptr || (by_age && !ready ? each->stamp < piece->stamp : is_smaller(*each, *piece));
+      if (ready && !fits_better)
+        continue;
+      const bool now = only_before(each->pending, user.work) || passage.passed(each->pending);
+      if (!now && (ready || !fits_better || user.is_held_up_by_open(each->pending, passage)))
+        continue;
+      piece = each;
+      ready = now;
     }
   }
-  void look_back(Piece* tail) noexcept {
-    int left = k_look_back;
-    for (Piece* each = tail; each != nullptr && left > 0; each = each->before, --left)
-      weigh(each, false);
-  }
-
- private:
-  void weigh(Piece* each, bool by_age) noexcept {
-    if (each->bytes < bytes_)
-      return;
-    const bool fits_better =
-        piece_ == nullptr || (by_age && !ready_ ? each->stamp < piece_->stamp : is_smaller(*each, *piece_));
-    if (ready_ && !fits_better)
-      return;
-    const bool now = is_ready(each->pending);
-    if (!now && (ready_ || !fits_better || user_.is_held_up_by_open(each->pending, passage_)))
-      return;
-    piece_ = each;
-    ready_ = now;
-  }
-  // Most pieces are pending on one stream: what lies there behind something open is open too, and the other way round.
-  bool is_ready(const PositionSet& pending) noexcept {
-    if (pending.size() != 1)
-      return only_before(pending, user_.work) || passage_.passed(pending);
-    const Position at = *pending.begin();
-    if (user_.work.is_behind(at))
-      return true;
-    if (at.stream() == open_.stream() && at.sequence() >= open_.sequence())
-      return false;
-    if (at.stream() == passed_.stream() && at.sequence() <= passed_.sequence())
-      return true;
-    const bool passed = passage_.passed(pending);
-    (passed ? passed_ : open_) = at;
-    return passed;
-  }
-
-  const std::size_t bytes_;
-  const User& user_;
-  const Passage& passage_;
-  Piece* piece_ = nullptr;
-  bool ready_ = false;
-  Position open_, passed_;  // known to be; none at first, which no piece is pending on
 };
 
 }  // namespace
@@ -141,19 +95,16 @@ Piece* SplitPool::take(std::size_t bytes, const User& user) {
 }
 
 Piece* SplitPool::find(const Bins& bins, std::size_t bytes, const User& user) const noexcept {
-  Choice choice(bytes, user, passage_);
+  Choice choice;
   const std::uint32_t own = bins.bin_of(bytes);
-  if (user.patient)
-    choice.look_by_age(bins.head(own));
-  else
-    choice.look(bins.head(own));
-  if (!choice.ready() && !user.patient)
-    choice.look_back(bins.tail(own));
+  choice.look(bins.head(own), bytes, user, passage_, user.patient);
+  if (choice.ready)
+    return choice.piece;
   // Larger ones; two lists, lest a piece that needs a stream wait is taken where the next would not.
-  std::uint32_t bin = choice.ready() ? Bins::k_none : bins.next_after(own);
-  for (int lists = 0; lists < 2 && bin != Bins::k_none && !choice.ready(); ++lists, bin = bins.next_after(bin))
-    choice.look(bins.head(bin));
-  return choice.piece();
+  std::uint32_t bin = bins.next_after(own);
+  for (int lists = 0; lists < 2 && bin != Bins::k_none && !choice.ready; ++lists, bin = bins.next_after(bin))
+    choice.look(bins.head(bin), bytes, user, passage_, false);
+  return choice.piece;
 }
 
 Piece* SplitPool::cut(Piece* piece, std::size_t bytes) {

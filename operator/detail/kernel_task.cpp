@@ -165,7 +165,10 @@ NDArray new_output(const Call& call, const ArraySpec& spec, MemoryOrder order, E
     return new_array(engine, spec, order);
   if (call.inputs.empty())
     return make_empty(engine, spec.shape, {.dtype = spec.dtype, .device = spec.device});
-  const WorkPlace work = spec.device.is_gpu() ? behind_inputs(call) : WorkPlace();
+  // Small results cost more to be asked for than kernels of them that wait: 4 us a training step of an MLP.
+  constexpr std::int64_t k_large = 1 << 18;
+  const bool is_asked = spec.device.is_gpu() && call.inputs[0].object()->size >= k_large;
+  const WorkPlace work = is_asked ? behind_inputs(call) : WorkPlace();
   return make_beside(engine, *call.inputs[0].object(), spec.shape, spec.dtype, work);
 }
 

@@ -197,8 +197,10 @@ void widened(const Queue& queue, const RnnProblem& p, RnnData d, bool is_backwar
 }
 
 void clear(std::span<const TensorView> outputs) {
-  for (const TensorView& output : outputs)
-    std::memset(output.data, 0, bytes_of(output.size, size_of(output.dtype)));
+  for (const TensorView& output : outputs) {
+    if (output.size > 0)  // of nothing there may be no address
+      std::memset(output.data, 0, bytes_of(output.size, size_of(output.dtype)));
+  }
 }
 
 }  // namespace

@@ -105,7 +105,6 @@ class BasePool : public Pool {
 
  private:
   bool wants_patience(std::size_t size) const noexcept;
-  bool may_spread(std::size_t size) const noexcept;
   Piece* find(Lock& lock, std::size_t bytes, std::size_t size, User user);
   Piece* spare(Lock& lock, std::size_t size, const User& user);
   Piece* climb(Lock& lock, std::size_t bytes, std::size_t size, const User& user);

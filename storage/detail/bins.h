@@ -26,7 +26,6 @@ class Bins {
     return level * k_steps + static_cast<std::uint32_t>(granules >> (level - 1)) % k_steps;
   }
   Piece* head(std::uint32_t bin) const noexcept { return lists_[bin].head(); }
-  Piece* tail(std::uint32_t bin) const noexcept { return lists_[bin].tail(); }
 
   void insert(Piece* piece) noexcept {
     const std::uint32_t bin = bin_of(piece->bytes);

@@ -23,7 +23,6 @@ struct User {
   WorkPlace work;
   ChunkUse use = ChunkUse::compute;
   bool patient = false;  // takes what holds it up too
-  bool apart = false;    // is held up by whatever others still do with the piece
 
   /// Work that may last long beside this user's is still to be done with the piece.
   bool is_held_up(const PositionSet& pending, const Passage& passage) const noexcept {
@@ -33,7 +32,7 @@ struct User {
   bool is_held_up_by_open(const PositionSet& pending, const Passage& passage) const noexcept {
     if (patient)
       return false;
-    return apart || use == ChunkUse::copy_target || std::any_of(pending.begin(), pending.end(), [&](Position position) {
+    return use == ChunkUse::copy_target || std::any_of(pending.begin(), pending.end(), [&](Position position) {
              return passage.copies(position) && !passage.passed(position);
            });
   }

@@ -117,36 +117,25 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("Small chunks that a GPU's other streams still use are left to them while the pool may grow a little") {
-  constexpr std::size_t k_segment = std::size_t{2} << 20, k_spread = std::size_t{64} << 20;
+TEST_CASE(
+    "Memory that is used by what comes before the work that asks is taken, what later work uses is not preferred") {
   test::Clock clock;
   detail::SplitPool pool(clock, std::make_unique<test::AddressSource>(), {.merge_pending = false});
-  std::vector<Chunk> segment;
-  for (std::size_t i = 0; i < k_segment / k_bytes; ++i)
-    segment.push_back(pool.acquire(k_bytes));
-  for (Chunk& chunk : segment) {
-    chunk.pending.add(Position(7, 1));
+  Chunk chunks[2] = {pool.acquire(k_bytes), pool.acquire(k_bytes)};
+  const void* const at[2] = {chunks[0].data, chunks[1].data};
+  chunks[0].pending.add(Position(7, 5));
+  chunks[1].pending.add(Position(8, 1));
+  for (Chunk& chunk : chunks)
     pool.release(std::move(chunk));
-  }
-  REQUIRE(pool.stats().reserved == k_segment);
-  Chunk own = pool.acquire(k_bytes, std::uint16_t{7});  // comes after that anyway
-  CHECK(own.pending.size() == 1);
-  CHECK(pool.stats().reserved == k_segment);
-  Chunk early = pool.acquire(k_bytes, Position(7, 0));  // does not
-  CHECK(early.pending.empty());
-  CHECK(pool.stats().reserved == 2 * k_segment);
-  Chunk other = pool.acquire(k_bytes);
-  CHECK(other.pending.empty());
-  CHECK(pool.stats().reserved == 2 * k_segment);
-  for (std::size_t i = 0; i < 2 * k_spread / k_bytes; ++i) {  // so many at once nobody keeps apart
-    Chunk chunk = pool.acquire(k_bytes);
-    chunk.pending.add(Position(static_cast<std::uint16_t>(1 + i % 4), 2));
+  const auto taken = [&](WorkPlace work) {
+    Chunk chunk = pool.acquire(k_bytes, work);
+    const void* const data = chunk.data;
     pool.release(std::move(chunk));
-  }
-  CHECK(pool.stats().reserved <= k_spread + 2 * k_segment);
-  clock.now = 2;
-  Chunk last = pool.acquire(k_bytes);
-  CHECK(last.pending.empty());
-  for (Chunk* chunk : {&own, &early, &other, &last})
-    pool.release(std::move(*chunk));
+    return data;
+  };
+  CHECK(taken(Position(7, 5)) == at[0]);
+  CHECK(taken(Position(7, 9)) == at[0]);
+  CHECK(taken(std::uint16_t{7}) == at[0]);
+  CHECK(taken(std::uint16_t{8}) == at[1]);
+  CHECK(taken(Position(8, 1)) == at[1]);
 }
