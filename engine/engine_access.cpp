@@ -51,15 +51,6 @@ bool EngineAccess::on_copy_stream(const Engine& engine, Position position) noexc
   return gpu != nullptr && gpu->on_copy_stream(position);
 }
 
-Position EngineAccess::computed_at(const Var& var) noexcept {
-  const VarCore& core = *var.core();
-  const Position written = core.written_at;
-  if (!written)
-    return {};
-  const GpuPolicy& gpu = *core.core->gpu();
-  return gpu.passed(written) || gpu.on_copy_stream(written) ? Position() : written;
-}
-
 void EngineAccess::wait_passed(Engine& engine, const PositionSet& positions) {
   engine.core_->wait_positions(positions);
 }

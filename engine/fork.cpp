@@ -241,7 +241,7 @@ void Core::renew(VarCore* var) noexcept {
   var->commuting = nullptr;
   var->urgency.store(Priority::background, std::memory_order_relaxed);
   var->urgers.store(0, std::memory_order_relaxed);
-  var->written_at = Position();
+  var->written_at = {};
   var->read_at.clear();
 }
 

@@ -152,7 +152,7 @@ void Core::retire(VarCore* var) noexcept {
   } else {
     PositionSet pending = std::move(var->read_at);  // a copy would want memory
     pending.add(var->written_at);
-    var->written_at = Position();
+    var->written_at = {};
     var->read_at.clear();
     if (hook != nullptr)
       hook->on_retire(pending);

@@ -36,11 +36,11 @@ void BuffersKept::clear() noexcept {
     buffer->release();
 }
 
-Buffer* Buffer::create(Engine& engine, Pool& pool, std::size_t bytes, ChunkUse use, WorkPlace work) {
+Buffer* Buffer::create(Engine& engine, Pool& pool, std::size_t bytes, ChunkUse use) {
   void* const memory = BufferMemory::take();
   Buffer* buffer = nullptr;
   try {
-    buffer = ::new (memory) Buffer(pool, bytes, use, work);
+    buffer = ::new (memory) Buffer(pool, bytes, use);
   } catch (...) {
     BufferMemory::give(memory);
     throw;

@@ -24,9 +24,8 @@ class Buffer final : public RetireHook {
     Var var;
   };
 
-  /// With a chunk of `pool`, for `work` (Pool::acquire()); its Var starts with what the chunk has pending. Throws
-  /// OutOfMemory.
-  static Buffer* create(Engine& engine, Pool& pool, std::size_t bytes, ChunkUse use, WorkPlace work = {});
+  /// With a chunk of `pool`; its Var starts with what the chunk has pending. Throws OutOfMemory.
+  static Buffer* create(Engine& engine, Pool& pool, std::size_t bytes, ChunkUse use);
 
   void retain() noexcept { arrays_.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept;
@@ -58,7 +57,7 @@ class Buffer final : public RetireHook {
   void on_retire(const PositionSet& pending) noexcept override;
 
  private:
-  Buffer(Pool& pool, std::size_t bytes, ChunkUse use, WorkPlace work) : chunk_(pool.acquire(bytes, work, use)) {}
+  Buffer(Pool& pool, std::size_t bytes, ChunkUse use) : chunk_(pool.acquire(bytes, {}, use)) {}
   ~Buffer() = default;
   static void destroy(Buffer* buffer) noexcept;
 

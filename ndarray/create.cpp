@@ -67,17 +67,17 @@ NDArray make_empty(Engine& engine, const Shape& shape, const ArrayOptions& optio
   return make_packed(buffer, options.dtype, options.device, shape, size);
 }
 
-NDArray make_beside(Engine& engine, const ArrayObject& beside, const Shape& shape, DType dtype, WorkPlace work) {
+NDArray make_beside(Engine& engine, const ArrayObject& beside, const Shape& shape, DType dtype) {
   if (beside.buffer == nullptr || beside.buffer->chunk().kind == MemoryKind::pinned) [[unlikely]]
     return make_empty(engine, shape, {.dtype = dtype, .device = beside.device});
   Pool& pool = *beside.buffer->chunk().pool;
   if (beside.contiguous && shape == beside.shape) [[likely]] {  // what is there has a size that can be counted
     const std::size_t bytes = static_cast<std::size_t>(beside.size) * size_of(dtype);
     return make_packed(
-        Buffer::create(engine, pool, bytes, ChunkUse::compute, work), dtype, beside.device, shape, beside.size);
+        Buffer::create(engine, pool, bytes, ChunkUse::compute), dtype, beside.device, shape, beside.size);
   }
   const std::int64_t size = shape.size();
-  Buffer* const buffer = Buffer::create(engine, pool, bytes_of(shape, size, dtype), ChunkUse::compute, work);
+  Buffer* const buffer = Buffer::create(engine, pool, bytes_of(shape, size, dtype), ChunkUse::compute);
   return make_packed(buffer, dtype, beside.device, shape, size);
 }
 

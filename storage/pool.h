@@ -54,7 +54,6 @@ class WorkPlace {
   constexpr WorkPlace(std::uint16_t stream) noexcept : behind_(stream, 0xffff'ffff'ffffull) {}
   constexpr WorkPlace(Position behind) noexcept : behind_(behind) {}
 
-  constexpr bool is_known() const noexcept { return static_cast<bool>(behind_); }
   constexpr bool is_behind(Position position) const noexcept {
     return position.stream() == behind_.stream() && position.sequence() <= behind_.sequence();
   }

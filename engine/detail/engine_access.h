@@ -64,9 +64,6 @@ struct EngineAccess {
   static bool passed(const Engine& engine, const PositionSet& positions) noexcept;
   /// True for a position of a stream that copies between host and GPU.
   static bool on_copy_stream(const Engine& engine, Position position) noexcept;
-  /// Where computations of a GPU have written the Var, or are to, while the GPU has not passed that; else none. A hint
-  /// for any thread.
-  static Position computed_at(const Var& var) noexcept;
   /// The last rung before OutOfMemory: blocks until the GPU has passed `positions`. Throws CudaError.
   static void wait_passed(Engine& engine, const PositionSet& positions);
   /// Told by who has learnt it from a kernel itself: the GPU has passed `position`. Whether what was read there has

@@ -48,21 +48,6 @@ class AccessNode {
   std::uintptr_t bits_ = 0;
 };
 
-/// A Position that only its owner changes, while others may look: they see one that it has had.
-class SeenPosition {
- public:
-  operator Position() const noexcept { return at_.load(std::memory_order_relaxed); }
-  SeenPosition& operator=(Position at) noexcept {
-    at_.store(at, std::memory_order_relaxed);
-    return *this;
-  }
-  explicit operator bool() const noexcept { return static_cast<bool>(static_cast<Position>(*this)); }
-  bool operator==(Position other) const noexcept { return static_cast<Position>(*this) == other; }
-
- private:
-  std::atomic<Position> at_{Position()};
-};
-
 /// What stands behind a Var. Pushers need the first line, tasks that end mostly the second: a chain of writers runs
 /// while it is pushed without both sides meeting at every task.
 struct alignas(64) VarCore {
@@ -88,7 +73,7 @@ struct alignas(64) VarCore {
   // Owned by the holder of the right to advance (a granted writer has it); read by granted readers.
   alignas(64) AccessNode* run = nullptr;
   Poison poison;
-  SeenPosition written_at;
+  Position written_at;
   std::atomic<std::uint64_t> version{0};  // writes so far, and times k_failed_write those that failed or were skipped
   /// The writer that came in when others had left.
   std::atomic<std::uint64_t> next_holder{0};

@@ -77,9 +77,8 @@ SLUICE_API void push_fill(const NDArray& array, Scalar value, SourceLocation sit
 /// empty() on an engine of choice: what is made beside an array belongs to that array's engine.
 SLUICE_API NDArray make_empty(Engine& engine, const Shape& shape, const ArrayOptions& options);
 /// The same without a look at the pools, where an array of that device is at hand: its memory comes from where that of
-/// `beside` came from. `work`: see Pool::acquire().
-SLUICE_API NDArray
-make_beside(Engine& engine, const ArrayObject& beside, const Shape& shape, DType dtype, WorkPlace work = {});
+/// `beside` came from.
+SLUICE_API NDArray make_beside(Engine& engine, const ArrayObject& beside, const Shape& shape, DType dtype);
 /// Throws ValueError: `op` needs an array and was given none.
 [[noreturn]] SLUICE_API void refuse_undefined(const char* op);
 /// The object of a defined array. Throws ValueError naming `op` for an undefined one.

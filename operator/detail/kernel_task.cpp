@@ -147,29 +147,11 @@ void KernelInputs::replace(const Call& call, MemoryOrder order, Engine& engine, 
 
 namespace {
 
-// Where one of the inputs is still being computed on a GPU: the kernel comes after that. Memory last used by what comes
-// before it costs no wait, and no two chains of calls come one after the other for the memory's sake.
-WorkPlace behind_inputs(const Call& call) {
-  for (const NDArray& input : call.inputs) {
-    const Buffer* const buffer = input.object()->buffer;
-    if (buffer == nullptr || buffer->regions().size() != 1)
-      continue;
-    if (const Position computed = EngineAccess::computed_at(buffer->var()))
-      return computed;
-  }
-  return {};
-}
-
 NDArray new_output(const Call& call, const ArraySpec& spec, MemoryOrder order, Engine& engine) {
   if (order != MemoryOrder::row_major) [[unlikely]]
     return new_array(engine, spec, order);
-  if (call.inputs.empty())
-    return make_empty(engine, spec.shape, {.dtype = spec.dtype, .device = spec.device});
-  // Small results cost more to be asked for than kernels of them that wait: 4 us a training step of an MLP.
-  constexpr std::int64_t k_large = 1 << 18;
-  const bool is_asked = spec.device.is_gpu() && call.inputs[0].object()->size >= k_large;
-  const WorkPlace work = is_asked ? behind_inputs(call) : WorkPlace();
-  return make_beside(engine, *call.inputs[0].object(), spec.shape, spec.dtype, work);
+  return call.inputs.empty() ? make_empty(engine, spec.shape, {.dtype = spec.dtype, .device = spec.device})
+                             : make_beside(engine, *call.inputs[0].object(), spec.shape, spec.dtype);
 }
 
 }  // namespace
