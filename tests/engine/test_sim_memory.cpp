@@ -147,9 +147,15 @@ TEST_CASE("Simulator: an illegal address takes its device, and no other", "[sim]
   int after = 0, beside = 0;
   REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
   REQUIRE(cudaEventCreate(&event) == cudaSuccess);
-  sim::launch(stream, [] { sim::illegal_address(); });
+  const Gate gate;  // a kernel that fails before the record is made would fail the record already
+  const OpensAtEnd opens(gate);
+  sim::launch(stream, [gate] {
+    gate.wait();
+    sim::illegal_address();
+  });
   sim::launch(stream, [&] { ++after; });
   CHECK(cudaEventRecord(event, stream) == cudaSuccess);
+  gate.open();
   CHECK(cudaEventSynchronize(event) == cudaErrorIllegalAddress);
   CHECK(cudaStreamQuery(stream) == cudaErrorIllegalAddress);
   CHECK(cudaGetLastError() == cudaErrorIllegalAddress);
