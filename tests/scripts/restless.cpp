@@ -60,7 +60,7 @@ TEST_CASE("computes for long without an assertion", "[slow]") {
   CHECK(true);
 }
 
-TEST_CASE("sleeps between its assertions", "[slow]") {
+TEST_CASE("sleeps between its assertions", "[slow][sleeps]") {
   for (int i = 0; i < 8; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(900));
     CHECK(i < 8);

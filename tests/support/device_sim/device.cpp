@@ -8,7 +8,6 @@
 #include <memory>
 #include <pthread.h>
 #include <random>
-#include <setjmp.h>
 #include <ucontext.h>
 #include <vector>
 
@@ -52,10 +51,18 @@ constexpr unsigned k_warp = 32;
   std::abort();
 }
 
+// Of the compiler's own jumps: the library's look for what threads clean up, half of what a change of fibres takes.
+struct Mark {
+  void* words[5];
+};
+[[noreturn, gnu::noinline]] void jump(Mark& to) {
+  __builtin_longjmp(to.words, 1);
+}
+
 // ucontext begins a fibre; what follows are jumps, which leave the signal mask, and so the system, alone.
 struct Fibre {
   ucontext_t context{};
-  jmp_buf here;
+  Mark here;
   bool begun = false;
   std::unique_ptr<char[]> stack{new char[k_stack]};
   unsigned thread = 0;  // that it runs now
@@ -204,24 +211,24 @@ class Block {
   [[gnu::noinline]] void resume(Fibre& fibre) {
     current_ = &fibre;
     place = fibre.place;
-    if (_setjmp(scheduler_) != 0)
+    if (__builtin_setjmp(scheduler_.words) != 0)
       return;
     if (fibre.begun)
-      _longjmp(fibre.here, 1);
+      jump(fibre.here);
     fibre.begun = true;
     setcontext(&fibre.context);
   }
 
   // At once to the next fibre, or to the scheduler where none is ready.
   [[gnu::noinline]] void leave() {
-    if (_setjmp(current_->here) != 0)
+    if (__builtin_setjmp(current_->here.words) != 0)
       return;
     if (ready_.empty())
-      _longjmp(scheduler_, 1);
+      jump(scheduler_);
     current_ = ready_.back();
     ready_.pop_back();
     place = current_->place;
-    _longjmp(current_->here, 1);
+    jump(current_->here);
   }
 
   void release_barrier(std::mt19937& random) {
@@ -234,7 +241,7 @@ class Block {
   const std::function<void()>& body_;
   const unsigned count_;
   Place block_;
-  jmp_buf scheduler_;
+  Mark scheduler_;
   std::vector<unsigned> order_;
   std::vector<Warp> warps_;
   std::vector<Fibre*> ready_, at_barrier_;
