@@ -24,17 +24,19 @@ class StepsOnGpu final : public MatrixSteps {
   void determinants(const Determinants& wanted) override { determinants_gpu(step_, wanted); }
   void refuse(const int* info, FaultCode code) override { refuse_gpu(step_, info, code); }
 
-  void potrf(std::int64_t n, void* a, int* info) override { solver_potrf(step_, n, a, info); }
+  void potrf(std::int64_t n, void* a, int* info) override {
+    (n <= k_small_matrix ? small_potrf_gpu : solver_potrf)(step_, n, a, info);
+  }
   void trsm(bool upper, bool transposed, bool unit_diagonal, std::int64_t m, std::int64_t n, const void* a, void* b)
       override {
-    solver_trsm(step_, upper, transposed, unit_diagonal, m, n, a, b);
+    (n <= k_small_matrix ? small_trsm_gpu : solver_trsm)(step_, upper, transposed, unit_diagonal, m, n, a, b);
   }
   void getrf(std::int64_t n, void* a, std::int64_t* pivots, int* info) override {
-    solver_getrf(step_, n, a, pivots, info);
+    (n <= k_small_matrix ? small_getrf_gpu : solver_getrf)(step_, n, a, pivots, info);
   }
   void getrs(bool transposed, std::int64_t n, std::int64_t columns, const void* a, const std::int64_t* pivots, void* b)
       override {
-    solver_getrs(step_, transposed, n, columns, a, pivots, b);
+    (n <= k_small_matrix ? small_getrs_gpu : solver_getrs)(step_, transposed, n, columns, a, pivots, b);
   }
   void geqrf(std::int64_t m, std::int64_t n, void* a, void* tau) override { solver_geqrf(step_, m, n, a, tau); }
   void orgqr(std::int64_t m, std::int64_t n, std::int64_t k, void* a, const void* tau) override {

@@ -20,6 +20,28 @@ void determinants_gpu(const GpuStep& step, const Determinants& wanted);
 /// Reports the first matrix whose int is not 0.
 void refuse_gpu(const GpuStep& step, const int* info, FaultCode code);
 
+/// Rows of matrices that one block keeps: for these the steps below are kernels of ours too.
+inline constexpr std::int64_t k_small_matrix = 64;
+void small_potrf_gpu(const GpuStep& step, std::int64_t n, void* a, int* info);
+void small_trsm_gpu(
+    const GpuStep& step,
+    bool upper,
+    bool transposed,
+    bool unit_diagonal,
+    std::int64_t m,
+    std::int64_t n,
+    const void* a,
+    void* b);
+void small_getrf_gpu(const GpuStep& step, std::int64_t n, void* a, std::int64_t* pivots, int* info);
+void small_getrs_gpu(
+    const GpuStep& step,
+    bool transposed,
+    std::int64_t n,
+    std::int64_t columns,
+    const void* a,
+    const std::int64_t* pivots,
+    void* b);
+
 /// Throws LibraryError naming `op` where cuSOLVER or cuBLAS is missing.
 void require_solver(const char* op);
 // As in lapack.h, for each matrix, with an int each where LAPACK gives info.
