@@ -206,7 +206,8 @@ bool Core::await_retirement() {
   if (here.task != nullptr || here.draining || live() == 0)
     return false;
   const std::uint64_t before = left();
-  if (here.gpu_body == nullptr) {  // perhaps nobody else is there to run them
+  // Perhaps nobody else is there to run them. What runs at once, or in a loop, may hold what they wait for.
+  if (here.gpu_body == nullptr && here.lists_depth == 0 && !here.in_parallel) {
     cpu_->before_wait();
     cpu_->help(32);
   }

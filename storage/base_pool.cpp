@@ -64,7 +64,7 @@ Chunk BasePool::acquire(std::size_t bytes, WorkPlace work, ChunkUse use) {
   const User user{.work = work, .use = use};
   Piece* piece = bytes > most ? nullptr : take(size, user);
   if (piece == nullptr) [[unlikely]]
-    piece = bytes > most ? climb(lock, bytes, size, user) : find(lock, bytes, size, user);
+    piece = may_ever_fit(size) ? find(lock, bytes, size, user) : climb(lock, bytes, size, user);
   book(piece, bytes);
   chunk.data = piece->data;
   chunk.bytes = piece->bytes;

@@ -1,5 +1,7 @@
 // What happens when no free piece fits: a new segment, and the ladder when there is none to be had.
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <limits>
 #include <utility>
 
@@ -8,11 +10,38 @@
 
 namespace sluice::detail {
 
+/// How often and how long it is worth waiting: others may finish tasks without end that hold nothing of use.
+class BasePool::Patience {
+ public:
+  explicit Patience(const Passage& passage)
+      : tasks_(passage.live_tasks()), end_(std::chrono::steady_clock::now() + passage.longest_wait()) {}
+
+  bool lasts() {
+    if (tasks_ == 0)
+      return std::chrono::steady_clock::now() < end_;
+    --tasks_;
+    return true;
+  }
+
+  std::uint64_t newest = std::numeric_limits<std::uint64_t>::max();  // of the pieces that are waited for: its stamp
+  bool last_return = false;                                          // of memory has been waited for
+
+ private:
+  std::uint64_t tasks_;
+  std::chrono::steady_clock::time_point end_;
+};
+
 // A program that pushes far ahead holds memory for all that is still to run: beyond this much, growing waits a little
 // for what is under way.
 bool BasePool::wants_patience(std::size_t size) const noexcept {
   constexpr std::uint64_t k_much = std::uint64_t{8} << 30;
   return source_->kind() == MemoryKind::device && stats_.reserved + size > std::max(k_much, stats_.peak_reserved / 2);
+}
+
+// Beyond the limit only what was got before it was set has room.
+bool BasePool::may_ever_fit(std::size_t size) const noexcept {
+  return size <= std::numeric_limits<std::size_t>::max() / 4 &&
+         (limit_ == 0 || size <= std::max<std::uint64_t>(limit_, stats_.reserved));
 }
 
 /// Nothing is free for `user` as it stands.
@@ -50,7 +79,7 @@ Piece* BasePool::spare(Lock& lock, std::size_t size, const User& user) {
 /// Never returns null: throws OutOfMemory on the last rung.
 Piece* BasePool::climb(Lock& lock, std::size_t bytes, std::size_t size, const User& user) {
   constexpr std::size_t k_all = std::numeric_limits<std::size_t>::max();
-  if (size < k_all / 4) {
+  if (may_ever_fit(size)) {
     const auto attempt = [&] {
       tidy(Merging::all, user);
       give_back(lock, due());
@@ -61,6 +90,7 @@ Piece* BasePool::climb(Lock& lock, std::size_t bytes, std::size_t size, const Us
       return piece;
     // Everybody's caches, then the work that has been pending for longest, one after another.
     ++stats_.trims;
+    Patience patience(passage_);
     bool progress = false;
     do {
       shrink(lock, k_all);
@@ -73,7 +103,7 @@ Piece* BasePool::climb(Lock& lock, std::size_t bytes, std::size_t size, const Us
         ++stats_.retries;
         return piece;
       }
-    } while (progress || wait_for_oldest(lock) || wait_for_return(lock));
+    } while (waits_again(lock, patience, progress));
   }
   ++stats_.out_of_memory;
   note(MemoryEvent::Kind::out_of_memory, nullptr, size, bytes);
@@ -81,10 +111,19 @@ Piece* BasePool::climb(Lock& lock, std::size_t bytes, std::size_t size, const Us
   throw_out_of_memory(bytes, size);
 }
 
-/// False if nothing is pending that waiting could free.
-bool BasePool::wait_for_oldest(Lock& lock) {
+// Once patience has ended, work that is pending by then is waited for still, and memory that is on its way.
+bool BasePool::waits_again(Lock& lock, Patience& patience, bool progress) {
+  if (patience.lasts())
+    return progress || wait_for_oldest(lock, patience.newest) || wait_for_return(lock);
+  patience.newest = std::min(patience.newest, stamp_);
+  return wait_for_oldest(lock, patience.newest) ||
+         (!std::exchange(patience.last_return, true) && wait_for_return(lock));
+}
+
+/// False if nothing is pending that waiting could free, in pieces that came back no later than the one of that stamp.
+bool BasePool::wait_for_oldest(Lock& lock, std::uint64_t newest) {
   const Piece* oldest = oldest_pending();
-  if (oldest == nullptr)
+  if (oldest == nullptr || oldest->stamp > newest)
     return false;
   const PositionSet waited = oldest->pending;
   lock.unlock();

@@ -31,6 +31,10 @@ class EnginePassage final : public detail::Passage {
   bool copies(Position position) const noexcept override { return EngineAccess::on_copy_stream(engine_, position); }
   void wait_passed(const PositionSet& positions) override { EngineAccess::wait_passed(engine_, positions); }
   bool await_task() override { return EngineAccess::await_task(engine_); }
+  std::uint64_t live_tasks() const override {
+    const EngineCounters now = engine_.counters();
+    return now.pushed - std::min(now.pushed, now.retired);
+  }
   void relieve(Device device) override { EngineAccess::relieve_memory(engine_, device); }
 
  private:

@@ -70,12 +70,6 @@ struct Asked {
   SourceLocation site;
 };
 
-/// How tasks run it.
-struct Tasks {
-  std::once_flag planned = {};
-  std::unique_ptr<Plan> plan = {};
-};
-
 }  // namespace
 
 struct HostPlan::State {
@@ -91,7 +85,7 @@ struct HostPlan::State {
   std::mutex derived_mutex = {};
   std::shared_ptr<DerivedValues> derived = {};  // for all lanes
 #endif
-  sluice::detail::PerProcess<Tasks> tasks = {};
+  sluice::detail::PerProcess<Plan> by_tasks = {};  // how tasks run it
 
   State(Graph made, const HostPlanOptions& how, Engine& on)
       : graph(std::move(made)), options(how), engine(on), of_engine(on.new_var()), lanes(number_of_lanes()) {
@@ -195,9 +189,9 @@ void HostPlan::State::push(std::span<const HostValues> from, std::span<const Hos
   const CallSinkScope nobody(nullptr);
   const autograd::PauseScope unrecorded;
   pushed.fetch_add(1, std::memory_order_relaxed);
-  Tasks& by_tasks = tasks.get();
-  std::call_once(by_tasks.planned, [&] {
-    by_tasks.plan = std::make_unique<Plan>(
+  // Made without a lock: who is short of memory for it may run tasks, which may come here.
+  Plan& plan = by_tasks.get([&] {
+    return std::make_unique<Plan>(
         graph, PlanOptions{.optimise = false, .keep_results = true, .keep_derived = options.keep_derived}, there);
   });
   Arrays arrays;
@@ -206,7 +200,7 @@ void HostPlan::State::push(std::span<const HostValues> from, std::span<const Hos
     arrays.push_back(from_values(
         from[i].values, spec.dtype, from[i].count, spec.shape, {.dtype = spec.dtype, .device = spec.device}, site));
   }
-  const Arrays results = by_tasks.plan->run(arrays, site);
+  const Arrays results = plan.run(arrays, site);
   for (std::size_t i = 0; i < to.size(); ++i)
     results[i].read_out(to[i].values, to[i].dtype, to[i].count, site);
 }

@@ -85,6 +85,8 @@ auto Trial::with_scratch(std::size_t bytes, F&& f) -> decltype(f(nullptr)) {
   const auto result = f(scratch);
   if (scratch != nullptr)
     cudaFreeAsync(scratch, stream_);
+  if (!result)
+    cudaGetLastError();  // which would be the error of the body that asks for the trial
   return result;
 }
 
@@ -140,10 +142,8 @@ std::optional<double> Trial::measure(void* scratch, const Run& run, const TrialE
     cudaGraphExecDestroy(executable);
   if (graph != nullptr)
     cudaGraphDestroy(graph);
-  if (!good) {
-    cudaGetLastError();
+  if (!good)
     return {};
-  }
   std::sort(seconds.begin(), seconds.end());
   return effort.middle ? seconds[seconds.size() / 2] : seconds.front();
 }

@@ -104,6 +104,9 @@ class BasePool : public Pool {
   NodeStore<Piece> pieces_;
 
  private:
+  class Patience;
+
+  bool may_ever_fit(std::size_t size) const noexcept;
   bool wants_patience(std::size_t size) const noexcept;
   Piece* find(Lock& lock, std::size_t bytes, std::size_t size, User user);
   Piece* spare(Lock& lock, std::size_t size, const User& user);
@@ -115,7 +118,8 @@ class BasePool : public Pool {
   std::size_t give_back(Lock& lock, Segment* segments) noexcept;
   const Piece* oldest_pending() const noexcept;
   void forget_waited(const PositionSet& waited) noexcept;
-  bool wait_for_oldest(Lock& lock);
+  bool waits_again(Lock& lock, Patience& patience, bool progress);
+  bool wait_for_oldest(Lock& lock, std::uint64_t newest);
   bool wait_for_return(Lock& lock);
   void book(Piece* piece, std::size_t bytes) noexcept;
   void at_fork(ForkMoment moment) noexcept;

@@ -324,6 +324,26 @@ TEST_CASE("Who is short of what tasks hold runs them itself where nobody else wo
   runs_some(chaos);
 }
 
+TEST_CASE("What runs at once and is short of what tasks hold runs none of them: they might wait for what it reads") {
+  Engine engine({.workers = 1});
+  const AttachScope attached(engine);
+  const Gate gate;
+  const OpensAtEnd opens(gate);
+  engine.push({.name = "keeps the worker"}, [gate] { gate.wait(); });
+  REQUIRE(gate.reached());
+  std::atomic<bool> left_ran{false};
+  engine.push({.name = "left"}, [&] { left_ran = true; });
+  const Var var = engine.new_var();
+  detail::VarCore* const reads[] = {var.core()};
+  const detail::AtOnce call{.name = "at once", .reads = reads};
+  CHECK(detail::EngineAccess::run_at_once(engine, call, [&](Queue) {
+    CHECK_FALSE(detail::EngineAccess::await_task(engine));
+    CHECK_FALSE(left_ran);
+  }));
+  CHECK(detail::EngineAccess::await_task(engine));  // outside of it, this thread does
+  CHECK(left_ran);
+}
+
 TEST_CASE("Back-pressure: under the serial and the chaos policy a pusher runs what it left") {
   for (const CpuMode policy : {CpuMode::serial, CpuMode::chaos}) {
     CAPTURE(to_string(policy));

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <vector>
 
+#include <sluice/engine/error.h>
+#include <sluice/operator/library/trial_cuda.h>
+
 #include "tests/support/catch.h"
+#include "tests/support/cuda_sim/sim.h"
 #include "tests/support/device_sim/device.h"
 
 namespace {
@@ -84,4 +88,18 @@ TEST_CASE("Lanes of a simulated warp exchange what they had when they met", "[gp
   for (int i = 0; i < k_threads; ++i)
     CHECK(out[static_cast<std::size_t>(i)] == 31 * 16 + 32 * 32 * (i / 32));
   CHECK(out[k_threads] == 31 * 16);  // of the first lane; the others take in themselves
+}
+
+TEST_CASE("A trial of what fails leaves no error to the body that asks for it", "[gpu]") {
+  using sluice::detail::Trial;
+  Trial trial({64});
+  const auto fails = [&](void*) {  // as a library does: its own status, and CUDA's error is there still
+    sluice::test::sim::fail_nth("cudaMemsetAsync", 1, cudaErrorInvalidValue);
+    if (cudaMemsetAsync(trial.operand(0), 0, 64, trial.stream()) != cudaSuccess)
+      throw sluice::UnsupportedError("refused");
+  };
+  CHECK_FALSE(trial.once(64, fails));
+  CHECK(cudaGetLastError() == cudaSuccess);
+  CHECK_FALSE(trial.seconds(64, fails));
+  CHECK(cudaGetLastError() == cudaSuccess);
 }

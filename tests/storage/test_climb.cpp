@@ -1,4 +1,7 @@
 // What is tried on the way up to OutOfMemory, and in which order pieces that were merged come.
+#include <chrono>
+#include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include <sluice/engine/api.h>
@@ -35,6 +38,23 @@ class KeepingSource final : public detail::MemorySource {
   int& trims_;
 };
 
+/// Tasks that finish for ever, and free nothing.
+struct Endless final : detail::Passage {
+  static constexpr int k_live = 5;
+  bool passed(const PositionSet&) const noexcept override { return passes > 0; }
+  void wait_passed(const PositionSet&) override { ++passes; }
+  void relieve(Device) override {}
+  bool await_task() override {
+    if (++waits > 1000)
+      throw std::runtime_error("it waits without end");
+    return true;
+  }
+  std::uint64_t live_tasks() const override { return k_live; }
+  std::chrono::nanoseconds longest_wait() const override { return {}; }
+
+  int waits = 0, passes = 0;
+};
+
 }  // namespace
 
 TEST_CASE("What the source itself keeps is asked for before memory is said to be out") {
@@ -49,6 +69,47 @@ TEST_CASE("What the source itself keeps is asked for before memory is said to be
   CHECK(pool.stats().out_of_memory == 0);
   CHECK(clock.waits == 0);
   pool.release(std::move(other));
+}
+
+TEST_CASE("What is beyond the limit is out of memory at once, and nobody waits") {
+  for (const char* name : {"bucket", "direct", "split", "paged"}) {
+    Endless others;
+    std::atomic<std::size_t> out{0};
+    const auto pool = make_pool(others, 1 << 22, out, name);
+    pool->set_limit(1 << 20);
+    Chunk held = pool->acquire(1 << 19);
+    INFO(name);
+    CHECK_THROWS_AS(pool->acquire((1 << 20) + 1), OutOfMemory);
+    CHECK(others.waits == 0);
+    CHECK(pool->stats().out_of_memory == 1);
+    pool->release(std::move(held));
+    if (name == std::string_view("direct"))  // which keeps nothing
+      continue;
+    Chunk whole = pool->acquire(1 << 20);
+    pool->set_limit(1 << 19);  // what was got before has room still
+    pool->release(std::move(whole));
+    Chunk again = pool->acquire(1 << 20);
+    CHECK(again.data != nullptr);
+    pool->release(std::move(again));
+  }
+}
+
+TEST_CASE("Who is short of memory waits for as many tasks as are under way, not for others that come without end") {
+  for (const char* name : {"bucket", "split"}) {
+    Endless others;
+    std::atomic<std::size_t> out{0};
+    const auto pool = make_pool(others, 1 << 20, out, name);
+    pool->set_limit(1 << 20);
+    Chunk held = pool->acquire(1 << 19);
+    Chunk pending = pool->acquire(1 << 17);
+    pending.pending.add(Position(1, 7));
+    pool->release(std::move(pending));
+    INFO(name);
+    CHECK_THROWS_AS(pool->acquire(1 << 20), OutOfMemory);
+    CHECK(others.waits == Endless::k_live + 2);
+    CHECK(others.passes == 1);  // what is pending is waited for all the same
+    pool->release(std::move(held));
+  }
 }
 
 TEST_CASE("Where a segment of the usual size has no room, one of the size asked for is made") {
