@@ -200,7 +200,7 @@ void Block::export_to(
     // Both are written before either takes its place: an export that fails leaves the one that was there.
     write_whole(with_suffix(prefix, ".json"), [&](const std::filesystem::path& json) {
       write_whole(with_suffix(prefix, ".npz"), [&](const std::filesystem::path& npz) {
-        save(npz, arrays);
+        save(npz, arrays, {});
         file.parameter_checksum = detail::checksum_of_file(npz);
         detail::write_text(json, to_json(file));
       });

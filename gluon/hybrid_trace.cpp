@@ -66,7 +66,7 @@ class Tracing {
     made_.wanted = call_.wanted;
     for (std::size_t i = 0; i < made_.wanted.size(); ++i) {
       if (made_.wanted[i])
-        inputs_[i].attach_grad();
+        inputs_[i].attach_grad(GradReq::write, {});
     }
     Arrays outputs;
     {

@@ -139,7 +139,7 @@ void Parameter::set_grad_req(GradReq req) const {
 // Makes `data` the parameter's array, a variable of its own if it is trained.
 void Parameter::adopt(NDArray data) const {
   if (grad_req() != GradReq::null)
-    data.attach_grad(grad_req());
+    data.attach_grad(grad_req(), {});
   put(std::move(data));
 }
 
@@ -267,7 +267,7 @@ NDArray Parameter::made_of(const NDArray& value, Device device) const {
   NDArray data = empty(value.shape(), {.dtype = dtype(), .device = device});
   copy_into(value, data);
   if (grad_req() != GradReq::null)
-    data.attach_grad(grad_req());
+    data.attach_grad(grad_req(), {});
   return data;
 }
 

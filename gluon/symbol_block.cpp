@@ -245,7 +245,7 @@ SymbolBlock SymbolBlock::imports(
     check_parameter_file(path, state->file, state->name);
     std::vector<std::string> left_out;
     const std::map<std::string, NDArray> arrays =
-        state->file.parameters.empty() ? std::map<std::string, NDArray>() : load(path, cpu(), &left_out);
+        state->file.parameters.empty() ? std::map<std::string, NDArray>() : load(path, cpu(), &left_out, {});
     SymbolBlock block(std::move(state));
     try {
       block.declare(arrays, path.string());

@@ -176,7 +176,7 @@ void Trainer::update(std::int64_t batch_size, bool ignore_stale_grad, SourceLoca
 }
 
 void Trainer::save_states(const std::filesystem::path& path, SourceLocation site) const {
-  detail::called("Trainer::save_states of " + path.string(), site, [&] { save(path, states()); });
+  detail::called("Trainer::save_states of " + path.string(), site, [&] { save(path, states(), {}); });
 }
 
 optimizer::Optimizer::States Trainer::states() const {
@@ -223,8 +223,9 @@ void Trainer::check_state(const std::string& file, const std::string& entry, con
 }
 
 void Trainer::load_states(const std::filesystem::path& path, SourceLocation site) {
-  detail::called(
-      "Trainer::load_states of " + path.string(), site, [&] { load_states(load(path), path.string(), site); });
+  detail::called("Trainer::load_states of " + path.string(), site, [&] {
+    load_states(load(path, cpu(), nullptr, {}), path.string(), site);
+  });
 }
 
 void Trainer::load_states(const optimizer::Optimizer::States& states, const std::string& origin, SourceLocation site) {

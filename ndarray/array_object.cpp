@@ -70,6 +70,7 @@ void refuse_undefined(const char* op) {
 }
 
 void check_fits(const char* op, Scalar value, DType dtype) {
+  check_known(op, dtype);
   if (!is_integer(dtype) || value.kind() == Scalar::Kind::boolean)
     return;
   const bool fits = by_any_dtype(dtype, [&]<class T>() {

@@ -9,6 +9,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/autocast_here.h>
 #include <sluice/ndarray/detail/leaf_node.h>
+#include <sluice/ndarray/detail/located.h>
 
 constinit thread_local const sluice::detail::AutocastState* sluice::detail::t_autocast
     [[gnu::tls_model("initial-exec")]] = nullptr;
@@ -61,12 +62,15 @@ std::uint32_t TapeSection::here() noexcept {
 
 Node::~Node() = default;
 
-std::uint64_t add_hook(const NDArray& array, GradientHook hook) {
-  const detail::ArrayObject& object = detail::object_of(array, "add_hook");
-  require<AutogradError>(static_cast<bool>(object.entry.node), [&] {
-    return message("add_hook: an array of shape ", object.shape, " is neither a variable nor computed from one");
+std::uint64_t add_hook(const NDArray& array, GradientHook hook, SourceLocation site) {
+  detail::located(site, [&] {
+    const detail::ArrayObject& object = detail::object_of(array, "add_hook");
+    require<AutogradError>(static_cast<bool>(object.entry.node), [&] {
+      return message("add_hook: an array of shape ", object.shape, " is neither a variable nor computed from one");
+    });
+    require<ValueError>(static_cast<bool>(hook), [] { return "add_hook: the hook is empty"; });
   });
-  require<ValueError>(static_cast<bool>(hook), [] { return "add_hook: the hook is empty"; });
+  const detail::ArrayObject& object = *array.object();
   detail::note_hook();
   auto& hooks = object.entry.node->hooks;
   if (hooks == nullptr)
@@ -147,16 +151,19 @@ Entry entry_of(const NDArray& array) noexcept {
 
 namespace sluice {
 
-void NDArray::attach_grad(GradReq req) {
-  detail::ArrayObject& object = detail::object_of(*this, "attach_grad");
-  require<DTypeError>(is_floating(object.dtype) || req == GradReq::null, [&] {
-    return message("attach_grad: an array of ", object.dtype, " has no gradient; make it a floating one");
+void NDArray::attach_grad(GradReq req, SourceLocation site) {
+  detail::located(site, [&] {
+    const DType dtype = detail::object_of(*this, "attach_grad").dtype;
+    require<DTypeError>(is_floating(dtype) || req == GradReq::null, [&] {
+      return message("attach_grad: an array of ", dtype, " has no gradient; make it a floating one");
+    });
   });
+  detail::ArrayObject& object = *object_;
   auto variable = std::make_shared<autograd::Variable>();
   variable->req = req;
   autograd::Entry entry;
   if (req != GradReq::null) {
-    variable->grad = zeros_like(*this);
+    variable->grad = zeros_like(*this, site);
     entry.node = autograd::NodeRef(new detail::LeafNode(object, variable));
   }
   object.entry = std::move(entry);

@@ -181,7 +181,8 @@ class SLUICE_API Saved {
 /// order in which they were added, each with what the one before it gave. The tape keeps the hook: one that holds the
 /// array itself keeps both alive until it is removed. Not while another thread goes back over the same array. Returns a
 /// number for remove_hook(). Throws AutogradError for an array that is not on the tape.
-SLUICE_API std::uint64_t add_hook(const NDArray& array, GradientHook hook);
+SLUICE_API std::uint64_t add_hook(
+    const NDArray& array, GradientHook hook, SourceLocation site = SourceLocation::current());
 /// False where there is no such hook any more.
 SLUICE_API bool remove_hook(const NDArray& array, std::uint64_t number);
 

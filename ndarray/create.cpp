@@ -4,6 +4,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/copy_kernels.h>
 #include <sluice/ndarray/detail/gpu_build.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/storage/storage.h>
 
 namespace sluice {
@@ -11,6 +12,7 @@ namespace {
 
 // `count`: as shape.size() says.
 std::size_t bytes_of(const Shape& shape, std::int64_t count, DType dtype) {
+  detail::check_known("empty", dtype);
   std::int64_t signs = 0;  // of all extents
   for (const std::int64_t extent : shape)
     signs |= extent;
@@ -99,8 +101,12 @@ NDArray from_values(
     const Shape& shape,
     const ArrayOptions& options,
     SourceLocation site) {
-  require<ShapeError>(
-      n >= 0 && shape.size() == n, [&] { return message("array: ", n, " values do not fill shape ", shape); });
+  detail::located(site, [&] {
+    detail::check_known("array", from);
+    detail::check_known("array", options.dtype);
+    require<ShapeError>(
+        n >= 0 && shape.size() == n, [&] { return message("array: ", n, " values do not fill shape ", shape); });
+  });
   if (n == 0)
     return empty(shape, options);
   const bool whole = from == options.dtype && options.device.is_cpu();

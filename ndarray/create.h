@@ -36,6 +36,8 @@ ones(const Shape& shape, const ArrayOptions& options = {}, SourceLocation site =
 SLUICE_API NDArray empty_like(const NDArray& array);
 SLUICE_API NDArray zeros_like(const NDArray& array, SourceLocation site = SourceLocation::current());
 SLUICE_API NDArray ones_like(const NDArray& array, SourceLocation site = SourceLocation::current());
+/// full() of the array's shape, type and device.
+SLUICE_API NDArray full_like(const NDArray& array, Scalar value, SourceLocation site = SourceLocation::current());
 /// start, start + step, ... < stop (numpy.arange). Throws ValueError for a step of zero and for values that are not
 /// finite.
 SLUICE_API NDArray arange(

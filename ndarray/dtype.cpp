@@ -17,6 +17,8 @@ constexpr std::array<std::string_view, k_dtypes> k_names{
 }  // namespace
 
 std::string_view name_of(DType dtype) noexcept {
+  if (static_cast<int>(dtype) >= k_dtypes)
+    return "no type";
   return k_names[static_cast<std::size_t>(dtype)];
 }
 
@@ -32,7 +34,13 @@ DType parse_dtype(std::string_view name) {
 }
 
 std::ostream& operator<<(std::ostream& out, DType dtype) {
+  if (static_cast<int>(dtype) >= k_dtypes)
+    return out << "DType(" << static_cast<int>(dtype) << ')';
   return out << name_of(dtype);
+}
+
+void detail::refuse_unknown(const char* op, DType dtype) {
+  throw DTypeError(message(op, ": ", dtype, " is no element type"));
 }
 
 void detail::refuse_stored(DType dtype) {

@@ -63,10 +63,20 @@ inline constexpr std::uint8_t k_element_bytes[] = {
 };
 /// Throws DTypeError.
 [[noreturn]] SLUICE_API void refuse_stored(DType dtype);
+/// The same, of a number that is none of the table, which a program made by a cast.
+[[noreturn]] SLUICE_API void refuse_unknown(const char* op, DType dtype);
 }  // namespace detail
 
 /// How many types there are: DType(0) to DType(k_dtypes - 1).
 inline constexpr int k_dtypes = sizeof(detail::k_element_bytes);
+
+namespace detail {
+/// Throws DTypeError naming `op` unless the table has the type.
+inline void check_known(const char* op, DType dtype) {
+  if (static_cast<int>(dtype) >= k_dtypes) [[unlikely]]
+    refuse_unknown(op, dtype);
+}
+}  // namespace detail
 
 /// Bytes of one element.
 constexpr std::size_t size_of(DType dtype) noexcept {
@@ -112,7 +122,7 @@ decltype(auto) by_dtype(DType dtype, F&& f) {
   }
 }
 
-/// The same with the types of the whole table.
+/// The same with the types of the whole table. Throws DTypeError for none of it.
 template <class F>
 decltype(auto) by_any_dtype(DType dtype, F&& f) {
   switch (dtype) {
@@ -122,7 +132,7 @@ decltype(auto) by_any_dtype(DType dtype, F&& f) {
     SLUICE_DTYPES(SLUICE_ROW)
 #undef SLUICE_ROW
   }
-  __builtin_unreachable();
+  detail::refuse_unknown("by_any_dtype", dtype);
 }
 
 }  // namespace sluice

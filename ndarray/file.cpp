@@ -12,6 +12,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/bytes.h>
 #include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/ndarray/detail/npy.h>
 #include <sluice/ndarray/detail/zip.h>
 #include <sluice/ndarray/file.h>
@@ -136,19 +137,21 @@ DType type_of(const NpyHeader& header, const std::string* named) {
 
 }  // namespace
 
-void save(const std::filesystem::path& path, const std::map<std::string, NDArray>& arrays) {
-  for (const auto& [name, array] : arrays) {
-    require<ValueError>(array.defined(), [&] { return message("save: the array \"", name, "\" is undefined"); });
-    detail::with_data("save", *array.object());
-    require<ValueError>(array.dtype() != DType::bfloat16 || !arrays.contains(name + std::string(k_type_suffix)), [&] {
-      return message("save: the type of \"", name, "\" is kept under the name of another array");
+void save(const std::filesystem::path& path, const std::map<std::string, NDArray>& arrays, SourceLocation site) {
+  detail::located(site, [&] {
+    for (const auto& [name, array] : arrays) {
+      require<ValueError>(array.defined(), [&] { return message("save: the array \"", name, "\" is undefined"); });
+      detail::with_data("save", *array.object());
+      require<ValueError>(array.dtype() != DType::bfloat16 || !arrays.contains(name + std::string(k_type_suffix)), [&] {
+        return message("save: the type of \"", name, "\" is kept under the name of another array");
+      });
+    }
+    write_whole(path, [&](const std::filesystem::path& draft) {
+      detail::ZipWriter zip(draft);
+      for (const auto& [name, array] : arrays)
+        add_array(zip, name, array);
+      zip.finish();
     });
-  }
-  write_whole(path, [&](const std::filesystem::path& draft) {
-    detail::ZipWriter zip(draft);
-    for (const auto& [name, array] : arrays)
-      add_array(zip, name, array);
-    zip.finish();
   });
 }
 
@@ -177,13 +180,30 @@ namespace {
 
 constexpr std::string_view k_too_many = "more axes than an array can have";
 
-bool is_npy(const std::filesystem::path& path) {
+/// The first bytes of a regular file; nothing of what is none, which might wait for a writer.
+std::string start_of(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored))
-    return false;
-  char first[detail::k_npy_magic.size()] = {};
-  std::ifstream(path, std::ios::binary).read(first, sizeof first);
-  return std::string_view(first, sizeof first) == detail::k_npy_magic;
+    return {};
+  std::string first(9, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(first.data(), static_cast<std::streamsize>(first.size()));
+  first.resize(static_cast<std::size_t>(file.gcount()));
+  return first;
+}
+
+// Of what is no .npz: what it is instead, if that is known, and what reads it.
+void refuse_others(const std::filesystem::path& path, std::string_view start) {
+  using namespace std::string_view_literals;
+  const bool is_mxnet = start.starts_with("\x12\x01\0\0\0\0\0\0"sv);
+  const bool is_safetensors = start.size() == 9 && start[8] == '{' && start.substr(4, 4) == "\0\0\0\0"sv;
+  require<FileError>(!is_mxnet && !is_safetensors, [&] {
+    return message(
+        path.string(),
+        is_mxnet ? ": holds MXNet's parameters; gluon::formats::load_mxnet()"
+                 : ": is a .safetensors; gluon::formats::load_safetensors()",
+        " or a block's load_parameters() reads it");
+  });
 }
 
 NDArray load_npy(const std::filesystem::path& path, Device device) {
@@ -202,12 +222,28 @@ NDArray load_npy(const std::filesystem::path& path, Device device) {
   }
 }
 
-}  // namespace
+// To who asked, or on standard error.
+void say_left_out(
+    const std::filesystem::path& path, std::vector<std::string> names, std::vector<std::string>* left_out) {
+  if (left_out != nullptr) {
+    *left_out = std::move(names);
+    return;
+  }
+  for (const std::string& name : names)
+    std::fprintf(
+        stderr,
+        "sluice: %s: member \"%s\" is left out: it has %s.\n",
+        path.c_str(),
+        name.c_str(),
+        std::string(k_too_many).c_str());
+}
 
-std::map<std::string, NDArray> load(
+std::map<std::string, NDArray> loaded(
     const std::filesystem::path& path, Device device, std::vector<std::string>* left_out) {
-  if (is_npy(path))
+  const std::string start = start_of(path);
+  if (start.starts_with(detail::k_npy_magic))
     return {{path.extension() == k_suffix ? path.stem().string() : path.filename().string(), load_npy(path, device)}};
+  refuse_others(path, start);
   detail::ZipReader zip(path);
   std::vector<std::string> too_many_axes;
   std::map<std::string, Entry> entries;
@@ -251,18 +287,15 @@ std::map<std::string, NDArray> load(
   }
   if (arrays.empty() && !too_many_axes.empty())
     zip.fail(message("member \"", too_many_axes.front(), "\": it has ", k_too_many));
-  for (const std::string& name : too_many_axes) {
-    if (left_out == nullptr)
-      std::fprintf(
-          stderr,
-          "sluice: %s: member \"%s\" is left out: it has %s.\n",
-          path.c_str(),
-          name.c_str(),
-          std::string(k_too_many).c_str());
-  }
-  if (left_out != nullptr)
-    *left_out = std::move(too_many_axes);
+  say_left_out(path, std::move(too_many_axes), left_out);
   return arrays;
+}
+
+}  // namespace
+
+std::map<std::string, NDArray> load(
+    const std::filesystem::path& path, Device device, std::vector<std::string>* left_out, SourceLocation site) {
+  return detail::located(site, [&] { return loaded(path, device, left_out); });
 }
 
 }  // namespace sluice

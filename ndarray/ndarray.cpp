@@ -100,6 +100,7 @@ std::int64_t NDArray::size_for(const char* member, SourceLocation site) const {
 void NDArray::read_for(const char* member, void* to, DType dtype, std::int64_t n, SourceLocation site) const {
   detail::located(site, [&] {
     const detail::ArrayObject& object = with_data(member, object_of(*this, member));
+    detail::check_known(member, dtype);
     require<ShapeError>(object.size == n, [&] {
       return message(member, ": an array of shape ", object.shape, " has ", object.size, " elements, not ", n);
     });

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
@@ -18,6 +19,7 @@ namespace sluice {
 
 class NDArray;
 class Operand;
+class NumberOperand;
 
 namespace detail {
 struct ArrayObject;  // ndarray/detail/array_object.h
@@ -37,6 +39,13 @@ struct BackwardOptions {
   /// that says where it was recorded (PyTorch's anomaly mode). Not of programs that are being traced.
   bool find_nan = false;
 };
+
+// An operator that writes in place, of a variable of the program's and of a temporary.
+#define SLUICE_IN_PLACE(symbol)                           \
+  NDArray& operator symbol(const Operand& other)&;        \
+  NDArray& operator symbol(const NumberOperand& number)&; \
+  NDArray operator symbol(const Operand& other)&&;        \
+  NDArray operator symbol(const NumberOperand& number)&&;
 
 /// A shared handle on an n-dimensional array. Copies of the handle name the same array; views (reshape, slice,
 /// transpose, broadcast_to) are new arrays on the same memory. Operations return at once; their work runs on the
@@ -98,11 +107,14 @@ class SLUICE_API NDArray {
   /// Entry `index` of the first axis, which disappears. Throws IndexError.
   NDArray operator[](std::int64_t index) const;
   /// Entries and ranges of several axes at once, a[{2, {}, {1, 5}}] for NumPy's a[2, :, 1:5] (ndarray/subscript.h).
-  /// A view, but a copy where index arrays or masks are among them, as in NumPy: what `+=` does to it this array does
-  /// not see, add_at() writes here. Throws IndexError for more subscripts than axes and for an entry that there is not
-  /// (at the wait, of index arrays), ValueError for a step of 0 and for a mask while a program is traced, DTypeError
-  /// for index arrays of another type, ShapeError for masks and index arrays that do not fit, DeviceError.
+  /// A view, but a copy where index arrays or masks are among them, as in NumPy: `a[{mask}] += 1`, whose sum nobody
+  /// would see, is a ValueError, add_at() and assign() write here. Throws IndexError for more subscripts than axes and
+  /// for an entry that there is not (at the wait, of index arrays), ValueError for a step of 0 and for a mask while a
+  /// program is traced, DTypeError for index arrays of another type, ShapeError for masks and index arrays that do not
+  /// fit, DeviceError.
   NDArray operator[](std::initializer_list<Subscript> at) const;
+  /// The same of one: a[mask], a[indices], a[k_new_axis].
+  NDArray operator[](const Subscript& at) const;
   NDArray expand_dims(int axis, SourceLocation site = SourceLocation::current()) const;
   /// Drops axis `axis`, which must be 1.
   NDArray squeeze(int axis, SourceLocation site = SourceLocation::current()) const;
@@ -138,14 +150,16 @@ class SLUICE_API NDArray {
       std::initializer_list<Subscript> at,
       const NDArray& values,
       SourceLocation site = SourceLocation::current()) const;
-  NDArray& operator+=(const Operand& other);
-  NDArray& operator-=(const Operand& other);
-  NDArray& operator*=(const Operand& other);
-  NDArray& operator/=(const Operand& other);
-  NDArray& operator+=(Scalar other);
-  NDArray& operator-=(Scalar other);
-  NDArray& operator*=(Scalar other);
-  NDArray& operator/=(Scalar other);
+  /// Written to this array, or through a view to what it sees: a[0] += 1. Throws what the operator throws, DTypeError
+  /// where the result is of a kind that this array does not hold, and of a temporary that index arrays or a mask have
+  /// copied ValueError.
+  SLUICE_IN_PLACE(+=)
+  SLUICE_IN_PLACE(-=)
+  SLUICE_IN_PLACE(*=)
+  SLUICE_IN_PLACE(/=)
+  SLUICE_IN_PLACE(&=)
+  SLUICE_IN_PLACE(|=)
+  SLUICE_IN_PLACE(^=)
 
   /// Cuts the memory of this array along `axis` into parts of equal extents, which tasks name one by one from then on:
   /// work on views of different parts (slice, split, a[{..}]) goes on side by side, what touches several waits for all
@@ -177,7 +191,7 @@ class SLUICE_API NDArray {
 
   // -- Autograd -------------------------------------------------------------------------------------------------
   /// Makes this array a variable: recorded operations on it compute its gradient. Zeroes the gradient.
-  void attach_grad(GradReq req = GradReq::write);
+  void attach_grad(GradReq req = GradReq::write, SourceLocation site = SourceLocation::current());
   /// The gradient of a variable; undefined where there is none.
   NDArray grad() const;
   void zero_grad() const;
@@ -201,6 +215,8 @@ class SLUICE_API NDArray {
   detail::ArrayObject* object_ = nullptr;
 };
 
+#undef SLUICE_IN_PLACE
+
 template <>
 std::vector<bool> NDArray::to_vector<bool>(SourceLocation site) const;
 template <class T>
@@ -223,6 +239,20 @@ class Operand {
 
  private:
   const NDArray* array_;
+  SourceLocation site_;
+};
+
+/// The same of a number: `x += 2`.
+class NumberOperand {
+ public:
+  template <std::convertible_to<Scalar> Number>
+  constexpr NumberOperand(Number number, SourceLocation site = SourceLocation::current())  // NOLINT: converts by design
+      : number_(number), site_(site) {}
+  constexpr Scalar number() const noexcept { return number_; }
+  constexpr SourceLocation site() const noexcept { return site_; }
+
+ private:
+  Scalar number_;
   SourceLocation site_;
 };
 

@@ -12,6 +12,8 @@ namespace {
 
 /// Reads the Python literal of a header: a dict of strings, booleans and one tuple of numbers.
 class HeaderParser {
+  static constexpr std::size_t k_character_bytes = 4, k_longest_text = std::size_t{1} << 40;
+
  public:
   explicit HeaderParser(std::string_view text) : rest_(text) {}
 
@@ -112,6 +114,8 @@ class HeaderParser {
     header_.kind = descr[1];
     descr.remove_prefix(2);
     header_.item = static_cast<std::size_t>(number<std::int64_t>(descr));
+    if (header_.kind == 'U' && header_.item <= k_longest_text)  // so many characters
+      header_.item *= k_character_bytes;
     if (!descr.empty())
       fail("a type that is not a plain one");
   }
@@ -192,6 +196,8 @@ DType dtype_of_header(const NpyHeader& header) {
     if (row.kind == header.kind && size_of(row.dtype) == header.item)
       return row.dtype;
   }
+  require<FileError>(
+      header.kind != 'U' && header.kind != 'S', [] { return "it holds text, and strings are not read"; });
   throw FileError(message("its type ", header.kind, header.item, " is none of Sluice's"));
 }
 

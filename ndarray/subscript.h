@@ -18,6 +18,7 @@ class NDArray;
 ///     a[2:, :-1, ::-1]               a[{{2, {}}, {{}, -1}, {{}, {}, -1}}]
 ///     a[..., np.newaxis, 0]          a[{k_rest, k_new_axis, 0}]
 ///     a[rows, 1:3], a[mask, 0]       a[{rows, {1, 3}}], a[{mask, 0}]
+///     a[rows], a[mask]               a[rows], a[mask]
 ///
 /// Rules of NumPy: negative numbers count from the back, bounds of ranges are clipped, the axis of an entry disappears.
 /// Index arrays, of any integer type, are broadcast among themselves, and their shape takes the place of the axes that

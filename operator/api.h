@@ -61,6 +61,7 @@
 #include <sluice/operator/update/guard.h>
 #include <sluice/operator/update/rules.h>
 #include <sluice/operator/update/update.h>
+#include <sluice/operator/view/grids.h>
 #include <sluice/operator/vision/boxes.h>
 #include <sluice/operator/vision/grid_sample.h>
 #include <sluice/operator/vision/roi_align.h>

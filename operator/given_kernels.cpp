@@ -17,6 +17,12 @@ detail::Grown<Given>& given() {
   return *made;
 }
 
+std::string called(DeviceKind kind) {
+  if (kind == DeviceKind::cpu || kind == DeviceKind::gpu)
+    return kind == DeviceKind::cpu ? "CPUs" : "GPUs";
+  return message("devices of kind ", static_cast<int>(kind));
+}
+
 KernelTable given_to(const Operator& op) noexcept {
   const Given& all = given().now();
   const auto found = all.find(&op);
@@ -38,8 +44,10 @@ void register_kernel(std::string_view name, DeviceKind kind, Kernel kernel) {
   require(op != nullptr, [&] { return message("register_kernel: there is no operator ", name); });
   const int number = static_cast<int>(kind);
   require(kernel != nullptr && number < static_cast<int>(KernelTable::k_places), [&] {
-    const char* const what = kernel == nullptr ? " was given no kernel" : " was given one for a kind without a place";
-    return message("register_kernel: ", name, what, ", kind ", number);
+    if (kernel == nullptr)
+      return message("register_kernel: the kernel of ", name, " for ", called(kind), " is null");
+    return message(
+        "register_kernel: ", name, " has no place for ", called(kind), ", kinds are below ", KernelTable::k_places);
   });
   require(op->view == nullptr && op->issue == nullptr && op->infer != nullptr, [&] {
     const char* const what = op->view != nullptr    ? " is a view"
@@ -50,7 +58,7 @@ void register_kernel(std::string_view name, DeviceKind kind, Kernel kernel) {
   given().add([&](Given& all) {
     KernelTable& table = all[op];
     require(op->kernels[kind] == nullptr && table[kind] == nullptr, [&] {
-      return message("register_kernel: ", name, " has a kernel for devices of kind ", number);
+      return message("register_kernel: ", name, " has a kernel for ", called(kind), " already");
     });
     table.set(kind, kernel);
   });

@@ -25,7 +25,7 @@ using detail::OperatorNode;
 // Of functions that a program may have written itself.
 void check_count(const Operator& op, const char* what, std::size_t results) {
   require<ValueError>(op.outputs < 0 || results == static_cast<std::size_t>(op.outputs), [&] {
-    return message(op.name, ": ", what, " ", results, " results of an operator of ", op.outputs);
+    return message(op.name, ": ", what, " ", results, " results, the operator has ", op.outputs);
   });
 }
 
@@ -271,11 +271,18 @@ bool has_attributes(const Operator& op, const Attributes& attributes) noexcept {
          (attributes.empty() && (op.optional_attributes || op.attributes == &attribute_type<NoAttributes>));
 }
 
+// Of types that there are: attributes and functions of a program say them.
+void check_types(const Operator& op, const Specs& specs) {
+  for (const ArraySpec& spec : specs)
+    detail::check_known(op.name, spec.dtype);
+}
+
 // Results are where the inputs are, unless the operator pushes its tasks itself.
 Specs inferred(const Call& call) {
   const detail::InputSpecs input_specs(call.inputs);
   Specs specs = call.op.infer(call.op, input_specs.all(), call.attributes);
   check_count(call.op, "inference says", specs.size());
+  check_types(call.op, specs);
   if (!call.inputs.empty() && call.op.issue == nullptr) {
     for (ArraySpec& spec : specs)
       spec.device = call.inputs[0].object()->device;

@@ -227,8 +227,9 @@ SLUICE_API const Operator* find_operator(std::string_view name);
 /// Adds an operator, of a plugin say: operators() and find_operator() then know it, and invoke() takes it like any
 /// other. It may be of a type derived from Operator: kernel, inference and gradient are given it, with its state. It is
 /// kept to the end of the process, so that tape, tasks and plans may name it: a shared object that it lies in must not
-/// be closed. Throws ValueError where it has no name, one that is taken, nothing that computes, a kernel without
-/// inference, or numbers of inputs or outputs that cannot be. What it gives is to depend on its inputs and attributes
+/// be closed. Throws ValueError where it has no name, one that is taken or has spaces, quotes or '=' in it, nothing
+/// that computes, a kernel without inference, numbers of inputs or outputs that cannot be, or asks to keep or to write
+/// inputs and outputs that there are not. What it gives is to depend on its inputs and attributes
 /// alone, or on random numbers that it says it takes: plans keep what comes of constants alone (PlanOptions::
 /// keep_derived). One that looks at more says capturable = false, and runs each time. Any thread may call this.
 SLUICE_API void register_operator(std::shared_ptr<const Operator> op);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -67,6 +68,10 @@ void register_operator(std::shared_ptr<const Operator> op) {
   require(op != nullptr && op->name != nullptr && *op->name != '\0', [] {
     return "register_operator: an operator has no name";
   });
+  require(std::string_view(op->name).find_first_of("= \t\n\"") == std::string_view::npos, [&] {
+    return message(
+        "register_operator: \"", op->name, "\" is no name: graphs as text have no '=', quotes or spaces in names");
+  });
   const bool computes = !op->kernels.empty() || op->issue != nullptr || op->composition != nullptr;
   require(computes || op->view != nullptr, [&] {
     return message("register_operator: ", op->name, " has no kernel, composition or view");
@@ -84,6 +89,22 @@ void register_operator(std::shared_ptr<const Operator> op) {
     return message(
         "register_operator: ", op->name, " cannot have ", op->inputs, " inputs and ", op->outputs, " outputs");
   });
+  const auto check_mask = [&](const char* what, Mask mask, int count) {
+    require(count < 0 || count > 31 || mask == k_all || mask >> count == 0, [&] {
+      return message(
+          "register_operator: ",
+          op->name,
+          "'s ",
+          what,
+          " names number ",
+          std::bit_width(mask) - 1,
+          ", from 0 on, of ",
+          count);
+    });
+  };
+  check_mask("saved_inputs", op->saved_inputs, op->inputs);
+  check_mask("mutated_inputs", op->mutated_inputs, op->inputs);
+  check_mask("saved_outputs", op->saved_outputs, op->outputs);
   registry().add([&](Registry& all) {
     const std::string_view name = op->name;
     const auto at = std::lower_bound(all.by_name.begin(), all.by_name.end(), name, comes_before);

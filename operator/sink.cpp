@@ -154,6 +154,7 @@ Specs infer(const Operator& op, std::span<const ArraySpec> inputs, const Attribu
   require<UnsupportedError>(op.infer != nullptr, [&] { return message(op.name, ": has no inference"); });
   Specs specs = op.infer(op, inputs, attributes);
   for (ArraySpec& spec : specs) {
+    detail::check_known(op.name, spec.dtype);
     if (!inputs.empty() && op.issue == nullptr)
       spec.device = inputs[0].device;
   }

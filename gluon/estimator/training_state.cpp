@@ -49,7 +49,7 @@ std::string path_of(std::string_view prefix, std::string_view first, std::string
 /// A file's arrays, each of which has to be there, of its type and length.
 class Reader {
  public:
-  explicit Reader(const std::filesystem::path& path) : file_(path.string()), arrays_(load(path)) {}
+  explicit Reader(const std::filesystem::path& path) : file_(path.string()), arrays_(load(path, cpu(), nullptr, {})) {}
 
   template <class T>
   std::vector<T> values(const std::string& name, std::int64_t size = -1) const {
@@ -297,7 +297,7 @@ void write_state(const std::filesystem::path& path, const TrainingState& state) 
     for (const auto& [entry, value] : entries)
       all[path_of(k_handler, name, entry)] = value;
   }
-  save(path, all);
+  save(path, all, {});
 }
 
 TrainingState read_state(const std::filesystem::path& path) {

@@ -58,7 +58,7 @@ NamedArrays load_any(const std::filesystem::path& path, Device device) {
   }
   check_kind(path);
   NamedArrays arrays;
-  for (auto& [name, array] : load(path, device))
+  for (auto& [name, array] : load(path, device, nullptr, {}))
     arrays.emplace_back(name, array);
   return arrays;
 }
@@ -78,7 +78,7 @@ void save_any(const std::filesystem::path& path, const NamedArrays& arrays) {
       return message("save_any: \"", name, "\" is there twice");
     });
   }
-  save(path, by_name);
+  save(path, by_name, {});
 }
 
 }  // namespace sluice::gluon::formats

@@ -25,6 +25,7 @@ struct ArrayObject {
   std::int64_t size = 0;
   bool contiguous = true;                        // what is_contiguous() says of it
   bool is_all = false;                           // whoever writes all of it leaves nothing that others need there
+  bool is_indexed = false;                       // index arrays or a mask made it: a copy of what they name
   Buffer* buffer = nullptr;                      // counted; null: an array without memory, see operator/sink.h
   std::uint64_t value = 0;                       // without a buffer: which value the array stands for
   autograd::Entry entry;                         // which node made it, if recorded

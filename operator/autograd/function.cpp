@@ -5,6 +5,7 @@
 #include <sluice/engine/engine.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/autograd/function.h>
 #include <sluice/operator/detail/operator_node.h>
 
@@ -130,8 +131,11 @@ namespace {
 std::vector<NDArray> run_forward(const Function& function, std::span<const NDArray> inputs, Kept& kept) {
   const ModeScope unrecorded(false, is_training());
   std::vector<NDArray> results = function.forward(inputs, kept);
-  for (const NDArray& result : results)
-    detail::object_of(result, function.name());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    require<ValueError>(results[i].defined(), [&] {
+      return message(function.name(), ": forward gave an undefined NDArray as result ", i, " of ", results.size());
+    });
+  }
   return results;
 }
 
@@ -139,14 +143,16 @@ std::vector<NDArray> run_forward(const Function& function, std::span<const NDArr
 
 std::vector<NDArray> apply(
     std::shared_ptr<const Function> function, std::span<const NDArray> inputs, SourceLocation site) {
-  require<ValueError>(function != nullptr, [] { return "apply: no function was given"; });
   std::vector<bool> wanted;
-  for (const NDArray& input : inputs) {
-    const detail::ArrayObject& object = detail::object_of(input, function->name());
-    wanted.push_back(is_recording() && object.entry.node && is_floating(object.dtype));
-  }
+  detail::located(site, [&] {
+    require<ValueError>(function != nullptr, [] { return "apply: no function was given"; });
+    for (const NDArray& input : inputs) {
+      const detail::ArrayObject& object = detail::object_of(input, function->name());
+      wanted.push_back(is_recording() && object.entry.node && is_floating(object.dtype));
+    }
+  });
   Kept kept;
-  const std::vector<NDArray> results = run_forward(*function, inputs, kept);
+  const std::vector<NDArray> results = detail::located(site, [&] { return run_forward(*function, inputs, kept); });
   std::vector<NDArray> given;
   for (const NDArray& result : results)
     given.push_back(result.detach());

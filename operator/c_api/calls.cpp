@@ -84,7 +84,7 @@ void sluice_end_mode(sluice_mode_t mode) {
 }
 
 sluice_status sluice_attach_grad(sluice_array_t array) {
-  return guarded("sluice_attach_grad", [&] { array_of(array).attach_grad(); });
+  return guarded("sluice_attach_grad", [&] { array_of(array).attach_grad(GradReq::write, {}); });
 }
 
 sluice_status sluice_grad(sluice_array_t array, sluice_array_t* out) {

@@ -21,7 +21,7 @@ Body trace_body(const std::function<Arrays(const Arrays&)>& program, std::span<c
     // Any of them may be on the tape at some turn.
     for (NDArray& input : inputs) {
       if (autograd::is_recording() && is_floating(input.dtype()))
-        input.attach_grad();
+        input.attach_grad(GradReq::write, {});
     }
     return program(inputs);
   });
@@ -95,11 +95,11 @@ Body derive(const graph::Graph& body, const std::vector<Wanted>& wanted, const s
   const auto gradients = [&] {
     for (NDArray& input : inputs) {
       if (is_floating(input.dtype()))
-        input.attach_grad();
+        input.attach_grad(GradReq::write, {});
     }
     for (NDArray& weight : weights) {
       if (create)
-        weight.attach_grad();
+        weight.attach_grad(GradReq::write, {});
     }
     return gradients_of(body, inputs, weights, wanted, heads, {create, training});
   };

@@ -75,7 +75,8 @@ void check_in_place(const char* op, const NDArray& array, bool recorded) {
         ": writes in place to an array of shape ",
         object.shape,
         " whose memory other arrays see (views, or values kept for backward) while recording; b = b + 1 makes a new "
-        "array where b += 1 writes");
+        "array where b += 1 writes, and for b[i] += 1, which writes through a view, b.add_at({i}, values) and "
+        "b.assign({i}, values) write to b and are recorded");
   });
 }
 

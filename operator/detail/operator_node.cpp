@@ -99,6 +99,24 @@ Arrays OperatorNode::restored_outputs() {
   return restored;
 }
 
+// Whoever wrote the operator may have forgotten to ask for what the gradient reads.
+Arrays OperatorNode::gradients(const GradientCall& call) const {
+  try {
+    return op_.gradient(call);
+  } catch (const ValueError& error) {
+    const auto is_missing = [](const NDArray& array) { return !array.defined(); };
+    const bool lacks = std::any_of(call.inputs.begin(), call.inputs.end(), is_missing) ||
+                       std::any_of(call.outputs.begin(), call.outputs.end(), is_missing);
+    if (!lacks || error.record() != nullptr || error.message().find("undefined") == std::string::npos)
+      throw;
+    throw ValueError(message(
+        error.what(),
+        "\n  in the gradient of ",
+        name(),
+        ", which is given the inputs that saved_inputs names, and the outputs that saved_outputs names"));
+  }
+}
+
 std::vector<NDArray> OperatorNode::pull(std::span<const NDArray> output_grads) {
   require<AutogradError>(!released_, [&] {
     return message(name(), ": its saved arrays were dropped by an earlier backward (retain_graph keeps them)");
@@ -110,7 +128,7 @@ std::vector<NDArray> OperatorNode::pull(std::span<const NDArray> output_grads) {
   }
   const Arrays from = restored_inputs();
   const Arrays made = restored_outputs();
-  const Arrays grads = op_.gradient(
+  const Arrays grads = gradients(
       {.op = op_,
        .inputs = from,
        .outputs = made,

@@ -36,6 +36,7 @@ class OperatorNode final : public autograd::Node {
  private:
   Arrays restored_inputs() const;
   Arrays restored_outputs();
+  Arrays gradients(const GradientCall& call) const;
 
   const Operator& op_;
   Attributes attributes_;

@@ -1,4 +1,7 @@
 // The list of the family, writing in place, and the gradient of broadcasting.
+#include <cstring>
+#include <string_view>
+
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
@@ -48,6 +51,22 @@ void write_in_place(const Operator& op, const NDArray& into, Scalar number, Sour
   });
 }
 
+// What is written to a copy that only a temporary names nobody sees: NumPy would write to the array.
+void refuse_copy(const char* symbol, const NDArray& temporary, SourceLocation site) {
+  located(site, [&] {
+    require<ValueError>(!temporary.defined() || !temporary.object()->is_indexed, [&] {
+      return message(
+          "operator",
+          symbol,
+          ": what index arrays or a mask name is a copy, of shape ",
+          temporary.object()->shape,
+          ", and what is written to it is lost; a.assign({..}, a[{..}] ",
+          std::string_view(symbol, std::strlen(symbol) - 1),
+          " value) writes to a, a.add_at({..}, values) adds to it");
+    });
+  });
+}
+
 }  // namespace
 
 NDArray add_gradients(const NDArray& a, const NDArray& b) {
@@ -61,19 +80,30 @@ void accumulate_gradient(const NDArray& into, const NDArray& value) {
 
 }  // namespace detail
 
-#define SLUICE_IN_PLACE(symbol, name)                                                                  \
-  NDArray& NDArray::operator symbol(const Operand& other) {                                            \
-    detail::write_in_place(detail::binary_operator(Binary::name), *this, other.array(), other.site()); \
-    return *this;                                                                                      \
-  }                                                                                                    \
-  NDArray& NDArray::operator symbol(Scalar other) {                                                    \
-    detail::write_in_place(detail::binary_operator(Binary::name), *this, other, {});                   \
-    return *this;                                                                                      \
+#define SLUICE_IN_PLACE(symbol, name)                                                                     \
+  NDArray& NDArray::operator symbol(const Operand& other)& {                                              \
+    detail::write_in_place(detail::binary_operator(Binary::name), *this, other.array(), other.site());    \
+    return *this;                                                                                         \
+  }                                                                                                       \
+  NDArray& NDArray::operator symbol(const NumberOperand& number)& {                                       \
+    detail::write_in_place(detail::binary_operator(Binary::name), *this, number.number(), number.site()); \
+    return *this;                                                                                         \
+  }                                                                                                       \
+  NDArray NDArray::operator symbol(const Operand& other)&& {                                              \
+    detail::refuse_copy(#symbol, *this, other.site());                                                    \
+    return *this symbol other;                                                                            \
+  }                                                                                                       \
+  NDArray NDArray::operator symbol(const NumberOperand& number)&& {                                       \
+    detail::refuse_copy(#symbol, *this, number.site());                                                   \
+    return *this symbol number;                                                                           \
   }
 SLUICE_IN_PLACE(+=, add)
 SLUICE_IN_PLACE(-=, subtract)
 SLUICE_IN_PLACE(*=, multiply)
 SLUICE_IN_PLACE(/=, divide)
+SLUICE_IN_PLACE(&=, bitwise_and)
+SLUICE_IN_PLACE(|=, bitwise_or)
+SLUICE_IN_PLACE(^=, bitwise_xor)
 #undef SLUICE_IN_PLACE
 
 NDArray sum_to_shape(const NDArray& array, const Shape& shape, SourceLocation site) {

@@ -38,6 +38,8 @@ SLUICE_API NDArray
 where(const NDArray& condition, const NDArray& a, Scalar b, SourceLocation site = SourceLocation::current());
 SLUICE_API NDArray
 where(const NDArray& condition, Scalar a, const NDArray& b, SourceLocation site = SourceLocation::current());
+/// Of two numbers float32 if one is real, otherwise int64, of two truths bool.
+SLUICE_API NDArray where(const NDArray& condition, Scalar a, Scalar b, SourceLocation site = SourceLocation::current());
 
 /// Sums over the axes along which `shape` was stretched to array.shape(): the gradient of broadcasting.
 SLUICE_API NDArray
@@ -65,10 +67,20 @@ SLUICE_BINARY_OPERATOR(<, less)
 SLUICE_BINARY_OPERATOR(<=, less_equal)
 SLUICE_BINARY_OPERATOR(>, greater)
 SLUICE_BINARY_OPERATOR(>=, greater_equal)
+SLUICE_BINARY_OPERATOR(&, bitwise_and)
+SLUICE_BINARY_OPERATOR(|, bitwise_or)
+SLUICE_BINARY_OPERATOR(^, bitwise_xor)
 #undef SLUICE_BINARY_OPERATOR
 
 inline NDArray operator-(const Operand& x) {
   return negative(x.array(), x.site());
+}
+inline NDArray operator~(const Operand& x) {
+  return bitwise_not(x.array(), x.site());
+}
+// Beside the conversion to bool, which is deleted, none that says the line would be chosen.
+inline NDArray operator!(const NDArray& x) {
+  return logical_not(x, {});
 }
 
 }  // namespace sluice

@@ -138,4 +138,12 @@ NDArray where(const NDArray& condition, Scalar a, const NDArray& b, SourceLocati
   return with_number(condition, b, {a, true, true}, site);
 }
 
+NDArray where(const NDArray& condition, Scalar a, Scalar b, SourceLocation site) {
+  return detail::located(site, [&]() -> NDArray {
+    check_defined({condition});
+    const DType dtype = b.beside(a.beside(bool_));
+    return where(condition, full({}, a, {.dtype = dtype, .device = condition.device()}, site), b, site);
+  });
+}
+
 }  // namespace sluice

@@ -21,7 +21,8 @@ struct EmbeddingAttributes {
   }
 };
 
-constexpr detail::GatherAttributes k_rows;
+// Errors of indices name who asked.
+constexpr detail::GatherAttributes k_rows{.asked = "embedding"}, k_entries{.asked = "scatter_nd"};
 
 // indices, weight
 Specs infer_embedding(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
@@ -32,7 +33,7 @@ Specs infer_embedding(const Operator& op, std::span<const ArraySpec> inputs, con
     return message(op.name, ": padding ", *padding, " is no row of a weight of shape ", weight);
   });
   ArraySpec spec = inputs[1];
-  spec.shape = detail::taken_shape(op, detail::IndexKind::axis, inputs[0], weight, 0);
+  spec.shape = detail::taken_shape(op.name, detail::IndexKind::axis, inputs[0], weight, 0);
   return {spec};
 }
 
@@ -76,7 +77,8 @@ constinit const Operator k_embedding{
 Specs infer_scatter_nd(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   ArraySpec spec = inputs[0];
   spec.shape = attributes.as<detail::ShapeAttribute>().shape;
-  detail::check_taken(op, inputs[0].shape, detail::taken_shape(op, detail::IndexKind::tuple, inputs[1], spec.shape, 0));
+  detail::check_taken(
+      op.name, inputs[0].shape, detail::taken_shape(op.name, detail::IndexKind::tuple, inputs[1], spec.shape, 0));
   return {spec};
 }
 
@@ -84,7 +86,7 @@ Arrays scattered(std::span<const NDArray> inputs, const Attributes& attributes, 
   const NDArray& values = inputs[0];
   const ArrayOptions as{.dtype = values.dtype(), .device = values.device()};
   const NDArray none = zeros(attributes.as<detail::ShapeAttribute>().shape, as, site);
-  return {invoke_one(k_index_update_nd, {none, inputs[1], values}, Attributes::of(k_rows), site)};
+  return {invoke_one(k_index_update_nd, {none, inputs[1], values}, Attributes::of(k_entries), site)};
 }
 
 constinit const Operator k_scatter_nd{

@@ -12,12 +12,18 @@ inline std::int64_t grain_of(std::int64_t elements_each) {
   return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, elements_each));
 }
 
+/// Whose indices they are: the function that the program called, of which the operator may be a part.
+inline const char* asked_by(const KernelCall& call) {
+  const char* const asked = call.attributes.as<GatherAttributes>().asked;
+  return asked != nullptr ? asked : call.op.name;
+}
+
 /// The entry at position i. Throws IndexError.
 inline std::int64_t entry_at(const KernelCall& call, const Taking& taking, std::int64_t i) {
   const Placing::Named named = taking.place.at(i);
   require<IndexError>(named.entry >= 0, [&] {
     return message(
-        call.op.name,
+        asked_by(call),
         ": index ",
         named.index,
         " is out of bounds for axis ",

@@ -18,7 +18,7 @@ using detail::OneHotAttributes;
 
 Specs infer_one_hot(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const auto& a = attributes.as<OneHotAttributes>();
-  check_indices(op, inputs[0]);
+  check_indices(op.name, inputs[0]);
   require<ValueError>(a.depth > 0, [&] { return message("one_hot: depth ", a.depth, " is not positive"); });
   ArraySpec spec = inputs[0];
   spec.shape.push_back(a.depth);
@@ -27,7 +27,7 @@ Specs infer_one_hot(const Operator& op, std::span<const ArraySpec> inputs, const
 }
 
 Specs infer_pick(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_indices(op, inputs[1]);
+  check_indices(op.name, inputs[1]);
   const int axis = checked_axis(op, attributes);
   ArraySpec spec = inputs[0];
   spec.shape = detail::without_axis(spec.shape, axis);
@@ -42,7 +42,7 @@ Specs infer_pick(const Operator& op, std::span<const ArraySpec> inputs, const At
 }
 
 Specs infer_pick_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_indices(op, inputs[0]);
+  check_indices(op.name, inputs[0]);
   const Shape picked = detail::without_axis(inputs[2].shape, checked_axis(op, attributes));
   require<ShapeError>(inputs[0].shape == picked && inputs[1].shape == picked, [&] {
     return message(

@@ -13,7 +13,7 @@ namespace sluice::detail {
 namespace {
 
 Attributes entries_of(const IndexAssignAttributes& attributes) {
-  return Attributes::of(GatherAttributes{attributes.axis});
+  return Attributes::of(GatherAttributes{.axis = attributes.axis, .asked = attributes.asked});
 }
 
 // Values become x's type.
@@ -32,7 +32,7 @@ Specs infer_assign(const Operator& op, std::span<const ArraySpec> inputs, const 
   const Shape& whole = inputs[0].shape;
   const Shape part = placed_geometry(op.name, {whole, contiguous_strides(whole), 0}, a).shape;
   const int axis = normal_axis(a.axis, part.ndim(), op.name);
-  check_taken(op, inputs[1].shape, taken_shape(op, IndexKind::tuple, inputs[2], part, axis));
+  check_taken(op.name, inputs[1].shape, taken_shape(op.name, IndexKind::tuple, inputs[2], part, axis));
   return {inputs[0]};
 }
 
@@ -85,7 +85,7 @@ Arrays assign_gradient(const GradientCall& call) {
 // -- put_entries: an array that is written, values, numbers ----------------------------------------------------------
 Specs infer_put(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const int axis = checked_axis(op, attributes);
-  check_taken(op, inputs[1].shape, taken_shape(op, IndexKind::tuple, inputs[2], inputs[0].shape, axis));
+  check_taken(op.name, inputs[1].shape, taken_shape(op.name, IndexKind::tuple, inputs[2], inputs[0].shape, axis));
   return {};
 }
 

@@ -11,17 +11,17 @@ namespace detail {
 
 namespace {
 
-void check_tuples(const Operator& op, const Shape& indices, const Shape& x, int axis) {
+void check_tuples(const char* op, const Shape& indices, const Shape& x, int axis) {
   require<ShapeError>(indices.ndim() > 0 && indices[0] >= 1 && axis + indices[0] <= x.ndim(), [&] {
-    return message(op.name, ": indices of shape ", indices, " from axis ", axis, " of shape ", x);
+    return message(op, ": indices of shape ", indices, " from axis ", axis, " of shape ", x);
   });
 }
 
 // Their other axes agree.
-void check_along(const Operator& op, const Shape& indices, const Shape& x, int axis) {
+void check_along(const char* op, const Shape& indices, const Shape& x, int axis) {
   const bool fits = indices.ndim() == x.ndim() && without_axis(indices, axis) == without_axis(x, axis);
   require<ShapeError>(
-      fits, [&] { return message(op.name, ": indices of shape ", indices, " along axis ", axis, " of shape ", x); });
+      fits, [&] { return message(op, ": indices of shape ", indices, " along axis ", axis, " of shape ", x); });
 }
 
 }  // namespace
@@ -35,13 +35,12 @@ int checked_axis(const Operator& op, const Attributes& attributes) {
   return axis_of<GatherAttributes>(attributes);
 }
 
-void check_indices(const Operator& op, const ArraySpec& indices) {
-  require<DTypeError>(is_integer(indices.dtype), [&] {
-    return message(op.name, ": indices are of an integer type, not ", indices.dtype);
-  });
+void check_indices(const char* op, const ArraySpec& indices) {
+  require<DTypeError>(
+      is_integer(indices.dtype), [&] { return message(op, ": indices are of an integer type, not ", indices.dtype); });
 }
 
-Shape taken_shape(const Operator& op, IndexKind kind, const ArraySpec& indices, const Shape& x, int axis) {
+Shape taken_shape(const char* op, IndexKind kind, const ArraySpec& indices, const Shape& x, int axis) {
   check_indices(op, indices);
   Shape named = indices.shape, taken = x;
   int axes = 1;
@@ -58,7 +57,7 @@ Shape taken_shape(const Operator& op, IndexKind kind, const ArraySpec& indices, 
     taken.erase(axis);
   }
   require<ValueError>(has_entries || named.size() == 0, [&] {
-    return message(op.name, ": nothing to take from along axis ", axis, " of shape ", x);
+    return message(op, ": nothing to take from along axis ", axis, " of shape ", x);
   });
   if (kind == IndexKind::along)
     return named;
@@ -67,9 +66,9 @@ Shape taken_shape(const Operator& op, IndexKind kind, const ArraySpec& indices, 
   return taken;
 }
 
-void check_taken(const Operator& op, const Shape& given, const Shape& taken) {
+void check_taken(const char* op, const Shape& given, const Shape& taken) {
   require<ShapeError>(given == taken, [&] {
-    return message(op.name, ": an array of shape ", given, " is not one of entries, of shape ", taken);
+    return message(op, ": an array of shape ", given, " is not one of entries, of shape ", taken);
   });
 }
 

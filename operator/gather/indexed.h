@@ -8,12 +8,12 @@
 namespace sluice::detail {
 
 /// Throws DTypeError unless they are integers.
-void check_indices(const Operator& op, const ArraySpec& indices);
+void check_indices(const char* op, const ArraySpec& indices);
 /// The shape of what is taken from an array of shape `x`. Throws DTypeError, ShapeError for numbers that do not fit,
 /// ValueError where there is nothing to take.
-Shape taken_shape(const Operator& op, IndexKind kind, const ArraySpec& indices, const Shape& x, int axis);
+Shape taken_shape(const char* op, IndexKind kind, const ArraySpec& indices, const Shape& x, int axis);
 /// Throws ShapeError unless `given` is the shape of what is taken.
-void check_taken(const Operator& op, const Shape& given, const Shape& taken);
+void check_taken(const char* op, const Shape& given, const Shape& taken);
 /// Throws DTypeError for elements that are not added up: all but floating ones and int64.
 void check_added(const Operator& op, DType dtype);
 
@@ -24,14 +24,15 @@ int checked_axis(const Operator& op, const Attributes& attributes);
 template <IndexKind kind>
 Specs infer_taken(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   ArraySpec spec = inputs[0];
-  spec.shape = taken_shape(op, kind, inputs[1], inputs[0].shape, checked_axis(op, attributes));
+  spec.shape = taken_shape(op.name, kind, inputs[1], inputs[0].shape, checked_axis(op, attributes));
   return {spec};
 }
 
 /// indices, dy, x: dy's type
 template <IndexKind kind>
 Specs infer_taken_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_taken(op, inputs[1].shape, taken_shape(op, kind, inputs[0], inputs[2].shape, checked_axis(op, attributes)));
+  check_taken(
+      op.name, inputs[1].shape, taken_shape(op.name, kind, inputs[0], inputs[2].shape, checked_axis(op, attributes)));
   check_added(op, inputs[1].dtype);
   ArraySpec spec = inputs[1];
   spec.shape = inputs[2].shape;

@@ -28,12 +28,13 @@ const Shape& shape_of(const NDArray& array, const char* name) {
   return detail::object_of(array, name).shape;
 }
 
-Attributes along(int axis, IndexMode mode) {
-  return Attributes::of(GatherAttributes{axis, static_cast<std::int64_t>(mode)});
+Attributes along(int axis, IndexMode mode, const char* asked = nullptr) {
+  return Attributes::of(GatherAttributes{axis, static_cast<std::int64_t>(mode), asked});
 }
 
-/// A call of `op` on x, indices and values that are as long as what is taken.
+/// A call of `op`, for `name`, on x, indices and values that are as long as what is taken.
 NDArray put_with(
+    const char* name,
     const Operator& op,
     const NDArray& x,
     const Indices& indices,
@@ -41,11 +42,11 @@ NDArray put_with(
     int axis,
     IndexMode mode,
     SourceLocation site) {
-  const Shape& shape = shape_of(x, op.name);
-  const ArraySpec numbers{shape_of(indices.array, op.name), indices.array.dtype()};
-  const int from = normal_axis(axis, shape.ndim(), op.name);
-  const Shape taken = detail::taken_shape(op, indices.kind, numbers, shape, from);
-  return invoke_one(op, {x, indices.array, stretched(values, taken, op.name, site)}, along(from, mode), site);
+  const Shape& shape = shape_of(x, name);
+  const ArraySpec numbers{shape_of(indices.array, name), indices.array.dtype()};
+  const int from = normal_axis(axis, shape.ndim(), name);
+  const Shape taken = detail::taken_shape(name, indices.kind, numbers, shape, from);
+  return invoke_one(op, {x, indices.array, stretched(values, taken, name, site)}, along(from, mode, name), site);
 }
 
 /// x and indices with the same extents beside the axis.
@@ -72,7 +73,7 @@ NDArray along_axis_with(
     SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     broadcast_beside(op.name, x, indices, axis, site);
-    return put_with(op, x, {indices, IndexKind::along}, values, axis, mode, site);
+    return put_with(op.name, op, x, {indices, IndexKind::along}, values, axis, mode, site);
   });
 }
 
@@ -87,7 +88,7 @@ NDArray update_with(
     SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     const Indices numbers = joined(one.name, indices, site);
-    return put_with(numbers.kind == IndexKind::axis ? one : many, x, numbers, values, axis, mode, site);
+    return put_with(one.name, numbers.kind == IndexKind::axis ? one : many, x, numbers, values, axis, mode, site);
   });
 }
 
@@ -110,15 +111,24 @@ NDArray mask_over(const NDArray& mask, const NDArray& x, SourceLocation site) {
 
 // Extents that stay as they are do not stand in the call: it is the same for other batches.
 NDArray detail::stretched(const NDArray& array, const Shape& shape, const char* name, SourceLocation site) {
-  const Shape& from = shape_of(array, name);
-  if (from == shape)
+  const Shape& given = shape_of(array, name);
+  if (given == shape)
     return array;
+  NDArray within = array;
+  Shape from = given;
+  for (; from.ndim() > shape.ndim() && from[0] == 1; from.erase(0))
+    within = within.squeeze(0, site);
+  const int ahead = shape.ndim() - from.ndim();
   Shape to = shape;
-  for (int axis = 0, ahead = shape.ndim() - from.ndim(); axis < from.ndim() && ahead >= 0; ++axis) {
+  bool fits = ahead >= 0;
+  for (int axis = 0; axis < from.ndim() && fits; ++axis) {
+    fits = from[axis] == 1 || from[axis] == to[ahead + axis];
     if (from[axis] == to[ahead + axis])
       to[ahead + axis] = -1;
   }
-  return array.broadcast_to(to, site);
+  require<ShapeError>(
+      fits, [&] { return message(name, ": an array of shape ", given, " does not broadcast to ", shape); });
+  return from == shape ? within : within.broadcast_to(to, site);
 }
 
 detail::Indices detail::joined(const char* name, const std::vector<NDArray>& indices, SourceLocation site) {
@@ -144,7 +154,7 @@ NDArray take(const NDArray& x, const std::vector<NDArray>& indices, int axis, In
   return detail::located(site, [&]() -> NDArray {
     const Indices numbers = joined("take", indices, site);
     return invoke_one(
-        numbers.kind == IndexKind::axis ? k_take : k_gather_nd, {x, numbers.array}, along(axis, mode), site);
+        numbers.kind == IndexKind::axis ? k_take : k_gather_nd, {x, numbers.array}, along(axis, mode, "take"), site);
   });
 }
 
@@ -175,7 +185,7 @@ NDArray index_update(
     const auto parsed = detail::parse_subscripts("index_update", at, shape_of(x, "index_update"), site);
     if (parsed.names_first_axes())
       return index_update(x, parsed.arrays, values, 0, IndexMode::raise, site);
-    return detail::put_at(x, parsed, values, site);
+    return detail::put_at("index_update", x, parsed, values, site);
   });
 }
 
@@ -214,7 +224,7 @@ NDArray put(const NDArray& x, const NDArray& indices, const NDArray& values, Ind
   return detail::located(site, [&]() -> NDArray {
     const Shape shape = shape_of(x, "put");
     const NDArray flat = x.reshape({-1}, site);
-    return put_with(k_index_update, flat, {indices, IndexKind::axis}, values, 0, mode, site)
+    return put_with("put", k_index_update, flat, {indices, IndexKind::axis}, values, 0, mode, site)
         .reshape(detail::with_open_rows(shape), site);
   });
 }

@@ -21,6 +21,7 @@ namespace detail {
 struct GatherAttributes {
   std::int64_t axis = 0;
   std::int64_t mode = 0;
+  const char* asked = nullptr;  // what the program called, where that is not the operator; errors name it
 
   IndexMode index_mode() const noexcept { return static_cast<IndexMode>(mode); }
 

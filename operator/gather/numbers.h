@@ -16,7 +16,8 @@ struct Indices {
 /// Index arrays broadcast among themselves. Throws ValueError for none, DTypeError, ShapeError naming `name`.
 Indices joined(const char* name, const std::vector<NDArray>& indices, SourceLocation site);
 
-/// The array broadcast to `shape`. Throws ShapeError.
+/// The array broadcast to `shape`, as values are that are written there: first axes of extent 1 that are too many are
+/// left out, as in NumPy. Throws ShapeError naming `name`.
 NDArray stretched(const NDArray& array, const Shape& shape, const char* name, SourceLocation site);
 
 }  // namespace sluice::detail

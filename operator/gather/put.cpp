@@ -30,7 +30,9 @@ bool normalise_put(const RawCall& call, NormalCall& normal) {
 template <IndexKind kind>
 Specs infer_put(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   detail::check_taken(
-      op, inputs[2].shape, detail::taken_shape(op, kind, inputs[1], inputs[0].shape, checked_axis(op, attributes)));
+      op.name,
+      inputs[2].shape,
+      detail::taken_shape(op.name, kind, inputs[1], inputs[0].shape, checked_axis(op, attributes)));
   return {inputs[0]};
 }
 
@@ -38,7 +40,7 @@ Specs infer_put(const Operator& op, std::span<const ArraySpec> inputs, const Att
 template <IndexKind kind>
 Specs infer_put_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   ArraySpec values = inputs[1];
-  values.shape = detail::taken_shape(op, kind, inputs[0], inputs[1].shape, checked_axis(op, attributes));
+  values.shape = detail::taken_shape(op.name, kind, inputs[0], inputs[1].shape, checked_axis(op, attributes));
   return {inputs[1], values};
 }
 
@@ -58,16 +60,19 @@ Arrays put_backward_gradient(const GradientCall& call) {
     return call.output_grads[i].defined() ? call.output_grads[i] : zeros_like(shape_only({shape, dy.dtype, dy.device}));
   };
   const Shape taken =
-      detail::taken_shape(call.op, kind, call.input_specs[0], dy.shape, checked_axis(call.op, call.attributes));
+      detail::taken_shape(call.op.name, kind, call.input_specs[0], dy.shape, checked_axis(call.op, call.attributes));
   return {{}, invoke_one(Forward, {given(0, dy.shape), call.inputs[0], given(1, taken)}, call.attributes, {})};
 }
 
 // -- Sums: added up among themselves first, integers in int64 -------------------------------------------------------
-template <const Operator& Sum>
+template <const Operator& Add, const Operator& Sum>
 Arrays add_at(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  auto sum = attributes.as<GatherAttributes>();
+  if (sum.asked == nullptr)
+    sum.asked = Add.name;
   const NDArray& x = inputs[0];
   const DType type = x.dtype(), wide = is_floating(type) ? type : int64;
-  const NDArray sums = invoke_one(Sum, {inputs[1], inputs[2].astype(wide, site), x}, attributes, site);
+  const NDArray sums = invoke_one(Sum, {inputs[1], inputs[2].astype(wide, site), x}, Attributes::of(sum), site);
   return {add(x, sums.astype(type, site), site).astype(type, site)};
 }
 
@@ -111,7 +116,7 @@ SLUICE_PUT(k_put_along_axis, "put_along_axis", IndexKind::along)
       .attributes = &attribute_type<GatherAttributes>, \
       .normalise = normalise_put,                      \
       .infer = infer_put<kind>,                        \
-      .composition = add_at<sum>,                      \
+      .composition = add_at<constant, sum>,            \
   };
 SLUICE_ADD(k_index_add, "index_add", IndexKind::axis, k_take_backward)
 SLUICE_ADD(k_index_add_nd, "index_add_nd", IndexKind::tuple, k_gather_nd_backward)

@@ -42,18 +42,19 @@ ArraySpec spec_of_numbers(const NDArray& numbers) {
 }
 
 // What is added to the part of x that ranges leave: sums of integers are made in int64.
-NDArray sums_at(const NDArray& x, const ParsedSubscripts& parsed, const NDArray& values, SourceLocation site) {
+NDArray sums_at(
+    const char* op, const NDArray& x, const ParsedSubscripts& parsed, const NDArray& values, SourceLocation site) {
   const IndexAssignAttributes call = parsed.placed();
   const NDArray part = placed_view(x, call, site);
   if (parsed.arrays.empty())
-    return put_back(stretched(values, part.object()->shape, "index_add", site), call, site).astype(x.dtype(), site);
-  const NDArray numbers = tuples("index_add", parsed.arrays, site);
-  const Shape taken = taken_shape(
-      k_index_add_nd, IndexKind::tuple, spec_of_numbers(numbers), part.object()->shape, static_cast<int>(call.axis));
+    return put_back(stretched(values, part.object()->shape, op, site), call, site).astype(x.dtype(), site);
+  const NDArray numbers = tuples(op, parsed.arrays, site);
+  const Shape taken =
+      taken_shape(op, IndexKind::tuple, spec_of_numbers(numbers), part.object()->shape, static_cast<int>(call.axis));
   const DType wide = is_floating(x.dtype()) ? x.dtype() : int64;
-  const NDArray added = stretched(values.astype(x.dtype(), site), taken, "index_add", site).astype(wide, site);
-  const NDArray sums =
-      invoke_one(k_gather_nd_backward, {numbers, added, part}, Attributes::of(GatherAttributes{call.axis}), site);
+  const NDArray added = stretched(values.astype(x.dtype(), site), taken, op, site).astype(wide, site);
+  const GatherAttributes along{.axis = call.axis, .asked = op};
+  const NDArray sums = invoke_one(k_gather_nd_backward, {numbers, added, part}, Attributes::of(along), site);
   return put_back(sums, call, site).astype(x.dtype(), site);
 }
 
@@ -90,40 +91,47 @@ NDArray put_back(const NDArray& view, const IndexAssignAttributes& attributes, S
 }
 
 NDArray taken_at(const NDArray& x, const ParsedSubscripts& parsed, SourceLocation site) {
+  constexpr const char* k_name = "operator[]";
   const IndexAssignAttributes call = parsed.placed();
-  return take(placed_view(x, call, site), parsed.arrays, static_cast<int>(call.axis), IndexMode::raise, site);
+  const Indices numbers = joined(k_name, parsed.arrays, site);
+  const Operator& op = numbers.kind == IndexKind::axis ? k_take : k_gather_nd;
+  const GatherAttributes along{.axis = call.axis, .asked = k_name};
+  NDArray taken = invoke_one(op, {placed_view(x, call, site), numbers.array}, Attributes::of(along), site);
+  taken.object()->is_indexed = true;
+  return taken;
 }
 
 NDArray put_at(
+    const char* op,
     const NDArray& x,
     const ParsedSubscripts& parsed,
     const NDArray& values,
     SourceLocation site,
     std::span<const NDArray> destination) {
-  const IndexAssignAttributes call = parsed.placed();
-  const Shape& whole = object_of(x, k_index_assign.name).shape;
-  const Shape part = placed_geometry(k_index_assign.name, {whole, contiguous_strides(whole), 0}, call).shape;
+  IndexAssignAttributes call = parsed.placed();
+  call.asked = op;
+  const Shape& whole = object_of(x, op).shape;
+  const Shape part = placed_geometry(op, {whole, contiguous_strides(whole), 0}, call).shape;
   if (parsed.arrays.empty()) {
-    const NDArray inputs[] = {x, put_back(stretched(values, part, k_slice_assign.name, site), call, site)};
+    const NDArray inputs[] = {x, put_back(stretched(values, part, op, site), call, site)};
     return invoke(k_slice_assign, inputs, view_of(call), site, destination)[0];
   }
-  const NDArray numbers = tuples(k_index_assign.name, parsed.arrays, site);
-  const Shape taken =
-      taken_shape(k_index_assign, IndexKind::tuple, spec_of_numbers(numbers), part, static_cast<int>(call.axis));
-  const NDArray inputs[] = {x, stretched(values, taken, k_index_assign.name, site), numbers};
+  const NDArray numbers = tuples(op, parsed.arrays, site);
+  const Shape taken = taken_shape(op, IndexKind::tuple, spec_of_numbers(numbers), part, static_cast<int>(call.axis));
+  const NDArray inputs[] = {x, stretched(values, taken, op, site), numbers};
   return invoke(k_index_assign, inputs, Attributes::of(call), site, destination)[0];
 }
 
 NDArray added_at(const NDArray& x, const ParsedSubscripts& parsed, const NDArray& values, SourceLocation site) {
   const IndexAssignAttributes call = parsed.placed();
-  const NDArray part = part_with(x, call, sums_at(x, parsed, values, site), site);
+  const NDArray part = part_with(x, call, sums_at("index_add", x, parsed, values, site), site);
   return is_whole(call) ? part : invoke_one(k_slice_assign, {x, part}, view_of(call), site);
 }
 
 void add_into(const NDArray& x, const ParsedSubscripts& parsed, const NDArray& values, SourceLocation site) {
   const IndexAssignAttributes call = parsed.placed();
   // Made before x is written, so that nothing looks at it any more.
-  const NDArray part = part_with(x, call, sums_at(x, parsed, values, site), site);
+  const NDArray part = part_with(x, call, sums_at("add_at", x, parsed, values, site), site);
   const NDArray inputs[] = {x, part};
   invoke(k_slice_assign, inputs, view_of(call), site, {&x, 1});
 }

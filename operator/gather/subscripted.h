@@ -10,8 +10,9 @@ namespace sluice::detail {
 
 /// What they name of x, as a new array. There are index arrays.
 NDArray taken_at(const NDArray& x, const ParsedSubscripts& parsed, SourceLocation site);
-/// x with values there, in `destination` if there is one.
+/// x with values there, in `destination` if there is one, for `op`, which errors name.
 NDArray put_at(
+    const char* op,
     const NDArray& x,
     const ParsedSubscripts& parsed,
     const NDArray& values,
@@ -19,7 +20,7 @@ NDArray put_at(
     std::span<const NDArray> destination = {});
 /// x with values added there.
 NDArray added_at(const NDArray& x, const ParsedSubscripts& parsed, const NDArray& values, SourceLocation site);
-/// The same, written to x.
+/// The same, written to x, for NDArray::add_at().
 void add_into(const NDArray& x, const ParsedSubscripts& parsed, const NDArray& values, SourceLocation site);
 
 /// x with values there as an operator: of x, values that are as long as what is named, and numbers, as gather_nd()

@@ -152,7 +152,7 @@ Arrays rnn_recorded_gradients(const GradientCall& call) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       inputs[i] = inputs[i].detach();
       if (call.wanted[i])
-        inputs[i].attach_grad();
+        inputs[i].attach_grad(GradReq::write, {});
     }
   }
   Arrays results;

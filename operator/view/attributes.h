@@ -52,6 +52,7 @@ struct SubscriptAttributes {
 struct IndexAssignAttributes : SubscriptAttributes {
   Shape order;
   std::int64_t axis = 0;
+  const char* asked = nullptr;  // what the program called, which errors name
 
   template <class V>
   void visit(V&& v) {

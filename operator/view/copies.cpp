@@ -5,6 +5,7 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/gather/numbers.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/view/attributes.h>
 
@@ -151,8 +152,7 @@ const NDArray& NDArray::assign(const NDArray& value, SourceLocation site) const 
     NDArray brought = value;
     if (recorded)
       brought = brought.to(device(), site).astype(dtype(), site);
-    if (const Shape& to = object()->shape; brought.object()->shape != to)
-      brought = brought.broadcast_to(to, site);
+    brought = detail::stretched(brought, object()->shape, "assign", site);
     if (recorded && detail::calls_are_taken()) {  // who takes them is to see that it is
       invoke(detail::k_copy, {&brought, 1}, {}, site, {this, 1});
       return *this;

@@ -160,6 +160,10 @@ NDArray ones_like(const NDArray& array, SourceLocation site) {
   return filled_like("ones_like", array, 1, site);
 }
 
+NDArray full_like(const NDArray& array, Scalar value, SourceLocation site) {
+  return filled_like("full_like", array, value, site);
+}
+
 NDArray arange(double start, double stop, double step, const ArrayOptions& options, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     const detail::RangeAttributes range{start, stop, step, options.dtype, options.device};

@@ -165,12 +165,16 @@ NDArray NDArray::operator[](std::initializer_list<Subscript> at) const {
   });
 }
 
+NDArray NDArray::operator[](const Subscript& at) const {
+  return (*this)[std::initializer_list<Subscript>{at}];
+}
+
 const NDArray& NDArray::assign(std::initializer_list<Subscript> at, const NDArray& value, SourceLocation site) const {
   return detail::located(site, [&]() -> const NDArray& {
     const Shape& whole = detail::object_of(*this, "assign").shape;
     require<ValueError>(value.defined(), [] { return "assign: the value is an undefined NDArray"; });
     const detail::ParsedSubscripts parsed = detail::parse_subscripts("assign", at, whole, site);
-    detail::put_at(*this, parsed, value.to(device(), site), site, {this, 1});
+    detail::put_at("assign", *this, parsed, value.to(device(), site), site, {this, 1});
     return *this;
   });
 }

@@ -94,7 +94,27 @@ TEST_CASE("operators outside layers name the line where they stand, once", "[glu
   check_line("random::normal: mean", __LINE__, [&] { random::normal(0, -1, {2}); });
   check_line("dropout: 2", __LINE__, [&] { dropout(a, 2); });
   check_line("assign: ", __LINE__, [&] { a.assign(undefined); });
+  check_line("assign: an array of shape (4,) does not broadcast", __LINE__, [&] { a.assign(zeros({4})); });
+  NDArray whole = zeros({2}, {.dtype = int32});
+  check_line("add: a float32 result", __LINE__, [&] { whole += 1.5; });
+  check_line("multiply: a float32 result", __LINE__, [&] { whole[0] *= 1.5; });
+  check_line("attach_grad: an array of int32", __LINE__, [&] { whole.attach_grad(); });
+  check_line("add_hook: an array", __LINE__, [&] { autograd::add_hook(a, [](const NDArray& dy) { return dy; }); });
+  check_line("save: the array \"x\"", __LINE__, [&] { save("x.npz", {{"x", undefined}}); });
+  check_line("there is no such file", __LINE__, [&] { load("none/of/those.npz"); });
+  check_line("eye: rows", __LINE__, [&] { eye(-1); });
   check_line("Accuracy: labels", __LINE__, [&] { gluon::metric::Accuracy().update(zeros({5}), a); });
+}
+
+TEST_CASE("products with derivatives name the line where they stand, once", "[gluon][messages]") {
+  const NDArray x = ones({2, 3}), v = ones({5});
+  const auto twice = [](const NDArray& in) { return in * 2; };
+  check_line("vjp: a direction", __LINE__, [&] { autograd::vjp(twice, x, v); });
+  check_line("jvp: a direction", __LINE__, [&] { autograd::jvp(twice, x, v); });
+  check_line("hvp: a direction", __LINE__, [&] { autograd::hvp(twice, x, v); });
+  check_line("hessian: the function gives", __LINE__, [&] { autograd::hessian(twice, x); });
+  const std::string text = text_of([&] { autograd::jacobian([](const NDArray&) { return ones({2}); }, x); });
+  CHECK_THAT(text, contains("backward at ") && contains(at(__LINE__ - 1)));
 }
 
 TEST_CASE("an undefined array is missed by what the user wrote", "[gluon][messages]") {

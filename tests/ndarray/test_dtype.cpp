@@ -11,6 +11,7 @@
 
 using namespace sluice;
 using detail::convert;
+using test::contains;
 
 namespace {
 
@@ -150,6 +151,20 @@ TEST_CASE("Kernels are not run with types that are only stored") {
     else
       REQUIRE_THROWS_AS(by_dtype(type, size), DTypeError);
   }
+}
+
+TEST_CASE("A number that is no type is told, whoever gives it") {
+  const auto none = static_cast<DType>(99);
+  const NDArray x = ones({2});
+  float values[2] = {};
+  CHECK(message(none) == "DType(99)");
+  CHECK_THROWS_AS(empty({2}, {.dtype = none}), DTypeError);
+  CHECK_THROWS_WITH(zeros({2}, {.dtype = none}), contains("DType(99)"));
+  CHECK_THROWS_AS(arange(0, 2, 1, {.dtype = none}), DTypeError);
+  CHECK_THROWS_WITH(x.astype(none), contains("astype: DType(99) is no element type"));
+  CHECK_THROWS_AS(x.read_out(values, none, 2), DTypeError);
+  CHECK_THROWS_AS(from_values(values, none, 2, {2}, {}), DTypeError);
+  CHECK_THROWS_AS(from_values(values, float32, 2, {2}, {.dtype = none}), DTypeError);
 }
 
 TEST_CASE("Scalars are weak") {

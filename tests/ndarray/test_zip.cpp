@@ -1,4 +1,4 @@
-// Members of archives that other programs write otherwise than we do.
+// Members of archives that other programs write otherwise than we do, and files of other kinds.
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -68,4 +68,27 @@ TEST_CASE("A truth of a file is any byte that is not 0") {
   const NDArray x = load(file.path).at("x");
   CHECK(x.to_vector<int>() == std::vector<int>{0, 1, 1});
   CHECK(x.dtype() == bool_);
+}
+
+TEST_CASE("Text in a .npy, and files of other kinds, are told for what they are") {
+  const File file;
+  const auto said_of = [&](const std::string& bytes) {
+    std::ofstream(file.path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    try {
+      load(file.path);
+    } catch (const FileError& error) {
+      return error.message();
+    }
+    return std::string("nothing");
+  };
+  for (const char* type : {"<U5", ">U5"})
+    CHECK_THAT(
+        said_of(detail::format_npy_header(type, {2}) + std::string(40, '\0')),
+        contains("it holds text, and strings are not read"));
+  CHECK_THAT(said_of(detail::format_npy_header("|S4", {2}) + "aaaabbbb"), contains("it holds text"));
+  CHECK_THAT(said_of(detail::format_npy_header("<U4611686018427387904", {2})), contains("bytes"));
+  using namespace std::string_literals;
+  CHECK_THAT(said_of("\x12\x01\0\0\0\0\0\0\0\0\0\0"s), contains("gluon::formats::load_mxnet()"));
+  CHECK_THAT(said_of("\x08\0\0\0\0\0\0\0{}      "s), contains("gluon::formats::load_safetensors()"));
+  CHECK_THAT(said_of("{\"a\": 1}"), contains("not a zip archive"));
 }

@@ -107,9 +107,15 @@ TEST_CASE("Operators that are there are given kernels for a third kind of device
   CHECK(sigmoid(x).device() == k_device);
   CHECK(device.calls == std::vector<std::string>{"sigmoid"});
   CHECK(message_of<ValueError>([] { register_kernel("sigmoid", k_third, nothing); }) != "");
-  CHECK(message_of<ValueError>([] { register_kernel("sigmoid", DeviceKind::cpu, nothing); }) != "");
-  CHECK(message_of<ValueError>([] { register_kernel("sigmoid", DeviceKind{3}, nullptr); }) != "");
-  CHECK(message_of<ValueError>([] { register_kernel("sigmoid", DeviceKind{4}, nothing); }) != "");
+  CHECK(message_of<ValueError>([] {
+          register_kernel("sigmoid", DeviceKind::cpu, nothing);
+        }) == "register_kernel: sigmoid has a kernel for CPUs already");
+  CHECK(message_of<ValueError>([] {
+          register_kernel("sigmoid", DeviceKind{3}, nullptr);
+        }) == "register_kernel: the kernel of sigmoid for devices of kind 3 is null");
+  CHECK(message_of<ValueError>([] {
+          register_kernel("sigmoid", DeviceKind{4}, nothing);
+        }) == "register_kernel: sigmoid has no place for devices of kind 4, kinds are below 4");
   CHECK(message_of<ValueError>([] { register_kernel("sigmoidal", k_third, nothing); }) != "");
   CHECK(message_of<ValueError>([] {
           register_kernel("reshape", k_third, nothing);

@@ -329,6 +329,22 @@ TEST_CASE("gelu and its gradient keep their digits far below zero", "[operator][
   }
 }
 
+TEST_CASE("the gradient of rcbrt is finite as far as it is a number", "[operator][elementwise][special]") {
+  for (const double x : {1e-28, -1e-29, 1e-10, 1.0, 1e25}) {
+    CAPTURE(x);
+    NDArray at = array({static_cast<float>(x)});
+    at.attach_grad();
+    for (const bool create_graph : {false, true}) {
+      {
+        const autograd::RecordScope record;
+        rcbrt(at).backward(ones({1}), {.create_graph = create_graph});
+      }
+      const double y = 1 / std::cbrt(static_cast<double>(static_cast<float>(x)));
+      CHECK(at.grad().item<double>() == Approx(-y * y * y * y / 3).epsilon(1e-5));
+    }
+  }
+}
+
 TEST_CASE("the gradient of mod counts whole divisors as mod does", "[operator][elementwise][gradient][special]") {
   std::vector<float> a, b;
   std::vector<double> want;

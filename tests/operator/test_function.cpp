@@ -162,6 +162,7 @@ TEST_CASE("Faults of a function are typed errors that name it", "[autograd][func
   CHECK_THROWS_WITH(run().backward(), Catch::Contains("adjustable: backward gave float64"));
   function->f = [](std::span<const NDArray>, Kept&) { return Grads{NDArray()}; };
   CHECK_THROWS_AS(run(), ValueError);
+  CHECK_THROWS_WITH(run(), Catch::Contains("adjustable: forward gave an undefined NDArray as result 0 of 1"));
   CHECK_THROWS_AS(autograd::apply(nullptr, std::vector{a}), ValueError);
   CHECK_THROWS_AS(autograd::apply(function, std::vector{NDArray()}), ValueError);
 }

@@ -104,6 +104,13 @@ TEST_CASE("what cannot be an operator is refused, and nothing of it is kept", "[
   CHECK(with([](Operator& op) { op.inputs = -2; }).find("cannot have -2 inputs") != std::string::npos);
   CHECK(with([](Operator& op) { op.outputs = 0; }).find("0 outputs") != std::string::npos);
   CHECK(with([](Operator& op) { op.attributes = nullptr; }) != "");
+  CHECK(with([](Operator& op) { op.name = "a=b"; }).find("\"a=b\" is no name") != std::string::npos);
+  CHECK(with([](Operator& op) { op.name = "a b"; }) != "");
+  CHECK(with([](Operator& op) {
+          op.saved_inputs = 0b10;
+        }) == "register_operator: not_an_operator's saved_inputs names number 1, from 0 on, of 1");
+  CHECK(with([](Operator& op) { op.saved_outputs = 0b100; }).find("saved_outputs") != std::string::npos);
+  CHECK(with([](Operator& op) { op.mutated_inputs = 0b100; }).find("mutated_inputs") != std::string::npos);
   CHECK(operators().size() == before);
   CHECK(find_operator("not_an_operator") == nullptr);
   CHECK(find_operator("") == nullptr);
@@ -121,12 +128,34 @@ TEST_CASE("an operator that gives another number of results than it says is refu
   };
   Operator op = *make_widened("of_one", 1, 0);
   op.infer = [](const Operator&, std::span<const ArraySpec>, const Attributes&) { return Specs(); };
-  CHECK(message_of(op) == "of_one: inference says 0 results of an operator of 1");
+  CHECK(message_of(op) == "of_one: inference says 0 results, the operator has 1");
   op.infer = [](const Operator&, std::span<const ArraySpec> in, const Attributes&) { return Specs{in[0], in[0]}; };
-  CHECK(message_of(op) == "of_one: inference says 2 results of an operator of 1");
+  CHECK(message_of(op) == "of_one: inference says 2 results, the operator has 1");
   op.kernels = {};
   op.composition = [](std::span<const NDArray>, const Attributes&, SourceLocation) { return Arrays(); };
-  CHECK(message_of(op) == "of_one: its composition made 0 results of an operator of 1");
+  CHECK(message_of(op) == "of_one: its composition made 0 results, the operator has 1");
+}
+
+TEST_CASE("what an operator's author forgot to keep, and a type that there is not, are said", "[operator][registry]") {
+  auto op = *make_widened("forgetful", 1, 0);
+  op.gradient = [](const GradientCall& call) { return Arrays{call.output_grads[0] * call.inputs[0]}; };
+  NDArray x = array({1.0F, 2.0F});
+  x.attach_grad();
+  NDArray y;
+  {
+    const autograd::RecordScope record;
+    y = invoke_one(op, {x}, {}, {});
+  }
+  CHECK_THROWS_WITH(
+      y.backward(),
+      sluice::test::contains("undefined NDArray") && sluice::test::contains("in the gradient of forgetful") &&
+          sluice::test::contains("saved_inputs"));
+  op.infer = [](const Operator&, std::span<const ArraySpec> in, const Attributes&) {
+    return Specs{{in[0].shape, static_cast<DType>(99)}};
+  };
+  CHECK_THROWS_WITH(invoke_one(op, {x}, {}, {}), "forgetful: DType(99) is no element type");
+  const ArraySpec spec{{2}};
+  CHECK_THROWS_AS(infer(op, {&spec, 1}, {}), DTypeError);
 }
 
 TEST_CASE("operators are registered and looked for by several threads at once", "[operator][registry][concurrent]") {

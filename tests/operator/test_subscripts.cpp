@@ -57,6 +57,10 @@ TEST_CASE("Subscripts that do not fit are typed errors", "[subscripts]") {
   CHECK_THROWS_AS((NDArray()[{0, 0}]), ValueError);
   CHECK_THROWS_AS(a.assign({0, 7}, 1), IndexError);
   CHECK_THROWS_AS(a.assign({0}, zeros({4})), ShapeError);
+  const auto is_named = contains("assign: an array of shape (4,) does not broadcast to (3,)");
+  CHECK_THROWS_WITH(a.assign({0}, zeros({4})), is_named);
+  CHECK_THROWS_WITH(a[0].assign(zeros({4})), is_named);
+  CHECK_THROWS_AS(a.assign(zeros({2, 1, 3})), ShapeError);
   CHECK_THROWS_AS(a.assign({0}, NDArray()), ValueError);
   CHECK_THROWS_AS(zeros({2}, {.dtype = int8}).assign({0}, 300), ValueError);
   CHECK_THROWS_AS(zeros({1}).broadcast_to({3}).assign({0}, 1), ValueError);
@@ -71,6 +75,12 @@ TEST_CASE("What is written with subscripts stands there, cast and broadcast, of 
     CHECK(a.to_vector<double>() == std::vector<double>{1, 0, 1, 0, 1, 0, 1, 0, 1, 1, 1, 0});
   }
   NDArray a = counted({2, 3});
+  // First axes of extent 1 that are too many are left out, as in NumPy.
+  a[{0, 0}].assign(ones({1}) * 7);
+  a[1].assign(full({1, 1, 3}, 8));
+  a.assign({0, {1, {}}}, array<float>({5, 6}, {1, 2}));
+  CHECK(a.to_vector<float>() == Numbers{7, 5, 6, 8, 8, 8});
+  a = counted({2, 3});
   a.assign({0}, a[{{}, {{}, {}, -1}}][1]);
   CHECK(a.to_vector<float>() == Numbers{5, 4, 3, 3, 4, 5});
   a.assign({{}, {0, 2}}, a[{{}, {1, 3}}]);  // from where it goes
@@ -122,6 +132,31 @@ TEST_CASE("Writing with subscripts what gradients need, or a variable, is an Aut
   NDArray y = x * 2;
   const NDArray view = y[0];
   CHECK_THROWS_AS(y.assign({0}, v), AutogradError);
+  CHECK_THROWS_WITH((y * 1)[0] += 1, contains("b.assign({i}, values)"));
+}
+
+TEST_CASE("An index outside its axis names what the program called, whatever runs for it", "[subscripts]") {
+  const NDArray x = zeros({2, 3});
+  for (const int bad : {3, -4}) {
+    const auto is_named = [&](const NDArray& failed, const char* name) {
+      CHECK_THROWS_WITH(failed.wait_to_read(), Catch::Matchers::StartsWith(message(name, ": index ", bad)));
+    };
+    const NDArray number = array<int>({bad}), at = number.reshape({1, 1}), one = ones({1}), row = zeros({3});
+    is_named(index_add(row, {number}, one), "index_add");
+    is_named(index_add(x, {array<int>({0}), number}, one), "index_add");
+    is_named(index_add(x, {k_rest, number}, one), "index_add");
+    is_named(index_update(x, {k_rest, number}, one), "index_update");
+    is_named(add_along_axis(row, number, one), "add_along_axis");
+    is_named(scatter_nd(one, at, {3}), "scatter_nd");
+    is_named(put(row, number, one), "put");
+    is_named(embedding(number, zeros({3, 2})), "embedding");
+    is_named(row[number], "operator[]");
+    const NDArray written = row.copy(), added = row.copy();
+    written.assign({number}, one);
+    added.add_at({number}, one);
+    is_named(written, "assign");
+    is_named(added, "add_at");
+  }
 }
 
 TEST_CASE("Subscripts on a GPU are those on the CPU", "[subscripts][gpu]") {

@@ -1,0 +1,124 @@
+// Arrays of a form: NumPy's values, types and edges, gradients, and what a trace for all batches may know.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <sluice/ndarray/detail/shape_watch.h>
+#include <sluice/operator/api.h>
+
+#include "tests/operator/reference.h"
+#include "tests/support/catch.h"
+#include "tests/support/compare.h"
+#include "tests/support/gradient.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+using Ints = std::vector<int>;
+using Doubles = std::vector<double>;
+
+Ints ints(const NDArray& x) {
+  return x.to_vector<int>();
+}
+
+}  // namespace
+
+TEST_CASE("eye has ones on a diagonal", "[operator][grids]") {
+  CHECK(ints(eye(2)) == Ints{1, 0, 0, 1});
+  CHECK(eye(2).dtype() == float32);
+  CHECK(ints(eye(2, 3, 1)) == Ints{0, 1, 0, 0, 0, 1});
+  CHECK(ints(eye(3, 2, -1)) == Ints{0, 0, 1, 0, 0, 1});
+  CHECK(ints(eye(2, 2, 5)) == Ints{0, 0, 0, 0});
+  CHECK(eye(0, 3).shape() == Shape{0, 3});
+  CHECK(eye(2, {}, 0, {.dtype = bool_}).to_vector<bool>() == std::vector<bool>{true, false, false, true});
+  CHECK_THROWS_WITH(eye(-1), contains("eye: rows") && contains("-1") && contains("test_grids.cpp"));
+  CHECK_THROWS_AS(eye(1, -2), ShapeError);
+}
+
+TEST_CASE("linspace has both ends, and numbers at equal distances between", "[operator][grids]") {
+  CHECK(linspace(0, 1, 5, {.dtype = float64}).to_vector<double>() == Doubles{0, 0.25, 0.5, 0.75, 1});
+  CHECK(linspace(3, -3, 3).to_vector<float>() == std::vector<float>{3, 0, -3});
+  CHECK(linspace(2, 9, 1).to_vector<float>() == std::vector<float>{2});
+  CHECK(linspace(2, 9, 0).shape() == Shape{0});
+  CHECK(linspace(0, 1).shape() == Shape{50});
+  CHECK(ints(linspace(-1, 1, 4, {.dtype = int32})) == Ints{-1, -1, 0, 1});  // rounded down, as in NumPy
+  CHECK(linspace(0, 1, 3, {.dtype = float16}).dtype() == float16);
+  // 0.1 + 9 * (0.7 / 9) is not 0.8.
+  CHECK(linspace(0.1, 0.8, 10, {.dtype = float64})[-1].item<double>() == 0.8);
+  CHECK_THROWS_AS(linspace(0, 1, -1), ShapeError);
+  CHECK_THROWS_WITH(linspace(0, INFINITY, 3), contains("linspace: ") && contains("test_grids.cpp"));
+}
+
+TEST_CASE("tril and triu keep a part of each matrix, of every type", "[operator][grids]") {
+  for (const DType dtype : all_dtypes()) {
+    CAPTURE(dtype);
+    const NDArray x = ones({2, 3}, {.dtype = dtype});
+    CHECK(tril(x).dtype() == dtype);
+    CHECK(ints(tril(x)) == Ints{1, 0, 0, 1, 1, 0});
+    CHECK(ints(triu(x, 1)) == Ints{0, 1, 1, 0, 0, 1});
+  }
+  const NDArray deep = arange(1, 9).reshape({2, 2, 2});
+  CHECK(ints(tril(deep, -1)) == Ints{0, 0, 3, 0, 0, 0, 7, 0});
+  CHECK(ints(triu(deep)) == Ints{1, 2, 0, 4, 5, 6, 0, 8});
+  CHECK(ints(tril(full({1, 2}, std::numeric_limits<double>::quiet_NaN()).slice(1, 0, 2), -2)) == Ints{0, 0});
+  CHECK(triu(zeros({3, 0})).shape() == Shape{3, 0});
+  CHECK_THROWS_WITH(tril(zeros({3})), contains("tril: ") && contains("(3,)") && contains("test_grids.cpp"));
+  CHECK_THROWS_AS(triu(NDArray()), ValueError);
+  const NDArray wide = random_array({2, 3, 4}, 1, -1, 1, float64);
+  CHECK(gradient_differences([](const auto& in) { return tril(in[0], 1) * triu(in[0]); }, {wide}) == "");
+}
+
+TEST_CASE("full_like has shape, type and device of an array", "[operator][grids]") {
+  const NDArray x = zeros({2, 3}, {.dtype = int32});
+  CHECK(full_like(x, 7).dtype() == int32);
+  CHECK(ints(full_like(x, 7)) == Ints(6, 7));
+  CHECK_THROWS_WITH(full_like(x, 0.5), contains("0.5") && contains("test_grids.cpp"));
+  CHECK_THROWS_AS(full_like(NDArray(), 1), ValueError);
+}
+
+TEST_CASE("meshgrid stretches each array along the axes of the others", "[operator][grids]") {
+  const NDArray x = arange(0, 3), y = arange(10, 12);
+  const std::vector<NDArray> xy = meshgrid({x, y});
+  REQUIRE(xy.size() == 2);
+  CHECK(xy[0].shape() == Shape{2, 3});
+  CHECK(ints(xy[0]) == Ints{0, 1, 2, 0, 1, 2});
+  CHECK(ints(xy[1]) == Ints{10, 10, 10, 11, 11, 11});
+  const std::vector<NDArray> ij = meshgrid({x, y, full({}, 5)}, GridOrder::ij);
+  CHECK(ij[0].shape() == Shape{3, 2, 1});
+  CHECK(ints(ij[0]) == Ints{0, 0, 1, 1, 2, 2});
+  CHECK(ints(ij[1]) == Ints{10, 11, 10, 11, 10, 11});
+  CHECK(ints(ij[2]) == Ints(6, 5));
+  CHECK(meshgrid({x, zeros({0})})[0].shape() == Shape{0, 3});
+  CHECK(meshgrid({}).empty());
+  CHECK(ints(meshgrid({x})[0]) == Ints{0, 1, 2});
+  CHECK_THROWS_AS(meshgrid({zeros({2, 2})}), ShapeError);
+  CHECK_THROWS_AS(meshgrid(std::vector<NDArray>(9, x)), ValueError);
+}
+
+TEST_CASE("A trace knows of tril what is beside the batch, and of a matrix all", "[operator][grids][graph]") {
+  const auto is_asked = [](const Shape& shape) {
+    graph::Tracer tracer;
+    const NDArray x = tracer.input({shape, float32, cpu()});
+    const sluice::detail::ShapeWatch watch;
+    tracer.trace([&] { return Arrays{tril(x)}; });
+    const std::vector<std::uint64_t>& seen = watch.seen();
+    return std::find(seen.begin(), seen.end(), abstract_value(x)) != seen.end();
+  };
+  CHECK(is_asked({3, 3}));
+  CHECK_FALSE(is_asked({3, 2, 2}));
+  const NDArray x = arange(0, 12).reshape({3, 2, 2});
+  CHECK(ints(tril(x)) == Ints{0, 0, 2, 3, 4, 0, 6, 7, 8, 0, 10, 11});
+}
+
+TEST_CASE("Arrays of a form are the same on a GPU", "[operator][grids][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const ArrayOptions there{.device = gpu()};
+  CHECK(differences(eye(3, 4, 1, there).to(cpu()), eye(3, 4, 1)) == "");
+  CHECK(differences(linspace(-1, 2, 7, there).to(cpu()), linspace(-1, 2, 7)) == "");
+  const NDArray x = random_array({2, 4, 5}, 3);
+  CHECK(differences(tril(x.to(gpu()), -1).to(cpu()), tril(x, -1)) == "");
+}
