@@ -13,11 +13,15 @@ using namespace sluice::test;
 
 namespace {
 
-NDArray call(const char* name, std::initializer_list<NDArray> inputs, std::string_view attributes = "") {
+Arrays call_all(const char* name, std::initializer_list<NDArray> inputs, std::string_view attributes = "") {
   const Operator* op = find_operator(name);
   REQUIRE(op != nullptr);
   return invoke(
-      *op, std::span(inputs.begin(), inputs.size()), parse_attributes(*op, attributes), SourceLocation::current())[0];
+      *op, std::span(inputs.begin(), inputs.size()), parse_attributes(*op, attributes), SourceLocation::current());
+}
+
+NDArray call(const char* name, std::initializer_list<NDArray> inputs, std::string_view attributes = "") {
+  return call_all(name, inputs, attributes)[0];
 }
 
 std::string difference(const NDArray& got, const NDArray& want) {
@@ -79,6 +83,57 @@ TEST_CASE("What only functions refused before is refused of every call", "[norma
   CHECK_THROWS_AS(call("softmax", {x.astype(int32)}, "axis=1"), DTypeError);
   CHECK_THROWS_AS(call("clip", {x}, "low=2, high=1"), ValueError);
   CHECK_THROWS_AS(call("concat", std::initializer_list<NDArray>()), ValueError);
+}
+
+TEST_CASE("Quantiles, histograms, masks of the largest and parts are operators by name", "[normalise]") {
+  const NDArray whole = array<std::int32_t>({3, 1, 4, 1, 5, 9}, {2, 3}), real = random_array({2, 6}, 1);
+  CHECK(difference(call("quantile", {whole}, "q=0.25, axis=-1"), quantile(whole, 0.25, 1)) == "");
+  CHECK(difference(call("quantile", {real}, "q=0.7, keepdims=true"), quantile(real, 0.7, {}, true)) == "");
+  CHECK(difference(call("quantile", {real}), median(real)) == "");
+  CHECK_THROWS_AS(call("quantile", {real}, "axis=2"), IndexError);
+  CHECK_THROWS_AS(call("quantile", {real}, "q=1.01"), ValueError);
+  CHECK_THROWS_AS(call("quantile", {zeros({0, 2})}, "axis=0"), ValueError);
+
+  const Arrays counted = call_all("histogram", {whole}, "bins=4, low=0, high=8");
+  CHECK(difference(counted[0], histogram(whole, 4, 0, 8).counts) == "");
+  CHECK(difference(counted[1], histogram(whole, 4, 0, 8).edges) == "");
+  CHECK_THROWS_AS(call("histogram", {whole}, "bins=0"), ValueError);
+  CHECK_THROWS_AS(call("histogram", {whole}, "low=1, high=1"), ValueError);
+  CHECK_THROWS_AS(call("histogram", {whole}, "low=0, high=inf"), ValueError);
+
+  CHECK(difference(call("topk_mask", {whole}, "k=2, axis=-1"), topk_mask(whole, 2, 1)) == "");
+  CHECK_THROWS_WITH(call("topk_mask", {whole}, "k=4"), contains("topk_mask") && contains("4"));
+  CHECK_THROWS_AS(call("topk_mask", {whole}, "k=1, axis=-3"), IndexError);
+
+  const auto parts = split(real, 3, -1), at = split(real, std::vector<std::int64_t>{1, 4, -1}, 1);
+  const Arrays equal = call_all("split", {real}, "axis=-1, parts=3"),
+               uneven = call_all("split", {real}, "axis=-1, indices=(1, 4, -1)");
+  REQUIRE(equal.size() == parts.size());
+  REQUIRE(uneven.size() == at.size());
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    CHECK(difference(equal[i], parts[i]) == "");
+  for (std::size_t i = 0; i < at.size(); ++i)
+    CHECK(difference(uneven[i], at[i]) == "");
+  CHECK_THROWS_AS(call("split", {real}, "parts=5, axis=1"), ValueError);
+  CHECK_THROWS_AS(call("split", {real}, "parts=0"), ValueError);
+  CHECK_THROWS_AS(call("split", {real}, "parts=2, indices=(1,)"), ValueError);
+  CHECK_THROWS_AS(call("split", {real}, "parts=2, axis=2"), IndexError);
+  CHECK(call_all("split", {zeros({0, 2})}, "parts=3").size() == 3);
+  CHECK_THROWS_AS(call("split", {zeros({0, 2})}, "parts=1000000000000000000"), ValueError);
+}
+
+TEST_CASE("A split gives what it is inferred to give, whatever the places", "[normalise]") {
+  const Operator& op = *find_operator("split");
+  for (const char* attributes : {"parts=2", "indices=(1, 3, 2, -1, 9, -9)", "indices=(-2,)", ""}) {
+    const Specs specs = infer(op, std::vector<ArraySpec>{{{4, 2}, int32, cpu()}}, parse_attributes(op, attributes));
+    const Arrays made = call_all("split", {zeros({4, 2}, {.dtype = int32})}, attributes);
+    REQUIRE(made.size() == specs.size());
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      CAPTURE(attributes, i);
+      CHECK(made[i].shape() == specs[i].shape);
+      CHECK(made[i].dtype() == specs[i].dtype);
+    }
+  }
 }
 
 TEST_CASE("Calls by name with more or fewer inputs than weight and bias are refused", "[normalise]") {
