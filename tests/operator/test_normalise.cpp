@@ -122,6 +122,53 @@ TEST_CASE("Quantiles, histograms, masks of the largest and parts are operators b
   CHECK_THROWS_AS(call("split", {zeros({0, 2})}, "parts=1000000000000000000"), ValueError);
 }
 
+TEST_CASE("Entries that are named take, by name too, what is broadcast beside them", "[normalise]") {
+  const NDArray x = random_array({3, 4}, 1), row = array<std::int32_t>({2, 0}, {1, 2}), value = array<double>({7}),
+                at = array<std::int32_t>({1, 1, 2}), tuples = array<std::int64_t>({0, 2, 1, 3}, {2, 2});
+  CHECK(difference(call("take_along_axis", {x, row}, "axis=-1"), take_along_axis(x, row, 1)) == "");
+  CHECK(difference(call("put_along_axis", {x, row, value}, "axis=-1"), put_along_axis(x, row, value, 1)) == "");
+  CHECK(difference(call("add_along_axis", {x, row, value}, "axis=1"), add_along_axis(x, row, value, 1)) == "");
+  CHECK(difference(call("index_update", {x, at, value}, "axis=-1"), index_update(x, {at}, value, 1)) == "");
+  CHECK(difference(call("index_add", {x, at, value}), index_add(x, {at}, value)) == "");
+  const NDArray rows = tuples.slice(0, 0, 1).reshape({2}), columns = tuples.slice(0, 1, 2).reshape({2});
+  CHECK(difference(call("index_update_nd", {x, tuples, value}), index_update(x, {rows, columns}, value)) == "");
+  CHECK_THROWS_AS(call("index_update", {x, at, ones({2})}), ShapeError);
+  CHECK_THROWS_AS(call("take_along_axis", {x, zeros({2, 2}, {.dtype = int32})}, "axis=1"), ShapeError);
+}
+
+TEST_CASE("Draws by name take the parameters that functions take", "[normalise]") {
+  const NDArray halves = array<float>({0.5f, 2}).astype(float16);
+  const auto drawn = [](const auto& f) {
+    random::seed(3);
+    return f();
+  };
+  const auto alike = [&](const char* name, const NDArray& in, const char* attributes, const auto& f) {
+    return difference(drawn([&] { return call(name, {in}, attributes); }), drawn([&] { return f(in); }));
+  };
+  CHECK(alike("sample_gamma", halves, "", [](const NDArray& in) { return random::gamma(in); }) == "");
+  CHECK(alike("sample_poisson", halves, "dtype=int32", [](const NDArray& in) {
+          return random::poisson(in, int32);
+        }) == "");
+  CHECK(alike("sample_categorical", halves, "draws=5", [](const NDArray& in) {
+          return random::categorical(in, 5);
+        }) == "");
+  CHECK_THROWS_AS(call("sample_gamma", {halves.astype(int32)}), DTypeError);
+  // 0.1 lies between two halves: what is drawn may not lie outside.
+  const NDArray inside = call("random_truncated_normal", {}, "shape=(4000,), dtype=float16, third=0.1, fourth=0.101");
+  CHECK(min(inside.astype(float64)).item<double>() >= 0.1);
+  CHECK_THROWS_AS(
+      call("random_truncated_normal", {}, "shape=(1,), dtype=float16, third=0.10001, fourth=0.10002"), ValueError);
+}
+
+TEST_CASE("A batch norm by name refuses the numbers that the function refuses", "[normalise]") {
+  const NDArray x = ones({2, 3}), one = ones({3});
+  for (const char* op : {"batch_norm", "batch_norm_predict"}) {
+    CHECK_THROWS_AS(call(op, {x, one, one, one, one}, "eps=0"), ValueError);
+    CHECK_THROWS_AS(call(op, {x, one, one, one, one}, "momentum=2"), ValueError);
+    CHECK(call(op, {x, one, one, one, one}, "axis=-1").shape() == Shape{2, 3});
+  }
+}
+
 TEST_CASE("A split gives what it is inferred to give, whatever the places", "[normalise]") {
   const Operator& op = *find_operator("split");
   for (const char* attributes : {"parts=2", "indices=(1, 3, 2, -1, 9, -9)", "indices=(-2,)", ""}) {
