@@ -27,7 +27,7 @@ std::size_t size_index(std::size_t bytes) noexcept {
   return bytes <= k_smallest_block ? 0 : std::bit_width((bytes - 1) / k_smallest_block);
 }
 
-struct Source {
+struct SizedPool {
   void* (*take)();
   void (*give)(void*) noexcept;
 };
@@ -40,23 +40,23 @@ struct Sized {
 };
 
 template <std::size_t... Index>
-constexpr std::array<Source, sizeof...(Index)> make_sources(std::index_sequence<Index...>) {
+constexpr std::array<SizedPool, sizeof...(Index)> make_pools(std::index_sequence<Index...>) {
   return {{{&Sized<(k_smallest_block << Index)>::take, &Sized<(k_smallest_block << Index)>::give}...}};
 }
-constexpr auto k_sources = make_sources(std::make_index_sequence<k_sizes>());
+constexpr auto k_pools = make_pools(std::make_index_sequence<k_sizes>());
 
 }  // namespace
 
 void* take_block(std::size_t bytes) {
   if (bytes > k_largest_block)
     return ::operator new (bytes, std::align_val_t{64});
-  return k_sources[size_index(bytes)].take();
+  return k_pools[size_index(bytes)].take();
 }
 
 void give_block(void* block, std::size_t bytes) noexcept {
   if (bytes > k_largest_block)
     return ::operator delete (block, std::align_val_t{64});
-  k_sources[size_index(bytes)].give(block);
+  k_pools[size_index(bytes)].give(block);
 }
 
 }  // namespace sluice::detail

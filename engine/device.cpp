@@ -23,7 +23,9 @@ namespace {
   throw ValueError(message("device: \"", text, "\" is not one of cpu, gpu, gpu:N, gpu(N)"));
 }
 
-// The number in ":N" or "(N)"; 0 for an empty text.
+constexpr int k_last_device_index = 1023;  // no machine has more devices of a kind
+
+// The number in ":N" or "(N)"; 0 for an empty text, one that no device has for a number that is too large.
 int parse_index(std::string_view rest, std::string_view whole) {
   if (rest.empty())
     return 0;
@@ -35,9 +37,10 @@ int parse_index(std::string_view rest, std::string_view whole) {
   rest.remove_prefix(1);
   int index = 0;
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), index);
-  if (error != std::errc() || end != rest.data() + rest.size() || index < 0 || index > 1023)
+  if (error == std::errc::invalid_argument || end != rest.data() + rest.size() || rest.front() == '-')
     refuse(whole);
-  return index;
+  const bool fits = error == std::errc() && index <= k_last_device_index;
+  return fits ? index : k_last_device_index + 1;
 }
 
 }  // namespace
@@ -47,9 +50,11 @@ Device parse_device(std::string_view text) {
   if (kind != "cpu" && kind != "gpu")
     refuse(text);
   const int index = parse_index(text.substr(3), text);
+  if (kind == "cpu" && index > k_last_device_index)
+    refuse(text);
   if (kind == "cpu")
     return cpu(index);
-  require<DeviceError>(index < num_gpus(), [&] {
+  require<DeviceError>(index <= k_last_device_index && index < num_gpus(), [&] {
     return message("device: ", text, " is not there, this process sees ", num_gpus(), " GPU(s)");
   });
   return gpu(index);

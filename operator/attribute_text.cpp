@@ -129,7 +129,10 @@ class Reader {
       expect('(');
       const std::optional<AttributeValue> index = number();
       const auto* whole = index ? std::get_if<std::int64_t>(&*index) : nullptr;
-      require(whole != nullptr && *whole >= 0 && *whole <= INT16_MAX, [&] { return failure("a device's number"); });
+      constexpr std::int64_t last = 1023;  // as parse_device() has it: no machine has more
+      require(whole != nullptr && *whole >= 0 && *whole <= last, [&] {
+        return failure(message("a device's number, at most ", last));
+      });
       expect(')');
       return Device{name == "gpu" ? DeviceKind::gpu : DeviceKind::cpu, static_cast<std::int16_t>(*whole)};
     }

@@ -15,6 +15,11 @@ bool cast_inputs(const RawCall& call, DType dtype, NormalCall& normal) {
   return true;
 }
 
+void as_given(const RawCall& call, NormalCall& normal) {
+  normal.inputs.assign(call.inputs.begin(), call.inputs.end());
+  normal.attributes = call.attributes;
+}
+
 bool promote_inputs(const RawCall& call, NormalCall& normal) {
   if (call.inputs.empty())
     return false;

@@ -15,6 +15,9 @@ bool promote_inputs(const RawCall& call, NormalCall& normal);
 /// every number of rows.
 Shape with_open_rows(Shape shape);
 
+/// The call as it is given, for who then changes something of it.
+void as_given(const RawCall& call, NormalCall& normal);
+
 /// The call with other attributes.
 template <class A>
 bool with_attributes(const RawCall& call, A attributes, NormalCall& normal) {

@@ -98,36 +98,8 @@ NDArray stack(std::initializer_list<NDArray> arrays, int axis, SourceLocation si
   return stack(std::span(arrays.begin(), arrays.size()), axis, site);
 }
 
-std::vector<NDArray> split(const NDArray& x, std::int64_t parts, int axis, SourceLocation site) {
-  return detail::located(site, [&]() -> std::vector<NDArray> {
-    const int normal = normal_axis(axis, detail::object_of(x, "split").shape.ndim(), "split");
-    const std::int64_t extent = x.shape()[normal];
-    require<ValueError>(parts > 0 && extent % parts == 0, [&] {
-      return message("split: axis ", normal, " of shape ", x.shape(), " does not divide into ", parts, " equal parts");
-    });
-    std::vector<NDArray> pieces;
-    for (std::int64_t i = 0; i < parts; ++i)
-      pieces.push_back(x.slice(normal, i * (extent / parts), (i + 1) * (extent / parts), 1, site));
-    return pieces;
-  });
-}
-
-std::vector<NDArray> split(const NDArray& x, const std::vector<std::int64_t>& indices, int axis, SourceLocation site) {
-  return detail::located(site, [&]() -> std::vector<NDArray> {
-    const int normal = normal_axis(axis, detail::object_of(x, "split").shape.ndim(), "split");
-    std::vector<NDArray> pieces;
-    std::int64_t begin = 0;
-    for (std::int64_t end : indices) {
-      pieces.push_back(x.slice(normal, begin, end, 1, site));
-      begin = end;
-    }
-    pieces.push_back(x.slice(normal, begin, x.shape()[normal], 1, site));
-    return pieces;
-  });
-}
-
 detail::OperatorList detail::concat_operators() noexcept {
-  static constexpr const Operator* list[] = {&k_concat};
+  static constexpr const Operator* list[] = {&k_concat, &k_split};
   return list;
 }
 

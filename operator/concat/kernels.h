@@ -5,7 +5,7 @@
 // The kernels and constants of this family; the registry lists the constants.
 namespace sluice {
 
-extern const Operator k_concat;
+extern const Operator k_concat, k_split;
 
 namespace detail {
 

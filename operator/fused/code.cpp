@@ -5,14 +5,14 @@
 
 namespace sluice::fused {
 
-std::string key_of(const Source& source, int target) {
+std::string key_of(const KernelSource& source, int target) {
   std::string key = message("NVRTC ", sluice::detail::nvrtc_version(), " sm_", target);
   for (const char* const flag : sluice::detail::nvrtc_flags())
     key += message(' ', flag);
   return message(key, " headers ", hash_of_headers(), '\n', source.text);
 }
 
-std::string code_of(const Source& source, int target, const KeptCode& kept) {
+std::string code_of(const KernelSource& source, int target, const KeptCode& kept) {
   const std::string key = key_of(source, target);
   if (auto found = kept.find(key))
     return std::move(*found);

@@ -13,14 +13,14 @@
 namespace sluice::fused {
 
 /// All that the machine code of `source` depends on.
-std::string key_of(const Source& source, int target);
+std::string key_of(const KernelSource& source, int target);
 /// Machine code from disk, otherwise from NVRTC, which must be loaded, and then to disk. Throws LibraryError with the
 /// source and what NVRTC says.
-std::string code_of(const Source& source, int target, const KeptCode& kept);
+std::string code_of(const KernelSource& source, int target, const KeptCode& kept);
 
 /// The kernels of a program for one capability, ready to be launched on every GPU of it.
 struct Compiled {
-  Source source = {};
+  KernelSource source = {};
   std::array<const void*, 3> kernels = {};  // by Walk; of a reduction: together, apart
   std::vector<std::uint64_t> numbers = {};  // Numbers<N> of detail/kernels.h
   bool starts_early = false;                // as kernels that begin with start_early()

@@ -25,7 +25,7 @@ using sluice::detail::why_no_nvrtc;
 
 #if CUDART_VERSION >= 12080
 /// Machine code in every GPU that it is for, to the end of the process.
-std::array<const void*, 3> kernels_in(const std::string& code, const Source& source) {
+std::array<const void*, 3> kernels_in(const std::string& code, const KernelSource& source) {
   cudaLibrary_t library = nullptr;
   cuda::cuda_check(
       cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0), "cudaLibraryLoadData");
@@ -38,7 +38,7 @@ std::array<const void*, 3> kernels_in(const std::string& code, const Source& sou
   return kernels;
 }
 #else
-std::array<const void*, 3> kernels_in(const std::string&, const Source&) {
+std::array<const void*, 3> kernels_in(const std::string&, const KernelSource&) {
   throw LibraryError("kernels compiled at run time need a Sluice built with CUDA 12.8 or later");
 }
 #endif
@@ -46,7 +46,7 @@ std::array<const void*, 3> kernels_in(const std::string&, const Source&) {
 /// Kernels by source and target: programs that differ in numbers alone share them.
 class Modules {
  public:
-  std::array<const void*, 3> get(const Source& source, int target) {
+  std::array<const void*, 3> get(const KernelSource& source, int target) {
     Module& module = *entry(key_of(source, target));
     const std::lock_guard hold(module.mutex);
     if (module.kernels[0] == nullptr)

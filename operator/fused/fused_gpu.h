@@ -26,7 +26,7 @@ void reduce_on_gpu(const KernelCall& call);
 /// Does what prepare_reduction() says (reduction.h).
 std::string compile_reduction_for(const Attributes& attributes, std::span<const ArraySpec> inputs);
 /// The source of the kernel for such inputs; none where there is nothing to reduce.
-std::optional<Source> source_of_reduction(const Attributes& attributes, std::span<const ArraySpec> inputs);
+std::optional<KernelSource> source_of_reduction(const Attributes& attributes, std::span<const ArraySpec> inputs);
 
 /// to = from, of other strides or another type, stretched.
 void move_on_gpu(const KernelCall& call, const TensorView& from, const TensorView& to);

@@ -177,7 +177,7 @@ TermsLayout terms_layout_of(const Args& args, int inputs, int vector) {
   return terms;
 }
 
-Layout layout_of(const Args& args, const Source& source) {
+Layout layout_of(const Args& args, const KernelSource& source) {
   const bool is_whole = args.plan.inner() % source.neighbours == 0;
   return is_whole && goes_in_vectors(args, source.operands, source.results, source.neighbours)
              ? in_vectors(args, source.operands, source.neighbours)

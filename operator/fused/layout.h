@@ -45,7 +45,7 @@ struct TermsLayout {
 TermsLayout terms_layout_of(const Args& args, int inputs, int vector);
 
 /// The launch of `args`, which fit 32 bits: by vectors where all operands allow it, by streams otherwise.
-Layout layout_of(const Args& args, const Source& source);
+Layout layout_of(const Args& args, const KernelSource& source);
 
 /// Multiplier and shift of Divider in detail/kernels.h.
 struct Division {

@@ -72,7 +72,7 @@ std::string compile_reduction_for(const Attributes& attributes, std::span<const 
   return kernel ? compiled(reduced_program_of(attributes), inputs[0].device.index, kernel).problem : "";
 }
 
-std::optional<Source> source_of_reduction(const Attributes& attributes, std::span<const ArraySpec> inputs) {
+std::optional<KernelSource> source_of_reduction(const Attributes& attributes, std::span<const ArraySpec> inputs) {
   const Reduced kernel = kernel_of(attributes, inputs);
   return kernel ? std::optional(source_of(reduced_program_of(attributes), *kernel)) : std::nullopt;
 }

@@ -18,7 +18,7 @@ class Writer {
   Writer(const Program& program, const ReductionKernel& kernel)
       : program_(program), kernel_(kernel), text_(text_of_function(program)) {}
 
-  Source write() {
+  KernelSource write() {
     out_ << "#include <sluice/operator/fused/detail/reduction_kernels.h>\n"
             "namespace sluice::fused {\n"
          << text_.function;
@@ -168,7 +168,7 @@ class Writer {
 
 }  // namespace
 
-Source source_of(const Program& program, const ReductionKernel& kernel) {
+KernelSource source_of(const Program& program, const ReductionKernel& kernel) {
   if (kernel.walk == ReduceWalk::nothing)
     throw std::invalid_argument("fused: a reduction of nothing has no kernel");
   return Writer(program, kernel).write();

@@ -18,7 +18,7 @@ class Writer {
     types_.insert(types_.end(), program.inputs.begin(), program.inputs.end());
   }
 
-  Source write() {
+  KernelSource write() {
     choose_widths();
     const ProgramText program = text_of_function(program_);
     out_ << "#include <sluice/operator/fused/detail/kernels.h>\n"
@@ -105,12 +105,12 @@ class Writer {
   const Program& program_;
   std::vector<DType> types_;  // of the operands of the kernels
   std::ostringstream out_;
-  Source source_;
+  KernelSource source_;
 };
 
 }  // namespace
 
-Source source_of(const Program& program) {
+KernelSource source_of(const Program& program) {
   return Writer(program).write();
 }
 

@@ -13,7 +13,7 @@
 namespace sluice::fused {
 
 /// The source is the key under which a compiled program is kept: programs that differ in numbers alone share it.
-struct Source {
+struct KernelSource {
   std::string text = {};
   int results = 0, operands = 0;          // of the kernels: results, then inputs
   int neighbours = 1;                     // elements that `sluice_flat` and `sluice_vectors` move at once
@@ -22,7 +22,7 @@ struct Source {
 };
 
 /// Throws UnsupportedError for a program with an operator that has no formula.
-Source source_of(const Program& program);
+KernelSource source_of(const Program& program);
 
 /// A kernel of a reduction that takes in the first result of a program and writes the others down: of which row, and
 /// in which form.
@@ -34,9 +34,9 @@ struct ReductionKernel {
 };
 
 /// In two forms: `sluice_together` reads and writes the neighbours that a thread has at once, `sluice_apart`, where
-/// there are several, each by itself. The first result is none of Source::results. Throws as above, and
+/// there are several, each by itself. The first result is none of KernelSource::results. Throws as above, and
 /// std::invalid_argument for the walk `nothing`.
-Source source_of(const Program& program, const ReductionKernel& kernel);
+KernelSource source_of(const Program& program, const ReductionKernel& kernel);
 
 /// The numbers beside arrays in the order of the source: bits of the types that they are computed with in.
 std::vector<std::uint64_t> numbers_of(const Program& program);

@@ -1,5 +1,6 @@
 // What takes entries of several axes, or along one for each place, as `take` does of one.
 #include <sluice/operator/gather/indexed.h>
+#include <sluice/operator/gather/numbers.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/normalise.h>
 
@@ -78,6 +79,24 @@ void check_added(const Operator& op, DType dtype) {
   });
 }
 
+bool normalise_along(const RawCall& call, NormalCall& normal) {
+  const bool counted = normalise_axis<GatherAttributes>(call, normal);
+  if (!counted)
+    as_given(call, normal);
+  NDArray &x = normal.inputs[0], &indices = normal.inputs[1];
+  const Shape from = x.shape(), numbers = indices.shape();
+  const int at = axis_of<GatherAttributes>(normal.attributes);
+  require<ShapeError>(from.ndim() == numbers.ndim(), [&] {
+    return message(call.op.name, ": indices of shape ", numbers, " along axis ", at, " of shape ", from);
+  });
+  Shape beside = broadcast_shape(without_axis(from, at), without_axis(numbers, at), call.op.name);
+  beside.insert(at, from[at]);
+  x = stretched(x, beside, call.op.name, call.site);
+  beside[at] = numbers[at];
+  indices = stretched(indices, beside, call.op.name, call.site);
+  return counted || !x.same(call.inputs[0]) || !indices.same(call.inputs[1]);
+}
+
 Taking taking_of(IndexKind kind, const KernelCall& call, const TensorView& indices, const Shape& x) {
   const auto& a = call.attributes.as<GatherAttributes>();
   Taking taking;
@@ -137,7 +156,7 @@ constinit const Operator k_take_along_axis = {
     .name = "take_along_axis",
     .inputs = 2,
     .attributes = &attribute_type<detail::GatherAttributes>,
-    .normalise = detail::normalise_axis<detail::GatherAttributes>,
+    .normalise = detail::normalise_along,
     .infer = detail::infer_taken<IndexKind::along>,
     .kernels =
         {on_cpu(detail::run_as<detail::take_cpu, IndexKind::along>),

@@ -2,6 +2,7 @@
 
 #include <sluice/operator/gather/kernels.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/normalise.h>
 #include <sluice/operator/sink.h>
 
 // What operators that take entries, add them up or replace them have in common, whatever their kind of numbers.
@@ -19,6 +20,14 @@ void check_added(const Operator& op, DType dtype);
 
 /// The axis of a call. Throws ValueError for a mode that there is not.
 int checked_axis(const Operator& op, const Attributes& attributes);
+
+/// The axis counted from the front, and, along it, the first two inputs with the same extents beside it, for calls of x
+/// and indices. Throws ShapeError where they cannot have them.
+bool normalise_along(const RawCall& call, NormalCall& normal);
+template <IndexKind kind>
+bool normalise_beside(const RawCall& call, NormalCall& normal) {
+  return kind == IndexKind::along ? normalise_along(call, normal) : normalise_axis<GatherAttributes>(call, normal);
+}
 
 /// x, indices
 template <IndexKind kind>

@@ -32,51 +32,6 @@ Attributes along(int axis, IndexMode mode, const char* asked = nullptr) {
   return Attributes::of(GatherAttributes{axis, static_cast<std::int64_t>(mode), asked});
 }
 
-/// A call of `op`, for `name`, on x, indices and values that are as long as what is taken.
-NDArray put_with(
-    const char* name,
-    const Operator& op,
-    const NDArray& x,
-    const Indices& indices,
-    const NDArray& values,
-    int axis,
-    IndexMode mode,
-    SourceLocation site) {
-  const Shape& shape = shape_of(x, name);
-  const ArraySpec numbers{shape_of(indices.array, name), indices.array.dtype()};
-  const int from = normal_axis(axis, shape.ndim(), name);
-  const Shape taken = detail::taken_shape(name, indices.kind, numbers, shape, from);
-  return invoke_one(op, {x, indices.array, stretched(values, taken, name, site)}, along(from, mode, name), site);
-}
-
-/// x and indices with the same extents beside the axis.
-void broadcast_beside(const char* name, NDArray& x, NDArray& indices, int axis, SourceLocation site) {
-  const Shape from = shape_of(x, name), numbers = shape_of(indices, name);
-  const int at = normal_axis(axis, from.ndim(), name);
-  require<ShapeError>(from.ndim() == numbers.ndim(), [&] {
-    return message(name, ": indices of shape ", numbers, " along axis ", axis, " of shape ", from);
-  });
-  Shape beside = broadcast_shape(detail::without_axis(from, at), detail::without_axis(numbers, at), name);
-  beside.insert(at, from[at]);
-  x = stretched(x, beside, name, site);
-  beside[at] = numbers[at];
-  indices = stretched(indices, beside, name, site);
-}
-
-NDArray along_axis_with(
-    const Operator& op,
-    NDArray x,
-    NDArray indices,
-    const NDArray& values,
-    int axis,
-    IndexMode mode,
-    SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    broadcast_beside(op.name, x, indices, axis, site);
-    return put_with(op.name, op, x, {indices, IndexKind::along}, values, axis, mode, site);
-  });
-}
-
 NDArray update_with(
     const Operator& one,
     const Operator& many,
@@ -88,7 +43,8 @@ NDArray update_with(
     SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     const Indices numbers = joined(one.name, indices, site);
-    return put_with(one.name, numbers.kind == IndexKind::axis ? one : many, x, numbers, values, axis, mode, site);
+    return invoke_one(
+        numbers.kind == IndexKind::axis ? one : many, {x, numbers.array, values}, along(axis, mode, one.name), site);
   });
 }
 
@@ -203,28 +159,24 @@ NDArray gather_nd(const NDArray& x, const NDArray& indices, IndexMode mode, Sour
 }
 
 NDArray take_along_axis(const NDArray& x, const NDArray& indices, int axis, IndexMode mode, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    NDArray from = x, numbers = indices;
-    broadcast_beside("take_along_axis", from, numbers, axis, site);
-    return invoke_one(k_take_along_axis, {from, numbers}, along(axis, mode), site);
-  });
+  return invoke_one(k_take_along_axis, {x, indices}, along(axis, mode), site);
 }
 
 NDArray put_along_axis(
     const NDArray& x, const NDArray& indices, const NDArray& values, int axis, IndexMode mode, SourceLocation site) {
-  return along_axis_with(k_put_along_axis, x, indices, values, axis, mode, site);
+  return invoke_one(k_put_along_axis, {x, indices, values}, along(axis, mode), site);
 }
 
 NDArray add_along_axis(
     const NDArray& x, const NDArray& indices, const NDArray& values, int axis, IndexMode mode, SourceLocation site) {
-  return along_axis_with(k_add_along_axis, x, indices, values, axis, mode, site);
+  return invoke_one(k_add_along_axis, {x, indices, values}, along(axis, mode), site);
 }
 
 NDArray put(const NDArray& x, const NDArray& indices, const NDArray& values, IndexMode mode, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
     const Shape shape = shape_of(x, "put");
     const NDArray flat = x.reshape({-1}, site);
-    return put_with("put", k_index_update, flat, {indices, IndexKind::axis}, values, 0, mode, site)
+    return invoke_one(k_index_update, {flat, indices, values}, along(0, mode, "put"), site)
         .reshape(detail::with_open_rows(shape), site);
   });
 }

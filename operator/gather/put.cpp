@@ -2,6 +2,7 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/indexed.h>
+#include <sluice/operator/gather/numbers.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/normalise.h>
 
@@ -13,16 +14,22 @@ using detail::checked_axis;
 using detail::GatherAttributes;
 using detail::IndexKind;
 
+// The axis counted from the front; values of x's type, broadcast to what is taken, and along an axis x and indices
+// among themselves.
+template <IndexKind kind>
 bool normalise_put(const RawCall& call, NormalCall& normal) {
-  const bool counted = detail::normalise_axis<GatherAttributes>(call, normal);
-  const NDArray& values = call.inputs[2];
-  if (values.dtype() == call.inputs[0].dtype())
-    return counted;
-  if (!counted) {
-    normal.inputs.assign(call.inputs.begin(), call.inputs.end());
-    normal.attributes = call.attributes;
-  }
-  normal.inputs[2] = values.astype(call.inputs[0].dtype(), call.site);
+  bool changed = detail::normalise_beside<kind>(call, normal);
+  const Attributes& attributes = changed ? normal.attributes : call.attributes;
+  const std::span<const NDArray> inputs = changed ? std::span<const NDArray>(normal.inputs) : call.inputs;
+  const NDArray &x = inputs[0], &indices = inputs[1];
+  const Shape taken = detail::taken_shape(
+      call.op, kind, {indices.shape(), indices.dtype()}, x.shape(), checked_axis(call.op, attributes));
+  const NDArray values = detail::stretched(call.inputs[2].astype(x.dtype(), call.site), taken, call.op.name, call.site);
+  if (values.same(call.inputs[2]))
+    return changed;
+  if (!changed)
+    detail::as_given(call, normal);
+  normal.inputs[2] = values;
   return true;
 }
 
@@ -83,7 +90,7 @@ Arrays add_at(std::span<const NDArray> inputs, const Attributes& attributes, Sou
       .name = row,                                                                       \
       .inputs = 3,                                                                       \
       .attributes = &attribute_type<GatherAttributes>,                                   \
-      .normalise = normalise_put,                                                        \
+      .normalise = normalise_put<kind>,                                                  \
       .infer = infer_put<kind>,                                                          \
       .kernels =                                                                         \
           {on_cpu(detail::run_as<detail::put_cpu, kind>),                                \
@@ -114,7 +121,7 @@ SLUICE_PUT(k_put_along_axis, "put_along_axis", IndexKind::along)
       .name = row,                                     \
       .inputs = 3,                                     \
       .attributes = &attribute_type<GatherAttributes>, \
-      .normalise = normalise_put,                      \
+      .normalise = normalise_put<kind>,                \
       .infer = infer_put<kind>,                        \
       .composition = add_at<constant, sum>,            \
   };

@@ -41,7 +41,8 @@ struct GraphFile {
 
 /// The text of a file, a node a line. What is on the first input's device (without inputs: on the CPU) is written as
 /// being where the program runs. Throws ValueError where names and arrays are not of one number, for constants, and for
-/// what a reader could not take: an operator that find_operator() does not know, text that is not UTF-8.
+/// what a reader could not take: an operator that find_operator() does not know, a name twice, text that is not UTF-8.
+/// DeviceError for a device that is not there.
 SLUICE_API std::string to_json(const GraphFile& file);
 
 /// What to_json() wrote, for arrays on `device`; `name` is the file's, for messages. Every node was inferred there, and

@@ -111,8 +111,13 @@ std::uint32_t text_checksum(std::string_view text) {
 
 std::string to_json(const GraphFile& file) {
   std::string text = Writer(file).write();
-  (void)from_json(
-      text, "graph file", file.graph.inputs.empty() ? cpu() : file.graph.values[file.graph.inputs[0]].spec.device);
+  try {
+    (void)from_json(text, "graph file", here_of(file.graph));
+  } catch (const FileError& error) {  // there is no file yet: the graph is what is wrong
+    throw ValueError(error.message());
+  } catch (const UnsupportedError& error) {
+    throw ValueError(error.message());
+  }
   return text;
 }
 

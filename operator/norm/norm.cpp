@@ -26,6 +26,10 @@ constexpr std::array<const char*, 5> k_names{"x", "gamma", "beta", "running_mean
 Specs batch_norm_infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const auto& how = attributes.as<BatchNormAttributes>();
   const ArraySpec& x = inputs[0];
+  require<ValueError>(how.eps > 0 && how.momentum >= 0 && how.momentum <= 1, [&] {
+    return message(
+        "batch_norm: needs eps > 0 and momentum in [0, 1], not eps = ", how.eps, ", momentum = ", how.momentum);
+  });
   require<DTypeError>(
       is_floating(x.dtype), [&] { return message("batch_norm: no kernel for ", x.dtype, " on ", x.device); });
   require<IndexError>(how.axis >= 0 && how.axis < x.shape.ndim(), [&] {
@@ -278,13 +282,6 @@ NDArray batch_norm(
     const BatchNormOptions& options,
     SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
-    require<ValueError>(options.eps > 0 && options.momentum >= 0 && options.momentum <= 1, [&] {
-      return message(
-          "batch_norm: needs eps > 0 and momentum in [0, 1], not eps = ",
-          options.eps,
-          ", momentum = ",
-          options.momentum);
-    });
     const bool batch_stats = autograd::is_training() && !options.use_global_stats;
     const std::array<NDArray, 5> inputs{x, gamma, beta, running_mean, running_var};
     return invoke(

@@ -1,13 +1,16 @@
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include <sluice/ndarray/create.h>
-#include <sluice/ndarray/detail/array_object.h>
-#include <sluice/ndarray/detail/located.h>
+#include <sluice/operator/concat/concat.h>
 #include <sluice/operator/detail/families.h>
+#include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/normalise.h>
 #include <sluice/operator/order/bins.h>
 #include <sluice/operator/order/count.h>
 #include <sluice/operator/order/order.h>
@@ -34,11 +37,146 @@ constinit const Operator k_bincount = {
     .kernels = {on_cpu(detail::bincount_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::bincount_gpu))},
 };
 
+// -- histogram ------------------------------------------------------------------------------------------------------
+
+struct HistogramAttributes {
+  std::int64_t bins = 10;
+  double low = 0;
+  double high = 1;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("bins", bins);
+    v.field("low", low);
+    v.field("high", high);
+  }
+};
+
+Specs infer_histogram(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const auto& a = attributes.as<HistogramAttributes>();
+  require<ValueError>(a.bins > 0 && a.bins < std::numeric_limits<std::int64_t>::max(), [&] {
+    return message(op.name, ": ", a.bins, " bins");
+  });
+  require<ValueError>(std::isfinite(a.low) && std::isfinite(a.high) && a.low < a.high, [&] {
+    return message(op.name, ": from ", a.low, " to ", a.high);
+  });
+  const Device device = inputs[0].device;
+  return {{{a.bins}, int64, device}, {{a.bins + 1}, float64, device}};
+}
+
+Arrays counted(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site);
+
+constinit const Operator k_histogram = {
+    .name = "histogram",
+    .outputs = 2,
+    .attributes = &attribute_type<HistogramAttributes>,
+    .infer = infer_histogram,
+    .composition = counted,
+};
+
+// From low in equal steps, of which the whole range need not be a number.
+NDArray bin_edges(const HistogramAttributes& a, Device device, SourceLocation site) {
+  const ArrayOptions how{.dtype = float64, .device = device};
+  const auto count = static_cast<double>(a.bins);
+  const NDArray at = arange(0, count, 1, how, site);
+  const NDArray below = std::isfinite(a.high - a.low)
+                            ? add(multiply(at, (a.high - a.low) / count, site), a.low, site)
+                            : add(multiply(subtract(1, divide(at, count, site), site), a.low, site),
+                                  multiply(divide(at, count, site), a.high, site),
+                                  site);
+  return concat({below, full({1}, a.high, how, site)}, 0, site);
+}
+
+Arrays counted(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  infer_histogram(k_histogram, detail::specs_of(inputs), attributes);
+  const auto& a = attributes.as<HistogramAttributes>();
+  const NDArray edges = bin_edges(a, inputs[0].device(), site), wide = inputs[0].detach().astype(float64, site);
+  const NDArray above = subtract(searchsorted(edges, wide, true, site), 1, site);
+  return {bincount(where(equal(wide, a.high, site), a.bins - 1, above, site), a.bins, site), edges};
+}
+
+// -- quantile -------------------------------------------------------------------------------------------------------
+
+struct QuantileAttributes {
+  double q = 0.5;
+  std::optional<std::int64_t> axis = {};  // none: all elements
+  bool keepdims = false;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("q", q);
+    v.field("axis", axis);
+    v.field("keepdims", keepdims);
+  }
+};
+
+// Of a floating type, the axis counted from the front.
+bool normalise_quantile(const RawCall& call, NormalCall& normal) {
+  QuantileAttributes a = call.attributes.as<QuantileAttributes>();
+  const std::optional<std::int64_t> given = a.axis;
+  if (given)
+    a.axis = normal_axis(*given, call.inputs[0].ndim(), call.op.name);
+  const bool real = is_floating(call.inputs[0].dtype());
+  if (real && a.axis == given)
+    return false;
+  detail::with_attributes(call, a, normal);
+  if (!real)
+    normal.inputs[0] = normal.inputs[0].astype(float32, call.site);
+  return true;
+}
+
+Specs infer_quantile(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const auto& a = attributes.as<QuantileAttributes>();
+  require<ValueError>(a.q >= 0 && a.q <= 1, [&] { return message(op.name, ": q is ", a.q, ", not from 0 to 1"); });
+  ArraySpec spec = inputs[0];
+  const int axis = static_cast<int>(a.axis.value_or(0));
+  require<ValueError>((a.axis ? spec.shape[axis] : spec.shape.size()) > 0, [&] {
+    return message(op.name, ": no entries along axis ", axis, " of ", spec.shape);
+  });
+  if (!a.axis)
+    spec.shape =
+        a.keepdims ? Shape(std::vector<std::int64_t>(static_cast<std::size_t>(spec.shape.ndim()), 1)) : Shape{};
+  else if (a.keepdims)
+    spec.shape[axis] = 1;
+  else
+    spec.shape.erase(axis);
+  return {spec};
+}
+
+Arrays compose_quantile(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site);
+
+constinit const Operator k_quantile = {
+    .name = "quantile",
+    .attributes = &attribute_type<QuantileAttributes>,
+    .normalise = normalise_quantile,
+    .infer = infer_quantile,
+    .composition = compose_quantile,
+};
+
 // Between a and b in proportion, less than all of it and more than nothing; exact where they are alike, infinite ones
 // too. Half of what lies between them fits where all of it does not.
 NDArray between(const NDArray& a, const NDArray& b, double part) {
   const NDArray half = b * 0.5 - a * 0.5, made = part < 0.5 ? a + half * (2 * part) : b - half * (2 * (1 - part));
   return where(a == b, a, where(isfinite(half), made, a + b));
+}
+
+Arrays compose_quantile(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  const auto& a = attributes.as<QuantileAttributes>();
+  const NDArray& x = inputs[0];
+  const Shape shape = infer_quantile(k_quantile, detail::specs_of(inputs), attributes)[0].shape;
+  const int along = static_cast<int>(a.axis.value_or(0));
+  const NDArray row = a.axis ? x : x.reshape({-1}, site);
+  const std::int64_t n = row.shape()[along];
+  const NDArray sorted = sort(row, along, false, site);
+  const auto entry = [&](std::int64_t i) { return sorted.slice(along, i, i + 1, 1, site); };
+  const double place = a.q * static_cast<double>(n - 1);
+  const auto below = std::min(static_cast<std::int64_t>(place), n - 1);
+  const NDArray low = entry(below), last = entry(n - 1).detach();
+  // The next entry has no part in what lies on one, for it may be infinite.
+  const double part = place - static_cast<double>(below);
+  NDArray y = part > 0 && below + 1 < n ? between(low, entry(below + 1), part) : low;
+  y = where(isnan(last, site), last, y, site);
+  return {a.axis && a.keepdims ? y : y.reshape(shape, site)};
 }
 
 }  // namespace
@@ -48,52 +186,12 @@ NDArray bincount(const NDArray& x, std::int64_t bins, SourceLocation site) {
 }
 
 Histogram histogram(const NDArray& x, std::int64_t bins, double low, double high, SourceLocation site) {
-  return detail::located(site, [&]() -> Histogram {
-    detail::object_of(x, "histogram");
-    require<ValueError>(bins > 0, [&] { return message("histogram: ", bins, " bins"); });
-    require<ValueError>(std::isfinite(low) && std::isfinite(high) && low < high, [&] {
-      return message("histogram: from ", low, " to ", high);
-    });
-    std::vector<double> at(static_cast<std::size_t>(bins) + 1, high);
-    const auto count = static_cast<double>(bins);
-    for (std::int64_t i = 0; i < bins; ++i) {
-      const auto below = static_cast<double>(i);
-      at[static_cast<std::size_t>(i)] = std::isfinite(high - low) ? low + below * ((high - low) / count)
-                                                                  : low * (1 - below / count) + high * (below / count);
-    }
-    const NDArray edges = array<double>(at, {bins + 1}).to(x.device());
-    const NDArray wide = x.detach().astype(float64);
-    const NDArray above = searchsorted(edges, wide, true, site) - 1;
-    return {bincount(where(wide == high, bins - 1, above), bins, site), edges};
-  });
+  const Arrays made = invoke(k_histogram, std::span(&x, 1), Attributes::of(HistogramAttributes{bins, low, high}), site);
+  return {made[0], made[1]};
 }
 
 NDArray quantile(const NDArray& x, double q, std::optional<int> axis, bool keepdims, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    const int ndim = detail::object_of(x, "quantile").shape.ndim();
-    require<ValueError>(q >= 0 && q <= 1, [&] { return message("quantile: q is ", q, ", not from 0 to 1"); });
-    const int along = axis ? normal_axis(*axis, ndim, "quantile") : 0;
-    const NDArray row = axis ? x : x.reshape({-1}, site);
-    const std::int64_t n = row.shape()[along];
-    require<ValueError>(n > 0, [&] { return message("quantile: no entries along axis ", along, " of ", x.shape()); });
-    const NDArray sorted = sort(is_floating(x.dtype()) ? row : row.astype(float32), along, false, site);
-    const auto entry = [&](std::int64_t i) { return sorted.slice(along, i, i + 1, 1, site); };
-    const double place = q * static_cast<double>(n - 1);
-    const auto below = std::min(static_cast<std::int64_t>(place), n - 1);
-    const NDArray low = entry(below), last = entry(n - 1).detach();
-    // The next entry has no part in what lies on one, for it may be infinite.
-    const double part = place - static_cast<double>(below);
-    NDArray y = part > 0 && below + 1 < n ? between(low, entry(below + 1), part) : low;
-    y = where(isnan(last, site), last, y);
-    Shape shape = row.shape();
-    if (axis && keepdims)
-      return y;
-    if (axis)
-      shape.erase(along);
-    else
-      shape = keepdims ? Shape(std::vector<std::int64_t>(static_cast<std::size_t>(ndim), 1)) : Shape{};
-    return y.reshape(shape, site);
-  });
+  return invoke_one(k_quantile, {x}, Attributes::of(QuantileAttributes{q, axis, keepdims}), site);
 }
 
 NDArray median(const NDArray& x, std::optional<int> axis, bool keepdims, SourceLocation site) {
@@ -101,7 +199,7 @@ NDArray median(const NDArray& x, std::optional<int> axis, bool keepdims, SourceL
 }
 
 detail::OperatorList detail::count_operators() noexcept {
-  static constexpr const Operator* list[] = {&k_bincount};
+  static constexpr const Operator* list[] = {&k_bincount, &k_histogram, &k_quantile};
   return list;
 }
 

@@ -2,10 +2,9 @@
 #include <limits>
 
 #include <sluice/ndarray/create.h>
-#include <sluice/ndarray/detail/array_object.h>
-#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/axis_layout.h>
 #include <sluice/operator/detail/families.h>
+#include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/normalise.h>
@@ -42,7 +41,7 @@ struct TopkAttributes {
   }
 };
 
-extern const Operator k_sort, k_argsort, k_sort_with_indices, k_topk;
+extern const Operator k_sort, k_argsort, k_sort_with_indices, k_topk, k_topk_mask;
 
 /// What an operator gives, in this order.
 enum class Wanted { values, indices, both };
@@ -81,6 +80,13 @@ Specs infer_topk(const Operator& op, std::span<const ArraySpec> inputs, const At
   ArraySpec indices = values;
   indices.dtype = int64;
   return {values, indices};
+}
+
+Specs infer_mask(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  infer_topk(op, inputs, attributes);
+  ArraySpec mask = inputs[0];
+  mask.dtype = bool_;
+  return {mask};
 }
 
 // -- Kernels --------------------------------------------------------------------------------------------------------
@@ -133,6 +139,16 @@ Arrays ordered_gradient(const GradientCall& call) {
   return {put_back(call, call.outputs[1], call.attributes.as<A>().axis)};
 }
 
+// -- A mask: true values, put where the entries stand ---------------------------------------------------------------
+
+Arrays compose_mask(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  infer_mask(k_topk_mask, detail::specs_of(inputs), attributes);
+  const NDArray indices = invoke(k_topk, inputs, attributes, site)[1];
+  const detail::PlacesAttributes how{attributes.as<TopkAttributes>().axis, false};
+  const NDArray truths = ones_like(indices, site).astype(bool_, site);
+  return {invoke_one(k_put_places, {indices, truths, inputs[0]}, Attributes::of(how), site)};
+}
+
 // -- The operators --------------------------------------------------------------------------------------------------
 
 constinit const Operator k_sort = {
@@ -178,6 +194,14 @@ constinit const Operator k_topk = {
     .saved_outputs = 0b10,
 };
 
+constinit const Operator k_topk_mask = {
+    .name = "topk_mask",
+    .attributes = &attribute_type<TopkAttributes>,
+    .normalise = detail::normalise_axis<TopkAttributes>,
+    .infer = infer_mask,
+    .composition = compose_mask,
+};
+
 Ordered both(const Arrays& made) {
   return {made[0], made[1]};
 }
@@ -204,16 +228,11 @@ Ordered topk(const NDArray& x, std::int64_t k, int axis, bool largest, SourceLoc
 }
 
 NDArray topk_mask(const NDArray& x, std::int64_t k, int axis, bool largest, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    const int ndim = detail::object_of(x, "topk_mask").shape.ndim();
-    const NDArray indices = topk(x, k, axis, largest, site).indices;
-    const detail::PlacesAttributes how{normal_axis(axis, ndim, "topk_mask"), false};
-    return invoke_one(k_put_places, {indices, ones_like(indices).astype(bool_), x}, Attributes::of(how), site);
-  });
+  return invoke_one(k_topk_mask, {x}, Attributes::of(TopkAttributes{axis, k, largest}), site);
 }
 
 detail::OperatorList detail::order_operators() noexcept {
-  static constexpr const Operator* list[] = {&k_sort, &k_argsort, &k_sort_with_indices, &k_topk};
+  static constexpr const Operator* list[] = {&k_sort, &k_argsort, &k_sort_with_indices, &k_topk, &k_topk_mask};
   return list;
 }
 

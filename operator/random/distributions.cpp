@@ -1,7 +1,10 @@
 // The operators of distributions.
 #include <cmath>
 
+#include <sluice/operator/floating.h>
 #include <sluice/operator/gpu_kernel.h>
+#include <sluice/operator/normalise.h>
+#include <sluice/operator/random/draw.h>
 #include <sluice/operator/random/drawn.h>
 
 namespace sluice {
@@ -98,6 +101,35 @@ void check_poisson(const DistributionAttributes& a) {
   });
 }
 
+// The ends of [third, fourth] become those among the numbers of the type.
+bool normalise_truncated(const RawCall& call, NormalCall& normal) {
+  const auto& given = call.attributes.as<DistributionAttributes>();
+  if (!is_floating(given.dtype) || !(given.third <= given.fourth))  // which inference refuses
+    return false;
+  DistributionAttributes a = given;
+  detail::by_floating(a.dtype, [&]<class T>() {
+    using C = detail::Compute<T>;
+    const T first = static_cast<T>(static_cast<C>(a.third)), last = static_cast<T>(static_cast<C>(a.fourth));
+    const auto value = [](T of) { return static_cast<double>(static_cast<C>(of)); };
+    const T above = static_cast<T>(-static_cast<C>(detail::number_before(static_cast<T>(-static_cast<C>(first)))));
+    a.third = value(value(first) < a.third ? above : first);
+    a.fourth = value(value(last) > a.fourth ? detail::number_before(last) : last);
+  });
+  require<ValueError>(a.third <= a.fourth, [&] {
+    return message("random::truncated_normal: no ", a.dtype, " lies in [", given.third, ", ", given.fourth, "]");
+  });
+  return (a.third != given.third || a.fourth != given.fourth) && detail::with_attributes(call, a, normal);
+}
+
+// Parameters in float64.
+bool normalise_parameters(const RawCall& call, NormalCall& normal) {
+  if (call.inputs.empty() || call.inputs[0].dtype() == float64 || !is_floating(call.inputs[0].dtype()))
+    return false;
+  detail::as_given(call, normal);
+  normal.inputs[0] = normal.inputs[0].astype(float64, call.site);
+  return true;
+}
+
 template <bool Integers, Check check>
 Specs infer_draw(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const auto& a = attributes.as<DistributionAttributes>();
@@ -111,8 +143,9 @@ Specs infer_draw(const Operator& op, std::span<const ArraySpec> inputs, const At
 
 void check_parameters(const Operator& op, std::span<const ArraySpec> inputs) {
   require<ValueError>(!inputs.empty(), [&] { return message(op.name, ": has no input"); });
-  require<DTypeError>(
-      inputs[0].dtype == float64, [&] { return message(op.name, ": takes float64, not ", inputs[0].dtype); });
+  require<DTypeError>(inputs[0].dtype == float64, [&] {
+    return message(op.name, ": takes arrays of floating types, not ", inputs[0].dtype);
+  });
   detail::check_state(op.name, inputs, 1, inputs[0].device);
 }
 
@@ -137,11 +170,12 @@ Specs infer_categorical(const Operator& op, std::span<const ArraySpec> inputs, c
 }
 
 template <class Draw, Check check, bool Integers = false>
-constexpr Operator k_draw_of(const char* name) {
+constexpr Operator k_draw_of(const char* name, Normalise normalise = nullptr) {
   return {
       .name = name,
       .inputs = -1,
       .attributes = &attribute_type<DistributionAttributes>,
+      .normalise = normalise,
       .infer = infer_draw<Integers, check>,
       .kernels = {on_cpu(detail::draw_cpu<Draw>), on_gpu(SLUICE_GPU_KERNEL(detail::draw_gpu<Draw>))},
       .random = a_block_each,
@@ -155,6 +189,7 @@ constexpr Operator k_sample_of(const char* name) {
       .name = name,
       .inputs = -1,
       .attributes = &attribute_type<SampleAttributes>,
+      .normalise = normalise_parameters,
       .infer = infer_sample<Integers>,
       .kernels = {on_cpu(detail::draw_cpu<Draw>), on_gpu(SLUICE_GPU_KERNEL(detail::draw_gpu<Draw>))},
       .random = a_block_each,
@@ -169,7 +204,7 @@ constinit const Operator k_random_exponential =
 constinit const Operator k_random_laplace = k_draw_of<detail::LaplaceDraw, check_laplace>("random_laplace");
 constinit const Operator k_random_gumbel = k_draw_of<detail::GumbelDraw, check_gumbel>("random_gumbel");
 constinit const Operator k_random_truncated_normal =
-    k_draw_of<detail::TruncatedDraw, check_truncated>("random_truncated_normal");
+    k_draw_of<detail::TruncatedDraw, check_truncated>("random_truncated_normal", normalise_truncated);
 constinit const Operator k_random_gamma = k_draw_of<detail::GammaDraw, check_gamma>("random_gamma");
 constinit const Operator k_random_beta = k_draw_of<detail::BetaDraw, check_beta>("random_beta");
 constinit const Operator k_random_poisson = k_draw_of<detail::PoissonDraw, check_poisson, true>("random_poisson");
@@ -179,6 +214,7 @@ constinit const Operator k_sample_categorical = {
     .name = "sample_categorical",
     .inputs = -1,
     .attributes = &attribute_type<CategoricalAttributes>,
+    .normalise = normalise_parameters,
     .infer = infer_categorical,
     .kernels = {on_cpu(detail::categorical_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::categorical_gpu))},
     .random = a_block_each,

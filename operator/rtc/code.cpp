@@ -61,7 +61,7 @@ bool text_brings_files(std::string_view given) {
 
 }  // namespace
 
-std::string key_of(const Source& source, int target) {
+std::string key_of(const UserSource& source, int target) {
   const bool by_options = std::any_of(source.options.begin(), source.options.end(), option_brings_files);
   if (by_options || text_brings_files(source.text))
     return "";
@@ -71,7 +71,7 @@ std::string key_of(const Source& source, int target) {
   return message(key, '\n', source.text);
 }
 
-std::string machine_code(const Source& source, int target, const fused::KeptCode& kept) {
+std::string machine_code(const UserSource& source, int target, const fused::KeptCode& kept) {
   const std::string key = key_of(source, target);
   if (!key.empty()) {
     if (auto found = kept.find(key))

@@ -11,7 +11,7 @@
 // functions of the host (tests/support/device_sim).
 namespace sluice::rtc {
 
-struct Source {
+struct UserSource {
   std::string text;
   std::vector<std::string> options;  // of NVRTC
 };
@@ -19,9 +19,9 @@ struct Source {
 /// Machine code for GPUs of `target`: from disk, otherwise from NVRTC, which must be loaded, and then to disk, unless
 /// the options bring files in that the key does not know. Throws ValueError, with what NVRTC says of which lines, for a
 /// source that it does not compile, LibraryError where NVRTC itself fails.
-std::string machine_code(const Source& source, int target, const fused::KeptCode& kept);
+std::string machine_code(const UserSource& source, int target, const fused::KeptCode& kept);
 /// All that it depends on; "" if that is not known.
-std::string key_of(const Source& source, int target);
+std::string key_of(const UserSource& source, int target);
 
 /// A kernel on one GPU.
 struct Loaded {
@@ -35,9 +35,9 @@ struct Loaded {
 std::string why_not(int gpu);
 /// Compiles the source for GPU `gpu` unless that was done before, for as long as the process lasts. Throws as
 /// machine_code() does, CudaError.
-void prepare(const Source& source, int gpu);
+void prepare(const UserSource& source, int gpu);
 /// Its kernel of that name. Throws as prepare() does, ValueError where it has none, CudaError.
-Loaded load(const Source& source, const std::string& kernel, int gpu);
+Loaded load(const UserSource& source, const std::string& kernel, int gpu);
 
 /// Enqueues it; the arguments stand at `parameters`. Throws CudaError.
 void launch(const void* kernel, const LaunchShape& shape, void** parameters, void* stream);

@@ -68,7 +68,7 @@ std::vector<std::size_t> parameters_of(const void*) {
 /// Code in every GPU that it is for, to the end of the process: nobody knows when graphs and streams have done with it.
 class Libraries {
  public:
-  Library get(const Source& source, int target) {
+  Library get(const UserSource& source, int target) {
     Entry& entry = *entry_of(source, target);
     const std::lock_guard hold(entry.mutex);
     if (entry.library == nullptr)
@@ -81,7 +81,7 @@ class Libraries {
     std::mutex mutex;  // of who compiles
     Library library = nullptr;
   };
-  Entry* entry_of(const Source& source, int target) {
+  Entry* entry_of(const UserSource& source, int target) {
     std::string key = message(target);
     for (const std::string& option : source.options)
       key += message('\n', option.size(), ' ', option);
@@ -97,7 +97,7 @@ class Libraries {
   std::unordered_map<std::string, std::unique_ptr<Entry>> entries_;
 };
 
-Library library_of(const Source& source, int gpu) {
+Library library_of(const UserSource& source, int gpu) {
   static auto* const all = new Libraries;
   return all->get(source, target_for(gpu));
 }
@@ -124,12 +124,12 @@ std::string why_not(int gpu) {
   return detail::why_no_nvrtc(detail::gpu_capability(gpu));
 }
 
-void prepare(const Source& source, int gpu) {
+void prepare(const UserSource& source, int gpu) {
   const cuda::DeviceScope on(gpu);
   library_of(source, gpu);
 }
 
-Loaded load(const Source& source, const std::string& kernel, int gpu) {
+Loaded load(const UserSource& source, const std::string& kernel, int gpu) {
   const cuda::DeviceScope on(gpu);
   Loaded loaded{.kernel = kernel_in(library_of(source, gpu), kernel)};
   cudaFuncAttributes attributes{};

@@ -21,10 +21,10 @@ namespace sluice::rtc {
 std::string why_not(int) {
   return "CUDA sources run on a GPU, and this build of Sluice is without CUDA";
 }
-void prepare(const Source&, int gpu) {
+void prepare(const UserSource&, int gpu) {
   throw UnsupportedError(message("rtc: ", why_not(gpu)));
 }
-Loaded load(const Source&, const std::string&, int gpu) {
+Loaded load(const UserSource&, const std::string&, int gpu) {
   throw UnsupportedError(message("rtc: ", why_not(gpu)));
 }
 void launch(const void*, const LaunchShape&, void**, void*) {}
@@ -69,11 +69,11 @@ struct Call {
 }  // namespace
 
 struct CudaModule::Module {
-  Source source;
+  UserSource source;
 };
 
 struct CudaKernel::Kernel {
-  std::shared_ptr<const Source> source;
+  std::shared_ptr<const UserSource> source;
   std::string name;
   std::vector<Parameter> parameters;
   std::string title;  // in errors
@@ -279,7 +279,7 @@ CudaModule::CudaModule(std::string source, std::vector<std::string> options)
 
 CudaKernel CudaModule::kernel(std::string_view name, std::string_view signature) const {
   auto made = std::make_shared<CudaKernel::Kernel>();
-  made->source = std::shared_ptr<const Source>(module_, &module_->source);
+  made->source = std::shared_ptr<const UserSource>(module_, &module_->source);
   made->name = name;
   made->title = message("rtc: kernel ", name);
   made->parameters = parse_signature(name, signature);

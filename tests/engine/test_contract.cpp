@@ -73,9 +73,11 @@ TEST_CASE("Devices print and parse, and refuse what is not there") {
   CHECK(text.str() == "gpu(2)");
   for (const char* name : {"cpu", "cpu:0", "cpu(0)"})
     CHECK(parse_device(name) == cpu());
-  for (const char* name : {"", "tpu", "cpu:", "gpu:x", "cpu(0", "cpu:-1", "gpu:1 ", "cpu:99999999999"})
+  for (const char* name :
+       {"", "tpu", "cpu:", "gpu:x", "cpu(0", "cpu:-1", "gpu:1 ", "gpu:-0", "cpu:1024", "cpu:99999999999"})
     CHECK_THROWS_AS(parse_device(name), ValueError);
-  CHECK_THROWS_AS(parse_device("gpu:77"), DeviceError);
+  for (const char* name : {"gpu:77", "gpu(1023)", "gpu(32767)", "gpu(99999999999)"})
+    CHECK_THROWS_AS(parse_device(name), DeviceError);
   CHECK(cpu() < gpu());
   CHECK(num_gpus() >= 0);
 }

@@ -83,6 +83,10 @@ inline void add_made(std::vector<PlainCase>& cases) {
   for (const char* op : {"addcmul", "lerp"})
     cases.push_back(by_name(op, alike(3, {3, 4}), ""));
   cases.push_back(by_name("local_response_norm", alike(1, {2, 4, 3}), ""));
+  cases.push_back(by_name("histogram", alike(1, {3, 4}), "bins=4, low=-2, high=2"));
+  cases.push_back(by_name("quantile", alike(1, {3, 4}), "q=0.3, axis=-1"));
+  cases.push_back(by_name("topk_mask", alike(1, {3, 4}), "k=2"));
+  cases.push_back(by_name("split", alike(1, {3, 4}), "axis=-1, parts=2"));
 }
 
 /// The gradient of what forward made of the first three inputs, for the fourth; maybe behind a mask.

@@ -128,6 +128,7 @@ TEST_CASE("text that cannot be read says where", "[operator][attributes]") {
         "device=gpu",
         "device=gpu(x)",
         "device=gpu(99999)",
+        "device=gpu(32767)",
         "device=cpu(-1)",
         "rate=0x",
         "rate=1..2",

@@ -48,7 +48,7 @@ struct Walked {
 
 using Places = std::multiset<std::vector<std::int64_t>>;
 
-Places places_of(const Layout& layout, const fused::Source& source) {
+Places places_of(const Layout& layout, const fused::KernelSource& source) {
   const Walked walked{layout, source.operands};
   Places places;
   for (std::int32_t i = 0; i < walked.word(0); ++i) {
@@ -104,7 +104,7 @@ TEST_CASE("A launch visits every element once, at its place in every operand", "
     for (std::int64_t axes = below(4); axes > 0; --axes)
       shape.push_back(1 + below(6));
     shape.push_back(inner[below(6)]);
-    fused::Source source{"", 1, 3, 4, 4};
+    fused::KernelSource source{"", 1, 3, 4, 4};
     std::vector<TensorView> inputs;
     for (int i = 0; i < 2; ++i) {
       Shape part;

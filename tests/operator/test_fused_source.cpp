@@ -171,7 +171,7 @@ TEST_CASE("Every row of every type it takes compiles for a GPU", "[operator][fus
       build.call("astype", {operands[0]}, to_type(to));
     CAPTURE(dtype, build.program.calls.size());
     const auto last = static_cast<fused::Number>(build.program.inputs.size() + build.program.calls.size() - 1);
-    const fused::Source source = fused::source_of(build.with_outputs({last}));
+    const fused::KernelSource source = fused::source_of(build.with_outputs({last}));
     CHECK(fused::code_of(source, k_target, fused::KeptCode("")).size() > 1000);
   }
 }
@@ -190,7 +190,7 @@ TEST_CASE("A compiled program is taken from disk the second time, one of other h
   SLUICE_NEEDS_NVRTC();
   const Folder folder;
   const fused::KeptCode kept(folder.path);
-  const fused::Source source = fused::source_of(times(3));
+  const fused::KernelSource source = fused::source_of(times(3));
   const std::string code = fused::code_of(source, k_target, kept);
   const std::string key = fused::key_of(source, k_target);
   CHECK(kept.find(key) == code);
@@ -202,7 +202,7 @@ TEST_CASE("A compiled program is taken from disk the second time, one of other h
 
 TEST_CASE("A source that NVRTC refuses is an error with its text and what NVRTC says", "[operator][fused]") {
   SLUICE_NEEDS_NVRTC();
-  fused::Source source = fused::source_of(times(3));
+  fused::KernelSource source = fused::source_of(times(3));
   source.text += "\nint nonsense = no_such_thing;\n";
   CHECK_THROWS_AS(fused::code_of(source, k_target, fused::KeptCode("")), LibraryError);
   CHECK_THROWS_WITH(

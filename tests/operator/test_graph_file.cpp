@@ -257,7 +257,24 @@ TEST_CASE("What no reader could take is not written", "[graph]") {
   Rich rich;
   rich.file.outputs.pop_back();
   CHECK_THROWS_AS(to_json(rich.file), ValueError);
-  Rich constant;
-  constant.file.inputs[0].name = "\xff";
-  CHECK_THROWS_AS(to_json(constant.file), FileError);
+  Rich rough;
+  rough.file.inputs[0].name = "\xff";
+  CHECK_THROWS_AS(to_json(rough.file), ValueError);
+  Rich twice;
+  twice.file.parameters[0].name = twice.file.inputs[0].name;
+  CHECK_THROWS_AS(to_json(twice.file), ValueError);
+  Rich batched;
+  batched.file.inputs[0].batch = true;
+  batched.file.graph.values[batched.file.graph.inputs[0]].spec.shape = {};
+  CHECK_THROWS_AS(to_json(batched.file), ValueError);
+}
+
+TEST_CASE("A device that no machine has is refused where a graph file names it", "[graph]") {
+  const Rich rich;
+  for (const char* device : {"gpu(32767)", "gpu(1023)", "gpu(99999999999)"}) {
+    const std::string shape = "\"shape\":";
+    const std::string changed = replaced(rich.text, shape, message("\"device\": \"", device, "\", ", shape));
+    CHECK_THROWS_AS(graph::from_json(changed, "far.json"), DeviceError);
+    CHECK_THROWS_WITH(graph::from_json(changed, "far.json"), contains("far.json") && contains(device));
+  }
 }

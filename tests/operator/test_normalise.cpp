@@ -13,11 +13,15 @@ using namespace sluice::test;
 
 namespace {
 
-NDArray call(const char* name, std::initializer_list<NDArray> inputs, std::string_view attributes = "") {
+Arrays call_all(const char* name, std::initializer_list<NDArray> inputs, std::string_view attributes = "") {
   const Operator* op = find_operator(name);
   REQUIRE(op != nullptr);
   return invoke(
-      *op, std::span(inputs.begin(), inputs.size()), parse_attributes(*op, attributes), SourceLocation::current())[0];
+      *op, std::span(inputs.begin(), inputs.size()), parse_attributes(*op, attributes), SourceLocation::current());
+}
+
+NDArray call(const char* name, std::initializer_list<NDArray> inputs, std::string_view attributes = "") {
+  return call_all(name, inputs, attributes)[0];
 }
 
 std::string difference(const NDArray& got, const NDArray& want) {
@@ -79,6 +83,104 @@ TEST_CASE("What only functions refused before is refused of every call", "[norma
   CHECK_THROWS_AS(call("softmax", {x.astype(int32)}, "axis=1"), DTypeError);
   CHECK_THROWS_AS(call("clip", {x}, "low=2, high=1"), ValueError);
   CHECK_THROWS_AS(call("concat", std::initializer_list<NDArray>()), ValueError);
+}
+
+TEST_CASE("Quantiles, histograms, masks of the largest and parts are operators by name", "[normalise]") {
+  const NDArray whole = array<std::int32_t>({3, 1, 4, 1, 5, 9}, {2, 3}), real = random_array({2, 6}, 1);
+  CHECK(difference(call("quantile", {whole}, "q=0.25, axis=-1"), quantile(whole, 0.25, 1)) == "");
+  CHECK(difference(call("quantile", {real}, "q=0.7, keepdims=true"), quantile(real, 0.7, {}, true)) == "");
+  CHECK(difference(call("quantile", {real}), median(real)) == "");
+  CHECK_THROWS_AS(call("quantile", {real}, "axis=2"), IndexError);
+  CHECK_THROWS_AS(call("quantile", {real}, "q=1.01"), ValueError);
+  CHECK_THROWS_AS(call("quantile", {zeros({0, 2})}, "axis=0"), ValueError);
+
+  const Arrays counted = call_all("histogram", {whole}, "bins=4, low=0, high=8");
+  CHECK(difference(counted[0], histogram(whole, 4, 0, 8).counts) == "");
+  CHECK(difference(counted[1], histogram(whole, 4, 0, 8).edges) == "");
+  CHECK_THROWS_AS(call("histogram", {whole}, "bins=0"), ValueError);
+  CHECK_THROWS_AS(call("histogram", {whole}, "low=1, high=1"), ValueError);
+  CHECK_THROWS_AS(call("histogram", {whole}, "low=0, high=inf"), ValueError);
+
+  CHECK(difference(call("topk_mask", {whole}, "k=2, axis=-1"), topk_mask(whole, 2, 1)) == "");
+  CHECK_THROWS_WITH(call("topk_mask", {whole}, "k=4"), contains("topk_mask") && contains("4"));
+  CHECK_THROWS_AS(call("topk_mask", {whole}, "k=1, axis=-3"), IndexError);
+
+  const auto parts = split(real, 3, -1), at = split(real, std::vector<std::int64_t>{1, 4, -1}, 1);
+  const Arrays equal = call_all("split", {real}, "axis=-1, parts=3"),
+               uneven = call_all("split", {real}, "axis=-1, indices=(1, 4, -1)");
+  REQUIRE(equal.size() == parts.size());
+  REQUIRE(uneven.size() == at.size());
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    CHECK(difference(equal[i], parts[i]) == "");
+  for (std::size_t i = 0; i < at.size(); ++i)
+    CHECK(difference(uneven[i], at[i]) == "");
+  CHECK_THROWS_AS(call("split", {real}, "parts=5, axis=1"), ValueError);
+  CHECK_THROWS_AS(call("split", {real}, "parts=0"), ValueError);
+  CHECK_THROWS_AS(call("split", {real}, "parts=2, indices=(1,)"), ValueError);
+  CHECK_THROWS_AS(call("split", {real}, "parts=2, axis=2"), IndexError);
+  CHECK(call_all("split", {zeros({0, 2})}, "parts=3").size() == 3);
+  CHECK_THROWS_AS(call("split", {zeros({0, 2})}, "parts=1000000000000000000"), ValueError);
+}
+
+TEST_CASE("Entries that are named take, by name too, what is broadcast beside them", "[normalise]") {
+  const NDArray x = random_array({3, 4}, 1), row = array<std::int32_t>({2, 0}, {1, 2}), value = array<double>({7}),
+                at = array<std::int32_t>({1, 1, 2}), tuples = array<std::int64_t>({0, 2, 1, 3}, {2, 2});
+  CHECK(difference(call("take_along_axis", {x, row}, "axis=-1"), take_along_axis(x, row, 1)) == "");
+  CHECK(difference(call("put_along_axis", {x, row, value}, "axis=-1"), put_along_axis(x, row, value, 1)) == "");
+  CHECK(difference(call("add_along_axis", {x, row, value}, "axis=1"), add_along_axis(x, row, value, 1)) == "");
+  CHECK(difference(call("index_update", {x, at, value}, "axis=-1"), index_update(x, {at}, value, 1)) == "");
+  CHECK(difference(call("index_add", {x, at, value}), index_add(x, {at}, value)) == "");
+  const NDArray rows = tuples.slice(0, 0, 1).reshape({2}), columns = tuples.slice(0, 1, 2).reshape({2});
+  CHECK(difference(call("index_update_nd", {x, tuples, value}), index_update(x, {rows, columns}, value)) == "");
+  CHECK_THROWS_AS(call("index_update", {x, at, ones({2})}), ShapeError);
+  CHECK_THROWS_AS(call("take_along_axis", {x, zeros({2, 2}, {.dtype = int32})}, "axis=1"), ShapeError);
+}
+
+TEST_CASE("Draws by name take the parameters that functions take", "[normalise]") {
+  const NDArray halves = array<float>({0.5f, 2}).astype(float16);
+  const auto drawn = [](const auto& f) {
+    random::seed(3);
+    return f();
+  };
+  const auto alike = [&](const char* name, const NDArray& in, const char* attributes, const auto& f) {
+    return difference(drawn([&] { return call(name, {in}, attributes); }), drawn([&] { return f(in); }));
+  };
+  CHECK(alike("sample_gamma", halves, "", [](const NDArray& in) { return random::gamma(in); }) == "");
+  CHECK(alike("sample_poisson", halves, "dtype=int32", [](const NDArray& in) {
+          return random::poisson(in, int32);
+        }) == "");
+  CHECK(alike("sample_categorical", halves, "draws=5", [](const NDArray& in) {
+          return random::categorical(in, 5);
+        }) == "");
+  CHECK_THROWS_AS(call("sample_gamma", {halves.astype(int32)}), DTypeError);
+  // 0.1 lies between two halves: what is drawn may not lie outside.
+  const NDArray inside = call("random_truncated_normal", {}, "shape=(4000,), dtype=float16, third=0.1, fourth=0.101");
+  CHECK(min(inside.astype(float64)).item<double>() >= 0.1);
+  CHECK_THROWS_AS(
+      call("random_truncated_normal", {}, "shape=(1,), dtype=float16, third=0.10001, fourth=0.10002"), ValueError);
+}
+
+TEST_CASE("A batch norm by name refuses the numbers that the function refuses", "[normalise]") {
+  const NDArray x = ones({2, 3}), one = ones({3});
+  for (const char* op : {"batch_norm", "batch_norm_predict"}) {
+    CHECK_THROWS_AS(call(op, {x, one, one, one, one}, "eps=0"), ValueError);
+    CHECK_THROWS_AS(call(op, {x, one, one, one, one}, "momentum=2"), ValueError);
+    CHECK(call(op, {x, one, one, one, one}, "axis=-1").shape() == Shape{2, 3});
+  }
+}
+
+TEST_CASE("A split gives what it is inferred to give, whatever the places", "[normalise]") {
+  const Operator& op = *find_operator("split");
+  for (const char* attributes : {"parts=2", "indices=(1, 3, 2, -1, 9, -9)", "indices=(-2,)", ""}) {
+    const Specs specs = infer(op, std::vector<ArraySpec>{{{4, 2}, int32, cpu()}}, parse_attributes(op, attributes));
+    const Arrays made = call_all("split", {zeros({4, 2}, {.dtype = int32})}, attributes);
+    REQUIRE(made.size() == specs.size());
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      CAPTURE(attributes, i);
+      CHECK(made[i].shape() == specs[i].shape);
+      CHECK(made[i].dtype() == specs[i].dtype);
+    }
+  }
 }
 
 TEST_CASE("Calls by name with more or fewer inputs than weight and bias are refused", "[normalise]") {

@@ -65,7 +65,7 @@ TEST_CASE("The kernel of a reduction is that of its form, of the state of its ro
 
 TEST_CASE("Results beside the terms are operands of the kernel, the terms are not", "[fused][reduction]") {
   const ReductionKernel rows{Reduction::sum, ReduceWalk::rows, 4};
-  const fused::Source source = fused::source_of(with_another(float32, "gelu"), rows);
+  const fused::KernelSource source = fused::source_of(with_another(float32, "gelu"), rows);
   CHECK(source.results == 1);
   CHECK(source.operands == 3);
   CHECK(source.neighbours == 4);

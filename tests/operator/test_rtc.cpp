@@ -72,14 +72,14 @@ TEST_CASE("NVRTC compiles a source once, and the code is kept by all that it dep
     SLUICE_SKIP(detail::nvrtc_library().problem());
   const auto folder = std::filesystem::temp_directory_path() / message("sluice-rtc-", ::getpid());
   const fused::KeptCode kept(folder);
-  const rtc::Source source{k_rtc_source, {}};
+  const rtc::UserSource source{k_rtc_source, {}};
   const std::string code = rtc::machine_code(source, 90, kept);
   CHECK(code.find("add") != std::string::npos);
   CHECK(code.find("scale") != std::string::npos);
   CHECK(kept.find(rtc::key_of(source, 90)) == code);
   kept.keep(rtc::key_of(source, 90), "what lies there");
   CHECK(rtc::machine_code(source, 90, kept) == "what lies there");
-  const rtc::Source fast{k_rtc_source, {"--use_fast_math"}}, with_files{k_rtc_source, {"-I/nowhere"}};
+  const rtc::UserSource fast{k_rtc_source, {"--use_fast_math"}}, with_files{k_rtc_source, {"-I/nowhere"}};
   CHECK(rtc::machine_code(fast, 90, kept) != "what lies there");
   CHECK(rtc::key_of(with_files, 90).empty());
   CHECK(rtc::machine_code(with_files, 90, kept) != "what lies there");
@@ -110,7 +110,7 @@ TEST_CASE("A source that does not compile is an error with NVRTC's words and lin
     SLUICE_SKIP(detail::nvrtc_library().problem());
   const auto folder = std::filesystem::temp_directory_path() / message("sluice-rtc-wrong-", ::getpid());
   const fused::KeptCode kept(folder);
-  const rtc::Source source{"extern \"C\" __global__ void k(float* x) {\n  x[0] = no_such_thing;\n}\n", {}};
+  const rtc::UserSource source{"extern \"C\" __global__ void k(float* x) {\n  x[0] = no_such_thing;\n}\n", {}};
   for (int time = 0; time < 2; ++time) {
     CHECK_THROWS_AS(rtc::machine_code(source, 90, kept), ValueError);
     CHECK_THROWS_WITH(rtc::machine_code(source, 90, kept), contains("rtc.cu(2): error") && contains("no_such_thing"));

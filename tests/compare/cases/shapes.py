@@ -72,6 +72,16 @@ for axis in (0, 1, -1):
             values.ALL,
         ),
     )
+for told in ({"parts": 3}, {"indices": "(1, 4)"}):
+    compare(
+        "split",
+        Call(
+            of((2, 6)),
+            lambda x, told=told: torch.tensor_split(x, 3 if "parts" in told else (1, 4), 1),
+            {"axis": 1, **told},
+            values.ALL,
+        ),
+    )
 compare(
     "concat",
     Call(

@@ -28,3 +28,5 @@ without(
     "lars_update",
     "lamb_update",
 )
+without("PyTorch reckons its edges in the array's own type; tests/operator holds it to numpy.histogram's rules", "histogram")
+without("made of topk, which is compared", "topk_mask")

@@ -24,7 +24,7 @@ int main(int, char** arguments) {
   std::string table;
   int number = 0;
   for (const KernelSample& sample : kernel_samples()) {
-    const fused::Source source = fused::source_of(sample.program, sample.kernel);
+    const fused::KernelSource source = fused::source_of(sample.program, sample.kernel);
     const std::string name = message("sample_", number++);
     out << "// " << fused::to_text(sample.program) << "\n"
         << replaced(

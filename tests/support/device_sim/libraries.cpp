@@ -222,7 +222,7 @@ const Compiled& compiled(const Program& program, int gpu, const Reduced& reducti
   static std::map<std::string, Compiled> all;
   static std::mutex mutex;
   const std::lock_guard hold(mutex);
-  Source source = source_of(program, *reduction);
+  KernelSource source = source_of(program, *reduction);
   const auto& sources = device_sim::host_sources();
   const auto found =
       std::find_if(sources.begin(), sources.end(), [&](const auto& one) { return one.text == source.text; });

@@ -17,9 +17,9 @@ std::string why_not(int gpu) {
   return gpu < num_gpus() ? "" : "CUDA sources run on a GPU, and this process has none";
 }
 
-void prepare(const Source&, int) {}
+void prepare(const UserSource&, int) {}
 
-Loaded load(const Source& source, const std::string& kernel, int) {
+Loaded load(const UserSource& source, const std::string& kernel, int) {
   const auto& all = device_sim::rtc_kernels();
   const auto found = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.name == kernel; });
   require<ValueError>(found != all.end() && source.text.find(kernel) != std::string::npos, [&] {
