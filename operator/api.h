@@ -9,6 +9,7 @@
 #include <sluice/operator/autograd/function.h>
 #include <sluice/operator/autograd/products.h>
 #include <sluice/operator/concat/concat.h>
+#include <sluice/operator/concat/stacks.h>
 #include <sluice/operator/control/control.h>
 #include <sluice/operator/conv/composed.h>
 #include <sluice/operator/conv/conv.h>
@@ -42,6 +43,7 @@
 #include <sluice/operator/norm/norm.h>
 #include <sluice/operator/operator.h>
 #include <sluice/operator/order/count.h>
+#include <sluice/operator/order/lookup.h>
 #include <sluice/operator/order/order.h>
 #include <sluice/operator/order/select.h>
 #include <sluice/operator/pool/composed.h>
@@ -52,15 +54,21 @@
 #include <sluice/operator/random/random.h>
 #include <sluice/operator/reduce/composed.h>
 #include <sluice/operator/reduce/reduce.h>
+#include <sluice/operator/reduce/statistics.h>
 #include <sluice/operator/resize/resize.h>
 #include <sluice/operator/rnn/rnn.h>
 #include <sluice/operator/rtc/rtc.h>
 #include <sluice/operator/scan/scan.h>
+#include <sluice/operator/scan/series.h>
 #include <sluice/operator/sink.h>
+#include <sluice/operator/softmax/composed.h>
 #include <sluice/operator/softmax/softmax.h>
 #include <sluice/operator/update/guard.h>
 #include <sluice/operator/update/rules.h>
 #include <sluice/operator/update/update.h>
+#include <sluice/operator/view/arranged.h>
+#include <sluice/operator/view/beside.h>
+#include <sluice/operator/view/blocks.h>
 #include <sluice/operator/view/grids.h>
 #include <sluice/operator/vision/boxes.h>
 #include <sluice/operator/vision/grid_sample.h>

@@ -29,40 +29,35 @@ constexpr std::string_view k_float32 =
     "logsumexp cumsum cumprod linear_recurrence vdot trace lp_pool1d lp_pool2d softmax log_softmax masked_softmax "
     "masked_log_softmax softmax_cross_entropy softmax_cross_entropy_both negative_log_likelihood ctc_loss smooth_l1 "
     "layer_norm group_norm instance_norm rms_norm l2_normalization local_response_norm deformable_convolution "
+    "cosine_similarity cov corrcoef softmin "
     "cholesky triangular_solve solve inverse pinv lstsq det slogdet qr svd eigh";
 
 constexpr std::string_view k_widest =
     "add subtract multiply divide mod fmod floor_divide maximum minimum fmax fmin hypot arctan2 copysign heaviside "
     "addcmul lerp kron outer equal not_equal less less_equal greater greater_equal isclose concat searchsorted "
-    "box_iou roi_align grid_sample";
+    "box_iou roi_align grid_sample interp isin trapezoid";
 
 // What keeps its type, has an own rule for mixed types (batch norm: float32 statistics of a half x), writes what it is
 // given, or is made by passes.
 constexpr std::string_view k_neutral =
     "abs adadelta_update adafactor_update adagrad_update adam_update adamw_update adaptive_avg_pool2d "
-    "adaptive_max_pool2d "
-    "add_along_axis add_runs all any arange arctan argmax argmin argsort astype attention_fused avg_pool1d avg_pool2d "
-    "avg_pool3d batch_norm batch_norm_fold batch_norm_predict batch_norm_relu bincount bitwise_and bitwise_not "
-    "bitwise_or bitwise_xor box_nms broadcast_like broadcast_to cbrt ceil celu channels_last clip col2im cond "
-    "convolution_fused copy cos count_nonzero ctc_alignment cummax cummin degrees detach diagonal "
-    "diff divide_by_terms dropout elu embedding erf erfc expand_dims fill flip floor fold_rows foreach ftrl_update "
-    "full fused fused_reduction gather_nd gcd gelu gelu_tanh gradient_guard hard_shrink hard_sigmoid hard_swish "
-    "hard_tanh histogram im2col index_assign index_add index_add_nd index_update index_update_nd isfinite isinf isnan "
-    "isneginf "
-    "isposinf "
-    "lamb_update lars_update lcm ldexp leaky_relu left_shift logical_and logical_not logical_or logical_xor "
-    "loss_scale_update max max_pool1d max_pool2d max_pool2d_gather max_pool3d min mish nag_update nan_to_num nanmax "
-    "nanmin negative nms_mask one_hot pad pad_edge pad_reflect pick put_along_axis put_places quantile radians "
-    "random_bernoulli "
-    "random_beta random_exponential random_gamma random_gumbel random_laplace random_normal random_poisson "
-    "random_randint random_truncated_normal random_uniform relu relu6 repeat reshape resize2d right_shift "
-    "rmsprop_update roi_samples roll round sample_categorical sample_gamma sample_poisson scatter_nd selu "
-    "sequence_last sequence_mask sequence_reverse sgd_update sigmoid sign signbit signum_update silu sin sinc slice "
-    "slice_assign slice_axes softshrink softsign sort sort_with_indices split sqrt squeeze take take_along_axis "
-    "take_places "
-    "tanh threshold tile to topk topk_mask transpose trunc undiagonal unfold_rows unslice unslice_axes upsampling "
-    "where "
-    "while_loop words";
+    "adaptive_max_pool2d add_along_axis add_runs all any arange arctan argmax argmin argsort astype attention_fused "
+    "avg_pool1d avg_pool2d avg_pool3d batch_norm batch_norm_fold batch_norm_predict batch_norm_relu bincount "
+    "bitwise_and bitwise_not bitwise_or bitwise_xor box_nms broadcast_like broadcast_to cbrt ceil celu channels_last "
+    "clip col2im cond convolution_fused copy cos count_nonzero ctc_alignment cummax cummin degrees depth_to_space "
+    "detach diagonal diff divide_by_terms dropout elu embedding erf erfc expand_dims fill flip floor fold_rows foreach "
+    "ftrl_update full fused fused_reduction gather_nd gcd gelu gelu_tanh glu gradient_guard hard_shrink hard_sigmoid "
+    "hard_swish hard_tanh histogram im2col index_add index_add_nd index_assign index_update index_update_nd isfinite "
+    "isinf isnan isneginf isposinf lamb_update lars_update lcm ldexp leaky_relu left_shift logical_and logical_not "
+    "logical_or logical_xor loss_scale_update max max_pool1d max_pool2d max_pool2d_gather max_pool3d min mish "
+    "nag_update nan_to_num nanmax nanmin negative nms_mask one_hot pad pad_edge pad_reflect pick pixel_shuffle "
+    "pixel_unshuffle ptp put_along_axis put_places quantile radians random_bernoulli random_beta random_exponential "
+    "random_gamma random_gumbel random_laplace random_normal random_poisson random_randint random_truncated_normal "
+    "random_uniform relu relu6 repeat reshape resize2d right_shift rmsprop_update roi_samples roll round "
+    "sample_categorical sample_gamma sample_poisson scatter_nd selu sequence_last sequence_mask sequence_reverse "
+    "sgd_update sigmoid sign signbit signum_update silu sin sinc slice slice_assign slice_axes softshrink softsign "
+    "sort sort_with_indices space_to_depth split sqrt squeeze take take_along_axis take_places tanh threshold tile to "
+    "topk topk_mask transpose trunc undiagonal unfold_rows unslice unslice_axes upsampling where while_loop words";
 
 template <class Each>
 constexpr void for_each_name(std::string_view names, const Each& each) {

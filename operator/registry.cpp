@@ -23,6 +23,7 @@ constexpr detail::OperatorList (*k_families[])() noexcept = {
     detail::random_operators,      detail::update_operators,  detail::attention_operators,
     detail::resize_operators,      detail::product_operators, detail::decomposition_operators,
     detail::ctc_operators,         detail::vision_operators,  detail::rnn_operators,
+    detail::block_operators,       detail::lookup_operators,  detail::statistics_operators,
 };
 
 bool comes_before(const Operator* op, std::string_view name) {

@@ -52,6 +52,7 @@ void SymbolAttributes::check() const {
        {"num_filter",
         "num_group",
         "num_hidden",
+        "block_size",
         "num_outputs",
         "dim",
         "dim1",

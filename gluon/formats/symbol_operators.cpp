@@ -328,6 +328,11 @@ void add_layers(Table& all) {
       .call = &along_axis<log_softmax>, .attributes = {"axis", "temperature"}, .only = {{"use_length", no}}};
 }
 
+template <NDArray (*f)(const NDArray&, std::int64_t, SourceLocation)>
+Arrays blocks(const Attributes& a, Inputs x) {
+  return {f(x[0], a.integer("block_size", 0), SourceLocation::current())};
+}
+
 void add_shapes(Table& all) {
   for (const std::string_view name : {"Flatten", "flatten"})
     all[name] = {.call = [](const Attributes& /*a*/, Inputs x) -> Arrays { return {x[0].flatten()}; }};
@@ -346,6 +351,8 @@ void add_shapes(Table& all) {
   all["transpose"] = {
       .call = [](const Attributes& a, Inputs x) -> Arrays { return {x[0].transpose(a.numbers("axes", {}))}; },
       .attributes = {"axes"}};
+  all["depth_to_space"] = {.call = &blocks<depth_to_space>, .attributes = {"block_size"}, .required = {"block_size"}};
+  all["space_to_depth"] = {.call = &blocks<space_to_depth>, .attributes = {"block_size"}, .required = {"block_size"}};
   all["expand_dims"] = {
       .call = [](const Attributes& a, Inputs x) -> Arrays { return {x[0].expand_dims(a.axis("axis", 0))}; },
       .attributes = {"axis"},

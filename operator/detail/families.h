@@ -39,5 +39,8 @@ OperatorList update_operators() noexcept;
 OperatorList attention_operators() noexcept;
 OperatorList resize_operators() noexcept;
 OperatorList vision_operators() noexcept;
+OperatorList block_operators() noexcept;
+OperatorList lookup_operators() noexcept;
+OperatorList statistics_operators() noexcept;
 
 }  // namespace sluice::detail

@@ -11,6 +11,7 @@
 #include <sluice/operator/normalise.h>
 #include <sluice/operator/reduce/reduce.h>
 #include <sluice/operator/sink.h>
+#include <sluice/operator/softmax/composed.h>
 #include <sluice/operator/softmax/kernels.h>
 #include <sluice/operator/softmax/softmax.h>
 
@@ -248,6 +249,8 @@ detail::OperatorList detail::softmax_operators() noexcept {
       &k_log_softmax_backward,
       &k_masked_softmax,
       &k_masked_log_softmax,
+      &k_softmin,
+      &k_glu,
       &k_softmax_cross_entropy,
       &k_softmax_cross_entropy_backward,
       &k_softmax_cross_entropy_both,

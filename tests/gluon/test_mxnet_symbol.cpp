@@ -125,6 +125,8 @@ TEST_CASE("Operators of MXNet's mean what they mean there", "[gluon][formats]") 
   check(run_one("Reshape", R"x("shape":"(0, 0, -1)")x", x), x.reshape({2, 3, 16}));
   check(run_one("transpose", R"x("axes":"(0, 2, 3, 1)")x", x), x.transpose({0, 2, 3, 1}));
   check(run_one("transpose", "", x), x.T());
+  check(run_one("space_to_depth", R"x("block_size":"2")x", x), space_to_depth(x, 2));
+  check(run_one("depth_to_space", R"x("block_size":"2")x", space_to_depth(x, 2)), x);
   check(run_one("expand_dims", R"x("axis":"1")x", x), x.expand_dims(1));
   check(run_one("slice_axis", R"x("axis":"2","begin":"1","end":"None")x", x), x.slice(2, 1, 4));
   check(run_one("slice_axis", R"x("axis":"-1","begin":"0","end":"-1")x", x), x.slice(3, 0, 3));

@@ -87,6 +87,16 @@ inline void add_made(std::vector<PlainCase>& cases) {
   cases.push_back(by_name("quantile", alike(1, {3, 4}), "q=0.3, axis=-1"));
   cases.push_back(by_name("topk_mask", alike(1, {3, 4}), "k=2"));
   cases.push_back(by_name("split", alike(1, {3, 4}), "axis=-1, parts=2"));
+  for (const char* op : {"corrcoef", "cov", "ptp", "softmin", "trapezoid"})
+    cases.push_back(by_name(op, alike(1, {3, 4}), ""));
+  cases.push_back(by_name("glu", alike(1, {3, 4}), "axis=1"));
+  for (const char* op : {"cosine_similarity", "isin", "trapezoid"})
+    cases.push_back(by_name(op, alike(2, {3, 4}), ""));
+  cases.push_back({"interp", {{{3, 4}, {}}, {{4}, {}}}, [](const Arrays& in, DType) {
+                     return Arrays{interp(in[0], array<float>({-2, -1, 0, 2}).to(in[0].device()), in[1])};
+                   }});
+  for (const char* op : {"depth_to_space", "pixel_shuffle", "pixel_unshuffle", "space_to_depth"})
+    cases.push_back(by_name(op, alike(1, {2, 4, 2, 6}), ""));
 }
 
 /// The gradient of what forward made of the first three inputs, for the fourth; maybe behind a mask.

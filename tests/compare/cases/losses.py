@@ -217,3 +217,10 @@ for axis in (0, 1):
             gradients=(0,),
         ),
     )
+for shape, axis in (((3, 4), 1), ((4, 3), 0), ((2, 6, 3), -2), ((0, 4), 1)):
+    compare(
+        "glu", Call(of(shape), lambda x, axis=axis: F.glu(x, axis), {"axis": axis}, label=str(shape), **LOOSE)
+    )
+    compare(
+        "softmin", Call(of(shape), lambda x, axis=axis: F.softmin(x, axis), {"axis": axis}, label=str(shape), **LOOSE)
+    )

@@ -116,3 +116,11 @@ for shapes, flatten in (
             return F.relu(y) if relu else y
 
         product("dense", shapes, linear, {"flatten": flatten, "relu": relu}, values.FLOATING)
+for shapes, axis in ((((3, 5), (3, 5)), 1), (((2, 4, 3), (4, 1)), 1), (((6,), (6,)), 0), (((3, 40), (40,)), -1)):
+    product(
+        "cosine_similarity",
+        shapes,
+        lambda a, b, axis=axis: F.cosine_similarity(a, b, axis),
+        {"axis": axis},
+        ("float32", "float64"),
+    )

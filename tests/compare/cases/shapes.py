@@ -179,3 +179,28 @@ for start, stop, step in ((0.0, 7.0, 2.0), (5.0, 0.0, -1.5), (1.0, 1.0, 1.0), (-
                 layouts=("contiguous",),
             ),
         )
+
+
+def squares(function, block):
+    """MXNet's order of channels by PyTorch's: the place in the square first, then the channel."""
+
+    def to_depth(x):
+        y = F.pixel_unshuffle(x, block)
+        n, channels, height, width = y.shape
+        return y.reshape(n, channels // block**2, block**2, height, width).transpose(1, 2).reshape(y.shape)
+
+    def to_space(x):
+        n, channels, height, width = x.shape
+        turned = x.reshape(n, block**2, channels // block**2, height, width).transpose(1, 2)
+        return F.pixel_shuffle(turned.reshape(x.shape), block)
+
+    return to_depth if function == "to_depth" else to_space
+
+
+for block in (1, 2, 3):
+    told = {"block_size": block}
+    image, deep = (2, 3, 2 * block, block), (2, 2 * block**2, 2, 3)
+    moves("pixel_unshuffle", lambda x, block=block: F.pixel_unshuffle(x, block), image, told)
+    moves("pixel_shuffle", lambda x, block=block: F.pixel_shuffle(x, block), deep, told)
+    moves("space_to_depth", squares("to_depth", block), image, told)
+    moves("depth_to_space", squares("to_space", block), deep, told)

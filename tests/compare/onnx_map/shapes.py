@@ -48,6 +48,15 @@ def transpose(call):
     return call.run("transpose", [x], shape=tuple(call.attribute("perm") or reversed(range(len(x.shape)))))
 
 
+@onnx_operator("SpaceToDepth", "DepthToSpace")
+def squares(call):
+    if call.node.op_type == "SpaceToDepth":
+        name = "space_to_depth"
+    else:
+        name = "pixel_shuffle" if call.attribute("mode") == "CRD" else "depth_to_space"
+    return call.run(name, call.inputs, block_size=call.attribute("blocksize"))
+
+
 @onnx_operator("Expand")
 def expand(call):
     x = call.inputs[0]
