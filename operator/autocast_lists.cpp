@@ -53,7 +53,7 @@ constexpr std::string_view k_neutral =
     "nag_update nan_to_num nanmax nanmin negative nms_mask one_hot pad pad_edge pad_reflect pick pixel_shuffle "
     "pixel_unshuffle ptp put_along_axis put_places quantile radians random_bernoulli random_beta random_exponential "
     "random_gamma random_gumbel random_laplace random_normal random_poisson random_randint random_truncated_normal "
-    "random_uniform relu relu6 repeat reshape resize2d right_shift rmsprop_update roi_samples roll round "
+    "random_uniform relu relu6 repeat reshape resize2d resize_planes right_shift rmsprop_update roi_samples roll round "
     "sample_categorical sample_gamma sample_poisson scatter_nd selu sequence_last sequence_mask sequence_reverse "
     "sgd_update sigmoid sign signbit signum_update silu sin sinc slice slice_assign slice_axes softshrink softsign "
     "sort sort_with_indices space_to_depth split sqrt squeeze take take_along_axis take_places tanh threshold tile to "

@@ -1,15 +1,47 @@
+#include <algorithm>
 #include <vector>
 
 #include <sluice/engine/parallel.h>
+#include <sluice/operator/random/blocks_cpu.h>
+#include <sluice/operator/random/draw.h>
 #include <sluice/operator/random/drawn.h>
+#include <sluice/operator/random/unit_draws.h>
 
 namespace sluice::detail {
+
+namespace {
+
+// Element i takes the first number of its sub-stream, which is Philox block i.
+template <class Draw>
+void draw_units(const KernelCall& call, const DrawParameters& parameters, const RandomBlock& random) {
+  const TensorView& to = call.outputs[0];
+  constexpr std::int64_t k_most = BlocksAtATime::k_most;
+  parallel_for((to.size + k_most - 1) / k_most, 2, [&](std::int64_t begin, std::int64_t end) {
+    BlocksAtATime blocks(random);
+    double drawn[k_most], room[k_most];
+    for (std::int64_t first = begin * k_most; first < std::min(end * k_most, to.size); first += k_most) {
+      const std::int64_t n = std::min(k_most, to.size - first), filled = whole_groups(n);
+      blocks.make(first, filled);
+      for (std::int64_t i = 0; i < filled; ++i)
+        drawn[i] = SubStream::unit_of(join_words(blocks[i].word[0], blocks[i].word[1])).value;
+      UnitDraw<Draw>::draw(*blocks.rows(), parameters, filled, drawn, room);
+      for (std::int64_t i = 0; i < n; ++i)
+        store_drawn(to.dtype, to.data, first + i, drawn[i]);
+    }
+  });
+}
+
+}  // namespace
 
 template <class Draw>
 void draw_cpu(const KernelCall& call) {
   const TensorView& to = call.outputs[0];
   const DrawParameters parameters = draw_parameters(call);
   const RandomBlock random = random_source(call).read();
+  if constexpr (UnitDraw<Draw>::exists) {
+    if (simd::random_rows() != nullptr)
+      return draw_units<Draw>(call, parameters, random);
+  }
   parallel_for(to.size, 512, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       SubStream stream(random, static_cast<std::uint64_t>(i));

@@ -111,6 +111,16 @@ struct NormalDraw {
   }
 };
 
+/// The upper half of a product.
+SLUICE_HD inline std::uint64_t upper_product(std::uint64_t a, std::uint64_t b) noexcept {
+#ifdef __CUDA_ARCH__
+  return __umul64hi(a, b);
+#else
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<std::uint64_t>(static_cast<Wide>(a) * b >> 64);
+#endif
+}
+
 /// 64 random bits modulo the range: uneven by at most range / 2^64.
 template <class T>
 struct IntegerDraw {
@@ -118,13 +128,21 @@ struct IntegerDraw {
   static constexpr int k_count = 2;
   std::int64_t low;
   std::uint64_t range;
+  std::uint64_t inverse;  // the largest whole number below 2^64 / range
 
   IntegerDraw(std::int64_t from, std::int64_t to)
-      : low(from), range(static_cast<std::uint64_t>(to) - static_cast<std::uint64_t>(from)) {}
+      : low(from),
+        range(static_cast<std::uint64_t>(to) - static_cast<std::uint64_t>(from)),
+        inverse(~std::uint64_t{0} / range) {}
+  /// bits % range: the product's upper half is the quotient or one less, for the inverse lacks at most 1.
+  SLUICE_HD std::uint64_t rest(std::uint64_t bits) const noexcept {
+    const std::uint64_t left = bits - upper_product(bits, inverse) * range;
+    return left >= range ? left - range : left;
+  }
   SLUICE_HD void operator()(const PhiloxBlock& block, T* to) const noexcept {
     for (int i = 0; i < k_count; ++i) {
       const std::uint64_t bits = join_words(block.word[2 * i], block.word[2 * i + 1]);
-      to[i] = static_cast<T>(static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + bits % range));
+      to[i] = static_cast<T>(static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + rest(bits)));
     }
   }
 };

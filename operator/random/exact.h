@@ -50,6 +50,14 @@ SLUICE_HD inline Exact exact_root(Exact x) noexcept {
   return std::sqrt(x.value);
 }
 
+/// What exact_log() is made of, in vectors too (simd/random.cpp): the same steps in the same order.
+struct ExactLog {
+  static constexpr double k_most_mantissa = 1.4142135623730951;
+  static constexpr int k_last_term = 23;  // 1 / 23, then 1 / 21 and so on to 1 / 3
+  // log 2 in two parts, of which e times the first is exact.
+  static constexpr double k_two_high = 6.93147180369123816490e-01, k_two_low = 1.90821492927058770002e-10;
+};
+
 /// Of x > 0 that is not denormal, to about an ulp: x = 2^e * m with m about 1, log m = 2 atanh((m - 1) / (m + 1)) by
 /// its series.
 SLUICE_HD inline Exact exact_log(Exact x) noexcept {
@@ -57,17 +65,16 @@ SLUICE_HD inline Exact exact_log(Exact x) noexcept {
   const auto bits = std::bit_cast<std::uint64_t>(x.value);
   auto exponent = static_cast<std::int64_t>(bits >> 52) - 1023;
   Exact m = std::bit_cast<double>((bits & k_mantissa) | k_one);
-  if (m > 1.4142135623730951) {
+  if (m > ExactLog::k_most_mantissa) {
     m = m * 0.5;
     ++exponent;
   }
   const Exact s = (m - 1.0) / (m + 1.0), z = s * s;
-  Exact series = 1.0 / 23;
-  for (int k = 21; k >= 3; k -= 2)
+  Exact series = 1.0 / ExactLog::k_last_term;
+  for (int k = ExactLog::k_last_term - 2; k >= 3; k -= 2)
     series = series * z + 1.0 / k;
   const Exact e = static_cast<double>(exponent), twice = 2.0 * s;
-  // log 2 in two parts, of which e times the first is exact.
-  return e * 6.93147180369123816490e-01 + (twice + (twice * z * series + e * 1.90821492927058770002e-10));
+  return e * ExactLog::k_two_high + (twice + (twice * z * series + e * ExactLog::k_two_low));
 }
 
 /// 0 below -708, where e^x would be denormal; x at most 709.

@@ -26,7 +26,10 @@ class SubStream {
     return std::uint64_t{block_.word[at + 1]} << 32 | block_.word[at];
   }
   /// (0, 1), symmetrical: odd multiples of 2^-53.
-  SLUICE_HD Exact unit() noexcept { return (static_cast<double>(bits() >> 12) + 0.5) * 0x1p-52; }
+  SLUICE_HD Exact unit() noexcept { return unit_of(bits()); }
+  SLUICE_HD static Exact unit_of(std::uint64_t bits) noexcept {
+    return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
+  }
   /// Normal, by Marsaglia's polar method: pairs within the unit circle.
   SLUICE_HD Exact normal() noexcept {
     for (int tries = 0; tries < k_most_tries; ++tries) {

@@ -7,6 +7,7 @@
 #include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/resize/filters.h>
+#include <sluice/operator/resize/planes.h>
 #include <sluice/operator/resize/resize.h>
 #include <sluice/operator/sides.h>
 #include <sluice/operator/walk/walk.h>
@@ -124,12 +125,19 @@ NDArray resized_axis(const NDArray& x, const detail::ResizedAxis& of, const Mixi
   return how.bilinear ? mixed(x, of.axis, of.in, of.out, of.corners, site) : nearest(x, of.axis, of.in, of.out, site);
 }
 
-NDArray resized(const NDArray& x, const Shape& size, const Mixing& how, SourceLocation site) {
+NDArray resized_by_axes(const NDArray& x, const Shape& size, const Mixing& how, SourceLocation site) {
   const Shape extents = detail::extents_beside_batch(x);
   NDArray y = x;
   for (int axis = 2; axis < 4; ++axis)
     y = resized_axis(y, {axis, extents[axis], size[axis - 2], how.align_corners}, how, site);
   return y.same(x) ? x.copy(site) : y.astype(x.dtype(), site);  // never x itself: the result may be written
+}
+
+NDArray resized(const NDArray& x, const Shape& size, const Mixing& how, SourceLocation site) {
+  if (!x.device().is_cpu() || how.antialias)
+    return resized_by_axes(x, size, how, site);
+  const PlanesAttributes planes{size, how.bilinear, how.bicubic, how.align_corners};
+  return invoke_one(detail::k_resize_planes, {x}, Attributes::of(planes), site);
 }
 
 Arrays resize(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
@@ -142,7 +150,7 @@ Arrays upsample(std::span<const NDArray> inputs, const Attributes& attributes, S
   infer_upsampling(detail::k_upsampling, detail::specs_of(inputs), attributes);
   const auto& how = attributes.as<UpsamplingAttributes>();
   const NDArray& x = inputs[0];
-  if (!how.is_any())
+  if (!how.is_any() && !x.device().is_cpu())
     return {repeat(repeat(x, how.scale, 2, site), how.scale, 3, site)};
   const Shape extents = detail::extents_beside_batch(x);
   return {resized(x, {how.scale * extents[2], how.scale * extents[3]}, how, site)};
@@ -244,8 +252,13 @@ constinit const Operator k_box_iou{
     .composition = intersect,
 };
 
+NDArray resized_by_takes(const NDArray& x, const PlanesAttributes& how, SourceLocation site) {
+  return resized_by_axes(x, how.size, {how.bilinear, how.bicubic, how.align_corners, false}, site);
+}
+
 OperatorList resize_operators() noexcept {
-  static constexpr const Operator* list[] = {&k_resize2d, &k_upsampling, &k_box_iou};
+  static constexpr const Operator* list[] = {
+      &k_resize2d, &k_upsampling, &k_resize_planes, &k_resize_planes_backward, &k_box_iou};
   return list;
 }
 

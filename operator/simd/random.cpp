@@ -1,4 +1,5 @@
 #include <sluice/ndarray/detail/simd_build.h>
+#include <sluice/operator/random/exact.h>
 #include <sluice/operator/simd/random.h>
 
 #if SLUICE_HIGHWAY
@@ -138,8 +139,32 @@ void normal(const std::uint32_t* words, float mean, float deviation, std::int64_
   }
 }
 
+// No product and sum become one: each is rounded, as everywhere.
+void log(double* x, std::int64_t n) {
+  using Double = hn::ScalableTag<double>;
+  using N = Lanes<Double>;
+  using detail::ExactLog;
+  const hn::RebindToSigned<Double> whole;
+  const Pair d;
+  for (std::int64_t i = 0; i < n; i += static_cast<std::int64_t>(hn::Lanes(Double{}))) {
+    const auto bits = hn::BitCast(d, hn::LoadU(Double{}, x + i));
+    const auto mantissa = hn::And(bits, hn::Set(d, 0xfffffffffffffu));
+    const N between = hn::BitCast(Double{}, hn::Or(mantissa, hn::Set(d, 0x3ff0000000000000u)));
+    const auto is_large = between > N(ExactLog::k_most_mantissa);
+    const N m = select(is_large, between * N(0.5), between);
+    const N exponent = hn::ConvertTo(Double{}, hn::BitCast(whole, hn::ShiftRight<52>(bits)));
+    const N e = select(is_large, exponent - N(1022), exponent - N(1023));
+    const N s = (m - N(1)) / (m + N(1)), z = s * s, twice = N(2) * s;
+    N series = 1.0 / ExactLog::k_last_term;
+    for (int k = ExactLog::k_last_term - 2; k >= 3; k -= 2)
+      series = series * z + N(1.0 / k);
+    const N sum = e * N(ExactLog::k_two_high) + (twice + (twice * z * series + e * N(ExactLog::k_two_low)));
+    hn::StoreU(sum.v, Double{}, x + i);
+  }
+}
+
 const RandomRows* rows() noexcept {
-  static constexpr RandomRows k_rows{words, uniform, normal, drop};
+  static constexpr RandomRows k_rows{words, uniform, normal, drop, log};
   return &k_rows;
 }
 

@@ -19,6 +19,8 @@ struct RandomRows {
   /// 0 where the word is below `threshold`, otherwise x * scale: the same bits everywhere.
   void (*drop)(
       const std::uint32_t* words, std::uint64_t threshold, const float* x, float scale, std::int64_t n, float* to);
+  /// x[i] = detail::exact_log(x[i]), to the bit.
+  void (*log)(double* x, std::int64_t n);
 };
 
 /// Null if there are none: the plain loops serve.

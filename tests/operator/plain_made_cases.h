@@ -137,6 +137,8 @@ inline void add_neural(std::vector<PlainCase>& cases) {
   cases.push_back(fused_attention_gradient(true));
   cases.push_back(by_name("resize2d", of({{2, 3, 4, 5}}), "size=(3, 7)"));
   cases.push_back(by_name("resize2d", of({{2, 3, 4, 5}}), "size=(3, 2), bicubic=true, antialias=true"));
+  cases.push_back(by_name("resize_planes", of({{2, 3, 4, 5}}), "size=(3, 7)"));
+  cases.push_back(by_name("resize_planes", of({{2, 3, 4, 5}}), "size=(3, 7), bicubic=true"));
   cases.push_back(by_name("upsampling", of({{2, 3, 4, 5}}), "scale=2, bilinear=true"));
   cases.push_back(by_name("box_iou", of({{3, 4}, {2, 4}}), ""));
   cases.push_back(by_name("convolution3d", of({{2, 2, 3, 3, 4}, {3, 2, 2, 2, 2}, {3}}), "pad=(1, 0, 1)"));

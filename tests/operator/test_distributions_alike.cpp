@@ -7,6 +7,8 @@
 #include <vector>
 
 #include <sluice/operator/api.h>
+#include <sluice/operator/random/draws.h>
+#include <sluice/operator/simd/random.h>
 
 #include "tests/operator/reference.h"
 #include "tests/support/catch.h"
@@ -69,6 +71,46 @@ TEST_CASE("Drawn numbers have the same bits whatever the number of workers", "[r
   }
   CHECK((all[0] == all[1]));
   CHECK((all[0] == all[2]));
+}
+
+TEST_CASE("Numbers drawn some at a time are those drawn one by one, to the bit", "[random]") {
+  for (const std::int64_t n : {1, 63, 64, 255, 256, 257, 3001}) {
+    random::seed(12);
+    const NDArray exponential = random::exponential(2, {n}, {.dtype = float64});
+    const NDArray laplace = random::laplace(-1, 2, {n}, {.dtype = float64});
+    const NDArray gumbel = random::gumbel(1, 3, {n}, {.dtype = float64});
+    const auto check = [&]<class Draw>(const NDArray& drawn, std::uint64_t offset, const detail::DrawParameters& p) {
+      const auto got = drawn.to_vector<double>();
+      std::int64_t other = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        detail::SubStream stream({12, offset}, static_cast<std::uint64_t>(i));
+        other += static_cast<std::int64_t>(Draw::draw(p, i, stream) != got[static_cast<std::size_t>(i)]);
+      }
+      CHECK(other == 0);
+    };
+    const auto step = static_cast<std::uint64_t>(n);
+    check.operator()<detail::ExponentialDraw>(exponential, 0, {{2}});
+    check.operator()<detail::LaplaceDraw>(laplace, step, {{-1, 2}});
+    check.operator()<detail::GumbelDraw>(gumbel, 2 * step, {{1, 3}});
+  }
+}
+
+TEST_CASE("Logarithms in vectors are those of one number, to the bit", "[random]") {
+  const simd::RandomRows* const rows = simd::random_rows();
+  if (rows == nullptr)
+    return;
+  std::vector<double> numbers;
+  for (int exponent = -1022; exponent <= 1023; ++exponent) {
+    for (const double mantissa : {1.0, std::nextafter(1.0, 2.0), 1.4142135623730951, 1.4142135623730954, 1.7})
+      numbers.push_back(std::ldexp(mantissa, exponent));
+  }
+  numbers.resize(numbers.size() / simd::RandomRows::k_group * simd::RandomRows::k_group);
+  std::vector<double> logarithms = numbers;
+  rows->log(logarithms.data(), static_cast<std::int64_t>(logarithms.size()));
+  std::size_t other = 0;
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    other += static_cast<std::size_t>(logarithms[i] != detail::exact_log(numbers[i]).value);
+  CHECK(other == 0);
 }
 
 TEST_CASE("Drawn numbers on a GPU are those of the CPU, bit by bit", "[random][gpu]") {

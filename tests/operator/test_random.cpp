@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <sluice/operator/api.h>
+#include <sluice/operator/random/draw.h>
 #include <sluice/operator/random/philox.h>
 
 #include "tests/operator/reference.h"
@@ -18,6 +19,26 @@ namespace {
 std::vector<std::uint32_t> philox_words(detail::PhiloxBlock counter, std::uint32_t key0, std::uint32_t key1) {
   const detail::PhiloxBlock block = detail::philox(counter, key0, key1);
   return {block.word, block.word + 4};
+}
+
+TEST_CASE("Random bits modulo a range are what a division leaves", "[random]") {
+  constexpr std::uint64_t k_most = ~std::uint64_t{0};
+  std::vector<std::uint64_t> numbers{0, 1, 2, 3, 5, 7, 10, 641, 1000, k_most, k_most - 1, k_most / 3, 6700417};
+  for (int bit = 2; bit < 64; ++bit) {
+    for (const int beside : {-1, 0, 1})
+      numbers.push_back((std::uint64_t{1} << bit) + static_cast<std::uint64_t>(beside));
+  }
+  int other = 0;
+  for (const std::uint64_t range : numbers) {
+    if (range == 0)
+      continue;
+    const detail::IntegerDraw<std::int64_t> draw(0, static_cast<std::int64_t>(range));
+    for (const std::uint64_t bits : numbers) {
+      for (const std::uint64_t near : {bits, bits - bits % range, bits - bits % range - 1, bits * 0x9E3779B97F4A7C15u})
+        other += static_cast<int>(draw.rest(near) != near % range);
+    }
+  }
+  CHECK(other == 0);
 }
 
 TEST_CASE("Philox4x32-10 gives the known answers of Random123") {

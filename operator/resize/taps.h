@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+// Which elements along an axis a resized one is mixed of, and the other way round.
+namespace sluice::detail {
+
+enum class TapKind : std::uint8_t { nearest, linear, cubic };
+
+/// For each of `to` results the terms [begin[i], begin[i + 1]): a place below `from`, and its weight. C is the type
+/// that is computed in.
+template <class C>
+struct Taps {
+  std::int64_t from = 0, to = 0;
+  std::vector<std::int64_t> begin;
+  std::vector<std::int32_t> place;
+  std::vector<C> weight;
+  bool is_even = true;  // all results have as many
+
+  std::int64_t count(std::int64_t i) const noexcept { return begin[i + 1] - begin[i]; }
+  /// Result i is an element as it is.
+  bool is_copy(std::int64_t i) const noexcept { return count(i) == 1 && weight[begin[i]] == 1; }
+};
+
+/// Of an axis of `in` elements, at least 1, resized to `out`: as resize2d says, each element itself where they are as
+/// many. Places are counted in whole numbers, weights rounded once.
+template <class C>
+Taps<C> taps_of(TapKind kind, std::int64_t in, std::int64_t out, bool corners);
+
+/// What each of `from` elements gives to: terms in the order of the results.
+template <class C>
+Taps<C> turned(const Taps<C>& taps);
+
+}  // namespace sluice::detail

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::simd {
+
+/// What each of n results is made of: `terms` numbers of a row, each times a weight. Term k of result i stands at
+/// k * pitch + i; what lies behind the n-th up to `pitch`, a multiple of k_group, names places of the row too.
+struct MixTable {
+  static constexpr std::int64_t k_group = 16;
+
+  const std::int32_t* place = nullptr;
+  const float* weight = nullptr;
+  std::int64_t terms = 0, pitch = 0, n = 0;
+};
+
+/// Sums of weighted floats in the vectors of simd::target(), products rounded and added in the order of the terms: the
+/// bits of the plain loops.
+struct MixRows {
+  /// to[i] = weight[0] * rows[0][i] + ...; of no rows 0.
+  void (*across)(const float* const* rows, const float* weight, std::int64_t count, std::int64_t n, float* to);
+  /// to[i] = the terms of result i.
+  void (*along)(const float* row, const MixTable& table, float* to);
+};
+
+/// Null if there are none: the plain loops serve.
+const MixRows* mix_rows() noexcept;
+
+}  // namespace sluice::simd
