@@ -51,13 +51,15 @@ constexpr std::string_view k_neutral =
     "isposinf "
     "lamb_update lars_update lcm ldexp leaky_relu left_shift logical_and logical_not logical_or logical_xor "
     "loss_scale_update max max_pool1d max_pool2d max_pool2d_gather max_pool3d min mish nag_update nan_to_num nanmax "
-    "nanmin negative nms_mask one_hot pad pad_edge pad_reflect pick put_along_axis put_places radians random_bernoulli "
+    "nanmin negative nms_mask one_hot pad pad_edge pad_reflect pick put_along_axis put_places radians "
+    "random_bernoulli "
     "random_beta random_exponential random_gamma random_gumbel random_laplace random_normal random_poisson "
     "random_randint random_truncated_normal random_uniform relu relu6 repeat reshape resize2d right_shift "
     "rmsprop_update roi_samples roll round sample_categorical sample_gamma sample_poisson scatter_nd selu "
     "sequence_last sequence_mask sequence_reverse sgd_update sigmoid sign signbit signum_update silu sin sinc slice "
     "slice_assign slice_axes softshrink softsign sort sort_with_indices sqrt squeeze take take_along_axis take_places "
-    "tanh threshold tile to topk transpose trunc undiagonal unfold_rows unslice unslice_axes upsampling where "
+    "tanh threshold tile to topk transpose true_places trunc undiagonal unfold_rows unslice unslice_axes upsampling "
+    "where "
     "while_loop words";
 
 template <class Each>
