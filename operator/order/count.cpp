@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include <sluice/ndarray/create.h>
@@ -62,9 +63,12 @@ Histogram histogram(const NDArray& x, std::int64_t bins, double low, double high
                                                                   : low * (1 - below / count) + high * (below / count);
     }
     const NDArray edges = array<double>(at, {bins + 1}).to(x.device());
-    const NDArray wide = x.detach().astype(float64);
-    const NDArray above = searchsorted(edges, wide, true, site) - 1;
-    return {bincount(where(wide == high, bins - 1, above), bins, site), edges};
+    // The last bin holds its upper edge too: what is not in it begins with the next number.
+    constexpr double k_least = std::numeric_limits<double>::min(), k_infinity = std::numeric_limits<double>::infinity();
+    at.back() = high == 0 ? k_least : std::nextafter(high, k_infinity);
+    const NDArray ends = array<double>(at, {bins + 1}).to(x.device());
+    const NDArray edges_below = searchsorted(ends, x.detach().astype(float64), true, site);
+    return {bincount(edges_below, bins + 1, site).slice(0, 1, bins + 1, 1, site).copy(site), edges};
   });
 }
 
