@@ -57,7 +57,8 @@ constexpr std::string_view k_neutral =
     "sample_categorical sample_gamma sample_poisson scatter_nd selu sequence_last sequence_mask sequence_reverse "
     "sgd_update sigmoid sign signbit signum_update silu sin sinc slice slice_assign slice_axes softshrink softsign "
     "sort sort_with_indices space_to_depth split sqrt squeeze take take_along_axis take_places tanh threshold tile to "
-    "topk topk_mask transpose trunc undiagonal unfold_rows unslice unslice_axes upsampling where while_loop words";
+    "topk topk_mask transpose true_places trunc undiagonal unfold_rows unslice unslice_axes upsampling where "
+    "while_loop words";
 
 template <class Each>
 constexpr void for_each_name(std::string_view names, const Each& each) {

@@ -41,6 +41,34 @@ inline std::int64_t place_at(const KernelCall& call, const Taking& taking, std::
   return place >= 0 ? place : entry_at(call, taking, i);  // which throws
 }
 
+/// So many numbers are looked up at a time, in one loop.
+inline constexpr std::int64_t k_looked_up = 512;
+
+/// What numbers [first, first + count), at most k_looked_up of them, name: as place_at() says, of several axes as
+/// entry_at() does.
+inline void look_up(
+    const KernelCall& call, const Taking& taking, std::int64_t first, std::int64_t count, std::int64_t* places) {
+  const Placing& named = taking.place;
+  const std::int64_t n = named.extents[0];
+  const auto of = [&]<class T>(const T* numbers) {
+    bool all = true;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t index = numbers[i], place = index < 0 ? index + n : index;
+      places[i] = place;
+      all &= static_cast<std::uint64_t>(place) < static_cast<std::uint64_t>(n);
+    }
+    return all;
+  };
+  if (named.axes == 1 && named.mode == IndexMode::raise) {
+    if (named.dtype == DType::int64 && of(static_cast<const std::int64_t*>(named.data) + first))
+      return;
+    if (named.dtype == DType::int32 && of(static_cast<const std::int32_t*>(named.data) + first))
+      return;
+  }
+  for (std::int64_t i = 0; i < count; ++i)
+    places[i] = named.axes == 1 ? place_at(call, taking, first + i) : entry_at(call, taking, first + i);
+}
+
 /// Calls f(i, its entry) for positions of [begin, end), in order: entry_at() without its divisions.
 template <class F>
 void for_each_entry(const KernelCall& call, const Taking& taking, std::int64_t begin, std::int64_t end, const F& f) {
@@ -48,8 +76,13 @@ void for_each_entry(const KernelCall& call, const Taking& taking, std::int64_t b
   if (begin == end)  // then there may be none to divide by
     return;
   if (place.inner == 0) {
-    for (std::int64_t i = begin; i < end; ++i)
-      f(i, entry_at(call, taking, i));
+    std::int64_t entries[k_looked_up];
+    for (std::int64_t first = begin; first < end; first += k_looked_up) {
+      const std::int64_t count = std::min(k_looked_up, end - first);
+      look_up(call, taking, first, count, entries);
+      for (std::int64_t i = 0; i < count; ++i)
+        f(first + i, entries[i]);
+    }
     return;
   }
   const std::int64_t slice = begin / place.inner, step = place.extents[0] * place.inner;

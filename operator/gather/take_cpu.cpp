@@ -24,13 +24,11 @@ Positions sort_positions(const KernelCall& call, const Taking& taking) {
   Positions sorted;
   sorted.starts.assign(static_cast<std::size_t>(n) + 1, 0);
   sorted.at.resize(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i)
-    ++sorted.starts[entry_at(call, taking, i) + 1];
+  for_each_entry(call, taking, 0, count, [&](std::int64_t, std::int64_t entry) { ++sorted.starts[entry + 1]; });
   for (std::int64_t e = 0; e < n; ++e)
     sorted.starts[e + 1] += sorted.starts[e];
   std::vector<std::int64_t> next(sorted.starts.begin(), sorted.starts.end() - 1);
-  for (std::int64_t i = 0; i < count; ++i)
-    sorted.at[next[entry_at(call, taking, i)]++] = i;
+  for_each_entry(call, taking, 0, count, [&](std::int64_t i, std::int64_t entry) { sorted.at[next[entry]++] = i; });
   return sorted;
 }
 
@@ -89,13 +87,15 @@ void add_columns(const KernelCall& call, const Taking& taking, const Columns& at
         sums.assign(static_cast<std::size_t>(at.n * width), C{0});
         total = sums.data();
       }
-      for (std::int64_t p = 0; p < at.positions; ++p) {
+      // Where nothing lies behind the axis numbers of several positions are neighbours.
+      const std::int64_t together = at.inner == 1 ? k_looked_up : 1, column = at.inner == 1 ? 0 : 1;
+      for (std::int64_t p = 0; p < at.positions; p += together) {
         const std::int64_t from = (outer * at.positions + p) * at.inner + first;
-        for (std::int64_t i = 0; i < width; ++i) {
-          const std::int64_t to =
-              taking.place.axes == 1 ? place_at(call, taking, from + i) : entry_at(call, taking, from + i);
-          total[to * step + i] += static_cast<C>(dy[from + i]);
-        }
+        const std::int64_t count = std::min(together, at.positions - p) * width;
+        std::int64_t to[k_looked_up];
+        look_up(call, taking, from, count, to);
+        for (std::int64_t i = 0; i < count; ++i)
+          total[to[i] * step + i * column] += static_cast<C>(dy[from + i]);
       }
       for (std::int64_t e = 0; !in_place && e < at.n; ++e) {
         for (std::int64_t i = 0; i < width; ++i)
@@ -147,8 +147,10 @@ struct RowMoves {
 };
 
 void copy_all(const TensorView& from, const TensorView& to) {
-  if (to.size > 0)
-    std::memcpy(to.data, from.data, static_cast<std::size_t>(to.size) * size_of(to.dtype));
+  const auto bytes = static_cast<std::int64_t>(size_of(to.dtype)) * to.size;
+  parallel_for(bytes, 1 << 18, [&](std::int64_t begin, std::int64_t end) {
+    std::memcpy(to.as<std::byte>() + begin, from.as<const std::byte>() + begin, static_cast<std::size_t>(end - begin));
+  });
 }
 
 /// Calls f(row of what is taken, row of the other array, entry, position) for all rows. Those of one entry, and they

@@ -188,6 +188,27 @@ NDArray bincount(const NDArray& x, std::int64_t bins, SourceLocation site) {
 Histogram histogram(const NDArray& x, std::int64_t bins, double low, double high, SourceLocation site) {
   const Arrays made = invoke(k_histogram, std::span(&x, 1), Attributes::of(HistogramAttributes{bins, low, high}), site);
   return {made[0], made[1]};
+  return detail::located(site, [&]() -> Histogram {
+    detail::object_of(x, "histogram");
+    require<ValueError>(bins > 0, [&] { return message("histogram: ", bins, " bins"); });
+    require<ValueError>(std::isfinite(low) && std::isfinite(high) && low < high, [&] {
+      return message("histogram: from ", low, " to ", high);
+    });
+    std::vector<double> at(static_cast<std::size_t>(bins) + 1, high);
+    const auto count = static_cast<double>(bins);
+    for (std::int64_t i = 0; i < bins; ++i) {
+      const auto below = static_cast<double>(i);
+      at[static_cast<std::size_t>(i)] = std::isfinite(high - low) ? low + below * ((high - low) / count)
+                                                                  : low * (1 - below / count) + high * (below / count);
+    }
+    const NDArray edges = array<double>(at, {bins + 1}).to(x.device());
+    // The last bin holds its upper edge too: what is not in it begins with the next number.
+    constexpr double k_least = std::numeric_limits<double>::min(), k_infinity = std::numeric_limits<double>::infinity();
+    at.back() = high == 0 ? k_least : std::nextafter(high, k_infinity);
+    const NDArray ends = array<double>(at, {bins + 1}).to(x.device());
+    const NDArray edges_below = searchsorted(ends, x.detach().astype(float64), true, site);
+    return {bincount(edges_below, bins + 1, site).slice(0, 1, bins + 1, 1, site).copy(site), edges};
+  });
 }
 
 NDArray quantile(const NDArray& x, double q, std::optional<int> axis, bool keepdims, SourceLocation site) {

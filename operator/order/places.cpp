@@ -1,10 +1,13 @@
+#include <sluice/ndarray/create.h>
 #include <sluice/operator/axis_layout.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/normalise.h>
+#include <sluice/operator/order/order.h>
 #include <sluice/operator/order/places.h>
 #include <sluice/operator/scan/calls.h>
+#include <sluice/operator/scan/scan.h>
 #include <sluice/operator/sink.h>
 
 namespace sluice {
@@ -45,6 +48,26 @@ Arrays put_gradient(const GradientCall& call) {
   return {{}, invoke_one(k_take_places, {call.output_grads[0], call.inputs[0]}, call.attributes, {}), {}};
 }
 
+Specs infer_true(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const std::int64_t count = attributes.as<detail::TruePlacesAttributes>().count;
+  const ArraySpec& truths = inputs[0];
+  require<DTypeError>(truths.dtype == bool_, [&] { return message(op.name, ": takes truths, not ", truths.dtype); });
+  require<ShapeError>(truths.shape.ndim() == 1, [&] {
+    return message(op.name, ": takes one row of truths, not shape ", truths.shape);
+  });
+  require<ValueError>(count >= 0 && count <= truths.shape[0], [&] {
+    return message(op.name, ": ", count, " of ", truths.shape[0], " truths");
+  });
+  return {{{count}, int64, truths.device}};
+}
+
+// Where there is no kernel: sums so far of truths say where each true one goes.
+Arrays searched_true(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  const auto end = static_cast<double>(attributes.as<detail::TruePlacesAttributes>().count + 1);
+  const NDArray numbers = arange(1, end, 1, {.dtype = int64, .device = inputs[0].device()}, site);
+  return {searchsorted(cumsum(inputs[0], 0, false, site), numbers, false, site)};
+}
+
 }  // namespace
 
 void detail::check_places(const Operator& op, const ArraySpec& places, const Shape& x, int axis) {
@@ -78,9 +101,16 @@ constinit const Operator k_put_places = {
     .saved_inputs = 0b01,
     .shape_inputs = 0b100,
 };
+constinit const Operator k_true_places = {
+    .name = "true_places",
+    .attributes = &attribute_type<detail::TruePlacesAttributes>,
+    .infer = infer_true,
+    .kernels = {on_cpu(detail::true_places_cpu)},
+    .composition = searched_true,
+};
 
 detail::OperatorList detail::place_operators() noexcept {
-  static constexpr const Operator* list[] = {&k_take_places, &k_put_places};
+  static constexpr const Operator* list[] = {&k_take_places, &k_put_places, &k_true_places};
   return list;
 }
 

@@ -13,7 +13,19 @@ extern const Operator k_take_places;
 /// places, dy, x (shape alone) -> dx, the gradient of that: where no place stands twice in a row of the axis.
 extern const Operator k_put_places;
 
+/// A row of truths -> the places of those that are true, of which there are `count`. ValueError where there are not.
+extern const Operator k_true_places;
+
 namespace detail {
+
+struct TruePlacesAttributes {
+  std::int64_t count = 0;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("count", count);
+  }
+};
 
 /// `runs`: equal places stand side by side, and there are as many as entries; otherwise none stands twice.
 struct PlacesAttributes {
@@ -34,6 +46,7 @@ void take_places_cpu(const KernelCall& call);
 void take_places_gpu(const KernelCall& call);
 void put_places_cpu(const KernelCall& call);
 void put_places_gpu(const KernelCall& call);
+void true_places_cpu(const KernelCall& call);
 
 }  // namespace detail
 }  // namespace sluice

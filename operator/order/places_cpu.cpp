@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include <sluice/engine/parallel.h>
 #include <sluice/operator/axis_layout.h>
@@ -50,6 +52,39 @@ void put_places_cpu(const KernelCall& call) {
     std::fill_n(dx, call.outputs[0].size, U{0});
     for_each_place(
         call, call.inputs[0], call.outputs[0].shape, [=](std::int64_t place, std::int64_t at) { dx[place] = dy[at]; });
+  });
+}
+
+// A piece first says how many there are, so that each knows where its own go.
+void true_places_cpu(const KernelCall& call) {
+  constexpr std::int64_t k_piece = 1 << 15;
+  const TensorView &x = call.inputs[0], &y = call.outputs[0];
+  const auto* const truths = x.as<const std::uint8_t>();
+  auto* const places = y.as<std::int64_t>();
+  const std::int64_t pieces = (x.size + k_piece - 1) / k_piece;
+  std::vector<std::int64_t> ends(static_cast<std::size_t>(pieces) + 1);
+  parallel_for(pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t piece = begin; piece < end; ++piece) {
+      const std::int64_t first = piece * k_piece, last = std::min(first + k_piece, x.size);
+      std::int32_t count = 0;
+      for (std::int64_t i = first; i < last; ++i)
+        count += truths[i] != 0 ? 1 : 0;
+      ends[piece + 1] = count;
+    }
+  });
+  std::partial_sum(ends.begin(), ends.end(), ends.begin());
+  require<ValueError>(ends.back() == y.size, [&] {
+    return message(call.op.name, ": ", ends.back(), " truths are true, not ", y.size);
+  });
+  parallel_for(pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t piece = begin; piece < end; ++piece) {
+      std::int64_t i = piece * k_piece;
+      // Each place is written until the true one comes: no branch depends on the truths.
+      for (std::int64_t at = ends[piece]; at < ends[piece + 1]; ++i) {
+        places[at] = i;
+        at += truths[i] != 0 ? 1 : 0;
+      }
+    }
   });
 }
 

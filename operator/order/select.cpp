@@ -9,11 +9,20 @@
 #include <sluice/operator/order/order.h>
 #include <sluice/operator/order/places.h>
 #include <sluice/operator/order/select.h>
+#include <sluice/operator/reduce/reduce.h>
 #include <sluice/operator/scan/scan.h>
 
 namespace sluice {
 
 namespace {
+
+/// How many of a row of truths are true, for `name`. Waits.
+std::int64_t count_of(const char* name, const NDArray& counted, SourceLocation site) {
+  require<ValueError>(counted.object()->buffer != nullptr, [&] {
+    return message(name, ": how many entries there are depends on values, and a program that is traced has none");
+  });
+  return counted.item<std::int64_t>(site);
+}
 
 /// Where a row of truths is true. Waits.
 NDArray true_places(const char* name, const NDArray& truths, SourceLocation site) {
@@ -21,12 +30,13 @@ NDArray true_places(const char* name, const NDArray& truths, SourceLocation site
   const ArrayOptions places{.dtype = int64, .device = truths.device()};
   if (n == 0)
     return zeros({0}, places);
-  const NDArray ends = cumsum(truths, 0, false, site);
-  require<ValueError>(ends.object()->buffer != nullptr, [&] {
-    return message(name, ": how many entries there are depends on values, and a program that is traced has none");
-  });
-  const auto count = ends.slice(0, n - 1, n, 1, site).item<std::int64_t>(site);
-  return searchsorted(ends, arange(1, static_cast<double>(count) + 1, 1, places), false, site);
+  if (truths.device().is_gpu()) {  // there the sums that count them say where they go
+    const NDArray ends = cumsum(truths, 0, false, site);
+    const std::int64_t count = count_of(name, ends.slice(0, n - 1, n, 1, site), site);
+    return searchsorted(ends, arange(1, static_cast<double>(count) + 1, 1, places), false, site);
+  }
+  const std::int64_t count = count_of(name, count_nonzero(truths, {}, false, site), site);
+  return invoke_one(k_true_places, {truths}, Attributes::of(detail::TruePlacesAttributes{count}), site);
 }
 
 /// Entries of a sorted row that are not the one before.
@@ -48,6 +58,8 @@ NDArray nonzero(const NDArray& x, SourceLocation site) {
     NDArray left = true_places("nonzero", flat.dtype() == bool_ ? flat : not_equal(flat, 0, site), site);
     if (shape.ndim() == 0)
       return left.reshape({left.shape()[0], 1}, site).slice(1, 0, 0, 1, site).copy(site);
+    if (shape.ndim() == 1)
+      return left.expand_dims(1, site);
     left = left.astype(float64);  // exact: no memory holds 2^50 elements
     std::int64_t beside = shape.size();
     std::vector<NDArray> columns;

@@ -36,6 +36,27 @@ const simd::ArgRows<Accumulator<T>>* vectors_of(const SettledExtremeOf<T, Larges
   return simd::arg_rows<Accumulator<T>>(Largest);
 }
 
+/// Joins a term each to n neighbouring outputs, in vectors; false where the plain loops do.
+template <class T, bool Largest>
+bool join_neighbours(
+    const SettledExtremeOf<T, Largest, false>& op,
+    const Accumulator<T>* x,
+    std::int64_t n,
+    Accumulator<T>* to) noexcept {
+  const auto* const vectors = vectors_of(op);
+  if (vectors != nullptr)
+    vectors->keep(x, n, to);
+  return vectors != nullptr;
+}
+template <class T>
+bool join_neighbours(const ExponentialsOf<T>&, const float* x, std::int64_t n, Exponentials<float>* to) noexcept {
+  static_assert(sizeof(*to) == 2 * sizeof(float));
+  const simd::SoftmaxRows* const rows = simd::softmax_rows();
+  if (rows != nullptr)
+    rows->join(x, n, &to->largest);
+  return rows != nullptr;
+}
+
 /// Calls f(state) with a state that loops are compiled for.
 template <class Op, class F>
 void with_settled(const Op& op, const F& f) {
@@ -96,10 +117,12 @@ template <class T, class A>
 ScaledSquares<A> block_in_passes(const SquaresOf<T>& op, const A* x, std::int64_t n) noexcept {
   // Beside so large a sum the squares that were lost are less than its last bit.
   constexpr A k_enough = sizeof(A) == 8 ? static_cast<A>(0x1p-950) : static_cast<A>(0x1p-90);
-  const A largest = reduce_block(SettledExtremeOf<A, true, true>(), x, n, 1);
   const A sum = reduce_block(SquaredDistancesFrom<A>(), x, n, 1);
-  if (largest <= op.k_big && (sum >= k_enough || largest == 0))
+  // No square is larger than the sum, which so says that none is of a big number.
+  if (sum >= k_enough && sum <= op.k_big * op.k_big)
     return {0, sum, 0};
+  if (sum == 0 && reduce_block(SettledExtremeOf<A, true, true>(), x, n, 1) == 0)
+    return {0, 0, 0};
   return reduce_block(op, x, n, 1);
 }
 

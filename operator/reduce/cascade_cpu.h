@@ -133,9 +133,9 @@ class TileCascade {
  private:
   template <class T>
   void join_row(const T* __restrict x, Acc* __restrict block) noexcept {
-    if constexpr (requires { vectors_of(op_)->keep(x, width_, block); }) {
-      if (const auto* const vectors = vectors_of(op_))
-        return vectors->keep(x, width_, block);
+    if constexpr (requires { join_neighbours(op_, x, width_, block); }) {
+      if (join_neighbours(op_, x, width_, block))
+        return;
     }
     for (int j = 0; j < width_; ++j)
       block[j] = with_term(op_, block[j], x[j]);

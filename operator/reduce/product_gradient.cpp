@@ -2,7 +2,9 @@
 #include <limits>
 
 #include <sluice/operator/concat/concat.h>
+#include <sluice/operator/invoke.h>
 #include <sluice/operator/reduce/gradient.h>
+#include <sluice/operator/reduce/product_gradient.h>
 #include <sluice/operator/reduce/reduce.h>
 
 // The gradient of a product is dy times the product of the other factors. That may fit float64 where products on the
@@ -96,7 +98,35 @@ NDArray product_without(const NDArray& factors, const Shape& axes) {
   return result * where(beside_infinity, k_infinity, ones_like(factors));
 }
 
+Specs infer_gradient(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const Shape &x = inputs[0].shape, &axes = attributes.as<TermsAttributes>().axes;
+  for (const std::int64_t axis : axes)
+    normal_axis(axis, x.ndim(), op.name);
+  require<DTypeError>(is_floating(inputs[0].dtype) && inputs[0].dtype == inputs[1].dtype, [&] {
+    return message(op.name, ": takes one floating type, not ", inputs[0].dtype, " and ", inputs[1].dtype);
+  });
+  require<ShapeError>(inputs[1].shape.size() == reduced_shape(x, axes, false).size(), [&] {
+    return message(op.name, ": heads of shape ", inputs[1].shape, " of products along ", axes, " of shape ", x);
+  });
+  return {inputs[0]};
+}
+
+Arrays composed_gradient(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation) {
+  const NDArray &x = inputs[0], &dy = inputs[1];
+  const NDArray others = product_without(x.astype(float64), attributes.as<TermsAttributes>().axes);
+  return {(dy.astype(float64) * others).astype(x.dtype())};
+}
+
 }  // namespace
+
+constinit const Operator k_prod_backward = {
+    .name = "prod_backward",
+    .inputs = 2,
+    .attributes = &attribute_type<TermsAttributes>,
+    .infer = infer_gradient,
+    .kernels = {on_cpu(prod_backward_cpu)},
+    .composition = composed_gradient,
+};
 
 // The gradient as a function of x that can itself be differentiated where factors are zero.
 NDArray ReductionGradient::recorded_of_product(const NDArray& x, const NDArray& dy) const {
@@ -123,7 +153,7 @@ NDArray ReductionGradient::recorded_of_product(const NDArray& x, const NDArray& 
 NDArray ReductionGradient::of_product(const NDArray& x, const NDArray& dy) const {
   if (autograd::is_recording())
     return recorded_of_product(x, dy);
-  return (dy.astype(float64) * product_without(x.astype(float64), axes_)).astype(x.dtype());
+  return invoke_one(k_prod_backward, {x, dy}, Attributes::of(TermsAttributes{axes_}), SourceLocation::current());
 }
 
 }  // namespace sluice::detail

@@ -11,6 +11,7 @@
 #include <sluice/operator/reduce/gradient.h>
 #include <sluice/operator/reduce/kernels.h>
 #include <sluice/operator/reduce/normal_axes.h>
+#include <sluice/operator/reduce/product_gradient.h>
 #include <sluice/operator/reduce/reduce.h>
 #include <sluice/operator/reduce/rows.h>
 
@@ -246,7 +247,16 @@ detail::OperatorList detail::reduce_operators() noexcept {
 #define REDUCTION(name, ...) &k_row<Reduction::name>,
 #include <sluice/operator/reduce/reduce.def>
 #undef REDUCTION
-      &k_argmax, &k_argmin, &k_divide_by_terms, &k_nansum, &k_nanprod, &k_nanmean, &k_nanmax, &k_nanmin, &k_norm};
+      &k_argmax,
+      &k_argmin,
+      &k_divide_by_terms,
+      &k_prod_backward,
+      &k_nansum,
+      &k_nanprod,
+      &k_nanmean,
+      &k_nanmax,
+      &k_nanmin,
+      &k_norm};
   return list;
 }
 

@@ -190,6 +190,29 @@ double exp_sum(const float* x, float shift, std::int64_t n, float* to, Ahead nex
   return joined(lane);
 }
 
+HWY_INLINE void join(V x, float* pairs) {
+  hn::Vec<D> best, sums;
+  hn::LoadInterleaved2(D{}, pairs, best, sums);
+  const V largest(best), total(sums);
+  const auto stays = largest >= x;
+  const V apart = select(largest == x, 0, select(stays, x - largest, largest - x)), power = exp_below(apart);
+  const V joined = select(stays, total + power, total * power + 1);
+  hn::StoreInterleaved2(select(stays, largest, x).v, joined.v, D{}, pairs);
+}
+
+void join(const float* x, std::int64_t n, float* pairs) {
+  std::int64_t i = 0;
+  for (; i + k_step <= n; i += k_step)
+    join(load(x + i), pairs + 2 * i);
+  if (i == n)
+    return;
+  alignas(HWY_MAX_BYTES) float last[2 * k_step] = {};
+  const std::size_t bytes = static_cast<std::size_t>(2 * (n - i)) * sizeof(float);
+  std::memcpy(last, pairs + 2 * i, bytes);
+  join(load(x + i, n - i, 0), last);
+  std::memcpy(pairs + 2 * i, last, bytes);
+}
+
 double sum(const float* a, const float* b, std::int64_t n) {
   Sums sums;
   std::int64_t i = 0;
@@ -281,7 +304,8 @@ void finish() {
 }
 
 const SoftmaxRows* rows() noexcept {
-  static constexpr SoftmaxRows k_rows{largest, exp_sum, sum, scale, shift, probability, gradient, log_gradient, finish};
+  static constexpr SoftmaxRows k_rows{
+      largest, exp_sum, join, sum, scale, shift, probability, gradient, log_gradient, finish};
   return &k_rows;
 }
 

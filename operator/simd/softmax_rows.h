@@ -19,6 +19,8 @@ struct SoftmaxRows {
   float (*largest)(const float* x, std::int64_t n);
   /// The sum of e^(x - shift), of x <= shift; each of them is also written to `to` unless that is null.
   double (*exp_sum)(const float* x, float shift, std::int64_t n, float* to, Ahead next);
+  /// Joins x to n pairs of the largest term of a column and the sum of e^(term - largest), equal infinities' being 1.
+  void (*join)(const float* x, std::int64_t n, float* pairs);
   /// The sum of a * b, of a alone if b is null.
   double (*sum)(const float* a, const float* b, std::int64_t n);
   /// x * factor.

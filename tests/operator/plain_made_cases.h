@@ -57,6 +57,12 @@ inline void add_orders(std::vector<PlainCase>& cases) {
   for (const char* op : {"argsort", "diff"})
     cases.push_back(by_name(op, alike(1, {3, 4}), ""));
   cases.push_back(by_name("searchsorted", {{{6}, std::nullopt}, {{3, 4}, std::nullopt}}, ""));
+  const auto every_other = [](const Arrays& in, DType) {
+    const Operator& found = *find_operator("true_places");
+    const NDArray same = in[0] == in[0], truths = stack({same, logical_not(same)}, 1).reshape({-1});
+    return invoke(found, std::span(&truths, 1), parse_attributes(found, "count=5"), SourceLocation::current());
+  };
+  cases.push_back({"true_places", {{{5}, int32}}, every_other, 0, 3});
   cases.push_back(
       {"bincount", {{{12}, int32}}, [](const Arrays& in, DType) { return Arrays{bincount(in[0], 4)}; }, 0, 3});
 }
@@ -76,6 +82,7 @@ inline void add_sums_at(std::vector<PlainCase>& cases) {
 }
 
 inline void add_made(std::vector<PlainCase>& cases) {
+  cases.push_back(by_name("prod_backward", {{{2, 3, 2}, std::nullopt}, {{1, 3, 1}, std::nullopt}}, "axes=(0, 2)"));
   for (const char* op : {"nan_to_num", "nanmax", "nanmean", "nanmin", "nanprod", "nansum", "norm"})
     cases.push_back(by_name(op, alike(1, {3, 4}), ""));
   for (const char* op : {"float_power", "isclose", "masked_log_softmax", "masked_softmax"})

@@ -77,6 +77,12 @@ TEST_CASE("A histogram's bins hold their lower edges, the last one both", "[oper
     CHECK(numbers(widest.edges) == std::vector<double>{-1e308, 0, 1e308});
     CHECK(whole(widest.counts) == Indices{1, 6});
     CHECK(numbers(histogram(x, 100, -1e308, 1e308).edges)[99] == Approx(9.8e307));
+    // Upper edges that have the least number behind them, and none.
+    constexpr double k_most = std::numeric_limits<double>::max();
+    const NDArray ends = array<double>({-1, -0.0, 0.0, 1e-300, std::nextafter(1.0, 2.0), 1, k_most, k_inf}).to(device);
+    CHECK(whole(histogram(ends, 2, -2, 0).counts) == Indices{0, 3});
+    CHECK(whole(histogram(ends, 2, -1, 1).counts) == Indices{1, 4});
+    CHECK(whole(histogram(ends, 2, 0, k_most).counts) == Indices{5, 1});
   }
   CHECK_THROWS_AS(histogram(zeros({3}), 0, 0, 1), ValueError);
   CHECK_THROWS_AS(histogram(zeros({3}), 2, 1, 1), ValueError);
