@@ -74,8 +74,8 @@ constinit const Operator k_histogram = {
     .composition = counted,
 };
 
-// From low in equal steps, of which the whole range need not be a number.
-NDArray bin_edges(const HistogramAttributes& a, Device device, SourceLocation site) {
+// From low in equal steps, of which the whole range need not be a number; `last` behind them.
+NDArray bin_edges(const HistogramAttributes& a, double last, Device device, SourceLocation site) {
   const ArrayOptions how{.dtype = float64, .device = device};
   const auto count = static_cast<double>(a.bins);
   const NDArray at = arange(0, count, 1, how, site);
@@ -84,15 +84,21 @@ NDArray bin_edges(const HistogramAttributes& a, Device device, SourceLocation si
                             : add(multiply(subtract(1, divide(at, count, site), site), a.low, site),
                                   multiply(divide(at, count, site), a.high, site),
                                   site);
-  return concat({below, full({1}, a.high, how, site)}, 0, site);
+  return concat({below, full({1}, last, how, site)}, 0, site);
 }
 
 Arrays counted(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   infer_histogram(k_histogram, detail::specs_of(inputs), attributes);
   const auto& a = attributes.as<HistogramAttributes>();
-  const NDArray edges = bin_edges(a, inputs[0].device(), site), wide = inputs[0].detach().astype(float64, site);
-  const NDArray above = subtract(searchsorted(edges, wide, true, site), 1, site);
-  return {bincount(where(equal(wide, a.high, site), a.bins - 1, above, site), a.bins, site), edges};
+  const Device device = inputs[0].device();
+  const NDArray wide = inputs[0].detach().astype(float64, site);
+  // The last bin holds its upper edge too: what is not in it begins with the next number.
+  constexpr double k_least = std::numeric_limits<double>::min(), k_infinity = std::numeric_limits<double>::infinity();
+  const double beyond = a.high == 0 ? k_least : std::nextafter(a.high, k_infinity);
+  const NDArray below = searchsorted(bin_edges(a, beyond, device, site), wide, true, site);
+  return {
+      bincount(below, a.bins + 1, site).slice(0, 1, a.bins + 1, 1, site).copy(site),
+      bin_edges(a, a.high, device, site)};
 }
 
 // -- quantile -------------------------------------------------------------------------------------------------------
@@ -188,27 +194,6 @@ NDArray bincount(const NDArray& x, std::int64_t bins, SourceLocation site) {
 Histogram histogram(const NDArray& x, std::int64_t bins, double low, double high, SourceLocation site) {
   const Arrays made = invoke(k_histogram, std::span(&x, 1), Attributes::of(HistogramAttributes{bins, low, high}), site);
   return {made[0], made[1]};
-  return detail::located(site, [&]() -> Histogram {
-    detail::object_of(x, "histogram");
-    require<ValueError>(bins > 0, [&] { return message("histogram: ", bins, " bins"); });
-    require<ValueError>(std::isfinite(low) && std::isfinite(high) && low < high, [&] {
-      return message("histogram: from ", low, " to ", high);
-    });
-    std::vector<double> at(static_cast<std::size_t>(bins) + 1, high);
-    const auto count = static_cast<double>(bins);
-    for (std::int64_t i = 0; i < bins; ++i) {
-      const auto below = static_cast<double>(i);
-      at[static_cast<std::size_t>(i)] = std::isfinite(high - low) ? low + below * ((high - low) / count)
-                                                                  : low * (1 - below / count) + high * (below / count);
-    }
-    const NDArray edges = array<double>(at, {bins + 1}).to(x.device());
-    // The last bin holds its upper edge too: what is not in it begins with the next number.
-    constexpr double k_least = std::numeric_limits<double>::min(), k_infinity = std::numeric_limits<double>::infinity();
-    at.back() = high == 0 ? k_least : std::nextafter(high, k_infinity);
-    const NDArray ends = array<double>(at, {bins + 1}).to(x.device());
-    const NDArray edges_below = searchsorted(ends, x.detach().astype(float64), true, site);
-    return {bincount(edges_below, bins + 1, site).slice(0, 1, bins + 1, 1, site).copy(site), edges};
-  });
 }
 
 NDArray quantile(const NDArray& x, double q, std::optional<int> axis, bool keepdims, SourceLocation site) {
