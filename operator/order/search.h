@@ -45,14 +45,16 @@ struct Search {
   SLUICE_HD void find(std::int64_t i) const noexcept {
     const U key = rule.key(load_bits<U>(values, bytes, i), true);
     const std::int64_t base = i / each * n;
+    const auto before = [&](std::int64_t at) {
+      const U other = rule.key(load_bits<U>(sorted, bytes, base + at), true);
+      return right ? other <= key : other < key;
+    };
+    // Places that find_among_keys() looks at too: elements that are in no order give the same everywhere.
     std::int64_t low = 0, count = n;
-    while (count > 0) {
-      const std::int64_t half = count / 2;
-      const U other = rule.key(load_bits<U>(sorted, bytes, base + low + half), true);
-      const bool before = right ? other <= key : other < key;
-      low = before ? low + half + 1 : low;
-      count = before ? count - half - 1 : half;
-    }
+    for (; count > 1; count -= count / 2)
+      low += before(low + count / 2 - 1) ? count / 2 : 0;
+    if (count == 1 && before(low))
+      ++low;
     places[i] = low;
   }
 };

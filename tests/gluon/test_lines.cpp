@@ -124,7 +124,7 @@ TEST_CASE("an undefined array is missed by what the user wrote", "[gluon][messag
   check_line("argmax: the array is undefined", __LINE__, [&] { argmax(undefined, 0); });
   check_line("take: input 0 is an undefined NDArray", __LINE__, [&] { take(undefined, undefined); });
   check_line("concat: input 0 is an undefined NDArray", __LINE__, [&] { concat({undefined}); });
-  check_line("split: the array is undefined", __LINE__, [&] { split(undefined, 2); });
+  check_line("split: input 0 is an undefined NDArray", __LINE__, [&] { split(undefined, 2); });
   check_line("softmax: the array is undefined", __LINE__, [&] { softmax(undefined); });
   check_line("item: the array is undefined", __LINE__, [&] { undefined.item<float>(); });
   check_line("to_vector: the array is undefined", __LINE__, [&] { undefined.to_vector<float>(); });
