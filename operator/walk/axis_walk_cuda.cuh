@@ -18,11 +18,12 @@
 
 namespace sluice::detail {
 
-/// Entries first .. first + count of the result, from an array of n entries; a and b are the row's numbers.
+/// Entries first .. first + count of the result, `size` units of it, from an array of n entries and `units`; a and b
+/// are the row's numbers.
 template <class I>
 struct AxisPart {
   const void* from;
-  I n, first, a, b, size;
+  I n, first, a, b, size, units;
   Divider<I> count;
 };
 
@@ -70,34 +71,57 @@ __global__ void __launch_bounds__(k_block)
   }
 }
 
-/// The lowest of the V entries that o and those behind it come from, where these are neighbours in either order and not
-/// the last ones of their axis; -1 elsewhere. The one in the middle tells from rows that begin anew.
-template <class Row, int V, class I>
-__device__ I run_at(const AxisPart<I>& part, I o, I inner) {
-  if (inner != 1 || o + V > part.count.value())
-    return -1;
-  const auto from = [&](I further) { return Row::from(o + further, part.n, part.a, part.b); };
-  const I first = from(0), middle = from(V / 2) - first, last = from(V - 1) - first;
-  const bool rises = middle == V / 2 && last == V - 1, falls = middle == -(V / 2) && last == 1 - V;
-  const I low = rises ? first : first + last, high = rises ? first + last : first;
-  return (rises || falls) && high + 4 < part.n ? low : -1;
+/// Units of one and two bytes that are read by the 16 bytes they lie in, and by those behind: neither begin before the
+/// array nor end beyond it.
+template <class U, class I>
+__device__ bool has_room_around(I at, I units) {
+  constexpr I V = k_neighbours<U>;
+  return at >= V && at + 2 * V <= units;
 }
 
-/// 16 bytes from any address that is a multiple of an element, by words: one more than there are, which up to three
-/// bytes of are read beyond what is asked for, and no page's end.
+/// Where the V units of the result from `unit` of entry o on come from, when they are neighbours there: of one slice,
+/// or slices of one unit, which may lie in the other order; else -1. The one in the middle tells from rows that begin
+/// anew.
+template <class Row, class U, class I>
+__device__ I run_at(const AxisPart<I>& part, I outer, I o, I inner, I unit, bool& falls) {
+  constexpr I V = k_neighbours<U>;
+  const auto from = [&](I further) { return Row::from(o + further, part.n, part.a, part.b); };
+  const I first = from(0);
+  I at = (outer * part.n + first) * inner + unit;
+  falls = false;
+  if (unit + V > inner) {
+    if (inner != 1 || o + V > part.count.value())
+      return -1;
+    const I middle = from(V / 2) - first, last = from(V - 1) - first;
+    falls = middle == -(V / 2) && last == 1 - V;
+    if (!falls && (middle != V / 2 || last != V - 1))
+      return -1;
+    at += falls ? last : 0;
+  }
+  return first >= 0 && has_room_around<U>(at, part.units) ? at : -1;
+}
+
+/// 16 bytes from any address that is a multiple of an element, where there is room around.
 template <class U>
 __device__ Neighbours<U, k_neighbours<U>> read_run(const U* from) {
+  using Words = Neighbours<std::uint32_t, 4>;
   const auto address = reinterpret_cast<std::uintptr_t>(from);
-  const auto* const words = reinterpret_cast<const std::uint32_t*>(address & ~std::uintptr_t{3});
+  const auto* const vectors = reinterpret_cast<const Words*>(address & ~std::uintptr_t{15});
+  const Words low = vectors[0], high = address % 16 != 0 ? vectors[1] : low;
+  const bool by_two = (address & 8) != 0, by_one = (address & 4) != 0;
   const unsigned shift = 8 * static_cast<unsigned>(address & 3);
-  std::uint32_t read[5];
+  std::uint32_t read[6];
 #pragma unroll
-  for (int w = 0; w < 5; ++w)
-    read[w] = w < 4 || shift != 0 ? words[w] : 0;
-  Neighbours<std::uint32_t, 4> whole;
+  for (int w = 0; w < 6; ++w) {
+    const std::uint32_t here = w < 4 ? low.at[w % 4] : high.at[w % 4];
+    read[w] = by_two ? (w < 2 ? low.at[w + 2] : high.at[w - 2]) : here;
+  }
+  Words whole;
 #pragma unroll
-  for (int w = 0; w < 4; ++w)
-    whole.at[w] = static_cast<std::uint32_t>((std::uint64_t{read[w + 1]} << 32 | read[w]) >> shift);
+  for (int w = 0; w < 4; ++w) {
+    const std::uint32_t first = by_one ? read[w + 1] : read[w], second = by_one ? read[w + 2] : read[w + 1];
+    whole.at[w] = static_cast<std::uint32_t>((std::uint64_t{second} << 32 | first) >> shift);
+  }
   Neighbours<U, k_neighbours<U>> run;
   memcpy(&run, &whole, sizeof run);
   return run;
@@ -130,10 +154,11 @@ __global__ void __launch_bounds__(k_block)
     I outer = part.count.divide(slice), o = slice - outer * count, unit = i - slice * inner;
     Neighbours<U, V> loaded;
     if constexpr (sizeof(U) <= 2) {
-      const I entry = run_at<Row, V>(part, o, inner);
-      if (entry >= 0 && i + V <= part.size) {
-        loaded = read_run(from + outer * part.n + entry);
-        if (entry != Row::from(o, part.n, part.a, part.b))
+      bool falls;
+      const I at = run_at<Row, U>(part, outer, o, inner, unit, falls);
+      if (at >= 0 && i + V <= part.size) {
+        loaded = read_run(from + at);
+        if (falls)
           turn_round(loaded);
         *reinterpret_cast<Neighbours<U, V>*>(out + i) = loaded;
         continue;
@@ -196,6 +221,7 @@ AxisParts<I, N> axis_parts(const AxisRun& run, const AxisSource* sources, int co
         static_cast<I>(s.a),
         static_cast<I>(s.b),
         static_cast<I>(run.outer * s.count * run.inner),
+        static_cast<I>(run.outer * s.n * run.inner),
         Divider<I>(s.count)};
   }
   return parts;

@@ -7,6 +7,7 @@
 
 #include <sluice/ndarray/half.h>
 #include <sluice/ndarray/scalar.h>
+#include <sluice/operator/axis_layout.h>
 #include <sluice/operator/operator.h>
 
 namespace sluice {
@@ -98,19 +99,49 @@ struct WalkAttributes<row, true> : WalkAttributes<row, false> {
   }
 };
 
+/// One slice again and again. What gives each entry several times, or all of them together, is this of slices that are
+/// one entry, or all: no entry is searched for, and what is copied is as long as can be.
+struct Again {
+  static constexpr const char* name = "tile";
+  template <class I>
+  SLUICE_HD static I from(I, I, I, I) noexcept {
+    return 0;
+  }
+};
+
+/// What a row is computed as, and the slices seen as that: `at` of what it comes from, `extent` of the result.
+template <AxisWalk row>
+struct WalkForm {
+  using Row = WalkRow<row>;
+  static AxisLayout of(const AxisLayout& at) noexcept { return at; }
+  static std::int64_t extent(std::int64_t extent, std::int64_t) noexcept { return extent; }
+};
+template <>
+struct WalkForm<AxisWalk::tile> {
+  using Row = Again;
+  static AxisLayout of(const AxisLayout& at) noexcept { return {at.outer, 1, at.n * at.inner}; }
+  static std::int64_t extent(std::int64_t, std::int64_t repeats) noexcept { return repeats; }
+};
+template <>
+struct WalkForm<AxisWalk::repeat> {
+  using Row = Again;
+  static AxisLayout of(const AxisLayout& at) noexcept { return {at.outer * at.n, 1, at.inner}; }
+  static std::int64_t extent(std::int64_t, std::int64_t repeats) noexcept { return repeats; }
+};
+
 /// The numbers of one run, whatever the row. `value`: the bits of an element.
 struct WalkNumbers {
   std::int64_t axis, a, b;
   std::uint64_t value = 0;
 };
 
-/// Calls f of the row's traits.
+/// Calls f of the row's form.
 template <class F>
 void with_walk(AxisWalk row, const F& f) {
   switch (row) {
 #define WALK(name, ...) \
   case AxisWalk::name:  \
-    return f(WalkRow<AxisWalk::name>());
+    return f(WalkForm<AxisWalk::name>());
 #include <sluice/operator/walk/walk.def>
 #undef WALK
   }

@@ -10,9 +10,9 @@ namespace sluice::detail {
 
 namespace {
 
-// Slices [begin, end) of the result, counted along the axis and before it.
+// Elements [begin, end) of the result, in runs of one slice each.
 template <class Row, class U>
-void walk_slices(
+void walk_elements(
     const KernelCall& call,
     const WalkNumbers& numbers,
     const AxisLayout& at,
@@ -20,19 +20,25 @@ void walk_slices(
     std::int64_t begin,
     std::int64_t end) {
   const U* const from = call.inputs[0].as<const U>();
-  U* to = call.outputs[0].as<U>() + begin * at.inner;
+  U* to = call.outputs[0].as<U>() + begin;
   U fill;
   std::memcpy(&fill, &numbers.value, sizeof fill);
-  std::int64_t outer = begin / extent, o = begin % extent;
-  for (std::int64_t slice = begin; slice < end; ++slice, to += at.inner) {
+  const std::int64_t slice = begin / at.inner;
+  std::int64_t outer = slice / extent, o = slice % extent, within = begin % at.inner;
+  while (begin < end) {
     const std::int64_t entry = Row::from(o, at.n, numbers.a, numbers.b);
+    const std::int64_t run = std::min(at.inner - within, end - begin);
+    const std::int64_t source = (outer * at.n + entry) * at.inner + within;
     if (entry < 0) {
-      std::fill_n(to, at.inner, fill);
-    } else if (at.inner == 1) {
-      *to = from[outer * at.n + entry];
+      std::fill_n(to, run, fill);
+    } else if (run == 1) {
+      *to = from[source];
     } else {
-      std::copy_n(from + (outer * at.n + entry) * at.inner, at.inner, to);
+      std::copy_n(from + source, run, to);
     }
+    to += run;
+    begin += run;
+    within = 0;
     if (++o == extent) {
       o = 0;
       ++outer;
@@ -40,17 +46,17 @@ void walk_slices(
   }
 }
 
-template <class Row>
+template <class Form>
 void walk_row(const KernelCall& call, const WalkNumbers& numbers) {
   const int axis = static_cast<int>(numbers.axis);
-  const AxisLayout at = axis_layout(call.inputs[0].shape, axis);
-  const std::int64_t extent = call.outputs[0].shape[axis];
-  if (call.outputs[0].size == 0)
+  const std::int64_t size = call.outputs[0].size;
+  if (size == 0)
     return;
+  const AxisLayout at = Form::of(axis_layout(call.inputs[0].shape, axis));
+  const std::int64_t extent = Form::extent(call.outputs[0].shape[axis], numbers.a);
   by_element_size(size_of(call.inputs[0].dtype), [&]<class U>() {
-    const std::int64_t grain = std::max<std::int64_t>(1, (1 << 15) / at.inner);
-    parallel_for(at.outer * extent, grain, [&](std::int64_t begin, std::int64_t end) {
-      walk_slices<Row, U>(call, numbers, at, extent, begin, end);
+    parallel_for(size, 1 << 15, [&](std::int64_t begin, std::int64_t end) {
+      walk_elements<typename Form::Row, U>(call, numbers, at, extent, begin, end);
     });
   });
 }
@@ -58,7 +64,7 @@ void walk_row(const KernelCall& call, const WalkNumbers& numbers) {
 }  // namespace
 
 void walk_cpu(AxisWalk row, const KernelCall& call, const WalkNumbers& numbers) {
-  with_walk(row, [&]<class Row>(Row) { walk_row<Row>(call, numbers); });
+  with_walk(row, [&]<class Form>(Form) { walk_row<Form>(call, numbers); });
 }
 
 }  // namespace sluice::detail

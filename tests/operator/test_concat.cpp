@@ -142,5 +142,34 @@ TEST_CASE("concat on a GPU agrees with the CPU", "[gpu]") {
   CHECK(test::differences(concat(on_gpu, 1).slice(1, 3, 200).to(cpu()), reference(many, 1).slice(1, 3, 200)) == "");
 }
 
+// Enough that a GPU writes vectors: they begin and end within rows, span short arrays, and stop at both ends of inputs.
+TEST_CASE("concat on a GPU joins rows of odd lengths, of few arrays and of more", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const DType dtype : {int8, float16, float32}) {
+    for (const std::vector<std::int64_t>& widths : std::vector<std::vector<std::int64_t>>{
+             {129, 128},
+             {1, 2, 3, 300, 1},
+             {70000},
+             {33333, 32769},
+             {17, 1, 1, 1, 31, 16, 15, 14, 7, 8, 9, 101, 3, 5, 2, 64},
+             {17, 1, 1, 1, 31, 16, 15, 14, 7, 8, 9, 101, 3, 5, 2, 63, 1}}) {
+      std::int64_t whole = 0;
+      for (const std::int64_t width : widths)
+        whole += width;
+      const std::int64_t rows = 65599 / whole + 1;
+      std::vector<NDArray> here, there;
+      for (const std::int64_t width : widths) {
+        const NDArray x = test::random_array({rows, width + 1}, here.size() + 3, -9, 9, dtype);
+        here.push_back(x.slice(1, 1, width + 1).copy());
+        // Not at a multiple of 16 bytes either.
+        const NDArray flat = concat({x.slice(0, 0, 1).reshape({width + 1}), here.back().reshape({rows * width})}, 0);
+        there.push_back(flat.to(gpu()).slice(0, width + 1, flat.shape()[0]).reshape({rows, width}));
+      }
+      CAPTURE(dtype, widths);
+      CHECK(test::differences(concat(there, 1).to(cpu()), concat(here, 1)) == "");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice

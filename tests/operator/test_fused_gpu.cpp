@@ -13,6 +13,7 @@
 #include "tests/operator/fused_programs.h"
 #include "tests/operator/random_program.h"
 #include "tests/operator/run_kernel.h"
+#include "tests/support/bytes.h"
 #include "tests/support/catch.h"
 
 using namespace sluice;
@@ -32,8 +33,7 @@ void check_same(const fused::Program& program, const Arrays& inputs, bool one_na
   const auto got = all_bytes(run(program, inputs), one_nan), wanted = all_bytes(alone(program, inputs), one_nan);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     CAPTURE(i);
-    const bool same = got[i] == wanted[i];
-    CHECK(same);
+    CHECK(first_difference(got[i], wanted[i]) == "none");
   }
 }
 

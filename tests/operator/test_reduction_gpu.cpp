@@ -10,6 +10,7 @@
 #include <sluice/operator/graph/trace.h>
 
 #include "tests/operator/reduction_graphs.h"
+#include "tests/support/bytes.h"
 #include "tests/support/catch.h"
 
 using namespace sluice;
@@ -22,15 +23,16 @@ NDArray draw(const Shape& shape, std::uint64_t seed, DType dtype) {
   return random_terms(shape, seed, dtype, gpu());
 }
 
-bool is_same(const fused::Program& program, const ReductionCall& call, const Arrays& inputs) {
+std::string difference_of(const fused::Program& program, const ReductionCall& call, const Arrays& inputs) {
   const Attributes attributes = fused::attributes_of(program, call);
   const Arrays got = invoke(fused::k_fused_reduction, inputs, attributes, SourceLocation::current());
-  return all_bits(got) == all_bits(fused::compose_reduction(inputs, attributes, SourceLocation::current()));
+  return first_difference(
+      all_bits(got), all_bits(fused::compose_reduction(inputs, attributes, SourceLocation::current())));
 }
 
 void check_same(const fused::Program& program, const ReductionCall& call, const Arrays& inputs) {
   CAPTURE(fused::to_text(program), sluice::detail::operator_of(call.row).name, call.axes, inputs[0].shape());
-  CHECK(is_same(program, call, inputs));
+  CHECK(difference_of(program, call, inputs) == "none");
 }
 
 /// One shape a form: rows and columns in vectors and not, general walks too, pieces, nothing.
