@@ -179,6 +179,19 @@ TEST_CASE("Entries move on a GPU as on the CPU: every unit, odd extents, more th
       }
     }
   }
+  // Entries twice and four times, with a rest behind the vectors, of any address.
+  for (const std::int64_t size : {33000, 33001, 1, 7}) {
+    for (const DType dtype : {int8, float16}) {
+      const NDArray x = drawn({size + 1}, dtype), there = x.to(gpu());
+      for (const std::int64_t times : {2, 3, 4, 8, 9}) {
+        CAPTURE(size, dtype, times);
+        CHECK(differences(repeat(there, times, 0), repeat(x, times, 0)) == "");
+        CHECK(
+            differences(repeat(there.slice(0, 1, size + 1), times, 0), repeat(x.slice(0, 1, size + 1), times, 0)) ==
+            "");
+      }
+    }
+  }
   const NDArray wide = drawn({5, 4100}, int8), there = wide.to(gpu());
   CHECK(differences(roll(there, 3, 1), roll(wide, 3, 1)) == "");
   CHECK(differences(tile(there, {3, 2}), tile(wide, {3, 2})) == "");
