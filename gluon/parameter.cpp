@@ -65,8 +65,9 @@ struct Parameter::State {
   std::string name;
   ParameterOptions options;
   NDArray data;
-  std::atomic<bool> ready{false};       // data may be read: set after it, by whoever made it
-  std::mutex completing;                // one of several first forwards makes it
+  std::atomic<bool> ready{false};  // data may be read: set after it, by whoever made it
+  // One of several first forwards makes it. Who is short of memory for it runs tasks, which may be first ones too.
+  std::recursive_mutex completing;
   std::optional<Waiting> waiting;       // initialize() was called, the shape is missing
   std::uint64_t used_grad_version = 0;  // of the gradient's buffer, when it was last used or made
   std::uint64_t used_grad_buffer = 0;   // its Var's number: backward may put another buffer there
@@ -179,6 +180,7 @@ void Parameter::initialize_as(
 // What is pushed meanwhile has the user's line, and names the parameter.
 void Parameter::fill(const std::string& path, const init::Initializer& init, Device device, SourceLocation site) const {
   const State& state = *state_;
+  const bool was_there = is_initialized();
   const autograd::PauseScope pause;
   std::optional<CallSinkScope> nobody;
   if (detail::LayerWatch::current() != nullptr)  // a summary runs nothing but this
@@ -188,7 +190,10 @@ void Parameter::fill(const std::string& path, const init::Initializer& init, Dev
   try {
     NDArray data = empty(state.options.shape, {.dtype = state.options.dtype, .device = device});
     init(data);
-    adopt(std::move(data));
+    if (grad_req() != GradReq::null)
+      data.attach_grad(grad_req(), {});
+    if (is_initialized() == was_there)  // otherwise a task that ran meanwhile has made it
+      put(std::move(data));
   } catch (Error& error) {
     error.locate("in the initialiser of " + describe(site));
     throw;

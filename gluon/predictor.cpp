@@ -61,7 +61,8 @@ struct Predictor::State {
   Engine& engine = Engine::current();
   const Var of_engine = engine.new_var();  // tells whether it is still there
   const std::vector<ArraySpec> inputs;
-  sluice::detail::PerProcess<std::mutex> mutex = {};  // of who traces
+  // Of who traces. Who is short of memory for it runs tasks, which may ask, and trace, too.
+  sluice::detail::PerProcess<std::recursive_mutex> mutex = {};
   std::mutex publishing = {};
   const sluice::detail::HeldOverForks held{publishing};
   sluice::detail::Published<Program> program = {};
@@ -85,8 +86,7 @@ graph::Graph Predictor::State::trace() const {
 void Predictor::State::trace_again(std::uint64_t changes, bool always) {
   std::vector<std::unique_ptr<const Program>> gone;  // dropped without the lock
   const std::lock_guard hold(mutex.get());
-  const Program* const before = program.latest();
-  if (before != nullptr && !always && is_current(*before, changes))
+  if (const Program* const known = program.latest(); known != nullptr && !always && is_current(*known, changes))
     return;
   Engine& there = of_engine.engine();
   const EngineScope here(there);
@@ -100,6 +100,7 @@ void Predictor::State::trace_again(std::uint64_t changes, bool always) {
     made->arrays.push_back(parameter.data().object());
   }
   made->traced = trace();
+  const Program* const before = program.latest();
   if (before != nullptr && before->precision == made->precision && is_same(before->traced, made->traced)) {
     made->plan = before->plan;
   } else {

@@ -9,6 +9,7 @@
 //   Total join(a, b)          of two parts of a row; symmetric, associative up to rounding
 //   finish(row, offset, total, once)
 //                             what give() is told; writes what there is one of a row, where `once`
+//   k_tells                   whether finish() writes such things, which rows without elements have too
 //   C give(told, values, j, i)
 //                             element i of the result, with k_writes; or give_vector(told, values, i, made), that and
 //                             its neighbours; put(place, made) if not all are written as they are made
@@ -63,7 +64,7 @@ template <class T, int Reads, bool Writes>
 struct RowOperands {
   using Element = T;
   static constexpr int k_reads = Reads, k_kept = Reads == 0 ? 1 : Reads;
-  static constexpr bool k_writes = Writes, k_joined = true, k_twice = false, k_changes = false;
+  static constexpr bool k_writes = Writes, k_joined = true, k_tells = !Writes, k_twice = false, k_changes = false;
   using InRegisters = void;
   const T* in[k_kept] = {};
   T* out = nullptr;
@@ -252,10 +253,10 @@ bool by_kept_vectors(const Rows& rows, int V, F&& f) {
 /// Enqueues the operator over rows. Throws CudaError naming `name` where the launch is refused.
 template <class R>
 void launch_rows(const char* name, const R& op, const Rows& rows, cudaStream_t stream) {
-  if (rows.count == 0 || (R::k_writes && rows.n == 0))
+  if (rows.count == 0 || (!R::k_tells && rows.n == 0))
     return;
   constexpr int V = k_neighbours<typename R::Element>;
-  if (!op.in_vectors(rows, V)) {
+  if (rows.n == 0 || !op.in_vectors(rows, V)) {
     row_kernel<1><<<rows.blocks(), k_group_block, 0, stream>>>(op, rows);
     return check_early_launch(name, stream);
   }

@@ -96,7 +96,7 @@ class Forward {
     double center = 0, squares = 0;
     for (std::int64_t i = 0; rows_.centred && i < n; ++i)
       center += static_cast<double>(static_cast<C>(x[i * step]));
-    center /= rows_.centred ? static_cast<double>(n) : 1;
+    center /= rows_.centred && n > 0 ? static_cast<double>(n) : 1;
     for (std::int64_t i = 0; i < n; ++i) {
       const double distance = static_cast<double>(static_cast<C>(x[i * step])) - center;
       squares += distance * distance;
@@ -125,7 +125,7 @@ void forward_cpu(const NormForward& norm) {
     const Forward<T> forward(norm);
     parallel_for(
         norm.rows.count(),
-        std::max<std::int64_t>(1, k_norm_grain / norm.rows.at.n),
+        k_norm_grain / std::clamp<std::int64_t>(norm.rows.at.n, 1, k_norm_grain),
         [&](std::int64_t begin, std::int64_t end) { forward.run(begin, end); });
   });
 }
@@ -135,9 +135,7 @@ void forward_cpu(const NormForward& norm) {
 void row_norm_cpu(const KernelCall& call) {
   NormForward norm(call);
   const std::int64_t size = call.inputs[0].size;
-  if (size == 0)
-    return;
-  if (norm.result == norm.dtype)
+  if (size == 0 || norm.result == norm.dtype)  // of rows without elements there are a mean and a 1 / std all the same
     return forward_cpu(norm);
   const Workspace wide(call.queue, sizeof(float) * static_cast<std::size_t>(size));
   norm.y = wide.data();

@@ -51,7 +51,7 @@ struct NormVectors {
 
   template <class T>
   static NormVectors of(const NormRows& rows) noexcept {
-    if (std::is_same_v<T, double> || rows.at.inner != 1 || simd::norm_rows() == nullptr)
+    if (std::is_same_v<T, double> || rows.at.inner != 1 || rows.at.n == 0 || simd::norm_rows() == nullptr)
       return {};
     return {simd::channel_rows(), simd::norm_rows()};
   }

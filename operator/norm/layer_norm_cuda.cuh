@@ -154,6 +154,7 @@ struct NormTold {
 template <class T>
 struct NormRow : RowOperands<T, 1, true> {
   using C = Compute<T>;
+  static constexpr bool k_tells = true;
   NormParameters<T> by;
   C *mean, *inv_std;
   C divisor, eps;

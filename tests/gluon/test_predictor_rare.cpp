@@ -5,14 +5,9 @@
 #include <type_traits>
 #include <vector>
 
-#include <sluice/operator/graph/host_plan.h>
-#include <sluice/operator/graph/trace.h>
-#include <sluice/storage/storage.h>
-
 #include "tests/gluon/networks.h"
 #include "tests/gluon/support.h"
 #include "tests/support/child.h"
-#include "tests/support/gate.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -296,37 +291,3 @@ TEST_CASE("A forked child is refused a predictor of a GPU, and the parent goes o
   CHECK(wrong == 0);
 }
 #endif
-
-TEST_CASE("A request that is short of memory runs tasks, and one of these makes the same request", "[predictor]") {
-  Engine engine({.workers = 1});
-  const EngineScope scope(engine);
-  Storage::of(engine).configure({.host = "direct"});
-  const AttachScope attached(engine);
-  constexpr std::int64_t n = 1 << 16;
-  graph::Tracer tracer;
-  const NDArray x = tracer.input({.shape = {n}, .dtype = float32, .device = cpu()});
-  graph::HostPlan plan(tracer.trace([&] { return Arrays{flip(cumsum(flip(x, 0), 0), 0)}; }), {}, engine);
-  const std::vector<float> from(n, 1);
-  std::vector<float> to(n);
-  const graph::HostValues in[] = {{from.data(), float32, n}};
-  const graph::HostRoom out[] = {{to.data(), float32, n}};
-  const Gate gate;
-  const OpensAtEnd opens(gate);
-  engine.push({.name = "keeps the worker"}, [gate] { gate.wait(); });
-  REQUIRE(gate.reached());
-  NDArray held = empty({1 << 20});
-  bool was_short = false;
-  engine.push({.name = "holds memory"}, [&] {
-    try {
-      plan.run(in, out);
-    } catch (const OutOfMemory&) {
-      was_short = true;
-    }
-    held = NDArray();
-  });
-  Storage& storage = Storage::of(engine);
-  storage.configure({.host = "direct", .host_limit = storage.pool(cpu()).stats().reserved + 64});
-  plan.run(in, out);
-  CHECK(was_short);
-  CHECK(to.front() == static_cast<float>(n));
-}

@@ -72,7 +72,7 @@ for axis in (0, 1, -1):
             values.ALL,
         ),
     )
-for told in ({"parts": 3}, {"indices": "(1, 4)"}):
+for told in ({"parts": 3}, {"indices": (1, 4)}):
     compare(
         "split",
         Call(
