@@ -23,8 +23,8 @@ namespace {
 // The low 64 bits of a result hang on those of the operands alone, and so does what is asked.
 constexpr std::string_view k_modular =
     "add subtract multiply negative square equal not_equal logical_not isfinite isinf isnan isposinf isneginf "
-    "bitwise_and bitwise_or bitwise_xor bitwise_not left_shift where sum prod any all count_nonzero cumsum cumprod "
-    "matmul";
+    "bitwise_and bitwise_or bitwise_xor bitwise_not left_shift where sum nansum prod any all count_nonzero cumsum "
+    "cumprod matmul";
 
 // Right where numbers are in the order of int64.
 constexpr std::string_view k_ordered =

@@ -100,39 +100,49 @@ __global__ void __launch_bounds__(k_group_block)
   }
 }
 
-// Null values are zeros.
+// Which unit of an array stands at each place behind a replacement: each is written once, in order, and what is read
+// lies side by side but for the values.
+struct Replacing {
+  TakeLayout at;
+  std::int64_t units, size;
+  LastOf last;
+  bool narrow;
+
+  Replacing(const TakeLayout& layout, std::int64_t of_row, const LastOf& positions)
+      : at(layout), units(of_row), size(layout.outer * layout.n * of_row), last(positions) {
+    narrow = size <= std::numeric_limits<std::uint32_t>::max();
+  }
+
+  /// Null where it is a zero, as are all values if these are null.
+  template <class U>
+  __device__ const U* from(const U* x, const U* values, std::int64_t i) const {
+    const std::int64_t row = units == 1 ? i : quotient(i, units, narrow);
+    const std::int64_t outer = at.outer == 1 ? 0 : quotient(row, at.n, narrow);
+    const std::int64_t position = last.of(row - outer * at.n);
+    if (position < 0)
+      return x + i;
+    return values == nullptr ? nullptr : values + ((outer * at.indices + position - row) * units + i);
+  }
+};
+
 template <class U>
-__global__ void __launch_bounds__(k_group_block)
-    put_elements_kernel(const U* values, ResolvedIndices indices, Elements walk, U* y) {
+__global__ void __launch_bounds__(k_group_block) replace_kernel(const U* x, const U* values, Replacing walk, U* y) {
   start_early();
-  for (std::int64_t first = walk.first(); first < walk.count; first += walk.step()) {
-    std::int64_t entries[k_elements];
-    walk.find(indices, first, false, entries);
-    U put[k_elements];
+  const Elements steps{walk.size, {}};
+  for (std::int64_t first = steps.first(); first < walk.size; first += steps.step()) {
+    const U* from[k_elements];
 #pragma unroll
     for (int k = 0; k < k_elements; ++k)
-      put[k] = entries[k] < 0 || values == nullptr ? U{} : values[first + k * k_group_block];
+      from[k] = walk.from(x, values, min(first + k * k_group_block, walk.size - 1));
+    U taken[k_elements];
+#pragma unroll
+    for (int k = 0; k < k_elements; ++k)
+      taken[k] = from[k] == nullptr ? U{} : *from[k];
 #pragma unroll
     for (int k = 0; k < k_elements; ++k) {
-      if (entries[k] >= 0)
-        y[entries[k]] = put[k];
+      if (const std::int64_t i = first + k * k_group_block; i < walk.size)
+        y[i] = taken[k];
     }
-  }
-}
-
-// Null values are zeros.
-template <class U>
-__global__ void __launch_bounds__(k_group_block)
-    put_kernel(const U* values, ResolvedIndices indices, RowWalk walk, U* y) {
-  start_early();
-  const Group group(walk.width);
-  for (std::int64_t row = group.index; row < walk.at.outer * walk.at.indices; row += group.count) {
-    const std::int64_t position = walk.position(row), entry = indices.at(position, false);
-    if (!walk.counts(position, entry))
-      continue;
-    U* to = y + walk.row_of(row, entry) * walk.units;
-    for (std::int64_t i = group.lane; i < walk.units; i += walk.width)
-      to[i] = values == nullptr ? U{} : values[row * walk.units + i];
   }
 }
 
@@ -188,12 +198,13 @@ __global__ void __launch_bounds__(k_group_block) one_hot_kernel(
   }
 }
 
-/// Calls f.operator()<U>(units of a row) with the widest type that fits addresses and rows of both arrays.
-template <class F>
-void by_units(const TakeLayout& at, const TensorView& a, const TensorView& b, const F& f) {
+/// Calls f.operator()<U>(units of a row) with the widest type that fits addresses and rows of all arrays.
+template <class F, class... Views>
+void by_units(const TakeLayout& at, const F& f, const TensorView& a, const Views&... others) {
   const std::int64_t bytes = at.inner * static_cast<std::int64_t>(size_of(a.dtype));
-  const auto alignment = reinterpret_cast<std::uintptr_t>(a.data) | reinterpret_cast<std::uintptr_t>(b.data) |
-                         static_cast<std::uintptr_t>(bytes);
+  const auto alignment =
+      (reinterpret_cast<std::uintptr_t>(a.data) | ... | reinterpret_cast<std::uintptr_t>(others.data)) |
+      static_cast<std::uintptr_t>(bytes);
   if (alignment % sizeof(uint4) == 0)
     f.template operator()<uint4>(bytes / static_cast<std::int64_t>(sizeof(uint4)));
   else
@@ -215,7 +226,7 @@ bool is_of_elements(const Taking& taking, std::int64_t units) {
 
 void take_rows(
     const KernelCall& call, const Taking& taking, const TensorView& x, const LastOf& last, const TensorView& y) {
-  by_units(taking.at, x, y, [&]<class U>(std::int64_t units) {
+  const auto launch = [&]<class U>(std::int64_t units) {
     if (is_of_elements(taking, units)) {
       const Elements walk{taking.place.count, last};
       take_elements_kernel<<<walk.blocks(), k_group_block, 0, stream_of(call.queue)>>>(
@@ -226,25 +237,25 @@ void take_rows(
     take_kernel<<<blocks_of(walk), k_group_block, 0, stream_of(call.queue)>>>(
         x.as<const U>(), ResolvedIndices(call, taking.place), walk, y.as<U>());
     check_early_launch(call.op.name, stream_of(call.queue));
-  });
+  };
+  by_units(taking.at, launch, x, y);
 }
 
-/// Zeros without values.
-void put_rows(
-    const KernelCall& call, const Taking& taking, const TensorView* values, const LastOf& last, const TensorView& y) {
-  by_units(taking.at, values == nullptr ? y : *values, y, [&]<class U>(std::int64_t units) {
-    const auto* const from = values == nullptr ? nullptr : values->as<const U>();
-    if (is_of_elements(taking, units)) {
-      const Elements walk{taking.place.count, last};
-      put_elements_kernel<<<walk.blocks(), k_group_block, 0, stream_of(call.queue)>>>(
-          from, ResolvedIndices(call, taking.place), walk, y.as<U>());
-      return check_early_launch(call.op.name, stream_of(call.queue));
-    }
-    const RowWalk walk = walk_of(taking.at, units, last);
-    put_kernel<<<blocks_of(walk), k_group_block, 0, stream_of(call.queue)>>>(
-        from, ResolvedIndices(call, taking.place), walk, y.as<U>());
+/// Rows of x, in place of those that are named zeros: without values.
+void replace_rows(
+    const KernelCall& call,
+    const Taking& taking,
+    const TensorView& x,
+    const TensorView* values,
+    const LastOf& last,
+    const TensorView& y) {
+  const auto launch = [&]<class U>(std::int64_t units) {
+    const Replacing walk(taking.at, units, last);
+    replace_kernel<<<Elements{walk.size, {}}.blocks(), k_group_block, 0, stream_of(call.queue)>>>(
+        x.as<const U>(), values == nullptr ? nullptr : values->as<const U>(), walk, y.as<U>());
     check_early_launch(call.op.name, stream_of(call.queue));
-  });
+  };
+  by_units(taking.at, launch, x, y, values == nullptr ? x : *values);
 }
 
 void copy_all(const KernelCall& call, const TensorView& from, const TensorView& to) {
@@ -272,20 +283,18 @@ void put_gpu(const KernelCall& call, IndexKind kind) {
   const Taking taking = taking_of(kind, call, call.inputs[1], y.shape);
   if (kind == IndexKind::along && put_along_rows_gpu(call, taking))
     return;
-  copy_all(call, call.inputs[0], y);
-  put_rows(call, taking, &values, LastPositions(call, taking).at(), y);
+  replace_rows(call, taking, call.inputs[0], &values, LastPositions(call, taking).at(), y);
 }
 
 void put_backward_gpu(const KernelCall& call, IndexKind kind) {
   const TensorView &dy = call.inputs[1], &dx = call.outputs[0], &dvalues = call.outputs[1];
   if (dx.size == 0)
     return;
-  copy_all(call, dy, dx);
   if (dvalues.size == 0)
-    return;
+    return copy_all(call, dy, dx);
   const Taking taking = taking_of(kind, call, call.inputs[0], dy.shape);
   const LastPositions last(call, taking);
-  put_rows(call, taking, nullptr, {}, dx);
+  replace_rows(call, taking, dy, nullptr, last.at(), dx);
   take_rows(call, taking, dy, last.at(), dvalues);
 }
 

@@ -31,6 +31,8 @@ struct LastOf {
   const int* narrow = nullptr;
   const long long* wide = nullptr;
 
+  /// Of an entry, where there are positions.
+  __device__ std::int64_t of(std::int64_t entry) const { return narrow != nullptr ? narrow[entry] : wide[entry]; }
   __device__ bool is(std::int64_t entry, std::int64_t position) const {
     return narrow != nullptr ? narrow[entry] == position : wide == nullptr || wide[entry] == position;
   }

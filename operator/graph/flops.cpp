@@ -43,6 +43,7 @@ constexpr std::array k_by_input = {
     PerElement{"l2_norm", 2},
     PerElement{"max_norm", 2},
     PerElement{"logsumexp", 4},
+    PerElement{"nansum", 2},
     PerElement{"softmax_cross_entropy", 4},
     PerElement{"softmax_cross_entropy_backward", 3},
     PerElement{"softmax_cross_entropy_both", 7},

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <sluice/ndarray/strided.cuh>
+#include <sluice/ndarray/early_start.cuh>
+#include <sluice/operator/floating.h>
 #include <sluice/operator/index_value.h>
 #include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/order/bins.h>
+#include <sluice/operator/times_plus.h>
 
 namespace sluice::detail {
 
@@ -13,44 +15,152 @@ namespace {
 constexpr int k_shared_bins = 4096;
 using Count = unsigned long long;  // NOLINT: what atomicAdd takes
 
-/// Counts of whole numbers, which are the same in any order; those of a block come together first, if they are few.
+/// Counts, which are the same in any order; those of a block come together first, if they are few. All threads of the
+/// block make it and finish it.
+struct BlockCounts {
+  Count* all;
+  unsigned* own;  // null: bins are too many
+  std::int64_t bins;
+
+  __device__ BlockCounts(Count* counts, std::int64_t count) : all(counts), own(nullptr), bins(count) {
+    __shared__ unsigned together[k_shared_bins];
+    if (bins > k_shared_bins)
+      return;
+    own = together;
+    for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += k_block)
+      own[bin] = 0;
+    __syncthreads();
+  }
+  __device__ void add(std::int64_t bin) const {
+    if (own != nullptr)
+      atomicAdd(&own[bin], 1u);
+    else
+      atomicAdd(&all[bin], Count{1});
+  }
+  __device__ void finish() const {
+    if (own == nullptr)
+      return;
+    __syncthreads();
+    for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += k_block) {
+      if (own[bin] != 0)
+        atomicAdd(&all[bin], Count{own[bin]});
+    }
+  }
+};
+
 __global__ void __launch_bounds__(k_block)
     bincount_kernel(const void* x, DType dtype, std::int64_t size, std::int64_t bins, Count* counts) {
-  __shared__ unsigned own[k_shared_bins];
-  const bool together = bins <= k_shared_bins;
-  for (int bin = static_cast<int>(threadIdx.x); together && bin < bins; bin += k_block)
-    own[bin] = 0;
-  __syncthreads();
+  const BlockCounts mine(counts, bins);
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
     const std::int64_t bin = load_index(x, dtype, i);
-    if (bin < 0 || bin >= bins)
-      continue;
-    if (together)
-      atomicAdd(&own[bin], 1u);
-    else
-      atomicAdd(&counts[bin], Count{1});
+    if (bin >= 0 && bin < bins)
+      mine.add(bin);
   }
-  __syncthreads();
-  for (int bin = static_cast<int>(threadIdx.x); together && bin < bins; bin += k_block) {
-    if (own[bin] != 0)
-      atomicAdd(&counts[bin], Count{own[bin]});
+  mine.finish();
+}
+
+/// The bins of a histogram, in the very numbers that edges are made of elsewhere (count.cpp).
+struct EqualBins {
+  double low, high, beyond;
+  double step;   // from edge to edge, where the whole range is a number
+  double scale;  // bins a unit of half a number, about
+  std::int64_t bins;
+  bool fits;
+
+  explicit EqualBins(const HistogramAttributes& a)
+      : low(a.low),
+        high(a.high),
+        beyond(a.beyond()),
+        step((a.high - a.low) / static_cast<double>(a.bins)),
+        scale(static_cast<double>(a.bins) / (a.high / 2 - a.low / 2)),
+        bins(a.bins),
+        fits(a.fits()) {}
+
+  /// The lower one of a bin.
+  __device__ double edge(std::int64_t bin) const {
+    const auto at = static_cast<double>(bin);
+    if (fits)
+      return times_plus(at, step, low);
+    const double part = at / static_cast<double>(bins);
+    return times_plus(1 - part, low, part * high);
   }
+  /// The bin of x, -1 where there is none: where it should be, or else by halves.
+  __device__ std::int64_t of(double x) const {
+    if (!(x >= low && x < beyond))
+      return -1;
+    const double about = (x * 0.5 - low * 0.5) * scale;
+    const auto last = static_cast<double>(bins - 1);
+    const auto guess = static_cast<std::int64_t>(about >= last ? last : about > 0 ? about : 0);
+    if (edge(guess) <= x && (guess + 1 == bins || x < edge(guess + 1)))
+      return guess;
+    std::int64_t begin = 0, end = bins;  // edge(begin) <= x
+    while (end - begin > 1) {
+      const std::int64_t middle = begin + (end - begin) / 2;
+      (edge(middle) <= x ? begin : end) = middle;
+    }
+    return begin;
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(k_block)
+    histogram_kernel(const T* x, std::int64_t size, EqualBins equal, Count* counts, double* edges) {
+  start_early();
+  constexpr int k_under_way = 4;
+  const BlockCounts mine(counts, equal.bins);
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = first; i < size; i += k_under_way * step) {
+    T loaded[k_under_way];
+#pragma unroll
+    for (int u = 0; u < k_under_way; ++u)
+      loaded[u] = x[min(i + u * step, size - 1)];
+#pragma unroll
+    for (int u = 0; u < k_under_way; ++u) {
+      const std::int64_t bin = equal.of(static_cast<double>(static_cast<Compute<T>>(loaded[u])));
+      if (bin >= 0 && i + u * step < size)
+        mine.add(bin);
+    }
+  }
+  mine.finish();
+  for (std::int64_t i = first; i <= equal.bins; i += step)
+    edges[i] = i == equal.bins ? equal.high : equal.edge(i);
+}
+
+/// Zeros.
+Count* cleared(const KernelCall& call) {
+  const TensorView& y = call.outputs[0];
+  cuda::cuda_check(
+      cudaMemsetAsync(y.data, 0, static_cast<std::size_t>(y.size) * sizeof(Count), stream_of(call.queue)),
+      "cudaMemsetAsync");
+  return static_cast<Count*>(y.data);
 }
 
 }  // namespace
+
+void histogram_gpu(const KernelCall& call) {
+  constexpr unsigned k_most_blocks = 2048;
+  const TensorView &x = call.inputs[0], &edges = call.outputs[1];
+  const EqualBins equal(call.attributes.as<HistogramAttributes>());
+  Count* const counts = cleared(call);
+  const unsigned blocks = std::min(blocks_for(std::max(x.size / 16, edges.size)), k_most_blocks);
+  by_floating(x.dtype, [&]<class T>() {
+    histogram_kernel<<<blocks, k_block, 0, stream_of(call.queue)>>>(
+        x.as<const T>(), x.size, equal, counts, edges.as<double>());
+  });
+  check_early_launch(call.op.name, stream_of(call.queue));
+}
 
 void bincount_gpu(const KernelCall& call) {
   const TensorView &x = call.inputs[0], &y = call.outputs[0];
   if (y.size == 0)
     return;
-  const cudaStream_t stream = stream_of(call.queue);
-  cuda::cuda_check(
-      cudaMemsetAsync(y.data, 0, static_cast<std::size_t>(y.size) * sizeof(Count), stream), "cudaMemsetAsync");
+  Count* const counts = cleared(call);
   if (x.size == 0)
     return;
   const unsigned blocks = std::min(blocks_for(x.size, 16), 2048u);
-  bincount_kernel<<<blocks, k_block, 0, stream>>>(x.data, x.dtype, x.size, y.size, static_cast<Count*>(y.data));
+  bincount_kernel<<<blocks, k_block, 0, stream_of(call.queue)>>>(x.data, x.dtype, x.size, y.size, counts);
   check_launch("bincount");
 }
 

@@ -20,6 +20,7 @@ namespace sluice {
 namespace {
 
 using detail::BincountAttributes;
+using detail::HistogramAttributes;
 
 Specs infer_bincount(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const auto& a = attributes.as<BincountAttributes>();
@@ -39,19 +40,6 @@ constinit const Operator k_bincount = {
 
 // -- histogram ------------------------------------------------------------------------------------------------------
 
-struct HistogramAttributes {
-  std::int64_t bins = 10;
-  double low = 0;
-  double high = 1;
-
-  template <class V>
-  void visit(V&& v) {
-    v.field("bins", bins);
-    v.field("low", low);
-    v.field("high", high);
-  }
-};
-
 Specs infer_histogram(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const auto& a = attributes.as<HistogramAttributes>();
   require<ValueError>(a.bins > 0 && a.bins < std::numeric_limits<std::int64_t>::max(), [&] {
@@ -64,13 +52,24 @@ Specs infer_histogram(const Operator& op, std::span<const ArraySpec> inputs, con
   return {{{a.bins}, int64, device}, {{a.bins + 1}, float64, device}};
 }
 
+// Whole numbers as float64.
+bool normalise_histogram(const RawCall& call, NormalCall& normal) {
+  const DType dtype = call.inputs[0].dtype();
+  if (is_floating(dtype) || !detail::cast_inputs(call, float64, normal))
+    return false;
+  normal.attributes = call.attributes;
+  return true;
+}
+
 Arrays counted(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site);
 
 constinit const Operator k_histogram = {
     .name = "histogram",
     .outputs = 2,
     .attributes = &attribute_type<HistogramAttributes>,
+    .normalise = normalise_histogram,
     .infer = infer_histogram,
+    .kernels = {on_gpu(SLUICE_GPU_KERNEL(detail::histogram_gpu))},
     .composition = counted,
 };
 
@@ -79,11 +78,10 @@ NDArray bin_edges(const HistogramAttributes& a, double last, Device device, Sour
   const ArrayOptions how{.dtype = float64, .device = device};
   const auto count = static_cast<double>(a.bins);
   const NDArray at = arange(0, count, 1, how, site);
-  const NDArray below = std::isfinite(a.high - a.low)
-                            ? add(multiply(at, (a.high - a.low) / count, site), a.low, site)
-                            : add(multiply(subtract(1, divide(at, count, site), site), a.low, site),
-                                  multiply(divide(at, count, site), a.high, site),
-                                  site);
+  const NDArray below = a.fits() ? add(multiply(at, (a.high - a.low) / count, site), a.low, site)
+                                 : add(multiply(subtract(1, divide(at, count, site), site), a.low, site),
+                                       multiply(divide(at, count, site), a.high, site),
+                                       site);
   return concat({below, full({1}, last, how, site)}, 0, site);
 }
 
@@ -92,10 +90,8 @@ Arrays counted(std::span<const NDArray> inputs, const Attributes& attributes, So
   const auto& a = attributes.as<HistogramAttributes>();
   const Device device = inputs[0].device();
   const NDArray wide = inputs[0].detach().astype(float64, site);
-  // The last bin holds its upper edge too: what is not in it begins with the next number.
-  constexpr double k_least = std::numeric_limits<double>::min(), k_infinity = std::numeric_limits<double>::infinity();
-  const double beyond = a.high == 0 ? k_least : std::nextafter(a.high, k_infinity);
-  const NDArray below = searchsorted(bin_edges(a, beyond, device, site), wide, true, site);
+  // What is not in the last bin begins with the next number.
+  const NDArray below = searchsorted(bin_edges(a, a.beyond(), device, site), wide, true, site);
   return {
       bincount(below, a.bins + 1, site).slice(0, 1, a.bins + 1, 1, site).copy(site),
       bin_edges(a, a.high, device, site)};

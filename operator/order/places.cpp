@@ -105,7 +105,7 @@ constinit const Operator k_true_places = {
     .name = "true_places",
     .attributes = &attribute_type<detail::TruePlacesAttributes>,
     .infer = infer_true,
-    .kernels = {on_cpu(detail::true_places_cpu)},
+    .kernels = {on_cpu(detail::true_places_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::true_places_gpu))},
     .composition = searched_true,
 };
 

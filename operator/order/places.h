@@ -13,7 +13,8 @@ extern const Operator k_take_places;
 /// places, dy, x (shape alone) -> dx, the gradient of that: where no place stands twice in a row of the axis.
 extern const Operator k_put_places;
 
-/// A row of truths -> the places of those that are true, of which there are `count`. ValueError where there are not.
+/// A row of truths -> the places of those that are true, of which there are `count`. Where there are not: ValueError on
+/// a CPU; on a GPU, which nobody waits for, the first of them, behind too few the row's extent.
 extern const Operator k_true_places;
 
 namespace detail {
@@ -47,6 +48,7 @@ void take_places_gpu(const KernelCall& call);
 void put_places_cpu(const KernelCall& call);
 void put_places_gpu(const KernelCall& call);
 void true_places_cpu(const KernelCall& call);
+void true_places_gpu(const KernelCall& call);
 
 }  // namespace detail
 }  // namespace sluice

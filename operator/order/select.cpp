@@ -1,4 +1,4 @@
-// What has as many entries as values say: sums so far of truths say where each true one goes.
+// What has as many entries as values say: they are counted first, and asked for.
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
@@ -30,11 +30,6 @@ NDArray true_places(const char* name, const NDArray& truths, SourceLocation site
   const ArrayOptions places{.dtype = int64, .device = truths.device()};
   if (n == 0)
     return zeros({0}, places);
-  if (truths.device().is_gpu()) {  // there the sums that count them say where they go
-    const NDArray ends = cumsum(truths, 0, false, site);
-    const std::int64_t count = count_of(name, ends.slice(0, n - 1, n, 1, site), site);
-    return searchsorted(ends, arange(1, static_cast<double>(count) + 1, 1, places), false, site);
-  }
   const std::int64_t count = count_of(name, count_nonzero(truths, {}, false, site), site);
   return invoke_one(k_true_places, {truths}, Attributes::of(detail::TruePlacesAttributes{count}), site);
 }

@@ -53,11 +53,6 @@ NDArray without_nan(const NDArray& x, double instead, SourceLocation site) {
   return is_floating(x.dtype()) ? where(isnan(x, site), instead, x, site) : x;
 }
 
-Arrays sum_of_numbers(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
-  const auto& a = attributes.as<ReduceAttributes>();
-  return {sum(without_nan(inputs[0], 0, site), a.axes, a.keepdims, site)};
-}
-
 Arrays product_of_numbers(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   const auto& a = attributes.as<ReduceAttributes>();
   return {prod(without_nan(inputs[0], 1, site), a.axes, a.keepdims, site)};
@@ -155,7 +150,6 @@ NDArray compose(const Operator& op, const NDArray& x, Attributes attributes, Sou
 
 namespace detail {
 
-constinit const Operator k_nansum = without_nans<Reduction::sum>("nansum", sum_of_numbers);
 constinit const Operator k_nanprod = without_nans<Reduction::prod>("nanprod", product_of_numbers);
 constinit const Operator k_nanmean = without_nans<Reduction::mean>("nanmean", mean_of_numbers);
 constinit const Operator k_nanmax = without_nans<Reduction::max>("nanmax", extreme<true>);
@@ -174,7 +168,6 @@ constinit const Operator k_norm{
   NDArray name(const NDArray& x, const Shape& axes, bool keepdims, SourceLocation site) {                \
     return compose(detail::k_##name, x, Attributes::of(detail::ReduceAttributes{axes, keepdims}), site); \
   }
-SLUICE_REDUCES(nansum)
 SLUICE_REDUCES(nanprod)
 SLUICE_REDUCES(nanmean)
 SLUICE_REDUCES(nanmax)

@@ -6,10 +6,8 @@
 // their parts. Axes, errors and types are as in reduce.h. None of them blocks.
 namespace sluice {
 
-/// Without NaNs, as in NumPy: sum and product of nothing else are 0 and 1, mean and extremes of NaNs alone are NaN. The
-/// gradient of a NaN is 0. Integers and bool, which have none, as without `nan`.
-SLUICE_API NDArray nansum(
-    const NDArray& x, const Shape& axes = {}, bool keepdims = false, SourceLocation site = SourceLocation::current());
+/// Without NaNs, as in NumPy: the product of nothing else is 1, mean and extremes of NaNs alone are NaN. The gradient
+/// of a NaN is 0. Integers and bool, which have none, as without `nan`.
 SLUICE_API NDArray nanprod(
     const NDArray& x, const Shape& axes = {}, bool keepdims = false, SourceLocation site = SourceLocation::current());
 SLUICE_API NDArray nanmean(

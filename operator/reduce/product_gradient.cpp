@@ -2,6 +2,7 @@
 #include <limits>
 
 #include <sluice/operator/concat/concat.h>
+#include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/reduce/gradient.h>
 #include <sluice/operator/reduce/product_gradient.h>
@@ -124,7 +125,7 @@ constinit const Operator k_prod_backward = {
     .inputs = 2,
     .attributes = &attribute_type<TermsAttributes>,
     .infer = infer_gradient,
-    .kernels = {on_cpu(prod_backward_cpu)},
+    .kernels = {on_cpu(prod_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(prod_backward_gpu))},
     .composition = composed_gradient,
 };
 

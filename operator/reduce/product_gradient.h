@@ -9,5 +9,6 @@ namespace sluice::detail {
 extern const Operator k_prod_backward;
 
 void prod_backward_cpu(const KernelCall& call);
+void prod_backward_gpu(const KernelCall& call);
 
 }  // namespace sluice::detail

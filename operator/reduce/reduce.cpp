@@ -251,7 +251,6 @@ detail::OperatorList detail::reduce_operators() noexcept {
       &k_argmin,
       &k_divide_by_terms,
       &k_prod_backward,
-      &k_nansum,
       &k_nanprod,
       &k_nanmean,
       &k_nanmax,

@@ -11,13 +11,13 @@ namespace sluice {
 #define SLUICE_PARAMETER_ddof std::int64_t ddof = 0,
 
 /// Reductions over any set of axes: sum, mean, prod, max, min, variance, standard_deviation, l1_norm, l2_norm,
-/// max_norm, logsumexp, any, all, count_nonzero; what each is stands in reduce.def, a row each. `axes` empty = all of
-/// them; negative axes count from the back; `keepdims` keeps the reduced axes as extent 1. Rules are NumPy's: sum and
-/// prod of integers and bool are int64, max and min keep the type, other numbers are float32 for integers. float16 and
-/// bfloat16 add up in float. `ddof` of variance and standard_deviation: what their divisor is less than the number of
-/// terms; with no terms more than that they are NaN or infinite. All of them throw IndexError for an axis out of range,
-/// ValueError for one named twice, max and min also where there is nothing to reduce. They give the same bits on every
-/// run, and do not block.
+/// max_norm, logsumexp, nansum, any, all, count_nonzero; what each is stands in reduce.def, a row each. `axes` empty =
+/// all of them; negative axes count from the back; `keepdims` keeps the reduced axes as extent 1. Rules are NumPy's:
+/// sum and prod of integers and bool are int64, max and min keep the type, other numbers are float32 for integers.
+/// float16 and bfloat16 add up in float. `ddof` of variance and standard_deviation: what their divisor is less than the
+/// number of terms; with no terms more than that they are NaN or infinite. All of them throw IndexError for an axis out
+/// of range, ValueError for one named twice, max and min also where there is nothing to reduce. They give the same bits
+/// on every run, and do not block.
 #define REDUCTION(name, types, nothing, parameter, ...) \
   SLUICE_API NDArray name(                              \
       const NDArray& x,                                 \

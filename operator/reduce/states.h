@@ -212,19 +212,31 @@ struct MomentsOf {
   }
 };
 
+/// Sum of magnitudes, or of what is no NaN: one type for both, half as much to compile.
 template <class T>
-struct AbsoluteSumOf {
+struct ChangedSumOf {
   using Acc = Accumulator<T>;
   using Out = T;
+  bool absolute = true;
 
   SLUICE_HD static Acc identity() noexcept { return Acc{0}; }
   template <class X>
-  SLUICE_HD static Acc lift(X x) noexcept {
-    return magnitude_of(to_accumulator(x));
+  SLUICE_HD Acc lift(X x) const noexcept {
+    const Acc value = to_accumulator(x);
+    return absolute ? magnitude_of(value) : is_nan(value) ? Acc{0} : value;
   }
   SLUICE_HD Acc join(Acc a, Acc b) const noexcept { return math::wrapping_add(a, b); }
   SLUICE_HD Out finish(Acc a) const noexcept { return static_cast<Out>(a); }
 };
+
+template <class T>
+auto sum_without_nans() noexcept {
+  if constexpr (std::is_integral_v<T>) {
+    return SumOf<T>();
+  } else {
+    return ChangedSumOf<T>{false};
+  }
+}
 
 template <class A>
 struct ScaledSquares {

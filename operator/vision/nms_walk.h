@@ -34,13 +34,17 @@ struct NmsWalk {
     return positive((a[axis + 2] < b[axis + 2] ? a[axis + 2] : b[axis + 2]) - low);
   }
 
-  /// Does box i of a batch end box j behind it?
-  SLUICE_HD bool ends(std::int64_t of, std::int64_t i, std::int64_t j) const {
-    if (ids != nullptr && ids[of * n + i] != ids[of * n + j])
-      return false;
-    const C *a = boxes + (of * n + i) * 4, *b = boxes + (of * n + j) * 4;
+  SLUICE_HD const C* box(std::int64_t of, std::int64_t i) const { return boxes + (of * n + i) * 4; }
+  SLUICE_HD bool are_alike(std::int64_t of, std::int64_t i, std::int64_t j) const {
+    return ids == nullptr || ids[of * n + i] == ids[of * n + j];
+  }
+  SLUICE_HD bool overlap(const C* a, const C* b) const {
     const C both = shared(a, b, 0) * shared(a, b, 1), covered = area(a) + area(b) - both;
     return covered > 0 && both / covered > threshold;
+  }
+  /// Does box i of a batch end box j behind it?
+  SLUICE_HD bool ends(std::int64_t of, std::int64_t i, std::int64_t j) const {
+    return are_alike(of, i, j) && overlap(box(of, i), box(of, j));
   }
 };
 

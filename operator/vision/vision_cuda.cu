@@ -4,34 +4,11 @@
 #include <sluice/operator/fault.cuh>
 #include <sluice/operator/group.cuh>
 #include <sluice/operator/library/launch.cuh>
-#include <sluice/operator/vision/nms_walk.h>
 #include <sluice/operator/vision/roi_walk.h>
 
 namespace sluice::detail {
 
 namespace {
-
-/// A block a batch: from the best box on, each that remains ends others.
-template <class C>
-__global__ void __launch_bounds__(k_group_block) nms_kernel(NmsWalk<C> walk) {
-  start_early();
-  const Group group(k_group_block);
-  for (std::int64_t of = group.index; of < walk.batch; of += group.count) {
-    volatile bool* const kept = walk.kept + of * walk.n;
-    for (std::int64_t i = group.lane; i < walk.n; i += k_group_block)
-      kept[i] = walk.takes_part[of * walk.n + i];
-    __syncthreads();
-    for (std::int64_t i = 0; i < walk.n; ++i) {
-      if (!kept[i])  // as all threads see it: nobody writes this one any more
-        continue;
-      for (std::int64_t j = i + 1 + group.lane; j < walk.n; j += k_group_block) {
-        if (kept[j] && walk.ends(of, i, j))
-          kept[j] = false;
-      }
-      __syncthreads();
-    }
-  }
-}
 
 template <class C>
 __global__ void __launch_bounds__(k_group_block)
@@ -97,16 +74,6 @@ __global__ void __launch_bounds__(k_group_block) check_regions_kernel(RoiWalk<C>
 }
 
 }  // namespace
-
-void nms_mask_gpu(const KernelCall& call) {
-  if (call.outputs[0].size == 0)
-    return;
-  by_computing_type(call.inputs[0].dtype, [&]<class C>() {
-    const auto walk = nms_walk<C>(call);
-    nms_kernel<<<blocks_for_groups(walk.batch, k_group_block), k_group_block, 0, stream_of(call.queue)>>>(walk);
-  });
-  check_early_launch(call.op.name, stream_of(call.queue));
-}
 
 void roi_samples_gpu(const KernelCall& call) {
   const TensorView &x = call.inputs[0], &y = call.outputs[0];

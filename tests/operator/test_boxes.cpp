@@ -117,8 +117,11 @@ void check_boxes(Device device) {
       }
     }
   }
-  const NDArray many = boxes({1}, 700, float32);  // more than a block has threads
-  CHECK(differences(box_nms(many.to(device), k_options[1]).to(cpu()), reference(many, k_options[1]), {0, 0}) == "");
+  for (const std::int64_t count : {1, 63, 64, 65, 128, 700}) {  // 64 are a word
+    CAPTURE(count);
+    const NDArray many = boxes({2}, count, float32);
+    CHECK(differences(box_nms(many.to(device), k_options[1]).to(cpu()), reference(many, k_options[1]), {0, 0}) == "");
+  }
 }
 
 }  // namespace
@@ -132,6 +135,20 @@ TEST_CASE("box_nms leaves the boxes that a plain loop leaves, for every type and
 TEST_CASE("box_nms leaves on a GPU the boxes that a plain loop leaves", "[boxes][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   check_boxes(gpu());
+}
+
+TEST_CASE("Of more boxes than there is room for pairs a GPU leaves what a CPU leaves", "[boxes][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  constexpr std::int64_t n = 24000;
+  const NDArray corner = random_array({1, n, 2}, 3, 0, 100, float32);
+  const NDArray place = concat({corner, corner + random_array({1, n, 2}, 4, 5, 10, float32)}, 2);
+  const NDArray takes_part = random_array({1, n}, 5, 0, 1, float32) < 0.05;
+  const Operator& op = *find_operator("nms_mask");
+  const auto left = [&](Device device) {
+    const NDArray in[] = {place.to(device), takes_part.to(device)};
+    return invoke(op, in, parse_attributes(op, "threshold=0.3"), SourceLocation::current())[0].to(cpu());
+  };
+  CHECK(differences(left(gpu()), left(cpu()), {0, 0}) == "");
 }
 
 TEST_CASE("box_nms takes numbers wherever they stand, turns formats, and leaves out NaN", "[boxes]") {

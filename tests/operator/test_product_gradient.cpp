@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <sluice/operator/api.h>
+#include <sluice/operator/reduce/plan.h>
 
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
@@ -218,4 +219,39 @@ TEST_CASE("Gradients of products at the ends of their types on a GPU", "[reduce]
 TEST_CASE("Gradients of products of denormals on a GPU", "[reduce][product][gpu][hardware]") {
   SLUICE_NEEDS_GPUS(1);
   check_denormals(gpu());
+}
+
+TEST_CASE(
+    "Rows of a product of any length, and columns, have on a GPU the gradient that a CPU gives", "[reduce][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const Operator& op = *find_operator("prod_backward");
+  for (const DType dtype : {float32, float64, bfloat16}) {
+    for (const auto& [shape, axes] : std::vector<std::pair<Shape, const char*>>{
+             {{3, 1}, "axes=(1)"},
+             {{5, 31}, "axes=(1)"},
+             {{5, 64}, "axes=(1)"},
+             {{3, 1025}, "axes=(1)"},
+             {{1, 40000}, "axes=(1)"},
+             {{40001}, "axes=(0)"},
+             {{70, 3}, "axes=(0)"},
+             {{1000, 33}, "axes=(0)"},
+             {{7, 5, 9}, "axes=(0, 2)"},
+             {{2, 90, 70}, "axes=(1)"},
+             {{3, 2, 40000}, "axes=(0, 2)"},
+             {{2, 3}, "axes=(0, 1)"}}) {
+      CAPTURE(dtype, shape, axes);
+      NDArray x = random_array(shape, 3, 0.5, 1.5, dtype);
+      const NDArray y = prod(x, parse_attributes(op, axes).as<detail::TermsAttributes>().axes, true);
+      const NDArray dy = random_array(y.shape(), 4, -1, 1, dtype);
+      for (const double odd : {1.0, 0.0, k_inf, k_nan}) {
+        const NDArray first = arange(0, static_cast<double>(x.size()), 1, {.dtype = int64}).reshape(shape) == 0;
+        const NDArray both[] = {where(first, odd, x).astype(dtype), dy};
+        const NDArray there[] = {both[0].to(gpu()), dy.to(gpu())};
+        const auto gradient = [&](std::span<const NDArray> in) {
+          return invoke(op, in, parse_attributes(op, axes), SourceLocation::current())[0].to(cpu());
+        };
+        CHECK(differences(gradient(there), gradient(both), {dtype == float64 ? 1e-12 : 1e-6, 0}) == "");
+      }
+    }
+  }
 }

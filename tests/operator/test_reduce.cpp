@@ -66,6 +66,7 @@ const std::map<std::string, double (*)(const Terms&)> k_expected = {
        return *std::max_element(sizes.begin(), sizes.end());
      }},
     {"logsumexp", [](const Terms& t) { return std::log(added(each(t, [](double x) { return std::exp(x); }))); }},
+    {"nansum", added},
     {"any",
      [](const Terms& t) { return std::any_of(t.begin(), t.end(), [](double x) { return x != 0; }) ? 1.0 : 0.0; }},
     {"all",

@@ -90,6 +90,7 @@ TEST_CASE("Reductions of integers have no NaNs, norms of them are float32", "[op
     CAPTURE(dtype);
     const NDArray x = array<int>({1, 0, 1, 1}).astype(dtype);
     CHECK(nansum(x).dtype() == (dtype == uint64 ? uint64 : int64));
+    CHECK(nansum(x).item<int>() == 3);
     CHECK(nanprod(x).item<int>() == 0);
     CHECK(nanmean(x).item<double>() == 0.75);
     CHECK(nanmax(x).dtype() == dtype);

@@ -105,6 +105,9 @@ inline std::uint32_t __float_as_uint(float value) {
 inline std::uint32_t __umulhi(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
 }
+inline int __popc(unsigned bits) {
+  return __builtin_popcount(bits);
+}
 inline void __threadfence_system() {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }

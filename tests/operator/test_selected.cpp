@@ -1,0 +1,136 @@
+// What counts and chooses among many elements, at lengths where threads, tiles and pieces end: as plain loops do.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <sluice/operator/api.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/compare.h"
+
+using namespace sluice;
+using test::random_array;
+
+namespace {
+
+using Index = std::int64_t;
+using Indices = std::vector<Index>;
+
+std::vector<Device> devices() {
+  return num_gpus() > 0 ? std::vector<Device>{cpu(), gpu()} : std::vector<Device>{cpu()};
+}
+
+Indices whole(const NDArray& x) {
+  return x.to_vector<Index>();
+}
+
+/// Truths of a row, `every` of them a true one; 0: none. The first comes after some others, which a load begins with.
+struct Truths {
+  NDArray row;
+  Indices places;
+
+  Truths(Index n, Index every, Index offset, Device device) {
+    const NDArray numbers = arange(0, static_cast<double>(n + offset), 1, {.dtype = int64, .device = device});
+    row = (every == 0 ? numbers < 0 : numbers % every == every - 1).slice(0, offset, n + offset);
+    for (Index i = 0; every != 0 && i < n; ++i) {
+      if ((i + offset) % every == every - 1)
+        places.push_back(i);
+    }
+  }
+};
+
+Indices counted(const std::vector<double>& x, const std::vector<double>& edges) {
+  Indices counts(edges.size() - 1);
+  for (const double value : x) {
+    if (!(value >= edges.front() && value <= edges.back()))
+      continue;
+    std::size_t bin = counts.size() - 1;
+    while (bin > 0 && !(edges[bin] <= value))
+      --bin;
+    ++counts[bin];
+  }
+  return counts;
+}
+
+}  // namespace
+
+TEST_CASE("Places of truths are found at all lengths", "[operator][counts][gpu]") {
+  for (const Device device : devices()) {
+    for (const Index n : {1, 15, 16, 17, 31, 33, 511, 4095, 4096, 4097, 8193, 65536 + 3}) {
+      for (const Index every : {0, 1, 2, 7, 4096}) {
+        for (const Index offset : {0, 1}) {
+          CAPTURE(device, n, every, offset);
+          const Truths truths(n, every, offset, device);
+          CHECK(whole(nonzero(truths.row)) == truths.places);
+          CHECK(
+              whole(boolean_mask(arange(0, static_cast<double>(n), 1, {.device = device}), truths.row)) ==
+              truths.places);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Pieces of a row of truths are of several tiles where it is long", "[operator][counts][gpu]") {
+  for (const Device device : devices()) {
+    for (const Index n : {2048 * 4096, 2048 * 4096 + 1}) {
+      CAPTURE(device, n);
+      const Truths truths(n, 1021, 0, device);
+      CHECK(whole(nonzero(truths.row)) == truths.places);
+    }
+  }
+}
+
+TEST_CASE("A GPU writes as many places as it is told, of too few the row's extent", "[operator][counts][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const Operator& op = *find_operator("true_places");
+  const NDArray truths = array<bool>({true, false, true, true}).to(gpu());
+  const auto places = [&](const char* count) {
+    return whole(invoke(op, std::span(&truths, 1), parse_attributes(op, count), SourceLocation::current())[0]);
+  };
+  CHECK(places("count=2") == Indices{0, 2});
+  CHECK(places("count=4") == Indices{0, 2, 3, 4});
+}
+
+TEST_CASE("Elements have the bins that their edges say, in any number of them", "[operator][counts][gpu]") {
+  constexpr double k_nan = std::numeric_limits<double>::quiet_NaN(), k_inf = std::numeric_limits<double>::infinity();
+  for (const Device device : devices()) {
+    for (const DType dtype : {float32, float64, float16, bfloat16, int32}) {
+      NDArray x = random_array({3, 1001}, 7, -40, 40, dtype);
+      if (is_floating(dtype))
+        x = concat({x.reshape({-1}), array<double>({k_nan, k_inf, -k_inf, -0.0, 1.5, 13}).astype(dtype)}, 0);
+      const std::vector<double> elements = x.to_vector<double>();
+      for (const Index bins : {1, 2, 31, 100, 4096, 4097}) {
+        for (const auto& [low, high] : {std::pair{-13.0, 13.0}, {0.0, 0.3}, {1.5, std::nextafter(1.5, 2.0)}}) {
+          CAPTURE(device, dtype, bins, low, high);
+          const Histogram made = histogram(x.to(device), bins, low, high);
+          CHECK(whole(made.counts) == counted(elements, made.edges.to_vector<double>()));
+          CHECK(made.edges.to_vector<double>() == histogram(zeros({0}), bins, low, high).edges.to_vector<double>());
+        }
+      }
+    }
+    const NDArray none = zeros({0}, {.device = device});
+    CHECK(whole(histogram(none, 3, 0, 1).counts) == Indices{0, 0, 0});
+  }
+}
+
+TEST_CASE("Elements are put at all lengths, of several at one place the last", "[operator][indexing][gpu]") {
+  for (const Device device : devices()) {
+    for (const DType dtype : {float32, float64, float16, uint8}) {
+      for (const Index n : {1, 31, 33, 1023, 1024, 1025, 5000}) {
+        for (const Index named : {Index{0}, Index{1}, n, 3 * n}) {
+          CAPTURE(device, dtype, n, named);
+          const NDArray x = random_array({n}, 3, 0, 100, dtype), values = random_array({named}, 4, 0, 100, dtype);
+          const NDArray at = random_array({named}, 5, 0, static_cast<double>(n) - 0.5, int64);
+          std::vector<double> want = x.to_vector<double>();
+          const std::vector<double> given = values.to_vector<double>();
+          const Indices places = whole(at);
+          for (std::size_t i = 0; i < places.size(); ++i)
+            want[static_cast<std::size_t>(places[i])] = given[i];
+          CHECK(put(x.to(device), at.to(device), values.to(device)).to_vector<double>() == want);
+        }
+      }
+    }
+  }
+}
