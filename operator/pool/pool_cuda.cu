@@ -5,6 +5,7 @@
 #include <sluice/operator/fault.cuh>
 #include <sluice/operator/library/channel_walk.cuh>
 #include <sluice/operator/library/launch.cuh>
+#include <sluice/operator/pool/planes.h>
 #include <sluice/operator/pool/walk.cuh>
 
 namespace sluice::detail {
@@ -268,6 +269,8 @@ void max_pool2d_gather_gpu(const KernelCall& call) {
 
 void avg_pool2d_gpu(const KernelCall& call) {
   const PoolGeometry g = pool_geometry("avg_pool2d", call.inputs[0].shape, attributes_of(call));
+  if (is_of_planes(g))
+    return mean_of_planes_gpu(call);
   by_floating(call.inputs[0].dtype, [&]<class T>() {
     const T* x = call.inputs[0].as<T>();
     T* y = call.outputs[0].as<T>();
@@ -277,6 +280,8 @@ void avg_pool2d_gpu(const KernelCall& call) {
 
 void avg_pool2d_backward_gpu(const KernelCall& call) {
   const PoolGeometry g = pool_geometry("avg_pool2d_backward", call.outputs[0].shape, attributes_of(call));
+  if (is_of_planes(g) && call.outputs[0].contiguous)
+    return spread_over_planes_gpu(call);
   by_floating(call.inputs[0].dtype, [&]<class T>() {
     const T* dy = call.inputs[0].as<T>();
     T* dx = call.outputs[0].as<T>();

@@ -3,6 +3,7 @@
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/detail/spec_checks.h>
 #include <sluice/operator/gather/gather.h>
+#include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/matmul/matmul.h>
@@ -22,8 +23,9 @@ void check_planes(const Operator& op, const Shape& x, DType dtype, const PlanesA
   const bool mixes = how.kind() != TapKind::nearest;
   require<ValueError>(
       !(how.bilinear && how.bicubic), [&] { return message(op.name, ": is bilinear or bicubic, not both"); });
-  require<ValueError>(
-      mixes || !how.align_corners, [&] { return message(op.name, ": align_corners is of bilinear and bicubic"); });
+  require<ValueError>(mixes || (!how.align_corners && !how.antialias), [&] {
+    return message(op.name, ": align_corners and antialias are of bilinear and bicubic");
+  });
   require<DTypeError>(
       !mixes || is_floating(dtype), [&] { return message(op.name, ": mixes floating types, not ", dtype); });
 }
@@ -61,7 +63,7 @@ NDArray weights(std::int64_t in, std::int64_t out, PlanesAttributes how, const N
   return resized_by_takes(one.reshape({1, 1, in, in}, site), how, site).reshape({in, out}, site);
 }
 
-// Where there is no kernel, of a graph's file from a CPU say: products with the weights along both axes.
+// Where there is no kernel: products with the weights along both axes.
 Arrays compose_backward(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   infer_backward(k_resize_planes_backward, specs_of(inputs), attributes);
   const auto& how = attributes.as<PlanesAttributes>();
@@ -97,7 +99,7 @@ constinit const Operator k_resize_planes{
     .name = "resize_planes",
     .attributes = &attribute_type<PlanesAttributes>,
     .infer = infer,
-    .kernels = {on_cpu(resize_planes_cpu)},
+    .kernels = {on_cpu(resize_planes_cpu), on_gpu(SLUICE_GPU_KERNEL(resize_planes_gpu))},
     .composition = compose,
     .gradient = gradient,
 };
@@ -106,7 +108,7 @@ constinit const Operator k_resize_planes_backward{
     .inputs = 2,
     .attributes = &attribute_type<PlanesAttributes>,
     .infer = infer_backward,
-    .kernels = {on_cpu(resize_planes_backward_cpu)},
+    .kernels = {on_cpu(resize_planes_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(resize_planes_backward_gpu))},
     .composition = compose_backward,
     .gradient = backward_gradient,
     .shape_inputs = 0b10,

@@ -227,7 +227,7 @@ void resize_planes_cpu(const KernelCall& call) {
   if (y.size == 0)
     return;
   const std::int64_t planes = x.shape[0] * x.shape[1];
-  const auto axis = [&]<class C>(int i) { return taps_of<C>(how.kind(), x.shape[i], y.shape[i], how.align_corners); };
+  const auto axis = [&]<class C>(int i) { return taps_of<C>(how.rule(x.shape[i], y.shape[i])); };
   if (how.kind() == TapKind::nearest) {
     const Taps<float> rows = axis.operator()<float>(2), columns = axis.operator()<float>(3);
     return by_element_size(
@@ -245,9 +245,7 @@ void resize_planes_backward_cpu(const KernelCall& call) {
   if (dx.size == 0)
     return;
   by_floating(dy.dtype, [&]<class T>() {
-    const auto axis = [&](int i) {
-      return turned(taps_of<Compute<T>>(how.kind(), dx.shape[i], dy.shape[i], how.align_corners));
-    };
+    const auto axis = [&](int i) { return turned(taps_of<Compute<T>>(how.rule(dx.shape[i], dy.shape[i]))); };
     const auto rows = axis(2), columns = axis(3);
     Mixing<T>(rows, columns).run(dx.shape[0] * dx.shape[1], dy.as<const T>(), dx.as<T>());
   });

@@ -10,7 +10,6 @@
 #include <sluice/operator/resize/planes.h>
 #include <sluice/operator/resize/resize.h>
 #include <sluice/operator/sides.h>
-#include <sluice/operator/walk/walk.h>
 
 namespace sluice {
 
@@ -134,9 +133,7 @@ NDArray resized_by_axes(const NDArray& x, const Shape& size, const Mixing& how, 
 }
 
 NDArray resized(const NDArray& x, const Shape& size, const Mixing& how, SourceLocation site) {
-  if (!x.device().is_cpu() || how.antialias)
-    return resized_by_axes(x, size, how, site);
-  const PlanesAttributes planes{size, how.bilinear, how.bicubic, how.align_corners};
+  const PlanesAttributes planes{size, how.bilinear, how.bicubic, how.align_corners, how.antialias};
   return invoke_one(detail::k_resize_planes, {x}, Attributes::of(planes), site);
 }
 
@@ -150,8 +147,6 @@ Arrays upsample(std::span<const NDArray> inputs, const Attributes& attributes, S
   infer_upsampling(detail::k_upsampling, detail::specs_of(inputs), attributes);
   const auto& how = attributes.as<UpsamplingAttributes>();
   const NDArray& x = inputs[0];
-  if (!how.is_any() && !x.device().is_cpu())
-    return {repeat(repeat(x, how.scale, 2, site), how.scale, 3, site)};
   const Shape extents = detail::extents_beside_batch(x);
   return {resized(x, {how.scale * extents[2], how.scale * extents[3]}, how, site)};
 }
@@ -253,7 +248,7 @@ constinit const Operator k_box_iou{
 };
 
 NDArray resized_by_takes(const NDArray& x, const PlanesAttributes& how, SourceLocation site) {
-  return resized_by_axes(x, how.size, {how.bilinear, how.bicubic, how.align_corners, false}, site);
+  return resized_by_axes(x, how.size, {how.bilinear, how.bicubic, how.align_corners, how.antialias}, site);
 }
 
 OperatorList resize_operators() noexcept {

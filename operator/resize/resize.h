@@ -5,7 +5,7 @@
 #include <sluice/ndarray/ndarray.h>
 #include <sluice/operator/operator.h>
 
-// Made of other operators, whose gradients they have.
+// Made of others, whose gradients they have; planes are resized by resize_planes (planes.h).
 namespace sluice {
 
 enum class ResizeMode : std::uint8_t { nearest, bilinear, bicubic };
@@ -20,8 +20,8 @@ struct ResizeOptions {
 /// x (N, C, H, W) as (N, C) + size (MXNet contrib.BilinearResize2D, PyTorch interpolate). Nearest: pixel
 /// floor(i H / OH). Bilinear: between the pixels around (i + 0.5) H / OH - 0.5, or around i (H - 1) / (OH - 1) with
 /// align_corners, the outermost ones continued. Bicubic: of four by four pixels, by Keys' spline. antialias widens the
-/// triangle or the spline to the pixels of a smaller result, as PyTorch and Pillow; it multiplies by a matrix, so that
-/// a NaN comes into its whole row and column. Half types are mixed in float32. Places are counted in whole numbers.
+/// triangle or the spline to the pixels of a smaller result, as PyTorch and Pillow. Half types are mixed in float32.
+/// Places are counted in whole numbers but for antialias.
 /// Throws ShapeError, ValueError for sizes below 1 and for align_corners and antialias of nearest, and for types that
 /// are not floating of the others DTypeError.
 SLUICE_API NDArray resize2d(

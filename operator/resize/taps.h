@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <vector>
 
+#include <sluice/operator/resize/tap_rule.h>
+
 // Which elements along an axis a resized one is mixed of, and the other way round.
 namespace sluice::detail {
-
-enum class TapKind : std::uint8_t { nearest, linear, cubic };
 
 /// For each of `to` results the terms [begin[i], begin[i + 1]): a place below `from`, and its weight. C is the type
 /// that is computed in.
@@ -23,10 +23,9 @@ struct Taps {
   bool is_copy(std::int64_t i) const noexcept { return count(i) == 1 && weight[begin[i]] == 1; }
 };
 
-/// Of an axis of `in` elements, at least 1, resized to `out`: as resize2d says, each element itself where they are as
-/// many. Places are counted in whole numbers, weights rounded once.
+/// Of all results, weights rounded once.
 template <class C>
-Taps<C> taps_of(TapKind kind, std::int64_t in, std::int64_t out, bool corners);
+Taps<C> taps_of(const TapRule& rule);
 
 /// What each of `from` elements gives to: terms in the order of the results.
 template <class C>

@@ -128,3 +128,34 @@ TEST_CASE("On a GPU a gradient of pooling that would read outside of the plane f
     CHECK_THROWS_AS(invoke_one(gather, {x, places}, how, {}).to_vector<float>(), IndexError);
   }
 }
+
+TEST_CASE("Averages of whole planes on a GPU are those of a CPU, gradients of gradients too", "[pool][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const Shape& shape :
+       {Shape{2, 3, 1, 1}, Shape{3, 5, 7, 7}, Shape{2, 4, 8, 6}, Shape{1, 2, 70, 60}, Shape{0, 2, 3, 3}}) {
+    for (const DType dtype : k_heavy_dtypes) {
+      for (const bool last : {false, true}) {
+        CAPTURE(to_string(shape), name_of(dtype), last);
+        const auto on = [&](Device device) {
+          const auto lying = [&](const NDArray& at) {
+            return last ? at.transpose({0, 2, 3, 1}).copy().transpose({0, 3, 1, 2}) : at;
+          };
+          NDArray x = lying(random_array(shape, 1, -1, 1, dtype).to(device)).detach(), y, gradient;
+          NDArray head = random_array({shape[0], shape[1], 1, 1}, 2, -1, 1, dtype).to(device);
+          x.attach_grad();
+          head.attach_grad();
+          {
+            const autograd::RecordScope record;
+            y = avg_pool2d(x, {.global = true});
+            gradient = autograd::grad(std::vector{y}, std::vector{x}, std::vector{head}, {.create_graph = true})[0];
+          }
+          gradient.backward(lying(random_array(shape, 3, -1, 1, dtype).to(device)));
+          return std::vector{y.to(cpu()), gradient.detach().to(cpu()), head.grad().to(cpu())};
+        };
+        const auto want = on(cpu()), got = on(gpu());
+        for (std::size_t i = 0; i < want.size(); ++i)
+          CHECK(differences(got[i], want[i], sum_tolerance(dtype)) == "");
+      }
+    }
+  }
+}

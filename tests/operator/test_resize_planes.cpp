@@ -1,9 +1,11 @@
 // Resized planes in one go against what they are composed of elsewhere, in the sizes at which their loops change.
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include <sluice/operator/api.h>
+#include <sluice/operator/resize/taps.h>
 
 #include "tests/operator/heavy_reference.h"
 #include "tests/operator/reference.h"
@@ -21,7 +23,9 @@ const std::vector<std::string> k_ways = {
     ", bilinear=true",
     ", bilinear=true, align_corners=true",
     ", bicubic=true",
-    ", bicubic=true, align_corners=true"};
+    ", bicubic=true, align_corners=true",
+    ", bilinear=true, antialias=true",
+    ", bicubic=true, align_corners=true, antialias=true"};
 
 /// From planes larger and smaller along either axis, of whole vectors and of some more.
 struct Sizes {
@@ -59,6 +63,41 @@ TEST_CASE("Planes resized in one go are what they are composed of, and so are th
         const NDArray dx = invoke_one(back, {dy, x}, how, site);
         CHECK(dx.dtype() == dtype);
         CHECK(differences(dx, back.composition(std::vector{dy, x}, how, site)[0], tolerance_of(dtype)) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("What elements are mixed of and what they are in fits what was laid out for it", "[resize]") {
+  using namespace sluice::detail;
+  for (const TapKind kind :
+       {TapKind::nearest, TapKind::linear, TapKind::cubic, TapKind::wide_linear, TapKind::wide_cubic}) {
+    for (const bool corners : {false, true}) {
+      for (std::int64_t in = 1; in <= 24; ++in) {
+        for (std::int64_t out = 1; out <= 70; ++out) {
+          const TapRule rule{kind, in, out, corners};
+          const Taps<double> taps = taps_of<double>(rule), back = turned(taps);
+          std::int64_t faults = 0;
+          for (std::int64_t i = 0; i < out; ++i) {
+            const TapWindow at = rule.window(i);
+            double sum = 0;
+            for (std::int64_t place = rule.begin(at); place < rule.end(at); ++place)
+              sum += rule.weight_of_element<double>(at, place);
+            faults += rule.end(at) - rule.begin(at) > rule.most_of_result() || std::abs(sum - 1) > 1e-12;
+          }
+          for (std::int64_t place = 0; place < in; ++place) {
+            const std::int64_t first = rule.first_result(place, false), end = rule.first_result(place, true);
+            faults += end - first > rule.most_of_element();
+            double sum = 0, want = 0;
+            for (std::int64_t i = first; i < end; ++i)
+              sum += rule.weight_of_element<double>(rule.window(i), place);
+            for (std::int64_t term = back.begin[place]; term < back.begin[place + 1]; ++term)
+              want += back.weight[term];
+            faults += std::abs(sum - want) > 1e-12;
+          }
+          CAPTURE(kind, corners, in, out);
+          CHECK(faults == 0);
+        }
       }
     }
   }
