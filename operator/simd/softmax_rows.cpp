@@ -9,6 +9,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 
+#include <sluice/operator/simd/detail/exponential.h>
 #include <sluice/operator/simd/detail/formulas.h>
 
 #if SLUICE_SIMD_HERE
@@ -125,28 +126,6 @@ float largest(const float* x, std::int64_t n) {
   for (std::int64_t k = 1; k < k_vectors; ++k)
     best[0] = larger(best[k], best[0]);
   return hn::GetLane(hn::MaxOfLanes(D{}, best[0].v));
-}
-
-// y * 2^n, normal or NaN; `shifted` has n in its low bits.
-HWY_INLINE V times_power(V y, [[maybe_unused]] V n, [[maybe_unused]] V shifted) {
-#if HWY_TARGET == HWY_AVX3
-  return V(hn::Vec<D>{_mm512_scalef_ps(y.v.raw, n.v.raw)});
-#else
-  const hn::RebindToSigned<D> whole;
-  const auto biased = hn::Add(hn::BitCast(whole, shifted.v), hn::Set(whole, 127));
-  return y * V(hn::BitCast(D{}, hn::ShiftLeft<23>(biased)));
-#endif
-}
-
-// e^x of x <= 0, to a unit in the last place; 0 where results would be denormal, NaN stays. Cody and Waite's reduction
-// by ln 2 in two parts; the polynomial, fitted by exchange, is off by 3e-9 at most from -ln 2 / 2 to ln 2 / 2.
-HWY_INLINE V exp_below(V x) {
-  const V shifted = fused(x, 1.44269504f, 12582912.0f);  // 1.5 * 2^23: the sum's low bits are the integer
-  const V n = shifted - 12582912.0f;
-  const V r = fused(n, 2.12194440e-4f, fused(n, -0.693359375f, x));
-  const V y =
-      polynomial(r, 1.3814540580e-3f, 8.3687454462e-3f, 4.1668388993e-2f, 1.6666521132e-1f, 4.9999994040e-1f, 1, 1);
-  return select(x < -87.33f, 0, times_power(y, n, shifted));
 }
 
 double exp_sum(const float* x, float shift, std::int64_t n, float* to, Ahead next) {

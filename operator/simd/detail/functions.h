@@ -13,6 +13,7 @@
 #include <limits>
 
 #include <sluice/operator/elementwise/rows.h>
+#include <sluice/operator/simd/detail/exponential.h>
 #include <sluice/operator/simd/detail/lanes.h>
 
 #if SLUICE_SIMD_HERE
@@ -117,7 +118,7 @@ HWY_INLINE Lanes<D> sqrt(Lanes<D> x) {
   return hn::Sqrt(x.v);
 }
 
-// Beyond these e^x is infinite in any case, and Highway's exponents overflow.
+// Beyond these e^x is infinite in any case, and exponents overflow.
 template <class D>
 HWY_INLINE Lanes<D> exp_argument(Lanes<D> x) {
   const Lanes<D> top = k_single<D> ? 104 : 1000;
@@ -125,7 +126,11 @@ HWY_INLINE Lanes<D> exp_argument(Lanes<D> x) {
 }
 template <class D>
 HWY_INLINE Lanes<D> exp(Lanes<D> x) {
-  return select(is_nan(x), x, Lanes<D>(hn::Exp(D{}, exp_argument(x).v)));
+  x = exp_argument(x);
+  if constexpr (k_single<D>)
+    return Exponential<D>(select(x < -104, -104, x)).any();
+  else
+    return select(is_nan(x), x, Lanes<D>(hn::Exp(D{}, x.v)));
 }
 template <class D>
 HWY_INLINE Lanes<D> expm1(Lanes<D> x) {
@@ -144,18 +149,27 @@ HWY_INLINE Lanes<D> log(Lanes<D> x) {
   return at_the_edges(x, Lanes<D>(hn::Log(D{}, x.v)));
 }
 
+// Singles as doubles, half of them at a time.
+template <class D>
+using Doubles = Lanes<hn::Rebind<double, hn::Half<D>>>;
+template <class D>
+HWY_INLINE Doubles<D> lower_doubles(Lanes<D> x) {
+  return hn::PromoteTo(hn::Rebind<double, hn::Half<D>>{}, hn::LowerHalf(hn::Half<D>{}, x.v));
+}
+template <class D>
+HWY_INLINE Doubles<D> upper_doubles(Lanes<D> x) {
+  return hn::PromoteTo(hn::Rebind<double, hn::Half<D>>{}, hn::UpperHalf(hn::Half<D>{}, x.v));
+}
+template <class D>
+HWY_INLINE Lanes<D> singles(Doubles<D> lower, Doubles<D> upper) {
+  const hn::Half<D> half;
+  return hn::Combine(D{}, hn::DemoteTo(half, upper.v), hn::DemoteTo(half, lower.v));
+}
+
 // F in doubles: for functions whose single result shall be the nearest number, or that lose too much on the way.
 template <class F, class D, class... More>
 HWY_INLINE Lanes<D> in_doubles(Lanes<D> x, More... more) {
-  const D d;
-  const hn::Half<D> half;
-  const hn::Rebind<double, hn::Half<D>> wide;
-  using W = Lanes<decltype(wide)>;
-  const W low =
-      F::of(W(hn::PromoteTo(wide, hn::LowerHalf(half, x.v))), W(hn::PromoteTo(wide, hn::LowerHalf(half, more.v)))...);
-  const W high =
-      F::of(W(hn::PromoteTo(wide, hn::UpperHalf(half, x.v))), W(hn::PromoteTo(wide, hn::UpperHalf(half, more.v)))...);
-  return hn::Combine(d, hn::DemoteTo(half, high.v), hn::DemoteTo(half, low.v));
+  return singles<D>(F::of(lower_doubles(x), lower_doubles(more)...), F::of(upper_doubles(x), upper_doubles(more)...));
 }
 
 struct Log2 {
