@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include <sluice/engine/detail/engine_access.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/destination.h>
@@ -141,14 +139,12 @@ bool is_direct(
   return true;
 }
 
-AccessMode write_mode(const NDArray& array, std::span<const NDArray> inputs) noexcept {
+AccessMode write_mode(const NDArray& array) noexcept {
   const ArrayObject& object = *array.object();
   const auto bytes = static_cast<std::size_t>(object.size) * size_of(object.dtype);
   const bool covers =
       object.is_all || (object.offset == 0 && object.contiguous && bytes >= object.buffer->chunk().requested);
-  const bool is_read = std::any_of(
-      inputs.begin(), inputs.end(), [&](const NDArray& input) { return input.object()->buffer == object.buffer; });
-  return covers && !is_read ? AccessMode::out : AccessMode::write;
+  return covers ? AccessMode::out : AccessMode::write;
 }
 
 }  // namespace sluice::detail

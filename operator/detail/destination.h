@@ -80,7 +80,8 @@ inline void add_access(AccessList& list, const ArrayObject& array, AccessMode mo
 inline void add_access(AccessList& list, const NDArray& array, AccessMode mode) {
   add_access(list, *array.object(), mode);
 }
-/// How a task names an array that it writes: `out` where it overwrites everything, `write` where something is kept.
-AccessMode write_mode(const NDArray& array, std::span<const NDArray> inputs) noexcept;
+/// How a task names an array that it writes: `out` where it overwrites everything, `write` where something is kept. The
+/// engine makes a `write` of it where the task reads there too.
+AccessMode write_mode(const NDArray& array) noexcept;
 
 }  // namespace sluice::detail

@@ -221,7 +221,7 @@ void push_kernel(
   for (const NDArray& output : outputs) {
     const ArrayObject& object = *output.object();
     const bool is_new = call.destinations.empty();  // then all of it is written, and nobody reads it or knows it yet
-    add_access(task.access, object, is_new ? AccessMode::out : write_mode(output, inputs));
+    add_access(task.access, object, is_new ? AccessMode::out : write_mode(output));
     add_view(record.outputs, object);
     if (is_new)
       object.buffer->begin_versions();

@@ -14,6 +14,7 @@
 #include <sluice/operator/order/bins.h>
 #include <sluice/operator/order/count.h>
 #include <sluice/operator/order/order.h>
+#include <sluice/operator/view/grids.h>
 
 namespace sluice {
 
@@ -73,16 +74,12 @@ constinit const Operator k_histogram = {
     .composition = counted,
 };
 
-// From low in equal steps, of which the whole range need not be a number; `last` behind them.
+// From low in equal steps; `last` behind them.
 NDArray bin_edges(const HistogramAttributes& a, double last, Device device, SourceLocation site) {
   const ArrayOptions how{.dtype = float64, .device = device};
   const auto count = static_cast<double>(a.bins);
   const NDArray at = arange(0, count, 1, how, site);
-  const NDArray below = a.fits() ? add(multiply(at, (a.high - a.low) / count, site), a.low, site)
-                                 : add(multiply(subtract(1, divide(at, count, site), site), a.low, site),
-                                       multiply(divide(at, count, site), a.high, site),
-                                       site);
-  return concat({below, full({1}, last, how, site)}, 0, site);
+  return concat({detail::even_steps(at, a.low, a.high, count, site), full({1}, last, how, site)}, 0, site);
 }
 
 Arrays counted(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {

@@ -1,4 +1,5 @@
 // Arrays of a form, made of ranges, comparisons and where().
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -57,6 +58,13 @@ NDArray eye(
   });
 }
 
+NDArray detail::even_steps(const NDArray& at, double low, double high, double count, SourceLocation site) {
+  if (std::isfinite(high - low))
+    return add(multiply(at, (high - low) / count, site), low, site);
+  const NDArray part = divide(at, count, site);
+  return add(multiply(subtract(1, part, site), low, site), multiply(part, high, site), site);
+}
+
 // The last one is `stop` itself, which start + n * step need not be.
 NDArray linspace(double start, double stop, std::int64_t count, const ArrayOptions& options, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
@@ -66,7 +74,7 @@ NDArray linspace(double start, double stop, std::int64_t count, const ArrayOptio
     });
     const auto last = static_cast<double>(count - 1);
     const NDArray place = arange(0, static_cast<double>(count), 1, {.dtype = float64, .device = options.device}, site);
-    NDArray values = add(multiply(place, count > 1 ? (stop - start) / last : 0.0, site), start, site);
+    NDArray values = detail::even_steps(place, start, stop, std::max(last, 1.0), site);
     if (count > 1)
       values = where(equal(place, last, site), stop, values, site);
     return placed(is_floating(options.dtype) ? values : floor(values, site), options, site);

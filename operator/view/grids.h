@@ -44,4 +44,10 @@ SLUICE_API std::vector<NDArray> meshgrid(
     GridOrder order = GridOrder::xy,
     SourceLocation site = SourceLocation::current());
 
+namespace detail {
+/// The numbers at `at` of `count` equal steps from low to high, finite ones, of which the whole range need not be a
+/// number; at is float64.
+NDArray even_steps(const NDArray& at, double low, double high, double count, SourceLocation site);
+}  // namespace detail
+
 }  // namespace sluice

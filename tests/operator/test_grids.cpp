@@ -49,6 +49,8 @@ TEST_CASE("linspace has both ends, and numbers at equal distances between", "[op
   CHECK(linspace(0, 1, 3, {.dtype = float16}).dtype() == float16);
   // 0.1 + 9 * (0.7 / 9) is not 0.8.
   CHECK(linspace(0.1, 0.8, 10, {.dtype = float64})[-1].item<double>() == 0.8);
+  CHECK(linspace(1.7e308, -1.7e308, 3, {.dtype = float64}).to_vector<double>() == Doubles{1.7e308, 0, -1.7e308});
+  CHECK(linspace(-1.7e308, 1.7e308, 1, {.dtype = float64}).to_vector<double>() == Doubles{-1.7e308});
   CHECK_THROWS_AS(linspace(0, 1, -1), ShapeError);
   CHECK_THROWS_WITH(linspace(0, INFINITY, 3), contains("linspace: ") && contains("test_grids.cpp"));
 }
