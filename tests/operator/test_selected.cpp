@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <vector>
 
 #include <sluice/operator/api.h>
@@ -79,6 +80,48 @@ TEST_CASE("Pieces of a row of truths are of several tiles where it is long", "[o
       const Truths truths(n, 1021, 0, device);
       CHECK(whole(nonzero(truths.row)) == truths.places);
     }
+  }
+}
+
+TEST_CASE("Masks choose and unique finds elements of every width, at all lengths", "[operator][counts][gpu]") {
+  for (const Device device : devices()) {
+    for (const DType dtype : {bool_, uint8, int16, float16, bfloat16, int32, float32, int64, float64}) {
+      for (const Index n : {1, 2, 255, 256, 257, 4097, 9001}) {
+        CAPTURE(device, dtype, n);
+        const Truths truths(n, 3, 1, device);
+        const NDArray x = (random_array({n}, 3, -9, 90, int32) - 40).astype(dtype);
+        const std::vector<double> all = x.to_vector<double>();
+        std::vector<double> chosen;
+        for (const Index place : truths.places)
+          chosen.push_back(all[static_cast<std::size_t>(place)]);
+        CHECK(boolean_mask(x.to(device), truths.row).to_vector<double>() == chosen);
+        CHECK(unique(x.to(device)).to_vector<double>() == [&] {
+          const std::set<double> once(all.begin(), all.end());
+          return std::vector<double>(once.begin(), once.end());
+        }());
+      }
+    }
+  }
+}
+
+TEST_CASE("The gradient of a mask goes to where its truths are, twice too", "[operator][counts][gpu]") {
+  for (const Device device : devices()) {
+    CAPTURE(device);
+    const Truths truths(9, 2, 1, device);
+    NDArray x = arange(0, 9, 1, {.dtype = float64, .device = device});
+    x.attach_grad();
+    const autograd::RecordScope record;
+    const NDArray y = sum(square(boolean_mask(x, truths.row)) * boolean_mask(x, truths.row));
+    const NDArray first = autograd::grad({&y, 1}, {&x, 1}, {}, {.create_graph = true})[0];
+    const NDArray total = sum(first);
+    std::vector<double> once(9), twice(9);
+    for (const Index place : truths.places) {
+      const auto number = static_cast<double>(place);
+      once[static_cast<std::size_t>(place)] = 3 * number * number;
+      twice[static_cast<std::size_t>(place)] = 6 * number;
+    }
+    CHECK(first.to_vector<double>() == once);
+    CHECK(autograd::grad({&total, 1}, {&x, 1})[0].to_vector<double>() == twice);
   }
 }
 
