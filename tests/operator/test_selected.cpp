@@ -177,3 +177,36 @@ TEST_CASE("Elements are put at all lengths, of several at one place the last", "
     }
   }
 }
+
+TEST_CASE(
+    "Rows are scattered among zeros, of several at one place the last, which has the gradient",
+    "[operator][indexing][gpu]") {
+  for (const Device device : devices()) {
+    for (const Index width : {1, 3, 4, 64}) {
+      for (const Index named : {0, 1, 40, 700}) {
+        CAPTURE(device, width, named);
+        const NDArray at = random_array({2, named}, 5, 0, 5.5, int32), values = random_array({named, width}, 4);
+        const std::vector<double> given = values.to_vector<double>();
+        std::vector<double> want(static_cast<std::size_t>(36 * width)), gradient(given.size());
+        const Indices places = whole(at);
+        std::vector<std::size_t> last(36, given.size());
+        for (std::size_t i = 0; i < static_cast<std::size_t>(named); ++i)
+          last[static_cast<std::size_t>(places[i] * 6 + places[i + static_cast<std::size_t>(named)])] = i;
+        for (std::size_t place = 0; place < last.size(); ++place) {
+          for (std::size_t j = 0; j < static_cast<std::size_t>(width) && last[place] != given.size(); ++j) {
+            want[place * static_cast<std::size_t>(width) + j] =
+                given[last[place] * static_cast<std::size_t>(width) + j];
+            gradient[last[place] * static_cast<std::size_t>(width) + j] = 1;
+          }
+        }
+        NDArray rows = values.to(device);
+        rows.attach_grad();
+        const autograd::RecordScope record;
+        const NDArray y = scatter_nd(rows, at.to(device), {6, 6, width});
+        y.backward();
+        CHECK(y.to_vector<double>() == want);
+        CHECK(rows.grad().to_vector<double>() == gradient);
+      }
+    }
+  }
+}
