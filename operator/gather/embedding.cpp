@@ -6,6 +6,7 @@
 #include <sluice/operator/gather/indexed.h>
 #include <sluice/operator/gather/indexing.h>
 #include <sluice/operator/gather/subscripted.h>
+#include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/view/attributes.h>
 
 namespace sluice {
@@ -89,12 +90,21 @@ Arrays scattered(std::span<const NDArray> inputs, const Attributes& attributes, 
   return {invoke_one(k_index_update_nd, {none, inputs[1], values}, Attributes::of(k_entries), site)};
 }
 
+// Values that others replace have none.
+Arrays scatter_gradient(const GradientCall& call) {
+  const NDArray inputs[] = {call.inputs[1], call.output_grads[0]};
+  return {invoke(k_index_update_nd_backward, inputs, Attributes::of(k_entries), {})[1], {}};
+}
+
 constinit const Operator k_scatter_nd{
     .name = "scatter_nd",
     .inputs = 2,
     .attributes = &attribute_type<detail::ShapeAttribute>,
     .infer = infer_scatter_nd,
+    .kernels = {on_gpu(SLUICE_GPU_KERNEL(detail::scatter_nd_gpu))},
     .composition = scattered,
+    .gradient = scatter_gradient,
+    .saved_inputs = 0b10,
 };
 
 }  // namespace

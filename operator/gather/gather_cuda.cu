@@ -113,14 +113,14 @@ struct Replacing {
     narrow = size <= std::numeric_limits<std::uint32_t>::max();
   }
 
-  /// Null where it is a zero, as are all values if these are null.
+  /// Null where it is a zero, as is all of x or of values that is null.
   template <class U>
   __device__ const U* from(const U* x, const U* values, std::int64_t i) const {
     const std::int64_t row = units == 1 ? i : quotient(i, units, narrow);
     const std::int64_t outer = at.outer == 1 ? 0 : quotient(row, at.n, narrow);
     const std::int64_t position = last.of(row - outer * at.n);
     if (position < 0)
-      return x + i;
+      return x == nullptr ? nullptr : x + i;
     return values == nullptr ? nullptr : values + ((outer * at.indices + position - row) * units + i);
   }
 };
@@ -241,21 +241,22 @@ void take_rows(
   by_units(taking.at, launch, x, y);
 }
 
-/// Rows of x, in place of those that are named zeros: without values.
+/// Rows of x, in place of those that are named values; zeros, where one of them is null.
 void replace_rows(
     const KernelCall& call,
     const Taking& taking,
-    const TensorView& x,
+    const TensorView* x,
     const TensorView* values,
     const LastOf& last,
     const TensorView& y) {
   const auto launch = [&]<class U>(std::int64_t units) {
     const Replacing walk(taking.at, units, last);
+    const auto begin = [](const TensorView* view) { return view == nullptr ? nullptr : view->as<const U>(); };
     replace_kernel<<<Elements{walk.size, {}}.blocks(), k_group_block, 0, stream_of(call.queue)>>>(
-        x.as<const U>(), values == nullptr ? nullptr : values->as<const U>(), walk, y.as<U>());
+        begin(x), begin(values), walk, y.as<U>());
     check_early_launch(call.op.name, stream_of(call.queue));
   };
-  by_units(taking.at, launch, x, y, values == nullptr ? x : *values);
+  by_units(taking.at, launch, y, x == nullptr ? y : *x, values == nullptr ? y : *values);
 }
 
 void copy_all(const KernelCall& call, const TensorView& from, const TensorView& to) {
@@ -283,7 +284,19 @@ void put_gpu(const KernelCall& call, IndexKind kind) {
   const Taking taking = taking_of(kind, call, call.inputs[1], y.shape);
   if (kind == IndexKind::along && put_along_rows_gpu(call, taking))
     return;
-  replace_rows(call, taking, call.inputs[0], &values, LastPositions(call, taking).at(), y);
+  replace_rows(call, taking, &call.inputs[0], &values, LastPositions(call, taking).at(), y);
+}
+
+void scatter_nd_gpu(const KernelCall& call) {
+  const TensorView &values = call.inputs[0], &y = call.outputs[0];
+  if (y.size == 0)
+    return;
+  if (values.size == 0) {
+    const std::size_t bytes = static_cast<std::size_t>(y.size) * size_of(y.dtype);
+    return cuda::cuda_check(cudaMemsetAsync(y.data, 0, bytes, stream_of(call.queue)), "cudaMemsetAsync");
+  }
+  const Taking taking = taking_of(IndexKind::tuple, GatherAttributes{}, call.inputs[1], y.shape);
+  replace_rows(call, taking, nullptr, &values, LastPositions(call, taking).at(), y);
 }
 
 void put_backward_gpu(const KernelCall& call, IndexKind kind) {
@@ -294,7 +307,7 @@ void put_backward_gpu(const KernelCall& call, IndexKind kind) {
     return copy_all(call, dy, dx);
   const Taking taking = taking_of(kind, call, call.inputs[0], dy.shape);
   const LastPositions last(call, taking);
-  replace_rows(call, taking, dy, nullptr, last.at(), dx);
+  replace_rows(call, taking, &dy, nullptr, last.at(), dx);
   take_rows(call, taking, dy, last.at(), dvalues);
 }
 

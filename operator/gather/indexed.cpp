@@ -97,19 +97,18 @@ bool normalise_along(const RawCall& call, NormalCall& normal) {
   return counted || !x.same(call.inputs[0]) || !indices.same(call.inputs[1]);
 }
 
-Taking taking_of(IndexKind kind, const KernelCall& call, const TensorView& indices, const Shape& x) {
-  const auto& a = call.attributes.as<GatherAttributes>();
+Taking taking_of(IndexKind kind, const GatherAttributes& how, const TensorView& indices, const Shape& x) {
   Taking taking;
-  taking.axis = a.axis;
+  taking.axis = how.axis;
   Placing& place = taking.place;
   TakeLayout& at = taking.at;
   place.data = indices.data;
   place.dtype = indices.dtype;
-  place.mode = a.index_mode();
+  place.mode = how.index_mode();
   place.axes = kind == IndexKind::tuple ? static_cast<int>(indices.shape[0]) : 1;
   place.count = indices.size / place.axes;
   at.indices = place.count;
-  const int axis = static_cast<int>(a.axis);
+  const int axis = static_cast<int>(how.axis);
   for (int i = 0; i < x.ndim(); ++i) {
     const bool named = i >= axis && i < axis + place.axes;
     (named ? at.n : i < axis ? at.outer : at.inner) *= x[i];

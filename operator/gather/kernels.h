@@ -87,7 +87,10 @@ struct Taking {
   std::int64_t axis = 0;
 };
 /// Of an array of shape `x`.
-Taking taking_of(IndexKind kind, const KernelCall& call, const TensorView& indices, const Shape& x);
+Taking taking_of(IndexKind kind, const GatherAttributes& how, const TensorView& indices, const Shape& x);
+inline Taking taking_of(IndexKind kind, const KernelCall& call, const TensorView& indices, const Shape& x) {
+  return taking_of(kind, call.attributes.as<GatherAttributes>(), indices, x);
+}
 
 /// by_floating() of what is added up, int64 too; shape rules have refused other types.
 template <class F>
@@ -115,6 +118,8 @@ void take_backward_gpu(const KernelCall& call, IndexKind kind);
 void put_cpu(const KernelCall& call, IndexKind kind);
 void put_gpu(const KernelCall& call, IndexKind kind);
 bool put_along_rows_gpu(const KernelCall& call, const Taking& taking);  // false: nothing done, rows are too long or few
+// values, indices -> y, of several axes, the others zeros
+void scatter_nd_gpu(const KernelCall& call);
 // indices, dy -> dx, dvalues
 void put_backward_cpu(const KernelCall& call, IndexKind kind);
 void put_backward_gpu(const KernelCall& call, IndexKind kind);

@@ -1,34 +1,106 @@
-#include <cub/device/device_radix_sort.cuh>
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 
 #include <sluice/engine/cuda/check.h>
+#include <sluice/ndarray/early_start.cuh>
 #include <sluice/operator/gather/resolve_cuda.cuh>
 #include <sluice/operator/group.cuh>
 #include <sluice/operator/library/launch.cuh>
+#include <sluice/operator/order/order_cuda.cuh>
 #include <sluice/operator/workspace.h>
 
 // Slices taken more than once add up without atomics: a stable sort brings the positions of each entry together, then
-// groups of threads add them in order, long runs of one entry in two steps.
+// groups of threads add them in order, long runs of one entry in two steps. Single elements of 4 bytes are sorted
+// themselves, in place of their positions.
 namespace sluice::detail {
 
 namespace {
 
-/// Keys and positions, before and after sorting. An index that names no entry has the key n, which sorts last.
-struct SortBuffers {
-  std::int64_t* keys;
-  std::int64_t* sorted_keys;
-  std::int64_t* positions;
-  std::int64_t* sorted_positions;
+/// Entries, as narrow as their number allows.
+struct Keys {
+  std::uint32_t* narrow = nullptr;
+  std::uint64_t* wide = nullptr;
+
+  __device__ std::int64_t operator[](std::int64_t i) const {
+    return narrow != nullptr ? narrow[i] : static_cast<std::int64_t>(wide[i]);
+  }
+  __device__ void put(std::int64_t i, std::int64_t entry) const {
+    if (narrow != nullptr)
+      narrow[i] = static_cast<std::uint32_t>(entry);
+    else
+      wide[i] = static_cast<std::uint64_t>(entry);
+  }
 };
 
+/// An index that names no entry may name any: its task fails. Null positions are not wanted.
 __global__ void __launch_bounds__(k_group_block)
-    resolve_kernel(ResolvedIndices indices, std::int64_t count, std::int64_t n, SortBuffers to) {
+    resolve_kernel(ResolvedIndices indices, std::int64_t count, Keys keys, std::uint32_t* positions) {
+  start_early();
   const Group group(1);
   for (std::int64_t i = group.index; i < count; i += group.count) {
-    const std::int64_t entry = indices.at(i, true);
-    to.keys[i] = entry < 0 ? n : entry;
-    to.positions[i] = i;
+    keys.put(i, max(indices.at(i, true), std::int64_t{0}));
+    if (positions != nullptr)
+      positions[i] = static_cast<std::uint32_t>(i);
   }
 }
+
+/// Entries in order with what was sorted along.
+struct Sorted {
+  Keys keys;
+  std::uint32_t* carried = nullptr;  // positions, or elements
+};
+
+// Bits that tell the keys 0 .. n - 1 apart.
+int bits_for(std::int64_t n) {
+  int bits = 1;
+  while (bits < 63 && ((n - 1) >> bits) != 0)
+    ++bits;
+  return bits;
+}
+
+/// Indices of a call in the order of what they name.
+class SortedIndices {
+ public:
+  /// `carried`: what is sorted along, an element an index; null: its position.
+  SortedIndices(const KernelCall& call, const Taking& taking, const std::uint32_t* carried)
+      : count_(taking.at.indices),
+        is_narrow_(taking.at.n <= std::int64_t{1} << 32),
+        keys_(call.queue, static_cast<std::size_t>(2 * count_) * (is_narrow_ ? 4 : 8)),
+        numbers_(call.queue, static_cast<std::size_t>(carried == nullptr ? 2 * count_ : count_) * 4) {
+    constexpr std::int64_t k_most = std::numeric_limits<std::uint32_t>::max();
+    require<UnsupportedError>(count_ <= k_most, [&] {
+      return message(call.op.name, ": sums of ", count_, " indices, of which ", k_most, " are the most");
+    });
+    sorted_.carried = numbers_.as<std::uint32_t>();
+    std::uint32_t* const positions = carried == nullptr ? sorted_.carried + count_ : nullptr;
+    const Keys keys = keys_at(0);
+    sorted_.keys = keys_at(count_);
+    const cudaStream_t stream = stream_of(call.queue);
+    resolve_kernel<<<blocks_for_groups(count_, 1), k_group_block, 0, stream>>>(
+        ResolvedIndices(call, taking.place), count_, keys, positions);
+    check_early_launch(call.op.name, stream);
+    const std::uint32_t* const along = carried == nullptr ? positions : carried;
+    const int bits = bits_for(taking.at.n);
+    if (is_narrow_)
+      radix_sort(
+          call, RadixSort<std::uint32_t>{keys.narrow, sorted_.keys.narrow, along, sorted_.carried, count_, bits});
+    else
+      radix_sort(call, RadixSort<std::uint64_t>{keys.wide, sorted_.keys.wide, along, sorted_.carried, count_, bits});
+  }
+  const Sorted& sorted() const noexcept { return sorted_; }
+
+ private:
+  Keys keys_at(std::int64_t first) const noexcept {
+    return is_narrow_ ? Keys{keys_.as<std::uint32_t>() + first, nullptr}
+                      : Keys{nullptr, keys_.as<std::uint64_t>() + first};
+  }
+
+  const std::int64_t count_;
+  const bool is_narrow_;
+  const Workspace keys_, numbers_;
+  Sorted sorted_;
+};
 
 /// How sorted positions are added up: `length` after each other are a chunk. A chunk of one entry alone is added by
 /// groups of its own before the entries are, so that an entry taken at all positions is not left to one group. Chunks
@@ -54,7 +126,7 @@ struct Chunks {
 template <class T>
 struct Columns {
   const T* dy;
-  SortBuffers sorted;
+  Sorted sorted;
   TakeLayout at;
   std::int64_t column[Chunks::k_each];
   std::int64_t offset[Chunks::k_each];
@@ -62,13 +134,15 @@ struct Columns {
   Compute<T> total[Chunks::k_each];
 
   __device__ Columns(
-      const T* all, const SortBuffers& positions, const TakeLayout& layout, const Chunks& chunks, std::int64_t first)
+      const T* all, const Sorted& positions, const TakeLayout& layout, const Chunks& chunks, std::int64_t first)
       : dy(all), sorted(positions), at(layout) {
 #pragma unroll
     for (int j = 0; j < Chunks::k_each; ++j) {
       exists[j] = first + j * chunks.width < chunks.columns;
       column[j] = exists[j] ? first + j * chunks.width : chunks.columns - 1;
-      offset[j] = column[j] / at.inner * at.indices * at.inner + column[j] % at.inner;
+      offset[j] = column[j];
+      if (at.outer > 1)  // what is added to it for each of those before
+        offset[j] += column[j] / at.inner * (at.indices - 1) * at.inner;
       total[j] = 0;
     }
   }
@@ -76,7 +150,7 @@ struct Columns {
   __device__ void add(std::int64_t begin, std::int64_t end) {
 #pragma unroll 4
     for (std::int64_t p = begin; p < end; ++p) {
-      const std::int64_t row = sorted.sorted_positions[p] * at.inner;
+      const std::int64_t row = std::int64_t{sorted.carried[p]} * at.inner;
 #pragma unroll
       for (int j = 0; j < Chunks::k_each; ++j)
         total[j] += static_cast<Compute<T>>(dy[offset[j] + row]);
@@ -95,12 +169,13 @@ struct Columns {
 
 template <class T>
 __global__ void __launch_bounds__(k_group_block)
-    add_chunks_kernel(const T* dy, SortBuffers sorted, TakeLayout at, Chunks chunks, Compute<T>* sums) {
+    add_chunks_kernel(const T* dy, Sorted sorted, TakeLayout at, Chunks chunks, Compute<T>* sums) {
+  start_early();
   const Group group(chunks.width);
   for (std::int64_t i = group.index; i < chunks.count * chunks.tiles; i += group.count) {
     const std::int64_t chunk = i / chunks.tiles, begin = chunk * chunks.length, end = begin + chunks.length;
     const std::int64_t first = i % chunks.tiles * chunks.width * Chunks::k_each + group.lane;
-    if (first >= chunks.columns || sorted.sorted_keys[begin] != sorted.sorted_keys[end - 1])
+    if (first >= chunks.columns || sorted.keys[begin] != sorted.keys[end - 1])
       continue;
     Columns<T> columns(dy, sorted, at, chunks, first);
     columns.add(begin, end);
@@ -113,7 +188,7 @@ __global__ void __launch_bounds__(k_group_block)
 }
 
 // One past the last of the keys that equal keys[first]: strides double while they stay inside, then halve.
-__device__ inline std::int64_t end_of_entry(const std::int64_t* keys, std::int64_t first, std::int64_t count) {
+__device__ inline std::int64_t end_of_entry(const Keys& keys, std::int64_t first, std::int64_t count) {
   const std::int64_t entry = keys[first];
   std::int64_t last = first, step = 1;
   for (; last + step < count && keys[last + step] == entry; step *= 2)
@@ -127,14 +202,15 @@ __device__ inline std::int64_t end_of_entry(const std::int64_t* keys, std::int64
 
 template <class T>
 __global__ void __launch_bounds__(k_group_block)
-    add_taken_kernel(const T* dy, SortBuffers sorted, TakeLayout at, Chunks chunks, const Compute<T>* sums, T* dx) {
+    add_taken_kernel(const T* dy, Sorted sorted, TakeLayout at, Chunks chunks, const Compute<T>* sums, T* dx) {
+  start_early();
   const Group group(chunks.width);
   for (std::int64_t i = group.index; i < at.indices * chunks.tiles; i += group.count) {
-    const std::int64_t begin = i / chunks.tiles, entry = sorted.sorted_keys[begin];
+    const std::int64_t begin = i / chunks.tiles, entry = sorted.keys[begin];
     const std::int64_t first = i % chunks.tiles * chunks.width * Chunks::k_each + group.lane;
-    if (first >= chunks.columns || entry == at.n || (begin > 0 && sorted.sorted_keys[begin - 1] == entry))
+    if (first >= chunks.columns || (begin > 0 && sorted.keys[begin - 1] == entry))
       continue;
-    const std::int64_t end = end_of_entry(sorted.sorted_keys, begin, at.indices);
+    const std::int64_t end = end_of_entry(sorted.keys, begin, at.indices);
     const std::int64_t whole = (begin + chunks.length - 1) / chunks.length, whole_end = end / chunks.length;
     Columns<T> columns(dy, sorted, at, chunks, first);
     if (whole < whole_end) {
@@ -147,46 +223,87 @@ __global__ void __launch_bounds__(k_group_block)
 #pragma unroll
     for (int j = 0; j < Chunks::k_each; ++j) {
       if (columns.exists[j]) {
-        const std::int64_t outer = columns.column[j] / at.inner, inner = columns.column[j] % at.inner;
+        const std::int64_t outer = at.outer == 1 ? 0 : columns.column[j] / at.inner;
+        const std::int64_t inner = columns.column[j] - outer * at.inner;
         dx[(outer * at.n + entry) * at.inner + inner] = static_cast<T>(columns.total[j]);
       }
     }
   }
 }
 
-// Bits that tell the keys 0 .. n apart.
-int bits_for(std::int64_t n) {
-  int bits = 1;
-  while (bits < 63 && (n >> bits) != 0)
-    ++bits;
-  return bits;
+/// Single elements in the order of their entries: sorted themselves, or where they are is.
+template <class T>
+struct SortedElements {
+  const T* dy;
+  Sorted sorted;
+  bool moved;
+  std::int64_t count, length;  // of a chunk
+
+  __device__ Compute<T> at(std::int64_t p) const {
+    return static_cast<Compute<T>>(moved ? reinterpret_cast<const T*>(sorted.carried)[p] : dy[sorted.carried[p]]);
+  }
+  /// Is the chunk at p a whole one, of one entry?
+  __device__ bool is_chunk(std::int64_t p, std::int64_t entry) const {
+    return (p & (length - 1)) == 0 && p + length <= count && sorted.keys[p + length - 1] == entry;
+  }
+};
+
+/// A warp a chunk of one entry.
+template <class T>
+__global__ void __launch_bounds__(k_group_block) add_element_chunks_kernel(SortedElements<T> walk, Compute<T>* sums) {
+  start_early();
+  const Group group(k_warp);
+  for (std::int64_t chunk = group.index; chunk < walk.count / walk.length; chunk += group.count) {
+    const std::int64_t begin = chunk * walk.length;
+    if (!walk.is_chunk(begin, walk.sorted.keys[begin]))
+      continue;
+    Compute<T> total = 0;
+    for (std::int64_t i = group.lane; i < walk.length; i += k_warp)
+      total += walk.at(begin + i);
+    total = join_group(total, k_warp, [](Compute<T> a, Compute<T> b) { return a + b; });
+    if (group.lane == 0)
+      sums[chunk] = total;
+  }
 }
 
-void sort(const KernelCall& call, const SortBuffers& buffers, std::int64_t count, std::int64_t extent) {
-  const cudaStream_t stream = stream_of(call.queue);
-  std::size_t bytes = 0;
-  const auto run = [&](void* scratch) {
-    cuda::cuda_check(
-        cub::DeviceRadixSort::SortPairs(
-            scratch,
-            bytes,
-            buffers.keys,
-            buffers.sorted_keys,
-            buffers.positions,
-            buffers.sorted_positions,
-            count,
-            0,
-            bits_for(extent),
-            stream),
-        "cub::DeviceRadixSort::SortPairs");
-  };
-  run(nullptr);
-  const Workspace scratch(call.queue, bytes);
-  run(scratch.data());
+/// A thread an entry.
+template <class T>
+__global__ void __launch_bounds__(k_group_block)
+    add_elements_kernel(SortedElements<T> walk, const Compute<T>* sums, T* dx) {
+  start_early();
+  const Group group(1);
+  for (std::int64_t begin = group.index; begin < walk.count; begin += group.count) {
+    const std::int64_t entry = walk.sorted.keys[begin];
+    if (begin > 0 && walk.sorted.keys[begin - 1] == entry)
+      continue;
+    Compute<T> total = 0;
+    for (std::int64_t p = begin; p < walk.count && walk.sorted.keys[p] == entry;) {
+      const bool whole = walk.is_chunk(p, entry);
+      total += whole ? sums[p / walk.length] : walk.at(p);
+      p += whole ? walk.length : 1;
+    }
+    dx[entry] = static_cast<T>(total);
+  }
 }
 
 template <class T>
-void add_taken(const KernelCall& call, const SortBuffers& sorted, const TakeLayout& at) {
+void add_elements(const KernelCall& call, const Sorted& sorted, bool moved, const TakeLayout& at) {
+  const cudaStream_t stream = stream_of(call.queue);
+  const Chunks chunks(at);
+  const Workspace scratch(call.queue, static_cast<std::size_t>(chunks.count) * sizeof(Compute<T>));
+  auto* const sums = scratch.as<Compute<T>>();
+  const SortedElements<T> walk{call.inputs[1].as<const T>(), sorted, moved, at.indices, chunks.length};
+  if (chunks.count > 0) {
+    add_element_chunks_kernel<<<blocks_for_groups(chunks.count, k_warp), k_group_block, 0, stream>>>(walk, sums);
+    check_early_launch(call.op.name, stream);
+  }
+  add_elements_kernel<<<blocks_for_groups(at.indices, 1), k_group_block, 0, stream>>>(
+      walk, sums, call.outputs[0].as<T>());
+  check_early_launch(call.op.name, stream);
+}
+
+template <class T>
+void add_taken(const KernelCall& call, const Sorted& sorted, const TakeLayout& at) {
   const cudaStream_t stream = stream_of(call.queue);
   const T* dy = call.inputs[1].as<const T>();
   const Chunks chunks(at);
@@ -195,10 +312,11 @@ void add_taken(const KernelCall& call, const SortBuffers& sorted, const TakeLayo
   if (chunks.count > 0) {
     add_chunks_kernel<<<blocks_for_groups(chunks.count * chunks.tiles, chunks.width), k_group_block, 0, stream>>>(
         dy, sorted, at, chunks, sums);
-    cuda::cuda_check(cudaGetLastError(), "take_backward");
+    check_early_launch(call.op.name, stream);
   }
   add_taken_kernel<<<blocks_for_groups(at.indices * chunks.tiles, chunks.width), k_group_block, 0, stream>>>(
       dy, sorted, at, chunks, sums, call.outputs[0].as<T>());
+  check_early_launch(call.op.name, stream);
 }
 
 }  // namespace
@@ -214,15 +332,14 @@ void take_backward_gpu(const KernelCall& call, IndexKind kind) {
   cuda::cuda_check(cudaMemsetAsync(dx.data, 0, bytes, stream), "cudaMemsetAsync");
   if (at.indices == 0)
     return;
-  const Workspace scratch(call.queue, static_cast<std::size_t>(at.indices) * 4 * sizeof(std::int64_t));
-  auto* words = scratch.as<std::int64_t>();
-  const SortBuffers buffers{words, words + at.indices, words + 2 * at.indices, words + 3 * at.indices};
-  resolve_kernel<<<blocks_for_groups(at.indices, 1), k_group_block, 0, stream>>>(
-      ResolvedIndices(call, taking.place), at.indices, at.n, buffers);
-  cuda::cuda_check(cudaGetLastError(), "take_backward");
-  sort(call, buffers, at.indices, at.n);
-  by_summable(dx.dtype, [&]<class T>() { add_taken<T>(call, buffers, at); });
-  cuda::cuda_check(cudaGetLastError(), "take_backward");
+  const bool single = at.outer * at.inner == 1, moved = single && size_of(dx.dtype) == sizeof(std::uint32_t);
+  const SortedIndices by_entry(call, taking, moved ? call.inputs[1].as<const std::uint32_t>() : nullptr);
+  by_summable(dx.dtype, [&]<class T>() {
+    if (single)
+      add_elements<T>(call, by_entry.sorted(), moved, at);
+    else
+      add_taken<T>(call, by_entry.sorted(), at);
+  });
 }
 
 }  // namespace sluice::detail

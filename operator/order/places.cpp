@@ -1,6 +1,9 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/operator/axis_layout.h>
+#include <sluice/operator/concat/concat.h>
 #include <sluice/operator/detail/families.h>
+#include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/gather/gather.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/normalise.h>
@@ -48,9 +51,10 @@ Arrays put_gradient(const GradientCall& call) {
   return {{}, invoke_one(k_take_places, {call.output_grads[0], call.inputs[0]}, call.attributes, {}), {}};
 }
 
+// The truths come last.
 Specs infer_true(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const std::int64_t count = attributes.as<detail::TruePlacesAttributes>().count;
-  const ArraySpec& truths = inputs[0];
+  const ArraySpec& truths = inputs.back();
   require<DTypeError>(truths.dtype == bool_, [&] { return message(op.name, ": takes truths, not ", truths.dtype); });
   require<ShapeError>(truths.shape.ndim() == 1, [&] {
     return message(op.name, ": takes one row of truths, not shape ", truths.shape);
@@ -59,6 +63,45 @@ Specs infer_true(const Operator& op, std::span<const ArraySpec> inputs, const At
     return message(op.name, ": ", count, " of ", truths.shape[0], " truths");
   });
   return {{{count}, int64, truths.device}};
+}
+
+Specs infer_entries(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  Specs specs = infer_true(op, inputs, attributes);
+  require<ShapeError>(inputs[0].shape == inputs[1].shape, [&] {
+    return message(op.name, ": truths of shape ", inputs[1].shape, " beside a row of shape ", inputs[0].shape);
+  });
+  specs[0].dtype = inputs[0].dtype;
+  return specs;
+}
+
+Arrays taken_true(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  return {take(inputs[0], invoke_one(k_true_places, {inputs[1]}, attributes, site), 0, IndexMode::raise, site)};
+}
+
+Arrays entries_gradient(const GradientCall& call) {
+  const NDArray places = invoke_one(k_true_places, {call.inputs[1]}, call.attributes, {});
+  const Attributes along = Attributes::of(PlacesAttributes{0, false});
+  return {invoke_one(k_put_places, {places, call.output_grads[0], shape_only(call.input_specs[0])}, along, {}), {}};
+}
+
+Specs infer_begins(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
+  ArraySpec spec = inputs[0];
+  require<ShapeError>(
+      spec.shape.ndim() == 1, [&] { return message(op.name, ": takes one row, not shape ", spec.shape); });
+  spec.dtype = bool_;
+  return {spec};
+}
+
+Arrays begins_compared(std::span<const NDArray> inputs, const Attributes&, SourceLocation site) {
+  const NDArray& sorted = inputs[0];
+  const std::int64_t n = sorted.shape()[0];
+  if (n == 0)
+    return {sorted.astype(bool_, site)};
+  const NDArray next = sorted.slice(0, 1, n, 1, site), before = sorted.slice(0, 0, n - 1, 1, site);
+  NDArray differs = not_equal(next, before, site);
+  if (is_floating(sorted.dtype()))
+    differs = logical_and(differs, logical_not(isnan(before, site), site), site);  // behind a NaN there are NaNs
+  return {concat({ones({1}, {.dtype = bool_, .device = sorted.device()}), differs}, 0, site)};
 }
 
 // Where there is no kernel: sums so far of truths say where each true one goes.
@@ -109,8 +152,27 @@ constinit const Operator k_true_places = {
     .composition = searched_true,
 };
 
+constinit const Operator k_true_entries = {
+    .name = "true_entries",
+    .inputs = 2,
+    .attributes = &attribute_type<detail::TruePlacesAttributes>,
+    .infer = infer_entries,
+    .kernels = {on_gpu(SLUICE_GPU_KERNEL(detail::true_entries_gpu))},
+    .composition = taken_true,
+    .gradient = entries_gradient,
+    .saved_inputs = 0b10,
+};
+constinit const Operator k_run_begins = {
+    .name = "run_begins",
+    .attributes = &attribute_type<NoAttributes>,
+    .infer = infer_begins,
+    .kernels = {on_gpu(SLUICE_GPU_KERNEL(detail::run_begins_gpu))},
+    .composition = begins_compared,
+};
+
 detail::OperatorList detail::place_operators() noexcept {
-  static constexpr const Operator* list[] = {&k_take_places, &k_put_places, &k_true_places};
+  static constexpr const Operator* list[] = {
+      &k_take_places, &k_put_places, &k_true_places, &k_true_entries, &k_run_begins};
   return list;
 }
 

@@ -16,6 +16,11 @@ extern const Operator k_put_places;
 /// A row of truths -> the places of those that are true, of which there are `count`. Where there are not: ValueError on
 /// a CPU; on a GPU, which nobody waits for, the first of them, behind too few the row's extent.
 extern const Operator k_true_places;
+/// A row and as many truths -> the entries beside those that are true, counted as above.
+extern const Operator k_true_entries;
+
+/// A sorted row -> which entries are not the one before (bool): zeros are one, NaNs too.
+extern const Operator k_run_begins;
 
 namespace detail {
 
@@ -49,6 +54,8 @@ void put_places_cpu(const KernelCall& call);
 void put_places_gpu(const KernelCall& call);
 void true_places_cpu(const KernelCall& call);
 void true_places_gpu(const KernelCall& call);
+void true_entries_gpu(const KernelCall& call);
+void run_begins_gpu(const KernelCall& call);
 
 }  // namespace detail
 }  // namespace sluice

@@ -34,14 +34,15 @@ NDArray true_places(const char* name, const NDArray& truths, SourceLocation site
   return invoke_one(k_true_places, {truths}, Attributes::of(detail::TruePlacesAttributes{count}), site);
 }
 
+/// The entries of a row beside true ones. Waits.
+NDArray true_entries(const char* name, const NDArray& row, const NDArray& truths, SourceLocation site) {
+  const std::int64_t count = truths.shape()[0] == 0 ? 0 : count_of(name, count_nonzero(truths, {}, false, site), site);
+  return invoke_one(k_true_entries, {row, truths}, Attributes::of(detail::TruePlacesAttributes{count}), site);
+}
+
 /// Entries of a sorted row that are not the one before.
 NDArray first_ones(const NDArray& sorted, SourceLocation site) {
-  const std::int64_t n = sorted.shape()[0];
-  const NDArray next = sorted.slice(0, 1, n, 1, site), before = sorted.slice(0, 0, n - 1, 1, site);
-  NDArray differs = not_equal(next, before, site);
-  if (is_floating(sorted.dtype()))
-    differs = logical_and(differs, logical_not(isnan(before, site), site), site);  // behind a NaN there are NaNs
-  return concat({ones({1}, {.dtype = bool_, .device = sorted.device()}), differs}, 0, site);
+  return invoke_one(k_run_begins, {sorted}, Attributes(), site);
 }
 
 }  // namespace
@@ -83,8 +84,10 @@ NDArray boolean_mask(const NDArray& x, const NDArray& mask, SourceLocation site)
         fits = shape[axis] == over[axis];
     }
     require<ShapeError>(fits, [&] { return message("boolean_mask: a mask of shape ", over, " over shape ", shape); });
-    return take(
-        x.reshape(rows, site), true_places("boolean_mask", mask.reshape({-1}, site), site), 0, IndexMode::raise, site);
+    const NDArray row = x.reshape(rows, site), truths = mask.reshape({-1}, site);
+    if (rows.ndim() == 1)
+      return true_entries("boolean_mask", row, truths, site);
+    return take(row, true_places("boolean_mask", truths, site), 0, IndexMode::raise, site);
   });
 }
 
@@ -94,8 +97,7 @@ NDArray unique(const NDArray& x, SourceLocation site) {
     const NDArray sorted = sort(x.detach().reshape({-1}, site), 0, false, site);
     if (sorted.shape()[0] == 0)
       return sorted;
-    const NDArray firsts = true_places("unique", first_ones(sorted, site), site);
-    return take(sorted, firsts, 0, IndexMode::raise, site);
+    return true_entries("unique", sorted, first_ones(sorted, site), site);
   });
 }
 

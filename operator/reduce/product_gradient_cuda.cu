@@ -30,13 +30,23 @@ struct FactorRows {
   SLUICE_HD std::int64_t units() const { return kept.size * split.pieces; }
 };
 
-/// Of all threads of a group.
-__device__ Factors joined_factors(const Factors& factors, int width) {
-  return join_group(factors, width, [](const Factors& a, const Factors& b) { return Factors::joined(a, b); });
-}
+/// Numbers of any floating type in double: divisions by them are most of the code, which there is once so.
+struct Numbers {
+  FloatingArray<double> wide;
+  FloatingArray<float> narrow;
+  bool is_wide;
+
+  explicit Numbers(const TensorView& view) : wide(view), narrow(view), is_wide(view.dtype == DType::float64) {}
+  __device__ double operator[](std::int64_t i) const { return is_wide ? wide[i] : static_cast<double>(narrow[i]); }
+  __device__ void put(std::int64_t i, double value) const {
+    if (is_wide)
+      wide.put(i, value);
+    else
+      narrow.put(i, static_cast<float>(value));
+  }
+};
 
 /// One piece of a row.
-template <class C>
 struct FactorPiece {
   const FactorRows& rows;
   std::int64_t row, begin, end, from;
@@ -48,58 +58,47 @@ struct FactorPiece {
   }
   __device__ std::int64_t place(std::int64_t i) const { return from + rows.reduced.offsets(i)[0]; }
 
-  /// What all threads of the group get.
-  __device__ Factors product(const FloatingArray<C>& x, int lane) const {
+  /// Of this thread.
+  __device__ Factors product(const Numbers& x, int lane) const {
     constexpr int k_under_way = 4;
     Factors factors;
     for (std::int64_t i = begin + lane; i < end; i += k_under_way * rows.width) {
-      C loaded[k_under_way];
+      double loaded[k_under_way];
 #pragma unroll
       for (int u = 0; u < k_under_way; ++u)
-        loaded[u] = i + u * rows.width < end ? x[place(i + u * rows.width)] : C{1};
+        loaded[u] = i + u * rows.width < end ? x[place(i + u * rows.width)] : 1;
 #pragma unroll
       for (int u = 0; u < k_under_way; ++u)
         factors.take(loaded[u]);
     }
-    return joined_factors(factors, rows.width);
+    return factors;
   }
 };
 
-template <class C>
+/// With pieces their products first, without results; then what all of a row are is joined. Without a row is one.
 __global__ void __launch_bounds__(k_group_block)
-    multiply_factors_kernel(FloatingArray<C> x, FactorRows rows, Factors* pieces) {
+    other_factors_kernel(Numbers x, Numbers dy, FactorRows rows, Factors* pieces, bool finishes, Numbers dx) {
   start_early();
   const Group group(rows.width);
   for (std::int64_t unit = group.index; unit < rows.units(); unit += group.count) {
-    const Factors factors = FactorPiece<C>(rows, unit).product(x, group.lane);
-    if (group.lane == 0)
-      pieces[unit] = factors;
-  }
-}
-
-/// Without pieces a row is one.
-template <class C>
-__global__ void __launch_bounds__(k_group_block) other_factors_kernel(
-    FloatingArray<C> x, FloatingArray<C> dy, FactorRows rows, const Factors* pieces, FloatingArray<C> dx) {
-  start_early();
-  const Group group(rows.width);
-  for (std::int64_t unit = group.index; unit < rows.units(); unit += group.count) {
-    const FactorPiece<C> piece(rows, unit);
+    const FactorPiece piece(rows, unit);
     Factors factors;
-    if (pieces == nullptr) {
+    if (pieces == nullptr || !finishes) {
       factors = piece.product(x, group.lane);
     } else {
       for (std::int64_t i = group.lane; i < rows.split.pieces; i += rows.width)
         factors = Factors::joined(factors, pieces[piece.row * rows.split.pieces + i]);
-      factors = joined_factors(factors, rows.width);
+    }
+    factors = join_group(factors, rows.width, [](const Factors& a, const Factors& b) { return Factors::joined(a, b); });
+    if (!finishes) {
+      if (group.lane == 0)
+        pieces[unit] = factors;
+      continue;
     }
     const double head = dy[piece.row];
-    // In double no float is a denormal.
-    const bool plain = sizeof(C) < sizeof(double) && (factors.zeros | factors.infinities | factors.nans) == 0;
     for (std::int64_t i = piece.begin + group.lane; i < piece.end; i += rows.width) {
       const std::int64_t place = piece.place(i);
-      const double own = x[place];
-      dx.put(place, static_cast<C>(plain ? factors.plain_others(own, head) : factors.others(own, head)));
+      dx.put(place, factors.others(x[place], head));
     }
   }
 }
@@ -115,16 +114,14 @@ void prod_backward_gpu(const KernelCall& call) {
   const unsigned blocks = blocks_for_groups(rows.units(), rows.width);
   const bool cut = rows.split.pieces > 1;
   const Workspace scratch(call.queue, cut ? static_cast<std::size_t>(rows.units()) * sizeof(Factors) : 0);
-  by_computing_type(x.dtype, [&]<class C>() {
-    const FloatingArray<C> factors(x);
-    if (cut) {
-      multiply_factors_kernel<<<blocks, k_group_block, 0, stream>>>(factors, rows, scratch.as<Factors>());
-      check_early_launch(call.op.name, stream);
-    }
+  const auto launch = [&](bool finishes) {
     other_factors_kernel<<<blocks, k_group_block, 0, stream>>>(
-        factors, FloatingArray<C>(call.inputs[1]), rows, scratch.as<Factors>(), FloatingArray<C>(dx));
+        Numbers(x), Numbers(call.inputs[1]), rows, scratch.as<Factors>(), finishes, Numbers(dx));
     check_early_launch(call.op.name, stream);
-  });
+  };
+  if (cut)
+    launch(false);
+  launch(true);
 }
 
 }  // namespace sluice::detail

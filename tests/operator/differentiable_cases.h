@@ -145,6 +145,10 @@ inline void add_scans_and_orders(Cases& cases) {
                      const NDArray places = numbers({1, 0, 2, 2, 0, 1, 0, 1, 2, 1, 1, 0, 0, 2, 2, 2}, {2, 2, 4}, v[0]);
                      return by_name("put_places", {places, v[0], zeros({2, 3, 4}).to(v[0].device())}, "axis=1");
                    }});
+  add("true_entries", [=](const NDArray& x) {
+    const NDArray truths = numbers({1, 0, 2, 0, 0, 1}, {6}, x) != 0;
+    return by_name("true_entries", {x.reshape({-1}).slice(0, 0, 6), truths}, "count=3");
+  });
   add("sort", [=](const NDArray& x) { return by_name("sort", {x}, "axis=1, descending=true"); });
   add("sort_with_indices", [](const NDArray& x) { return sort_with_indices(x, 0).values; });
   add("topk", [](const NDArray& x) { return topk(x, 2).values; });

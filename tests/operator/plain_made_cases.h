@@ -62,6 +62,7 @@ inline void add_orders(std::vector<PlainCase>& cases) {
     const NDArray same = in[0] == in[0], truths = stack({same, logical_not(same)}, 1).reshape({-1});
     return invoke(found, std::span(&truths, 1), parse_attributes(found, "count=5"), SourceLocation::current());
   };
+  cases.push_back(by_name("run_begins", alike(1, {12}), ""));
   cases.push_back({"true_places", {{{5}, int32}}, every_other, 0, 3});
   cases.push_back(
       {"bincount", {{{12}, int32}}, [](const Arrays& in, DType) { return Arrays{bincount(in[0], 4)}; }, 0, 3});

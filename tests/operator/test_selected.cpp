@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <vector>
 
 #include <sluice/operator/api.h>
@@ -82,6 +83,48 @@ TEST_CASE("Pieces of a row of truths are of several tiles where it is long", "[o
   }
 }
 
+TEST_CASE("Masks choose and unique finds elements of every width, at all lengths", "[operator][counts][gpu]") {
+  for (const Device device : devices()) {
+    for (const DType dtype : {bool_, uint8, int16, float16, bfloat16, int32, float32, int64, float64}) {
+      for (const Index n : {1, 2, 255, 256, 257, 4097, 9001}) {
+        CAPTURE(device, dtype, n);
+        const Truths truths(n, 3, 1, device);
+        const NDArray x = (random_array({n}, 3, -9, 90, int32) - 40).astype(dtype);
+        const std::vector<double> all = x.to_vector<double>();
+        std::vector<double> chosen;
+        for (const Index place : truths.places)
+          chosen.push_back(all[static_cast<std::size_t>(place)]);
+        CHECK(boolean_mask(x.to(device), truths.row).to_vector<double>() == chosen);
+        CHECK(unique(x.to(device)).to_vector<double>() == [&] {
+          const std::set<double> once(all.begin(), all.end());
+          return std::vector<double>(once.begin(), once.end());
+        }());
+      }
+    }
+  }
+}
+
+TEST_CASE("The gradient of a mask goes to where its truths are, twice too", "[operator][counts][gpu]") {
+  for (const Device device : devices()) {
+    CAPTURE(device);
+    const Truths truths(9, 2, 1, device);
+    NDArray x = arange(0, 9, 1, {.dtype = float64, .device = device});
+    x.attach_grad();
+    const autograd::RecordScope record;
+    const NDArray y = sum(square(boolean_mask(x, truths.row)) * boolean_mask(x, truths.row));
+    const NDArray first = autograd::grad({&y, 1}, {&x, 1}, {}, {.create_graph = true})[0];
+    const NDArray total = sum(first);
+    std::vector<double> once(9), twice(9);
+    for (const Index place : truths.places) {
+      const auto number = static_cast<double>(place);
+      once[static_cast<std::size_t>(place)] = 3 * number * number;
+      twice[static_cast<std::size_t>(place)] = 6 * number;
+    }
+    CHECK(first.to_vector<double>() == once);
+    CHECK(autograd::grad({&total, 1}, {&x, 1})[0].to_vector<double>() == twice);
+  }
+}
+
 TEST_CASE("A GPU writes as many places as it is told, of too few the row's extent", "[operator][counts][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   const Operator& op = *find_operator("true_places");
@@ -130,6 +173,39 @@ TEST_CASE("Elements are put at all lengths, of several at one place the last", "
             want[static_cast<std::size_t>(places[i])] = given[i];
           CHECK(put(x.to(device), at.to(device), values.to(device)).to_vector<double>() == want);
         }
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "Rows are scattered among zeros, of several at one place the last, which has the gradient",
+    "[operator][indexing][gpu]") {
+  for (const Device device : devices()) {
+    for (const Index width : {1, 3, 4, 64}) {
+      for (const Index named : {0, 1, 40, 700}) {
+        CAPTURE(device, width, named);
+        const NDArray at = random_array({2, named}, 5, 0, 5.5, int32), values = random_array({named, width}, 4);
+        const std::vector<double> given = values.to_vector<double>();
+        std::vector<double> want(static_cast<std::size_t>(36 * width)), gradient(given.size());
+        const Indices places = whole(at);
+        std::vector<std::size_t> last(36, given.size());
+        for (std::size_t i = 0; i < static_cast<std::size_t>(named); ++i)
+          last[static_cast<std::size_t>(places[i] * 6 + places[i + static_cast<std::size_t>(named)])] = i;
+        for (std::size_t place = 0; place < last.size(); ++place) {
+          for (std::size_t j = 0; j < static_cast<std::size_t>(width) && last[place] != given.size(); ++j) {
+            want[place * static_cast<std::size_t>(width) + j] =
+                given[last[place] * static_cast<std::size_t>(width) + j];
+            gradient[last[place] * static_cast<std::size_t>(width) + j] = 1;
+          }
+        }
+        NDArray rows = values.to(device);
+        rows.attach_grad();
+        const autograd::RecordScope record;
+        const NDArray y = scatter_nd(rows, at.to(device), {6, 6, width});
+        y.backward();
+        CHECK(y.to_vector<double>() == want);
+        CHECK(rows.grad().to_vector<double>() == gradient);
       }
     }
   }

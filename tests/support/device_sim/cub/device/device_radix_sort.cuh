@@ -10,6 +10,13 @@
 namespace cub {
 
 struct DeviceRadixSort {
+  /// What a sort of unsigned keys looks at.
+  template <class Key>
+  static Key bits_of(Key key, int begin, int end) {
+    const auto above = static_cast<int>(sizeof(Key) * 8) - end;
+    return static_cast<Key>(static_cast<Key>(key << above) >> above) >> begin;
+  }
+
   template <class Key, class Value, class Count>
   static cudaError_t SortPairs(
       void* scratch,
@@ -19,8 +26,8 @@ struct DeviceRadixSort {
       const Value* values,
       Value* sorted_values,
       Count count,
-      int = 0,
-      int = sizeof(Key) * 8,
+      int begin_bit = 0,
+      int end_bit = sizeof(Key) * 8,
       cudaStream_t stream = nullptr) {
     if (scratch == nullptr) {
       bytes = 1;
@@ -29,7 +36,8 @@ struct DeviceRadixSort {
     device_sim::launch(device_sim::Config(1, 1, 0, stream), [=] {
       std::vector<std::size_t> order(static_cast<std::size_t>(count));
       std::iota(order.begin(), order.end(), std::size_t{0});
-      std::stable_sort(order.begin(), order.end(), [=](auto a, auto b) { return keys[a] < keys[b]; });
+      const auto seen = [=](std::size_t i) { return bits_of(keys[i], begin_bit, end_bit); };
+      std::stable_sort(order.begin(), order.end(), [=](auto a, auto b) { return seen(a) < seen(b); });
       for (std::size_t i = 0; i < order.size(); ++i) {
         sorted_keys[i] = keys[order[i]];
         sorted_values[i] = values[order[i]];
@@ -45,8 +53,8 @@ struct DeviceRadixSort {
       const Key* keys,
       Key* sorted_keys,
       Count count,
-      int = 0,
-      int = sizeof(Key) * 8,
+      int begin_bit = 0,
+      int end_bit = sizeof(Key) * 8,
       cudaStream_t stream = nullptr) {
     if (scratch == nullptr) {
       bytes = 1;
@@ -54,7 +62,9 @@ struct DeviceRadixSort {
     }
     device_sim::launch(device_sim::Config(1, 1, 0, stream), [=] {
       std::copy_n(keys, count, sorted_keys);
-      std::sort(sorted_keys, sorted_keys + count);
+      std::stable_sort(sorted_keys, sorted_keys + count, [=](Key a, Key b) {
+        return bits_of(a, begin_bit, end_bit) < bits_of(b, begin_bit, end_bit);
+      });
     });
     return cudaSuccess;
   }
