@@ -130,6 +130,19 @@ __device__ void sort_tile(const Slots<T>& items, int length) {
   }
 }
 
+/// What goes with keys, or null, is sorted by the lowest `bits` of these; equal ones stay in their order.
+template <class U>
+struct RadixSort {
+  const U* keys;
+  U* sorted;
+  const std::uint32_t* carried;
+  std::uint32_t* moved;
+  std::int64_t n;
+  int bits;
+};
+void radix_sort(const KernelCall& call, const RadixSort<std::uint32_t>& sort);
+void radix_sort(const KernelCall& call, const RadixSort<std::uint64_t>& sort);
+
 /// In order, few long rows one after the other by radix sort.
 void radix_order_narrow(const OrderCall& order, const KernelCall& call);
 void radix_order_wide(const OrderCall& order, const KernelCall& call);

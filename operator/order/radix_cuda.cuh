@@ -36,6 +36,22 @@ __global__ void __launch_bounds__(k_block)
 }
 
 template <class U>
+void sort_by_radix(const KernelCall& call, const RadixSort<U>& s) {
+  const cudaStream_t stream = stream_of(call.queue);
+  std::size_t bytes = 0;
+  const auto run = [&](void* scratch) {
+    cuda::cuda_check(
+        s.carried != nullptr ? cub::DeviceRadixSort::SortPairs(
+                                   scratch, bytes, s.keys, s.sorted, s.carried, s.moved, s.n, 0, s.bits, stream)
+                             : cub::DeviceRadixSort::SortKeys(scratch, bytes, s.keys, s.sorted, s.n, 0, s.bits, stream),
+        "cub::DeviceRadixSort");
+  };
+  run(nullptr);
+  const Workspace scratch(call.queue, bytes);
+  run(scratch.data());
+}
+
+template <class U>
 void radix_order(const OrderCall& given, const KernelCall& call) {
   const OrderRows<U> order(given);
   const cudaStream_t stream = stream_of(call.queue);
@@ -47,19 +63,10 @@ void radix_order(const OrderCall& given, const KernelCall& call) {
   auto* const places = numbers.as<std::uint32_t>();
   std::uint32_t* const moved = placed ? places + n : nullptr;
   const int bits = static_cast<int>(8 * order.bytes);
-  std::size_t bytes = 0;
-  const auto sort = [&](void* scratch) {
-    cuda::cuda_check(
-        placed ? cub::DeviceRadixSort::SortPairs(scratch, bytes, keys, sorted, places, moved, n, 0, bits, stream)
-               : cub::DeviceRadixSort::SortKeys(scratch, bytes, keys, sorted, n, 0, bits, stream),
-        "cub::DeviceRadixSort");
-  };
-  sort(nullptr);
-  const Workspace scratch(call.queue, bytes);
   for (std::int64_t row = 0; row < order.rows; ++row) {
     row_keys_kernel<<<blocks_for(n), k_block, 0, stream>>>(order, row, keys, places);
     check_launch(call.op.name);
-    sort(scratch.data());
+    radix_sort(call, RadixSort<U>{keys, sorted, places, moved, n, bits});
     write_row_kernel<<<blocks_for(order.kept), k_block, 0, stream>>>(order, row, sorted, moved);
     check_launch(call.op.name);
   }
