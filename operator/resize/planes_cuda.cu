@@ -17,57 +17,62 @@ namespace sluice::detail {
 namespace {
 
 /// Element i of an axis is mixed of places [first[i], first[i] + count[i]), of weights [k * n + i].
-template <class C>
 struct TapTable {
   std::int64_t n = 0, from = 0;
   std::int32_t *first = nullptr, *count = nullptr;
-  C* weight = nullptr;
+  void* weight = nullptr;  // float, or double
 
-  __device__ void put(std::int64_t i, std::int64_t begin, std::int64_t terms) const {
-    first[i] = static_cast<std::int32_t>(begin);
-    count[i] = static_cast<std::int32_t>(terms);
+  template <class C>
+  __device__ C weight_of(std::int64_t i, int k) const {
+    return static_cast<const C*>(weight)[k * n + i];
   }
 };
 
-// What result i is mixed of.
-template <class C>
-__device__ void write_result(const TapRule& rule, const TapTable<C>& to, std::int64_t i) {
-  const TapWindow at = rule.window(i);
-  const std::int64_t begin = rule.begin(at), end = rule.end(at);
-  to.put(i, begin, end - begin);
-  for (std::int64_t place = begin; place < end; ++place)
-    to.weight[(place - begin) * to.n + i] = rule.weight_of_element<C>(at, place);
-}
+/// An axis, the elements of the table those of the result or, with `turned`, what is resized.
+struct TapAxis {
+  TapRule rule;
+  TapTable table;
+  bool turned, wide;  // wide: weights are double
+};
 
-// What element i is in.
-template <class C>
-__device__ void write_element(const TapRule& rule, const TapTable<C>& to, std::int64_t i) {
-  const std::int64_t begin = rule.first_result(i, false), end = rule.first_result(i, true);
-  to.put(i, begin, end > begin ? end - begin : 0);
-  for (std::int64_t result = begin; result < end; ++result)
-    to.weight[(result - begin) * to.n + i] = rule.weight_of_element<C>(rule.window(result), i);
-}
-
-template <class C>
-__global__ void __launch_bounds__(k_group_block)
-    write_taps_kernel(TapRule rows, TapRule columns, bool turned, TapTable<C> of_rows, TapTable<C> of_columns) {
+// One code for all weights: it is long, and there are few of them.
+__global__ void __launch_bounds__(k_group_block) write_taps_kernel(TapAxis rows, TapAxis columns) {
   start_early();
   const Group group(1);
-  for (std::int64_t i = group.index; i < of_rows.n + of_columns.n; i += group.count) {
-    const bool is_row = i < of_rows.n;
-    const TapRule& rule = is_row ? rows : columns;
-    const TapTable<C>& to = is_row ? of_rows : of_columns;
-    const std::int64_t element = is_row ? i : i - of_rows.n;
-    if (turned)
-      write_element(rule, to, element);
-    else
-      write_result(rule, to, element);
+  for (std::int64_t number = group.index; number < rows.table.n + columns.table.n; number += group.count) {
+    const bool is_row = number < rows.table.n;
+    const TapAxis& of = is_row ? rows : columns;
+    const TapRule& rule = of.rule;
+    const TapTable& to = of.table;
+    const std::int64_t i = is_row ? number : number - rows.table.n;
+    TapWindow at;
+    std::int64_t begin, end;
+    if (of.turned) {
+      begin = rule.first_result(i, false);
+      end = rule.first_result(i, true);
+    } else {
+      at = rule.window(i);
+      begin = rule.begin(at);
+      end = rule.end(at);
+    }
+    to.first[i] = static_cast<std::int32_t>(begin);
+    to.count[i] = static_cast<std::int32_t>(end > begin ? end - begin : 0);
+    for (std::int64_t term = begin; term < end; ++term) {
+      if (of.turned)
+        at = rule.window(term);
+      const double weight = rule.weight_of_element<double>(at, of.turned ? i : term);
+      const std::int64_t place = (term - begin) * to.n + i;
+      if (of.wide)
+        static_cast<double*>(to.weight)[place] = weight;
+      else
+        static_cast<float*>(to.weight)[place] = static_cast<float>(weight);
+    }
   }
 }
 
 constexpr int k_planes = 8;  // that a thread mixes at once: what it knows of a place serves all of them
 
-/// How threads lie over the results: one a place of `each` planes.
+/// How threads lie over the results: one a place of `each` planes, 8 or 1.
 struct PlanesWalk {
   std::int64_t planes, rows, columns, size;
   int each = 1;
@@ -76,9 +81,9 @@ struct PlanesWalk {
 
   PlanesWalk(std::int64_t all, std::int64_t to_rows, std::int64_t to_columns)
       : planes(all), rows(to_rows), columns(to_columns) {
-    constexpr std::int64_t k_threads = 1 << 18;  // what fills a large GPU
-    while (each < k_planes && all * rows * columns / (2 * each) >= k_threads)
-      each *= 2;
+    constexpr std::int64_t k_threads = 1 << 17;  // what a large GPU has at least to do
+    if (all / k_planes * rows * columns >= k_threads)
+      each = k_planes;
     size = (all + each - 1) / each * rows * columns;
     is_narrow = size < std::numeric_limits<std::int32_t>::max() / 2;
     by_rows = Divider<std::int32_t>(is_narrow ? rows : 1);
@@ -110,123 +115,136 @@ struct PlanesWalk {
   }
 };
 
-/// Calls f(p) for the first `count` of the planes that a thread has; the loop is a constant's.
-template <class F>
-__device__ void each_plane(int count, F&& f) {
-  if (count == k_planes) {
+/// Of N planes one after the other.
+template <int N, class T>
+__device__ void mix(
+    const TapTable& rows, const TapTable& columns, const PlanesWalk::Place& at, const T* x, T* y, std::int64_t result) {
+  using C = Compute<T>;
+  const int down = rows.count[at.row], across = columns.count[at.column];
+  const std::int64_t plane = rows.from * columns.from;
+  const T* line = x + rows.first[at.row] * columns.from + columns.first[at.column];
+  C sums[N] = {};
+  for (int k = 0; k < down; ++k, line += columns.from) {
+    const C by_row = rows.weight_of<C>(at.row, k);
+    for (int j = 0; j < across; ++j) {
+      const C by = by_row * columns.weight_of<C>(at.column, j);
+      const T* const from = line + j;
 #pragma unroll
-    for (int p = 0; p < k_planes; ++p)
-      f(p);
-  } else {
-#pragma unroll
-    for (int p = 0; p < k_planes - 1; ++p) {
-      if (p < count)
-        f(p);
+      for (int p = 0; p < N; ++p)
+        sums[p] += by * static_cast<C>(from[p * plane]);
     }
   }
+#pragma unroll
+  for (int p = 0; p < N; ++p)
+    y[p * result] = static_cast<T>(sums[p]);
 }
 
 template <class T>
 __global__ void __launch_bounds__(k_group_block)
-    mix_planes_kernel(PlanesWalk walk, TapTable<Compute<T>> rows, TapTable<Compute<T>> columns, const T* x, T* y) {
+    mix_planes_kernel(PlanesWalk walk, TapTable rows, TapTable columns, const T* x, T* y) {
   start_early();
-  using C = Compute<T>;
   const Group group(1);
   const std::int64_t plane = rows.from * columns.from, result = walk.rows * walk.columns;
   for (std::int64_t i = group.index; i < walk.size; i += group.count) {
-    const auto place = walk.place(i);
-    const int down = rows.count[place.row], across = columns.count[place.column];
-    const T* line = x + place.plane * plane + rows.first[place.row] * columns.from + columns.first[place.column];
-    C sums[k_planes] = {};
-    for (int k = 0; k < down; ++k, line += columns.from) {
-      const C by_row = rows.weight[k * rows.n + place.row];
-      for (int j = 0; j < across; ++j) {
-        const C by = by_row * columns.weight[j * columns.n + place.column];
-        const T* const from = line + j;
-        each_plane(place.planes, [&](int p) { sums[p] += by * static_cast<C>(from[p * plane]); });
-      }
+    const auto at = walk.place(i);
+    const T* const from = x + at.plane * plane;
+    T* const to = y + at.plane * result + at.row * walk.columns + at.column;
+    if (at.planes == k_planes) {
+      mix<k_planes>(rows, columns, at, from, to, result);
+    } else {
+      for (int p = 0; p < at.planes; ++p)
+        mix<1>(rows, columns, at, from + p * plane, to + p * result, result);
     }
-    T* const to = y + place.plane * result + place.row * walk.columns + place.column;
-    each_plane(place.planes, [&](int p) { to[p * result] = static_cast<T>(sums[p]); });
   }
 }
 
 // Elements as they are, of any type.
 template <class U>
 __global__ void __launch_bounds__(k_group_block)
-    take_planes_kernel(PlanesWalk walk, TapTable<float> rows, TapTable<float> columns, const U* x, U* y) {
+    take_planes_kernel(PlanesWalk walk, TapTable rows, TapTable columns, const U* x, U* y) {
   start_early();
   const Group group(1);
   const std::int64_t plane = rows.from * columns.from, result = walk.rows * walk.columns;
   for (std::int64_t i = group.index; i < walk.size; i += group.count) {
-    const auto place = walk.place(i);
-    const U* const from = x + place.plane * plane + rows.first[place.row] * columns.from + columns.first[place.column];
-    U* const to = y + place.plane * result + place.row * walk.columns + place.column;
-    U taken[k_planes];
-    each_plane(place.planes, [&](int p) { taken[p] = from[p * plane]; });
-    each_plane(place.planes, [&](int p) { to[p * result] = taken[p]; });
+    const auto at = walk.place(i);
+    const U* const from = x + at.plane * plane + rows.first[at.row] * columns.from + columns.first[at.column];
+    U* const to = y + at.plane * result + at.row * walk.columns + at.column;
+    if (at.planes == k_planes) {
+      U taken[k_planes];
+#pragma unroll
+      for (int p = 0; p < k_planes; ++p)
+        taken[p] = from[p * plane];
+#pragma unroll
+      for (int p = 0; p < k_planes; ++p)
+        to[p * result] = taken[p];
+    } else {
+#pragma unroll 1
+      for (int p = 0; p < at.planes; ++p)
+        to[p * result] = from[p * plane];
+    }
   }
 }
 
 /// The tables of both axes in one piece of memory.
-template <class C>
 class Tables {
  public:
-  /// Of `rule`s that go from x to y, and with `turned` back.
-  Tables(const KernelCall& call, const TapRule& down, const TapRule& across, bool turned)
-      : rows(empty(down, turned)),
-        columns(empty(across, turned)),
-        scratch_(call.queue, bytes_of(rows, most(down, turned)) + bytes_of(columns, most(across, turned))) {
-    char* const behind = place(rows, scratch_.as<char>(), most(down, turned));
-    place(columns, behind, most(across, turned));
+  /// Of rules that go from x to y, and with `turned` back.
+  Tables(const KernelCall& call, const TapRule& down, const TapRule& across, bool turned, bool wide)
+      : rows_(axis(down, turned, wide)),
+        columns_(axis(across, turned, wide)),
+        scratch_(call.queue, bytes_of(rows_) + bytes_of(columns_)) {
+    place(columns_, place(rows_, scratch_.as<char>()));
     const cudaStream_t stream = stream_of(call.queue);
-    write_taps_kernel<<<blocks_for_groups(rows.n + columns.n, 1), k_group_block, 0, stream>>>(
-        down, across, turned, rows, columns);
+    const std::int64_t elements = rows().n + columns().n;
+    write_taps_kernel<<<blocks_for_groups(elements, 1), k_group_block, 0, stream>>>(rows_, columns_);
     check_early_launch(call.op.name, stream);
   }
 
-  TapTable<C> rows, columns;
+  const TapTable& rows() const noexcept { return rows_.table; }
+  const TapTable& columns() const noexcept { return columns_.table; }
 
  private:
-  static TapTable<C> empty(const TapRule& rule, bool turned) {
-    return {turned ? rule.in : rule.out, turned ? rule.out : rule.in};
+  static TapAxis axis(const TapRule& rule, bool turned, bool wide) {
+    return {rule, {turned ? rule.in : rule.out, turned ? rule.out : rule.in}, turned, wide};
   }
-  static std::int64_t most(const TapRule& rule, bool turned) {
-    return turned ? rule.most_of_element() : rule.most_of_result();
+  static std::size_t weights_of(const TapAxis& of) {
+    const std::int64_t most = of.turned ? of.rule.most_of_element() : of.rule.most_of_result();
+    return static_cast<std::size_t>(of.table.n * most) * (of.wide ? sizeof(double) : sizeof(float));
   }
   // Weights of 8 bytes lie first, and what is behind an axis is aligned to them too.
-  static std::size_t bytes_of(const TapTable<C>& table, std::int64_t terms) {
-    return static_cast<std::size_t>(table.n) * (static_cast<std::size_t>(terms) * sizeof(C) + 2 * sizeof(std::int32_t));
+  static std::size_t bytes_of(const TapAxis& of) {
+    return weights_of(of) + static_cast<std::size_t>(of.table.n) * 2 * sizeof(std::int32_t);
   }
-  static char* place(TapTable<C>& table, char* memory, std::int64_t terms) {
-    table.weight = reinterpret_cast<C*>(memory);
-    table.first = reinterpret_cast<std::int32_t*>(table.weight + table.n * terms);
-    table.count = table.first + table.n;
-    return memory + bytes_of(table, terms);
+  static char* place(TapAxis& of, char* memory) {
+    of.table.weight = memory;
+    of.table.first = reinterpret_cast<std::int32_t*>(memory + weights_of(of));
+    of.table.count = of.table.first + of.table.n;
+    return memory + bytes_of(of);
   }
 
+  TapAxis rows_, columns_;
   Workspace scratch_;
 };
 
 template <class T>
 void mix_planes(const KernelCall& call, const TapRule& down, const TapRule& across, bool turned) {
   const TensorView &x = call.inputs[0], &y = call.outputs[0];
-  const Tables<Compute<T>> tables(call, down, across, turned);
+  const Tables tables(call, down, across, turned, y.dtype == DType::float64);
   const PlanesWalk walk(y.shape[0] * y.shape[1], y.shape[2], y.shape[3]);
   const cudaStream_t stream = stream_of(call.queue);
   mix_planes_kernel<<<blocks_for_groups(walk.size, 1), k_group_block, 0, stream>>>(
-      walk, tables.rows, tables.columns, x.as<const T>(), y.as<T>());
+      walk, tables.rows(), tables.columns(), x.as<const T>(), y.as<T>());
   check_early_launch(call.op.name, stream);
 }
 
 void take_planes(const KernelCall& call, const TapRule& down, const TapRule& across) {
   const TensorView &x = call.inputs[0], &y = call.outputs[0];
-  const Tables<float> tables(call, down, across, false);
+  const Tables tables(call, down, across, false, false);
   const PlanesWalk walk(y.shape[0] * y.shape[1], y.shape[2], y.shape[3]);
   const cudaStream_t stream = stream_of(call.queue);
   by_element_size(size_of(x.dtype), [&]<class U>() {
     take_planes_kernel<<<blocks_for_groups(walk.size, 1), k_group_block, 0, stream>>>(
-        walk, tables.rows, tables.columns, x.as<const U>(), y.as<U>());
+        walk, tables.rows(), tables.columns(), x.as<const U>(), y.as<U>());
   });
   check_early_launch(call.op.name, stream);
 }

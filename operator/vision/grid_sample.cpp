@@ -1,18 +1,13 @@
-#include <algorithm>
 #include <limits>
-#include <vector>
 
-#include <sluice/operator/concat/concat.h>
 #include <sluice/operator/detail/beside_batch.h>
 #include <sluice/operator/detail/nothing.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/elementwise/elementwise.h>
-#include <sluice/operator/gather/gather.h>
 #include <sluice/operator/invoke.h>
-#include <sluice/operator/reduce/reduce.h>
-#include <sluice/operator/scan/scan.h>
 #include <sluice/operator/sides.h>
 #include <sluice/operator/vision/grid_sample.h>
+#include <sluice/operator/vision/samples.h>
 
 namespace sluice {
 
@@ -98,60 +93,18 @@ Arrays sample(std::span<const NDArray> inputs, const Attributes& attributes, Sou
   return {detail::sampled(x, rows, columns, mode, site).astype(x.dtype(), site)};
 }
 
-/// The neighbours of places along an axis: which they are, whether they are there, and what they weigh, 0 where not.
-struct Neighbour {
-  NDArray index, exists, weight;
-};
-
-Neighbour neighbour(const NDArray& place, const NDArray& weight, std::int64_t extent, SourceLocation site) {
-  const auto last = static_cast<double>(extent - 1);
-  const NDArray there = logical_and(greater_equal(place, 0, site), less_equal(place, last, site), site);
-  const NDArray index = where(there, place, 0, site).astype(int64, site);
-  return {index, there, weight.defined() ? where(there, weight, 0, site) : weight};
-}
-
-std::vector<Neighbour> neighbours(const NDArray& at, std::int64_t extent, SampleMode mode, SourceLocation site) {
-  if (mode == SampleMode::nearest)
-    return {neighbour(round(at.detach(), site), {}, extent, site)};
-  const NDArray low = floor(at.detach(), site), part = subtract(at, low, site);
-  return {neighbour(low, subtract(1, part, site), extent, site), neighbour(add(low, 1, site), part, extent, site)};
-}
-
-// The number of each image, (N, 1, 1), without a look at how many there are.
-NDArray images_of(const NDArray& at, const Shape& extents, SourceLocation site) {
-  NDArray corner = at.detach();
-  for (int axis = 1; axis < 3; ++axis)
-    corner = corner.slice(axis, 0, std::min<std::int64_t>(extents[axis], 1), 1, site);
-  const NDArray one = add(multiply(corner, 0, site).astype(int64, site), 1, site);
-  return subtract(cumsum(equal(one, one, site).astype(int64, site), 0, false, site), 1, site);
-}
-
 }  // namespace
 
 namespace detail {
 
 NDArray sampled(const NDArray& x, const NDArray& rows, const NDArray& columns, SampleMode mode, SourceLocation site) {
-  const Shape extents = extents_beside_batch(x), points = extents_beside_batch(rows);
-  const std::int64_t height = extents[2], width = extents[3];
-  const NDArray first = multiply(images_of(rows, points, site), height * width, site);
-  std::vector<NDArray> places, exist, weights;
-  for (const Neighbour& row : neighbours(rows, height, mode, site)) {
-    for (const Neighbour& column : neighbours(columns, width, mode, site)) {
-      const NDArray in_plane = add(multiply(row.index, width, site), column.index, site);
-      places.push_back(add(in_plane, first, site));
-      exist.push_back(logical_and(row.exists, column.exists, site));
-      if (mode == SampleMode::bilinear)
-        weights.push_back(multiply(row.weight, column.weight, site));
-    }
-  }
-  const NDArray pixels = x.transpose({0, 2, 3, 1}, site).reshape({-1, extents[1]}, site);
-  // Behind the batch, whose size is open: (N, neighbours, A, B, C).
-  const NDArray taken = take(pixels, stack(places, 1, site), 0, IndexMode::clip, site).astype(rows.dtype(), site);
-  // Before the product, whose gradients would be NaN of what is beside the image and infinite.
-  NDArray there = where(stack(exist, 1, site).expand_dims(4, site), taken, 0, site);
-  if (mode == SampleMode::bilinear)
-    there = multiply(there, stack(weights, 1, site).expand_dims(4, site), site);
-  return sum(there, {1}, false, site).transpose({0, 3, 1, 2}, site);
+  const NDArray wide = x.astype(rows.dtype(), site);
+  const bool nearest = mode == SampleMode::nearest;
+  return invoke_one(
+      k_plane_samples,
+      {wide, nearest ? rows.detach() : rows, nearest ? columns.detach() : columns},
+      Attributes::of(SamplesAttributes{nearest}),
+      site);
 }
 
 constinit const Operator k_grid_sample{

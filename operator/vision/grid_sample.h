@@ -5,7 +5,7 @@
 #include <sluice/ndarray/ndarray.h>
 #include <sluice/operator/operator.h>
 
-// Made of taking and adding up, whose gradients they have: in a fixed order, of any order of derivatives.
+// Made of samples of planes (samples.h), whose gradients they have: in a fixed order, of any order of derivatives.
 namespace sluice {
 
 enum class SampleMode : std::uint8_t { bilinear, nearest };

@@ -9,6 +9,7 @@
 #include <sluice/operator/vision/grid_sample.h>
 #include <sluice/operator/vision/roi_align.h>
 #include <sluice/operator/vision/roi_walk.h>
+#include <sluice/operator/vision/samples.h>
 
 namespace sluice {
 
@@ -124,6 +125,9 @@ OperatorList vision_operators() noexcept {
       &k_roi_align,
       &k_roi_samples,
       &k_roi_samples_backward,
+      &k_plane_samples,
+      &k_plane_samples_backward,
+      &k_plane_slopes,
       &k_grid_sample,
       &k_deformable_convolution};
   return list;
