@@ -13,6 +13,7 @@
 #include <sluice/operator/scan/scan.h>
 #include <sluice/operator/sides.h>
 #include <sluice/operator/vision/grid_sample.h>
+#include <sluice/operator/vision/plane_samples.h>
 
 namespace sluice {
 
@@ -131,6 +132,15 @@ NDArray images_of(const NDArray& at, const Shape& extents, SourceLocation site) 
 namespace detail {
 
 NDArray sampled(const NDArray& x, const NDArray& rows, const NDArray& columns, SampleMode mode, SourceLocation site) {
+  const Shape extents = extents_beside_batch(x);
+  if (!x.device().is_cpu() || extents[2] > k_most_of_window / extents[3])
+    return sampled_by_takes(x, rows, columns, mode, site);
+  const Attributes how = Attributes::of(PlaneSamplesAttributes{mode == SampleMode::nearest});
+  return invoke_one(k_plane_samples, {x.astype(rows.dtype(), site), rows, columns}, how, site);
+}
+
+NDArray sampled_by_takes(
+    const NDArray& x, const NDArray& rows, const NDArray& columns, SampleMode mode, SourceLocation site) {
   const Shape extents = extents_beside_batch(x), points = extents_beside_batch(rows);
   const std::int64_t height = extents[2], width = extents[3];
   const NDArray first = multiply(images_of(rows, points, site), height * width, site);

@@ -7,6 +7,7 @@
 #include <sluice/operator/sink.h>
 #include <sluice/operator/vision/boxes.h>
 #include <sluice/operator/vision/grid_sample.h>
+#include <sluice/operator/vision/plane_samples.h>
 #include <sluice/operator/vision/roi_align.h>
 #include <sluice/operator/vision/roi_walk.h>
 
@@ -125,6 +126,9 @@ OperatorList vision_operators() noexcept {
       &k_roi_samples,
       &k_roi_samples_backward,
       &k_grid_sample,
+      &k_plane_samples,
+      &k_plane_samples_backward,
+      &k_plane_samples_moves,
       &k_deformable_convolution};
   return list;
 }
