@@ -4,13 +4,14 @@
 #include <sluice/ndarray/detail/simd_casts.h>
 #include <sluice/operator/elementwise/elements.h>
 #include <sluice/operator/elementwise/loop.h>
+#include <sluice/operator/elementwise/short_rows.h>
 #include <sluice/operator/simd/rows.h>
 
 namespace sluice::detail {
 
 namespace {
 
-constexpr std::int64_t k_chunk = 256;  // elements of a buffer: six of them fit the nearest cache
+constexpr std::int64_t k_chunk = k_most_short;  // elements of a buffer: six of them fit the nearest cache
 using Buffer = std::byte[k_chunk * sizeof(double)];
 
 template <class To, class From>
@@ -135,6 +136,72 @@ class Runner {
   alignas(64) Buffer buffers_[K];
 };
 
+/// Rows so short that what is done once for each of them would take longer than they do: as many go together as a
+/// buffer holds.
+template <int K>
+class ShortRunner {
+ public:
+  ShortRunner(const PointwiseArgs<K>& args, PointwiseLoop loop) : args_(args), loop_(loop) {
+    const StridedPlan<K>& plan = args.plan;
+    for (int k = 0; k < K; ++k) {
+      step_[k] = plan.inner_stride(k);
+      const bool close = step_[k] == 1 && plan.strides[k][plan.ndim - 2] == plan.inner();
+      buffered_[k] = !close || is_half(args.dtypes[k]);
+      if (args.is_constant[k])
+        fill_constant(args.dtypes[k], args.constants[k], buffers_[k], k_chunk);
+    }
+  }
+  static bool serves(const PointwiseArgs<K>& args) noexcept {
+    constexpr std::int64_t k_short = 64, k_fewest = 4;
+    const StridedPlan<K>& plan = args.plan;
+    return plan.ndim > 1 && plan.inner() <= k_short && plan.extents[plan.ndim - 2] >= k_fewest;
+  }
+  /// The plan of rows in place of elements.
+  static StridedPlan<K> rows_of(StridedPlan<K> plan) noexcept {
+    plan.size /= plan.inner();
+    --plan.ndim;
+    return plan;
+  }
+
+  void run(const StridedRun<K>& rows) {
+    const std::int64_t most = k_chunk / args_.plan.inner();
+    for (std::int64_t done = 0; done < rows.count; done += most)
+      run_rows(rows, done, std::min(most, rows.count - done));
+  }
+
+ private:
+  ShortRows rows_at(const StridedRun<K>& rows, int k, std::int64_t n) const noexcept {
+    return {n, args_.plan.inner(), rows.step[k], step_[k]};
+  }
+  void run_rows(const StridedRun<K>& rows, std::int64_t done, std::int64_t n) {
+    std::byte* at[K];
+    const void* in[K - 1];
+    for (int k = 0; k < K; ++k)
+      at[k] = args_.data[k] + (rows.offset[k] + done * rows.step[k]) * bytes_of(args_.dtypes[k]);
+    for (int k = 1; k < K; ++k) {
+      in[k - 1] = buffered_[k] || args_.is_constant[k] ? static_cast<const void*>(buffers_[k]) : at[k];
+      const bool is_kept = rows.step[k] == 0 && kept_[k] == at[k] && kept_rows_[k] >= n;
+      if (args_.is_constant[k] || !buffered_[k] || is_kept)
+        continue;
+      gather_rows(args_.dtypes[k], at[k], rows_at(rows, k, n), buffers_[k]);
+      kept_[k] = at[k];
+      kept_rows_[k] = n;
+    }
+    loop_(buffered_[0] ? static_cast<void*>(buffers_[0]) : at[0], in, n * args_.plan.inner(), false);
+    if (buffered_[0])
+      scatter_rows(args_.dtypes[0], buffers_[0], at[0], rows_at(rows, 0, n));
+  }
+
+  const PointwiseArgs<K>& args_;
+  PointwiseLoop loop_;
+  std::int64_t step_[K];
+  bool buffered_[K];
+  // Of rows that are all the same one: which, and how many of it the buffer holds.
+  const std::byte* kept_[K] = {};
+  std::int64_t kept_rows_[K] = {};
+  alignas(64) Buffer buffers_[K];
+};
+
 }  // namespace
 
 template <int K>
@@ -144,6 +211,14 @@ void run_loop(const PointwiseArgs<K>& args, PointwiseLoop loop, std::int64_t gra
     for (int k = 0; k < K; ++k)
       all.step[k] = args.plan.inner_stride(k);
     return Runner<K>(args, loop, false).run(all);
+  }
+  if (ShortRunner<K>::serves(args)) {
+    const StridedPlan<K> rows = ShortRunner<K>::rows_of(args.plan);
+    const std::int64_t rows_grain = std::max<std::int64_t>(1, grain / args.plan.inner());
+    return parallel_for(rows.size, rows_grain, [&](std::int64_t begin, std::int64_t end) {
+      ShortRunner<K> runner(args, loop);
+      walk_runs(rows, begin, end, [&](const StridedRun<K>& run) { runner.run(run); });
+    });
   }
   const bool stream = streams(args);
   parallel_for(args.plan.size, grain, [&](std::int64_t begin, std::int64_t end) {

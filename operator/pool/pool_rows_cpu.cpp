@@ -7,6 +7,7 @@
 #include <sluice/operator/floating.h>
 #include <sluice/operator/pool/planes_cpu.h>
 #include <sluice/operator/simd/pool_rows.h>
+#include <sluice/operator/simd/softmax_rows.h>
 
 namespace sluice::detail {
 namespace {
@@ -54,21 +55,28 @@ void largest(const simd::PoolRows& rows, const PoolGeometry& g, const T* x, T* y
   const Span1D inside = windows_inside(g);
   for_each_plane(g, in_plane(g), [&](std::int64_t begin, std::int64_t end) {
     FloatPlane<T> plane(g);
-    std::vector<float> maxima(static_cast<std::size_t>(g.out[1]));
+    std::vector<float> beside(std::is_same_v<T, float> ? 0 : static_cast<std::size_t>(g.out[1]));
     for (std::int64_t p = begin; p < end; ++p) {
       plane.take(x, p);
+      const T* const from = x + p * in_plane(g);
       for (std::int64_t oy = 0; oy < g.out[0]; ++oy) {
         const std::int64_t row = p * out_plane(g) + oy * g.out[1];
         const Span1D ys = window_inside(g, 0, oy);
         const simd::WindowRow windows{
             plane.data(), plane.readable(), g.in[1], ys.begin, ys.end, g.kernel[1], g.stride[1], g.pad[1]};
-        const std::int64_t done = rows.largest(windows, inside.begin, inside.end, maxima.data(), index + row);
-        for (std::int64_t ox = 0; ox < g.out[1]; ++ox) {
-          if (ox < inside.begin || ox >= done)
+        float* maxima = beside.data();
+        if constexpr (std::is_same_v<T, float>)
+          maxima = y + row;
+        const std::int64_t done = rows.largest(windows, inside.begin, inside.end, maxima, index + row);
+        const auto one_by_one = [&](std::int64_t first, std::int64_t last) {
+          for (std::int64_t ox = first; ox < last; ++ox) {
             index[row + ox] = max_of_window<float>(g, plane.data(), oy, ox);
-        }
-        const T* const from = x + p * in_plane(g);
-        for (std::int64_t ox = 0; ox < g.out[1]; ++ox)
+            y[row + ox] = from[index[row + ox]];
+          }
+        };
+        one_by_one(0, inside.begin);
+        one_by_one(done, g.out[1]);
+        for (std::int64_t ox = inside.begin; !std::is_same_v<T, float> && ox < done; ++ox)
           y[row + ox] = from[index[row + ox]];
       }
     }
@@ -96,6 +104,23 @@ void mean_row(
       sum += sums[column];
     y[ox] = sum / count(ox);
   }
+}
+
+bool is_of_whole_planes(const PoolGeometry& g) {
+  const Span1D ys = window_inside(g, 0, 0), xs = window_inside(g, 1, 0);
+  return out_plane(g) == 1 && ys.end - ys.begin == g.in[0] && xs.end - xs.begin == g.in[1];
+}
+
+template <class T>
+void whole_means(const simd::SoftmaxRows& rows, const PoolGeometry& g, const T* x, T* y) {
+  const auto count = static_cast<double>(window_count(g, 0, 0));
+  for_each_plane(g, in_plane(g), [&](std::int64_t begin, std::int64_t end) {
+    FloatPlane<T> plane(g);
+    for (std::int64_t p = begin; p < end; ++p) {
+      plane.take(x, p);
+      y[p] = static_cast<T>(static_cast<float>(rows.sum(plane.data(), nullptr, in_plane(g)) / count));
+    }
+  });
 }
 
 template <class T>
@@ -140,8 +165,12 @@ bool max_pool2d_in_vectors(const KernelCall& call, const PoolGeometry& g) {
 }
 
 bool avg_pool2d_in_vectors(const KernelCall& call, const PoolGeometry& g) {
+  const simd::SoftmaxRows* const sums = is_of_whole_planes(g) ? simd::softmax_rows() : nullptr;
   return with_vectors(call.inputs[0].dtype, [&]<class T>(const simd::PoolRows& rows) {
-    means(rows, g, call.inputs[0].as<const T>(), call.outputs[0].as<T>());
+    if (sums != nullptr)
+      whole_means(*sums, g, call.inputs[0].as<const T>(), call.outputs[0].as<T>());
+    else
+      means(rows, g, call.inputs[0].as<const T>(), call.outputs[0].as<T>());
   });
 }
 

@@ -44,8 +44,10 @@ void along(const float* row, const MixTable& table, float* to) {
     auto sum = hn::Zero(d);
     for (std::int64_t k = 0; k < table.terms; ++k) {
       const std::int64_t at = k * table.pitch + i;
-      const auto taken = hn::GatherIndex(d, row, hn::LoadU(whole, table.place + at));
-      const auto term = hn::Mul(hn::LoadU(d, table.weight + at), taken);
+      const auto place = hn::LoadU(whole, table.place + at);
+      const auto is_none = hn::Lt(place, hn::Zero(whole));
+      const auto any = hn::GatherIndex(d, row, hn::IfThenZeroElse(is_none, place));
+      const auto term = hn::Mul(hn::LoadU(d, table.weight + at), hn::IfThenZeroElse(hn::RebindMask(d, is_none), any));
       sum = k == 0 ? term : hn::Add(sum, term);
     }
     if (i + k_lanes <= table.n)

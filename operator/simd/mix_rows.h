@@ -5,7 +5,8 @@
 namespace sluice::simd {
 
 /// What each of n results is made of: `terms` numbers of a row, each times a weight. Term k of result i stands at
-/// k * pitch + i; what lies behind the n-th up to `pitch`, a multiple of k_group, names places of the row too.
+/// k * pitch + i. A place below 0 is none: a 0 stands for its number. Up to the next multiple of k_group, and of such
+/// is `pitch`, what lies behind the n-th are places too.
 struct MixTable {
   static constexpr std::int64_t k_group = 16;
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Where samples of planes lie and what they are mixed of, the same on CPU and GPU.
+// Where samples of planes lie and what they are mixed of, for kernels of a GPU.
 #include <cmath>
 #include <cstdint>
 

@@ -1,89 +1,254 @@
+// Places and weights are worked out once for some points of an image and serve all its channels.
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include <sluice/engine/parallel.h>
-#include <sluice/operator/floating_array.h>
-#include <sluice/operator/vision/sample_walk.h>
+#include <sluice/ndarray/dtype.h>
+#include <sluice/operator/simd/mix_rows.h>
+#include <sluice/operator/vision/samples.h>
 
 namespace sluice::detail {
 
 namespace {
 
-constexpr std::int64_t k_grain = 4 * 1024, k_points = 1024;
+constexpr std::int64_t k_points = 1024;  // whose tables a near cache holds
+constexpr std::int64_t k_worth_a_thread = 4096;
+constexpr int k_corners = 4;
 
-/// Calls f(plane, places of its image) for planes that one thread has, which it works out once an image.
-template <class C, class F>
-void each_plane(const SampleWalk<C>& walk, const F& f) {
-  const std::int64_t worth = std::max<std::int64_t>(1, k_grain / std::max<std::int64_t>(1, walk.points));
-  parallel_for(walk.images * walk.channels, worth, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<SamplePlace<C>> places(static_cast<std::size_t>(walk.points));
-    std::int64_t held = -1;
-    for (std::int64_t plane = begin; plane < end; ++plane) {
-      const std::int64_t image = plane / walk.channels;
-      for (std::int32_t i = 0; held != image && i < walk.points; ++i)
-        places[static_cast<std::size_t>(i)] = walk.place(image * walk.points + i);
-      held = image;
-      f(plane, places);
+/// Pixels of a row or a column, one beside each of some points: which, -1 where there is none, and what it weighs, 0
+/// where there is none.
+template <class T>
+struct Side {
+  std::array<std::int32_t, k_points> index;
+  std::array<T, k_points> weight;
+};
+
+template <class T>
+void look_beside(const T* place, std::int64_t n, std::int32_t extent, Side<T>& low, Side<T>& high) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const bool is_near = place[i] >= -1 && place[i] < static_cast<T>(extent);  // no NaN is
+    const T at = is_near ? place[i] : T{0};
+    const auto whole = static_cast<std::int32_t>(at);
+    const std::int32_t below = whole - (static_cast<T>(whole) > at ? 1 : 0);
+    const T part = at - static_cast<T>(below);
+    const bool has_low = is_near && below >= 0, has_high = is_near && below + 1 < extent;
+    low.index[i] = has_low ? below : -1;
+    low.weight[i] = has_low ? 1 - part : T{0};
+    high.index[i] = has_high ? below + 1 : -1;
+    high.weight[i] = has_high ? part : T{0};
+  }
+}
+
+template <class T>
+void look_nearest(const T* place, std::int64_t n, std::int32_t extent, Side<T>& nearest) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T at = std::nearbyint(place[i]);
+    const bool exists = at >= 0 && at <= static_cast<T>(extent - 1);
+    nearest.index[i] = exists ? static_cast<std::int32_t>(at) : -1;
+    nearest.weight[i] = exists ? T{1} : T{0};
+  }
+}
+
+/// The pixels that points are mixed of: corner k of point i stands at k * k_points + i.
+template <class T>
+class Corners {
+ public:
+  Corners(const TensorView& rows, const TensorView& columns, const Shape& x, bool nearest)
+      : count(nearest ? 1 : k_corners),
+        place(static_cast<std::size_t>(count * k_points)),
+        weight(place.size()),
+        row(count == 1 ? 1 : 2),
+        column(row.size()),
+        rows_(rows.as<const T>()),
+        columns_(columns.as<const T>()),
+        height_(static_cast<std::int32_t>(x[2])),
+        width_(static_cast<std::int32_t>(x[3])) {}
+
+  /// Points [first, first + n) of all images, n <= k_points.
+  void look_at(std::int64_t first, std::int64_t n) {
+    if (count == 1) {
+      look_nearest(rows_ + first, n, height_, row[0]);
+      look_nearest(columns_ + first, n, width_, column[0]);
+    } else {
+      look_beside(rows_ + first, n, height_, row[0], row[1]);
+      look_beside(columns_ + first, n, width_, column[0], column[1]);
+    }
+    for (int k = 0; k < count; ++k) {
+      const Side<T>&down = row[k / 2], &right = column[k % 2];
+      for (std::int64_t i = 0; i < n; ++i) {
+        const bool is_none = (down.index[i] | right.index[i]) < 0;
+        place[k * k_points + i] = is_none ? -1 : down.index[i] * width_ + right.index[i];
+        weight[k * k_points + i] = down.weight[i] * right.weight[i];
+      }
+      std::fill_n(place.begin() + k * k_points + n, (n + k_group - 1) / k_group * k_group - n, -1);
+    }
+  }
+
+  int count;
+  std::vector<std::int32_t> place;  // of the plane, -1 where it lies beyond
+  std::vector<T> weight;
+  std::vector<Side<T>> row, column;
+
+ private:
+  static constexpr std::int64_t k_group = simd::MixTable::k_group;
+
+  const T* rows_;
+  const T* columns_;
+  std::int32_t height_, width_;
+};
+
+/// Images, and the stretches of points and the groups of channels that they are cut into, by shape alone.
+struct Cut {
+  std::int64_t images, channels, pixels, points, stretches;
+
+  Cut(const Shape& x, const Shape& at)
+      : images(x[0]),
+        channels(x[1]),
+        pixels(x[2] * x[3]),
+        points(at[1] * at[2]),
+        stretches((points + k_points - 1) / k_points) {}
+  std::int64_t first(std::int64_t stretch) const { return stretch * k_points; }
+  std::int64_t length(std::int64_t stretch) const { return std::min(k_points, points - first(stretch)); }
+};
+
+std::int64_t grain_of(std::int64_t elements) {
+  return std::max<std::int64_t>(1, k_worth_a_thread / std::max<std::int64_t>(1, elements));
+}
+
+template <class T>
+void mix(const Corners<T>& of, const T* plane, std::int64_t n, T* to) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (const simd::MixRows* rows = simd::mix_rows())
+      return rows->along(plane, {of.place.data(), of.weight.data(), of.count, k_points, n}, to);
+  }
+  for (std::int64_t i = 0; i < n; ++i) {
+    T sum = 0;
+    for (int k = 0; k < of.count; ++k) {
+      const std::int32_t place = of.place[k * k_points + i];
+      sum += of.weight[k * k_points + i] * (place < 0 ? T{0} : plane[place]);
+    }
+    to[i] = sum;
+  }
+}
+
+template <class T>
+void sample(const KernelCall& call, bool nearest) {
+  const TensorView &x = call.inputs[0], &rows = call.inputs[1];
+  constexpr std::int64_t k_channels = 32;
+  const Cut cut(x.shape, rows.shape);
+  const std::int64_t groups = (cut.channels + k_channels - 1) / k_channels, each = cut.stretches * groups;
+  const std::int64_t elements = std::min(cut.points, k_points) * std::min(cut.channels, k_channels);
+  parallel_for(cut.images * each, grain_of(elements), [&](std::int64_t begin, std::int64_t end) {
+    Corners<T> corners(rows, call.inputs[2], x.shape, nearest);
+    for (std::int64_t unit = begin; unit < end; ++unit) {
+      const std::int64_t image = unit / each, stretch = unit / groups % cut.stretches, group = unit % groups;
+      const std::int64_t first = cut.first(stretch), n = cut.length(stretch);
+      corners.look_at(image * cut.points + first, n);
+      for (std::int64_t c = group * k_channels; c < std::min(cut.channels, (group + 1) * k_channels); ++c) {
+        const std::int64_t plane = image * cut.channels + c;
+        mix(corners, x.as<const T>() + plane * cut.pixels, n, call.outputs[0].as<T>() + plane * cut.points + first);
+      }
     }
   });
+}
+
+// A plane is one thread's, and its points come in their order.
+template <class T>
+void add_back(const KernelCall& call, bool nearest) {
+  const TensorView &dy = call.inputs[0], &rows = call.inputs[1], &dx = call.outputs[0];
+  constexpr std::int64_t k_channels = 8;
+  const Cut cut(dx.shape, rows.shape);
+  const std::int64_t groups = (cut.channels + k_channels - 1) / k_channels;
+  const std::int64_t elements = (cut.points + cut.pixels) * std::min(cut.channels, k_channels);
+  parallel_for(cut.images * groups, grain_of(elements), [&](std::int64_t begin, std::int64_t end) {
+    Corners<T> corners(rows, call.inputs[2], dx.shape, nearest);
+    for (std::int64_t unit = begin; unit < end; ++unit) {
+      const std::int64_t image = unit / groups, group = unit % groups, first_plane = image * cut.channels;
+      const std::int64_t from = first_plane + group * k_channels;
+      const std::int64_t to = first_plane + std::min(cut.channels, (group + 1) * k_channels);
+      std::fill_n(dx.as<T>() + from * cut.pixels, (to - from) * cut.pixels, T{0});
+      for (std::int64_t stretch = 0; stretch < cut.stretches; ++stretch) {
+        const std::int64_t first = cut.first(stretch), n = cut.length(stretch);
+        corners.look_at(image * cut.points + first, n);
+        for (std::int64_t plane = from; plane < to; ++plane) {
+          const T* const head = dy.as<const T>() + plane * cut.points + first;
+          T* const sums = dx.as<T>() + plane * cut.pixels;
+          for (std::int64_t i = 0; i < n; ++i) {
+            for (int k = 0; k < corners.count; ++k) {
+              if (const std::int32_t place = corners.place[k * k_points + i]; place >= 0)
+                sums[place] += corners.weight[k * k_points + i] * head[i];
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+// Sums over all channels of the head times each corner, then what the corners' weights change by.
+template <class T>
+void slopes(const KernelCall& call) {
+  const TensorView &dy = call.inputs[0], &x = call.inputs[1], &rows = call.inputs[2];
+  const Cut cut(x.shape, rows.shape);
+  const std::int64_t elements = std::min(cut.points, k_points) * std::max<std::int64_t>(1, cut.channels);
+  parallel_for(cut.images * cut.stretches, grain_of(elements), [&](std::int64_t begin, std::int64_t end) {
+    Corners<T> corners(rows, call.inputs[3], x.shape, false);
+    std::vector<T> sums(static_cast<std::size_t>(k_corners * k_points));
+    for (std::int64_t unit = begin; unit < end; ++unit) {
+      const std::int64_t image = unit / cut.stretches, stretch = unit % cut.stretches;
+      const std::int64_t first = cut.first(stretch), n = cut.length(stretch), point = image * cut.points + first;
+      corners.look_at(point, n);
+      std::fill(sums.begin(), sums.end(), T{0});
+      for (std::int64_t c = 0; c < cut.channels; ++c) {
+        const std::int64_t plane = image * cut.channels + c;
+        const T* const pixels = x.as<const T>() + plane * cut.pixels;
+        const T* const head = dy.as<const T>() + plane * cut.points + first;
+        for (int k = 0; k < k_corners; ++k) {
+          const std::int32_t* const place = corners.place.data() + k * k_points;
+          for (std::int64_t i = 0; i < n; ++i)
+            sums[k * k_points + i] += head[i] * (place[i] < 0 ? T{0} : pixels[place[i]]);
+        }
+      }
+      for (std::int64_t i = 0; i < n; ++i) {
+        std::array<T, k_corners> of_rows, of_columns;
+        for (int k = 0; k < k_corners; ++k) {
+          of_rows[k] = sums[k * k_points + i] * corners.column[k % 2].weight[i];
+          of_columns[k] = sums[k * k_points + i] * corners.row[k / 2].weight[i];
+        }
+        call.outputs[0].as<T>()[point + i] = (of_rows[2] + of_rows[3]) - (of_rows[0] + of_rows[1]);
+        call.outputs[1].as<T>()[point + i] = (of_columns[1] + of_columns[3]) - (of_columns[0] + of_columns[2]);
+      }
+    }
+  });
+}
+
+// Calls f.operator()<T>().
+template <class F>
+void by_wide(DType dtype, const F& f) {
+  if (dtype == DType::float64)
+    f.template operator()<double>();
+  else
+    f.template operator()<float>();
 }
 
 }  // namespace
 
 void plane_samples_cpu(const KernelCall& call) {
-  by_computing_type(call.outputs[0].dtype, [&]<class C>() {
-    const auto walk = sample_walk<C>(call, call.inputs[0].shape, call.inputs[1], call.inputs[2]);
-    const C* const x = call.inputs[0].as<const C>();
-    C* const y = call.outputs[0].as<C>();
-    each_plane(walk, [&](std::int64_t plane, const std::vector<SamplePlace<C>>& places) {
-      C* to = y + plane * walk.points;
-      for (const SamplePlace<C>& at : places)
-        *to++ = sample_of(x + plane * walk.plane(), at, walk.width);
-    });
-  });
+  const bool nearest = call.attributes.as<SamplesAttributes>().nearest;
+  by_wide(call.inputs[0].dtype, [&]<class T>() { sample<T>(call, nearest); });
 }
 
 void plane_samples_backward_cpu(const KernelCall& call) {
-  by_computing_type(call.outputs[0].dtype, [&]<class C>() {
-    const auto walk = sample_walk<C>(call, call.outputs[0].shape, call.inputs[1], call.inputs[2]);
-    const C* const dy = call.inputs[0].as<const C>();
-    C* const dx = call.outputs[0].as<C>();
-    each_plane(walk, [&](std::int64_t plane, const std::vector<SamplePlace<C>>& places) {
-      C* const to = dx + plane * walk.plane();
-      std::fill_n(to, walk.plane(), C(0));
-      const C* head = dy + plane * walk.points;
-      for (const SamplePlace<C>& at : places) {
-        for (int i = 0; i < 4; ++i) {
-          if (at.exists(i))
-            to[at.at(i, walk.width)] += at.weight(i) * *head;
-        }
-        ++head;
-      }
-    });
-  });
+  const bool nearest = call.attributes.as<SamplesAttributes>().nearest;
+  by_wide(call.inputs[0].dtype, [&]<class T>() { add_back<T>(call, nearest); });
 }
 
 void plane_slopes_cpu(const KernelCall& call) {
-  by_computing_type(call.outputs[0].dtype, [&]<class C>() {
-    const auto walk = sample_walk<C>(call, call.inputs[1].shape, call.inputs[2], call.inputs[3]);
-    const C *const dy = call.inputs[0].as<const C>(), *const x = call.inputs[1].as<const C>();
-    C *const down = call.outputs[0].as<C>(), *const across = call.outputs[1].as<C>();
-    const std::int64_t pieces = (walk.points + k_points - 1) / k_points;
-    parallel_for(walk.images * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t piece = begin; piece < end; ++piece) {
-        const std::int64_t image = piece / pieces, first = piece % pieces * k_points;
-        const std::int64_t last = std::min<std::int64_t>(first + k_points, walk.points);
-        for (std::int64_t i = first; i < last; ++i) {
-          const SamplePlace<C> at = walk.place(image * walk.points + i);
-          Slopes<C> slopes;
-          for (std::int64_t plane = image * walk.channels; plane < (image + 1) * walk.channels; ++plane)
-            slopes.add(dy[plane * walk.points + i], x + plane * walk.plane(), at, walk.width);
-          down[image * walk.points + i] = slopes.down;
-          across[image * walk.points + i] = slopes.across;
-        }
-      }
-    });
-  });
+  by_wide(call.inputs[0].dtype, [&]<class T>() { slopes<T>(call); });
 }
 
 }  // namespace sluice::detail

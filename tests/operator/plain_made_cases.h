@@ -181,6 +181,8 @@ inline void add_regions(std::vector<PlainCase>& cases) {
     return inputs;
   };
   cases.push_back(by_name("grid_sample", of({{2, 2, 3, 4}, {2, 2, 3, 2}}), "reflection=true"));
+  cases.push_back(by_name("plane_samples", of({{2, 3, 3, 4}, {2, 2, 3}, {2, 2, 3}}), ""));
+  cases.push_back(by_name("plane_samples", of({{2, 3, 3, 4}, {2, 2, 3}, {2, 2, 3}}), "nearest=true"));
   cases.push_back(by_name("deformable_convolution", of({{1, 2, 4, 3}, {1, 8, 3, 2}, {2, 2, 2, 2}, {2}}), ""));
 }
 

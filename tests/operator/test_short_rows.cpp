@@ -1,0 +1,81 @@
+// Elementwise rows whose innermost runs are short, against the same operands laid out as neighbours.
+#include <vector>
+
+#include <sluice/operator/api.h>
+
+#include "tests/operator/reference.h"
+#include "tests/support/catch.h"
+#include "tests/support/gradient.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+struct Pair {
+  Shape a, b;
+};
+// Of two, three, four and more to a row, as many rows as a buffer holds and some more, of which one operand has one.
+const std::vector<Pair> k_pairs = {
+    {{300, 3}, {3}},
+    {{129, 2}, {129, 1}},
+    {{5, 70, 4}, {5, 1, 4}},
+    {{7, 4, 63}, {7, 1, 63}},
+    {{4, 64}, {4, 1}},
+    {{2, 130, 2, 5}, {130, 1, 5}},
+    {{6, 1, 5, 1}, {1, 9, 1, 4}},
+};
+
+NDArray numbers(const Shape& shape, int seed, DType dtype) {
+  return (random_array(shape, seed, -9, 9, float32)).astype(dtype);
+}
+
+NDArray as_neighbours(const NDArray& x, const Shape& shape) {
+  return x.broadcast_to(shape).copy().reshape({-1});
+}
+
+}  // namespace
+
+TEST_CASE("Short rows of all types give what neighbours give", "[elementwise]") {
+  for (const Pair& pair : k_pairs) {
+    for (const DType dtype : {float32, float64, float16, bfloat16, int64, int32, int8, uint8}) {
+      CAPTURE(to_string(pair.a), to_string(pair.b), name_of(dtype));
+      const NDArray a = numbers(pair.a, 1, dtype), b = numbers(pair.b, 2, dtype);
+      const NDArray sum = a + b, one = as_neighbours(a, sum.shape()), other = as_neighbours(b, sum.shape());
+      CHECK(differences(sum.reshape({-1}), one + other, {0, 0}) == "");
+      CHECK(differences((b - a).reshape({-1}), other - one, {0, 0}) == "");
+      CHECK(differences((a < b).reshape({-1}), one < other, {0, 0}) == "");
+      CHECK(differences(where(a < b, b, a).reshape({-1}), where(one < other, other, one), {0, 0}) == "");
+      NDArray written = sum.copy();
+      written *= b;
+      CHECK(differences(written.reshape({-1}), (one + other) * other, {0, 0}) == "");
+    }
+  }
+}
+
+TEST_CASE("Parts of short rows are read and written where they stand", "[elementwise]") {
+  for (const DType dtype : {float32, float16, int64, int8}) {
+    CAPTURE(name_of(dtype));
+    const NDArray all = numbers({301, 5}, 1, dtype), some = all.slice(1, 1, 4);
+    const NDArray copied = some.copy();
+    CHECK(differences(some + 1, copied + 1, {0, 0}) == "");
+    CHECK(differences(all.slice(1, 0, 5, 2) * 2, all.slice(1, 0, 5, 2).copy() * 2, {0, 0}) == "");
+    NDArray target = all.copy(), part = target.slice(1, 1, 4);
+    part += numbers({3}, 2, dtype);
+    CHECK(differences(target.slice(1, 1, 4), copied + numbers({3}, 2, dtype), {0, 0}) == "");
+    for (const std::int64_t column : {0, 4})
+      CHECK(differences(target.slice(1, column, column + 1), all.slice(1, column, column + 1), {0, 0}) == "");
+  }
+}
+
+TEST_CASE("Short rows have the same bits whatever the number of workers", "[elementwise]") {
+  std::vector<std::vector<float>> all;
+  for (const int workers : {1, 2, 4}) {
+    Engine engine({.workers = workers});
+    const EngineScope scope(engine);
+    const NDArray a = random_array({30011, 3}, 1), b = random_array({3}, 2), c = random_array({30011, 1}, 3);
+    all.push_back(exp(power(abs(a), b) * c).to_vector<float>());
+  }
+  CHECK((all[0] == all[1]));
+  CHECK((all[0] == all[2]));
+}
