@@ -6,6 +6,7 @@
 
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/concat/kernels.h>
+#include <sluice/operator/detail/beside_batch.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/normalise.h>
@@ -90,7 +91,8 @@ Arrays pieces_of(std::span<const NDArray> inputs, const Attributes& attributes, 
   const int axis = static_cast<int>(a.axis);
   infer_split(k_split, detail::specs_of(inputs), attributes);
   Arrays pieces;
-  const std::int64_t each = a.parts ? x.shape()[axis] / *a.parts : 0;
+  const auto extent = [&] { return axis == 0 ? x.shape()[0] : detail::extents_beside_batch(x)[axis]; };
+  const std::int64_t each = a.parts ? extent() / *a.parts : 0;
   for (std::int64_t i = 0; i < a.parts.value_or(0); ++i)
     pieces.push_back(x.slice(axis, i * each, (i + 1) * each, 1, site));
   if (a.parts)

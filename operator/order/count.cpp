@@ -5,6 +5,7 @@
 
 #include <sluice/ndarray/create.h>
 #include <sluice/operator/concat/concat.h>
+#include <sluice/operator/detail/beside_batch.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/elementwise/elementwise.h>
@@ -165,7 +166,7 @@ Arrays compose_quantile(std::span<const NDArray> inputs, const Attributes& attri
   const Shape shape = infer_quantile(k_quantile, detail::specs_of(inputs), attributes)[0].shape;
   const int along = static_cast<int>(a.axis.value_or(0));
   const NDArray row = a.axis ? x : x.reshape({-1}, site);
-  const std::int64_t n = row.shape()[along];
+  const std::int64_t n = along == 0 ? row.shape()[0] : detail::extents_beside_batch(row)[along];
   const NDArray sorted = sort(row, along, false, site);
   const auto entry = [&](std::int64_t i) { return sorted.slice(along, i, i + 1, 1, site); };
   const double place = a.q * static_cast<double>(n - 1);
@@ -175,7 +176,9 @@ Arrays compose_quantile(std::span<const NDArray> inputs, const Attributes& attri
   const double part = place - static_cast<double>(below);
   NDArray y = part > 0 && below + 1 < n ? between(low, entry(below + 1), part) : low;
   y = where(isnan(last, site), last, y, site);
-  return {a.axis && a.keepdims ? y : y.reshape(shape, site)};
+  if (a.axis)
+    return {a.keepdims ? y : y.squeeze(along, site)};
+  return {y.reshape(shape, site)};
 }
 
 }  // namespace

@@ -18,11 +18,12 @@ TEST_CASE("Arranged arrays and what is made of parts are one trace for all batch
     const NDArray squares = depth_to_space(x, 2) + pixel_shuffle(x, 2);
     const NDArray back = space_to_depth(squares, 2) + pixel_unshuffle(squares, 2) + softmin(x, 1);
     const NDArray rows = moveaxis(back, 1, -1).flatten();  // (N, 48)
-    const NDArray halves = glu(rows) + fliplr(array_split(rows, 2, 1)[1]);
+    const std::vector<NDArray> parts = split(rows, 2, 1);
+    const NDArray halves = glu(rows) + fliplr(array_split(rows, 2, 1)[1]) + parts[0] * quantile(parts[1], 0.3, 1, true);
     const std::vector<NDArray> both =
         broadcast_arrays({halves, cosine_similarity(halves, halves * 2.0).expand_dims(1)});
     const NDArray places = arange(0, 24), likely = interp(sigmoid(both[0]), places / 24.0, places);
-    const NDArray sides = column_stack({trapezoid(likely), ptp(likely, {1}), sum(both[1], {1})});
+    const NDArray sides = column_stack({trapezoid(likely), ptp(likely, {1}), sum(both[1], {1}), median(rows, 1)});
     return hstack({sides, isin(likely, places).astype(float32)}) + sum(new_ones(x, {2}));
   });
   const auto batch = [](std::int64_t n) { return pattern_array({n, 4, 2, 6}); };
