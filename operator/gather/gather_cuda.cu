@@ -35,7 +35,8 @@ struct RowWalk {
 };
 
 template <class U>
-__global__ void __launch_bounds__(k_group_block) take_kernel(const U* x, ResolvedIndices indices, RowWalk walk, U* y) {
+__global__ void __launch_bounds__(k_group_block)
+    take_kernel(const U* x, const __grid_constant__ ResolvedIndices indices, RowWalk walk, U* y) {
   start_early();
   const Group group(walk.width);
   for (std::int64_t row = group.index; row < walk.at.outer * walk.at.indices; row += group.count) {
@@ -62,17 +63,7 @@ struct Elements {
   /// Of positions `first`, k_group_block behind, .. : -1 where there is none, or another is the last of its entry.
   __device__ void find(
       const ResolvedIndices& indices, std::int64_t first, bool reports, std::int64_t (&entries)[k_elements]) const {
-    std::int64_t numbers[k_elements];
-#pragma unroll
-    for (int k = 0; k < k_elements; ++k) {
-      const std::int64_t i = first + k * k_group_block;
-      numbers[k] = i < count ? load_index(indices.place.data, indices.place.dtype, i) : 0;
-    }
-#pragma unroll
-    for (int k = 0; k < k_elements; ++k) {
-      const std::int64_t i = first + k * k_group_block;
-      entries[k] = i < count ? indices.named(i, numbers[k], reports) : -1;
-    }
+    indices.find_on_axis(first, k_group_block, count, reports, entries);
 #pragma unroll
     for (int k = 0; k < k_elements; ++k) {
       if (entries[k] >= 0 && !last.is(entries[k], first + k * k_group_block))
@@ -83,7 +74,7 @@ struct Elements {
 
 template <class U>
 __global__ void __launch_bounds__(k_group_block)
-    take_elements_kernel(const U* x, ResolvedIndices indices, Elements walk, U* y) {
+    take_elements_kernel(const U* x, const __grid_constant__ ResolvedIndices indices, Elements walk, U* y) {
   start_early();
   for (std::int64_t first = walk.first(); first < walk.count; first += walk.step()) {
     std::int64_t entries[k_elements];
@@ -148,7 +139,7 @@ __global__ void __launch_bounds__(k_group_block) replace_kernel(const U* x, cons
 
 template <class U>
 __global__ void __launch_bounds__(k_group_block)
-    pick_kernel(const U* x, ResolvedIndices indices, AxisLayout at, U flipped, U* y) {
+    pick_kernel(const U* x, const __grid_constant__ ResolvedIndices indices, AxisLayout at, U flipped, U* y) {
   start_early();
   const Group group(1);
   const std::int64_t size = at.outer * at.inner;

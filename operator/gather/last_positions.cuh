@@ -16,13 +16,18 @@ namespace sluice::detail {
 // For every entry the last position that names it, so that of several one wins whoever comes last.
 template <class Position>
 __global__ void __launch_bounds__(k_group_block)
-    last_position_kernel(ResolvedIndices indices, std::int64_t count, Position* last) {
+    last_position_kernel(const __grid_constant__ ResolvedIndices indices, std::int64_t count, Position* last) {
   start_early();
+  constexpr int k_found = 4;
   const Group group(1);
-  for (std::int64_t i = group.index; i < count; i += group.count) {
-    const std::int64_t entry = indices.at(i, true);
-    if (entry >= 0)
-      atomicMax(last + entry, static_cast<Position>(i));
+  for (std::int64_t first = group.index; first < count; first += k_found * group.count) {
+    std::int64_t entries[k_found];
+    indices.find(first, group.count, count, entries);
+#pragma unroll
+    for (int k = 0; k < k_found; ++k) {
+      if (entries[k] >= 0)
+        atomicMax(last + entries[k], static_cast<Position>(first + k * group.count));
+    }
   }
 }
 
@@ -55,8 +60,11 @@ class LastPositions {
  private:
   template <class Position>
   static void find(const KernelCall& call, const Taking& taking, Position* last) {
-    last_position_kernel<<<blocks_for_groups(taking.place.count, 1), k_group_block, 0, stream_of(call.queue)>>>(
-        ResolvedIndices(call, taking.place), taking.place.count, last);
+    last_position_kernel<<<
+        blocks_for_groups((taking.place.count + 3) / 4, 1),
+        k_group_block,
+        0,
+        stream_of(call.queue)>>>(ResolvedIndices(call, taking.place), taking.place.count, last);
     check_early_launch(call.op.name, stream_of(call.queue));
   }
 

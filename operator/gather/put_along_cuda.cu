@@ -23,7 +23,7 @@ struct PutRows {
 
 template <class U>
 __global__ void __launch_bounds__(k_group_block)
-    put_along_rows(const U* x, const U* values, ResolvedIndices indices, PutRows at, U* y) {
+    put_along_rows(const U* x, const U* values, const __grid_constant__ ResolvedIndices indices, PutRows at, U* y) {
   start_early();
   __shared__ int last[k_longest];
   for (std::int64_t row = blockIdx.x; row < at.rows; row += gridDim.x) {

@@ -23,6 +23,26 @@ struct ResolvedIndices {
   __device__ std::int64_t named(std::int64_t i, std::int64_t index, bool reports) const {
     return told(place.named(i, index), reports);
   }
+  /// The entries that indices first, first + step, .. before `count` name, or -1.
+  template <int K>
+  __device__ void find(std::int64_t first, std::int64_t step, std::int64_t count, std::int64_t (&entries)[K]) const {
+    if (place.axes == 1)
+      return find_on_axis(first, step, count, true, entries);
+    for (int k = 0; k < K; ++k)
+      entries[k] = first + k * step < count ? at(first + k * step, true) : -1;
+  }
+  /// The same of one axis, whose numbers are under way together.
+  template <int K>
+  __device__ void find_on_axis(
+      std::int64_t first, std::int64_t step, std::int64_t count, bool reports, std::int64_t (&entries)[K]) const {
+    std::int64_t numbers[K];
+#pragma unroll
+    for (int k = 0; k < K; ++k)
+      numbers[k] = first + k * step < count ? load_index(place.data, place.dtype, first + k * step) : 0;
+#pragma unroll
+    for (int k = 0; k < K; ++k)
+      entries[k] = first + k * step < count ? named(first + k * step, numbers[k], reports) : -1;
+  }
   /// The place on the first axis that index i names, or -1, which each thread reports.
   __device__ std::int64_t place_of(std::int64_t i) const {
     const std::int64_t index = load_index(place.data, place.dtype, i);

@@ -8,8 +8,8 @@ namespace sluice::detail {
 namespace {
 
 template <class U, class Geometry>
-__global__ void __launch_bounds__(k_block)
-    take_strided_kernel(Geometry at, const U* x, ResolvedIndices indices, EntrySteps entries, U* y) {
+__global__ void __launch_bounds__(k_block) take_strided_kernel(
+    Geometry at, const U* x, const __grid_constant__ ResolvedIndices indices, EntrySteps entries, U* y) {
   start_early();
   for (auto i = first_index(at); i < at.size; i += index_step(at)) {
     const auto offset = at.offsets(i);
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(k_block) put_strided_kernel(
     Geometry at,
     const U* values,
     std::int64_t value_step,
-    ResolvedIndices indices,
+    const __grid_constant__ ResolvedIndices indices,
     EntrySteps entries,
     LastOf last,
     U* y) {

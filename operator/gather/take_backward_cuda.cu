@@ -34,14 +34,22 @@ struct Keys {
 };
 
 /// An index that names no entry may name any: its task fails. Null positions are not wanted.
-__global__ void __launch_bounds__(k_group_block)
-    resolve_kernel(ResolvedIndices indices, std::int64_t count, Keys keys, std::uint32_t* positions) {
+__global__ void __launch_bounds__(k_group_block) resolve_kernel(
+    const __grid_constant__ ResolvedIndices indices, std::int64_t count, Keys keys, std::uint32_t* positions) {
   start_early();
+  constexpr int k_found = 4;
   const Group group(1);
-  for (std::int64_t i = group.index; i < count; i += group.count) {
-    keys.put(i, max(indices.at(i, true), std::int64_t{0}));
-    if (positions != nullptr)
-      positions[i] = static_cast<std::uint32_t>(i);
+  for (std::int64_t first = group.index; first < count; first += k_found * group.count) {
+    std::int64_t entries[k_found];
+    indices.find(first, group.count, count, entries);
+#pragma unroll
+    for (int k = 0; k < k_found; ++k) {
+      const std::int64_t i = first + k * group.count;
+      if (i < count)
+        keys.put(i, max(entries[k], std::int64_t{0}));
+      if (i < count && positions != nullptr)
+        positions[i] = static_cast<std::uint32_t>(i);
+    }
   }
 }
 
@@ -77,7 +85,7 @@ class SortedIndices {
     const Keys keys = keys_at(0);
     sorted_.keys = keys_at(count_);
     const cudaStream_t stream = stream_of(call.queue);
-    resolve_kernel<<<blocks_for_groups(count_, 1), k_group_block, 0, stream>>>(
+    resolve_kernel<<<blocks_for_groups((count_ + 3) / 4, 1), k_group_block, 0, stream>>>(
         ResolvedIndices(call, taking.place), count_, keys, positions);
     check_early_launch(call.op.name, stream);
     const std::uint32_t* const along = carried == nullptr ? positions : carried;

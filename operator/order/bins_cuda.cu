@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include <sluice/ndarray/early_start.cuh>
-#include <sluice/operator/floating.h>
+#include <sluice/operator/floating_array.h>
 #include <sluice/operator/index_value.h>
 #include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/order/bins.h>
@@ -103,22 +103,22 @@ struct EqualBins {
   }
 };
 
-template <class T>
+template <class C>
 __global__ void __launch_bounds__(k_block)
-    histogram_kernel(const T* x, std::int64_t size, EqualBins equal, Count* counts, double* edges) {
+    histogram_kernel(FloatingArray<C> x, std::int64_t size, EqualBins equal, Count* counts, double* edges) {
   start_early();
   constexpr int k_under_way = 4;
   const BlockCounts mine(counts, equal.bins);
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = first; i < size; i += k_under_way * step) {
-    T loaded[k_under_way];
+    C loaded[k_under_way];
 #pragma unroll
     for (int u = 0; u < k_under_way; ++u)
       loaded[u] = x[min(i + u * step, size - 1)];
 #pragma unroll
     for (int u = 0; u < k_under_way; ++u) {
-      const std::int64_t bin = equal.of(static_cast<double>(static_cast<Compute<T>>(loaded[u])));
+      const std::int64_t bin = equal.of(loaded[u]);
       if (bin >= 0 && i + u * step < size)
         mine.add(bin);
     }
@@ -145,9 +145,9 @@ void histogram_gpu(const KernelCall& call) {
   const EqualBins equal(call.attributes.as<HistogramAttributes>());
   Count* const counts = cleared(call);
   const unsigned blocks = std::min(blocks_for(std::max(x.size / 16, edges.size)), k_most_blocks);
-  by_floating(x.dtype, [&]<class T>() {
+  by_computing_type(x.dtype, [&]<class C>() {
     histogram_kernel<<<blocks, k_block, 0, stream_of(call.queue)>>>(
-        x.as<const T>(), x.size, equal, counts, edges.as<double>());
+        FloatingArray<C>(x), x.size, equal, counts, edges.as<double>());
   });
   check_early_launch(call.op.name, stream_of(call.queue));
 }

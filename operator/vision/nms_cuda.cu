@@ -17,7 +17,8 @@ namespace {
 
 using Word = unsigned long long;  // NOLINT: a bit each for 64 boxes
 constexpr int k_word = 64;
-constexpr int k_sweepers = 1024;  // threads of a block that goes through boxes
+constexpr int k_sweepers = 1024;    // threads of a block that goes through boxes
+constexpr int k_near_words = 1024;  // boxes that shared memory knows alive, if no other strip asks for them
 
 /// Boxes [first, first + rows) of each batch against all behind them. Bits lie word by word, of each the rows.
 struct NmsStrip {
@@ -26,6 +27,7 @@ struct NmsStrip {
   Word* bits;
   Word* alive;  // of each batch
 
+  __device__ bool is_near() const { return words <= k_near_words && rows >= n; }
   __device__ std::int64_t end() const { return min(first + rows, n); }
   __device__ Word* bits_of(std::int64_t of, std::int64_t word) const { return bits + (of * words + word) * rows; }
   /// Which of 64 boxes take part.
@@ -76,20 +78,26 @@ __device__ Word remaining(Word alive, const Word* ended) {
 
 __global__ void __launch_bounds__(k_sweepers) nms_sweep_kernel(NmsStrip strip, bool* kept) {
   start_early();
-  __shared__ Word own[k_word], remain;
+  __shared__ Word own[k_word], remain, near[k_near_words];
   const auto thread = static_cast<int>(threadIdx.x), lane = thread % k_warp, warp = thread / k_warp;
   for (std::int64_t of = blockIdx.x; of < strip.batch; of += gridDim.x) {
-    Word* const alive = strip.alive + of * strip.words;
+    Word* const alive = strip.is_near() ? near : strip.alive + of * strip.words;
     for (std::int64_t word = thread; strip.first == 0 && word < strip.words; word += k_sweepers)
       alive[word] = strip.taking_part(of, word);
-    __syncthreads();
+    // What the next 64 end is on its way while these end others.
+    const auto own_bits = [&](std::int64_t row) {
+      const bool there = thread < k_word && strip.first + row < strip.end();
+      return there ? strip.bits_of(of, (strip.first + row) / k_word)[row + thread] : Word{0};
+    };
+    Word next = own_bits(0);
     for (std::int64_t row = 0; strip.first + row < strip.end(); row += k_word) {
       const std::int64_t chunk = (strip.first + row) / k_word;
       if (thread < k_word)
-        own[thread] = strip.bits_of(of, chunk)[row + thread];
+        own[thread] = next;
       __syncthreads();
       if (thread == 0)
         alive[chunk] = remain = remaining(alive[chunk], own);
+      next = own_bits(row + k_word);
       __syncthreads();
       for (std::int64_t word = chunk + 1 + warp; word < strip.words; word += k_sweepers / k_warp) {
         const Word* const bits = strip.bits_of(of, word) + row;
@@ -102,6 +110,7 @@ __global__ void __launch_bounds__(k_sweepers) nms_sweep_kernel(NmsStrip strip, b
     }
     for (std::int64_t i = thread; strip.end() == strip.n && i < strip.n; i += k_sweepers)
       kept[of * strip.n + i] = (alive[i / k_word] >> i % k_word & 1) != 0;
+    __syncthreads();  // the next batch writes again
   }
 }
 
