@@ -75,7 +75,7 @@ struct NearRegion {
   }
 };
 
-constexpr int k_roi_channels = 8, k_roi_columns = 4;  // of a thread, and bins whose weights it holds
+constexpr int k_roi_channels = 4, k_roi_columns = 4;  // of a thread, and bins whose weights it holds
 
 // What pixel (y, x) has of a region, of some channels.
 template <class C>
