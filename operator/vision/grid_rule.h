@@ -69,8 +69,9 @@ struct GridRule {
     const C low = align_corners ? C(0) : C(-0.5), span = align_corners ? last : size;
     if (span <= 0)
       return {0, 0};
-    const C from = made.at - low, beyond = std::fmod(std::abs(from), span);
-    const bool turned = std::fmod(std::floor(std::abs(from) / span), C(2)) != 0;
+    const C from = made.at - low, distance = std::abs(from), turns = std::floor(distance / span);
+    const C beyond = distance - turns * span;
+    const bool turned = turns - 2 * std::floor(turns / 2) != 0;
     made.at = (turned ? span - beyond : beyond) + low;
     made.slope *= from == 0 ? C(0) : (from < 0) != turned ? C(-1) : C(1);
     return clipped(made, last);
