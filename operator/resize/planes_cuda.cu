@@ -158,16 +158,32 @@ __global__ void __launch_bounds__(k_group_block)
   }
 }
 
+/// Result i of an axis is element i * in / out.
+struct NearestAxis {
+  std::int64_t in, out;
+  bool is_narrow;
+  Divider<std::int32_t> by_out;
+
+  explicit NearestAxis(const TapRule& rule)
+      : in(rule.in),
+        out(rule.out),
+        is_narrow(in * out < std::numeric_limits<std::int32_t>::max() / 2),
+        by_out(is_narrow ? out : 1) {}
+  __device__ std::int64_t place(std::int64_t i) const {
+    return is_narrow ? by_out.divide(static_cast<std::int32_t>(i * in)) : i * in / out;
+  }
+};
+
 // Elements as they are, of any type.
 template <class U>
 __global__ void __launch_bounds__(k_group_block)
-    take_planes_kernel(PlanesWalk walk, TapTable rows, TapTable columns, const U* x, U* y) {
+    take_planes_kernel(PlanesWalk walk, NearestAxis rows, NearestAxis columns, const U* x, U* y) {
   start_early();
   const Group group(1);
-  const std::int64_t plane = rows.from * columns.from, result = walk.rows * walk.columns;
+  const std::int64_t plane = rows.in * columns.in, result = walk.rows * walk.columns;
   for (std::int64_t i = group.index; i < walk.size; i += group.count) {
     const auto at = walk.place(i);
-    const U* const from = x + at.plane * plane + rows.first[at.row] * columns.from + columns.first[at.column];
+    const U* const from = x + at.plane * plane + rows.place(at.row) * columns.in + columns.place(at.column);
     U* const to = y + at.plane * result + at.row * walk.columns + at.column;
     if (at.planes == k_planes) {
       U taken[k_planes];
@@ -239,12 +255,11 @@ void mix_planes(const KernelCall& call, const TapRule& down, const TapRule& acro
 
 void take_planes(const KernelCall& call, const TapRule& down, const TapRule& across) {
   const TensorView &x = call.inputs[0], &y = call.outputs[0];
-  const Tables tables(call, down, across, false, false);
   const PlanesWalk walk(y.shape[0] * y.shape[1], y.shape[2], y.shape[3]);
   const cudaStream_t stream = stream_of(call.queue);
   by_element_size(size_of(x.dtype), [&]<class U>() {
     take_planes_kernel<<<blocks_for_groups(walk.size, 1), k_group_block, 0, stream>>>(
-        walk, tables.rows(), tables.columns(), x.as<const U>(), y.as<U>());
+        walk, NearestAxis(down), NearestAxis(across), x.as<const U>(), y.as<U>());
   });
   check_early_launch(call.op.name, stream);
 }

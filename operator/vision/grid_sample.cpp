@@ -1,11 +1,10 @@
-#include <limits>
-
 #include <sluice/operator/detail/beside_batch.h>
 #include <sluice/operator/detail/nothing.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/sides.h>
+#include <sluice/operator/vision/grid_rule.h>
 #include <sluice/operator/vision/grid_sample.h>
 #include <sluice/operator/vision/samples.h>
 
@@ -45,38 +44,6 @@ Specs infer_grid(const Operator& op, std::span<const ArraySpec> inputs, const At
   return {{{xs[0], xs[1], gs[1], gs[2]}, x.dtype, x.device}};
 }
 
-// Mirrored at the ends of [low, high].
-NDArray reflected(const NDArray& at, double low, double high, SourceLocation site) {
-  const double span = high - low;
-  if (span <= 0)
-    return multiply(at, 0, site);
-  const NDArray from = abs(subtract(at, low, site), site), beyond = mod(from, span, site);
-  const NDArray turns = mod(floor(divide(from, span, site), site), 2, site);
-  return add(where(equal(turns, 0, site), beyond, subtract(span, beyond, site), site), low, site);
-}
-
-NDArray kept_inside(const NDArray& at, std::int64_t extent, const GridSampleAttributes& how, SourceLocation site) {
-  const auto last = static_cast<double>(extent - 1);
-  if (how.border)
-    return clip(at, 0, last, site);
-  if (!how.reflection)
-    return at;
-  // What is infinitely far has no mirror image, and is not to come into gradients.
-  const NDArray known = isfinite(at, site), from = where(known, at, 0, site);
-  const NDArray inside = how.align_corners ? reflected(from, 0, last, site) : reflected(from, -0.5, last + 0.5, site);
-  return where(known, clip(inside, 0, last, site), std::numeric_limits<double>::quiet_NaN(), site);
-}
-
-// Numbers from -1 to 1 as pixels.
-NDArray in_pixels(
-    const NDArray& grid, int number, std::int64_t extent, const GridSampleAttributes& how, SourceLocation site) {
-  const NDArray at = add(grid.slice(3, number, number + 1, 1, site).squeeze(3, site), 1, site);
-  const auto size = static_cast<double>(extent);
-  const NDArray pixels = how.align_corners ? multiply(at, (size - 1) / 2, site)
-                                           : multiply(subtract(multiply(at, size, site), 1, site), 0.5, site);
-  return kept_inside(pixels, extent, how, site);
-}
-
 Arrays sample(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   infer_grid(detail::k_grid_sample, detail::specs_of(inputs), attributes);
   const auto& how = attributes.as<GridSampleAttributes>();
@@ -87,10 +54,10 @@ Arrays sample(std::span<const NDArray> inputs, const Attributes& attributes, Sou
     return {detail::zeros_from(inputs, {}, {1, 0, points[1], points[2]}, site)};
   }
   const NDArray grid = inputs[1].astype(promote(promote(x.dtype(), inputs[1].dtype()), float32), site);
-  const NDArray columns = in_pixels(grid, 0, extents[3], how, site), rows = in_pixels(grid, 1, extents[2], how, site);
+  const GridPlacesAttributes means{extents[2], extents[3], how.border, how.reflection, how.align_corners};
+  const Arrays places = invoke(detail::k_grid_places, {&grid, 1}, Attributes::of(means), site);
   const SampleMode mode = how.nearest ? SampleMode::nearest : SampleMode::bilinear;
-  // Border and mirror have brought places inside.
-  return {detail::sampled(x, rows, columns, mode, site).astype(x.dtype(), site)};
+  return {detail::sampled(x, places[0], places[1], mode, site).astype(x.dtype(), site)};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <sluice/operator/sides.h>
 #include <sluice/operator/sink.h>
 #include <sluice/operator/vision/boxes.h>
+#include <sluice/operator/vision/grid_rule.h>
 #include <sluice/operator/vision/grid_sample.h>
 #include <sluice/operator/vision/roi_align.h>
 #include <sluice/operator/vision/roi_walk.h>
@@ -125,6 +126,8 @@ OperatorList vision_operators() noexcept {
       &k_roi_align,
       &k_roi_samples,
       &k_roi_samples_backward,
+      &k_grid_places,
+      &k_grid_places_backward,
       &k_plane_samples,
       &k_plane_samples_backward,
       &k_plane_slopes,

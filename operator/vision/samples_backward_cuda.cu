@@ -79,7 +79,7 @@ template <bool Staged, class C>
 __global__ void __launch_bounds__(k_sample_block)
     add_samples_kernel(SampleWalk<C> walk, SampleCut cut, Squares<C> squares, const C* dy, C* dx) {
   start_early();
-  __shared__ C copy[Staged ? k_sample_room : 1];
+  alignas(16) __shared__ C copy[Staged ? k_sample_room : 1];
   for (std::int64_t unit = blockIdx.x; unit < cut.units; unit += gridDim.x) {
     const auto at = cut.unit(unit);
     const C* const planes = planes_of<Staged>(cut, at, dy, copy);

@@ -17,7 +17,7 @@ namespace {
 template <bool Staged, class C>
 __global__ void __launch_bounds__(k_sample_block) samples_kernel(SampleWalk<C> walk, SampleCut cut, const C* x, C* y) {
   start_early();
-  __shared__ C copy[Staged ? k_sample_room : 1];
+  alignas(16) __shared__ C copy[Staged ? k_sample_room : 1];
   for (std::int64_t unit = blockIdx.x; unit < cut.units; unit += gridDim.x) {
     const auto at = cut.unit(unit);
     const C* const planes = planes_of<Staged>(cut, at, x, copy);
@@ -44,7 +44,7 @@ template <bool Staged, class C>
 __global__ void __launch_bounds__(k_sample_block)
     slopes_kernel(SampleWalk<C> walk, SampleCut cut, const C* dy, const C* x, C* down, C* across) {
   start_early();
-  __shared__ C copy[Staged ? k_sample_room : 1];
+  alignas(16) __shared__ C copy[Staged ? k_sample_room : 1];
   for (std::int64_t unit = blockIdx.x; unit < cut.units; unit += gridDim.x) {
     const auto at = cut.unit(unit);
     const C* const planes = planes_of<Staged>(cut, at, x, copy);

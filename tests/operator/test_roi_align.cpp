@@ -149,6 +149,28 @@ TEST_CASE("roi_align and its gradient are on a GPU what they are on the CPU", "[
   }
 }
 
+TEST_CASE(
+    "More regions than a block works out at once, wide and thin, have a CPU's gradient on a GPU", "[roi_align][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  constexpr std::int64_t k_regions = 300;
+  const NDArray corners = random_array({k_regions, 2}, 1, -4, 30), size = random_array({k_regions, 2}, 2, -2, 12);
+  const NDArray image = random_array({k_regions, 1}, 3, 0, 1, int32).astype(float32);
+  const NDArray rois = concat({image, corners, corners + size}, 1);
+  for (const Shape& pooled : {Shape{3, 3}, Shape{2, 19}}) {
+    const auto on = [&](Device device) {
+      NDArray x = random_array({2, 11, 20, 24}, 4).to(device), y;
+      x.attach_grad();
+      {
+        const autograd::RecordScope record;
+        y = roi_align(x, rois.to(device), {.pooled_size = pooled, .spatial_scale = 0.75, .aligned = true});
+      }
+      y.backward(random_array(y.shape(), 5).to(device));
+      return x.grad().to(cpu());
+    };
+    CHECK(differences(on(gpu()), on(cpu()), {1e-4, 1e-4}) == "");
+  }
+}
+
 TEST_CASE("A region of an image that is not there is an error at the wait on a GPU too", "[roi_align][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   const NDArray x = ones({2, 3, 4, 4}).to(gpu());
