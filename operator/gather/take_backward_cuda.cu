@@ -4,6 +4,7 @@
 
 #include <sluice/engine/cuda/check.h>
 #include <sluice/ndarray/early_start.cuh>
+#include <sluice/operator/floating_array.h>
 #include <sluice/operator/gather/resolve_cuda.cuh>
 #include <sluice/operator/group.cuh>
 #include <sluice/operator/library/launch.cuh>
@@ -131,18 +132,22 @@ struct Chunks {
 };
 
 /// The columns of one thread, and their sums so far. Columns beyond the last one repeat it and are not written.
-template <class T>
+template <class C>
 struct Columns {
-  const T* dy;
+  FloatingArray<C> dy;
   Sorted sorted;
   TakeLayout at;
   std::int64_t column[Chunks::k_each];
   std::int64_t offset[Chunks::k_each];
   bool exists[Chunks::k_each];
-  Compute<T> total[Chunks::k_each];
+  C total[Chunks::k_each];
 
   __device__ Columns(
-      const T* all, const Sorted& positions, const TakeLayout& layout, const Chunks& chunks, std::int64_t first)
+      const FloatingArray<C>& all,
+      const Sorted& positions,
+      const TakeLayout& layout,
+      const Chunks& chunks,
+      std::int64_t first)
       : dy(all), sorted(positions), at(layout) {
 #pragma unroll
     for (int j = 0; j < Chunks::k_each; ++j) {
@@ -161,11 +166,11 @@ struct Columns {
       const std::int64_t row = std::int64_t{sorted.carried[p]} * at.inner;
 #pragma unroll
       for (int j = 0; j < Chunks::k_each; ++j)
-        total[j] += static_cast<Compute<T>>(dy[offset[j] + row]);
+        total[j] += dy[offset[j] + row];
     }
   }
 
-  __device__ void add_chunks(const Compute<T>* sums, const Chunks& chunks, std::int64_t begin, std::int64_t end) {
+  __device__ void add_chunks(const C* sums, const Chunks& chunks, std::int64_t begin, std::int64_t end) {
 #pragma unroll 4
     for (std::int64_t chunk = begin; chunk < end; ++chunk) {
 #pragma unroll
@@ -175,9 +180,9 @@ struct Columns {
   }
 };
 
-template <class T>
+template <class C>
 __global__ void __launch_bounds__(k_group_block)
-    add_chunks_kernel(const T* dy, Sorted sorted, TakeLayout at, Chunks chunks, Compute<T>* sums) {
+    add_chunks_kernel(FloatingArray<C> dy, Sorted sorted, TakeLayout at, Chunks chunks, C* sums) {
   start_early();
   const Group group(chunks.width);
   for (std::int64_t i = group.index; i < chunks.count * chunks.tiles; i += group.count) {
@@ -185,7 +190,7 @@ __global__ void __launch_bounds__(k_group_block)
     const std::int64_t first = i % chunks.tiles * chunks.width * Chunks::k_each + group.lane;
     if (first >= chunks.columns || sorted.keys[begin] != sorted.keys[end - 1])
       continue;
-    Columns<T> columns(dy, sorted, at, chunks, first);
+    Columns<C> columns(dy, sorted, at, chunks, first);
     columns.add(begin, end);
 #pragma unroll
     for (int j = 0; j < Chunks::k_each; ++j) {
@@ -208,9 +213,9 @@ __device__ inline std::int64_t end_of_entry(const Keys& keys, std::int64_t first
   return last + 1;
 }
 
-template <class T>
-__global__ void __launch_bounds__(k_group_block)
-    add_taken_kernel(const T* dy, Sorted sorted, TakeLayout at, Chunks chunks, const Compute<T>* sums, T* dx) {
+template <class C>
+__global__ void __launch_bounds__(k_group_block) add_taken_kernel(
+    FloatingArray<C> dy, Sorted sorted, TakeLayout at, Chunks chunks, const C* sums, FloatingArray<C> dx) {
   start_early();
   const Group group(chunks.width);
   for (std::int64_t i = group.index; i < at.indices * chunks.tiles; i += group.count) {
@@ -220,7 +225,7 @@ __global__ void __launch_bounds__(k_group_block)
       continue;
     const std::int64_t end = end_of_entry(sorted.keys, begin, at.indices);
     const std::int64_t whole = (begin + chunks.length - 1) / chunks.length, whole_end = end / chunks.length;
-    Columns<T> columns(dy, sorted, at, chunks, first);
+    Columns<C> columns(dy, sorted, at, chunks, first);
     if (whole < whole_end) {
       columns.add(begin, whole * chunks.length);
       columns.add_chunks(sums, chunks, whole, whole_end);
@@ -233,22 +238,22 @@ __global__ void __launch_bounds__(k_group_block)
       if (columns.exists[j]) {
         const std::int64_t outer = at.outer == 1 ? 0 : columns.column[j] / at.inner;
         const std::int64_t inner = columns.column[j] - outer * at.inner;
-        dx[(outer * at.n + entry) * at.inner + inner] = static_cast<T>(columns.total[j]);
+        dx.put((outer * at.n + entry) * at.inner + inner, columns.total[j]);
       }
     }
   }
 }
 
 /// Single elements in the order of their entries: sorted themselves, or where they are is.
-template <class T>
+template <class C>
 struct SortedElements {
-  const T* dy;
+  FloatingArray<C> dy;
   Sorted sorted;
   bool moved;
   std::int64_t count, length;  // of a chunk
 
-  __device__ Compute<T> at(std::int64_t p) const {
-    return static_cast<Compute<T>>(moved ? reinterpret_cast<const T*>(sorted.carried)[p] : dy[sorted.carried[p]]);
+  __device__ C at(std::int64_t p) const {
+    return moved ? reinterpret_cast<const C*>(sorted.carried)[p] : dy[sorted.carried[p]];
   }
   /// Is the chunk at p a whole one, of one entry?
   __device__ bool is_chunk(std::int64_t p, std::int64_t entry) const {
@@ -257,74 +262,83 @@ struct SortedElements {
 };
 
 /// A warp a chunk of one entry.
-template <class T>
-__global__ void __launch_bounds__(k_group_block) add_element_chunks_kernel(SortedElements<T> walk, Compute<T>* sums) {
+template <class C>
+__global__ void __launch_bounds__(k_group_block) add_element_chunks_kernel(SortedElements<C> walk, C* sums) {
   start_early();
   const Group group(k_warp);
   for (std::int64_t chunk = group.index; chunk < walk.count / walk.length; chunk += group.count) {
     const std::int64_t begin = chunk * walk.length;
     if (!walk.is_chunk(begin, walk.sorted.keys[begin]))
       continue;
-    Compute<T> total = 0;
+    C total = 0;
     for (std::int64_t i = group.lane; i < walk.length; i += k_warp)
       total += walk.at(begin + i);
-    total = join_group(total, k_warp, [](Compute<T> a, Compute<T> b) { return a + b; });
+    total = join_group(total, k_warp, [](C a, C b) { return a + b; });
     if (group.lane == 0)
       sums[chunk] = total;
   }
 }
 
 /// A thread an entry.
-template <class T>
+template <class C>
 __global__ void __launch_bounds__(k_group_block)
-    add_elements_kernel(SortedElements<T> walk, const Compute<T>* sums, T* dx) {
+    add_elements_kernel(SortedElements<C> walk, const C* sums, FloatingArray<C> dx) {
   start_early();
   const Group group(1);
   for (std::int64_t begin = group.index; begin < walk.count; begin += group.count) {
     const std::int64_t entry = walk.sorted.keys[begin];
     if (begin > 0 && walk.sorted.keys[begin - 1] == entry)
       continue;
-    Compute<T> total = 0;
+    C total = 0;
     for (std::int64_t p = begin; p < walk.count && walk.sorted.keys[p] == entry;) {
       const bool whole = walk.is_chunk(p, entry);
       total += whole ? sums[p / walk.length] : walk.at(p);
       p += whole ? walk.length : 1;
     }
-    dx[entry] = static_cast<T>(total);
+    dx.put(entry, total);
   }
 }
 
-template <class T>
+template <class C>
 void add_elements(const KernelCall& call, const Sorted& sorted, bool moved, const TakeLayout& at) {
   const cudaStream_t stream = stream_of(call.queue);
   const Chunks chunks(at);
-  const Workspace scratch(call.queue, static_cast<std::size_t>(chunks.count) * sizeof(Compute<T>));
-  auto* const sums = scratch.as<Compute<T>>();
-  const SortedElements<T> walk{call.inputs[1].as<const T>(), sorted, moved, at.indices, chunks.length};
+  const Workspace scratch(call.queue, static_cast<std::size_t>(chunks.count) * sizeof(C));
+  auto* const sums = scratch.as<C>();
+  const SortedElements<C> walk{FloatingArray<C>(call.inputs[1]), sorted, moved, at.indices, chunks.length};
   if (chunks.count > 0) {
     add_element_chunks_kernel<<<blocks_for_groups(chunks.count, k_warp), k_group_block, 0, stream>>>(walk, sums);
     check_early_launch(call.op.name, stream);
   }
   add_elements_kernel<<<blocks_for_groups(at.indices, 1), k_group_block, 0, stream>>>(
-      walk, sums, call.outputs[0].as<T>());
+      walk, sums, FloatingArray<C>(call.outputs[0]));
   check_early_launch(call.op.name, stream);
 }
 
-template <class T>
+template <class C>
 void add_taken(const KernelCall& call, const Sorted& sorted, const TakeLayout& at) {
   const cudaStream_t stream = stream_of(call.queue);
-  const T* dy = call.inputs[1].as<const T>();
+  const FloatingArray<C> dy(call.inputs[1]);
   const Chunks chunks(at);
-  const Workspace scratch(call.queue, static_cast<std::size_t>(chunks.count * chunks.columns) * sizeof(Compute<T>));
-  auto* sums = scratch.as<Compute<T>>();
+  const Workspace scratch(call.queue, static_cast<std::size_t>(chunks.count * chunks.columns) * sizeof(C));
+  auto* sums = scratch.as<C>();
   if (chunks.count > 0) {
     add_chunks_kernel<<<blocks_for_groups(chunks.count * chunks.tiles, chunks.width), k_group_block, 0, stream>>>(
         dy, sorted, at, chunks, sums);
     check_early_launch(call.op.name, stream);
   }
   add_taken_kernel<<<blocks_for_groups(at.indices * chunks.tiles, chunks.width), k_group_block, 0, stream>>>(
-      dy, sorted, at, chunks, sums, call.outputs[0].as<T>());
+      dy, sorted, at, chunks, sums, FloatingArray<C>(call.outputs[0]));
   check_early_launch(call.op.name, stream);
+}
+
+/// Calls f.operator()<C>() with what elements are added up in.
+template <class F>
+void by_summed(DType dtype, const F& f) {
+  if (dtype == DType::int64)
+    f.template operator()<std::int64_t>();
+  else
+    by_computing_type(dtype, f);
 }
 
 }  // namespace
@@ -342,11 +356,11 @@ void take_backward_gpu(const KernelCall& call, IndexKind kind) {
     return;
   const bool single = at.outer * at.inner == 1, moved = single && size_of(dx.dtype) == sizeof(std::uint32_t);
   const SortedIndices by_entry(call, taking, moved ? call.inputs[1].as<const std::uint32_t>() : nullptr);
-  by_summable(dx.dtype, [&]<class T>() {
+  by_summed(dx.dtype, [&]<class C>() {
     if (single)
-      add_elements<T>(call, by_entry.sorted(), moved, at);
+      add_elements<C>(call, by_entry.sorted(), moved, at);
     else
-      add_taken<T>(call, by_entry.sorted(), at);
+      add_taken<C>(call, by_entry.sorted(), at);
   });
 }
 

@@ -30,6 +30,19 @@ struct SettledExtremeOf : ExtremeOf<T> {
   }
 };
 
+/// ChangedSumOf in the same way.
+template <class T, bool Absolute>
+struct SettledSumOf : ChangedSumOf<T> {
+  using Acc = Accumulator<T>;
+  SettledSumOf() noexcept : ChangedSumOf<T>{Absolute} {}
+
+  template <class X>
+  Acc lift(X x) const noexcept {
+    const Acc value = to_accumulator(x);
+    return Absolute ? magnitude_of(value) : is_nan(value) ? Acc{0} : value;
+  }
+};
+
 /// What joins neighbours of such a state in vectors; null where the plain loops do.
 template <class T, bool Largest>
 const simd::ArgRows<Accumulator<T>>* vectors_of(const SettledExtremeOf<T, Largest, false>&) noexcept {
@@ -70,6 +83,15 @@ void with_settled(const ExtremeOf<T>& op, const F& f) {
     f(SettledExtremeOf<T, true, true>());
   } else {
     f(SettledExtremeOf<T, true, false>());
+  }
+}
+
+template <class T, class F>
+void with_settled(const ChangedSumOf<T>& op, const F& f) {
+  if (op.absolute) {
+    f(SettledSumOf<T, true>());
+  } else {
+    f(SettledSumOf<T, false>());
   }
 }
 
