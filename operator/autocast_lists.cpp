@@ -58,7 +58,8 @@ constexpr std::string_view k_neutral =
     "random_uniform relu relu6 repeat reshape resize2d resize_planes right_shift rmsprop_update roi_samples roll round "
     "sample_categorical sample_gamma sample_poisson scatter_nd selu sequence_last sequence_mask sequence_reverse "
     "sgd_update sigmoid sign signbit signum_update silu sin sinc slice slice_assign slice_axes softshrink softsign "
-    "sort sort_with_indices space_to_depth split sqrt squeeze take take_along_axis take_places tanh threshold tile to "
+    "sort sort_with_indices space_to_depth split sqrt squeeze take take_along_axis take_places tanh tap_places "
+    "threshold tile to "
     "topk topk_mask transpose true_places trunc undiagonal unfold_rows unslice unslice_axes upsampling where "
     "while_loop words";
 
