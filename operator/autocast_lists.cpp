@@ -59,8 +59,8 @@ constexpr std::string_view k_neutral =
     "run_begins sample_categorical sample_gamma sample_poisson scatter_nd selu sequence_last sequence_mask "
     "sequence_reverse sgd_update sigmoid sign signbit signum_update silu sin sinc slice slice_assign slice_axes "
     "softshrink softsign sort sort_with_indices space_to_depth split sqrt squeeze take take_along_axis take_places "
-    "tanh threshold tile to topk topk_mask transpose true_entries true_places trunc undiagonal unfold_rows unslice "
-    "unslice_axes upsampling where while_loop words";
+    "tanh tap_places threshold tile to topk topk_mask transpose true_entries true_places trunc undiagonal unfold_rows "
+    "unslice unslice_axes upsampling where while_loop words";
 
 template <class Each>
 constexpr void for_each_name(std::string_view names, const Each& each) {

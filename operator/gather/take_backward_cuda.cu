@@ -75,13 +75,15 @@ class SortedIndices {
   SortedIndices(const KernelCall& call, const Taking& taking, const std::uint32_t* carried)
       : count_(taking.at.indices),
         is_narrow_(taking.at.n <= std::int64_t{1} << 32),
-        keys_(call.queue, static_cast<std::size_t>(2 * count_) * (is_narrow_ ? 4 : 8)),
-        numbers_(call.queue, static_cast<std::size_t>(carried == nullptr ? 2 * count_ : count_) * 4) {
+        words_(
+            call.queue,
+            sizeof(std::uint32_t) *
+                static_cast<std::size_t>(2 * count_ * words_a_key() + (carried == nullptr ? 2 * count_ : count_))) {
     constexpr std::int64_t k_most = std::numeric_limits<std::uint32_t>::max();
     require<UnsupportedError>(count_ <= k_most, [&] {
       return message(call.op.name, ": sums of ", count_, " indices, of which ", k_most, " are the most");
     });
-    sorted_.carried = numbers_.as<std::uint32_t>();
+    sorted_.carried = words_.as<std::uint32_t>() + 2 * count_ * words_a_key();
     std::uint32_t* const positions = carried == nullptr ? sorted_.carried + count_ : nullptr;
     const Keys keys = keys_at(0);
     sorted_.keys = keys_at(count_);
@@ -101,13 +103,14 @@ class SortedIndices {
 
  private:
   Keys keys_at(std::int64_t first) const noexcept {
-    return is_narrow_ ? Keys{keys_.as<std::uint32_t>() + first, nullptr}
-                      : Keys{nullptr, keys_.as<std::uint64_t>() + first};
+    return is_narrow_ ? Keys{words_.as<std::uint32_t>() + first, nullptr}
+                      : Keys{nullptr, words_.as<std::uint64_t>() + first};
   }
+  std::int64_t words_a_key() const noexcept { return is_narrow_ ? 1 : 2; }
 
   const std::int64_t count_;
   const bool is_narrow_;
-  const Workspace keys_, numbers_;
+  const Workspace words_;  // keys twice, then what is carried, once or twice: one piece of memory
   Sorted sorted_;
 };
 

@@ -1,4 +1,3 @@
-#include <sluice/ndarray/create.h>
 #include <sluice/operator/conv/passes.h>
 #include <sluice/operator/detail/beside_batch.h>
 #include <sluice/operator/detail/nothing.h>
@@ -8,6 +7,7 @@
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/vision/grid_sample.h>
+#include <sluice/operator/vision/tap_places.h>
 
 namespace sluice {
 
@@ -92,15 +92,6 @@ Specs infer_deformable(const Operator& op, std::span<const ArraySpec> inputs, co
   return {{g.y_shape(), x.dtype, x.device}};
 }
 
-// Where the taps of windows along an axis lie: (taps, windows).
-NDArray places_of_taps(const detail::ConvolutionGeometry& g, int axis, const ArrayOptions& as, SourceLocation site) {
-  const auto count = [&](std::int64_t n, std::int64_t step) {
-    return multiply(arange(0, static_cast<double>(n), 1, as, site), step, site);
-  };
-  const NDArray windows = subtract(count(g.out[axis], g.stride[axis]), g.pad[axis], site);
-  return add(count(g.kernel[axis], g.dilation[axis]).expand_dims(1, site), windows, site);
-}
-
 Arrays convolve(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   const Operator& op = detail::k_deformable_convolution;
   infer_deformable(op, detail::specs_of(inputs), attributes);
@@ -116,19 +107,18 @@ Arrays convolve(std::span<const NDArray> inputs, const Attributes& attributes, S
   if (detail::is_empty_beside_batch(extents) || g.outputs == 0)
     return {biased(detail::zeros_from(inputs.first(at.weight), inputs.subspan(at.weight, 1), g.y_shape(), site))};
   const DType wide = detail::wide_type(x.dtype());
-  const ArrayOptions as{.dtype = wide, .device = x.device()};
   const std::int64_t taps = g.kernel[0] * g.kernel[1], points = g.out_plane();
-  // (N * groups of offsets, taps, row or column, OH, OW), each beside where its tap lies.
-  const NDArray offset =
-      inputs[1].astype(wide, site).reshape({-1, g.kernel[0], g.kernel[1], 2, g.out[0], g.out[1]}, site);
-  const auto moved = [&](int axis) {
-    const Shape lies = axis == 0 ? Shape{g.kernel[0], 1, g.out[0], 1} : Shape{g.kernel[1], 1, g.out[1]};
-    const NDArray from = places_of_taps(g, axis, as, site).reshape(lies, site);
-    const NDArray by = offset.slice(3, axis, axis + 1, 1, site).squeeze(3, site);
-    return add(by, from, site).reshape({-1, taps, points}, site);
-  };
+  const TapPlacesAttributes windows{
+      {g.kernel[0], g.kernel[1]},
+      {g.out[0], g.out[1]},
+      {g.stride[0], g.stride[1]},
+      {g.pad[0], g.pad[1]},
+      {g.dilation[0], g.dilation[1]}};
+  const NDArray offset = inputs[1].astype(wide, site);
+  // (N * groups of offsets, taps, OH * OW)
+  const Arrays moved = invoke(detail::k_tap_places, {&offset, 1}, Attributes::of(windows), site);
   const NDArray images = x.reshape({-1, g.inputs / a.deformable_groups, g.in[0], g.in[1]}, site);
-  NDArray samples = detail::sampled(images, moved(0), moved(1), SampleMode::bilinear, site);
+  NDArray samples = detail::sampled(images, moved[0], moved[1], SampleMode::bilinear, site);
   if (a.masked)
     samples = multiply(samples, inputs[2].astype(wide, site).reshape({-1, 1, taps, points}, site), site);
   const NDArray columns = samples.astype(x.dtype(), site).reshape({-1, g.groups, g.depth(), points}, site);

@@ -23,7 +23,7 @@ struct GridSampleOptions {
 /// grid_sample; MXNet's BilinearSampler with align_corners, its grid transposed). Places are counted in float32 or
 /// float64, nearest ones round halves to even; the gradient goes to x and, of bilinear, to the grid. A place of NaN, or
 /// an infinite one under reflection, lies beside the image: 0 with any padding, and 0 as gradients. Floating types;
-/// gives x's. Throws ShapeError, DTypeError.
+/// gives x's. Throws ShapeError, for planes of 2^30 elements or more too, and DTypeError.
 SLUICE_API NDArray grid_sample(
     const NDArray& x,
     const NDArray& grid,

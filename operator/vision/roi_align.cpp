@@ -11,6 +11,7 @@
 #include <sluice/operator/vision/roi_align.h>
 #include <sluice/operator/vision/roi_walk.h>
 #include <sluice/operator/vision/samples.h>
+#include <sluice/operator/vision/tap_places.h>
 
 namespace sluice {
 
@@ -128,6 +129,7 @@ OperatorList vision_operators() noexcept {
       &k_roi_samples_backward,
       &k_grid_places,
       &k_grid_places_backward,
+      &k_tap_places,
       &k_plane_samples,
       &k_plane_samples_backward,
       &k_plane_slopes,
