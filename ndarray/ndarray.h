@@ -134,9 +134,13 @@ class SLUICE_API NDArray {
   // -- In place -------------------------------------------------------------------------------------------------
   /// Writes `value`, broadcast and cast, into this array; the other device's arrays are copied over. Throws
   /// ValueError for a view that names an element twice (broadcast_to).
-  const NDArray& assign(const NDArray& value, SourceLocation site = SourceLocation::current()) const;
+  const NDArray& assign(const NDArray& value, SourceLocation site = SourceLocation::current()) const&;
   /// Throws ValueError for a number that an integer type does not hold.
-  const NDArray& assign(Scalar value, SourceLocation site = SourceLocation::current()) const;
+  const NDArray& assign(Scalar value, SourceLocation site = SourceLocation::current()) const&;
+  /// Of a temporary, as in a[0].assign(1), the same; ValueError where index arrays or a mask have copied it, for nobody
+  /// would see what is written: a.assign({mask}, 1) writes to a.
+  NDArray assign(const NDArray& value, SourceLocation site = SourceLocation::current()) &&;
+  NDArray assign(Scalar value, SourceLocation site = SourceLocation::current()) &&;
   /// a[{..}].assign(value), recorded: gradients of the value and of what stays of this array follow. Index arrays and
   /// masks name what is written: of several values of one element the last one stays, and it alone gets a gradient.
   /// Throws as assign() and operator[] do.

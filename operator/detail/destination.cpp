@@ -1,5 +1,6 @@
 #include <sluice/engine/detail/engine_access.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/graph/detail/kept_results.h>
 #include <sluice/operator/softmax/kernels.h>
@@ -75,6 +76,19 @@ void check_in_place(const char* op, const NDArray& array, bool recorded) {
         " whose memory other arrays see (views, or values kept for backward) while recording; b = b + 1 makes a new "
         "array where b += 1 writes, and for b[i] += 1, which writes through a view, b.add_at({i}, values) and "
         "b.assign({i}, values) write to b and are recorded");
+  });
+}
+
+void check_seen(std::string_view op, const NDArray& temporary, std::string_view instead, SourceLocation site) {
+  if (!temporary.defined() || !temporary.object()->is_indexed) [[likely]]
+    return;
+  located(site, [&] {
+    throw ValueError(message(
+        op,
+        ": what index arrays or a mask name is a copy, of shape ",
+        temporary.object()->shape,
+        ", and what is written to it is lost; ",
+        instead));
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/operator.h>
@@ -80,6 +81,9 @@ inline void add_access(AccessList& list, const ArrayObject& array, AccessMode mo
 inline void add_access(AccessList& list, const NDArray& array, AccessMode mode) {
   add_access(list, *array.object(), mode);
 }
+/// Throws ValueError for a temporary that index arrays or a mask have copied: nobody sees what is written to it, and
+/// NumPy would write to the array. `instead` says what does.
+void check_seen(std::string_view op, const NDArray& temporary, std::string_view instead, SourceLocation site);
 /// How a task names an array that it writes: `out` where it overwrites everything, `write` where something is kept. The
 /// engine makes a `write` of it where the task reads there too.
 AccessMode write_mode(const NDArray& array) noexcept;

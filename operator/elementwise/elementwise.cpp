@@ -1,10 +1,11 @@
 // The list of the family, writing in place, and the gradient of broadcasting.
-#include <cstring>
+#include <string>
 #include <string_view>
 
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
+#include <sluice/operator/detail/destination.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/elementwise/families.h>
@@ -51,20 +52,13 @@ void write_in_place(const Operator& op, const NDArray& into, Scalar number, Sour
   });
 }
 
-// What is written to a copy that only a temporary names nobody sees: NumPy would write to the array.
-void refuse_copy(const char* symbol, const NDArray& temporary, SourceLocation site) {
-  located(site, [&] {
-    require<ValueError>(!temporary.defined() || !temporary.object()->is_indexed, [&] {
-      return message(
-          "operator",
-          symbol,
-          ": what index arrays or a mask name is a copy, of shape ",
-          temporary.object()->shape,
-          ", and what is written to it is lost; a.assign({..}, a[{..}] ",
-          std::string_view(symbol, std::strlen(symbol) - 1),
-          " value) writes to a, a.add_at({..}, values) adds to it");
-    });
-  });
+void refuse_copy(std::string_view symbol, const NDArray& temporary, SourceLocation site) {
+  if (!temporary.defined() || !temporary.object()->is_indexed) [[likely]]
+    return;
+  const std::string_view without_assignment = symbol.substr(0, symbol.size() - 1);
+  const std::string instead =
+      message("a.assign({..}, a[{..}] ", without_assignment, " value) writes to a, a.add_at({..}, values) adds to it");
+  check_seen(message("operator", symbol), temporary, instead, site);
 }
 
 }  // namespace

@@ -142,7 +142,7 @@ NDArray NDArray::contiguous(SourceLocation site) const {
 
 // The value is brought to this array's shape, type and device by operators that the tape sees; what remains is a plain
 // copy, after which this array stands on the tape where the value stands.
-const NDArray& NDArray::assign(const NDArray& value, SourceLocation site) const {
+const NDArray& NDArray::assign(const NDArray& value, SourceLocation site) const& {
   return detail::located(site, [&]() -> const NDArray& {
     detail::object_of(*this, "assign");
     require<ValueError>(value.defined(), [] { return "assign: the value is an undefined NDArray"; });
@@ -166,7 +166,7 @@ const NDArray& NDArray::assign(const NDArray& value, SourceLocation site) const 
   });
 }
 
-const NDArray& NDArray::assign(Scalar value, SourceLocation site) const {
+const NDArray& NDArray::assign(Scalar value, SourceLocation site) const& {
   return detail::located(site, [&]() -> const NDArray& {
     detail::object_of(*this, "assign");
     detail::check_writable("assign", *this);
@@ -177,6 +177,16 @@ const NDArray& NDArray::assign(Scalar value, SourceLocation site) const {
       autograd::set_entry(*this, {}, 0);
     return *this;
   });
+}
+
+NDArray NDArray::assign(const NDArray& value, SourceLocation site) && {
+  detail::check_seen("assign", *this, "a.assign({..}, value) writes to a", site);
+  return assign(value, site);
+}
+
+NDArray NDArray::assign(Scalar value, SourceLocation site) && {
+  detail::check_seen("assign", *this, "a.assign({..}, value) writes to a", site);
+  return assign(value, site);
 }
 
 }  // namespace sluice

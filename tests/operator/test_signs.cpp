@@ -76,10 +76,17 @@ TEST_CASE("What is written in place to a copy that no one sees is refused", "[op
   CHECK_THROWS_AS((x[places] -= x[{{0, 2}}]), ValueError);
   CHECK_THROWS_WITH(x[places] *= 2, contains("a.assign({..}, a[{..}] * value)"));
   CHECK_THROWS_AS((x[{places}] /= 2), ValueError);
+  CHECK_THROWS_WITH((x[{mask}].assign(7)), contains("assign: ") && contains("a.assign({..}") && contains("test_signs"));
+  CHECK_THROWS_WITH(x[mask].assign(zeros({2})), contains("of shape (2,)") && contains("test_signs.cpp"));
+  CHECK_THROWS_AS((x[{places}].assign(true)), ValueError);
   CHECK(x.to_vector<float>() == std::vector<float>{0, 1, 2});
   NDArray named = x[mask];  // of a copy with a name it is what was meant
   named += 1;
   CHECK(named.to_vector<float>() == std::vector<float>{2, 3});
+  named.assign(4);
+  CHECK(named.to_vector<float>() == std::vector<float>{4, 4});
+  CHECK(zeros({2}).assign(named).to_vector<float>() == std::vector<float>{4, 4});
+  CHECK_THROWS_AS(NDArray().assign(1), ValueError);
   x.assign({mask}, x[mask] + 1);
   x.add_at({places}, full({}, 10));
   x[0] += 1;

@@ -19,7 +19,12 @@ for shape in ((3, 7), (2, 40), (6,)):
                 **STATISTICS
             ),
         )
-    compare("corrcoef", Call(of(shape), torch.corrcoef, {}, ("float32", "float64"), str(shape), **STATISTICS))
+    # One variable that does not vary has no correlation, and PyTorch's and Sluice's second gradients of none differ.
+    layouts = values.LAYOUTS[:4] if len(shape) == 1 else values.LAYOUTS
+    compare(
+        "corrcoef",
+        Call(of(shape), torch.corrcoef, {}, ("float32", "float64"), str(shape), layouts=layouts, **STATISTICS),
+    )
 compare("cov", Call(of((7, 3)), lambda x: torch.cov(x.T), {"rowvar": False}, ("float32", "float64"), **STATISTICS))
 for shape, axis in (((3, 7), -1), ((3, 7), 0), ((2, 1, 3), 1), ((2, 0), 1)):
     compare(
