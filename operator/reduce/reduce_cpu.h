@@ -31,11 +31,57 @@ void join_pieces(
   });
 }
 
+/// Rows of a few elements are worth code of their own for what most programs reduce so.
+template <class Op>
+inline constexpr bool k_takes_short_rows = false;
+template <>
+inline constexpr bool k_takes_short_rows<SumOf<float>> = true;
+template <>
+inline constexpr bool k_takes_short_rows<SquaresOf<float>> = true;
+template <>
+inline constexpr bool k_takes_short_rows<MomentsOf<float>> = true;
+template <bool Largest>
+inline constexpr bool k_takes_short_rows<SettledExtremeOf<float, Largest, false>> = true;
+
+/// n elements, `step` apart, as neighbours.
+[[gnu::noinline]] void take_every(const float* from, std::int64_t step, std::int64_t n, float* to) noexcept;
+
+/// Outputs of fewer terms than a block has lanes, side by side, in the very order in which a block adds them.
+template <class Op>
+void reduce_short_rows(const Op& op, const ReducePlan& plan, const float* x, typename Op::Out* out) {
+  constexpr std::int64_t k_together = 64;
+  const std::int64_t terms = plan.terms(), apart = plan.reduced.inner_stride(0);
+  parallel_for(plan.outputs(), k_reduce_grain / terms, [&](std::int64_t begin, std::int64_t end) {
+    typename Op::Acc acc[k_together];
+    float term[k_together] = {};  // where outputs are fewer, what is left of others is taken too and not asked for
+    walk_runs(plan.kept, begin, end, [&](const StridedRun<2>& run) {
+      for (std::int64_t i = 0; i < run.count; i += k_together) {
+        const std::int64_t n = std::min(k_together, run.count - i);
+        const float* const from = x + run.offset[1] + i * run.step[1];
+        take_every(from, run.step[1], n, term);
+        for (std::int64_t j = 0; j < k_together; ++j)
+          acc[j] = op.lift(term[j]);
+        for (std::int64_t t = 1; t < terms; ++t) {
+          take_every(from + t * apart, run.step[1], n, term);
+          for (std::int64_t j = 0; j < k_together; ++j)
+            acc[j] = with_term(op, acc[j], term[j]);
+        }
+        for (std::int64_t j = 0; j < n; ++j)
+          out[run.first + i + j] = op.finish(acc[j]);
+      }
+    });
+  });
+}
+
 template <class Op, class T>
 void reduce_rows(const Op& op, const Queue& queue, const ReducePlan& plan, const Terms<T>& x, typename Op::Out* out) {
   const Split split = split_terms(plan.outputs(), plan.terms(), 256, 32768);
   const std::int64_t grain = std::max<std::int64_t>(1, x.grain_of(k_reduce_grain) / split.chunk);
   const std::int64_t terms = plan.terms();
+  if constexpr (k_takes_short_rows<Op>) {
+    if (x.made == nullptr && plan.reduced.ndim == 1 && terms < k_lanes && plan.kept.inner() >= k_lanes)
+      return reduce_short_rows(op, plan, x.x, out);
+  }
   if (split.pieces == 1) {
     parallel_for(plan.outputs(), grain, [&](std::int64_t begin, std::int64_t end) {
       TermReader<T> reader(x, plan.reduced.inner(), k_block_terms);
@@ -105,14 +151,13 @@ class ColumnSums {
     for (std::int64_t at = 0; at < columns; at += width)
       blocks_.emplace_back(op_, static_cast<int>(std::min(width, columns - at)));
     const std::int64_t from = kept_offset(plan_, first + from_column);
-    walk_runs(plan_.reduced, begin, end, [&](const StridedRun<1>& run) {
-      for (std::int64_t i = 0; i < run.count; ++i) {
-        const std::int64_t rest = run.step[0] == columns ? (run.count - i) * columns : columns;
-        const T* const row = reader_.at(from + run.offset[0] + i * run.step[0], columns, rest);
-        for (std::size_t tile = 0; tile < blocks_.size(); ++tile)
-          blocks_[tile].add_row(row + static_cast<std::int64_t>(tile) * width);
+    if constexpr (k_takes_short_rows<Op>) {
+      if (const std::int64_t together = narrow_rows(end - begin)) {
+        narrow(from + begin * columns, end - begin, together);
+        return put(from_column, columns, static_cast<const typename Op::Acc*>(total_));
       }
-    });
+    }
+    walk_runs(plan_.reduced, begin, end, [&](const StridedRun<1>& run) { add_rows(from, run, columns); });
     for (std::size_t tile = 0; tile < blocks_.size(); ++tile) {
       blocks_[tile].total(total_);
       const std::int64_t at = static_cast<std::int64_t>(tile) * width;
@@ -121,6 +166,41 @@ class ColumnSums {
   }
 
  private:
+  void add_rows(std::int64_t from, const StridedRun<1>& run, std::int64_t columns) {
+    for (std::int64_t i = 0; i < run.count; ++i) {
+      const std::int64_t rest = run.step[0] == columns ? (run.count - i) * columns : columns;
+      const T* const row = reader_.at(from + run.offset[0] + i * run.step[0], columns, rest);
+      for (std::size_t tile = 0; tile < blocks_.size(); ++tile)
+        blocks_[tile].add_row(row + static_cast<std::int64_t>(tile) * groups_.width);
+    }
+  }
+  // Rows of a few columns, all neighbours: how many of them go as one; 0: each is one.
+  std::int64_t narrow_rows(std::int64_t rows) const {
+    constexpr std::int64_t k_fewest = 4;
+    const std::int64_t together = TileCascade<Op>::k_width / groups_.columns;
+    const bool are_close = plan_.reduced.ndim == 1 && plan_.reduced.inner_stride(0) == groups_.columns;
+    return are_close && together >= k_fewest && rows >= together ? together : 0;
+  }
+  void narrow(std::int64_t from, std::int64_t rows, std::int64_t together) {
+    const std::int64_t columns = groups_.columns, width = together * columns, all = rows * columns;
+    blocks_.clear();
+    blocks_.emplace_back(op_, static_cast<int>(width));
+    const std::int64_t at = all / width * width;
+    add_rows(from, {.count = all / width, .step = {width}}, width);
+    blocks_[0].total(total_);
+    if (at < all) {
+      const T* const rest = reader_.at(from + at, all - at, all - at);
+      for (std::int64_t j = 0; at + j < all; ++j)
+        total_[j] = with_term(op_, total_[j], rest[j]);
+    }
+    for (std::int64_t left = together; left > 1;) {
+      const std::int64_t half = (left + 1) / 2;
+      for (std::int64_t j = 0; j < (left - half) * columns; ++j)
+        total_[j] = op_.join(total_[j], total_[half * columns + j]);
+      left = half;
+    }
+  }
+
   const Op& op_;
   const ReducePlan& plan_;
   const ColumnGroups& groups_;

@@ -1,4 +1,6 @@
 // Elementwise rows whose innermost runs are short, against the same operands laid out as neighbours.
+#include <functional>
+#include <limits>
 #include <vector>
 
 #include <sluice/operator/api.h>
@@ -68,13 +70,47 @@ TEST_CASE("Parts of short rows are read and written where they stand", "[element
   }
 }
 
+TEST_CASE(
+    "Reductions along and across rows of a few elements give what they give of doubles", "[elementwise][reduce]") {
+  using Reduce = std::function<NDArray(const NDArray&, const Shape&)>;
+  const std::vector<Reduce> all = {
+      [](const NDArray& x, const Shape& axes) { return sum(x, axes); },
+      [](const NDArray& x, const Shape& axes) { return mean(x, axes); },
+      [](const NDArray& x, const Shape& axes) { return max(x, axes); },
+      [](const NDArray& x, const Shape& axes) { return min(x, axes); },
+      [](const NDArray& x, const Shape& axes) { return norm(x, 2, axes); },
+      [](const NDArray& x, const Shape& axes) { return variance(x, axes); },
+      [](const NDArray& x, const Shape& axes) { return logsumexp(x, axes); }};
+  for (const Shape& shape : {Shape{5000, 3}, Shape{257, 15}, Shape{2, 700, 4}, Shape{3, 129, 64}, Shape{70, 2, 5}}) {
+    for (const bool strided : {false, true}) {
+      NDArray x = random_array(shape, 1, -2, 2);
+      if (strided)
+        x = x.slice(0, 0, shape[0], 2);
+      x.slice(x.ndim() - 2, 1, 2) += std::numeric_limits<float>::infinity();
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        CAPTURE(to_string(shape), strided, i);
+        for (const Shape& axes : {Shape{shape.ndim() - 1}, Shape{shape.ndim() - 2}, Shape{0}})
+          CHECK(differences(all[i](x, axes), all[i](x.astype(float64), axes).astype(float32)) == "");
+      }
+    }
+  }
+  const NDArray odd = array(std::vector<float>(90, NAN), {30, 3});
+  CHECK(all[2](odd, {0}).to_vector<float>().size() == 3);
+  CHECK(sum(isnan(max(odd, {1}))).item<std::int64_t>() == 30);
+}
+
 TEST_CASE("Short rows have the same bits whatever the number of workers", "[elementwise]") {
   std::vector<std::vector<float>> all;
   for (const int workers : {1, 2, 4}) {
     Engine engine({.workers = workers});
     const EngineScope scope(engine);
     const NDArray a = random_array({30011, 3}, 1), b = random_array({3}, 2), c = random_array({30011, 1}, 3);
-    all.push_back(exp(power(abs(a), b) * c).to_vector<float>());
+    const NDArray y = exp(power(abs(a), b) * c);
+    all.push_back(y.to_vector<float>());
+    for (const NDArray& reduced : {sum(y, {0}), max(y, {1}), variance(y, {0}), norm(y, 2, {1})}) {
+      const auto values = reduced.to_vector<float>();
+      all.back().insert(all.back().end(), values.begin(), values.end());
+    }
   }
   CHECK((all[0] == all[1]));
   CHECK((all[0] == all[2]));
