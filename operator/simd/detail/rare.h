@@ -147,18 +147,61 @@ HWY_INLINE Lanes<D> erfinv(Lanes<D> x) {
   }
 }
 
-// Of the gamma function nothing is worth a vector formula.
 template <class D>
 HWY_INLINE Lanes<D> gamma(Lanes<D> x) {
   return each_lane<Number<Unary::gamma>>(x);
 }
+// Of singles that are normal and above 0, in doubles: by Stirling's series, from 8 on, to which what is less is moved
+// by
+// 8. Near the zeros, where terms cancel, doubles have digits enough.
+struct LogOfGamma {
+  template <class W>
+  static HWY_INLINE W of(W x) {
+    const auto is_small = x < 8;
+    const W product = x * (x + 1) * (x + 2) * (x + 3) * (x + 4) * (x + 5) * (x + 6) * (x + 7);
+    const W z = select(is_small, x + 8, x), inverse = 1 / z;
+    const W series =
+        inverse *
+        polynomial(inverse * inverse, -691.0 / 360360, 1.0 / 1188, -1.0 / 1680, 1.0 / 1260, -1.0 / 360, 1.0 / 12);
+    const W y = (z - 0.5) * log(z) - z + 0.918938533204672742 + series;
+    return select(x == 1 || x == 2, 0, y - log(select(is_small, product, 1)));
+  }
+};
+struct Digamma {
+  template <class W>
+  static HWY_INLINE W of(W x) {
+    W reciprocals = 1, product = x;  // the sum of 1 / (x + k) is their quotient
+    for (int k = 1; k < 8; ++k) {
+      const W next = x + k;
+      reciprocals = fused(reciprocals, next, product);
+      product = product * next;
+    }
+    const auto is_small = x < 8;
+    const W z = select(is_small, x + 8, x), inverse = 1 / z, square = inverse * inverse;
+    const W series =
+        polynomial(square, 1.0 / 12, -691.0 / 32760, 1.0 / 132, -1.0 / 240, 1.0 / 252, -1.0 / 120, 1.0 / 12);
+    return log(z) - 0.5 * inverse - square * series - select(is_small, reciprocals / product, 0);
+  }
+};
+template <class D>
+HWY_INLINE Truth<D> is_no_plain_argument(Lanes<D> x) {
+  return !(x >= std::numeric_limits<hn::TFromD<D>>::min() && x < k_infinite<D>);
+}
 template <class D>
 HWY_INLINE Lanes<D> gammaln(Lanes<D> x) {
-  return each_lane<Number<Unary::gammaln>>(x);
+  if constexpr (k_single<D>) {
+    return except<Number<Unary::gammaln>>(is_no_plain_argument(x), in_doubles<LogOfGamma>(x), x);
+  } else {
+    return each_lane<Number<Unary::gammaln>>(x);
+  }
 }
 template <class D>
 HWY_INLINE Lanes<D> digamma(Lanes<D> x) {
-  return each_lane<Number<Unary::digamma>>(x);
+  if constexpr (k_single<D>) {
+    return except<Number<Unary::digamma>>(is_no_plain_argument(x), in_doubles<Digamma>(x), x);
+  } else {
+    return each_lane<Number<Unary::digamma>>(x);
+  }
 }
 template <class D>
 HWY_INLINE Lanes<D> polygamma(Lanes<D> x, Lanes<D> n) {
