@@ -9,6 +9,27 @@ namespace sluice::detail {
 
 namespace {
 
+// Rows of so few bytes that a call to copy each would take longer than they do.
+template <std::int64_t width>
+void copy_short_rows(const std::byte* from, std::byte* to, std::int64_t pitch, std::int64_t rows) {
+  for (std::int64_t row = 0; row < rows; ++row)
+    std::memcpy(to + row * pitch, from + row * width, width);
+}
+
+void copy_whole_rows(const std::byte* from, std::byte* to, std::int64_t width, std::int64_t pitch, std::int64_t rows) {
+  switch (width) {
+    case 4:
+      return copy_short_rows<4>(from, to, pitch, rows);
+    case 8:
+      return copy_short_rows<8>(from, to, pitch, rows);
+    case 16:
+      return copy_short_rows<16>(from, to, pitch, rows);
+    default:
+      for (std::int64_t row = 0; row < rows; ++row)
+        std::memcpy(to + row * pitch, from + row * width, static_cast<std::size_t>(width));
+  }
+}
+
 // Bytes [begin, end) of rows that lie `width` apart in the source and `pitch` apart in the target.
 void copy_rows(
     const std::byte* from,
@@ -17,12 +38,18 @@ void copy_rows(
     std::int64_t pitch,
     std::int64_t begin,
     std::int64_t end) {
-  while (begin < end) {
-    const std::int64_t row = begin / width, column = begin % width;
-    const std::int64_t count = std::min(width - column, end - begin);
-    std::memcpy(to + row * pitch + column, from + begin, static_cast<std::size_t>(count));
-    begin += count;
-  }
+  const auto part = [&](std::int64_t first, std::int64_t last) {
+    const std::int64_t row = first / width;
+    std::memcpy(to + row * pitch + first % width, from + first, static_cast<std::size_t>(last - first));
+  };
+  const std::int64_t first_row = (begin + width - 1) / width, end_row = end / width;
+  if (first_row > end_row)  // within one row
+    return part(begin, end);
+  if (begin < first_row * width)
+    part(begin, first_row * width);
+  copy_whole_rows(from + first_row * width, to + first_row * pitch, width, pitch, end_row - first_row);
+  if (end_row * width < end)
+    part(end_row * width, end);
 }
 
 }  // namespace

@@ -99,6 +99,24 @@ TEST_CASE(
   CHECK(sum(isnan(max(odd, {1}))).item<std::int64_t>() == 30);
 }
 
+TEST_CASE("Short rows are joined wherever threads are cut", "[concat]") {
+  for (const int workers : {1, 4}) {
+    Engine engine({.workers = workers});
+    const EngineScope scope(engine);
+    for (const DType dtype : {uint8, float32, float64}) {
+      for (const std::int64_t columns : {1, 2, 3, 4, 7}) {
+        CAPTURE(workers, name_of(dtype), columns);
+        const NDArray a = numbers({70001, columns}, 1, dtype), b = numbers({70001, 2}, 2, dtype);
+        const NDArray both = concat({a, b}, 1);
+        CHECK(all(both.slice(1, 0, columns) == a).item<bool>());
+        CHECK(all(both.slice(1, columns, columns + 2) == b).item<bool>());
+      }
+    }
+  }
+  const NDArray wide = concat({random_array({3, 50000}, 1), random_array({3, 5}, 2)}, 1);
+  CHECK(all(wide.slice(1, 0, 50000) == random_array({3, 50000}, 1)).item<bool>());
+}
+
 TEST_CASE("Short rows have the same bits whatever the number of workers", "[elementwise]") {
   std::vector<std::vector<float>> all;
   for (const int workers : {1, 2, 4}) {
