@@ -46,7 +46,8 @@ struct GridRule {
     C at, slope;  // and how it grows with the number
   };
   SLUICE_HD Place place(C number) const {
-    const C last = size - 1;
+    // Not each number of pixels is a C: of large planes a pixel near the last one stands for it.
+    const C last = size - 1 < size ? size - 1 : std::nextafter(size, C(0));
     Place made;
     made.at = align_corners ? (number + 1) * (last / 2) : ((number + 1) * size - 1) * C(0.5);
     made.slope = align_corners ? last / 2 : size / 2;

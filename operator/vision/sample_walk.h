@@ -49,11 +49,15 @@ struct SampleWalk {
 
  private:
   SLUICE_HD void put(C at, std::int32_t extent, std::int32_t& first, bool& here, bool& behind, C& part) const {
-    const C low = nearest ? std::nearbyint(at) : std::floor(at), last = static_cast<C>(extent - 1);
-    here = low >= 0 && low <= last;  // false of NaN
-    behind = !nearest && low >= -1 && low + 1 <= last;
+    const C low = nearest ? std::nearbyint(at) : std::floor(at);
+    if (!(low >= -1 && low < C(1 << 30)))  // beyond all planes, or NaN
+      return;
+    // As whole numbers: not each number of pixels is a float.
+    const auto whole = static_cast<std::int32_t>(low);
+    here = whole >= 0 && whole < extent;
+    behind = !nearest && whole + 1 < extent;
     if (here || behind) {
-      first = static_cast<std::int32_t>(low);
+      first = whole;
       part = nearest ? C(0) : at - low;
     }
   }

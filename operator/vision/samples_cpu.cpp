@@ -27,15 +27,19 @@ struct Side {
   std::array<T, k_points> weight;
 };
 
+/// Above all pixels, which are compared as whole numbers: not each number of pixels is a float.
+template <class T>
+constexpr T k_beyond_planes = T{1 << 30};
+
 template <class T>
 void look_beside(const T* place, std::int64_t n, std::int32_t extent, Side<T>& low, Side<T>& high) {
   for (std::int64_t i = 0; i < n; ++i) {
-    const bool is_near = place[i] >= -1 && place[i] < static_cast<T>(extent);  // no NaN is
+    const bool is_near = place[i] >= -1 && place[i] < k_beyond_planes<T>;  // no NaN is
     const T at = is_near ? place[i] : T{0};
     const auto whole = static_cast<std::int32_t>(at);
     const std::int32_t below = whole - (static_cast<T>(whole) > at ? 1 : 0);
     const T part = at - static_cast<T>(below);
-    const bool has_low = is_near && below >= 0, has_high = is_near && below + 1 < extent;
+    const bool has_low = is_near && below >= 0 && below < extent, has_high = is_near && below + 1 < extent;
     low.index[i] = has_low ? below : -1;
     low.weight[i] = has_low ? 1 - part : T{0};
     high.index[i] = has_high ? below + 1 : -1;
@@ -47,8 +51,10 @@ template <class T>
 void look_nearest(const T* place, std::int64_t n, std::int32_t extent, Side<T>& nearest) {
   for (std::int64_t i = 0; i < n; ++i) {
     const T at = std::nearbyint(place[i]);
-    const bool exists = at >= 0 && at <= static_cast<T>(extent - 1);
-    nearest.index[i] = exists ? static_cast<std::int32_t>(at) : -1;
+    const bool is_near = at >= 0 && at < k_beyond_planes<T>;
+    const auto whole = static_cast<std::int32_t>(is_near ? at : T{0});
+    const bool exists = is_near && whole < extent;
+    nearest.index[i] = exists ? whole : -1;
     nearest.weight[i] = exists ? T{1} : T{0};
   }
 }

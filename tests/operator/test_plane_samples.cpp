@@ -145,6 +145,33 @@ TEST_CASE("Gradients of the gradients of samples are right", "[grid_sample]") {
   CHECK(gradient_differences(of_gradient, inputs) == "");
 }
 
+TEST_CASE("Places behind planes of more columns than floats count are behind them all the same", "[grid_sample][gpu]") {
+  constexpr std::int64_t k_columns = (std::int64_t{1} << 24) + 4;  // of 1 less the nearest float is as many
+  for (const Device device : num_gpus() > 0 ? std::vector{cpu(), gpu()} : std::vector{cpu()}) {
+    const NDArray all = ones({k_columns + 4}, {.device = device});
+    all.slice(0, k_columns, k_columns + 4).assign(7);
+    const NDArray grid = ones({1, 1, 1, 2}, {.device = device});
+    for (const bool nearest : {false, true}) {
+      for (const bool border : {false, true}) {
+        CAPTURE(device, nearest, border);
+        const GridSampleOptions how{
+            nearest ? SampleMode::nearest : SampleMode::bilinear,
+            border ? SamplePadding::border : SamplePadding::zeros};
+        NDArray x = all.slice(0, 0, k_columns).reshape({1, 1, 1, k_columns});
+        CHECK(grid_sample(x, grid, how).to_vector<float>()[0] == (border ? 1 : 0));
+        if (device.is_gpu())
+          continue;
+        x.attach_grad();
+        {
+          const autograd::RecordScope record;
+          grid_sample(x, grid, how).backward();
+        }
+        CHECK(sum(x.grad()).to_vector<float>()[0] == (border ? 1 : 0));
+      }
+    }
+  }
+}
+
 TEST_CASE("Samples of planes refuse what does not fit, by name and values", "[grid_sample]") {
   const NDArray x = ones({2, 3, 4, 5}), at = zeros({2, 3, 3});
   const auto call = [](const char* name, const std::vector<NDArray>& in, const char* how = "") {
