@@ -18,23 +18,12 @@ std::int64_t rows_worth_a_thread(std::int64_t columns) {
   return std::max<std::int64_t>(1, k_grain / std::max<std::int64_t>(1, columns));
 }
 
-void widen(const float* from, float* to, std::int64_t n) {
-  std::copy_n(from, n, to);
-}
-void widen(const double* from, double* to, std::int64_t n) {
-  std::copy_n(from, n, to);
-}
-template <class T>
-void widen(const T* from, float* to, std::int64_t n) {
-  simd::convert(from, to, n);
-}
-
-/// The terms of all results side by side, as MixTable says. Where some have fewer than others, what is missing is the
-/// element behind the row, times 0.
+/// The terms of all results side by side, as MixTable says. Where some have fewer than others, what is missing is no
+/// place.
 template <class C>
 class ColumnTable {
  public:
-  explicit ColumnTable(const Taps<C>& taps) : n_(taps.to), reads_beyond_(!taps.is_even) {
+  explicit ColumnTable(const Taps<C>& taps) : n_(taps.to) {
     constexpr std::int64_t k_group = simd::MixTable::k_group;
     pitch_ = (n_ + k_group - 1) / k_group * k_group;
     for (std::int64_t i = 0; i < n_; ++i)
@@ -44,13 +33,11 @@ class ColumnTable {
     for (std::int64_t i = 0; i < n_; ++i) {
       for (std::int64_t k = 0; k < terms_; ++k) {
         const bool is_there = k < taps.count(i);
-        place_[k * pitch_ + i] = is_there ? taps.place[taps.begin[i] + k] : static_cast<std::int32_t>(taps.from);
+        place_[k * pitch_ + i] = is_there ? taps.place[taps.begin[i] + k] : -1;
         weight_[k * pitch_ + i] = is_there ? taps.weight[taps.begin[i] + k] : C{0};
       }
     }
   }
-  /// A row needs one element more, 0.
-  bool reads_beyond() const noexcept { return reads_beyond_; }
 
   void mix(const simd::MixRows* vectors, const C* row, C* to) const {
     if constexpr (std::is_same_v<C, float>) {
@@ -59,15 +46,16 @@ class ColumnTable {
     }
     for (std::int64_t i = 0; i < n_; ++i) {
       C sum = 0;
-      for (std::int64_t at = i; at < terms_ * pitch_; at += pitch_)
-        sum = at == i ? weight_[at] * row[place_[at]] : sum + weight_[at] * row[place_[at]];
+      for (std::int64_t at = i; at < terms_ * pitch_; at += pitch_) {
+        const C term = weight_[at] * (place_[at] < 0 ? C{0} : row[place_[at]]);
+        sum = at == i ? term : sum + term;
+      }
       to[i] = sum;
     }
   }
 
  private:
   std::int64_t n_ = 0, terms_ = 0, pitch_ = 0;
-  bool reads_beyond_;
   std::vector<std::int32_t> place_;
   std::vector<C> weight_;
 };
@@ -110,7 +98,7 @@ class Mixing {
           width_(of.columns_first_ ? of.columns_.to : of.columns_.from),
           kept_(static_cast<std::size_t>(kept_rows_ * width_)),
           held_(static_cast<std::size_t>(kept_rows_), -1),
-          line_(static_cast<std::size_t>(of.columns_.from + 1)),
+          line_(static_cast<std::size_t>(of.columns_.from)),
           made_(k_direct ? 0 : static_cast<std::size_t>(of.columns_.to)),
           sources_(static_cast<std::size_t>(of.most_)) {}
 
@@ -130,7 +118,6 @@ class Mixing {
         across(rows.weight.data() + first, count, of_.columns_.to, sums);
       } else {
         across(rows.weight.data() + first, count, of_.columns_.from, line_.data());
-        line_[of_.columns_.from] = 0;
         of_.table_.mix(of_.vectors_, line_.data(), sums);
       }
       if constexpr (!k_direct)
@@ -147,14 +134,11 @@ class Mixing {
       held_[slot] = name;
       const T* const from = plane + row * of_.columns_.from;
       if constexpr (k_direct) {
-        if (!of_.table_.reads_beyond()) {
-          of_.table_.mix(of_.vectors_, from, to);
-          return to;
-        }
+        of_.table_.mix(of_.vectors_, from, to);
+      } else {
+        simd::convert(from, line_.data(), of_.columns_.from);
+        of_.table_.mix(of_.vectors_, line_.data(), to);
       }
-      widen(from, line_.data(), of_.columns_.from);
-      line_[of_.columns_.from] = 0;
-      of_.table_.mix(of_.vectors_, line_.data(), to);
       return to;
     }
     const C* as_computed(const T* plane, std::int64_t row, std::int64_t term) {

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include <sluice/operator/resize/taps.h>
 
 namespace sluice::detail {
@@ -9,12 +7,11 @@ Taps<C> taps_of(const TapRule& rule) {
   Taps<C> taps{rule.in, rule.out, {0}, {}, {}};
   for (std::int64_t i = 0; i < rule.out; ++i) {
     const TapWindow at = rule.window(i);
-    for (std::int64_t k = 0; k < at.count; ++k) {
-      taps.place.push_back(static_cast<std::int32_t>(std::clamp<std::int64_t>(at.first + k, 0, rule.in - 1)));
-      taps.weight.push_back(rule.weight<C>(at, k));
+    for (std::int64_t place = rule.begin(at), end = rule.end(at); place < end; ++place) {
+      taps.place.push_back(static_cast<std::int32_t>(place));
+      taps.weight.push_back(rule.weight_of_element<C>(at, place));
     }
     taps.begin.push_back(static_cast<std::int64_t>(taps.place.size()));
-    taps.is_even = taps.is_even && taps.count(i) == taps.count(0);
   }
   return taps;
 }
@@ -24,10 +21,8 @@ Taps<C> turned(const Taps<C>& taps) {
   Taps<C> made{taps.to, taps.from, std::vector<std::int64_t>(taps.from + 1), {}, {}};
   for (const std::int32_t place : taps.place)
     ++made.begin[place + 1];
-  for (std::int64_t i = 0; i < taps.from; ++i) {
-    made.is_even = made.is_even && made.begin[i + 1] == made.begin[1];
+  for (std::int64_t i = 0; i < taps.from; ++i)
     made.begin[i + 1] += made.begin[i];
-  }
   made.place.resize(taps.place.size());
   made.weight.resize(taps.place.size());
   std::vector<std::int64_t> next(made.begin.begin(), made.begin.end() - 1);

@@ -8,15 +8,15 @@
 // Which elements along an axis a resized one is mixed of, and the other way round.
 namespace sluice::detail {
 
-/// For each of `to` results the terms [begin[i], begin[i + 1]): a place below `from`, and its weight. C is the type
-/// that is computed in.
+/// For each of `to` results the terms [begin[i], begin[i + 1]): a place below `from`, and its weight. An outermost
+/// element that stands for some beyond it is one term: an infinite one may not meet itself times 0 or less. C is the
+/// type that is computed in.
 template <class C>
 struct Taps {
   std::int64_t from = 0, to = 0;
   std::vector<std::int64_t> begin;
   std::vector<std::int32_t> place;
   std::vector<C> weight;
-  bool is_even = true;  // all results have as many
 
   std::int64_t count(std::int64_t i) const noexcept { return begin[i + 1] - begin[i]; }
   /// Result i is an element as it is.

@@ -155,6 +155,24 @@ TEST_CASE("An infinite gradient of a resized plane stays one, beside the end of 
   }
 }
 
+TEST_CASE("An infinite pixel at the edge of a plane stays one where it alone is mixed", "[resize][gpu]") {
+  constexpr float k_infinity = std::numeric_limits<float>::infinity();
+  const NDArray plane = concat({zeros({1, 1, 3, 5}), full({1, 1, 3, 1}, -k_infinity)}, 3);
+  for (const Device device : num_gpus() > 0 ? std::vector{cpu(), gpu()} : std::vector{cpu()}) {
+    for (const ResizeOptions& how :
+         {ResizeOptions{ResizeMode::bilinear},
+          ResizeOptions{ResizeMode::bilinear, true},
+          ResizeOptions{ResizeMode::bicubic},
+          ResizeOptions{ResizeMode::bicubic, true}}) {
+      for (const DType dtype : {float32, float64, float16}) {
+        CAPTURE(device, static_cast<int>(how.mode), how.align_corners, dtype);
+        const NDArray y = resize2d(plane.astype(dtype).to(device), {3, 40}, how).astype(float32);
+        CHECK(y.to_vector<float>()[39] == -k_infinity);
+      }
+    }
+  }
+}
+
 TEST_CASE("Gradients of the gradients of resized planes are right", "[resize]") {
   const std::vector<NDArray> inputs{random_array({1, 2, 4, 5}, 1, -1, 1, float64)};
   const auto of_gradient = [](const auto& v) {
