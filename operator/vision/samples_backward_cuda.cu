@@ -168,7 +168,7 @@ void plane_samples_backward_gpu(const KernelCall& call) {
   }
   by_computing_type(dx.dtype, [&]<class C>() {
     const auto walk = sample_walk<C>(call, dx.shape, call.inputs[1], call.inputs[2]);
-    constexpr std::int64_t k_numbers = std::int64_t{1} << 31;
+    constexpr std::int64_t k_numbers = std::int64_t{1} << 26;  // of images together: 2 GB of scratch
     const std::int64_t squares = static_cast<std::int64_t>(walk.height + 1) * (walk.width + 1);
     const std::int64_t together = std::max<std::int64_t>(1, k_numbers / std::max<std::int64_t>(squares, walk.points));
     for (std::int64_t first = 0; first < walk.images; first += together)

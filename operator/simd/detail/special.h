@@ -99,7 +99,7 @@ HWY_INLINE Lanes<D> erfc_of_positive(Lanes<D> a) {
   a = select(a > 10.1f, 10.1f, a);
   const Lanes<D> s = 1 / (a + 3);
   const Lanes<D> q = s * polynomial(
-                             fused(s, -6, 1),
+                             (a - 3) * s,  // 1 - 6 s would have the rounding of s six times
                              -0.00033402980284484835,
                              -0.00049967594301176257,
                              0.0030775691550454083,
