@@ -82,7 +82,7 @@ std::vector<Case> cases() {
        same,
        [](Index o, Index n) { return n - 1 - o; },
        [](const NDArray& x, int axis) { return flip(x, axis); }});
-  for (const Index times : {0, 1, 3}) {
+  for (const Index times : {0, 1, 2, 3, 4}) {
     const auto extent = [times](Index n) { return n * times; };
     all.push_back({message("tile ", times), extent, modulo, [times](const NDArray& x, int axis) {
                      std::vector<Index> repeats(static_cast<std::size_t>(x.ndim()), 1);
@@ -139,6 +139,18 @@ TEST_CASE("pad, roll, flip, tile and repeat of large arrays use several threads"
     for (const int axis : {0, 1}) {
       CAPTURE(how.name, axis);
       CHECK(differences(how.call(x, axis), expected(how, x, axis)) == "");
+    }
+  }
+}
+
+TEST_CASE("pad, roll, flip, tile and repeat of rows about as long as what a CPU moves at once", "[operator][walk]") {
+  for (const Index columns : {31, 32, 33, 61, 62, 63, 64, 65, 66, 127, 128, 129, 200}) {
+    for (const DType dtype : {int8, bfloat16, float64}) {
+      const NDArray x = drawn({3, columns}, dtype);
+      for (const Case& how : cases()) {
+        CAPTURE(how.name, columns, dtype);
+        CHECK(differences(how.call(x, 1), expected(how, x, 1)) == "");
+      }
     }
   }
 }
