@@ -20,10 +20,9 @@ void determinants_gpu(const GpuStep& step, const Determinants& wanted);
 /// Reports the first matrix whose int is not 0.
 void refuse_gpu(const GpuStep& step, const int* info, FaultCode code);
 
-/// Rows of matrices that one block keeps: for these the steps below are kernels of ours too.
-inline constexpr std::int64_t k_small_matrix = 64;
-void small_potrf_gpu(const GpuStep& step, std::int64_t n, void* a, int* info);
-void small_trsm_gpu(
+// Steps as in lapack.h, for each matrix, with an int each where LAPACK gives info.
+using Potrf = void(const GpuStep& step, std::int64_t n, void* a, int* info);
+using Trsm = void(
     const GpuStep& step,
     bool upper,
     bool transposed,
@@ -32,8 +31,8 @@ void small_trsm_gpu(
     std::int64_t n,
     const void* a,
     void* b);
-void small_getrf_gpu(const GpuStep& step, std::int64_t n, void* a, std::int64_t* pivots, int* info);
-void small_getrs_gpu(
+using Getrf = void(const GpuStep& step, std::int64_t n, void* a, std::int64_t* pivots, int* info);
+using Getrs = void(
     const GpuStep& step,
     bool transposed,
     std::int64_t n,
@@ -42,28 +41,19 @@ void small_getrs_gpu(
     const std::int64_t* pivots,
     void* b);
 
+/// Rows of matrices that one block keeps: for these some steps are kernels of ours too.
+inline constexpr std::int64_t k_small_matrix = 64;
+Potrf small_potrf_gpu;
+Trsm small_trsm_gpu;
+Getrf small_getrf_gpu;
+Getrs small_getrs_gpu;
+
 /// Throws LibraryError naming `op` where cuSOLVER or cuBLAS is missing.
 void require_solver(const char* op);
-// As in lapack.h, for each matrix, with an int each where LAPACK gives info.
-void solver_potrf(const GpuStep& step, std::int64_t n, void* a, int* info);
-void solver_trsm(
-    const GpuStep& step,
-    bool upper,
-    bool transposed,
-    bool unit_diagonal,
-    std::int64_t m,
-    std::int64_t n,
-    const void* a,
-    void* b);
-void solver_getrf(const GpuStep& step, std::int64_t n, void* a, std::int64_t* pivots, int* info);
-void solver_getrs(
-    const GpuStep& step,
-    bool transposed,
-    std::int64_t n,
-    std::int64_t columns,
-    const void* a,
-    const std::int64_t* pivots,
-    void* b);
+Potrf solver_potrf;
+Trsm solver_trsm;
+Getrf solver_getrf;
+Getrs solver_getrs;
 void solver_geqrf(const GpuStep& step, std::int64_t m, std::int64_t n, void* a, void* tau);
 void solver_orgqr(const GpuStep& step, std::int64_t m, std::int64_t n, std::int64_t k, void* a, const void* tau);
 void solver_gesvd(const GpuStep& step, std::int64_t m, std::int64_t n, void* a, void* s, void* u, void* vt, int* info);

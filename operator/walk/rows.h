@@ -102,7 +102,6 @@ struct WalkAttributes<row, true> : WalkAttributes<row, false> {
 /// One slice again and again. What gives each entry several times, or all of them together, is this of slices that are
 /// one entry, or all: no entry is searched for, and what is copied is as long as can be.
 struct Again {
-  static constexpr const char* name = "tile";
   template <class I>
   SLUICE_HD static I from(I, I, I, I) noexcept {
     return 0;

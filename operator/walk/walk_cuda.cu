@@ -44,7 +44,11 @@ __global__ void __launch_bounds__(k_block) spread_kernel(const U* from, U* out, 
 
 /// Whether entries of one and two bytes twice or four times are written so: where vectors begin at both.
 template <class U>
-bool launch_spread(U* out, const void* from, std::int64_t repeats, std::int64_t size, cudaStream_t stream) {
+bool launch_spread(const KernelCall& call, std::int64_t repeats) {
+  const void* const from = call.inputs[0].data;
+  U* const out = call.outputs[0].as<U>();
+  const std::int64_t size = call.outputs[0].size;
+  const cudaStream_t stream = stream_of(call.queue);
   constexpr int V = k_neighbours<U>;
   if (!(starts_neighbours<U, V>(out) && starts_neighbours<U, V>(from)) || (repeats != 2 && repeats != 4))
     return false;
@@ -54,7 +58,7 @@ bool launch_spread(U* out, const void* from, std::int64_t repeats, std::int64_t 
     spread_kernel<2><<<blocks, k_block, 0, stream>>>(elements, out, size);
   else
     spread_kernel<4><<<blocks, k_block, 0, stream>>>(elements, out, size);
-  check_early_launch("repeat", stream);
+  check_early_launch(call.op.name, stream);
   return true;
 }
 
@@ -74,11 +78,11 @@ void walk_row(const KernelCall& call, const WalkNumbers& numbers) {
   const AxisSource source{x.data, at.n, 0, extent, numbers.a, numbers.b};
   by_unit(unit, [&]<class U>() {
     if constexpr (std::is_same_v<typename Form::Row, Again> && sizeof(U) <= 2) {
-      if (run.inner == 1 && launch_spread(static_cast<U*>(y.data), x.data, extent, y.size, stream_of(call.queue)))
+      if (run.inner == 1 && launch_spread<U>(call, extent))
         return;
     }
     const U fill = filled<U>(numbers.value, element);
-    launch_axis_walk<typename Form::Row, U, 1>(Form::Row::name, run, &source, 1, y.data, fill, stream_of(call.queue));
+    launch_axis_walk<typename Form::Row, U, 1>(call.op.name, run, &source, 1, y.data, fill, stream_of(call.queue));
   });
 }
 
