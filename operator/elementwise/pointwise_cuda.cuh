@@ -1,8 +1,8 @@
 #pragma once
 
-// The CUDA side of elementwise operators: two kernel templates. One moves vectors of 16 bytes; it takes operands whose
-// innermost axis is a run of neighbours or one repeated value (contiguous arrays, an array with a scalar, broadcast
-// rows and columns). The other takes any strides: see walk_cuda.cuh.
+// The CUDA side of elementwise operators: three kernel templates. One moves vectors of 16 bytes; it takes operands
+// whose innermost axis is a run of neighbours or one repeated value (contiguous arrays, an array with a scalar,
+// broadcast rows and columns). The others take any strides: tiles where an operand is turned, streams where none is.
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -15,7 +15,8 @@
 #include <sluice/operator/elementwise/math.h>
 #include <sluice/operator/elementwise/pieces.h>
 #include <sluice/operator/elementwise/pointwise.h>
-#include <sluice/operator/elementwise/walk_cuda.cuh>
+#include <sluice/operator/elementwise/streams.cuh>
+#include <sluice/operator/elementwise/tile_kernel.cuh>
 
 namespace sluice::detail {
 
@@ -24,24 +25,24 @@ struct PointwiseKernels;
 
 /// V elements of a cycle, from element `at` of the result on.
 template <int V, class T>
-__device__ Neighbours<math::Compute<T>, V> read_cycle(const Source<T>& source, std::int32_t at) {
+__device__ Neighbours<math::Compute<T>, V> read_cycle(const ReadOperand<T>& operand, std::int32_t at) {
   using C = math::Compute<T>;
-  const std::int32_t turn = source.repeats.divide(at), count = source.count.value();
-  const std::int32_t entry = turn - source.count.divide(turn) * count;
+  const std::int32_t turn = operand.repeats.divide(at), count = operand.count.value();
+  const std::int32_t entry = turn - operand.count.divide(turn) * count;
   Neighbours<C, V> values;
-  if (source.repeats.value() == 1) {
+  if (operand.repeats.value() == 1) {
     T raw[V];
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      raw[j] = source.data[(entry + j < count ? entry + j : entry + j - count) * source.stride];
+      raw[j] = operand.data[(entry + j < count ? entry + j : entry + j - count) * operand.stride];
 #pragma unroll
     for (int j = 0; j < V; ++j)
       values.at[j] = static_cast<C>(raw[j]);
     return values;
   }
-  const std::int32_t left = (turn + 1) * source.repeats.value() - at;
-  const C first = static_cast<C>(source.data[entry * source.stride]);
-  const C other = static_cast<C>(source.data[(entry + 1 == count ? 0 : entry + 1) * source.stride]);
+  const std::int32_t left = (turn + 1) * operand.repeats.value() - at;
+  const C first = static_cast<C>(operand.data[entry * operand.stride]);
+  const C other = static_cast<C>(operand.data[(entry + 1 == count ? 0 : entry + 1) * operand.stride]);
 #pragma unroll
   for (int j = 0; j < V; ++j)
     values.at[j] = j < left ? first : other;
@@ -50,20 +51,20 @@ __device__ Neighbours<math::Compute<T>, V> read_cycle(const Source<T>& source, s
 
 /// V neighbours of an operand, V times one element of it, or, if there are `Cycles`, what its cycle says.
 template <int V, bool Cycles, class T>
-__device__ Neighbours<math::Compute<T>, V> read_vector(const Source<T>& source, std::int32_t offset) {
+__device__ Neighbours<math::Compute<T>, V> read_vector(const ReadOperand<T>& operand, std::int32_t offset) {
   using C = math::Compute<T>;
   if constexpr (Cycles) {
-    if (source.mode == ReadMode::cycle)
-      return read_cycle<V>(source, offset);
+    if (operand.mode == ReadMode::cycle)
+      return read_cycle<V>(operand, offset);
   }
   Neighbours<C, V> values;
-  if (source.mode == ReadMode::each) {
-    const Neighbours<T, V> raw = *reinterpret_cast<const Neighbours<T, V>*>(source.data + offset);
+  if (operand.mode == ReadMode::each) {
+    const Neighbours<T, V> raw = *reinterpret_cast<const Neighbours<T, V>*>(operand.data + offset);
 #pragma unroll
     for (int j = 0; j < V; ++j)
       values.at[j] = static_cast<C>(raw.at[j]);
   } else {
-    const C value = source.mode == ReadMode::repeated ? static_cast<C>(source.data[offset]) : source.constant;
+    const C value = operand.mode == ReadMode::repeated ? static_cast<C>(operand.data[offset]) : operand.constant;
 #pragma unroll
     for (int j = 0; j < V; ++j)
       values.at[j] = value;
@@ -82,7 +83,7 @@ __device__ void apply_pack(Out* to, const Neighbours<C, V>&... values) {
 
 template <class F, int V, class Out, class G, class... In, std::size_t... I>
 __device__ void apply_at(
-    const G& at, std::int32_t index, Out* out, std::index_sequence<I...>, const Source<In>&... in) {
+    const G& at, std::int32_t index, Out* out, std::index_sequence<I...>, const ReadOperand<In>&... in) {
   const auto offsets = at.offsets(index);
   constexpr bool k_cycles = PointwiseKernels<Out, In...>::k_cycles;
   apply_pack<F, V>(out + offsets[0], read_vector<V, k_cycles>(in, offsets[static_cast<int>(I) + 1])...);
@@ -91,7 +92,7 @@ __device__ void apply_at(
 /// `at` walks vectors: its innermost extent counts them, its innermost strides step over them.
 template <class F, int V, class Out, class... In>
 __global__ void __launch_bounds__(k_block)
-    pointwise_kernel(Geometry<1 + static_cast<int>(sizeof...(In)), std::int32_t> at, Out* out, Source<In>... in) {
+    pointwise_kernel(Geometry<1 + static_cast<int>(sizeof...(In)), std::int32_t> at, Out* out, ReadOperand<In>... in) {
   start_early();
   for (std::int32_t i = first_index(at); i < at.size; i += index_step(at))
     apply_at<F, V>(at, i, out, std::index_sequence_for<In...>{}, in...);
@@ -135,7 +136,7 @@ bool pack_plan(const PointwiseArgs<K>& args, int V, StridedPlan<K>& packed) noex
   return true;
 }
 
-/// Both kernels of a formula. How they are launched is compiled once for all formulas of these types.
+/// The kernels of a formula. How they are launched is compiled once for all formulas of these types.
 template <class Out, class... In>
 struct PointwiseKernels {
   static constexpr int K = 1 + static_cast<int>(sizeof...(In));
@@ -143,8 +144,9 @@ struct PointwiseKernels {
   static constexpr int U = k_at_once<Out, In...>;
   static constexpr bool k_cycles = K > 2;  // one operand alone is seldom broadcast
 
-  void (*of_vectors)(Geometry<K, std::int32_t> at, Out* out, Source<In>... in);
-  void (*of_strides)(Walk<K> walk, Out* out, Source<In>... in);
+  void (*of_vectors)(Geometry<K, std::int32_t> at, Out* out, ReadOperand<In>... in);
+  void (*of_streams)(Streams<K> walk, Out* out, ReadOperand<In>... in);
+  void (*of_tiles)(TileWalk<K> walk, Out* out, ReadOperand<In>... in);
 
   void launch(const PointwiseArgs<K>& args, void* stream) const {
     if (const std::int64_t vectors = flat_vectors(args, V)) {
@@ -165,7 +167,7 @@ struct PointwiseKernels {
     const auto stream = static_cast<cudaStream_t>(on);
     const auto kernel = of_vectors;
     kernel<<<blocks_for(packed.size), k_block, 0, stream>>>(
-        at, reinterpret_cast<Out*>(args.data[0]), source<In>(args, I + 1, true)...);
+        at, reinterpret_cast<Out*>(args.data[0]), operand<In>(args, I + 1, true)...);
   }
 
   template <std::size_t... I>
@@ -177,7 +179,7 @@ struct PointwiseKernels {
     const Geometry<K, std::int32_t> at(plan_of_flat(args, args.plan.size / V, V));
     const auto kernel = of_vectors;
     kernel<<<blocks_for(args.plan.size / V), k_block, 0, stream>>>(
-        at, reinterpret_cast<Out*>(args.data[0]), source<In>(args, I + 1, cycles[I + 1])...);
+        at, reinterpret_cast<Out*>(args.data[0]), operand<In>(args, I + 1, cycles[I + 1])...);
     if (const std::int64_t left = args.plan.size % V)
       launch_whole(tail_of(args, left), stream, each);
   }
@@ -191,15 +193,21 @@ struct PointwiseKernels {
       launch_cycles(args, *cycles, stream, std::index_sequence<I...>{});
     } else {
       Out* const out = reinterpret_cast<Out*>(args.data[0]);
-      const Walk<K> walk = walk_of<Square<k_side_of<Out, In...>>>(args.plan, U);
-      const auto kernel = of_strides;
-      kernel<<<walk.blocks(), k_block, 0, stream>>>(walk, out, source<In>(args, I + 1, false)...);
+      const auto launch_with = [&](auto kernel, const auto& walk, unsigned blocks) {
+        kernel<<<blocks, k_block, 0, stream>>>(walk, out, operand<In>(args, I + 1, false)...);
+      };
+      if (const auto walk = walk_in_tiles(args, k_side_of<Out, In...>, k_in_pairs<Out, In...>)) {
+        launch_with(of_tiles, *walk, walk->blocks());
+      } else {
+        const Streams<K> streams(args.plan, U);
+        launch_with(of_streams, streams, blocks_for(streams.at.size));
+      }
     }
     check_early_launch("elementwise kernel", stream);
   }
 
   template <class T>
-  static Source<T> source(const PointwiseArgs<K>& args, std::size_t k, bool packed) {
+  static ReadOperand<T> operand(const PointwiseArgs<K>& args, std::size_t k, bool packed) {
     const int operand = static_cast<int>(k);
     if (args.is_constant[k])
       return {nullptr, args.template constant<math::Compute<T>>(operand), ReadMode::constant};
@@ -208,8 +216,8 @@ struct PointwiseKernels {
   }
 
   template <class T>
-  static Source<T> source(const PointwiseArgs<K>& args, std::size_t k, const Cycle& cycle) {
-    Source<T> made = source<T>(args, k, false);
+  static ReadOperand<T> operand(const PointwiseArgs<K>& args, std::size_t k, const Cycle& cycle) {
+    ReadOperand<T> made = operand<T>(args, k, false);
     if (args.is_constant[k] || cycle.count == 0)
       return made;
     made.mode = ReadMode::cycle;
@@ -226,7 +234,9 @@ struct PointwiseKernel {
 
   static void launch(const PointwiseArgs<Kernels::K>& args, void* stream) {
     const Kernels kernels{
-        &pointwise_kernel<F, Kernels::V, Out, In...>, &pointwise_walk_kernel<F, Kernels::U, Out, In...>};
+        &pointwise_kernel<F, Kernels::V, Out, In...>,
+        &pointwise_streams_kernel<F, Kernels::U, Out, In...>,
+        &pointwise_tiles_kernel<F, Out, In...>};
     kernels.launch(args, stream);
   }
 };

@@ -54,6 +54,27 @@ std::vector<Layout> layouts() {
       {"a turned part of a larger array",
        {{40, 100}},
        {{120, 45}, [](const NDArray& x) { return x.slice(0, 7, 107).slice(1, 3, 43).T(); }}},
+      {"pairs, parts of tiles", {{66, 70}}, turned(66, 70)},
+      {"pairs, groups of tiles and a rest", {{1042, 18}}, turned(1042, 18)},
+      {"both turned, in pairs", turned(130, 66), turned(130, 66)},
+      {"pairs beside every second element", turned(70, 50), {{70, 100}, every_second(1)}},
+      {"an odd number of lines", turned(71, 50), {{71, 50}}},
+      {"lines of odd length", turned(70, 51), {{70, 51}}},
+      {"a turned part that begins at a pair",
+       {{40, 100}},
+       {{120, 46}, [](const NDArray& x) { return x.slice(0, 7, 107).slice(1, 2, 42).T(); }}},
+      {"a turned part that begins within a pair",
+       {{40, 100}},
+       {{120, 46}, [](const NDArray& x) { return x.slice(0, 7, 107).slice(1, 3, 43).T(); }}},
+      {"turned beside what begins within a pair",
+       {{42, 102}, [](const NDArray& x) { return x.slice(0, 1, 41).slice(1, 1, 101); }},
+       turned(40, 100)},
+      {"images at odd distances, in turned planes",
+       {{3, 20, 18}, [](const NDArray& x) { return x; }},
+       {{3, 19, 20},
+        [](const NDArray& x) {
+          return x.slice(1, 0, 18).transpose({0, 2, 1});
+        }}},
       {"channels moved, beside channels first", {{3, 20, 6, 7}}, {{3, 6, 7, 20}, axes({0, 3, 1, 2})}},
       {"channels moved last", {{2, 5, 8, 33}}, {{2, 33, 5, 8}, axes({0, 2, 3, 1})}},
       {"two kinds of turning", {{18, 20, 22}, axes({2, 1, 0})}, {{22, 18, 20}, axes({0, 2, 1})}},
@@ -160,4 +181,30 @@ TEST_CASE("results are written through views of any layout", "[operator][element
   };
   const NDArray to = drawn({70, 92}, 1, float32), a = drawn({45, 70}, 2, float32);
   CHECK(differences(written(to.to(gpu()), a.to(gpu())), written(to.copy(), a)) == "");
+  // Neighbours along rows of `to`, read along the other axis: from a pair's first element on, from its second one on.
+  for (const DType dtype : {float16, bfloat16, float32}) {
+    for (const std::int64_t begin : {2, 3}) {
+      const auto into_columns = [begin](NDArray target, const NDArray& x) {
+        NDArray view = target.slice(1, begin, begin + 46);
+        view -= x.T();
+        return target;
+      };
+      const NDArray target = drawn({70, 92}, 3, dtype), x = drawn({46, 70}, 4, dtype);
+      CAPTURE(dtype, begin);
+      CHECK(differences(into_columns(target.to(gpu()), x.to(gpu())), into_columns(target.copy(), x)) == "");
+    }
+  }
+}
+
+TEST_CASE("one operand that is turned, and numbers beside it", "[operator][elementwise][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const DType dtype : {float16, bfloat16, float32, float64, int16, int8}) {
+    for (const Shape& shape : {Shape{64, 64}, Shape{16, 16}, Shape{66, 130}, Shape{65, 130}, Shape{130, 67}}) {
+      const NDArray x = drawn(shape, 5, dtype), on_gpu = x.to(gpu());
+      CAPTURE(dtype, shape);
+      CHECK(differences(abs(on_gpu.T()), abs(x.T()), {0, 0}) == "");
+      CHECK(differences(on_gpu.T() - 2, x.T() - 2, {0, 0}) == "");
+      CHECK(differences(3 - on_gpu.T(), 3 - x.T(), {0, 0}) == "");
+    }
+  }
 }

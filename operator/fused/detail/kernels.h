@@ -1,7 +1,7 @@
 #pragma once
 
 // The kernels around a fused program, compiled by NVRTC after the program: see source.cpp. They walk as the kernels of
-// single operators do (elementwise/pointwise_cuda.cuh, walk_cuda.cuh), with any number of operands and results.
+// single operators do (elementwise/pointwise_cuda.cuh, tiles.cuh), with any number of operands and results.
 #ifdef __CUDACC_RTC__
 
 #include <cstdint>
