@@ -18,6 +18,7 @@
 // take_again(second, values, total, first), join_again(a, b), and finish() gets both; k_changes: take_again() makes of
 // the values those that give() gets.
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include <cuda_runtime.h>
@@ -66,6 +67,8 @@ struct RowOperands {
   static constexpr int k_reads = Reads, k_kept = Reads == 0 ? 1 : Reads;
   static constexpr bool k_writes = Writes, k_joined = true, k_tells = !Writes, k_twice = false, k_changes = false;
   using InRegisters = void;
+  /// Of a multiprocessor, where a thread keeps so many elements of each operand: some read while others join.
+  static constexpr int blocks_at_least(int) { return 1; }
   const T* in[k_kept] = {};
   T* out = nullptr;
 
@@ -118,6 +121,30 @@ __device__ RowVectors<typename R::Element, R::k_kept, V> load_row(
     } else {
       loaded.of[k] = reinterpret_cast<const Neighbours<T, V>*>(op.in[k] + offset)[i];
     }
+  }
+  return loaded;
+}
+
+/// Vector i of a row that is `vectors` long, R::k_absent behind its end: whole words up to where they are looked at, so
+/// that no load waits for another one.
+template <int V, class R>
+__device__ RowVectors<typename R::Element, R::k_kept, V> load_row_or_absent(
+    const R& op, std::int64_t offset, int i, int vectors) {
+  using T = typename R::Element;
+  using Words = Neighbours<std::uint32_t, 4>;
+  Neighbours<T, V> absent;
+  static_assert(sizeof(absent) == sizeof(Words));
+#pragma unroll
+  for (int j = 0; j < V; ++j)
+    absent.at[j] = static_cast<T>(R::k_absent);
+  RowVectors<T, R::k_kept, V> loaded;
+#pragma unroll
+  for (int k = 0; k < R::k_kept; ++k) {
+    Words words;
+    memcpy(&words, &absent, sizeof(words));
+    if (k < R::k_reads && i < vectors)
+      words = reinterpret_cast<const Words*>(op.in[k] + offset)[i];
+    memcpy(&loaded.of[k], &words, sizeof(words));
   }
   return loaded;
 }
@@ -180,7 +207,7 @@ __global__ void __launch_bounds__(k_group_block) row_kernel(R op, Rows rows) {
 /// A row lies in the registers of its group: one pass over the memory, with P loads an operand and thread under way.
 /// Where a row ends sooner there is R::k_absent, which changes no total.
 template <int V, int P, class R>
-__global__ void __launch_bounds__(k_group_block) row_in_registers_kernel(R op, Rows rows) {
+__global__ void __launch_bounds__(k_group_block, R::blocks_at_least(P* V)) row_in_registers_kernel(R op, Rows rows) {
   start_early();
   using T = typename R::Element;
   using Raw = RowVectors<T, R::k_kept, V>;
@@ -191,15 +218,8 @@ __global__ void __launch_bounds__(k_group_block) row_in_registers_kernel(R op, R
     const std::int64_t offset = rows.offset(row);
     Raw loaded[P];
 #pragma unroll
-    for (int p = 0; p < P; ++p) {
-      if (const int i = group.lane + p * rows.width; i < vectors) {
-        loaded[p] = load_row<V>(op, offset, 1, i);
-      } else {
-#pragma unroll
-        for (int j = 0; j < R::k_kept * V; ++j)
-          loaded[p].of[j / V].at[j % V] = static_cast<T>(R::k_absent);
-      }
-    }
+    for (int p = 0; p < P; ++p)
+      loaded[p] = load_row_or_absent<V>(op, offset, group.lane + p * rows.width, vectors);
     Kept kept[P];
 #pragma unroll
     for (int p = 0; p < P; ++p) {

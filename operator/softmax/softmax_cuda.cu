@@ -13,6 +13,8 @@ struct SoftmaxInRegisters : RowOperands<T, 1, true> {
   using C = Compute<T>;
   static constexpr bool k_twice = true, k_changes = true;
   static constexpr C k_absent = -std::numeric_limits<C>::infinity();
+  // More would need more registers than there are.
+  static constexpr int blocks_at_least(int kept) { return sizeof(T) <= 4 && kept <= 16 ? 6 : 1; }
   explicit SoftmaxInRegisters(const RowOperands<T, 1, true>& operands) : RowOperands<T, 1, true>(operands) {}
 
   __device__ C start(std::int64_t) const { return negative_infinity<C>(); }
