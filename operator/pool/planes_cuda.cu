@@ -25,7 +25,7 @@ __device__ void put_alike(void* data, std::int64_t pack, T number) {
 
 /// `size` steps, of one element or `in_packs` of 16 bytes; a plane has `steps`.
 template <class C>
-__global__ void __launch_bounds__(k_block) spread_kernel(
+__global__ void __launch_bounds__(k_block) spread_over_planes_kernel(
     FloatingArray<C> dy,
     std::int64_t size,
     std::int64_t steps,
@@ -71,7 +71,7 @@ void spread_over_planes_gpu(const KernelCall& call) {
   else
     narrow.divisor = 0;  // no number of steps
   by_computing_type(dx.dtype, [&]<class C>() {
-    spread_kernel<C><<<blocks_for(size), k_block, 0, stream_of(call.queue)>>>(
+    spread_over_planes_kernel<C><<<blocks_for(size), k_block, 0, stream_of(call.queue)>>>(
         FloatingArray<C>(call.inputs[0]), size, steps, narrow, static_cast<C>(plane), in_packs, FloatingArray<C>(dx));
   });
   check_early_launch(call.op.name, stream_of(call.queue));
