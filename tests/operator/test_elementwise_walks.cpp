@@ -1,6 +1,7 @@
 // Elementwise operators on a GPU whose operands are no runs of vectors: neighbours along different axes, odd rows,
 // misaligned and strided views. Sizes go past each limit of the walks: tiles, groups of tiles, streams, 32 bits.
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include <sluice/operator/elementwise/elementwise.h>
@@ -59,6 +60,9 @@ std::vector<Layout> layouts() {
       {"both turned, in pairs", turned(130, 66), turned(130, 66)},
       {"pairs beside every second element", turned(70, 50), {{70, 100}, every_second(1)}},
       {"an odd number of lines", turned(71, 50), {{71, 50}}},
+      {"an odd number of lines out of even ones",
+       {{71, 50}},
+       {{50, 72}, [](const NDArray& x) { return x.slice(1, 0, 71).T(); }}},
       {"lines of odd length", turned(70, 51), {{70, 51}}},
       {"a turned part that begins at a pair",
        {{40, 100}},
@@ -181,16 +185,17 @@ TEST_CASE("results are written through views of any layout", "[operator][element
   };
   const NDArray to = drawn({70, 92}, 1, float32), a = drawn({45, 70}, 2, float32);
   CHECK(differences(written(to.to(gpu()), a.to(gpu())), written(to.copy(), a)) == "");
-  // Neighbours along rows of `to`, read along the other axis: from a pair's first element on, from its second one on.
+  // Neighbours along rows of `to`, read along the other axis: from a pair's first element on, from its second one on,
+  // an odd number.
   for (const DType dtype : {float16, bfloat16, float32}) {
-    for (const std::int64_t begin : {2, 3}) {
-      const auto into_columns = [begin](NDArray target, const NDArray& x) {
-        NDArray view = target.slice(1, begin, begin + 46);
+    for (const auto& [begin, count] : {std::pair{2, 46}, {3, 46}, {2, 45}}) {
+      const auto into_columns = [first = begin, last = begin + count](NDArray target, const NDArray& x) {
+        NDArray view = target.slice(1, first, last);
         view -= x.T();
         return target;
       };
-      const NDArray target = drawn({70, 92}, 3, dtype), x = drawn({46, 70}, 4, dtype);
-      CAPTURE(dtype, begin);
+      const NDArray target = drawn({70, 92}, 3, dtype), x = drawn({count, 70}, 4, dtype);
+      CAPTURE(dtype, begin, count);
       CHECK(differences(into_columns(target.to(gpu()), x.to(gpu())), into_columns(target.copy(), x)) == "");
     }
   }
