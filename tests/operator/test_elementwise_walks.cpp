@@ -191,7 +191,7 @@ TEST_CASE("results are written through views of any layout", "[operator][element
     for (const auto& [begin, count] : {std::pair{2, 46}, {3, 46}, {2, 45}}) {
       const auto into_columns = [first = begin, last = begin + count](NDArray target, const NDArray& x) {
         NDArray view = target.slice(1, first, last);
-        view -= x.T();
+        view *= x.T();
         return target;
       };
       const NDArray target = drawn({70, 92}, 3, dtype), x = drawn({count, 70}, 4, dtype);
