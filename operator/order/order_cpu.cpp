@@ -197,6 +197,8 @@ class RowSorter {
 
 void order_cpu(const OrderCall& order, const KernelCall&) {
   const std::int64_t grain = std::max<std::int64_t>(1, 8192 / std::max<std::int64_t>(1, order.n));
+  if (order_short_cpu(order, grain))
+    return;
   by_element_size(size_of(order.dtype), [&]<class E>() {
     parallel_for(order.rows(), grain, [&](std::int64_t begin, std::int64_t end) {
       RowSorter<E> sorter(order);

@@ -133,6 +133,42 @@ TEST_CASE("Orders of rows of all lengths", "[operator][order]") {
   }
 }
 
+// 8 rows at least are sorted side by side, 64 at a time, of 2 to 32 entries; words of both a key and a place only where
+// a type leaves room.
+TEST_CASE("Short rows are in order, as many as there are", "[operator][order]") {
+  for (const simd::Target target : test::simd_targets()) {
+    const simd::TargetScope scope(target);
+    CAPTURE(test::name_of(target));
+    for (const DType dtype : {float32, float64, bfloat16, int8, int32, int64, uint16, uint64}) {
+      for (Index n = 1; n <= 34; ++n)
+        check(drawn({9, n}, dtype, 60), 1, {1, (n + 3) / 4, n - 1});
+      for (const Index rows : {7, 8, 63, 64, 65, 129}) {
+        check(drawn({rows, 5}, dtype, 60), 1, {2});
+        check(drawn({2, 6, rows}, dtype, 60), 1, {1, 5});
+        check(drawn({6, rows, 7}, dtype, 60).slice(2, 6, 0, -2), 0, {4});
+      }
+    }
+    const NDArray zeros_of_both_signs = where(random_array({65, 7}, 3) < 0, full({65, 7}, -0.0), zeros({65, 7}));
+    const Ordered got = sort_with_indices(zeros_of_both_signs, 1);
+    CHECK(test::equal_bits(got.values, zeros_of_both_signs));
+    CHECK(differences(got.indices, arange(0, 7).broadcast_to({65, 7}), {0, 0}) == "");
+  }
+}
+
+TEST_CASE("Short rows are in order on any number of workers", "[operator][order]") {
+  std::vector<std::vector<double>> results;
+  for (const int workers : {1, 3}) {
+    Engine engine({.workers = workers});
+    const EngineScope scope(engine);
+    for (const Shape& shape : {Shape{20011, 4}, Shape{3, 4, 7001}})
+      results.push_back(argsort(drawn(shape, float32, 3), 1).to_vector<double>());
+    engine.wait_all();
+  }
+  CHECK(results[0] == results[2]);
+  CHECK(results[1] == results[3]);
+  CHECK(results[0] == ordered(drawn({20011, 4}, float32, 3), 1, 4, false).indices.to_vector<double>());
+}
+
 TEST_CASE("Orders along each axis of every type and layout on a GPU", "[operator][order][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   for (const DType dtype : test::all_dtypes())
