@@ -133,6 +133,34 @@ TEST_CASE("Orders of rows of all lengths", "[operator][order]") {
   }
 }
 
+// From 32768 entries on in buckets, by bits that say much, little or nothing, and these in smaller ones.
+TEST_CASE("Long rows are in order, however their entries lie", "[operator][order]") {
+  for (const simd::Target target : test::simd_targets()) {
+    const simd::TargetScope scope(target);
+    CAPTURE(test::name_of(target));
+    for (const Index n : {32767, 32768, 32769}) {
+      check(drawn({n}, float32, 1e6), 0, {n / 2});
+      check(drawn({n}, int64, 1e12) * (Index{1} << 23), 0, {});
+      check(drawn({n}, int32, 300), 0, {});  // a bit more than buckets
+      check(drawn({n}, int64, 100), 0, {});  // fewer
+    }
+    const Index n = 40000;
+    // Numbers that the reference's doubles hold.
+    const NDArray all_bits = drawn({n}, int64, 1e12) * (Index{1} << 23), close = drawn({n}, int64, 1e6),
+                  far = drawn({n}, int64, 2);
+    check(all_bits, 0, {});
+    check(where(all_bits > 0, close, close * (Index{1} << 40)), 0, {});  // most in one bucket
+    check(far * (Index{1} << 50) + close, 0, {});                        // clusters
+    check(full({n}, 7, {.dtype = int64}), 0, {n / 2});
+    check(arange(n, 0, -1), 0, {});
+    check(concat({full({n}, k_inf), full({1}, -k_inf), full({1}, k_nan)}), 0, {});
+    const NDArray far_apart[] = {
+        full({n}, std::numeric_limits<Index>::max(), {.dtype = int64}),
+        full({3}, std::numeric_limits<Index>::min(), {.dtype = int64})};
+    check(concat({far_apart[0], far_apart[1]}), 0, {});
+  }
+}
+
 // 8 rows at least are sorted side by side, 64 at a time, of 2 to 32 entries; words of both a key and a place only where
 // a type leaves room.
 TEST_CASE("Short rows are in order, as many as there are", "[operator][order]") {
