@@ -7,7 +7,7 @@ namespace sluice::detail {
 
 void cast_on_cpu(const CopyPlan& plan, void* to, DType to_type, const void* from, DType from_type) {
   if (to_type == from_type) {  // bits as they are, whatever they mean
-    if (transpose_on_cpu(plan, to, from, size_of(to_type)))
+    if (transpose_on_cpu(plan, to, from, size_of(to_type)) || interleave_on_cpu(plan, to, from, size_of(to_type)))
       return;
     switch (size_of(to_type)) {
       case 1:

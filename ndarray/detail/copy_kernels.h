@@ -25,6 +25,8 @@ constexpr Denormals denormals_of_cast(DType to, DType from) noexcept {
 void cast_on_cpu(const CopyPlan& plan, void* to, DType to_type, const void* from, DType from_type);
 /// Elements of `element` bytes. False, and nothing done, if the plan does not turn axes: see cast_on_cpu for the rest.
 bool transpose_on_cpu(const CopyPlan& plan, void* to, const void* from, std::size_t element);
+/// The same of plans that bring a few planes together, element by element, or part them.
+bool interleave_on_cpu(const CopyPlan& plan, void* to, const void* from, std::size_t element);
 void fill_on_cpu(const FillPlan& plan, void* to, DType type, Scalar value);
 
 #ifdef SLUICE_CUDA

@@ -51,13 +51,18 @@ inline void look_up(
   const Placing& named = taking.place;
   const std::int64_t n = named.extents[0];
   const auto of = [&]<class T>(const T* numbers) {
-    bool all = true;
+    // In signs, for vectors without comparisons of such numbers: below 0 is a place before the first or behind the
+    // last.
+    const auto extent = static_cast<std::uint64_t>(n);
+    std::uint64_t outside = 0;
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t index = numbers[i], place = index < 0 ? index + n : index;
-      places[i] = place;
-      all &= static_cast<std::uint64_t>(place) < static_cast<std::uint64_t>(n);
+      const std::int64_t index = numbers[i];
+      const std::uint64_t place =
+          static_cast<std::uint64_t>(index) + (static_cast<std::uint64_t>(index >> 63) & extent);
+      places[i] = static_cast<std::int64_t>(place);
+      outside |= place | (extent - 1 - place);
     }
-    return all;
+    return outside >> 63 == 0;
   };
   if (named.axes == 1 && named.mode == IndexMode::raise) {
     if (named.dtype == DType::int64 && of(static_cast<const std::int64_t*>(named.data) + first))

@@ -6,7 +6,6 @@
 #include <sluice/operator/index_value.h>
 #include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/order/bins.h>
-#include <sluice/operator/times_plus.h>
 
 namespace sluice::detail {
 
@@ -59,49 +58,6 @@ __global__ void __launch_bounds__(k_block)
   }
   mine.finish();
 }
-
-/// The bins of a histogram, in the very numbers that edges are made of elsewhere (count.cpp).
-struct EqualBins {
-  double low, high, beyond;
-  double step;   // from edge to edge, where the whole range is a number
-  double scale;  // bins a unit of half a number, about
-  std::int64_t bins;
-  bool fits;
-
-  explicit EqualBins(const HistogramAttributes& a)
-      : low(a.low),
-        high(a.high),
-        beyond(a.beyond()),
-        step((a.high - a.low) / static_cast<double>(a.bins)),
-        scale(static_cast<double>(a.bins) / (a.high / 2 - a.low / 2)),
-        bins(a.bins),
-        fits(a.fits()) {}
-
-  /// The lower one of a bin.
-  __device__ double edge(std::int64_t bin) const {
-    const auto at = static_cast<double>(bin);
-    if (fits)
-      return times_plus(at, step, low);
-    const double part = at / static_cast<double>(bins);
-    return times_plus(1 - part, low, part * high);
-  }
-  /// The bin of x, -1 where there is none: where it should be, or else by halves.
-  __device__ std::int64_t of(double x) const {
-    if (!(x >= low && x < beyond))
-      return -1;
-    const double about = (x * 0.5 - low * 0.5) * scale;
-    const auto last = static_cast<double>(bins - 1);
-    const auto guess = static_cast<std::int64_t>(about >= last ? last : about > 0 ? about : 0);
-    if (edge(guess) <= x && (guess + 1 == bins || x < edge(guess + 1)))
-      return guess;
-    std::int64_t begin = 0, end = bins;  // edge(begin) <= x
-    while (end - begin > 1) {
-      const std::int64_t middle = begin + (end - begin) / 2;
-      (edge(middle) <= x ? begin : end) = middle;
-    }
-    return begin;
-  }
-};
 
 template <class C>
 __global__ void __launch_bounds__(k_block)

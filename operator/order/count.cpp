@@ -3,8 +3,6 @@
 #include <limits>
 #include <vector>
 
-#include <sluice/ndarray/create.h>
-#include <sluice/operator/concat/concat.h>
 #include <sluice/operator/detail/beside_batch.h>
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/detail/operator_node.h>
@@ -15,7 +13,6 @@
 #include <sluice/operator/order/bins.h>
 #include <sluice/operator/order/count.h>
 #include <sluice/operator/order/order.h>
-#include <sluice/operator/view/grids.h>
 
 namespace sluice {
 
@@ -63,37 +60,14 @@ bool normalise_histogram(const RawCall& call, NormalCall& normal) {
   return true;
 }
 
-Arrays counted(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site);
-
 constinit const Operator k_histogram = {
     .name = "histogram",
     .outputs = 2,
     .attributes = &attribute_type<HistogramAttributes>,
     .normalise = normalise_histogram,
     .infer = infer_histogram,
-    .kernels = {on_gpu(SLUICE_GPU_KERNEL(detail::histogram_gpu))},
-    .composition = counted,
+    .kernels = {on_cpu(detail::histogram_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::histogram_gpu))},
 };
-
-// From low in equal steps; `last` behind them.
-NDArray bin_edges(const HistogramAttributes& a, double last, Device device, SourceLocation site) {
-  const ArrayOptions how{.dtype = float64, .device = device};
-  const auto count = static_cast<double>(a.bins);
-  const NDArray at = arange(0, count, 1, how, site);
-  return concat({detail::even_steps(at, a.low, a.high, count, site), full({1}, last, how, site)}, 0, site);
-}
-
-Arrays counted(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
-  infer_histogram(k_histogram, detail::specs_of(inputs), attributes);
-  const auto& a = attributes.as<HistogramAttributes>();
-  const Device device = inputs[0].device();
-  const NDArray wide = inputs[0].detach().astype(float64, site);
-  // What is not in the last bin begins with the next number.
-  const NDArray below = searchsorted(bin_edges(a, a.beyond(), device, site), wide, true, site);
-  return {
-      bincount(below, a.bins + 1, site).slice(0, 1, a.bins + 1, 1, site).copy(site),
-      bin_edges(a, a.high, device, site)};
-}
 
 // -- quantile -------------------------------------------------------------------------------------------------------
 

@@ -126,6 +126,8 @@ struct OrderCall {
 };
 
 void order_cpu(const OrderCall& order, const KernelCall& call);
+/// False, and nothing done, where rows are too long for it or too few. `grain`: rows that are worth a worker.
+bool order_short_cpu(const OrderCall& order, std::int64_t grain);
 void order_gpu(const OrderCall& order, const KernelCall& call);
 
 }  // namespace sluice::detail

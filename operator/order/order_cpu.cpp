@@ -37,29 +37,64 @@ void sort_all(Item<std::uint64_t>* items, std::int64_t n) {
     std::sort(items, items + n);
 }
 
-/// Words in order on all workers: first in buckets by their highest bits, as far as these say anything, then bucket by
-/// bucket. There is one order, whatever sorts.
+/// How words from `least` on are put into buckets: by the `bits` bits above the lowest `shift`.
 template <class U>
-void sort_in_buckets(std::unique_ptr<U[]>& words, std::int64_t n) {
-  constexpr int k_bits = 8;
+struct Buckets {
+  static constexpr int most_bits = 8;
+  using Begins = std::array<std::int64_t, (1 << most_bits) + 1>;
+  U least;
+  int bits, shift;
+
+  std::int64_t count() const noexcept { return std::int64_t{1} << bits; }
+  /// Moves n words into their buckets; bucket b's lie at [begins[b], begins[b + 1]) then.
+  Begins part(const U* words, std::int64_t n, U* to) const noexcept {
+    const Buckets here = *this;
+    const auto bucket = [here](U word) { return static_cast<std::size_t>((word - here.least) >> here.shift); };
+    Begins begins{};
+    for (std::int64_t i = 0; i < n; ++i)
+      ++begins[bucket(words[i]) + 1];
+    std::partial_sum(begins.begin(), begins.end(), begins.begin());
+    Begins next = begins;
+    for (std::int64_t i = 0; i < n; ++i)
+      to[next[bucket(words[i])]++] = words[i];
+    return begins;
+  }
+};
+
+/// n words, from `least` on and of a range of `width` bits, in order to `to`: in buckets that one network sorts, where
+/// they lie about evenly.
+template <class U>
+void sort_bucket(const U* words, std::int64_t n, U least, int width, U* to) {
+  constexpr std::int64_t k_small = 64;
+  const int wanted = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n / (2 * k_small))));
+  const int bits = std::min({wanted, Buckets<U>::most_bits, width});
+  if (bits == 0) {
+    std::copy_n(words, n, to);
+    return sort_all(to, n);
+  }
+  const Buckets<U> buckets{least, bits, width - bits};
+  const auto begins = buckets.part(words, n, to);
+  for (std::int64_t bucket = 0; bucket < buckets.count(); ++bucket)
+    sort_all(to + begins[bucket], begins[bucket + 1] - begins[bucket]);
+}
+
+/// Words from `least` to `most` in order on all workers: first in buckets by their highest bits, as far as these say
+/// anything, then bucket by bucket. There is one order, whatever sorts.
+template <class U>
+void sort_in_buckets(U* words, std::int64_t n, U least, U most) {
   constexpr std::int64_t k_least = 1 << 15;
-  const auto [least, most] = std::minmax_element(words.get(), words.get() + n);
-  const U from = n == 0 ? U{0} : *least, spread = n == 0 ? U{0} : static_cast<U>(*most - from);
-  if (n < k_least || spread >> k_bits == 0)
-    return sort_all(words.get(), n);
-  const int shift = static_cast<int>(std::bit_width(spread)) - k_bits;
-  std::array<std::int64_t, (1 << k_bits) + 1> begins{};
-  for (std::int64_t i = 0; i < n; ++i)
-    ++begins[static_cast<std::size_t>((words[i] - from) >> shift) + 1];
-  std::partial_sum(begins.begin(), begins.end(), begins.begin());
-  auto apart = std::make_unique_for_overwrite<U[]>(static_cast<std::size_t>(n));
-  auto next = begins;
-  for (std::int64_t i = 0; i < n; ++i)
-    apart[next[static_cast<std::size_t>((words[i] - from) >> shift)]++] = words[i];
-  words = std::move(apart);
-  parallel_for(1 << k_bits, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t bucket = begin; bucket < end; ++bucket)
-      sort_all(words.get() + begins[bucket], begins[bucket + 1] - begins[bucket]);
+  const int width = static_cast<int>(std::bit_width(static_cast<U>(most - least)));
+  if (n < k_least || width <= Buckets<U>::most_bits)
+    return sort_all(words, n);
+  const Buckets<U> buckets{least, Buckets<U>::most_bits, width - Buckets<U>::most_bits};
+  const auto apart = std::make_unique_for_overwrite<U[]>(static_cast<std::size_t>(n));
+  const auto begins = buckets.part(words, n, apart.get());
+  parallel_for(buckets.count(), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t bucket = begin; bucket < end; ++bucket) {
+      const U first = static_cast<U>(least + (static_cast<U>(bucket) << buckets.shift));
+      const std::int64_t from = begins[bucket], count = begins[bucket + 1] - from;
+      sort_bucket(apart.get() + from, count, first, buckets.shift, words + from);
+    }
   });
 }
 
@@ -84,17 +119,32 @@ class RowSorter {
   }
 
  private:
-  U key(std::int64_t i, bool same_zeros) const noexcept {
-    return rule_.key(static_cast<U>(x_[i * order_.inner]), same_zeros);
-  }
+  // What no word that is written can be a part of.
+  struct Keys {
+    KeyRule<U> rule;
+    const E* x;
+    std::int64_t step;
+    bool same_zeros;
+
+    Keys(const RowSorter& row, bool same) noexcept
+        : rule(row.rule_), x(row.x_), step(row.order_.inner), same_zeros(same) {}
+    U operator()(std::int64_t i) const noexcept { return rule.key(static_cast<U>(x[i * step]), same_zeros); }
+  };
+  U key(std::int64_t i, bool same_zeros) const noexcept { return Keys(*this, same_zeros)(i); }
   Item<U> item(std::int64_t i) const noexcept { return {key(i, true), static_cast<std::uint32_t>(i)}; }
 
   void of_keys() {
     if (!keys_)
       keys_ = std::make_unique_for_overwrite<U[]>(static_cast<std::size_t>(order_.n));
-    for (std::int64_t i = 0; i < order_.n; ++i)
-      keys_[i] = key(i, false);
-    sort_in_buckets(keys_, order_.n);
+    const Keys key(*this, false);
+    U* const keys = keys_.get();
+    U least = order_.n == 0 ? U{0} : key(0), most = least;
+    for (std::int64_t i = 0; i < order_.n; ++i) {
+      keys[i] = key(i);
+      least = std::min(least, keys[i]);
+      most = std::max(most, keys[i]);
+    }
+    sort_in_buckets(keys, order_.n, least, most);
     for (std::int64_t i = 0; i < order_.kept; ++i)
       static_cast<E*>(order_.values)[to_ + i * order_.inner] = static_cast<E>(rule_.bits(keys_[i]));
   }
@@ -104,17 +154,21 @@ class RowSorter {
     const std::int64_t n = order_.n;
     if (!words_)
       words_ = std::make_unique_for_overwrite<std::uint64_t[]>(static_cast<std::size_t>(n));
-    U least = n == 0 ? U{0} : key(0, true), most = least;
+    const Keys key(*this, true);
+    std::uint64_t* const words = words_.get();
+    U least = n == 0 ? U{0} : key(0), most = least;
     for (std::int64_t i = 1; i < n; ++i) {
-      least = std::min(least, key(i, true));
-      most = std::max(most, key(i, true));
+      const U next = key(i);
+      least = std::min(least, next);
+      most = std::max(most, next);
     }
     const int shift = std::max(0, static_cast<int>(std::bit_width(static_cast<U>(most - least))) - 32);
-    for (std::int64_t i = 0; i < n; ++i) {
-      const auto high = static_cast<std::uint32_t>(static_cast<U>(key(i, true) - least) >> shift);
-      words_[i] = std::uint64_t{high} << 32 | static_cast<std::uint32_t>(i);
-    }
-    sort_in_buckets(words_, n);
+    const auto word = [=](U key, std::int64_t i) {
+      return static_cast<std::uint64_t>(static_cast<U>(key - least) >> shift) << 32 | static_cast<std::uint32_t>(i);
+    };
+    for (std::int64_t i = 0; i < n; ++i)
+      words[i] = word(key(i), i);
+    sort_in_buckets(words, n, std::uint64_t{0}, word(most, n));
     if (shift > 0)
       order_alike();
     write([&](std::int64_t i) { return static_cast<std::uint32_t>(words_[i]); });
@@ -197,6 +251,8 @@ class RowSorter {
 
 void order_cpu(const OrderCall& order, const KernelCall&) {
   const std::int64_t grain = std::max<std::int64_t>(1, 8192 / std::max<std::int64_t>(1, order.n));
+  if (order_short_cpu(order, grain))
+    return;
   by_element_size(size_of(order.dtype), [&]<class E>() {
     parallel_for(order.rows(), grain, [&](std::int64_t begin, std::int64_t end) {
       RowSorter<E> sorter(order);

@@ -34,6 +34,8 @@ class CpuScan {
     const std::int64_t pieces = split_.pieces;
     if (pieces == 1) {
       parallel_for(units_, grain, [&](std::int64_t begin, std::int64_t end) {
+        if (at_.inner == 1)
+          return walk_whole_rows(begin, end);
         for (std::int64_t unit = begin; unit < end; ++unit) {
           Acc acc[k_tile];
           std::fill_n(acc, width_, op_.identity());
@@ -45,20 +47,16 @@ class CpuScan {
     const Workspace scratch(queue, static_cast<std::size_t>(units_ * pieces * width_) * sizeof(Acc));
     auto* const totals = scratch.as<Acc>();
     std::fill_n(totals, units_ * pieces * width_, op_.identity());
-    parallel_for(units_ * pieces, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i)
-        walk<false>(i / pieces, i % pieces, totals + i * width_);
-    });
+    parallel_for(
+        units_ * pieces, grain, [&](std::int64_t begin, std::int64_t end) { walk_all<false>(begin, end, totals); });
     for (std::int64_t unit = 0; unit < units_; ++unit)
       add_up(totals + unit * pieces * width_);
-    parallel_for(units_ * pieces, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i)
-        walk<true>(i / pieces, i % pieces, totals + i * width_);
-    });
+    parallel_for(
+        units_ * pieces, grain, [&](std::int64_t begin, std::int64_t end) { walk_all<true>(begin, end, totals); });
   }
 
  private:
-  static constexpr std::int64_t k_tile = 128, k_least = 32768;
+  static constexpr std::int64_t k_tile = 128, k_least = 32768, k_beside = 4;
 
   // Totals of the pieces of one unit become what comes before each.
   void add_up(Acc* totals) const {
@@ -87,6 +85,78 @@ class CpuScan {
           op_.lower(offset + j, entry, acc[j]);
       }
     }
+  }
+
+  // Pieces [begin, end), those of a unit side by side, from what `acc` holds of all.
+  template <bool Writes>
+  void walk_all(std::int64_t begin, std::int64_t end, Acc* acc) const {
+    if (at_.inner == 1)
+      return walk_row_pieces<Writes>(begin, end, acc);
+    for (std::int64_t i = begin; i < end; ++i)
+      walk<Writes>(i / split_.pieces, i % split_.pieces, acc + i * width_);
+  }
+
+  // Rows in one piece, from nothing. Each entry waits for the one before it, not for those of other rows: some go on in
+  // turns.
+  void walk_whole_rows(std::int64_t begin, std::int64_t end) const {
+    std::int64_t i = begin;
+    for (; i + k_beside <= end; i += k_beside)
+      walk_whole<k_beside>(i);
+    for (; i < end; ++i)
+      walk_whole<1>(i);
+  }
+
+  template <int Rows>
+  void walk_whole(std::int64_t first) const {
+    Acc acc[Rows];
+    std::fill_n(acc, Rows, op_.identity());
+    const std::int64_t n = at_.n, step = reverse_ ? -1 : 1;
+    std::int64_t entry = reverse_ ? n - 1 : 0, offset = first * n + entry;
+    for (std::int64_t i = 0; i < n; ++i, entry += step, offset += step) {
+      for (int r = 0; r < Rows; ++r) {
+        acc[r] = op_.join(acc[r], op_.lift(offset + r * n, entry));
+        op_.lower(offset + r * n, entry, acc[r]);
+      }
+    }
+  }
+
+  // The same of pieces of rows, from what `acc` holds.
+  template <bool Writes>
+  void walk_row_pieces(std::int64_t begin, std::int64_t end, Acc* acc) const {
+    std::int64_t i = begin;
+    for (; i + k_beside <= end; i += k_beside)
+      walk_beside<Writes, k_beside>(i, acc + i);
+    for (; i < end; ++i)
+      walk_beside<Writes, 1>(i, acc + i);
+  }
+
+  template <bool Writes, int Rows>
+  void walk_beside(std::int64_t first, Acc* acc) const {
+    std::int64_t offset[Rows], entry[Rows], count[Rows];
+    const std::int64_t step = reverse_ ? -1 : 1;
+    for (int r = 0; r < Rows; ++r) {
+      const std::int64_t unit = (first + r) / split_.pieces, before = (first + r) % split_.pieces * split_.chunk;
+      entry[r] = reverse_ ? at_.n - 1 - before : before;
+      offset[r] = unit * at_.n + entry[r];
+      count[r] = std::min(split_.chunk, at_.n - before);
+    }
+    Acc now[Rows];
+    std::copy_n(acc, Rows, now);
+    const auto go_on = [&](int r, std::int64_t i) {
+      now[r] = op_.join(now[r], op_.lift(offset[r] + i * step, entry[r] + i * step));
+      if constexpr (Writes)
+        op_.lower(offset[r] + i * step, entry[r] + i * step, now[r]);
+    };
+    const std::int64_t least = *std::min_element(count, count + Rows);  // the last piece of a row may be a shorter one
+    for (std::int64_t i = 0; i < least; ++i) {
+      for (int r = 0; r < Rows; ++r)
+        go_on(r, i);
+    }
+    for (int r = 0; r < Rows; ++r) {
+      for (std::int64_t i = least; i < count[r]; ++i)
+        go_on(r, i);
+    }
+    std::copy_n(now, Rows, acc);
   }
 
   const Op& op_;

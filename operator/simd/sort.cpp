@@ -1,6 +1,37 @@
 #include <sluice/ndarray/detail/simd_build.h>
 #include <sluice/operator/simd/sort.h>
 
+#ifndef SLUICE_SORT_NETWORK
+#define SLUICE_SORT_NETWORK
+#include <bit>
+
+namespace sluice::simd {
+namespace {
+
+/// Calls exchange(i, j), i < j < n, for the comparisons of Batcher's merge sort (Knuth, 5.2.2 M), in order: n things
+/// are sorted where each puts the smaller of two first.
+template <class Exchange>
+void for_each_exchange(std::int64_t n, const Exchange& exchange) {
+  const std::int64_t highest = std::int64_t{1} << (std::bit_width(static_cast<std::uint64_t>(n - 1)) - 1);
+  for (std::int64_t p = highest; p > 0; p /= 2) {
+    std::int64_t rest = 0, apart = p;
+    for (std::int64_t q = highest;; q /= 2) {
+      for (std::int64_t i = 0; i + apart < n; ++i) {
+        if ((i & p) == rest)
+          exchange(i, i + apart);
+      }
+      if (q == p)
+        break;
+      apart = q - p;
+      rest = p;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::simd
+#endif
+
 #if SLUICE_HIGHWAY
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE <sluice/operator/simd/sort.cpp>
@@ -16,8 +47,24 @@ HWY_BEFORE_NAMESPACE();
 namespace sluice::simd::HWY_NAMESPACE {
 namespace {
 
-#if HWY_MAJOR == 1 && HWY_MINOR == 0
 namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+bool sort_beside(T* words, std::int64_t n, std::int64_t count, std::int64_t step) noexcept {
+  const hn::CappedTag<T, 16> d;
+  constexpr std::int64_t lanes = hn::MaxLanes(hn::CappedTag<T, 16>{});
+  for_each_exchange(n, [&](std::int64_t i, std::int64_t j) HWY_ATTR {
+    T *const low = words + i * step, *const high = words + j * step;
+    for (std::int64_t k = 0; k < count; k += lanes) {
+      const auto a = hn::LoadU(d, low + k), b = hn::LoadU(d, high + k);
+      hn::StoreU(hn::Min(a, b), d, low + k);
+      hn::StoreU(hn::Max(a, b), d, high + k);
+    }
+  });
+  return true;
+}
+
+#if HWY_MAJOR == 1 && HWY_MINOR == 0
 
 // What hwy's Sort() does, but for the seed that it takes of its shared library: whichever pivots are drawn, the order
 // is the same. Other versions name its parts otherwise.
@@ -62,6 +109,21 @@ HWY_AFTER_NAMESPACE();
 #if !SLUICE_HIGHWAY || HWY_ONCE
 namespace sluice::simd {
 
+namespace {
+template <class T>
+bool sort_beside(T* words, std::int64_t n, std::int64_t count, std::int64_t step) noexcept {
+  SLUICE_SIMD_RETURN(sort_beside(words, n, count, step))
+  for_each_exchange(n, [&](std::int64_t i, std::int64_t j) {
+    for (std::int64_t k = 0; k < count; ++k) {
+      const T a = words[i * step + k], b = words[j * step + k];
+      words[i * step + k] = a < b ? a : b;
+      words[j * step + k] = a < b ? b : a;
+    }
+  });
+  return true;
+}
+}  // namespace
+
 bool sort_keys([[maybe_unused]] std::uint32_t* keys, [[maybe_unused]] std::int64_t n) noexcept {
   SLUICE_SIMD_RETURN(sort_each(keys, n))
   return false;
@@ -73,6 +135,12 @@ bool sort_keys([[maybe_unused]] std::uint64_t* keys, [[maybe_unused]] std::int64
 bool sort_pairs([[maybe_unused]] std::uint64_t* words, [[maybe_unused]] std::int64_t n) noexcept {
   SLUICE_SIMD_RETURN(sort_twos(words, n))
   return false;
+}
+void sort_columns(std::uint32_t* words, std::int64_t n, std::int64_t count, std::int64_t step) noexcept {
+  sort_beside(words, n, count, step);
+}
+void sort_columns(std::uint64_t* words, std::int64_t n, std::int64_t count, std::int64_t step) noexcept {
+  sort_beside(words, n, count, step);
 }
 
 }  // namespace sluice::simd

@@ -110,6 +110,75 @@ TEST_CASE("copies that turn no axes are left to the others", "[ndarray][copy]") 
   CHECK(is_turned(turned, packed));
 }
 
+struct Planes {
+  std::int64_t batch, count, n, pad, step;  // `step` from plane to plane, `pad` elements behind a batch of them
+  bool together;                            // in the target
+};
+
+// Elements of planes that are brought side by side or parted, both sides one element behind the start of their memory;
+// -1 if that is left to other loops.
+template <class T>
+int wrong_in_planes(const Planes& p) {
+  const std::int64_t all = p.n * p.count, some = p.step * (p.count - 1) + p.n + p.pad;
+  const Shape apart{some, p.step, 1}, beside{all, 1, p.count};
+  const Shape shape{p.batch, p.count, p.n}, &out = p.together ? beside : apart, &in = p.together ? apart : beside;
+  std::vector<T> from(static_cast<std::size_t>(p.batch * in[0] + 1)),
+      to(static_cast<std::size_t>(p.batch * out[0] + 2));
+  for (std::size_t i = 0; i < from.size(); ++i)
+    from[i] = static_cast<T>(i * 2654435761u >> 7);
+  std::vector<T> want = to;
+  for (std::int64_t i = 0; i < shape.size(); ++i) {
+    const std::int64_t b = i / all, k = i % all / p.n, at = i % p.n;
+    want[static_cast<std::size_t>(b * out[0] + k * out[1] + at * out[2] + 1)] =
+        from[static_cast<std::size_t>(b * in[0] + k * in[1] + at * in[2] + 1)];
+  }
+  const auto plan = detail::plan_strided<2>(shape, {&out, &in}, detail::AxisOrder::free);
+  if (!detail::interleave_on_cpu(plan, to.data() + 1, from.data() + 1, sizeof(T)))
+    return -1;
+  int wrong = 0;
+  for (std::size_t i = 0; i < to.size(); ++i)
+    wrong += to[i] != want[i];
+  return wrong;
+}
+
+template <class T>
+void check_planes() {
+  for (const std::int64_t n : {15, 16, 17, 31, 33, 2047, 2048, 2049, 4097}) {
+    for (std::int64_t count = 1; count <= 9; ++count) {
+      for (const bool together : {true, false}) {
+        CAPTURE(sizeof(T), n, count, together);
+        const int taken = n >= 16 && count >= 2 && count <= 7 ? 0 : -1;
+        CHECK(wrong_in_planes<T>({1, count, n, 0, n, together}) == taken);
+        CHECK(wrong_in_planes<T>({3, count, n, 5, n + 3, together}) == taken);
+      }
+      if (count >= 2 && count <= 7 && n >= 16)  // one plane over and over
+        CHECK(wrong_in_planes<T>({2, count, n, 0, 0, true}) == 0);
+    }
+  }
+}
+
+TEST_CASE("copies that bring a few planes together or part them move every element", "[ndarray][copy]") {
+  check_planes<std::uint8_t>();
+  check_planes<std::uint16_t>();
+  check_planes<std::uint32_t>();
+  check_planes<std::uint64_t>();
+}
+
+TEST_CASE("images change between planes and pixels, cut out and turned around too", "[ndarray][copy]") {
+  const NDArray x = arange(0, 2 * 5 * 20 * 24).reshape({2, 5, 20, 24});
+  const NDArray views[] = {
+      x.slice(1, 1, 4), x.slice(1, 4, 1, -1), x.slice(1, 0, 5, 2), x.slice(3, 2, 21), x.slice(2, 19, 0, -1)};
+  for (const NDArray& planes : views) {
+    const Shape& shape = planes.shape();
+    CAPTURE(shape, planes.strides());
+    const NDArray pixels = planes.transpose({0, 2, 3, 1}).copy();
+    const NDArray back = pixels.transpose({0, 3, 1, 2}).copy();
+    const NDArray wide = planes.astype(int64);  // by another way
+    CHECK(back.to_vector<float>() == wide.astype(float32).to_vector<float>());
+    CHECK(pixels.astype(int64).transpose({0, 3, 1, 2}).to_vector<std::int64_t>() == wide.to_vector<std::int64_t>());
+  }
+}
+
 TEST_CASE("transposed views of every order are copied right", "[ndarray][copy]") {
   std::vector<float> values(12 * 9 * 33 * 10);
   for (std::size_t i = 0; i < values.size(); ++i)

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include <sluice/operator/api.h>
@@ -85,6 +87,63 @@ TEST_CASE("an index out of bounds is an IndexError at the wait") {
   }
   CHECK_THROWS_AS(one_hot(array<int>({0, 3}), 3).wait_to_read(), IndexError);
   CHECK_THROWS_AS(one_hot(array<int>({-1}), 3).wait_to_read(), IndexError);
+}
+
+// `least` and `most` are the limits of the type.
+void check_limits_of_numbers(DType dtype, std::int64_t least, std::int64_t most) {
+  const std::int64_t n = 7;
+  const NDArray x = test::random_array({n}, 31);
+  const std::vector<float> values = x.to_vector<float>();
+  for (const std::int64_t count : {1, 2, 3, 511, 512, 513, 1025}) {
+    for (const std::int64_t place : {std::int64_t{0}, count / 2, count - 1}) {
+      std::vector<std::int64_t> numbers(static_cast<std::size_t>(count), 2);
+      std::int64_t& one = numbers[static_cast<std::size_t>(place)];
+      const auto given = [&] { return array(std::span<const std::int64_t>(numbers), Shape{count}).astype(dtype); };
+      for (const std::int64_t good : {-7, -1, 0, 6}) {
+        INFO(dtype << ": " << count << " numbers, " << good << " at " << place);
+        one = good;
+        const std::vector<float> taken = take(x, given()).to_vector<float>();
+        CHECK(taken[static_cast<std::size_t>(place)] == values[static_cast<std::size_t>(good < 0 ? good + n : good)]);
+        CHECK(std::count(taken.begin(), taken.end(), values[2]) >= count - 1);
+      }
+      for (const std::int64_t bad : {std::int64_t{-8}, std::int64_t{7}, least, most}) {
+        INFO(dtype << ": " << count << " numbers, " << bad << " at " << place);
+        one = bad;
+        CHECK_THROWS_AS(take(x, given()).wait_to_read(), IndexError);
+        CHECK_THROWS_AS(index_add(x, {given()}, ones({count})).wait_to_read(), IndexError);
+      }
+    }
+  }
+}
+
+TEST_CASE("Numbers just inside and just outside an axis are told apart wherever they stand", "[indexing]") {
+  using Wide = std::numeric_limits<std::int64_t>;
+  using Narrow = std::numeric_limits<std::int32_t>;
+  check_limits_of_numbers(int64, Wide::min(), Wide::max());
+  check_limits_of_numbers(int32, Narrow::min(), Narrow::max());
+}
+
+TEST_CASE("What is added up along an axis begins at zero in every column, for every type", "[indexing]") {
+  for (const DType dtype : {float32, float64, float16, bfloat16, int64}) {
+    for (const std::int64_t inner : {1, 2, 63, 64, 65, 128, 130}) {
+      INFO(dtype << ", " << inner << " behind the axis");
+      const Shape shape{3, 5, inner};
+      const NDArray numbers = test::random_array({3, 4, inner}, 32, -5, 4, int64);
+      const NDArray values = test::random_array(numbers.shape(), 33, -3, 3, int64).astype(dtype);
+      full(shape, 7, {.dtype = dtype}).wait_to_read();  // memory that has been used
+      const NDArray sums = add_along_axis(zeros(shape, {.dtype = dtype}), numbers, values, 1);
+      Dense want(shape, 0);
+      const auto at = numbers.to_vector<std::int64_t>();
+      const Dense from(values);
+      for (std::int64_t i = 0; i < numbers.size(); ++i) {
+        const std::int64_t outer = i / (4 * inner),
+                           entry = resolve(at[static_cast<std::size_t>(i)], 5, IndexMode::wrap);
+        want.values[static_cast<std::size_t>((outer * 5 + entry) * inner + i % inner)] +=
+            from.values[static_cast<std::size_t>(i)];
+      }
+      CHECK(test::differences(sums, want.array().astype(dtype)) == "");
+    }
+  }
 }
 
 TEST_CASE("gather operators refuse what does not fit and name themselves") {

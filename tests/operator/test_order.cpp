@@ -133,6 +133,70 @@ TEST_CASE("Orders of rows of all lengths", "[operator][order]") {
   }
 }
 
+// From 32768 entries on in buckets, by bits that say much, little or nothing, and these in smaller ones.
+TEST_CASE("Long rows are in order, however their entries lie", "[operator][order]") {
+  for (const simd::Target target : test::simd_targets()) {
+    const simd::TargetScope scope(target);
+    CAPTURE(test::name_of(target));
+    for (const Index n : {32767, 32768, 32769}) {
+      check(drawn({n}, float32, 1e6), 0, {n / 2});
+      check(drawn({n}, int64, 1e12) * (Index{1} << 23), 0, {});
+      check(drawn({n}, int32, 300), 0, {});  // a bit more than buckets
+      check(drawn({n}, int64, 100), 0, {});  // fewer
+    }
+    const Index n = 40000;
+    // Numbers that the reference's doubles hold.
+    const NDArray all_bits = drawn({n}, int64, 1e12) * (Index{1} << 23), close = drawn({n}, int64, 1e6),
+                  far = drawn({n}, int64, 2);
+    check(all_bits, 0, {});
+    check(where(all_bits > 0, close, close * (Index{1} << 40)), 0, {});  // most in one bucket
+    check(far * (Index{1} << 50) + close, 0, {});                        // clusters
+    check(full({n}, 7, {.dtype = int64}), 0, {n / 2});
+    check(arange(n, 0, -1), 0, {});
+    check(concat({full({n}, k_inf), full({1}, -k_inf), full({1}, k_nan)}), 0, {});
+    const NDArray far_apart[] = {
+        full({n}, std::numeric_limits<Index>::max(), {.dtype = int64}),
+        full({3}, std::numeric_limits<Index>::min(), {.dtype = int64})};
+    check(concat({far_apart[0], far_apart[1]}), 0, {});
+  }
+}
+
+// 8 rows at least are sorted side by side, 64 at a time, of 2 to 32 entries; words of both a key and a place only where
+// a type leaves room.
+TEST_CASE("Short rows are in order, as many as there are", "[operator][order]") {
+  for (const simd::Target target : test::simd_targets()) {
+    const simd::TargetScope scope(target);
+    CAPTURE(test::name_of(target));
+    for (const DType dtype : {float32, float64, bfloat16, int8, int32, int64, uint16, uint64}) {
+      for (Index n = 1; n <= 34; ++n)
+        check(drawn({9, n}, dtype, 60), 1, {1, (n + 3) / 4, n - 1});
+      for (const Index rows : {7, 8, 63, 64, 65, 129}) {
+        check(drawn({rows, 5}, dtype, 60), 1, {2});
+        check(drawn({2, 6, rows}, dtype, 60), 1, {1, 5});
+        check(drawn({6, rows, 7}, dtype, 60).slice(2, 6, 0, -2), 0, {4});
+      }
+    }
+    const NDArray zeros_of_both_signs = where(random_array({65, 7}, 3) < 0, full({65, 7}, -0.0), zeros({65, 7}));
+    const Ordered got = sort_with_indices(zeros_of_both_signs, 1);
+    CHECK(test::equal_bits(got.values, zeros_of_both_signs));
+    CHECK(differences(got.indices, arange(0, 7).broadcast_to({65, 7}), {0, 0}) == "");
+  }
+}
+
+TEST_CASE("Short rows are in order on any number of workers", "[operator][order]") {
+  std::vector<std::vector<double>> results;
+  for (const int workers : {1, 3}) {
+    Engine engine({.workers = workers});
+    const EngineScope scope(engine);
+    for (const Shape& shape : {Shape{20011, 4}, Shape{3, 4, 7001}})
+      results.push_back(argsort(drawn(shape, float32, 3), 1).to_vector<double>());
+    engine.wait_all();
+  }
+  CHECK(results[0] == results[2]);
+  CHECK(results[1] == results[3]);
+  CHECK(results[0] == ordered(drawn({20011, 4}, float32, 3), 1, 4, false).indices.to_vector<double>());
+}
+
 TEST_CASE("Orders along each axis of every type and layout on a GPU", "[operator][order][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   for (const DType dtype : test::all_dtypes())

@@ -158,6 +158,31 @@ TEST_CASE("Elements have the bins that their edges say, in any number of them", 
   }
 }
 
+// Pieces of 65536 elements, two elements at a time.
+TEST_CASE("Bins of many elements are those of their parts, on any number of workers", "[operator][counts]") {
+  for (const int workers : {1, 3}) {
+    Engine engine({.workers = workers});
+    const EngineScope scope(engine);
+    for (const Index n : {65535, 65536, 65537, 196609}) {
+      CAPTURE(workers, n);
+      const NDArray x = random_array({n, 2}, 9, -1.2, 1.2), places = floor(x * 9).astype(int32);
+      const NDArray column = x.slice(1, 1, 2), same = x.slice(0, 0, 1).broadcast_to({n, 2});
+      const Histogram made = histogram(x, 9, -1, 1);
+      const std::vector<double> edges = made.edges.to_vector<double>();
+      CHECK(whole(made.counts) == counted(x.to_vector<double>(), edges));
+      CHECK(whole(histogram(column, 9, -1, 1).counts) == counted(column.to_vector<double>(), edges));
+      CHECK(whole(histogram(same, 9, -1, 1).counts) == counted(same.to_vector<double>(), edges));
+      Indices want(7, 0);
+      for (const Index place : places.to_vector<Index>()) {
+        if (place >= 0 && place < 7)
+          ++want[static_cast<std::size_t>(place)];
+      }
+      CHECK(whole(bincount(places, 7)) == want);
+    }
+    engine.wait_all();
+  }
+}
+
 TEST_CASE("Elements are put at all lengths, of several at one place the last", "[operator][indexing][gpu]") {
   for (const Device device : devices()) {
     for (const DType dtype : {float32, float64, float16, uint8}) {

@@ -1,0 +1,111 @@
+// Copies that bring a few planes together, an element of each side by side (NCHW to NHWC of an image), or part them
+// again: for what is too narrow to be turned in squares. One loop for each number of planes.
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include <sluice/ndarray/detail/cast_loops.h>
+#include <sluice/ndarray/detail/copy_kernels.h>
+
+namespace sluice::detail {
+
+namespace {
+
+constexpr std::int64_t k_most_planes = 7, k_least = 16;  // elements of a plane that are worth it
+constexpr std::int64_t k_unit = 2048;                    // elements of a plane at a time
+
+/// Elements of a plane lie along `along`, those of one place along `across`, without gaps on one of the two sides.
+struct Planes {
+  int along, across;
+  bool together;  // written, else read, side by side
+};
+
+// False if the plan is none.
+bool find_planes(const CopyPlan& plan, Planes& planes) noexcept {
+  const int inner = plan.ndim - 1;
+  const auto fits = [&](int along, int across, int side) {
+    const std::int64_t count = plan.extents[across];
+    return count >= 2 && count <= k_most_planes && plan.extents[along] >= k_least && plan.strides[side][across] == 1 &&
+           plan.strides[side][along] == count && plan.strides[1 - side][along] == 1;
+  };
+  for (int axis = 0; axis < inner; ++axis) {
+    if (fits(axis, inner, 0) || fits(inner, axis, 1)) {
+      planes.together = fits(axis, inner, 0);
+      planes.along = planes.together ? axis : inner;
+      planes.across = planes.together ? inner : axis;
+      return true;
+    }
+  }
+  return false;
+}
+
+template <int Count, class T>
+void bring_together(T* to, const T* planes, std::int64_t step, std::int64_t n) noexcept {
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (int plane = 0; plane < Count; ++plane)
+      to[i * Count + plane] = planes[plane * step + i];
+  }
+}
+
+template <int Count, class T>
+void part(T* planes, const T* from, std::int64_t step, std::int64_t n) noexcept {
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (int plane = 0; plane < Count; ++plane)
+      planes[plane * step + i] = from[i * Count + plane];
+  }
+}
+
+template <int Count, class T>
+void run_planes(const CopyPlan& plan, const Planes& planes, T* to, const T* from) {
+  const std::int64_t n = plan.extents[planes.along], units = (n + k_unit - 1) / k_unit;
+  const std::int64_t step = plan.strides[planes.together ? 1 : 0][planes.across];
+  CopyPlan outer = plan;  // the axes beside the two
+  outer.extents[planes.along] = outer.extents[planes.across] = 1;
+  outer.size = plan.size / (n * Count);
+  const std::int64_t grain = std::max<std::int64_t>(1, k_copy_grain / (std::min(n, k_unit) * Count));
+  parallel_for(outer.size * units, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t unit = begin; unit < end; ++unit) {
+      const std::int64_t first = unit % units * k_unit, count = std::min(k_unit, n - first), which = unit / units;
+      walk_runs(outer, which, which + 1, [&](const StridedRun<2>& run) {
+        T* const target = to + run.offset[0];
+        const T* const source = from + run.offset[1];
+        if (planes.together)
+          bring_together<Count>(target + first * Count, source + first, step, count);
+        else
+          part<Count>(target + first, source + first * Count, step, count);
+      });
+    }
+  });
+}
+
+template <class T>
+bool interleave(const CopyPlan& plan, void* to, const void* from) {
+  Planes planes{};
+  if (!find_planes(plan, planes))
+    return false;
+  const auto run = [&]<int... Count>(std::integer_sequence<int, Count...>) {
+    const std::int64_t count = plan.extents[planes.across];
+    ((count == Count + 2 ? run_planes<Count + 2>(plan, planes, static_cast<T*>(to), static_cast<const T*>(from))
+                         : void()),
+     ...);
+  };
+  run(std::make_integer_sequence<int, k_most_planes - 1>{});
+  return true;
+}
+
+}  // namespace
+
+bool interleave_on_cpu(const CopyPlan& plan, void* to, const void* from, std::size_t element) {
+  switch (element) {
+    case 1:
+      return interleave<std::uint8_t>(plan, to, from);
+    case 2:
+      return interleave<std::uint16_t>(plan, to, from);
+    case 4:
+      return interleave<std::uint32_t>(plan, to, from);
+    default:
+      return interleave<std::uint64_t>(plan, to, from);
+  }
+}
+
+}  // namespace sluice::detail
