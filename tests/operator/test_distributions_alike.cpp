@@ -11,6 +11,7 @@
 #include <sluice/operator/simd/random.h>
 
 #include "tests/operator/reference.h"
+#include "tests/operator/simd_targets.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
 
@@ -60,6 +61,35 @@ std::vector<std::vector<double>> draw_all(Device device) {
   return all;
 }
 
+void check_tries() {
+  for (const std::int64_t n : {0, 1, 63, 64, 65, 255, 256, 257, 5001}) {
+    const auto check = [&]<class Draw>(const auto& draw, const detail::DrawParameters& p) {
+      random::seed(12);
+      const std::vector<double> got = draw(ArrayOptions{.dtype = float64}).template to_vector<double>();
+      std::int64_t other = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        detail::SubStream stream({12, 0}, static_cast<std::uint64_t>(i));
+        other += static_cast<std::int64_t>(Draw::draw(p, i, stream) != got[static_cast<std::size_t>(i)]);
+      }
+      CAPTURE(n, p.at[0], p.at[2], p.at[3]);
+      CHECK(other == 0);
+    };
+    // Wide, so that few try often; from 0 on, so that some try more than is done together; narrow; beside the mean.
+    for (const auto& [low, high] :
+         std::vector<std::pair<double, double>>{{-3, 5}, {1, 6.1}, {0, 2}, {2, 9}, {-9, -2}}) {
+      check.operator()<detail::TruncatedDraw>(
+          [&, low = low, high = high](const ArrayOptions& o) {
+            return random::truncated_normal(1, 2, low, high, {n}, o);
+          },
+          {{1, 2, low, high}});
+    }
+    for (const double alpha : {0.5, 1.0, 2.5, 1e6}) {
+      check.operator()<detail::GammaDraw>(
+          [&](const ArrayOptions& o) { return random::gamma(alpha, 3, {n}, o); }, {{alpha, 3}});
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("Drawn numbers have the same bits whatever the number of workers", "[random]") {
@@ -98,31 +128,9 @@ TEST_CASE("Numbers drawn some at a time are those drawn one by one, to the bit",
 }
 
 TEST_CASE("Numbers whose tries are made for some elements at once are those drawn one by one", "[random]") {
-  for (const std::int64_t n : {0, 1, 63, 64, 65, 255, 256, 257, 5001}) {
-    const auto check = [&]<class Draw>(const auto& draw, const detail::DrawParameters& p) {
-      random::seed(12);
-      const std::vector<double> got = draw(ArrayOptions{.dtype = float64}).template to_vector<double>();
-      std::int64_t other = 0;
-      for (std::int64_t i = 0; i < n; ++i) {
-        detail::SubStream stream({12, 0}, static_cast<std::uint64_t>(i));
-        other += static_cast<std::int64_t>(Draw::draw(p, i, stream) != got[static_cast<std::size_t>(i)]);
-      }
-      CAPTURE(n, p.at[0], p.at[2], p.at[3]);
-      CHECK(other == 0);
-    };
-    // Wide, so that few try often; from 0 on, so that some try more than is done together; narrow; beside the mean.
-    for (const auto& [low, high] :
-         std::vector<std::pair<double, double>>{{-3, 5}, {1, 6.1}, {0, 2}, {2, 9}, {-9, -2}}) {
-      check.operator()<detail::TruncatedDraw>(
-          [&, low = low, high = high](const ArrayOptions& o) {
-            return random::truncated_normal(1, 2, low, high, {n}, o);
-          },
-          {{1, 2, low, high}});
-    }
-    for (const double alpha : {0.5, 1.0, 2.5, 1e6}) {
-      check.operator()<detail::GammaDraw>(
-          [&](const ArrayOptions& o) { return random::gamma(alpha, 3, {n}, o); }, {{alpha, 3}});
-    }
+  for (const simd::Target target : test::simd_targets()) {
+    const simd::TargetScope scope(target);
+    check_tries();
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <sluice/operator/api.h>
 
+#include "tests/operator/simd_targets.h"
 #include "tests/support/catch.h"
 #include "tests/support/gradient.h"
 
@@ -35,9 +36,7 @@ double close(DType dtype) {
 const std::vector<std::int64_t> k_widths = {1,   15,  16,  17,   31,   32,   33,   63,   64,   65,   255,
                                             256, 257, 511, 1023, 1024, 1025, 4095, 4096, 4097, 8191, 8193};
 
-}  // namespace
-
-TEST_CASE("Norms of rows of any length are the roots of their sums of squares, in all layouts", "[reduce][norm_rows]") {
+void check_lengths() {
   for (const DType dtype : {float32, float64, float16, bfloat16}) {
     for (const std::int64_t n : k_widths) {
       CAPTURE(name_of(dtype), n);
@@ -54,7 +53,7 @@ TEST_CASE("Norms of rows of any length are the roots of their sums of squares, i
   CHECK(l2_norm(zeros({2, 0}), {1}).to_vector<float>() == std::vector<float>(2, 0));
 }
 
-TEST_CASE("One number too large or too small to be squared changes no other block of a norm", "[reduce][norm_rows]") {
+void check_odd_numbers() {
   for (const std::int64_t n : {64, 300, 1024, 4096, 5000}) {
     for (const std::int64_t at : {std::int64_t{0}, n / 3, n - 1}) {
       CAPTURE(n, at);
@@ -68,5 +67,21 @@ TEST_CASE("One number too large or too small to be squared changes no other bloc
       CHECK(std::isnan(l2_norm(where(here > 0, NAN, zeros({1, n})), {1}).item<float>()));
       CHECK(l2_norm(where(here > 0, -INFINITY, ones({1, n})), {1}).item<float>() == INFINITY);
     }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Norms of rows of any length are the roots of their sums of squares, in all layouts", "[reduce][norm_rows]") {
+  for (const simd::Target target : simd_targets()) {
+    const simd::TargetScope scope(target);
+    check_lengths();
+  }
+}
+
+TEST_CASE("One number too large or too small to be squared changes no other block of a norm", "[reduce][norm_rows]") {
+  for (const simd::Target target : simd_targets()) {
+    const simd::TargetScope scope(target);
+    check_odd_numbers();
   }
 }
