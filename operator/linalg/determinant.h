@@ -30,7 +30,8 @@ SLUICE_HD void write_determinant(const Determinants& wanted, std::int64_t matrix
     const bool turns = (pivots[i] != i + 1) != (pivot < T(0));
     product *= pivots[i] != i + 1 ? -pivot : pivot;
     sign = pivot == T(0) ? T(0) : turns ? -sign : sign;
-    logarithm += std::log(pivot < T(0) ? -pivot : pivot);
+    if (wanted.logarithm != nullptr)
+      logarithm += std::log(pivot < T(0) ? -pivot : pivot);
   }
   if (n > 0 && wanted.bad[matrix] != 0)
     product = sign = logarithm = std::numeric_limits<T>::quiet_NaN();

@@ -1,12 +1,14 @@
-#include <atomic>
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <deque>
+#include <limits>
 #include <vector>
 
 #include <sluice/engine/parallel.h>
 #include <sluice/operator/linalg/determinant.h>
 #include <sluice/operator/linalg/lapack.h>
+#include <sluice/operator/linalg/small_cpu.h>
 #include <sluice/operator/linalg/steps.h>
 
 namespace sluice::detail {
@@ -31,8 +33,14 @@ class StepsOnCpu final : public MatrixSteps {
   std::int64_t count() const noexcept override { return 1; }
 
   void place(const Placement& p) override {
+    const bool is_bad = p.when_bad != WhenBad::kept && p.bad[0] != 0;
     by_type(dtype(), [&]<class T>() {
       T* to = static_cast<T*>(p.to);
+      if (!is_bad && p.part == Part::all && p.from_row == p.columns && p.from_column == 1) {
+        if (p.from != p.to)
+          std::copy_n(static_cast<const T*>(p.from), p.rows * p.columns, to);
+        return;
+      }
       for (std::int64_t row = 0; row < p.rows; ++row) {
         for (std::int64_t column = 0; column < p.columns; ++column)
           *to++ = p.at<T>(0, row, column);
@@ -42,9 +50,10 @@ class StepsOnCpu final : public MatrixSteps {
   void find_bad(const void* matrix, std::int64_t each, int* bad) override {
     by_type(dtype(), [&]<class T>() {
       const T* const x = static_cast<const T*>(matrix);
-      *bad = 0;
+      int any = 0;
       for (std::int64_t i = 0; i < each; ++i)
-        *bad |= !std::isfinite(x[i]);
+        any |= !(std::abs(x[i]) <= std::numeric_limits<T>::max());
+      *bad = any;
     });
   }
   void find_zero(const void* matrix, std::int64_t n, int* found) override {
@@ -64,7 +73,11 @@ class StepsOnCpu final : public MatrixSteps {
     lapack_trsm(dtype(), upper, transposed, unit_diagonal, m, n, a, b);
   }
   void getrf(std::int64_t n, void* a, std::int64_t* pivots, int* info) override {
-    *info = lapack_getrf(dtype(), n, a, pivots);
+    if (n > k_small_factors) {
+      *info = lapack_getrf(dtype(), n, a, pivots);
+      return;
+    }
+    by_type(dtype(), [&]<class T>() { *info = factor_small(static_cast<T*>(a), n, pivots); });
   }
   void getrs(bool transposed, std::int64_t n, std::int64_t columns, const void* a, const std::int64_t* pivots, void* b)
       override {

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include <sluice/engine/parallel.h>
 #include <sluice/operator/random/blocks_cpu.h>
 #include <sluice/operator/random/draw.h>
 #include <sluice/operator/random/drawn.h>
+#include <sluice/operator/random/tried_draws.h>
 #include <sluice/operator/random/unit_draws.h>
 
 namespace sluice::detail {
@@ -31,6 +33,24 @@ void draw_units(const KernelCall& call, const DrawParameters& parameters, const 
   });
 }
 
+template <class Draw>
+void draw_tried(
+    const KernelCall& call, const DrawParameters& parameters, const RandomBlock& random, const simd::RandomRows& rows) {
+  const TensorView& to = call.outputs[0];
+  constexpr std::int64_t k_most = NormalsAtATime::k_most;
+  parallel_for((to.size + k_most - 1) / k_most, 2, [&](std::int64_t begin, std::int64_t end) {
+    NormalsAtATime normals(random, rows);
+    for (std::int64_t first = begin * k_most; first < std::min(end * k_most, to.size); first += k_most) {
+      const auto put = [&](std::int64_t i, double drawn) { store_drawn(to.dtype, to.data, first + i, drawn); };
+      const auto again = [&](std::int64_t i) {
+        SubStream stream(random, static_cast<std::uint64_t>(first + i));
+        put(i, Draw::draw(parameters, first + i, stream));
+      };
+      TriedDraw<Draw>::draw(normals, parameters, first, std::min(k_most, to.size - first), put, again);
+    }
+  });
+}
+
 }  // namespace
 
 template <class Draw>
@@ -42,12 +62,27 @@ void draw_cpu(const KernelCall& call) {
     if (simd::random_rows() != nullptr)
       return draw_units<Draw>(call, parameters, random);
   }
-  parallel_for(to.size, 512, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      SubStream stream(random, static_cast<std::uint64_t>(i));
-      store_drawn(to.dtype, to.data, i, Draw::draw(parameters, i, stream));
+  if constexpr (TriedDraw<Draw>::exists) {
+    const simd::RandomRows* const rows = simd::random_rows();
+    if (rows != nullptr && TriedDraw<Draw>::serves(parameters))
+      return draw_tried<Draw>(call, parameters, random, *rows);
+  }
+  const auto each = [&](const auto& draw) {
+    parallel_for(to.size, 512, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        SubStream stream(random, static_cast<std::uint64_t>(i));
+        store_drawn(to.dtype, to.data, i, draw(i, stream));
+      }
+    });
+  };
+  if constexpr (std::is_same_v<Draw, PoissonDraw>) {
+    const double lam = parameters.at[0];
+    if (parameters.each == nullptr && lam >= 0 && lam < PoissonDraw::k_small) {
+      const Exact end = exact_exp(-lam);  // most of the work, if it were done for each
+      return each([&](std::int64_t, SubStream& stream) { return PoissonDraw::small(lam, end, stream); });
     }
-  });
+  }
+  each([&](std::int64_t i, SubStream& stream) { return Draw::draw(parameters, i, stream); });
 }
 
 template void draw_cpu<ExponentialDraw>(const KernelCall&);

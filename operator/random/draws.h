@@ -37,19 +37,29 @@ struct GumbelDraw {
   }
 };
 
-// Marsaglia and Tsang, for alpha >= 1.
-SLUICE_HD inline Exact large_gamma(Exact alpha, SubStream& stream) noexcept {
-  const Exact d = alpha - 1.0 / 3, c = 1.0 / (3.0 * exact_root(d));
-  for (int tries = 0; tries < SubStream::k_most_tries; ++tries) {
-    const Exact x = stream.normal(), root = 1.0 + c * x, v = root * root * root, u = stream.unit();
-    if (v <= 0.0)
-      continue;
-    if (u < 1.0 - 0.0331 * (x * x) * (x * x))
-      return d * v;
-    if (exact_log(u) < 0.5 * x * x + d * (1.0 - v + exact_log(v)))
-      return d * v;
+/// Marsaglia and Tsang, for alpha >= 1: of a normal number and a uniform one.
+struct MarsagliaTsang {
+  Exact d, c;
+
+  SLUICE_HD explicit MarsagliaTsang(Exact alpha) noexcept : d(alpha - 1.0 / 3), c(1.0 / (3.0 * exact_root(d))) {}
+  SLUICE_HD Exact cube(Exact x) const noexcept {
+    const Exact root = 1.0 + c * x;
+    return root * root * root;
   }
-  return d;
+  /// Whether d * v is the gamma, of v = cube(x) above 0.
+  SLUICE_HD bool takes(Exact x, Exact v, Exact u) const noexcept {
+    return u < 1.0 - 0.0331 * (x * x) * (x * x) || exact_log(u) < 0.5 * x * x + d * (1.0 - v + exact_log(v));
+  }
+};
+
+SLUICE_HD inline Exact large_gamma(Exact alpha, SubStream& stream) noexcept {
+  const MarsagliaTsang of(alpha);
+  for (int tries = 0; tries < SubStream::k_most_tries; ++tries) {
+    const Exact x = stream.normal(), v = of.cube(x), u = stream.unit();
+    if (v > 0.0 && of.takes(x, v, u))
+      return of.d * v;
+  }
+  return of.d;
 }
 
 /// The logarithm: gammas of a small alpha are less than any number.
@@ -98,25 +108,24 @@ SLUICE_HD inline Exact log_poisson(Exact k, Exact lam) noexcept {
 }
 
 struct PoissonDraw {
-  static constexpr double k_most = 0x1p52;
+  static constexpr double k_most = 0x1p52, k_small = 10;
 
   SLUICE_HD static double draw(const DrawParameters& p, std::int64_t element, SubStream& stream) noexcept {
     const double lam = p.first(element);
     if (!(lam >= 0) || lam > k_most)
       return std::numeric_limits<double>::quiet_NaN();
-    return lam < 10 ? small(lam, stream) : large(lam, stream);
+    return lam < k_small ? small(lam, exact_exp(-lam), stream) : large(lam, stream);
   }
-
- private:
-  // How many uniform numbers it takes until their product is below e^-lam.
-  SLUICE_HD static double small(Exact lam, SubStream& stream) noexcept {
-    const Exact end = exact_exp(-lam);
+  /// Of lam < k_small: how many uniform numbers it takes until their product is below e^-lam.
+  SLUICE_HD static double small(Exact lam, Exact end, SubStream& stream) noexcept {
     Exact product = stream.unit();
     double count = 0;
     for (; product > end && count < SubStream::k_most_tries; ++count)
       product = product * stream.unit();
     return lam.value == 0 ? 0 : count;
   }
+
+ private:
   // PTRS: transformed rejection with a squeeze; constants are the paper's.
   SLUICE_HD static double large(Exact lam, SubStream& stream) noexcept {
     const Exact b = 0.931 + 2.53 * exact_root(lam), a = -0.059 + 0.02483 * b;
@@ -138,19 +147,33 @@ struct PoissonDraw {
 
 /// Numbers: mean and deviation; at[2] and at[3] are the ends, in the type that is made.
 struct TruncatedDraw {
+  /// The ends in deviations from the mean.
+  struct Ends {
+    Exact a, b;
+    SLUICE_HD explicit Ends(const DrawParameters& p) noexcept
+        : a((Exact(p.at[2]) - p.at[0]) / p.at[1]), b((Exact(p.at[3]) - p.at[0]) / p.at[1]) {}
+    SLUICE_HD bool are_narrow() const noexcept { return b - a < 2.5066282746310002; }  // root of 2 pi
+    /// 0, and so much beside it that normal numbers often lie there.
+    SLUICE_HD bool are_around() const noexcept { return a <= 0.0 && b >= 0.0 && !are_narrow(); }
+  };
+
   SLUICE_HD static double draw(const DrawParameters& p, std::int64_t, SubStream& stream) noexcept {
-    const Exact mean = p.at[0], deviation = p.at[1], low = p.at[2], high = p.at[3];
-    const Exact a = (low - mean) / deviation, b = (high - mean) / deviation;
-    const Exact z = a > 0.0 ? beyond(a, b, stream) : b < 0.0 ? -beyond(-b, -a, stream) : around(a, b, stream);
-    const Exact drawn = z * deviation + mean;
+    const Ends of(p);
+    const Exact a = of.a, b = of.b;
+    return placed(p, a > 0.0 ? beyond(a, b, stream) : b < 0.0 ? -beyond(-b, -a, stream) : around(of, stream));
+  }
+  /// Of deviations from the mean, z of them.
+  SLUICE_HD static double placed(const DrawParameters& p, Exact z) noexcept {
+    const Exact low = p.at[2], high = p.at[3], drawn = z * p.at[1] + p.at[0];
     return drawn < low ? low.value : drawn > high ? high.value : drawn.value;  // rounding
   }
 
  private:
   // Of an interval about 0: normal numbers that lie there, or, where few would, even ones that are kept by their
   // height.
-  SLUICE_HD static Exact around(Exact a, Exact b, SubStream& stream) noexcept {
-    const bool narrow = b - a < 2.5066282746310002;  // root of 2 pi
+  SLUICE_HD static Exact around(const Ends& of, SubStream& stream) noexcept {
+    const Exact a = of.a, b = of.b;
+    const bool narrow = of.are_narrow();
     for (int tries = 0; tries < SubStream::k_most_tries; ++tries) {
       if (narrow) {
         const Exact z = a + (b - a) * stream.unit();

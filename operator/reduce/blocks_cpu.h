@@ -8,6 +8,7 @@
 #include <sluice/operator/reduce/terms_cpu.h>
 #include <sluice/operator/simd/arg_rows.h>
 #include <sluice/operator/simd/softmax_rows.h>
+#include <sluice/operator/simd/square_rows.h>
 
 // Blocks of states that are not one number: worked out in passes over neighbours that are in the cache, each of which
 // is one number and so runs in vectors. What passes cannot do goes term by term, for reasons of the numbers alone.
@@ -135,13 +136,22 @@ Moments<A> block_in_passes(const MomentsOf<T>& op, const A* x, std::int64_t n) n
   return {terms, x[0], mean - x[0] + rest / terms, squares > 0 ? squares : 0};
 }
 
+/// Whether squares add up to this as they are. Beside so large a sum those that were lost are less than its last bit,
+/// and none is larger than it, which so says that none is of a big number.
+template <class T, class A>
+bool is_middling(const SquaresOf<T>& op, A sum) noexcept {
+  constexpr A k_enough = sizeof(A) == 8 ? static_cast<A>(0x1p-950) : static_cast<A>(0x1p-90);
+  return sum >= k_enough && sum <= op.k_big * op.k_big;
+}
+
 template <class T, class A>
 ScaledSquares<A> block_in_passes(const SquaresOf<T>& op, const A* x, std::int64_t n) noexcept {
-  // Beside so large a sum the squares that were lost are less than its last bit.
-  constexpr A k_enough = sizeof(A) == 8 ? static_cast<A>(0x1p-950) : static_cast<A>(0x1p-90);
-  const A sum = reduce_block(SquaredDistancesFrom<A>(), x, n, 1);
-  // No square is larger than the sum, which so says that none is of a big number.
-  if (sum >= k_enough && sum <= op.k_big * op.k_big)
+  A sum;
+  if (const simd::SumsOfSquares<A> vectors = simd::sums_of_squares<A>())
+    vectors(x, n, n, &sum);
+  else
+    sum = reduce_block(SquaredDistancesFrom<A>(), x, n, 1);
+  if (is_middling(op, sum))
     return {0, sum, 0};
   if (sum == 0 && reduce_block(SettledExtremeOf<A, true, true>(), x, n, 1) == 0)
     return {0, 0, 0};
@@ -175,6 +185,40 @@ typename Op::Acc block_of(const Op& op, const T* x, std::int64_t n, std::int64_t
   }
 }
 
+/// Terms of so many blocks are asked for at once where a state has vectors for that.
+template <class Op, class T>
+inline constexpr std::int64_t k_blocks_at_once = 1;
+template <class T>
+inline constexpr std::int64_t k_blocks_at_once<SquaresOf<T>, Accumulator<T>> = 16;
+
+/// At most k_blocks_at_once of them, joined as a Cascade joins blocks.
+template <class Op, class T>
+typename Op::Acc blocks_of(const Op& op, const T* x, std::int64_t n, std::int64_t step) noexcept {
+  if (n <= k_block_terms)
+    return block_of(op, x, n, step);
+  if constexpr (k_blocks_at_once < Op, T >> 1) {
+    const simd::SumsOfSquares<T> vectors = simd::sums_of_squares<T>();
+    if (step == 1 && vectors != nullptr) {
+      const std::int64_t count = (n + k_block_terms - 1) / k_block_terms;
+      const SquaredDistancesFrom<T> plain;
+      Cascade<SquaredDistancesFrom<T>> sums(plain);
+      T of_block[k_blocks_at_once<Op, T>];
+      vectors(x, n, k_block_terms, of_block);
+      bool are_middling = true;
+      for (std::int64_t i = 0; i < count; ++i) {
+        are_middling = are_middling && is_middling(op, of_block[i]);
+        sums.add(of_block[i]);
+      }
+      if (are_middling)
+        return {0, sums.total(), 0};
+    }
+  }
+  Cascade<Op> blocks(op);
+  for (std::int64_t i = 0; i < n; i += k_block_terms)
+    blocks.add(block_of(op, x + i * step, std::min(k_block_terms, n - i), step));
+  return blocks.total();
+}
+
 /// Terms [begin, end) of the output whose first one is element `from`; `rest`: so many elements from term `begin` on
 /// are asked for before others.
 template <class Op, class T>
@@ -186,16 +230,19 @@ typename Op::Acc reduce_row(
     std::int64_t begin,
     std::int64_t end,
     std::int64_t rest) {
-  if (terms.ndim == 1 && end - begin <= k_block_terms) {
+  // Where runs end in between, blocks would be joined in another order than those that are made.
+  const bool one_by_one = x.is_made() || terms.ndim != 1;
+  const std::int64_t most = one_by_one ? k_block_terms : k_block_terms * k_blocks_at_once<Op, T>;
+  if (terms.ndim == 1 && end - begin <= most) {
     const std::int64_t step = terms.inner_stride(0);
-    return block_of(op, x.at(from + begin * step, end - begin, rest), end - begin, step);
+    return blocks_of(op, x.at(from + begin * step, end - begin, rest), end - begin, step);
   }
   Cascade<Op> blocks(op);
   walk_runs(terms, begin, end, [&](const StridedRun<1>& run) {
-    for (std::int64_t i = 0; i < run.count; i += k_block_terms) {
-      const std::int64_t n = std::min(k_block_terms, run.count - i);
+    for (std::int64_t i = 0; i < run.count; i += most) {
+      const std::int64_t n = std::min(most, run.count - i);
       const std::int64_t left = terms.ndim == 1 ? rest - i : run.count - i;
-      blocks.add(block_of(op, x.at(from + run.offset[0] + i * run.step[0], n, left), n, run.step[0]));
+      blocks.add(blocks_of(op, x.at(from + run.offset[0] + i * run.step[0], n, left), n, run.step[0]));
     }
   });
   return blocks.total();

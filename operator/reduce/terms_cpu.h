@@ -31,6 +31,7 @@ class TermReader {
     most_ = most / whole * whole;
   }
 
+  bool is_made() const noexcept { return made_ != nullptr; }
   /// `count` neighbours from element `first` on, until the next call; where terms lie in memory there may be anything
   /// between them. `rest`: how many will be asked for from there, in this order.
   const T* at(std::int64_t first, std::int64_t count, std::int64_t rest) {

@@ -25,7 +25,8 @@ struct RoiAttributes {
   }
 };
 
-/// A sample between two pixels of an axis; weights of 0 beyond the image.
+/// A sample between two pixels of an axis; weights of 0 beyond the image. On the last pixel it is half of it twice:
+/// with a weight of 0 an infinite pixel would make NaN.
 template <class C>
 struct RoiSample {
   std::int64_t low = 0, high = 0;
@@ -56,7 +57,7 @@ struct RoiAxis {
     made.low = static_cast<std::int64_t>(at);
     if (made.low >= extent - 1) {
       made.low = made.high = extent - 1;
-      made.of_low = 1;
+      made.of_low = made.of_high = C(0.5);
       return made;
     }
     made.high = made.low + 1;

@@ -11,6 +11,7 @@
 #include <sluice/operator/simd/random.h>
 
 #include "tests/operator/reference.h"
+#include "tests/operator/simd_targets.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
 
@@ -60,6 +61,35 @@ std::vector<std::vector<double>> draw_all(Device device) {
   return all;
 }
 
+void check_tries() {
+  for (const std::int64_t n : {0, 1, 63, 64, 65, 255, 256, 257, 5001}) {
+    const auto check = [&]<class Draw>(const auto& draw, const detail::DrawParameters& p) {
+      random::seed(12);
+      const std::vector<double> got = draw(ArrayOptions{.dtype = float64}).template to_vector<double>();
+      std::int64_t other = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        detail::SubStream stream({12, 0}, static_cast<std::uint64_t>(i));
+        other += static_cast<std::int64_t>(Draw::draw(p, i, stream) != got[static_cast<std::size_t>(i)]);
+      }
+      CAPTURE(n, p.at[0], p.at[2], p.at[3]);
+      CHECK(other == 0);
+    };
+    // Wide, so that few try often; from 0 on, so that some try more than is done together; narrow; beside the mean.
+    for (const auto& [low, high] :
+         std::vector<std::pair<double, double>>{{-3, 5}, {1, 6.1}, {0, 2}, {2, 9}, {-9, -2}}) {
+      check.operator()<detail::TruncatedDraw>(
+          [&, low = low, high = high](const ArrayOptions& o) {
+            return random::truncated_normal(1, 2, low, high, {n}, o);
+          },
+          {{1, 2, low, high}});
+    }
+    for (const double alpha : {0.5, 1.0, 2.5, 1e6}) {
+      check.operator()<detail::GammaDraw>(
+          [&](const ArrayOptions& o) { return random::gamma(alpha, 3, {n}, o); }, {{alpha, 3}});
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("Drawn numbers have the same bits whatever the number of workers", "[random]") {
@@ -79,6 +109,7 @@ TEST_CASE("Numbers drawn some at a time are those drawn one by one, to the bit",
     const NDArray exponential = random::exponential(2, {n}, {.dtype = float64});
     const NDArray laplace = random::laplace(-1, 2, {n}, {.dtype = float64});
     const NDArray gumbel = random::gumbel(1, 3, {n}, {.dtype = float64});
+    const NDArray few = random::poisson(9.5, {n}, {.dtype = float64});
     const auto check = [&]<class Draw>(const NDArray& drawn, std::uint64_t offset, const detail::DrawParameters& p) {
       const auto got = drawn.to_vector<double>();
       std::int64_t other = 0;
@@ -92,7 +123,34 @@ TEST_CASE("Numbers drawn some at a time are those drawn one by one, to the bit",
     check.operator()<detail::ExponentialDraw>(exponential, 0, {{2}});
     check.operator()<detail::LaplaceDraw>(laplace, step, {{-1, 2}});
     check.operator()<detail::GumbelDraw>(gumbel, 2 * step, {{1, 3}});
+    check.operator()<detail::PoissonDraw>(few, 3 * step, {{9.5}});
   }
+}
+
+TEST_CASE("Numbers whose tries are made for some elements at once are those drawn one by one", "[random]") {
+  for (const simd::Target target : test::simd_targets()) {
+    const simd::TargetScope scope(target);
+    check_tries();
+  }
+}
+
+// Sums of what was drawn before tries were made together: streams stay those that they were.
+TEST_CASE("Numbers of distributions that reject are those of earlier versions", "[random]") {
+  random::seed(7);
+  const ArrayOptions o{.dtype = float64};
+  const auto sum_of = [](const NDArray& x) {
+    double sum = 0;
+    for (const double value : x.to_vector<double>())
+      sum += value;
+    return sum;
+  };
+  CHECK(sum_of(random::truncated_normal(1, 2, -3, 5, {1000}, o)) == 0x1.0c4c901031b95p+10);
+  CHECK(sum_of(random::truncated_normal(1, 2, 2, 9, {1000}, o)) == 0x1.96c55dd05210ap+11);
+  CHECK(sum_of(random::gamma(2.5, 3, {1000}, o)) == 0x1.dbbc2eed38cbdp+12);
+  CHECK(sum_of(random::gamma(0.5, 3, {1000}, o)) == 0x1.68ef31ffe18e9p+10);
+  CHECK(sum_of(random::beta(2, 3, {1000}, o)) == 0x1.8eeed23977439p+8);
+  CHECK(sum_of(random::poisson(4, {1000}, o)) == 0x1.f56p+11);
+  CHECK(sum_of(random::poisson(40, {1000}, o)) == 0x1.372ap+15);
 }
 
 TEST_CASE("Logarithms in vectors are those of one number, to the bit", "[random]") {

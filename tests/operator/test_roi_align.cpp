@@ -129,6 +129,38 @@ void check_large_regions(Device device) {
   }
 }
 
+// Of bins some go together, of channels too: one more, and just as many.
+void check_many_bins(Device device) {
+  const NDArray rois = regions(float64).to(device);
+  for (const Shape& pooled : {Shape{16, 17}, Shape{17, 16}, Shape{1, 33}}) {
+    for (const std::int64_t channels : {8, 9}) {
+      CAPTURE(to_string(pooled), channels);
+      const RoiAlignOptions o{.pooled_size = pooled, .sampling_ratio = 2};
+      const NDArray x = random_array({2, channels, 6, 7}, 1, -1, 1, float64);
+      CHECK(
+          differences(roi_align(x.to(device), rois, o).to(cpu()), reference(x, rois.to(cpu()), o), {1e-12, 1e-12}) ==
+          "");
+    }
+  }
+}
+
+// A bin of 8 x 8 pixels whose four points touch the pixels 2 and 6 of an axis, and their neighbours with a weight of 0.
+void check_infinite_pixels(Device device) {
+  const auto mean_of = [&](std::int64_t y, std::int64_t x, std::vector<float> roi) {
+    std::vector<float> values(64, 1);
+    values[static_cast<std::size_t>(y * 8 + x)] = INFINITY;
+    const RoiAlignOptions o{.pooled_size = {1, 1}, .sampling_ratio = 2};
+    return roi_align(array(values, {1, 1, 8, 8}, device), array(roi, {1, 5}, device), o).item<float>();
+  };
+  const std::vector<float> all{0, 0, 0, 8, 8}, corner{0, 7, 7, 8, 8};
+  CHECK(mean_of(0, 0, all) == 1);
+  CHECK(mean_of(2, 4, all) == 1);  // between the points
+  CHECK(mean_of(2, 6, all) == INFINITY);
+  CHECK(std::isnan(mean_of(3, 2, all)));     // infinity times 0
+  CHECK(mean_of(7, 7, corner) == INFINITY);  // the last of an axis is its own neighbour
+  CHECK(mean_of(6, 7, corner) == 1);
+}
+
 }  // namespace
 
 TEST_CASE("roi_align agrees with plain loops for every type and option", "[roi_align]") {
@@ -136,6 +168,28 @@ TEST_CASE("roi_align agrees with plain loops for every type and option", "[roi_a
   CHECK(roi_align(ones({2, 3, 4, 4}), zeros({0, 5})).shape() == Shape{0, 3, 7, 7});
   const NDArray odd = array(std::vector<float>{0, NAN, 0, 2, 2}, {1, 5});
   CHECK(roi_align(ones({1, 1, 4, 4}), odd).to_vector<float>() == std::vector<float>(49, 0));
+}
+
+TEST_CASE("roi_align takes any number of bins and channels, forward and backward", "[roi_align]") {
+  check_many_bins(cpu());
+  for (const Shape& pooled : {Shape{16, 17}, Shape{17, 16}}) {
+    CAPTURE(to_string(pooled));
+    const NDArray rois = array(std::vector<double>{0, -0.5, 0.25, 2.5, 1.75}, {1, 5});
+    const auto f = [&](const auto& v) { return roi_align(v[0], rois, {.pooled_size = pooled}); };
+    CHECK(gradient_differences(f, {random_array({1, 9, 2, 3}, 1, -1, 1, float64)}) == "");
+  }
+}
+TEST_CASE("roi_align takes any number of bins and channels on a GPU", "[roi_align][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_many_bins(gpu());
+}
+
+TEST_CASE("Infinite pixels reach the bins that touch them and no others", "[roi_align]") {
+  check_infinite_pixels(cpu());
+}
+TEST_CASE("Infinite pixels reach the bins that touch them and no others on a GPU", "[roi_align][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_infinite_pixels(gpu());
 }
 
 TEST_CASE("roi_align and its gradient are on a GPU what they are on the CPU", "[roi_align][gpu]") {
@@ -156,9 +210,9 @@ TEST_CASE(
   const NDArray corners = random_array({k_regions, 2}, 1, -4, 30), size = random_array({k_regions, 2}, 2, -2, 12);
   const NDArray image = random_array({k_regions, 1}, 3, 0, 1, int32).astype(float32);
   const NDArray rois = concat({image, corners, corners + size}, 1);
-  for (const Shape& pooled : {Shape{3, 3}, Shape{2, 19}}) {
+  for (const Shape& pooled : {Shape{3, 3}, Shape{2, 19}, Shape{9, 8}}) {
     const auto on = [&](Device device) {
-      NDArray x = random_array({2, 11, 20, 24}, 4).to(device), y;
+      NDArray x = random_array({2, 17, 20, 25}, 4).to(device), y;
       x.attach_grad();
       {
         const autograd::RecordScope record;
